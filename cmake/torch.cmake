@@ -1,0 +1,46 @@
+# motley-worker: the only part that sees PyTorch. TORCH_ROOT is the folder of the installed torch
+# package. find_package(Torch) is not used: it wants a CUDA toolkit.
+set(TORCH_ROOT "" CACHE PATH "folder of the installed torch package")
+if(NOT TORCH_ROOT)
+  find_package(Python3 COMPONENTS Interpreter REQUIRED)
+  execute_process(COMMAND ${Python3_EXECUTABLE} -c
+    "import importlib.util as u,os;print(os.path.dirname(u.find_spec('torch').origin))"
+    OUTPUT_VARIABLE TORCH_ROOT OUTPUT_STRIP_TRAILING_WHITESPACE)
+endif()
+file(STRINGS ${TORCH_ROOT}/version.py version_line REGEX "^__version__")
+string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" TORCH_VERSION "${version_line}")
+message(STATUS "PyTorch ${TORCH_VERSION} in ${TORCH_ROOT}")
+
+add_library(torch_c10 SHARED IMPORTED)
+set_target_properties(torch_c10 PROPERTIES IMPORTED_LOCATION ${TORCH_ROOT}/lib/libc10.so)
+add_library(torch_cpu SHARED IMPORTED)
+set_target_properties(torch_cpu PROPERTIES IMPORTED_LOCATION ${TORCH_ROOT}/lib/libtorch_cpu.so)
+target_include_directories(torch_cpu SYSTEM INTERFACE ${TORCH_ROOT}/include ${TORCH_ROOT}/include/torch/csrc/api/include)
+target_compile_definitions(torch_cpu INTERFACE USE_DISTRIBUTED USE_C10D_GLOO USE_RPC USE_TENSORPIPE)
+target_link_libraries(torch_cpu INTERFACE torch_c10)
+
+motley_folder(run_torch PATH run/torch USES base graph cluster program trace data run LIBRARIES torch_cpu ${CMAKE_DL_LIBS})
+set(torch_include ${TORCH_ROOT}/include)
+target_precompile_headers(motley_run_torch PRIVATE <ATen/core/Tensor.h> <ATen/core/dispatch/Dispatcher.h>)
+add_executable(motley-worker motley/run/torch/worker_main.cc)
+target_link_libraries(motley-worker motley_run_torch)
+set_target_properties(motley-worker PROPERTIES BUILD_RPATH "${TORCH_ROOT}/lib")
+if(TARGET run_torch_test)
+  set_target_properties(run_torch_test PROPERTIES BUILD_RPATH "${TORCH_ROOT}/lib")
+endif()
+
+# NCCL and CUDA memory figures: a library of its own, loaded when a CUDA device is asked for. It
+# compiles with the headers of the wheels; no toolkit, no link against nccl.
+get_filename_component(site_packages ${TORCH_ROOT} DIRECTORY)
+file(GLOB nvidia_includes ${site_packages}/nvidia/nccl/include ${site_packages}/nvidia/cu13/include)
+if(EXISTS ${PROJECT_SOURCE_DIR}/motley/run/torch/cuda AND EXISTS ${site_packages}/nvidia/nccl/include/nccl.h AND EXISTS ${TORCH_ROOT}/lib/libtorch_cuda.so)
+  file(GLOB cuda_sources CONFIGURE_DEPENDS motley/run/torch/cuda/*.cc)
+  add_library(motley_cuda SHARED ${cuda_sources})
+  target_include_directories(motley_cuda PRIVATE ${PROJECT_SOURCE_DIR})
+  target_include_directories(motley_cuda SYSTEM PRIVATE ${nvidia_includes})
+  target_compile_definitions(motley_cuda PRIVATE USE_C10D_NCCL)
+  target_link_libraries(motley_cuda PRIVATE torch_cpu fmt::fmt-header-only tl::expected
+    ${TORCH_ROOT}/lib/libtorch_cuda.so ${TORCH_ROOT}/lib/libc10_cuda.so)
+  target_link_options(motley_cuda PRIVATE -Wl,--allow-shlib-undefined)
+  set_target_properties(motley_cuda PROPERTIES BUILD_RPATH "${TORCH_ROOT}/lib" LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+endif()

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace motley {
+
+/// Element types, named as in the graph's text form. kNone: a result the operator leaves undefined.
+enum class DType : std::uint8_t {
+  kF64,
+  kF32,
+  kF16,
+  kBF16,
+  kI64,
+  kI32,
+  kI16,
+  kI8,
+  kU8,
+  kBool,
+  kNone
+};
+
+/// "f32", "none", ...
+std::string_view dtype_name(DType dtype);
+/// Inverse of dtype_name; empty for an unknown name.
+std::optional<DType> find_dtype(std::string_view name);
+/// Bytes of one element; 0 for kNone.
+std::int64_t dtype_size(DType dtype);
+bool is_floating(DType dtype);
+
+}  // namespace motley

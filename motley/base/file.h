@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "motley/base/result.h"
+
+namespace motley {
+
+/// Whole file as bytes. Usage error when it cannot be read ("PATH: no such file").
+Result<std::string> read_file(const std::string& path);
+
+/// Writes to PATH.tmp, syncs, renames: a reader sees the old file or the whole new one. A full disk
+/// is a runtime error that leaves the old file; the temporary one is removed.
+Result<void> write_file_atomic(const std::string& path, std::string_view bytes);
+
+/// A file mapped read-only into memory. Movable; unmapped on destruction.
+class MappedFile {
+ public:
+  static Result<MappedFile> open(const std::string& path);
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile();
+
+  std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
+
+ private:
+  MappedFile(void* data, std::size_t size) : data_(data), size_(size) {}
+  void* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace motley

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "motley/base/result.h"
+
+namespace motley {
+
+/// JSON with keys in insertion order, so that output is stable. The one place that names the
+/// library.
+using Json = nlohmann::ordered_json;
+
+/// Parses JSON text. Error "NAME:LINE:COLUMN: ..." (usage), never an exception.
+Result<Json> parse_json(std::string_view text, const std::string& name);
+
+/// Reads members of one JSON object with clear errors ("NAME: key 'samples': found a string, wanted
+/// an integer"). Collects the keys read, so that unknown ones can be refused.
+class JsonObject {
+ public:
+  /// `json` must outlive the reader. Error if it is not an object.
+  static Result<JsonObject> make(const Json& json, std::string where);
+
+  Result<std::string> string(const std::string& key);
+  Result<std::int64_t> integer(const std::string& key);
+  Result<double> number(const std::string& key);
+  Result<bool> boolean(const std::string& key);
+  /// A member of any type; error if absent.
+  Result<const Json*> member(const std::string& key);
+  bool has(const std::string& key) const;
+  /// Error naming the first key that was never read, with the nearest known one.
+  Result<void> refuse_unknown() const;
+  const std::string& where() const { return where_; }
+
+ private:
+  JsonObject(const Json& json, std::string where) : json_(&json), where_(std::move(where)) {}
+  const Json* json_;
+  std::string where_;
+  std::vector<std::string> read_;
+};
+
+}  // namespace motley

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/base/units.h"
+
+namespace motley {
+
+/// Shortest text that reads back to the same double; always holds '.', 'e', "inf" or "nan" ("2.0").
+std::string print_float(double value);
+/// Whole-string parses; empty on anything else.
+std::optional<std::int64_t> find_integer(std::string_view text);
+std::optional<double> find_float(std::string_view text);
+
+/// "text" with \" \\ \n escaped.
+std::string quote(std::string_view text);
+
+std::vector<std::string_view> split(std::string_view text, char separator);
+std::string_view trim(std::string_view text);
+std::string join(std::span<const std::string> parts, std::string_view separator);
+
+/// The candidate nearest to `word` by edit distance, if near enough to be a likely typing error.
+std::optional<std::string> find_suggestion(std::string_view word,
+                                           std::span<const std::string> candidates);
+/// ", did you mean 'x'?" or "".
+std::string suggestion_clause(std::string_view word, std::span<const std::string> candidates);
+
+/// For people: "17.9 GiB", "512 MiB", "3.51 s", "12.4 ms", "180 us", "9.4 Gbps".
+std::string format_bytes(Bytes bytes);
+std::string format_seconds(Seconds seconds);
+std::string format_rate(BytesPerSecond rate);
+
+/// Quantities with units as in hand-written files: "512MiB" "24GiB" "1.2GB" "64kB" "100B";
+/// "120s" "100us" "3ms"; "10Gbps" "1Gbps" "40GB/s". A usage error says what is wanted.
+Result<Bytes> parse_bytes(std::string_view text);
+Result<Seconds> parse_seconds(std::string_view text);
+Result<BytesPerSecond> parse_rate(std::string_view text);
+
+}  // namespace motley

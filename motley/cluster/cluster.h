@@ -1,0 +1,78 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "motley/base/ids.h"
+#include "motley/base/result.h"
+#include "motley/base/units.h"
+
+namespace motley::cluster {
+
+/// A host.
+struct Node {
+  std::string name;
+  std::string host;  ///< where workers start; "" = this machine
+  bool spot = false;
+  std::optional<double> price_per_hour;
+  std::optional<Seconds> notice;
+  bool operator==(const Node&) const = default;
+};
+
+/// One device. `name` is "node:index", the index counting the node's devices from 0.
+struct Device {
+  NodeId node;
+  std::string name;
+  std::string kind;             ///< "cpu", "cuda", or a planning kind ("rtx4090")
+  int index = 0;                ///< index within the node
+  int local_index = 0;          ///< index among the node's devices of this kind (CUDA ordinal)
+  int threads = 1;              ///< CPU threads of the worker
+  double speed = 1.0;           ///< emulated: share of one core's time, (0, 1]; CPU only
+  std::optional<Bytes> memory;  ///< limit that planning respects and the worker enforces
+  bool operator==(const Device&) const = default;
+};
+
+/// What connects a set of nodes (a switch, or a pair). Empty `between` = all nodes.
+struct Link {
+  std::vector<NodeId> between;
+  BytesPerSecond bandwidth;  ///< each way, each node
+  Seconds latency;
+  bool operator==(const Link&) const = default;
+};
+
+struct Cluster {
+  std::string name;
+  std::vector<Node> nodes;
+  std::vector<Device> devices;
+  std::vector<Link> links;
+
+  const Device& device(DeviceId id) const { return devices[id.index()]; }
+  const Node& node(NodeId id) const { return nodes[id.index()]; }
+  bool operator==(const Cluster&) const = default;
+};
+
+/// By name ("a:0"); usage error with a suggestion.
+Result<DeviceId> find_device(const Cluster& cluster, std::string_view name);
+
+/// The slowest link that a group of devices must cross: least bandwidth, largest latency over the
+/// links joining the devices' nodes. Devices of one node use no link, unless a link's `between`
+/// names that node alone (an emulated local rate). Empty when nothing limits them.
+struct Route {
+  BytesPerSecond bandwidth;
+  Seconds latency;
+};
+std::optional<Route> group_route(const Cluster& cluster, const std::vector<DeviceId>& devices);
+
+/// Parses the TOML form (docs/formats/cluster.md) and verifies it. Errors "NAME:LINE: ...",
+/// unknown keys with a suggestion.
+Result<Cluster> parse_cluster(std::string_view text, const std::string& name);
+Result<Cluster> read_cluster(const std::string& path);
+/// Canonical TOML; parse_cluster(print_cluster(c)) == c.
+std::string print_cluster(const Cluster& cluster);
+Result<void> verify_cluster(const Cluster& cluster, const std::string& name);
+/// hash_hex of the canonical text.
+std::string cluster_hash(const Cluster& cluster);
+
+}  // namespace motley::cluster

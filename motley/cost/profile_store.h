@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/base/units.h"
+
+namespace motley::cost {
+
+/// Where a compute measurement was taken.
+struct DeviceKey {
+  std::string kind;  ///< "cpu", or a GPU's name
+  int threads = 1;
+  std::string torch;  ///< "2.15"
+  bool operator==(const DeviceKey&) const = default;
+  auto operator<=>(const DeviceKey&) const = default;
+};
+
+/// One operator at concrete shapes: `key` is program::cost_key.
+struct OpEntry {
+  DeviceKey device;
+  std::string key;
+  Seconds median;
+  double spread = 0.0;  ///< median absolute deviation / median
+  std::int64_t samples = 0;
+};
+
+/// One collective of `bytes` per rank among `ranks` ranks over `route` ("local", or the emulated or
+/// measured link, "1Gbps+100us").
+struct CollectiveEntry {
+  std::string op;
+  std::string backend;  ///< "gloo", "nccl"
+  std::string route;
+  int ranks = 0;
+  Bytes bytes;
+  Seconds median;
+  double spread = 0.0;
+  std::int64_t samples = 0;
+};
+
+/// Measured times, kept in one SQLite file. An entry written again replaces the old one.
+class ProfileStore {
+ public:
+  /// Opens or creates; refuses a file that is not a profile store or of another version (usage).
+  static Result<ProfileStore> open(const std::string& path);
+  ProfileStore(ProfileStore&&) noexcept;
+  ProfileStore& operator=(ProfileStore&&) noexcept;
+  ~ProfileStore();
+
+  /// One transaction each.
+  Result<void> put(const std::vector<OpEntry>& entries);
+  Result<void> put(const std::vector<CollectiveEntry>& entries);
+  Result<std::optional<OpEntry>> find_op(const DeviceKey& device, const std::string& key) const;
+  /// All entries of a device, by key: for building cost tables in one read.
+  Result<std::vector<OpEntry>> ops(const DeviceKey& device) const;
+  Result<std::vector<CollectiveEntry>> collectives() const;
+  /// Remembers for which local batches a model was profiled on a device kind.
+  Result<void> put_batches(const std::string& model_hash, const DeviceKey& device,
+                           const std::vector<std::int64_t>& batches);
+  Result<std::vector<std::int64_t>> batches(const std::string& model_hash,
+                                            const DeviceKey& device) const;
+
+ private:
+  struct State;
+  explicit ProfileStore(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace motley::cost

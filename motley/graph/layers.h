@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "motley/graph/graph.h"
+
+namespace motley::graph {
+
+/// A layer: the operators (forward and backward) of one module path prefix such as "h.3".
+struct Layer {
+  std::string path;                 ///< "h.3"; "" for what belongs to no layer
+  std::vector<OpId> ops;            ///< in graph order
+  std::vector<ValueId> parameters;  ///< parameters first used here
+};
+
+/// Splits the graph by module path: a path component that is a number, under a parent with at least
+/// two such children, makes each child a layer; other operators are grouped by their first path
+/// component. Deterministic; every operator is in exactly one layer.
+std::vector<Layer> find_layers(const Graph& graph);
+
+}  // namespace motley::graph

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "motley/base/safetensors.h"
+#include "motley/graph/graph.h"
+
+namespace motley::graph {
+
+/// A model as read from disk: the graph, and the weights unless the file is graph-only or plain
+/// text.
+struct Model {
+  Graph graph;
+  std::optional<Safetensors> weights;  ///< tensors under state_dict names; mapped, not copied
+  std::string hash;                    ///< hash_hex of the graph's text: identifies the model
+};
+
+/// Reads a model file or a graph's text form. Checks that every parameter, buffer and constant has
+/// a tensor of its dtype and shape, unless there are none at all (graph-only).
+Result<Model> read_model(const std::string& path);
+
+}  // namespace motley::graph

@@ -1,0 +1,27 @@
+#pragma once
+
+#include "motley/base/units.h"
+#include "motley/graph/graph.h"
+
+namespace motley::graph {
+
+/// What an operator costs in the abstract at given sizes.
+struct Work {
+  Flops flops;       ///< multiply and add count as two; 0 for pure data movement and views
+  Bytes bytes_read;  ///< tensors read, each once
+  Bytes bytes_written;
+};
+
+/// Work of one operator. Matrix products, convolutions and attention (and their backwards) by
+/// formula; views cost nothing; everything else one operation per element touched.
+Work op_work(const Graph& graph, OpId op, const Sizes& sizes);
+Work total_work(const Graph& graph, const Sizes& sizes);
+
+/// Does the operator only give another view of its first argument's memory (view, t, expand,
+/// slice, ...)? By name; used for liveness and for costs.
+bool is_view(std::string_view op_name);
+
+/// Does the operator draw random numbers?
+bool is_random(std::string_view op_name);
+
+}  // namespace motley::graph

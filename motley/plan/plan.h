@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "motley/base/ids.h"
+#include "motley/base/result.h"
+#include "motley/base/units.h"
+#include "motley/cluster/cluster.h"
+#include "motley/graph/graph.h"
+#include "motley/plan/optimizer.h"
+
+namespace motley::plan {
+
+/// A set of operators on an ordered device list with a share vector (fractions of the replica's
+/// samples, zero allowed). Today a region holds all operators of its replica, on one device.
+struct Region {
+  std::vector<DeviceId> devices;
+  std::vector<double> shares;
+  bool operator==(const Region&) const = default;
+};
+
+/// A share of the global batch. Replicas exchange gradients; their samples follow each other in
+/// replica order inside each global batch.
+struct Replica {
+  std::int64_t samples = 0;
+  std::vector<Region> regions;
+  bool operator==(const Replica&) const = default;
+};
+
+/// Statistics of batch normalisation: of the global batch (as one device computes), or of each
+/// replica's own samples.
+enum class BatchNormMode { kGlobal, kLocal };
+
+/// The decision as data. What each field means for the program: docs/formats/plan.md.
+struct Plan {
+  std::string model_hash, cluster_hash;
+  std::int64_t global_batch = 0;
+  std::vector<Replica> replicas;  ///< each with samples > 0; devices without a replica are idle
+  Optimizer optimizer;
+  BatchNormMode batch_norm = BatchNormMode::kGlobal;
+  /// Gradients are exchanged in buckets of about this size, in the order they become ready.
+  Bytes bucket_bytes{4 << 20};
+  bool operator==(const Plan&) const = default;
+};
+
+/// The device of a replica that lies on one device, as all do today.
+DeviceId replica_device(const Replica& replica);
+
+/// Plan of data parallelism: devices[i] gets samples[i] of every global batch; entries of zero
+/// samples are left out.
+std::vector<Replica> make_replicas(const std::vector<DeviceId>& devices,
+                                   const std::vector<std::int64_t>& samples);
+
+/// JSON text of schema "motley.plan/1". Devices are written by name.
+std::string print_plan(const Plan& plan, const cluster::Cluster& cluster);
+/// A device that the cluster does not have is a *stale* error.
+Result<Plan> parse_plan(std::string_view text, const std::string& name,
+                        const cluster::Cluster& cluster);
+
+/// All violations in one message: samples sum to the global batch, no device used twice, devices
+/// exist, hashes equal those of model and cluster (stale). Memory is verified on the program.
+Result<void> verify_plan(const Plan& plan, const std::string& model_hash,
+                         const cluster::Cluster& cluster);
+
+}  // namespace motley::plan

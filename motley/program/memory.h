@@ -1,0 +1,22 @@
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "motley/base/units.h"
+#include "motley/program/program.h"
+
+namespace motley::program {
+
+/// Peak memory of one step by liveness: persistent buffers, inputs, temporaries from definition to
+/// free (a root lives until its last view is freed), instruction order of the compute lane with
+/// transfers finishing at the instruction that waits for them.
+struct MemoryPeak {
+  Bytes total;       ///< at the peak
+  Bytes persistent;  ///< parameters, states, model buffers, constants
+  InstructionId at;  ///< where the peak is
+  std::vector<std::pair<BufferId, Bytes>> largest;  ///< live at the peak, largest first, up to 8
+};
+MemoryPeak find_memory_peak(const DeviceProgram& program);
+
+}  // namespace motley::program

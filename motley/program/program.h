@@ -1,0 +1,116 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "motley/base/dtype.h"
+#include "motley/base/ids.h"
+#include "motley/base/units.h"
+
+namespace motley::program {
+
+/// What a buffer is for. Everything but kTemporary and kInput lives from step to step.
+enum class BufferKind { kParameter, kState, kModelBuffer, kConstant, kInput, kTemporary };
+
+/// A tensor on one device, with concrete shape.
+struct Buffer {
+  BufferKind kind = BufferKind::kTemporary;
+  DType dtype = DType::kF32;
+  std::vector<std::int64_t> shape;
+  std::string name;  ///< state_dict name, "NAME/momentum", "NAME/exp_avg", ..., input name; else ""
+  BufferId view_of;  ///< this buffer is a view of that one's memory; none = owns its memory
+  bool operator==(const Buffer&) const = default;
+
+  std::int64_t elements() const;
+  Bytes bytes() const;  ///< whole size; a view's memory is counted at its root
+};
+
+/// Concrete argument of an operator.
+struct Argument;
+using ArgumentList = std::vector<Argument>;
+struct NoneArgument {
+  bool operator==(const NoneArgument&) const = default;
+};
+/// A number that entered the arithmetic through number(EXPR); its value does not matter for cost.
+struct NumberArgument {
+  std::variant<std::int64_t, double> value;
+  bool operator==(const NumberArgument&) const = default;
+};
+struct KeywordArgument {
+  std::string kind, word;  ///< "dtype" "f32", "device" "local", ...
+  bool operator==(const KeywordArgument&) const = default;
+};
+struct Argument {
+  std::variant<NoneArgument, BufferId, bool, std::int64_t, double, std::string, NumberArgument,
+               KeywordArgument, ArgumentList>
+      value;
+  bool operator==(const Argument&) const;  // NaN equals NaN
+};
+
+/// Lanes of a device: each runs its instructions in order; lanes run at the same time.
+enum class Lane { kCompute, kTransfer };
+
+/// One instruction. `op` is an ATen operator ("aten::mm", run through the dispatcher) or one of
+/// ours
+/// ("motley::pack", ...): docs/formats/program.md lists them with their arguments.
+struct Instruction {
+  Lane lane = Lane::kCompute;
+  std::string op;        ///< "aten::mm", "motley::pack"
+  std::string overload;  ///< "" for default
+  ArgumentList arguments;
+  std::vector<BufferId> outputs;
+  bool returns_list = false;
+  GroupId group;                     ///< of a collective; else none
+  std::vector<InstructionId> waits;  ///< instructions of the other lane that must have finished
+  std::vector<BufferId> frees;       ///< temporaries not used after this instruction
+  OpId origin;                       ///< graph operator it came from; none for synthesised ones
+  std::string label;                 ///< module path or what it is for ("bucket 2"): for people
+  bool operator==(const Instruction&) const = default;
+
+  std::string full_name() const;  ///< "aten::add.Tensor"
+};
+
+/// Ranks that communicate, in order.
+struct Group {
+  std::vector<Rank> members;
+  bool operator==(const Group&) const = default;
+};
+
+/// What one device does in one step. A transfer instruction and a compute instruction never write
+/// the same buffer at the same time: `waits` order them.
+struct DeviceProgram {
+  std::string device;             ///< "a:0"
+  std::int64_t samples = 0;       ///< of each global batch
+  std::int64_t first_sample = 0;  ///< position of its first sample in the global batch
+  std::vector<Buffer> buffers;
+  std::vector<Instruction> instructions;
+  bool operator==(const DeviceProgram&) const = default;
+
+  const Buffer& buffer(BufferId id) const { return buffers[id.index()]; }
+};
+
+/// One training step on all devices; position in `devices` is the rank. What engines understand.
+struct Program {
+  std::string model_hash, plan_hash;
+  std::int64_t global_batch = 0;
+  std::vector<Group> groups;
+  std::vector<DeviceProgram> devices;
+  bool operator==(const Program&) const = default;
+};
+
+/// Root of a chain of views.
+BufferId storage_of(const DeviceProgram& program, BufferId buffer);
+
+/// Calls `visit(BufferId)` for every buffer among the arguments, lists included, in order.
+template <typename Visit>
+void for_each_buffer(const ArgumentList& arguments, const Visit& visit) {
+  for (const Argument& argument : arguments) {
+    if (const auto* id = std::get_if<BufferId>(&argument.value)) visit(*id);
+    if (const auto* list = std::get_if<ArgumentList>(&argument.value))
+      for_each_buffer(*list, visit);
+  }
+}
+
+}  // namespace motley::program

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "motley/plan/planner.h"
+#include "motley/trace/trace.h"
+
+namespace motley::report {
+
+/// Chrome/Perfetto JSON of a trace: one process a device, one thread a lane (slices never overlap
+/// on a thread), counter track for memory. Times in microseconds.
+std::string print_chrome_trace(const trace::Trace& trace);
+
+/// The answer of a planner as a table for people: chosen plan beside equal split, best single
+/// device and lower bound; devices with samples and peak memory; idle devices; why.
+std::string print_outcome(const plan::PlanOutcome& outcome, const cluster::Cluster& cluster);
+
+/// Predicted beside measured: step time, busy share, exposed communication, memory; the operators
+/// (by name) that take most time.
+std::string print_comparison(const trace::Trace& predicted, const trace::Trace& measured);
+
+}  // namespace motley::report

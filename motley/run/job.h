@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "motley/base/json.h"
+#include "motley/base/result.h"
+#include "motley/base/units.h"
+#include "motley/data/dataset.h"
+
+namespace motley::run {
+
+/// How one rank's device behaves.
+struct WorkerDevice {
+  std::string name;     ///< "a:0"
+  std::string kind;     ///< "cpu" or "cuda"
+  std::string host;     ///< "" = this machine
+  int local_index = 0;  ///< CUDA ordinal
+  int threads = 1;
+  double speed = 1.0;             ///< emulated share of one core's time
+  std::optional<Bytes> memory;    ///< allocations beyond are refused
+  std::optional<double> rate;     ///< emulated link, bytes per second
+  std::optional<double> latency;  ///< emulated link, seconds
+  bool operator==(const WorkerDevice&) const = default;
+};
+
+/// Everything a worker needs to train. Written by `motley run` as JSON (docs/formats/job.md) next
+/// to the program; under a launcher rank 0 hands both to the others through the store.
+struct Job {
+  std::string run_dir;
+  std::string program_path;
+  std::string model_path;
+  data::DataSource data;
+  std::optional<std::uint64_t> shuffle;
+  std::int64_t steps = 0;             ///< stop after this many steps in total
+  std::uint64_t seed = 0;             ///< of dropout
+  std::int64_t checkpoint_every = 0;  ///< 0: only at the end or when told to stop
+  bool resume = true;                 ///< continue from run_dir/checkpoint/latest when it is there
+  double timeout_s = 30;              ///< of every wait for a peer
+  std::int64_t trace_steps = 5;       ///< the last so many steps are kept as a trace
+  std::vector<WorkerDevice> devices;  ///< by rank
+  bool operator==(const Job&) const = default;
+};
+Json job_to_json(const Job& job);
+Result<Job> job_from_json(const Json& json, const std::string& where);
+
+/// A line that a worker writes to stdout for whoever started it. `event`:
+///   ready       weights loaded, group joined; peak memory limit
+///   step        step, loss, step_s, compute_s, wait_s, peak_bytes
+///   checkpoint  step, path
+///   error       kind, code, message, instruction
+///   done        steps, reason ("finished" | "stopped")
+struct WorkerEvent {
+  std::string event;
+  int rank = 0;
+  Json fields;
+};
+std::string print_event(const WorkerEvent& event);
+Result<WorkerEvent> parse_event(std::string_view line);
+
+}  // namespace motley::run

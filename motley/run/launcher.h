@@ -1,0 +1,39 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/run/job.h"
+
+namespace motley::run {
+
+/// How a job of local workers ended.
+enum class JobEnd { kFinished, kStopped, kFailed };
+struct JobOutcome {
+  JobEnd end = JobEnd::kFailed;
+  /// First failure: rank, device, what happened ("killed by signal 9"), step and last instruction.
+  Error error;
+  std::vector<int> exit_codes;
+};
+
+struct LaunchOptions {
+  std::string worker;        ///< path of motley-worker
+  std::string job_path;      ///< the job's JSON
+  double kill_after_s = 15;  ///< after a failure, survivors get this long, then SIGKILL
+};
+
+/// Starts one worker per device of the job on this machine (posix_spawn; each dies with its
+/// parent), reads their events and passes each to `on_event` in arrival order, forwards SIGTERM and
+/// SIGINT as SIGTERM, and waits for all. When one fails, the others end within 30 s: they notice by
+/// themselves, or are killed. Never hangs: silence longer than the job's timeout is a failure that
+/// says which rank is in which instruction (from status files, see status.h).
+JobOutcome launch(const Job& job, const LaunchOptions& options,
+                  const std::function<void(const WorkerEvent&)>& on_event);
+
+/// Runs one worker verb to its end and returns its stdout ("profile", "version", "collectives").
+Result<std::string> run_worker(const std::string& worker, const std::vector<std::string>& arguments,
+                               double timeout_s);
+
+}  // namespace motley::run

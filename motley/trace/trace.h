@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "motley/base/ids.h"
+#include "motley/base/result.h"
+#include "motley/base/units.h"
+
+namespace motley::trace {
+
+enum class Source { kPredicted, kMeasured };
+enum class Lane { kCompute, kTransfer };
+
+/// Simulated or measured time in integer nanoseconds from the start of the trace.
+using Nanoseconds = std::int64_t;
+
+/// A lane of a device busy with one instruction.
+struct Interval {
+  int device = 0;  ///< position in Trace::devices
+  Lane lane = Lane::kCompute;
+  std::int64_t step = 0;
+  InstructionId instruction;
+  Nanoseconds begin = 0, end = 0;
+  std::int64_t bytes = 0;  ///< moved, for transfers
+  bool operator==(const Interval&) const = default;
+};
+
+/// One whole step on one device.
+struct StepMark {
+  int device = 0;
+  std::int64_t step = 0;
+  Nanoseconds begin = 0, end = 0;
+  std::int64_t peak_bytes = 0;
+  bool operator==(const StepMark&) const = default;
+};
+
+/// What happened, or would happen. `names[d][i]` is the operator of instruction i of device d, for
+/// people ("aten::mm h.0.attn").
+struct Trace {
+  Source source = Source::kPredicted;
+  std::vector<std::string> devices;
+  std::vector<std::vector<std::string>> names;
+  std::vector<Interval> intervals;  ///< ordered by device, lane, begin
+  std::vector<StepMark> steps;      ///< ordered by device, step
+  bool operator==(const Trace&) const = default;
+};
+
+/// Text form: docs/formats/trace.md (one interval a line). parse(print(t)) == t.
+std::string print_trace(const Trace& trace);
+Result<Trace> parse_trace(std::string_view text, const std::string& name);
+Result<void> verify_trace(const Trace& trace, const std::string& name);
+
+/// Measures; pure functions of a trace.
+Seconds median_step(const Trace& trace);             ///< over steps, of the slowest device
+std::vector<double> busy_share(const Trace& trace);  ///< compute time / step time, per device
+Seconds exposed_communication(const Trace& trace);   ///< mean over devices of the time per step in
+                                                     ///< which a transfer runs and compute does not
+std::vector<Bytes> peak_bytes(const Trace& trace);   ///< per device
+
+}  // namespace motley::trace
