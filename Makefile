@@ -1,0 +1,66 @@
+# Motley. `make demo` and `make test` do all their own set-up; `make help` lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := build
+
+TORCH_VERSION ?= 2.15.0
+BUILD ?= build
+JOBS ?= $(shell nproc)
+ifeq ($(TORCH_VERSION),2.15.0)
+VENV := .venv
+else
+VENV := .venv-$(TORCH_VERSION)
+endif
+PYTHON = $(if $(MOTLEY_PYTHON),$(MOTLEY_PYTHON),$(CURDIR)/$(VENV)/bin/python)
+export PYTHONPATH := $(CURDIR)/python
+export MOTLEY_DATA ?= $(CURDIR)/../shared/data
+
+CCACHE := $(shell command -v ccache 2>/dev/null)
+LAUNCHER = $(if $(CCACHE),-DCMAKE_CXX_COMPILER_LAUNCHER=$(CCACHE))
+
+.PHONY: help setup build demo test check bench sanitize fuzz format clean
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 16
+
+setup: ## system packages (as root or with sudo) and the Python environment
+	@TORCH_VERSION=$(TORCH_VERSION) VENV=$(VENV) tools/setup.sh
+
+build: setup ## build/motley and build/motley-worker
+	@cmake -S . -B $(BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Release $(LAUNCHER) -DPython3_EXECUTABLE=$(PYTHON) > $(BUILD).cmake.log 2>&1 \
+	  || { cat $(BUILD).cmake.log; exit 1; }
+	@mv -f $(BUILD).cmake.log $(BUILD)/configure.log
+	@cmake --build $(BUILD) -j $(JOBS)
+
+demo: build ## trains two models on three emulated devices and checks itself
+	@$(BUILD)/motley demo --python $(PYTHON) --examples examples
+
+test: build ## every test: C++ units, exporter, whole runs, faults, a short fuzz
+	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -LE slow
+	@$(PYTHON) -m pytest -q python/tests
+	@MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q tests
+	@tools/fuzz.sh 5
+
+check: setup ## format, layers, headers alone: what CI runs before the tests
+	@tools/check_format.sh
+	@python3 tools/check_layers.py
+	@tools/check_headers.sh
+
+sanitize: setup ## fast tests under ASan and UBSan (without PyTorch)
+	@cmake -S . -B $(BUILD)-asan -G Ninja -DCMAKE_BUILD_TYPE=Debug $(LAUNCHER) -DMOTLEY_WORKER=OFF -DMOTLEY_SANITIZE=address,undefined > /dev/null
+	@cmake --build $(BUILD)-asan -j $(JOBS)
+	@ctest --test-dir $(BUILD)-asan --output-on-failure -j $(JOBS) -L fast
+
+fuzz: setup ## libFuzzer, a minute each parser
+	@tools/fuzz.sh 60
+
+BENCHES := engine emulated plan graph simulator
+bench: $(BENCHES:%=bench-%) ## all benchmarks; one table each, and build/bench/NAME.json
+bench-%: build
+	@mkdir -p $(BUILD)/bench
+	@if [ -f bench/$*.py ]; then MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) bench/$*.py; else $(BUILD)/bench_$* $(BUILD)/bench/$*.json; fi
+
+format: ## clang-format on all sources
+	@git ls-files '*.h' '*.cc' | xargs clang-format-14 -i
+
+clean: ## removes the build
+	@rm -rf $(BUILD)

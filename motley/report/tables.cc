@@ -1,0 +1,137 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "motley/base/text.h"
+#include "motley/report/report.h"
+
+namespace motley::report {
+namespace {
+
+std::string share(double part, double whole) {
+  return whole > 0 ? fmt::format("{:.0f}%", 100.0 * part / whole) : "-";
+}
+
+std::string against(Seconds step, Seconds chosen) {
+  return chosen.value > 0 ? fmt::format("{:.2f}x", step / chosen) : "-";
+}
+
+std::string memory_cell(const cluster::Device& device, Bytes peak) {
+  if (!device.memory) return format_bytes(peak);
+  return fmt::format(
+      "{} of {} ({})", format_bytes(peak), format_bytes(*device.memory),
+      share(static_cast<double>(peak.value), static_cast<double>(device.memory->value)));
+}
+
+std::string split_label(const plan::Plan& plan) {
+  std::vector<std::string> parts;
+  for (const plan::Replica& replica : plan.replicas)
+    parts.push_back(std::to_string(replica.samples));
+  return join(parts, ":");
+}
+
+/// Seconds of compute per operator name (the word before the first space), over all devices.
+std::map<std::string, double> time_by_operator(const trace::Trace& trace) {
+  std::map<std::string, double> times;
+  for (const trace::Interval& interval : trace.intervals) {
+    const auto& names = trace.names[static_cast<std::size_t>(interval.device)];
+    const std::string& name = names[interval.instruction.index()];
+    times[name.substr(0, name.find(' '))] +=
+        static_cast<double>(interval.end - interval.begin) / 1e9;
+  }
+  return times;
+}
+
+double mean(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return values.empty() ? 0 : sum / static_cast<double>(values.size());
+}
+
+}  // namespace
+
+std::string print_outcome(const plan::PlanOutcome& outcome, const cluster::Cluster& cluster) {
+  if (!outcome.plan) {
+    std::string text = "no feasible plan\n";
+    for (const std::string& line : outcome.why) text += "  " + line + "\n";
+    return text;
+  }
+  std::string text = fmt::format("{} samples a step, planner {} ({}, {} plans considered)\n\n",
+                                 outcome.plan->global_batch, outcome.planner,
+                                 plan::reason_name(outcome.reason), outcome.considered);
+  text += fmt::format("  {:<22} {:<18} {:>10} {:>9}  {}\n", "plan", "samples", "step", "relative",
+                      "fits");
+  auto row = [&](const std::string& name, const std::string& samples, Seconds step,
+                 const std::string& fits) {
+    text += fmt::format("  {:<22} {:<18} {:>10} {:>9}  {}\n", name, samples, format_seconds(step),
+                        against(step, outcome.predicted_step), fits);
+  };
+  row("chosen", split_label(*outcome.plan), outcome.predicted_step, "yes");
+  if (!outcome.equal_split.label.empty())
+    row("equal split", outcome.equal_split.label, outcome.equal_split.step,
+        outcome.equal_split.fits ? "yes" : "no");
+  if (!outcome.best_single.label.empty())
+    row("best single device", outcome.best_single.label, outcome.best_single.step,
+        outcome.best_single.fits ? "yes" : "no");
+  row("lower bound", "-", outcome.lower_bound, "-");
+
+  text += fmt::format("\n  {:<10} {:>8} {:>7}  {}\n", "device", "samples", "share", "peak memory");
+  for (std::size_t i = 0; i < outcome.plan->replicas.size(); ++i) {
+    const plan::Replica& replica = outcome.plan->replicas[i];
+    const DeviceId id = plan::replica_device(replica);
+    Bytes peak;
+    for (const auto& [device, bytes] : outcome.peak)
+      if (device == id) peak = bytes;
+    text += fmt::format("  {:<10} {:>8} {:>7}  {}\n", cluster.device(id).name, replica.samples,
+                        share(static_cast<double>(replica.samples),
+                              static_cast<double>(outcome.plan->global_batch)),
+                        memory_cell(cluster.device(id), peak));
+  }
+  for (const DeviceId id : outcome.idle)
+    text += fmt::format("  {:<10} {:>8} {:>7}  idle\n", cluster.device(id).name, 0, "0%");
+  if (!outcome.why.empty()) text += "\n";
+  for (const std::string& line : outcome.why) text += "  " + line + "\n";
+  return text;
+}
+
+std::string print_comparison(const trace::Trace& predicted, const trace::Trace& measured) {
+  const Seconds before = trace::median_step(predicted), after = trace::median_step(measured);
+  std::string text =
+      fmt::format("  {:<24} {:>12} {:>12} {:>8}\n", "", "predicted", "measured", "error");
+  auto row = [&](const std::string& name, const std::string& p, const std::string& m,
+                 double error) {
+    text += fmt::format("  {:<24} {:>12} {:>12} {:>7.1f}%\n", name, p, m, 100 * error);
+  };
+  auto relative = [](double p, double m) { return m > 0 ? (p - m) / m : 0.0; };
+  row("step time", format_seconds(before), format_seconds(after),
+      relative(before.value, after.value));
+  const Seconds exposed_before = trace::exposed_communication(predicted);
+  const Seconds exposed_after = trace::exposed_communication(measured);
+  text += fmt::format("  {:<24} {:>12} {:>12}\n", "exposed communication",
+                      format_seconds(exposed_before), format_seconds(exposed_after));
+  const auto busy_before = trace::busy_share(predicted), busy_after = trace::busy_share(measured);
+  text += fmt::format("  {:<24} {:>11.0f}% {:>11.0f}%\n", "busy, mean of devices",
+                      100 * mean(busy_before), 100 * mean(busy_after));
+  const auto peak_before = trace::peak_bytes(predicted), peak_after = trace::peak_bytes(measured);
+  for (std::size_t i = 0; i < measured.devices.size() && i < predicted.devices.size(); ++i) {
+    row("peak memory " + measured.devices[i], format_bytes(peak_before[i]),
+        format_bytes(peak_after[i]),
+        relative(static_cast<double>(peak_before[i].value),
+                 static_cast<double>(peak_after[i].value)));
+  }
+  text += "\n  where the time goes (measured, all devices)\n";
+  std::vector<std::pair<double, std::string>> top;
+  double total = 0;
+  for (const auto& [name, seconds] : time_by_operator(measured)) {
+    top.emplace_back(seconds, name);
+    total += seconds;
+  }
+  std::stable_sort(top.begin(), top.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  for (std::size_t i = 0; i < top.size() && i < 8; ++i)
+    text += fmt::format("  {:>6} {}\n", share(top[i].first, total), top[i].second);
+  return text;
+}
+
+}  // namespace motley::report
