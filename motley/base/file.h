@@ -16,6 +16,31 @@ Result<std::string> read_file(const std::string& path);
 /// is a runtime error that leaves the old file; the temporary one is removed.
 Result<void> write_file_atomic(const std::string& path, std::string_view bytes);
 
+/// A file written in pieces that appears under its name only when committed (see
+/// write_file_atomic). Without commit, or after an error, the temporary file is removed and an old
+/// file stays.
+class AtomicFile {
+ public:
+  static Result<AtomicFile> create(const std::string& path);
+  AtomicFile(AtomicFile&& other) noexcept;
+  AtomicFile& operator=(AtomicFile&& other) noexcept;
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  ~AtomicFile();
+
+  Result<void> write(std::span<const std::byte> bytes);
+  /// Syncs and renames. Nothing may be written afterwards.
+  Result<void> commit();
+
+ private:
+  AtomicFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  void discard();
+  tl::unexpected<Error> failed(int error);
+
+  std::string path_;
+  int fd_ = -1;
+};
+
 /// A file mapped read-only into memory. Movable; unmapped on destruction.
 class MappedFile {
  public:

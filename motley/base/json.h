@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "motley/base/result.h"
 
@@ -12,8 +13,13 @@ namespace motley {
 /// library.
 using Json = nlohmann::ordered_json;
 
-/// Parses JSON text. Error "NAME:LINE:COLUMN: ..." (usage), never an exception.
+/// Parses JSON text. Error "NAME:LINE:COLUMN: ..." (usage, code json.parse), never an exception.
+/// Nesting beyond 64 levels and a key that appears twice in an object are errors.
 Result<Json> parse_json(std::string_view text, const std::string& name);
+
+/// The same for objects of very many members: look-up in logarithmic time, key order lost.
+using SortedJson = nlohmann::json;
+Result<SortedJson> parse_sorted_json(std::string_view text, const std::string& name);
 
 /// Reads members of one JSON object with clear errors ("NAME: key 'samples': found a string, wanted
 /// an integer"). Collects the keys read, so that unknown ones can be refused.

@@ -25,6 +25,9 @@ std::vector<std::string_view> split(std::string_view text, char separator);
 std::string_view trim(std::string_view text);
 std::string join(std::span<const std::string> parts, std::string_view separator);
 
+/// Well-formed UTF-8 (no overlong forms, no surrogates)?
+bool is_utf8(std::string_view text);
+
 /// The candidate nearest to `word` by edit distance, if near enough to be a likely typing error.
 std::optional<std::string> find_suggestion(std::string_view word,
                                            std::span<const std::string> candidates);
@@ -37,7 +40,8 @@ std::string format_seconds(Seconds seconds);
 std::string format_rate(BytesPerSecond rate);
 
 /// Quantities with units as in hand-written files: "512MiB" "24GiB" "1.2GB" "64kB" "100B";
-/// "120s" "100us" "3ms"; "10Gbps" "1Gbps" "40GB/s". A usage error says what is wanted.
+/// "120s" "100us" "3ms"; "10Gbps" "1Gbps" "40GB/s"; a number without a unit is in bytes, seconds,
+/// bytes per second. A usage error says what is wanted.
 Result<Bytes> parse_bytes(std::string_view text);
 Result<Seconds> parse_seconds(std::string_view text);
 Result<BytesPerSecond> parse_rate(std::string_view text);
