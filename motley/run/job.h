@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "motley/base/json.h"
@@ -26,6 +27,9 @@ struct WorkerDevice {
   bool operator==(const WorkerDevice&) const = default;
 };
 
+Json worker_device_to_json(const WorkerDevice& device);
+Result<WorkerDevice> worker_device_from_json(const Json& json, const std::string& where);
+
 /// Everything a worker needs to train. Written by `motley run` as JSON (docs/formats/job.md) next
 /// to the program; under a launcher rank 0 hands both to the others through the store.
 struct Job {
@@ -47,9 +51,10 @@ Json job_to_json(const Job& job);
 Result<Job> job_from_json(const Json& json, const std::string& where);
 
 /// A line that a worker writes to stdout for whoever started it. `event`:
-///   ready       weights loaded, group joined; peak memory limit
-///   step        step, loss, step_s, compute_s, wait_s, peak_bytes
+///   ready       weights loaded, group joined; first_step, memory_limit, resumed_from, note
+///   step        step, loss (rank 0), step_s, compute_s, wait_s, peak_bytes
 ///   checkpoint  step, path
+///   collectives entries (verb "collectives", rank 0)
 ///   error       kind, code, message, instruction
 ///   done        steps, reason ("finished" | "stopped")
 struct WorkerEvent {
@@ -59,5 +64,11 @@ struct WorkerEvent {
 };
 std::string print_event(const WorkerEvent& event);
 Result<WorkerEvent> parse_event(std::string_view line);
+
+/// Names of error kinds in events: "usage", "infeasible", "stale", "check", "runtime".
+std::string_view error_kind_name(ErrorKind kind);
+std::optional<ErrorKind> find_error_kind(std::string_view name);
+/// Exit code of a program that ends with such an error: 2, 3, 4, 5, 1.
+int exit_code(ErrorKind kind);
 
 }  // namespace motley::run

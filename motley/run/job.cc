@@ -1,0 +1,204 @@
+#include "motley/run/job.h"
+
+#include <fmt/format.h>
+
+namespace motley::run {
+namespace {
+
+constexpr const char* kSchema = "motley.job/1";
+
+template <typename T>
+Json optional_to_json(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+bool is_present(JsonObject& object, const std::string& key) {
+  return object.has(key) && !(*object.member(key))->is_null();
+}
+
+/// Seeds use all 64 bits, which a signed integer does not hold.
+Result<std::uint64_t> read_seed(JsonObject& object, const std::string& key) {
+  MOTLEY_ASSIGN(const Json* member, object.member(key));
+  if (!member->is_number_integer() || (!member->is_number_unsigned() && *member < 0))
+    return usage_error("run.job", fmt::format("{}: key '{}': found {}, wanted an integer from 0 on",
+                                              object.where(), key, member->dump()));
+  return member->get<std::uint64_t>();
+}
+
+Json data_to_json(const data::DataSource& data) {
+  return Json{{"path", data.path}, {"token_width", data.token_width}, {"seq", data.seq}};
+}
+
+Result<data::DataSource> data_from_json(const Json& json, const std::string& where) {
+  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
+  data::DataSource data;
+  MOTLEY_ASSIGN(data.path, object.string("path"));
+  MOTLEY_ASSIGN(data.token_width, object.integer("token_width"));
+  MOTLEY_ASSIGN(data.seq, object.integer("seq"));
+  MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
+  return data;
+}
+
+Result<std::vector<WorkerDevice>> devices_from_json(const Json& json, const std::string& where) {
+  if (!json.is_array() || json.empty())
+    return usage_error("run.job", where + ": key 'devices': wanted a list of at least one device");
+  std::vector<WorkerDevice> devices;
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    MOTLEY_ASSIGN(WorkerDevice device,
+                  worker_device_from_json(json[i], fmt::format("{}: devices[{}]", where, i)));
+    devices.push_back(std::move(device));
+  }
+  return devices;
+}
+
+}  // namespace
+
+Json worker_device_to_json(const WorkerDevice& device) {
+  return Json{
+      {"name", device.name},
+      {"kind", device.kind},
+      {"host", device.host},
+      {"local_index", device.local_index},
+      {"threads", device.threads},
+      {"speed", device.speed},
+      {"memory", device.memory ? Json(device.memory->value) : Json(nullptr)},
+      {"rate", optional_to_json(device.rate)},
+      {"latency", optional_to_json(device.latency)},
+  };
+}
+
+Result<WorkerDevice> worker_device_from_json(const Json& json, const std::string& where) {
+  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
+  WorkerDevice device;
+  MOTLEY_ASSIGN(device.name, object.string("name"));
+  MOTLEY_ASSIGN(device.kind, object.string("kind"));
+  MOTLEY_ASSIGN(device.host, object.string("host"));
+  MOTLEY_ASSIGN(device.local_index, object.integer("local_index"));
+  MOTLEY_ASSIGN(device.threads, object.integer("threads"));
+  MOTLEY_ASSIGN(device.speed, object.number("speed"));
+  if (is_present(object, "memory")) {
+    MOTLEY_ASSIGN(const std::int64_t memory, object.integer("memory"));
+    device.memory = Bytes(memory);
+  }
+  if (is_present(object, "rate")) {
+    MOTLEY_ASSIGN(device.rate, object.number("rate"));
+  }
+  if (is_present(object, "latency")) {
+    MOTLEY_ASSIGN(device.latency, object.number("latency"));
+  }
+  MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
+  const bool sound = (device.kind == "cpu" || device.kind == "cuda") && device.threads >= 1 &&
+                     device.local_index >= 0 && device.speed > 0 && device.speed <= 1 &&
+                     (!device.memory || device.memory->value > 0) &&
+                     (!device.rate || *device.rate > 0) &&
+                     (!device.latency || *device.latency >= 0);
+  if (!sound)
+    return usage_error("run.job", fmt::format("{}: device '{}' has a value out of range, wanted "
+                                              "kind cpu or cuda, threads >= 1, speed in (0, 1], "
+                                              "memory, rate > 0, latency >= 0",
+                                              where, device.name));
+  return device;
+}
+
+Json job_to_json(const Job& job) {
+  Json devices = Json::array();
+  for (const WorkerDevice& device : job.devices) devices.push_back(worker_device_to_json(device));
+  return Json{
+      {"schema", kSchema},
+      {"run_dir", job.run_dir},
+      {"program", job.program_path},
+      {"model", job.model_path},
+      {"data", data_to_json(job.data)},
+      {"shuffle", optional_to_json(job.shuffle)},
+      {"steps", job.steps},
+      {"seed", job.seed},
+      {"checkpoint_every", job.checkpoint_every},
+      {"resume", job.resume},
+      {"timeout_s", job.timeout_s},
+      {"trace_steps", job.trace_steps},
+      {"devices", std::move(devices)},
+  };
+}
+
+Result<Job> job_from_json(const Json& json, const std::string& where) {
+  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
+  MOTLEY_ASSIGN(const std::string schema, object.string("schema"));
+  if (schema != kSchema)
+    return usage_error("run.job", fmt::format("{}: found schema '{}', wanted '{}'; write it with "
+                                              "the motley of the same version",
+                                              where, schema, kSchema));
+  Job job;
+  MOTLEY_ASSIGN(job.run_dir, object.string("run_dir"));
+  MOTLEY_ASSIGN(job.program_path, object.string("program"));
+  MOTLEY_ASSIGN(job.model_path, object.string("model"));
+  MOTLEY_ASSIGN(const Json* data, object.member("data"));
+  MOTLEY_ASSIGN(job.data, data_from_json(*data, where + ": data"));
+  if (is_present(object, "shuffle")) {
+    MOTLEY_ASSIGN(job.shuffle, read_seed(object, "shuffle"));
+  }
+  MOTLEY_ASSIGN(job.steps, object.integer("steps"));
+  MOTLEY_ASSIGN(job.seed, read_seed(object, "seed"));
+  MOTLEY_ASSIGN(job.checkpoint_every, object.integer("checkpoint_every"));
+  MOTLEY_ASSIGN(job.resume, object.boolean("resume"));
+  MOTLEY_ASSIGN(job.timeout_s, object.number("timeout_s"));
+  MOTLEY_ASSIGN(job.trace_steps, object.integer("trace_steps"));
+  MOTLEY_ASSIGN(const Json* devices, object.member("devices"));
+  MOTLEY_ASSIGN(job.devices, devices_from_json(*devices, where));
+  (void)object.has("shuffle");
+  MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
+  if (job.steps < 0 || job.checkpoint_every < 0 || job.trace_steps < 0 || !(job.timeout_s > 0))
+    return usage_error("run.job", where +
+                                      ": wanted steps, checkpoint_every, trace_steps >= 0 and "
+                                      "timeout_s > 0");
+  return job;
+}
+
+std::string print_event(const WorkerEvent& event) {
+  Json json{{"event", event.event}, {"rank", event.rank}};
+  for (const auto& [key, value] : event.fields.items()) json[key] = value;
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+namespace {
+
+struct KindRow {
+  ErrorKind kind;
+  std::string_view name;
+  int exit_code;
+};
+constexpr KindRow kKinds[] = {{ErrorKind::kUsage, "usage", 2},
+                              {ErrorKind::kInfeasible, "infeasible", 3},
+                              {ErrorKind::kStale, "stale", 4},
+                              {ErrorKind::kCheck, "check", 5},
+                              {ErrorKind::kRuntime, "runtime", 1}};
+
+const KindRow& kind_row(ErrorKind kind) {
+  for (const KindRow& row : kKinds)
+    if (row.kind == kind) return row;
+  return kKinds[4];
+}
+
+}  // namespace
+
+std::string_view error_kind_name(ErrorKind kind) { return kind_row(kind).name; }
+int exit_code(ErrorKind kind) { return kind_row(kind).exit_code; }
+
+std::optional<ErrorKind> find_error_kind(std::string_view name) {
+  for (const KindRow& row : kKinds)
+    if (row.name == name) return row.kind;
+  return std::nullopt;
+}
+
+Result<WorkerEvent> parse_event(std::string_view line) {
+  MOTLEY_ASSIGN(const Json json, parse_json(line, "event"));
+  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, "event"));
+  WorkerEvent event;
+  MOTLEY_ASSIGN(event.event, object.string("event"));
+  MOTLEY_ASSIGN(event.rank, object.integer("rank"));
+  event.fields = Json::object();
+  for (const auto& [key, value] : json.items())
+    if (key != "event" && key != "rank") event.fields[key] = value;
+  return event;
+}
+
+}  // namespace motley::run

@@ -1,0 +1,116 @@
+#include "motley/run/measure.h"
+
+namespace motley::run {
+namespace {
+
+/// Calls `read(item, where)` for each item of a list member and collects the results.
+template <typename T, typename Read>
+Result<std::vector<T>> read_list(JsonObject& object, const std::string& key, const Read& read) {
+  MOTLEY_ASSIGN(const Json* list, object.member(key));
+  if (!list->is_array())
+    return usage_error("run.measure", object.where() + ": key '" + key + "': wanted a list");
+  std::vector<T> items;
+  for (std::size_t i = 0; i < list->size(); ++i) {
+    MOTLEY_ASSIGN(T item,
+                  read((*list)[i], object.where() + ": " + key + "[" + std::to_string(i) + "]"));
+    items.push_back(std::move(item));
+  }
+  return items;
+}
+
+Result<OpTime> op_time_from_json(const Json& json, const std::string& where) {
+  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
+  OpTime time;
+  MOTLEY_ASSIGN(time.key, object.string("key"));
+  MOTLEY_ASSIGN(time.median.value, object.number("median_s"));
+  MOTLEY_ASSIGN(time.spread, object.number("spread"));
+  MOTLEY_ASSIGN(time.samples, object.integer("samples"));
+  return time;
+}
+
+Result<CollectiveTime> collective_time_from_json(const Json& json, const std::string& where) {
+  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
+  CollectiveTime time;
+  MOTLEY_ASSIGN(time.op, object.string("op"));
+  MOTLEY_ASSIGN(time.backend, object.string("backend"));
+  MOTLEY_ASSIGN(time.ranks, object.integer("ranks"));
+  MOTLEY_ASSIGN(time.bytes.value, object.integer("bytes"));
+  MOTLEY_ASSIGN(time.median.value, object.number("median_s"));
+  MOTLEY_ASSIGN(time.spread, object.number("spread"));
+  MOTLEY_ASSIGN(time.samples, object.integer("samples"));
+  return time;
+}
+
+Result<std::string> string_from_json(const Json& json, const std::string& where) {
+  if (!json.is_string()) return usage_error("run.measure", where + ": wanted a string");
+  return json.get<std::string>();
+}
+
+}  // namespace
+
+Json profile_job_to_json(const ProfileJob& job) {
+  return {{"programs", job.programs},
+          {"device", worker_device_to_json(job.device)},
+          {"seconds_per_program", job.seconds_per_program}};
+}
+
+Result<ProfileJob> profile_job_from_json(const Json& json, const std::string& where) {
+  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
+  ProfileJob job;
+  MOTLEY_ASSIGN(job.programs, read_list<std::string>(object, "programs", string_from_json));
+  MOTLEY_ASSIGN(const Json* device, object.member("device"));
+  MOTLEY_ASSIGN(job.device, worker_device_from_json(*device, where + ": device"));
+  MOTLEY_ASSIGN(job.seconds_per_program, object.number("seconds_per_program"));
+  return job;
+}
+
+Json collectives_job_to_json(const CollectivesJob& job) {
+  Json devices = Json::array();
+  for (const WorkerDevice& device : job.devices) devices.push_back(worker_device_to_json(device));
+  return {{"run_dir", job.run_dir}, {"devices", std::move(devices)}, {"timeout_s", job.timeout_s}};
+}
+
+Result<CollectivesJob> collectives_job_from_json(const Json& json, const std::string& where) {
+  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
+  CollectivesJob job;
+  MOTLEY_ASSIGN(job.run_dir, object.string("run_dir"));
+  MOTLEY_ASSIGN(job.devices, read_list<WorkerDevice>(object, "devices", worker_device_from_json));
+  MOTLEY_ASSIGN(job.timeout_s, object.number("timeout_s"));
+  return job;
+}
+
+Json op_times_to_json(const std::vector<OpTime>& times) {
+  Json list = Json::array();
+  for (const OpTime& time : times)
+    list.push_back({{"key", time.key},
+                    {"median_s", time.median.value},
+                    {"spread", time.spread},
+                    {"samples", time.samples}});
+  return {{"ops", std::move(list)}};
+}
+
+Result<std::vector<OpTime>> op_times_from_json(const Json& json, const std::string& where) {
+  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
+  return read_list<OpTime>(object, "ops", op_time_from_json);
+}
+
+Json collective_times_to_json(const std::vector<CollectiveTime>& times) {
+  Json list = Json::array();
+  for (const CollectiveTime& time : times)
+    list.push_back({{"op", time.op},
+                    {"backend", time.backend},
+                    {"ranks", time.ranks},
+                    {"bytes", time.bytes.value},
+                    {"median_s", time.median.value},
+                    {"spread", time.spread},
+                    {"samples", time.samples}});
+  return {{"collectives", std::move(list)}};
+}
+
+Result<std::vector<CollectiveTime>> collective_times_from_json(const Json& json,
+                                                               const std::string& where) {
+  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
+  return read_list<CollectiveTime>(object, "collectives", collective_time_from_json);
+}
+
+}  // namespace motley::run
