@@ -64,21 +64,6 @@ Result<ProfileJob> profile_job_from_json(const Json& json, const std::string& wh
   return job;
 }
 
-Json collectives_job_to_json(const CollectivesJob& job) {
-  Json devices = Json::array();
-  for (const WorkerDevice& device : job.devices) devices.push_back(worker_device_to_json(device));
-  return {{"run_dir", job.run_dir}, {"devices", std::move(devices)}, {"timeout_s", job.timeout_s}};
-}
-
-Result<CollectivesJob> collectives_job_from_json(const Json& json, const std::string& where) {
-  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
-  CollectivesJob job;
-  MOTLEY_ASSIGN(job.run_dir, object.string("run_dir"));
-  MOTLEY_ASSIGN(job.devices, read_list<WorkerDevice>(object, "devices", worker_device_from_json));
-  MOTLEY_ASSIGN(job.timeout_s, object.number("timeout_s"));
-  return job;
-}
-
 Json op_times_to_json(const std::vector<OpTime>& times) {
   Json list = Json::array();
   for (const OpTime& time : times)

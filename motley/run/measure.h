@@ -18,22 +18,15 @@ struct ProfileJob {
   double seconds_per_program = 0.5;   ///< time to spend on each, at least 3 repeats
 };
 
-/// `motley-worker collectives JOB.json --rank R`: times all_reduce over a range of sizes for the
-/// first 2, 3, ... n ranks. Rank 0 prints.
-struct CollectivesJob {
-  std::string run_dir;  ///< rendezvous
-  std::vector<WorkerDevice> devices;
-  double timeout_s = 30;
-};
-
-/// What both print on stdout, one line of progress events before it: {"ops": [...]} and
-/// {"collectives": [...]}.
+/// What it prints on stdout: {"ops": [...]}.
 struct OpTime {
   std::string key;  ///< program::cost_key
   Seconds median;
   double spread = 0;
   std::int64_t samples = 0;
 };
+
+/// What verb `collectives` (which takes a Job without program and data) reports in its event.
 struct CollectiveTime {
   std::string op;
   std::string backend;
@@ -46,10 +39,9 @@ struct CollectiveTime {
 
 Json profile_job_to_json(const ProfileJob& job);
 Result<ProfileJob> profile_job_from_json(const Json& json, const std::string& where);
-Json collectives_job_to_json(const CollectivesJob& job);
-Result<CollectivesJob> collectives_job_from_json(const Json& json, const std::string& where);
 Json op_times_to_json(const std::vector<OpTime>& times);
 Result<std::vector<OpTime>> op_times_from_json(const Json& json, const std::string& where);
+/// {"collectives": [...]}
 Json collective_times_to_json(const std::vector<CollectiveTime>& times);
 Result<std::vector<CollectiveTime>> collective_times_from_json(const Json& json,
                                                                const std::string& where);
