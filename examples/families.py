@@ -1,0 +1,238 @@
+"""Small models of many families. Each function returns (module, inputs) for `motley.export`."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+BATCH = 6  # of the example inputs
+
+
+class Classifier(nn.Module):
+    """Any network with a cross-entropy loss on top."""
+
+    def __init__(self, net: nn.Module, label_smoothing: float = 0.0):
+        super().__init__()
+        self.net = net
+        self.label_smoothing = label_smoothing
+
+    def forward(self, x, y):
+        logits = self.net(x)
+        return F.cross_entropy(logits, y, label_smoothing=self.label_smoothing), logits
+
+
+class Regression(nn.Module):
+    """An MLP with a mean squared error; one layer is frozen and one is never used."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(8, 16)
+        self.frozen = nn.Linear(16, 16).requires_grad_(False)
+        self.unused = nn.Linear(4, 4)
+        self.last = nn.Linear(16, 3)
+
+    def forward(self, features, target):
+        hidden = torch.tanh(self.first(features))
+        hidden = torch.relu(self.frozen(hidden))
+        return F.mse_loss(self.last(hidden), target)
+
+
+class Attention(nn.Module):
+    def __init__(self, width: int, heads: int, causal: bool):
+        super().__init__()
+        self.heads = heads
+        self.causal = causal
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x, mask=None):
+        batch, length, width = x.shape
+        split = self.qkv(x).view(batch, length, 3, self.heads, width // self.heads)
+        q, k, v = split.permute(2, 0, 3, 1, 4).unbind(0)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=self.causal)
+        return self.out(y.transpose(1, 2).reshape(batch, length, width))
+
+
+class Block(nn.Module):
+    def __init__(self, width: int, heads: int, causal: bool, dropout: float):
+        super().__init__()
+        self.norm1 = nn.LayerNorm(width)
+        self.attn = Attention(width, heads, causal)
+        self.norm2 = nn.LayerNorm(width)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.drop = nn.Dropout(dropout)
+
+    def forward(self, x, mask=None):
+        x = x + self.drop(self.attn(self.norm1(x), mask))
+        return x + self.drop(self.mlp(self.norm2(x)))
+
+
+class Gpt(nn.Module):
+    """Next-token prediction with a head tied to the embedding; targets of -100 do not count."""
+
+    def __init__(self, vocabulary=61, length=12, width=32, heads=4, layers=2, dropout=0.0):
+        super().__init__()
+        self.wte = nn.Embedding(vocabulary, width)
+        self.wpe = nn.Embedding(length, width)
+        self.h = nn.ModuleList(Block(width, heads, True, dropout) for _ in range(layers))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, vocabulary, bias=False)
+        self.head.weight = self.wte.weight
+
+    def logits(self, tokens):
+        positions = torch.arange(tokens.shape[1], device=tokens.device)
+        x = self.wte(tokens) + self.wpe(positions)
+        for block in self.h:
+            x = block(x)
+        return self.head(self.norm(x))
+
+    def forward(self, tokens, targets):
+        logits = self.logits(tokens).flatten(0, 1)
+        return F.cross_entropy(logits, targets.flatten(), ignore_index=-100)
+
+
+class AutocastGpt(Gpt):
+    """The same, computed in bf16 with float32 weights."""
+
+    def forward(self, tokens, targets):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return super().forward(tokens, targets)
+
+
+class Bert(nn.Module):
+    """An encoder with a padding mask and dropout, which classifies its first token."""
+
+    def __init__(self, vocabulary=50, length=10, width=32, heads=4, layers=2, classes=3):
+        super().__init__()
+        self.token = nn.Embedding(vocabulary, width)
+        self.position = nn.Parameter(0.02 * torch.randn(length, width))
+        self.norm = nn.LayerNorm(width)
+        self.drop = nn.Dropout(0.1)
+        self.layers = nn.ModuleList(Block(width, heads, False, 0.1) for _ in range(layers))
+        self.pool = nn.Linear(width, width)
+        self.classify = nn.Linear(width, classes)
+
+    def forward(self, tokens, attention_mask, labels):
+        x = self.drop(self.norm(self.token(tokens) + self.position))
+        mask = attention_mask[:, None, None, :]
+        for layer in self.layers:
+            x = layer(x, mask)
+        logits = self.classify(torch.tanh(self.pool(x[:, 0])))
+        return F.cross_entropy(logits, labels), logits
+
+
+class Recurrent(nn.Module):
+    """A recurrent network over a sequence, classified by its last state."""
+
+    def __init__(self, kind: type[nn.RNNBase]):
+        super().__init__()
+        self.rnn = kind(5, 16, num_layers=2, batch_first=True)
+        self.head = nn.Linear(16, 4)
+
+    def forward(self, sequence, label):
+        states, _ = self.rnn(sequence)
+        return F.cross_entropy(self.head(states[:, -1]), label)
+
+
+def mlp():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, 5))
+    return Classifier(net), (torch.randn(BATCH, 12), torch.randint(0, 5, (BATCH,)))
+
+
+def regression():
+    torch.manual_seed(0)
+    return Regression(), (torch.randn(BATCH, 8), torch.randn(BATCH, 3))
+
+
+def cnn():
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Conv2d(1, 8, 3, padding=1, bias=False),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(8, 16, 3, padding=1),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(16, 10),
+    )
+    return Classifier(net), (torch.randn(BATCH, 1, 8, 8), torch.randint(0, 10, (BATCH,)))
+
+
+def group_norm():
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.GroupNorm(2, 8),
+        nn.SiLU(),
+        nn.Conv2d(8, 8, 3, stride=2),
+        nn.GroupNorm(4, 8),
+        nn.SiLU(),
+        nn.Flatten(),
+        nn.Linear(8 * 9, 4),
+    )
+    return Classifier(net), (torch.randn(BATCH, 3, 8, 8), torch.randint(0, 4, (BATCH,)))
+
+
+def label_smoothing():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(10, 24), nn.GELU(), nn.Dropout(0.2), nn.Linear(24, 6))
+    return Classifier(net, label_smoothing=0.1), (torch.randn(BATCH, 10), torch.randint(0, 6, (BATCH,)))
+
+
+def token_inputs(vocabulary: int, length: int):
+    tokens = torch.randint(0, vocabulary, (BATCH, length))
+    targets = torch.randint(0, vocabulary, (BATCH, length))
+    targets[:, -2:] = -100
+    return tokens, targets
+
+
+def gpt_tied():
+    torch.manual_seed(0)
+    return Gpt(), token_inputs(61, 12)
+
+
+def gpt_dropout():
+    torch.manual_seed(0)
+    return Gpt(dropout=0.1), token_inputs(61, 12)
+
+
+def bf16():
+    torch.manual_seed(0)
+    return AutocastGpt(), token_inputs(61, 12)
+
+
+def bert():
+    torch.manual_seed(0)
+    lengths = torch.tensor([10, 7, 5, 10, 3, 8])
+    mask = torch.arange(10)[None, :] < lengths[:, None]
+    return Bert(), (torch.randint(0, 50, (BATCH, 10)), mask, torch.randint(0, 3, (BATCH,)))
+
+
+def lstm():
+    torch.manual_seed(0)
+    return Recurrent(nn.LSTM), (torch.randn(BATCH, 6, 5), torch.randint(0, 4, (BATCH,)))
+
+
+def gru():
+    torch.manual_seed(0)
+    return Recurrent(nn.GRU), (torch.randn(BATCH, 6, 5), torch.randint(0, 4, (BATCH,)))
+
+
+FAMILIES = [
+    mlp,
+    regression,
+    cnn,
+    group_norm,
+    label_smoothing,
+    gpt_tied,
+    gpt_dropout,
+    bf16,
+    bert,
+    lstm,
+    gru,
+]

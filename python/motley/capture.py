@@ -1,0 +1,260 @@
+"""Captures one training step, forward and backward, as a joint FX graph.
+
+Route: `torch.export` with a dynamic batch, then `aot_export_joint_with_descriptors` over the
+exported module. Placeholders and outputs of the result carry descriptors that say which
+parameter, buffer, input or gradient they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import re
+import warnings
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from motley.errors import ExportError, refuse
+
+MAX_BATCH = 4096
+PREFIX = "module."  # what Step puts in front of every name of the user's module
+
+
+class Step(nn.Module):
+    """The user's module with neutral argument names and detached extra outputs."""
+
+    def __init__(self, module: nn.Module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, *inputs):
+        loss, *extras = flatten_result(self.module(*inputs))
+        return (loss, *(extra.detach() for extra in extras))
+
+
+@dataclass
+class Captured:
+    """A joint graph, and what is needed to name its placeholders."""
+
+    graph_module: torch.fx.GraphModule
+    batch: int  # of the example inputs
+    min_batch: int
+    symbol: str  # PyTorch's name of the batch size
+    inputs: list[str]  # names, in order
+    tied: dict[str, str]  # further name of a parameter -> the name that is kept
+    frozen: set[str]
+    buffers: set[str]  # those that state_dict has
+    constants: dict[str, torch.Tensor]  # buffers that state_dict does not have
+
+
+def capture(module: nn.Module, inputs, *, fake_weights: bool = False) -> Captured:
+    """The joint graph of `module(*inputs)`, whose first output is the scalar loss.
+
+    With `fake_weights` the module was built under FakeTensorMode and has no memory for weights.
+    """
+    batch = check_inputs(module, inputs)
+    check_module(module)
+    if batch == 1:  # PyTorch takes a size of one as fixed
+        inputs, batch = tuple(torch.cat([value, value]) for value in inputs), 2
+    program, min_batch = export_program(Step(module), tuple(inputs))
+    check_loss(program)
+    joint, symbol = joint_graph(program, fake_weights)
+    return Captured(
+        graph_module=joint,
+        batch=batch,
+        min_batch=min_batch,
+        symbol=symbol,
+        inputs=input_names(module, len(inputs)),
+        tied=tied_names(module),
+        frozen={name for name, value in module.named_parameters() if not value.requires_grad},
+        buffers=set(module.state_dict()) - {name for name, _ in module.named_parameters()},
+        constants={name.removeprefix(PREFIX): value for name, value in program.constants.items()},
+    )
+
+
+def flatten_result(result) -> list[torch.Tensor]:
+    """The loss and the extra outputs of forward."""
+    values = list(result) if isinstance(result, (tuple, list)) else [result]
+    for i, value in enumerate(values):
+        if not isinstance(value, torch.Tensor):
+            refuse(
+                "forward returns something else than tensors",
+                f"output {i} of forward",
+                type(value).__name__,
+                "the scalar loss, or a tuple of tensors with the loss first",
+                "returning (loss, logits)",
+            )
+    return values
+
+
+def input_names(module: nn.Module, count: int) -> list[str]:
+    """Names of forward's first `count` arguments; `x0`, `x1`, ... for those without one."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(module.forward).parameters.values()
+    names = [parameter.name for parameter in parameters if parameter.kind in kinds]
+    return [names[i] if i < len(names) else f"x{i}" for i in range(count)]
+
+
+def tied_names(module: nn.Module) -> dict[str, str]:
+    """Further names of parameters that have several, each with the name that comes first."""
+    first: dict[int, str] = {}
+    tied = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        kept = first.setdefault(id(parameter), name)
+        if kept != name:
+            tied[name] = kept
+    return tied
+
+
+def check_inputs(module: nn.Module, inputs) -> int:
+    """The batch size of the inputs: tensors that agree in dimension 0."""
+    if not isinstance(inputs, (tuple, list)) or not inputs:
+        advice = "returning (module, (x, y))"
+        refuse("there are no example inputs", "inputs", repr(inputs)[:60], "a tuple of tensors", advice)
+    names = input_names(module, len(inputs))
+    for name, value in zip(names, inputs):
+        where = f'input "{name}"'
+        if not isinstance(value, torch.Tensor) or value.dim() == 0:
+            found = "a scalar" if isinstance(value, torch.Tensor) else type(value).__name__
+            wanted = "a tensor whose dimension 0 is the batch"
+            refuse("an input is not a batch", where, found, wanted, "keeping it in the module")
+        if value.is_complex():
+            refuse_complex(where, value.dtype)
+        if value.shape[0] != inputs[0].shape[0]:
+            found = f"{value.shape[0]} samples"
+            wanted = f'{inputs[0].shape[0]} as in input "{names[0]}"'
+            advice = "giving each input the batch as dimension 0"
+            refuse("the inputs differ in batch size", where, found, wanted, advice)
+    if inputs[0].shape[0] == 0:
+        where = f'input "{names[0]}"'
+        refuse("the inputs are empty", where, "0 samples", "2 or more", "8 example samples")
+    return inputs[0].shape[0]
+
+
+def check_module(module: nn.Module) -> None:
+    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+        where = f'tensor "{name}"'
+        if tensor.is_complex():
+            refuse_complex(where, tensor.dtype)
+        if tensor.device.type != "cpu":
+            found = f"device {tensor.device}"
+            refuse("the module is not on the CPU", where, found, "cpu", "module.cpu()")
+    if not any(parameter.requires_grad for parameter in module.parameters()):
+        found = "no parameter that takes a gradient"
+        refuse("there is nothing to train", "the module", found, "one or more", "requires_grad_()")
+
+
+def refuse_complex(where: str, dtype: torch.dtype) -> None:
+    advice = "two real tensors"
+    refuse("complex numbers are not supported", where, str(dtype), "a real dtype", advice)
+
+
+def export_program(step: Step, inputs) -> tuple[torch.export.ExportedProgram, int]:
+    """Exports with a batch down to 1, or down to 2 where the model refuses a batch of one."""
+    for min_batch in (1, 2):
+        batch = torch.export.Dim("batch", min=min_batch, max=MAX_BATCH)
+        shapes = (tuple({0: batch} for _ in inputs),)
+        try:
+            with portable():
+                return torch.export.export(step, inputs, dynamic_shapes=shapes), min_batch
+        except ExportError:
+            raise
+        except Exception as error:  # torch.export has no common type for its refusals
+            failure = error
+    refuse_export(failure, inputs[0].shape[0])
+
+
+def refuse_export(error: Exception, batch: int) -> None:
+    """Says what torch.export found in the user's terms."""
+    text = str(error)
+    where = user_line(text)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    first = lines[0].split(" (unhinted")[0].rstrip(".;:") if lines else type(error).__name__
+    if "unbacked" in text or "ata-dependent" in text or "DataDependent" in text:
+        wanted = "sizes that depend on the batch alone"
+        refuse("a shape or branch depends on the data", where, first, wanted, "torch.where")
+    if "onstraints violated" in text or "specialized" in text or "constant" in first:
+        found = f"a condition on the batch of {batch}"
+        wanted = f"any batch from 1 to {MAX_BATCH}"
+        advice = "x.shape[0] in place of a number"
+        refuse("the model works for some batch sizes only", where, found, wanted, advice)
+    found = f"{type(error).__name__}: {first}"
+    advice = "torch.export.export(module, inputs) alone"
+    refuse("PyTorch cannot export the model", where, found, "a model that it exports", advice)
+
+
+def user_line(text: str) -> str:
+    """The innermost source line outside of PyTorch that an export error shows."""
+    places = re.findall(r'File "([^"]+)", line (\d+), in', text)
+    own = [place for place in places if "/torch/" not in place[0] and "/motley/" not in place[0]]
+    return f"{own[-1][0]}:{own[-1][1]}" if own else "torch.export"
+
+
+def check_loss(program) -> None:
+    nodes = {node.name: node for node in program.graph.nodes}
+    loss = nodes[program.graph_signature.user_outputs[0]].meta["val"]
+    wanted = "one floating-point number"
+    if loss.is_complex():
+        refuse_complex("output 0 of forward", loss.dtype)
+    if loss.dim() != 0 or not loss.is_floating_point():
+        shape = ", ".join(str(size) if isinstance(size, int) else "batch" for size in loss.shape)
+        found = f"{loss.dtype} of shape [{shape}]"
+        refuse("the loss is not a scalar", "output 0 of forward", found, wanted, "loss.mean()")
+
+
+def joint_graph(program, fake_weights: bool) -> tuple[torch.fx.GraphModule, str]:
+    """The joint graph and the name of its batch symbol."""
+    from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
+
+    with portable():
+        module = program.module()
+    placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    names = program.graph_signature.user_inputs
+    fakes = tuple(placeholders[name].meta["val"] for name in names)
+    if fake_weights:
+        replace_weights(module, fakes[0].fake_mode)
+    with contextlib.ExitStack() as stack, portable():
+        try:
+            joint = aot_export_joint_with_descriptors(stack, module, fakes)
+        except RuntimeError as error:
+            if "does not require grad" not in str(error):
+                raise
+            refuse_no_gradient()
+    return joint.graph_module, str(fakes[0].shape[0].node.expr)
+
+
+def refuse_no_gradient() -> None:
+    found = "a loss without a gradient"
+    wanted = "a loss that a trainable parameter influences"
+    refuse("there is nothing to train", "output 0 of forward", found, wanted, "removing detach()")
+
+
+def replace_weights(module: nn.Module, fake_mode) -> None:
+    """Gives every parameter and buffer a copy without memory that belongs to `fake_mode`."""
+    made: dict[int, torch.Tensor] = {}
+    for owner in module.modules():
+        for table in (owner._parameters, owner._buffers):
+            for name, old in table.items():
+                if old is not None:
+                    if id(old) not in made:
+                        made[id(old)] = fake_copy(old, fake_mode)
+                    table[name] = made[id(old)]
+
+
+def fake_copy(old: torch.Tensor, fake_mode) -> torch.Tensor:
+    with fake_mode:
+        new = torch.empty(old.shape, dtype=old.dtype)
+    if isinstance(old, nn.Parameter):
+        return nn.Parameter(new, requires_grad=old.requires_grad)
+    return new
+
+
+@contextlib.contextmanager
+def portable():
+    """Without oneDNN's own operators, and without PyTorch's warnings about its own innards."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with torch.backends.mkldnn.flags(enabled=False):
+            yield

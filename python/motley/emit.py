@@ -1,0 +1,390 @@
+"""Turns a captured joint FX graph into a `Graph`, normalised as docs/formats/graph.md says.
+
+Symbolic scalars are folded into expressions, aliases into their source, tuple accesses into
+results; attention becomes our own operator pair, the views become one operator, devices become
+the local one, and operators that nothing uses are dropped.
+"""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+
+from motley.capture import MAX_BATCH, PREFIX, Captured, refuse_complex, refuse_no_gradient
+from motley.errors import refuse
+from motley.graph import (
+    DTYPES,
+    MEMORY_FORMATS,
+    Argument,
+    Graph,
+    Keyword,
+    Number,
+    Op,
+    Output,
+    Ref,
+    Size,
+    Source,
+    Value,
+)
+from motley.sizes import SizeError, print_size
+
+aten = torch.ops.aten
+
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+IDENTITY = {
+    aten.alias.default,
+    aten.detach.default,
+    aten.lift_fresh.default,
+    aten.lift_fresh_copy.default,
+}
+VIEWS = {aten.view.default, aten._unsafe_view.default, aten.reshape.default}
+ATTENTION = aten._scaled_dot_product_flash_attention_for_cpu.default
+ATTENTION_BACKWARD = aten._scaled_dot_product_flash_attention_for_cpu_backward.default
+# Our operator for PyTorch's, and at each position of ours the position of its argument in PyTorch's.
+OWN = {
+    ATTENTION: ("motley::attention", (0, 1, 2, 5, 3, 4, 6)),
+    ATTENTION_BACKWARD: ("motley::attention_backward", (0, 1, 2, 3, 4, 5, 8, 6, 7, 9)),
+}
+# Operators whose numbers are indices although the schema calls them numbers.
+INDEX_NUMBERS = {"aten::arange", "aten::arange.start", "aten::arange.start_step"}
+# Random operators that can be split over devices.
+RANDOM = {aten.native_dropout.default, ATTENTION}
+
+
+def emit(captured: Captured, name: str) -> tuple[Graph, dict[str, torch.Tensor]]:
+    """The graph, and the values of the constants that it names (`motley.constant.N`)."""
+    emitter = Emitter(captured, name)
+    emitter.add_sources()
+    for node in emitter.nodes:
+        if node.op == "call_function" and node in emitter.live:
+            emitter.add_node(node)
+    emitter.add_outputs()
+    return emitter.graph, emitter.constants
+
+
+class Emitter:
+    def __init__(self, captured: Captured, name: str):
+        self.captured = captured
+        self.graph = Graph(name, {"batch": (captured.min_batch, MAX_BATCH)})
+        self.constants: dict[str, torch.Tensor] = {}
+        self.nodes = list(captured.graph_module.graph.nodes)
+        self.live = live_nodes(self.nodes)
+        self.paths = module_paths(self.nodes)
+        self.values: dict[torch.fx.Node, Value] = {}
+        self.sequences: dict[int, int] = {}  # PyTorch's number -> ours, which count from 0
+        self.next_id = 0
+
+    # Sources
+
+    def add_sources(self) -> None:
+        """Inputs, parameters, buffers, constants and the tangent, in this order."""
+        adders = {
+            "PlainAOTInput": self.add_input,
+            "ParamAOTInput": self.add_parameter,
+            "BufferAOTInput": self.add_buffer,
+            "Constant": self.add_constant,
+            "TangentAOTInput": self.add_tangent,
+        }
+        sources = [node for node in self.nodes if node.op in ("placeholder", "get_attr")]
+        for kind, add in adders.items():
+            for node in sources:
+                if self.source_kind(node) == kind:
+                    add(node)
+
+    def source_kind(self, node: torch.fx.Node) -> str:
+        if node.op == "get_attr":
+            return "Constant"
+        desc = node.meta["desc"]
+        kind = type(desc).__name__
+        if kind == "BufferAOTInput" and not self.is_kept_buffer(plain_name(desc)):
+            return "Constant"
+        return kind
+
+    def is_kept_buffer(self, name: str) -> bool:
+        """A buffer of the state_dict, or one that the step changes."""
+        changed = {plain_name(desc.mutated_input) for desc in self.descriptors("InputMutation")}
+        return name in self.captured.buffers or name in changed
+
+    def add_source(self, kind: str, node: torch.fx.Node, name: str = "") -> Source:
+        source = Source(kind, self.new_value(node.meta["val"], f'{kind} "{name}"'), name)
+        self.values[node] = source.value
+        self.graph.sources.append(source)
+        return source
+
+    def add_input(self, node: torch.fx.Node) -> None:
+        self.add_source("input", node, self.captured.inputs[node.meta["desc"].idx])
+
+    def add_parameter(self, node: torch.fx.Node) -> None:
+        name = plain_name(node.meta["desc"])
+        kept = self.captured.tied.get(name)
+        if kept is not None:
+            source = next(item for item in self.graph.of_kind("param") if item.name == kept)
+            self.values[node] = source.value
+            return
+        source = self.add_source("param", node, name)
+        source.frozen = name in self.captured.frozen
+        source.tied = [other for other, first in self.captured.tied.items() if first == name]
+
+    def add_buffer(self, node: torch.fx.Node) -> None:
+        self.add_source("buffer", node, plain_name(node.meta["desc"]))
+
+    def add_constant(self, node: torch.fx.Node) -> None:
+        if node not in self.live:
+            return
+        name = f"motley.constant.{len(self.constants)}"
+        if node.op == "get_attr":
+            value = getattr(self.captured.graph_module, str(node.target))
+        else:
+            value = self.captured.constants[plain_name(node.meta["desc"])]
+        if isinstance(value, torch.fx.GraphModule):
+            return  # the operator that takes it is refused by name
+        self.constants[name] = value
+        node.meta.setdefault("val", value)
+        self.add_source("constant", node, name)
+
+    def add_tangent(self, node: torch.fx.Node) -> None:
+        self.add_source("tangent", node)
+
+    # Operators
+
+    def add_node(self, node: torch.fx.Node) -> None:
+        if node.target is operator.getitem:
+            return  # its value was made with the operator
+        if isinstance(node.meta.get("val"), (*SYMBOLIC, int, float)):
+            return  # folded where it is used
+        if node.target in IDENTITY:
+            self.values[node] = self.values[node.args[0]]
+            return
+        self.check_operator(node)
+        name, arguments = self.named_arguments(node)
+        sequence = node.meta.get("seq_nr")
+        if sequence is not None:
+            sequence = self.sequences.setdefault(sequence, len(self.sequences))
+        self.graph.ops.append(
+            Op(
+                name=name,
+                arguments=arguments,
+                results=self.add_results(node),
+                backward=is_backward(node),
+                module=self.paths[node],
+                sequence=sequence,
+                returns_list=returns_list(node.target),
+            )
+        )
+
+    def named_arguments(self, node: torch.fx.Node) -> tuple[str, list[Argument]]:
+        arguments = self.schema_arguments(node)
+        if node.target in OWN:
+            name, order = OWN[node.target]
+            return name, [arguments[i] for i in order]
+        return "aten::view" if node.target in VIEWS else full_name(node.target), arguments
+
+    def check_operator(self, node: torch.fx.Node) -> None:
+        target, where = node.target, self.where(node)
+        if isinstance(target, torch._ops.HigherOrderOperator):
+            found, wanted = "an operator that runs functions", "operators on tensors"
+            advice = "torch.where over both branches"
+            refuse("a higher-order operator is not supported", where, found, wanted, advice)
+        if not isinstance(target, torch._ops.OpOverload):
+            found, wanted = "a Python function", "an operator of PyTorch"
+            refuse("a function is not an operator", where, found, wanted, "a torch function")
+        dependent = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+        if dependent & set(target.tags):
+            found, wanted = "sizes that depend on data", "sizes that depend on the batch alone"
+            refuse("a shape or branch depends on the data", where, found, wanted, "torch.where")
+        if torch.Tag.nondeterministic_seeded in target.tags and target not in RANDOM:
+            found, wanted = "random numbers", "torch.nn.Dropout as their only source"
+            advice = "random numbers as an input of forward"
+            refuse("a random operator cannot be split", where, found, wanted, advice)
+
+    def where(self, node: torch.fx.Node) -> str:
+        target = node.target
+        name = full_name(target) if isinstance(target, torch._ops.OpOverload) else str(target)
+        path = self.paths.get(node)
+        return f'operator {name} in module "{path}"' if path else f"operator {name}"
+
+    def add_results(self, node: torch.fx.Node) -> list[Value]:
+        made, where = node.meta["val"], self.where(node)
+        if isinstance(made, torch.Tensor):
+            self.values[node] = self.new_value(made, where)
+            return [self.values[node]]
+        values = [self.new_value(item, where) for item in made]
+        for user in node.users:
+            if user.target is operator.getitem:
+                self.values[user] = values[user.args[1]]
+        return values
+
+    def new_value(self, fake, where: str) -> Value:
+        self.next_id += 1
+        if fake is None:
+            return Value(self.next_id - 1, "none")
+        if not isinstance(fake, torch.Tensor):
+            found = type(fake).__name__
+            refuse("a result is not a tensor", where, found, "a tensor", "another operator")
+        check_layout(fake.layout, where)
+        shape = tuple(self.size_text(size, where) for size in fake.shape)
+        return Value(self.next_id - 1, dtype_name(fake.dtype, where), shape)
+
+    def size_text(self, size, where: str) -> str:
+        expr = size.node.expr if isinstance(size, SYMBOLIC) else size
+        try:
+            return print_size(expr, {self.captured.symbol: "batch"})
+        except SizeError as error:
+            wanted = "+ - * // / % max min of the batch size"
+            refuse("a size cannot be written down", where, str(error), wanted, "simpler sizes")
+
+    # Arguments
+
+    def schema_arguments(self, node: torch.fx.Node) -> list[Argument]:
+        """Every argument of the schema, in its order, defaults filled in."""
+        arguments = []
+        for i, spec in enumerate(node.target._schema.arguments):
+            given = spec.default_value
+            if i < len(node.args):
+                given = node.args[i]
+            elif spec.name in node.kwargs:
+                given = node.kwargs[spec.name]
+            kind = str(spec.real_type)
+            if "Device" in kind and given is None and not takes_tensor(node):
+                given = torch.device("cpu")  # a factory makes its tensor on the local device
+            if "List[" in kind and isinstance(given, (int, float, *SYMBOLIC)):
+                given = [given] * (spec.N or 1)
+            arguments.append(self.argument(given, kind, node))
+        return arguments
+
+    def argument(self, given, kind: str, node: torch.fx.Node) -> Argument:
+        """One argument. `kind` is its schema type, such as `Optional[List[int]]`."""
+        if isinstance(given, (list, tuple)):
+            return [self.argument(item, kind, node) for item in given]
+        if isinstance(given, torch.fx.Node):
+            if given in self.values:
+                return Ref(self.values[given].id)
+            given = given.meta["val"]
+        if isinstance(given, SYMBOLIC):
+            return self.symbolic(given, kind, node)
+        if "float" in kind and isinstance(given, int):
+            return float(given)
+        if isinstance(given, torch.dtype):
+            return Keyword("dtype", dtype_name(given, self.where(node)))
+        if isinstance(given, torch.layout):
+            check_layout(given, self.where(node))
+            return Keyword("layout", "strided")
+        if isinstance(given, torch.device):
+            return Keyword("device", "local")
+        if isinstance(given, torch.memory_format):
+            return Keyword("memory_format", MEMORY_FORMATS[given])
+        if given is None or isinstance(given, (bool, int, float, str)):
+            return given
+        wanted = "a tensor, number, text or list"
+        found = type(given).__name__
+        refuse("an argument cannot be written down", self.where(node), found, wanted, "real numbers")
+
+    def symbolic(self, given, kind: str, node: torch.fx.Node) -> Argument:
+        text = self.size_text(given, self.where(node))
+        if text.lstrip("-").isdigit():
+            return int(text)
+        is_index = "int" in kind or full_name(node.target) in INDEX_NUMBERS
+        return Size(text) if is_index else Number(text)
+
+    # Outputs
+
+    def descriptors(self, kind: str) -> list:
+        every = self.nodes[-1].meta["desc"]
+        return [desc for desc in every if type(desc).__name__.startswith(kind)]
+
+    def add_outputs(self) -> None:
+        """The loss, extra outputs, gradients and updates, in this order."""
+        output = self.nodes[-1]
+        found: dict[str, list[Output]] = {"extra": [], "gradient": [], "update": []}
+        for node, desc in zip(output.args[0], output.meta["desc"]):
+            if node is None or desc is None:
+                continue
+            kind, of = self.output_of(desc)
+            found[kind].append(Output(kind, self.values[node].id, of))
+        if not found["gradient"]:
+            refuse_no_gradient()
+        found["extra"][0].kind = "loss"
+        self.graph.outputs = [item for items in found.values() for item in items]
+
+    def output_of(self, desc) -> tuple[str, str]:
+        kind = type(desc).__name__
+        if kind == "GradAOTOutput":
+            name = plain_name(desc.grad_of)
+            return "gradient", self.captured.tied.get(name, name)
+        if kind == "InputMutationAOTOutput":
+            changed = desc.mutated_input
+            if type(changed).__name__ == "BufferAOTInput":
+                return "update", plain_name(changed)
+            is_input = type(changed).__name__ == "PlainAOTInput"
+            name = self.captured.inputs[changed.idx] if is_input else plain_name(changed)
+            where = f'{"input" if is_input else "parameter"} "{name}"'
+            refuse("forward changes a tensor in place", where, "a new value", "none", "clone()")
+        return "extra", ""
+
+
+def live_nodes(nodes: list[torch.fx.Node]) -> set[torch.fx.Node]:
+    """Nodes that an output depends on."""
+    live = {nodes[-1]}
+    for node in reversed(nodes):
+        if node in live:
+            live.update(node.all_input_nodes)
+    return live
+
+
+def is_backward(node: torch.fx.Node) -> bool:
+    return node.meta.get("partitioner_tag") == "is_backward"
+
+
+def module_path(node: torch.fx.Node) -> str | None:
+    """Path of the module that made a node; none where PyTorch lost it."""
+    stack = node.meta.get("fwd_nn_module_stack") or node.meta.get("nn_module_stack") or {}
+    paths = [path for path, _ in stack.values() if not path.startswith("_empty_nn_module_stack")]
+    if not paths:
+        return None
+    return f"{paths[-1]}.".removeprefix(PREFIX).removesuffix(".")
+
+
+def module_paths(nodes: list[torch.fx.Node]) -> dict[torch.fx.Node, str]:
+    """Path of every operator; one without takes that of the operator before it, or else after it."""
+    calls = [node for node in nodes if node.op == "call_function"]
+    paths = [module_path(node) for node in calls]
+    known = next((path for path in paths if path is not None), "")
+    result = {}
+    for node, path in zip(calls, paths):
+        known = known if path is None else path
+        result[node] = known
+    return result
+
+
+def plain_name(desc) -> str:
+    """Name in the user's module of a parameter or buffer."""
+    return desc.target.removeprefix(PREFIX)
+
+
+def full_name(target: torch._ops.OpOverload) -> str:
+    overload = target._schema.overload_name
+    return f"{target._schema.name}.{overload}" if overload else target._schema.name
+
+
+def returns_list(target: torch._ops.OpOverload) -> bool:
+    returns = target._schema.returns
+    return len(returns) == 1 and str(returns[0].type) == "List[Tensor]"
+
+
+def takes_tensor(node: torch.fx.Node) -> bool:
+    return any(isinstance(item.meta.get("val"), torch.Tensor) for item in node.all_input_nodes)
+
+
+def dtype_name(dtype: torch.dtype, where: str) -> str:
+    if dtype.is_complex:
+        refuse_complex(where, dtype)
+    if dtype not in DTYPES:
+        wanted = "one of " + " ".join(DTYPES.values())
+        refuse("a dtype is not supported", where, str(dtype), wanted, "casting it")
+    return DTYPES[dtype]
+
+
+def check_layout(layout: torch.layout, where: str) -> None:
+    if layout is not torch.strided:
+        refuse("sparse tensors are not supported", where, str(layout), "a dense tensor", "sparse=False")

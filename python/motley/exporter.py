@@ -1,0 +1,114 @@
+"""`motley.export`: from a PyTorch module to a model file that was checked."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+from motley.capture import capture
+from motley.emit import emit
+from motley.errors import refuse
+from motley.graph import Graph, print_graph
+from motley.interpret import InterpretError, dtype_of, evaluate_size, run_graph
+from motley.model_file import read_model_file, stored_tensors, write_model_file
+from motley.parse import parse_graph
+from motley.selfcheck import SelfCheck, check
+
+log = logging.getLogger("motley.export")
+
+
+@dataclass
+class Exported:
+    """What an export wrote. `check` is none for a graph-only file."""
+
+    path: str
+    operators: int
+    parameters: int  # tensors, tied ones counted once
+    parameter_elements: int
+    bytes: int
+    check: SelfCheck | None
+
+
+def export(module: nn.Module, inputs, path, *, graph_only=False, verify_batch=None, name=None) -> Exported:
+    """Writes a model file of one training step of `module`.
+
+    `module(*inputs)` is the scalar loss, or a tuple with the loss first. Dimension 0 of every
+    input is the batch. The file is compared with eager PyTorch at batch 1 and at `verify_batch`
+    (default: three more than the example has), and refused with ExportError where they differ;
+    then nothing is written. With `graph_only` the file holds no weights, and neither need the
+    module: build it under `FakeTensorMode(allow_non_fake_inputs=True)`.
+    """
+    inputs = tuple(inputs) if isinstance(inputs, list) else inputs
+    log.info("capturing forward and backward")
+    captured = capture(module, inputs, fake_weights=graph_only and is_fake(module))
+    graph, constants = emit(captured, name or type(module).__name__)
+    text = print_graph(graph)
+    tensors = {} if graph_only else stored_tensors(module, graph, constants)
+    target = os.fspath(path)
+    temporary = f"{target}.{os.getpid()}.partial"
+    log.info("writing %d operators", len(graph.ops))
+    try:
+        write(temporary, text, tensors)
+        text, tensors = read_model_file(temporary)
+        written = parse_graph(text)
+        if graph_only:
+            check_shapes(written, inputs, verify_batch)
+            result = None
+        else:
+            log.info("checking against eager PyTorch")
+            result = check(written, tensors, module, inputs, captured.batch, verify_batch)
+        os.replace(temporary, target)
+    finally:
+        if os.path.exists(temporary):
+            os.remove(temporary)
+    return summary(target, written, module, result)
+
+
+def is_fake(module: nn.Module) -> bool:
+    return any(isinstance(parameter, FakeTensor) for parameter in module.parameters())
+
+
+def write(path: str, text: str, tensors: dict[str, torch.Tensor]) -> None:
+    try:
+        write_model_file(path, text, tensors)
+    except Exception as error:  # safetensors wraps the system's errors in a type of its own
+        folder = os.path.dirname(path) or "."
+        refuse("the model file cannot be written", folder, str(error), "a folder to write to", "-o elsewhere")
+
+
+def check_shapes(graph: Graph, inputs, verify_batch: int | None) -> None:
+    """Runs a graph without numbers: every operator exists and gives the declared types."""
+    smallest = graph.sizes["batch"][0]
+    for batch in (smallest, verify_batch or inputs[0].shape[0] + 3):
+        with FakeTensorMode():
+            sources = [source for source in graph.sources if source.kind != "tangent"]
+            made = {source.name: empty_value(source.value, batch) for source in sources}
+            given = [made.pop(source.name) for source in graph.of_kind("input")]
+            try:
+                run_graph(graph, made, given, batch)
+            except (InterpretError, RuntimeError) as error:
+                first = str(error).splitlines()[0]
+                wanted = "the operators to run as declared"
+                refuse("the exported graph does not run", f"batch {batch}", first, wanted, "another batch size")
+
+
+def empty_value(value, batch: int) -> torch.Tensor:
+    shape = [evaluate_size(size, {"batch": batch}) for size in value.shape]
+    return torch.empty(shape, dtype=dtype_of(value))
+
+
+def summary(path: str, graph: Graph, module: nn.Module, result: SelfCheck | None) -> Exported:
+    parameters = list(module.parameters())
+    return Exported(
+        path=path,
+        operators=len(graph.ops),
+        parameters=len(parameters),
+        parameter_elements=sum(parameter.numel() for parameter in parameters),
+        bytes=os.path.getsize(path),
+        check=result,
+    )

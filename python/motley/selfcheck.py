@@ -1,0 +1,176 @@
+"""Compares a model file with the model it came from.
+
+The file's own text and tensors are run at batch sizes other than the captured one and compared
+with eager PyTorch: the loss, every gradient, every buffer.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from motley.capture import flatten_result
+from motley.errors import refuse
+from motley.graph import Graph
+from motley.interpret import InterpretError, run_graph
+
+# Difference allowed, relative to the tensor's norm. Where a step computes in bf16 or f16, a sum
+# taken in another order already differs by more than single precision would.
+TOLERANCE = 1e-5
+TOLERANCE_HALF = 1e-2
+# A gradient below this part of the norm of all gradients together is rounding noise, such as that
+# of a bias in front of BatchNorm; it is compared on this scale instead of its own.
+NOISE = 1e-3
+ATTEMPTS = 4
+
+
+@dataclass
+class SelfCheck:
+    """Batch sizes that were checked, and the worst relative difference of each kind of tensor."""
+
+    batches: list[int] = field(default_factory=list)
+    tolerance: float = TOLERANCE
+    worst: dict[str, float] = field(default_factory=lambda: {"loss": 0.0, "gradient": 0.0, "buffer": 0.0})
+    notes: list[str] = field(default_factory=list)
+
+
+class EagerError(Exception):
+    """The model itself fails on these inputs."""
+
+
+def check(graph: Graph, tensors: dict[str, torch.Tensor], module: nn.Module, inputs, captured: int, other: int | None) -> SelfCheck:
+    """Refuses a graph that differs from `module`. `captured` is the batch size of the capture."""
+    result = SelfCheck(tolerance=tolerance_of(graph))
+    smallest = graph.sizes["batch"][0]
+    wanted = [smallest, other or captured + 3]
+    if smallest > 1:
+        result.notes.append(f"the model refuses a batch of 1: checked at {smallest} instead")
+    for batch in wanted:
+        checked = check_batch(graph, tensors, module, inputs, batch, result)
+        if not checked and batch == 1:
+            replacement = next(size for size in (2, 3) if size not in (captured, *result.batches))
+            result.notes.append(f"eager PyTorch fails at batch 1: checked at {replacement} instead")
+            batch = replacement
+            checked = check_batch(graph, tensors, module, inputs, batch, result)
+        if not checked:
+            found = "an error, or a loss that is not finite"
+            advice = "example inputs that resemble real ones"
+            refuse("the model fails in eager PyTorch", f"batch {batch}", found, "a loss", advice)
+        result.batches.append(batch)
+    return result
+
+
+def tolerance_of(graph: Graph) -> float:
+    half = any(value.dtype in ("bf16", "f16") for op in graph.ops for value in op.results)
+    return TOLERANCE_HALF if half else TOLERANCE
+
+
+def check_batch(graph: Graph, tensors, module: nn.Module, inputs, batch: int, result: SelfCheck) -> bool:
+    """Compares at one batch size. False where the eager model gives no finite loss there."""
+    for attempt in range(ATTEMPTS):
+        draw = random_inputs if attempt < ATTEMPTS - 1 else resampled_inputs
+        generator = torch.Generator().manual_seed(1000 * batch + attempt)
+        drawn = [draw(value, batch, generator) for value in inputs]
+        try:
+            expected = run_eager(module, drawn, seed=batch)
+        except EagerError:
+            continue
+        torch.manual_seed(batch)
+        try:
+            values = run_graph(graph, tensors, drawn, batch)
+        except (InterpretError, RuntimeError) as error:
+            first = str(error).splitlines()[0]
+            wanted = "the operators to run as declared"
+            refuse("the exported graph does not run", f"batch {batch}", first, wanted, "another batch size")
+        compare(graph, values, expected, batch, result)
+        return True
+    return False
+
+
+def random_inputs(example: torch.Tensor, batch: int, generator: torch.Generator) -> torch.Tensor:
+    """Numbers of the example's kind: in its range, or drawn from its values if they are integers.
+
+    Masks, and numbers that are not all finite, keep their rows, whose pattern may matter.
+    """
+    shape = (batch, *example.shape[1:])
+    if example.is_floating_point() and bool(torch.isfinite(example).all()):
+        low, high = example.double().min(), example.double().max()
+        return (low + (high - low) * torch.rand(shape, generator=generator)).to(example.dtype)
+    if example.is_floating_point() or example.dtype == torch.bool:
+        return resampled_inputs(example, batch, generator)
+    return example.flatten()[torch.randint(example.numel(), shape, generator=generator)]
+
+
+def resampled_inputs(example: torch.Tensor, batch: int, generator: torch.Generator) -> torch.Tensor:
+    """Rows of the example in a random order."""
+    return example[torch.randint(example.shape[0], (batch,), generator=generator)]
+
+
+def run_eager(module: nn.Module, inputs, seed: int) -> dict[tuple[str, str], torch.Tensor]:
+    """Loss, gradients and buffers of a step, by kind and name. The module stays as it is."""
+    module = copy.deepcopy(module)
+    module.zero_grad(set_to_none=True)
+    torch.manual_seed(seed)
+    try:
+        loss = flatten_result(module(*inputs))[0]
+        loss.backward()
+    except Exception as error:  # whatever the user's code raises
+        raise EagerError(str(error)) from error
+    if not torch.isfinite(loss):
+        raise EagerError(f"loss {loss.item()}")
+    found = {("loss", ""): loss.detach()}
+    for name, parameter in module.named_parameters():
+        if parameter.grad is not None:
+            if parameter.grad.layout is not torch.strided:
+                layout = str(parameter.grad.layout)
+                where = f'gradient of "{name}"'
+                refuse("sparse gradients are not supported", where, layout, "a dense tensor", "sparse=False")
+            found["gradient", name] = parameter.grad
+    found.update({("buffer", name): buffer for name, buffer in module.named_buffers()})
+    return found
+
+
+def compare(graph: Graph, values: dict[int, torch.Tensor], expected, batch: int, result: SelfCheck) -> None:
+    """Compares all that eager PyTorch computed with the graph's outputs."""
+    kinds = {"loss": "loss", "gradient": "gradient", "update": "buffer"}
+    found = {
+        (kinds[output.kind], output.of): values[output.value]
+        for output in graph.outputs
+        if output.kind in kinds
+    }
+    gradients = [norm(tensor) for (kind, _), tensor in expected.items() if kind == "gradient"]
+    floor = NOISE * sum(value**2 for value in gradients) ** 0.5
+    updated = {output.of for output in graph.outputs if output.kind == "update"}
+    for (kind, name), tensor in expected.items():
+        if kind == "buffer" and name not in updated:
+            continue
+        where = f'{kind} "{name}" at batch {batch}' if name else f"{kind} at batch {batch}"
+        if (kind, name) not in found:
+            if norm(tensor) == 0:
+                continue  # a parameter without influence
+            refuse("the exported graph differs from the model", where, "no output", "one", "another form of it")
+        difference = relative_difference(found[kind, name], tensor, floor if kind == "gradient" else 0.0)
+        result.worst[kind] = max(result.worst[kind], difference)
+        if not difference <= result.tolerance:
+            shown = f"{describe(found[kind, name])} in the graph and {describe(tensor)} in eager PyTorch (relative difference {difference:.3g})"
+            wanted = f"a relative difference of {result.tolerance:g} at most"
+            refuse("the exported graph differs from the model", where, shown, wanted, "the same model in float32")
+
+
+def norm(tensor: torch.Tensor) -> float:
+    return float(tensor.double().norm())
+
+
+def relative_difference(found: torch.Tensor, wanted: torch.Tensor, floor: float) -> float:
+    if found.shape != wanted.shape:
+        return float("inf")
+    difference = norm(found.double() - wanted.double())
+    return difference / max(norm(wanted), floor) if difference else 0.0
+
+
+def describe(tensor: torch.Tensor) -> str:
+    """The value of a scalar, the norm of anything larger."""
+    return f"{tensor.item():.8g}" if tensor.dim() == 0 else f"norm {norm(tensor):.8g}"
