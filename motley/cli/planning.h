@@ -1,0 +1,62 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "motley/cli/context.h"
+#include "motley/cli/verbs.h"
+#include "motley/cluster/cluster.h"
+#include "motley/cost/profile_store.h"
+#include "motley/graph/model_file.h"
+#include "motley/plan/planner.h"
+#include "motley/search/step_evaluator.h"
+#include "motley/synth/lower.h"
+
+namespace motley::cli {
+
+/// Model, cluster and choices of one planning, read and checked.
+struct Inputs {
+  std::string model_path;
+  graph::Model model;
+  cluster::Cluster cluster;
+  std::vector<DeviceId> devices;  ///< the cluster's devices less the excluded ones
+  synth::LowerOptions lowering;
+  std::int64_t global_batch = 0;
+};
+Result<Inputs> read_inputs(const PlanningOptions& options, const Context& context);
+Result<plan::Optimizer> parse_optimizer(const PlanningOptions& options);
+
+/// Measured times for the inputs; what is missing is measured first unless --profile never.
+Result<std::shared_ptr<const search::Costs>> find_costs(const Inputs& inputs,
+                                                        const PlanningOptions& options,
+                                                        const Context& context);
+
+/// Measures every operator on every device kind and the exchanges of the group, into the store.
+struct MeasureSummary {
+  std::int64_t entries = 0;
+  double spread = 0;  ///< median over the entries
+};
+Result<MeasureSummary> measure(const Inputs& inputs, cost::ProfileStore& store,
+                               const Context& context);
+
+/// The whole way from options to an answer. An infeasible outcome is a value.
+struct Planned {
+  Inputs inputs;
+  std::shared_ptr<const search::Costs> costs;
+  plan::PlanOutcome outcome;
+  double elapsed_s = 0;
+};
+Result<Planned> make_plan(const PlanningOptions& options, const Context& context);
+
+/// Splits "24,12,4"; commas only.
+Result<std::vector<std::int64_t>> parse_batch_split(const std::string& text);
+
+/// Keys of interfaces.md.
+Json outcome_to_json(const Planned& planned);
+
+/// The infeasible outcome as an error (exit 3) with its arithmetic.
+Error infeasible_error(const plan::PlanOutcome& outcome);
+
+}  // namespace motley::cli

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include "motley/base/result.h"
+#include "motley/cli/context.h"
+
+namespace motley::cli {
+
+/// "2.15" of the PyTorch that motley-worker was built for and runs with; error when the worker is
+/// missing or refuses to run.
+Result<std::string> worker_version(const Context& context);
+
+}  // namespace motley::cli
