@@ -21,6 +21,7 @@ struct JobOutcome {
 struct LaunchOptions {
   std::string worker;        ///< path of motley-worker
   std::string job_path;      ///< the job's JSON
+  std::string verb = "run";  ///< of the worker: "run" or "collectives"
   double kill_after_s = 15;  ///< after a failure, survivors get this long, then SIGKILL
 };
 

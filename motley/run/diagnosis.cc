@@ -1,0 +1,107 @@
+#include "motley/run/diagnosis.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <cerrno>
+#include <fstream>
+
+#include "motley/base/file.h"
+#include "motley/base/text.h"
+#include "motley/program/program_text.h"
+
+namespace motley::run {
+namespace {
+
+/// False for a process that has ended, also when its parent has not collected it yet.
+bool is_alive(std::int64_t pid) {
+  if (::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH) return false;
+  std::ifstream stat(fmt::format("/proc/{}/stat", pid));
+  std::string text;
+  std::getline(stat, text);
+  const std::size_t name_end = text.rfind(')');
+  const char state = name_end + 2 < text.size() ? text[name_end + 2] : '?';
+  return state != 'Z' && state != 'X';
+}
+
+}  // namespace
+
+std::string rank_name(const Job& job, int rank) {
+  const auto index = static_cast<std::size_t>(rank);
+  return index < job.devices.size() ? fmt::format("rank {} ({})", rank, job.devices[index].name)
+                                    : fmt::format("rank {}", rank);
+}
+
+Diagnosis::Diagnosis(const Job& job) : job_(job), status_(job.devices.size()) {}
+
+const StatusFile* Diagnosis::status(int rank) {
+  auto& status = status_[static_cast<std::size_t>(rank)];
+  if (!status) {
+    auto opened = StatusFile::open(job_.run_dir, rank);
+    if (opened) status = std::make_unique<StatusFile>(std::move(*opened));
+  }
+  return status.get();
+}
+
+std::string Diagnosis::instruction(int rank, InstructionId id) {
+  if (!program_read_) {
+    program_read_ = true;
+    const auto text = read_file(job_.program_path);
+    if (text) {
+      auto program = program::parse_program(*text, job_.program_path);
+      if (program) program_ = std::move(*program);
+    }
+  }
+  const auto index = static_cast<std::size_t>(rank);
+  if (index >= program_.devices.size()) return fmt::format("^{}", id.value);
+  const auto& instructions = program_.devices[index].instructions;
+  if (id.index() >= instructions.size()) return fmt::format("^{}", id.value);
+  const program::Instruction& found = instructions[id.index()];
+  return fmt::format("^{} {}{}", id.value, found.full_name(),
+                     found.label.empty() ? "" : " " + quote(found.label));
+}
+
+std::string Diagnosis::where(int rank) {
+  const StatusFile* file = status(rank);
+  if (file == nullptr) return "not started";
+  const StatusRecord& record = file->record();
+  const InstructionId compute(record.compute_instruction.load());
+  const InstructionId transfer(record.transfer_instruction.load());
+  std::string text = fmt::format("step {}", record.step.load());
+  if (!compute.is_none()) text += ", " + instruction(rank, compute);
+  if (!transfer.is_none()) text += ", " + instruction(rank, transfer);
+  if (compute.is_none() && transfer.is_none()) text += ", between instructions";
+  return text;
+}
+
+std::string Diagnosis::all() {
+  std::vector<std::string> parts;
+  for (std::size_t rank = 0; rank < job_.devices.size(); ++rank)
+    parts.push_back(rank_name(job_, static_cast<int>(rank)) + ": " + where(static_cast<int>(rank)));
+  return join(parts, "; ");
+}
+
+std::vector<int> Diagnosis::find_lost() {
+  std::vector<int> lost;
+  for (std::size_t rank = 0; rank < job_.devices.size(); ++rank) {
+    const StatusFile* file = status(static_cast<int>(rank));
+    if (file != nullptr && !is_alive(file->record().pid)) lost.push_back(static_cast<int>(rank));
+  }
+  return lost;
+}
+
+std::uint64_t Diagnosis::progress() {
+  std::uint64_t sum = 0;
+  for (std::size_t rank = 0; rank < job_.devices.size(); ++rank) {
+    const StatusFile* file = status(static_cast<int>(rank));
+    if (file == nullptr) continue;
+    const StatusRecord& record = file->record();
+    for (const std::int64_t part :
+         {record.pid.load(), record.step.load(), record.compute_instruction.load(),
+          record.transfer_instruction.load(), record.updated_ns.load()})
+      sum = (sum ^ static_cast<std::uint64_t>(part)) * 0x9e3779b97f4a7c15u + 1;
+  }
+  return sum;
+}
+
+}  // namespace motley::run

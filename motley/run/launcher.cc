@@ -1,0 +1,432 @@
+#include "motley/run/launcher.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "motley/base/file.h"
+#include "motley/base/text.h"
+#include "motley/run/diagnosis.h"
+
+extern char** environ;
+
+namespace motley::run {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr int kTickMs = 50;
+constexpr int kStoppedExit = 75;
+constexpr double kSilenceMargin = 5.0;  // workers' own timeouts speak first
+constexpr double kStartFactor = 10.0;   // loading may take this many timeouts
+constexpr std::size_t kMostLogTail = 300;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+/// Owns a file descriptor.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int number) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~Descriptor() { reset(); }
+  void reset() {
+    if (number_ >= 0) ::close(number_);
+    number_ = -1;
+  }
+  int number() const { return number_; }
+  bool is_open() const { return number_ >= 0; }
+
+ private:
+  int number_ = -1;
+};
+
+/// SIGTERM and SIGINT come through a descriptor while this object lives, not as signals.
+class SignalPipe {
+ public:
+  SignalPipe() {
+    sigset_t wanted;
+    sigemptyset(&wanted);
+    sigaddset(&wanted, SIGTERM);
+    sigaddset(&wanted, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &wanted, &before_);
+    descriptor_ = Descriptor(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
+  }
+  ~SignalPipe() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalPipe(const SignalPipe&) = delete;
+  SignalPipe& operator=(const SignalPipe&) = delete;
+  int number() const { return descriptor_.number(); }
+  const sigset_t& mask_before() const { return before_; }
+  /// Signals that have come since the last call.
+  int take() {
+    signalfd_siginfo signal;
+    int count = 0;
+    while (::read(descriptor_.number(), &signal, sizeof signal) == sizeof signal) ++count;
+    return count;
+  }
+
+ private:
+  sigset_t before_{};
+  Descriptor descriptor_;
+};
+
+struct Child {
+  pid_t pid = -1;
+  Descriptor output;
+  std::string line;  // of output, not ended yet
+};
+
+struct SpawnOptions {
+  std::vector<std::string> arguments;  // the first is the program
+  std::string error_path;              // where stderr goes; "" = where ours goes
+  sigset_t mask{};
+};
+
+Result<Child> spawn(const SpawnOptions& options) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    return runtime_error("run.spawn", fmt::format("pipe: {}", std::strerror(errno)));
+  Child child;
+  child.output = Descriptor(ends[0]);
+  const Descriptor writing_end(ends[1]);
+
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  if (!options.error_path.empty())
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, options.error_path.c_str(),
+                                     O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0644);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t defaults;
+  sigemptyset(&defaults);
+  sigaddset(&defaults, SIGTERM);
+  sigaddset(&defaults, SIGPIPE);
+  posix_spawnattr_setsigdefault(&attributes, &defaults);
+  posix_spawnattr_setsigmask(&attributes, &options.mask);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+
+  std::vector<char*> arguments;
+  for (const std::string& argument : options.arguments)
+    arguments.push_back(const_cast<char*>(argument.c_str()));
+  arguments.push_back(nullptr);
+  const int fault =
+      ::posix_spawn(&child.pid, arguments[0], &actions, &attributes, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  if (fault != 0)
+    return runtime_error("run.spawn", fmt::format("cannot start {}: {}; is it built beside motley?",
+                                                  options.arguments[0], std::strerror(fault)));
+  return child;
+}
+
+/// Reads what is there; calls `on_line` for each whole line. Closes the descriptor at its end.
+template <typename OnLine>
+void read_lines(Child& child, const OnLine& on_line) {
+  char bytes[1 << 16];
+  const ssize_t count = ::read(child.output.number(), bytes, sizeof bytes);
+  if (count < 0 && (errno == EINTR || errno == EAGAIN)) return;
+  if (count <= 0) {
+    child.output.reset();
+    if (!child.line.empty()) on_line(std::exchange(child.line, {}));
+    return;
+  }
+  child.line.append(bytes, static_cast<std::size_t>(count));
+  std::size_t begin = 0;
+  for (std::size_t end; (end = child.line.find('\n', begin)) != std::string::npos; begin = end + 1)
+    on_line(child.line.substr(begin, end - begin));
+  child.line.erase(0, begin);
+}
+
+int exit_code_of(int status) {
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+std::string describe_exit(int status) {
+  if (!WIFSIGNALED(status)) return fmt::format("ended with exit code {}", WEXITSTATUS(status));
+  std::string text = fmt::format("was killed by signal {}", WTERMSIG(status));
+  if (WTERMSIG(status) == SIGKILL) text += " (by somebody, or by the kernel for want of memory)";
+  return text;
+}
+
+/// The worker's last words on stderr, for a death without an error event.
+std::string log_tail(const std::string& path) {
+  const auto text = read_file(path);
+  if (!text) return "";
+  std::string_view rest = trim(*text);
+  const std::size_t line = rest.rfind('\n');
+  std::string_view last = line == std::string_view::npos ? rest : rest.substr(line + 1);
+  return std::string(last.substr(0, kMostLogTail));
+}
+
+Error event_error(const WorkerEvent& event) {
+  const auto text = [&](const char* key) {
+    return event.fields.contains(key) && event.fields[key].is_string()
+               ? event.fields[key].get<std::string>()
+               : std::string();
+  };
+  return Error{find_error_kind(text("kind")).value_or(ErrorKind::kRuntime), text("code"),
+               text("message")};
+}
+
+/// The state of one launch.
+class Launch {
+ public:
+  Launch(const Job& job, const LaunchOptions& options,
+         const std::function<void(const WorkerEvent&)>& on_event)
+      : job_(job), options_(options), on_event_(on_event), diagnosis_(job) {}
+
+  JobOutcome run();
+
+ private:
+  /// How likely a failure is the cause and not a consequence of another one.
+  enum class Blame { kNone, kConsequence, kError, kDeath };
+
+  Result<void> prepare_directory() const;
+  Result<void> start_all();
+  void wait_for_output();
+  void take_line(int rank, const std::string& line);
+  void collect_exits();
+  void check_signals();
+  void check_silence();
+  void check_deadlines();
+  void blame(Blame blame, Error error);
+  void signal_all(int signal);
+  std::string log_path(int rank) const;
+
+  const Job& job_;
+  const LaunchOptions& options_;
+  const std::function<void(const WorkerEvent&)>& on_event_;
+  Diagnosis diagnosis_;
+  SignalPipe signals_;
+  std::vector<Child> children_;
+  std::vector<int> exit_codes_;
+  std::vector<bool> spoke_error_;  // rank sent an error event
+  std::size_t ready_ = 0, stopped_ = 0;
+  int interrupts_ = 0;
+  Blame blame_ = Blame::kNone;
+  Error error_;
+  Clock::time_point failed_at_, progress_at_ = Clock::now();
+  std::uint64_t progress_ = 0;
+  bool told_to_end_ = false;
+};
+
+std::string Launch::log_path(int rank) const {
+  return fmt::format("{}/log/rank-{}.txt", job_.run_dir, rank);
+}
+
+Result<void> Launch::prepare_directory() const {
+  std::error_code fault;
+  for (const char* folder : {"/log", "/status"})
+    if (!fault) std::filesystem::create_directories(job_.run_dir + folder, fault);
+  if (fault) return runtime_error("run.directory", job_.run_dir + ": " + fault.message());
+  std::filesystem::remove(job_.run_dir + "/rendezvous", fault);
+  for (std::size_t rank = 0; rank < job_.devices.size(); ++rank)
+    std::filesystem::remove(fmt::format("{}/status/rank-{}", job_.run_dir, rank), fault);
+  return {};
+}
+
+Result<void> Launch::start_all() {
+  for (std::size_t rank = 0; rank < job_.devices.size(); ++rank) {
+    SpawnOptions options;
+    options.arguments = {options_.worker,      options_.verb, options_.job_path,         "--rank",
+                         std::to_string(rank), "--parent",    std::to_string(::getpid())};
+    options.error_path = log_path(static_cast<int>(rank));
+    options.mask = signals_.mask_before();
+    MOTLEY_ASSIGN(Child child, spawn(options));
+    children_.push_back(std::move(child));
+    exit_codes_.push_back(-1);
+    spoke_error_.push_back(false);
+  }
+  return {};
+}
+
+void Launch::blame(Blame blame, Error error) {
+  if (blame_ == Blame::kNone) failed_at_ = Clock::now();
+  if (blame <= blame_) return;
+  blame_ = blame;
+  error_ = std::move(error);
+}
+
+void Launch::take_line(int rank, const std::string& line) {
+  progress_at_ = Clock::now();
+  auto event = parse_event(line);
+  if (!event) return;  // not ours: a library's chatter
+  if (event->event == "ready") ++ready_;
+  if (event->event == "done" && event->fields.value("reason", "") == "stopped") ++stopped_;
+  if (event->event == "error") {
+    spoke_error_[static_cast<std::size_t>(rank)] = true;
+    Error error = event_error(*event);
+    const bool consequence = error.code == "run.peer-lost" || error.code == "run.timeout";
+    if (consequence) error.message += "; " + diagnosis_.all();
+    blame(consequence ? Blame::kConsequence : Blame::kError, std::move(error));
+  }
+  on_event_(*event);
+}
+
+void Launch::wait_for_output() {
+  std::vector<pollfd> waits{{signals_.number(), POLLIN, 0}};
+  std::vector<std::size_t> ranks;
+  for (std::size_t rank = 0; rank < children_.size(); ++rank) {
+    if (!children_[rank].output.is_open()) continue;
+    waits.push_back({children_[rank].output.number(), POLLIN, 0});
+    ranks.push_back(rank);
+  }
+  if (::poll(waits.data(), waits.size(), kTickMs) <= 0) return;
+  for (std::size_t i = 0; i < ranks.size(); ++i)
+    if (waits[i + 1].revents != 0)
+      read_lines(children_[ranks[i]],
+                 [&](const std::string& line) { take_line(static_cast<int>(ranks[i]), line); });
+}
+
+void Launch::collect_exits() {
+  for (std::size_t rank = 0; rank < children_.size(); ++rank) {
+    Child& child = children_[rank];
+    int status = 0;
+    // Its last events first: an exit is judged when its output has ended.
+    if (child.pid < 0 || child.output.is_open() || ::waitpid(child.pid, &status, WNOHANG) <= 0)
+      continue;
+    child.pid = -1;
+    exit_codes_[rank] = exit_code_of(status);
+    const bool fine = exit_codes_[rank] == 0 || exit_codes_[rank] == kStoppedExit;
+    if (fine || spoke_error_[rank] || (told_to_end_ && WIFSIGNALED(status))) continue;
+    const int number = static_cast<int>(rank);
+    std::string message = fmt::format("{} {}; last seen: {}", rank_name(job_, number),
+                                      describe_exit(status), diagnosis_.where(number));
+    const std::string words = log_tail(log_path(number));
+    if (!words.empty()) message += fmt::format("; its last words: {}", quote(words));
+    blame(Blame::kDeath, Error{ErrorKind::kRuntime, "run.worker-lost", std::move(message)});
+  }
+}
+
+void Launch::signal_all(int signal) {
+  for (const Child& child : children_)
+    if (child.pid > 0) ::kill(child.pid, signal);
+}
+
+void Launch::check_signals() {
+  const int count = signals_.take();
+  if (count == 0) return;
+  interrupts_ += count;
+  if (interrupts_ == 1) {
+    signal_all(SIGTERM);
+    return;
+  }
+  blame(Blame::kDeath, Error{ErrorKind::kRuntime, "run.interrupted",
+                             "interrupted twice: workers were killed; the last checkpoint is "
+                             "whole"});
+  told_to_end_ = true;
+  signal_all(SIGKILL);
+}
+
+void Launch::check_silence() {
+  const std::uint64_t progress = diagnosis_.progress();
+  if (progress != progress_) {
+    progress_ = progress;
+    progress_at_ = Clock::now();
+  }
+  const bool all_ready = ready_ == children_.size();
+  const double limit = job_.timeout_s * (all_ready ? 1.0 : kStartFactor) + kSilenceMargin;
+  if (blame_ != Blame::kNone || seconds_since(progress_at_) < limit) return;
+  blame(Blame::kError,
+        Error{ErrorKind::kRuntime, "run.timeout",
+              fmt::format("no worker got on for {:.0f} s: {}", limit, diagnosis_.all())});
+}
+
+void Launch::check_deadlines() {
+  if (blame_ == Blame::kNone || told_to_end_) return;
+  const double waited = seconds_since(failed_at_);
+  if (waited < options_.kill_after_s) return;
+  told_to_end_ = true;
+  signal_all(SIGKILL);
+}
+
+JobOutcome Launch::run() {
+  auto started = prepare_directory();
+  if (started) started = start_all();
+  if (!started) {
+    blame(Blame::kDeath, started.error());
+    told_to_end_ = true;
+    signal_all(SIGKILL);
+  }
+  const auto is_live = [](const Child& child) { return child.pid > 0; };
+  while (std::any_of(children_.begin(), children_.end(), is_live)) {
+    wait_for_output();
+    collect_exits();
+    check_signals();
+    check_silence();
+    check_deadlines();
+  }
+  JobOutcome outcome;
+  outcome.exit_codes = exit_codes_;
+  outcome.error = error_;
+  if (blame_ == Blame::kNone) outcome.end = stopped_ > 0 ? JobEnd::kStopped : JobEnd::kFinished;
+  return outcome;
+}
+
+/// The error that a failing verb wrote as its last line, or its exit as an error.
+Error verb_error(const std::string& worker, const std::string& output, int status) {
+  const std::string_view text = trim(output);
+  const std::size_t line = text.rfind('\n');
+  const auto event = parse_event(line == std::string_view::npos ? text : text.substr(line + 1));
+  if (event && event->event == "error") return event_error(*event);
+  return Error{ErrorKind::kRuntime, "run.worker-lost",
+               fmt::format("{} {}", worker, describe_exit(status))};
+}
+
+}  // namespace
+
+JobOutcome launch(const Job& job, const LaunchOptions& options,
+                  const std::function<void(const WorkerEvent&)>& on_event) {
+  return Launch(job, options, on_event).run();
+}
+
+Result<std::string> run_worker(const std::string& worker, const std::vector<std::string>& arguments,
+                               double timeout_s) {
+  SpawnOptions options;
+  options.arguments = {worker};
+  options.arguments.insert(options.arguments.end(), arguments.begin(), arguments.end());
+  options.arguments.insert(options.arguments.end(), {"--parent", std::to_string(::getpid())});
+  pthread_sigmask(SIG_SETMASK, nullptr, &options.mask);
+  MOTLEY_ASSIGN(Child child, spawn(options));
+  std::string output;
+  const auto begin = Clock::now();
+  bool late = false;
+  while (child.output.is_open() && !late) {
+    pollfd wait{child.output.number(), POLLIN, 0};
+    if (::poll(&wait, 1, kTickMs) > 0)
+      read_lines(child, [&](const std::string& line) { output += line + "\n"; });
+    late = seconds_since(begin) > timeout_s;
+  }
+  if (late) ::kill(child.pid, SIGKILL);
+  int status = 0;
+  while (::waitpid(child.pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (late)
+    return runtime_error("run.timeout",
+                         fmt::format("{} {}: not done after {:.0f} s", worker,
+                                     arguments.empty() ? "" : arguments[0], timeout_s));
+  if (status != 0) return tl::make_unexpected(verb_error(worker, output, status));
+  return output;
+}
+
+}  // namespace motley::run

@@ -1,0 +1,64 @@
+#include "motley/run/status.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "motley/run/diagnosis.h"
+
+namespace motley::run {
+namespace {
+
+class StatusTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = testing::TempDir() + "motley-status-XXXXXX";
+    dir_ = ::mkdtemp(pattern.data());
+  }
+  std::string dir_;
+};
+
+TEST_F(StatusTest, NothingIsThereBeforeTheWorkerStarts) {
+  const auto missing = StatusFile::open(dir_, 1);
+  ASSERT_FALSE(missing.has_value());
+  EXPECT_EQ(missing.error().message, dir_ + "/status/rank-1: No such file or directory");
+}
+
+TEST_F(StatusTest, OutlivesAKilledWorker) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto file = StatusFile::create(dir_, 0);
+    file->record().step = 17;
+    file->record().transfer_instruction = 9;
+    ::raise(SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  Job job;
+  job.run_dir = dir_;
+  job.program_path = dir_ + "/none";
+  job.devices = {WorkerDevice{.name = "a:0", .kind = "cpu"},
+                 WorkerDevice{.name = "b:0", .kind = "cpu"}};
+  Diagnosis diagnosis(job);
+  EXPECT_EQ(diagnosis.all(), "rank 0 (a:0): step 17, ^9; rank 1 (b:0): not started");
+  EXPECT_EQ(diagnosis.find_lost(), std::vector<int>{0});
+}
+
+TEST_F(StatusTest, NamesInstructionsAndSeesProgress) {
+  auto file = StatusFile::create(dir_, 0);
+  ASSERT_TRUE(file.has_value());
+  Job job;
+  job.run_dir = dir_;
+  job.devices = {WorkerDevice{.name = "a:0", .kind = "cpu"}};
+  Diagnosis diagnosis(job);
+  const std::uint64_t before = diagnosis.progress();
+  EXPECT_EQ(diagnosis.progress(), before);
+  file->record().step = 1;
+  EXPECT_NE(diagnosis.progress(), before);
+  EXPECT_EQ(diagnosis.where(0), "step 1, between instructions");
+  EXPECT_TRUE(diagnosis.find_lost().empty());
+}
+
+}  // namespace
+}  // namespace motley::run
