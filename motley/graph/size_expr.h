@@ -5,7 +5,9 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "motley/base/result.h"
 
@@ -24,31 +26,37 @@ using Number = std::variant<std::int64_t, double>;
 class SizeExpr {
  public:
   SizeExpr() : SizeExpr(0) {}
-  /* implicit */ SizeExpr(std::int64_t constant);
+  /* implicit */ SizeExpr(std::int64_t constant) : constant_(constant) {}
   static SizeExpr symbol(std::string name);
 
   bool is_constant() const;
+  /// Is its value an integer at all sizes? True unless `/` occurs.
+  bool is_integer() const;
   /// Does a named size occur in it?
   bool depends_on(std::string_view name) const;
+  /// The named sizes that occur, each once, in order of first occurrence.
+  std::vector<std::string> symbols() const;
   /// Value at `sizes`; every name in the expression must be there (checked by verify before).
-  /// Division by zero gives 0 for // and %, IEEE for /.
+  /// Division by zero gives 0 for // and %, IEEE for /. Integers saturate instead of overflowing.
   Number evaluate(const Sizes& sizes) const;
   /// evaluate(), which must be an integer (true of every shape expression that verifies).
   std::int64_t evaluate_integer(const Sizes& sizes) const;
   /// Canonical text; equal texts are equal expressions.
-  const std::string& text() const;
+  std::string text() const;
 
-  bool operator==(const SizeExpr& other) const { return text() == other.text(); }
+  bool operator==(const SizeExpr& other) const;
 
   struct Node;
 
  private:
-  explicit SizeExpr(std::shared_ptr<const Node> node);
-  friend Result<SizeExpr> parse_size_expr(std::string_view text);
-  std::shared_ptr<const Node> node_;  // shared: an immutable tree, copied with every value
+  explicit SizeExpr(std::shared_ptr<const Node> node) : node_(std::move(node)) {}
+  friend class SizeExprParser;
+  std::int64_t constant_ = 0;         // the expression, when there is no node
+  std::shared_ptr<const Node> node_;  // shared: immutable, copied with every value
 };
 
-/// Whole-string parse. Depth and length are bounded (1,000 nodes); error says the column.
+/// Whole-string parse; operations on integers alone are folded. Bounded (1,000 nodes, 64 levels of
+/// parentheses); the error says the column.
 Result<SizeExpr> parse_size_expr(std::string_view text);
 
 }  // namespace motley::graph

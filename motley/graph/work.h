@@ -13,15 +13,19 @@ struct Work {
 };
 
 /// Work of one operator. Matrix products, convolutions and attention (and their backwards) by
-/// formula; views cost nothing; everything else one operation per element touched.
+/// formula; views cost nothing; everything else one operation per element touched, that is per
+/// element of the largest tensor read or of all results, whichever is more. A look-up by index
+/// (embedding, gather) reads as much as it gives, not its whole table.
 Work op_work(const Graph& graph, OpId op, const Sizes& sizes);
 Work total_work(const Graph& graph, const Sizes& sizes);
 
 /// Does the operator only give another view of its first argument's memory (view, t, expand,
-/// slice, ...)? By name; used for liveness and for costs.
+/// slice, ...)? By name, with or without overload; used for liveness and for costs. aten::view is
+/// one although on memory that is not contiguous it copies when run.
 bool is_view(std::string_view op_name);
 
-/// Does the operator draw random numbers?
+/// Does the operator draw random numbers, whatever its arguments? (motley::attention does so only
+/// with a dropout_p above 0, so it is not listed.) By name, with or without overload.
 bool is_random(std::string_view op_name);
 
 }  // namespace motley::graph

@@ -1,0 +1,305 @@
+#include "motley/graph/work.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <vector>
+
+namespace motley::graph {
+namespace {
+
+/// Names without overload, sorted, so that they can be searched.
+template <std::size_t kCount>
+constexpr bool is_sorted_list(const std::array<std::string_view, kCount>& names) {
+  return std::is_sorted(names.begin(), names.end());
+}
+
+constexpr std::array kViews = std::to_array<std::string_view>({"aten::_conj",
+                                                               "aten::_neg_view",
+                                                               "aten::_reshape_alias",
+                                                               "aten::_unsafe_view",
+                                                               "aten::adjoint",
+                                                               "aten::alias",
+                                                               "aten::as_strided",
+                                                               "aten::chunk",
+                                                               "aten::detach",
+                                                               "aten::diagonal",
+                                                               "aten::dsplit",
+                                                               "aten::expand",
+                                                               "aten::expand_as",
+                                                               "aten::hsplit",
+                                                               "aten::imag",
+                                                               "aten::lift_fresh",
+                                                               "aten::mT",
+                                                               "aten::matrix_H",
+                                                               "aten::moveaxis",
+                                                               "aten::movedim",
+                                                               "aten::narrow",
+                                                               "aten::numpy_T",
+                                                               "aten::permute",
+                                                               "aten::real",
+                                                               "aten::reshape",
+                                                               "aten::select",
+                                                               "aten::slice",
+                                                               "aten::split",
+                                                               "aten::split_with_sizes",
+                                                               "aten::squeeze",
+                                                               "aten::swapaxes",
+                                                               "aten::swapdims",
+                                                               "aten::t",
+                                                               "aten::tensor_split",
+                                                               "aten::transpose",
+                                                               "aten::unbind",
+                                                               "aten::unflatten",
+                                                               "aten::unfold",
+                                                               "aten::unsqueeze",
+                                                               "aten::view",
+                                                               "aten::view_as",
+                                                               "aten::view_as_complex",
+                                                               "aten::view_as_real"});
+static_assert(is_sorted_list(kViews));
+
+/// Move or make data without arithmetic.
+constexpr std::array kMovement = std::to_array<std::string_view>({"aten::_to_copy",
+                                                                  "aten::arange",
+                                                                  "aten::cat",
+                                                                  "aten::clone",
+                                                                  "aten::constant_pad_nd",
+                                                                  "aten::contiguous",
+                                                                  "aten::copy",
+                                                                  "aten::diagonal_scatter",
+                                                                  "aten::embedding",
+                                                                  "aten::empty",
+                                                                  "aten::empty_like",
+                                                                  "aten::empty_strided",
+                                                                  "aten::eye",
+                                                                  "aten::fill",
+                                                                  "aten::flip",
+                                                                  "aten::full",
+                                                                  "aten::full_like",
+                                                                  "aten::gather",
+                                                                  "aten::index",
+                                                                  "aten::index_select",
+                                                                  "aten::masked_fill",
+                                                                  "aten::masked_select",
+                                                                  "aten::new_empty",
+                                                                  "aten::new_empty_strided",
+                                                                  "aten::new_full",
+                                                                  "aten::new_ones",
+                                                                  "aten::new_zeros",
+                                                                  "aten::ones",
+                                                                  "aten::ones_like",
+                                                                  "aten::permute_copy",
+                                                                  "aten::repeat",
+                                                                  "aten::roll",
+                                                                  "aten::scalar_tensor",
+                                                                  "aten::scatter",
+                                                                  "aten::select_backward",
+                                                                  "aten::select_scatter",
+                                                                  "aten::slice_backward",
+                                                                  "aten::slice_scatter",
+                                                                  "aten::stack",
+                                                                  "aten::tril",
+                                                                  "aten::triu",
+                                                                  "aten::view_copy",
+                                                                  "aten::where",
+                                                                  "aten::zero",
+                                                                  "aten::zeros",
+                                                                  "aten::zeros_like"});
+static_assert(is_sorted_list(kMovement));
+
+/// Read only the rows that their index names: the first tensor counts as the result.
+constexpr std::array kLookups = std::to_array<std::string_view>(
+    {"aten::embedding", "aten::gather", "aten::index", "aten::index_select"});
+static_assert(is_sorted_list(kLookups));
+
+constexpr std::array kRandom =
+    std::to_array<std::string_view>({"aten::_fused_dropout",   "aten::alpha_dropout",
+                                     "aten::bernoulli",        "aten::cauchy",
+                                     "aten::dropout",          "aten::exponential",
+                                     "aten::feature_dropout",  "aten::geometric",
+                                     "aten::multinomial",      "aten::native_dropout",
+                                     "aten::normal",           "aten::normal_functional",
+                                     "aten::poisson",          "aten::rand",
+                                     "aten::rand_like",        "aten::randint",
+                                     "aten::randint_like",     "aten::randn",
+                                     "aten::randn_like",       "aten::randperm",
+                                     "aten::rrelu_with_noise", "aten::rrelu_with_noise_functional",
+                                     "aten::uniform",          "motley::dropout"});
+static_assert(is_sorted_list(kRandom));
+
+template <std::size_t kCount>
+bool contains(const std::array<std::string_view, kCount>& names, std::string_view name) {
+  return std::binary_search(names.begin(), names.end(), name);
+}
+
+/// "aten::slice.Tensor" -> "aten::slice"
+std::string_view without_overload(std::string_view name) { return name.substr(0, name.find('.')); }
+
+/// An operator with its shapes at given sizes. Accessors return null or empty where the operator
+/// does not have what its schema promises: files come from outside.
+class SizedOp {
+ public:
+  SizedOp(const Graph& graph, const Op& op, const Sizes& sizes)
+      : graph_(graph), op_(op), sizes_(sizes) {}
+
+  /// Elements of tensor argument `position`; empty when it is none or no tensor.
+  std::optional<double> elements(std::size_t position) const {
+    const Value* value = tensor(position);
+    if (value == nullptr) return std::nullopt;
+    return static_cast<double>(value_elements(*value, sizes_));
+  }
+  /// Size of one dimension of a tensor argument; negative dimensions count from the end.
+  std::optional<double> dimension(std::size_t position, int dimension) const {
+    const Value* value = tensor(position);
+    if (value == nullptr) return std::nullopt;
+    const int rank = static_cast<int>(value->shape.size());
+    const int at = dimension < 0 ? dimension + rank : dimension;
+    if (at < 0 || at >= rank) return std::nullopt;
+    return static_cast<double>(value->shape[static_cast<std::size_t>(at)].evaluate_integer(sizes_));
+  }
+  /// Elements of result `position`; 0 when undefined.
+  double result_elements(std::size_t position) const {
+    if (position >= op_.outputs.size()) return 0;
+    return static_cast<double>(value_elements(graph_.value(op_.outputs[position]), sizes_));
+  }
+  bool flag(std::size_t position) const {
+    if (position >= op_.arguments.size()) return false;
+    const bool* value = std::get_if<bool>(&op_.arguments[position].value);
+    return value != nullptr && *value;
+  }
+  /// Element `index` of a list of booleans; true where there is none.
+  bool mask(std::size_t position, std::size_t index) const {
+    if (position >= op_.arguments.size()) return true;
+    const auto* list = std::get_if<ArgumentList>(&op_.arguments[position].value);
+    if (list == nullptr || index >= list->size()) return true;
+    const bool* value = std::get_if<bool>(&(*list)[index].value);
+    return value == nullptr || *value;
+  }
+
+ private:
+  const Value* tensor(std::size_t position) const {
+    if (position >= op_.arguments.size()) return nullptr;
+    const auto* id = std::get_if<ValueId>(&op_.arguments[position].value);
+    return id == nullptr ? nullptr : &graph_.value(*id);
+  }
+
+  const Graph& graph_;
+  const Op& op_;
+  const Sizes& sizes_;
+};
+
+using MaybeFlops = std::optional<double>;
+
+/// A result of n elements, each a dot product over `inner` elements.
+MaybeFlops products(double n, std::optional<double> inner) {
+  if (!inner) return std::nullopt;
+  return 2 * n * *inner;
+}
+
+/// `weight` is [out, in / groups, kernel...], or [in, out / groups, kernel...] when transposed:
+/// every position of the other side meets elements / size of dimension 0 of it.
+MaybeFlops convolution(const SizedOp& op, std::size_t weight, double positions) {
+  const auto elements = op.elements(weight);
+  const auto first = op.dimension(weight, 0);
+  if (!elements || !first || *first == 0) return std::nullopt;
+  return 2 * positions * *elements / *first;
+}
+
+/// convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
+MaybeFlops convolution_forward(const SizedOp& op) {
+  const bool transposed = op.flag(6);
+  const double positions = transposed ? op.elements(0).value_or(0) : op.result_elements(0);
+  return convolution(op, 1, positions);
+}
+
+/// convolution_backward(grad_output, input, weight, bias_sizes, stride, padding, dilation,
+/// transposed, output_padding, groups, output_mask): the gradients of input and weight cost as much
+/// as the forward each, that of the bias is a sum.
+MaybeFlops convolution_backward(const SizedOp& op) {
+  const double positions = op.elements(op.flag(7) ? 1 : 0).value_or(0);
+  const auto forward = convolution(op, 2, positions);
+  if (!forward) return std::nullopt;
+  return (op.mask(10, 0) ? *forward : 0) + (op.mask(10, 1) ? *forward : 0) +
+         (op.mask(10, 2) ? op.elements(0).value_or(0) : 0);
+}
+
+/// q is [B, H, S, D], k [B, h, T, D], v [B, h, T, E], from argument `q` on. Products of [S, D] by
+/// [D, T] (`wide` of them) and of [S, T] by [T, E] (`narrow`). A causal mask is not taken off: what
+/// kernels save by it differs.
+MaybeFlops attention(const SizedOp& op, std::size_t q, double wide, double narrow) {
+  const auto query = op.elements(q);
+  const auto depth = op.dimension(q, -1);
+  const auto keys = op.dimension(q + 1, -2);
+  const auto value_depth = op.dimension(q + 2, -1);
+  if (!query || !depth || *depth == 0 || !keys || !value_depth) return std::nullopt;
+  return 2 * *query / *depth * *keys * (wide * *depth + narrow * *value_depth);
+}
+
+/// By formula; empty for operators without one, or not in the form of their schema.
+MaybeFlops formula(std::string_view name, const SizedOp& op) {
+  if (name == "aten::mm" || name == "aten::bmm" || name == "aten::linear" ||
+      name == "aten::matmul" || name == "aten::mv" || name == "aten::dot") {
+    return products(op.result_elements(0), op.dimension(0, -1));
+  }
+  if (name == "aten::addmm" || name == "aten::baddbmm" || name == "aten::addmv" ||
+      name == "aten::_addmm_activation") {
+    return products(op.result_elements(0), op.dimension(1, -1));
+  }
+  if (name == "aten::convolution" || name == "aten::_convolution") return convolution_forward(op);
+  if (name == "aten::convolution_backward") return convolution_backward(op);
+  // Forward: scores and their product with v. Backward: the scores again, then the gradients of
+  // q and k (over D), and of the probabilities and v (over E).
+  if (name == "motley::attention") return attention(op, 0, 1, 1);
+  if (name == "motley::attention_backward") return attention(op, 1, 3, 2);
+  return std::nullopt;
+}
+
+}  // namespace
+
+bool is_view(std::string_view op_name) {
+  const std::string_view name = without_overload(op_name);
+  return contains(kViews, name);
+}
+
+bool is_random(std::string_view op_name) {
+  const std::string_view name = without_overload(op_name);
+  return contains(kRandom, name);
+}
+
+Work op_work(const Graph& graph, OpId id, const Sizes& sizes) {
+  const Op& op = graph.op(id);
+  Work work;
+  if (is_view(op.name)) return work;
+  std::vector<ValueId> read;
+  for_each_value(op.arguments, [&](ValueId value) { read.push_back(value); });
+  if (contains(kLookups, op.name) && !read.empty()) read[0] = op.outputs[0];
+  std::sort(read.begin(), read.end());
+  read.erase(std::unique(read.begin(), read.end()), read.end());
+  double touched = 0, made = 0;
+  for (const ValueId value : read) {
+    work.bytes_read += Bytes(value_bytes(graph.value(value), sizes));
+    touched = std::max(touched, static_cast<double>(value_elements(graph.value(value), sizes)));
+  }
+  for (const ValueId value : op.outputs) {
+    work.bytes_written += Bytes(value_bytes(graph.value(value), sizes));
+    made += static_cast<double>(value_elements(graph.value(value), sizes));
+  }
+  if (contains(kMovement, op.name)) return work;
+  const SizedOp sized(graph, op, sizes);
+  work.flops = Flops(formula(op.name, sized).value_or(std::max(touched, made)));
+  return work;
+}
+
+Work total_work(const Graph& graph, const Sizes& sizes) {
+  Work total;
+  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
+    const Work work = op_work(graph, OpId(static_cast<std::int64_t>(i)), sizes);
+    total.flops += work.flops;
+    total.bytes_read += work.bytes_read;
+    total.bytes_written += work.bytes_written;
+  }
+  return total;
+}
+
+}  // namespace motley::graph
