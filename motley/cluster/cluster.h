@@ -26,6 +26,7 @@ struct Device {
   NodeId node;
   std::string name;
   std::string kind;             ///< "cpu", "cuda", or a planning kind ("rtx4090")
+  std::string model;            ///< what the driver calls it ("NVIDIA A10"); "" = not said
   int index = 0;                ///< index within the node
   int local_index = 0;          ///< index among the node's devices of this kind (CUDA ordinal)
   int threads = 1;              ///< CPU threads of the worker
@@ -57,8 +58,10 @@ struct Cluster {
 Result<DeviceId> find_device(const Cluster& cluster, std::string_view name);
 
 /// The slowest link that a group of devices must cross: least bandwidth, largest latency over the
-/// links joining the devices' nodes. Devices of one node use no link, unless a link's `between`
-/// names that node alone (an emulated local rate). Empty when nothing limits them.
+/// links its pairs use. Two devices on different nodes use the link that joins both nodes and names
+/// the fewest (a pair's own link comes before a switch, `all` is last; of equals the fastest). Two
+/// devices of one node use no link, unless a link's `between` names that node alone (an emulated
+/// local rate). Empty when nothing limits them. O(sum of links' sizes squared).
 struct Route {
   BytesPerSecond bandwidth;
   Seconds latency;

@@ -42,7 +42,9 @@ struct CollectiveEntry {
   std::int64_t samples = 0;
 };
 
-/// Measured times, kept in one SQLite file. An entry written again replaces the old one.
+/// Measured times, kept in one SQLite file. An entry written again replaces the old one. Several
+/// processes may use a file at a time; one object belongs to one thread. Faults of the file's
+/// contents are usage errors, those of the disk runtime errors.
 class ProfileStore {
  public:
   /// Opens or creates; refuses a file that is not a profile store or of another version (usage).

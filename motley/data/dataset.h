@@ -40,7 +40,8 @@ class Dataset {
 };
 
 /// Opens the data for a model's inputs, in order. What kind of file it is, its name's ending says;
-/// any other than .npz and .safetensors is a token file. Arrays are matched by name, else by x0, x1,
+/// any other than .npz and .safetensors is a token file. Arrays are matched by name, else by x0,
+/// x1,
 /// ...; dtype and shape must equal the inputs'. Token files give two inputs: tokens [i*seq,
 /// (i+1)*seq) and the same shifted by one, as i64. Each mismatch is one clear usage error: nothing
 /// is converted.
@@ -56,8 +57,8 @@ std::int64_t sample_bytes(const InputSpec& input);
 ///
 /// The permutation takes no memory: a Feistel network of eight Philox rounds, keyed by seed and
 /// epoch, permutes the smallest even-bit range that holds [0, samples), less than four times as
-/// large; a result outside is permuted again until it is inside ("cycle walking": Black and Rogaway,
-/// Ciphers with arbitrary finite domains, 2002). at() is pure, some hundred nanoseconds.
+/// large; a result outside is permuted again until it is inside ("cycle walking": Black and
+/// Rogaway, Ciphers with arbitrary finite domains, 2002). at() is pure, some hundred nanoseconds.
 class SampleOrder {
  public:
   /// samples > 0

@@ -1,0 +1,102 @@
+#include "motley/cluster/cluster.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "motley/base/check.h"
+#include "motley/base/file.h"
+#include "motley/base/random.h"
+#include "motley/base/text.h"
+
+namespace motley::cluster {
+namespace {
+
+// The slower of two routes in each respect; an empty one does not limit.
+void slow_down(std::optional<Route>& route, const Link& link) {
+  if (!route) {
+    route = Route{link.bandwidth, link.latency};
+    return;
+  }
+  route->bandwidth = std::min(route->bandwidth, link.bandwidth);
+  route->latency = std::max(route->latency, link.latency);
+}
+
+// Links in the order in which pairs take them: fewest nodes first, then fastest, then as listed.
+std::vector<const Link*> links_by_preference(const Cluster& cluster) {
+  std::vector<const Link*> links;
+  for (const Link& link : cluster.links) links.push_back(&link);
+  std::stable_sort(links.begin(), links.end(), [](const Link* a, const Link* b) {
+    const auto rank = [](const Link* link) {
+      return std::make_tuple(link->between.empty(), link->between.size(), -link->bandwidth.value,
+                             link->latency.value);
+    };
+    return rank(a) < rank(b);
+  });
+  return links;
+}
+
+// The nodes of `sorted` that the link joins, in that order.
+std::vector<NodeId> joined_nodes(const Link& link, const std::vector<NodeId>& sorted) {
+  if (link.between.empty()) return sorted;
+  std::vector<NodeId> between = link.between, joined;
+  std::sort(between.begin(), between.end());
+  std::set_intersection(between.begin(), between.end(), sorted.begin(), sorted.end(),
+                        std::back_inserter(joined));
+  return joined;
+}
+
+}  // namespace
+
+Result<DeviceId> find_device(const Cluster& cluster, std::string_view name) {
+  for (std::size_t i = 0; i < cluster.devices.size(); ++i) {
+    if (cluster.devices[i].name == name) return DeviceId(static_cast<std::int64_t>(i));
+  }
+  std::vector<std::string> names;
+  for (const Device& device : cluster.devices) names.push_back(device.name);
+  return usage_error("cluster.unknown-device",
+                     fmt::format("cluster '{}' has no device '{}'{}", cluster.name, name,
+                                 suggestion_clause(name, names)));
+}
+
+std::optional<Route> group_route(const Cluster& cluster, const std::vector<DeviceId>& devices) {
+  std::map<NodeId, int> members;  // node -> devices of the group on it
+  for (const DeviceId id : std::set<DeviceId>(devices.begin(), devices.end())) {
+    ++members[cluster.device(id).node];
+  }
+  std::vector<NodeId> nodes;
+  for (const auto& [node, count] : members) nodes.push_back(node);
+
+  std::optional<Route> route;
+  std::set<std::pair<NodeId, NodeId>> routed;
+  for (const Link* link : links_by_preference(cluster)) {
+    if (link->between.size() == 1) {
+      const auto found = members.find(link->between.front());
+      if (found != members.end() && found->second > 1) slow_down(route, *link);
+      continue;
+    }
+    const std::vector<NodeId> joined = joined_nodes(*link, nodes);
+    bool used = false;
+    for (std::size_t i = 0; i < joined.size(); ++i) {
+      for (std::size_t j = i + 1; j < joined.size(); ++j) {
+        used |= routed.emplace(joined[i], joined[j]).second;
+      }
+    }
+    if (used) slow_down(route, *link);
+  }
+  return route;
+}
+
+Result<Cluster> read_cluster(const std::string& path) {
+  MOTLEY_ASSIGN(const std::string text, read_file(path));
+  return parse_cluster(text, path);
+}
+
+std::string cluster_hash(const Cluster& cluster) { return hash_hex(print_cluster(cluster)); }
+
+}  // namespace motley::cluster

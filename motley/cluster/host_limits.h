@@ -1,0 +1,28 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "motley/base/units.h"
+
+namespace motley::cluster {
+
+/// Whole text of a file of the host by absolute path; empty when it cannot be read. A function, so
+/// that tests need no such host.
+using ReadHostFile = std::function<std::optional<std::string>(const std::string& path)>;
+
+/// What this process may use of its host.
+struct HostLimits {
+  std::optional<double> cpu_quota;  ///< cores by cgroup quota, the least on the way to the root
+  std::optional<Bytes> memory;      ///< least of installed memory and cgroup limits
+  std::vector<std::string> notes;   ///< where each limit comes from
+};
+
+/// Reads /proc/self/cgroup, /proc/meminfo and the control files of cgroup v2 (cpu.max, memory.max)
+/// and v1 (cpu.cfs_quota_us, memory.limit_in_bytes), below the usual mount points; a path that a
+/// container does not show is looked for at the mount's root. Files that are missing limit nothing.
+HostLimits find_host_limits(const ReadHostFile& read);
+
+}  // namespace motley::cluster

@@ -1,0 +1,107 @@
+#include "motley/cluster/probe.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "motley/base/text.h"
+#include "motley/cluster/cuda_driver.h"
+#include "motley/cluster/host_limits.h"
+
+namespace motley::cluster {
+namespace {
+
+constexpr std::int64_t kMebibyte = 1 << 20;
+
+// Control files tell no size, so they are read as streams.
+std::optional<std::string> read_host_file(const std::string& path) {
+  std::ifstream stream(path);
+  if (!stream) return std::nullopt;
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+// Cores that this process may be scheduled on.
+int find_affinity() {
+  for (int cores = 1024; cores <= 1 << 20; cores *= 2) {
+    cpu_set_t* set = CPU_ALLOC(static_cast<std::size_t>(cores));
+    if (set == nullptr) break;
+    const std::size_t size = CPU_ALLOC_SIZE(static_cast<std::size_t>(cores));
+    CPU_ZERO_S(size, set);
+    const bool known = sched_getaffinity(0, size, set) == 0;
+    const int count = known ? CPU_COUNT_S(size, set) : 0;
+    CPU_FREE(set);
+    if (known) return std::max(1, count);
+  }
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+// The host's name up to the first dot, as a node name.
+std::string find_node_name() {
+  std::array<char, 256> buffer{};
+  if (gethostname(buffer.data(), buffer.size() - 1) != 0) return "local";
+  std::string name;
+  for (const char* c = buffer.data(); *c != '\0' && *c != '.' && name.size() < 64; ++c) {
+    const bool allowed = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') ||
+                         (*c >= '0' && *c <= '9') || *c == '-' || *c == '_';
+    name += allowed ? *c : '-';
+  }
+  return name.empty() ? "local" : name;
+}
+
+Bytes whole_mebibytes(Bytes bytes) {
+  return Bytes(std::max(kMebibyte, bytes.value / kMebibyte * kMebibyte));
+}
+
+void add_device(Cluster& cluster, Device device) {
+  device.node = NodeId(0);
+  device.index = static_cast<int>(cluster.devices.size());
+  for (const Device& other : cluster.devices) device.local_index += other.kind == device.kind;
+  device.name = fmt::format("{}:{}", cluster.nodes.front().name, device.index);
+  cluster.devices.push_back(std::move(device));
+}
+
+}  // namespace
+
+Result<ProbeReport> probe_this_machine() {
+  ProbeReport report;
+  report.cluster.name = find_node_name();
+  report.cluster.nodes.push_back(Node{.name = report.cluster.name});
+
+  const HostLimits limits = find_host_limits(read_host_file);
+  const int affinity = find_affinity();
+  int threads = affinity;
+  if (limits.cpu_quota && *limits.cpu_quota < threads) {
+    threads = std::max(1, static_cast<int>(std::floor(*limits.cpu_quota)));
+  }
+  report.notes.push_back(fmt::format("cpu: {} cores by affinity, {} threads", affinity, threads));
+  report.notes.insert(report.notes.end(), limits.notes.begin(), limits.notes.end());
+  Device cpu;
+  cpu.kind = "cpu";
+  cpu.threads = std::min(threads, 1024);
+  if (limits.memory) cpu.memory = whole_mebibytes(*limits.memory);
+  add_device(report.cluster, std::move(cpu));
+
+  const CudaDevices cuda = list_cuda_devices();
+  report.notes.push_back(cuda.note);
+  for (const CudaDevice& found : cuda.devices) {
+    report.notes.push_back(fmt::format("cuda: {}, {}", found.name, format_bytes(found.memory)));
+    Device device;
+    device.kind = "cuda";
+    device.model = found.name;
+    device.memory = whole_mebibytes(found.memory);
+    add_device(report.cluster, std::move(device));
+  }
+  MOTLEY_RETURN_IF_ERROR(verify_cluster(report.cluster, "this machine"));
+  return report;
+}
+
+}  // namespace motley::cluster

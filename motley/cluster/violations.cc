@@ -1,0 +1,183 @@
+#include "motley/cluster/violations.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "motley/base/text.h"
+#include "motley/cluster/kinds.h"
+
+namespace motley::cluster {
+namespace {
+
+constexpr std::size_t kMaxName = 64;
+constexpr int kMaxThreads = 1024;
+
+bool is_word(std::string_view text, std::string_view extra) {
+  const auto allowed = [&](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           extra.find(c) != std::string_view::npos;
+  };
+  return !text.empty() && std::all_of(text.begin(), text.end(), allowed);
+}
+
+// Free text of one line, in ASCII: names that people give.
+bool is_line(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
+}
+
+bool is_amount(double value) { return std::isfinite(value) && value >= 0; }
+
+class Checker {
+ public:
+  explicit Checker(const Cluster& cluster) : cluster_(cluster) {}
+
+  std::vector<Violation> run() {
+    check_cluster();
+    for (std::size_t i = 0; i < cluster_.nodes.size(); ++i) check_node(i);
+    for (std::size_t i = 0; i < cluster_.devices.size(); ++i) check_device(i);
+    for (std::size_t i = 0; i < cluster_.links.size(); ++i) check_link(i);
+    return std::move(found_);
+  }
+
+ private:
+  void report(Part part, std::size_t index, std::string message) {
+    found_.push_back({part, index, std::move(message)});
+  }
+
+  bool has_node(NodeId id) const { return !id.is_none() && id.index() < cluster_.nodes.size(); }
+
+  void check_cluster() {
+    if (cluster_.name.empty() || !is_line(cluster_.name)) {
+      report(Part::kCluster, 0,
+             fmt::format("cluster name {}, wanted one line of ASCII text", quote(cluster_.name)));
+    }
+    if (cluster_.nodes.empty()) report(Part::kCluster, 0, "no [[node]], wanted at least one");
+    for (const Device& device : cluster_.devices) ++devices_on_[device.node];
+  }
+
+  void check_node(std::size_t index) {
+    const Node& node = cluster_.nodes[index];
+    const auto fault = [&](const std::string& text) {
+      report(Part::kNode, index, fmt::format("node '{}': {}", node.name, text));
+    };
+    if (!is_word(node.name, "_.-") || node.name.size() > kMaxName) {
+      fault(fmt::format("name {}, wanted 1 to {} letters, digits, '_', '.' or '-'",
+                        quote(node.name), kMaxName));
+    }
+    if (!node_names_.insert(node.name).second) fault("name is used twice");
+    if (!node.host.empty() && (!is_word(node.host, "_.-:@%[]") || node.host[0] == '-')) {
+      fault(fmt::format("host {}, wanted a host name or address", quote(node.host)));
+    }
+    if (node.price_per_hour && !is_amount(*node.price_per_hour)) {
+      fault(fmt::format("price_per_hour {}, wanted >= 0", print_float(*node.price_per_hour)));
+    }
+    if (node.notice && !is_amount(node.notice->value)) {
+      fault(fmt::format("notice of {} s, wanted >= 0", print_float(node.notice->value)));
+    }
+    if (devices_on_[NodeId(static_cast<std::int64_t>(index))] == 0) {
+      fault("no [[node.device]], wanted at least one");
+    }
+  }
+
+  void check_device(std::size_t index) {
+    const Device& device = cluster_.devices[index];
+    const auto fault = [&](const std::string& text) {
+      report(Part::kDevice, index, fmt::format("device '{}': {}", device.name, text));
+    };
+    check_place(index, fault);
+    const std::vector<std::string> kinds = known_kinds();
+    if (std::find(kinds.begin(), kinds.end(), device.kind) == kinds.end()) {
+      fault(fmt::format("unknown kind {}{}; wanted one of {}", quote(device.kind),
+                        suggestion_clause(device.kind, kinds), join(kinds, ", ")));
+    }
+    if (!is_line(device.model)) {
+      fault(fmt::format("model {}, wanted one line of ASCII text", quote(device.model)));
+    }
+    if (device.threads < 1 || device.threads > kMaxThreads) {
+      fault(fmt::format("threads = {}, wanted 1 to {}", device.threads, kMaxThreads));
+    }
+    if (!(device.speed > 0 && device.speed <= 1)) {
+      fault(fmt::format("speed = {}, wanted > 0 and <= 1", print_float(device.speed)));
+    } else if (device.speed != 1 && device.kind != "cpu") {
+      fault(fmt::format("speed = {} on kind \"{}\": only \"cpu\" devices can be slowed down",
+                        print_float(device.speed), device.kind));
+    }
+    if (!device.memory && device.kind != "cpu" && device.kind != "cuda") {
+      fault(fmt::format("kind \"{}\" without memory", device.kind));
+    }
+    if (device.memory && device.memory->value <= 0) {
+      fault(fmt::format("memory of {} bytes, wanted > 0", device.memory->value));
+    }
+  }
+
+  // Devices stand in node order and are numbered within the node and within their kind.
+  template <typename Fault>
+  void check_place(std::size_t index, const Fault& fault) {
+    const Device& device = cluster_.devices[index];
+    if (!has_node(device.node)) {
+      fault(fmt::format("node number {} does not exist", device.node.value));
+      return;
+    }
+    if (index > 0 && cluster_.devices[index - 1].node > device.node) {
+      fault("comes after a device of a later node");
+    }
+    const int wanted = next_index_[device.node]++;
+    const int local = next_local_[{device.node, device.kind}]++;
+    const std::string name = fmt::format("{}:{}", cluster_.node(device.node).name, wanted);
+    if (device.index != wanted || device.local_index != local || device.name != name) {
+      fault(fmt::format("has index {} and local index {}, wanted '{}' with {} and {}", device.index,
+                        device.local_index, name, wanted, local));
+    }
+  }
+
+  void check_link(std::size_t index) {
+    const Link& link = cluster_.links[index];
+    const auto fault = [&](const std::string& text) {
+      report(Part::kLink, index, fmt::format("link {}: {}", index, text));
+    };
+    std::set<NodeId> joined;
+    for (const NodeId id : link.between) {
+      if (!has_node(id)) {
+        fault(fmt::format("node number {} does not exist", id.value));
+      } else if (!joined.insert(id).second) {
+        fault(fmt::format("names node '{}' twice", cluster_.node(id).name));
+      }
+    }
+    const auto [same, is_new] = link_of_.emplace(joined, index);
+    if (!is_new) fault(fmt::format("joins the same nodes as link {}", same->second));
+    if (!std::isfinite(link.bandwidth.value) || link.bandwidth.value <= 0) {
+      fault(fmt::format("bandwidth of {} bytes/s, wanted > 0", print_float(link.bandwidth.value)));
+    }
+    if (!is_amount(link.latency.value)) {
+      fault(fmt::format("latency of {} s, wanted >= 0", print_float(link.latency.value)));
+    }
+  }
+
+  const Cluster& cluster_;
+  std::vector<Violation> found_;
+  std::set<std::string> node_names_;
+  std::map<NodeId, int> devices_on_, next_index_;
+  std::map<std::pair<NodeId, std::string>, int> next_local_;
+  std::map<std::set<NodeId>, std::size_t> link_of_;
+};
+
+}  // namespace
+
+std::vector<Violation> find_violations(const Cluster& cluster) { return Checker(cluster).run(); }
+
+Result<void> verify_cluster(const Cluster& cluster, const std::string& name) {
+  std::vector<std::string> lines;
+  for (const Violation& violation : find_violations(cluster)) {
+    lines.push_back(fmt::format("{}: {}", name, violation.message));
+  }
+  if (lines.empty()) return {};
+  return usage_error("cluster.invalid", join(lines, "\n"));
+}
+
+}  // namespace motley::cluster

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "motley/cluster/cluster.h"
+
+namespace motley::cluster {
+
+/// What of a cluster a violation is about; tells the parser which line to name.
+enum class Part { kCluster, kNode, kDevice, kLink };
+
+/// One broken rule of docs/formats/cluster.md.
+struct Violation {
+  Part part = Part::kCluster;
+  std::size_t index = 0;  ///< of the node, device or link
+  std::string message;    ///< "node 'a': ..."
+};
+
+/// Every violation, in the order of the file: cluster, nodes, devices, links.
+std::vector<Violation> find_violations(const Cluster& cluster);
+
+}  // namespace motley::cluster

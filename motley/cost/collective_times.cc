@@ -1,0 +1,100 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "motley/cost/profile_cost.h"
+
+namespace motley::cost {
+namespace {
+
+std::string fit_key(std::string_view op, std::string_view backend, std::string_view route) {
+  return fmt::format("{}|{}|{}", op, backend, route);
+}
+
+struct Sample {
+  double bytes, seconds;
+};
+
+// Least squares of ((latency + slope * bytes) - seconds) / seconds with both coefficients >= 0.
+// With weights w = 1 / seconds^2 the normal equations are
+//   latency * sum(w)       + slope * sum(w bytes)   = sum(w seconds)
+//   latency * sum(w bytes) + slope * sum(w bytes^2) = sum(w bytes seconds).
+// The sum is convex, so where a coefficient comes out negative the best has it 0. Both cannot, as
+// all data are positive.
+std::pair<double, double> fit_line(const std::vector<Sample>& samples) {
+  double w = 0, wb = 0, wbb = 0, wt = 0, wbt = 0;
+  for (const auto& [bytes, seconds] : samples) {
+    const double weight = 1 / (seconds * seconds);
+    w += weight;
+    wb += weight * bytes;
+    wbb += weight * bytes * bytes;
+    wt += weight * seconds;
+    wbt += weight * bytes * seconds;
+  }
+  const double determinant = w * wbb - wb * wb;
+  const double latency = (wt * wbb - wbt * wb) / determinant;
+  const double slope = (w * wbt - wb * wt) / determinant;
+  if (latency < 0) return {0.0, wbt / wbb};
+  if (slope < 0) return {wt / w, 0.0};
+  return {latency, slope};
+}
+
+bool has_two_sizes(const std::vector<Sample>& samples) {
+  return std::any_of(samples.begin(), samples.end(),
+                     [&](const Sample& sample) { return sample.bytes != samples.front().bytes; });
+}
+
+double between(double left, double right, double share) { return left + share * (right - left); }
+
+}  // namespace
+
+Result<CollectiveTimes> CollectiveTimes::build(const ProfileStore& store) {
+  MOTLEY_ASSIGN(const std::vector<CollectiveEntry> entries, store.collectives());
+  std::map<std::string, std::map<int, std::vector<Sample>>> samples;
+  for (const CollectiveEntry& entry : entries) {
+    if (entry.median.value <= 0) continue;  // only in a damaged file
+    samples[fit_key(entry.op, entry.backend, entry.route)][entry.ranks].push_back(
+        {static_cast<double>(entry.bytes.value), entry.median.value});
+  }
+  CollectiveTimes times;
+  for (const auto& [key, by_ranks] : samples) {
+    for (const auto& [ranks, measured] : by_ranks) {
+      if (!has_two_sizes(measured)) continue;
+      const auto [latency, slope] = fit_line(measured);
+      times.fits_[key][ranks] = Fit{latency, slope};
+    }
+  }
+  return times;
+}
+
+Result<Seconds> CollectiveTimes::at(std::string_view op, const std::string& route, int ranks,
+                                    Bytes bytes, std::string_view backend) const {
+  if (ranks <= 1) return Seconds(0.0);
+  const auto found = fits_.find(fit_key(op, backend, route));
+  const std::map<int, Fit> none;
+  const std::map<int, Fit>& fits = found == fits_.end() ? none : found->second;
+  const auto right = fits.lower_bound(ranks);
+  if (right == fits.end() || (right == fits.begin() && right->first != ranks)) {
+    std::vector<std::string> measured;
+    for (const auto& [count, fit] : fits) measured.push_back(fmt::format("{}", count));
+    return usage_error(
+        "cost.missing-profile",
+        fmt::format(
+            "no measurement of {} over {} by route {} among {} ranks (measured at two sizes "
+            "or more: {}); run `motley profile` with this cluster",
+            op, backend, route, ranks,
+            measured.empty() ? "none" : fmt::format("{} ranks", fmt::join(measured, ", "))));
+  }
+  const auto left = right->first == ranks ? right : std::prev(right);
+  const double share =
+      left == right ? 0.0 : static_cast<double>(ranks - left->first) / (right->first - left->first);
+  const double latency = between(left->second.latency, right->second.latency, share);
+  const double slope =
+      between(left->second.seconds_per_byte, right->second.seconds_per_byte, share);
+  return Seconds(latency + slope * static_cast<double>(bytes.value));
+}
+
+}  // namespace motley::cost

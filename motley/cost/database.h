@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "motley/base/result.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace motley::cost {
+
+/// A prepared statement: bind the parameters in order, step through the rows, read their columns.
+/// Belongs to its Database, which must outlive it.
+class Statement {
+ public:
+  Statement(sqlite3* connection, sqlite3_stmt* statement, const std::string& path);
+
+  Statement& bind(std::string_view text);
+  Statement& bind(std::int64_t number);
+  Statement& bind(double number);
+
+  /// True on a row; false after the last, when the statement is ready to be bound again.
+  Result<bool> step();
+  /// For a statement without rows.
+  Result<void> run();
+
+  std::string text(int column) const;
+  std::int64_t integer(int column) const;
+  double real(int column) const;
+
+ private:
+  struct Finalize {
+    void operator()(sqlite3_stmt* statement) const;
+  };
+  sqlite3* connection_;
+  std::unique_ptr<sqlite3_stmt, Finalize> statement_;
+  const std::string* path_;
+  int next_ = 1;  // parameter that bind() sets
+};
+
+/// One SQLite file. The one place that names the library, with database.cc.
+class Database {
+ public:
+  /// Opens or creates; waits up to five seconds for other processes at every step.
+  static Result<std::unique_ptr<Database>> open(const std::string& path);
+
+  Result<Statement> prepare(std::string_view sql) const;
+  /// Statements without parameters or rows.
+  Result<void> run(const char* sql) const;
+  /// First column of the first row.
+  Result<std::int64_t> integer(std::string_view sql) const;
+  const std::string& path() const { return path_; }
+
+ private:
+  struct Close {
+    void operator()(sqlite3* connection) const;
+  };
+  Database() = default;
+  std::string path_;
+  std::unique_ptr<sqlite3, Close> connection_;
+};
+
+/// Begins on construction by begin(), rolls back on destruction unless committed.
+class Transaction {
+ public:
+  static Result<Transaction> begin(const Database& database);
+  Transaction(Transaction&& other) noexcept;
+  ~Transaction();
+  Result<void> commit();
+
+ private:
+  explicit Transaction(const Database& database) : database_(&database) {}
+  const Database* database_;  // null when done
+};
+
+}  // namespace motley::cost

@@ -1,0 +1,122 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "motley/base/check.h"
+#include "motley/cost/profile_cost.h"
+#include "motley/program/program_text.h"
+
+namespace motley::cost {
+namespace {
+
+using Measured = std::unordered_map<std::string_view, double>;  // key -> seconds
+
+// References by increasing batch; they must be lowerings of one kind.
+std::vector<const program::DeviceProgram*> sorted_references(
+    const std::vector<program::DeviceProgram>& references) {
+  MOTLEY_CHECK(!references.empty());
+  std::vector<const program::DeviceProgram*> sorted;
+  for (const program::DeviceProgram& reference : references) sorted.push_back(&reference);
+  std::sort(sorted.begin(), sorted.end(),
+            [](const auto* a, const auto* b) { return a->samples < b->samples; });
+  for (std::size_t b = 1; b < sorted.size(); ++b) {
+    MOTLEY_CHECK(sorted[b - 1]->samples < sorted[b]->samples);
+    const auto& first = sorted[0]->instructions;
+    const auto& other = sorted[b]->instructions;
+    MOTLEY_CHECK(std::equal(first.begin(), first.end(), other.begin(), other.end(),
+                            [](const auto& x, const auto& y) {
+                              return x.lane == y.lane && x.op == y.op && x.overload == y.overload;
+                            }));
+  }
+  return sorted;
+}
+
+// The nearest nondecreasing sequence in the sense of least squares: where a value is below the mean
+// of those before it, they become one block with their common mean (pool adjacent violators).
+void make_nondecreasing(std::vector<double>& values) {
+  struct Block {
+    double sum;
+    std::size_t count;
+    double mean() const { return sum / static_cast<double>(count); }
+  };
+  std::vector<Block> blocks;
+  for (const double value : values) {
+    blocks.push_back({value, 1});
+    while (blocks.size() > 1 && blocks[blocks.size() - 2].mean() > blocks.back().mean()) {
+      const Block last = blocks.back();
+      blocks.pop_back();
+      blocks.back().sum += last.sum;
+      blocks.back().count += last.count;
+    }
+  }
+  std::size_t next = 0;
+  for (const Block& block : blocks) {
+    for (std::size_t i = 0; i < block.count; ++i) values[next++] = block.mean();
+  }
+}
+
+tl::unexpected<Error> missing_keys(const std::set<std::string>& keys, const DeviceKey& device) {
+  const std::string more =
+      keys.size() > 1 ? fmt::format(" and {} more", keys.size() - 1) : std::string();
+  return usage_error("cost.missing-profile",
+                     fmt::format("no measurement of {}{} on {} with threads = {} and PyTorch {}; "
+                                 "run `motley profile` with this model and cluster",
+                                 *keys.begin(), more, device.kind, device.threads, device.torch));
+}
+
+}  // namespace
+
+Result<InstructionTimes> InstructionTimes::build(
+    const std::vector<program::DeviceProgram>& references, const ProfileStore& store,
+    const DeviceKey& device) {
+  const auto sorted = sorted_references(references);
+  MOTLEY_ASSIGN(const std::vector<OpEntry> entries, store.ops(device));
+  Measured measured;
+  measured.reserve(entries.size());
+  for (const OpEntry& entry : entries) measured.emplace(entry.key, entry.median.value);
+
+  InstructionTimes times;
+  times.seconds_.resize(sorted[0]->instructions.size(), std::vector<double>(sorted.size(), 0.0));
+  std::set<std::string> missing;
+  for (std::size_t b = 0; b < sorted.size(); ++b) {
+    times.batches_.push_back(static_cast<double>(sorted[b]->samples));
+    for (std::size_t i = 0; i < times.seconds_.size(); ++i) {
+      const program::Instruction& instruction = sorted[b]->instructions[i];
+      if (instruction.lane == program::Lane::kTransfer) continue;
+      std::string key = program::cost_key(*sorted[b], instruction);
+      const auto found = measured.find(key);
+      if (found != measured.end()) {
+        times.seconds_[i][b] = found->second;
+      } else {
+        missing.insert(std::move(key));
+      }
+    }
+  }
+  if (!missing.empty()) return missing_keys(missing, device);
+  for (std::vector<double>& seconds : times.seconds_) make_nondecreasing(seconds);
+  return times;
+}
+
+Seconds InstructionTimes::at(std::size_t instruction, double samples) const {
+  const std::vector<double>& seconds = seconds_[instruction];
+  if (samples <= batches_.front()) return Seconds(seconds.front());
+  const auto next = std::lower_bound(batches_.begin(), batches_.end(), samples);
+  if (next == batches_.end()) {
+    const std::size_t last = batches_.size() - 1;
+    double slope = seconds[last] / batches_[last];
+    if (last > 0) {
+      slope = std::min(slope,
+                       (seconds[last] - seconds[last - 1]) / (batches_[last] - batches_[last - 1]));
+    }
+    return Seconds(seconds[last] + slope * (samples - batches_[last]));
+  }
+  const auto right = static_cast<std::size_t>(next - batches_.begin());
+  const double share = (samples - batches_[right - 1]) / (batches_[right] - batches_[right - 1]);
+  return Seconds(seconds[right - 1] + share * (seconds[right] - seconds[right - 1]));
+}
+
+}  // namespace motley::cost

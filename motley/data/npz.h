@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "motley/base/file.h"
+#include "motley/base/result.h"
+#include "motley/base/safetensors.h"
+
+namespace motley::data {
+
+/// Element type, shape and contents of a .npy array: magic, version 1 to 3, header, data. Refused:
+/// Fortran order, big-endian numbers, structured and object types, sizes that do not match.
+/// The view points into `bytes`. `name` is used in messages.
+Result<TensorView> parse_npy(std::span<const std::byte> bytes, const std::string& name);
+
+/// A .npz file: a zip archive (zip64 too) of .npy arrays, stored or deflated. Only the directory is
+/// read when it is opened; encrypted or otherwise compressed members are refused when read.
+class Npz {
+ public:
+  /// Maps the file; views stay valid while this object lives.
+  static Result<Npz> open(const std::string& path);
+  /// Reads from memory that outlives the object.
+  static Result<Npz> parse(std::span<const std::byte> bytes, const std::string& name);
+
+  /// Names of the arrays, sorted, without ".npy". Members that are no arrays are left out.
+  std::vector<std::string> names() const;
+  bool has(std::string_view name) const { return members_.find(name) != members_.end(); }
+  /// One array. A stored one is a view of the file (no copy); a deflated one is inflated once and
+  /// kept. Checksums are checked, of stored arrays only up to kCheckedBytes, since checking reads
+  /// it all. Requires has(name).
+  Result<TensorView> array(std::string_view name);
+
+  static constexpr std::uint64_t kCheckedBytes = std::uint64_t{64} << 20;
+
+ private:
+  struct Member {
+    std::uint16_t method = 0, flags = 0;
+    std::uint32_t checksum = 0;
+    std::uint64_t stored_size = 0, size = 0, offset = 0;
+  };
+  friend class ZipDirectory;
+
+  Result<std::span<const std::byte>> contents(const std::string& name, const Member& member);
+  Result<std::span<const std::byte>> inflated(const std::string& name, const Member& member,
+                                              std::span<const std::byte> stored);
+
+  std::string name_;
+  std::vector<MappedFile> file_;  // empty or one
+  std::span<const std::byte> bytes_;
+  std::map<std::string, Member, std::less<>> members_;
+  std::map<std::string, std::unique_ptr<std::byte[]>, std::less<>> inflated_;
+};
+
+}  // namespace motley::data
