@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
@@ -29,6 +31,13 @@ def stored_tensors(module: nn.Module, graph: Graph, constants: dict[str, torch.T
 def write_model_file(path: str, text: str, tensors: dict[str, torch.Tensor]) -> None:
     metadata = {"format": "pt", "motley.graph": text, "motley.torch": torch.__version__}
     save_file(tensors, path, metadata=metadata)
+    os.chmod(path, 0o666 & ~current_umask())  # safetensors makes it private
+
+
+def current_umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def read_model_file(path: str) -> tuple[str, dict[str, torch.Tensor]]:

@@ -1,0 +1,38 @@
+"""A convolutional network with BatchNorm that reads handwritten digits (data/digits.npz).
+
+    python -m motley.export examples/digits_cnn.py:model -o digits_cnn.motley
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class DigitsCnn(nn.Module):
+    def __init__(self, width: int = 48):
+        super().__init__()
+        self.features = nn.Sequential(
+            self.block(1, width),
+            self.block(width, width),
+            nn.MaxPool2d(2),
+            self.block(width, 2 * width),
+            self.block(2 * width, 2 * width),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+        )
+        self.classify = nn.Linear(2 * width, 10)
+
+    @staticmethod
+    def block(inputs: int, outputs: int) -> nn.Module:
+        convolution = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
+        return nn.Sequential(convolution, nn.BatchNorm2d(outputs), nn.ReLU())
+
+    def forward(self, x, y):
+        """Loss and scores of images x [batch, 1, 8, 8] with labels y [batch]."""
+        logits = self.classify(self.features(x))
+        return F.cross_entropy(logits, y), logits
+
+
+def model():
+    torch.manual_seed(0)
+    return DigitsCnn(), (torch.rand(8, 1, 8, 8), torch.randint(0, 10, (8,)))
