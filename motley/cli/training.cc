@@ -69,6 +69,8 @@ run::Job make_job(const Training& training, const RunDirectory& directory) {
   const auto route = cluster::group_route(*training.cluster, devices);
   for (const DeviceId id : devices)
     job.devices.push_back(worker_device(*training.cluster, id, route));
+  if (!training.enforce_speed)
+    for (run::WorkerDevice& device : job.devices) device.speed = 1.0;
   return job;
 }
 

@@ -30,8 +30,10 @@ struct Training {
   std::int64_t checkpoint_every = 0;
   double timeout_s = 30;
   std::int64_t trace_steps = 5;
+  bool enforce_speed = true;  ///< false: something outside holds the devices to their speed
   std::optional<Seconds> predicted_step;
-  std::string predicted_trace;  ///< text form, kept in the run directory; "" = none
+  std::optional<run::RankPlace> place;  ///< this process is one rank of an external launcher's job
+  std::string predicted_trace;          ///< text form, kept in the run directory; "" = none
 };
 
 struct TrainingResult {
@@ -48,6 +50,10 @@ struct TrainingResult {
 /// Checks the data, lowers the plan, writes the run directory, starts the workers (or is one rank
 /// of an external launcher's job, see `place`), shows progress and collects what they report.
 Result<TrainingResult> train(const Training& training, const Context& context);
+
+/// Ranks other than 0 of an external launcher's job: fetch job and program from rank 0 and run.
+/// Returns the worker's exit code.
+Result<int> join(const run::RankPlace& place, const Context& context);
 
 /// Rank of this process in an external launcher's job; empty without one.
 Result<std::optional<run::RankPlace>> rank_place(const Context& context);

@@ -46,8 +46,9 @@ bool has_error(const std::vector<Finding>& findings) {
 
 void check_worker(const Context& context, std::vector<Finding>& findings) {
   if (!std::filesystem::exists(context.worker)) {
-    findings.push_back({"worker.missing", "error",
-                        context.worker + ": not there; build it with make, it trains and measures"});
+    findings.push_back(
+        {"worker.missing", "error",
+         context.worker + ": not there; build it with make, it trains and measures"});
     return;
   }
   const auto version = worker_version(context);
@@ -128,8 +129,9 @@ Result<int> probe_verb(const ProbeOptions& options, const Context& context) {
     return kDone;
   }
   MOTLEY_RETURN_IF_ERROR(write_file_atomic(options.output, text));
-  context.result(fmt::format("wrote {} ({} devices)\n", options.output, report.cluster.devices.size()),
-                 object);
+  context.result(
+      fmt::format("wrote {} ({} devices)\n", options.output, report.cluster.devices.size()),
+      object);
   return kDone;
 }
 

@@ -26,12 +26,14 @@ Result<FinishedRun> read_run(const std::string& path) {
   FinishedRun run{{path}, {}, {}, {}};
   auto job = read_json(run.directory.job());
   if (!job)
-    return usage_error("cli.not-a-run", path + ": is no run directory (" + job.error().message + ")");
+    return usage_error("cli.not-a-run",
+                       path + ": is no run directory (" + job.error().message + ")");
   MOTLEY_ASSIGN(run.job, run::job_from_json(*job, run.directory.job()));
   auto summary = read_json(run.directory.summary());
   if (!summary)
-    return usage_error("cli.unfinished-run",
-                       path + ": the run has not finished yet; run the same command again to finish it");
+    return usage_error(
+        "cli.unfinished-run",
+        path + ": the run has not finished yet; run the same command again to finish it");
   run.summary = std::move(*summary);
   MOTLEY_ASSIGN(run.measured, read_measured_trace(run.directory, run.job.devices.size()));
   return run;
@@ -71,7 +73,8 @@ Result<int> report_verb(const ReportOptions& options, const Context& context) {
 
 Result<int> trace_verb(const ReportOptions& options, const Context& context) {
   MOTLEY_ASSIGN(const FinishedRun run, read_run(options.run_dir));
-  const std::string output = options.output.empty() ? options.run_dir + "/trace.json" : options.output;
+  const std::string output =
+      options.output.empty() ? options.run_dir + "/trace.json" : options.output;
   MOTLEY_RETURN_IF_ERROR(write_file_atomic(output, report::print_chrome_trace(run.measured)));
   context.result(fmt::format("wrote {}: open it in chrome://tracing or Perfetto\n", output),
                  {{"trace", output}, {"intervals", run.measured.intervals.size()}});

@@ -40,6 +40,8 @@ struct RunOptions {
   std::int64_t checkpoint_every = 0;
   double timeout = 30;
   std::int64_t trace_steps = 5;
+  std::string enforce =
+      "worker";  ///< who holds devices to their speed: worker, or outside (cgroups)
 };
 
 struct ProbeOptions {

@@ -1,0 +1,199 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "motley/base/file.h"
+#include "motley/base/text.h"
+#include "motley/cli/planning.h"
+#include "motley/cli/torch_version.h"
+#include "motley/cost/profile_cost.h"
+#include "motley/program/program_text.h"
+#include "motley/run/launcher.h"
+#include "motley/run/measure.h"
+#include "motley/search/profile_batches.h"
+
+namespace motley::cli {
+namespace {
+
+constexpr double kSecondsPerProgram = 0.4;
+constexpr double kProfileTimeout = 1800;  // seconds; of one device kind
+constexpr std::size_t kMaxMeasuredRanks = 8;
+
+/// A directory that is gone when the object is.
+class ScratchDirectory {
+ public:
+  ScratchDirectory() {
+    std::string name = (std::filesystem::temp_directory_path() / "motley-XXXXXX").string();
+    if (::mkdtemp(name.data()) != nullptr) path_ = name;
+  }
+  ~ScratchDirectory() {
+    std::error_code code;
+    if (!path_.empty()) std::filesystem::remove_all(path_, code);
+  }
+  ScratchDirectory(const ScratchDirectory&) = delete;
+  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+/// The program of `samples` samples alone, or as one of two equal devices: what is timed.
+Result<program::Program> reference_program(const Inputs& inputs, std::int64_t samples, int ranks) {
+  program::Program program;
+  program.model_hash = inputs.model.hash;
+  program.global_batch = samples * ranks;
+  if (ranks > 1) program.groups.push_back({{Rank(0), Rank(1)}});
+  for (int rank = 0; rank < ranks; ++rank) {
+    const synth::Placement placement{.device = fmt::format("profile:{}", rank),
+                                     .samples = samples,
+                                     .first_sample = rank * samples,
+                                     .global_batch = samples * ranks,
+                                     .ranks = ranks};
+    MOTLEY_ASSIGN(auto device, synth::lower_device(inputs.model.graph, placement, inputs.lowering));
+    program.devices.push_back(std::move(device));
+  }
+  return program;
+}
+
+Result<run::ProfileJob> write_profile_job(const Inputs& inputs, const cluster::Device& device,
+                                          const std::vector<std::int64_t>& batches,
+                                          const std::string& directory) {
+  run::ProfileJob job;
+  job.seconds_per_program = kSecondsPerProgram;
+  job.device = {.name = device.name,
+                .kind = device.kind,
+                .local_index = device.local_index,
+                .threads = device.threads};
+  for (const std::int64_t batch : batches) {
+    for (const int ranks : {1, 2}) {
+      MOTLEY_ASSIGN(const program::Program program, reference_program(inputs, batch, ranks));
+      job.programs.push_back(fmt::format("{}/{}-{}.txt", directory, batch, ranks));
+      MOTLEY_RETURN_IF_ERROR(
+          write_file_atomic(job.programs.back(), program::print_program(program)));
+    }
+  }
+  return job;
+}
+
+Result<std::vector<cost::OpEntry>> measure_device(const Inputs& inputs,
+                                                  const cluster::Device& device,
+                                                  const cost::DeviceKey& key,
+                                                  const std::vector<std::int64_t>& batches,
+                                                  const Context& context) {
+  const ScratchDirectory scratch;
+  MOTLEY_ASSIGN(const run::ProfileJob job,
+                write_profile_job(inputs, device, batches, scratch.path()));
+  const std::string job_path = scratch.path() + "/profile.json";
+  MOTLEY_RETURN_IF_ERROR(write_file_atomic(job_path, run::profile_job_to_json(job).dump()));
+  MOTLEY_ASSIGN(const std::string output,
+                run::run_worker(context.worker, {"profile", job_path}, kProfileTimeout));
+  MOTLEY_ASSIGN(const Json json, parse_json(output, "motley-worker profile"));
+  MOTLEY_ASSIGN(const auto times, run::op_times_from_json(json, "motley-worker profile"));
+  std::vector<cost::OpEntry> entries;
+  for (const run::OpTime& time : times)
+    entries.push_back({key, time.key, time.median, time.spread, time.samples});
+  return entries;
+}
+
+/// Every different way in which devices of the cluster are joined: of pairs and of the whole.
+std::map<std::string, std::optional<cluster::Route>> find_routes(const Inputs& inputs) {
+  std::map<std::string, std::optional<cluster::Route>> routes;
+  auto add = [&](const std::vector<DeviceId>& devices) {
+    routes[cost::route_key(inputs.cluster, devices)] =
+        cluster::group_route(inputs.cluster, devices);
+  };
+  add(inputs.devices);
+  for (const DeviceId a : inputs.devices)
+    for (const DeviceId b : inputs.devices)
+      if (a < b) add({a, b});
+  return routes;
+}
+
+Result<std::vector<cost::CollectiveEntry>> measure_route(const Inputs& inputs,
+                                                         const std::string& route_key,
+                                                         const std::optional<cluster::Route>& route,
+                                                         const Context& context) {
+  const ScratchDirectory scratch;
+  run::Job job;
+  job.run_dir = scratch.path();
+  for (const DeviceId id : inputs.devices) {
+    if (job.devices.size() == kMaxMeasuredRanks) break;
+    const cluster::Device& device = inputs.cluster.device(id);
+    run::WorkerDevice worker{.name = device.name,
+                             .kind = device.kind,
+                             .local_index = device.local_index,
+                             .threads = device.threads};
+    if (route) {
+      worker.rate = route->bandwidth.value;
+      worker.latency = route->latency.value;
+    }
+    job.devices.push_back(std::move(worker));
+  }
+  const std::string job_path = scratch.path() + "/job.json";
+  MOTLEY_RETURN_IF_ERROR(write_file_atomic(job_path, run::job_to_json(job).dump()));
+  Result<std::vector<run::CollectiveTime>> times = std::vector<run::CollectiveTime>{};
+  const run::JobOutcome outcome = run::launch(
+      job, {.worker = context.worker, .job_path = job_path, .verb = "collectives"},
+      [&](const run::WorkerEvent& event) {
+        if (event.event == "collectives")
+          times = run::collective_times_from_json(event.fields, "motley-worker collectives");
+      });
+  if (outcome.end == run::JobEnd::kFailed) return tl::make_unexpected(outcome.error);
+  if (!times) return tl::make_unexpected(times.error());
+  std::vector<cost::CollectiveEntry> entries;
+  for (const run::CollectiveTime& time : *times)
+    entries.push_back({time.op, time.backend, route_key, time.ranks, time.bytes, time.median,
+                       time.spread, time.samples});
+  return entries;
+}
+
+}  // namespace
+
+Result<MeasureSummary> measure(const Inputs& inputs, cost::ProfileStore& store,
+                               const Context& context) {
+  MOTLEY_ASSIGN(const std::string torch, worker_version(context));
+  const std::int64_t largest =
+      inputs.model.graph.sizes.empty() ? inputs.global_batch : inputs.model.graph.sizes[0].max;
+  const auto batches = search::profile_batches(inputs.global_batch, largest);
+  std::vector<double> spreads;
+  std::set<cost::DeviceKey> done;
+  for (const DeviceId id : inputs.devices) {
+    const cluster::Device& device = inputs.cluster.device(id);
+    const cost::DeviceKey key = cost::device_key(device, torch);
+    if (!done.insert(key).second) continue;
+    if (device.kind != "cpu" && device.kind != "cuda")
+      return usage_error("profile.kind",
+                         fmt::format("device {} of kind {} is not on this machine and cannot be "
+                                     "measured here; leave it out with --exclude {}",
+                                     device.name, device.kind, device.name));
+    context.note(fmt::format("profile: {} operators on {} with {} thread{}, batches {} to {}",
+                             inputs.model.graph.ops.size(), key.kind, key.threads,
+                             key.threads > 1 ? "s" : "", batches.front(), batches.back()));
+    MOTLEY_ASSIGN(const auto entries, measure_device(inputs, device, key, batches, context));
+    MOTLEY_RETURN_IF_ERROR(store.put(entries));
+    MOTLEY_RETURN_IF_ERROR(store.put_batches(inputs.model.hash, key, batches));
+    for (const cost::OpEntry& entry : entries) spreads.push_back(entry.spread);
+  }
+  if (inputs.devices.size() > 1) {
+    for (const auto& [key, route] : find_routes(inputs)) {
+      context.note(fmt::format("profile: exchanges among up to {} devices ({})",
+                               std::min(inputs.devices.size(), kMaxMeasuredRanks), key));
+      MOTLEY_ASSIGN(const auto entries, measure_route(inputs, key, route, context));
+      MOTLEY_RETURN_IF_ERROR(store.put(entries));
+      for (const cost::CollectiveEntry& entry : entries) spreads.push_back(entry.spread);
+    }
+  }
+  MeasureSummary summary{static_cast<std::int64_t>(spreads.size()), 0};
+  if (!spreads.empty()) {
+    const auto middle = spreads.begin() + static_cast<std::ptrdiff_t>(spreads.size() / 2);
+    std::nth_element(spreads.begin(), middle, spreads.end());
+    summary.spread = *middle;
+  }
+  return summary;
+}
+
+}  // namespace motley::cli

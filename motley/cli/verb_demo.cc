@@ -1,0 +1,225 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "motley/base/file.h"
+#include "motley/base/text.h"
+#include "motley/cli/prediction.h"
+#include "motley/cli/training.h"
+#include "motley/report/report.h"
+#include "motley/run/launcher.h"
+
+namespace motley::cli {
+namespace {
+
+/// Three unequal devices, emulated on this machine's CPU.
+constexpr const char* kCluster = R"(schema = "motley.cluster/1"
+name = "demo"
+
+[[node]]
+name = "a"
+  [[node.device]]
+  kind = "cpu"
+  speed = 0.8
+
+[[node]]
+name = "b"
+  [[node.device]]
+  kind = "cpu"
+  speed = 0.4
+
+[[node]]
+name = "c"
+  [[node.device]]
+  kind = "cpu"
+  speed = 0.2
+  memory = "96MiB"
+)";
+
+struct DemoModel {
+  std::string name, function, data;
+  std::int64_t seq, global_batch, equal_steps, steps;
+  std::string optimizer;
+  double lr, momentum;
+};
+
+const std::vector<DemoModel> kModels = {
+    {"digits_cnn", "digits_cnn.py:model", "data/digits.npz", 0, 112, 30, 60, "sgd", 0.05, 0.9},
+    {"char_gpt", "char_gpt.py:model", "data/devils_dictionary.bin", 64, 28, 10, 20, "adamw", 0.003,
+     0},
+};
+
+struct Check {
+  std::string name;
+  double value, limit;
+  bool at_most;  ///< value <= limit passes; else value >= limit
+  bool pass() const { return at_most ? value <= limit : value >= limit; }
+};
+
+/// What one model's two trainings gave.
+struct DemoResult {
+  double speedup = 0, prediction_error = 0;
+  std::vector<Check> checks;
+};
+
+Result<void> export_model(const DemoModel& model, const DemoOptions& options,
+                          const std::string& path) {
+  const auto output = run::run_worker(
+      options.python, {"-m", "motley.export", options.examples + "/" + model.function, "-o", path},
+      180);
+  if (!output) return with_context("cannot export " + model.function, output.error());
+  return {};
+}
+
+PlanningOptions planning_options(const DemoModel& model, const std::string& directory,
+                                 const std::string& planner) {
+  PlanningOptions planning;
+  planning.model = fmt::format("{}/{}.motley", directory, model.name);
+  planning.cluster = directory + "/cluster.toml";
+  planning.profiles = directory + "/profiles.db";
+  planning.planner = planner;
+  planning.global_batch = model.global_batch;
+  planning.optimizer = model.optimizer;
+  planning.lr = model.lr;
+  planning.momentum = model.momentum;
+  return planning;
+}
+
+struct DemoRun {
+  TrainingResult result;
+  Seconds predicted;
+};
+
+Result<DemoRun> run_model(const DemoModel& model, const DemoOptions& options,
+                          const Planned& planned, std::int64_t steps, const std::string& run_dir,
+                          const Context& context) {
+  Training training;
+  training.model = &planned.inputs.model;
+  training.model_path = planned.inputs.model_path;
+  training.cluster = &planned.inputs.cluster;
+  training.plan = *planned.outcome.plan;
+  training.data.path = options.examples + "/" + model.data;
+  training.data.seq = model.seq;
+  training.steps = steps;
+  training.run_dir = run_dir;
+  training.resume = false;
+  MOTLEY_ASSIGN(const trace::Trace predicted,
+                predict(planned.inputs, *planned.costs, training.plan, 3));
+  training.predicted_step = trace::median_step(predicted);
+  training.predicted_trace = trace::print_trace(predicted);
+  MOTLEY_ASSIGN(TrainingResult result, train(training, context));
+  MOTLEY_RETURN_IF_ERROR(
+      write_file_atomic(run_dir + "/summary.json", training_to_json(result, training).dump(2)));
+  return DemoRun{std::move(result), *training.predicted_step};
+}
+
+double largest_loss_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  double worst = 0;
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
+    worst = std::max(worst, std::abs(a[i] - b[i]) / std::abs(b[i]));
+  return worst;
+}
+
+void print_run(const Context& context, const std::string& title, const DemoRun& run,
+               const Planned& planned) {
+  std::string busy;
+  for (std::size_t r = 0; r < run.result.busy.size(); ++r)
+    busy += fmt::format(
+        "  {} {:>3.0f}%",
+        planned.inputs.cluster.device(plan::replica_device(planned.outcome.plan->replicas[r])).name,
+        100 * run.result.busy[r]);
+  context.note(fmt::format("  {:<12} {:>9} a step (predicted {}), busy{}", title,
+                           format_seconds(Seconds(run.result.step_s_median)),
+                           format_seconds(run.predicted), busy));
+}
+
+Result<DemoResult> demo_model(const DemoModel& model, const DemoOptions& options,
+                              const std::string& directory, const Context& context) {
+  const std::string path = fmt::format("{}/{}.motley", directory, model.name);
+  context.note(fmt::format("\n{}: exporting {} and checking it against PyTorch", model.name,
+                           model.function));
+  MOTLEY_RETURN_IF_ERROR(export_model(model, options, path));
+  MOTLEY_ASSIGN(const Planned equal,
+                make_plan(planning_options(model, directory, "equal"), context));
+  MOTLEY_ASSIGN(const Planned planned,
+                make_plan(planning_options(model, directory, "auto"), context));
+  for (const Planned* p : {&equal, &planned})
+    if (!p->outcome.plan) return tl::make_unexpected(infeasible_error(p->outcome));
+  context.note("\n" + report::print_outcome(planned.outcome, planned.inputs.cluster));
+
+  const std::string runs = directory + "/" + model.name;
+  MOTLEY_ASSIGN(const DemoRun before,
+                run_model(model, options, equal, model.equal_steps, runs + "-equal", context));
+  print_run(context, "equal split", before, equal);
+  MOTLEY_ASSIGN(const DemoRun after,
+                run_model(model, options, planned, model.steps, runs, context));
+  print_run(context, "the plan", after, planned);
+
+  DemoResult result;
+  result.speedup = before.result.step_s_median / after.result.step_s_median;
+  result.prediction_error = std::abs(after.predicted.value / after.result.step_s_median - 1);
+  result.checks = {
+      {model.name + ": faster than the equal split (times)", result.speedup, 1.5, false},
+      {model.name + ": error of the predicted step time", result.prediction_error, 0.10, true},
+      {model.name + ": loss under both splits, relative difference",
+       largest_loss_difference(after.result.losses, before.result.losses), 1e-4, true},
+      {model.name + ": last loss over first loss",
+       after.result.losses.back() / after.result.losses.front(), 0.9, true},
+      {model.name + ": memory used on c:0 of its limit",
+       static_cast<double>(after.result.peak_bytes.back()) / (96 << 20), 1.0, true}};
+  return result;
+}
+
+std::string print_checks(const std::vector<Check>& checks) {
+  std::string text;
+  for (const Check& check : checks)
+    text +=
+        fmt::format("  {}  {:<58} {:>9.3g}  {} {:g}\n", check.pass() ? "pass" : "FAIL", check.name,
+                    check.value, check.at_most ? "at most" : "at least", check.limit);
+  return text;
+}
+
+}  // namespace
+
+Result<int> demo_verb(const DemoOptions& options, const Context& context) {
+  context.note(
+      "Three emulated devices on this machine's CPU: a:0 gets 0.8 of a core, b:0 0.4, c:0 "
+      "0.2 and 96 MiB.\nTwo models are trained, first with an equal split, then with the "
+      "split Motley finds. About two minutes.");
+  const double start = steady_seconds();
+  std::error_code code;
+  std::filesystem::create_directories(options.directory, code);
+  MOTLEY_RETURN_IF_ERROR(write_file_atomic(options.directory + "/cluster.toml", kCluster));
+  std::vector<Check> checks;
+  double speedup = 0, error = 0;
+  for (const DemoModel& model : kModels) {
+    MOTLEY_ASSIGN(const DemoResult result, demo_model(model, options, options.directory, context));
+    checks.insert(checks.end(), result.checks.begin(), result.checks.end());
+    speedup = speedup == 0 ? result.speedup : std::min(speedup, result.speedup);
+    error = std::max(error, result.prediction_error);
+  }
+  Json object = {{"checks", Json::array()},
+                 {"speedup_vs_equal_split", speedup},
+                 {"prediction_error", error},
+                 {"elapsed_s", steady_seconds() - start},
+                 {"run_dir", options.directory}};
+  bool pass = true;
+  for (const Check& check : checks) {
+    object["checks"].push_back({{"name", check.name},
+                                {"value", check.value},
+                                {"limit", check.limit},
+                                {"pass", check.pass()}});
+    pass = pass && check.pass();
+  }
+  context.result(
+      fmt::format(
+          "\n{}\n  {} in {}. See what happened: build/motley report {}/char_gpt\n"
+          "  For your own model: python -m motley.export FILE.py:FUNCTION -o MODEL.motley\n",
+          print_checks(checks), pass ? "All checks passed" : "CHECKS FAILED",
+          format_seconds(Seconds(steady_seconds() - start)), options.directory),
+      object);
+  return pass ? kDone : kCheckFailed;
+}
+
+}  // namespace motley::cli
