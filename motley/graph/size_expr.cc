@@ -174,7 +174,7 @@ void parenthesize_below(int precedence, Term& term) {
 void append_binary(Code code, Term& left, Term right) {
   const Operator op = operator_of(code);
   if (op.precedence == kAtom) {
-    left.text = fmt::format("{}({},{})", op.text, left.text, right.text);
+    left.text = fmt::format("{}({}, {})", op.text, left.text, right.text);
   } else {
     parenthesize_below(op.precedence, left);
     parenthesize_below(op.precedence + 1, right);

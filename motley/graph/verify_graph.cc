@@ -12,7 +12,8 @@ namespace motley::graph {
 namespace {
 
 constexpr std::size_t kMostViolations = 20;
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 56;
+// Of all values and all uses of values together, so that no sum over them overflows.
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
 
 std::string_view role_name(ValueRole role) {
   switch (role) {
@@ -47,6 +48,7 @@ class GraphVerifier {
       check_arguments();
       check_outputs();
     }
+    if (violations_.empty()) check_bytes();
     if (violations_.empty()) return {};
     return usage_error("graph.verify", join(violations_, "\n"));
   }
@@ -135,9 +137,6 @@ class GraphVerifier {
         continue;
       }
       if (!check_shape(value, i)) continue;
-      if (value_bytes(value, largest_) > kMostBytes) {
-        violation("{}: more than 2^56 bytes at the largest sizes", describe(i));
-      }
       check_role(value, i);
     }
   }
@@ -225,6 +224,16 @@ class GraphVerifier {
         check_list(*list, where);
       }
     }
+  }
+
+  void check_bytes() {
+    std::int64_t left = kMostBytes;
+    const auto take = [&](ValueId id) {
+      left -= std::min(left, value_bytes(graph_.value(id), largest_));
+    };
+    for (std::size_t i = 0; i < graph_.values.size(); ++i) take(ValueId(static_cast<int>(i)));
+    for (const Op& op : graph_.ops) for_each_value(op.arguments, take);
+    if (left == 0) violation("values of more than 2^60 bytes at the largest sizes");
   }
 
   void check_outputs() {
