@@ -1,0 +1,253 @@
+#include "motley/plan/plan.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+
+#include "motley/base/check.h"
+#include "motley/base/json.h"
+#include "motley/base/text.h"
+
+namespace motley::plan {
+namespace {
+
+constexpr std::string_view kSchema = "motley.plan/1";
+
+std::string_view batch_norm_name(BatchNormMode mode) {
+  return mode == BatchNormMode::kGlobal ? "global" : "local";
+}
+
+Json region_to_json(const Region& region, const cluster::Cluster& cluster) {
+  Json json = Json::object();
+  json["devices"] = Json::array();
+  for (const DeviceId device : region.devices) {
+    json["devices"].push_back(cluster.device(device).name);
+  }
+  json["shares"] = region.shares;
+  return json;
+}
+
+Json replica_to_json(const Replica& replica, const cluster::Cluster& cluster) {
+  Json json = Json::object();
+  json["samples"] = replica.samples;
+  json["regions"] = Json::array();
+  for (const Region& region : replica.regions) {
+    json["regions"].push_back(region_to_json(region, cluster));
+  }
+  return json;
+}
+
+/// A member that must be a list.
+Result<const Json*> read_list(JsonObject& object, const std::string& key) {
+  MOTLEY_ASSIGN(const Json* list, object.member(key));
+  if (list->is_array()) return list;
+  return usage_error("plan.parse", fmt::format("{}: key '{}': wanted a list", object.where(), key));
+}
+
+Result<DeviceId> read_device(const Json& json, const std::string& where,
+                             const cluster::Cluster& cluster) {
+  if (!json.is_string()) {
+    return usage_error("plan.parse", fmt::format("{}: key 'devices': wanted device names", where));
+  }
+  auto device = cluster::find_device(cluster, json.get_ref<const std::string&>());
+  if (device) return *device;
+  return stale_error("plan.unknown-device", fmt::format("{}: {}; plan again for this cluster",
+                                                        where, device.error().message));
+}
+
+Result<Region> region_from_json(const Json& json, const std::string& where,
+                                const cluster::Cluster& cluster) {
+  MOTLEY_ASSIGN(auto object, JsonObject::make(json, where));
+  Region region;
+  MOTLEY_ASSIGN(const Json* devices, read_list(object, "devices"));
+  for (const Json& name : *devices) {
+    MOTLEY_ASSIGN(const DeviceId device, read_device(name, where, cluster));
+    region.devices.push_back(device);
+  }
+  MOTLEY_ASSIGN(const Json* shares, read_list(object, "shares"));
+  for (const Json& share : *shares) {
+    if (!share.is_number()) {
+      return usage_error("plan.parse", fmt::format("{}: key 'shares': wanted numbers", where));
+    }
+    region.shares.push_back(share.get<double>());
+  }
+  MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
+  return region;
+}
+
+Result<Replica> replica_from_json(const Json& json, const std::string& where,
+                                  const cluster::Cluster& cluster) {
+  MOTLEY_ASSIGN(auto object, JsonObject::make(json, where));
+  Replica replica;
+  MOTLEY_ASSIGN(replica.samples, object.integer("samples"));
+  MOTLEY_ASSIGN(const Json* regions, read_list(object, "regions"));
+  for (std::size_t i = 0; i < regions->size(); ++i) {
+    MOTLEY_ASSIGN(Region region,
+                  region_from_json((*regions)[i], fmt::format("{}: region {}", where, i), cluster));
+    replica.regions.push_back(std::move(region));
+  }
+  MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
+  return replica;
+}
+
+Result<BatchNormMode> read_batch_norm(JsonObject& object) {
+  MOTLEY_ASSIGN(const std::string word, object.string("batch_norm"));
+  for (const BatchNormMode mode : {BatchNormMode::kGlobal, BatchNormMode::kLocal}) {
+    if (batch_norm_name(mode) == word) return mode;
+  }
+  return usage_error("plan.parse",
+                     fmt::format("{}: key 'batch_norm': found '{}', wanted 'global' or 'local'",
+                                 object.where(), word));
+}
+
+Result<void> read_schema(JsonObject& object) {
+  MOTLEY_ASSIGN(const std::string schema, object.string("schema"));
+  if (schema == kSchema) return {};
+  return usage_error("plan.schema", fmt::format("{}: key 'schema': found '{}', wanted '{}'",
+                                                object.where(), schema, kSchema));
+}
+
+/// What is wrong with the replicas themselves; one clause each.
+class ReplicaCheck {
+ public:
+  explicit ReplicaCheck(const cluster::Cluster& cluster) : cluster_(cluster) {}
+
+  void add(std::size_t index, const Replica& replica) {
+    const std::string where = fmt::format("replica {}", index);
+    if (replica.samples <= 0) {
+      fault("{}: found {} samples, wanted at least 1", where, replica.samples);
+    }
+    if (replica.regions.size() != 1) {
+      fault("{}: found {} regions, wanted 1", where, replica.regions.size());
+      return;
+    }
+    const Region& region = replica.regions.front();
+    if (region.devices.size() != 1) {
+      fault("{}: found {} devices, wanted 1", where, region.devices.size());
+      return;
+    }
+    if (region.shares != std::vector<double>{1.0}) {
+      fault("{}: the share of its only device must be 1", where);
+    }
+    add_use(index, region.devices.front());
+  }
+
+  std::vector<std::string> faults;
+
+ private:
+  template <typename... Args>
+  void fault(fmt::format_string<Args...> format, Args&&... args) {
+    faults.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  void add_use(std::size_t index, DeviceId device) {
+    if (device.is_none() || device.index() >= cluster_.devices.size()) {
+      fault("replica {}: the cluster has no device number {}", index, device.value);
+      return;
+    }
+    const auto [first, added] = user_.emplace(device, index);
+    if (!added) {
+      fault("device {} is used by replicas {} and {}", cluster_.device(device).name, first->second,
+            index);
+    }
+  }
+
+  const cluster::Cluster& cluster_;
+  std::map<DeviceId, std::size_t> user_;
+};
+
+}  // namespace
+
+DeviceId replica_device(const Replica& replica) {
+  MOTLEY_CHECK(replica.regions.size() == 1 && replica.regions.front().devices.size() == 1);
+  return replica.regions.front().devices.front();
+}
+
+std::vector<Replica> make_replicas(const std::vector<DeviceId>& devices,
+                                   const std::vector<std::int64_t>& samples) {
+  MOTLEY_CHECK(devices.size() == samples.size());
+  std::vector<Replica> replicas;
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    if (samples[i] > 0) replicas.push_back({samples[i], {Region{{devices[i]}, {1.0}}}});
+  }
+  return replicas;
+}
+
+std::string print_plan(const Plan& plan, const cluster::Cluster& cluster) {
+  Json json = Json::object();
+  json["schema"] = kSchema;
+  json["model_hash"] = plan.model_hash;
+  json["cluster_hash"] = plan.cluster_hash;
+  json["global_batch"] = plan.global_batch;
+  json["replicas"] = Json::array();
+  for (const Replica& replica : plan.replicas) {
+    json["replicas"].push_back(replica_to_json(replica, cluster));
+  }
+  json["optimizer"] = optimizer_to_json(plan.optimizer);
+  json["batch_norm"] = batch_norm_name(plan.batch_norm);
+  json["bucket_bytes"] = plan.bucket_bytes.value;
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Result<Plan> parse_plan(std::string_view text, const std::string& name,
+                        const cluster::Cluster& cluster) {
+  MOTLEY_ASSIGN(const Json json, parse_json(text, name));
+  MOTLEY_ASSIGN(auto object, JsonObject::make(json, name));
+  MOTLEY_RETURN_IF_ERROR(read_schema(object));
+  Plan plan;
+  MOTLEY_ASSIGN(plan.model_hash, object.string("model_hash"));
+  MOTLEY_ASSIGN(plan.cluster_hash, object.string("cluster_hash"));
+  MOTLEY_ASSIGN(plan.global_batch, object.integer("global_batch"));
+  MOTLEY_ASSIGN(const Json* replicas, read_list(object, "replicas"));
+  for (std::size_t i = 0; i < replicas->size(); ++i) {
+    MOTLEY_ASSIGN(
+        Replica replica,
+        replica_from_json((*replicas)[i], fmt::format("{}: replica {}", name, i), cluster));
+    plan.replicas.push_back(std::move(replica));
+  }
+  MOTLEY_ASSIGN(const Json* optimizer, object.member("optimizer"));
+  MOTLEY_ASSIGN(plan.optimizer, optimizer_from_json(*optimizer, name + ": optimizer"));
+  MOTLEY_ASSIGN(plan.batch_norm, read_batch_norm(object));
+  MOTLEY_ASSIGN(plan.bucket_bytes.value, object.integer("bucket_bytes"));
+  MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
+  return plan;
+}
+
+Result<void> verify_plan(const Plan& plan, const std::string& model_hash,
+                         const cluster::Cluster& cluster) {
+  ReplicaCheck check(cluster);
+  // Sums wrap like unsigned numbers: a file may hold any integers, and the clauses of the replicas
+  // name those that are out of range.
+  std::uint64_t total = 0;
+  for (std::size_t i = 0; i < plan.replicas.size(); ++i) {
+    check.add(i, plan.replicas[i]);
+    total += static_cast<std::uint64_t>(plan.replicas[i].samples);
+  }
+  std::vector<std::string> faults = std::move(check.faults);
+  const auto samples = static_cast<std::int64_t>(total);
+  if (plan.replicas.empty()) faults.push_back("no replicas, wanted at least 1");
+  if (!plan.replicas.empty() && samples != plan.global_batch) {
+    faults.push_back(fmt::format("the replicas have {} samples together, the global batch is {}",
+                                 samples, plan.global_batch));
+  }
+  if (plan.bucket_bytes.value <= 0) {
+    faults.push_back(fmt::format("bucket_bytes is {}, wanted at least 1", plan.bucket_bytes.value));
+  }
+  const bool invalid = !faults.empty();
+  if (plan.model_hash != model_hash) {
+    faults.push_back(fmt::format("made for model {}, this model is {}; plan again", plan.model_hash,
+                                 model_hash));
+  }
+  const std::string hash = cluster::cluster_hash(cluster);
+  if (plan.cluster_hash != hash) {
+    faults.push_back(fmt::format("made for cluster {}, this cluster is {}; plan again",
+                                 plan.cluster_hash, hash));
+  }
+  if (faults.empty()) return {};
+  std::string message = "plan: " + join(faults, "; ");
+  if (invalid) return usage_error("plan.invalid", std::move(message));
+  return stale_error("plan.stale", std::move(message));
+}
+
+}  // namespace motley::plan

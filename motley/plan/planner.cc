@@ -1,0 +1,33 @@
+#include "motley/plan/planner.h"
+
+#include <algorithm>
+
+#include "motley/base/check.h"
+
+namespace motley::plan {
+
+double Curve::at(double samples) const {
+  MOTLEY_CHECK(!points.empty());
+  if (samples <= points.front().first || points.size() == 1) return points.front().second;
+  const auto right = std::find_if(points.begin() + 1, points.end() - 1,
+                                  [&](const auto& point) { return samples < point.first; });
+  const auto [x0, y0] = *(right - 1);
+  const auto [x1, y1] = *right;
+  return y0 + (y1 - y0) * ((samples - x0) / (x1 - x0));
+}
+
+std::string_view reason_name(Reason reason) {
+  switch (reason) {
+    case Reason::kOptimal:
+      return "optimal";
+    case Reason::kFeasible:
+      return "feasible";
+    case Reason::kInfeasible:
+      return "infeasible";
+    case Reason::kLimit:
+      return "limit";
+  }
+  return "";
+}
+
+}  // namespace motley::plan
