@@ -1,0 +1,98 @@
+#include "motley/report/report.h"
+
+#include <gmock/gmock.h>
+
+#include "motley/base/json.h"
+
+namespace motley::report {
+namespace {
+
+using ::testing::HasSubstr;
+
+trace::Trace two_devices(trace::Source source) {
+  trace::Trace trace;
+  trace.source = source;
+  trace.devices = {"a:0", "b:0"};
+  trace.names = {{"aten::mm h.0", "motley::all_reduce bucket 0"}, {"aten::mm h.0"}};
+  // a: computes 0-3 ms, exchanges 3-4 ms; b: computes 0-4 ms. One step of 4 ms.
+  trace.intervals = {{0, trace::Lane::kCompute, 0, InstructionId(0), 0, 3000000, 0},
+                     {0, trace::Lane::kTransfer, 0, InstructionId(1), 3000000, 4000000, 64},
+                     {1, trace::Lane::kCompute, 0, InstructionId(0), 0, 4000000, 0}};
+  trace.steps = {{0, 0, 0, 4000000, 1000}, {1, 0, 0, 4000000, 2000}};
+  return trace;
+}
+
+TEST(ChromeTrace, HasOneSliceAnIntervalInMicroseconds) {
+  const auto json = parse_json(print_chrome_trace(two_devices(trace::Source::kMeasured)), "trace");
+  ASSERT_TRUE(json);
+  int slices = 0, counters = 0;
+  for (const Json& event : (*json)["traceEvents"]) {
+    if (event["ph"] == "C") ++counters;
+    if (event["ph"] != "X") continue;
+    ++slices;
+    if (event["name"] != "motley::all_reduce bucket 0") continue;
+    EXPECT_EQ(event["tid"], 1);
+    EXPECT_EQ(event["ts"], 3000.0);   // 3 ms
+    EXPECT_EQ(event["dur"], 1000.0);  // 1 ms
+    EXPECT_EQ(event["args"]["bytes"], 64);
+  }
+  EXPECT_EQ(slices, 3);
+  EXPECT_EQ(counters, 2);
+}
+
+TEST(Comparison, ShowsErrorsAndWhereTheTimeGoes) {
+  trace::Trace predicted = two_devices(trace::Source::kPredicted);
+  predicted.steps[0].end = predicted.steps[1].end = 5000000;  // 5 ms against 4: 25 % too long
+  const std::string text = print_comparison(predicted, two_devices(trace::Source::kMeasured));
+  EXPECT_THAT(text, HasSubstr("25.0%"));
+  // 7 ms of products, 1 ms of exchange: 7/8 and 1/8 of the time.
+  EXPECT_THAT(text, HasSubstr("88% aten::mm"));
+  EXPECT_THAT(text, HasSubstr("12% motley::all_reduce"));
+}
+
+cluster::Cluster two_device_cluster() {
+  cluster::Cluster cluster;
+  cluster.nodes = {{.name = "a"}, {.name = "b"}};
+  cluster.devices = {
+      {.node = NodeId(0), .name = "a:0", .kind = "cpu", .memory = Bytes(std::int64_t{1} << 20)},
+      {.node = NodeId(1), .name = "b:0", .kind = "cpu"}};
+  return cluster;
+}
+
+TEST(Outcome, PutsThePlanBesideBaselinesAndBound) {
+  plan::PlanOutcome outcome;
+  outcome.reason = plan::Reason::kOptimal;
+  outcome.planner = "auto";
+  outcome.plan.emplace();
+  outcome.plan->global_batch = 10;
+  outcome.plan->replicas = plan::make_replicas({DeviceId(0)}, {10});
+  outcome.predicted_step = Seconds(2);
+  outcome.lower_bound = Seconds(2);
+  outcome.peak = {{DeviceId(0), Bytes(std::int64_t{1} << 19)}};
+  outcome.idle = {DeviceId(1)};
+  outcome.equal_split = {.fits = true, .step = Seconds(3), .label = "5:5"};
+  outcome.considered = 4;
+  outcome.why = {"b:0 stays idle"};
+  EXPECT_EQ(print_outcome(outcome, two_device_cluster()),
+            "10 samples a step, planner auto (optimal, 4 plans considered)\n\n"
+            "  plan                   samples                  step  relative  fits\n"
+            "  chosen                 10                     2.00 s     1.00x  yes\n"
+            "  equal split            5:5                    3.00 s     1.50x  yes\n"
+            "  lower bound            -                      2.00 s     1.00x  -\n"
+            "\n"
+            "  device      samples   share  peak memory\n"
+            "  a:0              10    100%  512 KiB of 1.0 MiB (50%)\n"
+            "  b:0               0      0%  idle\n"
+            "\n"
+            "  b:0 stays idle\n");
+}
+
+TEST(Outcome, InfeasibleIsItsArithmetic) {
+  plan::PlanOutcome outcome;
+  outcome.why = {"a:0 needs 2 MiB for 1 sample, has 1 MiB"};
+  EXPECT_EQ(print_outcome(outcome, two_device_cluster()),
+            "no feasible plan\n  a:0 needs 2 MiB for 1 sample, has 1 MiB\n");
+}
+
+}  // namespace
+}  // namespace motley::report

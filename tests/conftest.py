@@ -1,0 +1,114 @@
+"""What the whole-run tests share: the built programs, exported models, small clusters."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BUILD = pathlib.Path(os.environ.get("MOTLEY_BUILD", ROOT / "build"))
+EXAMPLES = ROOT / "examples"
+DIGITS = EXAMPLES / "data/digits.npz"
+TEXT = EXAMPLES / "data/devils_dictionary.bin"
+
+CLUSTER = """schema = "motley.cluster/1"
+name = "three"
+[[node]]
+name = "a"
+  [[node.device]]
+  kind = "cpu"
+  speed = 0.8
+[[node]]
+name = "b"
+  [[node.device]]
+  kind = "cpu"
+  speed = 0.4
+[[node]]
+name = "c"
+  [[node.device]]
+  kind = "cpu"
+  speed = 0.2
+"""
+
+
+@dataclass
+class Outcome:
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def json(self):
+        return json.loads(self.stdout)
+
+
+@pytest.fixture(scope="session")
+def workspace(tmp_path_factory):
+    return tmp_path_factory.mktemp("motley")
+
+
+@pytest.fixture(scope="session")
+def environment(workspace):
+    return dict(
+        os.environ, PYTHONPATH=str(ROOT / "python"), MOTLEY_PROFILES=str(workspace / "profiles.db"), OMP_NUM_THREADS="1"
+    )
+
+
+@pytest.fixture(scope="session")
+def motley(environment):
+    """Calls build/motley; a hang is a failure."""
+
+    def call(*arguments, timeout=240, env=None, cwd=None):
+        done = subprocess.run(
+            [str(BUILD / "motley"), *map(str, arguments)],
+            capture_output=True, text=True, timeout=timeout, env=dict(environment, **(env or {})), cwd=cwd,
+        )
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def cluster(workspace):
+    path = workspace / "three.toml"
+    path.write_text(CLUSTER)
+    return path
+
+
+@pytest.fixture(scope="session")
+def export(workspace, environment):
+    """Model file of FILE.py:FUNCTION under examples/, exported once a session."""
+    done = {}
+
+    def call(function, *flags):
+        key = (function, *flags)
+        if key not in done:
+            path = workspace / (function.replace(".py:", "_").replace("/", "_") + "".join(flags) + ".motley")
+            result = subprocess.run(
+                [sys.executable, "-m", "motley.export", str(EXAMPLES / function), "-o", str(path), *flags],
+                capture_output=True, text=True, env=environment,
+            )
+            assert result.returncode == 0, result.stderr
+            done[key] = path
+        return done[key]
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def mlp(export):
+    return export("mlp.py:model")
+
+
+@pytest.fixture(scope="session")
+def cnn(export):
+    return export("digits_cnn.py:model")
+
+
+@pytest.fixture(scope="session")
+def gpt(export):
+    return export("char_gpt.py:model")

@@ -1,0 +1,126 @@
+"""`motley plan`, `simulate`, `probe`, `doctor`: keys, exit codes, messages."""
+
+import pytest
+
+from conftest import CLUSTER
+
+
+def plan(motley, mlp, cluster, *flags):
+    return motley("plan", "-m", mlp, "-C", cluster, "--json", *flags)
+
+
+def test_plan_has_the_promised_keys(motley, mlp, cluster):
+    outcome = plan(motley, mlp, cluster, "--global-batch", 560)
+    assert outcome.code == 0, outcome.stderr
+    answer = outcome.json
+    for key in (
+        "planner outcome predicted_step_s lower_bound_s peak_bytes batch_split idle baselines elapsed_s why".split()
+    ):
+        assert key in answer, key
+    assert answer["outcome"] in ("optimal", "feasible")
+    assert sum(answer["batch_split"].values()) == 560
+    assert answer["lower_bound_s"] <= answer["predicted_step_s"] * (1 + 1e-9)
+    assert set(answer["baselines"]) == {"equal_split", "best_single"}
+    assert answer["predicted_step_s"] <= answer["baselines"]["equal_split"]["step_s"]
+    split = answer["batch_split"]
+    assert split["a:0"] > split["b:0"] > split["c:0"] > 0
+
+
+def test_manual_split_and_exclude(motley, mlp, cluster):
+    answer = plan(motley, mlp, cluster, "--global-batch", 60, "--batch-split", "30,20,10").json
+    assert answer["batch_split"] == {"a:0": 30, "b:0": 20, "c:0": 10}
+    answer = plan(motley, mlp, cluster, "--global-batch", 60, "--exclude", "c:0").json
+    assert "c:0" not in answer["batch_split"]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_random_plans_are_valid_and_repeatable(motley, mlp, cluster, seed):
+    first = plan(motley, mlp, cluster, "--global-batch", 60, "--planner", "random", "--seed", seed).json
+    again = plan(motley, mlp, cluster, "--global-batch", 60, "--planner", "random", "--seed", seed).json
+    assert sum(first["batch_split"].values()) == 60
+    assert first["batch_split"] == again["batch_split"]
+
+
+def test_memory_too_small_is_exit_3_with_arithmetic(motley, mlp, workspace):
+    path = workspace / "tiny.toml"
+    path.write_text(CLUSTER.replace("speed = 0.8", 'speed = 0.8\n  memory = "1MiB"')
+                    .replace("speed = 0.4", 'speed = 0.4\n  memory = "1MiB"')
+                    .replace("speed = 0.2", 'speed = 0.2\n  memory = "1MiB"'))
+    outcome = motley("plan", "-m", mlp, "-C", path, "--global-batch", 60)
+    assert outcome.code == 3
+    assert "a:0 needs" in outcome.stderr and "MiB" in outcome.stderr
+
+
+def test_batch_smaller_than_the_number_of_devices_leaves_some_idle(motley, mlp, cluster):
+    answer = plan(motley, mlp, cluster, "--global-batch", 2).json
+    assert sum(answer["batch_split"].values()) == 2
+    assert answer["idle"]
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ('speeed = 0.8', "speeed"),
+        ('speed = 3.0', "speed"),
+        ('memory = "12 bananas"', "bananas"),
+    ],
+)
+def test_bad_cluster_is_exit_2_with_line(motley, mlp, workspace, text, message):
+    path = workspace / "bad.toml"
+    path.write_text(CLUSTER.replace("speed = 0.8", text))
+    outcome = motley("plan", "-m", mlp, "-C", path, "--global-batch", 60)
+    assert outcome.code == 2
+    assert "bad.toml:7" in outcome.stderr and message in outcome.stderr
+
+
+def test_truncated_model_is_exit_2(motley, mlp, cluster, workspace):
+    path = workspace / "cut.motley"
+    path.write_bytes(mlp.read_bytes()[:-100])
+    outcome = motley("plan", "-m", path, "-C", cluster, "--global-batch", 60)
+    assert outcome.code == 2 and "cut.motley" in outcome.stderr
+
+
+def test_unknown_verb_and_flag_get_suggestions(motley):
+    outcome = motley("plann")
+    assert outcome.code == 2 and "did you mean 'plan'?" in outcome.stderr
+    outcome = motley("plan", "--globl-batch", "3")
+    assert outcome.code == 2 and "--global-batch" in outcome.stderr
+
+
+def test_plan_for_a_changed_cluster_is_exit_4(motley, mlp, cluster, workspace):
+    path = workspace / "plan.json"
+    assert motley("plan", "-m", mlp, "-C", cluster, "--global-batch", 60, "-o", path).code == 0
+    other = workspace / "two.toml"
+    other.write_text(CLUSTER[: CLUSTER.index('[[node]]\nname = "c"')])
+    outcome = motley("simulate", "--plan", path, "-m", mlp, "-C", other)
+    assert outcome.code == 4 and "c:0" in outcome.stderr
+
+
+def test_simulate_and_phases(motley, mlp, cluster, workspace):
+    answer = motley("simulate", "-m", mlp, "-C", cluster, "--global-batch", 60, "--json").json
+    for key in "step_s peak_bytes busy_share exposed_comm_s".split():
+        assert key in answer
+    outcome = motley("plan", "-m", mlp, "-C", cluster, "--global-batch", 60, "--print", "synth")
+    assert outcome.stdout.startswith("motley.program/1")
+    folder = workspace / "dump"
+    motley("plan", "-m", mlp, "-C", cluster, "--global-batch", 60, "--dump-dir", folder)
+    assert (folder / "01-load.txt").exists() and (folder / "03-search.txt").exists()
+
+
+def test_probe_and_doctor(motley, mlp, cluster, workspace):
+    path = workspace / "probed.toml"
+    outcome = motley("probe", "-o", path, "--json")
+    assert outcome.code == 0 and outcome.json["devices"]
+    outcome = motley("doctor", "-C", cluster, "-m", mlp, "--json")
+    assert outcome.code == 0, outcome.stdout
+    assert all(finding["severity"] != "error" for finding in outcome.json["findings"])
+    assert motley("plan", "-m", mlp, "-C", path, "--global-batch", 60).code == 0
+
+
+def test_graph_only_models_are_planned_but_not_run(motley, export, cluster):
+    model = export("mlp.py:model", "--graph-only")
+    assert motley("plan", "-m", model, "-C", cluster, "--global-batch", 60).code == 0
+    from conftest import DIGITS
+
+    outcome = motley("run", "-m", model, "-C", cluster, "--global-batch", 60, "--data", DIGITS, "--steps", 1)
+    assert outcome.code == 2 and "--graph-only" in outcome.stderr

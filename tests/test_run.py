@@ -1,0 +1,198 @@
+"""Training: parity with PyTorch, checkpoints, signals, killed workers, bad data."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from conftest import BUILD, DIGITS, EXAMPLES, ROOT, TEXT
+
+
+def arguments(model, cluster, run_dir, *, steps=10, batch=60, data=DIGITS, extra=()):
+    return ["run", "-m", model, "-C", cluster, "--data", data, "--global-batch", batch, "--steps", steps,
+            "--run-dir", run_dir, *extra]
+
+
+def reference(function, path, *, data=DIGITS, batch=60, steps=20, extra=()):
+    """Losses of PyTorch's own loop; its model goes to `path`."""
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / "reference.py", EXAMPLES / function, "--data", data, "--global-batch", str(batch),
+         "--steps", str(steps), "-o", path, "--json", *map(str, extra)],
+        capture_output=True, text=True, env=dict(os.environ, OMP_NUM_THREADS="1"),
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["losses"]
+
+
+def worst_difference(path, expected):
+    ours, theirs = load_file(path), load_file(expected)
+    worst = 0.0
+    for name, tensor in theirs.items():
+        difference = np.linalg.norm(ours[name].astype(np.float64) - tensor.astype(np.float64))
+        norm = np.linalg.norm(tensor.astype(np.float64))
+        worst = max(worst, difference / norm if norm > 0 else difference)
+    return worst
+
+
+PARITY = [
+    ("mlp.py:model", ["--optimizer", "sgd", "--lr", "0.05"]),
+    ("mlp.py:model", ["--optimizer", "sgd", "--lr", "0.02", "--momentum", "0.9"]),
+    ("digits_cnn.py:model", ["--optimizer", "sgd", "--lr", "0.05"]),
+]
+
+
+@pytest.mark.parametrize("function, flags", PARITY, ids=lambda value: "-".join(value) if isinstance(value, list) else value)
+def test_three_unequal_devices_equal_pytorch(motley, export, cluster, workspace, tmp_path, function, flags):
+    losses = reference(function, tmp_path / "reference.safetensors", extra=flags)
+    outcome = motley(*arguments(export(function), cluster, tmp_path / "run", steps=20, extra=[*flags, "--json"]))
+    assert outcome.code == 0, outcome.stderr
+    answer = outcome.json
+    assert len(answer["devices"]) == 3
+    assert np.allclose(answer["losses"], losses, rtol=1e-5)
+    assert worst_difference(tmp_path / "run/model.safetensors", tmp_path / "reference.safetensors") < 1e-5
+    for key in "steps losses step_s_median predicted_step_s checkpoint devices lost_steps".split():
+        assert key in answer
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw"])
+def test_adaptive_optimizers_follow_pytorch(motley, mlp, cluster, tmp_path, optimizer):
+    flags = ["--optimizer", optimizer, "--lr", "0.001"]
+    losses = reference("mlp.py:model", tmp_path / "reference.safetensors", extra=flags)
+    answer = motley(*arguments(mlp, cluster, tmp_path / "run", steps=20, extra=[*flags, "--json"])).json
+    assert np.allclose(answer["losses"], losses, rtol=1e-3)  # Adam divides by tiny second moments at first
+
+
+def test_verify_dropout_and_batch_norm(motley, gpt, cnn, cluster, tmp_path):
+    outcome = motley("verify", "-m", gpt, "-C", cluster, "--data", TEXT, "--seq", 64, "--global-batch", 14,
+                     "--steps", 5, "--run-dir", tmp_path / "gpt", "--json")
+    assert outcome.code == 0, outcome.stdout + outcome.stderr
+    assert outcome.json["pass"] and outcome.json["max_param_diff"] < 1e-5
+    outcome = motley("verify", "-m", cnn, "-C", cluster, "--data", DIGITS, "--global-batch", 28,
+                     "--steps", 5, "--run-dir", tmp_path / "cnn", "--batch-norm", "local", "--json")
+    assert outcome.code == 5  # local statistics are another model: verify must notice
+    assert not outcome.json["pass"]
+
+
+def test_run_directory_report_and_trace(motley, mlp, cluster, tmp_path):
+    run_dir = tmp_path / "run"
+    assert motley(*arguments(mlp, cluster, run_dir)).code == 0
+    for name in "plan.json program.txt job.json log.jsonl summary.json model.safetensors".split():
+        assert (run_dir / name).exists(), name
+    outcome = motley("report", run_dir)
+    assert outcome.code == 0 and "predicted" in outcome.stdout and "measured" in outcome.stdout
+    assert motley("trace", run_dir).code == 0
+    events = json.loads((run_dir / "trace.json").read_text())["traceEvents"]
+    assert {event["ph"] for event in events} >= {"M", "X"}
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    accumulator = EventAccumulator(str(run_dir / "tb"))
+    accumulator.Reload()
+    assert len(accumulator.Scalars("loss_metrics/global_avg_loss")) == 10
+
+
+def test_rerun_continues_and_equals_an_undisturbed_run(motley, mlp, cluster, tmp_path):
+    flags = ["--batch-split", "30,20,10", "--momentum", "0.9", "--json"]
+    whole = motley(*arguments(mlp, cluster, tmp_path / "whole", steps=12, extra=flags)).json
+    assert motley(*arguments(mlp, cluster, tmp_path / "parts", steps=5, extra=flags)).code == 0
+    parts = motley(*arguments(mlp, cluster, tmp_path / "parts", steps=12, extra=flags)).json
+    assert parts["first_step"] == 5 and parts["losses"] == whole["losses"]
+    assert (tmp_path / "whole/model.safetensors").read_bytes() == (tmp_path / "parts/model.safetensors").read_bytes()
+
+
+def start(environment, *words):
+    return subprocess.Popen([str(BUILD / "motley"), *map(str, words)], env=environment,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for_steps(run_dir, count, timeout=60):
+    log = run_dir / "log.jsonl"
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        if log.exists() and len(log.read_text().splitlines()) >= count:
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"no {count} steps within {timeout} s")
+
+
+def worker_pid(run_dir, rank):
+    return int.from_bytes((run_dir / f"status/rank-{rank}").read_bytes()[:8], "little")
+
+
+LONG = ["--batch-split", "30,20,10"]
+
+
+def test_sigterm_leaves_a_checkpoint_and_exit_75(motley, environment, mlp, cluster, tmp_path):
+    run_dir = tmp_path / "run"
+    process = start(environment, *arguments(mlp, cluster, run_dir, steps=100000, extra=LONG))
+    wait_for_steps(run_dir, 5)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=40)
+    assert process.returncode == 75
+    done = len((run_dir / "log.jsonl").read_text().splitlines())
+    answer = motley(*arguments(mlp, cluster, run_dir, steps=done + 3, extra=[*LONG, "--json"])).json
+    assert answer["first_step"] == done and answer["lost_steps"] == 0
+
+
+def test_killed_worker_is_named_and_the_rerun_gives_the_same_losses(motley, environment, mlp, cluster, tmp_path):
+    whole = motley(*arguments(mlp, cluster, tmp_path / "whole", steps=40, extra=[*LONG, "--json"])).json
+    run_dir = tmp_path / "run"
+    flags = [*LONG, "--checkpoint-every", 10]
+    process = start(environment, *arguments(mlp, cluster, run_dir, steps=100000, extra=flags))
+    wait_for_steps(run_dir, 15)
+    begin = time.monotonic()
+    os.kill(worker_pid(run_dir, 2), signal.SIGKILL)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert time.monotonic() - begin < 30
+    assert "c:0" in errors and "signal 9" in errors and "step" in errors
+    done = len((run_dir / "log.jsonl").read_text().splitlines())
+    steps = max(40, done)
+    answer = motley(*arguments(mlp, cluster, run_dir, steps=steps, extra=[*LONG, "--json"])).json
+    assert answer["first_step"] % 10 == 0 and answer["first_step"] > 0
+    assert answer["losses"][:40] == whole["losses"][:40]
+
+
+def test_nan_loss_is_exit_1(motley, mlp, cluster, tmp_path):
+    outcome = motley(*arguments(mlp, cluster, tmp_path / "run", steps=200, extra=["--lr", "1e12"]))
+    assert outcome.code == 1 and "loss" in outcome.stderr and "nan" in outcome.stderr.lower()
+
+
+def test_bad_data_is_exit_2(motley, mlp, cluster, tmp_path):
+    cut = tmp_path / "cut.npz"
+    cut.write_bytes(DIGITS.read_bytes()[:5000])
+    outcome = motley(*arguments(mlp, cluster, tmp_path / "run", data=cut))
+    assert outcome.code == 2 and "cut.npz" in outcome.stderr
+    other = tmp_path / "other.npz"
+    np.savez(other, x=np.zeros((8, 3), np.float32), y=np.zeros(8, np.int64))
+    outcome = motley(*arguments(mlp, cluster, tmp_path / "run", data=other))
+    assert outcome.code == 2 and "other.npz" in outcome.stderr and "'x'" in outcome.stderr
+
+
+def test_corrupt_checkpoint_is_exit_2(motley, mlp, cluster, tmp_path):
+    run_dir = tmp_path / "run"
+    assert motley(*arguments(mlp, cluster, run_dir, steps=3)).code == 0
+    path = run_dir / "checkpoint/latest/model.safetensors"
+    os.truncate(path, 1000)
+    outcome = motley(*arguments(mlp, cluster, run_dir, steps=6))
+    assert outcome.code == 2 and "model.safetensors" in outcome.stderr
+
+
+def test_under_torchrun(environment, motley, mlp, cluster, tmp_path):
+    flags = ["--batch-split", "30,20,10", "--json"]
+    local = motley(*arguments(mlp, cluster, tmp_path / "local", steps=6, extra=flags)).json
+    words = arguments(mlp, cluster, tmp_path / "torchrun", steps=6, extra=flags)
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--no-python", "--nproc-per-node", "3", "--master-port", "29611",
+         str(BUILD / "motley"), *map(str, words)],
+        capture_output=True, text=True, timeout=120, env=environment,
+    )
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout[done.stdout.index("{") : done.stdout.rindex("}") + 1])
+    assert answer["losses"] == local["losses"]
