@@ -1,0 +1,82 @@
+#include "motley/search/costs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+namespace motley::search {
+namespace {
+
+using cost::DeviceKey;
+using cost::InstructionTimes;
+
+/// The largest batch a device may get.
+std::int64_t largest_batch(const graph::Graph& graph, std::int64_t global_batch) {
+  return graph.sizes.empty() ? global_batch : std::min(global_batch, graph.sizes[0].max);
+}
+
+tl::unexpected<Error> not_profiled(const graph::Model& model, const DeviceKey& key,
+                                   const std::string& found, std::int64_t wanted) {
+  return usage_error(
+      "search.missing-profile",
+      fmt::format("model '{}' has {} on {} with threads = {} and PyTorch {}, wanted up to batch "
+                  "{}; run `motley profile -m MODEL -C CLUSTER --global-batch {}`",
+                  model.graph.name, found, key.kind, key.threads, key.torch, wanted, wanted));
+}
+
+Result<std::shared_ptr<const InstructionTimes>> load_times(
+    const graph::Graph& graph, const cost::ProfileStore& store, const CostOptions& options,
+    const DeviceKey& key, const std::vector<std::int64_t>& batches, int ranks) {
+  std::vector<program::DeviceProgram> references;
+  for (const std::int64_t batch : batches) {
+    const synth::Placement placement{
+        .device = key.kind, .samples = batch, .global_batch = batch * ranks, .ranks = ranks};
+    MOTLEY_ASSIGN(auto reference, synth::lower_device(graph, placement, options.lowering));
+    references.push_back(std::move(reference));
+  }
+  MOTLEY_ASSIGN(auto times, InstructionTimes::build(references, store, key));
+  return std::make_shared<const InstructionTimes>(std::move(times));
+}
+
+Result<cost::ProfileCost::DeviceTimes> load_device(const graph::Model& model,
+                                                   const cost::ProfileStore& store,
+                                                   const CostOptions& options,
+                                                   const DeviceKey& key) {
+  const std::int64_t wanted = largest_batch(model.graph, options.global_batch);
+  MOTLEY_ASSIGN(auto batches, store.batches(model.hash, key));
+  std::sort(batches.begin(), batches.end());
+  batches.erase(std::unique(batches.begin(), batches.end()), batches.end());
+  if (batches.empty()) return not_profiled(model, key, "no profile", wanted);
+  if (batches.back() < wanted) {
+    return not_profiled(model, key, fmt::format("a profile up to batch {}", batches.back()),
+                        wanted);
+  }
+  cost::ProfileCost::DeviceTimes times;
+  MOTLEY_ASSIGN(times.alone, load_times(model.graph, store, options, key, batches, 1));
+  MOTLEY_ASSIGN(times.shared, load_times(model.graph, store, options, key, batches, 2));
+  return times;
+}
+
+}  // namespace
+
+Result<Costs> load_costs(const graph::Model& model, const cluster::Cluster& cluster,
+                         const cost::ProfileStore& store, const CostOptions& options) {
+  Costs costs;
+  std::map<DeviceKey, cost::ProfileCost::DeviceTimes> by_key;
+  for (const DeviceId id : options.devices) {
+    const cluster::Device& device = cluster.device(id);
+    const DeviceKey key = cost::device_key(device, options.torch);
+    if (!by_key.contains(key)) {
+      MOTLEY_ASSIGN(by_key[key], load_device(model, store, options, key));
+    }
+    auto times = by_key[key];
+    times.speed = device.speed;
+    costs.devices.emplace(device.name, std::move(times));
+  }
+  MOTLEY_ASSIGN(costs.collectives, cost::CollectiveTimes::build(store));
+  return costs;
+}
+
+}  // namespace motley::search

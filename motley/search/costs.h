@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "motley/cluster/cluster.h"
+#include "motley/cost/profile_cost.h"
+#include "motley/cost/profile_store.h"
+#include "motley/graph/model_file.h"
+#include "motley/synth/lower.h"
+
+namespace motley::search {
+
+/// Measured times of one model on the devices of one cluster.
+struct Costs {
+  std::map<std::string, cost::ProfileCost::DeviceTimes> devices;  ///< by name
+  cost::CollectiveTimes collectives;
+
+  /// The cost model that the simulator asks.
+  cost::ProfileCost model(const cluster::Cluster& cluster) const {
+    return {cluster, devices, collectives};
+  }
+};
+
+struct CostOptions {
+  synth::LowerOptions lowering;
+  std::string torch;              ///< PyTorch version of the measurements
+  std::int64_t global_batch = 1;  ///< what is to be planned
+  std::vector<DeviceId> devices;  ///< those that a plan may use
+};
+
+/// Reads the tables from the store: for each distinct device key the model is lowered at every
+/// profiled batch, alone and as one of two. Devices of equal key share their tables.
+/// Usage errors when a device was never profiled with this model, or only up to a smaller batch
+/// than it may get, naming the key and the command to run.
+Result<Costs> load_costs(const graph::Model& model, const cluster::Cluster& cluster,
+                         const cost::ProfileStore& store, const CostOptions& options);
+
+}  // namespace motley::search
