@@ -12,6 +12,7 @@
 
 #include "motley/base/result.h"
 #include "motley/base/safetensors.h"
+#include "motley/base/units.h"
 #include "motley/data/dataset.h"
 #include "motley/program/program.h"
 #include "motley/run/status.h"
@@ -24,6 +25,7 @@ struct ExecutorOptions {
   std::string kind = "cpu";  ///< "cpu" or "cuda"
   int local_index = 0;
   double speed = 1.0;               ///< emulated share of one core (throttle.h)
+  std::optional<Bytes> memory;      ///< CPU tensors beyond this are refused (allocator.h)
   std::uint64_t seed = 0;           ///< of dropout
   std::int64_t timeline_steps = 0;  ///< how many of the last steps keep their intervals
 };
@@ -51,22 +53,26 @@ class Executor {
                                                   Communicator* communicator, StatusRecord* status);
   virtual ~Executor() = default;
 
-  /// Persistent tensors by buffer name ("fc.weight", "fc.weight/momentum", "bn.running_mean").
-  /// Shared with the executor: writing to them changes the model. States start as zeros.
+  /// Persistent tensors by buffer name ("fc.weight", "fc.weight/momentum", "bn.running_mean"),
+  /// contiguous. Shared with the executor: writing to them changes the model (inside a
+  /// c10::InferenceMode guard, or to their memory). They start as zeros.
   virtual std::map<std::string, at::Tensor> persistent() = 0;
   /// Sets persistent buffers from a safetensors file by name; `required`: every parameter, model
   /// buffer and constant must be there.
   virtual Result<void> load(const Safetensors& file, bool required) = 0;
 
   /// One training step. `step` counts from 0 over the whole training; `samples[i]` is the dataset
-  /// index of local sample i. After an error the executor cannot be used again.
+  /// index of local sample i. After an error ("a:0: ^45 aten::mm (h.0.attn): ...", code
+  /// run.out-of-memory, run.operator, or the communicator's) the communicator is closed and the
+  /// executor cannot be used again.
   virtual Result<StepResult> step(std::int64_t step, const data::Dataset& dataset,
                                   const std::vector<std::int64_t>& samples) = 0;
 
   /// Asks all ranks to stop after the step in which they agree. Async-signal-safe.
   virtual void request_stop() = 0;
 
-  /// Intervals of the last `timeline_steps` steps (device 0 of the trace is this one).
+  /// Intervals of the last `timeline_steps` steps (device 0 of the trace is this one). Times are
+  /// those of the machine's monotonic clock: who merges the traces of ranks subtracts the smallest.
   virtual trace::Trace timeline() const = 0;
 };
 

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "motley/data/dataset.h"
+
+namespace motley::run {
+
+/// What the instructions of a running step share. The compute lane uses all of it; the transfer
+/// lane only the values that its instructions name.
+struct Frame {
+  explicit Frame(at::Device on) : device(on) {}
+
+  at::Device device;
+  std::vector<at::Tensor> values;  ///< by buffer id; undefined: not live
+  std::vector<c10::IValue> stack;  ///< of the operator being called; empty in between
+  std::uint64_t seed = 0;
+  std::int64_t step = 0;
+  const data::Dataset* dataset = nullptr;
+  const std::vector<std::int64_t>* samples = nullptr;
+  std::atomic<bool> stop_requested = false;  ///< of this rank
+  at::Tensor loss, stop;                     ///< what motley::report saw
+};
+
+/// Runs one instruction. Throws c10::Error or std::exception; the executor catches.
+using Kernel = std::function<void(Frame&)>;
+
+}  // namespace motley::run

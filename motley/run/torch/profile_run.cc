@@ -1,0 +1,152 @@
+#include "motley/run/torch/profile_run.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "motley/base/dtype.h"
+#include "motley/base/random.h"
+#include "motley/program/program_text.h"
+#include "motley/run/torch/executor.h"
+#include "motley/run/torch/tensors.h"
+#include "motley/run/torch/timeline.h"
+
+namespace motley::run {
+
+namespace {
+
+constexpr std::int64_t kWarmUp = 2;
+
+/// Small floats of both signs, or zeros and ones, of any dtype.
+at::Tensor made_up(const program::Buffer& buffer, SplitMix64& random) {
+  at::Tensor host = at::Tensor(
+      allocate(program::Buffer{buffer.kind, DType::kF32, buffer.shape}, at::Device(at::kCPU)));
+  float* values = host.mutable_data_ptr<float>();
+  const bool is_real = is_floating(buffer.dtype);
+  for (std::int64_t i = 0; i < host.numel(); ++i) {
+    const float drawn = static_cast<float>(random.uniform());
+    values[i] = is_real ? 0.2f * drawn - 0.1f : (drawn < 0.5f ? 0.0f : 1.0f);
+  }
+  return host.to(scalar_type(buffer.dtype));
+}
+
+/// Samples that were never anybody's: each input of the program once, read again and again.
+class MadeUpDataset final : public data::Dataset {
+ public:
+  MadeUpDataset(const program::DeviceProgram& program, SplitMix64& random)
+      : samples_(std::max<std::int64_t>(program.samples, 1)) {
+    for (const program::Instruction& instruction : program.instructions) {
+      if (instruction.op != "motley::load") continue;
+      const auto* input = std::get_if<std::int64_t>(&instruction.arguments.at(0).value);
+      if (input == nullptr) continue;
+      inputs_[static_cast<std::size_t>(*input)] =
+          made_up(program.buffer(instruction.outputs.at(0)), random);
+    }
+  }
+  std::int64_t samples() const override { return samples_; }
+  std::int64_t sample_bytes(std::size_t input) const override {
+    return static_cast<std::int64_t>(inputs_.at(input).nbytes()) / samples_;
+  }
+  void read(std::size_t input, std::int64_t sample, std::byte* out) const override {
+    const auto* data = static_cast<const std::byte*>(inputs_.at(input).const_data_ptr());
+    std::memcpy(out, data + sample * sample_bytes(input),
+                static_cast<std::size_t>(sample_bytes(input)));
+  }
+
+ private:
+  std::int64_t samples_;
+  std::map<std::size_t, at::Tensor> inputs_;
+};
+
+void fill_parameters(const program::DeviceProgram& program, Executor& executor,
+                     SplitMix64& random) {
+  auto tensors = executor.persistent();
+  for (const program::Buffer& buffer : program.buffers) {
+    const auto found = tensors.find(buffer.name);
+    if (found == tensors.end() || buffer.kind == program::BufferKind::kState) continue;
+    // Variances among the model's buffers must be positive.
+    if (buffer.kind == program::BufferKind::kModelBuffer) {
+      found->second.fill_(1);
+    } else if (buffer.kind == program::BufferKind::kParameter) {
+      found->second.copy_(made_up(buffer, random));
+    }
+  }
+}
+
+double median_of(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+/// Seconds of every instruction in every step.
+std::map<int, std::vector<double>> durations(const trace::Trace& trace) {
+  std::map<int, std::vector<double>> times;
+  for (const trace::Interval& interval : trace.intervals)
+    if (interval.lane == trace::Lane::kCompute)
+      times[interval.instruction.value].push_back(
+          static_cast<double>(interval.end - interval.begin) * 1e-9);
+  return times;
+}
+
+std::vector<OperatorTime> merge(const program::DeviceProgram& program, const trace::Trace& trace) {
+  struct Sum {
+    double median = 0, deviation = 0;
+    std::int64_t instructions = 0, samples = 0;
+  };
+  std::map<std::string, Sum> by_key;
+  for (auto& [id, times] : durations(trace)) {
+    const auto& instruction = program.instructions[static_cast<std::size_t>(id)];
+    Sum& sum = by_key[program::cost_key(program, instruction)];
+    const double median = median_of(times);
+    std::vector<double> deviations;
+    for (const double time : times) deviations.push_back(std::abs(time - median));
+    sum.median += median;
+    sum.deviation += median_of(deviations);
+    sum.samples += static_cast<std::int64_t>(times.size());
+    ++sum.instructions;
+  }
+  std::vector<OperatorTime> result;
+  for (const auto& [key, sum] : by_key) {
+    const double count = static_cast<double>(sum.instructions);
+    result.push_back({key, Seconds(sum.median / count),
+                      sum.median > 0 ? sum.deviation / sum.median : 0.0, sum.samples});
+  }
+  return result;
+}
+
+}  // namespace
+
+Result<std::vector<OperatorTime>> profile_program(const program::DeviceProgram& program,
+                                                  const ProfileOptions& options) {
+  ExecutorOptions executor_options;
+  executor_options.kind = options.kind;
+  executor_options.local_index = options.local_index;
+  executor_options.timeline_steps = options.max_steps;
+  MOTLEY_ASSIGN(auto executor, Executor::create(program, executor_options, nullptr, nullptr));
+  SplitMix64 random(1);
+  const c10::InferenceMode no_autograd;
+  const MadeUpDataset dataset(program, random);
+  fill_parameters(program, *executor, random);
+  std::vector<std::int64_t> samples(static_cast<std::size_t>(program.samples));
+  std::iota(samples.begin(), samples.end(), 0);
+  std::int64_t begin = 0;
+  for (std::int64_t step = 0; step < kWarmUp + options.max_steps; ++step) {
+    if (step == kWarmUp) begin = read_clock();
+    const double spent = static_cast<double>(read_clock() - begin) * 1e-9;
+    if (step >= kWarmUp + options.min_steps && spent > options.budget.value) break;
+    MOTLEY_RETURN_IF_ERROR(executor->step(step, dataset, samples));
+  }
+  trace::Trace trace = executor->timeline();
+  std::erase_if(trace.intervals,
+                [](const trace::Interval& interval) { return interval.step < kWarmUp; });
+  return merge(program, trace);
+}
+
+}  // namespace motley::run

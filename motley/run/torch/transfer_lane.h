@@ -1,0 +1,68 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/run/status.h"
+#include "motley/run/torch/communicator.h"
+#include "motley/run/torch/frame.h"
+#include "motley/run/torch/progress.h"
+#include "motley/run/torch/streams.h"
+#include "motley/run/torch/timeline.h"
+
+namespace motley::run {
+
+/// A collective of the transfer lane, prepared.
+struct Transfer {
+  int id = 0;      ///< of the instruction
+  int wait = -1;   ///< last compute instruction that must have finished
+  int buffer = 0;  ///< that it sums over the group, in place
+  GroupId group;
+  std::vector<int> frees;
+  std::string place;  ///< "^9 motley::all_reduce (bucket 0)", for messages
+};
+
+/// What the lane works on; all outlive it.
+struct TransferContext {
+  Frame* frame;
+  Communicator* communicator;  ///< null: collectives do nothing
+  StatusRecord* status;        ///< may be null
+  Timeline* timeline;
+  Streams* streams;  ///< null on devices that work synchronously
+  const Progress* compute;
+};
+
+/// The thread that runs a device's transfers, in order, one step after another. A program without
+/// transfers has no thread.
+class TransferLane {
+ public:
+  TransferLane(std::vector<Transfer> transfers, const TransferContext& context);
+  ~TransferLane();
+
+  /// Begins a step. The one before must have ended.
+  void start_step();
+  /// Until all transfers of the step are done; false: one failed.
+  bool finish_step() const;
+  /// Until transfer instruction `id` is done; false: it, or one before it, failed.
+  bool wait_for(int id) const { return done_.wait_for(id); }
+  /// The fault; valid after a wait returned false.
+  const Error& error() const { return error_; }
+
+ private:
+  void serve();
+  Result<void> run_step();
+  Result<void> run(const Transfer& transfer);
+
+  std::vector<Transfer> transfers_;
+  TransferContext context_;
+  Progress done_;
+  Error error_;
+  std::atomic<int> started_ = 0;  // steps; kEnd: leave
+  std::thread thread_;
+};
+
+}  // namespace motley::run
