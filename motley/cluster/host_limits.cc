@@ -81,7 +81,8 @@ class Finder {
   }
 
   void read_installed_memory() {
-    for (const std::string_view line : split(text("/proc/meminfo"), '\n')) {
+    const std::string content = text("/proc/meminfo");
+    for (const std::string_view line : split(content, '\n')) {
       if (line.substr(0, 9) != "MemTotal:") continue;
       const std::string_view number = trim(line.substr(9));  // "8048300 kB"
       const auto kilobytes = find_integer(number.substr(0, number.find(' ')));

@@ -1,0 +1,142 @@
+#include "motley/cluster/cluster.h"
+
+#include <gtest/gtest.h>
+
+namespace motley::cluster {
+namespace {
+
+// Nodes a (2 devices), b (1), c (1) and the given links.
+Cluster make(const std::string& links) {
+  const auto cluster = parse_cluster(R"(
+schema = "motley.cluster/1"
+name = "lab"
+[[node]]
+name = "a"
+device = [ { kind = "cpu", count = 2 } ]
+[[node]]
+name = "b"
+device = [ { kind = "cpu" } ]
+[[node]]
+name = "c"
+device = [ { kind = "cpu" } ]
+)" + links,
+                                     "lab.toml");
+  EXPECT_TRUE(cluster) << cluster.error().message;
+  return *cluster;
+}
+
+std::string link(const std::string& joins, int bandwidth, int latency) {
+  return "[[link]]\n" + joins + "\nbandwidth = " + std::to_string(bandwidth) +
+         "\nlatency = " + std::to_string(latency) + "\n";
+}
+
+struct Expected {
+  double bandwidth, latency;
+};
+void expect_route(const Cluster& cluster, const std::vector<int>& devices, Expected expected) {
+  std::vector<DeviceId> ids;
+  for (const int device : devices) ids.emplace_back(device);
+  const auto route = group_route(cluster, ids);
+  ASSERT_TRUE(route);
+  EXPECT_EQ(route->bandwidth.value, expected.bandwidth);
+  EXPECT_EQ(route->latency.value, expected.latency);
+}
+
+TEST(FindDevice, FindsByNameOrSuggests) {
+  const Cluster cluster = make("");
+  EXPECT_EQ(find_device(cluster, "b:0").value(), DeviceId(2));
+  const auto missing = find_device(cluster, "a:3");
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().message, "cluster 'lab' has no device 'a:3', did you mean 'a:0'?");
+  EXPECT_EQ(missing.error().code, "cluster.unknown-device");
+}
+
+TEST(GroupRoute, NothingLimitsOneNodeOrUnlinkedNodes) {
+  const Cluster cluster = make(link("all = true", 100, 1));
+  EXPECT_FALSE(group_route(cluster, {}));
+  EXPECT_FALSE(group_route(cluster, {DeviceId(0)}));
+  EXPECT_FALSE(group_route(cluster, {DeviceId(0), DeviceId(1)}));
+  EXPECT_FALSE(
+      group_route(make(link("between = [\"a\", \"b\"]", 100, 1)), {DeviceId(2), DeviceId(3)}));
+}
+
+TEST(GroupRoute, ALinkOfOneNodeLimitsTheDevicesInside) {
+  const Cluster cluster = make(link("between = [\"a\"]", 50, 2) + link("all = true", 100, 1));
+  expect_route(cluster, {0, 1}, {50, 2});
+  // One device of a does not cross a's own link.
+  expect_route(cluster, {0, 2}, {100, 1});
+  // Both do: least bandwidth 50, largest latency 2.
+  expect_route(cluster, {0, 1, 2}, {50, 2});
+  // A device named twice is one device.
+  EXPECT_FALSE(group_route(cluster, {DeviceId(0), DeviceId(0)}));
+}
+
+TEST(GroupRoute, APairsOwnLinkComesBeforeTheSwitch) {
+  // a-b is faster than the switch, b-c slower with less latency.
+  const Cluster cluster =
+      make(link("all = true", 100, 3) + link("between = [\"b\", \"a\"]", 400, 1) +
+           link("between = [\"b\", \"c\"]", 10, 2));
+  expect_route(cluster, {0, 2}, {400, 1});
+  expect_route(cluster, {2, 3}, {10, 2});
+  expect_route(cluster, {0, 3}, {100, 3});
+  // a-b 400/1, b-c 10/2, a-c 100/3: least bandwidth 10, largest latency 3.
+  expect_route(cluster, {0, 2, 3}, {10, 3});
+}
+
+TEST(GroupRoute, OfEqualLinksTheFastestIsUsed) {
+  const Cluster cluster =
+      make(link("all = true", 100, 3) + link("between = [\"a\", \"b\", \"c\"]", 200, 5));
+  // A list that names the nodes comes before `all`, however many it names.
+  expect_route(cluster, {0, 2}, {200, 5});
+}
+
+TEST(VerifyCluster, ReportsWhatTheParserCannotProduce) {
+  Cluster cluster = make("");
+  cluster.devices[1].name = "a:7";
+  cluster.devices[2].node = NodeId(9);
+  cluster.devices[3].kind = "rtx4090";
+  cluster.nodes[1].name = "b b";
+  cluster.nodes[2].host = "-oProxy";
+  cluster.links.push_back({{NodeId(4)}, BytesPerSecond(1), Seconds(-1)});
+  cluster.links.push_back({{}, BytesPerSecond(1), Seconds(0)});
+  cluster.links.push_back({{}, BytesPerSecond(1), Seconds(0)});
+  const auto result = verify_cluster(cluster, "made");
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, "cluster.invalid");
+  EXPECT_EQ(result.error().message,
+            "made: node 'b b': name \"b b\", wanted 1 to 64 letters, digits, '_', '.' or '-'\n"
+            "made: node 'b b': no [[node.device]], wanted at least one\n"
+            "made: node 'c': host \"-oProxy\", wanted a host name or address\n"
+            "made: device 'a:7': has index 1 and local index 1, wanted 'a:1' with 1 and 1\n"
+            "made: device 'b:0': node number 9 does not exist\n"
+            "made: device 'c:0': comes after a device of a later node\n"
+            "made: device 'c:0': kind \"rtx4090\" without memory\n"
+            "made: link 0: node number 4 does not exist\n"
+            "made: link 0: latency of -1.0 s, wanted >= 0\n"
+            "made: link 1: joins the same nodes as link 0\n"
+            "made: link 2: joins the same nodes as link 0");
+}
+
+TEST(VerifyCluster, NamesTheKnownKinds) {
+  Cluster cluster = make("");
+  cluster.devices[0].kind = "rtx409";
+  cluster.devices[0].memory = Bytes(1);
+  cluster.devices[1].local_index = 0;
+  const auto result = verify_cluster(cluster, "made");
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().message,
+            "made: device 'a:0': unknown kind \"rtx409\", did you mean 'rtx4090'?; wanted one of "
+            "cpu, cuda, a10, a100-40g, a100-80g, a6000, gtx1080ti, h100-80g, h200, l4, l40s, p100, "
+            "rtx2080ti, rtx3080, rtx3090, rtx4080, rtx4090, rtx5090, t4, v100-16g, v100-32g");
+}
+
+TEST(ClusterHash, FollowsTheContents) {
+  Cluster cluster = make("");
+  const std::string before = cluster_hash(cluster);
+  EXPECT_EQ(before.size(), 16U);
+  cluster.devices[0].speed = 0.5;
+  EXPECT_NE(cluster_hash(cluster), before);
+}
+
+}  // namespace
+}  // namespace motley::cluster
