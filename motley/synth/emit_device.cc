@@ -1,0 +1,679 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <map>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+
+#include "motley/base/check.h"
+#include "motley/graph/work.h"
+#include "motley/synth/lower_device.h"
+#include "motley/synth/program_builder.h"
+
+namespace motley::synth {
+namespace {
+
+using program::Argument;
+using program::ArgumentList;
+using program::Instruction;
+using program::NumberArgument;
+
+constexpr std::int64_t kSumReduction = 2;
+
+/// Evaluates size expressions; the same ones occur in many operators.
+class SizeEvaluator {
+ public:
+  explicit SizeEvaluator(std::int64_t batch) : sizes_{{"batch", batch}} {}
+  graph::Number operator()(const graph::SizeExpr& expr) {
+    const auto [entry, is_new] = known_.try_emplace(expr.text());
+    if (is_new) entry->second = expr.evaluate(sizes_);
+    return entry->second;
+  }
+  std::int64_t integer(const graph::SizeExpr& expr) {
+    const graph::Number number = (*this)(expr);
+    const auto* value = std::get_if<std::int64_t>(&number);
+    MOTLEY_CHECK(value != nullptr);
+    return *value;
+  }
+
+ private:
+  graph::Sizes sizes_;
+  std::unordered_map<std::string_view, graph::Number> known_;
+};
+
+Argument buffer_argument(BufferId id) { return {id}; }
+Argument number_argument(std::int64_t value) { return {NumberArgument{value}}; }
+
+ArgumentList buffer_list(const std::vector<BufferId>& ids) {
+  ArgumentList list;
+  for (const BufferId id : ids) list.push_back({id});
+  return list;
+}
+
+/// Emits one device's program: inputs, operators in schedule order with their rewrites, buckets as
+/// they become ready, then updates and the report.
+class DeviceEmitter {
+ public:
+  DeviceEmitter(const graph::Graph& graph, const Analysis& analysis, const Placement& placement,
+                const LowerOptions& options)
+      : graph_(graph),
+        forms_(analysis.forms),
+        schedule_(analysis.schedule),
+        placement_(placement),
+        options_(options),
+        is_alone_(placement.ranks == 1),
+        local_(placement.samples),
+        global_(placement.global_batch),
+        builder_({placement.device, placement.samples, placement.first_sample}),
+        buffers_(graph.values.size()),
+        sums_(graph.values.size()),
+        states_(graph.values.size()) {}
+
+  program::DeviceProgram emit() {
+    add_persistent_buffers();
+    emit_inputs();
+    std::size_t next_bucket = 0;
+    for (std::size_t i = 0; i <= schedule_.order.size(); ++i) {
+      if (i == schedule_.early) emit_early_counts();
+      if (i == schedule_.order.size()) break;
+      emit_operator(schedule_.order[i]);
+      for (; next_bucket < schedule_.buckets.size() &&
+             schedule_.buckets[next_bucket].ready <= static_cast<std::int64_t>(i);
+           ++next_bucket)
+        emit_bucket(next_bucket);
+    }
+    emit_updates();
+    return builder_.finish();
+  }
+
+ private:
+  // --- values and arguments
+
+  std::vector<std::int64_t> local_shape(ValueId id) {
+    std::vector<std::int64_t> shape;
+    for (const graph::SizeExpr& size : graph_.value(id).shape)
+      shape.push_back(local_.integer(size));
+    return shape;
+  }
+
+  std::int64_t global_elements(ValueId id) {
+    std::int64_t elements = 1;
+    for (const graph::SizeExpr& size : graph_.value(id).shape) elements *= global_.integer(size);
+    return elements;
+  }
+
+  /// The value's buffer, made if this is its definition.
+  BufferId define(ValueId id, BufferId base = {}) {
+    BufferId& buffer = buffers_[id.index()];
+    MOTLEY_CHECK(buffer.is_none());
+    buffer = builder_.add_temporary(graph_.value(id).dtype, local_shape(id), base);
+    return buffer;
+  }
+
+  const Treatment& treatment(OpId id) const { return forms_.ops[id.index()]; }
+
+  /// Where an operator reads a value: its sum over the devices if the operator needs that.
+  BufferId read(ValueId value, const std::vector<ValueId>& summed) const {
+    if (!is_alone_)
+      for (const ValueId wanted : summed)
+        if (wanted == value) return sums_[value.index()];
+    return buffers_[value.index()];
+  }
+
+  Argument make_argument(const graph::Argument& argument, const std::vector<ValueId>& summed) {
+    return std::visit(
+        [&](const auto& value) -> Argument {
+          using T = std::decay_t<decltype(value)>;
+          if constexpr (std::is_same_v<T, graph::NoneArgument>) {
+            return {program::NoneArgument{}};
+          } else if constexpr (std::is_same_v<T, ValueId>) {
+            return {read(value, summed)};
+          } else if constexpr (std::is_same_v<T, graph::SizeArgument>) {
+            return {local_.integer(value.expr)};
+          } else if constexpr (std::is_same_v<T, graph::NumberArgument>) {
+            return {NumberArgument{global_(value.expr)}};
+          } else if constexpr (std::is_same_v<T, graph::KeywordArgument>) {
+            return {program::KeywordArgument{value.kind, value.word}};
+          } else if constexpr (std::is_same_v<T, graph::ArgumentList>) {
+            return {make_arguments(value, summed)};
+          } else {
+            return {value};
+          }
+        },
+        argument.value);
+  }
+
+  ArgumentList make_arguments(const graph::ArgumentList& arguments,
+                              const std::vector<ValueId>& summed) {
+    ArgumentList list;
+    list.reserve(arguments.size());
+    for (const graph::Argument& argument : arguments)
+      list.push_back(make_argument(argument, summed));
+    return list;
+  }
+
+  /// The operator with this device's arguments and no outputs yet.
+  Instruction make_instruction(OpId id) {
+    const graph::Op& op = graph_.op(id);
+    Instruction made = make_named(op.name, id);
+    made.overload = op.overload;
+    made.arguments = make_arguments(op.arguments, treatment(id).summed);
+    made.returns_list = op.returns_list;
+    return made;
+  }
+
+  Instruction make_named(std::string name, OpId origin) {
+    Instruction made;
+    made.op = std::move(name);
+    made.origin = origin;
+    made.label = graph_.op(origin).module;
+    return made;
+  }
+
+  void compute(std::string op, ArgumentList arguments, std::vector<BufferId> outputs,
+               std::string label) {
+    Instruction made;
+    made.op = std::move(op);
+    made.arguments = std::move(arguments);
+    made.outputs = std::move(outputs);
+    made.label = std::move(label);
+    builder_.compute(std::move(made));
+  }
+
+  // --- start
+
+  void add_persistent_buffers() {
+    for (std::size_t v = 0; v < graph_.values.size(); ++v) {
+      const graph::Value& value = graph_.values[v];
+      if (value.role == graph::ValueRole::kActivation || value.role == graph::ValueRole::kTangent)
+        continue;
+      static const std::map<graph::ValueRole, program::BufferKind> kKinds = {
+          {graph::ValueRole::kInput, program::BufferKind::kInput},
+          {graph::ValueRole::kParameter, program::BufferKind::kParameter},
+          {graph::ValueRole::kBuffer, program::BufferKind::kModelBuffer},
+          {graph::ValueRole::kConstant, program::BufferKind::kConstant}};
+      const ValueId id(static_cast<std::int64_t>(v));
+      buffers_[v] = builder_.add_buffer(
+          {kKinds.at(value.role), value.dtype, local_shape(id), value.name, BufferId()});
+    }
+    for (const graph::Output& output : graph_.outputs)
+      if (output.kind == graph::OutputKind::kGradient) add_states(output.of);
+  }
+
+  void add_states(ValueId parameter) {
+    const bool adam = options_.optimizer.kind != plan::OptimizerKind::kSgd;
+    const std::array<std::string_view, 2> names =
+        adam ? std::array<std::string_view, 2>{"exp_avg", "exp_avg_sq"}
+             : std::array<std::string_view, 2>{"momentum", ""};
+    const graph::Value& value = graph_.value(parameter);
+    for (int s = 0; s < options_.optimizer.states(); ++s)
+      states_[parameter.index()].push_back(builder_.add_buffer(
+          {program::BufferKind::kState, value.dtype, local_shape(parameter),
+           fmt::format("{}/{}", value.name, names[static_cast<std::size_t>(s)]), BufferId()}));
+  }
+
+  void emit_inputs() {
+    std::vector<char> used(graph_.values.size(), 0);
+    for (const OpId id : schedule_.order)
+      graph::for_each_value(graph_.op(id).arguments, [&](ValueId v) { used[v.index()] = 1; });
+    std::int64_t input = 0;
+    for (std::size_t v = 0; v < graph_.values.size(); ++v) {
+      const graph::Value& value = graph_.values[v];
+      const ValueId id(static_cast<std::int64_t>(v));
+      if (value.role == graph::ValueRole::kTangent && used[v])
+        compute("motley::tangent", {}, {define(id)}, "tangent");
+      if (value.role != graph::ValueRole::kInput) continue;
+      if (used[v]) compute("motley::load", {{input}}, {buffers_[v]}, "load " + value.name);
+      ++input;
+    }
+  }
+
+  void emit_early_counts() {
+    for (const OpId id : schedule_.early_counts) label_count(id);
+  }
+
+  // --- operators
+
+  void emit_operator(OpId id) {
+    const graph::Op& op = graph_.op(id);
+    Rewrite rewrite = treatment(id).rewrite;
+    if (is_alone_ && rewrite != Rewrite::kSqueeze && rewrite != Rewrite::kDropout)
+      rewrite = Rewrite::kNone;
+    switch (rewrite) {
+      case Rewrite::kNone:
+        emit_plain(id);
+        break;
+      case Rewrite::kSqueeze:
+        emit_squeeze(id);
+        break;
+      case Rewrite::kDropout:
+        emit_dropout(id);
+        break;
+      case Rewrite::kMean:
+        emit_mean(id);
+        break;
+      case Rewrite::kMeanLoss:
+        emit_mean_loss(id);
+        break;
+      case Rewrite::kMeanLossBackward:
+        emit_mean_loss_backward(id);
+        break;
+      case Rewrite::kNllMean:
+        emit_nll_mean(id);
+        break;
+      case Rewrite::kBatchNorm:
+        emit_batch_norm(id);
+        break;
+      case Rewrite::kBatchNormLocal:
+        emit_batch_norm_local(id);
+        break;
+      case Rewrite::kBatchNormBackward:
+        emit_batch_norm_backward(id);
+        break;
+    }
+    if (is_alone_) return;
+    for (const ValueId output : op.outputs)
+      if (schedule_.summed[output.index()]) sum_value(output, id);
+  }
+
+  /// Starts the sum of a partial value over the devices.
+  void sum_value(ValueId value, OpId producer) {
+    BufferId buffer = buffers_[value.index()];
+    const std::string& module = graph_.op(producer).module;
+    if (!schedule_.in_place[value.index()]) {
+      const BufferId copy = builder_.add_temporary(graph_.value(value).dtype, local_shape(value));
+      compute("aten::clone",
+              {buffer_argument(buffer), {program::KeywordArgument{"memory_format", "contiguous"}}},
+              {copy}, module);
+      buffer = copy;
+    }
+    builder_.all_reduce(buffer, module);
+    sums_[value.index()] = buffer;
+  }
+
+  BufferId first_operand(const ArgumentList& arguments) const {
+    BufferId first;
+    program::for_each_buffer(arguments, [&](BufferId id) {
+      if (first.is_none()) first = id;
+    });
+    return first;
+  }
+
+  void emit_plain(OpId id) {
+    Instruction made = make_instruction(id);
+    const graph::Op& op = graph_.op(id);
+    const BufferId base = graph::is_view(op.name) ? first_operand(made.arguments) : BufferId();
+    for (const ValueId output : op.outputs) made.outputs.push_back(define(output, base));
+    builder_.compute(std::move(made));
+  }
+
+  void emit_squeeze(OpId id) {
+    const graph::Op& op = graph_.op(id);
+    Instruction made = make_named("aten::view", id);
+    const BufferId base = read(std::get<ValueId>(op.arguments[0].value), treatment(id).summed);
+    ArgumentList shape;
+    for (const std::int64_t size : local_shape(op.outputs[0])) shape.push_back({size});
+    made.arguments = {{base}, {std::move(shape)}};
+    made.outputs = {define(op.outputs[0], base)};
+    builder_.compute(std::move(made));
+  }
+
+  /// x seen as [outer, samples, inner]; a replicated x as one sample that all devices share.
+  void emit_dropout(OpId id) {
+    const graph::Op& op = graph_.op(id);
+    const auto x = std::get<ValueId>(op.arguments[0].value);
+    const Form& form = forms_.values[x.index()];
+    const std::vector<std::int64_t> shape = local_shape(x);
+    std::int64_t outer = 1, inner = 1, first = 0, global = 1;
+    const bool by_sample = form.kind == FormKind::kSharded;
+    if (by_sample) {
+      outer = form.outer;
+      inner = form.inner;
+      first = placement_.first_sample;
+      global = placement_.global_batch;
+    }
+    for (int d = 0; d < static_cast<int>(shape.size()); ++d) {
+      if (by_sample && d == form.dim) continue;
+      (by_sample && d < form.dim ? outer : inner) *= shape[static_cast<std::size_t>(d)];
+    }
+    Instruction made = make_named("motley::dropout", id);
+    const std::vector<ValueId>& summed = treatment(id).summed;
+    made.arguments = {{read(x, summed)},
+                      make_argument(op.arguments[1], summed),
+                      number_argument(id.value),
+                      {outer},
+                      {inner},
+                      number_argument(first),
+                      number_argument(global)};
+    for (const ValueId output : op.outputs) made.outputs.push_back(define(output));
+    builder_.compute(std::move(made));
+  }
+
+  /// numerator / divisor into a new buffer; the divisor is a count over the global batch.
+  void divide(BufferId numerator, std::int64_t divisor, BufferId quotient, OpId origin) {
+    Instruction made = make_named("aten::div", origin);
+    made.overload = "Scalar";
+    made.arguments = {{numerator}, number_argument(divisor)};
+    made.outputs = {quotient};
+    builder_.compute(std::move(made));
+  }
+
+  BufferId like(ValueId value) {
+    return builder_.add_temporary(graph_.value(value).dtype, local_shape(value));
+  }
+
+  /// A mean over the batch: the local sum over the global count.
+  void emit_mean(OpId id) {
+    const graph::Op& op = graph_.op(id);
+    Instruction made = make_instruction(id);
+    made.op = "aten::sum";
+    if (!made.overload.empty()) made.overload = "dim_IntList";
+    const BufferId sum = like(op.outputs[0]);
+    made.outputs = {sum};
+    builder_.compute(std::move(made));
+    const auto x = std::get<ValueId>(op.arguments[0].value);
+    divide(sum, global_elements(x) / std::max<std::int64_t>(1, global_elements(op.outputs[0])),
+           define(op.outputs[0]), id);
+  }
+
+  /// Position of the reduction among a loss's arguments: the last plain integer of forward and
+  /// backward alike.
+  static std::size_t reduction_position(const graph::Op& op) {
+    for (std::size_t i = op.arguments.size(); i-- > 0;)
+      if (std::holds_alternative<std::int64_t>(op.arguments[i].value)) return i;
+    MOTLEY_CHECK(false);
+    return 0;
+  }
+
+  void emit_mean_loss(OpId id) {
+    const graph::Op& op = graph_.op(id);
+    Instruction made = make_instruction(id);
+    made.arguments[reduction_position(op)].value = kSumReduction;
+    const BufferId sum = like(op.outputs[0]);
+    made.outputs = {sum};
+    builder_.compute(std::move(made));
+    divide(sum, global_elements(std::get<ValueId>(op.arguments[0].value)), define(op.outputs[0]),
+           id);
+  }
+
+  void emit_mean_loss_backward(OpId id) {
+    const graph::Op& op = graph_.op(id);
+    Instruction made = make_instruction(id);
+    const auto gradient = std::get<ValueId>(op.arguments[0].value);
+    const BufferId scaled = like(gradient);
+    divide(std::get<BufferId>(made.arguments[0].value),
+           global_elements(std::get<ValueId>(op.arguments[1].value)), scaled, id);
+    made.arguments[0].value = scaled;
+    made.arguments[reduction_position(op)].value = kSumReduction;
+    made.outputs = {define(op.outputs[0])};
+    builder_.compute(std::move(made));
+  }
+
+  /// What the labels of the global batch are worth; losses over the same labels share it.
+  BufferId label_count(OpId id) {
+    const graph::Op& op = graph_.op(id);
+    const std::vector<ValueId>& summed = treatment(id).summed;
+    const Argument target = make_argument(op.arguments[1], summed);
+    const Argument weight = make_argument(op.arguments[2], summed);
+    const Argument ignored = make_argument(op.arguments[4], summed);
+    const auto* weights = std::get_if<BufferId>(&weight.value);
+    const DType dtype = graph_.value(op.outputs[1]).dtype;
+    const auto key =
+        std::tuple(std::get<BufferId>(target.value), weights == nullptr ? BufferId() : *weights,
+                   std::get<std::int64_t>(ignored.value), dtype);
+    const auto [entry, is_new] = counts_.try_emplace(key);
+    if (!is_new) return entry->second;
+    BufferId count = builder_.add_temporary(DType::kF32, {});
+    Instruction made = make_named("motley::label_count", id);
+    made.arguments = {target, weight, ignored};
+    made.outputs = {count};
+    builder_.compute(std::move(made));
+    builder_.all_reduce(count, "labels");
+    entry->second = count;
+    return count;
+  }
+
+  /// `count` in another dtype, if need be.
+  BufferId converted(BufferId count, DType dtype, OpId origin) {
+    if (builder_.buffer(count).dtype == dtype) return count;
+    const BufferId result = builder_.add_temporary(dtype, {});
+    Instruction made = make_named("aten::_to_copy", origin);
+    const Argument none{program::NoneArgument{}};
+    const Argument to{program::KeywordArgument{"dtype", std::string(dtype_name(dtype))}};
+    made.arguments = {{count}, to, none, none, none, {false}, none};
+    made.outputs = {result};
+    builder_.compute(std::move(made));
+    return result;
+  }
+
+  /// loss = local sum / global count; the count serves the backward pass as total weight.
+  void emit_nll_mean(OpId id) {
+    const graph::Op& op = graph_.op(id);
+    const BufferId counted = label_count(id);
+    Instruction made = make_instruction(id);
+    made.arguments[3].value = kSumReduction;
+    const BufferId sum = like(op.outputs[0]);
+    made.outputs = {sum, like(op.outputs[1])};
+    builder_.compute(std::move(made));
+    const BufferId count = converted(counted, graph_.value(op.outputs[1]).dtype, id);
+    buffers_[op.outputs[1].index()] = count;
+    Instruction quotient = make_named("aten::div", id);
+    quotient.overload = "Tensor";
+    quotient.arguments = {{sum}, {count}};
+    quotient.outputs = {define(op.outputs[0])};
+    builder_.compute(std::move(quotient));
+  }
+
+  // --- batch norm
+
+  std::int64_t channel_count(ValueId x) {
+    const std::int64_t channels = global_.integer(graph_.value(x).shape[1]);
+    return channels == 0 ? 0 : global_elements(x) / channels;
+  }
+
+  /// Sums over the global batch: a local instruction and its exchange.
+  BufferId channel_sums(std::string op, ArgumentList arguments, ValueId x, OpId origin) {
+    const BufferId sums =
+        builder_.add_temporary(DType::kF64, {2, local_.integer(graph_.value(x).shape[1])});
+    Instruction made = make_named(std::move(op), origin);
+    made.arguments = std::move(arguments);
+    made.outputs = {sums};
+    builder_.compute(std::move(made));
+    builder_.all_reduce(sums, graph_.op(origin).module);
+    return sums;
+  }
+
+  void emit_batch_norm(OpId id) {
+    const graph::Op& op = graph_.op(id);
+    const auto x = std::get<ValueId>(op.arguments[0].value);
+    ArgumentList given = make_arguments(op.arguments, treatment(id).summed);
+    const bool has_statistics = op.overload != "no_stats";
+    const bool has_reserve = op.name == "aten::_batch_norm_with_update_functional";
+    const Argument none{program::NoneArgument{}};
+    const BufferId sums = channel_sums("motley::batch_norm_sums", {given[0]}, x, id);
+    Instruction made = make_named("motley::batch_norm", id);
+    made.arguments = {given[0],
+                      given[1],
+                      given[2],
+                      has_statistics ? given[3] : none,
+                      has_statistics ? given[4] : none,
+                      {sums},
+                      number_argument(channel_count(x)),
+                      given[given.size() - 2],
+                      given[given.size() - 1]};
+    for (std::size_t o = 0; o < op.outputs.size(); ++o)
+      if (!(has_reserve && o == 3)) made.outputs.push_back(define(op.outputs[o]));
+    while (made.outputs.size() < 5)
+      made.outputs.push_back(builder_.add_temporary(DType::kNone, {}));
+    builder_.compute(std::move(made));
+  }
+
+  /// Statistics of the own samples; the running ones become the replicas' weighted mean, of which
+  /// this is one term.
+  void emit_batch_norm_local(OpId id) {
+    const graph::Op& op = graph_.op(id);
+    Instruction made = make_instruction(id);
+    std::vector<std::pair<ValueId, BufferId>> running;
+    for (const ValueId output : op.outputs) {
+      const bool is_running = forms_.values[output.index()].kind == FormKind::kPartial;
+      made.outputs.push_back(is_running ? like(output) : define(output));
+      if (is_running) running.emplace_back(output, made.outputs.back());
+    }
+    builder_.compute(std::move(made));
+    const double share =
+        static_cast<double>(placement_.samples) / static_cast<double>(placement_.global_batch);
+    for (const auto& [value, buffer] : running) {
+      Instruction term = make_named("aten::mul", id);
+      term.overload = "Scalar";
+      term.arguments = {{buffer}, {NumberArgument{share}}};
+      term.outputs = {define(value)};
+      builder_.compute(std::move(term));
+    }
+  }
+
+  void emit_batch_norm_backward(OpId id) {
+    const graph::Op& op = graph_.op(id);
+    const auto x = std::get<ValueId>(op.arguments[1].value);
+    ArgumentList given = make_arguments(op.arguments, treatment(id).summed);
+    const BufferId sums = channel_sums("motley::batch_norm_backward_sums",
+                                       {given[0], given[1], given[5], given[6]}, x, id);
+    Instruction made = make_named("motley::batch_norm_backward", id);
+    made.arguments = {given[0],
+                      given[1],
+                      given[2],
+                      given[5],
+                      given[6],
+                      {sums},
+                      number_argument(channel_count(x))};
+    for (const ValueId output : op.outputs) made.outputs.push_back(define(output));
+    builder_.compute(std::move(made));
+  }
+
+  // --- exchange and updates
+
+  static std::string bucket_label(std::size_t bucket) { return fmt::format("bucket {}", bucket); }
+
+  void emit_bucket(std::size_t index) {
+    const Bucket& bucket = schedule_.buckets[index];
+    std::vector<BufferId> items;
+    std::int64_t elements = 0;
+    for (const BucketItem& item : bucket.items) {
+      items.push_back(item.output == BucketItem::kStop ? emit_stop_request()
+                                                       : buffers_[item.value.index()]);
+      elements += builder_.buffer(items.back()).elements();
+    }
+    flats_.push_back(builder_.add_temporary(bucket.dtype, {elements}));
+    compute("motley::pack", {{buffer_list(items)}}, {flats_.back()}, bucket_label(index));
+    builder_.all_reduce(flats_.back(), bucket_label(index));
+  }
+
+  BufferId emit_stop_request() {
+    const BufferId stop = builder_.add_temporary(DType::kF32, {1});
+    compute("motley::stop_request", {}, {stop}, "stop");
+    return stop;
+  }
+
+  /// What remains to be done with an output once its value is the same on all devices.
+  struct Updates {
+    std::vector<BufferId> parameters, gradients, state1, state2;
+    std::vector<std::pair<BufferId, BufferId>> assignments;
+  };
+
+  void add_output(std::int64_t index, BufferId value, Updates& updates) {
+    const graph::Output& output = graph_.outputs[static_cast<std::size_t>(index)];
+    if (output.kind == graph::OutputKind::kLoss) loss_ = value;
+    if (output.kind == graph::OutputKind::kUpdate)
+      assignments_.emplace_back(buffers_[output.of.index()], value);
+    if (output.kind != graph::OutputKind::kGradient) return;
+    const std::vector<BufferId>& states = states_[output.of.index()];
+    updates.parameters.push_back(buffers_[output.of.index()]);
+    updates.gradients.push_back(value);
+    if (!states.empty()) updates.state1.push_back(states[0]);
+    if (states.size() > 1) updates.state2.push_back(states[1]);
+  }
+
+  void emit_update(const Updates& updates, const std::string& label) {
+    if (updates.parameters.empty()) return;
+    const plan::Optimizer& optimizer = options_.optimizer;
+    compute("motley::update",
+            {{std::string(plan::optimizer_name(optimizer.kind))},
+             {buffer_list(updates.parameters)},
+             {buffer_list(updates.gradients)},
+             {buffer_list(updates.state1)},
+             {buffer_list(updates.state2)},
+             {optimizer.lr},
+             {optimizer.momentum},
+             {optimizer.nesterov},
+             {optimizer.weight_decay},
+             {optimizer.beta1},
+             {optimizer.beta2},
+             {optimizer.eps}},
+            {}, label);
+  }
+
+  /// Updates by dtype of the parameter, for the kernels take one dtype at a time.
+  void emit_direct_updates() {
+    std::map<DType, Updates> by_dtype;
+    for (const std::int64_t index : schedule_.direct) {
+      const graph::Output& output = graph_.outputs[static_cast<std::size_t>(index)];
+      const std::size_t value = output.value.index();
+      const BufferId summed = sums_[value];
+      add_output(index, summed.is_none() ? buffers_[value] : summed,
+                 by_dtype[graph_.value(output.value).dtype]);
+    }
+    for (const auto& [dtype, updates] : by_dtype) emit_update(updates, "update");
+  }
+
+  void emit_bucket_updates(std::size_t index) {
+    const Bucket& bucket = schedule_.buckets[index];
+    std::vector<BufferId> parts;
+    Updates updates;
+    for (const BucketItem& item : bucket.items) {
+      const bool is_stop = item.output == BucketItem::kStop;
+      parts.push_back(builder_.add_temporary(
+          bucket.dtype, is_stop ? std::vector<std::int64_t>{1} : local_shape(item.value),
+          flats_[index]));
+      if (is_stop)
+        stop_ = parts.back();
+      else
+        add_output(item.output, parts.back(), updates);
+    }
+    compute("motley::unpack", {{flats_[index]}}, parts, bucket_label(index));
+    emit_update(updates, bucket_label(index));
+  }
+
+  void emit_updates() {
+    emit_direct_updates();
+    for (std::size_t b = 0; b < schedule_.buckets.size(); ++b) emit_bucket_updates(b);
+    for (const auto& [target, value] : assignments_)
+      compute("motley::assign", {{target}, {value}}, {}, builder_.buffer(target).name);
+    if (stop_.is_none()) stop_ = emit_stop_request();
+    compute("motley::report", {{loss_}, {stop_}}, {}, "report");
+  }
+
+  const graph::Graph& graph_;
+  const FormTable& forms_;
+  const Schedule& schedule_;
+  const Placement& placement_;
+  const LowerOptions& options_;
+  const bool is_alone_;
+  SizeEvaluator local_, global_;
+  ProgramBuilder builder_;
+  std::vector<BufferId> buffers_;              // by value
+  std::vector<BufferId> sums_;                 // by value: its sum over the devices
+  std::vector<std::vector<BufferId>> states_;  // by parameter
+  std::map<std::tuple<BufferId, BufferId, std::int64_t, DType>, BufferId> counts_;
+  std::vector<BufferId> flats_;  // by bucket
+  std::vector<std::pair<BufferId, BufferId>> assignments_;
+  BufferId loss_, stop_;
+};
+
+}  // namespace
+
+program::DeviceProgram emit_device(const graph::Graph& graph, const Analysis& analysis,
+                                   const Placement& placement, const LowerOptions& options) {
+  return DeviceEmitter(graph, analysis, placement, options).emit();
+}
+
+}  // namespace motley::synth

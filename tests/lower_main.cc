@@ -1,0 +1,64 @@
+// Test tool: lowers a model for devices with the given shares and prints the program.
+//   lower_tool MODEL 5,3,1 [local] [BUCKET_BYTES]
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "motley/base/text.h"
+#include "motley/graph/model_file.h"
+#include "motley/program/program_text.h"
+#include "motley/synth/lower.h"
+
+namespace {
+
+using namespace motley;
+
+Result<std::string> lower_model(const std::vector<std::string>& arguments) {
+  MOTLEY_ASSIGN(const graph::Model model, graph::read_model(arguments[0]));
+  cluster::Cluster cluster;
+  cluster.name = "test";
+  cluster.nodes.push_back({"a"});
+  plan::Plan plan;
+  plan.model_hash = model.hash;
+  plan.optimizer.lr = 0.1;
+  std::vector<DeviceId> devices;
+  std::vector<std::int64_t> samples;
+  for (const std::string_view share : split(arguments[1], ',')) {
+    cluster::Device device;
+    device.node = NodeId(0);
+    device.name = fmt::format("a:{}", devices.size());
+    device.kind = "cpu";
+    device.index = static_cast<int>(devices.size());
+    cluster.devices.push_back(device);
+    devices.push_back(DeviceId(static_cast<std::int64_t>(devices.size())));
+    samples.push_back(find_integer(share).value_or(0));
+    plan.global_batch += samples.back();
+  }
+  plan.replicas = plan::make_replicas(devices, samples);
+  for (std::size_t i = 2; i < arguments.size(); ++i) {
+    if (arguments[i] == "local") plan.batch_norm = plan::BatchNormMode::kLocal;
+    if (const auto bytes = find_integer(arguments[i])) plan.bucket_bytes = Bytes(*bytes);
+  }
+  MOTLEY_ASSIGN(const program::Program program, synth::lower(model.graph, plan, cluster));
+  return program::print_program(program);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments.size() < 2) {
+    fmt::print(stderr, "usage: lower_tool MODEL SAMPLES,SAMPLES,... [local] [BUCKET_BYTES]\n");
+    return 2;
+  }
+  const auto text = lower_model(arguments);
+  if (!text) {
+    fmt::print(stderr, "{}: {}\n", text.error().code, text.error().message);
+    return 1;
+  }
+  fmt::print("{}", *text);
+  return 0;
+}
