@@ -45,7 +45,8 @@ class GraphParser {
     }
     if (section_ < kSizes) {
       ++line_;
-      return fail(section_ == kStart ? std::string(kVersion) : "'name'");
+      return fail("the end of the text",
+                  section_ == kStart ? fmt::format("'{}'", kVersion) : "'name'");
     }
     return std::move(graph_);
   }
