@@ -1,6 +1,6 @@
 """A small GPT with dropout that learns English letter by letter (data/devils_dictionary.bin).
 
-    python -m motley.export examples/char_gpt.py:model -o char_gpt.motley
+python -m motley.export examples/char_gpt.py:model -o char_gpt.motley
 """
 
 from pathlib import Path
@@ -34,7 +34,9 @@ class Block(nn.Module):
         self.norm1 = nn.LayerNorm(width)
         self.attn = Attention(width, heads)
         self.norm2 = nn.LayerNorm(width)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.mlp = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+        )
         self.drop = nn.Dropout(dropout)
 
     def forward(self, x):

@@ -1,6 +1,6 @@
 """A convolutional network with BatchNorm that reads handwritten digits (data/digits.npz).
 
-    python -m motley.export examples/digits_cnn.py:model -o digits_cnn.motley
+python -m motley.export examples/digits_cnn.py:model -o digits_cnn.motley
 """
 
 import torch

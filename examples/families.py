@@ -60,7 +60,9 @@ class Block(nn.Module):
         self.norm1 = nn.LayerNorm(width)
         self.attn = Attention(width, heads, causal)
         self.norm2 = nn.LayerNorm(width)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.mlp = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+        )
         self.drop = nn.Dropout(dropout)
 
     def forward(self, x, mask=None):
@@ -181,7 +183,10 @@ def group_norm():
 def label_smoothing():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(10, 24), nn.GELU(), nn.Dropout(0.2), nn.Linear(24, 6))
-    return Classifier(net, label_smoothing=0.1), (torch.randn(BATCH, 10), torch.randint(0, 6, (BATCH,)))
+    return Classifier(net, label_smoothing=0.1), (
+        torch.randn(BATCH, 10),
+        torch.randint(0, 6, (BATCH,)),
+    )
 
 
 def token_inputs(vocabulary: int, length: int):

@@ -1,6 +1,6 @@
 """A multilayer perceptron that reads handwritten digits (data/digits.npz).
 
-    python -m motley.export examples/mlp.py:model -o mlp.motley
+python -m motley.export examples/mlp.py:model -o mlp.motley
 """
 
 import torch

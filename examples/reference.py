@@ -68,7 +68,9 @@ def make_optimizer(name: str, parameters, lr: float, momentum: float, weight_dec
 def train(module, arrays, options) -> tuple[list[float], list[float]]:
     """Losses and seconds, one a step."""
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    optimizer = make_optimizer(options.optimizer, parameters, options.lr, options.momentum, options.weight_decay)
+    optimizer = make_optimizer(
+        options.optimizer, parameters, options.lr, options.momentum, options.weight_decay
+    )
     losses, seconds = [], []
     for step in range(options.steps):
         start = time.perf_counter()
@@ -130,7 +132,9 @@ def main(arguments: list[str] | None = None) -> int:
     torch.manual_seed(options.seed)
     losses, seconds = train(module, arrays, options)
     if options.output:
-        state = {name: value.detach().clone().contiguous() for name, value in module.state_dict().items()}
+        state = {
+            name: value.detach().clone().contiguous() for name, value in module.state_dict().items()
+        }
         save_file(state, options.output)
     if options.json:
         median = statistics.median(seconds)

@@ -1,7 +1,7 @@
 """Makes the data files of this folder from their sources (README.md says where these come from).
 
-    python make_data.py digits digits.csv.gz     -> digits.npz
-    python make_data.py text devil.dict.dz       -> devils_dictionary.{txt,bin,vocab}
+python make_data.py digits digits.csv.gz     -> digits.npz
+python make_data.py text devil.dict.dz       -> devils_dictionary.{txt,bin,vocab}
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Motley's Python side: exports PyTorch models to model files.
 
-    import motley
-    motley.export(module, (x, y), "model.motley")
+import motley
+motley.export(module, (x, y), "model.motley")
 """
 
 from motley.errors import ExportError

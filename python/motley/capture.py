@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import logging
 import re
 import warnings
 from dataclasses import dataclass
@@ -112,9 +113,11 @@ def check_inputs(module: nn.Module, inputs) -> int:
     """The batch size of the inputs: tensors that agree in dimension 0."""
     if not isinstance(inputs, (tuple, list)) or not inputs:
         advice = "returning (module, (x, y))"
-        refuse("there are no example inputs", "inputs", repr(inputs)[:60], "a tuple of tensors", advice)
+        refuse(
+            "there are no example inputs", "inputs", repr(inputs)[:60], "a tuple of tensors", advice
+        )
     names = input_names(module, len(inputs))
-    for name, value in zip(names, inputs):
+    for name, value in zip(names, inputs, strict=True):
         where = f'input "{name}"'
         if not isinstance(value, torch.Tensor) or value.dim() == 0:
             found = "a scalar" if isinstance(value, torch.Tensor) else type(value).__name__
@@ -141,6 +144,12 @@ def check_module(module: nn.Module) -> None:
         if tensor.device.type != "cpu":
             found = f"device {tensor.device}"
             refuse("the module is not on the CPU", where, found, "cpu", "module.cpu()")
+    for name, part in module.named_modules():
+        if isinstance(part, nn.RNNBase) and part.training and part.dropout and part.num_layers > 1:
+            where, found = f'module "{name}"', f"dropout={part.dropout}"
+            wanted = "dropout=0, since PyTorch's export loses it"
+            advice = "torch.nn.Dropout between single layers"
+            refuse("dropout inside a recurrent module", where, found, wanted, advice)
     if not any(parameter.requires_grad for parameter in module.parameters()):
         found = "no parameter that takes a gradient"
         refuse("there is nothing to train", "the module", found, "one or more", "requires_grad_()")
@@ -172,17 +181,27 @@ def refuse_export(error: Exception, batch: int) -> None:
     where = user_line(text)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     first = lines[0].split(" (unhinted")[0].rstrip(".;:") if lines else type(error).__name__
+    first = re.sub(r"\bs\d+\b", "batch", first)  # PyTorch's names of the batch size
     if "unbacked" in text or "ata-dependent" in text or "DataDependent" in text:
         wanted = "sizes that depend on the batch alone"
         refuse("a shape or branch depends on the data", where, first, wanted, "torch.where")
     if "onstraints violated" in text or "specialized" in text or "constant" in first:
-        found = f"a condition on the batch of {batch}"
+        found = batch_condition(text, batch)
         wanted = f"any batch from 1 to {MAX_BATCH}"
         advice = "x.shape[0] in place of a number"
         refuse("the model works for some batch sizes only", where, found, wanted, advice)
     found = f"{type(error).__name__}: {first}"
     advice = "torch.export.export(module, inputs) alone"
     refuse("PyTorch cannot export the model", where, found, "a model that it exports", advice)
+
+
+def batch_condition(text: str, batch: int) -> str:
+    """What torch.export says must hold of the batch, in words or as an expression."""
+    guard = re.search(r"satisfy the generated guard (.+?)\.?$", text, re.MULTILINE)
+    if guard is None:
+        return f"the batch fixed to {batch}"
+    expression = re.sub(r"L\[[^ ]*?\]\.size\(\)\[0\]", "batch", guard[1])
+    return f"the condition {expression}"
 
 
 def user_line(text: str) -> str:
@@ -253,8 +272,13 @@ def fake_copy(old: torch.Tensor, fake_mode) -> torch.Tensor:
 
 @contextlib.contextmanager
 def portable():
-    """Without oneDNN's own operators, and without PyTorch's warnings about its own innards."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with torch.backends.mkldnn.flags(enabled=False):
-            yield
+    """Without oneDNN's own operators, and without PyTorch's words about its own innards."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with torch.backends.mkldnn.flags(enabled=False):
+                yield
+    finally:
+        logging.disable(before)

@@ -26,7 +26,13 @@ def load_function(spec: str):
         refuse("no such file", "command line", f'"{file}"', "a Python file", "its full path")
     module_spec = importlib.util.spec_from_file_location("motley_user_model", file)
     if module_spec is None:
-        refuse("not a Python file", "command line", f'"{file}"', "a name that ends in .py", "renaming it")
+        refuse(
+            "not a Python file",
+            "command line",
+            f'"{file}"',
+            "a name that ends in .py",
+            "renaming it",
+        )
     module = importlib.util.module_from_spec(module_spec)
     sys.modules["motley_user_model"] = module
     sys.path.insert(0, os.path.dirname(os.path.abspath(file)))
@@ -34,7 +40,9 @@ def load_function(spec: str):
         module_spec.loader.exec_module(module)
     except Exception as error:  # whatever the user's file raises
         found = f"{type(error).__name__}: {error}"
-        refuse("the file does not run", file, found, "a file that can be imported", f"python {file}")
+        refuse(
+            "the file does not run", file, found, "a file that can be imported", f"python {file}"
+        )
     if not callable(getattr(module, function, None)):
         known = [name for name, value in vars(module).items() if is_model_function(value, module)]
         found = "functions " + (", ".join(sorted(known)) or "none")
@@ -43,7 +51,11 @@ def load_function(spec: str):
 
 
 def is_model_function(value, module) -> bool:
-    return callable(value) and not isinstance(value, type) and getattr(value, "__module__", "") == module.__name__
+    return (
+        callable(value)
+        and not isinstance(value, type)
+        and getattr(value, "__module__", "") == module.__name__
+    )
 
 
 def build_model(function, spec: str, graph_only: bool):
@@ -59,7 +71,13 @@ def build_model(function, spec: str, graph_only: bool):
         refuse("the function fails", spec, found, "(module, inputs)", "calling it in Python")
     if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module)):
         found = type(made).__name__
-        refuse("the function returns something else", spec, found, "(module, inputs)", "return module, (x, y)")
+        refuse(
+            "the function returns something else",
+            spec,
+            found,
+            "(module, inputs)",
+            "return module, (x, y)",
+        )
     return made
 
 
@@ -78,8 +96,12 @@ def result_text(exported: Exported) -> str:
     if check is None:
         return "\n".join([*lines, "weights     none (graph only); shapes checked"])
     batches = " and ".join(str(batch) for batch in check.batches)
-    lines.append(f"checked     at batch {batches} against eager PyTorch; worst relative difference:")
-    lines += [f"  {kind:9} {value:.3g} (limit {check.tolerance:g})" for kind, value in check.worst.items()]
+    lines.append(
+        f"checked     at batch {batches} against eager PyTorch; worst relative difference:"
+    )
+    lines += [
+        f"  {kind:9} {value:.3g} (limit {check.tolerance:g})" for kind, value in check.worst.items()
+    ]
     return "\n".join(lines + [f"note: {note}" for note in check.notes])
 
 
@@ -88,10 +110,16 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         prog="python -m motley.export",
         description="Writes a model file: one training step of a PyTorch module and its weights.",
     )
-    parser.add_argument("model", metavar="FILE.py:FUNCTION", help="FUNCTION() returns (module, inputs)")
+    parser.add_argument(
+        "model", metavar="FILE.py:FUNCTION", help="FUNCTION() returns (module, inputs)"
+    )
     parser.add_argument("-o", "--output", required=True, metavar="MODEL.motley")
-    parser.add_argument("--graph-only", action="store_true", help="no weights, and no memory for them")
-    parser.add_argument("--verify-batch", type=int, metavar="N", help="batch size to check at, besides 1")
+    parser.add_argument(
+        "--graph-only", action="store_true", help="no weights, and no memory for them"
+    )
+    parser.add_argument(
+        "--verify-batch", type=int, metavar="N", help="batch size to check at, besides 1"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parsed = parser.parse_args(arguments)
     if parsed.verify_batch is not None and not 1 <= parsed.verify_batch <= 4096:

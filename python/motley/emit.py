@@ -27,7 +27,7 @@ from motley.graph import (
     Source,
     Value,
 )
-from motley.sizes import SizeError, print_size
+from motley.sizes import DataError, SizeError, print_size
 
 aten = torch.ops.aten
 
@@ -41,7 +41,7 @@ IDENTITY = {
 VIEWS = {aten.view.default, aten._unsafe_view.default, aten.reshape.default}
 ATTENTION = aten._scaled_dot_product_flash_attention_for_cpu.default
 ATTENTION_BACKWARD = aten._scaled_dot_product_flash_attention_for_cpu_backward.default
-# Our operator for PyTorch's, and at each position of ours the position of its argument in PyTorch's.
+# Our operator for PyTorch's, and for each of its arguments the position among PyTorch's.
 OWN = {
     ATTENTION: ("motley::attention", (0, 1, 2, 5, 3, 4, 6)),
     ATTENTION_BACKWARD: ("motley::attention_backward", (0, 1, 2, 3, 4, 5, 8, 6, 7, 9)),
@@ -230,6 +230,9 @@ class Emitter:
         expr = size.node.expr if isinstance(size, SYMBOLIC) else size
         try:
             return print_size(expr, {self.captured.symbol: "batch"})
+        except DataError as error:
+            wanted = "numbers that depend on the batch alone"
+            refuse("a number depends on the data", where, str(error), wanted, "keeping it a tensor")
         except SizeError as error:
             wanted = "+ - * // / % max min of the batch size"
             refuse("a size cannot be written down", where, str(error), wanted, "simpler sizes")
@@ -278,7 +281,9 @@ class Emitter:
             return given
         wanted = "a tensor, number, text or list"
         found = type(given).__name__
-        refuse("an argument cannot be written down", self.where(node), found, wanted, "real numbers")
+        refuse(
+            "an argument cannot be written down", self.where(node), found, wanted, "real numbers"
+        )
 
     def symbolic(self, given, kind: str, node: torch.fx.Node) -> Argument:
         text = self.size_text(given, self.where(node))
@@ -297,7 +302,7 @@ class Emitter:
         """The loss, extra outputs, gradients and updates, in this order."""
         output = self.nodes[-1]
         found: dict[str, list[Output]] = {"extra": [], "gradient": [], "update": []}
-        for node, desc in zip(output.args[0], output.meta["desc"]):
+        for node, desc in zip(output.args[0], output.meta["desc"], strict=True):
             if node is None or desc is None:
                 continue
             kind, of = self.output_of(desc)
@@ -346,12 +351,12 @@ def module_path(node: torch.fx.Node) -> str | None:
 
 
 def module_paths(nodes: list[torch.fx.Node]) -> dict[torch.fx.Node, str]:
-    """Path of every operator; one without takes that of the operator before it, or else after it."""
+    """Path of every operator; one without takes that of the one before, or else after it."""
     calls = [node for node in nodes if node.op == "call_function"]
     paths = [module_path(node) for node in calls]
     known = next((path for path in paths if path is not None), "")
     result = {}
-    for node, path in zip(calls, paths):
+    for node, path in zip(calls, paths, strict=True):
         known = known if path is None else path
         result[node] = known
     return result
@@ -387,4 +392,6 @@ def dtype_name(dtype: torch.dtype, where: str) -> str:
 
 def check_layout(layout: torch.layout, where: str) -> None:
     if layout is not torch.strided:
-        refuse("sparse tensors are not supported", where, str(layout), "a dense tensor", "sparse=False")
+        refuse(
+            "sparse tensors are not supported", where, str(layout), "a dense tensor", "sparse=False"
+        )

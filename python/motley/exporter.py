@@ -17,7 +17,7 @@ from motley.graph import Graph, print_graph
 from motley.interpret import InterpretError, dtype_of, evaluate_size, run_graph
 from motley.model_file import read_model_file, stored_tensors, write_model_file
 from motley.parse import parse_graph
-from motley.selfcheck import SelfCheck, check
+from motley.selfcheck import SelfCheck, check, refuse_to_run
 
 log = logging.getLogger("motley.export")
 
@@ -34,7 +34,9 @@ class Exported:
     check: SelfCheck | None
 
 
-def export(module: nn.Module, inputs, path, *, graph_only=False, verify_batch=None, name=None) -> Exported:
+def export(
+    module: nn.Module, inputs, path, *, graph_only=False, verify_batch=None, name=None
+) -> Exported:
     """Writes a model file of one training step of `module`.
 
     `module(*inputs)` is the scalar loss, or a tuple with the loss first. Dimension 0 of every
@@ -43,13 +45,12 @@ def export(module: nn.Module, inputs, path, *, graph_only=False, verify_batch=No
     then nothing is written. With `graph_only` the file holds no weights, and neither need the
     module: build it under `FakeTensorMode(allow_non_fake_inputs=True)`.
     """
-    inputs = tuple(inputs) if isinstance(inputs, list) else inputs
+    target = check_target(path)
     log.info("capturing forward and backward")
     captured = capture(module, inputs, fake_weights=graph_only and is_fake(module))
     graph, constants = emit(captured, name or type(module).__name__)
     text = print_graph(graph)
     tensors = {} if graph_only else stored_tensors(module, graph, constants)
-    target = os.fspath(path)
     temporary = f"{target}.{os.getpid()}.partial"
     log.info("writing %d operators", len(graph.ops))
     try:
@@ -61,12 +62,30 @@ def export(module: nn.Module, inputs, path, *, graph_only=False, verify_batch=No
             result = None
         else:
             log.info("checking against eager PyTorch")
-            result = check(written, tensors, module, inputs, captured.batch, verify_batch)
+            batches = (captured.batch, verify_batch or captured.batch + 3)
+            result = check(written, tensors, module, inputs, batches)
         os.replace(temporary, target)
     finally:
         if os.path.exists(temporary):
             os.remove(temporary)
     return summary(target, written, module, result)
+
+
+def check_target(path) -> str:
+    target = os.fspath(path)
+    folder = os.path.dirname(target) or "."
+    if not os.path.isdir(folder):
+        found = f'no folder "{folder}"'
+        refuse("the model file cannot be written", target, found, "a folder that exists", "mkdir")
+    if os.path.isdir(target):
+        refuse(
+            "the model file cannot be written",
+            target,
+            "a folder",
+            "a file name",
+            f"{target}.motley",
+        )
+    return target
 
 
 def is_fake(module: nn.Module) -> bool:
@@ -78,7 +97,8 @@ def write(path: str, text: str, tensors: dict[str, torch.Tensor]) -> None:
         write_model_file(path, text, tensors)
     except Exception as error:  # safetensors wraps the system's errors in a type of its own
         folder = os.path.dirname(path) or "."
-        refuse("the model file cannot be written", folder, str(error), "a folder to write to", "-o elsewhere")
+        found, wanted = str(error).split(" at path")[0], "room and permission to write"
+        refuse("the model file cannot be written", folder, found, wanted, "another folder")
 
 
 def check_shapes(graph: Graph, inputs, verify_batch: int | None) -> None:
@@ -92,9 +112,7 @@ def check_shapes(graph: Graph, inputs, verify_batch: int | None) -> None:
             try:
                 run_graph(graph, made, given, batch)
             except (InterpretError, RuntimeError) as error:
-                first = str(error).splitlines()[0]
-                wanted = "the operators to run as declared"
-                refuse("the exported graph does not run", f"batch {batch}", first, wanted, "another batch size")
+                refuse_to_run(error, batch)
 
 
 def empty_value(value, batch: int) -> torch.Tensor:

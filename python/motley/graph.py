@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Union
 
 import torch
 
@@ -54,7 +53,7 @@ class Keyword:
     word: str
 
 
-Argument = Union[None, bool, int, float, str, Ref, Size, Number, Keyword, list]
+Argument = None | bool | int | float | str | Ref | Size | Number | Keyword | list
 
 
 @dataclass
@@ -147,7 +146,8 @@ def print_source(source: Source) -> str:
 def print_op(op: Op) -> str:
     results = ", ".join(f"%{value.id}: {value.type}" for value in op.results)
     arguments = ", ".join(print_argument(argument) for argument in op.arguments)
-    line = f"op {results} = {op.name}({arguments}) {'bwd' if op.backward else 'fwd'} {quote(op.module)}"
+    mark = "bwd" if op.backward else "fwd"
+    line = f"op {results} = {op.name}({arguments}) {mark} {quote(op.module)}"
     if op.sequence is not None:
         line += f" seq {op.sequence}"
     return line + (" list" if op.returns_list else "")

@@ -9,7 +9,18 @@ from __future__ import annotations
 
 import torch
 
-from motley.graph import DTYPES, MEMORY_FORMATS, Argument, Graph, Keyword, Number, Op, Ref, Size, Value
+from motley.graph import (
+    DTYPES,
+    MEMORY_FORMATS,
+    Argument,
+    Graph,
+    Keyword,
+    Number,
+    Op,
+    Ref,
+    Size,
+    Value,
+)
 
 aten = torch.ops.aten
 _DTYPE_OF = {name: dtype for dtype, name in DTYPES.items()}
@@ -29,7 +40,9 @@ def evaluate_size(text: str, sizes: dict[str, int]) -> int | float:
     return eval(text, {"__builtins__": {}, "max": max, "min": min}, dict(sizes))
 
 
-def run_graph(graph: Graph, tensors: dict[str, torch.Tensor], inputs, batch: int) -> dict[int, torch.Tensor]:
+def run_graph(
+    graph: Graph, tensors: dict[str, torch.Tensor], inputs, batch: int
+) -> dict[int, torch.Tensor]:
     """Values of the graph's outputs, by value id.
 
     `tensors` holds parameters, buffers and constants by name, `inputs` is in the graph's order.
@@ -85,7 +98,7 @@ class Runner:
         if len(results) != len(op.results):
             found = f"found {len(results)} results, declared {len(op.results)}"
             raise InterpretError(f"{op.name} (%{op.results[0].id}): {found}")
-        for value, tensor in zip(op.results, results):
+        for value, tensor in zip(op.results, results, strict=True):
             self.store(value, tensor, op.name)
 
     def store(self, value: Value, tensor: torch.Tensor | None, where: str) -> None:

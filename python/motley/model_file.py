@@ -12,7 +12,9 @@ from torch import nn
 from motley.graph import Graph
 
 
-def stored_tensors(module: nn.Module, graph: Graph, constants: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def stored_tensors(
+    module: nn.Module, graph: Graph, constants: dict[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
     """What the file holds: each name with memory of its own, parameters first."""
     live = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers())}
     names = []
@@ -43,4 +45,6 @@ def current_umask() -> int:
 def read_model_file(path: str) -> tuple[str, dict[str, torch.Tensor]]:
     """The graph's text and the tensors."""
     with safe_open(path, "pt") as file:
-        return file.metadata()["motley.graph"], {name: file.get_tensor(name) for name in file.keys()}
+        return file.metadata()["motley.graph"], {
+            name: file.get_tensor(name) for name in file.keys()
+        }

@@ -25,7 +25,9 @@ from motley.graph import (
 _STRING = r'"(?:[^"\\]|\\.)*"'
 _VALUE = re.compile(r"%(\d+): (?:none|(\w+)\[(.*)\])")
 _SIZE = re.compile(r"size (\w+) (\d+) (\d+)")
-_SOURCE = re.compile(rf"(input|param|buffer|constant|tangent) (%\d+: \w+\[[^\]]*\])(?: ({_STRING}))?(.*)")
+_SOURCE = re.compile(
+    rf"(input|param|buffer|constant|tangent) (%\d+: \w+\[[^\]]*\])(?: ({_STRING}))?(.*)"
+)
 _OP = re.compile(rf"op (.*?) = ([\w:.]+)\((.*)\) (fwd|bwd) ({_STRING})(?: seq (\d+))?( list)?")
 _OUTPUT = re.compile(rf"output (loss|extra|gradient|update) %(\d+)(?: of ({_STRING}))?")
 
@@ -78,7 +80,10 @@ def parse_value(text: str) -> Value:
 
 def parse_source(line: str) -> Source:
     match = _match(_SOURCE, line)
-    words = [unquote(word) if word[0] == '"' else word for word in re.findall(rf"{_STRING}|\w+", match[4])]
+    words = [
+        unquote(word) if word[0] == '"' else word
+        for word in re.findall(rf"{_STRING}|\w+", match[4])
+    ]
     name = unquote(match[3]) if match[3] else ""
     tied = [words[i + 1] for i, word in enumerate(words) if word == "tied"]
     return Source(match[1], parse_value(match[2]), name, frozen=words[:1] == ["frozen"], tied=tied)
@@ -113,7 +118,9 @@ def parse_graph(text: str) -> Graph:
             graph.ops.append(parse_op(line))
         elif word == "output":
             match = _match(_OUTPUT, line)
-            graph.outputs.append(Output(match[1], int(match[2]), unquote(match[3]) if match[3] else ""))
+            graph.outputs.append(
+                Output(match[1], int(match[2]), unquote(match[3]) if match[3] else "")
+            )
         else:
             graph.sources.append(parse_source(line))
     return graph

@@ -14,6 +14,10 @@ class SizeError(Exception):
     """An expression that the text form has no words for."""
 
 
+class DataError(SizeError):
+    """An expression that depends on the data, and not on the batch alone."""
+
+
 def print_size(expr, names: dict[str, str]) -> str:
     """Canonical text of a sympy expression over the symbols in `names`."""
     return _Printer(names).text(sympy.sympify(expr))
@@ -30,7 +34,7 @@ class _Printer:
         """Text and precedence."""
         if isinstance(expr, sympy.Symbol):
             if expr.name not in self.names:
-                raise SizeError(f"the size {expr.name} depends on the data")
+                raise DataError("a number taken out of a tensor")
             return self.names[expr.name], _ATOM
         if isinstance(expr, sympy.Integer):
             return str(int(expr)), _ATOM
@@ -60,7 +64,7 @@ class _Printer:
         return self.binary("/", sympy.Integer(numerator), sympy.Integer(denominator))
 
     def print_sum(self, expr) -> tuple[str, int]:
-        """Terms with sizes first in order of their text, the constant last; a positive one leads."""
+        """Terms with sizes in order of their text, then the constant; a positive one leads."""
         terms = []
         for term in expr.args:
             negative = term.could_extract_minus_sign()
@@ -78,13 +82,14 @@ class _Printer:
     def print_product(self, expr) -> tuple[str, int]:
         """Sizes first in order of their text, then the number, then what is divided by."""
         coefficient, factors = expr.as_coeff_mul()
-        above, below = [], []
+        above, below, numbers = [], [], []
         for factor in factors:
             if isinstance(factor, sympy.Pow) and factor.args[1].is_negative:
                 below.append(self.print(sympy.Pow(factor.args[0], -factor.args[1])))
             else:
-                above.append(self.print(factor))
+                (numbers if factor.is_number else above).append(self.print(factor))
         above.sort()
+        above += numbers
         below.sort()
         if isinstance(coefficient, sympy.Rational):
             if coefficient.p != 1 or not above:
@@ -102,7 +107,7 @@ class _Printer:
 
     def print_power(self, base, exponent) -> tuple[str, int]:
         if not isinstance(exponent, sympy.Integer) or not 0 < abs(int(exponent)) <= 8:
-            raise SizeError(f"a size is raised to the power {exponent}")
+            raise SizeError(f"a power of {exponent}")
         result = self.print(base)
         for _ in range(abs(int(exponent)) - 1):
             result = self.join("*", result, self.print(base))
@@ -116,7 +121,7 @@ class _Printer:
         if name in operators:
             return self.binary(operators[name], *args)
         if name in ("Max", "Min"):
-            ordered = sorted((self.text(arg) for arg in args))
+            ordered = sorted(self.text(arg) for arg in args)
             result = ordered[0]
             for other in ordered[1:]:
                 result = f"{name.lower()}({result}, {other})"
@@ -130,4 +135,4 @@ class _Printer:
         if name == "CeilToInt" and type(args[0]).__name__ == "IntTrueDiv":
             above, below = args[0].args
             return self.binary("//", above + below - 1, below)
-        raise SizeError(f"a size is computed with {name}")
+        raise SizeError(name)

@@ -1,0 +1,252 @@
+"""What cannot be exported is refused with one message, and no file is left."""
+
+import motley
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+
+class Linear(nn.Module):
+    """A linear layer `fc`, and a loss computed by `step(fc, x, y)`."""
+
+    def __init__(self, step):
+        super().__init__()
+        self.fc = nn.Linear(4, 3)
+        self.step = step
+
+    def forward(self, x, y):
+        return self.step(self.fc, x, y)
+
+
+def cross_entropy(fc, x, y):
+    return F.cross_entropy(fc(x), y)
+
+
+def inputs():
+    torch.manual_seed(0)
+    return torch.randn(6, 4), torch.randint(0, 3, (6,))
+
+
+def refusal(tmp_path, module, given, **options) -> str:
+    """The message, after checking that nothing was written."""
+    with pytest.raises(motley.ExportError) as caught:
+        motley.export(module, given, tmp_path / "model.motley", **options)
+    assert list(tmp_path.iterdir()) == []
+    return str(caught.value)
+
+
+def conditional(fc, x, y):
+    scores = torch.cond(x.sum() > 0, lambda a: a * 2, lambda a: a + 1, (fc(x),))
+    return F.cross_entropy(scores, y)
+
+
+STEPS = {
+    "per-sample loss": (
+        lambda fc, x, y: F.cross_entropy(fc(x), y, reduction="none"),
+        "the loss is not a scalar; output 0 of forward; found torch.float32 of shape [batch], "
+        "wanted one floating-point number; try loss.mean()",
+    ),
+    "integer loss": (
+        lambda fc, x, y: y.sum(),
+        "the loss is not a scalar; output 0 of forward; found torch.int64 of shape [], "
+        "wanted one floating-point number; try loss.mean()",
+    ),
+    "dictionary": (
+        lambda fc, x, y: {"loss": cross_entropy(fc, x, y)},
+        "forward returns something else than tensors; output 0 of forward; found dict, "
+        "wanted the scalar loss, or a tuple of tensors with the loss first; "
+        "try returning (loss, logits)",
+    ),
+    "number beside the loss": (
+        lambda fc, x, y: (cross_entropy(fc, x, y), 3),
+        "forward returns something else than tensors; output 1 of forward; found int, "
+        "wanted the scalar loss, or a tuple of tensors with the loss first; "
+        "try returning (loss, logits)",
+    ),
+    "higher-order operator": (
+        conditional,
+        "a higher-order operator is not supported; operator cond; "
+        "found an operator that runs functions, wanted operators on tensors; "
+        "try torch.where over both branches",
+    ),
+    "selection by data": (
+        lambda fc, x, y: fc(x)[y > 1].sum(),
+        "a shape or branch depends on the data; operator aten::index.Tensor; "
+        "found sizes that depend on data, wanted sizes that depend on the batch alone; "
+        "try torch.where",
+    ),
+    "number from data": (
+        lambda fc, x, y: cross_entropy(fc, x, y) * y.float().mean().item(),
+        "a number depends on the data; operator aten::mul.Tensor; "
+        "found a number taken out of a tensor, wanted numbers that depend on the batch alone; "
+        "try keeping it a tensor",
+    ),
+    "complex numbers": (
+        lambda fc, x, y: torch.fft.fft(fc(x)).abs().mean(),
+        "complex numbers are not supported; operator aten::_fft_r2c; found torch.complex64, "
+        "wanted a real dtype; try two real tensors",
+    ),
+    "fixed batch": (
+        lambda fc, x, y: F.cross_entropy(fc(x).view(6, 3), y),
+        "the model works for some batch sizes only; torch.export; found the batch fixed to 6, "
+        "wanted any batch from 1 to 4096; try x.shape[0] in place of a number",
+    ),
+    "even batch": (
+        lambda fc, x, y: cross_entropy(fc, x, y) * (1 if x.shape[0] % 2 == 0 else 2),
+        "the model works for some batch sizes only; torch.export; "
+        "found the condition (batch % 2) == 0, wanted any batch from 1 to 4096; "
+        "try x.shape[0] in place of a number",
+    ),
+    "root of the batch": (
+        lambda fc, x, y: cross_entropy(fc, x, y) / x.shape[0] ** 0.5,
+        "a size cannot be written down; operator aten::div.Tensor; found FloatPow, "
+        "wanted + - * // / % max min of the batch size; try simpler sizes",
+    ),
+    "random numbers": (
+        lambda fc, x, y: F.cross_entropy(fc(x + torch.rand_like(x)), y),
+        "a random operator cannot be split; operator aten::rand_like; found random numbers, "
+        "wanted torch.nn.Dropout as their only source; "
+        "try random numbers as an input of forward",
+    ),
+    "no gradient": (
+        lambda fc, x, y: F.cross_entropy(fc(x).detach(), y),
+        "there is nothing to train; output 0 of forward; found a loss without a gradient, "
+        "wanted a loss that a trainable parameter influences; try removing detach()",
+    ),
+    "input changed in place": (
+        lambda fc, x, y: F.cross_entropy(fc(x.add_(1)), y),
+        'forward changes a tensor in place; input "x"; found a new value, wanted none; try clone()',
+    ),
+    "wrong shapes": (
+        lambda fc, x, y: F.cross_entropy(fc(x[:, :2]), y),
+        "PyTorch cannot export the model; torch.export; found RuntimeError: "
+        "a and b must have same reduction dim, but got [batch, 2] X [4, 3], "
+        "wanted a model that it exports; try torch.export.export(module, inputs) alone",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", STEPS)
+def test_steps(tmp_path, case):
+    step, message = STEPS[case]
+    assert refusal(tmp_path, Linear(step), inputs()) == f"motley.export: {message}"
+
+
+def test_branch_on_data_names_the_line(tmp_path):
+    def branch(fc, x, y):
+        return cross_entropy(fc, x, y) if x.sum() > 0 else fc(x).sum()
+
+    line = branch.__code__.co_firstlineno + 1
+    assert refusal(tmp_path, Linear(branch), inputs()).startswith(
+        f"motley.export: a shape or branch depends on the data; {__file__}:{line}; "
+        "found Could not guard on data-dependent expression Eq(u0, 1), "
+    )
+
+
+def test_sparse_gradients(tmp_path):
+    class Sparse(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = nn.Embedding(9, 3, sparse=True)
+
+        def forward(self, token, label):
+            return F.cross_entropy(self.table(token), label)
+
+    message = refusal(tmp_path, Sparse(), (torch.randint(0, 9, (6,)), inputs()[1]))
+    assert message == (
+        "motley.export: sparse tensors are not supported; "
+        'operator aten::_sparse_coo_tensor_with_dims_and_tensors in module "table"; '
+        "found torch.sparse_coo, wanted a dense tensor; try sparse=False"
+    )
+
+
+def test_dropout_inside_a_recurrent_module(tmp_path):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rnn = nn.LSTM(4, 5, num_layers=2, dropout=0.3, batch_first=True)
+
+        def forward(self, x):
+            return self.rnn(x)[0].mean()
+
+    assert refusal(tmp_path, Net(), (torch.randn(6, 3, 4),)) == (
+        'motley.export: dropout inside a recurrent module; module "rnn"; found dropout=0.3, '
+        "wanted dropout=0, since PyTorch's export loses it; "
+        "try torch.nn.Dropout between single layers"
+    )
+
+
+def test_complex_parameter(tmp_path):
+    module = Linear(cross_entropy)
+    module.register_buffer("phase", torch.ones(2, dtype=torch.complex64))
+    assert refusal(tmp_path, module, inputs()) == (
+        'motley.export: complex numbers are not supported; tensor "phase"; '
+        "found torch.complex64, wanted a real dtype; try two real tensors"
+    )
+
+
+def test_frozen_module(tmp_path):
+    module = Linear(cross_entropy).requires_grad_(False)
+    assert refusal(tmp_path, module, inputs()) == (
+        "motley.export: there is nothing to train; the module; "
+        "found no parameter that takes a gradient, wanted one or more; try requires_grad_()"
+    )
+
+
+def test_inputs(tmp_path):
+    x, y = inputs()
+    module = Linear(cross_entropy)
+    assert refusal(tmp_path, module, (x, y[:5])) == (
+        'motley.export: the inputs differ in batch size; input "y"; found 5 samples, '
+        'wanted 6 as in input "x"; try giving each input the batch as dimension 0'
+    )
+    assert refusal(tmp_path, module, (x, 3)) == (
+        'motley.export: an input is not a batch; input "y"; found int, '
+        "wanted a tensor whose dimension 0 is the batch; try keeping it in the module"
+    )
+    assert refusal(tmp_path, module, (x, torch.tensor(3))) == (
+        'motley.export: an input is not a batch; input "y"; found a scalar, '
+        "wanted a tensor whose dimension 0 is the batch; try keeping it in the module"
+    )
+    assert refusal(tmp_path, module, ()) == (
+        "motley.export: there are no example inputs; inputs; found (), "
+        "wanted a tuple of tensors; try returning (module, (x, y))"
+    )
+    assert refusal(tmp_path, module, (x[:0], y[:0])) == (
+        'motley.export: the inputs are empty; input "x"; found 0 samples, wanted 2 or more; '
+        "try 8 example samples"
+    )
+
+
+def test_no_folder(tmp_path):
+    with pytest.raises(motley.ExportError) as caught:
+        motley.export(Linear(cross_entropy), inputs(), tmp_path / "none" / "model.motley")
+    assert str(caught.value) == (
+        f"motley.export: the model file cannot be written; {tmp_path}/none/model.motley; "
+        f'found no folder "{tmp_path}/none", wanted a folder that exists; try mkdir'
+    )
+
+
+def test_a_model_that_fails_in_eager_mode(tmp_path):
+    """Every label is ignored: the mean over no samples is not a number, at any batch."""
+    x, _ = inputs()
+    ignored = torch.full((6,), -100)
+    assert refusal(tmp_path, Linear(cross_entropy), (x, ignored)) == (
+        "motley.export: the model fails in eager PyTorch; batch 1, 2 or 3; "
+        "found an error or a loss that is not finite, wanted a finite loss; "
+        "try example inputs that resemble real ones"
+    )
+
+
+def test_checkpointing_and_sdpa_dropout_are_fine(tmp_path):
+    """Look like refusals, and are not: both are traced through."""
+
+    def step(fc, x, y):
+        h = x[:, None, None]
+        h = F.scaled_dot_product_attention(h, h, h, dropout_p=0.3)[:, 0, 0]
+        return F.cross_entropy(checkpoint(fc, h, use_reentrant=False), y)
+
+    result = motley.export(Linear(step), inputs(), tmp_path / "model.motley")
+    assert result.check.worst["gradient"] < 1e-6

@@ -1,0 +1,190 @@
+"""The self-check finds graphs that differ from the model, and names the tensor."""
+
+import families
+import motley
+import motley.exporter
+import pytest
+import torch
+import torch.nn.functional as F
+from motley.graph import Number
+from motley.parse import parse_graph
+from motley.selfcheck import check, random_inputs, relative_difference
+from torch import nn
+
+
+def recheck(name, graph, tensors):
+    module, inputs = getattr(families, name)()
+    return check(graph, tensors, module, inputs, (families.BATCH, families.BATCH + 3))
+
+
+def changed(exported, name, old, new):
+    """The family's graph with one piece of its text replaced."""
+    from motley.model_file import read_model_file
+
+    result, _, tensors = exported(name)
+    text = read_model_file(result.path)[0]
+    assert text.count(old) == 1
+    return parse_graph(text.replace(old, new)), tensors
+
+
+def test_a_wrong_gradient_is_named_with_both_values(exported):
+    """tanh_backward(g, y) = g (1 - y^2) replaced by sigmoid_backward(g, y) = g y (1 - y)."""
+    graph, tensors = changed(
+        exported, "regression", "aten::tanh_backward", "aten::sigmoid_backward"
+    )
+    with pytest.raises(motley.ExportError) as caught:
+        recheck("regression", graph, tensors)
+    pattern = (
+        r"^motley\.export: the exported graph differs from the model; "
+        r'gradient "first\.(weight|bias)" at batch 1; '
+        r"found norm [\d.e-]+ in the graph and norm [\d.e-]+ in eager PyTorch "
+        r"\(relative difference [\d.e+-]+\), wanted a relative difference of 1e-05 at most; "
+        r"try other operators for what it is computed from$"
+    )
+    assert caught.match(pattern)
+
+
+def test_a_wrong_number_in_the_file_is_found(exported):
+    graph, tensors = changed(exported, "cnn", '0.1, 1e-05) fwd "net.1"', '0.2, 1e-05) fwd "net.1"')
+    with pytest.raises(motley.ExportError, match='; buffer "net.1.running_mean" at batch 1; '):
+        recheck("cnn", graph, tensors)
+
+
+def test_wrong_weights_in_the_file_are_found(exported):
+    _, graph, tensors = exported("mlp")
+    tensors = {**tensors, "net.2.bias": tensors["net.2.bias"] + 1e-3 * torch.arange(5)}
+    with pytest.raises(motley.ExportError, match="; loss at batch 1; "):
+        recheck("mlp", graph, tensors)
+
+
+def test_a_wrong_shape_is_found_where_it_arises(exported):
+    old = "op %8: f32[batch, 32]"
+    graph, tensors = changed(exported, "mlp", old, "op %8: f32[batch, 33]")
+    with pytest.raises(motley.ExportError) as caught:
+        recheck("mlp", graph, tensors)
+    assert str(caught.value) == (
+        "motley.export: the exported graph does not run; batch 1; found aten::addmm (%8): "
+        "found torch.float32 [1, 32], declared f32[batch, 33], "
+        "wanted the operators to run as declared; try another batch size"
+    )
+
+
+def test_a_missing_gradient_is_found(exported):
+    graph, tensors = changed(exported, "mlp", 'output gradient %23 of "net.2.bias"\n', "")
+    with pytest.raises(
+        motley.ExportError, match='; gradient "net.2.bias" at batch 1; found no outp'
+    ):
+        recheck("mlp", graph, tensors)
+
+
+def test_a_refused_file_leaves_the_old_one(tmp_path, monkeypatch):
+    path = tmp_path / "model.motley"
+    path.write_text("old")
+    print_graph = motley.exporter.print_graph
+    monkeypatch.setattr(
+        motley.exporter, "print_graph", lambda graph: print_graph(graph).replace("relu", "tanh")
+    )
+    module, inputs = families.mlp()
+    with pytest.raises(motley.ExportError, match="the exported graph differs from the model"):
+        motley.export(module, inputs, path)
+    assert [item.name for item in tmp_path.iterdir()] == ["model.motley"]
+    assert path.read_text() == "old"
+
+
+def test_batch_norm_over_features_cannot_take_one_sample(tmp_path):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(4, 5)
+            self.bn = nn.BatchNorm1d(5)
+
+        def forward(self, x, y):
+            return F.cross_entropy(self.bn(self.fc(x)), y)
+
+    inputs = (torch.randn(6, 4), torch.randint(0, 5, (6,)))
+    result = motley.export(Net(), inputs, tmp_path / "model.motley", verify_batch=32)
+    assert result.check.batches == [2, 32]
+    assert result.check.notes == ["the model fails at batch 1; checked at 2 instead"]
+
+
+def test_an_example_of_one_sample_is_enough(tmp_path):
+    module, inputs = families.mlp()
+    result = motley.export(module, tuple(value[:1] for value in inputs), tmp_path / "a.motley")
+    assert result.check.batches == [1, 5]  # captured at 2
+
+
+def test_the_module_is_left_as_it_was(tmp_path):
+    module, inputs = families.cnn()
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    motley.export(module, inputs, tmp_path / "model.motley")
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    assert all(parameter.grad is None for parameter in module.parameters())
+
+
+def test_buffers_outside_of_the_state_dict(tmp_path):
+    """What the step only reads is a constant; what it changes stays a buffer."""
+    from motley.model_file import read_model_file
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("scale", torch.arange(4.0), persistent=False)
+            self.register_buffer("seen", torch.zeros(4), persistent=False)
+            self.fc = nn.Linear(4, 3)
+
+        def forward(self, x, y):
+            self.seen += x.sum(0).detach()
+            return F.cross_entropy(self.fc(x * self.scale + torch.tensor([1.0, 2, 3, 4])), y)
+
+    inputs = (torch.randn(6, 4), torch.randint(0, 3, (6,)))
+    motley.export(Net(), inputs, tmp_path / "model.motley")
+    text, tensors = read_model_file(tmp_path / "model.motley")
+    graph = parse_graph(text)
+    constants = [source.name for source in graph.of_kind("constant")]
+    assert constants == ["motley.constant.0", "motley.constant.1"]
+    assert tensors["motley.constant.0"].tolist() == [0, 1, 2, 3]
+    assert tensors["motley.constant.1"].tolist() == [1, 2, 3, 4]
+    assert [source.name for source in graph.of_kind("buffer")] == ["seen"]
+    assert [output.of for output in graph.outputs if output.kind == "update"] == ["seen"]
+
+
+def test_numbers_and_sizes(tmp_path):
+    """The batch in the arithmetic is number(), in a shape or index size()."""
+    from motley.model_file import read_model_file
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(4, 3)
+
+        def forward(self, x):
+            batch = x.shape[0]
+            weight = torch.full((batch, 1), batch * 2.0) + torch.arange(batch)[:, None]
+            return (self.fc(x) * weight).sum() / batch
+
+    motley.export(Net(), (torch.randn(6, 4),), tmp_path / "model.motley")
+    ops = {op.name: op for op in parse_graph(read_model_file(tmp_path / "model.motley")[0]).ops}
+    assert [repr(item) for item in ops["aten::full"].arguments[:2]] == [
+        "[Size(text='batch'), 1]",
+        "Number(text='batch/1*(2/1)')",
+    ]
+    assert repr(ops["aten::arange"].arguments[0]) == "Size(text='batch')"
+    assert ops["aten::div.Tensor"].arguments[1] == Number("batch")
+
+
+def test_random_inputs_are_of_the_kind_of_the_example():
+    generator = torch.Generator().manual_seed(0)
+    labels = random_inputs(torch.tensor([-100, 0, 7]), 500, generator)
+    assert set(labels.tolist()) == {-100, 0, 7}
+    numbers = random_inputs(torch.tensor([[2.0, 3.0], [2.5, 5.0]]), 500, generator)
+    assert numbers.shape == (500, 2) and 2 <= numbers.min() and numbers.max() <= 5
+    mask = torch.tensor([[True, False], [True, True]])
+    assert random_inputs(mask, 500, generator)[:, 0].all()
+
+
+def test_noise_is_compared_on_the_scale_of_all_gradients():
+    """A gradient of 1e-9 that should be 2e-9 is wrong by half, unless all gradients are near 1."""
+    found, wanted = torch.tensor([1e-9]), torch.tensor([2e-9])
+    assert relative_difference(found, wanted, 0.0) == pytest.approx(0.5)
+    assert relative_difference(found, wanted, 1e-3) == pytest.approx(1e-6)
+    assert relative_difference(wanted, wanted, 0.0) == 0.0
