@@ -36,7 +36,7 @@ struct NoneArgument {
 /// A number that entered the arithmetic through number(EXPR); its value does not matter for cost.
 struct NumberArgument {
   std::variant<std::int64_t, double> value;
-  bool operator==(const NumberArgument&) const = default;
+  bool operator==(const NumberArgument&) const;  // NaN equals NaN
 };
 struct KeywordArgument {
   std::string kind, word;  ///< "dtype" "f32", "device" "local", ...

@@ -1,0 +1,104 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "motley/base/text.h"
+#include "motley/program/program_text.h"
+
+namespace motley::program {
+namespace {
+
+void append_tensor(std::string& key, const Buffer& buffer) {
+  fmt::format_to(std::back_inserter(key), "{}[{}]", dtype_name(buffer.dtype),
+                 fmt::join(buffer.shape, ","));
+}
+
+void append_arguments(std::string& key, const DeviceProgram& program, const ArgumentList& arguments,
+                      bool keep_floats);
+
+/// Where a tensor lies and how it is laid out in the abstract does not choose a kernel.
+bool is_free_of_cost(const Argument& argument) {
+  const auto* keyword = std::get_if<KeywordArgument>(&argument.value);
+  return keyword && (keyword->kind == "device" || keyword->kind == "layout");
+}
+
+void append_argument(std::string& key, const DeviceProgram& program, const Argument& argument,
+                     bool keep_floats) {
+  if (const auto* id = std::get_if<BufferId>(&argument.value)) {
+    append_tensor(key, program.buffer(*id));
+  } else if (const auto* list = std::get_if<ArgumentList>(&argument.value)) {
+    key += '[';
+    append_arguments(key, program, *list, keep_floats);
+    key += ']';
+  } else if (std::holds_alternative<NumberArgument>(argument.value)) {
+    key += "number";
+  } else if (std::holds_alternative<double>(argument.value) && !keep_floats) {
+    key += "float";
+  } else {
+    key += print_argument(argument);
+  }
+}
+
+void append_arguments(std::string& key, const DeviceProgram& program, const ArgumentList& arguments,
+                      bool keep_floats) {
+  bool is_first = true;
+  for (const Argument& argument : arguments) {
+    if (is_free_of_cost(argument)) continue;
+    if (!std::exchange(is_first, false)) key += ", ";
+    append_argument(key, program, argument, keep_floats);
+  }
+}
+
+/// "f32, 2048 elements, 3 tensors" of the buffers in arguments [begin, end).
+std::string sum_up(const DeviceProgram& program, const Instruction& instruction, std::size_t begin,
+                   std::size_t end) {
+  std::vector<std::string> dtypes;
+  std::int64_t elements = 0, tensors = 0;
+  for (std::size_t i = begin; i < std::min(end, instruction.arguments.size()); ++i)
+    for_each_buffer({instruction.arguments[i]}, [&](BufferId id) {
+      const Buffer& buffer = program.buffer(id);
+      const std::string dtype(dtype_name(buffer.dtype));
+      if (std::find(dtypes.begin(), dtypes.end(), dtype) == dtypes.end()) dtypes.push_back(dtype);
+      elements += buffer.elements();
+      ++tensors;
+    });
+  return fmt::format("{}, {} elements, {} tensors", join(dtypes, "+"), elements, tensors);
+}
+
+/// Parameters and gradients are as many as each other; states may be absent, which is cheaper.
+std::string update_key(const DeviceProgram& program, const Instruction& instruction) {
+  int states = 0;
+  for (std::size_t i = 3; i < std::min<std::size_t>(5, instruction.arguments.size()); ++i)
+    if (const auto* list = std::get_if<ArgumentList>(&instruction.arguments[i].value))
+      states += list->empty() ? 0 : 1;
+  const std::string kind =
+      instruction.arguments.empty() ? "" : print_argument(instruction.arguments[0]);
+  return fmt::format("motley::update({}, {}, {} states)", kind, sum_up(program, instruction, 1, 2),
+                     states);
+}
+
+}  // namespace
+
+std::string cost_key(const DeviceProgram& program, const Instruction& instruction) {
+  if (instruction.op == "motley::update") return update_key(program, instruction);
+  if (instruction.op == "motley::pack")
+    return fmt::format("motley::pack({})", sum_up(program, instruction, 0, 1));
+  std::string key = instruction.full_name();
+  key += '(';
+  if (instruction.op == "motley::load") {
+    for (const BufferId id : instruction.outputs) append_tensor(key, program.buffer(id));
+  } else if (instruction.op == "motley::dropout") {
+    ArgumentList shaping = instruction.arguments;  // x, p, operator, outer, inner, first, global
+    if (shaping.size() > 5) shaping.resize(5);
+    if (shaping.size() > 2) shaping.erase(shaping.begin() + 2);
+    append_arguments(key, program, shaping, false);
+  } else {
+    append_arguments(key, program, instruction.arguments, instruction.op == "aten::pow");
+  }
+  key += ')';
+  return key;
+}
+
+}  // namespace motley::program

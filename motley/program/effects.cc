@@ -1,0 +1,53 @@
+#include "motley/program/effects.h"
+
+#include <algorithm>
+
+namespace motley::program {
+
+bool is_persistent(BufferKind kind) {
+  return kind != BufferKind::kTemporary && kind != BufferKind::kInput;
+}
+
+Access access_of(const Instruction& instruction, std::size_t position) {
+  const std::string& op = instruction.op;
+  if (op.starts_with("aten::")) {
+    const bool in_place = op.ends_with('_') && !op.ends_with("__");
+    return in_place && position == 0 ? Access::kWrite : Access::kRead;
+  }
+  if (op == "motley::all_reduce") return Access::kWrite;
+  if (op == "motley::pack") return position == 1 ? Access::kDefine : Access::kRead;
+  if (op == "motley::assign") return position == 0 ? Access::kWrite : Access::kRead;
+  if (op == "motley::update")
+    return position == 1 || position == 3 || position == 4 ? Access::kWrite : Access::kRead;
+  return Access::kRead;
+}
+
+std::vector<BufferId> storages_of(const DeviceProgram& program) {
+  std::vector<BufferId> storages(program.buffers.size());
+  std::vector<BufferId> chain;
+  for (std::size_t i = 0; i < storages.size(); ++i) {
+    BufferId at(static_cast<std::int64_t>(i));
+    chain.clear();
+    while (storages[at.index()].is_none() && !program.buffer(at).view_of.is_none()) {
+      chain.push_back(at);
+      at = program.buffer(at).view_of;
+    }
+    if (storages[at.index()].is_none()) storages[at.index()] = at;
+    for (const BufferId id : chain) storages[id.index()] = storages[at.index()];
+  }
+  return storages;
+}
+
+std::vector<InstructionId> finished_in_other_lane(const DeviceProgram& program) {
+  std::vector<InstructionId> finished(program.instructions.size());
+  InstructionId latest[2];
+  for (std::size_t i = 0; i < finished.size(); ++i) {
+    const Instruction& instruction = program.instructions[i];
+    InstructionId& known = latest[static_cast<int>(instruction.lane)];
+    for (const InstructionId wait : instruction.waits) known = std::max(known, wait);
+    finished[i] = known;
+  }
+  return finished;
+}
+
+}  // namespace motley::program

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <vector>
+
+#include "motley/program/program.h"
+
+namespace motley::program {
+
+/// Does the kind live from step to step?
+bool is_persistent(BufferKind kind);
+
+/// What an instruction does to the memory of one of its arguments.
+enum class Access {
+  kRead,
+  kWrite,   ///< in place
+  kDefine,  ///< writes all of it; the argument need not have been defined before (pack's flat)
+};
+
+/// Calls `visit(BufferId, Access)` for every buffer among the arguments, in order. By operator:
+/// collectives, motley::update, motley::assign, motley::pack and ATen operators whose name ends in
+/// `_` write; all others read only.
+template <typename Visit>
+void for_each_access(const Instruction& instruction, const Visit& visit);
+
+/// Access to the argument at a position of an operator's argument list.
+Access access_of(const Instruction& instruction, std::size_t position);
+
+/// Roots of all buffers, by buffer (storage_of of each); linear. The program is verified.
+std::vector<BufferId> storages_of(const DeviceProgram& program);
+
+/// For every instruction the last instruction of the other lane that has finished for sure when it
+/// starts (none: none), by its own waits and those of earlier instructions of its lane.
+std::vector<InstructionId> finished_in_other_lane(const DeviceProgram& program);
+
+template <typename Visit>
+void for_each_access(const Instruction& instruction, const Visit& visit) {
+  for (std::size_t i = 0; i < instruction.arguments.size(); ++i) {
+    const Argument& argument = instruction.arguments[i];
+    const Access access = access_of(instruction, i);
+    if (const auto* id = std::get_if<BufferId>(&argument.value)) visit(*id, access);
+    if (const auto* list = std::get_if<ArgumentList>(&argument.value))
+      for_each_buffer(*list, [&](BufferId id) { visit(id, access); });
+  }
+}
+
+}  // namespace motley::program

@@ -1,0 +1,154 @@
+#include "motley/program/memory.h"
+
+#include <algorithm>
+
+#include "motley/program/effects.h"
+
+namespace motley::program {
+namespace {
+
+/// Lifetimes on the clock of the compute lane: position p is the p-th compute instruction, position
+/// `end` the end of the step.
+class Lifetimes {
+ public:
+  explicit Lifetimes(const DeviceProgram& program)
+      : program_(program),
+        storages_(storages_of(program)),
+        finished_(finished_in_other_lane(program)) {
+    find_positions();
+    spans_.resize(program.buffers.size());
+    handles_.resize(program.buffers.size());
+    for (std::size_t i = 0; i < program.instructions.size(); ++i) follow(i);
+    for (std::size_t id = 0; id < handles_.size(); ++id)
+      if (handles_[id].is_defined && !handles_[id].is_freed)
+        spans_[storages_[id].index()].end = end_ + 1;
+  }
+
+  /// Positions [begin, end) at which a root that does not persist is live; empty if never.
+  struct Span {
+    int begin = -1, end = -1;
+  };
+  const Span& span(std::size_t root) const { return spans_[root]; }
+  int end_of_step() const { return end_; }
+  InstructionId instruction_at(int position) const {
+    if (position < end_) return compute_[static_cast<std::size_t>(position)];
+    return InstructionId(static_cast<std::int64_t>(program_.instructions.size()) - 1);
+  }
+
+ private:
+  /// Where each instruction begins and where its effects are over: a transfer begins as soon as
+  /// what it waits for has finished, and ends before the first compute instruction that waits for
+  /// it, by itself or through others.
+  void find_positions() {
+    const std::size_t count = program_.instructions.size();
+    begins_.resize(count);
+    ends_.resize(count);
+    std::vector<std::size_t> running;  // transfers nobody has waited for, in order
+    std::size_t oldest = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const int position = static_cast<int>(compute_.size());
+      if (program_.instructions[i].lane == Lane::kTransfer) {
+        begins_[i] = finished_[i].is_none() ? 0 : begins_[finished_[i].index()] + 1;
+        running.push_back(i);
+        continue;
+      }
+      begins_[i] = position;
+      ends_[i] = position + 1;
+      compute_.emplace_back(static_cast<std::int64_t>(i));
+      while (oldest < running.size() && !finished_[i].is_none() &&
+             running[oldest] <= finished_[i].index())
+        ends_[running[oldest++]] = position;
+    }
+    end_ = static_cast<int>(compute_.size());
+    for (; oldest < running.size(); ++oldest) ends_[running[oldest]] = end_ + 1;
+  }
+
+  void follow(std::size_t i) {
+    const Instruction& instruction = program_.instructions[i];
+    for_each_access(instruction, [&](BufferId id, Access access) {
+      if (access == Access::kDefine && !handles_[id.index()].is_defined) define(id, i);
+      extend(id, i);
+    });
+    for (const BufferId id : instruction.outputs) {
+      define(id, i);
+      extend(id, i);
+    }
+    for (const BufferId id : instruction.frees) {
+      handles_[id.index()].is_freed = true;
+      extend(id, i);
+    }
+  }
+
+  void define(BufferId id, std::size_t i) {
+    handles_[id.index()].is_defined = true;
+    Span& span = spans_[storages_[id.index()].index()];
+    if (span.begin < 0) span.begin = begins_[i];
+    span.end = std::max(span.end, begins_[i] + 1);
+  }
+
+  void extend(BufferId id, std::size_t i) {
+    Span& span = spans_[storages_[id.index()].index()];
+    span.end = std::max(span.end, ends_[i]);
+  }
+
+  struct Handle {
+    bool is_defined = false, is_freed = false;
+  };
+
+  const DeviceProgram& program_;
+  const std::vector<BufferId> storages_;
+  const std::vector<InstructionId> finished_;
+  std::vector<int> begins_, ends_;      // by instruction
+  std::vector<InstructionId> compute_;  // by position
+  std::vector<Span> spans_;             // by root
+  std::vector<Handle> handles_;         // by buffer
+  int end_ = 0;
+};
+
+bool is_root(const Buffer& buffer) { return buffer.view_of.is_none(); }
+
+}  // namespace
+
+MemoryPeak find_memory_peak(const DeviceProgram& program) {
+  const Lifetimes lifetimes(program);
+  MemoryPeak peak;
+  std::vector<std::int64_t> change(static_cast<std::size_t>(lifetimes.end_of_step()) + 2, 0);
+  for (std::size_t id = 0; id < program.buffers.size(); ++id) {
+    const Buffer& buffer = program.buffers[id];
+    if (!is_root(buffer)) continue;
+    if (is_persistent(buffer.kind)) {
+      peak.persistent += buffer.bytes();
+    } else if (const auto& span = lifetimes.span(id); span.begin >= 0 && span.begin < span.end) {
+      change[static_cast<std::size_t>(span.begin)] += buffer.bytes().value;
+      change[static_cast<std::size_t>(span.end)] -= buffer.bytes().value;
+    }
+  }
+  std::int64_t live = 0, most = -1;
+  int at = 0;
+  for (int position = 0; position <= lifetimes.end_of_step(); ++position) {
+    live += change[static_cast<std::size_t>(position)];
+    if (live > most) {
+      most = live;
+      at = position;
+    }
+  }
+  peak.total = peak.persistent + Bytes(most);
+  peak.at = lifetimes.instruction_at(at);
+  for (std::size_t id = 0; id < program.buffers.size(); ++id) {
+    const Buffer& buffer = program.buffers[id];
+    const auto& span = lifetimes.span(id);
+    const bool is_live = is_persistent(buffer.kind) || (span.begin <= at && at < span.end);
+    if (is_root(buffer) && is_live)
+      peak.largest.emplace_back(BufferId(static_cast<std::int64_t>(id)), buffer.bytes());
+  }
+  const auto larger = [](const auto& a, const auto& b) {
+    return a.second != b.second ? a.second > b.second : a.first < b.first;
+  };
+  const std::size_t shown = std::min<std::size_t>(8, peak.largest.size());
+  std::partial_sort(peak.largest.begin(), peak.largest.begin() + static_cast<std::ptrdiff_t>(shown),
+                    peak.largest.end(), larger);
+  peak.largest.resize(shown);
+  return peak;
+}
+
+}  // namespace motley::program

@@ -1,0 +1,417 @@
+#include "motley/program/program_verify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <unordered_set>
+#include <utility>
+
+#include "motley/base/text.h"
+#include "motley/program/effects.h"
+#include "motley/program/program_text.h"
+
+namespace motley::program {
+namespace {
+
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
+
+std::string_view lane_name(Lane lane) { return lane == Lane::kCompute ? "compute" : "transfer"; }
+
+Lane other(Lane lane) { return lane == Lane::kCompute ? Lane::kTransfer : Lane::kCompute; }
+
+/// Violations found so far, each with its place.
+class Violations {
+ public:
+  Violations(const std::string& name, const SourceLines& lines) : name_(name), lines_(lines) {}
+
+  void add(std::string_view text) { found_.push_back(fmt::format("{}: {}", name_, text)); }
+  void add_group(std::size_t group, std::string_view text) {
+    add_at(group < lines_.groups.size() ? lines_.groups[group] : 0,
+           fmt::format("group {}: {}", group, text));
+  }
+  void add_device(const Program& program, std::size_t rank, std::string_view text) {
+    add_at(rank < lines_.devices.size() ? lines_.devices[rank].line : 0,
+           fmt::format("{}: {}", program.devices[rank].device, text));
+  }
+  void add_buffer(const Program& program, std::size_t rank, std::size_t id, std::string_view text) {
+    add_at(rank < lines_.devices.size() ? lines_.devices[rank].buffers[id] : 0,
+           fmt::format("{} %{}: {}", program.devices[rank].device, id, text));
+  }
+  void add_instruction(const Program& program, std::size_t rank, std::size_t id,
+                       std::string_view text) {
+    const DeviceProgram& device = program.devices[rank];
+    add_at(
+        rank < lines_.devices.size() ? lines_.devices[rank].instructions[id] : 0,
+        fmt::format("{} ^{} {}: {}", device.device, id, device.instructions[id].full_name(), text));
+  }
+  std::size_t size() const { return found_.size(); }
+  Result<void> result() const {
+    if (found_.empty()) return {};
+    return usage_error("program.verify", join(found_, "\n"));
+  }
+
+ private:
+  void add_at(int line, std::string_view text) {
+    found_.push_back(line > 0 ? fmt::format("{}:{}: {}", name_, line, text)
+                              : fmt::format("{}: {}", name_, text));
+  }
+
+  const std::string& name_;
+  const SourceLines& lines_;
+  std::vector<std::string> found_;
+};
+
+void check_groups(const Program& program, Violations& violations) {
+  std::vector<std::size_t> seen_in(program.devices.size(), SIZE_MAX);
+  for (std::size_t g = 0; g < program.groups.size(); ++g) {
+    const std::vector<Rank>& members = program.groups[g].members;
+    if (members.empty()) violations.add_group(g, "has no members");
+    for (const Rank rank : members) {
+      if (rank.is_none() || rank.index() >= seen_in.size()) {
+        violations.add_group(g, fmt::format("rank {} is not one of the {} devices", rank.value,
+                                            program.devices.size()));
+      } else if (std::exchange(seen_in[rank.index()], g) == g) {
+        violations.add_group(g, fmt::format("rank {} is a member twice", rank.value));
+      }
+    }
+  }
+}
+
+void check_devices(const Program& program, Violations& violations) {
+  std::unordered_set<std::string_view> names;
+  for (std::size_t rank = 0; rank < program.devices.size(); ++rank) {
+    const DeviceProgram& device = program.devices[rank];
+    if (device.device.empty()) violations.add_device(program, rank, "a device without a name");
+    if (!names.insert(device.device).second)
+      violations.add_device(program, rank, "two devices of this name");
+    if (device.samples < 0 || device.first_sample < 0 ||
+        device.samples > program.global_batch - device.first_sample)
+      violations.add_device(
+          program, rank,
+          fmt::format("found {} samples from sample {}, wanted a part of the global batch of {}",
+                      device.samples, device.first_sample, program.global_batch));
+  }
+}
+
+/// What one device's program must hold by itself.
+class DeviceVerifier {
+ public:
+  DeviceVerifier(const Program& program, std::size_t rank, Violations& violations)
+      : program_(program), rank_(rank), device_(program.devices[rank]), violations_(violations) {}
+
+  /// True if ids and sizes are sound, so that the rest may follow them.
+  bool check_structure() {
+    const std::size_t before = violations_.size();
+    check_buffers();
+    if (violations_.size() == before) check_view_cycles();
+    for (std::size_t i = 0; i < device_.instructions.size(); ++i) check_ids(i);
+    return violations_.size() == before;
+  }
+
+  /// Definitions, uses, frees and the order between lanes; linear.
+  void check_flow() {
+    storages_ = storages_of(device_);
+    finished_ = finished_in_other_lane(device_);
+    handles_.assign(device_.buffers.size(), {});
+    memory_.assign(device_.buffers.size(), {});
+    for (std::size_t i = 0; i < device_.instructions.size(); ++i) {
+      check_arguments(i);
+      check_outputs(i);
+      check_frees(i);
+    }
+  }
+
+ private:
+  using Last = std::array<InstructionId, 2>;  // last one in each lane
+  struct Handle {
+    InstructionId defined, freed;
+    Last used;
+  };
+  struct Memory {
+    Last accessed, written;
+  };
+
+  template <typename... T>
+  void report_buffer(std::size_t id, fmt::format_string<T...> text, T&&... values) {
+    violations_.add_buffer(program_, rank_, id, fmt::format(text, std::forward<T>(values)...));
+  }
+  template <typename... T>
+  void report(std::size_t id, fmt::format_string<T...> text, T&&... values) {
+    violations_.add_instruction(program_, rank_, id, fmt::format(text, std::forward<T>(values)...));
+  }
+
+  void check_buffers() {
+    std::unordered_set<std::string_view> names;
+    std::int64_t total = 0;
+    for (std::size_t i = 0; i < device_.buffers.size(); ++i) {
+      const Buffer& buffer = device_.buffers[i];
+      check_size(i, total);
+      if (is_persistent(buffer.kind)) {
+        if (buffer.name.empty()) report_buffer(i, "lives from step to step but has no name");
+        if (!buffer.name.empty() && !names.insert(buffer.name).second)
+          report_buffer(i, "two buffers of the name '{}'", buffer.name);
+        if (!buffer.view_of.is_none())
+          report_buffer(i, "lives from step to step, so it cannot be a view");
+      }
+      if (!buffer.view_of.is_none() && buffer.view_of.index() >= device_.buffers.size())
+        report_buffer(i, "is a view of %{}, which does not exist", buffer.view_of.value);
+    }
+  }
+
+  void check_size(std::size_t id, std::int64_t& total) {
+    std::int64_t bytes = dtype_size(device_.buffers[id].dtype);
+    for (const std::int64_t extent : device_.buffers[id].shape) {
+      if (extent < 0) return report_buffer(id, "found an extent of {}", extent);
+      if (__builtin_mul_overflow(bytes, extent, &bytes) || bytes > kMostBytes)
+        return report_buffer(id, "is larger than 2^60 bytes");
+    }
+    // A dtype of no bytes still has a count of elements, which must fit.
+    std::int64_t elements = 1;
+    for (const std::int64_t extent : device_.buffers[id].shape)
+      if (__builtin_mul_overflow(elements, extent, &elements))
+        return report_buffer(id, "has more than 2^63 elements");
+    total += bytes;
+    if (total > kMostBytes) {
+      report_buffer(id, "with those before it is larger than 2^60 bytes");
+      total = 0;
+    }
+  }
+
+  void check_view_cycles() {
+    std::vector<std::size_t> walk(device_.buffers.size(), SIZE_MAX);  // from which start seen
+    for (std::size_t start = 0; start < walk.size(); ++start) {
+      BufferId at(static_cast<std::int64_t>(start));
+      while (!at.is_none() && walk[at.index()] == SIZE_MAX) {
+        walk[at.index()] = start;
+        at = device_.buffer(at).view_of;
+      }
+      if (!at.is_none() && walk[at.index()] == start)
+        report_buffer(at.index(), "is a view of itself");
+    }
+  }
+
+  bool exists(BufferId id) const { return !id.is_none() && id.index() < device_.buffers.size(); }
+
+  void check_ids(std::size_t i) {
+    const Instruction& instruction = device_.instructions[i];
+    const auto check_buffer = [&](BufferId id) {
+      if (!exists(id)) report(i, "names %{}, which does not exist", id.value);
+    };
+    for_each_buffer(instruction.arguments, check_buffer);
+    for (const BufferId id : instruction.outputs) check_buffer(id);
+    for (const BufferId id : instruction.frees) check_buffer(id);
+    for (const InstructionId wait : instruction.waits) {
+      if (wait.is_none() || wait.index() >= i) {
+        report(i, "waits for ^{}, which does not come before it", wait.value);
+      } else if (device_.instructions[wait.index()].lane == instruction.lane) {
+        report(i, "waits for ^{} of its own {} lane", wait.value, lane_name(instruction.lane));
+      }
+    }
+    check_group(i);
+  }
+
+  void check_group(std::size_t i) {
+    const Instruction& instruction = device_.instructions[i];
+    const GroupId group = instruction.group;
+    if (group.is_none()) {
+      if (instruction.op == "motley::all_reduce" || instruction.op == "motley::all_gather")
+        report(i, "a collective without a group");
+    } else if (group.index() >= program_.groups.size()) {
+      report(i, "group {} does not exist", group.value);
+    } else {
+      for (const Rank rank : program_.groups[group.index()].members)
+        if (rank.value == static_cast<std::int32_t>(rank_)) return;
+      report(i, "this device is no member of group {}", group.value);
+    }
+  }
+
+  bool is_defined(BufferId id) const {
+    return is_persistent(device_.buffer(id).kind) || !handles_[id.index()].defined.is_none();
+  }
+
+  /// Has instruction `before` finished when `i` starts?
+  bool is_ordered(InstructionId before, std::size_t i) const {
+    return before.is_none() ||
+           device_.instructions[before.index()].lane == device_.instructions[i].lane ||
+           before <= finished_[i];
+  }
+
+  /// An instruction that only makes views touches no memory.
+  bool makes_views_only(const Instruction& instruction) const {
+    for (const BufferId id : instruction.outputs)
+      if (device_.buffer(id).view_of.is_none()) return false;
+    return !instruction.outputs.empty();
+  }
+
+  void check_arguments(std::size_t i) {
+    const Instruction& instruction = device_.instructions[i];
+    const bool views_only = makes_views_only(instruction);
+    const int lane = static_cast<int>(instruction.lane);
+    for_each_access(instruction, [&](BufferId id, Access access) {
+      Handle& handle = handles_[id.index()];
+      if (access == Access::kDefine && !is_defined(id))
+        handle.defined = InstructionId(static_cast<std::int64_t>(i));
+      handle.used[lane] = InstructionId(static_cast<std::int64_t>(i));
+      if (!is_defined(id)) return report(i, "uses %{} before it is defined", id.value);
+      if (!handle.freed.is_none())
+        return report(i, "uses %{} after ^{} freed it", id.value, handle.freed.value);
+      if (!is_ordered(handle.defined, i))
+        return report(i, "uses %{} without waiting for ^{}, which defines it", id.value,
+                      handle.defined.value);
+      if (access != Access::kRead || !views_only) touch(i, id, access != Access::kRead);
+    });
+  }
+
+  /// Two lanes may read the same memory at once; a write excludes the other lane.
+  void touch(std::size_t i, BufferId id, bool writes) {
+    Memory& memory = memory_[storages_[id.index()].index()];
+    const Lane lane = device_.instructions[i].lane;
+    const int theirs = static_cast<int>(other(lane)), ours = static_cast<int>(lane);
+    const InstructionId rival = writes ? memory.accessed[theirs] : memory.written[theirs];
+    if (!is_ordered(rival, i))
+      report(i, "{} %{} without waiting for ^{}, which {} its memory in the {} lane",
+             writes ? "writes" : "reads", id.value, rival.value, writes ? "uses" : "writes",
+             lane_name(other(lane)));
+    memory.accessed[ours] = InstructionId(static_cast<std::int64_t>(i));
+    if (writes) memory.written[ours] = memory.accessed[ours];
+  }
+
+  void check_outputs(std::size_t i) {
+    const InstructionId self(static_cast<std::int64_t>(i));
+    for (const BufferId id : device_.instructions[i].outputs) {
+      const Buffer& buffer = device_.buffer(id);
+      Handle& handle = handles_[id.index()];
+      if (is_persistent(buffer.kind)) {
+        report(i, "defines %{}, which lives from step to step", id.value);
+      } else if (!handle.defined.is_none() && handle.defined != self) {
+        report(i, "defines %{}, which ^{} has defined", id.value, handle.defined.value);
+      }
+      handle.defined = self;
+      handle.used[static_cast<int>(device_.instructions[i].lane)] = self;
+      if (buffer.view_of.is_none()) {
+        touch(i, id, true);
+      } else if (!is_defined(buffer.view_of)) {
+        report(i, "defines %{} as a view of %{}, which is not defined", id.value,
+               buffer.view_of.value);
+      }
+    }
+  }
+
+  void check_frees(std::size_t i) {
+    const Lane lane = device_.instructions[i].lane;
+    for (const BufferId id : device_.instructions[i].frees) {
+      Handle& handle = handles_[id.index()];
+      const InstructionId rival = handle.used[static_cast<int>(other(lane))];
+      if (is_persistent(device_.buffer(id).kind)) {
+        report(i, "frees %{}, which lives from step to step", id.value);
+      } else if (handle.defined.is_none()) {
+        report(i, "frees %{} before it is defined", id.value);
+      } else if (!handle.freed.is_none()) {
+        report(i, "frees %{}, which ^{} has freed", id.value, handle.freed.value);
+      } else if (!is_ordered(rival, i)) {
+        report(i, "frees %{} without waiting for ^{}, which uses it", id.value, rival.value);
+      }
+      handle.freed = InstructionId(static_cast<std::int64_t>(i));
+    }
+  }
+
+  const Program& program_;
+  const std::size_t rank_;
+  const DeviceProgram& device_;
+  Violations& violations_;
+  std::vector<BufferId> storages_;
+  std::vector<InstructionId> finished_;
+  std::vector<Handle> handles_;  // by buffer
+  std::vector<Memory> memory_;   // by root
+};
+
+/// What must agree among the members of a group.
+struct Collective {
+  std::size_t instruction;
+  const std::string* op;
+  std::int64_t elements;
+  DType dtype;
+
+  bool matches(const Collective& o) const {
+    return *op == *o.op && elements == o.elements && dtype == o.dtype;
+  }
+};
+
+Collective describe_collective(const DeviceProgram& device, std::size_t i) {
+  const Instruction& instruction = device.instructions[i];
+  Collective collective{i, &instruction.op, 0, DType::kNone};
+  bool is_first = true;
+  for_each_buffer(instruction.arguments, [&](BufferId id) {
+    if (!std::exchange(is_first, false)) return;
+    collective.elements = device.buffer(id).elements();
+    collective.dtype = device.buffer(id).dtype;
+  });
+  return collective;
+}
+
+std::string print_collective(const Collective& c) {
+  return fmt::format("{} of {} {}", *c.op, c.elements, dtype_name(c.dtype));
+}
+
+/// Collectives of a group appear on all members in the same order with equal operator, element
+/// count and dtype.
+void check_collectives(const Program& program, Violations& violations) {
+  std::vector<std::vector<std::vector<Collective>>> by_group(program.groups.size());
+  for (auto& ranks : by_group) ranks.resize(program.devices.size());
+  for (std::size_t rank = 0; rank < program.devices.size(); ++rank) {
+    const DeviceProgram& device = program.devices[rank];
+    for (std::size_t i = 0; i < device.instructions.size(); ++i)
+      if (const GroupId group = device.instructions[i].group; !group.is_none())
+        by_group[group.index()][rank].push_back(describe_collective(device, i));
+  }
+  for (std::size_t g = 0; g < by_group.size(); ++g) {
+    const std::size_t first = program.groups[g].members.front().index();
+    const std::vector<Collective>& wanted = by_group[g][first];
+    for (const Rank member : program.groups[g].members) {
+      const std::vector<Collective>& found = by_group[g][member.index()];
+      for (std::size_t n = 0; n < std::min(found.size(), wanted.size()); ++n) {
+        if (found[n].matches(wanted[n])) continue;
+        violations.add_instruction(
+            program, member.index(), found[n].instruction,
+            fmt::format("number {} of group {}: found {}, wanted {} as in ^{} on {}", n, g,
+                        print_collective(found[n]), print_collective(wanted[n]),
+                        wanted[n].instruction, program.devices[first].device));
+        break;
+      }
+      if (found.size() != wanted.size())
+        violations.add_device(
+            program, member.index(),
+            fmt::format("found {} collectives of group {}, wanted {} as on {}", found.size(), g,
+                        wanted.size(), program.devices[first].device));
+    }
+  }
+}
+
+}  // namespace
+
+Result<void> verify_program_at(const Program& program, const std::string& name,
+                               const SourceLines& lines) {
+  Violations violations(name, lines);
+  if (program.devices.empty()) violations.add("has no devices");
+  check_groups(program, violations);
+  check_devices(program, violations);
+  bool is_sound = violations.size() == 0;
+  for (std::size_t rank = 0; rank < program.devices.size(); ++rank) {
+    DeviceVerifier verifier(program, rank, violations);
+    if (verifier.check_structure()) {
+      verifier.check_flow();
+    } else {
+      is_sound = false;
+    }
+  }
+  if (is_sound) check_collectives(program, violations);
+  return violations.result();
+}
+
+Result<void> verify_program(const Program& program, const std::string& name) {
+  return verify_program_at(program, name, {});
+}
+
+}  // namespace motley::program
