@@ -1,0 +1,194 @@
+#include "motley/plan/plan.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include "motley/base/file.h"
+
+namespace motley::plan {
+namespace {
+
+cluster::Cluster lab() {
+  const char* text = R"(schema = "motley.cluster/1"
+name = "lab"
+[[node]]
+name = "a"
+  [[node.device]]
+  kind = "cpu"
+  count = 2
+[[node]]
+name = "b"
+  [[node.device]]
+  kind = "cpu"
+  speed = 0.4
+)";
+  auto cluster = cluster::parse_cluster(text, "lab.toml");
+  EXPECT_TRUE(cluster.has_value()) << cluster.error().message;
+  return *cluster;
+}
+
+/// 24 samples on a:0 and 16 on b:0.
+Plan two_replicas(const cluster::Cluster& cluster) {
+  Plan plan;
+  plan.model_hash = "00000000000000aa";
+  plan.cluster_hash = cluster::cluster_hash(cluster);
+  plan.global_batch = 40;
+  plan.replicas = make_replicas({DeviceId(0), DeviceId(1), DeviceId(2)}, {24, 0, 16});
+  return plan;
+}
+
+std::string error_of(const Result<void>& result) { return result ? "" : result.error().message; }
+
+TEST(Plan, MakeReplicasLeavesOutIdleDevices) {
+  const Plan plan = two_replicas(lab());
+  ASSERT_EQ(plan.replicas.size(), 2u);
+  EXPECT_EQ(replica_device(plan.replicas[1]), DeviceId(2));
+  EXPECT_EQ(plan.replicas[1].samples, 16);
+}
+
+TEST(Plan, PrintsGolden) {
+  const cluster::Cluster cluster = lab();
+  Plan plan = two_replicas(cluster);
+  plan.cluster_hash = "00000000000000bb";
+  plan.optimizer = {.kind = OptimizerKind::kAdamW, .lr = 3e-4, .weight_decay = 0.01};
+  const auto golden =
+      read_file(std::string(MOTLEY_SOURCE_DIR) + "/tests/golden/plan/two_replicas.json");
+  ASSERT_TRUE(golden.has_value()) << golden.error().message;
+  EXPECT_EQ(print_plan(plan, cluster), *golden);
+  const auto parsed = parse_plan(*golden, "golden", cluster);
+  ASSERT_TRUE(parsed.has_value()) << parsed.error().message;
+  EXPECT_EQ(*parsed, plan);
+}
+
+RC_GTEST_PROP(Plan, ParseInvertsPrint, ()) {
+  const cluster::Cluster cluster = lab();
+  Plan plan;
+  plan.model_hash = *rc::gen::string<std::string>();
+  // Text outside UTF-8 cannot be in JSON; hashes are hexadecimal digits.
+  plan.model_hash.erase(std::remove_if(plan.model_hash.begin(), plan.model_hash.end(),
+                                       [](char c) { return (c & 0x80) != 0; }),
+                        plan.model_hash.end());
+  plan.cluster_hash = "f";
+  plan.global_batch = *rc::gen::arbitrary<std::int64_t>();
+  const auto count = *rc::gen::inRange<std::size_t>(0, 4);
+  for (std::size_t i = 0; i < count; ++i) {
+    Replica replica{*rc::gen::arbitrary<std::int64_t>(), {}};
+    for (int r = *rc::gen::inRange(0, 3); r > 0; --r) {
+      Region region;
+      for (int d = *rc::gen::inRange(0, 3); d > 0; --d) {
+        region.devices.emplace_back(*rc::gen::inRange(0, 3));
+        region.shares.push_back(*rc::gen::arbitrary<double>());
+      }
+      replica.regions.push_back(region);
+    }
+    plan.replicas.push_back(replica);
+  }
+  plan.optimizer.kind =
+      *rc::gen::element(OptimizerKind::kSgd, OptimizerKind::kAdam, OptimizerKind::kAdamW);
+  plan.optimizer.lr = std::abs(*rc::gen::arbitrary<double>());
+  plan.optimizer.momentum = std::abs(*rc::gen::arbitrary<double>());
+  plan.optimizer.nesterov = *rc::gen::arbitrary<bool>();
+  plan.batch_norm = *rc::gen::element(BatchNormMode::kGlobal, BatchNormMode::kLocal);
+  plan.bucket_bytes = Bytes(*rc::gen::arbitrary<std::int64_t>());
+  const auto parsed = parse_plan(print_plan(plan, cluster), "p", cluster);
+  RC_ASSERT(parsed.has_value());
+  RC_ASSERT(*parsed == plan);
+}
+
+TEST(PlanParse, UnknownDeviceIsStale) {
+  const cluster::Cluster cluster = lab();
+  std::string text = print_plan(two_replicas(cluster), cluster);
+  text.replace(text.find("b:0"), 3, "b:7");
+  const auto parsed = parse_plan(text, "plan.json", cluster);
+  ASSERT_FALSE(parsed.has_value());
+  EXPECT_EQ(parsed.error().kind, ErrorKind::kStale);
+  EXPECT_EQ(parsed.error().message,
+            "plan.json: replica 1: region 0: cluster 'lab' has no device 'b:7', did you mean "
+            "'b:0'?; plan again for this cluster");
+}
+
+/// The message for the text with one part replaced.
+std::string message_for(const std::string& from, const std::string& to) {
+  const cluster::Cluster cluster = lab();
+  std::string text = print_plan(two_replicas(cluster), cluster);
+  const std::size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  text.replace(at, from.size(), to);
+  const auto parsed = parse_plan(text, "p", cluster);
+  return parsed ? "" : parsed.error().message;
+}
+
+TEST(PlanParse, WholeMessages) {
+  EXPECT_EQ(message_for("motley.plan/1", "motley.plan/9"),
+            "p: key 'schema': found 'motley.plan/9', wanted 'motley.plan/1'");
+  EXPECT_EQ(message_for("\"bucket_bytes\"", "\"bucket_byte\""), "p: key 'bucket_bytes' is missing");
+  EXPECT_EQ(message_for("\"bucket_bytes\"", "\"buckets\": 1, \"bucket_bytes\""),
+            "p: unknown key 'buckets'");
+  EXPECT_EQ(message_for("\"nesterov\"", "\"nesterof\": true, \"nesterov\""),
+            "p: optimizer: unknown key 'nesterof', did you mean 'nesterov'?");
+  EXPECT_EQ(message_for("\"samples\": 24", "\"samples\": 24.5"),
+            "p: replica 0: key 'samples': found a number, wanted an integer");
+  EXPECT_EQ(message_for("\"batch_norm\": \"global\"", "\"batch_norm\": \"no\""),
+            "p: key 'batch_norm': found 'no', wanted 'global' or 'local'");
+  EXPECT_EQ(message_for("\"sgd\"", "\"sgdd\""),
+            "p: optimizer: unknown optimizer 'sgdd', wanted one of sgd adam adamw, did you mean "
+            "'sgd'?");
+  EXPECT_EQ(message_for("\"lr\": 0.01", "\"lr\": -1"),
+            "p: optimizer: key 'lr': found -1.0, wanted at least 0");
+  EXPECT_EQ(message_for("\"beta1\": 0.9", "\"beta1\": 1"),
+            "p: optimizer: key 'beta1': found 1.0, wanted at least 0 and below 1");
+  EXPECT_EQ(message_for("\"replicas\": [", "\"replicas\": 3, \"x\": ["),
+            "p: key 'replicas': wanted a list");
+  EXPECT_EQ(message_for("\"a:0\"", "7"),
+            "p: replica 0: region 0: key 'devices': wanted device names");
+}
+
+TEST(PlanVerify, AcceptsAPlanForThisModelAndCluster) {
+  const cluster::Cluster cluster = lab();
+  EXPECT_EQ(error_of(verify_plan(two_replicas(cluster), "00000000000000aa", cluster)), "");
+}
+
+TEST(PlanVerify, OtherModelOrClusterIsStale) {
+  const cluster::Cluster cluster = lab();
+  Plan plan = two_replicas(cluster);
+  plan.cluster_hash = "00000000000000bb";
+  const auto result = verify_plan(plan, "00000000000000cc", cluster);
+  ASSERT_FALSE(result.has_value());
+  EXPECT_EQ(result.error().kind, ErrorKind::kStale);
+  EXPECT_EQ(result.error().message,
+            fmt::format("plan: made for model 00000000000000aa, this model is 00000000000000cc; "
+                        "plan again; made for cluster 00000000000000bb, this cluster is {}; plan "
+                        "again",
+                        cluster::cluster_hash(cluster)));
+}
+
+TEST(PlanVerify, ReportsAllViolations) {
+  const cluster::Cluster cluster = lab();
+  Plan plan = two_replicas(cluster);
+  plan.replicas.push_back({0, {Region{{DeviceId(0)}, {0.5}}}});
+  plan.replicas.push_back({1, {Region{{DeviceId(9)}, {1.0}}}});
+  plan.replicas.push_back({1, {}});
+  plan.bucket_bytes = Bytes(0);
+  const auto result = verify_plan(plan, "00000000000000aa", cluster);
+  ASSERT_FALSE(result.has_value());
+  EXPECT_EQ(result.error().kind, ErrorKind::kUsage);
+  EXPECT_EQ(
+      result.error().message,
+      "plan: replica 2: found 0 samples, wanted at least 1; replica 2: the share of its only "
+      "device must be 1; device a:0 is used by replicas 0 and 2; replica 3: the cluster has "
+      "no device number 9; replica 4: found 0 regions, wanted 1; the replicas have 42 samples "
+      "together, the global batch is 40; bucket_bytes is 0, wanted at least 1");
+}
+
+TEST(PlanVerify, NeedsAReplica) {
+  const cluster::Cluster cluster = lab();
+  Plan plan = two_replicas(cluster);
+  plan.replicas.clear();
+  EXPECT_EQ(error_of(verify_plan(plan, "00000000000000aa", cluster)),
+            "plan: no replicas, wanted at least 1");
+}
+
+}  // namespace
+}  // namespace motley::plan

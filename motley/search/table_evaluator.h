@@ -1,0 +1,50 @@
+#pragma once
+
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "motley/plan/planner.h"
+#include "motley/search/step_model.h"
+
+namespace motley::search {
+
+/// Prices from tables in memory; the simulator is the step model itself. For tests and benchmarks.
+class TableEvaluator : public plan::Evaluator {
+ public:
+  /// One device. Peak memory is `base` + `per_sample` * samples.
+  struct Device {
+    plan::StepCurves alone, shared;
+    Bytes base, per_sample;
+  };
+  using Group = std::function<plan::GroupTimes(const std::vector<DeviceId>&)>;
+
+  TableEvaluator(std::vector<Device> devices, Group group)
+      : devices_(std::move(devices)), group_(std::move(group)) {}
+
+  const plan::StepCurves& curves(DeviceId device, Setting setting) const override {
+    const Device& entry = devices_[device.index()];
+    return setting == Setting::kAlone ? entry.alone : entry.shared;
+  }
+  plan::GroupTimes group_times(const std::vector<DeviceId>& group) const override {
+    return group_(group);
+  }
+  Bytes peak_bytes(DeviceId device, std::int64_t samples, Setting) const override {
+    const Device& entry = devices_[device.index()];
+    return entry.base + entry.per_sample * samples;
+  }
+  Result<Seconds> step_time(const plan::Plan& plan) const override {
+    Split split;
+    for (const plan::Replica& replica : plan.replicas) {
+      split.devices.push_back(plan::replica_device(replica));
+      split.samples.push_back(replica.samples);
+    }
+    return Seconds(model_step(*this, split));
+  }
+
+ private:
+  std::vector<Device> devices_;
+  Group group_;
+};
+
+}  // namespace motley::search
