@@ -1,0 +1,52 @@
+"""Graph-only export of a model whose weights would not be worth their memory."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# A GPT of 124 million parameters: 12 layers of width 768, 50,257 tokens, 1,024 positions.
+MODEL = """
+import torch
+from families import Gpt
+
+
+def model():
+    shape = dict(vocabulary=50257, length=1024, width=768, heads=12, layers=12)
+    tokens = torch.randint(0, 50257, (4, 1025))
+    return Gpt(**shape), (tokens[:, :-1], tokens[:, 1:])
+"""
+
+MEASURE = """
+import resource, sys
+from motley.command import main
+status = main(sys.argv[1:])
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, file=sys.stderr)
+sys.exit(status)
+"""
+
+
+def test_large_model_without_memory_for_its_weights(tmp_path):
+    (tmp_path / "large.py").write_text(MODEL)
+    output = tmp_path / "large.motley"
+    arguments = [f"{tmp_path}/large.py:model", "-o", str(output), "--graph-only", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, *arguments],
+        env={**os.environ, "PYTHONPATH": f"{ROOT}/python:{ROOT}/examples"},
+        capture_output=True,
+        text=True,
+        timeout=170,
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    # Embeddings 768 (50257 + 1024); a layer: 12 x 768^2 weights and 13 x 768 biases and norms
+    # (3 + 1 + 4 + 1 biases and 4 of two norms); the last norm 2 x 768. The head is tied.
+    layer = 12 * 768**2 + 13 * 768
+    assert result["parameter_elements"] == 768 * (50257 + 1024) + 12 * layer + 2 * 768
+    assert result["check"] is None
+    assert output.stat().st_size < 1_000_000
+    peak = int(done.stderr.splitlines()[-1])
+    assert peak < 1_500_000_000
