@@ -13,6 +13,7 @@
 #include "motley/program/program_text.h"
 #include "motley/run/launcher.h"
 #include "motley/run/measure.h"
+#include "motley/search/device_pools.h"
 #include "motley/search/profile_batches.h"
 
 namespace motley::cli {
@@ -20,7 +21,6 @@ namespace {
 
 constexpr double kSecondsPerProgram = 0.4;
 constexpr double kProfileTimeout = 1800;  // seconds; of one device kind
-constexpr std::size_t kMaxMeasuredRanks = 8;
 
 /// A directory that is gone when the object is.
 class ScratchDirectory {
@@ -99,29 +99,16 @@ Result<std::vector<cost::OpEntry>> measure_device(const Inputs& inputs,
   return entries;
 }
 
-/// Every different way in which devices of the cluster are joined: of pairs and of the whole.
-std::map<std::string, std::optional<cluster::Route>> find_routes(const Inputs& inputs) {
-  std::map<std::string, std::optional<cluster::Route>> routes;
-  auto add = [&](const std::vector<DeviceId>& devices) {
-    routes[cost::route_key(inputs.cluster, devices)] =
-        cluster::group_route(inputs.cluster, devices);
-  };
-  add(inputs.devices);
-  for (const DeviceId a : inputs.devices)
-    for (const DeviceId b : inputs.devices)
-      if (a < b) add({a, b});
-  return routes;
-}
-
-Result<std::vector<cost::CollectiveEntry>> measure_route(const Inputs& inputs,
-                                                         const std::string& route_key,
-                                                         const std::optional<cluster::Route>& route,
+/// Times the exchanges of a group and of its first 2, 3, ... devices that are joined alike.
+Result<std::vector<cost::CollectiveEntry>> measure_group(const Inputs& inputs,
+                                                         std::vector<DeviceId> group,
                                                          const Context& context) {
   const ScratchDirectory scratch;
+  const std::string route_key = cost::route_key(inputs.cluster, group);
+  const auto route = cluster::group_route(inputs.cluster, group);
   run::Job job;
   job.run_dir = scratch.path();
-  for (const DeviceId id : inputs.devices) {
-    if (job.devices.size() == kMaxMeasuredRanks) break;
+  for (const DeviceId id : group) {
     const cluster::Device& device = inputs.cluster.device(id);
     run::WorkerDevice worker{.name = device.name,
                              .kind = device.kind,
@@ -136,18 +123,21 @@ Result<std::vector<cost::CollectiveEntry>> measure_route(const Inputs& inputs,
   const std::string job_path = scratch.path() + "/job.json";
   MOTLEY_RETURN_IF_ERROR(write_file_atomic(job_path, run::job_to_json(job).dump()));
   Result<std::vector<run::CollectiveTime>> times = std::vector<run::CollectiveTime>{};
-  const run::JobOutcome outcome = run::launch(
-      job, {.worker = context.worker, .job_path = job_path, .verb = "collectives"},
-      [&](const run::WorkerEvent& event) {
-        if (event.event == "collectives")
-          times = run::collective_times_from_json(event.fields, "motley-worker collectives");
-      });
+  const run::JobOutcome outcome =
+      run::launch(job, {.worker = context.worker, .job_path = job_path, .verb = "collectives"},
+                  [&](const run::WorkerEvent& event) {
+                    if (event.event == "collectives")
+                      times = run::collective_times_from_json(event.fields, "motley-worker");
+                  });
   if (outcome.end == run::JobEnd::kFailed) return tl::make_unexpected(outcome.error);
   if (!times) return tl::make_unexpected(times.error());
   std::vector<cost::CollectiveEntry> entries;
-  for (const run::CollectiveTime& time : *times)
+  for (const run::CollectiveTime& time : *times) {
+    const std::vector<DeviceId> members(group.begin(), group.begin() + time.ranks);
+    if (cost::route_key(inputs.cluster, members) != route_key) continue;
     entries.push_back({time.op, time.backend, route_key, time.ranks, time.bytes, time.median,
                        time.spread, time.samples});
+  }
   return entries;
 }
 
@@ -178,14 +168,12 @@ Result<MeasureSummary> measure(const Inputs& inputs, cost::ProfileStore& store,
     MOTLEY_RETURN_IF_ERROR(store.put_batches(inputs.model.hash, key, batches));
     for (const cost::OpEntry& entry : entries) spreads.push_back(entry.spread);
   }
-  if (inputs.devices.size() > 1) {
-    for (const auto& [key, route] : find_routes(inputs)) {
-      context.note(fmt::format("profile: exchanges among up to {} devices ({})",
-                               std::min(inputs.devices.size(), kMaxMeasuredRanks), key));
-      MOTLEY_ASSIGN(const auto entries, measure_route(inputs, key, route, context));
-      MOTLEY_RETURN_IF_ERROR(store.put(entries));
-      for (const cost::CollectiveEntry& entry : entries) spreads.push_back(entry.spread);
-    }
+  for (const auto& group : search::groups_to_measure(inputs.cluster, inputs.devices)) {
+    context.note(fmt::format("profile: exchanges among {} devices ({})", group.size(),
+                             cost::route_key(inputs.cluster, group)));
+    MOTLEY_ASSIGN(const auto entries, measure_group(inputs, group, context));
+    MOTLEY_RETURN_IF_ERROR(store.put(entries));
+    for (const cost::CollectiveEntry& entry : entries) spreads.push_back(entry.spread);
   }
   MeasureSummary summary{static_cast<std::int64_t>(spreads.size()), 0};
   if (!spreads.empty()) {

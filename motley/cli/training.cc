@@ -100,6 +100,9 @@ double median(std::vector<double> values) {
 /// Collects the workers' events, writes log and TensorBoard files, shows progress.
 class Monitor {
  public:
+  /// Under an external launcher only rank 0 reports here.
+  std::size_t reporting() const { return training_.place ? 1 : job_.devices.size(); }
+
   Monitor(const Training& training, const Context& context, const run::Job& job,
           const RunDirectory& directory)
       : training_(training),
@@ -130,7 +133,7 @@ class Monitor {
     result.checkpoint = checkpoint_;
     for (const auto& [step, logged] : steps_) result.losses.push_back(logged.loss);
     result.step_s_median = median(step_seconds_);
-    const std::size_t ranks = job_.devices.size();
+    const std::size_t ranks = reporting();
     result.busy.assign(ranks, 0);
     result.peak_bytes.assign(ranks, 0);
     double total = 0;
@@ -168,15 +171,15 @@ class Monitor {
   void on_step(int rank, const Json& fields) {
     const std::int64_t step = fields.value("step", std::int64_t{0});
     Pending& pending = pending_[step];
-    pending.logged.compute_s.resize(job_.devices.size());
-    pending.logged.peak_bytes.resize(job_.devices.size());
+    pending.logged.compute_s.resize(reporting());
+    pending.logged.peak_bytes.resize(reporting());
     const auto r = static_cast<std::size_t>(rank);
-    if (r >= job_.devices.size()) return;
+    if (r >= reporting()) return;
     pending.logged.compute_s[r] = fields.value("compute_s", 0.0);
     pending.logged.peak_bytes[r] = fields.value("peak_bytes", std::int64_t{0});
     pending.logged.step_s = std::max(pending.logged.step_s, fields.value("step_s", 0.0));
     if (rank == 0) pending.logged.loss = fields.value("loss", std::nan(""));
-    if (++pending.reports == job_.devices.size()) complete(step, pending.logged);
+    if (++pending.reports == reporting()) complete(step, pending.logged);
   }
 
   void complete(std::int64_t step, const LoggedStep logged) {
@@ -265,6 +268,19 @@ Result<std::optional<run::RankPlace>> rank_place(const Context& context) {
   return run::find_rank_place(context.environment);
 }
 
+Result<int> join_job(const run::RankPlace& place, const Context& context) {
+  context.note(fmt::format("rank {} of {} ({})", place.rank, place.size, place.source));
+  // The worker has timeouts of its own for every wait; this one only bounds a lifetime.
+  constexpr double kForever = 1e9;
+  MOTLEY_ASSIGN(const std::string events, run::run_worker(context.worker, {"join"}, kForever));
+  for (const std::string_view line : split(events, '\n')) {
+    const auto event = run::parse_event(line);
+    if (event && event->event == "done" && event->fields.value("reason", "") == "stopped")
+      return kStopped;
+  }
+  return kDone;
+}
+
 Result<TrainingResult> train(const Training& training, const Context& context) {
   if (!training.model->weights)
     return usage_error("cli.graph-only", training.model_path +
@@ -289,7 +305,10 @@ Result<TrainingResult> train(const Training& training, const Context& context) {
   Monitor monitor(training, context, job, directory);
   MOTLEY_RETURN_IF_ERROR(monitor.open(earlier));
   const run::JobOutcome outcome =
-      run::launch(job, {.worker = context.worker, .job_path = directory.job()},
+      run::launch(job,
+                  {.worker = context.worker,
+                   .job_path = directory.job(),
+                   .launched = training.place.has_value()},
                   [&](const run::WorkerEvent& event) { monitor.on_event(event); });
   if (outcome.end == run::JobEnd::kFailed) return tl::make_unexpected(outcome.error);
   TrainingResult result = monitor.result();

@@ -53,7 +53,7 @@ Result<TrainingResult> train(const Training& training, const Context& context);
 
 /// Ranks other than 0 of an external launcher's job: fetch job and program from rank 0 and run.
 /// Returns the worker's exit code.
-Result<int> join(const run::RankPlace& place, const Context& context);
+Result<int> join_job(const run::RankPlace& place, const Context& context);
 
 /// Rank of this process in an external launcher's job; empty without one.
 Result<std::optional<run::RankPlace>> rank_place(const Context& context);

@@ -212,7 +212,7 @@ constexpr double kParameterLimit = 1e-5;
 Result<int> run_verb(const RunOptions& options, const Context& context) {
   MOTLEY_ASSIGN(Training training, make_training(options));
   MOTLEY_ASSIGN(const std::optional<run::RankPlace> place, rank_place(context));
-  if (place && place->rank > 0) return join(*place, context);
+  if (place && place->rank > 0) return join_job(*place, context);
   MOTLEY_ASSIGN(const RunPlan run, find_run_plan(options, context));
   if (!run.text.empty()) context.note(run.text);
   training.model = &run.inputs.model;

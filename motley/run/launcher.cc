@@ -130,7 +130,7 @@ Result<Child> spawn(const SpawnOptions& options) {
     arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
   const int fault =
-      ::posix_spawn(&child.pid, arguments[0], &actions, &attributes, arguments.data(), environ);
+      ::posix_spawnp(&child.pid, arguments[0], &actions, &attributes, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   if (fault != 0)
@@ -246,10 +246,13 @@ Result<void> Launch::prepare_directory() const {
 }
 
 Result<void> Launch::start_all() {
-  for (std::size_t rank = 0; rank < job_.devices.size(); ++rank) {
+  const std::size_t ranks = options_.launched ? 1 : job_.devices.size();
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
     SpawnOptions options;
-    options.arguments = {options_.worker,      options_.verb, options_.job_path,         "--rank",
-                         std::to_string(rank), "--parent",    std::to_string(::getpid())};
+    options.arguments = {options_.worker, options_.verb, options_.job_path, "--parent",
+                         std::to_string(::getpid())};
+    if (!options_.launched)  // otherwise the worker reads the launcher's variables
+      options.arguments.insert(options.arguments.end(), {"--rank", std::to_string(rank)});
     options.error_path = log_path(static_cast<int>(rank));
     options.mask = signals_.mask_before();
     MOTLEY_ASSIGN(Child child, spawn(options));

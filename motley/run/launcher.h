@@ -22,6 +22,7 @@ struct LaunchOptions {
   std::string worker;        ///< path of motley-worker
   std::string job_path;      ///< the job's JSON
   std::string verb = "run";  ///< of the worker: "run" or "collectives"
+  bool launched = false;     ///< by torchrun, srun, ...: start rank 0 only, others are started there
   double kill_after_s = 15;  ///< after a failure, survivors get this long, then SIGKILL
 };
 

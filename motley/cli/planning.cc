@@ -1,0 +1,275 @@
+#include "motley/cli/planning.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "motley/base/file.h"
+#include "motley/base/text.h"
+#include "motley/cli/prediction.h"
+#include "motley/cli/torch_version.h"
+#include "motley/graph/graph_text.h"
+#include "motley/program/memory.h"
+#include "motley/program/program_text.h"
+#include "motley/search/planners.h"
+#include "motley/simulate/simulate.h"
+
+namespace motley::cli {
+namespace {
+
+Result<std::vector<DeviceId>> allowed_devices(const cluster::Cluster& cluster,
+                                              const std::vector<std::string>& exclude) {
+  std::vector<bool> excluded(cluster.devices.size(), false);
+  for (const std::string& name : exclude) {
+    MOTLEY_ASSIGN(const DeviceId id, cluster::find_device(cluster, name));
+    excluded[id.index()] = true;
+  }
+  std::vector<DeviceId> devices;
+  for (std::size_t i = 0; i < excluded.size(); ++i)
+    if (!excluded[i]) devices.emplace_back(static_cast<std::int64_t>(i));
+  if (devices.empty()) return usage_error("cli.exclude", "--exclude leaves no device");
+  return devices;
+}
+
+Result<plan::BatchNormMode> parse_batch_norm(const std::string& text) {
+  if (text == "global") return plan::BatchNormMode::kGlobal;
+  if (text == "local") return plan::BatchNormMode::kLocal;
+  return usage_error("cli.batch-norm",
+                     fmt::format("--batch-norm: found '{}', wanted global or local", text));
+}
+
+search::CostOptions cost_options(const Inputs& inputs, const std::string& torch) {
+  return {.lowering = inputs.lowering,
+          .torch = torch,
+          .global_batch = inputs.global_batch,
+          .devices = inputs.devices};
+}
+
+/// Costs that price every group, or the error that says what is missing.
+Result<search::Costs> load_priced(const Inputs& inputs, const cost::ProfileStore& store,
+                                  const std::string& torch) {
+  MOTLEY_ASSIGN(auto costs, search::load_costs(inputs.model, inputs.cluster, store,
+                                               cost_options(inputs, torch)));
+  MOTLEY_RETURN_IF_ERROR(
+      search::StepEvaluator::make(inputs.model.graph, inputs.cluster, inputs.lowering, costs));
+  return costs;
+}
+
+std::string print_costs(const search::Costs& costs, const cluster::Cluster& cluster) {
+  std::string text = "motley.costs/1\n";
+  for (const auto& [name, times] : costs.devices) {
+    if (!times.alone) continue;
+    text += fmt::format("device \"{}\" speed {} kind \"{}\"\n", name, times.speed,
+                        cluster.device(*cluster::find_device(cluster, name)).kind);
+    for (const double batch : times.alone->batches()) {
+      double alone = 0, shared = 0;
+      for (std::size_t i = 0; i < times.alone->size(); ++i)
+        alone += times.alone->at(i, batch).value;
+      for (std::size_t i = 0; times.shared && i < times.shared->size(); ++i)
+        shared += times.shared->at(i, batch).value;
+      text += fmt::format("  batch {}: {} s alone, {} s of compute in a group\n", batch,
+                          print_float(alone / times.speed), print_float(shared / times.speed));
+    }
+  }
+  return text;
+}
+
+plan::Problem make_problem(const Inputs& inputs, const PlanningOptions& options,
+                           const plan::Evaluator& evaluator,
+                           const std::vector<std::int64_t>& manual) {
+  plan::Problem problem;
+  problem.cluster = &inputs.cluster;
+  problem.evaluator = &evaluator;
+  problem.model_hash = inputs.model.hash;
+  problem.global_batch = inputs.global_batch;
+  if (!inputs.model.graph.sizes.empty()) {
+    problem.min_samples = inputs.model.graph.sizes[0].min;
+    problem.max_samples = inputs.model.graph.sizes[0].max;
+  }
+  problem.optimizer = inputs.lowering.optimizer;
+  problem.batch_norm = inputs.lowering.batch_norm;
+  problem.bucket_bytes = inputs.lowering.bucket_bytes;
+  problem.devices = inputs.devices;
+  problem.manual = manual;
+  problem.seed = options.seed;
+  return problem;
+}
+
+Json baseline_to_json(const plan::Baseline& baseline) {
+  return {{"step_s", baseline.step.value}, {"fits", baseline.fits}, {"label", baseline.label}};
+}
+
+}  // namespace
+
+Result<plan::Optimizer> parse_optimizer(const PlanningOptions& options) {
+  plan::Optimizer optimizer;
+  MOTLEY_ASSIGN(optimizer.kind, plan::parse_optimizer_kind(options.optimizer));
+  const bool sgd = optimizer.kind == plan::OptimizerKind::kSgd;
+  const double default_decay = optimizer.kind == plan::OptimizerKind::kAdamW ? 0.01 : 0.0;
+  optimizer.lr = options.lr >= 0 ? options.lr : sgd ? 0.01 : 0.001;
+  optimizer.weight_decay = options.weight_decay >= 0 ? options.weight_decay : default_decay;
+  optimizer.momentum = options.momentum;
+  optimizer.nesterov = options.nesterov;
+  optimizer.beta1 = options.beta1;
+  optimizer.beta2 = options.beta2;
+  optimizer.eps = options.eps;
+  if (!sgd && (options.momentum != 0 || options.nesterov))
+    return usage_error("cli.optimizer",
+                       fmt::format("--momentum and --nesterov belong to sgd, found "
+                                   "--optimizer {}",
+                                   options.optimizer));
+  if (options.nesterov && options.momentum <= 0)
+    return usage_error("cli.optimizer", "--nesterov wants --momentum above 0");
+  return optimizer;
+}
+
+Result<std::vector<std::int64_t>> parse_batch_split(const std::string& text) {
+  std::vector<std::int64_t> samples;
+  if (text.empty()) return samples;
+  for (const std::string_view part : split(text, ',')) {
+    const auto value = find_integer(trim(part));
+    if (!value || *value < 0)
+      return usage_error(
+          "cli.batch-split",
+          fmt::format("--batch-split: found '{}', wanted samples of each device such "
+                      "as 24,12,4",
+                      text));
+    samples.push_back(*value);
+  }
+  return samples;
+}
+
+Result<Inputs> read_inputs(const PlanningOptions& options, const Context& context) {
+  if (options.model.empty())
+    return usage_error("cli.model",
+                       "which model? give -m MODEL.motley (written by python -m "
+                       "motley.export)");
+  if (options.cluster.empty())
+    return usage_error("cli.cluster",
+                       "which devices? give -C CLUSTER.toml (motley probe writes one)");
+  if (options.global_batch < 1)
+    return usage_error("cli.global-batch", "how many samples a step? give --global-batch N");
+  Inputs inputs;
+  inputs.model_path = options.model;
+  MOTLEY_ASSIGN(inputs.model, graph::read_model(options.model));
+  MOTLEY_ASSIGN(inputs.cluster, cluster::read_cluster(options.cluster));
+  MOTLEY_ASSIGN(inputs.devices, allowed_devices(inputs.cluster, options.exclude));
+  MOTLEY_ASSIGN(inputs.lowering.optimizer, parse_optimizer(options));
+  MOTLEY_ASSIGN(inputs.lowering.batch_norm, parse_batch_norm(options.batch_norm));
+  MOTLEY_ASSIGN(inputs.lowering.bucket_bytes, parse_bytes(options.bucket));
+  inputs.global_batch = options.global_batch;
+  phase(context, "load", [&] {
+    return graph::print_graph(inputs.model.graph) + cluster::print_cluster(inputs.cluster);
+  });
+  return inputs;
+}
+
+Result<std::shared_ptr<const search::Costs>> find_costs(const Inputs& inputs,
+                                                        const PlanningOptions& options,
+                                                        const Context& context) {
+  if (options.profile != "auto" && options.profile != "never")
+    return usage_error("cli.profile",
+                       fmt::format("--profile: found '{}', wanted auto or never", options.profile));
+  MOTLEY_ASSIGN(const std::string torch, worker_version(context));
+  const std::string path = options.profiles.empty() ? context.profile_store : options.profiles;
+  std::error_code code;
+  if (const auto parent = std::filesystem::path(path).parent_path(); !parent.empty())
+    std::filesystem::create_directories(parent, code);
+  MOTLEY_ASSIGN(cost::ProfileStore store, cost::ProfileStore::open(path));
+  auto costs = load_priced(inputs, store, torch);
+  if (!costs && options.profile == "auto" && costs.error().code.ends_with(".missing-profile")) {
+    MOTLEY_RETURN_IF_ERROR(measure(inputs, store, context));
+    costs = load_priced(inputs, store, torch);
+  }
+  if (!costs) return tl::make_unexpected(costs.error());
+  phase(context, "price", [&] { return print_costs(*costs, inputs.cluster); });
+  return std::make_shared<const search::Costs>(std::move(*costs));
+}
+
+Result<Planned> make_plan(const PlanningOptions& options, const Context& context) {
+  Planned planned;
+  MOTLEY_ASSIGN(planned.inputs, read_inputs(options, context));
+  const Inputs& inputs = planned.inputs;
+  MOTLEY_ASSIGN(const auto manual, parse_batch_split(options.batch_split));
+  MOTLEY_ASSIGN(const auto planner,
+                search::make_planner(manual.empty() ? options.planner : "manual"));
+  MOTLEY_ASSIGN(planned.costs, find_costs(inputs, options, context));
+  const double start = steady_seconds();
+  MOTLEY_ASSIGN(const auto evaluator,
+                search::StepEvaluator::make(inputs.model.graph, inputs.cluster, inputs.lowering,
+                                            *planned.costs));
+  MOTLEY_ASSIGN(planned.outcome, planner->plan(make_problem(inputs, options, *evaluator, manual)));
+  planned.elapsed_s = steady_seconds() - start;
+  if (!planned.outcome.plan) return planned;
+  const plan::Plan& plan = *planned.outcome.plan;
+  phase(context, "search", [&] { return plan::print_plan(plan, inputs.cluster); });
+  if (context.print_phase == "synth" || !context.dump_dir.empty()) {
+    MOTLEY_ASSIGN(const auto program, synth::lower(inputs.model.graph, plan, inputs.cluster));
+    phase(context, "synth", [&] { return program::print_program(program); });
+  }
+  return planned;
+}
+
+Json outcome_to_json(const Planned& planned) {
+  const plan::PlanOutcome& outcome = planned.outcome;
+  const cluster::Cluster& cluster = planned.inputs.cluster;
+  Json peak = Json::object(), split = Json::object(), idle = Json::array();
+  for (const auto& [device, bytes] : outcome.peak) peak[cluster.device(device).name] = bytes.value;
+  if (outcome.plan)
+    for (const plan::Replica& replica : outcome.plan->replicas)
+      split[cluster.device(plan::replica_device(replica)).name] = replica.samples;
+  for (const DeviceId device : outcome.idle) idle.push_back(cluster.device(device).name);
+  const bool found = outcome.plan.has_value();
+  return {{"planner", outcome.planner},
+          {"outcome", plan::reason_name(outcome.reason)},
+          {"predicted_step_s", found ? Json(outcome.predicted_step.value) : Json(nullptr)},
+          {"lower_bound_s", found ? Json(outcome.lower_bound.value) : Json(nullptr)},
+          {"peak_bytes", peak},
+          {"batch_split", split},
+          {"idle", idle},
+          {"baselines",
+           {{"equal_split", baseline_to_json(outcome.equal_split)},
+            {"best_single", baseline_to_json(outcome.best_single)}}},
+          {"considered", outcome.considered},
+          {"elapsed_s", planned.elapsed_s},
+          {"why", outcome.why}};
+}
+
+Error infeasible_error(const plan::PlanOutcome& outcome) {
+  return {ErrorKind::kInfeasible, "plan.infeasible",
+          "no feasible plan: " + join(outcome.why, "; ")};
+}
+
+Result<trace::Trace> predict(const Inputs& inputs, const search::Costs& costs,
+                             const plan::Plan& plan, int steps) {
+  MOTLEY_ASSIGN(const auto program, synth::lower(inputs.model.graph, plan, inputs.cluster));
+  return simulate::simulate(program, costs.model(inputs.cluster), {.steps = steps});
+}
+
+Result<void> check_memory(const Inputs& inputs, const plan::Plan& plan) {
+  MOTLEY_ASSIGN(const auto program, synth::lower(inputs.model.graph, plan, inputs.cluster));
+  for (std::size_t rank = 0; rank < program.devices.size(); ++rank) {
+    const cluster::Device& device =
+        inputs.cluster.device(plan::replica_device(plan.replicas[rank]));
+    const Bytes peak = program::find_memory_peak(program.devices[rank]).total;
+    if (device.memory && peak > *device.memory)
+      return tl::make_unexpected(
+          Error{ErrorKind::kInfeasible, "plan.memory",
+                fmt::format("{} needs {} for {} samples, has {}; plan again", device.name,
+                            format_bytes(peak), program.devices[rank].samples,
+                            format_bytes(*device.memory))});
+  }
+  return {};
+}
+
+Result<plan::Plan> read_plan(const std::string& path, const Inputs& inputs) {
+  MOTLEY_ASSIGN(const std::string text, read_file(path));
+  MOTLEY_ASSIGN(const plan::Plan plan, plan::parse_plan(text, path, inputs.cluster));
+  if (const auto verified = plan::verify_plan(plan, inputs.model.hash, inputs.cluster); !verified)
+    return with_context(path, verified.error());
+  MOTLEY_RETURN_IF_ERROR(check_memory(inputs, plan));
+  return plan;
+}
+
+}  // namespace motley::cli
