@@ -1,0 +1,138 @@
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include <cmath>
+
+#include "motley/cost/profile_cost.h"
+#include "motley/cost/test_programs.h"
+
+namespace motley::cost {
+namespace {
+
+constexpr const char* kReduce = "motley::all_reduce";
+
+CollectiveEntry entry(int ranks, std::int64_t bytes, double seconds,
+                      const std::string& route = "local", const std::string& backend = "gloo") {
+  return {kReduce, backend, route, ranks, Bytes(bytes), Seconds(seconds), 0, 1};
+}
+
+CollectiveTimes times_of(const std::vector<CollectiveEntry>& entries) {
+  ProfileStore store = memory_store();
+  const auto put = store.put(entries);
+  EXPECT_TRUE(put) << put.error().message;
+  auto times = CollectiveTimes::build(store);
+  EXPECT_TRUE(times) << times.error().message;
+  return std::move(*times);
+}
+
+double at(const CollectiveTimes& times, int ranks, std::int64_t bytes,
+          const std::string& route = "local", const std::string& backend = "gloo") {
+  const auto seconds = times.at(kReduce, route, ranks, Bytes(bytes), backend);
+  EXPECT_TRUE(seconds) << seconds.error().message;
+  return seconds ? seconds->value : -1;
+}
+
+TEST(CollectiveTimes, FitsALine) {
+  // 1 + bytes / 100, exactly.
+  const CollectiveTimes times =
+      times_of({entry(2, 100, 2.0), entry(2, 300, 4.0), entry(2, 1000, 11.0)});
+  EXPECT_NEAR(at(times, 2, 0), 1.0, 1e-12);
+  EXPECT_NEAR(at(times, 2, 500), 6.0, 1e-12);
+  EXPECT_NEAR(at(times, 2, 100000), 1001.0, 1e-8);
+}
+
+TEST(CollectiveTimes, FitsRelativeErrors) {
+  // Bytes 0: 1 s and, by another size, slope s with latency l: minimise ((l - 1) / 1)^2 +
+  // ((l + s - 2) / 2)^2 + ((l + 2s - 6) / 6)^2. Setting both derivatives to zero:
+  //   l (1 + 1/4 + 1/36) + s (1/4 + 2/36) = 1 + 1/2 + 1/6   ->  46 l + 11 s = 60
+  //   l (1/4 + 2/36)     + s (1/4 + 4/36) = 1/2 + 2/6       ->  11 l + 13 s = 30
+  // so l = (60 * 13 - 11 * 30) / (46 * 13 - 121) = 450 / 477, s = (46 * 30 - 11 * 60) / 477 =
+  // 720 / 477.
+  const CollectiveTimes times = times_of({entry(2, 0, 1.0), entry(2, 1, 2.0), entry(2, 2, 6.0)});
+  EXPECT_NEAR(at(times, 2, 0), 450.0 / 477, 1e-12);
+  EXPECT_NEAR(at(times, 2, 1), 1170.0 / 477, 1e-12);
+}
+
+TEST(CollectiveTimes, NeitherLatencyNorSlopeIsNegative) {
+  // Through (1, 1) and (2, 4) the latency would be -2. With 0, s minimises (s - 1)^2 +
+  // ((2s - 4) / 4)^2: s (1 + 1/4) = 1 + 1/2, s = 1.2.
+  CollectiveTimes times = times_of({entry(2, 1, 1.0), entry(2, 2, 4.0)});
+  EXPECT_NEAR(at(times, 2, 0), 0.0, 1e-12);
+  EXPECT_NEAR(at(times, 2, 1), 1.2, 1e-12);
+  // Falling from 2 to 1: slope 0, l minimises ((l - 2) / 2)^2 + (l - 1)^2: l (1/4 + 1) = 1/2 + 1.
+  times = times_of({entry(2, 1, 2.0), entry(2, 2, 1.0)});
+  EXPECT_NEAR(at(times, 2, 1), 1.2, 1e-12);
+  EXPECT_NEAR(at(times, 2, 1000), 1.2, 1e-12);
+}
+
+TEST(CollectiveTimes, InterpolatesBetweenRankCounts) {
+  // 2 ranks: 1 + bytes; 6 ranks: 3 + 5 bytes; 3 ranks a quarter of the way: 1.5 + 2 bytes.
+  const CollectiveTimes times =
+      times_of({entry(2, 0, 1.0), entry(2, 1, 2.0), entry(6, 0, 3.0), entry(6, 1, 8.0)});
+  EXPECT_NEAR(at(times, 3, 0), 1.5, 1e-12);
+  EXPECT_NEAR(at(times, 3, 10), 21.5, 1e-12);
+  EXPECT_NEAR(at(times, 6, 10), 53.0, 1e-12);
+}
+
+TEST(CollectiveTimes, OneRankTakesNothing) {
+  EXPECT_EQ(times_of({}).at(kReduce, "local", 1, Bytes(8)).value(), Seconds(0.0));
+}
+
+TEST(CollectiveTimes, KeepsRoutesAndBackendsApart) {
+  const CollectiveTimes times =
+      times_of({entry(2, 0, 1.0), entry(2, 1, 1.0), entry(2, 0, 2.0, "1Gbps+100us"),
+                entry(2, 1, 2.0, "1Gbps+100us"), entry(2, 0, 3.0, "local", "nccl"),
+                entry(2, 1, 3.0, "local", "nccl")});
+  EXPECT_NEAR(at(times, 2, 5), 1.0, 1e-12);
+  EXPECT_NEAR(at(times, 2, 5, "1Gbps+100us"), 2.0, 1e-12);
+  EXPECT_NEAR(at(times, 2, 5, "local", "nccl"), 3.0, 1e-12);
+}
+
+TEST(CollectiveTimes, NamesTheMissingKey) {
+  // 4 ranks were measured at one size only, which tells no slope.
+  const CollectiveTimes times = times_of(
+      {entry(2, 0, 1.0), entry(2, 1, 2.0), entry(3, 0, 1.0), entry(3, 1, 1.0), entry(4, 8, 1.0)});
+  const auto message = [&](int ranks, const std::string& route) {
+    const auto seconds = times.at(kReduce, route, ranks, Bytes(8));
+    if (seconds) return std::string("no error");
+    EXPECT_EQ(seconds.error().code, "cost.missing-profile");
+    return seconds.error().message;
+  };
+  EXPECT_EQ(message(4, "local"),
+            "no measurement of motley::all_reduce over gloo by route local among 4 ranks (measured "
+            "at two sizes or more: 2, 3 ranks); run `motley profile` with this cluster");
+  EXPECT_EQ(message(2, "1Gbps+100us"),
+            "no measurement of motley::all_reduce over gloo by route 1Gbps+100us among 2 ranks "
+            "(measured at two sizes or more: none); run `motley profile` with this cluster");
+}
+
+// No line of two non-negative coefficients near the fitted one has a smaller relative error.
+RC_GTEST_PROP(CollectiveTimesProperty, IsTheBestLine, ()) {
+  std::vector<CollectiveEntry> entries;
+  for (int i = 0, count = *rc::gen::inRange(2, 6); i < count; ++i) {
+    entries.push_back(entry(2, 10 * i + *rc::gen::inRange(0, 10), *rc::gen::inRange(1, 100)));
+  }
+  const CollectiveTimes times = times_of(entries);
+  const double latency = at(times, 2, 0), slope = at(times, 2, 1) - latency;
+  RC_ASSERT(latency >= 0);
+  RC_ASSERT(slope >= -1e-12);
+  const auto error = [&](double l, double s) {
+    double sum = 0;
+    for (const CollectiveEntry& e : entries) {
+      sum += std::pow((l + s * static_cast<double>(e.bytes.value)) / e.median.value - 1, 2);
+    }
+    return sum;
+  };
+  const double best = error(latency, slope);
+  for (const double dl : {-0.1, 0.0, 0.1}) {
+    for (const double ds : {-0.01, 0.0, 0.01}) {
+      if (latency + dl >= 0 && slope + ds >= 0) {
+        RC_ASSERT(error(latency + dl, slope + ds) >= best - 1e-9);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace motley::cost

@@ -1,0 +1,118 @@
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include "motley/cost/profile_cost.h"
+#include "motley/cost/test_programs.h"
+
+namespace motley::cost {
+namespace {
+
+const DeviceKey kCpu{"cpu", 1, "2.15"};
+
+// Times of one product measured at batches; references in the order given.
+InstructionTimes times_of(const std::vector<std::pair<std::int64_t, double>>& measured) {
+  ProfileStore store = memory_store();
+  std::vector<program::DeviceProgram> references;
+  for (const auto& [samples, seconds] : measured) {
+    EXPECT_TRUE(store.put(product_entries(kCpu, samples, {seconds})));
+    references.push_back(product_program(samples, 1));
+  }
+  auto times = InstructionTimes::build(references, store, kCpu);
+  EXPECT_TRUE(times) << times.error().message;
+  return std::move(*times);
+}
+
+TEST(InstructionTimes, InterpolatesBetweenBatches) {
+  const InstructionTimes times = times_of({{8, 3.0}, {4, 2.0}});
+  EXPECT_EQ(times.batches(), (std::vector<double>{4, 8}));
+  ASSERT_EQ(times.size(), 2U);
+  EXPECT_EQ(times.at(0, 4), Seconds(2.0));
+  EXPECT_EQ(times.at(0, 8), Seconds(3.0));
+  EXPECT_EQ(times.at(0, 6), Seconds(2.5));   // half way
+  EXPECT_EQ(times.at(0, 5), Seconds(2.25));  // a quarter
+  EXPECT_EQ(times.at(0, 1), Seconds(2.0));   // constant below
+  EXPECT_EQ(times.at(0, 12), Seconds(4.0));  // slope 1/4 a sample: 3 + 4 / 4
+}
+
+TEST(InstructionTimes, TransfersTakeNothing) {
+  const InstructionTimes times = times_of({{4, 2.0}, {8, 3.0}});
+  EXPECT_EQ(times.at(1, 6), Seconds(0.0));
+  EXPECT_EQ(times.at(1, 60), Seconds(0.0));
+}
+
+TEST(InstructionTimes, GoesOnAtMostInProportion) {
+  // The last slope is (8 - 1) / 4 = 1.75 a sample, more than 8 / 8 = 1: 8 + 4 * 1.
+  EXPECT_EQ(times_of({{4, 1.0}, {8, 8.0}}).at(0, 12), Seconds(12.0));
+  // One batch: in proportion, 3 / 4 a sample; below it constant.
+  EXPECT_EQ(times_of({{4, 3.0}}).at(0, 8), Seconds(6.0));
+  EXPECT_EQ(times_of({{4, 3.0}}).at(0, 1), Seconds(3.0));
+}
+
+TEST(InstructionTimes, PoolsAdjacentViolators) {
+  // 3 > 1 become 2, 2; 2.5 stays above.
+  InstructionTimes times = times_of({{1, 3.0}, {2, 1.0}, {4, 2.5}});
+  EXPECT_EQ(times.at(0, 1), Seconds(2.0));
+  EXPECT_EQ(times.at(0, 2), Seconds(2.0));
+  EXPECT_EQ(times.at(0, 4), Seconds(2.5));
+  // 5 > 4 become 4.5, 4.5; with 0 below them all three are 3.
+  times = times_of({{1, 5.0}, {2, 4.0}, {4, 0.0}, {8, 3.0}});
+  EXPECT_EQ(times.at(0, 1), Seconds(3.0));
+  EXPECT_EQ(times.at(0, 4), Seconds(3.0));
+  EXPECT_EQ(times.at(0, 8), Seconds(3.0));
+}
+
+TEST(InstructionTimes, NamesTheMissingKey) {
+  ProfileStore store = memory_store();
+  ASSERT_TRUE(store.put(product_entries(kCpu, 4, {1.0, 1.0})));
+  ASSERT_TRUE(store.put(product_entries(kCpu, 8, {1.0})));
+  const std::vector references = {product_program(4, 2), product_program(8, 2)};
+  const auto times = InstructionTimes::build(references, store, kCpu);
+  ASSERT_FALSE(times);
+  EXPECT_EQ(times.error().kind, ErrorKind::kUsage);
+  EXPECT_EQ(times.error().code, "cost.missing-profile");
+  EXPECT_EQ(times.error().message,
+            "no measurement of aten::mm(f32[8,2], f32[2,2]) on cpu with threads = 1 and PyTorch "
+            "2.15; run `motley profile` with this model and cluster");
+  const auto other = InstructionTimes::build(references, store, {"cuda", 2, "2.11"});
+  ASSERT_FALSE(other);
+  EXPECT_EQ(
+      other.error().message,
+      "no measurement of aten::mm(f32[4,1], f32[1,2]) and 3 more on cuda with threads = 2 and "
+      "PyTorch 2.11; run `motley profile` with this model and cluster");
+}
+
+TEST(InstructionTimesDeath, RefusesLoweringsOfTwoKinds) {
+  const ProfileStore store = memory_store();
+  EXPECT_DEATH(static_cast<void>(InstructionTimes::build(
+                   {product_program(4, 1), product_program(8, 2)}, store, kCpu)),
+               "check failed");
+}
+
+// Nondecreasing in the samples, at most proportional beyond the last batch, within the measured
+// range between.
+RC_GTEST_PROP(InstructionTimesProperty, IsMonotone, ()) {
+  std::vector<std::pair<std::int64_t, double>> measured;
+  std::int64_t samples = 0;
+  double least = 1e9, most = 0;
+  for (int i = 0, count = *rc::gen::inRange(1, 7); i < count; ++i) {
+    samples += *rc::gen::inRange(1, 10);
+    const double seconds = *rc::gen::inRange(0, 1000) * 1e-3;
+    least = std::min(least, seconds);
+    most = std::max(most, seconds);
+    measured.emplace_back(samples, seconds);
+  }
+  const InstructionTimes times = times_of(measured);
+  double before = 0;
+  for (double s = 0.5; s < 2.0 * static_cast<double>(samples); s += 0.5) {
+    const double now = times.at(0, s).value;
+    RC_ASSERT(now >= before - 1e-12);
+    if (s <= static_cast<double>(samples)) RC_ASSERT(now >= least - 1e-12 && now <= most + 1e-12);
+    before = now;
+  }
+  const auto last = static_cast<double>(samples);
+  RC_ASSERT(times.at(0, 3 * last).value <= 3 * times.at(0, last).value + 1e-12);
+}
+
+}  // namespace
+}  // namespace motley::cost

@@ -1,0 +1,104 @@
+#include "motley/cost/profile_cost.h"
+
+#include <gtest/gtest.h>
+
+#include "motley/cost/test_programs.h"
+
+namespace motley::cost {
+namespace {
+
+const DeviceKey kCpu{"cpu", 1, "2.15"};
+
+cluster::Cluster lab() {
+  const auto cluster = cluster::parse_cluster(R"(
+schema = "motley.cluster/1"
+name = "lab"
+[[node]]
+name = "a"
+device = [ { kind = "cpu", count = 2, speed = 0.5 }, { kind = "cuda", model = "NVIDIA A10" } ]
+[[node]]
+name = "b"
+device = [ { kind = "cuda", threads = 2 } ]
+[[link]]
+all = true
+bandwidth = "2.5Gbps"
+latency = "0.1ms"
+)",
+                                              "lab.toml");
+  EXPECT_TRUE(cluster) << cluster.error().message;
+  return *cluster;
+}
+
+TEST(RouteKey, NamesTheSlowestLink) {
+  EXPECT_EQ(route_key(lab(), {DeviceId(0), DeviceId(1)}), "local");
+  EXPECT_EQ(route_key(lab(), {DeviceId(0), DeviceId(3)}), "2.5Gbps+100us");
+}
+
+TEST(BackendKey, IsGlooWithACpu) {
+  EXPECT_EQ(backend_key(lab(), {DeviceId(0), DeviceId(1)}), "gloo");
+  EXPECT_EQ(backend_key(lab(), {DeviceId(1), DeviceId(2)}), "gloo");
+  EXPECT_EQ(backend_key(lab(), {DeviceId(2), DeviceId(3)}), "nccl");
+}
+
+TEST(DeviceKey, HoldsTheModelAndTheMinorVersion) {
+  const cluster::Cluster cluster = lab();
+  EXPECT_EQ(device_key(cluster.devices[0], "2.15.0+cpu"), (DeviceKey{"cpu", 1, "2.15"}));
+  EXPECT_EQ(device_key(cluster.devices[2], "2.11.0"), (DeviceKey{"NVIDIA A10", 1, "2.11"}));
+  EXPECT_EQ(device_key(cluster.devices[3], "2.15"), (DeviceKey{"cuda", 2, "2.15"}));
+}
+
+class ProfileCostTest : public testing::Test {
+ protected:
+  // The products take 4 s and 1 s at 4 samples; a group has two, alone there is one. The device
+  // runs at half speed. All-reduce of two ranks: 1 s + 1 s a byte.
+  ProfileCostTest() {
+    ProfileStore store = memory_store();
+    EXPECT_TRUE(store.put(product_entries(kCpu, 4, {4.0, 1.0})));
+    for (const std::int64_t bytes : {1, 2}) {
+      EXPECT_TRUE(store.put(
+          std::vector<CollectiveEntry>{{"motley::all_reduce", "gloo", "local", 2, Bytes(bytes),
+                                        Seconds(1.0 + static_cast<double>(bytes)), 0, 1}}));
+    }
+    const auto build = [&](std::size_t products) {
+      return std::make_shared<const InstructionTimes>(
+          *InstructionTimes::build({product_program(4, products)}, store, kCpu));
+    };
+    cost_ = std::make_unique<ProfileCost>(
+        lab(), std::map<std::string, ProfileCost::DeviceTimes>{{"a:0", {build(1), build(2), 0.5}}},
+        *CollectiveTimes::build(store));
+  }
+
+  std::unique_ptr<ProfileCost> cost_;
+};
+
+TEST_F(ProfileCostTest, PricesTheProgramThatFits) {
+  // Halved speed doubles the times; one measured batch grows in proportion.
+  EXPECT_EQ(cost_->compute_times(product_program(4, 2)).value(),
+            (std::vector{Seconds(8.0), Seconds(2.0), Seconds(0.0)}));
+  EXPECT_EQ(cost_->compute_times(product_program(8, 1)).value(),
+            (std::vector{Seconds(16.0), Seconds(0.0)}));
+}
+
+TEST_F(ProfileCostTest, RefusesOtherProgramsAndDevices) {
+  EXPECT_EQ(cost_->compute_times(product_program(4, 5)).error().message,
+            "the program of 'a:0' has 6 instructions, the profiled model another number; was it "
+            "made from another model?");
+  EXPECT_EQ(cost_->compute_times(product_program(4, 5)).error().kind, ErrorKind::kStale);
+  program::DeviceProgram other = product_program(4, 2);
+  other.device = "b:0";
+  EXPECT_EQ(cost_->compute_times(other).error().message,
+            "no times for device 'b:0'; run `motley profile` with this cluster");
+}
+
+TEST_F(ProfileCostTest, PricesCollectivesByTheGroupsRoute) {
+  EXPECT_NEAR(cost_->collective_time("motley::all_reduce", Bytes(9), {"a:0", "a:1"})->value, 10.0,
+              1e-9);
+  EXPECT_EQ(cost_->collective_time("motley::all_reduce", Bytes(9), {"a:0", "a:9"}).error().code,
+            "cluster.unknown-device");
+  EXPECT_EQ(cost_->collective_time("motley::all_reduce", Bytes(9), {"a:0", "b:0"}).error().message,
+            "no measurement of motley::all_reduce over gloo by route 2.5Gbps+100us among 2 ranks "
+            "(measured at two sizes or more: none); run `motley profile` with this cluster");
+}
+
+}  // namespace
+}  // namespace motley::cost

@@ -1,0 +1,211 @@
+#include "motley/cost/profile_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "motley/cost/database.h"
+
+namespace motley::cost {
+namespace {
+
+const DeviceKey kCpu{"cpu", 1, "2.15"};
+const DeviceKey kGpu{"NVIDIA A10", 1, "2.15"};
+
+OpEntry op(const DeviceKey& device, const std::string& key, double seconds) {
+  return {device, key, Seconds(seconds), 0.05, 20};
+}
+
+class ProfileStoreTest : public testing::Test {
+ protected:
+  ProfileStoreTest() {
+    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = std::filesystem::path(testing::TempDir()) / ("store_" + std::string(info->name()));
+    std::filesystem::create_directories(folder_);
+    path_ = (folder_ / "profiles.db").string();
+  }
+  ~ProfileStoreTest() override { std::filesystem::remove_all(folder_); }
+
+  ProfileStore open() const {
+    auto store = ProfileStore::open(path_);
+    EXPECT_TRUE(store) << store.error().message;
+    return std::move(*store);
+  }
+
+  // The message of opening, without the path.
+  std::string message() const {
+    const auto store = ProfileStore::open(path_);
+    if (store) return "no error";
+    EXPECT_EQ(store.error().kind, ErrorKind::kUsage);
+    EXPECT_TRUE(store.error().message.starts_with(path_ + ": "));
+    return store.error().message.substr(path_.size() + 2);
+  }
+
+  void run(const char* sql) const {
+    const auto database = Database::open(path_);
+    ASSERT_TRUE(database);
+    ASSERT_TRUE((*database)->run(sql));
+  }
+
+  std::filesystem::path folder_;
+  std::string path_;
+};
+
+TEST_F(ProfileStoreTest, KeepsOperatorsByDeviceAndKey) {
+  {
+    ProfileStore store = open();
+    ASSERT_TRUE(store.put({op(kCpu, "b", 2.0), op(kCpu, "a", 1.0), op(kGpu, "a", 0.1)}));
+  }
+  const ProfileStore store = open();
+  const auto found = store.find_op(kCpu, "a");
+  ASSERT_TRUE(found && *found);
+  EXPECT_EQ((*found)->device, kCpu);
+  EXPECT_EQ((*found)->key, "a");
+  EXPECT_EQ((*found)->median, Seconds(1.0));
+  EXPECT_EQ((*found)->spread, 0.05);
+  EXPECT_EQ((*found)->samples, 20);
+  EXPECT_EQ(store.find_op(kGpu, "a").value()->median, Seconds(0.1));
+  EXPECT_FALSE(store.find_op(kGpu, "b").value());
+  EXPECT_FALSE(store.find_op({"cpu", 2, "2.15"}, "a").value());
+  EXPECT_FALSE(store.find_op({"cpu", 1, "2.11"}, "a").value());
+  const auto all = store.ops(kCpu);
+  ASSERT_TRUE(all);
+  ASSERT_EQ(all->size(), 2U);
+  EXPECT_EQ((*all)[0].key, "a");
+  EXPECT_EQ((*all)[1].key, "b");
+}
+
+TEST_F(ProfileStoreTest, AnEntryWrittenAgainReplacesTheOld) {
+  ProfileStore store = open();
+  ASSERT_TRUE(store.put({op(kCpu, "a", 1.0)}));
+  ASSERT_TRUE(store.put({op(kCpu, "a", 3.0)}));
+  EXPECT_EQ(store.ops(kCpu)->size(), 1U);
+  EXPECT_EQ(store.find_op(kCpu, "a").value()->median, Seconds(3.0));
+}
+
+TEST_F(ProfileStoreTest, KeepsCollectives) {
+  ProfileStore store = open();
+  const auto entry = [](int ranks, std::int64_t bytes, double seconds) {
+    return CollectiveEntry{"motley::all_reduce", "gloo",           "local", ranks,
+                           Bytes(bytes),         Seconds(seconds), 0.1,     9};
+  };
+  ASSERT_TRUE(store.put({entry(3, 8, 2.0), entry(2, 8, 1.0), entry(2, 8, 1.5)}));
+  const auto all = store.collectives();
+  ASSERT_TRUE(all);
+  ASSERT_EQ(all->size(), 2U);
+  EXPECT_EQ((*all)[0].ranks, 2);
+  EXPECT_EQ((*all)[0].median, Seconds(1.5));
+  EXPECT_EQ((*all)[0].bytes, Bytes(8));
+  EXPECT_EQ((*all)[0].op, "motley::all_reduce");
+  EXPECT_EQ((*all)[0].backend, "gloo");
+  EXPECT_EQ((*all)[0].route, "local");
+  EXPECT_EQ((*all)[0].spread, 0.1);
+  EXPECT_EQ((*all)[0].samples, 9);
+  EXPECT_EQ((*all)[1].ranks, 3);
+}
+
+TEST_F(ProfileStoreTest, RemembersBatchesOfAModel) {
+  ProfileStore store = open();
+  EXPECT_TRUE(store.batches("m", kCpu)->empty());
+  ASSERT_TRUE(store.put_batches("m", kCpu, {8, 2}));
+  ASSERT_TRUE(store.put_batches("m", kCpu, {2, 4}));
+  ASSERT_TRUE(store.put_batches("n", kCpu, {1}));
+  EXPECT_EQ(*store.batches("m", kCpu), (std::vector<std::int64_t>{2, 4, 8}));
+  EXPECT_TRUE(store.batches("m", kGpu)->empty());
+}
+
+TEST_F(ProfileStoreTest, AFailedPutLeavesTheOldEntries) {
+  ProfileStore store = open();
+  ASSERT_TRUE(store.put({op(kCpu, "a", 1.0)}));
+  const auto result = store.put({op(kCpu, "a", 2.0), op(kCpu, "b", -1.0)});
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().kind, ErrorKind::kRuntime);
+  EXPECT_EQ(result.error().message, path_ + ": CHECK constraint failed: median_s >= 0");
+  EXPECT_EQ(store.find_op(kCpu, "a").value()->median, Seconds(1.0));
+}
+
+TEST_F(ProfileStoreTest, TwoObjectsShareAFile) {
+  ProfileStore first = open(), second = open();
+  ASSERT_TRUE(first.put({op(kCpu, "a", 1.0)}));
+  EXPECT_EQ(second.find_op(kCpu, "a").value()->median, Seconds(1.0));
+  // Both have read; both may write.
+  ASSERT_TRUE(second.put({op(kCpu, "a", 2.0)}));
+  ASSERT_TRUE(first.put({op(kCpu, "b", 2.0)}));
+  EXPECT_EQ(first.find_op(kCpu, "a").value()->median, Seconds(2.0));
+}
+
+TEST_F(ProfileStoreTest, RefusesWhatIsNoStore) {
+  std::ofstream(path_) << "a text that is long enough to be more than the header of a database "
+                          "file, which has a hundred bytes in all";
+  EXPECT_EQ(message(), "is not a profile store");
+}
+
+TEST_F(ProfileStoreTest, RefusesAnotherDatabase) {
+  run("CREATE TABLE t(x)");
+  EXPECT_EQ(message(), "is a database, but not a profile store");
+}
+
+TEST_F(ProfileStoreTest, RefusesAnotherVersion) {
+  open();
+  run("PRAGMA user_version = 7");
+  EXPECT_EQ(message(),
+            "profile store of version 7, wanted 1; remove it and run `motley profile` again");
+}
+
+TEST_F(ProfileStoreTest, RefusesAPathThatCannotBe) {
+  path_ = (folder_ / "no" / "profiles.db").string();
+  EXPECT_EQ(message(), "cannot be opened (unable to open database file)");
+}
+
+TEST_F(ProfileStoreTest, ReportsACorruptFile) {
+  {
+    ProfileStore store = open();
+    std::vector<OpEntry> entries;
+    for (int i = 0; i < 2000; ++i) entries.push_back(op(kCpu, "key " + std::to_string(i), 1.0));
+    ASSERT_TRUE(store.put(entries));
+  }
+  // Everything but the first page, which holds the header and the schema, becomes garbage.
+  const auto size = static_cast<std::size_t>(std::filesystem::file_size(path_));
+  ASSERT_GT(size, 8192U);
+  std::fstream file(path_, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekp(4096);
+  file << std::string(size - 4096, '\xa5');
+  file.close();
+  const auto entries = open().ops(kCpu);
+  ASSERT_FALSE(entries);
+  EXPECT_EQ(entries.error().kind, ErrorKind::kUsage);
+  EXPECT_EQ(entries.error().message,
+            path_ +
+                ": the profile store is corrupt (database disk image is malformed); remove it "
+                "and run `motley profile` again");
+}
+
+TEST_F(ProfileStoreTest, ReportsATruncatedFile) {
+  {
+    ProfileStore store = open();
+    std::vector<OpEntry> entries;
+    for (int i = 0; i < 2000; ++i) entries.push_back(op(kCpu, "key " + std::to_string(i), 1.0));
+    ASSERT_TRUE(store.put(entries));
+  }
+  std::filesystem::resize_file(path_, 5000);
+  EXPECT_EQ(message(),
+            "the profile store is corrupt (database disk image is malformed); remove it and run "
+            "`motley profile` again");
+}
+
+TEST_F(ProfileStoreTest, ReportsATimeThatCannotBe) {
+  open();
+  run("PRAGMA ignore_check_constraints = 1; INSERT INTO op VALUES('cpu', 1, '2.15', 'a', -2, 0, "
+      "1)");
+  const auto entries = open().ops(kCpu);
+  ASSERT_FALSE(entries);
+  EXPECT_EQ(entries.error().message,
+            path_ +
+                ": the profile store is corrupt (a time of -2 s); remove it and run `motley "
+                "profile` again");
+}
+
+}  // namespace
+}  // namespace motley::cost
