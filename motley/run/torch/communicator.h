@@ -19,6 +19,8 @@ class Communicator {
   virtual Result<void> all_reduce(GroupId group, at::Tensor& tensor) = 0;
   /// Overwrites `tensor` on all ranks with rank 0's. Called before the first step.
   virtual Result<void> broadcast(at::Tensor& tensor) = 0;
+  /// "gloo" or "nccl": key of measured times.
+  virtual std::string transport() const { return "none"; }
   virtual int rank() const = 0;
   virtual int size() const = 0;
   /// Drops the group so that peers that wait for us fail at once. Idempotent, any thread.

@@ -1,0 +1,54 @@
+#include "motley/run/torch/cuda_library.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+
+namespace motley::run {
+namespace {
+
+using MakeLibrary = const CudaLibrary* (*)();
+
+tl::unexpected<Error> no_cuda(const std::string& what, const std::string& advice) {
+  return runtime_error("run.no-cuda",
+                       fmt::format("a cuda device was asked for, but {}; {}", what, advice));
+}
+
+/// Loads a library for good; empty on success, else what the loader said.
+std::string load(const std::string& name, int flags) {
+  return ::dlopen(name.c_str(), flags) != nullptr ? "" : ::dlerror();
+}
+
+std::string library_beside_program() {
+  std::error_code fault;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", fault);
+  return (program.parent_path() / "libmotley_cuda.so").string();
+}
+
+Result<const CudaLibrary*> load_all() {
+  if (!load("libcuda.so.1", RTLD_NOW).empty())
+    return no_cuda("this host has no NVIDIA driver (libcuda.so.1)",
+                   "install the driver, or use cpu devices");
+  // The bare name is found because the program's run path holds PyTorch's folder.
+  if (const std::string fault = load("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL); !fault.empty())
+    return no_cuda("PyTorch's CUDA library does not load (" + fault + ")",
+                   "install a PyTorch with CUDA");
+  const std::string path = library_beside_program();
+  void* library = ::dlopen(path.c_str(), RTLD_NOW);
+  if (library == nullptr)
+    return no_cuda(fmt::format("{} does not load ({})", path, ::dlerror()),
+                   "build again with the nvidia packages of PyTorch installed");
+  const auto make = reinterpret_cast<MakeLibrary>(::dlsym(library, "motley_cuda_library"));
+  if (make == nullptr) return no_cuda(path + " is not ours", "build again");
+  return make();
+}
+
+}  // namespace
+
+Result<const CudaLibrary*> load_cuda() {
+  static const Result<const CudaLibrary*> library = load_all();
+  return library;
+}
+
+}  // namespace motley::run

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/base/units.h"
+#include "motley/run/torch/gloo_communicator.h"
+
+namespace motley::run {
+
+struct CudaDevice {
+  int index = 0;
+  std::string name;        ///< "NVIDIA H100 80GB HBM3"
+  std::string capability;  ///< "9.0"
+  Bytes memory;
+};
+
+/// What needs CUDA headers: made by libmotley_cuda.so, which lies beside the program and is loaded
+/// when a CUDA device is asked for. Everything else reaches CUDA through PyTorch's dispatcher.
+class CudaLibrary {
+ public:
+  virtual ~CudaLibrary() = default;
+  virtual Result<std::vector<CudaDevice>> devices() const = 0;
+  /// Makes the device the calling thread's current one; allocations beyond `memory` are refused.
+  virtual Result<void> use_device(int index, std::optional<Bytes> memory) const = 0;
+  /// Collectives by NCCL; as make_gloo_communicator. The link of the groups is not emulated.
+  virtual Result<std::unique_ptr<Communicator>> make_nccl_communicator(
+      Rendezvous& rendezvous, const CommunicatorOptions& options, int device) const = 0;
+};
+
+/// Loads NVIDIA's driver, PyTorch's CUDA half and libmotley_cuda.so, once. Must come before ATen is
+/// asked anything about CUDA: its first answer "no CUDA" stays. Runtime error "run.no-cuda" that
+/// says which of the three is missing.
+Result<const CudaLibrary*> load_cuda();
+
+}  // namespace motley::run

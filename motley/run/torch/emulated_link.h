@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "motley/run/job.h"
+
+namespace motley::run {
+
+/// A link that is slower than the real one. The model of a collective of n ranks is that of a ring:
+///   all-reduce of b bytes   latency + 2 (n-1)/n * b / rate
+/// with the least rate and the largest latency among the members, counted from the moment when the
+/// last member joins in.
+struct EmulatedLink {
+  double rate = 0;       ///< bytes per second; 0 = no limit
+  double latency_s = 0;  ///< of one collective
+
+  bool is_real() const { return rate == 0 && latency_s == 0; }
+  std::int64_t all_reduce_ns(int ranks, std::int64_t bytes) const;
+  bool operator==(const EmulatedLink&) const = default;
+};
+
+/// The link among `members` (ranks) of a job's devices.
+EmulatedLink group_link(const std::vector<WorkerDevice>& devices, const std::vector<int>& members);
+
+}  // namespace motley::run

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "motley/base/result.h"
+#include "motley/base/units.h"
+#include "motley/run/environment.h"
+
+namespace motley::run {
+
+/// How the ranks of a job find each other.
+struct RendezvousOptions {
+  int rank = 0;
+  int size = 1;
+  std::string file;                ///< local job: a file that all ranks share; no port is needed
+  std::optional<RankPlace> place;  ///< job of an external launcher: a TCP store; `file` is unused
+  Seconds timeout{30};             ///< for connecting and for every get
+};
+
+/// A key-value store that all ranks of a job share, and what is built on it: agreeing on a value.
+/// Keys live as long as the job; keys of an attempt do not meet those of an earlier one.
+/// Thread-safe as far as c10d's stores are; used by one thread.
+class Rendezvous {
+ public:
+  /// Connects (rank 0 may serve). A port that somebody else uses is one clear error.
+  static Result<std::unique_ptr<Rendezvous>> open(const RendezvousOptions& options);
+  ~Rendezvous();
+
+  Result<void> set(const std::string& key, const std::string& value);
+  /// Waits for the key. Runtime error "run.timeout" when it does not come; "run.peer-lost" when the
+  /// store is gone.
+  Result<std::string> get(const std::string& key, Seconds timeout);
+  Result<std::string> get(const std::string& key) { return get(key, options_.timeout); }
+
+  /// Every rank gives its value under the same `key` (each key once); all get an error
+  /// `run.disagreement` naming the first rank whose value is not rank 0's, or nothing. Collective.
+  Result<void> agree(const std::string& key, const std::string& value);
+  /// Waits until all ranks have come. Collective; each key once.
+  Result<void> barrier(const std::string& key, Seconds timeout);
+
+  /// The first `size` ranks go on; the others have left.
+  void set_size(int size) { options_.size = size; }
+  int rank() const { return options_.rank; }
+  int size() const { return options_.size; }
+  const RendezvousOptions& options() const { return options_; }
+  /// Address that the other ranks can reach this process at: 127.0.0.1 when all are on this host.
+  Result<std::string> own_address() const;
+
+  struct State;  ///< holds the c10d store (store.h)
+  State& state() { return *state_; }
+
+ private:
+  Rendezvous(RendezvousOptions options, std::unique_ptr<State> state);
+  RendezvousOptions options_;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace motley::run

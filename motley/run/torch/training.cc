@@ -1,0 +1,344 @@
+#include "motley/run/torch/training.h"
+
+#include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <set>
+#include <span>
+
+#include "motley/base/file.h"
+#include "motley/base/random.h"
+#include "motley/base/text.h"
+#include "motley/run/torch/tensors.h"
+
+namespace motley::run {
+namespace {
+
+using program::Buffer;
+using program::BufferKind;
+
+/// Bytes of tensors, kept alive in host memory.
+class HostTensors {
+ public:
+  void add(const std::string& name, const at::Tensor& tensor) {
+    kept_.push_back(tensor.detach().contiguous().cpu());
+    const at::Tensor& host = kept_.back();
+    TensorView view;
+    view.dtype = find_dtype(host.scalar_type()).value_or(DType::kNone);
+    view.shape = host.sizes().vec();
+    view.bytes = {static_cast<const std::byte*>(host.const_data_ptr()), host.nbytes()};
+    named_.push_back({name, view});
+  }
+  void add(const std::string& name, const TensorView& view) { named_.push_back({name, view}); }
+  std::span<const NamedTensor> named() const { return named_; }
+
+ private:
+  std::vector<at::Tensor> kept_;
+  std::vector<NamedTensor> named_;
+};
+
+std::vector<data::InputSpec> input_specs(const graph::Graph& graph) {
+  graph::Sizes sizes;
+  for (const graph::NamedSize& size : graph.sizes) sizes[size.name] = size.min;
+  std::vector<data::InputSpec> specs;
+  for (const ValueId id : graph::values_with_role(graph, graph::ValueRole::kInput)) {
+    const graph::Value& value = graph.value(id);
+    data::InputSpec spec{value.name, value.dtype, {}};
+    for (std::size_t i = 1; i < value.shape.size(); ++i)
+      spec.sample_shape.push_back(value.shape[i].evaluate_integer(sizes));
+    specs.push_back(std::move(spec));
+  }
+  return specs;
+}
+
+/// Canonical name of each state_dict name: tied names point to the parameter that is trained.
+std::map<std::string, std::string> canonical_names(const graph::Graph& graph) {
+  std::map<std::string, std::string> names;
+  for (const graph::Value& value : graph.values)
+    for (const std::string& tied : value.tied) names[tied] = value.name;
+  return names;
+}
+
+std::set<std::string> constant_names(const graph::Graph& graph) {
+  std::set<std::string> names;
+  for (const ValueId id : graph::values_with_role(graph, graph::ValueRole::kConstant))
+    names.insert(graph.value(id).name);
+  return names;
+}
+
+std::set<std::string> buffer_names(const program::DeviceProgram& program,
+                                   std::initializer_list<BufferKind> kinds) {
+  std::set<std::string> names;
+  for (const Buffer& buffer : program.buffers)
+    if (buffer.view_of.is_none() && std::count(kinds.begin(), kinds.end(), buffer.kind) > 0)
+      names.insert(buffer.name);
+  return names;
+}
+
+/// First name of `wanted` that `found` lacks.
+template <typename Found>
+const std::string* find_missing(const std::set<std::string>& wanted, const Found& found) {
+  for (const std::string& name : wanted)
+    if (!found.contains(name)) return &name;
+  return nullptr;
+}
+
+Result<void> check_tensors(const Checkpoint& checkpoint, const program::DeviceProgram& program) {
+  const auto weights = buffer_names(program, {BufferKind::kParameter, BufferKind::kModelBuffer});
+  const auto states = buffer_names(program, {BufferKind::kState});
+  if (const auto* name = find_missing(weights, checkpoint.model.tensors()))
+    return usage_error("run.checkpoint-other",
+                       fmt::format("{}/model.safetensors: lacks '{}'", checkpoint.path, *name));
+  std::set<std::string> saved;
+  for (const auto& [name, tensor] : checkpoint.optimizer.tensors()) saved.insert(name);
+  if (saved == states) return {};
+  const auto* missing = find_missing(states, saved);
+  const auto* extra = find_missing(saved, states);
+  return usage_error(
+      "run.checkpoint-other",
+      fmt::format("{}/optimizer.safetensors: {} '{}': written with another optimizer; use the same "
+                  "one, another --run-dir, or --resume never",
+                  checkpoint.path, missing != nullptr ? "lacks" : "has",
+                  missing != nullptr ? *missing : *extra));
+}
+
+std::int64_t steady_ns() {
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+}  // namespace
+
+Training::Training(WorkerSession& session, const Reporter& reporter)
+    : session_(session), reporter_(reporter), checkpoints_(session.job.run_dir) {}
+
+const program::DeviceProgram& Training::program() const {
+  return session_.program.devices[static_cast<std::size_t>(session_.rank)];
+}
+
+Result<std::unique_ptr<Training>> Training::open(WorkerSession& session, const Reporter& reporter) {
+  if (session.program.devices.empty())
+    return usage_error("run.job", "the job has no program, nothing to train");
+  std::unique_ptr<Training> training(new Training(session, reporter));
+  MOTLEY_ASSIGN(StatusFile status, StatusFile::create(session.job.run_dir, session.rank));
+  training->status_ = std::make_unique<StatusFile>(std::move(status));
+  MOTLEY_RETURN_IF_ERROR(training->open_model());
+  MOTLEY_RETURN_IF_ERROR(join_groups(session));
+  MOTLEY_RETURN_IF_ERROR(training->open_executor());
+  if (session.rank == 0 && session.job.resume) MOTLEY_RETURN_IF_ERROR(training->resume());
+  MOTLEY_RETURN_IF_ERROR(training->share_weights());
+  return training;
+}
+
+Result<void> Training::open_model() {
+  MOTLEY_ASSIGN(model_, graph::read_model(session_.job.model_path));
+  if (model_.hash != session_.program.model_hash)
+    return stale_error(
+        "run.stale-program",
+        fmt::format("{}: found model {}, the program was made for {}; plan again",
+                    session_.job.model_path, model_.hash, session_.program.model_hash));
+  if (!model_.weights)
+    return usage_error("run.graph-only",
+                       session_.job.model_path + ": holds no weights (exported with --graph-only)");
+  MOTLEY_ASSIGN(dataset_, data::open_dataset(session_.job.data, input_specs(model_.graph)));
+  return {};
+}
+
+Result<void> Training::open_executor() {
+  const WorkerDevice& device = session_.device();
+  ExecutorOptions options;
+  options.kind = device.kind;
+  options.local_index = device.local_index;
+  options.speed = device.speed;
+  if (device.kind == "cpu") options.memory = device.memory;
+  options.seed = session_.job.seed;
+  options.timeline_steps = session_.job.trace_steps;
+  MOTLEY_ASSIGN(executor_, Executor::create(program(), options, session_.communicator.get(),
+                                            &status_->record()));
+  MOTLEY_RETURN_IF_ERROR(executor_->load(*model_.weights, true));
+  persistent_ = executor_->persistent();
+  return {};
+}
+
+CheckpointState Training::state() const {
+  return {.step = next_step_,
+          .seed = session_.job.seed,
+          .shuffle = session_.job.shuffle,
+          .global_batch = session_.program.global_batch,
+          .model_hash = session_.program.model_hash};
+}
+
+Result<void> Training::resume() {
+  MOTLEY_ASSIGN(const std::optional<Checkpoint> found, checkpoints_.open_latest());
+  if (!found) return {};
+  MOTLEY_RETURN_IF_ERROR(verify_checkpoint(*found, state()));
+  MOTLEY_RETURN_IF_ERROR(check_tensors(*found, program()));
+  MOTLEY_RETURN_IF_ERROR(executor_->load(found->model, false));
+  MOTLEY_RETURN_IF_ERROR(executor_->load(found->optimizer, false));
+  next_step_ = saved_step_ = found->state.step;
+  resumed_from_ = saved_path_ = found->path;
+  return {};
+}
+
+/// Makes all replicas equal to rank 0, bit for bit, and tells them the step to begin with.
+Result<void> Training::share_weights() {
+  if (!session_.rendezvous) return {};
+  Rendezvous& rendezvous = *session_.rendezvous;
+  if (session_.rank == 0)
+    MOTLEY_RETURN_IF_ERROR(rendezvous.set("first step", std::to_string(next_step_)));
+  MOTLEY_ASSIGN(const std::string text, rendezvous.get("first step", session_.patience()));
+  next_step_ = find_integer(text).value_or(0);
+  if (session_.rank != 0) saved_step_ = next_step_ > 0 ? next_step_ : -1;
+  MOTLEY_RETURN_IF_ERROR(rendezvous.barrier("loaded", session_.patience()));
+  const c10::InferenceMode guard;
+  for (auto& [name, tensor] : persistent_)
+    MOTLEY_RETURN_IF_ERROR(session_.communicator->broadcast(tensor));
+  return {};
+}
+
+void Training::report_ready() const {
+  const auto& memory = session_.device().memory;
+  Json fields{{"first_step", next_step_},
+              {"device", session_.device().name},
+              {"memory_limit", memory ? Json(memory->value) : Json(nullptr)}};
+  if (!resumed_from_.empty()) {
+    fields["resumed_from"] = resumed_from_;
+    fields["note"] = "resumed from " + resumed_from_;
+  }
+  reporter_.event("ready", std::move(fields));
+}
+
+Result<Training::End> Training::run() {
+  report_ready();
+  const data::SampleOrder order(dataset_->samples(), session_.job.shuffle);
+  End end = End::kFinished;
+  while (next_step_ < session_.job.steps && end == End::kFinished) {
+    MOTLEY_ASSIGN(const StepResult result, step(order));
+    ++next_step_;
+    const std::int64_t every = session_.job.checkpoint_every;
+    const bool last = next_step_ >= session_.job.steps;
+    if (result.stop_requested && !last) end = End::kStopped;
+    const bool due = every > 0 && next_step_ % every == 0;
+    if (due || last || end == End::kStopped) MOTLEY_RETURN_IF_ERROR(checkpoint());
+  }
+  MOTLEY_RETURN_IF_ERROR(write_trace());
+  if (end == End::kFinished) MOTLEY_RETURN_IF_ERROR(finish());
+  reporter_.event("done", Json{{"steps", next_step_},
+                               {"reason", end == End::kFinished ? "finished" : "stopped"}});
+  // Rank 0 may serve the store, so it leaves last.
+  if (session_.rendezvous) {
+    const std::string here = fmt::format("end/{}", session_.rank);
+    MOTLEY_RETURN_IF_ERROR(session_.rendezvous->set(here, "here"));
+    for (int rank = 1; session_.rank == 0 && rank < session_.size; ++rank)
+      MOTLEY_RETURN_IF_ERROR(session_.rendezvous->get(fmt::format("end/{}", rank)));
+  }
+  return end;
+}
+
+Result<StepResult> Training::step(const data::SampleOrder& order) {
+  const std::int64_t first = next_step_ * session_.program.global_batch + program().first_sample;
+  std::vector<std::int64_t> samples(static_cast<std::size_t>(program().samples));
+  for (std::size_t i = 0; i < samples.size(); ++i)
+    samples[i] = order.at(first + static_cast<std::int64_t>(i));
+  status_->record().step.store(next_step_, std::memory_order_relaxed);
+  status_->record().updated_ns.store(steady_ns(), std::memory_order_relaxed);
+  MOTLEY_ASSIGN(const StepResult result, executor_->step(next_step_, *dataset_, samples));
+  MOTLEY_RETURN_IF_ERROR(check_loss(result.loss));
+  Json fields{{"step", next_step_}};
+  if (session_.rank == 0) fields["loss"] = result.loss;
+  fields["step_s"] = result.step_s;
+  fields["compute_s"] = result.compute_s;
+  fields["wait_s"] = result.wait_s;
+  fields["peak_bytes"] = result.peak_bytes;
+  reporter_.event("step", std::move(fields));
+  return result;
+}
+
+Result<void> Training::check_loss(double loss) const {
+  if (std::isfinite(loss)) return {};
+  const std::string saved = checkpoints_.latest();
+  return runtime_error(
+      "run.loss-not-finite",
+      fmt::format("loss is {} at step {}; {}; try a smaller --lr",
+                  std::isnan(loss) ? "nan" : "infinite", next_step_,
+                  saved.empty() ? "there is no checkpoint" : "the last checkpoint is " + saved));
+}
+
+Result<void> Training::compare_replicas() {
+  if (!session_.rendezvous) return {};
+  std::string hashes;
+  for (const std::string& name :
+       buffer_names(program(), {BufferKind::kParameter, BufferKind::kState})) {
+    HostTensors host;
+    host.add(name, persistent_.at(name));
+    const auto bytes = host.named()[0].tensor.bytes;
+    hashes += hash_hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  }
+  return session_.rendezvous->agree(fmt::format("parameters after step {}", next_step_),
+                                    hash_hex(hashes));
+}
+
+Result<std::string> Training::write_checkpoint() {
+  HostTensors weights, states;
+  const auto canonical = canonical_names(model_.graph);
+  const auto constants = constant_names(model_.graph);
+  for (const auto& [name, view] : model_.weights->tensors()) {
+    if (constants.contains(name)) continue;
+    const auto tied = canonical.find(name);
+    const auto trained = persistent_.find(tied == canonical.end() ? name : tied->second);
+    if (trained != persistent_.end())
+      weights.add(name, trained->second);
+    else
+      weights.add(name, view);  // no part of the graph: as it was
+  }
+  for (const std::string& name : buffer_names(program(), {BufferKind::kState}))
+    states.add(name, persistent_.at(name));
+  return checkpoints_.write(state(), weights.named(), states.named());
+}
+
+Result<void> Training::checkpoint() {
+  if (saved_step_ == next_step_) return {};
+  MOTLEY_RETURN_IF_ERROR(compare_replicas());
+  const std::string key = fmt::format("checkpoint/{}", next_step_);
+  saved_step_ = next_step_;
+  if (session_.rank == 0) {
+    const auto written = write_checkpoint();
+    if (session_.rendezvous)
+      MOTLEY_RETURN_IF_ERROR(session_.rendezvous->set(key, written ? "whole" : "failed"));
+    MOTLEY_RETURN_IF_ERROR(written);
+    saved_path_ = *written;
+    reporter_.event("checkpoint", Json{{"step", next_step_}, {"path", *written}});
+    return {};
+  }
+  MOTLEY_ASSIGN(const std::string outcome, session_.rendezvous->get(key, session_.patience()));
+  if (outcome == "whole") return {};
+  return runtime_error("run.peer-lost", fmt::format("rank {}: rank 0 could not write the "
+                                                    "checkpoint of step {}",
+                                                    session_.rank, next_step_));
+}
+
+Result<void> Training::finish() {
+  if (session_.rank != 0) return {};
+  if (saved_path_.empty()) {  // a training of no steps: the model as it came
+    MOTLEY_ASSIGN(saved_path_, write_checkpoint());
+    reporter_.event("checkpoint", Json{{"step", next_step_}, {"path", saved_path_}});
+  }
+  return checkpoints_.publish(saved_path_);
+}
+
+Result<void> Training::write_trace() const {
+  if (session_.job.trace_steps == 0) return {};
+  const std::string folder = session_.job.run_dir + "/trace";
+  std::error_code fault;
+  std::filesystem::create_directories(folder, fault);
+  if (fault) return runtime_error("run.trace", folder + ": " + fault.message());
+  return write_file_atomic(fmt::format("{}/rank-{}.txt", folder, session_.rank),
+                           trace::print_trace(executor_->timeline()));
+}
+
+}  // namespace motley::run

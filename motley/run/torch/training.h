@@ -1,0 +1,65 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/data/dataset.h"
+#include "motley/graph/model_file.h"
+#include "motley/run/checkpoint.h"
+#include "motley/run/status.h"
+#include "motley/run/torch/executor.h"
+#include "motley/run/torch/worker_session.h"
+
+namespace motley::run {
+
+/// One rank's training from the first (or the checkpoint's) step to the last. All ranks go through
+/// the same stages; rank 0 reads and writes checkpoints, and sends what it read to the others.
+class Training {
+ public:
+  /// `session`, `reporter` outlive it. Joins the groups.
+  static Result<std::unique_ptr<Training>> open(WorkerSession& session, const Reporter& reporter);
+
+  enum class End { kFinished, kStopped };
+  /// Trains. Every event of docs/formats/job.md but `error` is reported here.
+  Result<End> run();
+
+  /// Async-signal-safe: all ranks stop after the step in which they agree.
+  void request_stop() { executor_->request_stop(); }
+
+ private:
+  Training(WorkerSession& session, const Reporter& reporter);
+  Result<void> open_model();
+  Result<void> open_executor();
+  Result<void> resume();
+  Result<void> share_weights();
+  void report_ready() const;
+  Result<StepResult> step(const data::SampleOrder& order);
+  Result<void> check_loss(double loss) const;
+  Result<void> checkpoint();
+  Result<void> compare_replicas();
+  Result<std::string> write_checkpoint();
+  Result<void> finish();
+  Result<void> write_trace() const;
+  CheckpointState state() const;
+  const program::DeviceProgram& program() const;
+
+  WorkerSession& session_;
+  const Reporter& reporter_;
+  CheckpointStore checkpoints_;
+  std::unique_ptr<StatusFile> status_;
+  graph::Model model_;
+  std::unique_ptr<data::Dataset> dataset_;
+  std::unique_ptr<Executor> executor_;
+  std::map<std::string, at::Tensor> persistent_;  // shared with the executor
+  std::int64_t next_step_ = 0;                    // steps done so far
+  std::int64_t saved_step_ = -1;                  // of the latest checkpoint of this job
+  std::string resumed_from_, saved_path_;
+};
+
+}  // namespace motley::run

@@ -1,0 +1,211 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "motley/base/text.h"
+#include "motley/run/diagnosis.h"
+#include "motley/run/environment.h"
+#include "motley/run/torch/cuda_library.h"
+#include "motley/run/torch/torch_version.h"
+#include "motley/run/torch/training.h"
+#include "motley/run/torch/worker_collectives.h"
+#include "motley/run/torch/worker_profile.h"
+
+// motley-worker: one rank of a job, or one measurement. Started by `motley`, or by torchrun, srun,
+// mpirun (docs/formats/job.md). Its result is on standard output, one event a line.
+
+extern char** environ;
+
+namespace motley::run {
+namespace {
+
+constexpr int kStoppedExit = 75;
+
+// What a signal handler can see.
+std::atomic<Training*> training_to_stop{nullptr};
+std::atomic<bool> stop_requested{false};
+
+void on_stop_signal(int) {
+  stop_requested = true;
+  if (Training* training = training_to_stop.load()) training->request_stop();
+}
+
+struct CommandLine {
+  std::string verb;
+  WorkerArguments arguments;
+  std::optional<int> parent;
+};
+
+std::map<std::string, std::string> read_environment() {
+  std::map<std::string, std::string> variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals != std::string::npos)
+      variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return variables;
+}
+
+Result<int> read_number(const std::string& option, const std::string& text) {
+  const auto number = find_integer(text);
+  if (number && *number >= 0 && *number <= INT32_MAX) return static_cast<int>(*number);
+  return usage_error("run.arguments", option + ": found '" + text + "', wanted a number");
+}
+
+Result<CommandLine> read_command_line(const std::vector<std::string>& words) {
+  CommandLine line;
+  std::vector<std::string> plain;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const bool is_option = words[i] == "--rank" || words[i] == "--parent";
+    if (!is_option) {
+      plain.push_back(words[i]);
+      continue;
+    }
+    MOTLEY_ASSIGN(const int number,
+                  read_number(words[i], i + 1 < words.size() ? words[i + 1] : ""));
+    (words[i] == "--rank" ? line.arguments.rank : line.parent) = number;
+    ++i;
+  }
+  line.verb = plain.empty() ? "" : plain[0];
+  const bool takes_job = line.verb == "run" || line.verb == "profile" || line.verb == "collectives";
+  const bool known = takes_job || line.verb == "version" || line.verb == "join";
+  if (!known || plain.size() != (takes_job ? 2u : 1u))
+    return usage_error("run.arguments",
+                       "usage: motley-worker version | run JOB | join | profile JOB | collectives "
+                       "JOB, with --rank R in a local job; `motley` starts it");
+  if (takes_job) line.arguments.job_path = plain[1];
+  if (!line.arguments.rank) {
+    MOTLEY_ASSIGN(line.arguments.place, find_rank_place(read_environment()));
+  }
+  if (line.verb == "join" && !line.arguments.place)
+    return usage_error("run.arguments", "join: no launcher's variables (RANK, WORLD_SIZE, ...)");
+  return line;
+}
+
+/// Ends with its parent; a dead peer is an error of a call, not a signal; SIGTERM asks to stop.
+void set_up_process(const CommandLine& line) {
+  ::signal(SIGPIPE, SIG_IGN);
+  struct sigaction stop {};
+  stop.sa_handler = on_stop_signal;
+  stop.sa_flags = SA_RESTART;
+  ::sigaction(SIGTERM, &stop, nullptr);
+  // Ctrl-C reaches the whole foreground group; the parent passes it on as SIGTERM.
+  if (line.parent)
+    ::signal(SIGINT, SIG_IGN);
+  else
+    ::sigaction(SIGINT, &stop, nullptr);
+  if (!line.parent) return;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != *line.parent) ::_exit(1);  // it died before the line above
+}
+
+Result<void> report_version(const Reporter& reporter) {
+  Json devices = Json::array();
+  std::string why;
+  const auto cuda = load_cuda();
+  if (cuda) {
+    MOTLEY_ASSIGN(const std::vector<CudaDevice> found, (*cuda)->devices());
+    for (const CudaDevice& device : found)
+      devices.push_back(Json{{"index", device.index},
+                             {"name", device.name},
+                             {"capability", device.capability},
+                             {"memory", device.memory.value}});
+  } else {
+    why = cuda.error().message;
+  }
+  reporter.result(Json{{"torch", loaded_torch_version()},
+                       {"built_for", built_torch_version()},
+                       {"cuda_devices", std::move(devices)},
+                       {"cuda_note", why}});
+  return {};
+}
+
+/// Errors of a launcher's job name the ranks that are gone: nobody else would.
+Error explain(Error error, const WorkerSession& session, const WorkerArguments& arguments) {
+  const bool lost = error.code == "run.peer-lost" || error.code == "run.timeout";
+  if (!lost || !arguments.place || session.job.devices.empty()) return error;
+  constexpr int kMoment = 200'000;  // microseconds for a dying process to be gone
+  ::usleep(kMoment);
+  Diagnosis diagnosis(session.job);
+  for (const int rank : diagnosis.find_lost())
+    error.message += fmt::format("; lost {}, last seen: {}", rank_name(session.job, rank),
+                                 diagnosis.where(rank));
+  return error;
+}
+
+int fail(const Reporter& reporter, const Error& error, const std::string& instruction) {
+  reporter.error(error, instruction);
+  return exit_code(error.kind);
+}
+
+/// Reports an error of a running job and ends the process before anything is destroyed: a lane may
+/// be blocked in a collective, and closing our sockets is what wakes the peers.
+[[noreturn]] void leave(const Reporter& reporter, const WorkerSession& session,
+                        const WorkerArguments& arguments, const Error& error) {
+  const std::string instruction = Diagnosis(session.job).where(session.rank);
+  std::_Exit(fail(reporter, explain(error, session, arguments), instruction));
+}
+
+int train(WorkerSession& session, const WorkerArguments& arguments, const Reporter& reporter) {
+  const auto training = Training::open(session, reporter);
+  if (!training) leave(reporter, session, arguments, training.error());
+  training_to_stop = training->get();
+  if (stop_requested) (*training)->request_stop();
+  const auto end = (*training)->run();
+  training_to_stop = nullptr;
+  if (!end) leave(reporter, session, arguments, end.error());
+  return *end == Training::End::kStopped ? kStoppedExit : 0;
+}
+
+int measure(WorkerSession& session, const WorkerArguments& arguments, const Reporter& reporter) {
+  const auto measured = measure_collectives(session, reporter);
+  if (!measured) leave(reporter, session, arguments, measured.error());
+  return 0;
+}
+
+int run_job(const CommandLine& line, Reporter& reporter) {
+  const WorkerArguments& arguments = line.arguments;
+  reporter.set_rank(arguments.place ? arguments.place->rank : arguments.rank.value_or(0));
+  auto session = open_session(arguments, reporter);
+  if (!session) return fail(reporter, session.error(), "");
+  if ((*session)->is_idle) {
+    reporter.event("done", Json{{"steps", 0}, {"reason", "idle"}});
+    return 0;
+  }
+  return line.verb == "collectives" ? measure(**session, arguments, reporter)
+                                    : train(**session, arguments, reporter);
+}
+
+int run_verb(const CommandLine& line, Reporter& reporter) {
+  if (line.verb != "version" && line.verb != "profile") return run_job(line, reporter);
+  const auto done = line.verb == "version" ? report_version(reporter)
+                                           : run_profile(line.arguments.job_path, reporter);
+  return done ? 0 : fail(reporter, done.error(), "");
+}
+
+int worker_main(const std::vector<std::string>& words) {
+  Reporter reporter;
+  if (const auto fits = check_torch_version(); !fits) return fail(reporter, fits.error(), "");
+  const auto line = read_command_line(words);
+  if (!line) return fail(reporter, line.error(), "");
+  set_up_process(*line);
+  return run_verb(*line, reporter);
+}
+
+}  // namespace
+}  // namespace motley::run
+
+int main(int count, char** arguments) {
+  const int code = motley::run::worker_main({arguments + 1, arguments + count});
+  // At once: threads may be blocked in a dead group, and tensors must not outlive the library.
+  std::_Exit(code);
+}

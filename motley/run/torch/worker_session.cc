@@ -1,0 +1,181 @@
+#include "motley/run/torch/worker_session.h"
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "motley/base/file.h"
+#include "motley/base/random.h"
+#include "motley/program/program_text.h"
+#include "motley/run/torch/cuda_library.h"
+#include "motley/run/torch/gloo_communicator.h"
+#include "motley/run/torch/torch_version.h"
+
+namespace motley::run {
+namespace {
+
+struct JobTexts {
+  std::string job, program;
+};
+
+Result<JobTexts> read_texts(const std::string& job_path) {
+  JobTexts texts;
+  MOTLEY_ASSIGN(texts.job, read_file(job_path));
+  MOTLEY_ASSIGN(const Json json, parse_json(texts.job, job_path));
+  MOTLEY_ASSIGN(const Job job, job_from_json(json, job_path));
+  if (!job.program_path.empty()) {
+    MOTLEY_ASSIGN(texts.program, read_file(job.program_path));
+  }
+  return texts;
+}
+
+/// Rank 0 puts job and program into the store; the others need no file of them.
+Result<JobTexts> share_texts(const WorkerArguments& arguments, Rendezvous& rendezvous) {
+  if (rendezvous.rank() == 0) {
+    MOTLEY_ASSIGN(JobTexts texts, read_texts(arguments.job_path));
+    MOTLEY_RETURN_IF_ERROR(rendezvous.set("job", texts.job));
+    MOTLEY_RETURN_IF_ERROR(rendezvous.set("program", texts.program));
+    return texts;
+  }
+  constexpr Seconds kPlanning{600};  // rank 0 may still be measuring and planning
+  JobTexts texts;
+  MOTLEY_ASSIGN(texts.job, rendezvous.get("job", kPlanning));
+  MOTLEY_ASSIGN(texts.program, rendezvous.get("program", kPlanning));
+  return texts;
+}
+
+Result<void> parse_texts(const JobTexts& texts, const std::string& where, WorkerSession& session) {
+  MOTLEY_ASSIGN(const Json json, parse_json(texts.job, where));
+  MOTLEY_ASSIGN(session.job, job_from_json(json, where));
+  if (texts.program.empty()) return {};
+  const std::string& path = session.job.program_path;
+  MOTLEY_ASSIGN(session.program, program::parse_program(texts.program, path));
+  const auto& devices = session.program.devices;
+  const bool same = std::equal(
+      devices.begin(), devices.end(), session.job.devices.begin(), session.job.devices.end(),
+      [](const program::DeviceProgram& program, const WorkerDevice& device) {
+        return program.device == device.name;
+      });
+  if (same) return {};
+  return stale_error("run.stale-program",
+                     fmt::format("{}: its devices are not those of {}; plan again", path, where));
+}
+
+RendezvousOptions rendezvous_options(const WorkerArguments& arguments, const Job& job, int rank) {
+  RendezvousOptions options;
+  options.rank = rank;
+  options.size = static_cast<int>(job.devices.size());
+  options.file = job.run_dir + "/rendezvous";
+  options.place = arguments.place;
+  options.timeout = Seconds(10 * job.timeout_s);
+  return options;
+}
+
+/// Under an external launcher the job comes through the store, so the store comes first.
+Result<void> open_launched(const WorkerArguments& arguments, WorkerSession& session) {
+  const RankPlace& place = *arguments.place;
+  session.rank = place.rank;
+  RendezvousOptions options;
+  options.rank = place.rank;
+  options.size = place.size;
+  options.place = place;
+  options.timeout = Seconds(300);
+  MOTLEY_ASSIGN(session.rendezvous, Rendezvous::open(options));
+  MOTLEY_ASSIGN(const JobTexts texts, share_texts(arguments, *session.rendezvous));
+  MOTLEY_RETURN_IF_ERROR(parse_texts(texts, "job", session));
+  session.size = static_cast<int>(session.job.devices.size());
+  if (place.size < session.size)
+    return usage_error("run.ranks",
+                       fmt::format("the launcher started {} ranks, the plan uses {} devices; start "
+                                   "one rank a device",
+                                   place.size, session.size));
+  session.is_idle = place.rank >= session.size;
+  session.rendezvous->set_size(session.size);
+  return {};
+}
+
+Result<void> open_local(const WorkerArguments& arguments, WorkerSession& session) {
+  MOTLEY_ASSIGN(const JobTexts texts, read_texts(arguments.job_path));
+  MOTLEY_RETURN_IF_ERROR(parse_texts(texts, arguments.job_path, session));
+  session.rank = arguments.rank.value_or(0);
+  session.size = static_cast<int>(session.job.devices.size());
+  if (session.rank < 0 || session.rank >= session.size)
+    return usage_error("run.ranks", fmt::format("--rank: found {}, wanted 0 to {}", session.rank,
+                                                session.size - 1));
+  if (session.size == 1) return {};
+  MOTLEY_ASSIGN(session.rendezvous,
+                Rendezvous::open(rendezvous_options(arguments, session.job, session.rank)));
+  return {};
+}
+
+CommunicatorOptions communicator_options(const WorkerSession& session) {
+  CommunicatorOptions options;
+  options.timeout = Seconds(session.job.timeout_s);
+  for (const program::Group& group : session.program.groups) {
+    GroupOptions next;
+    for (const Rank rank : group.members) next.members.push_back(rank.value);
+    next.link = group_link(session.job.devices, next.members);
+    options.groups.push_back(std::move(next));
+  }
+  return options;
+}
+
+}  // namespace
+
+Result<void> set_up_device(const WorkerDevice& device) {
+  at::set_num_threads(device.threads);
+  if (device.kind != "cuda") return {};
+  MOTLEY_ASSIGN(const CudaLibrary* cuda, load_cuda());
+  return cuda->use_device(device.local_index, device.memory);
+}
+
+std::string collective_sequence(const program::DeviceProgram& program) {
+  std::string sequence;
+  for (const program::Instruction& instruction : program.instructions) {
+    if (instruction.group.is_none()) continue;
+    sequence += fmt::format("{} {}", instruction.group.value, instruction.full_name());
+    program::for_each_buffer(instruction.arguments, [&](BufferId id) {
+      const program::Buffer& buffer = program.buffer(id);
+      sequence += fmt::format(" {}x{}", dtype_name(buffer.dtype), buffer.elements());
+    });
+    sequence += '\n';
+  }
+  return sequence;
+}
+
+Result<std::unique_ptr<WorkerSession>> open_session(const WorkerArguments& arguments,
+                                                    Reporter& reporter) {
+  auto session = std::make_unique<WorkerSession>();
+  MOTLEY_RETURN_IF_ERROR(arguments.place ? open_launched(arguments, *session)
+                                         : open_local(arguments, *session));
+  reporter.set_rank(session->rank);
+  if (session->is_idle) return session;
+  MOTLEY_RETURN_IF_ERROR(set_up_device(session->device()));
+  if (session->size == 1) session->rendezvous.reset();
+  return session;
+}
+
+Result<void> join_groups(WorkerSession& session) {
+  if (!session.rendezvous) return {};
+  std::string sequence;
+  if (!session.program.devices.empty())
+    sequence = collective_sequence(session.program.devices[static_cast<std::size_t>(session.rank)]);
+  const std::string minor = loaded_torch_version().substr(0, loaded_torch_version().rfind('.'));
+  MOTLEY_RETURN_IF_ERROR(session.rendezvous->agree("PyTorch version", minor));
+  MOTLEY_RETURN_IF_ERROR(session.rendezvous->agree("sequence of collectives", hash_hex(sequence)));
+  const CommunicatorOptions options = communicator_options(session);
+  const bool all_cuda = std::all_of(session.job.devices.begin(), session.job.devices.end(),
+                                    [](const WorkerDevice& each) { return each.kind == "cuda"; });
+  if (!all_cuda) {
+    MOTLEY_ASSIGN(session.communicator, make_gloo_communicator(*session.rendezvous, options));
+    return {};
+  }
+  MOTLEY_ASSIGN(const CudaLibrary* cuda, load_cuda());
+  MOTLEY_ASSIGN(session.communicator, cuda->make_nccl_communicator(*session.rendezvous, options,
+                                                                   session.device().local_index));
+  return {};
+}
+
+}  // namespace motley::run

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "motley/base/result.h"
+#include "motley/program/program.h"
+#include "motley/run/environment.h"
+#include "motley/run/job.h"
+#include "motley/run/torch/communicator.h"
+#include "motley/run/torch/rendezvous.h"
+#include "motley/run/torch/reporter.h"
+
+namespace motley::run {
+
+/// How a worker was asked to take part in a job.
+struct WorkerArguments {
+  std::string job_path;            ///< "" for a rank that gets the job from rank 0
+  std::optional<int> rank;         ///< of a local job
+  std::optional<RankPlace> place;  ///< of an external launcher's job
+};
+
+/// One rank of a job: what it knows, and how it reaches the others. Members are destroyed in the
+/// right order (communicator before rendezvous).
+struct WorkerSession {
+  Job job;
+  program::Program program;  ///< empty for a job without one
+  int rank = 0, size = 1;
+  bool is_idle = false;                        ///< the job uses fewer ranks than were started
+  std::unique_ptr<Rendezvous> rendezvous;      ///< null when the job has one rank
+  std::unique_ptr<Communicator> communicator;  ///< null when the job has one rank
+
+  const WorkerDevice& device() const { return job.devices[static_cast<std::size_t>(rank)]; }
+  /// Waits that may include loading files on some ranks.
+  Seconds patience() const { return Seconds(10 * job.timeout_s); }
+};
+
+/// Reads the job (or fetches it from rank 0), its program, sets up this process's device, and
+/// finds the other ranks. Collective.
+Result<std::unique_ptr<WorkerSession>> open_session(const WorkerArguments& arguments,
+                                                    Reporter& reporter);
+
+/// Threads of the process and, for CUDA, the current device and its memory limit. (The limit of CPU
+/// tensors is the executor's.) Before anything parallel runs.
+Result<void> set_up_device(const WorkerDevice& device);
+
+/// Joins the groups of the session's program, after all ranks have agreed that they run the same
+/// sequence of collectives: different sizes would kill processes. Collective.
+Result<void> join_groups(WorkerSession& session);
+
+/// What must be equal on all ranks before the first collective: operators, sizes, groups, in order.
+std::string collective_sequence(const program::DeviceProgram& program);
+
+}  // namespace motley::run
