@@ -26,7 +26,8 @@ _STRING = r'"(?:[^"\\]|\\.)*"'
 _VALUE = re.compile(r"%(\d+): (?:none|(\w+)\[(.*)\])")
 _SIZE = re.compile(r"size (\w+) (\d+) (\d+)")
 _SOURCE = re.compile(
-    rf"(input|param|buffer|constant|tangent) (%\d+: \w+\[[^\]]*\])(?: ({_STRING}))?(.*)"
+    rf"(input|param|buffer|constant|tangent) (%\d+: \w+\[[^\]]*\])(?: ({_STRING}))?( frozen)?"
+    rf"((?: tied {_STRING})*)"
 )
 _OP = re.compile(rf"op (.*?) = ([\w:.]+)\((.*)\) (fwd|bwd) ({_STRING})(?: seq (\d+))?( list)?")
 _OUTPUT = re.compile(rf"output (loss|extra|gradient|update) %(\d+)(?: of ({_STRING}))?")
@@ -80,13 +81,10 @@ def parse_value(text: str) -> Value:
 
 def parse_source(line: str) -> Source:
     match = _match(_SOURCE, line)
-    words = [
-        unquote(word) if word[0] == '"' else word
-        for word in re.findall(rf"{_STRING}|\w+", match[4])
-    ]
-    name = unquote(match[3]) if match[3] else ""
-    tied = [words[i + 1] for i, word in enumerate(words) if word == "tied"]
-    return Source(match[1], parse_value(match[2]), name, frozen=words[:1] == ["frozen"], tied=tied)
+    source = Source(match[1], parse_value(match[2]), unquote(match[3]) if match[3] else "")
+    source.frozen = bool(match[4])
+    source.tied = [unquote(name) for name in re.findall(_STRING, match[5])]
+    return source
 
 
 def parse_op(line: str) -> Op:
