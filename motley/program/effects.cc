@@ -15,7 +15,6 @@ Access access_of(const Instruction& instruction, std::size_t position) {
     return in_place && position == 0 ? Access::kWrite : Access::kRead;
   }
   if (op == "motley::all_reduce") return Access::kWrite;
-  if (op == "motley::pack") return position == 1 ? Access::kDefine : Access::kRead;
   if (op == "motley::assign") return position == 0 ? Access::kWrite : Access::kRead;
   if (op == "motley::update")
     return position == 1 || position == 3 || position == 4 ? Access::kWrite : Access::kRead;

@@ -10,15 +10,11 @@ namespace motley::program {
 bool is_persistent(BufferKind kind);
 
 /// What an instruction does to the memory of one of its arguments.
-enum class Access {
-  kRead,
-  kWrite,   ///< in place
-  kDefine,  ///< writes all of it; the argument need not have been defined before (pack's flat)
-};
+enum class Access { kRead, kWrite };
 
 /// Calls `visit(BufferId, Access)` for every buffer among the arguments, in order. By operator:
-/// collectives, motley::update, motley::assign, motley::pack and ATen operators whose name ends in
-/// `_` write; all others read only.
+/// motley::all_reduce, motley::update, motley::assign and ATen operators whose name ends in
+/// `_` write in place; all others read only.
 template <typename Visit>
 void for_each_access(const Instruction& instruction, const Visit& visit);
 

@@ -65,10 +65,7 @@ class Lifetimes {
 
   void follow(std::size_t i) {
     const Instruction& instruction = program_.instructions[i];
-    for_each_access(instruction, [&](BufferId id, Access access) {
-      if (access == Access::kDefine && !handles_[id.index()].is_defined) define(id, i);
-      extend(id, i);
-    });
+    for_each_buffer(instruction.arguments, [&](BufferId id) { extend(id, i); });
     for (const BufferId id : instruction.outputs) {
       define(id, i);
       extend(id, i);

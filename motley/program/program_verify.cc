@@ -251,8 +251,6 @@ class DeviceVerifier {
     const int lane = static_cast<int>(instruction.lane);
     for_each_access(instruction, [&](BufferId id, Access access) {
       Handle& handle = handles_[id.index()];
-      if (access == Access::kDefine && !is_defined(id))
-        handle.defined = InstructionId(static_cast<std::int64_t>(i));
       handle.used[lane] = InstructionId(static_cast<std::int64_t>(i));
       if (!is_defined(id)) return report(i, "uses %{} before it is defined", id.value);
       if (!handle.freed.is_none())
@@ -260,12 +258,13 @@ class DeviceVerifier {
       if (!is_ordered(handle.defined, i))
         return report(i, "uses %{} without waiting for ^{}, which defines it", id.value,
                       handle.defined.value);
-      if (access != Access::kRead || !views_only) touch(i, id, access != Access::kRead);
+      if (access == Access::kWrite || !views_only) touch(i, id, access);
     });
   }
 
   /// Two lanes may read the same memory at once; a write excludes the other lane.
-  void touch(std::size_t i, BufferId id, bool writes) {
+  void touch(std::size_t i, BufferId id, Access access) {
+    const bool writes = access == Access::kWrite;
     Memory& memory = memory_[storages_[id.index()].index()];
     const Lane lane = device_.instructions[i].lane;
     const int theirs = static_cast<int>(other(lane)), ours = static_cast<int>(lane);
@@ -285,13 +284,13 @@ class DeviceVerifier {
       Handle& handle = handles_[id.index()];
       if (is_persistent(buffer.kind)) {
         report(i, "defines %{}, which lives from step to step", id.value);
-      } else if (!handle.defined.is_none() && handle.defined != self) {
+      } else if (!handle.defined.is_none()) {
         report(i, "defines %{}, which ^{} has defined", id.value, handle.defined.value);
       }
       handle.defined = self;
       handle.used[static_cast<int>(device_.instructions[i].lane)] = self;
       if (buffer.view_of.is_none()) {
-        touch(i, id, true);
+        touch(i, id, Access::kWrite);
       } else if (!is_defined(buffer.view_of)) {
         report(i, "defines %{} as a view of %{}, which is not defined", id.value,
                buffer.view_of.value);

@@ -48,12 +48,17 @@ struct Trace {
   bool operator==(const Trace&) const = default;
 };
 
-/// Text form: docs/formats/trace.md (one interval a line). parse(print(t)) == t.
+/// Text form: docs/formats/trace.md (one interval a line). parse(print(t)) == t for a trace that
+/// verifies. Errors "NAME:LINE: ..." (usage, code trace.parse or trace.verify). parse verifies.
 std::string print_trace(const Trace& trace);
 Result<Trace> parse_trace(std::string_view text, const std::string& name);
+
+/// Intervals and marks are ordered as said above, none ends before it begins, those of one lane do
+/// not overlap, devices and instructions exist. The first violation.
 Result<void> verify_trace(const Trace& trace, const std::string& name);
 
-/// Measures; pure functions of a trace.
+/// Measures; pure functions of a verified trace, linear in it. 0 for what has no steps. They take
+/// the marks and the intervals to be of the same steps.
 Seconds median_step(const Trace& trace);             ///< over steps, of the slowest device
 std::vector<double> busy_share(const Trace& trace);  ///< compute time / step time, per device
 Seconds exposed_communication(const Trace& trace);   ///< mean over devices of the time per step in

@@ -1,0 +1,105 @@
+#include <algorithm>
+#include <map>
+
+#include "motley/trace/trace.h"
+
+namespace motley::trace {
+namespace {
+
+Seconds to_seconds(double nanoseconds) { return Seconds(nanoseconds / 1e9); }
+
+struct StepTimes {
+  Nanoseconds total = 0;
+  std::int64_t count = 0;
+};
+
+std::vector<StepTimes> step_times(const Trace& trace) {
+  std::vector<StepTimes> times(trace.devices.size());
+  for (const StepMark& mark : trace.steps) {
+    StepTimes& of_device = times[static_cast<std::size_t>(mark.device)];
+    of_device.total += mark.end - mark.begin;
+    ++of_device.count;
+  }
+  return times;
+}
+
+/// Intervals of one lane of one device: they are together in a trace, compute before transfer.
+using Run = std::pair<std::vector<Interval>::const_iterator, std::vector<Interval>::const_iterator>;
+
+Run lane_intervals(const Trace& trace, std::size_t device, Lane lane) {
+  const std::pair<int, Lane> key(static_cast<int>(device), lane);
+  const auto place = [](const Interval& i) { return std::pair<int, Lane>(i.device, i.lane); };
+  const auto begin = std::partition_point(trace.intervals.begin(), trace.intervals.end(),
+                                          [&](const Interval& i) { return place(i) < key; });
+  return {begin, std::partition_point(begin, trace.intervals.end(),
+                                      [&](const Interval& i) { return place(i) == key; })};
+}
+
+Nanoseconds total_time(const Run& run) {
+  Nanoseconds total = 0;
+  for (auto at = run.first; at != run.second; ++at) total += at->end - at->begin;
+  return total;
+}
+
+/// Time in which an interval of both runs is open; each run is ordered and does not overlap itself.
+Nanoseconds shared_time(Run a, Run b) {
+  Nanoseconds total = 0;
+  while (a.first != a.second && b.first != b.second) {
+    const Nanoseconds begin = std::max(a.first->begin, b.first->begin);
+    const Nanoseconds end = std::min(a.first->end, b.first->end);
+    total += std::max<Nanoseconds>(0, end - begin);
+    (a.first->end < b.first->end ? a.first : b.first)++;
+  }
+  return total;
+}
+
+}  // namespace
+
+Seconds median_step(const Trace& trace) {
+  std::map<std::int64_t, Nanoseconds> slowest;
+  for (const StepMark& mark : trace.steps) {
+    Nanoseconds& time = slowest[mark.step];
+    time = std::max(time, mark.end - mark.begin);
+  }
+  if (slowest.empty()) return {};
+  std::vector<Nanoseconds> times;
+  for (const auto& [step, time] : slowest) times.push_back(time);
+  std::sort(times.begin(), times.end());
+  const std::size_t upper = times.size() / 2, lower = (times.size() - 1) / 2;
+  return to_seconds((static_cast<double>(times[lower]) + static_cast<double>(times[upper])) / 2);
+}
+
+std::vector<double> busy_share(const Trace& trace) {
+  const std::vector<StepTimes> steps = step_times(trace);
+  std::vector<double> shares(trace.devices.size(), 0);
+  for (std::size_t device = 0; device < shares.size(); ++device)
+    if (steps[device].total > 0)
+      shares[device] =
+          static_cast<double>(total_time(lane_intervals(trace, device, Lane::kCompute))) /
+          static_cast<double>(steps[device].total);
+  return shares;
+}
+
+Seconds exposed_communication(const Trace& trace) {
+  const std::vector<StepTimes> steps = step_times(trace);
+  double sum = 0;
+  for (std::size_t device = 0; device < steps.size(); ++device) {
+    if (steps[device].count == 0) continue;
+    const Run compute = lane_intervals(trace, device, Lane::kCompute);
+    const Run transfer = lane_intervals(trace, device, Lane::kTransfer);
+    sum += static_cast<double>(total_time(transfer) - shared_time(compute, transfer)) /
+           static_cast<double>(steps[device].count);
+  }
+  return steps.empty() ? Seconds() : to_seconds(sum / static_cast<double>(steps.size()));
+}
+
+std::vector<Bytes> peak_bytes(const Trace& trace) {
+  std::vector<Bytes> peaks(trace.devices.size());
+  for (const StepMark& mark : trace.steps) {
+    Bytes& peak = peaks[static_cast<std::size_t>(mark.device)];
+    peak = std::max(peak, Bytes(mark.peak_bytes));
+  }
+  return peaks;
+}
+
+}  // namespace motley::trace
