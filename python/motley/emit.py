@@ -158,9 +158,6 @@ class Emitter:
             return
         self.check_operator(node)
         name, arguments = self.named_arguments(node)
-        sequence = node.meta.get("seq_nr")
-        if sequence is not None:
-            sequence = self.sequences.setdefault(sequence, len(self.sequences))
         self.graph.ops.append(
             Op(
                 name=name,
@@ -168,10 +165,17 @@ class Emitter:
                 results=self.add_results(node),
                 backward=is_backward(node),
                 module=self.paths[node],
-                sequence=sequence,
+                sequence=self.sequence(node),
                 returns_list=returns_list(node.target),
             )
         )
+
+    def sequence(self, node: torch.fx.Node) -> int | None:
+        """Links a backward operator to its forward one; sums of gradients have no forward one."""
+        number = node.meta.get("seq_nr")
+        if number is None or (is_backward(node) and module_path(node) is None):
+            return None
+        return self.sequences.setdefault(number, len(self.sequences))
 
     def named_arguments(self, node: torch.fx.Node) -> tuple[str, list[Argument]]:
         arguments = self.schema_arguments(node)
@@ -310,6 +314,8 @@ class Emitter:
         if not found["gradient"]:
             refuse_no_gradient()
         found["extra"][0].kind = "loss"
+        order = [source.name for source in self.graph.of_kind("param")]
+        found["gradient"].sort(key=lambda item: order.index(item.of))
         self.graph.outputs = [item for items in found.values() for item in items]
 
     def output_of(self, desc) -> tuple[str, str]:

@@ -105,3 +105,19 @@ def test_lists_are_marked(exported):
     _, graph, _ = exported("lstm")
     marked = {op.name for op in graph.ops if op.returns_list}
     assert marked == {"aten::unbind.int", "aten::split.Tensor"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_backward_operators_know_their_forward_one(exported, name):
+    """All but the sums of gradients that meet at one value."""
+    _, graph, _ = exported(name)
+    forward = {op.sequence for op in graph.ops if not op.backward}
+    for op in graph.ops:
+        if op.backward:
+            assert op.sequence in forward or (op.sequence is None and op.name == "aten::add.Tensor")
+
+
+def test_gradients_come_in_the_order_of_the_parameters(exported):
+    _, graph, _ = exported("gpt_tied")
+    gradients = [output.of for output in graph.outputs if output.kind == "gradient"]
+    assert gradients == [source.name for source in graph.of_kind("param")]
