@@ -1,0 +1,90 @@
+// Runs one model on one CPU thread in the engine, for bench/engine.py, which runs PyTorch's own
+// loop in turns with it:
+//   bench_engine_driver MODEL DATA BATCH OPTIMIZER LR
+// Each line on stdin is a number of steps to run; the answer is a line of JSON: step_s (seconds of
+// each step), loss (of the last one), peak_bytes, predicted_peak_bytes. Ends with stdin.
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <iostream>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "motley/base/json.h"
+#include "motley/base/text.h"
+#include "motley/data/dataset.h"
+#include "motley/graph/model_file.h"
+#include "motley/program/memory.h"
+#include "motley/run/torch/executor.h"
+#include "motley/synth/lower.h"
+
+namespace {
+
+using namespace motley;
+
+std::vector<data::InputSpec> input_specs(const graph::Graph& graph, std::int64_t batch) {
+  graph::Sizes sizes;
+  for (const graph::NamedSize& size : graph.sizes) sizes[size.name] = batch;
+  std::vector<data::InputSpec> specs;
+  for (const ValueId id : graph::values_with_role(graph, graph::ValueRole::kInput)) {
+    const graph::Value& value = graph.value(id);
+    data::InputSpec spec{value.name, value.dtype, {}};
+    for (std::size_t d = 1; d < value.shape.size(); ++d)
+      spec.sample_shape.push_back(value.shape[d].evaluate_integer(sizes));
+    specs.push_back(std::move(spec));
+  }
+  return specs;
+}
+
+Result<void> serve(const std::vector<std::string>& arguments) {
+  const std::int64_t batch = find_integer(arguments[2]).value_or(0);
+  synth::LowerOptions options;
+  MOTLEY_ASSIGN(options.optimizer.kind, plan::parse_optimizer_kind(arguments[3]));
+  options.optimizer.lr = find_float(arguments[4]).value_or(0.01);
+  if (options.optimizer.kind == plan::OptimizerKind::kSgd) options.optimizer.momentum = 0.9;
+  if (options.optimizer.kind == plan::OptimizerKind::kAdamW) options.optimizer.weight_decay = 0.01;
+  MOTLEY_ASSIGN(const graph::Model model, graph::read_model(arguments[0]));
+  MOTLEY_ASSIGN(const program::DeviceProgram program,
+                synth::lower_device(model.graph, {"cpu", batch, 0, batch, 1}, options));
+  MOTLEY_ASSIGN(const auto dataset,
+                data::open_dataset({arguments[1]}, input_specs(model.graph, batch)));
+  MOTLEY_ASSIGN(const auto executor, run::Executor::create(program, {}, nullptr, nullptr));
+  MOTLEY_RETURN_IF_ERROR(executor->load(*model.weights, true));
+  const Bytes predicted = program::find_memory_peak(program).total;
+  std::vector<std::int64_t> samples(static_cast<std::size_t>(batch));
+  std::int64_t step = 0;
+  for (std::string line; std::getline(std::cin, line);) {
+    Json answer = {{"step_s", Json::array()}};
+    for (std::int64_t left = find_integer(line).value_or(0); left > 0; --left, ++step) {
+      for (std::int64_t i = 0; i < batch; ++i)
+        samples[static_cast<std::size_t>(i)] = (step * batch + i) % dataset->samples();
+      MOTLEY_ASSIGN(const run::StepResult result, executor->step(step, *dataset, samples));
+      answer["step_s"].push_back(result.step_s);
+      answer["loss"] = result.loss;
+      answer["peak_bytes"] = result.peak_bytes;
+    }
+    answer["predicted_peak_bytes"] = predicted.value;
+    fmt::print("{}\n", answer.dump());
+    std::fflush(stdout);
+  }
+  return {};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments.size() != 5) {
+    fmt::print(stderr, "usage: bench_engine_driver MODEL DATA BATCH OPTIMIZER LR\n");
+    return 2;
+  }
+  at::set_num_threads(1);
+  if (const auto result = serve(arguments); !result) {
+    fmt::print(stderr, "{}\n", result.error().message);
+    return 1;
+  }
+  return 0;
+}
