@@ -238,14 +238,10 @@ class DeviceEmitter {
   void emit_operator(OpId id) {
     const graph::Op& op = graph_.op(id);
     Rewrite rewrite = treatment(id).rewrite;
-    if (is_alone_ && rewrite != Rewrite::kSqueeze && rewrite != Rewrite::kDropout)
-      rewrite = Rewrite::kNone;
+    if (is_alone_ && rewrite != Rewrite::kDropout) rewrite = Rewrite::kNone;
     switch (rewrite) {
       case Rewrite::kNone:
         emit_plain(id);
-        break;
-      case Rewrite::kSqueeze:
-        emit_squeeze(id);
         break;
       case Rewrite::kDropout:
         emit_dropout(id);
@@ -305,17 +301,6 @@ class DeviceEmitter {
     const graph::Op& op = graph_.op(id);
     const BufferId base = graph::is_view(op.name) ? first_operand(made.arguments) : BufferId();
     for (const ValueId output : op.outputs) made.outputs.push_back(define(output, base));
-    builder_.compute(std::move(made));
-  }
-
-  void emit_squeeze(OpId id) {
-    const graph::Op& op = graph_.op(id);
-    Instruction made = make_named("aten::view", id);
-    const BufferId base = read(std::get<ValueId>(op.arguments[0].value), treatment(id).summed);
-    ArgumentList shape;
-    for (const std::int64_t size : local_shape(op.outputs[0])) shape.push_back({size});
-    made.arguments = {{base}, {std::move(shape)}};
-    made.outputs = {define(op.outputs[0], base)};
     builder_.compute(std::move(made));
   }
 

@@ -42,7 +42,6 @@ struct BatchAxis {
 /// docs/algorithms.md, "Lowering".
 enum class Rewrite : std::uint8_t {
   kNone,
-  kSqueeze,
   kDropout,
   kMean,
   kMeanLoss,

@@ -66,11 +66,11 @@ bool rearrange_rule(RuleCall& call) {
   return true;
 }
 
-/// squeeze: written as a view when run, since a device may have a single sample.
+/// squeeze of named dimensions; without them a device's single sample would lose its dimension.
 bool squeeze_rule(RuleCall& call) {
-  if (!rearrange_rule(call)) return false;
-  if (call.form(0).kind == FormKind::kSharded) call.rewrite(Rewrite::kSqueeze);
-  return true;
+  if (call.op().overload.empty() && call.form(0).kind == FormKind::kSharded)
+    return call.fail("it would squeeze the batch of a device with one sample");
+  return rearrange_rule(call);
 }
 
 /// Rows made equal from a replicated operand, or none.

@@ -1,0 +1,314 @@
+"""Small models that lead each family of sharding rules into its corners."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+BATCH = 6
+
+
+class Net(nn.Module):
+    """A module from a constructor of parts and a forward function."""
+
+    def __init__(self, forward, **parts):
+        super().__init__()
+        for name, part in parts.items():
+            setattr(self, name, part)
+        self._forward = forward
+
+    def forward(self, x, y):
+        return self._forward(self, x, y)
+
+
+def vectors(features=8):
+    return torch.randn(BATCH, features)
+
+
+def labels(classes=5, shape=(BATCH,)):
+    return torch.randint(0, classes, shape)
+
+
+def weighted_labels():
+    def forward(self, x, y):
+        return F.cross_entropy(self.fc(x), y, weight=self.worth, ignore_index=2)
+
+    net = Net(forward, fc=nn.Linear(8, 5))
+    net.register_buffer("worth", torch.tensor([0.5, 1.0, 2.0, 3.0, 0.1]))
+    return net, (vectors(), torch.tensor([0, 2, 2, 3, 4, 1]))
+
+
+def all_ignored_on_a_device():
+    def forward(self, x, y):
+        return F.cross_entropy(self.fc(x), y, ignore_index=-1)
+
+    return Net(forward, fc=nn.Linear(8, 5)), (vectors(), torch.tensor([0, 1, 2, -1, -1, -1]))
+
+
+def pixel_labels():
+    def forward(self, x, y):
+        return F.cross_entropy(self.conv(x), y, ignore_index=0)
+
+    return Net(forward, conv=nn.Conv2d(2, 5, 3, padding=1)), (
+        torch.randn(BATCH, 2, 4, 4),
+        labels(5, (BATCH, 4, 4)),
+    )
+
+
+def pixel_sums():
+    def forward(self, x, y):
+        return F.cross_entropy(self.conv(x), y, reduction="sum") / 7
+
+    return Net(forward, conv=nn.Conv2d(2, 5, 3, padding=1)), (
+        torch.randn(BATCH, 2, 4, 4),
+        labels(5, (BATCH, 4, 4)),
+    )
+
+
+def losses():
+    def forward(self, x, y):
+        z = self.fc(x)
+        probability = torch.sigmoid(z)
+        return (
+            F.mse_loss(z, y)
+            + F.smooth_l1_loss(z, y)
+            + F.huber_loss(z, y, delta=0.5)
+            + F.l1_loss(z, y)
+            + F.binary_cross_entropy(probability, torch.sigmoid(y))
+            + F.binary_cross_entropy_with_logits(z, torch.sigmoid(y))
+            + F.kl_div(F.log_softmax(z, 1), F.softmax(y, 1), reduction="batchmean")
+            + F.soft_margin_loss(z, torch.sign(y))
+        )
+
+    return Net(forward, fc=nn.Linear(8, 4)), (vectors(), vectors(4))
+
+
+def sum_losses():
+    def forward(self, x, y):
+        z = self.fc(x)
+        return F.mse_loss(z, y, reduction="sum") + F.smooth_l1_loss(z, y, reduction="none").sum()
+
+    return Net(forward, fc=nn.Linear(8, 4)), (vectors(), vectors(4))
+
+
+def masked_mean():
+    """A denominator that is a sum over the batch, and one over activations."""
+
+    def forward(self, x, y):
+        mask = (y > 0).float()
+        error = ((self.fc(x) - y) ** 2 * mask).sum() / mask.sum()
+        return error + self.fc(x).exp().mean().log()
+
+    return Net(forward, fc=nn.Linear(8, 4)), (vectors(), vectors(4))
+
+
+def weight_penalty():
+    def forward(self, x, y):
+        penalty = sum((p**2).sum() for p in self.parameters())
+        return F.mse_loss(self.fc(x), y) + 0.01 * penalty + self.fc.weight.norm()
+
+    return Net(forward, fc=nn.Linear(8, 4)), (vectors(), vectors(4))
+
+
+def weight_norm():
+    def forward(self, x, y):
+        weight = self.direction / self.direction.norm(dim=1, keepdim=True) * self.scale
+        return F.mse_loss(F.linear(x, weight), y)
+
+    net = Net(forward)
+    net.direction = nn.Parameter(torch.randn(4, 8))
+    net.scale = nn.Parameter(torch.rand(4, 1) + 0.5)
+    return net, (vectors(), vectors(4))
+
+
+def batch_statistics():
+    """Normalisation over the batch written by hand, with a moving mean."""
+
+    def forward(self, x, y):
+        mean = x.mean(0)
+        spread = ((x - mean) ** 2).mean(0)
+        self.seen.mul_(0.9).add_(0.1 * mean.detach())
+        return F.mse_loss(self.fc((x - mean) / (spread + 1e-5).sqrt()), y)
+
+    net = Net(forward, fc=nn.Linear(8, 4))
+    net.register_buffer("seen", torch.zeros(8))
+    return net, (vectors(), vectors(4))
+
+
+def batch_norms():
+    """Global statistics of vectors, of sequences, without weights; fixed statistics."""
+
+    def forward(self, x, y):
+        h = self.plain(self.wide(x).view(x.size(0), 4, 5))
+        h = self.fixed(h).tanh()
+        h = self.rows(h.transpose(1, 2).reshape(-1, 4)).view(x.size(0), -1)
+        return F.mse_loss(self.fc(h), y)
+
+    net = Net(
+        forward,
+        wide=nn.Linear(8, 20),
+        plain=nn.BatchNorm1d(4, affine=False),
+        fixed=nn.BatchNorm1d(4),
+        rows=nn.BatchNorm1d(4, track_running_stats=False),
+        fc=nn.Linear(20, 4),
+    )
+    net.fixed.running_mean.uniform_(-1, 1)
+    net.fixed.eval()
+    return net, (vectors(), vectors(4))
+
+
+def sequence_first():
+    """[T, batch, C] throughout, with flattened rows of every sample spread over the tensor."""
+
+    def forward(self, x, y):
+        h = self.embed(x).transpose(0, 1).contiguous()
+        h = self.fc(h.view(-1, 6)).view(7, -1, 6)
+        h = torch.stack([h[0], h[3], h[6]]).sum(0) + h[:, :].mean(0)
+        h = torch.cat([h, h.flip(1)], 1).cumsum(1)
+        return F.cross_entropy(h[:, :5], y)
+
+    return Net(forward, embed=nn.Embedding(11, 6), fc=nn.Linear(6, 6)), (
+        labels(11, (BATCH, 7)),
+        labels(),
+    )
+
+
+def sequence_first_dropout():
+    def forward(self, x, y):
+        h = self.embed(x).transpose(0, 1)
+        h = F.dropout(self.fc(h.reshape(-1, 6)), 0.5).view(7, -1, 6)
+        h = F.dropout(h, 0.25) + F.dropout(self.place, 0.5)[:, None]
+        return F.cross_entropy(h.mean(0), y)
+
+    net = Net(forward, embed=nn.Embedding(11, 6), fc=nn.Linear(6, 6))
+    net.place = nn.Parameter(torch.randn(7, 6))
+    return net, (labels(11, (BATCH, 7)), labels())
+
+
+def two_views():
+    """Two views of each sample joined along the batch, and taken apart again."""
+
+    def forward(self, x, y):
+        both = self.fc(torch.cat([x, -x], 0)).tanh()
+        first, second = both[: x.size(0)], both[x.size(0) :]
+        return F.mse_loss(first, y) + F.mse_loss(second, -y) + both.repeat(2, 1).mean()
+
+    return Net(forward, fc=nn.Linear(8, 4)), (vectors(), vectors(4))
+
+
+def indexing():
+    def forward(self, x, y):
+        z = self.fc(x)
+        rows = torch.arange(z.size(0), device=z.device)
+        chosen = z[rows, y] + z.gather(1, y[:, None]).squeeze(1)
+        columns = z[:, self.columns].sum(1) + z.index_select(1, self.columns).sum(1)
+        table = self.table[y].sum(1) + self.table.index_select(0, y).mean(1)
+        return ((chosen + columns + table) ** 2).mean()
+
+    net = Net(forward, fc=nn.Linear(8, 5))
+    net.table = nn.Parameter(torch.randn(5, 3))
+    net.register_buffer("columns", torch.tensor([0, 2, 2]))
+    return net, (vectors(), labels())
+
+
+def reductions():
+    def forward(self, x, y):
+        z = self.fc(x).view(x.size(0), 4, 5)
+        parts = [
+            z.amax(2),
+            z.max(2).values,
+            z.logsumexp(2),
+            z.var(2),
+            z.std(2),
+            z.norm(dim=2),
+            z.sort(2).values[..., 0],
+            z.topk(2, 2).values[..., 1],
+            z.softmax(2).prod(2),
+            z.tril().sum(2),
+            F.pad(z, (1, 2)).mean(2),
+            z.cumprod(2)[..., -1],
+        ]
+        return F.mse_loss(sum(parts), y)
+
+    return Net(forward, fc=nn.Linear(8, 20)), (vectors(), vectors(4))
+
+
+def images():
+    def forward(self, x, y):
+        h = self.norm(self.down(x)).relu()
+        h = F.interpolate(F.avg_pool2d(h, 2), scale_factor=2, mode="bilinear")
+        h = self.up(h) + F.adaptive_avg_pool2d(h, 8)[:, :2]
+        h = F.interpolate(h, scale_factor=0.5) * torch.sigmoid(h[:, :, ::2, ::2])
+        return F.mse_loss(h.flatten(1)[:, :4], y)
+
+    return Net(
+        forward,
+        down=nn.Conv2d(2, 4, 3, padding=1, groups=2),
+        norm=nn.GroupNorm(2, 4),
+        up=nn.ConvTranspose2d(4, 2, 3, padding=1),
+    ), (torch.randn(BATCH, 2, 8, 8), vectors(4))
+
+
+def products():
+    """Batched products with weights on either side, and a square of features."""
+
+    def forward(self, x, y):
+        z = self.fc(x).view(x.size(0), 4, 5)
+        mixed = torch.einsum("bij,jk->bik", z, self.right) @ z.transpose(1, 2)
+        left = torch.einsum("ki,bij->bkj", self.left, mixed)
+        gram = x.t() @ x / x.size(0)
+        return F.mse_loss(torch.baddbmm(mixed, left, mixed).sum(2), y) + (gram**2).mean() * (
+            self.right.sum()
+        )
+
+    net = Net(forward, fc=nn.Linear(8, 20))
+    net.right = nn.Parameter(torch.randn(5, 5))
+    net.left = nn.Parameter(torch.randn(4, 4))
+    return net, (vectors(), vectors(4))
+
+
+def attention_by_hand():
+    """Grouped heads, a learned query, rotary-like halves, RMS norm, a padding mask."""
+
+    def forward(self, x, y):
+        h = self.norm(self.embed(x))
+        q, k, v = self.qkv(h).view(x.size(0), 7, 3, 2, 4).permute(2, 0, 3, 1, 4)
+        q = torch.cat([-q[..., 2:], q[..., :2]], -1)
+        mask = (x == 0)[:, None, None, :]
+        weights = (q @ k.transpose(-1, -2) / 2).masked_fill(mask, -1e9).softmax(-1)
+        h = (weights @ v).transpose(1, 2).reshape(x.size(0), 7, 8)
+        query = self.query.expand(x.size(0), 2, 1, 4)
+        pooled = F.scaled_dot_product_attention(query, k, v, attn_mask=~mask).flatten(1)
+        return F.cross_entropy(self.head(h).transpose(1, 2), y) + pooled.square().mean()
+
+    net = Net(
+        forward,
+        embed=nn.Embedding(11, 8),
+        norm=nn.RMSNorm(8),
+        qkv=nn.Linear(8, 24),
+        head=nn.Linear(8, 5),
+    )
+    net.query = nn.Parameter(torch.randn(1, 2, 1, 4))
+    return net, (torch.randint(1, 11, (BATCH, 7)), labels(5, (BATCH, 7)))
+
+
+MODELS = [
+    weighted_labels,
+    all_ignored_on_a_device,
+    pixel_labels,
+    pixel_sums,
+    losses,
+    sum_losses,
+    masked_mean,
+    weight_penalty,
+    weight_norm,
+    batch_statistics,
+    batch_norms,
+    sequence_first,
+    sequence_first_dropout,
+    two_views,
+    indexing,
+    reductions,
+    images,
+    products,
+    attention_by_hand,
+]

@@ -1,0 +1,237 @@
+"""Runs a printed program (docs/formats/program.md) of any number of ranks with PyTorch, in one
+process and in lockstep: the reference for what the text means.
+
+Transfers run as late as the waits allow, so that a missing wait gives a wrong result.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from motley.graph import DTYPES
+from motley.interpret import call, evaluate_size, keyword
+from motley.parse import Keyword, Number, Ref, parse_argument, split_top
+
+DTYPE_OF = {name: dtype for dtype, name in DTYPES.items()}
+BUFFER = re.compile(r'buffer %(\d+): (\w+) (\w+)\[(.*?)\](?: "(.*?)")?(?: view %(\d+))?')
+INSTRUCTION = re.compile(
+    r"(compute|transfer) \^(\d+): (?:(.*?) = )?([\w:.]+)\((.*)\)"
+    r"( group \d+)?( list)?(?: wait ((?:\^\d+ ?)+))?( origin \d+)?(?: ?\"(.*?)\")?"
+    r"(?: ?free ((?:%\d+ ?)+))?"
+)
+
+
+@dataclass
+class Buffer:
+    kind: str
+    dtype: str
+    shape: list[int]
+    name: str
+
+
+@dataclass
+class Instruction:
+    lane: str
+    op: str
+    arguments: list
+    outputs: list[int]
+    waits: list[int]
+    frees: list[int]
+
+
+@dataclass
+class Device:
+    samples: int
+    first: int
+    buffers: dict[int, Buffer] = field(default_factory=dict)
+    instructions: list[Instruction] = field(default_factory=list)
+
+
+def parse_program(text: str) -> list[Device]:
+    devices = []
+    for line in text.splitlines()[2:]:
+        if line.startswith("device"):
+            words = line.split(" ")
+            devices.append(Device(int(words[3]), int(words[5])))
+        elif match := BUFFER.fullmatch(line):
+            shape = [int(size) for size in match[4].split(", ")] if match[4] else []
+            devices[-1].buffers[int(match[1])] = Buffer(match[2], match[3], shape, match[5] or "")
+        elif match := INSTRUCTION.fullmatch(line):
+            ids = [re.findall(r"\d+", match[group] or "") for group in (3, 8, 11)]
+            outputs, waits, frees = ([int(id) for id in group] for group in ids)
+            arguments = [parse_argument(item) for item in split_top(match[5])]
+            devices[-1].instructions.append(
+                Instruction(match[1], match[4], arguments, outputs, waits, frees)
+            )
+        else:
+            assert line.startswith("group"), line
+    return devices
+
+
+class Machine:
+    """One rank: its buffers."""
+
+    def __init__(self, device: Device, tensors: dict[str, torch.Tensor], inputs):
+        self.device = device
+        window = slice(device.first, device.first + device.samples)
+        self.inputs = [value[window].clone() for value in inputs]
+        self.values: dict[int, torch.Tensor] = {}
+        self.loss = None
+        self.stop = None
+        for id, buffer in device.buffers.items():
+            if buffer.kind in ("parameter", "model_buffer", "constant"):
+                self.values[id] = tensors[buffer.name].clone()
+
+    def named(self) -> dict[str, torch.Tensor]:
+        kinds = ("parameter", "model_buffer")
+        buffers = self.device.buffers.items()
+        return {b.name: self.values[id] for id, b in buffers if b.kind in kinds}
+
+    def argument(self, argument):
+        if isinstance(argument, Ref):
+            return self.values[argument.id]
+        if isinstance(argument, list):
+            return [self.argument(item) for item in argument]
+        if isinstance(argument, Number):
+            return evaluate_size(argument.text, {})
+        return keyword(argument) if isinstance(argument, Keyword) else argument
+
+    def run(self, instruction: Instruction) -> None:
+        arguments = [self.argument(item) for item in instruction.arguments]
+        space, _, name = instruction.op.partition("::")
+        own = getattr(self, name, None) if space == "motley" else None
+        if own:
+            results = own(instruction, *arguments)
+        else:
+            results = call(instruction.op, arguments)
+        if results is None:
+            results = []
+        results = list(results) if isinstance(results, (tuple, list)) else [results]
+        for id, result in zip(instruction.outputs, results, strict=True):
+            self.store(id, result, instruction.op)
+        for id in instruction.frees:
+            self.values.pop(id, None)
+
+    def store(self, id: int, tensor, op: str) -> None:
+        buffer = self.device.buffers[id]
+        if buffer.dtype == "none":
+            return
+        assert list(tensor.shape) == buffer.shape, (op, id, tensor.shape, buffer)
+        assert tensor.dtype == DTYPE_OF[buffer.dtype], (op, id, tensor.dtype, buffer)
+        self.values[id] = tensor
+
+    def load(self, _, index):
+        return self.inputs[index]
+
+    def tangent(self, _):
+        return torch.ones(())
+
+    def stop_request(self, _):
+        return torch.full((1,), float(self.device.first == 0))
+
+    def dropout(self, _, x, p, operator, outer, inner, first, total):
+        seen = x.reshape(outer, -1, inner)
+        place = [np.arange(size, dtype=np.uint64) for size in seen.shape]
+        rows = place[0][:, None] * np.uint64(total) + np.uint64(first) + place[1][None, :]
+        index = rows[:, :, None] * np.uint64(inner) + place[2] + np.uint64(operator << 40)
+        with np.errstate(over="ignore"):
+            bits = (index + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+            bits = (bits ^ (bits >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+        kept = (bits >> np.uint64(11)).astype(np.float64) / 2.0**53 >= p
+        mask = torch.from_numpy(kept).reshape(x.shape)
+        return x * mask / (1 - p), mask
+
+    def label_count(self, _, target, weight, ignored):
+        counted = target != ignored
+        if weight is None:
+            return counted.sum().float()
+        return weight[target.where(counted, 0)].mul(counted).sum().float()
+
+    def batch_norm_sums(self, _, x):
+        wide = x.double().transpose(0, 1).flatten(1)
+        return torch.stack([wide.sum(1), (wide * wide).sum(1)])
+
+    def batch_norm(self, _, x, weight, bias, running_mean, running_var, sums, count, momentum, eps):
+        mean = sums[0] / count
+        variance = sums[1] / count - mean * mean
+        rstd = (variance + eps).rsqrt()
+        shape = [1, -1] + [1] * (x.dim() - 2)
+        out = (x - mean.view(shape)) * rstd.view(shape)
+        if weight is not None:
+            out = out * weight.view(shape) + bias.view(shape)
+        unbiased = variance * count / max(count - 1, 1)
+        updated = [
+            None if old is None else (old * (1 - momentum) + momentum * new).to(old.dtype)
+            for old, new in ((running_mean, mean), (running_var, unbiased))
+        ]
+        return out.to(x.dtype), mean.to(x.dtype), rstd.to(x.dtype), *updated
+
+    def batch_norm_backward_sums(self, _, grad, x, mean, rstd):
+        shape = [1, -1] + [1] * (x.dim() - 2)
+        wide = grad.double()
+        normal = (x.double() - mean.view(shape)) * rstd.view(shape)
+        return torch.stack([v.transpose(0, 1).flatten(1).sum(1) for v in (wide, wide * normal)])
+
+    def batch_norm_backward(self, _, grad, x, weight, mean, rstd, sums, count):
+        shape = [1, -1] + [1] * (x.dim() - 2)
+        normal = (x.double() - mean.view(shape)) * rstd.view(shape)
+        means = [(row / count).view(shape) for row in sums]
+        scale = rstd if weight is None else rstd * weight
+        grad_x = (grad - means[0] - normal * means[1]) * scale.view(shape)
+        return grad_x.to(x.dtype), sums[1].to(x.dtype), sums[0].to(x.dtype)
+
+    def pack(self, _, values):
+        assert len({value.dtype for value in values}) == 1
+        return torch.cat([value.reshape(-1) for value in values])
+
+    def unpack(self, instruction, flat):
+        shapes = [self.device.buffers[id].shape for id in instruction.outputs]
+        pieces = flat.split([int(np.prod(shape)) for shape in shapes])
+        return [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
+
+    def update(self, _, kind, parameters, gradients, state1, state2, lr, *rest):
+        assert kind == "sgd" and not state1 and not state2
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            assert parameter.shape == gradient.shape and parameter.dtype == gradient.dtype
+            parameter -= lr * gradient
+
+    def assign(self, _, target, value):
+        target.copy_(value)
+
+    def report(self, _, loss, stop):
+        self.loss, self.stop = float(loss), float(stop)
+
+
+def run_program(text: str, tensors: dict[str, torch.Tensor], inputs) -> list[Machine]:
+    """One step on all ranks."""
+    devices = parse_program(text)
+    machines = [Machine(device, tensors, inputs) for device in devices]
+    operators = [[i.op for i in device.instructions] for device in devices]
+    assert all(ops == operators[0] for ops in operators), "the ranks' sequences differ"
+    pending: list[int] = []
+    with torch.no_grad():
+        for i, instruction in enumerate(devices[0].instructions):
+            if instruction.lane == "transfer":
+                pending.append(i)
+                continue
+            while pending and instruction.waits and pending[0] <= max(instruction.waits):
+                all_reduce(machines, pending.pop(0))
+            for machine in machines:
+                machine.run(machine.device.instructions[i])
+    assert not pending, "a transfer that nothing waits for"
+    return machines
+
+
+def all_reduce(machines: list[Machine], position: int) -> None:
+    values = []
+    for machine in machines:
+        instruction = machine.device.instructions[position]
+        assert instruction.op == "motley::all_reduce"
+        values.append(machine.argument(instruction.arguments[0]))
+    assert all(value.is_contiguous() for value in values)
+    total = torch.stack(values).sum(0)
+    for value in values:
+        value.copy_(total)

@@ -1,0 +1,123 @@
+"""Lowered programs of unequal devices compute what eager PyTorch computes on one device.
+
+Each model is exported, lowered for one device and for three, and one step is interpreted with
+PyTorch; loss, parameters after a step of SGD (that is, gradients) and buffers are compared.
+"""
+
+import copy
+import subprocess
+import sys
+
+import lowering_models
+import pytest
+import torch
+from conftest import BUILD, ROOT
+
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "examples")]
+
+import families  # noqa: E402
+import motley  # noqa: E402
+from motley.model_file import read_model_file  # noqa: E402
+from program_interpreter import run_program  # noqa: E402
+
+# Their masks are not eager PyTorch's: one device is the reference for several.
+RANDOM = {"bert", "label_smoothing", "gpt_dropout", "sequence_first_dropout"}
+LR = 0.1  # of lower_tool
+FAMILIES = {family.__name__: family for family in families.FAMILIES}
+MODELS = FAMILIES | {model.__name__: model for model in lowering_models.MODELS}
+SPLITS = [("3,1,2",), ("1,5", "512")]  # the second with small buckets
+
+
+class Case:
+    def __init__(self, name, folder):
+        torch.manual_seed(0)
+        self.name = name
+        self.module, self.inputs = MODELS[name]()
+        self.path = folder / f"{name}.motley"
+        motley.export(copy.deepcopy(self.module), self.inputs, self.path, name=name)
+        text, self.tensors = read_model_file(self.path)
+        assert (name in RANDOM) == ("native_dropout" in text)
+        self.tolerance = 2e-2 if name == "bf16" else 1e-5
+
+    def lower(self, split, *options):
+        command = [BUILD / "lower_tool", self.path, split, *options]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def run(self, split, *options):
+        return run_program(self.lower(split, *options), self.tensors, self.inputs)
+
+    def eager(self):
+        module = copy.deepcopy(self.module)
+        loss = module(*self.inputs)
+        loss = loss[0] if isinstance(loss, tuple) else loss
+        loss.backward()
+        with torch.no_grad():
+            for parameter in module.parameters():
+                if parameter.grad is not None:
+                    parameter -= LR * parameter.grad
+        return loss.item(), module.state_dict()
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("lowering")
+    made = {}
+
+    def make(name):
+        if name not in made:
+            made[name] = Case(name, folder)
+        return made[name]
+
+    return make
+
+
+def assert_close(found, wanted, tolerance, where):
+    """Relative to the norm of the wanted tensor."""
+    difference = (found.double() - wanted.double()).norm()
+    assert difference <= tolerance * (wanted.double().norm() + 1e-3), (where, found, wanted)
+
+
+def compare(case, machines, loss, state):
+    for machine in machines:
+        assert machine.loss == pytest.approx(loss, rel=case.tolerance)
+        assert machine.stop == 1.0
+        for name, value in machine.named().items():
+            assert_close(value, state[name], case.tolerance, f"{case.name}: {name}")
+            assert torch.equal(value, machines[0].named()[name]), f"{name}: replicas differ"
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in RANDOM])
+def test_one_device_equals_eager(case, name):
+    case = case(name)
+    text = case.lower(str(len(case.inputs[0])))
+    assert "transfer" not in text and "motley::pack" not in text
+    compare(case, run_program(text, case.tensors, case.inputs), *case.eager())
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("name", MODELS)
+def test_unequal_devices_equal_one(case, name, split):
+    case = case(name)
+    if case.name in RANDOM:
+        (alone,) = case.run(str(len(case.inputs[0])))
+        loss, state = alone.loss, alone.named()
+    else:
+        loss, state = case.eager()
+    compare(case, case.run(*split), loss, state)
+
+
+def test_local_batch_norm_averages_running_statistics(case):
+    case = case("cnn")
+    machines = case.run("4,2", "local")
+    halves = []
+    for window in (slice(0, 4), slice(4, 6)):
+        module = copy.deepcopy(case.module)
+        module(*[value[window] for value in case.inputs])
+        halves.append(module.state_dict())
+    for name, value in machines[0].named().items():
+        if "running" in name:
+            wanted = halves[0][name] * 4 / 6 + halves[1][name] * 2 / 6
+            assert_close(value, wanted, 1e-5, name)
+        assert torch.equal(value, machines[1].named()[name])
