@@ -50,6 +50,8 @@ OWN = {
 INDEX_NUMBERS = {"aten::arange", "aten::arange.start", "aten::arange.start_step"}
 # Random operators that can be split over devices.
 RANDOM = {aten.native_dropout.default, ATTENTION}
+# Only with masks among their indices do their results' sizes depend on data; the sizes say so then.
+INDEXING = {aten.index.Tensor, aten._unsafe_index.Tensor}
 
 
 def emit(captured: Captured, name: str) -> tuple[Graph, dict[str, torch.Tensor]]:
@@ -194,7 +196,7 @@ class Emitter:
             found, wanted = "a Python function", "an operator of PyTorch"
             refuse("a function is not an operator", where, found, wanted, "a torch function")
         dependent = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
-        if dependent & set(target.tags):
+        if dependent & set(target.tags) and target not in INDEXING:
             found, wanted = "sizes that depend on data", "sizes that depend on the batch alone"
             refuse("a shape or branch depends on the data", where, found, wanted, "torch.where")
         if torch.Tag.nondeterministic_seeded in target.tags and target not in RANDOM:
