@@ -354,21 +354,60 @@ class ClusterReader {
   std::map<std::string, int> kind_count_;  // of the node being read
 };
 
-Result<void> check_size(std::string_view text, const std::string& name) {
+// Where the line's comment starts, or its end. Strings over several lines are not followed: no key
+// takes one.
+std::size_t find_comment(std::string_view line) {
+  char mark = '\0';  // of the string we are in
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    if (mark == '\0' && c == '#') return i;
+    if (mark == '\0' && (c == '"' || c == '\'')) {
+      mark = c;
+    } else if (mark == '"' && c == '\\') {
+      ++i;
+    } else if (c == mark) {
+      mark = '\0';
+    }
+  }
+  return line.size();
+}
+
+bool is_beyond_ascii(char c) { return static_cast<unsigned char>(c) >= 0x80; }
+
+// The text in ASCII, for the parser's classification of other characters is undefined for most of
+// them. Comments may hold any character, here replaced; elsewhere no key takes one. A byte order
+// mark is left out.
+Result<std::string> ascii_text(std::string_view text, const std::string& name) {
   if (text.size() > kMaxFile) {
     return usage_error("cluster.parse",
                        fmt::format("{}: {} bytes, wanted at most {}", name, text.size(), kMaxFile));
   }
-  int line = 0;
-  for (const std::string_view content : split(text, '\n')) {
-    ++line;
-    if (content.size() <= kMaxLine) continue;
-    return usage_error("cluster.parse",
-                       fmt::format("{}:{}: a line of {} bytes, wanted at most {}; break the array "
-                                   "into lines",
-                                   name, line, content.size(), kMaxLine));
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+  std::string result(text);
+  std::size_t start = 0;
+  int number = 0;
+  for (const std::string_view line : split(text, '\n')) {
+    ++number;
+    if (line.size() > kMaxLine) {
+      return usage_error(
+          "cluster.parse",
+          fmt::format("{}:{}: a line of {} bytes, wanted at most {}; break the array "
+                      "into lines",
+                      name, number, line.size(), kMaxLine));
+    }
+    const std::size_t comment = find_comment(line);
+    if (std::any_of(line.begin(), line.begin() + static_cast<std::ptrdiff_t>(comment),
+                    is_beyond_ascii)) {
+      return usage_error("cluster.parse",
+                         fmt::format("{}:{}: a character that is not ASCII, wanted ASCII outside "
+                                     "comments",
+                                     name, number));
+    }
+    const auto from = result.begin() + static_cast<std::ptrdiff_t>(start);
+    std::replace_if(from, from + static_cast<std::ptrdiff_t>(line.size()), is_beyond_ascii, '?');
+    start += line.size() + 1;
   }
-  return {};
+  return result;
 }
 
 // Texts with a unit are quoted, plain numbers are not.
@@ -415,8 +454,8 @@ void print_link(const Cluster& cluster, const Link& link, std::string& out) {
 }  // namespace
 
 Result<Cluster> parse_cluster(std::string_view text, const std::string& name) {
-  MOTLEY_RETURN_IF_ERROR(check_size(text, name));
-  const toml::parse_result document = toml::parse(text, std::string_view(name));
+  MOTLEY_ASSIGN(const std::string ascii, ascii_text(text, name));
+  const toml::parse_result document = toml::parse(std::string_view(ascii), std::string_view(name));
   if (!document) {
     const toml::parse_error& error = document.error();
     return usage_error("cluster.parse",

@@ -140,6 +140,18 @@ TEST(ClusterText, RefusesWhatIsNoToml) {
             "lab.toml: 4194305 bytes, wanted at most 4194304");
 }
 
+TEST(ClusterText, WantsAsciiOutsideComments) {
+  const std::string refused =
+      "lab.toml:5: a character that is not ASCII, wanted ASCII outside comments";
+  EXPECT_EQ(message_of(file_with("host = \"caf\xc3\xa9\"\n")), refused);
+  EXPECT_EQ(message_of(file_with("\xc3\xa9 = 1\n")), refused);
+  EXPECT_EQ(message_of(file_with("host = \"a\\\"# \xef\xae\xbb\"\n")), refused);
+  EXPECT_EQ(message_of(file_with("host = 'a\\' # caf\xc3\xa9 \"\n")),
+            "lab.toml:3: node 'a': host \"a\\\\\", wanted a host name or address");
+  EXPECT_EQ(message_of(file_with("# caf\xc3\xa9\n")), "no error");
+  EXPECT_EQ(message_of("\xef\xbb\xbf" + file_with("")), "no error");
+}
+
 TEST(ClusterText, RefusesAnotherSchema) {
   EXPECT_EQ(message_of("name = \"x\"\n"),
             "lab.toml:1: no key 'schema', wanted schema = \"motley.cluster/1\"");
