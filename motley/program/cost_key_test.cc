@@ -1,0 +1,65 @@
+#include <gtest/gtest.h>
+
+#include "motley/program/program_text.h"
+
+namespace motley::program {
+namespace {
+
+/// Key of `instruction`, the second one of a small program: ^0 defines %2 to %4.
+std::string key_of(const std::string& instruction) {
+  const auto program = parse_program(
+      "motley.program/1\nmodel \"\" plan \"\" global_batch 8\ngroup 0: 0\n"
+      "device \"a:0\" samples 8 first 0\n"
+      "buffer %0: parameter f32[24, 784] \"w\"\n"
+      "buffer %1: state f32[24, 784] \"w/momentum\"\n"
+      "buffer %2: temporary f32[784, 512]\n"
+      "buffer %3: temporary bf16[3]\n"
+      "buffer %4: temporary i64[]\n"
+      "buffer %5: temporary f32[8, 2]\n"
+      "compute ^0: %2, %3, %4 = aten::start()\n" +
+          instruction,
+      "p");
+  if (!program) return program.error().message;
+  return cost_key(program->devices[0], program->devices[0].instructions[1]);
+}
+
+TEST(CostKey, HoldsOperatorDtypesAndShapes) {
+  EXPECT_EQ(key_of("compute ^1: %5 = aten::mm(%0, %2)"), "aten::mm(f32[24,784], f32[784,512])");
+  EXPECT_EQ(key_of("compute ^1: %5 = aten::add.Tensor(%3, %4, 1)"),
+            "aten::add.Tensor(bf16[3], i64[], 1)");
+  EXPECT_EQ(key_of("compute ^1: %5 = aten::cat([%2, %0], 0)"),
+            "aten::cat([f32[784,512], f32[24,784]], 0)");
+}
+
+TEST(CostKey, KeepsWhatChoosesTheKernelAndNoMore) {
+  EXPECT_EQ(key_of("compute ^1: %5 = aten::f(true, none, [1, 2], \"mean\", dtype(f32), "
+                   "memory_format(contiguous))"),
+            "aten::f(true, none, [1, 2], \"mean\", dtype(f32), memory_format(contiguous))");
+  EXPECT_EQ(key_of("compute ^1: %5 = aten::f(0.5, number(40), number(0.1), layout(strided), "
+                   "device(local), none)"),
+            "aten::f(float, number, number, none)");
+}
+
+TEST(CostKey, KeepsTheExponentOfAPower) {
+  EXPECT_EQ(key_of("compute ^1: %5 = aten::pow.Tensor_Scalar(%3, 3.0)"),
+            "aten::pow.Tensor_Scalar(bf16[3], 3.0)");
+}
+
+TEST(CostKey, SameForEveryBatchPositionAndInput) {
+  EXPECT_EQ(key_of("compute ^1: %5 = motley::load(3)"), "motley::load(f32[8,2])");
+  EXPECT_EQ(key_of("compute ^1: %5 = motley::dropout(%2, 0.1, 17, 4, 512, 24, 40)"),
+            "motley::dropout(f32[784,512], float, 4, 512)");
+}
+
+TEST(CostKey, SumsUpLongLists) {
+  // 784*512 + 24*784 = 401408 + 18816 = 420224
+  EXPECT_EQ(key_of("compute ^1: %5 = motley::pack([%2, %0])"),
+            "motley::pack(f32, 420224 elements, 2 tensors)");
+  EXPECT_EQ(key_of("compute ^1: motley::update(\"sgd\", [%0], [%2], [%1], [], 0.01)"),
+            "motley::update(\"sgd\", f32, 18816 elements, 1 tensors, 1 states)");
+  EXPECT_EQ(key_of("compute ^1: motley::update(\"sgd\", [%0], [%2], [], [], 0.01)"),
+            "motley::update(\"sgd\", f32, 18816 elements, 1 tensors, 0 states)");
+}
+
+}  // namespace
+}  // namespace motley::program

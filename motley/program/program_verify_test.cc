@@ -1,0 +1,243 @@
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include "motley/program/program_text.h"
+#include "motley/testing/program_generator.h"
+
+namespace motley::program {
+namespace {
+
+/// Violations in a program of the given lines, the first of which is line 3 of "p".
+std::string violations_of(const std::string& body) {
+  const auto program =
+      parse_program("motley.program/1\nmodel \"\" plan \"\" global_batch 8\n" + body, "p");
+  return program ? "" : program.error().message;
+}
+
+/// The same for a device a:0 with a few buffers; the first line of `body` is line 11.
+std::string violations_on_device(const std::string& body) {
+  return violations_of(
+      "group 0: 0\n"
+      "device \"a:0\" samples 8 first 0\n"
+      "buffer %0: parameter f32[4] \"w\"\n"
+      "buffer %1: input f32[8, 4] \"x\"\n"
+      "buffer %2: temporary f32[4]\n"
+      "buffer %3: temporary f32[4]\n"
+      "buffer %4: temporary f32[2, 2] view %2\n"
+      "buffer %5: temporary f32[4]\n" +
+      body);
+}
+
+RC_GTEST_PROP(ProgramVerify, AcceptsWhatTheGeneratorDraws, ()) {
+  const auto seed = *rc::gen::arbitrary<std::uint64_t>();
+  const auto size = *rc::gen::inRange<std::size_t>(2, 60);
+  const auto verified = verify_program(testing::ProgramGenerator(seed).draw(size), "p");
+  if (!verified) RC_FAIL(verified.error().message);
+}
+
+TEST(ProgramVerify, ReportsAllViolationsWithoutLinesForAProgramInMemory) {
+  Program program = testing::ProgramGenerator(1).draw(10);
+  program.devices.resize(1);
+  program.groups.clear();
+  program.devices[0].device = "a:0";
+  program.devices[0].samples = 1;
+  program.devices[0].instructions = {
+      {Lane::kCompute, "aten::f", "", {{BufferId(99)}}, {BufferId(-1)}},
+      {Lane::kTransfer, "motley::all_reduce", "", {{BufferId(0)}}},
+  };
+  EXPECT_EQ(verify_program(program, "memory").error().message,
+            "memory: a:0 ^0 aten::f: names %99, which does not exist\n"
+            "memory: a:0 ^0 aten::f: names %-1, which does not exist\n"
+            "memory: a:0 ^1 motley::all_reduce: a collective without a group");
+}
+
+TEST(ProgramVerify, ProgramsHaveDevices) { EXPECT_EQ(violations_of(""), "p: has no devices"); }
+
+TEST(ProgramVerify, GroupsHoldDevicesOnce) {
+  EXPECT_EQ(violations_of("group 0:\ngroup 1: 0 2 0\ndevice \"a:0\" samples 8 first 0\n"),
+            "p:3: group 0: has no members\n"
+            "p:4: group 1: rank 2 is not one of the 1 devices\n"
+            "p:4: group 1: rank 0 is a member twice");
+}
+
+TEST(ProgramVerify, DevicesHaveNamesAndAPartOfTheBatch) {
+  EXPECT_EQ(violations_of("device \"a:0\" samples 8 first 1\ndevice \"a:0\" samples 0 first 8\n"
+                          "device \"\" samples -1 first 0\n"),
+            "p:3: a:0: found 8 samples from sample 1, wanted a part of the global batch of 8\n"
+            "p:4: a:0: two devices of this name\n"
+            "p:5: : a device without a name\n"
+            "p:5: : found -1 samples from sample 0, wanted a part of the global batch of 8");
+}
+
+TEST(ProgramVerify, BuffersAreSound) {
+  EXPECT_EQ(violations_of("device \"a:0\" samples 8 first 0\n"
+                          "buffer %0: parameter f32[4]\n"
+                          "buffer %1: state f32[4] \"s\"\n"
+                          "buffer %2: state f32[4] \"s\" view %1\n"
+                          "buffer %3: temporary f32[-4]\n"
+                          "buffer %4: temporary f32[1073741824, 1073741824]\n"
+                          "buffer %5: temporary none[4294967296, 4294967296]\n"
+                          "buffer %6: temporary f32[4] view %9\n"),
+            "p:4: a:0 %0: lives from step to step but has no name\n"
+            "p:6: a:0 %2: two buffers of the name 's'\n"
+            "p:6: a:0 %2: lives from step to step, so it cannot be a view\n"
+            "p:7: a:0 %3: found an extent of -4\n"
+            "p:8: a:0 %4: is larger than 2^60 bytes\n"
+            "p:9: a:0 %5: has more than 2^63 elements\n"
+            "p:10: a:0 %6: is a view of %9, which does not exist");
+  EXPECT_EQ(violations_of("device \"a:0\" samples 8 first 0\n"
+                          "buffer %0: temporary u8[1073741824, 1073741824]\n"
+                          "buffer %1: temporary u8[1]\n"),
+            "p:5: a:0 %1: with those before it is larger than 2^60 bytes");
+}
+
+TEST(ProgramVerify, ViewsHaveRoots) {
+  EXPECT_EQ(violations_of("device \"a:0\" samples 8 first 0\n"
+                          "buffer %0: temporary f32[4] view %1\n"
+                          "buffer %1: temporary f32[4] view %2\n"
+                          "buffer %2: temporary f32[4] view %1\n"),
+            "p:5: a:0 %1: is a view of itself");
+}
+
+TEST(ProgramVerify, IdsExist) {
+  EXPECT_EQ(violations_on_device("compute ^0: %9 = aten::f([%7]) group 3 free %8\n"),
+            "p:11: a:0 ^0 aten::f: names %7, which does not exist\n"
+            "p:11: a:0 ^0 aten::f: names %9, which does not exist\n"
+            "p:11: a:0 ^0 aten::f: names %8, which does not exist\n"
+            "p:11: a:0 ^0 aten::f: group 3 does not exist");
+}
+
+TEST(ProgramVerify, WaitsNameEarlierInstructionsOfTheOtherLane) {
+  EXPECT_EQ(violations_on_device("compute ^0: aten::f() wait ^1\n"
+                                 "transfer ^1: aten::f() wait ^1\n"
+                                 "compute ^2: aten::f() wait ^0\n"),
+            "p:11: a:0 ^0 aten::f: waits for ^1, which does not come before it\n"
+            "p:12: a:0 ^1 aten::f: waits for ^1, which does not come before it\n"
+            "p:13: a:0 ^2 aten::f: waits for ^0 of its own compute lane");
+}
+
+TEST(ProgramVerify, BuffersAreDefinedOnceAndBeforeTheyAreUsed) {
+  EXPECT_EQ(violations_on_device("compute ^0: %2 = aten::f(%0, %3)\n"
+                                 "compute ^1: %2, %0 = aten::f(%1)\n"
+                                 "compute ^2: aten::f() free %5\n"),
+            "p:11: a:0 ^0 aten::f: uses %3 before it is defined\n"
+            "p:12: a:0 ^1 aten::f: uses %1 before it is defined\n"
+            "p:12: a:0 ^1 aten::f: defines %2, which ^0 has defined\n"
+            "p:12: a:0 ^1 aten::f: defines %0, which lives from step to step\n"
+            "p:13: a:0 ^2 aten::f: frees %5 before it is defined");
+}
+
+TEST(ProgramVerify, ViewsComeAfterWhatTheyAreViewsOf) {
+  EXPECT_EQ(violations_on_device("compute ^0: %4 = aten::view(%0)\n"),
+            "p:11: a:0 ^0 aten::view: defines %4 as a view of %2, which is not defined");
+}
+
+TEST(ProgramVerify, FreedBuffersAreGone) {
+  EXPECT_EQ(violations_on_device("compute ^0: %2 = aten::f() free %2 %0\n"
+                                 "compute ^1: aten::f(%2) free %2\n"),
+            "p:11: a:0 ^0 aten::f: frees %0, which lives from step to step\n"
+            "p:12: a:0 ^1 aten::f: uses %2 after ^0 freed it\n"
+            "p:12: a:0 ^1 aten::f: frees %2, which ^0 has freed");
+}
+
+TEST(ProgramVerify, AViewOutlivesTheHandleOfItsRoot) {
+  EXPECT_EQ(violations_on_device("compute ^0: %2 = aten::f()\n"
+                                 "compute ^1: %4 = aten::view(%2) free %2\n"
+                                 "compute ^2: aten::f(%4) free %4\n"),
+            "");
+}
+
+TEST(ProgramVerify, LanesWaitForDefinitions) {
+  EXPECT_EQ(violations_on_device("compute ^0: %2 = aten::f()\n"
+                                 "transfer ^1: motley::all_reduce(%2) group 0\n"),
+            "p:12: a:0 ^1 motley::all_reduce: uses %2 without waiting for ^0, which defines it");
+}
+
+TEST(ProgramVerify, LanesWaitForWritesOfTheSameMemory) {
+  // ^2 reads %2 through its view while ^1 may still sum it. ^3 waits, so it may read. The wait of
+  // ^5 for ^4 is enough for what ^4 follows in its lane.
+  EXPECT_EQ(violations_on_device("compute ^0: %2, %4, %3 = aten::f()\n"
+                                 "transfer ^1: motley::all_reduce(%2) group 0 wait ^0\n"
+                                 "compute ^2: %5 = aten::f(%4)\n"
+                                 "compute ^3: aten::f(%4) wait ^1\n"
+                                 "transfer ^4: motley::all_reduce(%3) group 0\n"
+                                 "compute ^5: aten::f_(%3) wait ^4\n"),
+            "p:13: a:0 ^2 aten::f: reads %4 without waiting for ^1, which writes its memory in the "
+            "transfer lane");
+  EXPECT_EQ(violations_on_device("compute ^0: %2 = aten::f()\n"
+                                 "compute ^1: aten::f(%2)\n"
+                                 "transfer ^2: motley::all_reduce(%2) group 0 wait ^0\n"),
+            "p:13: a:0 ^2 motley::all_reduce: writes %2 without waiting for ^1, which uses its "
+            "memory in the compute lane");
+}
+
+TEST(ProgramVerify, WritesAreThoseOfUpdateAssignAndInPlaceOperators) {
+  const auto after_sum = [](const std::string& instruction) {
+    return violations_on_device(
+        "compute ^0: %2 = aten::f()\n"
+        "transfer ^1: motley::copy(%0) wait ^0\n"
+        "compute ^2: " +
+        instruction + "\n");
+  };
+  const std::string tail =
+      "writes %0 without waiting for ^1, which uses its memory in the "
+      "transfer lane";
+  EXPECT_EQ(after_sum("aten::f(%0)"), "");  // two lanes may read
+  EXPECT_EQ(after_sum("aten::__and__.Tensor(%0, %2)"), "");
+  EXPECT_EQ(after_sum("aten::add_(%0, %2)"), "p:13: a:0 ^2 aten::add_: " + tail);
+  EXPECT_EQ(after_sum("motley::assign(%0, %2)"), "p:13: a:0 ^2 motley::assign: " + tail);
+  EXPECT_EQ(after_sum("motley::update(\"sgd\", [%0], [%2], [], [])"),
+            "p:13: a:0 ^2 motley::update: " + tail);
+  EXPECT_EQ(after_sum("motley::update(\"sgd\", [], [%0], [], [])"), "");
+}
+
+TEST(ProgramVerify, MakingAViewTouchesNoMemory) {
+  EXPECT_EQ(violations_on_device("compute ^0: %2 = aten::f()\n"
+                                 "transfer ^1: motley::all_reduce(%2) group 0 wait ^0\n"
+                                 "compute ^2: %4 = aten::view(%2)\n"
+                                 "compute ^3: aten::f(%4) wait ^1\n"),
+            "");
+}
+
+TEST(ProgramVerify, FreesWaitForTheOtherLane) {
+  EXPECT_EQ(violations_on_device("compute ^0: %2 = aten::f()\n"
+                                 "transfer ^1: motley::all_reduce(%2) group 0 wait ^0\n"
+                                 "compute ^2: aten::f() free %2\n"),
+            "p:13: a:0 ^2 aten::f: frees %2 without waiting for ^1, which uses it");
+}
+
+TEST(ProgramVerify, CollectivesBelongToAGroupOfTheDevice) {
+  EXPECT_EQ(violations_of("group 0: 1\n"
+                          "device \"a:0\" samples 4 first 0\n"
+                          "buffer %0: constant f32[4] \"c\"\n"
+                          "transfer ^0: motley::all_reduce(%0)\n"
+                          "transfer ^1: motley::all_reduce(%0) group 0\n"
+                          "device \"b:0\" samples 4 first 4\n"),
+            "p:6: a:0 ^0 motley::all_reduce: a collective without a group\n"
+            "p:7: a:0 ^1 motley::all_reduce: this device is no member of group 0");
+}
+
+TEST(ProgramVerify, CollectivesMatchOnAllMembers) {
+  EXPECT_EQ(violations_of("group 0: 0 1 2\n"
+                          "device \"a:0\" samples 4 first 0\n"
+                          "buffer %0: state f32[4] \"s\"\n"
+                          "buffer %1: state f32[2, 3] \"t\"\n"
+                          "transfer ^0: motley::all_reduce(%0) group 0\n"
+                          "transfer ^1: motley::all_reduce(%1) group 0\n"
+                          "device \"b:0\" samples 4 first 4\n"
+                          "buffer %0: state f32[4] \"s\"\n"
+                          "buffer %1: state f32[6] \"t\"\n"
+                          "transfer ^0: motley::all_reduce(%1) group 0\n"
+                          "transfer ^1: motley::all_reduce(%0) group 0\n"
+                          "device \"c:0\" samples 0 first 8\n"
+                          "buffer %0: state f64[4] \"s\"\n"
+                          "transfer ^0: motley::all_reduce(%0) group 0\n"),
+            "p:12: b:0 ^0 motley::all_reduce: number 0 of group 0: found motley::all_reduce of 6 "
+            "f32, wanted motley::all_reduce of 4 f32 as in ^0 on a:0\n"
+            "p:16: c:0 ^0 motley::all_reduce: number 0 of group 0: found motley::all_reduce of 4 "
+            "f64, wanted motley::all_reduce of 4 f32 as in ^0 on a:0\n"
+            "p:14: c:0: found 1 collectives of group 0, wanted 2 as on a:0");
+}
+
+}  // namespace
+}  // namespace motley::program
