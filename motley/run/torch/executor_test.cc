@@ -13,6 +13,7 @@
 #include <mutex>
 #include <thread>
 
+#include "motley/program/memory.h"
 #include "motley/program/program_text.h"
 #include "motley/run/torch/allocator.h"
 #include "motley/run/torch/profile_run.h"
@@ -135,13 +136,14 @@ compute ^16: motley::report(%16, %17) free %14 %15 %16 %17
                      rank, samples, first);
 }
 
-program::Program parse(const std::string& devices, const std::string& group = "0 1") {
-  auto program =
-      program::parse_program("motley.program/1\nmodel \"m\" plan \"p\" global_batch 3\n" +
-                                 (group.empty() ? "" : "group 0: " + group + "\n") + devices,
-                             "test");
-  EXPECT_TRUE(program.has_value()) << (program ? "" : program.error().message);
-  return std::move(program).value_or(program::Program{});
+program::Program parse(const std::string& devices, const std::string& group = "0 1",
+                       int global_batch = 3) {
+  const std::string groups = group.empty() ? "" : "group 0: " + group + "\n";
+  const std::string head =
+      fmt::format("motley.program/1\nmodel \"m\" plan \"p\" global_batch {}\n", global_batch);
+  auto program = program::parse_program(head + groups + devices, "test");
+  if (!program) ADD_FAILURE() << program.error().message;
+  return std::move(program).value();
 }
 
 Rows samples() { return Rows({{{1, 2}, {3, 4}, {5, 6}}, {{1}, {2}, {3}}}); }
@@ -223,6 +225,24 @@ TEST(Executor, ALostPeerIsAnErrorWithPlace) {
   EXPECT_EQ((*executor)->step(1, samples(), {0, 1}).error().message, "an earlier step failed");
 }
 
+// x takes 40 kB, y and the values made of them 20 kB each; what else there is is small.
+TEST(Executor, PeakMemoryIsTheLivenessPrediction) {
+  const program::Program program = parse(device_text(0, 5000, 0), "0", 5000);
+  CountingAllocator& allocator = CountingAllocator::install();
+  const std::int64_t before = allocator.in_use();
+  auto executor = Executor::create(program.devices[0], {}, nullptr, nullptr);
+  ASSERT_TRUE(executor);
+  StepResult last;
+  for (int step = 0; step < 2; ++step) {
+    auto result = (*executor)->step(step, samples(), std::vector<std::int64_t>(5000, 1));
+    ASSERT_TRUE(result) << result.error().message;
+    last = *result;
+  }
+  const double predicted =
+      static_cast<double>(program::find_memory_peak(program.devices[0]).total.value);
+  EXPECT_NEAR(static_cast<double>(last.peak_bytes - before), predicted, 0.01 * predicted);
+}
+
 TEST(Executor, TimelineCoversTheStep) {
   const program::Program program = parse(device_text(0, 3, 0), "0");
   ExecutorOptions options;
@@ -284,8 +304,9 @@ compute ^0: %1 = aten::mm(%0, %0) "h.0.attn" free %1
   const auto result = (*executor)->step(0, samples(), {});
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code, "run.operator");
-  EXPECT_THAT(result.error().message,
-              HasSubstr("a:0: ^0 aten::mm (h.0.attn): mm: mat1 and mat2 shapes cannot be multiplied"));
+  EXPECT_THAT(
+      result.error().message,
+      HasSubstr("a:0: ^0 aten::mm (h.0.attn): mm: mat1 and mat2 shapes cannot be multiplied"));
 }
 
 TEST(Executor, RefusesMemoryBeyondTheLimit) {

@@ -1,5 +1,6 @@
 // Operators of our own against plain ATen formulas, whole and split unevenly over ranks.
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
@@ -77,6 +78,19 @@ TEST(Dropout, TensorOperatorsGiveTheSameBits) {
   const at::Tensor mask = dropout(x, 0.25, place, stream).second;
   EXPECT_TRUE(
       dropout_mask_by_operators(5, 0.25, place, stream, at::kCPU).view({4, 5, 33}).equal(mask));
+}
+
+TEST(Dropout, ThreadsGiveTheSameBits) {
+  const at::Tensor x = at::randn({1 << 16});
+  const ElementPlace place{1, 1, 0, 1 << 16};
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  const auto [out, mask] = dropout(x, 0.4, place, {3, 2, 1});
+  at::set_num_threads(2);
+  const auto [parallel_out, parallel_mask] = dropout(x, 0.4, place, {3, 2, 1});
+  at::set_num_threads(threads);
+  EXPECT_TRUE(parallel_mask.equal(mask));
+  EXPECT_TRUE(parallel_out.equal(out));
 }
 
 TEST(Dropout, LowPrecision) {

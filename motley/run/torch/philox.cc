@@ -13,6 +13,7 @@ MOTLEY_VECTOR_CLONES __attribute__((optimize("O3"))) void philox_group(const Ran
                                                                        std::uint64_t group,
                                                                        std::uint32_t* words) {
   constexpr int kBlocks = kPhiloxGroup / 4;
+  constexpr std::uint64_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
   std::uint32_t c0[kBlocks], c1[kBlocks], c2[kBlocks], c3[kBlocks];
   // A group's 16 blocks never cross a multiple of 2^32.
   const std::uint64_t first = group * kBlocks;
@@ -25,13 +26,17 @@ MOTLEY_VECTOR_CLONES __attribute__((optimize("O3"))) void philox_group(const Ran
   std::uint32_t k0 = static_cast<std::uint32_t>(stream.seed);
   std::uint32_t k1 = static_cast<std::uint32_t>(stream.seed >> 32);
   for (int round = 0; round < 10; ++round) {
+    // Unrolled, this would no longer be seen as work for vector units.
+#pragma GCC unroll 1
     for (int i = 0; i < kBlocks; ++i) {
-      const std::uint64_t p0 = std::uint64_t{0xD2511F53} * c0[i];
-      const std::uint64_t p1 = std::uint64_t{0xCD9E8D57} * c2[i];
-      c0[i] = static_cast<std::uint32_t>(p1 >> 32) ^ c1[i] ^ k0;
-      c1[i] = static_cast<std::uint32_t>(p1);
-      c2[i] = static_cast<std::uint32_t>(p0 >> 32) ^ c3[i] ^ k1;
-      c3[i] = static_cast<std::uint32_t>(p0);
+      const std::uint32_t high0 = static_cast<std::uint32_t>((kMultiplier0 * c0[i]) >> 32);
+      const std::uint32_t high1 = static_cast<std::uint32_t>((kMultiplier1 * c2[i]) >> 32);
+      const std::uint32_t low0 = static_cast<std::uint32_t>(kMultiplier0) * c0[i];
+      const std::uint32_t low1 = static_cast<std::uint32_t>(kMultiplier1) * c2[i];
+      c0[i] = high1 ^ c1[i] ^ k0;
+      c1[i] = low1;
+      c2[i] = high0 ^ c3[i] ^ k1;
+      c3[i] = low0;
     }
     k0 += 0x9E3779B9;
     k1 += 0xBB67AE85;

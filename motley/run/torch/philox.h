@@ -18,7 +18,7 @@ struct RandomStream {
 /// what vector units like. Philox: Salmon et al., SC 2011; ten rounds.
 constexpr int kPhiloxGroup = 64;
 
-/// Writes the words of elements [64 * group, 64 * group + 64) to `words`. About 1 ns a word.
+/// Writes the words of elements [64 * group, 64 * group + 64) to `words`. About 2 ns a word.
 void philox_group(const RandomStream& stream, std::uint64_t group, std::uint32_t* words);
 
 }  // namespace motley::run
