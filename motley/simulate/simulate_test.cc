@@ -1,0 +1,227 @@
+#include "motley/simulate/simulate.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <cmath>
+
+#include "motley/base/file.h"
+#include "motley/program/program_text.h"
+#include "motley/testing/label_cost.h"
+#include "motley/testing/program_generator.h"
+
+namespace motley::simulate {
+namespace {
+
+using testing::LabelCost;
+
+program::Program parse(const std::string& body) {
+  auto program =
+      program::parse_program("motley.program/1\nmodel \"\" plan \"\" global_batch 8\n" + body, "p");
+  EXPECT_TRUE(program) << program.error().message;
+  return std::move(*program);
+}
+
+std::string golden(const std::string& name) {
+  return read_file(MOTLEY_SOURCE_DIR "/tests/golden/simulate/" + name).value();
+}
+
+// Latency 10 ns and 50 bytes: the sum takes 60 ns.
+//   a: f 0..100, g 100..180;  b: f 0..130, g 130..150
+//   the sum begins when b, the slower one, has its part: 130..190 on both
+//   h waits for it on both: 190..200. So the sum hides behind 50 ns of a's g and 20 ns of b's.
+// The second step is the first one 200 ns later. Memory of a: %0 and %1 are never freed, 50 + 8.
+TEST(Simulate, ALongTransferOverlapsCompute) {
+  const auto program =
+      program::parse_program(golden("two_devices.program.txt"), "two_devices.program.txt");
+  ASSERT_TRUE(program) << program.error().message;
+  const auto trace = simulate(*program, LabelCost(10), {.steps = 2});
+  ASSERT_TRUE(trace) << trace.error().message;
+  EXPECT_EQ(trace::print_trace(*trace), golden("two_devices.trace.txt"));
+  EXPECT_DOUBLE_EQ(trace::median_step(*trace).value, 200e-9);
+  // a: 60 - 50 = 10, b: 60 - 20 = 40 of the sum lie beside no compute: 25 on average.
+  EXPECT_DOUBLE_EQ(trace::exposed_communication(*trace).value, 25e-9);
+}
+
+TEST(Simulate, TransfersRunInOrderAndDoNotHoldUpCompute) {
+  // Sums of 10 + 20 and 10 + 30 ns. f 0..5, sum ^1 5..35, g 5..10, sum ^3 waits for its lane:
+  // 35..75; h waits for ^1 only: 35..42. The step ends with the last transfer: 75.
+  const auto trace = simulate(parse("group 0: 0\ndevice \"a:0\" samples 8 first 0\n"
+                                    "buffer %0: temporary u8[20]\nbuffer %1: temporary u8[30]\n"
+                                    "compute ^0: %0 = aten::f() \"5\"\n"
+                                    "transfer ^1: motley::all_reduce(%0) group 0 wait ^0\n"
+                                    "compute ^2: %1 = aten::g() \"5\"\n"
+                                    "transfer ^3: motley::all_reduce(%1) group 0 wait ^2\n"
+                                    "compute ^4: aten::h(%0) wait ^1 \"7\"\n"),
+                              LabelCost(10));
+  ASSERT_TRUE(trace) << trace.error().message;
+  const std::vector<trace::Interval> wanted = {
+      {0, trace::Lane::kCompute, 0, InstructionId(0), 0, 5, 0},
+      {0, trace::Lane::kCompute, 0, InstructionId(2), 5, 10, 0},
+      {0, trace::Lane::kCompute, 0, InstructionId(4), 35, 42, 0},
+      {0, trace::Lane::kTransfer, 0, InstructionId(1), 5, 35, 20},
+      {0, trace::Lane::kTransfer, 0, InstructionId(3), 35, 75, 30}};
+  EXPECT_EQ(trace->intervals, wanted);
+  EXPECT_EQ(trace->steps, (std::vector<trace::StepMark>{{0, 0, 0, 75, 50}}));
+}
+
+TEST(Simulate, AFastDeviceMayBeAStepAhead) {
+  // No exchange: a takes 10 a step, b 100. Three steps end at 30 and 300.
+  const auto trace = simulate(parse("device \"a:0\" samples 4 first 0\n"
+                                    "compute ^0: aten::f() \"10\"\n"
+                                    "device \"b:0\" samples 4 first 4\n"
+                                    "compute ^0: aten::f() \"100\"\n"),
+                              LabelCost(10), {.steps = 3});
+  ASSERT_TRUE(trace);
+  EXPECT_EQ(trace->steps, (std::vector<trace::StepMark>{{0, 0, 0, 10, 0},
+                                                        {0, 1, 10, 20, 0},
+                                                        {0, 2, 20, 30, 0},
+                                                        {1, 0, 0, 100, 0},
+                                                        {1, 1, 100, 200, 0},
+                                                        {1, 2, 200, 300, 0}}));
+}
+
+TEST(Simulate, ACollectiveOfTheNextStepWaitsForTheSlowDevice) {
+  // The sum is first in each step: 10 + 1 ns. a: sum 0..11, f 11..12, step 12; b: f 11..111.
+  // Step 1: a reaches the sum at 12, b at 111: 111..122; a ends at 123, b at 222.
+  const std::string device =
+      "buffer %0: state u8[1] \"s\"\n"
+      "compute ^0: motley::all_reduce(%0) group 0\n";
+  const auto trace = simulate(parse("group 0: 0 1\ndevice \"a:0\" samples 4 first 0\n" + device +
+                                    "compute ^1: aten::f() \"1\"\n"
+                                    "device \"b:0\" samples 4 first 4\n" +
+                                    device + "compute ^1: aten::f() \"100\"\n"),
+                              LabelCost(10), {.steps = 2});
+  ASSERT_TRUE(trace) << trace.error().message;
+  EXPECT_EQ(trace->steps,
+            (std::vector<trace::StepMark>{
+                {0, 0, 0, 12, 1}, {0, 1, 12, 123, 1}, {1, 0, 0, 111, 1}, {1, 1, 111, 222, 1}}));
+}
+
+TEST(Simulate, ADeviceWithoutInstructionsIsIdle) {
+  const auto trace =
+      simulate(parse("device \"a:0\" samples 8 first 0\n"), LabelCost(10), {.steps = 2});
+  ASSERT_TRUE(trace);
+  EXPECT_TRUE(trace->intervals.empty());
+  EXPECT_EQ(trace->steps, (std::vector<trace::StepMark>{{0, 0, 0, 0, 0}, {0, 1, 0, 0, 0}}));
+}
+
+// Two groups of the same devices, entered in different orders. The program verifies, for each group
+// by itself is in order.
+const char* const kCrossed =
+    "group 0: 0 1\n"
+    "group 1: 0 1\n"
+    "device \"a:0\" samples 4 first 0\n"
+    "buffer %0: state f32[4] \"s\"\n"
+    "compute ^0: aten::f()\n"
+    "transfer ^1: motley::all_reduce(%0) group 0 wait ^0\n"
+    "transfer ^2: motley::all_reduce(%0) group 1\n"
+    "compute ^3: aten::g(%0) wait ^2\n"
+    "device \"b:0\" samples 4 first 4\n"
+    "buffer %0: state f32[4] \"s\"\n"
+    "transfer ^0: motley::all_reduce(%0) group 1\n"
+    "transfer ^1: motley::all_reduce(%0) group 0\n";
+
+TEST(Simulate, ADeadlockSaysWhoWaitsForWhom) {
+  const auto trace = simulate(parse(kCrossed), LabelCost(10));
+  ASSERT_FALSE(trace);
+  EXPECT_EQ(trace.error().code, "simulate.deadlock");
+  EXPECT_EQ(trace.error().message,
+            "deadlock: a:0 waits in ^3 aten::g for its other lane, which waits in ^1 "
+            "motley::all_reduce for b:0, which waits in ^0 motley::all_reduce for a:0; all members "
+            "must reach their collectives in one order");
+}
+
+TEST(Simulate, ADeadlockMayEndAtADeviceThatHasFinished) {
+  // Not verified: b lacks the second sum.
+  program::Program program = parse(
+      "group 0: 0 1\n"
+      "device \"a:0\" samples 4 first 0\nbuffer %0: state f32[4] \"s\"\n"
+      "transfer ^0: motley::all_reduce(%0) group 0\n"
+      "device \"b:0\" samples 4 first 4\nbuffer %0: state f32[4] \"s\"\n"
+      "transfer ^0: motley::all_reduce(%0) group 0\n");
+  program.devices[0].instructions.push_back(program.devices[0].instructions[0]);
+  EXPECT_EQ(simulate(program, LabelCost(10)).error().message,
+            "deadlock: a:0 waits in ^1 motley::all_reduce for b:0, which has no such instruction "
+            "left; all members must reach their collectives in one order");
+}
+
+TEST(Simulate, RefusesTimesThatAreNone) {
+  const std::string body =
+      "device \"a:0\" samples 8 first 0\ncompute ^0: aten::f.out() \"1000000000\"\n";
+  EXPECT_EQ(simulate(parse(body), LabelCost(0, std::nan(""))).error().message,
+            "a:0 ^0 aten::f.out: the cost model says nan s, wanted 0 to 1000000");
+  EXPECT_EQ(simulate(parse(body), LabelCost(0, -2)).error().message,
+            "a:0 ^0 aten::f.out: the cost model says -2 s, wanted 0 to 1000000");
+}
+
+class FailingCost : public LabelCost {
+ public:
+  FailingCost() : LabelCost(0) {}
+  Result<Seconds> collective_time(std::string_view op, Bytes,
+                                  const std::vector<std::string>& devices) const override {
+    return usage_error("cost.missing", std::string(op) + " " + devices.at(0) + " " + devices.at(1));
+  }
+};
+
+TEST(Simulate, PassesOnWhatTheCostModelLacks) {
+  EXPECT_EQ(simulate(parse(kCrossed), FailingCost()).error().message, "motley::all_reduce a:0 b:0");
+}
+
+/// A drawn program whose compute instructions take drawn times.
+program::Program draw_program(std::uint64_t seed) {
+  program::Program program = testing::ProgramGenerator(seed).draw(40);
+  SplitMix64 random(seed);
+  for (program::DeviceProgram& device : program.devices)
+    for (program::Instruction& instruction : device.instructions)
+      if (instruction.group.is_none()) instruction.label = std::to_string(random.below(1000));
+  return program;
+}
+
+RC_GTEST_PROP(Simulate, GivesATraceThatVerifiesAndKeepsTheRules, ()) {
+  const program::Program program = draw_program(*rc::gen::arbitrary<std::uint64_t>());
+  const auto trace = simulate(program, LabelCost(100), {.steps = 3});
+  if (!trace) RC_FAIL(trace.error().message);
+  RC_ASSERT(trace::verify_trace(*trace, "t").has_value());
+  std::size_t instructions = 0;
+  for (const auto& device : program.devices) instructions += device.instructions.size();
+  RC_ASSERT(trace->intervals.size() == 3 * instructions);
+  for (const trace::StepMark& mark : trace->steps) {
+    const auto& source = program.devices[static_cast<std::size_t>(mark.device)].instructions;
+    std::vector<trace::Nanoseconds> begin(source.size(), -1), end(source.size(), -1);
+    for (const trace::Interval& i : trace->intervals)
+      if (i.device == mark.device && i.step == mark.step)
+        begin[i.instruction.index()] = i.begin, end[i.instruction.index()] = i.end;
+    for (std::size_t i = 0; i < source.size(); ++i) {
+      RC_ASSERT(begin[i] >= mark.begin);
+      RC_ASSERT(end[i] <= mark.end);
+      for (const InstructionId wait : source[i].waits) RC_ASSERT(begin[i] >= end[wait.index()]);
+    }
+  }
+}
+
+RC_GTEST_PROP(Simulate, TwiceTheTimesTakeTwiceAsLong, ()) {
+  const program::Program program = draw_program(*rc::gen::arbitrary<std::uint64_t>());
+  const auto once = simulate(program, LabelCost(100), {.steps = 2});
+  const auto twice = simulate(program, LabelCost(100, 2), {.steps = 2});
+  RC_ASSERT(once && twice);
+  for (std::size_t i = 0; i < once->steps.size(); ++i) {
+    RC_ASSERT(twice->steps[i].begin == 2 * once->steps[i].begin);
+    RC_ASSERT(twice->steps[i].end == 2 * once->steps[i].end);
+  }
+}
+
+RC_GTEST_PROP(Simulate, NothingGetsFasterWhenOneInstructionGetsSlower, ()) {
+  program::Program program = draw_program(*rc::gen::arbitrary<std::uint64_t>());
+  const auto before = simulate(program, LabelCost(100));
+  auto& instructions = program.devices[0].instructions;
+  const auto slower = *rc::gen::inRange<std::size_t>(0, instructions.size());
+  if (instructions[slower].group.is_none()) instructions[slower].label = "5000";
+  const auto after = simulate(program, LabelCost(100));
+  RC_ASSERT(before && after);
+  for (std::size_t i = 0; i < before->steps.size(); ++i)
+    RC_ASSERT(after->steps[i].end >= before->steps[i].end);
+}
+
+}  // namespace
+}  // namespace motley::simulate
