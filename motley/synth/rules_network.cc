@@ -227,11 +227,14 @@ bool batch_norm_inference_rule(RuleCall& call) {
 /// native_batch_norm_backward(grad, x, weight, running_mean, running_var, mean, rstd, train, ...)
 /// and batch_norm_backward(... the same ..., reserve)
 bool batch_norm_backward_rule(RuleCall& call) {
+  const bool trains = call.truth(7);
+  // Training uses the statistics of the batch; the running ones are not read.
+  for (Operand& operand : call.operands())
+    if (trains && (operand.position == 3 || operand.position == 4)) operand.form = kReplicatedForm;
   call.sum_all();
   if (!wants_batch_apart_from_channels(call)) return false;
   const auto rows = call.merge();
   if (!rows) return false;
-  const bool trains = call.truth(7);
   const bool own = call.form(5).kind == FormKind::kOwn;
   if (trains && !own) {
     call.rewrite(Rewrite::kBatchNormBackward);

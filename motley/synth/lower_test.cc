@@ -1,0 +1,181 @@
+#include "motley/synth/lower.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <numeric>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "motley/graph/graph_text.h"
+#include "motley/program/program_text.h"
+
+namespace motley::synth {
+namespace {
+
+const std::string kGolden = MOTLEY_SOURCE_DIR "/tests/golden/synth/";
+const std::vector<std::string> kModels = {"mlp", "cnn", "gpt"};
+
+std::string read_text(const std::string& path) {
+  std::ifstream file(path);
+  EXPECT_TRUE(file) << path;
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+graph::Graph read_graph(const std::string& model) {
+  auto graph = graph::parse_graph(read_text(kGolden + model + ".graph.txt"), model);
+  EXPECT_TRUE(graph) << graph.error().message;
+  return *graph;
+}
+
+struct Setting {
+  std::vector<std::int64_t> samples;
+  plan::BatchNormMode batch_norm = plan::BatchNormMode::kGlobal;
+  Bytes bucket_bytes{4 << 20};
+};
+
+Result<program::Program> lower_for(const graph::Graph& graph, const Setting& setting) {
+  cluster::Cluster cluster;
+  cluster.name = "lab";
+  cluster.nodes.push_back({"a"});
+  std::vector<DeviceId> devices;
+  for (std::size_t i = 0; i < setting.samples.size(); ++i) {
+    cluster::Device device;
+    device.node = NodeId(0);
+    device.name = fmt::format("a:{}", i);
+    device.kind = "cpu";
+    device.index = static_cast<int>(i);
+    cluster.devices.push_back(device);
+    devices.push_back(DeviceId(static_cast<std::int64_t>(i)));
+  }
+  plan::Plan plan;
+  plan.model_hash = "model";
+  plan.replicas = plan::make_replicas(devices, setting.samples);
+  plan.global_batch = std::accumulate(setting.samples.begin(), setting.samples.end(), 0LL);
+  plan.optimizer.kind = plan::OptimizerKind::kAdamW;
+  plan.batch_norm = setting.batch_norm;
+  plan.bucket_bytes = setting.bucket_bytes;
+  return lower(graph, plan, cluster);
+}
+
+std::string program_text(const std::string& model, const Setting& setting) {
+  const auto program = lower_for(read_graph(model), setting);
+  EXPECT_TRUE(program) << program.error().message;
+  return program::print_program(*program);
+}
+
+/// Equal to the golden file; MOTLEY_UPDATE_GOLDEN=1 writes it anew.
+void expect_golden(const std::string& name, const std::string& text) {
+  const std::string path = kGolden + name + ".program.txt";
+  if (std::getenv("MOTLEY_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << text;
+  EXPECT_EQ(text, read_text(path));
+}
+
+TEST(Lower, GoldenPrograms) {
+  for (const std::string& model : kModels) {
+    expect_golden(model + ".alone", program_text(model, {{4}}));
+    const Bytes bucket_bytes(model == "gpt" ? 16384 : 1 << 20);
+    expect_golden(model + ".two", program_text(model, {{3, 1}, {}, bucket_bytes}));
+  }
+  expect_golden("cnn.local", program_text("cnn", {{3, 1}, plan::BatchNormMode::kLocal}));
+}
+
+TEST(Lower, AloneNothingIsExchanged) {
+  for (const std::string& model : kModels) {
+    const auto program = lower_for(read_graph(model), {{4}});
+    ASSERT_TRUE(program);
+    EXPECT_TRUE(program->groups.empty());
+    for (const program::Instruction& instruction : program->devices[0].instructions) {
+      EXPECT_EQ(instruction.lane, program::Lane::kCompute);
+      EXPECT_NE(instruction.op, "motley::pack");
+      EXPECT_NE(instruction.op, "motley::batch_norm_sums");
+    }
+  }
+}
+
+TEST(Lower, RefusesByName) {
+  const auto graph = graph::parse_graph(R"(motley.graph/1
+name "sorter"
+size batch 1 4096
+input %0: f32[batch, 4] "x"
+param %1: f32[4] "w"
+op %2: f32[batch, 4] = aten::mul.Tensor(%0, %1) fwd ""
+op %3: f32[batch, 4], %4: i64[batch, 4] = aten::sort(%2, 0, false) fwd "rank.0"
+op %5: f32[] = aten::sum(%3, none) fwd ""
+output loss %5
+)",
+                                        "sorter");
+  ASSERT_TRUE(graph) << graph.error().message;
+  const auto program = lower_for(*graph, {{2, 2}});
+  ASSERT_FALSE(program);
+  EXPECT_EQ(program.error().code, "synth.unsupported");
+  EXPECT_EQ(program.error().message,
+            "sorter: cannot split operator %3 = aten::sort in module 'rank.0' over devices: it "
+            "works along the batch; write it so that samples stay apart, or train on one device");
+  EXPECT_TRUE(lower_for(*graph, {{4}}));
+}
+
+TEST(Lower, DropoutDrawsByGlobalElement) {
+  // Row t*batch + s of a sequence-first tensor: 3 blocks of the batch, 4 elements inside a row.
+  const auto graph = graph::parse_graph(R"(motley.graph/1
+name "d"
+size batch 1 4096
+input %0: f32[batch, 3, 4] "x"
+param %1: f32[4] "w"
+op %2: f32[3, batch, 4] = aten::transpose.int(%0, 0, 1) fwd ""
+op %3: f32[batch*3, 4] = aten::view(%2, [size(batch*3), 4]) fwd ""
+op %4: f32[batch*3, 4], %5: bool[batch*3, 4] = aten::native_dropout(%3, 0.5, true) fwd "drop"
+op %6: f32[4], %7: bool[4] = aten::native_dropout(%1, 0.5, true) fwd "drop"
+op %8: f32[batch*3, 4] = aten::mul.Tensor(%4, %6) fwd ""
+op %9: f32[] = aten::sum(%8, none) fwd ""
+output loss %9
+)",
+                                        "d");
+  ASSERT_TRUE(graph) << graph.error().message;
+  const auto program = lower_for(*graph, {{5, 2}});
+  ASSERT_TRUE(program) << program.error().message;
+  const std::string text = program::print_program(*program);
+  // Operator 2 on the second device: outer 3, inner 4, first sample 5 of 7.
+  EXPECT_NE(text.find("motley::dropout(%3, 0.5, number(2), 3, 4, number(5), number(7))"),
+            std::string::npos)
+      << text;
+  // The mask of a parameter is the same everywhere.
+  EXPECT_NE(text.find("motley::dropout(%1, 0.5, number(3), 1, 4, number(0), number(1))"),
+            std::string::npos)
+      << text;
+}
+
+std::vector<std::string> sequence(const program::DeviceProgram& device) {
+  std::vector<std::string> operators;
+  for (const program::Instruction& instruction : device.instructions)
+    operators.push_back(instruction.full_name());
+  return operators;
+}
+
+RC_GTEST_PROP(LowerProperty, VerifiesWithOneSequenceForAllRanks, ()) {
+  const std::string model = *rc::gen::elementOf(kModels);
+  Setting setting;
+  setting.samples = *rc::gen::nonEmpty(
+      rc::gen::resize(6, rc::gen::container<std::vector<std::int64_t>>(rc::gen::inRange(1, 9))));
+  setting.batch_norm = *rc::gen::element(plan::BatchNormMode::kGlobal, plan::BatchNormMode::kLocal);
+  setting.bucket_bytes = Bytes(*rc::gen::inRange(1, 100000));
+  const auto program = lower_for(read_graph(model), setting);
+  RC_ASSERT(program.has_value());
+  RC_ASSERT(program::verify_program(*program, model).has_value());
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < program->devices.size(); ++i) {
+    RC_ASSERT(program->devices[i].samples == setting.samples[i]);
+    RC_ASSERT(program->devices[i].first_sample == first);
+    RC_ASSERT(sequence(program->devices[i]) == sequence(program->devices[0]));
+    first += setting.samples[i];
+  }
+}
+
+}  // namespace
+}  // namespace motley::synth
