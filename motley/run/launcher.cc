@@ -249,10 +249,10 @@ Result<void> Launch::start_all() {
   const std::size_t ranks = options_.launched ? 1 : job_.devices.size();
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     SpawnOptions options;
-    options.arguments = {options_.worker, options_.verb, options_.job_path, "--parent",
-                         std::to_string(::getpid())};
+    options.arguments = {options_.worker, options_.verb, options_.job_path};
     if (!options_.launched)  // otherwise the worker reads the launcher's variables
       options.arguments.insert(options.arguments.end(), {"--rank", std::to_string(rank)});
+    options.arguments.insert(options.arguments.end(), {"--parent", std::to_string(::getpid())});
     options.error_path = log_path(static_cast<int>(rank));
     options.mask = signals_.mask_before();
     MOTLEY_ASSIGN(Child child, spawn(options));
@@ -312,6 +312,10 @@ void Launch::collect_exits() {
     exit_codes_[rank] = exit_code_of(status);
     const bool fine = exit_codes_[rank] == 0 || exit_codes_[rank] == kStoppedExit;
     if (fine || spoke_error_[rank] || (told_to_end_ && WIFSIGNALED(status))) continue;
+    if (interrupts_ > 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM) {
+      blame(Blame::kError, Error{ErrorKind::kRuntime, "run.interrupted", "interrupted"});
+      continue;
+    }
     const int number = static_cast<int>(rank);
     std::string message = fmt::format("{} {}; last seen: {}", rank_name(job_, number),
                                       describe_exit(status), diagnosis_.where(number));
@@ -405,19 +409,24 @@ JobOutcome launch(const Job& job, const LaunchOptions& options,
 
 Result<std::string> run_worker(const std::string& worker, const std::vector<std::string>& arguments,
                                double timeout_s) {
+  SignalPipe signals;
   SpawnOptions options;
   options.arguments = {worker};
   options.arguments.insert(options.arguments.end(), arguments.begin(), arguments.end());
   options.arguments.insert(options.arguments.end(), {"--parent", std::to_string(::getpid())});
-  pthread_sigmask(SIG_SETMASK, nullptr, &options.mask);
+  options.mask = signals.mask_before();
   MOTLEY_ASSIGN(Child child, spawn(options));
   std::string output;
   const auto begin = Clock::now();
-  bool late = false;
+  bool late = false, interrupted = false;
   while (child.output.is_open() && !late) {
-    pollfd wait{child.output.number(), POLLIN, 0};
-    if (::poll(&wait, 1, kTickMs) > 0)
+    pollfd waits[2] = {{child.output.number(), POLLIN, 0}, {signals.number(), POLLIN, 0}};
+    if (::poll(waits, 2, kTickMs) > 0 && waits[0].revents != 0)
       read_lines(child, [&](const std::string& line) { output += line + "\n"; });
+    if (signals.take() > 0) {
+      ::kill(child.pid, interrupted ? SIGKILL : SIGTERM);
+      interrupted = true;
+    }
     late = seconds_since(begin) > timeout_s;
   }
   if (late) ::kill(child.pid, SIGKILL);
@@ -428,7 +437,9 @@ Result<std::string> run_worker(const std::string& worker, const std::vector<std:
     return runtime_error("run.timeout",
                          fmt::format("{} {}: not done after {:.0f} s", worker,
                                      arguments.empty() ? "" : arguments[0], timeout_s));
-  if (status != 0) return tl::make_unexpected(verb_error(worker, output, status));
+  if (interrupted && WIFSIGNALED(status)) return runtime_error("run.interrupted", "interrupted");
+  if (status != 0 && exit_code_of(status) != kStoppedExit)
+    return tl::make_unexpected(verb_error(worker, output, status));
   return output;
 }
 

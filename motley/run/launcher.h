@@ -22,7 +22,7 @@ struct LaunchOptions {
   std::string worker;        ///< path of motley-worker
   std::string job_path;      ///< the job's JSON
   std::string verb = "run";  ///< of the worker: "run" or "collectives"
-  bool launched = false;     ///< by torchrun, srun, ...: start rank 0 only, others are started there
+  bool launched = false;  ///< by torchrun, srun, ...: start rank 0 only, others are started there
   double kill_after_s = 15;  ///< after a failure, survivors get this long, then SIGKILL
 };
 
@@ -34,7 +34,8 @@ struct LaunchOptions {
 JobOutcome launch(const Job& job, const LaunchOptions& options,
                   const std::function<void(const WorkerEvent&)>& on_event);
 
-/// Runs one worker verb to its end and returns its stdout ("profile", "version", "collectives").
+/// Runs one worker verb to its end and returns its stdout ("profile", "version", "join"). Exit code
+/// 75 (stopped) is no error. SIGTERM and SIGINT go to the worker as SIGTERM.
 Result<std::string> run_worker(const std::string& worker, const std::vector<std::string>& arguments,
                                double timeout_s);
 

@@ -7,8 +7,9 @@
 
 namespace motley::run {
 
-/// What an exception of PyTorch says, for people: the first line, without backtrace and without the
-/// source position that c10d puts in front. Inline, because the CUDA library uses it too.
+/// What an exception of PyTorch says, for people: the first line, without backtrace, without the
+/// source position that c10d puts in front and without its general advice. Inline, because the CUDA
+/// library uses it too.
 inline std::string failure_text(const std::exception& fault) {
   const auto* error = dynamic_cast<const c10::Error*>(&fault);
   std::string text = error != nullptr ? error->what_without_backtrace() : fault.what();
@@ -16,6 +17,7 @@ inline std::string failure_text(const std::exception& fault) {
   // "[/path/file.cc:123] message"
   if (const std::size_t end = text.find("] "); text.starts_with("[/") && end != std::string::npos)
     text.erase(0, end + 2);
+  text = text.substr(0, text.find(". This is typically caused by"));
   return text;
 }
 

@@ -94,15 +94,14 @@ Result<CommandLine> read_command_line(const std::vector<std::string>& words) {
 /// Ends with its parent; a dead peer is an error of a call, not a signal; SIGTERM asks to stop.
 void set_up_process(const CommandLine& line) {
   ::signal(SIGPIPE, SIG_IGN);
+  const bool trains = line.verb == "run" || line.verb == "join";
   struct sigaction stop {};
-  stop.sa_handler = on_stop_signal;
+  stop.sa_handler = trains ? on_stop_signal : SIG_DFL;
   stop.sa_flags = SA_RESTART;
   ::sigaction(SIGTERM, &stop, nullptr);
+  ::sigaction(SIGINT, &stop, nullptr);
   // Ctrl-C reaches the whole foreground group; the parent passes it on as SIGTERM.
-  if (line.parent)
-    ::signal(SIGINT, SIG_IGN);
-  else
-    ::sigaction(SIGINT, &stop, nullptr);
+  if (line.parent) ::signal(SIGINT, SIG_IGN);
   if (!line.parent) return;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != *line.parent) ::_exit(1);  // it died before the line above

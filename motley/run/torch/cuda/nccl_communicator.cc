@@ -1,0 +1,180 @@
+#include "motley/run/torch/cuda/nccl_communicator.h"
+
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <numeric>
+#include <thread>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+#include <utility>
+
+#include "motley/base/check.h"
+#include "motley/run/torch/failure.h"
+#include "motley/run/torch/store.h"
+
+namespace motley::run {
+namespace {
+
+using Group = c10::intrusive_ptr<c10d::ProcessGroupNCCL>;
+
+class NcclCommunicator final : public Communicator {
+ public:
+  NcclCommunicator(Rendezvous& rendezvous, CommunicatorOptions options, int device)
+      : options_(std::move(options)),
+        rank_(rendezvous.rank()),
+        size_(rendezvous.size()),
+        device_(static_cast<c10::DeviceIndex>(device)) {}
+
+  Result<void> connect(Rendezvous& rendezvous);
+  Result<void> all_reduce(GroupId group, at::Tensor& tensor) override;
+  Result<void> broadcast(at::Tensor& tensor) override;
+  std::string transport() const override { return "nccl"; }
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  void close() override;
+
+ private:
+  Group make_group(Rendezvous& rendezvous, const std::string& name,
+                   const std::vector<int>& members) const;
+  template <typename Operation>
+  Result<void> run(std::size_t index, const char* what, const Operation& operation);
+  void finish(const c10::intrusive_ptr<c10d::Work>& work) const;
+
+  CommunicatorOptions options_;
+  int rank_, size_;
+  c10::DeviceIndex device_;
+  std::mutex mutex_;           // of groups_ and closed_
+  std::vector<Group> groups_;  // by GroupId; the last is all ranks
+  bool closed_ = false;
+};
+
+Group NcclCommunicator::make_group(Rendezvous& rendezvous, const std::string& name,
+                                   const std::vector<int>& members) const {
+  const auto place = std::find(members.begin(), members.end(), rank_);
+  auto options = c10d::ProcessGroupNCCL::Options::create();
+  options->timeout =
+      std::chrono::milliseconds(static_cast<std::int64_t>(options_.timeout.value * 1000));
+  return c10::make_intrusive<c10d::ProcessGroupNCCL>(
+      c10::make_intrusive<c10d::PrefixStore>("nccl/" + name, rendezvous.state().store),
+      static_cast<int>(place - members.begin()), static_cast<int>(members.size()), options);
+}
+
+Result<void> NcclCommunicator::connect(Rendezvous& rendezvous) {
+  std::vector<int> everyone(static_cast<std::size_t>(size_));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  try {
+    const c10::cuda::CUDAGuard guard(device_);
+    const Group world = make_group(rendezvous, "world", everyone);
+    for (std::size_t i = 0; i < options_.groups.size(); ++i) {
+      const std::vector<int>& members = options_.groups[i].members;
+      const bool mine = std::find(members.begin(), members.end(), rank_) != members.end();
+      if (members == everyone) {
+        groups_.push_back(world);
+      } else if (mine && members.size() > 1) {
+        groups_.push_back(make_group(rendezvous, std::to_string(i), members));
+      } else {
+        groups_.emplace_back();
+      }
+    }
+    groups_.push_back(world);
+    return {};
+  } catch (const std::exception& fault) {
+    return runtime_error("run.peer-lost", fmt::format("rank {}: NCCL did not connect {} ranks: {}",
+                                                      rank_, size_, failure_text(fault)));
+  }
+}
+
+/// Waits for the end on the device. A dead peer leaves an NCCL kernel waiting for ever, so this
+/// thread looks at the clock instead of blocking in CUDA.
+void NcclCommunicator::finish(const c10::intrusive_ptr<c10d::Work>& work) const {
+  const auto begin = std::chrono::steady_clock::now();
+  constexpr auto kSpin = std::chrono::microseconds(200);
+  while (!work->isCompleted()) {
+    const auto waited = std::chrono::steady_clock::now() - begin;
+    if (waited > std::chrono::duration<double>(options_.timeout.value))
+      throw std::runtime_error(fmt::format("timed out after {:g} s", options_.timeout.value));
+    if (waited > kSpin) std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+  if (const std::exception_ptr fault = work->exception()) std::rethrow_exception(fault);
+  work->wait();  // orders the caller's stream after NCCL's
+}
+
+template <typename Operation>
+Result<void> NcclCommunicator::run(std::size_t index, const char* what,
+                                   const Operation& operation) {
+  std::string cause;
+  {
+    Group group;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!closed_) group = groups_[index];
+    }
+    if (!group)
+      return runtime_error("run.closed",
+                           fmt::format("rank {}: {} after an earlier error", rank_, what));
+    try {
+      const c10::cuda::CUDAGuard guard(device_);
+      finish(operation(group));
+      return {};
+    } catch (const std::exception& fault) {
+      cause = failure_text(fault);
+    }
+  }
+  close();
+  const bool late = cause.find("imed out") != std::string::npos;
+  return runtime_error(late ? "run.timeout" : "run.peer-lost",
+                       fmt::format("rank {}: {}: {}", rank_, what, cause));
+}
+
+Result<void> NcclCommunicator::all_reduce(GroupId group, at::Tensor& tensor) {
+  const std::size_t index = group.index();
+  MOTLEY_CHECK(index < options_.groups.size() && tensor.is_contiguous());
+  if (tensor.numel() == 0 || options_.groups[index].members.size() < 2) return {};
+  return run(index, "all_reduce", [&](const Group& joined) {
+    std::vector<at::Tensor> tensors{tensor};
+    return joined->allreduce(tensors);
+  });
+}
+
+Result<void> NcclCommunicator::broadcast(at::Tensor& tensor) {
+  MOTLEY_CHECK(tensor.is_contiguous());
+  if (tensor.numel() == 0 || size_ < 2) return {};
+  return run(options_.groups.size(), "broadcast", [&](const Group& world) {
+    std::vector<at::Tensor> bytes{tensor.view({-1}).view(at::kByte)};
+    return world->broadcast(bytes);
+  });
+}
+
+void NcclCommunicator::close() {
+  std::vector<Group> dropped;
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    dropped.swap(groups_);
+  }
+  for (const Group& group : dropped) {
+    if (!group) continue;
+    try {
+      group->abort();
+    } catch (const std::exception&) {
+      // Nothing is left to be saved: the peers notice by their timeouts.
+    }
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Communicator>> make_nccl_process_groups(Rendezvous& rendezvous,
+                                                               const CommunicatorOptions& options,
+                                                               int device) {
+  auto communicator = std::make_unique<NcclCommunicator>(rendezvous, options, device);
+  MOTLEY_RETURN_IF_ERROR(communicator->connect(rendezvous));
+  return communicator;
+}
+
+}  // namespace motley::run
