@@ -1,0 +1,217 @@
+#include "motley/run/torch/gloo_communicator.h"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <thread>
+
+namespace motley::run {
+namespace {
+
+/// Ranks are threads here; each has a store and groups of its own, as processes have.
+class GlooTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = testing::TempDir() + "motley-gloo-XXXXXX";
+    dir_ = ::mkdtemp(pattern.data());
+  }
+  void TearDown() override { std::filesystem::remove_all(dir_); }
+
+  std::unique_ptr<Rendezvous> open(int rank, int size) {
+    RendezvousOptions options;
+    options.rank = rank;
+    options.size = size;
+    options.file = dir_ + "/rendezvous";
+    options.timeout = Seconds(10);
+    auto opened = Rendezvous::open(options);
+    EXPECT_TRUE(opened.has_value()) << opened.error().message;
+    return std::move(*opened);
+  }
+
+  void on_ranks(int size, const std::function<void(Rendezvous&)>& body) {
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < size; ++rank)
+      threads.emplace_back([&, rank] {
+        const auto rendezvous = open(rank, size);
+        body(*rendezvous);
+      });
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  std::string dir_;
+};
+
+CommunicatorOptions two_groups() {
+  CommunicatorOptions options;
+  options.groups = {{{0, 1, 2}, {}}, {{0, 2}, {}}};
+  options.timeout = Seconds(10);
+  return options;
+}
+
+TEST_F(GlooTest, SumsOverGroups) {
+  on_ranks(3, [](Rendezvous& rendezvous) {
+    auto made = make_gloo_communicator(rendezvous, two_groups());
+    ASSERT_TRUE(made.has_value()) << made.error().message;
+    Communicator& communicator = **made;
+    at::Tensor all = at::full({5}, rendezvous.rank() + 1.0);
+    ASSERT_TRUE(communicator.all_reduce(GroupId(0), all).has_value());
+    EXPECT_EQ(all[4].item<double>(), 6.0);  // 1 + 2 + 3
+    if (rendezvous.rank() == 1) return;
+    at::Tensor two = at::full({3}, rendezvous.rank() + 1.0, at::kDouble);
+    ASSERT_TRUE(communicator.all_reduce(GroupId(1), two).has_value());
+    EXPECT_EQ(two[0].item<double>(), 4.0);  // 1 + 3
+    at::Tensor none = at::zeros({0});
+    EXPECT_TRUE(communicator.all_reduce(GroupId(0), none).has_value());
+  });
+}
+
+TEST_F(GlooTest, BroadcastsAnyType) {
+  on_ranks(2, [](Rendezvous& rendezvous) {
+    auto communicator = make_gloo_communicator(rendezvous, {{}, Seconds(10)});
+    ASSERT_TRUE(communicator.has_value());
+    for (const at::ScalarType type : {at::kBool, at::kBFloat16, at::kDouble, at::kLong}) {
+      at::Tensor scalar = at::full({}, 1 - rendezvous.rank(), type);
+      ASSERT_TRUE((*communicator)->broadcast(scalar).has_value());
+      EXPECT_EQ(scalar.item<double>(), 1.0);
+    }
+  });
+}
+
+TEST_F(GlooTest, AnEmulatedLinkHoldsFromTheLastArrival) {
+  // 1 MB among 2 ranks at 10 MB/s, 20 ms latency: 0.02 + 2 * 1/2 * 0.1 = 0.12 s.
+  CommunicatorOptions options{{{{0, 1}, {.rate = 1e7, .latency_s = 0.02}}}, Seconds(10)};
+  on_ranks(2, [&](Rendezvous& rendezvous) {
+    auto communicator = make_gloo_communicator(rendezvous, options);
+    ASSERT_TRUE(communicator.has_value());
+    at::Tensor tensor = at::zeros({250'000});
+    ASSERT_TRUE(rendezvous.barrier("start", Seconds(10)).has_value());
+    const auto begin = std::chrono::steady_clock::now();
+    if (rendezvous.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    ASSERT_TRUE((*communicator)->all_reduce(GroupId(0), tensor).has_value());
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+    EXPECT_GE(spent.count(), 0.32 - 0.02);  // both wait for rank 1, then the link holds them
+  });
+}
+
+TEST(EmulatedLink, ModelIsThatOfARing) {
+  const EmulatedLink link{.rate = 100.0, .latency_s = 0.5};
+  // 0.5 + 2 * 3/4 * 400 / 100 = 6.5 s.
+  EXPECT_EQ(link.all_reduce_ns(4, 400), 6'500'000'000);
+  EXPECT_EQ(link.all_reduce_ns(1, 400), 0);
+  EXPECT_EQ((EmulatedLink{.rate = 0, .latency_s = 0.25}.all_reduce_ns(2, 1 << 30)), 250'000'000);
+}
+
+TEST(EmulatedLink, TheSlowestMemberDecides) {
+  std::vector<WorkerDevice> devices(3);
+  devices[0].rate = 10.0;
+  devices[1].rate = 5.0;
+  devices[1].latency = 0.1;
+  EXPECT_EQ(group_link(devices, {0, 1}), (EmulatedLink{5.0, 0.1}));
+  EXPECT_EQ(group_link(devices, {0, 2}), (EmulatedLink{10.0, 0.0}));
+  EXPECT_TRUE(group_link(devices, {2}).is_real());
+}
+
+TEST_F(GlooTest, PeersOfAClosedRankFailAtOnce) {
+  on_ranks(3, [](Rendezvous& rendezvous) {
+    auto made = make_gloo_communicator(rendezvous, two_groups());
+    ASSERT_TRUE(made.has_value());
+    Communicator& communicator = **made;
+    const auto begin = std::chrono::steady_clock::now();
+    if (rendezvous.rank() == 1) {
+      communicator.close();
+      communicator.close();
+    } else {
+      at::Tensor tensor = at::zeros({100'000});
+      const auto failed = communicator.all_reduce(GroupId(0), tensor);
+      ASSERT_FALSE(failed.has_value());
+      EXPECT_EQ(failed.error().code, "run.peer-lost");
+      const std::string start =
+          "rank " + std::to_string(rendezvous.rank()) +
+          ": all_reduce of 400000 bytes among ranks 0 1 2 failed, a peer is gone: ";
+      EXPECT_TRUE(failed.error().message.starts_with(start)) << failed.error().message;
+    }
+    at::Tensor tensor = at::zeros({1});
+    EXPECT_EQ(communicator.all_reduce(GroupId(0), tensor).error().message,
+              "rank " + std::to_string(rendezvous.rank()) + ": all_reduce after an earlier error");
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  });
+}
+
+TEST_F(GlooTest, SilentPeerIsATimeout) {
+  CommunicatorOptions options{{{{0, 1}, {}}}, Seconds(0.5)};
+  on_ranks(2, [&](Rendezvous& rendezvous) {
+    auto communicator = make_gloo_communicator(rendezvous, options);
+    ASSERT_TRUE(communicator.has_value());
+    if (rendezvous.rank() == 1) {
+      (void)rendezvous.get("over");
+      return;
+    }
+    at::Tensor tensor = at::zeros({1});
+    const auto late = (*communicator)->all_reduce(GroupId(0), tensor);
+    (void)rendezvous.set("over", "");
+    ASSERT_FALSE(late.has_value());
+    EXPECT_EQ(late.error().code, "run.timeout");
+  });
+}
+
+TEST_F(GlooTest, DisagreementNamesTheRank) {
+  on_ranks(3, [](Rendezvous& rendezvous) {
+    EXPECT_TRUE(rendezvous.agree("version", "2.15").has_value());
+    const auto agreed = rendezvous.agree("sequence", rendezvous.rank() == 2 ? "b" : "a");
+    ASSERT_FALSE(agreed.has_value());
+    EXPECT_EQ(agreed.error().message, "sequence: rank 2 has b, rank 0 has a");
+  });
+}
+
+TEST_F(GlooTest, AMissingKeyIsATimeout) {
+  const auto rendezvous = open(0, 2);
+  const auto missing = rendezvous->get("nothing", Seconds(0.2));
+  ASSERT_FALSE(missing.has_value());
+  EXPECT_EQ(missing.error().message, "rank 0: 'nothing' did not come within 0.2 s");
+}
+
+RankPlace local_place(int rank, int port) {
+  RankPlace place;
+  place.rank = rank;
+  place.size = 2;
+  place.master_address = "127.0.0.1";
+  place.master_port = port;
+  place.attempt = "job/0";
+  place.source = "test";
+  return place;
+}
+
+TEST(TcpRendezvous, TakenPortIsOneClearMessage) {
+  RendezvousOptions options;
+  options.size = 2;
+  options.timeout = Seconds(5);
+  std::unique_ptr<Rendezvous> first;
+  int port = 20'000 + ::getpid() % 20'000;
+  for (; !first && port < 60'000; ++port) {  // a port that is free
+    options.place = local_place(0, port);
+    if (auto opened = Rendezvous::open(options)) first = std::move(*opened);
+  }
+  ASSERT_TRUE(first);
+  const auto second = Rendezvous::open(options);
+  ASSERT_FALSE(second.has_value());
+  EXPECT_EQ(second.error().message,
+            "port " + std::to_string(port - 1) +
+                " on 127.0.0.1 is in use by another program; set MASTER_PORT to a free port on all "
+                "ranks");
+  // A client finds the first one, and this host's own address.
+  options.rank = 1;
+  options.place = local_place(1, port - 1);
+  const auto client = Rendezvous::open(options);
+  ASSERT_TRUE(client.has_value()) << client.error().message;
+  ASSERT_TRUE(first->set("key", "value").has_value());
+  EXPECT_EQ(*(*client)->get("key"), "value");
+  EXPECT_EQ(*(*client)->own_address(), "127.0.0.1");
+}
+
+}  // namespace
+}  // namespace motley::run
