@@ -22,8 +22,8 @@ def test_plan_has_the_promised_keys(motley, mlp, cluster):
     assert answer["lower_bound_s"] <= answer["predicted_step_s"] * (1 + 1e-9)
     assert set(answer["baselines"]) == {"equal_split", "best_single"}
     assert answer["predicted_step_s"] <= answer["baselines"]["equal_split"]["step_s"]
-    split = answer["batch_split"]
-    assert split["a:0"] > split["b:0"] > split["c:0"] > 0
+    shares = [answer["batch_split"].get(device, 0) for device in ("a:0", "b:0", "c:0")]
+    assert shares == sorted(shares, reverse=True)
 
 
 def test_manual_split_and_exclude(motley, mlp, cluster):
@@ -58,19 +58,19 @@ def test_batch_smaller_than_the_number_of_devices_leaves_some_idle(motley, mlp, 
 
 
 @pytest.mark.parametrize(
-    "text, message",
+    "text, line, message",
     [
-        ('speeed = 0.8', "speeed"),
-        ('speed = 3.0', "speed"),
-        ('memory = "12 bananas"', "bananas"),
+        ("speeed = 0.8", 7, "did you mean 'speed'?"),
+        ("speed = 3.0", 5, "speed = 3.0, wanted > 0 and <= 1"),
+        ('memory = "12 bananas"', 7, "bananas"),
     ],
 )
-def test_bad_cluster_is_exit_2_with_line(motley, mlp, workspace, text, message):
+def test_bad_cluster_is_exit_2_with_line(motley, mlp, workspace, text, line, message):
     path = workspace / "bad.toml"
     path.write_text(CLUSTER.replace("speed = 0.8", text))
     outcome = motley("plan", "-m", mlp, "-C", path, "--global-batch", 60)
     assert outcome.code == 2
-    assert "bad.toml:7" in outcome.stderr and message in outcome.stderr
+    assert f"bad.toml:{line}" in outcome.stderr and message in outcome.stderr
 
 
 def test_truncated_model_is_exit_2(motley, mlp, cluster, workspace):
@@ -93,7 +93,7 @@ def test_plan_for_a_changed_cluster_is_exit_4(motley, mlp, cluster, workspace):
     other = workspace / "two.toml"
     other.write_text(CLUSTER[: CLUSTER.index('[[node]]\nname = "c"')])
     outcome = motley("simulate", "--plan", path, "-m", mlp, "-C", other)
-    assert outcome.code == 4 and "c:0" in outcome.stderr
+    assert outcome.code == 4 and "made for cluster" in outcome.stderr and "plan again" in outcome.stderr
 
 
 def test_simulate_and_phases(motley, mlp, cluster, workspace):

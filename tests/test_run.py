@@ -41,6 +41,7 @@ def worst_difference(path, expected):
     return worst
 
 
+SPLIT = ["--batch-split", "30,20,10"]
 PARITY = [
     ("mlp.py:model", ["--optimizer", "sgd", "--lr", "0.05"]),
     ("mlp.py:model", ["--optimizer", "sgd", "--lr", "0.02", "--momentum", "0.9"]),
@@ -51,7 +52,7 @@ PARITY = [
 @pytest.mark.parametrize("function, flags", PARITY, ids=lambda value: "-".join(value) if isinstance(value, list) else value)
 def test_three_unequal_devices_equal_pytorch(motley, export, cluster, workspace, tmp_path, function, flags):
     losses = reference(function, tmp_path / "reference.safetensors", extra=flags)
-    outcome = motley(*arguments(export(function), cluster, tmp_path / "run", steps=20, extra=[*flags, "--json"]))
+    outcome = motley(*arguments(export(function), cluster, tmp_path / "run", steps=20, extra=[*SPLIT, *flags, "--json"]))
     assert outcome.code == 0, outcome.stderr
     answer = outcome.json
     assert len(answer["devices"]) == 3
@@ -65,17 +66,17 @@ def test_three_unequal_devices_equal_pytorch(motley, export, cluster, workspace,
 def test_adaptive_optimizers_follow_pytorch(motley, mlp, cluster, tmp_path, optimizer):
     flags = ["--optimizer", optimizer, "--lr", "0.001"]
     losses = reference("mlp.py:model", tmp_path / "reference.safetensors", extra=flags)
-    answer = motley(*arguments(mlp, cluster, tmp_path / "run", steps=20, extra=[*flags, "--json"])).json
+    answer = motley(*arguments(mlp, cluster, tmp_path / "run", steps=20, extra=[*SPLIT, *flags, "--json"])).json
     assert np.allclose(answer["losses"], losses, rtol=1e-3)  # Adam divides by tiny second moments at first
 
 
 def test_verify_dropout_and_batch_norm(motley, gpt, cnn, cluster, tmp_path):
     outcome = motley("verify", "-m", gpt, "-C", cluster, "--data", TEXT, "--seq", 64, "--global-batch", 14,
-                     "--steps", 5, "--run-dir", tmp_path / "gpt", "--json")
+                     "--batch-split", "8,4,2", "--steps", 5, "--run-dir", tmp_path / "gpt", "--json")
     assert outcome.code == 0, outcome.stdout + outcome.stderr
     assert outcome.json["pass"] and outcome.json["max_param_diff"] < 1e-5
     outcome = motley("verify", "-m", cnn, "-C", cluster, "--data", DIGITS, "--global-batch", 28,
-                     "--steps", 5, "--run-dir", tmp_path / "cnn", "--batch-norm", "local", "--json")
+                     "--batch-split", "16,8,4", "--steps", 5, "--run-dir", tmp_path / "cnn", "--batch-norm", "local", "--json")
     assert outcome.code == 5  # local statistics are another model: verify must notice
     assert not outcome.json["pass"]
 
@@ -98,7 +99,7 @@ def test_run_directory_report_and_trace(motley, mlp, cluster, tmp_path):
 
 
 def test_rerun_continues_and_equals_an_undisturbed_run(motley, mlp, cluster, tmp_path):
-    flags = ["--batch-split", "30,20,10", "--momentum", "0.9", "--json"]
+    flags = [*SPLIT, "--momentum", "0.9", "--json"]
     whole = motley(*arguments(mlp, cluster, tmp_path / "whole", steps=12, extra=flags)).json
     assert motley(*arguments(mlp, cluster, tmp_path / "parts", steps=5, extra=flags)).code == 0
     parts = motley(*arguments(mlp, cluster, tmp_path / "parts", steps=12, extra=flags)).json
@@ -125,25 +126,23 @@ def worker_pid(run_dir, rank):
     return int.from_bytes((run_dir / f"status/rank-{rank}").read_bytes()[:8], "little")
 
 
-LONG = ["--batch-split", "30,20,10"]
-
 
 def test_sigterm_leaves_a_checkpoint_and_exit_75(motley, environment, mlp, cluster, tmp_path):
     run_dir = tmp_path / "run"
-    process = start(environment, *arguments(mlp, cluster, run_dir, steps=100000, extra=LONG))
+    process = start(environment, *arguments(mlp, cluster, run_dir, steps=100000, extra=SPLIT))
     wait_for_steps(run_dir, 5)
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=40)
     assert process.returncode == 75
     done = len((run_dir / "log.jsonl").read_text().splitlines())
-    answer = motley(*arguments(mlp, cluster, run_dir, steps=done + 3, extra=[*LONG, "--json"])).json
+    answer = motley(*arguments(mlp, cluster, run_dir, steps=done + 3, extra=[*SPLIT, "--json"])).json
     assert answer["first_step"] == done and answer["lost_steps"] == 0
 
 
 def test_killed_worker_is_named_and_the_rerun_gives_the_same_losses(motley, environment, mlp, cluster, tmp_path):
-    whole = motley(*arguments(mlp, cluster, tmp_path / "whole", steps=40, extra=[*LONG, "--json"])).json
+    whole = motley(*arguments(mlp, cluster, tmp_path / "whole", steps=40, extra=[*SPLIT, "--json"])).json
     run_dir = tmp_path / "run"
-    flags = [*LONG, "--checkpoint-every", 10]
+    flags = [*SPLIT, "--checkpoint-every", 10]
     process = start(environment, *arguments(mlp, cluster, run_dir, steps=100000, extra=flags))
     wait_for_steps(run_dir, 15)
     begin = time.monotonic()
@@ -154,7 +153,7 @@ def test_killed_worker_is_named_and_the_rerun_gives_the_same_losses(motley, envi
     assert "c:0" in errors and "signal 9" in errors and "step" in errors
     done = len((run_dir / "log.jsonl").read_text().splitlines())
     steps = max(40, done)
-    answer = motley(*arguments(mlp, cluster, run_dir, steps=steps, extra=[*LONG, "--json"])).json
+    answer = motley(*arguments(mlp, cluster, run_dir, steps=steps, extra=[*SPLIT, "--json"])).json
     assert answer["first_step"] % 10 == 0 and answer["first_step"] > 0
     assert answer["losses"][:40] == whole["losses"][:40]
 
@@ -185,7 +184,7 @@ def test_corrupt_checkpoint_is_exit_2(motley, mlp, cluster, tmp_path):
 
 
 def test_under_torchrun(environment, motley, mlp, cluster, tmp_path):
-    flags = ["--batch-split", "30,20,10", "--json"]
+    flags = [*SPLIT, "--json"]
     local = motley(*arguments(mlp, cluster, tmp_path / "local", steps=6, extra=flags)).json
     words = arguments(mlp, cluster, tmp_path / "torchrun", steps=6, extra=flags)
     done = subprocess.run(
