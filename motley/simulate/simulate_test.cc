@@ -98,6 +98,19 @@ TEST(Simulate, ACollectiveOfTheNextStepWaitsForTheSlowDevice) {
                 {0, 0, 0, 12, 1}, {0, 1, 12, 123, 1}, {1, 0, 0, 111, 1}, {1, 1, 111, 222, 1}}));
 }
 
+TEST(Simulate, ACollectiveWaitsForTheSlowestWhereverItStands) {
+  // a, b, c reach the sum of 10 + 1 ns at 5, 90 and 30: all end at 90 + 11.
+  std::string body = "group 0: 0 1 2\n";
+  for (const auto& [name, time] : {std::pair{"a:0", 5}, {"b:0", 90}, {"c:0", 30}})
+    body += "device \"" + std::string(name) + "\" samples 0 first 0\n" +
+            "buffer %0: state u8[1] \"s\"\n" + "compute ^0: aten::f() \"" + std::to_string(time) +
+            "\"\n" + "transfer ^1: motley::all_reduce(%0) group 0 wait ^0\n";
+  const auto trace = simulate(parse(body), LabelCost(10));
+  ASSERT_TRUE(trace) << trace.error().message;
+  EXPECT_EQ(trace->steps, (std::vector<trace::StepMark>{
+                              {0, 0, 0, 101, 1}, {1, 0, 0, 101, 1}, {2, 0, 0, 101, 1}}));
+}
+
 TEST(Simulate, ADeviceWithoutInstructionsIsIdle) {
   const auto trace =
       simulate(parse("device \"a:0\" samples 8 first 0\n"), LabelCost(10), {.steps = 2});
