@@ -65,7 +65,7 @@ struct DemoResult {
 
 Result<void> export_model(const DemoModel& model, const DemoOptions& options,
                           const std::string& path) {
-  const auto output = run::run_worker(
+  const auto output = run::run_program(
       options.python, {"-m", "motley.export", options.examples + "/" + model.function, "-o", path},
       180);
   if (!output) return with_context("cannot export " + model.function, output.error());

@@ -407,13 +407,18 @@ JobOutcome launch(const Job& job, const LaunchOptions& options,
   return Launch(job, options, on_event).run();
 }
 
-Result<std::string> run_worker(const std::string& worker, const std::vector<std::string>& arguments,
+Result<std::string> run_worker(const std::string& worker, std::vector<std::string> arguments,
                                double timeout_s) {
+  arguments.insert(arguments.end(), {"--parent", std::to_string(::getpid())});
+  return run_program(worker, arguments, timeout_s);
+}
+
+Result<std::string> run_program(const std::string& program,
+                                const std::vector<std::string>& arguments, double timeout_s) {
   SignalPipe signals;
   SpawnOptions options;
-  options.arguments = {worker};
+  options.arguments = {program};
   options.arguments.insert(options.arguments.end(), arguments.begin(), arguments.end());
-  options.arguments.insert(options.arguments.end(), {"--parent", std::to_string(::getpid())});
   options.mask = signals.mask_before();
   MOTLEY_ASSIGN(Child child, spawn(options));
   std::string output;
@@ -435,11 +440,11 @@ Result<std::string> run_worker(const std::string& worker, const std::vector<std:
   }
   if (late)
     return runtime_error("run.timeout",
-                         fmt::format("{} {}: not done after {:.0f} s", worker,
+                         fmt::format("{} {}: not done after {:.0f} s", program,
                                      arguments.empty() ? "" : arguments[0], timeout_s));
   if (interrupted && WIFSIGNALED(status)) return runtime_error("run.interrupted", "interrupted");
   if (status != 0 && exit_code_of(status) != kStoppedExit)
-    return tl::make_unexpected(verb_error(worker, output, status));
+    return tl::make_unexpected(verb_error(program, output, status));
   return output;
 }
 

@@ -36,7 +36,11 @@ JobOutcome launch(const Job& job, const LaunchOptions& options,
 
 /// Runs one worker verb to its end and returns its stdout ("profile", "version", "join"). Exit code
 /// 75 (stopped) is no error. SIGTERM and SIGINT go to the worker as SIGTERM.
-Result<std::string> run_worker(const std::string& worker, const std::vector<std::string>& arguments,
+Result<std::string> run_worker(const std::string& worker, std::vector<std::string> arguments,
                                double timeout_s);
+
+/// The same for any program (found in PATH), such as the exporter. Its stderr goes where ours goes.
+Result<std::string> run_program(const std::string& program,
+                                const std::vector<std::string>& arguments, double timeout_s);
 
 }  // namespace motley::run
