@@ -47,7 +47,8 @@ Argument number_argument(std::int64_t value) { return {NumberArgument{value}}; }
 
 ArgumentList buffer_list(const std::vector<BufferId>& ids) {
   ArgumentList list;
-  for (const BufferId id : ids) list.push_back({id});
+  list.reserve(ids.size());
+  for (const BufferId id : ids) list.push_back(buffer_argument(id));
   return list;
 }
 
