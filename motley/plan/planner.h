@@ -18,6 +18,7 @@ namespace motley::plan {
 /// with the last segment's slope.
 struct Curve {
   std::vector<std::pair<double, double>> points;
+  bool operator==(const Curve&) const = default;
   double at(double samples) const;
 };
 
@@ -33,6 +34,7 @@ struct StepCurves {
   std::vector<Curve> ready;
   Curve end;
   std::vector<double> update;
+  bool operator==(const StepCurves&) const = default;
 };
 
 /// What a group of devices spends on communication in a step.

@@ -1,10 +1,10 @@
 #include "motley/search/device_pools.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <limits>
 #include <map>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -14,20 +14,25 @@ namespace {
 using cluster::Cluster;
 using cluster::Link;
 
-/// Bandwidth, and latency with its sign turned: larger is better in both.
-using PairRoute = std::pair<double, double>;
+/// Bandwidth, latency with its sign turned, and 1 if no member is a CPU (groups with one exchange
+/// over another backend): larger is better in each, and a group has the worst of its pairs.
+using PairRoute = std::array<double, 3>;
 
-PairRoute to_pair(const std::optional<cluster::Route>& route) {
-  if (!route) return {std::numeric_limits<double>::infinity(), 0.0};
-  return {route->bandwidth.value, -route->latency.value};
+PairRoute group_pair_route(const Cluster& cluster, const std::vector<DeviceId>& group) {
+  const bool has_cpu = std::any_of(group.begin(), group.end(), [&](DeviceId device) {
+    return cluster.device(device).kind == "cpu";
+  });
+  const double backend = has_cpu ? 0.0 : 1.0;
+  const auto route = cluster::group_route(cluster, group);
+  if (!route) return {std::numeric_limits<double>::infinity(), 0.0, backend};
+  return {route->bandwidth.value, -route->latency.value, backend};
 }
 
-PairRoute worse_of(PairRoute a, PairRoute b) {
-  return {std::min(a.first, b.first), std::min(a.second, b.second)};
-}
-
-bool is_as_good(PairRoute route, PairRoute wanted) {
-  return route.first >= wanted.first && route.second >= wanted.second;
+bool is_as_good(const PairRoute& route, const PairRoute& wanted) {
+  for (std::size_t i = 0; i < route.size(); ++i) {
+    if (route[i] < wanted[i]) return false;
+  }
+  return true;
 }
 
 /// Routes of all pairs. Nodes that the same links name are alike, so few pairs are looked up.
@@ -37,7 +42,7 @@ class PairRoutes {
       : cluster_(cluster), devices_(devices) {
     std::map<Signature, int> numbers;
     for (const DeviceId device : devices) {
-      const auto signature = signature_of(cluster.device(device).node);
+      const auto signature = signature_of(cluster.device(device));
       signatures_.push_back(
           numbers.emplace(signature, static_cast<int>(numbers.size())).first->second);
     }
@@ -58,6 +63,7 @@ class PairRoutes {
   struct Signature {
     std::vector<std::pair<double, double>> own;  // links of this node alone, by their numbers
     std::vector<std::size_t> shared;             // links that name it beside others
+    bool is_cpu = false;
     auto operator<=>(const Signature&) const = default;
   };
   struct Key {
@@ -66,8 +72,10 @@ class PairRoutes {
     auto operator<=>(const Key&) const = default;
   };
 
-  Signature signature_of(NodeId node) const {
+  Signature signature_of(const cluster::Device& device) const {
+    const NodeId node = device.node;
     Signature signature;
+    signature.is_cpu = device.kind == "cpu";
     for (std::size_t i = 0; i < cluster_.links.size(); ++i) {
       const Link& link = cluster_.links[i];
       if (std::count(link.between.begin(), link.between.end(), node) == 0) continue;
@@ -88,7 +96,7 @@ class PairRoutes {
   PairRoute look_up(std::size_t i, std::size_t j) {
     const auto [found, added] = known_.try_emplace(key(i, j));
     if (added) {
-      found->second = to_pair(group_route(cluster_, {devices_[i], devices_[j]}));
+      found->second = group_pair_route(cluster_, {devices_[i], devices_[j]});
     }
     return found->second;
   }
@@ -174,22 +182,24 @@ std::vector<std::vector<bool>> join(const PairRoutes& routes, std::size_t size, 
   return joined;
 }
 
-/// Puts pairs first that have the worst bandwidth and the worst latency of the whole clique.
+/// Puts pairs first that are the worst of the whole clique in one respect or another.
 Clique worst_pairs_first(const PairRoutes& routes, const Clique& clique) {
   PairRoute worst = routes.at(clique[0], clique[1]);
-  Clique bandwidth = {clique[0], clique[1]};
-  Clique latency = bandwidth;
+  std::vector<Clique> parts(worst.size(), {clique[0], clique[1]});
   for (std::size_t i = 0; i < clique.size(); ++i) {
     for (std::size_t j = i + 1; j < clique.size(); ++j) {
       const PairRoute route = routes.at(clique[i], clique[j]);
-      if (route.first < worst.first) bandwidth = {clique[i], clique[j]};
-      if (route.second < worst.second) latency = {clique[i], clique[j]};
-      worst = worse_of(worst, route);
+      for (std::size_t respect = 0; respect < worst.size(); ++respect) {
+        if (route[respect] >= worst[respect]) continue;
+        worst[respect] = route[respect];
+        parts[respect] = {clique[i], clique[j]};
+      }
     }
   }
+  parts.push_back(clique);
   Clique ordered;
-  for (const Clique* part : {&std::as_const(bandwidth), &std::as_const(latency), &clique}) {
-    for (const std::size_t member : *part) {
+  for (const Clique& part : parts) {
+    for (const std::size_t member : part) {
       if (std::find(ordered.begin(), ordered.end(), member) == ordered.end()) {
         ordered.push_back(member);
       }
@@ -198,28 +208,37 @@ Clique worst_pairs_first(const PairRoutes& routes, const Clique& clique) {
   return ordered;
 }
 
+/// Every combination of values that occur: what groups may be as good as.
+std::vector<PairRoute> thresholds(const std::set<PairRoute>& routes) {
+  std::array<std::set<double>, 3> values;
+  for (const PairRoute& route : routes) {
+    for (std::size_t respect = 0; respect < route.size(); ++respect) {
+      values[respect].insert(route[respect]);
+    }
+  }
+  std::vector<PairRoute> result;
+  for (const double bandwidth : values[0]) {
+    for (const double latency : values[1]) {
+      for (const double backend : values[2]) result.push_back({bandwidth, latency, backend});
+    }
+  }
+  return result;
+}
+
 }  // namespace
 
 DevicePools find_device_pools(const Cluster& cluster, const std::vector<DeviceId>& devices) {
   DevicePools result;
   if (devices.size() < 2) return result;
   const PairRoutes routes(cluster, devices);
-  std::set<double> bandwidths, latencies;
-  for (const auto& [bandwidth, latency] : routes.distinct()) {
-    bandwidths.insert(bandwidth);
-    latencies.insert(latency);
-  }
   std::set<Clique> cliques;
-  for (const double bandwidth : bandwidths) {
-    for (const double latency : latencies) {
-      CliqueSearch search(devices.size(), join(routes, devices.size(), {bandwidth, latency}));
-      search.run([&](const Clique& clique) {
-        if (clique.size() > 1) cliques.insert(clique);
-        result.complete = cliques.size() <= kMaxPools;
-        return result.complete;
-      });
-      if (!result.complete) break;
-    }
+  for (const PairRoute& wanted : thresholds(routes.distinct())) {
+    CliqueSearch search(devices.size(), join(routes, devices.size(), wanted));
+    search.run([&](const Clique& clique) {
+      if (clique.size() > 1) cliques.insert(clique);
+      result.complete = cliques.size() <= kMaxPools;
+      return result.complete;
+    });
     if (!result.complete) break;
   }
   for (const Clique& clique : cliques) {
@@ -237,7 +256,7 @@ std::vector<std::vector<DeviceId>> groups_to_measure(const Cluster& cluster,
                                                      const std::vector<DeviceId>& devices) {
   std::map<std::pair<PairRoute, std::size_t>, std::vector<DeviceId>> groups;
   const auto route_of = [&](const std::vector<DeviceId>& group) {
-    return to_pair(group_route(cluster, group));
+    return group_pair_route(cluster, group);
   };
   const auto add = [&](const std::vector<DeviceId>& group) {
     groups.emplace(std::pair(route_of(group), group.size()), group);

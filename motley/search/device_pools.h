@@ -8,12 +8,12 @@ namespace motley::search {
 
 /// Maximal sets of devices that communicate equally well.
 ///
-/// What an exchange costs depends on a group's size and route only. The route of a group is the
-/// worst of its pairs' routes, so for every bandwidth and latency that occurs, the groups at least
-/// as good are the cliques of the graph of pairs that are, and the largest ones are enough: a
-/// planner that tries the k best members of each pool, for each k, has tried every (route, k).
-/// Example: nodes a and b with two devices each, joined by one link: pools {a:0 a:1 b:0 b:1},
-/// {a:0 a:1} and {b:0 b:1}.
+/// What an exchange costs depends on a group's size, its route and whether a CPU is among it (the
+/// backend). The route of a group is the worst of its pairs' routes, so for every bandwidth and
+/// latency that occurs, the groups at least as good are the cliques of the graph of pairs that are,
+/// and the largest ones are enough: a planner that tries the k best members of each pool, for each
+/// k, has tried every (route, k). Example: nodes a and b with two devices each, joined by one link:
+/// pools {a:0 a:1 b:0 b:1}, {a:0 a:1} and {b:0 b:1}.
 struct DevicePools {
   /// Each has at least two members; the first ones are such that a pool's first k members have the
   /// pool's own route wherever k devices can have it. Largest pool first.

@@ -15,6 +15,8 @@ using Setting = plan::Evaluator::Setting;
 
 /// A device within this share of the last one binds.
 constexpr double kBinding = 0.02;
+/// Types of devices that get a sentence of their own.
+constexpr std::size_t kMaxTypes = 8;
 
 /// Devices of one type within a split.
 struct Part {
@@ -54,7 +56,12 @@ void add_shares(const SplitSpace& space, const Split& split, std::vector<std::st
   for (const auto& [type, part] : parts) {
     if (seconds(type) > seconds(slowest)) slowest = type;
   }
+  std::size_t told = 0;
   for (const auto& [type, part] : parts) {
+    if (++told > kMaxTypes) {
+      why.push_back(fmt::format("{} more kinds of devices get the rest", parts.size() - kMaxTypes));
+      break;
+    }
     std::string sentence = describe_share(space, part);
     if (type != slowest && seconds(type) > 0) {
       sentence += fmt::format(
@@ -75,10 +82,11 @@ void add_full_devices(const SplitSpace& space, const Split& split, std::vector<s
     }
     const Bytes peak =
         space.evaluator().peak_bytes(part.devices.front(), part.most, setting_of(split));
-    why.push_back(fmt::format("{} {} full: {} samples need {} of {}",
-                              space.name_members(part.devices),
-                              part.devices.size() == 1 ? "is" : "are", part.most,
-                              format_bytes(peak), format_bytes(*type.memory)));
+    const std::string need =
+        part.most == 1 ? "1 sample needs" : fmt::format("{} samples need", part.most);
+    why.push_back(fmt::format("{} {} full: {} {} of {}", space.name_members(part.devices),
+                              part.devices.size() == 1 ? "is" : "are", need, format_bytes(peak),
+                              format_bytes(*type.memory)));
   }
 }
 
@@ -117,7 +125,12 @@ void add_idle_devices(const SplitSpace& space, const Split& split,
                       const std::vector<DeviceId>& idle, std::vector<std::string>& why) {
   std::map<std::size_t, std::vector<DeviceId>> by_type;
   for (const DeviceId device : idle) by_type[space.type_of(device)].push_back(device);
+  std::size_t told = 0;
   for (const auto& [type, devices] : by_type) {
+    if (++told > kMaxTypes) {
+      why.push_back(fmt::format("{} more kinds of devices stay idle", by_type.size() - kMaxTypes));
+      break;
+    }
     why.push_back(fmt::format("{} {} idle: {}", space.name_members(devices),
                               devices.size() == 1 ? "stays" : "stay",
                               describe_idle(space, split, devices.front())));

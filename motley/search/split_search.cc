@@ -77,7 +77,7 @@ class Filling {
   std::optional<Solution> solve(double limit, double floor) const {
     auto best = fill(std::nextafter(limit, 0.0));
     if (!best) return std::nullopt;
-    double low = std::max(floor, next_value(-kInfinity));
+    double low = std::max(floor, least_value());
     while (low < best->seconds) {
       double middle = low + (best->seconds - low) / 2;
       if (middle >= best->seconds) middle = low;
@@ -113,6 +113,14 @@ class Filling {
     while (samples < cap && value(crew, samples + 1) <= seconds) ++samples;
     while (samples >= goal_.least && value(crew, samples) > seconds) --samples;
     return samples < goal_.least ? 0 : samples;
+  }
+
+  double least_value() const {
+    double least = kInfinity;
+    for (std::size_t i = 0; i < team_.size(); ++i) {
+      if (team_[i].type->shared_cap >= goal_.least) least = std::min(least, value(i, goal_.least));
+    }
+    return least;
   }
 
   /// Least f above `seconds` at which some device could take more.
@@ -253,7 +261,7 @@ class PoolSearch {
     const std::int64_t most = std::min(most_, size_of(team));
     if (most < 2) return;
     prepare_tails(slowest, most);
-    solve(team, most);
+    descend(team, most);
     std::int64_t k = 2;
     while (k <= most) {
       const Filling filling(team, least_tails_[index(k)], goal(k));
@@ -264,8 +272,22 @@ class PoolSearch {
         k = needed;
         continue;
       }
-      solve(team, k);
+      (void)solve(team, k);
       ++k;
+    }
+  }
+
+  /// A good first answer, which rules out most numbers of devices: from all devices downhill in
+  /// halving steps.
+  void descend(const Team& team, std::int64_t most) {
+    (void)solve(team, most);
+    std::int64_t k = most;
+    for (std::int64_t step = most / 2; step >= 1; step /= 2) {
+      if (k - step >= 2 && solve(team, k - step)) {
+        k -= step;
+      } else if (k + step <= most && solve(team, k + step)) {
+        k += step;
+      }
     }
   }
 
@@ -284,18 +306,20 @@ class PoolSearch {
     }
   }
 
-  void solve(const Team& team, std::int64_t k) {
+  /// Does some split over at most k devices of the team beat the best so far?
+  bool solve(const Team& team, std::int64_t k) {
     const Filling filling(team, tails_[index(k)], goal(k));
     const double blocking = times_[index(k)].blocking;
     const auto solution = filling.solve(result_.model_seconds - blocking, 0.0);
-    if (!solution) return;
+    if (!solution) return false;
     ++result_.considered;
     result_.lower_bound = std::min(result_.lower_bound, blocking + solution->seconds);
     Split split = make_split(team, filling, goal(k), *solution);
     const double seconds = model_step(space_.evaluator(), split);
-    if (seconds >= result_.model_seconds) return;
+    if (seconds >= result_.model_seconds) return false;
     result_.model_seconds = seconds;
     result_.best = std::move(split);
+    return true;
   }
 
   Filling::Goal goal(std::int64_t k) const { return {space_.batch(), space_.least(), k}; }

@@ -31,6 +31,8 @@ std::int64_t find_cap(const Evaluator& evaluator, DeviceId device, Setting setti
   return inside;
 }
 
+bool is_same(const plan::StepCurves& a, const plan::StepCurves& b) { return &a == &b || a == b; }
+
 }  // namespace
 
 Setting setting_of(const Split& split) {
@@ -60,7 +62,8 @@ void SplitSpace::add_device(DeviceId device) {
   type.shared = &evaluator.curves(device, Setting::kShared);
   type.memory = problem_->cluster->device(device).memory;
   auto found = std::find_if(types_.begin(), types_.end(), [&](const DeviceType& other) {
-    return other.alone == type.alone && other.shared == type.shared && other.memory == type.memory;
+    return other.memory == type.memory && is_same(*other.alone, *type.alone) &&
+           is_same(*other.shared, *type.shared);
   });
   if (found == types_.end()) {
     type.update_tails = update_tails(*type.shared);

@@ -11,7 +11,7 @@
 
 namespace motley::search {
 
-/// Devices that no planner can tell apart: same curves, same memory.
+/// Devices that no planner can tell apart: equal curves and equal memory.
 struct DeviceType {
   const plan::StepCurves* alone = nullptr;
   const plan::StepCurves* shared = nullptr;

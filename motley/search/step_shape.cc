@@ -1,8 +1,9 @@
 #include "motley/search/step_shape.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
-#include <optional>
+#include <string_view>
 
 #include "motley/base/check.h"
 
@@ -13,13 +14,22 @@ using program::DeviceProgram;
 using program::Instruction;
 using program::Lane;
 
+/// What may stand behind forward and backward.
+bool is_tail_op(std::string_view op) {
+  static constexpr std::array<std::string_view, 4> kOps = {"motley::unpack", "motley::update",
+                                                           "motley::assign", "motley::report"};
+  return std::find(kOps.begin(), kOps.end(), op) != kOps.end();
+}
+
 std::size_t find_tail(const DeviceProgram& program) {
-  const auto& instructions = program.instructions;
-  const auto update =
-      std::find_if(instructions.begin(), instructions.end(), [](const Instruction& instruction) {
-        return instruction.lane == Lane::kCompute && instruction.op == "motley::update";
-      });
-  return static_cast<std::size_t>(update - instructions.begin());
+  std::size_t tail = program.instructions.size();
+  for (std::size_t i = tail; i-- > 0;) {
+    const Instruction& instruction = program.instructions[i];
+    if (instruction.lane == Lane::kTransfer) continue;
+    if (!is_tail_op(instruction.op)) break;
+    tail = i;
+  }
+  return tail;
 }
 
 Bytes exchanged_bytes(const DeviceProgram& program, const Instruction& instruction) {

@@ -13,10 +13,11 @@ namespace motley::search {
 
 /// Where a device program exchanges with others, and who waits. Positions are instruction indices.
 ///
-/// The program's tail is what comes after forward, backward and packing: it begins at its first
-/// motley::update. An exchange for which an earlier compute instruction waits is *blocking* (batch
-/// norm statistics, label counts); it delays everybody by what it takes less its slack, the compute
-/// time between what it waits for and who waits for it. The others are waited for in the tail.
+/// The program's tail is what comes after forward, backward and packing: the last run of compute
+/// instructions that only unpack, update, assign and report. An exchange for which an earlier
+/// compute instruction waits is *blocking* (batch norm statistics, label counts); it delays
+/// everybody by what it takes less its slack, the compute time between what it waits for and who
+/// waits for it. The others are waited for in the tail.
 struct StepShape {
   struct Exchange {
     std::size_t position = 0;
