@@ -8,11 +8,13 @@
 #include <chrono>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
 
 #include "motley/base/check.h"
+#include "motley/run/torch/arrival_clock.h"
 #include "motley/run/torch/failure.h"
 #include "motley/run/torch/store.h"
 
@@ -20,13 +22,6 @@ namespace motley::run {
 namespace {
 
 using Group = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
-
-/// The same clock in all processes of a machine: emulated links join processes of one machine.
-std::int64_t now_ns() {
-  timespec time{};
-  ::clock_gettime(CLOCK_MONOTONIC, &time);
-  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-}
 
 void sleep_until_ns(std::int64_t when) {
   const timespec time{when / 1'000'000'000, when % 1'000'000'000};
@@ -58,8 +53,9 @@ class GlooCommunicator final : public Communicator {
 
   CommunicatorOptions options_;
   int rank_, size_;
-  mutable std::mutex mutex_;   // of groups_ and closed_
-  std::vector<Group> groups_;  // by GroupId; the last is all ranks
+  std::optional<ArrivalClock> clock_;  // when a link is emulated
+  mutable std::mutex mutex_;           // of groups_ and closed_
+  std::vector<Group> groups_;          // by GroupId; the last is all ranks
   bool closed_ = false;
 };
 
@@ -78,6 +74,12 @@ Group GlooCommunicator::make_group(Rendezvous& rendezvous, const std::string& na
 
 Result<void> GlooCommunicator::connect(Rendezvous& rendezvous) {
   MOTLEY_ASSIGN(const std::string address, rendezvous.own_address());
+  const bool emulates = std::any_of(options_.groups.begin(), options_.groups.end(),
+                                    [](const GroupOptions& each) { return !each.link.is_real(); });
+  if (emulates) {
+    MOTLEY_ASSIGN(clock_, ArrivalClock::open(options_.clock_file, options_.groups.size(),
+                                             static_cast<std::size_t>(size_)));
+  }
   std::vector<int> everyone(static_cast<std::size_t>(size_));
   std::iota(everyone.begin(), everyone.end(), 0);
   try {
@@ -154,18 +156,12 @@ Result<void> GlooCommunicator::all_reduce(GroupId group, at::Tensor& tensor) {
       joined->allreduce(tensors)->wait();
       return;
     }
-    // Beside the data goes the time at which the last member joined in.
-    std::vector<at::Tensor> clock{at::full({1}, now_ns(), at::TensorOptions().dtype(at::kLong))};
-    c10d::AllreduceOptions latest;
-    latest.reduceOp = c10d::ReduceOp::MAX;
-    const auto clock_work = joined->allreduce(clock, latest);
-    const auto work = joined->allreduce(tensors);
-    clock_work->wait();
-    work->wait();
+    clock_->arrive(index, rank_);
+    joined->allreduce(tensors)->wait();
     const auto ranks = static_cast<int>(options.members.size());
     const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
-    const auto joined_ns = clock[0].const_data_ptr<std::int64_t>()[0];
-    sleep_until_ns(std::min(joined_ns, now_ns()) + options.link.all_reduce_ns(ranks, bytes));
+    const std::int64_t begin = clock_->last_arrival(index, options.members);
+    sleep_until_ns(std::min(begin, monotonic_ns()) + options.link.all_reduce_ns(ranks, bytes));
   });
 }
 

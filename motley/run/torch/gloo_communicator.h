@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "motley/base/result.h"
@@ -20,6 +21,7 @@ struct GroupOptions {
 struct CommunicatorOptions {
   std::vector<GroupOptions> groups;  ///< by GroupId
   Seconds timeout{30};               ///< of every operation
+  std::string clock_file;            ///< shared by the ranks; for emulated links only
 };
 
 /// Collectives by PyTorch's Gloo process groups: one for all ranks and one for each group that is

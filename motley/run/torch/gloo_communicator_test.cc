@@ -72,7 +72,7 @@ TEST_F(GlooTest, SumsOverGroups) {
 
 TEST_F(GlooTest, BroadcastsAnyType) {
   on_ranks(2, [](Rendezvous& rendezvous) {
-    auto communicator = make_gloo_communicator(rendezvous, {{}, Seconds(10)});
+    auto communicator = make_gloo_communicator(rendezvous, {{}, Seconds(10), ""});
     ASSERT_TRUE(communicator.has_value());
     for (const at::ScalarType type : {at::kBool, at::kBFloat16, at::kDouble, at::kLong}) {
       at::Tensor scalar = at::full({}, 1 - rendezvous.rank(), type);
@@ -84,7 +84,8 @@ TEST_F(GlooTest, BroadcastsAnyType) {
 
 TEST_F(GlooTest, AnEmulatedLinkHoldsFromTheLastArrival) {
   // 1 MB among 2 ranks at 10 MB/s, 20 ms latency: 0.02 + 2 * 1/2 * 0.1 = 0.12 s.
-  CommunicatorOptions options{{{{0, 1}, {.rate = 1e7, .latency_s = 0.02}}}, Seconds(10)};
+  CommunicatorOptions options{
+      {{{0, 1}, {.rate = 1e7, .latency_s = 0.02}}}, Seconds(10), dir_ + "/clock"};
   on_ranks(2, [&](Rendezvous& rendezvous) {
     auto communicator = make_gloo_communicator(rendezvous, options);
     ASSERT_TRUE(communicator.has_value());
@@ -143,7 +144,7 @@ TEST_F(GlooTest, PeersOfAClosedRankFailAtOnce) {
 }
 
 TEST_F(GlooTest, SilentPeerIsATimeout) {
-  CommunicatorOptions options{{{{0, 1}, {}}}, Seconds(0.5)};
+  CommunicatorOptions options{{{{0, 1}, {}}}, Seconds(0.5), ""};
   on_ranks(2, [&](Rendezvous& rendezvous) {
     auto communicator = make_gloo_communicator(rendezvous, options);
     ASSERT_TRUE(communicator.has_value());

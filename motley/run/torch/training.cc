@@ -2,7 +2,6 @@
 
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cmath>
@@ -13,6 +12,7 @@
 #include "motley/base/file.h"
 #include "motley/base/random.h"
 #include "motley/base/text.h"
+#include "motley/run/torch/arrival_clock.h"
 #include "motley/run/torch/tensors.h"
 
 namespace motley::run {
@@ -104,12 +104,6 @@ Result<void> check_tensors(const Checkpoint& checkpoint, const program::DevicePr
                   "one, another --run-dir, or --resume never",
                   checkpoint.path, missing != nullptr ? "lacks" : "has",
                   missing != nullptr ? *missing : *extra));
-}
-
-std::int64_t steady_ns() {
-  timespec time{};
-  ::clock_gettime(CLOCK_MONOTONIC, &time);
-  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
 }  // namespace
@@ -246,7 +240,7 @@ Result<StepResult> Training::step(const data::SampleOrder& order) {
   for (std::size_t i = 0; i < samples.size(); ++i)
     samples[i] = order.at(first + static_cast<std::int64_t>(i));
   status_->record().step.store(next_step_, std::memory_order_relaxed);
-  status_->record().updated_ns.store(steady_ns(), std::memory_order_relaxed);
+  status_->record().updated_ns.store(monotonic_ns(), std::memory_order_relaxed);
   MOTLEY_ASSIGN(const StepResult result, executor_->step(next_step_, *dataset_, samples));
   MOTLEY_RETURN_IF_ERROR(check_loss(result.loss));
   Json fields{{"step", next_step_}};

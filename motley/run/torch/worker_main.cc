@@ -94,6 +94,7 @@ Result<CommandLine> read_command_line(const std::vector<std::string>& words) {
 /// Ends with its parent; a dead peer is an error of a call, not a signal; SIGTERM asks to stop.
 void set_up_process(const CommandLine& line) {
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);  // a file too big is an error of the write
   const bool trains = line.verb == "run" || line.verb == "join";
   struct sigaction stop {};
   stop.sa_handler = trains ? on_stop_signal : SIG_DFL;

@@ -113,6 +113,7 @@ Result<void> open_local(const WorkerArguments& arguments, WorkerSession& session
 CommunicatorOptions communicator_options(const WorkerSession& session) {
   CommunicatorOptions options;
   options.timeout = Seconds(session.job.timeout_s);
+  options.clock_file = session.job.run_dir + "/clock";
   for (const program::Group& group : session.program.groups) {
     GroupOptions next;
     for (const Rank rank : group.members) next.members.push_back(rank.value);
