@@ -50,8 +50,15 @@ OWN = {
 INDEX_NUMBERS = {"aten::arange", "aten::arange.start", "aten::arange.start_step"}
 # Random operators that can be split over devices.
 RANDOM = {aten.native_dropout.default, ATTENTION}
-# Only with masks among their indices do their results' sizes depend on data; the sizes say so then.
+# Only with masks among their indices do the sizes of their results depend on data.
 INDEXING = {aten.index.Tensor, aten._unsafe_index.Tensor}
+
+
+def indexes_by_integers(node: torch.fx.Node) -> bool:
+    if node.target not in INDEXING:
+        return False
+    indices = [index.meta["val"] for index in node.args[1] if index is not None]
+    return all(index.dtype not in (torch.bool, torch.uint8) for index in indices)
 
 
 def emit(captured: Captured, name: str) -> tuple[Graph, dict[str, torch.Tensor]]:
@@ -196,7 +203,7 @@ class Emitter:
             found, wanted = "a Python function", "an operator of PyTorch"
             refuse("a function is not an operator", where, found, wanted, "a torch function")
         dependent = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
-        if dependent & set(target.tags) and target not in INDEXING:
+        if dependent & set(target.tags) and not indexes_by_integers(node):
             found, wanted = "sizes that depend on data", "sizes that depend on the batch alone"
             refuse("a shape or branch depends on the data", where, found, wanted, "torch.where")
         if torch.Tag.nondeterministic_seeded in target.tags and target not in RANDOM:
