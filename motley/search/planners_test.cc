@@ -68,7 +68,9 @@ TEST_P(PlannerContract, Holds) {
     EXPECT_EQ(outcome.peak.size() + outcome.idle.size(), toy.problem.devices.size());
     for (const auto& [device, bytes] : outcome.peak) {
       const auto& memory = toy.cluster->device(device).memory;
-      if (memory) EXPECT_LE(bytes, *memory);
+      if (memory) {
+        EXPECT_LE(bytes, *memory);
+      }
     }
     for (const auto& replica : outcome.plan->replicas) {
       EXPECT_GE(replica.samples, toy.problem.min_samples);
@@ -77,8 +79,12 @@ TEST_P(PlannerContract, Holds) {
     const PlanOutcome best = run("auto", toy.problem);
     ASSERT_TRUE(best.plan.has_value());
     EXPECT_LE(best.lower_bound.value, outcome.predicted_step.value * (1 + 1e-12));
-    if (outcome.equal_split.fits) EXPECT_LE(best.predicted_step, outcome.equal_split.step);
-    if (outcome.best_single.fits) EXPECT_LE(best.predicted_step, outcome.best_single.step);
+    if (outcome.equal_split.fits) {
+      EXPECT_LE(best.predicted_step, outcome.equal_split.step);
+    }
+    if (outcome.best_single.fits) {
+      EXPECT_LE(best.predicted_step, outcome.best_single.step);
+    }
     if (best.reason == Reason::kOptimal) {
       EXPECT_GE(outcome.predicted_step.value, best.predicted_step.value * (1 - 1e-4));
     }

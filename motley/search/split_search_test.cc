@@ -183,7 +183,9 @@ TEST(SplitSearch, EqualsSlowSolverOnRandomClusters) {
     const SplitSearch search = find_best_split(space_of(toy.problem));
     const double best = slow_step(toy.problem);
     ASSERT_EQ(search.best.has_value(), best < kInfinity);
-    if (search.best) ASSERT_TRUE(is_near(search.model_seconds, best));
+    if (search.best) {
+      ASSERT_TRUE(is_near(search.model_seconds, best));
+    }
   }
 }
 
@@ -286,10 +288,14 @@ TEST(SplitSearch, MoreIsNeverWorse) {
     plan::Problem fewer = toy.problem;
     fewer.devices.pop_back();
     const SplitSearch some = find_best_split(space_of(fewer));
-    if (some.best) EXPECT_LE(all.model_seconds, some.model_seconds * (1 + 1e-12));
+    if (some.best) {
+      EXPECT_LE(all.model_seconds, some.model_seconds * (1 + 1e-12));
+    }
     for (auto& device : toy.cluster->devices) device.memory.reset();
     const SplitSearch unlimited = find_best_split(space_of(toy.problem));
-    if (all.best) EXPECT_LE(unlimited.model_seconds, all.model_seconds * (1 + 1e-12));
+    if (all.best) {
+      EXPECT_LE(unlimited.model_seconds, all.model_seconds * (1 + 1e-12));
+    }
   }
 }
 
