@@ -89,9 +89,9 @@ def motley_steps(case, model, folder, turn):
     words = ["run", "-m", model, "-C", folder / "pair.toml", "--data", case["data"], *case["flags"],
              "--global-batch", case["batch"], "--steps", STEPS, "--batch-split", f"{half},{half}",
              "--batch-norm", "local", "--optimizer", "sgd", "--lr", "0.01", "--momentum", "0.9",
-             "--profile", "never", "--run-dir", run_dir, "--json"]
+             "--run-dir", run_dir, "--json"]
     subprocess.run([str(word) for word in [BUILD / "motley", *words]], check=True, stdout=subprocess.DEVNULL,
-                   stderr=subprocess.DEVNULL)
+                   stderr=subprocess.DEVNULL, env=os.environ | {"MOTLEY_PROFILES": str(folder / "profiles.db")})
     return [json.loads(line)["step_s"] for line in (run_dir / "log.jsonl").read_text().splitlines()]
 
 
