@@ -76,12 +76,12 @@ TEST(Outcome, PutsThePlanBesideBaselinesAndBound) {
   EXPECT_EQ(print_outcome(outcome, two_device_cluster()),
             "10 samples a step, planner auto (optimal, 4 plans considered)\n\n"
             "  plan                   samples                  step  relative  fits\n"
-            "  chosen                 10                     2.00 s     1.00x  yes\n"
-            "  equal split            5:5                    3.00 s     1.50x  yes\n"
-            "  lower bound            -                      2.00 s     1.00x  -\n"
+            "  chosen                 10                        2 s     1.00x  yes\n"
+            "  equal split            5:5                       3 s     1.50x  yes\n"
+            "  lower bound            -                         2 s     1.00x  -\n"
             "\n"
             "  device      samples   share  peak memory\n"
-            "  a:0              10    100%  512 KiB of 1.0 MiB (50%)\n"
+            "  a:0              10    100%  512 KiB of 1 MiB (50%)\n"
             "  b:0               0      0%  idle\n"
             "\n"
             "  b:0 stays idle\n");
