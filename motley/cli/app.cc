@@ -74,6 +74,9 @@ void add_run_options(CLI::App* sub, RunOptions& options) {
                   "where everything is written (default: runs/MODEL)");
   sub->add_option("--timeout", options.timeout, "seconds that a wait for a peer may take")
       ->capture_default_str();
+  sub->add_option("--transport", options.transport,
+                  "auto: shared memory within a machine, else Gloo; gloo: always Gloo")
+      ->capture_default_str();
   sub->add_option("--enforce", options.enforce,
                   "who holds emulated devices to their speed: worker, or outside (cgroup quotas)")
       ->capture_default_str();

@@ -13,6 +13,7 @@
 #include "motley/report/event_file.h"
 #include "motley/run/job.h"
 #include "motley/run/launcher.h"
+#include "motley/run/processors.h"
 #include "motley/synth/lower.h"
 
 namespace motley::cli {
@@ -49,6 +50,23 @@ run::WorkerDevice worker_device(const cluster::Cluster& cluster, DeviceId id,
   return worker;
 }
 
+/// Gives the emulated devices of this machine processors, where all of them fit.
+void place_emulated(std::vector<run::WorkerDevice>& devices) {
+  std::vector<run::WorkerDevice*> local;
+  std::vector<double> speeds;
+  bool emulated = false;
+  for (run::WorkerDevice& device : devices) {
+    if (device.kind != "cpu" || !device.host.empty()) continue;
+    if (device.threads > 1) return;
+    emulated = emulated || device.speed < 1;
+    local.push_back(&device);
+    speeds.push_back(device.speed);
+  }
+  if (!emulated) return;
+  const std::vector<int> places = run::place_on_processors(speeds, run::usable_processors());
+  for (std::size_t i = 0; i < places.size(); ++i) local[i]->processor = places[i];
+}
+
 run::Job make_job(const Training& training, const RunDirectory& directory) {
   run::Job job;
   job.run_dir = directory.path;
@@ -62,6 +80,7 @@ run::Job make_job(const Training& training, const RunDirectory& directory) {
   job.checkpoint_every = training.checkpoint_every;
   job.resume = training.resume;
   job.timeout_s = training.timeout_s;
+  job.transport = training.transport;
   job.trace_steps = training.trace_steps;
   std::vector<DeviceId> devices;
   for (const plan::Replica& replica : training.plan.replicas)
@@ -69,8 +88,11 @@ run::Job make_job(const Training& training, const RunDirectory& directory) {
   const auto route = cluster::group_route(*training.cluster, devices);
   for (const DeviceId id : devices)
     job.devices.push_back(worker_device(*training.cluster, id, route));
-  if (!training.enforce_speed)
+  if (training.enforce_speed) {
+    place_emulated(job.devices);
+  } else {
     for (run::WorkerDevice& device : job.devices) device.speed = 1.0;
+  }
   return job;
 }
 

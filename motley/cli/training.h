@@ -29,6 +29,7 @@ struct Training {
   bool resume = true;
   std::int64_t checkpoint_every = 0;
   double timeout_s = 30;
+  std::string transport = "auto";
   std::int64_t trace_steps = 5;
   bool enforce_speed = true;  ///< false: something outside holds the devices to their speed
   std::optional<Seconds> predicted_step;

@@ -52,12 +52,16 @@ Result<Training> make_training(const RunOptions& options) {
   if (options.enforce != "worker" && options.enforce != "outside")
     return usage_error("cli.enforce", fmt::format("--enforce: found '{}', wanted worker or outside",
                                                   options.enforce));
+  if (options.transport != "auto" && options.transport != "gloo")
+    return usage_error("cli.transport", fmt::format("--transport: found '{}', wanted auto or gloo",
+                                                    options.transport));
   training.enforce_speed = options.enforce == "worker";
   training.steps = options.steps;
   training.seed = options.planning.seed;
   training.resume = options.resume == "auto";
   training.checkpoint_every = options.checkpoint_every;
   training.timeout_s = options.timeout;
+  training.transport = options.transport;
   training.trace_steps = options.trace_steps;
   return training;
 }

@@ -39,6 +39,7 @@ struct RunOptions {
   std::string resume = "auto";
   std::int64_t checkpoint_every = 0;
   double timeout = 30;
+  std::string transport = "auto";
   std::int64_t trace_steps = 5;
   std::string enforce =
       "worker";  ///< who holds devices to their speed: worker, or outside (cgroups)

@@ -61,6 +61,7 @@ Json worker_device_to_json(const WorkerDevice& device) {
       {"local_index", device.local_index},
       {"threads", device.threads},
       {"speed", device.speed},
+      {"processor", device.processor},
       {"memory", device.memory ? Json(device.memory->value) : Json(nullptr)},
       {"rate", optional_to_json(device.rate)},
       {"latency", optional_to_json(device.latency)},
@@ -76,6 +77,7 @@ Result<WorkerDevice> worker_device_from_json(const Json& json, const std::string
   MOTLEY_ASSIGN(device.local_index, object.integer("local_index"));
   MOTLEY_ASSIGN(device.threads, object.integer("threads"));
   MOTLEY_ASSIGN(device.speed, object.number("speed"));
+  MOTLEY_ASSIGN(device.processor, object.integer("processor"));
   if (is_present(object, "memory")) {
     MOTLEY_ASSIGN(const std::int64_t memory, object.integer("memory"));
     device.memory = Bytes(memory);
@@ -115,6 +117,7 @@ Json job_to_json(const Job& job) {
       {"checkpoint_every", job.checkpoint_every},
       {"resume", job.resume},
       {"timeout_s", job.timeout_s},
+      {"transport", job.transport},
       {"trace_steps", job.trace_steps},
       {"devices", std::move(devices)},
   };
@@ -141,11 +144,15 @@ Result<Job> job_from_json(const Json& json, const std::string& where) {
   MOTLEY_ASSIGN(job.checkpoint_every, object.integer("checkpoint_every"));
   MOTLEY_ASSIGN(job.resume, object.boolean("resume"));
   MOTLEY_ASSIGN(job.timeout_s, object.number("timeout_s"));
+  MOTLEY_ASSIGN(job.transport, object.string("transport"));
   MOTLEY_ASSIGN(job.trace_steps, object.integer("trace_steps"));
   MOTLEY_ASSIGN(const Json* devices, object.member("devices"));
   MOTLEY_ASSIGN(job.devices, devices_from_json(*devices, where));
   (void)object.has("shuffle");
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
+  if (job.transport != "auto" && job.transport != "gloo")
+    return usage_error("run.job", fmt::format("{}: transport: found '{}', wanted auto or gloo",
+                                              where, job.transport));
   if (job.steps < 0 || job.checkpoint_every < 0 || job.trace_steps < 0 || !(job.timeout_s > 0))
     return usage_error("run.job", where +
                                       ": wanted steps, checkpoint_every, trace_steps >= 0 and "

@@ -21,6 +21,7 @@ struct WorkerDevice {
   int local_index = 0;  ///< CUDA ordinal
   int threads = 1;
   double speed = 1.0;             ///< emulated share of one core's time
+  int processor = -1;             ///< that the worker keeps to; -1: any
   std::optional<Bytes> memory;    ///< allocations beyond are refused
   std::optional<double> rate;     ///< emulated link, bytes per second
   std::optional<double> latency;  ///< emulated link, seconds
@@ -43,6 +44,7 @@ struct Job {
   std::int64_t checkpoint_every = 0;  ///< 0: only at the end or when told to stop
   bool resume = true;                 ///< continue from run_dir/checkpoint/latest when it is there
   double timeout_s = 30;              ///< of every wait for a peer
+  std::string transport = "auto";     ///< of collectives: auto, or gloo even within a machine
   std::int64_t trace_steps = 5;       ///< the last so many steps are kept as a trace
   std::vector<WorkerDevice> devices;  ///< by rank
   bool operator==(const Job&) const = default;

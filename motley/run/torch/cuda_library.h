@@ -8,7 +8,7 @@
 
 #include "motley/base/result.h"
 #include "motley/base/units.h"
-#include "motley/run/torch/gloo_communicator.h"
+#include "motley/run/torch/host_communicator.h"
 
 namespace motley::run {
 
@@ -27,7 +27,7 @@ class CudaLibrary {
   virtual Result<std::vector<CudaDevice>> devices() const = 0;
   /// Makes the device the calling thread's current one; allocations beyond `memory` are refused.
   virtual Result<void> use_device(int index, std::optional<Bytes> memory) const = 0;
-  /// Collectives by NCCL; as make_gloo_communicator. The link of the groups is not emulated.
+  /// Collectives by NCCL; as make_host_communicator. The link of the groups is not emulated.
   virtual Result<std::unique_ptr<Communicator>> make_nccl_communicator(
       Rendezvous& rendezvous, const CommunicatorOptions& options, int device) const = 0;
 };

@@ -44,7 +44,7 @@ TEST(CudaLibrary, NcclConnectsOneDevice) {
   options.file = testing::TempDir() + "motley-nccl-" + std::to_string(::getpid());
   auto rendezvous = Rendezvous::open(options);
   ASSERT_TRUE(rendezvous.has_value());
-  const CommunicatorOptions groups{{{{0}, {}}}, Seconds(60), ""};
+  const CommunicatorOptions groups{{{{0}, {}}}, Seconds(60), true};
   const auto communicator = (*cuda)->make_nccl_communicator(**rendezvous, groups, 0);
   ASSERT_TRUE(communicator.has_value()) << communicator.error().message;
   EXPECT_EQ((*communicator)->transport(), "nccl");

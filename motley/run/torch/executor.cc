@@ -14,6 +14,7 @@
 
 #include "motley/base/text.h"
 #include "motley/run/torch/allocator.h"
+#include "motley/run/torch/clock.h"
 #include "motley/run/torch/frame.h"
 #include "motley/run/torch/operator_call.h"
 #include "motley/run/torch/our_operators.h"
@@ -272,7 +273,7 @@ Result<StepResult> TorchExecutor::step(std::int64_t step, const data::Dataset& d
   frame_.samples = &samples;
   compute_progress_.reset();
   StepResult result;
-  const std::int64_t begin = read_clock();
+  const std::int64_t begin = monotonic_ns();
   timeline_.begin_step(step, begin);
   if (streams_) {
     reset_device_peak(frame_.device);
@@ -294,7 +295,7 @@ Result<StepResult> TorchExecutor::step(std::int64_t step, const data::Dataset& d
 }
 
 Result<void> TorchExecutor::run_compute(StepResult& result) {
-  std::int64_t now = read_clock();
+  std::int64_t now = monotonic_ns();
   try {
     for (const Compute& compute : compute_) {
       running_ = &compute;
@@ -329,7 +330,7 @@ void TorchExecutor::run_one(const Compute& compute, std::int64_t& now) {
     streams_->mark(compute.id);
   }
   if (!timeline_.is_on()) return;
-  const std::int64_t end = read_clock();
+  const std::int64_t end = monotonic_ns();
   timeline_.record(static_cast<std::size_t>(compute.id), now, end);
   now = end;
 }
@@ -337,10 +338,10 @@ void TorchExecutor::run_one(const Compute& compute, std::int64_t& now) {
 Result<void> TorchExecutor::wait_for_transfer(const Compute& compute, StepResult& result,
                                               std::int64_t& now) {
   throttle_.catch_up();
-  const std::int64_t begin = read_clock();
+  const std::int64_t begin = monotonic_ns();
   if (!transfers_->wait_for(compute.wait)) return tl::make_unexpected(transfers_->error());
   if (streams_) streams_->wait_for(compute.wait);
-  now = read_clock();
+  now = monotonic_ns();
   result.wait_s += static_cast<double>(now - begin) * 1e-9;
   throttle_.resume();
   return {};
@@ -351,7 +352,7 @@ void TorchExecutor::finish(StepResult& result, std::int64_t begin) {
   frame_.loss.reset();
   frame_.stop.reset();
   set_status(-1);
-  const std::int64_t end = read_clock();
+  const std::int64_t end = monotonic_ns();
   result.step_s = static_cast<double>(end - begin) * 1e-9;
   result.compute_s = result.step_s - result.wait_s;
   result.peak_bytes = streams_ ? device_peak(frame_.device) : allocator_.peak();
@@ -362,7 +363,7 @@ void TorchExecutor::finish(StepResult& result, std::int64_t begin) {
 /// The host's times say when work was queued; puts the device's in their place, counted back from
 /// now, when all of it is done.
 void TorchExecutor::record_device_times() {
-  const std::int64_t end = read_clock();
+  const std::int64_t end = monotonic_ns();
   const int last = compute_.back().id;
   std::int64_t before = -1;
   for (const Compute& compute : compute_) {

@@ -13,6 +13,7 @@
 #include "motley/base/dtype.h"
 #include "motley/base/random.h"
 #include "motley/program/program_text.h"
+#include "motley/run/torch/clock.h"
 #include "motley/run/torch/executor.h"
 #include "motley/run/torch/tensors.h"
 #include "motley/run/torch/timeline.h"
@@ -138,8 +139,8 @@ Result<std::vector<OperatorTime>> profile_program(const program::DeviceProgram& 
   std::iota(samples.begin(), samples.end(), 0);
   std::int64_t begin = 0;
   for (std::int64_t step = 0; step < kWarmUp + options.max_steps; ++step) {
-    if (step == kWarmUp) begin = read_clock();
-    const double spent = static_cast<double>(read_clock() - begin) * 1e-9;
+    if (step == kWarmUp) begin = monotonic_ns();
+    const double spent = static_cast<double>(monotonic_ns() - begin) * 1e-9;
     if (step >= kWarmUp + options.min_steps && spent > options.budget.value) break;
     MOTLEY_RETURN_IF_ERROR(executor->step(step, dataset, samples));
   }

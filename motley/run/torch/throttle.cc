@@ -10,8 +10,8 @@ namespace motley::run {
 
 namespace {
 
-constexpr std::int64_t kLook = 100'000;   // ns between looks at the clocks
-constexpr std::int64_t kSleep = 500'000;  // smallest debt worth a sleep while working
+constexpr std::int64_t kLook = 100'000;      // ns between looks at the clocks
+constexpr std::int64_t kSleep = 50'000'000;  // smallest debt worth a sleep while working
 constexpr std::int64_t kSleepAtHandover = 20'000;
 constexpr double kCredit = 20e6;
 

@@ -1,15 +1,8 @@
 #include "motley/run/torch/timeline.h"
 
 #include <algorithm>
-#include <chrono>
 
 namespace motley::run {
-
-std::int64_t read_clock() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 Timeline::Timeline(const program::DeviceProgram& program, std::int64_t steps)
     : program_(program), steps_(static_cast<std::size_t>(std::max<std::int64_t>(steps, 0))) {

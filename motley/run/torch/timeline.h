@@ -8,9 +8,6 @@
 
 namespace motley::run {
 
-/// The clock that measured traces use, in nanoseconds.
-std::int64_t read_clock();
-
 /// Times of the instructions of the last few steps, in memory allocated beforehand: recording costs
 /// two stores. Lanes may record at the same time, each for its own instructions.
 class Timeline {

@@ -12,7 +12,7 @@
 #include "motley/base/file.h"
 #include "motley/base/random.h"
 #include "motley/base/text.h"
-#include "motley/run/torch/arrival_clock.h"
+#include "motley/run/torch/clock.h"
 #include "motley/run/torch/tensors.h"
 
 namespace motley::run {

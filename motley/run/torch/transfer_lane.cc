@@ -6,6 +6,8 @@
 #include <exception>
 #include <utility>
 
+#include "motley/run/torch/clock.h"
+
 namespace motley::run {
 
 namespace {
@@ -68,7 +70,7 @@ Result<void> TransferLane::run_step() {
 Result<void> TransferLane::run(const Transfer& transfer) {
   if (context_.status != nullptr)
     context_.status->transfer_instruction.store(transfer.id, std::memory_order_relaxed);
-  const std::int64_t begin = context_.timeline->is_on() ? read_clock() : 0;
+  const std::int64_t begin = context_.timeline->is_on() ? monotonic_ns() : 0;
   if (context_.streams != nullptr && transfer.wait >= 0) context_.streams->wait_for(transfer.wait);
   Result<void> result;
   try {
@@ -85,7 +87,7 @@ Result<void> TransferLane::run(const Transfer& transfer) {
   if (!result) return with_context(transfer.place, std::move(result).error());
   if (context_.streams != nullptr) context_.streams->mark(transfer.id);
   if (context_.timeline->is_on())
-    context_.timeline->record(static_cast<std::size_t>(transfer.id), begin, read_clock());
+    context_.timeline->record(static_cast<std::size_t>(transfer.id), begin, monotonic_ns());
   return {};
 }
 

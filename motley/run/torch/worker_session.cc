@@ -9,8 +9,9 @@
 #include "motley/base/file.h"
 #include "motley/base/random.h"
 #include "motley/program/program_text.h"
+#include "motley/run/processors.h"
 #include "motley/run/torch/cuda_library.h"
-#include "motley/run/torch/gloo_communicator.h"
+#include "motley/run/torch/host_communicator.h"
 #include "motley/run/torch/torch_version.h"
 
 namespace motley::run {
@@ -113,7 +114,7 @@ Result<void> open_local(const WorkerArguments& arguments, WorkerSession& session
 CommunicatorOptions communicator_options(const WorkerSession& session) {
   CommunicatorOptions options;
   options.timeout = Seconds(session.job.timeout_s);
-  options.clock_file = session.job.run_dir + "/clock";
+  options.shared_memory = session.job.transport != "gloo";
   for (const program::Group& group : session.program.groups) {
     GroupOptions next;
     for (const Rank rank : group.members) next.members.push_back(rank.value);
@@ -126,6 +127,7 @@ CommunicatorOptions communicator_options(const WorkerSession& session) {
 }  // namespace
 
 Result<void> set_up_device(const WorkerDevice& device) {
+  if (device.processor >= 0) keep_to_processor(device.processor);  // threads inherit it
   at::set_num_threads(device.threads);
   if (device.kind != "cuda") return {};
   MOTLEY_ASSIGN(const CudaLibrary* cuda, load_cuda());
@@ -170,7 +172,7 @@ Result<void> join_groups(WorkerSession& session) {
   const bool all_cuda = std::all_of(session.job.devices.begin(), session.job.devices.end(),
                                     [](const WorkerDevice& each) { return each.kind == "cuda"; });
   if (!all_cuda) {
-    MOTLEY_ASSIGN(session.communicator, make_gloo_communicator(*session.rendezvous, options));
+    MOTLEY_ASSIGN(session.communicator, make_host_communicator(*session.rendezvous, options));
     return {};
   }
   MOTLEY_ASSIGN(const CudaLibrary* cuda, load_cuda());

@@ -1,4 +1,4 @@
-#include "motley/run/torch/gloo_communicator.h"
+#include "motley/run/torch/host_communicator.h"
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -14,7 +14,7 @@ namespace motley::run {
 namespace {
 
 /// Ranks are threads here; each has a store and groups of its own, as processes have.
-class GlooTest : public testing::Test {
+class RendezvousTest : public testing::Test {
  protected:
   void SetUp() override {
     std::string pattern = testing::TempDir() + "motley-gloo-XXXXXX";
@@ -46,16 +46,22 @@ class GlooTest : public testing::Test {
   std::string dir_;
 };
 
-CommunicatorOptions two_groups() {
+/// With shared memory, and by Gloo alone.
+class Transport : public RendezvousTest, public testing::WithParamInterface<bool> {};
+INSTANTIATE_TEST_SUITE_P(Host, Transport, testing::Bool(),
+                         [](const auto& info) { return info.param ? "SharedMemory" : "Gloo"; });
+
+CommunicatorOptions two_groups(bool shared_memory) {
   CommunicatorOptions options;
+  options.shared_memory = shared_memory;
   options.groups = {{{0, 1, 2}, {}}, {{0, 2}, {}}};
   options.timeout = Seconds(10);
   return options;
 }
 
-TEST_F(GlooTest, SumsOverGroups) {
-  on_ranks(3, [](Rendezvous& rendezvous) {
-    auto made = make_gloo_communicator(rendezvous, two_groups());
+TEST_P(Transport, SumsOverGroups) {
+  on_ranks(3, [&](Rendezvous& rendezvous) {
+    auto made = make_host_communicator(rendezvous, two_groups(GetParam()));
     ASSERT_TRUE(made.has_value()) << made.error().message;
     Communicator& communicator = **made;
     at::Tensor all = at::full({5}, rendezvous.rank() + 1.0);
@@ -70,9 +76,9 @@ TEST_F(GlooTest, SumsOverGroups) {
   });
 }
 
-TEST_F(GlooTest, BroadcastsAnyType) {
-  on_ranks(2, [](Rendezvous& rendezvous) {
-    auto communicator = make_gloo_communicator(rendezvous, {{}, Seconds(10), ""});
+TEST_P(Transport, BroadcastsAnyType) {
+  on_ranks(2, [&](Rendezvous& rendezvous) {
+    auto communicator = make_host_communicator(rendezvous, {{}, Seconds(10), true});
     ASSERT_TRUE(communicator.has_value());
     for (const at::ScalarType type : {at::kBool, at::kBFloat16, at::kDouble, at::kLong}) {
       at::Tensor scalar = at::full({}, 1 - rendezvous.rank(), type);
@@ -82,12 +88,12 @@ TEST_F(GlooTest, BroadcastsAnyType) {
   });
 }
 
-TEST_F(GlooTest, AnEmulatedLinkHoldsFromTheLastArrival) {
+TEST_P(Transport, AnEmulatedLinkHoldsFromTheLastArrival) {
   // 1 MB among 2 ranks at 10 MB/s, 20 ms latency: 0.02 + 2 * 1/2 * 0.1 = 0.12 s.
   CommunicatorOptions options{
-      {{{0, 1}, {.rate = 1e7, .latency_s = 0.02}}}, Seconds(10), dir_ + "/clock"};
+      {{{0, 1}, {.rate = 1e7, .latency_s = 0.02}}}, Seconds(10), GetParam()};
   on_ranks(2, [&](Rendezvous& rendezvous) {
-    auto communicator = make_gloo_communicator(rendezvous, options);
+    auto communicator = make_host_communicator(rendezvous, options);
     ASSERT_TRUE(communicator.has_value());
     at::Tensor tensor = at::zeros({250'000});
     ASSERT_TRUE(rendezvous.barrier("start", Seconds(10)).has_value());
@@ -117,9 +123,9 @@ TEST(EmulatedLink, TheSlowestMemberDecides) {
   EXPECT_TRUE(group_link(devices, {2}).is_real());
 }
 
-TEST_F(GlooTest, PeersOfAClosedRankFailAtOnce) {
-  on_ranks(3, [](Rendezvous& rendezvous) {
-    auto made = make_gloo_communicator(rendezvous, two_groups());
+TEST_P(Transport, PeersOfAClosedRankFailAtOnce) {
+  on_ranks(3, [&](Rendezvous& rendezvous) {
+    auto made = make_host_communicator(rendezvous, two_groups(GetParam()));
     ASSERT_TRUE(made.has_value());
     Communicator& communicator = **made;
     const auto begin = std::chrono::steady_clock::now();
@@ -143,10 +149,10 @@ TEST_F(GlooTest, PeersOfAClosedRankFailAtOnce) {
   });
 }
 
-TEST_F(GlooTest, SilentPeerIsATimeout) {
-  CommunicatorOptions options{{{{0, 1}, {}}}, Seconds(0.5), ""};
+TEST_P(Transport, SilentPeerIsATimeout) {
+  CommunicatorOptions options{{{{0, 1}, {}}}, Seconds(0.5), GetParam()};
   on_ranks(2, [&](Rendezvous& rendezvous) {
-    auto communicator = make_gloo_communicator(rendezvous, options);
+    auto communicator = make_host_communicator(rendezvous, options);
     ASSERT_TRUE(communicator.has_value());
     if (rendezvous.rank() == 1) {
       (void)rendezvous.get("over");
@@ -160,8 +166,8 @@ TEST_F(GlooTest, SilentPeerIsATimeout) {
   });
 }
 
-TEST_F(GlooTest, DisagreementNamesTheRank) {
-  on_ranks(3, [](Rendezvous& rendezvous) {
+TEST_F(RendezvousTest, DisagreementNamesTheRank) {
+  on_ranks(3, [&](Rendezvous& rendezvous) {
     EXPECT_TRUE(rendezvous.agree("version", "2.15").has_value());
     const auto agreed = rendezvous.agree("sequence", rendezvous.rank() == 2 ? "b" : "a");
     ASSERT_FALSE(agreed.has_value());
@@ -169,7 +175,7 @@ TEST_F(GlooTest, DisagreementNamesTheRank) {
   });
 }
 
-TEST_F(GlooTest, AMissingKeyIsATimeout) {
+TEST_F(RendezvousTest, AMissingKeyIsATimeout) {
   const auto rendezvous = open(0, 2);
   const auto missing = rendezvous->get("nothing", Seconds(0.2));
   ASSERT_FALSE(missing.has_value());

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "motley/base/result.h"
+#include "motley/base/units.h"
+
+namespace motley::run {
+
+/// Collectives among processes of one machine through memory that all map. An all-reduce costs its
+/// members one wait for each other (two for more than 16 KiB) and three passes over the data; no
+/// socket, no thread. Every member gets the same bits: elements are summed in the order of the
+/// members, those of 16-bit floats in float32.
+///
+///   pass p of a tensor, in pieces of at most `slot` bytes, q = p mod 2:
+///     copy the piece to slot[q][own]; wait for all
+///     small: sum slot[q][0..n) into the tensor
+///     large: sum the own n-th part of slot[q][0..n) into slot[q][0]; wait for all; copy slot[q][0]
+///   Slots of pass p are written again in pass p + 2, which nobody begins before all came to p + 1,
+///   that is before all have read p.
+///
+/// Members that are gone are noticed by the file locks that they held, within 50 ms. One thread
+/// calls all_reduce; any may call close.
+class SharedMemoryGroup {
+ public:
+  struct Options {
+    std::string path;  ///< of the shared file, made if need be; the same on all members
+    int member = 0;    ///< this one's position
+    int members = 1;
+    Seconds timeout{30};  ///< of every wait
+  };
+  /// Error "run.shared-memory": the file cannot be made, or there is no room for it.
+  static Result<std::unique_ptr<SharedMemoryGroup>> open(const Options& options);
+  ~SharedMemoryGroup();
+
+  /// Why an operation failed. kLost: a member ended or closed the group.
+  struct Failure {
+    enum class Kind { kLost, kLate } kind;
+    int member;  ///< the first that is gone or has not come; -1: this one closed the group
+  };
+  /// Sum over the members, in place, of a contiguous CPU tensor; the same shape on all.
+  tl::expected<void, Failure> all_reduce(at::Tensor& tensor);
+  /// When the last member came to the last all-reduce (motley/run/torch/clock.h).
+  std::int64_t last_arrival_ns() const;
+  /// The members that wait, and all that come later, fail. Idempotent.
+  void close();
+
+ private:
+  struct Header;
+  struct Seat;
+  SharedMemoryGroup(const Options& options, int file, std::byte* memory, std::size_t slot_bytes);
+  Seat& seat(int member) const;
+  std::byte* slot(int member) const;
+  template <typename T, typename Sum>
+  tl::expected<void, Failure> reduce(T* data, std::int64_t count);
+  template <typename T, typename Sum>
+  tl::expected<void, Failure> reduce_piece(T* data, std::int64_t count);
+  tl::expected<void, Failure> meet();
+  tl::expected<void, Failure> find_lost() const;
+  int first_missing() const;
+  bool is_alive(int member) const;
+
+  Options options_;
+  int file_;
+  std::byte* memory_;
+  std::size_t slot_bytes_;
+  std::uint32_t meetings_ = 0;  // that this member came to
+  std::uint32_t passes_ = 0, operations_ = 0;
+  std::atomic<bool> closed_here_ = false;
+};
+
+}  // namespace motley::run
