@@ -13,14 +13,15 @@
 #include "motley/program/program_text.h"
 #include "motley/run/launcher.h"
 #include "motley/run/measure.h"
+#include "motley/run/processors.h"
 #include "motley/search/device_pools.h"
 #include "motley/search/profile_batches.h"
 
 namespace motley::cli {
 namespace {
 
-constexpr double kSecondsPerProgram = 0.4;
-constexpr double kProfileTimeout = 1800;  // seconds; of one device kind
+constexpr double kSecondsPerProgram = 0.6;  // in all rounds
+constexpr double kProfileTimeout = 1800;    // seconds; of one device kind
 
 /// A directory that is gone when the object is.
 class ScratchDirectory {
@@ -39,6 +40,12 @@ class ScratchDirectory {
 
  private:
   std::string path_;
+};
+
+/// A device as it is measured: alone, or in a step that it shares with the others.
+struct Setting {
+  DeviceId device;
+  bool is_shared;
 };
 
 /// The program of `samples` samples alone, or as one of two equal devices: what is timed.
@@ -60,7 +67,7 @@ Result<program::Program> reference_program(const Inputs& inputs, std::int64_t sa
 }
 
 Result<run::ProfileJob> write_profile_job(const Inputs& inputs, const cluster::Device& device,
-                                          const std::vector<std::int64_t>& batches,
+                                          const std::vector<std::int64_t>& batches, int ranks,
                                           const std::string& directory) {
   run::ProfileJob job;
   job.seconds_per_program = kSecondsPerProgram;
@@ -69,28 +76,36 @@ Result<run::ProfileJob> write_profile_job(const Inputs& inputs, const cluster::D
                 .local_index = device.local_index,
                 .threads = device.threads};
   for (const std::int64_t batch : batches) {
-    for (const int ranks : {1, 2}) {
-      MOTLEY_ASSIGN(const program::Program program, reference_program(inputs, batch, ranks));
-      job.programs.push_back(fmt::format("{}/{}-{}.txt", directory, batch, ranks));
-      MOTLEY_RETURN_IF_ERROR(
-          write_file_atomic(job.programs.back(), program::print_program(program)));
-    }
+    MOTLEY_ASSIGN(const program::Program program, reference_program(inputs, batch, ranks));
+    job.programs.push_back(fmt::format("{}/{}.txt", directory, batch));
+    MOTLEY_RETURN_IF_ERROR(write_file_atomic(job.programs.back(), program::print_program(program)));
   }
   return job;
 }
 
-Result<std::vector<cost::OpEntry>> measure_device(const Inputs& inputs,
-                                                  const cluster::Device& device,
+Result<std::vector<cost::OpEntry>> measure_device(const Inputs& inputs, const Setting& setting,
                                                   const cost::DeviceKey& key,
                                                   const std::vector<std::int64_t>& batches,
                                                   const Context& context) {
   const ScratchDirectory scratch;
-  MOTLEY_ASSIGN(const run::ProfileJob job,
-                write_profile_job(inputs, device, batches, scratch.path()));
-  const std::string job_path = scratch.path() + "/profile.json";
-  MOTLEY_RETURN_IF_ERROR(write_file_atomic(job_path, run::profile_job_to_json(job).dump()));
+  const cluster::Device& device = inputs.cluster.device(setting.device);
+  const int neighbours =
+      setting.is_shared ? cost::count_neighbours(inputs.cluster, setting.device) : 0;
+  MOTLEY_ASSIGN(run::ProfileJob job, write_profile_job(inputs, device, batches,
+                                                       setting.is_shared ? 2 : 1, scratch.path()));
+  const std::vector<int> processors = run::usable_processors();
+  const std::size_t workers = std::min(static_cast<std::size_t>(neighbours) + 1,
+                                       std::max<std::size_t>(1, processors.size()));
+  std::vector<std::vector<std::string>> arguments;
+  for (std::size_t i = 0; i < workers; ++i) {
+    if (workers > 1 && device.threads == 1) job.device.processor = processors[i];
+    const std::string path = fmt::format("{}/profile-{}.json", scratch.path(), i);
+    MOTLEY_RETURN_IF_ERROR(write_file_atomic(path, run::profile_job_to_json(job).dump()));
+    arguments.push_back({"profile", path});
+  }
+  const std::vector<std::vector<std::string>> others(arguments.begin() + 1, arguments.end());
   MOTLEY_ASSIGN(const std::string output,
-                run::run_worker(context.worker, {"profile", job_path}, kProfileTimeout));
+                run::run_worker(context.worker, arguments[0], kProfileTimeout, others));
   MOTLEY_ASSIGN(const Json json, parse_json(output, "motley-worker profile"));
   MOTLEY_ASSIGN(const auto times, run::op_times_from_json(json, "motley-worker profile"));
   std::vector<cost::OpEntry> entries;
@@ -150,11 +165,15 @@ Result<MeasureSummary> measure(const Inputs& inputs, cost::ProfileStore& store,
       inputs.model.graph.sizes.empty() ? inputs.global_batch : inputs.model.graph.sizes[0].max;
   const auto batches = search::profile_batches(inputs.global_batch, largest);
   std::vector<double> spreads;
-  std::set<cost::DeviceKey> done;
-  for (const DeviceId id : inputs.devices) {
+  std::set<std::pair<cost::DeviceKey, bool>> done;
+  std::vector<Setting> settings;
+  for (const bool is_shared : {false, true})
+    for (const DeviceId id : inputs.devices) settings.push_back({id, is_shared});
+  for (const auto& [id, is_shared] : settings) {
     const cluster::Device& device = inputs.cluster.device(id);
-    const cost::DeviceKey key = cost::device_key(device, torch);
-    if (!done.insert(key).second) continue;
+    const cost::DeviceKey key =
+        is_shared ? cost::shared_key(inputs.cluster, id, torch) : cost::device_key(device, torch);
+    if (!done.insert({key, is_shared}).second) continue;
     if (device.kind != "cpu" && device.kind != "cuda")
       return usage_error("profile.kind",
                          fmt::format("device {} of kind {} is not on this machine and cannot be "
@@ -163,7 +182,8 @@ Result<MeasureSummary> measure(const Inputs& inputs, cost::ProfileStore& store,
     context.note(fmt::format("profile: {} operators on {} with {} thread{}, batches {} to {}",
                              inputs.model.graph.ops.size(), key.kind, key.threads,
                              key.threads > 1 ? "s" : "", batches.front(), batches.back()));
-    MOTLEY_ASSIGN(const auto entries, measure_device(inputs, device, key, batches, context));
+    MOTLEY_ASSIGN(const auto entries,
+                  measure_device(inputs, {id, is_shared}, key, batches, context));
     MOTLEY_RETURN_IF_ERROR(store.put(entries));
     MOTLEY_RETURN_IF_ERROR(store.put_batches(inputs.model.hash, key, batches));
     for (const cost::OpEntry& entry : entries) spreads.push_back(entry.spread);

@@ -29,6 +29,25 @@ DeviceKey device_key(const cluster::Device& device, const std::string& torch_ver
           parts.size() < 2 ? torch_version : fmt::format("{}.{}", parts[0], parts[1])};
 }
 
+int count_neighbours(const cluster::Cluster& cluster, DeviceId device) {
+  const auto is_local_cpu = [&](const cluster::Device& other) {
+    return other.kind == "cpu" &&
+           cluster.node(other.node).host == cluster.node(cluster.device(device).node).host;
+  };
+  if (!is_local_cpu(cluster.device(device))) return 0;
+  return static_cast<int>(
+             std::count_if(cluster.devices.begin(), cluster.devices.end(), is_local_cpu)) -
+         1;
+}
+
+DeviceKey shared_key(const cluster::Cluster& cluster, DeviceId device,
+                     const std::string& torch_version) {
+  DeviceKey key = device_key(cluster.device(device), torch_version);
+  if (const int neighbours = count_neighbours(cluster, device); neighbours > 0)
+    key.kind += fmt::format(" beside {}", neighbours);
+  return key;
+}
+
 ProfileCost::ProfileCost(const cluster::Cluster& cluster,
                          std::map<std::string, DeviceTimes> devices, CollectiveTimes collectives)
     : cluster_(cluster), devices_(std::move(devices)), collectives_(std::move(collectives)) {}

@@ -62,6 +62,15 @@ std::string backend_key(const cluster::Cluster& cluster, const std::vector<Devic
 /// version of PyTorch ("2.15" for "2.15.0+cpu").
 DeviceKey device_key(const cluster::Device& device, const std::string& torch_version);
 
+/// CPU devices other than this one on its host, which compute at the same time in a shared step:
+/// they take part of the host's memory bandwidth and caches. 0 for other kinds.
+int count_neighbours(const cluster::Cluster& cluster, DeviceId device);
+
+/// Profile key of a device in a step that it shares: as device_key, with "cpu beside 2" where it
+/// has two neighbours.
+DeviceKey shared_key(const cluster::Cluster& cluster, DeviceId device,
+                     const std::string& torch_version);
+
 /// Cost model over measurements: instruction times of the device's key at the program's samples,
 /// divided by the device's emulated speed; collectives by the group's route.
 class ProfileCost : public CostModel {

@@ -45,6 +45,9 @@ TEST(DeviceKey, HoldsTheModelAndTheMinorVersion) {
   EXPECT_EQ(device_key(cluster.devices[0], "2.15.0+cpu"), (DeviceKey{"cpu", 1, "2.15"}));
   EXPECT_EQ(device_key(cluster.devices[2], "2.11.0"), (DeviceKey{"NVIDIA A10", 1, "2.11"}));
   EXPECT_EQ(device_key(cluster.devices[3], "2.15"), (DeviceKey{"cuda", 2, "2.15"}));
+  // CPU devices of one host slow each other.
+  EXPECT_EQ(shared_key(cluster, DeviceId(0), "2.15"), (DeviceKey{"cpu beside 1", 1, "2.15"}));
+  EXPECT_EQ(shared_key(cluster, DeviceId(2), "2.15"), device_key(cluster.devices[2], "2.15"));
 }
 
 class ProfileCostTest : public testing::Test {

@@ -407,20 +407,56 @@ JobOutcome launch(const Job& job, const LaunchOptions& options,
   return Launch(job, options, on_event).run();
 }
 
-Result<std::string> run_worker(const std::string& worker, std::vector<std::string> arguments,
-                               double timeout_s) {
-  arguments.insert(arguments.end(), {"--parent", std::to_string(::getpid())});
-  return run_program(worker, arguments, timeout_s);
+namespace {
+
+/// Processes that compute beside another one, until the object is gone.
+class Neighbours {
+ public:
+  ~Neighbours() {
+    for (const Child& child : children_) ::kill(child.pid, SIGKILL);
+    for (const Child& child : children_)
+      while (::waitpid(child.pid, nullptr, 0) < 0 && errno == EINTR) {
+      }
+  }
+  Result<void> start(const SpawnOptions& options) {
+    MOTLEY_ASSIGN(Child child, spawn(options));
+    children_.push_back(std::move(child));
+    return {};
+  }
+
+ private:
+  std::vector<Child> children_;
+};
+
+SpawnOptions spawn_options(const std::string& program, const std::vector<std::string>& arguments,
+                           const SignalPipe& signals) {
+  SpawnOptions options;
+  options.arguments = {program};
+  options.arguments.insert(options.arguments.end(), arguments.begin(), arguments.end());
+  options.mask = signals.mask_before();
+  return options;
+}
+
+}  // namespace
+
+Result<std::string> run_worker(const std::string& worker, const std::vector<std::string>& arguments,
+                               double timeout_s,
+                               const std::vector<std::vector<std::string>>& neighbours) {
+  const auto with_parent = [](std::vector<std::string> list) {
+    list.insert(list.end(), {"--parent", std::to_string(::getpid())});
+    return list;
+  };
+  const SignalPipe signals;
+  Neighbours beside;
+  for (const auto& each : neighbours)
+    MOTLEY_RETURN_IF_ERROR(beside.start(spawn_options(worker, with_parent(each), signals)));
+  return run_program(worker, with_parent(arguments), timeout_s);
 }
 
 Result<std::string> run_program(const std::string& program,
                                 const std::vector<std::string>& arguments, double timeout_s) {
   SignalPipe signals;
-  SpawnOptions options;
-  options.arguments = {program};
-  options.arguments.insert(options.arguments.end(), arguments.begin(), arguments.end());
-  options.mask = signals.mask_before();
-  MOTLEY_ASSIGN(Child child, spawn(options));
+  MOTLEY_ASSIGN(Child child, spawn(spawn_options(program, arguments, signals)));
   std::string output;
   const auto begin = Clock::now();
   bool late = false, interrupted = false;

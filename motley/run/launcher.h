@@ -35,9 +35,11 @@ JobOutcome launch(const Job& job, const LaunchOptions& options,
                   const std::function<void(const WorkerEvent&)>& on_event);
 
 /// Runs one worker verb to its end and returns its stdout ("profile", "version", "join"). Exit code
-/// 75 (stopped) is no error. SIGTERM and SIGINT go to the worker as SIGTERM.
-Result<std::string> run_worker(const std::string& worker, std::vector<std::string> arguments,
-                               double timeout_s);
+/// 75 (stopped) is no error. SIGTERM and SIGINT go to the worker as SIGTERM. `neighbours` are the
+/// arguments of workers that run beside it, to keep the machine busy, and are killed at its end.
+Result<std::string> run_worker(const std::string& worker, const std::vector<std::string>& arguments,
+                               double timeout_s,
+                               const std::vector<std::vector<std::string>>& neighbours = {});
 
 /// The same for any program (found in PATH), such as the exporter. Its stderr goes where ours goes.
 Result<std::string> run_program(const std::string& program,

@@ -40,10 +40,10 @@ Result<std::shared_ptr<const InstructionTimes>> load_times(
   return std::make_shared<const InstructionTimes>(std::move(times));
 }
 
-Result<cost::ProfileCost::DeviceTimes> load_device(const graph::Model& model,
-                                                   const cost::ProfileStore& store,
-                                                   const CostOptions& options,
-                                                   const DeviceKey& key) {
+Result<std::shared_ptr<const InstructionTimes>> load_device(const graph::Model& model,
+                                                            const cost::ProfileStore& store,
+                                                            const CostOptions& options,
+                                                            const DeviceKey& key, int ranks) {
   const std::int64_t wanted = largest_batch(model.graph, options.global_batch);
   MOTLEY_ASSIGN(auto batches, store.batches(model.hash, key));
   std::sort(batches.begin(), batches.end());
@@ -53,10 +53,7 @@ Result<cost::ProfileCost::DeviceTimes> load_device(const graph::Model& model,
     return not_profiled(model, key, fmt::format("a profile up to batch {}", batches.back()),
                         wanted);
   }
-  cost::ProfileCost::DeviceTimes times;
-  MOTLEY_ASSIGN(times.alone, load_times(model.graph, store, options, key, batches, 1));
-  MOTLEY_ASSIGN(times.shared, load_times(model.graph, store, options, key, batches, 2));
-  return times;
+  return load_times(model.graph, store, options, key, batches, ranks);
 }
 
 }  // namespace
@@ -64,14 +61,22 @@ Result<cost::ProfileCost::DeviceTimes> load_device(const graph::Model& model,
 Result<Costs> load_costs(const graph::Model& model, const cluster::Cluster& cluster,
                          const cost::ProfileStore& store, const CostOptions& options) {
   Costs costs;
-  std::map<DeviceKey, cost::ProfileCost::DeviceTimes> by_key;
+  std::map<std::pair<DeviceKey, int>, std::shared_ptr<const InstructionTimes>> tables;
+  const auto table = [&](const DeviceKey& key, int ranks) -> Result<void> {
+    auto& times = tables[{key, ranks}];
+    if (times) return {};
+    MOTLEY_ASSIGN(times, load_device(model, store, options, key, ranks));
+    return {};
+  };
   for (const DeviceId id : options.devices) {
     const cluster::Device& device = cluster.device(id);
-    const DeviceKey key = cost::device_key(device, options.torch);
-    if (!by_key.contains(key)) {
-      MOTLEY_ASSIGN(by_key[key], load_device(model, store, options, key));
-    }
-    auto times = by_key[key];
+    const DeviceKey alone = cost::device_key(device, options.torch);
+    const DeviceKey shared = cost::shared_key(cluster, id, options.torch);
+    MOTLEY_RETURN_IF_ERROR(table(alone, 1));
+    MOTLEY_RETURN_IF_ERROR(table(shared, 2));
+    cost::ProfileCost::DeviceTimes times;
+    times.alone = tables[{alone, 1}];
+    times.shared = tables[{shared, 2}];
     times.speed = device.speed;
     costs.devices.emplace(device.name, std::move(times));
   }

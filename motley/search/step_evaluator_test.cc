@@ -70,14 +70,17 @@ name = "a"
 
   void profile() {
     cost::ProfileStore store = this->store();
-    const cost::DeviceKey key = cost::device_key(cluster_.devices[0], "2.15.0");
+    const cost::DeviceKey alone = cost::device_key(cluster_.devices[0], "2.15.0");
+    const cost::DeviceKey shared = cost::shared_key(cluster_, DeviceId(0), "2.15.0");
     const auto batches = profile_batches(kBatch, 4096);
     std::vector<cost::OpEntry> entries;
     for (const std::int64_t batch : batches) {
-      for (const int ranks : {1, 2}) add_entries(batch, ranks, key, entries);
+      add_entries(batch, 1, alone, entries);
+      add_entries(batch, 2, shared, entries);
     }
     EXPECT_TRUE(store.put(entries).has_value());
-    EXPECT_TRUE(store.put_batches(model_.hash, key, batches).has_value());
+    EXPECT_TRUE(store.put_batches(model_.hash, alone, batches).has_value());
+    EXPECT_TRUE(store.put_batches(model_.hash, shared, batches).has_value());
     std::vector<cost::CollectiveEntry> sums;
     for (const int ranks : {2, 3}) {
       for (const double bytes : {4.0, 1e6}) {

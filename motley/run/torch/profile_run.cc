@@ -22,8 +22,6 @@ namespace motley::run {
 
 namespace {
 
-constexpr std::int64_t kWarmUp = 2;
-
 /// Small floats of both signs, or zeros and ones, of any dtype.
 at::Tensor made_up(const program::Buffer& buffer, SplitMix64& random) {
   at::Tensor host = at::Tensor(
@@ -138,15 +136,15 @@ Result<std::vector<OperatorTime>> profile_program(const program::DeviceProgram& 
   std::vector<std::int64_t> samples(static_cast<std::size_t>(program.samples));
   std::iota(samples.begin(), samples.end(), 0);
   std::int64_t begin = 0;
-  for (std::int64_t step = 0; step < kWarmUp + options.max_steps; ++step) {
-    if (step == kWarmUp) begin = monotonic_ns();
+  for (std::int64_t step = 0; step < options.warm_up + options.max_steps; ++step) {
+    if (step == options.warm_up) begin = monotonic_ns();
     const double spent = static_cast<double>(monotonic_ns() - begin) * 1e-9;
-    if (step >= kWarmUp + options.min_steps && spent > options.budget.value) break;
+    if (step >= options.warm_up + options.min_steps && spent > options.budget.value) break;
     MOTLEY_RETURN_IF_ERROR(executor->step(step, dataset, samples));
   }
   trace::Trace trace = executor->timeline();
   std::erase_if(trace.intervals,
-                [](const trace::Interval& interval) { return interval.step < kWarmUp; });
+                [&](const trace::Interval& each) { return each.step < options.warm_up; });
   return merge(program, trace);
 }
 

@@ -21,8 +21,8 @@ struct OperatorTime {
 struct ProfileOptions {
   std::string kind = "cpu";
   int local_index = 0;
-  std::int64_t min_steps = 5, max_steps = 200;
-  Seconds budget{2.0};  ///< of measuring; warm-up (two steps) comes before
+  std::int64_t warm_up = 2, min_steps = 5, max_steps = 200;
+  Seconds budget{2.0};  ///< of measuring, after the warm-up
 };
 
 /// Measures a device's compute instructions where they stand: whole steps are run, collectives left

@@ -1,5 +1,10 @@
 #include "motley/run/torch/worker_profile.h"
 
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
 #include "motley/base/file.h"
 #include "motley/program/program_text.h"
 #include "motley/run/measure.h"
@@ -9,6 +14,22 @@
 namespace motley::run {
 namespace {
 
+/// All programs are timed so many times in turn, so that a machine that is slow for a while is so
+/// for all of them.
+constexpr int kRounds = 3;
+
+/// Times of one operator in each round, as one: the median of their medians.
+OpTime merge(const std::string& key, std::vector<OperatorTime> rounds) {
+  std::sort(rounds.begin(), rounds.end(),
+            [](const OperatorTime& a, const OperatorTime& b) { return a.median < b.median; });
+  OpTime time{key, rounds[rounds.size() / 2].median, 0, 0};
+  for (const OperatorTime& each : rounds) {
+    time.spread += each.spread / static_cast<double>(rounds.size());
+    time.samples += each.samples;
+  }
+  return time;
+}
+
 Result<std::vector<OperatorTime>> profile_file(const std::string& path, const ProfileJob& job) {
   MOTLEY_ASSIGN(const std::string text, read_file(path));
   MOTLEY_ASSIGN(const program::Program program, program::parse_program(text, path));
@@ -16,8 +37,9 @@ Result<std::vector<OperatorTime>> profile_file(const std::string& path, const Pr
   ProfileOptions options;
   options.kind = job.device.kind;
   options.local_index = job.device.local_index;
-  options.min_steps = 3;
-  options.budget = Seconds(job.seconds_per_program);
+  options.warm_up = 1;
+  options.min_steps = 2;
+  options.budget = Seconds(job.seconds_per_program / kRounds);
   return profile_program(program.devices[0], options);
 }
 
@@ -28,12 +50,14 @@ Result<void> run_profile(const std::string& job_path, const Reporter& reporter) 
   MOTLEY_ASSIGN(const Json json, parse_json(text, job_path));
   MOTLEY_ASSIGN(const ProfileJob job, profile_job_from_json(json, job_path));
   MOTLEY_RETURN_IF_ERROR(set_up_device(job.device));
+  std::map<std::pair<std::size_t, std::string>, std::vector<OperatorTime>> rounds;
+  for (int round = 0; round < kRounds; ++round)
+    for (std::size_t i = 0; i < job.programs.size(); ++i) {
+      MOTLEY_ASSIGN(const std::vector<OperatorTime> measured, profile_file(job.programs[i], job));
+      for (const OperatorTime& time : measured) rounds[{i, time.key}].push_back(time);
+    }
   std::vector<OpTime> times;
-  for (const std::string& path : job.programs) {
-    MOTLEY_ASSIGN(const std::vector<OperatorTime> measured, profile_file(path, job));
-    for (const OperatorTime& time : measured)
-      times.push_back({time.key, time.median, time.spread, time.samples});
-  }
+  for (auto& [key, measured] : rounds) times.push_back(merge(key.second, std::move(measured)));
   reporter.result(op_times_to_json(times));
   return {};
 }
