@@ -21,7 +21,8 @@ namespace motley::cli {
 namespace {
 
 constexpr double kSecondsPerProgram = 0.6;  // in all rounds
-constexpr double kProfileTimeout = 1800;    // seconds; of one device kind
+constexpr double kSecondsOfPace = 3;
+constexpr double kProfileTimeout = 1800;  // seconds; of one device kind
 
 /// A directory that is gone when the object is.
 class ScratchDirectory {
@@ -83,23 +84,12 @@ Result<run::ProfileJob> write_profile_job(const Inputs& inputs, const cluster::D
   return job;
 }
 
-Result<std::vector<cost::OpEntry>> measure_device(const Inputs& inputs, const Setting& setting,
-                                                  const cost::DeviceKey& key,
-                                                  const std::vector<std::int64_t>& batches,
-                                                  const Context& context) {
-  const ScratchDirectory scratch;
-  const cluster::Device& device = inputs.cluster.device(setting.device);
-  const int neighbours =
-      setting.is_shared ? cost::count_neighbours(inputs.cluster, setting.device) : 0;
-  MOTLEY_ASSIGN(run::ProfileJob job, write_profile_job(inputs, device, batches,
-                                                       setting.is_shared ? 2 : 1, scratch.path()));
-  const std::vector<int> processors = run::usable_processors();
-  const std::size_t workers = std::min(static_cast<std::size_t>(neighbours) + 1,
-                                       std::max<std::size_t>(1, processors.size()));
+Result<std::vector<run::OpTime>> run_profile(const std::vector<run::ProfileJob>& jobs,
+                                             const ScratchDirectory& scratch,
+                                             const Context& context) {
   std::vector<std::vector<std::string>> arguments;
-  for (std::size_t i = 0; i < workers; ++i) {
-    if (workers > 1 && device.threads == 1) job.device.processor = processors[i];
-    const std::string path = fmt::format("{}/profile-{}.json", scratch.path(), i);
+  for (const run::ProfileJob& job : jobs) {
+    const std::string path = fmt::format("{}/profile-{}.json", scratch.path(), arguments.size());
     MOTLEY_RETURN_IF_ERROR(write_file_atomic(path, run::profile_job_to_json(job).dump()));
     arguments.push_back({"profile", path});
   }
@@ -107,11 +97,71 @@ Result<std::vector<cost::OpEntry>> measure_device(const Inputs& inputs, const Se
   MOTLEY_ASSIGN(const std::string output,
                 run::run_worker(context.worker, arguments[0], kProfileTimeout, others));
   MOTLEY_ASSIGN(const Json json, parse_json(output, "motley-worker profile"));
-  MOTLEY_ASSIGN(const auto times, run::op_times_from_json(json, "motley-worker profile"));
+  return run::op_times_from_json(json, "motley-worker profile");
+}
+
+/// Times of operators. In the shared setting neighbours do the same work at the same time, as many
+/// as there are processors for.
+Result<std::vector<cost::OpEntry>> measure_device(const Inputs& inputs, const Setting& setting,
+                                                  const cost::DeviceKey& key,
+                                                  const std::vector<std::int64_t>& batches,
+                                                  const Context& context) {
+  const ScratchDirectory scratch;
+  const cluster::Device& device = inputs.cluster.device(setting.device);
+  const std::size_t beside =
+      setting.is_shared ? cost::neighbours(inputs.cluster, setting.device).size() : 0;
+  MOTLEY_ASSIGN(run::ProfileJob job, write_profile_job(inputs, device, batches,
+                                                       setting.is_shared ? 2 : 1, scratch.path()));
+  const std::vector<int> processors = run::usable_processors();
+  const std::size_t workers = std::clamp<std::size_t>(processors.size(), 1, beside + 1);
+  std::vector<run::ProfileJob> jobs;
+  for (std::size_t i = 0; i < workers; ++i) {
+    if (workers > 1 && device.threads == 1) job.device.processor = processors[i];
+    jobs.push_back(job);
+  }
+  MOTLEY_ASSIGN(const auto times, run_profile(jobs, scratch, context));
   std::vector<cost::OpEntry> entries;
   for (const run::OpTime& time : times)
     entries.push_back({key, time.key, time.median, time.spread, time.samples});
   return entries;
+}
+
+/// Time of a whole step of an emulated device while all its neighbours work as they are emulated,
+/// each on about its part of the batch.
+Result<cost::OpEntry> measure_pace(const Inputs& inputs, DeviceId id, const cost::DeviceKey& key,
+                                   const std::vector<std::int64_t>& batches,
+                                   const Context& context) {
+  const ScratchDirectory scratch;
+  std::vector<DeviceId> devices = {id};
+  for (const DeviceId other : cost::neighbours(inputs.cluster, id)) devices.push_back(other);
+  std::vector<double> speeds;
+  for (const DeviceId each : devices) speeds.push_back(inputs.cluster.device(each).speed);
+  const std::vector<int> places = run::place_on_processors(speeds, run::usable_processors());
+  std::vector<run::ProfileJob> jobs;
+  std::int64_t own_batch = 0;
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    const std::int64_t batch =
+        std::clamp(cost::usual_samples(inputs.cluster, devices[i], inputs.global_batch),
+                   batches.front(), batches.back());
+    if (i == 0) own_batch = batch;
+    const cluster::Device& device = inputs.cluster.device(devices[i]);
+    MOTLEY_ASSIGN(run::ProfileJob job,
+                  write_profile_job(inputs, device, {batch}, 2, scratch.path()));
+    job.whole_steps = true;
+    job.seconds_per_program = kSecondsOfPace;
+    job.device.speed = device.speed;
+    if (!places.empty()) job.device.processor = places[i];
+    jobs.push_back(std::move(job));
+  }
+  for (std::size_t i = 1; i < jobs.size(); ++i) jobs[i].seconds_per_program = kProfileTimeout;
+  MOTLEY_ASSIGN(const auto times, run_profile(jobs, scratch, context));
+  if (times.size() != 1)
+    return runtime_error("profile.pace", "motley-worker profile: wanted the time of one step");
+  cost::OpEntry entry = cost::step_entry(key, inputs.model.hash, own_batch);
+  entry.median = times[0].median;
+  entry.spread = times[0].spread;
+  entry.samples = times[0].samples;
+  return entry;
 }
 
 /// Times the exchanges of a group and of its first 2, 3, ... devices that are joined alike.
@@ -187,6 +237,15 @@ Result<MeasureSummary> measure(const Inputs& inputs, cost::ProfileStore& store,
     MOTLEY_RETURN_IF_ERROR(store.put(entries));
     MOTLEY_RETURN_IF_ERROR(store.put_batches(inputs.model.hash, key, batches));
     for (const cost::OpEntry& entry : entries) spreads.push_back(entry.spread);
+  }
+  for (const DeviceId id : inputs.devices) {
+    if (!cost::has_pace(inputs.cluster, id)) continue;
+    const cost::DeviceKey key = cost::emulated_key(inputs.cluster, id, torch);
+    if (!done.insert({key, true}).second) continue;
+    context.note(fmt::format("profile: whole steps on {}", key.kind));
+    MOTLEY_ASSIGN(const auto entry, measure_pace(inputs, id, key, batches, context));
+    MOTLEY_RETURN_IF_ERROR(store.put(std::vector{entry}));
+    spreads.push_back(entry.spread);
   }
   for (const auto& group : search::groups_to_measure(inputs.cluster, inputs.devices)) {
     context.note(fmt::format("profile: exchanges among {} devices ({})", group.size(),

@@ -1,8 +1,11 @@
 #include "motley/cost/profile_cost.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <utility>
 
 #include "motley/base/text.h"
@@ -29,22 +32,73 @@ DeviceKey device_key(const cluster::Device& device, const std::string& torch_ver
           parts.size() < 2 ? torch_version : fmt::format("{}.{}", parts[0], parts[1])};
 }
 
-int count_neighbours(const cluster::Cluster& cluster, DeviceId device) {
-  const auto is_local_cpu = [&](const cluster::Device& other) {
-    return other.kind == "cpu" &&
-           cluster.node(other.node).host == cluster.node(cluster.device(device).node).host;
-  };
-  if (!is_local_cpu(cluster.device(device))) return 0;
-  return static_cast<int>(
-             std::count_if(cluster.devices.begin(), cluster.devices.end(), is_local_cpu)) -
-         1;
+std::vector<DeviceId> neighbours(const cluster::Cluster& cluster, DeviceId device) {
+  std::vector<DeviceId> found;
+  const cluster::Device& own = cluster.device(device);
+  if (own.kind != "cpu") return found;
+  for (std::size_t i = 0; i < cluster.devices.size(); ++i) {
+    const DeviceId id(static_cast<std::int64_t>(i));
+    const cluster::Device& other = cluster.device(id);
+    if (id != device && other.kind == "cpu" &&
+        cluster.node(other.node).host == cluster.node(own.node).host)
+      found.push_back(id);
+  }
+  return found;
+}
+
+DeviceKey emulated_key(const cluster::Cluster& cluster, DeviceId device,
+                       const std::string& torch_version) {
+  std::vector<double> speeds;
+  for (const DeviceId id : neighbours(cluster, device)) speeds.push_back(cluster.device(id).speed);
+  std::sort(speeds.begin(), speeds.end());
+  DeviceKey key = device_key(cluster.device(device), torch_version);
+  key.kind += fmt::format(" at {} beside {}", cluster.device(device).speed, fmt::join(speeds, " "));
+  return key;
+}
+
+bool has_pace(const cluster::Cluster& cluster, DeviceId device) {
+  const auto beside = neighbours(cluster, device);
+  return !beside.empty() && (cluster.device(device).speed < 1 ||
+                             std::any_of(beside.begin(), beside.end(), [&](DeviceId id) {
+                               return cluster.device(id).speed < 1;
+                             }));
+}
+
+OpEntry step_entry(const DeviceKey& key, const std::string& model_hash, std::int64_t samples) {
+  OpEntry entry;
+  entry.device = key;
+  entry.key = fmt::format("step {} {}", model_hash, samples);
+  return entry;
+}
+
+Result<std::optional<StepTime>> find_step(const ProfileStore& store, const DeviceKey& key,
+                                          const std::string& model_hash, std::int64_t samples) {
+  MOTLEY_ASSIGN(const std::vector<OpEntry> entries, store.ops(key));
+  const std::string prefix = fmt::format("step {} ", model_hash);
+  std::optional<StepTime> nearest;
+  for (const OpEntry& entry : entries) {
+    if (!entry.key.starts_with(prefix)) continue;
+    const auto found = find_integer(std::string_view(entry.key).substr(prefix.size()));
+    if (!found) continue;
+    if (!nearest || std::abs(*found - samples) < std::abs(nearest->samples - samples))
+      nearest = StepTime{*found, entry.median};
+  }
+  return nearest;
+}
+
+std::int64_t usual_samples(const cluster::Cluster& cluster, DeviceId device,
+                           std::int64_t global_batch) {
+  const double own = cluster.device(device).speed;
+  double total = own;
+  for (const DeviceId id : neighbours(cluster, device)) total += cluster.device(id).speed;
+  return std::max<std::int64_t>(1, std::llround(static_cast<double>(global_batch) * own / total));
 }
 
 DeviceKey shared_key(const cluster::Cluster& cluster, DeviceId device,
                      const std::string& torch_version) {
   DeviceKey key = device_key(cluster.device(device), torch_version);
-  if (const int neighbours = count_neighbours(cluster, device); neighbours > 0)
-    key.kind += fmt::format(" beside {}", neighbours);
+  if (const auto beside = neighbours(cluster, device); !beside.empty())
+    key.kind += fmt::format(" beside {}", beside.size());
   return key;
 }
 

@@ -63,8 +63,29 @@ std::string backend_key(const cluster::Cluster& cluster, const std::vector<Devic
 DeviceKey device_key(const cluster::Device& device, const std::string& torch_version);
 
 /// CPU devices other than this one on its host, which compute at the same time in a shared step:
-/// they take part of the host's memory bandwidth and caches. 0 for other kinds.
-int count_neighbours(const cluster::Cluster& cluster, DeviceId device);
+/// they take part of the host's memory bandwidth and caches. None for other kinds.
+std::vector<DeviceId> neighbours(const cluster::Cluster& cluster, DeviceId device);
+
+/// Profile key of an emulated device among its neighbours: "cpu at 0.2 beside 0.4 0.8".
+DeviceKey emulated_key(const cluster::Cluster& cluster, DeviceId device,
+                       const std::string& torch_version);
+
+/// True when its host emulates devices and it is not alone there: what sharing processors costs is
+/// measured by whole steps.
+bool has_pace(const cluster::Cluster& cluster, DeviceId device);
+
+/// The time of a whole step of a model, kept among the operators of an emulated key.
+struct StepTime {
+  std::int64_t samples = 0;
+  Seconds seconds;
+};
+OpEntry step_entry(const DeviceKey& key, const std::string& model_hash, std::int64_t samples);
+/// The one whose samples are nearest to `samples`; none: never measured.
+Result<std::optional<StepTime>> find_step(const ProfileStore& store, const DeviceKey& key,
+                                          const std::string& model_hash, std::int64_t samples);
+/// About the part of a global batch that a device of a host gets: by its speed.
+std::int64_t usual_samples(const cluster::Cluster& cluster, DeviceId device,
+                           std::int64_t global_batch);
 
 /// Profile key of a device in a step that it shares: as device_key, with "cpu beside 2" where it
 /// has two neighbours.

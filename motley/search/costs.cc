@@ -56,6 +56,23 @@ Result<std::shared_ptr<const InstructionTimes>> load_device(const graph::Model& 
   return load_times(model.graph, store, options, key, batches, ranks);
 }
 
+/// Speed at which a device works among its neighbours: emulated devices that share a machine pay
+/// for it, by their own measure, a few percent.
+Result<double> pace(const graph::Model& model, const cluster::Cluster& cluster,
+                    const cost::ProfileStore& store, const CostOptions& options, DeviceId id,
+                    const InstructionTimes& times) {
+  const double speed = cluster.device(id).speed;
+  if (!cost::has_pace(cluster, id)) return speed;
+  const DeviceKey key = cost::emulated_key(cluster, id, options.torch);
+  const std::int64_t samples = cost::usual_samples(cluster, id, options.global_batch);
+  MOTLEY_ASSIGN(const auto step, cost::find_step(store, key, model.hash, samples));
+  if (!step) return not_profiled(model, key, "no profile", samples);
+  double seconds = 0.0;  // at full speed
+  for (std::size_t i = 0; i < times.size(); ++i)
+    seconds += times.at(i, static_cast<double>(step->samples)).value;
+  return step->seconds.value > 0 ? seconds / step->seconds.value : speed;
+}
+
 }  // namespace
 
 Result<Costs> load_costs(const graph::Model& model, const cluster::Cluster& cluster,
@@ -77,7 +94,7 @@ Result<Costs> load_costs(const graph::Model& model, const cluster::Cluster& clus
     cost::ProfileCost::DeviceTimes times;
     times.alone = tables[{alone, 1}];
     times.shared = tables[{shared, 2}];
-    times.speed = device.speed;
+    MOTLEY_ASSIGN(times.speed, pace(model, cluster, store, options, id, *times.shared));
     costs.devices.emplace(device.name, std::move(times));
   }
   MOTLEY_ASSIGN(costs.collectives, cost::CollectiveTimes::build(store));

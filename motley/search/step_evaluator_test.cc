@@ -68,7 +68,8 @@ name = "a"
     return cost::ProfileStore::open(directory_ + "/profile.db").value();
   }
 
-  void profile() {
+  void profile(double slow = 1.0) {
+    slow_ = slow;
     cost::ProfileStore store = this->store();
     const cost::DeviceKey alone = cost::device_key(cluster_.devices[0], "2.15.0");
     const cost::DeviceKey shared = cost::shared_key(cluster_, DeviceId(0), "2.15.0");
@@ -78,6 +79,7 @@ name = "a"
       add_entries(batch, 1, alone, entries);
       add_entries(batch, 2, shared, entries);
     }
+    for (const DeviceId id : options_.devices) add_step(id, batches.back(), entries);
     EXPECT_TRUE(store.put(entries).has_value());
     EXPECT_TRUE(store.put_batches(model_.hash, alone, batches).has_value());
     EXPECT_TRUE(store.put_batches(model_.hash, shared, batches).has_value());
@@ -138,7 +140,20 @@ name = "a"
     }
   }
 
+  /// A whole step that takes `slow` times what its instructions say, at the device's speed.
+  void add_step(DeviceId id, std::int64_t batch, std::vector<cost::OpEntry>& entries) const {
+    std::vector<cost::OpEntry> parts;
+    add_entries(batch, 2, {}, parts);
+    double seconds = 0;
+    for (const cost::OpEntry& part : parts) seconds += part.median.value;
+    const cost::DeviceKey key = cost::emulated_key(cluster_, id, "2.15.0");
+    entries.push_back(cost::step_entry(key, model_.hash, batch));
+    entries.back().median = Seconds(slow_ * seconds / cluster_.device(id).speed);
+    entries.back().samples = 1;
+  }
+
   std::string directory_;
+  double slow_ = 1.0;
   graph::Model model_;
   cluster::Cluster cluster_;
   CostOptions options_;
@@ -233,6 +248,15 @@ TEST(StepEvaluator, CurvesFollowSpeed) {
   ASSERT_EQ(fast.ready.size(), fast.update.size());
   EXPECT_FALSE(fast.ready.empty());
   EXPECT_TRUE(evaluator->curves(DeviceId(0), Setting::kAlone).ready.empty());
+}
+
+TEST(LoadCosts, EmulatedDevicesGoAtTheirMeasuredPace) {
+  Bench bench("mlp");
+  bench.profile(1.25);
+  const auto costs = bench.costs();
+  ASSERT_TRUE(costs.has_value());
+  EXPECT_NEAR(costs->devices.at("a:0").speed, 0.8 / 1.25, 1e-9);
+  EXPECT_NEAR(costs->devices.at("a:2").speed, 0.2 / 1.25, 1e-9);
 }
 
 TEST(LoadCosts, NamesWhatWasNotProfiled) {

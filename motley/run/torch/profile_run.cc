@@ -120,14 +120,12 @@ std::vector<OperatorTime> merge(const program::DeviceProgram& program, const tra
   return result;
 }
 
-}  // namespace
-
-Result<std::vector<OperatorTime>> profile_program(const program::DeviceProgram& program,
-                                                  const ProfileOptions& options) {
-  ExecutorOptions executor_options;
-  executor_options.kind = options.kind;
-  executor_options.local_index = options.local_index;
-  executor_options.timeline_steps = options.max_steps;
+/// Runs steps of the program on made-up samples; `each` is called with what every step after the
+/// warm-up gave. Returns the executor, which holds their timeline.
+template <typename Each>
+Result<std::unique_ptr<Executor>> run_steps(const program::DeviceProgram& program,
+                                            const ExecutorOptions& executor_options,
+                                            const ProfileOptions& options, const Each& each) {
   MOTLEY_ASSIGN(auto executor, Executor::create(program, executor_options, nullptr, nullptr));
   SplitMix64 random(1);
   const c10::InferenceMode no_autograd;
@@ -140,8 +138,39 @@ Result<std::vector<OperatorTime>> profile_program(const program::DeviceProgram& 
     if (step == options.warm_up) begin = monotonic_ns();
     const double spent = static_cast<double>(monotonic_ns() - begin) * 1e-9;
     if (step >= options.warm_up + options.min_steps && spent > options.budget.value) break;
-    MOTLEY_RETURN_IF_ERROR(executor->step(step, dataset, samples));
+    MOTLEY_ASSIGN(const StepResult result, executor->step(step, dataset, samples));
+    if (step >= options.warm_up) each(result);
   }
+  return executor;
+}
+
+}  // namespace
+
+Result<OperatorTime> time_whole_steps(const program::DeviceProgram& program, double speed,
+                                      const ProfileOptions& options) {
+  ExecutorOptions executor_options;
+  executor_options.kind = options.kind;
+  executor_options.local_index = options.local_index;
+  executor_options.speed = speed;
+  std::vector<double> seconds;
+  MOTLEY_RETURN_IF_ERROR(
+      run_steps(program, executor_options, options,
+                [&](const StepResult& result) { seconds.push_back(result.compute_s); }));
+  const double median = median_of(seconds);
+  const auto count = static_cast<std::int64_t>(seconds.size());
+  for (double& each : seconds) each = std::abs(each - median);
+  return OperatorTime{"step " + std::to_string(program.samples), Seconds(median),
+                      median > 0 ? median_of(seconds) / median : 0.0, count};
+}
+
+Result<std::vector<OperatorTime>> profile_program(const program::DeviceProgram& program,
+                                                  const ProfileOptions& options) {
+  ExecutorOptions executor_options;
+  executor_options.kind = options.kind;
+  executor_options.local_index = options.local_index;
+  executor_options.timeline_steps = options.max_steps;
+  MOTLEY_ASSIGN(const auto executor,
+                run_steps(program, executor_options, options, [](const StepResult&) {}));
   trace::Trace trace = executor->timeline();
   std::erase_if(trace.intervals,
                 [&](const trace::Interval& each) { return each.step < options.warm_up; });

@@ -25,6 +25,11 @@ struct ProfileOptions {
   Seconds budget{2.0};  ///< of measuring, after the warm-up
 };
 
+/// Seconds of whole steps under emulation of `speed`, collectives left out: one entry "step N" for
+/// N samples. Says what neighbours and pauses between the bursts of work cost a device.
+Result<OperatorTime> time_whole_steps(const program::DeviceProgram& program, double speed,
+                                      const ProfileOptions& options);
+
 /// Measures a device's compute instructions where they stand: whole steps are run, collectives left
 /// out, on made-up samples (floats small, integers 0 or 1), and the step is cut into contiguous
 /// intervals, one an instruction, so that dispatch, allocation and cache effects are in and the

@@ -40,7 +40,10 @@ Result<std::vector<OperatorTime>> profile_file(const std::string& path, const Pr
   options.warm_up = 1;
   options.min_steps = 2;
   options.budget = Seconds(job.seconds_per_program / kRounds);
-  return profile_program(program.devices[0], options);
+  if (!job.whole_steps) return profile_program(program.devices[0], options);
+  MOTLEY_ASSIGN(const OperatorTime step,
+                time_whole_steps(program.devices[0], job.device.speed, options));
+  return std::vector<OperatorTime>{step};
 }
 
 }  // namespace
