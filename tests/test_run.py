@@ -45,13 +45,15 @@ SPLIT = ["--batch-split", "30,20,10"]
 PARITY = [
     ("mlp.py:model", ["--optimizer", "sgd", "--lr", "0.05"]),
     ("mlp.py:model", ["--optimizer", "sgd", "--lr", "0.02", "--momentum", "0.9"]),
+    ("mlp.py:model", ["--optimizer", "sgd", "--lr", "0.05", "--transport", "gloo"]),
     ("digits_cnn.py:model", ["--optimizer", "sgd", "--lr", "0.05"]),
 ]
 
 
 @pytest.mark.parametrize("function, flags", PARITY, ids=lambda value: "-".join(value) if isinstance(value, list) else value)
 def test_three_unequal_devices_equal_pytorch(motley, export, cluster, workspace, tmp_path, function, flags):
-    losses = reference(function, tmp_path / "reference.safetensors", extra=flags)
+    theirs = flags[:flags.index("--transport")] if "--transport" in flags else flags
+    losses = reference(function, tmp_path / "reference.safetensors", extra=theirs)
     outcome = motley(*arguments(export(function), cluster, tmp_path / "run", steps=20, extra=[*SPLIT, *flags, "--json"]))
     assert outcome.code == 0, outcome.stderr
     answer = outcome.json
@@ -139,10 +141,12 @@ def test_sigterm_leaves_a_checkpoint_and_exit_75(motley, environment, mlp, clust
     assert answer["first_step"] == done and answer["lost_steps"] == 0
 
 
-def test_killed_worker_is_named_and_the_rerun_gives_the_same_losses(motley, environment, mlp, cluster, tmp_path):
-    whole = motley(*arguments(mlp, cluster, tmp_path / "whole", steps=40, extra=[*SPLIT, "--json"])).json
+@pytest.mark.parametrize("transport", ["auto", "gloo"])
+def test_killed_worker_is_named_and_the_rerun_is_the_same(transport, motley, environment, mlp, cluster, tmp_path):
+    common = [*SPLIT, "--transport", transport]
+    whole = motley(*arguments(mlp, cluster, tmp_path / "whole", steps=40, extra=[*common, "--json"])).json
     run_dir = tmp_path / "run"
-    flags = [*SPLIT, "--checkpoint-every", 10]
+    flags = [*common, "--checkpoint-every", 10]
     process = start(environment, *arguments(mlp, cluster, run_dir, steps=100000, extra=flags))
     wait_for_steps(run_dir, 15)
     begin = time.monotonic()
@@ -153,7 +157,7 @@ def test_killed_worker_is_named_and_the_rerun_gives_the_same_losses(motley, envi
     assert "c:0" in errors and "signal 9" in errors and "step" in errors
     done = len((run_dir / "log.jsonl").read_text().splitlines())
     steps = max(40, done)
-    answer = motley(*arguments(mlp, cluster, run_dir, steps=steps, extra=[*SPLIT, "--json"])).json
+    answer = motley(*arguments(mlp, cluster, run_dir, steps=steps, extra=[*common, "--json"])).json
     assert answer["first_step"] % 10 == 0 and answer["first_step"] > 0
     assert answer["losses"][:40] == whole["losses"][:40]
 
