@@ -20,8 +20,8 @@
 namespace motley::cli {
 namespace {
 
-constexpr double kSecondsPerProgram = 0.6;  // in all rounds
-constexpr double kSecondsOfPace = 3;
+constexpr double kSecondsPerProgram = 0.4;  // in all rounds
+constexpr double kSecondsOfPace = 1.2;
 constexpr double kProfileTimeout = 1800;  // seconds; of one device kind
 
 /// A directory that is gone when the object is.
