@@ -232,26 +232,31 @@ def row(case, rounds):
     }
 
 
+def print_row(r):
+    ddp = f"{r['pytorch_ddp_s'] * 1e3:.0f} ms" if "pytorch_ddp_s" in r else ""
+    print(
+        f"{r['case']:<26}{r['split']:<14}{r['step_s'] * 1e3:>7.1f} ms{r['predicted_step_s'] * 1e3:>8.1f} ms"
+        f"{100 * r['prediction_error']:>7.1f}%{r['bound_s'] * 1e3:>7.1f} ms{r['over_bound']:>6.2f}x"
+        f"{r['busy_bound_s'] * 1e3:>9.1f} ms{r['over_busy_bound']:>6.2f}x{r['equal_split_s'] * 1e3:>10.1f} ms{ddp:>10}"
+    )
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", default=",".join(CASES))
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=2)
     options = parser.parse_args()
     rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        for name in options.cases.split(","):
-            rows += measure(name, CASES[name], pathlib.Path(folder), options.rounds)
     print(
         f"{'case':<26}{'split':<14}{'step':>10}{'predicted':>11}{'error':>8}{'bound':>10}{'over':>7}"
         f"{'busy bound':>12}{'over':>7}{'equal split':>13}{'DDP even':>10}"
     )
-    for r in rows:
-        ddp = f"{r['pytorch_ddp_s'] * 1e3:.0f} ms" if "pytorch_ddp_s" in r else ""
-        print(
-            f"{r['case']:<26}{r['split']:<14}{r['step_s'] * 1e3:>7.1f} ms{r['predicted_step_s'] * 1e3:>8.1f} ms"
-            f"{100 * r['prediction_error']:>7.1f}%{r['bound_s'] * 1e3:>7.1f} ms{r['over_bound']:>6.2f}x"
-            f"{r['busy_bound_s'] * 1e3:>9.1f} ms{r['over_busy_bound']:>6.2f}x{r['equal_split_s'] * 1e3:>10.1f} ms{ddp:>10}"
-        )
+    with tempfile.TemporaryDirectory() as folder:
+        for name in options.cases.split(","):
+            measured = measure(name, CASES[name], pathlib.Path(folder), options.rounds)
+            for each in measured:
+                print_row(each)
+            rows += measured
     output = BUILD / "bench"
     output.mkdir(exist_ok=True, parents=True)
     (output / "emulated.json").write_text(json.dumps({"rows": rows}, indent=1))

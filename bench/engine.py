@@ -1,4 +1,5 @@
-"""One training step of the engine against PyTorch's own eager loop, on one thread.
+"""One training step of the engine against PyTorch: one process against its eager loop, on one thread,
+and two equal processes against DDP over Gloo (ddp_rows.py).
 
 Both run in turns, a few steps each, so that whatever else the machine does hits both; the ratio is
 that of the medians of step times. PyTorch runs with its default optimizer, and in a further row with
@@ -22,6 +23,8 @@ import torch
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = pathlib.Path(os.environ.get("MOTLEY_BUILD", ROOT / "build"))
 sys.path.insert(0, str(ROOT / "examples"))
+sys.path.insert(0, str(ROOT / "bench"))
+import ddp_rows  # noqa: E402
 from reference import load_model  # noqa: E402
 
 CASES = {
@@ -143,6 +146,9 @@ def main():
                 f"{row['ratio']:6.2f} {row['peak_bytes'] / 2**20:6.1f} MiB "
                 f"{row['predicted_peak_bytes'] / 2**20:6.1f} MiB"
             )
+    for row in ddp_rows.rows(options.case or CASES):
+        rows.append(row)
+        print(f"{row['case']:24} {row['motley_s'] * 1e3:7.3f} ms {row['pytorch_s'] * 1e3:7.3f} ms {row['ratio']:6.2f}")
     target = BUILD / "bench" / "engine.json"
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps({"rows": rows}, indent=2) + "\n")
