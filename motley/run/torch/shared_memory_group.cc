@@ -78,7 +78,7 @@ void sum_slots(const T* slots, std::size_t stride, int members, std::int64_t beg
 
 struct SharedMemoryGroup::Header {
   alignas(kLine) Word arrivals;  ///< of all members at all meetings; waited for
-  alignas(kLine) Word closed;
+  alignas(kLine) Word closed;    ///< 0, or 2 * (member to blame + 1), + 1 if it was late
 };
 
 struct SharedMemoryGroup::Seat {
@@ -197,23 +197,35 @@ tl::expected<void, SharedMemoryGroup::Failure> SharedMemoryGroup::meet() {
     if (has_reached(count, wanted)) return {};
     if (auto here = find_lost(); !here) return here;
     if (waited >= kSpin) {
-      if (waited >= timeout)
-        return tl::make_unexpected(Failure{Failure::Kind::kLate, first_missing()});
+      if (waited >= timeout) return fail({Failure::Kind::kLate, first_missing()});
       futex_wait(header.arrivals, count, std::min(kLook, timeout - waited));
       if (const int missing = first_missing(); missing >= 0 && !is_alive(missing))
-        return tl::make_unexpected(Failure{Failure::Kind::kLost, missing});
+        return fail({Failure::Kind::kLost, missing});
     }
     waited = monotonic_ns() - begin;
   }
 }
 
-/// An error if somebody has closed the group.
+/// An error if somebody has closed the group: the same on all members.
 tl::expected<void, SharedMemoryGroup::Failure> SharedMemoryGroup::find_lost() const {
   const Header& header = *reinterpret_cast<const Header*>(memory_);
-  const std::uint32_t by = header.closed.load(std::memory_order_acquire);
-  if (by == 0) return {};
-  const bool own = closed_here_.load(std::memory_order_relaxed);
-  return tl::make_unexpected(Failure{Failure::Kind::kLost, own ? -1 : static_cast<int>(by) - 1});
+  const std::uint32_t word = header.closed.load(std::memory_order_acquire);
+  if (word == 0) return {};
+  Failure failure{word % 2 == 0 ? Failure::Kind::kLost : Failure::Kind::kLate,
+                  static_cast<int>(word / 2) - 1};
+  if (failure.member == options_.member) failure.member = -1;
+  return tl::make_unexpected(failure);
+}
+
+/// Closes the group for the first reason that anybody has, which all then give.
+tl::expected<void, SharedMemoryGroup::Failure> SharedMemoryGroup::fail(Failure failure) {
+  Header& header = *reinterpret_cast<Header*>(memory_);
+  std::uint32_t open = 0;
+  const std::uint32_t late = failure.kind == Failure::Kind::kLate ? 1 : 0;
+  header.closed.compare_exchange_strong(
+      open, 2 * (static_cast<std::uint32_t>(failure.member) + 1) + late);
+  futex_wake_all(header.arrivals);
+  return find_lost();
 }
 
 /// The first member that has not come to this one's meeting; -1: all have.
@@ -236,12 +248,6 @@ std::int64_t SharedMemoryGroup::last_arrival_ns() const {
   return last;
 }
 
-void SharedMemoryGroup::close() {
-  closed_here_.store(true, std::memory_order_relaxed);
-  Header& header = *reinterpret_cast<Header*>(memory_);
-  std::uint32_t open = 0;
-  header.closed.compare_exchange_strong(open, static_cast<std::uint32_t>(options_.member) + 1);
-  futex_wake_all(header.arrivals);
-}
+void SharedMemoryGroup::close() { (void)fail({Failure::Kind::kLost, options_.member}); }
 
 }  // namespace motley::run

@@ -2,7 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -39,10 +38,10 @@ class SharedMemoryGroup {
   static Result<std::unique_ptr<SharedMemoryGroup>> open(const Options& options);
   ~SharedMemoryGroup();
 
-  /// Why an operation failed. kLost: a member ended or closed the group.
+  /// Why an operation failed; all members learn the reason that came first.
   struct Failure {
-    enum class Kind { kLost, kLate } kind;
-    int member;  ///< the first that is gone or has not come; -1: this one closed the group
+    enum class Kind { kLost, kLate } kind;  ///< it ended or closed the group; it did not come
+    int member;                             ///< the one to blame; -1: this one
   };
   /// Sum over the members, in place, of a contiguous CPU tensor; the same shape on all.
   tl::expected<void, Failure> all_reduce(at::Tensor& tensor);
@@ -63,6 +62,7 @@ class SharedMemoryGroup {
   tl::expected<void, Failure> reduce_piece(T* data, std::int64_t count);
   tl::expected<void, Failure> meet();
   tl::expected<void, Failure> find_lost() const;
+  tl::expected<void, Failure> fail(Failure failure);
   int first_missing() const;
   bool is_alive(int member) const;
 
@@ -72,7 +72,6 @@ class SharedMemoryGroup {
   std::size_t slot_bytes_;
   std::uint32_t meetings_ = 0;  // that this member came to
   std::uint32_t passes_ = 0, operations_ = 0;
-  std::atomic<bool> closed_here_ = false;
 };
 
 }  // namespace motley::run
