@@ -14,6 +14,7 @@
 #include "motley/run/launcher.h"
 #include "motley/run/measure.h"
 #include "motley/run/processors.h"
+#include "motley/search/costs.h"
 #include "motley/search/device_pools.h"
 #include "motley/search/profile_batches.h"
 
@@ -157,7 +158,8 @@ Result<cost::OpEntry> measure_pace(const Inputs& inputs, DeviceId id, const cost
   MOTLEY_ASSIGN(const auto times, run_profile(jobs, scratch, context));
   if (times.size() != 1)
     return runtime_error("profile.pace", "motley-worker profile: wanted the time of one step");
-  cost::OpEntry entry = cost::step_entry(key, inputs.model.hash, own_batch);
+  cost::OpEntry entry =
+      cost::step_entry(key, search::profile_subject(inputs.model.hash, inputs.lowering), own_batch);
   entry.median = times[0].median;
   entry.spread = times[0].spread;
   entry.samples = times[0].samples;
@@ -214,6 +216,7 @@ Result<MeasureSummary> measure(const Inputs& inputs, cost::ProfileStore& store,
   const std::int64_t largest =
       inputs.model.graph.sizes.empty() ? inputs.global_batch : inputs.model.graph.sizes[0].max;
   const auto batches = search::profile_batches(inputs.global_batch, largest);
+  const std::string subject = search::profile_subject(inputs.model.hash, inputs.lowering);
   std::vector<double> spreads;
   std::set<std::pair<cost::DeviceKey, bool>> done;
   std::vector<Setting> settings;
@@ -235,7 +238,7 @@ Result<MeasureSummary> measure(const Inputs& inputs, cost::ProfileStore& store,
     MOTLEY_ASSIGN(const auto entries,
                   measure_device(inputs, {id, is_shared}, key, batches, context));
     MOTLEY_RETURN_IF_ERROR(store.put(entries));
-    MOTLEY_RETURN_IF_ERROR(store.put_batches(inputs.model.hash, key, batches));
+    MOTLEY_RETURN_IF_ERROR(store.put_batches(subject, key, batches));
     for (const cost::OpEntry& entry : entries) spreads.push_back(entry.spread);
   }
   for (const DeviceId id : inputs.devices) {

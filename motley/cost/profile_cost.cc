@@ -64,17 +64,17 @@ bool has_pace(const cluster::Cluster& cluster, DeviceId device) {
                              }));
 }
 
-OpEntry step_entry(const DeviceKey& key, const std::string& model_hash, std::int64_t samples) {
+OpEntry step_entry(const DeviceKey& key, const std::string& subject, std::int64_t samples) {
   OpEntry entry;
   entry.device = key;
-  entry.key = fmt::format("step {} {}", model_hash, samples);
+  entry.key = fmt::format("step {} {}", subject, samples);
   return entry;
 }
 
 Result<std::optional<StepTime>> find_step(const ProfileStore& store, const DeviceKey& key,
-                                          const std::string& model_hash, std::int64_t samples) {
+                                          const std::string& subject, std::int64_t samples) {
   MOTLEY_ASSIGN(const std::vector<OpEntry> entries, store.ops(key));
-  const std::string prefix = fmt::format("step {} ", model_hash);
+  const std::string prefix = fmt::format("step {} ", subject);
   std::optional<StepTime> nearest;
   for (const OpEntry& entry : entries) {
     if (!entry.key.starts_with(prefix)) continue;

@@ -79,10 +79,10 @@ struct StepTime {
   std::int64_t samples = 0;
   Seconds seconds;
 };
-OpEntry step_entry(const DeviceKey& key, const std::string& model_hash, std::int64_t samples);
+OpEntry step_entry(const DeviceKey& key, const std::string& subject, std::int64_t samples);
 /// The one whose samples are nearest to `samples`; none: never measured.
 Result<std::optional<StepTime>> find_step(const ProfileStore& store, const DeviceKey& key,
-                                          const std::string& model_hash, std::int64_t samples);
+                                          const std::string& subject, std::int64_t samples);
 /// About the part of a global batch that a device of a host gets: by its speed.
 std::int64_t usual_samples(const cluster::Cluster& cluster, DeviceId device,
                            std::int64_t global_batch);

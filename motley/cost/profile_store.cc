@@ -171,20 +171,20 @@ Result<std::vector<CollectiveEntry>> ProfileStore::collectives() const {
   }
 }
 
-Result<void> ProfileStore::put_batches(const std::string& model_hash, const DeviceKey& device,
+Result<void> ProfileStore::put_batches(const std::string& subject, const DeviceKey& device,
                                        const std::vector<std::int64_t>& batches) {
   MOTLEY_ASSIGN(Transaction transaction, Transaction::begin(*state_->database));
   MOTLEY_ASSIGN(Statement statement, state_->database->prepare(kPutBatch));
   for (const std::int64_t batch : batches) {
-    MOTLEY_RETURN_IF_ERROR(bind(statement.bind(model_hash), device).bind(batch).run());
+    MOTLEY_RETURN_IF_ERROR(bind(statement.bind(subject), device).bind(batch).run());
   }
   return transaction.commit();
 }
 
-Result<std::vector<std::int64_t>> ProfileStore::batches(const std::string& model_hash,
+Result<std::vector<std::int64_t>> ProfileStore::batches(const std::string& subject,
                                                         const DeviceKey& device) const {
   MOTLEY_ASSIGN(Statement statement, state_->database->prepare(kAllBatches));
-  bind(statement.bind(model_hash), device);
+  bind(statement.bind(subject), device);
   std::vector<std::int64_t> batches;
   while (true) {
     MOTLEY_ASSIGN(const bool has_row, statement.step());

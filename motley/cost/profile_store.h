@@ -60,10 +60,11 @@ class ProfileStore {
   /// All entries of a device, by key: for building cost tables in one read.
   Result<std::vector<OpEntry>> ops(const DeviceKey& device) const;
   Result<std::vector<CollectiveEntry>> collectives() const;
-  /// Remembers for which local batches a model was profiled on a device kind.
-  Result<void> put_batches(const std::string& model_hash, const DeviceKey& device,
+  /// Remembers for which local batches a subject (a model and how it is lowered) was profiled on a
+  /// device kind.
+  Result<void> put_batches(const std::string& subject, const DeviceKey& device,
                            const std::vector<std::int64_t>& batches);
-  Result<std::vector<std::int64_t>> batches(const std::string& model_hash,
+  Result<std::vector<std::int64_t>> batches(const std::string& subject,
                                             const DeviceKey& device) const;
 
  private:

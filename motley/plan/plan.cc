@@ -14,10 +14,6 @@ namespace {
 
 constexpr std::string_view kSchema = "motley.plan/1";
 
-std::string_view batch_norm_name(BatchNormMode mode) {
-  return mode == BatchNormMode::kGlobal ? "global" : "local";
-}
-
 Json region_to_json(const Region& region, const cluster::Cluster& cluster) {
   Json json = Json::object();
   json["devices"] = Json::array();
@@ -158,6 +154,10 @@ class ReplicaCheck {
 };
 
 }  // namespace
+
+std::string_view batch_norm_name(BatchNormMode mode) {
+  return mode == BatchNormMode::kGlobal ? "global" : "local";
+}
 
 DeviceId replica_device(const Replica& replica) {
   MOTLEY_CHECK(replica.regions.size() == 1 && replica.regions.front().devices.size() == 1);

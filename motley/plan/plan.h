@@ -33,6 +33,7 @@ struct Replica {
 /// Statistics of batch normalisation: of the global batch (as one device computes), or of each
 /// replica's own samples.
 enum class BatchNormMode { kGlobal, kLocal };
+std::string_view batch_norm_name(BatchNormMode mode);
 
 /// The decision as data. What each field means for the program: docs/formats/plan.md.
 struct Plan {

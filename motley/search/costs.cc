@@ -45,7 +45,7 @@ Result<std::shared_ptr<const InstructionTimes>> load_device(const graph::Model& 
                                                             const CostOptions& options,
                                                             const DeviceKey& key, int ranks) {
   const std::int64_t wanted = largest_batch(model.graph, options.global_batch);
-  MOTLEY_ASSIGN(auto batches, store.batches(model.hash, key));
+  MOTLEY_ASSIGN(auto batches, store.batches(profile_subject(model.hash, options.lowering), key));
   std::sort(batches.begin(), batches.end());
   batches.erase(std::unique(batches.begin(), batches.end()), batches.end());
   if (batches.empty()) return not_profiled(model, key, "no profile", wanted);
@@ -65,7 +65,8 @@ Result<double> pace(const graph::Model& model, const cluster::Cluster& cluster,
   if (!cost::has_pace(cluster, id)) return speed;
   const DeviceKey key = cost::emulated_key(cluster, id, options.torch);
   const std::int64_t samples = cost::usual_samples(cluster, id, options.global_batch);
-  MOTLEY_ASSIGN(const auto step, cost::find_step(store, key, model.hash, samples));
+  const std::string subject = profile_subject(model.hash, options.lowering);
+  MOTLEY_ASSIGN(const auto step, cost::find_step(store, key, subject, samples));
   if (!step) return not_profiled(model, key, "no profile", samples);
   double seconds = 0.0;  // at full speed
   for (std::size_t i = 0; i < times.size(); ++i)
@@ -74,6 +75,12 @@ Result<double> pace(const graph::Model& model, const cluster::Cluster& cluster,
 }
 
 }  // namespace
+
+std::string profile_subject(const std::string& model_hash, const synth::LowerOptions& lowering) {
+  return fmt::format("{}/{}-{}/{}-batch-norm/{}", model_hash,
+                     plan::optimizer_name(lowering.optimizer.kind), lowering.optimizer.states(),
+                     plan::batch_norm_name(lowering.batch_norm), lowering.bucket_bytes.value);
+}
 
 Result<Costs> load_costs(const graph::Model& model, const cluster::Cluster& cluster,
                          const cost::ProfileStore& store, const CostOptions& options) {

@@ -31,6 +31,9 @@ struct CostOptions {
   std::vector<DeviceId> devices;  ///< those that a plan may use
 };
 
+/// What is profiled: a model and how it is lowered, as both say which operators there are.
+std::string profile_subject(const std::string& model_hash, const synth::LowerOptions& lowering);
+
 /// Reads the tables from the store: for each distinct device key the model is lowered at every
 /// profiled batch, alone and as one of two. Devices of equal key share their tables.
 /// Usage errors when a device was never profiled with this model, or only up to a smaller batch

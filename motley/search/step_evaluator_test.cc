@@ -81,8 +81,8 @@ name = "a"
     }
     for (const DeviceId id : options_.devices) add_step(id, batches.back(), entries);
     EXPECT_TRUE(store.put(entries).has_value());
-    EXPECT_TRUE(store.put_batches(model_.hash, alone, batches).has_value());
-    EXPECT_TRUE(store.put_batches(model_.hash, shared, batches).has_value());
+    EXPECT_TRUE(store.put_batches(subject(), alone, batches).has_value());
+    EXPECT_TRUE(store.put_batches(subject(), shared, batches).has_value());
     std::vector<cost::CollectiveEntry> sums;
     for (const int ranks : {2, 3}) {
       for (const double bytes : {4.0, 1e6}) {
@@ -124,6 +124,7 @@ name = "a"
   }
 
  private:
+  std::string subject() const { return profile_subject(model_.hash, options_.lowering); }
   void add_entries(std::int64_t batch, int ranks, const cost::DeviceKey& key,
                    std::vector<cost::OpEntry>& entries) const {
     const program::DeviceProgram program = lower(batch, ranks);
@@ -147,7 +148,7 @@ name = "a"
     double seconds = 0;
     for (const cost::OpEntry& part : parts) seconds += part.median.value;
     const cost::DeviceKey key = cost::emulated_key(cluster_, id, "2.15.0");
-    entries.push_back(cost::step_entry(key, model_.hash, batch));
+    entries.push_back(cost::step_entry(key, subject(), batch));
     entries.back().median = Seconds(slow_ * seconds / cluster_.device(id).speed);
     entries.back().samples = 1;
   }
