@@ -18,10 +18,15 @@ set_target_properties(torch_cpu PROPERTIES IMPORTED_LOCATION ${TORCH_ROOT}/lib/l
 target_include_directories(torch_cpu SYSTEM INTERFACE ${TORCH_ROOT}/include ${TORCH_ROOT}/include/torch/csrc/api/include)
 target_compile_definitions(torch_cpu INTERFACE USE_DISTRIBUTED USE_C10D_GLOO USE_RPC USE_TENSORPIPE)
 target_link_libraries(torch_cpu INTERFACE torch_c10)
+target_compile_definitions(torch_cpu INTERFACE FMT_HEADER_ONLY=1)  # its headers include a newer fmt of their own
 
-motley_folder(run_torch PATH run/torch USES base graph cluster program trace data run LIBRARIES torch_cpu ${CMAKE_DL_LIBS})
+motley_folder(run_torch PATH run/torch OWN_HEADERS USES base graph cluster program trace data run LIBRARIES torch_cpu ${CMAKE_DL_LIBS})
 set(torch_include ${TORCH_ROOT}/include)
-target_precompile_headers(motley_run_torch PRIVATE <ATen/core/Tensor.h> <ATen/core/dispatch/Dispatcher.h>)
+set(torch_headers <ATen/core/Tensor.h> <ATen/core/dispatch/Dispatcher.h>)
+target_precompile_headers(motley_run_torch PRIVATE ${MOTLEY_HEADERS} ${torch_headers})
+if(TARGET run_torch_test)
+  target_precompile_headers(run_torch_test PRIVATE ${MOTLEY_TEST_HEADERS} ${torch_headers})
+endif()
 # at::parallel_for is a template: it is parallel where it is compiled with OpenMP. The library is
 # PyTorch's own, so that there is one pool of threads.
 set_source_files_properties(motley/run/torch/batch_norm.cc motley/run/torch/dropout.cc PROPERTIES
@@ -44,7 +49,7 @@ if(cuda_sources AND EXISTS ${site_packages}/nvidia/nccl/include/nccl.h AND EXIST
   target_include_directories(motley_cuda PRIVATE ${PROJECT_SOURCE_DIR})
   target_include_directories(motley_cuda SYSTEM PRIVATE ${nvidia_includes})
   target_compile_definitions(motley_cuda PRIVATE USE_C10D_NCCL)
-  target_link_libraries(motley_cuda PRIVATE torch_cpu fmt::fmt-header-only tl::expected
+  target_link_libraries(motley_cuda PRIVATE torch_cpu fmt::fmt tl::expected
     ${TORCH_ROOT}/lib/libtorch_cuda.so ${TORCH_ROOT}/lib/libc10_cuda.so)
   target_link_options(motley_cuda PRIVATE -Wl,--allow-shlib-undefined)
   set_target_properties(motley_cuda PROPERTIES BUILD_RPATH "${TORCH_ROOT}/lib" LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
