@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "motley/base/text.h"
+#include "motley/cli/torch_version.h"
 #include "motley/cli/verbs.h"
 
 namespace motley::cli {
@@ -17,7 +18,7 @@ using Verb = std::function<Result<int>(const Context&)>;
 
 /// A sub-command and what it runs.
 struct Registry {
-  CLI::App app{"Trains one PyTorch model over unequal devices."};
+  CLI::App app{"Trains one PyTorch model over unequal devices.", "motley"};
   Context context;
   std::map<CLI::App*, Verb> verbs;
   std::vector<std::string> names;
@@ -25,6 +26,7 @@ struct Registry {
   CLI::App* add(const std::string& name, const std::string& help, Verb verb) {
     CLI::App* sub = app.add_subcommand(name, help);
     sub->fallthrough();
+    sub->footer("Every verb takes --json, --quiet and --print PHASE too: motley --help\n");
     verbs[sub] = std::move(verb);
     names.push_back(name);
     return sub;
@@ -40,6 +42,9 @@ void add_optimizer_options(CLI::App* sub, PlanningOptions& options) {
   sub->add_option("--beta1", options.beta1, "of adam")->capture_default_str();
   sub->add_option("--beta2", options.beta2, "of adam")->capture_default_str();
   sub->add_option("--eps", options.eps, "of adam")->capture_default_str();
+  for (const char* name : {"--optimizer", "--lr", "--momentum", "--nesterov", "--weight-decay",
+                           "--beta1", "--beta2", "--eps"})
+    sub->get_option(name)->group("Optimizer");
 }
 
 void add_planning_options(CLI::App* sub, PlanningOptions& options) {
@@ -206,6 +211,10 @@ void add_common_options(Registry& registry) {
                           "print a phase's result: load, price, search, synth, simulate");
   registry.app.add_option("--stop-after", context.stop_after, "stop after that phase");
   registry.app.add_option("--dump-dir", context.dump_dir, "write every phase's result there");
+  const std::string torch = built_torch_version();
+  registry.app.set_version_flag(
+      "--version", fmt::format("motley {}{}", MOTLEY_VERSION,
+                               torch.empty() ? "" : fmt::format(" for PyTorch {}", torch)));
   registry.app.require_subcommand(1);
 }
 
@@ -228,8 +237,8 @@ int run_app(std::vector<std::string> arguments, const std::string& program,
   try {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     registry.app.parse(reversed);
-  } catch (const CLI::CallForHelp& help) {
-    return registry.app.exit(help);
+  } catch (const CLI::Success& asked) {  // --help, --version
+    return registry.app.exit(asked);
   } catch (const CLI::ParseError& error) {
     return report_error(registry.context, {ErrorKind::kUsage, "cli.usage",
                                            explain(registry, arguments, error) +

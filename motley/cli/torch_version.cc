@@ -22,6 +22,8 @@ std::string minor_of(const std::string& version) {
 
 }  // namespace
 
+std::string built_torch_version() { return MOTLEY_TORCH_VERSION; }
+
 Result<std::string> worker_version(const Context& context) {
   const std::string built = MOTLEY_TORCH_VERSION, root = MOTLEY_TORCH_ROOT;
   if (built.empty() || !std::filesystem::exists(context.worker))

@@ -7,6 +7,9 @@
 
 namespace motley::cli {
 
+/// "2.15.0": the PyTorch that motley-worker was built for; empty without a worker.
+std::string built_torch_version();
+
 /// "2.15" of the PyTorch that motley-worker was built for and runs with; error when the worker is
 /// missing or refuses to run.
 Result<std::string> worker_version(const Context& context);
