@@ -22,7 +22,7 @@ namespace motley::cli {
 namespace {
 
 constexpr double kSecondsPerProgram = 0.4;  // in all rounds
-constexpr double kSecondsOfPace = 1.2;
+constexpr double kSecondsOfPace = 4;
 constexpr double kProfileTimeout = 1800;  // seconds; of one device kind
 
 /// A directory that is gone when the object is.
@@ -85,20 +85,26 @@ Result<run::ProfileJob> write_profile_job(const Inputs& inputs, const cluster::D
   return job;
 }
 
-Result<std::vector<run::OpTime>> run_profile(const std::vector<run::ProfileJob>& jobs,
-                                             const ScratchDirectory& scratch,
-                                             const Context& context) {
+/// Runs the jobs side by side, each until all have their times.
+Result<std::vector<std::vector<run::OpTime>>> run_profiles(std::vector<run::ProfileJob> jobs,
+                                                           const ScratchDirectory& scratch,
+                                                           const Context& context) {
   std::vector<std::vector<std::string>> arguments;
-  for (const run::ProfileJob& job : jobs) {
+  for (run::ProfileJob& job : jobs) {
+    job.linger = jobs.size() > 1;
     const std::string path = fmt::format("{}/profile-{}.json", scratch.path(), arguments.size());
     MOTLEY_RETURN_IF_ERROR(write_file_atomic(path, run::profile_job_to_json(job).dump()));
     arguments.push_back({"profile", path});
   }
-  const std::vector<std::vector<std::string>> others(arguments.begin() + 1, arguments.end());
-  MOTLEY_ASSIGN(const std::string output,
-                run::run_worker(context.worker, arguments[0], kProfileTimeout, others));
-  MOTLEY_ASSIGN(const Json json, parse_json(output, "motley-worker profile"));
-  return run::op_times_from_json(json, "motley-worker profile");
+  MOTLEY_ASSIGN(const auto lines,
+                run::run_side_by_side(context.worker, arguments, kProfileTimeout));
+  std::vector<std::vector<run::OpTime>> times;
+  for (const std::string& line : lines) {
+    MOTLEY_ASSIGN(const Json json, parse_json(line, "motley-worker profile"));
+    MOTLEY_ASSIGN(auto each, run::op_times_from_json(json, "motley-worker profile"));
+    times.push_back(std::move(each));
+  }
+  return times;
 }
 
 /// Times of operators. In the shared setting neighbours do the same work at the same time, as many
@@ -120,31 +126,31 @@ Result<std::vector<cost::OpEntry>> measure_device(const Inputs& inputs, const Se
     if (workers > 1 && device.threads == 1) job.device.processor = processors[i];
     jobs.push_back(job);
   }
-  MOTLEY_ASSIGN(const auto times, run_profile(jobs, scratch, context));
+  MOTLEY_ASSIGN(const auto times, run_profiles(std::move(jobs), scratch, context));
   std::vector<cost::OpEntry> entries;
-  for (const run::OpTime& time : times)
+  for (const run::OpTime& time : times[0])
     entries.push_back({key, time.key, time.median, time.spread, time.samples});
   return entries;
 }
 
-/// Time of a whole step of an emulated device while all its neighbours work as they are emulated,
-/// each on about its part of the batch.
-Result<cost::OpEntry> measure_pace(const Inputs& inputs, DeviceId id, const cost::DeviceKey& key,
-                                   const std::vector<std::int64_t>& batches,
-                                   const Context& context) {
+/// Times of whole steps of emulated devices that share a machine, all at work at once as they are
+/// emulated, each on about its part of the batch: what they cost each other, and a machine that is
+/// slow for a while, is the same for all of them.
+Result<std::vector<cost::OpEntry>> measure_paces(const Inputs& inputs,
+                                                 const std::vector<DeviceId>& devices,
+                                                 const std::vector<std::int64_t>& batches,
+                                                 const Context& context, const std::string& torch) {
   const ScratchDirectory scratch;
-  std::vector<DeviceId> devices = {id};
-  for (const DeviceId other : cost::neighbours(inputs.cluster, id)) devices.push_back(other);
   std::vector<double> speeds;
-  for (const DeviceId each : devices) speeds.push_back(inputs.cluster.device(each).speed);
+  for (const DeviceId id : devices) speeds.push_back(inputs.cluster.device(id).speed);
   const std::vector<int> places = run::place_on_processors(speeds, run::usable_processors());
   std::vector<run::ProfileJob> jobs;
-  std::int64_t own_batch = 0;
+  std::vector<cost::OpEntry> entries;
+  const std::string subject = search::profile_subject(inputs.model.hash, inputs.lowering);
   for (std::size_t i = 0; i < devices.size(); ++i) {
     const std::int64_t batch =
         std::clamp(cost::usual_samples(inputs.cluster, devices[i], inputs.global_batch),
                    batches.front(), batches.back());
-    if (i == 0) own_batch = batch;
     const cluster::Device& device = inputs.cluster.device(devices[i]);
     MOTLEY_ASSIGN(run::ProfileJob job,
                   write_profile_job(inputs, device, {batch}, 2, scratch.path()));
@@ -153,17 +159,18 @@ Result<cost::OpEntry> measure_pace(const Inputs& inputs, DeviceId id, const cost
     job.device.speed = device.speed;
     if (!places.empty()) job.device.processor = places[i];
     jobs.push_back(std::move(job));
+    entries.push_back(
+        cost::step_entry(cost::emulated_key(inputs.cluster, devices[i], torch), subject, batch));
   }
-  for (std::size_t i = 1; i < jobs.size(); ++i) jobs[i].seconds_per_program = kProfileTimeout;
-  MOTLEY_ASSIGN(const auto times, run_profile(jobs, scratch, context));
-  if (times.size() != 1)
-    return runtime_error("profile.pace", "motley-worker profile: wanted the time of one step");
-  cost::OpEntry entry =
-      cost::step_entry(key, search::profile_subject(inputs.model.hash, inputs.lowering), own_batch);
-  entry.median = times[0].median;
-  entry.spread = times[0].spread;
-  entry.samples = times[0].samples;
-  return entry;
+  MOTLEY_ASSIGN(const auto times, run_profiles(std::move(jobs), scratch, context));
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    if (times[i].size() != 1)
+      return runtime_error("profile.pace", "motley-worker profile: wanted the time of one step");
+    entries[i].median = times[i][0].median;
+    entries[i].spread = times[i][0].spread;
+    entries[i].samples = times[i][0].samples;
+  }
+  return entries;
 }
 
 /// Times the exchanges of a group and of its first 2, 3, ... devices that are joined alike.
@@ -242,13 +249,18 @@ Result<MeasureSummary> measure(const Inputs& inputs, cost::ProfileStore& store,
     for (const cost::OpEntry& entry : entries) spreads.push_back(entry.spread);
   }
   for (const DeviceId id : inputs.devices) {
-    if (!cost::has_pace(inputs.cluster, id)) continue;
-    const cost::DeviceKey key = cost::emulated_key(inputs.cluster, id, torch);
-    if (!done.insert({key, true}).second) continue;
-    context.note(fmt::format("profile: whole steps on {}", key.kind));
-    MOTLEY_ASSIGN(const auto entry, measure_pace(inputs, id, key, batches, context));
-    MOTLEY_RETURN_IF_ERROR(store.put(std::vector{entry}));
-    spreads.push_back(entry.spread);
+    if (!cost::has_pace(inputs.cluster, id) ||
+        done.contains({cost::emulated_key(inputs.cluster, id, torch), true}))
+      continue;
+    std::vector<DeviceId> together = {id};
+    for (const DeviceId other : cost::neighbours(inputs.cluster, id)) together.push_back(other);
+    context.note(fmt::format("profile: whole steps of {} devices at once", together.size()));
+    MOTLEY_ASSIGN(const auto entries, measure_paces(inputs, together, batches, context, torch));
+    MOTLEY_RETURN_IF_ERROR(store.put(entries));
+    for (const cost::OpEntry& entry : entries) {
+      done.insert({entry.device, true});
+      spreads.push_back(entry.spread);
+    }
   }
   for (const auto& group : search::groups_to_measure(inputs.cluster, inputs.devices)) {
     context.note(fmt::format("profile: exchanges among {} devices ({})", group.size(),

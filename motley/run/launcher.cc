@@ -409,23 +409,76 @@ JobOutcome launch(const Job& job, const LaunchOptions& options,
 
 namespace {
 
-/// Processes that compute beside another one, until the object is gone.
-class Neighbours {
+/// Workers of which each is to print one line. What still runs is killed with the object.
+class SideBySide {
  public:
-  ~Neighbours() {
-    for (const Child& child : children_) ::kill(child.pid, SIGKILL);
+  explicit SideBySide(std::string worker) : worker_(std::move(worker)) {}
+  SideBySide(const SideBySide&) = delete;
+  SideBySide& operator=(const SideBySide&) = delete;
+  ~SideBySide() {
     for (const Child& child : children_)
-      while (::waitpid(child.pid, nullptr, 0) < 0 && errno == EINTR) {
-      }
+      if (child.pid > 0) ::kill(child.pid, SIGKILL);
+    for (std::size_t i = 0; i < children_.size(); ++i) reap(i);
   }
+
   Result<void> start(const SpawnOptions& options) {
     MOTLEY_ASSIGN(Child child, spawn(options));
     children_.push_back(std::move(child));
+    lines_.emplace_back();
     return {};
   }
 
+  Result<std::vector<std::string>> lines(SignalPipe& signals, double timeout_s) {
+    const auto begin = Clock::now();
+    while (!missing().empty()) {
+      if (seconds_since(begin) > timeout_s)
+        return runtime_error("run.timeout",
+                             fmt::format("{}: no result of worker {} of {} after {:.0f} s", worker_,
+                                         missing()[0] + 1, children_.size(), timeout_s));
+      if (signals.take() > 0) return runtime_error("run.interrupted", "interrupted");
+      MOTLEY_RETURN_IF_ERROR(take_output(signals));
+    }
+    return lines_;
+  }
+
  private:
+  std::vector<std::size_t> missing() const {
+    std::vector<std::size_t> ranks;
+    for (std::size_t i = 0; i < lines_.size(); ++i)
+      if (lines_[i].empty()) ranks.push_back(i);
+    return ranks;
+  }
+
+  /// Waits a tick for output. Error: a worker said one, or ended without a result.
+  Result<void> take_output(const SignalPipe& signals) {
+    const std::vector<std::size_t> ranks = missing();
+    std::vector<pollfd> waits = {{signals.number(), POLLIN, 0}};
+    for (const std::size_t i : ranks) waits.push_back({children_[i].output.number(), POLLIN, 0});
+    if (::poll(waits.data(), waits.size(), kTickMs) <= 0) return {};
+    for (std::size_t k = 0; k < ranks.size(); ++k) {
+      const std::size_t i = ranks[k];
+      if (waits[k + 1].revents == 0) continue;
+      read_lines(children_[i], [&](const std::string& line) { lines_[i] = line; });
+      const auto event = parse_event(lines_[i]);
+      const bool failed = event && event->event == "error";
+      if (failed) ::kill(children_[i].pid, SIGKILL);
+      if (failed || (lines_[i].empty() && !children_[i].output.is_open()))
+        return tl::make_unexpected(verb_error(worker_, lines_[i], reap(i)));
+    }
+    return {};
+  }
+
+  int reap(std::size_t i) {
+    int status = 0;
+    const pid_t pid = std::exchange(children_[i].pid, -1);
+    while (pid > 0 && ::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    return status;
+  }
+
+  std::string worker_;
   std::vector<Child> children_;
+  std::vector<std::string> lines_;
 };
 
 SpawnOptions spawn_options(const std::string& program, const std::vector<std::string>& arguments,
@@ -437,20 +490,26 @@ SpawnOptions spawn_options(const std::string& program, const std::vector<std::st
   return options;
 }
 
+std::vector<std::string> with_parent(std::vector<std::string> arguments) {
+  arguments.insert(arguments.end(), {"--parent", std::to_string(::getpid())});
+  return arguments;
+}
+
 }  // namespace
 
 Result<std::string> run_worker(const std::string& worker, const std::vector<std::string>& arguments,
-                               double timeout_s,
-                               const std::vector<std::vector<std::string>>& neighbours) {
-  const auto with_parent = [](std::vector<std::string> list) {
-    list.insert(list.end(), {"--parent", std::to_string(::getpid())});
-    return list;
-  };
-  const SignalPipe signals;
-  Neighbours beside;
-  for (const auto& each : neighbours)
-    MOTLEY_RETURN_IF_ERROR(beside.start(spawn_options(worker, with_parent(each), signals)));
+                               double timeout_s) {
   return run_program(worker, with_parent(arguments), timeout_s);
+}
+
+Result<std::vector<std::string>> run_side_by_side(
+    const std::string& worker, const std::vector<std::vector<std::string>>& arguments,
+    double timeout_s) {
+  SignalPipe signals;
+  SideBySide workers(worker);
+  for (const auto& each : arguments)
+    MOTLEY_RETURN_IF_ERROR(workers.start(spawn_options(worker, with_parent(each), signals)));
+  return workers.lines(signals, timeout_s);
 }
 
 Result<std::string> run_program(const std::string& program,

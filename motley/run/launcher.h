@@ -34,14 +34,20 @@ struct LaunchOptions {
 JobOutcome launch(const Job& job, const LaunchOptions& options,
                   const std::function<void(const WorkerEvent&)>& on_event);
 
-/// Runs one worker verb to its end and returns its stdout ("profile", "version", "join"). Exit code
-/// 75 (stopped) is no error. SIGTERM and SIGINT go to the worker as SIGTERM. `neighbours` are the
-/// arguments of workers that run beside it, to keep the machine busy, and are killed at its end.
+/// Runs one worker verb to its end and returns its stdout ("version", "join"). Exit code 75
+/// (stopped) is no error. SIGTERM and SIGINT go to the worker as SIGTERM.
 Result<std::string> run_worker(const std::string& worker, const std::vector<std::string>& arguments,
-                               double timeout_s,
-                               const std::vector<std::vector<std::string>>& neighbours = {});
+                               double timeout_s);
 
-/// The same for any program (found in PATH), such as the exporter. Its stderr goes where ours goes.
+/// Runs worker verbs side by side, one for each list of arguments, until each has printed a line,
+/// its result, and returns these lines in order. A worker that has printed its line may go on
+/// working, so that the others are not alone; at the end all are killed.
+Result<std::vector<std::string>> run_side_by_side(
+    const std::string& worker, const std::vector<std::vector<std::string>>& arguments,
+    double timeout_s);
+
+/// The same for any program (found in PATH), such as the exporter.
+/// Its stderr goes where ours goes.
 Result<std::string> run_program(const std::string& program,
                                 const std::vector<std::string>& arguments, double timeout_s);
 

@@ -52,6 +52,7 @@ Json profile_job_to_json(const ProfileJob& job) {
   return {{"programs", job.programs},
           {"device", worker_device_to_json(job.device)},
           {"whole_steps", job.whole_steps},
+          {"linger", job.linger},
           {"seconds_per_program", job.seconds_per_program}};
 }
 
@@ -59,6 +60,7 @@ Result<ProfileJob> profile_job_from_json(const Json& json, const std::string& wh
   MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
   ProfileJob job;
   MOTLEY_ASSIGN(job.whole_steps, object.boolean("whole_steps"));
+  MOTLEY_ASSIGN(job.linger, object.boolean("linger"));
   MOTLEY_ASSIGN(job.programs, read_list<std::string>(object, "programs", string_from_json));
   MOTLEY_ASSIGN(const Json* device, object.member("device"));
   MOTLEY_ASSIGN(job.device, worker_device_from_json(*device, where + ": device"));

@@ -156,6 +156,8 @@ Result<OperatorTime> time_whole_steps(const program::DeviceProgram& program, dou
   MOTLEY_RETURN_IF_ERROR(
       run_steps(program, executor_options, options,
                 [&](const StepResult& result) { seconds.push_back(result.compute_s); }));
+  // At first the others are still starting.
+  seconds.erase(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 4));
   const double median = median_of(seconds);
   const auto count = static_cast<std::int64_t>(seconds.size());
   for (double& each : seconds) each = std::abs(each - median);

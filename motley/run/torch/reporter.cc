@@ -36,6 +36,6 @@ void Reporter::error(const Error& error, const std::string& instruction) const {
                       {"instruction", instruction}});
 }
 
-void Reporter::result(const Json& json) const { line(json.dump(2)); }
+void Reporter::result(const Json& json) const { line(json.dump()); }
 
 }  // namespace motley::run

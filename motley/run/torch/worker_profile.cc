@@ -17,6 +17,9 @@ namespace {
 /// All programs are timed so many times in turn, so that a machine that is slow for a while is so
 /// for all of them.
 constexpr int kRounds = 3;
+constexpr std::int64_t kManySteps = 1'000'000;
+
+int rounds_of(const ProfileJob& job) { return job.whole_steps ? 1 : kRounds; }
 
 /// Times of one operator in each round, as one: the median of their medians.
 OpTime merge(const std::string& key, std::vector<OperatorTime> rounds) {
@@ -39,8 +42,9 @@ Result<std::vector<OperatorTime>> profile_file(const std::string& path, const Pr
   options.local_index = job.device.local_index;
   options.warm_up = 1;
   options.min_steps = 2;
-  options.budget = Seconds(job.seconds_per_program / kRounds);
+  options.budget = Seconds(job.seconds_per_program / rounds_of(job));
   if (!job.whole_steps) return profile_program(program.devices[0], options);
+  options.max_steps = kManySteps;
   MOTLEY_ASSIGN(const OperatorTime step,
                 time_whole_steps(program.devices[0], job.device.speed, options));
   return std::vector<OperatorTime>{step};
@@ -54,7 +58,7 @@ Result<void> run_profile(const std::string& job_path, const Reporter& reporter) 
   MOTLEY_ASSIGN(const ProfileJob job, profile_job_from_json(json, job_path));
   MOTLEY_RETURN_IF_ERROR(set_up_device(job.device));
   std::map<std::pair<std::size_t, std::string>, std::vector<OperatorTime>> rounds;
-  for (int round = 0; round < kRounds; ++round)
+  for (int round = 0; round < rounds_of(job); ++round)
     for (std::size_t i = 0; i < job.programs.size(); ++i) {
       MOTLEY_ASSIGN(const std::vector<OperatorTime> measured, profile_file(job.programs[i], job));
       for (const OperatorTime& time : measured) rounds[{i, time.key}].push_back(time);
@@ -62,6 +66,8 @@ Result<void> run_profile(const std::string& job_path, const Reporter& reporter) 
   std::vector<OpTime> times;
   for (auto& [key, measured] : rounds) times.push_back(merge(key.second, std::move(measured)));
   reporter.result(op_times_to_json(times));
+  for (std::size_t i = 0; job.linger; i = (i + 1) % job.programs.size())
+    MOTLEY_RETURN_IF_ERROR(profile_file(job.programs[i], job));
   return {};
 }
 
