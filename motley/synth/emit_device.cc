@@ -2,6 +2,7 @@
 
 #include <array>
 #include <map>
+#include <string>
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
@@ -39,7 +40,7 @@ class SizeEvaluator {
 
  private:
   graph::Sizes sizes_;
-  std::unordered_map<std::string_view, graph::Number> known_;
+  std::unordered_map<std::string, graph::Number> known_;  // by text
 };
 
 Argument buffer_argument(BufferId id) { return {id}; }
