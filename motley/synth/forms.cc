@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <string>
 #include <string_view>
 #include <unordered_map>
 
@@ -26,7 +27,7 @@ std::int64_t find_factor(const graph::SizeExpr& size) {
 
 std::vector<BatchAxis> find_batch_axes(const graph::Graph& graph) {
   std::vector<BatchAxis> axes(graph.values.size());
-  std::unordered_map<std::string_view, std::int64_t> factors;
+  std::unordered_map<std::string, std::int64_t> factors;
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
     const std::vector<graph::SizeExpr>& shape = graph.values[v].shape;
     for (std::size_t d = 0; d < shape.size(); ++d) {
