@@ -46,7 +46,7 @@ check: setup ## format, layers, headers alone: what CI runs before the tests
 	@tools/check_headers.sh
 
 sanitize: setup ## fast tests under ASan and UBSan (without PyTorch)
-	@cmake -S . -B $(BUILD)-asan -G Ninja -DCMAKE_BUILD_TYPE=Debug $(LAUNCHER) -DMOTLEY_WORKER=OFF -DMOTLEY_SANITIZE=address,undefined > /dev/null
+	@cmake -S . -B $(BUILD)-asan -G Ninja -DCMAKE_BUILD_TYPE=Debug $(LAUNCHER) -DMOTLEY_WORKER=OFF -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DMOTLEY_SANITIZE=address,undefined > /dev/null
 	@cmake --build $(BUILD)-asan -j $(JOBS)
 	@ctest --test-dir $(BUILD)-asan --output-on-failure -j $(JOBS) -L fast
 

@@ -37,8 +37,8 @@ name = "c"
   memory = "96MiB"
 )";
 
-/// A machine that others use too drifts by 10 to 20 % between measuring and training; how exact the
-/// prediction is, medians of several rounds say (docs/benchmarks.md).
+/// Catches gross errors only: a shared machine drifts by 10 to 20 % between measuring and training,
+/// and the CNN at this batch is predicted up to 28 % too short (docs/benchmarks.md).
 constexpr double kDriftLimit = 0.4;
 
 struct DemoModel {

@@ -26,7 +26,8 @@ struct ProfileOptions {
 };
 
 /// Seconds of whole steps under emulation of `speed`, collectives left out: one entry "step N" for
-/// N samples. Says what neighbours and pauses between the bursts of work cost a device.
+/// N samples, of all but the first quarter of them, when neighbours may still be starting. Says
+/// what neighbours and pauses between the bursts of work cost a device.
 Result<OperatorTime> time_whole_steps(const program::DeviceProgram& program, double speed,
                                       const ProfileOptions& options);
 
