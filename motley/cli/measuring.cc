@@ -139,14 +139,14 @@ Result<std::vector<cost::OpEntry>> measure_device(const Inputs& inputs, const Se
 Result<std::vector<cost::OpEntry>> measure_paces(const Inputs& inputs,
                                                  const std::vector<DeviceId>& devices,
                                                  const std::vector<std::int64_t>& batches,
-                                                 const Context& context, const std::string& torch) {
+                                                 const std::string& subject,
+                                                 const std::string& torch, const Context& context) {
   const ScratchDirectory scratch;
   std::vector<double> speeds;
   for (const DeviceId id : devices) speeds.push_back(inputs.cluster.device(id).speed);
   const std::vector<int> places = run::place_on_processors(speeds, run::usable_processors());
   std::vector<run::ProfileJob> jobs;
   std::vector<cost::OpEntry> entries;
-  const std::string subject = search::profile_subject(inputs.model.hash, inputs.lowering);
   for (std::size_t i = 0; i < devices.size(); ++i) {
     const std::int64_t batch =
         std::clamp(cost::usual_samples(inputs.cluster, devices[i], inputs.global_batch),
@@ -255,7 +255,8 @@ Result<MeasureSummary> measure(const Inputs& inputs, cost::ProfileStore& store,
     std::vector<DeviceId> together = {id};
     for (const DeviceId other : cost::neighbours(inputs.cluster, id)) together.push_back(other);
     context.note(fmt::format("profile: whole steps of {} devices at once", together.size()));
-    MOTLEY_ASSIGN(const auto entries, measure_paces(inputs, together, batches, context, torch));
+    MOTLEY_ASSIGN(const auto entries,
+                  measure_paces(inputs, together, batches, subject, torch, context));
     MOTLEY_RETURN_IF_ERROR(store.put(entries));
     for (const cost::OpEntry& entry : entries) {
       done.insert({entry.device, true});

@@ -161,6 +161,14 @@ int exit_code_of(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+/// Waits until a process has ended; its status.
+int wait_for_exit(pid_t pid) {
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return status;
+}
+
 std::string describe_exit(int status) {
   if (!WIFSIGNALED(status)) return fmt::format("ended with exit code {}", WEXITSTATUS(status));
   std::string text = fmt::format("was killed by signal {}", WTERMSIG(status));
@@ -469,11 +477,8 @@ class SideBySide {
   }
 
   int reap(std::size_t i) {
-    int status = 0;
     const pid_t pid = std::exchange(children_[i].pid, -1);
-    while (pid > 0 && ::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-    }
-    return status;
+    return pid > 0 ? wait_for_exit(pid) : 0;
   }
 
   std::string worker_;
@@ -530,9 +535,7 @@ Result<std::string> run_program(const std::string& program,
     late = seconds_since(begin) > timeout_s;
   }
   if (late) ::kill(child.pid, SIGKILL);
-  int status = 0;
-  while (::waitpid(child.pid, &status, 0) < 0 && errno == EINTR) {
-  }
+  const int status = wait_for_exit(child.pid);
   if (late)
     return runtime_error("run.timeout",
                          fmt::format("{} {}: not done after {:.0f} s", program,

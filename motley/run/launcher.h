@@ -46,8 +46,8 @@ Result<std::vector<std::string>> run_side_by_side(
     const std::string& worker, const std::vector<std::vector<std::string>>& arguments,
     double timeout_s);
 
-/// The same for any program (found in PATH), such as the exporter.
-/// Its stderr goes where ours goes.
+/// As run_worker, for any program (found in PATH), such as the exporter. Its stderr goes where ours
+/// goes.
 Result<std::string> run_program(const std::string& program,
                                 const std::vector<std::string>& arguments, double timeout_s);
 
