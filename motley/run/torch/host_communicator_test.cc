@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <functional>
 #include <thread>
@@ -17,6 +18,7 @@ namespace {
 class RendezvousTest : public testing::Test {
  protected:
   void SetUp() override {
+    ::signal(SIGPIPE, SIG_IGN);  // as in a worker: a dead peer is an error of a call
     std::string pattern = testing::TempDir() + "motley-gloo-XXXXXX";
     dir_ = ::mkdtemp(pattern.data());
   }
