@@ -17,6 +17,7 @@ LIBRARIES = {
     "xxhash": "base",
     "toml++/": "cluster",
     "sqlite3": "cost",
+    "Eigen/": "cost",
     "zlib": "data",
     "CLI/": "cli",
     "ATen/": "run/torch",

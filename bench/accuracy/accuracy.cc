@@ -1,0 +1,100 @@
+// How far predictions are from measurements: one row a data set and question. Reads the measured
+// sets of the folder DATA and says which are missing. Usage: bench_accuracy DATA OUT.json
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "bench/accuracy/row.h"
+#include "motley/base/file.h"
+#include "motley/base/json.h"
+
+namespace motley::bench {
+namespace {
+
+struct Set {
+  const char* name;
+  Rows (*rows)(const std::string& data);
+};
+const std::vector<Set> kSets = {};
+
+/// Absolute relative errors of a row's cases, and the share of measurements inside the intervals.
+struct Summary {
+  double mean = 0, median = 0, worst = 0, coverage = 0;
+};
+
+Summary summarise(const Row& row) {
+  std::vector<double> errors;
+  double inside = 0;
+  for (const auto& [predicted, measured] : row.cases) {
+    errors.push_back(std::abs(predicted.value / measured - 1));
+    if (predicted.low <= measured && measured <= predicted.high) ++inside;
+  }
+  std::sort(errors.begin(), errors.end());
+  const auto n = static_cast<double>(errors.size());
+  const double middle = (errors[(errors.size() - 1) / 2] + errors[errors.size() / 2]) / 2;
+  return {std::accumulate(errors.begin(), errors.end(), 0.0) / n, middle, errors.back(),
+          inside / n};
+}
+
+void print_row(const Row& row, const Summary& summary) {
+  fmt::print("{:<34} {:<7} {:>5}  {:>5.1f} {:>6.1f} {:>6.1f}  {:>8.0f}  {:>6.1f} {:<6}  {}\n",
+             row.set, row.metric, row.cases.size(), 100 * summary.mean, 100 * summary.median,
+             100 * summary.worst, 100 * summary.coverage, 100 * row.to_reach,
+             summary.mean <= row.to_reach ? "met" : "missed",
+             row.published.empty() ? "-" : row.published);
+}
+
+Json to_json(const Row& row, const Summary& summary) {
+  return Json{{"set", row.set},
+              {"metric", row.metric},
+              {"n", row.cases.size()},
+              {"mean", summary.mean},
+              {"median", summary.median},
+              {"worst", summary.worst},
+              {"published", row.published},
+              {"coverage", summary.coverage},
+              {"to_reach", row.to_reach},
+              {"protocol", row.protocol}};
+}
+
+Result<void> run(const std::string& data, const std::string& path) {
+  fmt::print("absolute relative errors in %; coverage of the 80 % intervals in %\n\n");
+  fmt::print("{:<34} {:<7} {:>5}  {:>5} {:>6} {:>6}  {:>8}  {:>13}  {}\n", "set", "metric", "n",
+             "mean", "median", "worst", "coverage", "to reach", "published");
+  Json json = Json::array();
+  std::vector<std::string> missing, protocols;
+  for (const Set& set : kSets) {
+    const Rows rows = set.rows(data);
+    if (!rows) {
+      missing.push_back(fmt::format("{}: {}", set.name, rows.error().message));
+      continue;
+    }
+    for (const Row& row : *rows) {
+      const Summary summary = summarise(row);
+      print_row(row, summary);
+      protocols.push_back(fmt::format("{}, {}: {}", row.set, row.metric, row.protocol));
+      json.push_back(to_json(row, summary));
+    }
+  }
+  fmt::print("\n");
+  for (const std::string& line : protocols) fmt::print("{}\n", line);
+  for (const std::string& line : missing) fmt::print("missing: {}\n", line);
+  return write_file_atomic(path, Json{{"rows", json}}.dump(2) + "\n");
+}
+
+}  // namespace
+}  // namespace motley::bench
+
+int main(int count, char** arguments) {
+  if (count != 3) {
+    fmt::print(stderr, "usage: bench_accuracy DATA OUT.json\n");
+    return 2;
+  }
+  if (const auto done = motley::bench::run(arguments[1], arguments[2]); !done) {
+    fmt::print(stderr, "{}\n", done.error().message);
+    return 1;
+  }
+  return 0;
+}

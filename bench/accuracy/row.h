@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/cost/interval.h"
+
+namespace motley::bench {
+
+/// One predicted case: what was said and what was measured.
+struct Case {
+  cost::Interval predicted;
+  double measured = 0;  ///< > 0
+};
+
+/// A row of the accuracy table.
+struct Row {
+  std::string set;        ///< "vtrain: 10 % of the rows"
+  std::string metric;     ///< "time", "memory", ...
+  std::string protocol;   ///< what was fitted on what, and what was predicted
+  std::string published;  ///< error of others on the same cases, with its kind; "" = none
+  double to_reach = 0;    ///< mean absolute relative error
+  std::vector<Case> cases;
+};
+
+/// The rows of one data set, read from `data` (the folder of MOTLEY_DATA).
+/// Errors name the file that is missing.
+using Rows = Result<std::vector<Row>>;
+Rows vtrain_rows(const std::string& data);
+Rows sailor_rows(const std::string& data);
+Rows cm_dare_rows(const std::string& data);
+Rows transient_rows(const std::string& data);
+Rows heterog_rows(const std::string& data);
+
+}  // namespace motley::bench

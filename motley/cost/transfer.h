@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "motley/base/units.h"
+
+namespace motley::cost {
+
+/// A link (or a NIC, a switch) that a flow crosses: each byte of the flow takes `weight` bytes of
+/// the link's capacity. A ring all-reduce of `bytes` among n ranks is one flow that crosses every
+/// link of the ring with weight 2 (n-1)/n.
+struct LinkUse {
+  std::int32_t link = 0;
+  double weight = 1.0;  ///< > 0
+  bool operator==(const LinkUse&) const = default;
+};
+
+/// Bytes that move at one rate over all of `uses` at the same time.
+struct Flow {
+  double bytes = 0;
+  std::vector<LinkUse> uses;
+  double most_rate = 0;  ///< bytes/s that it cannot exceed even when alone; 0: no such limit
+  bool operator==(const Flow&) const = default;
+};
+
+/// First a delay that uses no link (latency, launch), then flows that start together. A phase is
+/// over when its last flow is.
+struct Phase {
+  Seconds delay;
+  std::vector<Flow> flows;
+  bool operator==(const Phase&) const = default;
+};
+
+/// A point-to-point transfer or a collective: phases one after the other. Without flows it takes
+/// the sum of its delays, whatever else is under way.
+struct Transfer {
+  std::vector<Phase> phases;
+  bool operator==(const Transfer&) const = default;
+};
+
+}  // namespace motley::cost
