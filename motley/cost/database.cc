@@ -44,28 +44,34 @@ void Statement::Finalize::operator()(sqlite3_stmt* statement) const { sqlite3_fi
 Statement::Statement(sqlite3* connection, sqlite3_stmt* statement, const std::string& path)
     : connection_(connection), statement_(statement), path_(&path) {}
 
+int Statement::next_parameter() {
+  // Rows of an earlier use may not have been read to the end.
+  if (next_ == 1) sqlite3_reset(statement_.get());
+  return next_++;
+}
+
 Statement& Statement::bind(std::string_view text) {
   // A null pointer would bind NULL.
   const char* data = text.empty() ? "" : text.data();
-  MOTLEY_CHECK(sqlite3_bind_text64(statement_.get(), next_++, data, text.size(), SQLITE_TRANSIENT,
-                                   SQLITE_UTF8) == SQLITE_OK);
+  MOTLEY_CHECK(sqlite3_bind_text64(statement_.get(), next_parameter(), data, text.size(),
+                                   SQLITE_TRANSIENT, SQLITE_UTF8) == SQLITE_OK);
   return *this;
 }
 
 Statement& Statement::bind(std::int64_t number) {
-  MOTLEY_CHECK(sqlite3_bind_int64(statement_.get(), next_++, number) == SQLITE_OK);
+  MOTLEY_CHECK(sqlite3_bind_int64(statement_.get(), next_parameter(), number) == SQLITE_OK);
   return *this;
 }
 
 Statement& Statement::bind(double number) {
-  MOTLEY_CHECK(sqlite3_bind_double(statement_.get(), next_++, number) == SQLITE_OK);
+  MOTLEY_CHECK(sqlite3_bind_double(statement_.get(), next_parameter(), number) == SQLITE_OK);
   return *this;
 }
 
 Result<bool> Statement::step() {
   const int code = sqlite3_step(statement_.get());
-  if (code == SQLITE_ROW) return true;
   next_ = 1;
+  if (code == SQLITE_ROW) return true;
   if (code == SQLITE_DONE) {
     sqlite3_reset(statement_.get());
     return false;

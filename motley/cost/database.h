@@ -32,6 +32,8 @@ class Statement {
   double real(int column) const;
 
  private:
+  int next_parameter();
+
   struct Finalize {
     void operator()(sqlite3_stmt* statement) const;
   };

@@ -20,13 +20,17 @@ struct DeviceKey {
   auto operator<=>(const DeviceKey&) const = default;
 };
 
-/// One operator at concrete shapes: `key` is program::cost_key.
+/// One operator at concrete shapes: `key` is program::cost_key. Written, it is one round of
+/// measuring; read, the rounds merged (readings.h).
 struct OpEntry {
   DeviceKey device;
   std::string key;
   Seconds median;
-  double spread = 0.0;  ///< median absolute deviation / median
+  double spread = 0.0;  ///< median absolute deviation / median, within a round
   std::int64_t samples = 0;
+  Bytes scratch;             ///< memory it needs while it runs, beside its results
+  double deviation = 0.0;    ///< read only: relative standard error of the merged median
+  bool has_drifted = false;  ///< read only: the newest rounds contradict the older ones
 };
 
 /// One collective of `bytes` per rank among `ranks` ranks over `route` ("local", or the emulated or
@@ -40,15 +44,28 @@ struct CollectiveEntry {
   Seconds median;
   double spread = 0.0;
   std::int64_t samples = 0;
+  bool has_drifted = false;  ///< read only
 };
 
-/// Measured times, kept in one SQLite file. An entry written again replaces the old one. Several
-/// processes may use a file at a time; one object belongs to one thread. Faults of the file's
-/// contents are usage errors, those of the disk runtime errors.
+/// What was predicted for a run, and what the run measured.
+struct PredictionEntry {
+  std::string subject;   ///< model and how it is lowered
+  std::string cluster;   ///< its hash
+  std::string quantity;  ///< "step" in seconds, "memory" in bytes of the fullest device
+  double predicted = 0;  ///< > 0
+  double measured = 0;   ///< > 0
+  bool operator==(const PredictionEntry&) const = default;
+};
+
+/// Measured times, kept in one SQLite file. An entry written again is one more round; the newest
+/// kRoundsKept are kept and merged when read. Several processes may use a file at a time; one
+/// object belongs to one thread. Faults of the file's contents are usage errors, those of the disk
+/// runtime errors.
 class ProfileStore {
  public:
   /// Opens or creates; refuses a file that is not a profile store or of another version (usage).
   static Result<ProfileStore> open(const std::string& path);
+  static constexpr int kRoundsKept = 8;
   ProfileStore(ProfileStore&&) noexcept;
   ProfileStore& operator=(ProfileStore&&) noexcept;
   ~ProfileStore();
@@ -60,6 +77,10 @@ class ProfileStore {
   /// All entries of a device, by key: for building cost tables in one read.
   Result<std::vector<OpEntry>> ops(const DeviceKey& device) const;
   Result<std::vector<CollectiveEntry>> collectives() const;
+  /// Appends; the newest 1000 are kept.
+  Result<void> put(const PredictionEntry& entry);
+  /// Oldest first.
+  Result<std::vector<PredictionEntry>> predictions() const;
   /// Remembers for which local batches a subject (a model and how it is lowered) was profiled on a
   /// device kind.
   Result<void> put_batches(const std::string& subject, const DeviceKey& device,

@@ -77,12 +77,48 @@ TEST_F(ProfileStoreTest, KeepsOperatorsByDeviceAndKey) {
   EXPECT_EQ((*all)[1].key, "b");
 }
 
-TEST_F(ProfileStoreTest, AnEntryWrittenAgainReplacesTheOld) {
+TEST_F(ProfileStoreTest, MergesTheRoundsOfAnEntry) {
   ProfileStore store = open();
-  ASSERT_TRUE(store.put({op(kCpu, "a", 1.0)}));
-  ASSERT_TRUE(store.put({op(kCpu, "a", 3.0)}));
-  EXPECT_EQ(store.ops(kCpu)->size(), 1U);
-  EXPECT_EQ(store.find_op(kCpu, "a").value()->median, Seconds(3.0));
+  const auto put = [&](double seconds, std::int64_t scratch) {
+    OpEntry entry = op(kCpu, "a", seconds);
+    entry.scratch = Bytes(scratch);
+    ASSERT_TRUE(store.put({entry, op(kCpu, "b", 7.0)}));
+  };
+  // 3.0 and 3.0 again, far from the rest: drift (readings_test.cc has the arithmetic).
+  put(1.0, 10);
+  put(1.0, 30);
+  put(3.0, 20);
+  const auto merged = store.find_op(kCpu, "a").value();
+  EXPECT_DOUBLE_EQ(merged->median.value, 1.0);
+  EXPECT_EQ(merged->samples, 60);
+  EXPECT_EQ(merged->scratch, Bytes(30));
+  EXPECT_GT(merged->deviation, 0);
+  EXPECT_FALSE(merged->has_drifted);
+  put(3.0, 20);
+  const auto all = store.ops(kCpu);
+  ASSERT_TRUE(all);
+  ASSERT_EQ(all->size(), 2U);
+  EXPECT_DOUBLE_EQ((*all)[0].median.value, 3.0);
+  EXPECT_TRUE((*all)[0].has_drifted);
+  EXPECT_EQ((*all)[1].key, "b");
+  EXPECT_FALSE((*all)[1].has_drifted);
+}
+
+TEST_F(ProfileStoreTest, KeepsTheNewestRounds) {
+  ProfileStore store = open();
+  for (int round = 0; round < ProfileStore::kRoundsKept + 3; ++round)
+    ASSERT_TRUE(store.put({op(kCpu, "a", 1.0)}));
+  EXPECT_EQ(store.find_op(kCpu, "a").value()->samples, 20 * ProfileStore::kRoundsKept);
+}
+
+TEST_F(ProfileStoreTest, KeepsPredictions) {
+  const PredictionEntry first{"m", "c", "step", 1.0, 1.1}, second{"m", "c", "memory", 64, 60};
+  {
+    ProfileStore store = open();
+    ASSERT_TRUE(store.put(first));
+    ASSERT_TRUE(store.put(second));
+  }
+  EXPECT_EQ(*open().predictions(), (std::vector<PredictionEntry>{first, second}));
 }
 
 TEST_F(ProfileStoreTest, KeepsCollectives) {
@@ -91,18 +127,19 @@ TEST_F(ProfileStoreTest, KeepsCollectives) {
     return CollectiveEntry{"motley::all_reduce", "gloo",           "local", ranks,
                            Bytes(bytes),         Seconds(seconds), 0.1,     9};
   };
-  ASSERT_TRUE(store.put({entry(3, 8, 2.0), entry(2, 8, 1.0), entry(2, 8, 1.5)}));
+  ASSERT_TRUE(store.put({entry(3, 8, 2.0), entry(2, 8, 1.0)}));
+  ASSERT_TRUE(store.put({entry(2, 8, 1.0)}));
   const auto all = store.collectives();
   ASSERT_TRUE(all);
   ASSERT_EQ(all->size(), 2U);
   EXPECT_EQ((*all)[0].ranks, 2);
-  EXPECT_EQ((*all)[0].median, Seconds(1.5));
+  EXPECT_DOUBLE_EQ((*all)[0].median.value, 1.0);
   EXPECT_EQ((*all)[0].bytes, Bytes(8));
   EXPECT_EQ((*all)[0].op, "motley::all_reduce");
   EXPECT_EQ((*all)[0].backend, "gloo");
   EXPECT_EQ((*all)[0].route, "local");
   EXPECT_EQ((*all)[0].spread, 0.1);
-  EXPECT_EQ((*all)[0].samples, 9);
+  EXPECT_EQ((*all)[0].samples, 18);
   EXPECT_EQ((*all)[1].ranks, 3);
 }
 
@@ -133,7 +170,7 @@ TEST_F(ProfileStoreTest, TwoObjectsShareAFile) {
   // Both have read; both may write.
   ASSERT_TRUE(second.put({op(kCpu, "a", 2.0)}));
   ASSERT_TRUE(first.put({op(kCpu, "b", 2.0)}));
-  EXPECT_EQ(first.find_op(kCpu, "a").value()->median, Seconds(2.0));
+  EXPECT_EQ(first.find_op(kCpu, "a").value()->samples, 40);
 }
 
 TEST_F(ProfileStoreTest, RefusesWhatIsNoStore) {
@@ -151,7 +188,7 @@ TEST_F(ProfileStoreTest, RefusesAnotherVersion) {
   open();
   run("PRAGMA user_version = 7");
   EXPECT_EQ(message(),
-            "profile store of version 7, wanted 1; remove it and run `motley profile` again");
+            "profile store of version 7, wanted 2; remove it and run `motley profile` again");
 }
 
 TEST_F(ProfileStoreTest, RefusesAPathThatCannotBe) {
@@ -197,8 +234,8 @@ TEST_F(ProfileStoreTest, ReportsATruncatedFile) {
 
 TEST_F(ProfileStoreTest, ReportsATimeThatCannotBe) {
   open();
-  run("PRAGMA ignore_check_constraints = 1; INSERT INTO op VALUES('cpu', 1, '2.15', 'a', -2, 0, "
-      "1)");
+  run("PRAGMA ignore_check_constraints = 1; INSERT INTO op VALUES('cpu', 1, '2.15', 'a', 1, -2, "
+      "0, 1, 0)");
   const auto entries = open().ops(kCpu);
   ASSERT_FALSE(entries);
   EXPECT_EQ(entries.error().message,
