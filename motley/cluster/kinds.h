@@ -1,24 +1,101 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "motley/base/dtype.h"
+#include "motley/base/result.h"
 #include "motley/base/units.h"
 
 namespace motley::cluster {
 
-/// A device kind that a plan may name without having one: memory as printed on the box.
+/// Floating-point operations a second (a multiply-add counts 2), or integer ones.
+using FlopsPerSecond = Quantity<struct FlopsPerSecondTag, double>;
+
+enum class Processor { kGpu, kCpu };
+
+/// Highest rate of multiply-adds in each format, by whichever unit of the device is fastest (vector
+/// units, tensor or matrix cores), at the clock that the vendor rates the part by: boost for GPUs,
+/// base for CPUs. It is a ceiling of large matrix products, never an expectation.
+///
+/// - Dense: never the doubled figures "with sparsity".
+/// - 8- and 16-bit products are summed in f32 (i8: in i32), as training does: half the advertised
+///   rate on GeForce cards since Turing. The P100 has no such unit; its f16 also sums in f16.
+/// - tf32 takes f32 operands and rounds them to 10 bits of mantissa; f32 rounds nothing. On AMD's
+///   GPUs f32 and f64 are those of the matrix cores, which are up to twice those of the vector
+///   units.
+/// - Absent: no unit for it that is faster than the next wider format, or not known.
+///
+/// Clocks move: GeForce cards commonly run above the rated boost, cards at their power limit below
+/// it; CPUs run above base when few cores are busy or the code is light.
+struct PeakRates {
+  std::optional<FlopsPerSecond> f64;
+  FlopsPerSecond f32;
+  std::optional<FlopsPerSecond> tf32, f16, bf16, f8, i8;
+};
+
+/// A kind of device that a plan may name without having one. GPUs are what the driver shows as one
+/// device: one of the two dies of a K80 or MI250X, one of the four of an A16. CPUs are one socket
+/// with all its cores.
+///
+/// `source` names the vendor's document (kind_sources()) that holds every figure but those in
+/// `derived`: "f64: 1/64 of f32; bandwidth: 384 bit x 21 Gbps", from the other figures and the
+/// core counts, bus widths and clocks of the same document. docs/device_kinds.md shows all of it.
 struct PlanningKind {
-  std::string_view name;
-  Bytes memory;
+  std::string_view name;  ///< as in cluster files: "a100-40g"
+  std::string_view
+      model;  ///< what drivers call it, less the vendor: "A100-SXM4-40GB"; "" = unknown
+  Processor processor = Processor::kGpu;
+  int year = 0;  ///< of its launch
+
+  /// As printed on the box, in GiB. Drivers offer 1 to 8 % less, most where error correction is
+  /// kept in GDDR memory (A10: 22.5 of 24). Absent for CPUs: theirs is the host's.
+  std::optional<Bytes> memory;
+  BytesPerSecond memory_bandwidth;  ///< bus width x transfer rate
+  PeakRates peak;
+
+  std::string_view host_link;  ///< "PCIe 4.0 x16", "NVLink-C2C"; "" = not known
+  /// Each way, before protocol overhead.
+  std::optional<BytesPerSecond> host_bandwidth;
+  /// Each way, all links of the device together, where a board or bridge joins its peers (NVLink,
+  /// Infinity Fabric). Absent: none; peers talk over the host link.
+  std::optional<BytesPerSecond> peer_bandwidth;
+
+  std::string_view source;
+  std::string_view derived;
+};
+
+/// A document of a vendor: "a100" -> "NVIDIA A100 Tensor Core GPU data sheet, June 2021".
+struct KindSource {
+  std::string_view id;
+  std::string_view title;
 };
 
 /// The built-in table, ordered by name.
 std::span<const PlanningKind> planning_kinds();
+/// Ordered by id.
+std::span<const KindSource> kind_sources();
 
 /// Every kind that a cluster file may name: "cpu", "cuda" and the planning kinds.
 std::vector<std::string> known_kinds();
+
+/// By name. Usage error with a suggestion: "unknown device kind 'rtx409', did you mean 'rtx4090'?".
+Result<PlanningKind> find_kind(std::string_view name);
+
+/// The planning kind of a device by what its driver or operating system calls it:
+/// "NVIDIA A10", "Tesla V100-SXM2-16GB", "AMD EPYC 7742 64-Core Processor". Absent if none fits.
+/// Where a name is sold with two sizes of memory (RTX 3060, 3080, 4060 Ti), the kind is the one
+/// with more units sold; a cluster file's `memory` corrects the size.
+std::optional<PlanningKind> kind_of_model(std::string_view model);
+
+/// The ceiling for products of this type: its own rate, for f16 and bf16 else that of f32. Never
+/// tf32, which a program must ask for. Absent for types without a rate (wider integers, bool).
+std::optional<FlopsPerSecond> peak_rate(const PlanningKind& kind, DType dtype);
+
+/// A cluster file's kind that computes on a CPU: "cpu" or a planning kind of a CPU.
+bool is_cpu_kind(std::string_view name);
 
 }  // namespace motley::cluster
