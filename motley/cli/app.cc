@@ -59,7 +59,9 @@ void add_planning_options(CLI::App* sub, PlanningOptions& options) {
       ->capture_default_str();
   sub->add_option("--bucket", options.bucket, "size of a gradient exchange")->capture_default_str();
   sub->add_option("--profiles", options.profiles, "profile store (default: in the cache folder)");
-  sub->add_option("--profile", options.profile, "auto: measure what is missing; never")
+  sub->add_option(
+         "--profile", options.profile,
+         "what is missing: auto measures it; never; model takes it from what other models took")
       ->capture_default_str();
   sub->add_option("--seed", options.seed, "of dropout and of the random planner")
       ->capture_default_str();

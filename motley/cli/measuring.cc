@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "motley/base/file.h"
@@ -68,9 +69,12 @@ Result<program::Program> reference_program(const Inputs& inputs, std::int64_t sa
   return program;
 }
 
+/// Work of each operator of a reference program, by key.
+using Works = std::map<std::string, cost::OperatorWork>;
+
 Result<run::ProfileJob> write_profile_job(const Inputs& inputs, const cluster::Device& device,
                                           const std::vector<std::int64_t>& batches, int ranks,
-                                          const std::string& directory) {
+                                          const std::string& directory, Works& works) {
   run::ProfileJob job;
   job.seconds_per_program = kSecondsPerProgram;
   job.device = {.name = device.name,
@@ -79,6 +83,10 @@ Result<run::ProfileJob> write_profile_job(const Inputs& inputs, const cluster::D
                 .threads = device.threads};
   for (const std::int64_t batch : batches) {
     MOTLEY_ASSIGN(const program::Program program, reference_program(inputs, batch, ranks));
+    const program::DeviceProgram& first = program.devices[0];
+    const auto work = cost::instruction_work(first, inputs.model.graph);
+    for (std::size_t i = 0; i < work.size(); ++i)
+      works.emplace(program::cost_key(first, first.instructions[i]), work[i]);
     job.programs.push_back(fmt::format("{}/{}.txt", directory, batch));
     MOTLEY_RETURN_IF_ERROR(write_file_atomic(job.programs.back(), program::print_program(program)));
   }
@@ -117,8 +125,10 @@ Result<std::vector<cost::OpEntry>> measure_device(const Inputs& inputs, const Se
   const cluster::Device& device = inputs.cluster.device(setting.device);
   const std::size_t beside =
       setting.is_shared ? cost::neighbours(inputs.cluster, setting.device).size() : 0;
-  MOTLEY_ASSIGN(run::ProfileJob job, write_profile_job(inputs, device, batches,
-                                                       setting.is_shared ? 2 : 1, scratch.path()));
+  Works works;
+  MOTLEY_ASSIGN(
+      run::ProfileJob job,
+      write_profile_job(inputs, device, batches, setting.is_shared ? 2 : 1, scratch.path(), works));
   const std::vector<int> processors = run::usable_processors();
   const std::size_t workers = std::clamp<std::size_t>(processors.size(), 1, beside + 1);
   std::vector<run::ProfileJob> jobs;
@@ -129,7 +139,8 @@ Result<std::vector<cost::OpEntry>> measure_device(const Inputs& inputs, const Se
   MOTLEY_ASSIGN(const auto times, run_profiles(std::move(jobs), scratch, context));
   std::vector<cost::OpEntry> entries;
   for (const run::OpTime& time : times[0])
-    entries.push_back({key, time.key, time.median, time.spread, time.samples});
+    entries.push_back(
+        {key, time.key, time.median, time.spread, time.samples, time.scratch, works[time.key]});
   return entries;
 }
 
@@ -152,8 +163,9 @@ Result<std::vector<cost::OpEntry>> measure_paces(const Inputs& inputs,
         std::clamp(cost::usual_samples(inputs.cluster, devices[i], inputs.global_batch),
                    batches.front(), batches.back());
     const cluster::Device& device = inputs.cluster.device(devices[i]);
+    Works works;
     MOTLEY_ASSIGN(run::ProfileJob job,
-                  write_profile_job(inputs, device, {batch}, 2, scratch.path()));
+                  write_profile_job(inputs, device, {batch}, 2, scratch.path(), works));
     job.whole_steps = true;
     job.seconds_per_program = kSecondsOfPace;
     job.device.speed = device.speed;

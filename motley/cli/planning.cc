@@ -39,18 +39,20 @@ Result<plan::BatchNormMode> parse_batch_norm(const std::string& text) {
                      fmt::format("--batch-norm: found '{}', wanted global or local", text));
 }
 
-search::CostOptions cost_options(const Inputs& inputs, const std::string& torch) {
+search::CostOptions cost_options(const Inputs& inputs, const PlanningOptions& options,
+                                 const std::string& torch) {
   return {.lowering = inputs.lowering,
           .torch = torch,
           .global_batch = inputs.global_batch,
-          .devices = inputs.devices};
+          .devices = inputs.devices,
+          .may_model = options.profile == "model"};
 }
 
 /// Costs that price every group, or the error that says what is missing.
-Result<search::Costs> load_priced(const Inputs& inputs, const cost::ProfileStore& store,
-                                  const std::string& torch) {
+Result<search::Costs> load_priced(const Inputs& inputs, const PlanningOptions& options,
+                                  const cost::ProfileStore& store, const std::string& torch) {
   MOTLEY_ASSIGN(auto costs, search::load_costs(inputs.model, inputs.cluster, store,
-                                               cost_options(inputs, torch)));
+                                               cost_options(inputs, options, torch)));
   MOTLEY_RETURN_IF_ERROR(
       search::StepEvaluator::make(inputs.model.graph, inputs.cluster, inputs.lowering, costs));
   return costs;
@@ -168,19 +170,20 @@ Result<Inputs> read_inputs(const PlanningOptions& options, const Context& contex
 Result<std::shared_ptr<const search::Costs>> find_costs(const Inputs& inputs,
                                                         const PlanningOptions& options,
                                                         const Context& context) {
-  if (options.profile != "auto" && options.profile != "never")
-    return usage_error("cli.profile",
-                       fmt::format("--profile: found '{}', wanted auto or never", options.profile));
+  if (options.profile != "auto" && options.profile != "never" && options.profile != "model")
+    return usage_error(
+        "cli.profile",
+        fmt::format("--profile: found '{}', wanted auto, never or model", options.profile));
   MOTLEY_ASSIGN(const std::string torch, worker_version(context));
   const std::string path = options.profiles.empty() ? context.profile_store : options.profiles;
   std::error_code code;
   if (const auto parent = std::filesystem::path(path).parent_path(); !parent.empty())
     std::filesystem::create_directories(parent, code);
   MOTLEY_ASSIGN(cost::ProfileStore store, cost::ProfileStore::open(path));
-  auto costs = load_priced(inputs, store, torch);
+  auto costs = load_priced(inputs, options, store, torch);
   if (!costs && options.profile == "auto" && costs.error().code.ends_with(".missing-profile")) {
     MOTLEY_RETURN_IF_ERROR(measure(inputs, store, context));
-    costs = load_priced(inputs, store, torch);
+    costs = load_priced(inputs, options, store, torch);
   }
   if (!costs) return tl::make_unexpected(costs.error());
   phase(context, "price", [&] { return print_costs(*costs, inputs.cluster); });

@@ -1,9 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
-#include <string_view>
-#include <unordered_map>
 #include <utility>
 
 #include "motley/base/check.h"
@@ -12,8 +11,6 @@
 
 namespace motley::cost {
 namespace {
-
-using Measured = std::unordered_map<std::string_view, double>;  // key -> seconds
 
 // References by increasing batch; they must be lowerings of one kind.
 std::vector<const program::DeviceProgram*> sorted_references(
@@ -71,29 +68,24 @@ tl::unexpected<Error> missing_keys(const std::set<std::string>& keys, const Devi
 }  // namespace
 
 Result<InstructionTimes> InstructionTimes::build(
-    const std::vector<program::DeviceProgram>& references, const ProfileStore& store,
+    const std::vector<program::DeviceProgram>& references, const TimeSource& source,
     const DeviceKey& device) {
   const auto sorted = sorted_references(references);
-  MOTLEY_ASSIGN(const std::vector<OpEntry> entries, store.ops(device));
-  Measured measured;
-  measured.reserve(entries.size());
-  for (const OpEntry& entry : entries) measured.emplace(entry.key, entry.median.value);
-
   InstructionTimes times;
   times.seconds_.resize(sorted[0]->instructions.size(), std::vector<double>(sorted.size(), 0.0));
+  times.scratch_ = times.seconds_;
   std::set<std::string> missing;
   for (std::size_t b = 0; b < sorted.size(); ++b) {
     times.batches_.push_back(static_cast<double>(sorted[b]->samples));
-    for (std::size_t i = 0; i < times.seconds_.size(); ++i) {
-      const program::Instruction& instruction = sorted[b]->instructions[i];
-      if (instruction.lane == program::Lane::kTransfer) continue;
-      std::string key = program::cost_key(*sorted[b], instruction);
-      const auto found = measured.find(key);
-      if (found != measured.end()) {
-        times.seconds_[i][b] = found->second;
-      } else {
-        missing.insert(std::move(key));
+    const auto answers = source.times(*sorted[b]);
+    MOTLEY_CHECK(answers.size() == times.seconds_.size());
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      if (!answers[i]) {
+        missing.insert(program::cost_key(*sorted[b], sorted[b]->instructions[i]));
+        continue;
       }
+      times.seconds_[i][b] = answers[i]->seconds.value;
+      times.scratch_[i][b] = static_cast<double>(answers[i]->scratch.value);
     }
   }
   if (!missing.empty()) return missing_keys(missing, device);
@@ -102,21 +94,29 @@ Result<InstructionTimes> InstructionTimes::build(
 }
 
 Seconds InstructionTimes::at(std::size_t instruction, double samples) const {
-  const std::vector<double>& seconds = seconds_[instruction];
-  if (samples <= batches_.front()) return Seconds(seconds.front());
+  return Seconds(between(seconds_[instruction], samples));
+}
+
+Bytes InstructionTimes::scratch(std::size_t instruction, double samples) const {
+  return Bytes(
+      static_cast<std::int64_t>(std::ceil(std::max(0.0, between(scratch_[instruction], samples)))));
+}
+
+double InstructionTimes::between(const std::vector<double>& values, double samples) const {
+  if (samples <= batches_.front()) return values.front();
   const auto next = std::lower_bound(batches_.begin(), batches_.end(), samples);
   if (next == batches_.end()) {
     const std::size_t last = batches_.size() - 1;
-    double slope = seconds[last] / batches_[last];
+    double slope = values[last] / batches_[last];
     if (last > 0) {
       slope = std::min(slope,
-                       (seconds[last] - seconds[last - 1]) / (batches_[last] - batches_[last - 1]));
+                       (values[last] - values[last - 1]) / (batches_[last] - batches_[last - 1]));
     }
-    return Seconds(seconds[last] + slope * (samples - batches_[last]));
+    return values[last] + slope * (samples - batches_[last]);
   }
   const auto right = static_cast<std::size_t>(next - batches_.begin());
   const double share = (samples - batches_[right - 1]) / (batches_[right] - batches_[right - 1]);
-  return Seconds(seconds[right - 1] + share * (seconds[right] - seconds[right - 1]));
+  return values[right - 1] + share * (values[right] - values[right - 1]);
 }
 
 }  // namespace motley::cost

@@ -9,6 +9,7 @@ namespace motley::cost {
 namespace {
 
 const DeviceKey kCpu{"cpu", 1, "2.15"};
+const DeviceKey kGpu{"cuda", 2, "2.11"};
 
 // Times of one product measured at batches; references in the order given.
 InstructionTimes times_of(const std::vector<std::pair<std::int64_t, double>>& measured) {
@@ -18,7 +19,7 @@ InstructionTimes times_of(const std::vector<std::pair<std::int64_t, double>>& me
     EXPECT_TRUE(store.put(product_entries(kCpu, samples, {seconds})));
     references.push_back(product_program(samples, 1));
   }
-  auto times = InstructionTimes::build(references, store, kCpu);
+  auto times = InstructionTimes::build(references, *MeasuredTimes::load(store, kCpu), kCpu);
   EXPECT_TRUE(times) << times.error().message;
   return std::move(*times);
 }
@@ -33,6 +34,21 @@ TEST(InstructionTimes, InterpolatesBetweenBatches) {
   EXPECT_EQ(times.at(0, 5), Seconds(2.25));  // a quarter
   EXPECT_EQ(times.at(0, 1), Seconds(2.0));   // constant below
   EXPECT_EQ(times.at(0, 12), Seconds(4.0));  // slope 1/4 a sample: 3 + 4 / 4
+}
+
+TEST(InstructionTimes, InterpolatesScratchRoundedUp) {
+  ProfileStore store = memory_store();
+  for (const auto& [samples, scratch] : {std::pair{4, 100}, {8, 103}}) {
+    std::vector<OpEntry> entries = product_entries(kCpu, samples, {1.0});
+    entries[0].scratch = Bytes(scratch);
+    ASSERT_TRUE(store.put(entries));
+  }
+  const auto times = InstructionTimes::build({product_program(4, 1), product_program(8, 1)},
+                                             *MeasuredTimes::load(store, kCpu), kCpu);
+  ASSERT_TRUE(times);
+  EXPECT_EQ(times->scratch(0, 4), Bytes(100));
+  EXPECT_EQ(times->scratch(0, 6), Bytes(102));  // 101.5
+  EXPECT_EQ(times->scratch(1, 6), Bytes(0));    // the transfer
 }
 
 TEST(InstructionTimes, TransfersTakeNothing) {
@@ -67,14 +83,14 @@ TEST(InstructionTimes, NamesTheMissingKey) {
   ASSERT_TRUE(store.put(product_entries(kCpu, 4, {1.0, 1.0})));
   ASSERT_TRUE(store.put(product_entries(kCpu, 8, {1.0})));
   const std::vector references = {product_program(4, 2), product_program(8, 2)};
-  const auto times = InstructionTimes::build(references, store, kCpu);
+  const auto times = InstructionTimes::build(references, *MeasuredTimes::load(store, kCpu), kCpu);
   ASSERT_FALSE(times);
   EXPECT_EQ(times.error().kind, ErrorKind::kUsage);
   EXPECT_EQ(times.error().code, "cost.missing-profile");
   EXPECT_EQ(times.error().message,
             "no measurement of aten::mm(f32[8,2], f32[2,2]) on cpu with threads = 1 and PyTorch "
             "2.15; run `motley profile` with this model and cluster");
-  const auto other = InstructionTimes::build(references, store, {"cuda", 2, "2.11"});
+  const auto other = InstructionTimes::build(references, *MeasuredTimes::load(store, kGpu), kGpu);
   ASSERT_FALSE(other);
   EXPECT_EQ(
       other.error().message,
@@ -84,9 +100,10 @@ TEST(InstructionTimes, NamesTheMissingKey) {
 
 TEST(InstructionTimesDeath, RefusesLoweringsOfTwoKinds) {
   const ProfileStore store = memory_store();
-  EXPECT_DEATH(static_cast<void>(InstructionTimes::build(
-                   {product_program(4, 1), product_program(8, 2)}, store, kCpu)),
-               "check failed");
+  EXPECT_DEATH(
+      static_cast<void>(InstructionTimes::build({product_program(4, 1), product_program(8, 2)},
+                                                *MeasuredTimes::load(store, kCpu), kCpu)),
+      "check failed");
 }
 
 // Nondecreasing in the samples, at most proportional beyond the last batch, within the measured

@@ -8,6 +8,7 @@
 #include "motley/cluster/cluster.h"
 #include "motley/cost/cost_model.h"
 #include "motley/cost/profile_store.h"
+#include "motley/cost/time_source.h"
 
 namespace motley::cost {
 
@@ -15,24 +16,29 @@ namespace motley::cost {
 /// measured at reference batches, in between linear and nondecreasing (isotonic, by pooling
 /// adjacent violators), below the smallest constant, beyond the largest with the last segment's
 /// slope, but at most in proportion to the batch (from one batch alone: in proportion).
-/// Instructions of the transfer lane take 0.
+/// Instructions of the transfer lane take 0. Scratch memory likewise, but not made nondecreasing.
 ///
 /// Example: measured 2 ms at 4 and 3 ms at 8: 2 ms at 1, 2.5 ms at 6, 4 ms at 12.
 class InstructionTimes {
  public:
   /// `references`: the same lowering at each measured batch, one or more, in any order (equal
-  /// instruction sequences and distinct batches, checked). A missing measurement is a usage error
-  /// that names its key and the `motley profile` to run. Reads the device's entries once.
+  /// instruction sequences and distinct batches, checked). What the source cannot say is a usage
+  /// error that names its key, the device and the `motley profile` to run.
   static Result<InstructionTimes> build(const std::vector<program::DeviceProgram>& references,
-                                        const ProfileStore& store, const DeviceKey& device);
+                                        const TimeSource& source, const DeviceKey& device);
   /// Seconds of instruction i at full speed for a local batch. O(log batches).
   Seconds at(std::size_t instruction, double samples) const;
+  /// Memory that instruction i needs beside its results, rounded up. O(log batches).
+  Bytes scratch(std::size_t instruction, double samples) const;
   std::size_t size() const { return seconds_.size(); }
   const std::vector<double>& batches() const { return batches_; }
 
  private:
+  double between(const std::vector<double>& values, double samples) const;
+
   std::vector<double> batches_;               // increasing
   std::vector<std::vector<double>> seconds_;  // [instruction][batch]
+  std::vector<std::vector<double>> scratch_;  // [instruction][batch]; bytes
 };
 
 /// latency + bytes / bandwidth of a collective, both >= 0, fitted to measurements by relative least

@@ -63,8 +63,8 @@ class ProfileCostTest : public testing::Test {
                                         Seconds(1.0 + static_cast<double>(bytes)), 0, 1}}));
     }
     const auto build = [&](std::size_t products) {
-      return std::make_shared<const InstructionTimes>(
-          *InstructionTimes::build({product_program(4, products)}, store, kCpu));
+      return std::make_shared<const InstructionTimes>(*InstructionTimes::build(
+          {product_program(4, products)}, *MeasuredTimes::load(store, kCpu), kCpu));
     };
     cost_ = std::make_unique<ProfileCost>(
         lab(), std::map<std::string, ProfileCost::DeviceTimes>{{"a:0", {build(1), build(2), 0.5}}},

@@ -21,6 +21,7 @@ CREATE TABLE op(
   kind TEXT NOT NULL, threads INTEGER NOT NULL, torch TEXT NOT NULL, key TEXT NOT NULL,
   round INTEGER NOT NULL, median_s REAL NOT NULL CHECK(median_s >= 0), spread REAL NOT NULL,
   samples INTEGER NOT NULL, scratch_bytes INTEGER NOT NULL CHECK(scratch_bytes >= 0),
+  flops REAL NOT NULL, bytes REAL NOT NULL, launches INTEGER NOT NULL,
   PRIMARY KEY(kind, threads, torch, key, round)) STRICT, WITHOUT ROWID;
 CREATE TABLE collective(
   op TEXT NOT NULL, backend TEXT NOT NULL, route TEXT NOT NULL, ranks INTEGER NOT NULL,
@@ -39,16 +40,16 @@ PRAGMA user_version = 2;
 static_assert(kApplication == 1297370201);
 
 constexpr std::string_view kPutOp =
-    "INSERT INTO op SELECT ?1, ?2, ?3, ?4, 1 + ifnull(max(round), 0), ?5, ?6, ?7, ?8 FROM op "
-    "WHERE kind = ?1 AND threads = ?2 AND torch = ?3 AND key = ?4";
+    "INSERT INTO op SELECT ?1, ?2, ?3, ?4, 1 + ifnull(max(round), 0), ?5, ?6, ?7, ?8, ?9, ?10, ?11 "
+    "FROM op WHERE kind = ?1 AND threads = ?2 AND torch = ?3 AND key = ?4";
 constexpr std::string_view kDropOps =
     "DELETE FROM op WHERE kind = ?1 AND threads = ?2 AND torch = ?3 AND key = ?4 AND round <= "
     "(SELECT max(round) FROM op WHERE kind = ?1 AND threads = ?2 AND torch = ?3 AND key = ?4) - ?5";
 constexpr std::string_view kFindOp =
-    "SELECT key, median_s, spread, samples, scratch_bytes FROM op "
+    "SELECT key, median_s, spread, samples, scratch_bytes, flops, bytes, launches FROM op "
     "WHERE kind = ? AND threads = ? AND torch = ? AND key = ? ORDER BY round";
 constexpr std::string_view kAllOps =
-    "SELECT key, median_s, spread, samples, scratch_bytes FROM op "
+    "SELECT key, median_s, spread, samples, scratch_bytes, flops, bytes, launches FROM op "
     "WHERE kind = ? AND threads = ? AND torch = ? ORDER BY key, round";
 constexpr std::string_view kPutCollective =
     "INSERT INTO collective SELECT ?1, ?2, ?3, ?4, ?5, 1 + ifnull(max(round), 0), ?6, ?7, ?8 "
@@ -153,6 +154,8 @@ Result<std::vector<OpEntry>> read_ops(Statement& statement, const DeviceKey& dev
     MOTLEY_ASSIGN(const Seconds median, read_seconds(statement, 1, database));
     rounds.add(statement, 1, median);
     entries.back().scratch = std::max(entries.back().scratch, Bytes(statement.integer(4)));
+    entries.back().work = {statement.real(5), statement.real(6),
+                           static_cast<int>(statement.integer(7))};
   }
   finish();
   return entries;
@@ -191,7 +194,9 @@ Result<void> ProfileStore::put(const std::vector<OpEntry>& entries) {
   MOTLEY_ASSIGN(Statement drop, state_->database->prepare(kDropOps));
   for (const OpEntry& entry : entries) {
     bind(add, entry.device).bind(entry.key).bind(entry.median.value).bind(entry.spread);
-    MOTLEY_RETURN_IF_ERROR(add.bind(entry.samples).bind(entry.scratch.value).run());
+    add.bind(entry.samples).bind(entry.scratch.value).bind(entry.work.flops);
+    add.bind(entry.work.bytes).bind(std::int64_t{entry.work.launches});
+    MOTLEY_RETURN_IF_ERROR(add.run());
     bind(drop, entry.device).bind(entry.key);
     MOTLEY_RETURN_IF_ERROR(drop.bind(std::int64_t{kRoundsKept}).run());
   }

@@ -8,6 +8,7 @@
 
 #include "motley/base/result.h"
 #include "motley/base/units.h"
+#include "motley/cost/operator_work.h"
 
 namespace motley::cost {
 
@@ -29,6 +30,7 @@ struct OpEntry {
   double spread = 0.0;  ///< median absolute deviation / median, within a round
   std::int64_t samples = 0;
   Bytes scratch;             ///< memory it needs while it runs, beside its results
+  OperatorWork work;         ///< what models are fitted to
   double deviation = 0.0;    ///< read only: relative standard error of the merged median
   bool has_drifted = false;  ///< read only: the newest rounds contradict the older ones
 };

@@ -82,6 +82,7 @@ TEST_F(ProfileStoreTest, MergesTheRoundsOfAnEntry) {
   const auto put = [&](double seconds, std::int64_t scratch) {
     OpEntry entry = op(kCpu, "a", seconds);
     entry.scratch = Bytes(scratch);
+    entry.work = {5, 6, 1};
     ASSERT_TRUE(store.put({entry, op(kCpu, "b", 7.0)}));
   };
   // 3.0 and 3.0 again, far from the rest: drift (readings_test.cc has the arithmetic).
@@ -92,6 +93,7 @@ TEST_F(ProfileStoreTest, MergesTheRoundsOfAnEntry) {
   EXPECT_DOUBLE_EQ(merged->median.value, 1.0);
   EXPECT_EQ(merged->samples, 60);
   EXPECT_EQ(merged->scratch, Bytes(30));
+  EXPECT_EQ(merged->work, (OperatorWork{5, 6, 1}));
   EXPECT_GT(merged->deviation, 0);
   EXPECT_FALSE(merged->has_drifted);
   put(3.0, 20);
@@ -235,7 +237,7 @@ TEST_F(ProfileStoreTest, ReportsATruncatedFile) {
 TEST_F(ProfileStoreTest, ReportsATimeThatCannotBe) {
   open();
   run("PRAGMA ignore_check_constraints = 1; INSERT INTO op VALUES('cpu', 1, '2.15', 'a', 1, -2, "
-      "0, 1, 0)");
+      "0, 1, 0, 0, 0, 1)");
   const auto entries = open().ops(kCpu);
   ASSERT_FALSE(entries);
   EXPECT_EQ(entries.error().message,

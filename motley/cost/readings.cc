@@ -93,7 +93,7 @@ MergedReading merge_readings(const std::vector<Reading>& rounds) {
   const double floor = std::pow(1e-3 * middle, 2);
   const double between = kept.size() > 1 ? variance_between(kept, floor) + floor : floor;
   const Mean mean = weighted_mean(kept, between);
-  merged.seconds = mean.value;
+  merged.seconds = kept.size() == 1 ? kept[0].seconds : mean.value;
   merged.deviation = std::sqrt(1 / mean.weight) / mean.value;
   return merged;
 }

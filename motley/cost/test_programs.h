@@ -51,8 +51,13 @@ inline std::vector<OpEntry> product_entries(const DeviceKey& device, std::int64_
   const program::DeviceProgram program = product_program(samples, seconds.size());
   std::vector<OpEntry> entries;
   for (std::size_t i = 0; i < seconds.size(); ++i) {
-    entries.push_back(
-        {device, program::cost_key(program, program.instructions[i]), Seconds(seconds[i]), 0, 1});
+    entries.push_back({device,
+                       program::cost_key(program, program.instructions[i]),
+                       Seconds(seconds[i]),
+                       0,
+                       1,
+                       {},
+                       {}});
   }
   return entries;
 }

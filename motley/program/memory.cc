@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "motley/base/check.h"
 #include "motley/program/effects.h"
 
 namespace motley::program {
@@ -106,8 +107,14 @@ bool is_root(const Buffer& buffer) { return buffer.view_of.is_none(); }
 
 }  // namespace
 
-MemoryPeak find_memory_peak(const DeviceProgram& program) {
+MemoryPeak find_memory_peak(const DeviceProgram& program, std::span<const Bytes> scratch) {
+  MOTLEY_CHECK(scratch.empty() || scratch.size() == program.instructions.size());
   const Lifetimes lifetimes(program);
+  // At the end of the step nothing runs.
+  const auto scratch_at = [&](int position) {
+    if (scratch.empty() || position >= lifetimes.end_of_step()) return Bytes(0);
+    return scratch[lifetimes.instruction_at(position).index()];
+  };
   MemoryPeak peak;
   std::vector<std::int64_t> change(static_cast<std::size_t>(lifetimes.end_of_step()) + 2, 0);
   for (std::size_t id = 0; id < program.buffers.size(); ++id) {
@@ -124,13 +131,14 @@ MemoryPeak find_memory_peak(const DeviceProgram& program) {
   int at = 0;
   for (int position = 0; position <= lifetimes.end_of_step(); ++position) {
     live += change[static_cast<std::size_t>(position)];
-    if (live > most) {
-      most = live;
+    if (const std::int64_t here = live + scratch_at(position).value; here > most) {
+      most = here;
       at = position;
     }
   }
   peak.total = peak.persistent + Bytes(most);
   peak.at = lifetimes.instruction_at(at);
+  peak.scratch = scratch_at(at);
   for (std::size_t id = 0; id < program.buffers.size(); ++id) {
     const Buffer& buffer = program.buffers[id];
     const auto& span = lifetimes.span(id);

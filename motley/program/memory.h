@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -10,13 +11,16 @@ namespace motley::program {
 
 /// Peak memory of one step by liveness: persistent buffers, inputs, temporaries from definition to
 /// free (a root lives until its last view is freed), instruction order of the compute lane with
-/// transfers finishing at the instruction that waits for them.
+/// transfers finishing at the instruction that waits for them. Where it is known, the scratch
+/// memory of the instruction that runs is added.
 struct MemoryPeak {
   Bytes total;       ///< at the peak
   Bytes persistent;  ///< parameters, states, model buffers, constants
+  Bytes scratch;     ///< of the instruction at the peak
   InstructionId at;  ///< where the peak is
   std::vector<std::pair<BufferId, Bytes>> largest;  ///< live at the peak, largest first, up to 8
 };
-MemoryPeak find_memory_peak(const DeviceProgram& program);
+/// `scratch`: by instruction, as long as the program; or empty.
+MemoryPeak find_memory_peak(const DeviceProgram& program, std::span<const Bytes> scratch = {});
 
 }  // namespace motley::program

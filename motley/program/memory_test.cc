@@ -60,6 +60,22 @@ TEST(MemoryPeak, ARootLivesUntilItsLastViewIsFreed) {
   EXPECT_EQ(peak.at, InstructionId(3));
 }
 
+TEST(MemoryPeak, ScratchCanMoveThePeak) {
+  // At ^0 100 and 10 of scratch, at ^1 100 + 20 and none, at ^2 20 + 30 and 200: 250.
+  const DeviceProgram program = parse(
+      "buffer %0: temporary u8[100]\n"
+      "buffer %1: temporary u8[20]\n"
+      "buffer %2: temporary u8[30]\n"
+      "compute ^0: %0 = aten::f()\n"
+      "compute ^1: %1 = aten::f(%0) free %0\n"
+      "compute ^2: %2 = aten::f(%1) free %1 %2\n");
+  EXPECT_EQ(find_memory_peak(program).total, Bytes(120));
+  const MemoryPeak peak = find_memory_peak(program, std::vector{Bytes(10), Bytes(0), Bytes(200)});
+  EXPECT_EQ(peak.total, Bytes(250));
+  EXPECT_EQ(peak.scratch, Bytes(200));
+  EXPECT_EQ(peak.at, InstructionId(2));
+}
+
 TEST(MemoryPeak, ATransferHoldsItsBufferUntilSomebodyWaitsForIt) {
   // The sum ^1 frees its own buffer of 100, which is live until ^3 waits for the sum:
   //   at ^0: 100;  at ^2: 100 + 30 = 130 -> the peak;  at ^3: 30 + 80 = 110

@@ -25,6 +25,7 @@ Result<OpTime> op_time_from_json(const Json& json, const std::string& where) {
   MOTLEY_ASSIGN(time.median.value, object.number("median_s"));
   MOTLEY_ASSIGN(time.spread, object.number("spread"));
   MOTLEY_ASSIGN(time.samples, object.integer("samples"));
+  MOTLEY_ASSIGN(time.scratch.value, object.integer("scratch_bytes"));
   return time;
 }
 
@@ -74,7 +75,8 @@ Json op_times_to_json(const std::vector<OpTime>& times) {
     list.push_back({{"key", time.key},
                     {"median_s", time.median.value},
                     {"spread", time.spread},
-                    {"samples", time.samples}});
+                    {"samples", time.samples},
+                    {"scratch_bytes", time.scratch.value}});
   return {{"ops", std::move(list)}};
 }
 

@@ -27,6 +27,7 @@ struct OpTime {
   Seconds median;
   double spread = 0;
   std::int64_t samples = 0;
+  Bytes scratch;  ///< memory needed beside the results
 };
 
 /// What verb `collectives` (which takes a Job without program and data) reports in its event.

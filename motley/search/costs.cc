@@ -6,6 +6,9 @@
 #include <memory>
 #include <utility>
 
+#include "motley/cost/operator_model.h"
+#include "motley/search/profile_batches.h"
+
 namespace motley::search {
 namespace {
 
@@ -27,7 +30,7 @@ tl::unexpected<Error> not_profiled(const graph::Model& model, const DeviceKey& k
 }
 
 Result<std::shared_ptr<const InstructionTimes>> load_times(
-    const graph::Graph& graph, const cost::ProfileStore& store, const CostOptions& options,
+    const graph::Graph& graph, const cost::TimeSource& source, const CostOptions& options,
     const DeviceKey& key, const std::vector<std::int64_t>& batches, int ranks) {
   std::vector<program::DeviceProgram> references;
   for (const std::int64_t batch : batches) {
@@ -36,24 +39,49 @@ Result<std::shared_ptr<const InstructionTimes>> load_times(
     MOTLEY_ASSIGN(auto reference, synth::lower_device(graph, placement, options.lowering));
     references.push_back(std::move(reference));
   }
-  MOTLEY_ASSIGN(auto times, InstructionTimes::build(references, store, key));
+  MOTLEY_ASSIGN(auto times, InstructionTimes::build(references, source, key));
   return std::make_shared<const InstructionTimes>(std::move(times));
 }
 
-Result<std::shared_ptr<const InstructionTimes>> load_device(const graph::Model& model,
-                                                            const cost::ProfileStore& store,
-                                                            const CostOptions& options,
-                                                            const DeviceKey& key, int ranks) {
+/// Tables of one device key, and where they come from.
+struct Table {
+  std::shared_ptr<const InstructionTimes> times;
+  bool is_modelled = false;
+};
+
+/// By what other models' operators took there.
+Result<Table> model_device(const graph::Model& model, const cost::ProfileStore& store,
+                           const CostOptions& options, const DeviceKey& key, int ranks) {
+  MOTLEY_ASSIGN(const auto entries, store.ops(key));
+  const auto fitted = cost::OperatorModel::fit(entries);
+  if (!fitted)
+    return with_context(
+        fmt::format("{} with threads = {} and PyTorch {}", key.kind, key.threads, key.torch),
+        fitted.error());
+  MOTLEY_ASSIGN(const auto measured, cost::MeasuredTimes::load(store, key));
+  const cost::ModelledTimes modelled(model.graph, *fitted);
+  const auto batches =
+      profile_batches(options.global_batch, largest_batch(model.graph, options.global_batch));
+  MOTLEY_ASSIGN(auto times, load_times(model.graph, cost::FirstKnown(measured, modelled), options,
+                                       key, batches, ranks));
+  return Table{std::move(times), true};
+}
+
+Result<Table> load_device(const graph::Model& model, const cost::ProfileStore& store,
+                          const CostOptions& options, const DeviceKey& key, int ranks) {
   const std::int64_t wanted = largest_batch(model.graph, options.global_batch);
   MOTLEY_ASSIGN(auto batches, store.batches(profile_subject(model.hash, options.lowering), key));
   std::sort(batches.begin(), batches.end());
   batches.erase(std::unique(batches.begin(), batches.end()), batches.end());
+  const bool is_enough = !batches.empty() && batches.back() >= wanted;
+  if (!is_enough && options.may_model) return model_device(model, store, options, key, ranks);
   if (batches.empty()) return not_profiled(model, key, "no profile", wanted);
-  if (batches.back() < wanted) {
+  if (!is_enough)
     return not_profiled(model, key, fmt::format("a profile up to batch {}", batches.back()),
                         wanted);
-  }
-  return load_times(model.graph, store, options, key, batches, ranks);
+  MOTLEY_ASSIGN(const auto measured, cost::MeasuredTimes::load(store, key));
+  MOTLEY_ASSIGN(auto times, load_times(model.graph, measured, options, key, batches, ranks));
+  return Table{std::move(times), false};
 }
 
 /// Speed at which a device works among its neighbours: emulated devices that share a machine pay
@@ -67,6 +95,7 @@ Result<double> pace(const graph::Model& model, const cluster::Cluster& cluster,
   const std::int64_t samples = cost::usual_samples(cluster, id, options.global_batch);
   const std::string subject = profile_subject(model.hash, options.lowering);
   MOTLEY_ASSIGN(const auto step, cost::find_step(store, key, subject, samples));
+  if (!step && options.may_model) return speed;
   if (!step) return not_profiled(model, key, "no profile", samples);
   double seconds = 0.0;  // at full speed
   for (std::size_t i = 0; i < times.size(); ++i)
@@ -85,22 +114,20 @@ std::string profile_subject(const std::string& model_hash, const synth::LowerOpt
 Result<Costs> load_costs(const graph::Model& model, const cluster::Cluster& cluster,
                          const cost::ProfileStore& store, const CostOptions& options) {
   Costs costs;
-  std::map<std::pair<DeviceKey, int>, std::shared_ptr<const InstructionTimes>> tables;
-  const auto table = [&](const DeviceKey& key, int ranks) -> Result<void> {
-    auto& times = tables[{key, ranks}];
-    if (times) return {};
-    MOTLEY_ASSIGN(times, load_device(model, store, options, key, ranks));
-    return {};
+  std::map<std::pair<DeviceKey, int>, Table> tables;
+  const auto find_table = [&](const DeviceKey& key, int ranks) -> Result<const Table*> {
+    Table& table = tables[{key, ranks}];
+    if (!table.times) {
+      MOTLEY_ASSIGN(table, load_device(model, store, options, key, ranks));
+    }
+    return &table;
   };
   for (const DeviceId id : options.devices) {
     const cluster::Device& device = cluster.device(id);
-    const DeviceKey alone = cost::device_key(device, options.torch);
-    const DeviceKey shared = cost::shared_key(cluster, id, options.torch);
-    MOTLEY_RETURN_IF_ERROR(table(alone, 1));
-    MOTLEY_RETURN_IF_ERROR(table(shared, 2));
-    cost::ProfileCost::DeviceTimes times;
-    times.alone = tables[{alone, 1}];
-    times.shared = tables[{shared, 2}];
+    MOTLEY_ASSIGN(const Table* alone, find_table(cost::device_key(device, options.torch), 1));
+    MOTLEY_ASSIGN(const Table* shared, find_table(cost::shared_key(cluster, id, options.torch), 2));
+    cost::ProfileCost::DeviceTimes times{alone->times, shared->times};
+    if (alone->is_modelled || shared->is_modelled) costs.modelled.push_back(device.name);
     MOTLEY_ASSIGN(times.speed, pace(model, cluster, store, options, id, *times.shared));
     costs.devices.emplace(device.name, std::move(times));
   }

@@ -17,6 +17,7 @@ namespace motley::search {
 struct Costs {
   std::map<std::string, cost::ProfileCost::DeviceTimes> devices;  ///< by name
   cost::CollectiveTimes collectives;
+  std::vector<std::string> modelled;  ///< names of devices whose times are not all measured
 
   /// The cost model that the simulator asks.
   cost::ProfileCost model(const cluster::Cluster& cluster) const {
@@ -29,15 +30,20 @@ struct CostOptions {
   std::string torch;              ///< PyTorch version of the measurements
   std::int64_t global_batch = 1;  ///< what is to be planned
   std::vector<DeviceId> devices;  ///< those that a plan may use
+  bool may_model = false;         ///< what was never measured gets the time of a model
 };
 
 /// What is profiled: a model and how it is lowered, as both say which operators there are.
 std::string profile_subject(const std::string& model_hash, const synth::LowerOptions& lowering);
 
 /// Reads the tables from the store: for each distinct device key the model is lowered at every
-/// profiled batch, alone and as one of two. Devices of equal key share their tables.
+/// profiled batch, alone and as one of two. Devices of equal key share their tables. Where the
+/// model was not profiled and `may_model` is set, operators that were measured with another model
+/// have their measured times and the others those of cost::OperatorModel, at every batch of
+/// profile_batches; an emulated device then has its nominal speed.
 /// Usage errors when a device was never profiled with this model, or only up to a smaller batch
-/// than it may get, naming the key and the command to run.
+/// than it may get, naming the key and the command to run; with `may_model`, when it was never
+/// profiled with any.
 Result<Costs> load_costs(const graph::Model& model, const cluster::Cluster& cluster,
                          const cost::ProfileStore& store, const CostOptions& options);
 

@@ -130,7 +130,9 @@ class TorchExecutor final : public Executor {
         frame_(options.kind == "cuda" ? at::Device(at::kCUDA, options.local_index)
                                       : at::Device(at::kCPU)),
         throttle_(frame_.device.is_cpu() ? options.speed : 1.0),
-        timeline_(program, options.timeline_steps) {
+        timeline_(program, options.timeline_steps),
+        scratch_(program.instructions.size()),
+        measures_scratch_(options.measures_scratch && frame_.device.is_cpu()) {
     frame_.seed = options.seed;
     if (options.memory && frame_.device.is_cpu()) allocator_.set_limit(options.memory);
     if (!frame_.device.is_cpu())
@@ -144,12 +146,14 @@ class TorchExecutor final : public Executor {
                           const std::vector<std::int64_t>& samples) override;
   void request_stop() override { frame_.stop_requested.store(true, std::memory_order_relaxed); }
   trace::Trace timeline() const override { return timeline_.trace(); }
+  std::vector<Bytes> scratch() const override { return scratch_; }
 
  private:
   Result<void> prepare_instructions();
   Result<void> allocate_persistent();
   Result<void> run_compute(StepResult& result);
   void run_one(const Compute& compute, std::int64_t& now);
+  void run_measured(const Compute& compute);
   Result<void> wait_for_transfer(const Compute& compute, StepResult& result, std::int64_t& now);
   void finish(StepResult& result, std::int64_t begin);
   void record_device_times();
@@ -166,6 +170,9 @@ class TorchExecutor final : public Executor {
   Frame frame_;
   Throttle throttle_;
   Timeline timeline_;
+  std::vector<Bytes> scratch_;  // by instruction
+  bool measures_scratch_;
+  std::int64_t highest_ = 0;  // of this step, where every instruction begins a new mark
   std::unique_ptr<Streams> streams_;
   std::vector<Compute> compute_;
   std::vector<int> temporaries_;  // that no instruction frees
@@ -279,6 +286,7 @@ Result<StepResult> TorchExecutor::step(std::int64_t step, const data::Dataset& d
     reset_device_peak(frame_.device);
   } else {
     allocator_.reset_peak();
+    highest_ = 0;
   }
   throttle_.resume();
   transfers_->start_step();
@@ -318,8 +326,21 @@ Result<void> TorchExecutor::run_compute(StepResult& result) {
   }
 }
 
-void TorchExecutor::run_one(const Compute& compute, std::int64_t& now) {
+void TorchExecutor::run_measured(const Compute& compute) {
+  allocator_.reset_peak();
   compute.kernel(frame_);
+  const std::int64_t peak = allocator_.peak();
+  Bytes& scratch = scratch_[static_cast<std::size_t>(compute.id)];
+  scratch = std::max(scratch, Bytes(peak - allocator_.in_use()));
+  highest_ = std::max(highest_, peak);
+}
+
+void TorchExecutor::run_one(const Compute& compute, std::int64_t& now) {
+  if (measures_scratch_) {
+    run_measured(compute);
+  } else {
+    compute.kernel(frame_);
+  }
   for (const int id : compute.frees) frame_.values[static_cast<std::size_t>(id)].reset();
   throttle_.charge();
   if (compute.signals) {
@@ -355,7 +376,7 @@ void TorchExecutor::finish(StepResult& result, std::int64_t begin) {
   const std::int64_t end = monotonic_ns();
   result.step_s = static_cast<double>(end - begin) * 1e-9;
   result.compute_s = result.step_s - result.wait_s;
-  result.peak_bytes = streams_ ? device_peak(frame_.device) : allocator_.peak();
+  result.peak_bytes = streams_ ? device_peak(frame_.device) : std::max(highest_, allocator_.peak());
   if (streams_ && timeline_.is_on()) record_device_times();
   timeline_.end_step(end, result.peak_bytes);
 }

@@ -28,6 +28,7 @@ struct ExecutorOptions {
   std::optional<Bytes> memory;      ///< CPU tensors beyond this are refused (allocator.h)
   std::uint64_t seed = 0;           ///< of dropout
   std::int64_t timeline_steps = 0;  ///< how many of the last steps keep their intervals
+  bool measures_scratch = false;    ///< keep what operators need beside their results; CPU only
 };
 
 /// What one step gave.
@@ -70,6 +71,10 @@ class Executor {
 
   /// Asks all ranks to stop after the step in which they agree. Async-signal-safe.
   virtual void request_stop() = 0;
+
+  /// By instruction, the most that one step saw it hold beside what lives after it; zeros unless
+  /// the options ask for it. Transfers have none.
+  virtual std::vector<Bytes> scratch() const = 0;
 
   /// Intervals of the last `timeline_steps` steps (device 0 of the trace is this one). Times are
   /// those of the machine's monotonic clock: who merges the traces of ranks subtracts the smallest.

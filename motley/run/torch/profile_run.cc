@@ -94,10 +94,12 @@ std::map<int, std::vector<double>> durations(const trace::Trace& trace) {
   return times;
 }
 
-std::vector<OperatorTime> merge(const program::DeviceProgram& program, const trace::Trace& trace) {
+std::vector<OperatorTime> merge(const program::DeviceProgram& program, const trace::Trace& trace,
+                                const std::vector<Bytes>& scratch) {
   struct Sum {
     double median = 0, deviation = 0;
     std::int64_t instructions = 0, samples = 0;
+    Bytes scratch;
   };
   std::map<std::string, Sum> by_key;
   for (auto& [id, times] : durations(trace)) {
@@ -110,12 +112,13 @@ std::vector<OperatorTime> merge(const program::DeviceProgram& program, const tra
     sum.deviation += median_of(deviations);
     sum.samples += static_cast<std::int64_t>(times.size());
     ++sum.instructions;
+    sum.scratch = std::max(sum.scratch, scratch[static_cast<std::size_t>(id)]);
   }
   std::vector<OperatorTime> result;
   for (const auto& [key, sum] : by_key) {
     const double count = static_cast<double>(sum.instructions);
     result.push_back({key, Seconds(sum.median / count),
-                      sum.median > 0 ? sum.deviation / sum.median : 0.0, sum.samples});
+                      sum.median > 0 ? sum.deviation / sum.median : 0.0, sum.samples, sum.scratch});
   }
   return result;
 }
@@ -161,8 +164,11 @@ Result<OperatorTime> time_whole_steps(const program::DeviceProgram& program, dou
   const double median = median_of(seconds);
   const auto count = static_cast<std::int64_t>(seconds.size());
   for (double& each : seconds) each = std::abs(each - median);
-  return OperatorTime{"step " + std::to_string(program.samples), Seconds(median),
-                      median > 0 ? median_of(seconds) / median : 0.0, count};
+  return OperatorTime{"step " + std::to_string(program.samples),
+                      Seconds(median),
+                      median > 0 ? median_of(seconds) / median : 0.0,
+                      count,
+                      {}};
 }
 
 Result<std::vector<OperatorTime>> profile_program(const program::DeviceProgram& program,
@@ -171,12 +177,13 @@ Result<std::vector<OperatorTime>> profile_program(const program::DeviceProgram& 
   executor_options.kind = options.kind;
   executor_options.local_index = options.local_index;
   executor_options.timeline_steps = options.max_steps;
+  executor_options.measures_scratch = true;
   MOTLEY_ASSIGN(const auto executor,
                 run_steps(program, executor_options, options, [](const StepResult&) {}));
   trace::Trace trace = executor->timeline();
   std::erase_if(trace.intervals,
                 [&](const trace::Interval& each) { return each.step < options.warm_up; });
-  return merge(program, trace);
+  return merge(program, trace, executor->scratch());
 }
 
 }  // namespace motley::run

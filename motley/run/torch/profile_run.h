@@ -16,6 +16,7 @@ struct OperatorTime {
   Seconds median;
   double spread = 0;         ///< median absolute deviation / median
   std::int64_t samples = 0;  ///< measured executions
+  Bytes scratch;             ///< memory needed beside the results
 };
 
 struct ProfileOptions {

@@ -25,10 +25,11 @@ int rounds_of(const ProfileJob& job) { return job.whole_steps ? 1 : kRounds; }
 OpTime merge(const std::string& key, std::vector<OperatorTime> rounds) {
   std::sort(rounds.begin(), rounds.end(),
             [](const OperatorTime& a, const OperatorTime& b) { return a.median < b.median; });
-  OpTime time{key, rounds[rounds.size() / 2].median, 0, 0};
+  OpTime time{key, rounds[rounds.size() / 2].median, 0, 0, {}};
   for (const OperatorTime& each : rounds) {
     time.spread += each.spread / static_cast<double>(rounds.size());
     time.samples += each.samples;
+    time.scratch = std::max(time.scratch, each.scratch);
   }
   return time;
 }

@@ -1,0 +1,124 @@
+#include "motley/cost/operator_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "motley/cost/least_squares.h"
+
+namespace motley::cost {
+namespace {
+
+constexpr std::size_t kLeastEntries = 10;
+constexpr double kBandwidth = 0.3466;  // ln 2 / 2
+constexpr double kPrior = 0.25;        // weight of the line against neighbours
+constexpr double kRidge = 1e-4;
+
+double ln(double value) { return std::log(std::max(value, 1.0)); }
+
+/// "aten::add.Tensor" of the key "aten::add.Tensor(f32[2], f32[2])".
+std::string_view operator_of(std::string_view key) { return key.substr(0, key.find('(')); }
+
+bool does_work(const OpEntry& entry) { return entry.work.launches > 0 && entry.median.value > 0; }
+
+double median_of(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+Result<OperatorModel::Line> OperatorModel::fit_line(const std::vector<const OpEntry*>& entries) {
+  std::vector<std::vector<double>> rows;
+  std::vector<double> seconds;
+  for (const OpEntry* entry : entries) {
+    rows.push_back(
+        {static_cast<double>(entry->work.launches), entry->work.flops, entry->work.bytes});
+    seconds.push_back(entry->median.value);
+  }
+  MOTLEY_ASSIGN(const std::vector<double> fitted,
+                fit_relative(rows, seconds, {.is_nonnegative = true, .ridge = kRidge}));
+  Line line{fitted[0], fitted[1], fitted[2], 0, {}};
+  for (const OpEntry* entry : entries) {
+    line.samples.push_back({ln(entry->work.flops), ln(entry->work.bytes),
+                            std::log(entry->median.value / line.at(entry->work))});
+    if (entry->work.bytes > 0)
+      line.scratch_per_byte = std::max(
+          line.scratch_per_byte, static_cast<double>(entry->scratch.value) / entry->work.bytes);
+  }
+  return line;
+}
+
+Result<OperatorModel> OperatorModel::fit(const std::vector<OpEntry>& entries) {
+  std::map<std::string, std::vector<const OpEntry*>, std::less<>> by_operator;
+  std::vector<const OpEntry*> all;
+  std::vector<double> views;
+  for (const OpEntry& entry : entries) {
+    if (does_work(entry)) {
+      all.push_back(&entry);
+      by_operator[std::string(operator_of(entry.key))].push_back(&entry);
+    } else if (entry.median.value > 0 && !entry.key.starts_with("step ")) {
+      views.push_back(entry.median.value);
+    }
+  }
+  if (all.size() < kLeastEntries)
+    return usage_error("cost.few-measurements",
+                       fmt::format("{} measured operators, wanted {} or more to say what others "
+                                   "take; run `motley profile` with some model first",
+                                   all.size(), kLeastEntries));
+  OperatorModel model;
+  MOTLEY_ASSIGN(model.all_, fit_line(all));
+  for (const auto& [name, measured] : by_operator) {
+    MOTLEY_ASSIGN(model.lines_[name], fit_line(measured));
+  }
+  if (!views.empty()) model.view_ = median_of(std::move(views));
+  return model;
+}
+
+const OperatorModel::Line& OperatorModel::line_of(std::string_view name) const {
+  const auto found = lines_.find(name);
+  return found == lines_.end() ? all_ : found->second;
+}
+
+Seconds OperatorModel::seconds(std::string_view name, const OperatorWork& work) const {
+  if (work.launches == 0) return Seconds(view_);
+  const Line& line = line_of(name);
+  double sum = 0, weight = kPrior;
+  if (&line != &all_) {
+    for (const Sample& sample : line.samples) {
+      const double flops = ln(work.flops) - sample.ln_flops;
+      const double bytes = ln(work.bytes) - sample.ln_bytes;
+      const double near =
+          std::exp(-(flops * flops + bytes * bytes) / (2 * kBandwidth * kBandwidth));
+      sum += near * sample.residual;
+      weight += near;
+    }
+  }
+  return Seconds(line.at(work) * std::exp(sum / weight));
+}
+
+Bytes OperatorModel::scratch(std::string_view name, const OperatorWork& work) const {
+  const auto found = lines_.find(name);
+  if (found == lines_.end()) return Bytes(0);
+  return Bytes(static_cast<std::int64_t>(found->second.scratch_per_byte * work.bytes));
+}
+
+std::vector<std::optional<TimeSource::Answer>> ModelledTimes::times(
+    const program::DeviceProgram& program) const {
+  const std::vector<OperatorWork> works = instruction_work(program, *graph_);
+  std::vector<std::optional<Answer>> answers;
+  for (std::size_t i = 0; i < works.size(); ++i) {
+    const program::Instruction& instruction = program.instructions[i];
+    if (instruction.lane == program::Lane::kTransfer) {
+      answers.push_back(Answer{});
+      continue;
+    }
+    const std::string name = instruction.full_name();
+    answers.push_back(Answer{model_->seconds(name, works[i]), model_->scratch(name, works[i])});
+  }
+  return answers;
+}
+
+}  // namespace motley::cost

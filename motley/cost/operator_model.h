@@ -1,0 +1,72 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "motley/cost/operator_work.h"
+#include "motley/cost/profile_store.h"
+#include "motley/cost/time_source.h"
+#include "motley/graph/graph.h"
+
+namespace motley::cost {
+
+/// Time of operators that were never measured, from those of a device that were.
+///
+/// For each operator (by name and overload) a line
+///   t = launches t_0 + flops / rate + bytes / bandwidth, all coefficients >= 0,
+/// is fitted to its measurements by relative least squares, with a small ridge that keeps flops
+/// and bytes apart where they grow together. What the line leaves over is kept: r_i = ln(measured /
+/// line). A new shape gets the line times exp(r), r a mean of the r_i weighted by nearness,
+///   w_i = exp(-d_i^2 / 2 h^2), r = sum w_i r_i / (sum w_i + 1/4),
+/// d_i the distance in (ln flops, ln bytes) and h = ln 2 / 2: a measured neighbour within a factor
+/// of 1.4 decides, beyond a factor of 3 only the line does. So caches and vector widths, which bend
+/// the line, are followed where something was measured, and it goes back to the line elsewhere: the
+/// prediction cannot run away. An operator of which nothing was measured gets the line of all.
+///
+/// Views cost what views were measured to cost. Known error: docs/models.md, "Operators not
+/// measured".
+class OperatorModel {
+ public:
+  /// Usage error when there are too few entries to fit anything (fewer than 10 with work).
+  static Result<OperatorModel> fit(const std::vector<OpEntry>& entries);
+
+  Seconds seconds(std::string_view name, const OperatorWork& work) const;
+  /// Scratch memory in proportion to the bytes, by the largest ratio measured of this operator.
+  Bytes scratch(std::string_view name, const OperatorWork& work) const;
+
+ private:
+  struct Sample {
+    double ln_flops, ln_bytes, residual;
+  };
+  struct Line {
+    double launch = 0, per_flop = 0, per_byte = 0;
+    double scratch_per_byte = 0;
+    std::vector<Sample> samples;
+    double at(const OperatorWork& work) const {
+      return launch + per_flop * work.flops + per_byte * work.bytes;
+    }
+  };
+  static Result<Line> fit_line(const std::vector<const OpEntry*>& entries);
+  const Line& line_of(std::string_view name) const;
+
+  std::map<std::string, Line, std::less<>> lines_;  // by operator
+  Line all_;
+  double view_ = 0;  // seconds of what does no work
+};
+
+/// A model's operators by OperatorModel.
+class ModelledTimes : public TimeSource {
+ public:
+  /// `graph`, from which the programs are lowered, and `model` must outlive it.
+  ModelledTimes(const graph::Graph& graph, const OperatorModel& model)
+      : graph_(&graph), model_(&model) {}
+  std::vector<std::optional<Answer>> times(const program::DeviceProgram& program) const override;
+
+ private:
+  const graph::Graph* graph_;
+  const OperatorModel* model_;
+};
+
+}  // namespace motley::cost

@@ -1,0 +1,44 @@
+#include "motley/cost/time_source.h"
+
+#include "motley/program/program_text.h"
+
+namespace motley::cost {
+
+Result<MeasuredTimes> MeasuredTimes::load(const ProfileStore& store, const DeviceKey& device) {
+  MOTLEY_ASSIGN(std::vector<OpEntry> entries, store.ops(device));
+  MeasuredTimes times;
+  times.by_key_.reserve(entries.size());
+  for (OpEntry& entry : entries)
+    times.by_key_.emplace(std::move(entry.key), Answer{entry.median, entry.scratch});
+  return times;
+}
+
+std::vector<std::optional<TimeSource::Answer>> MeasuredTimes::times(
+    const program::DeviceProgram& program) const {
+  std::vector<std::optional<Answer>> answers;
+  answers.reserve(program.instructions.size());
+  for (const program::Instruction& instruction : program.instructions) {
+    std::optional<Answer>& answer = answers.emplace_back();
+    if (instruction.lane == program::Lane::kTransfer) {
+      answer = Answer{};
+    } else if (const auto found = by_key_.find(program::cost_key(program, instruction));
+               found != by_key_.end()) {
+      answer = found->second;
+    }
+  }
+  return answers;
+}
+
+std::vector<std::optional<TimeSource::Answer>> FirstKnown::times(
+    const program::DeviceProgram& program) const {
+  std::vector<std::optional<Answer>> answers = first_->times(program);
+  std::vector<std::optional<Answer>> others;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    if (answers[i]) continue;
+    if (others.empty()) others = second_->times(program);
+    answers[i] = others[i];
+  }
+  return answers;
+}
+
+}  // namespace motley::cost
