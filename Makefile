@@ -53,11 +53,11 @@ sanitize: setup ## fast tests under ASan and UBSan (without PyTorch)
 fuzz: setup ## libFuzzer, a minute each parser
 	@tools/fuzz.sh 60
 
-BENCHES := engine emulated plan graph simulator accuracy
+BENCHES := engine emulated plan graph simulator own_runs accuracy
 bench: $(BENCHES:%=bench-%) ## all benchmarks; one table each, and build/bench/NAME.json
 bench-%: build
 	@mkdir -p $(BUILD)/bench
-	@if [ -f bench/$*.py ]; then MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) bench/$*.py; else $(BUILD)/bench_$* $(if $(filter accuracy,$*),$(MOTLEY_DATA)) $(BUILD)/bench/$*.json; fi
+	@if [ -f bench/$*.py ]; then MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) bench/$*.py; else $(BUILD)/bench_$* $(if $(filter accuracy,$*),$(MOTLEY_DATA) $(BUILD)/bench/own_runs.json) $(BUILD)/bench/$*.json; fi
 
 format: ## clang-format on all sources
 	@git ls-files '*.h' '*.cc' | xargs clang-format-14 -i

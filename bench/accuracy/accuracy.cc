@@ -1,5 +1,6 @@
 // How far predictions are from measurements: one row a data set and question. Reads the measured
-// sets of the folder DATA and says which are missing. Usage: bench_accuracy DATA OUT.json
+// sets of the folder DATA, and what `make bench-own_runs` wrote, and says which are missing.
+// Usage: bench_accuracy DATA OWN.json OUT.json
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,7 +18,7 @@ struct Set {
   const char* name;
   Rows (*rows)(const std::string& data);
 };
-const std::vector<Set> kSets = {};
+const std::vector<Set> kSets = {{"device kinds", kind_rows}};
 
 /// Absolute relative errors of a row's cases, and the share of measurements inside the intervals.
 struct Summary {
@@ -59,16 +60,18 @@ Json to_json(const Row& row, const Summary& summary) {
               {"protocol", row.protocol}};
 }
 
-Result<void> run(const std::string& data, const std::string& path) {
+Result<void> run(const std::string& data, const std::string& own, const std::string& path) {
   fmt::print("absolute relative errors in %; coverage of the 80 % intervals in %\n\n");
   fmt::print("{:<34} {:<7} {:>5}  {:>5} {:>6} {:>6}  {:>8}  {:>13}  {}\n", "set", "metric", "n",
              "mean", "median", "worst", "coverage", "to reach", "published");
   Json json = Json::array();
   std::vector<std::string> missing, protocols;
-  for (const Set& set : kSets) {
-    const Rows rows = set.rows(data);
+  std::vector<std::pair<std::string, Rows>> results;
+  for (const Set& set : kSets) results.emplace_back(set.name, set.rows(data));
+  results.emplace_back("own runs", own_rows(own));
+  for (const auto& [name, rows] : results) {
     if (!rows) {
-      missing.push_back(fmt::format("{}: {}", set.name, rows.error().message));
+      missing.push_back(fmt::format("{}: {}", name, rows.error().message));
       continue;
     }
     for (const Row& row : *rows) {
@@ -88,11 +91,11 @@ Result<void> run(const std::string& data, const std::string& path) {
 }  // namespace motley::bench
 
 int main(int count, char** arguments) {
-  if (count != 3) {
-    fmt::print(stderr, "usage: bench_accuracy DATA OUT.json\n");
+  if (count != 4) {
+    fmt::print(stderr, "usage: bench_accuracy DATA OWN.json OUT.json\n");
     return 2;
   }
-  if (const auto done = motley::bench::run(arguments[1], arguments[2]); !done) {
+  if (const auto done = motley::bench::run(arguments[1], arguments[2], arguments[3]); !done) {
     fmt::print(stderr, "{}\n", done.error().message);
     return 1;
   }

@@ -7,13 +7,10 @@
 
 #include "motley/base/file.h"
 #include "motley/base/text.h"
-#include "motley/cli/prediction.h"
 #include "motley/cli/torch_version.h"
 #include "motley/graph/graph_text.h"
-#include "motley/program/memory.h"
 #include "motley/program/program_text.h"
 #include "motley/search/planners.h"
-#include "motley/simulate/simulate.h"
 
 namespace motley::cli {
 namespace {
@@ -167,6 +164,10 @@ Result<Inputs> read_inputs(const PlanningOptions& options, const Context& contex
   return inputs;
 }
 
+std::string profile_path(const PlanningOptions& options, const Context& context) {
+  return options.profiles.empty() ? context.profile_store : options.profiles;
+}
+
 Result<std::shared_ptr<const search::Costs>> find_costs(const Inputs& inputs,
                                                         const PlanningOptions& options,
                                                         const Context& context) {
@@ -175,7 +176,7 @@ Result<std::shared_ptr<const search::Costs>> find_costs(const Inputs& inputs,
         "cli.profile",
         fmt::format("--profile: found '{}', wanted auto, never or model", options.profile));
   MOTLEY_ASSIGN(const std::string torch, worker_version(context));
-  const std::string path = options.profiles.empty() ? context.profile_store : options.profiles;
+  const std::string path = profile_path(options, context);
   std::error_code code;
   if (const auto parent = std::filesystem::path(path).parent_path(); !parent.empty())
     std::filesystem::create_directories(parent, code);
@@ -242,37 +243,6 @@ Json outcome_to_json(const Planned& planned) {
 Error infeasible_error(const plan::PlanOutcome& outcome) {
   return {ErrorKind::kInfeasible, "plan.infeasible",
           "no feasible plan: " + join(outcome.why, "; ")};
-}
-
-Result<trace::Trace> predict(const Inputs& inputs, const search::Costs& costs,
-                             const plan::Plan& plan, int steps) {
-  MOTLEY_ASSIGN(const auto program, synth::lower(inputs.model.graph, plan, inputs.cluster));
-  return simulate::simulate(program, costs.model(inputs.cluster), {.steps = steps});
-}
-
-Result<void> check_memory(const Inputs& inputs, const plan::Plan& plan) {
-  MOTLEY_ASSIGN(const auto program, synth::lower(inputs.model.graph, plan, inputs.cluster));
-  for (std::size_t rank = 0; rank < program.devices.size(); ++rank) {
-    const cluster::Device& device =
-        inputs.cluster.device(plan::replica_device(plan.replicas[rank]));
-    const Bytes peak = program::find_memory_peak(program.devices[rank]).total;
-    if (device.memory && peak > *device.memory)
-      return tl::make_unexpected(
-          Error{ErrorKind::kInfeasible, "plan.memory",
-                fmt::format("{} needs {} for {} samples, has {}; plan again", device.name,
-                            format_bytes(peak), program.devices[rank].samples,
-                            format_bytes(*device.memory))});
-  }
-  return {};
-}
-
-Result<plan::Plan> read_plan(const std::string& path, const Inputs& inputs) {
-  MOTLEY_ASSIGN(const std::string text, read_file(path));
-  MOTLEY_ASSIGN(const plan::Plan plan, plan::parse_plan(text, path, inputs.cluster));
-  if (const auto verified = plan::verify_plan(plan, inputs.model.hash, inputs.cluster); !verified)
-    return with_context(path, verified.error());
-  MOTLEY_RETURN_IF_ERROR(check_memory(inputs, plan));
-  return plan;
 }
 
 }  // namespace motley::cli

@@ -28,6 +28,9 @@ struct Inputs {
 Result<Inputs> read_inputs(const PlanningOptions& options, const Context& context);
 Result<plan::Optimizer> parse_optimizer(const PlanningOptions& options);
 
+/// Where the profile store lies.
+std::string profile_path(const PlanningOptions& options, const Context& context);
+
 /// Measured times for the inputs; what is missing is measured first unless --profile never.
 Result<std::shared_ptr<const search::Costs>> find_costs(const Inputs& inputs,
                                                         const PlanningOptions& options,

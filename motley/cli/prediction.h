@@ -1,13 +1,38 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "motley/cli/planning.h"
+#include "motley/cost/experience.h"
+#include "motley/cost/interval.h"
+#include "motley/program/memory.h"
 #include "motley/trace/trace.h"
 
 namespace motley::cli {
 
-/// Lowers a plan and runs it on the clock of the inputs' cost tables.
-Result<trace::Trace> predict(const Inputs& inputs, const search::Costs& costs,
-                             const plan::Plan& plan, int steps);
+/// What is said of a plan before it runs.
+struct Prediction {
+  trace::Trace trace;                       ///< of the lowered plan on the inputs' cost tables
+  cost::Interval step;                      ///< seconds; 80 % of measured steps are to lie in it
+  std::vector<cost::Interval> peaks;        ///< bytes, by rank
+  std::vector<program::MemoryPeak> memory;  ///< what the peaks are made of, by rank
+  std::vector<std::vector<std::string>> largest;  ///< names of the largest tensors at the peak
+  cost::Origin origin = cost::Origin::kMeasured;
+  std::string basis;  ///< what the intervals rest on
+};
+Result<Prediction> predict(const Inputs& inputs, const search::Costs& costs, const plan::Plan& plan,
+                           int steps);
+
+/// Keys beside the verbs' own: intervals, their basis, and what each device does and holds.
+void add_prediction(const Prediction& prediction, Json& object);
+/// The same for people: a line a device.
+std::string print_prediction(const Prediction& prediction);
+
+/// Keeps a prediction beside what the run measured, so that later intervals rest on it. Those of
+/// modelled times are not kept: they tell of the model, not of the machine.
+Result<void> remember(const Inputs& inputs, const Prediction& prediction, Seconds step,
+                      const std::vector<std::int64_t>& peak_bytes, const std::string& store_path);
 
 /// Reads a plan file for the inputs; verifies it against model, cluster and memory (exit 4 if
 /// stale, 3 if it does not fit).

@@ -108,10 +108,10 @@ Result<DemoRun> run_model(const DemoModel& model, const DemoOptions& options,
   training.steps = steps;
   training.run_dir = run_dir;
   training.resume = false;
-  MOTLEY_ASSIGN(const trace::Trace predicted,
+  MOTLEY_ASSIGN(const Prediction predicted,
                 predict(planned.inputs, *planned.costs, training.plan, 3));
-  training.predicted_step = trace::median_step(predicted);
-  training.predicted_trace = trace::print_trace(predicted);
+  training.predicted_step = trace::median_step(predicted.trace);
+  training.predicted_trace = trace::print_trace(predicted.trace);
   MOTLEY_ASSIGN(TrainingResult result, train(training, context));
   MOTLEY_RETURN_IF_ERROR(
       write_file_atomic(run_dir + "/summary.json", training_to_json(result, training).dump(2)));

@@ -226,15 +226,21 @@ Result<int> run_verb(const RunOptions& options, const Context& context) {
   training.place = place;
   training.run_dir =
       options.run_dir.empty() ? default_run_dir(run.inputs.model_path) : options.run_dir;
+  std::optional<Prediction> prediction;
   if (run.costs) {
-    MOTLEY_ASSIGN(const trace::Trace predicted, predict(run.inputs, *run.costs, run.plan, 3));
-    training.predicted_step = trace::median_step(predicted);
-    training.predicted_trace = trace::print_trace(predicted);
+    MOTLEY_ASSIGN(prediction, predict(run.inputs, *run.costs, run.plan, 3));
+    training.predicted_step = trace::median_step(prediction->trace);
+    training.predicted_trace = trace::print_trace(prediction->trace);
   }
   MOTLEY_ASSIGN(const TrainingResult result, train(training, context));
   if (context.stop_after == "synth") return kDone;
   const Json object = training_to_json(result, training);
   MOTLEY_RETURN_IF_ERROR(write_file_atomic(training.run_dir + "/summary.json", object.dump(2)));
+  if (prediction && training.enforce_speed && !result.stopped)
+    if (const auto kept = remember(run.inputs, *prediction, Seconds(result.step_s_median),
+                                   result.peak_bytes, profile_path(options.planning, context));
+        !kept)
+      context.note("warning: the prediction's error is not kept: " + kept.error().message);
   context.result(summary_text(result, training), object);
   return result.stopped ? kStopped : kDone;
 }

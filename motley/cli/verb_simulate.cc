@@ -42,7 +42,8 @@ Result<int> simulate_verb(const SimulateOptions& options, const Context& context
     inputs.lowering = {plan.optimizer, plan.batch_norm, plan.bucket_bytes};
     MOTLEY_ASSIGN(costs, find_costs(inputs, planning, context));
   }
-  MOTLEY_ASSIGN(const trace::Trace trace, predict(inputs, *costs, plan, options.steps));
+  MOTLEY_ASSIGN(const Prediction prediction, predict(inputs, *costs, plan, options.steps));
+  const trace::Trace& trace = prediction.trace;
   phase(context, "simulate", [&] { return trace::print_trace(trace); });
   if (!options.trace.empty())
     MOTLEY_RETURN_IF_ERROR(write_file_atomic(options.trace, report::print_chrome_trace(trace)));
@@ -51,11 +52,13 @@ Result<int> simulate_verb(const SimulateOptions& options, const Context& context
     busy[trace.devices[d]] = trace::busy_share(trace)[d];
     peak[trace.devices[d]] = trace::peak_bytes(trace)[d].value;
   }
+  Json object = {{"step_s", trace::median_step(trace).value},
+                 {"peak_bytes", peak},
+                 {"busy_share", busy},
+                 {"exposed_comm_s", trace::exposed_communication(trace).value}};
+  add_prediction(prediction, object);
   if (context.print_phase.empty() || context.json)
-    context.result(table(trace), {{"step_s", trace::median_step(trace).value},
-                                  {"peak_bytes", peak},
-                                  {"busy_share", busy},
-                                  {"exposed_comm_s", trace::exposed_communication(trace).value}});
+    context.result(table(trace) + "\n" + print_prediction(prediction), object);
   return kDone;
 }
 

@@ -97,9 +97,12 @@ Seconds InstructionTimes::at(std::size_t instruction, double samples) const {
   return Seconds(between(seconds_[instruction], samples));
 }
 
-Bytes InstructionTimes::scratch(std::size_t instruction, double samples) const {
-  return Bytes(
-      static_cast<std::int64_t>(std::ceil(std::max(0.0, between(scratch_[instruction], samples)))));
+std::vector<Bytes> InstructionTimes::scratch_bytes(std::int64_t samples) const {
+  std::vector<Bytes> bytes;
+  for (const std::vector<double>& scratch : scratch_)
+    bytes.emplace_back(static_cast<std::int64_t>(
+        std::ceil(std::max(0.0, between(scratch, static_cast<double>(samples))))));
+  return bytes;
 }
 
 double InstructionTimes::between(const std::vector<double>& values, double samples) const {

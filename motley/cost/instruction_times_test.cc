@@ -46,9 +46,8 @@ TEST(InstructionTimes, InterpolatesScratchRoundedUp) {
   const auto times = InstructionTimes::build({product_program(4, 1), product_program(8, 1)},
                                              *MeasuredTimes::load(store, kCpu), kCpu);
   ASSERT_TRUE(times);
-  EXPECT_EQ(times->scratch(0, 4), Bytes(100));
-  EXPECT_EQ(times->scratch(0, 6), Bytes(102));  // 101.5
-  EXPECT_EQ(times->scratch(1, 6), Bytes(0));    // the transfer
+  EXPECT_EQ(times->scratch_bytes(4), (std::vector{Bytes(100), Bytes(0)}));  // a transfer: none
+  EXPECT_EQ(times->scratch_bytes(6), (std::vector{Bytes(102), Bytes(0)}));  // 101.5
 }
 
 TEST(InstructionTimes, TransfersTakeNothing) {

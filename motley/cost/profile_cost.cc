@@ -106,8 +106,7 @@ ProfileCost::ProfileCost(const cluster::Cluster& cluster,
                          std::map<std::string, DeviceTimes> devices, CollectiveTimes collectives)
     : cluster_(cluster), devices_(std::move(devices)), collectives_(std::move(collectives)) {}
 
-Result<std::vector<Seconds>> ProfileCost::compute_times(
-    const program::DeviceProgram& program) const {
+Result<const InstructionTimes*> ProfileCost::table_of(const program::DeviceProgram& program) const {
   const auto found = devices_.find(program.device);
   if (found == devices_.end()) {
     return usage_error("cost.missing-device",
@@ -116,22 +115,28 @@ Result<std::vector<Seconds>> ProfileCost::compute_times(
                                    program.device));
   }
   const std::size_t length = program.instructions.size();
-  const InstructionTimes* times = nullptr;
-  for (const auto& table : {found->second.shared, found->second.alone}) {
-    if (table != nullptr && table->size() == length) times = table.get();
-  }
-  if (times == nullptr) {
-    return stale_error("cost.other-program",
-                       fmt::format("the program of '{}' has {} instructions, the profiled model "
-                                   "another number; was it made from another model?",
-                                   program.device, length));
-  }
+  for (const auto& table : {found->second.alone, found->second.shared})
+    if (table != nullptr && table->size() == length) return table.get();
+  return stale_error("cost.other-program",
+                     fmt::format("the program of '{}' has {} instructions, the profiled model "
+                                 "another number; was it made from another model?",
+                                 program.device, length));
+}
+
+Result<std::vector<Seconds>> ProfileCost::compute_times(
+    const program::DeviceProgram& program) const {
+  MOTLEY_ASSIGN(const InstructionTimes* times, table_of(program));
+  const double speed = devices_.at(program.device).speed;
   std::vector<Seconds> seconds;
-  seconds.reserve(length);
-  for (std::size_t i = 0; i < length; ++i) {
-    seconds.push_back(times->at(i, static_cast<double>(program.samples)) / found->second.speed);
-  }
+  seconds.reserve(times->size());
+  for (std::size_t i = 0; i < times->size(); ++i)
+    seconds.push_back(times->at(i, static_cast<double>(program.samples)) / speed);
   return seconds;
+}
+
+Result<std::vector<Bytes>> ProfileCost::scratch_bytes(const program::DeviceProgram& program) const {
+  MOTLEY_ASSIGN(const InstructionTimes* times, table_of(program));
+  return times->scratch_bytes(program.samples);
 }
 
 Result<Seconds> ProfileCost::collective_time(std::string_view op, Bytes bytes,

@@ -28,8 +28,8 @@ class InstructionTimes {
                                         const TimeSource& source, const DeviceKey& device);
   /// Seconds of instruction i at full speed for a local batch. O(log batches).
   Seconds at(std::size_t instruction, double samples) const;
-  /// Memory that instruction i needs beside its results, rounded up. O(log batches).
-  Bytes scratch(std::size_t instruction, double samples) const;
+  /// Memory that each instruction needs beside its results, rounded up.
+  std::vector<Bytes> scratch_bytes(std::int64_t samples) const;
   std::size_t size() const { return seconds_.size(); }
   const std::vector<double>& batches() const { return batches_; }
 
@@ -114,8 +114,12 @@ class ProfileCost : public CostModel {
   Result<std::vector<Seconds>> compute_times(const program::DeviceProgram& program) const override;
   Result<Seconds> collective_time(std::string_view op, Bytes bytes,
                                   const std::vector<std::string>& devices) const override;
+  /// Memory that each instruction needs beside its results.
+  Result<std::vector<Bytes>> scratch_bytes(const program::DeviceProgram& program) const;
 
  private:
+  Result<const InstructionTimes*> table_of(const program::DeviceProgram& program) const;
+
   cluster::Cluster cluster_;
   std::map<std::string, DeviceTimes> devices_;
   CollectiveTimes collectives_;

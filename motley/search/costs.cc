@@ -6,6 +6,8 @@
 #include <memory>
 #include <utility>
 
+#include "motley/cluster/kinds.h"
+#include "motley/cost/kind_times.h"
 #include "motley/cost/operator_model.h"
 #include "motley/search/profile_batches.h"
 
@@ -46,7 +48,7 @@ Result<std::shared_ptr<const InstructionTimes>> load_times(
 /// Tables of one device key, and where they come from.
 struct Table {
   std::shared_ptr<const InstructionTimes> times;
-  bool is_modelled = false;
+  cost::Origin origin = cost::Origin::kMeasured;
 };
 
 /// By what other models' operators took there.
@@ -64,7 +66,7 @@ Result<Table> model_device(const graph::Model& model, const cost::ProfileStore& 
       profile_batches(options.global_batch, largest_batch(model.graph, options.global_batch));
   MOTLEY_ASSIGN(auto times, load_times(model.graph, cost::FirstKnown(measured, modelled), options,
                                        key, batches, ranks));
-  return Table{std::move(times), true};
+  return Table{std::move(times), cost::Origin::kModelled};
 }
 
 Result<Table> load_device(const graph::Model& model, const cost::ProfileStore& store,
@@ -81,7 +83,17 @@ Result<Table> load_device(const graph::Model& model, const cost::ProfileStore& s
                         wanted);
   MOTLEY_ASSIGN(const auto measured, cost::MeasuredTimes::load(store, key));
   MOTLEY_ASSIGN(auto times, load_times(model.graph, measured, options, key, batches, ranks));
-  return Table{std::move(times), false};
+  return Table{std::move(times), cost::Origin::kMeasured};
+}
+
+/// By the figures of a device kind that is not here.
+Result<Table> kind_table(const graph::Model& model, const cluster::PlanningKind& kind,
+                         const CostOptions& options, const DeviceKey& key, int ranks) {
+  const auto batches =
+      profile_batches(options.global_batch, largest_batch(model.graph, options.global_batch));
+  MOTLEY_ASSIGN(auto times, load_times(model.graph, cost::KindTimes(model.graph, kind), options,
+                                       key, batches, ranks));
+  return Table{std::move(times), cost::Origin::kKinds};
 }
 
 /// Speed at which a device works among its neighbours: emulated devices that share a machine pay
@@ -115,23 +127,28 @@ Result<Costs> load_costs(const graph::Model& model, const cluster::Cluster& clus
                          const cost::ProfileStore& store, const CostOptions& options) {
   Costs costs;
   std::map<std::pair<DeviceKey, int>, Table> tables;
-  const auto find_table = [&](const DeviceKey& key, int ranks) -> Result<const Table*> {
+  const auto find_table = [&](const DeviceKey& key, const cluster::PlanningKind* kind,
+                              int ranks) -> Result<const Table*> {
     Table& table = tables[{key, ranks}];
-    if (!table.times) {
-      MOTLEY_ASSIGN(table, load_device(model, store, options, key, ranks));
-    }
+    if (table.times) return &table;
+    MOTLEY_ASSIGN(table, kind != nullptr ? kind_table(model, *kind, options, key, ranks)
+                                         : load_device(model, store, options, key, ranks));
     return &table;
   };
   for (const DeviceId id : options.devices) {
     const cluster::Device& device = cluster.device(id);
-    MOTLEY_ASSIGN(const Table* alone, find_table(cost::device_key(device, options.torch), 1));
-    MOTLEY_ASSIGN(const Table* shared, find_table(cost::shared_key(cluster, id, options.torch), 2));
+    const auto known = cluster::find_kind(device.kind);  // "cpu" and "cuda" are none
+    const cluster::PlanningKind* kind = known ? &*known : nullptr;
+    MOTLEY_ASSIGN(const Table* alone, find_table(cost::device_key(device, options.torch), kind, 1));
+    MOTLEY_ASSIGN(const Table* shared,
+                  find_table(cost::shared_key(cluster, id, options.torch), kind, 2));
     cost::ProfileCost::DeviceTimes times{alone->times, shared->times};
-    if (alone->is_modelled || shared->is_modelled) costs.modelled.push_back(device.name);
+    costs.origins[device.name] = std::max(alone->origin, shared->origin);
     MOTLEY_ASSIGN(times.speed, pace(model, cluster, store, options, id, *times.shared));
     costs.devices.emplace(device.name, std::move(times));
   }
   MOTLEY_ASSIGN(costs.collectives, cost::CollectiveTimes::build(store));
+  MOTLEY_ASSIGN(costs.earlier, store.predictions());
   return costs;
 }
 

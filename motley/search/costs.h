@@ -8,6 +8,7 @@
 #include "motley/cluster/cluster.h"
 #include "motley/cost/profile_cost.h"
 #include "motley/cost/profile_store.h"
+#include "motley/cost/experience.h"
 #include "motley/graph/model_file.h"
 #include "motley/synth/lower.h"
 
@@ -17,7 +18,8 @@ namespace motley::search {
 struct Costs {
   std::map<std::string, cost::ProfileCost::DeviceTimes> devices;  ///< by name
   cost::CollectiveTimes collectives;
-  std::vector<std::string> modelled;  ///< names of devices whose times are not all measured
+  std::vector<cost::PredictionEntry> earlier;  ///< what runs measured beside their predictions
+  std::map<std::string, cost::Origin> origins;  ///< of the devices' times, by name
 
   /// The cost model that the simulator asks.
   cost::ProfileCost model(const cluster::Cluster& cluster) const {
@@ -40,10 +42,10 @@ std::string profile_subject(const std::string& model_hash, const synth::LowerOpt
 /// profiled batch, alone and as one of two. Devices of equal key share their tables. Where the
 /// model was not profiled and `may_model` is set, operators that were measured with another model
 /// have their measured times and the others those of cost::OperatorModel, at every batch of
-/// profile_batches; an emulated device then has its nominal speed.
-/// Usage errors when a device was never profiled with this model, or only up to a smaller batch
-/// than it may get, naming the key and the command to run; with `may_model`, when it was never
-/// profiled with any.
+/// profile_batches; an emulated device then has its nominal speed. Planning kinds, which nobody
+/// has, have the times of cost::KindTimes. Usage errors when a device was never profiled with this
+/// model, or only up to a smaller batch than it may get, naming the key and the command to run;
+/// with `may_model`, when it was never profiled with any.
 Result<Costs> load_costs(const graph::Model& model, const cluster::Cluster& cluster,
                          const cost::ProfileStore& store, const CostOptions& options);
 

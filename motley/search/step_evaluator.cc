@@ -36,10 +36,11 @@ Result<std::unique_ptr<StepEvaluator>> StepEvaluator::make(const graph::Graph& g
   MOTLEY_CHECK(!devices.empty());
   const auto& first = costs.devices.begin()->second;
   const auto reference = static_cast<std::int64_t>(first.alone->batches().front());
-  MOTLEY_ASSIGN(const StepShape alone, evaluator->shape_of(reference, Setting::kAlone));
-  MOTLEY_ASSIGN(evaluator->shared_, evaluator->shape_of(reference, Setting::kShared));
+  MOTLEY_ASSIGN(const auto alone, evaluator->lower(reference, Setting::kAlone));
+  MOTLEY_ASSIGN(const auto shared, evaluator->lower(reference, Setting::kShared));
+  evaluator->shared_ = find_step_shape(shared);
   for (const DeviceId device : devices) {
-    evaluator->price_device(device, alone);
+    evaluator->price_device(device, find_step_shape(alone));
   }
   for (const auto& group : groups_to_measure(cluster, devices)) {
     MOTLEY_RETURN_IF_ERROR(evaluator->exchange_times(group));
@@ -47,13 +48,11 @@ Result<std::unique_ptr<StepEvaluator>> StepEvaluator::make(const graph::Graph& g
   return evaluator;
 }
 
-Result<StepShape> StepEvaluator::shape_of(std::int64_t samples, Setting setting) const {
+Result<program::DeviceProgram> StepEvaluator::lower(std::int64_t samples, Setting setting) const {
   const int ranks = setting == Setting::kAlone ? 1 : 2;
   const synth::Placement placement{
       .device = "", .samples = samples, .global_batch = samples * ranks, .ranks = ranks};
-  MOTLEY_ASSIGN(const auto program, synth::lower_device(*graph_, placement, lowering_));
-  peaks_[{setting, samples}] = program::find_memory_peak(program).total;
-  return find_step_shape(program);
+  return synth::lower_device(*graph_, placement, lowering_);
 }
 
 void StepEvaluator::price_device(DeviceId device, const StepShape& alone) {
@@ -113,12 +112,15 @@ plan::GroupTimes StepEvaluator::group_times(const std::vector<DeviceId>& group) 
   return times;
 }
 
-Bytes StepEvaluator::peak_bytes(DeviceId, std::int64_t samples, Setting setting) const {
-  if (const auto found = peaks_.find({setting, samples}); found != peaks_.end()) {
-    return found->second;
-  }
-  if (shape_of(samples, setting)) return peaks_.at({setting, samples});
-  return Bytes(std::numeric_limits<std::int64_t>::max());
+Bytes StepEvaluator::peak_bytes(DeviceId device, std::int64_t samples, Setting setting) const {
+  const auto& tables = costs_.devices.at(cluster_->device(device).name);
+  const auto* times = (setting == Setting::kAlone ? tables.alone : tables.shared).get();
+  const auto [peak, is_new] =
+      peaks_.try_emplace({times, samples}, Bytes(std::numeric_limits<std::int64_t>::max()));
+  if (!is_new) return peak->second;
+  if (const auto program = lower(samples, setting))
+    peak->second = program::find_memory_peak(*program, times->scratch_bytes(samples)).total;
+  return peak->second;
 }
 
 Result<Seconds> StepEvaluator::step_time(const plan::Plan& plan) const {

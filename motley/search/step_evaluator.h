@@ -51,7 +51,7 @@ class StepEvaluator : public plan::Evaluator {
         lowering_(lowering),
         costs_(costs),
         model_(costs.model(cluster)) {}
-  Result<StepShape> shape_of(std::int64_t samples, Setting setting) const;
+  Result<program::DeviceProgram> lower(std::int64_t samples, Setting setting) const;
   void price_device(DeviceId device, const StepShape& alone);
   Result<std::vector<double>> exchange_times(const std::vector<DeviceId>& group) const;
 
@@ -63,7 +63,7 @@ class StepEvaluator : public plan::Evaluator {
   StepShape shared_;
   std::map<DeviceId, std::shared_ptr<const Prices>> prices_;
   mutable std::map<GroupKey, std::vector<double>> exchanges_;  // of all, in lane order
-  mutable std::map<std::pair<Setting, std::int64_t>, Bytes> peaks_;
+  mutable std::map<std::pair<const cost::InstructionTimes*, std::int64_t>, Bytes> peaks_;
 };
 
 }  // namespace motley::search

@@ -1,0 +1,162 @@
+#include "motley/cli/prediction.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "motley/base/file.h"
+#include "motley/base/text.h"
+#include "motley/simulate/simulate.h"
+
+namespace motley::cli {
+namespace {
+
+cost::Origin worst_origin(const Inputs& inputs, const search::Costs& costs,
+                          const plan::Plan& plan) {
+  cost::Origin worst = cost::Origin::kMeasured;
+  for (const plan::Replica& replica : plan.replicas)
+    worst = std::max(worst,
+                     costs.origins.at(inputs.cluster.device(plan::replica_device(replica)).name));
+  return worst;
+}
+
+/// How the inputs name a prediction in the store.
+cost::PredictionEntry entry_of(const Inputs& inputs, const char* quantity) {
+  return {search::profile_subject(inputs.model.hash, inputs.lowering),
+          cluster::cluster_hash(inputs.cluster), quantity, 0, 0};
+}
+
+/// "fc.weight", or the operator that makes it: "aten::mm (h.0.attn)".
+std::string tensor_name(const program::DeviceProgram& device, BufferId id) {
+  const program::Buffer& buffer = device.buffer(id);
+  if (!buffer.name.empty()) return buffer.name;
+  for (const program::Instruction& instruction : device.instructions)
+    if (std::find(instruction.outputs.begin(), instruction.outputs.end(), id) !=
+        instruction.outputs.end())
+      return instruction.full_name() +
+             (instruction.label.empty() ? "" : " (" + instruction.label + ")");
+  return fmt::format("buffer {}", id.value);
+}
+
+std::vector<std::string> names_of_largest(const program::DeviceProgram& device,
+                                          const program::MemoryPeak& peak) {
+  std::vector<std::string> names;
+  for (const auto& [id, bytes] : peak.largest) names.push_back(tensor_name(device, id));
+  return names;
+}
+
+Json interval_to_json(const cost::Interval& interval) {
+  return Json::array({interval.low, interval.high});
+}
+
+}  // namespace
+
+Result<Prediction> predict(const Inputs& inputs, const search::Costs& costs, const plan::Plan& plan,
+                           int steps) {
+  MOTLEY_ASSIGN(const auto program, synth::lower(inputs.model.graph, plan, inputs.cluster));
+  const cost::ProfileCost model = costs.model(inputs.cluster);
+  Prediction prediction;
+  MOTLEY_ASSIGN(prediction.trace, simulate::simulate(program, model, {.steps = steps}));
+  prediction.origin = worst_origin(inputs, costs, plan);
+  const auto step =
+      cost::find_experience(costs.earlier, entry_of(inputs, "step"), prediction.origin);
+  const auto memory =
+      cost::find_experience(costs.earlier, entry_of(inputs, "memory"), prediction.origin);
+  prediction.step = step.around(trace::median_step(prediction.trace).value);
+  prediction.basis = step.basis;
+  for (const program::DeviceProgram& device : program.devices) {
+    MOTLEY_ASSIGN(const std::vector<Bytes> scratch, model.scratch_bytes(device));
+    prediction.memory.push_back(program::find_memory_peak(device, scratch));
+    const program::MemoryPeak& peak = prediction.memory.back();
+    prediction.peaks.push_back(memory.around(static_cast<double>(peak.total.value)));
+    prediction.largest.push_back(names_of_largest(device, peak));
+  }
+  return prediction;
+}
+
+void add_prediction(const Prediction& prediction, Json& object) {
+  object["predicted_step_interval_s"] = interval_to_json(prediction.step);
+  object["interval_basis"] = prediction.basis;
+  Json peaks = Json::object(), memory = Json::object();
+  for (std::size_t rank = 0; rank < prediction.peaks.size(); ++rank) {
+    const std::string& name = prediction.trace.devices[rank];
+    const program::MemoryPeak& peak = prediction.memory[rank];
+    peaks[name] = interval_to_json(prediction.peaks[rank]);
+    Json largest = Json::array();
+    for (std::size_t i = 0; i < peak.largest.size(); ++i)
+      largest.push_back(
+          {{"name", prediction.largest[rank][i]}, {"bytes", peak.largest[i].second.value}});
+    memory[name] = {{"persistent_bytes", peak.persistent.value},
+                    {"scratch_bytes", peak.scratch.value},
+                    {"at", prediction.trace.names[rank][peak.at.index()]},
+                    {"largest", std::move(largest)}};
+  }
+  object["peak_interval_bytes"] = std::move(peaks);
+  object["memory"] = std::move(memory);
+}
+
+std::string print_prediction(const Prediction& prediction) {
+  const auto seconds = [](double value) { return format_seconds(Seconds(value)); };
+  const auto bytes = [](double value) {
+    return format_bytes(Bytes(static_cast<std::int64_t>(value)));
+  };
+  std::string text =
+      fmt::format("step {}, {} to {} (80 %; by {})\n", seconds(prediction.step.value),
+                  seconds(prediction.step.low), seconds(prediction.step.high), prediction.basis);
+  for (std::size_t rank = 0; rank < prediction.peaks.size(); ++rank) {
+    const cost::Interval& peak = prediction.peaks[rank];
+    const program::MemoryPeak& memory = prediction.memory[rank];
+    text += fmt::format("  {:<10} peak memory {}, {} to {}: at {}", prediction.trace.devices[rank],
+                        bytes(peak.value), bytes(peak.low), bytes(peak.high),
+                        prediction.trace.names[rank][memory.at.index()]);
+    if (!memory.largest.empty())
+      text += fmt::format("; largest {}, {}", prediction.largest[rank][0],
+                          format_bytes(memory.largest[0].second));
+    text += "\n";
+  }
+  return text;
+}
+
+Result<void> remember(const Inputs& inputs, const Prediction& prediction, Seconds step,
+                      const std::vector<std::int64_t>& peak_bytes, const std::string& store_path) {
+  if (prediction.origin != cost::Origin::kMeasured || !(step.value > 0)) return {};
+  MOTLEY_ASSIGN(cost::ProfileStore store, cost::ProfileStore::open(store_path));
+  cost::PredictionEntry entry = entry_of(inputs, "step");
+  entry.predicted = prediction.step.value;
+  entry.measured = step.value;
+  MOTLEY_RETURN_IF_ERROR(store.put(entry));
+  if (peak_bytes.size() != prediction.peaks.size() || peak_bytes.empty()) return {};
+  const auto fullest = std::max_element(peak_bytes.begin(), peak_bytes.end());
+  entry.quantity = "memory";
+  entry.predicted = prediction.peaks[static_cast<std::size_t>(fullest - peak_bytes.begin())].value;
+  entry.measured = static_cast<double>(*fullest);
+  if (!(entry.measured > 0)) return {};
+  return store.put(entry);
+}
+
+Result<void> check_memory(const Inputs& inputs, const plan::Plan& plan) {
+  MOTLEY_ASSIGN(const auto program, synth::lower(inputs.model.graph, plan, inputs.cluster));
+  for (std::size_t rank = 0; rank < program.devices.size(); ++rank) {
+    const cluster::Device& device =
+        inputs.cluster.device(plan::replica_device(plan.replicas[rank]));
+    const Bytes peak = program::find_memory_peak(program.devices[rank]).total;
+    if (device.memory && peak > *device.memory)
+      return tl::make_unexpected(
+          Error{ErrorKind::kInfeasible, "plan.memory",
+                fmt::format("{} needs {} for {} samples, has {}; plan again", device.name,
+                            format_bytes(peak), program.devices[rank].samples,
+                            format_bytes(*device.memory))});
+  }
+  return {};
+}
+
+Result<plan::Plan> read_plan(const std::string& path, const Inputs& inputs) {
+  MOTLEY_ASSIGN(const std::string text, read_file(path));
+  MOTLEY_ASSIGN(const plan::Plan plan, plan::parse_plan(text, path, inputs.cluster));
+  if (const auto verified = plan::verify_plan(plan, inputs.model.hash, inputs.cluster); !verified)
+    return with_context(path, verified.error());
+  MOTLEY_RETURN_IF_ERROR(check_memory(inputs, plan));
+  return plan;
+}
+
+}  // namespace motley::cli
