@@ -94,7 +94,8 @@ void add_run_options(CLI::App* sub, RunOptions& options) {
 /// Every verb with its flags. The option structs live in `main`'s frame, behind the registry.
 struct Options {
   ProbeOptions probe;
-  PlanningOptions doctor, profile, plan;
+  PlanningOptions doctor, plan;
+  ProfileOptions profile;
   SimulateOptions simulate;
   RunOptions run, verify;
   ReportOptions report, trace;
@@ -113,7 +114,9 @@ void add_artifact_verbs(Registry& registry, Options& o) {
 
   CLI::App* profile = registry.add("profile", "measure a model's operators and the exchanges",
                                    [&](const Context& c) { return profile_verb(o.profile, c); });
-  add_planning_options(profile, o.profile);
+  add_planning_options(profile, o.profile.planning);
+  profile->add_option("--from-run", o.profile.from_run,
+                      "correct the profile by what this run directory's trace measured");
 
   CLI::App* plan = registry.add("plan", "split the batch; say time and memory beforehand",
                                 [&](const Context& c) { return plan_verb(o.plan, c); });

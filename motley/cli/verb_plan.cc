@@ -1,22 +1,62 @@
 #include <fmt/format.h>
 
+#include <set>
+
 #include "motley/base/file.h"
 #include "motley/base/text.h"
 #include "motley/cli/planning.h"
 #include "motley/cli/prediction.h"
 #include "motley/cli/torch_version.h"
+#include "motley/cost/profile_cost.h"
 #include "motley/report/report.h"
 
 namespace motley::cli {
 
-Result<int> profile_verb(const PlanningOptions& options, const Context& context) {
-  MOTLEY_ASSIGN(const Inputs inputs, read_inputs(options, context));
-  const std::string path = profile_path(options, context);
+namespace {
+
+/// Keys of the inputs' devices whose newest rounds contradict the older ones.
+Result<std::vector<std::string>> find_drifted(const Inputs& inputs, const std::string& torch,
+                                              const cost::ProfileStore& store) {
+  std::set<cost::DeviceKey> keys;
+  for (const DeviceId id : inputs.devices) {
+    keys.insert(cost::device_key(inputs.cluster.device(id), torch));
+    keys.insert(cost::shared_key(inputs.cluster, id, torch));
+    keys.insert(cost::emulated_key(inputs.cluster, id, torch));
+  }
+  std::vector<std::string> drifted;
+  for (const cost::DeviceKey& key : keys) {
+    MOTLEY_ASSIGN(const auto entries, store.ops(key));
+    for (const cost::OpEntry& entry : entries)
+      if (entry.has_drifted) drifted.push_back(entry.key + " on " + key.kind);
+  }
+  return drifted;
+}
+
+}  // namespace
+
+Result<int> profile_verb(const ProfileOptions& options, const Context& context) {
+  PlanningOptions planning = options.planning;
+  const bool corrects = !options.from_run.empty();
+  if (corrects && planning.global_batch == 0) planning.global_batch = 1;  // the run has its own
+  MOTLEY_ASSIGN(const Inputs inputs, read_inputs(planning, context));
+  MOTLEY_ASSIGN(const std::string torch, worker_version(context));
+  const std::string path = profile_path(planning, context);
   MOTLEY_ASSIGN(cost::ProfileStore store, cost::ProfileStore::open(path));
-  MOTLEY_ASSIGN(const MeasureSummary summary, measure(inputs, store, context));
-  context.result(fmt::format("measured {} times, spread {:.1f}% (median), kept in {}\n",
-                             summary.entries, 100 * summary.spread, path),
-                 {{"entries", summary.entries}, {"spread", summary.spread}, {"store", path}});
+  MOTLEY_ASSIGN(const MeasureSummary summary,
+                corrects ? correct_from_run(options.from_run, torch, inputs, store)
+                         : measure(inputs, store, context));
+  MOTLEY_ASSIGN(const auto drifted, find_drifted(inputs, torch, store));
+  std::string text = fmt::format("measured {} times, spread {:.1f}% (median), kept in {}\n",
+                                 summary.entries, 100 * summary.spread, path);
+  if (!drifted.empty())
+    text += fmt::format(
+        "{} times have drifted: the newest two rounds contradict the older ones and replace them "
+        "({}{})\n",
+        drifted.size(), drifted[0], drifted.size() > 1 ? ", ..." : "");
+  context.result(text, {{"entries", summary.entries},
+                        {"spread", summary.spread},
+                        {"drifted", drifted},
+                        {"store", path}});
   return kDone;
 }
 

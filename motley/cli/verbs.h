@@ -20,11 +20,16 @@ struct PlanningOptions {
   std::uint64_t seed = 0;
   std::string batch_norm = "global";
   std::string bucket = "4MiB";
-  std::string profile = "auto";  ///< auto: measure what is missing; never: missing is an error
+  std::string profile = "auto";  ///< what is missing: auto, never, model
   std::string optimizer = "sgd";
   double lr = -1, momentum = 0, weight_decay = -1, beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
   bool nesterov = false;
   std::string output;  ///< plan.json
+};
+
+struct ProfileOptions {
+  PlanningOptions planning;
+  std::string from_run;  ///< run directory whose measured trace corrects the store; else measure
 };
 
 struct RunOptions {
@@ -70,7 +75,7 @@ struct DemoOptions {
 /// Each verb returns its exit code, or the fault to be reported.
 Result<int> probe_verb(const ProbeOptions& options, const Context& context);
 Result<int> doctor_verb(const PlanningOptions& options, const Context& context);
-Result<int> profile_verb(const PlanningOptions& options, const Context& context);
+Result<int> profile_verb(const ProfileOptions& options, const Context& context);
 Result<int> plan_verb(const PlanningOptions& options, const Context& context);
 Result<int> simulate_verb(const SimulateOptions& options, const Context& context);
 Result<int> run_verb(const RunOptions& options, const Context& context);
