@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "motley/base/text.h"
+#include "motley/cluster/kinds.h"
 #include "motley/cluster/quantity_text.h"
 
 namespace motley::cost {
@@ -20,8 +21,9 @@ std::string route_key(const cluster::Cluster& cluster, const std::vector<DeviceI
 }
 
 std::string backend_key(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices) {
-  const bool has_cpu = std::any_of(devices.begin(), devices.end(),
-                                   [&](DeviceId id) { return cluster.device(id).kind == "cpu"; });
+  const bool has_cpu = std::any_of(devices.begin(), devices.end(), [&](DeviceId id) {
+    return cluster::is_cpu_kind(cluster.device(id).kind);
+  });
   return has_cpu ? "gloo" : "nccl";
 }
 

@@ -38,6 +38,11 @@ TEST(BackendKey, IsGlooWithACpu) {
   EXPECT_EQ(backend_key(lab(), {DeviceId(0), DeviceId(1)}), "gloo");
   EXPECT_EQ(backend_key(lab(), {DeviceId(1), DeviceId(2)}), "gloo");
   EXPECT_EQ(backend_key(lab(), {DeviceId(2), DeviceId(3)}), "nccl");
+  cluster::Cluster planned = lab();
+  planned.devices[3].kind = "epyc-7742";
+  EXPECT_EQ(backend_key(planned, {DeviceId(2), DeviceId(3)}), "gloo");
+  planned.devices[3].kind = "a10";
+  EXPECT_EQ(backend_key(planned, {DeviceId(2), DeviceId(3)}), "nccl");
 }
 
 TEST(DeviceKey, HoldsTheModelAndTheMinorVersion) {

@@ -8,6 +8,8 @@
 #include <set>
 #include <utility>
 
+#include "motley/cluster/kinds.h"
+
 namespace motley::search {
 namespace {
 
@@ -20,7 +22,7 @@ using PairRoute = std::array<double, 3>;
 
 PairRoute group_pair_route(const Cluster& cluster, const std::vector<DeviceId>& group) {
   const bool has_cpu = std::any_of(group.begin(), group.end(), [&](DeviceId device) {
-    return cluster.device(device).kind == "cpu";
+    return cluster::is_cpu_kind(cluster.device(device).kind);
   });
   const double backend = has_cpu ? 0.0 : 1.0;
   const auto route = cluster::group_route(cluster, group);
@@ -75,7 +77,7 @@ class PairRoutes {
   Signature signature_of(const cluster::Device& device) const {
     const NodeId node = device.node;
     Signature signature;
-    signature.is_cpu = device.kind == "cpu";
+    signature.is_cpu = cluster::is_cpu_kind(device.kind);
     for (std::size_t i = 0; i < cluster_.links.size(); ++i) {
       const Link& link = cluster_.links[i];
       if (std::count(link.between.begin(), link.between.end(), node) == 0) continue;
