@@ -9,6 +9,7 @@
 #include "motley/cli/prediction.h"
 #include "motley/cli/run_directory.h"
 #include "motley/cost/profile_cost.h"
+#include "motley/cost/readings.h"
 #include "motley/program/program_text.h"
 
 namespace motley::cli {
@@ -74,13 +75,12 @@ std::vector<cost::OpEntry> operator_entries(const Inputs& inputs,
   return entries;
 }
 
-cost::OpEntry pace_entry(const Inputs& inputs, const program::DeviceProgram& program,
+cost::OpEntry pace_entry(const std::string& subject, const program::DeviceProgram& program,
                          const DeviceSeconds& seconds, const cost::DeviceKey& key) {
   std::vector<double> steps;
   for (const auto& [step, value] : seconds.by_step) steps.push_back(value);
   const cost::Reading reading = summarise(std::move(steps));
-  cost::OpEntry entry = cost::step_entry(
-      key, search::profile_subject(inputs.model.hash, inputs.lowering), program.samples);
+  cost::OpEntry entry = cost::step_entry(key, subject, program.samples);
   entry.median = Seconds(reading.seconds);
   entry.spread = reading.spread;
   entry.samples = reading.samples;
@@ -90,10 +90,11 @@ cost::OpEntry pace_entry(const Inputs& inputs, const program::DeviceProgram& pro
 }  // namespace
 
 Result<MeasureSummary> correct_from_run(const std::string& run_dir, const std::string& torch,
-                                        Inputs inputs, cost::ProfileStore& store) {
+                                        const Inputs& inputs, cost::ProfileStore& store) {
   const RunDirectory directory{run_dir};
   MOTLEY_ASSIGN(const plan::Plan plan, read_plan(directory.plan(), inputs));
-  inputs.lowering = {plan.optimizer, plan.batch_norm, plan.bucket_bytes};
+  const std::string subject = search::profile_subject(
+      inputs.model.hash, {plan.optimizer, plan.batch_norm, plan.bucket_bytes});
   MOTLEY_ASSIGN(const std::string text, read_file(directory.program()));
   MOTLEY_ASSIGN(const program::Program program, program::parse_program(text, directory.program()));
   MOTLEY_ASSIGN(const trace::Trace trace, read_measured_trace(directory, program.devices.size()));
@@ -107,8 +108,8 @@ Result<MeasureSummary> correct_from_run(const std::string& run_dir, const std::s
           "profile.from-run",
           fmt::format("{}: holds no step; run with --trace-steps N", directory.measured(rank)));
     if (cost::has_pace(inputs.cluster, id)) {
-      entries.push_back(
-          pace_entry(inputs, device, seconds[rank], cost::emulated_key(inputs.cluster, id, torch)));
+      entries.push_back(pace_entry(subject, device, seconds[rank],
+                                   cost::emulated_key(inputs.cluster, id, torch)));
       continue;
     }
     const bool is_shared = program.devices.size() > 1;

@@ -47,7 +47,7 @@ Result<MeasureSummary> measure(const Inputs& inputs, cost::ProfileStore& store,
 /// Puts what a run measured into the store as one more round: of each operator, or of whole steps
 /// of emulated devices. The run is of the inputs' model and cluster (else stale, exit 4).
 Result<MeasureSummary> correct_from_run(const std::string& run_dir, const std::string& torch,
-                                        Inputs inputs, cost::ProfileStore& store);
+                                        const Inputs& inputs, cost::ProfileStore& store);
 
 /// The whole way from options to an answer. An infeasible outcome is a value.
 struct Planned {
