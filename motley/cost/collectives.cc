@@ -438,6 +438,39 @@ Transfer separate(const Builder& builder) {
   return transfer;
 }
 
+Transfer build_phases(const Builder& builder, const CollectiveCall& call, Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::kRing:
+      return ring_transfer(builder, call.op, call.root);
+    case Algorithm::kTree: {
+      if (call.op == Collective::kAllReduce) return TwoTrees(builder).transfer(builder.whole());
+      Transfer transfer;
+      append_binomial(builder, call.root, builder.bytes(call.root), transfer);
+      return transfer;
+    }
+    case Algorithm::kHalvingDoubling:
+      return halving_doubling(builder, call.op);
+    case Algorithm::kHierarchical:
+      return hierarchical(builder, call.op, call.root);
+    case Algorithm::kDirect:
+      return direct(builder, call.op);
+    case Algorithm::kGrouped:
+      return grouped(builder, call.op);
+    case Algorithm::kSeparate:
+      return separate(builder);
+    case Algorithm::kWhole:
+      return ring_transfer(builder, Collective::kAllReduce, 0);
+  }
+  return {};
+}
+
+// The most that a rank begins or ends with.
+double held_bytes(const Builder& builder, const CollectiveCall& call) {
+  if (call.op == Collective::kBroadcast) return builder.bytes(call.root);
+  if (call.op == Collective::kSend) return builder.bytes(0);
+  return call.op == Collective::kAllToAll ? builder.largest() : builder.whole();
+}
+
 }  // namespace
 
 std::string_view collective_name(Collective op) {
@@ -509,29 +542,12 @@ Transfer build_transfer(const Network& network, const CollectiveCall& call, Algo
   MOTLEY_CHECK(std::set(call.devices.begin(), call.devices.end()).size() == call.devices.size());
   if (call.devices.size() < 2) return {};
   const Builder builder(network, call, transport);
-  switch (algorithm) {
-    case Algorithm::kRing:
-      return ring_transfer(builder, call.op, call.root);
-    case Algorithm::kTree: {
-      if (call.op == Collective::kAllReduce) return TwoTrees(builder).transfer(builder.whole());
-      Transfer transfer;
-      append_binomial(builder, call.root, builder.bytes(call.root), transfer);
-      return transfer;
-    }
-    case Algorithm::kHalvingDoubling:
-      return halving_doubling(builder, call.op);
-    case Algorithm::kHierarchical:
-      return hierarchical(builder, call.op, call.root);
-    case Algorithm::kDirect:
-      return direct(builder, call.op);
-    case Algorithm::kGrouped:
-      return grouped(builder, call.op);
-    case Algorithm::kSeparate:
-      return separate(builder);
-    case Algorithm::kWhole:
-      return ring_transfer(builder, Collective::kAllReduce, 0);
-  }
-  return {};
+  Transfer transfer = build_phases(builder, call, algorithm);
+  const Seconds local =
+      transport.launch + Seconds(transport.seconds_per_byte * held_bytes(builder, call));
+  if (local > Seconds(0.0) && transfer.phases.empty()) transfer.phases.emplace_back();
+  if (!transfer.phases.empty()) transfer.phases.front().delay += local;
+  return transfer;
 }
 
 Seconds isolated_time(const Transfer& transfer, const std::vector<double>& capacities) {

@@ -65,10 +65,13 @@ struct CollectiveCall {
 /// A call where each of the n ranks has the same: `bytes` is the whole (B).
 CollectiveCall even_call(Collective op, std::vector<DeviceId> devices, double bytes);
 
-/// What the ends of a transfer cost, whatever lies between them.
+/// What the ends of a transfer cost, whatever lies between them. Fitted by collective_fit.h.
 struct Transport {
   Seconds latency;       ///< of each message, added to that of its path
   double most_rate = 0;  ///< bytes/s of one stream between two ranks; 0: no limit
+  Seconds launch;        ///< once for each collective
+  double seconds_per_byte =
+      0;  ///< local copies and sums, for each byte that a rank ends or begins with
 };
 
 /// Which algorithms a call of PyTorch's process groups can lead to (facts of their sources): Gloo:
@@ -97,6 +100,8 @@ bool is_applicable(Algorithm algorithm, Collective op);
 /// - all-gather, separate: n log2(n) a + log2(n) B/b
 /// - broadcast: ring: (n-1) a + B/b; tree: log2(n) (a + B/b)
 /// - all-to-all: (n-1) a + (n-1)/n^2 B/b
+/// Before these come launch + seconds_per_byte * (the most that a rank begins or ends with: B, of
+/// an all-to-all its largest part), during which no link is used.
 ///
 /// Uneven parts, the largest m, of rank i b_i: ring and direct (n-1) m/b, grouped max_i (B -
 /// b_i)/b, which is at most B/b.

@@ -15,9 +15,9 @@ using enum Algorithm;
 using enum Collective;
 using testing::ElementsAre;
 
-constexpr double kPort = 1e9, kLocalPort = 4e9;    // bytes/s
-constexpr Transport kTransport{Seconds(1e-6), 0};  // of each message
-constexpr double kBytes = 24e6, kStep = 1e-6;      // 24 ms through a port
+constexpr double kPort = 1e9, kLocalPort = 4e9;  // bytes/s
+constexpr Transport kTransport{Seconds(1e-6)};   // of each message
+constexpr double kBytes = 24e6, kStep = 1e-6;    // 24 ms through a port
 
 /// `nodes[i]` devices on node i, all nodes on one switch, the devices of each on another.
 Network network_of(const std::vector<int>& nodes) {
@@ -159,7 +159,7 @@ TEST(Collectives, TwoTreesLoadNoPortTwice) {
 TEST(Collectives, TreesKeepToTheRateOfAStream) {
   // At most 0.25e9 B/s between two ranks: the trees of four share the edge between 1 and 2, which
   // carries all 24 MB each way, 96 ms; a chain too; the ring's hops carry 2 * 3/4 of the bytes.
-  const Transport slow{Seconds(0.0), 0.25e9};
+  const Transport slow{.most_rate = 0.25e9};
   const auto time = [&](const Network& network, Algorithm algorithm) {
     const CollectiveCall call = even_call(kAllReduce, first(4), kBytes);
     return isolated_time(build_transfer(network, call, algorithm, slow), network.capacities())
@@ -219,6 +219,24 @@ TEST(Collectives, TheSlowestLinkAndLatencyCount) {
   const Transfer tree =
       build_transfer(network, {kBroadcast, first(3), {kBytes, 0, 0}}, kTree, kTransport);
   EXPECT_NEAR(isolated_time(tree, network.capacities()).value, 30e-3 + 14e-6, 1e-12);
+}
+
+TEST(Collectives, TheEndsCostTheirShareOnce) {
+  // 100 us and, at 0.1 ns a byte, 2.4 ms for 24 MB held; of an all-to-all each holds a quarter.
+  const Transport ends{Seconds(0.0), 0, Seconds(100e-6), 0.1e-9};
+  const Network network = network_of({1, 1, 1, 1});
+  const auto time = [&](Collective op, Algorithm algorithm) {
+    const CollectiveCall call = even_call(op, first(4), kBytes);
+    return isolated_time(build_transfer(network, call, algorithm, ends), network.capacities())
+        .value;
+  };
+  EXPECT_NEAR(time(kAllReduce, kRing), 36e-3 + 2.5e-3, 1e-12);
+  EXPECT_NEAR(time(kAllGather, kSeparate), 48e-3 + 2.5e-3, 1e-12);
+  EXPECT_NEAR(time(kBroadcast, kRing), 24e-3 + 2.5e-3, 1e-12);
+  EXPECT_NEAR(time(kAllToAll, kDirect), 4.5e-3 + 0.7e-3, 1e-12);
+  // A launch is paid also for nothing to send.
+  const Transfer empty = build_transfer(network, {kAllGather, first(2), {0, 0}}, kDirect, ends);
+  EXPECT_NEAR(isolated_time(empty, network.capacities()).value, 100e-6, 1e-12);
 }
 
 TEST(Collectives, TheBestDependsOnSizeAndSkew) {
