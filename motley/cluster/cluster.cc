@@ -27,7 +27,18 @@ void slow_down(std::optional<Route>& route, const Link& link) {
   route->latency = std::max(route->latency, link.latency);
 }
 
-// Links in the order in which pairs take them: fewest nodes first, then fastest, then as listed.
+// The nodes of `sorted` that the link joins, in that order.
+std::vector<NodeId> joined_nodes(const Link& link, const std::vector<NodeId>& sorted) {
+  if (link.between.empty()) return sorted;
+  std::vector<NodeId> between = link.between, joined;
+  std::sort(between.begin(), between.end());
+  std::set_intersection(between.begin(), between.end(), sorted.begin(), sorted.end(),
+                        std::back_inserter(joined));
+  return joined;
+}
+
+}  // namespace
+
 std::vector<const Link*> links_by_preference(const Cluster& cluster) {
   std::vector<const Link*> links;
   for (const Link& link : cluster.links) links.push_back(&link);
@@ -40,18 +51,6 @@ std::vector<const Link*> links_by_preference(const Cluster& cluster) {
   });
   return links;
 }
-
-// The nodes of `sorted` that the link joins, in that order.
-std::vector<NodeId> joined_nodes(const Link& link, const std::vector<NodeId>& sorted) {
-  if (link.between.empty()) return sorted;
-  std::vector<NodeId> between = link.between, joined;
-  std::sort(between.begin(), between.end());
-  std::set_intersection(between.begin(), between.end(), sorted.begin(), sorted.end(),
-                        std::back_inserter(joined));
-  return joined;
-}
-
-}  // namespace
 
 Result<DeviceId> find_device(const Cluster& cluster, std::string_view name) {
   for (std::size_t i = 0; i < cluster.devices.size(); ++i) {

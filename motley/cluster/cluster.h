@@ -57,6 +57,10 @@ struct Cluster {
 /// By name ("a:0"); usage error with a suggestion.
 Result<DeviceId> find_device(const Cluster& cluster, std::string_view name);
 
+/// The links in the order in which pairs of nodes take them: fewest nodes first (`all` is last),
+/// then fastest, then as listed.
+std::vector<const Link*> links_by_preference(const Cluster& cluster);
+
 /// The slowest link that a group of devices must cross: least bandwidth, largest latency over the
 /// links its pairs use. Two devices on different nodes use the link that joins both nodes and names
 /// the fewest (a pair's own link comes before a switch, `all` is last; of equals the fastest). Two

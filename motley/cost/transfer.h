@@ -8,8 +8,9 @@
 namespace motley::cost {
 
 /// A link (or a NIC, a switch) that a flow crosses: each byte of the flow takes `weight` bytes of
-/// the link's capacity. A ring all-reduce of `bytes` among n ranks is one flow that crosses every
-/// link of the ring with weight 2 (n-1)/n.
+/// the link's capacity. A ring all-reduce of B bytes among n ranks is one flow of 2 (n-1)/n B bytes
+/// that crosses every link of the ring with weight 1, or 2 where the ring passes a NIC twice: flows
+/// that share a link share it by weight.
 struct LinkUse {
   std::int32_t link = 0;
   double weight = 1.0;  ///< > 0

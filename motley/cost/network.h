@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "motley/base/ids.h"
+#include "motley/base/units.h"
+#include "motley/cluster/cluster.h"
+
+namespace motley::cost {
+
+/// What transfers share: one direction of a pair link, of a NIC at a switch, of a device's port
+/// inside its node.
+struct NetworkLink {
+  std::string name;  ///< for people: "a>b", "a>all", "all>a", "a:0>a"
+  BytesPerSecond capacity;
+  bool operator==(const NetworkLink&) const = default;
+};
+
+/// What a message from one device to another crosses, each link once, in order.
+struct Path {
+  std::vector<std::int32_t> links;
+  Seconds latency;
+  bool operator==(const Path&) const = default;
+};
+
+/// The links of a cluster, numbered, and the way of each pair of devices.
+///
+/// - A link that joins two nodes is two, one a direction, each of its bandwidth.
+/// - One that joins more is a switch that can serve all at once: two for each node, out and in.
+/// - One that names one node alone is a switch among that node's devices. Where a node has none but
+///   devices of known kinds, these have ports as fast as what joins them: the peer link (NVLink,
+///   Infinity Fabric) if all are of one kind and it has one, else the host link; in the table of
+///   kinds both are rates before protocol overhead. Devices without either are not limited.
+///
+/// Pairs on different nodes take the link that Cluster says; where none joins them, nothing limits
+/// them. A node's devices share its NICs; what lies between a device and the NIC is not modelled.
+///
+/// Example: nodes a, b, c on one switch of 1 GB/s, links 0 "a>all", 1 "all>a", 2 "b>all", ...: from
+/// a to c 0 and 5; from b to c 2 and 5. Both at once get 0.5 GB/s, as they share 5.
+class Network {
+ public:
+  /// O(pairs of nodes + sum of the links' sizes squared).
+  explicit Network(const cluster::Cluster& cluster);
+
+  const std::vector<NetworkLink>& links() const { return links_; }
+  /// Of each link in bytes/s, as FlowNetwork wants them.
+  std::vector<double> capacities() const;
+  /// Empty for a device and itself. O(log nodes).
+  Path path(DeviceId from, DeviceId to) const;
+  NodeId node(DeviceId device) const { return nodes_[device.index()]; }
+
+ private:
+  /// What a node or a device has at a switch or a pair link; the same for both ends of a pair.
+  struct Ports {
+    std::int32_t out = -1, in = -1;
+  };
+  struct Switch {
+    std::vector<NodeId> nodes;  // ordered
+    std::vector<Ports> ports;   // of each node
+    Seconds latency;
+  };
+  std::int32_t add_link(std::string name, BytesPerSecond capacity);
+  void add_switch(const cluster::Cluster& cluster, const cluster::Link& link);
+  void add_local(const cluster::Cluster& cluster, NodeId node);
+  void add_device_ports(const cluster::Cluster& cluster, DeviceId device, BytesPerSecond capacity);
+
+  std::vector<NetworkLink> links_;
+  std::vector<NodeId> nodes_;            // of each device
+  std::vector<Switch> switches_;         // in order of preference
+  std::vector<std::int32_t> switch_of_;  // [node * nodes + node]; -1: none
+  std::vector<Ports> device_ports_;
+  std::vector<Seconds> local_latency_;  // of each node
+};
+
+}  // namespace motley::cost
