@@ -6,6 +6,7 @@
 
 #include "motley/base/result.h"
 #include "motley/base/units.h"
+#include "motley/cost/transfer.h"
 #include "motley/program/program.h"
 
 namespace motley::cost {
@@ -20,9 +21,19 @@ class CostModel {
   virtual Result<std::vector<Seconds>> compute_times(
       const program::DeviceProgram& program) const = 0;
   /// Seconds of a collective ("motley::all_reduce", "motley::all_gather") of `bytes` per rank among
-  /// the devices of a group, from the moment the last member has arrived.
+  /// the devices of a group, or of a "motley::send" from the first device to the second, when it is
+  /// alone on its links, from the moment the last member has arrived.
   virtual Result<Seconds> collective_time(std::string_view op, Bytes bytes,
                                           const std::vector<std::string>& devices) const = 0;
+  /// The same with what it moves over which links, so that transfers under way at the same time
+  /// share them. Unless a model says otherwise it uses none and takes collective_time.
+  virtual Result<Transfer> transfer(std::string_view op, Bytes bytes,
+                                    const std::vector<std::string>& devices) const {
+    MOTLEY_ASSIGN(const Seconds time, collective_time(op, bytes, devices));
+    return Transfer{{{time, {}}}};
+  }
+  /// Capacity in bytes/s of each link that transfers name, all > 0.
+  virtual std::vector<double> link_capacities() const { return {}; }
 };
 
 }  // namespace motley::cost

@@ -87,8 +87,11 @@ std::string cost_key(const DeviceProgram& program, const Instruction& instructio
     return fmt::format("motley::pack({})", sum_up(program, instruction, 0, 1));
   std::string key = instruction.full_name();
   key += '(';
-  if (instruction.op == "motley::load") {
+  if (instruction.op == "motley::load" || instruction.op == "motley::receive") {
     for (const BufferId id : instruction.outputs) append_tensor(key, program.buffer(id));
+  } else if (instruction.op == "motley::send") {
+    for_each_buffer(instruction.arguments,
+                    [&](BufferId id) { append_tensor(key, program.buffer(id)); });
   } else if (instruction.op == "motley::dropout") {
     ArgumentList shaping = instruction.arguments;  // x, p, operator, outer, inner, first, global
     if (shaping.size() > 5) shaping.resize(5);

@@ -51,6 +51,15 @@ TEST(CostKey, SameForEveryBatchPositionAndInput) {
             "motley::dropout(f32[784,512], float, 4, 512)");
 }
 
+TEST(CostKey, LeavesOutWhomItIsExchangedWith) {
+  DeviceProgram device{"a:0", 1, 0, {{BufferKind::kTemporary, DType::kF32, {8, 2}, "", {}}}, {}};
+  EXPECT_EQ(cost_key(device, {Lane::kTransfer, "motley::send", "", {{BufferId(0)}, {int64_t{1}}}}),
+            "motley::send(f32[8,2])");
+  EXPECT_EQ(
+      cost_key(device, {Lane::kTransfer, "motley::receive", "", {{int64_t{1}}}, {BufferId(0)}}),
+      "motley::receive(f32[8,2])");
+}
+
 TEST(CostKey, SumsUpLongLists) {
   // 784*512 + 24*784 = 401408 + 18816 = 420224
   EXPECT_EQ(key_of("compute ^1: %5 = motley::pack([%2, %0])"),

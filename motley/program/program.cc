@@ -5,6 +5,9 @@
 namespace motley::program {
 namespace {
 
+constexpr const char* kSend = "motley::send";
+constexpr const char* kReceive = "motley::receive";
+
 bool equal(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
 }  // namespace
@@ -30,6 +33,29 @@ bool Argument::operator==(const Argument& other) const {
 }
 
 std::string Instruction::full_name() const { return overload.empty() ? op : op + "." + overload; }
+
+Rank peer_of(const Instruction& instruction) {
+  const bool is_send = instruction.op == kSend;
+  if (!is_send && instruction.op != kReceive) return {};
+  const std::size_t position = is_send ? 1 : 0;
+  if (instruction.arguments.size() != position + 1) return {};
+  const auto* rank = std::get_if<std::int64_t>(&instruction.arguments[position].value);
+  return rank && *rank >= 0 && *rank <= INT32_MAX ? Rank(*rank) : Rank();
+}
+
+bool is_exchange(const Instruction& instruction) {
+  return !instruction.group.is_none() || instruction.op == kSend || instruction.op == kReceive;
+}
+
+Bytes exchanged_bytes(const DeviceProgram& program, const Instruction& instruction) {
+  BufferId first;
+  for_each_buffer(instruction.arguments, [&](BufferId id) {
+    if (first.is_none()) first = id;
+  });
+  if (first.is_none() && instruction.op == kReceive && !instruction.outputs.empty())
+    first = instruction.outputs[0];
+  return first.is_none() ? Bytes() : program.buffer(first).bytes();
+}
 
 BufferId storage_of(const DeviceProgram& program, BufferId buffer) {
   while (!program.buffer(buffer).view_of.is_none()) buffer = program.buffer(buffer).view_of;

@@ -100,6 +100,16 @@ struct Program {
   bool operator==(const Program&) const = default;
 };
 
+/// Rank at the other end of a "motley::send" or "motley::receive"; none for other instructions and
+/// for those that do not name one.
+Rank peer_of(const Instruction& instruction);
+
+/// Does the instruction need other devices: a collective, a send or a receive?
+bool is_exchange(const Instruction& instruction);
+
+/// Bytes that this device puts into an exchange, or gets from a receive: of the first buffer.
+Bytes exchanged_bytes(const DeviceProgram& program, const Instruction& instruction);
+
 /// Root of a chain of views.
 BufferId storage_of(const DeviceProgram& program, BufferId buffer);
 

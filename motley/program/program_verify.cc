@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <map>
 #include <unordered_set>
 #include <utility>
 
@@ -210,6 +211,28 @@ class DeviceVerifier {
       }
     }
     check_group(i);
+    if (instruction.op == "motley::send" || instruction.op == "motley::receive") check_peer(i);
+  }
+
+  void check_peer(std::size_t i) {
+    const Instruction& instruction = device_.instructions[i];
+    const bool is_send = instruction.op == "motley::send";
+    const Rank peer = peer_of(instruction);
+    const ArgumentList& arguments = instruction.arguments;
+    if (!instruction.group.is_none()) report(i, "is between two devices, not of a group");
+    if (peer.is_none() || (is_send && !std::holds_alternative<BufferId>(arguments[0].value))) {
+      report(i, "wanted {}", is_send ? "a buffer and a rank" : "a rank");
+    } else if (peer.index() >= program_.devices.size()) {
+      report(i, "rank {} is not one of the {} devices", peer.value, program_.devices.size());
+    } else if (peer.index() == rank_) {
+      report(i, "rank {} is this device itself", peer.value);
+    }
+    if (instruction.outputs.size() != (is_send ? 0U : 1U)) {
+      report(i, "found {} results, wanted {}", instruction.outputs.size(), is_send ? 0 : 1);
+    } else if (!is_send && exists(instruction.outputs[0]) &&
+               !device_.buffer(instruction.outputs[0]).view_of.is_none()) {
+      report(i, "receives %{}, which is a view", instruction.outputs[0].value);
+    }
   }
 
   void check_group(std::size_t i) {
@@ -388,6 +411,58 @@ void check_collectives(const Program& program, Violations& violations) {
   }
 }
 
+/// Where a send or a receive is.
+struct End {
+  std::size_t rank, instruction;
+};
+
+/// Sends and receives of an ordered pair of ranks.
+struct Ends {
+  std::vector<End> sends, receives;
+};
+
+const Buffer& sent_buffer(const Program& program, const End& end) {
+  const DeviceProgram& device = program.devices[end.rank];
+  const Instruction& instruction = device.instructions[end.instruction];
+  return device.buffer(instruction.outputs.empty()
+                           ? std::get<BufferId>(instruction.arguments[0].value)
+                           : instruction.outputs[0]);
+}
+
+/// The n-th send from one rank to another is its n-th receive, with equal element count and dtype.
+void check_sends(const Program& program, Violations& violations) {
+  std::map<std::pair<std::size_t, std::size_t>, Ends> pairs;
+  for (std::size_t rank = 0; rank < program.devices.size(); ++rank)
+    for (std::size_t i = 0; i < program.devices[rank].instructions.size(); ++i) {
+      const Instruction& instruction = program.devices[rank].instructions[i];
+      const Rank peer = peer_of(instruction);
+      if (peer.is_none()) continue;
+      if (instruction.outputs.empty()) {
+        pairs[{rank, peer.index()}].sends.push_back({rank, i});
+      } else {
+        pairs[{peer.index(), rank}].receives.push_back({rank, i});
+      }
+    }
+  for (const auto& [ranks, ends] : pairs) {
+    const std::string& source = program.devices[ranks.first].device;
+    for (std::size_t n = 0; n < std::min(ends.sends.size(), ends.receives.size()); ++n) {
+      const Buffer& sent = sent_buffer(program, ends.sends[n]);
+      const Buffer& received = sent_buffer(program, ends.receives[n]);
+      if (sent.elements() == received.elements() && sent.dtype == received.dtype) continue;
+      violations.add_instruction(
+          program, ranks.second, ends.receives[n].instruction,
+          fmt::format("number {} from {}: found {} {}, wanted {} {} as sent by ^{}", n, source,
+                      received.elements(), dtype_name(received.dtype), sent.elements(),
+                      dtype_name(sent.dtype), ends.sends[n].instruction));
+      break;
+    }
+    if (ends.sends.size() != ends.receives.size())
+      violations.add_device(program, ranks.second,
+                            fmt::format("found {} receives from {}, wanted {} as {} sends",
+                                        ends.receives.size(), source, ends.sends.size(), source));
+  }
+}
+
 }  // namespace
 
 Result<void> verify_program_at(const Program& program, const std::string& name,
@@ -405,7 +480,10 @@ Result<void> verify_program_at(const Program& program, const std::string& name,
       is_sound = false;
     }
   }
-  if (is_sound) check_collectives(program, violations);
+  if (is_sound) {
+    check_collectives(program, violations);
+    check_sends(program, violations);
+  }
   return violations.result();
 }
 

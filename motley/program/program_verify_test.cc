@@ -239,5 +239,63 @@ TEST(ProgramVerify, CollectivesMatchOnAllMembers) {
             "p:14: c:0: found 1 collectives of group 0, wanted 2 as on a:0");
 }
 
+/// Violations of two devices; the first line of `a` is line 6, that of `b` follows with its
+/// buffers.
+std::string violations_between(const std::string& a, const std::string& b) {
+  return violations_of(
+      "group 0: 0 1\n"
+      "device \"a:0\" samples 4 first 0\n"
+      "buffer %0: parameter f32[4] \"w\"\n" +
+      a +
+      "device \"b:0\" samples 4 first 4\n"
+      "buffer %0: temporary f32[2, 2]\n"
+      "buffer %1: temporary f32[4] view %0\n"
+      "buffer %2: temporary f16[4]\n" +
+      b);
+}
+
+TEST(ProgramVerify, SendsMatchReceivesInOrder) {
+  EXPECT_EQ(violations_between("transfer ^0: motley::send(%0, 1) \"activations\"\n",
+                               "transfer ^0: %0 = motley::receive(0)\n"
+                               "compute ^1: aten::f(%0) wait ^0 free %0\n"),
+            "");
+  EXPECT_EQ(violations_between("transfer ^0: motley::send(%0, 1)\n"
+                               "transfer ^1: motley::send(%0, 1)\n",
+                               "transfer ^0: %0 = motley::receive(0)\n"
+                               "transfer ^1: %2 = motley::receive(0)\n"),
+            "p:13: b:0 ^1 motley::receive: number 1 from a:0: found 4 f16, wanted 4 f32 as sent by "
+            "^1");
+  EXPECT_EQ(violations_between("transfer ^0: motley::send(%0, 1)\n", ""),
+            "p:7: b:0: found 0 receives from a:0, wanted 1 as a:0 sends");
+  EXPECT_EQ(violations_between("", "transfer ^0: %0 = motley::receive(0)\n"),
+            "p:6: b:0: found 1 receives from a:0, wanted 0 as a:0 sends");
+}
+
+TEST(ProgramVerify, ReceivedBuffersAreDefinedThere) {
+  EXPECT_EQ(violations_between("transfer ^0: motley::send(%0, 1)\n",
+                               "transfer ^0: %0 = motley::receive(0)\n"
+                               "compute ^1: aten::f(%0)\n"),
+            "p:12: b:0 ^1 aten::f: uses %0 without waiting for ^0, which defines it");
+}
+
+TEST(ProgramVerify, SendsAndReceivesAreWellFormed) {
+  EXPECT_EQ(violations_between("transfer ^0: motley::send(%0)\n"
+                               "transfer ^1: motley::send(1, 1)\n"
+                               "transfer ^2: motley::send(%0, 2)\n"
+                               "transfer ^3: motley::send(%0, 0)\n"
+                               "transfer ^4: motley::send(%0, 1) group 0\n",
+                               "transfer ^0: motley::receive(0)\n"
+                               "transfer ^1: %1 = motley::receive(0)\n"
+                               "transfer ^2: %2 = motley::receive(-1)\n"),
+            "p:6: a:0 ^0 motley::send: wanted a buffer and a rank\n"
+            "p:7: a:0 ^1 motley::send: wanted a buffer and a rank\n"
+            "p:8: a:0 ^2 motley::send: rank 2 is not one of the 2 devices\n"
+            "p:9: a:0 ^3 motley::send: rank 0 is this device itself\n"
+            "p:10: a:0 ^4 motley::send: is between two devices, not of a group\n"
+            "p:15: b:0 ^0 motley::receive: found 0 results, wanted 1\n"
+            "p:16: b:0 ^1 motley::receive: receives %1, which is a view\n"
+            "p:17: b:0 ^2 motley::receive: wanted a rank");
+}
+
 }  // namespace
 }  // namespace motley::program

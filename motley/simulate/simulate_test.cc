@@ -159,6 +159,113 @@ TEST(Simulate, ADeadlockMayEndAtADeviceThatHasFinished) {
             "left; all members must reach their collectives in one order");
 }
 
+/// Two devices with a buffer of 20 bytes each; a sends to b and b to a as the lines say.
+program::Program exchanging(const std::string& a, const std::string& b) {
+  return parse(
+      "device \"a:0\" samples 4 first 0\nbuffer %0: state u8[20] \"s\"\n"
+      "buffer %1: temporary u8[20]\n" +
+      a +
+      "device \"b:0\" samples 4 first 4\nbuffer %0: state u8[20] \"s\"\n"
+      "buffer %1: temporary u8[20]\n" +
+      b);
+}
+
+TEST(Simulate, ASendAndItsReceiveAreOneTransfer) {
+  // a computes 0..5 and sends, b is in f until 50 before it can receive: 50..80 (10 + 20 bytes) on
+  // both; g of b 80..87. In step 1 a is ready at 85, b at 137: 137..167, 174.
+  const auto trace = simulate(exchanging("compute ^0: aten::f() \"5\"\n"
+                                         "transfer ^1: motley::send(%0, 1) wait ^0\n",
+                                         "compute ^0: aten::f() \"50\"\n"
+                                         "transfer ^1: %1 = motley::receive(0) wait ^0\n"
+                                         "compute ^2: aten::g(%1) wait ^1 \"7\"\n"),
+                              LabelCost(10), {.steps = 2});
+  ASSERT_TRUE(trace) << trace.error().message;
+  const std::vector<trace::Interval> wanted = {
+      {0, trace::Lane::kCompute, 0, InstructionId(0), 0, 5, 0},
+      {0, trace::Lane::kCompute, 1, InstructionId(0), 80, 85, 0},
+      {0, trace::Lane::kTransfer, 0, InstructionId(1), 50, 80, 20},
+      {0, trace::Lane::kTransfer, 1, InstructionId(1), 137, 167, 20},
+      {1, trace::Lane::kCompute, 0, InstructionId(0), 0, 50, 0},
+      {1, trace::Lane::kCompute, 0, InstructionId(2), 80, 87, 0},
+      {1, trace::Lane::kCompute, 1, InstructionId(0), 87, 137, 0},
+      {1, trace::Lane::kCompute, 1, InstructionId(2), 167, 174, 0},
+      {1, trace::Lane::kTransfer, 0, InstructionId(1), 50, 80, 20},
+      {1, trace::Lane::kTransfer, 1, InstructionId(1), 137, 167, 20}};
+  EXPECT_EQ(trace->intervals, wanted);
+}
+
+TEST(Simulate, SendsOfBothToEachOtherFirstAreADeadlock) {
+  const std::string wait = "compute ^2: aten::f(%1) wait ^1\n";
+  const auto program = [&](const std::string& first_of_b, const std::string& second_of_b) {
+    return exchanging(
+        "transfer ^0: motley::send(%0, 1)\ntransfer ^1: %1 = motley::receive(1)\n" + wait,
+        "transfer ^0: " + first_of_b + "\ntransfer ^1: " + second_of_b + "\n");
+  };
+  EXPECT_EQ(simulate(program("motley::send(%0, 0)", "%1 = motley::receive(0)"), LabelCost(10))
+                .error()
+                .message,
+            "deadlock: a:0 waits in ^2 aten::f for its other lane, which waits in ^0 motley::send "
+            "for b:0, which waits in ^0 motley::send for a:0; a send ends together with its "
+            "receive");
+  EXPECT_TRUE(simulate(program("%1 = motley::receive(0)", "motley::send(%0, 0)"), LabelCost(10)));
+}
+
+TEST(Simulate, ASendWithoutAReceiveIsADeadlock) {
+  // Not verified: b does not receive.
+  program::Program program =
+      exchanging("transfer ^0: motley::send(%0, 1)\n", "transfer ^0: %1 = motley::receive(0)\n");
+  program.devices[1].instructions.clear();
+  EXPECT_EQ(simulate(program, LabelCost(10)).error().message,
+            "deadlock: a:0 waits in ^0 motley::send for b:0, which has no such instruction left; a "
+            "send ends together with its receive");
+}
+
+/// Sums are flows of twice their bytes over the one link, which is of 1e9 B/s; sends over none.
+class LinkCost : public LabelCost {
+ public:
+  explicit LinkCost(double capacity = 1e9) : LabelCost(10), capacity_(capacity) {}
+  Result<cost::Transfer> transfer(std::string_view op, Bytes bytes,
+                                  const std::vector<std::string>& devices) const override {
+    if (op == "motley::send") return CostModel::transfer(op, bytes, devices);
+    const auto moved = static_cast<double>(bytes.value);
+    return cost::Transfer{{{Seconds(10e-9), {{moved, {{0, 2.0}}, 0}}}}};
+  }
+  std::vector<double> link_capacities() const override { return {capacity_}; }
+
+ private:
+  double capacity_;
+};
+
+TEST(Simulate, CollectivesThatShareALinkSlowEachOther) {
+  // Groups {a} and {b} sum 20 bytes each, 40 of the link: alone 10 + 40 = 50. a from 0, b from 30:
+  // a's flow is alone from 10 to 40 and has 10 left of 40, b's starts at 40: half the rate each, a
+  // ends at 60. b has 30 left then: 90. A group of its own link would end at 80.
+  const auto trace =
+      simulate(parse("group 0: 0\ngroup 1: 1\n"
+                     "device \"a:0\" samples 4 first 0\nbuffer %0: state u8[20] \"s\"\n"
+                     "transfer ^0: motley::all_reduce(%0) group 0\n"
+                     "device \"b:0\" samples 4 first 4\nbuffer %0: state u8[20] \"s\"\n"
+                     "compute ^0: aten::f() \"30\"\n"
+                     "transfer ^1: motley::all_reduce(%0) group 1 wait ^0\n"),
+               LinkCost());
+  ASSERT_TRUE(trace) << trace.error().message;
+  EXPECT_EQ(trace->steps, (std::vector<trace::StepMark>{{0, 0, 0, 60, 20}, {1, 0, 0, 90, 20}}));
+}
+
+TEST(Simulate, RefusesLinksThatCarryNothing) {
+  EXPECT_EQ(simulate(exchanging("", ""), LinkCost(0)).error().message,
+            "link 0: the cost model says 0 bytes/s, wanted above 0");
+}
+
+TEST(Simulate, RefusesStepsThatTakeForEver) {
+  // 4,000 steps of a thousand instructions of 1e6 s: 4e12 s, more than 2^60 ns = 1.15e9 s.
+  std::string body = "device \"a:0\" samples 8 first 0\n";
+  for (int i = 0; i < 1000; ++i)
+    body += "compute ^" + std::to_string(i) + ": aten::f() \"1000000000000000\"\n";
+  EXPECT_EQ(simulate(parse(body), LabelCost(0), {.steps = 4000}).error().message,
+            "the instructions may take 4e+12 s together, wanted at most 1.15e+09");
+}
+
 TEST(Simulate, RefusesTimesThatAreNone) {
   const std::string body =
       "device \"a:0\" samples 8 first 0\ncompute ^0: aten::f.out() \"1000000000\"\n";

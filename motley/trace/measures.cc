@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include "motley/trace/trace.h"
@@ -53,7 +54,66 @@ Nanoseconds shared_time(Run a, Run b) {
   return total;
 }
 
+bool is_exchange(const Interval& interval) {
+  return interval.lane == Lane::kTransfer || interval.bytes > 0;
+}
+
+/// Goes through the steps of one device from moment to moment at which a lane changes.
+class Sweep {
+ public:
+  Sweep(const Trace& trace, std::size_t device)
+      : names_(trace.names[device]),
+        lanes_{lane_intervals(trace, device, Lane::kCompute),
+               lane_intervals(trace, device, Lane::kTransfer)} {}
+
+  void add(const StepMark& mark, Breakdown& parts) {
+    ++parts.steps;
+    for (Nanoseconds now = mark.begin; now < mark.end;) {
+      bool computes = false, exchanges = false;
+      Nanoseconds next = mark.end;
+      for (Run& lane : lanes_) {
+        while (lane.first != lane.second && lane.first->end <= now) ++lane.first;
+        if (lane.first == lane.second) continue;
+        const bool is_open = lane.first->begin <= now;
+        next = std::min(next, is_open ? lane.first->end : lane.first->begin);
+        if (is_open) (is_exchange(*lane.first) ? exchanges : computes) = true;
+      }
+      Nanoseconds& idle = meets_others(next, mark.step) ? parts.waiting : parts.bubble;
+      (computes ? parts.compute : exchanges ? parts.exposed_communication : idle) += next - now;
+      now = next;
+    }
+  }
+
+ private:
+  /// Does a collective of this step begin then?
+  bool meets_others(Nanoseconds time, std::int64_t step) const {
+    for (const Run& lane : lanes_) {
+      if (lane.first == lane.second || lane.first->begin != time || lane.first->step != step)
+        continue;
+      const std::string& name = names_[lane.first->instruction.index()];
+      const bool is_between_two =
+          name.starts_with("motley::send") || name.starts_with("motley::receive");
+      if (is_exchange(*lane.first) && !is_between_two) return true;
+    }
+    return false;
+  }
+
+  const Names& names_;
+  std::array<Run, 2> lanes_;  // what has not ended yet
+};
+
 }  // namespace
+
+std::vector<Breakdown> break_down(const Trace& trace) {
+  std::vector<Breakdown> parts(trace.devices.size());
+  std::vector<Sweep> sweeps;
+  for (std::size_t device = 0; device < parts.size(); ++device) sweeps.emplace_back(trace, device);
+  for (const StepMark& mark : trace.steps) {
+    const auto device = static_cast<std::size_t>(mark.device);
+    sweeps[device].add(mark, parts[device]);
+  }
+  return parts;
+}
 
 Seconds median_step(const Trace& trace) {
   std::map<std::int64_t, Nanoseconds> slowest;

@@ -8,6 +8,7 @@
 #include "motley/base/ids.h"
 #include "motley/base/result.h"
 #include "motley/base/units.h"
+#include "motley/trace/names.h"
 
 namespace motley::trace {
 
@@ -42,7 +43,7 @@ struct StepMark {
 struct Trace {
   Source source = Source::kPredicted;
   std::vector<std::string> devices;
-  std::vector<std::vector<std::string>> names;
+  std::vector<Names> names;
   std::vector<Interval> intervals;  ///< ordered by device, lane, begin
   std::vector<StepMark> steps;      ///< ordered by device, step
   bool operator==(const Trace&) const = default;
@@ -64,5 +65,24 @@ std::vector<double> busy_share(const Trace& trace);  ///< compute time / step ti
 Seconds exposed_communication(const Trace& trace);   ///< mean over devices of the time per step in
                                                      ///< which a transfer runs and compute does not
 std::vector<Bytes> peak_bytes(const Trace& trace);   ///< per device
+
+/// Where the steps of one device went: each moment of its step marks is in exactly one part, so
+/// they sum to the marks to the nanosecond. An interval is an exchange when it is in the transfer
+/// lane or moves bytes.
+///
+/// Example: a step of 100: compute 0..40, a sum 60..80 for which a slower device was late, compute
+/// 70..90. Compute 40 + 20, exposed 10 (60..70), waiting 20 (40..60), bubble 10 (90..100).
+struct Breakdown {
+  std::int64_t steps = 0;
+  Nanoseconds compute = 0;                ///< the device computes
+  Nanoseconds exposed_communication = 0;  ///< it exchanges and does not compute
+  Nanoseconds waiting = 0;  ///< it does neither, and next comes a collective: others are late
+  Nanoseconds bubble = 0;   ///< it does neither otherwise: before a send or receive, which a
+                            ///< pipeline makes, before compute, or to the end of the step
+  bool operator==(const Breakdown&) const = default;
+
+  Nanoseconds total() const { return compute + exposed_communication + waiting + bubble; }
+};
+std::vector<Breakdown> break_down(const Trace& trace);  ///< per device
 
 }  // namespace motley::trace

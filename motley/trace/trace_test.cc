@@ -166,6 +166,57 @@ TEST(Measures, OfNothingAreZero) {
   EXPECT_EQ(peak_bytes(idle), std::vector<Bytes>{Bytes(0)});
 }
 
+// The example of trace.h, whose sum runs in the transfer lane; then a step with a receive that
+// comes late (150..160, compute 160..170) and a sum of no time that ends it at 200, for which it
+// waited.
+TEST(Measures, BreakStepsDownIntoPartsThatSumToThem) {
+  const Trace trace = parse_trace(
+                          "motley.trace/1\nsource predicted\ndevice \"a:0\"\n"
+                          "name ^0 \"aten::mm\"\nname ^1 \"motley::all_reduce bucket 0\"\n"
+                          "name ^2 \"motley::receive activations\"\n"
+                          "step 0 0 100 peak 0\nstep 1 100 200 peak 0\n"
+                          "compute 0 ^0 0 40\ncompute 0 ^0 70 90\n"
+                          "compute 1 ^0 100 130\ncompute 1 ^0 160 170\n"
+                          "transfer 0 ^1 60 80 bytes 8\n"
+                          "transfer 1 ^2 150 160 bytes 8\ntransfer 1 ^1 200 200\n"
+                          "device \"b:0\"\nname ^0 \"motley::all_reduce x\"\n"
+                          "step 0 0 100 peak 0\n"
+                          "compute 0 ^0 30 80 bytes 4\n",
+                          "t")
+                          .value();
+  const std::vector<Breakdown> parts = break_down(trace);
+  // Step 0: 60, 10, 20, 10. Step 1: compute 40, receive 10, bubble 130..150, waiting 170..200.
+  EXPECT_EQ(parts[0], (Breakdown{2, 100, 20, 50, 30}));
+  EXPECT_EQ(parts[0].total(), 200);
+  // A sum in the compute lane, for others from 0 to 30, and nothing after 80.
+  EXPECT_EQ(parts[1], (Breakdown{1, 0, 50, 30, 20}));
+}
+
+RC_GTEST_PROP(Measures, PartsOfStepsSumToTheSteps, ()) {
+  const Trace trace = draw_trace(*rc::gen::arbitrary<std::uint64_t>());
+  const std::vector<Breakdown> parts = break_down(trace);
+  for (std::size_t device = 0; device < parts.size(); ++device) {
+    RC_ASSERT(parts[device].steps == 3);
+    RC_ASSERT(parts[device].total() == 150);
+  }
+}
+
+TEST(Names, AreEqualHoweverTheyAreHeld) {
+  NamePool pool;
+  for (const auto* last : {"b", "c"}) {
+    pool.add_device();
+    for (const auto* name : {"a", "b", "a", last}) pool.add(name);
+  }
+  std::vector<Names> names = std::move(pool).take();
+  EXPECT_EQ(names[0], (Names{"a", "b", "a", "b"}));
+  EXPECT_EQ(names[1], (Names{"a", "b", "a", "c"}));
+  const Names copy = names[0];
+  names[0].push_back("d");
+  EXPECT_EQ(names[0], (Names{"a", "b", "a", "b", "d"}));
+  EXPECT_EQ(copy, (Names{"a", "b", "a", "b"}));
+  EXPECT_EQ(names[1][3], "c");
+}
+
 RC_GTEST_PROP(Measures, ScaleWithTime, ()) {
   const Trace trace = draw_trace(*rc::gen::arbitrary<std::uint64_t>());
   Trace twice = trace;

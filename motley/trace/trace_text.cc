@@ -65,12 +65,15 @@ class Parser {
   }
 
   bool parse_name(LineCursor& line) {
-    std::vector<std::string>& names = trace_.names.back();
+    Names& names = trace_.names.back();
     InstructionId id;
     if (!parse_id(line, id)) return false;
     if (id.index() != names.size())
       return line.fail(fmt::format("^{} before this, ids being dense", names.size()));
-    return line.expect_quoted(names.emplace_back()) && line.expect_end();
+    std::string name;
+    if (!line.expect_quoted(name)) return false;
+    names.push_back(std::move(name));
+    return line.expect_end();
   }
 
   bool parse_step(LineCursor& line) {

@@ -1,0 +1,305 @@
+#include "motley/simulate/program_tasks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "motley/base/check.h"
+
+namespace motley::simulate {
+namespace {
+
+using program::Instruction;
+using program::Program;
+
+constexpr double kMostSeconds = 1e6;
+constexpr double kMostTotal = 0x1p60;
+constexpr std::string_view kOneOrder = "all members must reach their collectives in one order";
+constexpr std::string_view kBothSides = "a send ends together with its receive";
+
+Result<Nanoseconds> to_nanoseconds(Seconds seconds, const std::string& what) {
+  if (!(seconds.value >= 0 && seconds.value <= kMostSeconds))
+    return runtime_error("simulate.cost",
+                         fmt::format("{}: the cost model says {} s, wanted 0 to {}", what,
+                                     seconds.value, kMostSeconds));
+  return static_cast<Nanoseconds>(std::llround(seconds.value * 1e9));
+}
+
+std::string place(const Program& program, std::size_t rank, std::size_t i) {
+  const program::DeviceProgram& device = program.devices[rank];
+  return fmt::format("{} ^{} {}", device.device, i, device.instructions[i].full_name());
+}
+
+/// A task that is in lanes of several ranks, where it was met first.
+struct Joint {
+  TaskId task;
+  std::size_t rank, instruction;
+  std::int32_t partners;  // lanes it must be in
+};
+
+/// Checks what a cost model says of a transfer and bounds the time that it can take, in ns: links
+/// are shared, but while flows are under way one of their links is full or one of them is as fast
+/// as it can be.
+class TransferCheck {
+ public:
+  explicit TransferCheck(const std::vector<double>& capacities) : capacities_(capacities) {}
+
+  Result<double> bound(const cost::Transfer& transfer, const std::string& what) const {
+    double total = 0;
+    for (const cost::Phase& phase : transfer.phases) {
+      MOTLEY_ASSIGN(const Nanoseconds delay, to_nanoseconds(phase.delay, what));
+      total += static_cast<double>(delay);
+      for (const cost::Flow& flow : phase.flows) {
+        MOTLEY_ASSIGN(const double seconds, flow_bound(flow, what));
+        total += seconds * 1e9 + 1;
+      }
+    }
+    return total;
+  }
+
+ private:
+  Result<double> flow_bound(const cost::Flow& flow, const std::string& what) const {
+    if (!(flow.bytes >= 0) || !(flow.most_rate >= 0) || std::isinf(flow.bytes))
+      return runtime_error("simulate.cost", fmt::format("{}: found a flow of {} bytes at up to {} "
+                                                        "B/s, wanted neither below 0",
+                                                        what, flow.bytes, flow.most_rate));
+    double seconds = flow.most_rate > 0 ? flow.bytes / flow.most_rate : 0;
+    for (const cost::LinkUse& use : flow.uses) {
+      if (use.link < 0 || static_cast<std::size_t>(use.link) >= capacities_.size())
+        return runtime_error("simulate.cost",
+                             fmt::format("{}: a flow uses link {}, but the cost model has {}", what,
+                                         use.link, capacities_.size()));
+      if (!(use.weight > 0) || std::isinf(use.weight))
+        return runtime_error("simulate.cost",
+                             fmt::format("{}: a flow uses link {} with weight {}, wanted above 0",
+                                         what, use.link, use.weight));
+      seconds += flow.bytes * use.weight / capacities_[static_cast<std::size_t>(use.link)];
+    }
+    return seconds;
+  }
+
+  const std::vector<double>& capacities_;
+};
+
+class Layout {
+ public:
+  Layout(const Program& program, const cost::CostModel& cost)
+      : program_(program),
+        cost_(cost),
+        capacities_(cost.link_capacities()),
+        by_group_(program.groups.size()),
+        members_(program.groups.size()) {}
+
+  Result<ProgramTasks> run() {
+    for (std::size_t link = 0; link < capacities_.size(); ++link)
+      if (!(capacities_[link] > 0) || std::isinf(capacities_[link]))
+        return runtime_error("simulate.cost",
+                             fmt::format("link {}: the cost model says {} bytes/s, wanted above 0",
+                                         link, capacities_[link]));
+    for (std::size_t lane = 0; lane < 2 * program_.devices.size(); ++lane) builder_.add_lane();
+    for (std::size_t rank = 0; rank < program_.devices.size(); ++rank)
+      MOTLEY_RETURN_IF_ERROR(lay_out_device(rank));
+    for (const Joint& joint : joints_)
+      if (joint.partners > 0) return missing_partner(joint);
+    result_.most_ns = total_;
+    builder_.set_links(std::move(capacities_));
+    result_.graph = std::move(builder_).build();
+    return std::move(result_);
+  }
+
+ private:
+  Result<void> lay_out_device(std::size_t rank) {
+    const program::DeviceProgram& device = program_.devices[rank];
+    MOTLEY_ASSIGN(const std::vector<Seconds> times, cost_.compute_times(device));
+    MOTLEY_CHECK(times.size() == device.instructions.size());
+    std::vector<TaskId>& tasks = result_.tasks.emplace_back();
+    tasks.reserve(times.size());
+    group_counts_.assign(program_.groups.size(), 0);
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      const Instruction& instruction = device.instructions[i];
+      const LaneId lane = lane_of(rank, instruction.lane);
+      if (!(times[i].value >= 0 && times[i].value <= kMostSeconds))
+        return tl::make_unexpected(to_nanoseconds(times[i], place(program_, rank, i)).error());
+      if (program::is_exchange(instruction)) {
+        MOTLEY_ASSIGN(const TaskId task, lay_out_exchange(rank, i, lane));
+        tasks.push_back(task);
+      } else {
+        const Nanoseconds duration = std::llround(times[i].value * 1e9);
+        total_ += static_cast<double>(duration);
+        tasks.push_back(builder_.add(lane, duration));
+      }
+      for (const InstructionId wait : instruction.waits)
+        builder_.depend(tasks[i], tasks[wait.index()]);
+    }
+    return {};
+  }
+
+  /// The next task of the group or of the pair of ranks: a new one, or one that a partner made.
+  Result<TaskId> lay_out_exchange(std::size_t rank, std::size_t i, LaneId lane) {
+    const Instruction& instruction = program_.devices[rank].instructions[i];
+    std::vector<std::int32_t>* row = nullptr;
+    std::int32_t* count = nullptr;
+    std::size_t partners = 2;
+    if (!instruction.group.is_none()) {
+      row = &by_group_[instruction.group.index()];
+      count = &group_counts_[instruction.group.index()];
+      partners = program_.groups[instruction.group.index()].members.size();
+    } else {
+      const bool is_send = !instruction.outputs.size();
+      const auto peer = static_cast<std::size_t>(program::peer_of(instruction).value);
+      Pair& pair = is_send ? by_pair_[{rank, peer}] : by_pair_[{peer, rank}];
+      row = &pair.joints;
+      count = is_send ? &pair.sends : &pair.receives;
+    }
+    const auto number = static_cast<std::size_t>((*count)++);
+    if (number < row->size()) {
+      Joint& joint = joints_[static_cast<std::size_t>((*row)[number])];
+      builder_.join(joint.task, lane);
+      --joint.partners;
+      return joint.task;
+    }
+    MOTLEY_ASSIGN(const TransferId transfer, price(rank, i));
+    row->push_back(static_cast<std::int32_t>(joints_.size()));
+    joints_.push_back(
+        {builder_.add(lane, transfer), rank, i, static_cast<std::int32_t>(partners) - 1});
+    return joints_.back().task;
+  }
+
+  /// Exchanges of one kind and size among the same devices are priced once.
+  Result<TransferId> price(std::size_t rank, std::size_t i) {
+    const program::DeviceProgram& device = program_.devices[rank];
+    const Instruction& instruction = device.instructions[i];
+    const Bytes bytes = program::exchanged_bytes(device, instruction);
+    const bool is_group = !instruction.group.is_none();
+    const std::int32_t peer = program::peer_of(instruction).value;
+    const auto self = static_cast<std::int32_t>(rank);
+    const bool is_receive = !is_group && !instruction.outputs.empty();
+    const Key key(is_group ? instruction.op : "motley::send", bytes.value,
+                  is_group ? instruction.group.value : -1,
+                  is_group ? -1 : (is_receive ? peer : self),
+                  is_group ? -1 : (is_receive ? self : peer));
+    auto& [transfer, bound] = prices_.try_emplace(key, TransferId(), 0.0).first->second;
+    if (transfer.is_none()) {
+      MOTLEY_ASSIGN(cost::Transfer found,
+                    cost_.transfer(std::get<0>(key), bytes, device_names(key)));
+      MOTLEY_ASSIGN(bound, TransferCheck(capacities_).bound(found, std::get<0>(key)));
+      transfer = builder_.add_transfer(std::move(found));
+    }
+    total_ += bound;
+    return transfer;
+  }
+
+  /// Operator, bytes, and group or source and target.
+  using Key = std::tuple<std::string, std::int64_t, std::int32_t, std::int32_t, std::int32_t>;
+
+  std::vector<std::string> device_names(const Key& key) {
+    const auto name = [&](std::int32_t rank) {
+      return program_.devices[static_cast<std::size_t>(rank)].device;
+    };
+    if (std::get<2>(key) < 0) return {name(std::get<3>(key)), name(std::get<4>(key))};
+    const auto group = static_cast<std::size_t>(std::get<2>(key));
+    if (members_[group].empty())
+      for (const Rank rank : program_.groups[group].members)
+        members_[group].push_back(name(rank.value));
+    return members_[group];
+  }
+
+  tl::unexpected<Error> missing_partner(const Joint& joint) const {
+    const Instruction& instruction = program_.devices[joint.rank].instructions[joint.instruction];
+    const bool is_group = !instruction.group.is_none();
+    std::size_t missing = program::peer_of(instruction).index();
+    if (is_group) {
+      const auto count = [&](std::size_t rank, std::size_t end) {
+        const auto& instructions = program_.devices[rank].instructions;
+        std::size_t found = 0;
+        for (std::size_t i = 0; i < std::min(end, instructions.size()); ++i)
+          found += instructions[i].group == instruction.group ? 1 : 0;
+        return found;
+      };
+      const std::size_t wanted = count(joint.rank, joint.instruction + 1);
+      for (const Rank rank : program_.groups[instruction.group.index()].members) {
+        missing = rank.index();
+        if (count(missing, SIZE_MAX) < wanted) break;
+      }
+    }
+    return runtime_error(
+        "simulate.deadlock",
+        fmt::format("deadlock: {} waits in ^{} {} for {}, which has no such instruction left; {}",
+                    program_.devices[joint.rank].device, joint.instruction, instruction.full_name(),
+                    program_.devices[missing].device, is_group ? kOneOrder : kBothSides));
+  }
+
+  /// Sends from one rank to another, by number.
+  struct Pair {
+    std::vector<std::int32_t> joints;
+    std::int32_t sends = 0, receives = 0;
+  };
+
+  const Program& program_;
+  const cost::CostModel& cost_;
+  std::vector<double> capacities_;
+  TaskGraphBuilder builder_;
+  ProgramTasks result_;
+  double total_ = 0;  // ns, of all instructions
+  std::vector<Joint> joints_;
+  std::vector<std::vector<std::int32_t>> by_group_;  // joints of a group, by number
+  std::map<std::pair<std::size_t, std::size_t>, Pair> by_pair_;
+  std::vector<std::int32_t> group_counts_;         // of this rank, so far
+  std::vector<std::vector<std::string>> members_;  // names of a group's devices
+  std::map<Key, std::pair<TransferId, double>> prices_;
+};
+
+}  // namespace
+
+Result<ProgramTasks> lay_out_program(const Program& program, const cost::CostModel& cost) {
+  return Layout(program, cost).run();
+}
+
+Result<void> check_steps(const ProgramTasks& step, int steps, double factor) {
+  const TaskGraph& graph = step.graph;
+  const auto size = static_cast<std::int64_t>(graph.lane_tasks.size() + graph.dependencies.size());
+  if (steps > 0 && size > INT32_MAX / 2 / steps)
+    return usage_error("simulate.size",
+                       fmt::format("{} steps of {} instructions are too many to simulate at once",
+                                   steps, graph.tasks()));
+  const double most = step.most_ns * factor * steps;
+  if (steps > 0 && !(most <= kMostTotal))
+    return usage_error("simulate.size",
+                       fmt::format("the instructions may take {:.3g} s together, wanted at most "
+                                   "{:.3g}",
+                                   most / 1e9, kMostTotal / 1e9));
+  return {};
+}
+
+TaskGraph repeat_steps(const TaskGraph& step, int steps) {
+  std::vector<std::int32_t> ranks;
+  for (std::size_t lane = 0; lane < step.lanes(); ++lane)
+    ranks.push_back(static_cast<std::int32_t>(lane / 2));
+  return repeat(step, steps, ranks);
+}
+
+Error deadlock_error(const Program& program, const ProgramTasks& tasks, const Deadlock& deadlock) {
+  bool has_collective = false;
+  const auto instruction_of = [&](LaneId lane, TaskId task) {
+    const auto& row = tasks.tasks[lane.index() / 2];
+    const TaskId in_step(task.value % static_cast<std::int32_t>(tasks.graph.tasks()));
+    return static_cast<std::size_t>(std::find(row.begin(), row.end(), in_step) - row.begin());
+  };
+  const std::string text = describe_deadlock(
+      deadlock, [&](LaneId lane) { return program.devices[lane.index() / 2].device; },
+      [&](LaneId lane, TaskId task) {
+        const std::size_t i = instruction_of(lane, task);
+        const Instruction& instruction = program.devices[lane.index() / 2].instructions[i];
+        has_collective = has_collective || !instruction.group.is_none();
+        return fmt::format("^{} {}", i, instruction.full_name());
+      });
+  return {ErrorKind::kRuntime, "simulate.deadlock",
+          fmt::format("{}; {}", text, has_collective ? kOneOrder : kBothSides)};
+}
+
+}  // namespace motley::simulate

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/cost/cost_model.h"
+#include "motley/program/program.h"
+#include "motley/simulate/task_graph.h"
+
+namespace motley::simulate {
+
+/// One step of a program as a task graph: lane 2 r is the compute lane of rank r, lane 2 r + 1 its
+/// transfer lane. A compute instruction is a task; a collective is one task in a lane of each
+/// member; a send and its receive are one task. Tasks are numbered by rank, then instruction, those
+/// of several ranks at the first one.
+struct ProgramTasks {
+  TaskGraph graph;
+  std::vector<std::vector<TaskId>> tasks;  ///< by rank and instruction
+  double most_ns = 0;                      ///< no step takes longer, however transfers share links
+};
+
+/// Prices a program and lays it out. The n-th collective of a group on one member is the n-th on
+/// all; the n-th send from one rank to another is its n-th receive. `program` verifies, save that
+/// partners may be missing, which is a deadlock. Errors: of the cost model; a time, a flow or a
+/// link that is not possible (code simulate.cost).
+Result<ProgramTasks> lay_out_program(const program::Program& program, const cost::CostModel& cost);
+
+/// Lane of a rank's instructions of one kind.
+inline LaneId lane_of(std::size_t rank, program::Lane lane) {
+  return LaneId(static_cast<std::int64_t>(2 * rank + static_cast<std::size_t>(lane)));
+}
+
+/// Several steps of a program: task t of step k is k * tasks() + t. A device begins a step when it
+/// has finished the one before; it may be ahead of others.
+TaskGraph repeat_steps(const TaskGraph& step, int steps);
+/// Are so many steps, each `factor` times as long at most, few enough to be one graph, and do they
+/// take at most 2^60 ns? (usage, code simulate.size)
+Result<void> check_steps(const ProgramTasks& step, int steps, double factor = 1);
+
+/// A deadlock of the program's tasks, also of several steps of them, in the program's words (code
+/// simulate.deadlock).
+Error deadlock_error(const program::Program& program, const ProgramTasks& tasks,
+                     const Deadlock& deadlock);
+
+}  // namespace motley::simulate
