@@ -11,6 +11,7 @@
 #include "motley/cli/planning.h"
 #include "motley/cli/torch_version.h"
 #include "motley/cost/profile_cost.h"
+#include "motley/cost/readings.h"
 #include "motley/program/program_text.h"
 #include "motley/run/launcher.h"
 #include "motley/run/measure.h"
@@ -115,6 +116,29 @@ Result<std::vector<std::vector<run::OpTime>>> run_profiles(std::vector<run::Prof
   return times;
 }
 
+/// One entry an operator: some are in the programs of several batches.
+std::vector<cost::OpEntry> one_round(const cost::DeviceKey& key,
+                                     const std::vector<run::OpTime>& times, Works& works) {
+  std::map<std::string, std::vector<cost::Reading>> readings;
+  std::map<std::string, Bytes> scratch;
+  for (const run::OpTime& time : times) {
+    readings[time.key].push_back({time.median.value, time.spread, time.samples});
+    scratch[time.key] = std::max(scratch[time.key], time.scratch);
+  }
+  std::vector<cost::OpEntry> entries;
+  for (const auto& [name, of_operator] : readings) {
+    cost::OpEntry entry{key, name, Seconds(cost::merge_readings(of_operator).seconds)};
+    for (const cost::Reading& reading : of_operator) {
+      entry.spread = std::max(entry.spread, reading.spread);
+      entry.samples += reading.samples;
+    }
+    entry.scratch = scratch[name];
+    entry.work = works[name];
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
 /// Times of operators. In the shared setting neighbours do the same work at the same time, as many
 /// as there are processors for.
 Result<std::vector<cost::OpEntry>> measure_device(const Inputs& inputs, const Setting& setting,
@@ -137,11 +161,7 @@ Result<std::vector<cost::OpEntry>> measure_device(const Inputs& inputs, const Se
     jobs.push_back(job);
   }
   MOTLEY_ASSIGN(const auto times, run_profiles(std::move(jobs), scratch, context));
-  std::vector<cost::OpEntry> entries;
-  for (const run::OpTime& time : times[0])
-    entries.push_back(
-        {key, time.key, time.median, time.spread, time.samples, time.scratch, works[time.key]});
-  return entries;
+  return one_round(key, times[0], works);
 }
 
 /// Times of whole steps of emulated devices that share a machine, all at work at once as they are

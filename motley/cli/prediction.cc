@@ -6,10 +6,13 @@
 
 #include "motley/base/file.h"
 #include "motley/base/text.h"
+#include "motley/simulate/conditions.h"
 #include "motley/simulate/simulate.h"
 
 namespace motley::cli {
 namespace {
+
+constexpr int kJitterRuns = 200;  // their median is good to a percent of what one step varies by
 
 cost::Origin worst_origin(const Inputs& inputs, const search::Costs& costs,
                           const plan::Plan& plan) {
@@ -45,6 +48,25 @@ std::vector<std::string> names_of_largest(const program::DeviceProgram& device,
   return names;
 }
 
+/// The trace's step, or with what devices vary by the median of many.
+Result<Seconds> expected_step(const trace::Trace& trace, const program::Program& program,
+                              const cost::ProfileCost& model, const search::Costs& costs) {
+  simulate::Conditions conditions;
+  for (const program::DeviceProgram& device : program.devices)
+    if (const auto found = costs.step_deviation.find(device.device);
+        found != costs.step_deviation.end())
+      conditions.jitter[device.device].per_step = found->second;
+  if (conditions.jitter.empty()) return trace::median_step(trace);
+  MOTLEY_ASSIGN(const auto outcomes, simulate::simulate_many(program, model, conditions,
+                                                             {.runs = kJitterRuns, .steps = 1}));
+  return Seconds(outcomes.step.median());
+}
+
+double per_step(trace::Nanoseconds part, const trace::Breakdown& whole) {
+  return static_cast<double>(part) * 1e-9 /
+         static_cast<double>(std::max<std::int64_t>(1, whole.steps));
+}
+
 Json interval_to_json(const cost::Interval& interval) {
   return Json::array({interval.low, interval.high});
 }
@@ -62,7 +84,9 @@ Result<Prediction> predict(const Inputs& inputs, const search::Costs& costs, con
       cost::find_experience(costs.earlier, entry_of(inputs, "step"), prediction.origin);
   const auto memory =
       cost::find_experience(costs.earlier, entry_of(inputs, "memory"), prediction.origin);
-  prediction.step = step.around(trace::median_step(prediction.trace).value);
+  MOTLEY_ASSIGN(const Seconds expected, expected_step(prediction.trace, program, model, costs));
+  prediction.step = step.around(expected.value);
+  prediction.parts = trace::break_down(prediction.trace);
   prediction.basis = step.basis;
   for (const program::DeviceProgram& device : program.devices) {
     MOTLEY_ASSIGN(const std::vector<Bytes> scratch, model.scratch_bytes(device));
@@ -77,11 +101,16 @@ Result<Prediction> predict(const Inputs& inputs, const search::Costs& costs, con
 void add_prediction(const Prediction& prediction, Json& object) {
   object["predicted_step_interval_s"] = interval_to_json(prediction.step);
   object["interval_basis"] = prediction.basis;
-  Json peaks = Json::object(), memory = Json::object();
+  Json peaks = Json::object(), memory = Json::object(), parts = Json::object();
   for (std::size_t rank = 0; rank < prediction.peaks.size(); ++rank) {
     const std::string& name = prediction.trace.devices[rank];
     const program::MemoryPeak& peak = prediction.memory[rank];
     peaks[name] = interval_to_json(prediction.peaks[rank]);
+    const trace::Breakdown& part = prediction.parts[rank];
+    parts[name] = {{"compute_s", per_step(part.compute, part)},
+                   {"exposed_comm_s", per_step(part.exposed_communication, part)},
+                   {"waiting_s", per_step(part.waiting, part)},
+                   {"bubble_s", per_step(part.bubble, part)}};
     Json largest = Json::array();
     for (std::size_t i = 0; i < peak.largest.size(); ++i)
       largest.push_back(
@@ -91,6 +120,7 @@ void add_prediction(const Prediction& prediction, Json& object) {
                     {"at", prediction.trace.names[rank][peak.at.index()]},
                     {"largest", std::move(largest)}};
   }
+  object["breakdown"] = std::move(parts);
   object["peak_interval_bytes"] = std::move(peaks);
   object["memory"] = std::move(memory);
 }
@@ -101,17 +131,26 @@ std::string print_prediction(const Prediction& prediction) {
     return format_bytes(Bytes(static_cast<std::int64_t>(value)));
   };
   std::string text =
-      fmt::format("step {}, {} to {} (80 %; by {})\n", seconds(prediction.step.value),
+      fmt::format("step {}, 80 % of runs {} to {} (by {})\n\n", seconds(prediction.step.value),
                   seconds(prediction.step.low), seconds(prediction.step.high), prediction.basis);
+  text += fmt::format("  {:<10} {:>9} {:>9} {:>9} {:>9}  {}\n", "device", "compute", "exchange",
+                      "waiting", "bubble", "peak memory (80 %), where");
   for (std::size_t rank = 0; rank < prediction.peaks.size(); ++rank) {
+    const trace::Breakdown& part = prediction.parts[rank];
     const cost::Interval& peak = prediction.peaks[rank];
     const program::MemoryPeak& memory = prediction.memory[rank];
-    text += fmt::format("  {:<10} peak memory {}, {} to {}: at {}", prediction.trace.devices[rank],
+    text += fmt::format("  {:<10} {:>9} {:>9} {:>9} {:>9}  {} ({} to {}), {}\n",
+                        prediction.trace.devices[rank], seconds(per_step(part.compute, part)),
+                        seconds(per_step(part.exposed_communication, part)),
+                        seconds(per_step(part.waiting, part)), seconds(per_step(part.bubble, part)),
                         bytes(peak.value), bytes(peak.low), bytes(peak.high),
                         prediction.trace.names[rank][memory.at.index()]);
-    if (!memory.largest.empty())
-      text += fmt::format("; largest {}, {}", prediction.largest[rank][0],
-                          format_bytes(memory.largest[0].second));
+    if (memory.largest.empty()) continue;
+    text += fmt::format("  {:<10} {:>9} {:>9} {:>9} {:>9}    {} persistent", "", "", "", "", "",
+                        format_bytes(memory.persistent));
+    for (std::size_t i = 0; i < std::min<std::size_t>(2, memory.largest.size()); ++i)
+      text += fmt::format(", {} {}", prediction.largest[rank][i],
+                          format_bytes(memory.largest[i].second));
     text += "\n";
   }
   return text;

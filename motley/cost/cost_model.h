@@ -20,6 +20,11 @@ class CostModel {
   /// transfers are 0.
   virtual Result<std::vector<Seconds>> compute_times(
       const program::DeviceProgram& program) const = 0;
+  /// Memory that each instruction needs beside its results while it runs, in order; empty: not
+  /// known, or none.
+  virtual Result<std::vector<Bytes>> scratch_bytes(const program::DeviceProgram&) const {
+    return std::vector<Bytes>{};
+  }
   /// Seconds of a collective ("motley::all_reduce", "motley::all_gather") of `bytes` per rank among
   /// the devices of a group, or of a "motley::send" from the first device to the second, when it is
   /// alone on its links, from the moment the last member has arrived.

@@ -12,7 +12,8 @@ namespace {
 /// much.
 double upper_quantile(const std::vector<double>& sorted, double tail) {
   const double rank = tail * (static_cast<double>(sorted.size()) + 1);
-  if (rank >= 1 - 1e-9) return sorted[sorted.size() - static_cast<std::size_t>(std::floor(rank + 1e-9))];
+  if (rank >= 1 - 1e-9)
+    return sorted[sorted.size() - static_cast<std::size_t>(std::floor(rank + 1e-9))];
   return std::max(sorted.back(), 0.0) / rank;
 }
 

@@ -11,8 +11,15 @@
 #include "motley/base/text.h"
 #include "motley/cluster/kinds.h"
 #include "motley/cluster/quantity_text.h"
+#include "motley/cost/collectives.h"
 
 namespace motley::cost {
+namespace {
+
+// What a message costs its ends, of the order that both libraries show on current hardware.
+constexpr Seconds kNcclMessage{10e-6}, kGlooMessage{50e-6};
+
+}  // namespace
 
 std::string route_key(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices) {
   const auto route = cluster::group_route(cluster, devices);
@@ -83,7 +90,7 @@ Result<std::optional<StepTime>> find_step(const ProfileStore& store, const Devic
     const auto found = find_integer(std::string_view(entry.key).substr(prefix.size()));
     if (!found) continue;
     if (!nearest || std::abs(*found - samples) < std::abs(nearest->samples - samples))
-      nearest = StepTime{*found, entry.median};
+      nearest = StepTime{*found, entry.median, entry.spread};
   }
   return nearest;
 }
@@ -106,7 +113,10 @@ DeviceKey shared_key(const cluster::Cluster& cluster, DeviceId device,
 
 ProfileCost::ProfileCost(const cluster::Cluster& cluster,
                          std::map<std::string, DeviceTimes> devices, CollectiveTimes collectives)
-    : cluster_(cluster), devices_(std::move(devices)), collectives_(std::move(collectives)) {}
+    : cluster_(cluster),
+      network_(cluster_),
+      devices_(std::move(devices)),
+      collectives_(std::move(collectives)) {}
 
 Result<const InstructionTimes*> ProfileCost::table_of(const program::DeviceProgram& program) const {
   const auto found = devices_.find(program.device);
@@ -141,15 +151,54 @@ Result<std::vector<Bytes>> ProfileCost::scratch_bytes(const program::DeviceProgr
   return times->scratch_bytes(program.samples);
 }
 
-Result<Seconds> ProfileCost::collective_time(std::string_view op, Bytes bytes,
-                                             const std::vector<std::string>& devices) const {
+Result<std::vector<DeviceId>> ProfileCost::find_devices(
+    const std::vector<std::string>& names) const {
   std::vector<DeviceId> ids;
-  for (const std::string& name : devices) {
+  for (const std::string& name : names) {
     MOTLEY_ASSIGN(const DeviceId id, cluster::find_device(cluster_, name));
     ids.push_back(id);
   }
+  return ids;
+}
+
+bool ProfileCost::is_planned_only(const std::vector<DeviceId>& group) const {
+  return std::any_of(group.begin(), group.end(), [&](DeviceId id) {
+    const std::string& kind = cluster_.device(id).kind;
+    return kind != "cpu" && kind != "cuda";
+  });
+}
+
+Transfer ProfileCost::planned_transfer(std::string_view op, Bytes bytes,
+                                       const std::vector<DeviceId>& group) const {
+  const auto size = static_cast<double>(bytes.value);
+  const auto ranks = static_cast<double>(group.size());
+  const bool gathers = op == "motley::all_gather";
+  const Collective kind = gathers                ? Collective::kAllGather
+                          : op == "motley::send" ? Collective::kSend
+                                                 : Collective::kAllReduce;
+  const Backend backend = backend_key(cluster_, group) == "nccl" ? Backend::kNccl : Backend::kGloo;
+  CollectiveCall call = even_call(kind, group, gathers ? ranks * size : size);
+  if (kind == Collective::kSend) call.bytes = {size, 0};
+  const Transport transport{backend == Backend::kNccl ? kNcclMessage : kGlooMessage};
+  return best_algorithm(network_, call, transport, backend_algorithms(backend, kind)).transfer;
+}
+
+Result<Seconds> ProfileCost::collective_time(std::string_view op, Bytes bytes,
+                                             const std::vector<std::string>& devices) const {
+  MOTLEY_ASSIGN(const std::vector<DeviceId> ids, find_devices(devices));
+  if (ids.size() > 1 && is_planned_only(ids))
+    return isolated_time(planned_transfer(op, bytes, ids), network_.capacities());
   return collectives_.at(op, route_key(cluster_, ids), static_cast<int>(ids.size()), bytes,
                          backend_key(cluster_, ids));
 }
+
+Result<Transfer> ProfileCost::transfer(std::string_view op, Bytes bytes,
+                                       const std::vector<std::string>& devices) const {
+  MOTLEY_ASSIGN(const std::vector<DeviceId> ids, find_devices(devices));
+  if (ids.size() > 1 && is_planned_only(ids)) return planned_transfer(op, bytes, ids);
+  return CostModel::transfer(op, bytes, devices);
+}
+
+std::vector<double> ProfileCost::link_capacities() const { return network_.capacities(); }
 
 }  // namespace motley::cost

@@ -96,23 +96,30 @@ Result<Table> kind_table(const graph::Model& model, const cluster::PlanningKind&
   return Table{std::move(times), cost::Origin::kKinds};
 }
 
-/// Speed at which a device works among its neighbours: emulated devices that share a machine pay
-/// for it, by their own measure, a few percent.
-Result<double> pace(const graph::Model& model, const cluster::Cluster& cluster,
-                    const cost::ProfileStore& store, const CostOptions& options, DeviceId id,
-                    const InstructionTimes& times) {
+/// Speed at which a device works among its neighbours (emulated devices that share a machine pay
+/// for it, by their own measure, a few percent), and how much its steps vary.
+struct Pace {
+  double speed = 1;
+  double deviation = 0;
+};
+
+Result<Pace> find_pace(const graph::Model& model, const cluster::Cluster& cluster,
+                       const cost::ProfileStore& store, const CostOptions& options, DeviceId id,
+                       const InstructionTimes& times) {
   const double speed = cluster.device(id).speed;
-  if (!cost::has_pace(cluster, id)) return speed;
+  if (!cost::has_pace(cluster, id)) return Pace{speed};
   const DeviceKey key = cost::emulated_key(cluster, id, options.torch);
   const std::int64_t samples = cost::usual_samples(cluster, id, options.global_batch);
   const std::string subject = profile_subject(model.hash, options.lowering);
   MOTLEY_ASSIGN(const auto step, cost::find_step(store, key, subject, samples));
-  if (!step && options.may_model) return speed;
+  if (!step && options.may_model) return Pace{speed};
   if (!step) return not_profiled(model, key, "no profile", samples);
   double seconds = 0.0;  // at full speed
   for (std::size_t i = 0; i < times.size(); ++i)
     seconds += times.at(i, static_cast<double>(step->samples)).value;
-  return step->seconds.value > 0 ? seconds / step->seconds.value : speed;
+  constexpr double kMadToDeviation = 1.4826;  // of a normal distribution
+  if (!(step->seconds.value > 0)) return Pace{speed};
+  return Pace{seconds / step->seconds.value, kMadToDeviation * step->spread};
 }
 
 }  // namespace
@@ -144,7 +151,9 @@ Result<Costs> load_costs(const graph::Model& model, const cluster::Cluster& clus
                   find_table(cost::shared_key(cluster, id, options.torch), kind, 2));
     cost::ProfileCost::DeviceTimes times{alone->times, shared->times};
     costs.origins[device.name] = std::max(alone->origin, shared->origin);
-    MOTLEY_ASSIGN(times.speed, pace(model, cluster, store, options, id, *times.shared));
+    MOTLEY_ASSIGN(const Pace pace, find_pace(model, cluster, store, options, id, *times.shared));
+    times.speed = pace.speed;
+    if (pace.deviation > 0) costs.step_deviation[device.name] = pace.deviation;
     costs.devices.emplace(device.name, std::move(times));
   }
   MOTLEY_ASSIGN(costs.collectives, cost::CollectiveTimes::build(store));

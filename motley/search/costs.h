@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "motley/cluster/cluster.h"
+#include "motley/cost/experience.h"
 #include "motley/cost/profile_cost.h"
 #include "motley/cost/profile_store.h"
-#include "motley/cost/experience.h"
 #include "motley/graph/model_file.h"
 #include "motley/synth/lower.h"
 
@@ -18,7 +18,9 @@ namespace motley::search {
 struct Costs {
   std::map<std::string, cost::ProfileCost::DeviceTimes> devices;  ///< by name
   cost::CollectiveTimes collectives;
-  std::vector<cost::PredictionEntry> earlier;  ///< what runs measured beside their predictions
+  /// How much whole steps of a device were seen to vary: relative standard deviation, by name.
+  std::map<std::string, double> step_deviation;
+  std::vector<cost::PredictionEntry> earlier;   ///< what runs measured beside their predictions
   std::map<std::string, cost::Origin> origins;  ///< of the devices' times, by name
 
   /// The cost model that the simulator asks.

@@ -32,14 +32,6 @@ std::size_t find_tail(const DeviceProgram& program) {
   return tail;
 }
 
-Bytes exchanged_bytes(const DeviceProgram& program, const Instruction& instruction) {
-  Bytes bytes;
-  program::for_each_buffer(instruction.arguments, [&](BufferId buffer) {
-    if (bytes.value == 0) bytes = program.buffer(buffer).bytes();
-  });
-  return bytes;
-}
-
 /// Seconds of all compute instructions before each position, at one batch.
 std::vector<double> sum_before(const StepShape& shape, const cost::InstructionTimes& times,
                                double batch, double speed) {
@@ -61,7 +53,7 @@ StepShape find_step_shape(const DeviceProgram& program) {
     shape.computes.push_back(instruction.lane == Lane::kCompute);
     if (instruction.lane == Lane::kCompute) continue;
     StepShape::Exchange exchange{.position = i, .op = instruction.op};
-    exchange.bytes = exchanged_bytes(program, instruction);
+    exchange.bytes = program::exchanged_bytes(program, instruction);
     for (const InstructionId wait : instruction.waits) {
       exchange.after = std::max(exchange.after, wait.index() + 1);
     }

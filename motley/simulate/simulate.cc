@@ -15,9 +15,10 @@ using program::Instruction;
 /// Collects what a run of some steps of a program gave, device by device.
 class TraceMaker {
  public:
+  /// `peaks`: bytes of each device.
   TraceMaker(const program::Program& program, const ProgramTasks& tasks, const Times& times,
-             std::int64_t steps)
-      : program_(program), tasks_(tasks), times_(times), steps_(steps) {}
+             std::int64_t steps, std::vector<std::int64_t> peaks)
+      : program_(program), tasks_(tasks), times_(times), steps_(steps), peaks_(std::move(peaks)) {}
 
   trace::Trace make() {
     std::size_t instructions = 0;
@@ -71,7 +72,7 @@ class TraceMaker {
 
   /// A step of a device ends with the last of its instructions, and the next one begins.
   void add_marks(std::size_t rank) {
-    const std::int64_t peak = program::find_memory_peak(program_.devices[rank]).total.value;
+    const std::int64_t peak = peaks_[rank];
     Nanoseconds begin = 0;
     for (std::int64_t step = 0; step < steps_; ++step) {
       const Nanoseconds end = ends_[static_cast<std::size_t>(step)];
@@ -84,6 +85,7 @@ class TraceMaker {
   const ProgramTasks& tasks_;
   const Times& times_;
   const std::int64_t steps_;
+  const std::vector<std::int64_t> peaks_;
   trace::Trace trace_;
   trace::NamePool names_;
   std::string name_;
@@ -100,7 +102,12 @@ Result<trace::Trace> simulate(const program::Program& program, const cost::CostM
   const auto times =
       steps == 1 ? find_times(tasks.graph) : find_times(repeat_steps(tasks.graph, steps));
   if (!times) return tl::make_unexpected(deadlock_error(program, tasks, times.error()));
-  return TraceMaker(program, tasks, *times, steps).make();
+  std::vector<std::int64_t> peaks;
+  for (const program::DeviceProgram& device : program.devices) {
+    MOTLEY_ASSIGN(const std::vector<Bytes> scratch, cost.scratch_bytes(device));
+    peaks.push_back(program::find_memory_peak(device, scratch).total.value);
+  }
+  return TraceMaker(program, tasks, *times, steps, std::move(peaks)).make();
 }
 
 }  // namespace motley::simulate
