@@ -48,6 +48,20 @@ std::vector<std::string> names_of_largest(const program::DeviceProgram& device,
   return names;
 }
 
+/// "parameters 577 KiB, activations 5.2 MiB, ..." of the parts that are there.
+std::string parts_text(const program::MemoryPeak& peak, Bytes framework) {
+  const std::pair<const char*, Bytes> parts[] = {
+      {"parameters", peak.parameters},   {"states", peak.states},
+      {"buffers", peak.buffers},         {"inputs", peak.inputs},
+      {"activations", peak.activations}, {"gradients", peak.gradients},
+      {"exchange", peak.exchange},       {"scratch", peak.scratch},
+      {"framework", framework}};
+  std::vector<std::string> texts;
+  for (const auto& [name, bytes] : parts)
+    if (bytes.value > 0) texts.push_back(fmt::format("{} {}", name, format_bytes(bytes)));
+  return join(texts, ", ");
+}
+
 /// The trace's step, or with what devices vary by the median of many.
 Result<Seconds> expected_step(const trace::Trace& trace, const program::Program& program,
                               const cost::ProfileCost& model, const search::Costs& costs) {
@@ -94,6 +108,8 @@ Result<Prediction> predict(const Inputs& inputs, const search::Costs& costs, con
     const program::MemoryPeak& peak = prediction.memory.back();
     prediction.peaks.push_back(memory.around(static_cast<double>(peak.total.value)));
     prediction.largest.push_back(names_of_largest(device, peak));
+    MOTLEY_ASSIGN(const DeviceId id, cluster::find_device(inputs.cluster, device.device));
+    prediction.framework.push_back(cost::framework_bytes(inputs.cluster.device(id)));
   }
   return prediction;
 }
@@ -115,8 +131,15 @@ void add_prediction(const Prediction& prediction, Json& object) {
     for (std::size_t i = 0; i < peak.largest.size(); ++i)
       largest.push_back(
           {{"name", prediction.largest[rank][i]}, {"bytes", peak.largest[i].second.value}});
-    memory[name] = {{"persistent_bytes", peak.persistent.value},
+    memory[name] = {{"parameters_bytes", peak.parameters.value},
+                    {"states_bytes", peak.states.value},
+                    {"buffers_bytes", peak.buffers.value},
+                    {"inputs_bytes", peak.inputs.value},
+                    {"activations_bytes", peak.activations.value},
+                    {"gradients_bytes", peak.gradients.value},
+                    {"exchange_bytes", peak.exchange.value},
                     {"scratch_bytes", peak.scratch.value},
+                    {"framework_bytes", prediction.framework[rank].value},
                     {"at", prediction.trace.names[rank][peak.at.index()]},
                     {"largest", std::move(largest)}};
   }
@@ -145,13 +168,10 @@ std::string print_prediction(const Prediction& prediction) {
                         seconds(per_step(part.waiting, part)), seconds(per_step(part.bubble, part)),
                         bytes(peak.value), bytes(peak.low), bytes(peak.high),
                         prediction.trace.names[rank][memory.at.index()]);
-    if (memory.largest.empty()) continue;
-    text += fmt::format("  {:<10} {:>9} {:>9} {:>9} {:>9}    {} persistent", "", "", "", "", "",
-                        format_bytes(memory.persistent));
-    for (std::size_t i = 0; i < std::min<std::size_t>(2, memory.largest.size()); ++i)
-      text += fmt::format(", {} {}", prediction.largest[rank][i],
-                          format_bytes(memory.largest[i].second));
-    text += "\n";
+    text += fmt::format("  {:<10} {}\n", "", parts_text(memory, prediction.framework[rank]));
+    if (!memory.largest.empty())
+      text += fmt::format("  {:<10} largest: {} {}\n", "", prediction.largest[rank][0],
+                          format_bytes(memory.largest[0].second));
   }
   return text;
 }
@@ -178,7 +198,8 @@ Result<void> check_memory(const Inputs& inputs, const plan::Plan& plan) {
   for (std::size_t rank = 0; rank < program.devices.size(); ++rank) {
     const cluster::Device& device =
         inputs.cluster.device(plan::replica_device(plan.replicas[rank]));
-    const Bytes peak = program::find_memory_peak(program.devices[rank]).total;
+    const Bytes peak =
+        program::find_memory_peak(program.devices[rank]).total + cost::framework_bytes(device);
     if (device.memory && peak > *device.memory)
       return tl::make_unexpected(
           Error{ErrorKind::kInfeasible, "plan.memory",

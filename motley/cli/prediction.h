@@ -20,6 +20,7 @@ struct Prediction {
   std::vector<trace::Breakdown> parts;            ///< of the trace, by rank
   std::vector<cost::Interval> peaks;              ///< bytes, by rank
   std::vector<program::MemoryPeak> memory;        ///< what the peaks are made of, by rank
+  std::vector<Bytes> framework;                   ///< beside the peaks, by rank
   std::vector<std::vector<std::string>> largest;  ///< names of the largest tensors at the peak
   cost::Origin origin = cost::Origin::kMeasured;
   std::string basis;  ///< what the intervals rest on

@@ -14,12 +14,10 @@
 #include "motley/cost/collectives.h"
 
 namespace motley::cost {
-namespace {
 
-// What a message costs its ends, of the order that both libraries show on current hardware.
-constexpr Seconds kNcclMessage{10e-6}, kGlooMessage{50e-6};
-
-}  // namespace
+Transport usual_transport(Backend backend) {
+  return {.latency = Seconds(backend == Backend::kNccl ? 10e-6 : 50e-6)};
+}
 
 std::string route_key(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices) {
   const auto route = cluster::group_route(cluster, devices);
@@ -71,6 +69,10 @@ bool has_pace(const cluster::Cluster& cluster, DeviceId device) {
                              std::any_of(beside.begin(), beside.end(), [&](DeviceId id) {
                                return cluster.device(id).speed < 1;
                              }));
+}
+
+Bytes framework_bytes(const cluster::Device& device) {
+  return cluster::is_cpu_kind(device.kind) ? Bytes(0) : Bytes(std::int64_t{512} << 20);
 }
 
 OpEntry step_entry(const DeviceKey& key, const std::string& subject, std::int64_t samples) {
@@ -179,8 +181,8 @@ Transfer ProfileCost::planned_transfer(std::string_view op, Bytes bytes,
   const Backend backend = backend_key(cluster_, group) == "nccl" ? Backend::kNccl : Backend::kGloo;
   CollectiveCall call = even_call(kind, group, gathers ? ranks * size : size);
   if (kind == Collective::kSend) call.bytes = {size, 0};
-  const Transport transport{backend == Backend::kNccl ? kNcclMessage : kGlooMessage};
-  return best_algorithm(network_, call, transport, backend_algorithms(backend, kind)).transfer;
+  return best_algorithm(network_, call, usual_transport(backend), backend_algorithms(backend, kind))
+      .transfer;
 }
 
 Result<Seconds> ProfileCost::collective_time(std::string_view op, Bytes bytes,

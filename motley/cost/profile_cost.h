@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "motley/cluster/cluster.h"
+#include "motley/cost/collectives.h"
 #include "motley/cost/cost_model.h"
 #include "motley/cost/network.h"
 #include "motley/cost/profile_store.h"
@@ -65,6 +66,10 @@ std::string route_key(const cluster::Cluster& cluster, const std::vector<DeviceI
 /// "nccl" for a group of CUDA devices and planning kinds only, else "gloo".
 std::string backend_key(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices);
 
+/// What a message costs its ends where nobody measured it, of the order that the libraries show on
+/// current hardware: 10 us (NCCL), 50 us (Gloo).
+Transport usual_transport(Backend backend);
+
 /// Profile key of a device: "cpu", or the GPU's model if known, else its kind; threads; the minor
 /// version of PyTorch ("2.15" for "2.15.0+cpu").
 DeviceKey device_key(const cluster::Device& device, const std::string& torch_version);
@@ -80,6 +85,11 @@ DeviceKey emulated_key(const cluster::Cluster& cluster, DeviceId device,
 /// True when its host emulates devices and it is not alone there: what sharing processors costs is
 /// measured by whole steps.
 bool has_pace(const cluster::Cluster& cluster, DeviceId device);
+
+/// Memory that PyTorch holds on a device before the first tensor: 0 on CPUs, whose limits are on
+/// tensors; 512 MiB on GPUs, about what a CUDA context with cuBLAS takes (300 to 600 MiB by kind
+/// and version; not measured here).
+Bytes framework_bytes(const cluster::Device& device);
 
 /// The time of a whole step of a model, kept among the operators of an emulated key.
 struct StepTime {
@@ -104,7 +114,7 @@ DeviceKey shared_key(const cluster::Cluster& cluster, DeviceId device,
 /// divided by the device's emulated speed; collectives by the group's route, as measured. A group
 /// with a planning kind, which nobody can measure, exchanges over the cluster's links by the
 /// cheapest algorithm of its backend (collectives.h), and shares them with what else is under way;
-/// a message then takes 10 us (NCCL) or 50 us (Gloo) beside the latency of its links.
+/// with usual_transport.
 class ProfileCost : public CostModel {
  public:
   /// Tables of a device's program in a group and alone; either may be null. The program's length

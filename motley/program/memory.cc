@@ -105,6 +105,43 @@ class Lifetimes {
 
 bool is_root(const Buffer& buffer) { return buffer.view_of.is_none(); }
 
+/// Which part of the peak each root belongs to.
+std::vector<Bytes MemoryPeak::*> parts_of(const DeviceProgram& program) {
+  std::vector<Bytes MemoryPeak::*> parts(program.buffers.size(), &MemoryPeak::activations);
+  for (std::size_t id = 0; id < parts.size(); ++id) {
+    switch (program.buffers[id].kind) {
+      case BufferKind::kParameter:
+        parts[id] = &MemoryPeak::parameters;
+        break;
+      case BufferKind::kState:
+        parts[id] = &MemoryPeak::states;
+        break;
+      case BufferKind::kModelBuffer:
+      case BufferKind::kConstant:
+        parts[id] = &MemoryPeak::buffers;
+        break;
+      case BufferKind::kInput:
+        parts[id] = &MemoryPeak::inputs;
+        break;
+      case BufferKind::kTemporary:
+        break;
+    }
+  }
+  const auto mark = [&](BufferId id, Bytes MemoryPeak::*part) {
+    const BufferId root = storage_of(program, id);
+    if (program.buffer(root).kind == BufferKind::kTemporary) parts[root.index()] = part;
+  };
+  for (const Instruction& instruction : program.instructions)
+    if (instruction.op == "motley::pack" || instruction.op == "motley::update")
+      for_each_buffer(instruction.arguments,
+                      [&](BufferId id) { mark(id, &MemoryPeak::gradients); });
+  // After the others: an update may read views of what was exchanged.
+  for (const Instruction& instruction : program.instructions)
+    if (instruction.op == "motley::pack")
+      for (const BufferId id : instruction.outputs) mark(id, &MemoryPeak::exchange);
+  return parts;
+}
+
 }  // namespace
 
 MemoryPeak find_memory_peak(const DeviceProgram& program, std::span<const Bytes> scratch) {
@@ -139,12 +176,14 @@ MemoryPeak find_memory_peak(const DeviceProgram& program, std::span<const Bytes>
   peak.total = peak.persistent + Bytes(most);
   peak.at = lifetimes.instruction_at(at);
   peak.scratch = scratch_at(at);
+  const auto parts = parts_of(program);
   for (std::size_t id = 0; id < program.buffers.size(); ++id) {
     const Buffer& buffer = program.buffers[id];
     const auto& span = lifetimes.span(id);
     const bool is_live = is_persistent(buffer.kind) || (span.begin <= at && at < span.end);
-    if (is_root(buffer) && is_live)
-      peak.largest.emplace_back(BufferId(static_cast<std::int64_t>(id)), buffer.bytes());
+    if (!is_root(buffer) || !is_live) continue;
+    peak.*parts[id] += buffer.bytes();
+    peak.largest.emplace_back(BufferId(static_cast<std::int64_t>(id)), buffer.bytes());
   }
   const auto larger = [](const auto& a, const auto& b) {
     return a.second != b.second ? a.second > b.second : a.first < b.first;

@@ -14,10 +14,17 @@ namespace motley::program {
 /// transfers finishing at the instruction that waits for them. Where it is known, the scratch
 /// memory of the instruction that runs is added.
 struct MemoryPeak {
-  Bytes total;       ///< at the peak
-  Bytes persistent;  ///< parameters, states, model buffers, constants
-  Bytes scratch;     ///< of the instruction at the peak
-  InstructionId at;  ///< where the peak is
+  Bytes total;  ///< at the peak; the sum of the following
+  Bytes parameters;
+  Bytes states;       ///< of the optimizer
+  Bytes buffers;      ///< of the model, and constants
+  Bytes inputs;       ///< samples
+  Bytes gradients;    ///< what pack and update read
+  Bytes exchange;     ///< what gradients are packed into
+  Bytes activations;  ///< all other temporaries
+  Bytes scratch;      ///< of the instruction at the peak
+  Bytes persistent;   ///< parameters, states and buffers: there all the time
+  InstructionId at;   ///< where the peak is
   std::vector<std::pair<BufferId, Bytes>> largest;  ///< live at the peak, largest first, up to 8
 };
 /// `scratch`: by instruction, as long as the program; or empty.

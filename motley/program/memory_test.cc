@@ -76,6 +76,36 @@ TEST(MemoryPeak, ScratchCanMoveThePeak) {
   EXPECT_EQ(peak.at, InstructionId(2));
 }
 
+TEST(MemoryPeak, NamesItsParts) {
+  // At ^3 (pack): w 100, its momentum 100, running 8, gradient 100, packed 100; x (16) is freed at
+  // ^1, the activation (24) at ^2. In all 408; at ^1: 208 + 16 + 24 = 248, at ^2 208 + 24 + 100.
+  const MemoryPeak peak =
+      find_memory_peak(parse("buffer %0: parameter u8[100] \"w\"\n"
+                             "buffer %1: state u8[100] \"w/momentum\"\n"
+                             "buffer %2: model_buffer u8[8] \"running\"\n"
+                             "buffer %3: input u8[16] \"x\"\n"
+                             "buffer %4: temporary u8[24]\n"
+                             "buffer %5: temporary u8[100]\n"
+                             "buffer %6: temporary u8[100]\n"
+                             "buffer %7: temporary u8[100] view %6\n"
+                             "compute ^0: %3 = motley::load(0)\n"
+                             "compute ^1: %4 = aten::f(%3, %2) free %3\n"
+                             "compute ^2: %5 = aten::f(%4) free %4\n"
+                             "compute ^3: %6 = motley::pack([%5]) free %5\n"
+                             "compute ^4: %7 = motley::unpack(%6) list\n"
+                             "compute ^5: motley::update(\"sgd\", [%0], [%7], [%1]) free %6 %7\n"));
+  EXPECT_EQ(peak.total, Bytes(408));
+  EXPECT_EQ(peak.at, InstructionId(3));
+  EXPECT_EQ(peak.parameters, Bytes(100));
+  EXPECT_EQ(peak.states, Bytes(100));
+  EXPECT_EQ(peak.buffers, Bytes(8));
+  EXPECT_EQ(peak.inputs, Bytes(0));
+  EXPECT_EQ(peak.activations, Bytes(0));
+  EXPECT_EQ(peak.gradients, Bytes(100));
+  EXPECT_EQ(peak.exchange, Bytes(100));
+  EXPECT_EQ(peak.persistent, Bytes(208));
+}
+
 TEST(MemoryPeak, ATransferHoldsItsBufferUntilSomebodyWaitsForIt) {
   // The sum ^1 frees its own buffer of 100, which is live until ^3 waits for the sum:
   //   at ^0: 100;  at ^2: 100 + 30 = 130 -> the peak;  at ^3: 30 + 80 = 110
