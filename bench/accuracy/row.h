@@ -33,6 +33,7 @@ Rows cm_dare_rows(const std::string& data);
 Rows transient_rows(const std::string& data);
 Rows heterog_rows(const std::string& data);
 Rows kind_rows(const std::string& data);
+Rows collective_rows(const std::string& data);
 /// What bench/own_runs.py wrote.
 Rows own_rows(const std::string& path);
 
