@@ -68,6 +68,20 @@ void add_planning_options(CLI::App* sub, PlanningOptions& options) {
   add_optimizer_options(sub, options);
 }
 
+/// A layer profile of another tool in place of a model.
+void add_layer_options(CLI::App* sub, LayerOptions& options) {
+  const std::vector<CLI::Option*> added = {
+      sub->add_option("--layer-times", options.times,
+                      "Sailor's KIND=profile.json; may be repeated"),
+      sub->add_option("--layer-sizes", options.sizes, "Sailor's llm_info.json"),
+      sub->add_option("--layer-model", options.model, "the model's name in there"),
+      sub->add_option("--layer-network", options.network, "Sailor's network fits, for pipelines"),
+      sub->add_option("--devices-per-host", options.devices_per_host, "of a pipeline's hosts")
+          ->capture_default_str(),
+      sub->add_option("--layer-metis", options.metis, "Metis' DeviceType.KIND_tpN_bsM.json files")};
+  for (CLI::Option* option : added) option->group("Imported layer profile, in place of -m");
+}
+
 void add_run_options(CLI::App* sub, RunOptions& options) {
   add_planning_options(sub, options.planning);
   sub->add_option("--data", options.data,
@@ -121,11 +135,13 @@ void add_artifact_verbs(Registry& registry, Options& o) {
   CLI::App* plan = registry.add("plan", "split the batch; say time and memory beforehand",
                                 [&](const Context& c) { return plan_verb(o.plan, c); });
   add_planning_options(plan, o.plan);
+  add_layer_options(plan, o.plan.layers);
   plan->add_option("-o,--output", o.plan.output, "plan file to write");
 
   CLI::App* simulate = registry.add("simulate", "run a plan on a clock",
                                     [&](const Context& c) { return simulate_verb(o.simulate, c); });
   add_planning_options(simulate, o.simulate.planning);
+  add_layer_options(simulate, o.simulate.planning.layers);
   simulate->add_option("--plan", o.simulate.plan, "plan file");
   simulate->add_option("--steps", o.simulate.steps, "steps to simulate")->capture_default_str();
   simulate->add_option("--trace", o.simulate.trace, "Chrome/Perfetto trace to write");

@@ -110,7 +110,7 @@ Result<DemoRun> run_model(const DemoModel& model, const DemoOptions& options,
   training.resume = false;
   MOTLEY_ASSIGN(const Prediction predicted,
                 predict(planned.inputs, *planned.costs, training.plan, 3));
-  training.predicted_step = trace::median_step(predicted.trace);
+  training.predicted_step = Seconds(predicted.step.value);
   training.predicted_trace = trace::print_trace(predicted.trace);
   MOTLEY_ASSIGN(TrainingResult result, train(training, context));
   MOTLEY_RETURN_IF_ERROR(

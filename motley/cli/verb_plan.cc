@@ -4,6 +4,7 @@
 
 #include "motley/base/file.h"
 #include "motley/base/text.h"
+#include "motley/cli/layers.h"
 #include "motley/cli/planning.h"
 #include "motley/cli/prediction.h"
 #include "motley/cli/torch_version.h"
@@ -60,12 +61,24 @@ Result<int> profile_verb(const ProfileOptions& options, const Context& context) 
   return kDone;
 }
 
+namespace {
+
+/// The planner's steps with what devices vary by, which it leaves out: as much as the chosen
+/// plan's.
+void add_variation(double factor, plan::PlanOutcome& outcome) {
+  for (Seconds* step :
+       {&outcome.predicted_step, &outcome.equal_split.step, &outcome.best_single.step})
+    *step = *step * factor;
+}
+
+}  // namespace
+
 Result<int> plan_verb(const PlanningOptions& options, const Context& context) {
-  MOTLEY_ASSIGN(const Planned planned, make_plan(options, context));
-  const plan::PlanOutcome& outcome = planned.outcome;
-  Json object = outcome_to_json(planned);
+  if (options.layers.is_given()) return plan_layers(options, context);
+  MOTLEY_ASSIGN(Planned planned, make_plan(options, context));
+  plan::PlanOutcome& outcome = planned.outcome;
   if (!outcome.plan) {
-    if (context.json) context.result("", object);
+    if (context.json) context.result("", outcome_to_json(planned));
     return context.json ? Result<int>(kInfeasible) : tl::make_unexpected(infeasible_error(outcome));
   }
   if (!options.output.empty())
@@ -73,6 +86,8 @@ Result<int> plan_verb(const PlanningOptions& options, const Context& context) {
         write_file_atomic(options.output, plan::print_plan(*outcome.plan, planned.inputs.cluster)));
   MOTLEY_ASSIGN(const Prediction prediction,
                 predict(planned.inputs, *planned.costs, *outcome.plan, 1));
+  add_variation(prediction.step.value / outcome.predicted_step.value, outcome);
+  Json object = outcome_to_json(planned);
   add_prediction(prediction, object);
   std::string text = report::print_outcome(outcome, planned.inputs.cluster);
   text += "\n" + print_prediction(prediction);

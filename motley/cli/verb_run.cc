@@ -229,7 +229,7 @@ Result<int> run_verb(const RunOptions& options, const Context& context) {
   std::optional<Prediction> prediction;
   if (run.costs) {
     MOTLEY_ASSIGN(prediction, predict(run.inputs, *run.costs, run.plan, 3));
-    training.predicted_step = trace::median_step(prediction->trace);
+    training.predicted_step = Seconds(prediction->step.value);
     training.predicted_trace = trace::print_trace(prediction->trace);
   }
   MOTLEY_ASSIGN(const TrainingResult result, train(training, context));

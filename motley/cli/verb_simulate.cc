@@ -2,6 +2,7 @@
 
 #include "motley/base/file.h"
 #include "motley/base/text.h"
+#include "motley/cli/layers.h"
 #include "motley/cli/prediction.h"
 #include "motley/report/report.h"
 
@@ -24,6 +25,7 @@ std::string table(const trace::Trace& trace) {
 }  // namespace
 
 Result<int> simulate_verb(const SimulateOptions& options, const Context& context) {
+  if (options.planning.layers.is_given()) return simulate_layers(options, context);
   PlanningOptions planning = options.planning;
   plan::Plan plan;
   std::shared_ptr<const search::Costs> costs;
@@ -52,7 +54,7 @@ Result<int> simulate_verb(const SimulateOptions& options, const Context& context
     busy[trace.devices[d]] = trace::busy_share(trace)[d];
     peak[trace.devices[d]] = trace::peak_bytes(trace)[d].value;
   }
-  Json object = {{"step_s", trace::median_step(trace).value},
+  Json object = {{"step_s", prediction.step.value},
                  {"peak_bytes", peak},
                  {"busy_share", busy},
                  {"exposed_comm_s", trace::exposed_communication(trace).value}};

@@ -10,6 +10,17 @@
 
 namespace motley::cli {
 
+/// A layer profile of another tool, in place of a model.
+struct LayerOptions {
+  std::vector<std::string> times;  ///< Sailor's form: "KIND=profile.json"
+  std::string sizes;               ///< llm_info.json
+  std::string model;               ///< its name in there: "OPT-350"
+  std::string network;             ///< network fits, for pipelines
+  int devices_per_host = 4;
+  std::vector<std::string> metis;  ///< Metis' form: one file a kind, degree and micro-batch
+  bool is_given() const { return !times.empty() || !metis.empty(); }
+};
+
 /// What verbs that plan have in common. Strings are as given on the command line; "" = not given.
 struct PlanningOptions {
   std::string model, cluster, profiles;
@@ -25,6 +36,7 @@ struct PlanningOptions {
   double lr = -1, momentum = 0, weight_decay = -1, beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
   bool nesterov = false;
   std::string output;  ///< plan.json
+  LayerOptions layers;
 };
 
 struct ProfileOptions {
