@@ -1,0 +1,229 @@
+// Sailor's measured plans: step time and peak memory of OPT-350M on GH200 from its layer profiles
+// and network fits.
+#include "motley/cost/import/sailor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+
+#include "bench/accuracy/row.h"
+#include "motley/base/csv.h"
+#include "motley/base/file.h"
+#include "motley/base/json.h"
+
+namespace motley::bench {
+namespace {
+
+using cost::PipelineConstants;
+using cost::SailorPlan;
+
+constexpr const char* kModel = "OPT-350";
+constexpr const char* kKind = "GH-96";
+// The set's README: its second measurement of memory is another plan's, to the byte.
+constexpr const char* kWrongSecondMemory = "plan_config_N32_D8.json";
+
+struct MeasuredPlan {
+  cost::PipelinePlan plan;
+  double seconds = 0, bytes = 0;  // means of the measurements there are
+};
+
+struct Inputs {
+  cost::LayerProfile profile;
+  cost::StageNetwork network;
+  std::vector<MeasuredPlan> plans;
+};
+
+Result<cost::LayerProfile> read_profile(const std::string& folder) {
+  cost::LayerProfile profile{.model = kModel};
+  const std::string times = fmt::format("{}/profiles/{}/{}/profile.json", folder, kModel, kKind);
+  MOTLEY_ASSIGN(const std::string times_text, read_file(times));
+  MOTLEY_RETURN_IF_ERROR(cost::add_sailor_times(times_text, times, kKind, profile));
+  const std::string sizes = folder + "/llm_info.json";
+  MOTLEY_ASSIGN(const std::string sizes_text, read_file(sizes));
+  MOTLEY_RETURN_IF_ERROR(cost::add_sailor_sizes(sizes_text, sizes, profile));
+  const std::string training = folder + "/configs/training_config_opt_350.json";
+  MOTLEY_ASSIGN(const std::string training_text, read_file(training));
+  MOTLEY_ASSIGN(const Json json, parse_json(training_text, training));
+  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, training));
+  MOTLEY_ASSIGN(profile.tokens, object.integer("sequence_length"));
+  MOTLEY_ASSIGN(const std::int64_t layers, object.integer("num_all_layers"));
+  profile.tied = {0, static_cast<std::size_t>(layers) - 1};
+  MOTLEY_RETURN_IF_ERROR(cost::verify_layer_profile(profile, cost::built_in_peaks()));
+  return profile;
+}
+
+Result<SailorPlan> read_plan(const std::string& path) {
+  MOTLEY_ASSIGN(const std::string text, read_file(path));
+  MOTLEY_ASSIGN(SailorPlan plan, cost::parse_sailor_plan(text, path));
+  if (!plan.step || !plan.peak) return usage_error("bench.data", path + ": not measured");
+  return plan;
+}
+
+Result<MeasuredPlan> read_measured(const std::string& folder, const std::string& file) {
+  MOTLEY_ASSIGN(const SailorPlan first, read_plan(folder + "/plans-gh200-opt350/" + file));
+  const std::string repeat = folder + "/plans-gh200-opt350-repeat/" + file;
+  MeasuredPlan plan{first.plan, first.step->value, static_cast<double>(first.peak->value)};
+  if (!std::filesystem::exists(repeat)) return plan;
+  MOTLEY_ASSIGN(const SailorPlan second, read_plan(repeat));
+  plan.seconds = (plan.seconds + second.step->value) / 2;
+  if (file != kWrongSecondMemory)
+    plan.bytes = (plan.bytes + static_cast<double>(second.peak->value)) / 2;
+  return plan;
+}
+
+Result<Inputs> read_inputs(const std::string& folder) {
+  Inputs inputs;
+  MOTLEY_ASSIGN(inputs.profile, read_profile(folder));
+  const std::string network = folder + "/network/network_coeffs_all_homo.json";
+  MOTLEY_ASSIGN(const std::string text, read_file(network));
+  MOTLEY_ASSIGN(inputs.network, cost::parse_sailor_network(text, network));
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder + "/plans-gh200-opt350"))
+    files.push_back(entry.path().filename().string());
+  std::sort(files.begin(), files.end());
+  for (const std::string& file : files) {
+    MOTLEY_ASSIGN(MeasuredPlan plan, read_measured(folder, file));
+    inputs.plans.push_back(std::move(plan));
+  }
+  return inputs;
+}
+
+/// What another runtime's runs on the same machines say about memory that no tensor holds.
+Result<PipelineConstants> other_runtime(const std::string& folder) {
+  MOTLEY_ASSIGN(const CsvTable table,
+                CsvTable::read(folder + "/ops/aceso_runtime_gh200_opt350_memory.csv"));
+  std::vector<double> overheads, contexts;
+  MOTLEY_ASSIGN(const std::size_t total, table.column("total_mb"));
+  MOTLEY_ASSIGN(const std::size_t reserved, table.column("max_reserved"));
+  MOTLEY_ASSIGN(const std::size_t allocated, table.column("max_allocated"));
+  for (std::size_t row = 0; row < table.rows(); ++row) {
+    MOTLEY_ASSIGN(const double whole, table.positive_number(row, total));
+    MOTLEY_ASSIGN(const double held, table.positive_number(row, reserved));
+    MOTLEY_ASSIGN(const double used, table.positive_number(row, allocated));
+    contexts.push_back((whole - held) * 1024 * 1024);
+    overheads.push_back(held / used);
+  }
+  const auto median = [](std::vector<double>& values) {
+    std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+    return values[values.size() / 2];
+  };
+  PipelineConstants constants;
+  constants.context = Bytes(static_cast<std::int64_t>(median(contexts)));
+  constants.allocator_overhead = median(overheads);
+  return constants;
+}
+
+/// A prediction that is linear in one constant, and its measurement.
+struct Line {
+  double base = 0, slope = 0, measured = 0;
+  double at(double constant) const { return base + slope * constant; }
+};
+
+/// The constant of the least sum of absolute relative errors: a weighted median. Cases in `without`
+/// do not count.
+double fit(const std::vector<Line>& lines, const std::vector<std::size_t>& without) {
+  std::vector<std::pair<double, double>> implied;  // constant, weight
+  double sum = 0;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (std::find(without.begin(), without.end(), i) != without.end()) continue;
+    const auto& [base, slope, measured] = lines[i];
+    if (slope <= 0) continue;
+    implied.emplace_back((measured - base) / slope, slope / measured);
+    sum += slope / measured;
+  }
+  std::sort(implied.begin(), implied.end());
+  double passed = 0;
+  for (const auto& [constant, weight] : implied) {
+    passed += weight;
+    if (passed >= sum / 2) return constant;
+  }
+  return 1;
+}
+
+/// Cases whose constant is fitted on all others; the interval's residuals are those of the others,
+/// each with a constant that knows neither it nor the case.
+std::vector<Case> leave_one_out(const std::vector<Line>& lines, double least) {
+  std::vector<Case> cases;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    std::vector<double> residuals;
+    for (std::size_t j = 0; j < lines.size(); ++j)
+      if (j != i)
+        residuals.push_back(lines[j].measured / lines[j].at(std::max(fit(lines, {i, j}), least)) -
+                            1);
+    const double predicted = lines[i].at(std::max(fit(lines, {i}), least));
+    cases.push_back({cost::conformal_interval(predicted, residuals), lines[i].measured});
+  }
+  return cases;
+}
+
+/// Nothing is fitted: the constant is given.
+std::vector<Case> as_given(const std::vector<Line>& lines, double constant) {
+  std::vector<Case> cases;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    std::vector<double> residuals;
+    for (std::size_t j = 0; j < lines.size(); ++j)
+      if (j != i) residuals.push_back(lines[j].measured / lines[j].at(constant) - 1);
+    cases.push_back(
+        {cost::conformal_interval(lines[i].at(constant), residuals), lines[i].measured});
+  }
+  return cases;
+}
+
+/// Step time over the slowdown of exchanges. The slowest stage is the same for all of it.
+Result<std::vector<Line>> time_lines(const Inputs& inputs) {
+  std::vector<Line> lines;
+  for (const MeasuredPlan& measured : inputs.plans) {
+    std::vector<double> steps;
+    for (const double slowdown : {1.0, 2.0}) {
+      MOTLEY_ASSIGN(const cost::PipelineStep step,
+                    cost::estimate_pipeline_step(measured.plan, inputs.profile, inputs.network,
+                                                 {.exchange_slowdown = slowdown}));
+      steps.push_back(step.step.value);
+    }
+    const double slope = steps[1] - steps[0];
+    lines.push_back({steps[0] - slope, slope, measured.seconds});
+  }
+  return lines;
+}
+
+/// Peak memory over the context.
+Result<std::vector<Line>> memory_lines(const Inputs& inputs, double allocator_overhead) {
+  std::vector<Line> lines;
+  for (const MeasuredPlan& measured : inputs.plans) {
+    MOTLEY_ASSIGN(const cost::PipelineStep step,
+                  cost::estimate_pipeline_step(measured.plan, inputs.profile, inputs.network,
+                                               {.allocator_overhead = allocator_overhead}));
+    lines.push_back({static_cast<double>(step.peak.value), 1, measured.bytes});
+  }
+  return lines;
+}
+
+}  // namespace
+
+Rows sailor_rows(const std::string& data) {
+  const std::string folder = data + "/sailor";
+  MOTLEY_ASSIGN(const Inputs inputs, read_inputs(folder));
+  MOTLEY_ASSIGN(const PipelineConstants other, other_runtime(folder));
+  MOTLEY_ASSIGN(const std::vector<Line> times, time_lines(inputs));
+  MOTLEY_ASSIGN(const std::vector<Line> peaks, memory_lines(inputs, other.allocator_overhead));
+  const std::string time_published = "8.9 % Sailor, 12.2 % Metis";
+  const std::string memory_published = "5.9 % Sailor, 50.6 % Metis";
+  return std::vector<Row>{
+      {"Sailor GH200, nothing fitted", "time",
+       "layer profiles and network fits only, against the mean of two measurements", time_published,
+       0.05, as_given(times, 1)},
+      {"Sailor GH200, one constant", "time",
+       "slowdown of all-reduces between hosts fitted on the other plans", time_published, 0.05,
+       leave_one_out(times, 1)},
+      {"Sailor GH200, nothing fitted", "memory",
+       "context and allocator overhead: medians of another runtime's runs on these machines",
+       memory_published, 0.04, as_given(peaks, static_cast<double>(other.context.value))},
+      {"Sailor GH200, one constant", "memory",
+       "context fitted on the other plans; allocator overhead from the other runtime",
+       memory_published, 0.04, leave_one_out(peaks, 0)},
+  };
+}
+
+}  // namespace motley::bench
