@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "motley/base/file.h"
 #include "motley/base/text.h"
 #include "motley/cli/planning.h"
@@ -135,7 +137,7 @@ Result<int> simulate_layers(const SimulateOptions& options, const Context& conte
     text +=
         fmt::format("  {:<6} {:>10} {:>10} {:>10} {:>10}  {}\n", s, format_seconds(times.compute),
                     format_seconds(times.communication), format_seconds(times.waiting),
-                    format_seconds(times.bubble), format_bytes(step.memory[s].total()));
+                    format_seconds(std::max(times.bubble, Seconds(0))), format_bytes(step.memory[s].total()));
     stages.push_back({{"compute_s", times.compute.value},
                       {"exposed_comm_s", times.communication.value},
                       {"waiting_s", times.waiting.value},
