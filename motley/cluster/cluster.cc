@@ -18,13 +18,15 @@ namespace motley::cluster {
 namespace {
 
 // The slower of two routes in each respect; an empty one does not limit.
-void slow_down(std::optional<Route>& route, const Link& link) {
-  if (!route) {
-    route = Route{link.bandwidth, link.latency};
-    return;
-  }
-  route->bandwidth = std::min(route->bandwidth, link.bandwidth);
-  route->latency = std::max(route->latency, link.latency);
+void slow_down(std::optional<Route>& route, const Route& by) {
+  if (!route) route = by;
+  route->bandwidth = std::min(route->bandwidth, by.bandwidth);
+  route->latency = std::max(route->latency, by.latency);
+}
+
+// What a pair alone has of a link.
+Route route_of(const Link& link) {
+  return {std::min(link.bandwidth, link.capacity.value_or(link.bandwidth)), link.latency};
 }
 
 // The nodes of `sorted` that the link joins, in that order.
@@ -76,7 +78,7 @@ std::optional<Route> group_route(const Cluster& cluster, const std::vector<Devic
   for (const Link* link : links_by_preference(cluster)) {
     if (link->between.size() == 1) {
       const auto found = members.find(link->between.front());
-      if (found != members.end() && found->second > 1) slow_down(route, *link);
+      if (found != members.end() && found->second > 1) slow_down(route, route_of(*link));
       continue;
     }
     const std::vector<NodeId> joined = joined_nodes(*link, nodes);
@@ -86,7 +88,11 @@ std::optional<Route> group_route(const Cluster& cluster, const std::vector<Devic
         used |= routed.emplace(joined[i], joined[j]).second;
       }
     }
-    if (used) slow_down(route, *link);
+    if (used) slow_down(route, route_of(*link));
+  }
+  for (std::size_t i = 0; i < nodes.size() && nodes.size() > 1; ++i) {
+    const std::optional<BytesPerSecond>& own = cluster.node(nodes[i]).bandwidth;
+    if (own) slow_down(route, {*own, Seconds(0.0)});
   }
   return route;
 }

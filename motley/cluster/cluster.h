@@ -18,6 +18,9 @@ struct Node {
   bool spot = false;
   std::optional<double> price_per_hour;
   std::optional<Seconds> notice;
+  /// Of its network card: all its links to other nodes together, each way; none: no more limit
+  /// than theirs.
+  std::optional<BytesPerSecond> bandwidth;
   bool operator==(const Node&) const = default;
 };
 
@@ -40,6 +43,7 @@ struct Link {
   std::vector<NodeId> between;
   BytesPerSecond bandwidth;  ///< each way, each node
   Seconds latency;
+  std::optional<BytesPerSecond> capacity;  ///< all that crosses it at a time; none: no limit
   bool operator==(const Link&) const = default;
 };
 
@@ -62,10 +66,12 @@ Result<DeviceId> find_device(const Cluster& cluster, std::string_view name);
 std::vector<const Link*> links_by_preference(const Cluster& cluster);
 
 /// The slowest link that a group of devices must cross: least bandwidth, largest latency over the
-/// links its pairs use. Two devices on different nodes use the link that joins both nodes and names
-/// the fewest (a pair's own link comes before a switch, `all` is last; of equals the fastest). Two
-/// devices of one node use no link, unless a link's `between` names that node alone (an emulated
-/// local rate). Empty when nothing limits them. O(sum of links' sizes squared).
+/// links its pairs use (a link's bandwidth or, if less, capacity), and where there are several
+/// nodes the least of their own bandwidths. Two devices on different nodes use the link that joins
+/// both nodes and names the fewest (a pair's own link comes before a switch, `all` is last; of
+/// equals the fastest). Two devices of one node use no link, unless a link's `between` names that
+/// node alone (an emulated local rate). Empty when nothing limits them. O(sum of links' sizes
+/// squared).
 struct Route {
   BytesPerSecond bandwidth;
   Seconds latency;

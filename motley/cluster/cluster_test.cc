@@ -54,6 +54,22 @@ TEST(FindDevice, FindsByNameOrSuggests) {
   EXPECT_EQ(missing.error().code, "cluster.unknown-device");
 }
 
+TEST(GroupRoute, CapacityAndANodesOwnBandwidthLimit) {
+  Cluster cluster = make(link("all = true", 100, 1) + "capacity = 60\n" +
+                         link("between = [\"a\"]", 50, 1) + "capacity = 30\n");
+  expect_route(cluster, {0, 2}, {60, 1});
+  expect_route(cluster, {0, 2, 3}, {60, 1});
+  expect_route(cluster, {0, 1}, {30, 1});
+  cluster.nodes[2].bandwidth = BytesPerSecond(10);
+  expect_route(cluster, {0, 2}, {60, 1});
+  expect_route(cluster, {2, 3}, {10, 1});
+  // It counts also where no link does, but not inside the node.
+  cluster.links.clear();
+  expect_route(cluster, {2, 3}, {10, 0});
+  cluster.nodes[0].bandwidth = BytesPerSecond(10);
+  EXPECT_FALSE(group_route(cluster, {DeviceId(0), DeviceId(1)}));
+}
+
 TEST(GroupRoute, NothingLimitsOneNodeOrUnlinkedNodes) {
   const Cluster cluster = make(link("all = true", 100, 1));
   EXPECT_FALSE(group_route(cluster, {}));

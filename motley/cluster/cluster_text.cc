@@ -210,8 +210,8 @@ class ClusterReader {
   }
 
   Result<void> read_node(const TableReader& table) {
-    const std::vector<std::string> known = {"name",           "host",   "spot",
-                                            "price_per_hour", "notice", "device"};
+    const std::vector<std::string> known = {"name",   "host",      "spot",  "price_per_hour",
+                                            "notice", "bandwidth", "device"};
     MOTLEY_RETURN_IF_ERROR(table.refuse_unknown(known));
     Node node;
     MOTLEY_ASSIGN(node.name, table.required_text("name"));
@@ -222,6 +222,7 @@ class ClusterReader {
     node.spot = spot.value_or(false);
     MOTLEY_ASSIGN(node.price_per_hour, table.number("price_per_hour"));
     MOTLEY_ASSIGN(node.notice, table.quantity<Seconds>("notice", parse_seconds));
+    MOTLEY_ASSIGN(node.bandwidth, table.quantity<BytesPerSecond>("bandwidth", parse_rate));
     cluster_.nodes.push_back(std::move(node));
     node_lines_.push_back(table.line());
     device_count_ = 0;
@@ -273,7 +274,7 @@ class ClusterReader {
   }
 
   Result<void> read_link(const TableReader& table) {
-    const std::vector<std::string> known = {"between", "all", "bandwidth", "latency"};
+    const std::vector<std::string> known = {"between", "all", "bandwidth", "latency", "capacity"};
     MOTLEY_RETURN_IF_ERROR(table.refuse_unknown(known));
     Link link;
     MOTLEY_ASSIGN(const auto all, table.flag("all"));
@@ -290,6 +291,7 @@ class ClusterReader {
     link.bandwidth = *bandwidth;
     MOTLEY_ASSIGN(const auto latency, table.quantity<Seconds>("latency", parse_seconds));
     link.latency = latency.value_or(Seconds(0.0));
+    MOTLEY_ASSIGN(link.capacity, table.quantity<BytesPerSecond>("capacity", parse_rate));
     cluster_.links.push_back(std::move(link));
     link_lines_.push_back(table.line());
     return {};
@@ -423,6 +425,9 @@ void print_node(const Node& node, std::string& out) {
     out += fmt::format("price_per_hour = {}\n", print_float(*node.price_per_hour));
   }
   if (node.notice) out += fmt::format("notice = {}\n", print_quantity(print_seconds(*node.notice)));
+  if (node.bandwidth) {
+    out += fmt::format("bandwidth = {}\n", print_quantity(print_rate(*node.bandwidth)));
+  }
 }
 
 // Everything but the place: equal devices in a row are one table with a count.
@@ -449,6 +454,9 @@ void print_link(const Cluster& cluster, const Link& link, std::string& out) {
   out += names.empty() ? "all = true\n" : fmt::format("between = [{}]\n", join(names, separator));
   out += fmt::format("bandwidth = {}\n", print_quantity(print_rate(link.bandwidth)));
   out += fmt::format("latency = {}\n", print_quantity(print_seconds(link.latency)));
+  if (link.capacity) {
+    out += fmt::format("capacity = {}\n", print_quantity(print_rate(*link.capacity)));
+  }
 }
 
 }  // namespace

@@ -118,7 +118,7 @@ TEST(ClusterText, NamesTheLineOfAnUnknownKey) {
   // The first in the file, not in the alphabet.
   EXPECT_EQ(message_of(file_with("zone = 1\nact = 2\n")),
             "lab.toml:5: unknown key 'zone' in [[node]]; known keys: name, "
-            "host, spot, price_per_hour, notice, device");
+            "host, spot, price_per_hour, notice, bandwidth, device");
   EXPECT_EQ(
       message_of("nodes = 1\nschema = \"motley.cluster/1\"\n"),
       "lab.toml:1: unknown key 'nodes' in the cluster file, did you mean 'node'?; known keys: "
@@ -126,7 +126,7 @@ TEST(ClusterText, NamesTheLineOfAnUnknownKey) {
   EXPECT_EQ(
       message_of(file_with("", "", "[[link]]\nall = true\nbandwith = 1\n")),
       "lab.toml:9: unknown key 'bandwith' in [[link]], did you mean 'bandwidth'?; known keys: "
-      "between, all, bandwidth, latency");
+      "between, all, bandwidth, latency, capacity");
 }
 
 TEST(ClusterText, RefusesWhatIsNoToml) {
@@ -239,6 +239,7 @@ name = "lab"
 [[node]]
 name = "a"
 price_per_hour = -1
+bandwidth = 0
   [[node.device]]
   kind = "cpu"
   speed = 1.5
@@ -252,16 +253,19 @@ name = "a"
 between = ["a", "a"]
 bandwidth = 0
 latency = "0s"
+capacity = -1
 )"),
             "lab.toml:3: node 'a': price_per_hour -1.0, wanted >= 0\n"
-            "lab.toml:13: node 'a': name is used twice\n"
-            "lab.toml:13: node 'a': no [[node.device]], wanted at least one\n"
-            "lab.toml:6: device 'a:0': speed = 1.5, wanted > 0 and <= 1\n"
-            "lab.toml:9: device 'a:1': speed = 0.5 on kind \"cuda\": only \"cpu\" devices can be "
+            "lab.toml:3: node 'a': bandwidth of 0.0 bytes/s, wanted > 0\n"
+            "lab.toml:14: node 'a': name is used twice\n"
+            "lab.toml:14: node 'a': no [[node.device]], wanted at least one\n"
+            "lab.toml:7: device 'a:0': speed = 1.5, wanted > 0 and <= 1\n"
+            "lab.toml:10: device 'a:1': speed = 0.5 on kind \"cuda\": only \"cpu\" devices can be "
             "slowed down\n"
-            "lab.toml:9: device 'a:1': memory of 0 bytes, wanted > 0\n"
-            "lab.toml:15: link 0: names node 'a' twice\n"
-            "lab.toml:15: link 0: bandwidth of 0.0 bytes/s, wanted > 0");
+            "lab.toml:10: device 'a:1': memory of 0 bytes, wanted > 0\n"
+            "lab.toml:16: link 0: names node 'a' twice\n"
+            "lab.toml:16: link 0: bandwidth of 0.0 bytes/s, wanted > 0\n"
+            "lab.toml:16: link 0: capacity of -1.0 bytes/s, wanted > 0");
   EXPECT_EQ(message_of("schema = \"motley.cluster/1\"\nname = \"lab\"\n"),
             "lab.toml:2: no [[node]], wanted at least one");
 }
@@ -304,6 +308,7 @@ void add_node(Cluster& cluster) {
   node.spot = *rc::gen::arbitrary<bool>();
   if (*rc::gen::arbitrary<bool>()) node.price_per_hour = *positive();
   if (*rc::gen::arbitrary<bool>()) node.notice = Seconds(*positive());
+  if (*rc::gen::arbitrary<bool>()) node.bandwidth = BytesPerSecond(*positive());
   cluster.nodes.push_back(node);
   std::map<std::string, int> kind_count;
   Device device = draw_device();
@@ -324,6 +329,7 @@ Cluster draw_cluster() {
   std::set<std::set<NodeId>> joined;
   for (int i = 0, count = *rc::gen::inRange(0, 4); i < count; ++i) {
     Link link{{}, BytesPerSecond(*positive()), Seconds(*positive())};
+    if (*rc::gen::arbitrary<bool>()) link.capacity = BytesPerSecond(*positive());
     for (std::size_t n = 0; n < cluster.nodes.size(); ++n) {
       if (*rc::gen::arbitrary<bool>()) link.between.emplace_back(static_cast<std::int64_t>(n));
     }

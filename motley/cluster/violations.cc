@@ -33,6 +33,8 @@ bool is_line(std::string_view text) {
 
 bool is_amount(double value) { return std::isfinite(value) && value >= 0; }
 
+bool is_rate(BytesPerSecond rate) { return std::isfinite(rate.value) && rate.value > 0; }
+
 class Checker {
  public:
   explicit Checker(const Cluster& cluster) : cluster_(cluster) {}
@@ -79,6 +81,9 @@ class Checker {
     }
     if (node.notice && !is_amount(node.notice->value)) {
       fault(fmt::format("notice of {} s, wanted >= 0", print_float(node.notice->value)));
+    }
+    if (node.bandwidth && !is_rate(*node.bandwidth)) {
+      fault(fmt::format("bandwidth of {} bytes/s, wanted > 0", print_float(node.bandwidth->value)));
     }
     if (devices_on_[NodeId(static_cast<std::int64_t>(index))] == 0) {
       fault("no [[node.device]], wanted at least one");
@@ -151,8 +156,11 @@ class Checker {
     }
     const auto [same, is_new] = link_of_.emplace(joined, index);
     if (!is_new) fault(fmt::format("joins the same nodes as link {}", same->second));
-    if (!std::isfinite(link.bandwidth.value) || link.bandwidth.value <= 0) {
+    if (!is_rate(link.bandwidth)) {
       fault(fmt::format("bandwidth of {} bytes/s, wanted > 0", print_float(link.bandwidth.value)));
+    }
+    if (link.capacity && !is_rate(*link.capacity)) {
+      fault(fmt::format("capacity of {} bytes/s, wanted > 0", print_float(link.capacity->value)));
     }
     if (!is_amount(link.latency.value)) {
       fault(fmt::format("latency of {} s, wanted >= 0", print_float(link.latency.value)));

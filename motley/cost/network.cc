@@ -42,6 +42,8 @@ std::string switch_name(const Cluster& cluster, const cluster::Link& link) {
 Network::Network(const Cluster& cluster)
     : switch_of_(cluster.nodes.size() * cluster.nodes.size(), -1),
       device_ports_(cluster.devices.size()),
+      node_ports_(cluster.nodes.size()),
+      local_whole_(cluster.nodes.size(), -1),
       local_latency_(cluster.nodes.size()) {
   for (const cluster::Device& device : cluster.devices) nodes_.push_back(device.node);
   for (const cluster::Link* link : cluster::links_by_preference(cluster)) {
@@ -51,18 +53,30 @@ Network::Network(const Cluster& cluster)
     }
     local_latency_[link->between.front().index()] = link->latency;
     const std::vector<DeviceId> devices = devices_of(cluster, link->between.front());
+    if (devices.size() > 1) {
+      local_whole_[link->between.front().index()] =
+          add_capacity(cluster.node(link->between.front()).name, *link);
+    }
     for (std::size_t i = 0; i < devices.size() && devices.size() > 1; ++i) {
       add_device_ports(cluster, devices[i], link->bandwidth);
     }
   }
   for (std::size_t i = 0; i < cluster.nodes.size(); ++i) {
+    const cluster::Node& node = cluster.nodes[i];
     add_local(cluster, NodeId(static_cast<std::int64_t>(i)));
+    if (!node.bandwidth) continue;
+    node_ports_[i].out = add_link(node.name + " out", *node.bandwidth);
+    node_ports_[i].in = add_link(node.name + " in", *node.bandwidth);
   }
 }
 
 std::int32_t Network::add_link(std::string name, BytesPerSecond capacity) {
   links_.push_back({std::move(name), capacity});
   return static_cast<std::int32_t>(links_.size()) - 1;
+}
+
+std::int32_t Network::add_capacity(std::string name, const cluster::Link& link) {
+  return link.capacity ? add_link(std::move(name), *link.capacity) : -1;
 }
 
 void Network::add_device_ports(const Cluster& cluster, DeviceId device, BytesPerSecond capacity) {
@@ -94,6 +108,7 @@ void Network::add_switch(const Cluster& cluster, const cluster::Link& link) {
       added.ports.push_back({out, add_link(own + ">" + name(i), link.bandwidth)});
     }
   }
+  added.whole = add_capacity(switch_name(cluster, link), link);
   const auto number = static_cast<std::int32_t>(switches_.size());
   for (const NodeId a : added.nodes) {
     for (const NodeId b : added.nodes) {
@@ -130,26 +145,31 @@ std::vector<double> Network::capacities() const {
 Path Network::path(DeviceId from, DeviceId to) const {
   if (from == to) return {};
   const NodeId a = node(from), b = node(to);
-  Ports first, last;
   Path path;
+  const auto cross = [&](std::int32_t link) {
+    if (link >= 0 && (path.links.empty() || path.links.back() != link)) path.links.push_back(link);
+  };
   if (a == b) {
-    first = device_ports_[from.index()];
-    last = device_ports_[to.index()];
+    cross(device_ports_[from.index()].out);
+    cross(local_whole_[a.index()]);
+    cross(device_ports_[to.index()].in);
     path.latency = local_latency_[a.index()];
-  } else {
-    const std::int32_t taken = switch_of_[a.index() * local_latency_.size() + b.index()];
-    if (taken < 0) return {};
+    return path;
+  }
+  const std::int32_t taken = switch_of_[a.index() * node_ports_.size() + b.index()];
+  cross(node_ports_[a.index()].out);
+  if (taken >= 0) {
     const Switch& by = switches_[static_cast<std::size_t>(taken)];
     const auto ports = [&](NodeId node) {
       const auto at = std::lower_bound(by.nodes.begin(), by.nodes.end(), node);
       return by.ports[static_cast<std::size_t>(at - by.nodes.begin())];
     };
-    first = ports(a);
-    last = ports(b);
+    cross(by.whole);
+    cross(ports(a).out);
+    cross(ports(b).in);  // of a pair the same
     path.latency = by.latency;
   }
-  if (first.out >= 0) path.links.push_back(first.out);
-  if (last.in >= 0 && last.in != first.out) path.links.push_back(last.in);
+  cross(node_ports_[b.index()].in);
   return path;
 }
 

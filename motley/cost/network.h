@@ -10,10 +10,10 @@
 
 namespace motley::cost {
 
-/// What transfers share: one direction of a pair link, of a NIC at a switch, of a device's port
-/// inside its node.
+/// What transfers share: one direction of a pair link, of a node's way to a switch, of its network
+/// card, of a device's port inside its node; or a switch as a whole.
 struct NetworkLink {
-  std::string name;  ///< for people: "a>b", "a>all", "all>a", "a:0>a"
+  std::string name;  ///< for people: "a>b", "a>all", "all>a", "a:0>a", "a out", "a in", "all"
   BytesPerSecond capacity;
   bool operator==(const NetworkLink&) const = default;
 };
@@ -29,7 +29,11 @@ struct Path {
 ///
 /// - A link that joins two nodes is two, one a direction, each of its bandwidth.
 /// - One that joins more is a switch that can serve all at once: two for each node, out and in.
-/// - One that names one node alone is a switch among that node's devices. Where a node has none but
+/// - A link with a capacity of its own, and a node with a bandwidth of its own (out and in), are
+/// one
+///   more link for all that crosses them.
+/// - A link that names one node alone is a switch among that node's devices. Where a node has none
+/// but
 ///   devices of known kinds, these have ports as fast as what joins them: the peer link (NVLink,
 ///   Infinity Fabric) if all are of one kind and it has one, else the host link; in the table of
 ///   kinds both are rates before protocol overhead. Devices without either are not limited.
@@ -60,7 +64,10 @@ class Network {
     std::vector<NodeId> nodes;  // ordered
     std::vector<Ports> ports;   // of each node
     Seconds latency;
+    std::int32_t whole = -1;  // its capacity
   };
+  /// What lies between the ports of a switch; -1: nothing.
+  std::int32_t add_capacity(std::string name, const cluster::Link& link);
   std::int32_t add_link(std::string name, BytesPerSecond capacity);
   void add_switch(const cluster::Cluster& cluster, const cluster::Link& link);
   void add_local(const cluster::Cluster& cluster, NodeId node);
@@ -70,8 +77,9 @@ class Network {
   std::vector<NodeId> nodes_;            // of each device
   std::vector<Switch> switches_;         // in order of preference
   std::vector<std::int32_t> switch_of_;  // [node * nodes + node]; -1: none
-  std::vector<Ports> device_ports_;
-  std::vector<Seconds> local_latency_;  // of each node
+  std::vector<Ports> device_ports_, node_ports_;
+  std::vector<std::int32_t> local_whole_;  // of each node: the capacity inside
+  std::vector<Seconds> local_latency_;     // of each node
 };
 
 }  // namespace motley::cost

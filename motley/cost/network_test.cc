@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 namespace motley::cost {
 namespace {
 
@@ -61,6 +63,32 @@ TEST(Network, DevicesOfANodeHavePortsWhereItsLinkSaysSo) {
             BytesPerSecond(5e9));
   // Both devices of a share the pair's link.
   EXPECT_EQ(network.path(DeviceId(0), DeviceId(2)), network.path(DeviceId(1), DeviceId(2)));
+}
+
+TEST(Network, SwitchesAndNodesMayHaveALimitOfTheirOwn) {
+  // b's card is shared by its way to the switch and its own line to a; the switch by all.
+  const Network network(cluster_of(
+      node("a") + "[[node]]\nname = \"b\"\nbandwidth = 5e8\n[[node.device]]\nkind = \"cpu\"\n" +
+      node("c", "kind = \"cpu\"\ncount = 2") + "[[link]]\nall = true\nbandwidth = 1e9\n" +
+      "capacity = 2e9\n[[link]]\nbetween = [\"a\", \"b\"]\nbandwidth = 1e10\n" +
+      "[[link]]\nbetween = [\"c\"]\nbandwidth = 4e9\ncapacity = 6e9\n"));
+  const auto way = [&](int from, int to) {
+    return names(network, network.path(DeviceId(from), DeviceId(to)));
+  };
+  EXPECT_THAT(way(0, 1), ElementsAre("a>b", "b in"));
+  EXPECT_THAT(way(1, 0), ElementsAre("b out", "b>a"));
+  EXPECT_THAT(way(1, 2), ElementsAre("b out", "all", "b>all", "all>c"));
+  EXPECT_THAT(way(0, 2), ElementsAre("all", "a>all", "all>c"));
+  EXPECT_THAT(way(2, 3), ElementsAre("c:0>c", "c", "c>c:1"));
+  const std::map<std::string, double> own = {
+      {"b out", 5e8}, {"b in", 5e8}, {"all", 2e9}, {"c", 6e9}};
+  std::size_t found = 0;
+  for (const NetworkLink& link : network.links()) {
+    if (!own.contains(link.name)) continue;
+    EXPECT_EQ(link.capacity.value, own.at(link.name)) << link.name;
+    ++found;
+  }
+  EXPECT_EQ(found, own.size());
 }
 
 TEST(Network, NothingLimitsWhereNoLinkIs) {

@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "motley/cluster/kinds.h"
@@ -63,8 +64,10 @@ class PairRoutes {
 
  private:
   struct Signature {
-    std::vector<std::pair<double, double>> own;  // links of this node alone, by their numbers
-    std::vector<std::size_t> shared;             // links that name it beside others
+    // Links of this node alone, by their numbers; 0 for no capacity.
+    std::vector<std::tuple<double, double, double>> own;
+    std::vector<std::size_t> shared;  // links that name it beside others
+    double bandwidth = 0;             // of the node itself; 0: none
     bool is_cpu = false;
     auto operator<=>(const Signature&) const = default;
   };
@@ -78,11 +81,13 @@ class PairRoutes {
     const NodeId node = device.node;
     Signature signature;
     signature.is_cpu = cluster::is_cpu_kind(device.kind);
+    signature.bandwidth = cluster_.node(node).bandwidth.value_or(BytesPerSecond(0.0)).value;
     for (std::size_t i = 0; i < cluster_.links.size(); ++i) {
       const Link& link = cluster_.links[i];
       if (std::count(link.between.begin(), link.between.end(), node) == 0) continue;
       if (link.between.size() == 1) {
-        signature.own.emplace_back(link.bandwidth.value, link.latency.value);
+        signature.own.emplace_back(link.bandwidth.value, link.latency.value,
+                                   link.capacity.value_or(BytesPerSecond(0.0)).value);
       } else {
         signature.shared.push_back(i);
       }

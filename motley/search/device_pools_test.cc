@@ -63,6 +63,14 @@ TEST(DevicePools, FastPairInASlowNetwork) {
   EXPECT_THAT(pools_of(cluster), ElementsAre(ElementsAre(0, 2, 1), ElementsAre(0, 1)));
 }
 
+// The same, as c's own card is slow: it is not like a and b, though the same link names them.
+TEST(DevicePools, ANodesOwnBandwidthTellsItApart) {
+  auto cluster = parse(node("a", 1) + node("b", 1) + node("c", 1) +
+                       link("between = [\"a\", \"b\", \"c\"]", "10Gbps", "10us"));
+  cluster.nodes[2].bandwidth = BytesPerSecond(1e8);
+  EXPECT_THAT(pools_of(cluster), ElementsAre(ElementsAre(0, 2, 1), ElementsAre(0, 1)));
+}
+
 // A chain of fast links a-b, b-c: neither end may be with the other.
 TEST(DevicePools, ChainGivesItsCliques) {
   const auto cluster =
