@@ -1,0 +1,91 @@
+// vTrain's 1,440 runs of GPTs on 2, 4 and 8 A100: three ways to fit on some and predict the others.
+#include "motley/cost/import/vtrain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "bench/accuracy/row.h"
+#include "motley/base/random.h"
+
+namespace motley::bench {
+namespace {
+
+using cost::CollectiveCurves;
+using cost::TransformerJob;
+using cost::TransformerRun;
+
+constexpr std::size_t kDraws = 20;
+constexpr std::size_t kShare = 10;  // one row of this many is fitted
+// NVIDIA A100 80 GB, data sheet: dense fp16 and memory.
+constexpr cost::DevicePeaks kPeaks = {312e12, BytesPerSecond(2039e9)};
+
+struct Split {
+  std::vector<TransformerRun> fitted, predicted;
+};
+
+Split split_by(const std::vector<TransformerRun>& runs,
+               const std::function<bool(const TransformerJob&)>& is_fitted) {
+  Split split;
+  for (const TransformerRun& run : runs)
+    (is_fitted(run.job) ? split.fitted : split.predicted).push_back(run);
+  return split;
+}
+
+/// A tenth of the runs, drawn without replacement.
+Split draw(std::vector<TransformerRun> runs, std::uint64_t seed) {
+  SplitMix64 random(seed);
+  for (std::size_t i = runs.size(); i > 1; --i) std::swap(runs[i - 1], runs[random.below(i)]);
+  const auto end = runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / kShare);
+  return {{runs.begin(), end}, {end, runs.end()}};
+}
+
+Result<void> add_cases(const Split& split, const CollectiveCurves& all_reduce,
+                       std::vector<Case>& cases) {
+  MOTLEY_ASSIGN(const auto model, cost::fit_transformer_model(split.fitted, all_reduce, kPeaks));
+  MOTLEY_ASSIGN(const auto residuals, cost::cross_validate(split.fitted, all_reduce, kPeaks));
+  for (const TransformerRun& run : split.predicted) {
+    MOTLEY_ASSIGN(const auto interval, cost::estimate_interval(model, run.job, residuals));
+    cases.push_back({interval, run.measured.value});
+  }
+  return {};
+}
+
+}  // namespace
+
+Rows vtrain_rows(const std::string& data) {
+  const std::string folder = data + "/vtrain";
+  MOTLEY_ASSIGN(const auto runs, cost::read_vtrain_runs(folder + "/ground_truth_single.csv"));
+  MOTLEY_ASSIGN(const auto all_reduce, cost::read_vtrain_all_reduce(folder + "/allreduce/a100"));
+
+  Row tenth{"vtrain: a tenth of the rows",
+            "time",
+            fmt::format("fitted on 10 % of the rows, drawn at random, predicting the others; {} "
+                        "draws, all their cases",
+                        kDraws),
+            "9.1 % ten-term regression, 10-fold",
+            0.06,
+            {}};
+  for (std::uint64_t seed = 0; seed < kDraws; ++seed)
+    MOTLEY_RETURN_IF_ERROR(add_cases(draw(runs, seed), all_reduce, tenth.cases));
+
+  Row eight{"vtrain: 8 GPUs",
+            "time",
+            "fitted on 2 and 4 GPUs, predicting 8",
+            "11.0 % ten-term regression",
+            0.08,
+            {}};
+  const auto is_small = [](const TransformerJob& job) {
+    return job.tensor * job.data * job.pipeline < 8;
+  };
+  MOTLEY_RETURN_IF_ERROR(add_cases(split_by(runs, is_small), all_reduce, eight.cases));
+
+  Row wide{"vtrain: hidden size 2048",   "time", "fitted on hidden size 1024, predicting 2048",
+           "12.6 % ten-term regression", 0.08,   {}};
+  const auto is_narrow = [](const TransformerJob& job) { return job.hidden == 1024; };
+  MOTLEY_RETURN_IF_ERROR(add_cases(split_by(runs, is_narrow), all_reduce, wide.cases));
+  return std::vector<Row>{std::move(tenth), std::move(eight), std::move(wide)};
+}
+
+}  // namespace motley::bench
