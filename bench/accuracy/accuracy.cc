@@ -21,7 +21,8 @@ struct Set {
 const std::vector<Set> kSets = {{"device kinds", kind_rows},
                                 {"collectives", collective_rows},
                                 {"Sailor", sailor_rows},
-                                {"vTrain", vtrain_rows}};
+                                {"vTrain", vtrain_rows},
+                                {"HeteroG", heterog_rows}};
 
 /// Absolute relative errors of a row's cases, and the share of measurements inside the intervals.
 struct Summary {
