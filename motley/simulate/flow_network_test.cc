@@ -9,6 +9,9 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
+
+#include "motley/cost/collectives.h"
 
 namespace motley::simulate {
 namespace {
@@ -360,6 +363,77 @@ RC_GTEST_PROP(FlowNetworkProperty, ScalesWithBytesAndCapacity, ()) {
     start.flow.most_rate *= 2;
   }
   RC_ASSERT(run(FlowNetwork(scene.capacities), scene.starts) == ends);
+}
+
+TEST(FlowNetwork, DisjointAllReducesRunSideBySide) {
+  // Pairs a-b and c-d on one switch: 2 * 1/2 * 4 MB at 1 MB/s each, both over after 4 s. With b-c
+  // beside them the NICs of b and c are shared, and all three take 8 s.
+  cluster::Cluster cluster;
+  for (int n = 0; n < 4; ++n) {
+    cluster.nodes.push_back({.name = std::string(1, static_cast<char>('a' + n))});
+    cluster.devices.push_back({.node = NodeId(n), .name = "d"});
+  }
+  cluster.links.push_back({{}, BytesPerSecond(1e6), Seconds(0.0)});
+  const cost::Network links(cluster);
+  const auto all_reduce = [&](int from, int to) {
+    const cost::CollectiveCall call =
+        cost::even_call(cost::Collective::kAllReduce, {DeviceId(from), DeviceId(to)}, 4e6);
+    return cost::build_transfer(links, call, cost::Algorithm::kRing, {}).phases[0].flows[0];
+  };
+  EXPECT_THAT(run(FlowNetwork(links.capacities()), {{0, all_reduce(0, 1)}, {0, all_reduce(2, 3)}}),
+              ElementsAre(4 * kSecond, 4 * kSecond));
+  EXPECT_THAT(run(FlowNetwork(links.capacities()),
+                  {{0, all_reduce(0, 1)}, {0, all_reduce(2, 3)}, {0, all_reduce(1, 2)}}),
+              ElementsAre(8 * kSecond, 8 * kSecond, 8 * kSecond));
+}
+
+/// Seconds of a transfer's phases, one after the other, alone on the links.
+double time_alone(const std::vector<double>& capacities, const cost::Transfer& transfer) {
+  FlowNetwork network(capacities);
+  Nanoseconds now = 0;
+  for (const cost::Phase& phase : transfer.phases) {
+    now += std::llround(phase.delay.value * 1e9);
+    for (const Flow& flow : phase.flows) network.start(now, flow);
+    std::vector<std::int32_t> ended;
+    while (network.next_end() != FlowNetwork::kNever) {
+      now = network.next_end();
+      network.end_next(ended);
+    }
+  }
+  return static_cast<double>(now) * 1e-9;
+}
+
+RC_GTEST_PROP(FlowNetworkProperty, CollectivesAloneTakeTheirIsolatedTime, ()) {
+  // Equal nodes at one switch and equal parts: to the nanosecond a phase. Unequal ones: not faster.
+  using enum cost::Algorithm;
+  using enum cost::Collective;
+  const int node_count = *rc::gen::inRange(1, 5), each = *rc::gen::inRange(1, 4);
+  const bool is_even = *rc::gen::arbitrary<bool>();
+  cluster::Cluster cluster;
+  cost::CollectiveCall call;
+  for (int n = 0; n < node_count; ++n) {
+    cluster.nodes.push_back({.name = std::string(1, static_cast<char>('a' + n))});
+    if (!is_even) cluster.nodes.back().bandwidth = BytesPerSecond(*rc::gen::inRange(1, 9) * 1e6);
+    cluster.links.push_back({{NodeId(n)}, BytesPerSecond(4e6), Seconds(0.0)});
+    for (int d = 0; d < each; ++d) {
+      call.devices.emplace_back(static_cast<std::int64_t>(cluster.devices.size()));
+      call.bytes.push_back(is_even ? 12e3 : *rc::gen::inRange(0, 30) * 1e3);
+      cluster.devices.push_back({.node = NodeId(n), .name = "d"});
+    }
+  }
+  cluster.links.push_back({{}, BytesPerSecond(1e6), Seconds(1e-3)});
+  call.op = *rc::gen::element(kAllReduce, kReduceScatter, kAllGather, kBroadcast, kAllToAll);
+  const auto algorithm =
+      *rc::gen::suchThat(rc::gen::element(kRing, kTree, kHalvingDoubling, kHierarchical, kDirect,
+                                          kGrouped, kSeparate, kWhole),
+                         [&](cost::Algorithm a) { return cost::is_applicable(a, call.op); });
+  const cost::Network network(cluster);
+  const cost::Transfer transfer = cost::build_transfer(network, call, algorithm, {});
+  const double isolated = cost::isolated_time(transfer, network.capacities()).value;
+  const double alone = time_alone(network.capacities(), transfer);
+  RC_ASSERT(alone > isolated - 1e-9);
+  const double noise = 1e-9 * static_cast<double>(transfer.phases.size() + 1);
+  if (is_even) RC_ASSERT(alone < isolated + noise);
 }
 
 }  // namespace
