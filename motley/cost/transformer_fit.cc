@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "motley/base/check.h"
 #include "motley/base/random.h"
@@ -137,13 +138,30 @@ std::vector<TransformerRun> select(const std::vector<TransformerRun>& runs,
   return selected;
 }
 
-/// A fold for each of `count` things: as equal as can be, in a random order.
-std::vector<std::size_t> draw_folds(std::size_t count) {
-  std::vector<std::size_t> folds(count);
-  for (std::size_t i = 0; i < count; ++i) folds[i] = i % kFolds;
+/// Folds of whole groups of runs, the groups as equally many a fold as can be, in a random order.
+struct Folds {
+  std::vector<std::size_t> of_run;
+  std::size_t groups = 0;
+};
+template <typename Key>
+Folds draw_folds(const std::vector<TransformerRun>& runs, Key (*key)(const TransformerJob&)) {
+  std::map<Key, std::vector<std::size_t>> groups;
+  for (std::size_t i = 0; i < runs.size(); ++i) groups[key(runs[i].job)].push_back(i);
+  std::vector<std::size_t> fold(groups.size());
+  for (std::size_t g = 0; g < fold.size(); ++g) fold[g] = g % kFolds;
   SplitMix64 random(kFoldSeed);
-  for (std::size_t i = count; i > 1; --i) std::swap(folds[i - 1], folds[random.below(i)]);
+  for (std::size_t g = fold.size(); g > 1; --g) std::swap(fold[g - 1], fold[random.below(g)]);
+  Folds folds{std::vector<std::size_t>(runs.size()), groups.size()};
+  std::size_t g = 0;
+  for (const auto& [shared, places] : groups) {
+    for (const std::size_t i : places) folds.of_run[i] = fold[g];
+    ++g;
+  }
   return folds;
+}
+
+std::array<std::int64_t, 3> layout_of(const TransformerJob& job) {
+  return {job.tensor, job.pipeline, job.data};
 }
 
 /// Predicts each fold by a model of the others.
@@ -194,22 +212,15 @@ Result<TransformerStep> estimate_step(const TransformerModel& model, const Trans
 Result<TransformerResiduals> cross_validate(const std::vector<TransformerRun>& runs,
                                             const CollectiveCurves& all_reduce,
                                             const DevicePeaks& peaks) {
-  const RunsByShape groups = group_by_shape(runs);
-  if (groups.size() < kFolds)
-    return usage_error(
-        "cost.fit",
-        fmt::format("runs of {} shapes, wanted {} or more to judge a fit", groups.size(), kFolds));
+  const Folds layouts = draw_folds(runs, layout_of), shapes = draw_folds(runs, shape_of);
+  if (layouts.groups < kFolds || shapes.groups < kFolds)
+    return usage_error("cost.fit",
+                       fmt::format("runs of {} layouts and {} shapes, wanted {} or more of both to "
+                                   "judge a fit",
+                                   layouts.groups, shapes.groups, kFolds));
   TransformerResiduals residuals;
-  MOTLEY_RETURN_IF_ERROR(
-      add_residuals(runs, draw_folds(runs.size()), all_reduce, peaks, residuals));
-  const std::vector<std::size_t> fold_of_shape = draw_folds(groups.size());
-  std::vector<std::size_t> fold_of_run(runs.size());
-  std::size_t next = 0;
-  for (const auto& [shape, places] : groups) {
-    for (const std::size_t i : places) fold_of_run[i] = fold_of_shape[next];
-    ++next;
-  }
-  MOTLEY_RETURN_IF_ERROR(add_residuals(runs, fold_of_run, all_reduce, peaks, residuals));
+  MOTLEY_RETURN_IF_ERROR(add_residuals(runs, layouts.of_run, all_reduce, peaks, residuals));
+  MOTLEY_RETURN_IF_ERROR(add_residuals(runs, shapes.of_run, all_reduce, peaks, residuals));
   return residuals;
 }
 

@@ -54,8 +54,9 @@ struct TransformerResiduals {
   std::vector<double> new_shape;    ///< none was
 };
 
-/// Five-fold cross-validation twice: over runs, and over whole shapes. Folds are drawn by a fixed
-/// seed. Ten fits. Runs of at least five shapes; otherwise a usage error (cost.fit).
+/// Five-fold cross-validation twice: over whole layouts (tensor, pipeline and data ranks), as the
+/// job in question often has another one than the runs, and over whole shapes. Folds are drawn by a
+/// fixed seed. Ten fits. Usage error (cost.fit) for runs of fewer than five layouts or shapes.
 Result<TransformerResiduals> cross_validate(const std::vector<TransformerRun>& runs,
                                             const CollectiveCurves& all_reduce,
                                             const DevicePeaks& peaks);

@@ -37,7 +37,7 @@ TransformerRun run_of(TransformerJob job, double pace = 1) {
 std::vector<TransformerJob> jobs(std::int64_t hidden) {
   std::vector<TransformerJob> jobs;
   for (const std::int64_t tensor : {1, 2}) {
-    for (const std::int64_t pipeline : {1, 2}) {
+    for (const std::int64_t pipeline : {1, 2, 4}) {
       for (const std::int64_t micro_batch : {1, 2, 4, 8}) {
         for (const std::int64_t count : {2, 8}) {
           jobs.push_back({.layers = 4 + 4 * (count / 8),
@@ -136,7 +136,7 @@ TEST(TransformerFit, NamesTheRunThatIsWrong) {
   EXPECT_EQ(fit_transformer_model({}, curves(), kPeaks).error().message, "a fit without targets");
   const std::vector<TransformerRun> one = {runs(1024)[0]};
   EXPECT_EQ(cross_validate(one, curves(), kPeaks).error().message,
-            "runs of 1 shapes, wanted 5 or more to judge a fit");
+            "runs of 1 layouts and 1 shapes, wanted 5 or more of both to judge a fit");
 }
 
 }  // namespace
