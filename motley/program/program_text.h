@@ -18,7 +18,8 @@ std::string print_argument(const Argument& argument);
 /// Every buffer is defined before use and not used after it was freed; every wait names an earlier
 /// instruction of the other lane; no two lanes use memory at once that one of them writes;
 /// collectives of a group appear on all members in the same order with equal operator, element
-/// count and dtype; sends from one rank to another match its receives in order; views have roots. All violations (docs/formats/program.md). Linear.
+/// count and dtype; sends from one rank to another match its receives in order; views have roots.
+/// All violations (docs/formats/program.md). Linear.
 Result<void> verify_program(const Program& program, const std::string& name);
 
 /// Identity of an instruction's cost: operator, dtypes and shapes of its tensors, other arguments

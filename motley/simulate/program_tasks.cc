@@ -6,7 +6,6 @@
 #include <cmath>
 #include <map>
 #include <string>
-#include <tuple>
 #include <utility>
 
 #include "motley/base/check.h"
@@ -22,12 +21,15 @@ constexpr double kMostTotal = 0x1p60;
 constexpr std::string_view kOneOrder = "all members must reach their collectives in one order";
 constexpr std::string_view kBothSides = "a send ends together with its receive";
 
-Result<Nanoseconds> to_nanoseconds(Seconds seconds, const std::string& what) {
-  if (!(seconds.value >= 0 && seconds.value <= kMostSeconds))
-    return runtime_error("simulate.cost",
-                         fmt::format("{}: the cost model says {} s, wanted 0 to {}", what,
-                                     seconds.value, kMostSeconds));
-  return static_cast<Nanoseconds>(std::llround(seconds.value * 1e9));
+bool is_possible(Seconds time) { return time.value >= 0 && time.value <= kMostSeconds; }
+
+Nanoseconds to_nanoseconds(Seconds time) {
+  return static_cast<Nanoseconds>(std::llround(time.value * 1e9));
+}
+
+tl::unexpected<Error> not_possible(Seconds time, const std::string& what) {
+  return runtime_error("simulate.cost", fmt::format("{}: the cost model says {} s, wanted 0 to {}",
+                                                    what, time.value, kMostSeconds));
 }
 
 std::string place(const Program& program, std::size_t rank, std::size_t i) {
@@ -39,7 +41,7 @@ std::string place(const Program& program, std::size_t rank, std::size_t i) {
 struct Joint {
   TaskId task;
   std::size_t rank, instruction;
-  std::int32_t partners;  // lanes it must be in
+  std::size_t absent;  // ranks that must join it and have not yet
 };
 
 /// Checks what a cost model says of a transfer and bounds the time that it can take, in ns: links
@@ -49,13 +51,13 @@ class TransferCheck {
  public:
   explicit TransferCheck(const std::vector<double>& capacities) : capacities_(capacities) {}
 
-  Result<double> bound(const cost::Transfer& transfer, const std::string& what) const {
+  Result<double> most_ns(const cost::Transfer& transfer, const std::string& what) const {
     double total = 0;
     for (const cost::Phase& phase : transfer.phases) {
-      MOTLEY_ASSIGN(const Nanoseconds delay, to_nanoseconds(phase.delay, what));
-      total += static_cast<double>(delay);
+      if (!is_possible(phase.delay)) return not_possible(phase.delay, what);
+      total += static_cast<double>(delay_of(phase));
       for (const cost::Flow& flow : phase.flows) {
-        MOTLEY_ASSIGN(const double seconds, flow_bound(flow, what));
+        MOTLEY_ASSIGN(const double seconds, most_seconds(flow, what));
         total += seconds * 1e9 + 1;
       }
     }
@@ -63,8 +65,8 @@ class TransferCheck {
   }
 
  private:
-  Result<double> flow_bound(const cost::Flow& flow, const std::string& what) const {
-    if (!(flow.bytes >= 0) || !(flow.most_rate >= 0) || std::isinf(flow.bytes))
+  Result<double> most_seconds(const cost::Flow& flow, const std::string& what) const {
+    if (!(flow.bytes >= 0) || !(flow.most_rate >= 0) || std::isinf(flow.bytes + flow.most_rate))
       return runtime_error("simulate.cost", fmt::format("{}: found a flow of {} bytes at up to {} "
                                                         "B/s, wanted neither below 0",
                                                         what, flow.bytes, flow.most_rate));
@@ -105,8 +107,7 @@ class Layout {
     for (std::size_t rank = 0; rank < program_.devices.size(); ++rank)
       MOTLEY_RETURN_IF_ERROR(lay_out_device(rank));
     for (const Joint& joint : joints_)
-      if (joint.partners > 0) return missing_partner(joint);
-    result_.most_ns = total_;
+      if (joint.absent > 0) return missing_partner(joint);
     builder_.set_links(std::move(capacities_));
     result_.graph = std::move(builder_).build();
     return std::move(result_);
@@ -122,16 +123,14 @@ class Layout {
     group_counts_.assign(program_.groups.size(), 0);
     for (std::size_t i = 0; i < times.size(); ++i) {
       const Instruction& instruction = device.instructions[i];
-      const LaneId lane = lane_of(rank, instruction.lane);
-      if (!(times[i].value >= 0 && times[i].value <= kMostSeconds))
-        return tl::make_unexpected(to_nanoseconds(times[i], place(program_, rank, i)).error());
+      if (!is_possible(times[i])) return not_possible(times[i], place(program_, rank, i));
       if (program::is_exchange(instruction)) {
-        MOTLEY_ASSIGN(const TaskId task, lay_out_exchange(rank, i, lane));
+        MOTLEY_ASSIGN(const TaskId task, lay_out_exchange(rank, i));
         tasks.push_back(task);
       } else {
-        const Nanoseconds duration = std::llround(times[i].value * 1e9);
-        total_ += static_cast<double>(duration);
-        tasks.push_back(builder_.add(lane, duration));
+        const Nanoseconds duration = to_nanoseconds(times[i]);
+        result_.most_ns += static_cast<double>(duration);
+        tasks.push_back(builder_.add(lane_of(rank, instruction.lane), duration));
       }
       for (const InstructionId wait : instruction.waits)
         builder_.depend(tasks[i], tasks[wait.index()]);
@@ -140,73 +139,77 @@ class Layout {
   }
 
   /// The next task of the group or of the pair of ranks: a new one, or one that a partner made.
-  Result<TaskId> lay_out_exchange(std::size_t rank, std::size_t i, LaneId lane) {
+  Result<TaskId> lay_out_exchange(std::size_t rank, std::size_t i) {
     const Instruction& instruction = program_.devices[rank].instructions[i];
-    std::vector<std::int32_t>* row = nullptr;
-    std::int32_t* count = nullptr;
-    std::size_t partners = 2;
-    if (!instruction.group.is_none()) {
-      row = &by_group_[instruction.group.index()];
-      count = &group_counts_[instruction.group.index()];
-      partners = program_.groups[instruction.group.index()].members.size();
-    } else {
-      const bool is_send = !instruction.outputs.size();
-      const auto peer = static_cast<std::size_t>(program::peer_of(instruction).value);
-      Pair& pair = is_send ? by_pair_[{rank, peer}] : by_pair_[{peer, rank}];
-      row = &pair.joints;
-      count = is_send ? &pair.sends : &pair.receives;
-    }
-    const auto number = static_cast<std::size_t>((*count)++);
-    if (number < row->size()) {
-      Joint& joint = joints_[static_cast<std::size_t>((*row)[number])];
+    const LaneId lane = lane_of(rank, instruction.lane);
+    auto [joints, number, partners] = next_place(rank, instruction);
+    if (number < joints.size()) {
+      Joint& joint = joints_[static_cast<std::size_t>(joints[number])];
       builder_.join(joint.task, lane);
-      --joint.partners;
+      --joint.absent;
       return joint.task;
     }
-    MOTLEY_ASSIGN(const TransferId transfer, price(rank, i));
-    row->push_back(static_cast<std::int32_t>(joints_.size()));
-    joints_.push_back(
-        {builder_.add(lane, transfer), rank, i, static_cast<std::int32_t>(partners) - 1});
+    MOTLEY_ASSIGN(const TransferId transfer, price(rank, instruction));
+    joints.push_back(static_cast<std::int32_t>(joints_.size()));
+    joints_.push_back({builder_.add(lane, transfer), rank, i, partners - 1});
     return joints_.back().task;
   }
 
-  /// Exchanges of one kind and size among the same devices are priced once.
-  Result<TransferId> price(std::size_t rank, std::size_t i) {
-    const program::DeviceProgram& device = program_.devices[rank];
-    const Instruction& instruction = device.instructions[i];
-    const Bytes bytes = program::exchanged_bytes(device, instruction);
-    const bool is_group = !instruction.group.is_none();
-    const std::int32_t peer = program::peer_of(instruction).value;
-    const auto self = static_cast<std::int32_t>(rank);
-    const bool is_receive = !is_group && !instruction.outputs.empty();
-    const Key key(is_group ? instruction.op : "motley::send", bytes.value,
-                  is_group ? instruction.group.value : -1,
-                  is_group ? -1 : (is_receive ? peer : self),
-                  is_group ? -1 : (is_receive ? self : peer));
-    auto& [transfer, bound] = prices_.try_emplace(key, TransferId(), 0.0).first->second;
+  /// Exchanges of a group or of a pair so far, and which one of them a rank comes to next.
+  struct Place {
+    std::vector<std::int32_t>& joints;
+    std::size_t number, partners;
+  };
+
+  Place next_place(std::size_t rank, const Instruction& instruction) {
+    if (!instruction.group.is_none()) {
+      const std::size_t g = instruction.group.index();
+      return {by_group_[g], group_counts_[g]++, program_.groups[g].members.size()};
+    }
+    const std::size_t peer = program::peer_of(instruction).index();
+    const bool is_send = instruction.outputs.empty();
+    Pair& pair = is_send ? by_pair_[{rank, peer}] : by_pair_[{peer, rank}];
+    return {pair.joints, is_send ? pair.sends++ : pair.receives++, 2};
+  }
+
+  /// What the price of an exchange depends on; those alike are priced once.
+  struct Exchange {
+    std::string op;
+    std::int64_t bytes;
+    GroupId group;        // or
+    Rank source, target;  // of a send
+    auto operator<=>(const Exchange&) const = default;
+  };
+
+  Result<TransferId> price(std::size_t rank, const Instruction& instruction) {
+    Exchange key{instruction.op,
+                 program::exchanged_bytes(program_.devices[rank], instruction).value,
+                 instruction.group, Rank(), Rank()};
+    if (instruction.group.is_none()) {
+      key.op = "motley::send";
+      key.source = Rank(static_cast<std::int64_t>(rank));
+      key.target = program::peer_of(instruction);
+      if (!instruction.outputs.empty()) std::swap(key.source, key.target);
+    }
+    auto& [transfer, most_ns] = prices_.try_emplace(key, TransferId(), 0.0).first->second;
     if (transfer.is_none()) {
       MOTLEY_ASSIGN(cost::Transfer found,
-                    cost_.transfer(std::get<0>(key), bytes, device_names(key)));
-      MOTLEY_ASSIGN(bound, TransferCheck(capacities_).bound(found, std::get<0>(key)));
+                    cost_.transfer(key.op, Bytes(key.bytes), device_names(key)));
+      MOTLEY_ASSIGN(most_ns, TransferCheck(capacities_).most_ns(found, key.op));
       transfer = builder_.add_transfer(std::move(found));
     }
-    total_ += bound;
+    result_.most_ns += most_ns;
     return transfer;
   }
 
-  /// Operator, bytes, and group or source and target.
-  using Key = std::tuple<std::string, std::int64_t, std::int32_t, std::int32_t, std::int32_t>;
-
-  std::vector<std::string> device_names(const Key& key) {
-    const auto name = [&](std::int32_t rank) {
-      return program_.devices[static_cast<std::size_t>(rank)].device;
-    };
-    if (std::get<2>(key) < 0) return {name(std::get<3>(key)), name(std::get<4>(key))};
-    const auto group = static_cast<std::size_t>(std::get<2>(key));
-    if (members_[group].empty())
-      for (const Rank rank : program_.groups[group].members)
-        members_[group].push_back(name(rank.value));
-    return members_[group];
+  std::vector<std::string> device_names(const Exchange& exchange) {
+    const auto name = [&](Rank rank) { return program_.devices[rank.index()].device; };
+    if (exchange.group.is_none()) return {name(exchange.source), name(exchange.target)};
+    std::vector<std::string>& names = members_[exchange.group.index()];
+    if (names.empty())
+      for (const Rank rank : program_.groups[exchange.group.index()].members)
+        names.push_back(name(rank));
+    return names;
   }
 
   tl::unexpected<Error> missing_partner(const Joint& joint) const {
@@ -237,7 +240,7 @@ class Layout {
   /// Sends from one rank to another, by number.
   struct Pair {
     std::vector<std::int32_t> joints;
-    std::int32_t sends = 0, receives = 0;
+    std::size_t sends = 0, receives = 0;
   };
 
   const Program& program_;
@@ -245,13 +248,12 @@ class Layout {
   std::vector<double> capacities_;
   TaskGraphBuilder builder_;
   ProgramTasks result_;
-  double total_ = 0;  // ns, of all instructions
   std::vector<Joint> joints_;
   std::vector<std::vector<std::int32_t>> by_group_;  // joints of a group, by number
   std::map<std::pair<std::size_t, std::size_t>, Pair> by_pair_;
-  std::vector<std::int32_t> group_counts_;         // of this rank, so far
+  std::vector<std::size_t> group_counts_;          // of this rank, so far
   std::vector<std::vector<std::string>> members_;  // names of a group's devices
-  std::map<Key, std::pair<TransferId, double>> prices_;
+  std::map<Exchange, std::pair<TransferId, double>> prices_;
 };
 
 }  // namespace

@@ -187,19 +187,25 @@ class Editor {
   std::vector<TaskId> alive_;
 };
 
-/// Edits a graph, updates, and compares with a run of the whole, 20 times. The updates that did not
-/// deadlock.
+/// Edits a graph, updates, and compares with a run of the whole, 20 times; begins anew when edits
+/// have not ended a deadlock for a while. The updates that did not deadlock.
 int compare_with_full_runs(std::uint64_t seed, const TaskGraph& graph) {
   Resimulation simulation = *Resimulation::start(graph);
   Editor editor(seed, graph);
   SplitMix64 random(seed + 1);
-  int updates = 0;
+  int updates = 0, deadlocks = 0;
   for (int round = 0; round < 20; ++round) {
+    if (deadlocks == 3) {
+      simulation = *Resimulation::start(graph);
+      editor = Editor(random.next(), graph);
+      deadlocks = 0;
+    }
     for (std::uint64_t edits = random.below(4); edits > 0; --edits) editor.edit(simulation);
     const TaskGraph now = simulation.graph();
     const auto full = find_times(now);
     const auto update = simulation.update();
     RC_ASSERT(update.has_value() == full.has_value());
+    deadlocks = full ? 0 : deadlocks + 1;
     if (!full) continue;
     ++updates;
     RC_ASSERT(simulation.end() == full->end);
@@ -216,16 +222,14 @@ int compare_with_full_runs(std::uint64_t seed, const TaskGraph& graph) {
 RC_GTEST_PROP(Resimulation, EqualsAFullRunAfterAnyEdits, ()) {
   const auto seed = *rc::gen::arbitrary<std::uint64_t>();
   const TaskGraph graph = draw_graph(seed, *rc::gen::inRange<std::size_t>(1, 80));
-  const int updates = compare_with_full_runs(seed, graph);
-  RC_CLASSIFY(updates == 20, "never deadlocked");
-  RC_CLASSIFY(updates < 20, "deadlocked in between or for good");
+  RC_CLASSIFY(compare_with_full_runs(seed, graph) > 10, "more than half of the updates ran");
 }
 
 RC_GTEST_PROP(Resimulation, EqualsAFullRunWhereTransfersShareLinks, ()) {
   const auto seed = *rc::gen::arbitrary<std::uint64_t>();
   const TaskGraph graph =
       with_transfers(seed, draw_graph(seed, *rc::gen::inRange<std::size_t>(1, 60)));
-  RC_CLASSIFY(compare_with_full_runs(seed, graph) == 20, "never deadlocked");
+  RC_CLASSIFY(compare_with_full_runs(seed, graph) > 10, "more than half of the updates ran");
 }
 
 TEST(Resimulation, WithSharedLinksKeepsWhatEndedBeforeTheFirstEffect) {

@@ -1,6 +1,7 @@
 #include "motley/simulate/simulate.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <utility>
 
@@ -28,8 +29,8 @@ class TraceMaker {
       trace_.devices.push_back(program_.devices[rank].device);
       add_names(program_.devices[rank]);
       ends_.assign(static_cast<std::size_t>(steps_), 0);
-      add_lane(rank, program::Lane::kCompute);
-      add_lane(rank, program::Lane::kTransfer);
+      add_lane(rank, trace::Lane::kCompute);
+      add_lane(rank, trace::Lane::kTransfer);
       add_marks(rank);
     }
     trace_.names = std::move(names_).take();
@@ -37,34 +38,33 @@ class TraceMaker {
   }
 
  private:
+  /// Reads the device's program once: names, and which instructions are in which lane.
   void add_names(const program::DeviceProgram& device) {
     names_.add_device();
-    for (const Instruction& instruction : device.instructions) {
+    for (auto& lane : lanes_) lane.clear();
+    for (std::size_t i = 0; i < device.instructions.size(); ++i) {
+      const Instruction& instruction = device.instructions[i];
       name_.assign(instruction.op);
       if (!instruction.overload.empty()) name_.append(".").append(instruction.overload);
       if (!instruction.label.empty()) name_.append(" ").append(instruction.label);
       names_.add(name_);
+      const std::int64_t moved = program::is_exchange(instruction)
+                                     ? program::exchanged_bytes(device, instruction).value
+                                     : 0;
+      lanes_[static_cast<std::size_t>(instruction.lane)].push_back(
+          {InstructionId(static_cast<std::int64_t>(i)), moved});
     }
   }
 
-  void add_lane(std::size_t rank, program::Lane lane) {
-    const program::DeviceProgram& device = program_.devices[rank];
-    const auto trace_lane =
-        lane == program::Lane::kCompute ? trace::Lane::kCompute : trace::Lane::kTransfer;
+  void add_lane(std::size_t rank, trace::Lane lane) {
     for (std::int64_t step = 0; step < steps_; ++step) {
       const auto offset = static_cast<std::size_t>(step) * tasks_.graph.tasks();
-      for (std::size_t i = 0; i < device.instructions.size(); ++i) {
-        const Instruction& instruction = device.instructions[i];
-        if (instruction.lane != lane) continue;
-        const std::size_t task = offset + tasks_.tasks[rank][i].index();
+      Nanoseconds& step_end = ends_[static_cast<std::size_t>(step)];
+      for (const auto& [instruction, moved] : lanes_[static_cast<std::size_t>(lane)]) {
+        const std::size_t task = offset + tasks_.tasks[rank][instruction.index()].index();
         const Nanoseconds end = times_.ends[task];
-        const std::int64_t moved = program::is_exchange(instruction)
-                                       ? program::exchanged_bytes(device, instruction).value
-                                       : 0;
-        trace_.intervals.push_back({static_cast<int>(rank), trace_lane, step,
-                                    InstructionId(static_cast<std::int64_t>(i)),
-                                    times_.begins[task], end, moved});
-        Nanoseconds& step_end = ends_[static_cast<std::size_t>(step)];
+        trace_.intervals.push_back(
+            {static_cast<int>(rank), lane, step, instruction, times_.begins[task], end, moved});
         step_end = std::max(step_end, end);
       }
     }
@@ -89,7 +89,12 @@ class TraceMaker {
   trace::Trace trace_;
   trace::NamePool names_;
   std::string name_;
-  std::vector<Nanoseconds> ends_;  // of this device's steps
+  struct InLane {
+    InstructionId instruction;
+    std::int64_t moved;  // bytes
+  };
+  std::array<std::vector<InLane>, 2> lanes_;  // of this device
+  std::vector<Nanoseconds> ends_;             // of this device's steps
 };
 
 }  // namespace

@@ -252,6 +252,36 @@ TEST(Simulate, CollectivesThatShareALinkSlowEachOther) {
   EXPECT_EQ(trace->steps, (std::vector<trace::StepMark>{{0, 0, 0, 60, 20}, {1, 0, 0, 90, 20}}));
 }
 
+/// Every transfer is one flow.
+class FlowCost : public LabelCost {
+ public:
+  explicit FlowCost(cost::Flow flow) : LabelCost(10), flow_(std::move(flow)) {}
+  Result<cost::Transfer> transfer(std::string_view, Bytes,
+                                  const std::vector<std::string>&) const override {
+    return cost::Transfer{{{Seconds(), {flow_}}}};
+  }
+  std::vector<double> link_capacities() const override { return {1e9}; }
+
+ private:
+  cost::Flow flow_;
+};
+
+TEST(Simulate, RefusesFlowsThatAreNone) {
+  const auto error_of = [](cost::Flow flow) {
+    return simulate(exchanging("transfer ^0: motley::send(%0, 1)\n",
+                               "transfer ^0: %1 = motley::receive(0)\n"),
+                    FlowCost(std::move(flow)))
+        .error()
+        .message;
+  };
+  EXPECT_EQ(error_of({1, {{1, 1.0}}, 0}),
+            "motley::send: a flow uses link 1, but the cost model has 1");
+  EXPECT_EQ(error_of({1, {{0, -2.0}}, 0}),
+            "motley::send: a flow uses link 0 with weight -2, wanted above 0");
+  EXPECT_EQ(error_of({-1, {{0, 1.0}}, 0}),
+            "motley::send: found a flow of -1 bytes at up to 0 B/s, wanted neither below 0");
+}
+
 TEST(Simulate, RefusesLinksThatCarryNothing) {
   EXPECT_EQ(simulate(exchanging("", ""), LinkCost(0)).error().message,
             "link 0: the cost model says 0 bytes/s, wanted above 0");
