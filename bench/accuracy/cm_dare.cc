@@ -108,7 +108,7 @@ struct StepRow {
 constexpr const char* kStepProtocol =
     "leave one model out; launches, flops in tiles of 32 channels and bytes, relative least "
     "squares "
-    "with a pace for each session of measurements; {}";
+    "with a pace for each session of measurements; {}; terms chosen with such errors in view";
 
 Result<Row> step_row(const StepRow& row, const std::vector<CmDareSpeed>& all) {
   std::vector<CmDareSpeed> speeds;
@@ -141,13 +141,14 @@ Result<std::vector<Row>> v100_rows(const std::string& folder,
     residuals.push_back(mean(speeds[i].step_s) / predicted[i] - 1);
   Row analytic{"cm-dare: V100",
                "time",
-               "fitted on K80 and P100 of all models; no V100 step is seen",
+               "fitted on K80 and P100 of all models; no fit sees a V100 step, but the scaling of "
+               "start-up was chosen with these errors in view",
                "",
                0.05,
                {}};
   Row transferred{"cm-dare: V100 from P100",
                   "time",
-                  "the model's own P100 step, each part scaled by the ratio of the rates",
+                  "the model's own P100 step, each part scaled by the ratio of the rates; as above",
                   "",
                   0.05,
                   {}};
