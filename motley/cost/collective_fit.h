@@ -63,7 +63,7 @@ struct TransportFit {
 /// apart), fewer than two sizes, ranks < 2, or a time that is not > 0.
 ///
 /// Example: the public tables of NCCL on eight A100 (NVLink 3, 300 GB/s each way), fitted on 2 and
-/// 4 ranks: 299 GB/s, and 1.9 % mean error for 8.
+/// 4 ranks: 297 GB/s, and 1.9 % mean error for 8.
 Result<TransportFit> fit_transport(Collective op, Algorithm algorithm,
                                    const std::vector<CollectiveSample>& samples);
 
