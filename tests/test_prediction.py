@@ -1,0 +1,138 @@
+"""What is said beforehand: intervals, parts, models and devices that were never measured."""
+
+import json
+
+import pytest
+
+from conftest import DIGITS
+
+RENTED = """schema = "motley.cluster/1"
+name = "rented"
+[[node]]
+name = "a"
+  [[node.device]]
+  kind = "rtx4090"
+[[node]]
+name = "b"
+  [[node.device]]
+  kind = "t4"
+[[link]]
+all = true
+bandwidth = "10Gbps"
+latency = "50us"
+"""
+
+
+def check_prediction(answer):
+    """Parts sum to wholes, intervals hold what they are about."""
+    low, high = answer["predicted_step_interval_s"]
+    assert low < answer["predicted_step_s"] < high
+    assert answer["interval_basis"]
+    for device, parts in answer["breakdown"].items():
+        # Waits for others included, every device's step is the step; what devices vary by is on top.
+        assert sum(parts.values()) <= answer["predicted_step_s"] * (1 + 1e-6)
+        assert parts["compute_s"] > 0
+        memory = answer["memory"][device]
+        whole = sum(value for key, value in memory.items() if key.endswith("_bytes"))
+        assert whole == answer["peak_bytes"][device]
+        assert memory["at"] and memory["largest"][0]["bytes"] > 0
+        tensors = whole - memory["framework_bytes"]
+        low, high = answer["peak_interval_bytes"][device]
+        assert low <= tensors <= high
+
+
+def test_plan_says_how_far_to_trust_it(motley, mlp, cluster):
+    answer = motley("plan", "-m", mlp, "-C", cluster, "--global-batch", 560, "--json").json
+    check_prediction(answer)
+    assert sum(part["compute_s"] for part in answer["breakdown"].values()) > 0
+
+
+def test_devices_that_are_not_here_are_planned_by_their_data_sheets(motley, mlp, workspace):
+    path = workspace / "rented.toml"
+    path.write_text(RENTED)
+    answer = motley("plan", "-m", mlp, "-C", path, "--global-batch", 4096, "--profile", "never", "--json").json
+    check_prediction(answer)
+    assert "device kinds" in answer["interval_basis"]
+    assert answer["memory"]["a:0"]["framework_bytes"] == 512 << 20
+    # A tenth of the bandwidth makes an exchange over it slower, never faster.
+    path.write_text(RENTED.replace("10Gbps", "1Gbps"))
+    flags = ["plan", "-m", mlp, "-C", path, "--global-batch", 4096, "--batch-split", "2048,2048", "--json"]
+    slow = motley(*flags).json["predicted_step_s"]
+    path.write_text(RENTED)
+    assert slow > motley(*flags).json["predicted_step_s"]
+
+
+def test_a_model_that_was_never_profiled(motley, mlp, cnn, cluster, tmp_path):
+    store = ["--profiles", tmp_path / "p.db"]
+    common = ["-C", cluster, "--global-batch", 60, *store]
+    refused = motley("plan", "-m", mlp, *common, "--profile", "model")
+    assert refused.code == 2
+    assert "0 measured operators, wanted 10 or more" in refused.stderr
+    assert motley("profile", "-m", cnn, *common).code == 0
+    assert motley("plan", "-m", mlp, *common, "--profile", "never").code == 2
+    outcome = motley("plan", "-m", mlp, *common, "--profile", "model", "--json")
+    assert outcome.code == 0, outcome.stderr
+    check_prediction(outcome.json)
+    assert "not profiled" in outcome.json["interval_basis"]
+
+
+def test_runs_are_remembered_and_correct_the_profile(motley, mlp, cluster, tmp_path):
+    store = ["--profiles", tmp_path / "p.db"]
+    common = ["-m", mlp, "-C", cluster, "--global-batch", 60, *store]
+    run = ["run", *common, "--data", DIGITS, "--steps", 4, "--resume", "never", "--run-dir", tmp_path / "run"]
+    for _ in range(9):
+        done = motley(*run, "--batch-split", "34,17,9")
+        assert done.code == 0, done.stderr
+    answer = motley("plan", *common, "--json").json
+    assert answer["interval_basis"] == "9 earlier runs of this model on this cluster"
+    corrected = motley("profile", *common, "--from-run", tmp_path / "run", "--json")
+    assert corrected.code == 0, corrected.stderr
+    assert corrected.json["entries"] == 3  # the pace of each emulated device
+    assert motley("profile", *common, "--from-run", tmp_path / "none").code != 0
+
+
+# Two layers of 1 and 2 ms forward a sample on each kind, twice as long backward; 0.5 ms of update.
+def layer_times(factor):
+    return {
+        str(micro): {"1": {str(layer): [factor * micro * (layer + 1) * 1e-3, factor * micro * (layer + 1) * 2e-3,
+                                        0.25e-3] for layer in range(2)}}
+        for micro in (1, 2, 4)
+    }
+
+
+@pytest.fixture
+def layers(tmp_path):
+    """Flags of a layer profile in Sailor's form: a V100 twice as slow as an A100."""
+    for kind, factor in (("A100-40", 1), ("V100-16", 2)):
+        (tmp_path / f"{kind}.json").write_text(json.dumps(layer_times(factor)))
+    sizes = {"params_floats": 1000, "params_bytes": 4000, "act_output_bytes": 100, "act_mem_bytes": 1000}
+    (tmp_path / "info.json").write_text(json.dumps({"toy": {"1": {"0": sizes, "1": sizes}}}))
+    flags = ["--layer-sizes", tmp_path / "info.json", "--layer-model", "toy"]
+    for kind in ("A100-40", "V100-16"):
+        flags += ["--layer-times", f"{kind}={tmp_path}/{kind}.json"]
+    return flags
+
+
+def test_an_imported_profile_is_planned(motley, layers, tmp_path):
+    path = tmp_path / "two.toml"
+    path.write_text(RENTED.replace("rtx4090", "a100-40g").replace('"t4"', '"v100-16g"').replace("10Gbps", "100Gbps"))
+    outcome = motley("plan", *layers, "-C", path, "--global-batch", 6, "--json")
+    assert outcome.code == 0, outcome.stderr
+    # 9 ms a sample on one, 18 on the other: 4 and 2 both take 36 ms; then the exchange, then 0.5 ms.
+    assert outcome.json["batch_split"] == {"a:0": 4, "b:0": 2}
+    assert outcome.json["predicted_step_s"] == pytest.approx(36.5e-3, rel=0.02)
+    assert outcome.json["predicted_step_s"] > 36.5e-3
+    assert outcome.json["peak_bytes"] == {"a:0": 32000 + 8000, "b:0": 32000 + 4000}
+
+
+def test_an_imported_profile_must_be_possible(motley, layers, tmp_path):
+    path = tmp_path / "two.toml"
+    path.write_text(RENTED.replace("rtx4090", "a100-40g"))
+    times = layer_times(1)
+    times["2"]["1"]["0"][0] = -1e-3
+    (tmp_path / "A100-40.json").write_text(json.dumps(times))
+    outcome = motley("plan", *layers, "-C", path, "--global-batch", 6)
+    assert outcome.code == 2
+    assert "a100-40g" in outcome.stderr and "micro-batch 2, layer 0" in outcome.stderr
+    (tmp_path / "A100-40.json").write_text("{")
+    assert motley("plan", *layers, "-C", path, "--global-batch", 6).code == 2
