@@ -134,10 +134,10 @@ Result<int> simulate_layers(const SimulateOptions& options, const Context& conte
   Json stages = Json::array();
   for (std::size_t s = 0; s < step.times.size(); ++s) {
     const cost::StageTimes& times = step.times[s];
-    text +=
-        fmt::format("  {:<6} {:>10} {:>10} {:>10} {:>10}  {}\n", s, format_seconds(times.compute),
-                    format_seconds(times.communication), format_seconds(times.waiting),
-                    format_seconds(std::max(times.bubble, Seconds(0))), format_bytes(step.memory[s].total()));
+    text += fmt::format(
+        "  {:<6} {:>10} {:>10} {:>10} {:>10}  {}\n", s, format_seconds(times.compute),
+        format_seconds(times.communication), format_seconds(times.waiting),
+        format_seconds(std::max(times.bubble, Seconds(0))), format_bytes(step.memory[s].total()));
     stages.push_back({{"compute_s", times.compute.value},
                       {"exposed_comm_s", times.communication.value},
                       {"waiting_s", times.waiting.value},

@@ -9,8 +9,8 @@
 
 namespace motley::search {
 
-/// Prices from tables in memory; the simulator is the step model itself: for layer profiles, tests and
-/// benchmarks.
+/// Prices from tables in memory; the simulator is the step model itself: for layer profiles, tests
+/// and benchmarks.
 class TableEvaluator : public plan::Evaluator {
  public:
   /// One device. Peak memory is `base` + `per_sample` * samples.
