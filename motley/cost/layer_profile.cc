@@ -66,8 +66,8 @@ std::string place(const LayerProfile& profile, const std::string& kind, int degr
 double work(const LayerProfile& profile, int degree, std::int64_t batch, std::size_t layer) {
   const auto sizes = profile.sizes.find(degree);
   if (layer == 0 || sizes == profile.sizes.end()) return 0;
-  return kFlopsPerWeight * static_cast<double>(sizes->second[layer].weights * profile.tokens) *
-         static_cast<double>(batch);
+  return kFlopsPerWeight * static_cast<double>(sizes->second[layer].weights) *
+         static_cast<double>(profile.tokens) * static_cast<double>(batch);
 }
 
 double pass(const LayerTime& time) { return time.forward.value + time.backward.value; }
@@ -182,6 +182,11 @@ Result<std::vector<LayerTime>> layer_times(const LayerProfile& profile, const st
   if (micro_batch < 1 || batch > kTrust * static_cast<double>(largest))
     return fault(fmt::format("{}: wanted 1 to {}, twice the largest that was profiled",
                              place(profile, kind, tensor_parallel, micro_batch), 2 * largest));
+  for (const auto& [measured, others] : table->second)
+    if (others.size() != layers.size())
+      return fault(fmt::format("{}: {} layers, wanted {} as at {}",
+                               place(profile, kind, tensor_parallel, measured), others.size(),
+                               layers.size(), largest));
   std::vector<LayerTime> times(layers.size());
   for (std::size_t i = 0; i < times.size(); ++i)
     for (const Member member : {&LayerTime::forward, &LayerTime::backward, &LayerTime::update})

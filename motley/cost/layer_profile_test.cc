@@ -63,6 +63,10 @@ TEST(LayerProfile, NamesWhatWasNotProfiled) {
             "m on g was not profiled at tp 2; there is 1");
   EXPECT_EQ(layer_times(profile, "g", 1, 5).error().message,
             "m on g, tp 1, micro-batch 5: wanted 1 to 4, twice the largest that was profiled");
+  LayerProfile ragged = profile;
+  ragged.times["g"][1][1].pop_back();
+  EXPECT_EQ(layer_times(ragged, "g", 1, 1).error().message,
+            "m on g, tp 1, micro-batch 1: 1 layers, wanted 2 as at 2");
   EXPECT_EQ(layer_sizes(profile, 4).error().message, "m: no bytes of layers at tp 4; there is 1");
 }
 

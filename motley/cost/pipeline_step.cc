@@ -138,6 +138,7 @@ struct Priced {
   const PipelineConstants& constants;
   std::vector<std::vector<Place>> places;  // [stage][replica]
   std::map<int, std::vector<LayerSize>> sizes;
+  std::map<std::pair<std::string, int>, std::vector<LayerTime>> times;
 
   std::size_t replicas() const { return plan.stages[0].replicas.size(); }
   const std::vector<LayerSize>& sizes_of(const StageGroup& group) const {
@@ -267,11 +268,8 @@ struct StageCost {
   Seconds update;
 };
 
-Result<StageCost> stage_cost(const Priced& priced, const PipelineStage& stage,
-                             const StageGroup& group) {
-  MOTLEY_ASSIGN(
-      const std::vector<LayerTime> times,
-      layer_times(priced.profile, group.kind, group.tensor_parallel, priced.plan.micro_batch));
+StageCost stage_cost(const Priced& priced, const PipelineStage& stage, const StageGroup& group) {
+  const std::vector<LayerTime>& times = priced.times.at({group.kind, group.tensor_parallel});
   StageCost cost;
   for (std::size_t i = stage.first; i < stage.end; ++i) {
     cost.work.forward += times[i].forward;
@@ -284,6 +282,8 @@ Result<StageCost> stage_cost(const Priced& priced, const PipelineStage& stage,
 /// What one replica's pipeline takes, before gradients are exchanged.
 struct ReplicaRun {
   std::vector<StageCost> costs;
+  std::vector<StageWork> work;
+  std::vector<LinkTime> links;
   std::vector<StageSpan> spans;
   Seconds tied;
 };
@@ -301,20 +301,17 @@ Result<LinkTime> link_time(const Priced& priced, std::size_t s, std::size_t repl
   return LinkTime{activation, gradient};
 }
 
-Result<ReplicaRun> run_replica(const Priced& priced, std::size_t replica) {
+/// All but the spans.
+Result<ReplicaRun> price_replica(const Priced& priced, std::size_t replica) {
   ReplicaRun run;
-  std::vector<StageWork> work;
-  std::vector<LinkTime> links;
   const std::vector<PipelineStage>& stages = priced.plan.stages;
   for (std::size_t s = 0; s < stages.size(); ++s) {
-    MOTLEY_ASSIGN(const StageCost cost, stage_cost(priced, stages[s], stages[s].replicas[replica]));
-    run.costs.push_back(cost);
-    work.push_back(cost.work);
+    run.costs.push_back(stage_cost(priced, stages[s], stages[s].replicas[replica]));
+    run.work.push_back(run.costs.back().work);
     if (s + 1 == stages.size()) continue;
     MOTLEY_ASSIGN(const LinkTime link, link_time(priced, s, replica));
-    links.push_back(link);
+    run.links.push_back(link);
   }
-  run.spans = run_pipeline(work, links, priced.plan.micro_batches, priced.plan.schedule);
   MOTLEY_ASSIGN(run.tied, tied_time(priced, replica));
   return run;
 }
@@ -401,22 +398,34 @@ Result<void> verify_pipeline(const PipelinePlan& plan, std::size_t layers) {
 
 Result<Priced> look_up(const PipelinePlan& plan, const LayerProfile& profile,
                        const StageNetwork& network, const PipelineConstants& constants) {
-  Priced priced{plan, profile, network, constants, {}, {}};
+  Priced priced{plan, profile, network, constants, {}, {}, {}};
   for (const PipelineStage& stage : plan.stages)
-    for (const StageGroup& group : stage.replicas) {
-      MOTLEY_ASSIGN(priced.sizes[group.tensor_parallel],
-                    layer_sizes(profile, group.tensor_parallel));
-      MOTLEY_RETURN_IF_ERROR(verify_pipeline(plan, priced.sizes[group.tensor_parallel].size()));
+    for (const auto& [kind, degree] : stage.replicas) {
+      std::vector<LayerTime>& times = priced.times[{kind, degree}];
+      if (!times.empty()) continue;
+      MOTLEY_ASSIGN(times, layer_times(profile, kind, degree, plan.micro_batch));
+      MOTLEY_ASSIGN(priced.sizes[degree], layer_sizes(profile, degree));
+      if (times.size() != priced.sizes[degree].size())
+        return fault(fmt::format("{} at tp {}: times of {} layers, bytes of {}", profile.model,
+                                 degree, times.size(), priced.sizes[degree].size()));
+      MOTLEY_RETURN_IF_ERROR(verify_pipeline(plan, times.size()));
     }
   if (priced.sizes.empty()) return fault("no replica");
   priced.places = place_groups(priced);
   return priced;
 }
 
+/// A replica that is like an earlier one has its spans.
 Result<std::vector<ReplicaRun>> run_replicas(const Priced& priced) {
   std::vector<ReplicaRun> runs;
   for (std::size_t r = 0; r < priced.replicas(); ++r) {
-    MOTLEY_ASSIGN(ReplicaRun run, run_replica(priced, r));
+    MOTLEY_ASSIGN(ReplicaRun run, price_replica(priced, r));
+    const auto like = std::find_if(runs.begin(), runs.end(), [&](const ReplicaRun& other) {
+      return other.work == run.work && other.links == run.links;
+    });
+    run.spans = like != runs.end() ? like->spans
+                                   : run_pipeline(run.work, run.links, priced.plan.micro_batches,
+                                                  priced.plan.schedule);
     runs.push_back(std::move(run));
   }
   return runs;

@@ -100,11 +100,13 @@ struct PipelineStep {
 /// One micro-batch of a stage.
 struct StageWork {
   Seconds forward, backward;
+  bool operator==(const StageWork&) const = default;
 };
 /// A message between stages s and s+1.
 struct LinkTime {
   Seconds activation;  ///< s to s+1
   Seconds gradient;    ///< s+1 to s
+  bool operator==(const LinkTime&) const = default;
 };
 /// One replica's stage.
 struct StageSpan {
@@ -134,6 +136,8 @@ std::vector<StageSpan> run_pipeline(const std::vector<StageWork>& work,
 /// of each stage's gradients over its replicas, 2 (n-1)/n bytes / rate, not overlapped; then the
 /// update.
 /// Memory: see StageMemory.
+/// Replicas that are alike are run once: O(stages^2 micro_batches) for each kind of them, and what
+/// the profile's look-up takes for each pair of device kind and degree.
 /// Usage error (cost.pipeline) for a plan that does not cover the layers, has unequal replicas or
 /// needs a rate that the network lacks; cost.profile for times or bytes that the profile lacks.
 Result<PipelineStep> estimate_pipeline_step(const PipelinePlan& plan, const LayerProfile& profile,

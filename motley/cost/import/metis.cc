@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kForwardShare = 1.0 / 3;
 constexpr double kMegabyte = 1024 * 1024;
-constexpr double kMostBytes = 1e15;
+constexpr double kMost = 1e12;  // bytes, megabytes, milliseconds: what is computed fits 64 bits
 
 tl::unexpected<Error> fault(const std::string& name, const std::string& message) {
   return usage_error("import.metis", name + ": " + message);
@@ -56,7 +56,7 @@ Result<JsonObject> section(JsonObject& parent, const std::string& key, const std
   return JsonObject::make(*json, fmt::format("{}: key {}", name, key));
 }
 
-/// An array of `size` numbers, each of 0 to kMostBytes.
+/// An array of `size` numbers, each of 0 to kMost.
 Result<std::vector<double>> numbers(JsonObject& object, const std::string& key, std::size_t size) {
   MOTLEY_ASSIGN(const Json* json, object.member(key));
   const auto bad = [&](const std::string& what) {
@@ -66,8 +66,8 @@ Result<std::vector<double>> numbers(JsonObject& object, const std::string& key, 
     return bad(fmt::format("{} values, wanted num_layers = {}", json->size(), size));
   std::vector<double> values;
   for (const Json& value : *json) {
-    if (!value.is_number() || value.get<double>() < 0 || value.get<double>() > kMostBytes)
-      return bad(fmt::format("layer {}: found {}, wanted a number of 0 or more", values.size(),
+    if (!value.is_number() || value.get<double>() < 0 || value.get<double>() > kMost)
+      return bad(fmt::format("layer {}: found {}, wanted a number of 0 to 10^12", values.size(),
                              value.dump().substr(0, 40)));
     values.push_back(value.get<double>());
   }

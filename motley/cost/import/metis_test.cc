@@ -71,7 +71,7 @@ TEST(Metis, NamesFileAndKeyOfAFault) {
   EXPECT_EQ(message({file(name, "[1, -1]", "[1, 1]")}),
             name +
                 ": key execution_time: key 'layer_compute_total_ms': layer 1: found -1, wanted "
-                "a number of 0 or more");
+                "a number of 0 to 10^12");
   EXPECT_EQ(message({file(name, "[]", "[]", "[]", 0)}),
             name + ": num_layers is 0, wanted 1 or more");
   EXPECT_EQ(message({{name, "{"}}).substr(0, name.size() + 1), name + ":");

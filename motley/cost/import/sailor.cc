@@ -204,12 +204,12 @@ Result<void> add_sailor_times(std::string_view text, const std::string& name,
     MOTLEY_ASSIGN(const auto degrees, numbered(by_degree, 1));
     for (const auto& [degree, table] : degrees) {
       MOTLEY_ASSIGN(const std::vector<At> layers, layers_of(table));
-      std::vector<LayerTime>& times =
-          profile.times[sailor_kind(kind)][static_cast<int>(degree)][batch];
+      std::vector<LayerTime> times;
       for (const At& layer : layers) {
         MOTLEY_ASSIGN(const LayerTime time, layer_time(layer));
         times.push_back(time);
       }
+      profile.times[sailor_kind(kind)][static_cast<int>(degree)][batch] = std::move(times);
     }
   }
   return {};
@@ -222,11 +222,12 @@ Result<void> add_sailor_sizes(std::string_view text, const std::string& name,
   MOTLEY_ASSIGN(const auto degrees, numbered(model, 1));
   for (const auto& [degree, table] : degrees) {
     MOTLEY_ASSIGN(const std::vector<At> layers, layers_of(table));
-    std::vector<LayerSize>& sizes = profile.sizes[static_cast<int>(degree)];
+    std::vector<LayerSize> sizes;
     for (const At& layer : layers) {
       MOTLEY_ASSIGN(const LayerSize size, layer_size(layer));
       sizes.push_back(size);
     }
+    profile.sizes[static_cast<int>(degree)] = std::move(sizes);
   }
   return {};
 }
