@@ -212,16 +212,20 @@ Rows sailor_rows(const std::string& data) {
   const std::string memory_published = "5.9 % Sailor, 50.6 % Metis";
   return std::vector<Row>{
       {"Sailor GH200, nothing fitted", "time",
-       "layer profiles and network fits only, against the mean of two measurements", time_published,
-       0.05, as_given(times, 1)},
+       "layer profiles and network fits only, against the mean of two measurements; forms chosen "
+       "with "
+       "these plans in view",
+       time_published, 0.05, as_given(times, 1)},
       {"Sailor GH200, one constant", "time",
-       "slowdown of all-reduces between hosts fitted on the other plans", time_published, 0.05,
-       leave_one_out(times, 1)},
+       "slowdown of all-reduces between hosts fitted on the other plans; forms as above",
+       time_published, 0.05, leave_one_out(times, 1)},
       {"Sailor GH200, nothing fitted", "memory",
-       "context and allocator overhead: medians of another runtime's runs on these machines",
+       "context and allocator overhead: medians of another runtime's runs on these machines; forms "
+       "chosen with these plans in view",
        memory_published, 0.04, as_given(peaks, static_cast<double>(other.context.value))},
       {"Sailor GH200, one constant", "memory",
-       "context fitted on the other plans; allocator overhead from the other runtime",
+       "context fitted on the other plans; allocator overhead from the other runtime; forms as "
+       "above",
        memory_published, 0.04, leave_one_out(peaks, 0)},
   };
 }
