@@ -164,12 +164,27 @@ Result<std::vector<cost::OpEntry>> measure_device(const Inputs& inputs, const Se
   return one_round(key, times[0], works);
 }
 
+/// What emulated devices are timed with together: about their parts of the batch, and equal parts,
+/// which give the slow ones more (their pauses weigh less then).
+std::set<std::vector<std::int64_t>> paced_samples(const Inputs& inputs,
+                                                  const std::vector<DeviceId>& devices,
+                                                  const std::vector<std::int64_t>& batches) {
+  std::vector<std::int64_t> usual, equal;
+  const auto count = static_cast<std::int64_t>(devices.size());
+  for (const DeviceId id : devices) {
+    usual.push_back(std::clamp(cost::usual_samples(inputs.cluster, id, inputs.global_batch),
+                               batches.front(), batches.back()));
+    equal.push_back(std::clamp(inputs.global_batch / count, batches.front(), batches.back()));
+  }
+  return {usual, equal};
+}
+
 /// Times of whole steps of emulated devices that share a machine, all at work at once as they are
-/// emulated, each on about its part of the batch: what they cost each other, and a machine that is
-/// slow for a while, is the same for all of them.
+/// emulated: what they cost each other, and a machine that is slow for a while, is the same for all
+/// of them. `samples`: of each device.
 Result<std::vector<cost::OpEntry>> measure_paces(const Inputs& inputs,
                                                  const std::vector<DeviceId>& devices,
-                                                 const std::vector<std::int64_t>& batches,
+                                                 const std::vector<std::int64_t>& samples,
                                                  const std::string& subject,
                                                  const std::string& torch, const Context& context) {
   const ScratchDirectory scratch;
@@ -179,20 +194,17 @@ Result<std::vector<cost::OpEntry>> measure_paces(const Inputs& inputs,
   std::vector<run::ProfileJob> jobs;
   std::vector<cost::OpEntry> entries;
   for (std::size_t i = 0; i < devices.size(); ++i) {
-    const std::int64_t batch =
-        std::clamp(cost::usual_samples(inputs.cluster, devices[i], inputs.global_batch),
-                   batches.front(), batches.back());
     const cluster::Device& device = inputs.cluster.device(devices[i]);
     Works works;
     MOTLEY_ASSIGN(run::ProfileJob job,
-                  write_profile_job(inputs, device, {batch}, 2, scratch.path(), works));
+                  write_profile_job(inputs, device, {samples[i]}, 2, scratch.path(), works));
     job.whole_steps = true;
     job.seconds_per_program = kSecondsOfPace;
     job.device.speed = device.speed;
     if (!places.empty()) job.device.processor = places[i];
     jobs.push_back(std::move(job));
-    entries.push_back(
-        cost::step_entry(cost::emulated_key(inputs.cluster, devices[i], torch), subject, batch));
+    entries.push_back(cost::step_entry(cost::emulated_key(inputs.cluster, devices[i], torch),
+                                       subject, samples[i]));
   }
   MOTLEY_ASSIGN(const auto times, run_profiles(std::move(jobs), scratch, context));
   for (std::size_t i = 0; i < devices.size(); ++i) {
@@ -203,6 +215,29 @@ Result<std::vector<cost::OpEntry>> measure_paces(const Inputs& inputs,
     entries[i].samples = times[i][0].samples;
   }
   return entries;
+}
+
+/// Puts what emulated devices' steps take by their instructions beside the steps.
+Result<void> keep_computes(const Inputs& inputs, const std::string& subject,
+                           const std::string& torch, cost::ProfileStore& store) {
+  MOTLEY_ASSIGN(const search::Costs costs, search::load_costs(inputs.model, inputs.cluster, store,
+                                                              {.lowering = inputs.lowering,
+                                                               .torch = torch,
+                                                               .global_batch = inputs.global_batch,
+                                                               .devices = inputs.devices}));
+  std::vector<cost::OpEntry> entries;
+  for (const DeviceId id : inputs.devices) {
+    if (!cost::has_pace(inputs.cluster, id)) continue;
+    const cost::DeviceKey key = cost::emulated_key(inputs.cluster, id, torch);
+    const auto& table = *costs.full_speed.at(inputs.cluster.device(id).name);
+    MOTLEY_ASSIGN(const auto steps, cost::find_steps(store, key, subject));
+    for (const cost::StepTime& step : steps) {
+      entries.push_back(cost::compute_entry(key, subject, step.samples));
+      entries.back().median = table.total(static_cast<double>(step.samples));
+      entries.back().samples = 1;
+    }
+  }
+  return store.put(entries);
 }
 
 /// Times the exchanges of a group and of its first 2, 3, ... devices that are joined alike.
@@ -287,12 +322,14 @@ Result<MeasureSummary> measure(const Inputs& inputs, cost::ProfileStore& store,
     std::vector<DeviceId> together = {id};
     for (const DeviceId other : cost::neighbours(inputs.cluster, id)) together.push_back(other);
     context.note(fmt::format("profile: whole steps of {} devices at once", together.size()));
-    MOTLEY_ASSIGN(const auto entries,
-                  measure_paces(inputs, together, batches, subject, torch, context));
-    MOTLEY_RETURN_IF_ERROR(store.put(entries));
-    for (const cost::OpEntry& entry : entries) {
-      done.insert({entry.device, true});
-      spreads.push_back(entry.spread);
+    for (const auto& samples : paced_samples(inputs, together, batches)) {
+      MOTLEY_ASSIGN(const auto entries,
+                    measure_paces(inputs, together, samples, subject, torch, context));
+      MOTLEY_RETURN_IF_ERROR(store.put(entries));
+      for (const cost::OpEntry& entry : entries) {
+        done.insert({entry.device, true});
+        spreads.push_back(entry.spread);
+      }
     }
   }
   for (const auto& group : search::groups_to_measure(inputs.cluster, inputs.devices)) {
@@ -302,6 +339,7 @@ Result<MeasureSummary> measure(const Inputs& inputs, cost::ProfileStore& store,
     MOTLEY_RETURN_IF_ERROR(store.put(entries));
     for (const cost::CollectiveEntry& entry : entries) spreads.push_back(entry.spread);
   }
+  MOTLEY_RETURN_IF_ERROR(keep_computes(inputs, subject, torch, store));
   MeasureSummary summary{static_cast<std::int64_t>(spreads.size()), 0};
   if (!spreads.empty()) {
     const auto middle = spreads.begin() + static_cast<std::ptrdiff_t>(spreads.size() / 2);

@@ -105,6 +105,29 @@ std::vector<Bytes> InstructionTimes::scratch_bytes(std::int64_t samples) const {
   return bytes;
 }
 
+Seconds InstructionTimes::total(double samples) const {
+  Seconds sum;
+  for (std::size_t i = 0; i < size(); ++i) sum += at(i, samples);
+  return sum;
+}
+
+InstructionTimes InstructionTimes::slowed(
+    const std::vector<std::pair<double, double>>& pace) const {
+  MOTLEY_CHECK(!pace.empty());
+  const auto pace_at = [&](double samples) {
+    const auto right = std::lower_bound(pace.begin(), pace.end(), std::pair(samples, 0.0));
+    if (right == pace.begin()) return pace.front().second;
+    if (right == pace.end()) return pace.back().second;
+    const auto left = right - 1;
+    const double share = std::log(samples / left->first) / std::log(right->first / left->first);
+    return left->second + share * (right->second - left->second);
+  };
+  InstructionTimes slow = *this;
+  for (std::size_t b = 0; b < batches_.size(); ++b)
+    for (std::vector<double>& seconds : slow.seconds_) seconds[b] /= pace_at(batches_[b]);
+  return slow;
+}
+
 double InstructionTimes::between(const std::vector<double>& values, double samples) const {
   if (samples <= batches_.front()) return values.front();
   const auto next = std::lower_bound(batches_.begin(), batches_.end(), samples);

@@ -59,7 +59,8 @@ Result<OperatorModel> OperatorModel::fit(const std::vector<OpEntry>& entries) {
     if (does_work(entry)) {
       all.push_back(&entry);
       by_operator[std::string(operator_of(entry.key))].push_back(&entry);
-    } else if (entry.median.value > 0 && !entry.key.starts_with("step ")) {
+    } else if (entry.median.value > 0 && !entry.key.starts_with("step ") &&
+               !entry.key.starts_with("compute ")) {
       views.push_back(entry.median.value);
     }
   }

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <functional>
+#include <map>
 #include <utility>
 
 #include "motley/base/text.h"
@@ -82,19 +84,42 @@ OpEntry step_entry(const DeviceKey& key, const std::string& subject, std::int64_
   return entry;
 }
 
-Result<std::optional<StepTime>> find_step(const ProfileStore& store, const DeviceKey& key,
-                                          const std::string& subject, std::int64_t samples) {
+OpEntry compute_entry(const DeviceKey& key, const std::string& subject, std::int64_t samples) {
+  OpEntry entry;
+  entry.device = key;
+  entry.key = fmt::format("compute {} {}", subject, samples);
+  return entry;
+}
+
+Result<std::optional<double>> usual_pace(const ProfileStore& store, const DeviceKey& key) {
+  MOTLEY_ASSIGN(const std::vector<OpEntry> entries, store.ops(key));
+  std::map<std::string, double, std::less<>> steps;
+  for (const OpEntry& entry : entries)
+    if (entry.key.starts_with("step ")) steps[entry.key.substr(5)] = entry.median.value;
+  std::vector<double> paces;
+  for (const OpEntry& entry : entries) {
+    if (!entry.key.starts_with("compute ")) continue;
+    const auto step = steps.find(std::string_view(entry.key).substr(8));
+    if (step != steps.end() && step->second > 0) paces.push_back(entry.median.value / step->second);
+  }
+  if (paces.empty()) return std::nullopt;
+  std::sort(paces.begin(), paces.end());
+  return (paces[(paces.size() - 1) / 2] + paces[paces.size() / 2]) / 2;
+}
+
+Result<std::vector<StepTime>> find_steps(const ProfileStore& store, const DeviceKey& key,
+                                         const std::string& subject) {
   MOTLEY_ASSIGN(const std::vector<OpEntry> entries, store.ops(key));
   const std::string prefix = fmt::format("step {} ", subject);
-  std::optional<StepTime> nearest;
+  std::vector<StepTime> steps;
   for (const OpEntry& entry : entries) {
     if (!entry.key.starts_with(prefix)) continue;
-    const auto found = find_integer(std::string_view(entry.key).substr(prefix.size()));
-    if (!found) continue;
-    if (!nearest || std::abs(*found - samples) < std::abs(nearest->samples - samples))
-      nearest = StepTime{*found, entry.median, entry.spread};
+    const auto samples = find_integer(std::string_view(entry.key).substr(prefix.size()));
+    if (samples && entry.median.value > 0) steps.push_back({*samples, entry.median, entry.spread});
   }
-  return nearest;
+  std::sort(steps.begin(), steps.end(),
+            [](const StepTime& a, const StepTime& b) { return a.samples < b.samples; });
+  return steps;
 }
 
 std::int64_t usual_samples(const cluster::Cluster& cluster, DeviceId device,

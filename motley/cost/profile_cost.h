@@ -33,6 +33,11 @@ class InstructionTimes {
   /// Memory that each instruction needs beside its results, rounded up.
   std::vector<Bytes> scratch_bytes(std::int64_t samples) const;
   std::size_t size() const { return seconds_.size(); }
+  /// All instructions at a local batch.
+  Seconds total(double samples) const;
+  /// The same on a device that works at `pace` of full speed at these samples (ascending, one or
+  /// more): linear in the logarithm of the samples in between, constant outside.
+  InstructionTimes slowed(const std::vector<std::pair<double, double>>& pace) const;
   const std::vector<double>& batches() const { return batches_; }
 
  private:
@@ -98,9 +103,15 @@ struct StepTime {
   double spread = 0;  ///< median absolute deviation / median
 };
 OpEntry step_entry(const DeviceKey& key, const std::string& subject, std::int64_t samples);
-/// The one whose samples are nearest to `samples`; none: never measured.
-Result<std::optional<StepTime>> find_step(const ProfileStore& store, const DeviceKey& key,
-                                          const std::string& subject, std::int64_t samples);
+/// All of a subject, by samples.
+Result<std::vector<StepTime>> find_steps(const ProfileStore& store, const DeviceKey& key,
+                                         const std::string& subject);
+/// What the same step takes by the times of its instructions, at full speed: kept beside it, so
+/// that other models know what being emulated among these neighbours costs.
+OpEntry compute_entry(const DeviceKey& key, const std::string& subject, std::int64_t samples);
+/// (step by its instructions) / (whole step), the speed that emulation really gives, over all
+/// subjects of an emulated key: the median; empty if none was measured.
+Result<std::optional<double>> usual_pace(const ProfileStore& store, const DeviceKey& key);
 /// About the part of a global batch that a device of a host gets: by its speed.
 std::int64_t usual_samples(const cluster::Cluster& cluster, DeviceId device,
                            std::int64_t global_batch);

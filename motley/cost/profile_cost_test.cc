@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "motley/cost/test_programs.h"
 
 namespace motley::cost {
@@ -106,6 +108,24 @@ TEST_F(ProfileCostTest, PricesCollectivesByTheGroupsRoute) {
   EXPECT_EQ(cost_->collective_time("motley::all_reduce", Bytes(9), {"a:0", "b:0"}).error().message,
             "no measurement of motley::all_reduce over gloo by route 2.5Gbps+100us among 2 ranks "
             "(measured at two sizes or more: none); run `motley profile` with this cluster");
+}
+
+TEST(UsualPace, IsTheMedianOverModels) {
+  ProfileStore store = memory_store();
+  const DeviceKey key{"cpu at 0.5 beside 0.2", 1, "2.15"};
+  EXPECT_EQ(*usual_pace(store, key), std::nullopt);
+  // 4 of 10 ms, 9 of 20 ms and 5 of 10 ms: 0.4, 0.45, 0.5. A step without its other half is none.
+  for (const auto& [subject, compute, step] :
+       {std::tuple{"a", 4e-3, 10e-3}, {"b", 9e-3, 20e-3}, {"c", 5e-3, 10e-3}}) {
+    OpEntry whole = step_entry(key, subject, 8), parts = compute_entry(key, subject, 8);
+    whole.median = Seconds(step);
+    parts.median = Seconds(compute);
+    ASSERT_TRUE(store.put({whole, parts}));
+  }
+  OpEntry alone = step_entry(key, "d", 8);
+  alone.median = Seconds(1);
+  ASSERT_TRUE(store.put({alone}));
+  EXPECT_DOUBLE_EQ(**usual_pace(store, key), 0.45);
 }
 
 }  // namespace

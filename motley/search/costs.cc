@@ -97,9 +97,9 @@ Result<Table> kind_table(const graph::Model& model, const cluster::PlanningKind&
 }
 
 /// Speed at which a device works among its neighbours (emulated devices that share a machine pay
-/// for it, by their own measure, a few percent), and how much its steps vary.
+/// for it, by their own measure, a few percent) over its samples, and how much its steps vary.
 struct Pace {
-  double speed = 1;
+  std::vector<std::pair<double, double>> speeds;  // samples, speed
   double deviation = 0;
 };
 
@@ -107,19 +107,32 @@ Result<Pace> find_pace(const graph::Model& model, const cluster::Cluster& cluste
                        const cost::ProfileStore& store, const CostOptions& options, DeviceId id,
                        const InstructionTimes& times) {
   const double speed = cluster.device(id).speed;
-  if (!cost::has_pace(cluster, id)) return Pace{speed};
+  if (!cost::has_pace(cluster, id)) return Pace{{{1, speed}}};
   const DeviceKey key = cost::emulated_key(cluster, id, options.torch);
-  const std::int64_t samples = cost::usual_samples(cluster, id, options.global_batch);
-  const std::string subject = profile_subject(model.hash, options.lowering);
-  MOTLEY_ASSIGN(const auto step, cost::find_step(store, key, subject, samples));
-  if (!step && options.may_model) return Pace{speed};
-  if (!step) return not_profiled(model, key, "no profile", samples);
-  double seconds = 0.0;  // at full speed
-  for (std::size_t i = 0; i < times.size(); ++i)
-    seconds += times.at(i, static_cast<double>(step->samples)).value;
+  MOTLEY_ASSIGN(const auto steps,
+                cost::find_steps(store, key, profile_subject(model.hash, options.lowering)));
+  if (steps.empty() && options.may_model) {
+    MOTLEY_ASSIGN(const auto usual, cost::usual_pace(store, key));
+    return Pace{{{1, usual.value_or(speed)}}};
+  }
+  if (steps.empty())
+    return not_profiled(model, key, "no profile",
+                        cost::usual_samples(cluster, id, options.global_batch));
   constexpr double kMadToDeviation = 1.4826;  // of a normal distribution
-  if (!(step->seconds.value > 0)) return Pace{speed};
-  return Pace{seconds / step->seconds.value, kMadToDeviation * step->spread};
+  Pace pace;
+  for (const cost::StepTime& step : steps) {
+    const auto samples = static_cast<double>(step.samples);
+    pace.speeds.emplace_back(samples, times.total(samples) / step.seconds);
+    pace.deviation += kMadToDeviation * step.spread / static_cast<double>(steps.size());
+  }
+  return pace;
+}
+
+/// A device's tables, with its pace in them; devices of full speed share theirs.
+cost::ProfileCost::DeviceTimes paced(const Table& alone, const Table& shared, const Pace& pace) {
+  if (pace.speeds.size() == 1) return {alone.times, shared.times, pace.speeds[0].second};
+  return {std::make_shared<const InstructionTimes>(alone.times->slowed(pace.speeds)),
+          std::make_shared<const InstructionTimes>(shared.times->slowed(pace.speeds)), 1.0};
 }
 
 }  // namespace
@@ -149,12 +162,11 @@ Result<Costs> load_costs(const graph::Model& model, const cluster::Cluster& clus
     MOTLEY_ASSIGN(const Table* alone, find_table(cost::device_key(device, options.torch), kind, 1));
     MOTLEY_ASSIGN(const Table* shared,
                   find_table(cost::shared_key(cluster, id, options.torch), kind, 2));
-    cost::ProfileCost::DeviceTimes times{alone->times, shared->times};
     costs.origins[device.name] = std::max(alone->origin, shared->origin);
-    MOTLEY_ASSIGN(const Pace pace, find_pace(model, cluster, store, options, id, *times.shared));
-    times.speed = pace.speed;
+    costs.full_speed[device.name] = shared->times;
+    MOTLEY_ASSIGN(const Pace pace, find_pace(model, cluster, store, options, id, *shared->times));
     if (pace.deviation > 0) costs.step_deviation[device.name] = pace.deviation;
-    costs.devices.emplace(device.name, std::move(times));
+    costs.devices.emplace(device.name, paced(*alone, *shared, pace));
   }
   MOTLEY_ASSIGN(costs.collectives, cost::CollectiveTimes::build(store));
   MOTLEY_ASSIGN(costs.earlier, store.predictions());

@@ -18,6 +18,8 @@ namespace motley::search {
 struct Costs {
   std::map<std::string, cost::ProfileCost::DeviceTimes> devices;  ///< by name
   cost::CollectiveTimes collectives;
+  /// Tables of devices in a group without their pace, by name.
+  std::map<std::string, std::shared_ptr<const cost::InstructionTimes>> full_speed;
   /// How much whole steps of a device were seen to vary: relative standard deviation, by name.
   std::map<std::string, double> step_deviation;
   std::vector<cost::PredictionEntry> earlier;   ///< what runs measured beside their predictions
@@ -44,7 +46,8 @@ std::string profile_subject(const std::string& model_hash, const synth::LowerOpt
 /// profiled batch, alone and as one of two. Devices of equal key share their tables. Where the
 /// model was not profiled and `may_model` is set, operators that were measured with another model
 /// have their measured times and the others those of cost::OperatorModel, at every batch of
-/// profile_batches; an emulated device then has its nominal speed. Planning kinds, which nobody
+/// profile_batches; an emulated device then has the pace of other models, else its nominal speed.
+/// Planning kinds, which nobody
 /// has, have the times of cost::KindTimes. Usage errors when a device was never profiled with this
 /// model, or only up to a smaller batch than it may get, naming the key and the command to run;
 /// with `may_model`, when it was never profiled with any.
