@@ -67,9 +67,8 @@ Result<Seconds> expected_step(const trace::Trace& trace, const program::Program&
                               const cost::ProfileCost& model, const search::Costs& costs) {
   simulate::Conditions conditions;
   for (const program::DeviceProgram& device : program.devices)
-    if (const auto found = costs.step_deviation.find(device.device);
-        found != costs.step_deviation.end())
-      conditions.jitter[device.device].per_step = found->second;
+    if (const auto found = costs.jitter.find(device.device); found != costs.jitter.end())
+      conditions.jitter.insert(*found);
   if (conditions.jitter.empty()) return trace::median_step(trace);
   MOTLEY_ASSIGN(const auto outcomes, simulate::simulate_many(program, model, conditions,
                                                              {.runs = kJitterRuns, .steps = 1}));

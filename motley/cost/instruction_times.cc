@@ -65,6 +65,16 @@ tl::unexpected<Error> missing_keys(const std::set<std::string>& keys, const Devi
                                  *keys.begin(), more, device.kind, device.threads, device.torch));
 }
 
+double mean_spread(const std::vector<std::optional<TimeSource::Answer>>& answers) {
+  double sum = 0, weight = 0;
+  for (const auto& answer : answers) {
+    if (!answer) continue;
+    sum += answer->seconds.value * answer->spread;
+    weight += answer->seconds.value;
+  }
+  return weight > 0 ? sum / weight : 0.0;
+}
+
 }  // namespace
 
 Result<InstructionTimes> InstructionTimes::build(
@@ -87,6 +97,7 @@ Result<InstructionTimes> InstructionTimes::build(
       times.seconds_[i][b] = answers[i]->seconds.value;
       times.scratch_[i][b] = static_cast<double>(answers[i]->scratch.value);
     }
+    if (b + 1 == sorted.size()) times.spread_ = mean_spread(answers);
   }
   if (!missing.empty()) return missing_keys(missing, device);
   for (std::vector<double>& seconds : times.seconds_) make_nondecreasing(seconds);

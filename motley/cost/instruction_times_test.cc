@@ -50,6 +50,29 @@ TEST(InstructionTimes, InterpolatesScratchRoundedUp) {
   EXPECT_EQ(times->scratch_bytes(6), (std::vector{Bytes(102), Bytes(0)}));  // 101.5
 }
 
+TEST(InstructionTimes, SlowsByThePaceOfTheSamples) {
+  // Half speed at 4 samples, full at 16: in between 0.5 + 0.5 ln(8/4) / ln(16/4) = 0.75 at 8.
+  const InstructionTimes times = times_of({{2, 1.0}, {4, 2.0}, {8, 3.0}, {32, 8.0}});
+  const InstructionTimes slow = times.slowed({{4, 0.5}, {16, 1.0}});
+  EXPECT_EQ(slow.at(0, 2), Seconds(2.0));
+  EXPECT_EQ(slow.at(0, 4), Seconds(4.0));
+  EXPECT_DOUBLE_EQ(slow.at(0, 8).value, 4.0);
+  EXPECT_EQ(slow.at(0, 32), Seconds(8.0));
+  EXPECT_EQ(times.total(8), Seconds(3.0));
+}
+
+TEST(InstructionTimes, SpreadIsWeightedByTime) {
+  ProfileStore store = memory_store();
+  std::vector<OpEntry> entries = product_entries(kCpu, 4, {1.0, 3.0});
+  entries[0].spread = 0.2;
+  entries[1].spread = 0.1;
+  ASSERT_TRUE(store.put(entries));
+  const auto times =
+      InstructionTimes::build({product_program(4, 2)}, *MeasuredTimes::load(store, kCpu), kCpu);
+  ASSERT_TRUE(times);
+  EXPECT_DOUBLE_EQ(times->spread(), (1 * 0.2 + 3 * 0.1) / 4);
+}
+
 TEST(InstructionTimes, TransfersTakeNothing) {
   const InstructionTimes times = times_of({{4, 2.0}, {8, 3.0}});
   EXPECT_EQ(times.at(1, 6), Seconds(0.0));

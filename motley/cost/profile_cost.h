@@ -35,6 +35,8 @@ class InstructionTimes {
   std::size_t size() const { return seconds_.size(); }
   /// All instructions at a local batch.
   Seconds total(double samples) const;
+  /// Spread of an instruction, mean over the largest batch's, weighted by time.
+  double spread() const { return spread_; }
   /// The same on a device that works at `pace` of full speed at these samples (ascending, one or
   /// more): linear in the logarithm of the samples in between, constant outside.
   InstructionTimes slowed(const std::vector<std::pair<double, double>>& pace) const;
@@ -46,6 +48,7 @@ class InstructionTimes {
   std::vector<double> batches_;               // increasing
   std::vector<std::vector<double>> seconds_;  // [instruction][batch]
   std::vector<std::vector<double>> scratch_;  // [instruction][batch]; bytes
+  double spread_ = 0;
 };
 
 /// latency + bytes / bandwidth of a collective, both >= 0, fitted to measurements by relative least

@@ -9,7 +9,7 @@ Result<MeasuredTimes> MeasuredTimes::load(const ProfileStore& store, const Devic
   MeasuredTimes times;
   times.by_key_.reserve(entries.size());
   for (OpEntry& entry : entries)
-    times.by_key_.emplace(std::move(entry.key), Answer{entry.median, entry.scratch});
+    times.by_key_.emplace(std::move(entry.key), Answer{entry.median, entry.scratch, entry.spread});
   return times;
 }
 

@@ -18,6 +18,7 @@ class TimeSource {
   struct Answer {
     Seconds seconds;
     Bytes scratch;
+    double spread = 0;  ///< median absolute deviation / median; 0 where nothing was measured
   };
   virtual ~TimeSource() = default;
   /// For every instruction of the compute lane, in order; empty where it cannot say. Transfers

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <utility>
 
@@ -100,8 +101,23 @@ Result<Table> kind_table(const graph::Model& model, const cluster::PlanningKind&
 /// for it, by their own measure, a few percent) over its samples, and how much its steps vary.
 struct Pace {
   std::vector<std::pair<double, double>> speeds;  // samples, speed
-  double deviation = 0;
+  simulate::Jitter jitter;
 };
+
+/// What instructions vary by for themselves adds up to sd^2 sum t^2 / (sum t)^2 of a step; what
+/// whole steps vary by beyond that, all their instructions share.
+simulate::Jitter find_jitter(const InstructionTimes& times, double step_spread) {
+  constexpr double kMadToDeviation = 1.4826;  // of a normal distribution
+  double sum = 0, squares = 0;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    const double seconds = times.at(i, times.batches().back()).value;
+    sum += seconds;
+    squares += seconds * seconds;
+  }
+  const double own = kMadToDeviation * times.spread(), step = kMadToDeviation * step_spread;
+  const double summed = sum > 0 ? own * own * squares / (sum * sum) : 0;
+  return {.per_instruction = own, .per_step = std::sqrt(std::max(0.0, step * step - summed))};
+}
 
 Result<Pace> find_pace(const graph::Model& model, const cluster::Cluster& cluster,
                        const cost::ProfileStore& store, const CostOptions& options, DeviceId id,
@@ -118,13 +134,14 @@ Result<Pace> find_pace(const graph::Model& model, const cluster::Cluster& cluste
   if (steps.empty())
     return not_profiled(model, key, "no profile",
                         cost::usual_samples(cluster, id, options.global_batch));
-  constexpr double kMadToDeviation = 1.4826;  // of a normal distribution
   Pace pace;
+  double spread = 0;  // of whole steps
   for (const cost::StepTime& step : steps) {
     const auto samples = static_cast<double>(step.samples);
     pace.speeds.emplace_back(samples, times.total(samples) / step.seconds);
-    pace.deviation += kMadToDeviation * step.spread / static_cast<double>(steps.size());
+    spread += step.spread / static_cast<double>(steps.size());
   }
+  pace.jitter = find_jitter(times, spread);
   return pace;
 }
 
@@ -165,7 +182,7 @@ Result<Costs> load_costs(const graph::Model& model, const cluster::Cluster& clus
     costs.origins[device.name] = std::max(alone->origin, shared->origin);
     costs.full_speed[device.name] = shared->times;
     MOTLEY_ASSIGN(const Pace pace, find_pace(model, cluster, store, options, id, *shared->times));
-    if (pace.deviation > 0) costs.step_deviation[device.name] = pace.deviation;
+    if (pace.jitter != simulate::Jitter{}) costs.jitter[device.name] = pace.jitter;
     costs.devices.emplace(device.name, paced(*alone, *shared, pace));
   }
   MOTLEY_ASSIGN(costs.collectives, cost::CollectiveTimes::build(store));

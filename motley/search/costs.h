@@ -10,6 +10,7 @@
 #include "motley/cost/profile_cost.h"
 #include "motley/cost/profile_store.h"
 #include "motley/graph/model_file.h"
+#include "motley/simulate/conditions.h"
 #include "motley/synth/lower.h"
 
 namespace motley::search {
@@ -20,8 +21,8 @@ struct Costs {
   cost::CollectiveTimes collectives;
   /// Tables of devices in a group without their pace, by name.
   std::map<std::string, std::shared_ptr<const cost::InstructionTimes>> full_speed;
-  /// How much whole steps of a device were seen to vary: relative standard deviation, by name.
-  std::map<std::string, double> step_deviation;
+  /// How much emulated devices' steps and instructions were seen to vary, by name.
+  std::map<std::string, simulate::Jitter> jitter;
   std::vector<cost::PredictionEntry> earlier;   ///< what runs measured beside their predictions
   std::map<std::string, cost::Origin> origins;  ///< of the devices' times, by name
 
