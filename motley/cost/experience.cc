@@ -10,14 +10,19 @@ namespace {
 
 // Quantiles 5, 15, ..., 95 % of measured / predicted - 1 in the benchmark (docs/benchmarks.md,
 // "Accuracy").
-constexpr double kMeasuredStep[] = {-.12, -.07, -.04, -.02, .00, .02, .04, .06, .10, .15};
-constexpr double kModelledStep[] = {-.18, -.12, -.08, -.04, .00, .03, .06, .10, .15, .22};
-constexpr double kKindStep[] = {-.28, -.22, -.16, -.08, .00, .06, .13, .20, .30, .42};
-constexpr double kMemory[] = {-.03, -.02, -.01, -.005, .00, .00, .005, .01, .02, .03};
+constexpr double kMeasuredStep[] = {-.10, -.05, -.035, -.02, -.005, .015, .035, .055, .08, .12};
+constexpr double kModelledStep[] = {-.15, -.09, -.05, -.02, .00, .02, .04, .06, .11, .20};
+constexpr double kKindStep[] = {-.23, -.19, -.08, .00, .04, .08, .14, .23, .35, .56};
+constexpr double kMeasuredMemory[] = {-.01, -.005, -.002, -.001, 0, 0, .001, .002, .005, .01};
+constexpr double kModelledMemory[] = {-.19, -.13, -.08, -.04, -.01, 0, .01, .02, .04, .06};
 
 Experience prior(const std::string& quantity, Origin origin) {
+  if (quantity == "memory" && origin == Origin::kMeasured)
+    return {{std::begin(kMeasuredMemory), std::end(kMeasuredMemory)},
+            "Motley's benchmark of memory"};
   if (quantity == "memory")
-    return {{std::begin(kMemory), std::end(kMemory)}, "Motley's benchmark of memory"};
+    return {{std::begin(kModelledMemory), std::end(kModelledMemory)},
+            "Motley's benchmark of memory of models that were not profiled"};
   switch (origin) {
     case Origin::kMeasured:
       return {{std::begin(kMeasuredStep), std::end(kMeasuredStep)},
@@ -47,12 +52,13 @@ Experience find_experience(const std::vector<PredictionEntry>& earlier,
        }},
       {"on this cluster", [&](const auto& entry) { return entry.cluster == wanted.cluster; }},
       {"in this profile store", [](const auto&) { return true; }}};
+  if (origin != Origin::kMeasured) return prior(wanted.quantity, origin);
   for (const Group& group : groups) {
     Experience trust;
     for (const PredictionEntry& entry : earlier)
       if (entry.quantity == wanted.quantity && group.has(entry))
         trust.residuals.push_back(entry.measured / entry.predicted - 1);
-    if (origin == Origin::kKinds || trust.residuals.size() < kLeastRuns) continue;
+    if (trust.residuals.size() < kLeastRuns) continue;
     trust.basis = fmt::format("{} earlier runs {}", trust.residuals.size(), group.name);
     return trust;
   }

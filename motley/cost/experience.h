@@ -22,10 +22,10 @@ struct Experience {
   Interval around(double prediction) const { return conformal_interval(prediction, residuals); }
 };
 
-/// Runs that were predicted before tell most: those of this model on this cluster, else those on
-/// this cluster, else all; the first of these groups that has kLeastRuns. Without them, residuals
-/// of Motley's own benchmark (`make bench-accuracy`) for that origin, which are another machine's.
-/// `quantity`: "step" or "memory".
+/// Where all was measured, runs that were predicted before tell most: those of this model on this
+/// cluster, else those on this cluster, else all; the first of these groups that has kLeastRuns.
+/// Else residuals of Motley's own benchmark (`make bench-accuracy`) for that origin, which are
+/// another machine's. `quantity`: "step" or "memory".
 Experience find_experience(const std::vector<PredictionEntry>& earlier,
                            const PredictionEntry& wanted, Origin origin);
 

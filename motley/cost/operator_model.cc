@@ -30,6 +30,11 @@ double median_of(std::vector<double> values) {
 
 }  // namespace
 
+double OperatorModel::Sample::nearness(const OperatorWork& work) const {
+  const double flops = ln(work.flops) - ln_flops, bytes = ln(work.bytes) - ln_bytes;
+  return std::exp(-(flops * flops + bytes * bytes) / (2 * kBandwidth * kBandwidth));
+}
+
 Result<OperatorModel::Line> OperatorModel::fit_line(const std::vector<const OpEntry*>& entries) {
   std::vector<std::vector<double>> rows;
   std::vector<double> seconds;
@@ -42,11 +47,11 @@ Result<OperatorModel::Line> OperatorModel::fit_line(const std::vector<const OpEn
                 fit_relative(rows, seconds, {.is_nonnegative = true, .ridge = kRidge}));
   Line line{fitted[0], fitted[1], fitted[2], 0, {}};
   for (const OpEntry* entry : entries) {
+    const double scratch =
+        entry->work.bytes > 0 ? static_cast<double>(entry->scratch.value) / entry->work.bytes : 0.0;
     line.samples.push_back({ln(entry->work.flops), ln(entry->work.bytes),
-                            std::log(entry->median.value / line.at(entry->work))});
-    if (entry->work.bytes > 0)
-      line.scratch_per_byte = std::max(
-          line.scratch_per_byte, static_cast<double>(entry->scratch.value) / entry->work.bytes);
+                            std::log(entry->median.value / line.at(entry->work)), scratch});
+    line.scratch_per_byte = std::max(line.scratch_per_byte, scratch);
   }
   return line;
 }
@@ -89,10 +94,7 @@ Seconds OperatorModel::seconds(std::string_view name, const OperatorWork& work) 
   double sum = 0, weight = kPrior;
   if (&line != &all_) {
     for (const Sample& sample : line.samples) {
-      const double flops = ln(work.flops) - sample.ln_flops;
-      const double bytes = ln(work.bytes) - sample.ln_bytes;
-      const double near =
-          std::exp(-(flops * flops + bytes * bytes) / (2 * kBandwidth * kBandwidth));
+      const double near = sample.nearness(work);
       sum += near * sample.residual;
       weight += near;
     }
@@ -103,7 +105,13 @@ Seconds OperatorModel::seconds(std::string_view name, const OperatorWork& work) 
 Bytes OperatorModel::scratch(std::string_view name, const OperatorWork& work) const {
   const auto found = lines_.find(name);
   if (found == lines_.end()) return Bytes(0);
-  return Bytes(static_cast<std::int64_t>(found->second.scratch_per_byte * work.bytes));
+  double sum = kPrior * found->second.scratch_per_byte, weight = kPrior;
+  for (const Sample& sample : found->second.samples) {
+    const double near = sample.nearness(work);
+    sum += near * sample.scratch_per_byte;
+    weight += near;
+  }
+  return Bytes(static_cast<std::int64_t>(sum / weight * work.bytes));
 }
 
 std::vector<std::optional<TimeSource::Answer>> ModelledTimes::times(

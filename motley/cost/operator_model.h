@@ -33,12 +33,14 @@ class OperatorModel {
   static Result<OperatorModel> fit(const std::vector<OpEntry>& entries);
 
   Seconds seconds(std::string_view name, const OperatorWork& work) const;
-  /// Scratch memory in proportion to the bytes, by the largest ratio measured of this operator.
+  /// Scratch memory in proportion to the bytes: the ratios measured of this operator weighted by
+  /// nearness, with the largest at weight 1/4.
   Bytes scratch(std::string_view name, const OperatorWork& work) const;
 
  private:
   struct Sample {
-    double ln_flops, ln_bytes, residual;
+    double ln_flops, ln_bytes, residual, scratch_per_byte;
+    double nearness(const OperatorWork& work) const;
   };
   struct Line {
     double launch = 0, per_flop = 0, per_byte = 0;
