@@ -144,6 +144,10 @@ void add_artifact_verbs(Registry& registry, Options& o) {
   add_layer_options(simulate, o.simulate.planning.layers);
   simulate->add_option("--plan", o.simulate.plan, "plan file");
   simulate->add_option("--steps", o.simulate.steps, "steps to simulate")->capture_default_str();
+  simulate->add_option("--conditions", o.simulate.conditions,
+                       "file of jitter, slow-downs and absences: gives distributions");
+  simulate->add_option("--runs", o.simulate.runs, "simulated under --conditions")
+      ->capture_default_str();
   simulate->add_option("--trace", o.simulate.trace, "Chrome/Perfetto trace to write");
 }
 

@@ -108,7 +108,7 @@ Result<Prediction> predict(const Inputs& inputs, const search::Costs& costs, con
     prediction.peaks.push_back(memory.around(static_cast<double>(peak.total.value)));
     prediction.largest.push_back(names_of_largest(device, peak));
     MOTLEY_ASSIGN(const DeviceId id, cluster::find_device(inputs.cluster, device.device));
-    prediction.framework.push_back(cost::framework_bytes(inputs.cluster.device(id)));
+    prediction.framework.push_back(cost::framework_bytes(inputs.cluster.device(id), peak.total));
   }
   return prediction;
 }
@@ -197,8 +197,8 @@ Result<void> check_memory(const Inputs& inputs, const plan::Plan& plan) {
   for (std::size_t rank = 0; rank < program.devices.size(); ++rank) {
     const cluster::Device& device =
         inputs.cluster.device(plan::replica_device(plan.replicas[rank]));
-    const Bytes peak =
-        program::find_memory_peak(program.devices[rank]).total + cost::framework_bytes(device);
+    const Bytes tensors = program::find_memory_peak(program.devices[rank]).total;
+    const Bytes peak = tensors + cost::framework_bytes(device, tensors);
     if (device.memory && peak > *device.memory)
       return tl::make_unexpected(
           Error{ErrorKind::kInfeasible, "plan.memory",

@@ -2,9 +2,11 @@
 
 #include "motley/base/file.h"
 #include "motley/base/text.h"
+#include "motley/cli/conditions_file.h"
 #include "motley/cli/layers.h"
 #include "motley/cli/prediction.h"
 #include "motley/report/report.h"
+#include "motley/simulate/conditions.h"
 
 namespace motley::cli {
 namespace {
@@ -20,6 +22,47 @@ std::string table(const trace::Trace& trace) {
     text += fmt::format("  {:<10} {:>5.0f}% {:>12}\n", trace.devices[d], 100 * busy[d],
                         format_bytes(peak[d]));
   return text;
+}
+
+Result<simulate::Outcomes> simulate_under(const SimulateOptions& options, const Inputs& inputs,
+                                          const search::Costs& costs, const plan::Plan& plan) {
+  MOTLEY_ASSIGN(const std::string text, read_file(options.conditions));
+  MOTLEY_ASSIGN(const auto conditions, parse_conditions(text, options.conditions));
+  MOTLEY_ASSIGN(const auto program, synth::lower(inputs.model.graph, plan, inputs.cluster));
+  return simulate::simulate_many(program, costs.model(inputs.cluster), conditions,
+                                 {.runs = options.runs, .steps = options.steps});
+}
+
+std::string print_distribution(const char* name, const simulate::Distribution& distribution) {
+  const auto at = [&](double share) {
+    return format_seconds(Seconds(distribution.quantile(share)));
+  };
+  return fmt::format("  {:<8} {:>10} {:>10} {:>10} {:>10}\n", name,
+                     format_seconds(Seconds(distribution.mean())), at(0.1), at(0.5), at(0.9));
+}
+
+std::string print_outcomes(const simulate::Outcomes& outcomes, const SimulateOptions& options) {
+  std::string text =
+      fmt::format("{} runs of {} steps under {}: {} steps lost, {} runs stopped\n", options.runs,
+                  options.steps, options.conditions, outcomes.lost_steps, outcomes.stopped_runs);
+  text += fmt::format("  {:<8} {:>10} {:>10} {:>10} {:>10}\n", "", "mean", "10 %", "50 %", "90 %");
+  text += print_distribution("step", outcomes.step);
+  if (outcomes.total.count() > 0) text += print_distribution("run", outcomes.total);
+  return text;
+}
+
+Json distribution_to_json(const simulate::Distribution& distribution) {
+  return {{"mean", distribution.mean()},
+          {"p10", distribution.quantile(0.1)},
+          {"p50", distribution.quantile(0.5)},
+          {"p90", distribution.quantile(0.9)}};
+}
+
+void add_outcomes(const simulate::Outcomes& outcomes, Json& object) {
+  object["under_conditions"] = {{"step_s", distribution_to_json(outcomes.step)},
+                                {"total_s", distribution_to_json(outcomes.total)},
+                                {"lost_steps", outcomes.lost_steps},
+                                {"stopped_runs", outcomes.stopped_runs}};
 }
 
 }  // namespace
@@ -59,8 +102,14 @@ Result<int> simulate_verb(const SimulateOptions& options, const Context& context
                  {"busy_share", busy},
                  {"exposed_comm_s", trace::exposed_communication(trace).value}};
   add_prediction(prediction, object);
+  std::string under;
+  if (!options.conditions.empty()) {
+    MOTLEY_ASSIGN(const simulate::Outcomes outcomes, simulate_under(options, inputs, *costs, plan));
+    under = "\n" + print_outcomes(outcomes, options);
+    add_outcomes(outcomes, object);
+  }
   if (context.print_phase.empty() || context.json)
-    context.result(table(trace) + "\n" + print_prediction(prediction), object);
+    context.result(table(trace) + "\n" + print_prediction(prediction) + under, object);
   return kDone;
 }
 

@@ -71,6 +71,8 @@ struct SimulateOptions {
   std::string plan;
   std::string trace;  ///< Chrome trace to write
   int steps = 3;
+  std::string conditions;  ///< file of what varies; "" = nothing does
+  int runs = 100;          ///< under these conditions
 };
 
 struct ReportOptions {

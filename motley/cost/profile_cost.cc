@@ -73,8 +73,11 @@ bool has_pace(const cluster::Cluster& cluster, DeviceId device) {
                              }));
 }
 
-Bytes framework_bytes(const cluster::Device& device) {
-  return cluster::is_cpu_kind(device.kind) ? Bytes(0) : Bytes(std::int64_t{512} << 20);
+Bytes framework_bytes(const cluster::Device& device, Bytes tensors) {
+  if (cluster::is_cpu_kind(device.kind)) return Bytes(0);
+  constexpr std::int64_t kContext = std::int64_t{512} << 20;
+  constexpr double kAllocator = 0.071;
+  return Bytes(kContext + std::llround(kAllocator * static_cast<double>(tensors.value)));
 }
 
 OpEntry step_entry(const DeviceKey& key, const std::string& subject, std::int64_t samples) {

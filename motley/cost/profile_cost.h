@@ -94,10 +94,12 @@ DeviceKey emulated_key(const cluster::Cluster& cluster, DeviceId device,
 /// measured by whole steps.
 bool has_pace(const cluster::Cluster& cluster, DeviceId device);
 
-/// Memory that PyTorch holds on a device before the first tensor: 0 on CPUs, whose limits are on
-/// tensors; 512 MiB on GPUs, about what a CUDA context with cuBLAS takes (300 to 600 MiB by kind
-/// and version; not measured here).
-Bytes framework_bytes(const cluster::Device& device);
+/// Memory that PyTorch holds on a device beside `tensors` in use at the peak: 0 on CPUs, whose
+/// limits are on tensors. On GPUs 512 MiB, about what a CUDA context with cuBLAS takes (300 to 600
+/// MiB by kind and version; not measured here), and 7.1 % of the tensors, which its caching
+/// allocator reserves beyond them by rounding and fragmentation (the median over Aceso's runs on
+/// GH200 that Sailor's authors published).
+Bytes framework_bytes(const cluster::Device& device, Bytes tensors);
 
 /// The time of a whole step of a model, kept among the operators of an emulated key.
 struct StepTime {

@@ -118,9 +118,10 @@ Bytes StepEvaluator::peak_bytes(DeviceId device, std::int64_t samples, Setting s
   const auto [peak, is_new] =
       peaks_.try_emplace({times, samples}, Bytes(std::numeric_limits<std::int64_t>::max()));
   if (!is_new) return peak->second;
-  if (const auto program = lower(samples, setting))
-    peak->second = program::find_memory_peak(*program, times->scratch_bytes(samples)).total +
-                   cost::framework_bytes(cluster_->device(device));
+  if (const auto program = lower(samples, setting)) {
+    const Bytes tensors = program::find_memory_peak(*program, times->scratch_bytes(samples)).total;
+    peak->second = tensors + cost::framework_bytes(cluster_->device(device), tensors);
+  }
   return peak->second;
 }
 
