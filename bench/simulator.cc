@@ -14,6 +14,7 @@
 #include "motley/base/file.h"
 #include "motley/base/json.h"
 #include "motley/base/random.h"
+#include "motley/base/statistics.h"
 #include "motley/simulate/program_tasks.h"
 #include "motley/simulate/resimulation.h"
 #include "motley/simulate/simulate.h"
@@ -115,15 +116,10 @@ double seconds_of(const std::function<void()>& run) {
   return processor_seconds() - begin;
 }
 
-double median(std::vector<double> times) {
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
-}
-
 double median_seconds(const std::function<void()>& run) {
   std::vector<double> times;
   for (int i = 0; i < kRepeats; ++i) times.push_back(seconds_of(run));
-  return median(std::move(times));
+  return upper_median(std::move(times));
 }
 
 /// A run of instructions of one device, and where it goes in the compute lane of another: there the
@@ -202,7 +198,7 @@ Result<Json> measure(int devices, int size) {
   for (int i = 0; i < (size > 100000 ? kMoves / 10 : kMoves); ++i)
     moves.push_back(seconds_of_move(simulation, draw_move(tasks, program, random), looked_at));
   const double worst = *std::max_element(moves.begin(), moves.end());
-  const double again = median(moves);
+  const double again = upper_median(moves);
   fmt::print("{:>13}{:>9}{:>11.5f}{:>12.2f}{:>12.2f}{:>8.0f}{:>15.6f}{:>11.6f}{:>12}\n",
              trace.intervals.size(), devices, seconds, instructions / seconds / 1e6,
              instructions / run_s / 1e6, bytes, again, worst, looked_at / moves.size());

@@ -10,6 +10,7 @@
 #include "bench/accuracy/row.h"
 #include "motley/base/file.h"
 #include "motley/base/json.h"
+#include "motley/base/statistics.h"
 
 namespace motley::bench {
 namespace {
@@ -37,8 +38,7 @@ Summary summarise(const Row& row) {
   }
   std::sort(errors.begin(), errors.end());
   const auto n = static_cast<double>(errors.size());
-  const double middle = (errors[(errors.size() - 1) / 2] + errors[errors.size() / 2]) / 2;
-  return {std::accumulate(errors.begin(), errors.end(), 0.0) / n, middle, errors.back(),
+  return {std::accumulate(errors.begin(), errors.end(), 0.0) / n, median(errors), errors.back(),
           inside / n};
 }
 

@@ -8,8 +8,8 @@
 #include <set>
 
 #include "bench/accuracy/row.h"
-#include "motley/cost/checkpoint_time.h"
-#include "motley/cost/roofline.h"
+#include "motley/cost/steps/checkpoint_time.h"
+#include "motley/cost/steps/roofline.h"
 
 namespace motley::bench {
 namespace {
@@ -162,7 +162,7 @@ Result<std::vector<Row>> v100_rows(const std::string& folder,
     const cost::Work work = work_of(speed);
     const double from_fit = cost::estimate_time(fit.model, work, v100).value;
     const double from_p100 =
-        cost::transfer_time(Seconds(mean(speed.step_s)), work, fit.model, rates_of(speed), v100)
+        cost::carried_time(Seconds(mean(speed.step_s)), work, fit.model, rates_of(speed), v100)
             .value;
     analytic.cases.push_back({cost::conformal_interval(from_fit, residuals), 1 / steps});
     transferred.cases.push_back({cost::conformal_interval(from_p100, residuals), 1 / steps});

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "bench/accuracy/row.h"
-#include "motley/cost/data_parallel_step.h"
+#include "motley/cost/steps/data_parallel_step.h"
 
 namespace motley::bench {
 namespace {

@@ -12,6 +12,7 @@
 #include "motley/base/csv.h"
 #include "motley/base/file.h"
 #include "motley/base/json.h"
+#include "motley/base/statistics.h"
 
 namespace motley::bench {
 namespace {
@@ -105,13 +106,9 @@ Result<PipelineConstants> other_runtime(const std::string& folder) {
     contexts.push_back((whole - held) * 1024 * 1024);
     overheads.push_back(held / used);
   }
-  const auto median = [](std::vector<double>& values) {
-    std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
-    return values[values.size() / 2];
-  };
   PipelineConstants constants;
-  constants.context = Bytes(static_cast<std::int64_t>(median(contexts)));
-  constants.allocator_overhead = median(overheads);
+  constants.context = Bytes(static_cast<std::int64_t>(upper_median(contexts)));
+  constants.allocator_overhead = upper_median(overheads);
   return constants;
 }
 

@@ -8,9 +8,10 @@
 #include <map>
 
 #include "bench/accuracy/row.h"
+#include "motley/base/statistics.h"
 #include "motley/cost/import/cm_dare.h"
-#include "motley/cost/pace.h"
-#include "motley/cost/server_queue.h"
+#include "motley/cost/steps/pace.h"
+#include "motley/cost/steps/server_queue.h"
 
 namespace motley::bench {
 namespace {
@@ -19,11 +20,6 @@ double mean(const std::vector<double>& values) {
   double sum = 0;
   for (const double value : values) sum += value;
   return sum / static_cast<double>(values.size());
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
 }
 
 struct Cluster {

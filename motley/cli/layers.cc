@@ -102,11 +102,7 @@ Result<int> plan_layers(const PlanningOptions& options, const Context& context) 
   planned.inputs.cluster = cluster;
   Json object = outcome_to_json(planned);
   object["interval_basis"] = layers_note(profile);
-  if (!planned.outcome.plan) {
-    if (context.json) context.result("", object);
-    return context.json ? Result<int>(kInfeasible)
-                        : tl::make_unexpected(infeasible_error(planned.outcome));
-  }
+  if (!planned.outcome.plan) return report_infeasible(planned.outcome, object, context);
   context.result(report::print_outcome(planned.outcome, cluster) + "\n" + layers_note(profile),
                  object);
   return kDone;
@@ -134,10 +130,10 @@ Result<int> simulate_layers(const SimulateOptions& options, const Context& conte
   Json stages = Json::array();
   for (std::size_t s = 0; s < step.times.size(); ++s) {
     const cost::StageTimes& times = step.times[s];
-    text += fmt::format(
-        "  {:<6} {:>10} {:>10} {:>10} {:>10}  {}\n", s, format_seconds(times.compute),
-        format_seconds(times.communication), format_seconds(times.waiting),
-        format_seconds(std::max(times.bubble, Seconds(0))), format_bytes(step.memory[s].total()));
+    text +=
+        fmt::format("  {:<6} {:>10} {:>10} {:>10} {:>10}  {}\n", s, format_seconds(times.compute),
+                    format_seconds(times.communication), format_seconds(times.waiting),
+                    format_seconds(times.bubble), format_bytes(step.memory[s].total()));
     stages.push_back({{"compute_s", times.compute.value},
                       {"exposed_comm_s", times.communication.value},
                       {"waiting_s", times.waiting.value},

@@ -7,11 +7,13 @@
 #include <set>
 
 #include "motley/base/file.h"
+#include "motley/base/statistics.h"
 #include "motley/base/text.h"
 #include "motley/cli/planning.h"
 #include "motley/cli/torch_version.h"
 #include "motley/cost/profile_cost.h"
 #include "motley/cost/readings.h"
+#include "motley/cost/whole_step.h"
 #include "motley/program/program_text.h"
 #include "motley/run/launcher.h"
 #include "motley/run/measure.h"
@@ -340,13 +342,7 @@ Result<MeasureSummary> measure(const Inputs& inputs, cost::ProfileStore& store,
     for (const cost::CollectiveEntry& entry : entries) spreads.push_back(entry.spread);
   }
   MOTLEY_RETURN_IF_ERROR(keep_computes(inputs, subject, torch, store));
-  MeasureSummary summary{static_cast<std::int64_t>(spreads.size()), 0};
-  if (!spreads.empty()) {
-    const auto middle = spreads.begin() + static_cast<std::ptrdiff_t>(spreads.size() / 2);
-    std::nth_element(spreads.begin(), middle, spreads.end());
-    summary.spread = *middle;
-  }
-  return summary;
+  return MeasureSummary{static_cast<std::int64_t>(spreads.size()), upper_median(spreads)};
 }
 
 }  // namespace motley::cli

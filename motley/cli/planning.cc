@@ -59,8 +59,8 @@ std::string print_costs(const search::Costs& costs, const cluster::Cluster& clus
   std::string text = "motley.costs/1\n";
   for (const auto& [name, times] : costs.devices) {
     if (!times.alone) continue;
-    text += fmt::format("device \"{}\" speed {} kind \"{}\"\n", name, times.speed,
-                        cluster.device(*cluster::find_device(cluster, name)).kind);
+    const cluster::Device& device = cluster.device(*cluster::find_device(cluster, name));
+    text += fmt::format("device \"{}\" speed {} kind \"{}\"\n", name, device.speed, device.kind);
     for (const double batch : times.alone->batches()) {
       double alone = 0, shared = 0;
       for (std::size_t i = 0; i < times.alone->size(); ++i)
@@ -243,6 +243,13 @@ Json outcome_to_json(const Planned& planned) {
 Error infeasible_error(const plan::PlanOutcome& outcome) {
   return {ErrorKind::kInfeasible, "plan.infeasible",
           "no feasible plan: " + join(outcome.why, "; ")};
+}
+
+Result<int> report_infeasible(const plan::PlanOutcome& outcome, const Json& object,
+                              const Context& context) {
+  if (!context.json) return tl::make_unexpected(infeasible_error(outcome));
+  context.result("", object);
+  return kInfeasible;
 }
 
 }  // namespace motley::cli

@@ -66,5 +66,8 @@ Json outcome_to_json(const Planned& planned);
 
 /// The infeasible outcome as an error (exit 3) with its arithmetic.
 Error infeasible_error(const plan::PlanOutcome& outcome);
+/// The same as a verb's answer: with --json the object is the result, and only the exit code tells.
+Result<int> report_infeasible(const plan::PlanOutcome& outcome, const Json& object,
+                              const Context& context);
 
 }  // namespace motley::cli

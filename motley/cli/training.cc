@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "motley/base/file.h"
+#include "motley/base/statistics.h"
 #include "motley/base/text.h"
 #include "motley/program/program_text.h"
 #include "motley/report/event_file.h"
@@ -112,13 +113,6 @@ Result<void> write_run_directory(const Training& training, const RunDirectory& d
   return {};
 }
 
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 /// Collects the workers' events, writes log and TensorBoard files, shows progress.
 class Monitor {
  public:
@@ -154,7 +148,7 @@ class Monitor {
     result.lost_steps = lost_steps_;
     result.checkpoint = checkpoint_;
     for (const auto& [step, logged] : steps_) result.losses.push_back(logged.loss);
-    result.step_s_median = median(step_seconds_);
+    result.step_s_median = upper_median(step_seconds_);
     const std::size_t ranks = reporting();
     result.busy.assign(ranks, 0);
     result.peak_bytes.assign(ranks, 0);
@@ -211,7 +205,7 @@ class Monitor {
     if (step > first_step_) step_seconds_.push_back(logged.step_s);
     write_scalars(step, logged);
     const std::int64_t left = training_.steps - step - 1;
-    const double pace = step_seconds_.empty() ? logged.step_s : median(recent());
+    const double pace = step_seconds_.empty() ? logged.step_s : upper_median(recent());
     progress_.update(step + 1, training_.steps,
                      fmt::format("loss: {:.4f}  step: {}{}  busy {}  eta {}", logged.loss,
                                  format_seconds(Seconds(pace)), against_plan(pace), busy(logged),

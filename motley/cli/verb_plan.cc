@@ -33,6 +33,14 @@ Result<std::vector<std::string>> find_drifted(const Inputs& inputs, const std::s
   return drifted;
 }
 
+/// The planner's steps with what devices vary by, which it leaves out: as much as the chosen
+/// plan's.
+void add_variation(double factor, plan::PlanOutcome& outcome) {
+  for (Seconds* step :
+       {&outcome.predicted_step, &outcome.equal_split.step, &outcome.best_single.step})
+    *step = *step * factor;
+}
+
 }  // namespace
 
 Result<int> profile_verb(const ProfileOptions& options, const Context& context) {
@@ -61,26 +69,11 @@ Result<int> profile_verb(const ProfileOptions& options, const Context& context) 
   return kDone;
 }
 
-namespace {
-
-/// The planner's steps with what devices vary by, which it leaves out: as much as the chosen
-/// plan's.
-void add_variation(double factor, plan::PlanOutcome& outcome) {
-  for (Seconds* step :
-       {&outcome.predicted_step, &outcome.equal_split.step, &outcome.best_single.step})
-    *step = *step * factor;
-}
-
-}  // namespace
-
 Result<int> plan_verb(const PlanningOptions& options, const Context& context) {
   if (options.layers.is_given()) return plan_layers(options, context);
   MOTLEY_ASSIGN(Planned planned, make_plan(options, context));
   plan::PlanOutcome& outcome = planned.outcome;
-  if (!outcome.plan) {
-    if (context.json) context.result("", outcome_to_json(planned));
-    return context.json ? Result<int>(kInfeasible) : tl::make_unexpected(infeasible_error(outcome));
-  }
+  if (!outcome.plan) return report_infeasible(outcome, outcome_to_json(planned), context);
   if (!options.output.empty())
     MOTLEY_RETURN_IF_ERROR(
         write_file_atomic(options.output, plan::print_plan(*outcome.plan, planned.inputs.cluster)));

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "motley/base/check.h"
+#include "motley/base/statistics.h"
 #include "motley/cost/profile_cost.h"
 #include "motley/program/program_text.h"
 
@@ -30,30 +31,6 @@ std::vector<const program::DeviceProgram*> sorted_references(
                             }));
   }
   return sorted;
-}
-
-// The nearest nondecreasing sequence in the sense of least squares: where a value is below the mean
-// of those before it, they become one block with their common mean (pool adjacent violators).
-void make_nondecreasing(std::vector<double>& values) {
-  struct Block {
-    double sum;
-    std::size_t count;
-    double mean() const { return sum / static_cast<double>(count); }
-  };
-  std::vector<Block> blocks;
-  for (const double value : values) {
-    blocks.push_back({value, 1});
-    while (blocks.size() > 1 && blocks[blocks.size() - 2].mean() > blocks.back().mean()) {
-      const Block last = blocks.back();
-      blocks.pop_back();
-      blocks.back().sum += last.sum;
-      blocks.back().count += last.count;
-    }
-  }
-  std::size_t next = 0;
-  for (const Block& block : blocks) {
-    for (std::size_t i = 0; i < block.count; ++i) values[next++] = block.mean();
-  }
 }
 
 tl::unexpected<Error> missing_keys(const std::set<std::string>& keys, const DeviceKey& device) {

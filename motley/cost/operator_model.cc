@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "motley/base/statistics.h"
 #include "motley/cost/least_squares.h"
+#include "motley/cost/whole_step.h"
 
 namespace motley::cost {
 namespace {
@@ -21,12 +23,6 @@ double ln(double value) { return std::log(std::max(value, 1.0)); }
 std::string_view operator_of(std::string_view key) { return key.substr(0, key.find('(')); }
 
 bool does_work(const OpEntry& entry) { return entry.work.launches > 0 && entry.median.value > 0; }
-
-double median_of(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 }  // namespace
 
@@ -64,8 +60,7 @@ Result<OperatorModel> OperatorModel::fit(const std::vector<OpEntry>& entries) {
     if (does_work(entry)) {
       all.push_back(&entry);
       by_operator[std::string(operator_of(entry.key))].push_back(&entry);
-    } else if (entry.median.value > 0 && !entry.key.starts_with("step ") &&
-               !entry.key.starts_with("compute ")) {
+    } else if (entry.median.value > 0 && !is_whole_step(entry)) {
       views.push_back(entry.median.value);
     }
   }
@@ -79,7 +74,7 @@ Result<OperatorModel> OperatorModel::fit(const std::vector<OpEntry>& entries) {
   for (const auto& [name, measured] : by_operator) {
     MOTLEY_ASSIGN(model.lines_[name], fit_line(measured));
   }
-  if (!views.empty()) model.view_ = median_of(std::move(views));
+  if (!views.empty()) model.view_ = upper_median(std::move(views));
   return model;
 }
 

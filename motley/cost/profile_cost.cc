@@ -10,6 +10,7 @@
 #include <map>
 #include <utility>
 
+#include "motley/base/statistics.h"
 #include "motley/base/text.h"
 #include "motley/cluster/kinds.h"
 #include "motley/cluster/quantity_text.h"
@@ -78,51 +79,6 @@ Bytes framework_bytes(const cluster::Device& device, Bytes tensors) {
   constexpr std::int64_t kContext = std::int64_t{512} << 20;
   constexpr double kAllocator = 0.071;
   return Bytes(kContext + std::llround(kAllocator * static_cast<double>(tensors.value)));
-}
-
-OpEntry step_entry(const DeviceKey& key, const std::string& subject, std::int64_t samples) {
-  OpEntry entry;
-  entry.device = key;
-  entry.key = fmt::format("step {} {}", subject, samples);
-  return entry;
-}
-
-OpEntry compute_entry(const DeviceKey& key, const std::string& subject, std::int64_t samples) {
-  OpEntry entry;
-  entry.device = key;
-  entry.key = fmt::format("compute {} {}", subject, samples);
-  return entry;
-}
-
-Result<std::optional<double>> usual_pace(const ProfileStore& store, const DeviceKey& key) {
-  MOTLEY_ASSIGN(const std::vector<OpEntry> entries, store.ops(key));
-  std::map<std::string, double, std::less<>> steps;
-  for (const OpEntry& entry : entries)
-    if (entry.key.starts_with("step ")) steps[entry.key.substr(5)] = entry.median.value;
-  std::vector<double> paces;
-  for (const OpEntry& entry : entries) {
-    if (!entry.key.starts_with("compute ")) continue;
-    const auto step = steps.find(std::string_view(entry.key).substr(8));
-    if (step != steps.end() && step->second > 0) paces.push_back(entry.median.value / step->second);
-  }
-  if (paces.empty()) return std::nullopt;
-  std::sort(paces.begin(), paces.end());
-  return (paces[(paces.size() - 1) / 2] + paces[paces.size() / 2]) / 2;
-}
-
-Result<std::vector<StepTime>> find_steps(const ProfileStore& store, const DeviceKey& key,
-                                         const std::string& subject) {
-  MOTLEY_ASSIGN(const std::vector<OpEntry> entries, store.ops(key));
-  const std::string prefix = fmt::format("step {} ", subject);
-  std::vector<StepTime> steps;
-  for (const OpEntry& entry : entries) {
-    if (!entry.key.starts_with(prefix)) continue;
-    const auto samples = find_integer(std::string_view(entry.key).substr(prefix.size()));
-    if (samples && entry.median.value > 0) steps.push_back({*samples, entry.median, entry.spread});
-  }
-  std::sort(steps.begin(), steps.end(),
-            [](const StepTime& a, const StepTime& b) { return a.samples < b.samples; });
-  return steps;
 }
 
 std::int64_t usual_samples(const cluster::Cluster& cluster, DeviceId device,

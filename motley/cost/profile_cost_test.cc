@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "motley/cost/test_programs.h"
+#include "motley/cost/whole_step.h"
 
 namespace motley::cost {
 namespace {

@@ -4,19 +4,14 @@
 #include <cmath>
 
 #include "motley/base/check.h"
+#include "motley/base/statistics.h"
 
 namespace motley::cost {
 namespace {
 
-constexpr double kMadToDeviation = 1.4826;  // of a normal distribution
-constexpr double kMedianToMean = 1.2533;    // standard error of the median over that of the mean
+constexpr double kMedianToMean = 1.2533;  // standard error of the median over that of the mean
 constexpr double kLeastDeviation = 0.02;
 constexpr double kOutlier = 3.5;
-
-double median_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
-}
 
 /// Median and robust standard deviation, the latter at least 2 % of the former.
 struct Centre {
@@ -27,9 +22,9 @@ struct Centre {
 Centre find_centre(const std::vector<Reading>& rounds) {
   std::vector<double> values;
   for (const Reading& round : rounds) values.push_back(round.seconds);
-  const double median = median_of(values);
-  for (double& value : values) value = std::abs(value - median);
-  return {median, std::max(kMadToDeviation * median_of(values), kLeastDeviation * median)};
+  const double middle = median(values);
+  for (double& value : values) value = std::abs(value - middle);
+  return {middle, std::max(kMadToDeviation * median(values), kLeastDeviation * middle)};
 }
 
 bool have_drifted(const std::vector<Reading>& rounds) {

@@ -4,13 +4,15 @@
 
 namespace motley::cost {
 
+MeasuredTimes::MeasuredTimes(const std::vector<OpEntry>& entries) {
+  by_key_.reserve(entries.size());
+  for (const OpEntry& entry : entries)
+    by_key_.emplace(entry.key, Answer{entry.median, entry.scratch, entry.spread});
+}
+
 Result<MeasuredTimes> MeasuredTimes::load(const ProfileStore& store, const DeviceKey& device) {
-  MOTLEY_ASSIGN(std::vector<OpEntry> entries, store.ops(device));
-  MeasuredTimes times;
-  times.by_key_.reserve(entries.size());
-  for (OpEntry& entry : entries)
-    times.by_key_.emplace(std::move(entry.key), Answer{entry.median, entry.scratch, entry.spread});
-  return times;
+  MOTLEY_ASSIGN(const std::vector<OpEntry> entries, store.ops(device));
+  return MeasuredTimes(entries);
 }
 
 std::vector<std::optional<TimeSource::Answer>> MeasuredTimes::times(

@@ -26,9 +26,10 @@ class TimeSource {
   virtual std::vector<std::optional<Answer>> times(const program::DeviceProgram& program) const = 0;
 };
 
-/// What the store has, by program::cost_key. Reads the device's entries once.
+/// What the store has of a device, by program::cost_key.
 class MeasuredTimes : public TimeSource {
  public:
+  explicit MeasuredTimes(const std::vector<OpEntry>& entries);
   static Result<MeasuredTimes> load(const ProfileStore& store, const DeviceKey& device);
   std::vector<std::optional<Answer>> times(const program::DeviceProgram& program) const override;
 

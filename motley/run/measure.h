@@ -7,7 +7,9 @@
 #include "motley/base/json.h"
 #include "motley/base/result.h"
 #include "motley/base/units.h"
+#include "motley/program/program.h"
 #include "motley/run/job.h"
+#include "motley/trace/trace.h"
 
 namespace motley::run {
 
@@ -21,14 +23,20 @@ struct ProfileJob {
   bool linger = false;  ///< afterwards go on working until killed, to be beside others
 };
 
-/// What it prints on stdout: {"ops": [...]}.
+/// Time of all instructions with one cost key; `profile` prints them on stdout: {"ops": [...]}.
 struct OpTime {
   std::string key;  ///< program::cost_key
   Seconds median;
-  double spread = 0;
-  std::int64_t samples = 0;
-  Bytes scratch;  ///< memory needed beside the results
+  double spread = 0;         ///< median absolute deviation / median
+  std::int64_t samples = 0;  ///< measured executions
+  Bytes scratch;             ///< memory needed beside the results
 };
+
+/// Times of the compute instructions of one device of a trace, which ran `program`: per instruction
+/// the median over steps; instructions of equal key give the mean of theirs, so that the sum over
+/// the program stays. Sorted by key, without scratch.
+std::vector<OpTime> time_operators(const program::DeviceProgram& program, const trace::Trace& trace,
+                                   int device);
 
 /// What verb `collectives` (which takes a Job without program and data) reports in its event.
 struct CollectiveTime {

@@ -7,9 +7,11 @@
 #include <memory>
 #include <utility>
 
+#include "motley/base/statistics.h"
 #include "motley/cluster/kinds.h"
 #include "motley/cost/kind_times.h"
 #include "motley/cost/operator_model.h"
+#include "motley/cost/whole_step.h"
 #include "motley/search/profile_batches.h"
 
 namespace motley::search {
@@ -61,7 +63,7 @@ Result<Table> model_device(const graph::Model& model, const cost::ProfileStore& 
     return with_context(
         fmt::format("{} with threads = {} and PyTorch {}", key.kind, key.threads, key.torch),
         fitted.error());
-  MOTLEY_ASSIGN(const auto measured, cost::MeasuredTimes::load(store, key));
+  const cost::MeasuredTimes measured(entries);
   const cost::ModelledTimes modelled(model.graph, *fitted);
   const auto batches =
       profile_batches(options.global_batch, largest_batch(model.graph, options.global_batch));
@@ -107,7 +109,6 @@ struct Pace {
 /// What instructions vary by for themselves adds up to sd^2 sum t^2 / (sum t)^2 of a step; what
 /// whole steps vary by beyond that, all their instructions share.
 simulate::Jitter find_jitter(const InstructionTimes& times, double step_spread) {
-  constexpr double kMadToDeviation = 1.4826;  // of a normal distribution
   double sum = 0, squares = 0;
   for (std::size_t i = 0; i < times.size(); ++i) {
     const double seconds = times.at(i, times.batches().back()).value;

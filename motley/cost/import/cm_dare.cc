@@ -9,6 +9,7 @@
 #include <set>
 
 #include "motley/base/csv.h"
+#include "motley/base/statistics.h"
 
 namespace motley::cost {
 namespace {
@@ -16,11 +17,6 @@ namespace {
 constexpr double kBatch = 128;
 constexpr double kSessionGap = 6 * 3600;  // s
 constexpr std::int64_t kTile = 32;
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
-}
 
 Result<CsvTable> read_table(const std::string& path) {
   const std::string filtered = path + ".filtered.csv";

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "motley/base/result.h"
-#include "motley/cost/checkpoint_time.h"
-#include "motley/cost/roofline.h"
-#include "motley/cost/server_queue.h"
+#include "motley/cost/steps/checkpoint_time.h"
+#include "motley/cost/steps/roofline.h"
+#include "motley/cost/steps/server_queue.h"
 
 namespace motley::cost {
 

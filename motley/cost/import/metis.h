@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "motley/cost/layer_profile.h"
+#include "motley/cost/steps/layer_profile.h"
 
 namespace motley::cost {
 

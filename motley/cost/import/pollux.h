@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "motley/base/result.h"
-#include "motley/cost/data_parallel_step.h"
+#include "motley/cost/steps/data_parallel_step.h"
 
 namespace motley::cost {
 

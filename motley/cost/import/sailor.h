@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include "motley/cost/layer_profile.h"
-#include "motley/cost/pipeline_step.h"
+#include "motley/cost/steps/layer_profile.h"
+#include "motley/cost/steps/pipeline_step.h"
 
 namespace motley::cost {
 

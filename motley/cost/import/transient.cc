@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "motley/base/csv.h"
+#include "motley/base/statistics.h"
 #include "motley/base/text.h"
 
 namespace motley::cost {
@@ -45,12 +46,6 @@ Result<std::vector<TransientRun>> read_durations(const std::string& path) {
     MOTLEY_ASSIGN(run.duration_s, table.positive_number(r, duration));
   }
   return runs;
-}
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "motley/base/result.h"
-#include "motley/cost/availability.h"
+#include "motley/cost/steps/availability.h"
 
 namespace motley::cost {
 

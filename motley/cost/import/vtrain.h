@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "motley/base/result.h"
-#include "motley/cost/collective_curve.h"
-#include "motley/cost/transformer_fit.h"
+#include "motley/cost/steps/collective_curve.h"
+#include "motley/cost/steps/transformer_fit.h"
 
 namespace motley::cost {
 

@@ -469,7 +469,7 @@ TEST(Profile, MeasuresEveryKey) {
   ASSERT_TRUE(times) << times.error().message;
   double total = 0;
   std::int64_t samples = 0;
-  for (const OperatorTime& time : *times) {
+  for (const OpTime& time : *times) {
     EXPECT_GE(time.median.value, 0.0);
     total += time.median.value;
     samples += time.samples;

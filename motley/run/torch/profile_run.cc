@@ -12,6 +12,7 @@
 
 #include "motley/base/dtype.h"
 #include "motley/base/random.h"
+#include "motley/base/statistics.h"
 #include "motley/program/program_text.h"
 #include "motley/run/torch/clock.h"
 #include "motley/run/torch/executor.h"
@@ -78,49 +79,15 @@ void fill_parameters(const program::DeviceProgram& program, Executor& executor,
   }
 }
 
-double median_of(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-/// Seconds of every instruction in every step.
-std::map<int, std::vector<double>> durations(const trace::Trace& trace) {
-  std::map<int, std::vector<double>> times;
-  for (const trace::Interval& interval : trace.intervals)
-    if (interval.lane == trace::Lane::kCompute)
-      times[interval.instruction.value].push_back(
-          static_cast<double>(interval.end - interval.begin) * 1e-9);
-  return times;
-}
-
-std::vector<OperatorTime> merge(const program::DeviceProgram& program, const trace::Trace& trace,
-                                const std::vector<Bytes>& scratch) {
-  struct Sum {
-    double median = 0, deviation = 0;
-    std::int64_t instructions = 0, samples = 0;
-    Bytes scratch;
-  };
-  std::map<std::string, Sum> by_key;
-  for (auto& [id, times] : durations(trace)) {
-    const auto& instruction = program.instructions[static_cast<std::size_t>(id)];
-    Sum& sum = by_key[program::cost_key(program, instruction)];
-    const double median = median_of(times);
-    std::vector<double> deviations;
-    for (const double time : times) deviations.push_back(std::abs(time - median));
-    sum.median += median;
-    sum.deviation += median_of(deviations);
-    sum.samples += static_cast<std::int64_t>(times.size());
-    ++sum.instructions;
-    sum.scratch = std::max(sum.scratch, scratch[static_cast<std::size_t>(id)]);
+/// The most that an instruction of each key holds beside its results.
+std::map<std::string, Bytes> scratch_by_key(const program::DeviceProgram& program,
+                                            const std::vector<Bytes>& scratch) {
+  std::map<std::string, Bytes> most;
+  for (std::size_t i = 0; i < scratch.size(); ++i) {
+    Bytes& of_key = most[program::cost_key(program, program.instructions[i])];
+    of_key = std::max(of_key, scratch[i]);
   }
-  std::vector<OperatorTime> result;
-  for (const auto& [key, sum] : by_key) {
-    const double count = static_cast<double>(sum.instructions);
-    result.push_back({key, Seconds(sum.median / count),
-                      sum.median > 0 ? sum.deviation / sum.median : 0.0, sum.samples, sum.scratch});
-  }
-  return result;
+  return most;
 }
 
 /// Runs steps of the program on made-up samples; `each` is called with what every step after the
@@ -149,8 +116,8 @@ Result<std::unique_ptr<Executor>> run_steps(const program::DeviceProgram& progra
 
 }  // namespace
 
-Result<OperatorTime> time_whole_steps(const program::DeviceProgram& program, double speed,
-                                      const ProfileOptions& options) {
+Result<OpTime> time_whole_steps(const program::DeviceProgram& program, double speed,
+                                const ProfileOptions& options) {
   ExecutorOptions executor_options;
   executor_options.kind = options.kind;
   executor_options.local_index = options.local_index;
@@ -161,18 +128,17 @@ Result<OperatorTime> time_whole_steps(const program::DeviceProgram& program, dou
                 [&](const StepResult& result) { seconds.push_back(result.compute_s); }));
   // At first the others are still starting.
   seconds.erase(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 4));
-  const double median = median_of(seconds);
   const auto count = static_cast<std::int64_t>(seconds.size());
-  for (double& each : seconds) each = std::abs(each - median);
-  return OperatorTime{"step " + std::to_string(program.samples),
-                      Seconds(median),
-                      median > 0 ? median_of(seconds) / median : 0.0,
-                      count,
-                      {}};
+  const Scatter scatter = find_scatter(std::move(seconds));
+  return OpTime{"step " + std::to_string(program.samples),
+                Seconds(scatter.middle),
+                scatter.spread(),
+                count,
+                {}};
 }
 
-Result<std::vector<OperatorTime>> profile_program(const program::DeviceProgram& program,
-                                                  const ProfileOptions& options) {
+Result<std::vector<OpTime>> profile_program(const program::DeviceProgram& program,
+                                            const ProfileOptions& options) {
   ExecutorOptions executor_options;
   executor_options.kind = options.kind;
   executor_options.local_index = options.local_index;
@@ -183,7 +149,10 @@ Result<std::vector<OperatorTime>> profile_program(const program::DeviceProgram& 
   trace::Trace trace = executor->timeline();
   std::erase_if(trace.intervals,
                 [&](const trace::Interval& each) { return each.step < options.warm_up; });
-  return merge(program, trace, executor->scratch());
+  std::vector<OpTime> times = time_operators(program, trace, 0);
+  const auto scratch = scratch_by_key(program, executor->scratch());
+  for (OpTime& time : times) time.scratch = scratch.at(time.key);
+  return times;
 }
 
 }  // namespace motley::run

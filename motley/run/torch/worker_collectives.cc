@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "motley/base/statistics.h"
 #include "motley/run/measure.h"
 #include "motley/run/torch/emulated_link.h"
 
@@ -15,12 +16,6 @@ namespace {
 
 constexpr std::int64_t kLeastBytes = 4, kMostBytes = 64 << 20;
 constexpr std::int64_t kGrowth = 4;  // of sizes: 4 B, 16 B, ... 64 MiB
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 
 /// Slower than this is not measured: the smaller sizes say the same.
 constexpr double kMostEmulated = 3.0;

@@ -22,11 +22,11 @@ constexpr std::int64_t kManySteps = 1'000'000;
 int rounds_of(const ProfileJob& job) { return job.whole_steps ? 1 : kRounds; }
 
 /// Times of one operator in each round, as one: the median of their medians.
-OpTime merge(const std::string& key, std::vector<OperatorTime> rounds) {
+OpTime merge(const std::string& key, std::vector<OpTime> rounds) {
   std::sort(rounds.begin(), rounds.end(),
-            [](const OperatorTime& a, const OperatorTime& b) { return a.median < b.median; });
+            [](const OpTime& a, const OpTime& b) { return a.median < b.median; });
   OpTime time{key, rounds[rounds.size() / 2].median, 0, 0, {}};
-  for (const OperatorTime& each : rounds) {
+  for (const OpTime& each : rounds) {
     time.spread += each.spread / static_cast<double>(rounds.size());
     time.samples += each.samples;
     time.scratch = std::max(time.scratch, each.scratch);
@@ -34,7 +34,7 @@ OpTime merge(const std::string& key, std::vector<OperatorTime> rounds) {
   return time;
 }
 
-Result<std::vector<OperatorTime>> profile_file(const std::string& path, const ProfileJob& job) {
+Result<std::vector<OpTime>> profile_file(const std::string& path, const ProfileJob& job) {
   MOTLEY_ASSIGN(const std::string text, read_file(path));
   MOTLEY_ASSIGN(const program::Program program, program::parse_program(text, path));
   if (program.devices.empty()) return usage_error("run.job", path + ": has no device");
@@ -46,9 +46,8 @@ Result<std::vector<OperatorTime>> profile_file(const std::string& path, const Pr
   options.budget = Seconds(job.seconds_per_program / rounds_of(job));
   if (!job.whole_steps) return profile_program(program.devices[0], options);
   options.max_steps = kManySteps;
-  MOTLEY_ASSIGN(const OperatorTime step,
-                time_whole_steps(program.devices[0], job.device.speed, options));
-  return std::vector<OperatorTime>{step};
+  MOTLEY_ASSIGN(const OpTime step, time_whole_steps(program.devices[0], job.device.speed, options));
+  return std::vector<OpTime>{step};
 }
 
 }  // namespace
@@ -58,11 +57,11 @@ Result<void> run_profile(const std::string& job_path, const Reporter& reporter) 
   MOTLEY_ASSIGN(const Json json, parse_json(text, job_path));
   MOTLEY_ASSIGN(const ProfileJob job, profile_job_from_json(json, job_path));
   MOTLEY_RETURN_IF_ERROR(set_up_device(job.device));
-  std::map<std::pair<std::size_t, std::string>, std::vector<OperatorTime>> rounds;
+  std::map<std::pair<std::size_t, std::string>, std::vector<OpTime>> rounds;
   for (int round = 0; round < rounds_of(job); ++round)
     for (std::size_t i = 0; i < job.programs.size(); ++i) {
-      MOTLEY_ASSIGN(const std::vector<OperatorTime> measured, profile_file(job.programs[i], job));
-      for (const OperatorTime& time : measured) rounds[{i, time.key}].push_back(time);
+      MOTLEY_ASSIGN(const std::vector<OpTime> measured, profile_file(job.programs[i], job));
+      for (const OpTime& time : measured) rounds[{i, time.key}].push_back(time);
     }
   std::vector<OpTime> times;
   for (auto& [key, measured] : rounds) times.push_back(merge(key.second, std::move(measured)));

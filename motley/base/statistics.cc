@@ -1,0 +1,52 @@
+#include "motley/base/statistics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <utility>
+
+namespace motley {
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
+}
+
+double upper_median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+Scatter find_scatter(std::vector<double> values) {
+  Scatter scatter;
+  scatter.middle = upper_median(values);
+  for (double& value : values) value = std::abs(value - scatter.middle);
+  scatter.deviation = upper_median(std::move(values));
+  return scatter;
+}
+
+void make_nondecreasing(std::vector<double>& values) {
+  struct Block {
+    double sum;
+    std::size_t count;
+    double mean() const { return sum / static_cast<double>(count); }
+  };
+  std::vector<Block> blocks;
+  for (const double value : values) {
+    blocks.push_back({value, 1});
+    while (blocks.size() > 1 && blocks[blocks.size() - 2].mean() > blocks.back().mean()) {
+      const Block last = blocks.back();
+      blocks.pop_back();
+      blocks.back().sum += last.sum;
+      blocks.back().count += last.count;
+    }
+  }
+  std::size_t next = 0;
+  for (const Block& block : blocks)
+    for (std::size_t i = 0; i < block.count; ++i) values[next++] = block.mean();
+}
+
+}  // namespace motley
