@@ -136,6 +136,157 @@ class Recurrent(nn.Module):
         states, _ = self.rnn(sequence)
         return F.cross_entropy(self.head(states[:, -1]), label)
 
+class Bottleneck(nn.Module):
+    """A residual block of ResNet-50: 1x1, 3x3 and 1x1 convolutions."""
+
+    def __init__(self, channels: int, inner: int, out: int, stride: int):
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(channels, inner, 1, bias=False),
+            nn.BatchNorm2d(inner),
+            nn.ReLU(),
+            nn.Conv2d(inner, inner, 3, stride=stride, padding=1, bias=False),
+            nn.BatchNorm2d(inner),
+            nn.ReLU(),
+            nn.Conv2d(inner, out, 1, bias=False),
+            nn.BatchNorm2d(out),
+        )
+        self.skip = nn.Sequential(
+            nn.Conv2d(channels, out, 1, stride=stride, bias=False), nn.BatchNorm2d(out)
+        )
+
+    def forward(self, x):
+        return torch.relu(self.body(x) + self.skip(x))
+
+
+class VisionTransformer(nn.Module):
+    def __init__(self, patch=4, side=8, width=16, heads=2, layers=1, classes=5):
+        super().__init__()
+        self.patches = nn.Conv2d(3, width, patch, stride=patch)
+        self.first = nn.Parameter(0.02 * torch.randn(1, 1, width))
+        self.position = nn.Parameter(0.02 * torch.randn(1, (side // patch) ** 2 + 1, width))
+        self.layers = nn.Sequential(*(Block(width, heads, False, 0.0) for _ in range(layers)))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, classes)
+
+    def forward(self, images):
+        x = self.patches(images).flatten(2).transpose(1, 2)
+        x = torch.cat([self.first.expand(x.shape[0], -1, -1), x], 1) + self.position
+        return self.head(self.norm(self.layers(x))[:, 0])
+
+
+class Llama(nn.Module):
+    """Blocks with RMS norm, rotary positions, grouped queries and a gated MLP."""
+
+    class Block(nn.Module):
+        def __init__(self, width: int, heads: int, groups: int, inner: int):
+            super().__init__()
+            self.heads, self.groups, self.head_width = heads, groups, width // heads
+            self.norm1 = nn.RMSNorm(width)
+            self.q = nn.Linear(width, width, bias=False)
+            self.k = nn.Linear(width, groups * self.head_width, bias=False)
+            self.v = nn.Linear(width, groups * self.head_width, bias=False)
+            self.out = nn.Linear(width, width, bias=False)
+            self.norm2 = nn.RMSNorm(width)
+            self.gate = nn.Linear(width, inner, bias=False)
+            self.up = nn.Linear(width, inner, bias=False)
+            self.down = nn.Linear(inner, width, bias=False)
+
+        def rotate(self, x, cos, sin):
+            first, second = x.chunk(2, -1)
+            return x * cos + torch.cat([-second, first], -1) * sin
+
+        def attend(self, x, cos, sin):
+            batch, length, width = x.shape
+            split = (batch, length, -1, self.head_width)
+            q = self.rotate(self.q(x).view(split).transpose(1, 2), cos, sin)
+            k = self.rotate(self.k(x).view(split).transpose(1, 2), cos, sin)
+            v = self.v(x).view(split).transpose(1, 2)
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+            return self.out(y.transpose(1, 2).reshape(batch, length, width))
+
+        def forward(self, x, cos, sin):
+            x = x + self.attend(self.norm1(x), cos, sin)
+            h = self.norm2(x)
+            return x + self.down(F.silu(self.gate(h)) * self.up(h))
+
+    def __init__(self, vocabulary=40, length=10, width=24, heads=4, groups=2, layers=2):
+        super().__init__()
+        self.token = nn.Embedding(vocabulary, width)
+        self.layers = nn.ModuleList(
+            Llama.Block(width, heads, groups, 2 * width) for _ in range(layers)
+        )
+        self.norm = nn.RMSNorm(width)
+        self.head = nn.Linear(width, vocabulary, bias=False)
+        half = width // heads // 2
+        angles = torch.outer(torch.arange(length), 10000.0 ** (-torch.arange(half) / half))
+        self.register_buffer("cos", torch.cat([angles.cos()] * 2, 1))
+        self.register_buffer("sin", torch.cat([angles.sin()] * 2, 1))
+
+    def forward(self, tokens, targets):
+        x = self.token(tokens)
+        for layer in self.layers:
+            x = layer(x, self.cos, self.sin)
+        logits = self.head(self.norm(x))
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100)
+
+
+class Experts(nn.Module):
+    """Top-2 mixture of experts: each sequence sends at most `capacity` tokens to an expert."""
+
+    def __init__(self, width: int, inner: int, experts: int, capacity: int):
+        super().__init__()
+        self.capacity = capacity
+        self.gate = nn.Linear(width, experts, bias=False)
+        self.up = nn.Parameter(torch.randn(experts, width, inner) / width**0.5)
+        self.down = nn.Parameter(torch.randn(experts, inner, width) / inner**0.5)
+
+    def routes(self, x):
+        """[batch, tokens, experts, capacity]: weight of each token in each expert's place."""
+        share = self.gate(x).softmax(-1)
+        best, chosen = share.topk(2, -1)
+        best = best / best.sum(-1, keepdim=True)
+        taken = F.one_hot(chosen, share.shape[-1]).to(x.dtype)  # [batch, tokens, 2, experts]
+        place = (taken.flatten(1, 2).cumsum(1) - 1).view_as(taken)
+        kept = taken * (place < self.capacity)
+        slot = F.one_hot(place.long().clamp(0, self.capacity - 1), self.capacity).to(x.dtype)
+        return torch.einsum("bsk,bske,bskec->bsec", best, kept, slot)
+
+    def forward(self, x):
+        combine = self.routes(x)
+        sent = torch.einsum("bsec,bsd->becd", (combine > 0).to(x.dtype), x)
+        hidden = torch.relu(torch.einsum("becd,edh->bech", sent, self.up))
+        back = torch.einsum("bech,ehd->becd", hidden, self.down)
+        return torch.einsum("bsec,becd->bsd", combine, back)
+
+
+class MixtureGpt(Gpt):
+    """A GPT whose MLPs are experts."""
+
+    def __init__(self):
+        super().__init__(vocabulary=30, length=8, width=16, heads=2, layers=1)
+        for block in self.h:
+            block.mlp = Experts(16, 24, experts=4, capacity=5)
+
+
+class Recommender(nn.Module):
+    """Wide tables of categories, numbers through an MLP, products of all pairs."""
+
+    def __init__(self, sizes=(50, 31, 17), width=8, numbers=6):
+        super().__init__()
+        self.tables = nn.ModuleList(nn.Embedding(size, width) for size in sizes)
+        self.bottom = nn.Sequential(nn.Linear(numbers, 16), nn.ReLU(), nn.Linear(16, width))
+        count = len(sizes) + 1
+        self.top = nn.Sequential(nn.Linear(width + count * count, 16), nn.ReLU(), nn.Linear(16, 1))
+
+    def forward(self, numbers, categories, clicked):
+        dense = self.bottom(numbers)
+        rows = [table(categories[:, i]) for i, table in enumerate(self.tables)]
+        features = torch.stack([dense, *rows], 1)
+        pairs = torch.bmm(features, features.transpose(1, 2)).flatten(1)
+        score = self.top(torch.cat([dense, pairs], 1)).squeeze(1)
+        return F.binary_cross_entropy_with_logits(score, clicked)
+
 
 def mlp():
     torch.manual_seed(0)
@@ -228,6 +379,68 @@ def gru():
     return Recurrent(nn.GRU), (torch.randn(BATCH, 6, 5), torch.randint(0, 4, (BATCH,)))
 
 
+def vgg():
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(8, 8, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(8, 12, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.AdaptiveAvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(48, 32),
+        nn.ReLU(),
+        nn.Dropout(0.5),
+        nn.Linear(32, 10),
+    )
+    return Classifier(net), (torch.randn(BATCH, 3, 8, 8), torch.randint(0, 10, (BATCH,)))
+
+
+def resnet():
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.MaxPool2d(3, stride=2, padding=1),
+        Bottleneck(8, 4, 16, 1),
+        Bottleneck(16, 8, 24, 2),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(24, 10),
+    )
+    return Classifier(net), (torch.randn(BATCH, 3, 16, 16), torch.randint(0, 10, (BATCH,)))
+
+
+def vit():
+    torch.manual_seed(0)
+    return Classifier(VisionTransformer()), (
+        torch.randn(BATCH, 3, 8, 8),
+        torch.randint(0, 5, (BATCH,)),
+    )
+
+
+def llama():
+    torch.manual_seed(0)
+    return Llama(), token_inputs(40, 10)
+
+
+def moe():
+    torch.manual_seed(0)
+    return MixtureGpt(), token_inputs(30, 8)
+
+
+def recommender():
+    torch.manual_seed(0)
+    categories = torch.stack([torch.randint(0, n, (BATCH,)) for n in (50, 31, 17)], 1)
+    clicked = torch.randint(0, 2, (BATCH,)).float()
+    return Recommender(), (torch.randn(BATCH, 6), categories, clicked)
+
+
 FAMILIES = [
     mlp,
     regression,
@@ -240,4 +453,10 @@ FAMILIES = [
     bert,
     lstm,
     gru,
+    vgg,
+    resnet,
+    vit,
+    llama,
+    moe,
+    recommender,
 ]

@@ -21,7 +21,7 @@ from motley.model_file import read_model_file  # noqa: E402
 from program_interpreter import run_program  # noqa: E402
 
 # Their masks are not eager PyTorch's: one device is the reference for several.
-RANDOM = {"bert", "label_smoothing", "gpt_dropout", "sequence_first_dropout"}
+RANDOM = {"bert", "vgg", "label_smoothing", "gpt_dropout", "sequence_first_dropout"}
 LR = 0.1  # of lower_tool
 FAMILIES = {family.__name__: family for family in families.FAMILIES}
 MODELS = FAMILIES | {model.__name__: model for model in lowering_models.MODELS}
