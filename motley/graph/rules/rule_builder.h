@@ -1,0 +1,93 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "motley/graph/rules/sharding_rule.h"
+
+namespace motley::graph {
+
+/// Puts the rule of one operator together. Operands are named by the position of their argument,
+/// results by theirs; both begin without factors, and finish() refuses what does not multiply up to
+/// the shapes.
+class RuleBuilder {
+ public:
+  RuleBuilder(const Graph& graph, OpId op, const Sizes& sizes);
+
+  const Op& op() const { return *op_; }
+
+  // ---- the operator
+  /// Position in rule().operands of the first tensor at an argument; -1: there is none.
+  int operand(int argument) const;
+  /// Of all tensors at an argument that is a list.
+  std::vector<int> operands_at(int argument) const;
+  int operand_count() const { return static_cast<int>(rule_.operands.size()); }
+  int result_count() const { return static_cast<int>(op_->outputs.size()); }
+  const std::vector<std::int64_t>& operand_shape(int operand) const;
+  const std::vector<std::int64_t>& result_shape(int result) const;
+  bool has_result(int result) const;  ///< false for those the operator leaves undefined
+  DType operand_dtype(int operand) const;
+  DType result_dtype(int result) const;
+  std::optional<std::int64_t> integer(int argument) const;
+  std::optional<std::int64_t> integer(int argument, int element) const;
+  std::optional<double> number(int argument) const;
+  bool truth(int argument) const;       ///< is it `true`?
+  bool is_false(int argument) const;    ///< is it `false`?
+  int list_length(int argument) const;  ///< 0 if it is no list
+  /// A dimension argument counted from 0; empty if it is none of `rank`.
+  std::optional<int> dim(int argument, int rank) const;
+  /// A list of dimensions, or one; none and an empty list mean all.
+  std::vector<int> dims(int argument, int rank) const;
+
+  // ---- the rule
+  int add_factor(std::int64_t size, Split split = Split::kPlain);
+  /// A factor for each dimension.
+  TensorFactors add_factors(const std::vector<std::int64_t>& shape, Split split = Split::kPlain);
+  const TensorFactors& operand_factors(int operand) const {
+    return rule_.operand_factors[static_cast<std::size_t>(operand)];
+  }
+  Factor& factor(int id) { return rule_.factors[static_cast<std::size_t>(id)]; }
+  void never(const DimFactors& dim);
+  void set_split(const DimFactors& dim, Split split);
+  void set_operand(int operand, TensorFactors factors);  ///< no effect for operand -1
+  void set_result(int result, TensorFactors factors);
+  /// Factors of `wide` as numpy broadcasting aligns `shape` with them; dimensions of size 1 that
+  /// are spread have none. Empty if it does not align.
+  std::optional<TensorFactors> broadcast(const std::vector<std::int64_t>& shape,
+                                         const TensorFactors& wide) const;
+  void add_slot(int argument, int element, DimFactors factors, std::int64_t multiple = 1);
+  /// The elements of a list argument are the sizes of these dimensions; -1 stays.
+  void add_shape_slots(int argument, const TensorFactors& dims);
+  void add_term(std::vector<int> operands);
+  void set_independent(int result, int factor);
+  void ignore(int operand) { rule_.ignored.push_back(operand); }
+
+  std::optional<ShardingRule> finish();
+
+ private:
+  void drop_unused_factors();
+
+  const Op* op_;
+  const Sizes* sizes_;
+  ShardingRule rule_;
+  std::vector<int> positions_;  // argument of each operand
+  std::vector<std::vector<std::int64_t>> operand_shapes_, result_shapes_;
+  std::vector<DType> operand_dtypes_, result_dtypes_;
+};
+
+using RuleMaker = bool (*)(RuleBuilder& rule);
+struct NamedRuleMaker {
+  std::string_view name;  ///< without overload
+  RuleMaker make;         ///< false: no rule for these arguments
+};
+
+/// The table, in parts: operators that move elements; products, norms, losses and the like.
+/// Operators that work element by element have one rule (elementwise_rule).
+std::span<const NamedRuleMaker> movement_rules();
+std::span<const NamedRuleMaker> network_rules();
+
+bool elementwise_rule(RuleBuilder& rule);
+
+}  // namespace motley::graph

@@ -1,0 +1,110 @@
+#include "motley/graph/rules/sharding_rule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+
+#include "motley/graph/rules/rule_builder.h"
+
+namespace motley::graph {
+namespace {
+
+const std::unordered_map<std::string_view, RuleMaker>& rule_table() {
+  static const std::unordered_map<std::string_view, RuleMaker> table = [] {
+    std::unordered_map<std::string_view, RuleMaker> rules;
+    for (const auto part : {movement_rules(), network_rules()})
+      for (const NamedRuleMaker& named : part) rules.emplace(named.name, named.make);
+    return rules;
+  }();
+  return table;
+}
+
+void replace_size(Argument& argument, std::int64_t size) { argument.value = size; }
+
+std::string print_dim(const ShardingRule& rule, const DimFactors& dim) {
+  if (dim.empty()) return "1";
+  std::string text;
+  for (const int id : dim) {
+    if (!text.empty()) text += '*';
+    text += id < 26 ? std::string(1, static_cast<char>('a' + id)) : fmt::format("f{}", id);
+    switch (rule.factors[static_cast<std::size_t>(id)].split) {
+      case Split::kNever:
+        text += '!';
+        break;
+      case Split::kMean:
+        text += '~';
+        break;
+      case Split::kRewritten:
+        text += '^';
+        break;
+      case Split::kPlain:
+        break;
+    }
+  }
+  return text;
+}
+
+std::string print_tensor(const ShardingRule& rule, const TensorFactors& tensor) {
+  std::string text = "(";
+  for (std::size_t d = 0; d < tensor.size(); ++d) {
+    if (d > 0) text += ' ';
+    text += print_dim(rule, tensor[d]);
+  }
+  return text + ")";
+}
+
+}  // namespace
+
+bool has_factor(const TensorFactors& tensor, int factor) {
+  return std::any_of(tensor.begin(), tensor.end(), [&](const DimFactors& dim) {
+    return std::find(dim.begin(), dim.end(), factor) != dim.end();
+  });
+}
+
+std::optional<ShardingRule> find_rule(const Graph& graph, OpId op, const Sizes& sizes) {
+  const std::string& name = graph.op(op).name;
+  RuleBuilder rule(graph, op, sizes);
+  if (const auto found = rule_table().find(name); found != rule_table().end())
+    return found->second(rule) ? rule.finish() : std::nullopt;
+  if (!is_elementwise(name) || !elementwise_rule(rule)) return std::nullopt;
+  return rule.finish();
+}
+
+ArgumentList local_arguments(const Op& op, const ShardingRule& rule,
+                             std::span<const std::int64_t> local_sizes, const Sizes& sizes) {
+  ArgumentList arguments = op.arguments;
+  const auto evaluate = [&](Argument& argument) {
+    if (const auto* size = std::get_if<SizeArgument>(&argument.value))
+      replace_size(argument, size->expr.evaluate_integer(sizes));
+  };
+  for (Argument& argument : arguments) {
+    evaluate(argument);
+    if (auto* list = std::get_if<ArgumentList>(&argument.value))
+      for (Argument& element : *list) evaluate(element);
+  }
+  for (const SizeSlot& slot : rule.slots) {
+    std::int64_t size = slot.multiple;
+    for (const int id : slot.factors) size *= local_sizes[static_cast<std::size_t>(id)];
+    Argument& argument = arguments[static_cast<std::size_t>(slot.argument)];
+    if (slot.element < 0) {
+      replace_size(argument, size);
+    } else {
+      replace_size(std::get<ArgumentList>(argument.value)[static_cast<std::size_t>(slot.element)],
+                   size);
+    }
+  }
+  return arguments;
+}
+
+std::string print_rule(const ShardingRule& rule) {
+  std::string text;
+  for (const TensorFactors& operand : rule.operand_factors)
+    text += print_tensor(rule, operand) + ' ';
+  text += "->";
+  for (const TensorFactors& result : rule.result_factors) text += ' ' + print_tensor(rule, result);
+  return text;
+}
+
+}  // namespace motley::graph
