@@ -195,15 +195,14 @@ class Checker:
             if self.op.results[r].dtype == "none":
                 continue
             each = [part[r] for part, _ in live]
+            if self.rule["factors"][factor]["split"] == "mean":
+                each = [part * (piece.end - piece.begin) / extent for part, (_, piece) in zip(each, live, strict=True)]
             whole = join(each, [piece for _, piece in live], factors)
             if whole is not None:
                 self.check([whole], r, what)
             elif [r, factor] in self.rule["independent"]:
                 for part in each:
                     self.check([part], r, what)
-            elif self.rule["factors"][factor]["split"] == "mean":
-                weights = [(piece.end - piece.begin) / extent for _, piece in live]
-                self.check([w * part for w, part in zip(weights, each, strict=True)], r, what)
             else:
                 self.check(each, r, what)
 

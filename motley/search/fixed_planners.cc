@@ -9,6 +9,7 @@
 #include "motley/base/check.h"
 #include "motley/base/random.h"
 #include "motley/base/text.h"
+#include "motley/plan/shares.h"
 
 namespace motley::search {
 namespace {
@@ -33,27 +34,6 @@ Split drop_idle(const std::vector<DeviceId>& devices, const std::vector<std::int
     split.samples.push_back(samples[i]);
   }
   return split;
-}
-
-/// Whole numbers that sum to `batch`, nearest to the shares: what is left after rounding down goes
-/// to the largest remainders, of equals to the first.
-std::vector<std::int64_t> round_shares(const std::vector<double>& weights, std::int64_t batch) {
-  const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
-  std::vector<std::int64_t> samples;
-  std::vector<double> remainders;
-  std::int64_t left = batch;
-  for (const double weight : weights) {
-    const double ideal = static_cast<double>(batch) * (weight / total);
-    samples.push_back(static_cast<std::int64_t>(ideal));
-    remainders.push_back(ideal - std::floor(ideal));
-    left -= samples.back();
-  }
-  std::vector<std::size_t> order(weights.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return remainders[a] > remainders[b]; });
-  for (std::size_t i = 0; left > 0; i = (i + 1) % order.size(), --left) ++samples[order[i]];
-  return samples;
 }
 
 /// Draws splits; each that is allowed can come.
@@ -177,7 +157,7 @@ Result<Choice> ProportionalPlanner::choose(const Study& study) const {
     const double seconds = problem.evaluator->curves(device, Setting::kAlone).end.at(share);
     speeds.push_back(1.0 / std::max(seconds, 1e-9));
   }
-  return one_split(drop_idle(problem.devices, round_shares(speeds, problem.global_batch)));
+  return one_split(drop_idle(problem.devices, plan::round_shares(speeds, problem.global_batch)));
 }
 
 Result<Choice> ManualPlanner::choose(const Study& study) const {

@@ -10,7 +10,7 @@
 #include "motley/base/check.h"
 #include "motley/graph/work.h"
 #include "motley/synth/lower_device.h"
-#include "motley/synth/program_builder.h"
+#include "motley/synth/step_emitter.h"
 
 namespace motley::synth {
 namespace {
@@ -22,55 +22,20 @@ using program::NumberArgument;
 
 constexpr std::int64_t kSumReduction = 2;
 
-/// Evaluates size expressions; the same ones occur in many operators.
-class SizeEvaluator {
- public:
-  explicit SizeEvaluator(std::int64_t batch) : sizes_{{"batch", batch}} {}
-  graph::Number operator()(const graph::SizeExpr& expr) {
-    const auto [entry, is_new] = known_.try_emplace(expr.text());
-    if (is_new) entry->second = expr.evaluate(sizes_);
-    return entry->second;
-  }
-  std::int64_t integer(const graph::SizeExpr& expr) {
-    const graph::Number number = (*this)(expr);
-    const auto* value = std::get_if<std::int64_t>(&number);
-    MOTLEY_CHECK(value != nullptr);
-    return *value;
-  }
-
- private:
-  graph::Sizes sizes_;
-  std::unordered_map<std::string, graph::Number> known_;  // by text
-};
-
-Argument buffer_argument(BufferId id) { return {id}; }
-Argument number_argument(std::int64_t value) { return {NumberArgument{value}}; }
-
-ArgumentList buffer_list(const std::vector<BufferId>& ids) {
-  ArgumentList list;
-  list.reserve(ids.size());
-  for (const BufferId id : ids) list.push_back(buffer_argument(id));
-  return list;
-}
-
 /// Emits one device's program: inputs, operators in schedule order with their rewrites, buckets as
 /// they become ready, then updates and the report.
-class DeviceEmitter {
+class DeviceEmitter : StepEmitter {
  public:
   DeviceEmitter(const graph::Graph& graph, const Analysis& analysis, const Placement& placement,
                 const LowerOptions& options)
-      : graph_(graph),
+      : StepEmitter(graph, options, {placement.device, placement.samples, placement.first_sample}),
         forms_(analysis.forms),
         schedule_(analysis.schedule),
         placement_(placement),
-        options_(options),
         is_alone_(placement.ranks == 1),
         local_(placement.samples),
         global_(placement.global_batch),
-        builder_({placement.device, placement.samples, placement.first_sample}),
-        buffers_(graph.values.size()),
-        sums_(graph.values.size()),
-        states_(graph.values.size()) {}
+        sums_(graph.values.size()) {}
 
   program::DeviceProgram emit() {
     add_persistent_buffers();
@@ -165,24 +130,6 @@ class DeviceEmitter {
     return made;
   }
 
-  Instruction make_named(std::string name, OpId origin) {
-    Instruction made;
-    made.op = std::move(name);
-    made.origin = origin;
-    made.label = graph_.op(origin).module;
-    return made;
-  }
-
-  void compute(std::string op, ArgumentList arguments, std::vector<BufferId> outputs,
-               std::string label) {
-    Instruction made;
-    made.op = std::move(op);
-    made.arguments = std::move(arguments);
-    made.outputs = std::move(outputs);
-    made.label = std::move(label);
-    builder_.compute(std::move(made));
-  }
-
   // --- start
 
   void add_persistent_buffers() {
@@ -190,29 +137,11 @@ class DeviceEmitter {
       const graph::Value& value = graph_.values[v];
       if (value.role == graph::ValueRole::kActivation || value.role == graph::ValueRole::kTangent)
         continue;
-      static const std::map<graph::ValueRole, program::BufferKind> kKinds = {
-          {graph::ValueRole::kInput, program::BufferKind::kInput},
-          {graph::ValueRole::kParameter, program::BufferKind::kParameter},
-          {graph::ValueRole::kBuffer, program::BufferKind::kModelBuffer},
-          {graph::ValueRole::kConstant, program::BufferKind::kConstant}};
       const ValueId id(static_cast<std::int64_t>(v));
-      buffers_[v] = builder_.add_buffer(
-          {kKinds.at(value.role), value.dtype, local_shape(id), value.name, BufferId()});
+      add_persistent(id, local_shape(id));
     }
     for (const graph::Output& output : graph_.outputs)
       if (output.kind == graph::OutputKind::kGradient) add_states(output.of);
-  }
-
-  void add_states(ValueId parameter) {
-    const bool adam = options_.optimizer.kind != plan::OptimizerKind::kSgd;
-    const std::array<std::string_view, 2> names =
-        adam ? std::array<std::string_view, 2>{"exp_avg", "exp_avg_sq"}
-             : std::array<std::string_view, 2>{"momentum", ""};
-    const graph::Value& value = graph_.value(parameter);
-    for (int s = 0; s < options_.optimizer.states(); ++s)
-      states_[parameter.index()].push_back(builder_.add_buffer(
-          {program::BufferKind::kState, value.dtype, local_shape(parameter),
-           fmt::format("{}/{}", value.name, names[static_cast<std::size_t>(s)]), BufferId()}));
   }
 
   void emit_inputs() {
@@ -334,15 +263,6 @@ class DeviceEmitter {
                       number_argument(first),
                       number_argument(global)};
     for (const ValueId output : op.outputs) made.outputs.push_back(define(output));
-    builder_.compute(std::move(made));
-  }
-
-  /// numerator / divisor into a new buffer; the divisor is a count over the global batch.
-  void divide(BufferId numerator, std::int64_t divisor, BufferId quotient, OpId origin) {
-    Instruction made = make_named("aten::div", origin);
-    made.overload = "Scalar";
-    made.arguments = {{numerator}, number_argument(divisor)};
-    made.outputs = {quotient};
     builder_.compute(std::move(made));
   }
 
@@ -555,50 +475,6 @@ class DeviceEmitter {
     builder_.all_reduce(flats_.back(), bucket_label(index));
   }
 
-  BufferId emit_stop_request() {
-    const BufferId stop = builder_.add_temporary(DType::kF32, {1});
-    compute("motley::stop_request", {}, {stop}, "stop");
-    return stop;
-  }
-
-  /// What remains to be done with an output once its value is the same on all devices.
-  struct Updates {
-    std::vector<BufferId> parameters, gradients, state1, state2;
-    std::vector<std::pair<BufferId, BufferId>> assignments;
-  };
-
-  void add_output(std::int64_t index, BufferId value, Updates& updates) {
-    const graph::Output& output = graph_.outputs[static_cast<std::size_t>(index)];
-    if (output.kind == graph::OutputKind::kLoss) loss_ = value;
-    if (output.kind == graph::OutputKind::kUpdate)
-      assignments_.emplace_back(buffers_[output.of.index()], value);
-    if (output.kind != graph::OutputKind::kGradient) return;
-    const std::vector<BufferId>& states = states_[output.of.index()];
-    updates.parameters.push_back(buffers_[output.of.index()]);
-    updates.gradients.push_back(value);
-    if (!states.empty()) updates.state1.push_back(states[0]);
-    if (states.size() > 1) updates.state2.push_back(states[1]);
-  }
-
-  void emit_update(const Updates& updates, const std::string& label) {
-    if (updates.parameters.empty()) return;
-    const plan::Optimizer& optimizer = options_.optimizer;
-    compute("motley::update",
-            {{std::string(plan::optimizer_name(optimizer.kind))},
-             {buffer_list(updates.parameters)},
-             {buffer_list(updates.gradients)},
-             {buffer_list(updates.state1)},
-             {buffer_list(updates.state2)},
-             {optimizer.lr},
-             {optimizer.momentum},
-             {optimizer.nesterov},
-             {optimizer.weight_decay},
-             {optimizer.beta1},
-             {optimizer.beta2},
-             {optimizer.eps}},
-            {}, label);
-  }
-
   /// Updates by dtype of the parameter, for the kernels take one dtype at a time.
   void emit_direct_updates() {
     std::map<DType, Updates> by_dtype;
@@ -633,27 +509,18 @@ class DeviceEmitter {
   void emit_updates() {
     emit_direct_updates();
     for (std::size_t b = 0; b < schedule_.buckets.size(); ++b) emit_bucket_updates(b);
-    for (const auto& [target, value] : assignments_)
-      compute("motley::assign", {{target}, {value}}, {}, builder_.buffer(target).name);
-    if (stop_.is_none()) stop_ = emit_stop_request();
-    compute("motley::report", {{loss_}, {stop_}}, {}, "report");
+    emit_end(stop_);
   }
 
-  const graph::Graph& graph_;
   const FormTable& forms_;
   const Schedule& schedule_;
   const Placement& placement_;
-  const LowerOptions& options_;
   const bool is_alone_;
   SizeEvaluator local_, global_;
-  ProgramBuilder builder_;
-  std::vector<BufferId> buffers_;              // by value
-  std::vector<BufferId> sums_;                 // by value: its sum over the devices
-  std::vector<std::vector<BufferId>> states_;  // by parameter
+  std::vector<BufferId> sums_;  // by value: its sum over the devices
   std::map<std::tuple<BufferId, BufferId, std::int64_t, DType>, BufferId> counts_;
   std::vector<BufferId> flats_;  // by bucket
-  std::vector<std::pair<BufferId, BufferId>> assignments_;
-  BufferId loss_, stop_;
+  BufferId stop_;
 };
 
 }  // namespace

@@ -234,6 +234,9 @@ bool batch_norm_rule(RuleBuilder& rule) {
   for (int r = 0; r < rule.result_count(); ++r)
     if (rule.has_result(r)) rule.set_result(r, like(rule.result_shape(r)));
   if (Backward) rule.add_term({0});
+  if (trains)  // statistics and their gradients become those of the whole
+    for (std::size_t d = 0; d < whole.size(); ++d)
+      for (int r = 1; d != 1 && r < rule.result_count(); ++r) rule.set_independent(r, whole[d][0]);
   return true;
 }
 
@@ -390,7 +393,7 @@ template <int Reduction>
 bool loss_backward_rule(RuleBuilder& rule) {
   const std::int64_t reduction = rule.integer(Reduction).value_or(kMeanReduction);
   const TensorFactors factors = rule.add_factors(
-      rule.result_shape(0), reduction == kMeanReduction ? Split::kRewritten : Split::kPlain);
+      rule.result_shape(0), reduction == kMeanReduction ? Split::kMean : Split::kPlain);
   for (int i = 0; i < rule.operand_count(); ++i) {
     const auto aligned = rule.broadcast(rule.operand_shape(i), factors);
     if (!aligned) return false;
@@ -439,6 +442,8 @@ bool nll_rule(RuleBuilder& rule) {
   rule.set_operand(rule.operand(1), made.target);
   rule.set_operand(rule.operand(2), made.weight);
   if (reduction == kNoReduction) rule.set_result(0, made.target);
+  if (reduction == kMeanReduction)  // the total weight is counted over all samples first
+    for (const DimFactors& dim : made.target) rule.set_independent(1, dim[0]);
   return true;
 }
 

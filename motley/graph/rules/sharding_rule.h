@@ -16,7 +16,7 @@ namespace motley::graph {
 enum class Split : std::uint8_t {
   kNever,      ///< it needs the whole range: softmax, sorting, the window of a convolution
   kPlain,      ///< each device runs the same operator on its part
-  kMean,       ///< the same, but results without the factor are means of its part: they count by
+  kMean,       ///< the same, but it divides by the number of elements: results count by
                ///< part / whole
   kRewritten,  ///< possible with other instructions: statistics of all parts, offsets
 };

@@ -1,0 +1,134 @@
+#include "motley/graph/rules/strategy.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace motley::graph {
+namespace {
+
+std::int64_t size_of(const ShardingRule& rule, int factor) {
+  return rule.factors[static_cast<std::size_t>(factor)].size;
+}
+
+/// Form of a tensor of which one factor is split; empty if it lacks the factor.
+std::optional<Form> cut_form(const ShardingRule& rule, const TensorFactors& tensor, int factor,
+                             std::int64_t outer, std::int64_t inner) {
+  for (std::size_t d = 0; d < tensor.size(); ++d) {
+    Form form{FormKind::kSharded, static_cast<int>(d), outer,
+              size_of(rule, factor) / (outer * inner), inner};
+    bool is_found = false;
+    for (const int id : tensor[d]) {
+      if (id == factor) {
+        is_found = true;
+      } else {
+        (is_found ? form.inner : form.outer) *= size_of(rule, id);
+      }
+    }
+    if (is_found) return form;
+  }
+  return std::nullopt;
+}
+
+/// Terms that must be partial when a factor is summed over, as another term has it.
+std::vector<int> partial_operands(const ShardingRule& rule, int factor) {
+  const auto has = [&](const std::vector<int>& term) {
+    return std::any_of(term.begin(), term.end(), [&](int operand) {
+      return has_factor(rule.operand_factors[static_cast<std::size_t>(operand)], factor);
+    });
+  };
+  std::vector<int> operands;
+  if (std::none_of(rule.terms.begin(), rule.terms.end(), has)) return operands;
+  for (const std::vector<int>& term : rule.terms)
+    if (!has(term)) operands.push_back(term.front());
+  return operands;
+}
+
+}  // namespace
+
+std::string print_form(const Form& form) {
+  if (form.kind == FormKind::kWhole) return "R";
+  if (form.kind == FormKind::kPartial) return "P";
+  if (form.outer == 1 && form.inner == 1) return fmt::format("S({})", form.dim);
+  return fmt::format("S({}: {}*{}*{})", form.dim, form.outer, form.extent, form.inner);
+}
+
+Slab slab_of(const std::vector<std::int64_t>& shape, const Form& form) {
+  Slab slab{form.outer, form.extent, form.inner};
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (static_cast<int>(d) < form.dim) slab.before *= shape[d];
+    if (static_cast<int>(d) > form.dim) slab.after *= shape[d];
+  }
+  return slab;
+}
+
+Strategy whole_strategy(const ShardingRule& rule) {
+  Strategy strategy;
+  strategy.operands.resize(rule.operand_factors.size());
+  strategy.results.resize(rule.result_factors.size());
+  return strategy;
+}
+
+std::optional<Strategy> split_strategy(const ShardingRule& rule, int factor, std::int64_t outer,
+                                       std::int64_t inner) {
+  const Factor& split = rule.factors[static_cast<std::size_t>(factor)];
+  if (split.split == Split::kNever || split.size % (outer * inner) != 0) return std::nullopt;
+  Strategy strategy = whole_strategy(rule);
+  strategy.factor = factor;
+  strategy.outer = outer;
+  strategy.inner = inner;
+  for (std::size_t i = 0; i < strategy.operands.size(); ++i)
+    strategy.operands[i] =
+        cut_form(rule, rule.operand_factors[i], factor, outer, inner).value_or(kWholeForm);
+  bool sums = false;
+  for (std::size_t r = 0; r < strategy.results.size(); ++r) {
+    const std::pair<int, int> place(static_cast<int>(r), factor);
+    const bool is_independent = std::find(rule.independent.begin(), rule.independent.end(),
+                                          place) != rule.independent.end();
+    const auto form = cut_form(rule, rule.result_factors[r], factor, outer, inner);
+    strategy.results[r] = form ? *form : is_independent ? kWholeForm : kPartialForm;
+    sums = sums || strategy.results[r].kind == FormKind::kPartial;
+  }
+  if (sums)
+    for (const int operand : partial_operands(rule, factor))
+      strategy.operands[static_cast<std::size_t>(operand)] = kPartialForm;
+  return strategy;
+}
+
+std::optional<Strategy> follow(const ShardingRule& rule, int operand, const Form& form) {
+  if (form.kind != FormKind::kSharded) return std::nullopt;
+  const TensorFactors& tensor = rule.operand_factors[static_cast<std::size_t>(operand)];
+  const DimFactors& dim = tensor[static_cast<std::size_t>(form.dim)];
+  // The factor that holds the whole extent: what lies before it divides outer, what lies after it
+  // divides inner.
+  for (std::size_t f = 0; f < dim.size(); ++f) {
+    std::int64_t before = 1, after = 1;
+    for (std::size_t g = 0; g < dim.size(); ++g)
+      if (g != f) (g < f ? before : after) *= size_of(rule, dim[g]);
+    if (form.outer % before != 0 || form.inner % after != 0) continue;
+    const std::int64_t outer = form.outer / before, inner = form.inner / after;
+    if (outer * form.extent * inner == size_of(rule, dim[f]))
+      return split_strategy(rule, dim[f], outer, inner);
+  }
+  return std::nullopt;
+}
+
+std::vector<Strategy> linear_strategies(const ShardingRule& rule) {
+  std::vector<Strategy> ways;
+  if (rule.terms.empty()) return ways;
+  Strategy first = whole_strategy(rule);
+  for (Form& form : first.results) form = kPartialForm;
+  ways.push_back(first);
+  for (const std::vector<int>& term : rule.terms) {
+    std::vector<Strategy> next;
+    for (const Strategy& way : ways)
+      for (const int operand : term) {
+        next.push_back(way);
+        next.back().operands[static_cast<std::size_t>(operand)] = kPartialForm;
+      }
+    ways = std::move(next);
+  }
+  return ways;
+}
+
+}  // namespace motley::graph

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "motley/graph/rules/sharding_rule.h"
+
+namespace motley::graph {
+
+/// How devices hold a value.
+enum class FormKind : std::uint8_t {
+  kWhole,    ///< all of it on each
+  kSharded,  ///< each a part of one dimension
+  kPartial,  ///< each a term; the value is their sum
+};
+
+/// Of a sharded value, dimension `dim` is seen as [outer, extent, inner], and each device has some
+/// consecutive ones of the extent. A weight [3*12*64, 768] cut by its 12 heads within q, k and v:
+/// dim 0, outer 3, extent 12, inner 64.
+struct Form {
+  FormKind kind = FormKind::kWhole;
+  int dim = -1;
+  std::int64_t outer = 1, extent = 1, inner = 1;
+
+  auto operator<=>(const Form&) const = default;
+};
+
+inline constexpr Form kWholeForm{};
+inline constexpr Form kPartialForm{FormKind::kPartial};
+
+/// "R", "P", "S(0)", "S(0: 3*12*64)".
+std::string print_form(const Form& form);
+
+/// A tensor of `shape` seen as [before, extent, after] along the dimension of a sharded form.
+struct Slab {
+  std::int64_t before = 1, extent = 1, after = 1;
+  bool operator==(const Slab&) const = default;
+};
+Slab slab_of(const std::vector<std::int64_t>& shape, const Form& form);
+
+/// One way to run an operator on all devices: what they need its operands as, and hold its results
+/// as.
+struct Strategy {
+  int factor = -1;                    ///< that is split; -1: none
+  std::int64_t outer = 1, inner = 1;  ///< the factor is outer * extent * inner
+  std::vector<Form> operands, results;
+  bool operator==(const Strategy&) const = default;
+};
+
+/// Each device runs all of it.
+Strategy whole_strategy(const ShardingRule& rule);
+
+/// Each device runs a part of the factor, cut within as outer * extent * inner. Empty if the factor
+/// is never split, or is no multiple of outer * inner.
+std::optional<Strategy> split_strategy(const ShardingRule& rule, int factor, std::int64_t outer = 1,
+                                       std::int64_t inner = 1);
+
+/// The split in which an operand has this sharded form; empty if there is none.
+std::optional<Strategy> follow(const ShardingRule& rule, int operand, const Form& form);
+
+/// Each device runs it on terms of the operands and gets terms of the results: one strategy for
+/// each choice of one operand out of each of the rule's terms.
+std::vector<Strategy> linear_strategies(const ShardingRule& rule);
+
+}  // namespace motley::graph

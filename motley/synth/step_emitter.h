@@ -1,0 +1,72 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "motley/graph/graph.h"
+#include "motley/program/program.h"
+#include "motley/synth/lower.h"
+#include "motley/synth/program_builder.h"
+
+namespace motley::synth {
+
+/// Evaluates size expressions; the same ones occur in many operators.
+class SizeEvaluator {
+ public:
+  explicit SizeEvaluator(std::int64_t batch) : sizes_{{"batch", batch}} {}
+  graph::Number operator()(const graph::SizeExpr& expr);
+  std::int64_t integer(const graph::SizeExpr& expr);
+  const graph::Sizes& sizes() const { return sizes_; }
+
+ private:
+  graph::Sizes sizes_;
+  std::unordered_map<std::string, graph::Number> known_;  // by text
+};
+
+program::Argument buffer_argument(BufferId id);
+program::Argument number_argument(std::int64_t value);
+program::ArgumentList buffer_list(const std::vector<BufferId>& ids);
+
+/// What the lowerings share: the instructions of one device's step that do not depend on how the
+/// step is spread.
+class StepEmitter {
+ protected:
+  StepEmitter(const graph::Graph& graph, const LowerOptions& options, program::DeviceProgram start);
+
+  program::Instruction make_named(std::string name, OpId origin) const;
+  void compute(std::string op, program::ArgumentList arguments, std::vector<BufferId> outputs,
+               std::string label);
+  /// numerator / divisor into a new buffer; the divisor is a count over the global batch.
+  void divide(BufferId numerator, std::int64_t divisor, BufferId quotient, OpId origin);
+  /// An input, parameter, buffer or constant of the graph.
+  void add_persistent(ValueId id, std::vector<std::int64_t> shape);
+  /// The optimizer's states of a parameter, in the parameter's shape here.
+  void add_states(ValueId parameter);
+  BufferId emit_stop_request();
+
+  /// Parameters of one dtype that are updated together.
+  struct Updates {
+    std::vector<BufferId> parameters, gradients, state1, state2;
+  };
+  /// Notes what becomes of one of the graph's outputs, now that its value is what it should be.
+  void add_output(std::int64_t index, BufferId value, Updates& updates);
+  void emit_update(const Updates& updates, const std::string& label);
+  /// The last instructions: new buffers' values, the report. `stop`: whether anybody wants to stop;
+  /// none: nobody else is there.
+  void emit_end(BufferId stop);
+
+  const graph::Graph& graph_;
+  const LowerOptions& options_;
+  ProgramBuilder builder_;
+  std::vector<BufferId> buffers_;  ///< by value: as its operator gives it
+
+ private:
+  std::vector<std::vector<BufferId>> states_;  // by parameter
+  std::vector<std::pair<BufferId, BufferId>> assignments_;
+  BufferId loss_;
+};
+
+}  // namespace motley::synth
