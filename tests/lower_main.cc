@@ -1,5 +1,6 @@
 // Test tool: lowers a model for devices with the given shares and prints the program.
 //   lower_tool MODEL 5,3,1 [local] [BUCKET_BYTES]
+//   lower_tool MODEL 5,3,1 sharded SEED    operators split at random, by these shares
 
 #include <fmt/format.h>
 
@@ -10,14 +11,33 @@
 #include "motley/base/text.h"
 #include "motley/graph/model_file.h"
 #include "motley/program/program_text.h"
+#include "motley/search/random_sharding.h"
 #include "motley/synth/lower.h"
 
 namespace {
 
 using namespace motley;
 
+Result<std::string> lower_at_random(const graph::Graph& graph, std::string_view shares,
+                                    std::int64_t seed) {
+  synth::Sharding sharding;
+  for (const std::string_view share : split(shares, ',')) {
+    sharding.devices.push_back(fmt::format("a:{}", sharding.devices.size()));
+    const std::int64_t samples = find_integer(share).value_or(0);
+    sharding.shares.push_back(static_cast<double>(samples));
+    sharding.global_batch += samples;
+  }
+  search::draw_sharding(graph, static_cast<std::uint64_t>(seed), sharding);
+  synth::LowerOptions options;
+  options.optimizer.lr = 0.1;
+  MOTLEY_ASSIGN(const program::Program program, synth::lower_sharded(graph, sharding, options));
+  return program::print_program(program);
+}
+
 Result<std::string> lower_model(const std::vector<std::string>& arguments) {
   MOTLEY_ASSIGN(const graph::Model model, graph::read_model(arguments[0]));
+  if (arguments.size() == 4 && arguments[2] == "sharded")
+    return lower_at_random(model.graph, arguments[1], find_integer(arguments[3]).value_or(0));
   cluster::Cluster cluster;
   cluster.name = "test";
   cluster.nodes.push_back({"a"});
@@ -51,7 +71,9 @@ Result<std::string> lower_model(const std::vector<std::string>& arguments) {
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments.size() < 2) {
-    fmt::print(stderr, "usage: lower_tool MODEL SAMPLES,SAMPLES,... [local] [BUCKET_BYTES]\n");
+    fmt::print(stderr,
+               "usage: lower_tool MODEL SAMPLES,SAMPLES,... [local] [BUCKET_BYTES]\n"
+               "       lower_tool MODEL SHARE,SHARE,... sharded SEED\n");
     return 2;
   }
   const auto text = lower_model(arguments);

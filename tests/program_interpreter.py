@@ -16,10 +16,13 @@ from motley.interpret import call, evaluate_size, keyword
 from motley.parse import Keyword, Number, Ref, parse_argument, split_top
 
 DTYPE_OF = {name: dtype for dtype, name in DTYPES.items()}
-BUFFER = re.compile(r'buffer %(\d+): (\w+) (\w+)\[(.*?)\](?: "(.*?)")?(?: view %(\d+))?')
+BUFFER = re.compile(
+    r'buffer %(\d+): (\w+) (\w+)\[(.*?)\](?: "(.*?)")?(?: view %(\d+))?'
+    r"(?: part (\d+) (\d+) (\d+) (\d+))?"
+)
 INSTRUCTION = re.compile(
     r"(compute|transfer) \^(\d+): (?:(.*?) = )?([\w:.]+)\((.*)\)"
-    r"( group \d+)?( list)?(?: wait ((?:\^\d+ ?)+))?( origin \d+)?(?: ?\"(.*?)\")?"
+    r"(?: group (\d+))?( list)?(?: wait ((?:\^\d+ ?)+))?( origin \d+)?(?: ?\"(.*?)\")?"
     r"(?: ?free ((?:%\d+ ?)+))?"
 )
 
@@ -30,16 +33,28 @@ class Buffer:
     dtype: str
     shape: list[int]
     name: str
+    part: list[int] | None  # before, begin, extent, after
+
+    def take(self, whole: torch.Tensor) -> torch.Tensor:
+        """What a device keeps of the whole tensor."""
+        if self.part is None:
+            return whole.clone()
+        before, begin, extent, after = self.part
+        own = int(np.prod(self.shape)) // (before * after)
+        seen = whole.reshape(before, extent, after).narrow(1, begin, own)
+        return seen.reshape(self.shape).clone()
 
 
 @dataclass
 class Instruction:
+    id: int
     lane: str
     op: str
     arguments: list
     outputs: list[int]
     waits: list[int]
     frees: list[int]
+    group: int | None
 
 
 @dataclass
@@ -50,25 +65,31 @@ class Device:
     instructions: list[Instruction] = field(default_factory=list)
 
 
-def parse_program(text: str) -> list[Device]:
-    devices = []
+def parse_program(text: str) -> tuple[list[list[int]], list[Device]]:
+    """The ranks of each group, and the devices."""
+    groups, devices = [], []
     for line in text.splitlines()[2:]:
         if line.startswith("device"):
             words = line.split(" ")
             devices.append(Device(int(words[3]), int(words[5])))
         elif match := BUFFER.fullmatch(line):
             shape = [int(size) for size in match[4].split(", ")] if match[4] else []
-            devices[-1].buffers[int(match[1])] = Buffer(match[2], match[3], shape, match[5] or "")
+            part = [int(match[i]) for i in range(7, 11)] if match[7] else None
+            devices[-1].buffers[int(match[1])] = Buffer(
+                match[2], match[3], shape, match[5] or "", part
+            )
         elif match := INSTRUCTION.fullmatch(line):
             ids = [re.findall(r"\d+", match[group] or "") for group in (3, 8, 11)]
             outputs, waits, frees = ([int(id) for id in group] for group in ids)
             arguments = [parse_argument(item) for item in split_top(match[5])]
+            group = int(match[6]) if match[6] else None
             devices[-1].instructions.append(
-                Instruction(match[1], match[4], arguments, outputs, waits, frees)
+                Instruction(int(match[2]), match[1], match[4], arguments, outputs, waits, frees, group)
             )
         else:
             assert line.startswith("group"), line
-    return devices
+            groups.append([int(rank) for rank in line.split(":")[1].split()])
+    return groups, devices
 
 
 class Machine:
@@ -83,12 +104,16 @@ class Machine:
         self.stop = None
         for id, buffer in device.buffers.items():
             if buffer.kind in ("parameter", "model_buffer", "constant"):
-                self.values[id] = tensors[buffer.name].clone()
+                self.values[id] = buffer.take(tensors[buffer.name])
 
     def named(self) -> dict[str, torch.Tensor]:
         kinds = ("parameter", "model_buffer")
         buffers = self.device.buffers.items()
         return {b.name: self.values[id] for id, b in buffers if b.kind in kinds}
+
+    def named_buffers(self) -> dict[str, Buffer]:
+        kinds = ("parameter", "model_buffer")
+        return {b.name: b for b in self.device.buffers.values() if b.kind in kinds}
 
     def argument(self, argument):
         if isinstance(argument, Ref):
@@ -192,6 +217,22 @@ class Machine:
         pieces = flat.split([int(np.prod(shape)) for shape in shapes])
         return [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
 
+    def cut(self, _, x, before, extents, after):
+        parts = x.reshape(before, sum(extents), after).split(extents, 1)
+        return torch.cat([part.reshape(-1) for part in parts])
+
+    def join(self, instruction, flat, before, extents, after):
+        parts = flat.split([before * extent * after for extent in extents])
+        seen = [part.view(before, extent, after) for part, extent in zip(parts, extents)]
+        return torch.cat(seen, 1).view(self.device.buffers[instruction.outputs[0]].shape)
+
+    def part(self, instruction, x, before, begin, after):
+        shape = self.device.buffers[instruction.outputs[0]].shape
+        row = before * after
+        seen = x.reshape(before, x.numel() // row if row else 0, after)
+        extent = int(np.prod(shape)) // row if row else 0
+        return seen.narrow(1, begin if row else 0, extent).reshape(shape).clone()
+
     def update(self, _, kind, parameters, gradients, state1, state2, lr, *rest):
         assert kind == "sgd" and not state1 and not state2
         for parameter, gradient in zip(parameters, gradients, strict=True):
@@ -205,33 +246,84 @@ class Machine:
         self.loss, self.stop = float(loss), float(stop)
 
 
+class Rank:
+    """Where one rank is in its instructions, and the transfers it has started and not waited for."""
+
+    def __init__(self, machine: Machine):
+        self.machine, self.next, self.pending = machine, 0, []
+
+    def advance(self) -> None:
+        """Runs what needs no transfer that is under way."""
+        instructions = self.machine.device.instructions
+        while self.next < len(instructions):
+            instruction = instructions[self.next]
+            if instruction.lane == "transfer":
+                self.pending.append(instruction)
+            elif self.pending and instruction.waits and self.is_pending(max(instruction.waits)):
+                return
+            else:
+                self.machine.run(instruction)
+            self.next += 1
+
+    def is_pending(self, id: int) -> bool:
+        return any(instruction.id <= id for instruction in self.pending)
+
+
 def run_program(text: str, tensors: dict[str, torch.Tensor], inputs) -> list[Machine]:
     """One step on all ranks."""
-    devices = parse_program(text)
-    machines = [Machine(device, tensors, inputs) for device in devices]
-    operators = [[i.op for i in device.instructions] for device in devices]
-    assert all(ops == operators[0] for ops in operators), "the ranks' sequences differ"
-    pending: list[int] = []
+    groups, devices = parse_program(text)
+    ranks = [Rank(Machine(device, tensors, inputs)) for device in devices]
     with torch.no_grad():
-        for i, instruction in enumerate(devices[0].instructions):
-            if instruction.lane == "transfer":
-                pending.append(i)
-                continue
-            while pending and instruction.waits and pending[0] <= max(instruction.waits):
-                all_reduce(machines, pending.pop(0))
-            for machine in machines:
-                machine.run(machine.device.instructions[i])
-    assert not pending, "a transfer that nothing waits for"
-    return machines
+        while True:
+            for rank in ranks:
+                rank.advance()
+            waiting = [rank for rank in ranks if rank.next < len(rank.machine.device.instructions)]
+            if not waiting:
+                break
+            group = waiting[0].pending[0].group
+            members = [ranks[rank] for rank in groups[group]]
+            assert all(member.pending and member.pending[0].group == group for member in members)
+            exchange([(member.machine, member.pending.pop(0)) for member in members])
+    assert not any(rank.pending for rank in ranks), "a transfer that nothing waits for"
+    return [rank.machine for rank in ranks]
 
 
-def all_reduce(machines: list[Machine], position: int) -> None:
-    values = []
-    for machine in machines:
-        instruction = machine.device.instructions[position]
-        assert instruction.op == "motley::all_reduce"
-        values.append(machine.argument(instruction.arguments[0]))
+def exchange(members: list[tuple[Machine, Instruction]]) -> None:
+    """One transfer of a group."""
+    operator = members[0][1].op
+    assert all(instruction.op == operator for _, instruction in members)
+    lists = [
+        [machine.argument(item) for item in instruction.arguments]
+        for machine, instruction in members
+    ]
+    values = [arguments[0] for arguments in lists]
     assert all(value.is_contiguous() for value in values)
-    total = torch.stack(values).sum(0)
-    for value in values:
-        value.copy_(total)
+    if operator == "motley::all_reduce":
+        total = torch.stack(values).sum(0)
+        for value in values:
+            value.copy_(total)
+        results = None
+    elif operator == "motley::all_gather":
+        counts = agreed([arguments[1] for arguments in lists])
+        assert [value.numel() for value in values] == counts
+        results = [torch.cat(values) for _ in members]
+    elif operator == "motley::reduce_scatter":
+        counts = agreed([arguments[1] for arguments in lists])
+        results = [part.clone() for part in torch.stack(values).sum(0).split(counts)]
+    else:
+        assert operator == "motley::all_to_all", operator
+        sent = [value.split(sends) for value, (_, sends, _) in zip(values, lists, strict=True)]
+        for i, (_, _, receives) in enumerate(lists):
+            assert receives == [parts[i].numel() for parts in sent]
+        results = [torch.cat([parts[i] for parts in sent]) for i in range(len(members))]
+    for i, (machine, instruction) in enumerate(members):
+        if results:
+            machine.store(instruction.outputs[0], results[i], operator)
+        for id in instruction.frees:
+            machine.values.pop(id, None)
+
+
+def agreed(lists: list[list[int]]) -> list[int]:
+    """What all members say."""
+    assert all(counts == lists[0] for counts in lists)
+    return lists[0]

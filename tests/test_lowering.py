@@ -108,6 +108,25 @@ def test_unequal_devices_equal_one(case, name, split):
     compare(case, case.run(*split), loss, state)
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_operators_split_at_random_equal_one(case, name):
+    """Any operator along any factor, by uneven shares; one device has none of some."""
+    case = case(name)
+    if case.name in RANDOM:
+        (alone,) = case.run(str(len(case.inputs[0])))
+        loss, state = alone.loss, alone.named()
+    else:
+        loss, state = case.eager()
+    for seed, shares in enumerate(["3,1,2", "2,2,1,1"]):
+        machines = case.run(shares, "sharded", str(seed))
+        for machine in machines:
+            assert machine.loss == pytest.approx(loss, rel=case.tolerance)
+            assert machine.stop == 1.0
+            for name, buffer in machine.named_buffers().items():
+                found, wanted = machine.named()[name], buffer.take(state[name])
+                assert_close(found, wanted, case.tolerance, f"{case.name}: {name}, seed {seed}")
+
+
 def test_local_batch_norm_averages_running_statistics(case):
     case = case("cnn")
     machines = case.run("4,2", "local")

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -14,6 +15,13 @@ namespace motley::program {
 /// What a buffer is for. Everything but kTemporary and kInput lives from step to step.
 enum class BufferKind { kParameter, kState, kModelBuffer, kConstant, kInput, kTemporary };
 
+/// What part of a parameter or state a device keeps: of the whole tensor, seen as [before, extent,
+/// after], the rows from `begin` on; how many, the buffer's shape says.
+struct Part {
+  std::int64_t before = 1, begin = 0, extent = 1, after = 1;
+  bool operator==(const Part&) const = default;
+};
+
 /// A tensor on one device, with concrete shape.
 struct Buffer {
   BufferKind kind = BufferKind::kTemporary;
@@ -21,6 +29,7 @@ struct Buffer {
   std::vector<std::int64_t> shape;
   std::string name;  ///< state_dict name, "NAME/momentum", "NAME/exp_avg", ..., input name; else ""
   BufferId view_of;  ///< this buffer is a view of that one's memory; none = owns its memory
+  std::optional<Part> part;  ///< of parameters and states that the devices share; none: whole
   bool operator==(const Buffer&) const = default;
 
   std::int64_t elements() const;

@@ -65,6 +65,9 @@ void print_buffer(std::string& out, std::size_t id, const Buffer& buffer) {
   if (!buffer.name.empty()) out += " " + quote(buffer.name);
   if (!buffer.view_of.is_none())
     fmt::format_to(std::back_inserter(out), " view %{}", buffer.view_of.value);
+  if (buffer.part)
+    fmt::format_to(std::back_inserter(out), " part {} {} {} {}", buffer.part->before,
+                   buffer.part->begin, buffer.part->extent, buffer.part->after);
   out += '\n';
 }
 
@@ -223,6 +226,12 @@ bool parse_buffer(LineCursor& line, DeviceProgram& device) {
   if (!parse_type(line, buffer)) return false;
   if (line.peek() == '"' && !line.expect_quoted(buffer.name)) return false;
   if (line.take_word("view") && !parse_buffer_id(line, buffer.view_of)) return false;
+  if (line.take_word("part")) {
+    program::Part& part = buffer.part.emplace();
+    if (!line.expect_integer(part.before) || !line.expect_integer(part.begin) ||
+        !line.expect_integer(part.extent) || !line.expect_integer(part.after))
+      return false;
+  }
   return line.expect_end();
 }
 

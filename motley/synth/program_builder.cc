@@ -51,8 +51,32 @@ void ProgramBuilder::all_reduce(BufferId buffer, std::string label) {
   transferred_[buffer.index()] = append(std::move(sum));
 }
 
+void ProgramBuilder::exchange(std::string op, BufferId from,
+                              std::vector<program::ArgumentList> counts, BufferId to,
+                              std::string label) {
+  Instruction made;
+  made.lane = program::Lane::kTransfer;
+  made.op = std::move(op);
+  made.arguments = {{from}};
+  for (program::ArgumentList& list : counts) made.arguments.push_back({std::move(list)});
+  made.outputs = {to};
+  made.group = GroupId(0);
+  made.waits = {computed_[from.index()]};
+  made.label = std::move(label);
+  transferred_[to.index()] = append(std::move(made));
+}
+
+void ProgramBuilder::set_part(BufferId buffer, program::Part part) {
+  program_.buffers[buffer.index()].part = part;
+}
+
 void ProgramBuilder::place_frees() {
   std::vector<char> done(program_.buffers.size(), 0);
+  std::vector<BufferId> sent(program_.buffers.size());  // by what an exchange gives: what it took
+  for (const Instruction& instruction : program_.instructions)
+    if (instruction.lane == program::Lane::kTransfer && !instruction.outputs.empty())
+      program::for_each_buffer(instruction.arguments,
+                               [&](BufferId id) { sent[instruction.outputs[0].index()] = id; });
   for (std::size_t i = program_.instructions.size(); i-- > 0;) {
     Instruction& instruction = program_.instructions[i];
     if (instruction.lane != program::Lane::kCompute) continue;
@@ -66,7 +90,10 @@ void ProgramBuilder::place_frees() {
       touch(id);
       touch(program::storage_of(program_, id));
     };
-    program::for_each_buffer(instruction.arguments, touch_with_root);
+    program::for_each_buffer(instruction.arguments, [&](BufferId id) {
+      touch_with_root(id);
+      if (!sent[id.index()].is_none()) touch_with_root(sent[id.index()]);
+    });
     for (const BufferId output : instruction.outputs) touch_with_root(output);
     std::sort(instruction.frees.begin(), instruction.frees.end());
   }

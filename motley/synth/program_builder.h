@@ -16,12 +16,19 @@ class ProgramBuilder {
   BufferId add_buffer(program::Buffer buffer);
   /// A temporary; `base` is what it is a view of (its root is looked up), or none.
   BufferId add_temporary(DType dtype, std::vector<std::int64_t> shape, BufferId base = {});
+  /// Valid until the next buffer is added.
   const program::Buffer& buffer(BufferId id) const { return program_.buffer(id); }
 
   /// Appends to the compute lane; waits for the transfers that give its operands.
   void compute(program::Instruction instruction);
   /// Appends a sum over the group, in place, to the transfer lane.
   void all_reduce(BufferId buffer, std::string label);
+
+  /// Appends an exchange of a flat buffer to the transfer lane; `counts` are its other arguments.
+  void exchange(std::string op, BufferId from, std::vector<program::ArgumentList> counts,
+                BufferId to, std::string label);
+  /// Says which part of the whole tensor a persistent buffer is.
+  void set_part(BufferId buffer, program::Part part);
 
   /// The finished program, each temporary freed by the last compute instruction that touches it.
   program::DeviceProgram finish();

@@ -72,6 +72,16 @@ std::optional<ShardingRule> find_rule(const Graph& graph, OpId op, const Sizes& 
   return rule.finish();
 }
 
+ShardingRule find_rule_or_whole(const Graph& graph, OpId op, const Sizes& sizes) {
+  if (auto found = find_rule(graph, op, sizes)) return *std::move(found);
+  RuleBuilder rule(graph, op, sizes);
+  for (int i = 0; i < rule.operand_count(); ++i)
+    rule.set_operand(i, rule.add_factors(rule.operand_shape(i), Split::kNever));
+  for (int r = 0; r < rule.result_count(); ++r)
+    rule.set_result(r, rule.add_factors(rule.result_shape(r), Split::kNever));
+  return *rule.finish();
+}
+
 ArgumentList local_arguments(const Op& op, const ShardingRule& rule,
                              std::span<const std::int64_t> local_sizes, const Sizes& sizes) {
   ArgumentList arguments = op.arguments;

@@ -78,6 +78,9 @@ bool has_factor(const TensorFactors& tensor, int factor);
 /// running its parts (tests/test_rules.py).
 std::optional<ShardingRule> find_rule(const Graph& graph, OpId op, const Sizes& sizes);
 
+/// The same, but an operator without a rule gets one that splits nothing.
+ShardingRule find_rule_or_whole(const Graph& graph, OpId op, const Sizes& sizes);
+
 /// The operator's arguments where the device has `local_sizes[f]` of factor f. `sizes` are the
 /// global ones.
 ArgumentList local_arguments(const Op& op, const ShardingRule& rule,

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/graph/graph.h"
+#include "motley/graph/rules/strategy.h"
+#include "motley/program/program.h"
+#include "motley/synth/lower.h"
+
+namespace motley::synth {
+
+/// How one region runs the whole graph on several devices: by operator, how it is split, and by
+/// parameter, how it is kept. All that is cut is cut by the same shares, rounded for each extent
+/// (plan::round_shares): samples, heads, channels, rows of a table.
+struct Sharding {
+  std::vector<std::string> devices;  ///< by rank; names
+  std::vector<double> shares;        ///< by rank, >= 0, not all 0
+  std::int64_t global_batch = 0;
+  std::vector<graph::Strategy> ops;  ///< by operator
+  std::vector<graph::Form> sources;  ///< by value: how parameters are kept, whole or sharded;
+                                     ///< inputs are cut by samples, all else is whole
+};
+
+/// Rules of all operators at a batch; operators without one get the rule that splits nothing.
+std::vector<graph::ShardingRule> find_rules(const graph::Graph& graph, std::int64_t batch);
+
+/// Whether lowering can run the operator so: not if that needs other instructions which it does not
+/// have, if a term would be no floating-point number, or if it draws random numbers.
+bool can_lower(const graph::Graph& graph, OpId op, const graph::ShardingRule& rule,
+               const graph::Strategy& strategy, const std::vector<double>& shares);
+
+/// Where each input holds the samples: dimension 0; whole if it does not depend on the batch.
+graph::Form input_form(const graph::Graph& graph, ValueId input, std::int64_t global_batch);
+
+/// Lowers the graph for all devices (docs/algorithms.md, "Sharded lowering"): each operator with
+/// its local arguments on its operands in the forms that its strategy wants; between them,
+/// conversions:
+///
+///   whole -> sharded     take the own part
+///   sharded -> whole     all-gather
+///   partial -> whole     all-reduce
+///   partial -> sharded   reduce-scatter
+///   sharded -> sharded   all-to-all where the dimensions differ, else over whole
+///   any -> partial       whole on one device, zeros on the others
+///
+/// A value is converted to a form once. Gradients take the form of their parameter, of which each
+/// device keeps and updates its part. Errors (synth.sharding): strategies that are not those of the
+/// operators' rules, or that lowering does not have.
+Result<program::Program> lower_sharded(const graph::Graph& graph, const Sharding& sharding,
+                                       const LowerOptions& options);
+
+}  // namespace motley::synth
