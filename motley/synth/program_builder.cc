@@ -1,6 +1,8 @@
 #include "motley/synth/program_builder.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <utility>
 
 namespace motley::synth {
 
@@ -71,31 +73,37 @@ void ProgramBuilder::set_part(BufferId buffer, program::Part part) {
 }
 
 void ProgramBuilder::place_frees() {
-  std::vector<char> done(program_.buffers.size(), 0);
-  std::vector<BufferId> sent(program_.buffers.size());  // by what an exchange gives: what it took
-  for (const Instruction& instruction : program_.instructions)
-    if (instruction.lane == program::Lane::kTransfer && !instruction.outputs.empty())
-      program::for_each_buffer(instruction.arguments,
-                               [&](BufferId id) { sent[instruction.outputs[0].index()] = id; });
-  for (std::size_t i = program_.instructions.size(); i-- > 0;) {
-    Instruction& instruction = program_.instructions[i];
-    if (instruction.lane != program::Lane::kCompute) continue;
+  constexpr std::size_t kNever = SIZE_MAX;
+  const std::size_t buffers = program_.buffers.size();
+  std::vector<std::size_t> last_use(buffers, kNever);           // compute instruction
+  std::vector<InstructionId> exchanged(buffers);                // last transfer
+  std::vector<std::pair<InstructionId, std::size_t>> finished;  // transfer, compute that waited
+  for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
+    const Instruction& instruction = program_.instructions[i];
+    const bool is_transfer = instruction.lane == program::Lane::kTransfer;
     const auto touch = [&](BufferId id) {
-      if (done[id.index()]) return;
-      done[id.index()] = 1;
-      if (program_.buffer(id).kind == program::BufferKind::kTemporary)
-        instruction.frees.push_back(id);
+      for (const BufferId each : {id, program::storage_of(program_, id)}) {
+        if (is_transfer) exchanged[each.index()] = InstructionId(static_cast<std::int64_t>(i));
+        if (!is_transfer) last_use[each.index()] = i;
+      }
     };
-    const auto touch_with_root = [&](BufferId id) {
-      touch(id);
-      touch(program::storage_of(program_, id));
-    };
-    program::for_each_buffer(instruction.arguments, [&](BufferId id) {
-      touch_with_root(id);
-      if (!sent[id.index()].is_none()) touch_with_root(sent[id.index()]);
-    });
-    for (const BufferId output : instruction.outputs) touch_with_root(output);
-    std::sort(instruction.frees.begin(), instruction.frees.end());
+    program::for_each_buffer(instruction.arguments, touch);
+    for (const BufferId output : instruction.outputs) touch(output);
+    if (!is_transfer && !instruction.waits.empty())
+      finished.emplace_back(instruction.waits.back(), i);
+  }
+  for (std::size_t b = 0; b < buffers; ++b) {
+    if (program_.buffers[b].kind != program::BufferKind::kTemporary) continue;
+    std::size_t at = last_use[b];
+    if (!exchanged[b].is_none()) {
+      const auto over = std::lower_bound(
+          finished.begin(), finished.end(), exchanged[b],
+          [](const auto& entry, InstructionId transfer) { return entry.first < transfer; });
+      if (over == finished.end()) continue;  // it lives to the end of the step
+      at = at == kNever ? over->second : std::max(at, over->second);
+    }
+    if (at == kNever) continue;
+    program_.instructions[at].frees.push_back(BufferId(static_cast<std::int64_t>(b)));
   }
 }
 
