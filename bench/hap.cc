@@ -103,7 +103,7 @@ Result<Json> measure(const Instance& instance) {
   }
   std::sort(seconds.begin(), seconds.end());
   const double median = seconds[seconds.size() / 2];
-  const double skew = plan.searched_shares.front() * static_cast<double>(instance.devices);
+  const double skew = plan.shares.front() * static_cast<double>(instance.devices);
   fmt::print("{:<9}{:>7}{:>8}{:>7}{:>6}{:>11.6f}{:>11.6f}{:>10.5f}{:>10}{:>8}{:>9}{:>7.3f}\n",
              instance.model, instance.layers, instance.devices,
              instance.is_mixed ? "mixed" : "equal", instance.bytes_per_element,
@@ -148,7 +148,8 @@ Result<Json> compare(const Instance& instance) {
               {"devices", instance.devices},
               {"even_s", even},
               {"proportional_s", proportional},
-              {"described_s", plan.program.seconds}};
+              {"described_s", plan.program.seconds},
+              {"plan", search::summarize(plan.program, graph)}};
 }
 
 Result<void> run(const std::string& path) {

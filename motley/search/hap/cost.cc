@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "motley/base/check.h"
+
 namespace motley::search {
 
 Shares proportional_shares(const HapCluster& cluster) {
@@ -14,6 +16,7 @@ Shares proportional_shares(const HapCluster& cluster) {
 }
 
 ShareEffect effect_of(const Shares& shares, const HapCluster& cluster) {
+  MOTLEY_CHECK(shares.size() == cluster.device_flops.size());
   ShareEffect effect;
   for (std::size_t i = 0; i < shares.size(); ++i) {
     const double speed = cluster.device_flops[i];

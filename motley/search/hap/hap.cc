@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace motley::search {
 namespace {
@@ -49,18 +50,14 @@ Result<HapPlan> make_hap_plan(const ReferenceGraph& graph, const HapCluster& clu
   MOTLEY_ASSIGN(const std::vector<OperatorRules> rules, make_rules(graph, options.rules));
   HapPlan plan;
   plan.program.seconds = std::numeric_limits<double>::infinity();
-  plan.shares = proportional_shares(cluster);
-  while (plan.shares != plan.searched_shares) {
-    const Shares searched = plan.shares;
+  for (Shares shares = proportional_shares(cluster); shares != plan.shares;) {
     MOTLEY_ASSIGN(SpmdProgram program,
-                  find_program(graph, rules, HapCost(cluster, options.cost, searched)));
+                  find_program(graph, rules, HapCost(cluster, options.cost, shares)));
     ++plan.searches;
-    plan.shares = balance(program.time, cluster);
     if (program.seconds >= plan.program.seconds) break;
     plan.program = std::move(program);
-    plan.searched_shares = searched;
+    plan.shares = std::exchange(shares, balance(plan.program.time, cluster));
   }
-  plan.seconds = plan.program.time.seconds(effect_of(plan.shares, cluster));
   return plan;
 }
 

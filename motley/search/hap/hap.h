@@ -18,18 +18,19 @@ struct HapOptions {
 HapOptions hap_as_described();
 
 struct HapPlan {
-  SpmdProgram program;  ///< its `seconds` are under `searched_shares`
-  Shares searched_shares;
-  Shares shares;       ///< the balance of `program`; returned with it, though it may be new
-  double seconds = 0;  ///< of `program` under `shares`, which the released planner never asks
+  SpmdProgram program;
+  Shares shares;  ///< that the program was searched for; none are better for it
   std::int64_t searches = 0;
 };
 
 /// HAP's alternation: shares in proportion to speed; then again and again the fastest program for
-/// the shares and the best shares for the program, until the time that the search reports improves
-/// no more. Searching again for shares that were just searched would repeat the answer and is left
-/// out. Errors: those of make_rules and find_program; search.hap-cluster for no device, or a speed
-/// or rate that is not positive and finite.
+/// the shares and the best shares for the program, while the time of the program found falls.
+/// Searching again for unchanged shares would repeat the answer and is left out. The released
+/// planner returns the last program that was better with the last shares, which it never priced
+/// together; as both steps are exact, that differs from the pair returned here in ties only.
+///
+/// Errors: those of make_rules and find_program; search.hap-cluster for no device, or a speed or
+/// rate that is not positive and finite.
 ///
 /// Example: `make_hap_plan(make_bert(8), make_v100_p100_cluster(8))` has a program of 1.456731 s:
 /// data parallel, with the embedding split on its width.

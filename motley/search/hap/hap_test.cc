@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "motley/base/csv.h"
+#include "motley/base/random.h"
 #include "motley/search/hap/program_summary.h"
 #include "motley/search/hap/published_models.h"
 
@@ -294,6 +295,31 @@ TEST(Hap, TakesDeviceCountsThatDoNotDivideTheExperts) {
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_NE(summarize(plan->program, make_bert_moe(29)).find("experts.first gather(0)"),
             std::string::npos);
+}
+
+TEST(Hap, NeitherAnotherProgramNorOtherSharesAloneAreBetter) {
+  SplitMix64 random(1);
+  const ReferenceGraph graph = make_vgg19(4);
+  const auto rules = make_rules(graph).value();
+  bool searched_again = false;
+  for (int round = 0; round < 100; ++round) {
+    HapCluster cluster = make_v100_p100_cluster(4);
+    for (double& speed : cluster.device_flops) speed *= 0.01 + random.uniform();
+    const auto plan = make_hap_plan(graph, cluster);
+    ASSERT_TRUE(plan) << plan.error().message;
+    const LinearTime& time = plan->program.time;
+    EXPECT_EQ(time.seconds(effect_of(plan->shares, cluster)), plan->program.seconds);
+    EXPECT_NEAR(time.seconds(effect_of(balance(time, cluster), cluster)), plan->program.seconds,
+                1e-15);
+    const auto again = find_program(graph, rules, HapCost(cluster, {}, plan->shares));
+    EXPECT_EQ(again->seconds, plan->program.seconds);
+    const auto first =
+        find_program(graph, rules, HapCost(cluster, {}, proportional_shares(cluster)));
+    EXPECT_LE(plan->program.seconds, first->seconds);
+    searched_again = searched_again || plan->program.seconds < first->seconds;
+    EXPECT_LE(plan->searches, 3);
+  }
+  EXPECT_TRUE(searched_again);
 }
 
 TEST(Hap, AsDescribedKeepsTheResult) {

@@ -1,9 +1,10 @@
 #pragma once
 
 #include <bitset>
-#include <map>
+#include <functional>
 #include <queue>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "motley/search/hap/cost.h"

@@ -52,15 +52,15 @@ std::vector<bool> needed_operators(const ReferenceGraph& graph) {
   return is_needed;
 }
 
-/// Times of all conversions of a tensor, by the bits of both forms.
+/// Times of all conversions of a tensor.
 class ConversionTable {
  public:
   ConversionTable(const ReferenceTensor& tensor, const HapCost& cost) {
     if (!tensor.communicatable) return;
-    forms_ = {Form::identity(), Form::reduce()};
-    for (std::size_t d = 0; d < tensor.shape.size(); ++d) forms_.push_back(Form::gather(d));
-    for (const Form from : forms_)
-      for (const Form to : forms_)
+    std::vector<Form> forms = {Form::identity(), Form::reduce()};
+    for (std::size_t d = 0; d < tensor.shape.size(); ++d) forms.push_back(Form::gather(d));
+    for (const Form from : forms)
+      for (const Form to : forms)
         if (const auto time = cost.conversion(tensor, from, to))
           entries_.push_back({from, to, time->seconds(cost.effect())});
   }
@@ -86,7 +86,6 @@ class ConversionTable {
   }
 
  private:
-  std::vector<Form> forms_;
   std::vector<Entry> entries_;
 };
 
@@ -345,21 +344,9 @@ class Search {
 
 }  // namespace
 
-std::optional<Form> first_form(const SpmdProgram& program, TensorId tensor,
-                               const ReferenceGraph& graph,
-                               const std::vector<OperatorRules>& rules) {
-  for (const SpmdStep& step : program.steps) {
-    for (const Load& load : step.loads)
-      if (load.tensor == tensor) return load.form;
-    const std::vector<TensorId>& outputs = graph.operators[step.op].outputs;
-    for (std::size_t i = 0; i < outputs.size(); ++i)
-      if (outputs[i] == tensor) return rules[step.op].triples[step.triple].post[i];
-  }
-  return {};
-}
-
 Result<SpmdProgram> find_program(const ReferenceGraph& graph,
                                  const std::vector<OperatorRules>& rules, const HapCost& cost) {
+  MOTLEY_CHECK(rules.size() == graph.operators.size());
   return Search(graph, rules, cost).run();
 }
 

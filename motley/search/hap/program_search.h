@@ -37,11 +37,6 @@ struct SpmdProgram {
   std::int64_t expansions = 0;  ///< states from which the search went on
 };
 
-/// The form in which a program first has a tensor; none when it never does.
-std::optional<Form> first_form(const SpmdProgram& program, TensorId tensor,
-                               const ReferenceGraph& graph,
-                               const std::vector<OperatorRules>& rules);
-
 /// The fastest program under the released planner's rules, whose program ends with the loss as
 /// partial sums: every tensor is made once, in one form; an activation that may communicate changes
 /// its form at most once, directly before an operator that reads it, and is held in both forms from
