@@ -37,10 +37,10 @@ struct SpmdProgram {
   std::int64_t expansions = 0;  ///< states from which the search went on
 };
 
-/// The fastest program under the released planner's rules, whose program ends with the loss as
-/// partial sums: every tensor is made once, in one form; an activation that may communicate changes
-/// its form at most once, directly before an operator that reads it, and is held in both forms from
-/// then on; inputs and parameters are loaded by their first reader.
+/// The fastest program of the given rules, under the terms of the released planner: the loss is in
+/// partial sums at the end; every tensor is made once, in one form; an activation that may
+/// communicate changes its form at most once, directly before an operator that reads it, and is
+/// held in both forms from then on; inputs and parameters are loaded by their first reader.
 ///
 /// Exact. The released planner searches over sets of properties in order of cost. Times of steps
 /// add up, so neither the order of independent operators nor how a state was reached matters:

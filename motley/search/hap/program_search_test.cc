@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <cmath>
+
 #include "motley/base/random.h"
 #include "motley/search/hap/literal_search.h"
 
