@@ -1,6 +1,7 @@
 """What is said beforehand: intervals, parts, models and devices that were never measured."""
 
 import json
+import sqlite3
 
 import pytest
 
@@ -60,6 +61,28 @@ def test_devices_that_are_not_here_are_planned_by_their_data_sheets(motley, mlp,
     slow = motley(*flags).json["predicted_step_s"]
     path.write_text(RENTED)
     assert slow > motley(*flags).json["predicted_step_s"]
+
+
+def test_a_profile_is_carried_to_devices_that_are_not_here(motley, mlp, cluster, workspace, tmp_path):
+    path, store = workspace / "rented.toml", tmp_path / "p.db"
+    path.write_text(RENTED)
+    flags = ["-m", mlp, "--global-batch", 256, "--profiles", store]
+    planned = ["plan", *flags, "-C", path, "--profile", "never", "--batch-split", "128,128"]
+    by_figures = motley(*planned, "--json").json
+    assert by_figures["times_from"] == {"a:0": "figures of rtx4090", "b:0": "figures of t4"}
+    # What a CPU took under the name of a GPU.
+    assert motley("profile", *flags, "-C", cluster).code == 0
+    with sqlite3.connect(store) as database:
+        for table in ("op", "profiled_batch"):
+            database.execute(f"UPDATE {table} SET kind = 'Tesla T4' WHERE kind = 'cpu'")
+    carried = motley(*planned, "--json").json
+    check_prediction(carried)
+    assert carried["times_from"] == {"a:0": "carried from Tesla T4", "b:0": "carried from Tesla T4"}
+    assert "carried to other device kinds" in carried["interval_basis"]
+    computes = {device: parts["compute_s"] for device, parts in carried["breakdown"].items()}
+    assert computes["a:0"] < computes["b:0"]
+    assert computes["b:0"] > 2 * by_figures["breakdown"]["b:0"]["compute_s"]
+    assert "times: carried from Tesla T4" in motley(*planned).stdout
 
 
 def test_a_model_that_was_never_profiled(motley, mlp, cnn, cluster, tmp_path):

@@ -34,6 +34,7 @@ Rows transient_rows(const std::string& data);
 Rows heterog_rows(const std::string& data);
 Rows pollux_rows(const std::string& data);
 Rows kind_rows(const std::string& data);
+Rows carried_rows(const std::string& data);
 Rows collective_rows(const std::string& data);
 /// What bench/own_runs.py wrote.
 Rows own_rows(const std::string& path);

@@ -18,8 +18,8 @@ cost::Origin worst_origin(const Inputs& inputs, const search::Costs& costs,
                           const plan::Plan& plan) {
   cost::Origin worst = cost::Origin::kMeasured;
   for (const plan::Replica& replica : plan.replicas)
-    worst = std::max(worst,
-                     costs.origins.at(inputs.cluster.device(plan::replica_device(replica)).name));
+    worst = std::max(
+        worst, costs.grounds.at(inputs.cluster.device(plan::replica_device(replica)).name).origin);
   return worst;
 }
 
@@ -107,6 +107,7 @@ Result<Prediction> predict(const Inputs& inputs, const search::Costs& costs, con
     const program::MemoryPeak& peak = prediction.memory.back();
     prediction.peaks.push_back(memory.around(static_cast<double>(peak.total.value)));
     prediction.largest.push_back(names_of_largest(device, peak));
+    prediction.grounds.push_back(costs.grounds.at(device.device));
     MOTLEY_ASSIGN(const DeviceId id, cluster::find_device(inputs.cluster, device.device));
     prediction.framework.push_back(cost::framework_bytes(inputs.cluster.device(id), peak.total));
   }
@@ -117,10 +118,12 @@ void add_prediction(const Prediction& prediction, Json& object) {
   object["predicted_step_interval_s"] = interval_to_json(prediction.step);
   object["interval_basis"] = prediction.basis;
   Json peaks = Json::object(), memory = Json::object(), parts = Json::object();
+  Json grounds = Json::object();
   for (std::size_t rank = 0; rank < prediction.peaks.size(); ++rank) {
     const std::string& name = prediction.trace.devices[rank];
     const program::MemoryPeak& peak = prediction.memory[rank];
     peaks[name] = interval_to_json(prediction.peaks[rank]);
+    grounds[name] = prediction.grounds[rank].text;
     const trace::Breakdown& part = prediction.parts[rank];
     parts[name] = {{"compute_s", per_step(part.compute, part)},
                    {"exposed_comm_s", per_step(part.exposed_communication, part)},
@@ -143,6 +146,7 @@ void add_prediction(const Prediction& prediction, Json& object) {
                     {"largest", std::move(largest)}};
   }
   object["breakdown"] = std::move(parts);
+  object["times_from"] = std::move(grounds);
   object["peak_interval_bytes"] = std::move(peaks);
   object["memory"] = std::move(memory);
 }
@@ -171,6 +175,8 @@ std::string print_prediction(const Prediction& prediction) {
     if (!memory.largest.empty())
       text += fmt::format("  {:<10} largest: {} {}\n", "", prediction.largest[rank][0],
                           format_bytes(memory.largest[0].second));
+    if (prediction.grounds[rank].origin != cost::Origin::kMeasured)
+      text += fmt::format("  {:<10} times: {}\n", "", prediction.grounds[rank].text);
   }
   return text;
 }

@@ -22,6 +22,7 @@ struct Prediction {
   std::vector<program::MemoryPeak> memory;        ///< what the peaks are made of, by rank
   std::vector<Bytes> framework;                   ///< beside the peaks, by rank
   std::vector<std::vector<std::string>> largest;  ///< names of the largest tensors at the peak
+  std::vector<cost::Grounds> grounds;             ///< of the times, by rank
   cost::Origin origin = cost::Origin::kMeasured;
   std::string basis;  ///< what the intervals rest on
 };

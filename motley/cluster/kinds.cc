@@ -299,6 +299,13 @@ std::optional<PlanningKind> kind_of_model(std::string_view model) {
   return std::nullopt;
 }
 
+std::string_view vendor_of(const PlanningKind& kind) {
+  const auto source = std::find_if(kSources.begin(), kSources.end(), [&](const KindSource& known) {
+    return known.id == kind.source;
+  });
+  return source == kSources.end() ? "" : source->title.substr(0, source->title.find(' '));
+}
+
 std::optional<FlopsPerSecond> peak_rate(const PlanningKind& kind, DType dtype) {
   switch (dtype) {
     case DType::kF64:

@@ -91,6 +91,9 @@ Result<PlanningKind> find_kind(std::string_view name);
 /// with more units sold; a cluster file's `memory` corrects the size.
 std::optional<PlanningKind> kind_of_model(std::string_view model);
 
+/// Who makes it, by the title of its source: "NVIDIA", "AMD", "Intel", "AWS".
+std::string_view vendor_of(const PlanningKind& kind);
+
 /// The ceiling for products of this type: its own rate, for f16 and bf16 else that of f32. Never
 /// tf32, which a program must ask for. Absent for types without a rate (wider integers, bool).
 std::optional<FlopsPerSecond> peak_rate(const PlanningKind& kind, DType dtype);

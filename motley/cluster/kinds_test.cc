@@ -352,6 +352,14 @@ TEST(KindOfModel, TellsKindsApart) {
   }
 }
 
+TEST(VendorOf, IsKnownOfEveryKind) {
+  EXPECT_EQ(vendor_of(*find_kind("a100-40g")), "NVIDIA");
+  EXPECT_EQ(vendor_of(*find_kind("mi300x")), "AMD");
+  EXPECT_EQ(vendor_of(*find_kind("xeon-8168")), "Intel");
+  EXPECT_EQ(vendor_of(*find_kind("graviton3")), "AWS");
+  for (const PlanningKind& kind : planning_kinds()) EXPECT_FALSE(vendor_of(kind).empty());
+}
+
 TEST(PeakRate, FallsBackToF32Only) {
   const PlanningKind& v100 = kind("v100-16g");
   EXPECT_EQ(peak_rate(v100, DType::kF16), v100.peak.f16);

@@ -64,7 +64,7 @@ Result<CollectiveTimes> CollectiveTimes::build(const ProfileStore& store) {
     for (const auto& [ranks, measured] : by_ranks) {
       if (!has_two_sizes(measured)) continue;
       const auto [latency, slope] = fit_line(measured);
-      times.fits_[key][ranks] = Fit{latency, slope};
+      times.fits_[key][ranks] = Line{latency, slope};
     }
   }
   return times;
@@ -72,10 +72,16 @@ Result<CollectiveTimes> CollectiveTimes::build(const ProfileStore& store) {
 
 Result<Seconds> CollectiveTimes::at(std::string_view op, const std::string& route, int ranks,
                                     Bytes bytes, std::string_view backend) const {
-  if (ranks <= 1) return Seconds(0.0);
+  MOTLEY_ASSIGN(const Line found, line(op, route, ranks, backend));
+  return Seconds(found.latency + found.seconds_per_byte * static_cast<double>(bytes.value));
+}
+
+Result<CollectiveTimes::Line> CollectiveTimes::line(std::string_view op, const std::string& route,
+                                                    int ranks, std::string_view backend) const {
+  if (ranks <= 1) return Line{};
   const auto found = fits_.find(fit_key(op, backend, route));
-  const std::map<int, Fit> none;
-  const std::map<int, Fit>& fits = found == fits_.end() ? none : found->second;
+  const std::map<int, Line> none;
+  const std::map<int, Line>& fits = found == fits_.end() ? none : found->second;
   const auto right = fits.lower_bound(ranks);
   if (right == fits.end() || (right == fits.begin() && right->first != ranks)) {
     std::vector<std::string> measured;
@@ -91,10 +97,8 @@ Result<Seconds> CollectiveTimes::at(std::string_view op, const std::string& rout
   const auto left = right->first == ranks ? right : std::prev(right);
   const double share =
       left == right ? 0.0 : static_cast<double>(ranks - left->first) / (right->first - left->first);
-  const double latency = between(left->second.latency, right->second.latency, share);
-  const double slope =
-      between(left->second.seconds_per_byte, right->second.seconds_per_byte, share);
-  return Seconds(latency + slope * static_cast<double>(bytes.value));
+  return Line{between(left->second.latency, right->second.latency, share),
+              between(left->second.seconds_per_byte, right->second.seconds_per_byte, share)};
 }
 
 }  // namespace motley::cost

@@ -12,7 +12,14 @@ namespace motley::cost {
 enum class Origin {
   kMeasured,  ///< every operator was measured on these devices
   kModelled,  ///< some are modelled from other operators (OperatorModel)
+  kCarried,   ///< some devices are not here; operators were measured on another kind (CarriedTimes)
   kKinds,     ///< some devices are known by their data sheet only (KindTimes)
+};
+
+/// What a device's times rest on.
+struct Grounds {
+  Origin origin = Origin::kMeasured;
+  std::string text = "measured";  ///< for people: "carried from NVIDIA A100-SXM4-40GB"
 };
 
 /// What a prediction's interval rests on.

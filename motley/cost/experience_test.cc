@@ -41,11 +41,14 @@ TEST(Experience, KindsThatAreNotHereRestOnTheBenchmark) {
   std::vector<PredictionEntry> entries;
   add(entries, 20, "m", "c", 0);
   const Interval kinds = find_experience(entries, kWanted, Origin::kKinds).around(1);
+  const Interval carried = find_experience({}, kWanted, Origin::kCarried).around(1);
   const Interval modelled = find_experience({}, kWanted, Origin::kModelled).around(1);
   const Interval measured = find_experience({}, kWanted, Origin::kMeasured).around(1);
-  EXPECT_LT(kinds.low, modelled.low);
+  EXPECT_LT(kinds.low, carried.low);
+  EXPECT_LT(carried.low, modelled.low);
   EXPECT_LT(modelled.low, measured.low);
-  EXPECT_GT(kinds.high, modelled.high);
+  EXPECT_GT(kinds.high, carried.high);
+  EXPECT_GT(carried.high, modelled.high);
   EXPECT_GT(modelled.high, measured.high);
 }
 

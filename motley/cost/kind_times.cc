@@ -54,7 +54,8 @@ std::vector<std::optional<TimeSource::Answer>> KindTimes::times(
   std::vector<std::optional<Answer>> answers;
   for (std::size_t i = 0; i < works.size(); ++i)
     answers.push_back(Answer{
-        kind_seconds(*kind_, dtype_of(program, program.instructions[i]), works[i]), Bytes(0)});
+        kind_seconds(*kind_, dtype_of(program, program.instructions[i]), works[i], efficiency_),
+        Bytes(0)});
   return answers;
 }
 

@@ -43,13 +43,15 @@ Result<KindEfficiency> fit_efficiency(const std::vector<KindSample>& samples);
 /// lowered from.
 class KindTimes : public TimeSource {
  public:
-  KindTimes(const graph::Graph& graph, const cluster::PlanningKind& kind)
-      : graph_(&graph), kind_(&kind) {}
+  KindTimes(const graph::Graph& graph, const cluster::PlanningKind& kind,
+            const KindEfficiency& efficiency = {})
+      : graph_(&graph), kind_(&kind), efficiency_(efficiency) {}
   std::vector<std::optional<Answer>> times(const program::DeviceProgram& program) const override;
 
  private:
   const graph::Graph* graph_;
   const cluster::PlanningKind* kind_;
+  KindEfficiency efficiency_;
 };
 
 }  // namespace motley::cost

@@ -18,13 +18,28 @@
 
 namespace motley::cost {
 
+namespace {
+
+constexpr const char* kLocalRoute = "local";
+
+/// `bytes`: of a rank.
+CollectiveCall call_of(std::string_view op, Bytes bytes, const std::vector<DeviceId>& group) {
+  const auto size = static_cast<double>(bytes.value);
+  const auto ranks = static_cast<double>(group.size());
+  if (op == "motley::all_gather") return even_call(Collective::kAllGather, group, ranks * size);
+  if (op == "motley::send") return {.op = Collective::kSend, .devices = group, .bytes = {size, 0}};
+  return even_call(Collective::kAllReduce, group, size);
+}
+
+}  // namespace
+
 Transport usual_transport(Backend backend) {
   return {.latency = Seconds(backend == Backend::kNccl ? 10e-6 : 50e-6)};
 }
 
 std::string route_key(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices) {
   const auto route = cluster::group_route(cluster, devices);
-  if (!route) return "local";
+  if (!route) return kLocalRoute;
   return cluster::short_rate(route->bandwidth) + "+" + cluster::short_seconds(route->latency);
 }
 
@@ -154,18 +169,34 @@ bool ProfileCost::is_planned_only(const std::vector<DeviceId>& group) const {
   });
 }
 
+Result<Transfer> ProfileCost::measured_transfer(std::string_view op, Bytes bytes,
+                                                const std::vector<DeviceId>& group) const {
+  const std::string route = route_key(cluster_, group);
+  MOTLEY_ASSIGN(const auto line, collectives_.line(op, route, static_cast<int>(group.size()),
+                                                   backend_key(cluster_, group)));
+  const double moving = line.seconds_per_byte * static_cast<double>(bytes.value);
+  Transfer transfer{{{Seconds(line.latency + moving), {}}}};
+  if (route == kLocalRoute || !(moving > 0)) return transfer;
+  const CollectiveCall call = call_of(op, bytes, group);
+  const Algorithm algorithm = call.op == Collective::kSend ? Algorithm::kDirect : Algorithm::kRing;
+  const std::vector<double> capacities = network_.capacities();
+  Transfer over_links = build_transfer(network_, call, algorithm, {});
+  transfer.phases = {{Seconds(line.latency), std::move(over_links.phases.at(0).flows)}};
+  for (Flow& flow : transfer.phases[0].flows) {
+    flow.most_rate = flow.bytes / moving;
+    for (LinkUse& use : flow.uses)  // the measurement showed that the link carries it
+      use.weight =
+          std::min(use.weight, capacities[static_cast<std::size_t>(use.link)] / flow.most_rate);
+  }
+  return transfer;
+}
+
 Transfer ProfileCost::planned_transfer(std::string_view op, Bytes bytes,
                                        const std::vector<DeviceId>& group) const {
-  const auto size = static_cast<double>(bytes.value);
-  const auto ranks = static_cast<double>(group.size());
-  const bool gathers = op == "motley::all_gather";
-  const Collective kind = gathers                ? Collective::kAllGather
-                          : op == "motley::send" ? Collective::kSend
-                                                 : Collective::kAllReduce;
   const Backend backend = backend_key(cluster_, group) == "nccl" ? Backend::kNccl : Backend::kGloo;
-  CollectiveCall call = even_call(kind, group, gathers ? ranks * size : size);
-  if (kind == Collective::kSend) call.bytes = {size, 0};
-  return best_algorithm(network_, call, usual_transport(backend), backend_algorithms(backend, kind))
+  const CollectiveCall call = call_of(op, bytes, group);
+  return best_algorithm(network_, call, usual_transport(backend),
+                        backend_algorithms(backend, call.op))
       .transfer;
 }
 
@@ -182,7 +213,7 @@ Result<Transfer> ProfileCost::transfer(std::string_view op, Bytes bytes,
                                        const std::vector<std::string>& devices) const {
   MOTLEY_ASSIGN(const std::vector<DeviceId> ids, find_devices(devices));
   if (ids.size() > 1 && is_planned_only(ids)) return planned_transfer(op, bytes, ids);
-  return CostModel::transfer(op, bytes, devices);
+  return measured_transfer(op, bytes, ids);
 }
 
 std::vector<double> ProfileCost::link_capacities() const { return network_.capacities(); }

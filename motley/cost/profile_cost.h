@@ -60,12 +60,15 @@ class CollectiveTimes {
   static Result<CollectiveTimes> build(const ProfileStore& store);
   Result<Seconds> at(std::string_view op, const std::string& route, int ranks, Bytes bytes,
                      std::string_view backend = "gloo") const;
+  struct Line {
+    double latency = 0, seconds_per_byte = 0;
+  };
+  /// The line itself.
+  Result<Line> line(std::string_view op, const std::string& route, int ranks,
+                    std::string_view backend = "gloo") const;
 
  private:
-  struct Fit {
-    double latency, seconds_per_byte;
-  };
-  std::map<std::string, std::map<int, Fit>> fits_;  // "op|backend|route" -> ranks -> fit
+  std::map<std::string, std::map<int, Line>> fits_;  // "op|backend|route" -> ranks -> fit
 };
 
 /// "local" or "1Gbps+100us": how a group is joined, as the store names it.
@@ -111,8 +114,11 @@ DeviceKey shared_key(const cluster::Cluster& cluster, DeviceId device,
                      const std::string& torch_version);
 
 /// Cost model over measurements: instruction times of the device's key at the program's samples,
-/// divided by the device's emulated speed; collectives by the group's route, as measured. A group
-/// with a planning kind, which nobody can measure, exchanges over the cluster's links by the
+/// divided by the device's emulated speed; collectives by the group's route, as measured. What was
+/// measured over links is a transfer of the measured latency and a flow around the ring, at most
+/// as fast as measured: alone it takes what was measured, also where the cluster file says that a
+/// link is slower, and beside others it shares links. Routes without links take fixed times. A
+/// group with a planning kind, which nobody can measure, exchanges over the cluster's links by the
 /// cheapest algorithm of its backend (collectives.h), and shares them with what else is under way;
 /// with usual_transport.
 class ProfileCost : public CostModel {
@@ -138,6 +144,8 @@ class ProfileCost : public CostModel {
   Result<const InstructionTimes*> table_of(const program::DeviceProgram& program) const;
   Result<std::vector<DeviceId>> find_devices(const std::vector<std::string>& names) const;
   bool is_planned_only(const std::vector<DeviceId>& group) const;
+  Result<Transfer> measured_transfer(std::string_view op, Bytes bytes,
+                                     const std::vector<DeviceId>& group) const;
   Transfer planned_transfer(std::string_view op, Bytes bytes,
                             const std::vector<DeviceId>& group) const;
 

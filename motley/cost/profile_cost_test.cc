@@ -111,6 +111,51 @@ TEST_F(ProfileCostTest, PricesCollectivesByTheGroupsRoute) {
             "(measured at two sizes or more: none); run `motley profile` with this cluster");
 }
 
+/// Of 10^6 bytes a rank between a:0 and b:0 and back, in half a second + `moving`.
+Transfer measured_transfer(const std::string& op, double moving) {
+  ProfileStore store = memory_store();
+  for (const std::int64_t bytes : {0, 1000000})
+    EXPECT_TRUE(store.put(std::vector<CollectiveEntry>{
+        {op, "gloo", "2.5Gbps+100us", 2, Bytes(bytes),
+         Seconds(0.5 + moving * static_cast<double>(bytes) / 1e6), 0, 1}}));
+  const ProfileCost cost(lab(), {}, *CollectiveTimes::build(store));
+  const auto transfer = cost.transfer(op, Bytes(1000000), {"a:0", "b:0"});
+  EXPECT_TRUE(transfer) << transfer.error().message;
+  EXPECT_NEAR(isolated_time(*transfer, cost.link_capacities()).value, 0.5 + moving, 1e-12);
+  return *transfer;
+}
+
+TEST(MeasuredTransfer, IsAFlowOverTheRing) {
+  // 10^6 bytes over four ports, at most 10^6 B/s, which the ports of 312.5 MB/s carry.
+  const Transfer transfer = measured_transfer("motley::all_reduce", 1);
+  ASSERT_EQ(transfer.phases.size(), 1U);
+  EXPECT_NEAR(transfer.phases[0].delay.value, 0.5, 1e-12);
+  ASSERT_EQ(transfer.phases[0].flows.size(), 1U);
+  const Flow& flow = transfer.phases[0].flows[0];
+  EXPECT_DOUBLE_EQ(flow.bytes, 1e6);
+  EXPECT_NEAR(flow.most_rate, 1e6, 1e-3);
+  EXPECT_EQ(flow.uses, (std::vector<LinkUse>{{0, 1}, {1, 1}, {2, 1}, {3, 1}}));
+  // Each rank's part goes to the other.
+  EXPECT_DOUBLE_EQ(measured_transfer("motley::all_gather", 1).phases[0].flows[0].bytes, 1e6);
+  // a to b: out of a and into b.
+  EXPECT_EQ(measured_transfer("motley::send", 1).phases[0].flows[0].uses,
+            (std::vector<LinkUse>{{0, 1}, {3, 1}}));
+}
+
+TEST(MeasuredTransfer, IsNotSlowedByTheStatedCapacity) {
+  // 10^6 bytes in 1 ms are 10^9 B/s over ports of 312.5 MB/s, which it fills.
+  for (const LinkUse& use : measured_transfer("motley::all_reduce", 1e-3).phases[0].flows[0].uses)
+    EXPECT_NEAR(use.weight, 0.3125, 1e-9);
+}
+
+TEST_F(ProfileCostTest, RoutesWithoutLinksTakeFixedTimes) {
+  const auto transfer = cost_->transfer("motley::all_reduce", Bytes(9), {"a:0", "a:1"});
+  ASSERT_TRUE(transfer);
+  ASSERT_EQ(transfer->phases.size(), 1U);
+  EXPECT_NEAR(transfer->phases[0].delay.value, 10.0, 1e-9);
+  EXPECT_TRUE(transfer->phases[0].flows.empty());
+}
+
 TEST(UsualPace, IsTheMedianOverModels) {
   ProfileStore store = memory_store();
   const DeviceKey key{"cpu at 0.5 beside 0.2", 1, "2.15"};

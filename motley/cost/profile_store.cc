@@ -71,6 +71,9 @@ constexpr std::string_view kPutBatch = "REPLACE INTO profiled_batch VALUES(?, ?,
 constexpr std::string_view kAllBatches =
     "SELECT batch FROM profiled_batch "
     "WHERE model = ? AND kind = ? AND threads = ? AND torch = ? ORDER BY batch";
+constexpr std::string_view kProfiledDevices =
+    "SELECT DISTINCT kind, threads, torch FROM profiled_batch WHERE model = ? "
+    "ORDER BY kind, threads, torch";
 
 Statement& bind(Statement& statement, const DeviceKey& device) {
   return statement.bind(device.kind).bind(std::int64_t{device.threads}).bind(device.torch);
@@ -292,6 +295,17 @@ Result<std::vector<std::int64_t>> ProfileStore::batches(const std::string& subje
     MOTLEY_ASSIGN(const bool has_row, statement.step());
     if (!has_row) return batches;
     batches.push_back(statement.integer(0));
+  }
+}
+
+Result<std::vector<DeviceKey>> ProfileStore::profiled_devices(const std::string& subject) const {
+  MOTLEY_ASSIGN(Statement row, state_->database->prepare(kProfiledDevices));
+  row.bind(subject);
+  std::vector<DeviceKey> devices;
+  while (true) {
+    MOTLEY_ASSIGN(const bool has_row, row.step());
+    if (!has_row) return devices;
+    devices.push_back({row.text(0), static_cast<int>(row.integer(1)), row.text(2)});
   }
 }
 

@@ -89,6 +89,8 @@ class ProfileStore {
                            const std::vector<std::int64_t>& batches);
   Result<std::vector<std::int64_t>> batches(const std::string& subject,
                                             const DeviceKey& device) const;
+  /// The devices on which a subject was profiled, in order.
+  Result<std::vector<DeviceKey>> profiled_devices(const std::string& subject) const;
 
  private:
   struct State;

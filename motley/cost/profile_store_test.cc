@@ -153,6 +153,8 @@ TEST_F(ProfileStoreTest, RemembersBatchesOfAModel) {
   ASSERT_TRUE(store.put_batches("n", kCpu, {1}));
   EXPECT_EQ(*store.batches("m", kCpu), (std::vector<std::int64_t>{2, 4, 8}));
   EXPECT_TRUE(store.batches("m", kGpu)->empty());
+  EXPECT_EQ(*store.profiled_devices("m"), std::vector<DeviceKey>{kCpu});
+  EXPECT_TRUE(store.profiled_devices("o")->empty());
 }
 
 TEST_F(ProfileStoreTest, AFailedPutLeavesTheOldEntries) {

@@ -9,6 +9,7 @@
 
 #include "motley/base/statistics.h"
 #include "motley/cluster/kinds.h"
+#include "motley/cost/carried_times.h"
 #include "motley/cost/kind_times.h"
 #include "motley/cost/operator_model.h"
 #include "motley/cost/whole_step.h"
@@ -51,7 +52,7 @@ Result<std::shared_ptr<const InstructionTimes>> load_times(
 /// Tables of one device key, and where they come from.
 struct Table {
   std::shared_ptr<const InstructionTimes> times;
-  cost::Origin origin = cost::Origin::kMeasured;
+  cost::Grounds grounds;
 };
 
 /// By what other models' operators took there.
@@ -69,7 +70,8 @@ Result<Table> model_device(const graph::Model& model, const cost::ProfileStore& 
       profile_batches(options.global_batch, largest_batch(model.graph, options.global_batch));
   MOTLEY_ASSIGN(auto times, load_times(model.graph, cost::FirstKnown(measured, modelled), options,
                                        key, batches, ranks));
-  return Table{std::move(times), cost::Origin::kModelled};
+  return Table{std::move(times),
+               {cost::Origin::kModelled, "modelled from what other models took there"}};
 }
 
 Result<Table> load_device(const graph::Model& model, const cost::ProfileStore& store,
@@ -86,17 +88,53 @@ Result<Table> load_device(const graph::Model& model, const cost::ProfileStore& s
                         wanted);
   MOTLEY_ASSIGN(const auto measured, cost::MeasuredTimes::load(store, key));
   MOTLEY_ASSIGN(auto times, load_times(model.graph, measured, options, key, batches, ranks));
-  return Table{std::move(times), cost::Origin::kMeasured};
+  return Table{std::move(times), {}};
 }
 
-/// By the figures of a device kind that is not here.
+/// Where the model was profiled up to the wanted batch, and the kinds of these devices.
+struct ProfiledKinds {
+  std::vector<DeviceKey> keys;
+  std::vector<std::vector<std::int64_t>> batches;
+  std::vector<cluster::PlanningKind> kinds;
+};
+
+Result<ProfiledKinds> profiled_kinds(const graph::Model& model, const cost::ProfileStore& store,
+                                     const CostOptions& options) {
+  const std::string subject = profile_subject(model.hash, options.lowering);
+  const std::string torch = cost::device_key({}, options.torch).torch;
+  ProfiledKinds profiled;
+  MOTLEY_ASSIGN(const auto devices, store.profiled_devices(subject));
+  for (const DeviceKey& key : devices) {
+    const auto kind = cluster::kind_of_model(key.kind);
+    if (!kind || key.torch != torch) continue;
+    MOTLEY_ASSIGN(auto batches, store.batches(subject, key));
+    if (batches.back() < largest_batch(model.graph, options.global_batch)) continue;
+    profiled.keys.push_back(key);
+    profiled.batches.push_back(std::move(batches));
+    profiled.kinds.push_back(*kind);
+  }
+  return profiled;
+}
+
+/// Of a device kind that is not here: by what was measured on another, else by its figures.
 Result<Table> kind_table(const graph::Model& model, const cluster::PlanningKind& kind,
-                         const CostOptions& options, const DeviceKey& key, int ranks) {
+                         const cost::ProfileStore& store, const CostOptions& options,
+                         const DeviceKey& key, int ranks) {
+  const cost::KindTimes by_figures(model.graph, kind);
+  MOTLEY_ASSIGN(const ProfiledKinds profiled, profiled_kinds(model, store, options));
+  if (const auto* nearest = cost::nearest_kind(kind, profiled.kinds)) {
+    const auto i = static_cast<std::size_t>(nearest - profiled.kinds.data());
+    MOTLEY_ASSIGN(const auto entries, store.ops(profiled.keys[i]));
+    const cost::CarriedTimes carried(model.graph, entries, *nearest, kind);
+    MOTLEY_ASSIGN(auto times, load_times(model.graph, cost::FirstKnown(carried, by_figures),
+                                         options, key, profiled.batches[i], ranks));
+    return Table{std::move(times),
+                 {cost::Origin::kCarried, "carried from " + profiled.keys[i].kind}};
+  }
   const auto batches =
       profile_batches(options.global_batch, largest_batch(model.graph, options.global_batch));
-  MOTLEY_ASSIGN(auto times, load_times(model.graph, cost::KindTimes(model.graph, kind), options,
-                                       key, batches, ranks));
-  return Table{std::move(times), cost::Origin::kKinds};
+  MOTLEY_ASSIGN(auto times, load_times(model.graph, by_figures, options, key, batches, ranks));
+  return Table{std::move(times), {cost::Origin::kKinds, "figures of " + std::string(kind.name)}};
 }
 
 /// Speed at which a device works among its neighbours (emulated devices that share a machine pay
@@ -169,7 +207,7 @@ Result<Costs> load_costs(const graph::Model& model, const cluster::Cluster& clus
                               int ranks) -> Result<const Table*> {
     Table& table = tables[{key, ranks}];
     if (table.times) return &table;
-    MOTLEY_ASSIGN(table, kind != nullptr ? kind_table(model, *kind, options, key, ranks)
+    MOTLEY_ASSIGN(table, kind != nullptr ? kind_table(model, *kind, store, options, key, ranks)
                                          : load_device(model, store, options, key, ranks));
     return &table;
   };
@@ -180,7 +218,8 @@ Result<Costs> load_costs(const graph::Model& model, const cluster::Cluster& clus
     MOTLEY_ASSIGN(const Table* alone, find_table(cost::device_key(device, options.torch), kind, 1));
     MOTLEY_ASSIGN(const Table* shared,
                   find_table(cost::shared_key(cluster, id, options.torch), kind, 2));
-    costs.origins[device.name] = std::max(alone->origin, shared->origin);
+    costs.grounds[device.name] =
+        alone->grounds.origin < shared->grounds.origin ? shared->grounds : alone->grounds;
     costs.full_speed[device.name] = shared->times;
     MOTLEY_ASSIGN(const Pace pace, find_pace(model, cluster, store, options, id, *shared->times));
     if (pace.jitter != simulate::Jitter{}) costs.jitter[device.name] = pace.jitter;

@@ -23,8 +23,8 @@ struct Costs {
   std::map<std::string, std::shared_ptr<const cost::InstructionTimes>> full_speed;
   /// How much emulated devices' steps and instructions were seen to vary, by name.
   std::map<std::string, simulate::Jitter> jitter;
-  std::vector<cost::PredictionEntry> earlier;   ///< what runs measured beside their predictions
-  std::map<std::string, cost::Origin> origins;  ///< of the devices' times, by name
+  std::vector<cost::PredictionEntry> earlier;    ///< what runs measured beside their predictions
+  std::map<std::string, cost::Grounds> grounds;  ///< of the devices' times, by name
 
   /// The cost model that the simulator asks.
   cost::ProfileCost model(const cluster::Cluster& cluster) const {
@@ -48,10 +48,11 @@ std::string profile_subject(const std::string& model_hash, const synth::LowerOpt
 /// model was not profiled and `may_model` is set, operators that were measured with another model
 /// have their measured times and the others those of cost::OperatorModel, at every batch of
 /// profile_batches; an emulated device then has the pace of other models, else its nominal speed.
-/// Planning kinds, which nobody
-/// has, have the times of cost::KindTimes. Usage errors when a device was never profiled with this
-/// model, or only up to a smaller batch than it may get, naming the key and the command to run;
-/// with `may_model`, when it was never profiled with any.
+/// Planning kinds, which nobody has, have the times of cost::CarriedTimes from the nearest kind on
+/// which the model was profiled up to the batch wanted, by this PyTorch; what was not measured
+/// there, or all if there is no such kind, has those of cost::KindTimes. Usage errors when a device
+/// was never profiled with this model, or only up to a smaller batch than it may get, naming the
+/// key and the command to run; with `may_model`, when it was never profiled with any.
 Result<Costs> load_costs(const graph::Model& model, const cluster::Cluster& cluster,
                          const cost::ProfileStore& store, const CostOptions& options);
 

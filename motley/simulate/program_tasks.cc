@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "motley/base/check.h"
+#include "motley/cost/collectives.h"
 
 namespace motley::simulate {
 namespace {
@@ -42,6 +45,7 @@ struct Joint {
   TaskId task;
   std::size_t rank, instruction;
   std::size_t absent;  // ranks that must join it and have not yet
+  std::int32_t price;  // into Layout::prices_
 };
 
 /// Checks what a cost model says of a transfer and bounds the time that it can take, in ns: links
@@ -108,6 +112,7 @@ class Layout {
       MOTLEY_RETURN_IF_ERROR(lay_out_device(rank));
     for (const Joint& joint : joints_)
       if (joint.absent > 0) return missing_partner(joint);
+    settle_transfers();
     builder_.set_links(std::move(capacities_));
     result_.graph = std::move(builder_).build();
     return std::move(result_);
@@ -149,9 +154,9 @@ class Layout {
       --joint.absent;
       return joint.task;
     }
-    MOTLEY_ASSIGN(const TransferId transfer, price(rank, instruction));
+    MOTLEY_ASSIGN(const std::int32_t price, find_price(rank, instruction));
     joints.push_back(static_cast<std::int32_t>(joints_.size()));
-    joints_.push_back({builder_.add(lane, transfer), rank, i, partners - 1});
+    joints_.push_back({builder_.add(lane, Nanoseconds{0}), rank, i, partners - 1, price});
     return joints_.back().task;
   }
 
@@ -178,28 +183,89 @@ class Layout {
     std::int64_t bytes;
     GroupId group;        // or
     Rank source, target;  // of a send
+    program::Lane lane;
     auto operator<=>(const Exchange&) const = default;
   };
 
-  Result<TransferId> price(std::size_t rank, const Instruction& instruction) {
+  struct Price {
+    cost::Transfer transfer;
+    double most_ns = 0;
+    std::vector<std::int32_t> lanes;  // that it occupies, ascending
+  };
+
+  Result<std::int32_t> find_price(std::size_t rank, const Instruction& instruction) {
     Exchange key{instruction.op,
                  program::exchanged_bytes(program_.devices[rank], instruction).value,
-                 instruction.group, Rank(), Rank()};
+                 instruction.group,
+                 Rank(),
+                 Rank(),
+                 instruction.lane};
     if (instruction.group.is_none()) {
       key.op = "motley::send";
       key.source = Rank(static_cast<std::int64_t>(rank));
       key.target = program::peer_of(instruction);
       if (!instruction.outputs.empty()) std::swap(key.source, key.target);
     }
-    auto& [transfer, most_ns] = prices_.try_emplace(key, TransferId(), 0.0).first->second;
-    if (transfer.is_none()) {
-      MOTLEY_ASSIGN(cost::Transfer found,
-                    cost_.transfer(key.op, Bytes(key.bytes), device_names(key)));
-      MOTLEY_ASSIGN(most_ns, TransferCheck(capacities_).most_ns(found, key.op));
-      transfer = builder_.add_transfer(std::move(found));
+    const auto next = static_cast<std::int32_t>(prices_.size());
+    const auto [found, is_new] = price_of_.try_emplace(key, next);
+    if (is_new) {
+      Price price;
+      MOTLEY_ASSIGN(price.transfer, cost_.transfer(key.op, Bytes(key.bytes), device_names(key)));
+      MOTLEY_ASSIGN(price.most_ns, TransferCheck(capacities_).most_ns(price.transfer, key.op));
+      price.lanes = lanes_of(key);
+      prices_.push_back(std::move(price));
     }
-    result_.most_ns += most_ns;
-    return transfer;
+    const std::int32_t place = found->second;
+    result_.most_ns += prices_[static_cast<std::size_t>(place)].most_ns;
+    return place;
+  }
+
+  std::vector<std::int32_t> lanes_of(const Exchange& exchange) const {
+    std::vector<Rank> ranks = {exchange.source, exchange.target};
+    if (!exchange.group.is_none()) ranks = program_.groups[exchange.group.index()].members;
+    std::vector<std::int32_t> lanes;
+    for (const Rank rank : ranks) lanes.push_back(lane_of(rank.index(), exchange.lane).value);
+    std::sort(lanes.begin(), lanes.end());
+    return lanes;
+  }
+
+  /// Whether each link is used by exchanges that no lane puts one after the other.
+  std::vector<bool> find_shared_links() const {
+    std::vector<std::optional<std::vector<std::int32_t>>> common(capacities_.size());
+    for (const Price& price : prices_)
+      for_each_link(price.transfer, [&](std::size_t link) {
+        if (!common[link]) common[link] = price.lanes;
+        std::vector<std::int32_t> both;
+        std::set_intersection(common[link]->begin(), common[link]->end(), price.lanes.begin(),
+                              price.lanes.end(), std::back_inserter(both));
+        common[link] = std::move(both);
+      });
+    std::vector<bool> shared;
+    for (const auto& lanes : common) shared.push_back(lanes && lanes->empty());
+    return shared;
+  }
+
+  /// Flows only where links are shared, or where several of one phase may slow each other.
+  void settle_transfers() {
+    const std::vector<bool> shared = find_shared_links();
+    std::vector<TransferId> transfers;
+    for (Price& price : prices_) {
+      bool has_flows = std::any_of(price.transfer.phases.begin(), price.transfer.phases.end(),
+                                   [](const cost::Phase& phase) { return phase.flows.size() > 1; });
+      for_each_link(price.transfer,
+                    [&](std::size_t link) { has_flows = has_flows || shared[link]; });
+      if (!has_flows) price.transfer = {{{isolated_time(price.transfer, capacities_), {}}}};
+      transfers.push_back(builder_.add_transfer(std::move(price.transfer)));
+    }
+    for (const Joint& joint : joints_)
+      builder_.set_transfer(joint.task, transfers[static_cast<std::size_t>(joint.price)]);
+  }
+
+  template <typename Visit>
+  static void for_each_link(const cost::Transfer& transfer, const Visit& visit) {
+    for (const cost::Phase& phase : transfer.phases)
+      for (const cost::Flow& flow : phase.flows)
+        for (const cost::LinkUse& use : flow.uses) visit(static_cast<std::size_t>(use.link));
   }
 
   std::vector<std::string> device_names(const Exchange& exchange) {
@@ -253,7 +319,8 @@ class Layout {
   std::map<std::pair<std::size_t, std::size_t>, Pair> by_pair_;
   std::vector<std::size_t> group_counts_;          // of this rank, so far
   std::vector<std::vector<std::string>> members_;  // names of a group's devices
-  std::map<Exchange, std::pair<TransferId, double>> prices_;
+  std::map<Exchange, std::int32_t> price_of_;
+  std::vector<Price> prices_;
 };
 
 }  // namespace

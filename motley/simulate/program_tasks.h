@@ -21,9 +21,11 @@ struct ProgramTasks {
 };
 
 /// Prices a program and lays it out. The n-th collective of a group on one member is the n-th on
-/// all; the n-th send from one rank to another is its n-th receive. `program` verifies, save that
-/// partners may be missing, which is a deadlock. Errors: of the cost model; a time, a flow or a
-/// link that is not possible (code simulate.cost).
+/// all; the n-th send from one rank to another is its n-th receive. An exchange has flows only
+/// where some of its links is used by one that can be under way at the same time, which is one
+/// without a lane in common; else it takes as long as alone, as all do of a program with one group
+/// and no sends. `program` verifies, save that partners may be missing, which is a deadlock.
+/// Errors: of the cost model; a time, a flow or a link that is not possible (code simulate.cost).
 Result<ProgramTasks> lay_out_program(const program::Program& program, const cost::CostModel& cost);
 
 /// Lane of a rank's instructions of one kind.

@@ -252,6 +252,19 @@ TEST(Simulate, CollectivesThatShareALinkSlowEachOther) {
   EXPECT_EQ(trace->steps, (std::vector<trace::StepMark>{{0, 0, 0, 60, 20}, {1, 0, 0, 90, 20}}));
 }
 
+TEST(Simulate, CollectivesOfOneGroupInBothLanesSlowEachOther) {
+  // Both sums of 20 bytes begin at 0 and share the link from 10 on: 10 + 2 * 40.
+  const auto trace =
+      simulate(parse("group 0: 0\n"
+                     "device \"a:0\" samples 8 first 0\nbuffer %0: state u8[20] \"s\"\n"
+                     "buffer %1: state u8[20] \"t\"\n"
+                     "compute ^0: motley::all_reduce(%0) group 0\n"
+                     "transfer ^1: motley::all_reduce(%1) group 0\n"),
+               LinkCost());
+  ASSERT_TRUE(trace) << trace.error().message;
+  EXPECT_EQ(trace->steps, (std::vector<trace::StepMark>{{0, 0, 0, 90, 40}}));
+}
+
 /// Every transfer is one flow.
 class FlowCost : public LabelCost {
  public:

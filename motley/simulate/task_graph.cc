@@ -59,6 +59,10 @@ TransferId TaskGraphBuilder::add_transfer(cost::Transfer transfer) {
   return id;
 }
 
+void TaskGraphBuilder::set_transfer(TaskId task, TransferId transfer) {
+  graph_.durations[task.index()] = transfer_durations_[transfer.index()];
+}
+
 void TaskGraphBuilder::join(TaskId task, LaneId lane) {
   MOTLEY_CHECK(!lane.is_none() && lane.value < lanes_);
   seats_.push_back({lane.value, task.value});

@@ -79,6 +79,8 @@ class TaskGraphBuilder {
   /// delays.
   TransferId add_transfer(cost::Transfer transfer);
   TaskId add(LaneId lane, TransferId transfer);
+  /// Makes the task of this transfer, in place of what it was added with.
+  void set_transfer(TaskId task, TransferId transfer);
   /// The task is in this lane too, after what was added to it so far.
   void join(TaskId task, LaneId lane);
   void depend(TaskId task, TaskId on);
