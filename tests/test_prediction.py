@@ -114,6 +114,40 @@ def test_runs_are_remembered_and_correct_the_profile(motley, mlp, cluster, tmp_p
     assert motley("profile", *common, "--from-run", tmp_path / "none").code != 0
 
 
+TWO = """schema = "motley.cluster/1"
+name = "two"
+[[node]]
+name = "a"
+  [[node.device]]
+  kind = "cpu"
+[[node]]
+name = "b"
+  [[node.device]]
+  kind = "cpu"
+"""
+
+
+def test_communication_slows_compute_as_measured(motley, mlp, tmp_path):
+    cluster, store = tmp_path / "two.toml", tmp_path / "p.db"
+    cluster.write_text(TWO)
+    # Small buckets: the first exchanges lie beside the rest of the backward pass.
+    common = ["-m", mlp, "-C", cluster, "--global-batch", 600, "--profiles", store, "--bucket", "64KiB", "--json"]
+    profiled = motley("profile", *common)
+    assert profiled.code == 0, profiled.stderr
+    with sqlite3.connect(store) as rows:
+        found = rows.execute("SELECT kind, threads, backend, route, ranks, factor, samples FROM interference").fetchall()
+    assert [each[:5] for each in found] == [("cpu", 1, "gloo", "local", 2)]
+    assert 0 <= found[0][5] <= 100 and found[0][6] == 24
+
+    def predict(factor):
+        with sqlite3.connect(store) as rows:
+            rows.execute("UPDATE interference SET factor = ?", (factor,))
+        return motley("simulate", *common, "--batch-split", "300,300").json
+
+    free, half, stopped = predict(0), predict(1), predict(100)
+    assert free["step_s"] < half["step_s"] < stopped["step_s"]
+
+
 def test_conditions_give_distributions(motley, mlp, workspace, tmp_path):
     cluster, conditions = workspace / "rented.toml", tmp_path / "conditions.json"
     cluster.write_text(RENTED)

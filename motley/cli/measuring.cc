@@ -11,6 +11,7 @@
 #include "motley/base/text.h"
 #include "motley/cli/planning.h"
 #include "motley/cli/torch_version.h"
+#include "motley/cost/collective_fit.h"
 #include "motley/cost/profile_cost.h"
 #include "motley/cost/readings.h"
 #include "motley/cost/whole_step.h"
@@ -242,10 +243,37 @@ Result<void> keep_computes(const Inputs& inputs, const std::string& subject,
   return store.put(entries);
 }
 
-/// Times the exchanges of a group and of its first 2, 3, ... devices that are joined alike.
-Result<std::vector<cost::CollectiveEntry>> measure_group(const Inputs& inputs,
-                                                         std::vector<DeviceId> group,
-                                                         const Context& context) {
+/// What compute beside the group's exchanges says of its devices; those of one key together. One
+/// that never computed beside an exchange has no entry.
+std::vector<cost::InterferenceEntry> find_interference(const Inputs& inputs,
+                                                       const std::vector<DeviceId>& group,
+                                                       const run::GroupTimes& times,
+                                                       const std::string& torch) {
+  std::map<cost::DeviceKey, std::vector<cost::OverlapSample>> samples;
+  for (const run::OverlapTime& time : times.overlaps) {
+    const DeviceId id = group[static_cast<std::size_t>(time.rank)];
+    samples[cost::device_key(inputs.cluster.device(id), torch)].push_back(
+        {time.alone, time.together, time.overlap});
+  }
+  std::vector<cost::InterferenceEntry> entries;
+  for (const auto& [key, of_key] : samples)
+    if (const auto factor = cost::fit_interference(of_key))
+      entries.push_back({key, times.backend, cost::route_key(inputs.cluster, group),
+                         static_cast<int>(group.size()), *factor,
+                         static_cast<std::int64_t>(of_key.size())});
+  return entries;
+}
+
+/// What is measured of a group of devices.
+struct GroupEntries {
+  std::vector<cost::CollectiveEntry> collectives;
+  std::vector<cost::InterferenceEntry> interference;
+};
+
+/// Times the exchanges of a group and of its first 2, 3, ... devices that are joined alike, and
+/// compute beside those of the whole group.
+Result<GroupEntries> measure_group(const Inputs& inputs, std::vector<DeviceId> group,
+                                   const std::string& torch, const Context& context) {
   const ScratchDirectory scratch;
   const std::string route_key = cost::route_key(inputs.cluster, group);
   const auto route = cluster::group_route(inputs.cluster, group);
@@ -265,21 +293,26 @@ Result<std::vector<cost::CollectiveEntry>> measure_group(const Inputs& inputs,
   }
   const std::string job_path = scratch.path() + "/job.json";
   MOTLEY_RETURN_IF_ERROR(write_file_atomic(job_path, run::job_to_json(job).dump()));
-  Result<std::vector<run::CollectiveTime>> times = std::vector<run::CollectiveTime>{};
+  Result<run::GroupTimes> times = run::GroupTimes{};
   const run::JobOutcome outcome =
       run::launch(job, {.worker = context.worker, .job_path = job_path, .verb = "collectives"},
                   [&](const run::WorkerEvent& event) {
                     if (event.event == "collectives")
-                      times = run::collective_times_from_json(event.fields, "motley-worker");
+                      times = run::group_times_from_json(event.fields, "motley-worker");
                   });
   if (outcome.end == run::JobEnd::kFailed) return tl::make_unexpected(outcome.error);
   if (!times) return tl::make_unexpected(times.error());
-  std::vector<cost::CollectiveEntry> entries;
-  for (const run::CollectiveTime& time : *times) {
+  for (const run::OverlapTime& time : times->overlaps)
+    if (time.rank < 0 || static_cast<std::size_t>(time.rank) >= group.size())
+      return runtime_error("profile.overlap", fmt::format("motley-worker: found rank {} of {}",
+                                                          time.rank, group.size()));
+  GroupEntries entries;
+  entries.interference = find_interference(inputs, group, *times, torch);
+  for (const run::CollectiveTime& time : times->collectives) {
     const std::vector<DeviceId> members(group.begin(), group.begin() + time.ranks);
     if (cost::route_key(inputs.cluster, members) != route_key) continue;
-    entries.push_back({time.op, time.backend, route_key, time.ranks, time.bytes, time.median,
-                       time.spread, time.samples});
+    entries.collectives.push_back({time.op, time.backend, route_key, time.ranks, time.bytes,
+                                   time.median, time.spread, time.samples});
   }
   return entries;
 }
@@ -337,9 +370,10 @@ Result<MeasureSummary> measure(const Inputs& inputs, cost::ProfileStore& store,
   for (const auto& group : search::groups_to_measure(inputs.cluster, inputs.devices)) {
     context.note(fmt::format("profile: exchanges among {} devices ({})", group.size(),
                              cost::route_key(inputs.cluster, group)));
-    MOTLEY_ASSIGN(const auto entries, measure_group(inputs, group, context));
-    MOTLEY_RETURN_IF_ERROR(store.put(entries));
-    for (const cost::CollectiveEntry& entry : entries) spreads.push_back(entry.spread);
+    MOTLEY_ASSIGN(const auto entries, measure_group(inputs, group, torch, context));
+    MOTLEY_RETURN_IF_ERROR(store.put(entries.collectives));
+    MOTLEY_RETURN_IF_ERROR(store.put(entries.interference));
+    for (const cost::CollectiveEntry& entry : entries.collectives) spreads.push_back(entry.spread);
   }
   MOTLEY_RETURN_IF_ERROR(keep_computes(inputs, subject, torch, store));
   return MeasureSummary{static_cast<std::int64_t>(spreads.size()), upper_median(spreads)};

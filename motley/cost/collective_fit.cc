@@ -188,10 +188,8 @@ Result<double> fit_interference(const std::vector<OverlapSample>& samples) {
   }
   if (square <= 0) return usage_error("cost.fit", "compute and communication never overlapped");
   const double lost = std::max(0.0, product / square);  // f / (1 + f)
-  if (lost >= 1) {
-    return usage_error("cost.fit", "compute took longer beside communication than waiting for it");
-  }
-  return lost / (1 - lost);
+  const double most = kMostInterference / (1 + kMostInterference);
+  return lost >= most ? kMostInterference : lost / (1 - lost);
 }
 
 }  // namespace motley::cost

@@ -67,19 +67,22 @@ struct TransportFit {
 Result<TransportFit> fit_transport(Collective op, Algorithm algorithm,
                                    const std::vector<CollectiveSample>& samples);
 
-/// Compute measured beside communication: `alone` without it, `together` with it, during `overlap`
-/// of which communication was under way.
+/// Compute measured beside communication: `alone` without it, `together` with it; the
+/// communication that was under way meanwhile takes `overlap` with nothing beside it.
 struct OverlapSample {
   Seconds alone, together, overlap;
 };
 
 /// How much slower compute is while its device communicates: at 1/(1 + f) of its speed, so that
 ///   together = alone + f / (1 + f) * overlap;
-/// f >= 0 by relative least squares, 0 = not at all. (The processor's cores or the GPU's
-/// multiprocessors and memory are shared; measured, not derived.) Usage error (cost.fit): no
-/// overlap, a time that is not > 0, or no progress while communicating.
+/// 0 <= f <= kMostInterference by relative least squares, 0 = not at all, the most = compute stands
+/// still meanwhile. (The processor's cores or the GPU's multiprocessors and memory are shared;
+/// measured, not derived.) As `overlap` is what the communication takes alone, what it is slowed
+/// itself, where it takes compute's cores, is in f. Usage error (cost.fit): no overlap, a time that
+/// is not > 0.
 ///
 /// Example: 10 ms alone, 12 ms with 8 ms of overlap: f/(1+f) = 1/4, f = 1/3.
+inline constexpr double kMostInterference = 100;
 Result<double> fit_interference(const std::vector<OverlapSample>& samples);
 
 }  // namespace motley::cost

@@ -37,6 +37,12 @@ class CostModel {
     MOTLEY_ASSIGN(const Seconds time, collective_time(op, bytes, devices));
     return Transfer{{{time, {}}}};
   }
+  /// How much slower a device computes while it exchanges with the group: at 1 / (1 + this) of its
+  /// speed. 0: not at all, or not known.
+  virtual double interference(const std::string& /*device*/,
+                              const std::vector<std::string>& /*group*/) const {
+    return 0;
+  }
   /// Capacity in bytes/s of each link that transfers name, all > 0.
   virtual std::vector<double> link_capacities() const { return {}; }
 };

@@ -216,6 +216,23 @@ Result<Transfer> ProfileCost::transfer(std::string_view op, Bytes bytes,
   return measured_transfer(op, bytes, ids);
 }
 
+double ProfileCost::interference(const std::string& device,
+                                 const std::vector<std::string>& group) const {
+  const auto times = devices_.find(device);
+  const auto ids = find_devices(group);
+  if (times == devices_.end() || !ids) return 0;
+  const std::string backend = backend_key(cluster_, *ids), route = route_key(cluster_, *ids);
+  const auto distance = [&](const InterferenceEntry& entry) {
+    return std::abs(entry.ranks - static_cast<int>(ids->size()));
+  };
+  const InterferenceEntry* nearest = nullptr;
+  for (const InterferenceEntry& entry : times->second.interference)
+    if (entry.backend == backend && entry.route == route &&
+        (nearest == nullptr || distance(entry) < distance(*nearest)))
+      nearest = &entry;
+  return nearest == nullptr ? 0 : nearest->factor;
+}
+
 std::vector<double> ProfileCost::link_capacities() const { return network_.capacities(); }
 
 }  // namespace motley::cost

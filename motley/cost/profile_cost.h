@@ -128,6 +128,7 @@ class ProfileCost : public CostModel {
   struct DeviceTimes {
     std::shared_ptr<const InstructionTimes> alone, shared;
     double speed = 1.0;
+    std::vector<InterferenceEntry> interference;  ///< of the device; none: it has none
   };
   /// `devices`: by name.
   ProfileCost(const cluster::Cluster& cluster, std::map<std::string, DeviceTimes> devices,
@@ -138,6 +139,10 @@ class ProfileCost : public CostModel {
   Result<std::vector<Bytes>> scratch_bytes(const program::DeviceProgram& program) const override;
   Result<Transfer> transfer(std::string_view op, Bytes bytes,
                             const std::vector<std::string>& devices) const override;
+  /// As measured over the group's route among as many ranks, or the next number of them; 0 where
+  /// nothing was.
+  double interference(const std::string& device,
+                      const std::vector<std::string>& group) const override;
   std::vector<double> link_capacities() const override;
 
  private:

@@ -156,6 +156,27 @@ TEST_F(ProfileCostTest, RoutesWithoutLinksTakeFixedTimes) {
   EXPECT_TRUE(transfer->phases[0].flows.empty());
 }
 
+// Measured among two and four: two have their own, and so have three, as near to both. The route
+// and the device must be the same.
+TEST(ProfileCostInterference, IsThatOfTheGroupsRouteAndSize) {
+  const DeviceKey key{"cpu", 1, "2.15"};
+  const ProfileCost cost(lab(),
+                         {{"a:0",
+                           {nullptr,
+                            nullptr,
+                            1.0,
+                            {{key, "gloo", "2.5Gbps+100us", 4, 0.1, 1},
+                             {key, "gloo", "local", 2, 0.5, 1},
+                             {key, "gloo", "local", 4, 2.0, 1}}}},
+                          {"a:1", {}}},
+                         CollectiveTimes());
+  EXPECT_EQ(cost.interference("a:0", {"a:0", "a:1"}), 0.5);
+  EXPECT_EQ(cost.interference("a:0", {"a:0", "b:0"}), 0.1);
+  EXPECT_EQ(cost.interference("a:1", {"a:0", "a:1"}), 0);
+  EXPECT_EQ(cost.interference("b:0", {"a:0", "b:0"}), 0);
+  EXPECT_EQ(cost.interference("a:0", {"a:0", "a:9"}), 0);
+}
+
 TEST(UsualPace, IsTheMedianOverModels) {
   ProfileStore store = memory_store();
   const DeviceKey key{"cpu at 0.5 beside 0.2", 1, "2.15"};

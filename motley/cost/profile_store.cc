@@ -6,6 +6,8 @@
 #include <cmath>
 #include <utility>
 
+#include "motley/base/statistics.h"
+#include "motley/cost/collective_fit.h"
 #include "motley/cost/database.h"
 #include "motley/cost/readings.h"
 
@@ -37,6 +39,14 @@ CREATE TABLE prediction(
 PRAGMA application_id = 1297370201;
 PRAGMA user_version = 2;
 )sql";
+// Files of this version may be older than this table.
+constexpr const char* kAddInterference = R"sql(
+CREATE TABLE IF NOT EXISTS interference(
+  kind TEXT NOT NULL, threads INTEGER NOT NULL, torch TEXT NOT NULL, backend TEXT NOT NULL,
+  route TEXT NOT NULL, ranks INTEGER NOT NULL, round INTEGER NOT NULL,
+  factor REAL NOT NULL CHECK(factor >= 0), samples INTEGER NOT NULL,
+  PRIMARY KEY(kind, threads, torch, backend, route, ranks, round)) STRICT, WITHOUT ROWID;
+)sql";
 static_assert(kApplication == 1297370201);
 
 constexpr std::string_view kPutOp =
@@ -61,6 +71,17 @@ constexpr std::string_view kDropCollectives =
 constexpr std::string_view kAllCollectives =
     "SELECT op, backend, route, ranks, bytes, median_s, spread, samples FROM collective "
     "ORDER BY op, backend, route, ranks, bytes, round";
+constexpr std::string_view kPutInterference =
+    "INSERT INTO interference SELECT ?1, ?2, ?3, ?4, ?5, ?6, 1 + ifnull(max(round), 0), ?7, ?8 "
+    "FROM interference WHERE kind = ?1 AND threads = ?2 AND torch = ?3 AND backend = ?4 AND "
+    "route = ?5 AND ranks = ?6";
+constexpr std::string_view kDropInterference =
+    "DELETE FROM interference WHERE kind = ?1 AND threads = ?2 AND torch = ?3 AND backend = ?4 AND "
+    "route = ?5 AND ranks = ?6 AND round <= (SELECT max(round) FROM interference WHERE kind = ?1 "
+    "AND threads = ?2 AND torch = ?3 AND backend = ?4 AND route = ?5 AND ranks = ?6) - ?7";
+constexpr std::string_view kAllInterference =
+    "SELECT kind, threads, torch, backend, route, ranks, factor, samples FROM interference "
+    "ORDER BY kind, threads, torch, backend, route, ranks, round";
 constexpr std::string_view kPutPrediction =
     "INSERT INTO prediction(model, cluster, quantity, predicted, measured) VALUES(?, ?, ?, ?, ?)";
 constexpr const char* kDropPredictions =
@@ -101,7 +122,7 @@ Result<void> prepare_file(const Database& database) {
                                    "`motley profile` again",
                                    database.path(), version, kVersion));
   }
-  return {};
+  return database.run(kAddInterference);
 }
 
 // The tables' own checks hold when rows are written; a damaged file may hold anything.
@@ -169,6 +190,10 @@ bool is_same(const CollectiveEntry& a, const CollectiveEntry& b) {
          a.bytes == b.bytes;
 }
 
+bool is_same(const InterferenceEntry& a, const InterferenceEntry& b) {
+  return a.device == b.device && a.backend == b.backend && a.route == b.route && a.ranks == b.ranks;
+}
+
 }  // namespace
 
 /// Statements used once an entry are prepared once.
@@ -220,6 +245,51 @@ Result<void> ProfileStore::put(const std::vector<CollectiveEntry>& entries) {
     MOTLEY_RETURN_IF_ERROR(drop.bind(std::int64_t{kRoundsKept}).run());
   }
   return transaction.commit();
+}
+
+Result<void> ProfileStore::put(const std::vector<InterferenceEntry>& entries) {
+  MOTLEY_ASSIGN(Transaction transaction, Transaction::begin(*state_->database));
+  MOTLEY_ASSIGN(Statement add, state_->database->prepare(kPutInterference));
+  MOTLEY_ASSIGN(Statement drop, state_->database->prepare(kDropInterference));
+  for (const InterferenceEntry& entry : entries) {
+    for (Statement* statement : {&add, &drop})
+      bind(*statement, entry.device)
+          .bind(entry.backend)
+          .bind(entry.route)
+          .bind(std::int64_t{entry.ranks});
+    MOTLEY_RETURN_IF_ERROR(add.bind(entry.factor).bind(entry.samples).run());
+    MOTLEY_RETURN_IF_ERROR(drop.bind(std::int64_t{kRoundsKept}).run());
+  }
+  return transaction.commit();
+}
+
+Result<std::vector<InterferenceEntry>> ProfileStore::interference() const {
+  MOTLEY_ASSIGN(Statement row, state_->database->prepare(kAllInterference));
+  std::vector<InterferenceEntry> entries;
+  std::vector<double> rounds;
+  while (true) {
+    MOTLEY_ASSIGN(const bool has_row, row.step());
+    if (!has_row) return entries;
+    const InterferenceEntry read{{row.text(0), static_cast<int>(row.integer(1)), row.text(2)},
+                                 row.text(3),
+                                 row.text(4),
+                                 static_cast<int>(row.integer(5)),
+                                 row.real(6),
+                                 row.integer(7)};
+    if (!(read.factor >= 0 && read.factor <= kMostInterference))
+      return usage_error("cost.corrupt-store",
+                         fmt::format("{}: the profile store is corrupt (interference of {}); "
+                                     "remove it and run `motley profile` again",
+                                     state_->database->path(), read.factor));
+    if (entries.empty() || !is_same(entries.back(), read)) {
+      rounds.clear();
+      entries.push_back(read);
+    } else {
+      entries.back().samples += read.samples;
+    }
+    rounds.push_back(read.factor);
+    entries.back().factor = median(rounds);
+  }
 }
 
 Result<void> ProfileStore::put(const PredictionEntry& entry) {

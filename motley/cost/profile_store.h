@@ -49,6 +49,16 @@ struct CollectiveEntry {
   bool has_drifted = false;  ///< read only
 };
 
+/// How much slower a device computes while it exchanges with others.
+struct InterferenceEntry {
+  DeviceKey device;
+  std::string backend, route;  ///< as of a collective
+  int ranks = 0;
+  double factor = 0;         ///< fit_interference; read: the median of the rounds
+  std::int64_t samples = 0;  ///< read: of all rounds
+  bool operator==(const InterferenceEntry&) const = default;
+};
+
 /// What was predicted for a run, and what the run measured.
 struct PredictionEntry {
   std::string subject;   ///< model and how it is lowered
@@ -79,6 +89,9 @@ class ProfileStore {
   /// All entries of a device, by key: for building cost tables in one read.
   Result<std::vector<OpEntry>> ops(const DeviceKey& device) const;
   Result<std::vector<CollectiveEntry>> collectives() const;
+  Result<void> put(const std::vector<InterferenceEntry>& entries);
+  /// All, by device, backend, route and ranks.
+  Result<std::vector<InterferenceEntry>> interference() const;
   /// Appends; the newest 1000 are kept.
   Result<void> put(const PredictionEntry& entry);
   /// Oldest first.

@@ -77,6 +77,38 @@ TEST_F(ProfileStoreTest, KeepsOperatorsByDeviceAndKey) {
   EXPECT_EQ((*all)[1].key, "b");
 }
 
+TEST_F(ProfileStoreTest, KeepsInterferenceByDeviceAndRoute) {
+  ProfileStore store = open();
+  EXPECT_TRUE(store.interference().value().empty());
+  const auto entry = [](const std::string& route, int ranks, double factor) {
+    return InterferenceEntry{kCpu, "gloo", route, ranks, factor, 3};
+  };
+  ASSERT_TRUE(store.put({entry("local", 3, 0), entry("local", 2, 0.5), entry("1Gbps+0s", 2, 1)}));
+  ASSERT_TRUE(store.put({entry("local", 2, 0.1)}));
+  ASSERT_TRUE(store.put({entry("local", 2, 9.0)}));
+  // Rounds by their median: 0.1, 0.5, 9.
+  InterferenceEntry merged = entry("local", 2, 0.5);
+  merged.samples = 9;
+  EXPECT_EQ(store.interference().value(),
+            (std::vector{entry("1Gbps+0s", 2, 1), merged, entry("local", 3, 0)}));
+  // The newest kRoundsKept count.
+  for (int round = 0; round < ProfileStore::kRoundsKept; ++round)
+    ASSERT_TRUE(store.put({entry("local", 2, 0.25)}));
+  EXPECT_EQ(store.interference().value()[1].factor, 0.25);
+  EXPECT_EQ(store.interference().value()[1].samples, 3 * ProfileStore::kRoundsKept);
+}
+
+TEST_F(ProfileStoreTest, AddsInterferenceToAnOlderFile) {
+  { open(); }
+  run("DROP TABLE interference");
+  EXPECT_TRUE(open().put({InterferenceEntry{kCpu, "gloo", "local", 2, 0.5, 3}}));
+  run("PRAGMA ignore_check_constraints = 1; UPDATE interference SET factor = -1");
+  EXPECT_EQ(open().interference().error().message,
+            path_ +
+                ": the profile store is corrupt (interference of -1); remove it and run "
+                "`motley profile` again");
+}
+
 TEST_F(ProfileStoreTest, MergesTheRoundsOfAnEntry) {
   ProfileStore store = open();
   const auto put = [&](double seconds, std::int64_t scratch) {

@@ -47,6 +47,16 @@ Result<CollectiveTime> collective_time_from_json(const Json& json, const std::st
   return time;
 }
 
+Result<OverlapTime> overlap_time_from_json(const Json& json, const std::string& where) {
+  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
+  OverlapTime time;
+  MOTLEY_ASSIGN(time.rank, object.integer("rank"));
+  MOTLEY_ASSIGN(time.alone.value, object.number("alone_s"));
+  MOTLEY_ASSIGN(time.together.value, object.number("together_s"));
+  MOTLEY_ASSIGN(time.overlap.value, object.number("overlap_s"));
+  return time;
+}
+
 Result<std::string> string_from_json(const Json& json, const std::string& where) {
   if (!json.is_string()) return usage_error("run.measure", where + ": wanted a string");
   return json.get<std::string>();
@@ -126,23 +136,34 @@ Result<std::vector<OpTime>> op_times_from_json(const Json& json, const std::stri
   return read_list<OpTime>(object, "ops", op_time_from_json);
 }
 
-Json collective_times_to_json(const std::vector<CollectiveTime>& times) {
-  Json list = Json::array();
-  for (const CollectiveTime& time : times)
-    list.push_back({{"op", time.op},
-                    {"backend", time.backend},
-                    {"ranks", time.ranks},
-                    {"bytes", time.bytes.value},
-                    {"median_s", time.median.value},
-                    {"spread", time.spread},
-                    {"samples", time.samples}});
-  return {{"collectives", std::move(list)}};
+Json group_times_to_json(const GroupTimes& times) {
+  Json collectives = Json::array(), overlaps = Json::array();
+  for (const CollectiveTime& time : times.collectives)
+    collectives.push_back({{"op", time.op},
+                           {"backend", time.backend},
+                           {"ranks", time.ranks},
+                           {"bytes", time.bytes.value},
+                           {"median_s", time.median.value},
+                           {"spread", time.spread},
+                           {"samples", time.samples}});
+  for (const OverlapTime& time : times.overlaps)
+    overlaps.push_back({{"rank", time.rank},
+                        {"alone_s", time.alone.value},
+                        {"together_s", time.together.value},
+                        {"overlap_s", time.overlap.value}});
+  return {{"collectives", std::move(collectives)},
+          {"backend", times.backend},
+          {"overlaps", std::move(overlaps)}};
 }
 
-Result<std::vector<CollectiveTime>> collective_times_from_json(const Json& json,
-                                                               const std::string& where) {
+Result<GroupTimes> group_times_from_json(const Json& json, const std::string& where) {
   MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
-  return read_list<CollectiveTime>(object, "collectives", collective_time_from_json);
+  GroupTimes times;
+  MOTLEY_ASSIGN(times.collectives,
+                read_list<CollectiveTime>(object, "collectives", collective_time_from_json));
+  MOTLEY_ASSIGN(times.backend, object.string("backend"));
+  MOTLEY_ASSIGN(times.overlaps, read_list<OverlapTime>(object, "overlaps", overlap_time_from_json));
+  return times;
 }
 
 }  // namespace motley::run

@@ -49,13 +49,26 @@ struct CollectiveTime {
   std::int64_t samples = 0;
 };
 
+/// A rank's compute alone and beside exchanges of all ranks, in the same event.
+struct OverlapTime {
+  int rank = 0;
+  Seconds alone, together;
+  Seconds overlap;  ///< of `together`: an exchange was under way
+};
+
+/// What the event of verb `collectives` holds.
+struct GroupTimes {
+  std::string backend;  ///< of the group of all ranks
+  std::vector<CollectiveTime> collectives;
+  std::vector<OverlapTime> overlaps;
+};
+
 Json profile_job_to_json(const ProfileJob& job);
 Result<ProfileJob> profile_job_from_json(const Json& json, const std::string& where);
 Json op_times_to_json(const std::vector<OpTime>& times);
 Result<std::vector<OpTime>> op_times_from_json(const Json& json, const std::string& where);
-/// {"collectives": [...]}
-Json collective_times_to_json(const std::vector<CollectiveTime>& times);
-Result<std::vector<CollectiveTime>> collective_times_from_json(const Json& json,
-                                                               const std::string& where);
+/// {"collectives": [...], "backend": "gloo", "overlaps": [...]}
+Json group_times_to_json(const GroupTimes& times);
+Result<GroupTimes> group_times_from_json(const Json& json, const std::string& where);
 
 }  // namespace motley::run

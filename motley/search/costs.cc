@@ -186,9 +186,19 @@ Result<Pace> find_pace(const graph::Model& model, const cluster::Cluster& cluste
 
 /// A device's tables, with its pace in them; devices of full speed share theirs.
 cost::ProfileCost::DeviceTimes paced(const Table& alone, const Table& shared, const Pace& pace) {
-  if (pace.speeds.size() == 1) return {alone.times, shared.times, pace.speeds[0].second};
+  if (pace.speeds.size() == 1) return {alone.times, shared.times, pace.speeds[0].second, {}};
   return {std::make_shared<const InstructionTimes>(alone.times->slowed(pace.speeds)),
-          std::make_shared<const InstructionTimes>(shared.times->slowed(pace.speeds)), 1.0};
+          std::make_shared<const InstructionTimes>(shared.times->slowed(pace.speeds)),
+          1.0,
+          {}};
+}
+
+std::vector<cost::InterferenceEntry> entries_of(const std::vector<cost::InterferenceEntry>& all,
+                                                const DeviceKey& key) {
+  std::vector<cost::InterferenceEntry> found;
+  for (const cost::InterferenceEntry& entry : all)
+    if (entry.device == key) found.push_back(entry);
+  return found;
 }
 
 }  // namespace
@@ -211,6 +221,7 @@ Result<Costs> load_costs(const graph::Model& model, const cluster::Cluster& clus
                                          : load_device(model, store, options, key, ranks));
     return &table;
   };
+  MOTLEY_ASSIGN(const auto interference, store.interference());
   for (const DeviceId id : options.devices) {
     const cluster::Device& device = cluster.device(id);
     const auto known = cluster::find_kind(device.kind);  // "cpu" and "cuda" are none
@@ -223,7 +234,10 @@ Result<Costs> load_costs(const graph::Model& model, const cluster::Cluster& clus
     costs.full_speed[device.name] = shared->times;
     MOTLEY_ASSIGN(const Pace pace, find_pace(model, cluster, store, options, id, *shared->times));
     if (pace.jitter != simulate::Jitter{}) costs.jitter[device.name] = pace.jitter;
-    costs.devices.emplace(device.name, paced(*alone, *shared, pace));
+    auto times = paced(*alone, *shared, pace);
+    if (!cost::has_pace(cluster, id))  // a pace is of whole steps among busy neighbours
+      times.interference = entries_of(interference, cost::device_key(device, options.torch));
+    costs.devices.emplace(device.name, std::move(times));
   }
   MOTLEY_ASSIGN(costs.collectives, cost::CollectiveTimes::build(store));
   MOTLEY_ASSIGN(costs.earlier, store.predictions());

@@ -45,8 +45,8 @@ double step_seconds(const plan::StepCurves& curves, const std::vector<double>& t
 double largest_samples(const plan::StepCurves& curves, const std::vector<double>& tails,
                        double seconds);
 
-/// Step of a whole split: blocking exchanges plus max_i f_i. Exact when nothing blocks, a lower
-/// bound otherwise.
+/// Step of a whole split: blocking exchanges plus max_i f_i. Exact when nothing blocks and
+/// communication does not slow compute, a lower bound otherwise.
 double model_step(const plan::Evaluator& evaluator, const Split& split);
 
 }  // namespace motley::search

@@ -21,6 +21,7 @@ using program::Program;
 
 constexpr double kMostSeconds = 1e6;
 constexpr double kMostTotal = 0x1p60;
+constexpr double kMostInterference = 1e6;
 constexpr std::string_view kOneOrder = "all members must reach their collectives in one order";
 constexpr std::string_view kBothSides = "a send ends together with its receive";
 
@@ -108,6 +109,7 @@ class Layout {
                              fmt::format("link {}: the cost model says {} bytes/s, wanted above 0",
                                          link, capacities_[link]));
     for (std::size_t lane = 0; lane < 2 * program_.devices.size(); ++lane) builder_.add_lane();
+    for (const program::DeviceProgram& device : program_.devices) names_.push_back(device.device);
     for (std::size_t rank = 0; rank < program_.devices.size(); ++rank)
       MOTLEY_RETURN_IF_ERROR(lay_out_device(rank));
     for (const Joint& joint : joints_)
@@ -123,6 +125,7 @@ class Layout {
     const program::DeviceProgram& device = program_.devices[rank];
     MOTLEY_ASSIGN(const std::vector<Seconds> times, cost_.compute_times(device));
     MOTLEY_CHECK(times.size() == device.instructions.size());
+    MOTLEY_ASSIGN(const double interference, slow_compute(rank));
     std::vector<TaskId>& tasks = result_.tasks.emplace_back();
     tasks.reserve(times.size());
     group_counts_.assign(program_.groups.size(), 0);
@@ -134,13 +137,28 @@ class Layout {
         tasks.push_back(task);
       } else {
         const Nanoseconds duration = to_nanoseconds(times[i]);
-        result_.most_ns += static_cast<double>(duration);
+        result_.most_ns += static_cast<double>(duration) * (1 + interference);
         tasks.push_back(builder_.add(lane_of(rank, instruction.lane), duration));
       }
       for (const InstructionId wait : instruction.waits)
         builder_.depend(tasks[i], tasks[wait.index()]);
     }
     return {};
+  }
+
+  /// Has a device's transfers slow its compute; by how much.
+  Result<double> slow_compute(std::size_t rank) {
+    if (names_.size() < 2) return 0.0;
+    const double factor = cost_.interference(names_[rank], names_);
+    if (!(factor >= 0 && factor <= kMostInterference))
+      return runtime_error("simulate.cost",
+                           fmt::format("{}: the cost model says that communication slows it by {}, "
+                                       "wanted 0 to {}",
+                                       names_[rank], factor, kMostInterference));
+    if (factor > 0)
+      builder_.slow(lane_of(rank, program::Lane::kCompute), lane_of(rank, program::Lane::kTransfer),
+                    factor);
+    return factor;
   }
 
   /// The next task of the group or of the pair of ranks: a new one, or one that a partner made.
@@ -312,6 +330,7 @@ class Layout {
   const Program& program_;
   const cost::CostModel& cost_;
   std::vector<double> capacities_;
+  std::vector<std::string> names_;  // of all devices, by rank
   TaskGraphBuilder builder_;
   ProgramTasks result_;
   std::vector<Joint> joints_;

@@ -11,9 +11,9 @@
 namespace motley::simulate {
 
 /// One step of a program as a task graph: lane 2 r is the compute lane of rank r, lane 2 r + 1 its
-/// transfer lane. A compute instruction is a task; a collective is one task in a lane of each
-/// member; a send and its receive are one task. Tasks are numbered by rank, then instruction, those
-/// of several ranks at the first one.
+/// transfer lane, which slows it as the cost model says. A compute instruction is a task; a
+/// collective is one task in a lane of each member; a send and its receive are one task. Tasks are
+/// numbered by rank, then instruction, those of several ranks at the first one.
 struct ProgramTasks {
   TaskGraph graph;
   std::vector<std::vector<TaskId>> tasks;  ///< by rank and instruction

@@ -53,6 +53,7 @@ tl::expected<Resimulation, Deadlock> Resimulation::start(const TaskGraph& graph)
   made.lanes_.resize(graph.lanes());
   made.transfers_ = graph.transfers;
   made.capacities_ = graph.capacities;
+  if (has_interference(graph)) made.interference_ = graph.interference;
   for (std::size_t t = 0; t < graph.tasks(); ++t) {
     made.tasks_[t].duration = graph.durations[t];
     made.tasks_[t].begin = times->begins[t];
@@ -377,7 +378,7 @@ tl::expected<void, Deadlock> Resimulation::run_again() {
     before.begins.push_back(task.begin);
     before.ends.push_back(task.begin == INT64_MAX ? -1 : task.end);
   }
-  const Nanoseconds holds_until = last_without_flows(first_effect());
+  const Nanoseconds holds_until = interference_.empty() ? last_without_flows(first_effect()) : 0;
   auto times = find_times(graph(), {.before = &before, .holds_until = holds_until});
   if (!times) return tl::unexpected(std::move(times).error());
   looked_at_ = 0;
@@ -396,7 +397,7 @@ tl::expected<void, Deadlock> Resimulation::run_again() {
 }
 
 tl::expected<void, Deadlock> Resimulation::update() {
-  if (!transfers_.empty()) return run_again();
+  if (!transfers_.empty() || !interference_.empty()) return run_again();
   if (!sort_stretches()) {
     auto deadlock = find_times(graph());
     MOTLEY_CHECK(!deadlock);
@@ -413,6 +414,7 @@ TaskGraph Resimulation::graph() const {
   TaskGraph graph;
   graph.transfers = transfers_;
   graph.capacities = capacities_;
+  graph.interference = interference_;
   graph.dependency_begin.push_back(0);
   graph.lane_begin.push_back(0);
   graph.lane_counts.assign(tasks_.size(), 0);

@@ -20,7 +20,8 @@ namespace motley::simulate {
 /// those of such stretches.
 ///
 /// Transfers on shared links change each other's rates from afar. A graph that has any is run again
-/// from the last time before the first edit's effect at which no transfer was under way.
+/// from the last time before the first edit's effect at which no transfer was under way; one whose
+/// lanes slow each other, as a whole.
 ///
 /// Example: task 7 goes from lane 0 to the end of lane 2, where it takes 80 ns.
 ///
@@ -118,6 +119,7 @@ class Resimulation {
   std::int64_t visits_ = 0;
   std::vector<cost::Transfer> transfers_;
   std::vector<double> capacities_;
+  std::vector<TaskGraph::Interference> interference_;
   Nanoseconds dropped_flows_ = INT64_MAX;  // the first begin of removed transfers with flows
   Nanoseconds end_ = 0;
   std::size_t looked_at_ = 0;

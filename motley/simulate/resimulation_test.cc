@@ -232,6 +232,14 @@ RC_GTEST_PROP(Resimulation, EqualsAFullRunWhereTransfersShareLinks, ()) {
   RC_CLASSIFY(compare_with_full_runs(seed, graph) > 10, "more than half of the updates ran");
 }
 
+RC_GTEST_PROP(Resimulation, EqualsAFullRunWhereLanesSlowEachOther, ()) {
+  const auto seed = *rc::gen::arbitrary<std::uint64_t>();
+  TaskGraph graph = draw_graph(seed, *rc::gen::inRange<std::size_t>(1, 60));
+  if (*rc::gen::arbitrary<bool>()) graph = with_transfers(seed, std::move(graph));
+  graph = with_interference(seed, std::move(graph), {0.3, 2});
+  RC_CLASSIFY(compare_with_full_runs(seed, graph) > 10, "more than half of the updates ran");
+}
+
 TEST(Resimulation, WithSharedLinksKeepsWhatEndedBeforeTheFirstEffect) {
   // Transfers 0..100 and 100..200, a task 200..210 that is made longer: only that is run again.
   TaskGraphBuilder builder;

@@ -295,6 +295,48 @@ TEST(Simulate, RefusesFlowsThatAreNone) {
             "motley::send: found a flow of -1 bytes at up to 0 B/s, wanted neither below 0");
 }
 
+/// Communication slows one device.
+class SlowedCost : public LabelCost {
+ public:
+  explicit SlowedCost(double factor) : LabelCost(10), factor_(factor) {}
+  double interference(const std::string& device,
+                      const std::vector<std::string>& group) const override {
+    EXPECT_EQ(group.size(), 2U);
+    return device == group[0] ? factor_ : 0;
+  }
+
+ private:
+  double factor_;
+};
+
+// As ALongTransferOverlapsCompute, but a computes at half speed during the sum, 130..190: of g's 80
+// 30 are done by 130 and 60 by 190, so it ends at 210 and h at 220. b's g still ends at 150 and its
+// h at 200, so that its second f ends at 330. That of a, from 220 on, ends at 320, and g has done
+// 10 of 80 when the sum begins: 330..390. Then 40, and the rest by 430; h by 440.
+TEST(Simulate, ComputeStretchedByCommunicationIsCompute) {
+  const auto program =
+      program::parse_program(golden("two_devices.program.txt"), "two_devices.program.txt");
+  ASSERT_TRUE(program) << program.error().message;
+  const auto trace = simulate(*program, SlowedCost(1), {.steps = 2});
+  ASSERT_TRUE(trace) << trace.error().message;
+  EXPECT_EQ(trace->steps[0].end, 220);
+  EXPECT_EQ(trace->steps[1].end, 440);
+  const auto parts = trace::break_down(*trace);
+  EXPECT_EQ(parts[0].compute, 440);
+  EXPECT_EQ(parts[0].exposed_communication, 0);
+  EXPECT_EQ(parts[1].compute, 2 * 160);
+}
+
+TEST(Simulate, RefusesInterferenceThatIsNone) {
+  const auto program =
+      program::parse_program(golden("two_devices.program.txt"), "two_devices.program.txt");
+  ASSERT_TRUE(program) << program.error().message;
+  const std::string& name = program->devices[0].device;
+  EXPECT_EQ(simulate(*program, SlowedCost(-1)).error().message,
+            name + ": the cost model says that communication slows it by -1, wanted 0 to 1000000");
+  EXPECT_FALSE(simulate(*program, SlowedCost(std::nan(""))));
+}
+
 TEST(Simulate, RefusesLinksThatCarryNothing) {
   EXPECT_EQ(simulate(exchanging("", ""), LinkCost(0)).error().message,
             "link 0: the cost model says 0 bytes/s, wanted above 0");

@@ -78,12 +78,24 @@ void TaskGraphBuilder::set_links(std::vector<double> capacities) {
   graph_.capacities = std::move(capacities);
 }
 
+void TaskGraphBuilder::slow(LaneId lane, LaneId by, double factor) {
+  MOTLEY_CHECK(lane != by && lane.value < lanes_ && by.value < lanes_ && factor >= 0);
+  graph_.interference.resize(std::max(graph_.interference.size(), lane.index() + 1));
+  graph_.interference[lane.index()] = {by.value, factor};
+}
+
 TaskGraph TaskGraphBuilder::build() && {
+  if (!graph_.interference.empty()) graph_.interference.resize(at(lanes_));
   fill_rows(seats_, at(lanes_), graph_.lane_begin, graph_.lane_tasks);
   seats_ = {};
   fill_rows(dependencies_, graph_.tasks(), graph_.dependency_begin, graph_.dependencies);
   dependencies_ = {};
   return std::move(graph_);
+}
+
+bool has_interference(const TaskGraph& graph) {
+  return std::any_of(graph.interference.begin(), graph.interference.end(),
+                     [](const TaskGraph::Interference& each) { return each.factor > 0; });
 }
 
 Nanoseconds delay_of(const cost::Phase& phase) {
@@ -137,6 +149,7 @@ TaskGraph repeat(const TaskGraph& graph, int times, std::span<const std::int32_t
   TaskGraph result;
   result.transfers = graph.transfers;
   result.capacities = graph.capacities;
+  result.interference = graph.interference;
   result.durations.reserve(tasks * copies);
   result.lane_counts.reserve(tasks * copies);
   result.dependency_begin.reserve(tasks * copies + 1);

@@ -43,15 +43,26 @@ using TransferId = Id<struct TransferTag>;
 ///     for (const TaskId back : {a_back, b_back}) builder.depend(sum, back);
 ///     for (const LaneId lane : {a, b}) builder.depend(builder.add(lane, 10), sum);
 ///     find_times(std::move(builder).build())->end;  // 130 + 60 + 10 = 200
+///
+/// Lanes may slow each other: where interference[l] names a lane, tasks that are in lane l only go
+/// at 1 / (1 + factor) of their speed while a task of that lane is under way, from its begin to its
+/// end. Then compute, too, needs an order in time.
 struct TaskGraph {
+  struct Interference {
+    std::int32_t by = -1;  ///< a lane; -1: none
+    double factor = 0;     ///< >= 0
+    bool operator==(const Interference&) const = default;
+  };
+
   std::vector<Nanoseconds> durations;          ///< by task; -1 - k: the task is transfers[k]
   std::vector<std::int32_t> lane_counts;       ///< by task: how many lanes it is in, at least one
   std::vector<std::int32_t> lane_begin;        ///< tasks of lane l: lane_tasks[lane_begin[l] ..
   std::vector<std::int32_t> lane_tasks;        ///< lane_begin[l + 1]), in order
   std::vector<std::int32_t> dependency_begin;  ///< the same for what a task depends on
   std::vector<std::int32_t> dependencies;
-  std::vector<cost::Transfer> transfers;  ///< each with flows
-  std::vector<double> capacities;         ///< of the links the transfers use, bytes/s, > 0
+  std::vector<cost::Transfer> transfers;   ///< each with flows
+  std::vector<double> capacities;          ///< of the links the transfers use, bytes/s, > 0
+  std::vector<Interference> interference;  ///< by lane; empty: none
 
   std::size_t tasks() const { return durations.size(); }
   std::size_t lanes() const { return lane_begin.size() - 1; }
@@ -86,6 +97,9 @@ class TaskGraphBuilder {
   void depend(TaskId task, TaskId on);
   /// Capacities of the links in bytes/s, all > 0; the flows of transfers use no others.
   void set_links(std::vector<double> capacities);
+  /// Tasks that are in `lane` only are slowed by `factor` (>= 0) while `by` has one under way; the
+  /// last call for a lane counts.
+  void slow(LaneId lane, LaneId by, double factor);
   TaskGraph build() &&;
 
  private:
@@ -123,8 +137,9 @@ struct RunOptions {
   /// By lane, or empty: pieces in order of time, factor 1 before the first one. A task that is in
   /// one lane only does its work at the lane's pace, also across pieces; others are not slowed.
   std::vector<std::vector<Pace>> paces;
-  /// An earlier run's times, or null. What ended before `holds_until` in it is taken to be so
-  /// again; a transfer that began before then ended before then.
+  /// An earlier run's times, or null; not read where lanes slow each other. What ended before
+  /// `holds_until` in it is taken to be so again; a transfer that began before then ended before
+  /// then.
   const Times* before = nullptr;
   Nanoseconds holds_until = 0;
 };
@@ -147,8 +162,12 @@ struct Deadlock {
   LaneId closes_at;
 };
 
+/// True when some lane slows another by a factor above 0.
+bool has_interference(const TaskGraph& graph);
+
 /// Runs the graph. Linear in tasks, dependencies and seats, with a factor log(transfers under way)
-/// for each flow. Durations and flows must be such that all fits 2^62 ns (checked by those who make
+/// for each flow; where lanes slow each other (ordered_run.h), with a factor log(lanes) for each
+/// task. Durations and flows must be such that all fits 2^62 ns (checked by those who make
 /// graphs from input).
 tl::expected<Times, Deadlock> find_times(const TaskGraph& graph, const RunOptions& options = {});
 

@@ -48,4 +48,18 @@ inline TaskGraph with_transfers(std::uint64_t seed, TaskGraph graph) {
   return graph;
 }
 
+/// Has one lane in two slowed by another one, by one of `factors`.
+inline TaskGraph with_interference(std::uint64_t seed, TaskGraph graph,
+                                   const std::vector<double>& factors) {
+  SplitMix64 random(seed);
+  graph.interference.resize(graph.lanes());
+  for (std::size_t lane = 0; lane < graph.lanes(); ++lane) {
+    const std::uint64_t by = random.below(graph.lanes());
+    const double factor = factors[random.below(factors.size())];
+    if (by != lane && random.below(2) == 0)
+      graph.interference[lane] = {static_cast<std::int32_t>(by), factor};
+  }
+  return graph;
+}
+
 }  // namespace motley::simulate

@@ -10,6 +10,7 @@
 #include "motley/base/statistics.h"
 #include "motley/run/measure.h"
 #include "motley/run/torch/emulated_link.h"
+#include "motley/run/torch/overlap.h"
 
 namespace motley::run {
 namespace {
@@ -72,7 +73,7 @@ Result<void> measure_collectives(WorkerSession& session, const Reporter& reporte
   session.program.groups = prefix_groups(session.size);
   MOTLEY_RETURN_IF_ERROR(join_groups(session));
   reporter.event("ready", Json::object());
-  std::vector<CollectiveTime> times;
+  GroupTimes times;
   for (std::size_t i = 0; i < session.program.groups.size(); ++i) {
     const int ranks = static_cast<int>(i) + 2;
     if (session.rank >= ranks) continue;
@@ -85,16 +86,20 @@ Result<void> measure_collectives(WorkerSession& session, const Reporter& reporte
       MOTLEY_ASSIGN(std::vector<double> seconds,
                     time_all_reduce(session, GroupId(static_cast<std::int64_t>(i)), bytes,
                                     repeats(bytes, emulated_s)));
-      times.push_back(summarise(std::move(seconds)));
-      times.back().backend = session.communicator->transport();
-      times.back().ranks = ranks;
-      times.back().bytes = Bytes(bytes);
+      CollectiveTime& time = times.collectives.emplace_back(summarise(std::move(seconds)));
+      time.backend = session.communicator->transport();
+      time.ranks = ranks;
+      time.bytes = Bytes(bytes);
       reporter.event("progress", Json{{"ranks", ranks}, {"bytes", bytes}});
     }
   }
+  if (session.size > 1) {
+    times.backend = session.communicator->transport();
+    MOTLEY_ASSIGN(times.overlaps, measure_overlap(session, GroupId(session.size - 2)));
+  }
   if (session.rendezvous)
     MOTLEY_RETURN_IF_ERROR(session.rendezvous->barrier("end", session.patience()));
-  if (session.rank == 0) reporter.event("collectives", collective_times_to_json(times));
+  if (session.rank == 0) reporter.event("collectives", group_times_to_json(times));
   reporter.event("done", Json{{"steps", 0}, {"reason", "finished"}});
   return {};
 }

@@ -6,7 +6,8 @@
 namespace motley::run {
 
 /// Times all_reduce among the first 2, 3, ... n ranks of a job, from 4 bytes to 64 MiB, through the
-/// same communicator that training uses (emulated links included). Rank 0 reports the event
+/// same communicator that training uses (emulated links included), and compute beside the exchanges
+/// of all ranks (overlap.h). Rank 0 reports the event
 /// `collectives`. Collective.
 Result<void> measure_collectives(WorkerSession& session, const Reporter& reporter);
 

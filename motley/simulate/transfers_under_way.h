@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <queue>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "motley/simulate/flow_network.h"
+#include "motley/simulate/task_graph.h"
+
+namespace motley::simulate {
+
+/// The transfers of a run that move flows: which of their phases are to start when, and which flows
+/// are whose. Times must be given in order: nothing enters before what `advance` has passed. The
+/// graph must outlive it. Cost: that of the flow network.
+class TransfersUnderWay {
+ public:
+  static constexpr Nanoseconds kNotFinished = -1;
+  /// A transfer that has no flows left, and when it ends: now, or after a last delay.
+  using Finished = std::pair<std::int32_t, Nanoseconds>;
+
+  explicit TransfersUnderWay(const TaskGraph& graph) : graph_(graph), network_(graph.capacities) {}
+
+  /// A transfer reaches a phase at `now`: its end if no flows are left in it, else kNotFinished.
+  Nanoseconds enter(std::int32_t task, std::size_t phase, Nanoseconds now);
+  /// When flows start or end next; FlowNetwork::kNever: none is left.
+  Nanoseconds next_time();
+  /// Goes there, ends before starts, one start at a time, ties by task. Appends to `finished`.
+  void advance(std::vector<Finished>& finished);
+
+ private:
+  struct Start {
+    Nanoseconds at;
+    std::int32_t task;
+    std::size_t phase;
+    bool operator>(const Start& o) const { return std::tie(at, task) > std::tie(o.at, o.task); }
+  };
+  /// A phase whose flows are under way.
+  struct Owner {
+    std::int32_t task;
+    std::size_t phase, flows;
+  };
+
+  const std::vector<cost::Phase>& phases_of(std::int32_t task) const;
+  void start_next();
+
+  const TaskGraph& graph_;
+  FlowNetwork network_;
+  std::priority_queue<Start, std::vector<Start>, std::greater<>> starts_;
+  std::vector<Owner> owners_;
+  std::vector<std::int32_t> free_owners_;
+  std::vector<std::int32_t> flow_owner_;  // by number of flow
+  std::vector<std::int32_t> ended_;
+};
+
+}  // namespace motley::simulate
