@@ -156,9 +156,28 @@ class DeviceVerifier {
         if (!buffer.view_of.is_none())
           report_buffer(i, "lives from step to step, so it cannot be a view");
       }
+      if (buffer.part) check_part(i);
       if (!buffer.view_of.is_none() && buffer.view_of.index() >= device_.buffers.size())
         report_buffer(i, "is a view of %{}, which does not exist", buffer.view_of.value);
     }
+  }
+
+  /// The buffer's elements are whole rows of [before, extent, after] from `begin` on.
+  void check_part(std::size_t id) {
+    const Buffer& buffer = device_.buffers[id];
+    const Part& part = *buffer.part;
+    if (buffer.kind != BufferKind::kParameter && buffer.kind != BufferKind::kState)
+      return report_buffer(id, "only parameters and states are kept in parts");
+    std::int64_t row = 0, whole = 0;
+    const bool fits = part.before > 0 && part.after > 0 && part.begin >= 0 && part.extent > 0 &&
+                      !__builtin_mul_overflow(part.before, part.after, &row) &&
+                      !__builtin_mul_overflow(row, part.extent, &whole);
+    std::int64_t elements = 1;
+    for (const std::int64_t size : buffer.shape)
+      if (size < 0 || __builtin_mul_overflow(elements, size, &elements)) return;  // check_size
+    if (!fits || elements % row != 0 || elements / row > part.extent - part.begin)
+      report_buffer(id, "{} elements are no rows {}... of [{}, {}, {}]", elements, part.begin,
+                    part.before, part.extent, part.after);
   }
 
   void check_size(std::size_t id, std::int64_t& total) {
