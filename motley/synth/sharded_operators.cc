@@ -1,0 +1,356 @@
+#include "motley/synth/sharded_operators.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "motley/graph/work.h"
+
+namespace motley::synth {
+
+using graph::Form;
+using graph::FormKind;
+using graph::ShardingRule;
+using graph::Slab;
+using graph::Strategy;
+using program::Argument;
+using program::ArgumentList;
+using program::Instruction;
+using program::NumberArgument;
+
+namespace {
+
+constexpr std::int64_t kSumReduction = 2;
+
+bool is_named(const graph::Op& op, std::string_view name) { return op.name == name; }
+
+bool is_batch_norm(const graph::Op& op) {
+  return is_named(op, "aten::native_batch_norm") ||
+         is_named(op, "aten::_native_batch_norm_legit") ||
+         is_named(op, "aten::_native_batch_norm_legit_functional") ||
+         is_named(op, "aten::_batch_norm_with_update_functional");
+}
+
+bool is_batch_norm_backward(const graph::Op& op) {
+  return is_named(op, "aten::native_batch_norm_backward") ||
+         is_named(op, "aten::batch_norm_backward");
+}
+
+bool is_nll(const graph::Op& op) {
+  return is_named(op, "aten::nll_loss_forward") || is_named(op, "aten::nll_loss2d_forward");
+}
+
+bool is_nll_backward(const graph::Op& op) {
+  return is_named(op, "aten::nll_loss_backward") || is_named(op, "aten::nll_loss2d_backward");
+}
+
+bool is_none(const graph::Argument& argument) {
+  return std::holds_alternative<graph::NoneArgument>(argument.value);
+}
+bool is_true(const graph::Argument& argument) {
+  const auto* value = std::get_if<bool>(&argument.value);
+  return value != nullptr && *value;
+}
+
+/// A vocabulary in consecutive parts.
+bool is_consecutive(const Form& form) { return form.kind == FormKind::kSharded && form.outer == 1; }
+
+bool is_single_or_double(const graph::Graph& graph, ValueId value) {
+  const DType dtype = graph.value(value).dtype;
+  return dtype == DType::kF32 || dtype == DType::kF64;
+}
+
+/// Are the samples split, not the classes?
+bool splits_samples(const Form& x) { return x.kind == FormKind::kSharded && x.dim != 1; }
+
+}  // namespace
+
+bool can_rewrite(const graph::Graph& graph, const graph::Op& op, const Strategy& strategy) {
+  if (is_named(op, "aten::native_dropout") || is_batch_norm(op) || is_batch_norm_backward(op))
+    return true;
+  if (is_named(op, "aten::embedding")) return is_consecutive(strategy.operands[0]);
+  if (is_named(op, "aten::embedding_dense_backward"))
+    return is_consecutive(strategy.results[0]) && !is_true(op.arguments[4]);
+  const bool is_log_softmax = is_named(op, "aten::_log_softmax");
+  if (is_log_softmax || is_named(op, "aten::_log_softmax_backward_data"))
+    return is_single_or_double(graph, op.outputs[0]) &&
+           (!is_log_softmax || !is_true(op.arguments[2]));
+  if (!is_nll(op) && !is_nll_backward(op)) return false;
+  const bool forward = is_nll(op);
+  const Form& x = strategy.operands[forward ? 0 : 1];
+  if (splits_samples(x)) return forward;
+  const auto self = std::get<ValueId>(op.arguments[forward ? 0 : 1].value);
+  return graph.value(self).shape.size() > 1 && is_none(op.arguments[forward ? 2 : 3]) &&
+         is_consecutive(x) && is_single_or_double(graph, self);
+}
+
+void ShardedOperators::emit_one(OpId id) {
+  const Strategy& strategy = sharding_.ops[id.index()];
+  const graph::Split split =
+      strategy.factor < 0
+          ? graph::Split::kPlain
+          : rules_[id.index()].factors[static_cast<std::size_t>(strategy.factor)].split;
+  if (is_named(graph_.op(id), "aten::native_dropout")) return emit_dropout(id);
+  if (split == graph::Split::kRewritten) return emit_rewritten(id);
+  if (part_of(id) == 0) return emit_nothing(id);
+  emit_plain(id, split == graph::Split::kMean ? part_of(id) : 1);
+}
+
+void ShardedOperators::emit_rewritten(OpId id) {
+  const graph::Op& op = graph_.op(id);
+  const std::vector<Form>& operands = sharding_.ops[id.index()].operands;
+  if (is_batch_norm(op)) return emit_batch_norm(id);
+  if (is_batch_norm_backward(op)) return emit_batch_norm_backward(id);
+  if (is_nll(op)) return splits_samples(operands[0]) ? emit_nll_mean(id) : emit_nll_classes(id);
+  if (is_nll_backward(op)) return emit_nll_classes_backward(id);
+  if (is_named(op, "aten::_log_softmax")) return emit_log_softmax(id);
+  if (is_named(op, "aten::_log_softmax_backward_data")) return emit_log_softmax_backward(id);
+  if (is_named(op, "aten::embedding")) return emit_embedding(id);
+  emit_embedding_backward(id);
+}
+
+bool ShardedOperators::is_ignored(const ShardingRule& rule, std::size_t operand) {
+  return std::find(rule.ignored.begin(), rule.ignored.end(), static_cast<int>(operand)) !=
+         rule.ignored.end();
+}
+
+BufferId ShardedOperators::define(ValueId id, BufferId base) {
+  BufferId& buffer = buffers_[id.index()];
+  buffer =
+      builder_.add_temporary(graph_.value(id).dtype, local_shape(id, homes_[id.index()]), base);
+  return buffer;
+}
+
+std::vector<std::int64_t> ShardedOperators::local_factors(OpId id) {
+  const ShardingRule& rule = rules_[id.index()];
+  const Strategy& strategy = sharding_.ops[id.index()];
+  std::vector<std::int64_t> sizes;
+  for (const graph::Factor& factor : rule.factors) sizes.push_back(factor.size);
+  if (strategy.factor >= 0) {
+    std::int64_t& size = sizes[static_cast<std::size_t>(strategy.factor)];
+    const std::int64_t around = strategy.outer * strategy.inner;
+    size = around * own(size / around);
+  }
+  return sizes;
+}
+
+double ShardedOperators::part_of(OpId id) {
+  const Strategy& strategy = sharding_.ops[id.index()];
+  if (strategy.factor < 0) return 1;
+  const auto& factor = rules_[id.index()].factors[static_cast<std::size_t>(strategy.factor)];
+  const auto local = local_factors(id)[static_cast<std::size_t>(strategy.factor)];
+  return static_cast<double>(local) / static_cast<double>(std::max<std::int64_t>(1, factor.size));
+}
+
+Argument ShardedOperators::make_argument(const graph::Argument& argument, OpId id,
+                                         std::size_t& operand) {
+  return std::visit(
+      [&](const auto& value) -> Argument {
+        using T = std::decay_t<decltype(value)>;
+        if constexpr (std::is_same_v<T, graph::NoneArgument>) {
+          return {program::NoneArgument{}};
+        } else if constexpr (std::is_same_v<T, ValueId>) {
+          const std::size_t o = operand++;
+          if (is_ignored(rules_[id.index()], o)) return {buffers_[value.index()]};
+          return {in_form(value, sharding_.ops[id.index()].operands[o])};
+        } else if constexpr (std::is_same_v<T, graph::SizeArgument>) {
+          return {sizes_.integer(value.expr)};
+        } else if constexpr (std::is_same_v<T, graph::NumberArgument>) {
+          return {NumberArgument{sizes_(value.expr)}};
+        } else if constexpr (std::is_same_v<T, graph::KeywordArgument>) {
+          return {program::KeywordArgument{value.kind, value.word}};
+        } else if constexpr (std::is_same_v<T, graph::ArgumentList>) {
+          ArgumentList list;
+          for (const graph::Argument& element : value)
+            list.push_back(make_argument(element, id, operand));
+          return {list};
+        } else {
+          return {value};
+        }
+      },
+      argument.value);
+}
+
+ArgumentList ShardedOperators::make_arguments(OpId id) {
+  const std::vector<std::int64_t> sizes = local_factors(id);
+  std::size_t operand = 0;
+  ArgumentList made;
+  for (const graph::Argument& argument :
+       graph::local_arguments(graph_.op(id), rules_[id.index()], sizes, sizes_.sizes()))
+    made.push_back(make_argument(argument, id, operand));
+  return made;
+}
+
+BufferId ShardedOperators::first_operand(const ArgumentList& arguments) {
+  BufferId first;
+  program::for_each_buffer(arguments, [&](BufferId id) {
+    if (first.is_none()) first = id;
+  });
+  return first;
+}
+
+void ShardedOperators::emit_plain(OpId id, double weight) {
+  const graph::Op& op = graph_.op(id);
+  Instruction made = make_named(op.name, id);
+  made.overload = op.overload;
+  made.arguments = make_arguments(id);
+  made.returns_list = op.returns_list;
+  const BufferId base = graph::is_view(op.name) ? first_operand(made.arguments) : BufferId();
+  std::vector<std::pair<BufferId, BufferId>> weighed;  // raw, result
+  for (const ValueId output : op.outputs) {
+    const BufferId result = define(output, base);
+    made.outputs.push_back(result);
+    if (weight == 1) continue;
+    const program::Buffer like = builder_.buffer(result);
+    made.outputs.back() = builder_.add_temporary(like.dtype, like.shape);
+    weighed.emplace_back(made.outputs.back(), result);
+  }
+  builder_.compute(std::move(made));
+  for (const auto& [raw, result] : weighed) {
+    Instruction times = make_named("aten::mul", id);
+    times.overload = "Scalar";
+    times.arguments = {{raw}, {NumberArgument{weight}}};
+    times.outputs = {result};
+    builder_.compute(std::move(times));
+  }
+}
+
+void ShardedOperators::emit_nothing(OpId id) {
+  const graph::Op& op = graph_.op(id);
+  make_arguments(id);  // exchanges that others wait for
+  const Argument none{program::NoneArgument{}};
+  for (const ValueId output : op.outputs) {
+    const DType dtype = graph_.value(output).dtype;
+    if (dtype == DType::kNone) {
+      define(output);
+      continue;
+    }
+    const BufferId made = define(output);
+    compute("aten::zeros",
+            {{integers(builder_.buffer(made).shape)},
+             {program::KeywordArgument{"dtype", std::string(dtype_name(dtype))}},
+             none,
+             {program::KeywordArgument{"device", "local"}},
+             none},
+            {made}, op.module);
+  }
+}
+
+void ShardedOperators::emit_dropout(OpId id) {
+  const graph::Op& op = graph_.op(id);
+  const Form& form = sharding_.ops[id.index()].operands[0];
+  const auto x = std::get<ValueId>(op.arguments[0].value);
+  Slab slab{1, 1, sum_of_elements(x)};
+  std::int64_t first = 0;
+  if (form.kind == FormKind::kSharded) {
+    slab = slab_of(whole_shape(x), form);
+    first = begin(slab.extent);
+  }
+  const ArgumentList given = make_arguments(id);
+  if (given.size() > 2 && std::holds_alternative<bool>(given[2].value) &&
+      !std::get<bool>(given[2].value))
+    return emit_plain(id, 1);
+  Instruction made = make_named("motley::dropout", id);
+  made.arguments = {given[0],
+                    given[1],
+                    number_argument(id.value),
+                    {slab.before},
+                    {slab.after},
+                    number_argument(first),
+                    number_argument(slab.extent)};
+  for (const ValueId output : op.outputs) made.outputs.push_back(define(output));
+  builder_.compute(std::move(made));
+}
+
+BufferId ShardedOperators::label_count(OpId id, const ArgumentList& given, bool is_split) {
+  const graph::Op& op = graph_.op(id);
+  const BufferId count =
+      make("motley::label_count", {given[1], given[2], given[4]}, DType::kF32, {}, op.module);
+  if (is_split) builder_.all_reduce(count, "labels");
+  const DType dtype = graph_.value(op.outputs[1]).dtype;
+  if (dtype == DType::kF32) return count;
+  const Argument none{program::NoneArgument{}};
+  return make("aten::_to_copy",
+              {{count},
+               {program::KeywordArgument{"dtype", std::string(dtype_name(dtype))}},
+               none,
+               none,
+               none,
+               {false},
+               none},
+              dtype, {}, op.module);
+}
+
+void ShardedOperators::emit_nll_mean(OpId id) {
+  const graph::Op& op = graph_.op(id);
+  ArgumentList given = make_arguments(id);
+  const BufferId count = label_count(id, given, true);
+  given[3].value = kSumReduction;
+  const DType dtype = graph_.value(op.outputs[0]).dtype;
+  const BufferId sum = builder_.add_temporary(dtype, {});
+  const BufferId unused = builder_.add_temporary(dtype, {});
+  Instruction made = make_named(op.name, id);
+  made.overload = op.overload;
+  made.arguments = std::move(given);
+  made.outputs = {sum, unused};
+  builder_.compute(std::move(made));
+  buffers_[op.outputs[1].index()] = count;
+  Instruction quotient = make_named("aten::div", id);
+  quotient.overload = "Tensor";
+  quotient.arguments = {{sum}, {count}};
+  quotient.outputs = {define(op.outputs[0])};
+  builder_.compute(std::move(quotient));
+}
+
+std::int64_t ShardedOperators::channel_count(ValueId x) {
+  const std::vector<std::int64_t> shape = whole_shape(x);
+  return shape[1] == 0 ? 0 : sum_of_elements(x) / shape[1];
+}
+
+BufferId ShardedOperators::channel_sums(std::string op, ArgumentList arguments, ValueId x,
+                                        OpId origin) {
+  const std::string& label = graph_.op(origin).module;
+  const BufferId sums =
+      make(std::move(op), std::move(arguments), DType::kF64, {2, whole_shape(x)[1]}, label);
+  builder_.all_reduce(sums, label);
+  return sums;
+}
+
+void ShardedOperators::emit_batch_norm(OpId id) {
+  const graph::Op& op = graph_.op(id);
+  const auto x = std::get<ValueId>(op.arguments[0].value);
+  const ArgumentList given = make_arguments(id);
+  const bool has_statistics = op.overload != "no_stats";
+  const bool has_reserve = is_named(op, "aten::_batch_norm_with_update_functional");
+  const Argument none{program::NoneArgument{}};
+  const BufferId sums = channel_sums("motley::batch_norm_sums", {given[0]}, x, id);
+  Instruction made = make_named("motley::batch_norm", id);
+  made.arguments = {given[0],
+                    given[1],
+                    given[2],
+                    has_statistics ? given[3] : none,
+                    has_statistics ? given[4] : none,
+                    {sums},
+                    number_argument(channel_count(x)),
+                    given[given.size() - 2],
+                    given[given.size() - 1]};
+  for (std::size_t o = 0; o < op.outputs.size(); ++o)
+    if (!(has_reserve && o == 3)) made.outputs.push_back(define(op.outputs[o]));
+  while (made.outputs.size() < 5) made.outputs.push_back(builder_.add_temporary(DType::kNone, {}));
+  builder_.compute(std::move(made));
+}
+
+void ShardedOperators::emit_batch_norm_backward(OpId id) {
+  const graph::Op& op = graph_.op(id);
+  const auto x = std::get<ValueId>(op.arguments[1].value);
+  const ArgumentList given = make_arguments(id);
+  const BufferId sums = channel_sums("motley::batch_norm_backward_sums",
+                                     {given[0], given[1], given[5], given[6]}, x, id);
+  Instruction made = make_named("motley::batch_norm_backward", id);
+  made.arguments = {
+      given[0], given[1], given[2], given[5], given[6], {sums}, number_argument(channel_count(x))};
+  for (const ValueId output : op.outputs) made.outputs.push_back(define(output));
+  builder_.compute(std::move(made));
+}
+
+}  // namespace motley::synth

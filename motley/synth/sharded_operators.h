@@ -1,0 +1,74 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "motley/graph/rules/sharding_rule.h"
+#include "motley/synth/sharded_values.h"
+
+namespace motley::synth {
+
+/// Has lowering instructions for a split that the operator's rule calls rewritten?
+bool can_rewrite(const graph::Graph& graph, const graph::Op& op, const graph::Strategy& strategy);
+
+/// The operators of a sharded step on one rank: plain ones with their local arguments, and those
+/// that a split turns into other instructions.
+class ShardedOperators : protected ShardedValues {
+ protected:
+  ShardedOperators(const graph::Graph& graph, const Sharding& sharding,
+                   const std::vector<graph::ShardingRule>& rules, std::size_t rank,
+                   const LowerOptions& options, program::DeviceProgram start)
+      : ShardedValues(graph, sharding, rank, options, std::move(start)), rules_(rules) {}
+
+  void emit_one(OpId id);
+  BufferId define(ValueId id, BufferId base = {});
+  static bool is_ignored(const graph::ShardingRule& rule, std::size_t operand);
+
+  const std::vector<graph::ShardingRule>& rules_;
+
+ private:
+  /// Sizes of an operator's factors here.
+  std::vector<std::int64_t> local_factors(OpId id);
+  /// Part of the split factor that is here, of 1.
+  double part_of(OpId id);
+  program::Argument make_argument(const graph::Argument& argument, OpId id, std::size_t& operand);
+  program::ArgumentList make_arguments(OpId id);
+  static BufferId first_operand(const program::ArgumentList& arguments);
+  /// `weight`: what the results count here.
+  void emit_plain(OpId id, double weight);
+  /// No part of it is here: its results are empty, or terms of zero.
+  void emit_nothing(OpId id);
+  /// x seen as [outer, extent, inner]; a whole x as one that all devices share.
+  void emit_dropout(OpId id);
+  /// loss = local sum / count over all devices; the count serves the backward pass.
+  void emit_nll_mean(OpId id);
+  std::int64_t channel_count(ValueId x);
+  BufferId channel_sums(std::string op, program::ArgumentList arguments, ValueId x, OpId origin);
+  void emit_batch_norm(OpId id);
+  void emit_batch_norm_backward(OpId id);
+
+  // ---- a vocabulary that is split (sharded_vocabulary.cc)
+  void emit_rewritten(OpId id);
+  BufferId call(OpId origin, std::string op, std::string overload, program::ArgumentList arguments,
+                DType dtype, std::vector<std::int64_t> shape);
+  /// Ids as rows of the own part, and which are not in it (`spare` stands for those).
+  struct LocalIds {
+    BufferId rows, outside;
+    std::vector<std::int64_t> shape;
+  };
+  LocalIds local_ids(OpId origin, BufferId ids, std::int64_t first, std::int64_t count,
+                     std::int64_t spare, std::optional<std::int64_t> ignored);
+  void emit_embedding(OpId id);
+  void emit_embedding_backward(OpId id);
+  void emit_log_softmax(OpId id);
+  void emit_log_softmax_backward(OpId id);
+  void emit_nll_classes(OpId id);
+  void emit_nll_classes_backward(OpId id);
+  BufferId label_count(OpId id, const program::ArgumentList& given, bool is_split);
+  /// Of the classes that are split: the first one here, and how many.
+  std::pair<std::int64_t, std::int64_t> own_classes(const graph::Form& form);
+};
+
+}  // namespace motley::synth

@@ -1,0 +1,189 @@
+#include "motley/synth/sharded_values.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "motley/plan/shares.h"
+
+namespace motley::synth {
+
+using graph::Form;
+using graph::FormKind;
+using graph::Slab;
+using program::Argument;
+using program::ArgumentList;
+
+ShardedValues::ShardedValues(const graph::Graph& graph, const Sharding& sharding, std::size_t rank,
+                             const LowerOptions& options, program::DeviceProgram start)
+    : StepEmitter(graph, options, std::move(start)),
+      sharding_(sharding),
+      rank_(rank),
+      sizes_(sharding.global_batch),
+      homes_(sharding.sources),
+      keeper_(static_cast<std::size_t>(
+          std::max_element(sharding.shares.begin(), sharding.shares.end()) -
+          sharding.shares.begin())) {}
+
+std::vector<std::int64_t> ShardedValues::whole_shape(ValueId id) {
+  std::vector<std::int64_t> shape;
+  for (const graph::SizeExpr& size : graph_.value(id).shape) shape.push_back(sizes_.integer(size));
+  return shape;
+}
+
+const std::vector<std::int64_t>& ShardedValues::parts_of(std::int64_t extent) {
+  std::vector<std::int64_t>& parts = parts_[extent];
+  if (parts.empty()) parts = plan::round_shares(sharding_.shares, extent);
+  return parts;
+}
+
+std::int64_t ShardedValues::own(std::int64_t extent) { return parts_of(extent)[rank_]; }
+
+std::int64_t ShardedValues::begin(std::int64_t extent) {
+  const std::vector<std::int64_t>& parts = parts_of(extent);
+  std::int64_t first = 0;
+  for (std::size_t r = 0; r < rank_; ++r) first += parts[r];
+  return first;
+}
+
+std::vector<std::int64_t> ShardedValues::local_shape(ValueId id, const Form& form) {
+  std::vector<std::int64_t> shape = whole_shape(id);
+  if (form.kind == FormKind::kSharded)
+    shape[static_cast<std::size_t>(form.dim)] = form.outer * own(form.extent) * form.inner;
+  return shape;
+}
+
+ArgumentList ShardedValues::integers(const std::vector<std::int64_t>& values, std::int64_t times) {
+  ArgumentList list;
+  for (const std::int64_t value : values) list.push_back({value * times});
+  return list;
+}
+
+std::int64_t ShardedValues::sum(const std::vector<std::int64_t>& values) {
+  std::int64_t total = 0;
+  for (const std::int64_t value : values) total += value;
+  return total;
+}
+
+BufferId ShardedValues::in_form(ValueId value, const Form& form) {
+  if (form == homes_[value.index()]) return buffers_[value.index()];
+  const auto found = converted_.find({value, form});
+  if (found != converted_.end()) return found->second;
+  return convert(value, form);
+}
+
+BufferId ShardedValues::make(std::string op, ArgumentList arguments, DType dtype,
+                             std::vector<std::int64_t> shape, const std::string& label) {
+  const BufferId made = builder_.add_temporary(dtype, std::move(shape));
+  compute(std::move(op), std::move(arguments), {made}, label);
+  return made;
+}
+
+BufferId ShardedValues::cut(BufferId from, const Slab& slab,
+                            const std::vector<std::int64_t>& extents, const std::string& label) {
+  return make("motley::cut", {{from}, {slab.before}, {integers(extents)}, {slab.after}},
+              builder_.buffer(from).dtype, {slab.before * sum(extents) * slab.after}, label);
+}
+
+BufferId ShardedValues::join(BufferId flat, const Slab& slab,
+                             const std::vector<std::int64_t>& extents,
+                             std::vector<std::int64_t> shape, const std::string& label) {
+  return make("motley::join", {{flat}, {slab.before}, {integers(extents)}, {slab.after}},
+              builder_.buffer(flat).dtype, std::move(shape), label);
+}
+
+BufferId ShardedValues::exchange(std::string op, BufferId from, std::vector<ArgumentList> counts,
+                                 std::int64_t elements, const std::string& label) {
+  const BufferId made = builder_.add_temporary(builder_.buffer(from).dtype, {elements});
+  builder_.exchange(std::move(op), from, std::move(counts), made, label);
+  return made;
+}
+
+BufferId ShardedValues::gather(ValueId value, const Form& from, const std::string& label) {
+  const std::vector<std::int64_t>& parts = parts_of(from.extent);
+  const Slab slab = slab_of(whole_shape(value), from);
+  const BufferId flat = cut(buffers_[value.index()], slab, {own(from.extent)}, label);
+  const std::int64_t width = slab.before * slab.after;
+  const BufferId all =
+      exchange("motley::all_gather", flat, {integers(parts, width)}, width * from.extent, label);
+  return join(all, slab, parts, whole_shape(value), label);
+}
+
+BufferId ShardedValues::all_reduce(ValueId value, const std::string& label) {
+  const BufferId copy =
+      make("aten::clone",
+           {{buffers_[value.index()]}, {program::KeywordArgument{"memory_format", "contiguous"}}},
+           graph_.value(value).dtype, whole_shape(value), label);
+  builder_.all_reduce(copy, label);
+  return copy;
+}
+
+BufferId ShardedValues::reduce_scatter(ValueId value, const Form& to, const std::string& label) {
+  const std::vector<std::int64_t>& parts = parts_of(to.extent);
+  const Slab slab = slab_of(whole_shape(value), to);
+  const std::int64_t width = slab.before * slab.after;
+  const BufferId flat = cut(buffers_[value.index()], slab, parts, label);
+  const BufferId part = exchange("motley::reduce_scatter", flat, {integers(parts, width)},
+                                 width * own(to.extent), label);
+  return join(part, slab, {own(to.extent)}, local_shape(value, to), label);
+}
+
+BufferId ShardedValues::all_to_all(ValueId value, const Form& from, const Form& to,
+                                   const std::string& label) {
+  const std::vector<std::int64_t>& sent = parts_of(to.extent);
+  const std::vector<std::int64_t>& received = parts_of(from.extent);
+  const Slab out = slab_of(local_shape(value, from), to);
+  const Slab in = slab_of(local_shape(value, to), from);
+  const BufferId flat = cut(buffers_[value.index()], out, sent, label);
+  const BufferId got =
+      exchange("motley::all_to_all", flat,
+               {integers(sent, out.before * out.after), integers(received, in.before * in.after)},
+               in.before * in.after * from.extent, label);
+  return join(got, in, received, local_shape(value, to), label);
+}
+
+BufferId ShardedValues::take_part(ValueId value, BufferId whole, const Form& to,
+                                  const std::string& label) {
+  const Slab slab = slab_of(whole_shape(value), to);
+  return make("motley::part",
+              {{whole}, {slab.before}, number_argument(begin(to.extent)), {slab.after}},
+              graph_.value(value).dtype, local_shape(value, to), label);
+}
+
+BufferId ShardedValues::keep_once(BufferId whole, const std::string& label) {
+  if (rank_ == keeper_) return whole;
+  const Argument none{program::NoneArgument{}};
+  const program::Buffer like = builder_.buffer(whole);
+  return make("aten::zeros_like", {{whole}, none, none, none, none, none}, like.dtype, like.shape,
+              label);
+}
+
+BufferId ShardedValues::convert(ValueId value, const Form& to) {
+  const Form from = homes_[value.index()];
+  const OpId producer = graph_.value(value).producer;
+  const std::string label =
+      producer.is_none() ? graph_.value(value).name : graph_.op(producer).module;
+  const auto whole = [&] { return in_form(value, graph::kWholeForm); };
+  BufferId made;
+  if (to.kind == FormKind::kPartial) {
+    made = keep_once(whole(), label);
+  } else if (from.kind == FormKind::kPartial) {
+    made =
+        to.kind == FormKind::kWhole ? all_reduce(value, label) : reduce_scatter(value, to, label);
+  } else if (to.kind == FormKind::kWhole) {
+    made = gather(value, from, label);
+  } else if (from.kind == FormKind::kSharded && from.dim != to.dim) {
+    made = all_to_all(value, from, to, label);
+  } else {
+    made = take_part(value, whole(), to, label);
+  }
+  converted_[{value, to}] = made;
+  return made;
+}
+
+std::int64_t ShardedValues::sum_of_elements(ValueId value) {
+  std::int64_t elements = 1;
+  for (const std::int64_t size : whole_shape(value)) elements *= size;
+  return elements;
+}
+
+}  // namespace motley::synth

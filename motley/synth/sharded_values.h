@@ -1,0 +1,70 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "motley/graph/graph.h"
+#include "motley/graph/rules/strategy.h"
+#include "motley/synth/sharding.h"
+#include "motley/synth/step_emitter.h"
+
+namespace motley::synth {
+
+/// The values of a sharded step on one rank: their local shapes, and their conversions between
+/// forms (sharding.h), each made once.
+class ShardedValues : protected StepEmitter {
+ protected:
+  ShardedValues(const graph::Graph& graph, const Sharding& sharding, std::size_t rank,
+                const LowerOptions& options, program::DeviceProgram start);
+
+  std::vector<std::int64_t> whole_shape(ValueId id);
+  const std::vector<std::int64_t>& parts_of(std::int64_t extent);
+  std::int64_t own(std::int64_t extent);
+  std::int64_t begin(std::int64_t extent);
+  std::vector<std::int64_t> local_shape(ValueId id, const graph::Form& form);
+  static program::ArgumentList integers(const std::vector<std::int64_t>& values,
+                                        std::int64_t times = 1);
+  static std::int64_t sum(const std::vector<std::int64_t>& values);
+  /// The value's buffer in a form.
+  BufferId in_form(ValueId value, const graph::Form& form);
+  BufferId make(std::string op, program::ArgumentList arguments, DType dtype,
+                std::vector<std::int64_t> shape, const std::string& label);
+  /// [before, extents, after] of a tensor as flat parts, one after the other.
+  BufferId cut(BufferId from, const graph::Slab& slab, const std::vector<std::int64_t>& extents,
+               const std::string& label);
+  BufferId join(BufferId flat, const graph::Slab& slab, const std::vector<std::int64_t>& extents,
+                std::vector<std::int64_t> shape, const std::string& label);
+  BufferId exchange(std::string op, BufferId from, std::vector<program::ArgumentList> counts,
+                    std::int64_t elements, const std::string& label);
+  BufferId gather(ValueId value, const graph::Form& from, const std::string& label);
+  BufferId all_reduce(ValueId value, const std::string& label);
+  BufferId reduce_scatter(ValueId value, const graph::Form& to, const std::string& label);
+  /// Between two dimensions: each device sends the block of its part that is in the other's part.
+  BufferId all_to_all(ValueId value, const graph::Form& from, const graph::Form& to,
+                      const std::string& label);
+  BufferId take_part(ValueId value, BufferId whole, const graph::Form& to,
+                     const std::string& label);
+  /// The value once in all: on the device with the largest share.
+  BufferId keep_once(BufferId whole, const std::string& label);
+  BufferId convert(ValueId value, const graph::Form& to);
+  std::int64_t sum_of_elements(ValueId value);
+
+  const Sharding& sharding_;
+  const std::size_t rank_;
+  SizeEvaluator sizes_;             ///< global
+  std::vector<graph::Form> homes_;  ///< by value: as its operator gives it
+
+ private:
+  struct Converted {
+    ValueId value;
+    graph::Form form;
+    auto operator<=>(const Converted&) const = default;
+  };
+
+  const std::size_t keeper_;  // the rank that keeps what must count once
+  std::map<Converted, BufferId> converted_;
+  std::map<std::int64_t, std::vector<std::int64_t>> parts_;  // by extent
+};
+
+}  // namespace motley::synth
