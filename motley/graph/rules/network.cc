@@ -443,7 +443,7 @@ bool nll_rule(RuleBuilder& rule) {
   rule.set_operand(rule.operand(2), made.weight);
   if (reduction == kNoReduction) rule.set_result(0, made.target);
   rule.set_independent(1, made.weight[0][0]);  // where classes are split, all count all targets
-  if (reduction == kMeanReduction)  // the total weight is counted over all samples first
+  if (reduction == kMeanReduction)             // the total weight is counted over all samples first
     for (const DimFactors& dim : made.target) rule.set_independent(1, dim[0]);
   return true;
 }
