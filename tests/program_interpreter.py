@@ -19,7 +19,7 @@ DTYPE_OF = {name: dtype for dtype, name in DTYPES.items()}
 BUFFER = re.compile(r'buffer %(\d+): (\w+) (\w+)\[(.*?)\](?: "(.*?)")?(?: view %(\d+))?')
 INSTRUCTION = re.compile(
     r"(compute|transfer) \^(\d+): (?:(.*?) = )?([\w:.]+)\((.*)\)"
-    r"( group \d+)?( list)?(?: wait ((?:\^\d+ ?)+))?( origin \d+)?(?: ?\"(.*?)\")?"
+    r"(?: group (\d+))?( list)?(?: wait ((?:\^\d+ ?)+))?( origin \d+)?(?: ?\"(.*?)\")?"
     r"(?: ?free ((?:%\d+ ?)+))?"
 )
 
@@ -40,6 +40,7 @@ class Instruction:
     outputs: list[int]
     waits: list[int]
     frees: list[int]
+    group: int | None
 
 
 @dataclass
@@ -50,8 +51,9 @@ class Device:
     instructions: list[Instruction] = field(default_factory=list)
 
 
-def parse_program(text: str) -> list[Device]:
-    devices = []
+def parse_program(text: str) -> tuple[list[list[int]], list[Device]]:
+    """The ranks of each group, and the devices."""
+    groups, devices = [], []
     for line in text.splitlines()[2:]:
         if line.startswith("device"):
             words = line.split(" ")
@@ -63,12 +65,14 @@ def parse_program(text: str) -> list[Device]:
             ids = [re.findall(r"\d+", match[group] or "") for group in (3, 8, 11)]
             outputs, waits, frees = ([int(id) for id in group] for group in ids)
             arguments = [parse_argument(item) for item in split_top(match[5])]
+            group = int(match[6]) if match[6] else None
             devices[-1].instructions.append(
-                Instruction(match[1], match[4], arguments, outputs, waits, frees)
+                Instruction(match[1], match[4], arguments, outputs, waits, frees, group)
             )
         else:
             assert line.startswith("group"), line
-    return devices
+            groups.append([int(rank) for rank in line.split(":")[1].split()])
+    return groups, devices
 
 
 class Machine:
@@ -192,6 +196,22 @@ class Machine:
         pieces = flat.split([int(np.prod(shape)) for shape in shapes])
         return [piece.view(shape) for piece, shape in zip(pieces, shapes, strict=True)]
 
+    def cut(self, _, x, before, extents, after):
+        parts = x.reshape(before, sum(extents), after).split(extents, 1)
+        return torch.cat([part.reshape(-1) for part in parts])
+
+    def join(self, instruction, flat, before, extents, after):
+        parts = flat.split([before * extent * after for extent in extents])
+        seen = [part.view(before, extent, after) for part, extent in zip(parts, extents)]
+        return torch.cat(seen, 1).view(self.device.buffers[instruction.outputs[0]].shape)
+
+    def part(self, instruction, x, before, begin, after):
+        shape = self.device.buffers[instruction.outputs[0]].shape
+        row = before * after
+        seen = x.reshape(before, x.numel() // row if row else 0, after)
+        extent = int(np.prod(shape)) // row if row else 0
+        return seen.narrow(1, begin if row else 0, extent).reshape(shape).clone()
+
     def update(self, _, kind, parameters, gradients, state1, state2, lr, *rest):
         assert kind == "sgd" and not state1 and not state2
         for parameter, gradient in zip(parameters, gradients, strict=True):
@@ -207,7 +227,7 @@ class Machine:
 
 def run_program(text: str, tensors: dict[str, torch.Tensor], inputs) -> list[Machine]:
     """One step on all ranks."""
-    devices = parse_program(text)
+    groups, devices = parse_program(text)
     machines = [Machine(device, tensors, inputs) for device in devices]
     operators = [[i.op for i in device.instructions] for device in devices]
     assert all(ops == operators[0] for ops in operators), "the ranks' sequences differ"
@@ -218,20 +238,54 @@ def run_program(text: str, tensors: dict[str, torch.Tensor], inputs) -> list[Mac
                 pending.append(i)
                 continue
             while pending and instruction.waits and pending[0] <= max(instruction.waits):
-                all_reduce(machines, pending.pop(0))
+                exchange(machines, groups, pending.pop(0))
             for machine in machines:
                 machine.run(machine.device.instructions[i])
     assert not pending, "a transfer that nothing waits for"
     return machines
 
 
-def all_reduce(machines: list[Machine], position: int) -> None:
-    values = []
-    for machine in machines:
-        instruction = machine.device.instructions[position]
-        assert instruction.op == "motley::all_reduce"
-        values.append(machine.argument(instruction.arguments[0]))
-    assert all(value.is_contiguous() for value in values)
-    total = torch.stack(values).sum(0)
-    for value in values:
-        value.copy_(total)
+def exchange(machines: list[Machine], groups: list[list[int]], position: int) -> None:
+    """The transfer at a position, in each group that has one there."""
+    found = {machine.device.instructions[position].group for machine in machines}
+    for group in sorted(found):
+        members = [machines[rank] for rank in groups[group]]
+        instructions = [machine.device.instructions[position] for machine in members]
+        assert all(instruction.group == group for instruction in instructions)
+        lists = [
+            [machine.argument(item) for item in instruction.arguments]
+            for machine, instruction in zip(members, instructions)
+        ]
+        values = [arguments[0] for arguments in lists]
+        assert all(value.is_contiguous() for value in values)
+        operator = instructions[0].op
+        if operator == "motley::all_reduce":
+            total = torch.stack(values).sum(0)
+            for value in values:
+                value.copy_(total)
+            results = None
+        elif operator == "motley::all_gather":
+            counts = agreed([arguments[1] for arguments in lists])
+            assert [value.numel() for value in values] == counts
+            results = [torch.cat(values) for _ in members]
+        elif operator == "motley::reduce_scatter":
+            counts = agreed([arguments[1] for arguments in lists])
+            total = torch.stack(values).sum(0)
+            results = [part.clone() for part in total.split(counts)]
+        else:
+            assert operator == "motley::all_to_all", operator
+            sent = [value.split(sends) for value, (_, sends, _) in zip(values, lists)]
+            for i, (_, _, receives) in enumerate(lists):
+                assert receives == [parts[i].numel() for parts in sent]
+            results = [torch.cat([parts[i] for parts in sent]) for i in range(len(members))]
+        for i, (machine, instruction) in enumerate(zip(members, instructions)):
+            if results:
+                machine.store(instruction.outputs[0], results[i], operator)
+            for id in instruction.frees:
+                machine.values.pop(id, None)
+
+
+def agreed(lists: list[list[int]]) -> list[int]:
+    """What all members say."""
+    assert all(counts == lists[0] for counts in lists)
+    return lists[0]
