@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "motley/cost/profile_cost.h"
+#include "motley/program/parts.h"
 
 namespace motley::cost {
 namespace {
@@ -73,6 +74,26 @@ Result<CollectiveTimes> CollectiveTimes::build(const ProfileStore& store) {
 Result<Seconds> CollectiveTimes::at(std::string_view op, const std::string& route, int ranks,
                                     Bytes bytes, std::string_view backend) const {
   if (ranks <= 1) return Seconds(0.0);
+  MOTLEY_ASSIGN(const Fit own, find(op, route, ranks, backend));
+  return Seconds(own.latency + own.seconds_per_byte * static_cast<double>(bytes.value));
+}
+
+/// Of an operation measured among these ranks, or of half an all-reduce.
+Result<CollectiveTimes::Fit> CollectiveTimes::find(std::string_view op, const std::string& route,
+                                                   int ranks, std::string_view backend) const {
+  const auto own = find_measured(op, route, ranks, backend);
+  const bool is_half =
+      op == program::kAllGather || op == program::kReduceScatter || op == program::kAllToAll;
+  if (own || !is_half) return own;
+  auto whole = find_measured(program::kAllReduce, route, ranks, backend);
+  if (!whole) return own;
+  whole->seconds_per_byte /= 2;
+  return whole;
+}
+
+Result<CollectiveTimes::Fit> CollectiveTimes::find_measured(std::string_view op,
+                                                            const std::string& route, int ranks,
+                                                            std::string_view backend) const {
   const auto found = fits_.find(fit_key(op, backend, route));
   const std::map<int, Fit> none;
   const std::map<int, Fit>& fits = found == fits_.end() ? none : found->second;
@@ -91,10 +112,8 @@ Result<Seconds> CollectiveTimes::at(std::string_view op, const std::string& rout
   const auto left = right->first == ranks ? right : std::prev(right);
   const double share =
       left == right ? 0.0 : static_cast<double>(ranks - left->first) / (right->first - left->first);
-  const double latency = between(left->second.latency, right->second.latency, share);
-  const double slope =
-      between(left->second.seconds_per_byte, right->second.seconds_per_byte, share);
-  return Seconds(latency + slope * static_cast<double>(bytes.value));
+  return Fit{between(left->second.latency, right->second.latency, share),
+             between(left->second.seconds_per_byte, right->second.seconds_per_byte, share)};
 }
 
 }  // namespace motley::cost

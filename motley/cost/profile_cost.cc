@@ -15,8 +15,19 @@
 #include "motley/cluster/kinds.h"
 #include "motley/cluster/quantity_text.h"
 #include "motley/cost/collectives.h"
+#include "motley/program/parts.h"
 
 namespace motley::cost {
+namespace {
+
+Collective collective_of(std::string_view op) {
+  if (op == program::kAllGather) return Collective::kAllGather;
+  if (op == program::kReduceScatter) return Collective::kReduceScatter;
+  if (op == program::kAllToAll) return Collective::kAllToAll;
+  return op == "motley::send" ? Collective::kSend : Collective::kAllReduce;
+}
+
+}  // namespace
 
 Transport usual_transport(Backend backend) {
   return {.latency = Seconds(backend == Backend::kNccl ? 10e-6 : 50e-6)};
@@ -157,13 +168,11 @@ bool ProfileCost::is_planned_only(const std::vector<DeviceId>& group) const {
 Transfer ProfileCost::planned_transfer(std::string_view op, Bytes bytes,
                                        const std::vector<DeviceId>& group) const {
   const auto size = static_cast<double>(bytes.value);
-  const auto ranks = static_cast<double>(group.size());
-  const bool gathers = op == "motley::all_gather";
-  const Collective kind = gathers                ? Collective::kAllGather
-                          : op == "motley::send" ? Collective::kSend
-                                                 : Collective::kAllReduce;
+  const Collective kind = collective_of(op);
   const Backend backend = backend_key(cluster_, group) == "nccl" ? Backend::kNccl : Backend::kGloo;
-  CollectiveCall call = even_call(kind, group, gathers ? ranks * size : size);
+  // Of an all-to-all `size` is what one rank holds.
+  const auto holders = kind == Collective::kAllToAll ? static_cast<double>(group.size()) : 1.0;
+  CollectiveCall call = even_call(kind, group, holders * size);
   if (kind == Collective::kSend) call.bytes = {size, 0};
   return best_algorithm(network_, call, usual_transport(backend), backend_algorithms(backend, kind))
       .transfer;

@@ -54,7 +54,9 @@ class InstructionTimes {
 /// latency + bytes / bandwidth of a collective, both >= 0, fitted to measurements by relative least
 /// squares (of (fit - measured) / measured) for each operator, backend, route and number of ranks,
 /// measured at two sizes or more. For ranks in between, both numbers are interpolated; beyond is an
-/// error that names the key. One rank takes 0.
+/// error that names the key. One rank takes 0. An all-gather, a reduce-scatter or an all-to-all
+/// that was not measured among these ranks takes the latency of an all-reduce and half of its time
+/// a byte: by a ring it moves (n-1)/n of its bytes, an all-reduce 2 (n-1)/n.
 class CollectiveTimes {
  public:
   static Result<CollectiveTimes> build(const ProfileStore& store);
@@ -65,6 +67,10 @@ class CollectiveTimes {
   struct Fit {
     double latency, seconds_per_byte;
   };
+  Result<Fit> find(std::string_view op, const std::string& route, int ranks,
+                   std::string_view backend) const;
+  Result<Fit> find_measured(std::string_view op, const std::string& route, int ranks,
+                            std::string_view backend) const;
   std::map<std::string, std::map<int, Fit>> fits_;  // "op|backend|route" -> ranks -> fit
 };
 

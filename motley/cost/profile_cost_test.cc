@@ -111,6 +111,40 @@ TEST_F(ProfileCostTest, PricesCollectivesByTheGroupsRoute) {
             "(measured at two sizes or more: none); run `motley profile` with this cluster");
 }
 
+TEST(PlannedGroups, ExchangePartsOverTheirLinks) {
+  // Three planned GPUs at one switch of 1e9 bytes/s each way: n = 3, 1e9 bytes.
+  const auto cluster = cluster::parse_cluster(R"(
+schema = "motley.cluster/1"
+name = "planned"
+[[node]]
+name = "a"
+device = [ { kind = "v100" } ]
+[[node]]
+name = "b"
+device = [ { kind = "v100" } ]
+[[node]]
+name = "c"
+device = [ { kind = "v100" } ]
+[[link]]
+all = true
+bandwidth = "8Gbps"
+latency = "1us"
+)",
+                                              "planned.toml");
+  ASSERT_TRUE(cluster) << cluster.error().message;
+  const ProfileCost cost(*cluster, {}, *CollectiveTimes::build(memory_store()));
+  const auto seconds = [&](const char* op) {
+    const auto time = cost.collective_time(op, Bytes(1'000'000'000), {"a:0", "b:0", "c:0"});
+    EXPECT_TRUE(time) << time.error().message;
+    return time ? time->value : -1;
+  };
+  // (n-1)/n B/b; an all-to-all of what each holds, n B in all: (n-1)/n^2 n B/b.
+  EXPECT_NEAR(seconds("motley::all_gather"), 2.0 / 3, 1e-3);
+  EXPECT_NEAR(seconds("motley::reduce_scatter"), 2.0 / 3, 1e-3);
+  EXPECT_NEAR(seconds("motley::all_to_all"), 2.0 / 3, 1e-3);
+  EXPECT_NEAR(seconds("motley::all_reduce"), 4.0 / 3, 1e-3);
+}
+
 TEST(UsualPace, IsTheMedianOverModels) {
   ProfileStore store = memory_store();
   const DeviceKey key{"cpu at 0.5 beside 0.2", 1, "2.15"};

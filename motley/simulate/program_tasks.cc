@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "motley/base/check.h"
+#include "motley/program/parts.h"
 
 namespace motley::simulate {
 namespace {
@@ -182,9 +183,7 @@ class Layout {
   };
 
   Result<TransferId> price(std::size_t rank, const Instruction& instruction) {
-    Exchange key{instruction.op,
-                 program::exchanged_bytes(program_.devices[rank], instruction).value,
-                 instruction.group, Rank(), Rank()};
+    Exchange key{instruction.op, most_bytes(rank, instruction), instruction.group, Rank(), Rank()};
     if (instruction.group.is_none()) {
       key.op = "motley::send";
       key.source = Rank(static_cast<std::int64_t>(rank));
@@ -200,6 +199,30 @@ class Layout {
     }
     result_.most_ns += most_ns;
     return transfer;
+  }
+
+  /// Of an exchange that this rank is the first to come to: the largest over its members, of which
+  /// only those of an all-to-all differ.
+  std::int64_t most_bytes(std::size_t rank, const Instruction& instruction) {
+    std::int64_t most = program::padded_bytes(program_.devices[rank], instruction).value;
+    if (instruction.op != program::kAllToAll) return most;
+    const std::size_t number = group_counts_[instruction.group.index()];  // this one's, plus 1
+    for (const Rank member : program_.groups[instruction.group.index()].members) {
+      const program::DeviceProgram& device = program_.devices[member.index()];
+      if (const Instruction* theirs = find_collective(device, instruction.group, number))
+        most = std::max(most, program::padded_bytes(device, *theirs).value);
+    }
+    return most;
+  }
+
+  /// The number-th instruction of a group, counted from 1; null: it has none.
+  const Instruction* find_collective(const program::DeviceProgram& device, GroupId group,
+                                     std::size_t number) {
+    auto [found, is_new] = collectives_.try_emplace({&device, group});
+    if (is_new)
+      for (const Instruction& instruction : device.instructions)
+        if (instruction.group == group) found->second.push_back(&instruction);
+    return number <= found->second.size() ? found->second[number - 1] : nullptr;
   }
 
   std::vector<std::string> device_names(const Exchange& exchange) {
@@ -254,6 +277,8 @@ class Layout {
   std::vector<std::size_t> group_counts_;          // of this rank, so far
   std::vector<std::vector<std::string>> members_;  // names of a group's devices
   std::map<Exchange, std::pair<TransferId, double>> prices_;
+  std::map<std::pair<const program::DeviceProgram*, GroupId>, std::vector<const Instruction*>>
+      collectives_;  // of those looked at, by number
 };
 
 }  // namespace
