@@ -118,13 +118,13 @@ schema = "motley.cluster/1"
 name = "planned"
 [[node]]
 name = "a"
-device = [ { kind = "v100" } ]
+device = [ { kind = "v100-16g" } ]
 [[node]]
 name = "b"
-device = [ { kind = "v100" } ]
+device = [ { kind = "v100-16g" } ]
 [[node]]
 name = "c"
-device = [ { kind = "v100" } ]
+device = [ { kind = "v100-16g" } ]
 [[link]]
 all = true
 bandwidth = "8Gbps"

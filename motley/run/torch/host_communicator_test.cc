@@ -139,7 +139,7 @@ TEST_P(Transport, LargeUnevenExchanges) {
     if (own == 2) splits.receives = counts;
     at::Tensor out = at::zeros({own == 2 ? 1'200'003 : 0});
     ASSERT_TRUE((*made)->all_to_all(GroupId(0), splits, parts[own].clone(), out).has_value());
-    if (own == 2) EXPECT_TRUE(at::equal(out, whole));
+    EXPECT_TRUE(own != 2 || at::equal(out, whole));
   });
 }
 
