@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "motley/cost/profile_cost.h"
+#include "motley/program/parts.h"
 
 namespace motley::cost {
 namespace {
@@ -79,6 +80,19 @@ Result<Seconds> CollectiveTimes::at(std::string_view op, const std::string& rout
 Result<CollectiveTimes::Line> CollectiveTimes::line(std::string_view op, const std::string& route,
                                                     int ranks, std::string_view backend) const {
   if (ranks <= 1) return Line{};
+  const auto own = find_measured(op, route, ranks, backend);
+  const bool is_half =
+      op == program::kAllGather || op == program::kReduceScatter || op == program::kAllToAll;
+  if (own || !is_half) return own;
+  auto whole = find_measured(program::kAllReduce, route, ranks, backend);
+  if (!whole) return own;
+  whole->seconds_per_byte /= 2;
+  return whole;
+}
+
+Result<CollectiveTimes::Line> CollectiveTimes::find_measured(std::string_view op,
+                                                             const std::string& route, int ranks,
+                                                             std::string_view backend) const {
   const auto found = fits_.find(fit_key(op, backend, route));
   const std::map<int, Line> none;
   const std::map<int, Line>& fits = found == fits_.end() ? none : found->second;

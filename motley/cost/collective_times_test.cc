@@ -89,6 +89,25 @@ TEST(CollectiveTimes, KeepsRoutesAndBackendsApart) {
   EXPECT_NEAR(at(times, 2, 5, "local", "nccl"), 3.0, 1e-12);
 }
 
+TEST(CollectiveTimes, PartsTakeHalfAnAllReduceWhereNobodyMeasuredThem) {
+  // All-reduce: 1 + 4 bytes. All-gather of two ranks: 3 + bytes, measured.
+  std::vector<CollectiveEntry> entries = {entry(2, 0, 1.0), entry(2, 1, 5.0), entry(3, 0, 1.0),
+                                          entry(3, 1, 5.0), entry(2, 0, 3.0), entry(2, 1, 4.0)};
+  entries[4].op = entries[5].op = "motley::all_gather";
+  const CollectiveTimes times = times_of(entries);
+  const auto seconds = [&](const char* op, int ranks) {
+    const auto found = times.at(op, "local", ranks, Bytes(10));
+    return found ? found->value : -1;
+  };
+  EXPECT_NEAR(seconds("motley::all_gather", 2), 13.0, 1e-9);
+  EXPECT_NEAR(seconds("motley::all_gather", 3), 21.0, 1e-9);  // 1 + 4 / 2 * 10
+  EXPECT_NEAR(seconds("motley::reduce_scatter", 2), 21.0, 1e-9);
+  EXPECT_NEAR(seconds("motley::all_to_all", 2), 21.0, 1e-9);
+  EXPECT_EQ(times.at("motley::all_to_all", "local", 4, Bytes(10)).error().message,
+            "no measurement of motley::all_to_all over gloo by route local among 4 ranks (measured "
+            "at two sizes or more: none); run `motley profile` with this cluster");
+}
+
 TEST(CollectiveTimes, NamesTheMissingKey) {
   // 4 ranks were measured at one size only, which tells no slope.
   const CollectiveTimes times = times_of(

@@ -25,9 +25,12 @@ class CostModel {
   virtual Result<std::vector<Bytes>> scratch_bytes(const program::DeviceProgram&) const {
     return std::vector<Bytes>{};
   }
-  /// Seconds of a collective ("motley::all_reduce", "motley::all_gather") of `bytes` per rank among
-  /// the devices of a group, or of a "motley::send" from the first device to the second, when it is
-  /// alone on its links, from the moment the last member has arrived.
+  /// Seconds of a collective among the devices of a group, or of a "motley::send" from the first
+  /// device to the second, when it is alone on its links, from the moment the last member has
+  /// arrived. `bytes` are those of program::padded_bytes: of "motley::all_reduce" the tensor; of
+  /// "motley::all_gather" and "motley::reduce_scatter" the whole as if each of n members had the
+  /// largest part m (n m; even parts: the tensor), since the slowest member moves (n - 1) m;
+  /// of "motley::all_to_all" the most that a member holds before or after.
   virtual Result<Seconds> collective_time(std::string_view op, Bytes bytes,
                                           const std::vector<std::string>& devices) const = 0;
   /// The same with what it moves over which links, so that transfers under way at the same time

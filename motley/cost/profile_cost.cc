@@ -15,20 +15,28 @@
 #include "motley/cluster/kinds.h"
 #include "motley/cluster/quantity_text.h"
 #include "motley/cost/collectives.h"
+#include "motley/program/parts.h"
 
 namespace motley::cost {
-
 namespace {
+
+Collective collective_of(std::string_view op) {
+  if (op == program::kAllGather) return Collective::kAllGather;
+  if (op == program::kReduceScatter) return Collective::kReduceScatter;
+  if (op == program::kAllToAll) return Collective::kAllToAll;
+  return op == "motley::send" ? Collective::kSend : Collective::kAllReduce;
+}
 
 constexpr const char* kLocalRoute = "local";
 
-/// `bytes`: of a rank.
+/// `bytes` as CostModel::collective_time counts them.
 CollectiveCall call_of(std::string_view op, Bytes bytes, const std::vector<DeviceId>& group) {
   const auto size = static_cast<double>(bytes.value);
-  const auto ranks = static_cast<double>(group.size());
-  if (op == "motley::all_gather") return even_call(Collective::kAllGather, group, ranks * size);
-  if (op == "motley::send") return {.op = Collective::kSend, .devices = group, .bytes = {size, 0}};
-  return even_call(Collective::kAllReduce, group, size);
+  const Collective kind = collective_of(op);
+  if (kind == Collective::kSend) return {.op = kind, .devices = group, .bytes = {size, 0}};
+  // Of an all-to-all it is what one rank holds.
+  const auto holders = kind == Collective::kAllToAll ? static_cast<double>(group.size()) : 1.0;
+  return even_call(kind, group, holders * size);
 }
 
 }  // namespace

@@ -135,8 +135,8 @@ TEST(MeasuredTransfer, IsAFlowOverTheRing) {
   EXPECT_DOUBLE_EQ(flow.bytes, 1e6);
   EXPECT_NEAR(flow.most_rate, 1e6, 1e-3);
   EXPECT_EQ(flow.uses, (std::vector<LinkUse>{{0, 1}, {1, 1}, {2, 1}, {3, 1}}));
-  // Each rank's part goes to the other.
-  EXPECT_DOUBLE_EQ(measured_transfer("motley::all_gather", 1).phases[0].flows[0].bytes, 1e6);
+  // Each rank's half goes to the other.
+  EXPECT_DOUBLE_EQ(measured_transfer("motley::all_gather", 1).phases[0].flows[0].bytes, 5e5);
   // a to b: out of a and into b.
   EXPECT_EQ(measured_transfer("motley::send", 1).phases[0].flows[0].uses,
             (std::vector<LinkUse>{{0, 1}, {3, 1}}));
@@ -175,6 +175,40 @@ TEST(ProfileCostInterference, IsThatOfTheGroupsRouteAndSize) {
   EXPECT_EQ(cost.interference("a:1", {"a:0", "a:1"}), 0);
   EXPECT_EQ(cost.interference("b:0", {"a:0", "b:0"}), 0);
   EXPECT_EQ(cost.interference("a:0", {"a:0", "a:9"}), 0);
+}
+
+TEST(PlannedGroups, ExchangePartsOverTheirLinks) {
+  // Three planned GPUs at one switch of 1e9 bytes/s each way: n = 3, 1e9 bytes.
+  const auto cluster = cluster::parse_cluster(R"(
+schema = "motley.cluster/1"
+name = "planned"
+[[node]]
+name = "a"
+device = [ { kind = "v100-16g" } ]
+[[node]]
+name = "b"
+device = [ { kind = "v100-16g" } ]
+[[node]]
+name = "c"
+device = [ { kind = "v100-16g" } ]
+[[link]]
+all = true
+bandwidth = "8Gbps"
+latency = "1us"
+)",
+                                              "planned.toml");
+  ASSERT_TRUE(cluster) << cluster.error().message;
+  const ProfileCost cost(*cluster, {}, *CollectiveTimes::build(memory_store()));
+  const auto seconds = [&](const char* op) {
+    const auto time = cost.collective_time(op, Bytes(1'000'000'000), {"a:0", "b:0", "c:0"});
+    EXPECT_TRUE(time) << time.error().message;
+    return time ? time->value : -1;
+  };
+  // (n-1)/n B/b; an all-to-all of what each holds, n B in all: (n-1)/n^2 n B/b.
+  EXPECT_NEAR(seconds("motley::all_gather"), 2.0 / 3, 1e-3);
+  EXPECT_NEAR(seconds("motley::reduce_scatter"), 2.0 / 3, 1e-3);
+  EXPECT_NEAR(seconds("motley::all_to_all"), 2.0 / 3, 1e-3);
+  EXPECT_NEAR(seconds("motley::all_reduce"), 4.0 / 3, 1e-3);
 }
 
 TEST(UsualPace, IsTheMedianOverModels) {

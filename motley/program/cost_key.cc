@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "motley/base/text.h"
+#include "motley/program/parts.h"
 #include "motley/program/program_text.h"
 
 namespace motley::program {
@@ -79,12 +80,24 @@ std::string update_key(const DeviceProgram& program, const Instruction& instruct
                      states);
 }
 
+/// "motley::cut(f32, 2048 elements, 3 parts, 4 before, 16 after)": how large the pieces are that
+/// are copied, not where they lie.
+std::string parts_key(const DeviceProgram& program, const Instruction& instruction,
+                      const TensorParts& parts) {
+  const Buffer& result = program.buffer(parts.result);
+  const std::size_t count = instruction.op == "motley::part" ? 1 : parts.extents.size();
+  return fmt::format("{}({}, {} elements, {} parts, {} before, {} after)", instruction.op,
+                     dtype_name(result.dtype), result.elements(), count, parts.before, parts.after);
+}
+
 }  // namespace
 
 std::string cost_key(const DeviceProgram& program, const Instruction& instruction) {
   if (instruction.op == "motley::update") return update_key(program, instruction);
   if (instruction.op == "motley::pack")
     return fmt::format("motley::pack({})", sum_up(program, instruction, 0, 1));
+  if (const auto parts = find_tensor_parts(instruction))
+    return parts_key(program, instruction, *parts);
   std::string key = instruction.full_name();
   key += '(';
   if (instruction.op == "motley::load" || instruction.op == "motley::receive") {

@@ -16,6 +16,8 @@ std::string key_of(const std::string& instruction) {
       "buffer %3: temporary bf16[3]\n"
       "buffer %4: temporary i64[]\n"
       "buffer %5: temporary f32[8, 2]\n"
+      "buffer %6: temporary f32[16]\n"
+      "buffer %7: constant f32[16] \"flat\"\n"
       "compute ^0: %2, %3, %4 = aten::start()\n" +
           instruction,
       "p");
@@ -68,6 +70,15 @@ TEST(CostKey, SumsUpLongLists) {
             "motley::update(\"sgd\", f32, 18816 elements, 1 tensors, 1 states)");
   EXPECT_EQ(key_of("compute ^1: motley::update(\"sgd\", [%0], [%2], [], [], 0.01)"),
             "motley::update(\"sgd\", f32, 18816 elements, 1 tensors, 0 states)");
+}
+
+TEST(CostKey, PartsHaveTheirSizes) {
+  EXPECT_EQ(key_of("compute ^1: %6 = motley::cut(%7, 4, [1, 0, 3], 1)"),
+            "motley::cut(f32, 16 elements, 3 parts, 4 before, 1 after)");
+  EXPECT_EQ(key_of("compute ^1: %5 = motley::part(%0, 1, 100, 2)"),
+            "motley::part(f32, 16 elements, 1 parts, 1 before, 2 after)");
+  EXPECT_EQ(key_of("compute ^1: %6 = motley::all_gather(%7, [16]) group 0"),
+            "motley::all_gather(f32[16], [16])");
 }
 
 }  // namespace

@@ -132,6 +132,9 @@ std::vector<Bytes MemoryPeak::*> parts_of(const DeviceProgram& program) {
     if (program.buffer(root).kind == BufferKind::kTemporary) parts[root.index()] = part;
   };
   for (const Instruction& instruction : program.instructions)
+    if (instruction.lane == Lane::kTransfer || instruction.op == "motley::cut")
+      for (const BufferId id : instruction.outputs) mark(id, &MemoryPeak::exchange);
+  for (const Instruction& instruction : program.instructions)
     if (instruction.op == "motley::pack" || instruction.op == "motley::update")
       for_each_buffer(instruction.arguments,
                       [&](BufferId id) { mark(id, &MemoryPeak::gradients); });

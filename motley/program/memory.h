@@ -20,7 +20,7 @@ struct MemoryPeak {
   Bytes buffers;      ///< of the model, and constants
   Bytes inputs;       ///< samples
   Bytes gradients;    ///< what pack and update read
-  Bytes exchange;     ///< what gradients are packed into
+  Bytes exchange;     ///< packed gradients; what transfers define; cut parts
   Bytes activations;  ///< all other temporaries
   Bytes scratch;      ///< of the instruction at the peak
   Bytes persistent;   ///< parameters, states and buffers: there all the time

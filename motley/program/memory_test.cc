@@ -188,5 +188,22 @@ RC_GTEST_PROP(MemoryPeak, EqualsAReplayWhenOnlyComputeFrees, ()) {
   }
 }
 
+TEST(MemoryPeak, WhatATransferDefinesLivesFromItsBegin) {
+  // The gather begins after ^0: 7 (%0) + 7 (%1) at ^2, which runs beside it and makes 20 (%2): 34;
+  // at ^3: 7 (%0) + 7 + 20 + 1 (%3) = 35; ^3 frees them.
+  const MemoryPeak peak =
+      find_memory_peak(parse("buffer %0: temporary u8[7]\n"
+                             "buffer %1: temporary u8[7]\n"
+                             "buffer %2: temporary u8[20]\n"
+                             "buffer %3: temporary u8[1]\n"
+                             "compute ^0: %0 = aten::f()\n"
+                             "transfer ^1: %1 = motley::all_gather(%0, [7]) group 0 wait ^0\n"
+                             "compute ^2: %2 = aten::f()\n"
+                             "compute ^3: %3 = aten::f(%1, %2) wait ^1 free %0 %1 %2 %3\n"));
+  EXPECT_EQ(peak.total, Bytes(35));
+  EXPECT_EQ(peak.exchange, Bytes(7));
+  EXPECT_EQ(peak.activations, Bytes(28));
+}
+
 }  // namespace
 }  // namespace motley::program

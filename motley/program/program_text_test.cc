@@ -35,6 +35,14 @@ TEST(ProgramText, GoldenProgramReadsAndPrintsAsItWas) {
   EXPECT_EQ(storage_of(program->devices[0], BufferId(10)), BufferId(9));
 }
 
+TEST(ProgramText, GoldenProgramOfUnevenParts) {
+  const std::string path = MOTLEY_SOURCE_DIR "/tests/golden/program/uneven.txt";
+  const std::string text = read_file(path).value();
+  const auto program = parse_program(text, path);
+  ASSERT_TRUE(program) << program.error().message;
+  EXPECT_EQ(print_program(*program), text);
+}
+
 RC_GTEST_PROP(ProgramText, ParsePrintIsIdentity, ()) {
   const auto seed = *rc::gen::arbitrary<std::uint64_t>();
   const auto size = *rc::gen::inRange<std::size_t>(2, 60);

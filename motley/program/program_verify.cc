@@ -1,6 +1,7 @@
 #include "motley/program/program_verify.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +12,7 @@
 
 #include "motley/base/text.h"
 #include "motley/program/effects.h"
+#include "motley/program/parts.h"
 #include "motley/program/program_text.h"
 
 namespace motley::program {
@@ -107,6 +109,7 @@ class DeviceVerifier {
     const std::size_t before = violations_.size();
     check_buffers();
     if (violations_.size() == before) check_view_cycles();
+    buffers_are_sound_ = violations_.size() == before;
     for (std::size_t i = 0; i < device_.instructions.size(); ++i) check_ids(i);
     return violations_.size() == before;
   }
@@ -229,8 +232,20 @@ class DeviceVerifier {
         report(i, "waits for ^{} of its own {} lane", wait.value, lane_name(instruction.lane));
       }
     }
+    const std::size_t before = violations_.size();
     check_group(i);
+    if (violations_.size() == before && has_sound_buffers(instruction))
+      if (const std::string fault = find_parts_fault(program_, rank_, instruction); !fault.empty())
+        report(i, "{}", fault);
     if (instruction.op == "motley::send" || instruction.op == "motley::receive") check_peer(i);
+  }
+
+  bool has_sound_buffers(const Instruction& instruction) const {
+    bool sound = buffers_are_sound_;
+    const auto look = [&](BufferId id) { sound = sound && exists(id); };
+    for_each_buffer(instruction.arguments, look);
+    for (const BufferId id : instruction.outputs) look(id);
+    return sound;
   }
 
   void check_peer(std::size_t i) {
@@ -258,8 +273,7 @@ class DeviceVerifier {
     const Instruction& instruction = device_.instructions[i];
     const GroupId group = instruction.group;
     if (group.is_none()) {
-      if (instruction.op == "motley::all_reduce" || instruction.op == "motley::all_gather")
-        report(i, "a collective without a group");
+      if (is_collective(instruction.op)) report(i, "a collective without a group");
     } else if (group.index() >= program_.groups.size()) {
       report(i, "group {} does not exist", group.value);
     } else {
@@ -362,6 +376,7 @@ class DeviceVerifier {
   const std::size_t rank_;
   const DeviceProgram& device_;
   Violations& violations_;
+  bool buffers_are_sound_ = false;
   std::vector<BufferId> storages_;
   std::vector<InstructionId> finished_;
   std::vector<Handle> handles_;  // by buffer
@@ -372,28 +387,60 @@ class DeviceVerifier {
 struct Collective {
   std::size_t instruction;
   const std::string* op;
-  std::int64_t elements;
+  std::int64_t elements;  ///< where all members have as many
   DType dtype;
+  ExchangeParts parts;  ///< of those that have any
 
+  bool is_all_to_all() const { return *op == kAllToAll; }
   bool matches(const Collective& o) const {
-    return *op == *o.op && elements == o.elements && dtype == o.dtype;
+    return *op == *o.op && elements == o.elements && dtype == o.dtype &&
+           (is_all_to_all() || parts.counts == o.parts.counts);
   }
 };
 
 Collective describe_collective(const DeviceProgram& device, std::size_t i) {
   const Instruction& instruction = device.instructions[i];
-  Collective collective{i, &instruction.op, 0, DType::kNone};
+  Collective collective{i, &instruction.op, 0, DType::kNone, {}};
   bool is_first = true;
   for_each_buffer(instruction.arguments, [&](BufferId id) {
     if (!std::exchange(is_first, false)) return;
     collective.elements = device.buffer(id).elements();
     collective.dtype = device.buffer(id).dtype;
   });
+  if (auto parts = find_exchange_parts(instruction)) {
+    collective.elements = 0;
+    collective.parts = std::move(*parts);
+  }
   return collective;
 }
 
 std::string print_collective(const Collective& c) {
+  if (c.is_all_to_all()) return fmt::format("{} of {}", *c.op, dtype_name(c.dtype));
+  if (!c.parts.counts.empty())
+    return fmt::format("{} of [{}] {}", *c.op, fmt::join(c.parts.counts, ", "),
+                       dtype_name(c.dtype));
   return fmt::format("{} of {} {}", *c.op, c.elements, dtype_name(c.dtype));
+}
+
+/// The n-th collective of a group is an all-to-all on all members: who receives what was sent?
+void check_all_to_all(const Program& program, std::size_t group,
+                      const std::vector<std::vector<Collective>>& by_rank, std::size_t n,
+                      Violations& violations) {
+  const std::vector<Rank>& members = program.groups[group].members;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const Collective& receiver = by_rank[members[i].index()][n];
+    for (std::size_t j = 0; j < members.size(); ++j) {
+      const Collective& sender = by_rank[members[j].index()][n];
+      const std::int64_t found = receiver.parts.receives[j], wanted = sender.parts.counts[i];
+      if (found != wanted)
+        violations.add_instruction(
+            program, members[i].index(), receiver.instruction,
+            fmt::format("number {} of group {}: found {} elements from {}, wanted {} as sent by "
+                        "^{}",
+                        n, group, found, program.devices[members[j].index()].device, wanted,
+                        sender.instruction));
+    }
+  }
 }
 
 /// Collectives of a group appear on all members in the same order with equal operator, element
@@ -410,6 +457,7 @@ void check_collectives(const Program& program, Violations& violations) {
   for (std::size_t g = 0; g < by_group.size(); ++g) {
     const std::size_t first = program.groups[g].members.front().index();
     const std::vector<Collective>& wanted = by_group[g][first];
+    bool agree = true;
     for (const Rank member : program.groups[g].members) {
       const std::vector<Collective>& found = by_group[g][member.index()];
       for (std::size_t n = 0; n < std::min(found.size(), wanted.size()); ++n) {
@@ -419,14 +467,18 @@ void check_collectives(const Program& program, Violations& violations) {
             fmt::format("number {} of group {}: found {}, wanted {} as in ^{} on {}", n, g,
                         print_collective(found[n]), print_collective(wanted[n]),
                         wanted[n].instruction, program.devices[first].device));
+        agree = false;
         break;
       }
+      agree = agree && found.size() == wanted.size();
       if (found.size() != wanted.size())
         violations.add_device(
             program, member.index(),
             fmt::format("found {} collectives of group {}, wanted {} as on {}", found.size(), g,
                         wanted.size(), program.devices[first].device));
     }
+    for (std::size_t n = 0; agree && n < wanted.size(); ++n)
+      if (wanted[n].is_all_to_all()) check_all_to_all(program, g, by_group[g], n, violations);
   }
 }
 

@@ -297,5 +297,162 @@ TEST(ProgramVerify, SendsAndReceivesAreWellFormed) {
             "p:17: b:0 ^2 motley::receive: wanted a rank");
 }
 
+/// Violations of two devices of group 0 with an f32[5], an f32[3] and an f32[8], all defined by ^0,
+/// and an undefined f32[5], f32[3], f32[8], f32[6]; ^1 of a:0 is in line 13, of b:0 in line 23.
+std::string violations_of_parts(const std::string& a, const std::string& b) {
+  const std::string buffers =
+      "buffer %0: temporary f32[5]\n"
+      "buffer %1: temporary f32[3]\n"
+      "buffer %2: temporary f32[8]\n"
+      "buffer %3: temporary f32[5]\n"
+      "buffer %4: temporary f32[3]\n"
+      "buffer %5: temporary f32[8]\n"
+      "buffer %6: temporary f32[2, 4]\n"
+      "compute ^0: %0, %1, %2 = aten::f()\n";
+  return violations_of("group 0: 0 1\ndevice \"a:0\" samples 4 first 0\n" + buffers + a +
+                       "device \"b:0\" samples 4 first 4\n" + buffers + b);
+}
+
+TEST(ProgramVerify, UnevenCollectivesMayHaveEmptyParts) {
+  EXPECT_EQ(
+      violations_of_parts("transfer ^1: %5 = motley::all_gather(%0, [5, 3]) group 0 wait ^0\n"
+                          "compute ^2: aten::f(%5) wait ^1 free %5\n",
+                          "transfer ^1: %5 = motley::all_gather(%1, [5, 3]) group 0 wait ^0\n"),
+      "");
+  EXPECT_EQ(
+      violations_of_parts("transfer ^1: %3 = motley::reduce_scatter(%2, [5, 3]) group 0 wait ^0\n",
+                          "transfer ^1: %4 = motley::reduce_scatter(%2, [5, 3]) group 0 wait ^0\n"),
+      "");
+  // a:0 has 5 and sends all to b:0, which has 3 and sends all of them to a:0.
+  EXPECT_EQ(violations_of_parts(
+                "transfer ^1: %4 = motley::all_to_all(%0, [0, 5], [0, 3]) group 0 wait ^0\n",
+                "transfer ^1: %3 = motley::all_to_all(%1, [3, 0], [5, 0]) group 0 wait ^0\n"),
+            "");
+}
+
+TEST(ProgramVerify, WhatIsGatheredIsDefinedThere) {
+  EXPECT_EQ(
+      violations_of_parts("transfer ^1: %5 = motley::all_gather(%0, [5, 3]) group 0 wait ^0\n"
+                          "compute ^2: aten::f(%5)\n",
+                          "transfer ^1: %5 = motley::all_gather(%1, [5, 3]) group 0 wait ^0\n"),
+      "p:14: a:0 ^2 aten::f: uses %5 without waiting for ^1, which defines it");
+}
+
+TEST(ProgramVerify, CountsFitTheBuffers) {
+  const auto faults = [](const std::string& instruction) {
+    const std::string text = violations_of_parts("transfer ^1: " + instruction + " wait ^0\n", "");
+    const std::string place = "p:13: a:0 ^1 ";
+    return text.starts_with(place) ? text.substr(place.size()) : text;
+  };
+  EXPECT_EQ(faults("%5 = motley::all_gather(%0, [5, 3])"),
+            "motley::all_gather: a collective without a group");
+  EXPECT_EQ(faults("motley::all_gather(%0, [5, 3]) group 0"),
+            "motley::all_gather: wanted a buffer, a list of counts and a result");
+  EXPECT_EQ(faults("%5 = motley::all_to_all(%0, [5, 3]) group 0"),
+            "motley::all_to_all: wanted a buffer, two lists of counts and a result");
+  EXPECT_EQ(faults("%5 = motley::all_gather(%0, [5, 3, 0]) group 0"),
+            "motley::all_gather: found counts of 3 members, wanted 2");
+  EXPECT_EQ(faults("%5 = motley::all_gather(%0, [9, -1]) group 0"),
+            "motley::all_gather: found a count of -1");
+  EXPECT_EQ(faults("%5 = motley::all_gather(%0, [3, 5]) group 0"),
+            "motley::all_gather: found 5 elements in %0, wanted 3");
+  EXPECT_EQ(faults("%5 = motley::all_gather(%0, [5, 9223372036854775807]) group 0"),
+            "motley::all_gather: found 8 elements in %5, wanted fewer than 2^63");
+  EXPECT_EQ(faults("%4 = motley::reduce_scatter(%2, [5, 3]) group 0"),
+            "motley::reduce_scatter: found 3 elements in %4, wanted 5");
+  EXPECT_EQ(faults("%3 = motley::all_to_all(%1, [3, 0], [5, 1]) group 0"),
+            "motley::all_to_all: found 5 elements in %3, wanted 6");
+  EXPECT_EQ(faults("%6 = motley::all_gather(%0, [5, 3]) group 0"),
+            "motley::all_gather: found 2 dimensions in %6, wanted 1");
+}
+
+TEST(ProgramVerify, PartsHaveOneDtypeAndMemoryOfTheirOwn) {
+  const auto faults = [](const std::string& instruction) {
+    return violations_of(
+        "group 0: 0\n"
+        "device \"a:0\" samples 4 first 0\n"
+        "buffer %0: constant bool[4] \"c\"\n"
+        "buffer %1: temporary bool[4]\n"
+        "buffer %2: temporary f32[4]\n"
+        "buffer %3: temporary bool[4] view %0\n" +
+        instruction + " group 0\n");
+  };
+  EXPECT_EQ(faults("transfer ^0: %1 = motley::all_gather(%0, [4])"), "");
+  EXPECT_EQ(faults("transfer ^0: %1 = motley::reduce_scatter(%0, [4])"),
+            "p:9: a:0 ^0 motley::reduce_scatter: cannot sum bool");
+  EXPECT_EQ(faults("transfer ^0: %2 = motley::all_gather(%0, [4])"),
+            "p:9: a:0 ^0 motley::all_gather: found dtype f32 of %2, wanted bool");
+  EXPECT_EQ(faults("transfer ^0: %3 = motley::all_gather(%0, [4])"),
+            "p:9: a:0 ^0 motley::all_gather: defines %3, which is a view");
+}
+
+TEST(ProgramVerify, CountsAgreeAmongMembers) {
+  EXPECT_EQ(
+      violations_of_parts("transfer ^1: %5 = motley::all_gather(%0, [5, 3]) group 0 wait ^0\n",
+                          "transfer ^1: %5 = motley::all_gather(%0, [3, 5]) group 0 wait ^0\n"),
+      "p:23: b:0 ^1 motley::all_gather: number 0 of group 0: found motley::all_gather of [3, "
+      "5] f32, wanted motley::all_gather of [5, 3] f32 as in ^1 on a:0");
+  EXPECT_EQ(violations_of_parts(
+                "transfer ^1: %4 = motley::all_to_all(%0, [1, 4], [1, 2]) group 0 wait ^0\n",
+                "transfer ^1: %3 = motley::all_to_all(%1, [3, 0], [5, 0]) group 0 wait ^0\n"),
+            "p:13: a:0 ^1 motley::all_to_all: number 0 of group 0: found 2 elements from b:0, "
+            "wanted 3 as "
+            "sent by ^1\n"
+            "p:23: b:0 ^1 motley::all_to_all: number 0 of group 0: found 5 elements from a:0, "
+            "wanted 4 as "
+            "sent by ^1");
+  EXPECT_EQ(
+      violations_of_parts(
+          "transfer ^1: %4 = motley::all_to_all(%0, [1, 4], [1, 2]) group 0 wait ^0\n",
+          "transfer ^1: motley::all_reduce(%0) group 0 wait ^0\n"),
+      "p:23: b:0 ^1 motley::all_reduce: number 0 of group 0: found motley::all_reduce of 5 f32, "
+      "wanted motley::all_to_all of f32 as in ^1 on a:0");
+}
+
+TEST(ProgramVerify, LocalPartsFitTheirTensors) {
+  const auto faults = [](const std::string& instruction) {
+    const std::string text = violations_of(
+        "device \"a:0\" samples 4 first 0\n"
+        "buffer %0: constant f32[2, 5, 3] \"c\"\n"
+        "buffer %1: constant f32[30] \"flat\"\n"
+        "buffer %2: temporary f32[30]\n"
+        "buffer %3: temporary f32[2, 5, 3]\n"
+        "buffer %4: temporary f32[2, 2, 3]\n"
+        "buffer %5: temporary f32[0]\n"
+        "buffer %6: temporary f16[30]\n"
+        "compute ^0: " +
+        instruction + "\n");
+    const std::string place = "p:11: a:0 ^0 motley::";
+    return text.starts_with(place) ? text.substr(place.size()) : text;
+  };
+  EXPECT_EQ(faults("%2 = motley::cut(%0, 2, [1, 0, 4], 3)"), "");
+  EXPECT_EQ(faults("%3 = motley::join(%1, 2, [1, 0, 4], 3)"), "");
+  EXPECT_EQ(faults("%4 = motley::part(%0, 2, 3, 3)"), "");
+  EXPECT_EQ(faults("%5 = motley::part(%0, 2, 5, 3)"), "");
+  EXPECT_EQ(faults("%2 = motley::cut(%0, 2, [1, 4])"),
+            "cut: wanted a buffer, before, a list of extents, after and a result");
+  EXPECT_EQ(faults("%4 = motley::part(%0, 2, [3], 3)"),
+            "part: wanted a buffer, before, begin, after and a result");
+  EXPECT_EQ(faults("%2 = motley::cut(%0, -2, [1, 4], -3)"),
+            "cut: found -2 before and -3 after, wanted none negative");
+  EXPECT_EQ(faults("%2 = motley::cut(%0, 2, [6, -1], 3)"), "cut: found an extent of -1");
+  EXPECT_EQ(faults("%2 = motley::cut(%0, 2, [1, 3], 3)"),
+            "cut: found 30 elements in %0, wanted 24");
+  EXPECT_EQ(faults("%3 = motley::cut(%0, 2, [1, 4], 3)"),
+            "cut: found 3 dimensions in %3, wanted 1");
+  EXPECT_EQ(faults("%2 = motley::join(%0, 2, [1, 4], 3)"),
+            "join: found 3 dimensions in %0, wanted 1");
+  EXPECT_EQ(faults("%6 = motley::cut(%0, 2, [1, 4], 3)"), "cut: found dtype f16 of %6, wanted f32");
+  EXPECT_EQ(faults("%4 = motley::part(%0, 2, 4, 3)"),
+            "part: found 2 from 4 on, wanted a part of 5");
+  EXPECT_EQ(faults("%4 = motley::part(%0, 2, -1, 3)"),
+            "part: found 2 from -1 on, wanted a part of 5");
+  EXPECT_EQ(faults("%4 = motley::part(%0, 4, 0, 3)"),
+            "part: found 30 elements in %0, wanted a multiple of 4 * 3");
+  EXPECT_EQ(faults("%4 = motley::part(%0, 5, 0, 3)"),
+            "part: found 12 elements in %4, wanted a multiple of 5 * 3");
+  EXPECT_EQ(faults("%4 = motley::part(%0, 0, 0, 3)"), "part: found 12 elements in %4, wanted 0");
+}
+
 }  // namespace
 }  // namespace motley::program

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "motley/base/check.h"
+#include "motley/program/parts.h"
 
 namespace motley::search {
 namespace {
@@ -53,7 +54,7 @@ StepShape find_step_shape(const DeviceProgram& program) {
     shape.computes.push_back(instruction.lane == Lane::kCompute);
     if (instruction.lane == Lane::kCompute) continue;
     StepShape::Exchange exchange{.position = i, .op = instruction.op};
-    exchange.bytes = program::exchanged_bytes(program, instruction);
+    exchange.bytes = program::padded_bytes(program, instruction);
     for (const InstructionId wait : instruction.waits) {
       exchange.after = std::max(exchange.after, wait.index() + 1);
     }

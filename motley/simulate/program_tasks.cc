@@ -12,6 +12,7 @@
 
 #include "motley/base/check.h"
 #include "motley/cost/collectives.h"
+#include "motley/program/parts.h"
 
 namespace motley::simulate {
 namespace {
@@ -212,11 +213,7 @@ class Layout {
   };
 
   Result<std::int32_t> find_price(std::size_t rank, const Instruction& instruction) {
-    Exchange key{instruction.op,
-                 program::exchanged_bytes(program_.devices[rank], instruction).value,
-                 instruction.group,
-                 Rank(),
-                 Rank(),
+    Exchange key{instruction.op, most_bytes(rank, instruction), instruction.group, Rank(), Rank(),
                  instruction.lane};
     if (instruction.group.is_none()) {
       key.op = "motley::send";
@@ -286,6 +283,30 @@ class Layout {
         for (const cost::LinkUse& use : flow.uses) visit(static_cast<std::size_t>(use.link));
   }
 
+  /// Of an exchange that this rank is the first to come to: the largest over its members, of which
+  /// only those of an all-to-all differ.
+  std::int64_t most_bytes(std::size_t rank, const Instruction& instruction) {
+    std::int64_t most = program::padded_bytes(program_.devices[rank], instruction).value;
+    if (instruction.op != program::kAllToAll) return most;
+    const std::size_t number = group_counts_[instruction.group.index()];  // this one's, plus 1
+    for (const Rank member : program_.groups[instruction.group.index()].members) {
+      const program::DeviceProgram& device = program_.devices[member.index()];
+      if (const Instruction* theirs = find_collective(device, instruction.group, number))
+        most = std::max(most, program::padded_bytes(device, *theirs).value);
+    }
+    return most;
+  }
+
+  /// The number-th instruction of a group, counted from 1; null: it has none.
+  const Instruction* find_collective(const program::DeviceProgram& device, GroupId group,
+                                     std::size_t number) {
+    auto [found, is_new] = collectives_.try_emplace({&device, group});
+    if (is_new)
+      for (const Instruction& instruction : device.instructions)
+        if (instruction.group == group) found->second.push_back(&instruction);
+    return number <= found->second.size() ? found->second[number - 1] : nullptr;
+  }
+
   std::vector<std::string> device_names(const Exchange& exchange) {
     const auto name = [&](Rank rank) { return program_.devices[rank.index()].device; };
     if (exchange.group.is_none()) return {name(exchange.source), name(exchange.target)};
@@ -340,6 +361,8 @@ class Layout {
   std::vector<std::vector<std::string>> members_;  // names of a group's devices
   std::map<Exchange, std::int32_t> price_of_;
   std::vector<Price> prices_;
+  std::map<std::pair<const program::DeviceProgram*, GroupId>, std::vector<const Instruction*>>
+      collectives_;  // of those looked at, by number
 };
 
 }  // namespace

@@ -111,6 +111,26 @@ TEST(Simulate, ACollectiveWaitsForTheSlowestWhereverItStands) {
                               {0, 0, 0, 101, 1}, {1, 0, 0, 101, 1}, {2, 0, 0, 101, 1}}));
 }
 
+TEST(Simulate, UnevenCollectivesTakeTheirLargestPart) {
+  // 10 ns, and a nanosecond a byte. ^1 gathers 3 and 5 bytes: 10 + 2 * 5 = 20 from 0 on. ^2: a
+  // holds 5 before and 1 after, b 3 and 7, the most of all: 10 + 7 = 17 ns, 20..37.
+  const std::string buffers =
+      "buffer %0: temporary u8[3]\nbuffer %1: temporary u8[5]\nbuffer %2: temporary u8[8]\n"
+      "buffer %3: temporary u8[1]\nbuffer %4: temporary u8[7]\ncompute ^0: %0, %1 = aten::f()\n";
+  const auto trace =
+      simulate(parse("group 0: 0 1\ndevice \"a:0\" samples 4 first 0\n" + buffers +
+                     "transfer ^1: %2 = motley::all_gather(%0, [3, 5]) group 0 wait ^0\n"
+                     "transfer ^2: %3 = motley::all_to_all(%1, [1, 4], [1, 0]) group 0\n"
+                     "device \"b:0\" samples 4 first 4\n" +
+                     buffers +
+                     "transfer ^1: %2 = motley::all_gather(%1, [3, 5]) group 0 wait ^0\n"
+                     "transfer ^2: %4 = motley::all_to_all(%0, [0, 3], [4, 3]) group 0\n"),
+               LabelCost(10));
+  ASSERT_TRUE(trace) << trace.error().message;
+  EXPECT_EQ(trace->steps[0].end, 37);
+  EXPECT_EQ(trace->steps[1].end, 37);
+}
+
 TEST(Simulate, ADeviceWithoutInstructionsIsIdle) {
   const auto trace =
       simulate(parse("device \"a:0\" samples 8 first 0\n"), LabelCost(10), {.steps = 2});

@@ -6,10 +6,12 @@
 namespace motley::run {
 
 std::int64_t EmulatedLink::all_reduce_ns(int ranks, std::int64_t bytes) const {
+  return exchange_ns(ranks, 2.0 * (ranks - 1) / ranks * static_cast<double>(bytes));
+}
+
+std::int64_t EmulatedLink::exchange_ns(int ranks, double bytes) const {
   if (ranks < 2) return 0;
-  double seconds = latency_s;
-  if (rate > 0) seconds += 2.0 * (ranks - 1) / ranks * static_cast<double>(bytes) / rate;
-  return std::llround(seconds * 1e9);
+  return std::llround((latency_s + (rate > 0 ? bytes / rate : 0)) * 1e9);
 }
 
 EmulatedLink group_link(const std::vector<WorkerDevice>& devices, const std::vector<int>& members) {

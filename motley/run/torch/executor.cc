@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "motley/base/text.h"
+#include "motley/program/parts.h"
 #include "motley/run/torch/allocator.h"
 #include "motley/run/torch/clock.h"
 #include "motley/run/torch/frame.h"
@@ -33,8 +34,6 @@ using program::BufferKind;
 using program::DeviceProgram;
 using program::Instruction;
 using program::Lane;
-
-constexpr std::string_view kAllReduce = "motley::all_reduce";
 
 /// An instruction of the compute lane, prepared.
 struct Compute {
@@ -72,7 +71,7 @@ Result<void> find_operators(const DeviceProgram& program) {
   std::set<std::string> missing;
   for (const Instruction& instruction : program.instructions) {
     if (instruction.lane == Lane::kTransfer) {
-      if (instruction.op != kAllReduce) missing.insert(instruction.full_name());
+      if (!program::is_collective(instruction.op)) missing.insert(instruction.full_name());
     } else if (instruction.op.starts_with("motley::")) {
       if (!is_our_operator(instruction.op)) missing.insert(instruction.full_name());
     } else if (!has_operator(instruction)) {
@@ -110,11 +109,19 @@ Result<Transfer> prepare_transfer(const DeviceProgram& program, std::size_t id) 
   transfer.group = instruction.group;
   transfer.frees = freed(instruction);
   transfer.place = program.device + ": " + place(instruction, id);
+  transfer.op = instruction.op;
+  if (auto parts = program::find_exchange_parts(instruction)) {
+    transfer.buffer = parts->value.value;
+    transfer.result = parts->result.value;
+    transfer.about = program.buffer(parts->result);
+    transfer.splits = {std::move(parts->counts), std::move(parts->receives)};
+    return transfer;
+  }
   const auto* buffer = instruction.arguments.size() == 1
                            ? std::get_if<BufferId>(&instruction.arguments[0].value)
                            : nullptr;
-  if (buffer == nullptr)
-    return usage_error("run.bad-instruction", transfer.place + ": wanted one buffer");
+  if (buffer == nullptr || transfer.op != program::kAllReduce)
+    return usage_error("run.bad-instruction", transfer.place + ": the arguments do not fit");
   transfer.buffer = buffer->value;
   return transfer;
 }

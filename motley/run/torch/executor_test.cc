@@ -1,6 +1,9 @@
 #include "motley/run/torch/executor.h"
 
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/tensor.h>
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
@@ -13,6 +16,7 @@
 #include <mutex>
 #include <thread>
 
+#include "motley/base/file.h"
 #include "motley/program/memory.h"
 #include "motley/program/program_text.h"
 #include "motley/run/torch/allocator.h"
@@ -63,6 +67,23 @@ class Meeting {
     tensor.copy_(result_);
     return true;
   }
+  /// What each rank brings, by rank; empty once closed.
+  std::vector<at::Tensor> collect(int rank, const at::Tensor& tensor) {
+    std::unique_lock lock(mutex_);
+    const int round = round_;
+    brought_.resize(static_cast<std::size_t>(size_));
+    brought_[static_cast<std::size_t>(rank)] = tensor.clone();
+    if (++present_ == size_) {
+      collected_ = std::exchange(brought_, {});
+      present_ = 0;
+      ++round_;
+      changed_.notify_all();
+    } else {
+      changed_.wait(lock, [&] { return round_ != round || closed_; });
+      if (round_ == round) return {};
+    }
+    return collected_;
+  }
   void close() {
     const std::lock_guard lock(mutex_);
     closed_ = true;
@@ -73,6 +94,7 @@ class Meeting {
   int size_, present_ = 0, round_ = 0;
   bool closed_ = false;
   at::Tensor total_, result_;
+  std::vector<at::Tensor> brought_, collected_;
   std::mutex mutex_;
   std::condition_variable changed_;
 };
@@ -83,6 +105,36 @@ class MeetingCommunicator final : public Communicator {
   Result<void> all_reduce(GroupId, at::Tensor& tensor) override {
     if (meeting_.sum(tensor)) return {};
     return runtime_error("run.closed", "the group is closed");
+  }
+  Result<void> all_gather(GroupId, const Counts&, const at::Tensor& part,
+                          at::Tensor& all) override {
+    const auto parts = meeting_.collect(rank_, part);
+    if (parts.empty()) return runtime_error("run.closed", "the group is closed");
+    all.copy_(at::cat(parts));
+    return {};
+  }
+  Result<void> reduce_scatter(GroupId, const Counts& counts, const at::Tensor& all,
+                              at::Tensor& part) override {
+    const auto addends = meeting_.collect(rank_, all);
+    if (addends.empty()) return runtime_error("run.closed", "the group is closed");
+    at::Tensor sum = addends[0].clone();
+    for (std::size_t i = 1; i < addends.size(); ++i) sum.add_(addends[i]);
+    part.copy_(sum.split_with_sizes(counts)[static_cast<std::size_t>(rank_)]);
+    return {};
+  }
+  Result<void> all_to_all(GroupId, const Splits& splits, const at::Tensor& in,
+                          at::Tensor& out) override {
+    const auto all = meeting_.collect(rank_, in);
+    const auto sends = meeting_.collect(rank_, at::tensor(splits.sends));
+    if (all.empty() || sends.empty()) return runtime_error("run.closed", "the group is closed");
+    std::vector<at::Tensor> parts;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const auto* counts = sends[i].const_data_ptr<std::int64_t>();
+      parts.push_back(
+          all[i].split_with_sizes({counts, splits.sends.size()})[static_cast<std::size_t>(rank_)]);
+    }
+    out.copy_(at::cat(parts));
+    return {};
   }
   Result<void> broadcast(at::Tensor&) override { return {}; }
   int rank() const override { return rank_; }
@@ -203,6 +255,104 @@ TEST(Executor, TwoRanksOfUnequalSharesEqualOne) {
     });
   }
   for (std::thread& rank : ranks) rank.join();
+}
+
+/// x as rows of a data set; w where the program has it.
+at::Tensor count_up(std::int64_t rows) { return at::arange(rows * 5, at::kFloat).view({rows, 5}); }
+
+std::vector<std::vector<float>> rows_of(const at::Tensor& tensor) {
+  std::vector<std::vector<float>> rows;
+  for (const at::Tensor& row : tensor.unbind()) rows.push_back(values(row));
+  return rows;
+}
+
+// tests/golden/program/uneven.txt: samples 3, 1 and 1 become columns 3, 2 and 0; the weights are
+// summed and gathered by column.
+TEST(Executor, UnevenPartsArriveWhereTheyBelong) {
+  const std::string path = MOTLEY_SOURCE_DIR "/tests/golden/program/uneven.txt";
+  const auto program = program::parse_program(read_file(path).value(), path);
+  ASSERT_TRUE(program) << program.error().message;
+  const at::Tensor x = count_up(5), w = count_up(2).mul(-1);
+  const Rows data({rows_of(x)});
+  const std::vector<std::vector<std::int64_t>> shares = {{0, 1, 2}, {3}, {4}};
+  Meeting meeting(3);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 3; ++rank) {
+    ranks.emplace_back([&, rank] {
+      const c10::InferenceMode no_autograd;
+      const auto own = static_cast<std::size_t>(rank);
+      MeetingCommunicator communicator(meeting, rank);
+      auto executor = Executor::create(program->devices[own], {}, &communicator, nullptr);
+      ASSERT_TRUE(executor) << executor.error().message;
+      auto tensors = (*executor)->persistent();
+      tensors.at("w").copy_(w);
+      for (int step = 0; step < 2; ++step) {
+        const auto result = (*executor)->step(step, data, shares[own]);
+        ASSERT_TRUE(result) << result.error().message;
+      }
+      const std::string number = std::to_string(rank);
+      EXPECT_TRUE(
+          at::equal(tensors.at("columns." + number), x.split_with_sizes({3, 2, 0}, 1)[own]));
+      EXPECT_TRUE(
+          at::equal(tensors.at("summed." + number), w.split_with_sizes({3, 2, 0}, 1)[own].mul(3)));
+      EXPECT_TRUE(at::equal(tensors.at("gathered"), w));
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+}
+
+TEST(Executor, WithoutPeersAnExchangeGivesWhatIsHere) {
+  const program::Program program = parse(R"(device "a:0" samples 3 first 0
+buffer %0: constant f32[2] "c"
+buffer %1: temporary f32[2]
+buffer %2: model_buffer f32[2] "all"
+transfer ^0: %1 = motley::all_gather(%0, [2]) group 0
+compute ^1: motley::assign(%2, %1) wait ^0 free %1
+)",
+                                         "0");
+  auto executor = Executor::create(program.devices[0], {}, nullptr, nullptr);
+  ASSERT_TRUE(executor) << executor.error().message;
+  const c10::InferenceMode no_autograd;
+  (*executor)->persistent().at("c").copy_(at::tensor({1.0f, 2.0f}));
+  ASSERT_TRUE((*executor)->step(0, samples(), {}));
+  EXPECT_THAT(values((*executor)->persistent().at("all")), ElementsAre(1, 2));
+}
+
+// Of a tensor that a transpose left with other strides; empty parts at both ends.
+TEST(Executor, CutJoinAndPartAreNarrowAndCat) {
+  const program::Program program = parse(R"(device "a:0" samples 3 first 0
+buffer %0: constant f32[2, 3, 6] "x"
+buffer %1: temporary f32[2, 6, 3] view %0
+buffer %2: temporary f32[36]
+buffer %3: temporary f32[2, 6, 3]
+buffer %4: temporary f32[2, 2, 3]
+buffer %5: temporary f32[2, 0, 3]
+buffer %6: model_buffer f32[36] "flat"
+buffer %7: model_buffer f32[2, 6, 3] "joined"
+buffer %8: model_buffer f32[2, 2, 3] "part"
+compute ^0: %1 = aten::transpose.int(%0, 1, 2)
+compute ^1: %2 = motley::cut(%1, 2, [0, 1, 5, 0], 3)
+compute ^2: %3 = motley::join(%2, 2, [0, 1, 5, 0], 3)
+compute ^3: %4 = motley::part(%1, 2, 3, 3)
+compute ^4: %5 = motley::part(%1, 2, 6, 3) free %5
+compute ^5: motley::assign(%6, %2) free %2
+compute ^6: motley::assign(%7, %3) free %3
+compute ^7: motley::assign(%8, %4) free %4 %1
+)",
+                                         "");
+  auto executor = Executor::create(program.devices[0], {}, nullptr, nullptr);
+  ASSERT_TRUE(executor) << executor.error().message;
+  const c10::InferenceMode no_autograd;
+  auto tensors = (*executor)->persistent();
+  tensors.at("x").copy_(at::arange(36, at::kFloat).view({2, 3, 6}));
+  const auto result = (*executor)->step(0, samples(), {});
+  ASSERT_TRUE(result) << result.error().message;
+  const at::Tensor x = tensors.at("x").transpose(1, 2);
+  const at::Tensor flat =
+      at::cat({x.narrow(1, 0, 1).reshape({-1}), x.narrow(1, 1, 5).reshape({-1})});
+  EXPECT_TRUE(at::equal(tensors.at("flat"), flat));
+  EXPECT_TRUE(at::equal(tensors.at("joined"), x));
+  EXPECT_TRUE(at::equal(tensors.at("part"), x.narrow(1, 3, 2)));
 }
 
 TEST(Executor, ALostPeerIsAnErrorWithPlace) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <mutex>
 #include <numeric>
 #include <random>
@@ -17,12 +18,16 @@
 #include "motley/run/torch/clock.h"
 #include "motley/run/torch/failure.h"
 #include "motley/run/torch/shared_memory_group.h"
+#include "motley/run/torch/split_exchange.h"
 #include "motley/run/torch/store.h"
 
 namespace motley::run {
 namespace {
 
 using GlooGroup = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
+
+/// All-to-all with splits: out, in, bytes received, bytes sent.
+using GlooExchange = std::function<void(at::Tensor&, at::Tensor&, Counts, Counts)>;
 
 /// How the members of a group reach each other: one of the two, or none when this rank is no
 /// member.
@@ -40,6 +45,12 @@ class HostCommunicator final : public Communicator {
 
   Result<void> connect(Rendezvous& rendezvous);
   Result<void> all_reduce(GroupId group, at::Tensor& tensor) override;
+  Result<void> all_gather(GroupId group, const Counts& counts, const at::Tensor& part,
+                          at::Tensor& all) override;
+  Result<void> reduce_scatter(GroupId group, const Counts& counts, const at::Tensor& all,
+                              at::Tensor& part) override;
+  Result<void> all_to_all(GroupId group, const Splits& splits, const at::Tensor& in,
+                          at::Tensor& out) override;
   Result<void> broadcast(at::Tensor& tensor) override;
   std::string transport() const override { return "gloo"; }
   int rank() const override { return rank_; }
@@ -56,6 +67,18 @@ class HostCommunicator final : public Communicator {
   template <typename Operation>
   Result<void> run(std::size_t index, const char* what, const at::Tensor& tensor,
                    const Operation& operation);
+  /// An operation from one tensor to another, by its two forms.
+  struct Exchange {
+    const char* name;
+    GroupId group;
+    double link_bytes;  ///< that the slowest member moves each way
+    std::function<tl::expected<void, SharedMemoryGroup::Failure>(
+        SharedMemoryGroup&, const at::Tensor& in, at::Tensor& out)>
+        in_shared_memory;
+    std::function<void(const GlooExchange&, const at::Tensor& in, at::Tensor& out)> by_splits;
+  };
+  Result<void> run(const Exchange& exchange, const at::Tensor& in, at::Tensor& out);
+  std::size_t place_in(GroupId group) const;
   std::string describe_members(std::size_t index) const;
   std::string describe(SharedMemoryGroup::Failure failure, std::size_t index) const;
 
@@ -229,6 +252,84 @@ Result<void> HostCommunicator::all_reduce(GroupId group, at::Tensor& tensor) {
     if (!host.is_same(tensor)) tensor.copy_(host);
     if (link_ns > 0) sleep_until_ns(joined.shared->last_arrival_ns() + link_ns);
   });
+}
+
+Result<void> HostCommunicator::run(const Exchange& exchange, const at::Tensor& in,
+                                   at::Tensor& out) {
+  const std::size_t index = exchange.group.index();
+  const GroupOptions& options = options_.groups[index];
+  if (options.members.size() < 2) {
+    out.copy_(in);
+    return {};
+  }
+  const std::int64_t link_ns =
+      options.link.exchange_ns(static_cast<int>(options.members.size()), exchange.link_bytes);
+  return run(index, exchange.name, in, [&](const Group& joined) {
+    const at::Tensor source = in.cpu();
+    at::Tensor target = out.is_cpu() ? out : at::empty(out.sizes(), out.options().device(at::kCPU));
+    if (joined.gloo) {
+      const auto by_gloo = [&](at::Tensor& to, at::Tensor& from, Counts receives, Counts sends) {
+        joined.gloo->alltoall_base(to, from, receives, sends)->wait();
+      };
+      exchange.by_splits(by_gloo, source, target);
+    } else if (const auto done = exchange.in_shared_memory(*joined.shared, source, target); !done) {
+      throw OperationFailed{done.error().kind == SharedMemoryGroup::Failure::Kind::kLate,
+                            describe(done.error(), index)};
+    }
+    if (!out.is_cpu()) out.copy_(target);
+    if (link_ns > 0)
+      sleep_until_ns((joined.gloo ? monotonic_ns() : joined.shared->last_arrival_ns()) + link_ns);
+  });
+}
+
+/// This rank's position in a group.
+std::size_t HostCommunicator::place_in(GroupId group) const {
+  MOTLEY_CHECK(group.index() < options_.groups.size());
+  const std::vector<int>& members = options_.groups[group.index()].members;
+  const auto place = std::find(members.begin(), members.end(), rank_);
+  MOTLEY_CHECK(place != members.end());
+  return static_cast<std::size_t>(place - members.begin());
+}
+
+Result<void> HostCommunicator::all_gather(GroupId group, const Counts& counts,
+                                          const at::Tensor& part, at::Tensor& all) {
+  MOTLEY_CHECK(counts.at(place_in(group)) == part.numel());
+  if (all.numel() == 0) return {};
+  return run({"all_gather", group, spread_bytes(counts, part.element_size()),
+              [&](SharedMemoryGroup& shared, const at::Tensor& in, at::Tensor& out) {
+                return shared.all_gather(counts, in, out);
+              },
+              [&](const GlooExchange& gloo, const at::Tensor& in, at::Tensor& out) {
+                gather_by_splits(gloo, counts, in, out);
+              }},
+             part, all);
+}
+
+Result<void> HostCommunicator::reduce_scatter(GroupId group, const Counts& counts,
+                                              const at::Tensor& all, at::Tensor& part) {
+  MOTLEY_CHECK(counts.at(place_in(group)) == part.numel());
+  if (all.numel() == 0) return {};
+  return run({"reduce_scatter", group, spread_bytes(counts, all.element_size()),
+              [&](SharedMemoryGroup& shared, const at::Tensor& in, at::Tensor& out) {
+                return shared.reduce_scatter(counts, in, out);
+              },
+              [&](const GlooExchange& gloo, const at::Tensor& in, at::Tensor& out) {
+                reduce_scatter_by_splits(gloo, counts, in, out);
+              }},
+             all, part);
+}
+
+Result<void> HostCommunicator::all_to_all(GroupId group, const Splits& splits, const at::Tensor& in,
+                                          at::Tensor& out) {
+  const double moved = own_bytes(splits, place_in(group), in.element_size());
+  return run({"all_to_all", group, moved,
+              [&](SharedMemoryGroup& shared, const at::Tensor& from, at::Tensor& to) {
+                return shared.all_to_all(splits, from, to);
+              },
+              [&](const GlooExchange& gloo, const at::Tensor& from, at::Tensor& to) {
+                exchange_by_splits(gloo, splits, from, to);
+              }},
+             in, out);
 }
 
 Result<void> HostCommunicator::broadcast(at::Tensor& tensor) {

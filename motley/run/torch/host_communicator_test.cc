@@ -1,7 +1,11 @@
 #include "motley/run/torch/host_communicator.h"
 
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -10,6 +14,7 @@
 #include <filesystem>
 #include <functional>
 #include <thread>
+#include <vector>
 
 namespace motley::run {
 namespace {
@@ -76,6 +81,111 @@ TEST_P(Transport, SumsOverGroups) {
     at::Tensor none = at::zeros({0});
     EXPECT_TRUE(communicator.all_reduce(GroupId(0), none).has_value());
   });
+}
+
+TEST_P(Transport, UnevenExchangesOverGroups) {
+  on_ranks(3, [&](Rendezvous& rendezvous) {
+    auto made = make_host_communicator(rendezvous, two_groups(GetParam()));
+    ASSERT_TRUE(made.has_value()) << made.error().message;
+    Communicator& communicator = **made;
+    const int rank = rendezvous.rank();
+    for (const at::ScalarType type : {at::kBFloat16, at::kFloat, at::kLong, at::kInt}) {
+      // Rank 1 has nothing; rank r has 2 (r + 1) elements of value r + 1.
+      const Counts counts = {2, 0, 6};
+      at::Tensor part = at::full({counts[static_cast<std::size_t>(rank)]}, rank + 1, type);
+      at::Tensor all = at::zeros({8}, type);
+      ASSERT_TRUE(communicator.all_gather(GroupId(0), counts, part, all).has_value());
+      const at::Tensor wanted = at::tensor({1, 1, 3, 3, 3, 3, 3, 3}).to(type);
+      EXPECT_TRUE(at::equal(all, wanted)) << all;
+      ASSERT_TRUE(communicator.reduce_scatter(GroupId(0), counts, all, part).has_value());
+      EXPECT_TRUE(
+          at::equal(part, wanted.split_with_sizes(counts)[static_cast<std::size_t>(rank)].mul(3)));
+      at::Tensor none = at::zeros({0}, type);
+      ASSERT_TRUE(communicator.all_gather(GroupId(0), {0, 0, 0}, none, none).has_value());
+      ASSERT_TRUE(
+          communicator.all_to_all(GroupId(0), {{0, 0, 0}, {0, 0, 0}}, none, none).has_value());
+      if (rank == 1) continue;
+      // Rank 0 keeps 1 and gives 3; rank 2 gives both that it has.
+      const Splits splits = rank == 0 ? Splits{{1, 3}, {1, 2}} : Splits{{2, 0}, {3, 0}};
+      const at::Tensor in =
+          rank == 0 ? at::tensor({1, 2, 3, 4}).to(type) : at::tensor({5, 6}).to(type);
+      at::Tensor out = at::zeros({3}, type);
+      ASSERT_TRUE(communicator.all_to_all(GroupId(1), splits, in, out).has_value());
+      const std::vector<int> got = rank == 0 ? std::vector{1, 5, 6} : std::vector{2, 3, 4};
+      EXPECT_TRUE(at::equal(out, at::tensor(got).to(type))) << out;
+    }
+    const at::Tensor flags = at::tensor({rank == 0 ? 1 : 0, 1}).to(at::kBool);
+    at::Tensor gathered = at::zeros({6}, at::kBool);
+    ASSERT_TRUE(communicator.all_gather(GroupId(0), {2, 2, 2}, flags, gathered).has_value());
+    EXPECT_TRUE(at::equal(gathered, at::tensor({1, 1, 0, 1, 0, 1}).to(at::kBool)));
+  });
+}
+
+TEST_P(Transport, LargeUnevenExchanges) {
+  on_ranks(3, [&](Rendezvous& rendezvous) {
+    auto made = make_host_communicator(rendezvous, two_groups(GetParam()));
+    ASSERT_TRUE(made.has_value());
+    const auto own = static_cast<std::size_t>(rendezvous.rank());
+    const Counts counts = {1'000'000, 3, 200'000};
+    const at::Tensor whole = at::arange(1'200'003, at::kFloat);
+    const auto parts = whole.split_with_sizes(counts);
+    at::Tensor all = at::zeros_like(whole), part = at::zeros_like(parts[own]);
+    ASSERT_TRUE((*made)->all_gather(GroupId(0), counts, parts[own].clone(), all).has_value());
+    EXPECT_TRUE(at::equal(all, whole));
+    ASSERT_TRUE((*made)->reduce_scatter(GroupId(0), counts, all, part).has_value());
+    EXPECT_TRUE(at::equal(part, parts[own].mul(3)));
+    // Back: everybody gives its part to rank 2.
+    Splits splits{{0, 0, counts[own]}, {0, 0, 0}};
+    if (own == 2) splits.receives = counts;
+    at::Tensor out = at::zeros({own == 2 ? 1'200'003 : 0});
+    ASSERT_TRUE((*made)->all_to_all(GroupId(0), splits, parts[own].clone(), out).has_value());
+    EXPECT_TRUE(own != 2 || at::equal(out, whole));
+  });
+}
+
+TEST_P(Transport, AnEmulatedLinkHoldsUnevenExchanges) {
+  // The largest part of 100 kB goes to one other at 1 MB/s after 20 ms: 0.12 s, on both.
+  CommunicatorOptions options{
+      {{{0, 1}, {.rate = 1e6, .latency_s = 0.02}}}, Seconds(10), GetParam()};
+  on_ranks(2, [&](Rendezvous& rendezvous) {
+    auto communicator = make_host_communicator(rendezvous, options);
+    ASSERT_TRUE(communicator.has_value());
+    const bool is_first = rendezvous.rank() == 0;
+    at::Tensor part = at::zeros({is_first ? 25'000 : 10}), all = at::zeros({25'010});
+    ASSERT_TRUE(rendezvous.barrier("start", Seconds(10)).has_value());
+    const auto begin = std::chrono::steady_clock::now();
+    ASSERT_TRUE((*communicator)->all_gather(GroupId(0), {25'000, 10}, part, all).has_value());
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+    EXPECT_GE(spent.count(), 0.12 - 0.02);
+    // Rank 0 keeps 15'000, gives 10'000 elements and gets none: 0.06 s on both.
+    const Splits splits =
+        is_first ? Splits{{15'000, 10'000}, {15'000, 0}} : Splits{{0, 10}, {10'000, 10}};
+    at::Tensor out = at::zeros({is_first ? 15'000 : 10'010});
+    const auto again = std::chrono::steady_clock::now();
+    ASSERT_TRUE((*communicator)->all_to_all(GroupId(0), splits, part, out).has_value());
+    const std::chrono::duration<double> second = std::chrono::steady_clock::now() - again;
+    EXPECT_GE(second.count(), 0.06 - 0.02);
+  });
+}
+
+TEST_P(Transport, PeersOfAClosedRankFailInUnevenExchanges) {
+  for (const int operation : {0, 1, 2}) {
+    std::filesystem::remove(dir_ + "/rendezvous");
+    on_ranks(2, [&](Rendezvous& rendezvous) {
+      CommunicatorOptions options{{{{0, 1}, {}}}, Seconds(10), GetParam()};
+      auto made = make_host_communicator(rendezvous, options);
+      ASSERT_TRUE(made.has_value()) << made.error().message;
+      if (rendezvous.rank() == 1) return (*made)->close();
+      at::Tensor part = at::zeros({50'000}), all = at::zeros({100'000});
+      const Counts counts = {50'000, 50'000};
+      const auto failed = operation == 0 ? (*made)->all_gather(GroupId(0), counts, part, all)
+                          : operation == 1
+                              ? (*made)->reduce_scatter(GroupId(0), counts, all, part)
+                              : (*made)->all_to_all(GroupId(0), {counts, counts}, all, all);
+      ASSERT_FALSE(failed.has_value());
+      EXPECT_EQ(failed.error().code, "run.peer-lost") << failed.error().message;
+    });
+  }
 }
 
 TEST_P(Transport, BroadcastsAnyType) {

@@ -30,6 +30,7 @@ class InstructionReader {
   /// The buffer behind an id that buffer() or output() gave.
   const program::Buffer& about(int id) const;
 
+  const program::Instruction& instruction() const { return instruction_; }
   /// "argument 2 of motley::dropout: found "x", wanted a number"
   Result<void> status() const;
 

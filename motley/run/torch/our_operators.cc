@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "motley/base/check.h"
+#include "motley/program/parts.h"
 #include "motley/run/torch/attention.h"
 #include "motley/run/torch/batch_norm.h"
 #include "motley/run/torch/dropout.h"
@@ -30,6 +31,24 @@ at::Tensor value_or_none(const Frame& frame, int id) {
 
 std::int64_t elements(const std::vector<std::int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+std::int64_t total_extent(const std::vector<std::int64_t>& extents) {
+  return std::accumulate(extents.begin(), extents.end(), std::int64_t{0});
+}
+
+/// Calls `body(begin, piece)` for each part of a flat tensor that is not empty, as
+/// [before, extent, after], with where it begins in the middle dimension.
+template <typename Body>
+void for_each_part(const program::TensorParts& parts, const at::Tensor& flat, const Body& body) {
+  std::int64_t begin = 0, offset = 0;
+  for (const std::int64_t extent : parts.extents) {
+    const std::int64_t count = parts.before * extent * parts.after;
+    if (count > 0)
+      body(begin, flat.narrow(0, offset, count).view({parts.before, extent, parts.after}));
+    begin += extent;
+    offset += count;
+  }
 }
 
 Result<Kernel> make_load(InstructionReader& reader, at::Device) {
@@ -257,6 +276,60 @@ Result<Kernel> make_unpack(InstructionReader& reader, at::Device) {
   };
 }
 
+/// Arguments of cut, join and part, which are verified with the program.
+Result<program::TensorParts> read_parts(const program::Instruction& instruction) {
+  auto parts = program::find_tensor_parts(instruction);
+  if (parts) return std::move(*parts);
+  return usage_error("run.bad-instruction",
+                     fmt::format("the arguments are not those of {}", instruction.op));
+}
+
+Result<Kernel> make_cut(InstructionReader& reader, at::Device) {
+  MOTLEY_ASSIGN(const program::TensorParts parts, read_parts(reader.instruction()));
+  const program::Buffer flat = reader.about(parts.result.value);
+  const std::int64_t extents = total_extent(parts.extents);
+  return [parts, flat, extents](Frame& frame) {
+    const at::Tensor x =
+        frame.values[parts.value.index()].reshape({parts.before, extents, parts.after});
+    at::Tensor packed = allocate(flat, frame.device);
+    for_each_part(parts, packed, [&](std::int64_t begin, const at::Tensor& piece) {
+      piece.copy_(x.narrow(1, begin, piece.size(1)));
+    });
+    frame.values[parts.result.index()] = std::move(packed);
+  };
+}
+
+Result<Kernel> make_join(InstructionReader& reader, at::Device) {
+  MOTLEY_ASSIGN(const program::TensorParts parts, read_parts(reader.instruction()));
+  const program::Buffer whole = reader.about(parts.result.value);
+  const std::int64_t extents = total_extent(parts.extents);
+  return [parts, whole, extents](Frame& frame) {
+    at::Tensor y = allocate(whole, frame.device);
+    const at::Tensor seen = y.view({parts.before, extents, parts.after});
+    for_each_part(parts, frame.values[parts.value.index()],
+                  [&](std::int64_t begin, const at::Tensor& piece) {
+                    seen.narrow(1, begin, piece.size(1)).copy_(piece);
+                  });
+    frame.values[parts.result.index()] = std::move(y);
+  };
+}
+
+Result<Kernel> make_part(InstructionReader& reader, at::Device) {
+  MOTLEY_ASSIGN(const program::TensorParts parts, read_parts(reader.instruction()));
+  const program::Buffer about = reader.about(parts.result.value);
+  const std::int64_t all = reader.about(parts.value.value).elements();
+  const std::int64_t row = parts.before * parts.after;
+  return [parts, about, all, row](Frame& frame) {
+    at::Tensor y = allocate(about, frame.device);
+    if (const std::int64_t count = y.numel(); count > 0) {
+      const std::vector<std::int64_t> seen = {parts.before, all / row, parts.after};
+      const at::Tensor x = frame.values[parts.value.index()].reshape(seen);
+      y.view({parts.before, count / row, parts.after}).copy_(x.narrow(1, parts.begin, count / row));
+    }
+    frame.values[parts.result.index()] = std::move(y);
+  };
+}
+
 Result<Kernel> make_assign(InstructionReader& reader, at::Device) {
   const int target = reader.buffer(0), value = reader.buffer(1);
   MOTLEY_RETURN_IF_ERROR(reader.status());
@@ -273,7 +346,7 @@ Result<Kernel> make_report(InstructionReader& reader, at::Device) {
 }
 
 using Factory = Result<Kernel> (*)(InstructionReader&, at::Device);
-constexpr std::array<std::pair<std::string_view, Factory>, 16> kOperators = {{
+constexpr std::array<std::pair<std::string_view, Factory>, 19> kOperators = {{
     {"motley::load", make_load},
     {"motley::tangent", make_tangent},
     {"motley::stop_request", make_stop_request},
@@ -287,6 +360,9 @@ constexpr std::array<std::pair<std::string_view, Factory>, 16> kOperators = {{
     {"motley::batch_norm_backward", make_batch_norm_backward},
     {"motley::pack", make_pack},
     {"motley::unpack", make_unpack},
+    {"motley::cut", make_cut},
+    {"motley::join", make_join},
+    {"motley::part", make_part},
     {"motley::update", make_update},
     {"motley::assign", make_assign},
     {"motley::report", make_report},

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <numeric>
 #include <type_traits>
 #include <utility>
 
@@ -54,6 +55,36 @@ struct flock lock_of(int member, short type) {
   lock.l_start = member;
   lock.l_len = 1;
   return lock;
+}
+
+/// Calls `body` with two values of the tensor's element type and of the type to sum it in.
+template <typename Body>
+void with_types(const at::Tensor& tensor, const Body& body) {
+  AT_DISPATCH_ALL_TYPES_AND2(at::kHalf, at::kBFloat16, tensor.scalar_type(), "sum", [&] {
+    using Sum =
+        std::conditional_t<sizeof(scalar_t) == 2 && !std::is_integral_v<scalar_t>, float, scalar_t>;
+    body(scalar_t{}, Sum{});
+  });
+}
+
+/// Where each part begins, and where the last one ends.
+Counts offsets_of(const Counts& counts) {
+  Counts offsets(counts.size() + 1, 0);
+  std::partial_sum(counts.begin(), counts.end(), offsets.begin() + 1);
+  return offsets;
+}
+
+bool fits(const at::Tensor& tensor, std::int64_t elements) {
+  return tensor.is_cpu() && tensor.is_contiguous() && tensor.numel() == elements;
+}
+
+/// Copies the part of [begin, end) of a flat value that lies in [window, window + bytes), which
+/// `slot` holds, to `out`, where the value's byte `begin` goes first.
+void copy_overlap(const std::byte* slot, std::int64_t window, std::int64_t bytes,
+                  std::int64_t begin, std::int64_t end, std::byte* out) {
+  const std::int64_t from = std::max(begin, window), to = std::min(end, window + bytes);
+  if (from < to)
+    std::memcpy(out + (from - begin), slot + (from - window), static_cast<std::size_t>(to - from));
 }
 
 /// data[i] = sum over the members m of slots[m * stride + i], i in [begin, end).
@@ -131,17 +162,135 @@ std::byte* SharedMemoryGroup::slot(int member) const {
   return memory_ + sizeof(Header) + members * sizeof(Seat) + index * slot_bytes_;
 }
 
-tl::expected<void, SharedMemoryGroup::Failure> SharedMemoryGroup::all_reduce(at::Tensor& tensor) {
-  MOTLEY_CHECK(tensor.is_cpu() && tensor.is_contiguous());
+void SharedMemoryGroup::begin_operation() {
   ++operations_;
   seat(options_.member).came_ns[operations_ % 2].store(monotonic_ns(), std::memory_order_release);
+}
+
+tl::expected<void, SharedMemoryGroup::Failure> SharedMemoryGroup::all_reduce(at::Tensor& tensor) {
+  MOTLEY_CHECK(tensor.is_cpu() && tensor.is_contiguous());
+  begin_operation();
   tl::expected<void, Failure> result;
-  AT_DISPATCH_ALL_TYPES_AND2(at::kHalf, at::kBFloat16, tensor.scalar_type(), "all_reduce", [&] {
-    using Sum =
-        std::conditional_t<sizeof(scalar_t) == 2 && !std::is_integral_v<scalar_t>, float, scalar_t>;
-    result = reduce<scalar_t, Sum>(tensor.mutable_data_ptr<scalar_t>(), tensor.numel());
+  with_types(tensor, [&](auto element, auto sum) {
+    using T = decltype(element);
+    result = reduce<T, decltype(sum)>(tensor.mutable_data_ptr<T>(), tensor.numel());
   });
   return result;
+}
+
+tl::expected<void, SharedMemoryGroup::Failure> SharedMemoryGroup::all_gather(const Counts& counts,
+                                                                             const at::Tensor& part,
+                                                                             at::Tensor& all) {
+  const auto own = static_cast<std::size_t>(options_.member);
+  MOTLEY_CHECK(counts.size() == static_cast<std::size_t>(options_.members));
+  const Counts offsets = offsets_of(counts);
+  MOTLEY_CHECK(fits(part, counts[own]) && fits(all, offsets.back()) &&
+               part.scalar_type() == all.scalar_type());
+  begin_operation();
+  const auto size = static_cast<std::int64_t>(all.element_size());
+  const auto window = static_cast<std::int64_t>(slot_bytes_);
+  const std::int64_t most = *std::max_element(counts.begin(), counts.end()) * size;
+  const auto* data = static_cast<const std::byte*>(part.const_data_ptr());
+  auto* out = static_cast<std::byte*>(all.mutable_data_ptr());
+  for (std::int64_t begin = 0; begin < most; begin += window) {
+    ++passes_;
+    const auto bytes_of = [&](std::size_t member) {
+      return static_cast<std::size_t>(
+          std::clamp(counts[member] * size - begin, std::int64_t{0}, window));
+    };
+    if (bytes_of(own) > 0) std::memcpy(slot(options_.member), data + begin, bytes_of(own));
+    if (auto met = meet(); !met) return met;
+    for (std::size_t member = 0; member < counts.size(); ++member)
+      if (bytes_of(member) > 0)
+        std::memcpy(out + offsets[member] * size + begin, slot(static_cast<int>(member)),
+                    bytes_of(member));
+  }
+  return {};
+}
+
+tl::expected<void, SharedMemoryGroup::Failure> SharedMemoryGroup::reduce_scatter(
+    const Counts& counts, const at::Tensor& all, at::Tensor& part) {
+  const auto own = static_cast<std::size_t>(options_.member);
+  MOTLEY_CHECK(counts.size() == static_cast<std::size_t>(options_.members));
+  MOTLEY_CHECK(fits(part, counts[own]) && fits(all, offsets_of(counts).back()) &&
+               part.scalar_type() == all.scalar_type());
+  begin_operation();
+  tl::expected<void, Failure> result;
+  with_types(all, [&](auto element, auto sum) {
+    using T = decltype(element);
+    result = scatter<T, decltype(sum)>(counts, all.const_data_ptr<T>(), part.mutable_data_ptr<T>());
+  });
+  return result;
+}
+
+template <typename T, typename Sum>
+tl::expected<void, SharedMemoryGroup::Failure> SharedMemoryGroup::scatter(const Counts& counts,
+                                                                          const T* data, T* part) {
+  const std::size_t members = counts.size(), own = static_cast<std::size_t>(options_.member);
+  const Counts offsets = offsets_of(counts);
+  const std::size_t stride = slot_bytes_ / sizeof(T);
+  // Rounding up gives every part an element more than its share at most.
+  const auto room = static_cast<std::int64_t>(stride - members);
+  const std::int64_t passes = (offsets.back() + room - 1) / room;
+  for (std::int64_t pass = 0; pass < passes; ++pass) {
+    ++passes_;
+    T* mine = reinterpret_cast<T*>(slot(options_.member));
+    const T* first = reinterpret_cast<const T*>(slot(0));
+    std::int64_t begin = 0, length = 0;  // of what this member sums
+    for (std::size_t member = 0; member < members; ++member) {
+      const std::int64_t share = (counts[member] + passes - 1) / passes;
+      const std::int64_t from = std::min(counts[member], pass * share);
+      const std::int64_t count = std::min(counts[member], from + share) - from;
+      if (count > 0)
+        std::memcpy(mine, data + offsets[member] + from,
+                    static_cast<std::size_t>(count) * sizeof(T));
+      if (member == own) {
+        begin = from;
+        length = count;
+        first += mine - reinterpret_cast<const T*>(slot(options_.member));
+      }
+      mine += count;
+    }
+    if (auto met = meet(); !met) return met;
+    sum_slots<T, Sum>(first, stride, options_.members, 0, length, part + begin);
+  }
+  return {};
+}
+
+tl::expected<void, SharedMemoryGroup::Failure> SharedMemoryGroup::all_to_all(const Splits& splits,
+                                                                             const at::Tensor& in,
+                                                                             at::Tensor& out) {
+  const std::size_t members = splits.sends.size(), own = static_cast<std::size_t>(options_.member);
+  MOTLEY_CHECK(members == static_cast<std::size_t>(options_.members) &&
+               splits.receives.size() == members && splits.sends[own] == splits.receives[own]);
+  const Counts starts = offsets_of(splits.sends), places = offsets_of(splits.receives);
+  MOTLEY_CHECK(fits(in, starts.back()) && fits(out, places.back()) &&
+               in.scalar_type() == out.scalar_type());
+  begin_operation();
+  const auto size = static_cast<std::int64_t>(in.element_size());
+  const std::size_t table = (members + 1) * sizeof(std::int64_t);
+  const auto window = static_cast<std::int64_t>((slot_bytes_ - table) & ~std::size_t{kLine - 1});
+  const auto* data = static_cast<const std::byte*>(in.const_data_ptr());
+  auto* target = static_cast<std::byte*>(out.mutable_data_ptr());
+  std::int64_t most = 1;  // bytes that some member gives; known after the first pass
+  for (std::int64_t begin = 0; begin < most; begin += window) {
+    ++passes_;
+    std::byte* mine = slot(options_.member);
+    std::memcpy(mine, starts.data(), table);
+    const std::int64_t bytes = std::clamp(starts.back() * size - begin, std::int64_t{0}, window);
+    if (bytes > 0) std::memcpy(mine + table, data + begin, static_cast<std::size_t>(bytes));
+    if (auto met = meet(); !met) return met;
+    for (std::size_t member = 0; member < members; ++member) {
+      const std::byte* theirs = slot(static_cast<int>(member));
+      Counts offsets(members + 1);
+      std::memcpy(offsets.data(), theirs, table);
+      most = std::max(most, offsets.back() * size);
+      MOTLEY_CHECK(offsets[own + 1] - offsets[own] == splits.receives[member]);
+      copy_overlap(theirs + table, begin, window, offsets[own] * size, offsets[own + 1] * size,
+                   target + places[member] * size);
+    }
+  }
+  return {};
 }
 
 template <typename T, typename Sum>

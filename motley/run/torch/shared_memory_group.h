@@ -9,6 +9,7 @@
 
 #include "motley/base/result.h"
 #include "motley/base/units.h"
+#include "motley/run/torch/communicator.h"
 
 namespace motley::run {
 
@@ -24,8 +25,14 @@ namespace motley::run {
 ///   Slots of pass p are written again in pass p + 2, which nobody begins before all came to p + 1,
 ///   that is before all have read p.
 ///
+/// The other operations cost one wait and two passes over the data for each slot's worth, whatever
+/// the parts: every member writes what is its own and reads what it needs,
+///   all-gather: in pass p the p-th slot's worth of each part
+///   reduce-scatter: in each pass the same share of every part, so that all sum all the time
+///   all-to-all: a slot begins with the offsets of the parts for member 0, 1, ..., n, by which the
+///     others find theirs and know how many passes there are
 /// Members that are gone are noticed by the file locks that they held, within 50 ms. One thread
-/// calls all_reduce; any may call close.
+/// calls the operations; any may call close.
 class SharedMemoryGroup {
  public:
   struct Options {
@@ -45,7 +52,14 @@ class SharedMemoryGroup {
   };
   /// Sum over the members, in place, of a contiguous CPU tensor; the same shape on all.
   tl::expected<void, Failure> all_reduce(at::Tensor& tensor);
-  /// When the last member came to the last all-reduce (motley/run/torch/clock.h).
+  /// As Communicator's (motley/run/torch/communicator.h), on CPU tensors.
+  tl::expected<void, Failure> all_gather(const Counts& counts, const at::Tensor& part,
+                                         at::Tensor& all);
+  tl::expected<void, Failure> reduce_scatter(const Counts& counts, const at::Tensor& all,
+                                             at::Tensor& part);
+  tl::expected<void, Failure> all_to_all(const Splits& splits, const at::Tensor& in,
+                                         at::Tensor& out);
+  /// When the last member came to the last operation (motley/run/torch/clock.h).
   std::int64_t last_arrival_ns() const;
   /// The members that wait, and all that come later, fail. Idempotent.
   void close();
@@ -56,6 +70,9 @@ class SharedMemoryGroup {
   SharedMemoryGroup(const Options& options, int file, std::byte* memory, std::size_t slot_bytes);
   Seat& seat(int member) const;
   std::byte* slot(int member) const;
+  void begin_operation();
+  template <typename T, typename Sum>
+  tl::expected<void, Failure> scatter(const Counts& counts, const T* data, T* part);
   template <typename T, typename Sum>
   tl::expected<void, Failure> reduce(T* data, std::int64_t count);
   template <typename T, typename Sum>

@@ -13,7 +13,8 @@ c10::impl::VirtualGuardImpl guard(c10::Device device) {
 
 }  // namespace
 
-Streams::Streams(c10::Device device, std::size_t instructions) : device_(device) {
+Streams::Streams(c10::Device device, std::size_t instructions)
+    : device_(device), first_(current()) {
   events_.reserve(instructions);
   for (std::size_t i = 0; i < instructions; ++i)
     events_.emplace_back(device.type(), c10::EventFlag::BACKEND_DEFAULT);
@@ -22,6 +23,10 @@ Streams::Streams(c10::Device device, std::size_t instructions) : device_(device)
 void Streams::use_own_stream() {
   guard(device_).setDevice(device_);
   guard(device_).exchangeStream(guard(device_).getStreamFromGlobalPool(device_));
+}
+
+void Streams::hand_over(const at::Tensor& tensor) const {
+  if (tensor.numel() > 0) tensor.record_stream(first_);
 }
 
 void Streams::mark(int id) { events_[static_cast<std::size_t>(id)].record(current()); }

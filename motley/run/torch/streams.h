@@ -1,7 +1,9 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 #include <c10/core/Event.h>
+#include <c10/core/Stream.h>
 
 #include <cstdint>
 #include <vector>
@@ -16,6 +18,9 @@ class Streams {
   Streams(c10::Device device, std::size_t instructions);
   /// Gives the calling thread a stream of its own, so that its work overlaps with that of others.
   void use_own_stream();
+  /// A tensor made in this thread's stream is used in the one of the thread that made this object:
+  /// its memory is not given away before that use is over.
+  void hand_over(const at::Tensor& tensor) const;
   /// Work queued by the calling thread so far belongs to instruction `id` and earlier ones.
   void mark(int id);
   /// Work that the calling thread queues from now on starts after mark(id) is reached.
@@ -28,6 +33,7 @@ class Streams {
  private:
   c10::Stream current() const;
   c10::Device device_;
+  c10::Stream first_;  // of the thread that made this
   std::vector<c10::Event> events_;
 };
 

@@ -3,10 +3,13 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
+#include "motley/program/parts.h"
 #include "motley/run/torch/clock.h"
+#include "motley/run/torch/tensors.h"
 
 namespace motley::run {
 
@@ -67,6 +70,37 @@ Result<void> TransferLane::run_step() {
   return {};
 }
 
+Result<void> TransferLane::sum(const Transfer& transfer) const {
+  at::Tensor& value = context_.frame->values[transfer.buffer];
+  at::Tensor flat = value.contiguous();
+  if (context_.communicator != nullptr)
+    MOTLEY_RETURN_IF_ERROR(context_.communicator->all_reduce(transfer.group, flat));
+  if (!flat.is_same(value)) value.copy_(flat);
+  return {};
+}
+
+Result<void> TransferLane::exchange(const Transfer& transfer) const {
+  const at::Tensor value = context_.frame->values[transfer.buffer].contiguous();
+  at::Tensor result = allocate(transfer.about, context_.frame->device);
+  Communicator* communicator = context_.communicator;
+  if (communicator == nullptr) {
+    const std::int64_t known = std::min(value.numel(), result.numel());
+    result.zero_().narrow(0, 0, known).copy_(value.narrow(0, 0, known));
+  } else if (transfer.op == program::kAllGather) {
+    MOTLEY_RETURN_IF_ERROR(
+        communicator->all_gather(transfer.group, transfer.splits.sends, value, result));
+  } else if (transfer.op == program::kReduceScatter) {
+    MOTLEY_RETURN_IF_ERROR(
+        communicator->reduce_scatter(transfer.group, transfer.splits.sends, value, result));
+  } else {
+    MOTLEY_RETURN_IF_ERROR(
+        communicator->all_to_all(transfer.group, transfer.splits, value, result));
+  }
+  if (context_.streams != nullptr) context_.streams->hand_over(result);
+  context_.frame->values[transfer.result] = std::move(result);
+  return {};
+}
+
 Result<void> TransferLane::run(const Transfer& transfer) {
   if (context_.status != nullptr)
     context_.status->transfer_instruction.store(transfer.id, std::memory_order_relaxed);
@@ -74,11 +108,7 @@ Result<void> TransferLane::run(const Transfer& transfer) {
   if (context_.streams != nullptr && transfer.wait >= 0) context_.streams->wait_for(transfer.wait);
   Result<void> result;
   try {
-    at::Tensor& value = context_.frame->values[transfer.buffer];
-    at::Tensor flat = value.contiguous();
-    if (context_.communicator != nullptr)
-      result = context_.communicator->all_reduce(transfer.group, flat);
-    if (!flat.is_same(value)) value.copy_(flat);
+    result = transfer.op == program::kAllReduce ? sum(transfer) : exchange(transfer);
   } catch (const c10::Error& error) {
     result = runtime_error("run.operator", error.what_without_backtrace());
   } catch (const std::exception& error) {

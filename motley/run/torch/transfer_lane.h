@@ -20,8 +20,12 @@ namespace motley::run {
 struct Transfer {
   int id = 0;      ///< of the instruction
   int wait = -1;   ///< last compute instruction that must have finished
-  int buffer = 0;  ///< that it sums over the group, in place
+  int buffer = 0;  ///< that it sums over the group, in place, or gives
   GroupId group;
+  std::string op;         ///< motley::all_reduce, ...
+  int result = 0;         ///< buffer that it defines; not of an all-reduce
+  program::Buffer about;  ///< the result
+  Splits splits;          ///< receives: of an all-to-all only
   std::vector<int> frees;
   std::string place;  ///< "^9 motley::all_reduce (bucket 0)", for messages
 };
@@ -29,8 +33,9 @@ struct Transfer {
 /// What the lane works on; all outlive it.
 struct TransferContext {
   Frame* frame;
-  Communicator* communicator;  ///< null: collectives do nothing
-  StatusRecord* status;        ///< may be null
+  /// Null: all-reduces do nothing, others give what this device has, and zeros for the rest.
+  Communicator* communicator;
+  StatusRecord* status;  ///< may be null
   Timeline* timeline;
   Streams* streams;  ///< null on devices that work synchronously
   const Progress* compute;
@@ -56,6 +61,8 @@ class TransferLane {
   void serve();
   Result<void> run_step();
   Result<void> run(const Transfer& transfer);
+  Result<void> sum(const Transfer& transfer) const;
+  Result<void> exchange(const Transfer& transfer) const;
 
   std::vector<Transfer> transfers_;
   TransferContext context_;

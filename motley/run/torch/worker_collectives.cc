@@ -1,13 +1,16 @@
 #include "motley/run/torch/worker_collectives.h"
 
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <string_view>
 
 #include "motley/base/statistics.h"
+#include "motley/program/parts.h"
 #include "motley/run/measure.h"
 #include "motley/run/torch/emulated_link.h"
 #include "motley/run/torch/overlap.h"
@@ -17,6 +20,7 @@ namespace {
 
 constexpr std::int64_t kLeastBytes = 4, kMostBytes = 64 << 20;
 constexpr std::int64_t kGrowth = 4;  // of sizes: 4 B, 16 B, ... 64 MiB
+constexpr std::int64_t kLeastParts = 4 << 10, kMostParts = 16 << 20, kPartsGrowth = 16;
 
 /// Slower than this is not measured: the smaller sizes say the same.
 constexpr double kMostEmulated = 3.0;
@@ -27,26 +31,67 @@ int repeats(std::int64_t bytes, double emulated_s) {
   return bytes > (1 << 18) || emulated_s > 0.01 ? 9 : 21;
 }
 
+/// What is timed: an operation of a group that holds or makes `bytes`.
+struct Trial {
+  std::string_view op;
+  GroupId group;
+  int ranks;
+  std::int64_t bytes;  ///< a multiple of 4 bytes for each rank
+};
+
+/// The operation with even parts.
+Result<void> exchange(Communicator& communicator, const Trial& trial, at::Tensor& all,
+                      at::Tensor& part) {
+  const Counts counts(static_cast<std::size_t>(trial.ranks), part.numel());
+  if (trial.op == program::kAllReduce) return communicator.all_reduce(trial.group, all);
+  if (trial.op == program::kAllGather)
+    return communicator.all_gather(trial.group, counts, part, all);
+  if (trial.op == program::kReduceScatter)
+    return communicator.reduce_scatter(trial.group, counts, all, part);
+  at::Tensor out = at::empty_like(all);
+  return communicator.all_to_all(trial.group, {counts, counts}, all, out);
+}
+
 /// Seconds of each of `count` operations, on this rank.
-Result<std::vector<double>> time_all_reduce(WorkerSession& session, GroupId group,
-                                            std::int64_t bytes, int count) {
+Result<std::vector<double>> time_exchange(WorkerSession& session, const Trial& trial, int count) {
   const bool on_cuda = session.communicator->transport() == "nccl";
-  at::Tensor tensor = at::zeros(
-      {bytes / 4}, at::TensorOptions().dtype(at::kFloat).device(on_cuda ? at::kCUDA : at::kCPU));
+  const auto options = at::TensorOptions().dtype(at::kFloat).device(on_cuda ? at::kCUDA : at::kCPU);
+  at::Tensor all = at::zeros({trial.bytes / 4}, options);
+  at::Tensor part = at::zeros({trial.bytes / 4 / trial.ranks}, options);
   constexpr int kWarmUps = 2;
   std::vector<double> seconds;
   for (int i = 0; i < kWarmUps + count; ++i) {
     const auto begin = std::chrono::steady_clock::now();
-    MOTLEY_RETURN_IF_ERROR(session.communicator->all_reduce(group, tensor));
+    MOTLEY_RETURN_IF_ERROR(exchange(*session.communicator, trial, all, part));
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
     if (i >= kWarmUps) seconds.push_back(spent.count());
   }
   return seconds;
 }
 
-CollectiveTime summarise(std::vector<double> seconds) {
+/// All-reduces at many sizes, the others at few.
+std::vector<Trial> trials(GroupId group, int ranks) {
+  std::vector<Trial> all;
+  for (std::int64_t bytes = kLeastBytes; bytes <= kMostBytes; bytes *= kGrowth)
+    all.push_back({program::kAllReduce, group, ranks, bytes});
+  for (const auto op : {program::kAllGather, program::kReduceScatter, program::kAllToAll})
+    for (std::int64_t bytes = kLeastParts; bytes <= kMostParts; bytes *= kPartsGrowth)
+      all.push_back({op, group, ranks, bytes / 4 / ranks * ranks * 4});
+  return all;
+}
+
+double emulated_seconds(const EmulatedLink& link, const Trial& trial) {
+  const auto spread = static_cast<double>(trial.bytes) * (trial.ranks - 1) / trial.ranks;
+  return 1e-9 * static_cast<double>(trial.op == program::kAllReduce
+                                        ? link.all_reduce_ns(trial.ranks, trial.bytes)
+                                        : link.exchange_ns(trial.ranks, spread));
+}
+
+CollectiveTime summarise(const Trial& trial, std::vector<double> seconds) {
   CollectiveTime time;
-  time.op = "motley::all_reduce";
+  time.op = trial.op;
+  time.ranks = trial.ranks;
+  time.bytes = Bytes(trial.bytes);
   const double middle = median(seconds);
   time.median = Seconds(middle);
   time.samples = static_cast<std::int64_t>(seconds.size());
@@ -80,17 +125,14 @@ Result<void> measure_collectives(WorkerSession& session, const Reporter& reporte
     std::vector<int> members;
     for (int rank = 0; rank < ranks; ++rank) members.push_back(rank);
     const EmulatedLink link = group_link(session.job.devices, members);
-    for (std::int64_t bytes = kLeastBytes; bytes <= kMostBytes; bytes *= kGrowth) {
-      const double emulated_s = 1e-9 * static_cast<double>(link.all_reduce_ns(ranks, bytes));
-      if (emulated_s > kMostEmulated) break;
+    for (const Trial& trial : trials(GroupId(static_cast<std::int64_t>(i)), ranks)) {
+      const double emulated_s = emulated_seconds(link, trial);
+      if (emulated_s > kMostEmulated) continue;
       MOTLEY_ASSIGN(std::vector<double> seconds,
-                    time_all_reduce(session, GroupId(static_cast<std::int64_t>(i)), bytes,
-                                    repeats(bytes, emulated_s)));
-      CollectiveTime& time = times.collectives.emplace_back(summarise(std::move(seconds)));
+                    time_exchange(session, trial, repeats(trial.bytes, emulated_s)));
+      CollectiveTime& time = times.collectives.emplace_back(summarise(trial, std::move(seconds)));
       time.backend = session.communicator->transport();
-      time.ranks = ranks;
-      time.bytes = Bytes(bytes);
-      reporter.event("progress", Json{{"ranks", ranks}, {"bytes", bytes}});
+      reporter.event("progress", Json{{"ranks", ranks}, {"bytes", trial.bytes}});
     }
   }
   if (session.size > 1) {

@@ -15,6 +15,7 @@
 
 #include "motley/base/check.h"
 #include "motley/run/torch/failure.h"
+#include "motley/run/torch/split_exchange.h"
 #include "motley/run/torch/store.h"
 
 namespace motley::run {
@@ -32,6 +33,12 @@ class NcclCommunicator final : public Communicator {
 
   Result<void> connect(Rendezvous& rendezvous);
   Result<void> all_reduce(GroupId group, at::Tensor& tensor) override;
+  Result<void> all_gather(GroupId group, const Counts& counts, const at::Tensor& part,
+                          at::Tensor& all) override;
+  Result<void> reduce_scatter(GroupId group, const Counts& counts, const at::Tensor& all,
+                              at::Tensor& part) override;
+  Result<void> all_to_all(GroupId group, const Splits& splits, const at::Tensor& in,
+                          at::Tensor& out) override;
   Result<void> broadcast(at::Tensor& tensor) override;
   std::string transport() const override { return "nccl"; }
   int rank() const override { return rank_; }
@@ -44,6 +51,8 @@ class NcclCommunicator final : public Communicator {
   template <typename Operation>
   Result<void> run(std::size_t index, const char* what, const Operation& operation);
   void finish(const c10::intrusive_ptr<c10d::Work>& work) const;
+  template <typename BySplits>
+  Result<void> run_by_splits(GroupId group, const char* what, const BySplits& by_splits);
 
   CommunicatorOptions options_;
   int rank_, size_;
@@ -138,6 +147,51 @@ Result<void> NcclCommunicator::all_reduce(GroupId group, at::Tensor& tensor) {
   return run(index, "all_reduce", [&](const Group& joined) {
     std::vector<at::Tensor> tensors{tensor};
     return joined->allreduce(tensors);
+  });
+}
+
+/// `by_splits` is given the group's all-to-all, which NCCL carries out as one group of sends and
+/// receives. Groups of one rank have no communicator; their exchange is a copy.
+template <typename BySplits>
+Result<void> NcclCommunicator::run_by_splits(GroupId group, const char* what,
+                                             const BySplits& by_splits) {
+  const std::size_t index = group.index();
+  MOTLEY_CHECK(index < options_.groups.size());
+  if (options_.groups[index].members.size() < 2) {
+    by_splits(
+        [](at::Tensor& to, at::Tensor& from, const Counts&, const Counts&) { to.copy_(from); });
+    return {};
+  }
+  return run(index, what, [&](const Group& joined) {
+    c10::intrusive_ptr<c10d::Work> work;
+    by_splits([&](at::Tensor& to, at::Tensor& from, Counts receives, Counts sends) {
+      work = joined->alltoall_base(to, from, receives, sends);
+      work->wait();  // what follows on the caller's stream comes after it
+    });
+    return work;
+  });
+}
+
+Result<void> NcclCommunicator::all_gather(GroupId group, const Counts& counts,
+                                          const at::Tensor& part, at::Tensor& all) {
+  if (all.numel() == 0) return {};
+  return run_by_splits(group, "all_gather", [&](const auto& exchange) {
+    gather_by_splits(exchange, counts, part, all);
+  });
+}
+
+Result<void> NcclCommunicator::reduce_scatter(GroupId group, const Counts& counts,
+                                              const at::Tensor& all, at::Tensor& part) {
+  if (all.numel() == 0) return {};
+  return run_by_splits(group, "reduce_scatter", [&](const auto& exchange) {
+    reduce_scatter_by_splits(exchange, counts, all, part);
+  });
+}
+
+Result<void> NcclCommunicator::all_to_all(GroupId group, const Splits& splits, const at::Tensor& in,
+                                          at::Tensor& out) {
+  return run_by_splits(group, "all_to_all", [&](const auto& exchange) {
+    exchange_by_splits(exchange, splits, in, out);
   });
 }
 

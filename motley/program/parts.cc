@@ -1,0 +1,216 @@
+#include "motley/program/parts.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace motley::program {
+namespace {
+
+constexpr std::string_view kCut = "motley::cut";
+constexpr std::string_view kJoin = "motley::join";
+constexpr std::string_view kPart = "motley::part";
+
+bool has_parts(std::string_view op) {
+  return op == kAllGather || op == kReduceScatter || op == kAllToAll;
+}
+
+std::optional<std::vector<std::int64_t>> find_integers(const Argument& argument) {
+  const auto* list = std::get_if<ArgumentList>(&argument.value);
+  if (list == nullptr) return std::nullopt;
+  std::vector<std::int64_t> integers;
+  for (const Argument& item : *list) {
+    const auto* integer = std::get_if<std::int64_t>(&item.value);
+    if (integer == nullptr) return std::nullopt;
+    integers.push_back(*integer);
+  }
+  return integers;
+}
+
+/// Sum, none if one is negative or it is too large.
+std::optional<std::int64_t> find_total(const std::vector<std::int64_t>& counts) {
+  std::int64_t total = 0;
+  for (const std::int64_t count : counts)
+    if (count < 0 || __builtin_add_overflow(total, count, &total)) return std::nullopt;
+  return total;
+}
+
+std::optional<std::int64_t> find_product(std::int64_t a, std::int64_t b) {
+  std::int64_t product = 0;
+  if (a < 0 || b < 0 || __builtin_mul_overflow(a, b, &product)) return std::nullopt;
+  return product;
+}
+
+bool is_summable(DType dtype) {
+  return dtype == DType::kF16 || dtype == DType::kBF16 || dtype == DType::kF32 ||
+         dtype == DType::kF64 || dtype == DType::kI32 || dtype == DType::kI64;
+}
+
+/// Checks a buffer's size: "found 4 elements in %2, wanted 6".
+std::string check_elements(const DeviceProgram& device, BufferId id,
+                           std::optional<std::int64_t> wanted) {
+  const std::int64_t found = device.buffer(id).elements();
+  if (wanted && found == *wanted) return "";
+  return fmt::format("found {} elements in %{}, wanted {}", found, id.value,
+                     wanted ? std::to_string(*wanted) : "fewer than 2^63");
+}
+
+std::string check_counts(const std::vector<std::int64_t>& counts, std::size_t members) {
+  if (counts.size() != members)
+    return fmt::format("found counts of {} members, wanted {}", counts.size(), members);
+  for (const std::int64_t count : counts)
+    if (count < 0) return fmt::format("found a count of {}", count);
+  return "";
+}
+
+std::string check_flat(const DeviceProgram& device, BufferId id) {
+  const std::size_t dimensions = device.buffer(id).shape.size();
+  return dimensions == 1
+             ? ""
+             : fmt::format("found {} dimensions in %{}, wanted 1", dimensions, id.value);
+}
+
+std::string check_result(const DeviceProgram& device, BufferId value, BufferId result) {
+  const DType found = device.buffer(result).dtype, wanted = device.buffer(value).dtype;
+  if (found != wanted)
+    return fmt::format("found dtype {} of %{}, wanted {}", dtype_name(found), result.value,
+                       dtype_name(wanted));
+  if (!device.buffer(result).view_of.is_none())
+    return fmt::format("defines %{}, which is a view", result.value);
+  return "";
+}
+
+std::string first_of(std::initializer_list<std::string> faults) {
+  for (const std::string& fault : faults)
+    if (!fault.empty()) return fault;
+  return "";
+}
+
+std::string find_exchange_fault(const Program& program, std::size_t rank,
+                                const Instruction& instruction) {
+  const auto parts = find_exchange_parts(instruction);
+  if (!parts)
+    return instruction.op == kAllToAll ? "wanted a buffer, two lists of counts and a result"
+                                       : "wanted a buffer, a list of counts and a result";
+  const DeviceProgram& device = program.devices[rank];
+  const std::vector<Rank>& members = program.groups[instruction.group.index()].members;
+  const bool is_all_to_all = instruction.op == kAllToAll;
+  std::string fault =
+      first_of({check_counts(parts->counts, members.size()),
+                is_all_to_all ? check_counts(parts->receives, members.size()) : std::string(),
+                check_flat(device, parts->value), check_flat(device, parts->result),
+                check_result(device, parts->value, parts->result)});
+  if (!fault.empty()) return fault;
+  const DType dtype = device.buffer(parts->value).dtype;
+  if (instruction.op == kReduceScatter && !is_summable(dtype))
+    return fmt::format("cannot sum {}", dtype_name(dtype));
+  if (is_all_to_all)
+    return first_of({check_elements(device, parts->value, find_total(parts->counts)),
+                     check_elements(device, parts->result, find_total(parts->receives))});
+  const auto place = std::find(members.begin(), members.end(), Rank(static_cast<int>(rank)));
+  const std::int64_t own = parts->counts[static_cast<std::size_t>(place - members.begin())];
+  const bool gathers = instruction.op == kAllGather;
+  return first_of(
+      {check_elements(device, gathers ? parts->value : parts->result, own),
+       check_elements(device, gathers ? parts->result : parts->value, find_total(parts->counts))});
+}
+
+/// Beside a part there is what is left out.
+std::string check_extent(const DeviceProgram& device, const TensorParts& parts) {
+  const std::int64_t found = device.buffer(parts.result).elements();
+  const std::int64_t all = device.buffer(parts.value).elements();
+  const auto row = find_product(parts.before, parts.after);
+  if (row && *row == 0) return check_elements(device, parts.result, 0);
+  if (!row || all % *row != 0)
+    return fmt::format("found {} elements in %{}, wanted a multiple of {} * {}", all,
+                       parts.value.value, parts.before, parts.after);
+  if (found % *row != 0)
+    return fmt::format("found {} elements in %{}, wanted a multiple of {} * {}", found,
+                       parts.result.value, parts.before, parts.after);
+  if (parts.begin < 0 || parts.begin > all / *row || found / *row > all / *row - parts.begin)
+    return fmt::format("found {} from {} on, wanted a part of {}", found / *row, parts.begin,
+                       all / *row);
+  return "";
+}
+
+std::string find_tensor_fault(const DeviceProgram& device, const Instruction& instruction) {
+  const auto parts = find_tensor_parts(instruction);
+  if (!parts)
+    return instruction.op == kPart
+               ? "wanted a buffer, before, begin, after and a result"
+               : "wanted a buffer, before, a list of extents, after and a result";
+  if (parts->before < 0 || parts->after < 0)
+    return fmt::format("found {} before and {} after, wanted none negative", parts->before,
+                       parts->after);
+  std::string fault = check_result(device, parts->value, parts->result);
+  if (!fault.empty()) return fault;
+  if (instruction.op == kPart) return check_extent(device, *parts);
+  for (const std::int64_t extent : parts->extents)
+    if (extent < 0) return fmt::format("found an extent of {}", extent);
+  std::optional<std::int64_t> total = find_total(parts->extents);
+  if (total) total = find_product(parts->before, *total);
+  if (total) total = find_product(*total, parts->after);
+  return first_of({check_flat(device, instruction.op == kCut ? parts->result : parts->value),
+                   check_elements(device, parts->value, total),
+                   check_elements(device, parts->result, total)});
+}
+
+}  // namespace
+
+bool is_collective(std::string_view op) { return op == kAllReduce || has_parts(op); }
+
+std::optional<ExchangeParts> find_exchange_parts(const Instruction& instruction) {
+  const ArgumentList& arguments = instruction.arguments;
+  const std::size_t wanted = instruction.op == kAllToAll ? 3 : 2;
+  if (!has_parts(instruction.op) || arguments.size() != wanted || instruction.outputs.size() != 1)
+    return std::nullopt;
+  const auto* value = std::get_if<BufferId>(&arguments[0].value);
+  auto counts = find_integers(arguments[1]), receives = find_integers(arguments[wanted - 1]);
+  if (value == nullptr || !counts || !receives) return std::nullopt;
+  if (wanted == 2) receives->clear();
+  return ExchangeParts{*value, instruction.outputs[0], std::move(*counts), std::move(*receives)};
+}
+
+std::optional<TensorParts> find_tensor_parts(const Instruction& instruction) {
+  const ArgumentList& arguments = instruction.arguments;
+  const bool is_part = instruction.op == kPart;
+  if (!is_part && instruction.op != kCut && instruction.op != kJoin) return std::nullopt;
+  if (arguments.size() != 4 || instruction.outputs.size() != 1) return std::nullopt;
+  const auto* value = std::get_if<BufferId>(&arguments[0].value);
+  const auto* before = std::get_if<std::int64_t>(&arguments[1].value);
+  const auto* begin = std::get_if<std::int64_t>(&arguments[2].value);
+  const auto* after = std::get_if<std::int64_t>(&arguments[3].value);
+  if (value == nullptr || before == nullptr || after == nullptr) return std::nullopt;
+  TensorParts parts{*value, instruction.outputs[0], *before, *after, {}, 0};
+  if (is_part) {
+    if (begin == nullptr) return std::nullopt;
+    parts.begin = *begin;
+    return parts;
+  }
+  auto extents = find_integers(arguments[2]);
+  if (!extents) return std::nullopt;
+  parts.extents = std::move(*extents);
+  return parts;
+}
+
+std::string find_parts_fault(const Program& program, std::size_t rank,
+                             const Instruction& instruction) {
+  if (has_parts(instruction.op)) return find_exchange_fault(program, rank, instruction);
+  const std::string& op = instruction.op;
+  if (op == kCut || op == kJoin || op == kPart)
+    return find_tensor_fault(program.devices[rank], instruction);
+  return "";
+}
+
+Bytes padded_bytes(const DeviceProgram& program, const Instruction& instruction) {
+  const auto parts = find_exchange_parts(instruction);
+  if (!parts) return exchanged_bytes(program, instruction);
+  const Buffer &value = program.buffer(parts->value), &result = program.buffer(parts->result);
+  if (instruction.op == kAllToAll) return std::max(value.bytes(), result.bytes());
+  const auto members = static_cast<std::int64_t>(parts->counts.size());
+  const std::int64_t largest = *std::max_element(parts->counts.begin(), parts->counts.end());
+  return Bytes(members * largest * dtype_size(value.dtype));
+}
+
+}  // namespace motley::program
