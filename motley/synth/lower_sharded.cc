@@ -263,6 +263,7 @@ Result<program::Program> lower_sharded(const graph::Graph& graph, const Sharding
     first += samples[rank];
   }
   program.groups.push_back(std::move(group));
+  MOTLEY_RETURN_IF_ERROR(program::verify_program(program, graph.name));
   return program;
 }
 

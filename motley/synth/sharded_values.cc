@@ -144,8 +144,7 @@ BufferId ShardedValues::all_to_all(ValueId value, const Form& from, const Form& 
 BufferId ShardedValues::take_part(ValueId value, BufferId whole, const Form& to,
                                   const std::string& label) {
   const Slab slab = slab_of(whole_shape(value), to);
-  return make("motley::part",
-              {{whole}, {slab.before}, number_argument(begin(to.extent)), {slab.after}},
+  return make("motley::part", {{whole}, {slab.before}, {begin(to.extent)}, {slab.after}},
               graph_.value(value).dtype, local_shape(value, to), label);
 }
 
