@@ -23,7 +23,7 @@ constexpr std::int64_t kGrowth = 4;  // of sizes: 4 B, 16 B, ... 64 MiB
 constexpr std::int64_t kLeastParts = 4 << 10, kMostParts = 16 << 20, kPartsGrowth = 16;
 
 /// Slower than this is not measured: the smaller sizes say the same.
-constexpr double kMostEmulated = 3.0;
+constexpr double kMostEmulated = 3.0, kMostEmulatedParts = 0.5;
 
 /// The same on all ranks, so it depends on the size and the emulated link only.
 int repeats(std::int64_t bytes, double emulated_s) {
@@ -121,13 +121,18 @@ Result<void> measure_collectives(WorkerSession& session, const Reporter& reporte
   GroupTimes times;
   for (std::size_t i = 0; i < session.program.groups.size(); ++i) {
     const int ranks = static_cast<int>(i) + 2;
+    // Whoever is in no smaller group waits here, with more patience than an exchange has.
+    if (session.rendezvous)
+      MOTLEY_RETURN_IF_ERROR(
+          session.rendezvous->barrier(fmt::format("{} ranks", ranks), session.patience()));
     if (session.rank >= ranks) continue;
     std::vector<int> members;
     for (int rank = 0; rank < ranks; ++rank) members.push_back(rank);
     const EmulatedLink link = group_link(session.job.devices, members);
     for (const Trial& trial : trials(GroupId(static_cast<std::int64_t>(i)), ranks)) {
       const double emulated_s = emulated_seconds(link, trial);
-      if (emulated_s > kMostEmulated) continue;
+      const bool is_sum = trial.op == program::kAllReduce;
+      if (emulated_s > (is_sum ? kMostEmulated : kMostEmulatedParts)) continue;
       MOTLEY_ASSIGN(std::vector<double> seconds,
                     time_exchange(session, trial, repeats(trial.bytes, emulated_s)));
       CollectiveTime& time = times.collectives.emplace_back(summarise(trial, std::move(seconds)));
