@@ -213,7 +213,7 @@ class Layout {
   };
 
   Result<std::int32_t> find_price(std::size_t rank, const Instruction& instruction) {
-    Exchange key{instruction.op, most_bytes(rank, instruction), instruction.group, Rank(), Rank(),
+    Exchange key{instruction.op,  most_bytes(rank, instruction), instruction.group, Rank(), Rank(),
                  instruction.lane};
     if (instruction.group.is_none()) {
       key.op = "motley::send";

@@ -175,6 +175,7 @@ TEST_P(Transport, PeersOfAClosedRankFailInUnevenExchanges) {
       CommunicatorOptions options{{{{0, 1}, {}}}, Seconds(10), GetParam()};
       auto made = make_host_communicator(rendezvous, options);
       ASSERT_TRUE(made.has_value()) << made.error().message;
+      ASSERT_TRUE(rendezvous.barrier("made", Seconds(10)).has_value());
       if (rendezvous.rank() == 1) return (*made)->close();
       at::Tensor part = at::zeros({50'000}), all = at::zeros({100'000});
       const Counts counts = {50'000, 50'000};
