@@ -148,16 +148,7 @@ class DeviceEmitter : StepEmitter {
     std::vector<char> used(graph_.values.size(), 0);
     for (const OpId id : schedule_.order)
       graph::for_each_value(graph_.op(id).arguments, [&](ValueId v) { used[v.index()] = 1; });
-    std::int64_t input = 0;
-    for (std::size_t v = 0; v < graph_.values.size(); ++v) {
-      const graph::Value& value = graph_.values[v];
-      const ValueId id(static_cast<std::int64_t>(v));
-      if (value.role == graph::ValueRole::kTangent && used[v])
-        compute("motley::tangent", {}, {define(id)}, "tangent");
-      if (value.role != graph::ValueRole::kInput) continue;
-      if (used[v]) compute("motley::load", {{input}}, {buffers_[v]}, "load " + value.name);
-      ++input;
-    }
+    StepEmitter::emit_inputs(used);
   }
 
   void emit_early_counts() {
@@ -253,17 +244,9 @@ class DeviceEmitter : StepEmitter {
       if (by_sample && d == form.dim) continue;
       (by_sample && d < form.dim ? outer : inner) *= shape[static_cast<std::size_t>(d)];
     }
-    Instruction made = make_named("motley::dropout", id);
     const std::vector<ValueId>& summed = treatment(id).summed;
-    made.arguments = {{read(x, summed)},
-                      make_argument(op.arguments[1], summed),
-                      number_argument(id.value),
-                      {outer},
-                      {inner},
-                      number_argument(first),
-                      number_argument(global)};
-    for (const ValueId output : op.outputs) made.outputs.push_back(define(output));
-    builder_.compute(std::move(made));
+    emit_dropout_at(id, {read(x, summed)}, make_argument(op.arguments[1], summed),
+                    {outer, inner, first, global}, [&](ValueId v) { return define(v); });
   }
 
   BufferId like(ValueId value) {
@@ -341,19 +324,6 @@ class DeviceEmitter : StepEmitter {
     return count;
   }
 
-  /// `count` in another dtype, if need be.
-  BufferId converted(BufferId count, DType dtype, OpId origin) {
-    if (builder_.buffer(count).dtype == dtype) return count;
-    const BufferId result = builder_.add_temporary(dtype, {});
-    Instruction made = make_named("aten::_to_copy", origin);
-    const Argument none{program::NoneArgument{}};
-    const Argument to{program::KeywordArgument{"dtype", std::string(dtype_name(dtype))}};
-    made.arguments = {{count}, to, none, none, none, {false}, none};
-    made.outputs = {result};
-    builder_.compute(std::move(made));
-    return result;
-  }
-
   /// loss = local sum / global count; the count serves the backward pass as total weight.
   void emit_nll_mean(OpId id) {
     const graph::Op& op = graph_.op(id);
@@ -365,55 +335,23 @@ class DeviceEmitter : StepEmitter {
     builder_.compute(std::move(made));
     const BufferId count = converted(counted, graph_.value(op.outputs[1]).dtype, id);
     buffers_[op.outputs[1].index()] = count;
-    Instruction quotient = make_named("aten::div", id);
-    quotient.overload = "Tensor";
-    quotient.arguments = {{sum}, {count}};
-    quotient.outputs = {define(op.outputs[0])};
-    builder_.compute(std::move(quotient));
+    emit_quotient(sum, count, define(op.outputs[0]), id);
   }
 
   // --- batch norm
 
-  std::int64_t channel_count(ValueId x) {
-    const std::int64_t channels = global_.integer(graph_.value(x).shape[1]);
-    return channels == 0 ? 0 : global_elements(x) / channels;
+  Channels channels_of(ValueId x) {
+    const graph::SizeExpr& size = graph_.value(x).shape[1];
+    const std::int64_t channels = global_.integer(size);
+    return {local_.integer(size), channels == 0 ? 0 : global_elements(x) / channels};
   }
 
-  /// Sums over the global batch: a local instruction and its exchange.
-  BufferId channel_sums(std::string op, ArgumentList arguments, ValueId x, OpId origin) {
-    const BufferId sums =
-        builder_.add_temporary(DType::kF64, {2, local_.integer(graph_.value(x).shape[1])});
-    Instruction made = make_named(std::move(op), origin);
-    made.arguments = std::move(arguments);
-    made.outputs = {sums};
-    builder_.compute(std::move(made));
-    builder_.all_reduce(sums, graph_.op(origin).module);
-    return sums;
-  }
-
+  /// Statistics of the global batch.
   void emit_batch_norm(OpId id) {
     const graph::Op& op = graph_.op(id);
     const auto x = std::get<ValueId>(op.arguments[0].value);
-    ArgumentList given = make_arguments(op.arguments, treatment(id).summed);
-    const bool has_statistics = op.overload != "no_stats";
-    const bool has_reserve = op.name == "aten::_batch_norm_with_update_functional";
-    const Argument none{program::NoneArgument{}};
-    const BufferId sums = channel_sums("motley::batch_norm_sums", {given[0]}, x, id);
-    Instruction made = make_named("motley::batch_norm", id);
-    made.arguments = {given[0],
-                      given[1],
-                      given[2],
-                      has_statistics ? given[3] : none,
-                      has_statistics ? given[4] : none,
-                      {sums},
-                      number_argument(channel_count(x)),
-                      given[given.size() - 2],
-                      given[given.size() - 1]};
-    for (std::size_t o = 0; o < op.outputs.size(); ++o)
-      if (!(has_reserve && o == 3)) made.outputs.push_back(define(op.outputs[o]));
-    while (made.outputs.size() < 5)
-      made.outputs.push_back(builder_.add_temporary(DType::kNone, {}));
-    builder_.compute(std::move(made));
+    emit_batch_norm_over(id, make_arguments(op.arguments, treatment(id).summed), channels_of(x),
+                         [&](ValueId v) { return define(v); });
   }
 
   /// Statistics of the own samples; the running ones become the replicas' weighted mean, of which
@@ -442,19 +380,8 @@ class DeviceEmitter : StepEmitter {
   void emit_batch_norm_backward(OpId id) {
     const graph::Op& op = graph_.op(id);
     const auto x = std::get<ValueId>(op.arguments[1].value);
-    ArgumentList given = make_arguments(op.arguments, treatment(id).summed);
-    const BufferId sums = channel_sums("motley::batch_norm_backward_sums",
-                                       {given[0], given[1], given[5], given[6]}, x, id);
-    Instruction made = make_named("motley::batch_norm_backward", id);
-    made.arguments = {given[0],
-                      given[1],
-                      given[2],
-                      given[5],
-                      given[6],
-                      {sums},
-                      number_argument(channel_count(x))};
-    for (const ValueId output : op.outputs) made.outputs.push_back(define(output));
-    builder_.compute(std::move(made));
+    emit_batch_norm_backward_over(id, make_arguments(op.arguments, treatment(id).summed),
+                                  channels_of(x), [&](ValueId v) { return define(v); });
   }
 
   // --- exchange and updates

@@ -136,16 +136,7 @@ void ShardedEmitter::add_sources() {
   }
   for (const graph::Output& output : graph_.outputs)
     if (output.kind == graph::OutputKind::kGradient) add_states(output.of);
-  std::int64_t input = 0;
-  for (std::size_t v = 0; v < graph_.values.size(); ++v) {
-    const graph::Value& value = graph_.values[v];
-    const ValueId id(static_cast<std::int64_t>(v));
-    if (value.role == graph::ValueRole::kTangent && used[v])
-      compute("motley::tangent", {}, {define(id)}, "tangent");
-    if (value.role != graph::ValueRole::kInput) continue;
-    if (used[v]) compute("motley::load", {{input}}, {buffers_[v]}, "load " + value.name);
-    ++input;
-  }
+  emit_inputs(used);
 }
 
 void ShardedEmitter::emit_operator(OpId id) {

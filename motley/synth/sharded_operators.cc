@@ -250,16 +250,8 @@ void ShardedOperators::emit_dropout(OpId id) {
   if (given.size() > 2 && std::holds_alternative<bool>(given[2].value) &&
       !std::get<bool>(given[2].value))
     return emit_plain(id, 1);
-  Instruction made = make_named("motley::dropout", id);
-  made.arguments = {given[0],
-                    given[1],
-                    number_argument(id.value),
-                    {slab.before},
-                    {slab.after},
-                    number_argument(first),
-                    number_argument(slab.extent)};
-  for (const ValueId output : op.outputs) made.outputs.push_back(define(output));
-  builder_.compute(std::move(made));
+  emit_dropout_at(id, given[0], given[1], {slab.before, slab.after, first, slab.extent},
+                  [&](ValueId v) { return define(v); });
 }
 
 BufferId ShardedOperators::label_count(OpId id, const ArgumentList& given, bool is_split) {
@@ -267,18 +259,7 @@ BufferId ShardedOperators::label_count(OpId id, const ArgumentList& given, bool 
   const BufferId count =
       make("motley::label_count", {given[1], given[2], given[4]}, DType::kF32, {}, op.module);
   if (is_split) builder_.all_reduce(count, "labels");
-  const DType dtype = graph_.value(op.outputs[1]).dtype;
-  if (dtype == DType::kF32) return count;
-  const Argument none{program::NoneArgument{}};
-  return make("aten::_to_copy",
-              {{count},
-               {program::KeywordArgument{"dtype", std::string(dtype_name(dtype))}},
-               none,
-               none,
-               none,
-               {false},
-               none},
-              dtype, {}, op.module);
+  return converted(count, graph_.value(op.outputs[1]).dtype, id);
 }
 
 void ShardedOperators::emit_nll_mean(OpId id) {
@@ -295,62 +276,24 @@ void ShardedOperators::emit_nll_mean(OpId id) {
   made.outputs = {sum, unused};
   builder_.compute(std::move(made));
   buffers_[op.outputs[1].index()] = count;
-  Instruction quotient = make_named("aten::div", id);
-  quotient.overload = "Tensor";
-  quotient.arguments = {{sum}, {count}};
-  quotient.outputs = {define(op.outputs[0])};
-  builder_.compute(std::move(quotient));
+  emit_quotient(sum, count, define(op.outputs[0]), id);
 }
 
-std::int64_t ShardedOperators::channel_count(ValueId x) {
-  const std::vector<std::int64_t> shape = whole_shape(x);
-  return shape[1] == 0 ? 0 : sum_of_elements(x) / shape[1];
-}
-
-BufferId ShardedOperators::channel_sums(std::string op, ArgumentList arguments, ValueId x,
-                                        OpId origin) {
-  const std::string& label = graph_.op(origin).module;
-  const BufferId sums =
-      make(std::move(op), std::move(arguments), DType::kF64, {2, whole_shape(x)[1]}, label);
-  builder_.all_reduce(sums, label);
-  return sums;
+ShardedOperators::Channels ShardedOperators::channels_of(ValueId x) {
+  const std::int64_t channels = whole_shape(x)[1];
+  return {channels, channels == 0 ? 0 : sum_of_elements(x) / channels};
 }
 
 void ShardedOperators::emit_batch_norm(OpId id) {
-  const graph::Op& op = graph_.op(id);
-  const auto x = std::get<ValueId>(op.arguments[0].value);
-  const ArgumentList given = make_arguments(id);
-  const bool has_statistics = op.overload != "no_stats";
-  const bool has_reserve = is_named(op, "aten::_batch_norm_with_update_functional");
-  const Argument none{program::NoneArgument{}};
-  const BufferId sums = channel_sums("motley::batch_norm_sums", {given[0]}, x, id);
-  Instruction made = make_named("motley::batch_norm", id);
-  made.arguments = {given[0],
-                    given[1],
-                    given[2],
-                    has_statistics ? given[3] : none,
-                    has_statistics ? given[4] : none,
-                    {sums},
-                    number_argument(channel_count(x)),
-                    given[given.size() - 2],
-                    given[given.size() - 1]};
-  for (std::size_t o = 0; o < op.outputs.size(); ++o)
-    if (!(has_reserve && o == 3)) made.outputs.push_back(define(op.outputs[o]));
-  while (made.outputs.size() < 5) made.outputs.push_back(builder_.add_temporary(DType::kNone, {}));
-  builder_.compute(std::move(made));
+  const auto x = std::get<ValueId>(graph_.op(id).arguments[0].value);
+  emit_batch_norm_over(id, make_arguments(id), channels_of(x),
+                       [&](ValueId v) { return define(v); });
 }
 
 void ShardedOperators::emit_batch_norm_backward(OpId id) {
-  const graph::Op& op = graph_.op(id);
-  const auto x = std::get<ValueId>(op.arguments[1].value);
-  const ArgumentList given = make_arguments(id);
-  const BufferId sums = channel_sums("motley::batch_norm_backward_sums",
-                                     {given[0], given[1], given[5], given[6]}, x, id);
-  Instruction made = make_named("motley::batch_norm_backward", id);
-  made.arguments = {
-      given[0], given[1], given[2], given[5], given[6], {sums}, number_argument(channel_count(x))};
-  for (const ValueId output : op.outputs) made.outputs.push_back(define(output));
-  builder_.compute(std::move(made));
+  const auto x = std::get<ValueId>(graph_.op(id).arguments[1].value);
+  emit_batch_norm_backward_over(id, make_arguments(id), channels_of(x),
+                                [&](ValueId v) { return define(v); });
 }
 
 }  // namespace motley::synth

@@ -44,8 +44,7 @@ class ShardedOperators : protected ShardedValues {
   void emit_dropout(OpId id);
   /// loss = local sum / count over all devices; the count serves the backward pass.
   void emit_nll_mean(OpId id);
-  std::int64_t channel_count(ValueId x);
-  BufferId channel_sums(std::string op, program::ArgumentList arguments, ValueId x, OpId origin);
+  Channels channels_of(ValueId x);
   void emit_batch_norm(OpId id);
   void emit_batch_norm_backward(OpId id);
 

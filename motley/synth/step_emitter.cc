@@ -63,6 +63,100 @@ void StepEmitter::compute(std::string op, ArgumentList arguments, std::vector<Bu
   builder_.compute(std::move(made));
 }
 
+void StepEmitter::emit_inputs(const std::vector<char>& used) {
+  std::int64_t input = 0;
+  for (std::size_t v = 0; v < graph_.values.size(); ++v) {
+    const graph::Value& value = graph_.values[v];
+    if (value.role == graph::ValueRole::kTangent && used[v]) {
+      buffers_[v] = builder_.add_temporary(value.dtype, {});
+      compute("motley::tangent", {}, {buffers_[v]}, "tangent");
+    }
+    if (value.role != graph::ValueRole::kInput) continue;
+    if (used[v]) compute("motley::load", {{input}}, {buffers_[v]}, "load " + value.name);
+    ++input;
+  }
+}
+
+void StepEmitter::emit_dropout_at(OpId id, const Argument& x, const Argument& p,
+                                  const DropoutPlace& place, const Define& define) {
+  Instruction made = make_named("motley::dropout", id);
+  made.arguments = {x,
+                    p,
+                    number_argument(id.value),
+                    {place.outer},
+                    {place.inner},
+                    number_argument(place.first),
+                    number_argument(place.global)};
+  for (const ValueId output : graph_.op(id).outputs) made.outputs.push_back(define(output));
+  builder_.compute(std::move(made));
+}
+
+BufferId StepEmitter::channel_sums(std::string op, ArgumentList arguments, std::int64_t channels,
+                                   OpId origin) {
+  const BufferId sums = builder_.add_temporary(DType::kF64, {2, channels});
+  Instruction made = make_named(std::move(op), origin);
+  made.arguments = std::move(arguments);
+  made.outputs = {sums};
+  builder_.compute(std::move(made));
+  builder_.all_reduce(sums, graph_.op(origin).module);
+  return sums;
+}
+
+void StepEmitter::emit_batch_norm_over(OpId id, const ArgumentList& given, Channels channels,
+                                       const Define& define) {
+  const graph::Op& op = graph_.op(id);
+  const bool has_statistics = op.overload != "no_stats";
+  const bool has_reserve = op.name == "aten::_batch_norm_with_update_functional";
+  const Argument none{program::NoneArgument{}};
+  const BufferId sums = channel_sums("motley::batch_norm_sums", {given[0]}, channels.local, id);
+  Instruction made = make_named("motley::batch_norm", id);
+  made.arguments = {given[0],
+                    given[1],
+                    given[2],
+                    has_statistics ? given[3] : none,
+                    has_statistics ? given[4] : none,
+                    {sums},
+                    number_argument(channels.elements),
+                    given[given.size() - 2],
+                    given[given.size() - 1]};
+  for (std::size_t o = 0; o < op.outputs.size(); ++o)
+    if (!(has_reserve && o == 3)) made.outputs.push_back(define(op.outputs[o]));
+  while (made.outputs.size() < 5) made.outputs.push_back(builder_.add_temporary(DType::kNone, {}));
+  builder_.compute(std::move(made));
+}
+
+void StepEmitter::emit_batch_norm_backward_over(OpId id, const ArgumentList& given,
+                                                Channels channels, const Define& define) {
+  const BufferId sums = channel_sums("motley::batch_norm_backward_sums",
+                                     {given[0], given[1], given[5], given[6]}, channels.local, id);
+  Instruction made = make_named("motley::batch_norm_backward", id);
+  made.arguments = {
+      given[0], given[1], given[2], given[5], given[6], {sums}, number_argument(channels.elements)};
+  for (const ValueId output : graph_.op(id).outputs) made.outputs.push_back(define(output));
+  builder_.compute(std::move(made));
+}
+
+BufferId StepEmitter::converted(BufferId scalar, DType dtype, OpId origin) {
+  if (builder_.buffer(scalar).dtype == dtype) return scalar;
+  const BufferId result = builder_.add_temporary(dtype, {});
+  Instruction made = make_named("aten::_to_copy", origin);
+  const Argument none{program::NoneArgument{}};
+  const Argument to{program::KeywordArgument{"dtype", std::string(dtype_name(dtype))}};
+  made.arguments = {{scalar}, to, none, none, none, {false}, none};
+  made.outputs = {result};
+  builder_.compute(std::move(made));
+  return result;
+}
+
+void StepEmitter::emit_quotient(BufferId numerator, BufferId divisor, BufferId quotient,
+                                OpId origin) {
+  Instruction made = make_named("aten::div", origin);
+  made.overload = "Tensor";
+  made.arguments = {{numerator}, {divisor}};
+  made.outputs = {quotient};
+  builder_.compute(std::move(made));
+}
+
 void StepEmitter::divide(BufferId numerator, std::int64_t divisor, BufferId quotient, OpId origin) {
   Instruction made = make_named("aten::div", origin);
   made.overload = "Scalar";

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -39,6 +40,29 @@ class StepEmitter {
   program::Instruction make_named(std::string name, OpId origin) const;
   void compute(std::string op, program::ArgumentList arguments, std::vector<BufferId> outputs,
                std::string label);
+  using Define = std::function<BufferId(ValueId)>;  ///< makes the buffer of a result
+
+  /// The tangent and the inputs that operators use, by value.
+  void emit_inputs(const std::vector<char>& used);
+  /// x seen as [outer, samples, inner], `first` of `global` samples on.
+  struct DropoutPlace {
+    std::int64_t outer, inner, first, global;
+  };
+  void emit_dropout_at(OpId id, const program::Argument& x, const program::Argument& p,
+                       const DropoutPlace& place, const Define& define);
+  /// Batch norm over what all devices have, and its backward pass: channel sums, their exchange,
+  /// the rest. `given`: the operator's arguments here.
+  struct Channels {
+    std::int64_t local;     ///< channels here
+    std::int64_t elements;  ///< of each, over all devices
+  };
+  void emit_batch_norm_over(OpId id, const program::ArgumentList& given, Channels channels,
+                            const Define& define);
+  void emit_batch_norm_backward_over(OpId id, const program::ArgumentList& given, Channels channels,
+                                     const Define& define);
+  /// A scalar in another dtype, if need be.
+  BufferId converted(BufferId scalar, DType dtype, OpId origin);
+  void emit_quotient(BufferId numerator, BufferId divisor, BufferId quotient, OpId origin);
   /// numerator / divisor into a new buffer; the divisor is a count over the global batch.
   void divide(BufferId numerator, std::int64_t divisor, BufferId quotient, OpId origin);
   /// An input, parameter, buffer or constant of the graph.
@@ -64,6 +88,9 @@ class StepEmitter {
   std::vector<BufferId> buffers_;  ///< by value: as its operator gives it
 
  private:
+  BufferId channel_sums(std::string op, program::ArgumentList arguments, std::int64_t channels,
+                        OpId origin);
+
   std::vector<std::vector<BufferId>> states_;  // by parameter
   std::vector<std::pair<BufferId, BufferId>> assignments_;
   BufferId loss_;
