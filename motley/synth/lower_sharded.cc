@@ -2,11 +2,9 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <string_view>
 #include <utility>
 
-#include "motley/base/check.h"
 #include "motley/graph/work.h"
 #include "motley/plan/shares.h"
 #include "motley/program/program_text.h"
@@ -186,8 +184,7 @@ Result<void> verify_sharding(const graph::Graph& graph, const Sharding& sharding
     if (!is_of_rule(rules[i], sharding.ops[i]) ||
         !can_lower(graph, id, rules[i], sharding.ops[i], sharding.shares))
       return refuse(
-          graph, fmt::format("operator {} in module '{}' cannot be split so; its rule is "
-                             "{}",
+          graph, fmt::format("operator {} in module '{}' cannot be split so; its rule is {}",
                              graph.ops[i].full_name(), graph.ops[i].module, print_rule(rules[i])));
   }
   return {};

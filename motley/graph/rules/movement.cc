@@ -8,12 +8,6 @@
 namespace motley::graph {
 namespace {
 
-using Shape = std::vector<std::int64_t>;
-
-std::int64_t at(const Shape& shape, int dim) { return shape[static_cast<std::size_t>(dim)]; }
-DimFactors& at(TensorFactors& factors, int dim) { return factors[static_cast<std::size_t>(dim)]; }
-int rank_of(const Shape& shape) { return static_cast<int>(shape.size()); }
-
 bool holds(const std::vector<int>& dims, int dim) {
   return std::find(dims.begin(), dims.end(), dim) != dims.end();
 }
@@ -249,7 +243,7 @@ bool slice_backward_rule(RuleBuilder& rule) {
   return true;
 }
 
-/// One dimension goes, or comes; nothing else changes.
+/// select(x, dim, index), unbind(x, dim): one dimension goes.
 bool drop_rule(RuleBuilder& rule) {
   const Shape& from = rule.operand_shape(0);
   const auto dim = rule.dim(1, rank_of(from));
@@ -262,9 +256,6 @@ bool drop_rule(RuleBuilder& rule) {
   rule.add_term({0});
   return true;
 }
-
-/// unbind(x, dim = 0)
-bool unbind_rule(RuleBuilder& rule) { return drop_rule(rule); }
 
 /// select_backward(grad, input_sizes, dim, index)
 bool select_backward_rule(RuleBuilder& rule) {
@@ -417,8 +408,6 @@ bool scatter_rule(RuleBuilder& rule) {
   return rule.op().name != "aten::scatter" || adds;
 }
 
-bool gather_rule(RuleBuilder& rule) { return scatter_rule(rule); }
-
 /// The last `Count` dimensions belong together: triangles.
 template <int Count>
 bool trailing_rule(RuleBuilder& rule) {
@@ -512,7 +501,7 @@ constexpr NamedRuleMaker kRules[] = {
     {"aten::slice_backward", slice_backward_rule},
     {"aten::select", drop_rule},
     {"aten::select_backward", select_backward_rule},
-    {"aten::unbind", unbind_rule},
+    {"aten::unbind", drop_rule},
     {"aten::split", split_rule},
     {"aten::split_with_sizes", split_rule},
     {"aten::cat", cat_rule},
@@ -524,7 +513,7 @@ constexpr NamedRuleMaker kRules[] = {
     {"aten::flip", along_rule<1, true>},
     {"aten::sort", along_rule<1, false>},
     {"aten::topk", along_rule<2, false>},
-    {"aten::gather", gather_rule},
+    {"aten::gather", scatter_rule},
     {"aten::scatter", scatter_rule},
     {"aten::scatter_add", scatter_rule},
     {"aten::tril", trailing_rule<2>},

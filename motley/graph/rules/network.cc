@@ -8,15 +8,6 @@
 namespace motley::graph {
 namespace {
 
-using Shape = std::vector<std::int64_t>;
-
-std::int64_t at(const Shape& shape, int dim) { return shape[static_cast<std::size_t>(dim)]; }
-const DimFactors& at(const TensorFactors& factors, int dim) {
-  return factors[static_cast<std::size_t>(dim)];
-}
-DimFactors& at(TensorFactors& factors, int dim) { return factors[static_cast<std::size_t>(dim)]; }
-int rank_of(const Shape& shape) { return static_cast<int>(shape.size()); }
-
 /// reduction argument of a loss: 0 none, 1 mean, 2 sum.
 constexpr std::int64_t kNoReduction = 0, kMeanReduction = 1;
 

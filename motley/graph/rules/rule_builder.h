@@ -9,6 +9,18 @@
 
 namespace motley::graph {
 
+using Shape = std::vector<std::int64_t>;
+
+// By dimension; in range.
+inline std::int64_t at(const Shape& shape, int dim) { return shape[static_cast<std::size_t>(dim)]; }
+inline const DimFactors& at(const TensorFactors& factors, int dim) {
+  return factors[static_cast<std::size_t>(dim)];
+}
+inline DimFactors& at(TensorFactors& factors, int dim) {
+  return factors[static_cast<std::size_t>(dim)];
+}
+inline int rank_of(const Shape& shape) { return static_cast<int>(shape.size()); }
+
 /// Puts the rule of one operator together. Operands are named by the position of their argument,
 /// results by theirs; both begin without factors, and finish() refuses what does not multiply up to
 /// the shapes.
