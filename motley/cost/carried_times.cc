@@ -51,8 +51,9 @@ const cluster::PlanningKind* nearest_kind(const cluster::PlanningKind& wanted,
   return nearest;
 }
 
-CarriedTimes::CarriedTimes(const graph::Graph& graph, const std::vector<OpEntry>& entries,
-                           const cluster::PlanningKind& here, const cluster::PlanningKind& there)
+CarriedTimes::CarriedTimes(const std::shared_ptr<const graph::Graph>& graph,
+                           const std::vector<OpEntry>& entries, const cluster::PlanningKind& here,
+                           const cluster::PlanningKind& there)
     : measured_(entries),
       here_(graph, here, kWithoutLaunch),
       there_(graph, there, kWithoutLaunch),

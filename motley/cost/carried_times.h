@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -44,10 +45,10 @@ const cluster::PlanningKind* nearest_kind(const cluster::PlanningKind& wanted,
 /// other device kinds".
 class CarriedTimes : public TimeSource {
  public:
-  /// `entries`: all of the device on which they were measured. `graph` and the kinds must outlive
-  /// it.
-  CarriedTimes(const graph::Graph& graph, const std::vector<OpEntry>& entries,
-               const cluster::PlanningKind& here, const cluster::PlanningKind& there);
+  /// `entries`: all of the device on which they were measured.
+  CarriedTimes(const std::shared_ptr<const graph::Graph>& graph,
+               const std::vector<OpEntry>& entries, const cluster::PlanningKind& here,
+               const cluster::PlanningKind& there);
   std::vector<std::optional<Answer>> times(const program::DeviceProgram& program) const override;
 
  private:

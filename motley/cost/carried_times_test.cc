@@ -108,7 +108,9 @@ TEST_F(CarriedTimesTest, ScalesByTheFiguresBesideTheShortestKernel) {
   cluster::PlanningKind there = here;
   there.name = "there";
   there.memory_bandwidth = BytesPerSecond(4e11);
-  const auto times = CarriedTimes(graph_, entries({1e-6, 4e-3, 2e-4}), here, there).times(program_);
+  const auto times = CarriedTimes(std::make_shared<const graph::Graph>(graph_),
+                                  entries({1e-6, 4e-3, 2e-4}), here, there)
+                         .times(program_);
   ASSERT_EQ(times.size(), 4U);
   EXPECT_FALSE(times[0]);                       // the load was not measured
   EXPECT_EQ(times[1]->seconds, Seconds(1e-6));  // a view
@@ -125,7 +127,9 @@ TEST_F(CarriedTimesTest, ScalesByTheFiguresBesideTheShortestKernel) {
 
 TEST_F(CarriedTimesTest, TheSameKindIsAsMeasured) {
   const cluster::PlanningKind a10 = kind("a10");
-  const auto times = CarriedTimes(graph_, entries({1e-6, 4e-3, 2e-4}), a10, a10).times(program_);
+  const auto times = CarriedTimes(std::make_shared<const graph::Graph>(graph_),
+                                  entries({1e-6, 4e-3, 2e-4}), a10, a10)
+                         .times(program_);
   EXPECT_EQ(times[1]->seconds, Seconds(1e-6));
   EXPECT_NEAR(times[2]->seconds.value, 4e-3, 1e-15);
   EXPECT_NEAR(times[3]->seconds.value, 2e-4, 1e-15);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "motley/base/check.h"
@@ -42,6 +43,19 @@ tl::unexpected<Error> missing_keys(const std::set<std::string>& keys, const Devi
                                  *keys.begin(), more, device.kind, device.threads, device.torch));
 }
 
+std::uint64_t hash_operators(const program::DeviceProgram& program) {
+  std::uint64_t hash = 1469598103934665603u;
+  const auto mix = [&hash](std::string_view text) {
+    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  };
+  for (const program::Instruction& instruction : program.instructions) {
+    mix(instruction.op);
+    mix(instruction.overload);
+    mix("\n");
+  }
+  return hash;
+}
+
 double mean_spread(const std::vector<std::optional<TimeSource::Answer>>& answers) {
   double sum = 0, weight = 0;
   for (const auto& answer : answers) {
@@ -59,6 +73,7 @@ Result<InstructionTimes> InstructionTimes::build(
     const DeviceKey& device) {
   const auto sorted = sorted_references(references);
   InstructionTimes times;
+  times.operators_ = hash_operators(*sorted[0]);
   times.seconds_.resize(sorted[0]->instructions.size(), std::vector<double>(sorted.size(), 0.0));
   times.scratch_ = times.seconds_;
   std::set<std::string> missing;
@@ -79,6 +94,10 @@ Result<InstructionTimes> InstructionTimes::build(
   if (!missing.empty()) return missing_keys(missing, device);
   for (std::vector<double>& seconds : times.seconds_) make_nondecreasing(seconds);
   return times;
+}
+
+bool InstructionTimes::fits(const program::DeviceProgram& program) const {
+  return program.instructions.size() == size() && hash_operators(program) == operators_;
 }
 
 Seconds InstructionTimes::at(std::size_t instruction, double samples) const {

@@ -8,18 +8,6 @@
 namespace motley::cost {
 namespace {
 
-/// What the instruction computes in: the dtype of its first result, else of its first argument.
-DType dtype_of(const program::DeviceProgram& program, const program::Instruction& instruction) {
-  if (!instruction.outputs.empty()) return program.buffer(instruction.outputs[0]).dtype;
-  DType dtype = DType::kF32;
-  bool is_first = true;
-  program::for_each_buffer(instruction.arguments, [&](BufferId id) {
-    if (is_first) dtype = program.buffer(id).dtype;
-    is_first = false;
-  });
-  return dtype;
-}
-
 /// 1 / coefficient; a term that a fit found to cost nothing is infinitely fast.
 double inverse(double coefficient) {
   return coefficient > 0 ? 1 / coefficient : std::numeric_limits<double>::infinity();
@@ -48,15 +36,9 @@ Result<KindEfficiency> fit_efficiency(const std::vector<KindSample>& samples) {
   return KindEfficiency{Seconds(fitted[0]), inverse(fitted[1]), inverse(fitted[2])};
 }
 
-std::vector<std::optional<TimeSource::Answer>> KindTimes::times(
-    const program::DeviceProgram& program) const {
-  const std::vector<OperatorWork> works = instruction_work(program, *graph_);
-  std::vector<std::optional<Answer>> answers;
-  for (std::size_t i = 0; i < works.size(); ++i)
-    answers.push_back(Answer{
-        kind_seconds(*kind_, dtype_of(program, program.instructions[i]), works[i], efficiency_),
-        Bytes(0)});
-  return answers;
+TimeSource::Answer KindTimes::answer(std::string_view /*name*/, DType dtype,
+                                     const OperatorWork& work) const {
+  return {kind_seconds(kind_, dtype, work, efficiency_), Bytes(0)};
 }
 
 }  // namespace motley::cost

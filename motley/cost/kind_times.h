@@ -1,5 +1,8 @@
 #pragma once
 
+#include <memory>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "motley/base/dtype.h"
@@ -41,16 +44,15 @@ Result<KindEfficiency> fit_efficiency(const std::vector<KindSample>& samples);
 
 /// The operators of a model on a kind of device, by kind_seconds. `graph` is what the programs are
 /// lowered from.
-class KindTimes : public TimeSource {
+class KindTimes : public WorkTimes {
  public:
-  KindTimes(const graph::Graph& graph, const cluster::PlanningKind& kind,
+  KindTimes(std::shared_ptr<const graph::Graph> graph, const cluster::PlanningKind& kind,
             const KindEfficiency& efficiency = {})
-      : graph_(&graph), kind_(&kind), efficiency_(efficiency) {}
-  std::vector<std::optional<Answer>> times(const program::DeviceProgram& program) const override;
+      : WorkTimes(std::move(graph)), kind_(kind), efficiency_(efficiency) {}
+  Answer answer(std::string_view name, DType dtype, const OperatorWork& work) const override;
 
  private:
-  const graph::Graph* graph_;
-  const cluster::PlanningKind* kind_;
+  cluster::PlanningKind kind_;
   KindEfficiency efficiency_;
 };
 

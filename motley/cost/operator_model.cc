@@ -109,20 +109,9 @@ Bytes OperatorModel::scratch(std::string_view name, const OperatorWork& work) co
   return Bytes(static_cast<std::int64_t>(sum / weight * work.bytes));
 }
 
-std::vector<std::optional<TimeSource::Answer>> ModelledTimes::times(
-    const program::DeviceProgram& program) const {
-  const std::vector<OperatorWork> works = instruction_work(program, *graph_);
-  std::vector<std::optional<Answer>> answers;
-  for (std::size_t i = 0; i < works.size(); ++i) {
-    const program::Instruction& instruction = program.instructions[i];
-    if (instruction.lane == program::Lane::kTransfer) {
-      answers.push_back(Answer{});
-      continue;
-    }
-    const std::string name = instruction.full_name();
-    answers.push_back(Answer{model_->seconds(name, works[i]), model_->scratch(name, works[i])});
-  }
-  return answers;
+TimeSource::Answer ModelledTimes::answer(std::string_view name, DType /*dtype*/,
+                                         const OperatorWork& work) const {
+  return {model_.seconds(name, work), model_.scratch(name, work)};
 }
 
 }  // namespace motley::cost

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "motley/cost/operator_work.h"
@@ -59,16 +61,14 @@ class OperatorModel {
 };
 
 /// A model's operators by OperatorModel.
-class ModelledTimes : public TimeSource {
+class ModelledTimes : public WorkTimes {
  public:
-  /// `graph`, from which the programs are lowered, and `model` must outlive it.
-  ModelledTimes(const graph::Graph& graph, const OperatorModel& model)
-      : graph_(&graph), model_(&model) {}
-  std::vector<std::optional<Answer>> times(const program::DeviceProgram& program) const override;
+  ModelledTimes(std::shared_ptr<const graph::Graph> graph, OperatorModel model)
+      : WorkTimes(std::move(graph)), model_(std::move(model)) {}
+  Answer answer(std::string_view name, DType dtype, const OperatorWork& work) const override;
 
  private:
-  const graph::Graph* graph_;
-  const OperatorModel* model_;
+  OperatorModel model_;
 };
 
 }  // namespace motley::cost

@@ -1,6 +1,10 @@
 #include "motley/cost/operator_work.h"
 
+#include <algorithm>
+#include <map>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "motley/base/check.h"
 #include "motley/graph/work.h"
@@ -29,12 +33,34 @@ OperatorWork added_work(const program::DeviceProgram& program,
   return {flops, read + (instruction.outputs.empty() ? read : written), 1};
 }
 
+/// Work of an operator of the graph as the instruction runs it: its tensors have the shapes of the
+/// instruction's buffers.
+OperatorWork origin_work(const program::DeviceProgram& program,
+                         const program::Instruction& instruction, const graph::Graph& graph) {
+  const graph::Op& op = graph.op(instruction.origin);
+  std::vector<BufferId> buffers;
+  std::vector<ValueId> values;
+  program::for_each_buffer(instruction.arguments, [&](BufferId id) { buffers.push_back(id); });
+  graph::for_each_value(op.arguments, [&](ValueId id) { values.push_back(id); });
+  if (buffers.size() != values.size()) return added_work(program, instruction);
+  buffers.insert(buffers.end(), instruction.outputs.begin(), instruction.outputs.end());
+  values.insert(values.end(), op.outputs.begin(), op.outputs.end());
+  std::map<ValueId, BufferId> buffer_of;
+  for (std::size_t i = 0; i < std::min(values.size(), buffers.size()); ++i)
+    buffer_of.emplace(values[i], buffers[i]);
+  const graph::Work work = graph::op_work(graph, instruction.origin, [&](ValueId value) {
+    const auto found = buffer_of.find(value);
+    return found == buffer_of.end() ? std::vector<std::int64_t>{0}
+                                    : program.buffer(found->second).shape;
+  });
+  return {work.flops.value, static_cast<double>(work.bytes_read.value + work.bytes_written.value),
+          1};
+}
+
 }  // namespace
 
 std::vector<OperatorWork> instruction_work(const program::DeviceProgram& program,
                                            const graph::Graph& graph) {
-  graph::Sizes sizes;
-  if (!graph.sizes.empty()) sizes[graph.sizes[0].name] = program.samples;
   std::vector<OperatorWork> result;
   result.reserve(program.instructions.size());
   for (const program::Instruction& instruction : program.instructions) {
@@ -46,9 +72,7 @@ std::vector<OperatorWork> instruction_work(const program::DeviceProgram& program
                graph.op(instruction.origin).name != instruction.op) {
       result.push_back(added_work(program, instruction));
     } else {
-      const graph::Work work = graph::op_work(graph, instruction.origin, sizes);
-      result.push_back({work.flops.value,
-                        static_cast<double>(work.bytes_read.value + work.bytes_written.value), 1});
+      result.push_back(origin_work(program, instruction, graph));
     }
   }
   return result;

@@ -16,6 +16,7 @@
 #include "motley/cluster/quantity_text.h"
 #include "motley/cost/collectives.h"
 #include "motley/program/parts.h"
+#include "motley/program/program_text.h"
 
 namespace motley::cost {
 namespace {
@@ -127,37 +128,70 @@ ProfileCost::ProfileCost(const cluster::Cluster& cluster,
       devices_(std::move(devices)),
       collectives_(std::move(collectives)) {}
 
-Result<const InstructionTimes*> ProfileCost::table_of(const program::DeviceProgram& program) const {
+namespace {
+
+/// The table that the program fits; null: none.
+const InstructionTimes* find_table(const ProfileCost::DeviceTimes& times,
+                                   const program::DeviceProgram& program) {
+  for (const auto& table : {times.alone, times.shared})
+    if (table != nullptr && table->fits(program)) return table.get();
+  return nullptr;
+}
+
+}  // namespace
+
+Result<const ProfileCost::DeviceTimes*> ProfileCost::times_of(
+    const program::DeviceProgram& program) const {
   const auto found = devices_.find(program.device);
-  if (found == devices_.end()) {
-    return usage_error("cost.missing-device",
-                       fmt::format("no times for device '{}'; run `motley profile` with this "
-                                   "cluster",
-                                   program.device));
+  if (found != devices_.end()) return &found->second;
+  return usage_error("cost.missing-device",
+                     fmt::format("no times for device '{}'; run `motley profile` with this cluster",
+                                 program.device));
+}
+
+Result<ProfileCost::Times> ProfileCost::other_times(const DeviceTimes& times,
+                                                    const program::DeviceProgram& program) const {
+  if (!times.other.source)
+    return stale_error("cost.other-program",
+                       fmt::format("the program of '{}' has {} instructions, the profiled model "
+                                   "another number; was it made from another model?",
+                                   program.device, program.instructions.size()));
+  const auto answers = times.other.source->times(program);
+  Times found;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    if (!answers[i])
+      return usage_error(
+          "cost.missing-profile",
+          fmt::format("no measurement of {} on {}; run `motley profile` with this "
+                      "plan",
+                      program::cost_key(program, program.instructions[i]), program.device));
+    found.seconds.push_back(answers[i]->seconds / times.other.speed);
+    found.scratch.push_back(answers[i]->scratch);
   }
-  const std::size_t length = program.instructions.size();
-  for (const auto& table : {found->second.alone, found->second.shared})
-    if (table != nullptr && table->size() == length) return table.get();
-  return stale_error("cost.other-program",
-                     fmt::format("the program of '{}' has {} instructions, the profiled model "
-                                 "another number; was it made from another model?",
-                                 program.device, length));
+  return found;
 }
 
 Result<std::vector<Seconds>> ProfileCost::compute_times(
     const program::DeviceProgram& program) const {
-  MOTLEY_ASSIGN(const InstructionTimes* times, table_of(program));
-  const double speed = devices_.at(program.device).speed;
+  MOTLEY_ASSIGN(const DeviceTimes* times, times_of(program));
+  const InstructionTimes* table = find_table(*times, program);
+  if (table == nullptr) {
+    MOTLEY_ASSIGN(auto other, other_times(*times, program));
+    return std::move(other.seconds);
+  }
   std::vector<Seconds> seconds;
-  seconds.reserve(times->size());
-  for (std::size_t i = 0; i < times->size(); ++i)
-    seconds.push_back(times->at(i, static_cast<double>(program.samples)) / speed);
+  seconds.reserve(table->size());
+  for (std::size_t i = 0; i < table->size(); ++i)
+    seconds.push_back(table->at(i, static_cast<double>(program.samples)) / times->speed);
   return seconds;
 }
 
 Result<std::vector<Bytes>> ProfileCost::scratch_bytes(const program::DeviceProgram& program) const {
-  MOTLEY_ASSIGN(const InstructionTimes* times, table_of(program));
-  return times->scratch_bytes(program.samples);
+  MOTLEY_ASSIGN(const DeviceTimes* times, times_of(program));
+  if (const InstructionTimes* table = find_table(*times, program))
+    return table->scratch_bytes(program.samples);
+  MOTLEY_ASSIGN(auto other, other_times(*times, program));
+  return std::move(other.scratch);
 }
 
 Result<std::vector<DeviceId>> ProfileCost::find_devices(

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -33,6 +34,8 @@ class InstructionTimes {
   /// Memory that each instruction needs beside its results, rounded up.
   std::vector<Bytes> scratch_bytes(std::int64_t samples) const;
   std::size_t size() const { return seconds_.size(); }
+  /// Is the program a lowering of the kind that the references are: the same operators in order?
+  bool fits(const program::DeviceProgram& program) const;
   /// All instructions at a local batch.
   Seconds total(double samples) const;
   /// Spread of an instruction, mean over the largest batch's, weighted by time.
@@ -45,6 +48,7 @@ class InstructionTimes {
  private:
   double between(const std::vector<double>& values, double samples) const;
 
+  std::uint64_t operators_ = 0;               // hash of their names in order
   std::vector<double> batches_;               // increasing
   std::vector<std::vector<double>> seconds_;  // [instruction][batch]
   std::vector<std::vector<double>> scratch_;  // [instruction][batch]; bytes
@@ -127,12 +131,16 @@ DeviceKey shared_key(const cluster::Cluster& cluster, DeviceId device,
 /// with usual_transport.
 class ProfileCost : public CostModel {
  public:
-  /// Tables of a device's program in a group and alone; either may be null. The program's length
-  /// tells which one fits.
+  /// Times of a device's program in a group and alone by tables, either of which may be null: the
+  /// program's operators tell which one fits. Other programs of the model by `other`.
   struct DeviceTimes {
     std::shared_ptr<const InstructionTimes> alone, shared;
     double speed = 1.0;
     std::vector<InterferenceEntry> interference;  ///< of the device; none: it has none
+    struct Other {
+      std::shared_ptr<const TimeSource> source;
+      double speed = 1.0;
+    } other;
   };
   /// `devices`: by name.
   ProfileCost(const cluster::Cluster& cluster, std::map<std::string, DeviceTimes> devices,
@@ -150,7 +158,12 @@ class ProfileCost : public CostModel {
   std::vector<double> link_capacities() const override;
 
  private:
-  Result<const InstructionTimes*> table_of(const program::DeviceProgram& program) const;
+  struct Times {
+    std::vector<Seconds> seconds;
+    std::vector<Bytes> scratch;
+  };
+  Result<const DeviceTimes*> times_of(const program::DeviceProgram& program) const;
+  Result<Times> other_times(const DeviceTimes& times, const program::DeviceProgram& program) const;
   Result<std::vector<DeviceId>> find_devices(const std::vector<std::string>& names) const;
   bool is_planned_only(const std::vector<DeviceId>& group) const;
   Result<Transfer> measured_transfer(std::string_view op, Bytes bytes,

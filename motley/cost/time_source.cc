@@ -3,6 +3,21 @@
 #include "motley/program/program_text.h"
 
 namespace motley::cost {
+namespace {
+
+/// What the instruction computes in: the dtype of its first result, else of its first argument.
+DType dtype_of(const program::DeviceProgram& program, const program::Instruction& instruction) {
+  if (!instruction.outputs.empty()) return program.buffer(instruction.outputs[0]).dtype;
+  DType dtype = DType::kF32;
+  bool is_first = true;
+  program::for_each_buffer(instruction.arguments, [&](BufferId id) {
+    if (is_first) dtype = program.buffer(id).dtype;
+    is_first = false;
+  });
+  return dtype;
+}
+
+}  // namespace
 
 MeasuredTimes::MeasuredTimes(const std::vector<OpEntry>& entries) {
   by_key_.reserve(entries.size());
@@ -27,6 +42,21 @@ std::vector<std::optional<TimeSource::Answer>> MeasuredTimes::times(
                found != by_key_.end()) {
       answer = found->second;
     }
+  }
+  return answers;
+}
+
+std::vector<std::optional<TimeSource::Answer>> WorkTimes::times(
+    const program::DeviceProgram& program) const {
+  const std::vector<OperatorWork> works = instruction_work(program, *graph_);
+  std::vector<std::optional<Answer>> answers;
+  answers.reserve(works.size());
+  for (std::size_t i = 0; i < works.size(); ++i) {
+    const program::Instruction& instruction = program.instructions[i];
+    answers.push_back(
+        instruction.lane == program::Lane::kTransfer
+            ? Answer{}
+            : answer(instruction.full_name(), dtype_of(program, instruction), works[i]));
   }
   return answers;
 }

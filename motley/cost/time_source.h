@@ -1,12 +1,17 @@
 #pragma once
 
+#include <memory>
 #include <optional>
+#include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "motley/base/result.h"
 #include "motley/base/units.h"
+#include "motley/cost/operator_work.h"
 #include "motley/cost/profile_store.h"
+#include "motley/graph/graph.h"
 #include "motley/program/program.h"
 
 namespace motley::cost {
@@ -37,15 +42,29 @@ class MeasuredTimes : public TimeSource {
   std::unordered_map<std::string, Answer> by_key_;
 };
 
-/// The first that can say; both must outlive it.
-class FirstKnown : public TimeSource {
+/// One that knows operators by what they do, wherever they stand.
+class WorkTimes : public TimeSource {
  public:
-  FirstKnown(const TimeSource& first, const TimeSource& second)
-      : first_(&first), second_(&second) {}
+  /// `graph`: from which the programs are lowered.
+  explicit WorkTimes(std::shared_ptr<const graph::Graph> graph) : graph_(std::move(graph)) {}
+  /// Of an operator (name with overload) that computes in `dtype`, which is that of its first
+  /// result, else of its first argument.
+  virtual Answer answer(std::string_view name, DType dtype, const OperatorWork& work) const = 0;
   std::vector<std::optional<Answer>> times(const program::DeviceProgram& program) const override;
 
  private:
-  const TimeSource *first_, *second_;
+  std::shared_ptr<const graph::Graph> graph_;
+};
+
+/// The first that can say.
+class FirstKnown : public TimeSource {
+ public:
+  FirstKnown(std::shared_ptr<const TimeSource> first, std::shared_ptr<const TimeSource> second)
+      : first_(std::move(first)), second_(std::move(second)) {}
+  std::vector<std::optional<Answer>> times(const program::DeviceProgram& program) const override;
+
+ private:
+  std::shared_ptr<const TimeSource> first_, second_;
 };
 
 }  // namespace motley::cost

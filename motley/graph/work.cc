@@ -136,32 +136,43 @@ bool contains(const std::array<std::string_view, kCount>& names, std::string_vie
 /// "aten::slice.Tensor" -> "aten::slice"
 std::string_view without_overload(std::string_view name) { return name.substr(0, name.find('.')); }
 
-/// An operator with its shapes at given sizes. Accessors return null or empty where the operator
+/// An operator with its shapes where it runs. Accessors return null or empty where the operator
 /// does not have what its schema promises: files come from outside.
 class SizedOp {
  public:
-  SizedOp(const Graph& graph, const Op& op, const Sizes& sizes)
-      : graph_(graph), op_(op), sizes_(sizes) {}
+  SizedOp(const Graph& graph, const Op& op, const ShapeOf& shape_of)
+      : graph_(graph), op_(op), shape_of_(shape_of) {}
 
+  /// Elements of a value; saturates far beyond any memory.
+  double elements_of(ValueId value) const {
+    double elements = graph_.value(value).dtype == DType::kNone ? 0 : 1;
+    for (const std::int64_t size : shape_of_(value)) elements *= static_cast<double>(size);
+    return elements;
+  }
+  Bytes bytes_of(ValueId value) const {
+    constexpr double kMost = 9e18;
+    const auto size = static_cast<double>(dtype_size(graph_.value(value).dtype));
+    return Bytes(static_cast<std::int64_t>(std::min(kMost, elements_of(value) * size)));
+  }
   /// Elements of tensor argument `position`; empty when it is none or no tensor.
   std::optional<double> elements(std::size_t position) const {
-    const Value* value = tensor(position);
-    if (value == nullptr) return std::nullopt;
-    return static_cast<double>(value_elements(*value, sizes_));
+    const auto value = tensor(position);
+    if (!value) return std::nullopt;
+    return elements_of(*value);
   }
   /// Size of one dimension of a tensor argument; negative dimensions count from the end.
   std::optional<double> dimension(std::size_t position, int dimension) const {
-    const Value* value = tensor(position);
-    if (value == nullptr) return std::nullopt;
-    const int rank = static_cast<int>(value->shape.size());
+    const auto value = tensor(position);
+    if (!value) return std::nullopt;
+    const std::vector<std::int64_t> shape = shape_of_(*value);
+    const int rank = static_cast<int>(shape.size());
     const int at = dimension < 0 ? dimension + rank : dimension;
     if (at < 0 || at >= rank) return std::nullopt;
-    return static_cast<double>(value->shape[static_cast<std::size_t>(at)].evaluate_integer(sizes_));
+    return static_cast<double>(shape[static_cast<std::size_t>(at)]);
   }
   /// Elements of result `position`; 0 when undefined.
   double result_elements(std::size_t position) const {
-    if (position >= op_.outputs.size()) return 0;
-    return static_cast<double>(value_elements(graph_.value(op_.outputs[position]), sizes_));
+    return position < op_.outputs.size() ? elements_of(op_.outputs[position]) : 0;
   }
   bool flag(std::size_t position) const {
     if (position >= op_.arguments.size()) return false;
@@ -178,15 +189,16 @@ class SizedOp {
   }
 
  private:
-  const Value* tensor(std::size_t position) const {
-    if (position >= op_.arguments.size()) return nullptr;
+  std::optional<ValueId> tensor(std::size_t position) const {
+    if (position >= op_.arguments.size()) return std::nullopt;
     const auto* id = std::get_if<ValueId>(&op_.arguments[position].value);
-    return id == nullptr ? nullptr : &graph_.value(*id);
+    if (id == nullptr) return std::nullopt;
+    return *id;
   }
 
   const Graph& graph_;
   const Op& op_;
-  const Sizes& sizes_;
+  const ShapeOf& shape_of_;
 };
 
 using MaybeFlops = std::optional<double>;
@@ -267,10 +279,11 @@ bool is_random(std::string_view op_name) {
   return contains(kRandom, name);
 }
 
-Work op_work(const Graph& graph, OpId id, const Sizes& sizes) {
+Work op_work(const Graph& graph, OpId id, const ShapeOf& shape_of) {
   const Op& op = graph.op(id);
   Work work;
   if (is_view(op.name)) return work;
+  const SizedOp sized(graph, op, shape_of);
   std::vector<ValueId> read;
   for_each_value(op.arguments, [&](ValueId value) { read.push_back(value); });
   if (contains(kLookups, op.name) && !read.empty()) read[0] = op.outputs[0];
@@ -278,17 +291,25 @@ Work op_work(const Graph& graph, OpId id, const Sizes& sizes) {
   read.erase(std::unique(read.begin(), read.end()), read.end());
   double touched = 0, made = 0;
   for (const ValueId value : read) {
-    work.bytes_read += Bytes(value_bytes(graph.value(value), sizes));
-    touched = std::max(touched, static_cast<double>(value_elements(graph.value(value), sizes)));
+    work.bytes_read += sized.bytes_of(value);
+    touched = std::max(touched, sized.elements_of(value));
   }
   for (const ValueId value : op.outputs) {
-    work.bytes_written += Bytes(value_bytes(graph.value(value), sizes));
-    made += static_cast<double>(value_elements(graph.value(value), sizes));
+    work.bytes_written += sized.bytes_of(value);
+    made += sized.elements_of(value);
   }
   if (contains(kMovement, op.name)) return work;
-  const SizedOp sized(graph, op, sizes);
   work.flops = Flops(formula(op.name, sized).value_or(std::max(touched, made)));
   return work;
+}
+
+Work op_work(const Graph& graph, OpId id, const Sizes& sizes) {
+  return op_work(graph, id, [&](ValueId value) {
+    std::vector<std::int64_t> shape;
+    for (const SizeExpr& size : graph.value(value).shape)
+      shape.push_back(size.evaluate_integer(sizes));
+    return shape;
+  });
 }
 
 Work total_work(const Graph& graph, const Sizes& sizes) {

@@ -1,5 +1,10 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <vector>
+
 #include "motley/base/units.h"
 #include "motley/graph/graph.h"
 
@@ -17,6 +22,11 @@ struct Work {
 /// element of the largest tensor read or of all results, whichever is more. A look-up by index
 /// (embedding, gather) reads as much as it gives, not its whole table.
 Work op_work(const Graph& graph, OpId op, const Sizes& sizes);
+
+/// Shape of a value where the operator runs, which may have a part of it only.
+using ShapeOf = std::function<std::vector<std::int64_t>(ValueId)>;
+Work op_work(const Graph& graph, OpId op, const ShapeOf& shape_of);
+
 Work total_work(const Graph& graph, const Sizes& sizes);
 
 /// Does the operator only give another view of its first argument's memory (view, t, expand,

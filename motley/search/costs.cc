@@ -35,60 +35,82 @@ tl::unexpected<Error> not_profiled(const graph::Model& model, const DeviceKey& k
                   model.graph.name, found, key.kind, key.threads, key.torch, wanted, wanted));
 }
 
-Result<std::shared_ptr<const InstructionTimes>> load_times(
-    const graph::Graph& graph, const cost::TimeSource& source, const CostOptions& options,
-    const DeviceKey& key, const std::vector<std::int64_t>& batches, int ranks) {
+/// Times of one device key, and where they come from.
+struct Table {
+  std::shared_ptr<const InstructionTimes> times;
+  cost::Grounds grounds;
+  std::shared_ptr<const cost::TimeSource> source = nullptr;  // of any program of the model
+  std::shared_ptr<const cost::WorkTimes> by_work = nullptr;  // none: too little was measured
+};
+
+/// What the loading of all tables shares.
+struct Loading {
+  const graph::Model& model;
+  std::shared_ptr<const graph::Graph> graph;  // the model's, kept by what is loaded
+  const cost::ProfileStore& store;
+  const CostOptions& options;
+};
+
+Result<std::shared_ptr<const InstructionTimes>> load_times(const Loading& loading,
+                                                           const cost::TimeSource& source,
+                                                           const DeviceKey& key,
+                                                           const std::vector<std::int64_t>& batches,
+                                                           int ranks) {
   std::vector<program::DeviceProgram> references;
   for (const std::int64_t batch : batches) {
     const synth::Placement placement{
         .device = key.kind, .samples = batch, .global_batch = batch * ranks, .ranks = ranks};
-    MOTLEY_ASSIGN(auto reference, synth::lower_device(graph, placement, options.lowering));
+    MOTLEY_ASSIGN(auto reference,
+                  synth::lower_device(*loading.graph, placement, loading.options.lowering));
     references.push_back(std::move(reference));
   }
   MOTLEY_ASSIGN(auto times, InstructionTimes::build(references, source, key));
   return std::make_shared<const InstructionTimes>(std::move(times));
 }
 
-/// Tables of one device key, and where they come from.
-struct Table {
-  std::shared_ptr<const InstructionTimes> times;
-  cost::Grounds grounds;
-};
-
 /// By what other models' operators took there.
-Result<Table> model_device(const graph::Model& model, const cost::ProfileStore& store,
-                           const CostOptions& options, const DeviceKey& key, int ranks) {
-  MOTLEY_ASSIGN(const auto entries, store.ops(key));
-  const auto fitted = cost::OperatorModel::fit(entries);
+Result<Table> model_device(const Loading& loading, const DeviceKey& key,
+                           const std::vector<std::int64_t>& batches, int ranks) {
+  MOTLEY_ASSIGN(const auto entries, loading.store.ops(key));
+  auto fitted = cost::OperatorModel::fit(entries);
   if (!fitted)
     return with_context(
         fmt::format("{} with threads = {} and PyTorch {}", key.kind, key.threads, key.torch),
         fitted.error());
-  const cost::MeasuredTimes measured(entries);
-  const cost::ModelledTimes modelled(model.graph, *fitted);
-  const auto batches =
-      profile_batches(options.global_batch, largest_batch(model.graph, options.global_batch));
-  MOTLEY_ASSIGN(auto times, load_times(model.graph, cost::FirstKnown(measured, modelled), options,
-                                       key, batches, ranks));
-  return Table{std::move(times),
-               {cost::Origin::kModelled, "modelled from what other models took there"}};
+  Table table;
+  table.by_work = std::make_shared<cost::ModelledTimes>(loading.graph, *std::move(fitted));
+  table.source = std::make_shared<cost::FirstKnown>(std::make_shared<cost::MeasuredTimes>(entries),
+                                                    table.by_work);
+  table.grounds = {cost::Origin::kModelled, "modelled from what other models took there"};
+  MOTLEY_ASSIGN(table.times, load_times(loading, *table.source, key, batches, ranks));
+  return table;
 }
 
-Result<Table> load_device(const graph::Model& model, const cost::ProfileStore& store,
-                          const CostOptions& options, const DeviceKey& key, int ranks) {
+Result<Table> load_device(const Loading& loading, const DeviceKey& key, int ranks) {
+  const graph::Model& model = loading.model;
+  const CostOptions& options = loading.options;
   const std::int64_t wanted = largest_batch(model.graph, options.global_batch);
-  MOTLEY_ASSIGN(auto batches, store.batches(profile_subject(model.hash, options.lowering), key));
+  MOTLEY_ASSIGN(auto batches,
+                loading.store.batches(profile_subject(model.hash, options.lowering), key));
   std::sort(batches.begin(), batches.end());
   batches.erase(std::unique(batches.begin(), batches.end()), batches.end());
   const bool is_enough = !batches.empty() && batches.back() >= wanted;
-  if (!is_enough && options.may_model) return model_device(model, store, options, key, ranks);
+  if (!is_enough && options.may_model)
+    return model_device(loading, key, profile_batches(options.global_batch, wanted), ranks);
   if (batches.empty()) return not_profiled(model, key, "no profile", wanted);
   if (!is_enough)
     return not_profiled(model, key, fmt::format("a profile up to batch {}", batches.back()),
                         wanted);
-  MOTLEY_ASSIGN(const auto measured, cost::MeasuredTimes::load(store, key));
-  MOTLEY_ASSIGN(auto times, load_times(model.graph, measured, options, key, batches, ranks));
-  return Table{std::move(times), {}};
+  MOTLEY_ASSIGN(const auto entries, loading.store.ops(key));
+  Table table;
+  const auto measured = std::make_shared<cost::MeasuredTimes>(entries);
+  table.source = measured;
+  if (auto fitted = cost::OperatorModel::fit(entries)) {
+    table.by_work = std::make_shared<cost::ModelledTimes>(loading.graph, *std::move(fitted));
+    table.source = std::make_shared<cost::FirstKnown>(measured, table.by_work);
+  }
+  MOTLEY_ASSIGN(table.times, load_times(loading, *measured, key, batches, ranks));
+  return table;
 }
 
 /// Where the model was profiled up to the wanted batch, and the kinds of these devices.
@@ -98,8 +120,8 @@ struct ProfiledKinds {
   std::vector<cluster::PlanningKind> kinds;
 };
 
-Result<ProfiledKinds> profiled_kinds(const graph::Model& model, const cost::ProfileStore& store,
-                                     const CostOptions& options) {
+Result<ProfiledKinds> profiled_kinds(const Loading& loading) {
+  const auto& [model, graph, store, options] = loading;
   const std::string subject = profile_subject(model.hash, options.lowering);
   const std::string torch = cost::device_key({}, options.torch).torch;
   ProfiledKinds profiled;
@@ -117,24 +139,26 @@ Result<ProfiledKinds> profiled_kinds(const graph::Model& model, const cost::Prof
 }
 
 /// Of a device kind that is not here: by what was measured on another, else by its figures.
-Result<Table> kind_table(const graph::Model& model, const cluster::PlanningKind& kind,
-                         const cost::ProfileStore& store, const CostOptions& options,
+Result<Table> kind_table(const Loading& loading, const cluster::PlanningKind& kind,
                          const DeviceKey& key, int ranks) {
-  const cost::KindTimes by_figures(model.graph, kind);
-  MOTLEY_ASSIGN(const ProfiledKinds profiled, profiled_kinds(model, store, options));
+  MOTLEY_ASSIGN(const ProfiledKinds profiled, profiled_kinds(loading));
+  const std::int64_t wanted = largest_batch(loading.model.graph, loading.options.global_batch);
+  std::vector<std::int64_t> batches = profile_batches(loading.options.global_batch, wanted);
+  Table table;
+  table.by_work = std::make_shared<cost::KindTimes>(loading.graph, kind);
+  table.source = table.by_work;
+  table.grounds = {cost::Origin::kKinds, "figures of " + std::string(kind.name)};
   if (const auto* nearest = cost::nearest_kind(kind, profiled.kinds)) {
     const auto i = static_cast<std::size_t>(nearest - profiled.kinds.data());
-    MOTLEY_ASSIGN(const auto entries, store.ops(profiled.keys[i]));
-    const cost::CarriedTimes carried(model.graph, entries, *nearest, kind);
-    MOTLEY_ASSIGN(auto times, load_times(model.graph, cost::FirstKnown(carried, by_figures),
-                                         options, key, profiled.batches[i], ranks));
-    return Table{std::move(times),
-                 {cost::Origin::kCarried, "carried from " + profiled.keys[i].kind}};
+    MOTLEY_ASSIGN(const auto entries, loading.store.ops(profiled.keys[i]));
+    batches = profiled.batches[i];
+    table.source = std::make_shared<cost::FirstKnown>(
+        std::make_shared<cost::CarriedTimes>(loading.graph, entries, *nearest, kind),
+        table.by_work);
+    table.grounds = {cost::Origin::kCarried, "carried from " + profiled.keys[i].kind};
   }
-  const auto batches =
-      profile_batches(options.global_batch, largest_batch(model.graph, options.global_batch));
-  MOTLEY_ASSIGN(auto times, load_times(model.graph, by_figures, options, key, batches, ranks));
-  return Table{std::move(times), {cost::Origin::kKinds, "figures of " + std::string(kind.name)}};
+  MOTLEY_ASSIGN(table.times, load_times(loading, *table.source, key, batches, ranks));
+  return table;
 }
 
 /// Speed at which a device works among its neighbours (emulated devices that share a machine pay
@@ -184,13 +208,20 @@ Result<Pace> find_pace(const graph::Model& model, const cluster::Cluster& cluste
   return pace;
 }
 
-/// A device's tables, with its pace in them; devices of full speed share theirs.
+/// A device's times, with its pace in them; devices of full speed share their tables. Programs
+/// without a table take the pace in the middle.
 cost::ProfileCost::DeviceTimes paced(const Table& alone, const Table& shared, const Pace& pace) {
-  if (pace.speeds.size() == 1) return {alone.times, shared.times, pace.speeds[0].second, {}};
-  return {std::make_shared<const InstructionTimes>(alone.times->slowed(pace.speeds)),
-          std::make_shared<const InstructionTimes>(shared.times->slowed(pace.speeds)),
-          1.0,
-          {}};
+  cost::ProfileCost::DeviceTimes times;
+  times.other = {shared.source, pace.speeds[pace.speeds.size() / 2].second};
+  if (pace.speeds.size() == 1) {
+    times.alone = alone.times;
+    times.shared = shared.times;
+    times.speed = pace.speeds[0].second;
+  } else {
+    times.alone = std::make_shared<const InstructionTimes>(alone.times->slowed(pace.speeds));
+    times.shared = std::make_shared<const InstructionTimes>(shared.times->slowed(pace.speeds));
+  }
+  return times;
 }
 
 std::vector<cost::InterferenceEntry> entries_of(const std::vector<cost::InterferenceEntry>& all,
@@ -212,13 +243,14 @@ std::string profile_subject(const std::string& model_hash, const synth::LowerOpt
 Result<Costs> load_costs(const graph::Model& model, const cluster::Cluster& cluster,
                          const cost::ProfileStore& store, const CostOptions& options) {
   Costs costs;
+  const Loading loading{model, std::make_shared<const graph::Graph>(model.graph), store, options};
   std::map<std::pair<DeviceKey, int>, Table> tables;
   const auto find_table = [&](const DeviceKey& key, const cluster::PlanningKind* kind,
                               int ranks) -> Result<const Table*> {
     Table& table = tables[{key, ranks}];
     if (table.times) return &table;
-    MOTLEY_ASSIGN(table, kind != nullptr ? kind_table(model, *kind, store, options, key, ranks)
-                                         : load_device(model, store, options, key, ranks));
+    MOTLEY_ASSIGN(table, kind != nullptr ? kind_table(loading, *kind, key, ranks)
+                                         : load_device(loading, key, ranks));
     return &table;
   };
   MOTLEY_ASSIGN(const auto interference, store.interference());
@@ -237,6 +269,7 @@ Result<Costs> load_costs(const graph::Model& model, const cluster::Cluster& clus
     auto times = paced(*alone, *shared, pace);
     if (!cost::has_pace(cluster, id))  // a pace is of whole steps among busy neighbours
       times.interference = entries_of(interference, cost::device_key(device, options.torch));
+    if (shared->by_work) costs.by_work[device.name] = {shared->by_work, times.other.speed};
     costs.devices.emplace(device.name, std::move(times));
   }
   MOTLEY_ASSIGN(costs.collectives, cost::CollectiveTimes::build(store));

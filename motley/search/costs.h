@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,12 @@ namespace motley::search {
 struct Costs {
   std::map<std::string, cost::ProfileCost::DeviceTimes> devices;  ///< by name
   cost::CollectiveTimes collectives;
+  /// Times of operators by what they do, for programs that no table has; by name.
+  struct ByWork {
+    std::shared_ptr<const cost::WorkTimes> times;
+    double speed = 1.0;
+  };
+  std::map<std::string, ByWork> by_work;
   /// Tables of devices in a group without their pace, by name.
   std::map<std::string, std::shared_ptr<const cost::InstructionTimes>> full_speed;
   /// How much emulated devices' steps and instructions were seen to vary, by name.

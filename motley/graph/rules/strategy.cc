@@ -95,12 +95,14 @@ std::optional<Strategy> split_strategy(const ShardingRule& rule, int factor, std
   return strategy;
 }
 
-std::optional<Strategy> follow(const ShardingRule& rule, int operand, const Form& form) {
+namespace {
+
+/// The split of the factor that a tensor's sharded form cuts: the one that holds the whole extent.
+/// What lies before it divides outer, what lies after it divides inner.
+std::optional<Strategy> split_as(const ShardingRule& rule, const TensorFactors& tensor,
+                                 const Form& form) {
   if (form.kind != FormKind::kSharded) return std::nullopt;
-  const TensorFactors& tensor = rule.operand_factors[static_cast<std::size_t>(operand)];
   const DimFactors& dim = tensor[static_cast<std::size_t>(form.dim)];
-  // The factor that holds the whole extent: what lies before it divides outer, what lies after it
-  // divides inner.
   for (std::size_t f = 0; f < dim.size(); ++f) {
     std::int64_t before = 1, after = 1;
     for (std::size_t g = 0; g < dim.size(); ++g)
@@ -111,6 +113,16 @@ std::optional<Strategy> follow(const ShardingRule& rule, int operand, const Form
       return split_strategy(rule, dim[f], outer, inner);
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Strategy> follow(const ShardingRule& rule, int operand, const Form& form) {
+  return split_as(rule, rule.operand_factors[static_cast<std::size_t>(operand)], form);
+}
+
+std::optional<Strategy> follow_result(const ShardingRule& rule, int result, const Form& form) {
+  return split_as(rule, rule.result_factors[static_cast<std::size_t>(result)], form);
 }
 
 std::vector<Strategy> linear_strategies(const ShardingRule& rule) {

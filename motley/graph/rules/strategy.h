@@ -60,6 +60,9 @@ std::optional<Strategy> split_strategy(const ShardingRule& rule, int factor, std
 /// The split in which an operand has this sharded form; empty if there is none.
 std::optional<Strategy> follow(const ShardingRule& rule, int operand, const Form& form);
 
+/// The split in which a result has this sharded form; empty if there is none.
+std::optional<Strategy> follow_result(const ShardingRule& rule, int result, const Form& form);
+
 /// Each device runs it on terms of the operands and gets terms of the results: one strategy for
 /// each choice of one operand out of each of the rule's terms.
 std::vector<Strategy> linear_strategies(const ShardingRule& rule);

@@ -1,0 +1,168 @@
+// Plans of operator-level sharding beside data parallelism, on clusters of built-in device kinds.
+// Usage: bench_spmd MODELS OUT.json [PART OF A NAME]; MODELS is a folder of exported models
+// (bench/spmd.py exports them). Prints one table; a row an instance.
+#include <fmt/format.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "motley/base/file.h"
+#include "motley/base/json.h"
+#include "motley/base/text.h"
+#include "motley/cost/profile_store.h"
+#include "motley/graph/model_file.h"
+#include "motley/search/costs.h"
+#include "motley/search/planners.h"
+#include "motley/search/spmd/spmd_search.h"
+#include "motley/search/step_evaluator.h"
+
+namespace motley {
+namespace {
+
+struct Network {
+  const char* name;
+  const char* bandwidth;
+};
+constexpr Network kNetworks[] = {{"100 Gbps", "100Gbps"}, {"10 Gbps", "10Gbps"}};
+
+struct Nodes {
+  const char* name;
+  std::vector<std::pair<const char*, int>> devices;  // a node each: kind and number
+};
+const std::vector<Nodes> kNodes = {
+    {"2 A100, 2 V100", {{"a100-40g", 2}, {"v100-16g", 2}}},
+    {"A100, 2 V100, 2 T4", {{"a100-40g", 1}, {"v100-16g", 2}, {"t4", 2}}}};
+
+/// Samples of a step: what people train with on as many devices.
+std::int64_t global_batch_of(const std::string& model) {
+  if (model == "mlp") return 64;
+  if (model == "recommender") return 2048;
+  if (model == "llama") return 8;
+  return 32;
+}
+
+std::string cluster_text(const Nodes& nodes, const Network& network) {
+  std::string text = "schema = \"motley.cluster/1\"\nname = \"bench\"\n";
+  for (std::size_t n = 0; n < nodes.devices.size(); ++n)
+    text += fmt::format(
+        "[[node]]\nname = \"n{}\"\nhost = \"10.0.0.{}\"\n[[node.device]]\nkind = \"{}\"\ncount = "
+        "{}\n",
+        n, n + 1, nodes.devices[n].first, nodes.devices[n].second);
+  return text + fmt::format("[[link]]\nall = true\nbandwidth = \"{}\"\nlatency = \"20us\"\n",
+                            network.bandwidth);
+}
+
+double cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+struct Baseline {
+  std::string name;
+  double step = INFINITY;
+  std::vector<double> shares;
+};
+
+Result<Json> run(const graph::Model& model, const Nodes& nodes, const Network& network) {
+  MOTLEY_ASSIGN(const auto cluster, cluster::parse_cluster(cluster_text(nodes, network), "bench"));
+  MOTLEY_ASSIGN(const auto store, cost::ProfileStore::open(":memory:"));
+  search::CostOptions options;
+  options.torch = "2.15.0";
+  options.global_batch = global_batch_of(model.graph.name);
+  for (std::size_t i = 0; i < cluster.devices.size(); ++i)
+    options.devices.emplace_back(static_cast<std::int64_t>(i));
+  MOTLEY_ASSIGN(const auto costs, search::load_costs(model, cluster, store, options));
+  MOTLEY_ASSIGN(const auto evaluator,
+                search::StepEvaluator::make(model.graph, cluster, options.lowering, costs));
+  plan::Problem problem;
+  problem.cluster = &cluster;
+  problem.evaluator = evaluator.get();
+  problem.model_hash = model.hash;
+  problem.global_batch = options.global_batch;
+  problem.devices = options.devices;
+  std::vector<Baseline> baselines;
+  for (const char* name : {"equal", "proportional", "auto"}) {
+    MOTLEY_ASSIGN(const auto planner, search::make_planner(name));
+    MOTLEY_ASSIGN(const auto outcome, planner->plan(problem));
+    Baseline& baseline = baselines.emplace_back(Baseline{name, INFINITY, {}});
+    if (!outcome.plan) continue;
+    baseline.step = outcome.predicted_step.value;
+    baseline.shares.assign(problem.devices.size(), 0.0);
+    for (const plan::Replica& replica : outcome.plan->replicas)
+      baseline.shares[plan::replica_device(replica).index()] = static_cast<double>(replica.samples);
+  }
+  search::SpmdQuestion question{&model.graph,         &cluster,        &costs, options.lowering,
+                                options.global_batch, problem.devices, {}};
+  if (!baselines[2].shares.empty()) question.shares.push_back(baselines[2].shares);
+  const double start = cpu_seconds();
+  MOTLEY_ASSIGN(const auto answer, search::find_spmd_plan(question));
+  const double seconds = cpu_seconds() - start;
+  const double step = answer.best ? answer.best->step.value : INFINITY;
+  const double best = std::min(baselines[0].step, baselines[1].step);
+  std::string shares;
+  if (answer.best)
+    for (const double share : answer.best->sharding.shares)
+      shares += fmt::format("{}{:.2f}", shares.empty() ? "" : ":",
+                            share / answer.best->sharding.shares[0]);
+  fmt::print(
+      "{:<12} {:<20} {:<9} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>6.3f} {:>9.2f} {:>6.1f}% "
+      "{:>7.2f}s {:>4} {} {}\n",
+      model.graph.name, nodes.name, network.name, baselines[0].step * 1e3, baselines[1].step * 1e3,
+      baselines[2].step * 1e3, step * 1e3, step / best, answer.lower_bound.value * 1e3,
+      100 * (step / answer.lower_bound.value - 1), seconds, answer.considered,
+      answer.is_exact ? "exact" : "relaxed", shares);
+  std::fflush(stdout);
+  return Json{
+      {"model", model.graph.name}, {"cluster", fmt::format("{}, {}", nodes.name, network.name)},
+      {"planner", "spmd"},         {"predicted_step_s", step},
+      {"best_baseline_s", best},   {"lower_bound_s", answer.lower_bound.value},
+      {"plan_cpu_s", seconds},     {"reference_s", nullptr}};
+}
+
+int main_of(const std::string& folder, const std::string& out, const std::string& part) {
+  Json rows = Json::array();
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (entry.path().extension() == ".motley" &&
+        entry.path().filename().string().find(part) != std::string::npos)
+      paths.push_back(entry.path().string());
+  std::sort(paths.begin(), paths.end());
+  fmt::print("{:<12} {:<20} {:<9} {:>9} {:>9} {:>9} {:>9} {:>6} {:>9} {:>7} {:>8} {:>4}\n", "model",
+             "devices", "links", "equal ms", "prop. ms", "best DP", "spmd ms", "ratio", "bound",
+             "gap", "planned", "sims");
+  for (const std::string& path : paths) {
+    const auto model = graph::read_model(path);
+    if (!model) {
+      fmt::print(stderr, "{}\n", model.error().message);
+      return 2;
+    }
+    for (const Nodes& nodes : kNodes)
+      for (const Network& network : kNetworks) {
+        const auto row = run(*model, nodes, network);
+        if (!row) {
+          fmt::print(stderr, "{}: {}\n", path, row.error().message);
+          return 1;
+        }
+        rows.push_back(*row);
+      }
+  }
+  const auto written = write_file_atomic(out, Json{{"rows", rows}}.dump(1));
+  return written ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace motley
+
+int main(int argc, char** argv) {
+  if (argc < 3) {
+    fmt::print(stderr, "usage: bench_spmd MODELS OUT.json [PART OF A NAME]\n");
+    return 2;
+  }
+  return motley::main_of(argv[1], argv[2], argc > 3 ? argv[3] : "");
+}

@@ -1,0 +1,250 @@
+#include "motley/search/spmd/prices.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "motley/graph/work.h"
+#include "motley/plan/shares.h"
+#include "motley/program/parts.h"
+
+namespace motley::search {
+namespace {
+
+using graph::Form;
+using graph::FormKind;
+using graph::Strategy;
+
+constexpr double kStatisticBytes = 16;  // two sums in double precision a channel
+
+double product(const std::vector<std::int64_t>& shape) {
+  double elements = 1;
+  for (const std::int64_t size : shape) elements *= static_cast<double>(size);
+  return elements;
+}
+
+bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+}  // namespace
+
+double ConversionTime::total() const {
+  double copies = 0;
+  for (std::size_t c = 0; c < before.size(); ++c) copies = std::max(copies, before[c] + after[c]);
+  return exchange + copies;
+}
+
+Result<SpmdPrices> SpmdPrices::make(const graph::Graph& graph, const SpmdSpace& space,
+                                    const cluster::Cluster& cluster, const Costs& costs,
+                                    const std::vector<DeviceId>& devices,
+                                    const std::vector<double>& shares) {
+  std::vector<std::string> names;
+  for (const DeviceId id : devices) names.push_back(cluster.device(id).name);
+  SpmdPrices prices(graph, space, costs.model(cluster), names, shares);
+  std::vector<double> share_of;
+  for (std::size_t rank = 0; rank < names.size(); ++rank) {
+    const auto found = costs.by_work.find(names[rank]);
+    if (found == costs.by_work.end())
+      return usage_error("search.missing-profile",
+                         fmt::format("too little was measured on {} to say what parts of operators "
+                                     "take; run `motley profile` with this model and cluster",
+                                     names[rank]));
+    const auto same = [&](std::size_t c) {
+      return prices.classes_[c].times == found->second.times &&
+             prices.classes_[c].speed == found->second.speed && share_of[c] == shares[rank];
+    };
+    std::size_t c = 0;
+    while (c < share_of.size() && !same(c)) ++c;
+    if (c < share_of.size()) {
+      ++prices.classes_[c].count;
+      continue;
+    }
+    prices.classes_.push_back(
+        {found->second.times, found->second.speed, static_cast<int>(rank), 1});
+    share_of.push_back(shares[rank]);
+  }
+  return prices;
+}
+
+const std::vector<std::int64_t>& SpmdPrices::parts_of(std::int64_t extent) {
+  std::vector<std::int64_t>& parts = parts_[extent];
+  if (parts.empty()) parts = plan::round_shares(shares_, extent);
+  return parts;
+}
+
+std::vector<std::int64_t> SpmdPrices::local_shape(ValueId value, const Form& form, int rank) {
+  std::vector<std::int64_t> shape = space_->shapes[value.index()];
+  if (form.kind == FormKind::kSharded)
+    shape[static_cast<std::size_t>(form.dim)] =
+        form.outer * parts_of(form.extent)[static_cast<std::size_t>(rank)] * form.inner;
+  return shape;
+}
+
+double SpmdPrices::bytes(ValueId value, const Form& form, std::size_t device_class) {
+  const graph::Value& about = graph_->value(value);
+  return product(local_shape(value, form, classes_[device_class].rank)) *
+         static_cast<double>(dtype_size(about.dtype));
+}
+
+double SpmdPrices::seconds(std::size_t device_class, std::string_view name, DType dtype,
+                           const cost::OperatorWork& work) const {
+  const DeviceClass& device = classes_[device_class];
+  return device.times->answer(name, dtype, work).seconds.value / device.speed;
+}
+
+double SpmdPrices::copy(std::size_t device_class, std::string_view name, DType dtype,
+                        double bytes) const {
+  return seconds(device_class, name, dtype, {0, bytes, 1});
+}
+
+double SpmdPrices::exchange(std::string_view op, double bytes) {
+  if (names_.size() < 2) return 0;
+  const auto [known, is_new] = exchanged_.try_emplace({std::string(op), bytes}, 0.0);
+  if (is_new) {
+    const auto time = model_.collective_time(op, Bytes(static_cast<std::int64_t>(bytes)), names_);
+    known->second = time ? time->value : std::numeric_limits<double>::infinity();
+  }
+  return known->second;
+}
+
+const std::vector<double>& SpmdPrices::compute(OpId op, const Strategy& way) {
+  std::string key =
+      fmt::format("{}|{},{},{}", space_->kind_of[op.index()], way.factor, way.outer, way.inner);
+  if (way.factor < 0)
+    for (const Form& form : way.operands) key += form.kind == FormKind::kPartial ? 'P' : 'R';
+  const auto [known, is_new] = computed_.try_emplace(std::move(key));
+  if (!is_new) return known->second;
+  const graph::Op& about = graph_->op(op);
+  const graph::ShardingRule& rule = space_->rules[op.index()];
+  const DType dtype = graph_->value(about.outputs[0]).dtype;
+  const bool is_view = graph::is_view(about.name);
+  for (std::size_t c = 0; c < classes_.size(); ++c) {
+    const int rank = classes_[c].rank;
+    const graph::Work work = graph::op_work(*graph_, op, [&](ValueId value) {
+      const auto operand = std::find(rule.operands.begin(), rule.operands.end(), value);
+      if (operand != rule.operands.end())
+        return local_shape(
+            value, way.operands[static_cast<std::size_t>(operand - rule.operands.begin())], rank);
+      const auto result = std::find(about.outputs.begin(), about.outputs.end(), value);
+      if (result != about.outputs.end())
+        return local_shape(
+            value, way.results[static_cast<std::size_t>(result - about.outputs.begin())], rank);
+      return space_->shapes[value.index()];
+    });
+    known->second.push_back(seconds(
+        c, about.full_name(), dtype,
+        {work.flops.value, static_cast<double>((work.bytes_read + work.bytes_written).value),
+         is_view ? 0 : 1}));
+  }
+  return known->second;
+}
+
+double SpmdPrices::inner_exchanges(OpId op, const Strategy& way) {
+  if (way.factor < 0) return 0;
+  const graph::ShardingRule& rule = space_->rules[op.index()];
+  if (rule.factors[static_cast<std::size_t>(way.factor)].split != graph::Split::kRewritten)
+    return 0;
+  const graph::Op& about = graph_->op(op);
+  const std::string& name = about.name;
+  if (is_one_of(name, {"aten::embedding", "aten::embedding_dense_backward", "aten::native_dropout",
+                       "aten::nll_loss_backward"}))
+    return 0;
+  // One number a row of what is split, or sums of channels.
+  const ValueId first = rule.operands[0];
+  const double elements = product(space_->shapes[first.index()]);
+  const double size = static_cast<double>(dtype_size(graph_->value(first).dtype));
+  const Form& form = way.operands[0];
+  if (name.find("batch_norm") != std::string::npos) {
+    const auto& shape = space_->shapes[first.index()];
+    const double channels = shape.size() > 1 ? static_cast<double>(shape[1]) : 1;
+    return exchange(program::kAllReduce, kStatisticBytes * channels);
+  }
+  const double rows = form.kind == FormKind::kSharded
+                          ? elements / static_cast<double>(form.outer * form.extent * form.inner)
+                          : 1;
+  const int times = name == "aten::_log_softmax" ? 2 : 1;
+  return times * exchange(program::kAllReduce, rows * size);
+}
+
+const ConversionTime& SpmdPrices::conversion(ValueId value, const Form& from, const Form& to) {
+  const std::vector<std::int64_t>& shape = space_->shapes[value.index()];
+  const DType dtype = graph_->value(value).dtype;
+  const auto [known, is_new] = converted_.try_emplace(fmt::format(
+      "{}|{}|{},{}>{},{}", dtype_name(dtype), fmt::join(shape, ","), static_cast<int>(from.kind),
+      print_form(from), static_cast<int>(to.kind), print_form(to)));
+  ConversionTime& time = known->second;
+  if (!is_new) return time;
+  const std::size_t classes = classes_.size();
+  time.before.assign(classes, 0);
+  time.after.assign(classes, 0);
+  if (from == to) return time;
+  const double size = static_cast<double>(dtype_size(dtype)), whole = product(shape) * size;
+  const auto part = [&](const Form& form, std::size_t c) { return bytes(value, form, c); };
+  const auto padded = [&](const Form& form) {
+    const auto& parts = parts_of(form.extent);
+    const double most = static_cast<double>(*std::max_element(parts.begin(), parts.end()));
+    return whole * most / static_cast<double>(form.extent) * static_cast<double>(parts.size());
+  };
+  const auto add = [&](const ConversionTime& other) {
+    time.exchange += other.exchange;
+    for (std::size_t c = 0; c < classes; ++c) {
+      time.before[c] += other.before[c];
+      time.after[c] += other.after[c];
+    }
+  };
+  if (to.kind == FormKind::kPartial) {
+    if (from.kind == FormKind::kSharded) add(conversion(value, from, graph::kWholeForm));
+    for (std::size_t c = 0; c < classes; ++c)
+      time.after[c] += copy(c, "aten::zeros_like", dtype, whole);
+  } else if (from.kind == FormKind::kPartial && to.kind == FormKind::kWhole) {
+    time.exchange = exchange(program::kAllReduce, whole);
+    for (std::size_t c = 0; c < classes; ++c)
+      time.before[c] = copy(c, "aten::clone", dtype, 2 * whole);
+  } else if (from.kind == FormKind::kPartial) {
+    time.exchange = exchange(program::kReduceScatter, padded(to));
+    for (std::size_t c = 0; c < classes; ++c) {
+      time.before[c] = copy(c, "motley::cut", dtype, 2 * whole);
+      time.after[c] = copy(c, "motley::join", dtype, 2 * part(to, c));
+    }
+  } else if (from.kind == FormKind::kWhole) {
+    for (std::size_t c = 0; c < classes; ++c)
+      time.after[c] = copy(c, "motley::part", dtype, 2 * part(to, c));
+  } else if (to.kind == FormKind::kWhole) {
+    time.exchange = exchange(program::kAllGather, padded(from));
+    for (std::size_t c = 0; c < classes; ++c) {
+      time.before[c] = copy(c, "motley::cut", dtype, 2 * part(from, c));
+      time.after[c] = copy(c, "motley::join", dtype, 2 * whole);
+    }
+  } else if (from.dim != to.dim) {
+    double most = 0;
+    for (std::size_t c = 0; c < classes; ++c) {
+      most = std::max({most, part(from, c), part(to, c)});
+      time.before[c] = copy(c, "motley::cut", dtype, 2 * part(from, c));
+      time.after[c] = copy(c, "motley::join", dtype, 2 * part(to, c));
+    }
+    time.exchange = exchange(program::kAllToAll, most);
+  } else {
+    add(conversion(value, from, graph::kWholeForm));
+    add(conversion(value, graph::kWholeForm, to));
+  }
+  time.is_exchange = time.exchange > 0;
+  return time;
+}
+
+std::vector<double> SpmdPrices::update(ValueId parameter, const Form& kept, int states) {
+  std::vector<double> times;
+  const DType dtype = graph_->value(parameter).dtype;
+  for (std::size_t c = 0; c < classes_.size(); ++c) {
+    // The share of one parameter in an update of many: its bytes, without a launch of its own.
+    const double read = bytes(parameter, kept, c) * (2.0 + states);
+    const double both = seconds(c, "motley::update", dtype, {read, 2 * read, 1});
+    const double none = seconds(c, "motley::update", dtype, {0, 0, 1});
+    times.push_back(std::max(0.0, both - none));
+  }
+  return times;
+}
+
+}  // namespace motley::search

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/cluster/cluster.h"
+#include "motley/cost/profile_cost.h"
+#include "motley/graph/graph.h"
+#include "motley/search/costs.h"
+#include "motley/search/spmd/space.h"
+
+namespace motley::search {
+
+/// Devices of a region that are alike and have equal shares: they take equal times.
+struct DeviceClass {
+  std::shared_ptr<const cost::WorkTimes> times;
+  double speed = 1;
+  int rank = 0;   ///< of the first of them, which has the largest parts
+  int count = 1;  ///< of them
+  bool operator==(const DeviceClass&) const = default;
+};
+
+/// Seconds of a change of form: local copies by class of device, and what the network takes.
+struct ConversionTime {
+  std::vector<double> before, after;  ///< by class: copies before and after the exchange
+  double exchange = 0;
+  bool is_exchange = false;
+  /// As if nothing overlapped.
+  double total() const;
+};
+
+/// What devices with given shares take for each way of each operator, and for each change of form,
+/// by the costs' operator models and exchanges. Remembers what it was asked, so one object serves
+/// one thread. All that it refers to must outlive it.
+class SpmdPrices {
+ public:
+  /// Usage error (search.missing-profile) if nothing is known of a device's operators.
+  static Result<SpmdPrices> make(const graph::Graph& graph, const SpmdSpace& space,
+                                 const cluster::Cluster& cluster, const Costs& costs,
+                                 const std::vector<DeviceId>& devices,
+                                 const std::vector<double>& shares);
+
+  const std::vector<DeviceClass>& classes() const { return classes_; }
+  /// Seconds of an operator by class.
+  const std::vector<double>& compute(OpId op, const graph::Strategy& way);
+  /// Exchanges within an operator (statistics of split batch norm, split vocabularies).
+  double inner_exchanges(OpId op, const graph::Strategy& way);
+  const ConversionTime& conversion(ValueId value, const graph::Form& from, const graph::Form& to);
+  /// Update of a parameter kept so, by class.
+  std::vector<double> update(ValueId parameter, const graph::Form& kept, int states);
+  /// Bytes of a value in a form on the device of a class.
+  double bytes(ValueId value, const graph::Form& form, std::size_t device_class);
+  std::vector<std::int64_t> local_shape(ValueId value, const graph::Form& form, int rank);
+
+ private:
+  struct CopyKey;
+  SpmdPrices(const graph::Graph& graph, const SpmdSpace& space, cost::ProfileCost model,
+             std::vector<std::string> names, const std::vector<double>& shares)
+      : graph_(&graph),
+        space_(&space),
+        model_(std::move(model)),
+        names_(std::move(names)),
+        shares_(shares) {}
+  const std::vector<std::int64_t>& parts_of(std::int64_t extent);
+  double seconds(std::size_t device_class, std::string_view name, DType dtype,
+                 const cost::OperatorWork& work) const;
+  /// Reading and writing as many bytes.
+  double copy(std::size_t device_class, std::string_view name, DType dtype, double bytes) const;
+  double exchange(std::string_view op, double bytes);
+
+  const graph::Graph* graph_;
+  const SpmdSpace* space_;
+  cost::ProfileCost model_;
+  std::vector<std::string> names_;
+  std::vector<double> shares_;
+  std::vector<DeviceClass> classes_;
+  std::map<std::int64_t, std::vector<std::int64_t>> parts_;  // by extent
+  std::map<std::string, std::vector<double>> computed_;      // by kind of operator and way
+  std::map<std::string, ConversionTime> converted_;          // by shape, dtype and forms
+  std::map<std::pair<std::string, double>, double> exchanged_;
+};
+
+}  // namespace motley::search

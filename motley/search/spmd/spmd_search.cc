@@ -1,0 +1,218 @@
+#include "motley/search/spmd/spmd_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "motley/graph/work.h"
+#include "motley/program/memory.h"
+#include "motley/search/spmd/bound.h"
+#include "motley/search/spmd/choice_problem.h"
+#include "motley/simulate/simulate.h"
+#include "motley/trace/trace.h"
+
+namespace motley::search {
+namespace {
+
+/// Opinions of what part of the gradients' exchange is not hidden.
+constexpr double kExposed[] = {1.0, 0.25, 0.0};
+constexpr int kRounds = 4;            // of ways and shares
+constexpr double kLeastGain = 0.002;  // of the step, to go on
+constexpr int kMemoryTries = 12;
+
+/// Seconds of compute of each rank in a simulated step.
+std::vector<double> compute_of(const trace::Trace& trace) {
+  std::vector<double> seconds;
+  for (const trace::Breakdown& part : trace::break_down(trace))
+    seconds.push_back(static_cast<double>(part.compute) * 1e-9);
+  return seconds;
+}
+
+Result<Bytes> peak_of(const cost::ProfileCost& model, const cluster::Device& device,
+                      const program::DeviceProgram& program) {
+  MOTLEY_ASSIGN(const std::vector<Bytes> scratch, model.scratch_bytes(program));
+  const Bytes tensors = program::find_memory_peak(program, scratch).total;
+  return tensors + cost::framework_bytes(device, tensors);
+}
+
+class Search {
+ public:
+  explicit Search(const SpmdQuestion& question) : question_(question) {}
+
+  Result<SpmdAnswer> run() {
+    MOTLEY_ASSIGN(const std::vector<double> speeds, find_speeds());
+    std::vector<std::pair<std::vector<DeviceId>, std::vector<double>>> starts = subsets(speeds);
+    for (const std::vector<double>& shares : question_.shares) starts.push_back(start_of(shares));
+    for (const auto& [devices, shares] : starts) MOTLEY_RETURN_IF_ERROR(descend(devices, shares));
+    const Seconds known =
+        answer_.best ? answer_.best->step : Seconds(std::numeric_limits<double>::infinity());
+    MOTLEY_ASSIGN(answer_.lower_bound, spmd_lower_bound(question_, known));
+    return std::move(answer_);
+  }
+
+ private:
+  using Start = std::pair<std::vector<DeviceId>, std::vector<double>>;
+
+  /// Whole steps a second of each device alone, by the operator models.
+  Result<std::vector<double>> find_speeds() {
+    const std::vector<double> even(question_.devices.size(), 1.0);
+    const SpmdSpace space = find_space(*question_.graph, question_.global_batch, even);
+    std::vector<double> speeds;
+    for (const DeviceId id : question_.devices) {
+      MOTLEY_ASSIGN(SpmdPrices prices, SpmdPrices::make(*question_.graph, space, *question_.cluster,
+                                                        *question_.costs, {id}, {1.0}));
+      double seconds = 0;
+      for (std::size_t i = 0; i < space.ways.size(); ++i)
+        if (space.is_needed[i])
+          seconds += prices.compute(OpId(static_cast<std::int64_t>(i)), space.ways[i][0])[0];
+      speeds.push_back(1 / seconds);
+    }
+    return speeds;
+  }
+
+  /// The fastest kinds of devices, one kind more each time, with shares in proportion to speed.
+  std::vector<Start> subsets(const std::vector<double>& speeds) const {
+    std::vector<double> steps = speeds;
+    std::sort(steps.begin(), steps.end(), std::greater<>());
+    steps.erase(
+        std::unique(steps.begin(), steps.end(), [](double a, double b) { return b > a * 0.99; }),
+        steps.end());
+    std::vector<Start> starts;
+    for (const double slowest : steps) {
+      Start start;
+      for (std::size_t i = 0; i < speeds.size(); ++i) {
+        if (speeds[i] < slowest * 0.99) continue;
+        start.first.push_back(question_.devices[i]);
+        start.second.push_back(speeds[i]);
+      }
+      starts.push_back(std::move(start));
+    }
+    std::reverse(starts.begin(), starts.end());
+    return starts;
+  }
+
+  Start start_of(const std::vector<double>& shares) const {
+    Start start;
+    for (std::size_t i = 0; i < shares.size(); ++i) {
+      if (!(shares[i] > 0)) continue;
+      start.first.push_back(question_.devices[i]);
+      start.second.push_back(shares[i]);
+    }
+    return start;
+  }
+
+  Result<void> descend(const std::vector<DeviceId>& devices, std::vector<double> shares) {
+    double best_here = std::numeric_limits<double>::infinity();
+    for (int round = 0; round < kRounds; ++round) {
+      MOTLEY_ASSIGN(const auto found, best_ways(devices, shares));
+      const double step = found.step.value;
+      if (!(step < best_here * (1 - kLeastGain))) break;
+      best_here = std::min(best_here, step);
+      shares = evened(shares, found_compute_);
+    }
+    return {};
+  }
+
+  /// The best of the ways for some shares; keeps it if it is the best of all.
+  Result<SpmdPlan> best_ways(const std::vector<DeviceId>& devices,
+                             const std::vector<double>& shares) {
+    const SpmdSpace space = find_space(*question_.graph, question_.global_batch, shares);
+    MOTLEY_ASSIGN(SpmdPrices prices, SpmdPrices::make(*question_.graph, space, *question_.cluster,
+                                                      *question_.costs, devices, shares));
+    std::optional<SpmdPlan> best;
+    std::vector<synth::Sharding> seen;
+    const auto consider = [&](const SpmdObjective& objective) -> Result<bool> {
+      const ChoiceProblem problem(*question_.graph, space, prices, objective);
+      const TableSolution solution = solve_tables(problem.tables());
+      answer_.is_exact = answer_.is_exact && solution.relaxed == 0;
+      synth::Sharding sharding;
+      for (const DeviceId id : devices)
+        sharding.devices.push_back(question_.cluster->device(id).name);
+      sharding.shares = shares;
+      problem.apply(solution.choice, sharding);
+      for (const synth::Sharding& other : seen)
+        if (other.ops == sharding.ops && other.sources == sharding.sources) return false;
+      seen.push_back(sharding);
+      MOTLEY_ASSIGN(const SpmdPlan plan, price(devices, std::move(sharding)));
+      keep(plan);
+      if (!best || is_better(plan, *best)) {
+        best = plan;
+        found_compute_ = last_compute_;
+      }
+      return plan.fits;
+    };
+    bool fits = false;
+    SpmdObjective objective;
+    objective.states = question_.lowering.optimizer.states();
+    for (const double exposed : kExposed) {
+      objective.gradient_exchange = exposed;
+      MOTLEY_ASSIGN(const bool found, consider(objective));
+      fits = fits || found;
+    }
+    objective.gradient_exchange = kExposed[0];
+    objective.seconds_per_byte = 1e-13;
+    for (int attempt = 0; !fits && attempt < kMemoryTries; ++attempt) {
+      objective.seconds_per_byte *= 10;
+      MOTLEY_ASSIGN(fits, consider(objective));
+    }
+    return *best;
+  }
+
+  Result<SpmdPlan> price(const std::vector<DeviceId>& devices, synth::Sharding sharding) {
+    ++answer_.considered;
+    MOTLEY_ASSIGN(const program::Program program,
+                  synth::lower_sharded(*question_.graph, sharding, question_.lowering));
+    const cost::ProfileCost model = question_.costs->model(*question_.cluster);
+    MOTLEY_ASSIGN(const trace::Trace trace, simulate::simulate(program, model));
+    last_compute_ = compute_of(trace);
+    SpmdPlan plan{devices, std::move(sharding), trace::median_step(trace), {}, true};
+    for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+      const cluster::Device& device = question_.cluster->device(devices[rank]);
+      MOTLEY_ASSIGN(const Bytes peak, peak_of(model, device, program.devices[rank]));
+      plan.peaks.push_back(peak);
+      plan.fits = plan.fits && (!device.memory || peak <= *device.memory);
+    }
+    return plan;
+  }
+
+  /// By how many bytes the worst device is over its memory.
+  double lack(const SpmdPlan& plan) const {
+    double most = 0;
+    for (std::size_t rank = 0; rank < plan.devices.size(); ++rank)
+      if (const auto& memory = question_.cluster->device(plan.devices[rank]).memory)
+        most = std::max(most, static_cast<double>((plan.peaks[rank] - *memory).value));
+    return most;
+  }
+
+  bool is_better(const SpmdPlan& a, const SpmdPlan& b) const {
+    if (a.fits != b.fits) return a.fits;
+    return a.fits ? a.step < b.step : lack(a) < lack(b);
+  }
+
+  void keep(const SpmdPlan& plan) {
+    std::optional<SpmdPlan>& best = plan.fits ? answer_.best : answer_.nearest;
+    if (!best || is_better(plan, *best)) best = plan;
+  }
+
+  /// Shares at which all would compute as long, if compute grew with the share.
+  static std::vector<double> evened(std::vector<double> shares,
+                                    const std::vector<double>& compute) {
+    const double total = std::accumulate(shares.begin(), shares.end(), 0.0);
+    for (std::size_t i = 0; i < shares.size(); ++i)
+      shares[i] = shares[i] / total / std::max(compute[i], 1e-12);
+    return shares;
+  }
+
+  const SpmdQuestion& question_;
+  SpmdAnswer answer_;
+  std::vector<double> last_compute_, found_compute_;  // by rank, of the last and the best plan
+};
+
+}  // namespace
+
+Result<SpmdAnswer> find_spmd_plan(const SpmdQuestion& question) { return Search(question).run(); }
+
+}  // namespace motley::search

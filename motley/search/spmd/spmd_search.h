@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/cluster/cluster.h"
+#include "motley/graph/graph.h"
+#include "motley/search/costs.h"
+#include "motley/synth/lower.h"
+#include "motley/synth/sharding.h"
+
+namespace motley::search {
+
+/// The question: how to run the graph on some of the devices, each operator cut as is best. What it
+/// points to must outlive it.
+struct SpmdQuestion {
+  const graph::Graph* graph = nullptr;
+  const cluster::Cluster* cluster = nullptr;
+  const Costs* costs = nullptr;
+  synth::LowerOptions lowering;
+  std::int64_t global_batch = 0;
+  std::vector<DeviceId> devices;
+  /// Splits that are known to be good, as samples of `devices`: searched beside the others.
+  std::vector<std::vector<double>> shares;
+};
+
+/// A plan that was priced.
+struct SpmdPlan {
+  std::vector<DeviceId> devices;  ///< by rank
+  synth::Sharding sharding;
+  Seconds step;              ///< of the lowered program, simulated
+  std::vector<Bytes> peaks;  ///< by rank
+  bool fits = false;         ///< within every device's memory
+};
+
+struct SpmdAnswer {
+  std::optional<SpmdPlan> best;     ///< of those that fit
+  std::optional<SpmdPlan> nearest;  ///< when none fits: the one that lacks least
+  Seconds lower_bound;              ///< no plan of the space takes less, whatever its shares
+  std::int64_t considered = 0;      ///< plans priced by lowering and simulating
+  bool is_exact = true;             ///< every choice for given shares was the best one
+};
+
+/// Searches ways and shares together (docs/algorithms.md, "Sharding search"). For each set of
+/// devices that is worth it (all; all but the slowest kind; ...), from shares in proportion to
+/// speed:
+///   1. the ways that are best for the shares, by elimination (choice_problem.h), for several
+///      opinions of how much of the gradients' exchange is hidden;
+///   2. each lowered and simulated, so that overlap and memory are as they will be;
+///   3. shares that even out what the simulated devices computed, and back to 1 while that helps.
+/// Where nothing fits the price of memory is raised until something does.
+Result<SpmdAnswer> find_spmd_plan(const SpmdQuestion& question);
+
+}  // namespace motley::search
