@@ -339,7 +339,7 @@ class Solver {
   std::vector<char> is_live_;    // by factor
   std::vector<std::vector<int>> of_variable_;
   std::vector<std::pair<int, std::vector<int>>> order_;  // variable, the tables it had
-  std::map<std::vector<int>, Message> steps_;  // by pattern
+  std::map<std::vector<int>, Message> steps_;            // by pattern
   double constant_ = 0;
   TableSolution solution_;
 };

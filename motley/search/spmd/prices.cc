@@ -111,11 +111,12 @@ double SpmdPrices::exchange(std::string_view op, double bytes) {
 }
 
 const std::vector<double>& SpmdPrices::compute(OpId op, const Strategy& way) {
-  std::string key =
-      fmt::format("{}|{},{},{}", space_->kind_of[op.index()], way.factor, way.outer, way.inner);
+  std::uint64_t partial = 0;
   if (way.factor < 0)
-    for (const Form& form : way.operands) key += form.kind == FormKind::kPartial ? 'P' : 'R';
-  const auto [known, is_new] = computed_.try_emplace(std::move(key));
+    for (std::size_t o = 0; o < way.operands.size(); ++o)
+      if (way.operands[o].kind == FormKind::kPartial) partial |= std::uint64_t{1} << (o % 64);
+  const WayKey key(space_->kind_of[op.index()], way.factor, way.outer, way.inner, partial);
+  const auto [known, is_new] = computed_.try_emplace(key);
   if (!is_new) return known->second;
   const graph::Op& about = graph_->op(op);
   const graph::ShardingRule& rule = space_->rules[op.index()];
@@ -170,13 +171,12 @@ double SpmdPrices::inner_exchanges(OpId op, const Strategy& way) {
 }
 
 const ConversionTime& SpmdPrices::conversion(ValueId value, const Form& from, const Form& to) {
-  const std::vector<std::int64_t>& shape = space_->shapes[value.index()];
-  const DType dtype = graph_->value(value).dtype;
-  const auto [known, is_new] = converted_.try_emplace(fmt::format(
-      "{}|{}|{},{}>{},{}", dtype_name(dtype), fmt::join(shape, ","), static_cast<int>(from.kind),
-      print_form(from), static_cast<int>(to.kind), print_form(to)));
+  const auto [known, is_new] =
+      converted_.try_emplace({space_->value_kind[value.index()], from, to});
   ConversionTime& time = known->second;
   if (!is_new) return time;
+  const std::vector<std::int64_t>& shape = space_->shapes[value.index()];
+  const DType dtype = graph_->value(value).dtype;
   const std::size_t classes = classes_.size();
   time.before.assign(classes, 0);
   time.after.assign(classes, 0);

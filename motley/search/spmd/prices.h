@@ -5,6 +5,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "motley/base/result.h"
@@ -58,7 +60,9 @@ class SpmdPrices {
   std::vector<std::int64_t> local_shape(ValueId value, const graph::Form& form, int rank);
 
  private:
-  struct CopyKey;
+  /// An operator of a kind run in a way: factor, outer, inner, and bits of partial operands.
+  using WayKey = std::tuple<int, int, std::int64_t, std::int64_t, std::uint64_t>;
+  using ConversionKey = std::tuple<int, graph::Form, graph::Form>;  // of a kind of value
   SpmdPrices(const graph::Graph& graph, const SpmdSpace& space, cost::ProfileCost model,
              std::vector<std::string> names, const std::vector<double>& shares)
       : graph_(&graph),
@@ -80,8 +84,8 @@ class SpmdPrices {
   std::vector<double> shares_;
   std::vector<DeviceClass> classes_;
   std::map<std::int64_t, std::vector<std::int64_t>> parts_;  // by extent
-  std::map<std::string, std::vector<double>> computed_;      // by kind of operator and way
-  std::map<std::string, ConversionTime> converted_;          // by shape, dtype and forms
+  std::map<WayKey, std::vector<double>> computed_;
+  std::map<ConversionKey, ConversionTime> converted_;
   std::map<std::pair<std::string, double>, double> exchanged_;
 };
 

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "motley/graph/graph_text.h"
+#include "motley/plan/shares.h"
 #include "motley/synth/sharding.h"
 
 namespace motley::search {
@@ -17,7 +17,12 @@ using graph::Form;
 using graph::FormKind;
 using graph::Strategy;
 
-constexpr std::size_t kMostForms = 8;    // of a value, beside whole and partial
+constexpr std::size_t kMostForms = 8;  // of a value, beside whole and partial
+bool has_empty_part(const std::vector<double>& shares, std::int64_t extent) {
+  const std::vector<std::int64_t> parts = plan::round_shares(shares, extent);
+  return std::find(parts.begin(), parts.end(), 0) != parts.end();
+}
+
 constexpr std::size_t kMostSumWays = 4;  // of an operator: ways to pass terms on
 
 /// Operators at which splits begin, in the order in which they do: those that fix a cut for their
@@ -112,6 +117,13 @@ class SpaceBuilder {
     std::vector<Strategy>& ways = space_.ways[op];
     if (std::find(ways.begin(), ways.end(), *way) != ways.end()) return true;
     const OpId id(static_cast<std::int64_t>(op));
+    if (way->factor >= 0) {
+      const std::int64_t size =
+          space_.rules[op].factors[static_cast<std::size_t>(way->factor)].size;
+      const std::int64_t extent = size / (way->outer * way->inner);
+      if (!space_.has_empty.contains(extent))
+        space_.has_empty[extent] = has_empty_part(shares_, extent);
+    }
     if (!synth::can_lower(graph_, id, space_.rules[op], *way, shares_)) return false;
     ways.push_back(*way);
     for (std::size_t o = 0; o < way->operands.size(); ++o)
@@ -239,6 +251,12 @@ class SpaceBuilder {
       space_.kind_of.push_back(
           space_.is_needed[i] ? known.try_emplace(kind_text(i), next).first->second : -1);
     }
+    std::map<std::pair<DType, std::vector<std::int64_t>>, int> kinds;
+    for (std::size_t v = 0; v < graph_.values.size(); ++v) {
+      const int next = static_cast<int>(kinds.size());
+      space_.value_kind.push_back(
+          kinds.try_emplace({graph_.values[v].dtype, space_.shapes[v]}, next).first->second);
+    }
   }
 
   const graph::Graph& graph_;
@@ -249,6 +267,12 @@ class SpaceBuilder {
 };
 
 }  // namespace
+
+bool holds_for(const SpmdSpace& space, const std::vector<double>& shares) {
+  return std::all_of(space.has_empty.begin(), space.has_empty.end(), [&](const auto& known) {
+    return has_empty_part(shares, known.first) == known.second;
+  });
+}
 
 SpmdSpace find_space(const graph::Graph& graph, std::int64_t global_batch,
                      const std::vector<double>& shares) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "motley/graph/graph.h"
@@ -27,7 +28,13 @@ struct SpmdSpace {
   /// By operator: operators of equal number are equal in all but the values that they are between,
   /// and have the same ways.
   std::vector<int> kind_of;
+  std::vector<int> value_kind;  ///< by value: equal for equal shapes and dtypes
+  /// By extent that some way cuts: is there a device that gets nothing of it?
+  std::map<std::int64_t, bool> has_empty;
 };
+
+/// Would find_space find the same for these shares?
+bool holds_for(const SpmdSpace& space, const std::vector<double>& shares);
 
 /// All ways that hang together. Splits begin at the samples of the inputs and at the factors of
 /// products, attentions, convolutions and look-ups; each goes on to all operators that can follow

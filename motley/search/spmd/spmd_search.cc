@@ -59,7 +59,8 @@ class Search {
   /// Whole steps a second of each device alone, by the operator models.
   Result<std::vector<double>> find_speeds() {
     const std::vector<double> even(question_.devices.size(), 1.0);
-    const SpmdSpace space = find_space(*question_.graph, question_.global_batch, even);
+    space_ = find_space(*question_.graph, question_.global_batch, even);
+    const SpmdSpace& space = *space_;
     std::vector<double> speeds;
     for (const DeviceId id : question_.devices) {
       MOTLEY_ASSIGN(SpmdPrices prices, SpmdPrices::make(*question_.graph, space, *question_.cluster,
@@ -119,7 +120,9 @@ class Search {
   /// The best of the ways for some shares; keeps it if it is the best of all.
   Result<SpmdPlan> best_ways(const std::vector<DeviceId>& devices,
                              const std::vector<double>& shares) {
-    const SpmdSpace space = find_space(*question_.graph, question_.global_batch, shares);
+    if (!space_ || !holds_for(*space_, shares))
+      space_ = find_space(*question_.graph, question_.global_batch, shares);
+    const SpmdSpace& space = *space_;
     MOTLEY_ASSIGN(SpmdPrices prices, SpmdPrices::make(*question_.graph, space, *question_.cluster,
                                                       *question_.costs, devices, shares));
     std::optional<SpmdPlan> best;
@@ -207,6 +210,7 @@ class Search {
   }
 
   const SpmdQuestion& question_;
+  std::optional<SpmdSpace> space_;  // for the shares last asked
   SpmdAnswer answer_;
   std::vector<double> last_compute_, found_compute_;  // by rank, of the last and the best plan
 };
