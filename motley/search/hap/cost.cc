@@ -35,7 +35,7 @@ LinearTime& LinearTime::operator+=(const LinearTime& other) {
   return *this;
 }
 
-HapCost::HapCost(const HapCluster& cluster, const CostOptions& options, const Shares& shares)
+HapCost::HapCost(const HapCluster& cluster, const HapCostOptions& options, const Shares& shares)
     : rates_(cluster.bytes_per_second),
       options_(options),
       devices_(static_cast<double>(cluster.device_flops.size())),

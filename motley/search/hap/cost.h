@@ -56,7 +56,7 @@ struct LinearTime {
   }
 };
 
-struct CostOptions {
+struct HapCostOptions {
   /// Released: 1, elements against bytes a second. Repaired: 4, for f32.
   double bytes_per_element = 1;
   /// All-gathers and reduce-scatters may go by owner (grouped) where padding costs more. The
@@ -68,7 +68,7 @@ struct CostOptions {
 /// Prices of loading, computing and converting under given shares, forward and backward together.
 class HapCost {
  public:
-  HapCost(const HapCluster& cluster, const CostOptions& options, const Shares& shares);
+  HapCost(const HapCluster& cluster, const HapCostOptions& options, const Shares& shares);
 
   const ShareEffect& effect() const { return effect_; }
   /// Loading an input or a parameter; none for a form that it cannot be loaded in. Only the whole
@@ -93,7 +93,7 @@ class HapCost {
   LinearTime reduce_scatter(double elements, bool is_split) const;
 
   CollectiveRates rates_;
-  CostOptions options_;
+  HapCostOptions options_;
   double devices_;
   ShareEffect effect_;
 };

@@ -19,7 +19,7 @@ HapCluster make_cluster() {
 const ReferenceTensor kTensor{"t", {1, 20, 2}, TensorRole::kActivation, true};
 constexpr Form kWhole = Form::identity(), kPart = Form::reduce();
 
-double conversion_seconds(Form from, Form to, const CostOptions& options = {}) {
+double conversion_seconds(Form from, Form to, const HapCostOptions& options = {}) {
   const HapCost cost(make_cluster(), options, {0.75, 0.25});
   const auto time = cost.conversion(kTensor, from, to);
   return time ? time->seconds(cost.effect()) : -1;

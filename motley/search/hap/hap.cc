@@ -11,7 +11,7 @@ namespace {
 
 bool is_positive(double value) { return std::isfinite(value) && value > 0; }
 
-Result<void> verify_cluster(const HapCluster& cluster, const CostOptions& options) {
+Result<void> verify_cluster(const HapCluster& cluster, const HapCostOptions& options) {
   const auto fault = [](std::string message) {
     return usage_error("search.hap-cluster", std::move(message));
   };

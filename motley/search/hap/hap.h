@@ -10,7 +10,7 @@ namespace motley::search {
 /// Where HAP's paper and its released planner differ. Default: as released.
 struct HapOptions {
   RuleOptions rules;
-  CostOptions cost;
+  HapCostOptions cost;
 };
 
 /// HAP as its paper describes it: units repaired, all-gathers by owner where padding costs more,

@@ -55,7 +55,7 @@ HapCluster equal_cluster(std::size_t devices) {
 }
 
 SpmdProgram program_of(const ReferenceGraph& graph, const HapCluster& cluster,
-                       const RuleOptions& rules = {}, const CostOptions& cost = {}) {
+                       const RuleOptions& rules = {}, const HapCostOptions& cost = {}) {
   const auto program = find_program(graph, make_rules(graph, rules).value(),
                                     HapCost(cluster, cost, proportional_shares(cluster)));
   EXPECT_TRUE(program) << program.error().message;
@@ -174,7 +174,7 @@ RC_GTEST_PROP(ProgramSearch, FindsWhatTheLiteralSearchFinds, (std::uint64_t seed
                               .all_to_all = 1 + 9 * random.uniform(),
                               .grouped_all_gather = 1 + 9 * random.uniform(),
                               .grouped_reduce_scatter = 1 + 9 * random.uniform()};
-  const CostOptions options{.may_group = random.below(2) == 0};
+  const HapCostOptions options{.may_group = random.below(2) == 0};
   const HapCost cost(cluster, options, proportional_shares(cluster));
   const auto rules = make_rules(graph).value();
   const double expected = literal_search_seconds(graph, rules, cost);

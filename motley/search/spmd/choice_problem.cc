@@ -10,6 +10,13 @@ using graph::Form;
 using graph::FormKind;
 using graph::Strategy;
 
+namespace {
+
+/// Forms up to which a value of four readers or more has two that are made ready.
+constexpr std::size_t kMostReadyTwice = 4;
+
+}  // namespace
+
 ChoiceProblem::ChoiceProblem(const graph::Graph& graph, const SpmdSpace& space, SpmdPrices& prices,
                              const SpmdObjective& objective)
     : graph_(graph),
@@ -168,17 +175,29 @@ void ChoiceProblem::add_value(ValueId value) {
       ready.size() == 1 && std::all_of(holder.forms.begin(), holder.forms.end(),
                                        [&](const Form& form) { return form == ready[0]; });
   if (never_changes) return;
-  // Walks (holder, [made ready,] reader), the last fastest, leaving out what has no variable.
-  const bool has_ready = readers.size() > 1;
-  const int made_ready = has_ready ? add_variable(ready.size() + 1) : -1;
+  add_conversions(value, holder, formed, ready);
+}
+
+/// Tables over the holder, the forms made ready (each none or one of `ready`) and a reader, the
+/// last fastest, leaving out what has no variable.
+void ChoiceProblem::add_conversions(ValueId value, const Formed& holder,
+                                    const std::vector<Formed>& formed,
+                                    const std::vector<Form>& ready) {
+  const std::vector<Reader>& readers = space_.readers[value.index()];
   const auto is_gradient = [&](std::size_t r) { return readers[r].op.is_none(); };
-  if (has_ready) {
+  const std::size_t made = readers.size() < 2                                      ? 0
+                           : readers.size() > 3 && ready.size() <= kMostReadyTwice ? 2
+                                                                                   : 1;
+  std::vector<int> shared;
+  if (holder.variable >= 0) shared.push_back(holder.variable);
+  bool all_gradients = true;
+  for (std::size_t r = 0; r < readers.size(); ++r) all_gradients = all_gradients && is_gradient(r);
+  for (std::size_t m = 0; m < made; ++m) {
+    const int variable = add_variable(ready.size() + 1);
     std::vector<int> variables;
     if (holder.variable >= 0) variables.push_back(holder.variable);
-    variables.push_back(made_ready);
-    bool all_gradients = true;
-    for (std::size_t r = 0; r < readers.size(); ++r)
-      all_gradients = all_gradients && is_gradient(r);
+    variables.push_back(variable);
+    shared.push_back(variable);
     std::vector<double> cost;
     for (const Form& form : holder.forms) {
       cost.push_back(0);
@@ -186,22 +205,25 @@ void ChoiceProblem::add_value(ValueId value) {
     }
     add_table(std::move(variables), std::move(cost));
   }
-  const double share = objective_.is_bound && readers.size() > 3
-                           ? 1.0 / static_cast<double>(readers.size() / 2)
-                           : 1.0;
+  std::size_t combinations = 1;  // of what is made ready
+  for (std::size_t m = 0; m < made; ++m) combinations *= ready.size() + 1;
+  const std::size_t most_sharing = readers.size() / (made + 1);
+  const double share =
+      objective_.is_bound && most_sharing > 1 ? 1.0 / static_cast<double>(most_sharing) : 1.0;
   for (std::size_t r = 0; r < readers.size(); ++r) {
-    std::vector<int> variables;
-    if (holder.variable >= 0) variables.push_back(holder.variable);
-    if (has_ready) variables.push_back(made_ready);
+    std::vector<int> variables = shared;
     const bool is_own = formed[r].variable == holder.variable && holder.variable >= 0;
     if (formed[r].variable >= 0 && !is_own) variables.push_back(formed[r].variable);
     std::vector<double> cost;
     for (std::size_t h = 0; h < holder.forms.size(); ++h)
-      for (std::size_t b = 0; b < (has_ready ? ready.size() + 1 : 1); ++b)
+      for (std::size_t b = 0; b < combinations; ++b)
         for (std::size_t w = 0; w < formed[r].forms.size(); ++w) {
           if (is_own && w != h) continue;
           const Form& wanted = formed[r].forms[w];
-          const bool is_ready = b > 0 && ready[b - 1] == wanted;
+          bool is_ready = false;
+          for (std::size_t rest = b, m = 0; m < made; ++m, rest /= ready.size() + 1)
+            if (const std::size_t form = rest % (ready.size() + 1))
+              is_ready = is_ready || ready[form - 1] == wanted;
           cost.push_back(is_ready ? 0
                                   : share * price(value, holder.forms[h], wanted, is_gradient(r)));
         }

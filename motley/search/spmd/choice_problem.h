@@ -32,10 +32,11 @@ struct SpmdObjective {
 /// variables: one an operator, one a parameter, and for each value with several readers one that
 /// says in which form it is made ready for them beside its own.
 ///
-/// A reader that wants the form in which its value is made, or the one that is made ready, pays
-/// nothing; the making pays once; a reader that wants a third form pays for it alone. As lowering
-/// makes each form once, that is exact but where two readers share a third form. For a bound, such
-/// readers pay 1 / floor(readers / 2) of it, which no sharing undercuts.
+/// A reader that wants the form in which its value is made, or one that is made ready, pays
+/// nothing; the making pays once; a reader that wants a further form pays for it alone. One form is
+/// made ready, or two where four readers or more want at most four forms. As lowering makes each
+/// form once, that is exact but where two readers share a further form. For a bound, such readers
+/// pay 1 / floor(readers / (1 + made ready)) of it, which no sharing undercuts.
 class ChoiceProblem {
  public:
   ChoiceProblem(const graph::Graph& graph, const SpmdSpace& space, SpmdPrices& prices,
@@ -55,6 +56,8 @@ class ChoiceProblem {
   void add_operators();
   void add_sources();
   void add_value(ValueId value);
+  void add_conversions(ValueId value, const Formed& holder, const std::vector<Formed>& formed,
+                       const std::vector<graph::Form>& ready);
   Formed holder_of(ValueId value) const;
   Formed reader_of(const Reader& reader) const;
   double price(ValueId value, const graph::Form& from, const graph::Form& to, bool is_gradient);

@@ -7,12 +7,8 @@
 #include <numeric>
 #include <utility>
 
-#include "motley/graph/work.h"
-#include "motley/program/memory.h"
 #include "motley/search/spmd/bound.h"
 #include "motley/search/spmd/choice_problem.h"
-#include "motley/simulate/simulate.h"
-#include "motley/trace/trace.h"
 
 namespace motley::search {
 namespace {
@@ -23,27 +19,14 @@ constexpr int kRounds = 4;            // of ways and shares
 constexpr double kLeastGain = 0.002;  // of the step, to go on
 constexpr int kMemoryTries = 12;
 
-/// Seconds of compute of each rank in a simulated step.
-std::vector<double> compute_of(const trace::Trace& trace) {
-  std::vector<double> seconds;
-  for (const trace::Breakdown& part : trace::break_down(trace))
-    seconds.push_back(static_cast<double>(part.compute) * 1e-9);
-  return seconds;
-}
-
-Result<Bytes> peak_of(const cost::ProfileCost& model, const cluster::Device& device,
-                      const program::DeviceProgram& program) {
-  MOTLEY_ASSIGN(const std::vector<Bytes> scratch, model.scratch_bytes(program));
-  const Bytes tensors = program::find_memory_peak(program, scratch).total;
-  return tensors + cost::framework_bytes(device, tensors);
-}
-
 class Search {
  public:
   explicit Search(const SpmdQuestion& question) : question_(question) {}
 
   Result<SpmdAnswer> run() {
-    MOTLEY_ASSIGN(const std::vector<double> speeds, find_speeds());
+    space_ = find_space(*question_.graph, question_.global_batch,
+                        std::vector<double>(question_.devices.size(), 1.0));
+    MOTLEY_ASSIGN(const std::vector<double> speeds, whole_speeds(question_, *space_));
     std::vector<std::pair<std::vector<DeviceId>, std::vector<double>>> starts = subsets(speeds);
     for (const std::vector<double>& shares : question_.shares) starts.push_back(start_of(shares));
     for (const auto& [devices, shares] : starts) MOTLEY_RETURN_IF_ERROR(descend(devices, shares));
@@ -55,24 +38,6 @@ class Search {
 
  private:
   using Start = std::pair<std::vector<DeviceId>, std::vector<double>>;
-
-  /// Whole steps a second of each device alone, by the operator models.
-  Result<std::vector<double>> find_speeds() {
-    const std::vector<double> even(question_.devices.size(), 1.0);
-    space_ = find_space(*question_.graph, question_.global_batch, even);
-    const SpmdSpace& space = *space_;
-    std::vector<double> speeds;
-    for (const DeviceId id : question_.devices) {
-      MOTLEY_ASSIGN(SpmdPrices prices, SpmdPrices::make(*question_.graph, space, *question_.cluster,
-                                                        *question_.costs, {id}, {1.0}));
-      double seconds = 0;
-      for (std::size_t i = 0; i < space.ways.size(); ++i)
-        if (space.is_needed[i])
-          seconds += prices.compute(OpId(static_cast<std::int64_t>(i)), space.ways[i][0])[0];
-      speeds.push_back(1 / seconds);
-    }
-    return speeds;
-  }
 
   /// The fastest kinds of devices, one kind more each time, with shares in proportion to speed.
   std::vector<Start> subsets(const std::vector<double>& speeds) const {
@@ -112,7 +77,7 @@ class Search {
       const double step = found.step.value;
       if (!(step < best_here * (1 - kLeastGain))) break;
       best_here = std::min(best_here, step);
-      shares = evened(shares, found_compute_);
+      shares = evened(shares, found.compute);
     }
     return {};
   }
@@ -139,12 +104,10 @@ class Search {
       for (const synth::Sharding& other : seen)
         if (other.ops == sharding.ops && other.sources == sharding.sources) return false;
       seen.push_back(sharding);
-      MOTLEY_ASSIGN(const SpmdPlan plan, price(devices, std::move(sharding)));
+      ++answer_.considered;
+      MOTLEY_ASSIGN(const SpmdPlan plan, price_sharding(question_, devices, std::move(sharding)));
       keep(plan);
-      if (!best || is_better(plan, *best)) {
-        best = plan;
-        found_compute_ = last_compute_;
-      }
+      if (!best || is_better(plan, *best)) best = plan;
       return plan.fits;
     };
     bool fits = false;
@@ -162,23 +125,6 @@ class Search {
       MOTLEY_ASSIGN(fits, consider(objective));
     }
     return *best;
-  }
-
-  Result<SpmdPlan> price(const std::vector<DeviceId>& devices, synth::Sharding sharding) {
-    ++answer_.considered;
-    MOTLEY_ASSIGN(const program::Program program,
-                  synth::lower_sharded(*question_.graph, sharding, question_.lowering));
-    const cost::ProfileCost model = question_.costs->model(*question_.cluster);
-    MOTLEY_ASSIGN(const trace::Trace trace, simulate::simulate(program, model));
-    last_compute_ = compute_of(trace);
-    SpmdPlan plan{devices, std::move(sharding), trace::median_step(trace), {}, true};
-    for (std::size_t rank = 0; rank < devices.size(); ++rank) {
-      const cluster::Device& device = question_.cluster->device(devices[rank]);
-      MOTLEY_ASSIGN(const Bytes peak, peak_of(model, device, program.devices[rank]));
-      plan.peaks.push_back(peak);
-      plan.fits = plan.fits && (!device.memory || peak <= *device.memory);
-    }
-    return plan;
   }
 
   /// By how many bytes the worst device is over its memory.
@@ -212,7 +158,6 @@ class Search {
   const SpmdQuestion& question_;
   std::optional<SpmdSpace> space_;  // for the shares last asked
   SpmdAnswer answer_;
-  std::vector<double> last_compute_, found_compute_;  // by rank, of the last and the best plan
 };
 
 }  // namespace

@@ -6,35 +6,9 @@
 #include <vector>
 
 #include "motley/base/result.h"
-#include "motley/cluster/cluster.h"
-#include "motley/graph/graph.h"
-#include "motley/search/costs.h"
-#include "motley/synth/lower.h"
-#include "motley/synth/sharding.h"
+#include "motley/search/spmd/price_sharding.h"
 
 namespace motley::search {
-
-/// The question: how to run the graph on some of the devices, each operator cut as is best. What it
-/// points to must outlive it.
-struct SpmdQuestion {
-  const graph::Graph* graph = nullptr;
-  const cluster::Cluster* cluster = nullptr;
-  const Costs* costs = nullptr;
-  synth::LowerOptions lowering;
-  std::int64_t global_batch = 0;
-  std::vector<DeviceId> devices;
-  /// Splits that are known to be good, as samples of `devices`: searched beside the others.
-  std::vector<std::vector<double>> shares;
-};
-
-/// A plan that was priced.
-struct SpmdPlan {
-  std::vector<DeviceId> devices;  ///< by rank
-  synth::Sharding sharding;
-  Seconds step;              ///< of the lowered program, simulated
-  std::vector<Bytes> peaks;  ///< by rank
-  bool fits = false;         ///< within every device's memory
-};
 
 struct SpmdAnswer {
   std::optional<SpmdPlan> best;     ///< of those that fit
