@@ -4,7 +4,6 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <unordered_map>
 
 #include "motley/base/check.h"
@@ -300,28 +299,15 @@ class DeviceEmitter : StepEmitter {
     builder_.compute(std::move(made));
   }
 
-  /// What the labels of the global batch are worth; losses over the same labels share it.
+  /// What the labels of the global batch are worth.
   BufferId label_count(OpId id) {
     const graph::Op& op = graph_.op(id);
     const std::vector<ValueId>& summed = treatment(id).summed;
-    const Argument target = make_argument(op.arguments[1], summed);
-    const Argument weight = make_argument(op.arguments[2], summed);
-    const Argument ignored = make_argument(op.arguments[4], summed);
-    const auto* weights = std::get_if<BufferId>(&weight.value);
-    const DType dtype = graph_.value(op.outputs[1]).dtype;
-    const auto key =
-        std::tuple(std::get<BufferId>(target.value), weights == nullptr ? BufferId() : *weights,
-                   std::get<std::int64_t>(ignored.value), dtype);
-    const auto [entry, is_new] = counts_.try_emplace(key);
-    if (!is_new) return entry->second;
-    BufferId count = builder_.add_temporary(DType::kF32, {});
-    Instruction made = make_named("motley::label_count", id);
-    made.arguments = {target, weight, ignored};
-    made.outputs = {count};
-    builder_.compute(std::move(made));
-    builder_.all_reduce(count, "labels");
-    entry->second = count;
-    return count;
+    return StepEmitter::label_count(
+        id,
+        {make_argument(op.arguments[1], summed), make_argument(op.arguments[2], summed),
+         make_argument(op.arguments[4], summed)},
+        Labels::kSpread);
   }
 
   /// loss = local sum / global count; the count serves the backward pass as total weight.
@@ -444,8 +430,7 @@ class DeviceEmitter : StepEmitter {
   const Placement& placement_;
   const bool is_alone_;
   SizeEvaluator local_, global_;
-  std::vector<BufferId> sums_;  // by value: its sum over the devices
-  std::map<std::tuple<BufferId, BufferId, std::int64_t, DType>, BufferId> counts_;
+  std::vector<BufferId> sums_;   // by value: its sum over the devices
   std::vector<BufferId> flats_;  // by bucket
   BufferId stop_;
 };

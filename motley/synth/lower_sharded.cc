@@ -32,103 +32,62 @@ bool draws_elsewhere(const graph::Op& op) {
   return graph::is_random(op.name) && !is_named(op, "aten::native_dropout");
 }
 
-/// What of the graph anything wanted depends on, and in which form its outputs must end.
-class Wanted {
- public:
-  Wanted(const graph::Graph& graph, const Sharding& sharding) : ops_(graph.ops.size(), 0) {
-    for (const graph::Output& output : graph.outputs) {
-      const bool is_gradient = output.kind == graph::OutputKind::kGradient;
-      forms_.push_back(is_gradient ? sharding.sources[output.of.index()] : graph::kWholeForm);
-      if (output.kind == graph::OutputKind::kExtra) continue;
-      want(graph, output.value);
-    }
-  }
-  bool op(std::size_t id) const { return ops_[id] != 0; }
-  const Form& output(std::size_t index) const { return forms_[index]; }
-
- private:
-  void want(const graph::Graph& graph, ValueId value) {
-    std::vector<ValueId> stack{value};
-    while (!stack.empty()) {
-      const OpId producer = graph.value(stack.back()).producer;
-      stack.pop_back();
-      if (producer.is_none() || ops_[producer.index()]) continue;
-      ops_[producer.index()] = 1;
-      graph::for_each_value(graph.op(producer).arguments,
-                            [&](ValueId operand) { stack.push_back(operand); });
-    }
-  }
-
-  std::vector<char> ops_;
-  std::vector<Form> forms_;  // by output
-};
-
 /// Lowers for one rank.
 class ShardedEmitter : ShardedOperators {
  public:
-  ShardedEmitter(const graph::Graph& graph, const Sharding& sharding,
-                 const std::vector<ShardingRule>& rules, const Wanted& wanted, std::size_t rank,
-                 const LowerOptions& options, program::DeviceProgram start)
-      : ShardedOperators(graph, sharding, rules, rank, options, std::move(start)),
-        wanted_(wanted) {}
+  ShardedEmitter(const graph::Graph& graph, const Sharding& sharding, const ShardedStep& step,
+                 std::size_t rank, const LowerOptions& options, program::DeviceProgram start)
+      : ShardedOperators(graph, sharding, step, rank, options, std::move(start)) {}
 
   program::DeviceProgram emit();
 
  private:
-  /// Which forms of each value operators want, to make them as soon as the value is there.
-  void find_needed();
   void add_sources();
+  /// Has parameters whole that are kept in parts, for the operator at this position: what the next
+  /// bucket brings is on its way while this one is used.
+  void gather_parameters(std::int64_t position);
   void emit_operator(OpId id);
   void emit_outputs();
 
-  const Wanted& wanted_;
-  std::vector<std::vector<Form>> wanted_forms_;  // by value, besides its home
+  std::vector<BufferId> gathering_;  // flat, by bucket of parameters, as far as begun
+  std::size_t gathered_ = 0;         // how many of these are over
+  std::vector<BufferId> exchanged_;  // flat, by bucket of outputs, as far as begun
 };
 
+std::string bucket_label(std::size_t bucket) { return fmt::format("bucket {}", bucket); }
+std::string gather_label(std::size_t bucket) { return fmt::format("parameters {}", bucket); }
+
 program::DeviceProgram ShardedEmitter::emit() {
-  find_needed();
   add_sources();
-  for (std::size_t i = 0; i < graph_.ops.size(); ++i)
-    if (wanted_.op(i)) emit_operator(OpId(static_cast<std::int64_t>(i)));
+  const Schedule& schedule = step_.schedule;
+  for (std::size_t i = 0; i <= schedule.order.size(); ++i) {
+    if (i == schedule.early)
+      for (const OpId id : schedule.early_counts) label_count(id, Labels::kSpread);
+    if (i == schedule.order.size()) break;
+    const auto position = static_cast<std::int64_t>(i);
+    gather_parameters(position);
+    emit_operator(schedule.order[i]);
+    while (exchanged_.size() < schedule.buckets.size() &&
+           schedule.buckets[exchanged_.size()].ready <= position)
+      exchanged_.push_back(
+          start_exchange(schedule.buckets[exchanged_.size()], bucket_label(exchanged_.size())));
+  }
   emit_outputs();
   return builder_.finish();
 }
 
-void ShardedEmitter::find_needed() {
-  for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
-    if (!wanted_.op(i)) continue;
-    const graph::Op& op = graph_.ops[i];
-    for (std::size_t r = 0; r < op.outputs.size(); ++r)
-      homes_[op.outputs[r].index()] = sharding_.ops[i].results[r];
-  }
-  wanted_forms_.resize(graph_.values.size());
-  const auto want = [&](ValueId value, const Form& form) {
-    std::vector<Form>& forms = wanted_forms_[value.index()];
-    if (form != homes_[value.index()] && std::find(forms.begin(), forms.end(), form) == forms.end())
-      forms.push_back(form);
-  };
-  for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
-    if (!wanted_.op(i)) continue;
-    for (std::size_t o = 0; o < rules_[i].operands.size(); ++o)
-      if (!is_ignored(rules_[i], o)) want(rules_[i].operands[o], sharding_.ops[i].operands[o]);
-  }
-  for (std::size_t o = 0; o < graph_.outputs.size(); ++o)
-    if (graph_.outputs[o].kind != graph::OutputKind::kExtra)
-      want(graph_.outputs[o].value, wanted_.output(o));
-}
-
 void ShardedEmitter::add_sources() {
   std::vector<char> used(graph_.values.size(), 0);
-  for (std::size_t i = 0; i < graph_.ops.size(); ++i)
-    if (wanted_.op(i))
-      graph::for_each_value(graph_.ops[i].arguments, [&](ValueId v) { used[v.index()] = 1; });
+  for (const OpId id : step_.schedule.order)
+    graph::for_each_value(graph_.op(id).arguments, [&](ValueId v) { used[v.index()] = 1; });
   for (std::size_t v = 0; v < graph_.values.size(); ++v) {
     const graph::ValueRole role = graph_.values[v].role;
     if (role == graph::ValueRole::kActivation || role == graph::ValueRole::kTangent) continue;
     const ValueId id(static_cast<std::int64_t>(v));
-    add_persistent(id, local_shape(id, homes_[v]));
-    if (role == graph::ValueRole::kParameter && homes_[v].kind == FormKind::kSharded) {
-      const Slab slab = slab_of(whole_shape(id), homes_[v]);
+    const Form& form = step_.homes[v];
+    add_persistent(id, local_shape(id, form));
+    if (role == graph::ValueRole::kParameter && form.kind == FormKind::kSharded) {
+      const Slab slab = slab_of(whole_shape(id), form);
       builder_.set_part(buffers_[v], {slab.before, begin(slab.extent), slab.extent, slab.after});
     }
   }
@@ -137,23 +96,48 @@ void ShardedEmitter::add_sources() {
   emit_inputs(used);
 }
 
+void ShardedEmitter::gather_parameters(std::int64_t position) {
+  const std::vector<Bucket>& gathers = step_.gathers;
+  while (gathering_.size() < gathers.size() &&
+         (gathering_.empty() || gathers[gathering_.size() - 1].ready <= position)) {
+    const std::size_t next = gathering_.size();
+    gathering_.push_back(start_exchange(gathers[next], gather_label(next)));
+  }
+  for (; gathered_ < gathers.size() && gathers[gathered_].ready <= position; ++gathered_) {
+    const Bucket& bucket = gathers[gathered_];
+    const std::vector<BufferId> wholes =
+        finish_exchange(bucket, gathering_[gathered_], gather_label(gathered_));
+    for (std::size_t i = 0; i < wholes.size(); ++i) set_whole(bucket.items[i].value, wholes[i]);
+  }
+}
+
 void ShardedEmitter::emit_operator(OpId id) {
   emit_one(id);
   for (const ValueId output : graph_.op(id).outputs)
-    for (const Form& form : wanted_forms_[output.index()]) in_form(output, form);
+    for (const Form& form : step_.wanted[output.index()]) in_form(output, form);
 }
 
+/// First what needs no exchange, then each bucket when it is over.
 void ShardedEmitter::emit_outputs() {
   std::map<DType, Updates> by_dtype;
-  for (std::size_t o = 0; o < graph_.outputs.size(); ++o) {
-    const graph::Output& output = graph_.outputs[o];
-    if (output.kind == graph::OutputKind::kExtra) continue;
-    add_output(static_cast<std::int64_t>(o), in_form(output.value, wanted_.output(o)),
-               by_dtype[graph_.value(output.value).dtype]);
+  for (const std::int64_t index : step_.schedule.direct) {
+    const auto o = static_cast<std::size_t>(index);
+    const ValueId value = graph_.outputs[o].value;
+    add_output(index, in_form(value, step_.outputs[o]), by_dtype[graph_.value(value).dtype]);
   }
-  const BufferId stop = emit_stop_request();
-  builder_.all_reduce(stop, "stop");
   for (const auto& [dtype, updates] : by_dtype) emit_update(updates, "update");
+  BufferId stop;
+  for (std::size_t b = 0; b < exchanged_.size(); ++b) {
+    const Bucket& bucket = step_.schedule.buckets[b];
+    const std::vector<BufferId> values = finish_exchange(bucket, exchanged_[b], bucket_label(b));
+    Updates updates;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const bool is_stop = bucket.items[i].output == BucketItem::kStop;
+      if (is_stop) stop = values[i];
+      if (!is_stop) add_output(bucket.items[i].output, values[i], updates);
+    }
+    emit_update(updates, bucket_label(b));
+  }
   emit_end(stop);
 }
 
@@ -234,9 +218,9 @@ Form input_form(const graph::Graph& graph, ValueId input, std::int64_t global_ba
 
 Result<program::Program> lower_sharded(const graph::Graph& graph, const Sharding& sharding,
                                        const LowerOptions& options) {
-  const std::vector<ShardingRule> rules = find_rules(graph, sharding.global_batch);
+  std::vector<ShardingRule> rules = find_rules(graph, sharding.global_batch);
   MOTLEY_RETURN_IF_ERROR(verify_sharding(graph, sharding, rules));
-  const Wanted wanted(graph, sharding);
+  const ShardedStep step = plan_step(graph, sharding, std::move(rules), options.bucket_bytes);
   const std::vector<std::int64_t> samples =
       plan::round_shares(sharding.shares, sharding.global_batch);
   program::Program program;
@@ -245,7 +229,7 @@ Result<program::Program> lower_sharded(const graph::Graph& graph, const Sharding
   std::int64_t first = 0;
   for (std::size_t rank = 0; rank < sharding.devices.size(); ++rank) {
     group.members.push_back(Rank(static_cast<std::int64_t>(rank)));
-    program.devices.push_back(ShardedEmitter(graph, sharding, rules, wanted, rank, options,
+    program.devices.push_back(ShardedEmitter(graph, sharding, step, rank, options,
                                              {sharding.devices[rank], samples[rank], first})
                                   .emit());
     first += samples[rank];

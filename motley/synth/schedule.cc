@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
+#include <utility>
 
 #include "motley/graph/work.h"
+#include "motley/synth/forms.h"
 
 namespace motley::synth {
 namespace {
-
-bool is_wanted(const graph::Output& output) { return output.kind != graph::OutputKind::kExtra; }
 
 /// Marks every operator that a value depends on.
 class Reach {
@@ -42,10 +41,6 @@ Reach find_live(const graph::Graph& graph) {
   return live;
 }
 
-bool counts_labels(const FormTable& forms, std::size_t op) {
-  return forms.ops[op].rewrite == Rewrite::kNllMean;
-}
-
 /// Values that depend on inputs and constants only, by id.
 std::vector<char> find_early_values(const graph::Graph& graph) {
   std::vector<char> early(graph.values.size(), 0);
@@ -69,18 +64,19 @@ std::vector<ValueId> label_operands(const graph::Op& op) {
   return operands;
 }
 
-void order_operators(const graph::Graph& graph, const FormTable& forms, Schedule& schedule) {
+void order_operators(const graph::Graph& graph, const std::vector<OpNeeds>& ops,
+                     Schedule& schedule) {
   const Reach live = find_live(graph);
   const std::vector<char> early = find_early_values(graph);
   const auto is_early = [&](ValueId v) { return early[v.index()] != 0; };
   Reach first(graph);
   for (std::size_t i = 0; i < graph.ops.size(); ++i) {
     if (!live.holds(i)) continue;
-    for (const ValueId value : forms.ops[i].summed) {
+    for (const ValueId value : ops[i].summed) {
       schedule.summed[value.index()] = 1;
       if (is_early(value)) first.add(value);
     }
-    if (!counts_labels(forms, i)) continue;
+    if (!ops[i].counts_labels) continue;
     const std::vector<ValueId> labels = label_operands(graph.ops[i]);
     if (!std::all_of(labels.begin(), labels.end(), is_early)) continue;
     for (const ValueId value : labels) first.add(value);
@@ -95,91 +91,106 @@ void order_operators(const graph::Graph& graph, const FormTable& forms, Schedule
   }
 }
 
-/// A sum may overwrite its operand if that is a scalar of its own that nobody else reads.
-void find_in_place(const graph::Graph& graph, const FormTable& forms, Schedule& schedule) {
+/// Is the operator's result laid out without gaps, in memory of its own?
+bool makes_dense_result(const graph::Graph& graph, const graph::Value& value) {
+  if (value.producer.is_none()) return false;
+  const std::string& name = graph.op(value.producer).name;
+  return (value.shape.empty() && !graph::is_view(name)) || name == "aten::mm" ||
+         name == "aten::addmm" || name == "aten::bmm" || name == "aten::baddbmm";
+}
+
+/// A sum may overwrite its operand if nobody else reads that and it can be sent as it lies.
+void find_in_place(const graph::Graph& graph, const std::vector<OpNeeds>& ops, Schedule& schedule) {
   std::vector<char> read(graph.values.size(), 0);
   for (const graph::Output& output : graph.outputs)
     if (is_wanted(output)) read[output.value.index()] = 1;
   for (const OpId id : schedule.order) {
-    const std::vector<ValueId>& summed = forms.ops[id.index()].summed;
+    const std::vector<ValueId>& summed = ops[id.index()].summed;
     graph::for_each_value(graph.op(id).arguments, [&](ValueId v) {
       if (std::find(summed.begin(), summed.end(), v) == summed.end()) read[v.index()] = 1;
     });
   }
-  for (std::size_t v = 0; v < graph.values.size(); ++v) {
-    const graph::Value& value = graph.values[v];
-    schedule.in_place[v] = schedule.summed[v] && !read[v] && value.shape.empty() &&
-                           !graph::is_view(graph.op(value.producer).name);
-  }
+  for (std::size_t v = 0; v < graph.values.size(); ++v)
+    schedule.in_place[v] =
+        schedule.summed[v] && !read[v] && makes_dense_result(graph, graph.values[v]);
 }
 
-/// An item and the position in the order from which it can travel.
-struct ReadyItem {
-  std::int64_t ready = -1;
-  BucketItem item;
-};
-
-std::vector<ReadyItem> find_items(const graph::Graph& graph, const FormTable& forms,
+/// The wish to stop, known at any time, and the outputs that are exchanged, as they become ready.
+std::vector<ReadyItem> find_items(const graph::Graph& graph,
+                                  const std::vector<std::optional<Exchange>>& outputs,
                                   Schedule& schedule) {
   std::vector<std::int64_t> position(graph.ops.size(), -1);
   for (std::size_t i = 0; i < schedule.order.size(); ++i)
     position[schedule.order[i].index()] = static_cast<std::int64_t>(i);
-  std::vector<ReadyItem> items;
+  std::vector<ReadyItem> items{{}};
   for (std::size_t o = 0; o < graph.outputs.size(); ++o) {
     const graph::Output& output = graph.outputs[o];
     if (!is_wanted(output)) continue;
     const auto index = static_cast<std::int64_t>(o);
-    const bool partial = forms.values[output.value.index()].kind == FormKind::kPartial;
-    if (!partial || schedule.summed[output.value.index()]) {
+    if (!outputs[o]) {
       schedule.direct.push_back(index);
       continue;
     }
-    items.push_back({position[graph.value(output.value).producer.index()], {index, output.value}});
+    const OpId producer = graph.value(output.value).producer;
+    items.push_back(
+        {producer.is_none() ? -1 : position[producer.index()], *outputs[o], {index, output.value}});
   }
   std::stable_sort(items.begin(), items.end(),
                    [](const ReadyItem& a, const ReadyItem& b) { return a.ready < b.ready; });
   return items;
 }
 
-void fill_buckets(const graph::Graph& graph, const std::vector<ReadyItem>& items,
-                  Bytes bucket_bytes, Schedule& schedule) {
-  struct Open {
-    std::size_t bucket;
-    std::int64_t bytes;
-  };
-  std::map<DType, Open> open;
-  const auto start = [&](DType dtype) {
-    open[dtype] = {schedule.buckets.size(), 0};
-    schedule.buckets.push_back({dtype, {}, -1});
-  };
-  // The wish to stop is known at any time: it opens the first bucket of its dtype.
-  start(DType::kF32);
-  schedule.buckets[0].items.push_back({});
-  for (const ReadyItem& item : items) {
-    const graph::Value& value = graph.value(item.item.value);
-    const std::int64_t bytes = graph::value_bytes(value, {});
-    const auto found = open.find(value.dtype);
-    if (found == open.end() ||
-        (found->second.bytes > 0 && found->second.bytes + bytes > bucket_bytes.value))
-      start(value.dtype);
-    Open& current = open[value.dtype];
-    current.bytes += bytes;
-    Bucket& bucket = schedule.buckets[current.bucket];
-    bucket.items.push_back(item.item);
-    bucket.ready = std::max(bucket.ready, item.ready);
-  }
-  Bucket& first = schedule.buckets[0];
-  if (first.items.size() == 1) first.ready = static_cast<std::int64_t>(schedule.order.size()) - 1;
+/// A wish to stop that travels alone does so at the end.
+void delay_stop(Schedule& schedule) {
+  for (Bucket& bucket : schedule.buckets)
+    if (bucket.items.size() == 1 && bucket.items[0].output == BucketItem::kStop)
+      bucket.ready = static_cast<std::int64_t>(schedule.order.size()) - 1;
   std::stable_sort(schedule.buckets.begin(), schedule.buckets.end(),
                    [](const Bucket& a, const Bucket& b) { return a.ready < b.ready; });
 }
 
-}  // namespace
-
-Schedule schedule_alone(const graph::Graph& graph) {
+Schedule empty_schedule(const graph::Graph& graph) {
   Schedule schedule;
   schedule.summed.resize(graph.values.size(), 0);
   schedule.in_place.resize(graph.values.size(), 0);
+  return schedule;
+}
+
+}  // namespace
+
+bool is_wanted(const graph::Output& output) { return output.kind != graph::OutputKind::kExtra; }
+
+std::vector<Bucket> fill_buckets(const graph::Graph& graph, const std::vector<ReadyItem>& items,
+                                 Bytes bucket_bytes) {
+  struct Open {
+    std::size_t bucket;
+    std::int64_t bytes;
+  };
+  std::map<std::pair<Exchange, DType>, Open> open;
+  std::vector<Bucket> buckets;
+  for (const ReadyItem& item : items) {
+    const bool is_stop = item.item.output == BucketItem::kStop;
+    const DType dtype = is_stop ? DType::kF32 : graph.value(item.item.value).dtype;
+    const std::int64_t bytes =
+        is_stop ? 0 : graph::value_bytes(graph.value(item.item.value), graph::Sizes{});
+    const auto [found, is_new] = open.try_emplace({item.exchange, dtype}, Open{buckets.size(), 0});
+    Open& current = found->second;
+    if (is_new || (current.bytes > 0 && current.bytes + bytes > bucket_bytes.value)) {
+      current = {buckets.size(), 0};
+      buckets.push_back({item.exchange, dtype, {}, -1});
+    }
+    current.bytes += bytes;
+    Bucket& bucket = buckets[current.bucket];
+    bucket.items.push_back(item.item);
+    bucket.ready = std::max(bucket.ready, item.ready);
+  }
+  std::stable_sort(buckets.begin(), buckets.end(),
+                   [](const Bucket& a, const Bucket& b) { return a.ready < b.ready; });
+  return buckets;
+}
+
+Schedule schedule_alone(const graph::Graph& graph) {
+  Schedule schedule = empty_schedule(graph);
   const Reach live = find_live(graph);
   for (std::size_t i = 0; i < graph.ops.size(); ++i)
     if (live.holds(i)) schedule.order.push_back(OpId(static_cast<std::int64_t>(i)));
@@ -188,14 +199,32 @@ Schedule schedule_alone(const graph::Graph& graph) {
   return schedule;
 }
 
-Schedule schedule_group(const graph::Graph& graph, const FormTable& forms, Bytes bucket_bytes) {
-  Schedule schedule;
-  schedule.summed.resize(graph.values.size(), 0);
-  schedule.in_place.resize(graph.values.size(), 0);
-  order_operators(graph, forms, schedule);
-  find_in_place(graph, forms, schedule);
-  fill_buckets(graph, find_items(graph, forms, schedule), bucket_bytes, schedule);
+Schedule make_schedule(const graph::Graph& graph, const std::vector<OpNeeds>& ops,
+                       const std::vector<std::optional<Exchange>>& outputs, Bytes bucket_bytes) {
+  Schedule schedule = empty_schedule(graph);
+  order_operators(graph, ops, schedule);
+  find_in_place(graph, ops, schedule);
+  schedule.buckets = fill_buckets(graph, find_items(graph, outputs, schedule), bucket_bytes);
+  delay_stop(schedule);
   return schedule;
+}
+
+Schedule schedule_group(const graph::Graph& graph, const FormTable& forms, Bytes bucket_bytes) {
+  std::vector<OpNeeds> ops(graph.ops.size());
+  std::vector<char> summed(graph.values.size(), 0);
+  const Reach live = find_live(graph);
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    ops[i] = {forms.ops[i].summed, forms.ops[i].rewrite == Rewrite::kNllMean};
+    if (live.holds(i))
+      for (const ValueId value : ops[i].summed) summed[value.index()] = 1;
+  }
+  std::vector<std::optional<Exchange>> outputs(graph.outputs.size());
+  for (std::size_t o = 0; o < outputs.size(); ++o) {
+    const std::size_t value = graph.outputs[o].value.index();
+    if (forms.values[value].kind == FormKind::kPartial && !summed[value])
+      outputs[o] = Exchange::kAllReduce;
+  }
+  return make_schedule(graph, ops, outputs, bucket_bytes);
 }
 
 }  // namespace motley::synth

@@ -1,27 +1,55 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "motley/base/units.h"
 #include "motley/graph/graph.h"
-#include "motley/synth/forms.h"
 
 namespace motley::synth {
 
-/// Something that is summed over the devices together with others: an output of the graph (loss,
-/// gradient, buffer update) or the wish to stop.
+struct FormTable;
+
+/// Exchanges that several values share: what each device has of them travels as one flat buffer.
+enum class Exchange : std::uint8_t {
+  kAllReduce,      ///< terms become their sum, whole on all devices
+  kReduceScatter,  ///< terms become the devices' parts of their sum
+  kAllGather,      ///< parts become whole on all devices
+};
+
+/// Something that is exchanged together with others: an output of the graph (loss, gradient, buffer
+/// update), the wish to stop, or a parameter.
 struct BucketItem {
-  static constexpr std::int64_t kStop = -1;
-  std::int64_t output = kStop;  ///< position in the graph's outputs, or kStop
+  static constexpr std::int64_t kStop = -1, kSource = -2;
+  std::int64_t output = kStop;  ///< position in the graph's outputs, kStop, or kSource: a parameter
   ValueId value;                ///< none for kStop
 };
 
 /// Items of one dtype that travel as one flat buffer.
 struct Bucket {
+  Exchange exchange = Exchange::kAllReduce;
   DType dtype = DType::kF32;
   std::vector<BucketItem> items;
-  std::int64_t ready = -1;  ///< position in the order of the last producer; -1: from the start
+  std::int64_t ready = -1;  ///< position in the order from which all items are there; -1: the start
+};
+
+/// An item and the position in the order from which it can travel.
+struct ReadyItem {
+  std::int64_t ready = -1;
+  Exchange exchange = Exchange::kAllReduce;
+  BucketItem item;
+};
+
+/// Puts items into buckets of about `bucket_bytes` of whole values, in the order given; buckets in
+/// the order in which they are ready.
+std::vector<Bucket> fill_buckets(const graph::Graph& graph, const std::vector<ReadyItem>& items,
+                                 Bytes bucket_bytes);
+
+/// What an operator wants from the other devices.
+struct OpNeeds {
+  std::vector<ValueId> summed;  ///< operands of which it reads only the sum over the devices
+  bool counts_labels = false;   ///< a mean loss, whose labels are counted over all devices
 };
 
 /// What is emitted in which order; the same for all devices of a group.
@@ -32,15 +60,23 @@ struct Schedule {
   std::vector<char> summed;        ///< by value: its sum over the devices is wanted
   std::vector<char> in_place;      ///< by value: nobody needs the partial sum any more
   std::vector<Bucket> buckets;     ///< in the order in which they become ready
-  std::vector<std::int64_t> direct;  ///< outputs that need no exchange, by position
+  std::vector<std::int64_t> direct;  ///< outputs in no bucket, by position
 };
+
+/// Is an output wanted? Extra ones are not.
+bool is_wanted(const graph::Output& output);
 
 /// For a device alone: graph order, nothing summed, all outputs direct.
 Schedule schedule_alone(const graph::Graph& graph);
 
 /// For a group: operators that only inputs feed and whose results are summed go first, so that the
-/// exchange overlaps with the forward pass; partial outputs are put into buckets of about
-/// `bucket_bytes` in the order in which they become ready. O(graph).
+/// exchange overlaps with the forward pass; outputs that others wait for are put into buckets in
+/// the order in which they become ready. `ops` by operator; `outputs` by output: how it is
+/// exchanged in a bucket; empty: not at all, or by itself. O(graph).
+Schedule make_schedule(const graph::Graph& graph, const std::vector<OpNeeds>& ops,
+                       const std::vector<std::optional<Exchange>>& outputs, Bytes bucket_bytes);
+
+/// The same for samples spread over the group.
 Schedule schedule_group(const graph::Graph& graph, const FormTable& forms, Bytes bucket_bytes);
 
 }  // namespace motley::synth

@@ -60,9 +60,6 @@ bool is_single_or_double(const graph::Graph& graph, ValueId value) {
   return dtype == DType::kF32 || dtype == DType::kF64;
 }
 
-/// Are the samples split, not the classes?
-bool splits_samples(const Form& x) { return x.kind == FormKind::kSharded && x.dim != 1; }
-
 }  // namespace
 
 bool can_rewrite(const graph::Graph& graph, const graph::Op& op, const Strategy& strategy) {
@@ -89,7 +86,7 @@ void ShardedOperators::emit_one(OpId id) {
   const graph::Split split =
       strategy.factor < 0
           ? graph::Split::kPlain
-          : rules_[id.index()].factors[static_cast<std::size_t>(strategy.factor)].split;
+          : step_.rules[id.index()].factors[static_cast<std::size_t>(strategy.factor)].split;
   if (is_named(graph_.op(id), "aten::native_dropout")) return emit_dropout(id);
   if (split == graph::Split::kRewritten) return emit_rewritten(id);
   if (part_of(id) == 0) return emit_nothing(id);
@@ -109,20 +106,15 @@ void ShardedOperators::emit_rewritten(OpId id) {
   emit_embedding_backward(id);
 }
 
-bool ShardedOperators::is_ignored(const ShardingRule& rule, std::size_t operand) {
-  return std::find(rule.ignored.begin(), rule.ignored.end(), static_cast<int>(operand)) !=
-         rule.ignored.end();
-}
-
 BufferId ShardedOperators::define(ValueId id, BufferId base) {
   BufferId& buffer = buffers_[id.index()];
-  buffer =
-      builder_.add_temporary(graph_.value(id).dtype, local_shape(id, homes_[id.index()]), base);
+  buffer = builder_.add_temporary(graph_.value(id).dtype, local_shape(id, step_.homes[id.index()]),
+                                  base);
   return buffer;
 }
 
 std::vector<std::int64_t> ShardedOperators::local_factors(OpId id) {
-  const ShardingRule& rule = rules_[id.index()];
+  const ShardingRule& rule = step_.rules[id.index()];
   const Strategy& strategy = sharding_.ops[id.index()];
   std::vector<std::int64_t> sizes;
   for (const graph::Factor& factor : rule.factors) sizes.push_back(factor.size);
@@ -137,7 +129,7 @@ std::vector<std::int64_t> ShardedOperators::local_factors(OpId id) {
 double ShardedOperators::part_of(OpId id) {
   const Strategy& strategy = sharding_.ops[id.index()];
   if (strategy.factor < 0) return 1;
-  const auto& factor = rules_[id.index()].factors[static_cast<std::size_t>(strategy.factor)];
+  const auto& factor = step_.rules[id.index()].factors[static_cast<std::size_t>(strategy.factor)];
   const auto local = local_factors(id)[static_cast<std::size_t>(strategy.factor)];
   return static_cast<double>(local) / static_cast<double>(std::max<std::int64_t>(1, factor.size));
 }
@@ -151,7 +143,7 @@ Argument ShardedOperators::make_argument(const graph::Argument& argument, OpId i
           return {program::NoneArgument{}};
         } else if constexpr (std::is_same_v<T, ValueId>) {
           const std::size_t o = operand++;
-          if (is_ignored(rules_[id.index()], o)) return {buffers_[value.index()]};
+          if (is_ignored(step_.rules[id.index()], o)) return {buffers_[value.index()]};
           return {in_form(value, sharding_.ops[id.index()].operands[o])};
         } else if constexpr (std::is_same_v<T, graph::SizeArgument>) {
           return {sizes_.integer(value.expr)};
@@ -176,7 +168,7 @@ ArgumentList ShardedOperators::make_arguments(OpId id) {
   std::size_t operand = 0;
   ArgumentList made;
   for (const graph::Argument& argument :
-       graph::local_arguments(graph_.op(id), rules_[id.index()], sizes, sizes_.sizes()))
+       graph::local_arguments(graph_.op(id), step_.rules[id.index()], sizes, sizes_.sizes()))
     made.push_back(make_argument(argument, id, operand));
   return made;
 }
@@ -254,18 +246,22 @@ void ShardedOperators::emit_dropout(OpId id) {
                   [&](ValueId v) { return define(v); });
 }
 
-BufferId ShardedOperators::label_count(OpId id, const ArgumentList& given, bool is_split) {
+BufferId ShardedOperators::label_count(OpId id, Labels kind) {
   const graph::Op& op = graph_.op(id);
-  const BufferId count =
-      make("motley::label_count", {given[1], given[2], given[4]}, DType::kF32, {}, op.module);
-  if (is_split) builder_.all_reduce(count, "labels");
-  return converted(count, graph_.value(op.outputs[1]).dtype, id);
+  const std::vector<Form>& forms = sharding_.ops[id.index()].operands;
+  ArgumentList labels(2, {program::NoneArgument{}});
+  std::size_t operand = 1;
+  for (std::size_t i = 0; i < labels.size(); ++i)
+    if (const auto* value = std::get_if<ValueId>(&op.arguments[i + 1].value))
+      labels[i].value = in_form(*value, forms[operand++]);
+  labels.push_back({std::get<std::int64_t>(op.arguments[4].value)});
+  return StepEmitter::label_count(id, std::move(labels), kind);
 }
 
 void ShardedOperators::emit_nll_mean(OpId id) {
   const graph::Op& op = graph_.op(id);
   ArgumentList given = make_arguments(id);
-  const BufferId count = label_count(id, given, true);
+  const BufferId counted = label_count(id, Labels::kSpread);
   given[3].value = kSumReduction;
   const DType dtype = graph_.value(op.outputs[0]).dtype;
   const BufferId sum = builder_.add_temporary(dtype, {});
@@ -275,6 +271,7 @@ void ShardedOperators::emit_nll_mean(OpId id) {
   made.arguments = std::move(given);
   made.outputs = {sum, unused};
   builder_.compute(std::move(made));
+  const BufferId count = converted(counted, graph_.value(op.outputs[1]).dtype, id);
   buffers_[op.outputs[1].index()] = count;
   emit_quotient(sum, count, define(op.outputs[0]), id);
 }

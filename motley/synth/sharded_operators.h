@@ -17,16 +17,14 @@ bool can_rewrite(const graph::Graph& graph, const graph::Op& op, const graph::St
 /// that a split turns into other instructions.
 class ShardedOperators : protected ShardedValues {
  protected:
-  ShardedOperators(const graph::Graph& graph, const Sharding& sharding,
-                   const std::vector<graph::ShardingRule>& rules, std::size_t rank,
-                   const LowerOptions& options, program::DeviceProgram start)
-      : ShardedValues(graph, sharding, rank, options, std::move(start)), rules_(rules) {}
+  ShardedOperators(const graph::Graph& graph, const Sharding& sharding, const ShardedStep& step,
+                   std::size_t rank, const LowerOptions& options, program::DeviceProgram start)
+      : ShardedValues(graph, sharding, step, rank, options, std::move(start)) {}
 
   void emit_one(OpId id);
   BufferId define(ValueId id, BufferId base = {});
-  static bool is_ignored(const graph::ShardingRule& rule, std::size_t operand);
-
-  const std::vector<graph::ShardingRule>& rules_;
+  /// What a loss's labels are worth; `kSpread` where each device has its own ones.
+  BufferId label_count(OpId id, Labels kind);
 
  private:
   /// Sizes of an operator's factors here.
@@ -65,7 +63,6 @@ class ShardedOperators : protected ShardedValues {
   void emit_log_softmax_backward(OpId id);
   void emit_nll_classes(OpId id);
   void emit_nll_classes_backward(OpId id);
-  BufferId label_count(OpId id, const program::ArgumentList& given, bool is_split);
   /// Of the classes that are split: the first one here, and how many.
   std::pair<std::int64_t, std::int64_t> own_classes(const graph::Form& form);
 };

@@ -13,13 +13,14 @@ using graph::Slab;
 using program::Argument;
 using program::ArgumentList;
 
-ShardedValues::ShardedValues(const graph::Graph& graph, const Sharding& sharding, std::size_t rank,
-                             const LowerOptions& options, program::DeviceProgram start)
+ShardedValues::ShardedValues(const graph::Graph& graph, const Sharding& sharding,
+                             const ShardedStep& step, std::size_t rank, const LowerOptions& options,
+                             program::DeviceProgram start)
     : StepEmitter(graph, options, std::move(start)),
       sharding_(sharding),
+      step_(step),
       rank_(rank),
       sizes_(sharding.global_batch),
-      homes_(sharding.sources),
       keeper_(static_cast<std::size_t>(
           std::max_element(sharding.shares.begin(), sharding.shares.end()) -
           sharding.shares.begin())) {}
@@ -45,11 +46,16 @@ std::int64_t ShardedValues::begin(std::int64_t extent) {
   return first;
 }
 
-std::vector<std::int64_t> ShardedValues::local_shape(ValueId id, const Form& form) {
+std::vector<std::int64_t> ShardedValues::shape_on(std::size_t rank, ValueId id, const Form& form) {
   std::vector<std::int64_t> shape = whole_shape(id);
   if (form.kind == FormKind::kSharded)
-    shape[static_cast<std::size_t>(form.dim)] = form.outer * own(form.extent) * form.inner;
+    shape[static_cast<std::size_t>(form.dim)] =
+        form.outer * parts_of(form.extent)[rank] * form.inner;
   return shape;
+}
+
+std::vector<std::int64_t> ShardedValues::local_shape(ValueId id, const Form& form) {
+  return shape_on(rank_, id, form);
 }
 
 ArgumentList ShardedValues::integers(const std::vector<std::int64_t>& values, std::int64_t times) {
@@ -65,7 +71,7 @@ std::int64_t ShardedValues::sum(const std::vector<std::int64_t>& values) {
 }
 
 BufferId ShardedValues::in_form(ValueId value, const Form& form) {
-  if (form == homes_[value.index()]) return buffers_[value.index()];
+  if (form == step_.homes[value.index()]) return buffers_[value.index()];
   const auto found = converted_.find({value, form});
   if (found != converted_.end()) return found->second;
   return convert(value, form);
@@ -87,8 +93,20 @@ BufferId ShardedValues::cut(BufferId from, const Slab& slab,
 BufferId ShardedValues::join(BufferId flat, const Slab& slab,
                              const std::vector<std::int64_t>& extents,
                              std::vector<std::int64_t> shape, const std::string& label) {
+  if (slab.before == 1) return unpack(flat, {std::move(shape)}, label).front();
   return make("motley::join", {{flat}, {slab.before}, {integers(extents)}, {slab.after}},
               builder_.buffer(flat).dtype, std::move(shape), label);
+}
+
+std::vector<BufferId> ShardedValues::unpack(BufferId flat,
+                                            const std::vector<std::vector<std::int64_t>>& shapes,
+                                            const std::string& label) {
+  const DType dtype = builder_.buffer(flat).dtype;
+  std::vector<BufferId> views;
+  for (const std::vector<std::int64_t>& shape : shapes)
+    views.push_back(builder_.add_temporary(dtype, shape, flat));
+  compute("motley::unpack", {{flat}}, views, label);
+  return views;
 }
 
 BufferId ShardedValues::exchange(std::string op, BufferId from, std::vector<ArgumentList> counts,
@@ -109,6 +127,10 @@ BufferId ShardedValues::gather(ValueId value, const Form& from, const std::strin
 }
 
 BufferId ShardedValues::all_reduce(ValueId value, const std::string& label) {
+  if (step_.schedule.in_place[value.index()]) {
+    builder_.all_reduce(buffers_[value.index()], label);
+    return buffers_[value.index()];
+  }
   const BufferId copy =
       make("aten::clone",
            {{buffers_[value.index()]}, {program::KeywordArgument{"memory_format", "contiguous"}}},
@@ -157,7 +179,7 @@ BufferId ShardedValues::keep_once(BufferId whole, const std::string& label) {
 }
 
 BufferId ShardedValues::convert(ValueId value, const Form& to) {
-  const Form from = homes_[value.index()];
+  const Form from = step_.homes[value.index()];
   const OpId producer = graph_.value(value).producer;
   const std::string label =
       producer.is_none() ? graph_.value(value).name : graph_.op(producer).module;

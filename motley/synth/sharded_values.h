@@ -6,6 +6,7 @@
 
 #include "motley/graph/graph.h"
 #include "motley/graph/rules/strategy.h"
+#include "motley/synth/sharded_step.h"
 #include "motley/synth/sharding.h"
 #include "motley/synth/step_emitter.h"
 
@@ -15,14 +16,15 @@ namespace motley::synth {
 /// forms (sharding.h), each made once.
 class ShardedValues : protected StepEmitter {
  protected:
-  ShardedValues(const graph::Graph& graph, const Sharding& sharding, std::size_t rank,
-                const LowerOptions& options, program::DeviceProgram start);
+  ShardedValues(const graph::Graph& graph, const Sharding& sharding, const ShardedStep& step,
+                std::size_t rank, const LowerOptions& options, program::DeviceProgram start);
 
   std::vector<std::int64_t> whole_shape(ValueId id);
   const std::vector<std::int64_t>& parts_of(std::int64_t extent);
   std::int64_t own(std::int64_t extent);
   std::int64_t begin(std::int64_t extent);
   std::vector<std::int64_t> local_shape(ValueId id, const graph::Form& form);
+  std::vector<std::int64_t> shape_on(std::size_t rank, ValueId id, const graph::Form& form);
   static program::ArgumentList integers(const std::vector<std::int64_t>& values,
                                         std::int64_t times = 1);
   static std::int64_t sum(const std::vector<std::int64_t>& values);
@@ -33,8 +35,12 @@ class ShardedValues : protected StepEmitter {
   /// [before, extents, after] of a tensor as flat parts, one after the other.
   BufferId cut(BufferId from, const graph::Slab& slab, const std::vector<std::int64_t>& extents,
                const std::string& label);
+  /// The inverse; a view of the flat parts where they lie as in the tensor.
   BufferId join(BufferId flat, const graph::Slab& slab, const std::vector<std::int64_t>& extents,
                 std::vector<std::int64_t> shape, const std::string& label);
+  /// Views of consecutive stretches of a flat buffer, with these shapes.
+  std::vector<BufferId> unpack(BufferId flat, const std::vector<std::vector<std::int64_t>>& shapes,
+                               const std::string& label);
   BufferId exchange(std::string op, BufferId from, std::vector<program::ArgumentList> counts,
                     std::int64_t elements, const std::string& label);
   BufferId gather(ValueId value, const graph::Form& from, const std::string& label);
@@ -50,12 +56,30 @@ class ShardedValues : protected StepEmitter {
   BufferId convert(ValueId value, const graph::Form& to);
   std::int64_t sum_of_elements(ValueId value);
 
+  // ---- values that are exchanged together (sharded_buckets.cc)
+  /// Packs what is here of a bucket's items and starts their exchange; its flat result.
+  BufferId start_exchange(const Bucket& bucket, const std::string& label);
+  /// The items as they are after the exchange, in their order.
+  std::vector<BufferId> finish_exchange(const Bucket& bucket, BufferId flat,
+                                        const std::string& label);
+  /// A value that has become whole by an exchange with others.
+  void set_whole(ValueId value, BufferId whole) { converted_[{value, graph::kWholeForm}] = whole; }
+
   const Sharding& sharding_;
+  const ShardedStep& step_;
   const std::size_t rank_;
-  SizeEvaluator sizes_;             ///< global
-  std::vector<graph::Form> homes_;  ///< by value: as its operator gives it
+  SizeEvaluator sizes_;  ///< global
 
  private:
+  /// Form that an item has after its exchange.
+  graph::Form form_after(const Bucket& bucket, const BucketItem& item) const;
+  BufferId pack(DType dtype, const std::vector<BufferId>& values, const std::string& label);
+  std::vector<BufferId> views_of_parts(ValueId value, const graph::Form& form,
+                                       const std::string& label);
+  BufferId whole_of_parts(ValueId value, const std::vector<BufferId>& parts,
+                          const std::string& label);
+  std::vector<std::int64_t> part_shape(std::size_t rank, ValueId value, const graph::Form& form);
+  program::ArgumentList counts_of(const Bucket& bucket);
   struct Converted {
     ValueId value;
     graph::Form form;

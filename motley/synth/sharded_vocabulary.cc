@@ -203,7 +203,8 @@ void ShardedOperators::emit_nll_classes(OpId id) {
   const auto [first, count] = own_classes(form);
   const auto reduction = std::get<std::int64_t>(given[3].value);
   const DType dtype = graph_.value(op.outputs[0]).dtype;
-  buffers_[op.outputs[1].index()] = label_count(id, given, false);
+  buffers_[op.outputs[1].index()] =
+      converted(label_count(id, Labels::kWhole), graph_.value(op.outputs[1]).dtype, id);
   const std::vector<std::int64_t> result = whole_shape(op.outputs[0]);
   if (count == 0) {
     compute("aten::zeros",

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <map>
+#include <utility>
 
 #include "motley/base/check.h"
 
@@ -134,6 +135,22 @@ void StepEmitter::emit_batch_norm_backward_over(OpId id, const ArgumentList& giv
       given[0], given[1], given[2], given[5], given[6], {sums}, number_argument(channels.elements)};
   for (const ValueId output : graph_.op(id).outputs) made.outputs.push_back(define(output));
   builder_.compute(std::move(made));
+}
+
+BufferId StepEmitter::label_count(OpId origin, ArgumentList labels, Labels kind) {
+  const auto* weights = std::get_if<BufferId>(&labels[1].value);
+  const auto [entry, is_new] = counts_.try_emplace({std::get<BufferId>(labels[0].value),
+                                                    weights == nullptr ? BufferId() : *weights,
+                                                    std::get<std::int64_t>(labels[2].value), kind});
+  if (!is_new) return entry->second;
+  const BufferId count = builder_.add_temporary(DType::kF32, {});
+  Instruction made = make_named("motley::label_count", origin);
+  made.arguments = std::move(labels);
+  made.outputs = {count};
+  builder_.compute(std::move(made));
+  if (kind == Labels::kSpread) builder_.all_reduce(count, "labels");
+  entry->second = count;
+  return count;
 }
 
 BufferId StepEmitter::converted(BufferId scalar, DType dtype, OpId origin) {

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -60,6 +63,10 @@ class StepEmitter {
                             const Define& define);
   void emit_batch_norm_backward_over(OpId id, const program::ArgumentList& given, Channels channels,
                                      const Define& define);
+  /// What labels are worth, as f32: over all devices, if each has its own ones, or here.
+  /// `labels`: target, class weights, ignored class. Losses over the same labels share it.
+  enum class Labels : std::uint8_t { kSpread, kWhole };
+  BufferId label_count(OpId origin, program::ArgumentList labels, Labels kind);
   /// A scalar in another dtype, if need be.
   BufferId converted(BufferId scalar, DType dtype, OpId origin);
   void emit_quotient(BufferId numerator, BufferId divisor, BufferId quotient, OpId origin);
@@ -92,6 +99,8 @@ class StepEmitter {
                         OpId origin);
 
   std::vector<std::vector<BufferId>> states_;  // by parameter
+  /// Counts by target, class weights, ignored class, kind.
+  std::map<std::tuple<BufferId, BufferId, std::int64_t, Labels>, BufferId> counts_;
   std::vector<std::pair<BufferId, BufferId>> assignments_;
   BufferId loss_;
 };

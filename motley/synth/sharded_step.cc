@@ -1,0 +1,168 @@
+#include "motley/synth/sharded_step.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+namespace motley::synth {
+namespace {
+
+using graph::Form;
+using graph::FormKind;
+
+/// The exchange that brings a value from one form to another together with others, if any does.
+std::optional<Exchange> shared_exchange(const Form& from, const Form& to) {
+  if (from.kind == FormKind::kPartial && to.kind == FormKind::kWhole) return Exchange::kAllReduce;
+  if (from.kind == FormKind::kPartial && to.kind == FormKind::kSharded)
+    return Exchange::kReduceScatter;
+  if (from.kind == FormKind::kSharded && to.kind == FormKind::kWhole) return Exchange::kAllGather;
+  return std::nullopt;
+}
+
+/// Does a value in parts become `to` by way of being whole?
+bool goes_over_whole(const Form& from, const Form& to) {
+  return from != to && (to.kind != FormKind::kSharded || to.dim == from.dim);
+}
+
+class StepPlanner {
+ public:
+  StepPlanner(const graph::Graph& graph, const Sharding& sharding, Bytes bucket_bytes,
+              ShardedStep& step)
+      : graph_(graph), sharding_(sharding), bucket_bytes_(bucket_bytes), step_(step) {}
+
+  void plan() {
+    find_homes();
+    step_.schedule = make_schedule(graph_, find_needs(), find_output_needs(), bucket_bytes_);
+    find_wanted();
+    find_gathers();
+  }
+
+ private:
+  struct Use {
+    ValueId value;
+    Form form;
+  };
+
+  /// Operands of an operator, but for those of which only the dtype is read.
+  std::vector<Use> uses_of(std::size_t op) const {
+    const graph::ShardingRule& rule = step_.rules[op];
+    std::vector<Use> uses;
+    for (std::size_t o = 0; o < rule.operands.size(); ++o)
+      if (!is_ignored(rule, o)) uses.push_back({rule.operands[o], sharding_.ops[op].operands[o]});
+    return uses;
+  }
+
+  void find_homes() {
+    step_.homes = sharding_.sources;
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i)
+      for (std::size_t r = 0; r < graph_.ops[i].outputs.size(); ++r)
+        step_.homes[graph_.ops[i].outputs[r].index()] = sharding_.ops[i].results[r];
+    for (const graph::Output& output : graph_.outputs)
+      step_.outputs.push_back(output.kind == graph::OutputKind::kGradient
+                                  ? sharding_.sources[output.of.index()]
+                                  : graph::kWholeForm);
+  }
+
+  const Form& home(ValueId value) const { return step_.homes[value.index()]; }
+
+  bool counts_labels(std::size_t op) const {
+    const std::string& name = graph_.ops[op].name;
+    const graph::Strategy& strategy = sharding_.ops[op];
+    return (name == "aten::nll_loss_forward" || name == "aten::nll_loss2d_forward") &&
+           strategy.factor >= 0 && splits_samples(strategy.operands[0]) &&
+           step_.rules[op].factors[static_cast<std::size_t>(strategy.factor)].split ==
+               graph::Split::kRewritten;
+  }
+
+  std::vector<OpNeeds> find_needs() const {
+    std::vector<OpNeeds> needs(graph_.ops.size());
+    for (std::size_t i = 0; i < needs.size(); ++i) {
+      needs[i].counts_labels = counts_labels(i);
+      const std::vector<Use> uses = uses_of(i);
+      for (const Use& use : uses) {
+        const bool sums_always = std::all_of(uses.begin(), uses.end(), [&](const Use& other) {
+          return other.value != use.value || other.form == graph::kWholeForm;
+        });
+        if (home(use.value) == graph::kPartialForm && sums_always)
+          needs[i].summed.push_back(use.value);
+      }
+    }
+    return needs;
+  }
+
+  /// Outputs whose form no operator wants share their exchanges.
+  std::vector<std::optional<Exchange>> find_output_needs() const {
+    std::map<std::size_t, std::vector<Form>> taken;  // by value
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i)
+      for (const Use& use : uses_of(i)) taken[use.value.index()].push_back(use.form);
+    std::vector<std::optional<Exchange>> needs(graph_.outputs.size());
+    for (std::size_t o = 0; o < needs.size(); ++o) {
+      const ValueId value = graph_.outputs[o].value;
+      const Form& to = step_.outputs[o];
+      const std::vector<Form>& forms = taken[value.index()];
+      if (std::find(forms.begin(), forms.end(), to) == forms.end())
+        needs[o] = shared_exchange(home(value), to);
+    }
+    return needs;
+  }
+
+  void find_wanted() {
+    step_.wanted.resize(graph_.values.size());
+    const auto want = [&](ValueId value, const Form& form) {
+      std::vector<Form>& forms = step_.wanted[value.index()];
+      if (form != home(value) && std::find(forms.begin(), forms.end(), form) == forms.end())
+        forms.push_back(form);
+    };
+    for (const OpId id : step_.schedule.order)
+      for (const Use& use : uses_of(id.index())) want(use.value, use.form);
+    for (const std::int64_t output : step_.schedule.direct) {
+      const auto o = static_cast<std::size_t>(output);
+      want(graph_.outputs[o].value, step_.outputs[o]);
+    }
+  }
+
+  void find_gathers() {
+    std::vector<std::int64_t> first_use(graph_.values.size(), -1);
+    std::vector<ReadyItem> items;
+    for (std::size_t i = 0; i < step_.schedule.order.size(); ++i)
+      for (const Use& use : uses_of(step_.schedule.order[i].index())) {
+        if (graph_.value(use.value).role != graph::ValueRole::kParameter ||
+            home(use.value).kind != FormKind::kSharded || first_use[use.value.index()] >= 0 ||
+            !goes_over_whole(home(use.value), use.form))
+          continue;
+        first_use[use.value.index()] = static_cast<std::int64_t>(i);
+        items.push_back(
+            {static_cast<std::int64_t>(i), Exchange::kAllGather, {BucketItem::kSource, use.value}});
+      }
+    step_.gathers = fill_buckets(graph_, items, bucket_bytes_);
+    for (Bucket& bucket : step_.gathers)
+      bucket.ready = first_use[bucket.items.front().value.index()];
+    std::stable_sort(step_.gathers.begin(), step_.gathers.end(),
+                     [](const Bucket& a, const Bucket& b) { return a.ready < b.ready; });
+  }
+
+  const graph::Graph& graph_;
+  const Sharding& sharding_;
+  const Bytes bucket_bytes_;
+  ShardedStep& step_;
+};
+
+}  // namespace
+
+bool is_ignored(const graph::ShardingRule& rule, std::size_t operand) {
+  return std::find(rule.ignored.begin(), rule.ignored.end(), static_cast<int>(operand)) !=
+         rule.ignored.end();
+}
+
+bool splits_samples(const Form& x) { return x.kind == FormKind::kSharded && x.dim != 1; }
+
+ShardedStep plan_step(const graph::Graph& graph, const Sharding& sharding,
+                      std::vector<graph::ShardingRule> rules, Bytes bucket_bytes) {
+  ShardedStep step;
+  step.rules = std::move(rules);
+  StepPlanner(graph, sharding, bucket_bytes, step).plan();
+  return step;
+}
+
+}  // namespace motley::synth

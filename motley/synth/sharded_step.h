@@ -1,0 +1,36 @@
+#pragma once
+
+#include <vector>
+
+#include "motley/graph/graph.h"
+#include "motley/graph/rules/sharding_rule.h"
+#include "motley/graph/rules/strategy.h"
+#include "motley/synth/schedule.h"
+#include "motley/synth/sharding.h"
+
+namespace motley::synth {
+
+/// What lowering finds out about a sharded step before it knows a rank: the same for all.
+struct ShardedStep {
+  std::vector<graph::ShardingRule> rules;  ///< by operator
+  std::vector<graph::Form> homes;          ///< by value: the form that its operator gives
+  std::vector<graph::Form> outputs;        ///< by output: the form in which it must end
+  /// By value: other forms that it gets by itself, as soon as it is there.
+  std::vector<std::vector<graph::Form>> wanted;
+  Schedule schedule;
+  /// Parameters that are kept in parts and wanted whole, gathered together; `ready` is the position
+  /// in the order of the first operator that wants one of them.
+  std::vector<Bucket> gathers;
+};
+
+/// `rules` as find_rules gives them; the sharding is sound. O(graph).
+ShardedStep plan_step(const graph::Graph& graph, const Sharding& sharding,
+                      std::vector<graph::ShardingRule> rules, Bytes bucket_bytes);
+
+/// Is the operand read for its dtype only?
+bool is_ignored(const graph::ShardingRule& rule, std::size_t operand);
+
+/// Are the samples of a loss's operand x split, not its classes?
+bool splits_samples(const graph::Form& x);
+
+}  // namespace motley::synth
