@@ -221,8 +221,8 @@ Json outcome_to_json(const Planned& planned) {
   Json peak = Json::object(), split = Json::object(), idle = Json::array();
   for (const auto& [device, bytes] : outcome.peak) peak[cluster.device(device).name] = bytes.value;
   if (outcome.plan)
-    for (const plan::Replica& replica : outcome.plan->replicas)
-      split[cluster.device(plan::replica_device(replica)).name] = replica.samples;
+    for (const auto& [device, samples] : plan::members(*outcome.plan))
+      split[cluster.device(device).name] = samples;
   for (const DeviceId device : outcome.idle) idle.push_back(cluster.device(device).name);
   const bool found = outcome.plan.has_value();
   return {{"planner", outcome.planner},

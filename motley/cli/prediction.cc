@@ -17,9 +17,8 @@ constexpr int kJitterRuns = 200;  // their median is good to a percent of what o
 cost::Origin worst_origin(const Inputs& inputs, const search::Costs& costs,
                           const plan::Plan& plan) {
   cost::Origin worst = cost::Origin::kMeasured;
-  for (const plan::Replica& replica : plan.replicas)
-    worst = std::max(
-        worst, costs.grounds.at(inputs.cluster.device(plan::replica_device(replica)).name).origin);
+  for (const plan::Member& member : plan::members(plan))
+    worst = std::max(worst, costs.grounds.at(inputs.cluster.device(member.device).name).origin);
   return worst;
 }
 
@@ -116,6 +115,18 @@ Result<Prediction> predict(const Inputs& inputs, const search::Costs& costs, con
   return prediction;
 }
 
+Result<std::optional<Prediction>> find_prediction(const Inputs& inputs, const search::Costs& costs,
+                                                  const plan::Plan& plan, int steps,
+                                                  const Context& context) {
+  auto prediction = predict(inputs, costs, plan, steps);
+  if (prediction) return std::optional<Prediction>(std::move(*prediction));
+  const Error& error = prediction.error();
+  if (!error.code.starts_with("cost.") || plan::find_shared_region(plan) == nullptr)
+    return tl::make_unexpected(error);
+  context.note("no prediction, as times of the split operators are not known: " + error.message);
+  return std::optional<Prediction>();
+}
+
 void add_prediction(const Prediction& prediction, Json& object) {
   object["predicted_step_interval_s"] = interval_to_json(prediction.step);
   object["interval_basis"] = prediction.basis;
@@ -202,9 +213,9 @@ Result<void> remember(const Inputs& inputs, const Prediction& prediction, Second
 
 Result<void> check_memory(const Inputs& inputs, const plan::Plan& plan) {
   MOTLEY_ASSIGN(const auto program, synth::lower(inputs.model.graph, plan, inputs.cluster));
+  const std::vector<plan::Member> members = plan::members(plan);
   for (std::size_t rank = 0; rank < program.devices.size(); ++rank) {
-    const cluster::Device& device =
-        inputs.cluster.device(plan::replica_device(plan.replicas[rank]));
+    const cluster::Device& device = inputs.cluster.device(members[rank].device);
     const Bytes tensors = program::find_memory_peak(program.devices[rank]).total;
     const Bytes peak = tensors + cost::framework_bytes(device, tensors);
     if (device.memory && peak > *device.memory)

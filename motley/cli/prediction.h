@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,11 @@ struct Prediction {
 };
 Result<Prediction> predict(const Inputs& inputs, const search::Costs& costs, const plan::Plan& plan,
                            int steps);
+
+/// The same; none, and a note, where the times of a plan that splits operators are not known.
+Result<std::optional<Prediction>> find_prediction(const Inputs& inputs, const search::Costs& costs,
+                                                  const plan::Plan& plan, int steps,
+                                                  const Context& context);
 
 /// Keys beside the verbs' own: intervals, their basis, and what each device does and holds.
 void add_prediction(const Prediction& prediction, Json& object);

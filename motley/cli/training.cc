@@ -84,8 +84,7 @@ run::Job make_job(const Training& training, const RunDirectory& directory) {
   job.transport = training.transport;
   job.trace_steps = training.trace_steps;
   std::vector<DeviceId> devices;
-  for (const plan::Replica& replica : training.plan.replicas)
-    devices.push_back(plan::replica_device(replica));
+  for (const plan::Member& member : plan::members(training.plan)) devices.push_back(member.device);
   const auto route = cluster::group_route(*training.cluster, devices);
   for (const DeviceId id : devices)
     job.devices.push_back(worker_device(*training.cluster, id, route));
@@ -337,10 +336,10 @@ Result<TrainingResult> train(const Training& training, const Context& context) {
 
 Json training_to_json(const TrainingResult& result, const Training& training) {
   Json devices = Json::array();
-  for (std::size_t r = 0; r < training.plan.replicas.size(); ++r) {
-    const plan::Replica& replica = training.plan.replicas[r];
-    Json device = {{"name", training.cluster->device(plan::replica_device(replica)).name},
-                   {"samples", replica.samples}};
+  const std::vector<plan::Member> members = plan::members(training.plan);
+  for (std::size_t r = 0; r < members.size(); ++r) {
+    Json device = {{"name", training.cluster->device(members[r].device).name},
+                   {"samples", members[r].samples}};
     if (r < result.busy.size()) device["busy_share"] = result.busy[r];
     if (r < result.peak_bytes.size()) device["peak_bytes"] = result.peak_bytes[r];
     devices.push_back(std::move(device));

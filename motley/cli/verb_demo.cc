@@ -131,11 +131,10 @@ double largest_loss_difference(const std::vector<double>& a, const std::vector<d
 void print_run(const Context& context, const std::string& title, const DemoRun& run,
                const Planned& planned) {
   std::string busy;
+  const std::vector<plan::Member> members = plan::members(*planned.outcome.plan);
   for (std::size_t r = 0; r < run.result.busy.size(); ++r)
-    busy += fmt::format(
-        "  {} {:>3.0f}%",
-        planned.inputs.cluster.device(plan::replica_device(planned.outcome.plan->replicas[r])).name,
-        100 * run.result.busy[r]);
+    busy += fmt::format("  {} {:>3.0f}%", planned.inputs.cluster.device(members[r].device).name,
+                        100 * run.result.busy[r]);
   context.note(fmt::format("  {:<12} {:>9} a step (predicted {}), busy{}", title,
                            format_seconds(Seconds(run.result.step_s_median)),
                            format_seconds(run.predicted), busy));

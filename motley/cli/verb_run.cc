@@ -110,10 +110,10 @@ std::string summary_text(const TrainingResult& result, const Training& training)
     text += fmt::format(" (plan {}, {:+.1f}%)", format_seconds(*training.predicted_step),
                         100 * (result.step_s_median / training.predicted_step->value - 1));
   text += "\n";
+  const std::vector<plan::Member> members = plan::members(training.plan);
   for (std::size_t r = 0; r < result.busy.size(); ++r) {
-    const DeviceId id = plan::replica_device(training.plan.replicas[r]);
     text += fmt::format("  {:<10} {:>5} samples  busy {:>3.0f}%  peak {}\n",
-                        training.cluster->device(id).name, training.plan.replicas[r].samples,
+                        training.cluster->device(members[r].device).name, members[r].samples,
                         100 * result.busy[r], format_bytes(Bytes(result.peak_bytes[r])));
   }
   text += fmt::format("checkpoint {}\n", result.checkpoint);
@@ -228,7 +228,9 @@ Result<int> run_verb(const RunOptions& options, const Context& context) {
       options.run_dir.empty() ? default_run_dir(run.inputs.model_path) : options.run_dir;
   std::optional<Prediction> prediction;
   if (run.costs) {
-    MOTLEY_ASSIGN(prediction, predict(run.inputs, *run.costs, run.plan, 3));
+    MOTLEY_ASSIGN(prediction, find_prediction(run.inputs, *run.costs, run.plan, 3, context));
+  }
+  if (prediction) {
     training.predicted_step = Seconds(prediction->step.value);
     training.predicted_trace = trace::print_trace(prediction->trace);
   }
@@ -257,7 +259,8 @@ Result<int> verify_verb(const RunOptions& options, const Context& context) {
                                     ? default_run_dir(run.inputs.model_path) + "-verify"
                                     : options.run_dir;
   training.run_dir = directory + "/split";
-  context.note(fmt::format("{} steps on {} devices", training.steps, run.plan.replicas.size()));
+  const std::size_t devices = plan::members(run.plan).size();
+  context.note(fmt::format("{} steps on {} devices", training.steps, devices));
   MOTLEY_ASSIGN(const TrainingResult ours, train(training, context));
   context.note(fmt::format("{} steps on one device", training.steps));
   const cluster::Cluster one = reference_cluster();
@@ -279,8 +282,8 @@ Result<int> verify_verb(const RunOptions& options, const Context& context) {
   context.result(
       fmt::format("{}: after {} steps on {} devices the loss differs by {:.2g} (limit {:.0g}), the "
                   "parameters by {:.2g} (limit {:.0g}, worst '{}'), relative to one device\n{}",
-                  pass ? "pass" : "FAIL", training.steps, run.plan.replicas.size(), loss_difference,
-                  kLossLimit, parameters.worst, kParameterLimit, parameters.tensor, advice),
+                  pass ? "pass" : "FAIL", training.steps, devices, loss_difference, kLossLimit,
+                  parameters.worst, kParameterLimit, parameters.tensor, advice),
       {{"max_loss_diff", loss_difference},
        {"max_param_diff", parameters.worst},
        {"worst_tensor", parameters.tensor},

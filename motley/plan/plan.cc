@@ -8,6 +8,7 @@
 #include "motley/base/check.h"
 #include "motley/base/json.h"
 #include "motley/base/text.h"
+#include "motley/plan/shares.h"
 
 namespace motley::plan {
 namespace {
@@ -21,6 +22,13 @@ Json region_to_json(const Region& region, const cluster::Cluster& cluster) {
     json["devices"].push_back(cluster.device(device).name);
   }
   json["shares"] = region.shares;
+  if (region.operators.empty() && region.parameters.empty()) return json;
+  json["operators"] = Json::array();
+  for (const OperatorSplit& split : region.operators)
+    json["operators"].push_back(print_split(split));
+  json["parameters"] = Json::object();
+  for (const KeptParameter& parameter : region.parameters)
+    json["parameters"][parameter.name] = print_form(parameter.form);
   return json;
 }
 
@@ -52,6 +60,45 @@ Result<DeviceId> read_device(const Json& json, const std::string& where,
                                                         where, device.error().message));
 }
 
+tl::unexpected<Error> bad_value(const std::string& where, const Json& found,
+                                std::string_view wanted) {
+  return usage_error(
+      "plan.parse",
+      fmt::format("{}: found {}, wanted {}", where,
+                  found.dump(-1, ' ', false, Json::error_handler_t::replace), wanted));
+}
+
+Result<std::vector<OperatorSplit>> read_operators(JsonObject& object) {
+  MOTLEY_ASSIGN(const Json* list, read_list(object, "operators"));
+  std::vector<OperatorSplit> operators;
+  operators.reserve(list->size());
+  for (const Json& text : *list) {
+    auto split = text.is_string() ? parse_split(text.get_ref<const std::string&>()) : std::nullopt;
+    if (!split)
+      return bad_value(fmt::format("{}: operator {}", object.where(), operators.size()), text,
+                       "'whole', 'factor 1', 'factor 1: 3*_*64' or 'terms 0 2'");
+    operators.push_back(std::move(*split));
+  }
+  return operators;
+}
+
+Result<std::vector<KeptParameter>> read_parameters(JsonObject& object) {
+  MOTLEY_ASSIGN(const Json* json, object.member("parameters"));
+  if (!json->is_object())
+    return usage_error("plan.parse",
+                       fmt::format("{}: key 'parameters': wanted an object", object.where()));
+  std::vector<KeptParameter> parameters;
+  for (const auto& [name, text] : json->items()) {
+    const auto form =
+        text.is_string() ? graph::parse_form(text.get_ref<const std::string&>()) : std::nullopt;
+    if (!form || form->kind != graph::FormKind::kSharded)
+      return bad_value(fmt::format("{}: parameter '{}'", object.where(), name), text,
+                       "'S(0: 12)' or 'S(0: 3*12*64)'");
+    parameters.push_back({name, *form});
+  }
+  return parameters;
+}
+
 Result<Region> region_from_json(const Json& json, const std::string& where,
                                 const cluster::Cluster& cluster) {
   MOTLEY_ASSIGN(auto object, JsonObject::make(json, where));
@@ -67,6 +114,10 @@ Result<Region> region_from_json(const Json& json, const std::string& where,
       return usage_error("plan.parse", fmt::format("{}: key 'shares': wanted numbers", where));
     }
     region.shares.push_back(share.get<double>());
+  }
+  if (object.has("operators")) {
+    MOTLEY_ASSIGN(region.operators, read_operators(object));
+    MOTLEY_ASSIGN(region.parameters, read_parameters(object));
   }
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
   return region;
@@ -119,15 +170,13 @@ class ReplicaCheck {
       return;
     }
     const Region& region = replica.regions.front();
-    if (region.devices.size() != 1) {
-      fault("{}: found {} devices, wanted 1", where, region.devices.size());
-      return;
-    }
-    if (region.shares != std::vector<double>{1.0}) {
-      fault("{}: the share of its only device must be 1", where);
-    }
-    add_use(index, region.devices.front());
+    if (region.devices.empty()) fault("{}: found no device, wanted at least 1", where);
+    if (region.devices.size() == 1) add_one_device(where, region);
+    if (region.devices.size() > 1) add_shared(where, region);
+    for (const DeviceId device : region.devices) add_use(index, device);
   }
+
+  bool has_shared_region = false;
 
   std::vector<std::string> faults;
 
@@ -137,13 +186,45 @@ class ReplicaCheck {
     faults.push_back(fmt::format(format, std::forward<Args>(args)...));
   }
 
+  void add_one_device(const std::string& where, const Region& region) {
+    if (region.shares != std::vector<double>{1.0}) {
+      fault("{}: the share of its only device must be 1", where);
+    }
+    if (!region.operators.empty() || !region.parameters.empty()) {
+      fault("{}: one device splits no operators", where);
+    }
+  }
+
+  void add_shared(const std::string& where, const Region& region) {
+    has_shared_region = true;
+    if (region.operators.empty()) {
+      fault("{}: found {} devices, but not how they split the operators", where,
+            region.devices.size());
+    }
+    if (region.shares.size() != region.devices.size()) {
+      fault("{}: found {} shares for {} devices", where, region.shares.size(),
+            region.devices.size());
+      return;
+    }
+    double total = 0;
+    for (const double share : region.shares) {
+      if (!(share >= 0)) fault("{}: found a share of {}, wanted 0 or more", where, share);
+      total += share;
+    }
+    if (!(total > 0) || !std::isfinite(total)) {
+      fault("{}: the shares sum to {}, wanted a number above 0", where, total);
+    }
+  }
+
   void add_use(std::size_t index, DeviceId device) {
     if (device.is_none() || device.index() >= cluster_.devices.size()) {
       fault("replica {}: the cluster has no device number {}", index, device.value);
       return;
     }
     const auto [first, added] = user_.emplace(device, index);
-    if (!added) {
+    if (!added && first->second == index) {
+      fault("device {} is twice in replica {}", cluster_.device(device).name, index);
+    } else if (!added) {
       fault("device {} is used by replicas {} and {}", cluster_.device(device).name, first->second,
             index);
     }
@@ -159,9 +240,26 @@ std::string_view batch_norm_name(BatchNormMode mode) {
   return mode == BatchNormMode::kGlobal ? "global" : "local";
 }
 
-DeviceId replica_device(const Replica& replica) {
-  MOTLEY_CHECK(replica.regions.size() == 1 && replica.regions.front().devices.size() == 1);
-  return replica.regions.front().devices.front();
+const Region* find_shared_region(const Plan& plan) {
+  for (const Replica& replica : plan.replicas)
+    for (const Region& region : replica.regions)
+      if (region.devices.size() > 1) return &region;
+  return nullptr;
+}
+
+std::vector<Member> members(const Plan& plan) {
+  std::vector<Member> ranks;
+  if (const Region* region = find_shared_region(plan)) {
+    const std::vector<std::int64_t> samples = round_shares(region->shares, plan.global_batch);
+    for (std::size_t i = 0; i < samples.size(); ++i)
+      ranks.push_back({region->devices[i], samples[i]});
+    return ranks;
+  }
+  for (const Replica& replica : plan.replicas) {
+    MOTLEY_CHECK(replica.regions.size() == 1 && replica.regions.front().devices.size() == 1);
+    ranks.push_back({replica.regions.front().devices.front(), replica.samples});
+  }
+  return ranks;
 }
 
 std::vector<Replica> make_replicas(const std::vector<DeviceId>& devices,
@@ -225,6 +323,10 @@ Result<void> verify_plan(const Plan& plan, const std::string& model_hash,
     total += static_cast<std::uint64_t>(plan.replicas[i].samples);
   }
   std::vector<std::string> faults = std::move(check.faults);
+  if (check.has_shared_region && plan.replicas.size() > 1)
+    faults.push_back("a region of several devices must be the only replica");
+  if (check.has_shared_region && plan.batch_norm == BatchNormMode::kLocal)
+    faults.push_back("batch_norm is local: where operators are split it can only be global");
   const auto samples = static_cast<std::int64_t>(total);
   if (plan.replicas.empty()) faults.push_back("no replicas, wanted at least 1");
   if (!plan.replicas.empty() && samples != plan.global_batch) {

@@ -9,16 +9,28 @@
 #include "motley/base/result.h"
 #include "motley/base/units.h"
 #include "motley/cluster/cluster.h"
-#include "motley/graph/graph.h"
+#include "motley/graph/rules/strategy.h"
+#include "motley/plan/operator_split.h"
 #include "motley/plan/optimizer.h"
 
 namespace motley::plan {
 
-/// A set of operators on an ordered device list with a share vector (fractions of the replica's
-/// samples, zero allowed). Today a region holds all operators of its replica, on one device.
+/// A parameter of which each device keeps (and updates) a part; others are whole on every device.
+struct KeptParameter {
+  std::string name;
+  graph::Form form;  ///< sharded
+  bool operator==(const KeptParameter&) const = default;
+};
+
+/// The operators of a replica on an ordered device list. One device runs all of them. Several share
+/// them: each operator is split as `operators` says, and whatever is cut (samples, heads, rows of a
+/// table) is cut in proportion to `shares`, to whole numbers (round_shares).
 struct Region {
   std::vector<DeviceId> devices;
-  std::vector<double> shares;
+  std::vector<double> shares;  ///< by device; zero allowed; of one device 1
+  /// Of several devices, by operator of the graph; of one, empty.
+  std::vector<OperatorSplit> operators = {};
+  std::vector<KeptParameter> parameters = {};
   bool operator==(const Region&) const = default;
 };
 
@@ -47,8 +59,18 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-/// The device of a replica that lies on one device, as all do today.
-DeviceId replica_device(const Replica& replica);
+/// One rank of a plan.
+struct Member {
+  DeviceId device;
+  std::int64_t samples = 0;  ///< whose part it loads, of each global batch; in a region maybe 0
+  bool operator==(const Member&) const = default;
+};
+/// All ranks of a verified plan, in order: devices of replicas, or of the one region that several
+/// devices share.
+std::vector<Member> members(const Plan& plan);
+
+/// The region that several devices share; null in a data-parallel plan.
+const Region* find_shared_region(const Plan& plan);
 
 /// Plan of data parallelism: devices[i] gets samples[i] of every global batch; entries of zero
 /// samples are left out.
@@ -62,7 +84,9 @@ Result<Plan> parse_plan(std::string_view text, const std::string& name,
                         const cluster::Cluster& cluster);
 
 /// All violations in one message: samples sum to the global batch, no device used twice, devices
-/// exist, hashes equal those of model and cluster (stale). Memory is verified on the program.
+/// exist, a region of several devices is the whole plan and has usable shares, hashes equal those
+/// of model and cluster (stale). Whether operators can be split so, and memory, are verified when
+/// the plan is lowered.
 Result<void> verify_plan(const Plan& plan, const std::string& model_hash,
                          const cluster::Cluster& cluster);
 

@@ -5,6 +5,8 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
+#include <functional>
+
 #include "motley/base/file.h"
 
 namespace motley::plan {
@@ -44,8 +46,27 @@ std::string error_of(const Result<void>& result) { return result ? "" : result.e
 TEST(Plan, MakeReplicasLeavesOutIdleDevices) {
   const Plan plan = two_replicas(lab());
   ASSERT_EQ(plan.replicas.size(), 2u);
-  EXPECT_EQ(replica_device(plan.replicas[1]), DeviceId(2));
-  EXPECT_EQ(plan.replicas[1].samples, 16);
+  EXPECT_EQ(members(plan), (std::vector<Member>{{DeviceId(0), 24}, {DeviceId(2), 16}}));
+  EXPECT_EQ(find_shared_region(plan), nullptr);
+}
+
+/// 40 samples by three devices that share two operators.
+Plan one_region(const cluster::Cluster& cluster) {
+  Plan plan = two_replicas(cluster);
+  Region region{{DeviceId(0), DeviceId(1), DeviceId(2)}, {3, 0, 1}, {}, {}};
+  region.operators = {
+      {.factor = 1}, {.factor = 0, .outer = 3, .inner = 64}, {}, {.partial = {0, 2}}};
+  region.parameters = {{"fc.bias", {graph::FormKind::kSharded, 0, 1, 12, 1}},
+                       {"fc.weight", {graph::FormKind::kSharded, 0, 3, 12, 64}}};
+  plan.replicas = {{40, {region}}};
+  return plan;
+}
+
+TEST(Plan, MembersOfARegionHaveRoundedShares) {
+  const Plan plan = one_region(lab());
+  ASSERT_NE(find_shared_region(plan), nullptr);
+  EXPECT_EQ(members(plan),
+            (std::vector<Member>{{DeviceId(0), 30}, {DeviceId(1), 0}, {DeviceId(2), 10}}));
 }
 
 TEST(Plan, PrintsGolden) {
@@ -60,6 +81,38 @@ TEST(Plan, PrintsGolden) {
   const auto parsed = parse_plan(*golden, "golden", cluster);
   ASSERT_TRUE(parsed.has_value()) << parsed.error().message;
   EXPECT_EQ(*parsed, plan);
+}
+
+TEST(Plan, PrintsASharedRegionGolden) {
+  const cluster::Cluster cluster = lab();
+  Plan plan = one_region(cluster);
+  plan.cluster_hash = "00000000000000bb";
+  const auto golden =
+      read_file(std::string(MOTLEY_SOURCE_DIR) + "/tests/golden/plan/one_region.json");
+  ASSERT_TRUE(golden.has_value()) << golden.error().message;
+  EXPECT_EQ(print_plan(plan, cluster), *golden);
+  const auto parsed = parse_plan(*golden, "golden", cluster);
+  ASSERT_TRUE(parsed.has_value()) << parsed.error().message;
+  EXPECT_EQ(*parsed, plan);
+}
+
+OperatorSplit random_split() {
+  OperatorSplit split;
+  const int kind = *rc::gen::inRange(0, 3);
+  if (kind == 1) {
+    split.factor = *rc::gen::inRange(0, 1000);
+    split.outer = *rc::gen::inRange<std::int64_t>(1, 1 << 30);
+    split.inner = *rc::gen::inRange<std::int64_t>(1, 3);
+  }
+  if (kind == 2)
+    split.partial =
+        *rc::gen::nonEmpty(rc::gen::container<std::vector<int>>(rc::gen::inRange(0, 9)));
+  return split;
+}
+
+graph::Form random_form() {
+  return {graph::FormKind::kSharded, *rc::gen::inRange(0, 8), *rc::gen::inRange<std::int64_t>(1, 4),
+          *rc::gen::inRange<std::int64_t>(1, 1 << 30), *rc::gen::inRange<std::int64_t>(1, 4)};
 }
 
 RC_GTEST_PROP(Plan, ParseInvertsPrint, ()) {
@@ -81,6 +134,9 @@ RC_GTEST_PROP(Plan, ParseInvertsPrint, ()) {
         region.devices.emplace_back(*rc::gen::inRange(0, 3));
         region.shares.push_back(*rc::gen::arbitrary<double>());
       }
+      for (int o = *rc::gen::inRange(0, 3); o > 0; --o) region.operators.push_back(random_split());
+      for (int p = *rc::gen::inRange(0, 3); p > 0 && !region.operators.empty(); --p)
+        region.parameters.push_back({fmt::format("w{}", p), random_form()});
       replica.regions.push_back(region);
     }
     plan.replicas.push_back(replica);
@@ -109,10 +165,11 @@ TEST(PlanParse, UnknownDeviceIsStale) {
             "'b:0'?; plan again for this cluster");
 }
 
-/// The message for the text with one part replaced.
-std::string message_for(const std::string& from, const std::string& to) {
+/// The message for a plan's text with one part replaced.
+std::string message_for(const std::string& from, const std::string& to,
+                        Plan (*make)(const cluster::Cluster&) = two_replicas) {
   const cluster::Cluster cluster = lab();
-  std::string text = print_plan(two_replicas(cluster), cluster);
+  std::string text = print_plan(make(cluster), cluster);
   const std::size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;
   text.replace(at, from.size(), to);
@@ -145,9 +202,69 @@ TEST(PlanParse, WholeMessages) {
             "p: replica 0: region 0: key 'devices': wanted device names");
 }
 
+TEST(PlanParse, WholeMessagesOfARegion) {
+  const auto message = [](const std::string& from, const std::string& to) {
+    return message_for(from, to, one_region);
+  };
+  const std::string wanted = ", wanted 'whole', 'factor 1', 'factor 1: 3*_*64' or 'terms 0 2'";
+  EXPECT_EQ(message("\"factor 1\"", "\"factor\""),
+            "p: replica 0: region 0: operator 0: found \"factor\"" + wanted);
+  EXPECT_EQ(message("\"factor 1\"", "3"), "p: replica 0: region 0: operator 0: found 3" + wanted);
+  EXPECT_EQ(message("\"operators\"", "\"operator\""),
+            "p: replica 0: region 0: unknown key 'operator'");
+  EXPECT_EQ(message("\"S(0: 12)\"", "\"R\""),
+            "p: replica 0: region 0: parameter 'fc.bias': found \"R\", wanted 'S(0: 12)' or "
+            "'S(0: 3*12*64)'");
+  EXPECT_EQ(message("\"parameters\": {", "\"parameters\": 1, \"x\": {"),
+            "p: replica 0: region 0: key 'parameters': wanted an object");
+}
+
+TEST(OperatorSplit, TextReadsBack) {
+  for (const char* text : {"whole", "factor 0", "factor 1: 3*_*64", "terms 0 2"}) {
+    const auto split = parse_split(text);
+    ASSERT_TRUE(split) << text;
+    EXPECT_EQ(print_split(*split), text);
+  }
+  for (const char* text : {"", "wholes", "whole 1", "factor -1", "factor 1: 3*_*0", "factor 1: 3",
+                           "terms", "terms -1", "factor 99999999999"})
+    EXPECT_FALSE(parse_split(text)) << text;
+}
+
 TEST(PlanVerify, AcceptsAPlanForThisModelAndCluster) {
   const cluster::Cluster cluster = lab();
   EXPECT_EQ(error_of(verify_plan(two_replicas(cluster), "00000000000000aa", cluster)), "");
+  EXPECT_EQ(error_of(verify_plan(one_region(cluster), "00000000000000aa", cluster)), "");
+}
+
+TEST(PlanVerify, RegionsOfSeveralDevices) {
+  const cluster::Cluster cluster = lab();
+  const auto message = [&](const std::function<void(Plan&, Region&)>& change) {
+    Plan plan = one_region(cluster);
+    change(plan, plan.replicas[0].regions[0]);
+    return error_of(verify_plan(plan, "00000000000000aa", cluster));
+  };
+  EXPECT_EQ(message([](Plan&, Region& region) {
+              region.shares = {1, -1, 0};
+            }),
+            "plan: replica 0: found a share of -1, wanted 0 or more; replica 0: the shares sum to "
+            "0, wanted a number above 0");
+  EXPECT_EQ(message([](Plan&, Region& region) { region.shares.assign(3, 1e308); }),
+            "plan: replica 0: the shares sum to inf, wanted a number above 0");
+  EXPECT_EQ(message([](Plan&, Region& region) { region.shares = {1}; }),
+            "plan: replica 0: found 1 shares for 3 devices");
+  EXPECT_EQ(message([](Plan&, Region& region) { region.devices[1] = DeviceId(0); }),
+            "plan: device a:0 is twice in replica 0");
+  EXPECT_EQ(message([](Plan&, Region& region) { region.operators.clear(); }),
+            "plan: replica 0: found 3 devices, but not how they split the operators");
+  EXPECT_EQ(message([](Plan& plan, Region&) { plan.batch_norm = BatchNormMode::kLocal; }),
+            "plan: batch_norm is local: where operators are split it can only be global");
+  EXPECT_EQ(message([](Plan& plan, Region& region) {
+              region.devices.pop_back();
+              region.shares.pop_back();
+              plan.replicas[0].samples = 39;
+              plan.replicas.push_back({1, {Region{{DeviceId(2)}, {1.0}}}});
+            }),
+            "plan: a region of several devices must be the only replica");
 }
 
 TEST(PlanVerify, OtherModelOrClusterIsStale) {

@@ -26,9 +26,10 @@ std::string memory_cell(const cluster::Device& device, Bytes peak) {
 
 std::string split_label(const plan::Plan& plan) {
   std::vector<std::string> parts;
-  for (const plan::Replica& replica : plan.replicas)
-    parts.push_back(std::to_string(replica.samples));
-  return join(parts, ":");
+  for (const plan::Member& member : plan::members(plan))
+    parts.push_back(std::to_string(member.samples));
+  const std::string text = join(parts, ":");
+  return plan::find_shared_region(plan) == nullptr ? text : "operators split " + text;
 }
 
 /// Seconds of compute per operator name (the word before the first space), over all devices.
@@ -77,16 +78,14 @@ std::string print_outcome(const plan::PlanOutcome& outcome, const cluster::Clust
   row("lower bound", "-", outcome.lower_bound, "-");
 
   text += fmt::format("\n  {:<10} {:>8} {:>7}  {}\n", "device", "samples", "share", "peak memory");
-  for (std::size_t i = 0; i < outcome.plan->replicas.size(); ++i) {
-    const plan::Replica& replica = outcome.plan->replicas[i];
-    const DeviceId id = plan::replica_device(replica);
+  for (const auto& [id, samples] : plan::members(*outcome.plan)) {
     Bytes peak;
     for (const auto& [device, bytes] : outcome.peak)
       if (device == id) peak = bytes;
-    text += fmt::format("  {:<10} {:>8} {:>7}  {}\n", cluster.device(id).name, replica.samples,
-                        share(static_cast<double>(replica.samples),
-                              static_cast<double>(outcome.plan->global_batch)),
-                        memory_cell(cluster.device(id), peak));
+    text += fmt::format(
+        "  {:<10} {:>8} {:>7}  {}\n", cluster.device(id).name, samples,
+        share(static_cast<double>(samples), static_cast<double>(outcome.plan->global_batch)),
+        memory_cell(cluster.device(id), peak));
   }
   for (const DeviceId id : outcome.idle)
     text += fmt::format("  {:<10} {:>8} {:>7}  idle\n", cluster.device(id).name, 0, "0%");

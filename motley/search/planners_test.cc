@@ -281,8 +281,8 @@ TEST(Random, EverySplitCanCome) {
   for (toy.problem.seed = 0; toy.problem.seed < 100; ++toy.problem.seed) {
     const PlanOutcome outcome = run("random", toy.problem);
     std::vector<std::int64_t> split(2, 0);
-    for (const auto& replica : outcome.plan->replicas) {
-      split[plan::replica_device(replica).index()] = replica.samples;
+    for (const auto& [device, samples] : plan::members(*outcome.plan)) {
+      split[device.index()] = samples;
     }
     seen.insert(split);
   }
@@ -295,9 +295,9 @@ class HeldUpEvaluator : public TableEvaluator {
   using TableEvaluator::TableEvaluator;
   Result<Seconds> step_time(const plan::Plan& plan) const override {
     double seconds = 0;
-    for (const plan::Replica& replica : plan.replicas) {
-      const double each = plan::replica_device(replica) == DeviceId(0) ? 2 : 3;
-      seconds = std::max(seconds, each * static_cast<double>(replica.samples));
+    for (const auto& [device, samples] : plan::members(plan)) {
+      const double each = device == DeviceId(0) ? 2 : 3;
+      seconds = std::max(seconds, each * static_cast<double>(samples));
     }
     return Seconds(seconds);
   }

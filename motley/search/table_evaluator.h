@@ -36,9 +36,9 @@ class TableEvaluator : public plan::Evaluator {
   }
   Result<Seconds> step_time(const plan::Plan& plan) const override {
     Split split;
-    for (const plan::Replica& replica : plan.replicas) {
-      split.devices.push_back(plan::replica_device(replica));
-      split.samples.push_back(replica.samples);
+    for (const plan::Member& member : plan::members(plan)) {
+      split.devices.push_back(member.device);
+      split.samples.push_back(member.samples);
     }
     return Seconds(model_step(*this, split));
   }

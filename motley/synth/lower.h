@@ -39,7 +39,8 @@ struct LowerOptions {
 Result<program::DeviceProgram> lower_device(const graph::Graph& graph, const Placement& placement,
                                             const LowerOptions& options);
 
-/// Lowers a verified plan: one program per replica device, in replica order.
+/// Lowers a verified plan: one program per member, in rank order. Stale errors where a shared
+/// region is not of this graph (sharded_plan.h).
 Result<program::Program> lower(const graph::Graph& graph, const plan::Plan& plan,
                                const cluster::Cluster& cluster);
 

@@ -22,6 +22,7 @@ struct Sharding {
   std::vector<graph::Strategy> ops;  ///< by operator
   std::vector<graph::Form> sources;  ///< by value: how parameters are kept, whole or sharded;
                                      ///< inputs are cut by samples, all else is whole
+  bool operator==(const Sharding&) const = default;
 };
 
 /// Rules of all operators at a batch; operators without one get the rule that splits nothing.

@@ -4,8 +4,12 @@
 
 #include <algorithm>
 
+#include "motley/base/line_cursor.h"
+
 namespace motley::graph {
 namespace {
+
+constexpr std::int64_t kMostDims = 64;  // as PyTorch's tensors
 
 std::int64_t size_of(const ShardingRule& rule, int factor) {
   return rule.factors[static_cast<std::size_t>(factor)].size;
@@ -49,8 +53,29 @@ std::vector<int> partial_operands(const ShardingRule& rule, int factor) {
 std::string print_form(const Form& form) {
   if (form.kind == FormKind::kWhole) return "R";
   if (form.kind == FormKind::kPartial) return "P";
-  if (form.outer == 1 && form.inner == 1) return fmt::format("S({})", form.dim);
+  if (form.outer == 1 && form.inner == 1) return fmt::format("S({}: {})", form.dim, form.extent);
   return fmt::format("S({}: {}*{}*{})", form.dim, form.outer, form.extent, form.inner);
+}
+
+std::optional<Form> parse_form(std::string_view text) {
+  if (text == "R") return kWholeForm;
+  if (text == "P") return kPartialForm;
+  LineCursor line(text);
+  std::int64_t dim = 0, first = 0, extent = 0, inner = 1;
+  if (!line.take_word("S") || !line.expect('(') || !line.expect_integer(dim) || !line.expect(':') ||
+      !line.expect_integer(first))
+    return std::nullopt;
+  Form form{FormKind::kSharded, static_cast<int>(dim), 1, first, 1};
+  if (line.take('*')) {
+    if (!line.expect_integer(extent) || !line.expect('*') || !line.expect_integer(inner))
+      return std::nullopt;
+    form.outer = first;
+    form.extent = extent;
+    form.inner = inner;
+  }
+  const bool is_sound = dim >= 0 && dim <= kMostDims && form.outer > 0 && form.extent > 0 &&
+                        form.inner > 0 && line.expect(')') && line.at_end();
+  return is_sound ? std::optional<Form>(form) : std::nullopt;
 }
 
 Slab slab_of(const std::vector<std::int64_t>& shape, const Form& form) {

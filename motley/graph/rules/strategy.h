@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "motley/graph/rules/sharding_rule.h"
@@ -30,8 +31,10 @@ struct Form {
 inline constexpr Form kWholeForm{};
 inline constexpr Form kPartialForm{FormKind::kPartial};
 
-/// "R", "P", "S(0)", "S(0: 3*12*64)".
+/// "R", "P", "S(0: 12)" of an extent of 12, "S(0: 3*12*64)".
 std::string print_form(const Form& form);
+/// The inverse. Empty for other texts; numbers are positive, of a dimension at least 0.
+std::optional<Form> parse_form(std::string_view text);
 
 /// A tensor of `shape` seen as [before, extent, after] along the dimension of a sharded form.
 struct Slab {

@@ -40,11 +40,11 @@ std::vector<std::string> print(const std::vector<Form>& forms) {
 TEST(Strategy, SplitOfAContractionTakesTheBiasOnce) {
   const auto rows = split_strategy(addmm(), 1);
   ASSERT_TRUE(rows);
-  EXPECT_THAT(print(rows->operands), ElementsAre("R", "S(0)", "R"));
-  EXPECT_THAT(print(rows->results), ElementsAre("S(0)"));
+  EXPECT_THAT(print(rows->operands), ElementsAre("R", "S(0: 4)", "R"));
+  EXPECT_THAT(print(rows->results), ElementsAre("S(0: 4)"));
   const auto contraction = split_strategy(addmm(), 2);
   ASSERT_TRUE(contraction);
-  EXPECT_THAT(print(contraction->operands), ElementsAre("P", "S(1)", "S(0)"));
+  EXPECT_THAT(print(contraction->operands), ElementsAre("P", "S(1: 6)", "S(0: 6)"));
   EXPECT_THAT(print(contraction->results), ElementsAre("P"));
 }
 
@@ -62,7 +62,7 @@ TEST(Strategy, FollowsAFormThroughAView) {
   const auto found = follow(view(), 0, heads);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->factor, 1);
-  EXPECT_THAT(print(found->results), ElementsAre("S(1)"));
+  EXPECT_THAT(print(found->results), ElementsAre("S(1: 12)"));
   EXPECT_EQ(found->operands[0], heads);
   // Blocks of 16 of each head: within the factor.
   const Form blocks{FormKind::kSharded, 0, 36, 4, 16};
@@ -89,7 +89,16 @@ TEST(Strategy, ResultsThatDoNotDependOnTheFactorAreWhole) {
   rule.result_factors.push_back({{0}});
   rule.independent = {{1, 2}};
   EXPECT_THAT(print(split_strategy(rule, 2)->results), ElementsAre("P", "R"));
-  EXPECT_THAT(print(split_strategy(rule, 1)->results), ElementsAre("S(0)", "P"));
+  EXPECT_THAT(print(split_strategy(rule, 1)->results), ElementsAre("S(0: 4)", "P"));
+}
+
+TEST(Form, TextReadsBack) {
+  for (const Form& form : {kWholeForm, kPartialForm, Form{FormKind::kSharded, 1, 1, 12, 1},
+                           Form{FormKind::kSharded, 0, 3, 12, 64}})
+    EXPECT_EQ(parse_form(print_form(form)), form);
+  for (const char* text : {"", "S", "Q", "S(0)", "S(-1: 4)", "S(0: 3*4)", "S(0: 0)", "S(0: 4) x",
+                           "S(65: 4)", "S(0: 1*2*99999999999999999999)"})
+    EXPECT_FALSE(parse_form(text)) << text;
 }
 
 TEST(Slab, CountsWhatLiesBeforeAndAfter) {

@@ -1,0 +1,125 @@
+#include "motley/synth/sharded_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "motley/base/check.h"
+
+namespace motley::synth {
+namespace {
+
+using graph::Form;
+using graph::FormKind;
+using graph::ShardingRule;
+using graph::Strategy;
+using plan::OperatorSplit;
+
+OperatorSplit describe(const Strategy& strategy) {
+  OperatorSplit split{.factor = strategy.factor, .outer = strategy.outer, .inner = strategy.inner};
+  if (strategy.factor >= 0) return split;
+  for (std::size_t o = 0; o < strategy.operands.size(); ++o)
+    if (strategy.operands[o].kind == FormKind::kPartial)
+      split.partial.push_back(static_cast<int>(o));
+  return split;
+}
+
+std::optional<Strategy> find_strategy(const ShardingRule& rule, const OperatorSplit& split) {
+  if (split.factor >= static_cast<int>(rule.factors.size())) return std::nullopt;
+  if (split.factor >= 0) {
+    // Their product must not overflow.
+    const std::int64_t size = rule.factors[static_cast<std::size_t>(split.factor)].size;
+    if (split.outer > size || split.inner > size) return std::nullopt;
+    return split_strategy(rule, split.factor, split.outer, split.inner);
+  }
+  if (split.partial.empty()) return whole_strategy(rule);
+  for (Strategy& way : linear_strategies(rule))
+    if (describe(way) == split) return std::move(way);
+  return std::nullopt;
+}
+
+tl::unexpected<Error> stale(const std::string& what) {
+  return stale_error("plan.stale", "plan: " + what + "; plan again");
+}
+
+/// Can a tensor of this shape be cut so?
+bool is_cut_of(const graph::Value& value, const Form& form, const graph::Sizes& sizes) {
+  if (form.dim >= static_cast<int>(value.shape.size())) return false;
+  const std::int64_t size = value.shape[static_cast<std::size_t>(form.dim)].evaluate_integer(sizes);
+  return form.outer <= size && form.inner <= size && form.extent <= size &&
+         size % (form.outer * form.inner) == 0 && size / (form.outer * form.inner) == form.extent;
+}
+
+Result<void> read_sources(const graph::Graph& graph, const plan::Region& region,
+                          Sharding& sharding) {
+  const graph::Sizes sizes{{"batch", sharding.global_batch}};
+  sharding.sources.assign(graph.values.size(), graph::kWholeForm);
+  for (const ValueId input : values_with_role(graph, graph::ValueRole::kInput))
+    sharding.sources[input.index()] = input_form(graph, input, sharding.global_batch);
+  std::map<std::string, ValueId> parameters;
+  for (const ValueId id : values_with_role(graph, graph::ValueRole::kParameter))
+    parameters.emplace(graph.value(id).name, id);
+  for (const plan::KeptParameter& kept : region.parameters) {
+    const auto found = parameters.find(kept.name);
+    if (found == parameters.end())
+      return stale(fmt::format("the model has no parameter '{}'", kept.name));
+    if (!is_cut_of(graph.value(found->second), kept.form, sizes))
+      return stale(
+          fmt::format("parameter '{}' cannot be cut as {}", kept.name, print_form(kept.form)));
+    sharding.sources[found->second.index()] = kept.form;
+  }
+  return {};
+}
+
+}  // namespace
+
+plan::Region make_region(const graph::Graph& graph, const Sharding& sharding,
+                         const cluster::Cluster& cluster) {
+  MOTLEY_CHECK(sharding.ops.size() == graph.ops.size() &&
+               sharding.sources.size() == graph.values.size());
+  plan::Region region;
+  for (const std::string& name : sharding.devices) {
+    const auto device = cluster::find_device(cluster, name);
+    MOTLEY_CHECK(device.has_value());
+    region.devices.push_back(*device);
+  }
+  region.shares = sharding.shares;
+  for (const Strategy& strategy : sharding.ops) region.operators.push_back(describe(strategy));
+  for (const ValueId id : values_with_role(graph, graph::ValueRole::kParameter))
+    if (sharding.sources[id.index()].kind == FormKind::kSharded)
+      region.parameters.push_back({graph.value(id).name, sharding.sources[id.index()]});
+  return region;
+}
+
+Result<Sharding> find_sharding(const graph::Graph& graph, const plan::Plan& plan,
+                               const cluster::Cluster& cluster) {
+  const plan::Region* region = plan::find_shared_region(plan);
+  MOTLEY_CHECK(region != nullptr);
+  if (region->operators.size() != graph.ops.size())
+    return stale(fmt::format("it splits {} operators, the model has {}", region->operators.size(),
+                             graph.ops.size()));
+  Sharding sharding;
+  for (const DeviceId device : region->devices)
+    sharding.devices.push_back(cluster.device(device).name);
+  sharding.shares = region->shares;
+  sharding.global_batch = plan.global_batch;
+  MOTLEY_RETURN_IF_ERROR(read_sources(graph, *region, sharding));
+  const std::vector<ShardingRule> rules = find_rules(graph, plan.global_batch);
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    const OpId id(static_cast<std::int64_t>(i));
+    const auto strategy = find_strategy(rules[i], region->operators[i]);
+    if (!strategy || !can_lower(graph, id, rules[i], *strategy, sharding.shares))
+      return stale(
+          fmt::format("operator {}, {} in module '{}', cannot be split as '{}'; its rule "
+                      "is {}",
+                      i, graph.ops[i].full_name(), graph.ops[i].module,
+                      print_split(region->operators[i]), print_rule(rules[i])));
+    sharding.ops.push_back(*strategy);
+  }
+  return sharding;
+}
+
+}  // namespace motley::synth

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "motley/base/result.h"
+#include "motley/cluster/cluster.h"
+#include "motley/graph/graph.h"
+#include "motley/plan/plan.h"
+#include "motley/synth/sharding.h"
+
+namespace motley::synth {
+
+/// A sharding as a plan writes it: of each operator's strategy only what its rule does not say
+/// already. The sharding's devices are the cluster's, and its strategies their rules' (checked).
+plan::Region make_region(const graph::Graph& graph, const Sharding& sharding,
+                         const cluster::Cluster& cluster);
+
+/// The inverse: the sharding that the shared region of a verified plan describes, by the rules at
+/// the plan's batch. Stale errors (plan.stale): another number of operators than the graph has, a
+/// parameter that it does not have or that cannot be cut so, and an operator that cannot be split
+/// so, by name.
+Result<Sharding> find_sharding(const graph::Graph& graph, const plan::Plan& plan,
+                               const cluster::Cluster& cluster);
+
+}  // namespace motley::synth
