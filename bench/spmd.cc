@@ -95,8 +95,8 @@ Result<Json> run(const graph::Model& model, const Nodes& nodes, const Network& n
     if (!outcome.plan) continue;
     baseline.step = outcome.predicted_step.value;
     baseline.shares.assign(problem.devices.size(), 0.0);
-    for (const plan::Replica& replica : outcome.plan->replicas)
-      baseline.shares[plan::replica_device(replica).index()] = static_cast<double>(replica.samples);
+    for (const plan::Member& member : plan::members(*outcome.plan))
+      baseline.shares[member.device.index()] = static_cast<double>(member.samples);
   }
   search::SpmdQuestion question{&model.graph,         &cluster,        &costs, options.lowering,
                                 options.global_batch, problem.devices, {}};
