@@ -10,7 +10,7 @@
 #include "motley/cli/torch_version.h"
 #include "motley/graph/graph_text.h"
 #include "motley/program/program_text.h"
-#include "motley/search/planners.h"
+#include "motley/search/spmd/spmd_planner.h"
 
 namespace motley::cli {
 namespace {
@@ -196,9 +196,10 @@ Result<Planned> make_plan(const PlanningOptions& options, const Context& context
   MOTLEY_ASSIGN(planned.inputs, read_inputs(options, context));
   const Inputs& inputs = planned.inputs;
   MOTLEY_ASSIGN(const auto manual, parse_batch_split(options.batch_split));
-  MOTLEY_ASSIGN(const auto planner,
-                search::make_planner(manual.empty() ? options.planner : "manual"));
   MOTLEY_ASSIGN(planned.costs, find_costs(inputs, options, context));
+  MOTLEY_ASSIGN(const auto planner,
+                search::make_graph_planner(manual.empty() ? options.planner : "manual",
+                                           inputs.model.graph, *planned.costs));
   const double start = steady_seconds();
   MOTLEY_ASSIGN(const auto evaluator,
                 search::StepEvaluator::make(inputs.model.graph, inputs.cluster, inputs.lowering,

@@ -231,6 +231,14 @@ void ChoiceProblem::add_conversions(ValueId value, const Formed& holder,
   }
 }
 
+void ChoiceProblem::restrict(OpId op, const std::function<bool(const Strategy&)>& is_allowed) {
+  if (of_op_[op.index()] < 0) return;
+  std::vector<double> cost;
+  for (const Strategy& way : space_.ways[op.index()])
+    cost.push_back(is_allowed(way) ? 0 : std::numeric_limits<double>::infinity());
+  add_table({of_op_[op.index()]}, std::move(cost));
+}
+
 void ChoiceProblem::apply(const std::vector<int>& choice, synth::Sharding& sharding) const {
   sharding.global_batch = space_.global_batch;
   sharding.ops.clear();

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <optional>
+#include <functional>
 #include <vector>
 
 #include "motley/graph/graph.h"
@@ -43,6 +43,8 @@ class ChoiceProblem {
                 const SpmdObjective& objective);
 
   const TableProblem& tables() const { return tables_; }
+  /// Forbids all other ways of an operator.
+  void restrict(OpId op, const std::function<bool(const graph::Strategy&)>& is_allowed);
   /// Fills in ways and kept forms.
   void apply(const std::vector<int>& choice, synth::Sharding& sharding) const;
 

@@ -1,0 +1,270 @@
+#include "motley/search/spmd/explain_sharding.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "motley/base/text.h"
+#include "motley/graph/layers.h"
+#include "motley/graph/work.h"
+#include "motley/plan/shares.h"
+#include "motley/program/parts.h"
+#include "motley/search/spmd/choice_problem.h"
+
+namespace motley::search {
+namespace {
+
+using graph::Form;
+using graph::FormKind;
+using graph::Strategy;
+
+constexpr std::size_t kMostNamed = 4;  // kinds of split, or of exchange, named of a layer
+
+/// Is the operator split by samples?
+bool is_by_samples(const Strategy& way, std::int64_t batch) {
+  const auto by_samples = [&](const Form& form) {
+    return form.kind == FormKind::kSharded && form.extent == batch && form.outer == 1;
+  };
+  return way.factor >= 0 && (std::any_of(way.operands.begin(), way.operands.end(), by_samples) ||
+                             std::any_of(way.results.begin(), way.results.end(), by_samples));
+}
+
+class Explainer {
+ public:
+  Explainer(const SpmdQuestion& question, const SpmdPlan& plan, const SpmdSpace& space,
+            SpmdPrices& prices)
+      : question_(question),
+        graph_(*question.graph),
+        sharding_(plan.sharding),
+        space_(space),
+        prices_(prices),
+        layers_(graph::find_layers(graph_)) {
+    for (std::size_t l = 0; l < layers_.size(); ++l)
+      for (const OpId op : layers_[l].ops) layer_of_[op] = l;
+  }
+
+  std::vector<std::string> lines() {
+    find_exchanges();
+    base_ = least_cost(nullptr, false);
+    std::vector<std::string> all = {shares_line()};
+    std::vector<std::pair<std::string, std::vector<std::string>>> groups;  // text, paths
+    for (std::size_t l = 0; l < layers_.size(); ++l) {
+      std::string text = layer_text(l);
+      if (text.empty()) continue;
+      const auto same = std::find_if(groups.begin(), groups.end(),
+                                     [&](const auto& group) { return group.first == text; });
+      if (same != groups.end()) {
+        same->second.push_back(name_of(l));
+        continue;
+      }
+      groups.push_back({std::move(text), {name_of(l)}});
+      first_of_group_.push_back(l);
+    }
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      const auto& [text, names] = groups[g];
+      const std::string who =
+          names.size() == 1 ? names[0] : fmt::format("{} and {} alike", names[0], names.size() - 1);
+      all.push_back(fmt::format("{}: {}{}", who, text, alternatives(first_of_group_[g])));
+    }
+    return all;
+  }
+
+ private:
+  std::string name_of(std::size_t layer) const {
+    return layers_[layer].path.empty() ? "(no layer)" : layers_[layer].path;
+  }
+
+  std::string parts_text(std::int64_t extent) const {
+    return fmt::format("{}", fmt::join(plan::round_shares(sharding_.shares, extent), ":"));
+  }
+
+  std::string shares_line() const {
+    return fmt::format("samples {} on {}", parts_text(space_.global_batch),
+                       join(sharding_.devices, ", "));
+  }
+
+  /// "samples", "columns 16:12:4 of 32", "sums over 5:4:3 of 12".
+  std::string way_text(std::size_t op) const {
+    const Strategy& way = sharding_.ops[op];
+    if (way.factor < 0) {
+      const bool passes = std::any_of(way.results.begin(), way.results.end(),
+                                      [](const Form& f) { return f.kind == FormKind::kPartial; });
+      return passes ? "terms" : "whole";
+    }
+    if (is_by_samples(way, space_.global_batch)) return "samples";
+    const Form* form = nullptr;
+    for (const Form& each : way.results)
+      if (each.kind == FormKind::kSharded) form = &each;
+    const bool is_sum = form == nullptr;
+    for (const Form& each : way.operands)
+      if (form == nullptr && each.kind == FormKind::kSharded) form = &each;
+    if (form == nullptr) return "parts";
+    return fmt::format("{} {} of {}", is_sum ? "sums over" : "parts", parts_text(form->extent),
+                       form->extent);
+  }
+
+  /// How the operators of the layer that work most are split.
+  std::string splits_text(std::size_t layer) {
+    std::map<std::string, double> seconds;  // by text
+    double all = 0;
+    for (const OpId op : layers_[layer].ops) {
+      if (!space_.is_needed[op.index()] || graph::is_view(graph_.op(op).name)) continue;
+      const double time = prices_.compute(op, space_.ways[op.index()][0])[0];
+      seconds[way_text(op.index())] += time;
+      all += time;
+    }
+    if (seconds.empty()) return "";
+    std::vector<std::pair<double, std::string>> sorted;
+    for (const auto& [text, time] : seconds) sorted.emplace_back(-time, text);
+    std::sort(sorted.begin(), sorted.end());
+    std::vector<std::string> parts;
+    for (const auto& [time, text] : sorted) {
+      const double share = all > 0 ? -time / all : 1;
+      if (parts.size() == kMostNamed || (share < 0.02 && !parts.empty())) break;
+      parts.push_back(fmt::format("{} ({:.0f} % of its work)", text, 100 * share));
+    }
+    return "split by " + join(parts, ", ");
+  }
+
+  std::string kept_text(std::size_t layer) const {
+    std::map<std::string, double> bytes;
+    for (const ValueId id : layers_[layer].parameters) {
+      const Form& form = sharding_.sources[id.index()];
+      bytes[form.kind == FormKind::kSharded ? "in parts" : "whole"] +=
+          static_cast<double>(graph::value_bytes(graph_.value(id), {{"batch", 1}}));
+    }
+    std::vector<std::string> texts;
+    for (const auto& [how, size] : bytes)
+      texts.push_back(fmt::format("{} {}", format_bytes(Bytes(std::llround(size))), how));
+    return texts.empty() ? "" : "; parameters kept: " + join(texts, ", ");
+  }
+
+  /// An exchange that conversions of one layer's values make.
+  struct Exchange {
+    int times = 0;
+    double bytes = 0, seconds = 0;
+  };
+
+  void find_exchanges() {
+    std::vector<Form> homes = sharding_.sources;
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i)
+      for (std::size_t r = 0; r < sharding_.ops[i].results.size(); ++r)
+        homes[graph_.ops[i].outputs[r].index()] = sharding_.ops[i].results[r];
+    for (std::size_t v = 0; v < homes.size(); ++v) {
+      const ValueId id(static_cast<std::int64_t>(v));
+      std::set<Form> made;
+      for (const Reader& reader : space_.readers[v]) {
+        const bool is_output = reader.op.is_none();
+        const Form wanted = is_output ? output_form(reader.operand)
+                                      : sharding_.ops[reader.op.index()]
+                                            .operands[static_cast<std::size_t>(reader.operand)];
+        if (wanted == homes[v] || !made.insert(wanted).second) continue;
+        add_exchange(id, homes[v], wanted, reader);
+      }
+    }
+  }
+
+  Form output_form(int output) const {
+    const graph::Output& about = graph_.outputs[static_cast<std::size_t>(output)];
+    return about.kind == graph::OutputKind::kGradient ? sharding_.sources[about.of.index()]
+                                                      : graph::kWholeForm;
+  }
+
+  void add_exchange(ValueId value, const Form& from, const Form& to, const Reader& reader) {
+    const ConversionTime& time = prices_.conversion(value, from, to);
+    if (!time.is_exchange) return;
+    const OpId producer = graph_.value(value).producer;
+    const OpId where = producer.is_none() ? reader.op : producer;
+    if (where.is_none()) return;
+    const char* name = from.kind == FormKind::kPartial
+                           ? (to.kind == FormKind::kWhole ? "all-reduce" : "reduce-scatter")
+                       : to.kind == FormKind::kSharded && from.dim != to.dim ? "all-to-all"
+                                                                             : "all-gather";
+    Exchange& exchange = exchanges_[layer_of_.at(where)][fmt::format(
+        "{}{}", name, reader.op.is_none() ? " of gradients" : "")];
+    ++exchange.times;
+    exchange.bytes += prices_.bytes(value, graph::kWholeForm, 0);
+    exchange.seconds += time.exchange;
+  }
+
+  std::string exchanges_text(std::size_t layer) const {
+    const auto found = exchanges_.find(layer);
+    if (found == exchanges_.end()) return "; exchanges nothing";
+    std::vector<std::string> texts;
+    for (const auto& [name, exchange] : found->second)
+      texts.push_back(fmt::format("{} {} ({}, {})", exchange.times, name,
+                                  format_bytes(Bytes(std::llround(exchange.bytes))),
+                                  format_seconds(Seconds(exchange.seconds))));
+    return "; exchanges " + join(texts, ", ");
+  }
+
+  std::string layer_text(std::size_t layer) {
+    const std::string splits = splits_text(layer);
+    return splits.empty() ? "" : splits + kept_text(layer) + exchanges_text(layer);
+  }
+
+  /// The search's least sum when a layer may only be split by samples, or only be whole.
+  double least_cost(const graph::Layer* layer, bool by_samples) {
+    SpmdObjective objective;
+    objective.states = question_.lowering.optimizer.states();
+    ChoiceProblem problem(graph_, space_, prices_, objective);
+    if (layer != nullptr)
+      for (const OpId op : layer->ops)
+        problem.restrict(op, [&](const Strategy& way) {
+          return way.factor < 0 || (by_samples && is_by_samples(way, space_.global_batch));
+        });
+    return solve_tables(problem.tables()).cost;
+  }
+
+  std::string alternatives(std::size_t layer) {
+    std::vector<std::string> texts;
+    const auto& ops = layers_[layer].ops;
+    const auto all_ops = [&](const auto& is_so) {
+      return std::all_of(ops.begin(), ops.end(), [&](OpId op) {
+        return !space_.is_needed[op.index()] || is_so(sharding_.ops[op.index()]);
+      });
+    };
+    const bool is_whole = all_ops([](const Strategy& way) { return way.factor < 0; });
+    const bool is_samples = all_ops([&](const Strategy& way) {
+      return way.factor < 0 || is_by_samples(way, space_.global_batch);
+    });
+    if (!is_samples) texts.push_back(difference("by samples", least_cost(&layers_[layer], true)));
+    if (!is_whole) texts.push_back(difference("whole", least_cost(&layers_[layer], false)));
+    return texts.empty() ? "" : "; instead " + join(texts, ", ");
+  }
+
+  std::string difference(const char* how, double cost) const {
+    const double more = cost - base_;
+    return fmt::format("{} {}{}", how, more < 0 ? "-" : "+",
+                       format_seconds(Seconds(std::abs(more))));
+  }
+
+  const SpmdQuestion& question_;
+  const graph::Graph& graph_;
+  const synth::Sharding& sharding_;
+  const SpmdSpace& space_;
+  SpmdPrices& prices_;
+  const std::vector<graph::Layer> layers_;
+  std::map<OpId, std::size_t> layer_of_;
+  std::map<std::size_t, std::map<std::string, Exchange>> exchanges_;  // by layer, kind
+  std::vector<std::size_t> first_of_group_;
+  double base_ = 0;
+};
+
+}  // namespace
+
+Result<std::vector<std::string>> explain_sharding(const SpmdQuestion& question,
+                                                  const SpmdPlan& plan) {
+  const SpmdSpace space = find_space(*question.graph, question.global_batch, plan.sharding.shares);
+  MOTLEY_ASSIGN(SpmdPrices prices,
+                SpmdPrices::make(*question.graph, space, *question.cluster, *question.costs,
+                                 plan.devices, plan.sharding.shares));
+  return Explainer(question, plan, space, prices).lines();
+}
+
+}  // namespace motley::search

@@ -1,0 +1,173 @@
+#include "motley/search/spmd/spmd_planner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "motley/base/text.h"
+#include "motley/search/planners.h"
+#include "motley/search/spmd/explain_sharding.h"
+#include "motley/search/spmd/hap_search.h"
+#include "motley/search/spmd/spmd_search.h"
+#include "motley/synth/sharded_plan.h"
+
+namespace motley::search {
+namespace {
+
+using plan::PlanOutcome;
+using plan::Problem;
+using plan::Reason;
+
+constexpr double kLeastGain = 0.02;  // for which `auto` leaves a split of the batch
+constexpr double kProven = 1e-3;     // within which of the bound a plan is optimal
+
+plan::Plan make_sharded_plan(const graph::Graph& graph, const Problem& problem,
+                             const SpmdPlan& found) {
+  plan::Plan plan;
+  plan.model_hash = problem.model_hash;
+  plan.cluster_hash = cluster::cluster_hash(*problem.cluster);
+  plan.global_batch = problem.global_batch;
+  plan.optimizer = problem.optimizer;
+  plan.batch_norm = problem.batch_norm;
+  plan.bucket_bytes = problem.bucket_bytes;
+  plan.replicas = {
+      {problem.global_batch, {synth::make_region(graph, found.sharding, *problem.cluster)}}};
+  return plan;
+}
+
+/// "a:0 needs 17.9 GiB, has 14.8 GiB" of each device that lacks memory.
+std::vector<std::string> lack_of_memory(const Problem& problem, const SpmdPlan& nearest) {
+  std::vector<std::string> lines;
+  for (std::size_t rank = 0; rank < nearest.devices.size(); ++rank) {
+    const cluster::Device& device = problem.cluster->device(nearest.devices[rank]);
+    if (device.memory && nearest.peaks[rank] > *device.memory)
+      lines.push_back(fmt::format("{} needs {} even with parameters in parts, has {}: {} short",
+                                  device.name, format_bytes(nearest.peaks[rank]),
+                                  format_bytes(*device.memory),
+                                  format_bytes(nearest.peaks[rank] - *device.memory)));
+  }
+  return lines;
+}
+
+class Planning {
+ public:
+  Planning(const graph::Graph& graph, const Costs& costs, const Problem& problem)
+      : graph_(graph), problem_(problem) {
+    question_ = {&graph,
+                 problem.cluster,
+                 &costs,
+                 {problem.optimizer, problem.batch_norm, problem.bucket_bytes},
+                 problem.global_batch,
+                 problem.devices,
+                 {}};
+  }
+
+  /// Starts from a split, too.
+  void add_start(const PlanOutcome& split) {
+    if (!split.plan) return;
+    std::vector<double> shares(problem_.devices.size(), 0.0);
+    for (const plan::Member& member : plan::members(*split.plan)) {
+      const auto at = std::find(problem_.devices.begin(), problem_.devices.end(), member.device);
+      shares[static_cast<std::size_t>(at - problem_.devices.begin())] =
+          static_cast<double>(member.samples);
+    }
+    question_.shares.push_back(std::move(shares));
+  }
+
+  Result<SpmdAnswer> search(SpmdPlanner::Kind kind) const {
+    if (kind != SpmdPlanner::Kind::kHap) return find_spmd_plan(question_);
+    SpmdAnswer answer;
+    MOTLEY_ASSIGN(SpmdPlan plan, find_hap_plan(question_));
+    answer.considered = 1;
+    (plan.fits ? answer.best : answer.nearest) = std::move(plan);
+    return answer;
+  }
+
+  /// Puts a sharding in the place of what the outcome has.
+  Result<void> take(const SpmdAnswer& answer, PlanOutcome& outcome) const {
+    const SpmdPlan& best = *answer.best;
+    outcome.plan = make_sharded_plan(graph_, problem_, best);
+    outcome.predicted_step = best.step;
+    outcome.lower_bound = answer.lower_bound;
+    outcome.reason = best.step.value <= answer.lower_bound.value * (1 + kProven)
+                         ? Reason::kOptimal
+                         : Reason::kFeasible;
+    outcome.peak.clear();
+    for (std::size_t rank = 0; rank < best.devices.size(); ++rank)
+      outcome.peak.emplace_back(best.devices[rank], best.peaks[rank]);
+    outcome.idle.clear();
+    for (const DeviceId id : problem_.devices)
+      if (std::find(best.devices.begin(), best.devices.end(), id) == best.devices.end())
+        outcome.idle.push_back(id);
+    MOTLEY_ASSIGN(outcome.why, explain_sharding(question_, best));
+    if (answer.lower_bound.value > 0)
+      outcome.why.push_back(
+          fmt::format("the step is {:.1f} % above the lower bound of all shardings and splits",
+                      100 * (best.step.value / answer.lower_bound.value - 1)));
+    return {};
+  }
+
+ private:
+  const graph::Graph& graph_;
+  const Problem& problem_;
+  SpmdQuestion question_;
+};
+
+}  // namespace
+
+std::string_view SpmdPlanner::name() const {
+  return kind_ == Kind::kSpmd ? "spmd" : kind_ == Kind::kHap ? "hap" : "auto";
+}
+
+Result<PlanOutcome> SpmdPlanner::plan(const Problem& problem) const {
+  MOTLEY_ASSIGN(const auto split_planner, make_planner("auto"));
+  MOTLEY_ASSIGN(PlanOutcome outcome, split_planner->plan(problem));
+  outcome.planner = name();
+  const bool may_shard =
+      problem.devices.size() > 1 && problem.batch_norm == plan::BatchNormMode::kGlobal;
+  if (kind_ == Kind::kAuto && !may_shard) return outcome;
+  Planning planning(*graph_, *costs_, problem);
+  planning.add_start(outcome);
+  auto answer = planning.search(kind_);
+  if (!answer && kind_ == Kind::kAuto) {
+    outcome.why.push_back("no sharding of operators was considered: " + answer.error().message);
+    return outcome;
+  }
+  if (!answer) return tl::make_unexpected(answer.error());
+  outcome.considered += answer->considered;
+  if (!answer->best) {
+    if (kind_ == Kind::kAuto && outcome.plan) return outcome;
+    outcome.plan.reset();
+    outcome.reason = Reason::kInfeasible;
+    for (std::string& line : lack_of_memory(problem, *answer->nearest))
+      outcome.why.push_back(std::move(line));
+    return outcome;
+  }
+  const double split = outcome.plan ? outcome.predicted_step.value : 0;
+  if (kind_ == Kind::kAuto && outcome.plan && answer->best->step.value > split * (1 - kLeastGain)) {
+    outcome.why.push_back(fmt::format(
+        "the best sharding of operators found takes {}, which is no gain of {:.0f} %; none takes "
+        "less than {}",
+        format_seconds(answer->best->step), 100 * kLeastGain, format_seconds(answer->lower_bound)));
+    return outcome;
+  }
+  MOTLEY_RETURN_IF_ERROR(planning.take(*answer, outcome));
+  if (split > 0)
+    outcome.why.push_back(
+        fmt::format("the best split of the batch alone takes {}", format_seconds(Seconds(split))));
+  return outcome;
+}
+
+Result<std::unique_ptr<plan::Planner>> make_graph_planner(std::string_view name,
+                                                          const graph::Graph& graph,
+                                                          const Costs& costs) {
+  using Kind = SpmdPlanner::Kind;
+  for (const auto& [known, kind] : {std::pair{"spmd", Kind::kSpmd}, std::pair{"hap", Kind::kHap},
+                                    std::pair{"auto", Kind::kAuto}})
+    if (name == known) return std::make_unique<SpmdPlanner>(kind, graph, costs);
+  return make_planner(name);
+}
+
+}  // namespace motley::search
