@@ -73,11 +73,30 @@ Result<program::Program> reference_program(const Inputs& inputs, std::int64_t sa
   return program;
 }
 
-/// Work of each operator of a reference program, by key.
+/// A rank of a program that is timed.
+struct Timed {
+  program::Program program;
+  int rank = 0;
+  const program::DeviceProgram& device() const {
+    return program.devices[static_cast<std::size_t>(rank)];
+  }
+};
+
+Result<std::vector<Timed>> reference_programs(const Inputs& inputs,
+                                              const std::vector<std::int64_t>& batches, int ranks) {
+  std::vector<Timed> timed;
+  for (const std::int64_t batch : batches) {
+    MOTLEY_ASSIGN(auto program, reference_program(inputs, batch, ranks));
+    timed.push_back({std::move(program), 0});
+  }
+  return timed;
+}
+
+/// Work of each operator of a timed program, by key.
 using Works = std::map<std::string, cost::OperatorWork>;
 
 Result<run::ProfileJob> write_profile_job(const Inputs& inputs, const cluster::Device& device,
-                                          const std::vector<std::int64_t>& batches, int ranks,
+                                          const std::vector<Timed>& timed,
                                           const std::string& directory, Works& works) {
   run::ProfileJob job;
   job.seconds_per_program = kSecondsPerProgram;
@@ -85,14 +104,16 @@ Result<run::ProfileJob> write_profile_job(const Inputs& inputs, const cluster::D
                 .kind = device.kind,
                 .local_index = device.local_index,
                 .threads = device.threads};
-  for (const std::int64_t batch : batches) {
-    MOTLEY_ASSIGN(const program::Program program, reference_program(inputs, batch, ranks));
-    const program::DeviceProgram& first = program.devices[0];
-    const auto work = cost::instruction_work(first, inputs.model.graph);
+  for (const Timed& each : timed) {
+    const program::DeviceProgram& program = each.device();
+    const auto work = cost::instruction_work(program, inputs.model.graph);
     for (std::size_t i = 0; i < work.size(); ++i)
-      works.emplace(program::cost_key(first, first.instructions[i]), work[i]);
-    job.programs.push_back(fmt::format("{}/{}.txt", directory, batch));
-    MOTLEY_RETURN_IF_ERROR(write_file_atomic(job.programs.back(), program::print_program(program)));
+      works.emplace(program::cost_key(program, program.instructions[i]), work[i]);
+    job.programs.push_back(
+        fmt::format("{}/{}-{}.txt", directory, device.name, job.programs.size()));
+    job.ranks.push_back(each.rank);
+    MOTLEY_RETURN_IF_ERROR(
+        write_file_atomic(job.programs.back(), program::print_program(each.program)));
   }
   return job;
 }
@@ -146,16 +167,15 @@ std::vector<cost::OpEntry> one_round(const cost::DeviceKey& key,
 /// as there are processors for.
 Result<std::vector<cost::OpEntry>> measure_device(const Inputs& inputs, const Setting& setting,
                                                   const cost::DeviceKey& key,
-                                                  const std::vector<std::int64_t>& batches,
+                                                  const std::vector<Timed>& timed,
                                                   const Context& context) {
   const ScratchDirectory scratch;
   const cluster::Device& device = inputs.cluster.device(setting.device);
   const std::size_t beside =
       setting.is_shared ? cost::neighbours(inputs.cluster, setting.device).size() : 0;
   Works works;
-  MOTLEY_ASSIGN(
-      run::ProfileJob job,
-      write_profile_job(inputs, device, batches, setting.is_shared ? 2 : 1, scratch.path(), works));
+  MOTLEY_ASSIGN(run::ProfileJob job,
+                write_profile_job(inputs, device, timed, scratch.path(), works));
   const std::vector<int> processors = run::usable_processors();
   const std::size_t workers = std::clamp<std::size_t>(processors.size(), 1, beside + 1);
   std::vector<run::ProfileJob> jobs;
@@ -199,8 +219,9 @@ Result<std::vector<cost::OpEntry>> measure_paces(const Inputs& inputs,
   for (std::size_t i = 0; i < devices.size(); ++i) {
     const cluster::Device& device = inputs.cluster.device(devices[i]);
     Works works;
+    MOTLEY_ASSIGN(const auto timed, reference_programs(inputs, {samples[i]}, 2));
     MOTLEY_ASSIGN(run::ProfileJob job,
-                  write_profile_job(inputs, device, {samples[i]}, 2, scratch.path(), works));
+                  write_profile_job(inputs, device, timed, scratch.path(), works));
     job.whole_steps = true;
     job.seconds_per_program = kSecondsOfPace;
     job.device.speed = device.speed;
@@ -319,6 +340,37 @@ Result<GroupEntries> measure_group(const Inputs& inputs, std::vector<DeviceId> g
 
 }  // namespace
 
+Result<bool> measure_plan(const Inputs& inputs, const plan::Plan& plan, const std::string& path,
+                          const Context& context) {
+  MOTLEY_ASSIGN(const std::string torch, worker_version(context));
+  MOTLEY_ASSIGN(cost::ProfileStore store, cost::ProfileStore::open(path));
+  MOTLEY_ASSIGN(const program::Program program,
+                synth::lower(inputs.model.graph, plan, inputs.cluster));
+  std::map<cost::DeviceKey, std::pair<DeviceId, std::vector<Timed>>> missing;
+  for (std::size_t rank = 0; rank < program.devices.size(); ++rank) {
+    const program::DeviceProgram& device = program.devices[rank];
+    MOTLEY_ASSIGN(const DeviceId id, cluster::find_device(inputs.cluster, device.device));
+    const std::string& kind = inputs.cluster.device(id).kind;
+    if (kind != "cpu" && kind != "cuda") continue;
+    const cost::DeviceKey key = cost::shared_key(inputs.cluster, id, torch);
+    MOTLEY_ASSIGN(const auto known, cost::MeasuredTimes::load(store, key));
+    const auto times = known.times(device);
+    if (std::all_of(times.begin(), times.end(), [](const auto& time) { return time.has_value(); }))
+      continue;
+    auto& [first, timed] = missing[key];
+    if (timed.empty()) first = id;
+    timed.push_back({program, static_cast<int>(rank)});
+  }
+  for (const auto& [key, what] : missing) {
+    const auto& [id, timed] = what;
+    context.note(
+        fmt::format("profile: parts of operators as the plan splits them, on {}", key.kind));
+    MOTLEY_ASSIGN(const auto entries, measure_device(inputs, {id, true}, key, timed, context));
+    MOTLEY_RETURN_IF_ERROR(store.put(entries));
+  }
+  return !missing.empty();
+}
+
 Result<MeasureSummary> measure(const Inputs& inputs, cost::ProfileStore& store,
                                const Context& context) {
   MOTLEY_ASSIGN(const std::string torch, worker_version(context));
@@ -344,8 +396,8 @@ Result<MeasureSummary> measure(const Inputs& inputs, cost::ProfileStore& store,
     context.note(fmt::format("profile: {} operators on {} with {} thread{}, batches {} to {}",
                              inputs.model.graph.ops.size(), key.kind, key.threads,
                              key.threads > 1 ? "s" : "", batches.front(), batches.back()));
-    MOTLEY_ASSIGN(const auto entries,
-                  measure_device(inputs, {id, is_shared}, key, batches, context));
+    MOTLEY_ASSIGN(const auto timed, reference_programs(inputs, batches, is_shared ? 2 : 1));
+    MOTLEY_ASSIGN(const auto entries, measure_device(inputs, {id, is_shared}, key, timed, context));
     MOTLEY_RETURN_IF_ERROR(store.put(entries));
     MOTLEY_RETURN_IF_ERROR(store.put_batches(subject, key, batches));
     for (const cost::OpEntry& entry : entries) spreads.push_back(entry.spread);

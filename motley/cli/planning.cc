@@ -191,12 +191,14 @@ Result<std::shared_ptr<const search::Costs>> find_costs(const Inputs& inputs,
   return std::make_shared<const search::Costs>(std::move(*costs));
 }
 
-Result<Planned> make_plan(const PlanningOptions& options, const Context& context) {
-  Planned planned;
-  MOTLEY_ASSIGN(planned.inputs, read_inputs(options, context));
+namespace {
+
+/// How often a sharding is planned, at most, with what measuring the one before taught.
+constexpr int kPlanningRounds = 4;
+
+Result<void> plan_once(const PlanningOptions& options, const std::vector<std::int64_t>& manual,
+                       Planned& planned) {
   const Inputs& inputs = planned.inputs;
-  MOTLEY_ASSIGN(const auto manual, parse_batch_split(options.batch_split));
-  MOTLEY_ASSIGN(planned.costs, find_costs(inputs, options, context));
   MOTLEY_ASSIGN(const auto planner,
                 search::make_graph_planner(manual.empty() ? options.planner : "manual",
                                            inputs.model.graph, *planned.costs));
@@ -205,7 +207,26 @@ Result<Planned> make_plan(const PlanningOptions& options, const Context& context
                 search::StepEvaluator::make(inputs.model.graph, inputs.cluster, inputs.lowering,
                                             *planned.costs));
   MOTLEY_ASSIGN(planned.outcome, planner->plan(make_problem(inputs, options, *evaluator, manual)));
-  planned.elapsed_s = steady_seconds() - start;
+  planned.elapsed_s += steady_seconds() - start;
+  return {};
+}
+
+}  // namespace
+
+Result<Planned> make_plan(const PlanningOptions& options, const Context& context) {
+  Planned planned;
+  MOTLEY_ASSIGN(planned.inputs, read_inputs(options, context));
+  const Inputs& inputs = planned.inputs;
+  MOTLEY_ASSIGN(const auto manual, parse_batch_split(options.batch_split));
+  for (int round = 0; round < kPlanningRounds; ++round) {
+    MOTLEY_ASSIGN(planned.costs, find_costs(inputs, options, context));
+    MOTLEY_RETURN_IF_ERROR(plan_once(options, manual, planned));
+    const auto& plan = planned.outcome.plan;
+    if (options.profile != "auto" || !plan || plan::find_shared_region(*plan) == nullptr) break;
+    MOTLEY_ASSIGN(const bool has_learned,
+                  measure_plan(inputs, *plan, profile_path(options, context), context));
+    if (!has_learned) break;
+  }
   if (!planned.outcome.plan) return planned;
   const plan::Plan& plan = *planned.outcome.plan;
   phase(context, "search", [&] { return plan::print_plan(plan, inputs.cluster); });

@@ -44,6 +44,11 @@ struct MeasureSummary {
 Result<MeasureSummary> measure(const Inputs& inputs, cost::ProfileStore& store,
                                const Context& context);
 
+/// Measures the operators of a sharded plan, as it splits them, on those of its devices that are
+/// here, into the store at `path`. False: all were measured before.
+Result<bool> measure_plan(const Inputs& inputs, const plan::Plan& plan, const std::string& path,
+                          const Context& context);
+
 /// Puts what a run measured into the store as one more round: of each operator, or of whole steps
 /// of emulated devices. The run is of the inputs' model and cluster (else stale, exit 4).
 Result<MeasureSummary> correct_from_run(const std::string& run_dir, const std::string& torch,

@@ -57,6 +57,11 @@ Result<OverlapTime> overlap_time_from_json(const Json& json, const std::string& 
   return time;
 }
 
+Result<int> rank_from_json(const Json& json, const std::string& where) {
+  if (json.is_number_unsigned() && json.get<std::uint64_t>() < 1'000'000) return json.get<int>();
+  return usage_error("run.measure", where + ": wanted a rank");
+}
+
 Result<std::string> string_from_json(const Json& json, const std::string& where) {
   if (!json.is_string()) return usage_error("run.measure", where + ": wanted a string");
   return json.get<std::string>();
@@ -102,6 +107,7 @@ std::vector<OpTime> time_operators(const program::DeviceProgram& program, const 
 
 Json profile_job_to_json(const ProfileJob& job) {
   return {{"programs", job.programs},
+          {"ranks", job.ranks},
           {"device", worker_device_to_json(job.device)},
           {"whole_steps", job.whole_steps},
           {"linger", job.linger},
@@ -114,6 +120,9 @@ Result<ProfileJob> profile_job_from_json(const Json& json, const std::string& wh
   MOTLEY_ASSIGN(job.whole_steps, object.boolean("whole_steps"));
   MOTLEY_ASSIGN(job.linger, object.boolean("linger"));
   MOTLEY_ASSIGN(job.programs, read_list<std::string>(object, "programs", string_from_json));
+  MOTLEY_ASSIGN(job.ranks, read_list<int>(object, "ranks", rank_from_json));
+  if (job.ranks.size() != job.programs.size())
+    return usage_error("run.measure", where + ": wanted as many ranks as programs");
   MOTLEY_ASSIGN(const Json* device, object.member("device"));
   MOTLEY_ASSIGN(job.device, worker_device_from_json(*device, where + ": device"));
   MOTLEY_ASSIGN(job.seconds_per_program, object.number("seconds_per_program"));

@@ -16,7 +16,8 @@ namespace motley::run {
 /// `motley-worker profile JOB.json`: times every compute instruction of each program in situ, and
 /// prints the times as one line.
 struct ProfileJob {
-  std::vector<std::string> programs;  ///< program files of one device each (rank 0 is run)
+  std::vector<std::string> programs;  ///< program files
+  std::vector<int> ranks;             ///< by program: the rank that is run, alone
   WorkerDevice device;                ///< kind, threads, local index, processor
   bool whole_steps = false;           ///< time steps at the device's speed, not operators at full
   double seconds_per_program = 0.5;   ///< time to spend on each, at least 3 repeats

@@ -34,19 +34,23 @@ OpTime merge(const std::string& key, std::vector<OpTime> rounds) {
   return time;
 }
 
-Result<std::vector<OpTime>> profile_file(const std::string& path, const ProfileJob& job) {
+Result<std::vector<OpTime>> profile_file(std::size_t index, const ProfileJob& job) {
+  const std::string& path = job.programs[index];
   MOTLEY_ASSIGN(const std::string text, read_file(path));
   MOTLEY_ASSIGN(const program::Program program, program::parse_program(text, path));
-  if (program.devices.empty()) return usage_error("run.job", path + ": has no device");
+  const auto rank = static_cast<std::size_t>(job.ranks[index]);
+  if (rank >= program.devices.size())
+    return usage_error("run.job", path + ": has no device of rank " + std::to_string(rank));
+  const program::DeviceProgram& device = program.devices[rank];
   ProfileOptions options;
   options.kind = job.device.kind;
   options.local_index = job.device.local_index;
   options.warm_up = 1;
   options.min_steps = 2;
   options.budget = Seconds(job.seconds_per_program / rounds_of(job));
-  if (!job.whole_steps) return profile_program(program.devices[0], options);
+  if (!job.whole_steps) return profile_program(device, options);
   options.max_steps = kManySteps;
-  MOTLEY_ASSIGN(const OpTime step, time_whole_steps(program.devices[0], job.device.speed, options));
+  MOTLEY_ASSIGN(const OpTime step, time_whole_steps(device, job.device.speed, options));
   return std::vector<OpTime>{step};
 }
 
@@ -60,14 +64,14 @@ Result<void> run_profile(const std::string& job_path, const Reporter& reporter) 
   std::map<std::pair<std::size_t, std::string>, std::vector<OpTime>> rounds;
   for (int round = 0; round < rounds_of(job); ++round)
     for (std::size_t i = 0; i < job.programs.size(); ++i) {
-      MOTLEY_ASSIGN(const std::vector<OpTime> measured, profile_file(job.programs[i], job));
+      MOTLEY_ASSIGN(const std::vector<OpTime> measured, profile_file(i, job));
       for (const OpTime& time : measured) rounds[{i, time.key}].push_back(time);
     }
   std::vector<OpTime> times;
   for (auto& [key, measured] : rounds) times.push_back(merge(key.second, std::move(measured)));
   reporter.result(op_times_to_json(times));
   for (std::size_t i = 0; job.linger; i = (i + 1) % job.programs.size())
-    MOTLEY_RETURN_IF_ERROR(profile_file(job.programs[i], job));
+    MOTLEY_RETURN_IF_ERROR(profile_file(i, job));
   return {};
 }
 
