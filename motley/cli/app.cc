@@ -113,6 +113,7 @@ struct Options {
   SimulateOptions simulate;
   RunOptions run, verify;
   ReportOptions report, trace;
+  ConsolidateOptions consolidate;
   DemoOptions demo;
 };
 
@@ -174,6 +175,13 @@ void add_running_verbs(Registry& registry, Options& o) {
                                  [&](const Context& c) { return trace_verb(o.trace, c); });
   trace->add_option("run-dir", o.trace.run_dir, "run directory")->required();
   trace->add_option("-o,--output", o.trace.output, "file to write (default: RUN-DIR/trace.json)");
+
+  CLI::App* consolidate =
+      registry.add("consolidate", "put a checkpoint's parts together into whole tensors",
+                   [&](const Context& c) { return consolidate_verb(o.consolidate, c); });
+  consolidate->add_option("path", o.consolidate.path, "run directory, or a checkpoint")->required();
+  consolidate->add_option("-o,--output", o.consolidate.output,
+                          "folder of the new checkpoint (default: in place of the old one)");
 
   CLI::App* demo = registry.add("demo", "two models on three emulated devices, checked",
                                 [&](const Context& c) { return demo_verb(o.demo, c); });

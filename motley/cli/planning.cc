@@ -80,6 +80,7 @@ plan::Problem make_problem(const Inputs& inputs, const PlanningOptions& options,
   plan::Problem problem;
   problem.cluster = &inputs.cluster;
   problem.evaluator = &evaluator;
+  problem.graph = &inputs.model.graph;
   problem.model_hash = inputs.model.hash;
   problem.global_batch = inputs.global_batch;
   if (!inputs.model.graph.sizes.empty()) {
@@ -247,9 +248,10 @@ Json outcome_to_json(const Planned& planned) {
       split[cluster.device(device).name] = samples;
   for (const DeviceId device : outcome.idle) idle.push_back(cluster.device(device).name);
   const bool found = outcome.plan.has_value();
+  const bool priced = found && outcome.predicted_step.value > 0;
   return {{"planner", outcome.planner},
           {"outcome", plan::reason_name(outcome.reason)},
-          {"predicted_step_s", found ? Json(outcome.predicted_step.value) : Json(nullptr)},
+          {"predicted_step_s", priced ? Json(outcome.predicted_step.value) : Json(nullptr)},
           {"lower_bound_s", found ? Json(outcome.lower_bound.value) : Json(nullptr)},
           {"peak_bytes", peak},
           {"batch_split", split},

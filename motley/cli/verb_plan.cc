@@ -77,13 +77,13 @@ Result<int> plan_verb(const PlanningOptions& options, const Context& context) {
   if (!options.output.empty())
     MOTLEY_RETURN_IF_ERROR(
         write_file_atomic(options.output, plan::print_plan(*outcome.plan, planned.inputs.cluster)));
-  MOTLEY_ASSIGN(const Prediction prediction,
-                predict(planned.inputs, *planned.costs, *outcome.plan, 1));
-  add_variation(prediction.step.value / outcome.predicted_step.value, outcome);
+  MOTLEY_ASSIGN(const auto prediction,
+                find_prediction(planned.inputs, *planned.costs, *outcome.plan, 1, context));
+  if (prediction) add_variation(prediction->step.value / outcome.predicted_step.value, outcome);
   Json object = outcome_to_json(planned);
-  add_prediction(prediction, object);
+  if (prediction) add_prediction(*prediction, object);
   std::string text = report::print_outcome(outcome, planned.inputs.cluster);
-  text += "\n" + print_prediction(prediction);
+  if (prediction) text += "\n" + print_prediction(*prediction);
   if (!options.output.empty()) text += fmt::format("\nwrote {}\n", options.output);
   const bool printed = !context.print_phase.empty();
   if (!printed || context.json) context.result(text, object);

@@ -80,6 +80,11 @@ struct ReportOptions {
   std::string output;
 };
 
+struct ConsolidateOptions {
+  std::string path;    ///< run directory, or one checkpoint
+  std::string output;  ///< folder; "" = the checkpoint itself
+};
+
 struct DemoOptions {
   std::string python = "python3";
   std::string examples = "examples";
@@ -96,6 +101,7 @@ Result<int> run_verb(const RunOptions& options, const Context& context);
 Result<int> verify_verb(const RunOptions& options, const Context& context);
 Result<int> report_verb(const ReportOptions& options, const Context& context);
 Result<int> trace_verb(const ReportOptions& options, const Context& context);
+Result<int> consolidate_verb(const ConsolidateOptions& options, const Context& context);
 Result<int> demo_verb(const DemoOptions& options, const Context& context);
 
 }  // namespace motley::cli

@@ -63,6 +63,8 @@ class Evaluator {
 struct Problem {
   const cluster::Cluster* cluster = nullptr;
   const Evaluator* evaluator = nullptr;
+  /// For plans that split operators; null: only splits of the batch are asked for.
+  const graph::Graph* graph = nullptr;
   std::string model_hash;
   std::int64_t global_batch = 0;
   /// Limits of the model: local batches outside are not allowed.
@@ -86,12 +88,12 @@ struct Baseline {
 };
 
 /// The answer. `optimal` claims that no data-parallel plan has a smaller predicted step;
-/// `lower_bound` holds for every one of them.
+/// `lower_bound` holds for every one of them, and is never above `predicted_step` if that is known.
 struct PlanOutcome {
   Reason reason = Reason::kInfeasible;
   std::optional<Plan> plan;  ///< absent when infeasible
   std::string planner;
-  Seconds predicted_step;
+  Seconds predicted_step;  ///< 0: the times of the plan's instructions are not known
   Seconds lower_bound;
   std::vector<std::pair<DeviceId, Bytes>> peak;  ///< of used devices
   std::vector<DeviceId> idle;

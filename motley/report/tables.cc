@@ -65,7 +65,8 @@ std::string print_outcome(const plan::PlanOutcome& outcome, const cluster::Clust
                       "fits");
   auto row = [&](const std::string& name, const std::string& samples, Seconds step,
                  const std::string& fits) {
-    text += fmt::format("  {:<22} {:<18} {:>10} {:>9}  {}\n", name, samples, format_seconds(step),
+    text += fmt::format("  {:<22} {:<18} {:>10} {:>9}  {}\n", name, samples,
+                        step.value > 0 ? format_seconds(step) : "not known",
                         against(step, outcome.predicted_step), fits);
   };
   row("chosen", split_label(*outcome.plan), outcome.predicted_step, "yes");

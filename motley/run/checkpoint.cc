@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
+#include <utility>
 #include <vector>
 
 #include "motley/base/file.h"
@@ -18,7 +20,7 @@ namespace motley::run {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr const char* kSchema = "motley.checkpoint/1";
+constexpr const char* kSchema = "motley.checkpoint/2";
 constexpr const char* kPrefix = "step-";
 constexpr const char* kUnfinished = ".tmp";
 
@@ -26,6 +28,11 @@ std::string step_name(std::int64_t step) { return fmt::format("{}{:08}", kPrefix
 
 bool is_checkpoint_name(const std::string& name) {
   return name.starts_with(kPrefix) && find_integer(name.substr(std::strlen(kPrefix))).has_value();
+}
+
+bool is_there(const std::string& path) {
+  std::error_code fault;
+  return fs::exists(path, fault);
 }
 
 Result<void> sync_path(const std::string& path) {
@@ -65,10 +72,39 @@ Json state_to_json(const CheckpointState& state) {
               {"model_hash", state.model_hash}};
 }
 
+Json hashes_to_json(const std::map<std::string, std::string>& hashes) {
+  Json json = Json::object();
+  for (const auto& [name, hash] : hashes) json[name] = hash;
+  return json;
+}
+
+/// {file name: hash}
+Result<std::map<std::string, std::string>> hashes_from_json(const Json& json,
+                                                            const std::string& where) {
+  std::map<std::string, std::string> hashes;
+  for (const auto& [name, hash] : json.items()) {
+    if (!json.is_object() || !hash.is_string() || name.empty() || name.front() == '.' ||
+        name.find('/') != std::string::npos)
+      return usage_error("run.checkpoint", where + ": wanted file names with their hashes");
+    hashes[name] = hash.get<std::string>();
+  }
+  return hashes;
+}
+
 struct StateFile {
   CheckpointState state;
-  std::string model_file_hash, optimizer_file_hash;
+  WrittenFiles files;
 };
+
+Result<WrittenFiles> read_files(JsonObject& object) {
+  WrittenFiles files;
+  MOTLEY_ASSIGN(const Json* model, object.member("model_files"));
+  MOTLEY_ASSIGN(files.model, hashes_from_json(*model, object.where() + ": model_files"));
+  MOTLEY_ASSIGN(const Json* optimizer, object.member("optimizer_files"));
+  MOTLEY_ASSIGN(files.optimizer,
+                hashes_from_json(*optimizer, object.where() + ": optimizer_files"));
+  return files;
+}
 
 Result<StateFile> state_from_json(const Json& json, const std::string& where) {
   MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
@@ -83,8 +119,7 @@ Result<StateFile> state_from_json(const Json& json, const std::string& where) {
   MOTLEY_ASSIGN(file.state.global_batch, object.integer("global_batch"));
   MOTLEY_ASSIGN(const std::int64_t position, object.integer("data_position"));
   MOTLEY_ASSIGN(file.state.model_hash, object.string("model_hash"));
-  MOTLEY_ASSIGN(file.model_file_hash, object.string("model_file_hash"));
-  MOTLEY_ASSIGN(file.optimizer_file_hash, object.string("optimizer_file_hash"));
+  MOTLEY_ASSIGN(file.files, read_files(object));
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
   const bool sound = seed->is_number_unsigned() &&
                      (shuffle->is_null() || shuffle->is_number_unsigned()) &&
@@ -106,16 +141,53 @@ Result<Safetensors> open_checked(const std::string& path, const std::string& wan
   return Safetensors::open(path);
 }
 
-Result<Checkpoint> open_checkpoint(const std::string& folder) {
-  const std::string state_path = folder + "/state.json";
-  MOTLEY_ASSIGN(const std::string text, read_file(state_path));
-  MOTLEY_ASSIGN(const Json json, parse_json(text, state_path));
-  MOTLEY_ASSIGN(const StateFile file, state_from_json(json, state_path));
-  MOTLEY_ASSIGN(Safetensors model,
-                open_checked(folder + "/model.safetensors", file.model_file_hash));
-  MOTLEY_ASSIGN(Safetensors optimizer,
-                open_checked(folder + "/optimizer.safetensors", file.optimizer_file_hash));
-  return Checkpoint{folder, file.state, std::move(model), std::move(optimizer)};
+/// Opens the files of a model or of an optimizer's states, into `kept`.
+Result<TensorFiles> open_files(const std::string& folder,
+                               const std::map<std::string, std::string>& hashes,
+                               std::vector<Safetensors>& kept) {
+  std::vector<Safetensors> opened;
+  for (const auto& [name, hash] : hashes) {
+    MOTLEY_ASSIGN(Safetensors file, open_checked(folder + "/" + name, hash));
+    opened.push_back(std::move(file));
+  }
+  std::vector<TensorFile> files;
+  auto file = opened.begin();
+  for (const auto& [name, hash] : hashes) files.push_back({folder + "/" + name, &*file++});
+  MOTLEY_ASSIGN(TensorFiles tensors, TensorFiles::make(files));
+  std::move(opened.begin(), opened.end(), std::back_inserter(kept));
+  return tensors;
+}
+
+/// "model.safetensors", or "model-00002-of-00003.safetensors" of the second of three ranks.
+std::string file_name(const char* what, const RankTensors& tensors) {
+  if (tensors.ranks == 1) return fmt::format("{}.safetensors", what);
+  return fmt::format("{}-{:05}-of-{:05}.safetensors", what, tensors.rank + 1, tensors.ranks);
+}
+
+Result<void> make_folder(const std::string& folder) {
+  std::error_code fault;
+  fs::remove_all(folder, fault);
+  fs::create_directories(folder, fault);
+  if (fault) return runtime_error("run.checkpoint-write", folder + ": " + fault.message());
+  return {};
+}
+
+Result<void> write_state(const std::string& folder, const CheckpointState& state,
+                         const WrittenFiles& files) {
+  Json json = state_to_json(state);
+  json["model_files"] = hashes_to_json(files.model);
+  json["optimizer_files"] = hashes_to_json(files.optimizer);
+  MOTLEY_RETURN_IF_ERROR(write_file_atomic(folder + "/state.json", json.dump(2) + "\n"));
+  return sync_path(folder);
+}
+
+/// Puts a written folder in the place of another.
+Result<void> replace(const std::string& half, const std::string& target) {
+  std::error_code fault;
+  fs::remove_all(target, fault);  // of an earlier run with --resume never
+  fs::rename(half, target, fault);
+  if (fault) return runtime_error("run.checkpoint-write", target + ": " + fault.message());
+  return {};
 }
 
 /// What a person can do about a damaged checkpoint.
@@ -131,56 +203,111 @@ std::string way_out(const std::vector<std::string>& names, const std::string& ba
 
 }  // namespace
 
+Result<Checkpoint> open_checkpoint(const std::string& folder) {
+  const std::string state_path = folder + "/state.json";
+  MOTLEY_ASSIGN(const std::string text, read_file(state_path));
+  MOTLEY_ASSIGN(const Json json, parse_json(text, state_path));
+  MOTLEY_ASSIGN(const StateFile file, state_from_json(json, state_path));
+  Checkpoint checkpoint{.path = folder, .state = file.state};
+  MOTLEY_ASSIGN(checkpoint.model, open_files(folder, file.files.model, checkpoint.files));
+  MOTLEY_ASSIGN(checkpoint.optimizer, open_files(folder, file.files.optimizer, checkpoint.files));
+  return checkpoint;
+}
+
+Json written_files_to_json(const WrittenFiles& files) {
+  return Json{{"model_files", hashes_to_json(files.model)},
+              {"optimizer_files", hashes_to_json(files.optimizer)}};
+}
+
+Result<WrittenFiles> written_files_from_json(const Json& json, const std::string& where) {
+  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
+  MOTLEY_ASSIGN(WrittenFiles files, read_files(object));
+  MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
+  return files;
+}
+
 CheckpointStore::CheckpointStore(const std::string& run_dir)
     : run_dir_(run_dir), folder_(run_dir + "/checkpoint") {}
 
-Result<void> CheckpointStore::write_files(const std::string& folder, const CheckpointState& state,
-                                          std::span<const NamedTensor> model,
-                                          std::span<const NamedTensor> optimizer) const {
-  std::error_code fault;
-  fs::remove_all(folder, fault);
-  fs::create_directories(folder, fault);
-  if (fault) return runtime_error("run.checkpoint-write", folder + ": " + fault.message());
-  const std::string model_path = folder + "/model.safetensors";
-  const std::string optimizer_path = folder + "/optimizer.safetensors";
-  MOTLEY_RETURN_IF_ERROR(write_safetensors(model_path, model, {}));
-  MOTLEY_RETURN_IF_ERROR(write_safetensors(optimizer_path, optimizer, {}));
-  Json json = state_to_json(state);
-  MOTLEY_ASSIGN(json["model_file_hash"], hash_file(model_path));
-  MOTLEY_ASSIGN(json["optimizer_file_hash"], hash_file(optimizer_path));
-  MOTLEY_RETURN_IF_ERROR(write_file_atomic(folder + "/state.json", json.dump(2) + "\n"));
-  return sync_path(folder);
+std::string CheckpointStore::half_written(std::int64_t step) const {
+  return folder_ + "/" + step_name(step) + kUnfinished;
 }
 
-Result<std::string> CheckpointStore::write(const CheckpointState& state,
-                                           std::span<const NamedTensor> model,
-                                           std::span<const NamedTensor> optimizer) const {
-  const std::string name = step_name(state.step);
-  const std::string final_path = folder_ + "/" + name, half = final_path + kUnfinished;
-  const std::string previous = latest();
-  std::error_code fault;
-  const auto written = write_files(half, state, model, optimizer);
-  if (!written) {
-    fs::remove_all(half, fault);
-    const std::string kept =
-        previous.empty() ? "there is no earlier one" : fmt::format("{} is kept", previous);
-    Error error = written.error();
-    error.kind = ErrorKind::kRuntime;
-    error.code = "run.checkpoint-write";
-    return with_context(fmt::format("checkpoint of step {} not written ({})", state.step, kept),
-                        std::move(error));
+Result<void> CheckpointStore::begin(std::int64_t step) const {
+  return make_folder(half_written(step));
+}
+
+Result<WrittenFiles> CheckpointStore::write_part(std::int64_t step,
+                                                 const RankTensors& tensors) const {
+  const std::string folder = half_written(step);
+  if (!is_there(folder))
+    return runtime_error("run.checkpoint-write",
+                         fmt::format("{}: not there for rank {}; all ranks must see one run "
+                                     "directory where they keep parts of the parameters: put it "
+                                     "on a file system that their hosts share",
+                                     folder, tensors.rank));
+  WrittenFiles files;
+  const std::string model = file_name("model", tensors);
+  const std::string optimizer = file_name("optimizer", tensors);
+  MOTLEY_RETURN_IF_ERROR(write_tensor_file(folder + "/" + model, tensors.model));
+  MOTLEY_RETURN_IF_ERROR(write_tensor_file(folder + "/" + optimizer, tensors.optimizer));
+  MOTLEY_ASSIGN(files.model[model], hash_file(folder + "/" + model));
+  MOTLEY_ASSIGN(files.optimizer[optimizer], hash_file(folder + "/" + optimizer));
+  return files;
+}
+
+Result<std::string> CheckpointStore::finish(const CheckpointState& state,
+                                            std::span<const WrittenFiles> ranks) const {
+  const std::string half = half_written(state.step);
+  WrittenFiles all;
+  for (const WrittenFiles& files : ranks) {
+    for (const auto& [name, hash] : files.model) all.model[name] = hash;
+    for (const auto& [name, hash] : files.optimizer) all.optimizer[name] = hash;
   }
-  fs::remove_all(final_path, fault);  // of an earlier run with --resume never
-  fs::rename(half, final_path, fault);
+  for (const auto* files : {&all.model, &all.optimizer})
+    for (const auto& [name, hash] : *files)
+      if (!is_there(half + "/" + name))
+        return runtime_error("run.checkpoint-write",
+                             fmt::format("{}/{}: not there for rank 0, though another rank wrote "
+                                         "it; all ranks must see one run directory: put it on a "
+                                         "file system that their hosts share",
+                                         half, name));
+  MOTLEY_RETURN_IF_ERROR(write_state(half, state, all));
+  const std::string name = step_name(state.step);
+  const std::string final_path = folder_ + "/" + name, previous = latest();
+  MOTLEY_RETURN_IF_ERROR(replace(half, final_path));
+  std::error_code fault, ignored;
   const std::string link = folder_ + "/latest" + kUnfinished;
-  std::error_code ignored;
   fs::remove(link, ignored);
-  if (!fault) fs::create_directory_symlink(name, link, fault);
+  fs::create_directory_symlink(name, link, fault);
   if (!fault) fs::rename(link, folder_ + "/latest", fault);
   if (fault) return runtime_error("run.checkpoint-write", final_path + ": " + fault.message());
   MOTLEY_RETURN_IF_ERROR(sync_path(folder_));
   remove_others(final_path, previous);
   return final_path;
+}
+
+Error CheckpointStore::give_up(std::int64_t step, Error why) const {
+  std::error_code ignored;
+  fs::remove_all(half_written(step), ignored);
+  const std::string previous = latest();
+  const std::string kept =
+      previous.empty() ? "there is no earlier one" : fmt::format("{} is kept", previous);
+  why.kind = ErrorKind::kRuntime;
+  why.code = "run.checkpoint-write";
+  why.message = fmt::format("checkpoint of step {} not written ({}): {}", step, kept, why.message);
+  return why;
+}
+
+Result<std::string> CheckpointStore::write(const CheckpointState& state,
+                                           const RankTensors& tensors) const {
+  const auto written = [&]() -> Result<std::string> {
+    MOTLEY_RETURN_IF_ERROR(begin(state.step));
+    MOTLEY_ASSIGN(const WrittenFiles files, write_part(state.step, tensors));
+    return finish(state, {&files, 1});
+  }();
+  if (written) return written;
+  return tl::make_unexpected(give_up(state.step, written.error()));
 }
 
 void CheckpointStore::remove_others(const std::string& newest, const std::string& previous) const {
@@ -218,6 +345,10 @@ Result<std::optional<Checkpoint>> CheckpointStore::open_latest() const {
 Result<void> CheckpointStore::publish(const std::string& checkpoint) const {
   const std::string source = checkpoint + "/model.safetensors";
   const std::string target = run_dir_ + "/model.safetensors", half = target + kUnfinished;
+  if (!is_there(source)) {
+    MOTLEY_ASSIGN(const Checkpoint parts, open_checkpoint(checkpoint));
+    return parts.model.write_whole(target);
+  }
   std::error_code fault;
   fs::remove(half, fault);
   fs::create_hard_link(source, half, fault);
@@ -228,6 +359,24 @@ Result<void> CheckpointStore::publish(const std::string& checkpoint) const {
   if (!fault) fs::rename(half, target, fault);
   if (!fault) return {};
   return runtime_error("run.publish", target + ": " + fault.message());
+}
+
+Result<void> consolidate(const Checkpoint& checkpoint, const std::string& target) {
+  std::error_code fault;
+  const bool is_empty = fs::is_directory(target, fault) && fs::is_empty(target, fault);
+  if (is_there(target) && !is_there(target + "/state.json") && !is_empty)
+    return usage_error("run.consolidate",
+                       target + ": is there and is no checkpoint; name another folder");
+  const std::string half = target + kUnfinished;
+  MOTLEY_RETURN_IF_ERROR(make_folder(half));
+  WrittenFiles files;
+  const std::string model = "model.safetensors", optimizer = "optimizer.safetensors";
+  MOTLEY_RETURN_IF_ERROR(checkpoint.model.write_whole(half + "/" + model));
+  MOTLEY_RETURN_IF_ERROR(checkpoint.optimizer.write_whole(half + "/" + optimizer));
+  MOTLEY_ASSIGN(files.model[model], hash_file(half + "/" + model));
+  MOTLEY_ASSIGN(files.optimizer[optimizer], hash_file(half + "/" + optimizer));
+  MOTLEY_RETURN_IF_ERROR(write_state(half, checkpoint.state, files));
+  return replace(half, target);
 }
 
 Result<void> verify_checkpoint(const Checkpoint& checkpoint, const CheckpointState& wanted) {

@@ -1,13 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "motley/base/json.h"
 #include "motley/base/result.h"
 #include "motley/base/safetensors.h"
+#include "motley/run/tensor_files.h"
 
 namespace motley::run {
 
@@ -21,27 +24,51 @@ struct CheckpointState {
   bool operator==(const CheckpointState&) const = default;
 };
 
-/// A checkpoint on disk, checked whole: hashes of both files, formats, state.
+/// A checkpoint on disk, checked whole: hashes of all files, formats, state.
 struct Checkpoint {
   std::string path;  ///< the directory
   CheckpointState state;
-  Safetensors model;      ///< state_dict names
-  Safetensors optimizer;  ///< "NAME/momentum", ...
+  std::vector<Safetensors> files;  ///< whose memory the tensors are views of
+  TensorFiles model;               ///< state_dict names
+  TensorFiles optimizer;           ///< "NAME/momentum", ...
 };
+
+/// What a rank keeps: rank 0 the tensors that are whole on all, and each its parts.
+struct RankTensors {
+  int rank = 0, ranks = 1;  ///< of those that write
+  std::span<const SavedTensor> model, optimizer;
+};
+
+/// The files that a rank wrote, by name in the folder, with their hashes.
+struct WrittenFiles {
+  std::map<std::string, std::string> model, optimizer;
+};
+Json written_files_to_json(const WrittenFiles& files);
+Result<WrittenFiles> written_files_from_json(const Json& json, const std::string& where);
 
 /// Directory of the checkpoints of a run: docs/formats/checkpoint.md.
 ///   checkpoint/step-00000020/{model.safetensors,optimizer.safetensors,state.json}
 ///   checkpoint/latest -> step-00000020
-/// One writer at a time.
+/// One job at a time. Where several ranks keep parts, each writes files of its own: rank 0 calls
+/// `begin`, then all `write_part`, then rank 0, when all have, `finish`, or `give_up`.
 class CheckpointStore {
  public:
   explicit CheckpointStore(const std::string& run_dir);
 
-  /// Writes a checkpoint and makes it the latest; keeps the one that was the latest before and
-  /// removes older ones. Until the last rename the old one is the latest and whole. On a full disk:
-  /// runtime error, the half-written one is removed. Returns the new directory.
-  Result<std::string> write(const CheckpointState& state, std::span<const NamedTensor> model,
-                            std::span<const NamedTensor> optimizer) const;
+  /// Makes the folder that is written into.
+  Result<void> begin(std::int64_t step) const;
+  /// Writes a rank's files. A runtime error if the folder is not there: ranks on different hosts
+  /// must share the run directory's file system.
+  Result<WrittenFiles> write_part(std::int64_t step, const RankTensors& tensors) const;
+  /// Makes it the latest checkpoint, of the files of all ranks; keeps the one that was the latest
+  /// before and removes older ones. Until the last rename the old one is the latest and whole.
+  /// Returns the new directory.
+  Result<std::string> finish(const CheckpointState& state,
+                             std::span<const WrittenFiles> ranks) const;
+  /// Removes what was written of a checkpoint; the error with what is kept.
+  Error give_up(std::int64_t step, Error why) const;
+  /// All of it by one rank. On a full disk: runtime error, the half-written one is removed.
+  Result<std::string> write(const CheckpointState& state, const RankTensors& tensors) const;
 
   /// The latest checkpoint; empty when there is none. When `latest` names a directory that is gone
   /// (somebody removed a bad one), the newest that is there. A damaged one is a usage error that
@@ -51,17 +78,22 @@ class CheckpointStore {
   /// Directory of the latest checkpoint or "" (not checked).
   std::string latest() const;
 
-  /// run_dir/model.safetensors becomes the checkpoint's model (a hard link where possible).
+  /// run_dir/model.safetensors becomes the checkpoint's whole model (a hard link where possible).
   Result<void> publish(const std::string& checkpoint) const;
 
  private:
-  Result<void> write_files(const std::string& folder, const CheckpointState& state,
-                           std::span<const NamedTensor> model,
-                           std::span<const NamedTensor> optimizer) const;
+  std::string half_written(std::int64_t step) const;
   void remove_others(const std::string& newest, const std::string& previous) const;
 
   std::string run_dir_, folder_;
 };
+
+/// Opens the checkpoint in a folder and checks it.
+Result<Checkpoint> open_checkpoint(const std::string& folder);
+
+/// Writes a checkpoint anew with whole tensors, as one rank would: `target` (a folder that is a
+/// checkpoint already, the same one maybe, empty or not there) becomes a checkpoint.
+Result<void> consolidate(const Checkpoint& checkpoint, const std::string& target);
 
 /// Refuses a checkpoint that belongs to another job: other model, seed, shuffle or global batch.
 Result<void> verify_checkpoint(const Checkpoint& checkpoint, const CheckpointState& wanted);

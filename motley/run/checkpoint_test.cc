@@ -30,9 +30,39 @@ class CheckpointTest : public testing::Test {
                              {DType::kF32,
                               {static_cast<std::int64_t>(floats)},
                               std::as_bytes(std::span<const float>(values_))}};
-    const NamedTensor moment{"w/momentum", weight.tensor};
+    const SavedTensor model{weight, {}}, moment{{"w/momentum", weight.tensor}, {}};
     state_.step = step;
-    return CheckpointStore(dir_).write(state_, std::vector{weight}, std::vector{moment});
+    return CheckpointStore(dir_).write(state_, {0, 1, {&model, 1}, {&moment, 1}});
+  }
+
+  /// What rank 0 or 1 of two writes of "w" = 0 1 2 3: three elements or one.
+  Result<WrittenFiles> write_part(std::int64_t step, int rank) {
+    values_ = {0, 1, 2, 3};
+    const std::size_t begin = rank == 0 ? 0 : 3, count = rank == 0 ? 3 : 1;
+    const NamedTensor weight{
+        "w",
+        {DType::kF32,
+         {static_cast<std::int64_t>(count)},
+         std::as_bytes(std::span<const float>(values_).subspan(begin, count))}};
+    const TensorPlace place{{4}, {1, static_cast<std::int64_t>(begin), 4, 1}};
+    const SavedTensor model{weight, place}, moment{{"w/momentum", weight.tensor}, place};
+    return CheckpointStore(dir_).write_part(step, {rank, 2, {&model, 1}, {&moment, 1}});
+  }
+
+  Result<std::string> write_in_parts(std::int64_t step) {
+    const CheckpointStore store(dir_);
+    EXPECT_TRUE(store.begin(step));
+    std::vector<WrittenFiles> files;
+    for (int rank = 0; rank < 2; ++rank) files.push_back(*write_part(step, rank));
+    state_.step = step;
+    return store.finish(state_, files);
+  }
+
+  static std::vector<float> values_of(const TensorFiles& files, const std::string& name) {
+    std::vector<float> values(4, -1);
+    const program::Buffer buffer{program::BufferKind::kParameter, DType::kF32, {4}, name, {}, {}};
+    EXPECT_TRUE(files.read(buffer, std::as_writable_bytes(std::span(values))));
+    return values;
   }
 
   std::string resume_error() {
@@ -60,10 +90,85 @@ TEST_F(CheckpointTest, WritesAndReads) {
   ASSERT_TRUE(opened.has_value()) << opened.error().message;
   EXPECT_EQ((*opened)->path, dir_ + "/checkpoint/step-00000020");
   EXPECT_EQ((*opened)->state, state_);
-  const TensorView& weight = (*opened)->model.tensors().at("w");
-  EXPECT_EQ(weight.shape, std::vector<std::int64_t>{4});
-  EXPECT_EQ(reinterpret_cast<const float*>(weight.bytes.data())[3], 20.0F);
-  EXPECT_TRUE((*opened)->optimizer.tensors().contains("w/momentum"));
+  EXPECT_EQ(values_of((*opened)->model, "w"), std::vector<float>(4, 20.0F));
+  EXPECT_TRUE((*opened)->optimizer.has("w/momentum"));
+}
+
+TEST_F(CheckpointTest, PartsOfSeveralRanksAreOneCheckpoint) {
+  const auto path = write_in_parts(20);
+  ASSERT_TRUE(path) << path.error().message;
+  EXPECT_TRUE(fs::exists(*path + "/model-00001-of-00002.safetensors"));
+  EXPECT_TRUE(fs::exists(*path + "/optimizer-00002-of-00002.safetensors"));
+  const auto opened = CheckpointStore(dir_).open_latest();
+  ASSERT_TRUE(opened) << opened.error().message;
+  EXPECT_EQ((*opened)->state, state_);
+  EXPECT_EQ(values_of((*opened)->model, "w"), (std::vector<float>{0, 1, 2, 3}));
+  EXPECT_EQ(values_of((*opened)->optimizer, "w/momentum"), (std::vector<float>{0, 1, 2, 3}));
+  ASSERT_TRUE(CheckpointStore(dir_).publish(*path));
+  const auto whole = Safetensors::open(dir_ + "/model.safetensors");
+  ASSERT_TRUE(whole);
+  EXPECT_EQ(whole->tensors().at("w").shape, std::vector<std::int64_t>{4});
+}
+
+TEST_F(CheckpointTest, ConsolidatesInPlaceOrElsewhere) {
+  const auto path = write_in_parts(20);
+  const std::string other = dir_ + "/other/checkpoint/step-00000020";
+  ASSERT_TRUE(consolidate(*open_checkpoint(*path), other));
+  EXPECT_TRUE(fs::exists(*path + "/model-00001-of-00002.safetensors"));
+  const auto elsewhere = CheckpointStore(dir_ + "/other").open_latest();
+  ASSERT_TRUE(elsewhere) << elsewhere.error().message;
+  EXPECT_EQ((*elsewhere)->state, state_);
+  EXPECT_EQ(values_of((*elsewhere)->model, "w"), (std::vector<float>{0, 1, 2, 3}));
+  ASSERT_TRUE(consolidate(*open_checkpoint(*path), *path));
+  EXPECT_FALSE(fs::exists(*path + "/model-00001-of-00002.safetensors"));
+  const auto in_place = CheckpointStore(dir_).open_latest();
+  ASSERT_TRUE(in_place) << in_place.error().message;
+  EXPECT_EQ(values_of((*in_place)->optimizer, "w/momentum"), (std::vector<float>{0, 1, 2, 3}));
+  fs::create_directories(dir_ + "/notes/of-others");
+  EXPECT_EQ(consolidate(**in_place, dir_ + "/notes").error().message,
+            dir_ + "/notes: is there and is no checkpoint; name another folder");
+}
+
+TEST_F(CheckpointTest, ARankLostMidwayKeepsTheOldOne) {
+  ASSERT_TRUE(write(10).has_value());
+  const CheckpointStore store(dir_);
+  ASSERT_TRUE(store.begin(20));
+  ASSERT_TRUE(write_part(20, 0));
+  const auto opened = store.open_latest();
+  ASSERT_TRUE(opened) << opened.error().message;
+  EXPECT_EQ((*opened)->state.step, 10);
+  const Error error = store.give_up(20, {ErrorKind::kUsage, "x", "rank 1 is gone"});
+  EXPECT_EQ(error.kind, ErrorKind::kRuntime);
+  EXPECT_EQ(error.message, "checkpoint of step 20 not written (" + dir_ +
+                               "/checkpoint/step-00000010 is kept): rank 1 is gone");
+  EXPECT_FALSE(fs::exists(dir_ + "/checkpoint/step-00000020.tmp"));
+}
+
+TEST_F(CheckpointTest, RanksThatDoNotSeeOneAnothersFilesSaySo) {
+  const std::string half = dir_ + "/checkpoint/step-00000020.tmp";
+  EXPECT_EQ(write_part(20, 1).error().message,
+            half +
+                ": not there for rank 1; all ranks must see one run directory where they keep "
+                "parts of the parameters: put it on a file system that their hosts share");
+  const CheckpointStore store(dir_);
+  state_.step = 20;
+  ASSERT_TRUE(store.begin(20));
+  const std::vector<WrittenFiles> files = {*write_part(20, 0),
+                                           {{{"model-00002-of-00002.safetensors", "aa"}}, {}}};
+  EXPECT_EQ(store.finish(state_, files).error().message,
+            half +
+                "/model-00002-of-00002.safetensors: not there for rank 0, though another rank "
+                "wrote it; all ranks must see one run directory: put it on a file system that "
+                "their hosts share");
+}
+
+TEST_F(CheckpointTest, StateNamesFilesOfItsFolderOnly) {
+  const auto path = write(20);
+  std::string text = *read_file(*path + "/state.json");
+  text.replace(text.find("model.safetensors"), 5, "../up");
+  ASSERT_TRUE(write_file_atomic(*path + "/state.json", text));
+  EXPECT_EQ(open_checkpoint(*path).error().message,
+            *path + "/state.json: model_files: wanted file names with their hashes");
 }
 
 TEST_F(CheckpointTest, KeepsTwo) {

@@ -17,13 +17,9 @@ namespace {
 using plan::Problem;
 using Setting = plan::Evaluator::Setting;
 
-Choice no_split(std::string why) {
-  return Choice{.split = {}, .seconds = {}, .why = {std::move(why)}};
-}
+Choice no_split(std::string why) { return Choice{.why = {std::move(why)}}; }
 
-Choice one_split(Split split) {
-  return Choice{.split = std::move(split), .seconds = {}, .why = {}};
-}
+Choice one_split(Split split) { return Choice{.split = std::move(split)}; }
 
 /// Leaves out devices without samples.
 Split drop_idle(const std::vector<DeviceId>& devices, const std::vector<std::int64_t>& samples) {
@@ -188,8 +184,16 @@ Result<Choice> ManualPlanner::choose(const Study& study) const {
 }
 
 Result<Choice> RandomPlanner::choose(const Study& study) const {
+  const Problem& problem = study.space.problem();
+  const bool can_split_operators = problem.graph != nullptr && problem.devices.size() > 1;
+  // Another sequence than those that draw the plan itself.
+  if (can_split_operators && SplitMix64(~problem.seed).below(4) > 0) {
+    Choice choice;
+    MOTLEY_ASSIGN(choice.region, draw_region(problem, choice.why));
+    return choice;
+  }
   std::optional<Split> split = SplitLottery(study.space).draw();
-  if (!split) return Choice{.split = {}, .seconds = {}, .why = study.space.explain_infeasible()};
+  if (!split) return Choice{.why = study.space.explain_infeasible()};
   return one_split(std::move(*split));
 }
 

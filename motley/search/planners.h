@@ -16,8 +16,9 @@ namespace motley::search {
 ///   equal         the same number of samples on every allowed device
 ///   proportional  samples by the speed that each device has alone at the equal share
 ///   manual        Problem::manual
-///   random        a valid split drawn with Problem::seed: every subset of devices and every
-///                 positive split within memory can come
+///   random        a valid plan drawn with Problem::seed: one in four a split, where every subset
+///                 of devices and every positive split within memory can come; the others, if the
+///                 problem has a graph, split operators (random_region.h)
 /// All but auto return the split they stand for or say that it is not allowed; none moves samples
 /// to make it fit. Every outcome carries the lower bound of all splits and both baselines.
 std::vector<std::string> planner_names();

@@ -1,4 +1,4 @@
-#include "motley/synth/sharded_plan.h"
+#include "motley/search/random_sharding.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -10,7 +10,7 @@
 #include "motley/base/random.h"
 #include "motley/graph/graph_text.h"
 #include "motley/program/program_text.h"
-#include "motley/search/random_sharding.h"
+#include "motley/synth/sharded_plan.h"
 
 namespace motley::synth {
 namespace {

@@ -79,14 +79,31 @@ SplitSearch search_within_memory(SplitSpace& space) {
   return search;
 }
 
-std::vector<DeviceId> idle_devices(const Problem& problem, const Split& split) {
+std::vector<DeviceId> idle_devices(const Problem& problem, const std::vector<DeviceId>& used) {
   std::vector<DeviceId> idle;
   for (const DeviceId device : problem.devices) {
-    if (std::find(split.devices.begin(), split.devices.end(), device) == split.devices.end()) {
-      idle.push_back(device);
-    }
+    if (std::find(used.begin(), used.end(), device) == used.end()) idle.push_back(device);
   }
   return idle;
+}
+
+/// A choice of how operators are split is shown as it is: no bound holds for all of them.
+Result<void> add_region(const Study& study, const Choice& choice, PlanOutcome& outcome) {
+  const plan::Region& region = choice.region->region;
+  outcome.plan = make_region_plan(study.space.problem(), region);
+  const auto step = study.space.evaluator().step_time(*outcome.plan);
+  if (!step && !step.error().code.starts_with("cost.")) return tl::make_unexpected(step.error());
+  if (step) {
+    outcome.predicted_step = *step;
+    outcome.lower_bound = std::min(outcome.lower_bound, *step);
+    ++outcome.considered;
+  }
+  outcome.reason = Reason::kFeasible;
+  for (std::size_t i = 0; i < region.devices.size(); ++i)
+    outcome.peak.emplace_back(region.devices[i], choice.region->peaks[i]);
+  outcome.idle = idle_devices(study.space.problem(), region.devices);
+  outcome.why = choice.why;
+  return {};
 }
 
 Result<void> add_answer(const Study& study, Choice choice, PlanOutcome& outcome) {
@@ -105,7 +122,7 @@ Result<void> add_answer(const Study& study, Choice choice, PlanOutcome& outcome)
   for (std::size_t i = 0; i < peaks.size(); ++i) {
     outcome.peak.emplace_back(split.devices[i], peaks[i]);
   }
-  outcome.idle = idle_devices(space.problem(), split);
+  outcome.idle = idle_devices(space.problem(), split.devices);
   outcome.why = explain_split(space, split, outcome.idle);
   outcome.why.insert(outcome.why.end(), choice.why.begin(), choice.why.end());
   if (!best) {
@@ -161,7 +178,11 @@ Result<PlanOutcome> SplitPlanner::plan(const Problem& problem) const {
   outcome.considered += choice.considered;
   if (choice.split) {
     std::vector<std::string> faults = study.space.find_faults(*choice.split);
-    if (!faults.empty()) choice = {.split = {}, .seconds = {}, .why = std::move(faults)};
+    if (!faults.empty()) choice = Choice{.why = std::move(faults)};
+  }
+  if (choice.region) {
+    MOTLEY_RETURN_IF_ERROR(add_region(study, choice, outcome));
+    return outcome;
   }
   if (!choice.split) {
     outcome.reason = Reason::kInfeasible;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "motley/plan/planner.h"
+#include "motley/search/random_region.h"
 #include "motley/search/split_search.h"
 #include "motley/search/split_space.h"
 
@@ -18,8 +19,9 @@ struct PricedSplit {
 
 /// What a planner of splits decides; everything around it is the same for all.
 struct Choice {
-  std::optional<Split> split;     ///< empty: there is none, and `why` has the arithmetic
-  std::optional<double> seconds;  ///< its simulated step, where already known
+  std::optional<Split> split;          ///< empty: there is none, and `why` has the arithmetic
+  std::optional<RegionChoice> region;  ///< instead of a split: operators split over devices
+  std::optional<double> seconds;       ///< its simulated step, where already known
   std::vector<std::string> why;
   std::int64_t considered = 0;  ///< plans priced beside those of the search
 };

@@ -148,7 +148,7 @@ class TorchExecutor final : public Executor {
 
   Result<void> prepare();
   std::map<std::string, at::Tensor> persistent() override;
-  Result<void> load(const Safetensors& file, bool required) override;
+  Result<void> load(const TensorFiles& files, bool required) override;
   Result<StepResult> step(std::int64_t step, const data::Dataset& dataset,
                           const std::vector<std::int64_t>& samples) override;
   void request_stop() override { frame_.stop_requested.store(true, std::memory_order_relaxed); }
@@ -251,28 +251,15 @@ std::map<std::string, at::Tensor> TorchExecutor::persistent() {
   return tensors;
 }
 
-Result<void> TorchExecutor::load(const Safetensors& file, bool required) {
+Result<void> TorchExecutor::load(const TensorFiles& files, bool required) {
   const c10::InferenceMode no_autograd;
   for (std::size_t i = 0; i < program_.buffers.size(); ++i) {
     const program::Buffer& buffer = program_.buffers[i];
     if (!is_persistent(buffer.kind)) continue;
-    const auto found = file.tensors().find(buffer.name);
-    if (found == file.tensors().end()) {
-      if (required && buffer.kind != BufferKind::kState)
-        return usage_error("run.missing-tensor",
-                           fmt::format("no tensor '{}' in the file, wanted {}[{}]", buffer.name,
-                                       dtype_name(buffer.dtype), fmt::join(buffer.shape, ", ")));
-      continue;
-    }
-    const TensorView& view = found->second;
-    if (view.dtype != buffer.dtype || view.shape != buffer.shape)
-      return usage_error("run.wrong-tensor",
-                         fmt::format("tensor '{}': found {}[{}], wanted {}[{}]", buffer.name,
-                                     dtype_name(view.dtype), fmt::join(view.shape, ", "),
-                                     dtype_name(buffer.dtype), fmt::join(buffer.shape, ", ")));
+    if (!files.has(buffer.name) && (!required || buffer.kind == BufferKind::kState)) continue;
     at::Tensor host = frame_.device.is_cpu() ? frame_.values[i] : allocate(buffer, at::kCPU);
-    if (!view.bytes.empty())
-      std::memcpy(host.mutable_data_ptr(), view.bytes.data(), view.bytes.size());
+    MOTLEY_RETURN_IF_ERROR(
+        files.read(buffer, {static_cast<std::byte*>(host.mutable_data_ptr()), host.nbytes()}));
     if (!frame_.device.is_cpu()) frame_.values[i].copy_(host);
   }
   return {};

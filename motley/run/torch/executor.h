@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "motley/base/result.h"
-#include "motley/base/safetensors.h"
 #include "motley/base/units.h"
 #include "motley/data/dataset.h"
 #include "motley/program/program.h"
 #include "motley/run/status.h"
+#include "motley/run/tensor_files.h"
 #include "motley/run/torch/communicator.h"
 #include "motley/trace/trace.h"
 
@@ -58,9 +58,9 @@ class Executor {
   /// contiguous. Shared with the executor: writing to them changes the model (inside a
   /// c10::InferenceMode guard, or to their memory). They start as zeros.
   virtual std::map<std::string, at::Tensor> persistent() = 0;
-  /// Sets persistent buffers from a safetensors file by name; `required`: every parameter, model
-  /// buffer and constant must be there.
-  virtual Result<void> load(const Safetensors& file, bool required) = 0;
+  /// Sets persistent buffers, or the parts of them that are here, from files by name; `required`:
+  /// every parameter, model buffer and constant must be there.
+  virtual Result<void> load(const TensorFiles& files, bool required) = 0;
 
   /// One training step. `step` counts from 0 over the whole training; `samples[i]` is the dataset
   /// index of local sample i. After an error ("a:0: ^45 aten::mm (h.0.attn): ...", code

@@ -24,21 +24,24 @@ using program::BufferKind;
 /// Bytes of tensors, kept alive in host memory.
 class HostTensors {
  public:
-  void add(const std::string& name, const at::Tensor& tensor) {
+  void add(const std::string& name, const at::Tensor& tensor,
+           std::optional<TensorPlace> place = {}) {
     kept_.push_back(tensor.detach().contiguous().cpu());
     const at::Tensor& host = kept_.back();
     TensorView view;
     view.dtype = find_dtype(host.scalar_type()).value_or(DType::kNone);
     view.shape = host.sizes().vec();
     view.bytes = {static_cast<const std::byte*>(host.const_data_ptr()), host.nbytes()};
-    named_.push_back({name, view});
+    saved_.push_back({{name, view}, std::move(place)});
   }
-  void add(const std::string& name, const TensorView& view) { named_.push_back({name, view}); }
-  std::span<const NamedTensor> named() const { return named_; }
+  void add(const std::string& name, const TensorView& view) {
+    saved_.push_back({{name, view}, {}});
+  }
+  std::span<const SavedTensor> saved() const { return saved_; }
 
  private:
   std::vector<at::Tensor> kept_;
-  std::vector<NamedTensor> named_;
+  std::vector<SavedTensor> saved_;
 };
 
 std::vector<data::InputSpec> input_specs(const graph::Graph& graph) {
@@ -80,8 +83,8 @@ std::set<std::string> buffer_names(const program::DeviceProgram& program,
 }
 
 /// First name of `wanted` that `found` lacks.
-template <typename Found>
-const std::string* find_missing(const std::set<std::string>& wanted, const Found& found) {
+const std::string* find_missing(const std::set<std::string>& wanted,
+                                const std::set<std::string>& found) {
   for (const std::string& name : wanted)
     if (!found.contains(name)) return &name;
   return nullptr;
@@ -90,17 +93,18 @@ const std::string* find_missing(const std::set<std::string>& wanted, const Found
 Result<void> check_tensors(const Checkpoint& checkpoint, const program::DeviceProgram& program) {
   const auto weights = buffer_names(program, {BufferKind::kParameter, BufferKind::kModelBuffer});
   const auto states = buffer_names(program, {BufferKind::kState});
-  if (const auto* name = find_missing(weights, checkpoint.model.tensors()))
+  const std::vector<std::string> model = checkpoint.model.names();
+  if (const auto* name = find_missing(weights, std::set<std::string>(model.begin(), model.end())))
     return usage_error("run.checkpoint-other",
-                       fmt::format("{}/model.safetensors: lacks '{}'", checkpoint.path, *name));
-  std::set<std::string> saved;
-  for (const auto& [name, tensor] : checkpoint.optimizer.tensors()) saved.insert(name);
+                       fmt::format("{}: its model lacks '{}'", checkpoint.path, *name));
+  const std::vector<std::string> optimizer = checkpoint.optimizer.names();
+  const std::set<std::string> saved(optimizer.begin(), optimizer.end());
   if (saved == states) return {};
   const auto* missing = find_missing(states, saved);
   const auto* extra = find_missing(saved, states);
   return usage_error(
       "run.checkpoint-other",
-      fmt::format("{}/optimizer.safetensors: {} '{}': written with another optimizer; use the same "
+      fmt::format("{}: its optimizer {} '{}': written with another optimizer; use the same "
                   "one, another --run-dir, or --resume never",
                   checkpoint.path, missing != nullptr ? "lacks" : "has",
                   missing != nullptr ? *missing : *extra));
@@ -154,8 +158,12 @@ Result<void> Training::open_executor() {
   options.timeline_steps = session_.job.trace_steps;
   MOTLEY_ASSIGN(executor_, Executor::create(program(), options, session_.communicator.get(),
                                             &status_->record()));
-  MOTLEY_RETURN_IF_ERROR(executor_->load(*model_.weights, true));
+  const TensorFile file{session_.job.model_path, &*model_.weights};
+  MOTLEY_ASSIGN(const TensorFiles weights, TensorFiles::make({&file, 1}));
+  MOTLEY_RETURN_IF_ERROR(executor_->load(weights, true));
   persistent_ = executor_->persistent();
+  for (const Buffer& buffer : program().buffers)
+    if (buffer.part) parts_[buffer.name] = *buffer.part;
   return {};
 }
 
@@ -167,31 +175,62 @@ CheckpointState Training::state() const {
           .model_hash = session_.program.model_hash};
 }
 
+Result<void> Training::load(const Checkpoint& checkpoint) {
+  MOTLEY_RETURN_IF_ERROR(verify_checkpoint(checkpoint, state()));
+  MOTLEY_RETURN_IF_ERROR(check_tensors(checkpoint, program()));
+  MOTLEY_RETURN_IF_ERROR(executor_->load(checkpoint.model, false));
+  MOTLEY_RETURN_IF_ERROR(executor_->load(checkpoint.optimizer, false));
+  next_step_ = saved_step_ = checkpoint.state.step;
+  return {};
+}
+
 Result<void> Training::resume() {
   MOTLEY_ASSIGN(const std::optional<Checkpoint> found, checkpoints_.open_latest());
   if (!found) return {};
-  MOTLEY_RETURN_IF_ERROR(verify_checkpoint(*found, state()));
-  MOTLEY_RETURN_IF_ERROR(check_tensors(*found, program()));
-  MOTLEY_RETURN_IF_ERROR(executor_->load(found->model, false));
-  MOTLEY_RETURN_IF_ERROR(executor_->load(found->optimizer, false));
-  next_step_ = saved_step_ = found->state.step;
+  MOTLEY_RETURN_IF_ERROR(load(*found));
   resumed_from_ = saved_path_ = found->path;
   return {};
 }
 
-/// Makes all replicas equal to rank 0, bit for bit, and tells them the step to begin with.
+/// Loads the parts that are kept here from what rank 0 resumed from; the rest it will send.
+Result<void> Training::follow(const std::string& checkpoint) {
+  std::error_code fault;
+  if (!std::filesystem::exists(checkpoint, fault))
+    return usage_error(
+        "run.checkpoint",
+        fmt::format("{}: rank 0 resumes from it, rank {} ({}) does not see it; all ranks must see "
+                    "one run directory where they keep parts of the parameters: put it on a file "
+                    "system that their hosts share",
+                    checkpoint, session_.rank, session_.device().name));
+  MOTLEY_ASSIGN(const Checkpoint found, open_checkpoint(checkpoint));
+  return load(found);
+}
+
+/// Makes all replicas equal to rank 0, bit for bit, and tells them the step to begin with. Parts
+/// come from files, which must be the same ones.
 Result<void> Training::share_weights() {
   if (!session_.rendezvous) return {};
   Rendezvous& rendezvous = *session_.rendezvous;
-  if (session_.rank == 0)
+  if (session_.rank == 0) {
+    MOTLEY_RETURN_IF_ERROR(rendezvous.set("resumed from", resumed_from_));
     MOTLEY_RETURN_IF_ERROR(rendezvous.set("first step", std::to_string(next_step_)));
+  }
   MOTLEY_ASSIGN(const std::string text, rendezvous.get("first step", session_.patience()));
-  next_step_ = find_integer(text).value_or(0);
+  const std::int64_t first_step = find_integer(text).value_or(0);
+  if (!parts_.empty()) {
+    MOTLEY_ASSIGN(const MappedFile model, MappedFile::open(session_.job.model_path));
+    const auto bytes = model.bytes();
+    MOTLEY_RETURN_IF_ERROR(rendezvous.agree(
+        "model file", hash_hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()})));
+    MOTLEY_ASSIGN(const std::string checkpoint, rendezvous.get("resumed from"));
+    if (session_.rank != 0 && !checkpoint.empty()) MOTLEY_RETURN_IF_ERROR(follow(checkpoint));
+  }
+  next_step_ = first_step;
   if (session_.rank != 0) saved_step_ = next_step_ > 0 ? next_step_ : -1;
   MOTLEY_RETURN_IF_ERROR(rendezvous.barrier("loaded", session_.patience()));
   const c10::InferenceMode guard;
   for (auto& [name, tensor] : persistent_)
-    MOTLEY_RETURN_IF_ERROR(session_.communicator->broadcast(tensor));
+    if (!parts_.contains(name)) MOTLEY_RETURN_IF_ERROR(session_.communicator->broadcast(tensor));
   return {};
 }
 
@@ -268,61 +307,114 @@ Result<void> Training::compare_replicas() {
   std::string hashes;
   for (const std::string& name :
        buffer_names(program(), {BufferKind::kParameter, BufferKind::kState})) {
+    if (parts_.contains(name)) continue;
     HostTensors host;
     host.add(name, persistent_.at(name));
-    const auto bytes = host.named()[0].tensor.bytes;
+    const auto bytes = host.saved()[0].named.tensor.bytes;
     hashes += hash_hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   }
   return session_.rendezvous->agree(fmt::format("parameters after step {}", next_step_),
                                     hash_hex(hashes));
 }
 
-Result<std::string> Training::write_checkpoint() {
+/// What this rank keeps of the model and of the optimizer's states: its parts, and on rank 0 also
+/// all that is whole.
+Result<WrittenFiles> Training::write_files() {
   HostTensors weights, states;
   const auto canonical = canonical_names(model_.graph);
   const auto constants = constant_names(model_.graph);
-  for (const auto& [name, view] : model_.weights->tensors()) {
+  const auto& whole = model_.weights->tensors();
+  const auto save = [&](HostTensors& into, const std::string& name, const std::string& trained,
+                        const std::string& parameter) {
+    const auto part = parts_.find(trained);
+    if (part != parts_.end())
+      into.add(name, persistent_.at(trained), TensorPlace{whole.at(parameter).shape, part->second});
+    else if (session_.rank == 0)
+      into.add(name, persistent_.at(trained));
+  };
+  for (const auto& [name, view] : whole) {
     if (constants.contains(name)) continue;
     const auto tied = canonical.find(name);
-    const auto trained = persistent_.find(tied == canonical.end() ? name : tied->second);
-    if (trained != persistent_.end())
-      weights.add(name, trained->second);
-    else
+    const std::string& trained = tied == canonical.end() ? name : tied->second;
+    if (persistent_.contains(trained))
+      save(weights, name, trained, name);
+    else if (session_.rank == 0)
       weights.add(name, view);  // no part of the graph: as it was
   }
   for (const std::string& name : buffer_names(program(), {BufferKind::kState}))
-    states.add(name, persistent_.at(name));
-  return checkpoints_.write(state(), weights.named(), states.named());
+    save(states, name, name, name.substr(0, name.rfind('/')));
+  const int ranks = parts_.empty() ? 1 : session_.size;
+  return checkpoints_.write_part(next_step_,
+                                 {session_.rank, ranks, weights.saved(), states.saved()});
 }
 
-Result<void> Training::checkpoint() {
-  if (saved_step_ == next_step_) return {};
-  MOTLEY_RETURN_IF_ERROR(compare_replicas());
-  const std::string key = fmt::format("checkpoint/{}", next_step_);
-  saved_step_ = next_step_;
-  if (session_.rank == 0) {
-    const auto written = write_checkpoint();
-    if (session_.rendezvous)
-      MOTLEY_RETURN_IF_ERROR(session_.rendezvous->set(key, written ? "whole" : "failed"));
-    MOTLEY_RETURN_IF_ERROR(written);
-    saved_path_ = *written;
-    reporter_.event("checkpoint", Json{{"step", next_step_}, {"path", *written}});
-    return {};
+/// Rank 0's way from the folder to a checkpoint. Ranks that keep parts wait for the folder, and
+/// say what they wrote.
+Result<std::string> Training::finish_checkpoint() {
+  MOTLEY_RETURN_IF_ERROR(checkpoints_.begin(next_step_));
+  const std::string key = fmt::format("checkpoint/{}/", next_step_);
+  const bool is_shared = !parts_.empty() && session_.rendezvous != nullptr;
+  if (is_shared) MOTLEY_RETURN_IF_ERROR(session_.rendezvous->set(key + "folder", "ready"));
+  std::vector<WrittenFiles> written(1);
+  MOTLEY_ASSIGN(written[0], write_files());
+  for (int rank = 1; is_shared && rank < session_.size; ++rank) {
+    MOTLEY_ASSIGN(const std::string text,
+                  session_.rendezvous->get(fmt::format("{}{}", key, rank), session_.patience()));
+    if (text.empty())
+      return runtime_error("run.checkpoint-write",
+                           fmt::format("rank {} could not write its part", rank));
+    MOTLEY_ASSIGN(const Json json, parse_json(text, key));
+    MOTLEY_ASSIGN(WrittenFiles files, written_files_from_json(json, key));
+    written.push_back(std::move(files));
   }
-  MOTLEY_ASSIGN(const std::string outcome, session_.rendezvous->get(key, session_.patience()));
+  return checkpoints_.finish(state(), written);
+}
+
+Result<std::string> Training::write_checkpoint() {
+  auto written = finish_checkpoint();
+  if (written) return written;
+  return tl::make_unexpected(checkpoints_.give_up(next_step_, written.error()));
+}
+
+/// Another rank's part in a checkpoint: its files, and waiting for rank 0 to end it.
+Result<void> Training::join_checkpoint() {
+  const std::string key = fmt::format("checkpoint/{}/", next_step_);
+  Rendezvous& rendezvous = *session_.rendezvous;
+  if (!parts_.empty()) {
+    MOTLEY_ASSIGN(const std::string folder, rendezvous.get(key + "folder", session_.patience()));
+    Result<WrittenFiles> files = runtime_error("run.peer-lost", "rank 0 could not make a folder");
+    if (folder == "ready") files = write_files();
+    MOTLEY_RETURN_IF_ERROR(rendezvous.set(fmt::format("{}{}", key, session_.rank),
+                                          files ? written_files_to_json(*files).dump() : ""));
+    MOTLEY_RETURN_IF_ERROR(files);
+  }
+  MOTLEY_ASSIGN(const std::string outcome, rendezvous.get(key + "end", session_.patience()));
   if (outcome == "whole") return {};
   return runtime_error("run.peer-lost", fmt::format("rank {}: rank 0 could not write the "
                                                     "checkpoint of step {}",
                                                     session_.rank, next_step_));
 }
 
-Result<void> Training::finish() {
-  if (session_.rank != 0) return {};
-  if (saved_path_.empty()) {  // a training of no steps: the model as it came
-    MOTLEY_ASSIGN(saved_path_, write_checkpoint());
-    reporter_.event("checkpoint", Json{{"step", next_step_}, {"path", saved_path_}});
+Result<void> Training::checkpoint() {
+  if (saved_step_ == next_step_) return {};
+  MOTLEY_RETURN_IF_ERROR(compare_replicas());
+  saved_step_ = next_step_;
+  if (session_.rank != 0) return join_checkpoint();
+  const auto written = write_checkpoint();
+  if (session_.rendezvous) {
+    const std::string key = fmt::format("checkpoint/{}/", next_step_);
+    if (!written) MOTLEY_RETURN_IF_ERROR(session_.rendezvous->set(key + "folder", "failed"));
+    MOTLEY_RETURN_IF_ERROR(session_.rendezvous->set(key + "end", written ? "whole" : "failed"));
   }
-  return checkpoints_.publish(saved_path_);
+  MOTLEY_RETURN_IF_ERROR(written);
+  saved_path_ = *written;
+  reporter_.event("checkpoint", Json{{"step", next_step_}, {"path", *written}});
+  return {};
+}
+
+Result<void> Training::finish() {
+  MOTLEY_RETURN_IF_ERROR(checkpoint());  // a training of no steps: the model as it came
+  return session_.rank == 0 ? checkpoints_.publish(saved_path_) : Result<void>{};
 }
 
 Result<void> Training::write_trace() const {

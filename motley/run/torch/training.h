@@ -19,7 +19,8 @@
 namespace motley::run {
 
 /// One rank's training from the first (or the checkpoint's) step to the last. All ranks go through
-/// the same stages; rank 0 reads and writes checkpoints, and sends what it read to the others.
+/// the same stages. Rank 0 reads and writes checkpoints, and sends what it read to the others; but
+/// of tensors that are kept in parts each rank reads and writes its own.
 class Training {
  public:
   /// `session`, `reporter` outlive it. Joins the groups.
@@ -37,13 +38,18 @@ class Training {
   Result<void> open_model();
   Result<void> open_executor();
   Result<void> resume();
+  Result<void> load(const Checkpoint& checkpoint);
+  Result<void> follow(const std::string& checkpoint);
   Result<void> share_weights();
   void report_ready() const;
   Result<StepResult> step(const data::SampleOrder& order);
   Result<void> check_loss(double loss) const;
   Result<void> checkpoint();
   Result<void> compare_replicas();
+  Result<WrittenFiles> write_files();
   Result<std::string> write_checkpoint();
+  Result<std::string> finish_checkpoint();
+  Result<void> join_checkpoint();
   Result<void> finish();
   Result<void> write_trace() const;
   CheckpointState state() const;
@@ -57,6 +63,7 @@ class Training {
   std::unique_ptr<data::Dataset> dataset_;
   std::unique_ptr<Executor> executor_;
   std::map<std::string, at::Tensor> persistent_;  // shared with the executor
+  std::map<std::string, program::Part> parts_;    // of persistent tensors that are in parts
   std::int64_t next_step_ = 0;                    // steps done so far
   std::int64_t saved_step_ = -1;                  // of the latest checkpoint of this job
   std::string resumed_from_, saved_path_;

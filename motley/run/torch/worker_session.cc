@@ -8,6 +8,7 @@
 
 #include "motley/base/file.h"
 #include "motley/base/random.h"
+#include "motley/program/parts.h"
 #include "motley/program/program_text.h"
 #include "motley/run/processors.h"
 #include "motley/run/torch/cuda_library.h"
@@ -139,6 +140,11 @@ std::string collective_sequence(const program::DeviceProgram& program) {
   for (const program::Instruction& instruction : program.instructions) {
     if (instruction.group.is_none()) continue;
     sequence += fmt::format("{} {}", instruction.group.value, instruction.full_name());
+    if (const auto parts = program::find_exchange_parts(instruction)) {
+      // Each has a part of its own; that they fit was verified on the program.
+      sequence += fmt::format(" {}\n", dtype_name(program.buffer(parts->value).dtype));
+      continue;
+    }
     program::for_each_buffer(instruction.arguments, [&](BufferId id) {
       const program::Buffer& buffer = program.buffer(id);
       sequence += fmt::format(" {}x{}", dtype_name(buffer.dtype), buffer.elements());

@@ -49,7 +49,8 @@ Result<void> set_up_device(const WorkerDevice& device);
 /// sequence of collectives: different sizes would kill processes. Collective.
 Result<void> join_groups(WorkerSession& session);
 
-/// What must be equal on all ranks before the first collective: operators, sizes, groups, in order.
+/// What must be equal on all ranks before the first collective: operators, groups, and sizes where
+/// they have to be equal, in order.
 std::string collective_sequence(const program::DeviceProgram& program);
 
 }  // namespace motley::run

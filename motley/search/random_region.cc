@@ -1,0 +1,112 @@
+#include "motley/search/random_region.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "motley/base/random.h"
+#include "motley/base/text.h"
+#include "motley/cost/profile_cost.h"
+#include "motley/program/memory.h"
+#include "motley/search/random_sharding.h"
+#include "motley/search/split_planner.h"
+#include "motley/synth/lower.h"
+#include "motley/synth/sharded_plan.h"
+
+namespace motley::search {
+namespace {
+
+constexpr int kTries = 20;
+constexpr std::uint64_t kLargestShare = 8;
+
+/// Devices and shares; one device in eight has no share.
+synth::Sharding draw_shares(const plan::Problem& problem, SplitMix64& random) {
+  std::vector<DeviceId> devices = problem.devices;
+  for (std::size_t i = devices.size(); i > 1; --i)
+    std::swap(devices[i - 1], devices[random.below(i)]);
+  devices.resize(2 + random.below(devices.size() - 1));
+  synth::Sharding sharding;
+  sharding.global_batch = problem.global_batch;
+  for (const DeviceId device : devices) {
+    sharding.devices.push_back(problem.cluster->device(device).name);
+    const std::uint64_t share = random.below(8) == 0 ? 0 : 1 + random.below(kLargestShare);
+    sharding.shares.push_back(static_cast<double>(share));
+  }
+  if (std::all_of(sharding.shares.begin(), sharding.shares.end(),
+                  [](double share) { return share == 0; }))
+    sharding.shares[random.below(sharding.shares.size())] = 1;
+  return sharding;
+}
+
+Result<std::vector<Bytes>> find_peaks(const plan::Problem& problem, const plan::Region& region) {
+  MOTLEY_ASSIGN(const program::Program program,
+                synth::lower(*problem.graph, make_region_plan(problem, region), *problem.cluster));
+  std::vector<Bytes> peaks;
+  for (std::size_t rank = 0; rank < program.devices.size(); ++rank) {
+    const Bytes tensors = program::find_memory_peak(program.devices[rank]).total;
+    const cluster::Device& device = problem.cluster->device(region.devices[rank]);
+    peaks.push_back(tensors + cost::framework_bytes(device, tensors));
+  }
+  return peaks;
+}
+
+/// "b:0 needs 3.0 GiB, has 2.0 GiB" of devices that are too small.
+std::vector<std::string> find_faults(const plan::Problem& problem, const RegionChoice& choice) {
+  std::vector<std::string> faults;
+  for (std::size_t rank = 0; rank < choice.peaks.size(); ++rank) {
+    const cluster::Device& device = problem.cluster->device(choice.region.devices[rank]);
+    if (device.memory && choice.peaks[rank] > *device.memory)
+      faults.push_back(fmt::format("{} needs {}, has {}", device.name,
+                                   format_bytes(choice.peaks[rank]), format_bytes(*device.memory)));
+  }
+  return faults;
+}
+
+std::string describe(const synth::Sharding& sharding, const plan::Region& region) {
+  const auto split =
+      std::count_if(region.operators.begin(), region.operators.end(),
+                    [](const plan::OperatorSplit& each) { return each != plan::OperatorSplit{}; });
+  return fmt::format("drawn: {} share {} of {} operators {}, and keep parts of {} parameters",
+                     join(sharding.devices, ", "), split, region.operators.size(),
+                     fmt::join(sharding.shares, " : "), region.parameters.size());
+}
+
+}  // namespace
+
+plan::Plan make_region_plan(const plan::Problem& problem, const plan::Region& region) {
+  plan::Plan plan = make_split_plan(problem, {});
+  plan.replicas = {{problem.global_batch, {region}}};
+  plan.batch_norm = plan::BatchNormMode::kGlobal;
+  return plan;
+}
+
+Result<std::optional<RegionChoice>> draw_region(const plan::Problem& problem,
+                                                std::vector<std::string>& why) {
+  if (problem.global_batch < problem.min_samples || problem.global_batch > problem.max_samples) {
+    why = {
+        fmt::format("operators are split at the global batch, which is {}; the model's batches "
+                    "are {} to {}",
+                    problem.global_batch, problem.min_samples, problem.max_samples)};
+    return std::nullopt;
+  }
+  SplitMix64 random(problem.seed);
+  for (int attempt = 0; attempt < kTries; ++attempt) {
+    synth::Sharding sharding = draw_shares(problem, random);
+    draw_sharding(*problem.graph, random.next(), sharding);
+    RegionChoice choice;
+    choice.region = synth::make_region(*problem.graph, sharding, *problem.cluster);
+    MOTLEY_ASSIGN(choice.peaks, find_peaks(problem, choice.region));
+    why = find_faults(problem, choice);
+    if (!why.empty()) continue;
+    why = {describe(sharding, choice.region)};
+    return choice;
+  }
+  why.insert(
+      why.begin(),
+      fmt::format("{} ways to split the operators were drawn, none fits; of the last", kTries));
+  return std::nullopt;
+}
+
+}  // namespace motley::search

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/plan/planner.h"
+
+namespace motley::search {
+
+/// A region of several devices that runs the whole graph, and the peak memory of each.
+struct RegionChoice {
+  plan::Region region;
+  std::vector<Bytes> peaks;  ///< by device, what PyTorch holds beside the tensors included
+};
+
+/// Draws by the problem's seed: two or more of its devices in any order, a share from 0 to 8 for
+/// each, not all 0, and how every operator is split (draw_sharding). Draws again, at most 20 times,
+/// what does not fit into the devices' memory. Empty: nothing fitted, or the graph does not run at
+/// the global batch; `why` then has the arithmetic, else what was drawn. Needs the problem's graph
+/// and two devices.
+Result<std::optional<RegionChoice>> draw_region(const plan::Problem& problem,
+                                                std::vector<std::string>& why);
+
+/// The problem's plan of one region.
+plan::Plan make_region_plan(const plan::Problem& problem, const plan::Region& region);
+
+}  // namespace motley::search
