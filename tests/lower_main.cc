@@ -1,6 +1,8 @@
 // Test tool: lowers a model for devices with the given shares and prints the program.
 //   lower_tool MODEL 5,3,1 [local] [BUCKET_BYTES]
 //   lower_tool MODEL 5,3,1 sharded SEED    operators split at random, by these shares
+//   lower_tool MODEL 5,3,1 spread [kept] [BUCKET_BYTES]    samples split as a sharding; parameters
+//                                                          kept in parts
 
 #include <fmt/format.h>
 
@@ -13,31 +15,43 @@
 #include "motley/program/program_text.h"
 #include "motley/search/random_sharding.h"
 #include "motley/synth/lower.h"
+#include "motley/synth/sample_sharding.h"
 
 namespace {
 
 using namespace motley;
 
-Result<std::string> lower_at_random(const graph::Graph& graph, std::string_view shares,
-                                    std::int64_t seed) {
+Result<std::string> lower_sharding(const graph::Graph& graph,
+                                   const std::vector<std::string>& arguments) {
   synth::Sharding sharding;
-  for (const std::string_view share : split(shares, ',')) {
+  for (const std::string_view share : split(arguments[1], ',')) {
     sharding.devices.push_back(fmt::format("a:{}", sharding.devices.size()));
     const std::int64_t samples = find_integer(share).value_or(0);
     sharding.shares.push_back(static_cast<double>(samples));
     sharding.global_batch += samples;
   }
-  search::draw_sharding(graph, static_cast<std::uint64_t>(seed), sharding);
   synth::LowerOptions options;
   options.optimizer.lr = 0.1;
+  if (arguments[2] == "sharded") {
+    const std::int64_t seed = find_integer(arguments[3]).value_or(0);
+    search::draw_sharding(graph, static_cast<std::uint64_t>(seed), sharding);
+    if (seed % 2 == 1) options.bucket_bytes = Bytes(512);
+  } else {
+    synth::spread_samples(graph, sharding);
+    for (std::size_t i = 3; i < arguments.size(); ++i) {
+      if (arguments[i] == "kept") synth::keep_parameters_in_parts(graph, sharding);
+      if (const auto bytes = find_integer(arguments[i])) options.bucket_bytes = Bytes(*bytes);
+    }
+  }
   MOTLEY_ASSIGN(const program::Program program, synth::lower_sharded(graph, sharding, options));
   return program::print_program(program);
 }
 
 Result<std::string> lower_model(const std::vector<std::string>& arguments) {
   MOTLEY_ASSIGN(const graph::Model model, graph::read_model(arguments[0]));
-  if (arguments.size() == 4 && arguments[2] == "sharded")
-    return lower_at_random(model.graph, arguments[1], find_integer(arguments[3]).value_or(0));
+  if (arguments.size() > 2 &&
+      (arguments[2] == "spread" || (arguments[2] == "sharded" && arguments.size() == 4)))
+    return lower_sharding(model.graph, arguments);
   cluster::Cluster cluster;
   cluster.name = "test";
   cluster.nodes.push_back({"a"});
@@ -73,7 +87,8 @@ int main(int argc, char** argv) {
   if (arguments.size() < 2) {
     fmt::print(stderr,
                "usage: lower_tool MODEL SAMPLES,SAMPLES,... [local] [BUCKET_BYTES]\n"
-               "       lower_tool MODEL SHARE,SHARE,... sharded SEED\n");
+               "       lower_tool MODEL SHARE,SHARE,... sharded SEED\n"
+               "       lower_tool MODEL SHARE,SHARE,... spread [kept] [BUCKET_BYTES]\n");
     return 2;
   }
   const auto text = lower_model(arguments);

@@ -44,9 +44,6 @@ bool is_nll_backward(const graph::Op& op) {
   return is_named(op, "aten::nll_loss_backward") || is_named(op, "aten::nll_loss2d_backward");
 }
 
-bool is_none(const graph::Argument& argument) {
-  return std::holds_alternative<graph::NoneArgument>(argument.value);
-}
 bool is_true(const graph::Argument& argument) {
   const auto* value = std::get_if<bool>(&argument.value);
   return value != nullptr && *value;
@@ -65,6 +62,7 @@ bool is_single_or_double(const graph::Graph& graph, ValueId value) {
 bool can_rewrite(const graph::Graph& graph, const graph::Op& op, const Strategy& strategy) {
   if (is_named(op, "aten::native_dropout") || is_batch_norm(op) || is_batch_norm_backward(op))
     return true;
+  if (has_statistics(op)) return is_single_or_double(graph, op.outputs.back());
   if (is_named(op, "aten::embedding")) return is_consecutive(strategy.operands[0]);
   if (is_named(op, "aten::embedding_dense_backward"))
     return is_consecutive(strategy.results[0]) && !is_true(op.arguments[4]);
@@ -77,8 +75,8 @@ bool can_rewrite(const graph::Graph& graph, const graph::Op& op, const Strategy&
   const Form& x = strategy.operands[forward ? 0 : 1];
   if (splits_samples(x)) return forward;
   const auto self = std::get<ValueId>(op.arguments[forward ? 0 : 1].value);
-  return graph.value(self).shape.size() > 1 && is_none(op.arguments[forward ? 2 : 3]) &&
-         is_consecutive(x) && is_single_or_double(graph, self);
+  return graph.value(self).shape.size() > 1 && is_consecutive(x) &&
+         is_single_or_double(graph, self);
 }
 
 void ShardedOperators::emit_one(OpId id) {
@@ -98,6 +96,7 @@ void ShardedOperators::emit_rewritten(OpId id) {
   const std::vector<Form>& operands = sharding_.ops[id.index()].operands;
   if (is_batch_norm(op)) return emit_batch_norm(id);
   if (is_batch_norm_backward(op)) return emit_batch_norm_backward(id);
+  if (has_statistics(op)) return emit_statistics(id);
   if (is_nll(op)) return splits_samples(operands[0]) ? emit_nll_mean(id) : emit_nll_classes(id);
   if (is_nll_backward(op)) return emit_nll_classes_backward(id);
   if (is_named(op, "aten::_log_softmax")) return emit_log_softmax(id);

@@ -13,6 +13,9 @@ namespace motley::synth {
 /// Has lowering instructions for a split that the operator's rule calls rewritten?
 bool can_rewrite(const graph::Graph& graph, const graph::Op& op, const graph::Strategy& strategy);
 
+/// Is it a norm, or a variance: one that needs the mean and the spread of its operand?
+bool has_statistics(const graph::Op& op);
+
 /// The operators of a sharded step on one rank: plain ones with their local arguments, and those
 /// that a split turns into other instructions.
 class ShardedOperators : protected ShardedValues {
@@ -50,6 +53,7 @@ class ShardedOperators : protected ShardedValues {
   void emit_rewritten(OpId id);
   BufferId call(OpId origin, std::string op, std::string overload, program::ArgumentList arguments,
                 DType dtype, std::vector<std::int64_t> shape);
+  BufferId zeros(OpId origin, DType dtype, std::vector<std::int64_t> shape);
   /// Ids as rows of the own part, and which are not in it (`spare` stands for those).
   struct LocalIds {
     BufferId rows, outside;
@@ -63,8 +67,39 @@ class ShardedOperators : protected ShardedValues {
   void emit_log_softmax_backward(OpId id);
   void emit_nll_classes(OpId id);
   void emit_nll_classes_backward(OpId id);
+  BufferId negative_picks(OpId id, BufferId x, const LocalIds& local);
+  /// Weights of the targets that are here, 0 for the others.
+  BufferId target_weights(OpId id, BufferId weights, const LocalIds& local);
   /// Of the classes that are split: the first one here, and how many.
   std::pair<std::int64_t, std::int64_t> own_classes(const graph::Form& form);
+
+  // ---- statistics over a dimension that is split (sharded_norms.cc)
+  BufferId binary(OpId id, std::string op, BufferId a, BufferId b);
+  BufferId add_product(OpId id, BufferId a, BufferId b, BufferId c, std::int64_t factor,
+                       BufferId like);
+  BufferId scale(OpId id, std::string op, BufferId x, double by);
+  BufferId seen_as(OpId id, BufferId x, std::vector<std::int64_t> shape);
+  BufferId sum_over(OpId id, BufferId x, const std::vector<std::int64_t>& dims);
+  BufferId stacked(OpId id, BufferId a, BufferId b);
+  BufferId element(OpId id, BufferId x, std::int64_t index);
+  void define_seen_as(OpId id, ValueId result, BufferId x);
+  /// Over some dimensions of which all devices have `all` elements; f64, these dimensions 1.
+  struct Moments {
+    BufferId mean, variance;
+  };
+  Moments moments(OpId id, BufferId x, const std::vector<std::int64_t>& dims, std::int64_t all);
+  struct Rows {
+    BufferId x;
+    std::int64_t count, here, all;  ///< rows; elements of each here, and over all devices
+  };
+  Rows rows_of(OpId id, BufferId x, ValueId x_value, ValueId statistic);
+  BufferId along_x(OpId id, BufferId weight, std::size_t rank);
+  void emit_statistics(OpId id);
+  void emit_norm(OpId id);
+  void emit_norm_backward(OpId id);
+  void emit_weighed(OpId id, BufferId normal, BufferId weight, BufferId bias);
+  void emit_weight_gradients(OpId id, BufferId grad, BufferId normal);
+  void emit_variance(OpId id);
 };
 
 }  // namespace motley::synth

@@ -28,11 +28,6 @@ Argument dtype_argument(DType dtype) {
 }
 Argument local_device() { return {KeywordArgument{"device", "local"}}; }
 
-std::vector<std::int64_t> without(std::vector<std::int64_t> shape, std::int64_t dim) {
-  shape.erase(shape.begin() + dim);
-  return shape;
-}
-
 std::vector<std::int64_t> with_size(std::vector<std::int64_t> shape, std::int64_t dim,
                                     std::int64_t size) {
   shape[static_cast<std::size_t>(dim)] = size;
@@ -54,6 +49,13 @@ BufferId ShardedOperators::call(OpId origin, std::string op, std::string overloa
   made.outputs = {result};
   builder_.compute(std::move(made));
   return result;
+}
+
+BufferId ShardedOperators::zeros(OpId origin, DType dtype, std::vector<std::int64_t> shape) {
+  const Argument sizes = integer_list(shape);
+  return call(origin, "aten::zeros", "",
+              {sizes, dtype_argument(dtype), none(), local_device(), none()}, dtype,
+              std::move(shape));
 }
 
 std::pair<std::int64_t, std::int64_t> ShardedOperators::own_classes(const Form& form) {
@@ -194,46 +196,67 @@ void ShardedOperators::emit_log_softmax_backward(OpId id) {
   builder_.compute(std::move(made));
 }
 
-/// (x, target, weight = none, reduction, ignore_index): the log-probabilities of targets that are
-/// here; a term of the loss. All devices count all targets.
+BufferId ShardedOperators::target_weights(OpId id, BufferId weights, const LocalIds& local) {
+  const DType dtype = builder_.buffer(weights).dtype;
+  const BufferId picked = call(id, "aten::index", "Tensor",
+                               {{weights}, {buffer_list({local.rows})}}, dtype, local.shape);
+  return call(id, "aten::masked_fill", "Scalar", {{picked}, {local.outside}, {NumberArgument{0.0}}},
+              dtype, local.shape);
+}
+
+/// (x, target, weight, reduction, ignore_index): the log-probabilities of targets that are here; a
+/// term of the loss. Without weights all devices count all targets; with them each has those of the
+/// targets that are here.
 void ShardedOperators::emit_nll_classes(OpId id) {
   const graph::Op& op = graph_.op(id);
-  const Form& form = sharding_.ops[id.index()].operands[0];
   const ArgumentList given = make_arguments(id);
-  const auto [first, count] = own_classes(form);
+  const auto [first, count] = own_classes(sharding_.ops[id.index()].operands[0]);
   const auto reduction = std::get<std::int64_t>(given[3].value);
+  const auto* weights = std::get_if<BufferId>(&given[2].value);
   const DType dtype = graph_.value(op.outputs[0]).dtype;
-  buffers_[op.outputs[1].index()] =
-      converted(label_count(id, Labels::kWhole), graph_.value(op.outputs[1]).dtype, id);
-  const std::vector<std::int64_t> result = whole_shape(op.outputs[0]);
-  if (count == 0) {
-    compute("aten::zeros",
-            {integer_list(result), dtype_argument(dtype), none(), local_device(), none()},
-            {define(op.outputs[0])}, op.module);
-    return;
+  BufferId loss, total;
+  if (count > 0) {
+    const LocalIds local = local_ids(id, std::get<BufferId>(given[1].value), first, count, 0,
+                                     std::get<std::int64_t>(given[4].value));
+    loss = negative_picks(id, std::get<BufferId>(given[0].value), local);
+    if (weights != nullptr) {
+      const BufferId worth = target_weights(id, *weights, local);
+      loss = call(id, "aten::mul", "Tensor", {{loss}, {worth}}, dtype, local.shape);
+      total = call(id, "aten::sum", "", {{worth}, none()}, dtype, {});
+    }
+    if (reduction != kNoReduction) loss = call(id, "aten::sum", "", {{loss}, none()}, dtype, {});
+  } else {
+    loss = zeros(id, dtype, whole_shape(op.outputs[0]));
+    if (weights != nullptr) total = zeros(id, dtype, {});
   }
-  const LocalIds local = local_ids(id, std::get<BufferId>(given[1].value), first, count, 0,
-                                   std::get<std::int64_t>(given[4].value));
+  if (weights != nullptr) builder_.all_reduce(total, op.module);
+  if (weights == nullptr) total = label_count(id, Labels::kWhole);
+  total = converted(total, graph_.value(op.outputs[1]).dtype, id);
+  if (reduction == kMeanReduction && count > 0)
+    loss = call(id, "aten::div", "Tensor", {{loss}, {total}}, dtype, {});
+  buffers_[op.outputs[0].index()] = loss;
+  buffers_[op.outputs[1].index()] = total;
+}
+
+/// -x at the targets that are here, 0 for the others.
+BufferId ShardedOperators::negative_picks(OpId id, BufferId x, const LocalIds& local) {
+  const DType dtype = builder_.buffer(x).dtype;
   std::vector<std::int64_t> thin = local.shape;
   thin.insert(thin.begin() + kClassDim, 1);
   const BufferId index = call(id, "aten::unsqueeze", "", {{local.rows}, {kClassDim}},
                               builder_.buffer(local.rows).dtype, thin);
   const BufferId picked =
-      call(id, "aten::gather", "", {given[0], {kClassDim}, {index}, {false}}, dtype, thin);
+      call(id, "aten::gather", "", {{x}, {kClassDim}, {index}, {false}}, dtype, thin);
   const BufferId narrow =
       call(id, "aten::squeeze", "dim", {{picked}, {kClassDim}}, dtype, local.shape);
   const BufferId here =
       call(id, "aten::masked_fill", "Scalar", {{narrow}, {local.outside}, {NumberArgument{0.0}}},
            dtype, local.shape);
-  BufferId loss = call(id, "aten::neg", "", {{here}}, dtype, local.shape);
-  if (reduction != kNoReduction) loss = call(id, "aten::sum", "", {{loss}, none()}, dtype, {});
-  if (reduction == kMeanReduction)
-    loss = call(id, "aten::div", "Tensor", {{loss}, {buffers_[op.outputs[1].index()]}}, dtype, {});
-  buffers_[op.outputs[0].index()] = loss;
+  return call(id, "aten::neg", "", {{here}}, dtype, local.shape);
 }
 
-/// (grad, x, target, weight = none, reduction, ignore_index, total_weight): -grad (over the total
-/// weight, for a mean) at the targets that are here.
+/// (grad, x, target, weight, reduction, ignore_index, total_weight): -grad (over the total weight,
+/// for a mean) at the targets that are here, times their weights.
 void ShardedOperators::emit_nll_classes_backward(OpId id) {
   const graph::Op& op = graph_.op(id);
   const Form& form = sharding_.ops[id.index()].operands[1];
@@ -241,11 +264,9 @@ void ShardedOperators::emit_nll_classes_backward(OpId id) {
   const auto [first, count] = own_classes(form);
   const DType dtype = graph_.value(op.outputs[0]).dtype;
   const std::vector<std::int64_t> shape = local_shape(op.outputs[0], form);
-  const BufferId zeros = call(
-      id, "aten::zeros", "",
-      {integer_list(shape), dtype_argument(dtype), none(), local_device(), none()}, dtype, shape);
+  const BufferId nothing = zeros(id, dtype, shape);
   if (count == 0) {
-    buffers_[op.outputs[0].index()] = zeros;
+    buffers_[op.outputs[0].index()] = nothing;
     return;
   }
   const LocalIds local = local_ids(id, std::get<BufferId>(given[2].value), first, count, 0,
@@ -258,6 +279,9 @@ void ShardedOperators::emit_nll_classes_backward(OpId id) {
     grad = call(id, "aten::expand", "", {{grad}, integer_list(local.shape), {false}}, dtype,
                 local.shape);
   }
+  if (const auto* weights = std::get_if<BufferId>(&given[3].value))
+    grad = call(id, "aten::mul", "Tensor", {{grad}, {target_weights(id, *weights, local)}}, dtype,
+                local.shape);
   const BufferId here = call(id, "aten::masked_fill", "Scalar",
                              {{grad}, {local.outside}, {NumberArgument{0.0}}}, dtype, local.shape);
   std::vector<std::int64_t> thin = local.shape;
@@ -267,7 +291,7 @@ void ShardedOperators::emit_nll_classes_backward(OpId id) {
   const BufferId values = call(id, "aten::unsqueeze", "", {{here}, {kClassDim}}, dtype, thin);
   Instruction made = make_named("aten::scatter", id);
   made.overload = "src";
-  made.arguments = {{zeros}, {kClassDim}, {index}, {values}};
+  made.arguments = {{nothing}, {kClassDim}, {index}, {values}};
   made.outputs = {define(op.outputs[0])};
   builder_.compute(std::move(made));
 }

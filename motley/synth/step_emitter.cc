@@ -153,13 +153,13 @@ BufferId StepEmitter::label_count(OpId origin, ArgumentList labels, Labels kind)
   return count;
 }
 
-BufferId StepEmitter::converted(BufferId scalar, DType dtype, OpId origin) {
-  if (builder_.buffer(scalar).dtype == dtype) return scalar;
-  const BufferId result = builder_.add_temporary(dtype, {});
+BufferId StepEmitter::converted(BufferId value, DType dtype, OpId origin) {
+  if (builder_.buffer(value).dtype == dtype) return value;
+  const BufferId result = builder_.add_temporary(dtype, builder_.buffer(value).shape);
   Instruction made = make_named("aten::_to_copy", origin);
   const Argument none{program::NoneArgument{}};
   const Argument to{program::KeywordArgument{"dtype", std::string(dtype_name(dtype))}};
-  made.arguments = {{scalar}, to, none, none, none, {false}, none};
+  made.arguments = {{value}, to, none, none, none, {false}, none};
   made.outputs = {result};
   builder_.compute(std::move(made));
   return result;

@@ -67,8 +67,8 @@ class StepEmitter {
   /// `labels`: target, class weights, ignored class. Losses over the same labels share it.
   enum class Labels : std::uint8_t { kSpread, kWhole };
   BufferId label_count(OpId origin, program::ArgumentList labels, Labels kind);
-  /// A scalar in another dtype, if need be.
-  BufferId converted(BufferId scalar, DType dtype, OpId origin);
+  /// A value in another dtype, if need be.
+  BufferId converted(BufferId value, DType dtype, OpId origin);
   void emit_quotient(BufferId numerator, BufferId divisor, BufferId quotient, OpId origin);
   /// numerator / divisor into a new buffer; the divisor is a count over the global batch.
   void divide(BufferId numerator, std::int64_t divisor, BufferId quotient, OpId origin);

@@ -438,7 +438,8 @@ bool pad_rule(RuleBuilder& rule) {
 
 // ---- reductions
 
-/// Dimensions at argument `Dims` (all, if it names none) go, or stay with size 1.
+/// Dimensions at argument `Dims` (all, if it names none) go, or stay with size 1. Results that are
+/// rewritten become those of the whole.
 template <Split Reduced, bool Linear, int Dims = 1>
 bool reduce_rule(RuleBuilder& rule) {
   const Shape& from = rule.operand_shape(0);
@@ -449,6 +450,8 @@ bool reduce_rule(RuleBuilder& rule) {
   for (int d = 0; d < rank; ++d) {
     const bool goes = holds(dims, d);
     if (goes) rule.set_split(at(factors, d), Reduced);
+    for (int r = 0; goes && Reduced == Split::kRewritten && r < rule.result_count(); ++r)
+      rule.set_independent(r, at(factors, d)[0]);
     if (!goes) kept.push_back(at(factors, d));
     if (goes && to.size() == from.size()) kept.emplace_back();
   }
@@ -532,9 +535,9 @@ constexpr NamedRuleMaker kRules[] = {
     {"aten::prod", reduce_rule<Split::kNever, false>},
     {"aten::any", reduce_rule<Split::kNever, false>},
     {"aten::all", reduce_rule<Split::kNever, false>},
-    {"aten::var", reduce_rule<Split::kNever, false>},
-    {"aten::std", reduce_rule<Split::kNever, false>},
-    {"aten::var_mean", reduce_rule<Split::kNever, false>},
+    {"aten::var", reduce_rule<Split::kRewritten, false>},
+    {"aten::std", reduce_rule<Split::kRewritten, false>},
+    {"aten::var_mean", reduce_rule<Split::kRewritten, false>},
     {"aten::zeros", fill_rule<0>},
     {"aten::ones", fill_rule<0>},
     {"aten::full", fill_rule<0>},

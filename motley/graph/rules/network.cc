@@ -153,14 +153,18 @@ bool window_rule(RuleBuilder& rule) {
 // ---- normalisations
 
 /// Over trailing dimensions, as many as the list at argument `List` has; weights have only these,
-/// statistics only the others.
+/// statistics only the others, and they become those of the whole.
 template <int List, bool Backward>
 bool layer_norm_rule(RuleBuilder& rule) {
   const Shape& shape = rule.operand_shape(0);
   const int leading = rank_of(shape) - rule.list_length(List);
   if (leading < 0) return false;
   TensorFactors whole = rule.add_factors(shape);
-  for (int d = leading; d < rank_of(shape); ++d) rule.never(at(whole, d));
+  for (int d = leading; d < rank_of(shape); ++d) {
+    rule.set_split(at(whole, d), Split::kRewritten);
+    for (int r = 1; !Backward && r < rule.result_count(); ++r)
+      rule.set_independent(r, at(whole, d)[0]);
+  }
   const TensorFactors weights(whole.begin() + leading, whole.end());
   TensorFactors statistics = whole;
   for (int d = leading; d < rank_of(shape); ++d) at(statistics, d) = {};
@@ -183,11 +187,14 @@ bool group_norm_rule(RuleBuilder& rule) {
   const Shape& shape = rule.operand_shape(0);
   const std::int64_t groups = rule.integer(sizes + 3).value_or(0);
   if (groups <= 0 || shape.size() < 2 || at(shape, 1) % groups != 0) return false;
-  TensorFactors whole = rule.add_factors(shape, Split::kNever);
+  TensorFactors whole = rule.add_factors(shape, Split::kRewritten);
   rule.set_split(at(whole, 0), Split::kPlain);
   const int group = rule.add_factor(groups);
-  const DimFactors channels{group, rule.add_factor(at(shape, 1) / groups, Split::kNever)};
+  const DimFactors channels{group, rule.add_factor(at(shape, 1) / groups, Split::kRewritten)};
   at(whole, 1) = channels;
+  for (int d = 1; d < rank_of(shape); ++d)  // statistics become those of the whole
+    for (int r = 1; !Backward && r < rule.result_count(); ++r)
+      rule.set_independent(r, at(whole, d).back());
   const TensorFactors statistics{at(whole, 0), {group}}, weights{channels};
   for (int i = 0; i < rule.operand_count(); ++i) {
     const std::size_t rank = rule.operand_shape(i).size();
