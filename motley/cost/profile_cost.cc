@@ -220,7 +220,8 @@ Result<Transfer> ProfileCost::measured_transfer(std::string_view op, Bytes bytes
   Transfer transfer{{{Seconds(line.latency + moving), {}}}};
   if (route == kLocalRoute || !(moving > 0)) return transfer;
   const CollectiveCall call = call_of(op, bytes, group);
-  const Algorithm algorithm = call.op == Collective::kSend ? Algorithm::kDirect : Algorithm::kRing;
+  const bool is_direct = call.op == Collective::kSend || call.op == Collective::kAllToAll;
+  const Algorithm algorithm = is_direct ? Algorithm::kDirect : Algorithm::kRing;
   const std::vector<double> capacities = network_.capacities();
   Transfer over_links = build_transfer(network_, call, algorithm, {});
   transfer.phases = {{Seconds(line.latency), std::move(over_links.phases.at(0).flows)}};
