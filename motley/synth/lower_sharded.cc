@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <string_view>
 #include <utility>
 
@@ -216,25 +217,35 @@ Form input_form(const graph::Graph& graph, ValueId input, std::int64_t global_ba
   return {FormKind::kSharded, 0, 1, global_batch, 1};
 }
 
-Result<program::Program> lower_sharded(const graph::Graph& graph, const Sharding& sharding,
-                                       const LowerOptions& options) {
-  std::vector<ShardingRule> rules = find_rules(graph, sharding.global_batch);
-  MOTLEY_RETURN_IF_ERROR(verify_sharding(graph, sharding, rules));
+program::Program lower_some_ranks(const graph::Graph& graph, const Sharding& sharding,
+                                  std::vector<ShardingRule> rules,
+                                  const std::vector<std::size_t>& ranks,
+                                  const LowerOptions& options) {
   const ShardedStep step = plan_step(graph, sharding, std::move(rules), options.bucket_bytes);
   const std::vector<std::int64_t> samples =
       plan::round_shares(sharding.shares, sharding.global_batch);
   program::Program program;
   program.global_batch = sharding.global_batch;
   program::Group group;
-  std::int64_t first = 0;
-  for (std::size_t rank = 0; rank < sharding.devices.size(); ++rank) {
-    group.members.push_back(Rank(static_cast<std::int64_t>(rank)));
+  for (const std::size_t rank : ranks) {
+    const std::int64_t first = std::accumulate(
+        samples.begin(), samples.begin() + static_cast<std::ptrdiff_t>(rank), std::int64_t{0});
+    group.members.push_back(Rank(static_cast<std::int64_t>(program.devices.size())));
     program.devices.push_back(ShardedEmitter(graph, sharding, step, rank, options,
                                              {sharding.devices[rank], samples[rank], first})
                                   .emit());
-    first += samples[rank];
   }
   program.groups.push_back(std::move(group));
+  return program;
+}
+
+Result<program::Program> lower_sharded(const graph::Graph& graph, const Sharding& sharding,
+                                       const LowerOptions& options) {
+  std::vector<ShardingRule> rules = find_rules(graph, sharding.global_batch);
+  MOTLEY_RETURN_IF_ERROR(verify_sharding(graph, sharding, rules));
+  std::vector<std::size_t> ranks(sharding.devices.size());
+  std::iota(ranks.begin(), ranks.end(), std::size_t{0});
+  program::Program program = lower_some_ranks(graph, sharding, std::move(rules), ranks, options);
   MOTLEY_RETURN_IF_ERROR(program::verify_program(program, graph.name));
   return program;
 }

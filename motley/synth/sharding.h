@@ -53,4 +53,12 @@ graph::Form input_form(const graph::Graph& graph, ValueId input, std::int64_t gl
 Result<program::Program> lower_sharded(const graph::Graph& graph, const Sharding& sharding,
                                        const LowerOptions& options);
 
+/// The same for some ranks only, in this order: not a program that can be run, as its group lacks
+/// the others, but enough to price a step where the others are like one of these. `rules`: those of
+/// find_rules. Not verified.
+program::Program lower_some_ranks(const graph::Graph& graph, const Sharding& sharding,
+                                  std::vector<graph::ShardingRule> rules,
+                                  const std::vector<std::size_t>& ranks,
+                                  const LowerOptions& options);
+
 }  // namespace motley::synth

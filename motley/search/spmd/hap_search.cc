@@ -71,7 +71,7 @@ Result<SpmdPlan> find_hap_plan(const SpmdQuestion& question) {
   }
   for (const DeviceId id : question.devices)
     best.devices.push_back(question.cluster->device(id).name);
-  return price_sharding(question, question.devices, std::move(best));
+  return price_sharding(question, question.devices, even_space.rules, std::move(best));
 }
 
 }  // namespace motley::search

@@ -1,5 +1,6 @@
 #include "motley/search/spmd/price_sharding.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "motley/program/memory.h"
@@ -25,21 +26,84 @@ Result<Bytes> peak_of(const cost::ProfileCost& model, const cluster::Device& dev
   return tensors + cost::framework_bytes(device, tensors);
 }
 
+/// Ranks that stand for all: of devices that are alike and have equal shares the first, which has
+/// the largest parts.
+struct Representatives {
+  std::vector<std::size_t> ranks;
+  std::vector<std::size_t> of_rank;  // position in `ranks`
+};
+
+Representatives find_representatives(const SpmdQuestion& question,
+                                     const std::vector<DeviceId>& devices,
+                                     const std::vector<double>& shares) {
+  Representatives found;
+  const auto times = [&](std::size_t rank) -> const auto& {
+    return question.costs->devices.at(question.cluster->device(devices[rank]).name);
+  };
+  const auto alike = [&](std::size_t a, std::size_t b) {
+    const auto &x = times(a), &y = times(b);
+    return shares[a] == shares[b] && x.other.source == y.other.source &&
+           x.other.speed == y.other.speed && x.interference == y.interference;
+  };
+  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+    const auto like = std::find_if(found.ranks.begin(), found.ranks.end(),
+                                   [&](std::size_t other) { return alike(rank, other); });
+    found.of_rank.push_back(static_cast<std::size_t>(like - found.ranks.begin()));
+    if (like == found.ranks.end()) found.ranks.push_back(rank);
+  }
+  return found;
+}
+
+/// The costs of representatives, whose exchanges are those of the whole group.
+class GroupCost : public cost::CostModel {
+ public:
+  GroupCost(const cost::CostModel& model, const std::vector<std::string>& group)
+      : model_(model), group_(group) {}
+  Result<std::vector<Seconds>> compute_times(const program::DeviceProgram& program) const override {
+    return model_.compute_times(program);
+  }
+  Result<Seconds> collective_time(std::string_view op, Bytes bytes,
+                                  const std::vector<std::string>&) const override {
+    return model_.collective_time(op, bytes, group_);
+  }
+  Result<cost::Transfer> transfer(std::string_view op, Bytes bytes,
+                                  const std::vector<std::string>&) const override {
+    return model_.transfer(op, bytes, group_);
+  }
+  double interference(const std::string& device, const std::vector<std::string>&) const override {
+    return model_.interference(device, group_);
+  }
+  std::vector<double> link_capacities() const override { return model_.link_capacities(); }
+
+ private:
+  const cost::CostModel& model_;
+  const std::vector<std::string>& group_;
+};
+
 }  // namespace
 
 Result<SpmdPlan> price_sharding(const SpmdQuestion& question, const std::vector<DeviceId>& devices,
+                                const std::vector<graph::ShardingRule>& rules,
                                 synth::Sharding sharding) {
-  MOTLEY_ASSIGN(const program::Program program,
-                synth::lower_sharded(*question.graph, sharding, question.lowering));
+  const Representatives some = find_representatives(question, devices, sharding.shares);
+  const program::Program program =
+      synth::lower_some_ranks(*question.graph, sharding, rules, some.ranks, question.lowering);
   const cost::ProfileCost model = question.costs->model(*question.cluster);
-  MOTLEY_ASSIGN(const trace::Trace trace, simulate::simulate(program, model));
-  SpmdPlan plan{devices, std::move(sharding), trace::median_step(trace),
-                {},      compute_of(trace),   true};
+  MOTLEY_ASSIGN(const trace::Trace trace,
+                simulate::simulate(program, GroupCost(model, sharding.devices)));
+  const std::vector<double> compute = compute_of(trace);
+  SpmdPlan plan{devices, std::move(sharding), trace::median_step(trace), {}, {}, true};
+  std::vector<Bytes> peaks;
+  for (std::size_t s = 0; s < some.ranks.size(); ++s) {
+    const cluster::Device& device = question.cluster->device(devices[some.ranks[s]]);
+    MOTLEY_ASSIGN(const Bytes peak, peak_of(model, device, program.devices[s]));
+    peaks.push_back(peak);
+  }
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
-    const cluster::Device& device = question.cluster->device(devices[rank]);
-    MOTLEY_ASSIGN(const Bytes peak, peak_of(model, device, program.devices[rank]));
-    plan.peaks.push_back(peak);
-    plan.fits = plan.fits && (!device.memory || peak <= *device.memory);
+    plan.compute.push_back(compute[some.of_rank[rank]]);
+    plan.peaks.push_back(peaks[some.of_rank[rank]]);
+    const auto& memory = question.cluster->device(devices[rank]).memory;
+    plan.fits = plan.fits && (!memory || plan.peaks.back() <= *memory);
   }
   return plan;
 }

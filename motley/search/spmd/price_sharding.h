@@ -36,8 +36,10 @@ struct SpmdPlan {
   bool fits = false;            ///< within every device's memory
 };
 
-/// Prices a sharding by lowering it and simulating the program.
+/// Prices a sharding by lowering and simulating it: of devices that are alike and have equal shares
+/// one stands for all. `rules`: the space's.
 Result<SpmdPlan> price_sharding(const SpmdQuestion& question, const std::vector<DeviceId>& devices,
+                                const std::vector<graph::ShardingRule>& rules,
                                 synth::Sharding sharding);
 
 /// Whole steps a second of each of the question's devices alone, by the operator models.

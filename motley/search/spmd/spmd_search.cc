@@ -105,7 +105,8 @@ class Search {
         if (other.ops == sharding.ops && other.sources == sharding.sources) return false;
       seen.push_back(sharding);
       ++answer_.considered;
-      MOTLEY_ASSIGN(const SpmdPlan plan, price_sharding(question_, devices, std::move(sharding)));
+      MOTLEY_ASSIGN(const SpmdPlan plan,
+                    price_sharding(question_, devices, space.rules, std::move(sharding)));
       keep(plan);
       if (!best || is_better(plan, *best)) best = plan;
       return plan.fits;
