@@ -175,35 +175,96 @@ void ChoiceProblem::add_value(ValueId value) {
       ready.size() == 1 && std::all_of(holder.forms.begin(), holder.forms.end(),
                                        [&](const Form& form) { return form == ready[0]; });
   if (never_changes) return;
-  add_conversions(value, holder, formed, ready);
-}
-
-/// Tables over the holder, the forms made ready (each none or one of `ready`) and a reader, the
-/// last fastest, leaving out what has no variable.
-void ChoiceProblem::add_conversions(ValueId value, const Formed& holder,
-                                    const std::vector<Formed>& formed,
-                                    const std::vector<Form>& ready) {
-  const std::vector<Reader>& readers = space_.readers[value.index()];
-  const auto is_gradient = [&](std::size_t r) { return readers[r].op.is_none(); };
+  // The variables that the tables are between: the holder's, those of what is made ready, the
+  // readers'. Values of one kind have the same tables.
   const std::size_t made = readers.size() < 2                                      ? 0
                            : readers.size() > 3 && ready.size() <= kMostReadyTwice ? 2
                                                                                    : 1;
-  std::vector<int> shared;
-  if (holder.variable >= 0) shared.push_back(holder.variable);
+  std::vector<int> places = {holder.variable};
+  for (std::size_t m = 0; m < made; ++m) places.push_back(add_variable(ready.size() + 1));
+  for (const Formed& reader : formed) places.push_back(reader.variable);
+  const auto [known, is_new] = conversions_.try_emplace(value_key(value));
+  if (is_new) {
+    for (auto& [at, cost] : conversion_tables(value, holder, formed, ready, made)) {
+      known->second.emplace_back(at, static_cast<int>(tables_.tables.size()));
+      tables_.tables.push_back({at_places(places, at), std::move(cost)});
+    }
+  } else {
+    for (const auto& [at, table] : known->second)
+      tables_.tables.push_back({at_places(places, at), {}, table});
+  }
+}
+
+std::vector<int> ChoiceProblem::at_places(const std::vector<int>& places,
+                                          const std::vector<std::size_t>& at) {
+  std::vector<int> variables;
+  for (const std::size_t place : at) variables.push_back(places[place]);
+  return variables;
+}
+
+/// Says which forms and prices a value's tables have: its own kind, who makes it, who reads it.
+std::vector<int> ChoiceProblem::value_key(ValueId value) const {
+  const auto source = [&](ValueId id) {
+    std::vector<int> key = {space_.value_kind[id.index()], of_source_[id.index()] >= 0};
+    for (const Form& form : space_.kept[id.index()])
+      key.insert(key.end(), {static_cast<int>(form.kind), form.dim, static_cast<int>(form.outer),
+                             static_cast<int>(form.extent), static_cast<int>(form.inner)});
+    return key;
+  };
+  const OpId producer = graph_.value(value).producer;
+  std::vector<int> key = {space_.value_kind[value.index()]};
+  if (producer.is_none()) {
+    const auto kept = source(value);
+    key.insert(key.end(), kept.begin(), kept.end());
+  } else {
+    const auto& outputs = graph_.op(producer).outputs;
+    key.push_back(space_.kind_of[producer.index()]);
+    key.push_back(
+        static_cast<int>(std::find(outputs.begin(), outputs.end(), value) - outputs.begin()));
+  }
+  for (const Reader& reader : space_.readers[value.index()]) {
+    key.push_back(-1);
+    if (!reader.op.is_none()) {
+      key.insert(key.end(), {space_.kind_of[reader.op.index()], reader.operand});
+      continue;
+    }
+    const graph::Output& output = graph_.outputs[static_cast<std::size_t>(reader.operand)];
+    key.push_back(-2);
+    if (output.kind != graph::OutputKind::kGradient) continue;
+    const auto kept = source(output.of);
+    key.insert(key.end(), kept.begin(), kept.end());
+  }
+  return key;
+}
+
+/// Tables over places (0 the holder, then what is made ready, then the readers); the forms made
+/// ready are each none or one of `ready`. What has no variable is left out.
+std::vector<ChoiceProblem::PlacedTable> ChoiceProblem::conversion_tables(
+    ValueId value, const Formed& holder, const std::vector<Formed>& formed,
+    const std::vector<Form>& ready, std::size_t made) {
+  const std::vector<Reader>& readers = space_.readers[value.index()];
+  const auto is_gradient = [&](std::size_t r) { return readers[r].op.is_none(); };
+  std::vector<PlacedTable> tables;
+  const auto add = [&](std::vector<std::size_t> at, std::vector<double> cost) {
+    const bool is_free =
+        std::all_of(cost.begin(), cost.end(), [](double each) { return each == 0; });
+    if (!at.empty() && !is_free) tables.emplace_back(std::move(at), std::move(cost));
+  };
+  std::vector<std::size_t> shared;
+  if (holder.variable >= 0) shared.push_back(0);
   bool all_gradients = true;
   for (std::size_t r = 0; r < readers.size(); ++r) all_gradients = all_gradients && is_gradient(r);
   for (std::size_t m = 0; m < made; ++m) {
-    const int variable = add_variable(ready.size() + 1);
-    std::vector<int> variables;
-    if (holder.variable >= 0) variables.push_back(holder.variable);
-    variables.push_back(variable);
-    shared.push_back(variable);
+    std::vector<std::size_t> at;
+    if (holder.variable >= 0) at.push_back(0);
+    at.push_back(1 + m);
+    shared.push_back(1 + m);
     std::vector<double> cost;
     for (const Form& form : holder.forms) {
       cost.push_back(0);
       for (const Form& to : ready) cost.push_back(price(value, form, to, all_gradients));
     }
-    add_table(std::move(variables), std::move(cost));
+    add(std::move(at), std::move(cost));
   }
   std::size_t combinations = 1;  // of what is made ready
   for (std::size_t m = 0; m < made; ++m) combinations *= ready.size() + 1;
@@ -211,24 +272,21 @@ void ChoiceProblem::add_conversions(ValueId value, const Formed& holder,
   const double share =
       objective_.is_bound && most_sharing > 1 ? 1.0 / static_cast<double>(most_sharing) : 1.0;
   for (std::size_t r = 0; r < readers.size(); ++r) {
-    std::vector<int> variables = shared;
-    const bool is_own = formed[r].variable == holder.variable && holder.variable >= 0;
-    if (formed[r].variable >= 0 && !is_own) variables.push_back(formed[r].variable);
+    std::vector<std::size_t> at = shared;
+    if (formed[r].variable >= 0) at.push_back(1 + made + r);
     std::vector<double> cost;
-    for (std::size_t h = 0; h < holder.forms.size(); ++h)
+    for (const Form& home : holder.forms)
       for (std::size_t b = 0; b < combinations; ++b)
-        for (std::size_t w = 0; w < formed[r].forms.size(); ++w) {
-          if (is_own && w != h) continue;
-          const Form& wanted = formed[r].forms[w];
+        for (const Form& wanted : formed[r].forms) {
           bool is_ready = false;
           for (std::size_t rest = b, m = 0; m < made; ++m, rest /= ready.size() + 1)
             if (const std::size_t form = rest % (ready.size() + 1))
               is_ready = is_ready || ready[form - 1] == wanted;
-          cost.push_back(is_ready ? 0
-                                  : share * price(value, holder.forms[h], wanted, is_gradient(r)));
+          cost.push_back(is_ready ? 0 : share * price(value, home, wanted, is_gradient(r)));
         }
-    if (!variables.empty()) add_table(std::move(variables), std::move(cost));
+    add(std::move(at), std::move(cost));
   }
+  return tables;
 }
 
 void ChoiceProblem::restrict(OpId op, const std::function<bool(const Strategy&)>& is_allowed) {

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "motley/graph/graph.h"
@@ -58,8 +60,14 @@ class ChoiceProblem {
   void add_operators();
   void add_sources();
   void add_value(ValueId value);
-  void add_conversions(ValueId value, const Formed& holder, const std::vector<Formed>& formed,
-                       const std::vector<graph::Form>& ready);
+  using PlacedTable = std::pair<std::vector<std::size_t>, std::vector<double>>;
+  std::vector<PlacedTable> conversion_tables(ValueId value, const Formed& holder,
+                                             const std::vector<Formed>& formed,
+                                             const std::vector<graph::Form>& ready,
+                                             std::size_t made);
+  std::vector<int> value_key(ValueId value) const;
+  static std::vector<int> at_places(const std::vector<int>& places,
+                                    const std::vector<std::size_t>& at);
   Formed holder_of(ValueId value) const;
   Formed reader_of(const Reader& reader) const;
   double price(ValueId value, const graph::Form& from, const graph::Form& to, bool is_gradient);
@@ -76,6 +84,8 @@ class ChoiceProblem {
   const SpmdObjective objective_;
   TableProblem tables_;
   std::vector<int> of_op_, of_source_;  // variables; -1: one choice only
+  /// By value_key: the tables of the first such value, as places and positions in `tables_`.
+  std::map<std::vector<int>, std::vector<std::pair<std::vector<std::size_t>, int>>> conversions_;
 };
 
 }  // namespace motley::search

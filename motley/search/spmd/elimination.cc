@@ -116,6 +116,10 @@ class Solver {
       : problem_(problem), most_entries_(most_entries), of_variable_(problem.domains.size()) {
     for (const CostTable& table : problem.tables) {
       MOTLEY_CHECK(!table.variables.empty());
+      if (table.like >= 0) {
+        add_factor({table.variables, factors_[static_cast<std::size_t>(table.like)].content});
+        continue;
+      }
       std::vector<int> domains;
       for (const int v : table.variables) domains.push_back(domain(v));
       add_factor({table.variables, contents_.add(std::move(domains), table.cost)});
@@ -353,7 +357,7 @@ double cost_of(const TableProblem& problem, const std::vector<int>& choice) {
     for (const int v : table.variables)
       place = place * static_cast<std::size_t>(problem.domains[static_cast<std::size_t>(v)]) +
               static_cast<std::size_t>(choice[static_cast<std::size_t>(v)]);
-    sum += table.cost[place];
+    sum += problem.cost(table)[place];
   }
   return sum;
 }

@@ -7,10 +7,11 @@
 namespace motley::search {
 
 /// Cost of a choice of some variables: `cost` has one entry for each combination, the last variable
-/// fastest. Variables are distinct.
+/// fastest. Variables are distinct, one or more.
 struct CostTable {
   std::vector<int> variables;
   std::vector<double> cost;
+  int like = -1;  ///< position of an earlier table that has the cost of this one; none: it has it
 };
 
 /// Choose a value of every variable (0 to domains[v] - 1) so that the sum of the tables is least.
@@ -18,6 +19,9 @@ struct CostTable {
 struct TableProblem {
   std::vector<int> domains;
   std::vector<CostTable> tables;
+  const std::vector<double>& cost(const CostTable& table) const {
+    return table.like < 0 ? table.cost : tables[static_cast<std::size_t>(table.like)].cost;
+  }
 };
 
 struct TableSolution {

@@ -9,6 +9,7 @@
 
 #include "motley/search/spmd/bound.h"
 #include "motley/search/spmd/choice_problem.h"
+#include "motley/search/spmd/hap_search.h"
 
 namespace motley::search {
 namespace {
