@@ -108,7 +108,8 @@ Result<Json> run(const graph::Model& model, const Nodes& nodes, const Network& n
   const double sharded = answer.best ? answer.best->step.value : INFINITY;
   const double step = std::min(sharded, baselines[2].step);
   MOTLEY_ASSIGN(const auto hap, search::find_hap_plan(question));
-  const double best = std::min({baselines[0].step, baselines[1].step, hap.step.value});
+  const double hap_step = hap.fits ? hap.step.value : INFINITY;
+  const double best = std::min({baselines[0].step, baselines[1].step, hap_step});
   std::string shares;
   if (answer.best)
     for (const double share : answer.best->sharding.shares)
@@ -116,7 +117,7 @@ Result<Json> run(const graph::Model& model, const Nodes& nodes, const Network& n
                             share / answer.best->sharding.shares[0]);
   std::string times;
   for (const double time :
-       {baselines[0].step, baselines[1].step, hap.step.value, baselines[2].step, sharded})
+       {baselines[0].step, baselines[1].step, hap_step, baselines[2].step, sharded})
     times += fmt::format(" {:>9.2f}", time * 1e3);
   fmt::print("{:<12} {:<20} {:<9}{} {:>6.3f} {:>9.2f} {:>6.1f}% {:>7.2f}s {:>4} {} {}\n",
              model.graph.name, nodes.name, network.name, times, step / best,

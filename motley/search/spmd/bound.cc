@@ -1,7 +1,10 @@
 #include "motley/search/spmd/bound.h"
 
 #include <algorithm>
+#include <array>
+#include <limits>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "motley/search/spmd/choice_problem.h"
@@ -12,12 +15,30 @@ namespace {
 
 constexpr std::size_t kMostSets = 6;  // bounded with exchanges; of the others the busy bound counts
 
-/// Weights of busy, path and lane.
-struct Mean {
-  double busy, path, lane;
-};
-constexpr Mean kMeans[] = {
-    {0, 1, 0}, {0.2, 0.8, 0}, {0.1, 0.7, 0.2}, {0.4, 0.4, 0.2}, {0.5, 0, 0.5}};
+constexpr int kMostCuts = 8;            // choices of weights of a set
+constexpr double kCloseEnough = 0.005;  // of the bound that better weights could still give
+constexpr int kGrid = 40;               // weights are multiples of 1 / kGrid
+
+/// What a choice of ways takes of busy, path and lane; or weights of them, sum 1.
+using Three = std::array<double, 3>;
+
+double mean(const Three& weights, const Three& of) {
+  return weights[0] * of[0] + weights[1] * of[1] + weights[2] * of[2];
+}
+
+/// Weights at which the least mean over what was seen is largest, and that mean.
+std::pair<Three, double> best_weights(const std::vector<Three>& seen) {
+  std::pair<Three, double> best{{1, 0, 0}, -1};
+  for (int busy = 0; busy <= kGrid; ++busy)
+    for (int path = 0; busy + path <= kGrid; ++path) {
+      const Three weights = {static_cast<double>(busy) / kGrid, static_cast<double>(path) / kGrid,
+                             static_cast<double>(kGrid - busy - path) / kGrid};
+      double least = std::numeric_limits<double>::infinity();
+      for (const Three& each : seen) least = std::min(least, mean(weights, each));
+      if (least > best.second) best = {weights, least};
+    }
+  return best;
+}
 
 /// The longest chain of operators by seconds.
 void find_chain(const graph::Graph& graph, const std::vector<double>& seconds,
@@ -60,7 +81,7 @@ class Bound {
     for (std::size_t s = 0; s < sets.size() && sets[s].first < least; ++s) {
       double bound = sets[s].first;
       if (s < kMostSets) {
-        MOTLEY_ASSIGN(const double more, with_exchanges(sets[s].second));
+        MOTLEY_ASSIGN(const double more, with_exchanges(sets[s].second, least));
         bound = std::max(bound, more);
       }
       least = std::min(least, bound);
@@ -74,6 +95,7 @@ class Bound {
     std::vector<DeviceId> devices;
     double seconds = 0;           // of all operators, whole
     std::vector<double> of_op{};  // by operator, whole
+    std::vector<double> launches{};
   };
 
   Result<void> find_kinds() {
@@ -91,10 +113,10 @@ class Bound {
       }
       Kind& kind = kinds_.emplace_back(Kind{{id}});
       for (std::size_t i = 0; i < space_.ways.size(); ++i) {
-        kind.of_op.push_back(
-            space_.is_needed[i]
-                ? prices.compute(OpId(static_cast<std::int64_t>(i)), space_.ways[i][0])[0]
-                : 0);
+        const OpId op(static_cast<std::int64_t>(i));
+        const bool is_needed = space_.is_needed[i] != 0;
+        kind.of_op.push_back(is_needed ? prices.compute(op, space_.ways[i][0])[0] : 0);
+        kind.launches.push_back(is_needed ? prices.launch(op, 0) : 0);
         kind.seconds += kind.of_op.back();
       }
     }
@@ -107,12 +129,16 @@ class Bound {
     for (std::size_t k = 0; k < counts.size(); ++k) speed += counts[k] / kinds_[k].seconds;
     double sum = 0;  // weights in proportion to speed
     for (std::size_t i = 0; i < space_.ways.size(); ++i) {
-      double least = 0;
-      for (std::size_t k = 0; k < counts.size(); ++k)
-        if (const double each = kinds_[k].of_op[i] / kinds_[k].seconds / speed;
-            counts[k] > 0 && (least == 0 || each < least))
-          least = each;
-      sum += least;
+      double least = std::numeric_limits<double>::infinity(), launches = 0, paid = 0;
+      for (std::size_t k = 0; k < counts.size(); ++k) {
+        if (counts[k] == 0) continue;
+        const double whole = kinds_[k].of_op[i], launch = std::min(kinds_[k].launches[i], whole);
+        const double weight = 1 / kinds_[k].seconds / speed;
+        launches += counts[k] * weight * launch;
+        paid += whole > 0 ? counts[k] * launch / whole : counts[k];
+        least = std::min(least, weight * whole);
+      }
+      sum += launches + least * std::max(0.0, 1 - paid);
     }
     return sum;
   }
@@ -130,7 +156,7 @@ class Bound {
     }
   }
 
-  Result<double> with_exchanges(const std::vector<int>& counts) {
+  Result<double> with_exchanges(const std::vector<int>& counts, double known) {
     std::vector<DeviceId> devices;
     for (std::size_t k = 0; k < counts.size(); ++k)
       devices.insert(devices.end(), kinds_[k].devices.begin(),
@@ -145,13 +171,29 @@ class Bound {
     for (const DeviceClass& device : prices.classes())
       objective.class_weights.push_back(device.count / alone(device) / speed);
     find_chain(*question_.graph, kinds_[0].of_op, objective);
+    const auto problem_of = [&](const Three& weights) {
+      objective.compute = weights[0];
+      objective.path = weights[1];
+      objective.exchange = objective.gradient_exchange = weights[2];
+      return ChoiceProblem(*question_.graph, space_, prices, objective);
+    };
+    const ChoiceProblem units[] = {problem_of({1, 0, 0}), problem_of({0, 1, 0}),
+                                   problem_of({0, 0, 1})};
+    // Cutting planes: the bound is concave in the weights, and every choice of ways bounds it from
+    // above by its own mean; the next weights are the best ones for the choices seen.
     double most = 0;
-    for (const Mean& mean : kMeans) {
-      objective.compute = mean.busy;
-      objective.path = mean.path;
-      objective.exchange = objective.gradient_exchange = mean.lane;
-      const ChoiceProblem problem(*question_.graph, space_, prices, objective);
-      most = std::max(most, solve_tables(problem.tables()).lower_bound);
+    std::vector<Three> seen;
+    Three weights = {0.5, 0.3, 0.2};
+    for (int cut = 0; cut < kMostCuts; ++cut) {
+      const TableSolution solution = solve_tables(problem_of(weights).tables());
+      most = std::max(most, solution.lower_bound);
+      if (most >= known) break;
+      Three& took = seen.emplace_back();
+      for (std::size_t i = 0; i < took.size(); ++i)
+        took[i] = cost_of(units[i].tables(), solution.choice);
+      double possible = 0;
+      std::tie(weights, possible) = best_weights(seen);
+      if (possible <= most * (1 + kCloseEnough)) break;
     }
     return most;
   }

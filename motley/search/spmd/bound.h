@@ -14,18 +14,19 @@ struct SpmdQuestion;
 /// A bound that holds for every plan of the space, for any ways, any set of devices and any shares,
 /// under the costs' operator models. For a set S of devices, with a weight w_i for each, sum 1:
 ///
-///   busy   a step lasts as long as each device computes, so at least sum w_i compute_i. What a
-///          device takes for a part p of an operator is at least p times what it takes for the
-///          whole; so a split operator adds at least min w_i t_i, a whole one sum w_i t_i.
+///   busy   a step lasts as long as each device computes, so at least sum w_i compute_i. A device
+///          takes for a part p of an operator at least p times what it takes for the whole, and at
+///          least its launch cost; so a split operator adds at least what the launches weigh, and
+///          for the rest min w_i t_i; a whole one adds sum w_i t_i.
 ///   path   it lasts at least as long as any chain of operators that wait for each other, with the
 ///          changes of form between them; the chain is the longest by compute time.
 ///   lane   it lasts at least as long as all exchanges together, which each device makes one by
 ///          one.
 ///
 /// Any mean of the three is a bound too; the least mean over all choices of ways is found by
-/// elimination with relaxed sharing (choice_problem.h), and the largest of those over several
-/// weights counts. Exchanges take the least time at even shares. Over sets: the least; sets whose
-/// busy bound alone exceeds `known`, the time of a plan, need no more.
+/// elimination with relaxed sharing (choice_problem.h). The best weights are found by cutting
+/// planes. Exchanges take the least time at even shares. Over sets: the least; sets whose busy
+/// bound alone exceeds `known`, the time of a plan, need no more.
 Result<Seconds> spmd_lower_bound(const SpmdQuestion& question, Seconds known);
 
 }  // namespace motley::search

@@ -51,14 +51,21 @@ double ChoiceProblem::operator_cost(OpId op, const Strategy& way) {
     return objective_.compute * slowest(prices_.compute(op, way)) +
            objective_.exchange * prices_.inner_exchanges(op, way);
   const std::vector<double>& whole = prices_.compute(op, space_.ways[op.index()][0]);
-  const std::vector<double>& weights = objective_.class_weights;
-  double sum = 0, least = std::numeric_limits<double>::infinity();
-  for (std::size_t c = 0; c < whole.size(); ++c) {
-    sum += weights[c] * whole[c];
-    least = std::min(least, weights[c] / prices_.classes()[c].count * whole[c]);
-  }
   const double weight = objective_.compute + (objective_.on_path[op.index()] ? objective_.path : 0);
-  return weight * (way.factor < 0 ? sum : least);
+  if (weight == 0) return 0;
+  // Devices take at least their launch, which pays for a part of launch / whole; the rest goes to
+  // where it weighs least.
+  double sum = 0, launches = 0, paid = 0, least = std::numeric_limits<double>::infinity();
+  for (std::size_t c = 0; c < whole.size(); ++c) {
+    const double of_class = objective_.class_weights[c];
+    const int count = prices_.classes()[c].count;
+    const double launch = std::min(prices_.launch(op, c), whole[c]);
+    sum += of_class * whole[c];
+    launches += of_class * launch;
+    paid += whole[c] > 0 ? count * launch / whole[c] : count;
+    least = std::min(least, of_class / count * whole[c]);
+  }
+  return weight * (way.factor < 0 ? sum : launches + least * std::max(0.0, 1 - paid));
 }
 
 void ChoiceProblem::add_operators() {

@@ -143,6 +143,13 @@ const std::vector<double>& SpmdPrices::compute(OpId op, const Strategy& way) {
   return known->second;
 }
 
+double SpmdPrices::launch(OpId op, std::size_t device_class) const {
+  const graph::Op& about = graph_->op(op);
+  const int launches = graph::is_view(about.name) ? 0 : 1;
+  return seconds(device_class, about.full_name(), graph_->value(about.outputs[0]).dtype,
+                 {0, 0, launches});
+}
+
 double SpmdPrices::inner_exchanges(OpId op, const Strategy& way) {
   if (way.factor < 0) return 0;
   const graph::ShardingRule& rule = space_->rules[op.index()];

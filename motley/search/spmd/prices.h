@@ -50,6 +50,8 @@ class SpmdPrices {
   const std::vector<DeviceClass>& classes() const { return classes_; }
   /// Seconds of an operator by class.
   const std::vector<double>& compute(OpId op, const graph::Strategy& way);
+  /// The least that an operator takes on a class, however small its part.
+  double launch(OpId op, std::size_t device_class) const;
   /// Exchanges within an operator (statistics of split batch norm, split vocabularies).
   double inner_exchanges(OpId op, const graph::Strategy& way);
   const ConversionTime& conversion(ValueId value, const graph::Form& from, const graph::Form& to);

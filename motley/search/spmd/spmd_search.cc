@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "motley/search/spmd/bound.h"
@@ -31,6 +32,9 @@ class Search {
     std::vector<std::pair<std::vector<DeviceId>, std::vector<double>>> starts = subsets(speeds);
     for (const std::vector<double>& shares : question_.shares) starts.push_back(start_of(shares));
     for (const auto& [devices, shares] : starts) MOTLEY_RETURN_IF_ERROR(descend(devices, shares));
+    MOTLEY_ASSIGN(const SpmdPlan hap, find_hap_plan(question_));
+    ++answer_.considered;
+    keep(hap);
     const Seconds known =
         answer_.best ? answer_.best->step : Seconds(std::numeric_limits<double>::infinity());
     MOTLEY_ASSIGN(answer_.lower_bound, spmd_lower_bound(question_, known));
@@ -58,7 +62,25 @@ class Search {
       starts.push_back(std::move(start));
     }
     std::reverse(starts.begin(), starts.end());
+    add_nodes(speeds, starts);
     return starts;
+  }
+
+  /// Each node that has several devices, where links between nodes may be slow; of nodes with equal
+  /// devices the first.
+  void add_nodes(const std::vector<double>& speeds, std::vector<Start>& starts) const {
+    std::map<NodeId, Start> nodes;
+    for (std::size_t i = 0; i < speeds.size(); ++i) {
+      Start& start = nodes[question_.cluster->device(question_.devices[i]).node];
+      start.first.push_back(question_.devices[i]);
+      start.second.push_back(speeds[i]);
+    }
+    std::set<std::vector<double>> known;
+    for (auto& [node, start] : nodes) {
+      const bool is_all = start.first.size() == speeds.size();
+      if (start.first.size() > 1 && !is_all && known.insert(start.second).second)
+        starts.push_back(std::move(start));
+    }
   }
 
   Start start_of(const std::vector<double>& shares) const {

@@ -19,8 +19,8 @@ struct SpmdAnswer {
 };
 
 /// Searches ways and shares together (docs/algorithms.md, "Sharding search"). For each set of
-/// devices that is worth it (all; all but the slowest kind; ...), from shares in proportion to
-/// speed:
+/// devices that is worth it (all; all but the slowest kind; ...; one node), from shares in
+/// proportion to speed:
 ///   1. the ways that are best for the shares, by elimination (choice_problem.h), for several
 ///      opinions of how much of the gradients' exchange is hidden;
 ///   2. each lowered and simulated, so that overlap and memory are as they will be;
