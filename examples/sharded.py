@@ -38,7 +38,7 @@ def mixture():
     torch.manual_seed(0)
     model = Gpt(vocabulary=VOCABULARY, length=LENGTH, width=128, heads=4, layers=2)
     for block in model.h:
-        block.mlp = Experts(128, 512, experts=8, capacity=12)
+        block.mlp = Experts(128, 1536, experts=8, capacity=10)
     shape = (BATCH, LENGTH)
     return model, (torch.randint(0, VOCABULARY, shape), torch.randint(0, VOCABULARY, shape))
 
