@@ -108,7 +108,8 @@ Result<void> write_run_directory(const Training& training, const RunDirectory& d
   MOTLEY_RETURN_IF_ERROR(write_file_atomic(directory.program(), program::print_program(program)));
   MOTLEY_RETURN_IF_ERROR(write_file_atomic(directory.job(), run::job_to_json(job).dump(2)));
   if (!training.predicted_trace.empty())
-    MOTLEY_RETURN_IF_ERROR(write_file_atomic(directory.predicted(), training.predicted_trace));
+    return write_file_atomic(directory.predicted(), training.predicted_trace);
+  std::filesystem::remove(directory.predicted(), code);  // of another plan
   return {};
 }
 

@@ -2,10 +2,13 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <limits>
 #include <numeric>
 #include <set>
 
+#include "motley/base/file.h"
+#include "motley/graph/graph_text.h"
 #include "motley/search/toy_problem.h"
 
 namespace motley::search {
@@ -287,6 +290,82 @@ TEST(Random, EverySplitCanCome) {
     seen.insert(split);
   }
   EXPECT_EQ(seen.size(), 5u);
+}
+
+graph::Graph read_mlp() {
+  const auto text = read_file(MOTLEY_SOURCE_DIR "/tests/golden/synth/mlp.graph.txt");
+  return *graph::parse_graph(*text, "mlp");
+}
+
+/// Three devices and six samples of the MLP; `memory` of each device.
+ToyProblem mlp_on_three(const graph::Graph& graph, std::optional<Bytes> memory = {}) {
+  ToyProblem toy;
+  toy.group = no_exchange;
+  for (int i = 0; i < 3; ++i) toy.add_device(linear_device(i + 1), memory);
+  toy.finish(6);
+  toy.problem.graph = &graph;
+  return toy;
+}
+
+TEST(Random, DrawsSplitsAndRegions) {
+  const graph::Graph graph = read_mlp();
+  ToyProblem toy = mlp_on_three(graph);
+  std::set<std::size_t> sizes;
+  int regions = 0;
+  for (toy.problem.seed = 0; toy.problem.seed < 100; ++toy.problem.seed) {
+    const PlanOutcome outcome = run("random", toy.problem);
+    EXPECT_EQ(outcome.plan, run("random", toy.problem).plan);
+    ASSERT_TRUE(outcome.plan);
+    EXPECT_TRUE(plan::verify_plan(*outcome.plan, toy.problem.model_hash, *toy.cluster));
+    EXPECT_LE(outcome.lower_bound, outcome.predicted_step);
+    const auto* region = plan::find_shared_region(*outcome.plan);
+    if (region == nullptr) continue;
+    ++regions;
+    sizes.insert(region->devices.size());
+    EXPECT_EQ(outcome.peak.size(), region->devices.size());
+    EXPECT_EQ(outcome.idle.size(), 3 - region->devices.size());
+    EXPECT_THAT(outcome.why, ElementsAre(testing::StartsWith("drawn: ")));
+  }
+  EXPECT_GT(regions, 60);
+  EXPECT_LT(regions, 90);
+  EXPECT_EQ(sizes, (std::set<std::size_t>{2, 3}));
+}
+
+TEST(Random, RegionsFitIntoMemory) {
+  const graph::Graph graph = read_mlp();
+  ToyProblem roomy = mlp_on_three(graph);
+  std::vector<std::int64_t> peaks;
+  for (roomy.problem.seed = 0; roomy.problem.seed < 50; ++roomy.problem.seed)
+    for (const auto& [device, bytes] : run("random", roomy.problem).peak)
+      if (bytes.value > 0) peaks.push_back(bytes.value);
+  std::sort(peaks.begin(), peaks.end());
+  const Bytes limit(peaks[peaks.size() / 2]);
+  ToyProblem toy = mlp_on_three(graph, limit);
+  int regions = 0;
+  for (toy.problem.seed = 0; toy.problem.seed < 50; ++toy.problem.seed) {
+    const PlanOutcome outcome = run("random", toy.problem);
+    if (!outcome.plan || plan::find_shared_region(*outcome.plan) == nullptr) continue;
+    ++regions;
+    for (const auto& [device, bytes] : outcome.peak) EXPECT_LE(bytes, limit);
+  }
+  EXPECT_GT(regions, 0);
+  ToyProblem tiny = mlp_on_three(graph, Bytes(16));
+  tiny.problem.seed = 1;
+  const PlanOutcome outcome = run("random", tiny.problem);
+  EXPECT_EQ(outcome.reason, Reason::kInfeasible);
+  ASSERT_GT(outcome.why.size(), 1u);
+  EXPECT_EQ(outcome.why[0], "20 ways to split the operators were drawn, none fits; of the last");
+  EXPECT_THAT(outcome.why[1], testing::EndsWith(", has 16 B"));
+}
+
+TEST(Random, OperatorsAreSplitAtABatchOfTheModel) {
+  const graph::Graph graph = read_mlp();
+  ToyProblem toy = mlp_on_three(graph);
+  toy.problem.max_samples = 4;
+  toy.problem.seed = 1;
+  EXPECT_THAT(run("random", toy.problem).why,
+              ElementsAre("operators are split at the global batch, which is 6; the model's "
+                          "batches are 1 to 4"));
 }
 
 /// The simulator says that device 0 is held up by exchanges the model does not see: 2 s a sample.

@@ -26,8 +26,8 @@ enum class Backend { kPlain, kCpuFlash, kFlash, kEfficient };
 constexpr std::int64_t kChoiceFlash = 1, kChoiceEfficient = 2, kChoiceCudnn = 3;
 
 Backend choose_backend(const AttentionInputs& in) {
-  const bool equal_heads = in.q.size(-1) == in.v.size(-1) && in.q.size(1) == in.k.size(1);
-  if (!equal_heads || in.q.numel() == 0 || in.k.numel() == 0) return Backend::kPlain;
+  if (in.q.size(-1) != in.v.size(-1) || in.q.numel() == 0 || in.k.numel() == 0)
+    return Backend::kPlain;
   if (in.q.is_cpu()) return Backend::kCpuFlash;
   const std::optional<at::Tensor> mask = in.mask.defined() ? std::optional(in.mask) : std::nullopt;
   const std::int64_t choice =
@@ -79,6 +79,27 @@ at::Tensor scores(const AttentionInputs& in) {
   return scores;
 }
 
+/// How many heads of q share one of k and v.
+std::int64_t heads_a_group(const AttentionInputs& in) {
+  return in.k.size(1) == 0 ? 1 : in.q.size(1) / in.k.size(1);
+}
+
+/// Grouped queries with a head of k and v for each of q.
+AttentionInputs with_all_heads(const AttentionInputs& in) {
+  const std::int64_t group = heads_a_group(in);
+  if (group == 1) return in;
+  AttentionInputs all = in;
+  all.k = in.k.repeat_interleave(group, 1);
+  all.v = in.v.repeat_interleave(group, 1);
+  return all;
+}
+
+/// The gradient of a head that a group of q's shares.
+at::Tensor sum_groups(const at::Tensor& grad, std::int64_t group) {
+  if (group == 1) return grad;
+  return grad.unflatten(1, {grad.size(1) / group, group}).sum(2);
+}
+
 /// With dropout 0 the kernels' random state is not read.
 at::Tensor no_random_state(const at::Tensor& like) {
   return at::zeros({2}, like.options().dtype(at::kLong));
@@ -86,7 +107,8 @@ at::Tensor no_random_state(const at::Tensor& like) {
 
 }  // namespace
 
-std::pair<at::Tensor, at::Tensor> attention(const AttentionInputs& in) {
+std::pair<at::Tensor, at::Tensor> attention(const AttentionInputs& given) {
+  const AttentionInputs in = with_all_heads(given);
   switch (choose_backend(in)) {
     case Backend::kCpuFlash: {
       auto [out, saved] = at::_scaled_dot_product_flash_attention_for_cpu(
@@ -111,8 +133,10 @@ std::pair<at::Tensor, at::Tensor> attention(const AttentionInputs& in) {
   return attention_by_operators(in);
 }
 
-std::array<at::Tensor, 3> attention_backward(const AttentionInputs& in, const at::Tensor& grad,
-                                             const at::Tensor& out, const at::Tensor& saved) {
+namespace {
+
+std::array<at::Tensor, 3> backward_of_all_heads(const AttentionInputs& in, const at::Tensor& grad,
+                                                const at::Tensor& out, const at::Tensor& saved) {
   switch (choose_backend(in)) {
     case Backend::kCpuFlash: {
       auto [q, k, v] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
@@ -137,6 +161,15 @@ std::array<at::Tensor, 3> attention_backward(const AttentionInputs& in, const at
       break;
   }
   return attention_backward_by_operators(in, grad);
+}
+
+}  // namespace
+
+std::array<at::Tensor, 3> attention_backward(const AttentionInputs& in, const at::Tensor& grad,
+                                             const at::Tensor& out, const at::Tensor& saved) {
+  auto [q, k, v] = backward_of_all_heads(with_all_heads(in), grad, out, saved);
+  const std::int64_t group = heads_a_group(in);
+  return {q, sum_groups(k, group), sum_groups(v, group)};
 }
 
 std::pair<at::Tensor, at::Tensor> attention_by_operators(const AttentionInputs& in) {

@@ -8,7 +8,8 @@
 
 namespace motley::run {
 
-/// Scaled dot-product attention over [B, H, S, D], without dropout.
+/// Scaled dot-product attention over [B, H, S, D], without dropout. k and v may have fewer heads
+/// than q: then each of theirs serves as many consecutive ones of q (grouped queries).
 struct AttentionInputs {
   at::Tensor q, k, v;
   at::Tensor mask;  ///< undefined: none; boolean (true: attend) or added to the scores
@@ -26,7 +27,7 @@ std::pair<at::Tensor, at::Tensor> attention(const AttentionInputs& inputs);
 std::array<at::Tensor, 3> attention_backward(const AttentionInputs& inputs, const at::Tensor& grad,
                                              const at::Tensor& out, const at::Tensor& saved);
 
-/// The plain form, for any device; `attention` falls back to it.
+/// The plain form, for any device and equal numbers of heads; `attention` falls back to it.
 std::pair<at::Tensor, at::Tensor> attention_by_operators(const AttentionInputs& inputs);
 std::array<at::Tensor, 3> attention_backward_by_operators(const AttentionInputs& inputs,
                                                           const at::Tensor& grad);

@@ -8,6 +8,7 @@
 #include <ATen/ops/native_batch_norm.h>
 #include <ATen/ops/native_batch_norm_backward.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
 
 #include <optional>
 #include <vector>
@@ -31,6 +32,11 @@ at::Tensor along_channels(const at::Tensor& vector, const at::Tensor& x) {
   std::vector<std::int64_t> shape(x.dim(), 1);
   shape[1] = x.size(1);
   return vector.view(shape);
+}
+
+/// What a device without elements adds to the sums of its channels.
+at::Tensor no_sums(const at::Tensor& x) {
+  return at::zeros({2, x.size(1)}, x.options().dtype(at::kDouble));
 }
 
 /// out = a[c] * grad + b[c] * (x - mean[c]) + d[c], contiguous float32.
@@ -58,6 +64,7 @@ void combine_channels(const at::Tensor& grad, const at::Tensor& x, const Channel
 }  // namespace
 
 at::Tensor batch_norm_sums(const at::Tensor& x) {
+  if (x.numel() == 0) return no_sums(x);
   const auto [mean, var] =
       at::batch_norm_update_stats(at_least_float(x), std::nullopt, std::nullopt, 0.0);
   const double n = static_cast<double>(x.numel()) / static_cast<double>(x.size(1));
@@ -74,9 +81,11 @@ BatchNormResult batch_norm(const BatchNormInputs& in) {
   BatchNormResult result;
   result.mean = mean;
   result.rstd = var64.add(in.eps).rsqrt_().to(type);
-  // The evaluation form normalises with the statistics that it is given.
-  result.out = std::get<0>(at::native_batch_norm(in.x, optional(in.weight), optional(in.bias), mean,
-                                                 var, false, in.momentum, in.eps));
+  // The evaluation form normalises with the statistics that it is given, but refuses empty tensors.
+  result.out = in.x.numel() == 0
+                   ? at::empty_like(in.x)
+                   : std::get<0>(at::native_batch_norm(in.x, optional(in.weight), optional(in.bias),
+                                                       mean, var, false, in.momentum, in.eps));
   if (in.running_mean.defined()) {
     const double unbiased = count > 1 ? count / (count - 1) : 1.0;
     result.running_mean = in.running_mean.mul(1 - in.momentum).add_(mean64, in.momentum);
@@ -87,6 +96,7 @@ BatchNormResult batch_norm(const BatchNormInputs& in) {
 
 at::Tensor batch_norm_backward_sums(const at::Tensor& grad, const at::Tensor& x,
                                     const at::Tensor& mean, const at::Tensor& rstd) {
+  if (x.numel() == 0) return no_sums(x);
   if (!x.is_cpu()) {
     const auto sums = at::batch_norm_backward_reduce(grad.contiguous(), x.contiguous(), mean, rstd,
                                                      std::nullopt, true, true, true);

@@ -143,6 +143,7 @@ TEST(BatchNorm, SplitEqualsWhole) {
                                 at::rand({6}).add(0.5), at::randn({6})};
   expect_equals_whole(images, {10});
   expect_equals_whole(images, {7, 2, 1});
+  expect_equals_whole(images, {7, 0, 3});
   const BatchNormCase rows = {at::randn({12, 6}), at::randn({12, 6}), images.weight, images.bias};
   expect_equals_whole(rows, {5, 7});
 }
@@ -179,6 +180,26 @@ TEST(Attention, KernelEqualsPlainOperators) {
       for (std::size_t i = 0; i < 3; ++i) EXPECT_LT(difference(gradients[i], plain[i]), 5e-6);
     }
   }
+}
+
+TEST(Attention, GroupedQueriesShareHeads) {
+  AttentionInputs in{at::randn({2, 6, 5, 8}), at::randn({2, 2, 5, 8}), at::randn({2, 2, 5, 8})};
+  in.is_causal = true;
+  const at::Tensor grad = at::randn({2, 6, 5, 8});
+  AttentionInputs all = in;  // heads 0 0 0 1 1 1
+  const at::Tensor heads = at::arange(6).div(3, "floor");
+  all.k = in.k.index_select(1, heads);
+  all.v = in.v.index_select(1, heads);
+  const auto [out, saved] = attention(in);
+  EXPECT_LT(difference(out, at::scaled_dot_product_attention(in.q, in.k, in.v, std::nullopt, 0.0,
+                                                             true, std::nullopt, true)),
+            2e-6);
+  const auto gradients = attention_backward(in, grad, out, saved);
+  const auto plain = attention_backward_by_operators(all, grad);
+  const at::Tensor none = at::zeros(in.k.sizes());
+  EXPECT_LT(difference(gradients[0], plain[0]), 5e-6);
+  EXPECT_LT(difference(gradients[1], none.index_add(1, heads, plain[1])), 5e-6);
+  EXPECT_LT(difference(gradients[2], none.index_add(1, heads, plain[2])), 5e-6);
 }
 
 TEST(Attention, FallsBackWhereNoKernelFits) {

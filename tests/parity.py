@@ -1,0 +1,102 @@
+"""Runs of small models under random plans, beside one device: what the parity test and its
+benchmark share."""
+
+import copy
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from conftest import BUILD, ROOT
+from safetensors.torch import load_file
+
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "examples")]
+
+import families  # noqa: E402
+import motley  # noqa: E402
+
+# Float32 only; and the masks of dropout are not PyTorch's, so that one device of ours is the
+# reference.
+NAMES = [family.__name__ for family in families.FAMILIES if family is not families.bf16]
+RANDOM = {"bert", "vgg", "label_smoothing", "gpt_dropout"}
+STEPS, BATCH, LR = 20, 4, 0.02
+LIMIT = 1e-5  # of the tensor's norm
+
+
+@dataclass
+class Result:
+    losses: list[float]
+    state: dict[str, torch.Tensor]
+
+
+class Family:
+    """A model of examples/families.py, its data, and what one device makes of them."""
+
+    def __init__(self, name, folder, cluster, environment):
+        self.name, self.folder = name, folder / name
+        self.cluster, self.environment = cluster, environment
+        self.folder.mkdir(parents=True)
+        self.module, self.inputs = getattr(families, name)()
+        self.path = self.folder / "model.motley"
+        motley.export(copy.deepcopy(self.module), self.inputs, self.path, name=name)
+        self.data = self.folder / "data.npz"
+        np.savez(self.data, **{f"x{i}": value.numpy() for i, value in enumerate(self.inputs)})
+        self._references = {}
+
+    def run(self, run_dir, seed, *flags, steps=STEPS):
+        """`motley run`; its answer, with the trained model."""
+        words = [
+            "run", "-m", self.path, "-C", self.cluster, "--data", self.data, "--global-batch", BATCH,
+            "--steps", steps, "--lr", LR, "--profile", "model", "--seed", seed,
+            "--run-dir", self.folder / run_dir, "--json", "-q", *flags,
+        ]  # fmt: skip
+        done = subprocess.run(
+            [str(BUILD / "motley"), *map(str, words)],
+            capture_output=True, text=True, timeout=240, env=self.environment, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, (self.name, seed, done.stdout, done.stderr)
+        answer = json.loads(done.stdout)
+        return Result(answer["losses"], load_file(self.folder / run_dir / "model.safetensors"))
+
+    def plan(self, run_dir):
+        return json.loads((self.folder / run_dir / "plan.json").read_text())
+
+    def reference(self, seed):
+        """One device: PyTorch, or with dropout our own."""
+        key = seed if self.name in RANDOM else None
+        if key not in self._references:
+            alone = ["--batch-split", f"{BATCH},0,0"]
+            self._references[key] = (
+                self.eager() if key is None else self.run(f"one-{seed}", seed, *alone)
+            )
+        return self._references[key]
+
+    def eager(self):
+        module = copy.deepcopy(self.module)
+        optimizer = torch.optim.SGD(module.parameters(), lr=LR)
+        losses = []
+        for step in range(STEPS):
+            rows = [(step * BATCH + i) % len(self.inputs[0]) for i in range(BATCH)]
+            loss = module(*[value[rows] for value in self.inputs])
+            loss = loss[0] if isinstance(loss, tuple) else loss
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        return Result(losses, module.state_dict())
+
+
+def differences(found, wanted):
+    """Of the losses, the largest of any step; of the parameters and buffers, the largest and its
+    name. Relative; of tensors to their norm."""
+    assert len(found.losses) == len(wanted.losses) == STEPS
+    loss = max(abs(a - b) / abs(b) for a, b in zip(found.losses, wanted.losses, strict=True))
+    worst, where = 0.0, ""
+    for name, value in found.state.items():
+        other = wanted.state[name].double()
+        difference = ((value.double() - other).norm() / other.norm().clamp(min=1e-3)).item()
+        if difference >= worst:
+            worst, where = difference, name
+    return loss, worst, where

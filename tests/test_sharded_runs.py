@@ -1,0 +1,157 @@
+"""`motley run --planner random` on three unequal devices: operators split in any way, by uneven
+shares, and the same numbers as one device; stopped, killed, and resumed under another plan."""
+
+import json
+import os
+import signal
+
+import pytest
+import torch
+from conftest import BUILD, DIGITS
+from parity import BATCH, LIMIT, NAMES, Family, differences
+from safetensors.torch import load_file
+from test_run import start, wait_for_steps, worker_pid
+
+SEEDS = [1, 3]  # of plans that split operators
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _profiled(motley, mlp, cluster):
+    """Times of one model, from which those of the others are modelled."""
+    assert motley("profile", "-m", mlp, "-C", cluster, "--global-batch", 60).code == 0
+
+
+@pytest.fixture(scope="module")
+def family(workspace, cluster, environment):
+    made = {}
+
+    def make(name):
+        if name not in made:
+            made[name] = Family(name, workspace / "families", cluster, environment)
+        return made[name]
+
+    return make
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_random_plans_equal_one_device(family, name):
+    family = family(name)
+    for seed in SEEDS:
+        found = family.run(f"run-{seed}", seed, "--planner", "random")
+        regions = family.plan(f"run-{seed}")["replicas"][0]["regions"]
+        assert any(split != "whole" for split in regions[0]["operators"])
+        loss, worst, where = differences(found, family.reference(seed))
+        assert loss < LIMIT and worst < LIMIT, (name, seed, loss, worst, where)
+
+
+def mlp_run(motley, mlp, cluster, run_dir, *flags, steps=12, code=0):
+    outcome = motley("run", "-m", mlp, "-C", cluster, "--data", DIGITS, "--global-batch", 60, "--steps", steps,
+                     "--momentum", "0.9", "--run-dir", run_dir, "--json", "-q", *flags)
+    assert outcome.code == code, outcome.stderr
+    return outcome
+
+
+def write_plan(motley, mlp, cluster, path, seed):
+    """A plan for the MLP drawn with this seed; the seed of a run is another matter."""
+    outcome = motley("plan", "-m", mlp, "-C", cluster, "--global-batch", 60, "--momentum", "0.9",
+                     "--profile", "model", "--planner", "random", "--seed", seed, "-o", path, "--json")
+    assert outcome.code == 0, outcome.stderr
+    return json.loads(path.read_text())
+
+
+@pytest.fixture(scope="module")
+def plans(motley, mlp, cluster, workspace):
+    """Two plans that keep parameters in parts, and a split of the batch."""
+    paths = {}
+    for name, seed in [("first", 1), ("second", 3), ("split", 0)]:
+        paths[name] = workspace / f"{name}.json"
+        plan = write_plan(motley, mlp, cluster, paths[name], seed)
+        regions = [replica["regions"][0] for replica in plan["replicas"]]
+        assert all(bool(region.get("parameters")) == (name != "split") for region in regions)
+    return paths
+
+
+def assert_same_model(found, wanted):
+    found, wanted = load_file(found), load_file(wanted)
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+        assert (found[name] - value).norm() <= LIMIT * value.norm(), name
+
+
+def test_plan_verify_and_simulate_of_a_plan_file(motley, mlp, cluster, plans, tmp_path):
+    outcome = motley("verify", "-m", mlp, "-C", cluster, "--data", DIGITS, "--global-batch", 60, "--steps", 5,
+                     "--planner", "random", "--seed", 1, "--run-dir", tmp_path / "verify", "--json")
+    assert outcome.code == 0 and outcome.json["pass"], outcome.stderr
+    plan = json.loads(plans["first"].read_text())
+    plan["replicas"][0]["regions"][0]["operators"][0] = "factor 77"
+    bad = tmp_path / "bad.json"
+    bad.write_text(json.dumps(plan))
+    outcome = motley("run", "-m", mlp, "-C", cluster, "--data", DIGITS, "--plan", bad, "--steps", 2,
+                     "--run-dir", tmp_path / "bad")
+    assert outcome.code == 4 and "cannot be split as 'factor 77'" in outcome.stderr
+
+
+@pytest.mark.parametrize("transport", ["auto", "gloo"])
+def test_a_run_goes_on_under_other_plans(motley, mlp, cluster, plans, tmp_path, transport):
+    flags = ["--transport", transport]
+    whole = mlp_run(motley, mlp, cluster, tmp_path / "whole", "--plan", plans["split"], *flags).json
+    run_dir = tmp_path / "run"
+    for name, steps in [("first", 3), ("second", 6), ("split", 9), ("first", 12)]:
+        answer = mlp_run(motley, mlp, cluster, run_dir, "--plan", plans[name], *flags, steps=steps).json
+        assert answer["first_step"] == steps - 3
+        files = sorted(os.listdir(answer["checkpoint"]))
+        assert ("model.safetensors" in files) == (name == "split"), files
+        assert load_file(run_dir / "model.safetensors").keys()
+    assert answer["losses"] == pytest.approx(whole["losses"], rel=LIMIT)
+    assert_same_model(run_dir / "model.safetensors", tmp_path / "whole/model.safetensors")
+
+
+def test_consolidated_checkpoints(motley, mlp, cluster, plans, tmp_path):
+    run_dir, other = tmp_path / "run", tmp_path / "other"
+    mlp_run(motley, mlp, cluster, run_dir, "--plan", plans["first"], steps=4)
+    target = other / "checkpoint/step-00000004"
+    outcome = motley("consolidate", run_dir, "-o", target, "--json")
+    assert outcome.code == 0 and outcome.json["step"] == 4, outcome.stderr
+    assert sorted(os.listdir(target)) == ["model.safetensors", "optimizer.safetensors", "state.json"]
+    published, model = load_file(run_dir / "model.safetensors"), load_file(target / "model.safetensors")
+    assert published.keys() == model.keys()
+    assert all(torch.equal(model[name], value) for name, value in published.items())
+    states = load_file(target / "optimizer.safetensors")
+    assert all(states[f"{name}/momentum"].shape == value.shape for name, value in model.items())
+    # Both go on, under any plan, to the same end.
+    mlp_run(motley, mlp, cluster, other, "--plan", plans["split"], steps=8)
+    assert motley("consolidate", run_dir).code == 0
+    answer = mlp_run(motley, mlp, cluster, run_dir, "--plan", plans["second"], steps=8).json
+    assert answer["first_step"] == 4
+    assert_same_model(run_dir / "model.safetensors", other / "model.safetensors")
+    outcome = motley("consolidate", tmp_path / "nothing")
+    assert outcome.code == 2 and "neither a checkpoint nor a run directory" in outcome.stderr
+
+
+def test_a_killed_run_ends_as_an_undisturbed_one_under_another_plan(
+    motley, environment, mlp, cluster, plans, tmp_path
+):
+    run_dir = tmp_path / "run"
+    words = ["run", "-m", mlp, "-C", cluster, "--data", DIGITS, "--global-batch", 60, "--steps", 100000,
+             "--momentum", "0.9", "--run-dir", run_dir, "--plan", plans["first"], "--checkpoint-every", 4]
+    process = start(environment, *words)
+    wait_for_steps(run_dir, 9)
+    os.kill(worker_pid(run_dir, 1), signal.SIGKILL)
+    process.communicate(timeout=60)
+    assert process.returncode == 1
+    done = len((run_dir / "log.jsonl").read_text().splitlines())
+    answer = mlp_run(motley, mlp, cluster, run_dir, "--plan", plans["second"], steps=done + 4).json
+    assert answer["first_step"] % 4 == 0 and answer["first_step"] > 0
+    whole = mlp_run(motley, mlp, cluster, tmp_path / "whole", "--plan", plans["split"], steps=done + 4).json
+    assert answer["losses"] == pytest.approx(whole["losses"], rel=1e-4)  # some hundred steps
+
+
+def test_a_damaged_part_is_named(motley, mlp, cluster, plans, tmp_path):
+    run_dir = tmp_path / "run"
+    mlp_run(motley, mlp, cluster, run_dir, "--plan", plans["first"], steps=2)
+    path = run_dir / "checkpoint/latest/model-00002-of-00002.safetensors"
+    if not path.exists():
+        path = run_dir / "checkpoint/latest/model-00002-of-00003.safetensors"
+    path.write_bytes(path.read_bytes()[:-4])
+    outcome = mlp_run(motley, mlp, cluster, run_dir, "--plan", plans["first"], steps=4, code=2)
+    assert path.name in outcome.stderr and "start from the beginning" in outcome.stderr
