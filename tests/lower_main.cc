@@ -1,8 +1,9 @@
 // Test tool: lowers a model for devices with the given shares and prints the program.
 //   lower_tool MODEL 5,3,1 [local] [BUCKET_BYTES]
-//   lower_tool MODEL 5,3,1 sharded SEED    operators split at random, by these shares
-//   lower_tool MODEL 5,3,1 spread [kept] [BUCKET_BYTES]    samples split as a sharding; parameters
-//                                                          kept in parts
+//   lower_tool MODEL 5,3,1 sharded SEED [kept] [BUCKET_BYTES]   operators split at random, by
+//                                                               these shares
+//   lower_tool MODEL 5,3,1 spread [kept] [BUCKET_BYTES]         samples split, as a sharding
+// kept: each device keeps a part of every parameter.
 
 #include <fmt/format.h>
 
@@ -30,18 +31,18 @@ Result<std::string> lower_sharding(const graph::Graph& graph,
     sharding.shares.push_back(static_cast<double>(samples));
     sharding.global_batch += samples;
   }
-  synth::LowerOptions options;
-  options.optimizer.lr = 0.1;
-  if (arguments[2] == "sharded") {
+  const bool is_random = arguments[2] == "sharded";
+  if (is_random) {
     const std::int64_t seed = find_integer(arguments[3]).value_or(0);
     search::draw_sharding(graph, static_cast<std::uint64_t>(seed), sharding);
-    if (seed % 2 == 1) options.bucket_bytes = Bytes(512);
   } else {
     synth::spread_samples(graph, sharding);
-    for (std::size_t i = 3; i < arguments.size(); ++i) {
-      if (arguments[i] == "kept") synth::keep_parameters_in_parts(graph, sharding);
-      if (const auto bytes = find_integer(arguments[i])) options.bucket_bytes = Bytes(*bytes);
-    }
+  }
+  synth::LowerOptions options;
+  options.optimizer.lr = 0.1;
+  for (std::size_t i = is_random ? 4 : 3; i < arguments.size(); ++i) {
+    if (arguments[i] == "kept") synth::keep_parameters_in_parts(graph, sharding);
+    if (const auto bytes = find_integer(arguments[i])) options.bucket_bytes = Bytes(*bytes);
   }
   MOTLEY_ASSIGN(const program::Program program, synth::lower_sharded(graph, sharding, options));
   return program::print_program(program);
@@ -50,7 +51,7 @@ Result<std::string> lower_sharding(const graph::Graph& graph,
 Result<std::string> lower_model(const std::vector<std::string>& arguments) {
   MOTLEY_ASSIGN(const graph::Model model, graph::read_model(arguments[0]));
   if (arguments.size() > 2 &&
-      (arguments[2] == "spread" || (arguments[2] == "sharded" && arguments.size() == 4)))
+      (arguments[2] == "spread" || (arguments[2] == "sharded" && arguments.size() > 3)))
     return lower_sharding(model.graph, arguments);
   cluster::Cluster cluster;
   cluster.name = "test";
@@ -87,7 +88,7 @@ int main(int argc, char** argv) {
   if (arguments.size() < 2) {
     fmt::print(stderr,
                "usage: lower_tool MODEL SAMPLES,SAMPLES,... [local] [BUCKET_BYTES]\n"
-               "       lower_tool MODEL SHARE,SHARE,... sharded SEED\n"
+               "       lower_tool MODEL SHARE,SHARE,... sharded SEED [kept] [BUCKET_BYTES]\n"
                "       lower_tool MODEL SHARE,SHARE,... spread [kept] [BUCKET_BYTES]\n");
     return 2;
   }

@@ -291,7 +291,44 @@ def attention_by_hand():
     return net, (torch.randint(1, 11, (BATCH, 7)), labels(5, (BATCH, 7)))
 
 
+def norms():
+    """Norms over several dimensions, without weights, in groups; variances over all kinds of them."""
+
+    def forward(self, x, y):
+        z = self.wide(self.rms(self.fc(x)) + 3).view(x.size(0), 6, 8)
+        h = self.both(z) + F.layer_norm(z, (8,)) + F.rms_norm(z, (6, 8), eps=1e-3)
+        h = self.groups(h) * F.group_norm(z, 2) + self.scale(h.transpose(1, 2)).transpose(1, 2)
+        spread = z.var(1, correction=0) + z.std(1) + torch.var_mean(h, 1)[0]
+        return F.mse_loss(spread + h.mean(1), y) + z.flatten(1).var(1, correction=2).mean()
+
+    return Net(
+        forward,
+        fc=nn.Linear(8, 12),
+        rms=nn.RMSNorm(12, eps=1e-4),
+        wide=nn.Linear(12, 48),
+        both=nn.LayerNorm((6, 8)),
+        groups=nn.GroupNorm(3, 6),
+        scale=nn.LayerNorm(6, bias=False),
+    ), (vectors(), vectors(8))
+
+
+def weighted_pixels():
+    """Class weights with a label for each place, as a mean and as a sum."""
+
+    def forward(self, x, y):
+        z = self.conv(x)
+        mean = F.cross_entropy(z, y, weight=self.worth, ignore_index=3)
+        each = F.cross_entropy(z, y, weight=self.worth, reduction="none")
+        return mean + F.nll_loss(z, y, weight=self.worth, reduction="sum") / 50 + each.mean()
+
+    net = Net(forward, conv=nn.Conv2d(2, 7, 3, padding=1))
+    net.register_buffer("worth", torch.rand(7) + 0.2)
+    return net, (torch.randn(BATCH, 2, 4, 4), labels(7, (BATCH, 4, 4)))
+
+
 MODELS = [
+    norms,
+    weighted_pixels,
     weighted_labels,
     all_ignored_on_a_device,
     pixel_labels,

@@ -5,6 +5,7 @@ PyTorch; loss, parameters after a step of SGD (that is, gradients) and buffers a
 """
 
 import copy
+import re
 import subprocess
 import sys
 
@@ -59,6 +60,22 @@ class Case:
                     parameter -= LR * parameter.grad
         return loss.item(), module.state_dict()
 
+    def reference(self):
+        """Loss and state after a step of one device."""
+        if self.name not in RANDOM:
+            return self.eager()
+        (alone,) = self.run(str(len(self.inputs[0])))
+        return alone.loss, alone.named()
+
+    def check(self, machines, loss, state):
+        """What each machine keeps of each tensor, whole or in part."""
+        for machine in machines:
+            assert machine.loss == pytest.approx(loss, rel=self.tolerance)
+            assert machine.stop == 1.0
+            for name, buffer in machine.named_buffers().items():
+                wanted = buffer.take(state[name])
+                assert_close(machine.named()[name], wanted, self.tolerance, f"{self.name}: {name}")
+
 
 @pytest.fixture(scope="module")
 def case(tmp_path_factory):
@@ -100,31 +117,54 @@ def test_one_device_equals_eager(case, name):
 @pytest.mark.parametrize("name", MODELS)
 def test_unequal_devices_equal_one(case, name, split):
     case = case(name)
-    if case.name in RANDOM:
-        (alone,) = case.run(str(len(case.inputs[0])))
-        loss, state = alone.loss, alone.named()
-    else:
-        loss, state = case.eager()
+    loss, state = case.reference()
     compare(case, case.run(*split), loss, state)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_operators_split_at_random_equal_one(case, name):
-    """Any operator along any factor, by uneven shares; one device has none of some."""
+    """Any operator along any factor, by uneven shares; one device has none of some. Then with all
+    parameters in parts and small buckets."""
     case = case(name)
-    if case.name in RANDOM:
-        (alone,) = case.run(str(len(case.inputs[0])))
-        loss, state = alone.loss, alone.named()
-    else:
-        loss, state = case.eager()
-    for seed, shares in enumerate(["3,1,2", "2,2,1,1"]):
-        machines = case.run(shares, "sharded", str(seed))
-        for machine in machines:
-            assert machine.loss == pytest.approx(loss, rel=case.tolerance)
-            assert machine.stop == 1.0
-            for name, buffer in machine.named_buffers().items():
-                found, wanted = machine.named()[name], buffer.take(state[name])
-                assert_close(found, wanted, case.tolerance, f"{case.name}: {name}, seed {seed}")
+    loss, state = case.reference()
+    case.check(case.run("3,1,2", "sharded", "0"), loss, state)
+    case.check(case.run("2,2,1,1", "sharded", "1"), loss, state)
+    case.check(case.run("3,0,2,1", "sharded", "2", "kept", "512"), loss, state)
+
+
+def exchanges_of(text):
+    """Transfers of the first device, with their buffers' types, and how often it packs and updates."""
+    device = text.split("\ndevice ")[1]
+    types = dict(re.findall(r"^buffer (%\d+): \w+ (\w+\[.*?\])", device, re.MULTILINE))
+    transfers = re.findall(r"^transfer .*?(motley::\w+)\((%\d+)", device, re.MULTILINE)
+    counts = [device.count(f"motley::{name}(") for name in ("pack", "unpack", "update")]
+    return [(name, types[buffer]) for name, buffer in transfers], counts
+
+
+# Their means are weighed otherwise, or constants are cut.
+OTHERWISE = {"regression", "recommender", "moe", "label_smoothing"}
+
+
+@pytest.mark.parametrize("bucket_bytes", ["4194304", "512"])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_samples_spread_as_a_sharding_are_data_parallel(case, name, bucket_bytes):
+    case = case(name)
+    wanted = case.lower("3,1,2", bucket_bytes)
+    found = case.lower("3,1,2", "spread", bucket_bytes)
+    assert exchanges_of(found) == exchanges_of(wanted)
+    if name not in OTHERWISE:
+        assert found.splitlines()[2:] == wanted.splitlines()[2:]  # but for the hashes
+
+
+@pytest.mark.parametrize("shares, bucket_bytes", [("3,1,2", "4194304"), ("4,0,2", "512")])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_parameters_kept_in_parts_equal_one(case, name, shares, bucket_bytes):
+    case = case(name)
+    loss, state = case.reference()
+    text = case.lower(shares, "spread", "kept", bucket_bytes)
+    case.check(run_program(text, case.tensors, case.inputs), loss, state)
+    if bucket_bytes == "4194304":
+        assert text.count("motley::reduce_scatter(") == 3  # one bucket, on three devices
 
 
 def test_local_batch_norm_averages_running_statistics(case):

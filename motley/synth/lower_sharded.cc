@@ -142,6 +142,11 @@ void ShardedEmitter::emit_outputs() {
   emit_end(stop);
 }
 
+/// Can devices hold terms of it?
+bool is_summable(DType dtype) {
+  return is_floating(dtype) || dtype == DType::kI32 || dtype == DType::kI64;
+}
+
 tl::unexpected<Error> refuse(const graph::Graph& graph, const std::string& what) {
   return usage_error("synth.sharding", fmt::format("{}: {}", graph.name, what));
 }
@@ -192,12 +197,12 @@ bool can_lower(const graph::Graph& graph, OpId op, const ShardingRule& rule,
   for (std::size_t r = 0; r < strategy.results.size(); ++r) {
     const DType dtype = graph.value(about.outputs[r]).dtype;
     if (strategy.results[r].kind == FormKind::kPartial && dtype != DType::kNone &&
-        !is_floating(dtype))
+        !is_summable(dtype))
       return false;
   }
   for (std::size_t o = 0; o < strategy.operands.size(); ++o)
     if (strategy.operands[o].kind == FormKind::kPartial &&
-        !is_floating(graph.value(rule.operands[o]).dtype))
+        !is_summable(graph.value(rule.operands[o]).dtype))
       return false;
   if (draws_elsewhere(about)) return false;
   if (strategy.factor < 0) return true;

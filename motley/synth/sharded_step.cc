@@ -91,7 +91,7 @@ class StepPlanner {
     return needs;
   }
 
-  /// Outputs whose form no operator wants share their exchanges.
+  /// Outputs whose sum, or whose form, no operator wants share their exchanges.
   std::vector<std::optional<Exchange>> find_output_needs() const {
     std::map<std::size_t, std::vector<Form>> taken;  // by value
     for (std::size_t i = 0; i < graph_.ops.size(); ++i)
@@ -101,8 +101,10 @@ class StepPlanner {
       const ValueId value = graph_.outputs[o].value;
       const Form& to = step_.outputs[o];
       const std::vector<Form>& forms = taken[value.index()];
-      if (std::find(forms.begin(), forms.end(), to) == forms.end())
-        needs[o] = shared_exchange(home(value), to);
+      const bool is_taken = std::any_of(forms.begin(), forms.end(), [&](const Form& form) {
+        return form == to || (home(value) == graph::kPartialForm && form != home(value));
+      });
+      if (!is_taken) needs[o] = shared_exchange(home(value), to);
     }
     return needs;
   }

@@ -15,7 +15,8 @@ struct ShardedStep {
   std::vector<graph::ShardingRule> rules;  ///< by operator
   std::vector<graph::Form> homes;          ///< by value: the form that its operator gives
   std::vector<graph::Form> outputs;        ///< by output: the form in which it must end
-  /// By value: other forms that it gets by itself, as soon as it is there.
+  /// By value: other forms that it gets by itself, as soon as it is there. Terms that are wanted in
+  /// several forms are summed once: two sums could differ in their last digit.
   std::vector<std::vector<graph::Form>> wanted;
   Schedule schedule;
   /// Parameters that are kept in parts and wanted whole, gathered together; `ready` is the position

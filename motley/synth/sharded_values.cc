@@ -185,11 +185,15 @@ BufferId ShardedValues::convert(ValueId value, const Form& to) {
       producer.is_none() ? graph_.value(value).name : graph_.op(producer).module;
   const auto whole = [&] { return in_form(value, graph::kWholeForm); };
   BufferId made;
-  if (to.kind == FormKind::kPartial) {
+  if (from.kind == FormKind::kPartial && to.kind == FormKind::kWhole &&
+      sum_of_elements(value) == 0) {
+    made = buffers_[value.index()];  // an empty tensor is its own sum
+  } else if (to.kind == FormKind::kPartial) {
     made = keep_once(whole(), label);
-  } else if (from.kind == FormKind::kPartial) {
-    made =
-        to.kind == FormKind::kWhole ? all_reduce(value, label) : reduce_scatter(value, to, label);
+  } else if (from.kind == FormKind::kPartial && to.kind == FormKind::kWhole) {
+    made = all_reduce(value, label);
+  } else if (from.kind == FormKind::kPartial && step_.wanted[value.index()].size() == 1) {
+    made = reduce_scatter(value, to, label);
   } else if (to.kind == FormKind::kWhole) {
     made = gather(value, from, label);
   } else if (from.kind == FormKind::kSharded && from.dim != to.dim) {

@@ -29,7 +29,7 @@ struct Sharding {
 std::vector<graph::ShardingRule> find_rules(const graph::Graph& graph, std::int64_t batch);
 
 /// Whether lowering can run the operator so: not if that needs other instructions which it does not
-/// have, if a term would be no floating-point number, or if it draws random numbers.
+/// have, if a term would be no number that can be summed, or if it draws random numbers.
 bool can_lower(const graph::Graph& graph, OpId op, const graph::ShardingRule& rule,
                const graph::Strategy& strategy, const std::vector<double>& shares);
 

@@ -122,7 +122,7 @@ bool convolution_backward_rule(RuleBuilder& rule) {
     rule.set_result(2, {made->channels});
     rule.set_independent(2, made->k);
   }
-  if (rule.list_length(3) == 1) rule.add_slot(3, 0, made->channels);
+  if (rule.list_length(3) == 1 && rule.has_result(2)) rule.add_slot(3, 0, made->channels);
   rule.add_term({0});
   return true;
 }
@@ -446,10 +446,13 @@ bool nll_rule(RuleBuilder& rule) {
   return true;
 }
 
-/// nll_loss_backward(grad, x, target, weight, reduction, ignore_index, total_weight)
+/// nll_loss_backward(grad, x, target, weight, reduction, ignore_index, total_weight), of which the
+/// last counts for a mean only.
 bool nll_backward_rule(RuleBuilder& rule) {
   const ClassFactors made = class_factors(rule, rule.operand_shape(rule.operand(1)), Split::kPlain);
-  const bool is_reduced = rule.integer(4).value_or(kMeanReduction) != kNoReduction;
+  const std::int64_t reduction = rule.integer(4).value_or(kMeanReduction);
+  const bool is_reduced = reduction != kNoReduction;
+  if (reduction != kMeanReduction) rule.ignore(rule.operand(6));
   rule.set_operand(0, is_reduced ? TensorFactors{} : made.target);
   rule.set_operand(rule.operand(1), made.x);
   rule.set_operand(rule.operand(2), made.target);

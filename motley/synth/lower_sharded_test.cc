@@ -1,0 +1,131 @@
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <numeric>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "motley/graph/graph_text.h"
+#include "motley/program/program_text.h"
+#include "motley/synth/lower.h"
+#include "motley/synth/sample_sharding.h"
+#include "motley/synth/sharding.h"
+
+namespace motley::synth {
+namespace {
+
+using program::Instruction;
+using program::Lane;
+
+const std::string kGolden = MOTLEY_SOURCE_DIR "/tests/golden/synth/";
+
+std::string read_text(const std::string& path) {
+  std::ifstream file(path);
+  EXPECT_TRUE(file) << path;
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+graph::Graph read_graph(const std::string& model) {
+  auto graph = graph::parse_graph(read_text(kGolden + model + ".graph.txt"), model);
+  EXPECT_TRUE(graph) << graph.error().message;
+  return *graph;
+}
+
+enum class Kept { kWhole, kInParts };
+
+program::Program lower_spread(const graph::Graph& graph, const std::vector<std::int64_t>& samples,
+                              Kept kept, Bytes bucket_bytes) {
+  Sharding sharding;
+  for (const std::int64_t count : samples) {
+    sharding.devices.push_back("a:" + std::to_string(sharding.devices.size()));
+    sharding.shares.push_back(static_cast<double>(count));
+    sharding.global_batch += count;
+  }
+  spread_samples(graph, sharding);
+  if (kept == Kept::kInParts) keep_parameters_in_parts(graph, sharding);
+  LowerOptions options;
+  options.bucket_bytes = bucket_bytes;
+  const auto program = lower_sharded(graph, sharding, options);
+  EXPECT_TRUE(program) << program.error().message;
+  return *program;
+}
+
+std::vector<Instruction> named(const program::DeviceProgram& device, const std::string& op) {
+  std::vector<Instruction> found;
+  for (const Instruction& instruction : device.instructions)
+    if (instruction.op == op) found.push_back(instruction);
+  return found;
+}
+
+TEST(LowerSharded, GoldenOfParametersInParts) {
+  const std::string text = program::print_program(
+      lower_spread(read_graph("mlp"), {3, 1}, Kept::kInParts, Bytes(4 << 20)));
+  const std::string path = kGolden + "mlp.kept.program.txt";
+  if (std::getenv("MOTLEY_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << text;
+  EXPECT_EQ(text, read_text(path));
+}
+
+TEST(LowerSharded, GathersOneBucketAhead) {
+  const program::Program program =
+      lower_spread(read_graph("gpt"), {3, 1}, Kept::kInParts, Bytes(4096));
+  std::vector<std::size_t> begun, used;  // by bucket of parameters: its transfer, its unpacking
+  const std::vector<Instruction>& all = program.devices[0].instructions;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (!all[i].label.starts_with("parameters ")) continue;
+    if (all[i].op == "motley::all_gather") begun.push_back(i);
+    if (all[i].op == "motley::unpack") used.push_back(i);
+  }
+  ASSERT_EQ(begun.size(), used.size());
+  ASSERT_GT(begun.size(), 5U);
+  for (std::size_t k = 0; k + 1 < begun.size(); ++k) EXPECT_LT(begun[k + 1], used[k]) << k;
+  // And not all of them at the start: each waits until the one before last is used.
+  for (std::size_t k = 2; k < begun.size(); ++k) EXPECT_GT(begun[k], used[k - 2]) << k;
+}
+
+TEST(LowerSharded, EachBucketLeavesBeforeTheBackwardPassIsOver) {
+  const program::Program program =
+      lower_spread(read_graph("gpt"), {3, 1}, Kept::kInParts, Bytes(16384));
+  const std::vector<Instruction>& all = program.devices[0].instructions;
+  std::size_t last_operator = 0, first = all.size();
+  int scattered = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (!all[i].origin.is_none()) last_operator = i;
+    if (all[i].op != "motley::reduce_scatter") continue;
+    first = std::min(first, i);
+    ++scattered;
+  }
+  EXPECT_GT(scattered, 3);
+  EXPECT_LT(first, last_operator);
+  EXPECT_EQ(named(program.devices[0], "motley::update").size(),
+            static_cast<std::size_t>(scattered));
+}
+
+RC_GTEST_PROP(LowerShardedProperty, SamplesAloneAreDataParallel, ()) {
+  const graph::Graph graph = read_graph(*rc::gen::element<std::string>("mlp", "cnn", "gpt"));
+  const auto samples = *rc::gen::suchThat(
+      rc::gen::resize(6, rc::gen::container<std::vector<std::int64_t>>(rc::gen::inRange(1, 9))),
+      [](const auto& each) { return each.size() > 1; });
+  const Bytes bucket_bytes(*rc::gen::inRange(1, 100000));
+  const program::Program sharded = lower_spread(graph, samples, Kept::kWhole, bucket_bytes);
+  std::int64_t first = 0;
+  const std::int64_t all = std::accumulate(samples.begin(), samples.end(), std::int64_t{0});
+  for (std::size_t rank = 0; rank < samples.size(); ++rank) {
+    LowerOptions options;
+    options.bucket_bytes = bucket_bytes;
+    const Placement place{sharded.devices[rank].device, samples[rank], first, all,
+                          static_cast<int>(samples.size())};
+    const auto alone = lower_device(graph, place, options);
+    RC_ASSERT(alone.has_value());
+    RC_ASSERT(*alone == sharded.devices[rank]);
+    first += samples[rank];
+  }
+}
+
+}  // namespace
+}  // namespace motley::synth
