@@ -53,7 +53,7 @@ sanitize: setup ## fast tests under ASan and UBSan (without PyTorch)
 fuzz: setup ## libFuzzer, a minute each parser
 	@tools/fuzz.sh 60
 
-BENCHES := engine emulated parity plan hap spmd graph simulator flow_network own_runs accuracy
+BENCHES := engine emulated parity plan hap spmd sharded_runs graph simulator flow_network own_runs accuracy
 bench: $(BENCHES:%=bench-%) ## all benchmarks; one table each, and build/bench/NAME.json
 bench-%: build
 	@mkdir -p $(BUILD)/bench

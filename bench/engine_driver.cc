@@ -18,6 +18,7 @@
 #include "motley/data/dataset.h"
 #include "motley/graph/model_file.h"
 #include "motley/program/memory.h"
+#include "motley/run/tensor_files.h"
 #include "motley/run/torch/executor.h"
 #include "motley/synth/lower.h"
 
@@ -52,7 +53,9 @@ Result<void> serve(const std::vector<std::string>& arguments) {
   MOTLEY_ASSIGN(const auto dataset,
                 data::open_dataset({arguments[1]}, input_specs(model.graph, batch)));
   MOTLEY_ASSIGN(const auto executor, run::Executor::create(program, {}, nullptr, nullptr));
-  MOTLEY_RETURN_IF_ERROR(executor->load(*model.weights, true));
+  const run::TensorFile file{arguments[0], &*model.weights};
+  MOTLEY_ASSIGN(const auto weights, run::TensorFiles::make({&file, 1}));
+  MOTLEY_RETURN_IF_ERROR(executor->load(weights, true));
   const Bytes predicted = program::find_memory_peak(program).total;
   std::vector<std::int64_t> samples(static_cast<std::size_t>(batch));
   std::int64_t step = 0;

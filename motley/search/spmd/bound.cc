@@ -13,7 +13,8 @@
 namespace motley::search {
 namespace {
 
-constexpr std::size_t kMostSets = 40;  // bounded with exchanges; of the others the busy bound counts
+constexpr std::size_t kMostSets =
+    40;  // bounded with exchanges; of the others the busy bound counts
 
 constexpr int kMostCuts = 8;            // choices of weights of a set
 constexpr double kCloseEnough = 0.005;  // of the bound that better weights could still give

@@ -31,8 +31,8 @@ class SpmdPlanner : public plan::Planner {
   const Costs* costs_;
 };
 
-/// By name: those above, `split` (the best split of the batch, make_planner's `auto`), and all others
-/// of make_planner (planners.h).
+/// By name: those above, `split` (the best split of the batch, make_planner's `auto`), and all
+/// others of make_planner (planners.h).
 Result<std::unique_ptr<plan::Planner>> make_graph_planner(std::string_view name,
                                                           const graph::Graph& graph,
                                                           const Costs& costs);
