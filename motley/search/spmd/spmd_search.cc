@@ -17,7 +17,8 @@ namespace {
 
 /// Opinions of what part of the gradients' exchange is not hidden.
 constexpr double kExposed[] = {1.0, 0.25, 0.0};
-constexpr int kRounds = 4;            // of ways and shares
+constexpr int kRounds = 6;            // of ways and shares
+constexpr double kSpare = 0.97;       // of a memory that a plan is fitted to
 constexpr double kLeastGain = 0.002;  // of the step, to go on
 constexpr int kMemoryTries = 12;
 
@@ -94,13 +95,12 @@ class Search {
   }
 
   Result<void> descend(const std::vector<DeviceId>& devices, std::vector<double> shares) {
-    double best_here = std::numeric_limits<double>::infinity();
+    std::optional<SpmdPlan> best_here;
     for (int round = 0; round < kRounds; ++round) {
-      MOTLEY_ASSIGN(const auto found, best_ways(devices, shares));
-      const double step = found.step.value;
-      if (!(step < best_here * (1 - kLeastGain))) break;
-      best_here = std::min(best_here, step);
-      shares = evened(shares, found.compute);
+      MOTLEY_ASSIGN(SpmdPlan found, best_ways(devices, shares));
+      if (best_here && !is_better(found, *best_here, kLeastGain)) break;
+      best_here = std::move(found);
+      shares = best_here->fits ? evened(shares, best_here->compute) : fitted(shares, *best_here);
     }
     return {};
   }
@@ -160,14 +160,24 @@ class Search {
     return most;
   }
 
-  bool is_better(const SpmdPlan& a, const SpmdPlan& b) const {
+  /// Does it fit where the other does not, or win by a share of its step, or of what it lacks?
+  bool is_better(const SpmdPlan& a, const SpmdPlan& b, double by = 0) const {
     if (a.fits != b.fits) return a.fits;
-    return a.fits ? a.step < b.step : lack(a) < lack(b);
+    return a.fits ? a.step < b.step * (1 - by) : lack(a) < lack(b) * (1 - by);
   }
 
   void keep(const SpmdPlan& plan) {
     std::optional<SpmdPlan>& best = plan.fits ? answer_.best : answer_.nearest;
     if (!best || is_better(plan, *best)) best = plan;
+  }
+
+  /// Less for devices whose memory is too small, as if all of it grew with the share.
+  std::vector<double> fitted(std::vector<double> shares, const SpmdPlan& plan) const {
+    for (std::size_t rank = 0; rank < shares.size(); ++rank)
+      if (const auto& memory = question_.cluster->device(plan.devices[rank]).memory)
+        shares[rank] *= std::min(1.0, kSpare * static_cast<double>(memory->value) /
+                                          static_cast<double>(plan.peaks[rank].value));
+    return shares;
   }
 
   /// Shares at which all would compute as long, if compute grew with the share.
