@@ -51,7 +51,9 @@ void add_planning_options(CLI::App* sub, PlanningOptions& options) {
   sub->add_option("-m,--model", options.model, "model file written by python -m motley.export");
   sub->add_option("-C,--cluster", options.cluster, "cluster file (TOML)");
   sub->add_option("--global-batch", options.global_batch, "samples a step, over all devices");
-  sub->add_option("--planner", options.planner, "auto, equal, proportional, manual or random")
+  sub->add_option(
+         "--planner", options.planner,
+         "auto (the better of spmd and split), spmd, split, hap, equal, proportional or random")
       ->capture_default_str();
   sub->add_option("--batch-split", options.batch_split, "samples of each device: 24,12,4");
   sub->add_option("--exclude", options.exclude, "device to leave out; may be repeated");

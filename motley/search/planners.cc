@@ -38,11 +38,13 @@ std::vector<std::string> planner_names() {
   return names;
 }
 
-Result<std::unique_ptr<plan::Planner>> make_planner(std::string_view name) {
+Result<std::unique_ptr<plan::Planner>> make_planner(std::string_view name,
+                                                    const std::vector<std::string>& more) {
   for (const auto& [known, maker] : makers()) {
     if (known == name) return maker();
   }
-  const std::vector<std::string> names = planner_names();
+  std::vector<std::string> names = planner_names();
+  names.insert(names.end(), more.begin(), more.end());
   return usage_error("search.unknown-planner",
                      fmt::format("unknown planner '{}', wanted one of {}{}", name, join(names, " "),
                                  suggestion_clause(name, names)));

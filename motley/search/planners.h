@@ -23,7 +23,8 @@ namespace motley::search {
 /// to make it fit. Every outcome carries the lower bound of all splits and both baselines.
 std::vector<std::string> planner_names();
 
-/// Usage error with a suggestion for an unknown name.
-Result<std::unique_ptr<plan::Planner>> make_planner(std::string_view name);
+/// Usage error with a suggestion for an unknown name, among those of planner_names and `more`.
+Result<std::unique_ptr<plan::Planner>> make_planner(std::string_view name,
+                                                    const std::vector<std::string>& more = {});
 
 }  // namespace motley::search

@@ -167,7 +167,7 @@ Result<std::unique_ptr<plan::Planner>> make_graph_planner(std::string_view name,
   for (const auto& [known, kind] : {std::pair{"spmd", Kind::kSpmd}, std::pair{"hap", Kind::kHap},
                                     std::pair{"auto", Kind::kAuto}})
     if (name == known) return std::make_unique<SpmdPlanner>(kind, graph, costs);
-  return make_planner(name == "split" ? "auto" : name);
+  return make_planner(name == "split" ? "auto" : name, {"spmd", "split", "hap"});
 }
 
 }  // namespace motley::search
