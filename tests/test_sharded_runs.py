@@ -4,6 +4,8 @@ shares, and the same numbers as one device; stopped, killed, and resumed under a
 import json
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -155,3 +157,35 @@ def test_a_damaged_part_is_named(motley, mlp, cluster, plans, tmp_path):
     path.write_bytes(path.read_bytes()[:-4])
     outcome = mlp_run(motley, mlp, cluster, run_dir, "--plan", plans["first"], steps=4, code=2)
     assert path.name in outcome.stderr and "start from the beginning" in outcome.stderr
+
+
+def test_full_disk_keeps_the_last_checkpoint(motley, environment, mlp, cluster, plans, tmp_path):
+    run_dir = tmp_path / "run"
+    mlp_run(motley, mlp, cluster, run_dir, "--plan", plans["second"], steps=2)
+    # No file of more than 100 kB: less than a rank's part.
+    words = " ".join(f"'{word}'" for word in [
+        BUILD / "motley", "run", "-m", mlp, "-C", cluster, "--data", DIGITS, "--steps", 4,
+        "--plan", plans["second"], "--run-dir", run_dir])
+    done = subprocess.run(["bash", "-c", f"ulimit -f 100; exec {words}"], env=environment, capture_output=True,
+                          text=True, timeout=120, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "checkpoint of step 4 not written" in done.stderr and "step-00000002 is kept" in done.stderr
+    assert sorted(os.listdir(run_dir / "checkpoint")) == ["latest", "step-00000002"]
+    assert mlp_run(motley, mlp, cluster, run_dir, "--plan", plans["second"], steps=4).json["first_step"] == 2
+
+
+def test_under_torchrun_as_by_itself(motley, environment, mlp, cluster, plans, tmp_path):
+    plan = json.loads(plans["second"].read_text())
+    ranks = len(plan["replicas"][0]["regions"][0]["devices"])
+    mlp_run(motley, mlp, cluster, tmp_path / "local", "--plan", plans["second"], steps=4)
+    for steps in (2, 4):
+        words = ["run", "-m", mlp, "-C", cluster, "--data", DIGITS, "--steps", steps, "--plan", plans["second"],
+                 "--run-dir", tmp_path / "torchrun"]
+        done = subprocess.run(
+            [sys.executable, "-m", "torch.distributed.run", "--no-python", "--nproc-per-node", str(ranks),
+             "--master-port", "29621", str(BUILD / "motley"), *map(str, words)],
+            capture_output=True, text=True, timeout=120, env=environment, check=False,
+        )
+        assert done.returncode == 0, done.stderr
+    local, launched = (tmp_path / name / "model.safetensors" for name in ("local", "torchrun"))
+    assert local.read_bytes() == launched.read_bytes()
