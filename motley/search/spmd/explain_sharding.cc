@@ -23,6 +23,7 @@ using graph::Form;
 using graph::FormKind;
 using graph::Strategy;
 
+constexpr const char* kWhole = "whole";
 constexpr std::size_t kMostNamed = 4;  // kinds of split, or of exchange, named of a layer
 
 /// Is the operator split by samples?
@@ -94,7 +95,7 @@ class Explainer {
     if (way.factor < 0) {
       const bool passes = std::any_of(way.results.begin(), way.results.end(),
                                       [](const Form& f) { return f.kind == FormKind::kPartial; });
-      return passes ? "terms" : "whole";
+      return passes ? "terms" : kWhole;
     }
     if (is_by_samples(way, space_.global_batch)) return "samples";
     const Form* form = nullptr;
@@ -128,6 +129,7 @@ class Explainer {
       if (parts.size() == kMostNamed || (share < 0.02 && !parts.empty())) break;
       parts.push_back(fmt::format("{} ({:.0f} % of its work)", text, 100 * share));
     }
+    if (sorted.size() == 1 && sorted[0].second == kWhole) return "run whole on each device";
     return "split by " + join(parts, ", ");
   }
 
