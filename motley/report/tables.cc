@@ -24,11 +24,25 @@ std::string memory_cell(const cluster::Device& device, Bytes peak) {
       share(static_cast<double>(peak.value), static_cast<double>(device.memory->value)));
 }
 
-std::string split_label(const plan::Plan& plan) {
+constexpr std::size_t kLongLabel = 8;  // devices whose samples are named one by one
+
+/// "14:13:13"; of many devices "64 devices, 62 to 63 each".
+std::string samples_label(const std::vector<plan::Member>& members) {
   std::vector<std::string> parts;
-  for (const plan::Member& member : plan::members(plan))
+  std::int64_t least = members.front().samples, most = least;
+  for (const plan::Member& member : members) {
     parts.push_back(std::to_string(member.samples));
-  const std::string text = join(parts, ":");
+    least = std::min(least, member.samples);
+    most = std::max(most, member.samples);
+  }
+  if (parts.size() <= kLongLabel) return join(parts, ":");
+  return fmt::format(
+      "{} devices, {} each", parts.size(),
+      least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most));
+}
+
+std::string split_label(const plan::Plan& plan) {
+  const std::string text = samples_label(plan::members(plan));
   return plan::find_shared_region(plan) == nullptr ? text : "operators split " + text;
 }
 

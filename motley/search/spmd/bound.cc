@@ -16,6 +16,7 @@ namespace {
 constexpr std::size_t kMostSets =
     40;  // bounded with exchanges; of the others the busy bound counts
 
+constexpr double kMostCounted = 4096;   // sets of devices; with more, one bound holds for all
 constexpr int kMostCuts = 8;            // choices of weights of a set
 constexpr double kCloseEnough = 0.005;  // of the bound that better weights could still give
 constexpr int kGrid = 40;               // weights are multiples of 1 / kGrid
@@ -76,6 +77,9 @@ class Bound {
 
   Result<Seconds> find(double known) {
     MOTLEY_RETURN_IF_ERROR(find_kinds());
+    double count = 1;
+    for (const Kind& kind : kinds_) count *= static_cast<double>(kind.devices.size()) + 1;
+    if (count > kMostCounted) return Seconds(std::min(known, busy_of_any()));
     std::vector<std::pair<double, std::vector<int>>> sets = all_sets();
     std::sort(sets.begin(), sets.end());
     double least = known;
@@ -140,6 +144,20 @@ class Bound {
         least = std::min(least, weight * whole);
       }
       sum += launches + least * std::max(0.0, 1 - paid);
+    }
+    return sum;
+  }
+
+  /// The busy bound that holds for every set: devices that are not used compute nothing, so
+  /// launches do not count.
+  double busy_of_any() const {
+    double speed = 0, sum = 0;
+    for (const Kind& kind : kinds_)
+      speed += static_cast<double>(kind.devices.size()) / kind.seconds;
+    for (std::size_t i = 0; i < space_.ways.size(); ++i) {
+      double least = std::numeric_limits<double>::infinity();
+      for (const Kind& kind : kinds_) least = std::min(least, kind.of_op[i] / kind.seconds / speed);
+      sum += least;
     }
     return sum;
   }

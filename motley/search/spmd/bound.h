@@ -26,7 +26,8 @@ struct SpmdQuestion;
 /// Any mean of the three is a bound too; the least mean over all choices of ways is found by
 /// elimination with relaxed sharing (choice_problem.h). The best weights are found by cutting
 /// planes. Exchanges take the least time at even shares. Over sets: the least; sets whose busy
-/// bound alone exceeds `known`, the time of a plan, need no more.
+/// bound alone exceeds `known`, the time of a plan, need no more. Of more than 4,096 sets only the
+/// busy bound of any set, without launches, is said.
 Result<Seconds> spmd_lower_bound(const SpmdQuestion& question, Seconds known);
 
 }  // namespace motley::search

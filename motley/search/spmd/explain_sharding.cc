@@ -24,6 +24,7 @@ using graph::FormKind;
 using graph::Strategy;
 
 constexpr const char* kWhole = "whole";
+constexpr std::size_t kMostParts = 8;  // that are named one by one
 constexpr std::size_t kMostNamed = 4;  // kinds of split, or of exchange, named of a layer
 
 /// Is the operator split by samples?
@@ -81,12 +82,17 @@ class Explainer {
   }
 
   std::string parts_text(std::int64_t extent) const {
-    return fmt::format("{}", fmt::join(plan::round_shares(sharding_.shares, extent), ":"));
+    const std::vector<std::int64_t> parts = plan::round_shares(sharding_.shares, extent);
+    if (parts.size() <= kMostParts) return fmt::format("{}", fmt::join(parts, ":"));
+    const auto [least, most] = std::minmax_element(parts.begin(), parts.end());
+    return fmt::format("{} to {}", *least, *most);
   }
 
   std::string shares_line() const {
-    return fmt::format("samples {} on {}", parts_text(space_.global_batch),
-                       join(sharding_.devices, ", "));
+    const std::string who = sharding_.devices.size() <= kMostParts
+                                ? join(sharding_.devices, ", ")
+                                : fmt::format("each of {} devices", sharding_.devices.size());
+    return fmt::format("samples {} on {}", parts_text(space_.global_batch), who);
   }
 
   /// "samples", "columns 16:12:4 of 32", "sums over 5:4:3 of 12".
