@@ -13,8 +13,9 @@
 namespace motley::search {
 namespace {
 
-constexpr std::size_t kMostSets =
-    40;  // bounded with exchanges; of the others the busy bound counts
+/// Sets that are bounded with exchanges: at least, at most, and in between as many as have so many
+/// devices together; of the others the busy bound counts.
+constexpr std::size_t kLeastSets = 6, kMostSets = 40, kMostDevices = 200;
 
 constexpr double kMostCounted = 4096;   // sets of devices; with more, one bound holds for all
 constexpr int kMostCuts = 8;            // choices of weights of a set
@@ -82,10 +83,12 @@ class Bound {
     if (count > kMostCounted) return Seconds(std::min(known, busy_of_any()));
     std::vector<std::pair<double, std::vector<int>>> sets = all_sets();
     std::sort(sets.begin(), sets.end());
+    const std::size_t most_sets =
+        std::clamp(kMostDevices / question_.devices.size(), kLeastSets, kMostSets);
     double least = known;
     for (std::size_t s = 0; s < sets.size() && sets[s].first < least; ++s) {
       double bound = sets[s].first;
-      if (s < kMostSets) {
+      if (s < most_sets) {
         MOTLEY_ASSIGN(const double more, with_exchanges(sets[s].second, least));
         bound = std::max(bound, more);
       }
@@ -106,16 +109,19 @@ class Bound {
   Result<void> find_kinds() {
     std::map<std::pair<const cost::WorkTimes*, double>, std::size_t> known;
     for (const DeviceId id : question_.devices) {
+      const auto about = question_.costs->by_work.find(question_.cluster->device(id).name);
+      if (about != question_.costs->by_work.end()) {
+        const auto same = known.find({about->second.times.get(), about->second.speed});
+        if (same != known.end()) {
+          kinds_[same->second].devices.push_back(id);
+          continue;
+        }
+      }
       MOTLEY_ASSIGN(SpmdPrices prices,
                     SpmdPrices::make(*question_.graph, space_, *question_.cluster, *question_.costs,
                                      {id}, {1.0}));
       const DeviceClass& device = prices.classes()[0];
-      const auto [at, is_new] =
-          known.try_emplace({device.times.get(), device.speed}, kinds_.size());
-      if (!is_new) {
-        kinds_[at->second].devices.push_back(id);
-        continue;
-      }
+      known[{device.times.get(), device.speed}] = kinds_.size();
       Kind& kind = kinds_.emplace_back(Kind{{id}});
       for (std::size_t i = 0; i < space_.ways.size(); ++i) {
         const OpId op(static_cast<std::int64_t>(i));

@@ -1,6 +1,7 @@
 #include "motley/search/spmd/price_sharding.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "motley/program/memory.h"
@@ -110,13 +111,24 @@ Result<SpmdPlan> price_sharding(const SpmdQuestion& question, const std::vector<
 
 Result<std::vector<double>> whole_speeds(const SpmdQuestion& question, const SpmdSpace& space) {
   std::vector<double> speeds;
+  std::map<std::pair<const cost::WorkTimes*, double>, double> known;
   for (const DeviceId id : question.devices) {
+    const auto about = question.costs->by_work.find(question.cluster->device(id).name);
+    if (about != question.costs->by_work.end()) {
+      const auto same = known.find({about->second.times.get(), about->second.speed});
+      if (same != known.end()) {
+        speeds.push_back(same->second);
+        continue;
+      }
+    }
     MOTLEY_ASSIGN(SpmdPrices prices, SpmdPrices::make(*question.graph, space, *question.cluster,
                                                       *question.costs, {id}, {1.0}));
     double seconds = 0;
     for (std::size_t i = 0; i < space.ways.size(); ++i)
       if (space.is_needed[i])
         seconds += prices.compute(OpId(static_cast<std::int64_t>(i)), space.ways[i][0])[0];
+    const DeviceClass& device = prices.classes()[0];
+    known[{device.times.get(), device.speed}] = 1 / seconds;
     speeds.push_back(1 / seconds);
   }
   return speeds;
