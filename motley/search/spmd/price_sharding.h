@@ -21,7 +21,7 @@ struct SpmdQuestion {
   const Costs* costs = nullptr;
   synth::LowerOptions lowering;
   std::int64_t global_batch = 0;
-  std::vector<DeviceId> devices;
+  std::vector<DeviceId> devices;  ///< two or more
   /// Splits that are known to be good, as samples of `devices`: searched beside the others.
   std::vector<std::vector<double>> shares;
 };

@@ -127,7 +127,7 @@ Result<PlanOutcome> SpmdPlanner::plan(const Problem& problem) const {
   outcome.planner = name();
   const bool may_shard =
       problem.devices.size() > 1 && problem.batch_norm == plan::BatchNormMode::kGlobal;
-  if (kind_ == Kind::kAuto && !may_shard) return outcome;
+  if (!may_shard) return outcome;
   Planning planning(*graph_, *costs_, problem);
   planning.add_start(outcome);
   auto answer = planning.search(kind_);

@@ -14,7 +14,8 @@ namespace motley::search {
 ///   spmd  the search of spmd_search.h, from its own starts and from the best split of the batch
 ///   hap   HAP's algorithm on the same graph, rules and costs (hap_search.h)
 ///   auto  the better of the best split of the batch and `spmd`
-/// `auto` takes a sharding only where it saves 2 % or more. Its bound is the split's where a split
+/// One device, and batch norm over local samples, leave only splits of the batch. `auto` takes a
+/// sharding only where it saves 2 % or more. Its bound is the split's where a split
 /// is chosen (water_filling.h), else that of all shardings; baselines are those of splits.
 class SpmdPlanner : public plan::Planner {
  public:

@@ -121,6 +121,26 @@ TEST_F(SpmdPlannerTest, KeepsParametersInPartsWhereTheyDoNotFitWhole) {
   for (const auto& [device, peak] : outcome.peak) EXPECT_LE(peak, *cluster_.device(device).memory);
 }
 
+TEST_F(SpmdPlannerTest, OneDeviceHasNothingToShare) {
+  set_up(1024, "");
+  problem_.devices = {DeviceId(0)};
+  for (const char* name : {"spmd", "hap", "auto"}) {
+    const plan::PlanOutcome outcome = plan(name);
+    ASSERT_TRUE(outcome.plan) << name;
+    EXPECT_EQ(plan::find_shared_region(*outcome.plan), nullptr) << name;
+  }
+}
+
+TEST_F(SpmdPlannerTest, ShardsOverSeveralDevicesOnly) {
+  for (const int width : {64, 512, 4096}) {
+    set_up(width, "");
+    const plan::PlanOutcome outcome = plan("spmd");
+    ASSERT_TRUE(outcome.plan);
+    EXPECT_TRUE(plan::verify_plan(*outcome.plan, model_.hash, cluster_));
+    EXPECT_EQ(plan::members(*outcome.plan).size(), 2u) << width;
+  }
+}
+
 TEST_F(SpmdPlannerTest, SaysWhatIsShortWhereNothingFits) {
   set_up(16384, "2GiB");
   const plan::PlanOutcome outcome = plan("spmd");

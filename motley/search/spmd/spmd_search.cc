@@ -32,7 +32,10 @@ class Search {
     MOTLEY_ASSIGN(const std::vector<double> speeds, whole_speeds(question_, *space_));
     std::vector<std::pair<std::vector<DeviceId>, std::vector<double>>> starts = subsets(speeds);
     for (const std::vector<double>& shares : question_.shares) starts.push_back(start_of(shares));
-    for (const auto& [devices, shares] : starts) MOTLEY_RETURN_IF_ERROR(descend(devices, shares));
+    for (const auto& [devices, shares] : starts) {
+      if (devices.size() < 2) continue;  // nothing to share
+      MOTLEY_RETURN_IF_ERROR(descend(devices, shares));
+    }
     MOTLEY_ASSIGN(const SpmdPlan hap, find_hap_plan(question_));
     ++answer_.considered;
     keep(hap);
