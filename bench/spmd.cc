@@ -102,12 +102,13 @@ Result<Json> run(const graph::Model& model, const Nodes& nodes, const Network& n
                                 options.global_batch, problem.devices, {}};
   if (!baselines[2].shares.empty()) question.shares.push_back(baselines[2].shares);
   const double start = cpu_seconds();
-  MOTLEY_ASSIGN(const auto answer, search::find_spmd_plan(question));
+  MOTLEY_ASSIGN(auto study, search::SpmdStudy::make(question));
+  MOTLEY_ASSIGN(const auto answer, search::find_spmd_plan(study));
   const double seconds = cpu_seconds() - start;
   // What the planner `auto` gives: the better of the sharding and the best split of the batch.
   const double sharded = answer.best ? answer.best->step.value : INFINITY;
   const double step = std::min(sharded, baselines[2].step);
-  MOTLEY_ASSIGN(const auto hap, search::find_hap_plan(question));
+  MOTLEY_ASSIGN(const auto hap, search::find_hap_plan(study));
   const double hap_step = hap.fits ? hap.step.value : INFINITY;
   const double best = std::min({baselines[0].step, baselines[1].step, hap_step});
   std::string shares;

@@ -42,8 +42,8 @@ std::uint64_t SplitMix64::below(std::uint64_t bound) {
 
 double SplitMix64::uniform() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
 
-std::string hash_hex(std::string_view bytes) {
-  return fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size()));
-}
+std::uint64_t hash_bytes(std::string_view bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
+
+std::string hash_hex(std::string_view bytes) { return fmt::format("{:016x}", hash_bytes(bytes)); }
 
 }  // namespace motley

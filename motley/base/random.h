@@ -26,7 +26,10 @@ class SplitMix64 {
   std::uint64_t state_;
 };
 
-/// 64-bit hash of bytes (XXH3), written as 16 hex digits: identifies models, clusters, plans.
+/// 64-bit hash of bytes (XXH3).
+std::uint64_t hash_bytes(std::string_view bytes);
+
+/// The same, written as 16 hex digits: identifies models, clusters, plans.
 std::string hash_hex(std::string_view bytes);
 
 }  // namespace motley

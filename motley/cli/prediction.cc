@@ -217,7 +217,7 @@ Result<void> check_memory(const Inputs& inputs, const plan::Plan& plan) {
   for (std::size_t rank = 0; rank < program.devices.size(); ++rank) {
     const cluster::Device& device = inputs.cluster.device(members[rank].device);
     const Bytes tensors = program::find_memory_peak(program.devices[rank]).total;
-    const Bytes peak = tensors + cost::framework_bytes(device, tensors);
+    const Bytes peak = cost::with_framework(device, tensors);
     if (device.memory && peak > *device.memory)
       return tl::make_unexpected(
           Error{ErrorKind::kInfeasible, "plan.memory",

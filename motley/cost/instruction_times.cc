@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "motley/base/check.h"
+#include "motley/base/random.h"
 #include "motley/base/statistics.h"
 #include "motley/cost/profile_cost.h"
 #include "motley/program/program_text.h"
@@ -44,16 +45,10 @@ tl::unexpected<Error> missing_keys(const std::set<std::string>& keys, const Devi
 }
 
 std::uint64_t hash_operators(const program::DeviceProgram& program) {
-  std::uint64_t hash = 1469598103934665603u;
-  const auto mix = [&hash](std::string_view text) {
-    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
-  };
-  for (const program::Instruction& instruction : program.instructions) {
-    mix(instruction.op);
-    mix(instruction.overload);
-    mix("\n");
-  }
-  return hash;
+  std::string names;
+  for (const program::Instruction& instruction : program.instructions)
+    names += instruction.op + instruction.overload + "\n";
+  return hash_bytes(names);
 }
 
 double mean_spread(const std::vector<std::optional<TimeSource::Answer>>& answers) {

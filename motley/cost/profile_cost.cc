@@ -105,6 +105,10 @@ Bytes framework_bytes(const cluster::Device& device, Bytes tensors) {
   return Bytes(kContext + std::llround(kAllocator * static_cast<double>(tensors.value)));
 }
 
+Bytes with_framework(const cluster::Device& device, Bytes tensors) {
+  return tensors + framework_bytes(device, tensors);
+}
+
 std::int64_t usual_samples(const cluster::Cluster& cluster, DeviceId device,
                            std::int64_t global_batch) {
   const double own = cluster.device(device).speed;

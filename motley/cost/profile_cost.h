@@ -112,6 +112,9 @@ bool has_pace(const cluster::Cluster& cluster, DeviceId device);
 /// GH200 that Sailor's authors published).
 Bytes framework_bytes(const cluster::Device& device, Bytes tensors);
 
+/// Both together.
+Bytes with_framework(const cluster::Device& device, Bytes tensors);
+
 /// About the part of a global batch that a device of a host gets: by its speed.
 std::int64_t usual_samples(const cluster::Cluster& cluster, DeviceId device,
                            std::int64_t global_batch);

@@ -47,7 +47,7 @@ Result<std::vector<Bytes>> find_peaks(const plan::Problem& problem, const plan::
   for (std::size_t rank = 0; rank < program.devices.size(); ++rank) {
     const Bytes tensors = program::find_memory_peak(program.devices[rank]).total;
     const cluster::Device& device = problem.cluster->device(region.devices[rank]);
-    peaks.push_back(tensors + cost::framework_bytes(device, tensors));
+    peaks.push_back(cost::with_framework(device, tensors));
   }
   return peaks;
 }

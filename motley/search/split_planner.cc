@@ -79,14 +79,6 @@ SplitSearch search_within_memory(SplitSpace& space) {
   return search;
 }
 
-std::vector<DeviceId> idle_devices(const Problem& problem, const std::vector<DeviceId>& used) {
-  std::vector<DeviceId> idle;
-  for (const DeviceId device : problem.devices) {
-    if (std::find(used.begin(), used.end(), device) == used.end()) idle.push_back(device);
-  }
-  return idle;
-}
-
 /// A choice of how operators are split is shown as it is: no bound holds for all of them.
 Result<void> add_region(const Study& study, const Choice& choice, PlanOutcome& outcome) {
   const plan::Region& region = choice.region->region;
@@ -133,6 +125,14 @@ Result<void> add_answer(const Study& study, Choice choice, PlanOutcome& outcome)
 }
 
 }  // namespace
+
+std::vector<DeviceId> idle_devices(const Problem& problem, const std::vector<DeviceId>& used) {
+  std::vector<DeviceId> idle;
+  for (const DeviceId device : problem.devices) {
+    if (std::find(used.begin(), used.end(), device) == used.end()) idle.push_back(device);
+  }
+  return idle;
+}
 
 Split equal_split(const Problem& problem) {
   const auto devices = static_cast<std::int64_t>(problem.devices.size());

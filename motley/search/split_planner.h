@@ -46,6 +46,9 @@ class SplitPlanner : public plan::Planner {
 /// Data-parallel plan of a split.
 plan::Plan make_split_plan(const plan::Problem& problem, const Split& split);
 
+/// The problem's devices that are not used, in its order.
+std::vector<DeviceId> idle_devices(const plan::Problem& problem, const std::vector<DeviceId>& used);
+
 /// Step of a split by the evaluator's simulator.
 Result<double> price(const SplitSpace& space, const Split& split);
 

@@ -120,7 +120,7 @@ Bytes StepEvaluator::peak_bytes(DeviceId device, std::int64_t samples, Setting s
   if (!is_new) return peak->second;
   if (const auto program = lower(samples, setting)) {
     const Bytes tensors = program::find_memory_peak(*program, times->scratch_bytes(samples)).total;
-    peak->second = tensors + cost::framework_bytes(cluster_->device(device), tensors);
+    peak->second = cost::with_framework(cluster_->device(device), tensors);
   }
   return peak->second;
 }

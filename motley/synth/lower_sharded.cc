@@ -223,10 +223,10 @@ Form input_form(const graph::Graph& graph, ValueId input, std::int64_t global_ba
 }
 
 program::Program lower_some_ranks(const graph::Graph& graph, const Sharding& sharding,
-                                  std::vector<ShardingRule> rules,
+                                  const std::vector<ShardingRule>& rules,
                                   const std::vector<std::size_t>& ranks,
                                   const LowerOptions& options) {
-  const ShardedStep step = plan_step(graph, sharding, std::move(rules), options.bucket_bytes);
+  const ShardedStep step = plan_step(graph, sharding, rules, options.bucket_bytes);
   const std::vector<std::int64_t> samples =
       plan::round_shares(sharding.shares, sharding.global_batch);
   program::Program program;
@@ -246,11 +246,11 @@ program::Program lower_some_ranks(const graph::Graph& graph, const Sharding& sha
 
 Result<program::Program> lower_sharded(const graph::Graph& graph, const Sharding& sharding,
                                        const LowerOptions& options) {
-  std::vector<ShardingRule> rules = find_rules(graph, sharding.global_batch);
+  const std::vector<ShardingRule> rules = find_rules(graph, sharding.global_batch);
   MOTLEY_RETURN_IF_ERROR(verify_sharding(graph, sharding, rules));
   std::vector<std::size_t> ranks(sharding.devices.size());
   std::iota(ranks.begin(), ranks.end(), std::size_t{0});
-  program::Program program = lower_some_ranks(graph, sharding, std::move(rules), ranks, options);
+  program::Program program = lower_some_ranks(graph, sharding, rules, ranks, options);
   MOTLEY_RETURN_IF_ERROR(program::verify_program(program, graph.name));
   return program;
 }

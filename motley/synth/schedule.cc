@@ -4,42 +4,12 @@
 #include <map>
 #include <utility>
 
+#include "motley/graph/reach.h"
 #include "motley/graph/work.h"
 #include "motley/synth/forms.h"
 
 namespace motley::synth {
 namespace {
-
-/// Marks every operator that a value depends on.
-class Reach {
- public:
-  explicit Reach(const graph::Graph& graph) : graph_(graph), marked_(graph.ops.size(), 0) {}
-
-  void add(ValueId value) { mark_producer(value); }
-  /// Follows the marks backwards; graph order makes one pass enough.
-  void close() {
-    for (std::size_t i = marked_.size(); i-- > 0;)
-      if (marked_[i])
-        graph::for_each_value(graph_.ops[i].arguments, [&](ValueId v) { mark_producer(v); });
-  }
-  bool holds(std::size_t op) const { return marked_[op] != 0; }
-
- private:
-  void mark_producer(ValueId value) {
-    const OpId producer = graph_.value(value).producer;
-    if (!producer.is_none()) marked_[producer.index()] = 1;
-  }
-  const graph::Graph& graph_;
-  std::vector<char> marked_;
-};
-
-Reach find_live(const graph::Graph& graph) {
-  Reach live(graph);
-  for (const graph::Output& output : graph.outputs)
-    if (is_wanted(output)) live.add(output.value);
-  live.close();
-  return live;
-}
 
 /// Values that depend on inputs and constants only, by id.
 std::vector<char> find_early_values(const graph::Graph& graph) {
@@ -66,10 +36,10 @@ std::vector<ValueId> label_operands(const graph::Op& op) {
 
 void order_operators(const graph::Graph& graph, const std::vector<OpNeeds>& ops,
                      Schedule& schedule) {
-  const Reach live = find_live(graph);
+  const graph::Reach live = graph::find_live(graph);
   const std::vector<char> early = find_early_values(graph);
   const auto is_early = [&](ValueId v) { return early[v.index()] != 0; };
-  Reach first(graph);
+  graph::Reach first(graph);
   for (std::size_t i = 0; i < graph.ops.size(); ++i) {
     if (!live.holds(i)) continue;
     for (const ValueId value : ops[i].summed) {
@@ -103,7 +73,7 @@ bool makes_dense_result(const graph::Graph& graph, const graph::Value& value) {
 void find_in_place(const graph::Graph& graph, const std::vector<OpNeeds>& ops, Schedule& schedule) {
   std::vector<char> read(graph.values.size(), 0);
   for (const graph::Output& output : graph.outputs)
-    if (is_wanted(output)) read[output.value.index()] = 1;
+    if (graph::is_wanted(output)) read[output.value.index()] = 1;
   for (const OpId id : schedule.order) {
     const std::vector<ValueId>& summed = ops[id.index()].summed;
     graph::for_each_value(graph.op(id).arguments, [&](ValueId v) {
@@ -125,7 +95,7 @@ std::vector<ReadyItem> find_items(const graph::Graph& graph,
   std::vector<ReadyItem> items{{}};
   for (std::size_t o = 0; o < graph.outputs.size(); ++o) {
     const graph::Output& output = graph.outputs[o];
-    if (!is_wanted(output)) continue;
+    if (!graph::is_wanted(output)) continue;
     const auto index = static_cast<std::int64_t>(o);
     if (!outputs[o]) {
       schedule.direct.push_back(index);
@@ -158,8 +128,6 @@ Schedule empty_schedule(const graph::Graph& graph) {
 
 }  // namespace
 
-bool is_wanted(const graph::Output& output) { return output.kind != graph::OutputKind::kExtra; }
-
 std::vector<Bucket> fill_buckets(const graph::Graph& graph, const std::vector<ReadyItem>& items,
                                  Bytes bucket_bytes) {
   struct Open {
@@ -191,11 +159,11 @@ std::vector<Bucket> fill_buckets(const graph::Graph& graph, const std::vector<Re
 
 Schedule schedule_alone(const graph::Graph& graph) {
   Schedule schedule = empty_schedule(graph);
-  const Reach live = find_live(graph);
+  const graph::Reach live = graph::find_live(graph);
   for (std::size_t i = 0; i < graph.ops.size(); ++i)
     if (live.holds(i)) schedule.order.push_back(OpId(static_cast<std::int64_t>(i)));
   for (std::size_t o = 0; o < graph.outputs.size(); ++o)
-    if (is_wanted(graph.outputs[o])) schedule.direct.push_back(static_cast<std::int64_t>(o));
+    if (graph::is_wanted(graph.outputs[o])) schedule.direct.push_back(static_cast<std::int64_t>(o));
   return schedule;
 }
 
@@ -212,7 +180,7 @@ Schedule make_schedule(const graph::Graph& graph, const std::vector<OpNeeds>& op
 Schedule schedule_group(const graph::Graph& graph, const FormTable& forms, Bytes bucket_bytes) {
   std::vector<OpNeeds> ops(graph.ops.size());
   std::vector<char> summed(graph.values.size(), 0);
-  const Reach live = find_live(graph);
+  const graph::Reach live = graph::find_live(graph);
   for (std::size_t i = 0; i < ops.size(); ++i) {
     ops[i] = {forms.ops[i].summed, forms.ops[i].rewrite == Rewrite::kNllMean};
     if (live.holds(i))

@@ -63,9 +63,6 @@ struct Schedule {
   std::vector<std::int64_t> direct;  ///< outputs in no bucket, by position
 };
 
-/// Is an output wanted? Extra ones are not.
-bool is_wanted(const graph::Output& output);
-
 /// For a device alone: graph order, nothing summed, all outputs direct.
 Schedule schedule_alone(const graph::Graph& graph);
 

@@ -160,9 +160,8 @@ bool is_ignored(const graph::ShardingRule& rule, std::size_t operand) {
 bool splits_samples(const Form& x) { return x.kind == FormKind::kSharded && x.dim != 1; }
 
 ShardedStep plan_step(const graph::Graph& graph, const Sharding& sharding,
-                      std::vector<graph::ShardingRule> rules, Bytes bucket_bytes) {
-  ShardedStep step;
-  step.rules = std::move(rules);
+                      const std::vector<graph::ShardingRule>& rules, Bytes bucket_bytes) {
+  ShardedStep step{rules, {}, {}, {}, {}, {}};
   StepPlanner(graph, sharding, bucket_bytes, step).plan();
   return step;
 }

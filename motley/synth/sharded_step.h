@@ -12,9 +12,9 @@ namespace motley::synth {
 
 /// What lowering finds out about a sharded step before it knows a rank: the same for all.
 struct ShardedStep {
-  std::vector<graph::ShardingRule> rules;  ///< by operator
-  std::vector<graph::Form> homes;          ///< by value: the form that its operator gives
-  std::vector<graph::Form> outputs;        ///< by output: the form in which it must end
+  const std::vector<graph::ShardingRule>& rules;  ///< by operator
+  std::vector<graph::Form> homes;                 ///< by value: the form that its operator gives
+  std::vector<graph::Form> outputs;               ///< by output: the form in which it must end
   /// By value: other forms that it gets by itself, as soon as it is there. Terms that are wanted in
   /// several forms are summed once: two sums could differ in their last digit.
   std::vector<std::vector<graph::Form>> wanted;
@@ -24,9 +24,9 @@ struct ShardedStep {
   std::vector<Bucket> gathers;
 };
 
-/// `rules` as find_rules gives them; the sharding is sound. O(graph).
+/// `rules` as find_rules gives them, which must outlive the step; the sharding is sound. O(graph).
 ShardedStep plan_step(const graph::Graph& graph, const Sharding& sharding,
-                      std::vector<graph::ShardingRule> rules, Bytes bucket_bytes);
+                      const std::vector<graph::ShardingRule>& rules, Bytes bucket_bytes);
 
 /// Is the operand read for its dtype only?
 bool is_ignored(const graph::ShardingRule& rule, std::size_t operand);

@@ -57,7 +57,7 @@ Result<program::Program> lower_sharded(const graph::Graph& graph, const Sharding
 /// the others, but enough to price a step where the others are like one of these. `rules`: those of
 /// find_rules. Not verified.
 program::Program lower_some_ranks(const graph::Graph& graph, const Sharding& sharding,
-                                  std::vector<graph::ShardingRule> rules,
+                                  const std::vector<graph::ShardingRule>& rules,
                                   const std::vector<std::size_t>& ranks,
                                   const LowerOptions& options);
 

@@ -1,15 +1,9 @@
 #pragma once
 
-#include <vector>
-
-#include "motley/base/result.h"
 #include "motley/base/units.h"
-#include "motley/search/spmd/prices.h"
-#include "motley/search/spmd/space.h"
+#include "motley/search/spmd/study.h"
 
 namespace motley::search {
-
-struct SpmdQuestion;
 
 /// A bound that holds for every plan of the space, for any ways, any set of devices and any shares,
 /// under the costs' operator models. For a set S of devices, with a weight w_i for each, sum 1:
@@ -28,6 +22,6 @@ struct SpmdQuestion;
 /// planes. Exchanges take the least time at even shares. Over sets: the least; sets whose busy
 /// bound alone exceeds `known`, the time of a plan, need no more. Of more than 4,096 sets only the
 /// busy bound of any set, without launches, is said.
-Result<Seconds> spmd_lower_bound(const SpmdQuestion& question, Seconds known);
+Seconds spmd_lower_bound(const SpmdStudy& study, Seconds known);
 
 }  // namespace motley::search

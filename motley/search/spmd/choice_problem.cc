@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include "motley/search/spmd/mean_time.h"
+
 namespace motley::search {
 
 using graph::Form;
@@ -15,20 +17,117 @@ namespace {
 /// Forms up to which a value of four readers or more has two that are made ready.
 constexpr std::size_t kMostReadyTwice = 4;
 
+/// Marks in keys, which no number of a kind, an operand or a form equals.
+enum Mark {
+  kReader = -1,
+  kOutput = -2,
+  kOperator = -3,
+  kChainOperator = -4,
+  kParameter = -5,
+  kSaved = -6,
+  kValue = -7,
+  kChainValue = -8
+};
+
+std::size_t result_of(const graph::Graph& graph, OpId producer, ValueId value) {
+  const auto& outputs = graph.op(producer).outputs;
+  return static_cast<std::size_t>(std::find(outputs.begin(), outputs.end(), value) -
+                                  outputs.begin());
+}
+
+/// Of each of some forms or ways.
+template <typename T, typename Cost>
+std::vector<double> costs_of(const std::vector<T>& choices, const Cost& cost) {
+  std::vector<double> costs;
+  for (const T& each : choices) costs.push_back(cost(each));
+  return costs;
+}
+
 }  // namespace
 
-ChoiceProblem::ChoiceProblem(const graph::Graph& graph, const SpmdSpace& space, SpmdPrices& prices,
-                             const SpmdObjective& objective)
+/// Prices for an objective.
+class ChoiceProblem::Pricing {
+ public:
+  Pricing(const graph::Graph& graph, const SpmdSpace& space, SpmdPrices& prices,
+          const SpmdObjective& objective)
+      : graph_(graph), space_(space), prices_(prices), objective_(objective) {}
+
+  double operator_cost(OpId op, const Strategy& way) {
+    if (objective_.is_bound) return objective_.compute * mean_compute(op, way);
+    return objective_.compute * slowest(prices_.compute(op, way)) +
+           objective_.exchange * prices_.inner_exchanges(op, way);
+  }
+
+  double chain_cost(OpId op, const Strategy& way) {
+    return objective_.path == 0 ? 0 : objective_.path * mean_compute(op, way);
+  }
+
+  double parameter_cost(ValueId id, const Form& form) {
+    return objective_.compute * slowest(prices_.update(id, form, objective_.states)) +
+           memory_price(id, form, 2.0 + objective_.states);
+  }
+
+  double memory_price(ValueId value, const Form& form, double copies) {
+    if (objective_.seconds_per_byte == 0) return 0;
+    double most = 0;
+    for (std::size_t c = 0; c < prices_.classes().size(); ++c)
+      most = std::max(most, prices_.bytes(value, form, c));
+    return objective_.seconds_per_byte * copies * most;
+  }
+
+  double change_cost(ValueId value, const Form& from, const Form& to, bool is_gradient) {
+    if (from == to) return 0;
+    const ConversionTime& time = prices_.conversion(value, from, to);
+    const double weight = is_gradient ? objective_.gradient_exchange : objective_.exchange;
+    return (objective_.is_bound ? 0 : objective_.compute * time.copies()) + weight * time.exchange;
+  }
+
+  double chain_change_cost(ValueId value, const Form& from, const Form& to) {
+    return objective_.path * prices_.conversion(value, from, to).exchange;
+  }
+
+  /// What a reader of many pays of a form that others may share (for a bound).
+  double shared(double cost, std::size_t most_sharing) const {
+    return objective_.is_bound && most_sharing > 1 ? cost / static_cast<double>(most_sharing)
+                                                   : cost;
+  }
+
+ private:
+  /// Of what takes time on each class; a bound leaves it out.
+  double slowest(const std::vector<double>& by_class) const {
+    return objective_.is_bound ? 0 : *std::max_element(by_class.begin(), by_class.end());
+  }
+
+  /// The least mean over classes, whatever the shares. Devices take at least their launch, which
+  /// pays for a part of launch / whole; the rest goes to where it weighs least.
+  double mean_compute(OpId op, const Strategy& way) {
+    const std::vector<double>& whole = prices_.compute(op, space_.ways[op.index()][0]);
+    MeanTime mean;
+    for (std::size_t c = 0; c < whole.size(); ++c)
+      mean.add(prices_.classes()[c].count, objective_.class_weights[c], whole[c],
+               prices_.launch(op, c));
+    return way.factor < 0 ? mean.whole() : mean.split();
+  }
+
+  const graph::Graph& graph_;
+  const SpmdSpace& space_;
+  SpmdPrices& prices_;
+  const SpmdObjective& objective_;
+};
+
+ChoiceProblem::ChoiceProblem(const graph::Graph& graph, const SpmdSpace& space,
+                             std::optional<Chain> chain)
     : graph_(graph),
       space_(space),
-      prices_(prices),
-      objective_(objective),
+      chain_(std::move(chain)),
       of_op_(graph.ops.size(), -1),
-      of_source_(graph.values.size(), -1) {
+      of_source_(graph.values.size(), -1),
+      ways_table_(graph.ops.size(), 0) {
   add_operators();
-  add_sources();
+  add_parameters();
   for (std::size_t v = 0; v < graph_.values.size(); ++v)
     add_value(ValueId(static_cast<std::int64_t>(v)));
+  elimination_.emplace(std::move(tables_));
 }
 
 int ChoiceProblem::add_variable(std::size_t domain) {
@@ -36,78 +135,63 @@ int ChoiceProblem::add_variable(std::size_t domain) {
   return static_cast<int>(tables_.domains.size()) - 1;
 }
 
-void ChoiceProblem::add_table(std::vector<int> variables, std::vector<double> cost) {
-  if (std::all_of(cost.begin(), cost.end(), [](double each) { return each == 0; })) return;
-  tables_.tables.push_back({std::move(variables), std::move(cost)});
+/// What depends on no variable (-1) costs the same always.
+void ChoiceProblem::add_table(std::vector<int> variables, int costs) {
+  variables.erase(std::remove(variables.begin(), variables.end(), -1), variables.end());
+  if (variables.empty()) return;
+  tables_.tables.push_back(std::move(variables));
+  of_table_.push_back(costs);
 }
 
-/// Of what takes time on each class; a bound leaves it out.
-double ChoiceProblem::slowest(const std::vector<double>& by_class) const {
-  return objective_.is_bound ? 0 : *std::max_element(by_class.begin(), by_class.end());
-}
-
-double ChoiceProblem::operator_cost(OpId op, const Strategy& way) {
-  if (!objective_.is_bound)
-    return objective_.compute * slowest(prices_.compute(op, way)) +
-           objective_.exchange * prices_.inner_exchanges(op, way);
-  const std::vector<double>& whole = prices_.compute(op, space_.ways[op.index()][0]);
-  const double weight = objective_.compute + (objective_.on_path[op.index()] ? objective_.path : 0);
-  if (weight == 0) return 0;
-  // Devices take at least their launch, which pays for a part of launch / whole; the rest goes to
-  // where it weighs least.
-  double sum = 0, launches = 0, paid = 0, least = std::numeric_limits<double>::infinity();
-  for (std::size_t c = 0; c < whole.size(); ++c) {
-    const double of_class = objective_.class_weights[c];
-    const int count = prices_.classes()[c].count;
-    const double launch = std::min(prices_.launch(op, c), whole[c]);
-    sum += of_class * whole[c];
-    launches += of_class * launch;
-    paid += whole[c] > 0 ? count * launch / whole[c] : count;
-    least = std::min(least, of_class / count * whole[c]);
+int ChoiceProblem::find_costs(Key key, Fill fill, std::size_t tables) {
+  const auto [known, is_new] = first_costs_.try_emplace(std::move(key), costs_);
+  if (is_new) {
+    fills_.push_back(std::move(fill));
+    costs_ += static_cast<int>(tables);
   }
-  return weight * (way.factor < 0 ? sum : launches + least * std::max(0.0, 1 - paid));
+  return known->second;
 }
 
 void ChoiceProblem::add_operators() {
   for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
     if (!space_.is_needed[i]) continue;
     const OpId id(static_cast<std::int64_t>(i));
-    const int variable = of_op_[i] = add_variable(space_.ways[i].size());
-    std::vector<double> cost;
-    for (const Strategy& way : space_.ways[i]) cost.push_back(operator_cost(id, way));
-    add_table({variable}, std::move(cost));
+    const std::vector<Strategy>& ways = space_.ways[i];
+    const int kind = space_.kind_of[i], variable = of_op_[i] = add_variable(ways.size());
+    ways_table_[i] = tables_.tables.size();
+    add_table({variable}, find_costs({kOperator, kind}, [&ways, id](Pricing& pricing, Costs& to) {
+                to.push_back(costs_of(
+                    ways, [&](const Strategy& way) { return pricing.operator_cost(id, way); }));
+              }));
+    if (!chain_ || !chain_->has_op[i]) continue;
+    add_table(
+        {variable}, find_costs({kChainOperator, kind}, [&ways, id](Pricing& pricing, Costs& to) {
+          to.push_back(
+              costs_of(ways, [&](const Strategy& way) { return pricing.chain_cost(id, way); }));
+        }));
   }
 }
 
-double ChoiceProblem::memory_price(ValueId value, const Form& form, double copies) {
-  if (objective_.seconds_per_byte == 0) return 0;
-  double most = 0;
-  for (std::size_t c = 0; c < prices_.classes().size(); ++c)
-    most = std::max(most, prices_.bytes(value, form, c));
-  return objective_.seconds_per_byte * copies * most;
-}
-
-void ChoiceProblem::add_sources() {
+void ChoiceProblem::add_parameters() {
   for (std::size_t v = 0; v < graph_.values.size(); ++v) {
     const std::vector<Form>& kept = space_.kept[v];
     if (kept.empty() || graph_.values[v].role != graph::ValueRole::kParameter) continue;
     const ValueId id(static_cast<std::int64_t>(v));
-    const int variable = of_source_[v] = add_variable(kept.size());
-    std::vector<double> cost;
-    for (const Form& form : kept)
-      cost.push_back(objective_.compute * slowest(prices_.update(id, form, objective_.states)) +
-                     memory_price(id, form, 2.0 + objective_.states));
-    add_table({variable}, std::move(cost));
+    of_source_[v] = add_variable(kept.size());
+    Key key = source_key(id);
+    key.push_back(kParameter);
+    add_table({of_source_[v]}, find_costs(std::move(key), [&kept, id](Pricing& pricing, Costs& to) {
+                to.push_back(costs_of(
+                    kept, [&](const Form& form) { return pricing.parameter_cost(id, form); }));
+              }));
   }
 }
 
 ChoiceProblem::Formed ChoiceProblem::holder_of(ValueId value) const {
   const OpId producer = graph_.value(value).producer;
   if (producer.is_none()) return {of_source_[value.index()], space_.kept[value.index()]};
-  const auto& outputs = graph_.op(producer).outputs;
-  const auto result =
-      static_cast<std::size_t>(std::find(outputs.begin(), outputs.end(), value) - outputs.begin());
   Formed formed{of_op_[producer.index()], {}};
+  const std::size_t result = result_of(graph_, producer, value);
   for (const Strategy& way : space_.ways[producer.index()])
     formed.forms.push_back(way.results[result]);
   return formed;
@@ -125,31 +209,6 @@ ChoiceProblem::Formed ChoiceProblem::reader_of(const Reader& reader) const {
   return formed;
 }
 
-double ChoiceProblem::price(ValueId value, const Form& from, const Form& to, bool is_gradient) {
-  if (from == to) return 0;
-  const ConversionTime& time = prices_.conversion(value, from, to);
-  std::vector<double> copies = time.before;
-  for (std::size_t c = 0; c < copies.size(); ++c) copies[c] += time.after[c];
-  const double weight = is_gradient ? objective_.gradient_exchange : objective_.exchange;
-  return objective_.compute * slowest(copies) + weight * time.exchange;
-}
-
-/// The change of form between two operators of the chain counts whether or not it is made anyway.
-void ChoiceProblem::add_path_edge(ValueId value, const Formed& holder, const Reader& reader) {
-  if (objective_.path == 0 || reader.op.is_none() ||
-      objective_.enters_by[reader.op.index()] != value)
-    return;
-  const auto& operands = space_.rules[reader.op.index()].operands;
-  if (std::find(operands.begin(), operands.end(), value) - operands.begin() != reader.operand)
-    return;  // it reads the value twice
-  const Formed wanted = reader_of(reader);
-  std::vector<double> cost;
-  for (const Form& from : holder.forms)
-    for (const Form& to : wanted.forms)
-      cost.push_back(objective_.path * prices_.conversion(value, from, to).exchange);
-  add_table({holder.variable, wanted.variable}, std::move(cost));
-}
-
 /// Made in forward and read in backward, so that it lies in memory at the peak.
 bool ChoiceProblem::is_saved(ValueId value) const {
   const OpId producer = graph_.value(value).producer;
@@ -164,163 +223,189 @@ bool ChoiceProblem::is_saved(ValueId value) const {
 void ChoiceProblem::add_value(ValueId value) {
   const std::vector<Reader>& readers = space_.readers[value.index()];
   if (readers.empty()) return;
-  const Formed holder = holder_of(value);
-  if (holder.variable >= 0 && objective_.seconds_per_byte > 0 && is_saved(value)) {
-    std::vector<double> cost;
-    for (const Form& form : holder.forms) cost.push_back(memory_price(value, form, 1));
-    add_table({holder.variable}, std::move(cost));
-  }
-  for (const Reader& reader : readers) add_path_edge(value, holder, reader);
-  std::vector<Formed> formed;
-  std::vector<Form> ready;  // forms that some reader may want
+  Changes changes{value, holder_of(value), {}, {}, 0};
+  if (is_saved(value)) add_saved(value, changes.holder);
   for (const Reader& reader : readers) {
-    formed.push_back(reader_of(reader));
-    for (const Form& form : formed.back().forms)
-      if (std::find(ready.begin(), ready.end(), form) == ready.end()) ready.push_back(form);
+    changes.readers.push_back(reader_of(reader));
+    for (const Form& form : changes.readers.back().forms)
+      if (std::find(changes.ready.begin(), changes.ready.end(), form) == changes.ready.end())
+        changes.ready.push_back(form);
   }
+  if (chain_) add_chain_changes(changes);
   const bool never_changes =
-      ready.size() == 1 && std::all_of(holder.forms.begin(), holder.forms.end(),
-                                       [&](const Form& form) { return form == ready[0]; });
+      changes.ready.size() == 1 &&
+      std::all_of(changes.holder.forms.begin(), changes.holder.forms.end(),
+                  [&](const Form& form) { return form == changes.ready[0]; });
   if (never_changes) return;
-  // The variables that the tables are between: the holder's, those of what is made ready, the
-  // readers'. Values of one kind have the same tables.
-  const std::size_t made = readers.size() < 2                                      ? 0
-                           : readers.size() > 3 && ready.size() <= kMostReadyTwice ? 2
-                                                                                   : 1;
-  std::vector<int> places = {holder.variable};
-  for (std::size_t m = 0; m < made; ++m) places.push_back(add_variable(ready.size() + 1));
-  for (const Formed& reader : formed) places.push_back(reader.variable);
-  const auto [known, is_new] = conversions_.try_emplace(value_key(value));
-  if (is_new) {
-    for (auto& [at, cost] : conversion_tables(value, holder, formed, ready, made)) {
-      known->second.emplace_back(at, static_cast<int>(tables_.tables.size()));
-      tables_.tables.push_back({at_places(places, at), std::move(cost)});
+  if (readers.size() > 1)
+    changes.made = readers.size() > 3 && changes.ready.size() <= kMostReadyTwice ? 2 : 1;
+  add_changes(std::move(changes));
+}
+
+void ChoiceProblem::add_saved(ValueId value, const Formed& holder) {
+  const OpId producer = graph_.value(value).producer;
+  Key key = {kSaved, space_.kind_of[producer.index()],
+             static_cast<int>(result_of(graph_, producer, value))};
+  add_table({holder.variable},
+            find_costs(std::move(key), [value, forms = holder.forms](Pricing& pricing, Costs& to) {
+              to.push_back(costs_of(
+                  forms, [&](const Form& form) { return pricing.memory_price(value, form, 1); }));
+            }));
+}
+
+/// Tables between who makes the value and each form made ready, and between these and each reader.
+void ChoiceProblem::add_changes(Changes changes) {
+  std::vector<int> shared = {changes.holder.variable};
+  std::vector<std::vector<int>> tables;
+  for (std::size_t m = 0; m < changes.made; ++m) {
+    shared.push_back(add_variable(changes.ready.size() + 1));  // none, or one of them
+    tables.push_back({changes.holder.variable, shared.back()});
+  }
+  for (const Formed& reader : changes.readers) {
+    tables.push_back(shared);
+    tables.back().push_back(reader.variable);
+  }
+  Key key = value_key(changes.value);
+  int costs = find_costs(
+      std::move(key),
+      [this, changes = std::move(changes)](Pricing& pricing, Costs& to) {
+        fill_changes(changes, pricing, to);
+      },
+      tables.size());
+  for (std::vector<int>& variables : tables) add_table(std::move(variables), costs++);
+}
+
+void ChoiceProblem::fill_changes(const Changes& changes, Pricing& pricing, Costs& to) const {
+  const auto& [value, holder, wanting, ready, made] = changes;
+  const std::vector<Reader>& readers = space_.readers[value.index()];
+  const bool all_gradients = std::all_of(readers.begin(), readers.end(),
+                                         [](const Reader& reader) { return reader.op.is_none(); });
+  for (std::size_t m = 0; m < made; ++m) {
+    std::vector<double>& costs = to.emplace_back();
+    for (const Form& form : holder.forms) {
+      costs.push_back(0);
+      for (const Form& each : ready)
+        costs.push_back(pricing.change_cost(value, form, each, all_gradients));
     }
-  } else {
-    for (const auto& [at, table] : known->second)
-      tables_.tables.push_back({at_places(places, at), {}, table});
+  }
+  std::size_t combinations = 1;  // of what is made ready
+  for (std::size_t m = 0; m < made; ++m) combinations *= ready.size() + 1;
+  const auto is_ready = [&, &ready = ready, made = made](std::size_t combination,
+                                                         const Form& form) {
+    for (std::size_t m = 0; m < made; ++m, combination /= ready.size() + 1)
+      if (const std::size_t one = combination % (ready.size() + 1);
+          one > 0 && ready[one - 1] == form)
+        return true;
+    return false;
+  };
+  const std::size_t most_sharing = readers.size() / (made + 1);
+  for (std::size_t r = 0; r < readers.size(); ++r) {
+    std::vector<double> pays;  // [holder's form][wanted form]
+    for (const Form& home : holder.forms)
+      for (const Form& form : wanting[r].forms)
+        pays.push_back(pricing.shared(
+            pricing.change_cost(value, home, form, readers[r].op.is_none()), most_sharing));
+    std::vector<double>& costs = to.emplace_back();
+    const std::size_t forms = wanting[r].forms.size();
+    for (std::size_t h = 0; h < holder.forms.size(); ++h)
+      for (std::size_t c = 0; c < combinations; ++c)
+        for (std::size_t w = 0; w < forms; ++w)
+          costs.push_back(is_ready(c, wanting[r].forms[w]) ? 0 : pays[h * forms + w]);
   }
 }
 
-std::vector<int> ChoiceProblem::at_places(const std::vector<int>& places,
-                                          const std::vector<std::size_t>& at) {
-  std::vector<int> variables;
-  for (const std::size_t place : at) variables.push_back(places[place]);
-  return variables;
+/// The change of form between two operators of the chain counts whether or not it is made anyway.
+void ChoiceProblem::add_chain_changes(const Changes& changes) {
+  const std::vector<Reader>& readers = space_.readers[changes.value.index()];
+  for (std::size_t r = 0; r < readers.size(); ++r) {
+    const Reader& reader = readers[r];
+    if (reader.op.is_none() || chain_->enters_by[reader.op.index()] != changes.value) continue;
+    const auto& operands = space_.rules[reader.op.index()].operands;
+    if (std::find(operands.begin(), operands.end(), changes.value) - operands.begin() !=
+        reader.operand)
+      continue;  // it reads the value twice
+    Key key = value_key(changes.value);
+    key.insert(key.end(), {kChainValue, static_cast<int>(r)});
+    const int costs = find_costs(
+        std::move(key), [value = changes.value, holder = changes.holder.forms,
+                         wanted = changes.readers[r].forms](Pricing& pricing, Costs& to) {
+          std::vector<double>& costs = to.emplace_back();
+          for (const Form& from : holder)
+            for (const Form& form : wanted)
+              costs.push_back(pricing.chain_change_cost(value, from, form));
+        });
+    add_table({changes.holder.variable, changes.readers[r].variable}, costs);
+  }
+}
+
+/// Equal for parameters and inputs of the same shape that may be kept in the same forms.
+ChoiceProblem::Key ChoiceProblem::source_key(ValueId source) const {
+  Key key = {space_.value_kind[source.index()], of_source_[source.index()] >= 0};
+  for (const Form& form : space_.kept[source.index()])
+    key.insert(key.end(), {static_cast<int>(form.kind), form.dim, static_cast<int>(form.outer),
+                           static_cast<int>(form.extent), static_cast<int>(form.inner)});
+  return key;
 }
 
 /// Says which forms and prices a value's tables have: its own kind, who makes it, who reads it.
-std::vector<int> ChoiceProblem::value_key(ValueId value) const {
-  const auto source = [&](ValueId id) {
-    std::vector<int> key = {space_.value_kind[id.index()], of_source_[id.index()] >= 0};
-    for (const Form& form : space_.kept[id.index()])
-      key.insert(key.end(), {static_cast<int>(form.kind), form.dim, static_cast<int>(form.outer),
-                             static_cast<int>(form.extent), static_cast<int>(form.inner)});
-    return key;
-  };
+ChoiceProblem::Key ChoiceProblem::value_key(ValueId value) const {
   const OpId producer = graph_.value(value).producer;
-  std::vector<int> key = {space_.value_kind[value.index()]};
+  Key key = {kValue, space_.value_kind[value.index()]};
   if (producer.is_none()) {
-    const auto kept = source(value);
-    key.insert(key.end(), kept.begin(), kept.end());
+    const Key source = source_key(value);
+    key.insert(key.end(), source.begin(), source.end());
   } else {
-    const auto& outputs = graph_.op(producer).outputs;
-    key.push_back(space_.kind_of[producer.index()]);
-    key.push_back(
-        static_cast<int>(std::find(outputs.begin(), outputs.end(), value) - outputs.begin()));
+    key.insert(key.end(), {space_.kind_of[producer.index()],
+                           static_cast<int>(result_of(graph_, producer, value))});
   }
   for (const Reader& reader : space_.readers[value.index()]) {
-    key.push_back(-1);
+    key.push_back(kReader);
     if (!reader.op.is_none()) {
       key.insert(key.end(), {space_.kind_of[reader.op.index()], reader.operand});
       continue;
     }
     const graph::Output& output = graph_.outputs[static_cast<std::size_t>(reader.operand)];
-    key.push_back(-2);
+    key.push_back(kOutput);
     if (output.kind != graph::OutputKind::kGradient) continue;
-    const auto kept = source(output.of);
-    key.insert(key.end(), kept.begin(), kept.end());
+    const Key source = source_key(output.of);
+    key.insert(key.end(), source.begin(), source.end());
   }
   return key;
 }
 
-/// Tables over places (0 the holder, then what is made ready, then the readers); the forms made
-/// ready are each none or one of `ready`. What has no variable is left out.
-std::vector<ChoiceProblem::PlacedTable> ChoiceProblem::conversion_tables(
-    ValueId value, const Formed& holder, const std::vector<Formed>& formed,
-    const std::vector<Form>& ready, std::size_t made) {
-  const std::vector<Reader>& readers = space_.readers[value.index()];
-  const auto is_gradient = [&](std::size_t r) { return readers[r].op.is_none(); };
-  std::vector<PlacedTable> tables;
-  const auto add = [&](std::vector<std::size_t> at, std::vector<double> cost) {
-    const bool is_free =
-        std::all_of(cost.begin(), cost.end(), [](double each) { return each == 0; });
-    if (!at.empty() && !is_free) tables.emplace_back(std::move(at), std::move(cost));
-  };
-  std::vector<std::size_t> shared;
-  if (holder.variable >= 0) shared.push_back(0);
-  bool all_gradients = true;
-  for (std::size_t r = 0; r < readers.size(); ++r) all_gradients = all_gradients && is_gradient(r);
-  for (std::size_t m = 0; m < made; ++m) {
-    std::vector<std::size_t> at;
-    if (holder.variable >= 0) at.push_back(0);
-    at.push_back(1 + m);
-    shared.push_back(1 + m);
-    std::vector<double> cost;
-    for (const Form& form : holder.forms) {
-      cost.push_back(0);
-      for (const Form& to : ready) cost.push_back(price(value, form, to, all_gradients));
-    }
-    add(std::move(at), std::move(cost));
-  }
-  std::size_t combinations = 1;  // of what is made ready
-  for (std::size_t m = 0; m < made; ++m) combinations *= ready.size() + 1;
-  const std::size_t most_sharing = readers.size() / (made + 1);
-  const double share =
-      objective_.is_bound && most_sharing > 1 ? 1.0 / static_cast<double>(most_sharing) : 1.0;
-  for (std::size_t r = 0; r < readers.size(); ++r) {
-    std::vector<std::size_t> at = shared;
-    if (formed[r].variable >= 0) at.push_back(1 + made + r);
-    std::vector<double> cost;
-    for (const Form& home : holder.forms)
-      for (std::size_t b = 0; b < combinations; ++b)
-        for (const Form& wanted : formed[r].forms) {
-          bool is_ready = false;
-          for (std::size_t rest = b, m = 0; m < made; ++m, rest /= ready.size() + 1)
-            if (const std::size_t form = rest % (ready.size() + 1))
-              is_ready = is_ready || ready[form - 1] == wanted;
-          cost.push_back(is_ready ? 0 : share * price(value, home, wanted, is_gradient(r)));
-        }
-    add(std::move(at), std::move(cost));
-  }
-  return tables;
+TableCosts ChoiceProblem::costs(SpmdPrices& prices, const SpmdObjective& objective) const {
+  Pricing pricing(graph_, space_, prices, objective);
+  TableCosts costs{of_table_, {}};
+  costs.costs.reserve(static_cast<std::size_t>(costs_));
+  for (const Fill& fill : fills_) fill(pricing, costs.costs);
+  return costs;
 }
 
-void ChoiceProblem::restrict(OpId op, const std::function<bool(const Strategy&)>& is_allowed) {
+void ChoiceProblem::restrict(TableCosts& costs, OpId op,
+                             const std::function<bool(const Strategy&)>& is_allowed) const {
   if (of_op_[op.index()] < 0) return;
-  std::vector<double> cost;
-  for (const Strategy& way : space_.ways[op.index()])
-    cost.push_back(is_allowed(way) ? 0 : std::numeric_limits<double>::infinity());
-  add_table({of_op_[op.index()]}, std::move(cost));
+  int& own = costs.of_table[ways_table_[op.index()]];
+  std::vector<double> restricted = costs.costs[static_cast<std::size_t>(own)];
+  for (std::size_t w = 0; w < restricted.size(); ++w)
+    if (!is_allowed(space_.ways[op.index()][w]))
+      restricted[w] = std::numeric_limits<double>::infinity();
+  own = static_cast<int>(costs.costs.size());
+  costs.costs.push_back(std::move(restricted));
 }
 
 void ChoiceProblem::apply(const std::vector<int>& choice, synth::Sharding& sharding) const {
+  const auto at = [&](int variable) {
+    return static_cast<std::size_t>(choice[static_cast<std::size_t>(variable)]);
+  };
   sharding.global_batch = space_.global_batch;
   sharding.ops.clear();
-  for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
-    const auto way =
-        of_op_[i] < 0
-            ? whole_strategy(space_.rules[i])
-            : space_.ways[i][static_cast<std::size_t>(choice[static_cast<std::size_t>(of_op_[i])])];
-    sharding.ops.push_back(way);
-  }
+  for (std::size_t i = 0; i < graph_.ops.size(); ++i)
+    sharding.ops.push_back(of_op_[i] < 0 ? whole_strategy(space_.rules[i])
+                                         : space_.ways[i][at(of_op_[i])]);
   sharding.sources.assign(graph_.values.size(), graph::kWholeForm);
-  for (std::size_t v = 0; v < graph_.values.size(); ++v) {
-    if (space_.kept[v].empty()) continue;
-    const int variable = of_source_[v];
-    sharding.sources[v] = space_.kept[v][static_cast<std::size_t>(
-        variable < 0 ? 0 : choice[static_cast<std::size_t>(variable)])];
-  }
+  for (std::size_t v = 0; v < graph_.values.size(); ++v)
+    if (!space_.kept[v].empty())
+      sharding.sources[v] = space_.kept[v][of_source_[v] < 0 ? 0 : at(of_source_[v])];
 }
 
 }  // namespace motley::search

@@ -2,7 +2,7 @@
 
 #include <functional>
 #include <map>
-#include <utility>
+#include <optional>
 #include <vector>
 
 #include "motley/graph/graph.h"
@@ -18,15 +18,18 @@ struct SpmdObjective {
   double compute = 1;            ///< weight of compute, where the slowest class counts
   double exchange = 1;           ///< weight of exchanges
   double gradient_exchange = 1;  ///< of those of gradients, which the rest of backward hides
+  double path = 0;               ///< of operators of the chain and of the changes between them
   double seconds_per_byte = 0;   ///< price of memory on the device that holds most
   int states = 0;                ///< tensors that the optimizer keeps beside a parameter
   /// For bound.h: nothing counts more than it does in any plan, whatever its shares. Compute is the
-  /// mean over classes by `class_weights`, and operators of a chain and the changes of form between
-  /// them count by `path` again.
+  /// mean over classes by `class_weights`, without copies and updates.
   bool is_bound = false;
   std::vector<double> class_weights;  ///< by class; sum 1
-  double path = 0;
-  std::vector<char> on_path;       ///< by operator
+};
+
+/// Operators each of which takes a value of the one before.
+struct Chain {
+  std::vector<char> has_op;        ///< by operator
   std::vector<ValueId> enters_by;  ///< by operator of the chain: what it takes from the one before
 };
 
@@ -39,53 +42,75 @@ struct SpmdObjective {
 /// made ready, or two where four readers or more want at most four forms. As lowering makes each
 /// form once, that is exact but where two readers share a further form. For a bound, such readers
 /// pay 1 / floor(readers / (1 + made ready)) of it, which no sharing undercuts.
+///
+/// Variables, tables and the order of elimination depend on the space alone; costs are filled in
+/// for prices and an objective, once for all that is equal in them.
 class ChoiceProblem {
  public:
-  ChoiceProblem(const graph::Graph& graph, const SpmdSpace& space, SpmdPrices& prices,
-                const SpmdObjective& objective);
+  /// The graph and the space must outlive it. With a chain, what is on it has tables of its own.
+  ChoiceProblem(const graph::Graph& graph, const SpmdSpace& space,
+                std::optional<Chain> chain = std::nullopt);
+  ChoiceProblem(const ChoiceProblem&) = delete;
+  ChoiceProblem& operator=(const ChoiceProblem&) = delete;
 
-  const TableProblem& tables() const { return tables_; }
+  TableCosts costs(SpmdPrices& prices, const SpmdObjective& objective) const;
   /// Forbids all other ways of an operator.
-  void restrict(OpId op, const std::function<bool(const graph::Strategy&)>& is_allowed);
+  void restrict(TableCosts& costs, OpId op,
+                const std::function<bool(const graph::Strategy&)>& is_allowed) const;
+  TableSolution solve(const TableCosts& costs) const { return elimination_->solve(costs); }
+  const TableLayout& layout() const { return elimination_->layout(); }
   /// Fills in ways and kept forms.
   void apply(const std::vector<int>& choice, synth::Sharding& sharding) const;
 
  private:
+  class Pricing;
+  using Key = std::vector<int>;
+  using Costs = std::vector<std::vector<double>>;  // by table
+  /// Adds the costs of one or more tables.
+  using Fill = std::function<void(Pricing&, Costs&)>;
+
   /// What has a form that depends on one variable.
   struct Formed {
     int variable = -1;  ///< none: it has the first form
     std::vector<graph::Form> forms;
   };
+  /// Who wants a value in which forms.
+  struct Changes {
+    ValueId value;
+    Formed holder;
+    std::vector<Formed> readers;
+    std::vector<graph::Form> ready;  ///< forms that some reader may want
+    std::size_t made = 0;            ///< how many of them are made ready
+  };
+
   int add_variable(std::size_t domain);
+  void add_table(std::vector<int> variables, int costs);
+  /// Position of the costs of the first of so many tables; if the key is new, `fill` adds them.
+  int find_costs(Key key, Fill fill, std::size_t tables = 1);
   void add_operators();
-  void add_sources();
+  void add_parameters();
   void add_value(ValueId value);
-  using PlacedTable = std::pair<std::vector<std::size_t>, std::vector<double>>;
-  std::vector<PlacedTable> conversion_tables(ValueId value, const Formed& holder,
-                                             const std::vector<Formed>& formed,
-                                             const std::vector<graph::Form>& ready,
-                                             std::size_t made);
-  std::vector<int> value_key(ValueId value) const;
-  static std::vector<int> at_places(const std::vector<int>& places,
-                                    const std::vector<std::size_t>& at);
+  void add_saved(ValueId value, const Formed& holder);
+  void add_changes(Changes changes);
+  void add_chain_changes(const Changes& changes);
+  void fill_changes(const Changes& changes, Pricing& pricing, Costs& costs) const;
+  Key source_key(ValueId source) const;
+  Key value_key(ValueId value) const;
   Formed holder_of(ValueId value) const;
   Formed reader_of(const Reader& reader) const;
-  double price(ValueId value, const graph::Form& from, const graph::Form& to, bool is_gradient);
-  void add_table(std::vector<int> variables, std::vector<double> cost);
-  double slowest(const std::vector<double>& by_class) const;
-  double operator_cost(OpId op, const graph::Strategy& way);
-  void add_path_edge(ValueId value, const Formed& holder, const Reader& reader);
-  double memory_price(ValueId value, const graph::Form& form, double copies);
   bool is_saved(ValueId value) const;
 
   const graph::Graph& graph_;
   const SpmdSpace& space_;
-  SpmdPrices& prices_;
-  const SpmdObjective objective_;
-  TableProblem tables_;
-  std::vector<int> of_op_, of_source_;  // variables; -1: one choice only
-  /// By value_key: the tables of the first such value, as places and positions in `tables_`.
-  std::map<std::vector<int>, std::vector<std::pair<std::vector<std::size_t>, int>>> conversions_;
+  const std::optional<Chain> chain_;
+  TableLayout tables_;                   // until the order is found
+  std::vector<int> of_table_;            // its costs
+  std::vector<int> of_op_, of_source_;   // variables; -1: one choice only
+  std::vector<std::size_t> ways_table_;  // by operator: the table of its ways alone
+  std::map<Key, int> first_costs_;
+  std::vector<Fill> fills_;  // in the order of what they add
+  int costs_ = 0;            // how many they add
+  std::optional<Elimination> elimination_;
 };
 
 }  // namespace motley::search

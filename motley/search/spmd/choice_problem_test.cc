@@ -92,6 +92,7 @@ struct Setting {
       shares.push_back(0.2 + random.uniform());
       costs.by_work[device.name] = {
           std::make_shared<cost::KindTimes>(shared, *cluster::find_kind(device.kind)), 1.0};
+      costs.devices[device.name] = {};
     }
     batch = std::int64_t{64} << random.below(8);
   }
@@ -133,7 +134,8 @@ class Exhaustive {
   double convert(ValueId value, const Form& to) {
     const Form& home = homes_[value.index()];
     if (home == to || !made_[value.index()].insert(to).second) return 0;
-    return prices_.conversion(value, home, to).total();
+    const ConversionTime& time = prices_.conversion(value, home, to);
+    return time.exchange + time.copies();
   }
 
   double run(std::size_t op, const graph::Strategy& way) {
@@ -195,17 +197,19 @@ TEST(ChoiceProblem, EqualsExhaustiveSearchOnSmallGraphs) {
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
     const Setting setting(seed);
     const SpmdSpace space = find_space(setting.graph, setting.batch, setting.shares);
-    auto prices = SpmdPrices::make(setting.graph, space, setting.cluster, setting.costs,
-                                   setting.devices, setting.shares);
-    ASSERT_TRUE(prices) << prices.error().message;
-    const ChoiceProblem problem(setting.graph, space, *prices, {});
-    const TableSolution solution = solve_tables(problem.tables());
+    const auto kinds = DeviceKinds::find(setting.cluster, setting.costs, setting.devices);
+    ASSERT_TRUE(kinds) << kinds.error().message;
+    const auto model = setting.costs.model(setting.cluster);
+    SpmdPrices prices(setting.graph, space, model, setting.cluster, *kinds, setting.devices,
+                      setting.shares);
+    const ChoiceProblem problem(setting.graph, space);
+    const TableSolution solution = problem.solve(problem.costs(prices, {}));
     EXPECT_EQ(solution.relaxed, 0u);
     synth::Sharding sharding;
     problem.apply(solution.choice, sharding);
-    const double found = Exhaustive(setting.graph, space, *prices).cost_of(sharding);
+    const double found = Exhaustive(setting.graph, space, prices).cost_of(sharding);
     const double almost = found * (1 - 1e-9);
-    EXPECT_EQ(Exhaustive(setting.graph, space, *prices).best_below(almost), almost) << seed;
+    EXPECT_EQ(Exhaustive(setting.graph, space, prices).best_below(almost), almost) << seed;
     EXPECT_NEAR(solution.cost, found, 1e-9 * found) << "seed " << seed;
     split += std::any_of(sharding.ops.begin(), sharding.ops.end(),
                          [](const auto& way) { return way.factor >= 0; });

@@ -1,7 +1,6 @@
 #include "motley/search/spmd/elimination.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <map>
 #include <queue>
@@ -10,159 +9,106 @@
 #include <utility>
 
 #include "motley/base/check.h"
+#include "motley/base/random.h"
 
 namespace motley::search {
 namespace {
 
 constexpr double kForbidden = std::numeric_limits<double>::infinity();
 
-/// A table's numbers, shared by all that are equal.
-struct Content {
-  std::vector<int> domains;  // of its variables
-  std::vector<double> cost;
-};
-
-/// Gives equal contents the same number.
-class Contents {
- public:
-  int add(std::vector<int> domains, std::vector<double> cost) {
-    std::uint64_t hash = 1469598103934665603u;
-    const auto mix = [&hash](const void* data, std::size_t bytes) {
-      const auto* from = static_cast<const unsigned char*>(data);
-      for (std::size_t i = 0; i + 8 <= bytes; i += 8) {
-        std::uint64_t word = 0;
-        std::memcpy(&word, from + i, 8);
-        hash = (hash ^ word) * 1099511628211u;
-        hash ^= hash >> 29;
-      }
-      for (std::size_t i = bytes / 8 * 8; i < bytes; ++i) hash = (hash ^ from[i]) * 1099511628211u;
-    };
-    mix(domains.data(), domains.size() * sizeof(int));
-    mix(cost.data(), cost.size() * sizeof(double));
-    for (auto [it, end] = by_hash_.equal_range(hash); it != end; ++it) {
-      const Content& known = all_[static_cast<std::size_t>(it->second)];
-      if (known.domains == domains && known.cost == cost) return it->second;
-    }
-    all_.push_back({std::move(domains), std::move(cost)});
-    const int id = static_cast<int>(all_.size()) - 1;
-    by_hash_.emplace(hash, id);
-    return id;
-  }
-  const Content& at(int id) const { return all_[static_cast<std::size_t>(id)]; }
-
- private:
-  std::vector<Content> all_;
-  std::unordered_multimap<std::uint64_t, int> by_hash_;
-};
-
-/// A table in play.
-struct Factor {
-  std::vector<int> variables;
-  int content = 0;
-};
-
-/// What removing a variable gives: the least cost for every combination of the others, less the
-/// lowest of them, so that what many equal layers add up to does not make them differ.
-struct Message {
-  int content = 0;
-  double least = 0;
-};
-
-/// Steps through the combinations of some domains and keeps the places in several tables.
-class Odometer {
- public:
-  Odometer(std::vector<int> domains, std::vector<std::vector<std::size_t>> strides)
-      : domains_(std::move(domains)),
-        strides_(std::move(strides)),
-        digits_(domains_.size(), 0),
-        places_(strides_.size(), 0) {}
-  std::size_t place(std::size_t table) const { return places_[table]; }
-  bool next() {
-    for (std::size_t d = domains_.size(); d-- > 0;) {
-      if (++digits_[d] < domains_[d]) {
-        for (std::size_t t = 0; t < places_.size(); ++t) places_[t] += strides_[t][d];
-        return true;
-      }
-      for (std::size_t t = 0; t < places_.size(); ++t)
-        places_[t] -= strides_[t][d] * static_cast<std::size_t>(domains_[d] - 1);
-      digits_[d] = 0;
-    }
-    return false;
-  }
-
- private:
-  std::vector<int> domains_;
-  std::vector<std::vector<std::size_t>> strides_;  // [table][digit]
-  std::vector<int> digits_;
-  std::vector<std::size_t> places_;
-};
-
-/// Stride of each variable of `variables` in a table over `own`; 0 where it lacks it.
-std::vector<std::size_t> strides_of(const std::vector<int>& variables, const std::vector<int>& own,
-                                    const std::vector<int>& domains) {
-  std::vector<std::size_t> strides(variables.size(), 0);
-  std::size_t stride = 1;
-  for (std::size_t i = own.size(); i-- > 0;) {
-    const auto at = std::find(variables.begin(), variables.end(), own[i]);
-    if (at != variables.end()) strides[static_cast<std::size_t>(at - variables.begin())] = stride;
-    stride *= static_cast<std::size_t>(domains[static_cast<std::size_t>(own[i])]);
-  }
-  return strides;
+template <typename T>
+std::uint64_t hash_of(const std::vector<T>& of) {
+  return hash_bytes({reinterpret_cast<const char*>(of.data()), of.size() * sizeof(T)});
 }
 
-class Solver {
+/// How the tables of a step meet: over the variables that are left of them, and the one that goes.
+/// The tables of a level have the variables of it and of those before alone.
+struct Pattern {
+  int domain = 0;            // of the variable that goes
+  std::vector<int> domains;  // of those that are left, the last fastest
+  struct Input {
+    std::vector<std::size_t> strides;  // by variable that is left; 0 if it lacks it
+    std::size_t own = 0;               // stride of the variable that goes
+  };
+  std::vector<Input> inputs;
+  /// By number of variables: inputs of which the last of so many is the last.
+  std::vector<std::vector<std::size_t>> levels;
+};
+
+/// Removing a variable from some tables, or from one group of them.
+struct Step {
+  int variable = 0;
+  bool is_first = true;  // of the variable's groups
+  int pattern = 0;
+  std::vector<int> inputs;  // tables: those of the layout, then what steps gave, by step
+  std::vector<int> left;    // variables of what it gives
+};
+
+/// Finds the order of elimination.
+class Ordering {
  public:
-  Solver(const TableProblem& problem, std::size_t most_entries)
-      : problem_(problem), most_entries_(most_entries), of_variable_(problem.domains.size()) {
-    for (const CostTable& table : problem.tables) {
-      MOTLEY_CHECK(!table.variables.empty());
-      if (table.like >= 0) {
-        add_factor({table.variables, factors_[static_cast<std::size_t>(table.like)].content});
-        continue;
-      }
-      std::vector<int> domains;
-      for (const int v : table.variables) domains.push_back(domain(v));
-      add_factor({table.variables, contents_.add(std::move(domains), table.cost)});
+  Ordering(const TableLayout& layout, std::size_t most_entries)
+      : layout_(layout), most_entries_(most_entries), of_variable_(layout.domains.size()) {
+    for (const std::vector<int>& variables : layout.tables) {
+      MOTLEY_CHECK(!variables.empty());
+      add_table(variables);
     }
   }
 
-  TableSolution solve() {
-    eliminate_all();
-    solution_.lower_bound = constant_;
-    decode();
-    if (solution_.relaxed > 0) improve();
-    solution_.cost = cost_of(problem_, solution_.choice);
-    if (solution_.relaxed == 0) solution_.lower_bound = solution_.cost;
-    solution_.lower_bound = std::min(solution_.lower_bound, solution_.cost);
-    return std::move(solution_);
+  void find() {
+    using Entry = std::pair<double, int>;
+    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
+    std::vector<double> known(layout_.domains.size());
+    std::vector<char> is_gone(known.size(), 0);
+    for (std::size_t v = 0; v < known.size(); ++v) {
+      known[v] = work(static_cast<int>(v));
+      queue.emplace(known[v], static_cast<int>(v));
+    }
+    while (!queue.empty()) {
+      const auto [work_then, v] = queue.top();
+      queue.pop();
+      const auto at = static_cast<std::size_t>(v);
+      if (is_gone[at] || work_then != known[at]) continue;
+      is_gone[at] = 1;
+      const std::vector<int> touched = others(live_tables(v), v);
+      eliminate(v);
+      for (const int other : touched) {
+        const auto o = static_cast<std::size_t>(other);
+        known[o] = work(other);
+        queue.emplace(known[o], other);
+      }
+    }
   }
+
+  std::vector<Step> steps;
+  std::vector<Pattern> patterns;
+  std::size_t relaxed = 0;
 
  private:
-  int domain(int v) const { return problem_.domains[static_cast<std::size_t>(v)]; }
+  int domain(int v) const { return layout_.domains[static_cast<std::size_t>(v)]; }
+  const std::vector<int>& variables(int table) const {
+    return tables_[static_cast<std::size_t>(table)];
+  }
 
-  void add_factor(Factor factor) {
-    if (factor.variables.empty()) {
-      constant_ += contents_.at(factor.content).cost[0];
-      return;
-    }
-    const int id = static_cast<int>(factors_.size());
-    for (const int v : factor.variables) of_variable_[static_cast<std::size_t>(v)].push_back(id);
-    factors_.push_back(std::move(factor));
+  void add_table(std::vector<int> variables) {
+    const int id = static_cast<int>(tables_.size());
+    for (const int v : variables) of_variable_[static_cast<std::size_t>(v)].push_back(id);
+    tables_.push_back(std::move(variables));
     is_live_.push_back(1);
   }
 
-  std::vector<int> live_factors(int v) const {
+  std::vector<int> live_tables(int v) const {
     std::vector<int> live;
-    for (const int f : of_variable_[static_cast<std::size_t>(v)])
-      if (is_live_[static_cast<std::size_t>(f)]) live.push_back(f);
+    for (const int t : of_variable_[static_cast<std::size_t>(v)])
+      if (is_live_[static_cast<std::size_t>(t)]) live.push_back(t);
     return live;
   }
 
-  /// Variables of some factors but v, in order of first occurrence.
-  std::vector<int> others(const std::vector<int>& factors, int v) const {
+  /// Variables of some tables but v, in order of first occurrence.
+  std::vector<int> others(const std::vector<int>& tables, int v) const {
     std::vector<int> found;
-    for (const int f : factors)
-      for (const int other : factors_[static_cast<std::size_t>(f)].variables)
+    for (const int t : tables)
+      for (const int other : variables(t))
         if (other != v && std::find(found.begin(), found.end(), other) == found.end())
           found.push_back(other);
     return found;
@@ -173,197 +119,349 @@ class Solver {
     for (const int v : variables) product *= domain(v);
     return product;
   }
-
-  double weight(int v) const { return entries(others(live_factors(v), v)) * domain(v); }
-
-  void eliminate_all() {
-    using Entry = std::pair<double, int>;
-    std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
-    std::vector<double> known(problem_.domains.size());
-    std::vector<char> is_gone(problem_.domains.size(), 0);
-    for (std::size_t v = 0; v < known.size(); ++v) {
-      known[v] = weight(static_cast<int>(v));
-      queue.emplace(known[v], static_cast<int>(v));
-    }
-    while (!queue.empty()) {
-      const auto [weight_then, v] = queue.top();
-      queue.pop();
-      const auto at = static_cast<std::size_t>(v);
-      if (is_gone[at] || weight_then != known[at]) continue;
-      is_gone[at] = 1;
-      const std::vector<int> touched = others(live_factors(v), v);
-      eliminate(v);
-      for (const int other : touched) {
-        const auto o = static_cast<std::size_t>(other);
-        known[o] = weight(other);
-        queue.emplace(known[o], other);
-      }
-    }
+  double work(const std::vector<int>& tables, int v) const {
+    return entries(others(tables, v)) * domain(v);
   }
+  double work(int v) const { return work(live_tables(v), v); }
 
   void eliminate(int v) {
-    std::vector<int> live = live_factors(v);
-    order_.push_back({v, live});
-    for (const int f : live) is_live_[static_cast<std::size_t>(f)] = 0;
-    if (entries(others(live, v)) * domain(v) <= static_cast<double>(most_entries_)) {
-      add_factor(minimise(v, live));
+    std::vector<int> live = live_tables(v);
+    for (const int t : live) is_live_[static_cast<std::size_t>(t)] = 0;
+    const auto fits = [&](const std::vector<int>& tables) {
+      return work(tables, v) <= static_cast<double>(most_entries_);
+    };
+    if (fits(live)) return add_step(v, true, std::move(live));
+    ++relaxed;
+    std::stable_sort(live.begin(), live.end(),
+                     [&](int a, int b) { return variables(a).size() > variables(b).size(); });
+    std::vector<std::vector<int>> groups;
+    for (const int t : live) {
+      const auto group = std::find_if(groups.begin(), groups.end(), [&](std::vector<int> known) {
+        known.push_back(t);
+        return fits(known);
+      });
+      if (group == groups.end())
+        groups.push_back({t});
+      else
+        group->push_back(t);
+    }
+    for (std::size_t g = 0; g < groups.size(); ++g) add_step(v, g == 0, std::move(groups[g]));
+  }
+
+  /// What is left of a step's tables. Those that most tables have come first, so that few tables
+  /// have the last, of which there are most combinations.
+  std::vector<int> left_of(const std::vector<int>& tables, int v) const {
+    std::vector<int> left = others(tables, v);
+    const auto times = [&](int u) {
+      return std::count_if(tables.begin(), tables.end(), [&](int t) {
+        return std::find(variables(t).begin(), variables(t).end(), u) != variables(t).end();
+      });
+    };
+    std::map<int, std::ptrdiff_t> had;
+    for (const int u : left) had[u] = times(u);
+    std::stable_sort(left.begin(), left.end(), [&](int a, int b) { return had[a] > had[b]; });
+    return left;
+  }
+
+  void add_step(int v, bool is_first, std::vector<int> tables) {
+    std::vector<int> left = left_of(tables, v);
+    add_table(left);
+    const int pattern = pattern_of(tables, v, left);
+    steps.push_back({v, is_first, pattern, std::move(tables), std::move(left)});
+  }
+
+  int pattern_of(const std::vector<int>& tables, int v, const std::vector<int>& left) {
+    std::vector<int> key = {domain(v), static_cast<int>(left.size())};
+    for (const int u : left) key.push_back(domain(u));
+    for (const int t : tables) {
+      for (const int u : variables(t))
+        key.push_back(
+            u == v ? -1 : static_cast<int>(std::find(left.begin(), left.end(), u) - left.begin()));
+      key.push_back(-2);
+    }
+    const auto [known, is_new] =
+        pattern_ids_.try_emplace(std::move(key), static_cast<int>(patterns.size()));
+    if (is_new) patterns.push_back(make_pattern(tables, v, left));
+    return known->second;
+  }
+
+  Pattern make_pattern(const std::vector<int>& tables, int v, const std::vector<int>& left) const {
+    Pattern pattern{domain(v), {}, {}, {}};
+    for (const int u : left) pattern.domains.push_back(domain(u));
+    pattern.levels.resize(left.size() + 1);
+    for (const int t : tables) {
+      Pattern::Input input{std::vector<std::size_t>(left.size(), 0), 0};
+      std::size_t stride = 1, level = 0;
+      for (std::size_t i = variables(t).size(); i-- > 0;) {
+        const int u = variables(t)[i];
+        if (u == v) {
+          input.own = stride;
+        } else {
+          const auto at =
+              static_cast<std::size_t>(std::find(left.begin(), left.end(), u) - left.begin());
+          input.strides[at] = stride;
+          level = std::max(level, at + 1);
+        }
+        stride *= static_cast<std::size_t>(domain(u));
+      }
+      pattern.levels[level].push_back(pattern.inputs.size());
+      pattern.inputs.push_back(std::move(input));
+    }
+    return pattern;
+  }
+
+  const TableLayout& layout_;
+  const std::size_t most_entries_;
+  std::vector<std::vector<int>> tables_;  // the layout's first; variables of each
+  std::vector<char> is_live_;             // by table
+  std::vector<std::vector<int>> of_variable_;
+  std::map<std::vector<int>, int> pattern_ids_;
+};
+
+/// Gives equal costs the same number.
+class Contents {
+ public:
+  int add(std::vector<double> costs) {
+    const std::uint64_t hash = hash_of(costs);
+    for (auto [it, end] = by_hash_.equal_range(hash); it != end; ++it)
+      if (at(it->second) == costs) return it->second;
+    all_.push_back(std::move(costs));
+    const int id = static_cast<int>(all_.size()) - 1;
+    by_hash_.emplace(hash, id);
+    return id;
+  }
+  const std::vector<double>& at(int id) const { return all_[static_cast<std::size_t>(id)]; }
+
+ private:
+  std::vector<std::vector<double>> all_;
+  std::unordered_multimap<std::uint64_t, int> by_hash_;
+};
+
+/// The least over the variable that goes of the sum of tables, for all combinations of the others.
+/// Goes through these variable by variable and adds to the sums, which it has for each value of the
+/// one that goes, the tables that are then determined.
+class Minimum {
+ public:
+  Minimum(const Pattern& pattern, const std::vector<const double*>& tables)
+      : pattern_(pattern),
+        tables_(tables),
+        domain_(static_cast<std::size_t>(pattern.domain)),
+        places_((pattern.domains.size() + 1) * tables.size(), 0),
+        sums_((pattern.domains.size() + 1) * domain_, 0.0) {
+    std::size_t entries = 1;
+    for (const int domain : pattern.domains) entries *= static_cast<std::size_t>(domain);
+    least_.reserve(entries);
+  }
+
+  std::vector<double> find() {
+    go(0);
+    return std::move(least_);
+  }
+
+ private:
+  /// The first `level` variables are chosen.
+  void go(std::size_t level) {
+    const std::size_t tables = tables_.size();
+    const std::size_t* places = &places_[level * tables];
+    double* sums = &sums_[level * domain_];
+    if (level > 0) std::copy_n(sums - domain_, domain_, sums);
+    for (const std::size_t t : pattern_.levels[level]) {
+      const double* costs = tables_[t] + places[t];
+      const std::size_t own = pattern_.inputs[t].own;
+      for (std::size_t x = 0; x < domain_; ++x) sums[x] += costs[x * own];
+    }
+    if (level == pattern_.domains.size()) {
+      least_.push_back(*std::min_element(sums, sums + domain_));
       return;
     }
-    ++solution_.relaxed;
-    std::stable_sort(live.begin(), live.end(), [&](int a, int b) {
-      return factors_[static_cast<std::size_t>(a)].variables.size() >
-             factors_[static_cast<std::size_t>(b)].variables.size();
-    });
-    std::vector<std::vector<int>> groups;
-    for (const int f : live) {
-      const auto fits = std::find_if(groups.begin(), groups.end(), [&](std::vector<int> group) {
-        group.push_back(f);
-        return entries(others(group, v)) * domain(v) <= static_cast<double>(most_entries_);
-      });
-      if (fits == groups.end())
-        groups.push_back({f});
-      else
-        fits->push_back(f);
+    std::size_t* next = &places_[(level + 1) * tables];
+    std::copy_n(places, tables, next);
+    for (int digit = 0; digit < pattern_.domains[level]; ++digit) {
+      go(level + 1);
+      for (std::size_t t = 0; t < tables; ++t) next[t] += pattern_.inputs[t].strides[level];
     }
-    for (const std::vector<int>& group : groups) add_factor(minimise(v, group));
   }
 
-  /// The table of the least sum over v.
-  Factor minimise(int v, const std::vector<int>& group) {
-    Factor result{others(group, v), 0};
-    // The step as a pattern: which contents, and how their variables meet.
-    std::vector<int> key;
-    for (const int f : group) {
-      const Factor& factor = factors_[static_cast<std::size_t>(f)];
-      key.push_back(factor.content);
-      for (const int u : factor.variables) {
-        const auto at = std::find(result.variables.begin(), result.variables.end(), u);
-        key.push_back(u == v ? -1 : static_cast<int>(at - result.variables.begin()));
-      }
-    }
-    const auto [known, is_new] = steps_.try_emplace(std::move(key));
-    if (is_new) {
-      ++solution_.solved;
-      known->second = compute(v, group, result.variables);
-    } else {
-      ++solution_.repeated;
-    }
-    result.content = known->second.content;
-    constant_ += known->second.least;
-    return result;
-  }
+  const Pattern& pattern_;
+  const std::vector<const double*>& tables_;
+  const std::size_t domain_;
+  std::vector<std::size_t> places_;  // [variables chosen][table]
+  std::vector<double> sums_;         // [variables chosen][value of the one that goes]
+  std::vector<double> least_;
+};
 
-  Message compute(int v, const std::vector<int>& group, const std::vector<int>& variables) {
-    std::vector<int> digits;
-    for (const int u : variables) digits.push_back(domain(u));
-    std::vector<std::vector<std::size_t>> strides;
-    std::vector<std::size_t> own;
-    std::vector<const double*> costs;
-    for (const int f : group) {
-      const Factor& factor = factors_[static_cast<std::size_t>(f)];
-      strides.push_back(strides_of(variables, factor.variables, problem_.domains));
-      own.push_back(strides_of({v}, factor.variables, problem_.domains)[0]);
-      costs.push_back(contents_.at(factor.content).cost.data());
-    }
-    std::vector<double> least;
-    least.reserve(static_cast<std::size_t>(entries(variables)));
-    Odometer odometer(digits, std::move(strides));
-    do {
-      double best = kForbidden;
-      for (int x = 0; x < domain(v); ++x) {
-        double sum = 0;
-        for (std::size_t t = 0; t < costs.size(); ++t)
-          sum += costs[t][odometer.place(t) + own[t] * static_cast<std::size_t>(x)];
-        best = std::min(best, sum);
-      }
-      least.push_back(best);
-    } while (odometer.next());
-    const double lowest = *std::min_element(least.begin(), least.end());
-    if (lowest == kForbidden) return {contents_.add(std::move(digits), std::move(least)), 0};
-    for (double& each : least) each -= lowest;
-    return {contents_.add(std::move(digits), std::move(least)), lowest};
-  }
+/// What a step gives: the least costs, less the lowest of them, so that what many equal layers add
+/// up to does not make them differ.
+struct Message {
+  int content = 0;
+  double least = 0;
+};
 
-  /// Cost that some factors add when v takes x, the others chosen.
-  double local_cost(const std::vector<int>& factors, int v, int x) const {
+struct HashKey {
+  std::size_t operator()(const std::vector<int>& key) const { return hash_of(key); }
+};
+
+std::size_t place_of(const TableLayout& layout, std::size_t table, const std::vector<int>& choice) {
+  std::size_t place = 0;
+  for (const int u : layout.tables[table]) {
+    const auto v = static_cast<std::size_t>(u);
+    place =
+        place * static_cast<std::size_t>(layout.domains[v]) + static_cast<std::size_t>(choice[v]);
+  }
+  return place;
+}
+
+const std::vector<double>& costs_of(const TableCosts& costs, std::size_t table) {
+  return costs.costs[static_cast<std::size_t>(costs.of_table[table])];
+}
+
+/// Each variable in turn takes its best value, until nothing improves.
+void improve(const TableLayout& layout, const TableCosts& costs, std::vector<int>& choice) {
+  constexpr int kMostRounds = 20;
+  std::vector<std::vector<std::size_t>> tables_of(layout.domains.size());
+  for (std::size_t t = 0; t < layout.tables.size(); ++t)
+    for (const int v : layout.tables[t]) tables_of[static_cast<std::size_t>(v)].push_back(t);
+  const auto local_cost = [&](std::size_t v) {
     double sum = 0;
-    for (const int f : factors) {
-      const Factor& factor = factors_[static_cast<std::size_t>(f)];
-      std::size_t place = 0;
-      for (const int u : factor.variables)
-        place =
-            place * static_cast<std::size_t>(domain(u)) +
-            static_cast<std::size_t>(u == v ? x : solution_.choice[static_cast<std::size_t>(u)]);
-      sum += contents_.at(factor.content).cost[place];
-    }
+    for (const std::size_t t : tables_of[v]) sum += costs_of(costs, t)[place_of(layout, t, choice)];
     return sum;
+  };
+  bool is_better = true;
+  for (int round = 0; is_better && round < kMostRounds; ++round) {
+    is_better = false;
+    for (std::size_t v = 0; v < tables_of.size(); ++v) {
+      int best = choice[v];
+      double least = local_cost(v);
+      for (choice[v] = 0; choice[v] < layout.domains[v]; ++choice[v])
+        if (const double cost = local_cost(v); cost < least) {
+          least = cost;
+          best = choice[v];
+          is_better = true;
+        }
+      choice[v] = best;
+    }
+  }
+}
+
+}  // namespace
+
+struct Elimination::Steps {
+  std::vector<Step> steps;
+  std::vector<Pattern> patterns;
+  std::size_t relaxed = 0;
+};
+
+namespace {
+
+/// Solves for some costs.
+class Solver {
+ public:
+  Solver(const TableLayout& layout, const Elimination::Steps& steps, const TableCosts& costs)
+      : layout_(layout), plan_(steps) {
+    std::vector<int> ids;
+    for (const std::vector<double>& table : costs.costs) ids.push_back(contents_.add(table));
+    for (const int cost : costs.of_table)
+      content_of_.push_back(ids[static_cast<std::size_t>(cost)]);
   }
 
-  int best_value(const std::vector<int>& factors, int v) const {
-    int best = 0;
-    double least = kForbidden;
-    for (int x = 0; x < domain(v); ++x)
-      if (const double cost = local_cost(factors, v, x); cost < least) {
-        least = cost;
-        best = x;
-      }
-    return best;
+  TableSolution solve() {
+    for (const Step& step : plan_.steps) {
+      const Message message = minimise(step);
+      content_of_.push_back(message.content);
+      solution_.lower_bound += message.least;
+    }
+    decode();
+    return std::move(solution_);
   }
 
+ private:
+  const std::vector<double>& content(int table) const {
+    return contents_.at(content_of_[static_cast<std::size_t>(table)]);
+  }
+
+  Message minimise(const Step& step) {
+    key_.assign({step.pattern});
+    for (const int table : step.inputs)
+      key_.push_back(content_of_[static_cast<std::size_t>(table)]);
+    if (const auto known = done_.find(key_); known != done_.end()) {
+      ++solution_.repeated;
+      return known->second;
+    }
+    ++solution_.solved;
+    std::vector<const double*> tables;
+    for (const int table : step.inputs) tables.push_back(content(table).data());
+    const Pattern& pattern = plan_.patterns[static_cast<std::size_t>(step.pattern)];
+    std::vector<double> least = Minimum(pattern, tables).find();
+    Message message{0, *std::min_element(least.begin(), least.end())};
+    if (message.least < kForbidden)
+      for (double& each : least) each -= message.least;
+    message.content = contents_.add(std::move(least));
+    done_.emplace(key_, message);
+    return message;
+  }
+
+  /// Values of the variables, the last that went first.
   void decode() {
-    solution_.choice.assign(problem_.domains.size(), 0);
-    for (std::size_t i = order_.size(); i-- > 0;) {
-      const auto& [v, factors] = order_[i];
-      solution_.choice[static_cast<std::size_t>(v)] = best_value(factors, v);
-    }
-  }
-
-  void improve() {
-    std::vector<std::vector<int>> given(problem_.domains.size());
-    for (std::size_t f = 0; f < problem_.tables.size(); ++f)
-      for (const int v : factors_[f].variables)
-        given[static_cast<std::size_t>(v)].push_back(static_cast<int>(f));
-    bool is_better = true;
-    for (int round = 0; is_better && round < 20; ++round) {
-      is_better = false;
-      for (std::size_t v = 0; v < given.size(); ++v) {
-        const int id = static_cast<int>(v), now = solution_.choice[v];
-        const int best = best_value(given[v], id);
-        if (!(local_cost(given[v], id, best) < local_cost(given[v], id, now))) continue;
-        solution_.choice[v] = best;
-        is_better = true;
+    std::vector<int>& choice = solution_.choice;
+    choice.assign(layout_.domains.size(), 0);
+    std::vector<double> sums;
+    for (std::size_t s = plan_.steps.size(); s-- > 0;) {
+      const Step& step = plan_.steps[s];
+      const Pattern& pattern = plan_.patterns[static_cast<std::size_t>(step.pattern)];
+      sums.resize(static_cast<std::size_t>(pattern.domain), 0.0);
+      for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+        const Pattern::Input& input = pattern.inputs[i];
+        std::size_t place = 0;
+        for (std::size_t u = 0; u < step.left.size(); ++u)
+          place += input.strides[u] *
+                   static_cast<std::size_t>(choice[static_cast<std::size_t>(step.left[u])]);
+        const std::vector<double>& costs = content(step.inputs[i]);
+        for (std::size_t x = 0; x < sums.size(); ++x) sums[x] += costs[place + x * input.own];
       }
+      if (!step.is_first) continue;  // more groups of the variable
+      const auto best = std::min_element(sums.begin(), sums.end());
+      choice[static_cast<std::size_t>(step.variable)] = static_cast<int>(best - sums.begin());
+      sums.clear();
     }
   }
 
-  const TableProblem& problem_;
-  const std::size_t most_entries_;
+  const TableLayout& layout_;
+  const Elimination::Steps& plan_;
   Contents contents_;
-  std::vector<Factor> factors_;  // the given ones first
-  std::vector<char> is_live_;    // by factor
-  std::vector<std::vector<int>> of_variable_;
-  std::vector<std::pair<int, std::vector<int>>> order_;  // variable, the tables it had
-  std::map<std::vector<int>, Message> steps_;            // by pattern
-  double constant_ = 0;
+  std::vector<int> content_of_;                                  // by table, as far as there
+  std::unordered_map<std::vector<int>, Message, HashKey> done_;  // by pattern and contents
+  std::vector<int> key_;
   TableSolution solution_;
 };
 
 }  // namespace
 
-double cost_of(const TableProblem& problem, const std::vector<int>& choice) {
-  double sum = 0;
-  for (const CostTable& table : problem.tables) {
-    std::size_t place = 0;
-    for (const int v : table.variables)
-      place = place * static_cast<std::size_t>(problem.domains[static_cast<std::size_t>(v)]) +
-              static_cast<std::size_t>(choice[static_cast<std::size_t>(v)]);
-    sum += problem.cost(table)[place];
-  }
-  return sum;
+Elimination::Elimination(TableLayout layout, std::size_t most_entries)
+    : layout_(std::move(layout)) {
+  Ordering ordering(layout_, most_entries);
+  ordering.find();
+  steps_ = std::make_unique<const Steps>(
+      Steps{std::move(ordering.steps), std::move(ordering.patterns), ordering.relaxed});
 }
 
-TableSolution solve_tables(const TableProblem& problem, std::size_t most_entries) {
-  return Solver(problem, most_entries).solve();
+Elimination::Elimination(Elimination&&) noexcept = default;
+Elimination::~Elimination() = default;
+
+TableSolution Elimination::solve(const TableCosts& costs) const {
+  TableSolution solution = Solver(layout_, *steps_, costs).solve();
+  solution.relaxed = steps_->relaxed;
+  if (solution.relaxed > 0) improve(layout_, costs, solution.choice);
+  solution.cost = cost_of(layout_, costs, solution.choice);
+  if (solution.relaxed == 0) solution.lower_bound = solution.cost;
+  solution.lower_bound = std::min(solution.lower_bound, solution.cost);
+  return solution;
+}
+
+double cost_of(const TableLayout& layout, const TableCosts& costs, const std::vector<int>& choice) {
+  double sum = 0;
+  for (std::size_t t = 0; t < layout.tables.size(); ++t)
+    sum += costs_of(costs, t)[place_of(layout, t, choice)];
+  return sum;
 }
 
 }  // namespace motley::search

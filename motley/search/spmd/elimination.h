@@ -2,26 +2,23 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace motley::search {
 
-/// Cost of a choice of some variables: `cost` has one entry for each combination, the last variable
-/// fastest. Variables are distinct, one or more.
-struct CostTable {
-  std::vector<int> variables;
-  std::vector<double> cost;
-  int like = -1;  ///< position of an earlier table that has the cost of this one; none: it has it
+/// Variables that take one of some values each (0 to domains[v] - 1), and tables that say what
+/// combinations of a few of them cost.
+struct TableLayout {
+  std::vector<int> domains;
+  std::vector<std::vector<int>> tables;  ///< by table: its variables; distinct, one or more
 };
 
-/// Choose a value of every variable (0 to domains[v] - 1) so that the sum of the tables is least.
-/// Infinite costs forbid.
-struct TableProblem {
-  std::vector<int> domains;
-  std::vector<CostTable> tables;
-  const std::vector<double>& cost(const CostTable& table) const {
-    return table.like < 0 ? table.cost : tables[static_cast<std::size_t>(table.like)].cost;
-  }
+/// What the tables of a layout cost. Tables that cost the same may share their costs.
+struct TableCosts {
+  std::vector<int> of_table;  ///< by table: position in `costs`
+  /// One entry for each combination, the table's last variable fastest. Infinite ones forbid.
+  std::vector<std::vector<double>> costs;
 };
 
 struct TableSolution {
@@ -33,12 +30,14 @@ struct TableSolution {
   std::size_t relaxed = 0;   ///< eliminations that would have been too large
 };
 
-/// Bucket elimination (Dechter, 1999): a variable is removed by minimising over it the sum of the
-/// tables that have it, which gives a table over its neighbours; in the end all are gone, and the
-/// choices follow backwards. The variable whose table is smallest goes first, of equals the first.
+/// Chooses a value of every variable so that the sum of the tables is least, by bucket elimination
+/// (Dechter, 1999): a variable is removed by minimising over it the sum of the tables that have it,
+/// which gives a table over its neighbours; in the end all are gone, and the choices follow
+/// backwards. The variable whose removal is least work goes first, of equals the first.
 ///
-/// Tables are compared by content, so that a step that was done before with equal tables is looked
-/// up: of a network of repeated layers one layer is solved.
+/// The order, and how tables meet in each step, depend on the layout alone and are found once;
+/// solving for other costs then only computes. A step that was done before with equal costs is
+/// looked up: of a network of repeated layers one layer is solved.
 ///
 /// A table of more than `most_entries` is not made: the tables of its variable are split into
 /// groups that are minimised apart (mini-buckets), which bounds the cost from below; the choice is
@@ -47,9 +46,21 @@ struct TableSolution {
 ///
 /// Example: two variables of two values, tables {0, 3} on the first and {1, 0, 0, 1} on both:
 /// choice {0, 1}, cost 0.
-TableSolution solve_tables(const TableProblem& problem, std::size_t most_entries = 1 << 18);
+class Elimination {
+ public:
+  struct Steps;
+  explicit Elimination(TableLayout layout, std::size_t most_entries = 1 << 18);
+  Elimination(Elimination&&) noexcept;
+  ~Elimination();
+  TableSolution solve(const TableCosts& costs) const;
+  const TableLayout& layout() const { return layout_; }
+
+ private:
+  TableLayout layout_;
+  std::unique_ptr<const Steps> steps_;  // in order
+};
 
 /// Sum of the tables at a choice.
-double cost_of(const TableProblem& problem, const std::vector<int>& choice);
+double cost_of(const TableLayout& layout, const TableCosts& costs, const std::vector<int>& choice);
 
 }  // namespace motley::search

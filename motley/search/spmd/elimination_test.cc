@@ -5,19 +5,32 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "motley/base/random.h"
 
 namespace motley::search {
 namespace {
 
+struct TableProblem {
+  TableLayout layout;
+  TableCosts costs;
+
+  void add(std::vector<int> variables, std::vector<double> cost) {
+    layout.tables.push_back(std::move(variables));
+    costs.of_table.push_back(static_cast<int>(costs.costs.size()));
+    costs.costs.push_back(std::move(cost));
+  }
+};
+
 double brute_force(const TableProblem& problem) {
-  std::vector<int> choice(problem.domains.size(), 0);
+  const std::vector<int>& domains = problem.layout.domains;
+  std::vector<int> choice(domains.size(), 0);
   double best = std::numeric_limits<double>::infinity();
   while (true) {
-    best = std::min(best, cost_of(problem, choice));
+    best = std::min(best, cost_of(problem.layout, problem.costs, choice));
     std::size_t v = 0;
-    while (v < choice.size() && ++choice[v] == problem.domains[v]) choice[v++] = 0;
+    while (v < choice.size() && ++choice[v] == domains[v]) choice[v++] = 0;
     if (v == choice.size()) return best;
   }
 }
@@ -28,27 +41,26 @@ TableProblem random_problem(std::uint64_t seed) {
   TableProblem problem;
   const std::size_t variables = 1 + random.below(8);
   for (std::size_t v = 0; v < variables; ++v)
-    problem.domains.push_back(1 + static_cast<int>(random.below(3)));
+    problem.layout.domains.push_back(1 + static_cast<int>(random.below(3)));
   for (std::size_t t = 0; t < 2 * variables; ++t) {
-    CostTable table;
+    std::vector<int> own;
     std::size_t entries = 1;
     for (std::uint64_t i = 0; i <= random.below(3); ++i) {
       const int v = static_cast<int>(random.below(variables));
-      if (std::find(table.variables.begin(), table.variables.end(), v) != table.variables.end())
-        continue;
-      table.variables.push_back(v);
-      entries *= static_cast<std::size_t>(problem.domains[static_cast<std::size_t>(v)]);
+      if (std::find(own.begin(), own.end(), v) != own.end()) continue;
+      own.push_back(v);
+      entries *= static_cast<std::size_t>(problem.layout.domains[static_cast<std::size_t>(v)]);
     }
-    for (std::size_t e = 0; e < entries; ++e)
-      table.cost.push_back(static_cast<double>(random.below(10)));
-    problem.tables.push_back(std::move(table));
+    std::vector<double> cost;
+    for (std::size_t e = 0; e < entries; ++e) cost.push_back(static_cast<double>(random.below(10)));
+    problem.add(std::move(own), std::move(cost));
   }
   return problem;
 }
 
 TEST(Elimination, SolvesTheExample) {
-  const TableProblem problem{{2, 2}, {{{0}, {0, 3}}, {{0, 1}, {1, 0, 0, 1}}}};
-  const TableSolution solution = solve_tables(problem);
+  const Elimination elimination({{2, 2}, {{0}, {0, 1}}});
+  const TableSolution solution = elimination.solve({{0, 1}, {{0, 3}, {1, 0, 0, 1}}});
   EXPECT_EQ(solution.choice, (std::vector<int>{0, 1}));
   EXPECT_EQ(solution.cost, 0);
   EXPECT_EQ(solution.lower_bound, 0);
@@ -56,7 +68,7 @@ TEST(Elimination, SolvesTheExample) {
 
 RC_GTEST_PROP(Elimination, EqualsBruteForce, (std::uint64_t seed)) {
   const TableProblem problem = random_problem(seed);
-  const TableSolution solution = solve_tables(problem);
+  const TableSolution solution = Elimination(problem.layout).solve(problem.costs);
   RC_ASSERT(solution.relaxed == 0u);
   RC_ASSERT(solution.cost == brute_force(problem));
   RC_ASSERT(solution.lower_bound == solution.cost);
@@ -64,7 +76,7 @@ RC_GTEST_PROP(Elimination, EqualsBruteForce, (std::uint64_t seed)) {
 
 RC_GTEST_PROP(Elimination, SmallTablesBoundFromBothSides, (std::uint64_t seed)) {
   const TableProblem problem = random_problem(seed);
-  const TableSolution solution = solve_tables(problem, 8);
+  const TableSolution solution = Elimination(problem.layout, 8).solve(problem.costs);
   const double best = brute_force(problem);
   RC_ASSERT(solution.lower_bound <= best);
   RC_ASSERT(solution.cost >= best);
@@ -72,16 +84,12 @@ RC_GTEST_PROP(Elimination, SmallTablesBoundFromBothSides, (std::uint64_t seed)) 
 
 TEST(Elimination, SolvesRepeatedLayersOnce) {
   // A chain of 200 equal links.
-  TableProblem problem;
-  problem.domains.assign(200, 4);
-  CostTable link{{0, 1}, {}};
+  TableLayout layout{std::vector<int>(200, 4), {}};
+  for (int v = 0; v + 1 < 200; ++v) layout.tables.push_back({v, v + 1});
+  TableCosts costs{std::vector<int>(199, 0), {{}}};
   SplitMix64 random(1);
-  for (int e = 0; e < 16; ++e) link.cost.push_back(static_cast<double>(random.below(100)));
-  for (int v = 0; v + 1 < 200; ++v) {
-    link.variables = {v, v + 1};
-    problem.tables.push_back(link);
-  }
-  const TableSolution solution = solve_tables(problem);
+  for (int e = 0; e < 16; ++e) costs.costs[0].push_back(static_cast<double>(random.below(100)));
+  const TableSolution solution = Elimination(layout).solve(costs);
   EXPECT_EQ(solution.solved + solution.repeated, 200u);
   EXPECT_LT(solution.solved, 200u);
 }

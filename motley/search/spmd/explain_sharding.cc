@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <set>
 #include <utility>
 
 #include "motley/base/text.h"
@@ -14,7 +13,7 @@
 #include "motley/graph/work.h"
 #include "motley/plan/shares.h"
 #include "motley/program/parts.h"
-#include "motley/search/spmd/choice_problem.h"
+#include "motley/search/spmd/form_changes.h"
 
 namespace motley::search {
 namespace {
@@ -38,16 +37,18 @@ bool is_by_samples(const Strategy& way, std::int64_t batch) {
 
 class Explainer {
  public:
-  Explainer(const SpmdQuestion& question, const SpmdPlan& plan, const SpmdSpace& space,
-            SpmdPrices& prices)
-      : question_(question),
-        graph_(*question.graph),
+  Explainer(SpmdStudy& study, const SpmdPlan& plan)
+      : graph_(study.graph()),
         sharding_(plan.sharding),
-        space_(space),
-        prices_(prices),
+        choices_(study.choices(plan.sharding.shares)),
+        space_(choices_.space),
+        prices_(study.prices(space_, plan.devices, plan.sharding.shares)),
         layers_(graph::find_layers(graph_)) {
     for (std::size_t l = 0; l < layers_.size(); ++l)
       for (const OpId op : layers_[l].ops) layer_of_[op] = l;
+    SpmdObjective objective;
+    objective.states = study.question().lowering.optimizer.states();
+    costs_ = choices_.problem.costs(prices_, objective);
   }
 
   std::vector<std::string> lines() {
@@ -159,45 +160,25 @@ class Explainer {
   };
 
   void find_exchanges() {
-    std::vector<Form> homes = sharding_.sources;
-    for (std::size_t i = 0; i < graph_.ops.size(); ++i)
-      for (std::size_t r = 0; r < sharding_.ops[i].results.size(); ++r)
-        homes[graph_.ops[i].outputs[r].index()] = sharding_.ops[i].results[r];
-    for (std::size_t v = 0; v < homes.size(); ++v) {
-      const ValueId id(static_cast<std::int64_t>(v));
-      std::set<Form> made;
-      for (const Reader& reader : space_.readers[v]) {
-        const bool is_output = reader.op.is_none();
-        const Form wanted = is_output ? output_form(reader.operand)
-                                      : sharding_.ops[reader.op.index()]
-                                            .operands[static_cast<std::size_t>(reader.operand)];
-        if (wanted == homes[v] || !made.insert(wanted).second) continue;
-        add_exchange(id, homes[v], wanted, reader);
-      }
+    for (const FormChange& change : find_changes(graph_, space_, sharding_)) {
+      const double seconds = prices_.conversion(change.value, change.from, change.to).exchange;
+      const OpId producer = graph_.value(change.value).producer;
+      const OpId where = producer.is_none() ? change.reader.op : producer;
+      if (seconds == 0 || where.is_none()) continue;
+      Exchange& exchange = exchanges_[layer_of_.at(where)][name_of(change)];
+      ++exchange.times;
+      exchange.bytes += prices_.bytes(change.value, graph::kWholeForm, 0);
+      exchange.seconds += seconds;
     }
   }
 
-  Form output_form(int output) const {
-    const graph::Output& about = graph_.outputs[static_cast<std::size_t>(output)];
-    return about.kind == graph::OutputKind::kGradient ? sharding_.sources[about.of.index()]
-                                                      : graph::kWholeForm;
-  }
-
-  void add_exchange(ValueId value, const Form& from, const Form& to, const Reader& reader) {
-    const ConversionTime& time = prices_.conversion(value, from, to);
-    if (!time.is_exchange) return;
-    const OpId producer = graph_.value(value).producer;
-    const OpId where = producer.is_none() ? reader.op : producer;
-    if (where.is_none()) return;
+  static std::string name_of(const FormChange& change) {
+    const auto& [value, from, to, reader] = change;
     const char* name = from.kind == FormKind::kPartial
                            ? (to.kind == FormKind::kWhole ? "all-reduce" : "reduce-scatter")
                        : to.kind == FormKind::kSharded && from.dim != to.dim ? "all-to-all"
                                                                              : "all-gather";
-    Exchange& exchange = exchanges_[layer_of_.at(where)][fmt::format(
-        "{}{}", name, reader.op.is_none() ? " of gradients" : "")];
-    ++exchange.times;
-    exchange.bytes += prices_.bytes(value, graph::kWholeForm, 0);
-    exchange.seconds += time.exchange;
+    return fmt::format("{}{}", name, reader.op.is_none() ? " of gradients" : "");
   }
 
   std::string exchanges_text(std::size_t layer) const {
@@ -218,15 +199,13 @@ class Explainer {
 
   /// The search's least sum when a layer may only be split by samples, or only be whole.
   double least_cost(const graph::Layer* layer, bool by_samples) {
-    SpmdObjective objective;
-    objective.states = question_.lowering.optimizer.states();
-    ChoiceProblem problem(graph_, space_, prices_, objective);
+    TableCosts costs = costs_;
     if (layer != nullptr)
       for (const OpId op : layer->ops)
-        problem.restrict(op, [&](const Strategy& way) {
+        choices_.problem.restrict(costs, op, [&](const Strategy& way) {
           return way.factor < 0 || (by_samples && is_by_samples(way, space_.global_batch));
         });
-    return solve_tables(problem.tables()).cost;
+    return choices_.problem.solve(costs).cost;
   }
 
   std::string alternatives(std::size_t layer) {
@@ -252,11 +231,12 @@ class Explainer {
                        format_seconds(Seconds(std::abs(more))));
   }
 
-  const SpmdQuestion& question_;
   const graph::Graph& graph_;
   const synth::Sharding& sharding_;
+  const SpmdChoices& choices_;
   const SpmdSpace& space_;
-  SpmdPrices& prices_;
+  SpmdPrices prices_;
+  TableCosts costs_;  // of the search
   const std::vector<graph::Layer> layers_;
   std::map<OpId, std::size_t> layer_of_;
   std::map<std::size_t, std::map<std::string, Exchange>> exchanges_;  // by layer, kind
@@ -266,13 +246,8 @@ class Explainer {
 
 }  // namespace
 
-Result<std::vector<std::string>> explain_sharding(const SpmdQuestion& question,
-                                                  const SpmdPlan& plan) {
-  const SpmdSpace space = find_space(*question.graph, question.global_batch, plan.sharding.shares);
-  MOTLEY_ASSIGN(SpmdPrices prices,
-                SpmdPrices::make(*question.graph, space, *question.cluster, *question.costs,
-                                 plan.devices, plan.sharding.shares));
-  return Explainer(question, plan, space, prices).lines();
+std::vector<std::string> explain_sharding(SpmdStudy& study, const SpmdPlan& plan) {
+  return Explainer(study, plan).lines();
 }
 
 }  // namespace motley::search

@@ -3,7 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "motley/base/result.h"
 #include "motley/search/spmd/price_sharding.h"
 
 namespace motley::search {
@@ -12,7 +11,6 @@ namespace motley::search {
 /// layer (layers that are run alike together) how its operators are split, how its parameters are
 /// kept, what it exchanges with bytes and seconds, and what the step would cost, by the search's
 /// own sum, if this layer were split by samples only, or not at all.
-Result<std::vector<std::string>> explain_sharding(const SpmdQuestion& question,
-                                                  const SpmdPlan& plan);
+std::vector<std::string> explain_sharding(SpmdStudy& study, const SpmdPlan& plan);
 
 }  // namespace motley::search

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "motley/search/hap/balance.h"
-#include "motley/search/spmd/choice_problem.h"
+#include "motley/search/spmd/form_changes.h"
 
 namespace motley::search {
 namespace {
@@ -14,64 +14,42 @@ constexpr int kMostRounds = 10;
 
 /// What the shares mean to a plan: the part of a step's compute that is split, and the exchanges
 /// that move as much as if every device had the largest part.
-LinearTime time_of(const SpmdQuestion& question, const SpmdSpace& space, SpmdPrices& even,
-                   const synth::Sharding& sharding) {
-  double split = 0, all = 0;
-  for (std::size_t i = 0; i < space.ways.size(); ++i) {
-    if (!space.is_needed[i]) continue;
-    const double whole = even.compute(OpId(static_cast<std::int64_t>(i)), space.ways[i][0])[0];
-    all += whole;
-    if (sharding.ops[i].factor >= 0) split += whole;
-  }
+LinearTime time_of(const SpmdStudy& study, SpmdPrices& even, const synth::Sharding& sharding) {
+  const WholeStep& whole = study.whole_step(study.kinds().of(study.question().devices[0]));
   LinearTime time;
-  time.shared_flops = split / all;
-  std::vector<graph::Form> homes = sharding.sources;
-  for (std::size_t i = 0; i < space.ways.size(); ++i) {
-    if (!space.is_needed[i]) continue;
-    const graph::Strategy& way = sharding.ops[i];
-    for (std::size_t o = 0; o < way.operands.size(); ++o) {
-      const ValueId value = space.rules[i].operands[o];
-      const graph::Form& from = homes[value.index()];
-      const graph::Form& to = way.operands[o];
-      if (from != to &&
-          (from.kind == graph::FormKind::kSharded || to.kind == graph::FormKind::kSharded))
-        time.padded_s += even.conversion(value, from, to).exchange;
-    }
-    for (std::size_t r = 0; r < way.results.size(); ++r)
-      homes[question.graph->ops[i].outputs[r].index()] = way.results[r];
-  }
+  for (std::size_t i = 0; i < whole.seconds.size(); ++i)
+    if (sharding.ops[i].factor >= 0) time.shared_flops += whole.seconds[i] / whole.total;
+  const auto is_sharded = [](const graph::Form& form) {
+    return form.kind == graph::FormKind::kSharded;
+  };
+  for (const auto& [value, from, to, reader] : find_changes(study.graph(), study.space(), sharding))
+    if (is_sharded(from) || is_sharded(to))
+      time.padded_s += even.conversion(value, from, to).exchange;
   return time;
 }
 
 }  // namespace
 
-Result<SpmdPlan> find_hap_plan(const SpmdQuestion& question) {
-  const std::vector<double> ones(question.devices.size(), 1.0);
-  const SpmdSpace even_space = find_space(*question.graph, question.global_batch, ones);
-  MOTLEY_ASSIGN(SpmdPrices even, SpmdPrices::make(*question.graph, even_space, *question.cluster,
-                                                  *question.costs, question.devices, ones));
+Result<SpmdPlan> find_hap_plan(SpmdStudy& study) {
+  const std::vector<DeviceId>& devices = study.question().devices;
+  SpmdPrices even = study.prices(study.space(), devices, std::vector<double>(devices.size(), 1.0));
   HapCluster cluster;
-  MOTLEY_ASSIGN(cluster.device_flops, whole_speeds(question, even_space));
+  cluster.device_flops = study.speeds();
   Shares shares = proportional_shares(cluster);
   synth::Sharding best;
   double least = std::numeric_limits<double>::infinity();
+  SpmdObjective objective;
+  objective.states = study.question().lowering.optimizer.states();
   for (int round = 0; round < kMostRounds; ++round) {
-    const SpmdSpace space = find_space(*question.graph, question.global_batch, shares);
-    MOTLEY_ASSIGN(SpmdPrices prices, SpmdPrices::make(*question.graph, space, *question.cluster,
-                                                      *question.costs, question.devices, shares));
-    SpmdObjective objective;
-    objective.states = question.lowering.optimizer.states();
-    const ChoiceProblem problem(*question.graph, space, prices, objective);
-    const TableSolution solution = solve_tables(problem.tables());
+    const SpmdChoices& choices = study.choices(shares);
+    SpmdPrices prices = study.prices(choices.space, devices, shares);
+    const TableSolution solution = choices.problem.solve(choices.problem.costs(prices, objective));
     if (!(solution.cost < least)) break;
     least = solution.cost;
-    best.shares = shares;
-    problem.apply(solution.choice, best);
-    shares = balance(time_of(question, even_space, even, best), cluster);
+    best = study.sharding(choices, solution.choice, devices, shares);
+    shares = balance(time_of(study, even, best), cluster);
   }
-  for (const DeviceId id : question.devices)
-    best.devices.push_back(question.cluster->device(id).name);
-  return price_sharding(question, question.devices, even_space.rules, std::move(best));
+  return price_sharding(study, devices, std::move(best));
 }
 
 }  // namespace motley::search

@@ -11,6 +11,6 @@ namespace motley::search {
 /// HAP's: operators one after the other, each as long as its slowest device, and exchanges, of
 /// which nothing is hidden; shares by the closed form of hap/balance.h. Unlike HAP's beam the
 /// choice of ways is exact, and backward operators have ways of their own.
-Result<SpmdPlan> find_hap_plan(const SpmdQuestion& question);
+Result<SpmdPlan> find_hap_plan(SpmdStudy& study);
 
 }  // namespace motley::search

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "motley/graph/work.h"
 #include "motley/plan/shares.h"
 #include "motley/program/parts.h"
+#include "motley/search/spmd/form_changes.h"
 
 namespace motley::search {
 namespace {
@@ -31,42 +31,20 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> na
 
 }  // namespace
 
-double ConversionTime::total() const {
-  double copies = 0;
-  for (std::size_t c = 0; c < before.size(); ++c) copies = std::max(copies, before[c] + after[c]);
-  return exchange + copies;
+double ConversionTime::copies() const {
+  double most = 0;
+  for (std::size_t c = 0; c < before.size(); ++c) most = std::max(most, before[c] + after[c]);
+  return most;
 }
 
-Result<SpmdPrices> SpmdPrices::make(const graph::Graph& graph, const SpmdSpace& space,
-                                    const cluster::Cluster& cluster, const Costs& costs,
-                                    const std::vector<DeviceId>& devices,
-                                    const std::vector<double>& shares) {
-  std::vector<std::string> names;
-  for (const DeviceId id : devices) names.push_back(cluster.device(id).name);
-  SpmdPrices prices(graph, space, costs.model(cluster), names, shares);
-  std::vector<double> share_of;
-  for (std::size_t rank = 0; rank < names.size(); ++rank) {
-    const auto found = costs.by_work.find(names[rank]);
-    if (found == costs.by_work.end())
-      return usage_error("search.missing-profile",
-                         fmt::format("too little was measured on {} to say what parts of operators "
-                                     "take; run `motley profile` with this model and cluster",
-                                     names[rank]));
-    const auto same = [&](std::size_t c) {
-      return prices.classes_[c].times == found->second.times &&
-             prices.classes_[c].speed == found->second.speed && share_of[c] == shares[rank];
-    };
-    std::size_t c = 0;
-    while (c < share_of.size() && !same(c)) ++c;
-    if (c < share_of.size()) {
-      ++prices.classes_[c].count;
-      continue;
-    }
-    prices.classes_.push_back(
-        {found->second.times, found->second.speed, static_cast<int>(rank), 1});
-    share_of.push_back(shares[rank]);
-  }
-  return prices;
+SpmdPrices::SpmdPrices(const graph::Graph& graph, const SpmdSpace& space,
+                       const cost::CostModel& model, const cluster::Cluster& cluster,
+                       const DeviceKinds& kinds, const std::vector<DeviceId>& devices,
+                       std::vector<double> shares)
+    : graph_(graph), space_(space), model_(model), kinds_(kinds), shares_(std::move(shares)) {
+  for (const DeviceId id : devices) names_.push_back(cluster.device(id).name);
+  std::vector<std::size_t> of_rank;
+  classes_ = kinds.classes(devices, shares_, of_rank);
 }
 
 const std::vector<std::int64_t>& SpmdPrices::parts_of(std::int64_t extent) {
@@ -76,7 +54,7 @@ const std::vector<std::int64_t>& SpmdPrices::parts_of(std::int64_t extent) {
 }
 
 std::vector<std::int64_t> SpmdPrices::local_shape(ValueId value, const Form& form, int rank) {
-  std::vector<std::int64_t> shape = space_->shapes[value.index()];
+  std::vector<std::int64_t> shape = space_.shapes[value.index()];
   if (form.kind == FormKind::kSharded)
     shape[static_cast<std::size_t>(form.dim)] =
         form.outer * parts_of(form.extent)[static_cast<std::size_t>(rank)] * form.inner;
@@ -84,15 +62,15 @@ std::vector<std::int64_t> SpmdPrices::local_shape(ValueId value, const Form& for
 }
 
 double SpmdPrices::bytes(ValueId value, const Form& form, std::size_t device_class) {
-  const graph::Value& about = graph_->value(value);
+  const graph::Value& about = graph_.value(value);
   return product(local_shape(value, form, classes_[device_class].rank)) *
          static_cast<double>(dtype_size(about.dtype));
 }
 
 double SpmdPrices::seconds(std::size_t device_class, std::string_view name, DType dtype,
                            const cost::OperatorWork& work) const {
-  const DeviceClass& device = classes_[device_class];
-  return device.times->answer(name, dtype, work).seconds.value / device.speed;
+  const DeviceKind& kind = kinds_.at(classes_[device_class].kind);
+  return kind.times->answer(name, dtype, work).seconds.value / kind.speed;
 }
 
 double SpmdPrices::copy(std::size_t device_class, std::string_view name, DType dtype,
@@ -115,16 +93,16 @@ const std::vector<double>& SpmdPrices::compute(OpId op, const Strategy& way) {
   if (way.factor < 0)
     for (std::size_t o = 0; o < way.operands.size(); ++o)
       if (way.operands[o].kind == FormKind::kPartial) partial |= std::uint64_t{1} << (o % 64);
-  const WayKey key(space_->kind_of[op.index()], way.factor, way.outer, way.inner, partial);
+  const WayKey key(space_.kind_of[op.index()], way.factor, way.outer, way.inner, partial);
   const auto [known, is_new] = computed_.try_emplace(key);
   if (!is_new) return known->second;
-  const graph::Op& about = graph_->op(op);
-  const graph::ShardingRule& rule = space_->rules[op.index()];
-  const DType dtype = graph_->value(about.outputs[0]).dtype;
+  const graph::Op& about = graph_.op(op);
+  const graph::ShardingRule& rule = space_.rules[op.index()];
+  const DType dtype = graph_.value(about.outputs[0]).dtype;
   const bool is_view = graph::is_view(about.name);
   for (std::size_t c = 0; c < classes_.size(); ++c) {
     const int rank = classes_[c].rank;
-    const graph::Work work = graph::op_work(*graph_, op, [&](ValueId value) {
+    const graph::Work work = graph::op_work(graph_, op, [&](ValueId value) {
       const auto operand = std::find(rule.operands.begin(), rule.operands.end(), value);
       if (operand != rule.operands.end())
         return local_shape(
@@ -133,7 +111,7 @@ const std::vector<double>& SpmdPrices::compute(OpId op, const Strategy& way) {
       if (result != about.outputs.end())
         return local_shape(
             value, way.results[static_cast<std::size_t>(result - about.outputs.begin())], rank);
-      return space_->shapes[value.index()];
+      return space_.shapes[value.index()];
     });
     known->second.push_back(seconds(
         c, about.full_name(), dtype,
@@ -144,29 +122,29 @@ const std::vector<double>& SpmdPrices::compute(OpId op, const Strategy& way) {
 }
 
 double SpmdPrices::launch(OpId op, std::size_t device_class) const {
-  const graph::Op& about = graph_->op(op);
+  const graph::Op& about = graph_.op(op);
   const int launches = graph::is_view(about.name) ? 0 : 1;
-  return seconds(device_class, about.full_name(), graph_->value(about.outputs[0]).dtype,
+  return seconds(device_class, about.full_name(), graph_.value(about.outputs[0]).dtype,
                  {0, 0, launches});
 }
 
 double SpmdPrices::inner_exchanges(OpId op, const Strategy& way) {
   if (way.factor < 0) return 0;
-  const graph::ShardingRule& rule = space_->rules[op.index()];
+  const graph::ShardingRule& rule = space_.rules[op.index()];
   if (rule.factors[static_cast<std::size_t>(way.factor)].split != graph::Split::kRewritten)
     return 0;
-  const graph::Op& about = graph_->op(op);
+  const graph::Op& about = graph_.op(op);
   const std::string& name = about.name;
   if (is_one_of(name, {"aten::embedding", "aten::embedding_dense_backward", "aten::native_dropout",
                        "aten::nll_loss_backward"}))
     return 0;
   // One number a row of what is split, or sums of channels.
   const ValueId first = rule.operands[0];
-  const double elements = product(space_->shapes[first.index()]);
-  const double size = static_cast<double>(dtype_size(graph_->value(first).dtype));
+  const double elements = product(space_.shapes[first.index()]);
+  const double size = static_cast<double>(dtype_size(graph_.value(first).dtype));
   const Form& form = way.operands[0];
   if (name.find("batch_norm") != std::string::npos) {
-    const auto& shape = space_->shapes[first.index()];
+    const auto& shape = space_.shapes[first.index()];
     const double channels = shape.size() > 1 ? static_cast<double>(shape[1]) : 1;
     return exchange(program::kAllReduce, kStatisticBytes * channels);
   }
@@ -178,12 +156,11 @@ double SpmdPrices::inner_exchanges(OpId op, const Strategy& way) {
 }
 
 const ConversionTime& SpmdPrices::conversion(ValueId value, const Form& from, const Form& to) {
-  const auto [known, is_new] =
-      converted_.try_emplace({space_->value_kind[value.index()], from, to});
+  const auto [known, is_new] = converted_.try_emplace({space_.value_kind[value.index()], from, to});
   ConversionTime& time = known->second;
   if (!is_new) return time;
-  const std::vector<std::int64_t>& shape = space_->shapes[value.index()];
-  const DType dtype = graph_->value(value).dtype;
+  const std::vector<std::int64_t>& shape = space_.shapes[value.index()];
+  const DType dtype = graph_.value(value).dtype;
   const std::size_t classes = classes_.size();
   time.before.assign(classes, 0);
   time.after.assign(classes, 0);
@@ -237,13 +214,12 @@ const ConversionTime& SpmdPrices::conversion(ValueId value, const Form& from, co
     add(conversion(value, from, graph::kWholeForm));
     add(conversion(value, graph::kWholeForm, to));
   }
-  time.is_exchange = time.exchange > 0;
   return time;
 }
 
 std::vector<double> SpmdPrices::update(ValueId parameter, const Form& kept, int states) {
   std::vector<double> times;
-  const DType dtype = graph_->value(parameter).dtype;
+  const DType dtype = graph_.value(parameter).dtype;
   for (std::size_t c = 0; c < classes_.size(); ++c) {
     // The share of one parameter in an update of many: its bytes, without a launch of its own.
     const double read = bytes(parameter, kept, c) * (2.0 + states);
@@ -252,6 +228,24 @@ std::vector<double> SpmdPrices::update(ValueId parameter, const Form& kept, int 
     times.push_back(std::max(0.0, both - none));
   }
   return times;
+}
+
+SpmdPrices::Totals SpmdPrices::total(const synth::Sharding& sharding) {
+  Totals totals{std::vector<double>(classes_.size(), 0.0), 0};
+  for (std::size_t i = 0; i < sharding.ops.size(); ++i) {
+    if (!space_.is_needed[i]) continue;
+    const OpId op(static_cast<std::int64_t>(i));
+    const std::vector<double>& seconds = compute(op, sharding.ops[i]);
+    for (std::size_t c = 0; c < seconds.size(); ++c) totals.compute[c] += seconds[c];
+    totals.exchange += inner_exchanges(op, sharding.ops[i]);
+  }
+  for (const FormChange& change : find_changes(graph_, space_, sharding)) {
+    const ConversionTime& time = conversion(change.value, change.from, change.to);
+    totals.exchange += time.exchange;
+    for (std::size_t c = 0; c < totals.compute.size(); ++c)
+      totals.compute[c] += time.before[c] + time.after[c];
+  }
+  return totals;
 }
 
 }  // namespace motley::search

@@ -2,38 +2,26 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "motley/base/result.h"
 #include "motley/cluster/cluster.h"
-#include "motley/cost/profile_cost.h"
+#include "motley/cost/cost_model.h"
 #include "motley/graph/graph.h"
-#include "motley/search/costs.h"
+#include "motley/search/spmd/device_kinds.h"
 #include "motley/search/spmd/space.h"
+#include "motley/synth/sharding.h"
 
 namespace motley::search {
-
-/// Devices of a region that are alike and have equal shares: they take equal times.
-struct DeviceClass {
-  std::shared_ptr<const cost::WorkTimes> times;
-  double speed = 1;
-  int rank = 0;   ///< of the first of them, which has the largest parts
-  int count = 1;  ///< of them
-  bool operator==(const DeviceClass&) const = default;
-};
 
 /// Seconds of a change of form: local copies by class of device, and what the network takes.
 struct ConversionTime {
   std::vector<double> before, after;  ///< by class: copies before and after the exchange
   double exchange = 0;
-  bool is_exchange = false;
-  /// As if nothing overlapped.
-  double total() const;
+  double copies() const;  ///< of the slowest class
 };
 
 /// What devices with given shares take for each way of each operator, and for each change of form,
@@ -41,11 +29,10 @@ struct ConversionTime {
 /// one thread. All that it refers to must outlive it.
 class SpmdPrices {
  public:
-  /// Usage error (search.missing-profile) if nothing is known of a device's operators.
-  static Result<SpmdPrices> make(const graph::Graph& graph, const SpmdSpace& space,
-                                 const cluster::Cluster& cluster, const Costs& costs,
-                                 const std::vector<DeviceId>& devices,
-                                 const std::vector<double>& shares);
+  /// `model`: that of the costs. Classes are those of the kinds.
+  SpmdPrices(const graph::Graph& graph, const SpmdSpace& space, const cost::CostModel& model,
+             const cluster::Cluster& cluster, const DeviceKinds& kinds,
+             const std::vector<DeviceId>& devices, std::vector<double> shares);
 
   const std::vector<DeviceClass>& classes() const { return classes_; }
   /// Seconds of an operator by class.
@@ -60,18 +47,17 @@ class SpmdPrices {
   /// Bytes of a value in a form on the device of a class.
   double bytes(ValueId value, const graph::Form& form, std::size_t device_class);
   std::vector<std::int64_t> local_shape(ValueId value, const graph::Form& form, int rank);
+  /// What a sharding takes of compute by class, and of exchanges, as if nothing overlapped.
+  struct Totals {
+    std::vector<double> compute;
+    double exchange = 0;
+  };
+  Totals total(const synth::Sharding& sharding);
 
  private:
   /// An operator of a kind run in a way: factor, outer, inner, and bits of partial operands.
   using WayKey = std::tuple<int, int, std::int64_t, std::int64_t, std::uint64_t>;
   using ConversionKey = std::tuple<int, graph::Form, graph::Form>;  // of a kind of value
-  SpmdPrices(const graph::Graph& graph, const SpmdSpace& space, cost::ProfileCost model,
-             std::vector<std::string> names, const std::vector<double>& shares)
-      : graph_(&graph),
-        space_(&space),
-        model_(std::move(model)),
-        names_(std::move(names)),
-        shares_(shares) {}
   const std::vector<std::int64_t>& parts_of(std::int64_t extent);
   double seconds(std::size_t device_class, std::string_view name, DType dtype,
                  const cost::OperatorWork& work) const;
@@ -79,11 +65,12 @@ class SpmdPrices {
   double copy(std::size_t device_class, std::string_view name, DType dtype, double bytes) const;
   double exchange(std::string_view op, double bytes);
 
-  const graph::Graph* graph_;
-  const SpmdSpace* space_;
-  cost::ProfileCost model_;
-  std::vector<std::string> names_;
-  std::vector<double> shares_;
+  const graph::Graph& graph_;
+  const SpmdSpace& space_;
+  const cost::CostModel& model_;
+  const DeviceKinds& kinds_;
+  std::vector<std::string> names_;  // by rank
+  const std::vector<double> shares_;
   std::vector<DeviceClass> classes_;
   std::map<std::int64_t, std::vector<std::int64_t>> parts_;  // by extent
   std::map<WayKey, std::vector<double>> computed_;

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "motley/graph/reach.h"
 #include "motley/plan/shares.h"
 #include "motley/synth/sharding.h"
 
@@ -17,13 +18,13 @@ using graph::Form;
 using graph::FormKind;
 using graph::Strategy;
 
-constexpr std::size_t kMostForms = 8;  // of a value, beside whole and partial
+constexpr std::size_t kMostForms = 8;    // of a value, beside whole and partial
+constexpr std::size_t kMostSumWays = 4;  // of an operator: ways to pass terms on
+
 bool has_empty_part(const std::vector<double>& shares, std::int64_t extent) {
   const std::vector<std::int64_t> parts = plan::round_shares(shares, extent);
   return std::find(parts.begin(), parts.end(), 0) != parts.end();
 }
-
-constexpr std::size_t kMostSumWays = 4;  // of an operator: ways to pass terms on
 
 /// Operators at which splits begin, in the order in which they do: those that fix a cut for their
 /// neighbours first.
@@ -54,7 +55,7 @@ class SpaceBuilder {
   }
 
   SpmdSpace build() {
-    find_needed();
+    space_.is_needed = graph::find_live(graph_).marks();
     find_readers();
     find_shapes();
     const std::size_t values = graph_.values.size();
@@ -72,20 +73,6 @@ class SpaceBuilder {
   }
 
  private:
-  void find_needed() {
-    space_.is_needed.assign(graph_.ops.size(), 0);
-    std::vector<ValueId> stack;
-    for (const graph::Output& output : graph_.outputs)
-      if (output.kind != graph::OutputKind::kExtra) stack.push_back(output.value);
-    while (!stack.empty()) {
-      const OpId producer = graph_.value(stack.back()).producer;
-      stack.pop_back();
-      if (producer.is_none() || std::exchange(space_.is_needed[producer.index()], 1)) continue;
-      graph::for_each_value(graph_.op(producer).arguments,
-                            [&](ValueId operand) { stack.push_back(operand); });
-    }
-  }
-
   void find_readers() {
     space_.readers.resize(graph_.values.size());
     for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
@@ -100,7 +87,7 @@ class SpaceBuilder {
       }
     }
     for (std::size_t o = 0; o < graph_.outputs.size(); ++o)
-      if (graph_.outputs[o].kind != graph::OutputKind::kExtra)
+      if (graph::is_wanted(graph_.outputs[o]))
         space_.readers[graph_.outputs[o].value.index()].push_back({OpId(), static_cast<int>(o)});
   }
 

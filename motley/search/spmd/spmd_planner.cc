@@ -8,6 +8,8 @@
 
 #include "motley/base/text.h"
 #include "motley/search/planners.h"
+#include "motley/search/random_region.h"
+#include "motley/search/split_planner.h"
 #include "motley/search/spmd/explain_sharding.h"
 #include "motley/search/spmd/hap_search.h"
 #include "motley/search/spmd/spmd_search.h"
@@ -23,20 +25,6 @@ using plan::Reason;
 constexpr double kLeastGain = 0.02;  // for which `auto` leaves a split of the batch
 constexpr double kProven = 1e-3;     // within which of the bound a plan is optimal
 
-plan::Plan make_sharded_plan(const graph::Graph& graph, const Problem& problem,
-                             const SpmdPlan& found) {
-  plan::Plan plan;
-  plan.model_hash = problem.model_hash;
-  plan.cluster_hash = cluster::cluster_hash(*problem.cluster);
-  plan.global_batch = problem.global_batch;
-  plan.optimizer = problem.optimizer;
-  plan.batch_norm = problem.batch_norm;
-  plan.bucket_bytes = problem.bucket_bytes;
-  plan.replicas = {
-      {problem.global_batch, {synth::make_region(graph, found.sharding, *problem.cluster)}}};
-  return plan;
-}
-
 /// "a:0 needs 17.9 GiB, has 14.8 GiB" of each device that lacks memory.
 std::vector<std::string> lack_of_memory(const Problem& problem, const SpmdPlan& nearest) {
   std::vector<std::string> lines;
@@ -51,69 +39,46 @@ std::vector<std::string> lack_of_memory(const Problem& problem, const SpmdPlan& 
   return lines;
 }
 
-class Planning {
- public:
-  Planning(const graph::Graph& graph, const Costs& costs, const Problem& problem)
-      : graph_(graph), problem_(problem) {
-    question_ = {&graph,
-                 problem.cluster,
-                 &costs,
-                 {problem.optimizer, problem.batch_norm, problem.bucket_bytes},
-                 problem.global_batch,
-                 problem.devices,
-                 {}};
+/// The samples of a split, by device that may be used.
+std::vector<double> samples_of(const Problem& problem, const plan::Plan& split) {
+  std::vector<double> samples(problem.devices.size(), 0.0);
+  for (const plan::Member& member : plan::members(split)) {
+    const auto at = std::find(problem.devices.begin(), problem.devices.end(), member.device);
+    samples[static_cast<std::size_t>(at - problem.devices.begin())] =
+        static_cast<double>(member.samples);
   }
+  return samples;
+}
 
-  /// Starts from a split, too.
-  void add_start(const PlanOutcome& split) {
-    if (!split.plan) return;
-    std::vector<double> shares(problem_.devices.size(), 0.0);
-    for (const plan::Member& member : plan::members(*split.plan)) {
-      const auto at = std::find(problem_.devices.begin(), problem_.devices.end(), member.device);
-      shares[static_cast<std::size_t>(at - problem_.devices.begin())] =
-          static_cast<double>(member.samples);
-    }
-    question_.shares.push_back(std::move(shares));
-  }
+Result<SpmdAnswer> search(SpmdPlanner::Kind kind, SpmdStudy& study) {
+  if (kind != SpmdPlanner::Kind::kHap) return find_spmd_plan(study);
+  SpmdAnswer answer;
+  MOTLEY_ASSIGN(SpmdPlan plan, find_hap_plan(study));
+  answer.considered = 1;
+  (plan.fits ? answer.best : answer.nearest) = std::move(plan);
+  return answer;
+}
 
-  Result<SpmdAnswer> search(SpmdPlanner::Kind kind) const {
-    if (kind != SpmdPlanner::Kind::kHap) return find_spmd_plan(question_);
-    SpmdAnswer answer;
-    MOTLEY_ASSIGN(SpmdPlan plan, find_hap_plan(question_));
-    answer.considered = 1;
-    (plan.fits ? answer.best : answer.nearest) = std::move(plan);
-    return answer;
-  }
-
-  /// Puts a sharding in the place of what the outcome has.
-  Result<void> take(const SpmdAnswer& answer, PlanOutcome& outcome) const {
-    const SpmdPlan& best = *answer.best;
-    outcome.plan = make_sharded_plan(graph_, problem_, best);
-    outcome.predicted_step = best.step;
-    outcome.lower_bound = answer.lower_bound;
-    outcome.reason = best.step.value <= answer.lower_bound.value * (1 + kProven)
-                         ? Reason::kOptimal
-                         : Reason::kFeasible;
-    outcome.peak.clear();
-    for (std::size_t rank = 0; rank < best.devices.size(); ++rank)
-      outcome.peak.emplace_back(best.devices[rank], best.peaks[rank]);
-    outcome.idle.clear();
-    for (const DeviceId id : problem_.devices)
-      if (std::find(best.devices.begin(), best.devices.end(), id) == best.devices.end())
-        outcome.idle.push_back(id);
-    MOTLEY_ASSIGN(outcome.why, explain_sharding(question_, best));
-    if (answer.lower_bound.value > 0)
-      outcome.why.push_back(
-          fmt::format("the step is {:.1f} % above the lower bound of all shardings and splits",
-                      100 * (best.step.value / answer.lower_bound.value - 1)));
-    return {};
-  }
-
- private:
-  const graph::Graph& graph_;
-  const Problem& problem_;
-  SpmdQuestion question_;
-};
+/// Puts a sharding in the place of what the outcome has.
+void take(const Problem& problem, const SpmdAnswer& answer, SpmdStudy& study,
+          PlanOutcome& outcome) {
+  const SpmdPlan& best = *answer.best;
+  outcome.plan =
+      make_region_plan(problem, synth::make_region(study.graph(), best.sharding, *problem.cluster));
+  outcome.predicted_step = best.step;
+  outcome.lower_bound = answer.lower_bound;
+  outcome.reason = best.step.value <= answer.lower_bound.value * (1 + kProven) ? Reason::kOptimal
+                                                                               : Reason::kFeasible;
+  outcome.peak.clear();
+  for (std::size_t rank = 0; rank < best.devices.size(); ++rank)
+    outcome.peak.emplace_back(best.devices[rank], best.peaks[rank]);
+  outcome.idle = idle_devices(problem, best.devices);
+  outcome.why = explain_sharding(study, best);
+  if (answer.lower_bound.value > 0)
+    outcome.why.push_back(
+        fmt::format("the step is {:.1f} % above the lower bound of all shardings and splits",
+                    100 * (best.step.value / answer.lower_bound.value - 1)));
+}
 
 }  // namespace
 
@@ -128,9 +93,21 @@ Result<PlanOutcome> SpmdPlanner::plan(const Problem& problem) const {
   const bool may_shard =
       problem.devices.size() > 1 && problem.batch_norm == plan::BatchNormMode::kGlobal;
   if (!may_shard) return outcome;
-  Planning planning(*graph_, *costs_, problem);
-  planning.add_start(outcome);
-  auto answer = planning.search(kind_);
+  SpmdQuestion question{graph_,
+                        problem.cluster,
+                        costs_,
+                        {problem.optimizer, problem.batch_norm, problem.bucket_bytes},
+                        problem.global_batch,
+                        problem.devices,
+                        {}};
+  if (outcome.plan) question.shares.push_back(samples_of(problem, *outcome.plan));
+  auto study = SpmdStudy::make(question);
+  if (!study && kind_ == Kind::kAuto) {
+    outcome.why.push_back("no sharding of operators was considered: " + study.error().message);
+    return outcome;
+  }
+  if (!study) return tl::make_unexpected(study.error());
+  auto answer = search(kind_, *study);
   if (!answer && kind_ == Kind::kAuto) {
     outcome.why.push_back("no sharding of operators was considered: " + answer.error().message);
     return outcome;
@@ -153,7 +130,7 @@ Result<PlanOutcome> SpmdPlanner::plan(const Problem& problem) const {
         format_seconds(answer->best->step), 100 * kLeastGain, format_seconds(answer->lower_bound)));
     return outcome;
   }
-  MOTLEY_RETURN_IF_ERROR(planning.take(*answer, outcome));
+  take(problem, *answer, *study, outcome);
   if (split > 0)
     outcome.why.push_back(
         fmt::format("the best split of the batch alone takes {}", format_seconds(Seconds(split))));

@@ -1,7 +1,6 @@
 #include "motley/search/spmd/spmd_search.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -9,7 +8,6 @@
 #include <utility>
 
 #include "motley/search/spmd/bound.h"
-#include "motley/search/spmd/choice_problem.h"
 #include "motley/search/spmd/hap_search.h"
 
 namespace motley::search {
@@ -21,27 +19,28 @@ constexpr int kRounds = 6;            // of ways and shares
 constexpr double kSpare = 0.97;       // of a memory that a plan is fitted to
 constexpr double kLeastGain = 0.002;  // of the step, to go on
 constexpr int kMemoryTries = 12;
+/// Ways of which compute or exchanges alone, as priced one by one, take so much of the best step
+/// are not simulated: buckets and hiding do not save as much.
+constexpr double kHopeless = 1.25;
 
 class Search {
  public:
-  explicit Search(const SpmdQuestion& question) : question_(question) {}
+  explicit Search(SpmdStudy& study) : study_(study), question_(study.question()) {}
 
   Result<SpmdAnswer> run() {
-    space_ = find_space(*question_.graph, question_.global_batch,
-                        std::vector<double>(question_.devices.size(), 1.0));
-    MOTLEY_ASSIGN(const std::vector<double> speeds, whole_speeds(question_, *space_));
-    std::vector<std::pair<std::vector<DeviceId>, std::vector<double>>> starts = subsets(speeds);
+    std::vector<Start> starts;
     for (const std::vector<double>& shares : question_.shares) starts.push_back(start_of(shares));
+    for (Start& start : subsets(study_.speeds())) starts.push_back(std::move(start));
     for (const auto& [devices, shares] : starts) {
       if (devices.size() < 2) continue;  // nothing to share
       MOTLEY_RETURN_IF_ERROR(descend(devices, shares));
     }
-    MOTLEY_ASSIGN(const SpmdPlan hap, find_hap_plan(question_));
+    MOTLEY_ASSIGN(const SpmdPlan hap, find_hap_plan(study_));
     ++answer_.considered;
     keep(hap);
     const Seconds known =
         answer_.best ? answer_.best->step : Seconds(std::numeric_limits<double>::infinity());
-    MOTLEY_ASSIGN(answer_.lower_bound, spmd_lower_bound(question_, known));
+    answer_.lower_bound = spmd_lower_bound(study_, known);
     return std::move(answer_);
   }
 
@@ -75,7 +74,7 @@ class Search {
   void add_nodes(const std::vector<double>& speeds, std::vector<Start>& starts) const {
     std::map<NodeId, Start> nodes;
     for (std::size_t i = 0; i < speeds.size(); ++i) {
-      Start& start = nodes[question_.cluster->device(question_.devices[i]).node];
+      Start& start = nodes[study_.device(question_.devices[i]).node];
       start.first.push_back(question_.devices[i]);
       start.second.push_back(speeds[i]);
     }
@@ -100,65 +99,64 @@ class Search {
   Result<void> descend(const std::vector<DeviceId>& devices, std::vector<double> shares) {
     std::optional<SpmdPlan> best_here;
     for (int round = 0; round < kRounds; ++round) {
-      MOTLEY_ASSIGN(SpmdPlan found, best_ways(devices, shares));
-      if (best_here && !is_better(found, *best_here, kLeastGain)) break;
+      MOTLEY_ASSIGN(std::optional<SpmdPlan> found, best_ways(devices, shares));
+      if (!found || (best_here && !is_better(*found, *best_here, kLeastGain))) break;
       best_here = std::move(found);
       shares = best_here->fits ? evened(shares, best_here->compute) : fitted(shares, *best_here);
     }
     return {};
   }
 
-  /// The best of the ways for some shares; keeps it if it is the best of all.
-  Result<SpmdPlan> best_ways(const std::vector<DeviceId>& devices,
-                             const std::vector<double>& shares) {
-    if (!space_ || !holds_for(*space_, shares))
-      space_ = find_space(*question_.graph, question_.global_batch, shares);
-    const SpmdSpace& space = *space_;
-    MOTLEY_ASSIGN(SpmdPrices prices, SpmdPrices::make(*question_.graph, space, *question_.cluster,
-                                                      *question_.costs, devices, shares));
+  /// The best of the ways for some shares, if any is worth a simulation; keeps it if it is the best
+  /// of all.
+  Result<std::optional<SpmdPlan>> best_ways(const std::vector<DeviceId>& devices,
+                                            const std::vector<double>& shares) {
+    const SpmdChoices& choices = study_.choices(shares);
+    SpmdPrices prices = study_.prices(choices.space, devices, shares);
     std::optional<SpmdPlan> best;
     std::vector<synth::Sharding> seen;
-    const auto consider = [&](const SpmdObjective& objective) -> Result<bool> {
-      const ChoiceProblem problem(*question_.graph, space, prices, objective);
-      const TableSolution solution = solve_tables(problem.tables());
+    const auto consider = [&](const SpmdObjective& objective) -> Result<void> {
+      const ChoiceProblem& problem = choices.problem;
+      const TableSolution solution = problem.solve(problem.costs(prices, objective));
       answer_.is_exact = answer_.is_exact && solution.relaxed == 0;
-      synth::Sharding sharding;
-      for (const DeviceId id : devices)
-        sharding.devices.push_back(question_.cluster->device(id).name);
-      sharding.shares = shares;
-      problem.apply(solution.choice, sharding);
+      synth::Sharding sharding = study_.sharding(choices, solution.choice, devices, shares);
       for (const synth::Sharding& other : seen)
-        if (other.ops == sharding.ops && other.sources == sharding.sources) return false;
+        if (other.ops == sharding.ops && other.sources == sharding.sources) return {};
       seen.push_back(sharding);
+      if (is_hopeless(prices.total(sharding))) return {};
       ++answer_.considered;
-      MOTLEY_ASSIGN(const SpmdPlan plan,
-                    price_sharding(question_, devices, space.rules, std::move(sharding)));
+      MOTLEY_ASSIGN(const SpmdPlan plan, price_sharding(study_, devices, std::move(sharding)));
       keep(plan);
       if (!best || is_better(plan, *best)) best = plan;
-      return plan.fits;
+      return {};
     };
-    bool fits = false;
     SpmdObjective objective;
     objective.states = question_.lowering.optimizer.states();
     for (const double exposed : kExposed) {
       objective.gradient_exchange = exposed;
-      MOTLEY_ASSIGN(const bool found, consider(objective));
-      fits = fits || found;
+      MOTLEY_RETURN_IF_ERROR(consider(objective));
     }
     objective.gradient_exchange = kExposed[0];
     objective.seconds_per_byte = 1e-13;
-    for (int attempt = 0; !fits && attempt < kMemoryTries; ++attempt) {
+    for (int attempt = 0; best && !best->fits && attempt < kMemoryTries; ++attempt) {
       objective.seconds_per_byte *= 10;
-      MOTLEY_ASSIGN(fits, consider(objective));
+      MOTLEY_RETURN_IF_ERROR(consider(objective));
     }
-    return *best;
+    return best;
+  }
+
+  bool is_hopeless(const SpmdPrices::Totals& totals) const {
+    if (!answer_.best) return false;
+    const double least =
+        std::max(totals.exchange, *std::max_element(totals.compute.begin(), totals.compute.end()));
+    return least > kHopeless * answer_.best->step.value;
   }
 
   /// By how many bytes the worst device is over its memory.
   double lack(const SpmdPlan& plan) const {
     double most = 0;
     for (std::size_t rank = 0; rank < plan.devices.size(); ++rank)
-      if (const auto& memory = question_.cluster->device(plan.devices[rank]).memory)
+      if (const auto& memory = study_.device(plan.devices[rank]).memory)
         most = std::max(most, static_cast<double>((plan.peaks[rank] - *memory).value));
     return most;
   }
@@ -177,7 +175,7 @@ class Search {
   /// Less for devices whose memory is too small, as if all of it grew with the share.
   std::vector<double> fitted(std::vector<double> shares, const SpmdPlan& plan) const {
     for (std::size_t rank = 0; rank < shares.size(); ++rank)
-      if (const auto& memory = question_.cluster->device(plan.devices[rank]).memory)
+      if (const auto& memory = study_.device(plan.devices[rank]).memory)
         shares[rank] *= std::min(1.0, kSpare * static_cast<double>(memory->value) /
                                           static_cast<double>(plan.peaks[rank].value));
     return shares;
@@ -192,13 +190,13 @@ class Search {
     return shares;
   }
 
+  SpmdStudy& study_;
   const SpmdQuestion& question_;
-  std::optional<SpmdSpace> space_;  // for the shares last asked
   SpmdAnswer answer_;
 };
 
 }  // namespace
 
-Result<SpmdAnswer> find_spmd_plan(const SpmdQuestion& question) { return Search(question).run(); }
+Result<SpmdAnswer> find_spmd_plan(SpmdStudy& study) { return Search(study).run(); }
 
 }  // namespace motley::search

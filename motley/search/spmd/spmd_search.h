@@ -25,8 +25,9 @@ struct SpmdAnswer {
 ///      opinions of how much of the gradients' exchange is hidden;
 ///   2. each lowered and simulated, so that overlap and memory are as they will be;
 ///   3. shares that even out what the simulated devices computed, and back to 1 while that helps.
+/// Ways that compute or exchange for clearly longer than the best plan's step are not simulated.
 /// HAP's plan (hap_search.h) is considered, too. Where nothing fits the price of memory is raised
 /// until something does.
-Result<SpmdAnswer> find_spmd_plan(const SpmdQuestion& question);
+Result<SpmdAnswer> find_spmd_plan(SpmdStudy& study);
 
 }  // namespace motley::search

@@ -1,0 +1,58 @@
+#include "motley/search/spmd/device_kinds.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace motley::search {
+
+Result<DeviceKinds> DeviceKinds::find(const cluster::Cluster& cluster, const Costs& costs,
+                                      const std::vector<DeviceId>& devices) {
+  DeviceKinds kinds;
+  kinds.of_device_.assign(cluster.devices.size(), -1);
+  for (const DeviceId id : devices) {
+    const std::string& name = cluster.device(id).name;
+    const auto known = costs.by_work.find(name);
+    if (known == costs.by_work.end())
+      return usage_error("search.missing-profile",
+                         fmt::format("too little was measured on {} to say what parts of operators "
+                                     "take; run `motley profile` with this model and cluster",
+                                     name));
+    const Costs::ByWork& own = known->second;
+    const auto is_alike = [&](const DeviceKind& kind) {
+      const auto &a = costs.devices.at(name),
+                 &b = costs.devices.at(cluster.device(kind.devices[0]).name);
+      return kind.times == own.times && kind.speed == own.speed &&
+             a.other.source == b.other.source && a.other.speed == b.other.speed &&
+             a.interference == b.interference;
+    };
+    const auto same = std::find_if(kinds.all_.begin(), kinds.all_.end(), is_alike);
+    kinds.of_device_[id.index()] = static_cast<int>(same - kinds.all_.begin());
+    if (same == kinds.all_.end())
+      kinds.all_.push_back({{id}, own.times, own.speed});
+    else
+      same->devices.push_back(id);
+  }
+  return kinds;
+}
+
+std::vector<DeviceClass> DeviceKinds::classes(const std::vector<DeviceId>& devices,
+                                              const std::vector<double>& shares,
+                                              std::vector<std::size_t>& of_rank) const {
+  std::vector<DeviceClass> found;
+  of_rank.clear();
+  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+    const int kind = of(devices[rank]);
+    const auto same = std::find_if(found.begin(), found.end(), [&](const DeviceClass& each) {
+      return each.kind == kind && shares[static_cast<std::size_t>(each.rank)] == shares[rank];
+    });
+    of_rank.push_back(static_cast<std::size_t>(same - found.begin()));
+    if (same == found.end())
+      found.push_back({kind, static_cast<int>(rank), 1});
+    else
+      ++same->count;
+  }
+  return found;
+}
+
+}  // namespace motley::search

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/cluster/cluster.h"
+#include "motley/search/costs.h"
+
+namespace motley::search {
+
+/// Devices of which the costs say the same: what one takes for a program, the others take.
+struct DeviceKind {
+  std::vector<DeviceId> devices;
+  std::shared_ptr<const cost::WorkTimes> times;  ///< of operators by what they do
+  double speed = 1;
+};
+
+/// Devices of a region that are of one kind and have equal shares.
+struct DeviceClass {
+  int kind = 0;
+  int rank = 0;   ///< of the first of them, which has the largest parts
+  int count = 1;  ///< of them
+  bool operator==(const DeviceClass&) const = default;
+};
+
+class DeviceKinds {
+ public:
+  /// Usage error (search.missing-profile) if nothing is known of a device's operators.
+  static Result<DeviceKinds> find(const cluster::Cluster& cluster, const Costs& costs,
+                                  const std::vector<DeviceId>& devices);
+
+  const std::vector<DeviceKind>& all() const { return all_; }
+  const DeviceKind& at(int kind) const { return all_[static_cast<std::size_t>(kind)]; }
+  /// Of one of the devices.
+  int of(DeviceId device) const { return of_device_[device.index()]; }
+  /// Classes of some of the devices with shares, in order of first occurrence, and by rank its
+  /// class.
+  std::vector<DeviceClass> classes(const std::vector<DeviceId>& devices,
+                                   const std::vector<double>& shares,
+                                   std::vector<std::size_t>& of_rank) const;
+
+ private:
+  std::vector<DeviceKind> all_;
+  std::vector<int> of_device_;  // by id; -1: none of the devices
+};
+
+}  // namespace motley::search

@@ -1,0 +1,59 @@
+#include "motley/search/spmd/study.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace motley::search {
+
+Result<SpmdStudy> SpmdStudy::make(const SpmdQuestion& question) {
+  SpmdStudy study(question);
+  MOTLEY_ASSIGN(study.kinds_,
+                DeviceKinds::find(*question.cluster, *question.costs, question.devices));
+  study.model_ =
+      std::make_unique<const cost::ProfileCost>(question.costs->model(*question.cluster));
+  const SpmdSpace& space = study.choices(std::vector<double>(question.devices.size(), 1.0)).space;
+  for (const DeviceKind& kind : study.kinds_.all()) {
+    SpmdPrices prices = study.prices(space, {kind.devices[0]}, {1.0});
+    WholeStep& whole = study.whole_.emplace_back();
+    for (std::size_t i = 0; i < space.ways.size(); ++i) {
+      const OpId op(static_cast<std::int64_t>(i));
+      const bool is_needed = space.is_needed[i] != 0;
+      whole.seconds.push_back(is_needed ? prices.compute(op, space.ways[i][0])[0] : 0);
+      whole.launch.push_back(is_needed ? prices.launch(op, 0) : 0);
+      whole.total += whole.seconds.back();
+    }
+  }
+  return study;
+}
+
+std::vector<double> SpmdStudy::speeds() const {
+  std::vector<double> speeds;
+  for (const DeviceId id : question_->devices)
+    speeds.push_back(1 / whole_step(kinds_.of(id)).total);
+  return speeds;
+}
+
+const SpmdChoices& SpmdStudy::choices(const std::vector<double>& shares) {
+  for (const auto& known : choices_)
+    if (holds_for(known->space, shares)) return *known;
+  choices_.push_back(std::make_unique<const SpmdChoices>(
+      graph(), find_space(graph(), question_->global_batch, shares)));
+  return *choices_.back();
+}
+
+SpmdPrices SpmdStudy::prices(const SpmdSpace& space, const std::vector<DeviceId>& devices,
+                             std::vector<double> shares) const {
+  return {graph(), space, *model_, *question_->cluster, kinds_, devices, std::move(shares)};
+}
+
+synth::Sharding SpmdStudy::sharding(const SpmdChoices& choices, const std::vector<int>& choice,
+                                    const std::vector<DeviceId>& devices,
+                                    std::vector<double> shares) const {
+  synth::Sharding sharding;
+  for (const DeviceId id : devices) sharding.devices.push_back(device(id).name);
+  sharding.shares = std::move(shares);
+  choices.problem.apply(choice, sharding);
+  return sharding;
+}
+
+}  // namespace motley::search

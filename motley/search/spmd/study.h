@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/cluster/cluster.h"
+#include "motley/graph/graph.h"
+#include "motley/search/costs.h"
+#include "motley/search/spmd/choice_problem.h"
+#include "motley/search/spmd/device_kinds.h"
+#include "motley/search/spmd/prices.h"
+#include "motley/search/spmd/space.h"
+#include "motley/synth/lower.h"
+#include "motley/synth/sharding.h"
+
+namespace motley::search {
+
+/// The question: how to run the graph on some of the devices, each operator cut as is best. What it
+/// points to must outlive it.
+struct SpmdQuestion {
+  const graph::Graph* graph = nullptr;
+  const cluster::Cluster* cluster = nullptr;
+  const Costs* costs = nullptr;
+  synth::LowerOptions lowering;
+  std::int64_t global_batch = 0;
+  std::vector<DeviceId> devices;  ///< two or more
+  /// Splits that are known to be good, as samples of `devices`: searched beside the others.
+  std::vector<std::vector<double>> shares;
+};
+
+/// The ways of a graph and the choice among them.
+struct SpmdChoices {
+  SpmdChoices(const graph::Graph& graph, SpmdSpace found)
+      : space(std::move(found)), problem(graph, space) {}
+  const SpmdSpace space;
+  const ChoiceProblem problem;
+};
+
+/// A whole step on one device of a kind.
+struct WholeStep {
+  std::vector<double> seconds, launch;  ///< by operator: of all of it, and at least
+  double total = 0;
+};
+
+/// What all searches for one question share, each found once. It serves one thread.
+class SpmdStudy {
+ public:
+  /// Usage error (search.missing-profile) if nothing is known of a device's operators.
+  static Result<SpmdStudy> make(const SpmdQuestion& question);
+
+  const SpmdQuestion& question() const { return *question_; }
+  const graph::Graph& graph() const { return *question_->graph; }
+  const cluster::Device& device(DeviceId id) const { return question_->cluster->device(id); }
+  const DeviceKinds& kinds() const { return kinds_; }
+  const cost::ProfileCost& model() const { return *model_; }
+  const WholeStep& whole_step(int kind) const { return whole_[static_cast<std::size_t>(kind)]; }
+  /// Whole steps a second of each of the question's devices alone.
+  std::vector<double> speeds() const;
+  /// Which extents leave a device without a part decides what lowering has, so there are several.
+  const SpmdChoices& choices(const std::vector<double>& shares);
+  /// For even shares.
+  const SpmdSpace& space() const { return choices_[0]->space; }
+  SpmdPrices prices(const SpmdSpace& space, const std::vector<DeviceId>& devices,
+                    std::vector<double> shares) const;
+  synth::Sharding sharding(const SpmdChoices& choices, const std::vector<int>& choice,
+                           const std::vector<DeviceId>& devices, std::vector<double> shares) const;
+
+ private:
+  explicit SpmdStudy(const SpmdQuestion& question) : question_(&question) {}
+
+  const SpmdQuestion* question_;
+  DeviceKinds kinds_;
+  std::unique_ptr<const cost::ProfileCost> model_;
+  std::vector<std::unique_ptr<const SpmdChoices>> choices_;
+  std::vector<WholeStep> whole_;  // by kind
+};
+
+}  // namespace motley::search
