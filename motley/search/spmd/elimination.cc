@@ -1,6 +1,7 @@
 #include "motley/search/spmd/elimination.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <queue>
@@ -44,11 +45,17 @@ struct Step {
   std::vector<int> left;    // variables of what it gives
 };
 
-/// Finds the order of elimination.
+/// Finds the order of elimination: the variable first whose removal joins the fewest that did not
+/// meet before, each pair weighed by the logarithms of its domains (weighted min-fill); of equals
+/// the one whose removal is least work.
 class Ordering {
  public:
   Ordering(const TableLayout& layout, std::size_t most_entries)
-      : layout_(layout), most_entries_(most_entries), of_variable_(layout.domains.size()) {
+      : layout_(layout),
+        most_entries_(most_entries),
+        of_variable_(layout.domains.size()),
+        neighbours_(layout.domains.size()) {
+    for (const int domain : layout.domains) logs_.push_back(std::log(domain));
     for (const std::vector<int>& variables : layout.tables) {
       MOTLEY_CHECK(!variables.empty());
       add_table(variables);
@@ -56,27 +63,29 @@ class Ordering {
   }
 
   void find() {
-    using Entry = std::pair<double, int>;
+    using Price = std::pair<double, double>;  // joined pairs, work
+    using Entry = std::pair<Price, int>;
     std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
-    std::vector<double> known(layout_.domains.size());
+    std::vector<Price> known(layout_.domains.size());
     std::vector<char> is_gone(known.size(), 0);
-    for (std::size_t v = 0; v < known.size(); ++v) {
-      known[v] = work(static_cast<int>(v));
-      queue.emplace(known[v], static_cast<int>(v));
-    }
+    const auto put = [&](int v) {
+      known[at(v)] = {fill(v), entries(neighbours_[at(v)]) * domain(v)};
+      queue.emplace(known[at(v)], v);
+    };
+    for (std::size_t v = 0; v < known.size(); ++v) put(static_cast<int>(v));
     while (!queue.empty()) {
-      const auto [work_then, v] = queue.top();
+      const auto [price, v] = queue.top();
       queue.pop();
-      const auto at = static_cast<std::size_t>(v);
-      if (is_gone[at] || work_then != known[at]) continue;
-      is_gone[at] = 1;
-      const std::vector<int> touched = others(live_tables(v), v);
+      if (is_gone[at(v)] || price != known[at(v)]) continue;
+      is_gone[at(v)] = 1;
+      const std::vector<int> touched = neighbours_[at(v)];
       eliminate(v);
-      for (const int other : touched) {
-        const auto o = static_cast<std::size_t>(other);
-        known[o] = work(other);
-        queue.emplace(known[o], other);
-      }
+      std::vector<int> again = touched;  // and theirs, which may have met
+      for (const int u : touched)
+        again.insert(again.end(), neighbours_[at(u)].begin(), neighbours_[at(u)].end());
+      std::sort(again.begin(), again.end());
+      again.erase(std::unique(again.begin(), again.end()), again.end());
+      for (const int u : again) put(u);
     }
   }
 
@@ -85,23 +94,36 @@ class Ordering {
   std::size_t relaxed = 0;
 
  private:
-  int domain(int v) const { return layout_.domains[static_cast<std::size_t>(v)]; }
-  const std::vector<int>& variables(int table) const {
-    return tables_[static_cast<std::size_t>(table)];
-  }
+  static std::size_t at(int index) { return static_cast<std::size_t>(index); }
+  int domain(int v) const { return layout_.domains[at(v)]; }
+  const std::vector<int>& variables(int table) const { return tables_[at(table)]; }
 
   void add_table(std::vector<int> variables) {
     const int id = static_cast<int>(tables_.size());
-    for (const int v : variables) of_variable_[static_cast<std::size_t>(v)].push_back(id);
+    for (const int v : variables) {
+      of_variable_[at(v)].push_back(id);
+      for (const int u : variables)
+        if (u != v) join(v, u);
+    }
     tables_.push_back(std::move(variables));
-    is_live_.push_back(1);
   }
 
-  std::vector<int> live_tables(int v) const {
-    std::vector<int> live;
-    for (const int t : of_variable_[static_cast<std::size_t>(v)])
-      if (is_live_[static_cast<std::size_t>(t)]) live.push_back(t);
-    return live;
+  void join(int v, int u) {
+    std::vector<int>& own = neighbours_[at(v)];
+    const auto place = std::lower_bound(own.begin(), own.end(), u);
+    if (place == own.end() || *place != u) own.insert(place, u);
+  }
+
+  double fill(int v) const {
+    const std::vector<int>& own = neighbours_[at(v)];
+    double sum = 0;
+    for (std::size_t a = 0; a < own.size(); ++a) {
+      const std::vector<int>& known = neighbours_[at(own[a])];
+      for (std::size_t b = a + 1; b < own.size(); ++b)
+        if (!std::binary_search(known.begin(), known.end(), own[b]))
+          sum += logs_[at(own[a])] * logs_[at(own[b])];
+    }
+    return sum;
   }
 
   /// Variables of some tables but v, in order of first occurrence.
@@ -119,16 +141,20 @@ class Ordering {
     for (const int v : variables) product *= domain(v);
     return product;
   }
-  double work(const std::vector<int>& tables, int v) const {
-    return entries(others(tables, v)) * domain(v);
-  }
-  double work(int v) const { return work(live_tables(v), v); }
 
   void eliminate(int v) {
-    std::vector<int> live = live_tables(v);
-    for (const int t : live) is_live_[static_cast<std::size_t>(t)] = 0;
+    std::vector<int> live = std::move(of_variable_[at(v)]);
+    for (const int u : neighbours_[at(v)]) {
+      std::vector<int>& met = neighbours_[at(u)];
+      met.erase(std::lower_bound(met.begin(), met.end(), v));
+      std::vector<int>& tables = of_variable_[at(u)];
+      tables.erase(std::remove_if(
+                       tables.begin(), tables.end(),
+                       [&](int t) { return std::find(live.begin(), live.end(), t) != live.end(); }),
+                   tables.end());
+    }
     const auto fits = [&](const std::vector<int>& tables) {
-      return work(tables, v) <= static_cast<double>(most_entries_);
+      return entries(others(tables, v)) * domain(v) <= static_cast<double>(most_entries_);
     };
     if (fits(live)) return add_step(v, true, std::move(live));
     ++relaxed;
@@ -212,9 +238,10 @@ class Ordering {
 
   const TableLayout& layout_;
   const std::size_t most_entries_;
-  std::vector<std::vector<int>> tables_;  // the layout's first; variables of each
-  std::vector<char> is_live_;             // by table
-  std::vector<std::vector<int>> of_variable_;
+  std::vector<double> logs_;                   // of domains, by variable
+  std::vector<std::vector<int>> tables_;       // the layout's first; variables of each
+  std::vector<std::vector<int>> of_variable_;  // tables that are left
+  std::vector<std::vector<int>> neighbours_;   // by variable: those it meets; ascending
   std::map<std::vector<int>, int> pattern_ids_;
 };
 
@@ -270,15 +297,34 @@ class Minimum {
       const std::size_t own = pattern_.inputs[t].own;
       for (std::size_t x = 0; x < domain_; ++x) sums[x] += costs[x * own];
     }
-    if (level == pattern_.domains.size()) {
-      least_.push_back(*std::min_element(sums, sums + domain_));
-      return;
-    }
+    if (level + 1 >= pattern_.domains.size()) return finish(places, sums);
     std::size_t* next = &places_[(level + 1) * tables];
     std::copy_n(places, tables, next);
     for (int digit = 0; digit < pattern_.domains[level]; ++digit) {
       go(level + 1);
       for (std::size_t t = 0; t < tables; ++t) next[t] += pattern_.inputs[t].strides[level];
+    }
+  }
+
+  /// All but the last are chosen, if there is one.
+  void finish(const std::size_t* places, const double* sums) {
+    const std::size_t last = pattern_.domains.size();
+    if (last == 0) {
+      least_.push_back(*std::min_element(sums, sums + domain_));
+      return;
+    }
+    for (int digit = 0; digit < pattern_.domains[last - 1]; ++digit) {
+      double best = kForbidden;
+      for (std::size_t x = 0; x < domain_; ++x) {
+        double sum = sums[x];
+        for (const std::size_t t : pattern_.levels[last]) {
+          const Pattern::Input& input = pattern_.inputs[t];
+          sum += tables_[t][places[t] + static_cast<std::size_t>(digit) * input.strides[last - 1] +
+                            x * input.own];
+        }
+        best = std::min(best, sum);
+      }
+      least_.push_back(best);
     }
   }
 

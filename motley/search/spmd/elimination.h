@@ -33,7 +33,7 @@ struct TableSolution {
 /// Chooses a value of every variable so that the sum of the tables is least, by bucket elimination
 /// (Dechter, 1999): a variable is removed by minimising over it the sum of the tables that have it,
 /// which gives a table over its neighbours; in the end all are gone, and the choices follow
-/// backwards. The variable whose removal is least work goes first, of equals the first.
+/// backwards. The variable goes first whose removal joins the fewest (weighted min-fill).
 ///
 /// The order, and how tables meet in each step, depend on the layout alone and are found once;
 /// solving for other costs then only computes. A step that was done before with equal costs is

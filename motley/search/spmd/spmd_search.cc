@@ -97,54 +97,66 @@ class Search {
   }
 
   Result<void> descend(const std::vector<DeviceId>& devices, std::vector<double> shares) {
-    std::optional<SpmdPlan> best_here;
+    std::optional<Ways> best_here;
+    std::vector<double> opinions(std::begin(kExposed), std::end(kExposed));
     for (int round = 0; round < kRounds; ++round) {
-      MOTLEY_ASSIGN(std::optional<SpmdPlan> found, best_ways(devices, shares));
-      if (!found || (best_here && !is_better(*found, *best_here, kLeastGain))) break;
+      MOTLEY_ASSIGN(std::optional<Ways> found, best_ways(devices, shares, opinions));
+      if (!found || (best_here && !is_better(found->plan, best_here->plan, kLeastGain))) break;
+      const SpmdPlan& plan = found->plan;
+      if (plan.fits && plan.step > answer_.best->step * kHopeless) break;
+      shares = plan.fits ? evened(shares, plan.compute) : fitted(shares, plan);
+      opinions = {found->exposed};  // the same will be best for shares nearby
       best_here = std::move(found);
-      shares = best_here->fits ? evened(shares, best_here->compute) : fitted(shares, *best_here);
     }
     return {};
   }
 
+  /// A plan, and what part of its gradients' exchange was thought not to be hidden.
+  struct Ways {
+    SpmdPlan plan;
+    double exposed = 0;
+  };
+
   /// The best of the ways for some shares, if any is worth a simulation; keeps it if it is the best
   /// of all.
-  Result<std::optional<SpmdPlan>> best_ways(const std::vector<DeviceId>& devices,
-                                            const std::vector<double>& shares) {
+  Result<std::optional<Ways>> best_ways(const std::vector<DeviceId>& devices,
+                                        const std::vector<double>& shares,
+                                        const std::vector<double>& opinions) {
     const SpmdChoices& choices = study_.choices(shares);
     SpmdPrices prices = study_.prices(choices.space, devices, shares);
-    std::optional<SpmdPlan> best;
+    std::optional<Ways> best;
     std::vector<synth::Sharding> seen;
     const auto consider = [&](const SpmdObjective& objective) -> Result<void> {
       const ChoiceProblem& problem = choices.problem;
       const TableSolution solution = problem.solve(problem.costs(prices, objective));
       answer_.is_exact = answer_.is_exact && solution.relaxed == 0;
       synth::Sharding sharding = study_.sharding(choices, solution.choice, devices, shares);
-      for (const synth::Sharding& other : seen)
-        if (other.ops == sharding.ops && other.sources == sharding.sources) return {};
+      if (std::find(seen.begin(), seen.end(), sharding) != seen.end()) return {};
       seen.push_back(sharding);
       if (is_hopeless(prices.total(sharding))) return {};
       ++answer_.considered;
-      MOTLEY_ASSIGN(const SpmdPlan plan, price_sharding(study_, devices, std::move(sharding)));
+      MOTLEY_ASSIGN(SpmdPlan plan, price_sharding(study_, devices, std::move(sharding)));
       keep(plan);
-      if (!best || is_better(plan, *best)) best = plan;
+      if (!best || is_better(plan, best->plan))
+        best = Ways{std::move(plan), objective.gradient_exchange};
       return {};
     };
     SpmdObjective objective;
     objective.states = question_.lowering.optimizer.states();
-    for (const double exposed : kExposed) {
+    for (const double exposed : opinions) {
       objective.gradient_exchange = exposed;
       MOTLEY_RETURN_IF_ERROR(consider(objective));
     }
-    objective.gradient_exchange = kExposed[0];
+    objective.gradient_exchange = opinions[0];
     objective.seconds_per_byte = 1e-13;
-    for (int attempt = 0; best && !best->fits && attempt < kMemoryTries; ++attempt) {
+    for (int attempt = 0; best && !best->plan.fits && attempt < kMemoryTries; ++attempt) {
       objective.seconds_per_byte *= 10;
       MOTLEY_RETURN_IF_ERROR(consider(objective));
     }
     return best;
   }
 
+  /// Too slow to be worth a simulation?
   bool is_hopeless(const SpmdPrices::Totals& totals) const {
     if (!answer_.best) return false;
     const double least =
