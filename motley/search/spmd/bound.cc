@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
+#include "motley/search/spmd/bound_terms.h"
 #include "motley/search/spmd/mean_time.h"
 
 namespace motley::search {
@@ -16,53 +18,43 @@ namespace {
 constexpr std::size_t kLeastSets = 6, kMostSets = 40, kMostDevices = 200;
 
 constexpr double kMostCounted = 4096;   // sets of devices; with more, one bound holds for all
-constexpr int kMostCuts = 8;            // choices of weights of a set
+constexpr int kMostCuts = 12;           // choices of weights of a set
 constexpr double kCloseEnough = 0.005;  // of the bound that better weights could still give
-constexpr int kGrid = 40;               // weights are multiples of 1 / kGrid
+constexpr int kGrid = 14;               // weights are multiples of 1 / kGrid
 
-/// What a choice of ways takes of busy, path and lane; or weights of them, sum 1.
-using Three = std::array<double, 3>;
+/// What a choice of ways takes by each of the bounds; or weights of them, sum 1.
+using ByBound = std::array<double, kBounds>;
 
-double mean(const Three& weights, const Three& of) {
-  return weights[0] * of[0] + weights[1] * of[1] + weights[2] * of[2];
+double mean(const ByBound& weights, const ByBound& of) {
+  return std::inner_product(weights.begin(), weights.end(), of.begin(), 0.0);
+}
+
+/// Calls with all weights on the grid.
+template <typename Do>
+void for_each_weights(const Do& act) {
+  ByBound weights{};
+  const auto choose = [&](const auto& self, std::size_t b, int left) -> void {
+    if (b + 1 == kBounds) {
+      weights[b] = static_cast<double>(left) / kGrid;
+      return act(weights);
+    }
+    for (int part = 0; part <= left; ++part) {
+      weights[b] = static_cast<double>(part) / kGrid;
+      self(self, b + 1, left - part);
+    }
+  };
+  choose(choose, 0, kGrid);
 }
 
 /// Weights at which the least mean over what was seen is largest, and that mean.
-std::pair<Three, double> best_weights(const std::vector<Three>& seen) {
-  std::pair<Three, double> best{{1, 0, 0}, -1};
-  for (int busy = 0; busy <= kGrid; ++busy)
-    for (int path = 0; busy + path <= kGrid; ++path) {
-      const Three weights = {static_cast<double>(busy) / kGrid, static_cast<double>(path) / kGrid,
-                             static_cast<double>(kGrid - busy - path) / kGrid};
-      double least = std::numeric_limits<double>::infinity();
-      for (const Three& each : seen) least = std::min(least, mean(weights, each));
-      if (least > best.second) best = {weights, least};
-    }
+std::pair<ByBound, double> best_weights(const std::vector<ByBound>& seen) {
+  std::pair<ByBound, double> best{{1}, -1};
+  for_each_weights([&](const ByBound& weights) {
+    double least = std::numeric_limits<double>::infinity();
+    for (const ByBound& each : seen) least = std::min(least, mean(weights, each));
+    if (least > best.second) best = {weights, least};
+  });
   return best;
-}
-
-/// The longest chain of operators by seconds.
-Chain find_chain(const graph::Graph& graph, const std::vector<double>& seconds) {
-  std::vector<double> until(graph.ops.size(), 0);
-  std::vector<ValueId> by(graph.ops.size());
-  std::size_t last = 0;
-  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
-    graph::for_each_value(graph.ops[i].arguments, [&](ValueId value) {
-      const OpId producer = graph.value(value).producer;
-      if (producer.is_none() || until[producer.index()] <= until[i]) return;
-      until[i] = until[producer.index()];
-      by[i] = value;
-    });
-    until[i] += seconds[i];
-    if (until[i] > until[last]) last = i;
-  }
-  Chain chain{std::vector<char>(graph.ops.size(), 0), std::vector<ValueId>(graph.ops.size())};
-  while (true) {
-    chain.has_op[last] = 1;
-    chain.enters_by[last] = by[last];
-    if (by[last].is_none()) return chain;
-    last = graph.value(by[last]).producer.index();
-  }
 }
 
 class Bound {
@@ -71,7 +63,7 @@ class Bound {
       : study_(study),
         kinds_(study.kinds().all()),
         problem_(study.graph(), study.space(),
-                 find_chain(study.graph(), study.whole_step(0).seconds)) {}
+                 find_bound_terms(study.graph(), study.space(), study.whole_step(0).seconds)) {}
 
   double find(double known) {
     double count = 1;
@@ -155,29 +147,31 @@ class Bound {
     SpmdPrices prices =
         study_.prices(study_.space(), devices, std::vector<double>(devices.size(), 1.0));
     const std::vector<double> weight = weights(counts);
-    const auto costs_of = [&](const Three& of) {
+    const auto costs_of = [&](const ByBound& of) {
       SpmdObjective objective;
-      objective.is_bound = true;
+      objective.bounds.assign(of.begin(), of.end());
       for (const DeviceClass& each : prices.classes())
         objective.class_weights.push_back(weight[static_cast<std::size_t>(each.kind)]);
-      objective.compute = of[0];
-      objective.path = of[1];
-      objective.exchange = objective.gradient_exchange = of[2];
       return problem_.costs(prices, objective);
     };
-    const TableCosts units[] = {costs_of({1, 0, 0}), costs_of({0, 1, 0}), costs_of({0, 0, 1})};
+    std::vector<TableCosts> units;
+    for (std::size_t b = 0; b < kBounds; ++b) {
+      ByBound unit{};
+      unit[b] = 1;
+      units.push_back(costs_of(unit));
+    }
     // Cutting planes: the bound is concave in the weights, and every choice of ways bounds it from
     // above by its own mean; the next weights are the best ones for the choices seen.
     double most = 0;
-    std::vector<Three> seen;
-    Three mix = {0.5, 0.3, 0.2};
+    std::vector<ByBound> seen;
+    ByBound mix = {0.3, 0.2, 0.1, 0.2, 0.2};
     for (int cut = 0; cut < kMostCuts; ++cut) {
       const TableSolution solution = problem_.solve(costs_of(mix));
       most = std::max(most, solution.lower_bound);
       if (most >= known) break;
-      Three& took = seen.emplace_back();
-      for (std::size_t i = 0; i < took.size(); ++i)
-        took[i] = cost_of(problem_.layout(), units[i], solution.choice);
+      ByBound& took = seen.emplace_back();
+      for (std::size_t b = 0; b < kBounds; ++b)
+        took[b] = cost_of(problem_.layout(), units[b], solution.choice);
       double possible = 0;
       std::tie(mix, possible) = best_weights(seen);
       if (possible <= most * (1 + kCloseEnough)) break;

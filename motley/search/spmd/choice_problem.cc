@@ -16,23 +16,38 @@ namespace {
 
 /// Forms up to which a value of four readers or more has two that are made ready.
 constexpr std::size_t kMostReadyTwice = 4;
+constexpr std::size_t kMostBoundEntries = 4096;
 
 /// Marks in keys, which no number of a kind, an operand or a form equals.
 enum Mark {
   kReader = -1,
   kOutput = -2,
   kOperator = -3,
-  kChainOperator = -4,
-  kParameter = -5,
-  kSaved = -6,
-  kValue = -7,
-  kChainValue = -8
+  kParameter = -4,
+  kSaved = -5,
+  kValue = -6,
+  kBoundChange = -7
 };
 
 std::size_t result_of(const graph::Graph& graph, OpId producer, ValueId value) {
   const auto& outputs = graph.op(producer).outputs;
   return static_cast<std::size_t>(std::find(outputs.begin(), outputs.end(), value) -
                                   outputs.begin());
+}
+
+/// All choices of one form of each, the last fastest.
+template <typename Do>
+void for_each_choice(const std::vector<std::vector<Form>>& choices, const Do& act) {
+  std::vector<Form> chosen;
+  const auto choose = [&](const auto& self) -> void {
+    if (chosen.size() == choices.size()) return act(chosen);
+    for (const Form& form : choices[chosen.size()]) {
+      chosen.push_back(form);
+      self(self);
+      chosen.pop_back();
+    }
+  };
+  choose(choose);
 }
 
 /// Of each of some forms or ways.
@@ -52,17 +67,16 @@ class ChoiceProblem::Pricing {
           const SpmdObjective& objective)
       : graph_(graph), space_(space), prices_(prices), objective_(objective) {}
 
-  double operator_cost(OpId op, const Strategy& way) {
-    if (objective_.is_bound) return objective_.compute * mean_compute(op, way);
+  double operator_cost(OpId op, const Strategy& way, unsigned compute, unsigned inner) {
+    if (is_bound())
+      return weight(compute) * mean_compute(op, way) +
+             weight(inner) * prices_.inner_exchanges(op, way);
     return objective_.compute * slowest(prices_.compute(op, way)) +
            objective_.exchange * prices_.inner_exchanges(op, way);
   }
 
-  double chain_cost(OpId op, const Strategy& way) {
-    return objective_.path == 0 ? 0 : objective_.path * mean_compute(op, way);
-  }
-
   double parameter_cost(ValueId id, const Form& form) {
+    if (is_bound()) return weight(kBusy | kBefore) * mean_update(id, form);
     return objective_.compute * slowest(prices_.update(id, form, objective_.states)) +
            memory_price(id, form, 2.0 + objective_.states);
   }
@@ -75,31 +89,49 @@ class ChoiceProblem::Pricing {
     return objective_.seconds_per_byte * copies * most;
   }
 
-  double change_cost(ValueId value, const Form& from, const Form& to, bool is_gradient) {
+  double change_cost(ValueId value, const Form& from, const Form& to, bool is_gradient,
+                     unsigned lanes) {
     if (from == to) return 0;
     const ConversionTime& time = prices_.conversion(value, from, to);
+    // Parameters and gradients are exchanged in buckets, which wait once for many.
+    const bool is_source = graph_.value(value).producer.is_none();
+    if (is_bound()) return weight(lanes) * (is_gradient || is_source ? time.flow : time.exchange);
     const double weight = is_gradient ? objective_.gradient_exchange : objective_.exchange;
-    return (objective_.is_bound ? 0 : objective_.compute * time.copies()) + weight * time.exchange;
+    return objective_.compute * time.copies() + weight * time.exchange;
   }
 
-  double chain_change_cost(ValueId value, const Form& from, const Form& to) {
-    return objective_.path * prices_.conversion(value, from, to).exchange;
+  double least_change(ValueId value, const Form& from, const std::vector<Form>& wanted,
+                      unsigned bounds) {
+    const bool is_source = graph_.value(value).producer.is_none();
+    double least = std::numeric_limits<double>::infinity();
+    for (const Form& to : wanted) {
+      const ConversionTime& time = prices_.conversion(value, from, to);
+      least = std::min(least, is_source ? time.flow : time.exchange);
+    }
+    return weight(bounds) * least;
   }
 
   /// What a reader of many pays of a form that others may share (for a bound).
   double shared(double cost, std::size_t most_sharing) const {
-    return objective_.is_bound && most_sharing > 1 ? cost / static_cast<double>(most_sharing)
-                                                   : cost;
+    return is_bound() && most_sharing > 1 ? cost / static_cast<double>(most_sharing) : cost;
   }
 
  private:
-  /// Of what takes time on each class; a bound leaves it out.
-  double slowest(const std::vector<double>& by_class) const {
-    return objective_.is_bound ? 0 : *std::max_element(by_class.begin(), by_class.end());
+  bool is_bound() const { return !objective_.bounds.empty(); }
+
+  /// Of some bounds together.
+  double weight(unsigned bounds) const {
+    double sum = 0;
+    for (std::size_t b = 0; b < kBounds; ++b)
+      if (bounds >> b & 1) sum += objective_.bounds[b];
+    return sum;
   }
 
-  /// The least mean over classes, whatever the shares. Devices take at least their launch, which
-  /// pays for a part of launch / whole; the rest goes to where it weighs least.
+  static double slowest(const std::vector<double>& by_class) {
+    return *std::max_element(by_class.begin(), by_class.end());
+  }
+
+  /// The least mean over classes, whatever the shares.
   double mean_compute(OpId op, const Strategy& way) {
     const std::vector<double>& whole = prices_.compute(op, space_.ways[op.index()][0]);
     MeanTime mean;
@@ -109,6 +141,15 @@ class ChoiceProblem::Pricing {
     return way.factor < 0 ? mean.whole() : mean.split();
   }
 
+  double mean_update(ValueId parameter, const Form& kept) {
+    const std::vector<double> whole =
+        prices_.update(parameter, graph::kWholeForm, objective_.states);
+    MeanTime mean;
+    for (std::size_t c = 0; c < whole.size(); ++c)
+      mean.add(prices_.classes()[c].count, objective_.class_weights[c], whole[c], 0);
+    return kept.kind == FormKind::kWhole ? mean.whole() : mean.split();
+  }
+
   const graph::Graph& graph_;
   const SpmdSpace& space_;
   SpmdPrices& prices_;
@@ -116,10 +157,10 @@ class ChoiceProblem::Pricing {
 };
 
 ChoiceProblem::ChoiceProblem(const graph::Graph& graph, const SpmdSpace& space,
-                             std::optional<Chain> chain)
+                             std::optional<BoundTerms> terms)
     : graph_(graph),
       space_(space),
-      chain_(std::move(chain)),
+      terms_(std::move(terms)),
       of_op_(graph.ops.size(), -1),
       of_source_(graph.values.size(), -1),
       ways_table_(graph.ops.size(), 0) {
@@ -127,6 +168,8 @@ ChoiceProblem::ChoiceProblem(const graph::Graph& graph, const SpmdSpace& space,
   add_parameters();
   for (std::size_t v = 0; v < graph_.values.size(); ++v)
     add_value(ValueId(static_cast<std::int64_t>(v)));
+  if (terms_)
+    for (const BoundTerms::Change& change : terms_->changes) add_bound_change(change);
   elimination_.emplace(std::move(tables_));
 }
 
@@ -157,18 +200,17 @@ void ChoiceProblem::add_operators() {
     if (!space_.is_needed[i]) continue;
     const OpId id(static_cast<std::int64_t>(i));
     const std::vector<Strategy>& ways = space_.ways[i];
-    const int kind = space_.kind_of[i], variable = of_op_[i] = add_variable(ways.size());
+    const int variable = of_op_[i] = add_variable(ways.size());
     ways_table_[i] = tables_.tables.size();
-    add_table({variable}, find_costs({kOperator, kind}, [&ways, id](Pricing& pricing, Costs& to) {
-                to.push_back(costs_of(
-                    ways, [&](const Strategy& way) { return pricing.operator_cost(id, way); }));
-              }));
-    if (!chain_ || !chain_->has_op[i]) continue;
-    add_table(
-        {variable}, find_costs({kChainOperator, kind}, [&ways, id](Pricing& pricing, Costs& to) {
-          to.push_back(
-              costs_of(ways, [&](const Strategy& way) { return pricing.chain_cost(id, way); }));
-        }));
+    const unsigned compute = terms_ ? terms_->compute[i] : 0, inner = terms_ ? terms_->inner[i] : 0;
+    Key key = {kOperator, space_.kind_of[i], static_cast<int>(compute), static_cast<int>(inner)};
+    const int costs =
+        find_costs(std::move(key), [&ways, id, compute, inner](Pricing& pricing, Costs& to) {
+          to.push_back(costs_of(ways, [&](const Strategy& way) {
+            return pricing.operator_cost(id, way, compute, inner);
+          }));
+        });
+    add_table({variable}, costs);
   }
 }
 
@@ -231,7 +273,6 @@ void ChoiceProblem::add_value(ValueId value) {
       if (std::find(changes.ready.begin(), changes.ready.end(), form) == changes.ready.end())
         changes.ready.push_back(form);
   }
-  if (chain_) add_chain_changes(changes);
   const bool never_changes =
       changes.ready.size() == 1 &&
       std::all_of(changes.holder.forms.begin(), changes.holder.forms.end(),
@@ -266,6 +307,7 @@ void ChoiceProblem::add_changes(Changes changes) {
     tables.back().push_back(reader.variable);
   }
   Key key = value_key(changes.value);
+  if (terms_) key.push_back(static_cast<int>(terms_->lanes[changes.value.index()]));
   int costs = find_costs(
       std::move(key),
       [this, changes = std::move(changes)](Pricing& pricing, Costs& to) {
@@ -278,6 +320,7 @@ void ChoiceProblem::add_changes(Changes changes) {
 void ChoiceProblem::fill_changes(const Changes& changes, Pricing& pricing, Costs& to) const {
   const auto& [value, holder, wanting, ready, made] = changes;
   const std::vector<Reader>& readers = space_.readers[value.index()];
+  const unsigned lanes = terms_ ? terms_->lanes[value.index()] : 0;
   const bool all_gradients = std::all_of(readers.begin(), readers.end(),
                                          [](const Reader& reader) { return reader.op.is_none(); });
   for (std::size_t m = 0; m < made; ++m) {
@@ -285,7 +328,7 @@ void ChoiceProblem::fill_changes(const Changes& changes, Pricing& pricing, Costs
     for (const Form& form : holder.forms) {
       costs.push_back(0);
       for (const Form& each : ready)
-        costs.push_back(pricing.change_cost(value, form, each, all_gradients));
+        costs.push_back(pricing.change_cost(value, form, each, all_gradients, lanes));
     }
   }
   std::size_t combinations = 1;  // of what is made ready
@@ -304,7 +347,7 @@ void ChoiceProblem::fill_changes(const Changes& changes, Pricing& pricing, Costs
     for (const Form& home : holder.forms)
       for (const Form& form : wanting[r].forms)
         pays.push_back(pricing.shared(
-            pricing.change_cost(value, home, form, readers[r].op.is_none()), most_sharing));
+            pricing.change_cost(value, home, form, readers[r].op.is_none(), lanes), most_sharing));
     std::vector<double>& costs = to.emplace_back();
     const std::size_t forms = wanting[r].forms.size();
     for (std::size_t h = 0; h < holder.forms.size(); ++h)
@@ -314,28 +357,36 @@ void ChoiceProblem::fill_changes(const Changes& changes, Pricing& pricing, Costs
   }
 }
 
-/// The change of form between two operators of the chain counts whether or not it is made anyway.
-void ChoiceProblem::add_chain_changes(const Changes& changes) {
-  const std::vector<Reader>& readers = space_.readers[changes.value.index()];
-  for (std::size_t r = 0; r < readers.size(); ++r) {
-    const Reader& reader = readers[r];
-    if (reader.op.is_none() || chain_->enters_by[reader.op.index()] != changes.value) continue;
-    const auto& operands = space_.rules[reader.op.index()].operands;
-    if (std::find(operands.begin(), operands.end(), changes.value) - operands.begin() !=
-        reader.operand)
-      continue;  // it reads the value twice
-    Key key = value_key(changes.value);
-    key.insert(key.end(), {kChainValue, static_cast<int>(r)});
-    const int costs = find_costs(
-        std::move(key), [value = changes.value, holder = changes.holder.forms,
-                         wanted = changes.readers[r].forms](Pricing& pricing, Costs& to) {
-          std::vector<double>& costs = to.emplace_back();
-          for (const Form& from : holder)
-            for (const Form& form : wanted)
-              costs.push_back(pricing.chain_change_cost(value, from, form));
-        });
-    add_table({changes.holder.variable, changes.readers[r].variable}, costs);
+/// A table between who makes the value and all the readers that may start first.
+void ChoiceProblem::add_bound_change(const BoundTerms::Change& change) {
+  const ValueId value = change.value;
+  const Formed holder = holder_of(value);
+  std::vector<int> variables = {holder.variable};
+  std::vector<std::vector<Form>> wanted;  // by variable
+  std::size_t entries = holder.forms.size();
+  for (const std::size_t r : change.readers) {
+    const Formed reader = reader_of(space_.readers[value.index()][r]);
+    if (std::find(variables.begin(), variables.end(), reader.variable) != variables.end())
+      return;  // it reads the value twice
+    variables.push_back(reader.variable);
+    wanted.push_back(reader.forms);
+    entries *= reader.forms.size();
   }
+  if (entries > kMostBoundEntries) return;
+  Key key = value_key(value);
+  key.push_back(kBoundChange);
+  for (const std::size_t r : change.readers) key.push_back(static_cast<int>(r));
+  key.push_back(static_cast<int>(change.bounds));
+  const int costs =
+      find_costs(std::move(key), [value, bounds = change.bounds, holder = holder.forms,
+                                  wanted = std::move(wanted)](Pricing& pricing, Costs& to) {
+        std::vector<double>& costs = to.emplace_back();
+        for (const Form& from : holder)
+          for_each_choice(wanted, [&](const std::vector<Form>& forms) {
+            costs.push_back(pricing.least_change(value, from, forms, bounds));
+          });
+      });
+  add_table(std::move(variables), costs);
 }
 
 /// Equal for parameters and inputs of the same shape that may be kept in the same forms.

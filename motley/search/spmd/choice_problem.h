@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "motley/graph/graph.h"
+#include "motley/search/spmd/bound_terms.h"
 #include "motley/search/spmd/elimination.h"
 #include "motley/search/spmd/prices.h"
 #include "motley/search/spmd/space.h"
@@ -18,19 +19,13 @@ struct SpmdObjective {
   double compute = 1;            ///< weight of compute, where the slowest class counts
   double exchange = 1;           ///< weight of exchanges
   double gradient_exchange = 1;  ///< of those of gradients, which the rest of backward hides
-  double path = 0;               ///< of operators of the chain and of the changes between them
   double seconds_per_byte = 0;   ///< price of memory on the device that holds most
   int states = 0;                ///< tensors that the optimizer keeps beside a parameter
-  /// For bound.h: nothing counts more than it does in any plan, whatever its shares. Compute is the
-  /// mean over classes by `class_weights`, without copies and updates.
-  bool is_bound = false;
+  /// For bound.h: weights of the bounds (bound_terms.h), in the order of their bits. Nothing then
+  /// counts more than it does in any plan, whatever its shares, and compute is the mean over
+  /// classes by `class_weights`. Empty: not a bound.
+  std::vector<double> bounds;
   std::vector<double> class_weights;  ///< by class; sum 1
-};
-
-/// Operators each of which takes a value of the one before.
-struct Chain {
-  std::vector<char> has_op;        ///< by operator
-  std::vector<ValueId> enters_by;  ///< by operator of the chain: what it takes from the one before
 };
 
 /// The choice of a way for every operator and a form for every parameter, as tables over
@@ -47,9 +42,9 @@ struct Chain {
 /// for prices and an objective, once for all that is equal in them.
 class ChoiceProblem {
  public:
-  /// The graph and the space must outlive it. With a chain, what is on it has tables of its own.
+  /// The graph and the space must outlive it. `terms`: for bounds.
   ChoiceProblem(const graph::Graph& graph, const SpmdSpace& space,
-                std::optional<Chain> chain = std::nullopt);
+                std::optional<BoundTerms> terms = std::nullopt);
   ChoiceProblem(const ChoiceProblem&) = delete;
   ChoiceProblem& operator=(const ChoiceProblem&) = delete;
 
@@ -92,7 +87,7 @@ class ChoiceProblem {
   void add_value(ValueId value);
   void add_saved(ValueId value, const Formed& holder);
   void add_changes(Changes changes);
-  void add_chain_changes(const Changes& changes);
+  void add_bound_change(const BoundTerms::Change& change);
   void fill_changes(const Changes& changes, Pricing& pricing, Costs& costs) const;
   Key source_key(ValueId source) const;
   Key value_key(ValueId value) const;
@@ -102,7 +97,7 @@ class ChoiceProblem {
 
   const graph::Graph& graph_;
   const SpmdSpace& space_;
-  const std::optional<Chain> chain_;
+  const std::optional<BoundTerms> terms_;
   TableLayout tables_;                   // until the order is found
   std::vector<int> of_table_;            // its costs
   std::vector<int> of_op_, of_source_;   // variables; -1: one choice only

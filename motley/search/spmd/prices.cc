@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <utility>
 
 #include "motley/graph/work.h"
@@ -18,6 +20,7 @@ using graph::FormKind;
 using graph::Strategy;
 
 constexpr double kStatisticBytes = 16;  // two sums in double precision a channel
+constexpr double kLarge = 1 << 30;      // bytes of an exchange of which the start does not matter
 
 double product(const std::vector<std::int64_t>& shape) {
   double elements = 1;
@@ -86,6 +89,13 @@ double SpmdPrices::exchange(std::string_view op, double bytes) {
     known->second = time ? time->value : std::numeric_limits<double>::infinity();
   }
   return known->second;
+}
+
+void SpmdPrices::add_exchange(std::string_view op, double bytes, ConversionTime& time) {
+  time.exchange += exchange(op, bytes);
+  // Per byte the largest exchange takes least.
+  if (std::isfinite(time.exchange))
+    time.flow += (exchange(op, 2 * kLarge) - exchange(op, kLarge)) / kLarge * bytes;
 }
 
 const std::vector<double>& SpmdPrices::compute(OpId op, const Strategy& way) {
@@ -172,8 +182,13 @@ const ConversionTime& SpmdPrices::conversion(ValueId value, const Form& from, co
     const double most = static_cast<double>(*std::max_element(parts.begin(), parts.end()));
     return whole * most / static_cast<double>(form.extent) * static_cast<double>(parts.size());
   };
+  // Parts of a form that come one after the other lie as they should.
+  const auto joined = [&](const Form& form, double bytes, std::size_t c) {
+    return graph::slab_of(shape, form).before == 1 ? 0 : copy(c, "motley::join", dtype, bytes);
+  };
   const auto add = [&](const ConversionTime& other) {
     time.exchange += other.exchange;
+    time.flow += other.flow;
     for (std::size_t c = 0; c < classes; ++c) {
       time.before[c] += other.before[c];
       time.after[c] += other.after[c];
@@ -184,32 +199,32 @@ const ConversionTime& SpmdPrices::conversion(ValueId value, const Form& from, co
     for (std::size_t c = 0; c < classes; ++c)
       time.after[c] += copy(c, "aten::zeros_like", dtype, whole);
   } else if (from.kind == FormKind::kPartial && to.kind == FormKind::kWhole) {
-    time.exchange = exchange(program::kAllReduce, whole);
+    add_exchange(program::kAllReduce, whole, time);
     for (std::size_t c = 0; c < classes; ++c)
       time.before[c] = copy(c, "aten::clone", dtype, 2 * whole);
   } else if (from.kind == FormKind::kPartial) {
-    time.exchange = exchange(program::kReduceScatter, padded(to));
+    add_exchange(program::kReduceScatter, padded(to), time);
     for (std::size_t c = 0; c < classes; ++c) {
       time.before[c] = copy(c, "motley::cut", dtype, 2 * whole);
-      time.after[c] = copy(c, "motley::join", dtype, 2 * part(to, c));
+      time.after[c] = joined(to, 2 * part(to, c), c);
     }
   } else if (from.kind == FormKind::kWhole) {
     for (std::size_t c = 0; c < classes; ++c)
       time.after[c] = copy(c, "motley::part", dtype, 2 * part(to, c));
   } else if (to.kind == FormKind::kWhole) {
-    time.exchange = exchange(program::kAllGather, padded(from));
+    add_exchange(program::kAllGather, padded(from), time);
     for (std::size_t c = 0; c < classes; ++c) {
       time.before[c] = copy(c, "motley::cut", dtype, 2 * part(from, c));
-      time.after[c] = copy(c, "motley::join", dtype, 2 * whole);
+      time.after[c] = joined(from, 2 * whole, c);
     }
   } else if (from.dim != to.dim) {
     double most = 0;
     for (std::size_t c = 0; c < classes; ++c) {
       most = std::max({most, part(from, c), part(to, c)});
       time.before[c] = copy(c, "motley::cut", dtype, 2 * part(from, c));
-      time.after[c] = copy(c, "motley::join", dtype, 2 * part(to, c));
+      time.after[c] = joined(from, 2 * part(to, c), c);
     }
-    time.exchange = exchange(program::kAllToAll, most);
+    add_exchange(program::kAllToAll, most, time);
   } else {
     add(conversion(value, from, graph::kWholeForm));
     add(conversion(value, graph::kWholeForm, to));

@@ -21,6 +21,7 @@ namespace motley::search {
 struct ConversionTime {
   std::vector<double> before, after;  ///< by class: copies before and after the exchange
   double exchange = 0;
+  double flow = 0;        ///< of it what its bytes take, however many are sent together
   double copies() const;  ///< of the slowest class
 };
 
@@ -64,6 +65,8 @@ class SpmdPrices {
   /// Reading and writing as many bytes.
   double copy(std::size_t device_class, std::string_view name, DType dtype, double bytes) const;
   double exchange(std::string_view op, double bytes);
+  /// Adds an exchange of so many bytes.
+  void add_exchange(std::string_view op, double bytes, ConversionTime& time);
 
   const graph::Graph& graph_;
   const SpmdSpace& space_;

@@ -111,7 +111,7 @@ class Search {
     return {};
   }
 
-  /// A plan, and what part of its gradients' exchange was thought not to be hidden.
+  /// A plan, and the opinion under which its ways are the best.
   struct Ways {
     SpmdPlan plan;
     double exposed = 0;

@@ -1,0 +1,215 @@
+#include "motley/search/spmd/bound_terms.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+namespace motley::search {
+namespace {
+
+constexpr double kMostDropped = 0.01;    // of the seconds, for the sake of waists
+constexpr std::size_t kMostReaders = 4;  // of a waist
+constexpr int kNever = std::numeric_limits<int>::max();
+
+class Terms {
+ public:
+  Terms(const graph::Graph& graph, const SpmdSpace& space, const std::vector<double>& seconds)
+      : graph_(graph), space_(space), seconds_(seconds) {}
+
+  BoundTerms find() {
+    find_chain();
+    find_places();
+    terms_.compute.assign(graph_.ops.size(), 0);
+    terms_.inner.assign(graph_.ops.size(), 0);
+    terms_.lanes.assign(graph_.values.size(), kLane);
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i)
+      if (space_.is_needed[i]) terms_.inner[i] |= kLane;
+    const int end = static_cast<int>(chain_.size()) - 1;
+    int turn = 0;  // the last of forward
+    for (int k = 0; k <= end; ++k)
+      if (graph_.op(chain_[at(k)]).direction == graph::Direction::kForward) turn = k;
+    const auto all = [](std::size_t) { return true; };
+    const auto waits = [&](std::size_t op) { return before_[op] != kNever; };
+    const auto is_forward = [&](std::size_t op) { return before_[op] <= turn; };
+    add(kBusy, all, turn);
+    add(kPath, waits, end);
+    add(kAfter, is_forward, turn);
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
+      if (after_[i] < turn || !space_.is_needed[i]) continue;
+      if (!is_forward(i)) terms_.inner[i] |= kAfter;
+      for (const ValueId value : graph_.ops[i].outputs) terms_.lanes[value.index()] |= kAfter;
+    }
+    add_before(turn);
+    return std::move(terms_);
+  }
+
+ private:
+  /// What the end of forward waits for, by one reader of each value.
+  void add_before(int turn) {
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
+      if (!space_.is_needed[i]) continue;
+      if (before_[i] <= turn) terms_.inner[i] |= kBefore;
+      if (before_[i] > turn && after_[i] >= turn) terms_.compute[i] |= kBefore;
+    }
+    for (std::size_t v = 0; v < graph_.values.size(); ++v) {
+      const std::vector<Reader>& readers = space_.readers[v];
+      const auto first = std::find_if(readers.begin(), readers.end(), [&](const Reader& reader) {
+        return !reader.op.is_none() && before_[reader.op.index()] <= turn;
+      });
+      if (first == readers.end()) continue;
+      add_change(ValueId(static_cast<std::int64_t>(v)),
+                 {static_cast<std::size_t>(first - readers.begin())}, kBefore);
+    }
+  }
+
+  void add_change(ValueId value, std::vector<std::size_t> readers, Bounds bound) {
+    for (BoundTerms::Change& known : terms_.changes)
+      if (known.value == value && known.readers == readers) {
+        known.bounds |= bound;
+        return;
+      }
+    terms_.changes.push_back({value, std::move(readers), bound});
+  }
+
+  static std::size_t at(int place) { return static_cast<std::size_t>(place); }
+
+  void find_chain() {
+    std::vector<double> until(graph_.ops.size(), 0);
+    std::vector<ValueId> by(graph_.ops.size());
+    std::size_t last = 0;
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
+      if (!space_.is_needed[i]) continue;
+      graph::for_each_value(graph_.ops[i].arguments, [&](ValueId value) {
+        const OpId producer = graph_.value(value).producer;
+        if (producer.is_none() || until[producer.index()] <= until[i]) return;
+        until[i] = until[producer.index()];
+        by[i] = value;
+      });
+      until[i] += seconds_[i];
+      if (until[i] > until[last]) last = i;
+    }
+    while (true) {
+      chain_.emplace_back(static_cast<std::int64_t>(last));
+      if (by[last].is_none()) break;
+      last = graph_.value(by[last]).producer.index();
+    }
+    std::reverse(chain_.begin(), chain_.end());
+  }
+
+  /// By operator: the last of the chain that it waits for or is, and the first that waits for it.
+  void find_places() {
+    std::vector<int> own(graph_.ops.size(), -1);
+    for (std::size_t k = 0; k < chain_.size(); ++k) own[chain_[k].index()] = static_cast<int>(k);
+    after_.assign(graph_.ops.size(), -1);
+    before_.assign(graph_.ops.size(), kNever);
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
+      after_[i] = own[i];
+      graph::for_each_value(graph_.ops[i].arguments, [&](ValueId value) {
+        const OpId producer = graph_.value(value).producer;
+        if (!producer.is_none()) after_[i] = std::max(after_[i], after_[producer.index()]);
+      });
+    }
+    for (std::size_t i = graph_.ops.size(); i-- > 0;) {
+      if (!space_.is_needed[i]) continue;
+      if (own[i] >= 0) before_[i] = own[i];
+      graph::for_each_value(graph_.ops[i].arguments, [&](ValueId value) {
+        const OpId producer = graph_.value(value).producer;
+        if (producer.is_none()) return;
+        int& first = before_[producer.index()];
+        first = std::min(first, before_[i]);
+      });
+    }
+  }
+
+  /// May the operator be at work while the k-th of the chain has its result exchanged?
+  bool is_beside(std::size_t op, int k) const { return before_[op] > k && after_[op] < k; }
+
+  /// Adds the compute of some operators, and waists of the chain before the place `end`.
+  template <typename Counts>
+  void add(Bounds bound, const Counts& counts, int end) {
+    std::vector<std::size_t> counted;
+    double total = 0;
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i)
+      if (space_.is_needed[i] && counts(i)) {
+        counted.push_back(i);
+        total += seconds_[i];
+      }
+    std::vector<char> is_dropped(graph_.ops.size(), 0);
+    double spare = kMostDropped * total;
+    const auto drop_beside = [&](int k) {
+      double dropped = 0;
+      for (const std::size_t op : counted)
+        if (!is_dropped[op] && is_beside(op, k)) dropped += seconds_[op];
+      if (dropped > spare) return false;
+      spare -= dropped;
+      for (const std::size_t op : counted)
+        if (is_beside(op, k)) is_dropped[op] = 1;
+      return true;
+    };
+    std::vector<int> waists;
+    if (drop_beside(end))  // what comes after waits for the end
+      for (const int k : by_others(counted, end))
+        if (drop_beside(k)) waists.push_back(k);
+    for (const std::size_t op : counted)
+      if (!is_dropped[op]) terms_.compute[op] |= bound;
+    std::sort(waists.begin(), waists.end(), std::greater<>());
+    int next = end;
+    for (const int k : waists) {
+      terms_.inner[chain_[at(k)].index()] |= bound;
+      if (add_waist(chain_[at(k)], next, bound)) next = k;
+    }
+  }
+
+  /// Places on the chain, those first at which the least is at work beside it.
+  std::vector<int> by_others(const std::vector<std::size_t>& counted, int end) const {
+    std::vector<double> beside(chain_.size() + 1, 0);  // differences
+    for (const std::size_t op : counted) {
+      const int first = after_[op] + 1, last = std::min(before_[op], end);
+      if (first >= last) continue;
+      beside[at(first)] += seconds_[op];
+      beside[at(last)] -= seconds_[op];
+    }
+    std::partial_sum(beside.begin(), beside.end(), beside.begin());
+    std::vector<int> places(at(end));
+    std::iota(places.begin(), places.end(), 0);
+    std::stable_sort(places.begin(), places.end(),
+                     [&](int a, int b) { return beside[at(a)] < beside[at(b)]; });
+    return places;
+  }
+
+  /// Everything that counts between an operator and the next waist waits for one of the readers of
+  /// its results that come before that. Is there one result that they all read?
+  bool add_waist(OpId op, int next, Bounds bound) {
+    ValueId value;
+    std::vector<std::size_t> readers;
+    for (const ValueId output : graph_.op(op).outputs) {
+      const std::vector<Reader>& all = space_.readers[output.index()];
+      for (std::size_t r = 0; r < all.size(); ++r) {
+        if (all[r].op.is_none() || before_[all[r].op.index()] > next) continue;
+        if (!value.is_none() && value != output) return false;
+        value = output;
+        readers.push_back(r);
+      }
+    }
+    if (readers.empty() || readers.size() > kMostReaders) return false;
+    add_change(value, std::move(readers), bound);
+    return true;
+  }
+
+  const graph::Graph& graph_;
+  const SpmdSpace& space_;
+  const std::vector<double>& seconds_;
+  std::vector<OpId> chain_;
+  std::vector<int> after_, before_;  // by operator; places on the chain
+  BoundTerms terms_;
+};
+
+}  // namespace
+
+BoundTerms find_bound_terms(const graph::Graph& graph, const SpmdSpace& space,
+                            const std::vector<double>& seconds) {
+  return Terms(graph, space, seconds).find();
+}
+
+}  // namespace motley::search
