@@ -33,5 +33,15 @@ RC_GTEST_PROP(RoundShares, SumsUpAndStaysWithinOne, ()) {
                        static_cast<double>(extent) * shares[i] / total) < 1 + 1e-9);
 }
 
+TEST(PartsText, NamesFewAndSumsUpMany) {
+  EXPECT_EQ(parts_text({14, 13, 0}), "14:13:0");
+  EXPECT_EQ(samples_text({14, 13, 0}), "14:13:0");
+  std::vector<std::int64_t> many(64, 62);
+  EXPECT_EQ(samples_text(many), "64 devices, 62 each");
+  many[5] = 63;
+  EXPECT_EQ(parts_text(many), "62 to 63");
+  EXPECT_EQ(samples_text(many), "64 devices, 62 to 63 each");
+}
+
 }  // namespace
 }  // namespace motley::plan

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "motley/base/text.h"
+#include "motley/plan/shares.h"
 #include "motley/report/report.h"
 
 namespace motley::report {
@@ -24,25 +25,10 @@ std::string memory_cell(const cluster::Device& device, Bytes peak) {
       share(static_cast<double>(peak.value), static_cast<double>(device.memory->value)));
 }
 
-constexpr std::size_t kLongLabel = 8;  // devices whose samples are named one by one
-
-/// "14:13:13"; of many devices "64 devices, 62 to 63 each".
-std::string samples_label(const std::vector<plan::Member>& members) {
-  std::vector<std::string> parts;
-  std::int64_t least = members.front().samples, most = least;
-  for (const plan::Member& member : members) {
-    parts.push_back(std::to_string(member.samples));
-    least = std::min(least, member.samples);
-    most = std::max(most, member.samples);
-  }
-  if (parts.size() <= kLongLabel) return join(parts, ":");
-  return fmt::format(
-      "{} devices, {} each", parts.size(),
-      least == most ? fmt::format("{}", least) : fmt::format("{} to {}", least, most));
-}
-
 std::string split_label(const plan::Plan& plan) {
-  const std::string text = samples_label(plan::members(plan));
+  std::vector<std::int64_t> samples;
+  for (const plan::Member& member : plan::members(plan)) samples.push_back(member.samples);
+  const std::string text = plan::samples_text(samples);
   return plan::find_shared_region(plan) == nullptr ? text : "operators split " + text;
 }
 

@@ -6,26 +6,15 @@
 #include <functional>
 #include <map>
 
-#include "motley/base/file.h"
 #include "motley/base/random.h"
-#include "motley/graph/graph_text.h"
 #include "motley/program/program_text.h"
+#include "motley/synth/golden.h"
 #include "motley/synth/sharded_plan.h"
 
 namespace motley::synth {
 namespace {
 
 using ::testing::StartsWith;
-
-const graph::Graph& read_graph(const std::string& model) {
-  static std::map<std::string, graph::Graph> known;
-  if (const auto found = known.find(model); found != known.end()) return found->second;
-  const auto text =
-      read_file(fmt::format("{}/tests/golden/synth/{}.graph.txt", MOTLEY_SOURCE_DIR, model));
-  auto graph = graph::parse_graph(*text, model);
-  EXPECT_TRUE(graph) << graph.error().message;
-  return known.emplace(model, std::move(*graph)).first->second;
-}
 
 cluster::Cluster four_devices() {
   return *cluster::parse_cluster(R"(schema = "motley.cluster/1"

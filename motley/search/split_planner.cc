@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "motley/base/text.h"
+#include "motley/plan/shares.h"
 #include "motley/search/explain.h"
 
 namespace motley::search {
@@ -15,19 +16,6 @@ using plan::PlanOutcome;
 using plan::Problem;
 using plan::Reason;
 using Setting = plan::Evaluator::Setting;
-
-constexpr std::size_t kLongLabel = 8;
-
-/// "14:13:13"; of many devices "64 devices, 62 to 63 each".
-std::string split_label(const Split& split) {
-  if (split.samples.size() > kLongLabel) {
-    const auto [least, most] = std::minmax_element(split.samples.begin(), split.samples.end());
-    return fmt::format(
-        "{} devices, {} each", split.samples.size(),
-        *least == *most ? fmt::format("{}", *least) : fmt::format("{} to {}", *least, *most));
-  }
-  return fmt::format("{}", fmt::join(split.samples, ":"));
-}
 
 /// The device that is fastest alone; those that fit come before those that do not.
 DeviceId find_best_single(const SplitSpace& space) {
@@ -61,7 +49,8 @@ Result<Baseline> make_baseline(const SplitSpace& space, const Split& split, std:
 Result<void> add_baselines(Study& study, PlanOutcome& outcome) {
   const SplitSpace& space = study.space;
   const Split equal = equal_split(space.problem());
-  MOTLEY_ASSIGN(outcome.equal_split, make_baseline(space, equal, split_label(equal), study.equal));
+  MOTLEY_ASSIGN(outcome.equal_split,
+                make_baseline(space, equal, plan::samples_text(equal.samples), study.equal));
   if (equal.devices.size() < space.problem().devices.size()) {  // no equal split, only the nearest
     outcome.equal_split.label += " (too few samples for all)";
   }

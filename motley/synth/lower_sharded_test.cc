@@ -2,15 +2,13 @@
 #include <rapidcheck/gtest.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <map>
 #include <numeric>
-#include <sstream>
 #include <string>
 #include <vector>
 
-#include "motley/graph/graph_text.h"
 #include "motley/program/program_text.h"
+#include "motley/synth/golden.h"
 #include "motley/synth/lower.h"
 #include "motley/synth/sample_sharding.h"
 #include "motley/synth/sharding.h"
@@ -20,22 +18,6 @@ namespace {
 
 using program::Instruction;
 using program::Lane;
-
-const std::string kGolden = MOTLEY_SOURCE_DIR "/tests/golden/synth/";
-
-std::string read_text(const std::string& path) {
-  std::ifstream file(path);
-  EXPECT_TRUE(file) << path;
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-graph::Graph read_graph(const std::string& model) {
-  auto graph = graph::parse_graph(read_text(kGolden + model + ".graph.txt"), model);
-  EXPECT_TRUE(graph) << graph.error().message;
-  return *graph;
-}
 
 enum class Kept { kWhole, kInParts };
 
@@ -66,9 +48,7 @@ std::vector<Instruction> named(const program::DeviceProgram& device, const std::
 TEST(LowerSharded, GoldenOfParametersInParts) {
   const std::string text = program::print_program(
       lower_spread(read_graph("mlp"), {3, 1}, Kept::kInParts, Bytes(4 << 20)));
-  const std::string path = kGolden + "mlp.kept.program.txt";
-  if (std::getenv("MOTLEY_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << text;
-  EXPECT_EQ(text, read_text(path));
+  expect_golden("mlp.kept", text);
 }
 
 TEST(LowerSharded, GathersOneBucketAhead) {

@@ -5,37 +5,18 @@
 #include <rapidcheck/gtest.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <map>
 #include <numeric>
-#include <sstream>
 #include <string>
 #include <vector>
 
-#include "motley/graph/graph_text.h"
 #include "motley/program/program_text.h"
+#include "motley/synth/golden.h"
 
 namespace motley::synth {
 namespace {
 
-const std::string kGolden = MOTLEY_SOURCE_DIR "/tests/golden/synth/";
 const std::vector<std::string> kModels = {"mlp", "cnn", "gpt"};
-
-std::string read_text(const std::string& path) {
-  std::ifstream file(path);
-  EXPECT_TRUE(file) << path;
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-const graph::Graph& read_graph(const std::string& model) {
-  static std::map<std::string, graph::Graph> known;
-  if (const auto found = known.find(model); found != known.end()) return found->second;
-  auto graph = graph::parse_graph(read_text(kGolden + model + ".graph.txt"), model);
-  EXPECT_TRUE(graph) << graph.error().message;
-  return known.emplace(model, *graph).first->second;
-}
 
 struct Setting {
   std::vector<std::int64_t> samples;
@@ -71,13 +52,6 @@ std::string program_text(const std::string& model, const Setting& setting) {
   const auto program = lower_for(read_graph(model), setting);
   EXPECT_TRUE(program) << program.error().message;
   return program::print_program(*program);
-}
-
-/// Equal to the golden file; MOTLEY_UPDATE_GOLDEN=1 writes it anew.
-void expect_golden(const std::string& name, const std::string& text) {
-  const std::string path = kGolden + name + ".program.txt";
-  if (std::getenv("MOTLEY_UPDATE_GOLDEN") != nullptr) std::ofstream(path) << text;
-  EXPECT_EQ(text, read_text(path));
 }
 
 TEST(Lower, GoldenPrograms) {

@@ -83,10 +83,7 @@ class Explainer {
   }
 
   std::string parts_text(std::int64_t extent) const {
-    const std::vector<std::int64_t> parts = plan::round_shares(sharding_.shares, extent);
-    if (parts.size() <= kMostParts) return fmt::format("{}", fmt::join(parts, ":"));
-    const auto [least, most] = std::minmax_element(parts.begin(), parts.end());
-    return fmt::format("{} to {}", *least, *most);
+    return plan::parts_text(plan::round_shares(sharding_.shares, extent));
   }
 
   std::string shares_line() const {

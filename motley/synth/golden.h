@@ -1,0 +1,39 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+#include <string>
+
+#include "motley/base/file.h"
+#include "motley/graph/graph_text.h"
+
+namespace motley::synth {
+
+/// Folder of the golden files of lowering, which tests read.
+inline const std::string kGolden = MOTLEY_SOURCE_DIR "/tests/golden/synth/";
+
+inline std::string read_text(const std::string& path) {
+  const auto text = read_file(path);
+  EXPECT_TRUE(text) << text.error().message;
+  return text ? *text : "";
+}
+
+/// A golden graph ("mlp", "cnn", "gpt"); read once.
+inline const graph::Graph& read_graph(const std::string& model) {
+  static std::map<std::string, graph::Graph> known;
+  if (const auto found = known.find(model); found != known.end()) return found->second;
+  auto graph = graph::parse_graph(read_text(kGolden + model + ".graph.txt"), model);
+  EXPECT_TRUE(graph) << graph.error().message;
+  return known.emplace(model, std::move(*graph)).first->second;
+}
+
+/// Is the program's text that of the golden file? MOTLEY_UPDATE_GOLDEN=1 writes it anew.
+inline void expect_golden(const std::string& name, const std::string& text) {
+  const std::string path = kGolden + name + ".program.txt";
+  if (std::getenv("MOTLEY_UPDATE_GOLDEN") != nullptr) EXPECT_TRUE(write_file_atomic(path, text));
+  EXPECT_EQ(text, read_text(path));
+}
+
+}  // namespace motley::synth
