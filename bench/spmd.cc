@@ -39,6 +39,19 @@ const std::vector<Nodes> kNodes = {
     {"2 A100, 2 V100", {{"a100-40g", 2}, {"v100-16g", 2}}},
     {"A100, 2 V100, 2 T4", {{"a100-40g", 1}, {"v100-16g", 2}, {"t4", 2}}}};
 
+/// Of these the planning time counts: whole nodes of eight.
+const std::vector<Nodes> kLargeNodes = {{"4 A100, 4 V100", {{"a100-40g", 4}, {"v100-16g", 4}}},
+                                        {"8 A100, 8 V100", {{"a100-40g", 8}, {"v100-16g", 8}}},
+                                        {"32 A100, 32 V100",
+                                         {{"a100-40g", 8},
+                                          {"a100-40g", 8},
+                                          {"a100-40g", 8},
+                                          {"a100-40g", 8},
+                                          {"v100-16g", 8},
+                                          {"v100-16g", 8},
+                                          {"v100-16g", 8},
+                                          {"v100-16g", 8}}}};
+
 /// Samples of a step: what people train with on as many devices.
 std::int64_t global_batch_of(const std::string& model) {
   if (model == "mlp") return 64;
@@ -58,6 +71,12 @@ std::string cluster_text(const Nodes& nodes, const Network& network) {
                             network.bandwidth);
 }
 
+/// Models that HAP's planning times are known of.
+bool has_large(const std::string& model) {
+  return model == "bert" || model == "bert24" || model == "moe";
+}
+constexpr std::int64_t kSamplesEach = 8;
+
 double cpu_seconds() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
@@ -70,12 +89,13 @@ struct Baseline {
   std::vector<double> shares;
 };
 
-Result<Json> run(const graph::Model& model, const Nodes& nodes, const Network& network) {
+Result<Json> run(const graph::Model& model, const Nodes& nodes, const Network& network,
+                 std::int64_t global_batch) {
   MOTLEY_ASSIGN(const auto cluster, cluster::parse_cluster(cluster_text(nodes, network), "bench"));
   MOTLEY_ASSIGN(const auto store, cost::ProfileStore::open(":memory:"));
   search::CostOptions options;
   options.torch = "2.15.0";
-  options.global_batch = global_batch_of(model.graph.name);
+  options.global_batch = global_batch;
   for (std::size_t i = 0; i < cluster.devices.size(); ++i)
     options.devices.emplace_back(static_cast<std::int64_t>(i));
   MOTLEY_ASSIGN(const auto costs, search::load_costs(model, cluster, store, options));
@@ -136,7 +156,7 @@ Result<Json> run(const graph::Model& model, const Nodes& nodes, const Network& n
 }
 
 int main_of(const std::string& folder, const std::string& out, const std::string& part) {
-  Json rows = Json::array();
+  Json rows = Json::array(), large = Json::array();
   std::vector<std::string> paths;
   for (const auto& entry : std::filesystem::directory_iterator(folder))
     if (entry.path().extension() == ".motley" &&
@@ -154,15 +174,26 @@ int main_of(const std::string& folder, const std::string& out, const std::string
     }
     for (const Nodes& nodes : kNodes)
       for (const Network& network : kNetworks) {
-        const auto row = run(*model, nodes, network);
+        const auto row = run(*model, nodes, network, global_batch_of(model->graph.name));
         if (!row) {
           fmt::print(stderr, "{}: {}\n", path, row.error().message);
           return 1;
         }
         rows.push_back(*row);
       }
+    if (!has_large(model->graph.name)) continue;
+    for (const Nodes& nodes : kLargeNodes) {
+      std::int64_t devices = 0;
+      for (const auto& [kind, count] : nodes.devices) devices += count;
+      const auto row = run(*model, nodes, kNetworks[0], kSamplesEach * devices);
+      if (!row) {
+        fmt::print(stderr, "{}: {}\n", path, row.error().message);
+        return 1;
+      }
+      large.push_back(*row);
+    }
   }
-  const auto written = write_file_atomic(out, Json{{"rows", rows}}.dump(1));
+  const auto written = write_file_atomic(out, Json{{"rows", rows}, {"large", large}}.dump(1));
   return written ? 0 : 1;
 }
 

@@ -32,7 +32,9 @@ inline const graph::Graph& read_graph(const std::string& model) {
 /// Is the program's text that of the golden file? MOTLEY_UPDATE_GOLDEN=1 writes it anew.
 inline void expect_golden(const std::string& name, const std::string& text) {
   const std::string path = kGolden + name + ".program.txt";
-  if (std::getenv("MOTLEY_UPDATE_GOLDEN") != nullptr) EXPECT_TRUE(write_file_atomic(path, text));
+  if (std::getenv("MOTLEY_UPDATE_GOLDEN") != nullptr) {
+    EXPECT_TRUE(write_file_atomic(path, text));
+  }
   EXPECT_EQ(text, read_text(path));
 }
 

@@ -59,7 +59,7 @@ std::pair<ByBound, double> best_weights(const std::vector<ByBound>& seen) {
 
 class Bound {
  public:
-  explicit Bound(const SpmdStudy& study)
+  explicit Bound(SpmdStudy& study)
       : study_(study),
         kinds_(study.kinds().all()),
         problem_(study.graph(), study.space(),
@@ -179,14 +179,14 @@ class Bound {
     return most;
   }
 
-  const SpmdStudy& study_;
+  SpmdStudy& study_;
   const std::vector<DeviceKind>& kinds_;
   const ChoiceProblem problem_;
 };
 
 }  // namespace
 
-Seconds spmd_lower_bound(const SpmdStudy& study, Seconds known) {
+Seconds spmd_lower_bound(SpmdStudy& study, Seconds known) {
   return Seconds(Bound(study).find(known.value));
 }
 

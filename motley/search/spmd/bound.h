@@ -24,6 +24,6 @@ namespace motley::search {
 /// the least time at even shares. Over sets: the least; sets whose busy bound alone exceeds
 /// `known`, the time of a plan, need no more. Of more than 4,096 sets only the busy bound of any
 /// set, without launches, is said.
-Seconds spmd_lower_bound(const SpmdStudy& study, Seconds known);
+Seconds spmd_lower_bound(SpmdStudy& study, Seconds known);
 
 }  // namespace motley::search

@@ -200,8 +200,10 @@ TEST(ChoiceProblem, EqualsExhaustiveSearchOnSmallGraphs) {
     const auto kinds = DeviceKinds::find(setting.cluster, setting.costs, setting.devices);
     ASSERT_TRUE(kinds) << kinds.error().message;
     const auto model = setting.costs.model(setting.cluster);
-    SpmdPrices prices(setting.graph, space, model, setting.cluster, *kinds, setting.devices,
-                      setting.shares);
+    std::vector<std::string> names;
+    for (const DeviceId id : setting.devices) names.push_back(setting.cluster.device(id).name);
+    ExchangeTimes exchanges(model, names);
+    SpmdPrices prices(setting.graph, space, exchanges, *kinds, setting.devices, setting.shares);
     const ChoiceProblem problem(setting.graph, space);
     const TableSolution solution = problem.solve(problem.costs(prices, {}));
     EXPECT_EQ(solution.relaxed, 0u);

@@ -40,12 +40,14 @@ double ConversionTime::copies() const {
   return most;
 }
 
-SpmdPrices::SpmdPrices(const graph::Graph& graph, const SpmdSpace& space,
-                       const cost::CostModel& model, const cluster::Cluster& cluster,
+SpmdPrices::SpmdPrices(const graph::Graph& graph, const SpmdSpace& space, ExchangeTimes& exchanges,
                        const DeviceKinds& kinds, const std::vector<DeviceId>& devices,
                        std::vector<double> shares)
-    : graph_(graph), space_(space), model_(model), kinds_(kinds), shares_(std::move(shares)) {
-  for (const DeviceId id : devices) names_.push_back(cluster.device(id).name);
+    : graph_(graph),
+      space_(space),
+      exchanges_(exchanges),
+      kinds_(kinds),
+      shares_(std::move(shares)) {
   std::vector<std::size_t> of_rank;
   classes_ = kinds.classes(devices, shares_, of_rank);
 }
@@ -81,21 +83,11 @@ double SpmdPrices::copy(std::size_t device_class, std::string_view name, DType d
   return seconds(device_class, name, dtype, {0, bytes, 1});
 }
 
-double SpmdPrices::exchange(std::string_view op, double bytes) {
-  if (names_.size() < 2) return 0;
-  const auto [known, is_new] = exchanged_.try_emplace({std::string(op), bytes}, 0.0);
-  if (is_new) {
-    const auto time = model_.collective_time(op, Bytes(static_cast<std::int64_t>(bytes)), names_);
-    known->second = time ? time->value : std::numeric_limits<double>::infinity();
-  }
-  return known->second;
-}
-
 void SpmdPrices::add_exchange(std::string_view op, double bytes, ConversionTime& time) {
-  time.exchange += exchange(op, bytes);
+  time.exchange += exchanges_.at(op, bytes);
   // Per byte the largest exchange takes least.
   if (std::isfinite(time.exchange))
-    time.flow += (exchange(op, 2 * kLarge) - exchange(op, kLarge)) / kLarge * bytes;
+    time.flow += (exchanges_.at(op, 2 * kLarge) - exchanges_.at(op, kLarge)) / kLarge * bytes;
 }
 
 const std::vector<double>& SpmdPrices::compute(OpId op, const Strategy& way) {
@@ -156,13 +148,13 @@ double SpmdPrices::inner_exchanges(OpId op, const Strategy& way) {
   if (name.find("batch_norm") != std::string::npos) {
     const auto& shape = space_.shapes[first.index()];
     const double channels = shape.size() > 1 ? static_cast<double>(shape[1]) : 1;
-    return exchange(program::kAllReduce, kStatisticBytes * channels);
+    return exchanges_.at(program::kAllReduce, kStatisticBytes * channels);
   }
   const double rows = form.kind == FormKind::kSharded
                           ? elements / static_cast<double>(form.outer * form.extent * form.inner)
                           : 1;
   const int times = name == "aten::_log_softmax" ? 2 : 1;
-  return times * exchange(program::kAllReduce, rows * size);
+  return times * exchanges_.at(program::kAllReduce, rows * size);
 }
 
 const ConversionTime& SpmdPrices::conversion(ValueId value, const Form& from, const Form& to) {

@@ -2,16 +2,15 @@
 
 #include <cstdint>
 #include <map>
-#include <string>
 #include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
 
-#include "motley/cluster/cluster.h"
-#include "motley/cost/cost_model.h"
+#include "motley/cost/operator_work.h"
 #include "motley/graph/graph.h"
 #include "motley/search/spmd/device_kinds.h"
+#include "motley/search/spmd/exchange_times.h"
 #include "motley/search/spmd/space.h"
 #include "motley/synth/sharding.h"
 
@@ -30,10 +29,10 @@ struct ConversionTime {
 /// one thread. All that it refers to must outlive it.
 class SpmdPrices {
  public:
-  /// `model`: that of the costs. Classes are those of the kinds.
-  SpmdPrices(const graph::Graph& graph, const SpmdSpace& space, const cost::CostModel& model,
-             const cluster::Cluster& cluster, const DeviceKinds& kinds,
-             const std::vector<DeviceId>& devices, std::vector<double> shares);
+  /// `exchanges`: of the devices. Classes are those of the kinds.
+  SpmdPrices(const graph::Graph& graph, const SpmdSpace& space, ExchangeTimes& exchanges,
+             const DeviceKinds& kinds, const std::vector<DeviceId>& devices,
+             std::vector<double> shares);
 
   const std::vector<DeviceClass>& classes() const { return classes_; }
   /// Seconds of an operator by class.
@@ -64,21 +63,18 @@ class SpmdPrices {
                  const cost::OperatorWork& work) const;
   /// Reading and writing as many bytes.
   double copy(std::size_t device_class, std::string_view name, DType dtype, double bytes) const;
-  double exchange(std::string_view op, double bytes);
   /// Adds an exchange of so many bytes.
   void add_exchange(std::string_view op, double bytes, ConversionTime& time);
 
   const graph::Graph& graph_;
   const SpmdSpace& space_;
-  const cost::CostModel& model_;
+  ExchangeTimes& exchanges_;
   const DeviceKinds& kinds_;
-  std::vector<std::string> names_;  // by rank
   const std::vector<double> shares_;
   std::vector<DeviceClass> classes_;
   std::map<std::int64_t, std::vector<std::int64_t>> parts_;  // by extent
   std::map<WayKey, std::vector<double>> computed_;
   std::map<ConversionKey, ConversionTime> converted_;
-  std::map<std::pair<std::string, double>, double> exchanged_;
 };
 
 }  // namespace motley::search

@@ -42,15 +42,23 @@ const SpmdChoices& SpmdStudy::choices(const std::vector<double>& shares) {
 }
 
 SpmdPrices SpmdStudy::prices(const SpmdSpace& space, const std::vector<DeviceId>& devices,
-                             std::vector<double> shares) const {
-  return {graph(), space, *model_, *question_->cluster, kinds_, devices, std::move(shares)};
+                             std::vector<double> shares) {
+  std::unique_ptr<ExchangeTimes>& exchanges = exchanges_[devices];
+  if (!exchanges) exchanges = std::make_unique<ExchangeTimes>(*model_, names(devices));
+  return {graph(), space, *exchanges, kinds_, devices, std::move(shares)};
+}
+
+std::vector<std::string> SpmdStudy::names(const std::vector<DeviceId>& devices) const {
+  std::vector<std::string> names;
+  for (const DeviceId id : devices) names.push_back(device(id).name);
+  return names;
 }
 
 synth::Sharding SpmdStudy::sharding(const SpmdChoices& choices, const std::vector<int>& choice,
                                     const std::vector<DeviceId>& devices,
                                     std::vector<double> shares) const {
   synth::Sharding sharding;
-  for (const DeviceId id : devices) sharding.devices.push_back(device(id).name);
+  sharding.devices = names(devices);
   sharding.shares = std::move(shares);
   choices.problem.apply(choice, sharding);
   return sharding;

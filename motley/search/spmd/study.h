@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "motley/search/costs.h"
 #include "motley/search/spmd/choice_problem.h"
 #include "motley/search/spmd/device_kinds.h"
+#include "motley/search/spmd/exchange_times.h"
 #include "motley/search/spmd/prices.h"
 #include "motley/search/spmd/space.h"
 #include "motley/synth/lower.h"
@@ -64,11 +66,12 @@ class SpmdStudy {
   /// For even shares.
   const SpmdSpace& space() const { return choices_[0]->space; }
   SpmdPrices prices(const SpmdSpace& space, const std::vector<DeviceId>& devices,
-                    std::vector<double> shares) const;
+                    std::vector<double> shares);
   synth::Sharding sharding(const SpmdChoices& choices, const std::vector<int>& choice,
                            const std::vector<DeviceId>& devices, std::vector<double> shares) const;
 
  private:
+  std::vector<std::string> names(const std::vector<DeviceId>& devices) const;
   explicit SpmdStudy(const SpmdQuestion& question) : question_(&question) {}
 
   const SpmdQuestion* question_;
@@ -76,6 +79,7 @@ class SpmdStudy {
   std::unique_ptr<const cost::ProfileCost> model_;
   std::vector<std::unique_ptr<const SpmdChoices>> choices_;
   std::vector<WholeStep> whole_;  // by kind
+  std::map<std::vector<DeviceId>, std::unique_ptr<ExchangeTimes>> exchanges_;
 };
 
 }  // namespace motley::search
