@@ -273,4 +273,35 @@ Result<BytesPerSecond> parse_rate(std::string_view text) {
   return BytesPerSecond(parts->number * *factor);
 }
 
+namespace {
+
+/// Is it "b:7" after "b:6"?
+bool comes_after(const std::string& name, const std::string& before) {
+  const std::size_t digits = before.find_last_not_of("0123456789") + 1;
+  std::uint64_t number = 0;
+  const auto [end, error] =
+      std::from_chars(before.data() + digits, before.data() + before.size(), number);
+  return error == std::errc() && name == before.substr(0, digits) + std::to_string(number + 1);
+}
+
+}  // namespace
+
+std::string print_rows(const std::vector<std::pair<std::string, std::string>>& rows) {
+  constexpr std::size_t kLeastShared = 4;
+  std::string text;
+  for (std::size_t first = 0, end = 0; first < rows.size(); first = end) {
+    for (++end; end < rows.size() && rows[end].second == rows[first].second &&
+                comes_after(rows[end].first, rows[end - 1].first);)
+      ++end;
+    if (end - first >= kLeastShared) {
+      text += fmt::format("  {:<10} {}\n", rows[first].first + " to " + rows[end - 1].first,
+                          rows[first].second);
+      continue;
+    }
+    for (std::size_t r = first; r < end; ++r)
+      text += fmt::format("  {:<10} {}\n", rows[r].first, rows[r].second);
+  }
+  return text;
+}
+
 }  // namespace motley

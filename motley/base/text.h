@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "motley/base/result.h"
@@ -45,5 +46,10 @@ std::string format_rate(BytesPerSecond rate);
 Result<Bytes> parse_bytes(std::string_view text);
 Result<Seconds> parse_seconds(std::string_view text);
 Result<BytesPerSecond> parse_rate(std::string_view text);
+
+/// Rows of a table: a name (of 10 columns or more), then its cells, which may go on in further
+/// lines. Four or more that are numbered one after the other and have equal cells share one row:
+/// "b:0 to b:6".
+std::string print_rows(const std::vector<std::pair<std::string, std::string>>& rows);
 
 }  // namespace motley

@@ -174,23 +174,28 @@ std::string print_prediction(const Prediction& prediction) {
                   seconds(prediction.step.low), seconds(prediction.step.high), prediction.basis);
   text += fmt::format("  {:<10} {:>9} {:>9} {:>9} {:>9}  {}\n", "device", "compute", "exchange",
                       "waiting", "bubble", "peak memory (80 %), where");
+  std::vector<std::pair<std::string, std::string>> rows;
   for (std::size_t rank = 0; rank < prediction.peaks.size(); ++rank) {
     const trace::Breakdown& part = prediction.parts[rank];
     const cost::Interval& peak = prediction.peaks[rank];
     const program::MemoryPeak& memory = prediction.memory[rank];
-    text += fmt::format("  {:<10} {:>9} {:>9} {:>9} {:>9}  {} ({} to {}), {}\n",
-                        prediction.trace.devices[rank], seconds(per_step(part.compute, part)),
-                        seconds(per_step(part.exposed_communication, part)),
-                        seconds(per_step(part.waiting, part)), seconds(per_step(part.bubble, part)),
-                        bytes(peak.value), bytes(peak.low), bytes(peak.high),
-                        prediction.trace.names[rank][memory.at.index()]);
-    text += fmt::format("  {:<10} {}\n", "", parts_text(memory, prediction.framework[rank]));
+    std::string cells = fmt::format(
+        "{:>9} {:>9} {:>9} {:>9}  {} ({} to {}), {}", seconds(per_step(part.compute, part)),
+        seconds(per_step(part.exposed_communication, part)), seconds(per_step(part.waiting, part)),
+        seconds(per_step(part.bubble, part)), bytes(peak.value), bytes(peak.low), bytes(peak.high),
+        prediction.trace.names[rank][memory.at.index()]);
+    const auto add_line = [&](const std::string& line) {
+      cells += fmt::format("\n  {:<10} {}", "", line);
+    };
+    add_line(parts_text(memory, prediction.framework[rank]));
     if (!memory.largest.empty())
-      text += fmt::format("  {:<10} largest: {} {}\n", "", prediction.largest[rank][0],
-                          format_bytes(memory.largest[0].second));
+      add_line(fmt::format("largest: {} {}", prediction.largest[rank][0],
+                           format_bytes(memory.largest[0].second)));
     if (prediction.grounds[rank].origin != cost::Origin::kMeasured)
-      text += fmt::format("  {:<10} times: {}\n", "", prediction.grounds[rank].text);
+      add_line("times: " + prediction.grounds[rank].text);
+    rows.emplace_back(prediction.trace.devices[rank], std::move(cells));
   }
+  text += print_rows(rows);
   return text;
 }
 

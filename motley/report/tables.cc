@@ -61,35 +61,44 @@ std::string print_outcome(const plan::PlanOutcome& outcome, const cluster::Clust
   std::string text = fmt::format("{} samples a step, planner {} ({}, {} plans considered)\n\n",
                                  outcome.plan->global_batch, outcome.planner,
                                  plan::reason_name(outcome.reason), outcome.considered);
-  text += fmt::format("  {:<22} {:<18} {:>10} {:>9}  {}\n", "plan", "samples", "step", "relative",
-                      "fits");
-  auto row = [&](const std::string& name, const std::string& samples, Seconds step,
-                 const std::string& fits) {
-    text += fmt::format("  {:<22} {:<18} {:>10} {:>9}  {}\n", name, samples,
-                        step.value > 0 ? format_seconds(step) : "not known",
-                        against(step, outcome.predicted_step), fits);
+  const std::string chosen = split_label(*outcome.plan);
+  const std::size_t width =
+      std::max({std::size_t{18}, chosen.size(), outcome.equal_split.label.size()});
+  const auto row = [&](const std::string& name, const std::string& samples, const std::string& step,
+                       const std::string& relative, const std::string& fits) {
+    text += fmt::format("  {:<22} {:<{}} {:>10} {:>9}  {}\n", name, samples, width, step, relative,
+                        fits);
   };
-  row("chosen", split_label(*outcome.plan), outcome.predicted_step, "yes");
+  const auto priced = [&](const std::string& name, const std::string& samples, Seconds step,
+                          const std::string& fits) {
+    row(name, samples, step.value > 0 ? format_seconds(step) : "not known",
+        against(step, outcome.predicted_step), fits);
+  };
+  row("plan", "samples", "step", "relative", "fits");
+  priced("chosen", chosen, outcome.predicted_step, "yes");
   if (!outcome.equal_split.label.empty())
-    row("equal split", outcome.equal_split.label, outcome.equal_split.step,
-        outcome.equal_split.fits ? "yes" : "no");
+    priced("equal split", outcome.equal_split.label, outcome.equal_split.step,
+           outcome.equal_split.fits ? "yes" : "no");
   if (!outcome.best_single.label.empty())
-    row("best single device", outcome.best_single.label, outcome.best_single.step,
-        outcome.best_single.fits ? "yes" : "no");
-  row("lower bound", "-", outcome.lower_bound, "-");
+    priced("best single device", outcome.best_single.label, outcome.best_single.step,
+           outcome.best_single.fits ? "yes" : "no");
+  priced("lower bound", "-", outcome.lower_bound, "-");
 
   text += fmt::format("\n  {:<10} {:>8} {:>7}  {}\n", "device", "samples", "share", "peak memory");
+  std::vector<std::pair<std::string, std::string>> rows;
   for (const auto& [id, samples] : plan::members(*outcome.plan)) {
     Bytes peak;
     for (const auto& [device, bytes] : outcome.peak)
       if (device == id) peak = bytes;
-    text += fmt::format(
-        "  {:<10} {:>8} {:>7}  {}\n", cluster.device(id).name, samples,
-        share(static_cast<double>(samples), static_cast<double>(outcome.plan->global_batch)),
-        memory_cell(cluster.device(id), peak));
+    rows.emplace_back(cluster.device(id).name,
+                      fmt::format("{:>8} {:>7}  {}", samples,
+                                  share(static_cast<double>(samples),
+                                        static_cast<double>(outcome.plan->global_batch)),
+                                  memory_cell(cluster.device(id), peak)));
   }
   for (const DeviceId id : outcome.idle)
-    text += fmt::format("  {:<10} {:>8} {:>7}  idle\n", cluster.device(id).name, 0, "0%");
+    rows.emplace_back(cluster.device(id).name, fmt::format("{:>8} {:>7}  idle", 0, "0%"));
+  text += print_rows(rows);
   if (!outcome.why.empty()) text += "\n";
   for (const std::string& line : outcome.why) text += "  " + line + "\n";
   return text;

@@ -36,6 +36,7 @@ std::vector<std::string> lack_of_memory(const Problem& problem, const SpmdPlan& 
                                   format_bytes(*device.memory),
                                   format_bytes(nearest.peaks[rank] - *device.memory)));
   }
+  lines.push_back("a smaller global batch, more devices or that much more memory would help");
   return lines;
 }
 
