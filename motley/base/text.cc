@@ -278,10 +278,8 @@ namespace {
 /// Is it "b:7" after "b:6"?
 bool comes_after(const std::string& name, const std::string& before) {
   const std::size_t digits = before.find_last_not_of("0123456789") + 1;
-  std::uint64_t number = 0;
-  const auto [end, error] =
-      std::from_chars(before.data() + digits, before.data() + before.size(), number);
-  return error == std::errc() && name == before.substr(0, digits) + std::to_string(number + 1);
+  const auto number = find_integer(std::string_view(before).substr(digits));
+  return number && name == before.substr(0, digits) + std::to_string(*number + 1);
 }
 
 }  // namespace
