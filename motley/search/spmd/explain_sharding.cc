@@ -70,8 +70,10 @@ class Explainer {
     }
     for (std::size_t g = 0; g < groups.size(); ++g) {
       const auto& [text, names] = groups[g];
-      const std::string who =
-          names.size() == 1 ? names[0] : fmt::format("{} and {} alike", names[0], names.size() - 1);
+      const std::string who = names.size() == 1
+                                  ? names[0]
+                                  : fmt::format("{} and {} other{} alike", names[0],
+                                                names.size() - 1, names.size() == 2 ? "" : "s");
       all.push_back(fmt::format("{}: {}{}", who, text, alternatives(first_of_group_[g])));
     }
     return all;
