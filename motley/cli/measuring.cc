@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <set>
+#include <utility>
 
 #include "motley/base/file.h"
 #include "motley/base/statistics.h"
@@ -75,10 +77,10 @@ Result<program::Program> reference_program(const Inputs& inputs, std::int64_t sa
 
 /// A rank of a program that is timed.
 struct Timed {
-  program::Program program;
+  std::shared_ptr<const program::Program> program;
   int rank = 0;
   const program::DeviceProgram& device() const {
-    return program.devices[static_cast<std::size_t>(rank)];
+    return program->devices[static_cast<std::size_t>(rank)];
   }
 };
 
@@ -87,7 +89,7 @@ Result<std::vector<Timed>> reference_programs(const Inputs& inputs,
   std::vector<Timed> timed;
   for (const std::int64_t batch : batches) {
     MOTLEY_ASSIGN(auto program, reference_program(inputs, batch, ranks));
-    timed.push_back({std::move(program), 0});
+    timed.push_back({std::make_shared<const program::Program>(std::move(program)), 0});
   }
   return timed;
 }
@@ -113,7 +115,7 @@ Result<run::ProfileJob> write_profile_job(const Inputs& inputs, const cluster::D
         fmt::format("{}/{}-{}.txt", directory, device.name, job.programs.size()));
     job.ranks.push_back(each.rank);
     MOTLEY_RETURN_IF_ERROR(
-        write_file_atomic(job.programs.back(), program::print_program(each.program)));
+        write_file_atomic(job.programs.back(), program::print_program(*each.program)));
   }
   return job;
 }
@@ -344,11 +346,11 @@ Result<bool> measure_plan(const Inputs& inputs, const plan::Plan& plan, const st
                           const Context& context) {
   MOTLEY_ASSIGN(const std::string torch, worker_version(context));
   MOTLEY_ASSIGN(cost::ProfileStore store, cost::ProfileStore::open(path));
-  MOTLEY_ASSIGN(const program::Program program,
-                synth::lower(inputs.model.graph, plan, inputs.cluster));
+  MOTLEY_ASSIGN(program::Program lowered, synth::lower(inputs.model.graph, plan, inputs.cluster));
+  const auto program = std::make_shared<const program::Program>(std::move(lowered));
   std::map<cost::DeviceKey, std::pair<DeviceId, std::vector<Timed>>> missing;
-  for (std::size_t rank = 0; rank < program.devices.size(); ++rank) {
-    const program::DeviceProgram& device = program.devices[rank];
+  for (std::size_t rank = 0; rank < program->devices.size(); ++rank) {
+    const program::DeviceProgram& device = program->devices[rank];
     MOTLEY_ASSIGN(const DeviceId id, cluster::find_device(inputs.cluster, device.device));
     const std::string& kind = inputs.cluster.device(id).kind;
     if (kind != "cpu" && kind != "cuda") continue;

@@ -141,6 +141,15 @@ Result<Safetensors> open_checked(const std::string& path, const std::string& wan
   return Safetensors::open(path);
 }
 
+/// Hashes of the files in a folder.
+Result<WrittenFiles> hash_written(const std::string& folder, const std::string& model,
+                                  const std::string& optimizer) {
+  WrittenFiles files;
+  MOTLEY_ASSIGN(files.model[model], hash_file(folder + "/" + model));
+  MOTLEY_ASSIGN(files.optimizer[optimizer], hash_file(folder + "/" + optimizer));
+  return files;
+}
+
 /// Opens the files of a model or of an optimizer's states, into `kept`.
 Result<TensorFiles> open_files(const std::string& folder,
                                const std::map<std::string, std::string>& hashes,
@@ -246,14 +255,11 @@ Result<WrittenFiles> CheckpointStore::write_part(std::int64_t step,
                                      "directory where they keep parts of the parameters: put it "
                                      "on a file system that their hosts share",
                                      folder, tensors.rank));
-  WrittenFiles files;
   const std::string model = file_name("model", tensors);
   const std::string optimizer = file_name("optimizer", tensors);
   MOTLEY_RETURN_IF_ERROR(write_tensor_file(folder + "/" + model, tensors.model));
   MOTLEY_RETURN_IF_ERROR(write_tensor_file(folder + "/" + optimizer, tensors.optimizer));
-  MOTLEY_ASSIGN(files.model[model], hash_file(folder + "/" + model));
-  MOTLEY_ASSIGN(files.optimizer[optimizer], hash_file(folder + "/" + optimizer));
-  return files;
+  return hash_written(folder, model, optimizer);
 }
 
 Result<std::string> CheckpointStore::finish(const CheckpointState& state,
@@ -369,12 +375,10 @@ Result<void> consolidate(const Checkpoint& checkpoint, const std::string& target
                        target + ": is there and is no checkpoint; name another folder");
   const std::string half = target + kUnfinished;
   MOTLEY_RETURN_IF_ERROR(make_folder(half));
-  WrittenFiles files;
   const std::string model = "model.safetensors", optimizer = "optimizer.safetensors";
   MOTLEY_RETURN_IF_ERROR(checkpoint.model.write_whole(half + "/" + model));
   MOTLEY_RETURN_IF_ERROR(checkpoint.optimizer.write_whole(half + "/" + optimizer));
-  MOTLEY_ASSIGN(files.model[model], hash_file(half + "/" + model));
-  MOTLEY_ASSIGN(files.optimizer[optimizer], hash_file(half + "/" + optimizer));
+  MOTLEY_ASSIGN(const WrittenFiles files, hash_written(half, model, optimizer));
   MOTLEY_RETURN_IF_ERROR(write_state(half, checkpoint.state, files));
   return replace(half, target);
 }

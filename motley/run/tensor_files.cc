@@ -207,13 +207,19 @@ void TensorFiles::copy(const Tensor& tensor, const Part& part, std::int64_t coun
   std::vector<std::byte> whole;
   const std::byte* source = tensor.rows[0].bytes.data();
   if (tensor.rows.size() > 1) {
-    Part all = tensor.rows[0].part;
-    all.begin = 0;
-    whole.resize(static_cast<std::size_t>(elements(tensor.shape) * dtype_size(tensor.dtype)));
-    copy(tensor, all, all.extent, whole.data());
+    whole = join(tensor);
     source = whole.data();
   }
   copy_common(part, width, {0, part.extent}, source, wanted, target);
+}
+
+std::vector<std::byte> TensorFiles::join(const Tensor& tensor) {
+  std::vector<std::byte> whole(
+      static_cast<std::size_t>(elements(tensor.shape) * dtype_size(tensor.dtype)));
+  Part all = tensor.rows[0].part;
+  all.begin = 0;
+  if (!whole.empty()) copy(tensor, all, all.extent, whole.data());
+  return whole;
 }
 
 Result<void> TensorFiles::read(const program::Buffer& buffer, std::span<std::byte> target) const {
@@ -241,14 +247,7 @@ Result<void> TensorFiles::write_whole(const std::string& path) const {
   std::vector<NamedTensor> named;
   for (const auto& [name, tensor] : tensors_) {
     std::span<const std::byte> bytes = tensor.rows[0].bytes;
-    if (tensor.rows.size() > 1) {
-      Part all = tensor.rows[0].part;
-      all.begin = 0;
-      std::vector<std::byte>& whole = joined.emplace_back(
-          static_cast<std::size_t>(elements(tensor.shape) * dtype_size(tensor.dtype)));
-      if (!whole.empty()) copy(tensor, all, all.extent, whole.data());
-      bytes = whole;
-    }
+    if (tensor.rows.size() > 1) bytes = joined.emplace_back(join(tensor));
     named.push_back({name, {tensor.dtype, tensor.shape, bytes}});
   }
   return write_safetensors(path, named, {});

@@ -71,6 +71,8 @@ class TensorFiles {
   static Result<void> verify(const std::string& name, Tensor& tensor);
   static void copy(const Tensor& tensor, const program::Part& part, std::int64_t count,
                    std::byte* target);
+  /// All rows together.
+  static std::vector<std::byte> join(const Tensor& tensor);
 
   std::map<std::string, Tensor> tensors_;
 };
