@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -64,12 +65,9 @@ class Terms {
   }
 
   void add_change(ValueId value, std::vector<std::size_t> readers, Bounds bound) {
-    for (BoundTerms::Change& known : terms_.changes)
-      if (known.value == value && known.readers == readers) {
-        known.bounds |= bound;
-        return;
-      }
-    terms_.changes.push_back({value, std::move(readers), bound});
+    const auto [known, is_new] = changes_.try_emplace({value, readers}, terms_.changes.size());
+    if (is_new) terms_.changes.push_back({value, std::move(readers), 0});
+    terms_.changes[known->second].bounds |= bound;
   }
 
   static std::size_t at(int place) { return static_cast<std::size_t>(place); }
@@ -202,6 +200,7 @@ class Terms {
   const std::vector<double>& seconds_;
   std::vector<OpId> chain_;
   std::vector<int> after_, before_;  // by operator; places on the chain
+  std::map<std::pair<ValueId, std::vector<std::size_t>>, std::size_t> changes_;  // positions
   BoundTerms terms_;
 };
 
