@@ -67,8 +67,12 @@ class Bound {
 
   double find(double known) {
     double count = 1;
-    for (const DeviceKind& kind : kinds_) count *= static_cast<double>(kind.devices.size()) + 1;
-    if (count > kMostCounted) return std::min(known, busy_of_any());
+    std::vector<int> all;
+    for (const DeviceKind& kind : kinds_) {
+      all.push_back(static_cast<int>(kind.devices.size()));
+      count *= all.back() + 1;
+    }
+    if (count > kMostCounted) return std::min(known, busy(all, false));
     std::vector<std::pair<double, std::vector<int>>> sets = all_sets();
     std::sort(sets.begin(), sets.end());
     const std::size_t most_sets =
@@ -97,30 +101,18 @@ class Bound {
     return weights;
   }
 
-  /// The busy bound of a set with so many devices of each kind: as if all operators were split.
-  double busy(const std::vector<int>& counts) const {
+  /// The busy bound of a set with so many devices of each kind, as if all operators were split.
+  /// Without launches it holds for every smaller set, too: devices that are not used compute
+  /// nothing.
+  double busy(const std::vector<int>& counts, bool has_launches = true) const {
     const std::vector<double> weight = weights(counts);
     double sum = 0;
     for (std::size_t i = 0; i < study_.graph().ops.size(); ++i) {
       MeanTime mean;
       for (std::size_t k = 0; k < counts.size(); ++k)
-        if (counts[k] > 0) mean.add(counts[k], weight[k], whole(k).seconds[i], whole(k).launch[i]);
-      sum += mean.split();
-    }
-    return sum;
-  }
-
-  /// The busy bound that holds for every set: devices that are not used compute nothing, so
-  /// launches do not count.
-  double busy_of_any() const {
-    std::vector<int> all;
-    for (const DeviceKind& kind : kinds_) all.push_back(static_cast<int>(kind.devices.size()));
-    const std::vector<double> weight = weights(all);
-    double sum = 0;
-    for (std::size_t i = 0; i < study_.graph().ops.size(); ++i) {
-      MeanTime mean;
-      for (std::size_t k = 0; k < all.size(); ++k)
-        mean.add(all[k], weight[k], whole(k).seconds[i], 0);
+        if (counts[k] > 0)
+          mean.add(counts[k], weight[k], whole(k).seconds[i],
+                   has_launches ? whole(k).launch[i] : 0);
       sum += mean.split();
     }
     return sum;

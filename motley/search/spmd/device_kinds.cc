@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 
 namespace motley::search {
 
@@ -36,19 +37,18 @@ Result<DeviceKinds> DeviceKinds::find(const cluster::Cluster& cluster, const Cos
   return kinds;
 }
 
-std::vector<DeviceClass> DeviceKinds::classes(const std::vector<DeviceId>& devices,
-                                              const std::vector<double>& shares,
-                                              std::vector<std::size_t>& of_rank) const {
-  std::vector<DeviceClass> found;
-  of_rank.clear();
+DeviceClasses DeviceKinds::classes(const std::vector<DeviceId>& devices,
+                                   const std::vector<double>& shares) const {
+  DeviceClasses found;
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
     const int kind = of(devices[rank]);
-    const auto same = std::find_if(found.begin(), found.end(), [&](const DeviceClass& each) {
-      return each.kind == kind && shares[static_cast<std::size_t>(each.rank)] == shares[rank];
-    });
-    of_rank.push_back(static_cast<std::size_t>(same - found.begin()));
-    if (same == found.end())
-      found.push_back({kind, static_cast<int>(rank), 1});
+    const auto same =
+        std::find_if(found.all.begin(), found.all.end(), [&](const DeviceClass& each) {
+          return each.kind == kind && shares[static_cast<std::size_t>(each.rank)] == shares[rank];
+        });
+    found.of_rank.push_back(static_cast<std::size_t>(same - found.all.begin()));
+    if (same == found.all.end())
+      found.all.push_back({kind, static_cast<int>(rank), 1});
     else
       ++same->count;
   }

@@ -1,7 +1,7 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "motley/base/result.h"
@@ -25,6 +25,11 @@ struct DeviceClass {
   bool operator==(const DeviceClass&) const = default;
 };
 
+struct DeviceClasses {
+  std::vector<DeviceClass> all;      ///< in order of first occurrence
+  std::vector<std::size_t> of_rank;  ///< positions in `all`
+};
+
 class DeviceKinds {
  public:
   /// Usage error (search.missing-profile) if nothing is known of a device's operators.
@@ -35,11 +40,9 @@ class DeviceKinds {
   const DeviceKind& at(int kind) const { return all_[static_cast<std::size_t>(kind)]; }
   /// Of one of the devices.
   int of(DeviceId device) const { return of_device_[device.index()]; }
-  /// Classes of some of the devices with shares, in order of first occurrence, and by rank its
-  /// class.
-  std::vector<DeviceClass> classes(const std::vector<DeviceId>& devices,
-                                   const std::vector<double>& shares,
-                                   std::vector<std::size_t>& of_rank) const;
+  /// Of some of the devices with shares.
+  DeviceClasses classes(const std::vector<DeviceId>& devices,
+                        const std::vector<double>& shares) const;
 
  private:
   std::vector<DeviceKind> all_;

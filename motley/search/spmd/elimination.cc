@@ -490,7 +490,6 @@ Elimination::Elimination(TableLayout layout, std::size_t most_entries)
       Steps{std::move(ordering.steps), std::move(ordering.patterns), ordering.relaxed});
 }
 
-Elimination::Elimination(Elimination&&) noexcept = default;
 Elimination::~Elimination() = default;
 
 TableSolution Elimination::solve(const TableCosts& costs) const {

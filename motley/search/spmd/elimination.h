@@ -50,7 +50,6 @@ class Elimination {
  public:
   struct Steps;
   explicit Elimination(TableLayout layout, std::size_t most_entries = 1 << 19);
-  Elimination(Elimination&&) noexcept;
   ~Elimination();
   TableSolution solve(const TableCosts& costs) const;
   const TableLayout& layout() const { return layout_; }

@@ -47,9 +47,9 @@ class GroupCost : public cost::CostModel {
 
 Result<SpmdPlan> price_sharding(const SpmdStudy& study, const std::vector<DeviceId>& devices,
                                 synth::Sharding sharding) {
-  std::vector<std::size_t> of_rank, ranks;
-  for (const DeviceClass& each : study.kinds().classes(devices, sharding.shares, of_rank))
-    ranks.push_back(static_cast<std::size_t>(each.rank));
+  const DeviceClasses classes = study.kinds().classes(devices, sharding.shares);
+  std::vector<std::size_t> ranks;  // one of each class
+  for (const DeviceClass& each : classes.all) ranks.push_back(static_cast<std::size_t>(each.rank));
   const program::Program program = synth::lower_some_ranks(
       study.graph(), sharding, study.space().rules, ranks, study.question().lowering);
   const cost::ProfileCost& model = study.model();
@@ -64,8 +64,8 @@ Result<SpmdPlan> price_sharding(const SpmdStudy& study, const std::vector<Device
   }
   SpmdPlan plan{devices, std::move(sharding), trace::median_step(trace), {}, {}, true};
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
-    plan.compute.push_back(compute[of_rank[rank]]);
-    plan.peaks.push_back(peaks[of_rank[rank]]);
+    plan.compute.push_back(compute[classes.of_rank[rank]]);
+    plan.peaks.push_back(peaks[classes.of_rank[rank]]);
     const auto& memory = study.device(devices[rank]).memory;
     plan.fits = plan.fits && (!memory || plan.peaks.back() <= *memory);
   }

@@ -1,7 +1,5 @@
 #include "motley/search/spmd/prices.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -48,8 +46,7 @@ SpmdPrices::SpmdPrices(const graph::Graph& graph, const SpmdSpace& space, Exchan
       exchanges_(exchanges),
       kinds_(kinds),
       shares_(std::move(shares)) {
-  std::vector<std::size_t> of_rank;
-  classes_ = kinds.classes(devices, shares_, of_rank);
+  classes_ = kinds.classes(devices, shares_).all;
 }
 
 const std::vector<std::int64_t>& SpmdPrices::parts_of(std::int64_t extent) {

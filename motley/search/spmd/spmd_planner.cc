@@ -103,12 +103,8 @@ Result<PlanOutcome> SpmdPlanner::plan(const Problem& problem) const {
                         {}};
   if (outcome.plan) question.shares.push_back(samples_of(problem, *outcome.plan));
   auto study = SpmdStudy::make(question);
-  if (!study && kind_ == Kind::kAuto) {
-    outcome.why.push_back("no sharding of operators was considered: " + study.error().message);
-    return outcome;
-  }
-  if (!study) return tl::make_unexpected(study.error());
-  auto answer = search(kind_, *study);
+  auto answer =
+      study ? search(kind_, *study) : Result<SpmdAnswer>(tl::make_unexpected(study.error()));
   if (!answer && kind_ == Kind::kAuto) {
     outcome.why.push_back("no sharding of operators was considered: " + answer.error().message);
     return outcome;
