@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <map>
+#include <memory>
 #include <numeric>
 #include <tuple>
 #include <utility>
@@ -59,11 +61,7 @@ std::pair<ByBound, double> best_weights(const std::vector<ByBound>& seen) {
 
 class Bound {
  public:
-  explicit Bound(SpmdStudy& study)
-      : study_(study),
-        kinds_(study.kinds().all()),
-        problem_(study.graph(), study.space(),
-                 find_bound_terms(study.graph(), study.space(), study.whole_step(0).seconds)) {}
+  explicit Bound(SpmdStudy& study) : study_(study), kinds_(study.kinds().all()) {}
 
   double find(double known) {
     double count = 1;
@@ -131,20 +129,32 @@ class Bound {
     }
   }
 
+  const ChoiceProblem& problem_of(const SpmdSpace& space) {
+    std::unique_ptr<const ChoiceProblem>& problem = problems_[&space];
+    if (!problem)
+      problem = std::make_unique<const ChoiceProblem>(
+          study_.graph(), space,
+          find_bound_terms(study_.graph(), space, study_.whole_step(0).seconds));
+    return *problem;
+  }
+
   double with_exchanges(const std::vector<int>& counts, double known) {
     std::vector<DeviceId> devices;
     for (std::size_t k = 0; k < counts.size(); ++k)
       devices.insert(devices.end(), kinds_[k].devices.begin(),
                      kinds_[k].devices.begin() + counts[k]);
-    SpmdPrices prices =
-        study_.prices(study_.space(), devices, std::vector<double>(devices.size(), 1.0));
+    // The most ways are there at even shares: no others leave fewer devices without a part.
+    const std::vector<double> even(devices.size(), 1.0);
+    const SpmdSpace& space = study_.choices(even).space;
+    const ChoiceProblem& problem = problem_of(space);
+    SpmdPrices prices = study_.prices(space, devices, even);
     const std::vector<double> weight = weights(counts);
     const auto costs_of = [&](const ByBound& of) {
       SpmdObjective objective;
       objective.bounds.assign(of.begin(), of.end());
       for (const DeviceClass& each : prices.classes())
         objective.class_weights.push_back(weight[static_cast<std::size_t>(each.kind)]);
-      return problem_.costs(prices, objective);
+      return problem.costs(prices, objective);
     };
     std::vector<TableCosts> units;
     for (std::size_t b = 0; b < kBounds; ++b) {
@@ -158,7 +168,7 @@ class Bound {
     std::vector<ByBound> seen;
     ByBound mix = last_mix_;
     for (int cut = 0; cut < kMostCuts; ++cut) {
-      const TableSolution solution = problem_.solve(costs_of(mix));
+      const TableSolution solution = problem.solve(costs_of(mix));
       if (solution.lower_bound > most) {
         most = solution.lower_bound;
         last_mix_ = mix;
@@ -166,7 +176,7 @@ class Bound {
       if (most >= known) break;
       ByBound& took = seen.emplace_back();
       for (std::size_t b = 0; b < kBounds; ++b)
-        took[b] = cost_of(problem_.layout(), units[b], solution.choice);
+        took[b] = cost_of(problem.layout(), units[b], solution.choice);
       double possible = 0;
       std::tie(mix, possible) = best_weights(seen);
       if (possible <= most * (1 + kCloseEnough)) break;
@@ -176,7 +186,7 @@ class Bound {
 
   SpmdStudy& study_;
   const std::vector<DeviceKind>& kinds_;
-  const ChoiceProblem problem_;
+  std::map<const SpmdSpace*, std::unique_ptr<const ChoiceProblem>> problems_;
   ByBound last_mix_ = {0.3, 0.2, 0.1, 0.2, 0.2};  // the best of the set before, as a start
 };
 
