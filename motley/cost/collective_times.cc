@@ -81,6 +81,8 @@ Result<CollectiveTimes::Line> CollectiveTimes::line(std::string_view op, const s
                                                     int ranks, std::string_view backend) const {
   if (ranks <= 1) return Line{};
   const auto own = find_measured(op, route, ranks, backend);
+  const auto [native, method] = program::split_collective_name(op);
+  if (!own && method != ExchangeMethod::kNative) return line(native, route, ranks, backend);
   const bool is_half =
       op == program::kAllGather || op == program::kReduceScatter || op == program::kAllToAll;
   if (own || !is_half) return own;

@@ -108,6 +108,18 @@ TEST(CollectiveTimes, PartsTakeHalfAnAllReduceWhereNobodyMeasuredThem) {
             "at two sizes or more: none); run `motley profile` with this cluster");
 }
 
+TEST(CollectiveTimes, AMethodNobodyMeasuredTakesWhatTheNativeOneTakes) {
+  // All-gather: 3 + bytes; grouped among 2 ranks: 4 + 2 bytes.
+  std::vector<CollectiveEntry> entries = {entry(2, 0, 3.0), entry(2, 1, 4.0), entry(2, 0, 4.0),
+                                          entry(2, 1, 6.0)};
+  entries[0].op = entries[1].op = "motley::all_gather";
+  entries[2].op = entries[3].op = "motley::all_gather.grouped";
+  const CollectiveTimes times = times_of(entries);
+  EXPECT_NEAR(times.at("motley::all_gather.grouped", "local", 2, Bytes(10))->value, 24.0, 1e-9);
+  EXPECT_NEAR(times.at("motley::all_gather.padded", "local", 2, Bytes(10))->value, 13.0, 1e-9);
+  EXPECT_FALSE(times.at("motley::reduce_scatter.padded", "local", 2, Bytes(10)));
+}
+
 TEST(CollectiveTimes, NamesTheMissingKey) {
   // 4 ranks were measured at one size only, which tells no slope.
   const CollectiveTimes times = times_of(

@@ -492,16 +492,18 @@ CollectiveCall even_call(Collective op, std::vector<DeviceId> devices, double by
   return {op, std::move(devices), std::vector<double>(n, each)};
 }
 
-std::vector<Algorithm> backend_algorithms(Backend backend, Collective op) {
+std::vector<Algorithm> backend_algorithms(Backend backend, Collective op, ExchangeMethod method) {
   using enum Algorithm;
   const bool is_gloo = backend == Backend::kGloo;
+  if (method == ExchangeMethod::kHierarchical) return {kHierarchical};
   switch (op) {
     case Collective::kAllReduce:
       return is_gloo ? std::vector{kRing} : std::vector{kRing, kTree};
     case Collective::kReduceScatter:
-      return is_gloo ? std::vector{kWhole, kDirect} : std::vector{kRing, kDirect, kGrouped};
     case Collective::kAllGather:
-      return {kRing, kDirect, is_gloo ? kSeparate : kGrouped};
+      if (method == ExchangeMethod::kNative) return {kDirect};
+      if (method == ExchangeMethod::kGrouped) return {kGrouped};
+      return {is_gloo && op == Collective::kReduceScatter ? kWhole : kRing};
     case Collective::kBroadcast:
       return {is_gloo ? kTree : kRing};
     case Collective::kAllToAll:

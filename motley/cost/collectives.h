@@ -3,6 +3,7 @@
 #include <string_view>
 #include <vector>
 
+#include "motley/base/exchange_method.h"
 #include "motley/base/ids.h"
 #include "motley/base/units.h"
 #include "motley/cost/network.h"
@@ -74,12 +75,13 @@ struct Transport {
       0;  ///< local copies and sums, for each byte that a rank ends or begins with
 };
 
-/// Which algorithms a call of PyTorch's process groups can lead to (facts of their sources): Gloo:
-/// all-reduce ring; all-gather ring (padded), direct, separate; reduce-scatter whole, direct;
-/// broadcast tree. NCCL: all-reduce ring, tree; all-gather and reduce-scatter ring (padded),
-/// direct, grouped; broadcast ring. All-to-all and send: direct. Hierarchical and halving-doubling
-/// are for those who compose them of several calls.
-std::vector<Algorithm> backend_algorithms(Backend backend, Collective op);
+/// Which algorithms a call can lead to, carried out so over PyTorch's process groups (facts of
+/// their sources, and of motley/run/torch): all-reduce ring, of NCCL also tree; broadcast ring, of
+/// Gloo tree; all-gather and reduce-scatter direct, padded a ring (Gloo's reduce-scatter: whole),
+/// grouped; all-to-all and send direct; hierarchical what is called so. Halving-doubling and
+/// separate are for others who compose them of several calls.
+std::vector<Algorithm> backend_algorithms(Backend backend, Collective op,
+                                          ExchangeMethod method = ExchangeMethod::kNative);
 bool is_applicable(Algorithm algorithm, Collective op);
 
 /// The phases of a call, with flows over the network's links; empty for one rank. A lock-step or

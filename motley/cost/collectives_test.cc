@@ -249,12 +249,29 @@ TEST(Collectives, TheBestDependsOnSizeAndSkew) {
   EXPECT_EQ(best(even_call(kAllReduce, first(16), 170e3), Backend::kNccl), kTree);
   EXPECT_EQ(best(even_call(kAllReduce, first(16), 180e3), Backend::kNccl), kRing);
   EXPECT_EQ(best(even_call(kAllReduce, first(16), 170e3), Backend::kGloo), kRing);
-  // Even parts: ring, which is named first; skewed ones: not padded.
-  EXPECT_EQ(best(even_call(kAllGather, first(4), kBytes), Backend::kNccl), kRing);
-  EXPECT_EQ(best({kAllGather, first(4), {20e6, 2e6, 1e6, 1e6}}, Backend::kNccl), kGrouped);
-  // Gloo: separate broadcasts (2 * 24 ms) against 3 * 20 ms padded.
-  EXPECT_EQ(best({kAllGather, first(4), {20e6, 2e6, 1e6, 1e6}}, Backend::kGloo), kSeparate);
-  EXPECT_EQ(best(even_call(kReduceScatter, first(4), kBytes), Backend::kGloo), kDirect);
+  // Skewed parts: not padded (3 * 20 ms), nor each by a broadcast of its own (2 * 24 ms).
+  const CollectiveCall skewed{kAllGather, first(4), {20e6, 2e6, 1e6, 1e6}};
+  const auto quickest = [&](const std::vector<Algorithm>& algorithms) {
+    return best_algorithm(network, skewed, kTransport, algorithms).algorithm;
+  };
+  EXPECT_EQ(quickest({kRing, kDirect, kSeparate}), kSeparate);
+  EXPECT_EQ(quickest({kRing, kDirect, kSeparate, kGrouped}), kGrouped);
+}
+
+TEST(Collectives, AMethodNamesItsAlgorithms) {
+  using enum ExchangeMethod;
+  const auto of = [](Backend backend, Collective op, ExchangeMethod method) {
+    return backend_algorithms(backend, op, method);
+  };
+  EXPECT_EQ(of(Backend::kGloo, kAllGather, kNative), std::vector{kDirect});
+  EXPECT_EQ(of(Backend::kGloo, kAllGather, kPadded), std::vector{kRing});
+  EXPECT_EQ(of(Backend::kNccl, kReduceScatter, kPadded), std::vector{kRing});
+  EXPECT_EQ(of(Backend::kGloo, kReduceScatter, kPadded), std::vector{kWhole});
+  EXPECT_EQ(of(Backend::kGloo, kReduceScatter, ExchangeMethod::kGrouped),
+            std::vector{Algorithm::kGrouped});
+  EXPECT_EQ(of(Backend::kNccl, kAllReduce, ExchangeMethod::kHierarchical),
+            std::vector{Algorithm::kHierarchical});
+  EXPECT_EQ(of(Backend::kNccl, kAllToAll, ExchangeMethod::kGrouped), std::vector{kDirect});
 }
 
 TEST(Collectives, EveryBackendOffersEveryCollective) {

@@ -27,7 +27,7 @@ class CostModel {
   }
   /// Seconds of a collective among the devices of a group, or of a "motley::send" from the first
   /// device to the second, when it is alone on its links, from the moment the last member has
-  /// arrived. `bytes` are those of program::padded_bytes: of "motley::all_reduce" the tensor; of
+  /// arrived. `bytes` are those of program::priced_bytes: of "motley::all_reduce" the tensor; of
   /// "motley::all_gather" and "motley::reduce_scatter" the whole as if each of n members had the
   /// largest part m (n m; even parts: the tensor), since the slowest member moves (n - 1) m;
   /// of "motley::all_to_all" the most that a member holds before or after.

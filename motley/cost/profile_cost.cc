@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <functional>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "motley/base/statistics.h"
@@ -21,7 +22,8 @@
 namespace motley::cost {
 namespace {
 
-Collective collective_of(std::string_view op) {
+Collective collective_of(std::string_view name) {
+  const std::string_view op = program::split_collective_name(name).op;
   if (op == program::kAllGather) return Collective::kAllGather;
   if (op == program::kReduceScatter) return Collective::kReduceScatter;
   if (op == program::kAllToAll) return Collective::kAllToAll;
@@ -208,6 +210,20 @@ Result<std::vector<DeviceId>> ProfileCost::find_devices(
   return ids;
 }
 
+Result<std::vector<DeviceId>> ProfileCost::find_group(std::string_view op,
+                                                      const std::vector<std::string>& names) const {
+  MOTLEY_ASSIGN(std::vector<DeviceId> ids, find_devices(names));
+  if (program::split_collective_name(op).method != ExchangeMethod::kHierarchical) return ids;
+  std::set<NodeId> nodes;
+  for (const DeviceId id : ids) nodes.insert(cluster_.device(id).node);
+  if (nodes.size() < 2 || nodes.size() == ids.size())
+    return usage_error("cost.no-levels",
+                       fmt::format("{} among {} devices of {} hosts: wanted two hosts or more, one "
+                                   "of them with several",
+                                   op, ids.size(), nodes.size()));
+  return ids;
+}
+
 bool ProfileCost::is_planned_only(const std::vector<DeviceId>& group) const {
   return std::any_of(group.begin(), group.end(), [&](DeviceId id) {
     const std::string& kind = cluster_.device(id).kind;
@@ -242,14 +258,15 @@ Transfer ProfileCost::planned_transfer(std::string_view op, Bytes bytes,
                                        const std::vector<DeviceId>& group) const {
   const Backend backend = backend_key(cluster_, group) == "nccl" ? Backend::kNccl : Backend::kGloo;
   const CollectiveCall call = call_of(op, bytes, group);
-  return best_algorithm(network_, call, usual_transport(backend),
-                        backend_algorithms(backend, call.op))
+  return best_algorithm(
+             network_, call, usual_transport(backend),
+             backend_algorithms(backend, call.op, program::split_collective_name(op).method))
       .transfer;
 }
 
 Result<Seconds> ProfileCost::collective_time(std::string_view op, Bytes bytes,
                                              const std::vector<std::string>& devices) const {
-  MOTLEY_ASSIGN(const std::vector<DeviceId> ids, find_devices(devices));
+  MOTLEY_ASSIGN(const std::vector<DeviceId> ids, find_group(op, devices));
   if (ids.size() > 1 && is_planned_only(ids))
     return isolated_time(planned_transfer(op, bytes, ids), network_.capacities());
   return collectives_.at(op, route_key(cluster_, ids), static_cast<int>(ids.size()), bytes,
@@ -258,7 +275,7 @@ Result<Seconds> ProfileCost::collective_time(std::string_view op, Bytes bytes,
 
 Result<Transfer> ProfileCost::transfer(std::string_view op, Bytes bytes,
                                        const std::vector<std::string>& devices) const {
-  MOTLEY_ASSIGN(const std::vector<DeviceId> ids, find_devices(devices));
+  MOTLEY_ASSIGN(const std::vector<DeviceId> ids, find_group(op, devices));
   if (ids.size() > 1 && is_planned_only(ids)) return planned_transfer(op, bytes, ids);
   return measured_transfer(op, bytes, ids);
 }

@@ -60,7 +60,8 @@ class InstructionTimes {
 /// measured at two sizes or more. For ranks in between, both numbers are interpolated; beyond is an
 /// error that names the key. One rank takes 0. An all-gather, a reduce-scatter or an all-to-all
 /// that was not measured among these ranks takes the latency of an all-reduce and half of its time
-/// a byte: by a ring it moves (n-1)/n of its bytes, an all-reduce 2 (n-1)/n.
+/// a byte: by a ring it moves (n-1)/n of its bytes, an all-reduce 2 (n-1)/n. What was measured only
+/// as native takes the same of any method.
 class CollectiveTimes {
  public:
   static Result<CollectiveTimes> build(const ProfileStore& store);
@@ -168,6 +169,9 @@ class ProfileCost : public CostModel {
   Result<const DeviceTimes*> times_of(const program::DeviceProgram& program) const;
   Result<Times> other_times(const DeviceTimes& times, const program::DeviceProgram& program) const;
   Result<std::vector<DeviceId>> find_devices(const std::vector<std::string>& names) const;
+  /// The devices of a collective; an error where it has hosts for levels and they do not.
+  Result<std::vector<DeviceId>> find_group(std::string_view op,
+                                           const std::vector<std::string>& names) const;
   bool is_planned_only(const std::vector<DeviceId>& group) const;
   Result<Transfer> measured_transfer(std::string_view op, Bytes bytes,
                                      const std::vector<DeviceId>& group) const;

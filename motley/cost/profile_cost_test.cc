@@ -209,6 +209,13 @@ latency = "1us"
   EXPECT_NEAR(seconds("motley::reduce_scatter"), 2.0 / 3, 1e-3);
   EXPECT_NEAR(seconds("motley::all_to_all"), 2.0 / 3, 1e-3);
   EXPECT_NEAR(seconds("motley::all_reduce"), 4.0 / 3, 1e-3);
+  EXPECT_NEAR(seconds("motley::all_gather.grouped"), 2.0 / 3, 1e-3);
+  EXPECT_NEAR(seconds("motley::all_gather.padded"), 2.0 / 3, 1e-3);
+  EXPECT_EQ(cost.collective_time("motley::all_gather.hierarchical", Bytes(8), {"a:0", "b:0"})
+                .error()
+                .message,
+            "motley::all_gather.hierarchical among 2 devices of 2 hosts: wanted two hosts or more, "
+            "one of them with several");
 }
 
 TEST(UsualPace, IsTheMedianOverModels) {

@@ -29,6 +29,10 @@ Json region_to_json(const Region& region, const cluster::Cluster& cluster) {
   json["parameters"] = Json::object();
   for (const KeptParameter& parameter : region.parameters)
     json["parameters"][parameter.name] = print_form(parameter.form);
+  if (region.exchanges.empty()) return json;
+  json["exchanges"] = Json::array();
+  for (const ExchangeMethod method : region.exchanges)
+    json["exchanges"].push_back(exchange_method_name(method));
   return json;
 }
 
@@ -99,6 +103,21 @@ Result<std::vector<KeptParameter>> read_parameters(JsonObject& object) {
   return parameters;
 }
 
+Result<std::vector<ExchangeMethod>> read_exchanges(JsonObject& object) {
+  std::vector<ExchangeMethod> methods;
+  if (!object.has("exchanges")) return methods;
+  MOTLEY_ASSIGN(const Json* list, read_list(object, "exchanges"));
+  for (const Json& name : *list) {
+    const auto method =
+        name.is_string() ? find_exchange_method(name.get_ref<const std::string&>()) : std::nullopt;
+    if (!method)
+      return bad_value(fmt::format("{}: exchange {}", object.where(), methods.size()), name,
+                       "'native', 'padded', 'grouped' or 'hierarchical'");
+    methods.push_back(*method);
+  }
+  return methods;
+}
+
 Result<Region> region_from_json(const Json& json, const std::string& where,
                                 const cluster::Cluster& cluster) {
   MOTLEY_ASSIGN(auto object, JsonObject::make(json, where));
@@ -118,6 +137,7 @@ Result<Region> region_from_json(const Json& json, const std::string& where,
   if (object.has("operators")) {
     MOTLEY_ASSIGN(region.operators, read_operators(object));
     MOTLEY_ASSIGN(region.parameters, read_parameters(object));
+    MOTLEY_ASSIGN(region.exchanges, read_exchanges(object));
   }
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
   return region;

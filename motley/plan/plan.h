@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "motley/base/exchange_method.h"
 #include "motley/base/ids.h"
 #include "motley/base/result.h"
 #include "motley/base/units.h"
@@ -31,6 +32,8 @@ struct Region {
   /// Of several devices, by operator of the graph; of one, empty.
   std::vector<OperatorSplit> operators = {};
   std::vector<KeptParameter> parameters = {};
+  /// Of several devices, by exchange of their program, in order; empty: all native.
+  std::vector<ExchangeMethod> exchanges = {};
   bool operator==(const Region&) const = default;
 };
 

@@ -58,6 +58,7 @@ Plan one_region(const cluster::Cluster& cluster) {
       {.factor = 1}, {.factor = 0, .outer = 3, .inner = 64}, {}, {.partial = {0, 2}}};
   region.parameters = {{"fc.bias", {graph::FormKind::kSharded, 0, 1, 12, 1}},
                        {"fc.weight", {graph::FormKind::kSharded, 0, 3, 12, 64}}};
+  region.exchanges = {ExchangeMethod::kGrouped, ExchangeMethod::kNative};
   plan.replicas = {{40, {region}}};
   return plan;
 }
@@ -130,6 +131,8 @@ RC_GTEST_PROP(Plan, ParseInvertsPrint, ()) {
       for (int o = *rc::gen::inRange(0, 3); o > 0; --o) region.operators.push_back(random_split());
       for (int p = *rc::gen::inRange(0, 3); p > 0 && !region.operators.empty(); --p)
         region.parameters.push_back({fmt::format("w{}", p), random_form()});
+      for (int e = *rc::gen::inRange(0, 3); e > 0 && !region.operators.empty(); --e)
+        region.exchanges.push_back(*rc::gen::elementOf(kExchangeMethods));
       replica.regions.push_back(region);
     }
     plan.replicas.push_back(replica);
@@ -208,6 +211,9 @@ TEST(PlanParse, WholeMessagesOfARegion) {
   EXPECT_EQ(message("\"S(0: 12)\"", "\"R\""),
             "p: replica 0: region 0: parameter 'fc.bias': found \"R\", wanted 'S(0: 12)' or "
             "'S(0: 3*12*64)'");
+  EXPECT_EQ(message("\"grouped\"", "\"ring\""),
+            "p: replica 0: region 0: exchange 0: found \"ring\", wanted 'native', 'padded', "
+            "'grouped' or 'hierarchical'");
   EXPECT_EQ(message("\"parameters\": {", "\"parameters\": 1, \"x\": {"),
             "p: replica 0: region 0: key 'parameters': wanted an object");
 }

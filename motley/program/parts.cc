@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
 namespace motley::program {
 namespace {
@@ -11,6 +13,10 @@ namespace {
 constexpr std::string_view kCut = "motley::cut";
 constexpr std::string_view kJoin = "motley::join";
 constexpr std::string_view kPart = "motley::part";
+
+constexpr ExchangeMethod kOfParts[] = {ExchangeMethod::kNative, ExchangeMethod::kPadded,
+                                       ExchangeMethod::kGrouped, ExchangeMethod::kHierarchical};
+constexpr ExchangeMethod kOfAllReduce[] = {ExchangeMethod::kNative, ExchangeMethod::kHierarchical};
 
 bool has_parts(std::string_view op) {
   return op == kAllGather || op == kReduceScatter || op == kAllToAll;
@@ -91,8 +97,10 @@ std::string find_exchange_fault(const Program& program, std::size_t rank,
                                 const Instruction& instruction) {
   const auto parts = find_exchange_parts(instruction);
   if (!parts)
-    return instruction.op == kAllToAll ? "wanted a buffer, two lists of counts and a result"
-                                       : "wanted a buffer, a list of counts and a result";
+    return instruction.op != kAllToAll    ? "wanted a buffer, a list of counts and a result"
+           : instruction.overload.empty() ? "wanted a buffer, two lists of counts and a result"
+                                          : "wanted a buffer, two lists of counts, of a padded one "
+                                            "the largest of all, and a result";
   const DeviceProgram& device = program.devices[rank];
   const std::vector<Rank>& members = program.groups[instruction.group.index()].members;
   const bool is_all_to_all = instruction.op == kAllToAll;
@@ -102,6 +110,10 @@ std::string find_exchange_fault(const Program& program, std::size_t rank,
                 check_flat(device, parts->value), check_flat(device, parts->result),
                 check_result(device, parts->value, parts->result)});
   if (!fault.empty()) return fault;
+  for (const auto* counts : {&parts->counts, &parts->receives})
+    for (const std::int64_t count : *counts)
+      if (parts->cell > 0 && count > parts->cell)
+        return fmt::format("found a count of {}, wanted {} at most", count, parts->cell);
   const DType dtype = device.buffer(parts->value).dtype;
   if (instruction.op == kReduceScatter && !is_summable(dtype))
     return fmt::format("cannot sum {}", dtype_name(dtype));
@@ -160,16 +172,51 @@ std::string find_tensor_fault(const DeviceProgram& device, const Instruction& in
 
 bool is_collective(std::string_view op) { return op == kAllReduce || has_parts(op); }
 
+std::span<const ExchangeMethod> methods_of(std::string_view op) {
+  if (op == kAllToAll) return std::span(kOfParts).first(3);
+  return has_parts(op) ? std::span<const ExchangeMethod>(kOfParts) : std::span(kOfAllReduce);
+}
+
+std::optional<ExchangeMethod> find_method(const Instruction& instruction) {
+  for (const ExchangeMethod method : methods_of(instruction.op))
+    if (collective_name(instruction.op, method) == instruction.full_name()) return method;
+  return std::nullopt;
+}
+
+std::string collective_name(std::string_view op, ExchangeMethod method) {
+  if (method == ExchangeMethod::kNative) return std::string(op);
+  return fmt::format("{}.{}", op, exchange_method_name(method));
+}
+
 std::optional<ExchangeParts> find_exchange_parts(const Instruction& instruction) {
   const ArgumentList& arguments = instruction.arguments;
-  const std::size_t wanted = instruction.op == kAllToAll ? 3 : 2;
+  const bool is_all_to_all = instruction.op == kAllToAll;
+  const bool has_cell = is_all_to_all && instruction.overload == "padded";
+  const std::size_t wanted = is_all_to_all ? (has_cell ? 4 : 3) : 2;
   if (!has_parts(instruction.op) || arguments.size() != wanted || instruction.outputs.size() != 1)
     return std::nullopt;
   const auto* value = std::get_if<BufferId>(&arguments[0].value);
-  auto counts = find_integers(arguments[1]), receives = find_integers(arguments[wanted - 1]);
-  if (value == nullptr || !counts || !receives) return std::nullopt;
-  if (wanted == 2) receives->clear();
-  return ExchangeParts{*value, instruction.outputs[0], std::move(*counts), std::move(*receives)};
+  auto counts = find_integers(arguments[1]);
+  if (value == nullptr || !counts) return std::nullopt;
+  ExchangeParts parts{*value, instruction.outputs[0], std::move(*counts), {}, 0};
+  if (is_all_to_all) {
+    auto receives = find_integers(arguments[2]);
+    if (!receives) return std::nullopt;
+    parts.receives = std::move(*receives);
+  }
+  if (has_cell) {
+    const auto* cell = std::get_if<std::int64_t>(&arguments[3].value);
+    if (cell == nullptr || *cell < 1) return std::nullopt;
+    parts.cell = *cell;
+  }
+  return parts;
+}
+
+NamedCollective split_collective_name(std::string_view name) {
+  const std::size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos) return {name};
+  const auto method = find_exchange_method(name.substr(dot + 1));
+  return method ? NamedCollective{name.substr(0, dot), *method} : NamedCollective{name};
 }
 
 std::optional<TensorParts> find_tensor_parts(const Instruction& instruction) {
@@ -196,6 +243,8 @@ std::optional<TensorParts> find_tensor_parts(const Instruction& instruction) {
 
 std::string find_parts_fault(const Program& program, std::size_t rank,
                              const Instruction& instruction) {
+  if (is_collective(instruction.op) && !find_method(instruction))
+    return fmt::format("'{}' is no way to carry out {}", instruction.overload, instruction.op);
   if (has_parts(instruction.op)) return find_exchange_fault(program, rank, instruction);
   const std::string& op = instruction.op;
   if (op == kCut || op == kJoin || op == kPart)
@@ -203,14 +252,28 @@ std::string find_parts_fault(const Program& program, std::size_t rank,
   return "";
 }
 
-Bytes padded_bytes(const DeviceProgram& program, const Instruction& instruction) {
+Bytes even_bytes(ExchangeMethod method, const std::vector<std::int64_t>& counts,
+                 std::int64_t element_size) {
+  const auto members = static_cast<std::int64_t>(counts.size());
+  const auto [least, most] = std::minmax_element(counts.begin(), counts.end());
+  if (method != ExchangeMethod::kGrouped || members < 2)
+    return Bytes(members * *most * element_size);
+  const std::int64_t all = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+  const double passed = static_cast<double>((all - *least) * element_size);
+  return Bytes(
+      std::llround(passed * static_cast<double>(members) / static_cast<double>(members - 1)));
+}
+
+Bytes priced_bytes(const DeviceProgram& program, const Instruction& instruction) {
   const auto parts = find_exchange_parts(instruction);
   if (!parts) return exchanged_bytes(program, instruction);
   const Buffer &value = program.buffer(parts->value), &result = program.buffer(parts->result);
+  if (parts->cell > 0)
+    return Bytes(static_cast<std::int64_t>(parts->counts.size()) * parts->cell *
+                 dtype_size(value.dtype));
   if (instruction.op == kAllToAll) return std::max(value.bytes(), result.bytes());
-  const auto members = static_cast<std::int64_t>(parts->counts.size());
-  const std::int64_t largest = *std::max_element(parts->counts.begin(), parts->counts.end());
-  return Bytes(members * largest * dtype_size(value.dtype));
+  return even_bytes(find_method(instruction).value_or(ExchangeMethod::kNative), parts->counts,
+                    dtype_size(value.dtype));
 }
 
 }  // namespace motley::program

@@ -2,10 +2,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "motley/base/exchange_method.h"
 #include "motley/program/program.h"
 
 namespace motley::program {
@@ -18,15 +20,30 @@ constexpr std::string_view kAllToAll = "motley::all_to_all";
 /// Is it one of the four operators that need a group?
 bool is_collective(std::string_view op);
 
+/// In which ways a collective can be carried out; the native one is the first.
+std::span<const ExchangeMethod> methods_of(std::string_view op);
+/// The way that a collective's overload names; none: its operator has no such way.
+std::optional<ExchangeMethod> find_method(const Instruction& instruction);
+/// "motley::all_gather.grouped"; the native way has no overload.
+std::string collective_name(std::string_view op, ExchangeMethod method);
+/// The inverse; other names are operators as they are.
+struct NamedCollective {
+  std::string_view op;
+  ExchangeMethod method = ExchangeMethod::kNative;
+};
+NamedCollective split_collective_name(std::string_view name);
+
 /// A collective whose members have parts of their own, by its arguments; elements of flat tensors
 /// by position in the group, zero allowed:
 ///   motley::all_gather(value, [counts]) -> result       counts[own] elements in, all out
 ///   motley::reduce_scatter(value, [counts]) -> result   all in, counts[own] of the sum out
 ///   motley::all_to_all(value, [counts], [receives]) -> result
+///   motley::all_to_all.padded(value, [counts], [receives], cell) -> result
 struct ExchangeParts {
   BufferId value, result;
   std::vector<std::int64_t> counts;
   std::vector<std::int64_t> receives;  ///< of an all-to-all
+  std::int64_t cell = 0;               ///< of a padded one: the most that any member gives another
 };
 /// None for other operators and for arguments of another form.
 std::optional<ExchangeParts> find_exchange_parts(const Instruction& instruction);
@@ -50,11 +67,17 @@ std::optional<TensorParts> find_tensor_parts(const Instruction& instruction);
 std::string find_parts_fault(const Program& program, std::size_t rank,
                              const Instruction& instruction);
 
-/// Bytes by which an exchange is priced, seen from one member: of uneven all-gathers and
-/// reduce-scatters the whole as if every member had the largest part, which is what the slowest
-/// member moves; of an all-to-all the larger of what the member holds before and after (the
-/// largest over the members counts); else exchanged_bytes.
-/// Example: an all-gather of 3, 0 and 5 f32: 3 * 5 * 4 = 60.
-Bytes padded_bytes(const DeviceProgram& program, const Instruction& instruction);
+/// Bytes of the even exchange that moves as much over its slowest member, by which an all-gather or
+/// a reduce-scatter is priced. Each of n members has m elements at most and s at least, all
+/// together B. Grouped, a member passes on all but the next one's part: n / (n - 1) (B - s); else
+/// it gives m to all others: n m. Both are B where parts are even. Example: 3, 0 and 5 f32: 3 * 5 *
+/// 4 = 60; grouped 3 / 2 * 8 * 4 = 48.
+Bytes even_bytes(ExchangeMethod method, const std::vector<std::int64_t>& counts,
+                 std::int64_t element_size);
+
+/// Bytes by which an exchange is priced, seen from one member: of an all-to-all the larger of what
+/// it holds before and after (the largest over the members counts; a padded one holds a cell for
+/// each member), of other exchanges of parts even_bytes; else exchanged_bytes.
+Bytes priced_bytes(const DeviceProgram& program, const Instruction& instruction);
 
 }  // namespace motley::program

@@ -50,7 +50,7 @@ TEST(Parts, ArePricedAsIfAllWereTheLargest) {
     for (const std::int64_t value : values) list.push_back({value});
     return Argument{std::move(list)};
   };
-  const auto bytes = [&](Instruction instruction) { return padded_bytes(device, instruction); };
+  const auto bytes = [&](Instruction instruction) { return priced_bytes(device, instruction); };
   const BufferId three(0), eight(1), ten(2);
   // 3 members * 5 elements * 4 bytes.
   EXPECT_EQ(
@@ -67,6 +67,20 @@ TEST(Parts, ArePricedAsIfAllWereTheLargest) {
                    {ten}}),
             Bytes(40));
   EXPECT_EQ(bytes({Lane::kTransfer, "motley::all_reduce", "", {{eight}}}), Bytes(32));
+  // 3 members pass on all but the smallest of 8 elements, each with two of three parts.
+  EXPECT_EQ(bytes({Lane::kTransfer,
+                   "motley::all_gather",
+                   "grouped",
+                   {{three}, counts({3, 0, 5})},
+                   {eight}}),
+            Bytes(48));
+  // 2 members, each with a cell of 9 for both.
+  EXPECT_EQ(bytes({Lane::kTransfer,
+                   "motley::all_to_all",
+                   "padded",
+                   {{eight}, counts({8, 0}), counts({8, 2}), {std::int64_t{9}}},
+                   {ten}}),
+            Bytes(72));
 }
 
 }  // namespace

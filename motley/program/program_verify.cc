@@ -386,21 +386,22 @@ class DeviceVerifier {
 /// What must agree among the members of a group.
 struct Collective {
   std::size_t instruction;
-  const std::string* op;
+  std::string name;
+  bool is_all_to_all;
   std::int64_t elements;  ///< where all members have as many
   DType dtype;
   ExchangeParts parts;  ///< of those that have any
 
-  bool is_all_to_all() const { return *op == kAllToAll; }
   bool matches(const Collective& o) const {
-    return *op == *o.op && elements == o.elements && dtype == o.dtype &&
-           (is_all_to_all() || parts.counts == o.parts.counts);
+    return name == o.name && elements == o.elements && dtype == o.dtype &&
+           parts.cell == o.parts.cell && (is_all_to_all || parts.counts == o.parts.counts);
   }
 };
 
 Collective describe_collective(const DeviceProgram& device, std::size_t i) {
   const Instruction& instruction = device.instructions[i];
-  Collective collective{i, &instruction.op, 0, DType::kNone, {}};
+  Collective collective{i, instruction.full_name(), instruction.op == kAllToAll, 0, DType::kNone,
+                        {}};
   bool is_first = true;
   for_each_buffer(instruction.arguments, [&](BufferId id) {
     if (!std::exchange(is_first, false)) return;
@@ -415,11 +416,13 @@ Collective describe_collective(const DeviceProgram& device, std::size_t i) {
 }
 
 std::string print_collective(const Collective& c) {
-  if (c.is_all_to_all()) return fmt::format("{} of {}", *c.op, dtype_name(c.dtype));
+  if (c.parts.cell > 0)
+    return fmt::format("{} of {} {} a part", c.name, c.parts.cell, dtype_name(c.dtype));
+  if (c.is_all_to_all) return fmt::format("{} of {}", c.name, dtype_name(c.dtype));
   if (!c.parts.counts.empty())
-    return fmt::format("{} of [{}] {}", *c.op, fmt::join(c.parts.counts, ", "),
+    return fmt::format("{} of [{}] {}", c.name, fmt::join(c.parts.counts, ", "),
                        dtype_name(c.dtype));
-  return fmt::format("{} of {} {}", *c.op, c.elements, dtype_name(c.dtype));
+  return fmt::format("{} of {} {}", c.name, c.elements, dtype_name(c.dtype));
 }
 
 /// The n-th collective of a group is an all-to-all on all members: who receives what was sent?
@@ -478,7 +481,7 @@ void check_collectives(const Program& program, Violations& violations) {
                         wanted.size(), program.devices[first].device));
     }
     for (std::size_t n = 0; agree && n < wanted.size(); ++n)
-      if (wanted[n].is_all_to_all()) check_all_to_all(program, g, by_group[g], n, violations);
+      if (wanted[n].is_all_to_all) check_all_to_all(program, g, by_group[g], n, violations);
   }
 }
 

@@ -330,6 +330,49 @@ TEST(ProgramVerify, UnevenCollectivesMayHaveEmptyParts) {
             "");
 }
 
+TEST(ProgramVerify, AMethodIsOneOfTheOperatorsAndTheSameOnAllMembers) {
+  const std::string gather = "transfer ^1: %5 = motley::all_gather";
+  EXPECT_EQ(violations_of_parts(gather + ".grouped(%0, [5, 3]) group 0 wait ^0\n",
+                                gather + ".grouped(%1, [5, 3]) group 0 wait ^0\n"),
+            "");
+  EXPECT_EQ(violations_of_parts(gather + ".grouped(%0, [5, 3]) group 0 wait ^0\n",
+                                gather + "(%1, [5, 3]) group 0 wait ^0\n"),
+            "p:23: b:0 ^1 motley::all_gather: number 0 of group 0: found motley::all_gather of "
+            "[5, 3] f32, wanted motley::all_gather.grouped of [5, 3] f32 as in ^1 on a:0");
+  EXPECT_EQ(violations_of_parts(gather + ".native(%0, [5, 3]) group 0 wait ^0\n",
+                                gather + ".native(%1, [5, 3]) group 0 wait ^0\n"),
+            "p:13: a:0 ^1 motley::all_gather.native: 'native' is no way to carry out "
+            "motley::all_gather\n"
+            "p:23: b:0 ^1 motley::all_gather.native: 'native' is no way to carry out "
+            "motley::all_gather");
+  const std::string sum = "transfer ^1: motley::all_reduce.padded(%0) group 0 wait ^0\n";
+  EXPECT_EQ(violations_of_parts(sum, sum),
+            "p:13: a:0 ^1 motley::all_reduce.padded: 'padded' is no way to carry out "
+            "motley::all_reduce\n"
+            "p:23: b:0 ^1 motley::all_reduce.padded: 'padded' is no way to carry out "
+            "motley::all_reduce");
+}
+
+TEST(ProgramVerify, APaddedAllToAllHasCellsLargeEnough) {
+  const auto faults = [](const std::string& a_cell, const std::string& b_cell) {
+    return violations_of_parts("transfer ^1: %4 = motley::all_to_all.padded(%0, [0, 5], [0, 3]" +
+                                   a_cell + ") group 0 wait ^0\n",
+                               "transfer ^1: %3 = motley::all_to_all.padded(%1, [3, 0], [5, 0]" +
+                                   b_cell + ") group 0 wait ^0\n");
+  };
+  EXPECT_EQ(faults(", 5", ", 5"), "");
+  EXPECT_EQ(faults(", 4", ", 4"),
+            "p:13: a:0 ^1 motley::all_to_all.padded: found a count of 5, wanted 4 at most\n"
+            "p:23: b:0 ^1 motley::all_to_all.padded: found a count of 5, wanted 4 at most");
+  EXPECT_EQ(faults(", 5", ", 6"),
+            "p:23: b:0 ^1 motley::all_to_all.padded: number 0 of group 0: found "
+            "motley::all_to_all.padded of 6 f32 a part, wanted motley::all_to_all.padded of 5 f32 "
+            "a part as in ^1 on a:0");
+  EXPECT_EQ(faults("", "").substr(0, 109),
+            "p:13: a:0 ^1 motley::all_to_all.padded: wanted a buffer, two lists of counts, of a "
+            "padded one the largest of ");
+}
+
 TEST(ProgramVerify, WhatIsGatheredIsDefinedThere) {
   EXPECT_EQ(
       violations_of_parts("transfer ^1: %5 = motley::all_gather(%0, [5, 3]) group 0 wait ^0\n"

@@ -4,12 +4,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
+#include <span>
 #include <utility>
 
 #include "motley/base/random.h"
 #include "motley/base/text.h"
 #include "motley/cost/profile_cost.h"
 #include "motley/program/memory.h"
+#include "motley/program/parts.h"
 #include "motley/search/random_sharding.h"
 #include "motley/search/split_planner.h"
 #include "motley/synth/lower.h"
@@ -40,16 +43,26 @@ synth::Sharding draw_shares(const plan::Problem& problem, SplitMix64& random) {
   return sharding;
 }
 
-Result<std::vector<Bytes>> find_peaks(const plan::Problem& problem, const plan::Region& region) {
+/// What the region's program needs; draws how it exchanges, hierarchically only over levels.
+Result<void> complete(const plan::Problem& problem, SplitMix64& random, RegionChoice& choice) {
+  plan::Region& region = choice.region;
   MOTLEY_ASSIGN(const program::Program program,
                 synth::lower(*problem.graph, make_region_plan(problem, region), *problem.cluster));
-  std::vector<Bytes> peaks;
+  std::set<NodeId> nodes;
   for (std::size_t rank = 0; rank < program.devices.size(); ++rank) {
     const Bytes tensors = program::find_memory_peak(program.devices[rank]).total;
     const cluster::Device& device = problem.cluster->device(region.devices[rank]);
-    peaks.push_back(cost::with_framework(device, tensors));
+    choice.peaks.push_back(cost::with_framework(device, tensors));
+    nodes.insert(device.node);
   }
-  return peaks;
+  const bool has_levels = nodes.size() > 1 && nodes.size() < region.devices.size();
+  for (const std::string& op : synth::exchange_operators(program)) {
+    std::span<const ExchangeMethod> methods = program::methods_of(op);
+    if (!has_levels && methods.back() == ExchangeMethod::kHierarchical)
+      methods = methods.first(methods.size() - 1);
+    region.exchanges.push_back(methods[random.below(methods.size())]);
+  }
+  return {};
 }
 
 /// "b:0 needs 3.0 GiB, has 2.0 GiB" of devices that are too small.
@@ -97,7 +110,7 @@ Result<std::optional<RegionChoice>> draw_region(const plan::Problem& problem,
     draw_sharding(*problem.graph, random.next(), sharding);
     RegionChoice choice;
     choice.region = synth::make_region(*problem.graph, sharding, *problem.cluster);
-    MOTLEY_ASSIGN(choice.peaks, find_peaks(problem, choice.region));
+    MOTLEY_RETURN_IF_ERROR(complete(problem, random, choice));
     why = find_faults(problem, choice);
     if (!why.empty()) continue;
     why = {describe(sharding, choice.region)};

@@ -16,7 +16,8 @@ struct RegionChoice {
 };
 
 /// Draws by the problem's seed: two or more of its devices in any order, a share from 0 to 8 for
-/// each, not all 0, and how every operator is split (draw_sharding). Draws again, at most 20 times,
+/// each, not all 0, how every operator is split (draw_sharding), and how every exchange is carried
+/// out. Draws again, at most 20 times,
 /// what does not fit into the devices' memory. Empty: nothing fitted, or the graph does not run at
 /// the global batch; `why` then has the arithmetic, else what was drawn. Needs the problem's graph
 /// and two devices.

@@ -53,8 +53,8 @@ StepShape find_step_shape(const DeviceProgram& program) {
     const Instruction& instruction = program.instructions[i];
     shape.computes.push_back(instruction.lane == Lane::kCompute);
     if (instruction.lane == Lane::kCompute) continue;
-    StepShape::Exchange exchange{.position = i, .op = instruction.op};
-    exchange.bytes = program::padded_bytes(program, instruction);
+    StepShape::Exchange exchange{.position = i, .op = instruction.full_name()};
+    exchange.bytes = program::priced_bytes(program, instruction);
     for (const InstructionId wait : instruction.waits) {
       exchange.after = std::max(exchange.after, wait.index() + 1);
     }

@@ -213,8 +213,9 @@ class Layout {
   };
 
   Result<std::int32_t> find_price(std::size_t rank, const Instruction& instruction) {
-    Exchange key{instruction.op,  most_bytes(rank, instruction), instruction.group, Rank(), Rank(),
-                 instruction.lane};
+    Exchange key{
+        instruction.full_name(), most_bytes(rank, instruction), instruction.group, Rank(), Rank(),
+        instruction.lane};
     if (instruction.group.is_none()) {
       key.op = "motley::send";
       key.source = Rank(static_cast<std::int64_t>(rank));
@@ -286,13 +287,13 @@ class Layout {
   /// Of an exchange that this rank is the first to come to: the largest over its members, of which
   /// only those of an all-to-all differ.
   std::int64_t most_bytes(std::size_t rank, const Instruction& instruction) {
-    std::int64_t most = program::padded_bytes(program_.devices[rank], instruction).value;
+    std::int64_t most = program::priced_bytes(program_.devices[rank], instruction).value;
     if (instruction.op != program::kAllToAll) return most;
     const std::size_t number = group_counts_[instruction.group.index()];  // this one's, plus 1
     for (const Rank member : program_.groups[instruction.group.index()].members) {
       const program::DeviceProgram& device = program_.devices[member.index()];
       if (const Instruction* theirs = find_collective(device, instruction.group, number))
-        most = std::max(most, program::padded_bytes(device, *theirs).value);
+        most = std::max(most, program::priced_bytes(device, *theirs).value);
     }
     return most;
   }

@@ -5,9 +5,12 @@
 #include <cstdlib>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "motley/base/file.h"
 #include "motley/graph/graph_text.h"
+#include "motley/synth/sample_sharding.h"
+#include "motley/synth/sharding.h"
 
 namespace motley::synth {
 
@@ -36,6 +39,27 @@ inline void expect_golden(const std::string& name, const std::string& text) {
     EXPECT_TRUE(write_file_atomic(path, text));
   }
   EXPECT_EQ(text, read_text(path));
+}
+
+enum class Kept { kWhole, kInParts };
+
+/// The graph with its samples spread over devices.
+inline program::Program lower_spread(const graph::Graph& graph,
+                                     const std::vector<std::int64_t>& samples, Kept kept,
+                                     Bytes bucket_bytes) {
+  Sharding sharding;
+  for (const std::int64_t count : samples) {
+    sharding.devices.push_back("a:" + std::to_string(sharding.devices.size()));
+    sharding.shares.push_back(static_cast<double>(count));
+    sharding.global_batch += count;
+  }
+  spread_samples(graph, sharding);
+  if (kept == Kept::kInParts) keep_parameters_in_parts(graph, sharding);
+  LowerOptions options;
+  options.bucket_bytes = bucket_bytes;
+  const auto program = lower_sharded(graph, sharding, options);
+  EXPECT_TRUE(program) << program.error().message;
+  return *program;
 }
 
 }  // namespace motley::synth

@@ -251,6 +251,7 @@ Result<program::Program> lower_sharded(const graph::Graph& graph, const Sharding
   std::vector<std::size_t> ranks(sharding.devices.size());
   std::iota(ranks.begin(), ranks.end(), std::size_t{0});
   program::Program program = lower_some_ranks(graph, sharding, rules, ranks, options);
+  MOTLEY_RETURN_IF_ERROR(set_methods(program, sharding.exchanges));
   MOTLEY_RETURN_IF_ERROR(program::verify_program(program, graph.name));
   return program;
 }

@@ -10,7 +10,6 @@
 #include "motley/program/program_text.h"
 #include "motley/synth/golden.h"
 #include "motley/synth/lower.h"
-#include "motley/synth/sample_sharding.h"
 #include "motley/synth/sharding.h"
 
 namespace motley::synth {
@@ -18,25 +17,6 @@ namespace {
 
 using program::Instruction;
 using program::Lane;
-
-enum class Kept { kWhole, kInParts };
-
-program::Program lower_spread(const graph::Graph& graph, const std::vector<std::int64_t>& samples,
-                              Kept kept, Bytes bucket_bytes) {
-  Sharding sharding;
-  for (const std::int64_t count : samples) {
-    sharding.devices.push_back("a:" + std::to_string(sharding.devices.size()));
-    sharding.shares.push_back(static_cast<double>(count));
-    sharding.global_batch += count;
-  }
-  spread_samples(graph, sharding);
-  if (kept == Kept::kInParts) keep_parameters_in_parts(graph, sharding);
-  LowerOptions options;
-  options.bucket_bytes = bucket_bytes;
-  const auto program = lower_sharded(graph, sharding, options);
-  EXPECT_TRUE(program) << program.error().message;
-  return *program;
-}
 
 std::vector<Instruction> named(const program::DeviceProgram& device, const std::string& op) {
   std::vector<Instruction> found;

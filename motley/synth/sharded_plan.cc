@@ -91,6 +91,7 @@ plan::Region make_region(const graph::Graph& graph, const Sharding& sharding,
   for (const ValueId id : values_with_role(graph, graph::ValueRole::kParameter))
     if (sharding.sources[id.index()].kind == FormKind::kSharded)
       region.parameters.push_back({graph.value(id).name, sharding.sources[id.index()]});
+  region.exchanges = sharding.exchanges;
   return region;
 }
 
@@ -106,6 +107,7 @@ Result<Sharding> find_sharding(const graph::Graph& graph, const plan::Plan& plan
     sharding.devices.push_back(cluster.device(device).name);
   sharding.shares = region->shares;
   sharding.global_batch = plan.global_batch;
+  sharding.exchanges = region->exchanges;
   MOTLEY_RETURN_IF_ERROR(read_sources(graph, *region, sharding));
   const std::vector<ShardingRule> rules = find_rules(graph, plan.global_batch);
   for (std::size_t i = 0; i < rules.size(); ++i) {

@@ -8,6 +8,7 @@
 #include "motley/graph/graph.h"
 #include "motley/graph/rules/strategy.h"
 #include "motley/program/program.h"
+#include "motley/synth/exchange_methods.h"
 #include "motley/synth/lower.h"
 
 namespace motley::synth {
@@ -22,6 +23,7 @@ struct Sharding {
   std::vector<graph::Strategy> ops;  ///< by operator
   std::vector<graph::Form> sources;  ///< by value: how parameters are kept, whole or sharded;
                                      ///< inputs are cut by samples, all else is whole
+  ExchangeMethods exchanges = {};
   bool operator==(const Sharding&) const = default;
 };
 
@@ -49,13 +51,13 @@ graph::Form input_form(const graph::Graph& graph, ValueId input, std::int64_t gl
 ///
 /// A value is converted to a form once. Gradients take the form of their parameter, of which each
 /// device keeps and updates its part. Errors (synth.sharding): strategies that are not those of the
-/// operators' rules, or that lowering does not have.
+/// operators' rules, or that lowering does not have; those of set_methods.
 Result<program::Program> lower_sharded(const graph::Graph& graph, const Sharding& sharding,
                                        const LowerOptions& options);
 
 /// The same for some ranks only, in this order: not a program that can be run, as its group lacks
 /// the others, but enough to price a step where the others are like one of these. `rules`: those of
-/// find_rules. Not verified.
+/// find_rules. All exchanges are native. Not verified.
 program::Program lower_some_ranks(const graph::Graph& graph, const Sharding& sharding,
                                   const std::vector<graph::ShardingRule>& rules,
                                   const std::vector<std::size_t>& ranks,

@@ -106,15 +106,18 @@ Result<Transfer> prepare_transfer(const DeviceProgram& program, std::size_t id) 
   Transfer transfer;
   transfer.id = static_cast<int>(id);
   transfer.wait = last_wait(instruction);
-  transfer.group = instruction.group;
   transfer.frees = freed(instruction);
   transfer.place = program.device + ": " + place(instruction, id);
   transfer.op = instruction.op;
+  const auto method = program::find_method(instruction);
+  if (!method)
+    return usage_error("run.bad-instruction", transfer.place + ": this engine has no such way");
+  transfer.call = {instruction.group, *method};
   if (auto parts = program::find_exchange_parts(instruction)) {
     transfer.buffer = parts->value.value;
     transfer.result = parts->result.value;
     transfer.about = program.buffer(parts->result);
-    transfer.splits = {std::move(parts->counts), std::move(parts->receives)};
+    transfer.splits = {std::move(parts->counts), std::move(parts->receives), parts->cell};
     return transfer;
   }
   const auto* buffer = instruction.arguments.size() == 1

@@ -102,18 +102,18 @@ class Meeting {
 class MeetingCommunicator final : public Communicator {
  public:
   MeetingCommunicator(Meeting& meeting, int rank) : meeting_(meeting), rank_(rank) {}
-  Result<void> all_reduce(GroupId, at::Tensor& tensor) override {
+  Result<void> all_reduce(const ExchangeCall&, at::Tensor& tensor) override {
     if (meeting_.sum(tensor)) return {};
     return runtime_error("run.closed", "the group is closed");
   }
-  Result<void> all_gather(GroupId, const Counts&, const at::Tensor& part,
+  Result<void> all_gather(const ExchangeCall&, const Counts&, const at::Tensor& part,
                           at::Tensor& all) override {
     const auto parts = meeting_.collect(rank_, part);
     if (parts.empty()) return runtime_error("run.closed", "the group is closed");
     all.copy_(at::cat(parts));
     return {};
   }
-  Result<void> reduce_scatter(GroupId, const Counts& counts, const at::Tensor& all,
+  Result<void> reduce_scatter(const ExchangeCall&, const Counts& counts, const at::Tensor& all,
                               at::Tensor& part) override {
     const auto addends = meeting_.collect(rank_, all);
     if (addends.empty()) return runtime_error("run.closed", "the group is closed");
@@ -122,7 +122,7 @@ class MeetingCommunicator final : public Communicator {
     part.copy_(sum.split_with_sizes(counts)[static_cast<std::size_t>(rank_)]);
     return {};
   }
-  Result<void> all_to_all(GroupId, const Splits& splits, const at::Tensor& in,
+  Result<void> all_to_all(const ExchangeCall&, const Splits& splits, const at::Tensor& in,
                           at::Tensor& out) override {
     const auto all = meeting_.collect(rank_, in);
     const auto sends = meeting_.collect(rank_, at::tensor(splits.sends));

@@ -17,6 +17,7 @@
 #include "motley/base/check.h"
 #include "motley/run/torch/clock.h"
 #include "motley/run/torch/failure.h"
+#include "motley/run/torch/gloo_exchange.h"
 #include "motley/run/torch/shared_memory_group.h"
 #include "motley/run/torch/split_exchange.h"
 #include "motley/run/torch/store.h"
@@ -25,9 +26,6 @@ namespace motley::run {
 namespace {
 
 using GlooGroup = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
-
-/// All-to-all with splits: out, in, bytes received, bytes sent.
-using GlooExchange = std::function<void(at::Tensor&, at::Tensor&, Counts, Counts)>;
 
 /// How the members of a group reach each other: one of the two, or none when this rank is no
 /// member.
@@ -44,12 +42,12 @@ class HostCommunicator final : public Communicator {
       : options_(options), rank_(rendezvous.rank()), size_(rendezvous.size()) {}
 
   Result<void> connect(Rendezvous& rendezvous);
-  Result<void> all_reduce(GroupId group, at::Tensor& tensor) override;
-  Result<void> all_gather(GroupId group, const Counts& counts, const at::Tensor& part,
+  Result<void> all_reduce(const ExchangeCall& call, at::Tensor& tensor) override;
+  Result<void> all_gather(const ExchangeCall& call, const Counts& counts, const at::Tensor& part,
                           at::Tensor& all) override;
-  Result<void> reduce_scatter(GroupId group, const Counts& counts, const at::Tensor& all,
+  Result<void> reduce_scatter(const ExchangeCall& call, const Counts& counts, const at::Tensor& all,
                               at::Tensor& part) override;
-  Result<void> all_to_all(GroupId group, const Splits& splits, const at::Tensor& in,
+  Result<void> all_to_all(const ExchangeCall& call, const Splits& splits, const at::Tensor& in,
                           at::Tensor& out) override;
   Result<void> broadcast(at::Tensor& tensor) override;
   std::string transport() const override { return "gloo"; }
@@ -75,7 +73,7 @@ class HostCommunicator final : public Communicator {
     std::function<tl::expected<void, SharedMemoryGroup::Failure>(
         SharedMemoryGroup&, const at::Tensor& in, at::Tensor& out)>
         in_shared_memory;
-    std::function<void(const GlooExchange&, const at::Tensor& in, at::Tensor& out)> by_splits;
+    std::function<void(c10d::Backend&, const at::Tensor& in, at::Tensor& out)> by_gloo;
   };
   Result<void> run(const Exchange& exchange, const at::Tensor& in, at::Tensor& out);
   std::size_t place_in(GroupId group) const;
@@ -230,8 +228,8 @@ Result<void> HostCommunicator::run(std::size_t index, const char* what, const at
                   failed.cause));
 }
 
-Result<void> HostCommunicator::all_reduce(GroupId group, at::Tensor& tensor) {
-  const std::size_t index = group.index();
+Result<void> HostCommunicator::all_reduce(const ExchangeCall& call, at::Tensor& tensor) {
+  const std::size_t index = call.group.index();
   MOTLEY_CHECK(index < options_.groups.size() && tensor.is_contiguous());
   const GroupOptions& options = options_.groups[index];
   if (tensor.numel() == 0 || options.members.size() < 2) return {};
@@ -268,10 +266,7 @@ Result<void> HostCommunicator::run(const Exchange& exchange, const at::Tensor& i
     const at::Tensor source = in.cpu();
     at::Tensor target = out.is_cpu() ? out : at::empty(out.sizes(), out.options().device(at::kCPU));
     if (joined.gloo) {
-      const auto by_gloo = [&](at::Tensor& to, at::Tensor& from, Counts receives, Counts sends) {
-        joined.gloo->alltoall_base(to, from, receives, sends)->wait();
-      };
-      exchange.by_splits(by_gloo, source, target);
+      exchange.by_gloo(*joined.gloo, source, target);
     } else if (const auto done = exchange.in_shared_memory(*joined.shared, source, target); !done) {
       throw OperationFailed{done.error().kind == SharedMemoryGroup::Failure::Kind::kLate,
                             describe(done.error(), index)};
@@ -291,43 +286,43 @@ std::size_t HostCommunicator::place_in(GroupId group) const {
   return static_cast<std::size_t>(place - members.begin());
 }
 
-Result<void> HostCommunicator::all_gather(GroupId group, const Counts& counts,
+Result<void> HostCommunicator::all_gather(const ExchangeCall& call, const Counts& counts,
                                           const at::Tensor& part, at::Tensor& all) {
-  MOTLEY_CHECK(counts.at(place_in(group)) == part.numel());
+  MOTLEY_CHECK(counts.at(place_in(call.group)) == part.numel());
   if (all.numel() == 0) return {};
-  return run({"all_gather", group, spread_bytes(counts, part.element_size()),
+  return run({"all_gather", call.group, spread_bytes(call.method, counts, part.element_size()),
               [&](SharedMemoryGroup& shared, const at::Tensor& in, at::Tensor& out) {
                 return shared.all_gather(counts, in, out);
               },
-              [&](const GlooExchange& gloo, const at::Tensor& in, at::Tensor& out) {
-                gather_by_splits(gloo, counts, in, out);
+              [&](c10d::Backend& gloo, const at::Tensor& in, at::Tensor& out) {
+                gloo_all_gather(gloo, call.method, counts, in, out);
               }},
              part, all);
 }
 
-Result<void> HostCommunicator::reduce_scatter(GroupId group, const Counts& counts,
+Result<void> HostCommunicator::reduce_scatter(const ExchangeCall& call, const Counts& counts,
                                               const at::Tensor& all, at::Tensor& part) {
-  MOTLEY_CHECK(counts.at(place_in(group)) == part.numel());
+  MOTLEY_CHECK(counts.at(place_in(call.group)) == part.numel());
   if (all.numel() == 0) return {};
-  return run({"reduce_scatter", group, spread_bytes(counts, all.element_size()),
+  return run({"reduce_scatter", call.group, spread_bytes(call.method, counts, all.element_size()),
               [&](SharedMemoryGroup& shared, const at::Tensor& in, at::Tensor& out) {
                 return shared.reduce_scatter(counts, in, out);
               },
-              [&](const GlooExchange& gloo, const at::Tensor& in, at::Tensor& out) {
-                reduce_scatter_by_splits(gloo, counts, in, out);
+              [&](c10d::Backend& gloo, const at::Tensor& in, at::Tensor& out) {
+                gloo_reduce_scatter(gloo, call.method, counts, in, out);
               }},
              all, part);
 }
 
-Result<void> HostCommunicator::all_to_all(GroupId group, const Splits& splits, const at::Tensor& in,
-                                          at::Tensor& out) {
-  const double moved = own_bytes(splits, place_in(group), in.element_size());
-  return run({"all_to_all", group, moved,
+Result<void> HostCommunicator::all_to_all(const ExchangeCall& call, const Splits& splits,
+                                          const at::Tensor& in, at::Tensor& out) {
+  const double moved = own_bytes(splits, place_in(call.group), in.element_size());
+  return run({"all_to_all", call.group, moved,
               [&](SharedMemoryGroup& shared, const at::Tensor& from, at::Tensor& to) {
                 return shared.all_to_all(splits, from, to);
               },
-              [&](const GlooExchange& gloo, const at::Tensor& from, at::Tensor& to) {
-                exchange_by_splits(gloo, splits, from, to);
+              [&](c10d::Backend& gloo, const at::Tensor& from, at::Tensor& to) {
+                gloo_all_to_all(gloo, call.method, splits, from, to);
               }},
              in, out);
 }

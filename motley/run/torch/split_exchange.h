@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <numeric>
@@ -50,15 +51,77 @@ void reduce_scatter_by_splits(const Exchange& exchange, const Counts& counts, co
   part.copy_(sum);
 }
 
+/// Copies parts, one after the other, into cells of equal size or out of them.
+inline void fill_cells(const Counts& counts, std::int64_t cell, const at::Tensor& parts,
+                       at::Tensor& cells) {
+  for (std::int64_t i = 0, begin = 0; i < static_cast<std::int64_t>(counts.size()); ++i) {
+    const std::int64_t count = counts[static_cast<std::size_t>(i)];
+    cells.narrow(0, i * cell, count).copy_(parts.narrow(0, begin, count));
+    begin += count;
+  }
+}
+inline void empty_cells(const Counts& counts, std::int64_t cell, const at::Tensor& cells,
+                        at::Tensor& parts) {
+  for (std::int64_t i = 0, begin = 0; i < static_cast<std::int64_t>(counts.size()); ++i) {
+    const std::int64_t count = counts[static_cast<std::size_t>(i)];
+    parts.narrow(0, begin, count).copy_(cells.narrow(0, i * cell, count));
+    begin += count;
+  }
+}
+
+/// The collectives through a library's even ones, on parts filled up to the largest:
+/// `exchange(out, in)`, of an all-gather and an all-to-all on bytes.
+template <typename Exchange>
+void gather_padded(const Exchange& exchange, const Counts& counts, const at::Tensor& part,
+                   at::Tensor& all) {
+  const std::int64_t cell = *std::max_element(counts.begin(), counts.end());
+  at::Tensor in = at::empty({cell}, part.options());
+  at::Tensor out = at::empty({static_cast<std::int64_t>(counts.size()) * cell}, part.options());
+  fill_cells({part.numel()}, cell, part, in);
+  at::Tensor source = in.view(at::kByte), target = out.view(at::kByte);
+  exchange(target, source);
+  empty_cells(counts, cell, out, all);
+}
+
+template <typename Exchange>
+void reduce_scatter_padded(const Exchange& exchange, const Counts& counts, const at::Tensor& all,
+                           at::Tensor& part) {
+  const std::int64_t cell = *std::max_element(counts.begin(), counts.end());
+  at::Tensor in = at::zeros({static_cast<std::int64_t>(counts.size()) * cell}, all.options());
+  at::Tensor out = at::empty({cell}, all.options());
+  fill_cells(counts, cell, all, in);
+  exchange(out, in);
+  empty_cells({part.numel()}, cell, out, part);
+}
+
+template <typename Exchange>
+void exchange_padded(const Exchange& exchange, const Splits& splits, const at::Tensor& in,
+                     at::Tensor& out) {
+  const auto members = static_cast<std::int64_t>(splits.sends.size());
+  at::Tensor from = at::empty({members * splits.cell}, in.options());
+  at::Tensor to = at::empty({members * splits.cell}, in.options());
+  fill_cells(splits.sends, splits.cell, in, from);
+  at::Tensor source = from.view(at::kByte), target = to.view(at::kByte);
+  exchange(target, source);
+  empty_cells(splits.receives, splits.cell, to, out);
+}
+
 /// The most that a member moves over its link, each way, when parts go to (or come from) all
-/// others.
-inline double spread_bytes(const Counts& counts, std::size_t element_size) {
-  const auto largest = static_cast<double>(*std::max_element(counts.begin(), counts.end()));
-  return static_cast<double>(counts.size() - 1) * largest * static_cast<double>(element_size);
+/// others; grouped, when they are passed on around a ring.
+inline double spread_bytes(ExchangeMethod method, const Counts& counts, std::size_t element_size) {
+  const auto [least, most] = std::minmax_element(counts.begin(), counts.end());
+  const std::int64_t moved =
+      method == ExchangeMethod::kGrouped
+          ? std::accumulate(counts.begin(), counts.end(), std::int64_t{0}) - *least
+          : (static_cast<std::int64_t>(counts.size()) - 1) * *most;
+  return static_cast<double>(moved) * static_cast<double>(element_size);
 }
 
 /// What member `own` moves over its link, the fuller way.
 inline double own_bytes(const Splits& splits, std::size_t own, std::size_t element_size) {
+  if (splits.cell > 0)
+    return static_cast<double>(splits.sends.size() - 1) * static_cast<double>(splits.cell) *
+           static_cast<double>(element_size);
   const auto moved = [&](const Counts& counts) {
     return std::accumulate(counts.begin(), counts.end(), std::int64_t{0}) - counts[own];
   };

@@ -74,7 +74,7 @@ Result<void> TransferLane::sum(const Transfer& transfer) const {
   at::Tensor& value = context_.frame->values[transfer.buffer];
   at::Tensor flat = value.contiguous();
   if (context_.communicator != nullptr)
-    MOTLEY_RETURN_IF_ERROR(context_.communicator->all_reduce(transfer.group, flat));
+    MOTLEY_RETURN_IF_ERROR(context_.communicator->all_reduce(transfer.call, flat));
   if (!flat.is_same(value)) value.copy_(flat);
   return {};
 }
@@ -88,13 +88,12 @@ Result<void> TransferLane::exchange(const Transfer& transfer) const {
     result.zero_().narrow(0, 0, known).copy_(value.narrow(0, 0, known));
   } else if (transfer.op == program::kAllGather) {
     MOTLEY_RETURN_IF_ERROR(
-        communicator->all_gather(transfer.group, transfer.splits.sends, value, result));
+        communicator->all_gather(transfer.call, transfer.splits.sends, value, result));
   } else if (transfer.op == program::kReduceScatter) {
     MOTLEY_RETURN_IF_ERROR(
-        communicator->reduce_scatter(transfer.group, transfer.splits.sends, value, result));
+        communicator->reduce_scatter(transfer.call, transfer.splits.sends, value, result));
   } else {
-    MOTLEY_RETURN_IF_ERROR(
-        communicator->all_to_all(transfer.group, transfer.splits, value, result));
+    MOTLEY_RETURN_IF_ERROR(communicator->all_to_all(transfer.call, transfer.splits, value, result));
   }
   if (context_.streams != nullptr) context_.streams->hand_over(result);
   context_.frame->values[transfer.result] = std::move(result);

@@ -21,7 +21,7 @@ struct Transfer {
   int id = 0;      ///< of the instruction
   int wait = -1;   ///< last compute instruction that must have finished
   int buffer = 0;  ///< that it sums over the group, in place, or gives
-  GroupId group;
+  ExchangeCall call{GroupId()};
   std::string op;         ///< motley::all_reduce, ...
   int result = 0;         ///< buffer that it defines; not of an all-reduce
   program::Buffer about;  ///< the result

@@ -13,6 +13,7 @@
 #include "motley/program/parts.h"
 #include "motley/run/measure.h"
 #include "motley/run/torch/emulated_link.h"
+#include "motley/run/torch/leveled_communicator.h"
 #include "motley/run/torch/overlap.h"
 
 namespace motley::run {
@@ -21,6 +22,7 @@ namespace {
 constexpr std::int64_t kLeastBytes = 4, kMostBytes = 64 << 20;
 constexpr std::int64_t kGrowth = 4;  // of sizes: 4 B, 16 B, ... 64 MiB
 constexpr std::int64_t kLeastParts = 4 << 10, kMostParts = 16 << 20, kPartsGrowth = 16;
+constexpr std::int64_t kLeastWays = 64 << 10, kWaysGrowth = 64;
 
 /// Slower than this is not measured: the smaller sizes say the same.
 constexpr double kMostEmulated = 3.0, kMostEmulatedParts = 0.5;
@@ -34,6 +36,7 @@ int repeats(std::int64_t bytes, double emulated_s) {
 /// What is timed: an operation of a group that holds or makes `bytes`.
 struct Trial {
   std::string_view op;
+  ExchangeMethod method;
   GroupId group;
   int ranks;
   std::int64_t bytes;  ///< a multiple of 4 bytes for each rank
@@ -43,13 +46,13 @@ struct Trial {
 Result<void> exchange(Communicator& communicator, const Trial& trial, at::Tensor& all,
                       at::Tensor& part) {
   const Counts counts(static_cast<std::size_t>(trial.ranks), part.numel());
-  if (trial.op == program::kAllReduce) return communicator.all_reduce(trial.group, all);
-  if (trial.op == program::kAllGather)
-    return communicator.all_gather(trial.group, counts, part, all);
+  const ExchangeCall call(trial.group, trial.method);
+  if (trial.op == program::kAllReduce) return communicator.all_reduce(call, all);
+  if (trial.op == program::kAllGather) return communicator.all_gather(call, counts, part, all);
   if (trial.op == program::kReduceScatter)
-    return communicator.reduce_scatter(trial.group, counts, all, part);
+    return communicator.reduce_scatter(call, counts, all, part);
   at::Tensor out = at::empty_like(all);
-  return communicator.all_to_all(trial.group, {counts, counts}, all, out);
+  return communicator.all_to_all(call, {counts, counts, part.numel()}, all, out);
 }
 
 /// Seconds of each of `count` operations, on this rank.
@@ -69,14 +72,22 @@ Result<std::vector<double>> time_exchange(WorkerSession& session, const Trial& t
   return seconds;
 }
 
-/// All-reduces at many sizes, the others at few.
-std::vector<Trial> trials(GroupId group, int ranks) {
+/// All-reduces at many sizes, the others at few, and in other ways than natively at two.
+std::vector<Trial> trials(GroupId group, int ranks, bool has_levels) {
   std::vector<Trial> all;
   for (std::int64_t bytes = kLeastBytes; bytes <= kMostBytes; bytes *= kGrowth)
-    all.push_back({program::kAllReduce, group, ranks, bytes});
-  for (const auto op : {program::kAllGather, program::kReduceScatter, program::kAllToAll})
-    for (std::int64_t bytes = kLeastParts; bytes <= kMostParts; bytes *= kPartsGrowth)
-      all.push_back({op, group, ranks, bytes / 4 / ranks * ranks * 4});
+    all.push_back({program::kAllReduce, ExchangeMethod::kNative, group, ranks, bytes});
+  for (const auto op :
+       {program::kAllReduce, program::kAllGather, program::kReduceScatter, program::kAllToAll})
+    for (const ExchangeMethod method : program::methods_of(op)) {
+      const bool is_native = method == ExchangeMethod::kNative;
+      if (is_native && op == program::kAllReduce) continue;
+      if (method == ExchangeMethod::kHierarchical && !has_levels) continue;
+      const std::int64_t growth = is_native ? kPartsGrowth : kWaysGrowth;
+      for (std::int64_t bytes = is_native ? kLeastParts : kLeastWays; bytes <= kMostParts;
+           bytes *= growth)
+        all.push_back({op, method, group, ranks, bytes / 4 / ranks * ranks * 4});
+    }
   return all;
 }
 
@@ -89,7 +100,7 @@ double emulated_seconds(const EmulatedLink& link, const Trial& trial) {
 
 CollectiveTime summarise(const Trial& trial, std::vector<double> seconds) {
   CollectiveTime time;
-  time.op = trial.op;
+  time.op = program::collective_name(trial.op, trial.method);
   time.ranks = trial.ranks;
   time.bytes = Bytes(trial.bytes);
   const double middle = median(seconds);
@@ -119,6 +130,8 @@ Result<void> measure_collectives(WorkerSession& session, const Reporter& reporte
   MOTLEY_RETURN_IF_ERROR(join_groups(session));
   reporter.event("ready", Json::object());
   GroupTimes times;
+  std::vector<std::string> hosts;
+  for (const WorkerDevice& device : session.job.devices) hosts.push_back(device.host);
   for (std::size_t i = 0; i < session.program.groups.size(); ++i) {
     const int ranks = static_cast<int>(i) + 2;
     // Whoever is in no smaller group waits here, with more patience than an exchange has.
@@ -129,7 +142,9 @@ Result<void> measure_collectives(WorkerSession& session, const Reporter& reporte
     std::vector<int> members;
     for (int rank = 0; rank < ranks; ++rank) members.push_back(rank);
     const EmulatedLink link = group_link(session.job.devices, members);
-    for (const Trial& trial : trials(GroupId(static_cast<std::int64_t>(i)), ranks)) {
+    const bool has_levels = !find_levels(members, hosts, session.rank).hosts.empty();
+    const GroupId group(static_cast<std::int64_t>(i));
+    for (const Trial& trial : trials(group, ranks, has_levels)) {
       const double emulated_s = emulated_seconds(link, trial);
       const bool is_sum = trial.op == program::kAllReduce;
       if (emulated_s > (is_sum ? kMostEmulated : kMostEmulatedParts)) continue;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "motley/base/file.h"
@@ -13,6 +14,7 @@
 #include "motley/run/processors.h"
 #include "motley/run/torch/cuda_library.h"
 #include "motley/run/torch/host_communicator.h"
+#include "motley/run/torch/leveled_communicator.h"
 #include "motley/run/torch/torch_version.h"
 
 namespace motley::run {
@@ -125,6 +127,39 @@ CommunicatorOptions communicator_options(const WorkerSession& session) {
   return options;
 }
 
+/// Does the program exchange so? One without instructions, which is measured, may do anything.
+bool is_hierarchical(const program::Program& program, GroupId group) {
+  const auto has_levels = [&](const program::Instruction& instruction) {
+    return instruction.group == group &&
+           program::find_method(instruction) == ExchangeMethod::kHierarchical;
+  };
+  return program.devices.empty() ||
+         std::any_of(program.devices.begin(), program.devices.end(), [&](const auto& device) {
+           return std::any_of(device.instructions.begin(), device.instructions.end(), has_levels);
+         });
+}
+
+/// The levels of the groups that exchange hierarchically; adds the groups that they need.
+std::map<GroupId, Levels> add_levels(const WorkerSession& session, CommunicatorOptions& options) {
+  std::vector<std::string> hosts;
+  for (const WorkerDevice& device : session.job.devices) hosts.push_back(device.host);
+  std::map<GroupId, Levels> all;
+  const std::size_t own_groups = options.groups.size();
+  for (std::size_t i = 0; i < own_groups; ++i) {
+    const GroupId id(static_cast<std::int64_t>(i));
+    const std::vector<int> members = options.groups[i].members;
+    Levels levels = find_levels(members, hosts, session.rank);
+    if (levels.hosts.empty() || !is_hierarchical(session.program, id)) continue;
+    const auto next = static_cast<std::int64_t>(options.groups.size());
+    for (std::vector<int>& group : make_level_groups(members, levels, next)) {
+      const EmulatedLink link = group_link(session.job.devices, group);
+      options.groups.push_back({std::move(group), link});
+    }
+    all.emplace(id, std::move(levels));
+  }
+  return all;
+}
+
 }  // namespace
 
 Result<void> set_up_device(const WorkerDevice& device) {
@@ -174,16 +209,19 @@ Result<void> join_groups(WorkerSession& session) {
   const std::string minor = loaded_torch_version().substr(0, loaded_torch_version().rfind('.'));
   MOTLEY_RETURN_IF_ERROR(session.rendezvous->agree("PyTorch version", minor));
   MOTLEY_RETURN_IF_ERROR(session.rendezvous->agree("sequence of collectives", hash_hex(sequence)));
-  const CommunicatorOptions options = communicator_options(session);
+  CommunicatorOptions options = communicator_options(session);
+  std::map<GroupId, Levels> levels = add_levels(session, options);
   const bool all_cuda = std::all_of(session.job.devices.begin(), session.job.devices.end(),
                                     [](const WorkerDevice& each) { return each.kind == "cuda"; });
   if (!all_cuda) {
-    MOTLEY_ASSIGN(session.communicator, make_host_communicator(*session.rendezvous, options));
+    MOTLEY_ASSIGN(auto host, make_host_communicator(*session.rendezvous, options));
+    session.communicator = with_levels(std::move(host), std::move(levels));
     return {};
   }
   MOTLEY_ASSIGN(const CudaLibrary* cuda, load_cuda());
-  MOTLEY_ASSIGN(session.communicator, cuda->make_nccl_communicator(*session.rendezvous, options,
-                                                                   session.device().local_index));
+  MOTLEY_ASSIGN(auto nccl, cuda->make_nccl_communicator(*session.rendezvous, options,
+                                                        session.device().local_index));
+  session.communicator = with_levels(std::move(nccl), std::move(levels));
   return {};
 }
 

@@ -6,9 +6,22 @@
 #include <utility>
 #include <vector>
 
+#include "motley/base/exchange_method.h"
 #include "motley/cost/cost_model.h"
 
 namespace motley::search {
+
+/// Bytes by which an exchange is priced (program::even_bytes): passed on around a ring, or given by
+/// each member to all others.
+struct ExchangeBytes {
+  double direct = 0, grouped = 0;
+};
+
+/// The quickest way to carry an exchange out.
+struct QuickestExchange {
+  double seconds = 0;
+  ExchangeMethod method = ExchangeMethod::kNative;
+};
 
 /// Seconds of collectives among one group. The cost model is asked at powers of two of bytes, each
 /// once; in between it is linear, which is exact where an algorithm takes latency + bytes / rate,
@@ -19,10 +32,12 @@ class ExchangeTimes {
   /// The model must outlive it.
   ExchangeTimes(const cost::CostModel& model, std::vector<std::string> group)
       : model_(model), group_(std::move(group)) {}
-  double at(std::string_view op, double bytes);
+  /// Of a collective by its name ("motley::all_gather.grouped").
+  double at(std::string_view name, double bytes);
+  QuickestExchange quickest(std::string_view op, const ExchangeBytes& bytes);
 
  private:
-  double at_power(std::string_view op, int exponent);
+  double at_power(std::string_view name, int exponent);
 
   const cost::CostModel& model_;
   const std::vector<std::string> group_;  // names of devices

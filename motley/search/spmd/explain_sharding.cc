@@ -160,24 +160,28 @@ class Explainer {
 
   void find_exchanges() {
     for (const FormChange& change : find_changes(graph_, space_, sharding_)) {
-      const double seconds = prices_.conversion(change.value, change.from, change.to).exchange;
+      const ConversionTime& time = prices_.conversion(change.value, change.from, change.to);
+      const double seconds = time.exchange;
       const OpId producer = graph_.value(change.value).producer;
       const OpId where = producer.is_none() ? change.reader.op : producer;
       if (seconds == 0 || where.is_none()) continue;
-      Exchange& exchange = exchanges_[layer_of_.at(where)][name_of(change)];
+      Exchange& exchange = exchanges_[layer_of_.at(where)][name_of(change, time.method)];
       ++exchange.times;
       exchange.bytes += prices_.bytes(change.value, graph::kWholeForm, 0);
       exchange.seconds += seconds;
     }
   }
 
-  static std::string name_of(const FormChange& change) {
+  /// "grouped all-gather", "all-reduce of gradients".
+  static std::string name_of(const FormChange& change, ExchangeMethod method) {
     const auto& [value, from, to, reader] = change;
+    const std::string how =
+        method == ExchangeMethod::kNative ? "" : std::string(exchange_method_name(method)) + " ";
     const char* name = from.kind == FormKind::kPartial
                            ? (to.kind == FormKind::kWhole ? "all-reduce" : "reduce-scatter")
                        : to.kind == FormKind::kSharded && from.dim != to.dim ? "all-to-all"
                                                                              : "all-gather";
-    return fmt::format("{}{}", name, reader.op.is_none() ? " of gradients" : "");
+    return fmt::format("{}{}{}", how, name, reader.op.is_none() ? " of gradients" : "");
   }
 
   std::string exchanges_text(std::size_t layer) const {

@@ -45,13 +45,17 @@ class GroupCost : public cost::CostModel {
 
 }  // namespace
 
-Result<SpmdPlan> price_sharding(const SpmdStudy& study, const std::vector<DeviceId>& devices,
+Result<SpmdPlan> price_sharding(SpmdStudy& study, const std::vector<DeviceId>& devices,
                                 synth::Sharding sharding) {
   const DeviceClasses classes = study.kinds().classes(devices, sharding.shares);
   std::vector<std::size_t> ranks;  // one of each class
   for (const DeviceClass& each : classes.all) ranks.push_back(static_cast<std::size_t>(each.rank));
-  const program::Program program = synth::lower_some_ranks(
-      study.graph(), sharding, study.space().rules, ranks, study.question().lowering);
+  program::Program program = synth::lower_some_ranks(study.graph(), sharding, study.space().rules,
+                                                     ranks, study.question().lowering);
+  ExchangeTimes& exchanges = study.exchanges(devices);
+  sharding.exchanges = synth::choose_methods(
+      program, [&](std::string_view name, double bytes) { return exchanges.at(name, bytes); });
+  MOTLEY_RETURN_IF_ERROR(synth::set_methods(program, sharding.exchanges));
   const cost::ProfileCost& model = study.model();
   MOTLEY_ASSIGN(const trace::Trace trace,
                 simulate::simulate(program, GroupCost(model, sharding.devices)));

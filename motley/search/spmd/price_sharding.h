@@ -19,8 +19,8 @@ struct SpmdPlan {
 };
 
 /// Prices a sharding by lowering and simulating it: of devices that are alike and have equal shares
-/// one stands for all.
-Result<SpmdPlan> price_sharding(const SpmdStudy& study, const std::vector<DeviceId>& devices,
+/// one stands for all. Chooses how each exchange is carried out.
+Result<SpmdPlan> price_sharding(SpmdStudy& study, const std::vector<DeviceId>& devices,
                                 synth::Sharding sharding);
 
 }  // namespace motley::search

@@ -80,11 +80,19 @@ double SpmdPrices::copy(std::size_t device_class, std::string_view name, DType d
   return seconds(device_class, name, dtype, {0, bytes, 1});
 }
 
-void SpmdPrices::add_exchange(std::string_view op, double bytes, ConversionTime& time) {
-  time.exchange += exchanges_.at(op, bytes);
+void SpmdPrices::add_exchange(std::string_view op, const ExchangeBytes& bytes,
+                              ConversionTime& time) {
+  const QuickestExchange quickest = exchanges_.quickest(op, bytes);
+  time.exchange += quickest.seconds;
+  time.method = quickest.method;
+  if (!std::isfinite(time.exchange) || bytes.direct == 0) return;
   // Per byte the largest exchange takes least.
-  if (std::isfinite(time.exchange))
-    time.flow += (exchanges_.at(op, 2 * kLarge) - exchanges_.at(op, kLarge)) / kLarge * bytes;
+  const double times = kLarge / bytes.direct;
+  const auto large = [&](double more) {
+    return exchanges_.quickest(op, {more * times * bytes.direct, more * times * bytes.grouped})
+        .seconds;
+  };
+  time.flow += (large(2) - large(1)) / times;
 }
 
 const std::vector<double>& SpmdPrices::compute(OpId op, const Strategy& way) {
@@ -137,6 +145,9 @@ double SpmdPrices::inner_exchanges(OpId op, const Strategy& way) {
   if (is_one_of(name, {"aten::embedding", "aten::embedding_dense_backward", "aten::native_dropout",
                        "aten::nll_loss_backward"}))
     return 0;
+  const auto all_reduce = [&](double bytes) {
+    return exchanges_.quickest(program::kAllReduce, {bytes, bytes}).seconds;
+  };
   // One number a row of what is split, or sums of channels.
   const ValueId first = rule.operands[0];
   const double elements = product(space_.shapes[first.index()]);
@@ -145,13 +156,13 @@ double SpmdPrices::inner_exchanges(OpId op, const Strategy& way) {
   if (name.find("batch_norm") != std::string::npos) {
     const auto& shape = space_.shapes[first.index()];
     const double channels = shape.size() > 1 ? static_cast<double>(shape[1]) : 1;
-    return exchanges_.at(program::kAllReduce, kStatisticBytes * channels);
+    return all_reduce(kStatisticBytes * channels);
   }
   const double rows = form.kind == FormKind::kSharded
                           ? elements / static_cast<double>(form.outer * form.extent * form.inner)
                           : 1;
   const int times = name == "aten::_log_softmax" ? 2 : 1;
-  return times * exchanges_.at(program::kAllReduce, rows * size);
+  return times * all_reduce(rows * size);
 }
 
 const ConversionTime& SpmdPrices::conversion(ValueId value, const Form& from, const Form& to) {
@@ -166,10 +177,14 @@ const ConversionTime& SpmdPrices::conversion(ValueId value, const Form& from, co
   if (from == to) return time;
   const double size = static_cast<double>(dtype_size(dtype)), whole = product(shape) * size;
   const auto part = [&](const Form& form, std::size_t c) { return bytes(value, form, c); };
-  const auto padded = [&](const Form& form) {
+  const auto exchanged = [&](const Form& form) {
     const auto& parts = parts_of(form.extent);
-    const double most = static_cast<double>(*std::max_element(parts.begin(), parts.end()));
-    return whole * most / static_cast<double>(form.extent) * static_cast<double>(parts.size());
+    const double width = whole / static_cast<double>(form.extent);
+    const auto bytes = [&](ExchangeMethod method) {
+      constexpr std::int64_t kFine = 4096;  // as even_bytes rounds
+      return width * static_cast<double>(program::even_bytes(method, parts, kFine).value) / kFine;
+    };
+    return ExchangeBytes{bytes(ExchangeMethod::kNative), bytes(ExchangeMethod::kGrouped)};
   };
   // Parts of a form that come one after the other lie as they should.
   const auto joined = [&](const Form& form, double bytes, std::size_t c) {
@@ -188,11 +203,11 @@ const ConversionTime& SpmdPrices::conversion(ValueId value, const Form& from, co
     for (std::size_t c = 0; c < classes; ++c)
       time.after[c] += copy(c, "aten::zeros_like", dtype, whole);
   } else if (from.kind == FormKind::kPartial && to.kind == FormKind::kWhole) {
-    add_exchange(program::kAllReduce, whole, time);
+    add_exchange(program::kAllReduce, {whole, whole}, time);
     for (std::size_t c = 0; c < classes; ++c)
       time.before[c] = copy(c, "aten::clone", dtype, 2 * whole);
   } else if (from.kind == FormKind::kPartial) {
-    add_exchange(program::kReduceScatter, padded(to), time);
+    add_exchange(program::kReduceScatter, exchanged(to), time);
     for (std::size_t c = 0; c < classes; ++c) {
       time.before[c] = copy(c, "motley::cut", dtype, 2 * whole);
       time.after[c] = joined(to, 2 * part(to, c), c);
@@ -201,7 +216,7 @@ const ConversionTime& SpmdPrices::conversion(ValueId value, const Form& from, co
     for (std::size_t c = 0; c < classes; ++c)
       time.after[c] = copy(c, "motley::part", dtype, 2 * part(to, c));
   } else if (to.kind == FormKind::kWhole) {
-    add_exchange(program::kAllGather, padded(from), time);
+    add_exchange(program::kAllGather, exchanged(from), time);
     for (std::size_t c = 0; c < classes; ++c) {
       time.before[c] = copy(c, "motley::cut", dtype, 2 * part(from, c));
       time.after[c] = joined(from, 2 * whole, c);
@@ -213,7 +228,7 @@ const ConversionTime& SpmdPrices::conversion(ValueId value, const Form& from, co
       time.before[c] = copy(c, "motley::cut", dtype, 2 * part(from, c));
       time.after[c] = joined(from, 2 * part(to, c), c);
     }
-    add_exchange(program::kAllToAll, most, time);
+    add_exchange(program::kAllToAll, {most, most}, time);
   } else {
     add(conversion(value, from, graph::kWholeForm));
     add(conversion(value, graph::kWholeForm, to));

@@ -20,8 +20,9 @@ namespace motley::search {
 struct ConversionTime {
   std::vector<double> before, after;  ///< by class: copies before and after the exchange
   double exchange = 0;
-  double flow = 0;        ///< of it what its bytes take, however many are sent together
-  double copies() const;  ///< of the slowest class
+  double flow = 0;  ///< of it what its bytes take, however many are sent together
+  ExchangeMethod method = ExchangeMethod::kNative;  ///< the quickest
+  double copies() const;                            ///< of the slowest class
 };
 
 /// What devices with given shares take for each way of each operator, and for each change of form,
@@ -63,8 +64,8 @@ class SpmdPrices {
                  const cost::OperatorWork& work) const;
   /// Reading and writing as many bytes.
   double copy(std::size_t device_class, std::string_view name, DType dtype, double bytes) const;
-  /// Adds an exchange of so many bytes.
-  void add_exchange(std::string_view op, double bytes, ConversionTime& time);
+  /// Adds an exchange, carried out in the quickest way.
+  void add_exchange(std::string_view op, const ExchangeBytes& bytes, ConversionTime& time);
 
   const graph::Graph& graph_;
   const SpmdSpace& space_;

@@ -41,11 +41,15 @@ const SpmdChoices& SpmdStudy::choices(const std::vector<double>& shares) {
   return *choices_.back();
 }
 
-SpmdPrices SpmdStudy::prices(const SpmdSpace& space, const std::vector<DeviceId>& devices,
-                             std::vector<double> shares) {
+ExchangeTimes& SpmdStudy::exchanges(const std::vector<DeviceId>& devices) {
   std::unique_ptr<ExchangeTimes>& exchanges = exchanges_[devices];
   if (!exchanges) exchanges = std::make_unique<ExchangeTimes>(*model_, names(devices));
-  return {graph(), space, *exchanges, kinds_, devices, std::move(shares)};
+  return *exchanges;
+}
+
+SpmdPrices SpmdStudy::prices(const SpmdSpace& space, const std::vector<DeviceId>& devices,
+                             std::vector<double> shares) {
+  return {graph(), space, exchanges(devices), kinds_, devices, std::move(shares)};
 }
 
 std::vector<std::string> SpmdStudy::names(const std::vector<DeviceId>& devices) const {

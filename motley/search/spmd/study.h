@@ -65,6 +65,7 @@ class SpmdStudy {
   const SpmdChoices& choices(const std::vector<double>& shares);
   /// For even shares.
   const SpmdSpace& space() const { return choices_[0]->space; }
+  ExchangeTimes& exchanges(const std::vector<DeviceId>& devices);
   SpmdPrices prices(const SpmdSpace& space, const std::vector<DeviceId>& devices,
                     std::vector<double> shares);
   synth::Sharding sharding(const SpmdChoices& choices, const std::vector<int>& choice,

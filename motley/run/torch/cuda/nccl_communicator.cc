@@ -32,12 +32,12 @@ class NcclCommunicator final : public Communicator {
         device_(static_cast<c10::DeviceIndex>(device)) {}
 
   Result<void> connect(Rendezvous& rendezvous);
-  Result<void> all_reduce(GroupId group, at::Tensor& tensor) override;
-  Result<void> all_gather(GroupId group, const Counts& counts, const at::Tensor& part,
+  Result<void> all_reduce(const ExchangeCall& call, at::Tensor& tensor) override;
+  Result<void> all_gather(const ExchangeCall& call, const Counts& counts, const at::Tensor& part,
                           at::Tensor& all) override;
-  Result<void> reduce_scatter(GroupId group, const Counts& counts, const at::Tensor& all,
+  Result<void> reduce_scatter(const ExchangeCall& call, const Counts& counts, const at::Tensor& all,
                               at::Tensor& part) override;
-  Result<void> all_to_all(GroupId group, const Splits& splits, const at::Tensor& in,
+  Result<void> all_to_all(const ExchangeCall& call, const Splits& splits, const at::Tensor& in,
                           at::Tensor& out) override;
   Result<void> broadcast(at::Tensor& tensor) override;
   std::string transport() const override { return "nccl"; }
@@ -51,8 +51,8 @@ class NcclCommunicator final : public Communicator {
   template <typename Operation>
   Result<void> run(std::size_t index, const char* what, const Operation& operation);
   void finish(const c10::intrusive_ptr<c10d::Work>& work) const;
-  template <typename BySplits>
-  Result<void> run_by_splits(GroupId group, const char* what, const BySplits& by_splits);
+  template <typename Exchange>
+  Result<void> run_parts(const ExchangeCall& call, const char* what, const Exchange& exchange);
 
   CommunicatorOptions options_;
   int rank_, size_;
@@ -140,8 +140,8 @@ Result<void> NcclCommunicator::run(std::size_t index, const char* what,
                        fmt::format("rank {}: {}: {}", rank_, what, cause));
 }
 
-Result<void> NcclCommunicator::all_reduce(GroupId group, at::Tensor& tensor) {
-  const std::size_t index = group.index();
+Result<void> NcclCommunicator::all_reduce(const ExchangeCall& call, at::Tensor& tensor) {
+  const std::size_t index = call.group.index();
   MOTLEY_CHECK(index < options_.groups.size() && tensor.is_contiguous());
   if (tensor.numel() == 0 || options_.groups[index].members.size() < 2) return {};
   return run(index, "all_reduce", [&](const Group& joined) {
@@ -150,48 +150,106 @@ Result<void> NcclCommunicator::all_reduce(GroupId group, at::Tensor& tensor) {
   });
 }
 
-/// `by_splits` is given the group's all-to-all, which NCCL carries out as one group of sends and
-/// receives. Groups of one rank have no communicator; their exchange is a copy.
-template <typename BySplits>
-Result<void> NcclCommunicator::run_by_splits(GroupId group, const char* what,
-                                             const BySplits& by_splits) {
-  const std::size_t index = group.index();
-  MOTLEY_CHECK(index < options_.groups.size());
-  if (options_.groups[index].members.size() < 2) {
-    by_splits(
-        [](at::Tensor& to, at::Tensor& from, const Counts&, const Counts&) { to.copy_(from); });
-    return {};
+using Tensors = std::vector<at::Tensor>;
+
+/// The group's operations, as split_exchange.h and the methods want them. Each notes its work and
+/// has what follows on the caller's stream come after it.
+class Operations {
+ public:
+  explicit Operations(Group group) : group_(std::move(group)) {}
+  /// With splits: one group of sends and receives.
+  auto by_splits() {
+    return [this](at::Tensor& to, at::Tensor& from, Counts receives, Counts sends) {
+      note(group_->alltoall_base(to, from, receives, sends));
+    };
   }
-  return run(index, what, [&](const Group& joined) {
-    c10::intrusive_ptr<c10d::Work> work;
-    by_splits([&](at::Tensor& to, at::Tensor& from, Counts receives, Counts sends) {
-      work = joined->alltoall_base(to, from, receives, sends);
-      work->wait();  // what follows on the caller's stream comes after it
-    });
-    return work;
+  auto gather() {
+    return [this](at::Tensor& to, at::Tensor& from) { note(group_->_allgather_base(to, from)); };
+  }
+  auto reduce_scatter() {
+    return
+        [this](at::Tensor& to, at::Tensor& from) { note(group_->_reduce_scatter_base(to, from)); };
+  }
+  /// Of uneven lists one broadcast, or reduction, for each member, all in one NCCL group.
+  void gather_lists(Tensors to, const at::Tensor& from) {
+    std::vector<Tensors> outputs{std::move(to)};
+    Tensors inputs{from};
+    note(group_->allgather(outputs, inputs));
+  }
+  void reduce_scatter_lists(const at::Tensor& to, Tensors from) {
+    Tensors outputs{to};
+    std::vector<Tensors> inputs{std::move(from)};
+    note(group_->reduce_scatter(outputs, inputs));
+  }
+  void all_to_all_lists(Tensors to, Tensors from) { note(group_->alltoall(to, from)); }
+  const c10::intrusive_ptr<c10d::Work>& work() const { return work_; }
+
+ private:
+  void note(c10::intrusive_ptr<c10d::Work> work) {
+    work_ = std::move(work);
+    work_->wait();
+  }
+  Group group_;
+  c10::intrusive_ptr<c10d::Work> work_;
+};
+
+template <typename Exchange>
+Result<void> NcclCommunicator::run_parts(const ExchangeCall& call, const char* what,
+                                         const Exchange& exchange) {
+  return run(call.group.index(), what, [&](const Group& joined) {
+    Operations operations(joined);
+    exchange(operations);
+    return operations.work();
   });
 }
 
-Result<void> NcclCommunicator::all_gather(GroupId group, const Counts& counts,
+Result<void> NcclCommunicator::all_gather(const ExchangeCall& call, const Counts& counts,
                                           const at::Tensor& part, at::Tensor& all) {
   if (all.numel() == 0) return {};
-  return run_by_splits(group, "all_gather", [&](const auto& exchange) {
-    gather_by_splits(exchange, counts, part, all);
+  if (counts.size() < 2) {  // without a communicator
+    all.copy_(part);
+    return {};
+  }
+  return run_parts(call, "all_gather", [&](Operations& nccl) {
+    if (call.method == ExchangeMethod::kPadded)
+      return gather_padded(nccl.gather(), counts, part, all);
+    if (call.method == ExchangeMethod::kGrouped)
+      return nccl.gather_lists(all.split_with_sizes(counts), part);
+    gather_by_splits(nccl.by_splits(), counts, part, all);
   });
 }
 
-Result<void> NcclCommunicator::reduce_scatter(GroupId group, const Counts& counts,
+Result<void> NcclCommunicator::reduce_scatter(const ExchangeCall& call, const Counts& counts,
                                               const at::Tensor& all, at::Tensor& part) {
   if (all.numel() == 0) return {};
-  return run_by_splits(group, "reduce_scatter", [&](const auto& exchange) {
-    reduce_scatter_by_splits(exchange, counts, all, part);
+  if (counts.size() < 2) {
+    part.copy_(all);
+    return {};
+  }
+  return run_parts(call, "reduce_scatter", [&](Operations& nccl) {
+    if (call.method == ExchangeMethod::kPadded)
+      return reduce_scatter_padded(nccl.reduce_scatter(), counts, all, part);
+    if (call.method == ExchangeMethod::kGrouped)
+      return nccl.reduce_scatter_lists(part, all.split_with_sizes(counts));
+    reduce_scatter_by_splits(nccl.by_splits(), counts, all, part);
   });
 }
 
-Result<void> NcclCommunicator::all_to_all(GroupId group, const Splits& splits, const at::Tensor& in,
-                                          at::Tensor& out) {
-  return run_by_splits(group, "all_to_all", [&](const auto& exchange) {
-    exchange_by_splits(exchange, splits, in, out);
+Result<void> NcclCommunicator::all_to_all(const ExchangeCall& call, const Splits& splits,
+                                          const at::Tensor& in, at::Tensor& out) {
+  if (splits.sends.size() < 2) {
+    out.copy_(in);
+    return {};
+  }
+  return run_parts(call, "all_to_all", [&](Operations& nccl) {
+    if (call.method == ExchangeMethod::kPadded)
+      return exchange_padded(
+          [&](at::Tensor& to, at::Tensor& from) { nccl.by_splits()(to, from, {}, {}); }, splits, in,
+          out);
+    if (call.method == ExchangeMethod::kGrouped)
+      return nccl.all_to_all_lists(out.split_with_sizes(splits.receives),
+                                   in.split_with_sizes(splits.sends));
+    exchange_by_splits(nccl.by_splits(), splits, in, out);
   });
 }
 
