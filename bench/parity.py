@@ -1,7 +1,8 @@
 """Plans drawn at random, each trained by `motley run` on three unequal emulated devices, beside one
 device: every family of examples/families.py in a small size but bf16's, 20 steps of SGD, float32.
 
-A row is a family: how many plans there were, how many of them split operators, how many differ by
+Plans of odd seeds exchange over Gloo, where each way to carry an exchange out is one of its own, the
+others in shared memory. A row is a family: how many plans there were, how many of them split operators, how many differ by
 more than 1e-5 from one device (PyTorch's own loop; where there is dropout, Motley), and the largest
 relative difference of a step's loss and of a tensor of the model (to its norm), with the seed.
 Prints one table and writes build/bench/parity.json.
@@ -34,7 +35,9 @@ def profile(cluster, folder, environment):
 def compare(family, seeds):
     row = dict(case=family.name, plans=0, sharded=0, beyond=0, loss=0.0, parameter=0.0, seed=None)
     for seed in seeds:
-        found = family.run("run", seed, "--planner", "random", "--resume", "never")
+        transport = "gloo" if seed % 2 else "auto"
+        flags = ["--planner", "random", "--resume", "never", "--transport", transport]
+        found = family.run("run", seed, *flags)
         loss, worst, _ = differences(found, family.reference(seed))
         regions = family.plan("run")["replicas"][0]["regions"]
         row["plans"] += 1

@@ -14,7 +14,7 @@ from parity import BATCH, LIMIT, NAMES, Family, differences
 from safetensors.torch import load_file
 from test_run import start, wait_for_steps, worker_pid
 
-SEEDS = [1, 3]  # of plans that split operators
+SEEDS = {1: "auto", 3: "gloo"}  # of plans that split operators, and how their ranks exchange
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -38,10 +38,11 @@ def family(workspace, cluster, environment):
 @pytest.mark.parametrize("name", NAMES)
 def test_random_plans_equal_one_device(family, name):
     family = family(name)
-    for seed in SEEDS:
-        found = family.run(f"run-{seed}", seed, "--planner", "random")
+    for seed, transport in SEEDS.items():
+        found = family.run(f"run-{seed}", seed, "--planner", "random", "--transport", transport)
         regions = family.plan(f"run-{seed}")["replicas"][0]["regions"]
         assert any(split != "whole" for split in regions[0]["operators"])
+        assert {"padded", "grouped"} & set(regions[0].get("exchanges", []))
         loss, worst, where = differences(found, family.reference(seed))
         assert loss < LIMIT and worst < LIMIT, (name, seed, loss, worst, where)
 
