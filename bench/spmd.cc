@@ -129,7 +129,7 @@ Result<Json> run(const graph::Model& model, const Nodes& nodes, const Network& n
   const double sharded = answer.best ? answer.best->step.value : INFINITY;
   const double step = std::min(sharded, baselines[2].step);
   MOTLEY_ASSIGN(const auto hap, search::find_hap_plan(study));
-  const double hap_step = hap.fits ? hap.step.value : INFINITY;
+  const double hap_step = hap.fits() ? hap.step.value : INFINITY;
   const double best = std::min({baselines[0].step, baselines[1].step, hap_step});
   std::string shares;
   if (answer.best)

@@ -1,9 +1,12 @@
 // Test tool: lowers a model for devices with the given shares and prints the program.
 //   lower_tool MODEL 5,3,1 [local] [BUCKET_BYTES]
-//   lower_tool MODEL 5,3,1 sharded SEED [kept] [BUCKET_BYTES]   operators split at random, by
-//                                                               these shares
-//   lower_tool MODEL 5,3,1 spread [kept] [BUCKET_BYTES]         samples split, as a sharding
-// kept: each device keeps a part of every parameter.
+//   lower_tool MODEL 5,3,1 sharded SEED [kept] [micro=N] [BUCKET_BYTES]   operators split at
+//   random,
+//                                                                         by these shares
+//   lower_tool MODEL 5,3,1 spread [kept] [micro=N] [BUCKET_BYTES]         samples split, as a
+//                                                                         sharding
+// kept: each device keeps a part of every parameter. micro=N: in so many micro-batches; the shares
+// are samples of all of them.
 
 #include <fmt/format.h>
 
@@ -29,9 +32,13 @@ Result<std::string> lower_sharding(const graph::Graph& graph,
     sharding.devices.push_back(fmt::format("a:{}", sharding.devices.size()));
     const std::int64_t samples = find_integer(share).value_or(0);
     sharding.shares.push_back(static_cast<double>(samples));
-    sharding.global_batch += samples;
+    sharding.batch += samples;
   }
   const bool is_random = arguments[2] == "sharded";
+  for (const std::string& argument : arguments)
+    if (argument.starts_with("micro="))
+      sharding.micro_batches = find_integer(argument.substr(6)).value_or(1);
+  sharding.batch /= sharding.micro_batches;
   if (is_random) {
     const std::int64_t seed = find_integer(arguments[3]).value_or(0);
     search::draw_sharding(graph, static_cast<std::uint64_t>(seed), sharding);
@@ -88,8 +95,9 @@ int main(int argc, char** argv) {
   if (arguments.size() < 2) {
     fmt::print(stderr,
                "usage: lower_tool MODEL SAMPLES,SAMPLES,... [local] [BUCKET_BYTES]\n"
-               "       lower_tool MODEL SHARE,SHARE,... sharded SEED [kept] [BUCKET_BYTES]\n"
-               "       lower_tool MODEL SHARE,SHARE,... spread [kept] [BUCKET_BYTES]\n");
+               "       lower_tool MODEL SHARE,SHARE,... sharded SEED [kept] [micro=N] "
+               "[BUCKET_BYTES]\n"
+               "       lower_tool MODEL SHARE,SHARE,... spread [kept] [micro=N] [BUCKET_BYTES]\n");
     return 2;
   }
   const auto text = lower_model(arguments);

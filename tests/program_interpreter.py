@@ -60,7 +60,9 @@ class Instruction:
 @dataclass
 class Device:
     samples: int
-    first: int
+    first: int  # in a micro-batch
+    global_batch: int
+    micro_batches: int
     buffers: dict[int, Buffer] = field(default_factory=dict)
     instructions: list[Instruction] = field(default_factory=list)
 
@@ -68,10 +70,12 @@ class Device:
 def parse_program(text: str) -> tuple[list[list[int]], list[Device]]:
     """The ranks of each group, and the devices."""
     groups, devices = [], []
+    header = text.splitlines()[1].split()
+    sizes = [int(header[5]), int(header[7]) if len(header) > 6 else 1]
     for line in text.splitlines()[2:]:
         if line.startswith("device"):
             words = line.split(" ")
-            devices.append(Device(int(words[3]), int(words[5])))
+            devices.append(Device(int(words[3]), int(words[5]), *sizes))
         elif match := BUFFER.fullmatch(line):
             shape = [int(size) for size in match[4].split(", ")] if match[4] else []
             part = [int(match[i]) for i in range(7, 11)] if match[7] else None
@@ -97,8 +101,9 @@ class Machine:
 
     def __init__(self, device: Device, tensors: dict[str, torch.Tensor], inputs):
         self.device = device
-        window = slice(device.first, device.first + device.samples)
-        self.inputs = [value[window].clone() for value in inputs]
+        stride, samples = (size // device.micro_batches for size in (device.global_batch, device.samples))
+        firsts = [m * stride + device.first for m in range(device.micro_batches)]
+        self.inputs = [torch.cat([value[f : f + samples] for f in firsts]) for value in inputs]
         self.values: dict[int, torch.Tensor] = {}
         self.loss = None
         self.stop = None

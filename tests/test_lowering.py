@@ -132,6 +132,37 @@ def test_operators_split_at_random_equal_one(case, name):
     case.check(case.run("3,0,2,1", "sharded", "2", "kept", "512"), loss, state)
 
 
+# By model: what needs all samples at once.
+TOGETHER = {
+    "cnn": "operator aten::_native_batch_norm_legit_functional in module 'net.1'",
+    "resnet": "operator aten::_native_batch_norm_legit_functional in module 'net.1'",
+    "batch_norms": "operator aten::_native_batch_norm_legit_functional in module 'plain'",
+    "batch_statistics": "output 12 is not a sum over samples",
+    "masked_mean": "operator aten::log in module ''",
+    "sequence_first_dropout": "operator aten::native_dropout in module ''",
+    "two_views": "operator aten::view in module ''",
+    "indexing": "operator aten::arange in module ''",
+}
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in TOGETHER])
+def test_micro_batches_equal_one(case, name):
+    """Two and three micro-batches, whose operators are split by samples, or at random."""
+    case = case(name)
+    loss, state = case.reference()
+    case.check(case.run("4,2", "spread", "micro=2"), loss, state)
+    case.check(case.run("3,1,2", "sharded", "0", "micro=2"), loss, state)
+    case.check(case.run("3,0,3", "sharded", "2", "kept", "micro=3", "512"), loss, state)
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_what_needs_all_samples_is_not_done_in_micro_batches(case, name):
+    command = [BUILD / "lower_tool", case(name).path, "4,2", "spread", "micro=2"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    wanted = f"synth.accumulation: {name}: a step cannot be done in 2 micro-batches: {TOGETHER[name]}"
+    assert done.returncode == 1 and done.stderr.startswith(wanted), done.stderr
+
+
 def exchanges_of(text):
     """Transfers of the first device, with their buffers' types, and how often it packs and updates."""
     device = text.split("\ndevice ")[1]
@@ -142,7 +173,7 @@ def exchanges_of(text):
 
 
 # Their means are weighed otherwise, or constants are cut.
-OTHERWISE = {"regression", "recommender", "moe", "label_smoothing"}
+OTHERWISE = {"regression", "recommender", "label_smoothing"}
 
 
 @pytest.mark.parametrize("bucket_bytes", ["4194304", "512"])

@@ -39,6 +39,7 @@ Json region_to_json(const Region& region, const cluster::Cluster& cluster) {
 Json replica_to_json(const Replica& replica, const cluster::Cluster& cluster) {
   Json json = Json::object();
   json["samples"] = replica.samples;
+  if (replica.micro_batches != 1) json["micro_batches"] = replica.micro_batches;
   json["regions"] = Json::array();
   for (const Region& region : replica.regions) {
     json["regions"].push_back(region_to_json(region, cluster));
@@ -148,6 +149,9 @@ Result<Replica> replica_from_json(const Json& json, const std::string& where,
   MOTLEY_ASSIGN(auto object, JsonObject::make(json, where));
   Replica replica;
   MOTLEY_ASSIGN(replica.samples, object.integer("samples"));
+  if (object.has("micro_batches")) {
+    MOTLEY_ASSIGN(replica.micro_batches, object.integer("micro_batches"));
+  }
   MOTLEY_ASSIGN(const Json* regions, read_list(object, "regions"));
   for (std::size_t i = 0; i < regions->size(); ++i) {
     MOTLEY_ASSIGN(Region region,
@@ -185,6 +189,10 @@ class ReplicaCheck {
     if (replica.samples <= 0) {
       fault("{}: found {} samples, wanted at least 1", where, replica.samples);
     }
+    if (replica.micro_batches < 1 || replica.samples % replica.micro_batches != 0) {
+      fault("{}: {} samples cannot be done in {} equal micro-batches", where, replica.samples,
+            replica.micro_batches);
+    }
     if (replica.regions.size() != 1) {
       fault("{}: found {} regions, wanted 1", where, replica.regions.size());
       return;
@@ -192,6 +200,9 @@ class ReplicaCheck {
     const Region& region = replica.regions.front();
     if (region.devices.empty()) fault("{}: found no device, wanted at least 1", where);
     if (region.devices.size() == 1) add_one_device(where, region);
+    if (region.devices.size() == 1 && replica.micro_batches > 1) {
+      fault("{}: found {} micro-batches, of one device wanted 1", where, replica.micro_batches);
+    }
     if (region.devices.size() > 1) add_shared(where, region);
     for (const DeviceId device : region.devices) add_use(index, device);
   }
@@ -270,9 +281,11 @@ const Region* find_shared_region(const Plan& plan) {
 std::vector<Member> members(const Plan& plan) {
   std::vector<Member> ranks;
   if (const Region* region = find_shared_region(plan)) {
-    const std::vector<std::int64_t> samples = round_shares(region->shares, plan.global_batch);
+    const std::int64_t times = plan.replicas.front().micro_batches;
+    const std::vector<std::int64_t> samples =
+        round_shares(region->shares, plan.global_batch / times);
     for (std::size_t i = 0; i < samples.size(); ++i)
-      ranks.push_back({region->devices[i], samples[i]});
+      ranks.push_back({region->devices[i], times * samples[i]});
     return ranks;
   }
   for (const Replica& replica : plan.replicas) {

@@ -42,6 +42,9 @@ struct Region {
 struct Replica {
   std::int64_t samples = 0;
   std::vector<Region> regions;
+  /// Of each step, equal and one after the other; gradients are added up over them. Several only
+  /// where the region has several devices.
+  std::int64_t micro_batches = 1;
   bool operator==(const Replica&) const = default;
 };
 

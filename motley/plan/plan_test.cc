@@ -59,7 +59,7 @@ Plan one_region(const cluster::Cluster& cluster) {
   region.parameters = {{"fc.bias", {graph::FormKind::kSharded, 0, 1, 12, 1}},
                        {"fc.weight", {graph::FormKind::kSharded, 0, 3, 12, 64}}};
   region.exchanges = {ExchangeMethod::kGrouped, ExchangeMethod::kNative};
-  plan.replicas = {{40, {region}}};
+  plan.replicas = {{40, {region}, 2}};
   return plan;
 }
 
@@ -121,7 +121,7 @@ RC_GTEST_PROP(Plan, ParseInvertsPrint, ()) {
   plan.global_batch = *rc::gen::arbitrary<std::int64_t>();
   const auto count = *rc::gen::inRange<std::size_t>(0, 4);
   for (std::size_t i = 0; i < count; ++i) {
-    Replica replica{*rc::gen::arbitrary<std::int64_t>(), {}};
+    Replica replica{*rc::gen::arbitrary<std::int64_t>(), {}, *rc::gen::inRange(1, 5)};
     for (int r = *rc::gen::inRange(0, 3); r > 0; --r) {
       Region region;
       for (int d = *rc::gen::inRange(0, 3); d > 0; --d) {
@@ -261,9 +261,22 @@ TEST(PlanVerify, RegionsOfSeveralDevices) {
               region.devices.pop_back();
               region.shares.pop_back();
               plan.replicas[0].samples = 39;
+              plan.replicas[0].micro_batches = 1;
               plan.replicas.push_back({1, {Region{{DeviceId(2)}, {1.0}}}});
             }),
             "plan: a region of several devices must be the only replica");
+  EXPECT_EQ(message([](Plan& plan, Region&) { plan.replicas[0].micro_batches = 3; }),
+            "plan: replica 0: 40 samples cannot be done in 3 equal micro-batches");
+  EXPECT_EQ(message([](Plan& plan, Region&) { plan.replicas[0].micro_batches = 0; }),
+            "plan: replica 0: 40 samples cannot be done in 0 equal micro-batches");
+}
+
+TEST(PlanVerify, OneDeviceHasOneMicroBatch) {
+  const cluster::Cluster cluster = lab();
+  Plan plan = two_replicas(cluster);
+  plan.replicas[0].micro_batches = 2;
+  EXPECT_EQ(error_of(verify_plan(plan, "00000000000000aa", cluster)),
+            "plan: replica 0: found 2 micro-batches, of one device wanted 1");
 }
 
 TEST(PlanVerify, OtherModelOrClusterIsStale) {

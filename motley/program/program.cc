@@ -32,6 +32,14 @@ bool Argument::operator==(const Argument& other) const {
   return a && b ? equal(*a, *b) : value == other.value;
 }
 
+std::vector<std::int64_t> Program::samples_of(const DeviceProgram& device) const {
+  std::vector<std::int64_t> positions;
+  for (std::int64_t m = 0; m < micro_batches; ++m)
+    for (std::int64_t i = 0; i < device.samples / micro_batches; ++i)
+      positions.push_back(m * (global_batch / micro_batches) + device.first_sample + i);
+  return positions;
+}
+
 std::string Instruction::full_name() const { return overload.empty() ? op : op + "." + overload; }
 
 Rank peer_of(const Instruction& instruction) {

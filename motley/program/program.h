@@ -91,8 +91,8 @@ struct Group {
 /// the same buffer at the same time: `waits` order them.
 struct DeviceProgram {
   std::string device;             ///< "a:0"
-  std::int64_t samples = 0;       ///< of each global batch
-  std::int64_t first_sample = 0;  ///< position of its first sample in the global batch
+  std::int64_t samples = 0;       ///< of each global batch; as many of each micro-batch
+  std::int64_t first_sample = 0;  ///< position of its first sample in a micro-batch
   std::vector<Buffer> buffers;
   std::vector<Instruction> instructions;
   bool operator==(const DeviceProgram&) const = default;
@@ -104,9 +104,13 @@ struct DeviceProgram {
 struct Program {
   std::string model_hash, plan_hash;
   std::int64_t global_batch = 0;
+  std::int64_t micro_batches = 1;  ///< equal consecutive parts of a global batch
   std::vector<Group> groups;
   std::vector<DeviceProgram> devices;
   bool operator==(const Program&) const = default;
+
+  /// Positions in the global batch of a device's samples, in the order in which it loads them.
+  std::vector<std::int64_t> samples_of(const DeviceProgram& device) const;
 };
 
 /// Rank at the other end of a "motley::send" or "motley::receive"; none for other instructions and

@@ -313,7 +313,9 @@ bool parse_group(LineCursor& line, Program& program) {
 bool parse_header(LineCursor& line, Program& program) {
   return line.expect_quoted(program.model_hash) && line.expect_word("plan") &&
          line.expect_quoted(program.plan_hash) && line.expect_word("global_batch") &&
-         line.expect_integer(program.global_batch) && line.expect_end();
+         line.expect_integer(program.global_batch) &&
+         (!line.take_word("micro_batches") || line.expect_integer(program.micro_batches)) &&
+         line.expect_end();
 }
 
 bool parse_device(LineCursor& line, DeviceProgram& device) {
@@ -372,8 +374,10 @@ std::string print_argument(const Argument& argument) {
 
 std::string print_program(const Program& program) {
   std::string out(kVersion);
-  fmt::format_to(std::back_inserter(out), "\nmodel {} plan {} global_batch {}\n",
-                 quote(program.model_hash), quote(program.plan_hash), program.global_batch);
+  fmt::format_to(
+      std::back_inserter(out), "\nmodel {} plan {} global_batch {}{}\n", quote(program.model_hash),
+      quote(program.plan_hash), program.global_batch,
+      program.micro_batches == 1 ? "" : fmt::format(" micro_batches {}", program.micro_batches));
   for (std::size_t g = 0; g < program.groups.size(); ++g) {
     fmt::format_to(std::back_inserter(out), "group {}:", g);
     for (const Rank rank : program.groups[g].members)

@@ -54,6 +54,18 @@ RC_GTEST_PROP(ProgramText, ParsePrintIsIdentity, ()) {
   RC_ASSERT(print_program(*parsed) == text);
 }
 
+TEST(ProgramText, MicroBatchesAreStretchesOfTheGlobalBatch) {
+  const std::string text =
+      "motley.program/1\nmodel \"m\" plan \"p\" global_batch 8 micro_batches 2\n"
+      "device \"a:0\" samples 6 first 0\ndevice \"b:0\" samples 2 first 3\n";
+  const auto program = parse_program(text, "p.txt");
+  ASSERT_TRUE(program) << program.error().message;
+  EXPECT_EQ(print_program(*program), text);
+  EXPECT_EQ(program->samples_of(program->devices[0]),
+            (std::vector<std::int64_t>{0, 1, 2, 4, 5, 6}));
+  EXPECT_EQ(program->samples_of(program->devices[1]), (std::vector<std::int64_t>{3, 7}));
+}
+
 TEST(ProgramText, SkipsCommentsAndEmptyLines) {
   EXPECT_EQ(error_of("# a comment\n\ndevice \"a:0\" samples 8 first 0\n  # another\n"), "");
 }

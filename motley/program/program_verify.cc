@@ -89,12 +89,16 @@ void check_devices(const Program& program, Violations& violations) {
     if (device.device.empty()) violations.add_device(program, rank, "a device without a name");
     if (!names.insert(device.device).second)
       violations.add_device(program, rank, "two devices of this name");
-    if (device.samples < 0 || device.first_sample < 0 ||
-        device.samples > program.global_batch - device.first_sample)
+    const std::int64_t times = program.micro_batches;
+    const bool is_even =
+        times > 0 && device.samples % times == 0 && program.global_batch % times == 0;
+    if (!is_even || device.samples < 0 || device.first_sample < 0 ||
+        device.samples / times > program.global_batch / times - device.first_sample)
       violations.add_device(
           program, rank,
-          fmt::format("found {} samples from sample {}, wanted a part of the global batch of {}",
-                      device.samples, device.first_sample, program.global_batch));
+          fmt::format("found {} samples from sample {}, wanted a part of the global batch of {}{}",
+                      device.samples, device.first_sample, program.global_batch,
+                      times == 1 ? "" : fmt::format(" in {} micro-batches", times)));
   }
 }
 

@@ -15,6 +15,7 @@
 #include "motley/program/parts.h"
 #include "motley/search/random_sharding.h"
 #include "motley/search/split_planner.h"
+#include "motley/synth/accumulation.h"
 #include "motley/synth/lower.h"
 #include "motley/synth/sharded_plan.h"
 
@@ -23,6 +24,7 @@ namespace {
 
 constexpr int kTries = 20;
 constexpr std::uint64_t kLargestShare = 8;
+constexpr std::int64_t kMostMicroBatches = 4;
 
 /// Devices and shares; one device in eight has no share.
 synth::Sharding draw_shares(const plan::Problem& problem, SplitMix64& random) {
@@ -31,7 +33,6 @@ synth::Sharding draw_shares(const plan::Problem& problem, SplitMix64& random) {
     std::swap(devices[i - 1], devices[random.below(i)]);
   devices.resize(2 + random.below(devices.size() - 1));
   synth::Sharding sharding;
-  sharding.global_batch = problem.global_batch;
   for (const DeviceId device : devices) {
     sharding.devices.push_back(problem.cluster->device(device).name);
     const std::uint64_t share = random.below(8) == 0 ? 0 : 1 + random.below(kLargestShare);
@@ -43,11 +44,22 @@ synth::Sharding draw_shares(const plan::Problem& problem, SplitMix64& random) {
   return sharding;
 }
 
+/// Micro-batches of a step: often one, else a divisor of the batch that the model can be done in.
+std::int64_t draw_micro_batches(const plan::Problem& problem, SplitMix64& random) {
+  if (random.below(2) == 0) return 1;
+  std::vector<std::int64_t> fits;
+  for (std::int64_t times = 2; times <= std::min(kMostMicroBatches, problem.global_batch); ++times)
+    if (synth::accumulate(*problem.graph, problem.global_batch, times)) fits.push_back(times);
+  return fits.empty() ? 1 : fits[random.below(fits.size())];
+}
+
 /// What the region's program needs; draws how it exchanges, hierarchically only over levels.
 Result<void> complete(const plan::Problem& problem, SplitMix64& random, RegionChoice& choice) {
   plan::Region& region = choice.region;
-  MOTLEY_ASSIGN(const program::Program program,
-                synth::lower(*problem.graph, make_region_plan(problem, region), *problem.cluster));
+  MOTLEY_ASSIGN(
+      const program::Program program,
+      synth::lower(*problem.graph, make_region_plan(problem, region, choice.micro_batches),
+                   *problem.cluster));
   std::set<NodeId> nodes;
   for (std::size_t rank = 0; rank < program.devices.size(); ++rank) {
     const Bytes tensors = program::find_memory_peak(program.devices[rank]).total;
@@ -81,16 +93,20 @@ std::string describe(const synth::Sharding& sharding, const plan::Region& region
   const auto split =
       std::count_if(region.operators.begin(), region.operators.end(),
                     [](const plan::OperatorSplit& each) { return each != plan::OperatorSplit{}; });
-  return fmt::format("drawn: {} share {} of {} operators {}, and keep parts of {} parameters",
+  const std::string times = sharding.micro_batches == 1
+                                ? ""
+                                : fmt::format(", in {} micro-batches", sharding.micro_batches);
+  return fmt::format("drawn: {} share {} of {} operators {}, and keep parts of {} parameters{}",
                      join(sharding.devices, ", "), split, region.operators.size(),
-                     fmt::join(sharding.shares, " : "), region.parameters.size());
+                     fmt::join(sharding.shares, " : "), region.parameters.size(), times);
 }
 
 }  // namespace
 
-plan::Plan make_region_plan(const plan::Problem& problem, const plan::Region& region) {
+plan::Plan make_region_plan(const plan::Problem& problem, const plan::Region& region,
+                            std::int64_t micro_batches) {
   plan::Plan plan = make_split_plan(problem, {});
-  plan.replicas = {{problem.global_batch, {region}}};
+  plan.replicas = {{problem.global_batch, {region}, micro_batches}};
   plan.batch_norm = plan::BatchNormMode::kGlobal;
   return plan;
 }
@@ -107,9 +123,12 @@ Result<std::optional<RegionChoice>> draw_region(const plan::Problem& problem,
   SplitMix64 random(problem.seed);
   for (int attempt = 0; attempt < kTries; ++attempt) {
     synth::Sharding sharding = draw_shares(problem, random);
+    sharding.micro_batches = draw_micro_batches(problem, random);
+    sharding.batch = problem.global_batch / sharding.micro_batches;
     draw_sharding(*problem.graph, random.next(), sharding);
     RegionChoice choice;
     choice.region = synth::make_region(*problem.graph, sharding, *problem.cluster);
+    choice.micro_batches = sharding.micro_batches;
     MOTLEY_RETURN_IF_ERROR(complete(problem, random, choice));
     why = find_faults(problem, choice);
     if (!why.empty()) continue;

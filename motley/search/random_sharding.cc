@@ -20,7 +20,7 @@ class Lottery {
   Lottery(const graph::Graph& graph, std::uint64_t seed, synth::Sharding& sharding)
       : graph_(graph),
         sharding_(sharding),
-        rules_(synth::find_rules(graph, sharding.global_batch)),
+        rules_(synth::find_rules(graph, sharding.batch)),
         random_(seed),
         is_decided_(graph.values.size(), 1) {}
 
@@ -31,7 +31,7 @@ class Lottery {
       const graph::ValueRole role = graph_.values[v].role;
       const ValueId id(static_cast<std::int64_t>(v));
       if (role == graph::ValueRole::kInput)
-        keep(id, synth::input_form(graph_, id, sharding_.global_batch));
+        keep(id, synth::input_form(graph_, id, sharding_.batch));
       is_decided_[v] = role != graph::ValueRole::kParameter;
     }
     sharding_.ops.clear();

@@ -39,7 +39,7 @@ Sharding draw(const graph::Graph& graph, std::uint64_t seed) {
   for (std::size_t i = 0; i < names.size(); ++i)
     sharding.shares.push_back(static_cast<double>(random.below(5)));
   sharding.shares[random.below(names.size())] += 1;
-  sharding.global_batch = 6;
+  sharding.batch = 6;
   search::draw_sharding(graph, seed, sharding);
   return sharding;
 }
@@ -49,8 +49,8 @@ plan::Plan make_plan(const graph::Graph& graph, const Sharding& sharding,
   plan::Plan plan;
   plan.model_hash = "aa";
   plan.cluster_hash = cluster::cluster_hash(cluster);
-  plan.global_batch = sharding.global_batch;
-  plan.replicas = {{sharding.global_batch, {make_region(graph, sharding, cluster)}}};
+  plan.global_batch = sharding.batch;
+  plan.replicas = {{sharding.batch, {make_region(graph, sharding, cluster)}}};
   return plan;
 }
 
@@ -101,7 +101,7 @@ Error error_after(const std::function<void(plan::Region&)>& change) {
   const cluster::Cluster cluster = four_devices();
   Sharding sharding = draw(graph, 0);
   for (std::size_t i = 0; i < graph.ops.size(); ++i)
-    sharding.ops[i] = whole_strategy(find_rules(graph, sharding.global_batch)[i]);
+    sharding.ops[i] = whole_strategy(find_rules(graph, sharding.batch)[i]);
   for (const ValueId id : values_with_role(graph, graph::ValueRole::kParameter))
     sharding.sources[id.index()] = graph::kWholeForm;
   plan::Plan plan = make_plan(graph, sharding, cluster);

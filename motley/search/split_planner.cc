@@ -71,7 +71,7 @@ SplitSearch search_within_memory(SplitSpace& space) {
 /// A choice of how operators are split is shown as it is: no bound holds for all of them.
 Result<void> add_region(const Study& study, const Choice& choice, PlanOutcome& outcome) {
   const plan::Region& region = choice.region->region;
-  outcome.plan = make_region_plan(study.space.problem(), region);
+  outcome.plan = make_region_plan(study.space.problem(), region, choice.region->micro_batches);
   const auto step = study.space.evaluator().step_time(*outcome.plan);
   if (!step && !step.error().code.starts_with("cost.")) return tl::make_unexpected(step.error());
   if (step) {

@@ -245,7 +245,7 @@ class DeviceEmitter : StepEmitter {
     }
     const std::vector<ValueId>& summed = treatment(id).summed;
     emit_dropout_at(id, {read(x, summed)}, make_argument(op.arguments[1], summed),
-                    {outer, inner, first, global}, [&](ValueId v) { return define(v); });
+                    {outer, inner, first, global, id}, [&](ValueId v) { return define(v); });
   }
 
   BufferId like(ValueId value) {

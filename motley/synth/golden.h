@@ -51,7 +51,7 @@ inline program::Program lower_spread(const graph::Graph& graph,
   for (const std::int64_t count : samples) {
     sharding.devices.push_back("a:" + std::to_string(sharding.devices.size()));
     sharding.shares.push_back(static_cast<double>(count));
-    sharding.global_batch += count;
+    sharding.batch += count;
   }
   spread_samples(graph, sharding);
   if (kept == Kept::kInParts) keep_parameters_in_parts(graph, sharding);

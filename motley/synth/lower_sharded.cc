@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <string_view>
 #include <utility>
 
+#include "motley/base/check.h"
 #include "motley/graph/work.h"
 #include "motley/plan/shares.h"
 #include "motley/program/program_text.h"
+#include "motley/synth/accumulation.h"
 #include "motley/synth/sharded_operators.h"
 #include "motley/synth/sharding.h"
 
@@ -216,21 +219,24 @@ bool can_lower(const graph::Graph& graph, OpId op, const ShardingRule& rule,
                                     [](const Form& form) { return form == graph::kWholeForm; });
 }
 
-Form input_form(const graph::Graph& graph, ValueId input, std::int64_t global_batch) {
+Form input_form(const graph::Graph& graph, ValueId input, std::int64_t batch) {
   const std::vector<graph::SizeExpr>& shape = graph.value(input).shape;
   if (shape.empty() || !shape[0].depends_on("batch")) return graph::kWholeForm;
-  return {FormKind::kSharded, 0, 1, global_batch, 1};
+  return {FormKind::kSharded, 0, 1, batch, 1};
 }
 
-program::Program lower_some_ranks(const graph::Graph& graph, const Sharding& sharding,
-                                  const std::vector<ShardingRule>& rules,
-                                  const std::vector<std::size_t>& ranks,
-                                  const LowerOptions& options) {
-  const ShardedStep step = plan_step(graph, sharding, rules, options.bucket_bytes);
-  const std::vector<std::int64_t> samples =
-      plan::round_shares(sharding.shares, sharding.global_batch);
+namespace {
+
+/// `copies`: by operator, of an accumulated graph; null of a plain one.
+program::Program lower_graph(const graph::Graph& graph, const Sharding& sharding,
+                             const std::vector<ShardingRule>& rules,
+                             const std::vector<std::size_t>& ranks, const LowerOptions& options,
+                             const std::vector<Copy>* copies) {
+  ShardedStep step = plan_step(graph, sharding, rules, options.bucket_bytes);
+  step.copies = copies;
+  const std::vector<std::int64_t> samples = plan::round_shares(sharding.shares, sharding.batch);
   program::Program program;
-  program.global_batch = sharding.global_batch;
+  program.global_batch = sharding.batch;
   program::Group group;
   for (const std::size_t rank : ranks) {
     const std::int64_t first = std::accumulate(
@@ -244,13 +250,41 @@ program::Program lower_some_ranks(const graph::Graph& graph, const Sharding& sha
   return program;
 }
 
+}  // namespace
+
+program::Program lower_some_ranks(const graph::Graph& graph, const Sharding& sharding,
+                                  const std::vector<ShardingRule>& rules,
+                                  const std::vector<std::size_t>& ranks,
+                                  const LowerOptions& options, const Accumulation* accumulation) {
+  if (accumulation == nullptr) return lower_graph(graph, sharding, rules, ranks, options, nullptr);
+  MOTLEY_CHECK(accumulation->micro_batches == sharding.micro_batches);
+  const AccumulatedSharding spread = spread_accumulation(*accumulation, graph, sharding, rules);
+  program::Program program = lower_graph(accumulation->graph, spread.sharding, spread.rules, ranks,
+                                         options, &accumulation->copies);
+  program.micro_batches = sharding.micro_batches;
+  program.global_batch *= sharding.micro_batches;
+  for (program::DeviceProgram& device : program.devices) {
+    device.samples *= sharding.micro_batches;
+    for (program::Instruction& instruction : device.instructions)
+      if (!instruction.origin.is_none())
+        instruction.origin = accumulation->copies[instruction.origin.index()].of;
+  }
+  return program;
+}
+
 Result<program::Program> lower_sharded(const graph::Graph& graph, const Sharding& sharding,
                                        const LowerOptions& options) {
-  const std::vector<ShardingRule> rules = find_rules(graph, sharding.global_batch);
+  const std::vector<ShardingRule> rules = find_rules(graph, sharding.batch);
   MOTLEY_RETURN_IF_ERROR(verify_sharding(graph, sharding, rules));
   std::vector<std::size_t> ranks(sharding.devices.size());
   std::iota(ranks.begin(), ranks.end(), std::size_t{0});
-  program::Program program = lower_some_ranks(graph, sharding, rules, ranks, options);
+  std::optional<Accumulation> accumulation;
+  if (sharding.micro_batches > 1) {
+    MOTLEY_ASSIGN(accumulation, accumulate(graph, sharding.batch * sharding.micro_batches,
+                                           sharding.micro_batches));
+  }
+  program::Program program = lower_some_ranks(graph, sharding, rules, ranks, options,
+                                              accumulation ? &*accumulation : nullptr);
   MOTLEY_RETURN_IF_ERROR(set_methods(program, sharding.exchanges));
   MOTLEY_RETURN_IF_ERROR(program::verify_program(program, graph.name));
   return program;

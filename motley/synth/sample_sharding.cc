@@ -1,7 +1,10 @@
 #include "motley/synth/sample_sharding.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
+
+#include "motley/synth/sharded_step.h"
 
 namespace motley::synth {
 namespace {
@@ -11,19 +14,29 @@ using graph::FormKind;
 using graph::ShardingRule;
 using graph::Strategy;
 
+/// Conversions that a strategy needs; those that tear samples from their devices count most.
+int cost_of(const ShardingRule& rule, const std::vector<Form>& homes, const Strategy& strategy) {
+  int total = 0;
+  for (std::size_t o = 0; o < strategy.operands.size(); ++o) {
+    const Form &from = homes[rule.operands[o].index()], &to = strategy.operands[o];
+    if (from == to || is_ignored(rule, o)) continue;
+    total += from.kind == FormKind::kSharded ? 10000 : from.kind == FormKind::kPartial ? 100 : 1;
+  }
+  return total;
+}
+
 class Spreader {
  public:
   Spreader(const graph::Graph& graph, Sharding& sharding)
       : graph_(graph),
         sharding_(sharding),
-        rules_(find_rules(graph, sharding.global_batch)),
+        rules_(find_rules(graph, sharding.batch)),
         homes_(graph.values.size(), graph::kWholeForm) {}
 
   void spread() {
     for (std::size_t v = 0; v < graph_.values.size(); ++v)
       if (graph_.values[v].role == graph::ValueRole::kInput)
-        homes_[v] =
-            input_form(graph_, ValueId(static_cast<std::int64_t>(v)), sharding_.global_batch);
+        homes_[v] = input_form(graph_, ValueId(static_cast<std::int64_t>(v)), sharding_.batch);
     sharding_.sources = homes_;
     sharding_.ops.clear();
     for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
@@ -34,42 +47,19 @@ class Spreader {
   }
 
  private:
-  const Form& home(std::size_t op, std::size_t operand) const {
-    return homes_[rules_[op].operands[operand].index()];
-  }
-
-  /// Conversions that a strategy needs; those that tear samples from their devices count most.
-  int cost(std::size_t op, const Strategy& strategy) const {
-    int total = 0;
-    for (std::size_t o = 0; o < strategy.operands.size(); ++o) {
-      const Form &from = home(op, o), &to = strategy.operands[o];
-      if (from == to) continue;
-      total += from.kind == FormKind::kSharded ? 10000 : from.kind == FormKind::kPartial ? 100 : 1;
-    }
-    return total;
-  }
-
   Strategy choose(std::size_t op) const {
-    Strategy best = whole_strategy(rules_[op]);
-    std::optional<int> least;
-    const auto offer = [&](const std::optional<Strategy>& strategy) {
-      if (!strategy || !can_lower(graph_, OpId(static_cast<std::int64_t>(op)), rules_[op],
-                                  *strategy, sharding_.shares))
-        return;
-      const int found = cost(op, *strategy);
-      if (least && found >= *least) return;
-      least = found;
-      best = *strategy;
-    };
+    const OpId id(static_cast<std::int64_t>(op));
+    const ShardingRule& rule = rules_[op];
     bool is_spread = false;
-    for (std::size_t o = 0; o < rules_[op].operands.size(); ++o) {
-      is_spread = is_spread || home(op, o).kind == FormKind::kSharded;
-      offer(follow(rules_[op], static_cast<int>(o), home(op, o)));
-    }
-    if (!is_spread) offer(by_result(op));
-    for (const Strategy& way : linear_strategies(rules_[op])) offer(way);
-    offer(whole_strategy(rules_[op]));
-    return best;
+    for (std::size_t o = 0; o < rule.operands.size(); ++o)
+      is_spread = is_spread || (!is_ignored(rule, o) &&
+                                homes_[rule.operands[o].index()].kind == FormKind::kSharded);
+    Strategy best = best_strategy(graph_, id, rule, homes_, sharding_.shares);
+    if (is_spread) return best;
+    const auto made = by_result(op);
+    const bool is_better = made && can_lower(graph_, id, rule, *made, sharding_.shares) &&
+                           cost_of(rule, homes_, *made) <= cost_of(rule, homes_, best);
+    return is_better ? *made : best;
   }
 
   /// The split of what an operator makes out of nothing for each sample.
@@ -79,8 +69,8 @@ class Spreader {
       const graph::DimFactors& factors = rules_[op].result_factors[0][d];
       if (!shape[d].depends_on("batch") || factors.empty()) continue;
       const std::int64_t size = rules_[op].factors[static_cast<std::size_t>(factors[0])].size;
-      if (size % sharding_.global_batch == 0)
-        return split_strategy(rules_[op], factors[0], 1, size / sharding_.global_batch);
+      if (size % sharding_.batch == 0)
+        return split_strategy(rules_[op], factors[0], 1, size / sharding_.batch);
     }
     return std::nullopt;
   }
@@ -92,6 +82,24 @@ class Spreader {
 };
 
 }  // namespace
+
+Strategy best_strategy(const graph::Graph& graph, OpId op, const ShardingRule& rule,
+                       const std::vector<Form>& homes, const std::vector<double>& shares) {
+  Strategy best = whole_strategy(rule);
+  std::optional<int> least;
+  const auto offer = [&](const std::optional<Strategy>& strategy) {
+    if (!strategy || !can_lower(graph, op, rule, *strategy, shares)) return;
+    const int found = cost_of(rule, homes, *strategy);
+    if (least && found >= *least) return;
+    least = found;
+    best = *strategy;
+  };
+  for (std::size_t o = 0; o < rule.operands.size(); ++o)
+    offer(follow(rule, static_cast<int>(o), homes[rule.operands[o].index()]));
+  for (const Strategy& way : linear_strategies(rule)) offer(way);
+  offer(whole_strategy(rule));
+  return best;
+}
 
 void spread_samples(const graph::Graph& graph, Sharding& sharding) {
   Spreader(graph, sharding).spread();

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "motley/graph/work.h"
+#include "motley/synth/accumulation.h"
 
 namespace motley::synth {
 
@@ -241,7 +242,13 @@ void ShardedOperators::emit_dropout(OpId id) {
   if (given.size() > 2 && std::holds_alternative<bool>(given[2].value) &&
       !std::get<bool>(given[2].value))
     return emit_plain(id, 1);
-  emit_dropout_at(id, given[0], given[1], {slab.before, slab.after, first, slab.extent},
+  OpId drawn_by = id;
+  if (step_.copies != nullptr) {  // samples lead, so a micro-batch is a stretch of all elements
+    const Copy& copy = (*step_.copies)[id.index()];
+    drawn_by = copy.of;
+    first += copy.micro_batch * slab.before * slab.extent;
+  }
+  emit_dropout_at(id, given[0], given[1], {slab.before, slab.after, first, slab.extent, drawn_by},
                   [&](ValueId v) { return define(v); });
 }
 

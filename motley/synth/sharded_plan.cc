@@ -55,10 +55,10 @@ bool is_cut_of(const graph::Value& value, const Form& form, const graph::Sizes& 
 
 Result<void> read_sources(const graph::Graph& graph, const plan::Region& region,
                           Sharding& sharding) {
-  const graph::Sizes sizes{{"batch", sharding.global_batch}};
+  const graph::Sizes sizes{{"batch", sharding.batch}};
   sharding.sources.assign(graph.values.size(), graph::kWholeForm);
   for (const ValueId input : values_with_role(graph, graph::ValueRole::kInput))
-    sharding.sources[input.index()] = input_form(graph, input, sharding.global_batch);
+    sharding.sources[input.index()] = input_form(graph, input, sharding.batch);
   std::map<std::string, ValueId> parameters;
   for (const ValueId id : values_with_role(graph, graph::ValueRole::kParameter))
     parameters.emplace(graph.value(id).name, id);
@@ -106,10 +106,11 @@ Result<Sharding> find_sharding(const graph::Graph& graph, const plan::Plan& plan
   for (const DeviceId device : region->devices)
     sharding.devices.push_back(cluster.device(device).name);
   sharding.shares = region->shares;
-  sharding.global_batch = plan.global_batch;
+  sharding.micro_batches = plan.replicas.front().micro_batches;
+  sharding.batch = plan.global_batch / sharding.micro_batches;
   sharding.exchanges = region->exchanges;
   MOTLEY_RETURN_IF_ERROR(read_sources(graph, *region, sharding));
-  const std::vector<ShardingRule> rules = find_rules(graph, plan.global_batch);
+  const std::vector<ShardingRule> rules = find_rules(graph, sharding.batch);
   for (std::size_t i = 0; i < rules.size(); ++i) {
     const OpId id(static_cast<std::int64_t>(i));
     const auto strategy = find_strategy(rules[i], region->operators[i]);

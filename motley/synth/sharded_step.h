@@ -10,6 +10,8 @@
 
 namespace motley::synth {
 
+struct Copy;
+
 /// What lowering finds out about a sharded step before it knows a rank: the same for all.
 struct ShardedStep {
   const std::vector<graph::ShardingRule>& rules;  ///< by operator
@@ -22,6 +24,7 @@ struct ShardedStep {
   /// Parameters that are kept in parts and wanted whole, gathered together; `ready` is the position
   /// in the order of the first operator that wants one of them.
   std::vector<Bucket> gathers;
+  const std::vector<Copy>* copies = nullptr;  ///< of an accumulated graph, by operator
 };
 
 /// `rules` as find_rules gives them, which must outlive the step; the sharding is sound. O(graph).

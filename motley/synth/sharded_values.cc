@@ -20,7 +20,7 @@ ShardedValues::ShardedValues(const graph::Graph& graph, const Sharding& sharding
       sharding_(sharding),
       step_(step),
       rank_(rank),
-      sizes_(sharding.global_batch),
+      sizes_(sharding.batch),
       keeper_(static_cast<std::size_t>(
           std::max_element(sharding.shares.begin(), sharding.shares.end()) -
           sharding.shares.begin())) {}

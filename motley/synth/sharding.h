@@ -13,13 +13,16 @@
 
 namespace motley::synth {
 
+struct Accumulation;
+
 /// How one region runs the whole graph on several devices: by operator, how it is split, and by
 /// parameter, how it is kept. All that is cut is cut by the same shares, rounded for each extent
 /// (plan::round_shares): samples, heads, channels, rows of a table.
 struct Sharding {
   std::vector<std::string> devices;  ///< by rank; names
   std::vector<double> shares;        ///< by rank, >= 0, not all 0
-  std::int64_t global_batch = 0;
+  std::int64_t batch = 0;            ///< samples of a micro-batch, for which operators are split
+  std::int64_t micro_batches = 1;    ///< of a step, one after the other
   std::vector<graph::Strategy> ops;  ///< by operator
   std::vector<graph::Form> sources;  ///< by value: how parameters are kept, whole or sharded;
                                      ///< inputs are cut by samples, all else is whole
@@ -36,7 +39,7 @@ bool can_lower(const graph::Graph& graph, OpId op, const graph::ShardingRule& ru
                const graph::Strategy& strategy, const std::vector<double>& shares);
 
 /// Where each input holds the samples: dimension 0; whole if it does not depend on the batch.
-graph::Form input_form(const graph::Graph& graph, ValueId input, std::int64_t global_batch);
+graph::Form input_form(const graph::Graph& graph, ValueId input, std::int64_t batch);
 
 /// Lowers the graph for all devices (docs/algorithms.md, "Sharded lowering"): each operator with
 /// its local arguments on its operands in the forms that its strategy wants; between them,
@@ -49,18 +52,21 @@ graph::Form input_form(const graph::Graph& graph, ValueId input, std::int64_t gl
 ///   sharded -> sharded   all-to-all where the dimensions differ, else over whole
 ///   any -> partial       whole on one device, zeros on the others
 ///
-/// A value is converted to a form once. Gradients take the form of their parameter, of which each
-/// device keeps and updates its part. Errors (synth.sharding): strategies that are not those of the
-/// operators' rules, or that lowering does not have; those of set_methods.
+/// With several micro-batches it is the accumulated graph that is lowered (accumulation.h). A value
+/// is converted to a form once. Gradients take the form of their parameter, of which each device
+/// keeps and updates its part. Errors (synth.sharding): strategies that are not those of the
+/// operators' rules, or that lowering does not have; those of accumulate and set_methods.
 Result<program::Program> lower_sharded(const graph::Graph& graph, const Sharding& sharding,
                                        const LowerOptions& options);
 
 /// The same for some ranks only, in this order: not a program that can be run, as its group lacks
 /// the others, but enough to price a step where the others are like one of these. `rules`: those of
-/// find_rules. All exchanges are native. Not verified.
+/// find_rules; `accumulation` of the graph, null for one micro-batch. All exchanges are native. Not
+/// verified.
 program::Program lower_some_ranks(const graph::Graph& graph, const Sharding& sharding,
                                   const std::vector<graph::ShardingRule>& rules,
                                   const std::vector<std::size_t>& ranks,
-                                  const LowerOptions& options);
+                                  const LowerOptions& options,
+                                  const Accumulation* accumulation = nullptr);
 
 }  // namespace motley::synth

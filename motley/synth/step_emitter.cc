@@ -83,7 +83,7 @@ void StepEmitter::emit_dropout_at(OpId id, const Argument& x, const Argument& p,
   Instruction made = make_named("motley::dropout", id);
   made.arguments = {x,
                     p,
-                    number_argument(id.value),
+                    number_argument(place.drawn_by.value),
                     {place.outer},
                     {place.inner},
                     number_argument(place.first),

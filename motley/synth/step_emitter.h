@@ -50,6 +50,7 @@ class StepEmitter {
   /// x seen as [outer, samples, inner], `first` of `global` samples on.
   struct DropoutPlace {
     std::int64_t outer, inner, first, global;
+    OpId drawn_by;  ///< the operator of the model whose masks these are
   };
   void emit_dropout_at(OpId id, const program::Argument& x, const program::Argument& p,
                        const DropoutPlace& place, const Define& define);

@@ -274,10 +274,9 @@ Result<Training::End> Training::run() {
 }
 
 Result<StepResult> Training::step(const data::SampleOrder& order) {
-  const std::int64_t first = next_step_ * session_.program.global_batch + program().first_sample;
-  std::vector<std::int64_t> samples(static_cast<std::size_t>(program().samples));
-  for (std::size_t i = 0; i < samples.size(); ++i)
-    samples[i] = order.at(first + static_cast<std::int64_t>(i));
+  const std::int64_t first = next_step_ * session_.program.global_batch;
+  std::vector<std::int64_t> samples = session_.program.samples_of(program());
+  for (std::int64_t& sample : samples) sample = order.at(first + sample);
   status_->record().step.store(next_step_, std::memory_order_relaxed);
   status_->record().updated_ns.store(monotonic_ns(), std::memory_order_relaxed);
   MOTLEY_ASSIGN(const StepResult result, executor_->step(next_step_, *dataset_, samples));

@@ -448,7 +448,7 @@ void ChoiceProblem::apply(const std::vector<int>& choice, synth::Sharding& shard
   const auto at = [&](int variable) {
     return static_cast<std::size_t>(choice[static_cast<std::size_t>(variable)]);
   };
-  sharding.global_batch = space_.global_batch;
+  sharding.batch = space_.global_batch;
   sharding.ops.clear();
   for (std::size_t i = 0; i < graph_.ops.size(); ++i)
     sharding.ops.push_back(of_op_[i] < 0 ? whole_strategy(space_.rules[i])

@@ -92,7 +92,12 @@ class Explainer {
     const std::string who = sharding_.devices.size() <= kMostParts
                                 ? join(sharding_.devices, ", ")
                                 : fmt::format("each of {} devices", sharding_.devices.size());
-    return fmt::format("samples {} on {}", parts_text(space_.global_batch), who);
+    const std::string often =
+        sharding_.micro_batches == 1
+            ? ""
+            : fmt::format(", in each of {} micro-batches, for one of which is what follows",
+                          sharding_.micro_batches);
+    return fmt::format("samples {} on {}{}", parts_text(space_.global_batch), who, often);
   }
 
   /// "samples", "columns 16:12:4 of 32", "sums over 5:4:3 of 12".

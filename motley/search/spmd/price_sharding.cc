@@ -1,5 +1,6 @@
 #include "motley/search/spmd/price_sharding.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "motley/program/memory.h"
@@ -45,13 +46,20 @@ class GroupCost : public cost::CostModel {
 
 }  // namespace
 
+bool SpmdPlan::is_better_than(const SpmdPlan& other, double by) const {
+  if (fits() != other.fits()) return fits();
+  if (fits()) return step < other.step * (1 - by);
+  return static_cast<double>(lack.value) < static_cast<double>(other.lack.value) * (1 - by);
+}
+
 Result<SpmdPlan> price_sharding(SpmdStudy& study, const std::vector<DeviceId>& devices,
                                 synth::Sharding sharding) {
   const DeviceClasses classes = study.kinds().classes(devices, sharding.shares);
   std::vector<std::size_t> ranks;  // one of each class
   for (const DeviceClass& each : classes.all) ranks.push_back(static_cast<std::size_t>(each.rank));
-  program::Program program = synth::lower_some_ranks(study.graph(), sharding, study.space().rules,
-                                                     ranks, study.question().lowering);
+  program::Program program =
+      synth::lower_some_ranks(study.graph(), sharding, study.space().rules, ranks,
+                              study.question().lowering, study.accumulation());
   ExchangeTimes& exchanges = study.exchanges(devices);
   sharding.exchanges = synth::choose_methods(
       program, [&](std::string_view name, double bytes) { return exchanges.at(name, bytes); });
@@ -66,12 +74,12 @@ Result<SpmdPlan> price_sharding(SpmdStudy& study, const std::vector<DeviceId>& d
     const Bytes tensors = program::find_memory_peak(program.devices[r], scratch).total;
     peaks.push_back(cost::with_framework(study.device(devices[ranks[r]]), tensors));
   }
-  SpmdPlan plan{devices, std::move(sharding), trace::median_step(trace), {}, {}, true};
+  SpmdPlan plan{devices, std::move(sharding), trace::median_step(trace), {}, {}, {}};
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
     plan.compute.push_back(compute[classes.of_rank[rank]]);
     plan.peaks.push_back(peaks[classes.of_rank[rank]]);
     const auto& memory = study.device(devices[rank]).memory;
-    plan.fits = plan.fits && (!memory || plan.peaks.back() <= *memory);
+    if (memory) plan.lack = std::max(plan.lack, plan.peaks.back() - *memory);
   }
   return plan;
 }

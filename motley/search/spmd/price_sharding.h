@@ -15,7 +15,10 @@ struct SpmdPlan {
   Seconds step;                 ///< of the lowered program, simulated
   std::vector<Bytes> peaks;     ///< by rank
   std::vector<double> compute;  ///< seconds by rank
-  bool fits = false;            ///< within every device's memory
+  Bytes lack;                   ///< by which the worst device is over its memory
+  bool fits() const { return lack.value == 0; }
+  /// Does it fit where the other does not, or win by a share of its step, or of what it lacks?
+  bool is_better_than(const SpmdPlan& other, double by = 0) const;
 };
 
 /// Prices a sharding by lowering and simulating it: of devices that are alike and have equal shares

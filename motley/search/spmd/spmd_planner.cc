@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -22,17 +23,19 @@ using plan::PlanOutcome;
 using plan::Problem;
 using plan::Reason;
 
-constexpr double kLeastGain = 0.02;  // for which `auto` leaves a split of the batch
+constexpr double kLeastGain = 0.02;  // for which `auto` leaves a split, and more is tried
 constexpr double kProven = 1e-3;     // within which of the bound a plan is optimal
 
 /// "a:0 needs 17.9 GiB, has 14.8 GiB" of each device that lacks memory.
 std::vector<std::string> lack_of_memory(const Problem& problem, const SpmdPlan& nearest) {
+  const std::int64_t times = nearest.sharding.micro_batches;
+  const std::string often = times == 1 ? "" : fmt::format(" and {} micro-batches", times);
   std::vector<std::string> lines;
   for (std::size_t rank = 0; rank < nearest.devices.size(); ++rank) {
     const cluster::Device& device = problem.cluster->device(nearest.devices[rank]);
     if (device.memory && nearest.peaks[rank] > *device.memory)
-      lines.push_back(fmt::format("{} needs {} even with parameters in parts, has {}: {} short",
-                                  device.name, format_bytes(nearest.peaks[rank]),
+      lines.push_back(fmt::format("{} needs {} even with parameters in parts{}, has {}: {} short",
+                                  device.name, format_bytes(nearest.peaks[rank]), often,
                                   format_bytes(*device.memory),
                                   format_bytes(nearest.peaks[rank] - *device.memory)));
   }
@@ -51,21 +54,57 @@ std::vector<double> samples_of(const Problem& problem, const plan::Plan& split) 
   return samples;
 }
 
-Result<SpmdAnswer> search(SpmdPlanner::Kind kind, SpmdStudy& study) {
-  if (kind != SpmdPlanner::Kind::kHap) return find_spmd_plan(study);
+/// A question, what its searches share, and what they found.
+struct Inquiry {
+  SpmdQuestion question;
+  std::optional<SpmdStudy> study;  // of `question`, so an inquiry does not move
   SpmdAnswer answer;
-  MOTLEY_ASSIGN(SpmdPlan plan, find_hap_plan(study));
+};
+
+Result<std::unique_ptr<Inquiry>> inquire(SpmdPlanner::Kind kind, const SpmdQuestion& question) {
+  auto inquiry = std::make_unique<Inquiry>(Inquiry{question, std::nullopt, {}});
+  MOTLEY_ASSIGN(inquiry->study, SpmdStudy::make(inquiry->question));
+  SpmdAnswer& answer = inquiry->answer;
+  if (kind != SpmdPlanner::Kind::kHap) {
+    MOTLEY_ASSIGN(answer, find_spmd_plan(*inquiry->study));
+    return inquiry;
+  }
+  MOTLEY_ASSIGN(SpmdPlan plan, find_hap_plan(*inquiry->study));
   answer.considered = 1;
-  (plan.fits ? answer.best : answer.nearest) = std::move(plan);
-  return answer;
+  (plan.fits() ? answer.best : answer.nearest) = std::move(plan);
+  return inquiry;
+}
+
+/// Where plans lack memory: twice as many micro-batches, which hold fewer activations at a time,
+/// while that helps.
+Result<std::unique_ptr<Inquiry>> search(SpmdPlanner::Kind kind, SpmdQuestion question) {
+  MOTLEY_ASSIGN(auto best, inquire(kind, question));
+  bool lacked_memory = kind != SpmdPlanner::Kind::kHap && best->answer.lacked_memory;
+  while (lacked_memory && question.micro_batch() % 2 == 0) {
+    question.micro_batches *= 2;
+    auto next = inquire(kind, question);
+    if (!next && next.error().code == "synth.accumulation") break;
+    if (!next) return next;
+    SpmdAnswer &answer = (*next)->answer, &known = best->answer;
+    const auto shown = [](const SpmdAnswer& of) { return of.best ? *of.best : *of.nearest; };
+    const bool is_better = shown(answer).is_better_than(shown(known), answer.best ? 0 : kLeastGain);
+    lacked_memory = answer.lacked_memory && is_better;
+    answer.considered += known.considered;
+    known.considered = answer.considered;
+    answer.lower_bound = known.lower_bound;
+    if (is_better) best = std::move(*next);
+  }
+  return best;
 }
 
 /// Puts a sharding in the place of what the outcome has.
-void take(const Problem& problem, const SpmdAnswer& answer, SpmdStudy& study,
-          PlanOutcome& outcome) {
+void take(const Problem& problem, Inquiry& inquiry, PlanOutcome& outcome) {
+  const SpmdAnswer& answer = inquiry.answer;
+  SpmdStudy& study = *inquiry.study;
   const SpmdPlan& best = *answer.best;
   outcome.plan =
-      make_region_plan(problem, synth::make_region(study.graph(), best.sharding, *problem.cluster));
+      make_region_plan(problem, synth::make_region(study.graph(), best.sharding, *problem.cluster),
+                       inquiry.question.micro_batches);
   outcome.predicted_step = best.step;
   outcome.lower_bound = answer.lower_bound;
   outcome.reason = best.step.value <= answer.lower_bound.value * (1 + kProven) ? Reason::kOptimal
@@ -102,14 +141,13 @@ Result<PlanOutcome> SpmdPlanner::plan(const Problem& problem) const {
                         problem.devices,
                         {}};
   if (outcome.plan) question.shares.push_back(samples_of(problem, *outcome.plan));
-  auto study = SpmdStudy::make(question);
-  auto answer =
-      study ? search(kind_, *study) : Result<SpmdAnswer>(tl::make_unexpected(study.error()));
-  if (!answer && kind_ == Kind::kAuto) {
-    outcome.why.push_back("no sharding of operators was considered: " + answer.error().message);
+  auto inquiry = search(kind_, std::move(question));
+  if (!inquiry && kind_ == Kind::kAuto) {
+    outcome.why.push_back("no sharding of operators was considered: " + inquiry.error().message);
     return outcome;
   }
-  if (!answer) return tl::make_unexpected(answer.error());
+  if (!inquiry) return tl::make_unexpected(inquiry.error());
+  const SpmdAnswer* answer = &(*inquiry)->answer;
   outcome.considered += answer->considered;
   if (!answer->best) {
     if (kind_ == Kind::kAuto && outcome.plan) return outcome;
@@ -127,7 +165,7 @@ Result<PlanOutcome> SpmdPlanner::plan(const Problem& problem) const {
         format_seconds(answer->best->step), 100 * kLeastGain, format_seconds(answer->lower_bound)));
     return outcome;
   }
-  take(problem, *answer, *study, outcome);
+  take(problem, **inquiry, outcome);
   if (split > 0)
     outcome.why.push_back(
         fmt::format("the best split of the batch alone takes {}", format_seconds(Seconds(split))));

@@ -53,6 +53,23 @@ TEST_F(SpmdPlannerTest, KeepsParametersInPartsWhereTheyDoNotFitWhole) {
   for (const auto& [device, peak] : outcome.peak) EXPECT_LE(peak, *cluster_.device(device).memory);
 }
 
+TEST_F(SpmdPlannerTest, TakesMicroBatchesWhereActivationsDoNotFit) {
+  // Beside the framework's 512 MiB: 16 MiB of weights and gradients, 16 MiB for each activation.
+  set_up(1024, "555MiB", 4096);
+  const plan::PlanOutcome outcome = plan("auto");
+  ASSERT_TRUE(outcome.plan);
+  EXPECT_TRUE(plan::verify_plan(*outcome.plan, model_.hash, cluster_));
+  EXPECT_GT(outcome.plan->replicas[0].micro_batches, 1);
+  for (const auto& [device, peak] : outcome.peak) EXPECT_LE(peak, *cluster_.device(device).memory);
+  EXPECT_LE(outcome.lower_bound, outcome.predicted_step);
+  const auto program = synth::lower(model_.graph, *outcome.plan, cluster_);
+  ASSERT_TRUE(program) << program.error().message;
+  const auto trace = simulate::simulate(*program, costs_.model(cluster_));
+  ASSERT_TRUE(trace) << trace.error().message;
+  EXPECT_EQ(trace::median_step(*trace), outcome.predicted_step);
+  EXPECT_THAT(outcome.why, testing::Contains(testing::HasSubstr("micro-batches")));
+}
+
 TEST_F(SpmdPlannerTest, OneDeviceHasNothingToShare) {
   set_up(1024, "");
   problem_.devices = {DeviceId(0)};

@@ -35,6 +35,7 @@ class Search {
       if (devices.size() < 2) continue;  // nothing to share
       MOTLEY_RETURN_IF_ERROR(descend(devices, shares));
     }
+    if (question_.micro_batches > 1) return std::move(answer_);
     MOTLEY_ASSIGN(const SpmdPlan hap, find_hap_plan(study_));
     ++answer_.considered;
     keep(hap);
@@ -101,10 +102,10 @@ class Search {
     std::vector<double> opinions(std::begin(kExposed), std::end(kExposed));
     for (int round = 0; round < kRounds; ++round) {
       MOTLEY_ASSIGN(std::optional<Ways> found, best_ways(devices, shares, opinions));
-      if (!found || (best_here && !is_better(found->plan, best_here->plan, kLeastGain))) break;
+      if (!found || (best_here && !found->plan.is_better_than(best_here->plan, kLeastGain))) break;
       const SpmdPlan& plan = found->plan;
-      if (plan.fits && plan.step > answer_.best->step * kHopeless) break;
-      shares = plan.fits ? evened(shares, plan.compute) : fitted(shares, plan);
+      if (plan.fits() && plan.step > answer_.best->step * kHopeless) break;
+      shares = plan.fits() ? evened(shares, plan.compute) : fitted(shares, plan);
       opinions = {found->exposed};  // the same will be best for shares nearby
       best_here = std::move(found);
     }
@@ -137,51 +138,40 @@ class Search {
       ++answer_.considered;
       MOTLEY_ASSIGN(SpmdPlan plan, price_sharding(study_, devices, std::move(sharding)));
       keep(plan);
-      if (!best || is_better(plan, best->plan))
-        best = Ways{std::move(plan), objective.gradient_exchange};
+      if (!best || plan.is_better_than(best->plan))
+        best = Ways{std::move(plan), objective.gradient_exchange * times()};
       return {};
     };
     SpmdObjective objective;
     objective.states = question_.lowering.optimizer.states();
     for (const double exposed : opinions) {
-      objective.gradient_exchange = exposed;
+      objective.gradient_exchange = exposed / times();
       MOTLEY_RETURN_IF_ERROR(consider(objective));
     }
-    objective.gradient_exchange = opinions[0];
+    objective.gradient_exchange = opinions[0] / times();
     objective.seconds_per_byte = 1e-13;
-    for (int attempt = 0; best && !best->plan.fits && attempt < kMemoryTries; ++attempt) {
+    for (int attempt = 0; best && !best->plan.fits() && attempt < kMemoryTries; ++attempt) {
       objective.seconds_per_byte *= 10;
       MOTLEY_RETURN_IF_ERROR(consider(objective));
     }
     return best;
   }
 
+  /// Gradients are exchanged once, all else as often.
+  double times() const { return static_cast<double>(question_.micro_batches); }
+
   /// Too slow to be worth a simulation?
   bool is_hopeless(const SpmdPrices::Totals& totals) const {
     if (!answer_.best) return false;
-    const double least =
-        std::max(totals.exchange, *std::max_element(totals.compute.begin(), totals.compute.end()));
+    double least = times() * *std::max_element(totals.compute.begin(), totals.compute.end());
+    if (question_.micro_batches == 1) least = std::max(least, totals.exchange);
     return least > kHopeless * answer_.best->step.value;
   }
 
-  /// By how many bytes the worst device is over its memory.
-  double lack(const SpmdPlan& plan) const {
-    double most = 0;
-    for (std::size_t rank = 0; rank < plan.devices.size(); ++rank)
-      if (const auto& memory = study_.device(plan.devices[rank]).memory)
-        most = std::max(most, static_cast<double>((plan.peaks[rank] - *memory).value));
-    return most;
-  }
-
-  /// Does it fit where the other does not, or win by a share of its step, or of what it lacks?
-  bool is_better(const SpmdPlan& a, const SpmdPlan& b, double by = 0) const {
-    if (a.fits != b.fits) return a.fits;
-    return a.fits ? a.step < b.step * (1 - by) : lack(a) < lack(b) * (1 - by);
-  }
-
   void keep(const SpmdPlan& plan) {
-    std::optional<SpmdPlan>& best = plan.fits ? answer_.best : answer_.nearest;
-    if (!best || is_better(plan, *best)) best = plan;
+    answer_.lacked_memory = answer_.lacked_memory || !plan.fits();
+    std::optional<SpmdPlan>& best = plan.fits() ? answer_.best : answer_.nearest;
+    if (!best || plan.is_better_than(*best)) best = plan;
   }
 
   /// Less for devices whose memory is too small, as if all of it grew with the share.

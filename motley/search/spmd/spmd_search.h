@@ -16,6 +16,7 @@ struct SpmdAnswer {
   Seconds lower_bound;              ///< no plan of the space takes less, whatever its shares
   std::int64_t considered = 0;      ///< plans priced by lowering and simulating
   bool is_exact = true;             ///< every choice for given shares was the best one
+  bool lacked_memory = false;       ///< some plan that was priced did not fit
 };
 
 /// Searches ways and shares together (docs/algorithms.md, "Sharding search"). For each set of
@@ -27,7 +28,8 @@ struct SpmdAnswer {
 ///   3. shares that even out what the simulated devices computed, and back to 1 while that helps.
 /// Ways that compute or exchange for clearly longer than the best plan's step are not simulated.
 /// HAP's plan (hap_search.h) is considered, too. Where nothing fits the price of memory is raised
-/// until something does.
+/// until something does. Of a step in several micro-batches there is no HAP's plan, and no bound:
+/// that of one micro-batch holds for it (docs/algorithms.md, "Micro-batches").
 Result<SpmdAnswer> find_spmd_plan(SpmdStudy& study);
 
 }  // namespace motley::search

@@ -7,6 +7,12 @@ namespace motley::search {
 
 Result<SpmdStudy> SpmdStudy::make(const SpmdQuestion& question) {
   SpmdStudy study(question);
+  if (question.micro_batches > 1) {
+    MOTLEY_ASSIGN(
+        synth::Accumulation made,
+        synth::accumulate(*question.graph, question.global_batch, question.micro_batches));
+    study.accumulation_ = std::make_unique<const synth::Accumulation>(std::move(made));
+  }
   MOTLEY_ASSIGN(study.kinds_,
                 DeviceKinds::find(*question.cluster, *question.costs, question.devices));
   study.model_ =
@@ -37,7 +43,7 @@ const SpmdChoices& SpmdStudy::choices(const std::vector<double>& shares) {
   for (const auto& known : choices_)
     if (holds_for(known->space, shares)) return *known;
   choices_.push_back(std::make_unique<const SpmdChoices>(
-      graph(), find_space(graph(), question_->global_batch, shares)));
+      graph(), find_space(graph(), question_->micro_batch(), shares)));
   return *choices_.back();
 }
 
@@ -64,6 +70,7 @@ synth::Sharding SpmdStudy::sharding(const SpmdChoices& choices, const std::vecto
   synth::Sharding sharding;
   sharding.devices = names(devices);
   sharding.shares = std::move(shares);
+  sharding.micro_batches = question_->micro_batches;
   choices.problem.apply(choice, sharding);
   return sharding;
 }

@@ -15,6 +15,7 @@
 #include "motley/search/spmd/exchange_times.h"
 #include "motley/search/spmd/prices.h"
 #include "motley/search/spmd/space.h"
+#include "motley/synth/accumulation.h"
 #include "motley/synth/lower.h"
 #include "motley/synth/sharding.h"
 
@@ -31,6 +32,9 @@ struct SpmdQuestion {
   std::vector<DeviceId> devices;  ///< two or more
   /// Splits that are known to be good, as samples of `devices`: searched beside the others.
   std::vector<std::vector<double>> shares;
+  std::int64_t micro_batches = 1;  ///< of a step, one after the other
+
+  std::int64_t micro_batch() const { return global_batch / micro_batches; }
 };
 
 /// The ways of a graph and the choice among them.
@@ -50,7 +54,8 @@ struct WholeStep {
 /// What all searches for one question share, each found once. It serves one thread.
 class SpmdStudy {
  public:
-  /// Usage error (search.missing-profile) if nothing is known of a device's operators.
+  /// Usage errors: nothing is known of a device's operators (search.missing-profile); a step of the
+  /// graph cannot be done in micro-batches (synth.accumulation).
   static Result<SpmdStudy> make(const SpmdQuestion& question);
 
   const SpmdQuestion& question() const { return *question_; }
@@ -58,6 +63,9 @@ class SpmdStudy {
   const cluster::Device& device(DeviceId id) const { return question_->cluster->device(id); }
   const DeviceKinds& kinds() const { return kinds_; }
   const cost::ProfileCost& model() const { return *model_; }
+  /// Of the graph; null for one micro-batch.
+  const synth::Accumulation* accumulation() const { return accumulation_.get(); }
+  /// Of a micro-batch.
   const WholeStep& whole_step(int kind) const { return whole_[static_cast<std::size_t>(kind)]; }
   /// Whole steps a second of each of the question's devices alone.
   std::vector<double> speeds() const;
@@ -76,6 +84,7 @@ class SpmdStudy {
   explicit SpmdStudy(const SpmdQuestion& question) : question_(&question) {}
 
   const SpmdQuestion* question_;
+  std::unique_ptr<const synth::Accumulation> accumulation_;
   DeviceKinds kinds_;
   std::unique_ptr<const cost::ProfileCost> model_;
   std::vector<std::unique_ptr<const SpmdChoices>> choices_;

@@ -1,0 +1,527 @@
+#include "motley/synth/accumulation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "motley/base/check.h"
+#include "motley/synth/sample_sharding.h"
+#include "motley/synth/sharded_step.h"
+
+namespace motley::synth {
+namespace {
+
+using graph::Argument;
+using graph::ArgumentList;
+using graph::Form;
+using graph::FormKind;
+using graph::Graph;
+using graph::Op;
+using graph::ShardingRule;
+using graph::SizeArgument;
+using graph::SizeExpr;
+using graph::Strategy;
+using graph::Value;
+
+constexpr std::string_view kBatch = "batch";
+constexpr std::int64_t kMeanReduction = 1, kSumReduction = 2;
+
+bool is_nll_forward(const Op& op) {
+  return op.name == "aten::nll_loss_forward" || op.name == "aten::nll_loss2d_forward";
+}
+
+bool is_mean_loss(const Op& op) {
+  const auto* reduction =
+      op.arguments.size() > 3 ? std::get_if<std::int64_t>(&op.arguments[3].value) : nullptr;
+  return is_nll_forward(op) && reduction != nullptr && *reduction == kMeanReduction;
+}
+
+/// The expression with `times` batches for each.
+SizeExpr of_all(const SizeExpr& expr, std::int64_t times) {
+  if (!expr.depends_on(kBatch)) return expr;
+  const std::string text = expr.text();
+  const auto is_part = [&](std::size_t at) {
+    return at < text.size() &&
+           (std::isalnum(static_cast<unsigned char>(text[at])) != 0 || text[at] == '_');
+  };
+  std::string scaled;
+  for (std::size_t i = 0; i < text.size();) {
+    const bool is_name = text.compare(i, kBatch.size(), kBatch) == 0 &&
+                         !is_part(i + kBatch.size()) && (i == 0 || !is_part(i - 1));
+    if (is_name) scaled += fmt::format("({}*{})", kBatch, times);
+    if (!is_name) scaled += text[i];
+    i += is_name ? kBatch.size() : 1;
+  }
+  auto parsed = graph::parse_size_expr(scaled);
+  MOTLEY_CHECK(parsed.has_value());
+  return std::move(*parsed);
+}
+
+/// What becomes of an operator.
+enum class Fate {
+  kOnce,     ///< works on no samples
+  kEach,     ///< a copy for each micro-batch
+  kMean,     ///< the same, of whose results each counts 1 / micro_batches
+  kNllMean,  ///< a copy that sums, divided by the labels of all
+};
+
+class Accumulator {
+ public:
+  Accumulator(const Graph& graph, std::int64_t global_batch, std::int64_t micro_batches)
+      : graph_(graph), global_batch_(global_batch), times_(micro_batches) {}
+
+  Result<Accumulation> run() {
+    MOTLEY_RETURN_IF_ERROR(check_batch());
+    spread_over_time();
+    MOTLEY_RETURN_IF_ERROR(find_fates());
+    MOTLEY_RETURN_IF_ERROR(check_outputs());
+    begin();
+    emit_early();
+    for (std::int64_t m = 0; m < times_; ++m)
+      for (std::size_t i = 0; i < graph_.ops.size(); ++i)
+        if (!is_prepared_[i] && (m == 0 || fates_[i] != Fate::kOnce)) emit(i, m);
+    end();
+    return std::move(made_);
+  }
+
+ private:
+  tl::unexpected<Error> refuse(const std::string& why) const {
+    return usage_error(
+        "synth.accumulation",
+        fmt::format("{}: a step cannot be done in {} micro-batches: {}", graph_.name, times_, why));
+  }
+
+  tl::unexpected<Error> refuse(std::size_t op) const {
+    return refuse(fmt::format("operator {} in module '{}' needs all samples at once",
+                              graph_.ops[op].full_name(), graph_.ops[op].module));
+  }
+
+  Result<void> check_batch() const {
+    if (times_ < 1 || global_batch_ % times_ != 0)
+      return refuse(fmt::format("the global batch is {}", global_batch_));
+    const auto size =
+        std::find_if(graph_.sizes.begin(), graph_.sizes.end(),
+                     [](const graph::NamedSize& each) { return each.name == kBatch; });
+    if (size == graph_.sizes.end() || global_batch_ / times_ < size->min)
+      return refuse(
+          fmt::format("the model's batches are not as small as {}", global_batch_ / times_));
+    return {};
+  }
+
+  /// Micro-batches are to time what devices are to space: samples are spread over them.
+  void spread_over_time() {
+    for (std::int64_t m = 0; m < times_; ++m) time_.devices.push_back(std::to_string(m));
+    time_.shares.assign(static_cast<std::size_t>(times_), 1.0);
+    time_.batch = global_batch_;
+    spread_samples(graph_, time_);
+    rules_ = find_rules(graph_, global_batch_);
+    homes_ = time_.sources;
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i)
+      for (std::size_t r = 0; r < graph_.ops[i].outputs.size(); ++r)
+        homes_[graph_.ops[i].outputs[r].index()] = time_.ops[i].results[r];
+  }
+
+  const Form& home(ValueId value) const { return homes_[value.index()]; }
+  bool is_of_samples(ValueId value) const { return home(value) != graph::kWholeForm; }
+
+  /// The form in which an operator takes an operand; that of its home where only the dtype is read.
+  Form wanted(std::size_t op, std::size_t operand) const {
+    return is_ignored(rules_[op], operand) ? home(rules_[op].operands[operand])
+                                           : time_.ops[op].operands[operand];
+  }
+
+  /// Is it made of inputs and constants alone?
+  bool is_of_inputs(ValueId value) const {
+    const Value& about = graph_.value(value);
+    if (about.producer.is_none()) return about.role != graph::ValueRole::kParameter;
+    bool all = true;
+    graph::for_each_value(graph_.op(about.producer).arguments,
+                          [&](ValueId each) { all = all && is_of_inputs(each); });
+    return all;
+  }
+
+  /// Can a value be had in another form than its home? Sums of what inputs alone make, which are
+  /// made first; and whole values as terms, of which the first micro-batch has all.
+  bool can_have(ValueId value, const Form& form) const {
+    if (form == graph::kWholeForm) return home(value) == graph::kPartialForm && is_of_inputs(value);
+    return form == graph::kPartialForm && home(value) == graph::kWholeForm;
+  }
+
+  /// Empty: it needs all samples at once.
+  std::optional<Fate> fate_of(std::size_t i) const {
+    const Op& op = graph_.ops[i];
+    const ShardingRule& rule = rules_[i];
+    const Strategy& way = time_.ops[i];
+    bool has_samples = std::any_of(op.outputs.begin(), op.outputs.end(),
+                                   [&](ValueId output) { return is_of_samples(output); });
+    for (std::size_t o = 0; o < rule.operands.size(); ++o) {
+      const Form form = wanted(i, o);
+      has_samples = has_samples || form != graph::kWholeForm;
+      if (home(rule.operands[o]) != form && !can_have(rule.operands[o], form)) return std::nullopt;
+    }
+    if (!has_samples) {
+      // A shape of the whole batch would be one of a micro-batch here.
+      const auto depends = [](const SizeExpr& size) { return size.depends_on(kBatch); };
+      for (const ValueId output : op.outputs)
+        if (const auto& shape = graph_.value(output).shape;
+            std::any_of(shape.begin(), shape.end(), depends))
+          return std::nullopt;
+      return Fate::kOnce;
+    }
+    if (way.factor < 0) return Fate::kEach;
+    switch (rule.factors[static_cast<std::size_t>(way.factor)].split) {
+      case graph::Split::kPlain:
+        return Fate::kEach;
+      case graph::Split::kMean:
+        return Fate::kMean;
+      case graph::Split::kRewritten:
+        break;
+      case graph::Split::kNever:
+        return std::nullopt;
+    }
+    if (is_mean_loss(op))
+      return is_of_inputs(std::get<ValueId>(op.arguments[1].value)) ? std::optional(Fate::kNllMean)
+                                                                    : std::nullopt;
+    const Form& x = way.operands[0];
+    const bool samples_lead = x.kind == FormKind::kSharded && x.dim == 0 && x.outer == 1;
+    if (op.name == "aten::native_dropout" && samples_lead) return Fate::kEach;
+    return std::nullopt;
+  }
+
+  Result<void> find_fates() {
+    is_prepared_.assign(graph_.ops.size(), 0);
+    is_early_sum_.assign(graph_.values.size(), 0);
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
+      const std::optional<Fate> fate = fate_of(i);
+      if (!fate) return refuse(i);
+      fates_.push_back(*fate);
+      if (*fate == Fate::kNllMean) prepare(std::get<ValueId>(graph_.ops[i].arguments[1].value));
+      for (std::size_t o = 0; o < rules_[i].operands.size(); ++o) {
+        const ValueId operand = rules_[i].operands[o];
+        if (home(operand) == graph::kPartialForm && wanted(i, o) == graph::kWholeForm) {
+          is_early_sum_[operand.index()] = 1;
+          prepare(operand);
+        }
+      }
+    }
+    return {};
+  }
+
+  /// What is summed before all else.
+  void prepare(ValueId value) {
+    const OpId producer = graph_.value(value).producer;
+    if (producer.is_none() || is_prepared_[producer.index()]) return;
+    is_prepared_[producer.index()] = 1;
+    graph::for_each_value(graph_.op(producer).arguments, [&](ValueId each) { prepare(each); });
+  }
+
+  Result<void> check_outputs() const {
+    for (const graph::Output& output : graph_.outputs) {
+      if (output.kind == graph::OutputKind::kExtra || !is_of_samples(output.value)) continue;
+      if (output.kind == graph::OutputKind::kUpdate || home(output.value) != graph::kPartialForm)
+        return refuse(fmt::format("output {} is not a sum over samples", output.value.value));
+    }
+    return {};
+  }
+
+  // ---- the new graph
+
+  ValueId add_value(Value value) {
+    made_.graph.values.push_back(std::move(value));
+    return ValueId(static_cast<std::int64_t>(made_.graph.values.size()) - 1);
+  }
+
+  void add_op(Op op, Copy copy) {
+    const OpId id(static_cast<std::int64_t>(made_.graph.ops.size()));
+    for (const ValueId output : op.outputs) made_.graph.values[output.index()].producer = id;
+    made_.graph.ops.push_back(std::move(op));
+    made_.copies.push_back(copy);
+  }
+
+  /// One that the graph has not: in the module of `like`.
+  ValueId add(const std::string& name, const std::string& overload, ArgumentList arguments,
+              DType dtype, std::vector<SizeExpr> shape, const Op* like = nullptr) {
+    Op op;
+    op.name = name;
+    op.overload = overload;
+    op.arguments = std::move(arguments);
+    if (like != nullptr) {
+      op.module = like->module;
+      op.direction = like->direction;
+      op.sequence = like->sequence;
+    }
+    Value value;
+    value.dtype = dtype;
+    value.shape = std::move(shape);
+    const ValueId result = add_value(std::move(value));
+    op.outputs = {result};
+    add_op(std::move(op), {});
+    return result;
+  }
+
+  ValueId like(ValueId value, const std::string& name, const std::string& overload,
+               ArgumentList arguments, const Op& op) {
+    const Value about = made_.graph.value(value);
+    return add(name, overload, std::move(arguments), about.dtype, about.shape, &op);
+  }
+
+  std::vector<ValueId>& copies_of(ValueId value) { return values_[value.index()]; }
+
+  /// The copy of a micro-batch; of what has none, the value itself.
+  ValueId mapped(ValueId value, std::int64_t m) {
+    const std::vector<ValueId>& copies = copies_of(value);
+    MOTLEY_CHECK(!copies.empty());
+    return copies[is_of_samples(value) ? static_cast<std::size_t>(m) : 0];
+  }
+
+  /// The same in the form that an operator takes.
+  ValueId taken(ValueId value, const Form& form, std::int64_t m) {
+    if (form == home(value)) return mapped(value, m);
+    if (form == graph::kWholeForm) return sums_[value.index()];
+    const ValueId whole = mapped(value, 0);
+    if (m == 0) return whole;
+    const auto [zeros, is_new] = zeros_.try_emplace(value);
+    if (is_new) {
+      const Value about = made_.graph.value(whole);
+      const Argument none{graph::NoneArgument{}};
+      zeros->second = add("aten::zeros_like", "", {{whole}, none, none, none, none, none},
+                          about.dtype, about.shape);
+    }
+    return zeros->second;
+  }
+
+  /// Sources keep their order, first of all values; inputs are cut into micro-batches.
+  void begin() {
+    made_.micro_batches = times_;
+    made_.graph.name = graph_.name;
+    made_.graph.sizes = graph_.sizes;
+    values_.resize(graph_.values.size());
+    sums_.resize(graph_.values.size());
+    for (std::size_t v = 0; v < graph_.values.size(); ++v) {
+      if (!graph_.values[v].producer.is_none()) continue;
+      Value source = graph_.values[v];
+      const bool is_cut = homes_[v] != graph::kWholeForm;
+      if (is_cut) source.shape[0] = of_all(source.shape[0], times_);
+      values_[v] = {add_value(std::move(source))};
+    }
+    for (std::size_t v = 0; v < graph_.values.size(); ++v)
+      if (graph_.values[v].producer.is_none() && homes_[v] != graph::kWholeForm) cut_input(v);
+  }
+
+  void cut_input(std::size_t v) {
+    const Value& input = graph_.values[v];
+    std::vector<SizeExpr> shape = input.shape;
+    shape.insert(shape.begin(), SizeExpr(times_));
+    ArgumentList sizes;
+    for (const SizeExpr& size : shape) sizes.push_back({SizeArgument{size}});
+    const ValueId seen = add("aten::view", "", {{values_[v][0]}, {sizes}}, input.dtype, shape);
+    values_[v].clear();
+    for (std::int64_t m = 0; m < times_; ++m)
+      values_[v].push_back(
+          add("aten::select", "int", {{seen}, {std::int64_t{0}}, {m}}, input.dtype, input.shape));
+  }
+
+  /// What is summed over all micro-batches before they begin, and how many labels count.
+  void emit_early() {
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i)
+      for (std::int64_t m = 0; is_prepared_[i] && m < times_; ++m)
+        if (m == 0 || fates_[i] != Fate::kOnce) emit(i, m);
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i)
+      if (fates_[i] == Fate::kNllMean) count_labels(i);
+  }
+
+  void count_labels(std::size_t i) {
+    const Op& op = graph_.ops[i];
+    const auto target = std::get<ValueId>(op.arguments[1].value);
+    const DType dtype = graph_.value(op.outputs[1]).dtype;
+    const auto* weights = std::get_if<ValueId>(&op.arguments[2].value);
+    const auto key = std::tuple(target, weights == nullptr ? ValueId() : *weights,
+                                std::get<std::int64_t>(op.arguments[4].value), dtype);
+    const auto [known, is_new] = counts_.try_emplace(key);
+    if (is_new) {
+      const graph::KeywordArgument f32{"dtype", "f32"};
+      for (std::int64_t m = 0; m < times_; ++m) {
+        const ValueId worth = label_worth(mapped(target, m), op);
+        const ValueId sum = add("aten::sum", "", {{worth}, {f32}}, DType::kF32, {}, &op);
+        known->second = m == 0 ? sum : add_up(known->second, sum, op);
+      }
+      if (dtype != DType::kF32) {
+        const Argument none{graph::NoneArgument{}};
+        const graph::KeywordArgument to{"dtype", std::string(dtype_name(dtype))};
+        known->second =
+            add("aten::_to_copy", "", {{known->second}, {to}, none, none, none, {false}, none},
+                dtype, {}, &op);
+      }
+    }
+    copies_of(op.outputs[1]) = {known->second};
+  }
+
+  /// By label: does it count, or its class's weight?
+  ValueId label_worth(ValueId labels, const Op& op) {
+    const Argument& ignored = op.arguments[4];
+    const Value about = made_.graph.value(labels);
+    const auto compared = [&](const char* how) {
+      return add(how, "Scalar", {{labels}, ignored}, DType::kBool, about.shape, &op);
+    };
+    const auto* of_classes = std::get_if<ValueId>(&op.arguments[2].value);
+    if (of_classes == nullptr) return compared("aten::ne");
+    const ValueId weights = mapped(*of_classes, 0);
+    const ValueId outside = compared("aten::eq");
+    const ValueId known =
+        like(labels, "aten::masked_fill", "Scalar", {{labels}, {outside}, {std::int64_t{0}}}, op);
+    const ValueId picked = add("aten::index", "Tensor", {{weights}, {ArgumentList{{known}}}},
+                               made_.graph.value(weights).dtype, about.shape, &op);
+    return like(picked, "aten::masked_fill", "Scalar", {{picked}, {outside}, {0.0}}, op);
+  }
+
+  ValueId add_up(ValueId a, ValueId b, const Op& op) {
+    return like(a, "aten::add", "Tensor", {{a}, {b}, {std::int64_t{1}}}, op);
+  }
+
+  Argument copied(const Argument& argument, std::size_t op, std::int64_t m, std::size_t& operand) {
+    if (const auto* id = std::get_if<ValueId>(&argument.value))
+      return {taken(*id, wanted(op, operand++), m)};
+    if (const auto* number = std::get_if<graph::NumberArgument>(&argument.value))
+      return {graph::NumberArgument{of_all(number->expr, times_)}};
+    if (const auto* list = std::get_if<ArgumentList>(&argument.value)) {
+      ArgumentList made;
+      for (const Argument& each : *list) made.push_back(copied(each, op, m, operand));
+      return {made};
+    }
+    return argument;
+  }
+
+  void emit(std::size_t i, std::int64_t m) {
+    const Op& op = graph_.ops[i];
+    Op made = op;
+    const Fate fate = fates_[i];
+    std::size_t operand = 0;
+    for (Argument& argument : made.arguments) argument = copied(argument, i, m, operand);
+    if (fate == Fate::kNllMean) made.arguments[3] = {kSumReduction};
+    for (ValueId& output : made.outputs) output = add_value(graph_.value(output));
+    const std::vector<ValueId> results = made.outputs;
+    add_op(std::move(made), {OpId(static_cast<std::int64_t>(i)), m});
+    for (std::size_t r = 0; r < results.size(); ++r) {
+      const bool is_count = fate == Fate::kNllMean && r == 1;  // known already
+      if (!is_count) define(op, op.outputs[r], results[r], fate, m);
+    }
+  }
+
+  void define(const Op& op, ValueId value, ValueId result, Fate fate, std::int64_t m) {
+    if (fate == Fate::kMean) {
+      const double part = 1.0 / static_cast<double>(times_);
+      result = like(result, "aten::mul", "Scalar", {{result}, {part}}, op);
+    }
+    if (fate == Fate::kNllMean) {
+      const ValueId count = mapped(op.outputs[1], 0);
+      result = like(result, "aten::div", "Tensor", {{result}, {count}}, op);
+    }
+    if (!is_of_samples(value) && m > 0) return;  // the same as the first
+    copies_of(value).push_back(result);
+    if (!is_summed(value)) return;
+    ValueId& sum = sums_[value.index()];
+    sum = m == 0 ? result : add_up(sum, result, op);
+  }
+
+  bool is_summed(ValueId value) const {
+    if (!is_of_samples(value)) return false;
+    return is_early_sum_[value.index()] != 0 ||
+           std::any_of(graph_.outputs.begin(), graph_.outputs.end(), [&](const auto& output) {
+             return output.value == value && output.kind != graph::OutputKind::kExtra;
+           });
+  }
+
+  void end() {
+    for (graph::Output output : graph_.outputs) {
+      if (output.kind == graph::OutputKind::kExtra) continue;
+      output.value =
+          is_summed(output.value) ? sums_[output.value.index()] : mapped(output.value, 0);
+      if (!output.of.is_none()) output.of = values_[output.of.index()][0];
+      made_.graph.outputs.push_back(output);
+    }
+  }
+
+  const Graph& graph_;
+  const std::int64_t global_batch_, times_;
+  Sharding time_;
+  std::vector<ShardingRule> rules_;
+  std::vector<Form> homes_;         // by value, over time
+  std::vector<Fate> fates_;         // by operator
+  std::vector<char> is_prepared_;   // by operator
+  std::vector<char> is_early_sum_;  // by value
+  std::map<std::tuple<ValueId, ValueId, std::int64_t, DType>, ValueId> counts_;
+  std::map<ValueId, ValueId> zeros_;
+  Accumulation made_;
+  std::vector<std::vector<ValueId>> values_;  // by value: copies, by micro-batch
+  std::vector<ValueId> sums_;                 // by value
+};
+
+/// The strategy of the operator's copy that sums where the operator takes a mean.
+Strategy like_strategy(const ShardingRule& rule, const Strategy& model) {
+  if (model.factor >= 0) {
+    auto split = split_strategy(rule, model.factor, model.outer, model.inner);
+    MOTLEY_CHECK(split.has_value());
+    return std::move(*split);
+  }
+  for (Strategy& way : linear_strategies(rule))
+    if (way.operands == model.operands) return std::move(way);
+  return whole_strategy(rule);
+}
+
+}  // namespace
+
+Result<Accumulation> accumulate(const Graph& graph, std::int64_t global_batch,
+                                std::int64_t micro_batches) {
+  return Accumulator(graph, global_batch, micro_batches).run();
+}
+
+AccumulatedSharding spread_accumulation(const Accumulation& accumulation, const Graph& graph,
+                                        const Sharding& sharding,
+                                        const std::vector<ShardingRule>& rules) {
+  const Graph& made = accumulation.graph;
+  AccumulatedSharding spread;
+  spread.sharding.devices = sharding.devices;
+  spread.sharding.shares = sharding.shares;
+  spread.sharding.batch = sharding.batch;
+  spread.sharding.exchanges = sharding.exchanges;
+  std::vector<Form> homes(made.values.size(), graph::kWholeForm);
+  std::size_t source = 0;  // sources of both graphs are in the same order
+  for (std::size_t v = 0; v < graph.values.size(); ++v) {
+    if (!graph.values[v].producer.is_none()) continue;
+    Form form = sharding.sources[v];
+    if (graph.values[v].role == graph::ValueRole::kInput && form.kind == FormKind::kSharded)
+      form.outer *= accumulation.micro_batches;
+    homes[source++] = form;
+  }
+  spread.sharding.sources = homes;
+  const graph::Sizes sizes{{std::string(kBatch), sharding.batch}};
+  for (std::size_t i = 0; i < made.ops.size(); ++i) {
+    const OpId id(static_cast<std::int64_t>(i));
+    const OpId of = accumulation.copies[i].of;
+    ShardingRule& rule = spread.rules.emplace_back();
+    Strategy& way = spread.sharding.ops.emplace_back();
+    const bool is_as_it_was = !of.is_none() && !is_mean_loss(graph.op(of));
+    if (is_as_it_was) {
+      rule = rules[of.index()];
+      rule.operands.clear();
+      graph::for_each_value(made.ops[i].arguments,
+                            [&](ValueId operand) { rule.operands.push_back(operand); });
+      way = sharding.ops[of.index()];
+    } else {
+      rule = find_rule_or_whole(made, id, sizes);
+      way = of.is_none() ? best_strategy(made, id, rule, homes, sharding.shares)
+                         : like_strategy(rule, sharding.ops[of.index()]);
+    }
+    for (std::size_t r = 0; r < way.results.size(); ++r)
+      homes[made.ops[i].outputs[r].index()] = way.results[r];
+  }
+  return spread;
+}
+
+}  // namespace motley::synth

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/graph/graph.h"
+#include "motley/graph/rules/sharding_rule.h"
+#include "motley/synth/sharding.h"
+
+namespace motley::synth {
+
+/// What an operator of an accumulated step is a copy of.
+struct Copy {
+  OpId of;  ///< of the model's graph; none: added
+  std::int64_t micro_batch = 0;
+  bool operator==(const Copy&) const = default;
+};
+
+/// A step in several equal micro-batches, one after the other, as one graph. Its size `batch` is
+/// that of a micro-batch:
+/// - inputs have all samples, [micro_batches * batch, ...], and are cut by views;
+/// - an operator that works on samples has a copy for each micro-batch, others are there once;
+/// - what is a sum over samples is added up: the loss, gradients; sums of inputs alone first, as
+///   others may need them;
+/// - means divide by the count of all samples: results of the micro-batch's own count times
+///   1 / micro_batches, mean losses over labels by the labels of all, which are counted first; and
+///   numbers (graph::NumberArgument) are those of the whole batch.
+/// So its outputs are those of the graph at the whole batch.
+struct Accumulation {
+  std::int64_t micro_batches = 1;
+  graph::Graph graph;
+  std::vector<Copy> copies;  ///< by operator
+};
+
+/// Usage error (synth.accumulation) naming the operator that needs all samples at once (statistics
+/// of batch norm, a loss of a product of means, a dropout where samples are not the first
+/// dimension), or where the batch is no multiple of
+/// `micro_batches` or too small.
+Result<Accumulation> accumulate(const graph::Graph& graph, std::int64_t global_batch,
+                                std::int64_t micro_batches);
+
+/// The sharding of the accumulated graph in which every copy is split as its operator in
+/// `sharding`, and what was added goes along. `sharding.batch` is a micro-batch, `rules` are of the
+/// model's graph at it.
+struct AccumulatedSharding {
+  Sharding sharding;
+  std::vector<graph::ShardingRule> rules;
+};
+AccumulatedSharding spread_accumulation(const Accumulation& accumulation, const graph::Graph& graph,
+                                        const Sharding& sharding,
+                                        const std::vector<graph::ShardingRule>& rules);
+
+}  // namespace motley::synth
