@@ -3,7 +3,6 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "motley/base/exchange_method.h"
@@ -23,10 +22,10 @@ struct QuickestExchange {
   ExchangeMethod method = ExchangeMethod::kNative;
 };
 
-/// Seconds of collectives among one group. The cost model is asked at powers of two of bytes, each
-/// once; in between it is linear, which is exact where an algorithm takes latency + bytes / rate,
-/// and a little too short where the best algorithm changes. A group of one takes 0, what nobody
-/// measured infinity. Remembers what it was asked, so one object serves one thread.
+/// Seconds of collectives among one group. An algorithm takes latency + bytes / rate, so the best
+/// of several is concave in the bytes: the cost model is asked at powers of two until what is
+/// between them is a line, which for one algorithm takes three times. A group of one takes 0, what
+/// nobody measured infinity. Remembers what it was told, so one object serves one thread.
 class ExchangeTimes {
  public:
   /// The model must outlive it.
@@ -37,11 +36,19 @@ class ExchangeTimes {
   QuickestExchange quickest(std::string_view op, const ExchangeBytes& bytes);
 
  private:
-  double at_power(std::string_view name, int exponent);
+  struct Knot {
+    double bytes, seconds;
+  };
+  using Knots = std::vector<Knot>;  // of a polyline, by bytes
+
+  const Knots& knots(std::string_view name);
+  Knot ask(std::string_view name, int exponent) const;
+  /// Appends the knots between two powers of two, and the second.
+  void refine(std::string_view name, int low, int high, const Knot& end, Knots& knots) const;
 
   const cost::CostModel& model_;
   const std::vector<std::string> group_;  // names of devices
-  std::map<std::pair<std::string, int>, double, std::less<>> known_;
+  std::map<std::string, Knots, std::less<>> known_;
 };
 
 }  // namespace motley::search
