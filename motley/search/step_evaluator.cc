@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
+#include <string>
+#include <utility>
 
 #include "motley/base/check.h"
 #include "motley/program/memory.h"
 #include "motley/search/device_pools.h"
+#include "motley/search/group_cost.h"
 #include "motley/simulate/simulate.h"
 
 namespace motley::search {
@@ -126,8 +130,23 @@ Bytes StepEvaluator::peak_bytes(DeviceId device, std::int64_t samples, Setting s
 }
 
 Result<Seconds> StepEvaluator::step_time(const plan::Plan& plan) const {
-  MOTLEY_ASSIGN(const auto program, synth::lower(*graph_, plan, *cluster_));
-  MOTLEY_ASSIGN(const auto trace, simulate::simulate(program, model_));
+  if (plan::find_shared_region(plan) != nullptr) {
+    MOTLEY_ASSIGN(const auto program, synth::lower(*graph_, plan, *cluster_));
+    MOTLEY_ASSIGN(const auto trace, simulate::simulate(program, model_));
+    return trace::median_step(trace);
+  }
+  // Of devices with equal prices and samples one stands for all.
+  const std::vector<plan::Member> members = plan::members(plan);
+  std::vector<std::string> group;
+  std::vector<std::size_t> ranks;
+  std::set<std::pair<const Prices*, std::int64_t>> kinds;
+  for (std::size_t rank = 0; rank < members.size(); ++rank) {
+    const auto& [device, samples] = members[rank];
+    group.push_back(cluster_->device(device).name);
+    if (kinds.emplace(prices_.at(device).get(), samples).second) ranks.push_back(rank);
+  }
+  MOTLEY_ASSIGN(const auto program, synth::lower_some_replicas(*graph_, plan, *cluster_, ranks));
+  MOTLEY_ASSIGN(const auto trace, simulate::simulate(program, GroupCost(model_, group)));
   return trace::median_step(trace);
 }
 

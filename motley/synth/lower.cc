@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
 #include <utility>
 
 #include "motley/base/random.h"
@@ -26,29 +27,38 @@ Result<program::DeviceProgram> lower_device(const graph::Graph& graph, const Pla
   return emit_device(graph, analysis, placement, options);
 }
 
+Result<program::Program> lower_some_replicas(const graph::Graph& graph, const plan::Plan& plan,
+                                             const cluster::Cluster& cluster,
+                                             const std::vector<std::size_t>& ranks) {
+  const LowerOptions options{plan.optimizer, plan.batch_norm, plan.bucket_bytes};
+  const std::vector<plan::Member> members = plan::members(plan);
+  const int size = static_cast<int>(members.size());
+  MOTLEY_ASSIGN(const Analysis analysis, analyse(graph, size, options));
+  std::vector<std::int64_t> first_samples = {0};
+  for (const plan::Member& member : members)
+    first_samples.push_back(first_samples.back() + member.samples);
+  program::Program program;
+  program.global_batch = plan.global_batch;
+  program::Group group;
+  for (const std::size_t rank : ranks) {
+    const plan::Member& member = members[rank];
+    const Placement placement{cluster.device(member.device).name, member.samples,
+                              first_samples[rank], plan.global_batch, size};
+    group.members.push_back(Rank(static_cast<std::int64_t>(program.devices.size())));
+    program.devices.push_back(emit_device(graph, analysis, placement, options));
+  }
+  if (size > 1) program.groups.push_back(std::move(group));
+  return program;
+}
+
 namespace {
 
 /// One program a replica, in replica order.
 Result<program::Program> lower_replicas(const graph::Graph& graph, const plan::Plan& plan,
-                                        const cluster::Cluster& cluster,
-                                        const LowerOptions& options) {
-  const std::vector<plan::Member> members = plan::members(plan);
-  const int ranks = static_cast<int>(members.size());
-  MOTLEY_ASSIGN(const Analysis analysis, analyse(graph, ranks, options));
-  program::Program program;
-  program.global_batch = plan.global_batch;
-  std::int64_t first_sample = 0;
-  for (const plan::Member& member : members) {
-    const Placement placement{cluster.device(member.device).name, member.samples, first_sample,
-                              plan.global_batch, ranks};
-    program.devices.push_back(emit_device(graph, analysis, placement, options));
-    first_sample += member.samples;
-  }
-  if (ranks > 1) {
-    program::Group group;
-    for (int rank = 0; rank < ranks; ++rank) group.members.push_back(Rank(rank));
-    program.groups.push_back(std::move(group));
-  }
+                                        const cluster::Cluster& cluster) {
+  std::vector<std::size_t> ranks(plan::members(plan).size());
+  std::iota(ranks.begin(), ranks.end(), std::size_t{0});
+  MOTLEY_ASSIGN(program::Program program, lower_some_replicas(graph, plan, cluster, ranks));
   MOTLEY_RETURN_IF_ERROR(program::verify_program(program, graph.name));
   return program;
 }
@@ -67,7 +77,7 @@ Result<program::Program> lower(const graph::Graph& graph, const plan::Plan& plan
   const LowerOptions options{plan.optimizer, plan.batch_norm, plan.bucket_bytes};
   MOTLEY_ASSIGN(program::Program program, plan::find_shared_region(plan) != nullptr
                                               ? lower_region(graph, plan, cluster, options)
-                                              : lower_replicas(graph, plan, cluster, options));
+                                              : lower_replicas(graph, plan, cluster));
   program.model_hash = plan.model_hash;
   program.plan_hash = hash_hex(plan::print_plan(plan, cluster));
   return program;

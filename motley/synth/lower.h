@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "motley/base/result.h"
 #include "motley/cluster/cluster.h"
@@ -38,6 +39,13 @@ struct LowerOptions {
 /// All devices of a group get the same instruction sequence; only sizes differ.
 Result<program::DeviceProgram> lower_device(const graph::Graph& graph, const Placement& placement,
                                             const LowerOptions& options);
+
+/// Lowers a verified plan of data parallelism for some of its ranks, in this order: not a program
+/// that can be run, as its group lacks the others, but enough to price a step where the others are
+/// like one of these. Not verified.
+Result<program::Program> lower_some_replicas(const graph::Graph& graph, const plan::Plan& plan,
+                                             const cluster::Cluster& cluster,
+                                             const std::vector<std::size_t>& ranks);
 
 /// Lowers a verified plan: one program per member, in rank order. Stale errors where a shared
 /// region is not of this graph (sharded_plan.h).

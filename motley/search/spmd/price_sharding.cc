@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "motley/program/memory.h"
+#include "motley/search/group_cost.h"
 #include "motley/simulate/simulate.h"
 #include "motley/trace/trace.h"
 
@@ -17,32 +18,6 @@ std::vector<double> compute_of(const trace::Trace& trace) {
     seconds.push_back(static_cast<double>(part.compute) * 1e-9);
   return seconds;
 }
-
-/// The costs of representatives, whose exchanges are those of the whole group.
-class GroupCost : public cost::CostModel {
- public:
-  GroupCost(const cost::CostModel& model, const std::vector<std::string>& group)
-      : model_(model), group_(group) {}
-  Result<std::vector<Seconds>> compute_times(const program::DeviceProgram& program) const override {
-    return model_.compute_times(program);
-  }
-  Result<Seconds> collective_time(std::string_view op, Bytes bytes,
-                                  const std::vector<std::string>&) const override {
-    return model_.collective_time(op, bytes, group_);
-  }
-  Result<cost::Transfer> transfer(std::string_view op, Bytes bytes,
-                                  const std::vector<std::string>&) const override {
-    return model_.transfer(op, bytes, group_);
-  }
-  double interference(const std::string& device, const std::vector<std::string>&) const override {
-    return model_.interference(device, group_);
-  }
-  std::vector<double> link_capacities() const override { return model_.link_capacities(); }
-
- private:
-  const cost::CostModel& model_;
-  const std::vector<std::string>& group_;
-};
 
 }  // namespace
 

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "motley/cost/cost_model.h"
+
+namespace motley::search {
+
+/// The costs of a program in which some devices stand for others like them: its exchanges are those
+/// of the whole group. Model and group must outlive it.
+class GroupCost : public cost::CostModel {
+ public:
+  GroupCost(const cost::CostModel& model, const std::vector<std::string>& group)
+      : model_(model), group_(group) {}
+  Result<std::vector<Seconds>> compute_times(const program::DeviceProgram& program) const override {
+    return model_.compute_times(program);
+  }
+  Result<Seconds> collective_time(std::string_view op, Bytes bytes,
+                                  const std::vector<std::string>&) const override {
+    return model_.collective_time(op, bytes, group_);
+  }
+  Result<cost::Transfer> transfer(std::string_view op, Bytes bytes,
+                                  const std::vector<std::string>&) const override {
+    return model_.transfer(op, bytes, group_);
+  }
+  double interference(const std::string& device, const std::vector<std::string>&) const override {
+    return model_.interference(device, group_);
+  }
+  std::vector<double> link_capacities() const override { return model_.link_capacities(); }
+
+ private:
+  const cost::CostModel& model_;
+  const std::vector<std::string>& group_;
+};
+
+}  // namespace motley::search
