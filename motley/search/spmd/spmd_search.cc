@@ -32,7 +32,7 @@ class Search {
     for (const std::vector<double>& shares : question_.shares) starts.push_back(start_of(shares));
     for (Start& start : subsets(study_.speeds())) starts.push_back(std::move(start));
     for (const auto& [devices, shares] : starts) {
-      if (devices.size() < 2) continue;  // nothing to share
+      if (devices.size() < 2 || cannot_win(devices)) continue;
       MOTLEY_RETURN_IF_ERROR(descend(devices, shares));
     }
     if (question_.micro_batches > 1) return std::move(answer_);
@@ -155,6 +155,15 @@ class Search {
       MOTLEY_RETURN_IF_ERROR(consider(objective));
     }
     return best;
+  }
+
+  /// Would these devices compute for longer than the best plan's step, even if all compute were
+  /// split in proportion to their speeds?
+  bool cannot_win(const std::vector<DeviceId>& devices) const {
+    if (!answer_.best) return false;
+    double speed = 0;  // steps a second
+    for (const DeviceId id : devices) speed += 1 / study_.whole_step(study_.kinds().of(id)).total;
+    return times() / speed >= answer_.best->step.value;
   }
 
   /// Gradients are exchanged once, all else as often.
