@@ -32,6 +32,10 @@ Collective collective_of(std::string_view name) {
 
 constexpr const char* kLocalRoute = "local";
 
+Backend backend_of(const cluster::Cluster& cluster, const std::vector<DeviceId>& group) {
+  return backend_key(cluster, group) == "nccl" ? Backend::kNccl : Backend::kGloo;
+}
+
 /// `bytes` as CostModel::collective_time counts them.
 CollectiveCall call_of(std::string_view op, Bytes bytes, const std::vector<DeviceId>& group) {
   const auto size = static_cast<double>(bytes.value);
@@ -254,14 +258,42 @@ Result<Transfer> ProfileCost::measured_transfer(std::string_view op, Bytes bytes
   return transfer;
 }
 
+std::vector<Algorithm> ProfileCost::planned_algorithms(std::string_view op,
+                                                       const std::vector<DeviceId>& group) const {
+  return backend_algorithms(backend_of(cluster_, group), collective_of(op),
+                            program::split_collective_name(op).method);
+}
+
 Transfer ProfileCost::planned_transfer(std::string_view op, Bytes bytes,
                                        const std::vector<DeviceId>& group) const {
-  const Backend backend = backend_key(cluster_, group) == "nccl" ? Backend::kNccl : Backend::kGloo;
-  const CollectiveCall call = call_of(op, bytes, group);
-  return best_algorithm(
-             network_, call, usual_transport(backend),
-             backend_algorithms(backend, call.op, program::split_collective_name(op).method))
+  return best_algorithm(network_, call_of(op, bytes, group),
+                        usual_transport(backend_of(cluster_, group)), planned_algorithms(op, group))
       .transfer;
+}
+
+Result<std::vector<CollectiveTimes::Line>> ProfileCost::collective_lines(
+    std::string_view op, const std::vector<std::string>& devices) const {
+  MOTLEY_ASSIGN(const std::vector<DeviceId> ids, find_group(op, devices));
+  if (ids.size() < 2 || !is_planned_only(ids)) {
+    MOTLEY_ASSIGN(const auto line,
+                  collectives_.line(op, route_key(cluster_, ids), static_cast<int>(ids.size()),
+                                    backend_key(cluster_, ids)));
+    return std::vector{line};
+  }
+  // A transfer's delays do not depend on its bytes, and what its flows take is in proportion.
+  constexpr std::int64_t kBytes = 1 << 30;
+  const CollectiveCall call = call_of(op, Bytes(kBytes), ids);
+  const Transport transport = usual_transport(backend_of(cluster_, ids));
+  std::vector<CollectiveTimes::Line> lines;
+  for (const Algorithm algorithm : planned_algorithms(op, ids)) {
+    const Transfer transfer = build_transfer(network_, call, algorithm, transport);
+    CollectiveTimes::Line line;
+    for (const Phase& phase : transfer.phases) line.latency += phase.delay.value;
+    const double whole = isolated_time(transfer, network_.capacities()).value;
+    line.seconds_per_byte = (whole - line.latency) / static_cast<double>(kBytes);
+    lines.push_back(line);
+  }
+  return lines;
 }
 
 Result<Seconds> ProfileCost::collective_time(std::string_view op, Bytes bytes,

@@ -160,6 +160,10 @@ class ProfileCost : public CostModel {
   double interference(const std::string& device,
                       const std::vector<std::string>& group) const override;
   std::vector<double> link_capacities() const override;
+  /// What collective_time is the least of, at any bytes: a line for each algorithm that the group
+  /// has for the collective.
+  Result<std::vector<CollectiveTimes::Line>> collective_lines(
+      std::string_view op, const std::vector<std::string>& devices) const;
 
  private:
   struct Times {
@@ -177,6 +181,8 @@ class ProfileCost : public CostModel {
                                      const std::vector<DeviceId>& group) const;
   Transfer planned_transfer(std::string_view op, Bytes bytes,
                             const std::vector<DeviceId>& group) const;
+  std::vector<Algorithm> planned_algorithms(std::string_view op,
+                                            const std::vector<DeviceId>& group) const;
 
   cluster::Cluster cluster_;
   Network network_;

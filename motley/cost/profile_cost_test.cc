@@ -211,6 +211,17 @@ latency = "1us"
   EXPECT_NEAR(seconds("motley::all_reduce"), 4.0 / 3, 1e-3);
   EXPECT_NEAR(seconds("motley::all_gather.grouped"), 2.0 / 3, 1e-3);
   EXPECT_NEAR(seconds("motley::all_gather.padded"), 2.0 / 3, 1e-3);
+  // Of several algorithms each has a line: of an all-reduce the ring's and the trees'.
+  for (const char* op : {"motley::all_gather", "motley::all_to_all.grouped", "motley::all_reduce"})
+    for (const std::int64_t bytes : {1, 1000, 1'000'000'000}) {
+      const auto lines = cost.collective_lines(op, {"a:0", "b:0", "c:0"});
+      ASSERT_TRUE(lines) << lines.error().message;
+      double least = 1e9;
+      for (const auto& [latency, slope] : *lines)
+        least = std::min(least, latency + slope * static_cast<double>(bytes));
+      const auto time = cost.collective_time(op, Bytes(bytes), {"a:0", "b:0", "c:0"});
+      EXPECT_NEAR(time->value, least, 1e-9 * least) << op << " " << bytes;
+    }
   EXPECT_EQ(cost.collective_time("motley::all_gather.hierarchical", Bytes(8), {"a:0", "b:0"})
                 .error()
                 .message,
