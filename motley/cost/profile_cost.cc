@@ -181,27 +181,27 @@ Result<ProfileCost::Times> ProfileCost::other_times(const DeviceTimes& times,
   return found;
 }
 
-Result<std::vector<Seconds>> ProfileCost::compute_times(
-    const program::DeviceProgram& program) const {
+Result<ProfileCost::Times> ProfileCost::times(const program::DeviceProgram& program) const {
   MOTLEY_ASSIGN(const DeviceTimes* times, times_of(program));
   const InstructionTimes* table = find_table(*times, program);
-  if (table == nullptr) {
-    MOTLEY_ASSIGN(auto other, other_times(*times, program));
-    return std::move(other.seconds);
-  }
-  std::vector<Seconds> seconds;
-  seconds.reserve(table->size());
+  if (table == nullptr) return other_times(*times, program);
+  Times found;
+  found.seconds.reserve(table->size());
   for (std::size_t i = 0; i < table->size(); ++i)
-    seconds.push_back(table->at(i, static_cast<double>(program.samples)) / times->speed);
-  return seconds;
+    found.seconds.push_back(table->at(i, static_cast<double>(program.samples)) / times->speed);
+  found.scratch = table->scratch_bytes(program.samples);
+  return found;
+}
+
+Result<std::vector<Seconds>> ProfileCost::compute_times(
+    const program::DeviceProgram& program) const {
+  MOTLEY_ASSIGN(Times found, times(program));
+  return std::move(found.seconds);
 }
 
 Result<std::vector<Bytes>> ProfileCost::scratch_bytes(const program::DeviceProgram& program) const {
-  MOTLEY_ASSIGN(const DeviceTimes* times, times_of(program));
-  if (const InstructionTimes* table = find_table(*times, program))
-    return table->scratch_bytes(program.samples);
-  MOTLEY_ASSIGN(auto other, other_times(*times, program));
-  return std::move(other.scratch);
+  MOTLEY_ASSIGN(Times found, times(program));
+  return std::move(found.scratch);
 }
 
 Result<std::vector<DeviceId>> ProfileCost::find_devices(

@@ -160,16 +160,18 @@ class ProfileCost : public CostModel {
   double interference(const std::string& device,
                       const std::vector<std::string>& group) const override;
   std::vector<double> link_capacities() const override;
+  /// Of every instruction of one device's program, in order: compute_times and scratch_bytes.
+  struct Times {
+    std::vector<Seconds> seconds;
+    std::vector<Bytes> scratch;
+  };
+  Result<Times> times(const program::DeviceProgram& program) const;
   /// What collective_time is the least of, at any bytes: a line for each algorithm that the group
   /// has for the collective.
   Result<std::vector<CollectiveTimes::Line>> collective_lines(
       std::string_view op, const std::vector<std::string>& devices) const;
 
  private:
-  struct Times {
-    std::vector<Seconds> seconds;
-    std::vector<Bytes> scratch;
-  };
   Result<const DeviceTimes*> times_of(const program::DeviceProgram& program) const;
   Result<Times> other_times(const DeviceTimes& times, const program::DeviceProgram& program) const;
   Result<std::vector<DeviceId>> find_devices(const std::vector<std::string>& names) const;

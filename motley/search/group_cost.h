@@ -1,6 +1,8 @@
 #pragma once
 
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "motley/cost/cost_model.h"
@@ -8,12 +10,17 @@
 namespace motley::search {
 
 /// The costs of a program in which some devices stand for others like them: its exchanges are those
-/// of the whole group. Model and group must outlive it.
+/// of the whole group. `seconds`: those of instructions that are known, by device. Model and group
+/// must outlive it.
 class GroupCost : public cost::CostModel {
  public:
-  GroupCost(const cost::CostModel& model, const std::vector<std::string>& group)
-      : model_(model), group_(group) {}
+  using KnownTimes = std::map<std::string, std::vector<Seconds>, std::less<>>;
+  GroupCost(const cost::CostModel& model, const std::vector<std::string>& group,
+            KnownTimes seconds = {})
+      : model_(model), group_(group), seconds_(std::move(seconds)) {}
   Result<std::vector<Seconds>> compute_times(const program::DeviceProgram& program) const override {
+    const auto known = seconds_.find(program.device);
+    if (known != seconds_.end()) return known->second;
     return model_.compute_times(program);
   }
   Result<Seconds> collective_time(std::string_view op, Bytes bytes,
@@ -32,6 +39,7 @@ class GroupCost : public cost::CostModel {
  private:
   const cost::CostModel& model_;
   const std::vector<std::string>& group_;
+  const KnownTimes seconds_;
 };
 
 }  // namespace motley::search
