@@ -214,6 +214,14 @@ Result<void> plan_once(const PlanningOptions& options, const std::vector<std::in
 
 }  // namespace
 
+Result<void> show_plan(const Inputs& inputs, const plan::Plan& plan, const Context& context) {
+  phase(context, "search", [&] { return plan::print_plan(plan, inputs.cluster); });
+  if (context.print_phase != "synth" && context.dump_dir.empty()) return {};
+  MOTLEY_ASSIGN(const auto program, synth::lower(inputs.model.graph, plan, inputs.cluster));
+  phase(context, "synth", [&] { return program::print_program(program); });
+  return {};
+}
+
 Result<Planned> make_plan(const PlanningOptions& options, const Context& context) {
   Planned planned;
   MOTLEY_ASSIGN(planned.inputs, read_inputs(options, context));
@@ -230,11 +238,7 @@ Result<Planned> make_plan(const PlanningOptions& options, const Context& context
   }
   if (!planned.outcome.plan) return planned;
   const plan::Plan& plan = *planned.outcome.plan;
-  phase(context, "search", [&] { return plan::print_plan(plan, inputs.cluster); });
-  if (context.print_phase == "synth" || !context.dump_dir.empty()) {
-    MOTLEY_ASSIGN(const auto program, synth::lower(inputs.model.graph, plan, inputs.cluster));
-    phase(context, "synth", [&] { return program::print_program(program); });
-  }
+  MOTLEY_RETURN_IF_ERROR(show_plan(inputs, plan, context));
   return planned;
 }
 

@@ -63,6 +63,9 @@ struct Planned {
 };
 Result<Planned> make_plan(const PlanningOptions& options, const Context& context);
 
+/// The phases `search` and `synth` of a plan: the plan and its program.
+Result<void> show_plan(const Inputs& inputs, const plan::Plan& plan, const Context& context);
+
 /// Splits "24,12,4"; commas only.
 Result<std::vector<std::int64_t>> parse_batch_split(const std::string& text);
 

@@ -86,6 +86,7 @@ Result<int> simulate_verb(const SimulateOptions& options, const Context& context
     inputs.global_batch = plan.global_batch;
     inputs.lowering = {plan.optimizer, plan.batch_norm, plan.bucket_bytes};
     MOTLEY_ASSIGN(costs, find_costs(inputs, planning, context));
+    MOTLEY_RETURN_IF_ERROR(show_plan(inputs, plan, context));
   }
   MOTLEY_ASSIGN(const Prediction prediction, predict(inputs, *costs, plan, options.steps));
   const trace::Trace& trace = prediction.trace;

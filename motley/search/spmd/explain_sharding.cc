@@ -202,7 +202,8 @@ class Explainer {
 
   std::string layer_text(std::size_t layer) {
     const std::string splits = splits_text(layer);
-    return splits.empty() ? "" : splits + kept_text(layer) + exchanges_text(layer);
+    if (splits.empty() && !exchanges_.contains(layer)) return "";
+    return (splits.empty() ? "moves data only" : splits) + kept_text(layer) + exchanges_text(layer);
   }
 
   /// The search's least sum when a layer may only be split by samples, or only be whole.
