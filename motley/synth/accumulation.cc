@@ -125,6 +125,14 @@ class Accumulator {
     for (std::size_t i = 0; i < graph_.ops.size(); ++i)
       for (std::size_t r = 0; r < graph_.ops[i].outputs.size(); ++r)
         homes_[graph_.ops[i].outputs[r].index()] = time_.ops[i].results[r];
+    for (const Value& value : graph_.values)
+      is_of_inputs_.push_back(value.role != graph::ValueRole::kParameter ? 1 : 0);
+    for (const Op& op : graph_.ops) {
+      char all = 1;
+      graph::for_each_value(op.arguments,
+                            [&](ValueId each) { all = all & is_of_inputs_[each.index()]; });
+      for (const ValueId output : op.outputs) is_of_inputs_[output.index()] = all;
+    }
   }
 
   const Form& home(ValueId value) const { return homes_[value.index()]; }
@@ -137,14 +145,7 @@ class Accumulator {
   }
 
   /// Is it made of inputs and constants alone?
-  bool is_of_inputs(ValueId value) const {
-    const Value& about = graph_.value(value);
-    if (about.producer.is_none()) return about.role != graph::ValueRole::kParameter;
-    bool all = true;
-    graph::for_each_value(graph_.op(about.producer).arguments,
-                          [&](ValueId each) { all = all && is_of_inputs(each); });
-    return all;
-  }
+  bool is_of_inputs(ValueId value) const { return is_of_inputs_[value.index()] != 0; }
 
   /// Can a value be had in another form than its home? Sums of what inputs alone make, which are
   /// made first; and whole values as terms, of which the first micro-batch has all.
@@ -452,6 +453,7 @@ class Accumulator {
   Sharding time_;
   std::vector<ShardingRule> rules_;
   std::vector<Form> homes_;         // by value, over time
+  std::vector<char> is_of_inputs_;  // by value
   std::vector<Fate> fates_;         // by operator
   std::vector<char> is_prepared_;   // by operator
   std::vector<char> is_early_sum_;  // by value
