@@ -387,15 +387,6 @@ Transfer hierarchical_broadcast(const Builder& builder, std::vector<Ranks> nodes
   return transfer;
 }
 
-Transfer hierarchical(const Builder& builder, Collective op, std::size_t root) {
-  const std::vector<Ranks> nodes = builder.by_node();
-  if (op == Collective::kBroadcast) return hierarchical_broadcast(builder, nodes, root);
-  const bool is_even = std::all_of(nodes.begin(), nodes.end(), [&](const Ranks& node) {
-    return node.size() == nodes.front().size();
-  });
-  return is_even ? even_hierarchy(builder, op, nodes) : leader_hierarchy(builder, op, nodes);
-}
-
 double direct_bytes(const Builder& builder, Collective op, std::size_t from, std::size_t to) {
   if (op == Collective::kAllGather) return builder.bytes(from);
   if (op == Collective::kReduceScatter) return builder.bytes(to);
@@ -415,6 +406,39 @@ Transfer direct(const Builder& builder, Collective op) {
   Transfer transfer;
   append(transfer, builder.at_once(messages, op == Collective::kSend ? 1 : n - 1));
   return transfer;
+}
+
+bool is_even(const std::vector<Ranks>& nodes) {
+  return std::all_of(nodes.begin(), nodes.end(),
+                     [&](const Ranks& node) { return node.size() == nodes.front().size(); });
+}
+
+// Every pair of each group at once, a share of what a rank holds each.
+Phase all_pairs(const Builder& builder, const std::vector<Ranks>& groups) {
+  const std::size_t size = groups.front().size();
+  std::vector<Builder::Message> messages;
+  for (const Ranks& group : groups)
+    for (const std::size_t from : group)
+      for (const std::size_t to : group)
+        if (from != to)
+          messages.push_back({from, to, builder.largest() / static_cast<double>(size)});
+  return builder.at_once(messages, std::max<std::size_t>(size, 2) - 1);
+}
+
+// Inside nodes to the place of the receiver, then between the members at one place.
+Transfer all_to_all_hierarchy(const Builder& builder, const std::vector<Ranks>& nodes) {
+  if (!is_even(nodes)) return direct(builder, Collective::kAllToAll);
+  Transfer transfer;
+  append(transfer, all_pairs(builder, nodes));
+  append(transfer, all_pairs(builder, across(nodes)));
+  return transfer;
+}
+
+Transfer hierarchical(const Builder& builder, Collective op, std::size_t root) {
+  const std::vector<Ranks> nodes = builder.by_node();
+  if (op == Collective::kAllToAll) return all_to_all_hierarchy(builder, nodes);
+  if (op == Collective::kBroadcast) return hierarchical_broadcast(builder, nodes, root);
+  return is_even(nodes) ? even_hierarchy(builder, op, nodes) : leader_hierarchy(builder, op, nodes);
 }
 
 // A broadcast from a rank goes along the ring; a reduction to it comes along the ring.
@@ -518,8 +542,9 @@ bool is_applicable(Algorithm algorithm, Collective op) {
   const bool is_parted = op == kReduceScatter || op == kAllGather;
   switch (algorithm) {
     case Algorithm::kRing:
-    case Algorithm::kHierarchical:
       return is_parted || op == kAllReduce || op == kBroadcast;
+    case Algorithm::kHierarchical:
+      return is_parted || op == kAllReduce || op == kBroadcast || op == kAllToAll;
     case Algorithm::kTree:
       return op == kAllReduce || op == kBroadcast;
     case Algorithm::kHalvingDoubling:

@@ -102,6 +102,8 @@ bool is_applicable(Algorithm algorithm, Collective op);
 /// - all-gather, separate: n log2(n) a + log2(n) B/b
 /// - broadcast: ring: (n-1) a + B/b; tree: log2(n) (a + B/b)
 /// - all-to-all: (n-1) a + (n-1)/n^2 B/b
+/// - all-to-all, hierarchical: (l-1 + m-1) a + (l-1)/l B/(n c) + (m-1)/m B/(n b); of unequal nodes
+///   direct
 /// Before these come launch + seconds_per_byte * (the most that a rank begins or ends with: B, of
 /// an all-to-all its largest part), during which no link is used.
 ///

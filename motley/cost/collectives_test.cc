@@ -189,6 +189,9 @@ TEST(Collectives, HierarchyUsesEachNicOnceForANode) {
   EXPECT_NEAR(nested(kAllGather, kHierarchical, {4, 4, 4}), 4.5e-3 + 16e-3 + 5 * kStep, 1e-12);
   EXPECT_NEAR(nested(kReduceScatter, kHierarchical, {4, 4, 4}), 4.5e-3 + 16e-3 + 5 * kStep, 1e-12);
   EXPECT_NEAR(nested(kBroadcast, kHierarchical, {4, 4, 4}), 24e-3 + 6e-3 + 5 * kStep, 1e-12);
+  // Each rank holds 2 MB: 3/4 of it inside at 4 GB/s, then 2/3 of four ranks' over their NIC.
+  EXPECT_NEAR(nested(kAllToAll, kHierarchical, {4, 4, 4}), 0.375e-3 + 16e-3 / 3 + 5 * kStep, 1e-12);
+  EXPECT_EQ(nested(kAllToAll, kHierarchical, {2, 4}), nested(kAllToAll, kDirect, {2, 4}));
 }
 
 TEST(Collectives, HierarchyOfUnequalNodesGoesByFirstRanks) {

@@ -173,7 +173,6 @@ std::string find_tensor_fault(const DeviceProgram& device, const Instruction& in
 bool is_collective(std::string_view op) { return op == kAllReduce || has_parts(op); }
 
 std::span<const ExchangeMethod> methods_of(std::string_view op) {
-  if (op == kAllToAll) return std::span(kOfParts).first(3);
   return has_parts(op) ? std::span<const ExchangeMethod>(kOfParts) : std::span(kOfAllReduce);
 }
 

@@ -11,7 +11,7 @@ namespace motley::run {
 /// A link that is slower than the real one. The model of a collective of n ranks is that of a ring:
 ///   all-reduce of b bytes                    latency + 2 (n-1)/n * b / rate
 ///   all-gather, reduce-scatter of parts of   latency + (n-1) m / rate
-///     at most m bytes, which the slowest moves
+///     at most m bytes, which the slowest moves; grouped, all bytes but the least part's
 ///   all-to-all                               latency + the larger of what this member gives to
 ///                                            the others and gets from them / rate
 /// with the least rate and the largest latency among the members, counted from the moment when the

@@ -1,6 +1,7 @@
 #include "motley/run/torch/leveled_communicator.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
 
 #include <algorithm>
 #include <numeric>
@@ -107,9 +108,7 @@ class LeveledCommunicator final : public Communicator {
   Result<void> reduce_scatter(const ExchangeCall& call, const Counts& counts, const at::Tensor& all,
                               at::Tensor& part) override;
   Result<void> all_to_all(const ExchangeCall& call, const Splits& splits, const at::Tensor& in,
-                          at::Tensor& out) override {
-    return inner_->all_to_all(call, splits, in, out);
-  }
+                          at::Tensor& out) override;
   Result<void> broadcast(at::Tensor& tensor) override { return inner_->broadcast(tensor); }
   std::string transport() const override { return inner_->transport(); }
   int rank() const override { return inner_->rank(); }
@@ -205,6 +204,51 @@ Result<void> LeveledCommunicator::reduce_scatter(const ExchangeCall& call, const
   const Counts nothing(inside.size(), 0);
   const Splits splits{is_first ? inside : nothing, all_with_first(*levels, part.numel())};
   return inner_->all_to_all(levels->inside, splits, host, part);
+}
+
+Result<void> LeveledCommunicator::all_to_all(const ExchangeCall& call, const Splits& splits,
+                                             const at::Tensor& in, at::Tensor& out) {
+  const Levels* levels = find(call);
+  if (levels == nullptr || !levels->is_even) return inner_->all_to_all(call, splits, in, out);
+  const auto& hosts = levels->hosts;
+  const std::size_t members = splits.sends.size(), places = hosts[0].size();
+  const auto width = static_cast<std::int64_t>(members);
+  const auto options = in.options().dtype(at::kLong);
+  at::Tensor given = at::empty({width * width}, options);
+  MOTLEY_RETURN_IF_ERROR(all_gather(call, Counts(members, width),
+                                    at::tensor(splits.sends).to(options.device()), given));
+  const at::Tensor known = given.cpu();
+  const auto count = [&](std::size_t from, std::size_t to) {
+    return known.const_data_ptr<std::int64_t>()[from * members + to];
+  };
+  const std::size_t own = hosts[levels->host][levels->place];
+
+  // To each place here what its members get, host after host.
+  Counts column_counts;  // of what comes: by giving place here, then by receiving host
+  Splits inside{sums_by_place(*levels, splits.sends), Counts(places, 0)};
+  for (std::size_t place = 0; place < places; ++place)
+    for (const auto& host : hosts) {
+      column_counts.push_back(count(hosts[levels->host][place], host[levels->place]));
+      inside.receives[place] += column_counts.back();
+    }
+  at::Tensor column = flat_like(in, sum_of(inside.receives));
+  MOTLEY_RETURN_IF_ERROR(inner_->all_to_all(
+      levels->inside, inside, reordered(in, splits.sends, by_place(*levels)), column));
+
+  // To each host what its member at this place gets, by giving place.
+  Order by_receiver;
+  Splits across{Counts(hosts.size(), 0), Counts(hosts.size(), 0)};
+  for (std::size_t host = 0; host < hosts.size(); ++host)
+    for (std::size_t place = 0; place < places; ++place) {
+      by_receiver.push_back(place * hosts.size() + host);
+      across.sends[host] += column_counts[by_receiver.back()];
+      across.receives[host] += count(hosts[host][place], own);
+    }
+  at::Tensor ordered = flat_like(out, out.numel());
+  MOTLEY_RETURN_IF_ERROR(inner_->all_to_all(
+      levels->across, across, reordered(column, column_counts, by_receiver), ordered));
+  put_back(ordered, splits.receives, by_host(*levels), out);
+  return {};
 }
 
 }  // namespace

@@ -16,10 +16,13 @@ namespace motley::run {
 ///   all-gather       across, then inside
 ///   reduce-scatter   inside, then across
 ///   all-reduce       reduce-scatter inside, all-reduce across, all-gather inside
+///   all-to-all       inside, to the place of each part's receiver, then across; who gives how much
+///                    to whom is gathered before
 /// Else the first member of each host stands for it:
 ///   all-gather       inside, then across, then everything to the others
 ///   reduce-scatter   sums to the first, across, then its part to each
 ///   all-reduce       inside, across, then from the first to the others
+///   all-to-all       natively
 struct Levels {
   std::vector<std::vector<std::size_t>> hosts;  ///< members by host
   bool is_even = false;
@@ -37,7 +40,7 @@ std::vector<std::vector<int>> make_level_groups(const std::vector<int>& members,
                                                 std::int64_t next);
 
 /// Carries hierarchical exchanges out over the groups of `levels`, by the group whose levels they
-/// are; passes all others on. An all-to-all has no levels.
+/// are; passes all others on.
 std::unique_ptr<Communicator> with_levels(std::unique_ptr<Communicator> inner,
                                           std::map<GroupId, Levels> levels);
 

@@ -1,7 +1,9 @@
 #include "motley/run/torch/leveled_communicator.h"
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -57,6 +59,24 @@ TEST_P(LeveledCommunicator, GivesWhatOneLevelGives) {
     at::Tensor one = at::zeros({}, at::kFloat).add(rank);  // fewer elements than members
     ASSERT_TRUE(communicator->all_reduce(call, one).has_value());
     EXPECT_EQ(one.item<float>(), static_cast<float>(size * (size - 1)) / 2);
+    // Member r gives member c 10 r + c elements of value 100 r + c, but none where r is c + 1.
+    const auto given = [](std::size_t r, std::size_t c) {
+      return r == c + 1 ? std::int64_t{0} : static_cast<std::int64_t>(10 * r + c);
+    };
+    const auto value = [](std::size_t r, std::size_t c) {
+      return static_cast<std::int64_t>(100 * r + c);
+    };
+    Splits splits;
+    std::vector<at::Tensor> sent, wanted;
+    for (std::size_t other = 0; other < hosts.size(); ++other) {
+      splits.sends.push_back(given(own, other));
+      splits.receives.push_back(given(other, own));
+      sent.push_back(at::full({splits.sends.back()}, value(own, other), at::kLong));
+      wanted.push_back(at::full({splits.receives.back()}, value(other, own), at::kLong));
+    }
+    at::Tensor got = at::zeros_like(at::cat(wanted));
+    ASSERT_TRUE(communicator->all_to_all(call, splits, at::cat(sent), got).has_value());
+    EXPECT_TRUE(at::equal(got, at::cat(wanted)));
     // Another way of the same group.
     ASSERT_TRUE(communicator->all_gather(GroupId(0), counts, part, all).has_value());
     EXPECT_TRUE(at::equal(all, whole.mul(size)));
