@@ -313,18 +313,40 @@ class Minimum {
       least_.push_back(*std::min_element(sums, sums + domain_));
       return;
     }
-    for (int digit = 0; digit < pattern_.domains[last - 1]; ++digit) {
+    columns_.clear();
+    for (const std::size_t t : pattern_.levels[last]) {
+      const Pattern::Input& input = pattern_.inputs[t];
+      columns_.push_back({tables_[t] + places[t], input.strides[last - 1], input.own});
+    }
+    switch (columns_.size()) {
+      case 1:
+        return over_last(sums, [this](std::size_t x) { return columns_[0].at(x); });
+      case 2:
+        return over_last(sums,
+                         [this](std::size_t x) { return columns_[0].at(x) + columns_[1].at(x); });
+      default:
+        return over_last(sums, [this](std::size_t x) {
+          double sum = 0;
+          for (const Column& column : columns_) sum += column.at(x);
+          return sum;
+        });
+    }
+  }
+
+  /// A table at the value of the last variable, by that of the one that goes.
+  struct Column {
+    const double* costs;
+    std::size_t stride, own;
+    double at(std::size_t x) const { return costs[x * own]; }
+  };
+
+  template <typename Last>
+  void over_last(const double* sums, const Last& last) {
+    for (int digit = 0; digit < pattern_.domains.back(); ++digit) {
       double best = kForbidden;
-      for (std::size_t x = 0; x < domain_; ++x) {
-        double sum = sums[x];
-        for (const std::size_t t : pattern_.levels[last]) {
-          const Pattern::Input& input = pattern_.inputs[t];
-          sum += tables_[t][places[t] + static_cast<std::size_t>(digit) * input.strides[last - 1] +
-                            x * input.own];
-        }
-        best = std::min(best, sum);
-      }
+      for (std::size_t x = 0; x < domain_; ++x) best = std::min(best, sums[x] + last(x));
       least_.push_back(best);
+      for (Column& column : columns_) column.costs += column.stride;
     }
   }
 
@@ -333,6 +355,7 @@ class Minimum {
   const std::size_t domain_;
   std::vector<std::size_t> places_;  // [variables chosen][table]
   std::vector<double> sums_;         // [variables chosen][value of the one that goes]
+  std::vector<Column> columns_;      // that the last variable determines
   std::vector<double> least_;
 };
 
