@@ -304,6 +304,27 @@ TEST_P(Transport, SilentPeerIsATimeout) {
   });
 }
 
+TEST_P(Transport, SilentPeerIsATimeoutOfEveryMethod) {
+  for (const ExchangeMethod method : kExchangeMethods) {
+    std::filesystem::remove(dir_ + "/rendezvous");
+    CommunicatorOptions options{{{{0, 1}, {}}}, Seconds(0.5), GetParam()};
+    on_ranks(2, [&](Rendezvous& rendezvous) {
+      auto communicator = make_host_communicator(rendezvous, options);
+      ASSERT_TRUE(communicator.has_value());
+      if (rendezvous.rank() == 1) {
+        (void)rendezvous.get("over");
+        return;
+      }
+      at::Tensor part = at::zeros({300'000}), all = at::zeros({600'000});
+      const ExchangeCall call(GroupId(0), method);
+      const auto late = (*communicator)->all_gather(call, {300'000, 300'000}, part, all);
+      (void)rendezvous.set("over", "");
+      ASSERT_FALSE(late.has_value());
+      EXPECT_EQ(late.error().code, "run.timeout") << late.error().message;
+    });
+  }
+}
+
 TEST_F(RendezvousTest, DisagreementNamesTheRank) {
   on_ranks(3, [&](Rendezvous& rendezvous) {
     EXPECT_TRUE(rendezvous.agree("version", "2.15").has_value());
