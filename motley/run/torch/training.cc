@@ -348,22 +348,27 @@ Result<WrittenFiles> Training::write_files() {
 }
 
 /// Rank 0's way from the folder to a checkpoint. Ranks that keep parts wait for the folder, and
-/// say what they wrote.
+/// say what they wrote, or why not; all have said so before anything is given up.
 Result<std::string> Training::finish_checkpoint() {
   MOTLEY_RETURN_IF_ERROR(checkpoints_.begin(next_step_));
   const std::string key = fmt::format("checkpoint/{}/", next_step_);
   const bool is_shared = !parts_.empty() && session_.rendezvous != nullptr;
   if (is_shared) MOTLEY_RETURN_IF_ERROR(session_.rendezvous->set(key + "folder", "ready"));
-  std::vector<WrittenFiles> written(1);
-  MOTLEY_ASSIGN(written[0], write_files());
+  std::vector<Result<WrittenFiles>> parts = {write_files()};
   for (int rank = 1; is_shared && rank < session_.size; ++rank) {
     MOTLEY_ASSIGN(const std::string text,
                   session_.rendezvous->get(fmt::format("{}{}", key, rank), session_.patience()));
-    if (text.empty())
-      return runtime_error("run.checkpoint-write",
-                           fmt::format("rank {} could not write its part", rank));
+    if (!text.starts_with('{')) {
+      parts.push_back(
+          runtime_error("run.checkpoint-write", fmt::format("rank {}: {}", rank, text)));
+      continue;
+    }
     MOTLEY_ASSIGN(const Json json, parse_json(text, key));
-    MOTLEY_ASSIGN(WrittenFiles files, written_files_from_json(json, key));
+    parts.push_back(written_files_from_json(json, key));
+  }
+  std::vector<WrittenFiles> written;
+  for (Result<WrittenFiles>& part : parts) {
+    MOTLEY_ASSIGN(WrittenFiles files, std::move(part));
     written.push_back(std::move(files));
   }
   return checkpoints_.finish(state(), written);
@@ -383,9 +388,9 @@ Result<void> Training::join_checkpoint() {
     MOTLEY_ASSIGN(const std::string folder, rendezvous.get(key + "folder", session_.patience()));
     Result<WrittenFiles> files = runtime_error("run.peer-lost", "rank 0 could not make a folder");
     if (folder == "ready") files = write_files();
-    MOTLEY_RETURN_IF_ERROR(rendezvous.set(fmt::format("{}{}", key, session_.rank),
-                                          files ? written_files_to_json(*files).dump() : ""));
-    MOTLEY_RETURN_IF_ERROR(files);
+    MOTLEY_RETURN_IF_ERROR(
+        rendezvous.set(fmt::format("{}{}", key, session_.rank),
+                       files ? written_files_to_json(*files).dump() : files.error().message));
   }
   MOTLEY_ASSIGN(const std::string outcome, rendezvous.get(key + "end", session_.patience()));
   if (outcome == "whole") return {};
