@@ -429,11 +429,21 @@ std::string print_collective(const Collective& c) {
   return fmt::format("{} of {} {}", c.name, c.elements, dtype_name(c.dtype));
 }
 
-/// The n-th collective of a group is an all-to-all on all members: who receives what was sent?
+/// The n-th collective of a group is an all-to-all on all members: who receives what was sent, and
+/// is a padded one's cell the largest of all?
 void check_all_to_all(const Program& program, std::size_t group,
                       const std::vector<std::vector<Collective>>& by_rank, std::size_t n,
                       Violations& violations) {
   const std::vector<Rank>& members = program.groups[group].members;
+  std::int64_t largest = 1;
+  for (const Rank member : members)
+    for (const std::int64_t count : by_rank[member.index()][n].parts.counts)
+      largest = std::max(largest, count);
+  const Collective& first = by_rank[members[0].index()][n];
+  if (first.parts.cell > 0 && first.parts.cell != largest)
+    violations.add_instruction(program, members[0].index(), first.instruction,
+                               fmt::format("number {} of group {}: found cells of {}, wanted {}", n,
+                                           group, first.parts.cell, largest));
   for (std::size_t i = 0; i < members.size(); ++i) {
     const Collective& receiver = by_rank[members[i].index()][n];
     for (std::size_t j = 0; j < members.size(); ++j) {

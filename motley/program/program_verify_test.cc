@@ -364,6 +364,9 @@ TEST(ProgramVerify, APaddedAllToAllHasCellsLargeEnough) {
   EXPECT_EQ(faults(", 4", ", 4"),
             "p:13: a:0 ^1 motley::all_to_all.padded: found a count of 5, wanted 4 at most\n"
             "p:23: b:0 ^1 motley::all_to_all.padded: found a count of 5, wanted 4 at most");
+  EXPECT_EQ(faults(", 6", ", 6"),
+            "p:13: a:0 ^1 motley::all_to_all.padded: number 0 of group 0: found cells of 6, wanted "
+            "5");
   EXPECT_EQ(faults(", 5", ", 6"),
             "p:23: b:0 ^1 motley::all_to_all.padded: number 0 of group 0: found "
             "motley::all_to_all.padded of 6 f32 a part, wanted motley::all_to_all.padded of 5 f32 "
