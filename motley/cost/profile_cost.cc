@@ -36,6 +36,12 @@ Backend backend_of(const cluster::Cluster& cluster, const std::vector<DeviceId>&
   return backend_key(cluster, group) == "nccl" ? Backend::kNccl : Backend::kGloo;
 }
 
+std::set<NodeId> nodes_of(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices) {
+  std::set<NodeId> nodes;
+  for (const DeviceId id : devices) nodes.insert(cluster.device(id).node);
+  return nodes;
+}
+
 /// `bytes` as CostModel::collective_time counts them.
 CollectiveCall call_of(std::string_view op, Bytes bytes, const std::vector<DeviceId>& group) {
   const auto size = static_cast<double>(bytes.value);
@@ -47,6 +53,11 @@ CollectiveCall call_of(std::string_view op, Bytes bytes, const std::vector<Devic
 }
 
 }  // namespace
+
+bool has_levels(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices) {
+  const std::size_t nodes = nodes_of(cluster, devices).size();
+  return nodes > 1 && nodes < devices.size();
+}
 
 Transport usual_transport(Backend backend) {
   return {.latency = Seconds(backend == Backend::kNccl ? 10e-6 : 50e-6)};
@@ -148,6 +159,15 @@ const InstructionTimes* find_table(const ProfileCost::DeviceTimes& times,
   return nullptr;
 }
 
+std::vector<Seconds> table_seconds(const InstructionTimes& table, std::int64_t samples,
+                                   double speed) {
+  std::vector<Seconds> seconds;
+  seconds.reserve(table.size());
+  for (std::size_t i = 0; i < table.size(); ++i)
+    seconds.push_back(table.at(i, static_cast<double>(samples)) / speed);
+  return seconds;
+}
+
 }  // namespace
 
 Result<const ProfileCost::DeviceTimes*> ProfileCost::times_of(
@@ -185,23 +205,25 @@ Result<ProfileCost::Times> ProfileCost::times(const program::DeviceProgram& prog
   MOTLEY_ASSIGN(const DeviceTimes* times, times_of(program));
   const InstructionTimes* table = find_table(*times, program);
   if (table == nullptr) return other_times(*times, program);
-  Times found;
-  found.seconds.reserve(table->size());
-  for (std::size_t i = 0; i < table->size(); ++i)
-    found.seconds.push_back(table->at(i, static_cast<double>(program.samples)) / times->speed);
-  found.scratch = table->scratch_bytes(program.samples);
-  return found;
+  return Times{table_seconds(*table, program.samples, times->speed),
+               table->scratch_bytes(program.samples)};
 }
 
 Result<std::vector<Seconds>> ProfileCost::compute_times(
     const program::DeviceProgram& program) const {
-  MOTLEY_ASSIGN(Times found, times(program));
-  return std::move(found.seconds);
+  MOTLEY_ASSIGN(const DeviceTimes* times, times_of(program));
+  if (const InstructionTimes* table = find_table(*times, program))
+    return table_seconds(*table, program.samples, times->speed);
+  MOTLEY_ASSIGN(Times other, other_times(*times, program));
+  return std::move(other.seconds);
 }
 
 Result<std::vector<Bytes>> ProfileCost::scratch_bytes(const program::DeviceProgram& program) const {
-  MOTLEY_ASSIGN(Times found, times(program));
-  return std::move(found.scratch);
+  MOTLEY_ASSIGN(const DeviceTimes* times, times_of(program));
+  if (const InstructionTimes* table = find_table(*times, program))
+    return table->scratch_bytes(program.samples);
+  MOTLEY_ASSIGN(Times other, other_times(*times, program));
+  return std::move(other.scratch);
 }
 
 Result<std::vector<DeviceId>> ProfileCost::find_devices(
@@ -218,14 +240,11 @@ Result<std::vector<DeviceId>> ProfileCost::find_group(std::string_view op,
                                                       const std::vector<std::string>& names) const {
   MOTLEY_ASSIGN(std::vector<DeviceId> ids, find_devices(names));
   if (program::split_collective_name(op).method != ExchangeMethod::kHierarchical) return ids;
-  std::set<NodeId> nodes;
-  for (const DeviceId id : ids) nodes.insert(cluster_.device(id).node);
-  if (nodes.size() < 2 || nodes.size() == ids.size())
-    return usage_error("cost.no-levels",
-                       fmt::format("{} among {} devices of {} hosts: wanted two hosts or more, one "
-                                   "of them with several",
-                                   op, ids.size(), nodes.size()));
-  return ids;
+  if (has_levels(cluster_, ids)) return ids;
+  return usage_error("cost.no-levels",
+                     fmt::format("{} among {} devices of {} hosts: wanted two hosts or more, one "
+                                 "of them with several",
+                                 op, ids.size(), nodes_of(cluster_, ids).size()));
 }
 
 bool ProfileCost::is_planned_only(const std::vector<DeviceId>& group) const {

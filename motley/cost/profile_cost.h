@@ -86,6 +86,9 @@ std::string route_key(const cluster::Cluster& cluster, const std::vector<DeviceI
 /// "nccl" for a group of CUDA devices and planning kinds only, else "gloo".
 std::string backend_key(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices);
 
+/// Are the devices on two nodes or more, one of which has several of them?
+bool has_levels(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices);
+
 /// What a message costs its ends where nobody measured it, of the order that the libraries show on
 /// current hardware: 10 us (NCCL), 50 us (Gloo).
 Transport usual_transport(Backend backend);

@@ -14,8 +14,6 @@ constexpr std::string_view kCut = "motley::cut";
 constexpr std::string_view kJoin = "motley::join";
 constexpr std::string_view kPart = "motley::part";
 
-constexpr ExchangeMethod kOfParts[] = {ExchangeMethod::kNative, ExchangeMethod::kPadded,
-                                       ExchangeMethod::kGrouped, ExchangeMethod::kHierarchical};
 constexpr ExchangeMethod kOfAllReduce[] = {ExchangeMethod::kNative, ExchangeMethod::kHierarchical};
 
 bool has_parts(std::string_view op) {
@@ -173,13 +171,16 @@ std::string find_tensor_fault(const DeviceProgram& device, const Instruction& in
 bool is_collective(std::string_view op) { return op == kAllReduce || has_parts(op); }
 
 std::span<const ExchangeMethod> methods_of(std::string_view op) {
-  return has_parts(op) ? std::span<const ExchangeMethod>(kOfParts) : std::span(kOfAllReduce);
+  return has_parts(op) ? std::span<const ExchangeMethod>(kExchangeMethods)
+                       : std::span(kOfAllReduce);
 }
 
 std::optional<ExchangeMethod> find_method(const Instruction& instruction) {
-  for (const ExchangeMethod method : methods_of(instruction.op))
-    if (collective_name(instruction.op, method) == instruction.full_name()) return method;
-  return std::nullopt;
+  if (instruction.overload.empty()) return ExchangeMethod::kNative;
+  const auto method = find_exchange_method(instruction.overload);
+  const auto known = methods_of(instruction.op).subspan(1);  // the native one has no overload
+  const bool is_known = method && std::find(known.begin(), known.end(), *method) != known.end();
+  return is_known ? method : std::nullopt;
 }
 
 std::string collective_name(std::string_view op, ExchangeMethod method) {

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <set>
 #include <span>
 #include <utility>
 
@@ -60,14 +59,12 @@ Result<void> complete(const plan::Problem& problem, SplitMix64& random, RegionCh
       const program::Program program,
       synth::lower(*problem.graph, make_region_plan(problem, region, choice.micro_batches),
                    *problem.cluster));
-  std::set<NodeId> nodes;
   for (std::size_t rank = 0; rank < program.devices.size(); ++rank) {
     const Bytes tensors = program::find_memory_peak(program.devices[rank]).total;
     const cluster::Device& device = problem.cluster->device(region.devices[rank]);
     choice.peaks.push_back(cost::with_framework(device, tensors));
-    nodes.insert(device.node);
   }
-  const bool has_levels = nodes.size() > 1 && nodes.size() < region.devices.size();
+  const bool has_levels = cost::has_levels(*problem.cluster, region.devices);
   for (const std::string& op : synth::exchange_operators(program)) {
     std::span<const ExchangeMethod> methods = program::methods_of(op);
     if (!has_levels && methods.back() == ExchangeMethod::kHierarchical)

@@ -130,8 +130,7 @@ Result<void> measure_collectives(WorkerSession& session, const Reporter& reporte
   MOTLEY_RETURN_IF_ERROR(join_groups(session));
   reporter.event("ready", Json::object());
   GroupTimes times;
-  std::vector<std::string> hosts;
-  for (const WorkerDevice& device : session.job.devices) hosts.push_back(device.host);
+  const std::vector<std::string> hosts = session.hosts();
   for (std::size_t i = 0; i < session.program.groups.size(); ++i) {
     const int ranks = static_cast<int>(i) + 2;
     // Whoever is in no smaller group waits here, with more patience than an exchange has.

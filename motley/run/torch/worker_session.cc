@@ -141,8 +141,7 @@ bool is_hierarchical(const program::Program& program, GroupId group) {
 
 /// The levels of the groups that exchange hierarchically; adds the groups that they need.
 std::map<GroupId, Levels> add_levels(const WorkerSession& session, CommunicatorOptions& options) {
-  std::vector<std::string> hosts;
-  for (const WorkerDevice& device : session.job.devices) hosts.push_back(device.host);
+  const std::vector<std::string> hosts = session.hosts();
   std::map<GroupId, Levels> all;
   const std::size_t own_groups = options.groups.size();
   for (std::size_t i = 0; i < own_groups; ++i) {
@@ -161,6 +160,12 @@ std::map<GroupId, Levels> add_levels(const WorkerSession& session, CommunicatorO
 }
 
 }  // namespace
+
+std::vector<std::string> WorkerSession::hosts() const {
+  std::vector<std::string> hosts;
+  for (const WorkerDevice& device : job.devices) hosts.push_back(device.host);
+  return hosts;
+}
 
 Result<void> set_up_device(const WorkerDevice& device) {
   if (device.processor >= 0) keep_to_processor(device.processor);  // threads inherit it

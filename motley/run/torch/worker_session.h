@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "motley/base/result.h"
 #include "motley/program/program.h"
@@ -32,6 +33,7 @@ struct WorkerSession {
   std::unique_ptr<Communicator> communicator;  ///< null when the job has one rank
 
   const WorkerDevice& device() const { return job.devices[static_cast<std::size_t>(rank)]; }
+  std::vector<std::string> hosts() const;  ///< by rank
   /// Waits that may include loading files on some ranks.
   Seconds patience() const { return Seconds(10 * job.timeout_s); }
 };
