@@ -33,6 +33,15 @@ def test_manual_split_and_exclude(motley, mlp, cluster):
     assert "c:0" not in answer["batch_split"]
 
 
+def test_a_time_limit_ends_the_search_with_a_plan(motley, mlp, cluster):
+    answer = plan(motley, mlp, cluster, "--global-batch", 60, "--planner", "spmd", "--time-limit", 1e-9).json
+    assert answer["outcome"] == "limit"
+    assert 0 < answer["lower_bound_s"] <= answer["predicted_step_s"]
+    assert any("time limit" in line for line in answer["why"])
+    outcome = plan(motley, mlp, cluster, "--global-batch", 60, "--time-limit", -1)
+    assert outcome.code == 2 and "--time-limit" in outcome.stderr
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_random_plans_are_valid_and_repeatable(motley, mlp, cluster, seed):
     first = plan(motley, mlp, cluster, "--global-batch", 60, "--planner", "random", "--seed", seed).json

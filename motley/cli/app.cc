@@ -65,6 +65,8 @@ void add_planning_options(CLI::App* sub, PlanningOptions& options) {
          "--profile", options.profile,
          "what is missing: auto measures it; never; model takes it from what other models took")
       ->capture_default_str();
+  sub->add_option("--time-limit", options.time_limit,
+                  "seconds of search, after which its best plan so far is taken");
   sub->add_option("--seed", options.seed, "of dropout and of the random planner")
       ->capture_default_str();
   add_optimizer_options(sub, options);

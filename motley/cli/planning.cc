@@ -150,6 +150,10 @@ Result<Inputs> read_inputs(const PlanningOptions& options, const Context& contex
                        "which devices? give -C CLUSTER.toml (motley probe writes one)");
   if (options.global_batch < 1)
     return usage_error("cli.global-batch", "how many samples a step? give --global-batch N");
+  if (options.time_limit && !(*options.time_limit > 0))
+    return usage_error(
+        "cli.time-limit",
+        fmt::format("--time-limit: found {}, wanted seconds above 0", *options.time_limit));
   Inputs inputs;
   inputs.model_path = options.model;
   MOTLEY_ASSIGN(inputs.model, graph::read_model(options.model));
@@ -207,7 +211,9 @@ Result<void> plan_once(const PlanningOptions& options, const std::vector<std::in
   MOTLEY_ASSIGN(const auto evaluator,
                 search::StepEvaluator::make(inputs.model.graph, inputs.cluster, inputs.lowering,
                                             *planned.costs));
-  MOTLEY_ASSIGN(planned.outcome, planner->plan(make_problem(inputs, options, *evaluator, manual)));
+  plan::Problem problem = make_problem(inputs, options, *evaluator, manual);
+  if (options.time_limit) problem.time_limit = Seconds(*options.time_limit - planned.elapsed_s);
+  MOTLEY_ASSIGN(planned.outcome, planner->plan(problem));
   planned.elapsed_s += steady_seconds() - start;
   return {};
 }
@@ -269,8 +275,9 @@ Json outcome_to_json(const Planned& planned) {
 }
 
 Error infeasible_error(const plan::PlanOutcome& outcome) {
-  return {ErrorKind::kInfeasible, "plan.infeasible",
-          "no feasible plan: " + join(outcome.why, "; ")};
+  const std::string what =
+      outcome.reason == plan::Reason::kLimit ? "no plan that fits was found" : "no feasible plan";
+  return {ErrorKind::kInfeasible, "plan.infeasible", what + ": " + join(outcome.why, "; ")};
 }
 
 Result<int> report_infeasible(const plan::PlanOutcome& outcome, const Json& object,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,7 @@ struct PlanningOptions {
   std::vector<std::string> exclude;  ///< device names
   std::int64_t global_batch = 0;
   std::uint64_t seed = 0;
+  std::optional<double> time_limit;  ///< of the search, in seconds
   std::string batch_norm = "global";
   std::string bucket = "4MiB";
   std::string profile = "auto";  ///< what is missing: auto, never, model

@@ -75,8 +75,13 @@ struct Problem {
   std::vector<DeviceId> devices;     ///< allowed devices, in cluster order
   std::vector<std::int64_t> manual;  ///< planner "manual": samples of devices[i]
   std::uint64_t seed = 0;
+  /// After it a search gives what it has: outcome `limit`. What it gives then depends on how fast
+  /// the machine is.
+  std::optional<Seconds> time_limit;
 };
 
+/// Why a planner gave what it gave: nothing is better; nothing better was found; nothing fits; the
+/// time limit ended the search (the plan, if there is one, is the best until then).
 enum class Reason { kOptimal, kFeasible, kInfeasible, kLimit };
 std::string_view reason_name(Reason reason);
 
@@ -87,11 +92,12 @@ struct Baseline {
   std::string label;  ///< "32:32:32", "a:0"
 };
 
-/// The answer. `optimal` claims that no data-parallel plan has a smaller predicted step;
-/// `lower_bound` holds for every one of them, and is never above `predicted_step` if that is known.
+/// The answer. `optimal` claims that no plan of those that the planner searches has a smaller
+/// predicted step: splits of the batch, with operators split or not. `lower_bound` holds for every
+/// one of them, and is never above `predicted_step` if that is known.
 struct PlanOutcome {
   Reason reason = Reason::kInfeasible;
-  std::optional<Plan> plan;  ///< absent when infeasible
+  std::optional<Plan> plan;  ///< absent when infeasible; when limit, it may be
   std::string planner;
   Seconds predicted_step;  ///< 0: the times of the plan's instructions are not known
   Seconds lower_bound;
@@ -102,7 +108,8 @@ struct PlanOutcome {
   std::vector<std::string> why;  ///< sentences for people; when infeasible, the arithmetic
 };
 
-/// Finds a plan. One contract, one test suite for all: deterministic for equal problems and seeds,
+/// Finds a plan. One contract, one test suite for all: deterministic for equal problems and seeds
+/// where there is no time limit,
 /// verify_plan passes on every plan returned, memory limits hold, infeasible only with arithmetic.
 class Planner {
  public:

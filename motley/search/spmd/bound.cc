@@ -78,13 +78,15 @@ class Bound {
     double least = known;
     for (std::size_t s = 0; s < sets.size() && sets[s].first < least; ++s) {
       double bound = sets[s].first;
-      if (s < most_sets) bound = std::max(bound, with_exchanges(sets[s].second, least));
+      if (s < most_sets && !deadline().has_passed()) bound = std::max(bound, with_exchanges(sets[s].second, least));
       least = std::min(least, bound);
     }
     return least;
   }
 
  private:
+  const Deadline& deadline() const { return study_.question().deadline; }
+
   const WholeStep& whole(std::size_t kind) const {
     return study_.whole_step(static_cast<int>(kind));
   }
@@ -173,7 +175,7 @@ class Bound {
         most = solution.lower_bound;
         last_mix_ = mix;
       }
-      if (most >= known) break;
+      if (most >= known || deadline().has_passed()) break;
       ByBound& took = seen.emplace_back();
       for (std::size_t b = 0; b < kBounds; ++b)
         took[b] = cost_of(problem.layout(), units[b], solution.choice);

@@ -23,7 +23,7 @@ namespace motley::search {
 /// relaxed sharing (choice_problem.h). The best weights are found by cutting planes. Exchanges take
 /// the least time at even shares. Over sets: the least; sets whose busy bound alone exceeds
 /// `known`, the time of a plan, need no more. Of more than 4,096 sets only the busy bound of any
-/// set, without launches, is said.
+/// set, without launches, is said; after the question's deadline the busy bounds.
 Seconds spmd_lower_bound(SpmdStudy& study, Seconds known);
 
 }  // namespace motley::search

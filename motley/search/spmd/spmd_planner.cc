@@ -43,6 +43,11 @@ std::vector<std::string> lack_of_memory(const Problem& problem, const SpmdPlan& 
   return lines;
 }
 
+std::string ended_line(const Problem& problem) {
+  return fmt::format("the time limit ended the search after {}: more time may find a better plan",
+                     format_seconds(std::max(*problem.time_limit, Seconds(0))));
+}
+
 /// The samples of a split, by device that may be used.
 std::vector<double> samples_of(const Problem& problem, const plan::Plan& split) {
   std::vector<double> samples(problem.devices.size(), 0.0);
@@ -80,21 +85,35 @@ Result<std::unique_ptr<Inquiry>> inquire(SpmdPlanner::Kind kind, const SpmdQuest
 Result<std::unique_ptr<Inquiry>> search(SpmdPlanner::Kind kind, SpmdQuestion question) {
   MOTLEY_ASSIGN(auto best, inquire(kind, question));
   bool lacked_memory = kind != SpmdPlanner::Kind::kHap && best->answer.lacked_memory;
-  while (lacked_memory && question.micro_batch() % 2 == 0) {
+  while (lacked_memory && question.micro_batch() % 2 == 0 && !question.deadline.has_passed()) {
     question.micro_batches *= 2;
     auto next = inquire(kind, question);
     if (!next && next.error().code == "synth.accumulation") break;
     if (!next) return next;
     SpmdAnswer &answer = (*next)->answer, &known = best->answer;
-    const auto shown = [](const SpmdAnswer& of) { return of.best ? *of.best : *of.nearest; };
+    const auto shown = [](const SpmdAnswer& of) -> const SpmdPlan& {
+      return of.best ? *of.best : *of.nearest;
+    };
     const bool is_better = shown(answer).is_better_than(shown(known), answer.best ? 0 : kLeastGain);
     lacked_memory = answer.lacked_memory && is_better;
     answer.considered += known.considered;
     known.considered = answer.considered;
     answer.lower_bound = known.lower_bound;
+    answer.was_ended = known.was_ended = answer.was_ended || known.was_ended;
     if (is_better) best = std::move(*next);
   }
+  best->answer.was_ended |= lacked_memory && question.deadline.has_passed();
   return best;
+}
+
+/// What the search claims of a step.
+void set_reason(const Problem& problem, const SpmdAnswer& answer, PlanOutcome& outcome) {
+  outcome.lower_bound = std::min(answer.lower_bound, outcome.predicted_step);
+  const bool is_proven = outcome.predicted_step.value <= answer.lower_bound.value * (1 + kProven);
+  outcome.reason = is_proven           ? Reason::kOptimal
+                   : !answer.was_ended ? Reason::kFeasible
+                                       : Reason::kLimit;
+  if (outcome.reason == Reason::kLimit) outcome.why.push_back(ended_line(problem));
 }
 
 /// Puts a sharding in the place of what the outcome has.
@@ -106,14 +125,12 @@ void take(const Problem& problem, Inquiry& inquiry, PlanOutcome& outcome) {
       make_region_plan(problem, synth::make_region(study.graph(), best.sharding, *problem.cluster),
                        inquiry.question.micro_batches);
   outcome.predicted_step = best.step;
-  outcome.lower_bound = answer.lower_bound;
-  outcome.reason = best.step.value <= answer.lower_bound.value * (1 + kProven) ? Reason::kOptimal
-                                                                               : Reason::kFeasible;
   outcome.peak.clear();
   for (std::size_t rank = 0; rank < best.devices.size(); ++rank)
     outcome.peak.emplace_back(best.devices[rank], best.peaks[rank]);
   outcome.idle = idle_devices(problem, best.devices);
   outcome.why = explain_sharding(study, best);
+  set_reason(problem, answer, outcome);
   if (answer.lower_bound.value > 0)
     outcome.why.push_back(
         fmt::format("the step is {:.1f} % above the lower bound of all shardings and splits",
@@ -127,6 +144,7 @@ std::string_view SpmdPlanner::name() const {
 }
 
 Result<PlanOutcome> SpmdPlanner::plan(const Problem& problem) const {
+  const Deadline deadline = Deadline::after(problem.time_limit);
   MOTLEY_ASSIGN(const auto split_planner, make_planner("auto"));
   MOTLEY_ASSIGN(PlanOutcome outcome, split_planner->plan(problem));
   outcome.planner = name();
@@ -138,8 +156,8 @@ Result<PlanOutcome> SpmdPlanner::plan(const Problem& problem) const {
                         costs_,
                         {problem.optimizer, problem.batch_norm, problem.bucket_bytes},
                         problem.global_batch,
-                        problem.devices,
-                        {}};
+                        problem.devices};
+  question.deadline = deadline;
   if (outcome.plan) question.shares.push_back(samples_of(problem, *outcome.plan));
   auto inquiry = search(kind_, std::move(question));
   if (!inquiry && kind_ == Kind::kAuto) {
@@ -150,11 +168,15 @@ Result<PlanOutcome> SpmdPlanner::plan(const Problem& problem) const {
   const SpmdAnswer* answer = &(*inquiry)->answer;
   outcome.considered += answer->considered;
   if (!answer->best) {
-    if (kind_ == Kind::kAuto && outcome.plan) return outcome;
+    if (kind_ == Kind::kAuto && outcome.plan) {
+      set_reason(problem, *answer, outcome);
+      return outcome;
+    }
     outcome.plan.reset();
-    outcome.reason = Reason::kInfeasible;
+    outcome.reason = answer->was_ended ? Reason::kLimit : Reason::kInfeasible;
     for (std::string& line : lack_of_memory(problem, *answer->nearest))
       outcome.why.push_back(std::move(line));
+    if (answer->was_ended) outcome.why.push_back(ended_line(problem));
     return outcome;
   }
   const double split = outcome.plan ? outcome.predicted_step.value : 0;
@@ -163,6 +185,7 @@ Result<PlanOutcome> SpmdPlanner::plan(const Problem& problem) const {
         "the best sharding of operators found takes {}, which is no gain of {:.0f} %; none takes "
         "less than {}",
         format_seconds(answer->best->step), 100 * kLeastGain, format_seconds(answer->lower_bound)));
+    set_reason(problem, *answer, outcome);
     return outcome;
   }
   take(problem, **inquiry, outcome);

@@ -70,6 +70,36 @@ TEST_F(SpmdPlannerTest, TakesMicroBatchesWhereActivationsDoNotFit) {
   EXPECT_THAT(outcome.why, testing::Contains(testing::HasSubstr("micro-batches")));
 }
 
+TEST_F(SpmdPlannerTest, GivesWhatItHasAtTheTimeLimit) {
+  set_up(4096, "");
+  const plan::PlanOutcome best = plan("spmd");
+  problem_.time_limit = Seconds(0);
+  for (const char* name : {"spmd", "auto"}) {
+    const plan::PlanOutcome outcome = plan(name);
+    ASSERT_TRUE(outcome.plan) << name;
+    EXPECT_EQ(outcome.reason, plan::Reason::kLimit) << name;
+    EXPECT_TRUE(plan::verify_plan(*outcome.plan, model_.hash, cluster_)) << name;
+    EXPECT_LT(outcome.considered, best.considered) << name;
+    EXPECT_GT(outcome.lower_bound.value, 0) << name;
+    EXPECT_LE(outcome.lower_bound, best.predicted_step) << name;
+    EXPECT_GE(outcome.predicted_step, best.predicted_step) << name;
+    EXPECT_THAT(outcome.why, testing::Contains(testing::HasSubstr("time limit"))) << name;
+  }
+  problem_.time_limit = Seconds(3600);
+  const plan::PlanOutcome unhurried = plan("spmd");
+  EXPECT_EQ(unhurried.plan, best.plan);
+  EXPECT_EQ(unhurried.reason, best.reason);
+}
+
+TEST_F(SpmdPlannerTest, MayFindNothingThatFitsWithinTheTimeLimit) {
+  set_up(1024, "555MiB", 4096);  // only micro-batches fit, which are tried last
+  problem_.time_limit = Seconds(0);
+  const plan::PlanOutcome outcome = plan("spmd");
+  EXPECT_FALSE(outcome.plan);
+  EXPECT_EQ(outcome.reason, plan::Reason::kLimit);
+  EXPECT_THAT(outcome.why, testing::Contains(testing::HasSubstr("time limit")));
+}
+
 TEST_F(SpmdPlannerTest, OneDeviceHasNothingToShare) {
   set_up(1024, "");
   problem_.devices = {DeviceId(0)};

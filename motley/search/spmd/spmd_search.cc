@@ -33,20 +33,31 @@ class Search {
     for (Start& start : subsets(study_.speeds())) starts.push_back(std::move(start));
     for (const auto& [devices, shares] : starts) {
       if (devices.size() < 2 || cannot_win(devices)) continue;
+      if (must_end()) break;
       MOTLEY_RETURN_IF_ERROR(descend(devices, shares));
     }
     if (question_.micro_batches > 1) return std::move(answer_);
-    MOTLEY_ASSIGN(const SpmdPlan hap, find_hap_plan(study_));
-    ++answer_.considered;
-    keep(hap);
+    if (!must_end()) {
+      MOTLEY_ASSIGN(const SpmdPlan hap, find_hap_plan(study_));
+      ++answer_.considered;
+      keep(hap);
+    }
     const Seconds known =
         answer_.best ? answer_.best->step : Seconds(std::numeric_limits<double>::infinity());
     answer_.lower_bound = spmd_lower_bound(study_, known);
+    must_end();
     return std::move(answer_);
   }
 
  private:
   using Start = std::pair<std::vector<DeviceId>, std::vector<double>>;
+
+  /// Is there something to give, and no time for more?
+  bool must_end() {
+    const bool ends = answer_.considered > 0 && question_.deadline.has_passed();
+    answer_.was_ended = answer_.was_ended || ends;
+    return ends;
+  }
 
   /// The fastest kinds of devices, one kind more each time, with shares in proportion to speed.
   std::vector<Start> subsets(const std::vector<double>& speeds) const {
@@ -100,7 +111,7 @@ class Search {
   Result<void> descend(const std::vector<DeviceId>& devices, std::vector<double> shares) {
     std::optional<Ways> best_here;
     std::vector<double> opinions(std::begin(kExposed), std::end(kExposed));
-    for (int round = 0; round < kRounds; ++round) {
+    for (int round = 0; round < kRounds && !must_end(); ++round) {
       MOTLEY_ASSIGN(std::optional<Ways> found, best_ways(devices, shares, opinions));
       if (!found || (best_here && !found->plan.is_better_than(best_here->plan, kLeastGain))) break;
       const SpmdPlan& plan = found->plan;
@@ -128,6 +139,7 @@ class Search {
     std::optional<Ways> best;
     std::vector<synth::Sharding> seen;
     const auto consider = [&](const SpmdObjective& objective) -> Result<void> {
+      if (must_end()) return {};
       const ChoiceProblem& problem = choices.problem;
       const TableSolution solution = problem.solve(problem.costs(prices, objective));
       answer_.is_exact = answer_.is_exact && solution.relaxed == 0;
@@ -150,7 +162,7 @@ class Search {
     }
     objective.gradient_exchange = opinions[0] / times();
     objective.seconds_per_byte = 1e-13;
-    for (int attempt = 0; best && !best->plan.fits() && attempt < kMemoryTries; ++attempt) {
+    for (int attempt = 0; best && !best->plan.fits() && attempt < kMemoryTries && !must_end(); ++attempt) {
       objective.seconds_per_byte *= 10;
       MOTLEY_RETURN_IF_ERROR(consider(objective));
     }

@@ -17,6 +17,7 @@ struct SpmdAnswer {
   std::int64_t considered = 0;      ///< plans priced by lowering and simulating
   bool is_exact = true;             ///< every choice for given shares was the best one
   bool lacked_memory = false;       ///< some plan that was priced did not fit
+  bool was_ended = false;           ///< by the deadline, with more to try
 };
 
 /// Searches ways and shares together (docs/algorithms.md, "Sharding search"). For each set of
@@ -30,6 +31,8 @@ struct SpmdAnswer {
 /// HAP's plan (hap_search.h) is considered, too. Where nothing fits the price of memory is raised
 /// until something does. Of a step in several micro-batches there is no HAP's plan, and no bound:
 /// that of one micro-batch holds for it (docs/algorithms.md, "Micro-batches").
+/// After the question's deadline no more is tried; one plan is priced in any case, and the bound
+/// then is what is quick to say.
 Result<SpmdAnswer> find_spmd_plan(SpmdStudy& study);
 
 }  // namespace motley::search

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "motley/base/deadline.h"
 #include "motley/base/result.h"
 #include "motley/cluster/cluster.h"
 #include "motley/graph/graph.h"
@@ -33,6 +34,7 @@ struct SpmdQuestion {
   /// Splits that are known to be good, as samples of `devices`: searched beside the others.
   std::vector<std::vector<double>> shares;
   std::int64_t micro_batches = 1;  ///< of a step, one after the other
+  Deadline deadline;               ///< of the search
 
   std::int64_t micro_batch() const { return global_batch / micro_batches; }
 };

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+
+#include "motley/base/units.h"
+
+namespace motley {
+
+/// When work should be done, by a clock that is never set; unless given it never comes.
+class Deadline {
+ public:
+  Deadline() = default;
+  /// So long from now; none: never.
+  static Deadline after(std::optional<Seconds> limit) {
+    Deadline deadline;
+    if (limit && limit->value < kForever)
+      deadline.at_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                        std::chrono::duration<double>(limit->value));
+    return deadline;
+  }
+  bool has_passed() const { return at_ && Clock::now() >= *at_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr double kForever = 1e9;  // s; beyond what the clock can count to
+
+  std::optional<Clock::time_point> at_;
+};
+
+}  // namespace motley
