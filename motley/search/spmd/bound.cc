@@ -78,7 +78,8 @@ class Bound {
     double least = known;
     for (std::size_t s = 0; s < sets.size() && sets[s].first < least; ++s) {
       double bound = sets[s].first;
-      if (s < most_sets && !deadline().has_passed()) bound = std::max(bound, with_exchanges(sets[s].second, least));
+      if (s < most_sets && !deadline().has_passed())
+        bound = std::max(bound, with_exchanges(sets[s].second, least));
       least = std::min(least, bound);
     }
     return least;

@@ -162,7 +162,8 @@ class Search {
     }
     objective.gradient_exchange = opinions[0] / times();
     objective.seconds_per_byte = 1e-13;
-    for (int attempt = 0; best && !best->plan.fits() && attempt < kMemoryTries && !must_end(); ++attempt) {
+    for (int attempt = 0; best && !best->plan.fits() && attempt < kMemoryTries && !must_end();
+         ++attempt) {
       objective.seconds_per_byte *= 10;
       MOTLEY_RETURN_IF_ERROR(consider(objective));
     }
