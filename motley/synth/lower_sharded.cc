@@ -118,7 +118,7 @@ void ShardedEmitter::gather_parameters(std::int64_t position) {
 void ShardedEmitter::emit_operator(OpId id) {
   emit_one(id);
   for (const ValueId output : graph_.op(id).outputs)
-    for (const Form& form : step_.wanted[output.index()]) in_form(output, form);
+    for (const Form& form : step_.wanted[output.index()]) start_conversion(output, form);
 }
 
 /// First what needs no exchange, then each bucket when it is over.

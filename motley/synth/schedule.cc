@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "motley/graph/reach.h"
@@ -10,6 +11,11 @@
 
 namespace motley::synth {
 namespace {
+
+/// An exchange of a part of all bytes that are exchanged in a step is given so many times that part
+/// of the arithmetic that can be put off to hide it. That is about a third of a step's: then
+/// exchanges that last as long as the step's compute are hidden by it.
+constexpr double kPutOff = 3;
 
 /// Values that depend on inputs and constants only, by id.
 std::vector<char> find_early_values(const graph::Graph& graph) {
@@ -60,6 +66,83 @@ void order_operators(const graph::Graph& graph, const std::vector<OpNeeds>& ops,
     if (now) schedule.early = schedule.order.size();
   }
 }
+
+/// Puts off gradients of parameters: of the operators before one that waits for an exchange, the
+/// last of those that nothing but outputs depends on come directly in front of it.
+class PutOff {
+ public:
+  PutOff(const graph::Graph& graph, const graph::Sizes& sizes, const std::vector<OpNeeds>& ops,
+         Schedule& schedule)
+      : graph_(graph), sizes_(sizes), order_(schedule.order), early_(schedule.early) {
+    find_waits(ops);
+  }
+
+  void run(const std::vector<std::optional<Exchange>>& outputs) {
+    const double exchanged = std::accumulate(waits_.begin(), waits_.end(), 0.0);
+    if (exchanged == 0) return;
+    find_asides();
+    double all = exchanged, work = 0;
+    for (std::size_t o = 0; o < outputs.size(); ++o)
+      if (outputs[o]) all += bytes(graph_.outputs[o].value);
+    std::vector<double> flops(order_.size(), 0);
+    for (std::size_t i = early_; i < order_.size(); ++i)
+      if (is_aside_[i]) work += flops[i] = graph::op_work(graph_, order_[i], sizes_).flops.value;
+    std::size_t begin = early_;
+    for (std::size_t i = early_; i < order_.size(); ++i) {
+      if (waits_[i] == 0) continue;
+      const double most = kPutOff * waits_[i] / all * work;
+      std::size_t first = i;  // from here on asides are put off
+      for (double sum = 0; first > begin && sum < most; --first) sum += flops[first - 1];
+      std::stable_partition(positions_.begin() + at(first), positions_.begin() + at(i),
+                            [&](std::size_t k) { return is_aside_[k] == 0; });
+      begin = i + 1;
+    }
+    std::vector<OpId> made;
+    for (const std::size_t position : positions_) made.push_back(order_[position]);
+    order_ = std::move(made);
+  }
+
+ private:
+  static std::ptrdiff_t at(std::size_t i) { return static_cast<std::ptrdiff_t>(i); }
+
+  double bytes(ValueId value) const {
+    return static_cast<double>(graph::value_bytes(graph_.value(value), sizes_));
+  }
+
+  void find_waits(const std::vector<OpNeeds>& ops) {
+    std::vector<char> is_there(graph_.values.size(), 0);
+    for (std::size_t i = 0; i < order_.size(); ++i) {
+      positions_.push_back(i);
+      double sum = 0;
+      for (const ValueId value : ops[order_[i].index()].exchanged)
+        if (is_there[value.index()]++ == 0 && i >= early_) sum += bytes(value);
+      waits_.push_back(sum);
+    }
+  }
+
+  void find_asides() {
+    std::vector<char> leads(graph_.values.size(), 0);
+    is_aside_.resize(order_.size());
+    for (std::size_t i = order_.size(); i-- > 0;) {
+      const graph::Op& op = graph_.op(order_[i]);
+      const bool leads_on =
+          waits_[i] > 0 || std::any_of(op.outputs.begin(), op.outputs.end(),
+                                       [&](ValueId output) { return leads[output.index()] != 0; });
+      is_aside_[i] = leads_on ? 0 : 1;
+      if (leads_on)
+        graph::for_each_value(op.arguments, [&](ValueId value) { leads[value.index()] = 1; });
+    }
+  }
+
+  const graph::Graph& graph_;
+  const graph::Sizes& sizes_;
+  std::vector<OpId>& order_;
+  const std::size_t early_;
+  // By position in the order so far:
+  std::vector<double> waits_;   // bytes of the exchanges that the operator waits for first
+  std::vector<char> is_aside_;  // does no operator that waits depend on it?
+  std::vector<std::size_t> positions_;
+};
 
 /// Is the operator's result laid out without gaps, in memory of its own?
 bool makes_dense_result(const graph::Graph& graph, const graph::Value& value) {
@@ -167,10 +250,12 @@ Schedule schedule_alone(const graph::Graph& graph) {
   return schedule;
 }
 
-Schedule make_schedule(const graph::Graph& graph, const std::vector<OpNeeds>& ops,
+Schedule make_schedule(const graph::Graph& graph, const graph::Sizes& sizes,
+                       const std::vector<OpNeeds>& ops,
                        const std::vector<std::optional<Exchange>>& outputs, Bytes bucket_bytes) {
   Schedule schedule = empty_schedule(graph);
   order_operators(graph, ops, schedule);
+  PutOff(graph, sizes, ops, schedule).run(outputs);
   find_in_place(graph, ops, schedule);
   schedule.buckets = fill_buckets(graph, find_items(graph, outputs, schedule), bucket_bytes);
   delay_stop(schedule);
@@ -182,7 +267,7 @@ Schedule schedule_group(const graph::Graph& graph, const FormTable& forms, Bytes
   std::vector<char> summed(graph.values.size(), 0);
   const graph::Reach live = graph::find_live(graph);
   for (std::size_t i = 0; i < ops.size(); ++i) {
-    ops[i] = {forms.ops[i].summed, forms.ops[i].rewrite == Rewrite::kNllMean};
+    ops[i] = {forms.ops[i].summed, forms.ops[i].rewrite == Rewrite::kNllMean, {}};
     if (live.holds(i))
       for (const ValueId value : ops[i].summed) summed[value.index()] = 1;
   }
@@ -192,7 +277,7 @@ Schedule schedule_group(const graph::Graph& graph, const FormTable& forms, Bytes
     if (forms.values[value].kind == FormKind::kPartial && !summed[value])
       outputs[o] = Exchange::kAllReduce;
   }
-  return make_schedule(graph, ops, outputs, bucket_bytes);
+  return make_schedule(graph, {}, ops, outputs, bucket_bytes);
 }
 
 }  // namespace motley::synth

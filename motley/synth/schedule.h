@@ -50,6 +50,8 @@ std::vector<Bucket> fill_buckets(const graph::Graph& graph, const std::vector<Re
 struct OpNeeds {
   std::vector<ValueId> summed;  ///< operands of which it reads only the sum over the devices
   bool counts_labels = false;   ///< a mean loss, whose labels are counted over all devices
+  /// Operands that other operators give and that must be exchanged before it reads them.
+  std::vector<ValueId> exchanged;
 };
 
 /// What is emitted in which order; the same for all devices of a group.
@@ -67,10 +69,14 @@ struct Schedule {
 Schedule schedule_alone(const graph::Graph& graph);
 
 /// For a group: operators that only inputs feed and whose results are summed go first, so that the
-/// exchange overlaps with the forward pass; outputs that others wait for are put into buckets in
+/// exchange overlaps with the forward pass; before an operator that waits for an exchange come
+/// those of the last ones that nothing but outputs depends on (gradients of parameters), so that
+/// they hide it; outputs that others wait for are put into buckets in
 /// the order in which they become ready. `ops` by operator; `outputs` by output: how it is
-/// exchanged in a bucket; empty: not at all, or by itself. O(graph).
-Schedule make_schedule(const graph::Graph& graph, const std::vector<OpNeeds>& ops,
+/// exchanged in a bucket; empty: not at all, or by itself. `sizes` need not be known where `ops`
+/// have no operands exchanged. O(graph).
+Schedule make_schedule(const graph::Graph& graph, const graph::Sizes& sizes,
+                       const std::vector<OpNeeds>& ops,
                        const std::vector<std::optional<Exchange>>& outputs, Bytes bucket_bytes);
 
 /// The same for samples spread over the group.

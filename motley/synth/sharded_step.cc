@@ -33,7 +33,8 @@ class StepPlanner {
 
   void plan() {
     find_homes();
-    step_.schedule = make_schedule(graph_, find_needs(), find_output_needs(), bucket_bytes_);
+    step_.schedule = make_schedule(graph_, {{"batch", sharding_.batch}}, find_needs(),
+                                   find_output_needs(), bucket_bytes_);
     find_wanted();
     find_gathers();
   }
@@ -75,6 +76,12 @@ class StepPlanner {
                graph::Split::kRewritten;
   }
 
+  /// Of what an operator makes.
+  bool needs_exchange(const Use& use) const {
+    return !graph_.value(use.value).producer.is_none() && home(use.value) != use.form &&
+           home(use.value) != graph::kWholeForm;
+  }
+
   std::vector<OpNeeds> find_needs() const {
     std::vector<OpNeeds> needs(graph_.ops.size());
     for (std::size_t i = 0; i < needs.size(); ++i) {
@@ -86,6 +93,7 @@ class StepPlanner {
         });
         if (home(use.value) == graph::kPartialForm && sums_always)
           needs[i].summed.push_back(use.value);
+        if (needs_exchange(use)) needs[i].exchanged.push_back(use.value);
       }
     }
     return needs;

@@ -72,9 +72,24 @@ std::int64_t ShardedValues::sum(const std::vector<std::int64_t>& values) {
 
 BufferId ShardedValues::in_form(ValueId value, const Form& form) {
   if (form == step_.homes[value.index()]) return buffers_[value.index()];
-  const auto found = converted_.find({value, form});
-  if (found != converted_.end()) return found->second;
-  return convert(value, form);
+  if (const auto made = converted_.find({value, form}); made != converted_.end())
+    return made->second;
+  start_conversion(value, form);
+  const std::string label = label_of(value);
+  BufferId made;
+  if (const auto found = arriving_.find({value, form}); found != arriving_.end()) {
+    Arriving& parts = found->second;
+    made = join(parts.flat, parts.slab, parts.extents, std::move(parts.shape), label);
+    arriving_.erase(found);
+  } else if (is_made_of_whole(value, form)) {
+    const BufferId whole = in_form(value, graph::kWholeForm);
+    made = form.kind == FormKind::kPartial ? keep_once(whole, label)
+                                           : take_part(value, whole, form, label);
+  } else {
+    return converted_.at({value, form});
+  }
+  converted_[{value, form}] = made;
+  return made;
 }
 
 BufferId ShardedValues::make(std::string op, ArgumentList arguments, DType dtype,
@@ -116,14 +131,15 @@ BufferId ShardedValues::exchange(std::string op, BufferId from, std::vector<Argu
   return made;
 }
 
-BufferId ShardedValues::gather(ValueId value, const Form& from, const std::string& label) {
+ShardedValues::Arriving ShardedValues::gather(ValueId value, const Form& from,
+                                              const std::string& label) {
   const std::vector<std::int64_t>& parts = parts_of(from.extent);
   const Slab slab = slab_of(whole_shape(value), from);
   const BufferId flat = cut(buffers_[value.index()], slab, {own(from.extent)}, label);
   const std::int64_t width = slab.before * slab.after;
   const BufferId all =
       exchange("motley::all_gather", flat, {integers(parts, width)}, width * from.extent, label);
-  return join(all, slab, parts, whole_shape(value), label);
+  return {all, slab, parts, whole_shape(value)};
 }
 
 BufferId ShardedValues::all_reduce(ValueId value, const std::string& label) {
@@ -139,18 +155,19 @@ BufferId ShardedValues::all_reduce(ValueId value, const std::string& label) {
   return copy;
 }
 
-BufferId ShardedValues::reduce_scatter(ValueId value, const Form& to, const std::string& label) {
+ShardedValues::Arriving ShardedValues::reduce_scatter(ValueId value, const Form& to,
+                                                      const std::string& label) {
   const std::vector<std::int64_t>& parts = parts_of(to.extent);
   const Slab slab = slab_of(whole_shape(value), to);
   const std::int64_t width = slab.before * slab.after;
   const BufferId flat = cut(buffers_[value.index()], slab, parts, label);
   const BufferId part = exchange("motley::reduce_scatter", flat, {integers(parts, width)},
                                  width * own(to.extent), label);
-  return join(part, slab, {own(to.extent)}, local_shape(value, to), label);
+  return {part, slab, {own(to.extent)}, local_shape(value, to)};
 }
 
-BufferId ShardedValues::all_to_all(ValueId value, const Form& from, const Form& to,
-                                   const std::string& label) {
+ShardedValues::Arriving ShardedValues::all_to_all(ValueId value, const Form& from, const Form& to,
+                                                  const std::string& label) {
   const std::vector<std::int64_t>& sent = parts_of(to.extent);
   const std::vector<std::int64_t>& received = parts_of(from.extent);
   const Slab out = slab_of(local_shape(value, from), to);
@@ -160,7 +177,7 @@ BufferId ShardedValues::all_to_all(ValueId value, const Form& from, const Form& 
       exchange("motley::all_to_all", flat,
                {integers(sent, out.before * out.after), integers(received, in.before * in.after)},
                in.before * in.after * from.extent, label);
-  return join(got, in, received, local_shape(value, to), label);
+  return {got, in, received, local_shape(value, to)};
 }
 
 BufferId ShardedValues::take_part(ValueId value, BufferId whole, const Form& to,
@@ -178,31 +195,34 @@ BufferId ShardedValues::keep_once(BufferId whole, const std::string& label) {
               label);
 }
 
-BufferId ShardedValues::convert(ValueId value, const Form& to) {
-  const Form from = step_.homes[value.index()];
+std::string ShardedValues::label_of(ValueId value) const {
   const OpId producer = graph_.value(value).producer;
-  const std::string label =
-      producer.is_none() ? graph_.value(value).name : graph_.op(producer).module;
-  const auto whole = [&] { return in_form(value, graph::kWholeForm); };
-  BufferId made;
-  if (from.kind == FormKind::kPartial && to.kind == FormKind::kWhole &&
-      sum_of_elements(value) == 0) {
-    made = buffers_[value.index()];  // an empty tensor is its own sum
-  } else if (to.kind == FormKind::kPartial) {
-    made = keep_once(whole(), label);
-  } else if (from.kind == FormKind::kPartial && to.kind == FormKind::kWhole) {
-    made = all_reduce(value, label);
-  } else if (from.kind == FormKind::kPartial && step_.wanted[value.index()].size() == 1) {
-    made = reduce_scatter(value, to, label);
-  } else if (to.kind == FormKind::kWhole) {
-    made = gather(value, from, label);
-  } else if (from.kind == FormKind::kSharded && from.dim != to.dim) {
-    made = all_to_all(value, from, to, label);
-  } else {
-    made = take_part(value, whole(), to, label);
-  }
-  converted_[{value, to}] = made;
-  return made;
+  return producer.is_none() ? graph_.value(value).name : graph_.op(producer).module;
+}
+
+bool ShardedValues::is_made_of_whole(ValueId value, const Form& to) const {
+  const Form& from = step_.homes[value.index()];
+  if (to.kind != FormKind::kSharded) return to.kind == FormKind::kPartial;
+  if (from.kind == FormKind::kPartial) return step_.wanted[value.index()].size() > 1;
+  return from.kind == FormKind::kWhole || from.dim == to.dim;
+}
+
+void ShardedValues::start_conversion(ValueId value, const Form& to) {
+  const Form& from = step_.homes[value.index()];
+  const Converted key{value, to};
+  if (to == from || converted_.contains(key) || arriving_.contains(key)) return;
+  if (is_made_of_whole(value, to)) return start_conversion(value, graph::kWholeForm);
+  const std::string label = label_of(value);
+  if (from.kind == FormKind::kPartial && to.kind == FormKind::kWhole)
+    converted_[key] = sum_of_elements(value) == 0
+                          ? buffers_[value.index()]  // an empty tensor is its own sum
+                          : all_reduce(value, label);
+  else if (from.kind == FormKind::kPartial)
+    arriving_[key] = reduce_scatter(value, to, label);
+  else if (to.kind == FormKind::kWhole)
+    arriving_[key] = gather(value, from, label);
+  else
+    arriving_[key] = all_to_all(value, from, to, label);
 }
 
 std::int64_t ShardedValues::sum_of_elements(ValueId value) {

@@ -28,7 +28,7 @@ class ShardedValues : protected StepEmitter {
   static program::ArgumentList integers(const std::vector<std::int64_t>& values,
                                         std::int64_t times = 1);
   static std::int64_t sum(const std::vector<std::int64_t>& values);
-  /// The value's buffer in a form.
+  /// The value's buffer in a form, which waits for the exchange that is needed for it.
   BufferId in_form(ValueId value, const graph::Form& form);
   BufferId make(std::string op, program::ArgumentList arguments, DType dtype,
                 std::vector<std::int64_t> shape, const std::string& label);
@@ -43,17 +43,9 @@ class ShardedValues : protected StepEmitter {
                                const std::string& label);
   BufferId exchange(std::string op, BufferId from, std::vector<program::ArgumentList> counts,
                     std::int64_t elements, const std::string& label);
-  BufferId gather(ValueId value, const graph::Form& from, const std::string& label);
-  BufferId all_reduce(ValueId value, const std::string& label);
-  BufferId reduce_scatter(ValueId value, const graph::Form& to, const std::string& label);
-  /// Between two dimensions: each device sends the block of its part that is in the other's part.
-  BufferId all_to_all(ValueId value, const graph::Form& from, const graph::Form& to,
-                      const std::string& label);
-  BufferId take_part(ValueId value, BufferId whole, const graph::Form& to,
-                     const std::string& label);
-  /// The value once in all: on the device with the largest share.
-  BufferId keep_once(BufferId whole, const std::string& label);
-  BufferId convert(ValueId value, const graph::Form& to);
+  /// Begins the exchange that brings the value into a form, if it needs one: what is computed until
+  /// it is used in that form hides it.
+  void start_conversion(ValueId value, const graph::Form& to);
   std::int64_t sum_of_elements(ValueId value);
 
   // ---- values that are exchanged together (sharded_buckets.cc)
@@ -80,6 +72,27 @@ class ShardedValues : protected StepEmitter {
                           const std::string& label);
   std::vector<std::int64_t> part_shape(std::size_t rank, ValueId value, const graph::Form& form);
   program::ArgumentList counts_of(const Bucket& bucket);
+  /// Flat parts that are on their way, and what they are joined to.
+  struct Arriving {
+    BufferId flat;
+    graph::Slab slab;
+    std::vector<std::int64_t> extents, shape;
+  };
+  Arriving gather(ValueId value, const graph::Form& from, const std::string& label);
+  BufferId all_reduce(ValueId value, const std::string& label);
+  Arriving reduce_scatter(ValueId value, const graph::Form& to, const std::string& label);
+  /// Between two dimensions: each device sends the block of its part that is in the other's part.
+  Arriving all_to_all(ValueId value, const graph::Form& from, const graph::Form& to,
+                      const std::string& label);
+  BufferId take_part(ValueId value, BufferId whole, const graph::Form& to,
+                     const std::string& label);
+  /// The value once in all: on the device with the largest share.
+  BufferId keep_once(BufferId whole, const std::string& label);
+  /// Is a form made of the whole value by each device for itself?
+  bool is_made_of_whole(ValueId value, const graph::Form& to) const;
+  /// Of the module that makes the value; of a source its name.
+  std::string label_of(ValueId value) const;
+
   struct Converted {
     ValueId value;
     graph::Form form;
@@ -88,6 +101,7 @@ class ShardedValues : protected StepEmitter {
 
   const std::size_t keeper_;  // the rank that keeps what must count once
   std::map<Converted, BufferId> converted_;
+  std::map<Converted, Arriving> arriving_;
   std::map<std::int64_t, std::vector<std::int64_t>> parts_;  // by extent
 };
 

@@ -112,8 +112,8 @@ class Bound {
       MeanTime mean;
       for (std::size_t k = 0; k < counts.size(); ++k)
         if (counts[k] > 0)
-          mean.add(counts[k], weight[k], whole(k).seconds[i],
-                   has_launches ? whole(k).launch[i] : 0);
+          mean.add(counts[k], weight[k],
+                   {whole(k).seconds[i], 0, has_launches ? whole(k).launch[i] : 0});
       sum += mean.split();
     }
     return sum;

@@ -133,11 +133,10 @@ class ChoiceProblem::Pricing {
 
   /// The least mean over classes, whatever the shares.
   double mean_compute(OpId op, const Strategy& way) {
-    const std::vector<double>& whole = prices_.compute(op, space_.ways[op.index()][0]);
+    const std::vector<PartTime>& times = prices_.part_times(op, way);
     MeanTime mean;
-    for (std::size_t c = 0; c < whole.size(); ++c)
-      mean.add(prices_.classes()[c].count, objective_.class_weights[c], whole[c],
-               prices_.launch(op, c));
+    for (std::size_t c = 0; c < times.size(); ++c)
+      mean.add(prices_.classes()[c].count, objective_.class_weights[c], times[c]);
     return way.factor < 0 ? mean.whole() : mean.split();
   }
 
@@ -146,7 +145,7 @@ class ChoiceProblem::Pricing {
         prices_.update(parameter, graph::kWholeForm, objective_.states);
     MeanTime mean;
     for (std::size_t c = 0; c < whole.size(); ++c)
-      mean.add(prices_.classes()[c].count, objective_.class_weights[c], whole[c], 0);
+      mean.add(prices_.classes()[c].count, objective_.class_weights[c], {whole[c], 0, 0});
     return kept.kind == FormKind::kWhole ? mean.whole() : mean.split();
   }
 

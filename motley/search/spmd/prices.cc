@@ -18,6 +18,8 @@ using graph::FormKind;
 using graph::Strategy;
 
 constexpr double kStatisticBytes = 16;  // two sums in double precision a channel
+/// Parts of an operator at which its curve is looked at. Where it is convex the last would do.
+constexpr double kParts[] = {1.0 / 16, 1.0 / 8, 1.0 / 4, 1.0 / 2, 1023.0 / 1024};
 constexpr double kLarge = 1 << 30;      // bytes of an exchange of which the start does not matter
 
 double product(const std::vector<std::int64_t>& shape) {
@@ -95,44 +97,79 @@ void SpmdPrices::add_exchange(std::string_view op, const ExchangeBytes& bytes,
   time.flow += (large(2) - large(1)) / times;
 }
 
-const std::vector<double>& SpmdPrices::compute(OpId op, const Strategy& way) {
+SpmdPrices::WayKey SpmdPrices::key_of(OpId op, const Strategy& way) const {
   std::uint64_t partial = 0;
   if (way.factor < 0)
     for (std::size_t o = 0; o < way.operands.size(); ++o)
       if (way.operands[o].kind == FormKind::kPartial) partial |= std::uint64_t{1} << (o % 64);
-  const WayKey key(space_.kind_of[op.index()], way.factor, way.outer, way.inner, partial);
-  const auto [known, is_new] = computed_.try_emplace(key);
-  if (!is_new) return known->second;
+  return {space_.kind_of[op.index()], way.factor, way.outer, way.inner, partial};
+}
+
+template <typename ShapeOf>
+cost::OperatorWork SpmdPrices::work(OpId op, const Strategy& way, const ShapeOf& shape_of) const {
   const graph::Op& about = graph_.op(op);
   const graph::ShardingRule& rule = space_.rules[op.index()];
-  const DType dtype = graph_.value(about.outputs[0]).dtype;
-  const bool is_view = graph::is_view(about.name);
-  for (std::size_t c = 0; c < classes_.size(); ++c) {
-    const int rank = classes_[c].rank;
-    const graph::Work work = graph::op_work(graph_, op, [&](ValueId value) {
-      const auto operand = std::find(rule.operands.begin(), rule.operands.end(), value);
-      if (operand != rule.operands.end())
-        return local_shape(
-            value, way.operands[static_cast<std::size_t>(operand - rule.operands.begin())], rank);
-      const auto result = std::find(about.outputs.begin(), about.outputs.end(), value);
-      if (result != about.outputs.end())
-        return local_shape(
-            value, way.results[static_cast<std::size_t>(result - about.outputs.begin())], rank);
-      return space_.shapes[value.index()];
+  const auto place = [](const std::vector<ValueId>& values, ValueId value) {
+    return static_cast<std::size_t>(std::find(values.begin(), values.end(), value) -
+                                    values.begin());
+  };
+  const graph::Work work = graph::op_work(graph_, op, [&](ValueId value) {
+    if (const std::size_t o = place(rule.operands, value); o < rule.operands.size())
+      return shape_of(value, way.operands[o]);
+    if (const std::size_t r = place(about.outputs, value); r < about.outputs.size())
+      return shape_of(value, way.results[r]);
+    return space_.shapes[value.index()];
+  });
+  return {work.flops.value, static_cast<double>((work.bytes_read + work.bytes_written).value),
+          graph::is_view(about.name) ? 0 : 1};
+}
+
+double SpmdPrices::seconds(OpId op, std::size_t device_class,
+                           const cost::OperatorWork& work) const {
+  const graph::Op& about = graph_.op(op);
+  return seconds(device_class, about.full_name(), graph_.value(about.outputs[0]).dtype, work);
+}
+
+const std::vector<double>& SpmdPrices::compute(OpId op, const Strategy& way) {
+  const auto [known, is_new] = computed_.try_emplace(key_of(op, way));
+  if (!is_new) return known->second;
+  for (std::size_t c = 0; c < classes_.size(); ++c)
+    known->second.push_back(
+        seconds(op, c, work(op, way, [&](ValueId value, const Form& form) {
+                  return local_shape(value, form, classes_[c].rank);
+                })));
+  return known->second;
+}
+
+const std::vector<PartTime>& SpmdPrices::part_times(OpId op, const Strategy& way) {
+  const auto [known, is_new] = part_times_.try_emplace(key_of(op, way));
+  if (!is_new) return known->second;
+  const auto scaled = [&](std::int64_t part) {
+    return work(op, way, [&](ValueId value, const Form& form) {
+      std::vector<std::int64_t> shape = space_.shapes[value.index()];
+      if (form.kind == FormKind::kSharded) shape[static_cast<std::size_t>(form.dim)] *= part;
+      return shape;
     });
-    known->second.push_back(seconds(
-        c, about.full_name(), dtype,
-        {work.flops.value, static_cast<double>((work.bytes_read + work.bytes_written).value),
-         is_view ? 0 : 1}));
+  };
+  const cost::OperatorWork none = scaled(0), all = scaled(1);
+  for (std::size_t c = 0; c < classes_.size(); ++c) {
+    const double whole = seconds(op, c, all);
+    PartTime time{whole, whole, std::min(whole, launch(op, c))};
+    // The line through the whole that is below the curve at every part.
+    for (const double part : kParts) {
+      const double at = seconds(op, c,
+                                {none.flops + part * (all.flops - none.flops),
+                                 none.bytes + part * (all.bytes - none.bytes), all.launches});
+      time.fixed = std::min(time.fixed, (at - part * whole) / (1 - part));
+    }
+    time.fixed = std::max(0.0, time.fixed);
+    known->second.push_back(time);
   }
   return known->second;
 }
 
 double SpmdPrices::launch(OpId op, std::size_t device_class) const {
-  const graph::Op& about = graph_.op(op);
-  const int launches = graph::is_view(about.name) ? 0 : 1;
-  return seconds(device_class, about.full_name(), graph_.value(about.outputs[0]).dtype,
-                 {0, 0, launches});
+  return seconds(op, device_class, {0, 0, graph::is_view(graph_.op(op).name) ? 0 : 1});
 }
 
 double SpmdPrices::inner_exchanges(OpId op, const Strategy& way) {

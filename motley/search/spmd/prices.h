@@ -11,6 +11,7 @@
 #include "motley/graph/graph.h"
 #include "motley/search/spmd/device_kinds.h"
 #include "motley/search/spmd/exchange_times.h"
+#include "motley/search/spmd/mean_time.h"
 #include "motley/search/spmd/space.h"
 #include "motley/synth/sharding.h"
 
@@ -38,6 +39,8 @@ class SpmdPrices {
   const std::vector<DeviceClass>& classes() const { return classes_; }
   /// Seconds of an operator by class.
   const std::vector<double>& compute(OpId op, const graph::Strategy& way);
+  /// What parts of an operator take at least by class, when it is split in this way.
+  const std::vector<PartTime>& part_times(OpId op, const graph::Strategy& way);
   /// The least that an operator takes on a class, however small its part.
   double launch(OpId op, std::size_t device_class) const;
   /// Exchanges within an operator (statistics of split batch norm, split vocabularies).
@@ -59,6 +62,11 @@ class SpmdPrices {
   /// An operator of a kind run in a way: factor, outer, inner, and bits of partial operands.
   using WayKey = std::tuple<int, int, std::int64_t, std::int64_t, std::uint64_t>;
   using ConversionKey = std::tuple<int, graph::Form, graph::Form>;  // of a kind of value
+  WayKey key_of(OpId op, const graph::Strategy& way) const;
+  /// Of an operator whose operands and results have these shapes.
+  template <typename ShapeOf>
+  cost::OperatorWork work(OpId op, const graph::Strategy& way, const ShapeOf& shape_of) const;
+  double seconds(OpId op, std::size_t device_class, const cost::OperatorWork& work) const;
   const std::vector<std::int64_t>& parts_of(std::int64_t extent);
   double seconds(std::size_t device_class, std::string_view name, DType dtype,
                  const cost::OperatorWork& work) const;
@@ -75,6 +83,7 @@ class SpmdPrices {
   std::vector<DeviceClass> classes_;
   std::map<std::int64_t, std::vector<std::int64_t>> parts_;  // by extent
   std::map<WayKey, std::vector<double>> computed_;
+  std::map<WayKey, std::vector<PartTime>> part_times_;
   std::map<ConversionKey, ConversionTime> converted_;
 };
 
