@@ -102,8 +102,10 @@ void add_run_options(CLI::App* sub, RunOptions& options) {
   sub->add_option("--transport", options.transport,
                   "auto: shared memory within a machine, else Gloo; gloo: always Gloo")
       ->capture_default_str();
-  sub->add_option("--enforce", options.enforce,
-                  "who holds emulated devices to their speed: worker, or outside (cgroup quotas)")
+  sub->add_option(
+         "--enforce", options.enforce,
+         "what workers hold emulated devices to: worker (speed and links), speeds (links are "
+         "limited outside: tc) or outside (speeds, too: cgroup quotas)")
       ->capture_default_str();
   sub->add_option("--trace-steps", options.trace_steps, "last steps kept as a trace")
       ->capture_default_str();

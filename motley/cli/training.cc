@@ -68,6 +68,13 @@ void place_emulated(std::vector<run::WorkerDevice>& devices) {
   for (std::size_t i = 0; i < places.size(); ++i) local[i]->processor = places[i];
 }
 
+/// Are there no links but those that are emulated?
+bool are_all_here(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices) {
+  return std::all_of(devices.begin(), devices.end(), [&](DeviceId id) {
+    return cluster.node(cluster.device(id).node).host.empty();
+  });
+}
+
 run::Job make_job(const Training& training, const RunDirectory& directory) {
   run::Job job;
   job.run_dir = directory.path;
@@ -85,7 +92,8 @@ run::Job make_job(const Training& training, const RunDirectory& directory) {
   job.trace_steps = training.trace_steps;
   std::vector<DeviceId> devices;
   for (const plan::Member& member : plan::members(training.plan)) devices.push_back(member.device);
-  const auto route = cluster::group_route(*training.cluster, devices);
+  const bool is_emulated = training.enforce_links && are_all_here(*training.cluster, devices);
+  const auto route = is_emulated ? cluster::group_route(*training.cluster, devices) : std::nullopt;
   for (const DeviceId id : devices)
     job.devices.push_back(worker_device(*training.cluster, id, route));
   if (training.enforce_speed) {

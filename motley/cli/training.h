@@ -32,6 +32,7 @@ struct Training {
   std::string transport = "auto";
   std::int64_t trace_steps = 5;
   bool enforce_speed = true;  ///< false: something outside holds the devices to their speed
+  bool enforce_links = true;  ///< false: something outside limits the links
   std::optional<Seconds> predicted_step;
   std::optional<run::RankPlace> place;  ///< this process is one rank of an external launcher's job
   std::string predicted_trace;          ///< text form, kept in the run directory; "" = none

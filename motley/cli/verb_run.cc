@@ -49,13 +49,15 @@ Result<Training> make_training(const RunOptions& options) {
                        fmt::format("--resume: found '{}', wanted auto or never", options.resume));
   if (!(options.timeout > 0))
     return usage_error("cli.timeout", "--timeout: wanted a number of seconds above 0");
-  if (options.enforce != "worker" && options.enforce != "outside")
-    return usage_error("cli.enforce", fmt::format("--enforce: found '{}', wanted worker or outside",
-                                                  options.enforce));
+  if (options.enforce != "worker" && options.enforce != "speeds" && options.enforce != "outside")
+    return usage_error(
+        "cli.enforce",
+        fmt::format("--enforce: found '{}', wanted worker, speeds or outside", options.enforce));
   if (options.transport != "auto" && options.transport != "gloo")
     return usage_error("cli.transport", fmt::format("--transport: found '{}', wanted auto or gloo",
                                                     options.transport));
-  training.enforce_speed = options.enforce == "worker";
+  training.enforce_speed = options.enforce != "outside";
+  training.enforce_links = options.enforce == "worker";
   training.steps = options.steps;
   training.seed = options.planning.seed;
   training.resume = options.resume == "auto";
@@ -238,7 +240,7 @@ Result<int> run_verb(const RunOptions& options, const Context& context) {
   if (context.stop_after == "synth") return kDone;
   const Json object = training_to_json(result, training);
   MOTLEY_RETURN_IF_ERROR(write_file_atomic(training.run_dir + "/summary.json", object.dump(2)));
-  if (prediction && training.enforce_speed && !result.stopped)
+  if (prediction && training.enforce_links && !result.stopped)
     if (const auto kept = remember(run.inputs, *prediction, Seconds(result.step_s_median),
                                    result.peak_bytes, profile_path(options.planning, context));
         !kept)

@@ -60,8 +60,7 @@ struct RunOptions {
   double timeout = 30;
   std::string transport = "auto";
   std::int64_t trace_steps = 5;
-  std::string enforce =
-      "worker";  ///< who holds devices to their speed: worker, or outside (cgroups)
+  std::string enforce = "worker";  ///< what the workers hold devices to: worker, speeds, outside
 };
 
 struct ProbeOptions {
