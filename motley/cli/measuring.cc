@@ -302,6 +302,7 @@ Result<GroupEntries> measure_group(const Inputs& inputs, std::vector<DeviceId> g
   const auto route = cluster::group_route(inputs.cluster, group);
   run::Job job;
   job.run_dir = scratch.path();
+  job.transport = inputs.cluster.transport;
   for (const DeviceId id : group) {
     const cluster::Device& device = inputs.cluster.device(id);
     run::WorkerDevice worker{.name = device.name,

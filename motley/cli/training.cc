@@ -88,7 +88,7 @@ run::Job make_job(const Training& training, const RunDirectory& directory) {
   job.checkpoint_every = training.checkpoint_every;
   job.resume = training.resume;
   job.timeout_s = training.timeout_s;
-  job.transport = training.transport;
+  job.transport = training.transport == "auto" ? training.cluster->transport : training.transport;
   job.trace_steps = training.trace_steps;
   std::vector<DeviceId> devices;
   for (const plan::Member& member : plan::members(training.plan)) devices.push_back(member.device);

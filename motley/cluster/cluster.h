@@ -49,6 +49,9 @@ struct Link {
 
 struct Cluster {
   std::string name;
+  /// How CPU devices of one machine exchange: "auto" (in shared memory), or "gloo" as between
+  /// machines.
+  std::string transport = "auto";
   std::vector<Node> nodes;
   std::vector<Device> devices;
   std::vector<Link> links;

@@ -185,9 +185,10 @@ class ClusterReader {
   Result<Cluster> read(const toml::table& document) {
     const TableReader top(document, file_, "the cluster file");
     MOTLEY_RETURN_IF_ERROR(check_schema(top));
-    const std::vector<std::string> known = {"schema", "name", "node", "link"};
+    const std::vector<std::string> known = {"schema", "name", "transport", "node", "link"};
     MOTLEY_RETURN_IF_ERROR(top.refuse_unknown(known));
     MOTLEY_ASSIGN(cluster_.name, top.required_text("name"));
+    MOTLEY_RETURN_IF_ERROR(read_transport(top));
     name_line_ = static_cast<int>(top.find("name")->source().begin.line);
     MOTLEY_ASSIGN(const auto nodes, top.tables("node", "[[node]]"));
     for (const TableReader& node : nodes) MOTLEY_RETURN_IF_ERROR(read_node(node));
@@ -198,6 +199,17 @@ class ClusterReader {
   }
 
  private:
+  Result<void> read_transport(const TableReader& top) {
+    MOTLEY_ASSIGN(const auto transport, top.text("transport"));
+    if (!transport) return {};
+    if (*transport != "auto" && *transport != "gloo")
+      return top.fault(static_cast<int>(top.find("transport")->source().begin.line),
+                       "cluster.transport",
+                       fmt::format("key 'transport': found {}, wanted auto or gloo", *transport));
+    cluster_.transport = *transport;
+    return {};
+  }
+
   Result<void> check_schema(const TableReader& top) const {
     MOTLEY_ASSIGN(const auto schema, top.text("schema"));
     if (!schema) {
@@ -475,6 +487,7 @@ Result<Cluster> parse_cluster(std::string_view text, const std::string& name) {
 
 std::string print_cluster(const Cluster& cluster) {
   std::string out = fmt::format("schema = \"{}\"\nname = {}\n", kSchema, quote(cluster.name));
+  if (cluster.transport != "auto") out += fmt::format("transport = {}\n", quote(cluster.transport));
   std::size_t next = 0;
   for (std::size_t i = 0; i < cluster.nodes.size(); ++i) {
     print_node(cluster.nodes[i], out);

@@ -159,6 +159,11 @@ TEST(ClusterText, RefusesAnotherSchema) {
             "lab.toml:2: schema \"motley.cluster/2\", wanted \"motley.cluster/1\"");
 }
 
+TEST(ClusterText, RefusesAnotherTransport) {
+  EXPECT_EQ(message_of("schema = \"motley.cluster/1\"\nname = \"x\"\ntransport = \"tcp\"\n"),
+            "lab.toml:3: key 'transport': found tcp, wanted auto or gloo");
+}
+
 TEST(ClusterText, RefusesMissingKeys) {
   EXPECT_EQ(message_of("schema = \"motley.cluster/1\"\n"),
             "lab.toml:1: the cluster file has no key 'name'");
@@ -325,6 +330,7 @@ void add_node(Cluster& cluster) {
 Cluster draw_cluster() {
   Cluster cluster;
   cluster.name = *rc::gen::element<std::string>("lab", "my \"lab\" \\ 3", "x");
+  cluster.transport = *rc::gen::element<std::string>("auto", "gloo");
   for (int i = 0, count = *rc::gen::inRange(1, 5); i < count; ++i) add_node(cluster);
   std::set<std::set<NodeId>> joined;
   for (int i = 0, count = *rc::gen::inRange(0, 4); i < count; ++i) {

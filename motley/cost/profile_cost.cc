@@ -73,7 +73,8 @@ std::string backend_key(const cluster::Cluster& cluster, const std::vector<Devic
   const bool has_cpu = std::any_of(devices.begin(), devices.end(), [&](DeviceId id) {
     return cluster::is_cpu_kind(cluster.device(id).kind);
   });
-  return has_cpu ? "gloo" : "nccl";
+  if (!has_cpu) return "nccl";
+  return cluster.transport == "gloo" ? "gloo only" : "gloo";
 }
 
 DeviceKey device_key(const cluster::Device& device, const std::string& torch_version) {

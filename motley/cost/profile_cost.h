@@ -83,7 +83,8 @@ class CollectiveTimes {
 /// "local" or "1Gbps+100us": how a group is joined, as the store names it.
 std::string route_key(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices);
 
-/// "nccl" for a group of CUDA devices and planning kinds only, else "gloo".
+/// "nccl" for a group of CUDA devices and planning kinds only, else "gloo", which is shared memory
+/// within a machine; "gloo only" if the cluster's transport forbids that.
 std::string backend_key(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices);
 
 /// Are the devices on two nodes or more, one of which has several of them?

@@ -53,7 +53,7 @@ class Communicator {
                                   const at::Tensor& in, at::Tensor& out) = 0;
   /// Overwrites `tensor` on all ranks with rank 0's. Called before the first step.
   virtual Result<void> broadcast(at::Tensor& tensor) = 0;
-  /// "gloo" or "nccl": key of measured times.
+  /// "gloo", "gloo only" (without shared memory) or "nccl": key of measured times.
   virtual std::string transport() const { return "none"; }
   virtual int rank() const = 0;
   virtual int size() const = 0;

@@ -50,7 +50,7 @@ class HostCommunicator final : public Communicator {
   Result<void> all_to_all(const ExchangeCall& call, const Splits& splits, const at::Tensor& in,
                           at::Tensor& out) override;
   Result<void> broadcast(at::Tensor& tensor) override;
-  std::string transport() const override { return "gloo"; }
+  std::string transport() const override { return options_.shared_memory ? "gloo" : "gloo only"; }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   void close() override;
