@@ -122,7 +122,7 @@ TEST(ClusterText, NamesTheLineOfAnUnknownKey) {
   EXPECT_EQ(
       message_of("nodes = 1\nschema = \"motley.cluster/1\"\n"),
       "lab.toml:1: unknown key 'nodes' in the cluster file, did you mean 'node'?; known keys: "
-      "schema, name, node, link");
+      "schema, name, transport, node, link");
   EXPECT_EQ(
       message_of(file_with("", "", "[[link]]\nall = true\nbandwith = 1\n")),
       "lab.toml:9: unknown key 'bandwith' in [[link]], did you mean 'bandwidth'?; known keys: "
