@@ -3,10 +3,10 @@
 #include "motley/program/program_text.h"
 
 namespace motley::cost {
-namespace {
 
 /// What the instruction computes in: the dtype of its first result, else of its first argument.
-DType dtype_of(const program::DeviceProgram& program, const program::Instruction& instruction) {
+DType instruction_dtype(const program::DeviceProgram& program,
+                        const program::Instruction& instruction) {
   if (!instruction.outputs.empty()) return program.buffer(instruction.outputs[0]).dtype;
   DType dtype = DType::kF32;
   bool is_first = true;
@@ -16,8 +16,6 @@ DType dtype_of(const program::DeviceProgram& program, const program::Instruction
   });
   return dtype;
 }
-
-}  // namespace
 
 MeasuredTimes::MeasuredTimes(const std::vector<OpEntry>& entries) {
   by_key_.reserve(entries.size());
@@ -56,7 +54,7 @@ std::vector<std::optional<TimeSource::Answer>> WorkTimes::times(
     answers.push_back(
         instruction.lane == program::Lane::kTransfer
             ? Answer{}
-            : answer(instruction.full_name(), dtype_of(program, instruction), works[i]));
+            : answer(instruction.full_name(), instruction_dtype(program, instruction), works[i]));
   }
   return answers;
 }

@@ -42,6 +42,10 @@ class MeasuredTimes : public TimeSource {
   std::unordered_map<std::string, Answer> by_key_;
 };
 
+/// In which an instruction computes: of its first result, else of its first argument.
+DType instruction_dtype(const program::DeviceProgram& program,
+                        const program::Instruction& instruction);
+
 /// One that knows operators by what they do, wherever they stand.
 class WorkTimes : public TimeSource {
  public:

@@ -9,6 +9,7 @@
 #include "motley/plan/shares.h"
 #include "motley/program/parts.h"
 #include "motley/search/spmd/form_changes.h"
+#include "motley/synth/lower_operator.h"
 
 namespace motley::search {
 namespace {
@@ -20,7 +21,7 @@ using graph::Strategy;
 constexpr double kStatisticBytes = 16;  // two sums in double precision a channel
 /// Parts of an operator at which its curve is looked at. Where it is convex the last would do.
 constexpr double kParts[] = {1.0 / 16, 1.0 / 8, 1.0 / 4, 1.0 / 2, 1023.0 / 1024};
-constexpr double kLarge = 1 << 30;      // bytes of an exchange of which the start does not matter
+constexpr double kLarge = 1 << 30;  // bytes of an exchange of which the start does not matter
 
 double product(const std::vector<std::int64_t>& shape) {
   double elements = 1;
@@ -130,20 +131,56 @@ double SpmdPrices::seconds(OpId op, std::size_t device_class,
   return seconds(device_class, about.full_name(), graph_.value(about.outputs[0]).dtype, work);
 }
 
+bool SpmdPrices::is_rewritten(OpId op, const Strategy& way) const {
+  return way.factor >= 0 &&
+         space_.rules[op.index()].factors[static_cast<std::size_t>(way.factor)].split ==
+             graph::Split::kRewritten;
+}
+
+std::vector<double> SpmdPrices::rewritten(OpId op, const Strategy& way,
+                                          const std::vector<double>& shares,
+                                          const std::vector<std::size_t>& ranks) const {
+  const synth::LoweredOperator made =
+      synth::lower_operator(graph_, op, way, space_.global_batch, shares, ranks);
+  std::vector<double> sums;
+  for (std::size_t c = 0; c < ranks.size(); ++c) {
+    const program::DeviceProgram& device = made.ranks[c];
+    const std::vector<cost::OperatorWork> works = cost::instruction_work(device, made.graph);
+    double& sum = sums.emplace_back(0);
+    for (std::size_t i = 0; i < works.size(); ++i)
+      sum += seconds(c, device.instructions[i].full_name(),
+                     cost::instruction_dtype(device, device.instructions[i]), works[i]);
+  }
+  return sums;
+}
+
 const std::vector<double>& SpmdPrices::compute(OpId op, const Strategy& way) {
   const auto [known, is_new] = computed_.try_emplace(key_of(op, way));
   if (!is_new) return known->second;
+  if (is_rewritten(op, way)) {
+    std::vector<std::size_t> ranks;
+    for (const DeviceClass& each : classes_) ranks.push_back(static_cast<std::size_t>(each.rank));
+    return known->second = rewritten(op, way, shares_, ranks);
+  }
   for (std::size_t c = 0; c < classes_.size(); ++c)
-    known->second.push_back(
-        seconds(op, c, work(op, way, [&](ValueId value, const Form& form) {
-                  return local_shape(value, form, classes_[c].rank);
-                })));
+    known->second.push_back(seconds(op, c, work(op, way, [&](ValueId value, const Form& form) {
+                                      return local_shape(value, form, classes_[c].rank);
+                                    })));
   return known->second;
 }
 
 const std::vector<PartTime>& SpmdPrices::part_times(OpId op, const Strategy& way) {
   const auto [known, is_new] = part_times_.try_emplace(key_of(op, way));
   if (!is_new) return known->second;
+  if (is_rewritten(op, way)) {  // the first has all of it, the second nothing
+    const std::vector<double> whole =
+        rewritten(op, way, {1, 0}, std::vector<std::size_t>(classes_.size(), 0));
+    const std::vector<double> none =
+        rewritten(op, way, {1, 0}, std::vector<std::size_t>(classes_.size(), 1));
+    for (std::size_t c = 0; c < classes_.size(); ++c)
+      known->second.push_back({whole[c], 0, none[c]});
+    return known->second;
+  }
   const auto scaled = [&](std::int64_t part) {
     return work(op, way, [&](ValueId value, const Form& form) {
       std::vector<std::int64_t> shape = space_.shapes[value.index()];
@@ -173,10 +210,7 @@ double SpmdPrices::launch(OpId op, std::size_t device_class) const {
 }
 
 double SpmdPrices::inner_exchanges(OpId op, const Strategy& way) {
-  if (way.factor < 0) return 0;
-  const graph::ShardingRule& rule = space_.rules[op.index()];
-  if (rule.factors[static_cast<std::size_t>(way.factor)].split != graph::Split::kRewritten)
-    return 0;
+  if (!is_rewritten(op, way)) return 0;
   const graph::Op& about = graph_.op(op);
   const std::string& name = about.name;
   if (is_one_of(name, {"aten::embedding", "aten::embedding_dense_backward", "aten::native_dropout",
@@ -186,7 +220,7 @@ double SpmdPrices::inner_exchanges(OpId op, const Strategy& way) {
     return exchanges_.quickest(program::kAllReduce, {bytes, bytes}).seconds;
   };
   // One number a row of what is split, or sums of channels.
-  const ValueId first = rule.operands[0];
+  const ValueId first = space_.rules[op.index()].operands[0];
   const double elements = product(space_.shapes[first.index()]);
   const double size = static_cast<double>(dtype_size(graph_.value(first).dtype));
   const Form& form = way.operands[0];

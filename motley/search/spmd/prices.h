@@ -67,6 +67,11 @@ class SpmdPrices {
   template <typename ShapeOf>
   cost::OperatorWork work(OpId op, const graph::Strategy& way, const ShapeOf& shape_of) const;
   double seconds(OpId op, std::size_t device_class, const cost::OperatorWork& work) const;
+  bool is_rewritten(OpId op, const graph::Strategy& way) const;
+  /// Of all that a rewritten operator runs with shares as given, on some ranks; by class.
+  std::vector<double> rewritten(OpId op, const graph::Strategy& way,
+                                const std::vector<double>& shares,
+                                const std::vector<std::size_t>& ranks) const;
   const std::vector<std::int64_t>& parts_of(std::int64_t extent);
   double seconds(std::size_t device_class, std::string_view name, DType dtype,
                  const cost::OperatorWork& work) const;

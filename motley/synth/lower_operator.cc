@@ -1,0 +1,97 @@
+#include "motley/synth/lower_operator.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <utility>
+
+#include "motley/graph/rules/sharding_rule.h"
+#include "motley/synth/sharding.h"
+
+namespace motley::synth {
+namespace {
+
+using graph::Argument;
+using graph::ArgumentList;
+using graph::Value;
+
+/// A graph whose only operator has parameters for operands: those may lie in any form.
+class AloneGraph {
+ public:
+  AloneGraph(const graph::Graph& graph, OpId id, std::int64_t batch)
+      : from_(graph), sizes_{{"batch", batch}} {
+    made_.name = graph.name;
+    made_.sizes = graph.sizes;
+    graph::Op op = graph.op(id);
+    for (Argument& argument : op.arguments) argument = copied(argument);
+    for (ValueId& output : op.outputs) {
+      output = add(graph.value(output), OpId(0));
+      made_.outputs.push_back({graph::OutputKind::kLoss, output, ValueId()});
+    }
+    made_.ops.push_back(std::move(op));
+  }
+
+  graph::Graph take() { return std::move(made_); }
+
+ private:
+  Argument copied(const Argument& argument) {
+    if (const auto* id = std::get_if<ValueId>(&argument.value)) return {copied(*id)};
+    if (const auto* list = std::get_if<ArgumentList>(&argument.value)) {
+      ArgumentList made;
+      for (const Argument& each : *list) made.push_back(copied(each));
+      return {made};
+    }
+    return argument;
+  }
+
+  ValueId copied(ValueId id) {
+    const auto [known, is_new] =
+        ids_.try_emplace(id, ValueId(static_cast<std::int64_t>(made_.values.size())));
+    if (!is_new) return known->second;
+    Value value = from_.value(id);
+    value.role = graph::ValueRole::kParameter;
+    value.name = fmt::format("%{}", id.value);
+    value.frozen = true;
+    return add(std::move(value), OpId());
+  }
+
+  /// With shapes of this batch: what is exchanged together must have fixed ones.
+  ValueId add(Value value, OpId producer) {
+    for (graph::SizeExpr& size : value.shape) size = graph::SizeExpr(size.evaluate_integer(sizes_));
+    value.producer = producer;
+    made_.values.push_back(std::move(value));
+    return ValueId(static_cast<std::int64_t>(made_.values.size()) - 1);
+  }
+
+  const graph::Graph& from_;
+  const graph::Sizes sizes_;
+  graph::Graph made_;
+  std::map<ValueId, ValueId> ids_;
+};
+
+}  // namespace
+
+LoweredOperator lower_operator(const graph::Graph& graph, OpId op, const graph::Strategy& strategy,
+                               std::int64_t batch, const std::vector<double>& shares,
+                               const std::vector<std::size_t>& ranks) {
+  LoweredOperator made{AloneGraph(graph, op, batch).take(), {}};
+  const std::vector<graph::ShardingRule> rules = find_rules(made.graph, batch);
+  Sharding sharding;
+  sharding.devices.assign(shares.size(), "");
+  sharding.shares = shares;
+  sharding.batch = batch;
+  sharding.ops = {strategy};
+  sharding.sources.assign(made.graph.values.size(), graph::kWholeForm);
+  for (std::size_t o = 0; o < rules[0].operands.size(); ++o)
+    sharding.sources[rules[0].operands[o].index()] = strategy.operands[o];
+  program::Program program = lower_some_ranks(made.graph, sharding, rules, ranks, {});
+  for (program::DeviceProgram& device : program.devices) {
+    std::erase_if(device.instructions, [](const program::Instruction& instruction) {
+      return instruction.origin.is_none() || instruction.lane != program::Lane::kCompute;
+    });
+    made.ranks.push_back(std::move(device));
+  }
+  return made;
+}
+
+}  // namespace motley::synth
