@@ -137,11 +137,11 @@ bool SpmdPrices::is_rewritten(OpId op, const Strategy& way) const {
              graph::Split::kRewritten;
 }
 
-std::vector<double> SpmdPrices::rewritten(OpId op, const Strategy& way,
-                                          const std::vector<double>& shares,
-                                          const std::vector<std::size_t>& ranks) const {
+std::vector<double> SpmdPrices::rewritten(OpId op, const Strategy& way) const {
+  std::vector<std::size_t> ranks;
+  for (const DeviceClass& each : classes_) ranks.push_back(static_cast<std::size_t>(each.rank));
   const synth::LoweredOperator made =
-      synth::lower_operator(graph_, op, way, space_.global_batch, shares, ranks);
+      synth::lower_operator(graph_, op, way, space_.global_batch, shares_, ranks);
   std::vector<double> sums;
   for (std::size_t c = 0; c < ranks.size(); ++c) {
     const program::DeviceProgram& device = made.ranks[c];
@@ -157,11 +157,7 @@ std::vector<double> SpmdPrices::rewritten(OpId op, const Strategy& way,
 const std::vector<double>& SpmdPrices::compute(OpId op, const Strategy& way) {
   const auto [known, is_new] = computed_.try_emplace(key_of(op, way));
   if (!is_new) return known->second;
-  if (is_rewritten(op, way)) {
-    std::vector<std::size_t> ranks;
-    for (const DeviceClass& each : classes_) ranks.push_back(static_cast<std::size_t>(each.rank));
-    return known->second = rewritten(op, way, shares_, ranks);
-  }
+  if (is_rewritten(op, way)) return known->second = rewritten(op, way);
   for (std::size_t c = 0; c < classes_.size(); ++c)
     known->second.push_back(seconds(op, c, work(op, way, [&](ValueId value, const Form& form) {
                                       return local_shape(value, form, classes_[c].rank);
@@ -172,15 +168,6 @@ const std::vector<double>& SpmdPrices::compute(OpId op, const Strategy& way) {
 const std::vector<PartTime>& SpmdPrices::part_times(OpId op, const Strategy& way) {
   const auto [known, is_new] = part_times_.try_emplace(key_of(op, way));
   if (!is_new) return known->second;
-  if (is_rewritten(op, way)) {  // the first has all of it, the second nothing
-    const std::vector<double> whole =
-        rewritten(op, way, {1, 0}, std::vector<std::size_t>(classes_.size(), 0));
-    const std::vector<double> none =
-        rewritten(op, way, {1, 0}, std::vector<std::size_t>(classes_.size(), 1));
-    for (std::size_t c = 0; c < classes_.size(); ++c)
-      known->second.push_back({whole[c], 0, none[c]});
-    return known->second;
-  }
   const auto scaled = [&](std::int64_t part) {
     return work(op, way, [&](ValueId value, const Form& form) {
       std::vector<std::int64_t> shape = space_.shapes[value.index()];

@@ -39,7 +39,8 @@ class SpmdPrices {
   const std::vector<DeviceClass>& classes() const { return classes_; }
   /// Seconds of an operator by class.
   const std::vector<double>& compute(OpId op, const graph::Strategy& way);
-  /// What parts of an operator take at least by class, when it is split in this way.
+  /// What parts of an operator take at least by class, when it is split in this way: of a rewritten
+  /// one, which runs more, as if it were not.
   const std::vector<PartTime>& part_times(OpId op, const graph::Strategy& way);
   /// The least that an operator takes on a class, however small its part.
   double launch(OpId op, std::size_t device_class) const;
@@ -68,10 +69,8 @@ class SpmdPrices {
   cost::OperatorWork work(OpId op, const graph::Strategy& way, const ShapeOf& shape_of) const;
   double seconds(OpId op, std::size_t device_class, const cost::OperatorWork& work) const;
   bool is_rewritten(OpId op, const graph::Strategy& way) const;
-  /// Of all that a rewritten operator runs with shares as given, on some ranks; by class.
-  std::vector<double> rewritten(OpId op, const graph::Strategy& way,
-                                const std::vector<double>& shares,
-                                const std::vector<std::size_t>& ranks) const;
+  /// Seconds of all that a rewritten operator runs, by class.
+  std::vector<double> rewritten(OpId op, const graph::Strategy& way) const;
   const std::vector<std::int64_t>& parts_of(std::int64_t extent);
   double seconds(std::size_t device_class, std::string_view name, DType dtype,
                  const cost::OperatorWork& work) const;

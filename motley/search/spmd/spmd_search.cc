@@ -13,8 +13,11 @@
 namespace motley::search {
 namespace {
 
-/// Opinions of what part of the gradients' exchange is not hidden.
-constexpr double kExposed[] = {1.0, 0.25, 0.0};
+/// An opinion of what part of exchanges is not hidden.
+struct Opinion {
+  double others = 1, gradients = 1;
+};
+constexpr Opinion kOpinions[] = {{1, 1}, {1, 0.25}, {1, 0}, {0.5, 0.25}};
 constexpr int kRounds = 6;            // of ways and shares
 constexpr double kSpare = 0.97;       // of a memory that a plan is fitted to
 constexpr double kLeastGain = 0.002;  // of the step, to go on
@@ -110,14 +113,14 @@ class Search {
 
   Result<void> descend(const std::vector<DeviceId>& devices, std::vector<double> shares) {
     std::optional<Ways> best_here;
-    std::vector<double> opinions(std::begin(kExposed), std::end(kExposed));
+    std::vector<Opinion> opinions(std::begin(kOpinions), std::end(kOpinions));
     for (int round = 0; round < kRounds && !must_end(); ++round) {
       MOTLEY_ASSIGN(std::optional<Ways> found, best_ways(devices, shares, opinions));
       if (!found || (best_here && !found->plan.is_better_than(best_here->plan, kLeastGain))) break;
       const SpmdPlan& plan = found->plan;
       if (plan.fits() && plan.step > answer_.best->step * kHopeless) break;
       shares = plan.fits() ? evened(shares, plan.compute) : fitted(shares, plan);
-      opinions = {found->exposed};  // the same will be best for shares nearby
+      opinions = {found->opinion};  // the same will be best for shares nearby
       best_here = std::move(found);
     }
     return {};
@@ -126,20 +129,24 @@ class Search {
   /// A plan, and the opinion under which its ways are the best.
   struct Ways {
     SpmdPlan plan;
-    double exposed = 0;
+    Opinion opinion;
   };
 
   /// The best of the ways for some shares, if any is worth a simulation; keeps it if it is the best
   /// of all.
   Result<std::optional<Ways>> best_ways(const std::vector<DeviceId>& devices,
                                         const std::vector<double>& shares,
-                                        const std::vector<double>& opinions) {
+                                        const std::vector<Opinion>& opinions) {
     const SpmdChoices& choices = study_.choices(shares);
     SpmdPrices prices = study_.prices(choices.space, devices, shares);
     std::optional<Ways> best;
     std::vector<synth::Sharding> seen;
-    const auto consider = [&](const SpmdObjective& objective) -> Result<void> {
+    SpmdObjective objective;
+    objective.states = question_.lowering.optimizer.states();
+    const auto consider = [&](const Opinion& opinion) -> Result<void> {
       if (must_end()) return {};
+      objective.exchange = opinion.others;
+      objective.gradient_exchange = opinion.gradients / times();
       const ChoiceProblem& problem = choices.problem;
       const TableSolution solution = problem.solve(problem.costs(prices, objective));
       answer_.is_exact = answer_.is_exact && solution.relaxed == 0;
@@ -150,22 +157,15 @@ class Search {
       ++answer_.considered;
       MOTLEY_ASSIGN(SpmdPlan plan, price_sharding(study_, devices, std::move(sharding)));
       keep(plan);
-      if (!best || plan.is_better_than(best->plan))
-        best = Ways{std::move(plan), objective.gradient_exchange * times()};
+      if (!best || plan.is_better_than(best->plan)) best = Ways{std::move(plan), opinion};
       return {};
     };
-    SpmdObjective objective;
-    objective.states = question_.lowering.optimizer.states();
-    for (const double exposed : opinions) {
-      objective.gradient_exchange = exposed / times();
-      MOTLEY_RETURN_IF_ERROR(consider(objective));
-    }
-    objective.gradient_exchange = opinions[0] / times();
+    for (const Opinion& opinion : opinions) MOTLEY_RETURN_IF_ERROR(consider(opinion));
     objective.seconds_per_byte = 1e-13;
     for (int attempt = 0; best && !best->plan.fits() && attempt < kMemoryTries && !must_end();
          ++attempt) {
       objective.seconds_per_byte *= 10;
-      MOTLEY_RETURN_IF_ERROR(consider(objective));
+      MOTLEY_RETURN_IF_ERROR(consider(opinions[0]));
     }
     return best;
   }
