@@ -17,7 +17,8 @@ namespace {
 struct Opinion {
   double others = 1, gradients = 1;
 };
-constexpr Opinion kOpinions[] = {{1, 1}, {1, 0.25}, {1, 0}, {0.5, 0.25}};
+constexpr Opinion kOpinions[] = {{1, 0.25}, {0.5, 0.25}, {1, 1}, {1, 0}};
+constexpr std::size_t kLater = 2;     // of these, once there is a plan to compare with
 constexpr int kRounds = 6;            // of ways and shares
 constexpr double kSpare = 0.97;       // of a memory that a plan is fitted to
 constexpr double kLeastGain = 0.002;  // of the step, to go on
@@ -114,6 +115,7 @@ class Search {
   Result<void> descend(const std::vector<DeviceId>& devices, std::vector<double> shares) {
     std::optional<Ways> best_here;
     std::vector<Opinion> opinions(std::begin(kOpinions), std::end(kOpinions));
+    if (answer_.best) opinions.resize(kLater);
     for (int round = 0; round < kRounds && !must_end(); ++round) {
       MOTLEY_ASSIGN(std::optional<Ways> found, best_ways(devices, shares, opinions));
       if (!found || (best_here && !found->plan.is_better_than(best_here->plan, kLeastGain))) break;
