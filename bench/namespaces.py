@@ -1,16 +1,22 @@
-"""Hosts of one machine: network namespaces behind a switch, each on a cable of limited rate. Needs root.
+"""Hosts of one machine: network namespaces behind a switch, each on a cable of limited rate. Needs root
+and the package iproute2.
 
 The rate is what data gets through: a cable carries 1,448 bytes of it in a frame of 1,514.
 """
 
 import contextlib
 import os
+import shutil
 import subprocess
 
 FRAME, PAYLOAD = 1514, 1448
 BURST = 16 << 10  # bytes that a port may send at once after a pause
 QUEUE = "200ms"  # of what waits in a port
 TRAIN = 15 << 10  # bytes of frames that stay together: below BURST, or the kernel cuts each train
+
+
+def are_possible():
+    return os.geteuid() == 0 and shutil.which("tc") is not None
 
 
 def ip(*words):

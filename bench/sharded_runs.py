@@ -17,25 +17,25 @@ import sys
 import tempfile
 
 from emulated import BUILD, ROOT, motley
-from namespaces import hosts
+import namespaces
 from own_runs import export
 
 CASES = {"vgg": dict(batch=128, mbps=200), "mixture": dict(batch=24, mbps=1000)}
 ROUNDS, STEPS = 2, 20
-LINKS = ("emulated", "namespaces") if os.geteuid() == 0 else ("emulated",)
+LINKS = ("emulated", "namespaces") if namespaces.are_possible() else ("emulated",)
 
 
 def run_in_namespaces(arguments, mbps, ranks):
     """What rank 0 of `motley run` says, started by torchrun's variables on a host for each rank."""
-    with hosts(ranks, mbps * 1e6) as places, socket.socket() as free:
+    with namespaces.hosts(ranks, mbps * 1e6) as places, socket.socket() as free:
         free.bind(("", 0))
         job = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": places[0][1], "MASTER_PORT": str(free.getsockname()[1])}
         started = [
             subprocess.Popen(
-                ["ip", "netns", "exec", namespace, BUILD / "motley", *map(str, arguments), "--json", "-q"],
+                ["ip", "netns", "exec", host, BUILD / "motley", *map(str, arguments), "--json", "-q"],
                 env=dict(os.environ, RANK=str(rank), **job), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             )
-            for rank, (namespace, _) in enumerate(places)
+            for rank, (host, _) in enumerate(places)
         ]
         said = [process.communicate() for process in started]
     for process, (out, errors) in zip(started, said):
@@ -115,7 +115,7 @@ def main():
     table = medians(rows)
     print_table(table)
     if len(LINKS) == 1:
-        print("not root: no network namespaces")
+        print("no network namespaces: they need root and the package iproute2")
     out = BUILD / "bench/sharded_runs.json"
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps({"rows": table}, indent=1))

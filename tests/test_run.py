@@ -129,6 +129,22 @@ def worker_pid(run_dir, rank):
 
 
 
+def test_links_are_held_by_the_workers_or_outside(motley, mlp, cluster, tmp_path):
+    linked = tmp_path / "linked.toml"
+    linked.write_text(cluster.read_text() + '[[link]]\nall = true\nbandwidth = "10Gbps"\nlatency = "1ms"\n')
+    for enforce, rate in (("worker", 1.25e9), ("speeds", None)):
+        flags = [*SPLIT, "--enforce", enforce, "--json"]
+        outcome = motley(*arguments(mlp, linked, tmp_path / enforce, steps=4, extra=flags))
+        assert outcome.code == 0, outcome.stderr
+        devices = json.loads((tmp_path / enforce / "job.json").read_text())["devices"]
+        assert [device["rate"] for device in devices] == [rate] * 3
+        assert [device["speed"] for device in devices] == [0.8, 0.4, 0.2]
+        if rate:  # a step has an exchange at least
+            assert outcome.json["step_s_median"] > 1e-3
+    outcome = motley(*arguments(mlp, linked, tmp_path / "none", extra=["--enforce", "nothing"]))
+    assert outcome.code == 2 and "wanted worker, speeds or outside" in outcome.stderr
+
+
 def test_sigterm_leaves_a_checkpoint_and_exit_75(motley, environment, mlp, cluster, tmp_path):
     run_dir = tmp_path / "run"
     process = start(environment, *arguments(mlp, cluster, run_dir, steps=100000, extra=SPLIT))

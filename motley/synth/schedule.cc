@@ -115,7 +115,7 @@ class PutOff {
       positions_.push_back(i);
       double sum = 0;
       for (const ValueId value : ops[order_[i].index()].exchanged)
-        if (is_there[value.index()]++ == 0 && i >= early_) sum += bytes(value);
+        if (std::exchange(is_there[value.index()], 1) == 0 && i >= early_) sum += bytes(value);
       waits_.push_back(sum);
     }
   }
