@@ -2,7 +2,7 @@
 
 Each model of examples/sharded.py is planned and trained by the planners `auto` and `split` (the best
 split of the batch) in turns: with links that the workers emulate, and, as root, each rank in a network
-namespace of its own behind a cable of the same rate. Prints one table and writes
+namespace of its own behind a cable of the same rate. Cases may be named. Prints one table and writes
 build/bench/sharded_runs.json: case, links, planner, step_s, predicted_step_s, peak and predicted peak
 of the fullest device.
 """
@@ -20,7 +20,9 @@ from emulated import BUILD, ROOT, motley
 import namespaces
 from own_runs import export
 
-CASES = {"vgg": dict(batch=128, mbps=200), "mixture": dict(batch=24, mbps=1000)}
+CASES = {
+    "vgg": dict(batch=128, mbps=200), "mixture": dict(batch=24, mbps=1000), "mixed": dict(batch=24, mbps=1000)
+}
 ROUNDS, STEPS = 2, 20
 LINKS = ("emulated", "namespaces") if namespaces.are_possible() else ("emulated",)
 
@@ -93,13 +95,15 @@ def medians(rows):
     ]
 
 
-def main():
+def main(cases):
+    if unknown := set(cases) - set(CASES):
+        sys.exit(f"no case {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
     rows = []
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         slow_links = (ROOT / "examples/slow_links.toml").read_text()
-        for model, case in CASES.items():
-            text = slow_links.replace("200Mbps", f"{case['mbps']}Mbps")
+        for model, case in ((name, CASES[name]) for name in cases):
+            text = slow_links.replace("1Gbps", f"{case['mbps']}Mbps")
             clusters = {"emulated": folder / f"{model}.toml", "namespaces": folder / f"{model}-gloo.toml"}
             clusters["emulated"].write_text(text)
             clusters["namespaces"].write_text(text.replace("[[node]]", 'transport = "gloo"\n[[node]]', 1))
@@ -123,4 +127,4 @@ def main():
 
 if __name__ == "__main__":
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "python"), str(ROOT / "examples")])
-    main()
+    main(sys.argv[1:] or CASES)

@@ -43,6 +43,15 @@ def mixture():
     return model, (torch.randint(0, VOCABULARY, shape), torch.randint(0, VOCABULARY, shape))
 
 
+def mixed():
+    """The same with a wide dense MLP in the first layer and sixteen smaller experts in the second."""
+    model, inputs = mixture()
+    torch.manual_seed(0)
+    model.h[0].mlp = nn.Sequential(nn.Linear(128, 6144), nn.ReLU(), nn.Linear(6144, 128))
+    model.h[1].mlp = Experts(128, 768, experts=16, capacity=5)
+    return model, inputs
+
+
 def data(model: str, samples: int):
     rng = np.random.default_rng(0)
     if model == "vgg":
@@ -55,7 +64,7 @@ def data(model: str, samples: int):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Writes samples for a model of this file.")
-    parser.add_argument("model", choices=("vgg", "mixture"))
+    parser.add_argument("model", choices=("vgg", "mixture", "mixed"))
     parser.add_argument("-o", "--output", required=True)
     parser.add_argument("--samples", type=int, default=512)
     options = parser.parse_args()
