@@ -11,7 +11,6 @@ import json
 import os
 import pathlib
 import statistics
-import socket
 import subprocess
 import sys
 import tempfile
@@ -29,9 +28,8 @@ LINKS = ("emulated", "namespaces") if namespaces.are_possible() else ("emulated"
 
 def run_in_namespaces(arguments, mbps, ranks):
     """What rank 0 of `motley run` says, started by torchrun's variables on a host for each rank."""
-    with namespaces.hosts(ranks, mbps * 1e6) as places, socket.socket() as free:
-        free.bind(("", 0))
-        job = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": places[0][1], "MASTER_PORT": str(free.getsockname()[1])}
+    with namespaces.hosts(ranks, mbps * 1e6) as places:
+        job = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": places[0][1], "MASTER_PORT": "29500"}  # all are free there
         started = [
             subprocess.Popen(
                 ["ip", "netns", "exec", host, BUILD / "motley", *map(str, arguments), "--json", "-q"],

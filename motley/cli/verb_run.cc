@@ -53,7 +53,7 @@ Result<Training> make_training(const RunOptions& options) {
     return usage_error(
         "cli.enforce",
         fmt::format("--enforce: found '{}', wanted worker, speeds or outside", options.enforce));
-  if (options.transport != "auto" && options.transport != "gloo")
+  if (!cluster::is_transport(options.transport))
     return usage_error("cli.transport", fmt::format("--transport: found '{}', wanted auto or gloo",
                                                     options.transport));
   training.enforce_speed = options.enforce != "outside";

@@ -61,6 +61,9 @@ struct Cluster {
   bool operator==(const Cluster&) const = default;
 };
 
+/// Is it one that a cluster, a job or a flag may name?
+inline bool is_transport(std::string_view text) { return text == "auto" || text == "gloo"; }
+
 /// By name ("a:0"); usage error with a suggestion.
 Result<DeviceId> find_device(const Cluster& cluster, std::string_view name);
 

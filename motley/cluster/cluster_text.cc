@@ -202,7 +202,7 @@ class ClusterReader {
   Result<void> read_transport(const TableReader& top) {
     MOTLEY_ASSIGN(const auto transport, top.text("transport"));
     if (!transport) return {};
-    if (*transport != "auto" && *transport != "gloo")
+    if (!is_transport(*transport))
       return top.fault(static_cast<int>(top.find("transport")->source().begin.line),
                        "cluster.transport",
                        fmt::format("key 'transport': found {}, wanted auto or gloo", *transport));

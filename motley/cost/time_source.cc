@@ -4,7 +4,6 @@
 
 namespace motley::cost {
 
-/// What the instruction computes in: the dtype of its first result, else of its first argument.
 DType instruction_dtype(const program::DeviceProgram& program,
                         const program::Instruction& instruction) {
   if (!instruction.outputs.empty()) return program.buffer(instruction.outputs[0]).dtype;

@@ -42,7 +42,7 @@ class MeasuredTimes : public TimeSource {
   std::unordered_map<std::string, Answer> by_key_;
 };
 
-/// In which an instruction computes: of its first result, else of its first argument.
+/// What an instruction computes in: the dtype of its first result, else of its first argument.
 DType instruction_dtype(const program::DeviceProgram& program,
                         const program::Instruction& instruction);
 

@@ -109,8 +109,8 @@ struct PlanOutcome {
 };
 
 /// Finds a plan. One contract, one test suite for all: deterministic for equal problems and seeds
-/// where there is no time limit,
-/// verify_plan passes on every plan returned, memory limits hold, infeasible only with arithmetic.
+/// without a time limit, verify_plan passes on every plan returned, memory limits hold, infeasible
+/// only with arithmetic.
 class Planner {
  public:
   virtual ~Planner() = default;

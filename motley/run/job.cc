@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "motley/cluster/cluster.h"
+
 namespace motley::run {
 namespace {
 
@@ -150,7 +152,7 @@ Result<Job> job_from_json(const Json& json, const std::string& where) {
   MOTLEY_ASSIGN(job.devices, devices_from_json(*devices, where));
   (void)object.has("shuffle");
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
-  if (job.transport != "auto" && job.transport != "gloo")
+  if (!cluster::is_transport(job.transport))
     return usage_error("run.job", fmt::format("{}: transport: found '{}', wanted auto or gloo",
                                               where, job.transport));
   if (job.steps < 0 || job.checkpoint_every < 0 || job.trace_steps < 0 || !(job.timeout_s > 0))

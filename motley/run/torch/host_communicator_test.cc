@@ -19,7 +19,26 @@ namespace motley::run {
 namespace {
 
 /// With shared memory, and by Gloo alone.
-class Transport : public RendezvousTest, public testing::WithParamInterface<bool> {};
+class Transport : public RendezvousTest, public testing::WithParamInterface<bool> {
+ protected:
+  /// Of two ranks the second says nothing: does the first one's exchange end by a timeout?
+  void expect_timeout(const std::function<Result<void>(Communicator&)>& exchange) {
+    std::filesystem::remove(dir_ + "/rendezvous");
+    CommunicatorOptions options{{{{0, 1}, {}}}, Seconds(0.5), GetParam()};
+    on_ranks(2, [&](Rendezvous& rendezvous) {
+      auto communicator = make_host_communicator(rendezvous, options);
+      ASSERT_TRUE(communicator.has_value());
+      if (rendezvous.rank() == 1) {
+        (void)rendezvous.get("over");
+        return;
+      }
+      const auto late = exchange(**communicator);
+      (void)rendezvous.set("over", "");
+      ASSERT_FALSE(late.has_value());
+      EXPECT_EQ(late.error().code, "run.timeout") << late.error().message;
+    });
+  }
+};
 INSTANTIATE_TEST_SUITE_P(Host, Transport, testing::Bool(),
                          [](const auto& info) { return info.param ? "SharedMemory" : "Gloo"; });
 
@@ -288,41 +307,19 @@ TEST_P(Transport, PeersOfAClosedRankFailAtOnce) {
 }
 
 TEST_P(Transport, SilentPeerIsATimeout) {
-  CommunicatorOptions options{{{{0, 1}, {}}}, Seconds(0.5), GetParam()};
-  on_ranks(2, [&](Rendezvous& rendezvous) {
-    auto communicator = make_host_communicator(rendezvous, options);
-    ASSERT_TRUE(communicator.has_value());
-    if (rendezvous.rank() == 1) {
-      (void)rendezvous.get("over");
-      return;
-    }
+  expect_timeout([](Communicator& communicator) {
     at::Tensor tensor = at::zeros({1});
-    const auto late = (*communicator)->all_reduce(GroupId(0), tensor);
-    (void)rendezvous.set("over", "");
-    ASSERT_FALSE(late.has_value());
-    EXPECT_EQ(late.error().code, "run.timeout");
+    return communicator.all_reduce(GroupId(0), tensor);
   });
 }
 
 TEST_P(Transport, SilentPeerIsATimeoutOfEveryMethod) {
-  for (const ExchangeMethod method : kExchangeMethods) {
-    std::filesystem::remove(dir_ + "/rendezvous");
-    CommunicatorOptions options{{{{0, 1}, {}}}, Seconds(0.5), GetParam()};
-    on_ranks(2, [&](Rendezvous& rendezvous) {
-      auto communicator = make_host_communicator(rendezvous, options);
-      ASSERT_TRUE(communicator.has_value());
-      if (rendezvous.rank() == 1) {
-        (void)rendezvous.get("over");
-        return;
-      }
+  for (const ExchangeMethod method : kExchangeMethods)
+    expect_timeout([&](Communicator& communicator) {
       at::Tensor part = at::zeros({300'000}), all = at::zeros({600'000});
       const ExchangeCall call(GroupId(0), method);
-      const auto late = (*communicator)->all_gather(call, {300'000, 300'000}, part, all);
-      (void)rendezvous.set("over", "");
-      ASSERT_FALSE(late.has_value());
-      EXPECT_EQ(late.error().code, "run.timeout") << late.error().message;
+      return communicator.all_gather(call, {300'000, 300'000}, part, all);
     });
-  }
 }
 
 TEST_F(RendezvousTest, DisagreementNamesTheRank) {

@@ -49,14 +49,14 @@ class Search {
     const Seconds known =
         answer_.best ? answer_.best->step : Seconds(std::numeric_limits<double>::infinity());
     answer_.lower_bound = spmd_lower_bound(study_, known);
-    must_end();
+    must_end();  // the bound may have been cut short
     return std::move(answer_);
   }
 
  private:
   using Start = std::pair<std::vector<DeviceId>, std::vector<double>>;
 
-  /// Is there something to give, and no time for more?
+  /// Is there something to give, and no time for more? Then the answer says so.
   bool must_end() {
     const bool ends = answer_.considered > 0 && question_.deadline.has_passed();
     answer_.was_ended = answer_.was_ended || ends;
