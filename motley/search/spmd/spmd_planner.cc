@@ -43,10 +43,7 @@ std::vector<std::string> lack_of_memory(const Problem& problem, const SpmdPlan& 
   return lines;
 }
 
-std::string ended_line(const Problem& problem) {
-  return fmt::format("the time limit ended the search after {}: more time may find a better plan",
-                     format_seconds(std::max(*problem.time_limit, Seconds(0))));
-}
+constexpr const char* kEnded = "the time limit ended the search: more time may find a better plan";
 
 /// The samples of a split, by device that may be used.
 std::vector<double> samples_of(const Problem& problem, const plan::Plan& split) {
@@ -107,13 +104,13 @@ Result<std::unique_ptr<Inquiry>> search(SpmdPlanner::Kind kind, SpmdQuestion que
 }
 
 /// What the search claims of a step.
-void set_reason(const Problem& problem, const SpmdAnswer& answer, PlanOutcome& outcome) {
+void set_reason(const SpmdAnswer& answer, PlanOutcome& outcome) {
   outcome.lower_bound = std::min(answer.lower_bound, outcome.predicted_step);
   const bool is_proven = outcome.predicted_step.value <= answer.lower_bound.value * (1 + kProven);
   outcome.reason = is_proven           ? Reason::kOptimal
                    : !answer.was_ended ? Reason::kFeasible
                                        : Reason::kLimit;
-  if (outcome.reason == Reason::kLimit) outcome.why.push_back(ended_line(problem));
+  if (outcome.reason == Reason::kLimit) outcome.why.push_back(kEnded);
 }
 
 /// Puts a sharding in the place of what the outcome has.
@@ -130,7 +127,7 @@ void take(const Problem& problem, Inquiry& inquiry, PlanOutcome& outcome) {
     outcome.peak.emplace_back(best.devices[rank], best.peaks[rank]);
   outcome.idle = idle_devices(problem, best.devices);
   outcome.why = explain_sharding(study, best);
-  set_reason(problem, answer, outcome);
+  set_reason(answer, outcome);
   if (answer.lower_bound.value > 0)
     outcome.why.push_back(
         fmt::format("the step is {:.1f} % above the lower bound of all shardings and splits",
@@ -169,14 +166,14 @@ Result<PlanOutcome> SpmdPlanner::plan(const Problem& problem) const {
   outcome.considered += answer->considered;
   if (!answer->best) {
     if (kind_ == Kind::kAuto && outcome.plan) {
-      set_reason(problem, *answer, outcome);
+      set_reason(*answer, outcome);
       return outcome;
     }
     outcome.plan.reset();
     outcome.reason = answer->was_ended ? Reason::kLimit : Reason::kInfeasible;
     for (std::string& line : lack_of_memory(problem, *answer->nearest))
       outcome.why.push_back(std::move(line));
-    if (answer->was_ended) outcome.why.push_back(ended_line(problem));
+    if (answer->was_ended) outcome.why.push_back(kEnded);
     return outcome;
   }
   const double split = outcome.plan ? outcome.predicted_step.value : 0;
@@ -185,7 +182,7 @@ Result<PlanOutcome> SpmdPlanner::plan(const Problem& problem) const {
         "the best sharding of operators found takes {}, which is no gain of {:.0f} %; none takes "
         "less than {}",
         format_seconds(answer->best->step), 100 * kLeastGain, format_seconds(answer->lower_bound)));
-    set_reason(problem, *answer, outcome);
+    set_reason(*answer, outcome);
     return outcome;
   }
   take(problem, **inquiry, outcome);
