@@ -19,7 +19,7 @@
 #include "motley/graph/model_file.h"
 #include "motley/program/memory.h"
 #include "motley/run/tensor_files.h"
-#include "motley/run/torch/executor.h"
+#include "motley/run/torch/lanes/executor.h"
 #include "motley/synth/lower.h"
 
 namespace {

@@ -1,7 +1,7 @@
 // HAP as released, on the instances whose costs and planning times are published for the original:
 // cost and seconds to plan beside them. Then the same clusters with HAP as described.
 // Usage: bench_hap OUT.json; prints two tables.
-#include "motley/search/hap/hap.h"
+#include "peers/hap/hap.h"
 
 #include <fmt/format.h>
 #include <time.h>
@@ -11,13 +11,13 @@
 
 #include "motley/base/file.h"
 #include "motley/base/json.h"
-#include "motley/search/hap/program_summary.h"
-#include "motley/search/hap/published_models.h"
+#include "peers/hap/program_summary.h"
+#include "peers/hap/published_models.h"
 
 namespace motley {
 namespace {
 
-using search::HapCluster, search::HapOptions, search::HapPlan, search::ReferenceGraph;
+using peers::HapCluster, peers::HapOptions, peers::HapPlan, peers::ReferenceGraph;
 
 /// Seconds of the original's step and of its planning, one V100 to three P100 or equal devices.
 struct Instance {
@@ -71,15 +71,15 @@ std::vector<Instance> make_instances() {
 }
 
 ReferenceGraph make_model(const Instance& instance) {
-  if (instance.model == "BERT") return search::make_bert(instance.devices, instance.layers);
-  if (instance.model == "ViT") return search::make_vit(instance.devices, instance.layers);
-  if (instance.model == "VGG19") return search::make_vgg19(instance.devices);
-  return search::make_bert_moe(instance.devices, instance.layers);
+  if (instance.model == "BERT") return peers::make_bert(instance.devices, instance.layers);
+  if (instance.model == "ViT") return peers::make_vit(instance.devices, instance.layers);
+  if (instance.model == "VGG19") return peers::make_vgg19(instance.devices);
+  return peers::make_bert_moe(instance.devices, instance.layers);
 }
 
 HapCluster make_cluster(const Instance& instance) {
-  return instance.is_mixed ? search::make_v100_p100_cluster(instance.devices)
-                           : search::make_default_cluster(instance.devices);
+  return instance.is_mixed ? peers::make_v100_p100_cluster(instance.devices)
+                           : peers::make_default_cluster(instance.devices);
 }
 
 /// Processor time of this thread, which others on the machine do not lengthen.
@@ -98,7 +98,7 @@ Result<Json> measure(const Instance& instance) {
   std::vector<double> seconds;
   for (int run = 0; run < 9; ++run) {
     const double begin = processor_seconds();
-    MOTLEY_ASSIGN(plan, search::make_hap_plan(graph, cluster, options));
+    MOTLEY_ASSIGN(plan, peers::make_hap_plan(graph, cluster, options));
     seconds.push_back(processor_seconds() - begin);
   }
   std::sort(seconds.begin(), seconds.end());
@@ -122,7 +122,7 @@ Result<Json> measure(const Instance& instance) {
               {"expansions", plan.program.expansions},
               {"searches", plan.searches},
               {"largest_share_over_even", skew},
-              {"plan", search::summarize(plan.program, graph)}};
+              {"plan", peers::summarize(plan.program, graph)}};
 }
 
 /// Pure data parallelism at even and at proportional shares, and HAP as described, all with units
@@ -130,16 +130,16 @@ Result<Json> measure(const Instance& instance) {
 Result<Json> compare(const Instance& instance) {
   const ReferenceGraph graph = make_model(instance);
   const HapCluster cluster = make_cluster(instance);
-  const HapOptions options = search::hap_as_described();
-  MOTLEY_ASSIGN(const HapPlan plan, search::make_hap_plan(graph, cluster, options));
-  MOTLEY_ASSIGN(const auto rules, search::make_rules(graph, options.rules));
-  const auto data_parallel = [&](const search::Shares& shares) {
-    return search::data_parallel_seconds(graph, rules,
-                                         search::HapCost(cluster, options.cost, shares));
+  const HapOptions options = peers::hap_as_described();
+  MOTLEY_ASSIGN(const HapPlan plan, peers::make_hap_plan(graph, cluster, options));
+  MOTLEY_ASSIGN(const auto rules, peers::make_rules(graph, options.rules));
+  const auto data_parallel = [&](const peers::Shares& shares) {
+    return peers::data_parallel_seconds(graph, rules,
+                                        peers::HapCost(cluster, options.cost, shares));
   };
   const auto devices = static_cast<std::size_t>(instance.devices);
-  const double even = data_parallel(search::Shares(devices, 1.0 / static_cast<double>(devices)));
-  const double proportional = data_parallel(search::proportional_shares(cluster));
+  const double even = data_parallel(peers::Shares(devices, 1.0 / static_cast<double>(devices)));
+  const double proportional = data_parallel(peers::proportional_shares(cluster));
   fmt::print("{:<9}{:>7}{:>8}{:>11.4f}{:>13.4f}{:>11.4f}\n", instance.model, instance.layers,
              instance.devices, even, proportional, plan.program.seconds);
   return Json{{"options", "described"},
@@ -149,7 +149,7 @@ Result<Json> compare(const Instance& instance) {
               {"even_s", even},
               {"proportional_s", proportional},
               {"described_s", plan.program.seconds},
-              {"plan", search::summarize(plan.program, graph)}};
+              {"plan", peers::summarize(plan.program, graph)}};
 }
 
 Result<void> run(const std::string& path) {

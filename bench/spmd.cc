@@ -14,7 +14,7 @@
 #include "motley/base/file.h"
 #include "motley/base/json.h"
 #include "motley/base/text.h"
-#include "motley/cost/profile_store.h"
+#include "motley/cost/measured/profile_store.h"
 #include "motley/graph/model_file.h"
 #include "motley/search/costs.h"
 #include "motley/search/planners.h"

@@ -20,7 +20,7 @@ target_compile_definitions(torch_cpu INTERFACE USE_DISTRIBUTED USE_C10D_GLOO USE
 target_link_libraries(torch_cpu INTERFACE torch_c10)
 target_compile_definitions(torch_cpu INTERFACE FMT_HEADER_ONLY=1)  # its headers include a newer fmt of their own
 
-motley_folder(run_torch PATH run/torch OWN_HEADERS USES base graph cluster program trace data run LIBRARIES torch_cpu ${CMAKE_DL_LIBS})
+motley_folder(run_torch PATH motley/run/torch LESS cuda OWN_HEADERS USES base graph cluster program trace data run LIBRARIES torch_cpu ${CMAKE_DL_LIBS})
 set(torch_include ${TORCH_ROOT}/include)
 set(torch_headers <ATen/core/Tensor.h> <ATen/core/dispatch/Dispatcher.h>)
 target_precompile_headers(motley_run_torch PRIVATE ${MOTLEY_HEADERS} ${torch_headers})
@@ -29,7 +29,8 @@ if(TARGET run_torch_test)
 endif()
 # at::parallel_for is a template: it is parallel where it is compiled with OpenMP. The library is
 # PyTorch's own, so that there is one pool of threads.
-set_source_files_properties(motley/run/torch/batch_norm.cc motley/run/torch/dropout.cc PROPERTIES
+set_source_files_properties(motley/run/torch/operators/batch_norm.cc
+  motley/run/torch/operators/dropout.cc PROPERTIES
   COMPILE_OPTIONS -fopenmp SKIP_PRECOMPILE_HEADERS ON)
 target_link_libraries(motley_run_torch PUBLIC ${TORCH_ROOT}/lib/libgomp.so.1)
 add_executable(motley-worker motley/run/torch/worker_main.cc)

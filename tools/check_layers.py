@@ -1,31 +1,34 @@
 #!/usr/bin/env python3
 """Checks includes against tools/layers.txt, and third-party libraries against their one folder.
 
-A folder of motley/ may include itself and what its row lists. Tests may also include
-motley/testing and the folders named in CMakeLists.txt as TEST_USES. Prints file:line of each
-violation; exit 1 if there is one.
+A row names a folder and the folders that it may include. A sub-folder with a row of its own is held
+to that row; one without belongs to the row above it. A row's files include each other freely and
+what the row lists: another top folder with all its sub-folders, or, within the same top folder,
+exactly the row named. Rows may not form a circle. Tests may also include motley/testing and the
+folders named in CMakeLists.txt as TEST_USES. Prints file:line of each violation; exit 1 if there is
+one.
 """
 import pathlib
 import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# Library (prefix of the include) -> the place that may name it.
+# Library (prefix of the include) -> the place that may name it, or several.
 LIBRARIES = {
-    "nlohmann/": "base",
-    "tl/": "base",
-    "xxhash": "base",
-    "toml++/": "cluster",
-    "sqlite3": "cost",
-    "Eigen/": "cost",
-    "zlib": "data",
-    "CLI/": "cli",
-    "ATen/": "run/torch",
-    "c10/": "run/torch",
-    "torch/": "run/torch",
-    "gloo/": "run/torch",
+    "nlohmann/": "motley/base",
+    "tl/": "motley/base",
+    "xxhash": "motley/base",
+    "toml++/": "motley/cluster",
+    "sqlite3": "motley/cost/measured",
+    "Eigen/": ("motley/cost/fit", "peers/steps"),
+    "zlib": "motley/data",
+    "CLI/": "motley/cli",
+    "ATen/": "motley/run/torch",
+    "c10/": "motley/run/torch",
+    "torch/": "motley/run/torch",
+    "gloo/": "motley/run/torch",
 }
-TEST_USES = {"simulate": {"synth", "graph", "plan"}, "run": set()}
+TEST_USES = {"simulate": {"synth", "graph", "plan"}}
 
 
 def read_layers():
@@ -37,37 +40,74 @@ def read_layers():
     return layers
 
 
+def circles(layers):
+    """Rows that reach themselves."""
+    def reached(row):
+        seen, todo = set(), [row]
+        while todo:
+            for used in layers.get(todo.pop(), ()):
+                if used not in seen:
+                    seen.add(used)
+                    todo.append(used)
+        return seen
+    return [row for row in layers if row in reached(row)]
+
+
+def row_of(folder, layers):
+    """The row that a folder such as 'run/torch/cuda' is held to."""
+    while folder not in layers and "/" in folder:
+        folder = folder.rpartition("/")[0]
+    return folder
+
+
+def folder_of(path):
+    """The folder of a path below the root, as rows name it: without 'motley/'."""
+    folder = path.rpartition("/")[0]
+    return folder.removeprefix("motley/")
+
+
+def top(folder):
+    return folder.partition("/")[0]
+
+
+def is_allowed(row, target, layers, is_test):
+    uses = layers[row] | {row}
+    if is_test:
+        uses |= {"testing"} | TEST_USES.get(top(row), set())
+    if target in uses:
+        return True
+    if top(target) == top(row):
+        return row == top(row)  # a top folder sees its own sub-folders
+    return top(target) in uses
+
+
 def violations():
     layers = read_layers()
-    for path in sorted((ROOT / "motley").rglob("*.[hc]*")):
-        if path.suffix not in (".h", ".cc"):
+    for row in circles(layers):
+        yield f"tools/layers.txt: '{row}' is part of a circle"
+    paths = [p for place in ("motley", "peers") for p in (ROOT / place).rglob("*.*")]
+    for path in sorted(p for p in paths if p.suffix in (".h", ".cc")):
+        relative = str(path.relative_to(ROOT))
+        row = row_of(folder_of(relative), layers)
+        if row not in layers:
+            yield f"{relative}:1: folder '{row}' is not in tools/layers.txt"
             continue
-        relative = path.relative_to(ROOT / "motley")
-        folder = relative.parts[0]
-        is_test = path.stem.endswith("_test") or folder == "testing"
-        if folder != "testing" and folder not in layers:
-            yield f"{path.relative_to(ROOT)}:1: folder '{folder}' is not in tools/layers.txt"
-            continue
-        allowed = layers.get(folder, set()) | {folder}
-        if is_test:
-            allowed |= {"testing"} | TEST_USES.get(folder, set())
-        if folder == "testing":
-            allowed = set(layers) | {"testing"}
+        is_test = path.stem.endswith("_test") or row == "testing"
         for number, line in enumerate(path.read_text().splitlines(), 1):
             match = re.match(r'\s*#\s*include\s*["<]([^">]+)[">]', line)
             if not match:
                 continue
             include = match.group(1)
-            where = f"{path.relative_to(ROOT)}:{number}"
-            if include.startswith("motley/"):
-                target = include.split("/")[1]
-                if target not in allowed:
-                    yield f"{where}: '{folder}' may not include '{target}' ({include})"
-                if include.startswith("motley/run/torch/") and not str(relative).startswith("run/torch/"):
+            where = f"{relative}:{number}"
+            if include.startswith(("motley/", "peers/")):
+                target = row_of(folder_of(include), layers)
+                if not is_allowed(row, target, layers, is_test):
+                    yield f"{where}: '{row}' may not include '{target}' ({include})"
+                if target.startswith("run/torch") and not row.startswith("run/torch"):
                     yield f"{where}: only motley/run/torch may include {include}"
             for prefix, place in LIBRARIES.items():
-                if include.startswith(prefix) and not str(relative).startswith(place + "/"):
-                    yield f"{where}: {include} belongs to motley/{place}"
+                if include.startswith(prefix) and not relative.startswith(place):
+                    yield f"{where}: {include} belongs to {place}"
 
 
 def main():

@@ -7,7 +7,7 @@
 
 #include "bench/accuracy/kind_blocks.h"
 #include "bench/accuracy/row.h"
-#include "motley/cost/carried_times.h"
+#include "motley/cost/operators/carried_times.h"
 
 namespace motley::bench {
 namespace {

@@ -1,5 +1,5 @@
 // Convolutional networks on single K80 and P100 devices, and checkpoints to cloud storage.
-#include "motley/cost/import/cm_dare.h"
+#include "peers/import/cm_dare.h"
 
 #include <fmt/format.h>
 
@@ -8,14 +8,14 @@
 #include <set>
 
 #include "bench/accuracy/row.h"
-#include "motley/cost/steps/checkpoint_time.h"
-#include "motley/cost/steps/roofline.h"
+#include "peers/steps/checkpoint_time.h"
+#include "peers/steps/roofline.h"
 
 namespace motley::bench {
 namespace {
 
-using cost::CmDareCheckpoint;
-using cost::CmDareSpeed;
+using peers::CmDareCheckpoint;
+using peers::CmDareSpeed;
 
 /// Cores and bandwidth of device memory, from the makers' data sheets: one of the two processors of
 /// a K80, P100 and V100 of 16 GB. The V100's peak is its data sheet's; the set has the others'.
@@ -30,11 +30,11 @@ constexpr double kReferenceClock = 824e6;  // of the K80, 1/s
 
 /// Start-up of an operator takes a number of clock cycles, however many cores there are. A core
 /// does a multiply-add, 2 flops, a cycle.
-cost::DeviceRates rates(double peak, const Chip& chip) {
+peers::DeviceRates rates(double peak, const Chip& chip) {
   const double clock = peak / (2 * chip.cores);
   return {peak, chip.bandwidth, kReferenceClock / clock};
 }
-cost::DeviceRates rates_of(const CmDareSpeed& speed) {
+peers::DeviceRates rates_of(const CmDareSpeed& speed) {
   return rates(speed.peak_flops_per_second, speed.gpu == "K80" ? kK80 : kP100);
 }
 
@@ -81,17 +81,17 @@ enum class Host {
 
 FitWithout roofline_fit(const std::vector<CmDareSpeed>& speeds, Host host) {
   return [&speeds, host](const std::set<std::string>& left_out) -> Result<std::vector<double>> {
-    std::vector<cost::RooflineSample> samples;
+    std::vector<peers::RooflineSample> samples;
     for (const CmDareSpeed& speed : speeds)
       if (!left_out.contains(speed.model))
         samples.push_back(
             {work_of(speed), rates_of(speed), Seconds(mean(speed.step_s)), speed.session});
-    MOTLEY_ASSIGN(const cost::RooflineFit fit, cost::fit_roofline(samples));
+    MOTLEY_ASSIGN(const peers::RooflineFit fit, peers::fit_roofline(samples));
     std::vector<double> predicted;
     for (const CmDareSpeed& speed : speeds) {
       const double pace = host == Host::kShared ? fit.pace(speed.session) : 1.0;
       predicted.push_back(pace *
-                          cost::estimate_time(fit.model, work_of(speed), rates_of(speed)).value);
+                          peers::estimate_time(fit.model, work_of(speed), rates_of(speed)).value);
     }
     return predicted;
   };
@@ -129,12 +129,12 @@ Result<Row> step_row(const StepRow& row, const std::vector<CmDareSpeed>& all) {
 /// the model's own P100 step transferred.
 Result<std::vector<Row>> v100_rows(const std::string& folder,
                                    const std::vector<CmDareSpeed>& speeds) {
-  std::vector<cost::RooflineSample> samples;
+  std::vector<peers::RooflineSample> samples;
   for (const CmDareSpeed& speed : speeds)
     samples.push_back(
         {work_of(speed), rates_of(speed), Seconds(mean(speed.step_s)), speed.session});
-  MOTLEY_ASSIGN(const cost::RooflineFit fit, cost::fit_roofline(samples));
-  const cost::DeviceRates v100 = rates(kV100Peak, kV100);
+  MOTLEY_ASSIGN(const peers::RooflineFit fit, peers::fit_roofline(samples));
+  const peers::DeviceRates v100 = rates(kV100Peak, kV100);
   MOTLEY_ASSIGN(const std::vector<double> predicted, roofline_fit(speeds, Host::kUnknown)({}));
   std::vector<double> residuals;
   for (std::size_t i = 0; i < speeds.size(); ++i)
@@ -157,12 +157,12 @@ Result<std::vector<Row>> v100_rows(const std::string& folder,
         {"Res15", "res15"}, {"Res32", "res32"}, {"shakesmall", "shakesmall"}};
     if (speed.gpu != "P100" || !names.contains(speed.model)) continue;
     MOTLEY_ASSIGN(const double steps,
-                  cost::read_trace_speed(
+                  peers::read_trace_speed(
                       fmt::format("{}/speed/base/{}v100.csv", folder, names.at(speed.model))));
-    const cost::Work work = work_of(speed);
-    const double from_fit = cost::estimate_time(fit.model, work, v100).value;
+    const peers::Work work = work_of(speed);
+    const double from_fit = peers::estimate_time(fit.model, work, v100).value;
     const double from_p100 =
-        cost::carried_time(Seconds(mean(speed.step_s)), work, fit.model, rates_of(speed), v100)
+        peers::carried_time(Seconds(mean(speed.step_s)), work, fit.model, rates_of(speed), v100)
             .value;
     analytic.cases.push_back({cost::conformal_interval(from_fit, residuals), 1 / steps});
     transferred.cases.push_back({cost::conformal_interval(from_p100, residuals), 1 / steps});
@@ -173,16 +173,16 @@ Result<std::vector<Row>> v100_rows(const std::string& folder,
 FitWithout checkpoint_fit(const std::vector<CmDareCheckpoint>& checkpoints, Host host) {
   return
       [&checkpoints, host](const std::set<std::string>& left_out) -> Result<std::vector<double>> {
-        std::vector<cost::CheckpointSample> samples;
+        std::vector<peers::CheckpointSample> samples;
         for (const CmDareCheckpoint& checkpoint : checkpoints)
           if (!left_out.contains(checkpoint.model))
             samples.push_back(
                 {checkpoint.size, Seconds(mean(checkpoint.seconds)), checkpoint.campaign});
-        MOTLEY_ASSIGN(const cost::CheckpointFit fit, cost::fit_checkpoint(samples));
+        MOTLEY_ASSIGN(const peers::CheckpointFit fit, peers::fit_checkpoint(samples));
         std::vector<double> predicted;
         for (const CmDareCheckpoint& checkpoint : checkpoints) {
           const double pace = host == Host::kShared ? fit.pace(checkpoint.campaign) : 1.0;
-          predicted.push_back(pace * cost::estimate_checkpoint(fit.model, checkpoint.size).value);
+          predicted.push_back(pace * peers::estimate_checkpoint(fit.model, checkpoint.size).value);
         }
         return predicted;
       };
@@ -208,9 +208,9 @@ Result<Row> checkpoint_row(const std::vector<CmDareCheckpoint>& checkpoints, Hos
 
 Rows cm_dare_rows(const std::string& data) {
   const std::string folder = data + "/cm-dare";
-  MOTLEY_ASSIGN(const std::vector<CmDareSpeed> speeds, cost::read_cm_dare_speeds(folder));
+  MOTLEY_ASSIGN(const std::vector<CmDareSpeed> speeds, peers::read_cm_dare_speeds(folder));
   MOTLEY_ASSIGN(const std::vector<CmDareCheckpoint> checkpoints,
-                cost::read_cm_dare_checkpoints(folder));
+                peers::read_cm_dare_checkpoints(folder));
   constexpr const char* kEach = "3.4 % least squares, 23.1 % linear in flops";
   constexpr const char* kP100 = "7.6 % least squares, 24.8 % linear in flops";
   constexpr const char* kBoth = "5.6 % least squares, 28.6 % its authors' form";

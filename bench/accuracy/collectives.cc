@@ -8,7 +8,7 @@
 
 #include "bench/accuracy/row.h"
 #include "motley/base/csv.h"
-#include "motley/cost/collective_fit.h"
+#include "motley/cost/links/collective_fit.h"
 
 namespace motley::bench {
 namespace {

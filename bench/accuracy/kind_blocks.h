@@ -4,7 +4,7 @@
 #include <string>
 #include <tuple>
 
-#include "motley/cost/kind_times.h"
+#include "motley/cost/operators/kind_times.h"
 
 namespace motley::bench {
 

@@ -5,7 +5,7 @@
 
 #include "bench/accuracy/kind_blocks.h"
 #include "bench/accuracy/row.h"
-#include "motley/cost/kind_times.h"
+#include "motley/cost/operators/kind_times.h"
 
 namespace motley::bench {
 namespace {

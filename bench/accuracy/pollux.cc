@@ -1,15 +1,15 @@
 // Data-parallel steps on up to 16 machines, from what was measured on up to four.
-#include "motley/cost/import/pollux.h"
+#include "peers/import/pollux.h"
 
 #include <fmt/format.h>
 
 #include "bench/accuracy/row.h"
-#include "motley/cost/steps/data_parallel_step.h"
+#include "peers/steps/data_parallel_step.h"
 
 namespace motley::bench {
 namespace {
 
-using Samples = std::vector<cost::DataParallelSample>;
+using Samples = std::vector<peers::DataParallelSample>;
 
 /// Residuals of the steps on the most hosts of `samples`, by a fit on the others: how well the form
 /// goes beyond its data.
@@ -19,21 +19,23 @@ Result<std::vector<double>> outward_residuals(const Samples& samples) {
   Samples inner;
   for (const auto& sample : samples)
     if (sample.hosts < most) inner.push_back(sample);
-  MOTLEY_ASSIGN(const cost::DataParallelStep model, cost::fit_step(inner));
+  MOTLEY_ASSIGN(const peers::DataParallelStep model, peers::fit_step(inner));
   std::vector<double> residuals;
   for (const auto& sample : samples)
     if (sample.hosts == most)
       residuals.push_back(
-          sample.measured / cost::estimate_step(model, sample.batch, sample.replicas) - 1);
+          sample.measured / peers::estimate_step(model, sample.batch, sample.replicas) - 1);
   return residuals;
 }
 
 Result<Row> scaling_row(const std::string& data, const std::string& task,
                         const std::string& published) {
   const std::string folder = data + "/pollux/" + task;
-  MOTLEY_ASSIGN(const Samples placements, cost::read_pollux_placements(folder + "/placements.csv"));
-  MOTLEY_ASSIGN(const Samples measured, cost::read_pollux_scalability(folder + "/scalability.csv"));
-  MOTLEY_ASSIGN(const cost::DataParallelStep model, cost::fit_step(placements));
+  MOTLEY_ASSIGN(const Samples placements,
+                peers::read_pollux_placements(folder + "/placements.csv"));
+  MOTLEY_ASSIGN(const Samples measured,
+                peers::read_pollux_scalability(folder + "/scalability.csv"));
+  MOTLEY_ASSIGN(const peers::DataParallelStep model, peers::fit_step(placements));
   MOTLEY_ASSIGN(const std::vector<double> residuals, outward_residuals(placements));
   Row row{"pollux: " + task,
           "time",
@@ -43,7 +45,7 @@ Result<Row> scaling_row(const std::string& data, const std::string& task,
           0.1,
           {}};
   for (const auto& sample : measured) {
-    const double step = cost::estimate_step(model, sample.batch, sample.replicas).value;
+    const double step = peers::estimate_step(model, sample.batch, sample.replicas).value;
     row.cases.push_back({cost::conformal_interval(step, residuals), sample.measured.value});
   }
   return row;

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "motley/base/result.h"
-#include "motley/cost/interval.h"
+#include "motley/cost/trust/interval.h"
 
 namespace motley::bench {
 

@@ -1,6 +1,6 @@
 // Sailor's measured plans: step time and peak memory of OPT-350M on GH200 from its layer profiles
 // and network fits.
-#include "motley/cost/import/sailor.h"
+#include "motley/cost/layers/sailor.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // Clusters of asynchronous workers and parameter servers: saturation, distance, revoked machines.
-#include "motley/cost/import/transient.h"
+#include "peers/import/transient.h"
 
 #include <fmt/format.h>
 
@@ -9,9 +9,9 @@
 
 #include "bench/accuracy/row.h"
 #include "motley/base/statistics.h"
-#include "motley/cost/import/cm_dare.h"
-#include "motley/cost/steps/pace.h"
-#include "motley/cost/steps/server_queue.h"
+#include "peers/import/cm_dare.h"
+#include "peers/steps/pace.h"
+#include "peers/steps/server_queue.h"
 
 namespace motley::bench {
 namespace {
@@ -29,28 +29,28 @@ struct Cluster {
 
 /// What all rows of cluster speed start from: single workers, one curve of a cluster.
 struct Fitted {
-  cost::ServerFit server;
+  peers::ServerFit server;
   std::vector<double> residuals;        ///< of the points of the curve, each left out of the fit
   std::map<std::string, Seconds> step;  ///< of one worker of a kind
 };
 
 Result<double> mean_speed(const std::string& folder, const std::string& cluster) {
   MOTLEY_ASSIGN(const std::vector<double> durations,
-                cost::read_transient_durations(folder, cluster));
+                peers::read_transient_durations(folder, cluster));
   return cost::kTransientSteps / mean(durations);
 }
 
 Result<Fitted> fit(const std::string& data) {
   Fitted fitted;
-  MOTLEY_ASSIGN(const std::vector<cost::SpeedPoint> curve,
-                cost::read_cm_dare_curve(data + "/cm-dare", "p100", "res32"));
-  MOTLEY_ASSIGN(fitted.server, cost::fit_server(curve));
+  MOTLEY_ASSIGN(const std::vector<peers::SpeedPoint> curve,
+                peers::read_cm_dare_curve(data + "/cm-dare", "p100", "res32"));
+  MOTLEY_ASSIGN(fitted.server, peers::fit_server(curve));
   for (std::size_t i = 0; i < curve.size(); ++i) {
-    std::vector<cost::SpeedPoint> others = curve;
+    std::vector<peers::SpeedPoint> others = curve;
     others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
-    MOTLEY_ASSIGN(const cost::ServerFit inner, cost::fit_server(others));
-    MOTLEY_ASSIGN(const cost::ClusterSpeed speed,
-                  cost::estimate_cluster_speed({{curve[i].workers, inner.step}}, inner.service));
+    MOTLEY_ASSIGN(const peers::ServerFit inner, peers::fit_server(others));
+    MOTLEY_ASSIGN(const peers::ClusterSpeed speed,
+                  peers::estimate_cluster_speed({{curve[i].workers, inner.step}}, inner.service));
     fitted.residuals.push_back(curve[i].steps_per_second / speed.steps_per_second - 1);
   }
   for (const auto& [gpu, cluster] : {std::pair{"K80", "k80_on_demand/k80-demand"},
@@ -67,9 +67,9 @@ Result<std::vector<Case>> speed_cases(const std::string& folder, const Fitted& f
   std::vector<Case> cases;
   for (const Cluster& cluster : clusters) {
     MOTLEY_ASSIGN(const double measured, mean_speed(folder, cluster.path));
-    MOTLEY_ASSIGN(const cost::ClusterSpeed speed,
-                  cost::estimate_cluster_speed({{cluster.workers, fitted.step.at(cluster.gpu)}},
-                                               fitted.server.service, servers));
+    MOTLEY_ASSIGN(const peers::ClusterSpeed speed,
+                  peers::estimate_cluster_speed({{cluster.workers, fitted.step.at(cluster.gpu)}},
+                                                fitted.server.service, servers));
     cases.push_back({cost::conformal_interval(speed.steps_per_second, fitted.residuals), measured});
   }
   return cases;
@@ -99,9 +99,9 @@ std::vector<Cluster> two_server_clusters() {
 Result<double> split_speed(const Fitted& fitted, const std::string& gpu, std::int64_t remote,
                            Seconds delay) {
   const Seconds step = fitted.step.at(gpu);
-  MOTLEY_ASSIGN(const cost::ClusterSpeed speed,
-                cost::estimate_cluster_speed({{4 - remote, step}, {remote, step + delay}},
-                                             fitted.server.service));
+  MOTLEY_ASSIGN(const peers::ClusterSpeed speed,
+                peers::estimate_cluster_speed({{4 - remote, step}, {remote, step + delay}},
+                                              fitted.server.service));
   return speed.steps_per_second;
 }
 
@@ -143,8 +143,8 @@ struct Calibration {
   double delay_s = 0;
 };
 
-Calibration calibrate(const std::vector<cost::TransientRun>& runs) {
-  Calibration calibration{0, {}, cost::start_delay_s(runs)};
+Calibration calibrate(const std::vector<peers::TransientRun>& runs) {
+  Calibration calibration{0, {}, peers::start_delay_s(runs)};
   std::vector<double> durations;
   for (const auto& run : runs)
     if (run.is_undisturbed()) durations.push_back(run.duration_s);
@@ -152,12 +152,12 @@ Calibration calibrate(const std::vector<cost::TransientRun>& runs) {
   std::map<std::string, std::vector<double>> ratios;
   for (const auto& run : runs)
     if (run.is_undisturbed()) ratios[run.zone].push_back(run.duration_s / calibration.duration_s);
-  for (const auto& [zone, of_zone] : ratios) calibration.pace[zone] = cost::estimate_pace(of_zone);
+  for (const auto& [zone, of_zone] : ratios) calibration.pace[zone] = peers::estimate_pace(of_zone);
   return calibration;
 }
 
 /// Each worker that is there does its share of the undisturbed speed, as far as `presences` say.
-Result<double> predict(const cost::TransientRun& run, const Calibration& calibration) {
+Result<double> predict(const peers::TransientRun& run, const Calibration& calibration) {
   const auto pace = calibration.pace.find(run.zone);
   const double duration =
       calibration.duration_s * (pace == calibration.pace.end() ? 1 : pace->second);
@@ -165,15 +165,15 @@ Result<double> predict(const cost::TransientRun& run, const Calibration& calibra
     return cost::kTransientSteps / duration * static_cast<double>(present.size()) /
            static_cast<double>(run.uptime_s.size());
   };
-  MOTLEY_ASSIGN(const Seconds time, cost::replay(cost::presences_of(run, calibration.delay_s),
-                                                 cost::kTransientSteps, speed));
+  MOTLEY_ASSIGN(const Seconds time, peers::replay(peers::presences_of(run, calibration.delay_s),
+                                                  cost::kTransientSteps, speed));
   return time.value;
 }
 
 Result<Row> replay_row(const std::string& folder, const std::string& cluster,
                        const std::string& published) {
-  MOTLEY_ASSIGN(const std::vector<cost::TransientRun> runs,
-                cost::read_transient_runs(folder, cluster));
+  MOTLEY_ASSIGN(const std::vector<peers::TransientRun> runs,
+                peers::read_transient_runs(folder, cluster));
   const Calibration calibration = calibrate(runs);
   std::vector<double> residuals;  // of the undisturbed runs
   for (const auto& run : runs) {

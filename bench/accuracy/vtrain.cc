@@ -1,5 +1,5 @@
 // vTrain's 1,440 runs of GPTs on 2, 4 and 8 A100: three ways to fit on some and predict the others.
-#include "motley/cost/import/vtrain.h"
+#include "peers/import/vtrain.h"
 
 #include <fmt/format.h>
 
@@ -12,16 +12,16 @@
 namespace motley::bench {
 namespace {
 
-using cost::CollectiveCurves;
-using cost::TransformerJob;
-using cost::TransformerRun;
+using peers::CollectiveCurves;
+using peers::TransformerJob;
+using peers::TransformerRun;
 
 constexpr std::size_t kDraws = 20;
 // No clock gave them: they are linear in the micro-batches to the last digit.
 constexpr const char* kOrigin = "times composed from traced layers, see docs/models.md";
 constexpr std::size_t kShare = 10;  // one row of this many is fitted
 // NVIDIA A100 80 GB, data sheet: dense fp16 and memory.
-constexpr cost::DevicePeaks kPeaks = {312e12, BytesPerSecond(2039e9)};
+constexpr peers::DevicePeaks kPeaks = {312e12, BytesPerSecond(2039e9)};
 
 struct Split {
   std::vector<TransformerRun> fitted, predicted;
@@ -45,10 +45,10 @@ Split draw(std::vector<TransformerRun> runs, std::uint64_t seed) {
 
 Result<void> add_cases(const Split& split, const CollectiveCurves& all_reduce,
                        std::vector<Case>& cases) {
-  MOTLEY_ASSIGN(const auto model, cost::fit_transformer_model(split.fitted, all_reduce, kPeaks));
-  MOTLEY_ASSIGN(const auto residuals, cost::cross_validate(split.fitted, all_reduce, kPeaks));
+  MOTLEY_ASSIGN(const auto model, peers::fit_transformer_model(split.fitted, all_reduce, kPeaks));
+  MOTLEY_ASSIGN(const auto residuals, peers::cross_validate(split.fitted, all_reduce, kPeaks));
   for (const TransformerRun& run : split.predicted) {
-    MOTLEY_ASSIGN(const auto interval, cost::estimate_interval(model, run.job, residuals));
+    MOTLEY_ASSIGN(const auto interval, peers::estimate_interval(model, run.job, residuals));
     cases.push_back({interval, run.measured.value});
   }
   return {};
@@ -58,8 +58,8 @@ Result<void> add_cases(const Split& split, const CollectiveCurves& all_reduce,
 
 Rows vtrain_rows(const std::string& data) {
   const std::string folder = data + "/vtrain";
-  MOTLEY_ASSIGN(const auto runs, cost::read_vtrain_runs(folder + "/ground_truth_single.csv"));
-  MOTLEY_ASSIGN(const auto all_reduce, cost::read_vtrain_all_reduce(folder + "/allreduce/a100"));
+  MOTLEY_ASSIGN(const auto runs, peers::read_vtrain_runs(folder + "/ground_truth_single.csv"));
+  MOTLEY_ASSIGN(const auto all_reduce, peers::read_vtrain_all_reduce(folder + "/allreduce/a100"));
 
   Row tenth{"vtrain: a tenth of the rows",
             "time",

@@ -7,8 +7,8 @@
 #include "motley/cli/planning.h"
 #include "motley/cli/prediction.h"
 #include "motley/cli/run_directory.h"
+#include "motley/cost/measured/whole_step.h"
 #include "motley/cost/profile_cost.h"
-#include "motley/cost/whole_step.h"
 #include "motley/program/program_text.h"
 #include "motley/run/measure.h"
 

@@ -8,7 +8,7 @@
 #include "motley/cli/context.h"
 #include "motley/cli/verbs.h"
 #include "motley/cluster/cluster.h"
-#include "motley/cost/profile_store.h"
+#include "motley/cost/measured/profile_store.h"
 #include "motley/graph/model_file.h"
 #include "motley/plan/planner.h"
 #include "motley/search/step_evaluator.h"

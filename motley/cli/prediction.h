@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "motley/cli/planning.h"
-#include "motley/cost/experience.h"
-#include "motley/cost/interval.h"
+#include "motley/cost/trust/experience.h"
+#include "motley/cost/trust/interval.h"
 #include "motley/program/memory.h"
 #include "motley/trace/trace.h"
 

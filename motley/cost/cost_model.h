@@ -6,7 +6,7 @@
 
 #include "motley/base/result.h"
 #include "motley/base/units.h"
-#include "motley/cost/transfer.h"
+#include "motley/cost/links/transfer.h"
 #include "motley/program/program.h"
 
 namespace motley::cost {

@@ -15,7 +15,7 @@
 #include "motley/base/text.h"
 #include "motley/cluster/kinds.h"
 #include "motley/cluster/quantity_text.h"
-#include "motley/cost/collectives.h"
+#include "motley/cost/links/collectives.h"
 #include "motley/program/parts.h"
 #include "motley/program/program_text.h"
 

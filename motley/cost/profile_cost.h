@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "motley/cluster/cluster.h"
-#include "motley/cost/collectives.h"
 #include "motley/cost/cost_model.h"
-#include "motley/cost/network.h"
-#include "motley/cost/profile_store.h"
-#include "motley/cost/time_source.h"
+#include "motley/cost/links/collectives.h"
+#include "motley/cost/links/network.h"
+#include "motley/cost/measured/profile_store.h"
+#include "motley/cost/operators/time_source.h"
 
 namespace motley::cost {
 

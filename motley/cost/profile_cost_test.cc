@@ -4,8 +4,8 @@
 
 #include <tuple>
 
+#include "motley/cost/measured/whole_step.h"
 #include "motley/cost/test_programs.h"
-#include "motley/cost/whole_step.h"
 
 namespace motley::cost {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "motley/cost/profile_store.h"
+#include "motley/cost/measured/profile_store.h"
 #include "motley/program/program.h"
 #include "motley/program/program_text.h"
 

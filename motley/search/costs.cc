@@ -9,10 +9,10 @@
 
 #include "motley/base/statistics.h"
 #include "motley/cluster/kinds.h"
-#include "motley/cost/carried_times.h"
-#include "motley/cost/kind_times.h"
-#include "motley/cost/operator_model.h"
-#include "motley/cost/whole_step.h"
+#include "motley/cost/measured/whole_step.h"
+#include "motley/cost/operators/carried_times.h"
+#include "motley/cost/operators/kind_times.h"
+#include "motley/cost/operators/operator_model.h"
 #include "motley/search/profile_batches.h"
 
 namespace motley::search {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "motley/cluster/cluster.h"
-#include "motley/cost/experience.h"
+#include "motley/cost/measured/profile_store.h"
 #include "motley/cost/profile_cost.h"
-#include "motley/cost/profile_store.h"
+#include "motley/cost/trust/experience.h"
 #include "motley/graph/model_file.h"
 #include "motley/simulate/conditions.h"
 #include "motley/synth/lower.h"

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "motley/base/text.h"
-#include "motley/cost/collectives.h"
+#include "motley/cost/links/collectives.h"
 #include "motley/cost/profile_cost.h"
 
 namespace motley::search {

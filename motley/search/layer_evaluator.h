@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "motley/cluster/cluster.h"
-#include "motley/cost/network.h"
-#include "motley/cost/steps/layer_profile.h"
+#include "motley/cost/layers/layer_profile.h"
+#include "motley/cost/links/network.h"
 #include "motley/search/table_evaluator.h"
 
 namespace motley::search {

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "motley/base/random.h"
-#include "motley/cost/whole_step.h"
+#include "motley/cost/measured/whole_step.h"
 #include "motley/graph/graph_text.h"
 #include "motley/program/memory.h"
 #include "motley/program/program_text.h"

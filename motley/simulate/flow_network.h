@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "motley/cost/transfer.h"
+#include "motley/cost/links/transfer.h"
 #include "motley/trace/trace.h"
 
 namespace motley::simulate {

@@ -11,7 +11,7 @@
 #include <map>
 #include <numeric>
 
-#include "motley/cost/collectives.h"
+#include "motley/cost/links/collectives.h"
 
 namespace motley::simulate {
 namespace {

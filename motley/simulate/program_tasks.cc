@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "motley/base/check.h"
-#include "motley/cost/collectives.h"
+#include "motley/cost/links/collectives.h"
 #include "motley/program/parts.h"
 
 namespace motley::simulate {

@@ -8,7 +8,7 @@
 
 #include "motley/base/ids.h"
 #include "motley/base/result.h"
-#include "motley/cost/transfer.h"
+#include "motley/cost/links/transfer.h"
 #include "motley/trace/trace.h"
 
 namespace motley::simulate {

@@ -1,6 +1,6 @@
 #include "motley/base/check.h"
-#include "motley/cost/import/metis.h"
-#include "motley/cost/import/sailor.h"
+#include "motley/cost/layers/metis.h"
+#include "motley/cost/layers/sailor.h"
 #include "tests/fuzz/text_of.h"
 
 /// Any text is refused with the file's name or gives what can be verified and looked up.

@@ -10,8 +10,8 @@
 #include <simgrid/s4u.hpp>
 
 #include "motley/base/random.h"
-#include "motley/cost/collectives.h"
-#include "motley/cost/network.h"
+#include "motley/cost/links/collectives.h"
+#include "motley/cost/links/network.h"
 #include "motley/simulate/flow_network.h"
 
 namespace motley {

@@ -8,7 +8,7 @@
 
 #include "motley/base/result.h"
 #include "motley/base/units.h"
-#include "motley/run/torch/host_communicator.h"
+#include "motley/run/torch/exchange/host_communicator.h"
 
 namespace motley::run {
 

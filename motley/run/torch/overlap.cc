@@ -14,10 +14,10 @@
 #include <utility>
 
 #include "motley/base/statistics.h"
-#include "motley/run/torch/clock.h"
-#include "motley/run/torch/emulated_link.h"
-#include "motley/run/torch/failure.h"
-#include "motley/run/torch/streams.h"
+#include "motley/run/torch/exchange/clock.h"
+#include "motley/run/torch/exchange/emulated_link.h"
+#include "motley/run/torch/exchange/failure.h"
+#include "motley/run/torch/lanes/streams.h"
 
 namespace motley::run {
 namespace {

@@ -12,8 +12,8 @@
 #include "motley/base/file.h"
 #include "motley/base/random.h"
 #include "motley/base/text.h"
-#include "motley/run/torch/clock.h"
-#include "motley/run/torch/tensors.h"
+#include "motley/run/torch/exchange/clock.h"
+#include "motley/run/torch/operators/tensors.h"
 
 namespace motley::run {
 namespace {

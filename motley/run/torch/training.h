@@ -13,7 +13,7 @@
 #include "motley/graph/model_file.h"
 #include "motley/run/checkpoint.h"
 #include "motley/run/status.h"
-#include "motley/run/torch/executor.h"
+#include "motley/run/torch/lanes/executor.h"
 #include "motley/run/torch/worker_session.h"
 
 namespace motley::run {

@@ -12,8 +12,8 @@
 #include "motley/base/statistics.h"
 #include "motley/program/parts.h"
 #include "motley/run/measure.h"
-#include "motley/run/torch/emulated_link.h"
-#include "motley/run/torch/leveled_communicator.h"
+#include "motley/run/torch/exchange/emulated_link.h"
+#include "motley/run/torch/exchange/leveled_communicator.h"
 #include "motley/run/torch/overlap.h"
 
 namespace motley::run {

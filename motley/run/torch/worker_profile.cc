@@ -8,7 +8,7 @@
 #include "motley/base/file.h"
 #include "motley/program/program_text.h"
 #include "motley/run/measure.h"
-#include "motley/run/torch/profile_run.h"
+#include "motley/run/torch/lanes/profile_run.h"
 #include "motley/run/torch/worker_session.h"
 
 namespace motley::run {

@@ -13,8 +13,8 @@
 #include "motley/program/program_text.h"
 #include "motley/run/processors.h"
 #include "motley/run/torch/cuda_library.h"
-#include "motley/run/torch/host_communicator.h"
-#include "motley/run/torch/leveled_communicator.h"
+#include "motley/run/torch/exchange/host_communicator.h"
+#include "motley/run/torch/exchange/leveled_communicator.h"
 #include "motley/run/torch/torch_version.h"
 
 namespace motley::run {

@@ -9,8 +9,8 @@
 #include "motley/program/program.h"
 #include "motley/run/environment.h"
 #include "motley/run/job.h"
-#include "motley/run/torch/communicator.h"
-#include "motley/run/torch/rendezvous.h"
+#include "motley/run/torch/exchange/communicator.h"
+#include "motley/run/torch/exchange/rendezvous.h"
 #include "motley/run/torch/reporter.h"
 
 namespace motley::run {

@@ -10,7 +10,7 @@
 
 #include "motley/base/random.h"
 #include "motley/cluster/kinds.h"
-#include "motley/cost/kind_times.h"
+#include "motley/cost/operators/kind_times.h"
 #include "motley/graph/graph_text.h"
 
 namespace motley::search {

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "motley/search/hap/balance.h"
+#include "motley/search/spmd/balance.h"
 #include "motley/search/spmd/form_changes.h"
 
 namespace motley::search {
@@ -12,20 +12,24 @@ namespace {
 
 constexpr int kMostRounds = 10;
 
-/// What the shares mean to a plan: the part of a step's compute that is split, and the exchanges
-/// that move as much as if every device had the largest part.
-LinearTime time_of(const SpmdStudy& study, SpmdPrices& even, const synth::Sharding& sharding) {
+/// What the shares mean to a plan: the part of a step's compute that is split, and the seconds of
+/// exchanges that move as much as if every device had the largest part.
+struct ShareTerms {
+  double shared = 0, padded = 0;
+};
+
+ShareTerms terms_of(const SpmdStudy& study, SpmdPrices& even, const synth::Sharding& sharding) {
   const WholeStep& whole = study.whole_step(study.kinds().of(study.question().devices[0]));
-  LinearTime time;
+  ShareTerms terms;
   for (std::size_t i = 0; i < whole.seconds.size(); ++i)
-    if (sharding.ops[i].factor >= 0) time.shared_flops += whole.seconds[i] / whole.total;
+    if (sharding.ops[i].factor >= 0) terms.shared += whole.seconds[i] / whole.total;
   const auto is_sharded = [](const graph::Form& form) {
     return form.kind == graph::FormKind::kSharded;
   };
   for (const auto& [value, from, to, reader] : find_changes(study.graph(), study.space(), sharding))
     if (is_sharded(from) || is_sharded(to))
-      time.padded_s += even.conversion(value, from, to).exchange;
-  return time;
+      terms.padded += even.conversion(value, from, to).exchange;
+  return terms;
 }
 
 }  // namespace
@@ -33,9 +37,8 @@ LinearTime time_of(const SpmdStudy& study, SpmdPrices& even, const synth::Shardi
 Result<SpmdPlan> find_hap_plan(SpmdStudy& study) {
   const std::vector<DeviceId>& devices = study.question().devices;
   SpmdPrices even = study.prices(study.space(), devices, std::vector<double>(devices.size(), 1.0));
-  HapCluster cluster;
-  cluster.device_flops = study.speeds();
-  Shares shares = proportional_shares(cluster);
+  const std::vector<double> speeds = study.speeds();
+  std::vector<double> shares = balance(speeds, 1, 0);  // in proportion to speed
   synth::Sharding best;
   double least = std::numeric_limits<double>::infinity();
   SpmdObjective objective;
@@ -47,7 +50,8 @@ Result<SpmdPlan> find_hap_plan(SpmdStudy& study) {
     if (!(solution.cost < least)) break;
     least = solution.cost;
     best = study.sharding(choices, solution.choice, devices, shares);
-    shares = balance(time_of(study, even, best), cluster);
+    const ShareTerms terms = terms_of(study, even, best);
+    shares = balance(speeds, terms.shared, terms.padded);
   }
   return price_sharding(study, devices, std::move(best));
 }

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "motley/cost/operator_work.h"
+#include "motley/cost/measured/operator_work.h"
 #include "motley/graph/graph.h"
 #include "motley/search/spmd/device_kinds.h"
 #include "motley/search/spmd/exchange_times.h"

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "motley/cost/profile_store.h"
+#include "motley/cost/measured/profile_store.h"
 #include "motley/graph/graph_text.h"
 #include "motley/search/costs.h"
 #include "motley/search/step_evaluator.h"

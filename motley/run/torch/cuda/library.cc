@@ -7,7 +7,7 @@
 
 #include "motley/run/torch/cuda/nccl_communicator.h"
 #include "motley/run/torch/cuda_library.h"
-#include "motley/run/torch/failure.h"
+#include "motley/run/torch/exchange/failure.h"
 
 namespace motley::run {
 namespace {

@@ -14,9 +14,9 @@
 #include <utility>
 
 #include "motley/base/check.h"
-#include "motley/run/torch/failure.h"
-#include "motley/run/torch/split_exchange.h"
-#include "motley/run/torch/store.h"
+#include "motley/run/torch/exchange/failure.h"
+#include "motley/run/torch/exchange/split_exchange.h"
+#include "motley/run/torch/exchange/store.h"
 
 namespace motley::run {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "motley/run/torch/host_communicator.h"
+#include "motley/run/torch/exchange/host_communicator.h"
 
 namespace motley::run {
 

@@ -1,0 +1,614 @@
+#include "motley/cost/links/collectives.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <map>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "motley/base/check.h"
+
+namespace motley::cost {
+namespace {
+
+using Ranks = std::vector<std::size_t>;
+
+/// A flow that grows hop by hop, and the delay of the messages on its way.
+struct Stream {
+  Flow flow;
+  Seconds slowest;  // latency of the slowest hop
+};
+
+/// Builds the phases of one call.
+class Builder {
+ public:
+  Builder(const Network& network, const CollectiveCall& call, const Transport& transport)
+      : network_(network), call_(call), transport_(transport) {}
+
+  std::size_t size() const { return call_.devices.size(); }
+  double whole() const { return std::accumulate(call_.bytes.begin(), call_.bytes.end(), 0.0); }
+  double largest() const { return *std::max_element(call_.bytes.begin(), call_.bytes.end()); }
+  double bytes(std::size_t rank) const { return call_.bytes[rank]; }
+  double most_rate() const { return transport_.most_rate; }
+  Ranks all() const {
+    Ranks ranks(size());
+    std::iota(ranks.begin(), ranks.end(), std::size_t{0});
+    return ranks;
+  }
+  /// Ranks of each node, nodes in order of their first rank.
+  std::vector<Ranks> by_node() const;
+
+  Seconds latency(std::size_t from, std::size_t to) const {
+    return transport_.latency + network_.path(device(from), device(to)).latency;
+  }
+  void add_hop(Stream& stream, std::size_t from, std::size_t to, double weight = 1) const;
+  /// One flow along `ranks`, and back to the first if `is_ring`.
+  Stream chain(const Ranks& ranks, double bytes, bool is_ring) const;
+  /// `steps` lock-steps around a ring, each link carrying `bytes` in all.
+  Phase ring(const Ranks& ranks, double bytes, std::size_t steps) const;
+  /// All of `bytes` from the first of `ranks` along the others, pipelined.
+  Phase pipeline(const Ranks& ranks, double bytes) const;
+  /// All pairs of `messages` at once.
+  struct Message {
+    std::size_t from, to;
+    double bytes;
+  };
+  Phase at_once(const std::vector<Message>& messages, std::size_t rounds) const;
+
+ private:
+  DeviceId device(std::size_t rank) const { return call_.devices[rank]; }
+
+  const Network& network_;
+  const CollectiveCall& call_;
+  const Transport& transport_;
+};
+
+std::vector<Ranks> Builder::by_node() const {
+  std::vector<Ranks> nodes;
+  std::map<NodeId, std::size_t> place;
+  for (std::size_t rank = 0; rank < size(); ++rank) {
+    const auto [found, is_new] = place.emplace(network_.node(device(rank)), nodes.size());
+    if (is_new) nodes.emplace_back();
+    nodes[found->second].push_back(rank);
+  }
+  return nodes;
+}
+
+void Builder::add_hop(Stream& stream, std::size_t from, std::size_t to, double weight) const {
+  const Path path = network_.path(device(from), device(to));
+  for (const std::int32_t link : path.links) stream.flow.uses.push_back({link, weight});
+  stream.slowest = std::max(stream.slowest, transport_.latency + path.latency);
+}
+
+// One use for each link, with the sum of its weights.
+void merge_uses(Flow& flow) {
+  std::stable_sort(flow.uses.begin(), flow.uses.end(),
+                   [](const LinkUse& a, const LinkUse& b) { return a.link < b.link; });
+  std::vector<LinkUse> merged;
+  for (const LinkUse& use : flow.uses) {
+    if (!merged.empty() && merged.back().link == use.link) {
+      merged.back().weight += use.weight;
+    } else {
+      merged.push_back(use);
+    }
+  }
+  flow.uses = std::move(merged);
+}
+
+Stream Builder::chain(const Ranks& ranks, double bytes, bool is_ring) const {
+  Stream stream;
+  for (std::size_t i = 0; i + 1 < ranks.size(); ++i) add_hop(stream, ranks[i], ranks[i + 1]);
+  if (is_ring) add_hop(stream, ranks.back(), ranks.front());
+  merge_uses(stream.flow);
+  stream.flow.bytes = bytes;
+  stream.flow.most_rate = transport_.most_rate;
+  return stream;
+}
+
+Phase Builder::ring(const Ranks& ranks, double bytes, std::size_t steps) const {
+  if (ranks.size() < 2) return {};
+  Stream stream = chain(ranks, bytes, true);
+  return {static_cast<double>(steps) * stream.slowest, {std::move(stream.flow)}};
+}
+
+Phase Builder::pipeline(const Ranks& ranks, double bytes) const {
+  if (ranks.size() < 2) return {};
+  Seconds delay;
+  for (std::size_t i = 0; i + 1 < ranks.size(); ++i) delay += latency(ranks[i], ranks[i + 1]);
+  return {delay, {chain(ranks, bytes, false).flow}};
+}
+
+Phase Builder::at_once(const std::vector<Message>& messages, std::size_t rounds) const {
+  Phase phase;
+  Seconds slowest;
+  for (const Message& message : messages) {
+    if (message.bytes <= 0) continue;
+    Stream stream = chain({message.from, message.to}, message.bytes, false);
+    slowest = std::max(slowest, stream.slowest);
+    phase.flows.push_back(std::move(stream.flow));
+  }
+  if (phase.flows.empty()) return {};
+  phase.delay = slowest + static_cast<double>(rounds - 1) * transport_.latency;
+  return phase;
+}
+
+// Phases of members that work side by side, as one: the slowest delay, all flows.
+Phase beside(std::vector<Phase> phases) {
+  Phase all;
+  for (Phase& phase : phases) {
+    all.delay = std::max(all.delay, phase.delay);
+    for (Flow& flow : phase.flows) all.flows.push_back(std::move(flow));
+  }
+  return all;
+}
+
+void append(Transfer& transfer, Phase phase) {
+  if (phase.delay > Seconds(0.0) || !phase.flows.empty()) {
+    transfer.phases.push_back(std::move(phase));
+  }
+}
+
+Ranks rotated(const Ranks& ranks, std::size_t first) {
+  Ranks result(ranks.begin() + static_cast<std::ptrdiff_t>(first), ranks.end());
+  result.insert(result.end(), ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(first));
+  return result;
+}
+
+Transfer ring_transfer(const Builder& builder, Collective op, std::size_t root) {
+  const std::size_t n = builder.size();
+  const auto steps = static_cast<double>(n - 1);
+  Transfer transfer;
+  if (op == Collective::kAllReduce) {
+    const double bytes = 2 * steps / static_cast<double>(n) * builder.whole();
+    append(transfer, builder.ring(builder.all(), bytes, 2 * (n - 1)));
+  } else if (op == Collective::kBroadcast) {
+    append(transfer, builder.pipeline(rotated(builder.all(), root), builder.bytes(root)));
+  } else {
+    append(transfer, builder.ring(builder.all(), steps * builder.largest(), n - 1));
+  }
+  return transfer;
+}
+
+// In a binary tree over 0 .. n - 1 with the root 0, odd numbers are leaves and a number whose
+// lowest set bit is b lies log2(b) above them: its parent is the odd multiple of 2 b beside it, or
+// where that is beyond the end, the number without the bit.
+std::size_t tree_parent(std::size_t number, std::size_t n) {
+  const std::size_t bit = number & (~number + 1);
+  const std::size_t above = (number & (2 * bit)) != 0 ? number - bit : number + bit;
+  return above < n ? above : number - bit;
+}
+
+// The second tree is the first with other numbers, so that the inner ones are odd: counted from the
+// end if n is even, else moved by one.
+std::size_t twin(std::size_t number, std::size_t n) {
+  return n % 2 == 0 ? n - 1 - number : (number + 1) % n;
+}
+
+// The edges of both trees and of the chains inside nodes, up and down, each with its share of the
+// bytes.
+class TwoTrees {
+ public:
+  explicit TwoTrees(const Builder& builder) : builder_(builder), nodes_(builder.by_node()) {
+    for (const bool is_twin : {false, true}) {
+      for (std::size_t number = 0; number < nodes_.size(); ++number) add_node(number, is_twin);
+    }
+  }
+  Transfer transfer(double bytes) {
+    merge_uses(stream_.flow);
+    stream_.flow.bytes = bytes;
+    stream_.flow.most_rate = builder_.most_rate();  // some edge is in both trees
+    return {{{2.0 * deepest_, {std::move(stream_.flow)}}}};
+  }
+
+ private:
+  const Ranks& node(std::size_t number, bool is_twin) const {
+    return nodes_[is_twin ? twin(number, nodes_.size()) : number];
+  }
+  // Edges up to the node's parent and inside it.
+  void add_node(std::size_t number, bool is_twin) {
+    Seconds depth;
+    const Ranks& local = node(number, is_twin);
+    for (std::size_t at = number; at != 0; at = tree_parent(at, nodes_.size())) {
+      const std::size_t from = node(at, is_twin).front();
+      const std::size_t to = node(tree_parent(at, nodes_.size()), is_twin).front();
+      depth += builder_.latency(from, to);
+      if (at == number) add_edge(from, to);
+    }
+    for (std::size_t i = 0; i + 1 < local.size(); ++i) {
+      add_edge(local[i + 1], local[i]);
+      depth += builder_.latency(local[i + 1], local[i]);
+    }
+    deepest_ = std::max(deepest_, depth);
+  }
+  void add_edge(std::size_t a, std::size_t b) {
+    builder_.add_hop(stream_, a, b, 0.5);
+    builder_.add_hop(stream_, b, a, 0.5);
+  }
+
+  const Builder& builder_;
+  std::vector<Ranks> nodes_;
+  Stream stream_;
+  Seconds deepest_;
+};
+
+// Round by round those who have it send it to as many others.
+void append_binomial(const Builder& builder, std::size_t root, double bytes, Transfer& transfer) {
+  const std::size_t n = builder.size();
+  for (std::size_t have = 1; have < n; have *= 2) {
+    std::vector<Builder::Message> messages;
+    for (std::size_t i = 0; i < have && i + have < n; ++i) {
+      messages.push_back({(root + i) % n, (root + i + have) % n, bytes});
+    }
+    append(transfer, builder.at_once(messages, 1));
+  }
+}
+
+Transfer halving_doubling(const Builder& builder, Collective op) {
+  const std::size_t n = builder.size(), p = std::bit_floor(n);
+  const bool scatters = op != Collective::kAllGather, gathers = op != Collective::kReduceScatter;
+  const double all =
+      op == Collective::kAllReduce ? builder.whole() : builder.largest() * static_cast<double>(n);
+  const double part = op == Collective::kAllReduce ? all : builder.largest();
+  const double block = op == Collective::kAllReduce ? all / static_cast<double>(p)
+                                                    : builder.largest() * (n > p ? 2 : 1);
+  const auto exchange = [&](std::size_t distance) {
+    std::vector<Builder::Message> messages;
+    for (std::size_t rank = 0; rank < p; ++rank) {
+      messages.push_back({rank, rank ^ distance, block * static_cast<double>(distance)});
+    }
+    return builder.at_once(messages, 1);
+  };
+  std::vector<Builder::Message> fold, unfold;
+  for (std::size_t rank = p; rank < n; ++rank) {
+    fold.push_back({rank, rank - p, scatters ? all : part});
+    unfold.push_back({rank - p, rank, gathers ? all : part});
+  }
+  Transfer transfer;
+  append(transfer, builder.at_once(fold, 1));
+  for (std::size_t d = p / 2; scatters && d > 0; d /= 2) append(transfer, exchange(d));
+  for (std::size_t d = 1; gathers && d < p; d *= 2) append(transfer, exchange(d));
+  append(transfer, builder.at_once(unfold, 1));
+  return transfer;
+}
+
+// Ranks i of all nodes, for each i; nodes have as many.
+std::vector<Ranks> across(const std::vector<Ranks>& nodes) {
+  std::vector<Ranks> rings(nodes.front().size());
+  for (const Ranks& node : nodes) {
+    for (std::size_t i = 0; i < node.size(); ++i) rings[i].push_back(node[i]);
+  }
+  return rings;
+}
+
+// One ring for each member of `groups`, all at once; each link carries `bytes`, in `steps` steps.
+Phase rings(const Builder& builder, const std::vector<Ranks>& groups, double bytes,
+            std::size_t steps) {
+  std::vector<Phase> phases;
+  for (const Ranks& group : groups) phases.push_back(builder.ring(group, bytes, steps));
+  return beside(std::move(phases));
+}
+
+// As many ranks on each node: scatter inside, exchange across by one ring for each place, gather
+// inside.
+Transfer even_hierarchy(const Builder& builder, Collective op, const std::vector<Ranks>& nodes) {
+  const std::size_t m = nodes.size(), l = nodes.front().size();
+  const auto inside = static_cast<double>(l - 1), outside = static_cast<double>(m - 1);
+  const double part = op == Collective::kAllReduce ? builder.whole() / static_cast<double>(m * l)
+                                                   : builder.largest();
+  const bool scatters = op != Collective::kAllGather, gathers = op != Collective::kReduceScatter;
+  const double local_bytes = inside * static_cast<double>(m) * part;
+  Transfer transfer;
+  if (scatters) append(transfer, rings(builder, nodes, local_bytes, l - 1));
+  const std::size_t times = op == Collective::kAllReduce ? 2 : 1;
+  append(transfer, rings(builder, across(nodes), static_cast<double>(times) * outside * part,
+                         times * (m - 1)));
+  if (gathers) append(transfer, rings(builder, nodes, local_bytes, l - 1));
+  return transfer;
+}
+
+enum class Direction { kOut, kIn };  // from each node's first rank, or to it
+
+// Everything along a chain inside each node.
+Phase local_pipelines(const Builder& builder, std::vector<Ranks> nodes, double bytes,
+                      Direction direction) {
+  std::vector<Phase> phases;
+  for (Ranks& node : nodes) {
+    if (direction == Direction::kIn) std::reverse(node.begin(), node.end());
+    phases.push_back(builder.pipeline(node, bytes));
+  }
+  return beside(std::move(phases));
+}
+
+// The others' parts, each on its own.
+Phase local_parts(const Builder& builder, const std::vector<Ranks>& nodes, Direction direction) {
+  std::vector<Phase> phases;
+  for (const Ranks& node : nodes) {
+    std::vector<Builder::Message> messages;
+    for (std::size_t i = 1; i < node.size(); ++i) {
+      const double bytes = builder.bytes(node[i]);
+      messages.push_back(direction == Direction::kOut
+                             ? Builder::Message{node.front(), node[i], bytes}
+                             : Builder::Message{node[i], node.front(), bytes});
+    }
+    phases.push_back(builder.at_once(messages, std::max<std::size_t>(messages.size(), 1)));
+  }
+  return beside(std::move(phases));
+}
+
+Transfer leader_hierarchy(const Builder& builder, Collective op, const std::vector<Ranks>& nodes) {
+  const std::size_t m = nodes.size();
+  const auto outside = static_cast<double>(m - 1);
+  Ranks leaders;
+  double largest = 0;
+  for (const Ranks& node : nodes) {
+    leaders.push_back(node.front());
+    double sum = 0;
+    for (const std::size_t rank : node) sum += builder.bytes(rank);
+    largest = std::max(largest, sum);
+  }
+  const auto everything = [&](Direction direction) {
+    return local_pipelines(builder, nodes, builder.whole(), direction);
+  };
+  const Phase exchange = builder.ring(leaders, outside * largest, m - 1);
+  Transfer transfer;
+  if (op == Collective::kAllReduce) {
+    append(transfer, everything(Direction::kIn));
+    const double bytes = 2 * outside / static_cast<double>(m) * builder.whole();
+    append(transfer, builder.ring(leaders, bytes, 2 * (m - 1)));
+    append(transfer, everything(Direction::kOut));
+  } else if (op == Collective::kReduceScatter) {
+    append(transfer, everything(Direction::kIn));
+    append(transfer, exchange);
+    append(transfer, local_parts(builder, nodes, Direction::kOut));
+  } else {
+    append(transfer, local_parts(builder, nodes, Direction::kIn));
+    append(transfer, exchange);
+    append(transfer, everything(Direction::kOut));
+  }
+  return transfer;
+}
+
+// The root's node first in the chain of leaders, the root first on its node.
+Transfer hierarchical_broadcast(const Builder& builder, std::vector<Ranks> nodes,
+                                std::size_t root) {
+  const auto of_root = std::find_if(nodes.begin(), nodes.end(), [&](const Ranks& node) {
+    return std::find(node.begin(), node.end(), root) != node.end();
+  });
+  std::rotate(nodes.begin(), of_root, nodes.end());
+  const auto at = std::find(nodes.front().begin(), nodes.front().end(), root);
+  std::rotate(nodes.front().begin(), at, nodes.front().end());
+  Ranks leaders;
+  for (const Ranks& node : nodes) leaders.push_back(node.front());
+  Transfer transfer;
+  append(transfer, builder.pipeline(leaders, builder.bytes(root)));
+  append(transfer, local_pipelines(builder, nodes, builder.bytes(root), Direction::kOut));
+  return transfer;
+}
+
+double direct_bytes(const Builder& builder, Collective op, std::size_t from, std::size_t to) {
+  if (op == Collective::kAllGather) return builder.bytes(from);
+  if (op == Collective::kReduceScatter) return builder.bytes(to);
+  return builder.whole() > 0 ? builder.bytes(from) * builder.bytes(to) / builder.whole() : 0;
+}
+
+Transfer direct(const Builder& builder, Collective op) {
+  const std::size_t n = builder.size();
+  std::vector<Builder::Message> messages;
+  if (op == Collective::kSend) messages.push_back({0, 1, builder.bytes(0)});
+  for (std::size_t from = 0; op != Collective::kSend && from < n; ++from) {
+    for (std::size_t step = 1; step < n; ++step) {
+      const std::size_t to = (from + step) % n;
+      messages.push_back({from, to, direct_bytes(builder, op, from, to)});
+    }
+  }
+  Transfer transfer;
+  append(transfer, builder.at_once(messages, op == Collective::kSend ? 1 : n - 1));
+  return transfer;
+}
+
+bool is_even(const std::vector<Ranks>& nodes) {
+  return std::all_of(nodes.begin(), nodes.end(),
+                     [&](const Ranks& node) { return node.size() == nodes.front().size(); });
+}
+
+// Every pair of each group at once, a share of what a rank holds each.
+Phase all_pairs(const Builder& builder, const std::vector<Ranks>& groups) {
+  const std::size_t size = groups.front().size();
+  std::vector<Builder::Message> messages;
+  for (const Ranks& group : groups)
+    for (const std::size_t from : group)
+      for (const std::size_t to : group)
+        if (from != to)
+          messages.push_back({from, to, builder.largest() / static_cast<double>(size)});
+  return builder.at_once(messages, std::max<std::size_t>(size, 2) - 1);
+}
+
+// Inside nodes to the place of the receiver, then between the members at one place.
+Transfer all_to_all_hierarchy(const Builder& builder, const std::vector<Ranks>& nodes) {
+  if (!is_even(nodes)) return direct(builder, Collective::kAllToAll);
+  Transfer transfer;
+  append(transfer, all_pairs(builder, nodes));
+  append(transfer, all_pairs(builder, across(nodes)));
+  return transfer;
+}
+
+Transfer hierarchical(const Builder& builder, Collective op, std::size_t root) {
+  const std::vector<Ranks> nodes = builder.by_node();
+  if (op == Collective::kAllToAll) return all_to_all_hierarchy(builder, nodes);
+  if (op == Collective::kBroadcast) return hierarchical_broadcast(builder, nodes, root);
+  return is_even(nodes) ? even_hierarchy(builder, op, nodes) : leader_hierarchy(builder, op, nodes);
+}
+
+// A broadcast from a rank goes along the ring; a reduction to it comes along the ring.
+Transfer grouped(const Builder& builder, Collective op) {
+  std::vector<Phase> phases;
+  for (std::size_t rank = 0; rank < builder.size(); ++rank) {
+    if (builder.bytes(rank) <= 0) continue;
+    const std::size_t first = op == Collective::kAllGather ? rank : (rank + 1) % builder.size();
+    phases.push_back(builder.pipeline(rotated(builder.all(), first), builder.bytes(rank)));
+  }
+  Transfer transfer;
+  append(transfer, beside(std::move(phases)));
+  return transfer;
+}
+
+Transfer separate(const Builder& builder) {
+  Transfer transfer;
+  for (std::size_t rank = 0; rank < builder.size(); ++rank) {
+    append_binomial(builder, rank, builder.bytes(rank), transfer);
+  }
+  return transfer;
+}
+
+Transfer build_phases(const Builder& builder, const CollectiveCall& call, Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::kRing:
+      return ring_transfer(builder, call.op, call.root);
+    case Algorithm::kTree: {
+      if (call.op == Collective::kAllReduce) return TwoTrees(builder).transfer(builder.whole());
+      Transfer transfer;
+      append_binomial(builder, call.root, builder.bytes(call.root), transfer);
+      return transfer;
+    }
+    case Algorithm::kHalvingDoubling:
+      return halving_doubling(builder, call.op);
+    case Algorithm::kHierarchical:
+      return hierarchical(builder, call.op, call.root);
+    case Algorithm::kDirect:
+      return direct(builder, call.op);
+    case Algorithm::kGrouped:
+      return grouped(builder, call.op);
+    case Algorithm::kSeparate:
+      return separate(builder);
+    case Algorithm::kWhole:
+      return ring_transfer(builder, Collective::kAllReduce, 0);
+  }
+  return {};
+}
+
+// The most that a rank begins or ends with.
+double held_bytes(const Builder& builder, const CollectiveCall& call) {
+  if (call.op == Collective::kBroadcast) return builder.bytes(call.root);
+  if (call.op == Collective::kSend) return builder.bytes(0);
+  return call.op == Collective::kAllToAll ? builder.largest() : builder.whole();
+}
+
+}  // namespace
+
+std::string_view collective_name(Collective op) {
+  constexpr std::array<std::string_view, 6> kNames = {"all_reduce", "reduce_scatter", "all_gather",
+                                                      "broadcast",  "all_to_all",     "send"};
+  return kNames[static_cast<std::size_t>(op)];
+}
+
+std::string_view algorithm_name(Algorithm algorithm) {
+  constexpr std::array<std::string_view, 8> kNames = {
+      "ring", "tree", "halving-doubling", "hierarchical", "direct", "grouped", "separate", "whole"};
+  return kNames[static_cast<std::size_t>(algorithm)];
+}
+
+CollectiveCall even_call(Collective op, std::vector<DeviceId> devices, double bytes) {
+  const std::size_t n = devices.size();
+  const bool is_one = op == Collective::kBroadcast || op == Collective::kSend;
+  const double each = is_one ? bytes : bytes / static_cast<double>(n);
+  return {op, std::move(devices), std::vector<double>(n, each)};
+}
+
+std::vector<Algorithm> backend_algorithms(Backend backend, Collective op, ExchangeMethod method) {
+  using enum Algorithm;
+  const bool is_gloo = backend == Backend::kGloo;
+  if (method == ExchangeMethod::kHierarchical) return {kHierarchical};
+  switch (op) {
+    case Collective::kAllReduce:
+      return is_gloo ? std::vector{kRing} : std::vector{kRing, kTree};
+    case Collective::kReduceScatter:
+    case Collective::kAllGather:
+      if (method == ExchangeMethod::kNative) return {kDirect};
+      if (method == ExchangeMethod::kGrouped) return {kGrouped};
+      return {is_gloo && op == Collective::kReduceScatter ? kWhole : kRing};
+    case Collective::kBroadcast:
+      return {is_gloo ? kTree : kRing};
+    case Collective::kAllToAll:
+    case Collective::kSend:
+      return {kDirect};
+  }
+  return {};
+}
+
+bool is_applicable(Algorithm algorithm, Collective op) {
+  using enum Collective;
+  const bool is_parted = op == kReduceScatter || op == kAllGather;
+  switch (algorithm) {
+    case Algorithm::kRing:
+      return is_parted || op == kAllReduce || op == kBroadcast;
+    case Algorithm::kHierarchical:
+      return is_parted || op == kAllReduce || op == kBroadcast || op == kAllToAll;
+    case Algorithm::kTree:
+      return op == kAllReduce || op == kBroadcast;
+    case Algorithm::kHalvingDoubling:
+      return is_parted || op == kAllReduce;
+    case Algorithm::kDirect:
+      return is_parted || op == kAllToAll || op == kSend;
+    case Algorithm::kGrouped:
+      return is_parted;
+    case Algorithm::kSeparate:
+      return op == kAllGather;
+    case Algorithm::kWhole:
+      return op == kReduceScatter;
+  }
+  return false;
+}
+
+Transfer build_transfer(const Network& network, const CollectiveCall& call, Algorithm algorithm,
+                        const Transport& transport) {
+  MOTLEY_CHECK(is_applicable(algorithm, call.op));
+  MOTLEY_CHECK(!call.devices.empty() && call.bytes.size() == call.devices.size());
+  MOTLEY_CHECK(call.op != Collective::kSend || call.devices.size() == 2);
+  MOTLEY_CHECK(std::set(call.devices.begin(), call.devices.end()).size() == call.devices.size());
+  if (call.devices.size() < 2) return {};
+  const Builder builder(network, call, transport);
+  Transfer transfer = build_phases(builder, call, algorithm);
+  const Seconds local =
+      transport.launch + Seconds(transport.seconds_per_byte * held_bytes(builder, call));
+  if (local > Seconds(0.0) && transfer.phases.empty()) transfer.phases.emplace_back();
+  if (!transfer.phases.empty()) transfer.phases.front().delay += local;
+  return transfer;
+}
+
+Seconds isolated_time(const Transfer& transfer, const std::vector<double>& capacities) {
+  Seconds time;
+  std::map<std::int32_t, double> crossing;  // link -> bytes
+  for (const Phase& phase : transfer.phases) {
+    double slowest = 0;
+    crossing.clear();
+    for (const Flow& flow : phase.flows) {
+      if (flow.most_rate > 0) slowest = std::max(slowest, flow.bytes / flow.most_rate);
+      for (const LinkUse& use : flow.uses) crossing[use.link] += use.weight * flow.bytes;
+    }
+    for (const auto& [link, bytes] : crossing) {
+      slowest = std::max(slowest, bytes / capacities[static_cast<std::size_t>(link)]);
+    }
+    time += phase.delay + Seconds(slowest);
+  }
+  return time;
+}
+
+Choice best_algorithm(const Network& network, const CollectiveCall& call,
+                      const Transport& transport, const std::vector<Algorithm>& candidates) {
+  MOTLEY_CHECK(!candidates.empty());
+  const std::vector<double> capacities = network.capacities();
+  std::vector<Choice> choices;
+  for (const Algorithm algorithm : candidates) {
+    Transfer transfer = build_transfer(network, call, algorithm, transport);
+    const Seconds time = isolated_time(transfer, capacities);
+    choices.push_back({algorithm, std::move(transfer), time});
+  }
+  const auto best =
+      std::min_element(choices.begin(), choices.end(),
+                       [](const Choice& a, const Choice& b) { return a.time < b.time; });
+  return std::move(*best);
+}
+
+}  // namespace motley::cost

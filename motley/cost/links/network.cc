@@ -1,0 +1,176 @@
+#include "motley/cost/links/network.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "motley/base/check.h"
+#include "motley/cluster/kinds.h"
+
+namespace motley::cost {
+namespace {
+
+using cluster::Cluster;
+
+std::optional<cluster::PlanningKind> kind_of(const cluster::Device& device) {
+  if (const auto kind = cluster::find_kind(device.kind)) return *kind;
+  return cluster::kind_of_model(device.model);
+}
+
+std::vector<DeviceId> devices_of(const Cluster& cluster, NodeId node) {
+  std::vector<DeviceId> devices;
+  for (std::size_t i = 0; i < cluster.devices.size(); ++i) {
+    if (cluster.devices[i].node == node) devices.emplace_back(static_cast<std::int64_t>(i));
+  }
+  return devices;
+}
+
+std::string switch_name(const Cluster& cluster, const cluster::Link& link) {
+  if (link.between.empty()) return "all";
+  std::string name;
+  for (const NodeId node : link.between) {
+    name += (name.empty() ? "" : "+") + cluster.node(node).name;
+  }
+  return name;
+}
+
+}  // namespace
+
+Network::Network(const Cluster& cluster)
+    : switch_of_(cluster.nodes.size() * cluster.nodes.size(), -1),
+      device_ports_(cluster.devices.size()),
+      node_ports_(cluster.nodes.size()),
+      local_whole_(cluster.nodes.size(), -1),
+      local_latency_(cluster.nodes.size()) {
+  for (const cluster::Device& device : cluster.devices) nodes_.push_back(device.node);
+  for (const cluster::Link* link : cluster::links_by_preference(cluster)) {
+    if (link->between.size() != 1) {
+      add_switch(cluster, *link);
+      continue;
+    }
+    local_latency_[link->between.front().index()] = link->latency;
+    const std::vector<DeviceId> devices = devices_of(cluster, link->between.front());
+    if (devices.size() > 1) {
+      local_whole_[link->between.front().index()] =
+          add_capacity(cluster.node(link->between.front()).name, *link);
+    }
+    for (std::size_t i = 0; i < devices.size() && devices.size() > 1; ++i) {
+      add_device_ports(cluster, devices[i], link->bandwidth);
+    }
+  }
+  for (std::size_t i = 0; i < cluster.nodes.size(); ++i) {
+    const cluster::Node& node = cluster.nodes[i];
+    add_local(cluster, NodeId(static_cast<std::int64_t>(i)));
+    if (!node.bandwidth) continue;
+    node_ports_[i].out = add_link(node.name + " out", *node.bandwidth);
+    node_ports_[i].in = add_link(node.name + " in", *node.bandwidth);
+  }
+}
+
+std::int32_t Network::add_link(std::string name, BytesPerSecond capacity) {
+  links_.push_back({std::move(name), capacity});
+  return static_cast<std::int32_t>(links_.size()) - 1;
+}
+
+std::int32_t Network::add_capacity(std::string name, const cluster::Link& link) {
+  return link.capacity ? add_link(std::move(name), *link.capacity) : -1;
+}
+
+void Network::add_device_ports(const Cluster& cluster, DeviceId device, BytesPerSecond capacity) {
+  const std::string& name = cluster.device(device).name;
+  const std::string& node = cluster.node(cluster.device(device).node).name;
+  device_ports_[device.index()].out = add_link(fmt::format("{}>{}", name, node), capacity);
+  device_ports_[device.index()].in = add_link(fmt::format("{}>{}", node, name), capacity);
+}
+
+void Network::add_switch(const Cluster& cluster, const cluster::Link& link) {
+  Switch added;
+  added.nodes = link.between;
+  added.latency = link.latency;
+  if (link.between.empty()) {
+    for (std::size_t i = 0; i < cluster.nodes.size(); ++i) {
+      added.nodes.emplace_back(static_cast<std::int64_t>(i));
+    }
+  }
+  std::sort(added.nodes.begin(), added.nodes.end());
+  const auto name = [&](std::size_t i) { return cluster.node(added.nodes[i]).name; };
+  if (link.between.size() == 2) {
+    const std::int32_t there = add_link(name(0) + ">" + name(1), link.bandwidth);
+    const std::int32_t back = add_link(name(1) + ">" + name(0), link.bandwidth);
+    added.ports = {{there, back}, {back, there}};
+  } else {
+    const std::string own = switch_name(cluster, link);
+    for (std::size_t i = 0; i < added.nodes.size(); ++i) {
+      const std::int32_t out = add_link(name(i) + ">" + own, link.bandwidth);
+      added.ports.push_back({out, add_link(own + ">" + name(i), link.bandwidth)});
+    }
+  }
+  added.whole = add_capacity(switch_name(cluster, link), link);
+  const auto number = static_cast<std::int32_t>(switches_.size());
+  for (const NodeId a : added.nodes) {
+    for (const NodeId b : added.nodes) {
+      std::int32_t& taken = switch_of_[a.index() * cluster.nodes.size() + b.index()];
+      if (taken < 0 && a != b) taken = number;
+    }
+  }
+  switches_.push_back(std::move(added));
+}
+
+// Ports of the kinds, where a node of several devices has no link of its own.
+void Network::add_local(const Cluster& cluster, NodeId node) {
+  const std::vector<DeviceId> devices = devices_of(cluster, node);
+  if (devices.size() < 2 || device_ports_[devices.front().index()].out >= 0) return;
+  std::vector<std::optional<cluster::PlanningKind>> kinds;
+  for (const DeviceId device : devices) kinds.push_back(kind_of(cluster.device(device)));
+  const bool are_alike = std::all_of(kinds.begin(), kinds.end(), [&](const auto& kind) {
+    return kind && kind->name == kinds.front()->name;
+  });
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    if (!kinds[i]) continue;
+    const auto rate =
+        are_alike && kinds[i]->peer_bandwidth ? kinds[i]->peer_bandwidth : kinds[i]->host_bandwidth;
+    if (rate) add_device_ports(cluster, devices[i], *rate);
+  }
+}
+
+std::vector<double> Network::capacities() const {
+  std::vector<double> capacities;
+  for (const NetworkLink& link : links_) capacities.push_back(link.capacity.value);
+  return capacities;
+}
+
+Path Network::path(DeviceId from, DeviceId to) const {
+  if (from == to) return {};
+  const NodeId a = node(from), b = node(to);
+  Path path;
+  const auto cross = [&](std::int32_t link) {
+    if (link >= 0 && (path.links.empty() || path.links.back() != link)) path.links.push_back(link);
+  };
+  if (a == b) {
+    cross(device_ports_[from.index()].out);
+    cross(local_whole_[a.index()]);
+    cross(device_ports_[to.index()].in);
+    path.latency = local_latency_[a.index()];
+    return path;
+  }
+  const std::int32_t taken = switch_of_[a.index() * node_ports_.size() + b.index()];
+  cross(node_ports_[a.index()].out);
+  if (taken >= 0) {
+    const Switch& by = switches_[static_cast<std::size_t>(taken)];
+    const auto ports = [&](NodeId node) {
+      const auto at = std::lower_bound(by.nodes.begin(), by.nodes.end(), node);
+      return by.ports[static_cast<std::size_t>(at - by.nodes.begin())];
+    };
+    cross(by.whole);
+    cross(ports(a).out);
+    cross(ports(b).in);  // of a pair the same
+    path.latency = by.latency;
+  }
+  cross(node_ports_[b.index()].in);
+  return path;
+}
+
+}  // namespace motley::cost

@@ -1,0 +1,114 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/base/units.h"
+#include "motley/cost/measured/operator_work.h"
+
+namespace motley::cost {
+
+/// Where a compute measurement was taken.
+struct DeviceKey {
+  std::string kind;  ///< "cpu", or a GPU's name
+  int threads = 1;
+  std::string torch;  ///< "2.15"
+  bool operator==(const DeviceKey&) const = default;
+  auto operator<=>(const DeviceKey&) const = default;
+};
+
+/// One operator at concrete shapes: `key` is program::cost_key. Written, it is one round of
+/// measuring; read, the rounds merged (readings.h).
+struct OpEntry {
+  DeviceKey device;
+  std::string key;
+  Seconds median;
+  double spread = 0.0;  ///< median absolute deviation / median, within a round
+  std::int64_t samples = 0;
+  Bytes scratch;             ///< memory it needs while it runs, beside its results
+  OperatorWork work;         ///< what models are fitted to
+  double deviation = 0.0;    ///< read only: relative standard error of the merged median
+  bool has_drifted = false;  ///< read only: the newest rounds contradict the older ones
+};
+
+/// One collective of `bytes` per rank among `ranks` ranks over `route` ("local", or the emulated or
+/// measured link, "1Gbps+100us").
+struct CollectiveEntry {
+  std::string op;
+  std::string backend;  ///< "gloo", "gloo only", "nccl" (profile_cost.h, backend_key)
+  std::string route;
+  int ranks = 0;
+  Bytes bytes;
+  Seconds median;
+  double spread = 0.0;
+  std::int64_t samples = 0;
+  bool has_drifted = false;  ///< read only
+};
+
+/// How much slower a device computes while it exchanges with others.
+struct InterferenceEntry {
+  DeviceKey device;
+  std::string backend, route;  ///< as of a collective
+  int ranks = 0;
+  double factor = 0;         ///< fit_interference; read: the median of the rounds
+  std::int64_t samples = 0;  ///< read: of all rounds
+  bool operator==(const InterferenceEntry&) const = default;
+};
+
+/// What was predicted for a run, and what the run measured.
+struct PredictionEntry {
+  std::string subject;   ///< model and how it is lowered
+  std::string cluster;   ///< its hash
+  std::string quantity;  ///< "step" in seconds, "memory" in bytes of the fullest device
+  double predicted = 0;  ///< > 0
+  double measured = 0;   ///< > 0
+  bool operator==(const PredictionEntry&) const = default;
+};
+
+/// Measured times, kept in one SQLite file. An entry written again is one more round; the newest
+/// kRoundsKept are kept and merged when read. Several processes may use a file at a time; one
+/// object belongs to one thread. Faults of the file's contents are usage errors, those of the disk
+/// runtime errors.
+class ProfileStore {
+ public:
+  /// Opens or creates; refuses a file that is not a profile store or of another version (usage).
+  static Result<ProfileStore> open(const std::string& path);
+  static constexpr int kRoundsKept = 8;
+  ProfileStore(ProfileStore&&) noexcept;
+  ProfileStore& operator=(ProfileStore&&) noexcept;
+  ~ProfileStore();
+
+  /// One transaction each.
+  Result<void> put(const std::vector<OpEntry>& entries);
+  Result<void> put(const std::vector<CollectiveEntry>& entries);
+  Result<std::optional<OpEntry>> find_op(const DeviceKey& device, const std::string& key) const;
+  /// All entries of a device, by key: for building cost tables in one read.
+  Result<std::vector<OpEntry>> ops(const DeviceKey& device) const;
+  Result<std::vector<CollectiveEntry>> collectives() const;
+  Result<void> put(const std::vector<InterferenceEntry>& entries);
+  /// All, by device, backend, route and ranks.
+  Result<std::vector<InterferenceEntry>> interference() const;
+  /// Appends; the newest 1000 are kept.
+  Result<void> put(const PredictionEntry& entry);
+  /// Oldest first.
+  Result<std::vector<PredictionEntry>> predictions() const;
+  /// Remembers for which local batches a subject (a model and how it is lowered) was profiled on a
+  /// device kind.
+  Result<void> put_batches(const std::string& subject, const DeviceKey& device,
+                           const std::vector<std::int64_t>& batches);
+  Result<std::vector<std::int64_t>> batches(const std::string& subject,
+                                            const DeviceKey& device) const;
+  /// The devices on which a subject was profiled, in order.
+  Result<std::vector<DeviceKey>> profiled_devices(const std::string& subject) const;
+
+ private:
+  struct State;
+  explicit ProfileStore(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace motley::cost

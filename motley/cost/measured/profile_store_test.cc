@@ -1,0 +1,284 @@
+#include "motley/cost/measured/profile_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "motley/cost/measured/database.h"
+
+namespace motley::cost {
+namespace {
+
+const DeviceKey kCpu{"cpu", 1, "2.15"};
+const DeviceKey kGpu{"NVIDIA A10", 1, "2.15"};
+
+OpEntry op(const DeviceKey& device, const std::string& key, double seconds) {
+  return {device, key, Seconds(seconds), 0.05, 20};
+}
+
+class ProfileStoreTest : public testing::Test {
+ protected:
+  ProfileStoreTest() {
+    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = std::filesystem::path(testing::TempDir()) / ("store_" + std::string(info->name()));
+    std::filesystem::create_directories(folder_);
+    path_ = (folder_ / "profiles.db").string();
+  }
+  ~ProfileStoreTest() override { std::filesystem::remove_all(folder_); }
+
+  ProfileStore open() const {
+    auto store = ProfileStore::open(path_);
+    EXPECT_TRUE(store) << store.error().message;
+    return std::move(*store);
+  }
+
+  // The message of opening, without the path.
+  std::string message() const {
+    const auto store = ProfileStore::open(path_);
+    if (store) return "no error";
+    EXPECT_EQ(store.error().kind, ErrorKind::kUsage);
+    EXPECT_TRUE(store.error().message.starts_with(path_ + ": "));
+    return store.error().message.substr(path_.size() + 2);
+  }
+
+  void run(const char* sql) const {
+    const auto database = Database::open(path_);
+    ASSERT_TRUE(database);
+    ASSERT_TRUE((*database)->run(sql));
+  }
+
+  std::filesystem::path folder_;
+  std::string path_;
+};
+
+TEST_F(ProfileStoreTest, KeepsOperatorsByDeviceAndKey) {
+  {
+    ProfileStore store = open();
+    ASSERT_TRUE(store.put({op(kCpu, "b", 2.0), op(kCpu, "a", 1.0), op(kGpu, "a", 0.1)}));
+  }
+  const ProfileStore store = open();
+  const auto found = store.find_op(kCpu, "a");
+  ASSERT_TRUE(found && *found);
+  EXPECT_EQ((*found)->device, kCpu);
+  EXPECT_EQ((*found)->key, "a");
+  EXPECT_EQ((*found)->median, Seconds(1.0));
+  EXPECT_EQ((*found)->spread, 0.05);
+  EXPECT_EQ((*found)->samples, 20);
+  EXPECT_EQ(store.find_op(kGpu, "a").value()->median, Seconds(0.1));
+  EXPECT_FALSE(store.find_op(kGpu, "b").value());
+  EXPECT_FALSE(store.find_op({"cpu", 2, "2.15"}, "a").value());
+  EXPECT_FALSE(store.find_op({"cpu", 1, "2.11"}, "a").value());
+  const auto all = store.ops(kCpu);
+  ASSERT_TRUE(all);
+  ASSERT_EQ(all->size(), 2U);
+  EXPECT_EQ((*all)[0].key, "a");
+  EXPECT_EQ((*all)[1].key, "b");
+}
+
+TEST_F(ProfileStoreTest, KeepsInterferenceByDeviceAndRoute) {
+  ProfileStore store = open();
+  EXPECT_TRUE(store.interference().value().empty());
+  const auto entry = [](const std::string& route, int ranks, double factor) {
+    return InterferenceEntry{kCpu, "gloo", route, ranks, factor, 3};
+  };
+  ASSERT_TRUE(store.put({entry("local", 3, 0), entry("local", 2, 0.5), entry("1Gbps+0s", 2, 1)}));
+  ASSERT_TRUE(store.put({entry("local", 2, 0.1)}));
+  ASSERT_TRUE(store.put({entry("local", 2, 9.0)}));
+  // Rounds by their median: 0.1, 0.5, 9.
+  InterferenceEntry merged = entry("local", 2, 0.5);
+  merged.samples = 9;
+  EXPECT_EQ(store.interference().value(),
+            (std::vector{entry("1Gbps+0s", 2, 1), merged, entry("local", 3, 0)}));
+  // The newest kRoundsKept count.
+  for (int round = 0; round < ProfileStore::kRoundsKept; ++round)
+    ASSERT_TRUE(store.put({entry("local", 2, 0.25)}));
+  EXPECT_EQ(store.interference().value()[1].factor, 0.25);
+  EXPECT_EQ(store.interference().value()[1].samples, 3 * ProfileStore::kRoundsKept);
+}
+
+TEST_F(ProfileStoreTest, AddsInterferenceToAnOlderFile) {
+  { open(); }
+  run("DROP TABLE interference");
+  EXPECT_TRUE(open().put({InterferenceEntry{kCpu, "gloo", "local", 2, 0.5, 3}}));
+  run("PRAGMA ignore_check_constraints = 1; UPDATE interference SET factor = -1");
+  EXPECT_EQ(open().interference().error().message,
+            path_ +
+                ": the profile store is corrupt (interference of -1); remove it and run "
+                "`motley profile` again");
+}
+
+TEST_F(ProfileStoreTest, MergesTheRoundsOfAnEntry) {
+  ProfileStore store = open();
+  const auto put = [&](double seconds, std::int64_t scratch) {
+    OpEntry entry = op(kCpu, "a", seconds);
+    entry.scratch = Bytes(scratch);
+    entry.work = {5, 6, 1};
+    ASSERT_TRUE(store.put({entry, op(kCpu, "b", 7.0)}));
+  };
+  // 3.0 and 3.0 again, far from the rest: drift (readings_test.cc has the arithmetic).
+  put(1.0, 10);
+  put(1.0, 30);
+  put(3.0, 20);
+  const auto merged = store.find_op(kCpu, "a").value();
+  EXPECT_DOUBLE_EQ(merged->median.value, 1.0);
+  EXPECT_EQ(merged->samples, 60);
+  EXPECT_EQ(merged->scratch, Bytes(30));
+  EXPECT_EQ(merged->work, (OperatorWork{5, 6, 1}));
+  EXPECT_GT(merged->deviation, 0);
+  EXPECT_FALSE(merged->has_drifted);
+  put(3.0, 20);
+  const auto all = store.ops(kCpu);
+  ASSERT_TRUE(all);
+  ASSERT_EQ(all->size(), 2U);
+  EXPECT_DOUBLE_EQ((*all)[0].median.value, 3.0);
+  EXPECT_TRUE((*all)[0].has_drifted);
+  EXPECT_EQ((*all)[1].key, "b");
+  EXPECT_FALSE((*all)[1].has_drifted);
+}
+
+TEST_F(ProfileStoreTest, KeepsTheNewestRounds) {
+  ProfileStore store = open();
+  for (int round = 0; round < ProfileStore::kRoundsKept + 3; ++round)
+    ASSERT_TRUE(store.put({op(kCpu, "a", 1.0)}));
+  EXPECT_EQ(store.find_op(kCpu, "a").value()->samples, 20 * ProfileStore::kRoundsKept);
+}
+
+TEST_F(ProfileStoreTest, KeepsPredictions) {
+  const PredictionEntry first{"m", "c", "step", 1.0, 1.1}, second{"m", "c", "memory", 64, 60};
+  {
+    ProfileStore store = open();
+    ASSERT_TRUE(store.put(first));
+    ASSERT_TRUE(store.put(second));
+  }
+  EXPECT_EQ(*open().predictions(), (std::vector<PredictionEntry>{first, second}));
+}
+
+TEST_F(ProfileStoreTest, KeepsCollectives) {
+  ProfileStore store = open();
+  const auto entry = [](int ranks, std::int64_t bytes, double seconds) {
+    return CollectiveEntry{"motley::all_reduce", "gloo",           "local", ranks,
+                           Bytes(bytes),         Seconds(seconds), 0.1,     9};
+  };
+  ASSERT_TRUE(store.put({entry(3, 8, 2.0), entry(2, 8, 1.0)}));
+  ASSERT_TRUE(store.put({entry(2, 8, 1.0)}));
+  const auto all = store.collectives();
+  ASSERT_TRUE(all);
+  ASSERT_EQ(all->size(), 2U);
+  EXPECT_EQ((*all)[0].ranks, 2);
+  EXPECT_DOUBLE_EQ((*all)[0].median.value, 1.0);
+  EXPECT_EQ((*all)[0].bytes, Bytes(8));
+  EXPECT_EQ((*all)[0].op, "motley::all_reduce");
+  EXPECT_EQ((*all)[0].backend, "gloo");
+  EXPECT_EQ((*all)[0].route, "local");
+  EXPECT_EQ((*all)[0].spread, 0.1);
+  EXPECT_EQ((*all)[0].samples, 18);
+  EXPECT_EQ((*all)[1].ranks, 3);
+}
+
+TEST_F(ProfileStoreTest, RemembersBatchesOfAModel) {
+  ProfileStore store = open();
+  EXPECT_TRUE(store.batches("m", kCpu)->empty());
+  ASSERT_TRUE(store.put_batches("m", kCpu, {8, 2}));
+  ASSERT_TRUE(store.put_batches("m", kCpu, {2, 4}));
+  ASSERT_TRUE(store.put_batches("n", kCpu, {1}));
+  EXPECT_EQ(*store.batches("m", kCpu), (std::vector<std::int64_t>{2, 4, 8}));
+  EXPECT_TRUE(store.batches("m", kGpu)->empty());
+  EXPECT_EQ(*store.profiled_devices("m"), std::vector<DeviceKey>{kCpu});
+  EXPECT_TRUE(store.profiled_devices("o")->empty());
+}
+
+TEST_F(ProfileStoreTest, AFailedPutLeavesTheOldEntries) {
+  ProfileStore store = open();
+  ASSERT_TRUE(store.put({op(kCpu, "a", 1.0)}));
+  const auto result = store.put({op(kCpu, "a", 2.0), op(kCpu, "b", -1.0)});
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().kind, ErrorKind::kRuntime);
+  EXPECT_EQ(result.error().message, path_ + ": CHECK constraint failed: median_s >= 0");
+  EXPECT_EQ(store.find_op(kCpu, "a").value()->median, Seconds(1.0));
+}
+
+TEST_F(ProfileStoreTest, TwoObjectsShareAFile) {
+  ProfileStore first = open(), second = open();
+  ASSERT_TRUE(first.put({op(kCpu, "a", 1.0)}));
+  EXPECT_EQ(second.find_op(kCpu, "a").value()->median, Seconds(1.0));
+  // Both have read; both may write.
+  ASSERT_TRUE(second.put({op(kCpu, "a", 2.0)}));
+  ASSERT_TRUE(first.put({op(kCpu, "b", 2.0)}));
+  EXPECT_EQ(first.find_op(kCpu, "a").value()->samples, 40);
+}
+
+TEST_F(ProfileStoreTest, RefusesWhatIsNoStore) {
+  std::ofstream(path_) << "a text that is long enough to be more than the header of a database "
+                          "file, which has a hundred bytes in all";
+  EXPECT_EQ(message(), "is not a profile store");
+}
+
+TEST_F(ProfileStoreTest, RefusesAnotherDatabase) {
+  run("CREATE TABLE t(x)");
+  EXPECT_EQ(message(), "is a database, but not a profile store");
+}
+
+TEST_F(ProfileStoreTest, RefusesAnotherVersion) {
+  open();
+  run("PRAGMA user_version = 7");
+  EXPECT_EQ(message(),
+            "profile store of version 7, wanted 2; remove it and run `motley profile` again");
+}
+
+TEST_F(ProfileStoreTest, RefusesAPathThatCannotBe) {
+  path_ = (folder_ / "no" / "profiles.db").string();
+  EXPECT_EQ(message(), "cannot be opened (unable to open database file)");
+}
+
+TEST_F(ProfileStoreTest, ReportsACorruptFile) {
+  {
+    ProfileStore store = open();
+    std::vector<OpEntry> entries;
+    for (int i = 0; i < 2000; ++i) entries.push_back(op(kCpu, "key " + std::to_string(i), 1.0));
+    ASSERT_TRUE(store.put(entries));
+  }
+  // Everything but the first page, which holds the header and the schema, becomes garbage.
+  const auto size = static_cast<std::size_t>(std::filesystem::file_size(path_));
+  ASSERT_GT(size, 8192U);
+  std::fstream file(path_, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekp(4096);
+  file << std::string(size - 4096, '\xa5');
+  file.close();
+  const auto entries = open().ops(kCpu);
+  ASSERT_FALSE(entries);
+  EXPECT_EQ(entries.error().kind, ErrorKind::kUsage);
+  EXPECT_EQ(entries.error().message,
+            path_ +
+                ": the profile store is corrupt (database disk image is malformed); remove it "
+                "and run `motley profile` again");
+}
+
+TEST_F(ProfileStoreTest, ReportsATruncatedFile) {
+  {
+    ProfileStore store = open();
+    std::vector<OpEntry> entries;
+    for (int i = 0; i < 2000; ++i) entries.push_back(op(kCpu, "key " + std::to_string(i), 1.0));
+    ASSERT_TRUE(store.put(entries));
+  }
+  std::filesystem::resize_file(path_, 5000);
+  EXPECT_EQ(message(),
+            "the profile store is corrupt (database disk image is malformed); remove it and run "
+            "`motley profile` again");
+}
+
+TEST_F(ProfileStoreTest, ReportsATimeThatCannotBe) {
+  open();
+  run("PRAGMA ignore_check_constraints = 1; INSERT INTO op VALUES('cpu', 1, '2.15', 'a', 1, -2, "
+      "0, 1, 0, 0, 0, 1)");
+  const auto entries = open().ops(kCpu);
+  ASSERT_FALSE(entries);
+  EXPECT_EQ(entries.error().message,
+            path_ +
+                ": the profile store is corrupt (a time of -2 s); remove it and run `motley "
+                "profile` again");
+}
+
+}  // namespace
+}  // namespace motley::cost

@@ -1,0 +1,117 @@
+#include "motley/cost/operators/operator_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "motley/base/statistics.h"
+#include "motley/cost/fit/least_squares.h"
+#include "motley/cost/measured/whole_step.h"
+
+namespace motley::cost {
+namespace {
+
+constexpr std::size_t kLeastEntries = 10;
+constexpr double kBandwidth = 0.3466;  // ln 2 / 2
+constexpr double kPrior = 0.25;        // weight of the line against neighbours
+constexpr double kRidge = 1e-4;
+
+double ln(double value) { return std::log(std::max(value, 1.0)); }
+
+/// "aten::add.Tensor" of the key "aten::add.Tensor(f32[2], f32[2])".
+std::string_view operator_of(std::string_view key) { return key.substr(0, key.find('(')); }
+
+bool does_work(const OpEntry& entry) { return entry.work.launches > 0 && entry.median.value > 0; }
+
+}  // namespace
+
+double OperatorModel::Sample::nearness(const OperatorWork& work) const {
+  const double flops = ln(work.flops) - ln_flops, bytes = ln(work.bytes) - ln_bytes;
+  return std::exp(-(flops * flops + bytes * bytes) / (2 * kBandwidth * kBandwidth));
+}
+
+Result<OperatorModel::Line> OperatorModel::fit_line(const std::vector<const OpEntry*>& entries) {
+  std::vector<std::vector<double>> rows;
+  std::vector<double> seconds;
+  for (const OpEntry* entry : entries) {
+    rows.push_back(
+        {static_cast<double>(entry->work.launches), entry->work.flops, entry->work.bytes});
+    seconds.push_back(entry->median.value);
+  }
+  MOTLEY_ASSIGN(const std::vector<double> fitted,
+                fit_relative(rows, seconds, {.is_nonnegative = true, .ridge = kRidge}));
+  Line line{fitted[0], fitted[1], fitted[2], 0, {}};
+  for (const OpEntry* entry : entries) {
+    const double scratch =
+        entry->work.bytes > 0 ? static_cast<double>(entry->scratch.value) / entry->work.bytes : 0.0;
+    line.samples.push_back({ln(entry->work.flops), ln(entry->work.bytes),
+                            std::log(entry->median.value / line.at(entry->work)), scratch});
+    line.scratch_per_byte = std::max(line.scratch_per_byte, scratch);
+  }
+  return line;
+}
+
+Result<OperatorModel> OperatorModel::fit(const std::vector<OpEntry>& entries) {
+  std::map<std::string, std::vector<const OpEntry*>, std::less<>> by_operator;
+  std::vector<const OpEntry*> all;
+  std::vector<double> views;
+  for (const OpEntry& entry : entries) {
+    if (does_work(entry)) {
+      all.push_back(&entry);
+      by_operator[std::string(operator_of(entry.key))].push_back(&entry);
+    } else if (entry.median.value > 0 && !is_whole_step(entry)) {
+      views.push_back(entry.median.value);
+    }
+  }
+  if (all.size() < kLeastEntries)
+    return usage_error("cost.few-measurements",
+                       fmt::format("{} measured operators, wanted {} or more to say what others "
+                                   "take; run `motley profile` with some model first",
+                                   all.size(), kLeastEntries));
+  OperatorModel model;
+  MOTLEY_ASSIGN(model.all_, fit_line(all));
+  for (const auto& [name, measured] : by_operator) {
+    MOTLEY_ASSIGN(model.lines_[name], fit_line(measured));
+  }
+  if (!views.empty()) model.view_ = upper_median(std::move(views));
+  return model;
+}
+
+const OperatorModel::Line& OperatorModel::line_of(std::string_view name) const {
+  const auto found = lines_.find(name);
+  return found == lines_.end() ? all_ : found->second;
+}
+
+Seconds OperatorModel::seconds(std::string_view name, const OperatorWork& work) const {
+  if (work.launches == 0) return Seconds(view_);
+  const Line& line = line_of(name);
+  double sum = 0, weight = kPrior;
+  if (&line != &all_) {
+    for (const Sample& sample : line.samples) {
+      const double near = sample.nearness(work);
+      sum += near * sample.residual;
+      weight += near;
+    }
+  }
+  return Seconds(line.at(work) * std::exp(sum / weight));
+}
+
+Bytes OperatorModel::scratch(std::string_view name, const OperatorWork& work) const {
+  const auto found = lines_.find(name);
+  if (found == lines_.end()) return Bytes(0);
+  double sum = kPrior * found->second.scratch_per_byte, weight = kPrior;
+  for (const Sample& sample : found->second.samples) {
+    const double near = sample.nearness(work);
+    sum += near * sample.scratch_per_byte;
+    weight += near;
+  }
+  return Bytes(static_cast<std::int64_t>(sum / weight * work.bytes));
+}
+
+TimeSource::Answer ModelledTimes::answer(std::string_view name, DType /*dtype*/,
+                                         const OperatorWork& work) const {
+  return {model_.seconds(name, work), model_.scratch(name, work)};
+}
+
+}  // namespace motley::cost

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "motley/cost/measured/operator_work.h"
+#include "motley/cost/measured/profile_store.h"
+#include "motley/cost/operators/time_source.h"
+#include "motley/graph/graph.h"
+
+namespace motley::cost {
+
+/// Time of operators that were never measured, from those of a device that were.
+///
+/// For each operator (by name and overload) a line
+///   t = launches t_0 + flops / rate + bytes / bandwidth, all coefficients >= 0,
+/// is fitted to its measurements by relative least squares, with a small ridge that keeps flops
+/// and bytes apart where they grow together. What the line leaves over is kept: r_i = ln(measured /
+/// line). A new shape gets the line times exp(r), r a mean of the r_i weighted by nearness,
+///   w_i = exp(-d_i^2 / 2 h^2), r = sum w_i r_i / (sum w_i + 1/4),
+/// d_i the distance in (ln flops, ln bytes) and h = ln 2 / 2: a measured neighbour within a factor
+/// of 1.4 decides, beyond a factor of 3 only the line does. So caches and vector widths, which bend
+/// the line, are followed where something was measured, and it goes back to the line elsewhere: the
+/// prediction cannot run away. An operator of which nothing was measured gets the line of all.
+///
+/// Views cost what views were measured to cost. Known error: docs/models.md, "Operators not
+/// measured".
+class OperatorModel {
+ public:
+  /// Usage error when there are too few entries to fit anything (fewer than 10 with work).
+  static Result<OperatorModel> fit(const std::vector<OpEntry>& entries);
+
+  Seconds seconds(std::string_view name, const OperatorWork& work) const;
+  /// Scratch memory in proportion to the bytes: the ratios measured of this operator weighted by
+  /// nearness, with the largest at weight 1/4.
+  Bytes scratch(std::string_view name, const OperatorWork& work) const;
+
+ private:
+  struct Sample {
+    double ln_flops, ln_bytes, residual, scratch_per_byte;
+    double nearness(const OperatorWork& work) const;
+  };
+  struct Line {
+    double launch = 0, per_flop = 0, per_byte = 0;
+    double scratch_per_byte = 0;
+    std::vector<Sample> samples;
+    double at(const OperatorWork& work) const {
+      return launch + per_flop * work.flops + per_byte * work.bytes;
+    }
+  };
+  static Result<Line> fit_line(const std::vector<const OpEntry*>& entries);
+  const Line& line_of(std::string_view name) const;
+
+  std::map<std::string, Line, std::less<>> lines_;  // by operator
+  Line all_;
+  double view_ = 0;  // seconds of what does no work
+};
+
+/// A model's operators by OperatorModel.
+class ModelledTimes : public WorkTimes {
+ public:
+  ModelledTimes(std::shared_ptr<const graph::Graph> graph, OperatorModel model)
+      : WorkTimes(std::move(graph)), model_(std::move(model)) {}
+  Answer answer(std::string_view name, DType dtype, const OperatorWork& work) const override;
+
+ private:
+  OperatorModel model_;
+};
+
+}  // namespace motley::cost

@@ -1,0 +1,79 @@
+#include "motley/cost/operators/operator_model.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace motley::cost {
+namespace {
+
+OpEntry entry(const std::string& name, OperatorWork work, double seconds,
+              std::int64_t scratch = 0) {
+  OpEntry made{{"cpu", 1, "2.15"}, name + "(f32[1])", Seconds(seconds), 0.05, 9};
+  made.work = work;
+  made.scratch = Bytes(scratch);
+  return made;
+}
+
+/// A line of 2 us + 1 ns a byte, at bytes far apart.
+std::vector<OpEntry> copies(int count) {
+  std::vector<OpEntry> entries;
+  for (int i = 0; i < count; ++i) {
+    const double bytes = 1000 * std::pow(10, i);
+    entries.push_back(entry("aten::clone", {0, bytes, 1}, 2e-6 + 1e-9 * bytes, 10));
+  }
+  return entries;
+}
+
+TEST(OperatorModel, FollowsTheLine) {
+  const auto model = OperatorModel::fit(copies(10));
+  ASSERT_TRUE(model) << model.error().message;
+  // The ridge moves the line by less than a percent.
+  EXPECT_NEAR(model->seconds("aten::clone", {0, 3000, 1}).value, 5e-6, 0.05e-6);
+  EXPECT_NEAR(model->seconds("aten::clone", {0, 3e6, 1}).value, 3.002e-3, 0.03e-3);
+  // Ratios of scratch to bytes: the largest, 10 / 1000, with weight 1/4; that at 10,000 bytes, 10 /
+  // 10,000, a factor of 2 or two deviations away, with e^-2 = 0.135; the others with less than
+  // 3e-5: (0.0025 + 0.000135) / 0.385 = 0.00684, times 5000.
+  EXPECT_EQ(model->scratch("aten::clone", {0, 5000, 1}), Bytes(34));
+}
+
+TEST(OperatorModel, ANearMeasurementBendsTheLine) {
+  std::vector<OpEntry> entries = copies(11);
+  // Ten times, far from all others: a cache.
+  const double bytes = 3.16e6;
+  for (int i = 0; i < 10; ++i)
+    entries.push_back(entry("aten::clone", {0, bytes, 1}, 0.5 * (2e-6 + 1e-9 * bytes)));
+  const auto model = OperatorModel::fit(entries);
+  ASSERT_TRUE(model);
+  const double there = model->seconds("aten::clone", {0, bytes, 1}).value;
+  // Weight 10 of its own residual against 0.25 of the line: 2.5 % of the way back in the logarithm.
+  EXPECT_NEAR(there / (0.5 * (2e-6 + 1e-9 * bytes)), 1, 0.03);
+  // Ten times as far (ln 10 / h = 6.6 deviations, weight e^-22) it does not reach.
+  EXPECT_NEAR(model->seconds("aten::clone", {0, 1e9, 1}).value, 1.0, 0.25);
+}
+
+TEST(OperatorModel, AnUnknownOperatorGetsTheLineOfAll) {
+  std::vector<OpEntry> entries = copies(10);
+  const auto model = OperatorModel::fit(entries);
+  ASSERT_TRUE(model);
+  EXPECT_NEAR(model->seconds("aten::cosh", {0, 3e6, 1}).value, 3.002e-3, 0.03e-3);
+  EXPECT_EQ(model->scratch("aten::cosh", {0, 3e6, 1}), Bytes(0));
+}
+
+TEST(OperatorModel, ViewsCostWhatViewsCost) {
+  std::vector<OpEntry> entries = copies(10);
+  for (const double seconds : {1e-6, 3e-6, 2e-6})
+    entries.push_back(entry("aten::view", {0, 0, 0}, seconds));
+  const auto model = OperatorModel::fit(entries);
+  ASSERT_TRUE(model);
+  EXPECT_EQ(model->seconds("aten::t", {0, 0, 0}), Seconds(2e-6));
+}
+
+TEST(OperatorModel, WantsEnough) {
+  EXPECT_EQ(OperatorModel::fit(copies(9)).error().message,
+            "9 measured operators, wanted 10 or more to say what others take; run `motley "
+            "profile` with some model first");
+}
+
+}  // namespace
+}  // namespace motley::cost

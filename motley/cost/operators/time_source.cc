@@ -1,0 +1,73 @@
+#include "motley/cost/operators/time_source.h"
+
+#include "motley/program/program_text.h"
+
+namespace motley::cost {
+
+DType instruction_dtype(const program::DeviceProgram& program,
+                        const program::Instruction& instruction) {
+  if (!instruction.outputs.empty()) return program.buffer(instruction.outputs[0]).dtype;
+  DType dtype = DType::kF32;
+  bool is_first = true;
+  program::for_each_buffer(instruction.arguments, [&](BufferId id) {
+    if (is_first) dtype = program.buffer(id).dtype;
+    is_first = false;
+  });
+  return dtype;
+}
+
+MeasuredTimes::MeasuredTimes(const std::vector<OpEntry>& entries) {
+  by_key_.reserve(entries.size());
+  for (const OpEntry& entry : entries)
+    by_key_.emplace(entry.key, Answer{entry.median, entry.scratch, entry.spread});
+}
+
+Result<MeasuredTimes> MeasuredTimes::load(const ProfileStore& store, const DeviceKey& device) {
+  MOTLEY_ASSIGN(const std::vector<OpEntry> entries, store.ops(device));
+  return MeasuredTimes(entries);
+}
+
+std::vector<std::optional<TimeSource::Answer>> MeasuredTimes::times(
+    const program::DeviceProgram& program) const {
+  std::vector<std::optional<Answer>> answers;
+  answers.reserve(program.instructions.size());
+  for (const program::Instruction& instruction : program.instructions) {
+    std::optional<Answer>& answer = answers.emplace_back();
+    if (instruction.lane == program::Lane::kTransfer) {
+      answer = Answer{};
+    } else if (const auto found = by_key_.find(program::cost_key(program, instruction));
+               found != by_key_.end()) {
+      answer = found->second;
+    }
+  }
+  return answers;
+}
+
+std::vector<std::optional<TimeSource::Answer>> WorkTimes::times(
+    const program::DeviceProgram& program) const {
+  const std::vector<OperatorWork> works = instruction_work(program, *graph_);
+  std::vector<std::optional<Answer>> answers;
+  answers.reserve(works.size());
+  for (std::size_t i = 0; i < works.size(); ++i) {
+    const program::Instruction& instruction = program.instructions[i];
+    answers.push_back(
+        instruction.lane == program::Lane::kTransfer
+            ? Answer{}
+            : answer(instruction.full_name(), instruction_dtype(program, instruction), works[i]));
+  }
+  return answers;
+}
+
+std::vector<std::optional<TimeSource::Answer>> FirstKnown::times(
+    const program::DeviceProgram& program) const {
+  std::vector<std::optional<Answer>> answers = first_->times(program);
+  std::vector<std::optional<Answer>> others;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    if (answers[i]) continue;
+    if (others.empty()) others = second_->times(program);
+    answers[i] = others[i];
+  }
+  return answers;
+}
+
+}  // namespace motley::cost

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/base/units.h"
+#include "motley/cost/measured/operator_work.h"
+#include "motley/cost/measured/profile_store.h"
+#include "motley/graph/graph.h"
+#include "motley/program/program.h"
+
+namespace motley::cost {
+
+/// Says what the operators of a program cost on one kind of device. Implementations: measured
+/// times (here), a model fitted to them (operator_model.h), the figures of a device kind.
+class TimeSource {
+ public:
+  struct Answer {
+    Seconds seconds;
+    Bytes scratch;
+    double spread = 0;  ///< median absolute deviation / median; 0 where nothing was measured
+  };
+  virtual ~TimeSource() = default;
+  /// For every instruction of the compute lane, in order; empty where it cannot say. Transfers
+  /// take 0 here.
+  virtual std::vector<std::optional<Answer>> times(const program::DeviceProgram& program) const = 0;
+};
+
+/// What the store has of a device, by program::cost_key.
+class MeasuredTimes : public TimeSource {
+ public:
+  explicit MeasuredTimes(const std::vector<OpEntry>& entries);
+  static Result<MeasuredTimes> load(const ProfileStore& store, const DeviceKey& device);
+  std::vector<std::optional<Answer>> times(const program::DeviceProgram& program) const override;
+
+ private:
+  std::unordered_map<std::string, Answer> by_key_;
+};
+
+/// What an instruction computes in: the dtype of its first result, else of its first argument.
+DType instruction_dtype(const program::DeviceProgram& program,
+                        const program::Instruction& instruction);
+
+/// One that knows operators by what they do, wherever they stand.
+class WorkTimes : public TimeSource {
+ public:
+  /// `graph`: from which the programs are lowered.
+  explicit WorkTimes(std::shared_ptr<const graph::Graph> graph) : graph_(std::move(graph)) {}
+  /// Of an operator (name with overload) that computes in `dtype`, which is that of its first
+  /// result, else of its first argument.
+  virtual Answer answer(std::string_view name, DType dtype, const OperatorWork& work) const = 0;
+  std::vector<std::optional<Answer>> times(const program::DeviceProgram& program) const override;
+
+ private:
+  std::shared_ptr<const graph::Graph> graph_;
+};
+
+/// The first that can say.
+class FirstKnown : public TimeSource {
+ public:
+  FirstKnown(std::shared_ptr<const TimeSource> first, std::shared_ptr<const TimeSource> second)
+      : first_(std::move(first)), second_(std::move(second)) {}
+  std::vector<std::optional<Answer>> times(const program::DeviceProgram& program) const override;
+
+ private:
+  std::shared_ptr<const TimeSource> first_, second_;
+};
+
+}  // namespace motley::cost

@@ -1,0 +1,194 @@
+#include "motley/run/torch/exchange/rendezvous.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "motley/run/torch/exchange/failure.h"
+#include "motley/run/torch/exchange/store.h"
+
+namespace motley::run {
+namespace {
+
+constexpr const char* kLoopback = "127.0.0.1";
+
+std::chrono::milliseconds milliseconds(Seconds seconds) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds.value * 1000));
+}
+
+c10::intrusive_ptr<c10d::Store> make_tcp_store(const RendezvousOptions& options) {
+  const RankPlace& place = *options.place;
+  c10d::TCPStoreOptions tcp;
+  tcp.port = static_cast<std::uint16_t>(place.master_port);
+  tcp.isServer = !place.agent_store && options.rank == 0;
+  tcp.waitWorkers = false;  // who is missing is found, and named, by the first agreement
+  tcp.timeout = milliseconds(options.timeout);
+  return c10::make_intrusive<c10d::TCPStore>(place.master_address, tcp);
+}
+
+std::string connection_message(const RendezvousOptions& options, const std::string& cause) {
+  const RankPlace& place = *options.place;
+  if (cause.find("EADDRINUSE") != std::string::npos ||
+      cause.find("address already in use") != std::string::npos)
+    return fmt::format(
+        "port {} on {} is in use by another program; set MASTER_PORT to a free port "
+        "on all ranks",
+        place.master_port, place.master_address);
+  return fmt::format("rank {}: no connection to the store at {} port {} ({}): {}", options.rank,
+                     place.master_address, place.master_port, place.source, cause);
+}
+
+/// Numeric IPv4 or IPv6 address of a socket address.
+std::string print_address(const sockaddr* address, socklen_t length) {
+  char text[NI_MAXHOST] = "";
+  ::getnameinfo(address, length, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
+  return text;
+}
+
+bool is_loopback(const std::string& address) {
+  return address.empty() || address.starts_with("127.") || address == "::1";
+}
+
+/// Source address of a datagram to the host (none is sent): the interface the route takes.
+std::string route_source(const std::string& host, int port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return "";
+  std::string address;
+  for (const addrinfo* each = found; each != nullptr && address.empty(); each = each->ai_next) {
+    const int datagram = ::socket(each->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    sockaddr_storage own{};
+    socklen_t length = sizeof own;
+    if (datagram >= 0 && ::connect(datagram, each->ai_addr, each->ai_addrlen) == 0 &&
+        ::getsockname(datagram, reinterpret_cast<sockaddr*>(&own), &length) == 0)
+      address = print_address(reinterpret_cast<sockaddr*>(&own), length);
+    if (datagram >= 0) ::close(datagram);
+  }
+  ::freeaddrinfo(found);
+  return address;
+}
+
+/// First IPv4 address of this host that is up and not loopback; of `interface` when one is named.
+std::string host_address(const std::string& interface) {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return "";
+  std::string address;
+  for (const ifaddrs* each = list; each != nullptr && address.empty(); each = each->ifa_next) {
+    if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != AF_INET) continue;
+    const bool wanted =
+        interface.empty() ? (each->ifa_flags & IFF_UP) != 0 && (each->ifa_flags & IFF_LOOPBACK) == 0
+                          : interface == each->ifa_name;
+    if (wanted) address = print_address(each->ifa_addr, sizeof(sockaddr_in));
+  }
+  ::freeifaddrs(list);
+  return address;
+}
+
+}  // namespace
+
+Rendezvous::Rendezvous(RendezvousOptions options, std::unique_ptr<State> state)
+    : options_(std::move(options)), state_(std::move(state)) {}
+Rendezvous::~Rendezvous() = default;
+
+Result<std::unique_ptr<Rendezvous>> Rendezvous::open(const RendezvousOptions& options) {
+  auto state = std::make_unique<State>();
+  try {
+    if (!options.place) {
+      state->store = c10::make_intrusive<c10d::FileStore>(options.file, options.size);
+      state->store->setTimeout(milliseconds(options.timeout));
+    } else {
+      // The agent's store outlives the workers, so the attempt is part of every key.
+      state->store = c10::make_intrusive<c10d::PrefixStore>("motley/" + options.place->attempt,
+                                                            make_tcp_store(options));
+    }
+  } catch (const std::exception& fault) {
+    const std::string cause = failure_text(fault);
+    return runtime_error("run.rendezvous", options.place
+                                               ? connection_message(options, cause)
+                                               : fmt::format("{}: {}", options.file, cause));
+  }
+  return std::unique_ptr<Rendezvous>(new Rendezvous(options, std::move(state)));
+}
+
+Result<void> Rendezvous::set(const std::string& key, const std::string& value) {
+  try {
+    state_->store->set(key, value);
+    return {};
+  } catch (const std::exception& fault) {
+    return runtime_error("run.peer-lost", fmt::format("rank {}: the store is gone: {}",
+                                                      options_.rank, failure_text(fault)));
+  }
+}
+
+Result<std::string> Rendezvous::get(const std::string& key, Seconds timeout) {
+  try {
+    state_->store->wait({key}, milliseconds(timeout));
+    return state_->store->get_to_str(key);
+  } catch (const std::exception& fault) {
+    const std::string cause = failure_text(fault);
+    const bool late = cause.find("imeout") != std::string::npos;
+    return runtime_error(late ? "run.timeout" : "run.peer-lost",
+                         late
+                             ? fmt::format("rank {}: '{}' did not come within {:g} s",
+                                           options_.rank, key, timeout.value)
+                             : fmt::format("rank {}: the store is gone: {}", options_.rank, cause));
+  }
+}
+
+Result<void> Rendezvous::agree(const std::string& key, const std::string& value) {
+  MOTLEY_RETURN_IF_ERROR(set(fmt::format("{}/{}", key, options_.rank), value));
+  std::string wanted;
+  for (int rank = 0; rank < options_.size; ++rank) {
+    const auto found = get(fmt::format("{}/{}", key, rank));
+    if (!found && found.error().code == "run.timeout")
+      return runtime_error("run.timeout",
+                           fmt::format("rank {} waited {:g} s for rank {}: {}", options_.rank,
+                                       options_.timeout.value, rank, key));
+    MOTLEY_RETURN_IF_ERROR(found);
+    if (rank == 0) wanted = *found;
+    if (*found != wanted)
+      return runtime_error("run.disagreement", fmt::format("{}: rank {} has {}, rank 0 has {}", key,
+                                                           rank, *found, wanted));
+  }
+  return {};
+}
+
+Result<void> Rendezvous::barrier(const std::string& key, Seconds timeout) {
+  MOTLEY_RETURN_IF_ERROR(set(fmt::format("{}/{}", key, options_.rank), "here"));
+  for (int rank = 0; rank < options_.size; ++rank)
+    MOTLEY_RETURN_IF_ERROR(get(fmt::format("{}/{}", key, rank), timeout));
+  return {};
+}
+
+Result<std::string> Rendezvous::own_address() const {
+  if (!options_.place) return kLoopback;
+  const RankPlace& place = *options_.place;
+  std::string address = place.interface.empty()
+                            ? route_source(place.master_address, place.master_port)
+                            : host_address(place.interface);
+  const bool one_host = place.master_address == "localhost" || is_loopback(place.master_address);
+  if (place.interface.empty() && one_host) return kLoopback;
+  // A host's own name often means 127.0.1.1 to itself: no use to others.
+  if (is_loopback(address)) address = host_address(place.interface);
+  if (address.empty())
+    return runtime_error(
+        "run.address", place.interface.empty()
+                           ? fmt::format("no network interface leads to {}; set GLOO_SOCKET_IFNAME",
+                                         place.master_address)
+                           : fmt::format("GLOO_SOCKET_IFNAME: no interface '{}' with an IPv4 "
+                                         "address on this host",
+                                         place.interface));
+  return address;
+}
+
+}  // namespace motley::run

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "motley/run/torch/exchange/rendezvous.h"
+
+namespace motley::run {
+
+/// For those who build process groups: includes c10d's headers, which are slow to compile.
+struct Rendezvous::State {
+  c10::intrusive_ptr<c10d::Store> store;  ///< already prefixed for this job and attempt
+};
+
+}  // namespace motley::run

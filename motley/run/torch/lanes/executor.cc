@@ -1,0 +1,411 @@
+#include "motley/run/torch/lanes/executor.h"
+
+#include <ATen/ops/zeros.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <set>
+#include <utility>
+
+#include "motley/base/text.h"
+#include "motley/program/parts.h"
+#include "motley/run/torch/exchange/clock.h"
+#include "motley/run/torch/lanes/progress.h"
+#include "motley/run/torch/lanes/streams.h"
+#include "motley/run/torch/lanes/throttle.h"
+#include "motley/run/torch/lanes/timeline.h"
+#include "motley/run/torch/lanes/transfer_lane.h"
+#include "motley/run/torch/memory/allocator.h"
+#include "motley/run/torch/operators/frame.h"
+#include "motley/run/torch/operators/operator_call.h"
+#include "motley/run/torch/operators/our_operators.h"
+#include "motley/run/torch/operators/tensors.h"
+
+namespace motley::run {
+
+namespace {
+
+using program::BufferKind;
+using program::DeviceProgram;
+using program::Instruction;
+using program::Lane;
+
+/// An instruction of the compute lane, prepared.
+struct Compute {
+  int id = 0;
+  int wait = -1;         ///< last transfer instruction that must have finished
+  bool signals = false;  ///< a transfer waits for it
+  Kernel kernel;
+  std::vector<int> frees;
+};
+
+bool is_persistent(BufferKind kind) {
+  return kind != BufferKind::kTemporary && kind != BufferKind::kInput;
+}
+
+int last_wait(const Instruction& instruction) {
+  int last = -1;
+  for (const InstructionId id : instruction.waits) last = std::max(last, int{id.value});
+  return last;
+}
+
+std::vector<int> freed(const Instruction& instruction) {
+  std::vector<int> ids;
+  for (const BufferId id : instruction.frees) ids.push_back(id.value);
+  return ids;
+}
+
+/// "^45 aten::mm (h.0.attn)"
+std::string place(const Instruction& instruction, std::size_t id) {
+  const std::string label = instruction.label.empty() ? "" : " (" + instruction.label + ")";
+  return fmt::format("^{} {}{}", id, instruction.full_name(), label);
+}
+
+/// All operators that the program names and that do not exist, in one message.
+Result<void> find_operators(const DeviceProgram& program) {
+  std::set<std::string> missing;
+  for (const Instruction& instruction : program.instructions) {
+    if (instruction.lane == Lane::kTransfer) {
+      if (!program::is_collective(instruction.op)) missing.insert(instruction.full_name());
+    } else if (instruction.op.starts_with("motley::")) {
+      if (!is_our_operator(instruction.op)) missing.insert(instruction.full_name());
+    } else if (!has_operator(instruction)) {
+      missing.insert(instruction.full_name());
+    }
+  }
+  if (missing.empty()) return {};
+  return usage_error("run.missing-operator",
+                     fmt::format("{}: {} operator{} that this engine does not have: {}; run with "
+                                 "the PyTorch version that exported the model",
+                                 program.device, missing.size(), missing.size() == 1 ? "" : "s",
+                                 fmt::join(missing, ", ")));
+}
+
+Result<Compute> prepare_compute(const DeviceProgram& program, std::size_t id, at::Device device) {
+  const Instruction& instruction = program.instructions[id];
+  Compute compute;
+  compute.id = static_cast<int>(id);
+  compute.wait = last_wait(instruction);
+  compute.frees = freed(instruction);
+  const bool is_ours = instruction.op.starts_with("motley::");
+  auto kernel = is_ours ? make_our_operator(program, instruction, device)
+                        : make_operator_call(instruction, device);
+  if (!kernel)
+    return with_context(program.device + ": " + place(instruction, id), std::move(kernel).error());
+  compute.kernel = std::move(*kernel);
+  return compute;
+}
+
+Result<Transfer> prepare_transfer(const DeviceProgram& program, std::size_t id) {
+  const Instruction& instruction = program.instructions[id];
+  Transfer transfer;
+  transfer.id = static_cast<int>(id);
+  transfer.wait = last_wait(instruction);
+  transfer.frees = freed(instruction);
+  transfer.place = program.device + ": " + place(instruction, id);
+  transfer.op = instruction.op;
+  const auto method = program::find_method(instruction);
+  if (!method)
+    return usage_error("run.bad-instruction", transfer.place + ": this engine has no such way");
+  transfer.call = {instruction.group, *method};
+  if (auto parts = program::find_exchange_parts(instruction)) {
+    transfer.buffer = parts->value.value;
+    transfer.result = parts->result.value;
+    transfer.about = program.buffer(parts->result);
+    transfer.splits = {std::move(parts->counts), std::move(parts->receives), parts->cell};
+    return transfer;
+  }
+  const auto* buffer = instruction.arguments.size() == 1
+                           ? std::get_if<BufferId>(&instruction.arguments[0].value)
+                           : nullptr;
+  if (buffer == nullptr || transfer.op != program::kAllReduce)
+    return usage_error("run.bad-instruction", transfer.place + ": the arguments do not fit");
+  transfer.buffer = buffer->value;
+  return transfer;
+}
+
+class TorchExecutor final : public Executor {
+ public:
+  TorchExecutor(const DeviceProgram& program, const ExecutorOptions& options,
+                Communicator* communicator, StatusRecord* status)
+      : program_(program),
+        communicator_(communicator),
+        status_(status),
+        allocator_(CountingAllocator::install()),
+        frame_(options.kind == "cuda" ? at::Device(at::kCUDA, options.local_index)
+                                      : at::Device(at::kCPU)),
+        throttle_(frame_.device.is_cpu() ? options.speed : 1.0),
+        timeline_(program, options.timeline_steps),
+        scratch_(program.instructions.size()),
+        measures_scratch_(options.measures_scratch && frame_.device.is_cpu()) {
+    frame_.seed = options.seed;
+    if (options.memory && frame_.device.is_cpu()) allocator_.set_limit(options.memory);
+    if (!frame_.device.is_cpu())
+      streams_ = std::make_unique<Streams>(frame_.device, program.instructions.size());
+  }
+
+  Result<void> prepare();
+  std::map<std::string, at::Tensor> persistent() override;
+  Result<void> load(const TensorFiles& files, bool required) override;
+  Result<StepResult> step(std::int64_t step, const data::Dataset& dataset,
+                          const std::vector<std::int64_t>& samples) override;
+  void request_stop() override { frame_.stop_requested.store(true, std::memory_order_relaxed); }
+  trace::Trace timeline() const override { return timeline_.trace(); }
+  std::vector<Bytes> scratch() const override { return scratch_; }
+
+ private:
+  Result<void> prepare_instructions();
+  Result<void> allocate_persistent();
+  Result<void> run_compute(StepResult& result);
+  void run_one(const Compute& compute, std::int64_t& now);
+  void run_measured(const Compute& compute);
+  Result<void> wait_for_transfer(const Compute& compute, StepResult& result, std::int64_t& now);
+  void finish(StepResult& result, std::int64_t begin);
+  void record_device_times();
+  tl::unexpected<Error> fault(std::string code, const std::string& message) const;
+  void set_status(int instruction) {
+    if (status_ != nullptr)
+      status_->compute_instruction.store(instruction, std::memory_order_relaxed);
+  }
+
+  const DeviceProgram& program_;
+  Communicator* communicator_;
+  StatusRecord* status_;
+  CountingAllocator& allocator_;
+  Frame frame_;
+  Throttle throttle_;
+  Timeline timeline_;
+  std::vector<Bytes> scratch_;  // by instruction
+  bool measures_scratch_;
+  std::int64_t highest_ = 0;  // of this step, where every instruction begins a new mark
+  std::unique_ptr<Streams> streams_;
+  std::vector<Compute> compute_;
+  std::vector<int> temporaries_;  // that no instruction frees
+  Progress compute_progress_;
+  const Compute* running_ = nullptr;  // for messages
+  bool is_broken_ = false;
+  std::unique_ptr<TransferLane> transfers_;  // last: its thread uses the others
+};
+
+Result<void> TorchExecutor::prepare() {
+  MOTLEY_RETURN_IF_ERROR(find_operators(program_));
+  const c10::InferenceMode no_autograd;
+  try {
+    MOTLEY_RETURN_IF_ERROR(prepare_instructions());
+    return allocate_persistent();
+  } catch (const c10::OutOfMemoryError& error) {
+    return runtime_error("run.out-of-memory",
+                         fmt::format("{}: while placing parameters: {}", program_.device,
+                                     error.what_without_backtrace()));
+  } catch (const c10::Error& error) {
+    return runtime_error("run.operator",
+                         fmt::format("{}: {}", program_.device, error.what_without_backtrace()));
+  } catch (const std::exception& error) {
+    return runtime_error("run.operator", fmt::format("{}: {}", program_.device, error.what()));
+  }
+}
+
+Result<void> TorchExecutor::prepare_instructions() {
+  frame_.values.resize(program_.buffers.size());
+  std::vector<bool> signals(program_.instructions.size(), false);
+  std::vector<Transfer> transfers;
+  for (std::size_t id = 0; id < program_.instructions.size(); ++id) {
+    if (program_.instructions[id].lane == Lane::kTransfer) {
+      MOTLEY_ASSIGN(Transfer transfer, prepare_transfer(program_, id));
+      if (transfer.wait >= 0) signals[static_cast<std::size_t>(transfer.wait)] = true;
+      transfers.push_back(std::move(transfer));
+    } else {
+      MOTLEY_ASSIGN(Compute compute, prepare_compute(program_, id, frame_.device));
+      compute_.push_back(std::move(compute));
+    }
+  }
+  for (Compute& compute : compute_) compute.signals = signals[static_cast<std::size_t>(compute.id)];
+  transfers_ = std::make_unique<TransferLane>(
+      std::move(transfers), TransferContext{&frame_, communicator_, status_, &timeline_,
+                                            streams_.get(), &compute_progress_});
+  return {};
+}
+
+Result<void> TorchExecutor::allocate_persistent() {
+  std::vector<bool> is_freed(program_.buffers.size(), false);
+  for (const Instruction& instruction : program_.instructions)
+    for (const BufferId id : instruction.frees) is_freed[id.index()] = true;
+  for (std::size_t i = 0; i < program_.buffers.size(); ++i) {
+    const program::Buffer& buffer = program_.buffers[i];
+    if (is_persistent(buffer.kind))
+      frame_.values[i] = at::zeros(
+          buffer.shape, at::TensorOptions(frame_.device).dtype(scalar_type(buffer.dtype)));
+    else if (buffer.kind == BufferKind::kTemporary && !is_freed[i])
+      temporaries_.push_back(static_cast<int>(i));
+  }
+  return {};
+}
+
+std::map<std::string, at::Tensor> TorchExecutor::persistent() {
+  std::map<std::string, at::Tensor> tensors;
+  for (std::size_t i = 0; i < program_.buffers.size(); ++i)
+    if (is_persistent(program_.buffers[i].kind))
+      tensors.emplace(program_.buffers[i].name, frame_.values[i]);
+  return tensors;
+}
+
+Result<void> TorchExecutor::load(const TensorFiles& files, bool required) {
+  const c10::InferenceMode no_autograd;
+  for (std::size_t i = 0; i < program_.buffers.size(); ++i) {
+    const program::Buffer& buffer = program_.buffers[i];
+    if (!is_persistent(buffer.kind)) continue;
+    if (!files.has(buffer.name) && (!required || buffer.kind == BufferKind::kState)) continue;
+    at::Tensor host = frame_.device.is_cpu() ? frame_.values[i] : allocate(buffer, at::kCPU);
+    MOTLEY_RETURN_IF_ERROR(
+        files.read(buffer, {static_cast<std::byte*>(host.mutable_data_ptr()), host.nbytes()}));
+    if (!frame_.device.is_cpu()) frame_.values[i].copy_(host);
+  }
+  return {};
+}
+
+Result<StepResult> TorchExecutor::step(std::int64_t step, const data::Dataset& dataset,
+                                       const std::vector<std::int64_t>& samples) {
+  if (is_broken_) return runtime_error("run.stopped", "an earlier step failed");
+  const c10::InferenceMode no_autograd;
+  frame_.step = step;
+  frame_.dataset = &dataset;
+  frame_.samples = &samples;
+  compute_progress_.reset();
+  StepResult result;
+  const std::int64_t begin = monotonic_ns();
+  timeline_.begin_step(step, begin);
+  if (streams_) {
+    reset_device_peak(frame_.device);
+  } else {
+    allocator_.reset_peak();
+    highest_ = 0;
+  }
+  throttle_.resume();
+  transfers_->start_step();
+  auto outcome = run_compute(result);
+  if (!outcome) {
+    is_broken_ = true;
+    compute_progress_.fail();
+    if (communicator_ != nullptr) communicator_->close();
+    transfers_->finish_step();
+    return tl::make_unexpected(std::move(outcome).error());
+  }
+  finish(result, begin);
+  return result;
+}
+
+Result<void> TorchExecutor::run_compute(StepResult& result) {
+  std::int64_t now = monotonic_ns();
+  try {
+    for (const Compute& compute : compute_) {
+      running_ = &compute;
+      set_status(compute.id);
+      if (compute.wait >= 0) MOTLEY_RETURN_IF_ERROR(wait_for_transfer(compute, result, now));
+      run_one(compute, now);
+    }
+    throttle_.catch_up();
+    if (!transfers_->finish_step()) return tl::make_unexpected(transfers_->error());
+    if (streams_) streams_->synchronize();
+    if (frame_.loss.defined()) result.loss = read_number(frame_.loss);
+    if (frame_.stop.defined()) result.stop_requested = read_number(frame_.stop) > 0;
+    return {};
+  } catch (const c10::OutOfMemoryError& error) {
+    return fault("run.out-of-memory", error.what_without_backtrace());
+  } catch (const c10::Error& error) {
+    return fault("run.operator", error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    return fault("run.operator", error.what());
+  }
+}
+
+void TorchExecutor::run_measured(const Compute& compute) {
+  allocator_.reset_peak();
+  compute.kernel(frame_);
+  const std::int64_t peak = allocator_.peak();
+  Bytes& scratch = scratch_[static_cast<std::size_t>(compute.id)];
+  scratch = std::max(scratch, Bytes(peak - allocator_.in_use()));
+  highest_ = std::max(highest_, peak);
+}
+
+void TorchExecutor::run_one(const Compute& compute, std::int64_t& now) {
+  if (measures_scratch_) {
+    run_measured(compute);
+  } else {
+    compute.kernel(frame_);
+  }
+  for (const int id : compute.frees) frame_.values[static_cast<std::size_t>(id)].reset();
+  throttle_.charge();
+  if (compute.signals) {
+    throttle_.catch_up();
+    if (streams_) streams_->mark(compute.id);
+    compute_progress_.advance(compute.id);
+  } else if (streams_ && timeline_.is_on()) {
+    streams_->mark(compute.id);
+  }
+  if (!timeline_.is_on()) return;
+  const std::int64_t end = monotonic_ns();
+  timeline_.record(static_cast<std::size_t>(compute.id), now, end);
+  now = end;
+}
+
+Result<void> TorchExecutor::wait_for_transfer(const Compute& compute, StepResult& result,
+                                              std::int64_t& now) {
+  throttle_.catch_up();
+  const std::int64_t begin = monotonic_ns();
+  if (!transfers_->wait_for(compute.wait)) return tl::make_unexpected(transfers_->error());
+  if (streams_) streams_->wait_for(compute.wait);
+  now = monotonic_ns();
+  result.wait_s += static_cast<double>(now - begin) * 1e-9;
+  throttle_.resume();
+  return {};
+}
+
+void TorchExecutor::finish(StepResult& result, std::int64_t begin) {
+  for (const int id : temporaries_) frame_.values[static_cast<std::size_t>(id)].reset();
+  frame_.loss.reset();
+  frame_.stop.reset();
+  set_status(-1);
+  const std::int64_t end = monotonic_ns();
+  result.step_s = static_cast<double>(end - begin) * 1e-9;
+  result.compute_s = result.step_s - result.wait_s;
+  result.peak_bytes = streams_ ? device_peak(frame_.device) : std::max(highest_, allocator_.peak());
+  if (streams_ && timeline_.is_on()) record_device_times();
+  timeline_.end_step(end, result.peak_bytes);
+}
+
+/// The host's times say when work was queued; puts the device's in their place, counted back from
+/// now, when all of it is done.
+void TorchExecutor::record_device_times() {
+  const std::int64_t end = monotonic_ns();
+  const int last = compute_.back().id;
+  std::int64_t before = -1;
+  for (const Compute& compute : compute_) {
+    const std::int64_t at = end - streams_->between(compute.id, last);
+    timeline_.record(static_cast<std::size_t>(compute.id), before < 0 ? at : before, at);
+    before = at;
+  }
+}
+
+tl::unexpected<Error> TorchExecutor::fault(std::string code, const std::string& message) const {
+  const auto id = static_cast<std::size_t>(running_->id);
+  return runtime_error(std::move(code), fmt::format("{}: {}: {}", program_.device,
+                                                    place(program_.instructions[id], id), message));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Executor>> Executor::create(const DeviceProgram& program,
+                                                   const ExecutorOptions& options,
+                                                   Communicator* communicator,
+                                                   StatusRecord* status) {
+  auto executor = std::make_unique<TorchExecutor>(program, options, communicator, status);
+  MOTLEY_RETURN_IF_ERROR(executor->prepare());
+  return executor;
+}
+
+}  // namespace motley::run

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/base/units.h"
+#include "motley/data/dataset.h"
+#include "motley/program/program.h"
+#include "motley/run/status.h"
+#include "motley/run/tensor_files.h"
+#include "motley/run/torch/exchange/communicator.h"
+#include "motley/trace/trace.h"
+
+namespace motley::run {
+
+struct ExecutorOptions {
+  std::string kind = "cpu";  ///< "cpu" or "cuda"
+  int local_index = 0;
+  double speed = 1.0;               ///< emulated share of one core (throttle.h)
+  std::optional<Bytes> memory;      ///< CPU tensors beyond this are refused (allocator.h)
+  std::uint64_t seed = 0;           ///< of dropout
+  std::int64_t timeline_steps = 0;  ///< how many of the last steps keep their intervals
+  bool measures_scratch = false;    ///< keep what operators need beside their results; CPU only
+};
+
+/// What one step gave.
+struct StepResult {
+  double loss = 0;              ///< of the global batch
+  bool stop_requested = false;  ///< by any rank
+  double step_s = 0;            ///< wall time
+  double compute_s = 0;         ///< compute lane busy, emulation's waiting included
+  double wait_s = 0;            ///< compute lane waiting for transfers
+  std::int64_t peak_bytes = 0;  ///< allocator's high-water mark of this step
+};
+
+/// Runs one device's program through ATen: compute lane on the calling thread, transfer lane on a
+/// thread of its own. Operators are looked up once (all missing ones are reported together); values
+/// live in integer slots and are freed where the program says. Not thread-safe, except that the
+/// StatusRecord may be read and request_stop called from anywhere (a signal handler too).
+class Executor {
+ public:
+  /// `communicator` may be null for a program without collectives (or, when profiling, to make
+  /// collectives no-ops); it, `program` and `status` (may be null) outlive the executor.
+  static Result<std::unique_ptr<Executor>> create(const program::DeviceProgram& program,
+                                                  const ExecutorOptions& options,
+                                                  Communicator* communicator, StatusRecord* status);
+  virtual ~Executor() = default;
+
+  /// Persistent tensors by buffer name ("fc.weight", "fc.weight/momentum", "bn.running_mean"),
+  /// contiguous. Shared with the executor: writing to them changes the model (inside a
+  /// c10::InferenceMode guard, or to their memory). They start as zeros.
+  virtual std::map<std::string, at::Tensor> persistent() = 0;
+  /// Sets persistent buffers, or the parts of them that are here, from files by name; `required`:
+  /// every parameter, model buffer and constant must be there.
+  virtual Result<void> load(const TensorFiles& files, bool required) = 0;
+
+  /// One training step. `step` counts from 0 over the whole training; `samples[i]` is the dataset
+  /// index of local sample i. After an error ("a:0: ^45 aten::mm (h.0.attn): ...", code
+  /// run.out-of-memory, run.operator, or the communicator's) the communicator is closed and the
+  /// executor cannot be used again.
+  virtual Result<StepResult> step(std::int64_t step, const data::Dataset& dataset,
+                                  const std::vector<std::int64_t>& samples) = 0;
+
+  /// Asks all ranks to stop after the step in which they agree. Async-signal-safe.
+  virtual void request_stop() = 0;
+
+  /// By instruction, the most that one step saw it hold beside what lives after it; zeros unless
+  /// the options ask for it. Transfers have none.
+  virtual std::vector<Bytes> scratch() const = 0;
+
+  /// Intervals of the last `timeline_steps` steps (device 0 of the trace is this one). Times are
+  /// those of the machine's monotonic clock: who merges the traces of ranks subtracts the smallest.
+  virtual trace::Trace timeline() const = 0;
+};
+
+}  // namespace motley::run

@@ -1,0 +1,632 @@
+#include "motley/run/torch/lanes/executor.h"
+
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/tensor.h>
+#include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <thread>
+
+#include "motley/base/file.h"
+#include "motley/program/memory.h"
+#include "motley/program/program_text.h"
+#include "motley/run/torch/lanes/profile_run.h"
+#include "motley/run/torch/memory/allocator.h"
+
+namespace motley::run {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::FloatNear;
+using ::testing::HasSubstr;
+
+/// Rows of floats; each input has a width.
+class Rows final : public data::Dataset {
+ public:
+  explicit Rows(std::vector<std::vector<std::vector<float>>> inputs) : inputs_(std::move(inputs)) {}
+  std::int64_t samples() const override { return static_cast<std::int64_t>(inputs_[0].size()); }
+  std::int64_t sample_bytes(std::size_t input) const override {
+    return static_cast<std::int64_t>(inputs_[input][0].size() * sizeof(float));
+  }
+  void read(std::size_t input, std::int64_t sample, std::byte* out) const override {
+    const auto& row = inputs_[input][static_cast<std::size_t>(sample)];
+    std::memcpy(out, row.data(), row.size() * sizeof(float));
+  }
+
+ private:
+  std::vector<std::vector<std::vector<float>>> inputs_;
+};
+
+/// Ranks as threads of this process.
+class Meeting {
+ public:
+  explicit Meeting(int size) : size_(size) {}
+  /// Adds up what all ranks bring; false once closed.
+  bool sum(at::Tensor& tensor) {
+    std::unique_lock lock(mutex_);
+    const int round = round_;
+    total_ = present_ == 0 ? tensor.clone() : total_.add(tensor);
+    if (++present_ == size_) {
+      result_ = total_;
+      present_ = 0;
+      ++round_;
+      changed_.notify_all();
+    } else {
+      changed_.wait(lock, [&] { return round_ != round || closed_; });
+      if (round_ == round) return false;
+    }
+    tensor.copy_(result_);
+    return true;
+  }
+  /// What each rank brings, by rank; empty once closed.
+  std::vector<at::Tensor> collect(int rank, const at::Tensor& tensor) {
+    std::unique_lock lock(mutex_);
+    const int round = round_;
+    brought_.resize(static_cast<std::size_t>(size_));
+    brought_[static_cast<std::size_t>(rank)] = tensor.clone();
+    if (++present_ == size_) {
+      collected_ = std::exchange(brought_, {});
+      present_ = 0;
+      ++round_;
+      changed_.notify_all();
+    } else {
+      changed_.wait(lock, [&] { return round_ != round || closed_; });
+      if (round_ == round) return {};
+    }
+    return collected_;
+  }
+  void close() {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  int size_, present_ = 0, round_ = 0;
+  bool closed_ = false;
+  at::Tensor total_, result_;
+  std::vector<at::Tensor> brought_, collected_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+};
+
+class MeetingCommunicator final : public Communicator {
+ public:
+  MeetingCommunicator(Meeting& meeting, int rank) : meeting_(meeting), rank_(rank) {}
+  Result<void> all_reduce(const ExchangeCall&, at::Tensor& tensor) override {
+    if (meeting_.sum(tensor)) return {};
+    return runtime_error("run.closed", "the group is closed");
+  }
+  Result<void> all_gather(const ExchangeCall&, const Counts&, const at::Tensor& part,
+                          at::Tensor& all) override {
+    const auto parts = meeting_.collect(rank_, part);
+    if (parts.empty()) return runtime_error("run.closed", "the group is closed");
+    all.copy_(at::cat(parts));
+    return {};
+  }
+  Result<void> reduce_scatter(const ExchangeCall&, const Counts& counts, const at::Tensor& all,
+                              at::Tensor& part) override {
+    const auto addends = meeting_.collect(rank_, all);
+    if (addends.empty()) return runtime_error("run.closed", "the group is closed");
+    at::Tensor sum = addends[0].clone();
+    for (std::size_t i = 1; i < addends.size(); ++i) sum.add_(addends[i]);
+    part.copy_(sum.split_with_sizes(counts)[static_cast<std::size_t>(rank_)]);
+    return {};
+  }
+  Result<void> all_to_all(const ExchangeCall&, const Splits& splits, const at::Tensor& in,
+                          at::Tensor& out) override {
+    const auto all = meeting_.collect(rank_, in);
+    const auto sends = meeting_.collect(rank_, at::tensor(splits.sends));
+    if (all.empty() || sends.empty()) return runtime_error("run.closed", "the group is closed");
+    std::vector<at::Tensor> parts;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const auto* counts = sends[i].const_data_ptr<std::int64_t>();
+      parts.push_back(
+          all[i].split_with_sizes({counts, splits.sends.size()})[static_cast<std::size_t>(rank_)]);
+    }
+    out.copy_(at::cat(parts));
+    return {};
+  }
+  Result<void> broadcast(at::Tensor&) override { return {}; }
+  int rank() const override { return rank_; }
+  int size() const override { return 2; }
+  void close() override { meeting_.close(); }
+
+ private:
+  Meeting& meeting_;
+  int rank_;
+};
+
+/// Least squares y = x w over 3 samples in all: loss = sum (x w - y)^2 / 3, one step of sgd.
+std::string device_text(int rank, int samples, int first) {
+  return fmt::format(R"(device "a:{0}" samples {1} first {2}
+buffer %0: parameter f32[2, 1] "w"
+buffer %1: state f32[2, 1] "w/momentum"
+buffer %2: input f32[{1}, 2] "x"
+buffer %3: input f32[{1}, 1] "y"
+buffer %4: temporary f32[{1}, 1]
+buffer %5: temporary f32[{1}, 1]
+buffer %6: temporary f32[{1}, 1]
+buffer %7: temporary f32[]
+buffer %8: temporary f32[]
+buffer %9: temporary f32[{1}, 1]
+buffer %10: temporary f32[{1}, 1]
+buffer %11: temporary f32[2, {1}] view %2
+buffer %12: temporary f32[2, 1]
+buffer %13: temporary f32[1]
+buffer %14: temporary f32[4]
+buffer %15: temporary f32[2, 1] view %14
+buffer %16: temporary f32[] view %14
+buffer %17: temporary f32[1] view %14
+compute ^0: %2 = motley::load(0) "load x"
+compute ^1: %3 = motley::load(1) "load y"
+compute ^2: %4 = aten::mm(%2, %0) "fc"
+compute ^3: %5 = aten::sub.Tensor(%4, %3, 1) free %4
+compute ^4: %6 = aten::mul.Tensor(%5, %5)
+compute ^5: %7 = aten::sum(%6, none) free %6
+compute ^6: %8 = aten::div.Tensor(%7, number(3)) free %7
+compute ^7: %9 = aten::mul.Tensor(%5, 2.0) free %5
+compute ^8: %10 = aten::div.Tensor(%9, number(3)) free %9
+compute ^9: %11 = aten::t(%2)
+compute ^10: %12 = aten::mm(%11, %10) "fc" free %11 %10
+compute ^11: %13 = motley::stop_request()
+compute ^12: %14 = motley::pack([%12, %8, %13]) "bucket 0" free %12 %8 %13
+transfer ^13: motley::all_reduce(%14) group 0 wait ^12 "bucket 0"
+compute ^14: %15, %16, %17 = motley::unpack(%14) wait ^13 "bucket 0"
+compute ^15: motley::update("sgd", [%0], [%15], [%1], [], 0.01, 0.9, false, 0.0, 0.9, 0.999, 1e-08) "bucket 0"
+compute ^16: motley::report(%16, %17) free %14 %15 %16 %17
+)",
+                     rank, samples, first);
+}
+
+program::Program parse(const std::string& devices, const std::string& group = "0 1",
+                       int global_batch = 3) {
+  const std::string groups = group.empty() ? "" : "group 0: " + group + "\n";
+  const std::string head =
+      fmt::format("motley.program/1\nmodel \"m\" plan \"p\" global_batch {}\n", global_batch);
+  auto program = program::parse_program(head + groups + devices, "test");
+  if (!program) ADD_FAILURE() << program.error().message;
+  return std::move(program).value();
+}
+
+Rows samples() { return Rows({{{1, 2}, {3, 4}, {5, 6}}, {{1}, {2}, {3}}}); }
+
+void set_weights(Executor& executor) {
+  const c10::InferenceMode no_autograd;
+  executor.persistent().at("w").copy_(at::tensor({0.5f, -0.5f}).view({2, 1}));
+}
+
+std::vector<float> values(const at::Tensor& tensor) {
+  const at::Tensor flat = tensor.contiguous();
+  return {flat.const_data_ptr<float>(), flat.const_data_ptr<float>() + flat.numel()};
+}
+
+// w = (0.5, -0.5): errors -1.5, -2.5, -3.5; loss = (2.25 + 6.25 + 12.25) / 3 = 6.916667.
+// Gradient = 2/3 x' e = 2/3 (-1.5 - 7.5 - 17.5, -3 - 10 - 21) = (-17.666667, -22.666667).
+// w - 0.01 gradient = (0.6766667, -0.2733333). The momentum buffer is the gradient.
+void expect_first_step(Executor& executor, const StepResult& result) {
+  EXPECT_NEAR(result.loss, 6.9166667, 1e-6);
+  EXPECT_THAT(values(executor.persistent().at("w")),
+              ElementsAre(FloatNear(0.6766667f, 1e-6f), FloatNear(-0.2733333f, 1e-6f)));
+  EXPECT_THAT(values(executor.persistent().at("w/momentum")),
+              ElementsAre(FloatNear(-17.666667f, 1e-5f), FloatNear(-22.666667f, 1e-5f)));
+}
+
+TEST(Executor, OneRank) {
+  const program::Program program = parse(device_text(0, 3, 0), "0");
+  auto executor = Executor::create(program.devices[0], {}, nullptr, nullptr);
+  ASSERT_TRUE(executor) << executor.error().message;
+  set_weights(**executor);
+  const auto result = (*executor)->step(0, samples(), {0, 1, 2});
+  ASSERT_TRUE(result) << result.error().message;
+  EXPECT_FALSE(result->stop_requested);
+  expect_first_step(**executor, *result);
+}
+
+TEST(Executor, TwoRanksOfUnequalSharesEqualOne) {
+  const program::Program program = parse(device_text(0, 2, 0) + device_text(1, 1, 2));
+  Meeting meeting(2);
+  std::vector<std::vector<std::int64_t>> shares = {{0, 1}, {2}};
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&, rank] {
+      const auto at = static_cast<std::size_t>(rank);
+      MeetingCommunicator communicator(meeting, rank);
+      auto executor = Executor::create(program.devices[at], {}, &communicator, nullptr);
+      ASSERT_TRUE(executor) << executor.error().message;
+      set_weights(**executor);
+      auto result = (*executor)->step(0, samples(), shares[at]);
+      ASSERT_TRUE(result) << result.error().message;
+      expect_first_step(**executor, *result);
+      // Rank 1 asks; both learn of it in the same step.
+      if (rank == 1) (*executor)->request_stop();
+      result = (*executor)->step(1, samples(), shares[at]);
+      ASSERT_TRUE(result) << result.error().message;
+      EXPECT_TRUE(result->stop_requested);
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+}
+
+/// x as rows of a data set; w where the program has it.
+at::Tensor count_up(std::int64_t rows) { return at::arange(rows * 5, at::kFloat).view({rows, 5}); }
+
+std::vector<std::vector<float>> rows_of(const at::Tensor& tensor) {
+  std::vector<std::vector<float>> rows;
+  for (const at::Tensor& row : tensor.unbind()) rows.push_back(values(row));
+  return rows;
+}
+
+// tests/golden/program/uneven.txt: samples 3, 1 and 1 become columns 3, 2 and 0; the weights are
+// summed and gathered by column.
+TEST(Executor, UnevenPartsArriveWhereTheyBelong) {
+  const std::string path = MOTLEY_SOURCE_DIR "/tests/golden/program/uneven.txt";
+  const auto program = program::parse_program(read_file(path).value(), path);
+  ASSERT_TRUE(program) << program.error().message;
+  const at::Tensor x = count_up(5), w = count_up(2).mul(-1);
+  const Rows data({rows_of(x)});
+  const std::vector<std::vector<std::int64_t>> shares = {{0, 1, 2}, {3}, {4}};
+  Meeting meeting(3);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 3; ++rank) {
+    ranks.emplace_back([&, rank] {
+      const c10::InferenceMode no_autograd;
+      const auto own = static_cast<std::size_t>(rank);
+      MeetingCommunicator communicator(meeting, rank);
+      auto executor = Executor::create(program->devices[own], {}, &communicator, nullptr);
+      ASSERT_TRUE(executor) << executor.error().message;
+      auto tensors = (*executor)->persistent();
+      tensors.at("w").copy_(w);
+      for (int step = 0; step < 2; ++step) {
+        const auto result = (*executor)->step(step, data, shares[own]);
+        ASSERT_TRUE(result) << result.error().message;
+      }
+      const std::string number = std::to_string(rank);
+      EXPECT_TRUE(
+          at::equal(tensors.at("columns." + number), x.split_with_sizes({3, 2, 0}, 1)[own]));
+      EXPECT_TRUE(
+          at::equal(tensors.at("summed." + number), w.split_with_sizes({3, 2, 0}, 1)[own].mul(3)));
+      EXPECT_TRUE(at::equal(tensors.at("gathered"), w));
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+}
+
+TEST(Executor, WithoutPeersAnExchangeGivesWhatIsHere) {
+  const program::Program program = parse(R"(device "a:0" samples 3 first 0
+buffer %0: constant f32[2] "c"
+buffer %1: temporary f32[2]
+buffer %2: model_buffer f32[2] "all"
+transfer ^0: %1 = motley::all_gather(%0, [2]) group 0
+compute ^1: motley::assign(%2, %1) wait ^0 free %1
+)",
+                                         "0");
+  auto executor = Executor::create(program.devices[0], {}, nullptr, nullptr);
+  ASSERT_TRUE(executor) << executor.error().message;
+  const c10::InferenceMode no_autograd;
+  (*executor)->persistent().at("c").copy_(at::tensor({1.0f, 2.0f}));
+  ASSERT_TRUE((*executor)->step(0, samples(), {}));
+  EXPECT_THAT(values((*executor)->persistent().at("all")), ElementsAre(1, 2));
+}
+
+// Of a tensor that a transpose left with other strides; empty parts at both ends.
+TEST(Executor, CutJoinAndPartAreNarrowAndCat) {
+  const program::Program program = parse(R"(device "a:0" samples 3 first 0
+buffer %0: constant f32[2, 3, 6] "x"
+buffer %1: temporary f32[2, 6, 3] view %0
+buffer %2: temporary f32[36]
+buffer %3: temporary f32[2, 6, 3]
+buffer %4: temporary f32[2, 2, 3]
+buffer %5: temporary f32[2, 0, 3]
+buffer %6: model_buffer f32[36] "flat"
+buffer %7: model_buffer f32[2, 6, 3] "joined"
+buffer %8: model_buffer f32[2, 2, 3] "part"
+compute ^0: %1 = aten::transpose.int(%0, 1, 2)
+compute ^1: %2 = motley::cut(%1, 2, [0, 1, 5, 0], 3)
+compute ^2: %3 = motley::join(%2, 2, [0, 1, 5, 0], 3)
+compute ^3: %4 = motley::part(%1, 2, 3, 3)
+compute ^4: %5 = motley::part(%1, 2, 6, 3) free %5
+compute ^5: motley::assign(%6, %2) free %2
+compute ^6: motley::assign(%7, %3) free %3
+compute ^7: motley::assign(%8, %4) free %4 %1
+)",
+                                         "");
+  auto executor = Executor::create(program.devices[0], {}, nullptr, nullptr);
+  ASSERT_TRUE(executor) << executor.error().message;
+  const c10::InferenceMode no_autograd;
+  auto tensors = (*executor)->persistent();
+  tensors.at("x").copy_(at::arange(36, at::kFloat).view({2, 3, 6}));
+  const auto result = (*executor)->step(0, samples(), {});
+  ASSERT_TRUE(result) << result.error().message;
+  const at::Tensor x = tensors.at("x").transpose(1, 2);
+  const at::Tensor flat =
+      at::cat({x.narrow(1, 0, 1).reshape({-1}), x.narrow(1, 1, 5).reshape({-1})});
+  EXPECT_TRUE(at::equal(tensors.at("flat"), flat));
+  EXPECT_TRUE(at::equal(tensors.at("joined"), x));
+  EXPECT_TRUE(at::equal(tensors.at("part"), x.narrow(1, 3, 2)));
+}
+
+TEST(Executor, ALostPeerIsAnErrorWithPlace) {
+  const program::Program program = parse(device_text(0, 2, 0) + device_text(1, 1, 2));
+  Meeting meeting(2);
+  MeetingCommunicator communicator(meeting, 0);
+  StatusRecord status{};
+  auto executor = Executor::create(program.devices[0], {}, &communicator, &status);
+  ASSERT_TRUE(executor);
+  std::thread peer([&] {
+    while (status.transfer_instruction.load() != 13) std::this_thread::yield();
+    meeting.close();
+  });
+  const auto result = (*executor)->step(0, samples(), {0, 1});
+  peer.join();
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, "run.closed");
+  EXPECT_EQ(result.error().message, "a:0: ^13 motley::all_reduce (bucket 0): the group is closed");
+  EXPECT_EQ(status.compute_instruction.load(), 14);
+  EXPECT_EQ((*executor)->step(1, samples(), {0, 1}).error().message, "an earlier step failed");
+}
+
+// x takes 40 kB, y and the values made of them 20 kB each; what else there is is small.
+TEST(Executor, PeakMemoryIsTheLivenessPrediction) {
+  const program::Program program = parse(device_text(0, 5000, 0), "0", 5000);
+  CountingAllocator& allocator = CountingAllocator::install();
+  const std::int64_t before = allocator.in_use();
+  auto executor = Executor::create(program.devices[0], {}, nullptr, nullptr);
+  ASSERT_TRUE(executor);
+  StepResult last;
+  for (int step = 0; step < 2; ++step) {
+    auto result = (*executor)->step(step, samples(), std::vector<std::int64_t>(5000, 1));
+    ASSERT_TRUE(result) << result.error().message;
+    last = *result;
+  }
+  const double predicted =
+      static_cast<double>(program::find_memory_peak(program.devices[0]).total.value);
+  EXPECT_NEAR(static_cast<double>(last.peak_bytes - before), predicted, 0.01 * predicted);
+}
+
+TEST(Executor, TimelineCoversTheStep) {
+  const program::Program program = parse(device_text(0, 3, 0), "0");
+  ExecutorOptions options;
+  options.timeline_steps = 2;
+  auto executor = Executor::create(program.devices[0], options, nullptr, nullptr);
+  ASSERT_TRUE(executor);
+  for (int step = 0; step < 5; ++step) ASSERT_TRUE((*executor)->step(step, samples(), {0, 1, 2}));
+  const trace::Trace trace = (*executor)->timeline();
+  EXPECT_EQ(trace.steps.size(), 2u);
+  EXPECT_EQ(trace.steps[0].step, 3);
+  EXPECT_EQ(trace.steps[1].step, 4);
+  EXPECT_EQ(trace.intervals.size(), 2u * 17);
+  EXPECT_EQ(trace.names[0][2], "aten::mm fc");
+  const auto valid = trace::verify_trace(trace, "timeline");
+  EXPECT_TRUE(valid) << valid.error().message;
+  // 4 floats summed.
+  EXPECT_EQ(trace.intervals.back().bytes, 16);
+}
+
+TEST(Executor, NamesAllMissingOperators) {
+  const program::Program program = parse(R"(device "a:0" samples 3 first 0
+buffer %0: parameter f32[2] "w"
+buffer %1: temporary f32[2]
+buffer %2: temporary f32[2]
+compute ^0: %1 = aten::frobnicate.Tensor(%0)
+compute ^1: %2 = aten::blend(%1, %0) free %1 %2
+)",
+                                         "");
+  const auto executor = Executor::create(program.devices[0], {}, nullptr, nullptr);
+  ASSERT_FALSE(executor);
+  EXPECT_EQ(executor.error().message,
+            "a:0: 2 operators that this engine does not have: aten::blend, "
+            "aten::frobnicate.Tensor; run with the PyTorch version that exported the model");
+}
+
+TEST(Executor, NamesAnArgumentThatDoesNotFit) {
+  const program::Program program = parse(R"(device "a:0" samples 3 first 0
+buffer %0: parameter f32[2] "w"
+buffer %1: temporary f32[2]
+compute ^0: %1 = aten::transpose.int(%0, 0, "one") "fc" free %1
+)",
+                                         "");
+  const auto executor = Executor::create(program.devices[0], {}, nullptr, nullptr);
+  ASSERT_FALSE(executor);
+  EXPECT_EQ(executor.error().message,
+            "a:0: ^0 aten::transpose.int (fc): found \"one\", wanted int for argument 'dim1' of "
+            "aten::transpose.int");
+}
+
+TEST(Executor, AFaultNamesTheInstruction) {
+  const program::Program program = parse(R"(device "a:0" samples 3 first 0
+buffer %0: parameter f32[2, 3] "w"
+buffer %1: temporary f32[2, 3]
+compute ^0: %1 = aten::mm(%0, %0) "h.0.attn" free %1
+)",
+                                         "");
+  auto executor = Executor::create(program.devices[0], {}, nullptr, nullptr);
+  ASSERT_TRUE(executor);
+  const auto result = (*executor)->step(0, samples(), {});
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, "run.operator");
+  // PyTorch 2.15 puts "mm: " between the two.
+  EXPECT_THAT(result.error().message, HasSubstr("a:0: ^0 aten::mm (h.0.attn): "));
+  EXPECT_THAT(result.error().message, HasSubstr("mat1 and mat2 shapes cannot be multiplied"));
+}
+
+TEST(Executor, RefusesMemoryBeyondTheLimit) {
+  const program::Program program = parse(R"(device "a:0" samples 3 first 0
+buffer %0: parameter f32[1024, 1024] "w"
+buffer %1: temporary f32[1024, 1024]
+compute ^0: %1 = aten::relu(%0) "act" free %1
+)",
+                                         "");
+  CountingAllocator& allocator = CountingAllocator::install();
+  const std::int64_t before = allocator.in_use();
+  ExecutorOptions options;
+  options.memory = Bytes(before + (6 << 20));  // the parameter fits, its copy does not
+  auto executor = Executor::create(program.devices[0], options, nullptr, nullptr);
+  ASSERT_TRUE(executor) << executor.error().message;
+  const auto result = (*executor)->step(0, samples(), {});
+  allocator.set_limit(std::nullopt);
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, "run.out-of-memory");
+  EXPECT_THAT(result.error().message,
+              HasSubstr("a:0: ^0 aten::relu (act): out of memory: wanted 4 MiB, "));
+  EXPECT_THAT(result.error().message, HasSubstr(" in use, limit "));
+}
+
+TEST(Executor, ConvertsArgumentsAsTheSchemaWants) {
+  // A wrapped number keeps the integer type; an int is repeated for int[2]; a list is returned;
+  // view runs as reshape on what a transpose leaves; optional tensors in a list.
+  const program::Program program = parse(R"(device "a:0" samples 3 first 0
+buffer %0: parameter f32[1, 1, 4, 4] "w"
+buffer %1: temporary f32[1, 1, 2, 2]
+buffer %2: temporary f32[1, 1, 4, 4] view %0
+buffer %3: temporary f32[16]
+buffer %4: temporary f32[8] view %3
+buffer %5: temporary f32[8] view %3
+buffer %6: temporary i64[3]
+buffer %7: temporary i64[3]
+buffer %8: temporary f32[3]
+buffer %9: model_buffer f32[3] "picked"
+buffer %10: model_buffer f32[1, 1, 2, 2] "pooled"
+compute ^0: %1 = aten::avg_pool2d(%0, 2, [], 0, false, true, none)
+compute ^1: %2 = aten::transpose.int(%0, 2, 3)
+compute ^2: %3 = aten::view(%2, [16])
+compute ^3: %4, %5 = aten::split.Tensor(%3, 8, 0) list
+compute ^4: %6 = aten::arange(3, dtype(i64), layout(strided), device(local), false)
+compute ^5: %7 = aten::mul.Tensor(%6, 2)
+compute ^6: %8 = aten::index.Tensor(%5, [%7])
+compute ^7: motley::assign(%9, %8)
+compute ^8: motley::assign(%10, %1) free %1 %2 %3 %4 %5 %6 %7 %8
+)",
+                                         "");
+  auto executor = Executor::create(program.devices[0], {}, nullptr, nullptr);
+  ASSERT_TRUE(executor) << executor.error().message;
+  float* w = (*executor)->persistent().at("w").mutable_data_ptr<float>();
+  for (int i = 0; i < 16; ++i) w[i] = static_cast<float>(i);
+  const auto result = (*executor)->step(0, samples(), {});
+  ASSERT_TRUE(result) << result.error().message;
+  // Transposed rows: 0 4 8 12 | 1 5 9 13 | 2 6 10 14 | 3 7 11 15; of the last 8, at 0, 2, 4.
+  EXPECT_THAT(values((*executor)->persistent().at("picked")), ElementsAre(2, 10, 3));
+  // Mean of 0 1 4 5, and so on.
+  EXPECT_THAT(values((*executor)->persistent().at("pooled")), ElementsAre(2.5, 4.5, 10.5, 12.5));
+}
+
+std::string update_text(const std::string& call) {
+  return R"(device "a:0" samples 3 first 0
+buffer %0: parameter f32[2] "w"
+buffer %1: constant f32[2] "g"
+buffer %2: state f32[2] "s1"
+buffer %3: state f32[2] "s2"
+compute ^0: motley::update()" +
+         call + ")\n";
+}
+
+/// Two steps with a constant gradient (1, -2) from w = (1, 1).
+std::vector<float> two_updates(const std::string& call) {
+  const program::Program program = parse(update_text(call), "");
+  auto executor = Executor::create(program.devices[0], {}, nullptr, nullptr);
+  EXPECT_TRUE(executor) << (executor ? "" : executor.error().message);
+  auto tensors = (*executor)->persistent();
+  const c10::InferenceMode no_autograd;
+  tensors.at("w").fill_(1);
+  tensors.at("g").copy_(at::tensor({1.0f, -2.0f}));
+  for (int step = 0; step < 2; ++step) {
+    const auto result = (*executor)->step(step, samples(), {});
+    EXPECT_TRUE(result) << (result ? "" : result.error().message);
+  }
+  return values(tensors.at("w"));
+}
+
+TEST(Update, Sgd) {
+  // No momentum: w - 2 * 0.1 * g.
+  EXPECT_THAT(two_updates(R"("sgd", [%0], [%1], [], [], 0.1, 0.0, false, 0.0, 0.9, 0.999, 1e-08)"),
+              ElementsAre(FloatNear(0.8f, 1e-6f), FloatNear(1.4f, 1e-6f)));
+  // Momentum 0.9: buffers g, 1.9 g; w - 0.1 * 2.9 g.
+  EXPECT_THAT(
+      two_updates(R"("sgd", [%0], [%1], [%2], [], 0.1, 0.9, false, 0.0, 0.9, 0.999, 1e-08)"),
+      ElementsAre(FloatNear(0.71f, 1e-6f), FloatNear(1.58f, 1e-6f)));
+  // Nesterov: steps g + 0.9 g = 1.9 g and g + 0.9 * 1.9 g = 2.71 g; together 4.61 g.
+  EXPECT_THAT(two_updates(R"("sgd", [%0], [%1], [%2], [], 0.1, 0.9, true, 0.0, 0.9, 0.999, 1e-08)"),
+              ElementsAre(FloatNear(0.539f, 1e-6f), FloatNear(1.922f, 1e-6f)));
+  // Weight decay 0.5 is added to the gradient: 1.5 and -1.5, then 1 + 0.425 and -2 + 0.575.
+  EXPECT_THAT(two_updates(R"("sgd", [%0], [%1], [], [], 0.1, 0.0, false, 0.5, 0.9, 0.999, 1e-08)"),
+              ElementsAre(FloatNear(0.7075f, 1e-6f), FloatNear(1.2925f, 1e-6f)));
+}
+
+TEST(Update, Adam) {
+  // With a constant gradient the bias-corrected moments are g and g^2 at every step: each step is
+  // lr * sign(g).
+  EXPECT_THAT(
+      two_updates(R"("adam", [%0], [%1], [%2], [%3], 0.1, 0.0, false, 0.0, 0.9, 0.999, 1e-08)"),
+      ElementsAre(FloatNear(0.8f, 1e-6f), FloatNear(1.2f, 1e-6f)));
+  // AdamW first shrinks by 1 - lr * weight_decay = 0.95:
+  // (0.95 - 0.1) * 0.95 - 0.1 = 0.7075; (0.95 + 0.1) * 0.95 + 0.1 = 1.0975.
+  EXPECT_THAT(
+      two_updates(R"("adamw", [%0], [%1], [%2], [%3], 0.1, 0.0, false, 0.5, 0.9, 0.999, 1e-08)"),
+      ElementsAre(FloatNear(0.7075f, 1e-6f), FloatNear(1.0975f, 1e-6f)));
+}
+
+TEST(Update, RefusesWhatItDoesNotKnow) {
+  const program::Program program = parse(
+      update_text(R"("lion", [%0], [%1], [%2], [], 0.1, 0.9, false, 0.0, 0.9, 0.999, 1e-08)"), "");
+  const auto executor = Executor::create(program.devices[0], {}, nullptr, nullptr);
+  ASSERT_FALSE(executor);
+  EXPECT_EQ(executor.error().message,
+            "a:0: ^0 motley::update: found optimizer 'lion', wanted sgd, adam or adamw");
+}
+
+TEST(LabelCount, CountsOrWeighs) {
+  const program::Program program = parse(R"(device "a:0" samples 3 first 0
+buffer %0: constant i64[4] "labels"
+buffer %1: constant f32[3] "weights"
+buffer %2: temporary f32[]
+buffer %3: temporary f32[]
+buffer %4: model_buffer f32[] "count"
+buffer %5: model_buffer f32[] "weight"
+compute ^0: %2 = motley::label_count(%0, none, -100)
+compute ^1: %3 = motley::label_count(%0, %1, -100)
+compute ^2: motley::assign(%4, %2) free %2
+compute ^3: motley::assign(%5, %3) free %3
+)",
+                                         "");
+  auto executor = Executor::create(program.devices[0], {}, nullptr, nullptr);
+  ASSERT_TRUE(executor) << executor.error().message;
+  auto tensors = (*executor)->persistent();
+  {
+    const c10::InferenceMode no_autograd;
+    tensors.at("labels").copy_(
+        at::tensor({std::int64_t{2}, std::int64_t{-100}, std::int64_t{0}, std::int64_t{2}}));
+    tensors.at("weights").copy_(at::tensor({0.5f, 10.0f, 2.0f}));
+  }
+  ASSERT_TRUE((*executor)->step(0, samples(), {}));
+  EXPECT_THAT(values(tensors.at("count")), ElementsAre(3));
+  EXPECT_THAT(values(tensors.at("weight")), ElementsAre(4.5));  // 2 + 0.5 + 2
+}
+
+TEST(Profile, MeasuresEveryKey) {
+  const program::Program program = parse(device_text(0, 3, 0), "0");
+  ProfileOptions options;
+  options.max_steps = 7;
+  const auto times = profile_program(program.devices[0], options);
+  ASSERT_TRUE(times) << times.error().message;
+  double total = 0;
+  std::int64_t samples = 0;
+  for (const OpTime& time : *times) {
+    EXPECT_GE(time.median.value, 0.0);
+    total += time.median.value;
+    samples += time.samples;
+  }
+  EXPECT_EQ(samples, 16 * 7);  // compute instructions times steps
+  EXPECT_GT(total, 0.0);
+}
+
+}  // namespace
+}  // namespace motley::run

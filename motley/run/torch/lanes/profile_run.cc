@@ -1,0 +1,158 @@
+#include "motley/run/torch/lanes/profile_run.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "motley/base/dtype.h"
+#include "motley/base/random.h"
+#include "motley/base/statistics.h"
+#include "motley/program/program_text.h"
+#include "motley/run/torch/exchange/clock.h"
+#include "motley/run/torch/lanes/executor.h"
+#include "motley/run/torch/lanes/timeline.h"
+#include "motley/run/torch/operators/tensors.h"
+
+namespace motley::run {
+
+namespace {
+
+/// Small floats of both signs, or zeros and ones, of any dtype.
+at::Tensor made_up(const program::Buffer& buffer, SplitMix64& random) {
+  at::Tensor host = at::Tensor(
+      allocate(program::Buffer{buffer.kind, DType::kF32, buffer.shape}, at::Device(at::kCPU)));
+  float* values = host.mutable_data_ptr<float>();
+  const bool is_real = is_floating(buffer.dtype);
+  for (std::int64_t i = 0; i < host.numel(); ++i) {
+    const float drawn = static_cast<float>(random.uniform());
+    values[i] = is_real ? 0.2f * drawn - 0.1f : (drawn < 0.5f ? 0.0f : 1.0f);
+  }
+  return host.to(scalar_type(buffer.dtype));
+}
+
+/// Samples that were never anybody's: each input of the program once, read again and again.
+class MadeUpDataset final : public data::Dataset {
+ public:
+  MadeUpDataset(const program::DeviceProgram& program, SplitMix64& random)
+      : samples_(std::max<std::int64_t>(program.samples, 1)) {
+    for (const program::Instruction& instruction : program.instructions) {
+      if (instruction.op != "motley::load") continue;
+      const auto* input = std::get_if<std::int64_t>(&instruction.arguments.at(0).value);
+      if (input == nullptr) continue;
+      inputs_[static_cast<std::size_t>(*input)] =
+          made_up(program.buffer(instruction.outputs.at(0)), random);
+    }
+  }
+  std::int64_t samples() const override { return samples_; }
+  std::int64_t sample_bytes(std::size_t input) const override {
+    return static_cast<std::int64_t>(inputs_.at(input).nbytes()) / samples_;
+  }
+  void read(std::size_t input, std::int64_t sample, std::byte* out) const override {
+    const auto* data = static_cast<const std::byte*>(inputs_.at(input).const_data_ptr());
+    std::memcpy(out, data + sample * sample_bytes(input),
+                static_cast<std::size_t>(sample_bytes(input)));
+  }
+
+ private:
+  std::int64_t samples_;
+  std::map<std::size_t, at::Tensor> inputs_;
+};
+
+void fill_parameters(const program::DeviceProgram& program, Executor& executor,
+                     SplitMix64& random) {
+  auto tensors = executor.persistent();
+  for (const program::Buffer& buffer : program.buffers) {
+    const auto found = tensors.find(buffer.name);
+    if (found == tensors.end() || buffer.kind == program::BufferKind::kState) continue;
+    // Variances among the model's buffers must be positive.
+    if (buffer.kind == program::BufferKind::kModelBuffer) {
+      found->second.fill_(1);
+    } else if (buffer.kind == program::BufferKind::kParameter) {
+      found->second.copy_(made_up(buffer, random));
+    }
+  }
+}
+
+/// The most that an instruction of each key holds beside its results.
+std::map<std::string, Bytes> scratch_by_key(const program::DeviceProgram& program,
+                                            const std::vector<Bytes>& scratch) {
+  std::map<std::string, Bytes> most;
+  for (std::size_t i = 0; i < scratch.size(); ++i) {
+    Bytes& of_key = most[program::cost_key(program, program.instructions[i])];
+    of_key = std::max(of_key, scratch[i]);
+  }
+  return most;
+}
+
+/// Runs steps of the program on made-up samples; `each` is called with what every step after the
+/// warm-up gave. Returns the executor, which holds their timeline.
+template <typename Each>
+Result<std::unique_ptr<Executor>> run_steps(const program::DeviceProgram& program,
+                                            const ExecutorOptions& executor_options,
+                                            const ProfileOptions& options, const Each& each) {
+  MOTLEY_ASSIGN(auto executor, Executor::create(program, executor_options, nullptr, nullptr));
+  SplitMix64 random(1);
+  const c10::InferenceMode no_autograd;
+  const MadeUpDataset dataset(program, random);
+  fill_parameters(program, *executor, random);
+  std::vector<std::int64_t> samples(static_cast<std::size_t>(program.samples));
+  std::iota(samples.begin(), samples.end(), 0);
+  std::int64_t begin = 0;
+  for (std::int64_t step = 0; step < options.warm_up + options.max_steps; ++step) {
+    if (step == options.warm_up) begin = monotonic_ns();
+    const double spent = static_cast<double>(monotonic_ns() - begin) * 1e-9;
+    if (step >= options.warm_up + options.min_steps && spent > options.budget.value) break;
+    MOTLEY_ASSIGN(const StepResult result, executor->step(step, dataset, samples));
+    if (step >= options.warm_up) each(result);
+  }
+  return executor;
+}
+
+}  // namespace
+
+Result<OpTime> time_whole_steps(const program::DeviceProgram& program, double speed,
+                                const ProfileOptions& options) {
+  ExecutorOptions executor_options;
+  executor_options.kind = options.kind;
+  executor_options.local_index = options.local_index;
+  executor_options.speed = speed;
+  std::vector<double> seconds;
+  MOTLEY_RETURN_IF_ERROR(
+      run_steps(program, executor_options, options,
+                [&](const StepResult& result) { seconds.push_back(result.compute_s); }));
+  // At first the others are still starting.
+  seconds.erase(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 4));
+  const auto count = static_cast<std::int64_t>(seconds.size());
+  const Scatter scatter = find_scatter(std::move(seconds));
+  return OpTime{"step " + std::to_string(program.samples),
+                Seconds(scatter.middle),
+                scatter.spread(),
+                count,
+                {}};
+}
+
+Result<std::vector<OpTime>> profile_program(const program::DeviceProgram& program,
+                                            const ProfileOptions& options) {
+  ExecutorOptions executor_options;
+  executor_options.kind = options.kind;
+  executor_options.local_index = options.local_index;
+  executor_options.timeline_steps = options.max_steps;
+  executor_options.measures_scratch = true;
+  MOTLEY_ASSIGN(const auto executor,
+                run_steps(program, executor_options, options, [](const StepResult&) {}));
+  trace::Trace trace = executor->timeline();
+  std::erase_if(trace.intervals,
+                [&](const trace::Interval& each) { return each.step < options.warm_up; });
+  std::vector<OpTime> times = time_operators(program, trace, 0);
+  const auto scratch = scratch_by_key(program, executor->scratch());
+  for (OpTime& time : times) time.scratch = scratch.at(time.key);
+  return times;
+}
+
+}  // namespace motley::run

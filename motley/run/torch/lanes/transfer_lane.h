@@ -1,0 +1,75 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/run/status.h"
+#include "motley/run/torch/exchange/communicator.h"
+#include "motley/run/torch/lanes/progress.h"
+#include "motley/run/torch/lanes/streams.h"
+#include "motley/run/torch/lanes/timeline.h"
+#include "motley/run/torch/operators/frame.h"
+
+namespace motley::run {
+
+/// A collective of the transfer lane, prepared.
+struct Transfer {
+  int id = 0;      ///< of the instruction
+  int wait = -1;   ///< last compute instruction that must have finished
+  int buffer = 0;  ///< that it sums over the group, in place, or gives
+  ExchangeCall call{GroupId()};
+  std::string op;         ///< motley::all_reduce, ...
+  int result = 0;         ///< buffer that it defines; not of an all-reduce
+  program::Buffer about;  ///< the result
+  Splits splits;          ///< receives: of an all-to-all only
+  std::vector<int> frees;
+  std::string place;  ///< "^9 motley::all_reduce (bucket 0)", for messages
+};
+
+/// What the lane works on; all outlive it.
+struct TransferContext {
+  Frame* frame;
+  /// Null: all-reduces do nothing, others give what this device has, and zeros for the rest.
+  Communicator* communicator;
+  StatusRecord* status;  ///< may be null
+  Timeline* timeline;
+  Streams* streams;  ///< null on devices that work synchronously
+  const Progress* compute;
+};
+
+/// The thread that runs a device's transfers, in order, one step after another. A program without
+/// transfers has no thread.
+class TransferLane {
+ public:
+  TransferLane(std::vector<Transfer> transfers, const TransferContext& context);
+  ~TransferLane();
+
+  /// Begins a step. The one before must have ended.
+  void start_step();
+  /// Until all transfers of the step are done; false: one failed.
+  bool finish_step() const;
+  /// Until transfer instruction `id` is done; false: it, or one before it, failed.
+  bool wait_for(int id) const { return done_.wait_for(id); }
+  /// The fault; valid after a wait returned false.
+  const Error& error() const { return error_; }
+
+ private:
+  void serve();
+  Result<void> run_step();
+  Result<void> run(const Transfer& transfer);
+  Result<void> sum(const Transfer& transfer) const;
+  Result<void> exchange(const Transfer& transfer) const;
+
+  std::vector<Transfer> transfers_;
+  TransferContext context_;
+  Progress done_;
+  Error error_;
+  std::atomic<int> started_ = 0;  // steps; kEnd: leave
+  std::thread thread_;
+};
+
+}  // namespace motley::run

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <c10/core/Allocator.h>
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+
+#include "motley/base/units.h"
+#include "motley/run/torch/memory/block_pool.h"
+
+namespace motley::run {
+
+/// PyTorch's allocator of CPU memory in this process: counts what tensors hold, refuses what would
+/// exceed a limit, and recycles memory (block_pool.h). Counted are the bytes asked for, kernel
+/// scratch that goes through PyTorch's allocator included; scratch of oneDNN and of the threading
+/// library is not seen. Thread-safe.
+class CountingAllocator final : public c10::Allocator {
+ public:
+  /// The process's one instance; becomes PyTorch's CPU allocator at the first call, which should
+  /// come before the first tensor is made. Lives until the process ends.
+  static CountingAllocator& install();
+
+  /// Allocations that would bring the total above `limit` throw c10::OutOfMemoryError; empty: no
+  /// limit but the machine's.
+  void set_limit(std::optional<Bytes> limit);
+
+  std::int64_t in_use() const { return in_use_.load(std::memory_order_relaxed); }
+  std::int64_t peak() const { return peak_.load(std::memory_order_relaxed); }
+  /// Begins a new high-water mark at what is in use now.
+  void reset_peak() { peak_.store(in_use(), std::memory_order_relaxed); }
+  /// Address space held, free blocks included.
+  std::int64_t held() const { return static_cast<std::int64_t>(pool_.segment_bytes()); }
+
+  c10::DataPtr allocate(std::size_t bytes) override;
+  c10::DeleterFnPtr raw_deleter() const override;
+  void copy_data(void* target, const void* source, std::size_t bytes) const override;
+
+ private:
+  CountingAllocator() = default;
+  static void release(void* pointer);
+  void charge(std::int64_t bytes);
+
+  BlockPool pool_;
+  std::atomic<std::int64_t> in_use_ = 0, peak_ = 0, limit_ = -1;
+};
+
+}  // namespace motley::run

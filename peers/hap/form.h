@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace motley::peers {
+
+/// How the devices of one group hold a tensor T; with the tensor it is a *property*, the atom of
+/// pre- and post-conditions. From HAP (EuroSys 2024) and its released planner.
+class Form {
+ public:
+  static constexpr std::size_t kMaxRank = 12;
+
+  /// Every device holds all of T.
+  static constexpr Form identity() { return Form(0); }
+  /// Every device holds a partial term; their sum is T.
+  static constexpr Form reduce() { return Form(1); }
+  /// Every device holds all of a parameter T, and its consumer makes the whole gradient on each
+  /// (sufficient factors), so that nothing is summed.
+  static constexpr Form factored() { return Form(2); }
+  /// Device i holds slice i along `dimension` < kMaxRank; the slices side by side are T.
+  static constexpr Form gather(std::size_t dimension) {
+    return Form(static_cast<std::uint8_t>(kFirstGather + dimension));
+  }
+
+  constexpr bool is_gather() const { return code_ >= kFirstGather; }
+  /// Only of a gather.
+  constexpr std::size_t dimension() const { return code_ - kFirstGather; }
+  constexpr std::uint16_t bit() const { return static_cast<std::uint16_t>(1u << code_); }
+  /// "identity", "reduce", "factored", "gather(1)".
+  std::string text() const {
+    if (is_gather()) return "gather(" + std::to_string(dimension()) + ")";
+    return code_ == 0 ? "identity" : code_ == 1 ? "reduce" : "factored";
+  }
+  constexpr bool operator==(const Form&) const = default;
+
+ private:
+  static constexpr std::uint8_t kFirstGather = 3;
+  explicit constexpr Form(std::uint8_t code) : code_(code) {}
+  std::uint8_t code_;
+};
+
+/// A set of forms of one tensor, in 15 bits.
+struct FormSet {
+  std::uint16_t bits = 0;
+
+  constexpr bool contains(Form form) const { return (bits & form.bit()) != 0; }
+  constexpr void insert(Form form) { bits |= form.bit(); }
+  constexpr bool is_empty() const { return bits == 0; }
+};
+
+}  // namespace motley::peers

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "peers/hap/form.h"
+#include "peers/hap/reference_graph.h"
+
+namespace motley::peers {
+
+/// One way to compute an operator on all devices: {pre} operator {post}.
+struct Triple {
+  std::vector<std::optional<Form>> pre;  ///< of each input; none: the input is not read
+  std::vector<Form> post;                ///< of each output
+  double shared_flops = 0;               ///< forward and backward, of which a device does its share
+  double whole_flops = 0;                ///< which every device does
+  std::vector<double> factors;  ///< elements of the tensors gathered in the backward pass for the
+                                ///< gradients of factored parameters
+};
+
+/// All ways to compute an operator, and its flops (forward and backward) on one device.
+struct OperatorRules {
+  double flops = 0;
+  std::vector<Triple> triples;
+};
+
+struct RuleOptions {
+  /// Rules that leave the result as it is on one device. The released ones have three faults, which
+  /// stay where this is false: a dimension of length 1 counts as split (so the gradient of a
+  /// position table is never summed), parameters of a layer norm are left out, and one rule of
+  /// "becd,bsec->bsd" splits the wrong dimension.
+  bool sound = false;
+  /// Sufficient factors: a linear layer over a slice of the samples may gather its input and its
+  /// output's gradient on every device and make the whole gradient of the weight there.
+  bool sufficient_factors = false;
+};
+
+/// Rules of every operator of a graph, by its kind. Flops count as the released planner counts
+/// them; backward is twice forward.
+///
+/// Kinds, inputs and numbers: linear (x, W [out, in], b), sigmoid, relu, dropout, sum,
+/// transpose (dimensions a, b), attention (x [L, N, E], in W, in b, out W, out b, mask or nothing),
+/// add, scale, mul, layer_norm (x, weight, bias; normalised dimensions), conv2d (x, W, b), flatten
+/// (first dimension), log_softmax (dimension), nll_loss (x, target), max_pool2d,
+/// adaptive_avg_pool2d, embedding (ids, table), append_cls_token (x, token), get_cls_token,
+/// top_2_gating (x, gate; makes dispatch and combine), bsd,bsec->becd, edh,becd->bech,
+/// ehd,bech->becd, becd,bsec->bsd (two tensors each).
+///
+/// Example: linear over x [B, D] has three triples: all identity; x gather(0), W and b identity,
+/// making gather(0); x identity, W and b gather(0), making gather(1).
+///
+/// Errors: those of verify; search.hap-operator for a kind without rules, or inputs, outputs,
+/// numbers or ranks that it does not take.
+Result<std::vector<OperatorRules>> make_rules(const ReferenceGraph& graph,
+                                              const RuleOptions& options = {});
+
+}  // namespace motley::peers

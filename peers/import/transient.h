@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "peers/steps/availability.h"
+
+namespace motley::peers {
+
+/// Importer of the transient-server study (Li, Walls and Guo, ICAC 2019): ResNet-32 on CIFAR-10,
+/// 64,000 steps of 128 images by asynchronous workers and parameter servers on rented machines,
+/// some of them revoked. `folder` holds training/SET/CLUSTER/. Errors name file and line.
+inline constexpr double kTransientSteps = 64'000;
+
+/// Seconds of each run of a cluster, from its first to its last evaluation
+/// ("k80_on_demand/2-demand").
+Result<std::vector<double>> read_transient_durations(const std::string& folder,
+                                                     const std::string& cluster);
+
+/// A run whose machines may be revoked; the first machine is the master, a worker as well.
+struct TransientRun {
+  std::string zone;
+  std::int64_t number = 0;
+  double duration_s = 0;
+  bool is_stopped = false;       ///< by hand, as the master was revoked
+  std::vector<double> uptime_s;  ///< of each machine, since it was started
+  std::vector<bool> is_revoked;  ///< of each machine
+  bool is_undisturbed() const;   ///< all machines stayed to the end
+};
+
+/// Runs of training/k80_spot/CLUSTER ("2-spot"), in the order of its table. vm_data.csv names a
+/// machine "[spotN-]ZONE-runNUMBER-ROLE".
+Result<std::vector<TransientRun>> read_transient_runs(const std::string& folder,
+                                                      const std::string& cluster);
+
+/// Time between the start of the machines and the first evaluation: median over the undisturbed
+/// runs of the master's uptime less the duration. 0 without such runs.
+double start_delay_s(const std::vector<TransientRun>& runs);
+
+/// When the machines of a run are there, counted from the first evaluation. A revoked one leaves at
+/// its uptime less `delay_s`, or at once.
+std::vector<Presence> presences_of(const TransientRun& run, double delay_s);
+
+}  // namespace motley::peers

@@ -1,0 +1,27 @@
+#include "peers/steps/checkpoint_time.h"
+
+#include "peers/steps/pace.h"
+
+namespace motley::peers {
+
+Seconds estimate_checkpoint(const CheckpointTime& model, const CheckpointSize& size) {
+  return model.fixed + model.per_weight_byte * static_cast<double>(size.weights.value) +
+         model.per_graph_byte * static_cast<double>(size.graph.value);
+}
+
+double CheckpointFit::pace(int campaign) const { return PacedFit{{}, paces}.pace(campaign); }
+
+Result<CheckpointFit> fit_checkpoint(const std::vector<CheckpointSample>& samples) {
+  std::vector<std::vector<double>> rows;
+  std::vector<PacedTarget> targets;
+  for (const CheckpointSample& sample : samples) {
+    rows.push_back({1.0, static_cast<double>(sample.size.weights.value),
+                    static_cast<double>(sample.size.graph.value)});
+    targets.push_back({sample.measured.value, sample.campaign});
+  }
+  MOTLEY_ASSIGN(PacedFit fit, fit_with_paces(rows, targets));
+  const std::vector<double>& x = fit.coefficients;
+  return CheckpointFit{{Seconds(x[0]), Seconds(x[1]), Seconds(x[2])}, std::move(fit.paces)};
+}
+
+}  // namespace motley::peers

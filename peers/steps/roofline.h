@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/base/units.h"
+
+namespace motley::peers {
+
+/// What an operator, or a whole step, asks of a device.
+struct Work {
+  double launches = 0;  ///< operators started; any count that is proportional to it will do
+  Flops flops;          ///< as the kernels run them, see `tile_padding`
+  Bytes bytes;          ///< moved to and from device memory
+  bool operator==(const Work&) const = default;
+};
+
+/// What a kind of device can do at best.
+struct DeviceRates {
+  double flops_per_second = 0;  ///< peak, of the dtype in question; > 0
+  BytesPerSecond bandwidth;     ///< of its memory; > 0
+  double launch_scale = 1;      ///< start-up of an operator, in units of the reference device's
+  bool operator==(const DeviceRates&) const = default;
+};
+
+/// Analytic time of an operator or a step:
+///   launch_scale (fixed + launches launch) + flops_share flops / peak + bytes_share bytes /
+///   bandwidth.
+/// The roofline of Williams, Waterman and Patterson (CACM 2009) with start-up costs and with the
+/// sum instead of the larger of its two bounds: a step has operators of both kinds one after the
+/// other, and within one operator the two overlap partly; for a single operator the sum is at most
+/// twice the larger. A share is how many times longer than at the peak the work takes (1 /
+/// efficiency).
+struct Roofline {
+  Seconds fixed;           ///< once a step
+  Seconds launch;          ///< for each launch
+  double flops_share = 0;  ///< >= 0
+  double bytes_share = 0;  ///< >= 0
+  bool operator==(const Roofline&) const = default;
+};
+
+/// Example: fixed 10 ms, launch 1 ms, shares 2 and 1.5, 5 launches, 1 TFLOP at 4 TFLOP/s and
+/// 60 GB at 300 GB/s: 10 + 5 ms + 2 * 0.25 s + 1.5 * 0.2 s = 0.815 s.
+Seconds estimate_time(const Roofline& model, const Work& work, const DeviceRates& device);
+
+/// A measured step.
+struct RooflineSample {
+  Work work;
+  DeviceRates device;
+  Seconds measured;  ///< > 0
+  int host = -1;     ///< group of measurements with one pace (cost/steps/pace.h); -1: none
+};
+
+struct RooflineFit {
+  Roofline model;
+  std::vector<double> paces;  ///< of the hosts: times are pace * estimate_time
+
+  double pace(int host) const;
+};
+
+/// The four constants, all >= 0, by relative least squares over samples of one or several kinds of
+/// device, with a pace for each host. Two or more works that differ in the ratios of launches,
+/// flops and bytes are needed to tell the terms apart; a term that the samples do not support gets
+/// 0. Errors: cost.fit, as `fit_with_paces`, and for a rate that is not > 0.
+Result<RooflineFit> fit_roofline(const std::vector<RooflineSample>& samples);
+
+/// How many times more channels a kernel runs than asked, as it works in tiles: 48 channels in
+/// tiles of 32 run as 64, 1.333 times. Both > 0.
+double tile_padding(std::int64_t channels, std::int64_t tile);
+
+/// Time on `target` of work that took `measured` on `source`: the model splits the measured time
+/// into start-up, arithmetic and memory traffic, and each part changes by the ratio of the two
+/// devices, so what the model misses of this work on `source` it is taken to miss on `target`:
+///   measured estimate_time(target) / estimate_time(source).
+/// Where the model prices the work at 0 on `source`, the measured time is kept.
+///
+/// Example: 0.5 s that the model splits 1 : 4 into launches and flops, to a device with twice the
+/// peak and the same launch cost: 0.1 + 0.4 / 2 = 0.3 s.
+Seconds carried_time(Seconds measured, const Work& work, const Roofline& model,
+                     const DeviceRates& source, const DeviceRates& target);
+
+}  // namespace motley::peers

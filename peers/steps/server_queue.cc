@@ -1,0 +1,129 @@
+#include "peers/steps/server_queue.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace motley::peers {
+namespace {
+
+constexpr std::int64_t kMostMixtures = 1'000'000;
+constexpr double kRatioTolerance = 1e-6;
+
+/// Mixtures of workers are numbered: digit k of `index`, in base count + 1, says how many of kind
+/// k there are. `strides` are the weights of the digits; the last one is the number of mixtures.
+std::vector<std::int64_t> strides_of(const std::vector<AsyncWorkers>& workers) {
+  std::vector<std::int64_t> strides = {1};
+  for (const AsyncWorkers& kind : workers)
+    strides.push_back(std::min(kMostMixtures + 1, strides.back() * (kind.count + 1)));
+  return strides;
+}
+
+Result<void> verify(const std::vector<AsyncWorkers>& workers, Seconds service,
+                    std::int64_t servers) {
+  if (!(service.value > 0) || servers < 1)
+    return usage_error("cost.server",
+                       fmt::format("{} servers with {} s a step, wanted at least one "
+                                   "and more than 0 s",
+                                   servers, service.value));
+  for (const AsyncWorkers& kind : workers)
+    if (kind.count < 0 || !(kind.step >= service))
+      return usage_error("cost.server",
+                         fmt::format("{} workers with a step of {} s, wanted none or more and at "
+                                     "least the server's {} s",
+                                     kind.count, kind.step.value, service.value));
+  if (const auto mixtures = strides_of(workers).back(); mixtures > kMostMixtures)
+    return usage_error("cost.server", fmt::format("more than {} mixtures of {} kinds of workers; "
+                                                  "join kinds that are alike",
+                                                  kMostMixtures, workers.size()));
+  return {};
+}
+
+/// One worker's rate of each kind in a mixture, 0 for a kind that is absent.
+std::vector<double> rates_in(std::int64_t mixture, const std::vector<AsyncWorkers>& workers,
+                             Seconds service, const std::vector<std::int64_t>& strides,
+                             const std::vector<double>& found) {
+  std::vector<double> rates(workers.size(), 0.0);
+  for (std::size_t k = 0; k < workers.size(); ++k) {
+    if (mixture / strides[k] % (workers[k].count + 1) == 0) continue;
+    const auto without_me = static_cast<std::size_t>(mixture - strides[k]);
+    rates[k] = 1 / (workers[k].step.value + service.value * found[without_me]);
+  }
+  return rates;
+}
+
+/// Sum of (predicted / measured - 1)^2 of the curve at a ratio of service to step, and the step
+/// that makes it smallest.
+struct AtRatio {
+  double loss = 0;
+  double step = 0;
+};
+
+AtRatio at_ratio(double ratio, const std::vector<SpeedPoint>& curve) {
+  double squares = 0, sum = 0;
+  for (const SpeedPoint& point : curve) {
+    const auto speed = estimate_cluster_speed({{point.workers, Seconds(1)}}, Seconds(ratio));
+    const double relative = speed->steps_per_second / point.steps_per_second;
+    sum += relative;
+    squares += relative * relative;
+  }
+  // Speeds are relative / step: minimise sum (relative x - 1)^2 over x = 1 / step.
+  return {static_cast<double>(curve.size()) - sum * sum / squares, squares / sum};
+}
+
+/// Golden section: the loss has one minimum, as a larger ratio bends the curve more everywhere.
+double best_ratio(const std::vector<SpeedPoint>& curve) {
+  const double golden = (std::sqrt(5.0) - 1) / 2;
+  double low = kRatioTolerance, high = 1;
+  while (high - low > kRatioTolerance) {
+    const double left = high - golden * (high - low), right = low + golden * (high - low);
+    if (at_ratio(left, curve).loss < at_ratio(right, curve).loss)
+      high = right;
+    else
+      low = left;
+  }
+  return (low + high) / 2;
+}
+
+}  // namespace
+
+Result<ClusterSpeed> estimate_cluster_speed(const std::vector<AsyncWorkers>& workers,
+                                            Seconds service, std::int64_t servers) {
+  MOTLEY_RETURN_IF_ERROR(verify(workers, service, servers));
+  const Seconds visit = service / static_cast<double>(servers);
+  std::vector<AsyncWorkers> kinds = workers;
+  for (AsyncWorkers& kind : kinds) kind.step -= service - visit;
+  const std::vector<std::int64_t> strides = strides_of(kinds);
+  std::vector<double> found = {0};  // workers at the server, of each mixture
+  ClusterSpeed speed{0, std::vector<double>(kinds.size(), 0.0)};
+  for (std::int64_t mixture = 1; mixture < strides.back(); ++mixture) {
+    speed.of_worker = rates_in(mixture, kinds, visit, strides, found);
+    double at_server = 0;
+    for (std::size_t k = 0; k < kinds.size(); ++k) {
+      const auto count = static_cast<double>(mixture / strides[k] % (kinds[k].count + 1));
+      const double away = kinds[k].step.value - visit.value;
+      if (count > 0) at_server += count * (1 - speed.of_worker[k] * away);
+    }
+    found.push_back(at_server);
+  }
+  for (std::size_t k = 0; k < kinds.size(); ++k)
+    speed.steps_per_second += static_cast<double>(kinds[k].count) * speed.of_worker[k];
+  return speed;
+}
+
+Result<ServerFit> fit_server(const std::vector<SpeedPoint>& curve) {
+  for (const SpeedPoint& point : curve)
+    if (point.workers < 1 || !(point.steps_per_second > 0))
+      return usage_error("cost.fit", fmt::format("{} workers at {} steps/s, wanted one or more and "
+                                                 "more than 0",
+                                                 point.workers, point.steps_per_second));
+  const auto is_other = [&](const SpeedPoint& p) { return p.workers != curve[0].workers; };
+  if (curve.size() < 2 || std::none_of(curve.begin(), curve.end(), is_other))
+    return usage_error("cost.fit", "a curve of one number of workers, wanted two or more");
+  const double ratio = best_ratio(curve);
+  const double step = at_ratio(ratio, curve).step;
+  return ServerFit{Seconds(ratio * step), Seconds(step)};
+}
+
+}  // namespace motley::peers
