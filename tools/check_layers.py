@@ -4,8 +4,8 @@
 A row names a folder and the folders that it may include. A sub-folder with a row of its own is held
 to that row; one without belongs to the row above it. A row's files include each other freely and
 what the row lists: another top folder with all its sub-folders, or, within the same top folder,
-exactly the row named. Rows may not form a circle. Tests may also include motley/testing and the
-folders named in CMakeLists.txt as TEST_USES. Prints file:line of each violation; exit 1 if there is
+exactly the row named. Rows may not form a circle. Tests, and nothing else, may also include the
+helpers in testing and peers/testing, and the folders named in CMakeLists.txt as TEST_USES. Prints file:line of each violation; exit 1 if there is
 one.
 """
 import pathlib
@@ -28,6 +28,7 @@ LIBRARIES = {
     "torch/": "motley/run/torch",
     "gloo/": "motley/run/torch",
 }
+TESTING = {"testing", "peers/testing"}
 TEST_USES = {"simulate": {"synth", "graph", "plan"}}
 
 
@@ -73,9 +74,11 @@ def top(folder):
 def is_allowed(row, target, layers, is_test):
     uses = layers[row] | {row}
     if is_test:
-        uses |= {"testing"} | TEST_USES.get(top(row), set())
+        uses |= TESTING | TEST_USES.get(top(row), set())
     if target in uses:
         return True
+    if target in TESTING:
+        return False
     if top(target) == top(row):
         return row == top(row)  # a top folder sees its own sub-folders
     return top(target) in uses
@@ -92,7 +95,7 @@ def violations():
         if row not in layers:
             yield f"{relative}:1: folder '{row}' is not in tools/layers.txt"
             continue
-        is_test = path.stem.endswith("_test") or row == "testing"
+        is_test = path.stem.endswith("_test") or row in TESTING
         for number, line in enumerate(path.read_text().splitlines(), 1):
             match = re.match(r'\s*#\s*include\s*["<]([^">]+)[">]', line)
             if not match:
@@ -103,7 +106,7 @@ def violations():
                 target = row_of(folder_of(include), layers)
                 if not is_allowed(row, target, layers, is_test):
                     yield f"{where}: '{row}' may not include '{target}' ({include})"
-                if target.startswith("run/torch") and not row.startswith("run/torch"):
+                if target.startswith("run/torch") and not row.startswith(("run/torch", "testing")):
                     yield f"{where}: only motley/run/torch may include {include}"
             for prefix, place in LIBRARIES.items():
                 if include.startswith(prefix) and not relative.startswith(place):

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "motley/cost/profile_cost.h"
-#include "motley/cost/test_programs.h"
+#include "motley/testing/product_programs.h"
 
 namespace motley::cost {
 namespace {

@@ -3,7 +3,7 @@
 #include <rapidcheck/gtest.h>
 
 #include "motley/cost/profile_cost.h"
-#include "motley/cost/test_programs.h"
+#include "motley/testing/product_programs.h"
 
 namespace motley::cost {
 namespace {

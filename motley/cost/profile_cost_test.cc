@@ -5,7 +5,7 @@
 #include <tuple>
 
 #include "motley/cost/measured/whole_step.h"
-#include "motley/cost/test_programs.h"
+#include "motley/testing/product_programs.h"
 
 namespace motley::cost {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "motley/base/random.h"
 #include "motley/program/program_text.h"
-#include "motley/synth/golden.h"
 #include "motley/synth/sharded_plan.h"
+#include "motley/testing/golden.h"
 
 namespace motley::synth {
 namespace {

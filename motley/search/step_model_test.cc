@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "motley/search/toy_problem.h"
+#include "motley/testing/toy_problem.h"
 
 namespace motley::search {
 namespace {

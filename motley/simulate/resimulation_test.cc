@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "motley/simulate/test_graphs.h"
+#include "motley/testing/task_graphs.h"
 
 namespace motley::simulate {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "motley/graph/graph_text.h"
-#include "motley/synth/golden.h"
+#include "motley/testing/golden.h"
 
 namespace motley::synth {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "motley/program/parts.h"
 #include "motley/program/program_text.h"
-#include "motley/synth/golden.h"
+#include "motley/testing/golden.h"
 
 namespace motley::synth {
 namespace {

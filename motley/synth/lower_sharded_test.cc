@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "motley/program/program_text.h"
-#include "motley/synth/golden.h"
 #include "motley/synth/lower.h"
 #include "motley/synth/sharding.h"
+#include "motley/testing/golden.h"
 
 namespace motley::synth {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "motley/program/program_text.h"
-#include "motley/synth/golden.h"
+#include "motley/testing/golden.h"
 
 namespace motley::synth {
 namespace {

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "motley/base/random.h"
-#include "peers/hap/literal_search.h"
+#include "peers/testing/literal_search.h"
 
 namespace motley::peers {
 namespace {

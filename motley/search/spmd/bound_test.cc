@@ -7,7 +7,7 @@
 #include "motley/base/random.h"
 #include "motley/search/spmd/price_sharding.h"
 #include "motley/search/spmd/spmd_search.h"
-#include "motley/search/spmd/wide_mlp.h"
+#include "motley/testing/wide_mlp.h"
 
 namespace motley::search {
 namespace {

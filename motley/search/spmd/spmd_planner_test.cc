@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "motley/search/spmd/wide_mlp.h"
 #include "motley/simulate/simulate.h"
+#include "motley/testing/wide_mlp.h"
 
 namespace motley::search {
 namespace {

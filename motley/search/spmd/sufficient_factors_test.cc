@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "motley/search/spmd/study.h"
-#include "motley/search/spmd/wide_mlp.h"
+#include "motley/testing/wide_mlp.h"
 
 namespace motley::search {
 namespace {

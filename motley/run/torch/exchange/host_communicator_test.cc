@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "motley/run/torch/exchange/thread_ranks.h"
+#include "motley/testing/thread_ranks.h"
 
 namespace motley::run {
 namespace {

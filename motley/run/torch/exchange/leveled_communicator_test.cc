@@ -8,7 +8,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "motley/run/torch/exchange/host_communicator.h"
-#include "motley/run/torch/exchange/thread_ranks.h"
+#include "motley/testing/thread_ranks.h"
 
 namespace motley::run {
 namespace {

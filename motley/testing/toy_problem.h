@@ -12,7 +12,7 @@
 
 namespace motley::search {
 
-/// A problem with all that it points to; only tests include this. Movable, so that functions can
+/// A problem with all that it points to. Movable, so that functions can
 /// return it.
 struct ToyProblem {
   std::unique_ptr<cluster::Cluster> cluster = std::make_unique<cluster::Cluster>();
