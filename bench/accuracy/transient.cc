@@ -37,7 +37,7 @@ struct Fitted {
 Result<double> mean_speed(const std::string& folder, const std::string& cluster) {
   MOTLEY_ASSIGN(const std::vector<double> durations,
                 peers::read_transient_durations(folder, cluster));
-  return cost::kTransientSteps / mean(durations);
+  return peers::kTransientSteps / mean(durations);
 }
 
 Result<Fitted> fit(const std::string& data) {
@@ -162,11 +162,11 @@ Result<double> predict(const peers::TransientRun& run, const Calibration& calibr
   const double duration =
       calibration.duration_s * (pace == calibration.pace.end() ? 1 : pace->second);
   const auto speed = [&](const std::vector<std::size_t>& present) {
-    return cost::kTransientSteps / duration * static_cast<double>(present.size()) /
+    return peers::kTransientSteps / duration * static_cast<double>(present.size()) /
            static_cast<double>(run.uptime_s.size());
   };
   MOTLEY_ASSIGN(const Seconds time, peers::replay(peers::presences_of(run, calibration.delay_s),
-                                                  cost::kTransientSteps, speed));
+                                                  peers::kTransientSteps, speed));
   return time.value;
 }
 
