@@ -86,6 +86,18 @@ void add_layer_options(CLI::App* sub, LayerOptions& options) {
   for (CLI::Option* option : added) option->group("Imported layer profile, in place of -m");
 }
 
+/// HAP itself, on its authors' workloads.
+void add_hap_options(CLI::App* sub, HapFlags& options) {
+  const std::vector<CLI::Option*> added = {
+      sub->add_option("--hap-model", options.model,
+                      "bert12, vit12, vgg19 or bert-moe12; bert, vit, bert-moe of other depths"),
+      sub->add_option("--hap-cluster", options.cluster,
+                      "v100-p100:N or equal:N; -C CLUSTER.toml takes its place")
+          ->capture_default_str()};
+  for (CLI::Option* option : added)
+    option->group("HAP's own workloads, with --planner hap-released or hap-described");
+}
+
 void add_run_options(CLI::App* sub, RunOptions& options) {
   add_planning_options(sub, options.planning);
   sub->add_option("--data", options.data,
@@ -143,6 +155,7 @@ void add_artifact_verbs(Registry& registry, Options& o) {
                                 [&](const Context& c) { return plan_verb(o.plan, c); });
   add_planning_options(plan, o.plan);
   add_layer_options(plan, o.plan.layers);
+  add_hap_options(plan, o.plan.hap);
   plan->add_option("-o,--output", o.plan.output, "plan file to write");
 
   CLI::App* simulate = registry.add("simulate", "run a plan on a clock",

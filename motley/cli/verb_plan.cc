@@ -4,6 +4,7 @@
 
 #include "motley/base/file.h"
 #include "motley/base/text.h"
+#include "motley/cli/hap_models.h"
 #include "motley/cli/layers.h"
 #include "motley/cli/planning.h"
 #include "motley/cli/prediction.h"
@@ -71,6 +72,7 @@ Result<int> profile_verb(const ProfileOptions& options, const Context& context) 
 
 Result<int> plan_verb(const PlanningOptions& options, const Context& context) {
   if (options.layers.is_given()) return plan_layers(options, context);
+  if (asks_for_hap(options)) return plan_hap(options, context);
   MOTLEY_ASSIGN(Planned planned, make_plan(options, context));
   plan::PlanOutcome& outcome = planned.outcome;
   if (!outcome.plan) return report_infeasible(outcome, outcome_to_json(planned), context);

@@ -22,6 +22,12 @@ struct LayerOptions {
   bool is_given() const { return !times.empty() || !metis.empty(); }
 };
 
+/// A workload of HAP's authors in place of a model, for the planners that are HAP itself.
+struct HapFlags {
+  std::string model;                    ///< "bert12"
+  std::string cluster = "v100-p100:8";  ///< theirs; a cluster file takes its place
+};
+
 /// What verbs that plan have in common. Strings are as given on the command line; "" = not given.
 struct PlanningOptions {
   std::string model, cluster, profiles;
@@ -39,6 +45,7 @@ struct PlanningOptions {
   bool nesterov = false;
   std::string output;  ///< plan.json
   LayerOptions layers;
+  HapFlags hap;
 };
 
 struct ProfileOptions {

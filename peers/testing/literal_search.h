@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <bitset>
 #include <functional>
+#include <limits>
 #include <queue>
 #include <unordered_map>
 #include <utility>
@@ -12,15 +14,22 @@
 
 namespace motley::peers {
 
-/// The released planner's search to the letter, as an oracle for small graphs; only tests include
-/// this. Properties and tokens are bits of a set; every load, operator and conversion is a triple;
-/// loads and conversions are fused into each triple that reads their result; sets of properties are
-/// taken in order of cost until one is finished.
+/// What a search adds to the cost of a set of properties to choose the next: nothing, as the
+/// released program does (uniform cost); or, as the paper says (A*), the least time of computing
+/// what is still to be computed for the loss, exchanges left out. That never exceeds what remains,
+/// and computing an operator lowers it by no more than the operator's triple costs.
+enum class Remaining { kIgnored, kBounded };
+
+/// HAP's search to the letter, as an oracle for small graphs. Properties and tokens are bits of a
+/// set; every load, operator and conversion is a triple; loads and conversions are fused into each
+/// triple that reads their result; sets of properties are taken in order of cost and bound until
+/// one is finished.
 class LiteralSearch {
  public:
   LiteralSearch(const ReferenceGraph& graph, const std::vector<OperatorRules>& rules,
-                const HapCost& cost)
+                const HapCost& cost, Remaining remaining)
       : graph_(graph), cost_(cost) {
+    if (remaining == Remaining::kBounded) bound_operators(rules);
     for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
       start_.set(may_make(i));
       if (graph.tensors[i].communicatable) start_.set(may_communicate(i));
@@ -30,30 +39,39 @@ class LiteralSearch {
     fuse(make_conversions());
   }
 
+  /// Of the fastest program; -1 when there is none. At most 31 tensors of rank 10.
   double seconds() {
-    using Entry = std::pair<double, std::size_t>;
+    struct Entry {
+      double estimate, cost;
+      std::size_t index;
+      bool operator>(const Entry& other) const { return estimate > other.estimate; }
+    };
     std::vector<Properties> sets = {start_};
     std::unordered_map<Properties, double> best = {{start_, 0.0}};
     std::priority_queue<Entry, std::vector<Entry>, std::greater<>> open;
-    open.push({0, 0});
+    open.push({bound(start_), 0, 0});
     while (!open.empty()) {
-      const auto [cost, index] = open.top();
+      const Entry entry = open.top();
       open.pop();
-      const Properties now = sets[index];
-      if (best[now] < cost) continue;
-      if (now.test(kFinished)) return cost;
+      const Properties now = sets[entry.index];
+      if (best[now] < entry.cost) continue;
+      if (now.test(kFinished)) return entry.cost;
+      ++expansions_;
       for (const Step& step : steps_) {
         if ((now & step.pre) != step.pre || (now | step.post) == now) continue;
         const Properties next = (now | step.post) & ~step.spent;
-        const auto [entry, is_new] = best.try_emplace(next, cost + step.seconds);
-        if (!is_new && entry->second <= cost + step.seconds) continue;
-        entry->second = cost + step.seconds;
+        const double cost = entry.cost + step.seconds;
+        const auto [known, is_new] = best.try_emplace(next, cost);
+        if (!is_new && known->second <= cost) continue;
+        known->second = cost;
         sets.push_back(next);
-        open.push({entry->second, sets.size() - 1});
+        open.push({cost + bound(next), cost, sets.size() - 1});
       }
     }
     return -1;
   }
+  /// Sets from which the search went on.
+  std::size_t expansions() const { return expansions_; }
 
  private:
   static constexpr std::size_t kBits = 512, kFinished = kBits - 1, kPerTensor = 16;
@@ -71,10 +89,33 @@ class LiteralSearch {
     return tensor * kPerTensor + 2 + bit;
   }
   std::vector<Form> forms_of(std::size_t tensor) const {
-    std::vector<Form> forms = {Form::identity(), Form::reduce()};
+    std::vector<Form> forms = {Form::identity(), Form::reduce(), Form::factored()};
     for (std::size_t d = 0; d < graph_.tensors[tensor].shape.size(); ++d)
       forms.push_back(Form::gather(d));
     return forms;
+  }
+
+  /// The least time of each operator that the loss needs.
+  void bound_operators(const std::vector<OperatorRules>& rules) {
+    std::vector<bool> is_needed(graph_.tensors.size());
+    is_needed[graph_.loss.index()] = true;
+    for (std::size_t i = rules.size(); i-- > 0;) {
+      const ReferenceOperator& op = graph_.operators[i];
+      if (std::none_of(op.outputs.begin(), op.outputs.end(),
+                       [&](TensorId id) { return is_needed[id.index()]; }))
+        continue;
+      for (const TensorId input : op.inputs) is_needed[input.index()] = true;
+      double least = std::numeric_limits<double>::infinity();
+      for (const Triple& triple : rules[i].triples)
+        least = std::min(least, cost_.compute(triple).seconds(cost_.effect()));
+      least_.emplace_back(may_make(op.outputs.front().index()), least);
+    }
+  }
+  double bound(const Properties& now) const {
+    double sum = 0;
+    for (const auto& [token, seconds] : least_)
+      if (now.test(token)) sum += seconds;
+    return sum;
   }
 
   void add_operators(const std::vector<OperatorRules>& rules) {
@@ -160,12 +201,8 @@ class LiteralSearch {
   const HapCost& cost_;
   Properties start_;
   std::vector<Step> steps_;
+  std::vector<std::pair<std::size_t, double>> least_;  ///< token of an operator, its least time
+  std::size_t expansions_ = 0;
 };
-
-/// Seconds of the fastest program; -1 when there is none. At most 31 tensors of rank 11.
-inline double literal_search_seconds(const ReferenceGraph& graph,
-                                     const std::vector<OperatorRules>& rules, const HapCost& cost) {
-  return LiteralSearch(graph, rules, cost).seconds();
-}
 
 }  // namespace motley::peers
