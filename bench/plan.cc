@@ -13,8 +13,8 @@
 #include "motley/base/json.h"
 #include "motley/base/random.h"
 #include "motley/search/planners.h"
-#include "motley/search/profile_batches.h"
-#include "motley/search/table_evaluator.h"
+#include "motley/search/price/profile_batches.h"
+#include "motley/search/split/table_evaluator.h"
 
 namespace {
 
@@ -71,8 +71,9 @@ motley::cluster::Cluster make_cluster(const Case& c) {
 }
 
 /// Shortest of several runs: the least disturbed one.
-double plan_seconds(const motley::plan::Problem& problem, motley::plan::PlanOutcome& outcome) {
-  const auto planner = motley::search::make_planner("auto");
+double plan_seconds(const motley::plan::Problem& problem, const TableEvaluator& evaluator,
+                    motley::plan::PlanOutcome& outcome) {
+  const auto planner = motley::search::make_planner("split", {&evaluator});
   double shortest = 1e9;
   for (int run = 0; run < 7; ++run) {
     const auto begin = std::chrono::steady_clock::now();
@@ -97,17 +98,16 @@ motley::Json run_case(const Case& c) {
   const int count = c.devices;
   const TableEvaluator evaluator(devices, [whole, count, &c](const std::vector<DeviceId>& group) {
     const auto size = static_cast<double>(group.size());
-    motley::plan::GroupTimes times;
+    motley::search::GroupExchanges times;
     times.exchange.assign(static_cast<std::size_t>(c.buckets), whole * size / count);
     return times;
   });
   motley::plan::Problem problem;
   problem.cluster = &cluster;
-  problem.evaluator = &evaluator;
   problem.global_batch = c.batch;
   for (int i = 0; i < c.devices; ++i) problem.devices.emplace_back(i);
   motley::plan::PlanOutcome outcome;
-  const double seconds = plan_seconds(problem, outcome);
+  const double seconds = plan_seconds(problem, evaluator, outcome);
   motley::Json row;
   row["case"] = c.name;
   row["devices"] = c.devices;

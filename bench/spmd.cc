@@ -16,11 +16,11 @@
 #include "motley/base/text.h"
 #include "motley/cost/measured/profile_store.h"
 #include "motley/graph/model_file.h"
-#include "motley/search/costs.h"
 #include "motley/search/planners.h"
+#include "motley/search/price/costs.h"
+#include "motley/search/split/step_evaluator.h"
 #include "motley/search/spmd/hap_search.h"
 #include "motley/search/spmd/spmd_search.h"
-#include "motley/search/step_evaluator.h"
 
 namespace motley {
 namespace {
@@ -103,13 +103,12 @@ Result<Json> run(const graph::Model& model, const Nodes& nodes, const Network& n
                 search::StepEvaluator::make(model.graph, cluster, options.lowering, costs));
   plan::Problem problem;
   problem.cluster = &cluster;
-  problem.evaluator = evaluator.get();
   problem.model_hash = model.hash;
   problem.global_batch = options.global_batch;
   problem.devices = options.devices;
   std::vector<Baseline> baselines;
-  for (const char* name : {"equal", "proportional", "auto"}) {
-    MOTLEY_ASSIGN(const auto planner, search::make_planner(name));
+  for (const char* name : {"equal", "proportional", "split"}) {
+    MOTLEY_ASSIGN(const auto planner, search::make_planner(name, evaluator->inputs()));
     MOTLEY_ASSIGN(const auto outcome, planner->plan(problem));
     Baseline& baseline = baselines.emplace_back(Baseline{name, INFINITY, {}});
     if (!outcome.plan) continue;

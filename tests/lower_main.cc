@@ -17,7 +17,7 @@
 #include "motley/base/text.h"
 #include "motley/graph/model_file.h"
 #include "motley/program/program_text.h"
-#include "motley/search/random_sharding.h"
+#include "motley/search/region/random_sharding.h"
 #include "motley/synth/lower.h"
 #include "motley/synth/sample_sharding.h"
 

@@ -11,8 +11,8 @@
 #include "motley/cost/layers/sailor.h"
 #include "motley/cost/trust/experience.h"
 #include "motley/report/report.h"
-#include "motley/search/layer_evaluator.h"
 #include "motley/search/planners.h"
+#include "motley/search/split/layer_evaluator.h"
 
 namespace motley::cli {
 namespace {
@@ -64,7 +64,6 @@ plan::Problem make_problem(const PlanningOptions& options, const cluster::Cluste
                            const search::LayerEvaluator& layers) {
   plan::Problem problem;
   problem.cluster = &cluster;
-  problem.evaluator = &layers.evaluator();
   problem.global_batch = options.global_batch;
   problem.max_samples = layers.max_samples();
   problem.devices = layers.devices();
@@ -91,8 +90,9 @@ Result<int> plan_layers(const PlanningOptions& options, const Context& context) 
   MOTLEY_ASSIGN(const cluster::Cluster cluster, cluster::read_cluster(options.cluster));
   MOTLEY_ASSIGN(const auto layers, search::LayerEvaluator::make(profile, cluster));
   MOTLEY_ASSIGN(const auto manual, parse_batch_split(options.batch_split));
-  MOTLEY_ASSIGN(const auto planner,
-                search::make_planner(manual.empty() ? options.planner : "manual"));
+  MOTLEY_ASSIGN(
+      const auto planner,
+      search::make_planner(manual.empty() ? options.planner : "manual", {&layers.evaluator()}));
   plan::Problem problem = make_problem(options, cluster, layers);
   problem.manual = manual;
   Planned planned;

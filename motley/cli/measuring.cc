@@ -21,9 +21,9 @@
 #include "motley/run/launcher.h"
 #include "motley/run/measure.h"
 #include "motley/run/processors.h"
-#include "motley/search/costs.h"
-#include "motley/search/device_pools.h"
-#include "motley/search/profile_batches.h"
+#include "motley/search/price/costs.h"
+#include "motley/search/price/device_pools.h"
+#include "motley/search/price/profile_batches.h"
 
 namespace motley::cli {
 namespace {

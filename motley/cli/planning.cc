@@ -10,7 +10,7 @@
 #include "motley/cli/torch_version.h"
 #include "motley/graph/graph_text.h"
 #include "motley/program/program_text.h"
-#include "motley/search/spmd/spmd_planner.h"
+#include "motley/search/planners.h"
 
 namespace motley::cli {
 namespace {
@@ -75,12 +75,9 @@ std::string print_costs(const search::Costs& costs, const cluster::Cluster& clus
 }
 
 plan::Problem make_problem(const Inputs& inputs, const PlanningOptions& options,
-                           const plan::Evaluator& evaluator,
                            const std::vector<std::int64_t>& manual) {
   plan::Problem problem;
   problem.cluster = &inputs.cluster;
-  problem.evaluator = &evaluator;
-  problem.graph = &inputs.model.graph;
   problem.model_hash = inputs.model.hash;
   problem.global_batch = inputs.global_batch;
   if (!inputs.model.graph.sizes.empty()) {
@@ -204,14 +201,14 @@ constexpr int kPlanningRounds = 4;
 Result<void> plan_once(const PlanningOptions& options, const std::vector<std::int64_t>& manual,
                        Planned& planned) {
   const Inputs& inputs = planned.inputs;
-  MOTLEY_ASSIGN(const auto planner,
-                search::make_graph_planner(manual.empty() ? options.planner : "manual",
-                                           inputs.model.graph, *planned.costs));
   const double start = steady_seconds();
   MOTLEY_ASSIGN(const auto evaluator,
                 search::StepEvaluator::make(inputs.model.graph, inputs.cluster, inputs.lowering,
                                             *planned.costs));
-  plan::Problem problem = make_problem(inputs, options, *evaluator, manual);
+  MOTLEY_ASSIGN(
+      const auto planner,
+      search::make_planner(manual.empty() ? options.planner : "manual", evaluator->inputs()));
+  plan::Problem problem = make_problem(inputs, options, manual);
   if (options.time_limit) problem.time_limit = Seconds(*options.time_limit - planned.elapsed_s);
   MOTLEY_ASSIGN(planned.outcome, planner->plan(problem));
   planned.elapsed_s += steady_seconds() - start;

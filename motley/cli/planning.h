@@ -11,7 +11,7 @@
 #include "motley/cost/measured/profile_store.h"
 #include "motley/graph/model_file.h"
 #include "motley/plan/planner.h"
-#include "motley/search/step_evaluator.h"
+#include "motley/search/split/step_evaluator.h"
 #include "motley/synth/lower.h"
 
 namespace motley::cli {

@@ -2,19 +2,7 @@
 
 #include <algorithm>
 
-#include "motley/base/check.h"
-
 namespace motley::plan {
-
-double Curve::at(double samples) const {
-  MOTLEY_CHECK(!points.empty());
-  if (samples <= points.front().first || points.size() == 1) return points.front().second;
-  const auto right = std::find_if(points.begin() + 1, points.end() - 1,
-                                  [&](const auto& point) { return samples < point.first; });
-  const auto [x0, y0] = *(right - 1);
-  const auto [x1, y1] = *right;
-  return y0 + (y1 - y0) * ((samples - x0) / (x1 - x0));
-}
 
 std::string_view reason_name(Reason reason) {
   switch (reason) {
@@ -28,6 +16,25 @@ std::string_view reason_name(Reason reason) {
       return "limit";
   }
   return "";
+}
+
+Plan blank_plan(const Problem& problem) {
+  Plan plan;
+  plan.model_hash = problem.model_hash;
+  plan.cluster_hash = cluster::cluster_hash(*problem.cluster);
+  plan.global_batch = problem.global_batch;
+  plan.optimizer = problem.optimizer;
+  plan.batch_norm = problem.batch_norm;
+  plan.bucket_bytes = problem.bucket_bytes;
+  return plan;
+}
+
+std::vector<DeviceId> idle_devices(const Problem& problem, const std::vector<DeviceId>& used) {
+  std::vector<DeviceId> idle;
+  for (const DeviceId device : problem.devices) {
+    if (std::find(used.begin(), used.end(), device) == used.end()) idle.push_back(device);
+  }
+  return idle;
 }
 
 }  // namespace motley::plan

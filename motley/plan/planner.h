@@ -5,66 +5,40 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "motley/base/units.h"
 #include "motley/plan/plan.h"
 
+namespace motley::program {
+struct Program;
+}  // namespace motley::program
+
 namespace motley::plan {
 
-/// A nondecreasing piecewise-linear function of the local batch: points (samples, seconds) with
-/// samples strictly increasing. Below the first point it is constant; beyond the last it goes on
-/// with the last segment's slope.
-struct Curve {
-  std::vector<std::pair<double, double>> points;
-  bool operator==(const Curve&) const = default;
-  double at(double samples) const;
+/// What a plan is expected to take and to need.
+struct Price {
+  Seconds step;              ///< one step, simulated
+  std::vector<Bytes> peaks;  ///< memory of each member (plan.h), what PyTorch holds included
+  /// The lowered plan, of which this is the price, to be carried on to whoever predicts or runs it;
+  /// null where the evaluator knows no operators (tables of layers). Shared: programs are large and
+  /// nobody changes them.
+  std::shared_ptr<const program::Program> program;
 };
 
-/// Time of one step on one device as a function of its samples, computing undisturbed at its own
-/// speed, from the start of the step:
-///   ready[k]   exchange k (in order of exchange) may start
-///   end        forward, backward and packing are done
-///   update[k]  seconds of the optimizer update that follows exchange k (does not depend on
-///   samples) barriers   seconds of exchanges in the middle of forward and backward that hold up
-///   everybody
-///              are not part of these; see DeviceGroup.
-struct StepCurves {
-  std::vector<Curve> ready;
-  Curve end;
-  std::vector<double> update;
-  bool operator==(const StepCurves&) const = default;
-};
-
-/// What a group of devices spends on communication in a step.
-struct GroupTimes {
-  std::vector<double> exchange;  ///< seconds of exchange k
-  double blocking = 0.0;  ///< seconds of exchanges that all devices wait for (batch norm, ...)
-};
-
-/// Prices what a planner considers. Implemented over cost tables and the simulator; tests use small
-/// tables. All times in seconds. Const and deterministic.
+/// Prices plans: the one measure by which planners compare them. Implemented over cost tables and
+/// the simulator; tests use small tables. Const and deterministic; the price depends on the plan's
+/// program alone, not on the planner that found it.
 class Evaluator {
  public:
   virtual ~Evaluator() = default;
-  /// Curves of a device in a group of more than one (shared) or alone (not shared: no exchanges,
-  /// ready and update empty, end includes the update).
-  enum class Setting { kAlone, kShared };
-  virtual const StepCurves& curves(DeviceId device, Setting setting) const = 0;
-  virtual GroupTimes group_times(const std::vector<DeviceId>& group) const = 0;
-  /// Peak memory of a device with `samples` samples.
-  virtual Bytes peak_bytes(DeviceId device, std::int64_t samples, Setting setting) const = 0;
-  /// Step time of a whole plan, by the simulator.
-  virtual Result<Seconds> step_time(const Plan& plan) const = 0;
+  /// Errors: a plan that cannot be lowered (synth.*, plan.*); times that nobody knows (cost.*).
+  virtual Result<Price> price(const Plan& plan) const = 0;
 };
 
-/// The question. Pointers are not owned and must outlive the call.
+/// The question. The cluster is not owned and must outlive the call.
 struct Problem {
   const cluster::Cluster* cluster = nullptr;
-  const Evaluator* evaluator = nullptr;
-  /// For plans that split operators; null: only splits of the batch are asked for.
-  const graph::Graph* graph = nullptr;
   std::string model_hash;
   std::int64_t global_batch = 0;
   /// Limits of the model: local batches outside are not allowed.
@@ -98,6 +72,8 @@ struct Baseline {
 struct PlanOutcome {
   Reason reason = Reason::kInfeasible;
   std::optional<Plan> plan;  ///< absent when infeasible; when limit, it may be
+  /// Of the plan, as its price made it; null where that makes none, or its times are not known.
+  std::shared_ptr<const program::Program> program;
   std::string planner;
   Seconds predicted_step;  ///< 0: the times of the plan's instructions are not known
   Seconds lower_bound;
@@ -108,9 +84,15 @@ struct PlanOutcome {
   std::vector<std::string> why;  ///< sentences for people; when infeasible, the arithmetic
 };
 
-/// Finds a plan. One contract, one test suite for all: deterministic for equal problems and seeds
-/// without a time limit, verify_plan passes on every plan returned, memory limits hold, infeasible
-/// only with arithmetic.
+/// The problem's plan, but for who computes what: no replicas.
+Plan blank_plan(const Problem& problem);
+
+/// The problem's devices that are not used, in its order.
+std::vector<DeviceId> idle_devices(const Problem& problem, const std::vector<DeviceId>& used);
+
+/// Finds a plan. One contract, one test suite for all (search/planners_test.cc): deterministic for
+/// equal problems and seeds without a time limit, verify_plan passes on every plan returned, memory
+/// limits hold, infeasible only with arithmetic.
 class Planner {
  public:
   virtual ~Planner() = default;

@@ -2,49 +2,55 @@
 
 #include <fmt/format.h>
 
-#include <functional>
 #include <utility>
 
 #include "motley/base/text.h"
-#include "motley/search/fixed_planners.h"
-#include "motley/search/water_filling.h"
+#include "motley/search/portfolio.h"
+#include "motley/search/split/fixed_planners.h"
+#include "motley/search/split/water_filling.h"
+#include "motley/search/spmd/spmd_planner.h"
 
 namespace motley::search {
 namespace {
 
 template <typename Planner>
-std::unique_ptr<plan::Planner> make() {
-  return std::make_unique<Planner>();
+std::unique_ptr<plan::Planner> make(const PlannerInputs& inputs) {
+  return std::make_unique<Planner>(inputs);
 }
 
-using Maker = std::unique_ptr<plan::Planner> (*)();
-
-const std::vector<std::pair<std::string, Maker>>& makers() {
-  static const std::vector<std::pair<std::string, Maker>> kMakers = {
-      {"auto", make<WaterFilling>},
-      {"equal", make<EqualPlanner>},
-      {"proportional", make<ProportionalPlanner>},
-      {"manual", make<ManualPlanner>},
-      {"random", make<RandomPlanner>},
-  };
-  return kMakers;
+template <SpmdMethod method>
+std::unique_ptr<plan::Planner> make_sharding(const PlannerInputs& inputs) {
+  return std::make_unique<SpmdPlanner>(method, inputs);
 }
+
+using Maker = std::unique_ptr<plan::Planner> (*)(const PlannerInputs&);
+
+/// A new planner is a line here.
+constexpr std::pair<std::string_view, Maker> kMakers[] = {
+    {"auto", make<Portfolio>},
+    {"split", make<WaterFilling>},
+    {"spmd", make_sharding<SpmdMethod::kSpmd>},
+    {"hap", make_sharding<SpmdMethod::kHap>},
+    {"equal", make<EqualPlanner>},
+    {"proportional", make<ProportionalPlanner>},
+    {"manual", make<ManualPlanner>},
+    {"random", make<RandomPlanner>},
+};
 
 }  // namespace
 
 std::vector<std::string> planner_names() {
   std::vector<std::string> names;
-  for (const auto& [name, maker] : makers()) names.push_back(name);
+  for (const auto& [name, maker] : kMakers) names.emplace_back(name);
   return names;
 }
 
 Result<std::unique_ptr<plan::Planner>> make_planner(std::string_view name,
-                                                    const std::vector<std::string>& more) {
-  for (const auto& [known, maker] : makers()) {
-    if (known == name) return maker();
+                                                    const PlannerInputs& inputs) {
+  for (const auto& [known, maker] : kMakers) {
+    if (known == name) return maker(inputs);
   }
-  std::vector<std::string> names = planner_names();
-  names.insert(names.end(), more.begin(), more.end());
+  const std::vector<std::string> names = planner_names();
   return usage_error("search.unknown-planner",
                      fmt::format("unknown planner '{}', wanted one of {}{}", name, join(names, " "),
                                  suggestion_clause(name, names)));

@@ -18,10 +18,10 @@ using plan::PlanOutcome;
 using plan::Reason;
 using testing::ElementsAre;
 
-PlanOutcome run(std::string_view name, const plan::Problem& problem) {
-  const auto planner = make_planner(name);
+PlanOutcome run(std::string_view name, const ToyProblem& toy) {
+  const auto planner = make_planner(name, toy.inputs());
   EXPECT_TRUE(planner.has_value());
-  auto outcome = (*planner)->plan(problem);
+  auto outcome = (*planner)->plan(toy.problem);
   EXPECT_TRUE(outcome.has_value()) << outcome.error().message;
   return std::move(*outcome);
 }
@@ -49,8 +49,8 @@ TEST_P(PlannerContract, Holds) {
         random_problem(seed, {.ordered_updates = seed % 2 == 0, .one_link = seed % 3 != 0});
     add_manual(toy);
     toy.problem.seed = seed;
-    const PlanOutcome outcome = run(GetParam(), toy.problem);
-    const PlanOutcome again = run(GetParam(), toy.problem);
+    const PlanOutcome outcome = run(GetParam(), toy);
+    const PlanOutcome again = run(GetParam(), toy);
     EXPECT_EQ(outcome.plan, again.plan);
     EXPECT_EQ(outcome.why, again.why);
     EXPECT_EQ(outcome.considered, again.considered);
@@ -66,7 +66,7 @@ TEST_P(PlannerContract, Holds) {
     EXPECT_EQ(outcome.plan->global_batch, toy.problem.global_batch);
     EXPECT_LE(outcome.lower_bound, outcome.predicted_step);
     EXPECT_GT(outcome.lower_bound.value, 0.0);
-    EXPECT_DOUBLE_EQ(outcome.predicted_step.value, toy.evaluator->step_time(*outcome.plan)->value);
+    EXPECT_DOUBLE_EQ(outcome.predicted_step.value, toy.evaluator->price(*outcome.plan)->step.value);
     ASSERT_EQ(outcome.peak.size(), outcome.plan->replicas.size());
     EXPECT_EQ(outcome.peak.size() + outcome.idle.size(), toy.problem.devices.size());
     for (const auto& [device, bytes] : outcome.peak) {
@@ -79,7 +79,7 @@ TEST_P(PlannerContract, Holds) {
       EXPECT_GE(replica.samples, toy.problem.min_samples);
       EXPECT_LE(replica.samples, toy.problem.max_samples);
     }
-    const PlanOutcome best = run("auto", toy.problem);
+    const PlanOutcome best = run("auto", toy);
     ASSERT_TRUE(best.plan.has_value());
     EXPECT_LE(best.lower_bound.value, outcome.predicted_step.value * (1 + 1e-12));
     if (outcome.equal_split.fits) {
@@ -98,7 +98,7 @@ TEST_P(PlannerContract, Holds) {
 TEST_P(PlannerContract, RefusesAnEmptyProblem) {
   ToyProblem toy = random_problem(1, {});
   toy.problem.devices.clear();
-  const auto outcome = (*make_planner(GetParam()))->plan(toy.problem);
+  const auto outcome = (*make_planner(GetParam(), toy.inputs()))->plan(toy.problem);
   ASSERT_FALSE(outcome.has_value());
   EXPECT_EQ(outcome.error().message,
             "no device is left to plan for; exclude fewer of the cluster's");
@@ -107,7 +107,7 @@ TEST_P(PlannerContract, RefusesAnEmptyProblem) {
 TEST_P(PlannerContract, RefusesABatchOfNothing) {
   ToyProblem toy = random_problem(1, {});
   toy.problem.global_batch = 0;
-  const auto outcome = (*make_planner(GetParam()))->plan(toy.problem);
+  const auto outcome = (*make_planner(GetParam(), toy.inputs()))->plan(toy.problem);
   ASSERT_FALSE(outcome.has_value());
   EXPECT_EQ(outcome.error().message, "global batch 0: wanted at least 1 sample");
 }
@@ -116,10 +116,11 @@ INSTANTIATE_TEST_SUITE_P(All, PlannerContract, testing::ValuesIn(planner_names()
                          [](const auto& info) { return info.param; });
 
 TEST(MakePlanner, SuggestsAName) {
-  const auto planner = make_planner("propotional");
+  const auto planner = make_planner("propotional", {});
   ASSERT_FALSE(planner.has_value());
   EXPECT_EQ(planner.error().message,
-            "unknown planner 'propotional', wanted one of auto equal proportional manual random, "
+            "unknown planner 'propotional', wanted one of auto split spmd hap equal proportional "
+            "manual random, "
             "did you mean 'proportional'?");
 }
 
@@ -140,7 +141,7 @@ ToyProblem fast_and_slow(std::int64_t batch, std::optional<std::int64_t> room = 
 // 6 and 2 samples take 6 s on both; equal shares of 4 take 12 s; n0:0 alone 8 s.
 TEST(Auto, ShowsAnswerBesideBaselines) {
   const ToyProblem toy = fast_and_slow(8);
-  const PlanOutcome outcome = run("auto", toy.problem);
+  const PlanOutcome outcome = run("auto", toy);
   EXPECT_EQ(outcome.reason, Reason::kOptimal);
   EXPECT_THAT(samples_of(outcome), ElementsAre(6, 2));
   EXPECT_DOUBLE_EQ(outcome.predicted_step.value, 6);
@@ -158,7 +159,7 @@ TEST(Auto, ShowsAnswerBesideBaselines) {
 // Room for one sample on the slow device: 7 on the fast one take 7 s.
 TEST(Auto, RespectsMemory) {
   const ToyProblem toy = fast_and_slow(8, 1);
-  const PlanOutcome outcome = run("auto", toy.problem);
+  const PlanOutcome outcome = run("auto", toy);
   EXPECT_THAT(samples_of(outcome), ElementsAre(7, 1));
   EXPECT_FALSE(outcome.equal_split.fits);
   EXPECT_DOUBLE_EQ(outcome.equal_split.step.value, 12);
@@ -170,7 +171,7 @@ TEST(Auto, RespectsMemory) {
 
 TEST(Auto, SaysWhyADeviceIsIdle) {
   const ToyProblem toy = fast_and_slow(8, 0);
-  const PlanOutcome outcome = run("auto", toy.problem);
+  const PlanOutcome outcome = run("auto", toy);
   EXPECT_THAT(outcome.idle, ElementsAre(DeviceId(1)));
   EXPECT_THAT(outcome.why, ElementsAre("n0:0 gets 8 of 8 samples",
                                        "n1:0 stays idle: 1 sample would need 1 GiB of its 0 B",
@@ -186,9 +187,9 @@ TEST(Auto, SaysWhatAnIdleDeviceWouldCost) {
     device.shared.update = {0.0};
     toy.add_device(device);
   }
-  toy.group = [](const std::vector<DeviceId>&) { return plan::GroupTimes{.exchange = {4.5}}; };
+  toy.group = [](const std::vector<DeviceId>&) { return GroupExchanges{.exchange = {4.5}}; };
   toy.finish(8);
-  const PlanOutcome outcome = run("auto", toy.problem);
+  const PlanOutcome outcome = run("auto", toy);
   EXPECT_THAT(outcome.why,
               ElementsAre("n0:0 gets 8 of 8 samples",
                           "n1:0 stays idle: with it the step would take 500 ms longer (the "
@@ -206,7 +207,7 @@ TEST(Infeasible, HasTheArithmetic) {
   toy.add_device(device, Bytes(std::int64_t{1} << 30));
   toy.add_device(device, Bytes(std::int64_t{1} << 29));
   toy.finish(8);
-  const PlanOutcome outcome = run("auto", toy.problem);
+  const PlanOutcome outcome = run("auto", toy);
   EXPECT_EQ(outcome.reason, Reason::kInfeasible);
   EXPECT_THAT(outcome.why,
               ElementsAre("n2:0 needs 1 GiB for 1 sample, has 512 MiB",
@@ -217,7 +218,7 @@ TEST(Infeasible, HasTheArithmetic) {
 TEST(Infeasible, BatchBelowTheLeast) {
   ToyProblem toy = fast_and_slow(2);
   toy.problem.min_samples = 4;
-  EXPECT_THAT(run("auto", toy.problem).why,
+  EXPECT_THAT(run("auto", toy).why,
               ElementsAre("global batch 2 is smaller than the least batch of the model, 4"));
 }
 
@@ -226,14 +227,14 @@ TEST(Infeasible, NoNumberOfDevicesDivides) {
   ToyProblem toy = fast_and_slow(6);
   toy.problem.min_samples = toy.problem.max_samples = 4;
   EXPECT_THAT(
-      run("auto", toy.problem).why,
+      run("auto", toy).why,
       ElementsAre("no number of devices divides the global batch of 6: each takes 4 samples "
                   "or more and at most n0:0 4, n1:0 4"));
 }
 
 TEST(Equal, MoreDevicesThanSamples) {
   const ToyProblem toy = fast_and_slow(1);
-  const PlanOutcome outcome = run("equal", toy.problem);
+  const PlanOutcome outcome = run("equal", toy);
   EXPECT_EQ(outcome.reason, Reason::kInfeasible);
   EXPECT_THAT(outcome.why,
               ElementsAre("global batch 1 is smaller than the number of devices, 2: an equal split "
@@ -242,21 +243,21 @@ TEST(Equal, MoreDevicesThanSamples) {
 
 TEST(Equal, DoesNotFit) {
   const ToyProblem toy = fast_and_slow(8, 3);
-  EXPECT_THAT(run("equal", toy.problem).why,
+  EXPECT_THAT(run("equal", toy).why,
               ElementsAre("n1:0 needs 4 GiB for 4 samples, has 3 GiB: at most 3 fit"));
 }
 
 // Speeds 3 : 1, so 8 samples are 6 and 2; the remainder of 9 goes to the larger fraction,
 // 6.75 and 2.25.
 TEST(Proportional, FollowsSoloSpeed) {
-  EXPECT_THAT(samples_of(run("proportional", fast_and_slow(8).problem)), ElementsAre(6, 2));
-  EXPECT_THAT(samples_of(run("proportional", fast_and_slow(9).problem)), ElementsAre(7, 2));
+  EXPECT_THAT(samples_of(run("proportional", fast_and_slow(8))), ElementsAre(6, 2));
+  EXPECT_THAT(samples_of(run("proportional", fast_and_slow(9))), ElementsAre(7, 2));
 }
 
 TEST(Manual, TakesTheSplitAsGiven) {
   ToyProblem toy = fast_and_slow(8);
   toy.problem.manual = {8, 0};
-  const PlanOutcome outcome = run("manual", toy.problem);
+  const PlanOutcome outcome = run("manual", toy);
   EXPECT_THAT(samples_of(outcome), ElementsAre(8));
   EXPECT_THAT(outcome.idle, ElementsAre(DeviceId(1)));
   EXPECT_EQ(outcome.reason, Reason::kFeasible);
@@ -267,7 +268,7 @@ TEST(Manual, WholeMessages) {
   ToyProblem toy = fast_and_slow(8);
   const auto message = [&](std::vector<std::int64_t> split) {
     toy.problem.manual = std::move(split);
-    const auto outcome = (*make_planner("manual"))->plan(toy.problem);
+    const auto outcome = (*make_planner("manual", toy.inputs()))->plan(toy.problem);
     return outcome ? "" : outcome.error().message;
   };
   EXPECT_EQ(message({8}), "batch split 8: found 1 numbers, wanted one for each device: n0:0, n1:0");
@@ -282,7 +283,7 @@ TEST(Random, EverySplitCanCome) {
   ToyProblem toy = fast_and_slow(4);
   std::set<std::vector<std::int64_t>> seen;
   for (toy.problem.seed = 0; toy.problem.seed < 100; ++toy.problem.seed) {
-    const PlanOutcome outcome = run("random", toy.problem);
+    const PlanOutcome outcome = run("random", toy);
     std::vector<std::int64_t> split(2, 0);
     for (const auto& [device, samples] : plan::members(*outcome.plan)) {
       split[device.index()] = samples;
@@ -303,7 +304,7 @@ ToyProblem mlp_on_three(const graph::Graph& graph, std::optional<Bytes> memory =
   toy.group = no_exchange;
   for (int i = 0; i < 3; ++i) toy.add_device(linear_device(i + 1), memory);
   toy.finish(6);
-  toy.problem.graph = &graph;
+  toy.graph = &graph;
   return toy;
 }
 
@@ -313,8 +314,8 @@ TEST(Random, DrawsSplitsAndRegions) {
   std::set<std::size_t> sizes;
   int regions = 0;
   for (toy.problem.seed = 0; toy.problem.seed < 100; ++toy.problem.seed) {
-    const PlanOutcome outcome = run("random", toy.problem);
-    EXPECT_EQ(outcome.plan, run("random", toy.problem).plan);
+    const PlanOutcome outcome = run("random", toy);
+    EXPECT_EQ(outcome.plan, run("random", toy).plan);
     ASSERT_TRUE(outcome.plan);
     EXPECT_TRUE(plan::verify_plan(*outcome.plan, toy.problem.model_hash, *toy.cluster));
     EXPECT_LE(outcome.lower_bound, outcome.predicted_step);
@@ -336,14 +337,14 @@ TEST(Random, RegionsFitIntoMemory) {
   ToyProblem roomy = mlp_on_three(graph);
   std::vector<std::int64_t> peaks;
   for (roomy.problem.seed = 0; roomy.problem.seed < 50; ++roomy.problem.seed)
-    for (const auto& [device, bytes] : run("random", roomy.problem).peak)
+    for (const auto& [device, bytes] : run("random", roomy).peak)
       if (bytes.value > 0) peaks.push_back(bytes.value);
   std::sort(peaks.begin(), peaks.end());
   const Bytes limit(peaks[peaks.size() / 2]);
   ToyProblem toy = mlp_on_three(graph, limit);
   int regions = 0;
   for (toy.problem.seed = 0; toy.problem.seed < 50; ++toy.problem.seed) {
-    const PlanOutcome outcome = run("random", toy.problem);
+    const PlanOutcome outcome = run("random", toy);
     if (!outcome.plan || plan::find_shared_region(*outcome.plan) == nullptr) continue;
     ++regions;
     for (const auto& [device, bytes] : outcome.peak) EXPECT_LE(bytes, limit);
@@ -351,7 +352,7 @@ TEST(Random, RegionsFitIntoMemory) {
   EXPECT_GT(regions, 0);
   ToyProblem tiny = mlp_on_three(graph, Bytes(16));
   tiny.problem.seed = 1;
-  const PlanOutcome outcome = run("random", tiny.problem);
+  const PlanOutcome outcome = run("random", tiny);
   EXPECT_EQ(outcome.reason, Reason::kInfeasible);
   ASSERT_GT(outcome.why.size(), 1u);
   EXPECT_EQ(outcome.why[0], "20 ways to split the operators were drawn, none fits; of the last");
@@ -363,7 +364,7 @@ TEST(Random, OperatorsAreSplitAtABatchOfTheModel) {
   ToyProblem toy = mlp_on_three(graph);
   toy.problem.max_samples = 4;
   toy.problem.seed = 1;
-  EXPECT_THAT(run("random", toy.problem).why,
+  EXPECT_THAT(run("random", toy).why,
               ElementsAre("operators are split at the global batch, which is 6; the model's "
                           "batches are 1 to 4"));
 }
@@ -386,9 +387,8 @@ class HeldUpEvaluator : public TableEvaluator {
 // sample, so that 6 : 4 takes 12 s and no other split less.
 TEST(Auto, GoesOnWithTheSimulatorWhereTheModelIsABoundOnly) {
   ToyProblem toy = fast_and_slow(10);
-  const HeldUpEvaluator evaluator(toy.tables, toy.group);
-  toy.problem.evaluator = &evaluator;
-  const PlanOutcome outcome = run("auto", toy.problem);
+  toy.evaluator = std::make_unique<HeldUpEvaluator>(toy.tables, toy.group);
+  const PlanOutcome outcome = run("auto", toy);
   EXPECT_THAT(samples_of(outcome), ElementsAre(6, 4));
   EXPECT_DOUBLE_EQ(outcome.predicted_step.value, 12);
   EXPECT_EQ(outcome.reason, Reason::kFeasible);

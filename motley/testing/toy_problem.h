@@ -8,11 +8,12 @@
 #include <vector>
 
 #include "motley/base/random.h"
-#include "motley/search/table_evaluator.h"
+#include "motley/search/split/planner_inputs.h"
+#include "motley/search/split/table_evaluator.h"
 
 namespace motley::search {
 
-/// A problem with all that it points to. Movable, so that functions can
+/// A problem with all that it points to; only tests include this. Movable, so that functions can
 /// return it.
 struct ToyProblem {
   std::unique_ptr<cluster::Cluster> cluster = std::make_unique<cluster::Cluster>();
@@ -20,6 +21,9 @@ struct ToyProblem {
   TableEvaluator::Group group;
   std::unique_ptr<TableEvaluator> evaluator;
   plan::Problem problem;
+  const graph::Graph* graph = nullptr;
+  /// Of operators at most the graph is known, not what they cost.
+  PlannerInputs inputs() const { return {evaluator.get(), graph}; }
 
   /// A device on a node of its own, called "nN:0".
   void add_device(TableEvaluator::Device table, std::optional<Bytes> memory = {}) {
@@ -45,7 +49,6 @@ struct ToyProblem {
     cluster->name = "toy";
     evaluator = std::make_unique<TableEvaluator>(tables, group);
     problem.cluster = cluster.get();
-    problem.evaluator = evaluator.get();
     problem.model_hash = "00000000000000aa";
     problem.global_batch = batch;
     return problem;
@@ -61,7 +64,7 @@ inline TableEvaluator::Device linear_device(double seconds, double fixed = 0.0) 
 }
 
 /// Exchanges that take nothing.
-inline plan::GroupTimes no_exchange(const std::vector<DeviceId>&) { return {}; }
+inline GroupExchanges no_exchange(const std::vector<DeviceId>&) { return {}; }
 
 struct RandomShape {
   int least_devices = 1, most_devices = 4;
@@ -71,8 +74,8 @@ struct RandomShape {
 };
 
 /// Random nondecreasing curve with plateaus and steep parts, convex or not.
-inline plan::Curve random_curve(SplitMix64& random, std::int64_t batch, double scale) {
-  plan::Curve curve;
+inline Curve random_curve(SplitMix64& random, std::int64_t batch, double scale) {
+  Curve curve;
   double seconds = scale * random.uniform();
   for (std::int64_t x = 1; x <= batch + 1; x += 1 + static_cast<std::int64_t>(random.below(3))) {
     curve.points.emplace_back(static_cast<double>(x), seconds);
@@ -82,8 +85,8 @@ inline plan::Curve random_curve(SplitMix64& random, std::int64_t batch, double s
 }
 
 /// Sum of two curves given at the whole batches.
-inline plan::Curve add_curves(const plan::Curve& a, const plan::Curve& b, std::int64_t batch) {
-  plan::Curve sum;
+inline Curve add_curves(const Curve& a, const Curve& b, std::int64_t batch) {
+  Curve sum;
   for (std::int64_t x = 1; x <= batch + 1; ++x) {
     const auto at = static_cast<double>(x);
     sum.points.emplace_back(at, a.at(at) + b.at(at));
@@ -95,7 +98,7 @@ inline TableEvaluator::Device random_device(SplitMix64& random, std::int64_t bat
                                             std::size_t exchanges, bool ordered_updates) {
   TableEvaluator::Device device;
   const double slowness = 0.2 + 2 * random.uniform();
-  plan::Curve before = random_curve(random, batch, slowness);
+  Curve before = random_curve(random, batch, slowness);
   for (std::size_t k = 0; k < exchanges; ++k) {
     device.shared.ready.push_back(before);
     before = add_curves(before, random_curve(random, batch, slowness / 2), batch);
@@ -104,7 +107,7 @@ inline TableEvaluator::Device random_device(SplitMix64& random, std::int64_t bat
   }
   device.shared.end = before;
   device.alone.end =
-      add_curves(before, plan::Curve{{{1, slowness * static_cast<double>(exchanges)}}}, batch);
+      add_curves(before, Curve{{{1, slowness * static_cast<double>(exchanges)}}}, batch);
   device.base = Bytes(static_cast<std::int64_t>(random.below(20)));
   device.per_sample = Bytes(1 + static_cast<std::int64_t>(random.below(5)));
   return device;
@@ -157,7 +160,7 @@ inline ToyProblem random_problem(std::uint64_t seed, const RandomShape& shape) {
     const auto size = static_cast<double>(group.size());
     double seconds = 0.01 * size;
     if (route) seconds += route->latency.value * size + bytes * size / route->bandwidth.value;
-    plan::GroupTimes times;
+    GroupExchanges times;
     for (std::size_t k = 0; k < exchanges; ++k) {
       times.exchange.push_back(seconds / static_cast<double>(k + 1));
     }

@@ -9,8 +9,8 @@
 
 #include "motley/cost/measured/profile_store.h"
 #include "motley/graph/graph_text.h"
-#include "motley/search/costs.h"
-#include "motley/search/step_evaluator.h"
+#include "motley/search/price/costs.h"
+#include "motley/search/split/step_evaluator.h"
 
 namespace motley::search {
 
@@ -68,8 +68,6 @@ class WideMlpTest : public testing::Test {
     ASSERT_TRUE(evaluator) << evaluator.error().message;
     evaluator_ = *std::move(evaluator);
     problem_.cluster = &cluster_;
-    problem_.evaluator = evaluator_.get();
-    problem_.graph = &model_.graph;
     problem_.model_hash = model_.hash;
     problem_.global_batch = batch;
     problem_.devices = options.devices;

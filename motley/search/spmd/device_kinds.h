@@ -6,7 +6,7 @@
 
 #include "motley/base/result.h"
 #include "motley/cluster/cluster.h"
-#include "motley/search/costs.h"
+#include "motley/search/price/costs.h"
 
 namespace motley::search {
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "motley/program/memory.h"
-#include "motley/search/group_cost.h"
+#include "motley/search/price/group_cost.h"
 #include "motley/simulate/simulate.h"
 #include "motley/trace/trace.h"
 

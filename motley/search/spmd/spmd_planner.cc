@@ -8,9 +8,8 @@
 #include <utility>
 
 #include "motley/base/text.h"
-#include "motley/search/planners.h"
-#include "motley/search/random_region.h"
-#include "motley/search/split_planner.h"
+#include "motley/search/region/random_region.h"
+#include "motley/search/split/water_filling.h"
 #include "motley/search/spmd/explain_sharding.h"
 #include "motley/search/spmd/hap_search.h"
 #include "motley/search/spmd/spmd_search.h"
@@ -23,7 +22,7 @@ using plan::PlanOutcome;
 using plan::Problem;
 using plan::Reason;
 
-constexpr double kLeastGain = 0.02;  // for which `auto` leaves a split, and more is tried
+constexpr double kLeastGain = 0.02;  // for which more micro-batches are tried
 constexpr double kProven = 1e-3;     // within which of the bound a plan is optimal
 
 /// "a:0 needs 17.9 GiB, has 14.8 GiB" of each device that lacks memory.
@@ -63,11 +62,11 @@ struct Inquiry {
   SpmdAnswer answer;
 };
 
-Result<std::unique_ptr<Inquiry>> inquire(SpmdPlanner::Kind kind, const SpmdQuestion& question) {
+Result<std::unique_ptr<Inquiry>> inquire(SpmdMethod method, const SpmdQuestion& question) {
   auto inquiry = std::make_unique<Inquiry>(Inquiry{question, std::nullopt, {}});
   MOTLEY_ASSIGN(inquiry->study, SpmdStudy::make(inquiry->question));
   SpmdAnswer& answer = inquiry->answer;
-  if (kind != SpmdPlanner::Kind::kHap) {
+  if (method != SpmdMethod::kHap) {
     MOTLEY_ASSIGN(answer, find_spmd_plan(*inquiry->study));
     return inquiry;
   }
@@ -79,12 +78,12 @@ Result<std::unique_ptr<Inquiry>> inquire(SpmdPlanner::Kind kind, const SpmdQuest
 
 /// Where plans lack memory: twice as many micro-batches, which hold fewer activations at a time,
 /// while that helps.
-Result<std::unique_ptr<Inquiry>> search(SpmdPlanner::Kind kind, SpmdQuestion question) {
-  MOTLEY_ASSIGN(auto best, inquire(kind, question));
-  bool lacked_memory = kind != SpmdPlanner::Kind::kHap && best->answer.lacked_memory;
+Result<std::unique_ptr<Inquiry>> search(SpmdMethod method, SpmdQuestion question) {
+  MOTLEY_ASSIGN(auto best, inquire(method, question));
+  bool lacked_memory = method != SpmdMethod::kHap && best->answer.lacked_memory;
   while (lacked_memory && question.micro_batch() % 2 == 0 && !question.deadline.has_passed()) {
     question.micro_batches *= 2;
-    auto next = inquire(kind, question);
+    auto next = inquire(method, question);
     if (!next && next.error().code == "synth.accumulation") break;
     if (!next) return next;
     SpmdAnswer &answer = (*next)->answer, &known = best->answer;
@@ -103,103 +102,105 @@ Result<std::unique_ptr<Inquiry>> search(SpmdPlanner::Kind kind, SpmdQuestion que
   return best;
 }
 
-/// What the search claims of a step.
-void set_reason(const SpmdAnswer& answer, PlanOutcome& outcome) {
-  outcome.lower_bound = std::min(answer.lower_bound, outcome.predicted_step);
-  const bool is_proven = outcome.predicted_step.value <= answer.lower_bound.value * (1 + kProven);
-  outcome.reason = is_proven           ? Reason::kOptimal
-                   : !answer.was_ended ? Reason::kFeasible
-                                       : Reason::kLimit;
-  if (outcome.reason == Reason::kLimit) outcome.why.push_back(kEnded);
-}
-
 /// Puts a sharding in the place of what the outcome has.
-void take(const Problem& problem, Inquiry& inquiry, PlanOutcome& outcome) {
+Result<void> take(const PlannerInputs& inputs, const Problem& problem, Inquiry& inquiry,
+                  PlanOutcome& outcome) {
   const SpmdAnswer& answer = inquiry.answer;
   SpmdStudy& study = *inquiry.study;
   const SpmdPlan& best = *answer.best;
   outcome.plan =
       make_region_plan(problem, synth::make_region(study.graph(), best.sharding, *problem.cluster),
                        inquiry.question.micro_batches);
-  outcome.predicted_step = best.step;
+  MOTLEY_ASSIGN(plan::Price price, inputs.evaluator->price(*outcome.plan));
+  outcome.program = std::move(price.program);
+  outcome.predicted_step = price.step;
   outcome.peak.clear();
   for (std::size_t rank = 0; rank < best.devices.size(); ++rank)
-    outcome.peak.emplace_back(best.devices[rank], best.peaks[rank]);
-  outcome.idle = idle_devices(problem, best.devices);
+    outcome.peak.emplace_back(best.devices[rank], price.peaks[rank]);
+  outcome.idle = plan::idle_devices(problem, best.devices);
   outcome.why = explain_sharding(study, best);
-  set_reason(answer, outcome);
+  MOTLEY_RETURN_IF_ERROR(set_bound(answer.lower_bound, answer.was_ended, outcome));
   if (answer.lower_bound.value > 0)
     outcome.why.push_back(
         fmt::format("the step is {:.1f} % above the lower bound of all shardings and splits",
-                    100 * (best.step.value / answer.lower_bound.value - 1)));
+                    100 * (price.step.value / outcome.lower_bound.value - 1)));
+  return {};
+}
+
+/// The whole nanoseconds to which a simulator rounds the instructions of a step: as much as a step
+/// may be below a bound that is not rounded.
+double rounding_of(const PlanOutcome& outcome) {
+  std::size_t most = 0;
+  if (outcome.program)
+    for (const program::DeviceProgram& device : outcome.program->devices)
+      most = std::max(most, device.instructions.size());
+  return 1e-9 * static_cast<double>(1 + most);
 }
 
 }  // namespace
 
-std::string_view SpmdPlanner::name() const {
-  return kind_ == Kind::kSpmd ? "spmd" : kind_ == Kind::kHap ? "hap" : "auto";
+Result<void> set_bound(Seconds bound, bool was_ended, PlanOutcome& outcome) {
+  const double step = outcome.predicted_step.value;
+  if (bound.value > step + rounding_of(outcome))
+    return tl::make_unexpected(
+        Error{ErrorKind::kRuntime, "search.bound",
+              fmt::format("the lower bound of all plans, {}, is above the step of the plan that {} "
+                          "found, {}: the bound is wrong",
+                          format_seconds(bound), outcome.planner,
+                          format_seconds(outcome.predicted_step))});
+  outcome.lower_bound = std::min(bound, outcome.predicted_step);
+  const bool is_proven = step <= bound.value * (1 + kProven);
+  outcome.reason = is_proven ? Reason::kOptimal : !was_ended ? Reason::kFeasible : Reason::kLimit;
+  if (outcome.reason == Reason::kLimit) outcome.why.push_back(kEnded);
+  return {};
+}
+
+bool may_shard(const Problem& problem, const PlannerInputs& inputs) {
+  return inputs.costs != nullptr && problem.devices.size() > 1 &&
+         problem.batch_norm == plan::BatchNormMode::kGlobal;
+}
+
+Result<SpmdOutcome> plan_sharding(SpmdMethod method, const PlannerInputs& inputs,
+                                  const Problem& problem, const SpmdStart& start) {
+  SpmdQuestion question{
+      inputs.graph,         problem.cluster,
+      inputs.costs,         {problem.optimizer, problem.batch_norm, problem.bucket_bytes},
+      problem.global_batch, problem.devices};
+  question.deadline = start.deadline;
+  const PlanOutcome& split = *start.split;
+  if (split.plan) question.shares.push_back(samples_of(problem, *split.plan));
+  MOTLEY_ASSIGN(const auto inquiry, search(method, std::move(question)));
+  const SpmdAnswer& answer = inquiry->answer;
+  SpmdOutcome found{split, answer.was_ended};
+  PlanOutcome& outcome = found.outcome;
+  outcome.considered += answer.considered;
+  if (answer.best) {
+    MOTLEY_RETURN_IF_ERROR(take(inputs, problem, *inquiry, outcome));
+    if (split.plan)
+      outcome.why.push_back(fmt::format("the best split of the batch alone takes {}",
+                                        format_seconds(split.predicted_step)));
+    return found;
+  }
+  outcome.plan.reset();
+  outcome.program.reset();
+  outcome.lower_bound = answer.lower_bound;
+  outcome.peak.clear();
+  outcome.idle = problem.devices;
+  outcome.reason = answer.was_ended ? Reason::kLimit : Reason::kInfeasible;
+  if (split.plan) outcome.why.clear();
+  for (std::string& line : lack_of_memory(problem, *answer.nearest))
+    outcome.why.push_back(std::move(line));
+  if (answer.was_ended) outcome.why.push_back(kEnded);
+  return found;
 }
 
 Result<PlanOutcome> SpmdPlanner::plan(const Problem& problem) const {
   const Deadline deadline = Deadline::after(problem.time_limit);
-  MOTLEY_ASSIGN(const auto split_planner, make_planner("auto"));
-  MOTLEY_ASSIGN(PlanOutcome outcome, split_planner->plan(problem));
-  outcome.planner = name();
-  const bool may_shard =
-      problem.devices.size() > 1 && problem.batch_norm == plan::BatchNormMode::kGlobal;
-  if (!may_shard) return outcome;
-  SpmdQuestion question{graph_,
-                        problem.cluster,
-                        costs_,
-                        {problem.optimizer, problem.batch_norm, problem.bucket_bytes},
-                        problem.global_batch,
-                        problem.devices};
-  question.deadline = deadline;
-  if (outcome.plan) question.shares.push_back(samples_of(problem, *outcome.plan));
-  auto inquiry = search(kind_, std::move(question));
-  if (!inquiry && kind_ == Kind::kAuto) {
-    outcome.why.push_back("no sharding of operators was considered: " + inquiry.error().message);
-    return outcome;
-  }
-  if (!inquiry) return tl::make_unexpected(inquiry.error());
-  const SpmdAnswer* answer = &(*inquiry)->answer;
-  outcome.considered += answer->considered;
-  if (!answer->best) {
-    if (kind_ == Kind::kAuto && outcome.plan) {
-      set_reason(*answer, outcome);
-      return outcome;
-    }
-    outcome.plan.reset();
-    outcome.reason = answer->was_ended ? Reason::kLimit : Reason::kInfeasible;
-    for (std::string& line : lack_of_memory(problem, *answer->nearest))
-      outcome.why.push_back(std::move(line));
-    if (answer->was_ended) outcome.why.push_back(kEnded);
-    return outcome;
-  }
-  const double split = outcome.plan ? outcome.predicted_step.value : 0;
-  if (kind_ == Kind::kAuto && outcome.plan && answer->best->step.value > split * (1 - kLeastGain)) {
-    outcome.why.push_back(fmt::format(
-        "the best sharding of operators found takes {}, which is no gain of {:.0f} %; none takes "
-        "less than {}",
-        format_seconds(answer->best->step), 100 * kLeastGain, format_seconds(answer->lower_bound)));
-    set_reason(*answer, outcome);
-    return outcome;
-  }
-  take(problem, **inquiry, outcome);
-  if (split > 0)
-    outcome.why.push_back(
-        fmt::format("the best split of the batch alone takes {}", format_seconds(Seconds(split))));
-  return outcome;
-}
-
-Result<std::unique_ptr<plan::Planner>> make_graph_planner(std::string_view name,
-                                                          const graph::Graph& graph,
-                                                          const Costs& costs) {
-  using Kind = SpmdPlanner::Kind;
-  for (const auto& [known, kind] : {std::pair{"spmd", Kind::kSpmd}, std::pair{"hap", Kind::kHap},
-                                    std::pair{"auto", Kind::kAuto}})
-    if (name == known) return std::make_unique<SpmdPlanner>(kind, graph, costs);
-  return make_planner(name == "split" ? "auto" : name, {"spmd", "split", "hap"});
+  MOTLEY_ASSIGN(PlanOutcome split, WaterFilling(inputs_).plan(problem));
+  split.planner = name();
+  if (!may_shard(problem, inputs_)) return split;
+  MOTLEY_ASSIGN(SpmdOutcome found, plan_sharding(method_, inputs_, problem, {&split, deadline}));
+  return std::move(found.outcome);
 }
 
 }  // namespace motley::search

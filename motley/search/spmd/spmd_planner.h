@@ -1,41 +1,52 @@
 #pragma once
 
-#include <memory>
-#include <string>
 #include <string_view>
 
-#include "motley/graph/graph.h"
+#include "motley/base/deadline.h"
 #include "motley/plan/planner.h"
-#include "motley/search/costs.h"
+#include "motley/search/split/planner_inputs.h"
 
 namespace motley::search {
 
-/// Planners of operator-level sharding over a model's graph and costs:
-///   spmd  the search of spmd_search.h, from its own starts and from the best split of the batch
-///   hap   HAP's algorithm on the same graph, rules and costs (hap_search.h)
-///   auto  the better of the best split of the batch and `spmd`
-/// One device, and batch norm over local samples, leave only splits of the batch. `auto` takes a
-/// sharding only where it saves 2 % or more. Its bound is the split's where a split
-/// is chosen (water_filling.h), else that of all shardings; baselines are those of splits.
+/// How shardings of operators are found: by the search of spmd_search.h, or by HAP's algorithm on
+/// the same graph, rules and costs (hap_search.h).
+enum class SpmdMethod { kSpmd, kHap };
+
+/// Planners of operator-level sharding, "spmd" and "hap" (planners.h).
 class SpmdPlanner : public plan::Planner {
  public:
-  enum class Kind { kSpmd, kHap, kAuto };
-  /// `graph` and `costs` must outlive it.
-  SpmdPlanner(Kind kind, const graph::Graph& graph, const Costs& costs)
-      : kind_(kind), graph_(&graph), costs_(&costs) {}
-  std::string_view name() const override;
+  /// What the inputs point to must outlive it.
+  SpmdPlanner(SpmdMethod method, const PlannerInputs& inputs) : method_(method), inputs_(inputs) {}
+  std::string_view name() const override { return method_ == SpmdMethod::kSpmd ? "spmd" : "hap"; }
   Result<plan::PlanOutcome> plan(const plan::Problem& problem) const override;
 
  private:
-  Kind kind_;
-  const graph::Graph* graph_;
-  const Costs* costs_;
+  SpmdMethod method_;
+  PlannerInputs inputs_;
 };
 
-/// By name: those above, `split` (the best split of the batch, make_planner's `auto`), and all
-/// others of make_planner (planners.h).
-Result<std::unique_ptr<plan::Planner>> make_graph_planner(std::string_view name,
-                                                          const graph::Graph& graph,
-                                                          const Costs& costs);
+/// Is there more to choose from than splits of the batch? Not without costs of operators, on one
+/// device, or with batch norm over local samples.
+bool may_shard(const plan::Problem& problem, const PlannerInputs& inputs);
+
+/// What a search over shardings starts from.
+struct SpmdStart {
+  const plan::PlanOutcome* split = nullptr;  ///< the best split of the batch
+  Deadline deadline;
+};
+
+/// What it found. The outcome's baselines are those of splits; its bound holds for all shardings
+/// and splits, and is there also where no sharding fits. 0: none is known (hap).
+struct SpmdOutcome {
+  plan::PlanOutcome outcome;
+  bool was_ended = false;  ///< by the deadline
+};
+Result<SpmdOutcome> plan_sharding(SpmdMethod method, const PlannerInputs& inputs,
+                                  const plan::Problem& problem, const SpmdStart& start);
+
+/// Claims a bound for the outcome's plan, and says what that means for the plan. A bound above the
+/// plan's step by more than the whole nanoseconds of simulated instructions is our fault and an
+/// error (search.bound).
+Result<void> set_bound(Seconds bound, bool was_ended, plan::PlanOutcome& outcome);
 
 }  // namespace motley::search

@@ -10,7 +10,7 @@
 #include "motley/base/result.h"
 #include "motley/cluster/cluster.h"
 #include "motley/graph/graph.h"
-#include "motley/search/costs.h"
+#include "motley/search/price/costs.h"
 #include "motley/search/spmd/choice_problem.h"
 #include "motley/search/spmd/device_kinds.h"
 #include "motley/search/spmd/exchange_times.h"

@@ -1,0 +1,280 @@
+#include "motley/search/price/costs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "motley/base/statistics.h"
+#include "motley/cluster/kinds.h"
+#include "motley/cost/measured/whole_step.h"
+#include "motley/cost/operators/carried_times.h"
+#include "motley/cost/operators/kind_times.h"
+#include "motley/cost/operators/operator_model.h"
+#include "motley/search/price/profile_batches.h"
+
+namespace motley::search {
+namespace {
+
+using cost::DeviceKey;
+using cost::InstructionTimes;
+
+/// The largest batch a device may get.
+std::int64_t largest_batch(const graph::Graph& graph, std::int64_t global_batch) {
+  return graph.sizes.empty() ? global_batch : std::min(global_batch, graph.sizes[0].max);
+}
+
+tl::unexpected<Error> not_profiled(const graph::Model& model, const DeviceKey& key,
+                                   const std::string& found, std::int64_t wanted) {
+  return usage_error(
+      "search.missing-profile",
+      fmt::format("model '{}' has {} on {} with threads = {} and PyTorch {}, wanted up to batch "
+                  "{}; run `motley profile -m MODEL -C CLUSTER --global-batch {}`",
+                  model.graph.name, found, key.kind, key.threads, key.torch, wanted, wanted));
+}
+
+/// Times of one device key, and where they come from.
+struct Table {
+  std::shared_ptr<const InstructionTimes> times;
+  cost::Grounds grounds;
+  std::shared_ptr<const cost::TimeSource> source = nullptr;  // of any program of the model
+  std::shared_ptr<const cost::WorkTimes> by_work = nullptr;  // none: too little was measured
+};
+
+/// What the loading of all tables shares.
+struct Loading {
+  const graph::Model& model;
+  std::shared_ptr<const graph::Graph> graph;  // the model's, kept by what is loaded
+  const cost::ProfileStore& store;
+  const CostOptions& options;
+};
+
+Result<std::shared_ptr<const InstructionTimes>> load_times(const Loading& loading,
+                                                           const cost::TimeSource& source,
+                                                           const DeviceKey& key,
+                                                           const std::vector<std::int64_t>& batches,
+                                                           int ranks) {
+  std::vector<program::DeviceProgram> references;
+  for (const std::int64_t batch : batches) {
+    const synth::Placement placement{
+        .device = key.kind, .samples = batch, .global_batch = batch * ranks, .ranks = ranks};
+    MOTLEY_ASSIGN(auto reference,
+                  synth::lower_device(*loading.graph, placement, loading.options.lowering));
+    references.push_back(std::move(reference));
+  }
+  MOTLEY_ASSIGN(auto times, InstructionTimes::build(references, source, key));
+  return std::make_shared<const InstructionTimes>(std::move(times));
+}
+
+/// By what other models' operators took there.
+Result<Table> model_device(const Loading& loading, const DeviceKey& key,
+                           const std::vector<std::int64_t>& batches, int ranks) {
+  MOTLEY_ASSIGN(const auto entries, loading.store.ops(key));
+  auto fitted = cost::OperatorModel::fit(entries);
+  if (!fitted)
+    return with_context(
+        fmt::format("{} with threads = {} and PyTorch {}", key.kind, key.threads, key.torch),
+        fitted.error());
+  Table table;
+  table.by_work = std::make_shared<cost::ModelledTimes>(loading.graph, *std::move(fitted));
+  table.source = std::make_shared<cost::FirstKnown>(std::make_shared<cost::MeasuredTimes>(entries),
+                                                    table.by_work);
+  table.grounds = {cost::Origin::kModelled, "modelled from what other models took there"};
+  MOTLEY_ASSIGN(table.times, load_times(loading, *table.source, key, batches, ranks));
+  return table;
+}
+
+Result<Table> load_device(const Loading& loading, const DeviceKey& key, int ranks) {
+  const graph::Model& model = loading.model;
+  const CostOptions& options = loading.options;
+  const std::int64_t wanted = largest_batch(model.graph, options.global_batch);
+  MOTLEY_ASSIGN(auto batches,
+                loading.store.batches(profile_subject(model.hash, options.lowering), key));
+  std::sort(batches.begin(), batches.end());
+  batches.erase(std::unique(batches.begin(), batches.end()), batches.end());
+  const bool is_enough = !batches.empty() && batches.back() >= wanted;
+  if (!is_enough && options.may_model)
+    return model_device(loading, key, profile_batches(options.global_batch, wanted), ranks);
+  if (batches.empty()) return not_profiled(model, key, "no profile", wanted);
+  if (!is_enough)
+    return not_profiled(model, key, fmt::format("a profile up to batch {}", batches.back()),
+                        wanted);
+  MOTLEY_ASSIGN(const auto entries, loading.store.ops(key));
+  Table table;
+  const auto measured = std::make_shared<cost::MeasuredTimes>(entries);
+  table.source = measured;
+  if (auto fitted = cost::OperatorModel::fit(entries)) {
+    table.by_work = std::make_shared<cost::ModelledTimes>(loading.graph, *std::move(fitted));
+    table.source = std::make_shared<cost::FirstKnown>(measured, table.by_work);
+  }
+  MOTLEY_ASSIGN(table.times, load_times(loading, *measured, key, batches, ranks));
+  return table;
+}
+
+/// Where the model was profiled up to the wanted batch, and the kinds of these devices.
+struct ProfiledKinds {
+  std::vector<DeviceKey> keys;
+  std::vector<std::vector<std::int64_t>> batches;
+  std::vector<cluster::PlanningKind> kinds;
+};
+
+Result<ProfiledKinds> profiled_kinds(const Loading& loading) {
+  const auto& [model, graph, store, options] = loading;
+  const std::string subject = profile_subject(model.hash, options.lowering);
+  const std::string torch = cost::device_key({}, options.torch).torch;
+  ProfiledKinds profiled;
+  MOTLEY_ASSIGN(const auto devices, store.profiled_devices(subject));
+  for (const DeviceKey& key : devices) {
+    const auto kind = cluster::kind_of_model(key.kind);
+    if (!kind || key.torch != torch) continue;
+    MOTLEY_ASSIGN(auto batches, store.batches(subject, key));
+    if (batches.back() < largest_batch(model.graph, options.global_batch)) continue;
+    profiled.keys.push_back(key);
+    profiled.batches.push_back(std::move(batches));
+    profiled.kinds.push_back(*kind);
+  }
+  return profiled;
+}
+
+/// Of a device kind that is not here: by what was measured on another, else by its figures.
+Result<Table> kind_table(const Loading& loading, const cluster::PlanningKind& kind,
+                         const DeviceKey& key, int ranks) {
+  MOTLEY_ASSIGN(const ProfiledKinds profiled, profiled_kinds(loading));
+  const std::int64_t wanted = largest_batch(loading.model.graph, loading.options.global_batch);
+  std::vector<std::int64_t> batches = profile_batches(loading.options.global_batch, wanted);
+  Table table;
+  table.by_work = std::make_shared<cost::KindTimes>(loading.graph, kind);
+  table.source = table.by_work;
+  table.grounds = {cost::Origin::kKinds, "figures of " + std::string(kind.name)};
+  if (const auto* nearest = cost::nearest_kind(kind, profiled.kinds)) {
+    const auto i = static_cast<std::size_t>(nearest - profiled.kinds.data());
+    MOTLEY_ASSIGN(const auto entries, loading.store.ops(profiled.keys[i]));
+    batches = profiled.batches[i];
+    table.source = std::make_shared<cost::FirstKnown>(
+        std::make_shared<cost::CarriedTimes>(loading.graph, entries, *nearest, kind),
+        table.by_work);
+    table.grounds = {cost::Origin::kCarried, "carried from " + profiled.keys[i].kind};
+  }
+  MOTLEY_ASSIGN(table.times, load_times(loading, *table.source, key, batches, ranks));
+  return table;
+}
+
+/// Speed at which a device works among its neighbours (emulated devices that share a machine pay
+/// for it, by their own measure, a few percent) over its samples, and how much its steps vary.
+struct Pace {
+  std::vector<std::pair<double, double>> speeds;  // samples, speed
+  simulate::Jitter jitter;
+};
+
+/// What instructions vary by for themselves adds up to sd^2 sum t^2 / (sum t)^2 of a step; what
+/// whole steps vary by beyond that, all their instructions share.
+simulate::Jitter find_jitter(const InstructionTimes& times, double step_spread) {
+  double sum = 0, squares = 0;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    const double seconds = times.at(i, times.batches().back()).value;
+    sum += seconds;
+    squares += seconds * seconds;
+  }
+  const double own = kMadToDeviation * times.spread(), step = kMadToDeviation * step_spread;
+  const double summed = sum > 0 ? own * own * squares / (sum * sum) : 0;
+  return {.per_instruction = own, .per_step = std::sqrt(std::max(0.0, step * step - summed))};
+}
+
+Result<Pace> find_pace(const graph::Model& model, const cluster::Cluster& cluster,
+                       const cost::ProfileStore& store, const CostOptions& options, DeviceId id,
+                       const InstructionTimes& times) {
+  const double speed = cluster.device(id).speed;
+  if (!cost::has_pace(cluster, id)) return Pace{{{1, speed}}};
+  const DeviceKey key = cost::emulated_key(cluster, id, options.torch);
+  MOTLEY_ASSIGN(const auto steps,
+                cost::find_steps(store, key, profile_subject(model.hash, options.lowering)));
+  if (steps.empty() && options.may_model) {
+    MOTLEY_ASSIGN(const auto usual, cost::usual_pace(store, key));
+    return Pace{{{1, usual.value_or(speed)}}};
+  }
+  if (steps.empty())
+    return not_profiled(model, key, "no profile",
+                        cost::usual_samples(cluster, id, options.global_batch));
+  Pace pace;
+  double spread = 0;  // of whole steps
+  for (const cost::StepTime& step : steps) {
+    const auto samples = static_cast<double>(step.samples);
+    pace.speeds.emplace_back(samples, times.total(samples) / step.seconds);
+    spread += step.spread / static_cast<double>(steps.size());
+  }
+  pace.jitter = find_jitter(times, spread);
+  return pace;
+}
+
+/// A device's times, with its pace in them; devices of full speed share their tables. Programs
+/// without a table take the pace in the middle.
+cost::ProfileCost::DeviceTimes paced(const Table& alone, const Table& shared, const Pace& pace) {
+  cost::ProfileCost::DeviceTimes times;
+  times.other = {shared.source, pace.speeds[pace.speeds.size() / 2].second};
+  if (pace.speeds.size() == 1) {
+    times.alone = alone.times;
+    times.shared = shared.times;
+    times.speed = pace.speeds[0].second;
+  } else {
+    times.alone = std::make_shared<const InstructionTimes>(alone.times->slowed(pace.speeds));
+    times.shared = std::make_shared<const InstructionTimes>(shared.times->slowed(pace.speeds));
+  }
+  return times;
+}
+
+std::vector<cost::InterferenceEntry> entries_of(const std::vector<cost::InterferenceEntry>& all,
+                                                const DeviceKey& key) {
+  std::vector<cost::InterferenceEntry> found;
+  for (const cost::InterferenceEntry& entry : all)
+    if (entry.device == key) found.push_back(entry);
+  return found;
+}
+
+}  // namespace
+
+std::string profile_subject(const std::string& model_hash, const synth::LowerOptions& lowering) {
+  return fmt::format("{}/{}-{}/{}-batch-norm/{}", model_hash,
+                     plan::optimizer_name(lowering.optimizer.kind), lowering.optimizer.states(),
+                     plan::batch_norm_name(lowering.batch_norm), lowering.bucket_bytes.value);
+}
+
+Result<Costs> load_costs(const graph::Model& model, const cluster::Cluster& cluster,
+                         const cost::ProfileStore& store, const CostOptions& options) {
+  Costs costs;
+  const Loading loading{model, std::make_shared<const graph::Graph>(model.graph), store, options};
+  std::map<std::pair<DeviceKey, int>, Table> tables;
+  const auto find_table = [&](const DeviceKey& key, const cluster::PlanningKind* kind,
+                              int ranks) -> Result<const Table*> {
+    Table& table = tables[{key, ranks}];
+    if (table.times) return &table;
+    MOTLEY_ASSIGN(table, kind != nullptr ? kind_table(loading, *kind, key, ranks)
+                                         : load_device(loading, key, ranks));
+    return &table;
+  };
+  MOTLEY_ASSIGN(const auto interference, store.interference());
+  for (const DeviceId id : options.devices) {
+    const cluster::Device& device = cluster.device(id);
+    const auto known = cluster::find_kind(device.kind);  // "cpu" and "cuda" are none
+    const cluster::PlanningKind* kind = known ? &*known : nullptr;
+    MOTLEY_ASSIGN(const Table* alone, find_table(cost::device_key(device, options.torch), kind, 1));
+    MOTLEY_ASSIGN(const Table* shared,
+                  find_table(cost::shared_key(cluster, id, options.torch), kind, 2));
+    costs.grounds[device.name] =
+        alone->grounds.origin < shared->grounds.origin ? shared->grounds : alone->grounds;
+    costs.full_speed[device.name] = shared->times;
+    MOTLEY_ASSIGN(const Pace pace, find_pace(model, cluster, store, options, id, *shared->times));
+    if (pace.jitter != simulate::Jitter{}) costs.jitter[device.name] = pace.jitter;
+    auto times = paced(*alone, *shared, pace);
+    if (!cost::has_pace(cluster, id))  // a pace is of whole steps among busy neighbours
+      times.interference = entries_of(interference, cost::device_key(device, options.torch));
+    if (shared->by_work) costs.by_work[device.name] = {shared->by_work, times.other.speed};
+    costs.devices.emplace(device.name, std::move(times));
+  }
+  MOTLEY_ASSIGN(costs.collectives, cost::CollectiveTimes::build(store));
+  MOTLEY_ASSIGN(costs.earlier, store.predictions());
+  return costs;
+}
+
+}  // namespace motley::search

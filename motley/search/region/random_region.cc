@@ -1,0 +1,142 @@
+#include "motley/search/region/random_region.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "motley/base/random.h"
+#include "motley/base/text.h"
+#include "motley/cost/profile_cost.h"
+#include "motley/program/memory.h"
+#include "motley/program/parts.h"
+#include "motley/search/region/random_sharding.h"
+#include "motley/synth/accumulation.h"
+#include "motley/synth/lower.h"
+#include "motley/synth/sharded_plan.h"
+
+namespace motley::search {
+namespace {
+
+constexpr int kTries = 20;
+constexpr std::uint64_t kLargestShare = 8;
+constexpr std::int64_t kMostMicroBatches = 4;
+
+/// Devices and shares; one device in eight has no share.
+synth::Sharding draw_shares(const plan::Problem& problem, SplitMix64& random) {
+  std::vector<DeviceId> devices = problem.devices;
+  for (std::size_t i = devices.size(); i > 1; --i)
+    std::swap(devices[i - 1], devices[random.below(i)]);
+  devices.resize(2 + random.below(devices.size() - 1));
+  synth::Sharding sharding;
+  for (const DeviceId device : devices) {
+    sharding.devices.push_back(problem.cluster->device(device).name);
+    const std::uint64_t share = random.below(8) == 0 ? 0 : 1 + random.below(kLargestShare);
+    sharding.shares.push_back(static_cast<double>(share));
+  }
+  if (std::all_of(sharding.shares.begin(), sharding.shares.end(),
+                  [](double share) { return share == 0; }))
+    sharding.shares[random.below(sharding.shares.size())] = 1;
+  return sharding;
+}
+
+/// Micro-batches of a step: often one, else a divisor of the batch that the model can be done in.
+std::int64_t draw_micro_batches(const plan::Problem& problem, const graph::Graph& graph,
+                                SplitMix64& random) {
+  if (random.below(2) == 0) return 1;
+  std::vector<std::int64_t> fits;
+  for (std::int64_t times = 2; times <= std::min(kMostMicroBatches, problem.global_batch); ++times)
+    if (synth::accumulate(graph, problem.global_batch, times)) fits.push_back(times);
+  return fits.empty() ? 1 : fits[random.below(fits.size())];
+}
+
+/// What the region's program needs; draws how it exchanges, hierarchically only over levels.
+Result<void> complete(const plan::Problem& problem, const graph::Graph& graph, SplitMix64& random,
+                      RegionChoice& choice) {
+  plan::Region& region = choice.region;
+  MOTLEY_ASSIGN(const program::Program program,
+                synth::lower(graph, make_region_plan(problem, region, choice.micro_batches),
+                             *problem.cluster));
+  for (std::size_t rank = 0; rank < program.devices.size(); ++rank) {
+    const Bytes tensors = program::find_memory_peak(program.devices[rank]).total;
+    const cluster::Device& device = problem.cluster->device(region.devices[rank]);
+    choice.peaks.push_back(cost::with_framework(device, tensors));
+  }
+  const bool has_levels = cost::has_levels(*problem.cluster, region.devices);
+  for (const std::string& op : synth::exchange_operators(program)) {
+    std::span<const ExchangeMethod> methods = program::methods_of(op);
+    if (!has_levels && methods.back() == ExchangeMethod::kHierarchical)
+      methods = methods.first(methods.size() - 1);
+    region.exchanges.push_back(methods[random.below(methods.size())]);
+  }
+  return {};
+}
+
+/// "b:0 needs 3.0 GiB, has 2.0 GiB" of devices that are too small.
+std::vector<std::string> find_faults(const plan::Problem& problem, const RegionChoice& choice) {
+  std::vector<std::string> faults;
+  for (std::size_t rank = 0; rank < choice.peaks.size(); ++rank) {
+    const cluster::Device& device = problem.cluster->device(choice.region.devices[rank]);
+    if (device.memory && choice.peaks[rank] > *device.memory)
+      faults.push_back(fmt::format("{} needs {}, has {}", device.name,
+                                   format_bytes(choice.peaks[rank]), format_bytes(*device.memory)));
+  }
+  return faults;
+}
+
+std::string describe(const synth::Sharding& sharding, const plan::Region& region) {
+  const auto split =
+      std::count_if(region.operators.begin(), region.operators.end(),
+                    [](const plan::OperatorSplit& each) { return each != plan::OperatorSplit{}; });
+  const std::string times = sharding.micro_batches == 1
+                                ? ""
+                                : fmt::format(", in {} micro-batches", sharding.micro_batches);
+  return fmt::format("drawn: {} share {} of {} operators {}, and keep parts of {} parameters{}",
+                     join(sharding.devices, ", "), split, region.operators.size(),
+                     fmt::join(sharding.shares, " : "), region.parameters.size(), times);
+}
+
+}  // namespace
+
+plan::Plan make_region_plan(const plan::Problem& problem, const plan::Region& region,
+                            std::int64_t micro_batches) {
+  plan::Plan plan = plan::blank_plan(problem);
+  plan.replicas = {{problem.global_batch, {region}, micro_batches}};
+  plan.batch_norm = plan::BatchNormMode::kGlobal;
+  return plan;
+}
+
+Result<std::optional<RegionChoice>> draw_region(const plan::Problem& problem,
+                                                const graph::Graph& graph,
+                                                std::vector<std::string>& why) {
+  if (problem.global_batch < problem.min_samples || problem.global_batch > problem.max_samples) {
+    why = {
+        fmt::format("operators are split at the global batch, which is {}; the model's batches "
+                    "are {} to {}",
+                    problem.global_batch, problem.min_samples, problem.max_samples)};
+    return std::nullopt;
+  }
+  SplitMix64 random(problem.seed);
+  for (int attempt = 0; attempt < kTries; ++attempt) {
+    synth::Sharding sharding = draw_shares(problem, random);
+    sharding.micro_batches = draw_micro_batches(problem, graph, random);
+    sharding.batch = problem.global_batch / sharding.micro_batches;
+    draw_sharding(graph, random.next(), sharding);
+    RegionChoice choice;
+    choice.region = synth::make_region(graph, sharding, *problem.cluster);
+    choice.micro_batches = sharding.micro_batches;
+    MOTLEY_RETURN_IF_ERROR(complete(problem, graph, random, choice));
+    why = find_faults(problem, choice);
+    if (!why.empty()) continue;
+    why = {describe(sharding, choice.region)};
+    return choice;
+  }
+  why.insert(
+      why.begin(),
+      fmt::format("{} ways to split the operators were drawn, none fits; of the last", kTries));
+  return std::nullopt;
+}
+
+}  // namespace motley::search

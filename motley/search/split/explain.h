@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "motley/search/split/split_space.h"
+
+namespace motley::search {
+
+/// Why a split looks as it does, in sentences for people: what each type of device gets and how
+/// fast it is, who is at the limit of its memory, what each idle device would cost, and what binds.
+///
+///   a:0 gets 23 of 40 samples: it is 4.0x as fast as c:0
+///   b:0 is full: 12 samples need 511 MiB of 512 MiB
+///   c:0 stays idle: with it the step would take 12.0 ms longer
+///   binding: compute on all devices, balanced to 0.8 %
+std::vector<std::string> explain_split(const SplitSpace& space, const Split& split,
+                                       const std::vector<DeviceId>& idle);
+
+}  // namespace motley::search

@@ -1,0 +1,44 @@
+#pragma once
+
+#include "motley/search/split/split_planner.h"
+
+namespace motley::search {
+
+/// The planners that stand for one rule each (planners.h).
+class EqualPlanner : public SplitPlanner {
+ public:
+  using SplitPlanner::SplitPlanner;
+  std::string_view name() const override { return "equal"; }
+
+ private:
+  Result<Choice> choose(const Study& study) const override;
+};
+
+class ProportionalPlanner : public SplitPlanner {
+ public:
+  using SplitPlanner::SplitPlanner;
+  std::string_view name() const override { return "proportional"; }
+
+ private:
+  Result<Choice> choose(const Study& study) const override;
+};
+
+class ManualPlanner : public SplitPlanner {
+ public:
+  using SplitPlanner::SplitPlanner;
+  std::string_view name() const override { return "manual"; }
+
+ private:
+  Result<Choice> choose(const Study& study) const override;
+};
+
+class RandomPlanner : public SplitPlanner {
+ public:
+  using SplitPlanner::SplitPlanner;
+  std::string_view name() const override { return "random"; }
+
+ private:
+  Result<Choice> choose(const Study& study) const override;
+};
+
+}  // namespace motley::search

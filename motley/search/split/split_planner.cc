@@ -1,0 +1,170 @@
+#include "motley/search/split/split_planner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "motley/base/text.h"
+#include "motley/plan/shares.h"
+#include "motley/search/split/explain.h"
+
+namespace motley::search {
+namespace {
+
+using plan::Baseline;
+using plan::PlanOutcome;
+using plan::Problem;
+using plan::Reason;
+using Setting = SplitEvaluator::Setting;
+
+/// The device that is fastest alone; those that fit come before those that do not.
+DeviceId find_best_single(const SplitSpace& space) {
+  const DeviceType* best = nullptr;
+  const auto batch = static_cast<double>(space.batch());
+  for (const DeviceType& type : space.types()) {
+    const bool fits = type.alone_cap >= space.batch();
+    const bool best_fits = best != nullptr && best->alone_cap >= space.batch();
+    if (best == nullptr || (fits && !best_fits) ||
+        (fits == best_fits && type.alone->end.at(batch) < best->alone->end.at(batch))) {
+      best = &type;
+    }
+  }
+  return best->members.front();
+}
+
+/// A baseline, priced by the simulator where it fits and by the step model where not.
+Result<Baseline> make_baseline(const SplitSpace& space, const Split& split, std::string label,
+                               std::optional<PricedSplit>& priced) {
+  Baseline baseline;
+  baseline.label = std::move(label);
+  baseline.fits = space.find_faults(split).empty();
+  baseline.step = Seconds(model_step(space.evaluator(), split));
+  if (baseline.fits) {
+    MOTLEY_ASSIGN(baseline.step.value, price(space, split));
+    priced = PricedSplit{split, baseline.step.value};
+  }
+  return baseline;
+}
+
+Result<void> add_baselines(Study& study, PlanOutcome& outcome) {
+  const SplitSpace& space = study.space;
+  const Split equal = equal_split(space.problem());
+  MOTLEY_ASSIGN(outcome.equal_split,
+                make_baseline(space, equal, plan::samples_text(equal.samples), study.equal));
+  if (equal.devices.size() < space.problem().devices.size()) {  // no equal split, only the nearest
+    outcome.equal_split.label += " (too few samples for all)";
+  }
+  const Split single{{find_best_single(space)}, {space.batch()}};
+  MOTLEY_ASSIGN(outcome.best_single,
+                make_baseline(space, single, space.name(single.devices[0]), study.single));
+  return {};
+}
+
+/// Searches again with lower caps while the best split turns out not to fit, which happens only
+/// where peak memory does not grow with the samples.
+SplitSearch search_within_memory(SplitSpace& space) {
+  SplitSearch search = find_best_split(space);
+  while (search.best && space.lower_caps(*search.best)) search = find_best_split(space);
+  return search;
+}
+
+/// A choice of how operators are split is shown as it is: no bound holds for all of them.
+Result<void> add_region(const Study& study, const Choice& choice, PlanOutcome& outcome) {
+  const plan::Region& region = choice.region->region;
+  outcome.plan = make_region_plan(study.space.problem(), region, choice.region->micro_batches);
+  const auto price = study.space.evaluator().price(*outcome.plan);
+  if (!price && !price.error().code.starts_with("cost.")) return tl::make_unexpected(price.error());
+  if (price) {
+    outcome.predicted_step = price->step;
+    outcome.program = price->program;
+    outcome.lower_bound = std::min(outcome.lower_bound, price->step);
+    ++outcome.considered;
+  }
+  outcome.reason = Reason::kFeasible;
+  for (std::size_t i = 0; i < region.devices.size(); ++i)
+    outcome.peak.emplace_back(region.devices[i], choice.region->peaks[i]);
+  outcome.idle = plan::idle_devices(study.space.problem(), region.devices);
+  outcome.why = choice.why;
+  return {};
+}
+
+Result<void> add_answer(const Study& study, Choice choice, PlanOutcome& outcome) {
+  const SplitSpace& space = study.space;
+  const Split& split = *choice.split;
+  if (!choice.seconds) ++outcome.considered;
+  outcome.plan = make_split_plan(space.problem(), split);
+  MOTLEY_ASSIGN(plan::Price price, space.evaluator().price(*outcome.plan));
+  outcome.program = std::move(price.program);
+  outcome.predicted_step = price.step;
+  outcome.lower_bound = std::min(outcome.lower_bound, outcome.predicted_step);
+  const bool best = price.step.value <= outcome.lower_bound.value * (1 + kSameStep);
+  outcome.reason = best ? Reason::kOptimal : Reason::kFeasible;
+  for (std::size_t i = 0; i < price.peaks.size(); ++i)
+    outcome.peak.emplace_back(split.devices[i], price.peaks[i]);
+  outcome.idle = plan::idle_devices(space.problem(), split.devices);
+  outcome.why = explain_split(space, split, outcome.idle);
+  outcome.why.insert(outcome.why.end(), choice.why.begin(), choice.why.end());
+  if (!best) {
+    outcome.why.push_back(fmt::format("the step is {:.1f} % above the lower bound of all splits",
+                                      100 * (price.step.value / outcome.lower_bound.value - 1)));
+  }
+  return {};
+}
+
+}  // namespace
+
+Split equal_split(const Problem& problem) {
+  const auto devices = static_cast<std::int64_t>(problem.devices.size());
+  Split split;
+  for (std::int64_t i = 0; i < devices; ++i) {
+    const std::int64_t samples =
+        problem.global_batch / devices + (i < problem.global_batch % devices ? 1 : 0);
+    if (samples == 0) break;
+    split.devices.push_back(problem.devices[static_cast<std::size_t>(i)]);
+    split.samples.push_back(samples);
+  }
+  return split;
+}
+
+plan::Plan make_split_plan(const Problem& problem, const Split& split) {
+  plan::Plan plan = plan::blank_plan(problem);
+  plan.replicas = plan::make_replicas(split.devices, split.samples);
+  return plan;
+}
+
+Result<double> price(const SplitSpace& space, const Split& split) {
+  MOTLEY_ASSIGN(const Seconds step,
+                space.evaluator().step_time(make_split_plan(space.problem(), split)));
+  return step.value;
+}
+
+Result<PlanOutcome> SplitPlanner::plan(const Problem& problem) const {
+  MOTLEY_ASSIGN(SplitSpace space, SplitSpace::make(problem, *inputs_.evaluator));
+  SplitSearch search = search_within_memory(space);
+  Study study{std::move(space), std::move(search), {}, {}};
+  PlanOutcome outcome;
+  outcome.planner = name();
+  MOTLEY_RETURN_IF_ERROR(add_baselines(study, outcome));
+  outcome.considered = study.search.considered + (study.equal ? 1 : 0) + (study.single ? 1 : 0);
+  outcome.lower_bound = Seconds(study.search.best ? study.search.lower_bound : 0.0);
+  MOTLEY_ASSIGN(Choice choice, choose(study));
+  outcome.considered += choice.considered;
+  if (choice.split) {
+    std::vector<std::string> faults = study.space.find_faults(*choice.split);
+    if (!faults.empty()) choice = Choice{.why = std::move(faults)};
+  }
+  if (choice.region) {
+    MOTLEY_RETURN_IF_ERROR(add_region(study, choice, outcome));
+    return outcome;
+  }
+  if (!choice.split) {
+    outcome.reason = Reason::kInfeasible;
+    outcome.why = std::move(choice.why);
+    outcome.idle = problem.devices;
+    return outcome;
+  }
+  MOTLEY_RETURN_IF_ERROR(add_answer(study, std::move(choice), outcome));
+  return outcome;
+}
+
+}  // namespace motley::search

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "motley/plan/planner.h"
+#include "motley/search/region/random_region.h"
+#include "motley/search/split/planner_inputs.h"
+#include "motley/search/split/split_search.h"
+#include "motley/search/split/split_space.h"
+
+namespace motley::search {
+
+/// A split and its simulated step.
+struct PricedSplit {
+  Split split;
+  double seconds = 0;
+};
+
+/// What a planner of splits decides; everything around it is the same for all.
+struct Choice {
+  std::optional<Split> split;          ///< empty: there is none, and `why` has the arithmetic
+  std::optional<RegionChoice> region;  ///< instead of a split: operators split over devices
+  std::optional<double> seconds;       ///< its simulated step, where already known
+  std::vector<std::string> why;
+  std::int64_t considered = 0;  ///< plans priced beside those of the search
+};
+
+/// What is known before a planner decides.
+struct Study {
+  SplitSpace space;
+  SplitSearch search;                        ///< best and bound under the step model
+  std::optional<PricedSplit> equal, single;  ///< the baselines that fit
+};
+
+/// A planner whose plans are splits of the batch: prepares the study, asks `choose`, checks the
+/// split against memory, prices it, and writes the outcome with bound, baselines and reasons.
+class SplitPlanner : public plan::Planner {
+ public:
+  /// What the inputs point to must outlive it.
+  explicit SplitPlanner(const PlannerInputs& inputs) : inputs_(inputs) {}
+  Result<plan::PlanOutcome> plan(const plan::Problem& problem) const final;
+
+ private:
+  virtual Result<Choice> choose(const Study& study) const = 0;
+
+ protected:
+  const PlannerInputs& inputs() const { return inputs_; }
+
+ private:
+  PlannerInputs inputs_;
+};
+
+/// Data-parallel plan of a split.
+plan::Plan make_split_plan(const plan::Problem& problem, const Split& split);
+
+/// Step of a split by the evaluator's simulator.
+Result<double> price(const SplitSpace& space, const Split& split);
+
+/// The same number of samples everywhere, one more on the first devices where it does not divide;
+/// devices that would get none are left out.
+Split equal_split(const plan::Problem& problem);
+
+/// Two predictions that differ by no more than this share are equal: the simulator rounds each
+/// instruction to whole nanoseconds, the step model does not.
+inline constexpr double kSameStep = 1e-4;
+
+}  // namespace motley::search

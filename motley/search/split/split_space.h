@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "motley/plan/planner.h"
+#include "motley/search/split/split_evaluator.h"
+#include "motley/search/split/step_model.h"
+
+namespace motley::search {
+
+/// Devices that no planner can tell apart: equal curves and equal memory.
+struct DeviceType {
+  const StepCurves* alone = nullptr;
+  const StepCurves* shared = nullptr;
+  std::vector<double> update_tails;  ///< of the shared curves
+  std::optional<Bytes> memory;       ///< limit of each
+  std::int64_t alone_cap = 0;        ///< most samples that fit; 0 = none
+  std::int64_t shared_cap = 0;       ///< the same in a group
+  std::vector<DeviceId> members;     ///< in cluster order
+};
+
+/// The splits that a problem allows: each device gets nothing, or at least `least` samples and at
+/// most what fits into its memory. Peak memory is taken to grow with the samples; where it does
+/// not, a planner finds out through `lower_caps` and asks again.
+class SplitSpace {
+ public:
+  /// Problem and evaluator must outlive the space. Usage errors: no devices, a batch below 1.
+  static Result<SplitSpace> make(const plan::Problem& problem, const SplitEvaluator& evaluator);
+
+  const plan::Problem& problem() const { return *problem_; }
+  const SplitEvaluator& evaluator() const { return *evaluator_; }
+  std::int64_t batch() const { return problem_->global_batch; }
+  std::int64_t least() const { return problem_->min_samples; }
+  const std::vector<DeviceType>& types() const { return types_; }
+  std::size_t type_of(DeviceId device) const { return type_of_.at(device); }
+  /// Most samples of a device: alone, or in a group.
+  std::int64_t cap(DeviceId device, SplitEvaluator::Setting setting) const;
+
+  /// Peak memory of each device of a split, in its order.
+  std::vector<Bytes> peaks(const Split& split) const;
+  /// Why a split is not allowed, one clause a device ("b:0 needs 3.0 GiB for 20 samples, has
+  /// 2.0 GiB"); empty when it is.
+  std::vector<std::string> find_faults(const Split& split) const;
+  /// Lowers the caps of types whose peak in this split is above their limit; false if none is.
+  bool lower_caps(const Split& split);
+  /// The arithmetic of why no split at all is allowed, one sentence each; empty if there is one.
+  std::vector<std::string> explain_infeasible() const;
+
+  const std::string& name(DeviceId device) const { return problem_->cluster->device(device).name; }
+  /// "a:0", "a:0 and a:1", "a:0, a:1 and 14 more".
+  std::string name_members(const std::vector<DeviceId>& devices) const;
+
+ private:
+  SplitSpace(const plan::Problem& problem, const SplitEvaluator& evaluator)
+      : problem_(&problem), evaluator_(&evaluator) {}
+  void add_device(DeviceId device);
+  std::string explain_total() const;
+
+  const plan::Problem* problem_;
+  const SplitEvaluator* evaluator_;
+  std::vector<DeviceType> types_;
+  std::map<DeviceId, std::size_t> type_of_;
+};
+
+/// kAlone for a split of one device.
+SplitEvaluator::Setting setting_of(const Split& split);
+
+}  // namespace motley::search

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "motley/cluster/cluster.h"
+#include "motley/cost/profile_cost.h"
+#include "motley/graph/graph.h"
+#include "motley/search/price/costs.h"
+#include "motley/search/split/planner_inputs.h"
+#include "motley/search/split/step_shape.h"
+#include "motley/synth/lower.h"
+
+namespace motley::search {
+
+/// Prices plans over measured cost tables. Curves are sums of instruction times along the compute
+/// lane, group times come from the collectives' fits, peak memory from the lowered program, and
+/// step_time from the simulator on the whole lowered plan. Only one device program per setting is
+/// lowered for the curves. Remembers what it computed, so one object serves one thread.
+class StepEvaluator : public SplitEvaluator {
+ public:
+  /// Prices the devices that `costs` has. Graph and cluster must outlive the evaluator; `lowering`
+  /// is what `costs` was loaded with. Usage errors: a collective that a group of these devices
+  /// needs was not measured (names it, see groups_to_measure); unsupported operators.
+  static Result<std::unique_ptr<StepEvaluator>> make(const graph::Graph& graph,
+                                                     const cluster::Cluster& cluster,
+                                                     const synth::LowerOptions& lowering,
+                                                     const Costs& costs);
+
+  const StepCurves& curves(DeviceId device, Setting setting) const override;
+  /// A group whose collectives were not measured takes for ever.
+  GroupExchanges group_times(const std::vector<DeviceId>& group) const override;
+  /// A size that cannot be lowered fits nowhere.
+  Bytes peak_bytes(DeviceId device, std::int64_t samples, Setting setting) const override;
+  Result<Seconds> step_time(const plan::Plan& plan) const override;
+  Result<plan::Price> price(const plan::Plan& plan) const override;
+  /// All that planners need, of this evaluator, which must outlive it.
+  PlannerInputs inputs() const { return {this, graph_, &costs_}; }
+
+ private:
+  struct Prices {
+    StepCurves alone, shared;
+    std::vector<double> slack;  // of each blocking exchange
+  };
+  using GroupKey = std::pair<std::string, int>;  // "backend|route", ranks
+
+  StepEvaluator(const graph::Graph& graph, const cluster::Cluster& cluster,
+                const synth::LowerOptions& lowering, const Costs& costs)
+      : graph_(&graph),
+        cluster_(&cluster),
+        lowering_(lowering),
+        costs_(costs),
+        model_(costs.model(cluster)) {}
+  Result<program::DeviceProgram> lower(std::int64_t samples, Setting setting) const;
+  void price_device(DeviceId device, const StepShape& alone);
+  Result<std::vector<double>> exchange_times(const std::vector<DeviceId>& group) const;
+
+  const graph::Graph* graph_;
+  const cluster::Cluster* cluster_;
+  synth::LowerOptions lowering_;
+  Costs costs_;
+  cost::ProfileCost model_;
+  StepShape shared_;
+  std::map<DeviceId, std::shared_ptr<const Prices>> prices_;
+  mutable std::map<GroupKey, std::vector<double>> exchanges_;  // of all, in lane order
+  mutable std::map<std::pair<const cost::InstructionTimes*, std::int64_t>, Bytes> peaks_;
+};
+
+}  // namespace motley::search

@@ -1,0 +1,17 @@
+#pragma once
+
+#include "motley/search/split/split_planner.h"
+
+namespace motley::search {
+
+/// The planner "split" (planners.h).
+class WaterFilling : public SplitPlanner {
+ public:
+  using SplitPlanner::SplitPlanner;
+  std::string_view name() const override { return "split"; }
+
+ private:
+  Result<Choice> choose(const Study& study) const override;
+};
+
+}  // namespace motley::search
