@@ -15,39 +15,35 @@ PYTHON = $(if $(MOTLEY_PYTHON),$(MOTLEY_PYTHON),$(CURDIR)/$(VENV)/bin/python)
 export PYTHONPATH := $(CURDIR)/python
 export MOTLEY_DATA ?= $(CURDIR)/../shared/data
 
-CCACHE := $(shell command -v ccache 2>/dev/null)
-LAUNCHER = $(if $(CCACHE),-DCMAKE_CXX_COMPILER_LAUNCHER=$(CCACHE))
+export TORCH_VERSION VENV BUILD JOBS
 
 .PHONY: help setup build demo test check bench sanitize fuzz format clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 16
 
 setup: ## system packages (as root or with sudo) and the Python environment
-	@TORCH_VERSION=$(TORCH_VERSION) VENV=$(VENV) tools/setup.sh
+	@tools/setup.sh
 
-build: setup ## build/motley and build/motley-worker
-	@cmake -S . -B $(BUILD) -G Ninja -DCMAKE_BUILD_TYPE=Release $(LAUNCHER) -DPython3_EXECUTABLE=$(PYTHON) > $(BUILD).cmake.log 2>&1 \
-	  || { cat $(BUILD).cmake.log; exit 1; }
-	@mv -f $(BUILD).cmake.log $(BUILD)/configure.log
-	@cmake --build $(BUILD) -j $(JOBS)
+build: ## build/motley and build/motley-worker, with what that needs
+	@tools/build.sh product
 
 demo: build ## trains two models on three emulated devices and checks itself
+	@echo "[demo] two models on three emulated devices, checked"
 	@$(BUILD)/motley demo --python $(PYTHON) --examples examples
 
-test: build ## every test: C++ units, exporter, whole runs, faults, a short fuzz
+test: ## every test: C++ units, exporter, whole runs, faults, inputs that fuzzing kept
+	@tools/build.sh product unit_tests
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -LE slow
 	@$(PYTHON) -m pytest -q python/tests
 	@MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q tests
-	@tools/fuzz.sh 5
 
 check: setup ## format, layers, headers alone: what CI runs before the tests
 	@tools/check_format.sh
 	@python3 tools/check_layers.py
 	@tools/check_headers.sh
 
-sanitize: setup ## fast tests under ASan and UBSan (without PyTorch)
-	@cmake -S . -B $(BUILD)-asan -G Ninja -DCMAKE_BUILD_TYPE=Debug $(LAUNCHER) -DMOTLEY_WORKER=OFF -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DMOTLEY_SANITIZE=address,undefined > /dev/null
-	@cmake --build $(BUILD)-asan -j $(JOBS)
+sanitize: ## fast tests under ASan and UBSan (without PyTorch)
+	@BUILD=$(BUILD)-asan CONFIGURE="-DMOTLEY_WORKER=OFF -DCMAKE_BUILD_TYPE=Debug -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DMOTLEY_SANITIZE=address,undefined" tools/build.sh unit_tests
 	@ctest --test-dir $(BUILD)-asan --output-on-failure -j $(JOBS) -L fast
 
 fuzz: setup ## libFuzzer, a minute each parser
@@ -55,7 +51,8 @@ fuzz: setup ## libFuzzer, a minute each parser
 
 BENCHES := engine emulated parity plan hap spmd sharded_runs graph simulator flow_network own_runs accuracy
 bench: $(BENCHES:%=bench-%) ## all benchmarks; one table each, and build/bench/NAME.json
-bench-%: build
+bench-%:
+	@tools/build.sh product benches
 	@mkdir -p $(BUILD)/bench
 	@if [ -f bench/$*.py ]; then MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) bench/$*.py; else $(BUILD)/bench_$* $(if $(filter accuracy,$*),$(MOTLEY_DATA) $(BUILD)/bench/own_runs.json) $(BUILD)/bench/$*.json; fi
 

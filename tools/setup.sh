@@ -1,38 +1,86 @@
 #!/usr/bin/env bash
-# Installs what is missing: Debian packages (as root or with sudo; otherwise names them) and a
-# virtual environment with PyTorch, unless MOTLEY_PYTHON names an interpreter that has one.
+# Installs what is missing, and says nothing when nothing is.
+#   tools/setup.sh packages LIST...  Debian packages of these lists (as root or with sudo; otherwise
+#                                    names them and fails)
+#   tools/setup.sh python            a virtual environment with PyTorch, unless MOTLEY_PYTHON names an
+#                                    interpreter that has one
+#   tools/setup.sh                   both, with all lists
+# A line that --check prints in place of doing anything is what would be installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 TORCH_VERSION=${TORCH_VERSION:-2.15.0}
 VENV=${VENV:-.venv}
 
-missing=()
-while read -r package; do
-  dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q '^install ok installed' || missing+=("$package")
-done < <(grep -v '^#' tools/packages.txt)
-if ((${#missing[@]})); then
-  if [ "$(id -u)" = 0 ]; then sudo=""; elif command -v sudo >/dev/null; then sudo=sudo; else
-    echo "setup: these Debian packages are missing: ${missing[*]}" >&2
-    echo "setup: install them as root: apt-get install -y --no-install-recommends ${missing[*]}" >&2
-    exit 1
-  fi
-  echo "setup: installing ${missing[*]}"
-  log=$(mktemp)
-  $sudo env DEBIAN_FRONTEND=noninteractive sh -c "apt-get update && apt-get install -y --no-install-recommends ${missing[*]}" \
-    >"$log" 2>&1 || { tail -20 "$log" >&2; exit 1; }
-  rm -f "$log"
-fi
+missing_packages() {
+  grep -hv '^#' "$@" | while read -r package; do echo "$package"; done | sort > "$scratch/wanted"
+  xargs dpkg-query -W -f='${Status} ${Package}\n' < "$scratch/wanted" 2>/dev/null |
+    sed -n 's/^install ok installed //p' | sort > "$scratch/installed" || true
+  comm -23 "$scratch/wanted" "$scratch/installed" | paste -sd ' '
+}
 
-if [ -n "${MOTLEY_PYTHON:-}" ]; then
-  "$MOTLEY_PYTHON" -c 'import torch, numpy, safetensors' || {
-    echo "setup: $MOTLEY_PYTHON lacks torch, numpy or safetensors" >&2; exit 1; }
-  exit 0
-fi
-stamp="$VENV/.motley-$TORCH_VERSION-$(sha256sum requirements.txt | cut -c1-12)"
-if [ ! -f "$stamp" ]; then
-  echo "setup: PyTorch $TORCH_VERSION in $VENV (about 5 GB, some minutes)"
+install_packages() {
+  local missing=$1 sudo=""
+  if [ "$(id -u)" != 0 ]; then
+    sudo=$(command -v sudo) || {
+      echo "setup: these Debian packages are missing: $missing" >&2
+      echo "setup: install them as root: apt-get install -y --no-install-recommends $missing" >&2
+      exit 1
+    }
+  fi
+  $sudo env DEBIAN_FRONTEND=noninteractive sh -c "apt-get update && apt-get install -y --no-install-recommends $missing" \
+    > "$scratch/log" 2>&1 || { tail -20 "$scratch/log" >&2; exit 1; }
+}
+
+# PyTorch's wheels for CUDA bring the toolkit's headers but for the folder crt/, which
+# libmotley_cuda.so is compiled with too. Without them that library is left out, so that a machine
+# whose index lacks the package still builds the rest.
+install_cuda_headers() {
+  local minor
+  minor=$("$VENV/bin/python" -c 'import importlib.util as u, pathlib, re
+folder = pathlib.Path(u.find_spec("torch").origin).parent
+found = re.search(r"^cuda\b.*= .([0-9]+[.][0-9]+)", (folder / "version.py").read_text(), re.M)
+here = found and (folder.parent / "nvidia/cu13/include/cuda_runtime_api.h").exists()
+print(found[1] if here else "")')
+  [ -n "$minor" ] || return 0
+  "$VENV/bin/pip" install -q --disable-pip-version-check --no-deps "nvidia-cuda-crt==$minor.*" 2> "$scratch/log" ||
+    echo "setup: no nvidia-cuda-crt $minor ($(tail -1 "$scratch/log")): Motley is built without CUDA devices" >&2
+}
+
+python_stamp() { echo "$VENV/.motley-$TORCH_VERSION-$(cat requirements.txt | sha256sum | cut -c1-12)"; }
+
+install_python() {
+  if [ -n "${MOTLEY_PYTHON:-}" ]; then
+    "$MOTLEY_PYTHON" -c 'import importlib.util as u, sys
+sys.exit(any(u.find_spec(name) is None for name in ("torch", "numpy", "safetensors")))' ||
+      { echo "setup: $MOTLEY_PYTHON lacks torch, numpy or safetensors" >&2; exit 1; }
+    return
+  fi
+  [ ! -f "$(python_stamp)" ] || return 0
   [ -x "$VENV/bin/python" ] || "$(command -v /usr/bin/python3 || command -v python3)" -m venv "$VENV"
-  "$VENV/bin/pip" install -q --disable-pip-version-check "torch==$TORCH_VERSION" -r requirements.txt
+  "$VENV/bin/pip" install -q --disable-pip-version-check --no-compile "torch==$TORCH_VERSION" -r requirements.txt
+  install_cuda_headers
   rm -f "$VENV"/.motley-*
-  touch "$stamp"
-fi
+  touch "$(python_stamp)"
+}
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+what=${1:-all}
+shift $(($# > 0))
+check=
+if [ "${1:-}" = --check ]; then check=1; shift; fi
+lists=("$@")
+if ((${#lists[@]} == 0)); then lists=(tools/packages.txt tools/packages_test.txt); fi
+case $what in
+  packages | all)
+    missing=$(missing_packages "${lists[@]}")
+    if [ -n "$missing" ]; then
+      if [ -n "$check" ]; then echo "$missing"; else install_packages "$missing"; fi
+    fi ;;&
+  python | all)
+    if [ -n "$check" ]; then
+      [ -n "${MOTLEY_PYTHON:-}" ] || [ -f "$(python_stamp)" ] || echo "PyTorch $TORCH_VERSION in $VENV"
+    else
+      install_python
+    fi ;;
+esac

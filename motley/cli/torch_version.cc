@@ -7,10 +7,12 @@
 
 #include "motley/base/file.h"
 
-// Set by the build: which PyTorch motley-worker was compiled against, and where it lay.
+// Set by the build: which PyTorch motley-worker was compiled against, where it lay, and
+// what kept libmotley_cuda.so from being built.
 #ifndef MOTLEY_TORCH_VERSION
 #define MOTLEY_TORCH_VERSION ""
 #define MOTLEY_TORCH_ROOT ""
+#define MOTLEY_CUDA_FAULT "it was built without motley-worker"
 #endif
 
 namespace motley::cli {
@@ -23,6 +25,8 @@ std::string minor_of(const std::string& version) {
 }  // namespace
 
 std::string built_torch_version() { return MOTLEY_TORCH_VERSION; }
+
+std::string cuda_left_out() { return MOTLEY_CUDA_FAULT; }
 
 Result<std::string> worker_version(const Context& context) {
   const std::string built = MOTLEY_TORCH_VERSION, root = MOTLEY_TORCH_ROOT;

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "motley/base/file.h"
@@ -44,6 +45,11 @@ bool has_error(const std::vector<Finding>& findings) {
   return false;
 }
 
+int count_devices(const cluster::ProbeReport& here, const std::string& kind) {
+  return static_cast<int>(std::ranges::count_if(
+      here.cluster.devices, [&](const auto& device) { return device.kind == kind; }));
+}
+
 void check_worker(const Context& context, std::vector<Finding>& findings) {
   if (!std::filesystem::exists(context.worker)) {
     findings.push_back(
@@ -57,6 +63,15 @@ void check_worker(const Context& context, std::vector<Finding>& findings) {
     return;
   }
   findings.push_back({"worker.version", "ok", "motley-worker runs PyTorch " + *version});
+}
+
+/// Whether CUDA devices can be run: of interest, and no fault where there are none.
+void check_cuda(const cluster::ProbeReport& here, std::vector<Finding>& findings) {
+  if (const std::string reason = cuda_left_out(); !reason.empty())
+    findings.push_back({"cuda.left-out", count_devices(here, "cuda") > 0 ? "warning" : "ok",
+                        "this build runs no cuda devices: " + reason});
+  else
+    findings.push_back({"cuda.built", "ok", "this build runs cuda devices"});
 }
 
 void check_model(const std::string& path, std::vector<Finding>& findings) {
@@ -84,11 +99,10 @@ void check_cluster(const std::string& path, const cluster::ProbeReport& here,
     findings.push_back({cluster.error().code, "error", cluster.error().message});
     return;
   }
-  int cuda_here = 0, threads_here = 0;
-  for (const cluster::Device& device : here.cluster.devices) {
-    if (device.kind == "cuda") ++cuda_here;
+  const int cuda_here = count_devices(here, "cuda");
+  int threads_here = 0;
+  for (const cluster::Device& device : here.cluster.devices)
     if (device.kind == "cpu") threads_here += device.threads;
-  }
   double cores_wanted = 0;
   for (const cluster::Device& device : cluster->devices) {
     const std::string& host = cluster->node(device.node).host;
@@ -139,6 +153,7 @@ Result<int> doctor_verb(const PlanningOptions& options, const Context& context) 
   std::vector<Finding> findings;
   check_worker(context, findings);
   MOTLEY_ASSIGN(const cluster::ProbeReport here, cluster::probe_this_machine());
+  check_cuda(here, findings);
   for (const std::string& note : here.notes) findings.push_back({"machine", "ok", note});
   if (!options.cluster.empty()) check_cluster(options.cluster, here, findings);
   if (!options.model.empty()) check_model(options.model, findings);
