@@ -64,7 +64,16 @@ for step in range(case["steps"]):
     seconds.append(time.perf_counter() - start)
 if case["rank"] == 0:
     print(json.dumps(seconds))
+dist.barrier()  # who leaves while another still talks takes it down
+dist.destroy_process_group()
 """
+
+
+def refuse_failure(who, code, errors):
+    """Ends the benchmark with what a failed program said last."""
+    if code:
+        last = "\n  ".join(errors.strip().splitlines()[-15:]) or "nothing on stderr"
+        raise SystemExit(f"{who} ended with status {code}:\n  {last}")
 
 
 def ddp_steps(case, folder, turn):
@@ -73,13 +82,14 @@ def ddp_steps(case, folder, turn):
                   examples=str(ROOT / "examples"), store=str(folder / f"store-{turn}"), ranks=RANKS, steps=STEPS)
     ranks = [
         subprocess.Popen([sys.executable, "-c", DDP, json.dumps(shared | dict(rank=rank))],
-                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                         env=os.environ | {"GLOO_SOCKET_IFNAME": "lo"})
         for rank in range(RANKS)
     ]
-    outputs = [rank.communicate(timeout=600)[0] for rank in ranks]
-    if any(rank.returncode for rank in ranks):
-        raise SystemExit("PyTorch DDP failed")
-    return json.loads(outputs[0])
+    outputs = [rank.communicate(timeout=600) for rank in ranks]
+    for number, (rank, (_, errors)) in enumerate(zip(ranks, outputs)):
+        refuse_failure(f"rank {number} of PyTorch DDP", rank.returncode, errors)
+    return json.loads(outputs[0][0])
 
 
 def motley_steps(case, model, folder, turn):
@@ -90,8 +100,9 @@ def motley_steps(case, model, folder, turn):
              "--global-batch", case["batch"], "--steps", STEPS, "--batch-split", f"{half},{half}",
              "--batch-norm", "local", "--optimizer", "sgd", "--lr", "0.01", "--momentum", "0.9",
              "--run-dir", run_dir, "--json"]
-    subprocess.run([str(word) for word in [BUILD / "motley", *words]], check=True, stdout=subprocess.DEVNULL,
-                   stderr=subprocess.DEVNULL, env=os.environ | {"MOTLEY_PROFILES": str(folder / "profiles.db")})
+    done = subprocess.run([str(word) for word in [BUILD / "motley", *words]], check=False, capture_output=True, text=True,
+                          env=os.environ | {"MOTLEY_PROFILES": str(folder / "profiles.db")})
+    refuse_failure(f"motley run of {model.name}, turn {turn}", done.returncode, done.stderr)
     return [json.loads(line)["step_s"] for line in (run_dir / "log.jsonl").read_text().splitlines()]
 
 

@@ -95,7 +95,7 @@ class Engine:
         self.process.stdin.flush()
         line = self.process.stdout.readline()
         if not line:
-            raise SystemExit("bench_engine_driver failed")
+            raise SystemExit(f"bench_engine_driver ended with status {self.process.wait()}; its stderr is above")
         self.answer = json.loads(line)
         return self.answer["step_s"]
 
