@@ -37,9 +37,9 @@ name = "c"
   memory = "96MiB"
 )";
 
-/// Catches gross errors only: a shared machine drifts by 10 to 20 % between measuring and training,
-/// and the CNN at this batch is predicted up to 28 % too short (docs/benchmarks.md).
-constexpr double kDriftLimit = 0.4;
+/// Of predictions, relative. Step times: a shared machine drifts by about as much between measuring
+/// and training. Memory: what the allocator hands out is counted, so only scratch is unknown.
+constexpr double kTimeError = 0.15, kMemoryError = 0.1;
 
 struct DemoModel {
   std::string name, function, data;
@@ -49,8 +49,8 @@ struct DemoModel {
 };
 
 const std::vector<DemoModel> kModels = {
-    {"digits_cnn", "digits_cnn.py:model", "data/digits.npz", 0, 280, 20, 60, "sgd", 0.05, 0.9},
-    {"char_gpt", "char_gpt.py:model", "data/devils_dictionary.bin", 64, 56, 10, 20, "adamw", 0.003,
+    {"digits_cnn", "digits_cnn.py:model", "data/digits.npz", 0, 560, 12, 40, "sgd", 0.05, 0.9},
+    {"char_gpt", "char_gpt.py:model", "data/devils_dictionary.bin", 64, 112, 9, 20, "adamw", 0.003,
      0},
 };
 
@@ -93,7 +93,16 @@ PlanningOptions planning_options(const DemoModel& model, const std::string& dire
 struct DemoRun {
   TrainingResult result;
   Seconds predicted;
+  double memory_error;  ///< of the predicted peaks, relative, of the worst device
 };
+
+double largest_memory_error(const TrainingResult& result, const Prediction& predicted) {
+  double worst = 0;
+  for (std::size_t r = 0; r < result.peak_bytes.size(); ++r)
+    worst = std::max(
+        worst, std::abs(predicted.peaks[r].value / static_cast<double>(result.peak_bytes[r]) - 1));
+  return worst;
+}
 
 Result<DemoRun> run_model(const DemoModel& model, const DemoOptions& options,
                           const Planned& planned, std::int64_t steps, const std::string& run_dir,
@@ -115,7 +124,8 @@ Result<DemoRun> run_model(const DemoModel& model, const DemoOptions& options,
   MOTLEY_ASSIGN(TrainingResult result, train(training, context));
   MOTLEY_RETURN_IF_ERROR(
       write_file_atomic(run_dir + "/summary.json", training_to_json(result, training).dump(2)));
-  return DemoRun{std::move(result), *training.predicted_step};
+  const double memory_error = largest_memory_error(result, predicted);
+  return DemoRun{std::move(result), *training.predicted_step, memory_error};
 }
 
 /// Sums in another order differ in the last bit, and training amplifies that: compared early.
@@ -167,14 +177,14 @@ Result<DemoResult> demo_model(const DemoModel& model, const DemoOptions& options
   result.prediction_error = std::abs(after.predicted.value / after.result.step_s_median - 1);
   result.checks = {
       {model.name + ": faster than the equal split (times)", result.speedup, 1.5, false},
-      {model.name + ": error of the predicted step time", result.prediction_error, kDriftLimit,
+      {model.name + ": error of the predicted step time", result.prediction_error, kTimeError,
        true},
       {model.name + ": first losses under both splits, relative difference",
        largest_loss_difference(after.result.losses, before.result.losses), 1e-4, true},
       {model.name + ": last loss over first loss",
        after.result.losses.back() / after.result.losses.front(), 0.9, true},
-      {model.name + ": memory used on c:0 of its limit",
-       static_cast<double>(after.result.peak_bytes.back()) / (96 << 20), 1.0, true}};
+      {model.name + ": error of the predicted peak memory, worst device", after.memory_error,
+       kMemoryError, true}};
   return result;
 }
 
