@@ -17,7 +17,7 @@ export MOTLEY_DATA ?= $(CURDIR)/../shared/data
 
 export TORCH_VERSION VENV BUILD JOBS
 
-.PHONY: help setup build demo test check bench sanitize fuzz format clean
+.PHONY: help setup build demo test test-slow check bench sanitize fuzz format clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 16
 
@@ -31,9 +31,9 @@ demo: build ## trains two models on three emulated devices and checks itself
 	@echo "[demo] two models on three emulated devices, checked"
 	@$(BUILD)/motley demo --python $(PYTHON) --examples examples
 
-test: ## every test: C++ units, exporter, whole runs, faults, inputs that fuzzing kept
+test: ## every test: C++ units, exporter, whole runs, faults; long sweeps are sampled
 	@tools/build.sh product unit_tests
-	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -LE slow
+	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 	@$(PYTHON) -m pytest -q python/tests
 	@MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q tests
 
@@ -46,11 +46,17 @@ sanitize: ## fast tests under ASan and UBSan (without PyTorch)
 	@BUILD=$(BUILD)-asan CONFIGURE="-DMOTLEY_WORKER=OFF -DCMAKE_BUILD_TYPE=Debug -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DMOTLEY_SANITIZE=address,undefined" tools/build.sh unit_tests
 	@ctest --test-dir $(BUILD)-asan --output-on-failure -j $(JOBS) -L fast
 
+test-slow: ## long sweeps: every model in every sweep, ten times the random cases, a minute of fuzzing each parser
+	@tools/build.sh product unit_tests
+	@RC_PARAMS=max_success=1000 ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
+	@MOTLEY_SLOW=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q tests
+	@tools/fuzz.sh 60
+
 fuzz: setup ## libFuzzer, a minute each parser
 	@tools/fuzz.sh 60
 
 BENCHES := engine emulated parity plan hap spmd sharded_runs graph simulator flow_network own_runs accuracy
-bench: $(BENCHES:%=bench-%) ## all benchmarks; one table each, and build/bench/NAME.json
+bench: $(BENCHES:%=bench-%) ## all benchmarks; make bench-NAME runs one and writes build/bench/NAME.json
 bench-%:
 	@tools/build.sh product benches
 	@mkdir -p $(BUILD)/bench

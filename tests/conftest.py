@@ -14,6 +14,7 @@ BUILD = pathlib.Path(os.environ.get("MOTLEY_BUILD", ROOT / "build"))
 EXAMPLES = ROOT / "examples"
 DIGITS = EXAMPLES / "data/digits.npz"
 TEXT = EXAMPLES / "data/devils_dictionary.bin"
+SLOW = os.environ.get("MOTLEY_SLOW") == "1"  # make test-slow: sweeps are not sampled
 
 CLUSTER = """schema = "motley.cluster/1"
 name = "three"
