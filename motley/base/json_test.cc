@@ -5,7 +5,7 @@
 namespace motley {
 namespace {
 
-std::string message_of(std::string_view text) {
+std::string json_message(std::string_view text) {
   return parse_json(text, "plan.json").error().message;
 }
 
@@ -15,17 +15,17 @@ TEST(ParseJson, KeepsTheOrderOfKeys) {
 }
 
 TEST(ParseJson, SaysWhereTheTextIsWrong) {
-  EXPECT_EQ(message_of("{\n  \"a\": 1,\n  \"b\": x\n}"),
+  EXPECT_EQ(json_message("{\n  \"a\": 1,\n  \"b\": x\n}"),
             "plan.json:3:8: syntax error while parsing value - invalid literal; last read: "
             "'\"b\": x'");
-  EXPECT_EQ(message_of(""),
+  EXPECT_EQ(json_message(""),
             "plan.json:1:1: syntax error while parsing value - unexpected end of input; expected "
             "'[', '{', or a literal");
   EXPECT_EQ(parse_json("[", "x").error().code, "json.parse");
 }
 
 TEST(ParseJson, RefusesKeysThatAppearTwice) {
-  EXPECT_EQ(message_of(R"({"a": {"k": 1}, "b": {"k": 2, "k": 3}})"),
+  EXPECT_EQ(json_message(R"({"a": {"k": 1}, "b": {"k": 2, "k": 3}})"),
             "plan.json: key 'k' appears twice");
   EXPECT_TRUE(parse_json(R"([{"k": 1}, {"k": 2}])", "x"));
 }
@@ -33,13 +33,13 @@ TEST(ParseJson, RefusesKeysThatAppearTwice) {
 TEST(ParseJson, BoundsDepth) {
   const std::string deepest = std::string(64, '[') + std::string(64, ']');
   EXPECT_TRUE(parse_json(deepest, "x"));
-  EXPECT_EQ(message_of("[" + deepest + "]"),
+  EXPECT_EQ(json_message("[" + deepest + "]"),
             "plan.json:1:65: nested too deeply, at most 64 levels");
   EXPECT_TRUE(parse_json("\"" + std::string(100, '[') + "\\\"[\"", "x"));
 }
 
 TEST(ParseJson, RefusesNumbersThatDoNotFit) {
-  EXPECT_EQ(message_of("[1e999]"), "plan.json: number overflow parsing '1e999'");
+  EXPECT_EQ(json_message("[1e999]"), "plan.json: number overflow parsing '1e999'");
 }
 
 class JsonObjectTest : public ::testing::Test {

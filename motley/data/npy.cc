@@ -12,7 +12,7 @@
 namespace motley::data {
 namespace {
 
-tl::unexpected<Error> broken(const std::string& name, const std::string& message) {
+tl::unexpected<Error> broken_npy(const std::string& name, const std::string& message) {
   return usage_error("data.npy", fmt::format("{}: {}", name, message));
 }
 
@@ -51,7 +51,7 @@ class HeaderReader {
   Result<void> read_member(const std::string& key, Header& header) {
     if (key == "descr") {
       if (peek() == '[') {
-        return broken(name_, "a structured array, wanted one array for each input");
+        return broken_npy(name_, "a structured array, wanted one array for each input");
       }
       MOTLEY_ASSIGN(header.descr, string());
     } else if (key == "fortran_order") {
@@ -112,7 +112,8 @@ class HeaderReader {
   }
 
   tl::unexpected<Error> fail(const std::string& message) const {
-    return broken(name_, fmt::format("broken header of a .npy array at byte {}: {}", at_, message));
+    return broken_npy(name_,
+                      fmt::format("broken header of a .npy array at byte {}: {}", at_, message));
   }
 
   std::string_view text_;
@@ -136,13 +137,13 @@ Result<DType> parse_descr(const std::string& descr, const std::string& name) {
   for (const auto& [known, dtype] : kKinds) {
     if (kind != known) continue;
     if (has_order && descr[0] == '>' && dtype_size(dtype) > 1) {
-      return broken(
+      return broken_npy(
           name, fmt::format("big-endian numbers ('{}'); save array.astype('<{}')", descr, kind));
     }
     return dtype;
   }
-  return broken(name,
-                fmt::format("numpy type '{}', wanted one of f8 f4 f2 i8 i4 i2 i1 u1 b1", descr));
+  return broken_npy(
+      name, fmt::format("numpy type '{}', wanted one of f8 f4 f2 i8 i4 i2 i1 u1 b1", descr));
 }
 
 std::optional<std::uint64_t> byte_count(DType dtype, const std::vector<std::int64_t>& shape) {
@@ -164,17 +165,18 @@ std::uint8_t byte_at(std::span<const std::byte> bytes, std::size_t at) {
 Result<TensorView> parse_npy(std::span<const std::byte> bytes, const std::string& name) {
   constexpr std::string_view kMagic("\x93NUMPY", 6);
   if (bytes.size() < 12 || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0) {
-    return broken(name, "not a .npy array");
+    return broken_npy(name, "not a .npy array");
   }
   const int version = byte_at(bytes, 6);
   if (version < 1 || version > 3) {
-    return broken(name, fmt::format(".npy version {}, wanted 1 to 3", version));
+    return broken_npy(name, fmt::format(".npy version {}, wanted 1 to 3", version));
   }
   const std::size_t start = version == 1 ? 10 : 12;
   std::size_t length = 0;
   for (std::size_t i = start; i-- > 8;) length = length << 8 | byte_at(bytes, i);
   if (length > bytes.size() - start) {
-    return broken(name, fmt::format("truncated: a header of {} bytes in {}", length, bytes.size()));
+    return broken_npy(name,
+                      fmt::format("truncated: a header of {} bytes in {}", length, bytes.size()));
   }
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + start, length);
   MOTLEY_ASSIGN(const Header header, HeaderReader(text, name).read());
@@ -182,15 +184,16 @@ Result<TensorView> parse_npy(std::span<const std::byte> bytes, const std::string
   MOTLEY_ASSIGN(view.dtype, parse_descr(header.descr, name));
   view.shape = header.shape;
   if (header.is_fortran && view.shape.size() > 1) {
-    return broken(name, "Fortran order; save numpy.ascontiguousarray(array)");
+    return broken_npy(name, "Fortran order; save numpy.ascontiguousarray(array)");
   }
   view.bytes = bytes.subspan(start + length);
   const auto wanted = byte_count(view.dtype, view.shape);
   if (wanted != view.bytes.size()) {
-    return broken(name, fmt::format("{} bytes of data, wanted {} for {}[{}]; is it truncated?",
-                                    view.bytes.size(),
-                                    wanted ? fmt::format("{}", *wanted) : "more than there can be",
-                                    dtype_name(view.dtype), fmt::join(view.shape, ", ")));
+    return broken_npy(
+        name,
+        fmt::format("{} bytes of data, wanted {} for {}[{}]; is it truncated?", view.bytes.size(),
+                    wanted ? fmt::format("{}", *wanted) : "more than there can be",
+                    dtype_name(view.dtype), fmt::join(view.shape, ", ")));
   }
   return view;
 }

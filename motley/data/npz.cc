@@ -18,7 +18,7 @@ constexpr std::uint32_t kNoSize = 0xffffffff;  // "see the zip64 field"
 // Deflate turns at most 1032 bytes into one.
 constexpr std::uint64_t kMaxRatio = 1032;
 
-tl::unexpected<Error> broken(const std::string& name, const std::string& message) {
+tl::unexpected<Error> broken_npz(const std::string& name, const std::string& message) {
   return usage_error("data.npz", fmt::format("{}: {}", name, message));
 }
 
@@ -85,7 +85,7 @@ class ZipDirectory {
     MOTLEY_RETURN_IF_ERROR(find_end());
     const auto directory = part(bytes_, offset_, size_);
     if (!directory) {
-      return broken(npz_.name_, "the directory lies outside the file; is it truncated?");
+      return broken_npz(npz_.name_, "the directory lies outside the file; is it truncated?");
     }
     std::span<const std::byte> rest = *directory;
     for (std::uint64_t i = 0; i < count_; ++i) {
@@ -112,7 +112,8 @@ class ZipDirectory {
       MOTLEY_RETURN_IF_ERROR(read_end_64(at));
       return {};
     }
-    return broken(npz_.name_, "not a .npz file (no zip directory at its end); is it truncated?");
+    return broken_npz(npz_.name_,
+                      "not a .npz file (no zip directory at its end); is it truncated?");
   }
 
   // Archives of more than 4 GiB or 65535 members have a second end record and a locator before the
@@ -123,7 +124,7 @@ class ZipDirectory {
     if (load<std::uint32_t>(bytes_, locator) != 0x07064b50) return {};
     const auto record = part(bytes_, load<std::uint64_t>(bytes_, locator + 8), kEnd64Size);
     if (!record || load<std::uint32_t>(*record, 0) != 0x06064b50) {
-      return broken(npz_.name_, "broken zip64 directory");
+      return broken_npz(npz_.name_, "broken zip64 directory");
     }
     count_ = load<std::uint64_t>(*record, 32);
     size_ = load<std::uint64_t>(*record, 40);
@@ -134,7 +135,7 @@ class ZipDirectory {
   // Bytes that the entry takes.
   Result<std::size_t> read_entry(std::span<const std::byte> rest) {
     if (rest.size() < kEntrySize || load<std::uint32_t>(rest, 0) != 0x02014b50) {
-      return broken(npz_.name_, "broken zip directory");
+      return broken_npz(npz_.name_, "broken zip directory");
     }
     Npz::Member member;
     member.flags = load<std::uint16_t>(rest, 8);
@@ -146,7 +147,7 @@ class ZipDirectory {
     const std::size_t extra_size = load<std::uint16_t>(rest, 30);
     const std::size_t used = kEntrySize + name_size + extra_size + load<std::uint16_t>(rest, 32);
     member.offset = load<std::uint32_t>(rest, 42);
-    if (used > rest.size()) return broken(npz_.name_, "broken zip directory");
+    if (used > rest.size()) return broken_npz(npz_.name_, "broken zip directory");
     MOTLEY_RETURN_IF_ERROR(read_extra(rest.subspan(kEntrySize + name_size, extra_size), member));
     const std::string_view name(reinterpret_cast<const char*>(rest.data()) + kEntrySize, name_size);
     MOTLEY_RETURN_IF_ERROR(add(name, member));
@@ -163,7 +164,7 @@ class ZipDirectory {
         std::size_t at = 0;
         for (std::uint64_t* number : {&member.size, &member.stored_size, &member.offset}) {
           if (*number != kNoSize) continue;
-          if (at + 8 > field.size()) return broken(npz_.name_, "broken zip64 field");
+          if (at + 8 > field.size()) return broken_npz(npz_.name_, "broken zip64 field");
           *number = load<std::uint64_t>(field, at);
           at += 8;
         }
@@ -178,9 +179,9 @@ class ZipDirectory {
     name.remove_suffix(4);
     const bool is_plain = std::all_of(name.begin(), name.end(),
                                       [](unsigned char c) { return c >= ' ' && c != 0x7f; });
-    if (!is_plain) return broken(npz_.name_, "an array's name holds control characters");
+    if (!is_plain) return broken_npz(npz_.name_, "an array's name holds control characters");
     if (!npz_.members_.emplace(name, member).second) {
-      return broken(npz_.name_, fmt::format("two arrays named '{}'", name));
+      return broken_npz(npz_.name_, fmt::format("two arrays named '{}'", name));
     }
     return {};
   }
@@ -223,24 +224,24 @@ Result<TensorView> Npz::array(std::string_view name) {
 
 Result<std::span<const std::byte>> Npz::contents(const std::string& name, const Member& member) {
   const std::string where = quoted_name(name_, name);
-  if ((member.flags & 1) != 0) return broken(where, "is encrypted");
+  if ((member.flags & 1) != 0) return broken_npz(where, "is encrypted");
   const auto local = part(bytes_, member.offset, 30);
   if (!local || load<std::uint32_t>(*local, 0) != 0x04034b50) {
-    return broken(where, "does not start where the directory says; is the file truncated?");
+    return broken_npz(where, "does not start where the directory says; is the file truncated?");
   }
   const std::uint64_t start = member.offset + 30 + load<std::uint16_t>(*local, 26) +
                               std::uint64_t{load<std::uint16_t>(*local, 28)};
   const auto stored = part(bytes_, start, member.stored_size);
-  if (!stored) return broken(where, "ends beyond the file; is it truncated?");
+  if (!stored) return broken_npz(where, "ends beyond the file; is it truncated?");
   if (member.method == kDeflated) return inflated(name, member, *stored);
   if (member.method != kStored) {
-    return broken(where, fmt::format("zip compression {}, wanted stored or deflated; save with "
-                                     "numpy.savez or numpy.savez_compressed",
-                                     member.method));
+    return broken_npz(where, fmt::format("zip compression {}, wanted stored or deflated; save with "
+                                         "numpy.savez or numpy.savez_compressed",
+                                         member.method));
   }
-  if (member.size != member.stored_size) return broken(where, "two sizes that differ");
+  if (member.size != member.stored_size) return broken_npz(where, "two sizes that differ");
   if (member.size <= kCheckedBytes && checksum_of(*stored) != member.checksum) {
-    return broken(where, "its checksum does not match: the file is corrupt");
+    return broken_npz(where, "its checksum does not match: the file is corrupt");
   }
   return *stored;
 }
@@ -249,18 +250,19 @@ Result<std::span<const std::byte>> Npz::inflated(const std::string& name, const 
                                                  std::span<const std::byte> stored) {
   const std::string where = quoted_name(name_, name);
   if (member.size / kMaxRatio > member.stored_size) {
-    return broken(where, fmt::format("{} bytes cannot come from {} deflated ones", member.size,
-                                     member.stored_size));
+    return broken_npz(where, fmt::format("{} bytes cannot come from {} deflated ones", member.size,
+                                         member.stored_size));
   }
   // One byte more than there should be, so that longer data show.
   std::unique_ptr<std::byte[]> buffer(new (std::nothrow) std::byte[member.size + 1]);
-  if (buffer == nullptr) return broken(where, fmt::format("no memory for {} bytes", member.size));
+  if (buffer == nullptr)
+    return broken_npz(where, fmt::format("no memory for {} bytes", member.size));
   if (inflate_all(stored, {buffer.get(), member.size + 1}) != member.size) {
-    return broken(where, "its deflated data are corrupt");
+    return broken_npz(where, "its deflated data are corrupt");
   }
   const std::span<const std::byte> bytes(buffer.get(), member.size);
   if (checksum_of(bytes) != member.checksum) {
-    return broken(where, "its checksum does not match: the file is corrupt");
+    return broken_npz(where, "its checksum does not match: the file is corrupt");
   }
   inflated_.emplace(name, std::move(buffer));
   return bytes;

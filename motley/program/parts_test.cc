@@ -7,7 +7,7 @@
 namespace motley::program {
 namespace {
 
-DeviceProgram parse(const std::string& body) {
+DeviceProgram parse_parts(const std::string& body) {
   const auto program = parse_program(
       "motley.program/1\nmodel \"\" plan \"\" global_batch 8\ngroup 0: 0\n"
       "device \"a:0\" samples 8 first 0\n" +
@@ -24,7 +24,7 @@ TEST(Parts, AreReadAndPrintedAsTheyAre) {
       "buffer %2: temporary f32[30]\n"
       "compute ^0: %1 = motley::cut(%0, 2, [1, 0, 4], 3)\n"
       "transfer ^1: %2 = motley::all_to_all(%1, [30], [30]) group 0 wait ^0 \"shards\"\n";
-  const DeviceProgram device = parse(text);
+  const DeviceProgram device = parse_parts(text);
   const auto cut = find_tensor_parts(device.instructions[0]);
   ASSERT_TRUE(cut);
   EXPECT_EQ(cut->extents, (std::vector<std::int64_t>{1, 0, 4}));

@@ -20,7 +20,7 @@ namespace motley::run {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr const char* kSchema = "motley.checkpoint/2";
+constexpr const char* kCheckpointSchema = "motley.checkpoint/2";
 constexpr const char* kPrefix = "step-";
 constexpr const char* kUnfinished = ".tmp";
 
@@ -63,7 +63,7 @@ std::vector<std::string> checkpoint_names(const std::string& folder) {
 }
 
 Json state_to_json(const CheckpointState& state) {
-  return Json{{"schema", kSchema},
+  return Json{{"schema", kCheckpointSchema},
               {"step", state.step},
               {"seed", state.seed},
               {"shuffle", state.shuffle ? Json(*state.shuffle) : Json(nullptr)},
@@ -109,9 +109,9 @@ Result<WrittenFiles> read_files(JsonObject& object) {
 Result<StateFile> state_from_json(const Json& json, const std::string& where) {
   MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
   MOTLEY_ASSIGN(const std::string schema, object.string("schema"));
-  if (schema != kSchema)
-    return usage_error("run.checkpoint",
-                       fmt::format("{}: found schema '{}', wanted '{}'", where, schema, kSchema));
+  if (schema != kCheckpointSchema)
+    return usage_error("run.checkpoint", fmt::format("{}: found schema '{}', wanted '{}'", where,
+                                                     schema, kCheckpointSchema));
   StateFile file;
   MOTLEY_ASSIGN(file.state.step, object.integer("step"));
   MOTLEY_ASSIGN(const Json* seed, object.member("seed"));

@@ -7,7 +7,7 @@
 namespace motley::run {
 namespace {
 
-constexpr const char* kSchema = "motley.job/1";
+constexpr const char* kJobSchema = "motley.job/1";
 
 template <typename T>
 Json optional_to_json(const std::optional<T>& value) {
@@ -108,7 +108,7 @@ Json job_to_json(const Job& job) {
   Json devices = Json::array();
   for (const WorkerDevice& device : job.devices) devices.push_back(worker_device_to_json(device));
   return Json{
-      {"schema", kSchema},
+      {"schema", kJobSchema},
       {"run_dir", job.run_dir},
       {"program", job.program_path},
       {"model", job.model_path},
@@ -128,10 +128,10 @@ Json job_to_json(const Job& job) {
 Result<Job> job_from_json(const Json& json, const std::string& where) {
   MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
   MOTLEY_ASSIGN(const std::string schema, object.string("schema"));
-  if (schema != kSchema)
+  if (schema != kJobSchema)
     return usage_error("run.job", fmt::format("{}: found schema '{}', wanted '{}'; write it with "
                                               "the motley of the same version",
-                                              where, schema, kSchema));
+                                              where, schema, kJobSchema));
   Job job;
   MOTLEY_ASSIGN(job.run_dir, object.string("run_dir"));
   MOTLEY_ASSIGN(job.program_path, object.string("program"));

@@ -17,11 +17,11 @@
 namespace motley::simulate {
 namespace {
 
-constexpr double kMostSeconds = 1e9;
+constexpr double kLatest = 1e9;
 constexpr std::uint32_t kWholeStep = UINT32_MAX;  // in place of an instruction
 
 Nanoseconds nanoseconds(Seconds time) {
-  return static_cast<Nanoseconds>(std::llround(std::min(time.value, kMostSeconds) * 1e9));
+  return static_cast<Nanoseconds>(std::llround(std::min(time.value, kLatest) * 1e9));
 }
 
 double seconds(Nanoseconds time) { return static_cast<double>(time) / 1e9; }
@@ -99,7 +99,7 @@ class ConditionsCheck {
   Result<void> check_span(std::string_view what, const std::string& device, Seconds from,
                           Seconds until) const {
     MOTLEY_RETURN_IF_ERROR(check_device(what, device));
-    if (!(from.value >= 0 && from.value <= kMostSeconds))
+    if (!(from.value >= 0 && from.value <= kLatest))
       return fault(what, device, "a begin", from.value, "0 to 1e9 s");
     if (!(until > from)) return fault(what, device, "an end", until.value, "one after its begin");
     return {};
@@ -107,7 +107,7 @@ class ConditionsCheck {
 
   static Result<void> check_recovery(const Recovery& recovery) {
     for (const Seconds time : {recovery.detection, recovery.restart})
-      if (!(time.value >= 0 && time.value <= kMostSeconds))
+      if (!(time.value >= 0 && time.value <= kLatest))
         return usage_error(
             "simulate.conditions",
             fmt::format("recovery: found a time of {} s, wanted 0 to 1e9", time.value));

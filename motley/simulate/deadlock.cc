@@ -7,8 +7,6 @@
 namespace motley::simulate {
 namespace {
 
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
-
 bool is_done(const StoppedRun& run, std::size_t lane) {
   return run.next[lane] == run.graph.lane_begin[lane + 1];
 }

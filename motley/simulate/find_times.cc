@@ -10,10 +10,8 @@
 namespace motley::simulate {
 namespace {
 
-constexpr Nanoseconds kNotFinished = TransfersUnderWay::kNotFinished;
-constexpr std::int32_t kNone = -1;
-
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
+constexpr Nanoseconds kNoEnd = TransfersUnderWay::kNotFinished;
+constexpr std::int32_t kNoTask = -1;
 
 /// Walks every lane as far as it goes, and on from where it had to wait when that is there.
 class Walk {
@@ -22,10 +20,10 @@ class Walk {
       : graph_(graph),
         options_(options),
         remaining_(graph.lane_counts),
-        waiter_(graph.tasks(), kNone),
+        waiter_(graph.tasks(), kNoTask),
         lanes_(graph.lanes()) {
     times_.begins.assign(graph.tasks(), options.start);
-    times_.ends.assign(graph.tasks(), kNotFinished);
+    times_.ends.assign(graph.tasks(), kNoEnd);
     times_.end = options.start;
   }
 
@@ -48,7 +46,7 @@ class Walk {
  private:
   struct Lane {
     std::int32_t next = 0;  // into lane_tasks
-    std::int32_t next_waiter = kNone;
+    std::int32_t next_waiter = kNoTask;
     bool has_arrived = false;  // at its next task, which it shares with other lanes or waits for
     Nanoseconds free_at = 0;
   };
@@ -60,7 +58,7 @@ class Walk {
       const auto task = at(head(index));
       const Nanoseconds begin = options_.before->begins[task], end = options_.before->ends[task];
       const bool holds = begin < options_.holds_until && end <= options_.holds_until;
-      if (end == kNotFinished || !holds) return;
+      if (end == kNoEnd || !holds) return;
       times_.begins[task] = begin;
       lane.free_at = times_.ends[task] = end;
     }
@@ -103,7 +101,7 @@ class Walk {
         if (--remaining_[at(task)] > 0) return wait(index, task);
       }
       for (const std::int32_t on : graph_.dependencies_of(at(task))) {
-        if (times_.ends[at(on)] == kNotFinished) return wait(index, on);
+        if (times_.ends[at(on)] == kNoEnd) return wait(index, on);
         begin = std::max(begin, times_.ends[at(on)]);
       }
       const Nanoseconds duration = graph_.durations[at(task)];
@@ -130,14 +128,14 @@ class Walk {
   void begin_transfer(std::int32_t task) {
     if (!transfers_) return first_transfers_.push_back(task);
     const Nanoseconds end = transfers_->enter(task, 0, times_.begins[at(task)]);
-    if (end != kNotFinished) finish(task, end);
+    if (end != kNoEnd) finish(task, end);
   }
 
   /// Lets the lanes go on that are in the task or wait for it.
   void finish(std::int32_t task, Nanoseconds end) {
     times_.ends[at(task)] = end;
     std::int32_t index = waiter_[at(task)];
-    while (index != kNone) {
+    while (index != kNoTask) {
       Lane& lane = lanes_[at(index)];
       if (head(at(index)) == task) {
         lane.free_at = end;

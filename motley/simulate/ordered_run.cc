@@ -16,8 +16,6 @@ namespace {
 constexpr Nanoseconds kNotFinished = TransfersUnderWay::kNotFinished;
 constexpr std::int32_t kNone = -1;
 
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
-
 /// Rows of values by key, flat.
 class Rows {
  public:

@@ -9,8 +9,6 @@
 namespace motley::simulate {
 namespace {
 
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
-
 /// A place for a new item: a freed one, or one more.
 template <typename Item>
 std::int32_t take_place(std::vector<Item>& items, std::vector<std::int32_t>& free) {

@@ -9,8 +9,6 @@
 namespace motley::simulate {
 namespace {
 
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
-
 /// Sorts pairs (key, value) into rows by key, each in the order of the pairs.
 template <typename Pairs>
 void fill_rows(const Pairs& pairs, std::size_t keys, std::vector<std::int32_t>& begin,

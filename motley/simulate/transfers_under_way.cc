@@ -3,12 +3,6 @@
 #include <algorithm>
 
 namespace motley::simulate {
-namespace {
-
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
-
-}  // namespace
-
 const std::vector<cost::Phase>& TransfersUnderWay::phases_of(std::int32_t task) const {
   return graph_.transfers[static_cast<std::size_t>(-1 - graph_.durations[at(task)])].phases;
 }

@@ -1,14 +1,6 @@
 #include "peers/hap/rule_writer.h"
 
 namespace motley::peers {
-namespace {
-
-constexpr Form kWhole = Form::identity();
-constexpr Form kPart = Form::reduce();
-
-Form slice(std::size_t dimension) { return Form::gather(dimension); }
-
-}  // namespace
 
 void make_pointwise_rules(RuleWriter& rules) {
   rules.set_forward_flops(3 * rules.elements());

@@ -5,11 +5,6 @@
 namespace motley::peers {
 namespace {
 
-constexpr Form kWhole = Form::identity();
-constexpr Form kPart = Form::reduce();
-
-Form slice(std::size_t dimension) { return Form::gather(dimension); }
-
 /// Forms of both operands and of the result: a letter of the equation that is split, 'I' for whole,
 /// 'R' for partial sums.
 struct ProductRule {

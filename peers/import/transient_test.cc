@@ -10,7 +10,7 @@ namespace {
 
 using testing::ElementsAre;
 
-constexpr Seconds kForever{std::numeric_limits<double>::infinity()};
+constexpr Seconds kUntilTheEnd{std::numeric_limits<double>::infinity()};
 
 /// Writes a cluster of spot machines; the folder is gone after the test.
 class Transient : public testing::Test {
@@ -44,7 +44,7 @@ TEST_F(Transient, JoinsRunsAndTheirMachines) {
   EXPECT_DOUBLE_EQ(start_delay_s(*runs), 300);  // of the first run alone: 7300 - 7000
   // The worker left at 4300 - 300.
   EXPECT_THAT(presences_of((*runs)[1], 300),
-              ElementsAre(Presence{Seconds(0), kForever}, Presence{Seconds(0), Seconds(4000)}));
+              ElementsAre(Presence{Seconds(0), kUntilTheEnd}, Presence{Seconds(0), Seconds(4000)}));
   EXPECT_THAT(*read_transient_durations(folder_, "k80_spot/2-spot"), ElementsAre(7000, 9000, 1000));
 }
 

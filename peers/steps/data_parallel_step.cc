@@ -16,8 +16,8 @@ namespace {
 using Eigen::Vector3d;
 using Eigen::VectorXd;
 
-constexpr int kRounds = 100;
-constexpr double kStill = 1e-12;
+constexpr int kSolverRounds = 100;
+constexpr double kSolverStill = 1e-12;
 
 double compute_time(const DataParallelStep& model, double batch) {
   const auto& points = model.compute;
@@ -69,7 +69,7 @@ Descent descend(const DataParallelStep& shape, const std::vector<DataParallelSam
   Vector3d x(std::log(start), std::log(start), std::log(power - 1));
   VectorXd r = residuals(with_constants(shape, x), samples);
   double damping = 1e-2;
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < kSolverRounds; ++round) {
     Eigen::Matrix<double, Eigen::Dynamic, 3> slope(r.size(), 3);
     for (int k = 0; k < 3; ++k) {
       const double h = 1e-6;
@@ -82,7 +82,7 @@ Descent descend(const DataParallelStep& shape, const std::vector<DataParallelSam
     const Vector3d next = (x + step).cwiseMax(-30).cwiseMin(5);
     const VectorXd at_next = residuals(with_constants(shape, next), samples);
     const bool is_better = at_next.squaredNorm() < r.squaredNorm();
-    const bool is_still = r.squaredNorm() - at_next.squaredNorm() < kStill;
+    const bool is_still = r.squaredNorm() - at_next.squaredNorm() < kSolverStill;
     damping = is_better ? damping / 5 : damping * 5;
     if (is_better) x = next, r = at_next;
     if ((is_better && is_still) || damping > 1e12) break;

@@ -15,7 +15,7 @@ using Eigen::Index;
 using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
-constexpr int kRounds = 50;
+constexpr int kFitRounds = 50;
 constexpr double kStep = 1e-5;
 constexpr double kEnough = 1e-7;  // relative decrease of the sum of squares that ends the fit
 constexpr double kLeastDamping = 1e-9, kMostDamping = 1e6;
@@ -105,7 +105,8 @@ Result<std::vector<double>> fit_log_parameters(const Prediction& predict,
   VectorXd x = residuals.start();
   VectorXd terms = residuals.at(x);
   double damping = 1e-3;
-  for (int round = 0; round < kRounds && improve(residuals, x, terms, damping); ++round) continue;
+  for (int round = 0; round < kFitRounds && improve(residuals, x, terms, damping); ++round)
+    continue;
   std::vector<double> parameters;
   for (const double log : x) parameters.push_back(std::exp(log));
   return parameters;

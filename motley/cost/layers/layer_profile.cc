@@ -18,7 +18,7 @@ constexpr double kLayerFall = 0.25;       // of a layer's time as the micro-batc
 constexpr double kModelFall = 0.75;       // of all layers'
 constexpr double kFlopsPerWeight = 6;     // a token: 2 forward, 4 backward
 
-tl::unexpected<Error> fault(const std::string& message) {
+tl::unexpected<Error> profile_fault(const std::string& message) {
   return usage_error("cost.profile", message);
 }
 
@@ -78,8 +78,8 @@ Result<void> verify_times(const std::vector<LayerTime>& layers, const std::strin
     for (const auto& [name, time] :
          {std::pair("forward", forward), {"backward", backward}, {"update", update}})
       if (!(time.value > 0) || !std::isfinite(time.value))
-        return fault(fmt::format("{}, layer {}: {} takes {} s, wanted more than 0", where, i, name,
-                                 time.value));
+        return profile_fault(fmt::format("{}, layer {}: {} takes {} s, wanted more than 0", where,
+                                         i, name, time.value));
   }
   return {};
 }
@@ -90,7 +90,7 @@ Result<void> verify_peak(const LayerProfile& profile, int degree, std::int64_t b
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const double rate = work(profile, degree, batch, i) / pass(layers[i]);
     if (rate > peak)
-      return fault(
+      return profile_fault(
           fmt::format("{}, layer {}: {:.0f} Tflop/s, above the device's peak of {:.0f}; "
                       "are the times in seconds?",
                       where, i, rate / 1e12, peak / 1e12));
@@ -117,13 +117,13 @@ Result<void> verify_growth(const std::vector<LayerTime>& layers, const std::vect
     all += pass(layers[i]);
     all_next += pass(next[i]);
     if (pass(next[i]) < kLayerFall * pass(layers[i]))
-      return fault(
+      return profile_fault(
           fmt::format("{}, layer {}: takes {:.3g} s, {:.3g} s at the micro-batch before; "
                       "are rows exchanged?",
                       where, i, pass(next[i]), pass(layers[i])));
   }
   if (all_next < kModelFall * all)
-    return fault(
+    return profile_fault(
         fmt::format("{}: all layers take {:.3g} s, {:.3g} s at the micro-batch before; "
                     "are rows exchanged?",
                     where, all_next, all));
@@ -137,19 +137,19 @@ Result<void> verify_table(const LayerProfile& profile, const std::string& kind, 
     const auto& [batch, times] = *at;
     const std::string where = place(profile, kind, degree, batch);
     if (times.size() != layers)
-      return fault(fmt::format("{}: {} layers, wanted {}", where, times.size(), layers));
+      return profile_fault(fmt::format("{}: {} layers, wanted {}", where, times.size(), layers));
     MOTLEY_RETURN_IF_ERROR(verify_times(times, where));
     MOTLEY_RETURN_IF_ERROR(verify_peak(profile, degree, batch, times, peak, where));
     best_use = std::max(best_use, use_of_peak(profile, degree, batch, times, peak));
     if (at == table.begin()) continue;
     const auto& [before, earlier] = *std::prev(at);
     if (batch > 2 * before)
-      return fault(fmt::format("{}: the one before is {}, at least {} is missing", where, before,
-                               2 * before));
+      return profile_fault(fmt::format("{}: the one before is {}, at least {} is missing", where,
+                                       before, 2 * before));
     MOTLEY_RETURN_IF_ERROR(verify_growth(earlier, times, where));
   }
   if (profile.tokens > 0 && best_use < kLeastUse)
-    return fault(
+    return profile_fault(
         fmt::format("{} on {}, tp {}: {:.2g} of the device's peak at best; are the times "
                     "in seconds?",
                     profile.model, kind, degree, best_use));
@@ -162,7 +162,8 @@ Result<double> find_peak(const std::vector<PeakRate>& peaks, const std::string& 
     if (name == kind) return rate;
     names.push_back(name);
   }
-  return fault(fmt::format("unknown device kind '{}'{}", kind, suggestion_clause(kind, names)));
+  return profile_fault(
+      fmt::format("unknown device kind '{}'{}", kind, suggestion_clause(kind, names)));
 }
 
 }  // namespace
@@ -171,22 +172,23 @@ Result<std::vector<LayerTime>> layer_times(const LayerProfile& profile, const st
                                            int tensor_parallel, std::int64_t micro_batch) {
   const auto degrees = profile.times.find(kind);
   if (degrees == profile.times.end())
-    return fault(fmt::format("{} was not profiled on {}; there is {}", profile.model, kind,
-                             keys(profile.times)));
+    return profile_fault(fmt::format("{} was not profiled on {}; there is {}", profile.model, kind,
+                                     keys(profile.times)));
   const auto table = degrees->second.find(tensor_parallel);
   if (table == degrees->second.end() || table->second.empty())
-    return fault(fmt::format("{} on {} was not profiled at tp {}; there is {}", profile.model, kind,
-                             tensor_parallel, keys(degrees->second)));
+    return profile_fault(fmt::format("{} on {} was not profiled at tp {}; there is {}",
+                                     profile.model, kind, tensor_parallel, keys(degrees->second)));
   const auto batch = static_cast<double>(micro_batch);
   const auto& [largest, layers] = *table->second.rbegin();
   if (micro_batch < 1 || batch > kTrust * static_cast<double>(largest))
-    return fault(fmt::format("{}: wanted 1 to {}, twice the largest that was profiled",
-                             place(profile, kind, tensor_parallel, micro_batch), 2 * largest));
+    return profile_fault(fmt::format("{}: wanted 1 to {}, twice the largest that was profiled",
+                                     place(profile, kind, tensor_parallel, micro_batch),
+                                     2 * largest));
   for (const auto& [measured, others] : table->second)
     if (others.size() != layers.size())
-      return fault(fmt::format("{}: {} layers, wanted {} as at {}",
-                               place(profile, kind, tensor_parallel, measured), others.size(),
-                               layers.size(), largest));
+      return profile_fault(fmt::format("{}: {} layers, wanted {} as at {}",
+                                       place(profile, kind, tensor_parallel, measured),
+                                       others.size(), layers.size(), largest));
   std::vector<LayerTime> times(layers.size());
   for (std::size_t i = 0; i < times.size(); ++i)
     for (const Member member : {&LayerTime::forward, &LayerTime::backward, &LayerTime::update})
@@ -209,24 +211,24 @@ std::vector<PeakRate> built_in_peaks() {
 Result<std::vector<LayerSize>> layer_sizes(const LayerProfile& profile, int tensor_parallel) {
   const auto found = profile.sizes.find(tensor_parallel);
   if (found == profile.sizes.end())
-    return fault(fmt::format("{}: no bytes of layers at tp {}; there is {}", profile.model,
-                             tensor_parallel, keys(profile.sizes)));
+    return profile_fault(fmt::format("{}: no bytes of layers at tp {}; there is {}", profile.model,
+                                     tensor_parallel, keys(profile.sizes)));
   return found->second;
 }
 
 Result<void> verify_layer_profile(const LayerProfile& profile, const std::vector<PeakRate>& peaks) {
-  if (profile.times.empty()) return fault(profile.model + ": no times");
+  if (profile.times.empty()) return profile_fault(profile.model + ": no times");
   std::optional<std::size_t> layers;
   for (const auto& [kind, degrees] : profile.times) {
     MOTLEY_ASSIGN(const double peak, find_peak(peaks, kind));
     for (const auto& [degree, table] : degrees) {
       if (table.empty())
-        return fault(fmt::format("{} on {}, tp {}: no times", profile.model, kind, degree));
+        return profile_fault(fmt::format("{} on {}, tp {}: no times", profile.model, kind, degree));
       if (!layers) layers = table.begin()->second.size();
       MOTLEY_ASSIGN(const std::vector<LayerSize> sizes, layer_sizes(profile, degree));
       if (sizes.size() != *layers)
-        return fault(fmt::format("{}, tp {}: bytes of {} layers, wanted {}", profile.model, degree,
-                                 sizes.size(), *layers));
+        return profile_fault(fmt::format("{}, tp {}: bytes of {} layers, wanted {}", profile.model,
+                                         degree, sizes.size(), *layers));
       MOTLEY_RETURN_IF_ERROR(verify_table(profile, kind, degree, table, *layers, peak));
     }
   }

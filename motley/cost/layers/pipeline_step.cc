@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t kSmallestFitted = 1'000'000;    // bytes
 constexpr std::int64_t kMostMicroBatches = 1'000'000;  // a step
 
-tl::unexpected<Error> fault(const std::string& message) {
+tl::unexpected<Error> pipeline_fault(const std::string& message) {
   return usage_error("cost.pipeline", message);
 }
 
@@ -121,7 +121,7 @@ void exchange(const LinkTime& link, Kind kind, Progress& one, Progress& other) {
 Result<std::pair<int, RateCurve>> find_curve(const RateCurves& curves, int devices,
                                              const std::string& what) {
   const auto above = curves.upper_bound(devices);
-  if (above == curves.begin()) return fault(fmt::format("no rate {}", what));
+  if (above == curves.begin()) return pipeline_fault(fmt::format("no rate {}", what));
   return *std::prev(above);
 }
 
@@ -179,13 +179,13 @@ Result<Seconds> message_time(const Priced& priced, std::size_t stage, const Plac
   if (from.kind == to.kind && from.host == to.host) {
     const auto inside = priced.network.inside.find(from.kind);
     const std::string what = fmt::format("inside a host of {}", from.kind);
-    if (inside == priced.network.inside.end()) return fault("no rate " + what);
+    if (inside == priced.network.inside.end()) return pipeline_fault("no rate " + what);
     MOTLEY_ASSIGN(const auto curve, find_curve(inside->second, std::max(2 * devices, 2), what));
     return transfer_time(curve.second, bytes, curve.first / 2.0);
   }
   const auto between = priced.network.between.find({from.kind, to.kind});
   const std::string what = fmt::format("between {} and {}", from.kind, to.kind);
-  if (between == priced.network.between.end()) return fault("no rate " + what);
+  if (between == priced.network.between.end()) return pipeline_fault("no rate " + what);
   MOTLEY_ASSIGN(const auto curve, find_curve(between->second, devices, what));
   return transfer_time(curve.second, bytes,
                        static_cast<double>(curve.first) / std::min(members, curve.first));
@@ -292,8 +292,9 @@ Result<LinkTime> link_time(const Priced& priced, std::size_t s, std::size_t repl
   const PipelineStage& stage = priced.plan.stages[s];
   const LayerSize& last = priced.sizes.at(stage.replicas[replica].tensor_parallel)[stage.end - 1];
   if (last.output.value == 0)
-    return fault(fmt::format("{}: the bytes that layer {} gives to the next stage are not known",
-                             priced.profile.model, stage.end - 1));
+    return pipeline_fault(
+        fmt::format("{}: the bytes that layer {} gives to the next stage are not known",
+                    priced.profile.model, stage.end - 1));
   const Bytes bytes = last.output * priced.plan.micro_batch;
   const Place &here = priced.places[s][replica], &next = priced.places[s + 1][replica];
   MOTLEY_ASSIGN(const Seconds activation, message_time(priced, s, here, next, bytes, 1));
@@ -378,7 +379,7 @@ StageMemory stage_memory(const Priced& priced, std::size_t s, const StageGroup& 
 Result<void> verify_pipeline(const PipelinePlan& plan, std::size_t layers) {
   if (plan.stages.empty() || plan.micro_batch < 1 || plan.micro_batches < 1 ||
       plan.micro_batches > kMostMicroBatches)
-    return fault(
+    return pipeline_fault(
         fmt::format("{} micro-batches of {} samples in {} stages, wanted 1 to {} of 1 or "
                     "more in 1 or more",
                     plan.micro_batches, plan.micro_batch, plan.stages.size(), kMostMicroBatches));
@@ -386,14 +387,16 @@ Result<void> verify_pipeline(const PipelinePlan& plan, std::size_t layers) {
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const PipelineStage& stage = plan.stages[s];
     if (stage.first != next || stage.end <= stage.first)
-      return fault(fmt::format("stage {} has layers {} to {}, wanted a start at {}", s, stage.first,
-                               stage.end, next));
+      return pipeline_fault(fmt::format("stage {} has layers {} to {}, wanted a start at {}", s,
+                                        stage.first, stage.end, next));
     if (stage.replicas.empty() || stage.replicas.size() != plan.stages[0].replicas.size())
-      return fault(fmt::format("stage {} has {} replicas, wanted {}", s, stage.replicas.size(),
-                               std::max<std::size_t>(plan.stages[0].replicas.size(), 1)));
+      return pipeline_fault(fmt::format("stage {} has {} replicas, wanted {}", s,
+                                        stage.replicas.size(),
+                                        std::max<std::size_t>(plan.stages[0].replicas.size(), 1)));
     next = stage.end;
   }
-  if (next != layers) return fault(fmt::format("stages end at layer {}, wanted {}", next, layers));
+  if (next != layers)
+    return pipeline_fault(fmt::format("stages end at layer {}, wanted {}", next, layers));
   return {};
 }
 
@@ -407,11 +410,12 @@ Result<Priced> look_up(const PipelinePlan& plan, const LayerProfile& profile,
       MOTLEY_ASSIGN(times, layer_times(profile, kind, degree, plan.micro_batch));
       MOTLEY_ASSIGN(priced.sizes[degree], layer_sizes(profile, degree));
       if (times.size() != priced.sizes[degree].size())
-        return fault(fmt::format("{} at tp {}: times of {} layers, bytes of {}", profile.model,
-                                 degree, times.size(), priced.sizes[degree].size()));
+        return pipeline_fault(fmt::format("{} at tp {}: times of {} layers, bytes of {}",
+                                          profile.model, degree, times.size(),
+                                          priced.sizes[degree].size()));
       MOTLEY_RETURN_IF_ERROR(verify_pipeline(plan, times.size()));
     }
-  if (priced.sizes.empty()) return fault("no replica");
+  if (priced.sizes.empty()) return pipeline_fault("no replica");
   priced.places = place_groups(priced);
   return priced;
 }

@@ -64,7 +64,7 @@ std::string random_graph(SplitMix64& random) {
 }
 
 /// Three devices of different kinds behind links of a random rate.
-struct Setting {
+struct ChoiceSetting {
   graph::Graph graph;
   cluster::Cluster cluster;
   Costs costs;
@@ -72,7 +72,7 @@ struct Setting {
   std::vector<double> shares;
   std::int64_t batch = 0;
 
-  explicit Setting(std::uint64_t seed) {
+  explicit ChoiceSetting(std::uint64_t seed) {
     SplitMix64 random(seed);
     const std::string text = random_graph(random);
     auto parsed = graph::parse_graph(text, "toy");
@@ -195,7 +195,7 @@ class Exhaustive {
 TEST(ChoiceProblem, EqualsExhaustiveSearchOnSmallGraphs) {
   int split = 0;
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
-    const Setting setting(seed);
+    const ChoiceSetting setting(seed);
     const SpmdSpace space = find_space(setting.graph, setting.batch, setting.shares);
     const auto kinds = DeviceKinds::find(setting.cluster, setting.costs, setting.devices);
     ASSERT_TRUE(kinds) << kinds.error().message;

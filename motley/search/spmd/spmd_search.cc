@@ -21,7 +21,7 @@ constexpr Opinion kOpinions[] = {{1, 0.25}, {0.5, 0.25}, {1, 1}, {1, 0}};
 constexpr std::size_t kLater = 2;     // of these, once there is a plan to compare with
 constexpr int kRounds = 6;            // of ways and shares
 constexpr double kSpare = 0.97;       // of a memory that a plan is fitted to
-constexpr double kLeastGain = 0.002;  // of the step, to go on
+constexpr double kLeastMove = 0.002;  // of the step, to go on
 constexpr int kMemoryTries = 12;
 /// Ways of which compute or exchanges alone, as priced one by one, take so much of the best step
 /// are not simulated: buckets and hiding do not save as much.
@@ -118,7 +118,7 @@ class Search {
     if (answer_.best) opinions.resize(kLater);
     for (int round = 0; round < kRounds && !must_end(); ++round) {
       MOTLEY_ASSIGN(std::optional<Ways> found, best_ways(devices, shares, opinions));
-      if (!found || (best_here && !found->plan.is_better_than(best_here->plan, kLeastGain))) break;
+      if (!found || (best_here && !found->plan.is_better_than(best_here->plan, kLeastMove))) break;
       const SpmdPlan& plan = found->plan;
       if (plan.fits() && plan.step > answer_.best->step * kHopeless) break;
       shares = plan.fits() ? evened(shares, plan.compute) : fitted(shares, plan);
