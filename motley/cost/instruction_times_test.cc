@@ -8,18 +8,18 @@
 namespace motley::cost {
 namespace {
 
-const DeviceKey kCpu{"cpu", 1, "2.15"};
-const DeviceKey kGpu{"cuda", 2, "2.11"};
+const DeviceKey kOneCpu{"cpu", 1, "2.15"};
+const DeviceKey kTwoGpus{"cuda", 2, "2.11"};
 
 // Times of one product measured at batches; references in the order given.
 InstructionTimes times_of(const std::vector<std::pair<std::int64_t, double>>& measured) {
   ProfileStore store = memory_store();
   std::vector<program::DeviceProgram> references;
   for (const auto& [samples, seconds] : measured) {
-    EXPECT_TRUE(store.put(product_entries(kCpu, samples, {seconds})));
+    EXPECT_TRUE(store.put(product_entries(kOneCpu, samples, {seconds})));
     references.push_back(product_program(samples, 1));
   }
-  auto times = InstructionTimes::build(references, *MeasuredTimes::load(store, kCpu), kCpu);
+  auto times = InstructionTimes::build(references, *MeasuredTimes::load(store, kOneCpu), kOneCpu);
   EXPECT_TRUE(times) << times.error().message;
   return std::move(*times);
 }
@@ -39,12 +39,12 @@ TEST(InstructionTimes, InterpolatesBetweenBatches) {
 TEST(InstructionTimes, InterpolatesScratchRoundedUp) {
   ProfileStore store = memory_store();
   for (const auto& [samples, scratch] : {std::pair{4, 100}, {8, 103}}) {
-    std::vector<OpEntry> entries = product_entries(kCpu, samples, {1.0});
+    std::vector<OpEntry> entries = product_entries(kOneCpu, samples, {1.0});
     entries[0].scratch = Bytes(scratch);
     ASSERT_TRUE(store.put(entries));
   }
   const auto times = InstructionTimes::build({product_program(4, 1), product_program(8, 1)},
-                                             *MeasuredTimes::load(store, kCpu), kCpu);
+                                             *MeasuredTimes::load(store, kOneCpu), kOneCpu);
   ASSERT_TRUE(times);
   EXPECT_EQ(times->scratch_bytes(4), (std::vector{Bytes(100), Bytes(0)}));  // a transfer: none
   EXPECT_EQ(times->scratch_bytes(6), (std::vector{Bytes(102), Bytes(0)}));  // 101.5
@@ -63,12 +63,12 @@ TEST(InstructionTimes, SlowsByThePaceOfTheSamples) {
 
 TEST(InstructionTimes, SpreadIsWeightedByTime) {
   ProfileStore store = memory_store();
-  std::vector<OpEntry> entries = product_entries(kCpu, 4, {1.0, 3.0});
+  std::vector<OpEntry> entries = product_entries(kOneCpu, 4, {1.0, 3.0});
   entries[0].spread = 0.2;
   entries[1].spread = 0.1;
   ASSERT_TRUE(store.put(entries));
-  const auto times =
-      InstructionTimes::build({product_program(4, 2)}, *MeasuredTimes::load(store, kCpu), kCpu);
+  const auto times = InstructionTimes::build({product_program(4, 2)},
+                                             *MeasuredTimes::load(store, kOneCpu), kOneCpu);
   ASSERT_TRUE(times);
   EXPECT_DOUBLE_EQ(times->spread(), (1 * 0.2 + 3 * 0.1) / 4);
 }
@@ -102,17 +102,19 @@ TEST(InstructionTimes, PoolsAdjacentViolators) {
 
 TEST(InstructionTimes, NamesTheMissingKey) {
   ProfileStore store = memory_store();
-  ASSERT_TRUE(store.put(product_entries(kCpu, 4, {1.0, 1.0})));
-  ASSERT_TRUE(store.put(product_entries(kCpu, 8, {1.0})));
+  ASSERT_TRUE(store.put(product_entries(kOneCpu, 4, {1.0, 1.0})));
+  ASSERT_TRUE(store.put(product_entries(kOneCpu, 8, {1.0})));
   const std::vector references = {product_program(4, 2), product_program(8, 2)};
-  const auto times = InstructionTimes::build(references, *MeasuredTimes::load(store, kCpu), kCpu);
+  const auto times =
+      InstructionTimes::build(references, *MeasuredTimes::load(store, kOneCpu), kOneCpu);
   ASSERT_FALSE(times);
   EXPECT_EQ(times.error().kind, ErrorKind::kUsage);
   EXPECT_EQ(times.error().code, "cost.missing-profile");
   EXPECT_EQ(times.error().message,
             "no measurement of aten::mm(f32[8,2], f32[2,2]) on cpu with threads = 1 and PyTorch "
             "2.15; run `motley profile` with this model and cluster");
-  const auto other = InstructionTimes::build(references, *MeasuredTimes::load(store, kGpu), kGpu);
+  const auto other =
+      InstructionTimes::build(references, *MeasuredTimes::load(store, kTwoGpus), kTwoGpus);
   ASSERT_FALSE(other);
   EXPECT_EQ(
       other.error().message,
@@ -124,7 +126,7 @@ TEST(InstructionTimesDeath, RefusesLoweringsOfTwoKinds) {
   const ProfileStore store = memory_store();
   EXPECT_DEATH(
       static_cast<void>(InstructionTimes::build({product_program(4, 1), product_program(8, 2)},
-                                                *MeasuredTimes::load(store, kCpu), kCpu)),
+                                                *MeasuredTimes::load(store, kOneCpu), kOneCpu)),
       "check failed");
 }
 

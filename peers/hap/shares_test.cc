@@ -35,14 +35,14 @@ std::optional<Row> solve(std::vector<Row> rows) {
   return solution;
 }
 
-struct Instance {
+struct ShareInstance {
   Row speeds;       // of devices
   Row work, moved;  // of steps: flops that are split; seconds of exchanges at even shares
 };
 
 /// Unknowns: a share a device, then compute and exchange times of each step. Rows are >= 0:
 ///   time of step k - work_k share_i / speed_i, time of exchange k - moved_k n share_i, share_i
-std::vector<Row> rows_of(const Instance& instance) {
+std::vector<Row> rows_of(const ShareInstance& instance) {
   const std::size_t devices = instance.speeds.size(), steps = instance.work.size();
   std::vector<Row> rows;
   const auto add = [&] { return &rows.emplace_back(devices + 2 * steps + 1); };
@@ -62,7 +62,7 @@ std::vector<Row> rows_of(const Instance& instance) {
 
 /// The least sum of all times over every vertex: as many rows at 0 as, with "shares sum to 1",
 /// there are unknowns. A linear program that has an optimum has one at a vertex.
-double least_by_vertices(const Instance& instance) {
+double least_by_vertices(const ShareInstance& instance) {
   const std::vector<Row> rows = rows_of(instance);
   const std::size_t unknowns = rows[0].size() - 1, devices = instance.speeds.size();
   Row sum(unknowns + 1);
@@ -89,7 +89,7 @@ double least_by_vertices(const Instance& instance) {
   return least;
 }
 
-double seconds_at(const Instance& instance, const Row& shares) {
+double seconds_at(const ShareInstance& instance, const Row& shares) {
   double total = 0;
   for (std::size_t k = 0; k < instance.work.size(); ++k) {
     double compute = 0, exchange = 0;
@@ -107,7 +107,7 @@ TEST(Shares, AreThoseOfTheLinearProgram) {
   SplitMix64 random(7);
   for (int round = 0; round < 24; ++round) {
     // Two steps on two devices, or one step on three: 10 and 9 rows.
-    Instance instance;
+    ShareInstance instance;
     const std::size_t devices = 2 + random.below(2), steps = devices == 2 ? 2 : 1;
     for (std::size_t i = 0; i < devices; ++i) instance.speeds.push_back(0.2 + random.uniform());
     for (std::size_t k = 0; k < steps; ++k) {

@@ -6,7 +6,7 @@
 namespace motley::peers {
 namespace {
 
-constexpr double kElementBytes = 2;
+constexpr double kHalfBytes = 2;
 constexpr std::int64_t kAlignment = 8;  // elements
 
 double to_fourth(double x) { return x * x * (x * x); }
@@ -17,7 +17,7 @@ Kernel gemm(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch) 
   const auto rows = static_cast<double>(m), columns = static_cast<double>(n);
   const auto inner = static_cast<double>(k), count = static_cast<double>(batch);
   return {Flops(2 * count * rows * columns * inner),
-          kElementBytes * count * (rows * inner + inner * columns + rows * columns),
+          kHalfBytes * count * (rows * inner + inner * columns + rows * columns),
           m % kAlignment == 0 && n % kAlignment == 0 && k % kAlignment == 0};
 }
 

@@ -11,7 +11,7 @@
 namespace motley::cost {
 namespace {
 
-const DeviceKey kCpu{"cpu", 1, "2.15"};
+const DeviceKey kThisCpu{"cpu", 1, "2.15"};
 const DeviceKey kGpu{"NVIDIA A10", 1, "2.15"};
 
 OpEntry op(const DeviceKey& device, const std::string& key, double seconds) {
@@ -56,12 +56,12 @@ class ProfileStoreTest : public testing::Test {
 TEST_F(ProfileStoreTest, KeepsOperatorsByDeviceAndKey) {
   {
     ProfileStore store = open();
-    ASSERT_TRUE(store.put({op(kCpu, "b", 2.0), op(kCpu, "a", 1.0), op(kGpu, "a", 0.1)}));
+    ASSERT_TRUE(store.put({op(kThisCpu, "b", 2.0), op(kThisCpu, "a", 1.0), op(kGpu, "a", 0.1)}));
   }
   const ProfileStore store = open();
-  const auto found = store.find_op(kCpu, "a");
+  const auto found = store.find_op(kThisCpu, "a");
   ASSERT_TRUE(found && *found);
-  EXPECT_EQ((*found)->device, kCpu);
+  EXPECT_EQ((*found)->device, kThisCpu);
   EXPECT_EQ((*found)->key, "a");
   EXPECT_EQ((*found)->median, Seconds(1.0));
   EXPECT_EQ((*found)->spread, 0.05);
@@ -70,7 +70,7 @@ TEST_F(ProfileStoreTest, KeepsOperatorsByDeviceAndKey) {
   EXPECT_FALSE(store.find_op(kGpu, "b").value());
   EXPECT_FALSE(store.find_op({"cpu", 2, "2.15"}, "a").value());
   EXPECT_FALSE(store.find_op({"cpu", 1, "2.11"}, "a").value());
-  const auto all = store.ops(kCpu);
+  const auto all = store.ops(kThisCpu);
   ASSERT_TRUE(all);
   ASSERT_EQ(all->size(), 2U);
   EXPECT_EQ((*all)[0].key, "a");
@@ -81,7 +81,7 @@ TEST_F(ProfileStoreTest, KeepsInterferenceByDeviceAndRoute) {
   ProfileStore store = open();
   EXPECT_TRUE(store.interference().value().empty());
   const auto entry = [](const std::string& route, int ranks, double factor) {
-    return InterferenceEntry{kCpu, "gloo", route, ranks, factor, 3};
+    return InterferenceEntry{kThisCpu, "gloo", route, ranks, factor, 3};
   };
   ASSERT_TRUE(store.put({entry("local", 3, 0), entry("local", 2, 0.5), entry("1Gbps+0s", 2, 1)}));
   ASSERT_TRUE(store.put({entry("local", 2, 0.1)}));
@@ -101,7 +101,7 @@ TEST_F(ProfileStoreTest, KeepsInterferenceByDeviceAndRoute) {
 TEST_F(ProfileStoreTest, AddsInterferenceToAnOlderFile) {
   { open(); }
   run("DROP TABLE interference");
-  EXPECT_TRUE(open().put({InterferenceEntry{kCpu, "gloo", "local", 2, 0.5, 3}}));
+  EXPECT_TRUE(open().put({InterferenceEntry{kThisCpu, "gloo", "local", 2, 0.5, 3}}));
   run("PRAGMA ignore_check_constraints = 1; UPDATE interference SET factor = -1");
   EXPECT_EQ(open().interference().error().message,
             path_ +
@@ -112,16 +112,16 @@ TEST_F(ProfileStoreTest, AddsInterferenceToAnOlderFile) {
 TEST_F(ProfileStoreTest, MergesTheRoundsOfAnEntry) {
   ProfileStore store = open();
   const auto put = [&](double seconds, std::int64_t scratch) {
-    OpEntry entry = op(kCpu, "a", seconds);
+    OpEntry entry = op(kThisCpu, "a", seconds);
     entry.scratch = Bytes(scratch);
     entry.work = {5, 6, 1};
-    ASSERT_TRUE(store.put({entry, op(kCpu, "b", 7.0)}));
+    ASSERT_TRUE(store.put({entry, op(kThisCpu, "b", 7.0)}));
   };
   // 3.0 and 3.0 again, far from the rest: drift (readings_test.cc has the arithmetic).
   put(1.0, 10);
   put(1.0, 30);
   put(3.0, 20);
-  const auto merged = store.find_op(kCpu, "a").value();
+  const auto merged = store.find_op(kThisCpu, "a").value();
   EXPECT_DOUBLE_EQ(merged->median.value, 1.0);
   EXPECT_EQ(merged->samples, 60);
   EXPECT_EQ(merged->scratch, Bytes(30));
@@ -129,7 +129,7 @@ TEST_F(ProfileStoreTest, MergesTheRoundsOfAnEntry) {
   EXPECT_GT(merged->deviation, 0);
   EXPECT_FALSE(merged->has_drifted);
   put(3.0, 20);
-  const auto all = store.ops(kCpu);
+  const auto all = store.ops(kThisCpu);
   ASSERT_TRUE(all);
   ASSERT_EQ(all->size(), 2U);
   EXPECT_DOUBLE_EQ((*all)[0].median.value, 3.0);
@@ -141,8 +141,8 @@ TEST_F(ProfileStoreTest, MergesTheRoundsOfAnEntry) {
 TEST_F(ProfileStoreTest, KeepsTheNewestRounds) {
   ProfileStore store = open();
   for (int round = 0; round < ProfileStore::kRoundsKept + 3; ++round)
-    ASSERT_TRUE(store.put({op(kCpu, "a", 1.0)}));
-  EXPECT_EQ(store.find_op(kCpu, "a").value()->samples, 20 * ProfileStore::kRoundsKept);
+    ASSERT_TRUE(store.put({op(kThisCpu, "a", 1.0)}));
+  EXPECT_EQ(store.find_op(kThisCpu, "a").value()->samples, 20 * ProfileStore::kRoundsKept);
 }
 
 TEST_F(ProfileStoreTest, KeepsPredictions) {
@@ -179,34 +179,34 @@ TEST_F(ProfileStoreTest, KeepsCollectives) {
 
 TEST_F(ProfileStoreTest, RemembersBatchesOfAModel) {
   ProfileStore store = open();
-  EXPECT_TRUE(store.batches("m", kCpu)->empty());
-  ASSERT_TRUE(store.put_batches("m", kCpu, {8, 2}));
-  ASSERT_TRUE(store.put_batches("m", kCpu, {2, 4}));
-  ASSERT_TRUE(store.put_batches("n", kCpu, {1}));
-  EXPECT_EQ(*store.batches("m", kCpu), (std::vector<std::int64_t>{2, 4, 8}));
+  EXPECT_TRUE(store.batches("m", kThisCpu)->empty());
+  ASSERT_TRUE(store.put_batches("m", kThisCpu, {8, 2}));
+  ASSERT_TRUE(store.put_batches("m", kThisCpu, {2, 4}));
+  ASSERT_TRUE(store.put_batches("n", kThisCpu, {1}));
+  EXPECT_EQ(*store.batches("m", kThisCpu), (std::vector<std::int64_t>{2, 4, 8}));
   EXPECT_TRUE(store.batches("m", kGpu)->empty());
-  EXPECT_EQ(*store.profiled_devices("m"), std::vector<DeviceKey>{kCpu});
+  EXPECT_EQ(*store.profiled_devices("m"), std::vector<DeviceKey>{kThisCpu});
   EXPECT_TRUE(store.profiled_devices("o")->empty());
 }
 
 TEST_F(ProfileStoreTest, AFailedPutLeavesTheOldEntries) {
   ProfileStore store = open();
-  ASSERT_TRUE(store.put({op(kCpu, "a", 1.0)}));
-  const auto result = store.put({op(kCpu, "a", 2.0), op(kCpu, "b", -1.0)});
+  ASSERT_TRUE(store.put({op(kThisCpu, "a", 1.0)}));
+  const auto result = store.put({op(kThisCpu, "a", 2.0), op(kThisCpu, "b", -1.0)});
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().kind, ErrorKind::kRuntime);
   EXPECT_EQ(result.error().message, path_ + ": CHECK constraint failed: median_s >= 0");
-  EXPECT_EQ(store.find_op(kCpu, "a").value()->median, Seconds(1.0));
+  EXPECT_EQ(store.find_op(kThisCpu, "a").value()->median, Seconds(1.0));
 }
 
 TEST_F(ProfileStoreTest, TwoObjectsShareAFile) {
   ProfileStore first = open(), second = open();
-  ASSERT_TRUE(first.put({op(kCpu, "a", 1.0)}));
-  EXPECT_EQ(second.find_op(kCpu, "a").value()->median, Seconds(1.0));
+  ASSERT_TRUE(first.put({op(kThisCpu, "a", 1.0)}));
+  EXPECT_EQ(second.find_op(kThisCpu, "a").value()->median, Seconds(1.0));
   // Both have read; both may write.
-  ASSERT_TRUE(second.put({op(kCpu, "a", 2.0)}));
-  ASSERT_TRUE(first.put({op(kCpu, "b", 2.0)}));
-  EXPECT_EQ(first.find_op(kCpu, "a").value()->samples, 40);
+  ASSERT_TRUE(second.put({op(kThisCpu, "a", 2.0)}));
+  ASSERT_TRUE(first.put({op(kThisCpu, "b", 2.0)}));
+  EXPECT_EQ(first.find_op(kThisCpu, "a").value()->samples, 40);
 }
 
 TEST_F(ProfileStoreTest, RefusesWhatIsNoStore) {
@@ -236,7 +236,7 @@ TEST_F(ProfileStoreTest, ReportsACorruptFile) {
   {
     ProfileStore store = open();
     std::vector<OpEntry> entries;
-    for (int i = 0; i < 2000; ++i) entries.push_back(op(kCpu, "key " + std::to_string(i), 1.0));
+    for (int i = 0; i < 2000; ++i) entries.push_back(op(kThisCpu, "key " + std::to_string(i), 1.0));
     ASSERT_TRUE(store.put(entries));
   }
   // Everything but the first page, which holds the header and the schema, becomes garbage.
@@ -246,7 +246,7 @@ TEST_F(ProfileStoreTest, ReportsACorruptFile) {
   file.seekp(4096);
   file << std::string(size - 4096, '\xa5');
   file.close();
-  const auto entries = open().ops(kCpu);
+  const auto entries = open().ops(kThisCpu);
   ASSERT_FALSE(entries);
   EXPECT_EQ(entries.error().kind, ErrorKind::kUsage);
   EXPECT_EQ(entries.error().message,
@@ -259,7 +259,7 @@ TEST_F(ProfileStoreTest, ReportsATruncatedFile) {
   {
     ProfileStore store = open();
     std::vector<OpEntry> entries;
-    for (int i = 0; i < 2000; ++i) entries.push_back(op(kCpu, "key " + std::to_string(i), 1.0));
+    for (int i = 0; i < 2000; ++i) entries.push_back(op(kThisCpu, "key " + std::to_string(i), 1.0));
     ASSERT_TRUE(store.put(entries));
   }
   std::filesystem::resize_file(path_, 5000);
@@ -272,7 +272,7 @@ TEST_F(ProfileStoreTest, ReportsATimeThatCannotBe) {
   open();
   run("PRAGMA ignore_check_constraints = 1; INSERT INTO op VALUES('cpu', 1, '2.15', 'a', 1, -2, "
       "0, 1, 0, 0, 0, 1)");
-  const auto entries = open().ops(kCpu);
+  const auto entries = open().ops(kThisCpu);
   ASSERT_FALSE(entries);
   EXPECT_EQ(entries.error().message,
             path_ +

@@ -491,7 +491,7 @@ bool whole_rule(RuleBuilder& rule) {
   return true;
 }
 
-constexpr NamedRuleMaker kRules[] = {
+constexpr NamedRuleMaker kMovementRules[] = {
     {"aten::view", view_rule},
     {"aten::t", t_rule},
     {"aten::transpose", transpose_rule},
@@ -552,6 +552,6 @@ constexpr NamedRuleMaker kRules[] = {
 
 }  // namespace
 
-std::span<const NamedRuleMaker> movement_rules() { return kRules; }
+std::span<const NamedRuleMaker> movement_rules() { return kMovementRules; }
 
 }  // namespace motley::graph

@@ -513,7 +513,7 @@ bool attention_rule(RuleBuilder& rule) {
   return true;
 }
 
-constexpr NamedRuleMaker kRules[] = {
+constexpr NamedRuleMaker kNetworkRules[] = {
     {"aten::mm", product_rule<0>},
     {"aten::bmm", product_rule<1>},
     {"aten::mv", product_rule<0>},
@@ -574,6 +574,6 @@ constexpr NamedRuleMaker kRules[] = {
 
 }  // namespace
 
-std::span<const NamedRuleMaker> network_rules() { return kRules; }
+std::span<const NamedRuleMaker> network_rules() { return kNetworkRules; }
 
 }  // namespace motley::graph

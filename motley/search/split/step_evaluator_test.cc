@@ -22,7 +22,7 @@ namespace {
 using Setting = SplitEvaluator::Setting;
 using testing::ElementsAre;
 
-constexpr std::int64_t kBatch = 40;
+constexpr std::int64_t kSamples = 40;
 constexpr double kNanosecond = 1e-9;
 
 std::string text_of(const std::string& path) {
@@ -59,7 +59,7 @@ name = "a"
                    .value();
     options_.lowering.bucket_bytes = Bytes(64 << 10);
     options_.torch = "2.15.0";
-    options_.global_batch = kBatch;
+    options_.global_batch = kSamples;
     options_.devices = {DeviceId(0), DeviceId(1), DeviceId(2)};
     latency_ = latency;
   }
@@ -74,7 +74,7 @@ name = "a"
     cost::ProfileStore store = this->store();
     const cost::DeviceKey alone = cost::device_key(cluster_.devices[0], "2.15.0");
     const cost::DeviceKey shared = cost::shared_key(cluster_, DeviceId(0), "2.15.0");
-    const auto batches = profile_batches(kBatch, 4096);
+    const auto batches = profile_batches(kSamples, 4096);
     std::vector<cost::OpEntry> entries;
     for (const std::int64_t batch : batches) {
       add_entries(batch, 1, alone, entries);
@@ -109,7 +109,7 @@ name = "a"
     plan::Problem problem;
     problem.cluster = &cluster_;
     problem.model_hash = model_.hash;
-    problem.global_batch = kBatch;
+    problem.global_batch = kSamples;
     problem.bucket_bytes = options_.lowering.bucket_bytes;
     problem.devices = options_.devices;
     return problem;

@@ -8,19 +8,19 @@
 namespace motley::search {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kForever = std::numeric_limits<double>::infinity();
 
 /// Largest x with curve.at(x) <= seconds.
 double inverse_at(const Curve& curve, double seconds) {
   const auto& points = curve.points;
   const auto above = std::find_if(points.begin(), points.end(),
                                   [&](const auto& point) { return point.second > seconds; });
-  if (above == points.begin()) return -kInfinity;
-  if (above == points.end() && points.size() == 1) return kInfinity;
+  if (above == points.begin()) return -kForever;
+  if (above == points.end() && points.size() == 1) return kForever;
   const auto right = above == points.end() ? points.end() - 1 : above;
   const auto [x0, y0] = *(right - 1);
   const auto [x1, y1] = *right;
-  if (y1 <= y0) return kInfinity;
+  if (y1 <= y0) return kForever;
   return x0 + (x1 - x0) * ((seconds - y0) / (y1 - y0));
 }
 

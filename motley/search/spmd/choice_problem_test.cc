@@ -99,9 +99,9 @@ struct ChoiceSetting {
 };
 
 /// What a choice costs, counted directly: every form of a value is made once.
-class Exhaustive {
+class AllChoices {
  public:
-  Exhaustive(const graph::Graph& graph, const SpmdSpace& space, SpmdPrices& prices)
+  AllChoices(const graph::Graph& graph, const SpmdSpace& space, SpmdPrices& prices)
       : graph_(graph), space_(space), prices_(prices) {
     homes_.resize(graph.values.size());
     made_.resize(graph.values.size());
@@ -209,9 +209,9 @@ TEST(ChoiceProblem, EqualsExhaustiveSearchOnSmallGraphs) {
     EXPECT_EQ(solution.relaxed, 0u);
     synth::Sharding sharding;
     problem.apply(solution.choice, sharding);
-    const double found = Exhaustive(setting.graph, space, prices).cost_of(sharding);
+    const double found = AllChoices(setting.graph, space, prices).cost_of(sharding);
     const double almost = found * (1 - 1e-9);
-    EXPECT_EQ(Exhaustive(setting.graph, space, prices).best_below(almost), almost) << seed;
+    EXPECT_EQ(AllChoices(setting.graph, space, prices).best_below(almost), almost) << seed;
     EXPECT_NEAR(solution.cost, found, 1e-9 * found) << "seed " << seed;
     split += std::any_of(sharding.ops.begin(), sharding.ops.end(),
                          [](const auto& way) { return way.factor >= 0; });

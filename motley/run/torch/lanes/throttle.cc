@@ -10,7 +10,7 @@ namespace motley::run {
 
 namespace {
 
-constexpr std::int64_t kLook = 100'000;      // ns between looks at the clocks
+constexpr std::int64_t kGlance = 100'000;    // ns between looks at the clocks
 constexpr std::int64_t kSleep = 50'000'000;  // smallest debt worth a sleep while working
 constexpr std::int64_t kSleepAtHandover = 20'000;
 constexpr double kCredit = 20e6;
@@ -35,7 +35,7 @@ void Throttle::resume() {
 }
 
 void Throttle::charge_active() {
-  if (read_clock(CLOCK_MONOTONIC) - wall_ns_ < kLook) return;
+  if (read_clock(CLOCK_MONOTONIC) - wall_ns_ < kGlance) return;
   settle();
   sleep_off(kSleep);
 }

@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kHeader = 64;
-constexpr std::size_t kSmall = 4 << 10;
+constexpr std::size_t kSmallBlock = 4 << 10;
 constexpr std::size_t kHugePage = 2 << 20;
 constexpr std::size_t kSegment = 32 << 20;
 
@@ -46,7 +46,7 @@ BlockPool::~BlockPool() {
 void* BlockPool::allocate(std::size_t bytes) {
   static_assert(sizeof(Block) == kHeader);
   Block* block = nullptr;
-  if (bytes < kSmall) {
+  if (bytes < kSmallBlock) {
     // malloc and rounding by hand: aligned_alloc goes round malloc's per-thread cache.
     void* memory = std::malloc(kAlignment + kHeader + bytes);
     if (memory == nullptr) return nullptr;
@@ -130,7 +130,7 @@ BlockPool::Block* BlockPool::add_segment(std::size_t bytes) {
 
 /// Gives what `block` has beyond `bytes` back, if it is worth a block of its own.
 void BlockPool::split(Block* block, std::size_t bytes) {
-  if (block->bytes < bytes + kHeader + kSmall) return;
+  if (block->bytes < bytes + kHeader + kSmallBlock) return;
   auto* rest = new (reinterpret_cast<std::byte*>(block) + kHeader + bytes) Block();
   rest->bytes = block->bytes - bytes - kHeader;
   rest->before = block;
