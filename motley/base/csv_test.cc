@@ -108,7 +108,7 @@ TEST(Csv, RefusesWhatIsNoTable) {
 }
 
 TEST(Csv, ReadsAFile) {
-  const std::string path = testing::TempDir() + "motley_csv_test.csv";
+  const std::string path = ::testing::TempDir() + "motley_csv_test.csv";
   std::ofstream(path) << "a\n5\n";
   const auto table = CsvTable::read(path);
   ASSERT_TRUE(table) << table.error().message;

@@ -34,7 +34,7 @@ class FileTest : public ::testing::Test {
  protected:
   void SetUp() override { fs::create_directories(folder_); }
   void TearDown() override { fs::remove_all(folder_); }
-  const std::string folder_ = testing::TempDir() + "motley_file_test_" + std::to_string(getpid());
+  const std::string folder_ = ::testing::TempDir() + "motley_file_test_" + std::to_string(getpid());
   const std::string path_ = folder_ + "/f";
 };
 
@@ -48,7 +48,7 @@ TEST_F(FileTest, ReadsWhatWasWritten) {
 }
 
 TEST_F(FileTest, ReadsFilesWithoutASize) {
-  EXPECT_THAT(*read_file("/proc/self/status"), testing::HasSubstr("Pid:"));
+  EXPECT_THAT(*read_file("/proc/self/status"), ::testing::HasSubstr("Pid:"));
 }
 
 TEST_F(FileTest, NamesWhatCannotBeRead) {

@@ -108,7 +108,7 @@ class WriteSafetensorsTest : public ::testing::Test {
  protected:
   void TearDown() override { ::unlink(path_.c_str()); }
   const std::string path_ =
-      testing::TempDir() + "motley_safetensors_test_" + std::to_string(getpid()) + ".safetensors";
+      ::testing::TempDir() + "motley_safetensors_test_" + std::to_string(getpid()) + ".safetensors";
 };
 
 TEST_F(WriteSafetensorsTest, OrdersByElementSizeThenNameAndAligns) {

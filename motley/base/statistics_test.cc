@@ -5,7 +5,7 @@
 namespace motley {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 TEST(Statistics, MediansDifferForEvenNumbers) {
   EXPECT_EQ(median({5, 1, 3}), 3);

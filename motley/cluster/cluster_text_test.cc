@@ -132,7 +132,7 @@ TEST(ClusterText, NamesTheLineOfAnUnknownKey) {
 TEST(ClusterText, RefusesWhatIsNoToml) {
   EXPECT_EQ(code_of("name = \n"), "cluster.parse");
   EXPECT_THAT(message_of("name = 1\nname = \n"),
-              testing::StartsWith("lab.toml:2: not valid TOML: "));
+              ::testing::StartsWith("lab.toml:2: not valid TOML: "));
   EXPECT_EQ(code_of("[."), "cluster.parse");
   EXPECT_EQ(message_of("a = 1\n# " + std::string(5000, 'x')),
             "lab.toml:2: a line of 5002 bytes, wanted at most 4096; break the array into lines");

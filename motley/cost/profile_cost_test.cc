@@ -58,7 +58,7 @@ TEST(DeviceKey, HoldsTheModelAndTheMinorVersion) {
   EXPECT_EQ(shared_key(cluster, DeviceId(2), "2.15"), device_key(cluster.devices[2], "2.15"));
 }
 
-class ProfileCostTest : public testing::Test {
+class ProfileCostTest : public ::testing::Test {
  protected:
   // The products take 4 s and 1 s at 4 samples; a group has two, alone there is one. The device
   // runs at half speed. All-reduce of two ranks: 1 s + 1 s a byte.

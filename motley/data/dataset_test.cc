@@ -11,11 +11,12 @@
 namespace motley::data {
 namespace {
 
-class DatasetTest : public testing::Test {
+class DatasetTest : public ::testing::Test {
  protected:
   DatasetTest() {
-    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = std::filesystem::path(testing::TempDir()) / ("dataset_" + std::string(info->name()));
+    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
+    folder_ =
+        std::filesystem::path(::testing::TempDir()) / ("dataset_" + std::string(info->name()));
     std::filesystem::create_directories(folder_);
   }
   ~DatasetTest() override { std::filesystem::remove_all(folder_); }

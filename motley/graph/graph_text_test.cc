@@ -240,7 +240,7 @@ TEST(VerifyGraph, ChecksGraphsThatWereBuiltInCode) {
 TEST(VerifyGraph, StopsCountingAfterTwentyViolations) {
   Graph graph = *parse_graph(kSmall, "m");
   for (int i = 0; i < 30; ++i) graph.outputs.push_back({OutputKind::kExtra, ValueId(99), {}});
-  EXPECT_THAT(verify_graph(graph, "m").error().message, testing::EndsWith("\nm: and more"));
+  EXPECT_THAT(verify_graph(graph, "m").error().message, ::testing::EndsWith("\nm: and more"));
 }
 
 TEST(Argument, EqualityTreatsNanAsItself) {

@@ -35,7 +35,7 @@ class ReadModelTest : public ::testing::Test {
   }
 
   const std::string path_ =
-      testing::TempDir() + "motley_model_file_test_" + std::to_string(getpid()) + ".motley";
+      ::testing::TempDir() + "motley_model_file_test_" + std::to_string(getpid()) + ".motley";
 };
 
 TEST_F(ReadModelTest, ReadsGraphAndWeights) {

@@ -106,7 +106,7 @@ TEST(SizeExpr, SaysWhatIsWrong) {
   EXPECT_EQ(message_of(deep), "column 65: found '(', wanted at most 64 levels");
   std::string longer = "batch";
   for (int i = 0; i < 600; ++i) longer += "*batch";
-  EXPECT_THAT(message_of(longer), testing::EndsWith("wanted at most 1000 terms"));
+  EXPECT_THAT(message_of(longer), ::testing::EndsWith("wanted at most 1000 terms"));
 }
 
 /// A random expression's text, fully parenthesised, of at most `depth` operators in depth.

@@ -16,10 +16,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class CheckpointTest : public testing::Test {
+class CheckpointTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = testing::TempDir() + "motley-checkpoint-XXXXXX";
+    std::string pattern = ::testing::TempDir() + "motley-checkpoint-XXXXXX";
     dir_ = ::mkdtemp(pattern.data());
   }
   void TearDown() override { fs::remove_all(dir_); }

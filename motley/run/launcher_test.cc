@@ -17,10 +17,10 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Workers are shell scripts here: $1 is the verb, $2 the job, $4 the rank.
-class LauncherTest : public testing::Test {
+class LauncherTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = testing::TempDir() + "motley-launcher-XXXXXX";
+    std::string pattern = ::testing::TempDir() + "motley-launcher-XXXXXX";
     dir_ = ::mkdtemp(pattern.data());
     job_.run_dir = dir_ + "/run";
     job_.program_path = dir_ + "/none";

@@ -10,10 +10,10 @@
 namespace motley::run {
 namespace {
 
-class StatusTest : public testing::Test {
+class StatusTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = testing::TempDir() + "motley-status-XXXXXX";
+    std::string pattern = ::testing::TempDir() + "motley-status-XXXXXX";
     dir_ = ::mkdtemp(pattern.data());
   }
   std::string dir_;

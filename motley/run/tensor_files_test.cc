@@ -22,7 +22,7 @@ using ::testing::ElementsAre;
 class Folder {
  public:
   Folder() {
-    std::string pattern = testing::TempDir() + "motley-tensors-XXXXXX";
+    std::string pattern = ::testing::TempDir() + "motley-tensors-XXXXXX";
     path_ = ::mkdtemp(pattern.data());
   }
   ~Folder() { fs::remove_all(path_); }

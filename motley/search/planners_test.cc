@@ -16,7 +16,7 @@ namespace {
 
 using plan::PlanOutcome;
 using plan::Reason;
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 PlanOutcome run(std::string_view name, const ToyProblem& toy) {
   const auto planner = make_planner(name, toy.inputs());
@@ -39,7 +39,7 @@ void add_manual(ToyProblem& toy) {
   toy.problem.manual.back() += toy.problem.global_batch - toy.problem.global_batch / 2;
 }
 
-class PlannerContract : public testing::TestWithParam<std::string> {};
+class PlannerContract : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(PlannerContract, Holds) {
   int feasible = 0;
@@ -112,7 +112,7 @@ TEST_P(PlannerContract, RefusesABatchOfNothing) {
   EXPECT_EQ(outcome.error().message, "global batch 0: wanted at least 1 sample");
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PlannerContract, testing::ValuesIn(planner_names()),
+INSTANTIATE_TEST_SUITE_P(All, PlannerContract, ::testing::ValuesIn(planner_names()),
                          [](const auto& info) { return info.param; });
 
 TEST(MakePlanner, SuggestsAName) {
@@ -325,7 +325,7 @@ TEST(Random, DrawsSplitsAndRegions) {
     sizes.insert(region->devices.size());
     EXPECT_EQ(outcome.peak.size(), region->devices.size());
     EXPECT_EQ(outcome.idle.size(), 3 - region->devices.size());
-    EXPECT_THAT(outcome.why, ElementsAre(testing::StartsWith("drawn: ")));
+    EXPECT_THAT(outcome.why, ElementsAre(::testing::StartsWith("drawn: ")));
   }
   EXPECT_GT(regions, 60);
   EXPECT_LT(regions, 90);
@@ -356,7 +356,7 @@ TEST(Random, RegionsFitIntoMemory) {
   EXPECT_EQ(outcome.reason, Reason::kInfeasible);
   ASSERT_GT(outcome.why.size(), 1u);
   EXPECT_EQ(outcome.why[0], "20 ways to split the operators were drawn, none fits; of the last");
-  EXPECT_THAT(outcome.why[1], testing::EndsWith(", has 16 B"));
+  EXPECT_THAT(outcome.why[1], ::testing::EndsWith(", has 16 B"));
 }
 
 TEST(Random, OperatorsAreSplitAtABatchOfTheModel) {

@@ -40,7 +40,7 @@ TEST_F(SpmdPlannerTest, BeatsSplitsOfTheBatchWhereWeightsAreLarge) {
   EXPECT_LT(best.predicted_step.value, 0.98 * split.predicted_step.value);
   EXPECT_NE(plan::find_shared_region(*best.plan), nullptr);
   EXPECT_LE(best.predicted_step, plan("hap").predicted_step);
-  EXPECT_THAT(best.why, testing::Contains(testing::HasSubstr("second: split by")));
+  EXPECT_THAT(best.why, ::testing::Contains(::testing::HasSubstr("second: split by")));
 }
 
 TEST_F(SpmdPlannerTest, KeepsParametersInPartsWhereTheyDoNotFitWhole) {
@@ -66,7 +66,7 @@ TEST_F(SpmdPlannerTest, TakesMicroBatchesWhereActivationsDoNotFit) {
   const auto trace = simulate::simulate(*program, costs_.model(cluster_));
   ASSERT_TRUE(trace) << trace.error().message;
   EXPECT_EQ(trace::median_step(*trace), outcome.predicted_step);
-  EXPECT_THAT(outcome.why, testing::Contains(testing::HasSubstr("micro-batches")));
+  EXPECT_THAT(outcome.why, ::testing::Contains(::testing::HasSubstr("micro-batches")));
 }
 
 TEST_F(SpmdPlannerTest, GivesWhatItHasAtTheTimeLimit) {
@@ -82,7 +82,7 @@ TEST_F(SpmdPlannerTest, GivesWhatItHasAtTheTimeLimit) {
     EXPECT_GT(outcome.lower_bound.value, 0) << name;
     EXPECT_LE(outcome.lower_bound, best.predicted_step) << name;
     EXPECT_GE(outcome.predicted_step, best.predicted_step) << name;
-    EXPECT_THAT(outcome.why, testing::Contains(testing::HasSubstr("time limit"))) << name;
+    EXPECT_THAT(outcome.why, ::testing::Contains(::testing::HasSubstr("time limit"))) << name;
   }
   problem_.time_limit = Seconds(3600);
   const plan::PlanOutcome unhurried = plan("spmd");
@@ -96,7 +96,7 @@ TEST_F(SpmdPlannerTest, MayFindNothingThatFitsWithinTheTimeLimit) {
   const plan::PlanOutcome outcome = plan("spmd");
   EXPECT_FALSE(outcome.plan);
   EXPECT_EQ(outcome.reason, plan::Reason::kLimit);
-  EXPECT_THAT(outcome.why, testing::Contains(testing::HasSubstr("time limit")));
+  EXPECT_THAT(outcome.why, ::testing::Contains(::testing::HasSubstr("time limit")));
 }
 
 TEST_F(SpmdPlannerTest, OneDeviceHasNothingToShare) {
@@ -124,7 +124,7 @@ TEST_F(SpmdPlannerTest, SaysWhatIsShortWhereNothingFits) {
   const plan::PlanOutcome outcome = plan("spmd");
   EXPECT_FALSE(outcome.plan);
   EXPECT_EQ(outcome.reason, plan::Reason::kInfeasible);
-  EXPECT_THAT(outcome.why, testing::Contains(testing::HasSubstr("short")));
+  EXPECT_THAT(outcome.why, ::testing::Contains(::testing::HasSubstr("short")));
 }
 
 }  // namespace

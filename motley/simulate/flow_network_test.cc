@@ -17,7 +17,7 @@ namespace motley::simulate {
 namespace {
 
 using cost::Flow;
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 using trace::Nanoseconds;
 
 constexpr Nanoseconds kSecond = 1'000'000'000;

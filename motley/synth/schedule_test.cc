@@ -11,7 +11,7 @@
 namespace motley::synth {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 /// Two layers; values are numbered as operators + 4.
 graph::Graph two_layers() {

@@ -16,11 +16,11 @@
 namespace motley::run {
 
 /// Ranks are threads here; each has a store and groups of its own, as processes have.
-class RendezvousTest : public testing::Test {
+class RendezvousTest : public ::testing::Test {
  protected:
   void SetUp() override {
     ::signal(SIGPIPE, SIG_IGN);  // as in a worker: a dead peer is an error of a call
-    std::string pattern = testing::TempDir() + "motley-gloo-XXXXXX";
+    std::string pattern = ::testing::TempDir() + "motley-gloo-XXXXXX";
     dir_ = ::mkdtemp(pattern.data());
   }
   void TearDown() override { std::filesystem::remove_all(dir_); }

@@ -37,7 +37,7 @@ inline std::string mlp_text(int width) {
   return text;
 }
 
-class WideMlpTest : public testing::Test {
+class WideMlpTest : public ::testing::Test {
  protected:
   /// Two kinds behind a slow link, each with so much memory ("" = its own).
   void set_up(int width, const std::string& memory, std::int64_t batch = 64) {

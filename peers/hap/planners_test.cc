@@ -24,11 +24,12 @@ TEST(HapPlanners, ReleasedGivesThePublishedCosts) {
   EXPECT_NEAR(bert.lower_bound, 1.2147, 5e-5);
   EXPECT_NEAR(bert.equal_split, 1.7421, 5e-5);
   EXPECT_NEAR(bert.proportional_split, 1.5006, 5e-5);
-  EXPECT_THAT(bert.why, testing::Contains("shares in proportion to speed"));
+  EXPECT_THAT(bert.why, ::testing::Contains("shares in proportion to speed"));
   const HapAnswer vgg = ask("hap-released", "vgg19", "v100-p100:8");
   EXPECT_NEAR(vgg.plan.program.seconds, 0.051911, 5e-7);
-  EXPECT_THAT(vgg.why, testing::Contains("even shares: larger shards of the fast devices would pad "
-                                         "those of all the others"));
+  EXPECT_THAT(vgg.why,
+              ::testing::Contains("even shares: larger shards of the fast devices would pad "
+                                  "those of all the others"));
   EXPECT_NEAR(ask("hap-released", "bert2", "equal:8").plan.program.seconds, 0.228772, 5e-7);
 }
 

@@ -8,14 +8,14 @@
 namespace motley::peers {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 /// A folder that is gone after the test.
-class CmDare : public testing::Test {
+class CmDare : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = testing::TempDir() + "cm_dare_" +
-              testing::UnitTest::GetInstance()->current_test_info()->name();
+    folder_ = ::testing::TempDir() + "cm_dare_" +
+              ::testing::UnitTest::GetInstance()->current_test_info()->name();
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
   void write(const std::string& path, const std::string& text) {
@@ -113,8 +113,9 @@ TEST_F(CmDare, NamesTheLineOfATimeOfZero) {
   write(path, std::string(kColumns) + "4,1e9,,3600,0.5,K80,Res15,50\n4,1e9,,3600,0,K80,Res15,50\n");
   const auto speeds = read_cm_dare_speeds(folder_);
   ASSERT_FALSE(speeds.has_value());
-  EXPECT_THAT(speeds.error().message,
-              testing::StartsWith(folder_ + "/" + path + ":3: column 'Step Time (s)': found '0'"));
+  EXPECT_THAT(
+      speeds.error().message,
+      ::testing::StartsWith(folder_ + "/" + path + ":3: column 'Step Time (s)': found '0'"));
 }
 
 TEST_F(CmDare, NamesAModelWithoutTensors) {

@@ -8,10 +8,10 @@
 namespace motley::peers {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 std::string write(const std::string& name, const std::string& text) {
-  const std::string path = testing::TempDir() + name;
+  const std::string path = ::testing::TempDir() + name;
   std::ofstream(path) << text;
   return path;
 }

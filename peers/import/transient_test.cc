@@ -8,16 +8,16 @@
 namespace motley::peers {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 constexpr Seconds kUntilTheEnd{std::numeric_limits<double>::infinity()};
 
 /// Writes a cluster of spot machines; the folder is gone after the test.
-class Transient : public testing::Test {
+class Transient : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = testing::TempDir() + "transient_" +
-              testing::UnitTest::GetInstance()->current_test_info()->name();
+    folder_ = ::testing::TempDir() + "transient_" +
+              ::testing::UnitTest::GetInstance()->current_test_info()->name();
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
   void write(const std::string& runs, const std::string& machines) {
@@ -61,7 +61,7 @@ TEST_F(Transient, NamesTheMachineThatBelongsToNoRun) {
 TEST_F(Transient, NamesAMachineWithoutARun) {
   write("us-east1-c,1,7000,0.9\n", "master,7300,Job completed\n");
   EXPECT_THAT(read_transient_runs(folder_, "2-spot").error().message,
-              testing::EndsWith("found 'master', wanted [spotN-]ZONE-runNUMBER-ROLE"));
+              ::testing::EndsWith("found 'master', wanted [spotN-]ZONE-runNUMBER-ROLE"));
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 namespace motley::peers {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 constexpr Seconds kForever{std::numeric_limits<double>::infinity()};
 

@@ -6,8 +6,8 @@
 namespace motley::cost {
 namespace {
 
-using testing::DoubleNear;
-using testing::ElementsAre;
+using ::testing::DoubleNear;
+using ::testing::ElementsAre;
 
 TEST(LeastSquares, RecoversExactCoefficients) {
   // 2 + 3 x at x = 0, 1, 2.

@@ -5,7 +5,7 @@
 namespace motley::cost {
 namespace {
 
-using testing::DoubleNear;
+using ::testing::DoubleNear;
 
 LayerTime ms(double forward, double backward, double update = 1) {
   return {Seconds(forward * 1e-3), Seconds(backward * 1e-3), Seconds(update * 1e-3)};

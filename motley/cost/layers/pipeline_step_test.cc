@@ -9,7 +9,7 @@
 namespace motley::cost {
 namespace {
 
-using testing::DoubleNear;
+using ::testing::DoubleNear;
 
 // A constant rate of 1 GB/s for all sizes.
 const RateCurve kGigabyte{{0, 0, 1}, BytesPerSecond(1e9)};

@@ -5,7 +5,7 @@
 namespace motley::cost {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 LayerTime seconds(double forward, double backward, double update) {
   return {Seconds(forward), Seconds(backward), Seconds(update)};

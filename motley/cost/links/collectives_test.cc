@@ -13,7 +13,7 @@ namespace {
 
 using enum Algorithm;
 using enum Collective;
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 constexpr double kPort = 1e9, kLocalPort = 4e9;  // bytes/s
 constexpr Transport kTransport{Seconds(1e-6)};   // of each message

@@ -8,8 +8,8 @@
 namespace motley::cost {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 cluster::Cluster cluster_of(const std::string& text) {
   auto cluster =

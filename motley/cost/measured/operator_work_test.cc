@@ -8,7 +8,7 @@
 namespace motley::cost {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 constexpr const char* kGraph =
     "motley.graph/1\nname \"one\"\nsize batch 1 64\n"

@@ -18,11 +18,11 @@ OpEntry op(const DeviceKey& device, const std::string& key, double seconds) {
   return {device, key, Seconds(seconds), 0.05, 20};
 }
 
-class ProfileStoreTest : public testing::Test {
+class ProfileStoreTest : public ::testing::Test {
  protected:
   ProfileStoreTest() {
-    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = std::filesystem::path(testing::TempDir()) / ("store_" + std::string(info->name()));
+    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = std::filesystem::path(::testing::TempDir()) / ("store_" + std::string(info->name()));
     std::filesystem::create_directories(folder_);
     path_ = (folder_ / "profiles.db").string();
   }

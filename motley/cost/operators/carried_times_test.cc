@@ -56,7 +56,7 @@ TEST(NearestKind, IsAGpuOfTheSameVendor) {
   EXPECT_EQ(nearest_name("a10", {}), "none");
 }
 
-class CarriedTimesTest : public testing::Test {
+class CarriedTimesTest : public ::testing::Test {
  protected:
   graph::Graph graph_ = *graph::parse_graph(
       "motley.graph/1\nname \"one\"\nsize batch 1 4096\n"

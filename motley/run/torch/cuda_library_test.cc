@@ -41,7 +41,7 @@ TEST(CudaLibrary, NcclConnectsOneDevice) {
   const auto cuda = load_cuda();
   ASSERT_TRUE(cuda.has_value()) << cuda.error().message;
   RendezvousOptions options;
-  options.file = testing::TempDir() + "motley-nccl-" + std::to_string(::getpid());
+  options.file = ::testing::TempDir() + "motley-nccl-" + std::to_string(::getpid());
   auto rendezvous = Rendezvous::open(options);
   ASSERT_TRUE(rendezvous.has_value());
   const CommunicatorOptions groups{{{{0}, {}}}, Seconds(60), true};

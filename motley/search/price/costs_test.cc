@@ -30,7 +30,7 @@ latency = "50us"
 )";
 
 /// The golden MLP, two kinds that are not here, and a store.
-class CostsTest : public testing::Test {
+class CostsTest : public ::testing::Test {
  protected:
   CostsTest() {
     model_.graph =

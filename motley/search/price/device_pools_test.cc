@@ -7,7 +7,7 @@
 namespace motley::search {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 cluster::Cluster parse(const std::string& text) {
   auto cluster =

@@ -5,7 +5,7 @@
 namespace motley::search {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 TEST(ProfileBatches, PowersOfTwoAndTheLargest) {
   EXPECT_THAT(profile_batches(40, 4096), ElementsAre(1, 2, 4, 8, 16, 32, 40));

@@ -54,7 +54,7 @@ plan::Plan make_plan(const graph::Graph& graph, const Sharding& sharding,
   return plan;
 }
 
-class ShardedPlan : public testing::TestWithParam<std::string> {};
+class ShardedPlan : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(ShardedPlan, FileReadsBackAsTheSameSharding) {
   const graph::Graph& graph = read_graph(GetParam());
@@ -92,7 +92,7 @@ TEST_P(ShardedPlan, LowersAsItsSharding) {
   EXPECT_EQ(*program, *lower_sharded(graph, sharding, {}));
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, ShardedPlan, testing::Values("mlp", "cnn", "gpt"),
+INSTANTIATE_TEST_SUITE_P(Models, ShardedPlan, ::testing::Values("mlp", "cnn", "gpt"),
                          [](const auto& info) { return info.param; });
 
 /// The error after a change of a plan for the MLP that splits nothing.

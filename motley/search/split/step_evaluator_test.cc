@@ -20,7 +20,7 @@ namespace motley::search {
 namespace {
 
 using Setting = SplitEvaluator::Setting;
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 constexpr std::int64_t kSamples = 40;
 constexpr double kNanosecond = 1e-9;

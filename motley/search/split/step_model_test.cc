@@ -11,7 +11,7 @@
 namespace motley::search {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 using Setting = SplitEvaluator::Setting;
 
 // c = (3, 4), u = (1, 2): tails of the updates (3, 2), W_2 = 4 + 2, W_1 = 3 + max(3, 6).

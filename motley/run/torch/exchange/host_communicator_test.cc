@@ -19,7 +19,7 @@ namespace motley::run {
 namespace {
 
 /// With shared memory, and by Gloo alone.
-class Transport : public RendezvousTest, public testing::WithParamInterface<bool> {
+class Transport : public RendezvousTest, public ::testing::WithParamInterface<bool> {
  protected:
   /// Of two ranks the second says nothing: does the first one's exchange end by a timeout?
   void expect_timeout(const std::function<Result<void>(Communicator&)>& exchange) {
@@ -39,7 +39,7 @@ class Transport : public RendezvousTest, public testing::WithParamInterface<bool
     });
   }
 };
-INSTANTIATE_TEST_SUITE_P(Host, Transport, testing::Bool(),
+INSTANTIATE_TEST_SUITE_P(Host, Transport, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "SharedMemory" : "Gloo"; });
 
 CommunicatorOptions two_groups(bool shared_memory) {

@@ -15,12 +15,12 @@ namespace {
 
 /// Hosts of the ranks of a group of everybody.
 class LeveledCommunicator : public RendezvousTest,
-                            public testing::WithParamInterface<std::vector<std::string>> {};
+                            public ::testing::WithParamInterface<std::vector<std::string>> {};
 INSTANTIATE_TEST_SUITE_P(Hosts, LeveledCommunicator,
-                         testing::Values(std::vector<std::string>{"a", "a", "b", "b"},
-                                         std::vector<std::string>{"a", "b", "a", "b"},
-                                         std::vector<std::string>{"a", "b", "b"},
-                                         std::vector<std::string>{"a", "b", "a", "a", "c"}));
+                         ::testing::Values(std::vector<std::string>{"a", "a", "b", "b"},
+                                           std::vector<std::string>{"a", "b", "a", "b"},
+                                           std::vector<std::string>{"a", "b", "b"},
+                                           std::vector<std::string>{"a", "b", "a", "a", "c"}));
 
 TEST_P(LeveledCommunicator, GivesWhatOneLevelGives) {
   const std::vector<std::string>& hosts = GetParam();

@@ -23,7 +23,7 @@ namespace {
 using Kind = SharedMemoryGroup::Failure::Kind;
 
 /// Members are threads here; each maps the file for itself, as processes do.
-class SharedMemoryGroupTest : public testing::Test {
+class SharedMemoryGroupTest : public ::testing::Test {
  protected:
   void TearDown() override { ::unlink(path_.c_str()); }
 
@@ -43,7 +43,7 @@ class SharedMemoryGroupTest : public testing::Test {
     for (std::thread& thread : threads) thread.join();
   }
 
-  std::string path_ = testing::TempDir() + "motley-shared-" + std::to_string(::getpid());
+  std::string path_ = ::testing::TempDir() + "motley-shared-" + std::to_string(::getpid());
 };
 
 TEST_F(SharedMemoryGroupTest, SumsInTheOrderOfMembers) {
