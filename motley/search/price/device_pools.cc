@@ -179,7 +179,7 @@ class CliqueSearch {
   const std::function<bool(const Clique&)>* visit_ = nullptr;
 };
 
-std::vector<std::vector<bool>> join(const PairRoutes& routes, std::size_t size, PairRoute wanted) {
+std::vector<std::vector<bool>> adjacency(const PairRoutes& routes, std::size_t size, PairRoute wanted) {
   std::vector<std::vector<bool>> joined(size, std::vector<bool>(size, false));
   for (std::size_t i = 0; i < size; ++i) {
     for (std::size_t j = i + 1; j < size; ++j) {
@@ -240,7 +240,7 @@ DevicePools find_device_pools(const Cluster& cluster, const std::vector<DeviceId
   const PairRoutes routes(cluster, devices);
   std::set<Clique> cliques;
   for (const PairRoute& wanted : thresholds(routes.distinct())) {
-    CliqueSearch search(devices.size(), join(routes, devices.size(), wanted));
+    CliqueSearch search(devices.size(), adjacency(routes, devices.size(), wanted));
     search.run([&](const Clique& clique) {
       if (clique.size() > 1) cliques.insert(clique);
       result.complete = cliques.size() <= kMaxPools;
