@@ -30,27 +30,25 @@ configure() {  # FLAGS...: runs CMake unless it ran with the same flags
 # Ninja's lines to the log; here TITLE once there is work, and a line each fifth of the way, or one
 # that counts on a terminal.
 progress() {  # TITLE
-  local terminal=0
-  if [ -t 1 ]; then terminal=1; fi
-  awk -v title="$1" -v log_file="$BUILD/build.log" -v terminal="$terminal" '
-    { print >> log_file; fflush(log_file) }
-    /Re-checking|Re-running/ { next }
-    match($0, /^\[[0-9]+\/[0-9]+ [0-9.]+\]/) {
-      if (!any) print title
-      split(substr($0, 2, RLENGTH - 2), part, "[/ ]")
-      if (terminal) printf "\r      %d of %d, %d s ", part[1], part[2], part[3]
-      else if (part[1] < part[2] && int(5 * part[1] / part[2]) > int(5 * (part[1] - 1) / part[2]))
-        printf "      %d of %d, %d s\n", part[1], part[2], part[3]
-      fflush(); any = 1
-    }
-    END { if (any && terminal) print "" }'
+  local line began="" counts='^\[([0-9]+)/([0-9]+) ([0-9]+)'
+  while IFS= read -r line; do
+    printf '%s\n' "$line" >&3
+    if [[ $line = *Re-checking* || $line = *Re-running* || ! $line =~ $counts ]]; then continue; fi
+    local done=${BASH_REMATCH[1]} all=${BASH_REMATCH[2]} seconds=${BASH_REMATCH[3]}
+    if [ -z "$began" ]; then printf '%s\n' "$1"; began=yes; fi
+    if [ -t 1 ]; then
+      printf '\r      %s of %s, %s s ' "$done" "$all" "$seconds"
+    elif ((done < all && 5 * done / all > 5 * (done - 1) / all)); then
+      printf '      %s of %s, %s s\n' "$done" "$all" "$seconds"
+    fi
+  done 3> "$BUILD/build.log"
+  if [ -n "$began" ] && [ -t 1 ]; then echo; fi
 }
 
 compile() {  # STEP WHAT TARGETS...
   local title
   title=$(step "$1" "$2")
   shift 2
-  : > "$BUILD/build.log"
   NINJA_STATUS='[%f/%t %e] ' ninja -C "$BUILD" -j "$JOBS" "$@" 2>&1 | progress "$title" || {
     sed -n '/^FAILED/,$p' "$BUILD/build.log" | head -60 >&2
     echo "build: failed; all of it is in $BUILD/build.log" >&2

@@ -225,11 +225,11 @@ Result<TransformerResiduals> cross_validate(const std::vector<TransformerRun>& r
 }
 
 Result<cost::Interval> estimate_interval(const TransformerModel& model, const TransformerJob& job,
-                                   const TransformerResiduals& residuals) {
+                                         const TransformerResiduals& residuals) {
   MOTLEY_ASSIGN(const TransformerStep step, estimate_step(model, job));
   const bool is_known = model.corrections.contains(shape_of(job));
   return cost::conformal_interval(step.total.value,
-                            is_known ? residuals.known_shape : residuals.new_shape);
+                                  is_known ? residuals.known_shape : residuals.new_shape);
 }
 
 }  // namespace motley::peers

@@ -179,7 +179,8 @@ class CliqueSearch {
   const std::function<bool(const Clique&)>* visit_ = nullptr;
 };
 
-std::vector<std::vector<bool>> adjacency(const PairRoutes& routes, std::size_t size, PairRoute wanted) {
+std::vector<std::vector<bool>> adjacency(const PairRoutes& routes, std::size_t size,
+                                         PairRoute wanted) {
   std::vector<std::vector<bool>> joined(size, std::vector<bool>(size, false));
   for (std::size_t i = 0; i < size; ++i) {
     for (std::size_t j = i + 1; j < size; ++j) {
