@@ -21,7 +21,7 @@ configure() {  # FLAGS...: runs CMake unless it ran with the same flags
   mkdir -p "$BUILD"
   rm -f "$BUILD/configured"
   # shellcheck disable=SC2086
-  cmake -S . -B "$BUILD" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMOTLEY_UNITY=ON -DPython3_EXECUTABLE="$python" "$@" ${CONFIGURE:-} \
+  cmake -S . -B "$BUILD" -G Ninja -DCMAKE_BUILD_TYPE=Release -DMOTLEY_UNITY=ON -DMOTLEY_CCACHE=ON -DPython3_EXECUTABLE="$python" "$@" ${CONFIGURE:-} \
     > "$BUILD/configure.log" 2>&1 || { cat "$BUILD/configure.log" >&2; exit 1; }
   grep -h 'left out' "$BUILD/configure.log" | sed 's/^-- /      /' || true
   printf '%s\n' "$wanted" > "$BUILD/configured"

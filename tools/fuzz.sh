@@ -7,11 +7,9 @@ cd "$(dirname "$0")/.."
 seconds=${1:-10}
 shift $(($# > 0))
 build=${MOTLEY_FUZZ_BUILD:-build-fuzz}
-launcher=$(command -v ccache || true)
 
 cmake -S . -B "$build" -G Ninja -DMOTLEY_FUZZ=ON -DMOTLEY_WORKER=OFF \
-  -DCMAKE_C_COMPILER=clang-14 -DCMAKE_CXX_COMPILER=clang++-14 -DCMAKE_BUILD_TYPE=Fuzz -DCMAKE_CXX_FLAGS_FUZZ=-O1 \
-  ${launcher:+-DCMAKE_CXX_COMPILER_LAUNCHER=$launcher} > "$build.log" 2>&1 || { cat "$build.log"; exit 1; }
+  -DCMAKE_C_COMPILER=clang-14 -DCMAKE_CXX_COMPILER=clang++-14 -DCMAKE_BUILD_TYPE=Fuzz -DCMAKE_CXX_FLAGS_FUZZ=-O1 -DMOTLEY_CCACHE=ON > "$build.log" 2>&1 || { cat "$build.log"; exit 1; }
 mv -f "$build.log" "$build/configure.log"
 if (($# == 0)); then
   for source in tests/fuzz/fuzz_*.cc; do

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "motley/simulate/index.h"
+
 namespace motley::simulate {
 namespace {
 

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "motley/simulate/deadlock.h"
+#include "motley/simulate/index.h"
 #include "motley/simulate/ordered_run.h"
 #include "motley/simulate/task_graph.h"
 #include "motley/simulate/transfers_under_way.h"

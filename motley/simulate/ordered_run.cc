@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "motley/simulate/deadlock.h"
+#include "motley/simulate/index.h"
 #include "motley/simulate/transfers_under_way.h"
 #include "motley/simulate/work_at_pace.h"
 

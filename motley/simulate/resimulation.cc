@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "motley/base/check.h"
+#include "motley/simulate/index.h"
 
 namespace motley::simulate {
 namespace {

@@ -18,9 +18,6 @@ using TaskId = Id<struct TaskTag>;
 using LaneId = Id<struct LaneTag>;
 using TransferId = Id<struct TransferTag>;
 
-/// Tasks, lanes and transfers are numbered in 32 bits: the number as an index.
-inline std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
-
 /// Work on lanes, flat. A lane (a device's compute queue, its transfer queue, a parameter server)
 /// runs its tasks one after the other in a fixed order. A task begins when all lanes it is in have
 /// finished what comes before it and all tasks it depends on have finished; it then occupies all

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "motley/simulate/index.h"
+
 namespace motley::simulate {
 const std::vector<cost::Phase>& TransfersUnderWay::phases_of(std::int32_t task) const {
   return graph_.transfers[static_cast<std::size_t>(-1 - graph_.durations[at(task)])].phases;
