@@ -49,7 +49,7 @@ sanitize: ## fast tests under ASan and UBSan (without PyTorch)
 
 test-slow: ## long sweeps: every model in every sweep, ten times the random cases, a minute of fuzzing each parser
 	@tools/build.sh product unit_tests
-	@RC_PARAMS=max_success=1000 ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
+	@MOTLEY_SLOW=1 RC_PARAMS=max_success=1000 ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 	@MOTLEY_SLOW=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q tests
 	@tools/fuzz.sh 60
 

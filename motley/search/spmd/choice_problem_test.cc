@@ -12,6 +12,7 @@
 #include "motley/cluster/kinds.h"
 #include "motley/cost/operators/kind_times.h"
 #include "motley/graph/graph_text.h"
+#include "motley/testing/rounds.h"
 
 namespace motley::search {
 namespace {
@@ -193,8 +194,9 @@ class AllChoices {
 };
 
 TEST(ChoiceProblem, EqualsExhaustiveSearchOnSmallGraphs) {
-  int split = 0;
-  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+  std::uint64_t split = 0;
+  const std::uint64_t rounds = testing::rounds(100, 500);
+  for (std::uint64_t seed = 0; seed < rounds; ++seed) {
     const ChoiceSetting setting(seed);
     const SpmdSpace space = find_space(setting.graph, setting.batch, setting.shares);
     const auto kinds = DeviceKinds::find(setting.cluster, setting.costs, setting.devices);
@@ -213,10 +215,11 @@ TEST(ChoiceProblem, EqualsExhaustiveSearchOnSmallGraphs) {
     const double almost = found * (1 - 1e-9);
     EXPECT_EQ(AllChoices(setting.graph, space, prices).best_below(almost), almost) << seed;
     EXPECT_NEAR(solution.cost, found, 1e-9 * found) << "seed " << seed;
-    split += std::any_of(sharding.ops.begin(), sharding.ops.end(),
-                         [](const auto& way) { return way.factor >= 0; });
+    if (std::any_of(sharding.ops.begin(), sharding.ops.end(),
+                    [](const auto& way) { return way.factor >= 0; }))
+      ++split;
   }
-  EXPECT_GT(split, 100);  // whole operators alone are not always best here
+  EXPECT_GT(split, rounds / 10);  // whole operators alone are not always best here
 }
 
 }  // namespace
