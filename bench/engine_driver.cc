@@ -49,7 +49,7 @@ Result<void> serve(const std::vector<std::string>& arguments) {
   if (options.optimizer.kind == plan::OptimizerKind::kAdamW) options.optimizer.weight_decay = 0.01;
   MOTLEY_ASSIGN(const graph::Model model, graph::read_model(arguments[0]));
   MOTLEY_ASSIGN(const program::DeviceProgram program,
-                synth::lower_device(model.graph, {"cpu", batch, 0, batch, 1}, options));
+                synth::lower_first(model.graph, {batch, 1}, options));
   MOTLEY_ASSIGN(const auto dataset,
                 data::open_dataset({arguments[1]}, input_specs(model.graph, batch)));
   MOTLEY_ASSIGN(const auto executor, run::Executor::create(program, {}, nullptr, nullptr));

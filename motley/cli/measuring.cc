@@ -59,19 +59,9 @@ struct Setting {
 
 /// The program of `samples` samples alone, or as one of two equal devices: what is timed.
 Result<program::Program> reference_program(const Inputs& inputs, std::int64_t samples, int ranks) {
-  program::Program program;
+  MOTLEY_ASSIGN(program::Program program,
+                synth::lower_equal(inputs.model.graph, {samples, ranks}, inputs.lowering));
   program.model_hash = inputs.model.hash;
-  program.global_batch = samples * ranks;
-  if (ranks > 1) program.groups.push_back({{Rank(0), Rank(1)}});
-  for (int rank = 0; rank < ranks; ++rank) {
-    const synth::Placement placement{.device = fmt::format("profile:{}", rank),
-                                     .samples = samples,
-                                     .first_sample = rank * samples,
-                                     .global_batch = samples * ranks,
-                                     .ranks = ranks};
-    MOTLEY_ASSIGN(auto device, synth::lower_device(inputs.model.graph, placement, inputs.lowering));
-    program.devices.push_back(std::move(device));
-  }
   return program;
 }
 

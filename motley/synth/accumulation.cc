@@ -119,12 +119,17 @@ class Accumulator {
     for (std::int64_t m = 0; m < times_; ++m) time_.devices.push_back(std::to_string(m));
     time_.shares.assign(static_cast<std::size_t>(times_), 1.0);
     time_.batch = global_batch_;
-    spread_samples(graph_, time_);
     rules_ = find_rules(graph_, global_batch_);
+    spread_samples_by(graph_, rules_, time_);
     homes_ = time_.sources;
-    for (std::size_t i = 0; i < graph_.ops.size(); ++i)
-      for (std::size_t r = 0; r < graph_.ops[i].outputs.size(); ++r)
+    alike_.assign(graph_.values.size(), 0);
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
+      const std::vector<graph::AlikeDims> alike = alike_results(rules_[i], alike_);
+      for (std::size_t r = 0; r < graph_.ops[i].outputs.size(); ++r) {
         homes_[graph_.ops[i].outputs[r].index()] = time_.ops[i].results[r];
+        alike_[graph_.ops[i].outputs[r].index()] = alike[r];
+      }
+    }
     for (const Value& value : graph_.values)
       is_of_inputs_.push_back(value.role != graph::ValueRole::kParameter ? 1 : 0);
     for (const Op& op : graph_.ops) {
@@ -138,10 +143,14 @@ class Accumulator {
   const Form& home(ValueId value) const { return homes_[value.index()]; }
   bool is_of_samples(ValueId value) const { return home(value) != graph::kWholeForm; }
 
-  /// The form in which an operator takes an operand; that of its home where only the dtype is read.
+  /// The form in which an operator takes an operand; that of its home where only the dtype is read,
+  /// or where both are the same.
   Form wanted(std::size_t op, std::size_t operand) const {
-    return is_ignored(rules_[op], operand) ? home(rules_[op].operands[operand])
-                                           : time_.ops[op].operands[operand];
+    const ValueId value = rules_[op].operands[operand];
+    const Form& form = time_.ops[op].operands[operand];
+    const bool is_home =
+        is_ignored(rules_[op], operand) || is_same(home(value), form, alike_[value.index()]);
+    return is_home ? home(value) : form;
   }
 
   /// Is it made of inputs and constants alone?
@@ -189,10 +198,10 @@ class Accumulator {
     if (is_mean_loss(op))
       return is_of_inputs(std::get<ValueId>(op.arguments[1].value)) ? std::optional(Fate::kNllMean)
                                                                     : std::nullopt;
+    if (op.name != "aten::native_dropout") return std::nullopt;
     const Form& x = way.operands[0];
     const bool samples_lead = x.kind == FormKind::kSharded && x.dim == 0 && x.outer == 1;
-    if (op.name == "aten::native_dropout" && samples_lead) return Fate::kEach;
-    return std::nullopt;
+    return samples_lead ? std::optional(Fate::kEach) : std::nullopt;
   }
 
   Result<void> find_fates() {
@@ -452,7 +461,8 @@ class Accumulator {
   const std::int64_t global_batch_, times_;
   Sharding time_;
   std::vector<ShardingRule> rules_;
-  std::vector<Form> homes_;         // by value, over time
+  std::vector<Form> homes_;  // by value, over time
+  std::vector<graph::AlikeDims> alike_;
   std::vector<char> is_of_inputs_;  // by value
   std::vector<Fate> fates_;         // by operator
   std::vector<char> is_prepared_;   // by operator
@@ -492,7 +502,8 @@ AccumulatedSharding spread_accumulation(const Accumulation& accumulation, const 
   spread.sharding.shares = sharding.shares;
   spread.sharding.batch = sharding.batch;
   spread.sharding.exchanges = sharding.exchanges;
-  std::vector<Form> homes(made.values.size(), graph::kWholeForm);
+  Held held(made.values.size());
+  std::vector<Form>& homes = held.homes;
   std::size_t source = 0;  // sources of both graphs are in the same order
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
     if (!graph.values[v].producer.is_none()) continue;
@@ -517,7 +528,7 @@ AccumulatedSharding spread_accumulation(const Accumulation& accumulation, const 
       way = sharding.ops[of.index()];
     } else {
       rule = find_rule_or_whole(made, id, sizes);
-      way = of.is_none() ? best_strategy(made, id, rule, homes, sharding.shares)
+      way = of.is_none() ? best_strategy(made, id, rule, held, sharding.shares)
                          : like_strategy(rule, sharding.ops[of.index()]);
     }
     for (std::size_t r = 0; r < way.results.size(); ++r)

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "motley/base/check.h"
+#include "motley/graph/reach.h"
 #include "motley/graph/work.h"
 #include "motley/plan/shares.h"
 #include "motley/program/program_text.h"
@@ -26,14 +27,28 @@ using graph::Strategy;
 
 bool is_named(const graph::Op& op, std::string_view name) { return op.name == name; }
 
-/// Does it draw random numbers that would differ from one device's?
-bool draws_elsewhere(const graph::Op& op) {
+/// Why an operator's random numbers would differ from one device's; null: it draws none, or they
+/// would not.
+const char* why_drawn_elsewhere(const graph::Op& op) {
   const bool is_attention = is_named(op, "motley::attention");
   if (is_attention || is_named(op, "motley::attention_backward")) {
     const auto* dropout = std::get_if<double>(&op.arguments[is_attention ? 4 : 7].value);
-    return dropout != nullptr && *dropout != 0;
+    return dropout != nullptr && *dropout != 0 ? "its dropout would differ from one device's"
+                                               : nullptr;
   }
-  return graph::is_random(op.name) && !is_named(op, "aten::native_dropout");
+  return graph::is_random(op.name) && !is_named(op, "aten::native_dropout")
+             ? "it draws random numbers that would differ from one device's"
+             : nullptr;
+}
+
+tl::unexpected<Error> unsupported(const graph::Graph& graph, const graph::Op& op,
+                                  const std::string& reason) {
+  return usage_error(
+      "synth.unsupported",
+      fmt::format("{}: cannot split operator {} = {} in module '{}' over devices: {}; train on one "
+                  "device",
+                  graph.name, op.outputs.empty() ? "" : fmt::format("%{}", op.outputs[0].value),
+                  op.full_name(), op.module, reason));
 }
 
 /// Lowers for one rank.
@@ -185,12 +200,25 @@ Result<void> verify_sharding(const graph::Graph& graph, const Sharding& sharding
 
 }  // namespace
 
-std::vector<ShardingRule> find_rules(const graph::Graph& graph, std::int64_t batch) {
+std::vector<ShardingRule> find_rules(const graph::Graph& graph, std::int64_t batch,
+                                     plan::BatchNormMode batch_norm) {
   const graph::Sizes sizes{{"batch", batch}};
+  const auto statistics = batch_norm == plan::BatchNormMode::kLocal ? graph::Statistics::kOwn
+                                                                    : graph::Statistics::kOfAll;
   std::vector<ShardingRule> rules;
   rules.reserve(graph.ops.size());
   for (std::size_t i = 0; i < graph.ops.size(); ++i)
-    rules.push_back(graph::find_rule_or_whole(graph, OpId(static_cast<std::int64_t>(i)), sizes));
+    rules.push_back(
+        graph::find_rule_or_whole(graph, OpId(static_cast<std::int64_t>(i)), sizes, statistics));
+  return rules;
+}
+
+std::vector<ShardingRule> find_rules_of(const graph::Graph& graph, const Sharding& sharding,
+                                        plan::BatchNormMode batch_norm) {
+  if (sharding.devices.size() > 1) return find_rules(graph, sharding.batch, batch_norm);
+  std::vector<ShardingRule> rules;
+  rules.reserve(graph.ops.size());
+  for (const graph::Op& op : graph.ops) rules.push_back(graph::rule_alone(op));
   return rules;
 }
 
@@ -207,16 +235,37 @@ bool can_lower(const graph::Graph& graph, OpId op, const ShardingRule& rule,
     if (strategy.operands[o].kind == FormKind::kPartial &&
         !is_summable(graph.value(rule.operands[o]).dtype))
       return false;
-  if (draws_elsewhere(about)) return false;
+  if (shares.size() > 1 && why_drawn_elsewhere(about) != nullptr) return false;
   if (strategy.factor < 0) return true;
   const graph::Factor& factor = rule.factors[static_cast<std::size_t>(strategy.factor)];
   if (factor.split == graph::Split::kRewritten) return can_rewrite(graph, about, strategy);
   // A result that does not depend on the split must be computed where no part of it is, too.
+  if (std::none_of(strategy.results.begin(), strategy.results.end(),
+                   [](const Form& form) { return form == graph::kWholeForm; }))
+    return true;
   const std::vector<std::int64_t> parts =
       plan::round_shares(shares, factor.size / (strategy.outer * strategy.inner));
-  const bool has_empty = std::find(parts.begin(), parts.end(), 0) != parts.end();
-  return !has_empty || std::none_of(strategy.results.begin(), strategy.results.end(),
-                                    [](const Form& form) { return form == graph::kWholeForm; });
+  return std::find(parts.begin(), parts.end(), 0) == parts.end();
+}
+
+Result<void> check_devices(const graph::Graph& graph, std::size_t devices,
+                           plan::BatchNormMode batch_norm) {
+  if (devices < 2) return {};
+  std::vector<char> is_own(graph.values.size(), 0);
+  const graph::Reach live = graph::find_live(graph);
+  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
+    if (!live.holds(i)) continue;
+    const graph::Op& op = graph.ops[i];
+    if (const char* reason = why_drawn_elsewhere(op)) return unsupported(graph, op, reason);
+    bool reads_own = false;
+    graph::for_each_value(op.arguments, [&](ValueId v) { reads_own |= is_own[v.index()] != 0; });
+    if (reads_own && !is_batch_norm_backward(op))
+      return unsupported(graph, op,
+                         "it uses statistics of each device's own samples (local batch norm)");
+    if (batch_norm == plan::BatchNormMode::kLocal && trains_batch_norm(op))
+      for (const std::size_t saved : {1, 2}) is_own[op.outputs[saved].index()] = 1;
+  }
+  return {};
 }
 
 Form input_form(const graph::Graph& graph, ValueId input, std::int64_t batch) {
@@ -246,7 +295,7 @@ program::Program lower_graph(const graph::Graph& graph, const Sharding& sharding
                                              {sharding.devices[rank], samples[rank], first})
                                   .emit());
   }
-  program.groups.push_back(std::move(group));
+  if (sharding.devices.size() > 1) program.groups.push_back(std::move(group));
   return program;
 }
 
@@ -274,7 +323,8 @@ program::Program lower_some_ranks(const graph::Graph& graph, const Sharding& sha
 
 Result<program::Program> lower_sharded(const graph::Graph& graph, const Sharding& sharding,
                                        const LowerOptions& options) {
-  const std::vector<ShardingRule> rules = find_rules(graph, sharding.batch);
+  const std::vector<ShardingRule> rules = find_rules_of(graph, sharding, options.batch_norm);
+  MOTLEY_RETURN_IF_ERROR(check_devices(graph, sharding.devices.size(), options.batch_norm));
   MOTLEY_RETURN_IF_ERROR(verify_sharding(graph, sharding, rules));
   std::vector<std::size_t> ranks(sharding.devices.size());
   std::iota(ranks.begin(), ranks.end(), std::size_t{0});

@@ -1,5 +1,4 @@
 #include <gtest/gtest.h>
-#include <rapidcheck/gtest.h>
 
 #include <cstdlib>
 #include <map>
@@ -64,27 +63,6 @@ TEST(LowerSharded, EachBucketLeavesBeforeTheBackwardPassIsOver) {
   EXPECT_LT(first, last_operator);
   EXPECT_EQ(named(program.devices[0], "motley::update").size(),
             static_cast<std::size_t>(scattered));
-}
-
-RC_GTEST_PROP(LowerShardedProperty, SamplesAloneAreDataParallel, ()) {
-  const graph::Graph graph = read_graph(*rc::gen::element<std::string>("mlp", "cnn", "gpt"));
-  const auto samples = *rc::gen::suchThat(
-      rc::gen::resize(6, rc::gen::container<std::vector<std::int64_t>>(rc::gen::inRange(1, 9))),
-      [](const auto& each) { return each.size() > 1; });
-  const Bytes bucket_bytes(*rc::gen::inRange(1, 100000));
-  const program::Program sharded = lower_spread(graph, samples, Kept::kWhole, bucket_bytes);
-  std::int64_t first = 0;
-  const std::int64_t all = std::accumulate(samples.begin(), samples.end(), std::int64_t{0});
-  for (std::size_t rank = 0; rank < samples.size(); ++rank) {
-    LowerOptions options;
-    options.bucket_bytes = bucket_bytes;
-    const Placement place{sharded.devices[rank].device, samples[rank], first, all,
-                          static_cast<int>(samples.size())};
-    const auto alone = lower_device(graph, place, options);
-    RC_ASSERT(alone.has_value());
-    RC_ASSERT(*alone == sharded.devices[rank]);
-    first += samples[rank];
-  }
 }
 
 }  // namespace

@@ -76,26 +76,128 @@ TEST(Lower, AloneNothingIsExchanged) {
   }
 }
 
-TEST(Lower, RefusesByName) {
-  const auto graph = graph::parse_graph(R"(motley.graph/1
-name "sorter"
+/// A graph of input %0 f32[batch, 4], parameter %1 f32[4], %2 = their product, then `ops`, the
+/// last of which gives the loss.
+graph::Graph graph_with(const std::string& ops, int loss) {
+  auto graph = graph::parse_graph(R"(motley.graph/1
+name "g"
 size batch 1 4096
 input %0: f32[batch, 4] "x"
 param %1: f32[4] "w"
 op %2: f32[batch, 4] = aten::mul.Tensor(%0, %1) fwd ""
-op %3: f32[batch, 4], %4: i64[batch, 4] = aten::sort(%2, 0, false) fwd "rank.0"
-op %5: f32[] = aten::sum(%3, none) fwd ""
-output loss %5
-)",
-                                        "sorter");
-  ASSERT_TRUE(graph) << graph.error().message;
-  const auto program = lower_for(*graph, {{2, 2}});
-  ASSERT_FALSE(program);
+)" + ops + fmt::format("output loss %{}\n", loss),
+                                  "g");
+  EXPECT_TRUE(graph) << graph.error().message;
+  return *std::move(graph);
+}
+
+TEST(Lower, OperatorsThatMixSamplesRunWholeOnGatheredOperands) {
+  for (const char* op : {"aten::sort(%2, 0, false)", "aten::unheard_of(%2)"}) {
+    const graph::Graph graph =
+        graph_with(fmt::format("op %3: f32[batch, 4], %4: i64[batch, 4] = {} fwd \"rank\"\n"
+                               "op %5: f32[] = aten::sum(%3, none) fwd \"\"\n",
+                               op),
+                   5);
+    const auto program = lower_for(graph, {{3, 1}});
+    ASSERT_TRUE(program) << program.error().message;
+    const program::DeviceProgram& device = program->devices[1];
+    std::vector<std::string> transfers;
+    for (const program::Instruction& each : device.instructions) {
+      if (each.lane == program::Lane::kTransfer) transfers.push_back(each.op);
+      // All four samples, on the device that has one.
+      if (each.label == "rank" && each.origin == OpId(1)) {
+        EXPECT_EQ(device.buffer(each.outputs[0]).shape, (std::vector<std::int64_t>{4, 4}));
+      }
+    }
+    // Its operand; then the wish to stop: the loss is whole everywhere.
+    EXPECT_EQ(transfers, (std::vector<std::string>{"motley::all_gather", "motley::all_reduce"}));
+    EXPECT_TRUE(lower_for(graph, {{4}}));
+  }
+}
+
+std::string refusal(const graph::Graph& graph, const Setting& setting) {
+  const auto program = lower_for(graph, setting);
+  if (program) return "";
   EXPECT_EQ(program.error().code, "synth.unsupported");
-  EXPECT_EQ(program.error().message,
-            "sorter: cannot split operator %3 = aten::sort in module 'rank.0' over devices: it "
-            "works along the batch; write it so that samples stay apart, or train on one device");
-  EXPECT_TRUE(lower_for(*graph, {{4}}));
+  return program.error().message;
+}
+
+TEST(Lower, RandomNumbersAreDrawnOnOneDeviceOnly) {
+  const graph::Graph graph = graph_with(
+      "op %3: f32[batch, 4] = aten::rand_like(%2, none, none, none, none, none) fwd \"noise\"\n"
+      "op %4: f32[] = aten::sum(%3, none) fwd \"\"\n",
+      4);
+  EXPECT_EQ(
+      refusal(graph, {{2, 2}}),
+      "g: cannot split operator %3 = aten::rand_like in module 'noise' over devices: it draws "
+      "random numbers that would differ from one device's; train on one device");
+  EXPECT_TRUE(lower_for(graph, {{4}}));
+}
+
+TEST(Lower, OwnStatisticsAreReadByTheirBackwardPassOnly) {
+  const graph::Graph graph = graph_with(
+      "op %3: f32[batch, 4], %4: f32[4], %5: f32[4], %6: f32[4], %7: f32[4] = "
+      "aten::_native_batch_norm_legit_functional(%2, %1, %1, %1, %1, true, 0.1, 1e-05) fwd \"n\"\n"
+      "op %8: f32[4] = aten::neg(%4) fwd \"m\"\n"
+      "op %9: f32[] = aten::sum(%8, none) fwd \"\"\n",
+      9);
+  EXPECT_EQ(
+      refusal(graph, {{2, 2}, plan::BatchNormMode::kLocal}),
+      "g: cannot split operator %8 = aten::neg in module 'm' over devices: it uses statistics "
+      "of each device's own samples (local batch norm); train on one device");
+  EXPECT_TRUE(lower_for(graph, {{2, 2}}));
+  EXPECT_TRUE(lower_for(graph, {{4}, plan::BatchNormMode::kLocal}));
+}
+
+TEST(Lower, RowsAreIndexedByTheirOwnNumbers) {
+  // x[[0, 1, ...], y]: one element of each row, on the device that has the row.
+  const auto graph = graph::parse_graph(R"(motley.graph/1
+name "rows"
+size batch 1 4096
+input %0: f32[batch, 4] "x"
+input %1: i64[batch] "y"
+param %2: f32[4] "w"
+op %3: f32[batch, 4] = aten::mul.Tensor(%0, %2) fwd ""
+op %4: i64[batch] = aten::arange(size(batch), none, none, none, none) fwd ""
+op %5: f32[batch] = aten::index.Tensor(%3, [%4, %1]) fwd "pick"
+op %6: f32[] = aten::sum(%5, none) fwd ""
+output loss %6
+)",
+                                        "rows");
+  ASSERT_TRUE(graph) << graph.error().message;
+  const auto program = lower_for(*graph, {{5, 2}});
+  ASSERT_TRUE(program) << program.error().message;
+  const std::string text = program::print_program(*program);
+  EXPECT_EQ(text.find("motley::all_gather"), std::string::npos) << text;
+  // The second device's rows are 5 and 6 of all, 0 and 1 of its own.
+  EXPECT_NE(text.find("aten::arange.start(5, 7, "), std::string::npos) << text;
+  EXPECT_NE(text.find("number(5), 1)"), std::string::npos) << text;
+  const auto alone = lower_for(*graph, {{7}});
+  ASSERT_TRUE(alone);
+  EXPECT_EQ(program::print_program(*alone).find("aten::sub"), std::string::npos);
+}
+
+TEST(Lower, RowsAllAlikeAreAnyRows) {
+  // Rows of %3 are t*batch + s; those of %4 are all 1, in whichever order.
+  const auto graph = graph::parse_graph(R"(motley.graph/1
+name "ones"
+size batch 1 4096
+input %0: f32[batch, 3, 4] "x"
+param %1: f32[4] "w"
+op %2: f32[3, batch, 4] = aten::transpose.int(%0, 0, 1) fwd ""
+op %3: f32[batch*3, 4] = aten::view(%2, [size(batch*3), 4]) fwd ""
+op %4: f32[batch*3, 4] = aten::full([size(batch*3), 4], 1.0, none, none, none, none) fwd ""
+op %5: f32[batch*3, 4] = aten::add.Tensor(%3, %4, 1) fwd ""
+op %6: f32[] = aten::sum(%5, none) fwd ""
+output loss %6
+)",
+                                        "ones");
+  ASSERT_TRUE(graph) << graph.error().message;
+  const auto program = lower_for(*graph, {{5, 2}});
+  ASSERT_TRUE(program) << program.error().message;
+  const std::string text = program::print_program(*program);
+  EXPECT_EQ(text.find("motley::all_gather"), std::string::npos) << text;
+  EXPECT_NE(text.find("aten::full([6, 4], "), std::string::npos) << text;
 }
 
 TEST(Lower, DropoutDrawsByGlobalElement) {

@@ -15,11 +15,12 @@ using graph::ShardingRule;
 using graph::Strategy;
 
 /// Conversions that a strategy needs; those that tear samples from their devices count most.
-int cost_of(const ShardingRule& rule, const std::vector<Form>& homes, const Strategy& strategy) {
+int cost_of(const ShardingRule& rule, const Held& held, const Strategy& strategy) {
   int total = 0;
   for (std::size_t o = 0; o < strategy.operands.size(); ++o) {
-    const Form &from = homes[rule.operands[o].index()], &to = strategy.operands[o];
-    if (from == to || is_ignored(rule, o)) continue;
+    const std::size_t value = rule.operands[o].index();
+    const Form &from = held.homes[value], &to = strategy.operands[o];
+    if (is_same(from, to, held.alike[value]) || is_ignored(rule, o)) continue;
     total += from.kind == FormKind::kSharded ? 10000 : from.kind == FormKind::kPartial ? 100 : 1;
   }
   return total;
@@ -27,22 +28,23 @@ int cost_of(const ShardingRule& rule, const std::vector<Form>& homes, const Stra
 
 class Spreader {
  public:
-  Spreader(const graph::Graph& graph, Sharding& sharding)
-      : graph_(graph),
-        sharding_(sharding),
-        rules_(find_rules(graph, sharding.batch)),
-        homes_(graph.values.size(), graph::kWholeForm) {}
+  Spreader(const graph::Graph& graph, const std::vector<ShardingRule>& rules, Sharding& sharding)
+      : graph_(graph), sharding_(sharding), rules_(rules), held_(graph.values.size()) {}
 
   void spread() {
     for (std::size_t v = 0; v < graph_.values.size(); ++v)
       if (graph_.values[v].role == graph::ValueRole::kInput)
-        homes_[v] = input_form(graph_, ValueId(static_cast<std::int64_t>(v)), sharding_.batch);
-    sharding_.sources = homes_;
+        held_.homes[v] = input_form(graph_, ValueId(static_cast<std::int64_t>(v)), sharding_.batch);
+    sharding_.sources = held_.homes;
     sharding_.ops.clear();
+    sharding_.ops.reserve(graph_.ops.size());
     for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
       const Strategy& chosen = sharding_.ops.emplace_back(choose(i));
-      for (std::size_t r = 0; r < chosen.results.size(); ++r)
-        homes_[graph_.ops[i].outputs[r].index()] = chosen.results[r];
+      const std::vector<graph::AlikeDims> alike = alike_results(rules_[i], held_.alike);
+      for (std::size_t r = 0; r < chosen.results.size(); ++r) {
+        held_.homes[graph_.ops[i].outputs[r].index()] = chosen.results[r];
+        held_.alike[graph_.ops[i].outputs[r].index()] = alike[r];
+      }
     }
   }
 
@@ -53,12 +55,12 @@ class Spreader {
     bool is_spread = false;
     for (std::size_t o = 0; o < rule.operands.size(); ++o)
       is_spread = is_spread || (!is_ignored(rule, o) &&
-                                homes_[rule.operands[o].index()].kind == FormKind::kSharded);
-    Strategy best = best_strategy(graph_, id, rule, homes_, sharding_.shares);
+                                held_.homes[rule.operands[o].index()].kind == FormKind::kSharded);
+    Strategy best = best_strategy(graph_, id, rule, held_, sharding_.shares);
     if (is_spread) return best;
     const auto made = by_result(op);
     const bool is_better = made && can_lower(graph_, id, rule, *made, sharding_.shares) &&
-                           cost_of(rule, homes_, *made) <= cost_of(rule, homes_, best);
+                           cost_of(rule, held_, *made) <= cost_of(rule, held_, best);
     return is_better ? *made : best;
   }
 
@@ -77,32 +79,48 @@ class Spreader {
 
   const graph::Graph& graph_;
   Sharding& sharding_;
-  const std::vector<ShardingRule> rules_;
-  std::vector<Form> homes_;  // by value
+  const std::vector<ShardingRule>& rules_;
+  Held held_;
 };
 
 }  // namespace
 
 Strategy best_strategy(const graph::Graph& graph, OpId op, const ShardingRule& rule,
-                       const std::vector<Form>& homes, const std::vector<double>& shares) {
+                       const Held& held, const std::vector<double>& shares) {
   Strategy best = whole_strategy(rule);
+  if (cost_of(rule, held, best) == 0) return best;
   std::optional<int> least;
   const auto offer = [&](const std::optional<Strategy>& strategy) {
-    if (!strategy || !can_lower(graph, op, rule, *strategy, shares)) return;
-    const int found = cost_of(rule, homes, *strategy);
-    if (least && found >= *least) return;
+    if (!strategy) return;
+    const int found = cost_of(rule, held, *strategy);
+    if ((least && found >= *least) || !can_lower(graph, op, rule, *strategy, shares)) return;
     least = found;
     best = *strategy;
   };
-  for (std::size_t o = 0; o < rule.operands.size(); ++o)
-    offer(follow(rule, static_cast<int>(o), homes[rule.operands[o].index()]));
+  for (std::size_t o = 0; o < rule.operands.size() && least != 0; ++o)
+    offer(follow(rule, static_cast<int>(o), held.homes[rule.operands[o].index()]));
+  if (least == 0) return best;
   for (const Strategy& way : linear_strategies(rule)) offer(way);
   offer(whole_strategy(rule));
   return best;
 }
 
-void spread_samples(const graph::Graph& graph, Sharding& sharding) {
-  Spreader(graph, sharding).spread();
+void spread_samples_by(const graph::Graph& graph, const std::vector<ShardingRule>& rules,
+                       Sharding& sharding) {
+  Spreader(graph, rules, sharding).spread();
+}
+
+std::vector<ShardingRule> spread_samples(const graph::Graph& graph, Sharding& sharding,
+                                         plan::BatchNormMode batch_norm) {
+  std::vector<ShardingRule> rules = find_rules_of(graph, sharding, batch_norm);
+  if (sharding.devices.size() > 1) {
+    spread_samples_by(graph, rules, sharding);
+    return rules;
+  }
+  sharding.sources.assign(graph.values.size(), graph::kWholeForm);
+  sharding.ops.clear();
+  for (const ShardingRule& rule : rules) sharding.ops.push_back(whole_strategy(rule));
+  return rules;
 }
 
 void keep_parameters_in_parts(const graph::Graph& graph, Sharding& sharding) {

@@ -5,17 +5,29 @@
 
 namespace motley::synth {
 
-/// The way of an operator that fits what its operands are held as (`homes`, by value) best: sharded
-/// ones as they are, then sums of terms kept apart, then what needs the fewest sums.
+/// How values are held so far, by id, while operators get their strategies one after the other.
+struct Held {
+  explicit Held(std::size_t values) : homes(values, graph::kWholeForm), alike(values, 0) {}
+  std::vector<graph::Form> homes;
+  std::vector<graph::AlikeDims> alike;
+};
+
+/// The way of an operator that fits what its operands are held as best: sharded ones as they are,
+/// then sums of terms kept apart, then what needs the fewest sums.
 graph::Strategy best_strategy(const graph::Graph& graph, OpId op, const graph::ShardingRule& rule,
-                              const std::vector<graph::Form>& homes,
-                              const std::vector<double>& shares);
+                              const Held& held, const std::vector<double>& shares);
 
 /// Spreads the samples over the devices and nothing else: data parallelism as a sharding. Each
-/// operator gets the way that fits its operands best; one that mixes samples runs whole.
-/// `sharding` has devices, shares and global batch; operators and sources are set, parameters
-/// whole. O(graph).
-void spread_samples(const graph::Graph& graph, Sharding& sharding);
+/// operator gets the way that fits its operands best; one that mixes samples runs whole. On one
+/// device all is whole. `sharding` has devices, shares and batch; operators and sources are set,
+/// parameters whole. The rules that the strategies are of (find_rules_of). O(graph).
+std::vector<graph::ShardingRule> spread_samples(
+    const graph::Graph& graph, Sharding& sharding,
+    plan::BatchNormMode batch_norm = plan::BatchNormMode::kGlobal);
+
+/// The same by given rules, however many devices there are.
+void spread_samples_by(const graph::Graph& graph, const std::vector<graph::ShardingRule>& rules,
+                       Sharding& sharding);
 
 /// Keeps every parameter that has a dimension of at least the number of devices in parts of its
 /// first such dimension (ZeRO): states and updates are spread, gradients are reduce-scattered.

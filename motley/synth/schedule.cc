@@ -7,7 +7,6 @@
 
 #include "motley/graph/reach.h"
 #include "motley/graph/work.h"
-#include "motley/synth/forms.h"
 
 namespace motley::synth {
 namespace {
@@ -260,24 +259,6 @@ Schedule make_schedule(const graph::Graph& graph, const graph::Sizes& sizes,
   schedule.buckets = fill_buckets(graph, find_items(graph, outputs, schedule), bucket_bytes);
   delay_stop(schedule);
   return schedule;
-}
-
-Schedule schedule_group(const graph::Graph& graph, const FormTable& forms, Bytes bucket_bytes) {
-  std::vector<OpNeeds> ops(graph.ops.size());
-  std::vector<char> summed(graph.values.size(), 0);
-  const graph::Reach live = graph::find_live(graph);
-  for (std::size_t i = 0; i < ops.size(); ++i) {
-    ops[i] = {forms.ops[i].summed, forms.ops[i].rewrite == Rewrite::kNllMean, {}};
-    if (live.holds(i))
-      for (const ValueId value : ops[i].summed) summed[value.index()] = 1;
-  }
-  std::vector<std::optional<Exchange>> outputs(graph.outputs.size());
-  for (std::size_t o = 0; o < outputs.size(); ++o) {
-    const std::size_t value = graph.outputs[o].value.index();
-    if (forms.values[value].kind == FormKind::kPartial && !summed[value])
-      outputs[o] = Exchange::kAllReduce;
-  }
-  return make_schedule(graph, {}, ops, outputs, bucket_bytes);
 }
 
 }  // namespace motley::synth

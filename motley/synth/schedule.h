@@ -9,8 +9,6 @@
 
 namespace motley::synth {
 
-struct FormTable;
-
 /// Exchanges that several values share: what each device has of them travels as one flat buffer.
 enum class Exchange : std::uint8_t {
   kAllReduce,      ///< terms become their sum, whole on all devices
@@ -78,8 +76,5 @@ Schedule schedule_alone(const graph::Graph& graph);
 Schedule make_schedule(const graph::Graph& graph, const graph::Sizes& sizes,
                        const std::vector<OpNeeds>& ops,
                        const std::vector<std::optional<Exchange>>& outputs, Bytes bucket_bytes);
-
-/// The same for samples spread over the group.
-Schedule schedule_group(const graph::Graph& graph, const FormTable& forms, Bytes bucket_bytes);
 
 }  // namespace motley::synth

@@ -32,11 +32,6 @@ bool is_batch_norm(const graph::Op& op) {
          is_named(op, "aten::_batch_norm_with_update_functional");
 }
 
-bool is_batch_norm_backward(const graph::Op& op) {
-  return is_named(op, "aten::native_batch_norm_backward") ||
-         is_named(op, "aten::batch_norm_backward");
-}
-
 bool is_nll(const graph::Op& op) {
   return is_named(op, "aten::nll_loss_forward") || is_named(op, "aten::nll_loss2d_forward");
 }
@@ -58,11 +53,29 @@ bool is_single_or_double(const graph::Graph& graph, ValueId value) {
   return dtype == DType::kF32 || dtype == DType::kF64;
 }
 
+bool is_index(const graph::Op& op) {
+  return is_named(op, "aten::index") || is_named(op, "aten::_unsafe_index") ||
+         is_named(op, "aten::index_put") || is_named(op, "aten::_unsafe_index_put");
+}
+
 }  // namespace
+
+bool is_batch_norm_backward(const graph::Op& op) {
+  return is_named(op, "aten::native_batch_norm_backward") ||
+         is_named(op, "aten::batch_norm_backward");
+}
+
+bool trains_batch_norm(const graph::Op& op) {
+  if (!is_batch_norm(op)) return false;
+  if (is_named(op, "aten::_batch_norm_with_update_functional")) return true;
+  return is_true(op.arguments[op.overload == "no_stats" ? 3 : 5]);
+}
 
 bool can_rewrite(const graph::Graph& graph, const graph::Op& op, const Strategy& strategy) {
   if (is_named(op, "aten::native_dropout") || is_batch_norm(op) || is_batch_norm_backward(op))
     return true;
+  if (is_named(op, "aten::arange")) return is_consecutive(strategy.results[0]);
+  if (is_index(op)) return is_consecutive(strategy.operands[0]);
   if (has_statistics(op)) return is_single_or_double(graph, op.outputs.back());
   if (is_named(op, "aten::embedding")) return is_consecutive(strategy.operands[0]);
   if (is_named(op, "aten::embedding_dense_backward"))
@@ -95,7 +108,12 @@ void ShardedOperators::emit_one(OpId id) {
 void ShardedOperators::emit_rewritten(OpId id) {
   const graph::Op& op = graph_.op(id);
   const std::vector<Form>& operands = sharding_.ops[id.index()].operands;
-  if (is_batch_norm(op)) return emit_batch_norm(id);
+  if (is_named(op, "aten::arange")) return emit_arange(id);
+  if (is_index(op)) return emit_index(id);
+  if (is_batch_norm(op)) {
+    return options_.batch_norm == plan::BatchNormMode::kLocal ? emit_batch_norm_local(id)
+                                                              : emit_batch_norm(id);
+  }
   if (is_batch_norm_backward(op)) return emit_batch_norm_backward(id);
   if (has_statistics(op)) return emit_statistics(id);
   if (is_nll(op)) return splits_samples(operands[0]) ? emit_nll_mean(id) : emit_nll_classes(id);
@@ -164,12 +182,24 @@ Argument ShardedOperators::make_argument(const graph::Argument& argument, OpId i
 }
 
 ArgumentList ShardedOperators::make_arguments(OpId id) {
-  const std::vector<std::int64_t> sizes = local_factors(id);
   std::size_t operand = 0;
   ArgumentList made;
-  for (const graph::Argument& argument :
-       graph::local_arguments(graph_.op(id), step_.rules[id.index()], sizes, sizes_.sizes()))
+  const graph::Op& op = graph_.op(id);
+  made.reserve(op.arguments.size());
+  for (const graph::Argument& argument : op.arguments)
     made.push_back(make_argument(argument, id, operand));
+  const ShardingRule& rule = step_.rules[id.index()];
+  if (sharding_.ops[id.index()].factor < 0) return made;  // sizes are those of the whole
+  const std::vector<std::int64_t> sizes = local_factors(id);
+  for (const graph::SizeSlot& slot : rule.slots) {
+    std::int64_t size = slot.multiple;
+    for (const int factor : slot.factors) size *= sizes[static_cast<std::size_t>(factor)];
+    Argument& argument = made[static_cast<std::size_t>(slot.argument)];
+    if (slot.element < 0)
+      argument.value = size;
+    else
+      std::get<ArgumentList>(argument.value)[static_cast<std::size_t>(slot.element)].value = size;
+  }
   return made;
 }
 
@@ -198,7 +228,12 @@ void ShardedOperators::emit_plain(OpId id, double weight) {
     weighed.emplace_back(made.outputs.back(), result);
   }
   builder_.compute(std::move(made));
-  for (const auto& [raw, result] : weighed) {
+  emit_weighed_results(id, weighed, weight);
+}
+
+void ShardedOperators::emit_weighed_results(
+    OpId id, const std::vector<std::pair<BufferId, BufferId>>& results, double weight) {
+  for (const auto& [raw, result] : results) {
     Instruction times = make_named("aten::mul", id);
     times.overload = "Scalar";
     times.arguments = {{raw}, {NumberArgument{weight}}};
@@ -237,6 +272,8 @@ void ShardedOperators::emit_dropout(OpId id) {
   if (form.kind == FormKind::kSharded) {
     slab = slab_of(whole_shape(x), form);
     first = begin(slab.extent);
+  } else if (const auto samples = sample_form(x)) {
+    slab = slab_of(whole_shape(x), *samples);
   }
   const ArgumentList given = make_arguments(id);
   if (given.size() > 2 && std::holds_alternative<bool>(given[2].value) &&
@@ -280,6 +317,77 @@ void ShardedOperators::emit_nll_mean(OpId id) {
   const BufferId count = converted(counted, graph_.value(op.outputs[1]).dtype, id);
   buffers_[op.outputs[1].index()] = count;
   emit_quotient(sum, count, define(op.outputs[0]), id);
+}
+
+/// Where a value holds the samples, the same elements are named by sample as by place in all.
+std::optional<Form> ShardedOperators::sample_form(ValueId value) {
+  const std::vector<graph::SizeExpr>& shape = graph_.value(value).shape;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    const std::int64_t size = sizes_.integer(shape[d]);
+    if (shape[d].depends_on("batch") && size % sharding_.batch == 0)
+      return Form{FormKind::kSharded, static_cast<int>(d), 1, sharding_.batch,
+                  size / sharding_.batch};
+  }
+  return std::nullopt;
+}
+
+void ShardedOperators::emit_arange(OpId id) {
+  const graph::Op& op = graph_.op(id);
+  const Form& form = sharding_.ops[id.index()].results[0];
+  Instruction made = make_named(op.name, id);
+  made.arguments = make_arguments(id);
+  made.overload = op.overload;
+  std::int64_t start = 0;
+  if (op.overload.empty()) {
+    made.overload = "start";
+    made.arguments.insert(made.arguments.begin(), Argument{start});
+  } else if (const auto* given = std::get_if<std::int64_t>(&made.arguments[0].value)) {
+    start = *given;
+  }
+  start += first_here(form);
+  made.arguments[0].value = start;
+  made.arguments[1].value = start + own(form.extent) * form.inner;
+  made.outputs = {define(op.outputs[0])};
+  builder_.compute(std::move(made));
+}
+
+void ShardedOperators::emit_index(OpId id) {
+  if (part_of(id) == 0) return emit_nothing(id);
+  const graph::Op& op = graph_.op(id);
+  const Form& rows = sharding_.ops[id.index()].operands[0];
+  Instruction made = make_named(op.name, id);
+  made.overload = op.overload;
+  made.arguments = make_arguments(id);
+  Argument& numbers =
+      std::get<ArgumentList>(made.arguments[1].value)[static_cast<std::size_t>(rows.dim)];
+  const auto global = std::get<BufferId>(numbers.value);
+  const program::Buffer like = builder_.buffer(global);
+  numbers.value = call(id, "aten::sub", "Scalar",
+                       {{global}, number_argument(first_here(rows)), {std::int64_t{1}}}, like.dtype,
+                       like.shape);
+  for (const ValueId output : op.outputs) made.outputs.push_back(define(output));
+  builder_.compute(std::move(made));
+}
+
+void ShardedOperators::emit_batch_norm_local(OpId id) {
+  if (part_of(id) == 0) return emit_nothing(id);
+  const graph::Op& op = graph_.op(id);
+  const std::vector<Form>& results = sharding_.ops[id.index()].results;
+  Instruction made = make_named(op.name, id);
+  made.overload = op.overload;
+  made.arguments = make_arguments(id);
+  made.returns_list = op.returns_list;
+  std::vector<std::pair<BufferId, BufferId>> running;  // raw, result
+  for (std::size_t r = 0; r < results.size(); ++r) {
+    const BufferId result = define(op.outputs[r]);
+    made.outputs.push_back(result);
+    if (results[r].kind != FormKind::kPartial) continue;
+    const program::Buffer like = builder_.buffer(result);
+    made.outputs.back() = builder_.add_temporary(like.dtype, like.shape);
+    running.emplace_back(made.outputs.back(), result);
+  }
+  builder_.compute(std::move(made));
+  emit_weighed_results(id, running, part_of(id));
 }
 
 ShardedOperators::Channels ShardedOperators::channels_of(ValueId x) {

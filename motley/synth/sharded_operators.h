@@ -13,6 +13,10 @@ namespace motley::synth {
 /// Has lowering instructions for a split that the operator's rule calls rewritten?
 bool can_rewrite(const graph::Graph& graph, const graph::Op& op, const graph::Strategy& strategy);
 
+/// Training batch norm that normalises by the samples it sees, and its backward pass.
+bool trains_batch_norm(const graph::Op& op);
+bool is_batch_norm_backward(const graph::Op& op);
+
 /// Is it a norm, or a variance: one that needs the mean and the spread of its operand?
 bool has_statistics(const graph::Op& op);
 
@@ -39,6 +43,11 @@ class ShardedOperators : protected ShardedValues {
   static BufferId first_operand(const program::ArgumentList& arguments);
   /// `weight`: what the results count here.
   void emit_plain(OpId id, double weight);
+  /// Results (raw, weighed) times a weight.
+  void emit_weighed_results(OpId id, const std::vector<std::pair<BufferId, BufferId>>& results,
+                            double weight);
+  /// Form in which a value would be cut by samples; empty if it holds none.
+  std::optional<graph::Form> sample_form(ValueId value);
   /// No part of it is here: its results are empty, or terms of zero.
   void emit_nothing(OpId id);
   /// x seen as [outer, extent, inner]; a whole x as one that all devices share.
@@ -47,6 +56,13 @@ class ShardedOperators : protected ShardedValues {
   void emit_nll_mean(OpId id);
   Channels channels_of(ValueId x);
   void emit_batch_norm(OpId id);
+  /// By the statistics of the own samples; the running ones become terms of the weighted mean.
+  void emit_batch_norm_local(OpId id);
+  /// Places that are counted from the first one here.
+  void emit_arange(OpId id);
+  /// Rows by their own numbers, which begin with 0 in the part that is here.
+  void emit_index(OpId id);
+  std::int64_t first_here(const graph::Form& form) { return begin(form.extent) * form.inner; }
   void emit_batch_norm_backward(OpId id);
 
   // ---- a vocabulary that is split (sharded_vocabulary.cc)

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "motley/base/check.h"
+#include "motley/synth/sample_sharding.h"
 
 namespace motley::synth {
 namespace {
@@ -95,34 +96,55 @@ plan::Region make_region(const graph::Graph& graph, const Sharding& sharding,
   return region;
 }
 
-Result<Sharding> find_sharding(const graph::Graph& graph, const plan::Plan& plan,
-                               const cluster::Cluster& cluster) {
-  const plan::Region* region = plan::find_shared_region(plan);
-  MOTLEY_CHECK(region != nullptr);
-  if (region->operators.size() != graph.ops.size())
-    return stale(fmt::format("it splits {} operators, the model has {}", region->operators.size(),
+namespace {
+
+Result<RuledSharding> read_region(const graph::Graph& graph, const plan::Region& region,
+                                  RuledSharding found) {
+  Sharding& sharding = found.sharding;
+  if (region.operators.size() != graph.ops.size())
+    return stale(fmt::format("it splits {} operators, the model has {}", region.operators.size(),
                              graph.ops.size()));
-  Sharding sharding;
-  for (const DeviceId device : region->devices)
-    sharding.devices.push_back(cluster.device(device).name);
-  sharding.shares = region->shares;
-  sharding.micro_batches = plan.replicas.front().micro_batches;
-  sharding.batch = plan.global_batch / sharding.micro_batches;
-  sharding.exchanges = region->exchanges;
-  MOTLEY_RETURN_IF_ERROR(read_sources(graph, *region, sharding));
-  const std::vector<ShardingRule> rules = find_rules(graph, sharding.batch);
-  for (std::size_t i = 0; i < rules.size(); ++i) {
+  sharding.shares = region.shares;
+  sharding.exchanges = region.exchanges;
+  MOTLEY_RETURN_IF_ERROR(read_sources(graph, region, sharding));
+  found.rules = find_rules(graph, sharding.batch);
+  for (std::size_t i = 0; i < found.rules.size(); ++i) {
     const OpId id(static_cast<std::int64_t>(i));
-    const auto strategy = find_strategy(rules[i], region->operators[i]);
-    if (!strategy || !can_lower(graph, id, rules[i], *strategy, sharding.shares))
+    const ShardingRule& rule = found.rules[i];
+    const auto strategy = find_strategy(rule, region.operators[i]);
+    if (!strategy || !can_lower(graph, id, rule, *strategy, sharding.shares))
       return stale(
           fmt::format("operator {}, {} in module '{}', cannot be split as '{}'; its rule "
                       "is {}",
                       i, graph.ops[i].full_name(), graph.ops[i].module,
-                      print_split(region->operators[i]), print_rule(rules[i])));
+                      print_split(region.operators[i]), print_rule(rule)));
     sharding.ops.push_back(*strategy);
   }
-  return sharding;
+  return found;
+}
+
+}  // namespace
+
+Result<RuledSharding> find_ruled_sharding(const graph::Graph& graph, const plan::Plan& plan,
+                                          const cluster::Cluster& cluster) {
+  RuledSharding found;
+  Sharding& sharding = found.sharding;
+  sharding.micro_batches = plan.replicas.front().micro_batches;
+  sharding.batch = plan.global_batch / sharding.micro_batches;
+  for (const plan::Member& member : plan::members(plan)) {
+    sharding.devices.push_back(cluster.device(member.device).name);
+    sharding.shares.push_back(static_cast<double>(member.samples));
+  }
+  const plan::Region& first = plan.replicas.front().regions.front();
+  if (first.devices.size() > 1) return read_region(graph, first, std::move(found));
+  found.rules = spread_samples(graph, sharding, plan.batch_norm);
+  return found;
+}
+
+Result<Sharding> find_sharding(const graph::Graph& graph, const plan::Plan& plan,
+                               const cluster::Cluster& cluster) {
+  MOTLEY_ASSIGN(RuledSharding found, find_ruled_sharding(graph, plan, cluster));
+  return std::move(found.sharding);
 }
 
 }  // namespace motley::synth

@@ -13,10 +13,17 @@ namespace motley::synth {
 plan::Region make_region(const graph::Graph& graph, const Sharding& sharding,
                          const cluster::Cluster& cluster);
 
-/// The inverse: the sharding that the shared region of a verified plan describes, by the rules at
-/// the plan's batch. Stale errors (plan.stale): another number of operators than the graph has, a
-/// parameter that it does not have or that cannot be cut so, and an operator that cannot be split
-/// so, by name.
+/// The sharding that a verified plan describes: of a shared region the inverse, by the rules at the
+/// plan's batch; of replicas of one device each their samples spread (sample_sharding.h); of one
+/// device all of everything. Stale errors (plan.stale): another number of operators than the graph
+/// has, a parameter that it does not have or that cannot be cut so, and an operator that cannot be
+/// split so, by name.
+struct RuledSharding {
+  Sharding sharding;
+  std::vector<graph::ShardingRule> rules;  ///< that its strategies are of (find_rules_of)
+};
+Result<RuledSharding> find_ruled_sharding(const graph::Graph& graph, const plan::Plan& plan,
+                                          const cluster::Cluster& cluster);
 Result<Sharding> find_sharding(const graph::Graph& graph, const plan::Plan& plan,
                                const cluster::Cluster& cluster);
 

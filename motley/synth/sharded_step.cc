@@ -33,6 +33,11 @@ class StepPlanner {
 
   void plan() {
     find_homes();
+    if (sharding_.devices.size() == 1) {
+      step_.schedule = schedule_alone(graph_);
+      step_.wanted.resize(graph_.values.size());
+      return;
+    }
     step_.schedule = make_schedule(graph_, {{"batch", sharding_.batch}}, find_needs(),
                                    find_output_needs(), bucket_bytes_);
     find_wanted();
@@ -49,16 +54,26 @@ class StepPlanner {
   std::vector<Use> uses_of(std::size_t op) const {
     const graph::ShardingRule& rule = step_.rules[op];
     std::vector<Use> uses;
-    for (std::size_t o = 0; o < rule.operands.size(); ++o)
-      if (!is_ignored(rule, o)) uses.push_back({rule.operands[o], sharding_.ops[op].operands[o]});
+    for (std::size_t o = 0; o < rule.operands.size(); ++o) {
+      if (is_ignored(rule, o)) continue;
+      const ValueId value = rule.operands[o];
+      const Form& form = sharding_.ops[op].operands[o];
+      uses.push_back(
+          {value, is_same(home(value), form, step_.alike[value.index()]) ? home(value) : form});
+    }
     return uses;
   }
 
   void find_homes() {
     step_.homes = sharding_.sources;
-    for (std::size_t i = 0; i < graph_.ops.size(); ++i)
-      for (std::size_t r = 0; r < graph_.ops[i].outputs.size(); ++r)
+    step_.alike.resize(graph_.values.size(), 0);
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
+      const std::vector<graph::AlikeDims> alike = alike_results(step_.rules[i], step_.alike);
+      for (std::size_t r = 0; r < graph_.ops[i].outputs.size(); ++r) {
         step_.homes[graph_.ops[i].outputs[r].index()] = sharding_.ops[i].results[r];
+        step_.alike[graph_.ops[i].outputs[r].index()] = alike[r];
+      }
+    }
     for (const graph::Output& output : graph_.outputs)
       step_.outputs.push_back(output.kind == graph::OutputKind::kGradient
                                   ? sharding_.sources[output.of.index()]
@@ -160,6 +175,12 @@ class StepPlanner {
 
 }  // namespace
 
+bool is_same(const Form& from, const Form& to, graph::AlikeDims alike) {
+  if (from == to) return true;
+  return from.kind == FormKind::kSharded && to.kind == FormKind::kSharded && from.dim == to.dim &&
+         from.extent == to.extent && from.dim < 64 && (alike >> from.dim & 1) != 0;
+}
+
 bool is_ignored(const graph::ShardingRule& rule, std::size_t operand) {
   return std::find(rule.ignored.begin(), rule.ignored.end(), static_cast<int>(operand)) !=
          rule.ignored.end();
@@ -169,7 +190,7 @@ bool splits_samples(const Form& x) { return x.kind == FormKind::kSharded && x.di
 
 ShardedStep plan_step(const graph::Graph& graph, const Sharding& sharding,
                       const std::vector<graph::ShardingRule>& rules, Bytes bucket_bytes) {
-  ShardedStep step{rules, {}, {}, {}, {}, {}};
+  ShardedStep step{rules, {}, {}, {}, {}, {}, {}};
   StepPlanner(graph, sharding, bucket_bytes, step).plan();
   return step;
 }

@@ -24,12 +24,17 @@ struct ShardedStep {
   /// Parameters that are kept in parts and wanted whole, gathered together; `ready` is the position
   /// in the order of the first operator that wants one of them.
   std::vector<Bucket> gathers;
+  std::vector<graph::AlikeDims> alike;        ///< by value
   const std::vector<Copy>* copies = nullptr;  ///< of an accumulated graph, by operator
 };
 
 /// `rules` as find_rules gives them, which must outlive the step; the sharding is sound. O(graph).
 ShardedStep plan_step(const graph::Graph& graph, const Sharding& sharding,
                       const std::vector<graph::ShardingRule>& rules, Bytes bucket_bytes);
+
+/// Is what a device has of the value in one form also what it has in the other? So it is if all
+/// elements along the dimension that is cut are equal, and as many of them.
+bool is_same(const graph::Form& from, const graph::Form& to, graph::AlikeDims alike);
 
 /// Is the operand read for its dtype only?
 bool is_ignored(const graph::ShardingRule& rule, std::size_t operand);

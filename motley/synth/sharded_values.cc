@@ -71,7 +71,8 @@ std::int64_t ShardedValues::sum(const std::vector<std::int64_t>& values) {
 }
 
 BufferId ShardedValues::in_form(ValueId value, const Form& form) {
-  if (form == step_.homes[value.index()]) return buffers_[value.index()];
+  if (is_same(step_.homes[value.index()], form, step_.alike[value.index()]))
+    return buffers_[value.index()];
   if (const auto made = converted_.find({value, form}); made != converted_.end())
     return made->second;
   start_conversion(value, form);
@@ -210,7 +211,9 @@ bool ShardedValues::is_made_of_whole(ValueId value, const Form& to) const {
 void ShardedValues::start_conversion(ValueId value, const Form& to) {
   const Form& from = step_.homes[value.index()];
   const Converted key{value, to};
-  if (to == from || converted_.contains(key) || arriving_.contains(key)) return;
+  if (is_same(from, to, step_.alike[value.index()]) || converted_.contains(key) ||
+      arriving_.contains(key))
+    return;
   if (is_made_of_whole(value, to)) return start_conversion(value, graph::kWholeForm);
   const std::string label = label_of(value);
   if (from.kind == FormKind::kPartial && to.kind == FormKind::kWhole)

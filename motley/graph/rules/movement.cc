@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "motley/base/dtype.h"
 #include "motley/graph/rules/rule_builder.h"
 
 namespace motley::graph {
@@ -402,10 +403,36 @@ bool scatter_rule(RuleBuilder& rule) {
     rule.set_operand(i, like(rule.operand_shape(i)));
   }
   rule.set_result(0, like(rule.result_shape(0)));
+  if (rule.op().name == "aten::scatter_reduce") return true;  // a largest element is no sum
   rule.add_term({0});
   const bool adds = rule.op().name == "aten::scatter_add" || rule.op().overload == "src";
   if (adds) rule.add_term({rule.operand(3)});
   return rule.op().name != "aten::scatter" || adds;
+}
+
+/// select_scatter(x, src, dim, index), slice_scatter(x, src, dim, start, end, step)
+template <bool Slice>
+bool scatter_block_rule(RuleBuilder& rule) {
+  const Shape& wide = rule.operand_shape(0);
+  const auto dim = rule.dim(2, rank_of(wide));
+  if (!dim) return false;
+  TensorFactors factors = rule.add_factors(wide);
+  rule.never(at(factors, *dim));
+  rule.set_operand(0, factors);
+  rule.set_result(0, factors);
+  if (Slice)
+    at(factors, *dim) = {rule.add_factor(at(rule.operand_shape(1), *dim), Split::kNever)};
+  else
+    factors.erase(factors.begin() + *dim);
+  rule.set_operand(1, factors);
+  rule.add_term({0});
+  rule.add_term({1});
+  return true;
+}
+
+/// sort(x, dim, descending), and sort.stable(x, stable, dim, descending)
+bool sort_rule(RuleBuilder& rule) {
+  return rule.op().overload == "stable" ? along_rule<2, false>(rule) : along_rule<1, false>(rule);
 }
 
 /// The last `Count` dimensions belong together: triangles.
@@ -482,7 +509,17 @@ bool fill_rule(RuleBuilder& rule) {
   return true;
 }
 
-/// arange: places count from the first; scalar_tensor: nothing to split.
+/// arange(end), (start, end), (start, end, step): a part of what counts by ones begins later.
+bool arange_rule(RuleBuilder& rule) {
+  const std::string& overload = rule.op().overload;
+  const bool by_ones = overload.empty() || overload == "start" || rule.integer(2) == 1;
+  const bool counts = by_ones && !is_floating(rule.result_dtype(0));
+  rule.set_result(
+      0, rule.add_factors(rule.result_shape(0), counts ? Split::kRewritten : Split::kNever));
+  return rule.operand_count() == 0;
+}
+
+/// Nothing to split: scalar_tensor.
 bool whole_rule(RuleBuilder& rule) {
   for (int i = 0; i < rule.operand_count(); ++i)
     rule.set_operand(i, rule.add_factors(rule.operand_shape(i), Split::kNever));
@@ -493,6 +530,7 @@ bool whole_rule(RuleBuilder& rule) {
 
 constexpr NamedRuleMaker kMovementRules[] = {
     {"aten::view", view_rule},
+    {"aten::reshape", view_rule},
     {"aten::t", t_rule},
     {"aten::transpose", transpose_rule},
     {"aten::permute", permute_rule},
@@ -514,17 +552,34 @@ constexpr NamedRuleMaker kMovementRules[] = {
     {"aten::cumsum", along_rule<1, true>},
     {"aten::cumprod", along_rule<1, false>},
     {"aten::flip", along_rule<1, true>},
-    {"aten::sort", along_rule<1, false>},
+    {"aten::roll", along_rule<2, true>},
+    {"aten::logcumsumexp", along_rule<1, false>},
+    {"aten::cummax", along_rule<1, false>},
+    {"aten::cummin", along_rule<1, false>},
+    {"aten::_safe_softmax", along_rule<1, false>},
+    {"aten::glu", along_rule<1, false>},
+    {"aten::glu_backward", along_rule<2, true>},
+    {"aten::sort", sort_rule},
+    {"aten::argsort", sort_rule},
     {"aten::topk", along_rule<2, false>},
     {"aten::gather", scatter_rule},
     {"aten::scatter", scatter_rule},
     {"aten::scatter_add", scatter_rule},
+    {"aten::scatter_reduce", scatter_rule},
+    {"aten::select_scatter", scatter_block_rule<false>},
+    {"aten::slice_scatter", scatter_block_rule<true>},
     {"aten::tril", trailing_rule<2>},
     {"aten::triu", trailing_rule<2>},
     {"aten::constant_pad_nd", pad_rule},
     {"aten::sum", reduce_rule<Split::kPlain, true>},
     {"aten::mean", reduce_rule<Split::kMean, true>},
+    {"aten::nansum", reduce_rule<Split::kPlain, false>},
     {"aten::linalg_vector_norm", reduce_rule<Split::kNever, false, 2>},
+    {"aten::norm", reduce_rule<Split::kNever, false, 2>},
+    {"aten::median", reduce_rule<Split::kNever, false>},
+    {"aten::mode", reduce_rule<Split::kNever, false>},
+    {"aten::kthvalue", reduce_rule<Split::kNever, false, 2>},
+    {"aten::std_mean", reduce_rule<Split::kNever, false>},
     {"aten::max", extreme_rule},
     {"aten::min", extreme_rule},
     {"aten::amax", reduce_rule<Split::kNever, false>},
@@ -546,7 +601,7 @@ constexpr NamedRuleMaker kMovementRules[] = {
     {"aten::new_ones", fill_rule<1>},
     {"aten::new_full", fill_rule<1>},
     {"aten::new_empty", fill_rule<1>},
-    {"aten::arange", whole_rule},
+    {"aten::arange", arange_rule},
     {"aten::scalar_tensor", whole_rule},
 };
 

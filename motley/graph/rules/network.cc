@@ -150,6 +150,16 @@ bool window_rule(RuleBuilder& rule) {
   return true;
 }
 
+/// upsample_*_backward(grad, output size, input size, ...)
+template <int Window>
+bool upsample_backward_rule(RuleBuilder& rule) {
+  if (!window_rule<Window, true>(rule)) return false;
+  const TensorFactors leading(rule.operand_factors(0).begin(),
+                              rule.operand_factors(0).end() - Window);
+  for (int d = 0; d < static_cast<int>(leading.size()); ++d) rule.add_slot(2, d, at(leading, d));
+  return rule.list_length(2) == rank_of(rule.result_shape(0));
+}
+
 // ---- normalisations
 
 /// Over trailing dimensions, as many as the list at argument `List` has; weights have only these,
@@ -215,6 +225,10 @@ bool group_norm_rule(RuleBuilder& rule) {
 /// Batch norm of any kind: channels in dimension 1, and alone in all weights and statistics. What
 /// it averages over can be split only by other instructions, unless statistics are given.
 /// `Training`: argument of the flag; -1: always training, -2: never.
+///
+/// With statistics of each device's own samples, those that the backward pass takes are "of the
+/// whole" on each device, though not alike: nothing else may read them. The running ones are terms:
+/// what a device finds, weighed by its part of the samples. Gradients of weights are terms, too.
 template <int Training, bool Backward>
 bool batch_norm_rule(RuleBuilder& rule) {
   const Shape& shape = rule.operand_shape(0);
@@ -232,9 +246,18 @@ bool batch_norm_rule(RuleBuilder& rule) {
   for (int r = 0; r < rule.result_count(); ++r)
     if (rule.has_result(r)) rule.set_result(r, like(rule.result_shape(r)));
   if (Backward) rule.add_term({0});
-  if (trains)  // statistics and their gradients become those of the whole
-    for (std::size_t d = 0; d < whole.size(); ++d)
-      for (int r = 1; d != 1 && r < rule.result_count(); ++r) rule.set_independent(r, whole[d][0]);
+  if (Backward && trains)  // running statistics are not read
+    for (const int running : {3, 4})
+      if (rule.operand(running) >= 0) rule.ignore(rule.operand(running));
+  const bool is_own = trains && rule.statistics() == Statistics::kOwn;
+  if (is_own && Backward)
+    for (int d = 0; d < rank_of(shape); ++d)
+      if (d != 1) rule.set_split(at(whole, d), Split::kPlain);
+  // Statistics and their gradients become those of the whole.
+  const int saved = rule.op().name == "aten::_batch_norm_with_update_functional" ? 4 : 3;
+  const int last = !trains || (is_own && Backward) ? 0 : is_own ? saved : rule.result_count();
+  for (std::size_t d = 0; d < whole.size(); ++d)
+    for (int r = 1; d != 1 && r < last; ++r) rule.set_independent(r, whole[d][0]);
   return true;
 }
 
@@ -311,9 +334,21 @@ bool index_add_rule(RuleBuilder& rule) {
   return true;
 }
 
+/// What an index tensor names must be whole, unless it holds the rows' own numbers 0, 1, 2, ... :
+/// x[[0, 1, 2, ...], y] takes one element of each row. Then row and place are one factor, of which
+/// a part is indexed by its own numbers. The dimension of the places; empty if it is not so.
+std::optional<int> row_place(const RuleBuilder& rule, int index, std::int64_t rows,
+                             const Shape& places) {
+  const Shape& shape = rule.operand_shape(index);
+  const auto dim = rule.row_number_dim(index);
+  if (!dim || at(shape, *dim) != rows) return std::nullopt;
+  const int place = rank_of(places) - rank_of(shape) + *dim;
+  return place >= 0 && at(places, place) == rows ? std::optional(place) : std::nullopt;
+}
+
 /// A table x and the rows that the index tensors at argument 1 name, all for dimensions next to
 /// each other and broadcast to one shape of places: x is [before, indexed, after], rows are
-/// [before, places, after]. What is indexed must be whole.
+/// [before, places, after].
 struct IndexFactors {
   TensorFactors table, rows;
 };
@@ -330,11 +365,22 @@ std::optional<IndexFactors> index_factors(RuleBuilder& rule, const Shape& rows, 
     if (first < 0) first = d;
     if (last >= 0 && d != last + 1) return std::nullopt;
     last = d;
-    rule.never(at(made.table, d));
   }
   const int after = rank_of(rule.operand_shape(0)) - last - 1;
   if (rank_of(rows) < first + after) return std::nullopt;
-  const TensorFactors filled = rule.add_factors({rows.begin() + first, rows.end() - after}, places);
+  const Shape shape(rows.begin() + first, rows.end() - after);
+  TensorFactors filled = rule.add_factors(shape, places);
+  bool is_shared = false;  // one dimension at most
+  for (int i = 0; i < static_cast<int>(indices.size()); ++i) {
+    const DimFactors& table = at(made.table, first + i);
+    const auto place = row_place(rule, indices[static_cast<std::size_t>(i)],
+                                 at(rule.operand_shape(0), first + i), shape);
+    const bool shares = place && !is_shared;
+    rule.set_split(table, shares ? Split::kRewritten : Split::kNever);
+    if (!shares) continue;
+    at(filled, *place) = table;
+    is_shared = true;
+  }
   for (const int index : indices) {
     const auto aligned = rule.broadcast(rule.operand_shape(index), filled);
     if (!aligned || rule.operand_dtype(index) == DType::kBool) return std::nullopt;
@@ -528,7 +574,32 @@ constexpr NamedRuleMaker kNetworkRules[] = {
     {"aten::avg_pool2d_backward", window_rule<2, true>},
     {"aten::_adaptive_avg_pool2d", window_rule<2, true>},
     {"aten::_adaptive_avg_pool2d_backward", window_rule<2, true>},
+    {"aten::avg_pool1d", window_rule<1, true>},
+    {"aten::avg_pool3d", window_rule<3, true>},
+    {"aten::avg_pool3d_backward", window_rule<3, true>},
+    {"aten::max_pool1d_with_indices", window_rule<1, false>},
+    {"aten::max_pool3d_with_indices", window_rule<3, false>},
+    {"aten::max_pool3d_with_indices_backward", window_rule<3, true>},
+    {"aten::adaptive_max_pool2d", window_rule<2, false>},
+    {"aten::adaptive_max_pool2d_backward", window_rule<2, true>},
+    {"aten::upsample_nearest1d", window_rule<1, true>},
+    {"aten::upsample_nearest1d_backward", upsample_backward_rule<1>},
     {"aten::upsample_nearest2d", window_rule<2, true>},
+    {"aten::upsample_nearest2d_backward", upsample_backward_rule<2>},
+    {"aten::upsample_bilinear2d", window_rule<2, true>},
+    {"aten::upsample_bilinear2d_backward", upsample_backward_rule<2>},
+    {"aten::upsample_bicubic2d", window_rule<2, true>},
+    {"aten::upsample_bicubic2d_backward", upsample_backward_rule<2>},
+    {"aten::_upsample_bilinear2d_aa", window_rule<2, true>},
+    {"aten::_upsample_bilinear2d_aa_backward", upsample_backward_rule<2>},
+    {"aten::reflection_pad1d", window_rule<1, true>},
+    {"aten::reflection_pad1d_backward", window_rule<1, true>},
+    {"aten::reflection_pad2d", window_rule<2, true>},
+    {"aten::reflection_pad2d_backward", window_rule<2, true>},
+    {"aten::replication_pad2d", window_rule<2, true>},
+    {"aten::replication_pad2d_backward", window_rule<2, true>},
+    {"aten::pixel_shuffle", window_rule<3, true>},
+    {"aten::pixel_unshuffle", window_rule<3, true>},
     {"aten::native_layer_norm", layer_norm_rule<1, false>},
     {"aten::native_layer_norm_backward", layer_norm_rule<2, true>},
     {"aten::_fused_rms_norm", layer_norm_rule<1, false>},

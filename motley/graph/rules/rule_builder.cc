@@ -26,8 +26,8 @@ std::optional<int> normal_dim(std::int64_t dim, int rank) {
 
 }  // namespace
 
-RuleBuilder::RuleBuilder(const Graph& graph, OpId op, const Sizes& sizes)
-    : op_(&graph.op(op)), sizes_(&sizes) {
+RuleBuilder::RuleBuilder(const Graph& graph, OpId op, const Sizes& sizes, Statistics statistics)
+    : graph_(&graph), op_(&graph.op(op)), sizes_(&sizes), statistics_(statistics) {
   const auto add = [&](ValueId id, std::size_t argument) {
     rule_.operands.push_back(id);
     positions_.push_back(static_cast<int>(argument));
@@ -45,6 +45,52 @@ RuleBuilder::RuleBuilder(const Graph& graph, OpId op, const Sizes& sizes)
     result_dtypes_.push_back(graph.value(id).dtype);
     rule_.result_factors.emplace_back(result_shapes_.back().size());
   }
+}
+
+namespace {
+
+bool counts_from_zero(const Op& op) {
+  const auto is = [&](std::size_t argument, std::int64_t wanted) {
+    const auto* value = argument < op.arguments.size()
+                            ? std::get_if<std::int64_t>(&op.arguments[argument].value)
+                            : nullptr;
+    return value != nullptr && *value == wanted;
+  };
+  if (op.name != "aten::arange") return false;
+  return op.overload.empty() || (is(0, 0) && (op.overload == "start" || is(2, 1)));
+}
+
+/// Only gives its first operand another shape, or another type.
+bool keeps_elements(const Op& op) {
+  return op.name == "aten::view" || op.name == "aten::reshape" || op.name == "aten::unsqueeze" ||
+         op.name == "aten::squeeze" || op.name == "aten::_to_copy" || op.name == "aten::clone" ||
+         op.name == "aten::alias" || op.name == "aten::detach";
+}
+
+/// Does the value hold 0, 1, 2, ... in the order of its elements?
+bool holds_row_numbers(const Graph& graph, ValueId value) {
+  while (!is_floating(graph.value(value).dtype)) {
+    const OpId producer = graph.value(value).producer;
+    if (producer.is_none()) return false;
+    const Op& op = graph.op(producer);
+    if (counts_from_zero(op)) return true;
+    if (!keeps_elements(op) || op.arguments.empty()) return false;
+    const auto* from = std::get_if<ValueId>(&op.arguments[0].value);
+    if (from == nullptr) return false;
+    value = *from;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::optional<int> RuleBuilder::row_number_dim(int operand) const {
+  const Shape& shape = operand_shape(operand);
+  const auto is_wide = [](std::int64_t size) { return size != 1; };
+  if (std::count_if(shape.begin(), shape.end(), is_wide) != 1 ||
+      !holds_row_numbers(*graph_, rule_.operands[static_cast<std::size_t>(operand)]))
+    return std::nullopt;
+  return static_cast<int>(std::find_if(shape.begin(), shape.end(), is_wide) - shape.begin());
 }
 
 int RuleBuilder::operand(int argument) const {

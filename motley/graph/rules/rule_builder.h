@@ -26,9 +26,11 @@ inline int rank_of(const Shape& shape) { return static_cast<int>(shape.size()); 
 /// the shapes.
 class RuleBuilder {
  public:
-  RuleBuilder(const Graph& graph, OpId op, const Sizes& sizes);
+  RuleBuilder(const Graph& graph, OpId op, const Sizes& sizes,
+              Statistics statistics = Statistics::kOfAll);
 
   const Op& op() const { return *op_; }
+  Statistics statistics() const { return statistics_; }
 
   // ---- the operator
   /// Position in rule().operands of the first tensor at an argument; -1: there is none.
@@ -52,6 +54,10 @@ class RuleBuilder {
   std::optional<int> dim(int argument, int rank) const;
   /// A list of dimensions, or one; none and an empty list mean all.
   std::vector<int> dims(int argument, int rank) const;
+
+  /// The dimension along which an operand holds the numbers 0, 1, 2, ... of its places; empty if
+  /// there is none, or only one place.
+  std::optional<int> row_number_dim(int operand) const;
 
   // ---- the rule
   int add_factor(std::int64_t size, Split split = Split::kPlain);
@@ -81,8 +87,10 @@ class RuleBuilder {
  private:
   void drop_unused_factors();
 
+  const Graph* graph_;
   const Op* op_;
   const Sizes* sizes_;
+  Statistics statistics_;
   ShardingRule rule_;
   std::vector<int> positions_;  // argument of each operand
   std::vector<std::vector<std::int64_t>> operand_shapes_, result_shapes_;

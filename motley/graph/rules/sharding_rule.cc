@@ -63,23 +63,63 @@ bool has_factor(const TensorFactors& tensor, int factor) {
   });
 }
 
-std::optional<ShardingRule> find_rule(const Graph& graph, OpId op, const Sizes& sizes) {
+std::optional<ShardingRule> find_rule(const Graph& graph, OpId op, const Sizes& sizes,
+                                      Statistics statistics) {
   const std::string& name = graph.op(op).name;
-  RuleBuilder rule(graph, op, sizes);
+  RuleBuilder rule(graph, op, sizes, statistics);
   if (const auto found = rule_table().find(name); found != rule_table().end())
     return found->second(rule) ? rule.finish() : std::nullopt;
   if (!is_elementwise(name) || !elementwise_rule(rule)) return std::nullopt;
   return rule.finish();
 }
 
-ShardingRule find_rule_or_whole(const Graph& graph, OpId op, const Sizes& sizes) {
-  if (auto found = find_rule(graph, op, sizes)) return *std::move(found);
+ShardingRule find_rule_or_whole(const Graph& graph, OpId op, const Sizes& sizes,
+                                Statistics statistics) {
+  if (auto found = find_rule(graph, op, sizes, statistics)) return *std::move(found);
   RuleBuilder rule(graph, op, sizes);
   for (int i = 0; i < rule.operand_count(); ++i)
     rule.set_operand(i, rule.add_factors(rule.operand_shape(i), Split::kNever));
   for (int r = 0; r < rule.result_count(); ++r)
     rule.set_result(r, rule.add_factors(rule.result_shape(r), Split::kNever));
   return *rule.finish();
+}
+
+ShardingRule rule_alone(const Op& op) {
+  ShardingRule rule;
+  for_each_value(op.arguments, [&](ValueId operand) { rule.operands.push_back(operand); });
+  rule.operand_factors.resize(rule.operands.size());
+  rule.result_factors.resize(op.outputs.size());
+  return rule;
+}
+
+namespace {
+
+bool is_alike_along(const ShardingRule& rule, int factor, const std::vector<AlikeDims>& values) {
+  const Factor& about = rule.factors[static_cast<std::size_t>(factor)];
+  if (about.size == 1) return true;
+  if (about.split != Split::kPlain && about.split != Split::kMean) return false;
+  for (std::size_t o = 0; o < rule.operands.size(); ++o)
+    for (std::size_t d = 0; d < rule.operand_factors[o].size(); ++d) {
+      const DimFactors& dim = rule.operand_factors[o][d];
+      const bool is_alike = d < 64 && (values[rule.operands[o].index()] >> d & 1) != 0;
+      if (!is_alike && std::find(dim.begin(), dim.end(), factor) != dim.end()) return false;
+    }
+  return true;
+}
+
+}  // namespace
+
+std::vector<AlikeDims> alike_results(const ShardingRule& rule,
+                                     const std::vector<AlikeDims>& values) {
+  std::vector<AlikeDims> results(rule.result_factors.size(), 0);
+  for (std::size_t r = 0; r < results.size(); ++r)
+    for (std::size_t d = 0; d < rule.result_factors[r].size() && d < 64; ++d) {
+      const DimFactors& dim = rule.result_factors[r][d];
+      if (std::all_of(dim.begin(), dim.end(),
+                      [&](int factor) { return is_alike_along(rule, factor, values); }))
+        results[r] |= AlikeDims{1} << d;
+    }
+  return results;
 }
 
 ArgumentList local_arguments(const Op& op, const ShardingRule& rule,

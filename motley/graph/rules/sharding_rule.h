@@ -73,13 +73,33 @@ struct ShardingRule {
 /// Does a tensor have a factor?
 bool has_factor(const TensorFactors& tensor, int factor);
 
+/// What batch norm normalises by in training.
+enum class Statistics : std::uint8_t {
+  kOfAll,  ///< of the whole batch, as one device does
+  kOwn,    ///< of the samples that each device has
+};
+
 /// The rule of an operator at given sizes; empty: none is known, every device must run it whole.
 /// Source: the operators' definitions (PyTorch's native_functions.yaml); every rule is checked by
 /// running its parts (tests/test_rules.py).
-std::optional<ShardingRule> find_rule(const Graph& graph, OpId op, const Sizes& sizes);
+std::optional<ShardingRule> find_rule(const Graph& graph, OpId op, const Sizes& sizes,
+                                      Statistics statistics = Statistics::kOfAll);
 
 /// The same, but an operator without a rule gets one that splits nothing.
-ShardingRule find_rule_or_whole(const Graph& graph, OpId op, const Sizes& sizes);
+ShardingRule find_rule_or_whole(const Graph& graph, OpId op, const Sizes& sizes,
+                                Statistics statistics = Statistics::kOfAll);
+
+/// A rule that splits nothing and says no more than which tensors there are: for one device, at any
+/// sizes.
+ShardingRule rule_alone(const Op& op);
+
+/// Dimensions of a tensor along which all its elements are equal, as bits.
+using AlikeDims = std::uint64_t;
+
+/// Of each result, by those of all values: what an operator makes out of nothing, or of what it
+/// repeats, is alike, and so is what it makes element by element of what is alike.
+std::vector<AlikeDims> alike_results(const ShardingRule& rule,
+                                     const std::vector<AlikeDims>& values);
 
 /// The operator's arguments where the device has `local_sizes[f]` of factor f. `sizes` are the
 /// global ones.

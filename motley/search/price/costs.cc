@@ -58,10 +58,8 @@ Result<std::shared_ptr<const InstructionTimes>> load_times(const Loading& loadin
                                                            int ranks) {
   std::vector<program::DeviceProgram> references;
   for (const std::int64_t batch : batches) {
-    const synth::Placement placement{
-        .device = key.kind, .samples = batch, .global_batch = batch * ranks, .ranks = ranks};
     MOTLEY_ASSIGN(auto reference,
-                  synth::lower_device(*loading.graph, placement, loading.options.lowering));
+                  synth::lower_first(*loading.graph, {batch, ranks}, loading.options.lowering));
     references.push_back(std::move(reference));
   }
   MOTLEY_ASSIGN(auto times, InstructionTimes::build(references, source, key));

@@ -50,13 +50,8 @@ class CostsTest : public ::testing::Test {
     std::map<std::string, cost::OpEntry> entries;
     for (const std::int64_t samples : batches)
       for (const int ranks : {1, 2}) {
-        const auto program = synth::lower_device(model_.graph,
-                                                 {.device = "a:0",
-                                                  .samples = samples,
-                                                  .global_batch = samples * ranks,
-                                                  .ranks = ranks},
-                                                 options_.lowering)
-                                 .value();
+        const auto program =
+            synth::lower_first(model_.graph, {samples, ranks}, options_.lowering).value();
         const auto works = cost::instruction_work(program, model_.graph);
         for (std::size_t i = 0; i < program.instructions.size(); ++i) {
           const std::string name = program::cost_key(program, program.instructions[i]);

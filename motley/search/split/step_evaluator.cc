@@ -51,10 +51,7 @@ Result<std::unique_ptr<StepEvaluator>> StepEvaluator::make(const graph::Graph& g
 }
 
 Result<program::DeviceProgram> StepEvaluator::lower(std::int64_t samples, Setting setting) const {
-  const int ranks = setting == Setting::kAlone ? 1 : 2;
-  const synth::Placement placement{
-      .device = "", .samples = samples, .global_batch = samples * ranks, .ranks = ranks};
-  return synth::lower_device(*graph_, placement, lowering_);
+  return synth::lower_first(*graph_, {samples, setting == Setting::kAlone ? 1 : 2}, lowering_);
 }
 
 void StepEvaluator::price_device(DeviceId device, const StepShape& alone) {
@@ -158,7 +155,7 @@ Result<Seconds> StepEvaluator::step_time(const plan::Plan& plan) const {
     group.push_back(cluster_->device(device).name);
     if (kinds.emplace(prices_.at(device).get(), samples).second) ranks.push_back(rank);
   }
-  MOTLEY_ASSIGN(const auto program, synth::lower_some_replicas(*graph_, plan, *cluster_, ranks));
+  MOTLEY_ASSIGN(const auto program, synth::lower_some_ranks(*graph_, plan, *cluster_, ranks));
   MOTLEY_ASSIGN(const auto trace, simulate::simulate(program, GroupCost(model_, group)));
   return trace::median_step(trace);
 }

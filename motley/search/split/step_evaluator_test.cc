@@ -116,11 +116,7 @@ name = "a"
   }
 
   program::DeviceProgram lower(std::int64_t batch, int ranks) const {
-    return synth::lower_device(
-               model_.graph,
-               {.device = "a:0", .samples = batch, .global_batch = batch * ranks, .ranks = ranks},
-               options_.lowering)
-        .value();
+    return synth::lower_first(model_.graph, {batch, ranks}, options_.lowering).value();
   }
 
  private:
