@@ -326,7 +326,61 @@ def weighted_pixels():
     return net, (torch.randn(BATCH, 2, 4, 4), labels(7, (BATCH, 4, 4)))
 
 
+def mixed_samples():
+    """Operators along the samples, and one that nothing is known of: they run whole."""
+
+    def forward(self, x, y):
+        z = self.fc(x)
+        ranked = z.sort(0).values.tanh() + z.cumsum(0).sin() + z.flip(0)
+        inverse = torch.linalg.inv_ex(z.view(-1, 2, 2) * 0.1 + self.one).inverse
+        return F.mse_loss(ranked, y) + (inverse**2).mean() + z.amax(0).sum()
+
+    net = Net(forward, fc=nn.Linear(8, 4))
+    net.register_buffer("one", torch.eye(2))
+    return net, (vectors(), vectors(4))
+
+
+def resampling():
+    def forward(self, x, y):
+        z = self.conv(x)
+        big = F.interpolate(z, scale_factor=2, mode="bilinear") + F.interpolate(z, scale_factor=2)
+        big = F.pad(big, (1, 1, 1, 1), mode="reflect") + F.pad(big, (1, 1, 1, 1), mode="replicate")
+        shuffled = F.pixel_shuffle(big, 2)
+        line = F.interpolate(z.flatten(2), scale_factor=2.0) + F.avg_pool1d(z.flatten(2), 1).repeat(1, 1, 2)
+        pooled = F.adaptive_max_pool2d(shuffled, 3).flatten(1).sum(1)
+        return F.mse_loss(pooled + line.mean((1, 2)), y) + F.pixel_unshuffle(z, 2).sin().mean()
+
+    return Net(forward, conv=nn.Conv2d(2, 4, 3, padding=1)), (
+        torch.randn(BATCH, 2, 4, 4),
+        vectors(1).flatten(),
+    )
+
+
+def selections():
+    def forward(self, x, y):
+        z = self.fc(x).view(x.size(0), 4, 6)
+        parts = [
+            z.roll(2, 2),
+            z.cummax(2).values,
+            z.logcumsumexp(2),
+            F.glu(z.repeat(1, 1, 2), 2),
+            z.select_scatter(z[..., 0] * 2, 2, 3),
+            z.slice_scatter(z[..., :2].exp(), 2, 1, 3),
+            z.scatter_reduce(2, self.places.expand(x.size(0), 4, 6), z * 2, "sum"),
+        ]
+        whole = torch.stack(parts).sum(0)
+        ends = whole.kthvalue(2, 2).values + z.median(2).values + z.nansum(2) + z.norm(3.0, 2)
+        return F.mse_loss(whole.mean(2) + ends + torch.std_mean(z, 2)[0], y)
+
+    net = Net(forward, fc=nn.Linear(8, 24))
+    net.register_buffer("places", torch.tensor([0, 2, 2, 5, 1, 0]))
+    return net, (vectors(), vectors(4))
+
+
 MODELS = [
+    mixed_samples,
+    resampling,
+    selections,
     norms,
     weighted_pixels,
     weighted_labels,

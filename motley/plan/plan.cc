@@ -193,6 +193,11 @@ class ReplicaCheck {
       fault("{}: {} samples cannot be done in {} equal micro-batches", where, replica.samples,
             replica.micro_batches);
     }
+    if (index == 0) micro_batches_ = replica.micro_batches;
+    if (replica.micro_batches != micro_batches_) {
+      fault("{}: found {} micro-batches, replica 0 has {}", where, replica.micro_batches,
+            micro_batches_);
+    }
     if (replica.regions.size() != 1) {
       fault("{}: found {} regions, wanted 1", where, replica.regions.size());
       return;
@@ -200,9 +205,6 @@ class ReplicaCheck {
     const Region& region = replica.regions.front();
     if (region.devices.empty()) fault("{}: found no device, wanted at least 1", where);
     if (region.devices.size() == 1) add_one_device(where, region);
-    if (region.devices.size() == 1 && replica.micro_batches > 1) {
-      fault("{}: found {} micro-batches, of one device wanted 1", where, replica.micro_batches);
-    }
     if (region.devices.size() > 1) add_shared(where, region);
     for (const DeviceId device : region.devices) add_use(index, device);
   }
@@ -262,6 +264,7 @@ class ReplicaCheck {
   }
 
   const cluster::Cluster& cluster_;
+  std::int64_t micro_batches_ = 1;  // of the first replica
   std::map<DeviceId, std::size_t> user_;
 };
 

@@ -42,8 +42,8 @@ struct Region {
 struct Replica {
   std::int64_t samples = 0;
   std::vector<Region> regions;
-  /// Of each step, equal and one after the other; gradients are added up over them. Several only
-  /// where the region has several devices.
+  /// Of each step, equal and one after the other; gradients are added up over them. All replicas
+  /// have as many, and exchange gradients once.
   std::int64_t micro_batches = 1;
   bool operator==(const Replica&) const = default;
 };

@@ -271,12 +271,14 @@ TEST(PlanVerify, RegionsOfSeveralDevices) {
             "plan: replica 0: 40 samples cannot be done in 0 equal micro-batches");
 }
 
-TEST(PlanVerify, OneDeviceHasOneMicroBatch) {
+TEST(PlanVerify, AllReplicasHaveAsManyMicroBatches) {
   const cluster::Cluster cluster = lab();
   Plan plan = two_replicas(cluster);
   plan.replicas[0].micro_batches = 2;
   EXPECT_EQ(error_of(verify_plan(plan, "00000000000000aa", cluster)),
-            "plan: replica 0: found 2 micro-batches, of one device wanted 1");
+            "plan: replica 1: found 1 micro-batches, replica 0 has 2");
+  plan.replicas[1].micro_batches = 2;
+  EXPECT_TRUE(verify_plan(plan, "00000000000000aa", cluster));
 }
 
 TEST(PlanVerify, OtherModelOrClusterIsStale) {
