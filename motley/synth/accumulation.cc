@@ -120,7 +120,7 @@ class Accumulator {
     time_.shares.assign(static_cast<std::size_t>(times_), 1.0);
     time_.batch = global_batch_;
     rules_ = find_rules(graph_, global_batch_);
-    spread_samples_by(graph_, rules_, time_);
+    spread_samples_by(graph_, rules_, RepeatedTerms::kKept, time_);
     homes_ = time_.sources;
     alike_.assign(graph_.values.size(), 0);
     for (std::size_t i = 0; i < graph_.ops.size(); ++i) {

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
 #include "motley/graph/rules/sharding_rule.h"
+#include "motley/program/parts.h"
 #include "motley/synth/sharding.h"
 
 namespace motley::synth {
@@ -69,13 +71,29 @@ class AloneGraph {
   std::map<ValueId, ValueId> ids_;
 };
 
+/// Exchanges that the operator's own instructions wait for: results change their forms behind them.
+std::vector<InnerExchange> find_inner(const program::DeviceProgram& device) {
+  const auto last = std::find_if(
+      device.instructions.rbegin(), device.instructions.rend(),
+      [](const program::Instruction& instruction) { return !instruction.origin.is_none(); });
+  std::vector<InnerExchange> exchanges;
+  for (auto each = device.instructions.begin(); each != last.base(); ++each)
+    if (each->lane == program::Lane::kTransfer)
+      exchanges.push_back({each->op, program::priced_bytes(device, *each)});
+  return exchanges;
+}
+
 }  // namespace
 
 LoweredOperator lower_operator(const graph::Graph& graph, OpId op, const graph::Strategy& strategy,
                                std::int64_t batch, const std::vector<double>& shares,
                                const std::vector<std::size_t>& ranks) {
-  LoweredOperator made{AloneGraph(graph, op, batch).take(), {}};
-  const std::vector<graph::ShardingRule> rules = find_rules(made.graph, batch);
+  LoweredOperator made{AloneGraph(graph, op, batch).take(), {}, {}};
+  // As in its graph: what makes its operands may count.
+  std::vector<graph::ShardingRule> rules{graph::find_rule_or_whole(graph, op, {{"batch", batch}})};
+  rules[0].operands.clear();
+  graph::for_each_value(made.graph.ops[0].arguments,
+                        [&](ValueId operand) { rules[0].operands.push_back(operand); });
   Sharding sharding;
   sharding.devices.assign(shares.size(), "");
   sharding.shares = shares;
@@ -85,6 +103,7 @@ LoweredOperator lower_operator(const graph::Graph& graph, OpId op, const graph::
   for (std::size_t o = 0; o < rules[0].operands.size(); ++o)
     sharding.sources[rules[0].operands[o].index()] = strategy.operands[o];
   program::Program program = lower_some_ranks(made.graph, sharding, rules, ranks, {});
+  made.exchanges = find_inner(program.devices.front());
   for (program::DeviceProgram& device : program.devices) {
     std::erase_if(device.instructions, [](const program::Instruction& instruction) {
       return instruction.origin.is_none() || instruction.lane != program::Lane::kCompute;

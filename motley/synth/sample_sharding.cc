@@ -28,8 +28,13 @@ int cost_of(const ShardingRule& rule, const Held& held, const Strategy& strategy
 
 class Spreader {
  public:
-  Spreader(const graph::Graph& graph, const std::vector<ShardingRule>& rules, Sharding& sharding)
-      : graph_(graph), sharding_(sharding), rules_(rules), held_(graph.values.size()) {}
+  Spreader(const graph::Graph& graph, const std::vector<ShardingRule>& rules,
+           RepeatedTerms repeated, Sharding& sharding)
+      : graph_(graph),
+        sharding_(sharding),
+        rules_(rules),
+        repeated_(repeated),
+        held_(graph.values.size()) {}
 
   void spread() {
     for (std::size_t v = 0; v < graph_.values.size(); ++v)
@@ -59,8 +64,11 @@ class Spreader {
     Strategy best = best_strategy(graph_, id, rule, held_, sharding_.shares);
     if (is_spread) return best;
     const auto made = by_result(op);
-    const bool is_better = made && can_lower(graph_, id, rule, *made, sharding_.shares) &&
-                           cost_of(rule, held_, *made) <= cost_of(rule, held_, best);
+    if (!made || !can_lower(graph_, id, rule, *made, sharding_.shares)) return best;
+    const bool repeats_terms =
+        repeated_ == RepeatedTerms::kSummed && best.results[0] == graph::kPartialForm;
+    const bool is_better =
+        repeats_terms || cost_of(rule, held_, *made) <= cost_of(rule, held_, best);
     return is_better ? *made : best;
   }
 
@@ -80,6 +88,7 @@ class Spreader {
   const graph::Graph& graph_;
   Sharding& sharding_;
   const std::vector<ShardingRule>& rules_;
+  const RepeatedTerms repeated_;
   Held held_;
 };
 
@@ -106,15 +115,15 @@ Strategy best_strategy(const graph::Graph& graph, OpId op, const ShardingRule& r
 }
 
 void spread_samples_by(const graph::Graph& graph, const std::vector<ShardingRule>& rules,
-                       Sharding& sharding) {
-  Spreader(graph, rules, sharding).spread();
+                       RepeatedTerms repeated, Sharding& sharding) {
+  Spreader(graph, rules, repeated, sharding).spread();
 }
 
 std::vector<ShardingRule> spread_samples(const graph::Graph& graph, Sharding& sharding,
                                          plan::BatchNormMode batch_norm) {
   std::vector<ShardingRule> rules = find_rules_of(graph, sharding, batch_norm);
   if (sharding.devices.size() > 1) {
-    spread_samples_by(graph, rules, sharding);
+    spread_samples_by(graph, rules, RepeatedTerms::kSummed, sharding);
     return rules;
   }
   sharding.sources.assign(graph.values.size(), graph::kWholeForm);

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "motley/graph/graph.h"
 #include "motley/synth/sharding.h"
 
@@ -25,9 +28,15 @@ std::vector<graph::ShardingRule> spread_samples(
     const graph::Graph& graph, Sharding& sharding,
     plan::BatchNormMode batch_norm = plan::BatchNormMode::kGlobal);
 
+/// What becomes of terms that an operator repeats for each sample.
+enum class RepeatedTerms : std::uint8_t {
+  kSummed,  ///< before, when they are fewer elements
+  kKept,    ///< nothing: where sums must wait for the end (accumulation.h)
+};
+
 /// The same by given rules, however many devices there are.
 void spread_samples_by(const graph::Graph& graph, const std::vector<graph::ShardingRule>& rules,
-                       Sharding& sharding);
+                       RepeatedTerms repeated, Sharding& sharding);
 
 /// Keeps every parameter that has a dimension of at least the number of devices in parts of its
 /// first such dimension (ZeRO): states and updates are spread, gradients are reduce-scattered.

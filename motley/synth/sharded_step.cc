@@ -1,9 +1,12 @@
 #include "motley/synth/sharded_step.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
+#include <string_view>
 #include <utility>
+
+#include "motley/program/parts.h"
+#include "motley/synth/conversion.h"
 
 namespace motley::synth {
 namespace {
@@ -11,18 +14,13 @@ namespace {
 using graph::Form;
 using graph::FormKind;
 
-/// The exchange that brings a value from one form to another together with others, if any does.
+/// The exchange that changes the form of a value together with others, if any does.
 std::optional<Exchange> shared_exchange(const Form& from, const Form& to) {
-  if (from.kind == FormKind::kPartial && to.kind == FormKind::kWhole) return Exchange::kAllReduce;
-  if (from.kind == FormKind::kPartial && to.kind == FormKind::kSharded)
-    return Exchange::kReduceScatter;
-  if (from.kind == FormKind::kSharded && to.kind == FormKind::kWhole) return Exchange::kAllGather;
+  const std::string_view exchange = find_exchange(from, to);
+  if (exchange == program::kAllReduce) return Exchange::kAllReduce;
+  if (exchange == program::kReduceScatter) return Exchange::kReduceScatter;
+  if (exchange == program::kAllGather) return Exchange::kAllGather;
   return std::nullopt;
-}
-
-/// Does a value in parts become `to` by way of being whole?
-bool goes_over_whole(const Form& from, const Form& to) {
-  return from != to && (to.kind != FormKind::kSharded || to.dim == from.dim);
 }
 
 class StepPlanner {
@@ -38,6 +36,7 @@ class StepPlanner {
       step_.wanted.resize(graph_.values.size());
       return;
     }
+    find_uses();
     step_.schedule = make_schedule(graph_, {{"batch", sharding_.batch}}, find_needs(),
                                    find_output_needs(), bucket_bytes_);
     find_wanted();
@@ -51,17 +50,21 @@ class StepPlanner {
   };
 
   /// Operands of an operator, but for those of which only the dtype is read.
-  std::vector<Use> uses_of(std::size_t op) const {
-    const graph::ShardingRule& rule = step_.rules[op];
-    std::vector<Use> uses;
-    for (std::size_t o = 0; o < rule.operands.size(); ++o) {
-      if (is_ignored(rule, o)) continue;
-      const ValueId value = rule.operands[o];
-      const Form& form = sharding_.ops[op].operands[o];
-      uses.push_back(
-          {value, is_same(home(value), form, step_.alike[value.index()]) ? home(value) : form});
+  const std::vector<Use>& uses_of(std::size_t op) const { return uses_[op]; }
+
+  void find_uses() {
+    uses_.resize(graph_.ops.size());
+    for (std::size_t op = 0; op < uses_.size(); ++op) {
+      const graph::ShardingRule& rule = step_.rules[op];
+      uses_[op].reserve(rule.operands.size());
+      for (std::size_t o = 0; o < rule.operands.size(); ++o) {
+        if (is_ignored(rule, o)) continue;
+        const ValueId value = rule.operands[o];
+        const Form& form = sharding_.ops[op].operands[o];
+        uses_[op].push_back(
+            {value, is_same(home(value), form, step_.alike[value.index()]) ? home(value) : form});
+      }
     }
-    return uses;
   }
 
   void find_homes() {
@@ -101,7 +104,7 @@ class StepPlanner {
     std::vector<OpNeeds> needs(graph_.ops.size());
     for (std::size_t i = 0; i < needs.size(); ++i) {
       needs[i].counts_labels = counts_labels(i);
-      const std::vector<Use> uses = uses_of(i);
+      const std::vector<Use>& uses = uses_of(i);
       for (const Use& use : uses) {
         const bool sums_always = std::all_of(uses.begin(), uses.end(), [&](const Use& other) {
           return other.value != use.value || other.form == graph::kWholeForm;
@@ -116,9 +119,12 @@ class StepPlanner {
 
   /// Outputs whose sum, or whose form, no operator wants share their exchanges.
   std::vector<std::optional<Exchange>> find_output_needs() const {
-    std::map<std::size_t, std::vector<Form>> taken;  // by value
+    std::vector<std::vector<Form>> taken(graph_.values.size());
+    std::vector<char> is_output(graph_.values.size(), 0);
+    for (const graph::Output& output : graph_.outputs) is_output[output.value.index()] = 1;
     for (std::size_t i = 0; i < graph_.ops.size(); ++i)
-      for (const Use& use : uses_of(i)) taken[use.value.index()].push_back(use.form);
+      for (const Use& use : uses_of(i))
+        if (is_output[use.value.index()] != 0) taken[use.value.index()].push_back(use.form);
     std::vector<std::optional<Exchange>> needs(graph_.outputs.size());
     for (std::size_t o = 0; o < needs.size(); ++o) {
       const ValueId value = graph_.outputs[o].value;
@@ -154,7 +160,7 @@ class StepPlanner {
       for (const Use& use : uses_of(step_.schedule.order[i].index())) {
         if (graph_.value(use.value).role != graph::ValueRole::kParameter ||
             home(use.value).kind != FormKind::kSharded || first_use[use.value.index()] >= 0 ||
-            !goes_over_whole(home(use.value), use.form))
+            !(use.form == graph::kWholeForm || goes_over_whole(home(use.value), use.form)))
           continue;
         first_use[use.value.index()] = static_cast<std::int64_t>(i);
         items.push_back(
@@ -171,6 +177,7 @@ class StepPlanner {
   const Sharding& sharding_;
   const Bytes bucket_bytes_;
   ShardedStep& step_;
+  std::vector<std::vector<Use>> uses_;  // by operator
 };
 
 }  // namespace

@@ -1,9 +1,12 @@
 #include "motley/synth/sharded_values.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "motley/plan/shares.h"
+#include "motley/program/parts.h"
+#include "motley/synth/conversion.h"
 
 namespace motley::synth {
 
@@ -203,9 +206,10 @@ std::string ShardedValues::label_of(ValueId value) const {
 
 bool ShardedValues::is_made_of_whole(ValueId value, const Form& to) const {
   const Form& from = step_.homes[value.index()];
-  if (to.kind != FormKind::kSharded) return to.kind == FormKind::kPartial;
-  if (from.kind == FormKind::kPartial) return step_.wanted[value.index()].size() > 1;
-  return from.kind == FormKind::kWhole || from.dim == to.dim;
+  // Terms that are wanted in several forms are summed once.
+  if (from.kind == FormKind::kPartial && to.kind == FormKind::kSharded)
+    return step_.wanted[value.index()].size() > 1;
+  return find_exchange(from, to).empty();
 }
 
 void ShardedValues::start_conversion(ValueId value, const Form& to) {
@@ -216,13 +220,14 @@ void ShardedValues::start_conversion(ValueId value, const Form& to) {
     return;
   if (is_made_of_whole(value, to)) return start_conversion(value, graph::kWholeForm);
   const std::string label = label_of(value);
-  if (from.kind == FormKind::kPartial && to.kind == FormKind::kWhole)
+  const std::string_view exchange = find_exchange(from, to);
+  if (exchange == program::kAllReduce)
     converted_[key] = sum_of_elements(value) == 0
                           ? buffers_[value.index()]  // an empty tensor is its own sum
                           : all_reduce(value, label);
-  else if (from.kind == FormKind::kPartial)
+  else if (exchange == program::kReduceScatter)
     arriving_[key] = reduce_scatter(value, to, label);
-  else if (to.kind == FormKind::kWhole)
+  else if (exchange == program::kAllGather)
     arriving_[key] = gather(value, from, label);
   else
     arriving_[key] = all_to_all(value, from, to, label);

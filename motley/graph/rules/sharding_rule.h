@@ -1,6 +1,10 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,8 +32,44 @@ struct Factor {
   bool operator==(const Factor&) const = default;
 };
 
-/// The factors whose product a dimension is, outermost first; none: of size 1.
-using DimFactors = std::vector<int>;
+/// The factors whose product a dimension is, outermost first; none: of size 1. Few of them lie in
+/// the list itself: rules are made for every operator at every batch that a planner looks at.
+class DimFactors {
+ public:
+  using value_type = int;
+  using iterator = int*;
+  using const_iterator = const int*;
+  DimFactors() = default;
+  DimFactors(std::initializer_list<int> ids) {
+    for (const int id : ids) push_back(id);
+  }
+  void push_back(int id) {
+    if (many_.empty() && size_ < kFew) {
+      few_[size_++] = id;
+      return;
+    }
+    if (many_.empty()) many_.assign(few_.begin(), few_.end());
+    many_.push_back(id);
+    ++size_;
+  }
+  std::size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  int* begin() { return many_.empty() ? few_.data() : many_.data(); }
+  int* end() { return begin() + size_; }
+  const int* begin() const { return many_.empty() ? few_.data() : many_.data(); }
+  const int* end() const { return begin() + size_; }
+  int operator[](std::size_t i) const { return begin()[i]; }
+  int back() const { return begin()[size_ - 1]; }
+  bool operator==(const DimFactors& other) const {
+    return std::equal(begin(), end(), other.begin(), other.end());
+  }
+
+ private:
+  static constexpr std::size_t kFew = 4;
+  std::size_t size_ = 0;
+  std::array<int, kFew> few_ = {};
+  std::vector<int> many_;  // all of them, where they are not few
+};
 /// By dimension.
 using TensorFactors = std::vector<DimFactors>;
 
@@ -37,7 +77,7 @@ using TensorFactors = std::vector<DimFactors>;
 /// elements there are: `multiple` times the product of the factors.
 struct SizeSlot {
   int argument = 0, element = -1;
-  std::vector<int> factors;
+  DimFactors factors;
   std::int64_t multiple = 1;
   bool operator==(const SizeSlot&) const = default;
 };

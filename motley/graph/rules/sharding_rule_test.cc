@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "motley/graph/rules/strategy.h"
+
 namespace motley::graph {
 namespace {
 
@@ -143,6 +145,103 @@ TEST(ShardingRule, UnknownOperatorsHaveNone) {
   EXPECT_EQ(text_of(make_graph({{kI, {4}}}, make_op("aten::cat", {{ArgumentList{value(0)}}, {0}}),
                                {{kI, {4}}})),
             "(a) -> (a)");
+}
+
+/// x [6, 4] indexed by [0, 1, ...] and y [6]: the row numbers come from `from`.
+Graph indexed_rows(const Op& from, std::int64_t count) {
+  Graph graph;
+  const auto add = [&](DType dtype, std::vector<std::int64_t> shape, OpId producer = OpId()) {
+    Value value;
+    value.dtype = dtype;
+    value.producer = producer;
+    for (const std::int64_t size : shape) value.shape.emplace_back(size);
+    graph.values.push_back(std::move(value));
+    return ValueId(static_cast<std::int64_t>(graph.values.size()) - 1);
+  };
+  const ValueId x = add(kF, {6, 4}), y = add(kI, {6});
+  Op numbers = from;
+  const ValueId rows = add(kI, {count}, OpId(0));
+  numbers.outputs = {rows};
+  Op index = make_op("aten::index", {{x}, {ArgumentList{{rows}, {y}}}}, "Tensor");
+  index.outputs = {add(kF, {6}, OpId(1))};
+  graph.ops = {numbers, index};
+  return graph;
+}
+
+TEST(ShardingRule, RowsByTheirOwnNumbersAreOneFactor) {
+  const auto rule_of = [](const Op& from) {
+    return print_rule(*find_rule(indexed_rows(from, 6), OpId(1), {}));
+  };
+  EXPECT_EQ(rule_of(make_op("aten::arange", {{6}})), "(a^ b!) (a^) (a^) -> (a^)");
+  EXPECT_EQ(rule_of(make_op("aten::arange", {{0}, {6}}, "start")), "(a^ b!) (a^) (a^) -> (a^)");
+  // Other numbers, or numbers of another kind, may name any row.
+  EXPECT_EQ(rule_of(make_op("aten::arange", {{1}, {7}}, "start")), "(a! b!) (c) (c) -> (c)");
+  EXPECT_EQ(rule_of(make_op("aten::randperm", {{6}})), "(a! b!) (c) (c) -> (c)");
+}
+
+TEST(ShardingRule, CountingByOnesBeginsLater) {
+  const auto arange = [](Op op) { return text_of(make_graph({}, std::move(op), {{kI, {6}}})); };
+  EXPECT_EQ(arange(make_op("aten::arange", {{6}})), "-> (a^)");
+  EXPECT_EQ(arange(make_op("aten::arange", {{0}, {12}, {2}}, "start_step")), "-> (a!)");
+}
+
+TEST(ShardingRule, OwnStatisticsMakeTermsOfWhatIsAveraged) {
+  const Graph graph =
+      make_graph({{kF, {6, 3}}, {kF, {3}}, {kF, {3}}, {kF, {3}}, {kF, {3}}},
+                 make_op("aten::_native_batch_norm_legit_functional",
+                         {value(0), value(1), value(2), value(3), value(4), {true}, {0.1}, {1e-5}}),
+                 {{kF, {6, 3}}, {kF, {3}}, {kF, {3}}, {kF, {3}}, {kF, {3}}});
+  const auto forms = [&](Statistics statistics) {
+    const auto rule = find_rule(graph, OpId(0), {}, statistics);
+    std::string text;
+    const auto way = split_strategy(*rule, 0);
+    for (const Form& form : way->results) text += print_form(form) + ' ';
+    return text;
+  };
+  EXPECT_EQ(forms(Statistics::kOfAll), "S(0: 6) R R R R ");
+  EXPECT_EQ(forms(Statistics::kOwn), "S(0: 6) R R P P ");
+}
+
+/// By result: along which of its dimensions all is alike, "01" for the second of two.
+std::string alike(const Graph& graph, const std::vector<AlikeDims>& operands) {
+  std::vector<AlikeDims> values = operands;
+  values.resize(graph.values.size(), 0);
+  const auto rule = find_rule_or_whole(graph, OpId(0), {});
+  const std::vector<AlikeDims> results = alike_results(rule, values);
+  std::string text;
+  for (std::size_t d = 0; d < graph.value(graph.ops[0].outputs[0]).shape.size(); ++d)
+    text += (results[0] >> d & 1) != 0 ? '1' : '0';
+  return text;
+}
+
+TEST(ShardingRule, WhatIsMadeOfNothingOrRepeatedIsAlike) {
+  const Graph full = make_graph({}, make_op("aten::full", {list({6, 4}), {1.0}}), {{kF, {6, 4}}});
+  EXPECT_EQ(alike(full, {}), "11");
+  const Graph expand =
+      make_graph({{kF, {4}}}, make_op("aten::expand", {value(0), list({6, 4})}), {{kF, {6, 4}}});
+  EXPECT_EQ(alike(expand, {0}), "10");
+  const Graph add = make_graph({{kF, {6, 4}}, {kF, {4}}},
+                               make_op("aten::add", {value(0), value(1), {1}}), {{kF, {6, 4}}});
+  EXPECT_EQ(alike(add, {0b11, 0}), "10");
+  EXPECT_EQ(alike(add, {0b01, 0b1}), "10");
+  EXPECT_EQ(alike(add, {0b10, 0}), "00");
+  // [6, 4] as [24]: both dimensions must be.
+  const Graph view =
+      make_graph({{kF, {6, 4}}}, make_op("aten::view", {value(0), list({24})}), {{kF, {24}}});
+  EXPECT_EQ(alike(view, {0b11}), "1");
+  EXPECT_EQ(alike(view, {0b01}), "0");
+  const Graph sort = make_graph({{kF, {6}}}, make_op("aten::unheard_of", {value(0)}), {{kF, {6}}});
+  EXPECT_EQ(alike(sort, {0b1}), "0");
+}
+
+TEST(ShardingRule, AloneNothingIsSaidButWhichTensorsThereAre) {
+  const Graph graph = make_graph({{kF, {6, 4}}, {kF, {4}}},
+                                 make_op("aten::add", {value(0), value(1), {1}}), {{kF, {6, 4}}});
+  const ShardingRule rule = rule_alone(graph.ops[0]);
+  EXPECT_THAT(rule.operands, ElementsAre(ValueId(0), ValueId(1)));
+  EXPECT_THAT(rule.factors, IsEmpty());
+  EXPECT_EQ(rule.operand_factors.size(), 2U);
+  EXPECT_EQ(rule.result_factors.size(), 1U);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -49,25 +50,30 @@ struct Loading {
   std::shared_ptr<const graph::Graph> graph;  // the model's, kept by what is loaded
   const cost::ProfileStore& store;
   const CostOptions& options;
+  /// By samples and ranks: kinds of devices are measured at the same batches.
+  std::map<std::pair<std::int64_t, int>, program::DeviceProgram> references;
 };
 
-Result<std::shared_ptr<const InstructionTimes>> load_times(const Loading& loading,
+Result<std::shared_ptr<const InstructionTimes>> load_times(Loading& loading,
                                                            const cost::TimeSource& source,
                                                            const DeviceKey& key,
                                                            const std::vector<std::int64_t>& batches,
                                                            int ranks) {
   std::vector<program::DeviceProgram> references;
   for (const std::int64_t batch : batches) {
-    MOTLEY_ASSIGN(auto reference,
-                  synth::lower_first(*loading.graph, {batch, ranks}, loading.options.lowering));
-    references.push_back(std::move(reference));
+    auto& reference = loading.references[{batch, ranks}];
+    if (reference.instructions.empty()) {
+      MOTLEY_ASSIGN(reference,
+                    synth::lower_first(*loading.graph, {batch, ranks}, loading.options.lowering));
+    }
+    references.push_back(reference);
   }
   MOTLEY_ASSIGN(auto times, InstructionTimes::build(references, source, key));
   return std::make_shared<const InstructionTimes>(std::move(times));
 }
 
 /// By what other models' operators took there.
-Result<Table> model_device(const Loading& loading, const DeviceKey& key,
+Result<Table> model_device(Loading& loading, const DeviceKey& key,
                            const std::vector<std::int64_t>& batches, int ranks) {
   MOTLEY_ASSIGN(const auto entries, loading.store.ops(key));
   auto fitted = cost::OperatorModel::fit(entries);
@@ -84,7 +90,7 @@ Result<Table> model_device(const Loading& loading, const DeviceKey& key,
   return table;
 }
 
-Result<Table> load_device(const Loading& loading, const DeviceKey& key, int ranks) {
+Result<Table> load_device(Loading& loading, const DeviceKey& key, int ranks) {
   const graph::Model& model = loading.model;
   const CostOptions& options = loading.options;
   const std::int64_t wanted = largest_batch(model.graph, options.global_batch);
@@ -118,7 +124,7 @@ struct ProfiledKinds {
   std::vector<cluster::PlanningKind> kinds;
 };
 
-Result<ProfiledKinds> profiled_kinds(const Loading& loading) {
+Result<ProfiledKinds> profiled_kinds(Loading& loading) {
   const auto& [model, graph, store, options] = loading;
   const std::string subject = profile_subject(model.hash, options.lowering);
   const std::string torch = cost::device_key({}, options.torch).torch;
@@ -137,8 +143,8 @@ Result<ProfiledKinds> profiled_kinds(const Loading& loading) {
 }
 
 /// Of a device kind that is not here: by what was measured on another, else by its figures.
-Result<Table> kind_table(const Loading& loading, const cluster::PlanningKind& kind,
-                         const DeviceKey& key, int ranks) {
+Result<Table> kind_table(Loading& loading, const cluster::PlanningKind& kind, const DeviceKey& key,
+                         int ranks) {
   MOTLEY_ASSIGN(const ProfiledKinds profiled, profiled_kinds(loading));
   const std::int64_t wanted = largest_batch(loading.model.graph, loading.options.global_batch);
   std::vector<std::int64_t> batches = profile_batches(loading.options.global_batch, wanted);
@@ -241,7 +247,7 @@ std::string profile_subject(const std::string& model_hash, const synth::LowerOpt
 Result<Costs> load_costs(const graph::Model& model, const cluster::Cluster& cluster,
                          const cost::ProfileStore& store, const CostOptions& options) {
   Costs costs;
-  const Loading loading{model, std::make_shared<const graph::Graph>(model.graph), store, options};
+  Loading loading{model, std::make_shared<const graph::Graph>(model.graph), store, options, {}};
   std::map<std::pair<DeviceKey, int>, Table> tables;
   const auto find_table = [&](const DeviceKey& key, const cluster::PlanningKind* kind,
                               int ranks) -> Result<const Table*> {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "motley/base/text.h"
+#include "motley/graph/rules/without_rule.h"
 #include "motley/plan/shares.h"
 #include "motley/search/split/explain.h"
 
@@ -164,6 +165,10 @@ Result<PlanOutcome> SplitPlanner::plan(const Problem& problem) const {
     return outcome;
   }
   MOTLEY_RETURN_IF_ERROR(add_answer(study, std::move(choice), outcome));
+  if (inputs_.graph == nullptr) return outcome;
+  for (std::string& line :
+       graph::explain_without_rule(*inputs_.graph, {{"batch", problem.global_batch}}))
+    outcome.why.push_back(std::move(line));
   return outcome;
 }
 

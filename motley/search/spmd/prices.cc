@@ -9,6 +9,7 @@
 #include "motley/plan/shares.h"
 #include "motley/program/parts.h"
 #include "motley/search/spmd/form_changes.h"
+#include "motley/synth/conversion.h"
 #include "motley/synth/lower_operator.h"
 
 namespace motley::search {
@@ -18,7 +19,6 @@ using graph::Form;
 using graph::FormKind;
 using graph::Strategy;
 
-constexpr double kStatisticBytes = 16;  // two sums in double precision a channel
 /// Parts of an operator at which its curve is looked at. Where it is convex the last would do.
 constexpr double kParts[] = {1.0 / 16, 1.0 / 8, 1.0 / 4, 1.0 / 2, 1023.0 / 1024};
 constexpr double kLarge = 1 << 30;  // bytes of an exchange of which the start does not matter
@@ -27,10 +27,6 @@ double product(const std::vector<std::int64_t>& shape) {
   double elements = 1;
   for (const std::int64_t size : shape) elements *= static_cast<double>(size);
   return elements;
-}
-
-bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
-  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 }  // namespace
@@ -137,7 +133,7 @@ bool SpmdPrices::is_rewritten(OpId op, const Strategy& way) const {
              graph::Split::kRewritten;
 }
 
-std::vector<double> SpmdPrices::rewritten(OpId op, const Strategy& way) const {
+std::vector<double> SpmdPrices::rewritten(OpId op, const Strategy& way) {
   std::vector<std::size_t> ranks;
   for (const DeviceClass& each : classes_) ranks.push_back(static_cast<std::size_t>(each.rank));
   const synth::LoweredOperator made =
@@ -150,6 +146,11 @@ std::vector<double> SpmdPrices::rewritten(OpId op, const Strategy& way) const {
     for (std::size_t i = 0; i < works.size(); ++i)
       sum += seconds(c, device.instructions[i].full_name(),
                      cost::instruction_dtype(device, device.instructions[i]), works[i]);
+  }
+  double& inner = inner_[key_of(op, way)] = 0;
+  for (const synth::InnerExchange& each : made.exchanges) {
+    const auto bytes = static_cast<double>(each.bytes.value);
+    inner += exchanges_.quickest(each.op, {bytes, bytes}).seconds;
   }
   return sums;
 }
@@ -198,29 +199,8 @@ double SpmdPrices::launch(OpId op, std::size_t device_class) const {
 
 double SpmdPrices::inner_exchanges(OpId op, const Strategy& way) {
   if (!is_rewritten(op, way)) return 0;
-  const graph::Op& about = graph_.op(op);
-  const std::string& name = about.name;
-  if (is_one_of(name, {"aten::embedding", "aten::embedding_dense_backward", "aten::native_dropout",
-                       "aten::nll_loss_backward"}))
-    return 0;
-  const auto all_reduce = [&](double bytes) {
-    return exchanges_.quickest(program::kAllReduce, {bytes, bytes}).seconds;
-  };
-  // One number a row of what is split, or sums of channels.
-  const ValueId first = space_.rules[op.index()].operands[0];
-  const double elements = product(space_.shapes[first.index()]);
-  const double size = static_cast<double>(dtype_size(graph_.value(first).dtype));
-  const Form& form = way.operands[0];
-  if (name.find("batch_norm") != std::string::npos) {
-    const auto& shape = space_.shapes[first.index()];
-    const double channels = shape.size() > 1 ? static_cast<double>(shape[1]) : 1;
-    return all_reduce(kStatisticBytes * channels);
-  }
-  const double rows = form.kind == FormKind::kSharded
-                          ? elements / static_cast<double>(form.outer * form.extent * form.inner)
-                          : 1;
-  const int times = name == "aten::_log_softmax" ? 2 : 1;
-  return times * all_reduce(rows * size);
+  compute(op, way);
+  return inner_.at(key_of(op, way));
 }
 
 const ConversionTime& SpmdPrices::conversion(ValueId value, const Form& from, const Form& to) {
@@ -233,63 +213,33 @@ const ConversionTime& SpmdPrices::conversion(ValueId value, const Form& from, co
   time.before.assign(classes, 0);
   time.after.assign(classes, 0);
   if (from == to) return time;
-  const double size = static_cast<double>(dtype_size(dtype)), whole = product(shape) * size;
-  const auto part = [&](const Form& form, std::size_t c) { return bytes(value, form, c); };
-  const auto exchanged = [&](const Form& form) {
-    const auto& parts = parts_of(form.extent);
-    const double width = whole / static_cast<double>(form.extent);
-    const auto bytes = [&](ExchangeMethod method) {
+  const double whole = product(shape) * static_cast<double>(dtype_size(dtype));
+  const auto exchanged = [&](const synth::Conversion& step) {
+    if (step.exchange == program::kAllReduce) return ExchangeBytes{whole, whole};
+    if (step.exchange == program::kAllToAll) {
+      double most = 0;
+      for (std::size_t c = 0; c < classes; ++c)
+        most = std::max({most, bytes(value, from, c), bytes(value, to, c)});
+      return ExchangeBytes{most, most};
+    }
+    const auto& parts = parts_of(step.travels.extent);
+    const double width = whole / static_cast<double>(step.travels.extent);
+    const auto moved = [&](ExchangeMethod method) {
       constexpr std::int64_t kFine = 4096;  // as even_bytes rounds
       return width * static_cast<double>(program::even_bytes(method, parts, kFine).value) / kFine;
     };
-    return ExchangeBytes{bytes(ExchangeMethod::kNative), bytes(ExchangeMethod::kGrouped)};
+    return ExchangeBytes{moved(ExchangeMethod::kNative), moved(ExchangeMethod::kGrouped)};
   };
-  // Parts of a form that come one after the other lie as they should.
-  const auto joined = [&](const Form& form, double bytes, std::size_t c) {
-    return graph::slab_of(shape, form).before == 1 ? 0 : copy(c, "motley::join", dtype, bytes);
+  const auto copied = [&](const synth::LocalCopy& local, std::size_t c) {
+    return local.op.empty() ? 0.0
+                            : copy(c, local.op, dtype, local.times * bytes(value, local.of, c));
   };
-  const auto add = [&](const ConversionTime& other) {
-    time.exchange += other.exchange;
-    time.flow += other.flow;
+  for (const synth::Conversion& step : synth::find_conversions(shape, from, to)) {
+    if (!step.exchange.empty()) add_exchange(step.exchange, exchanged(step), time);
     for (std::size_t c = 0; c < classes; ++c) {
-      time.before[c] += other.before[c];
-      time.after[c] += other.after[c];
+      time.before[c] += copied(step.before, c);
+      time.after[c] += copied(step.after, c);
     }
-  };
-  if (to.kind == FormKind::kPartial) {
-    if (from.kind == FormKind::kSharded) add(conversion(value, from, graph::kWholeForm));
-    for (std::size_t c = 0; c < classes; ++c)
-      time.after[c] += copy(c, "aten::zeros_like", dtype, whole);
-  } else if (from.kind == FormKind::kPartial && to.kind == FormKind::kWhole) {
-    add_exchange(program::kAllReduce, {whole, whole}, time);
-    for (std::size_t c = 0; c < classes; ++c)
-      time.before[c] = copy(c, "aten::clone", dtype, 2 * whole);
-  } else if (from.kind == FormKind::kPartial) {
-    add_exchange(program::kReduceScatter, exchanged(to), time);
-    for (std::size_t c = 0; c < classes; ++c) {
-      time.before[c] = copy(c, "motley::cut", dtype, 2 * whole);
-      time.after[c] = joined(to, 2 * part(to, c), c);
-    }
-  } else if (from.kind == FormKind::kWhole) {
-    for (std::size_t c = 0; c < classes; ++c)
-      time.after[c] = copy(c, "motley::part", dtype, 2 * part(to, c));
-  } else if (to.kind == FormKind::kWhole) {
-    add_exchange(program::kAllGather, exchanged(from), time);
-    for (std::size_t c = 0; c < classes; ++c) {
-      time.before[c] = copy(c, "motley::cut", dtype, 2 * part(from, c));
-      time.after[c] = joined(from, 2 * whole, c);
-    }
-  } else if (from.dim != to.dim) {
-    double most = 0;
-    for (std::size_t c = 0; c < classes; ++c) {
-      most = std::max({most, part(from, c), part(to, c)});
-      time.before[c] = copy(c, "motley::cut", dtype, 2 * part(from, c));
-      time.after[c] = joined(from, 2 * part(to, c), c);
-    }
-    add_exchange(program::kAllToAll, {most, most}, time);
-  } else {
-    add(conversion(value, from, graph::kWholeForm));
-    add(conversion(value, graph::kWholeForm, to));
   }
   return time;
 }

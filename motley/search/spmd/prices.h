@@ -69,8 +69,8 @@ class SpmdPrices {
   cost::OperatorWork work(OpId op, const graph::Strategy& way, const ShapeOf& shape_of) const;
   double seconds(OpId op, std::size_t device_class, const cost::OperatorWork& work) const;
   bool is_rewritten(OpId op, const graph::Strategy& way) const;
-  /// Seconds of all that a rewritten operator runs, by class.
-  std::vector<double> rewritten(OpId op, const graph::Strategy& way) const;
+  /// Seconds of all that a rewritten operator runs, by class; notes what it exchanges.
+  std::vector<double> rewritten(OpId op, const graph::Strategy& way);
   const std::vector<std::int64_t>& parts_of(std::int64_t extent);
   double seconds(std::size_t device_class, std::string_view name, DType dtype,
                  const cost::OperatorWork& work) const;
@@ -87,6 +87,7 @@ class SpmdPrices {
   std::vector<DeviceClass> classes_;
   std::map<std::int64_t, std::vector<std::int64_t>> parts_;  // by extent
   std::map<WayKey, std::vector<double>> computed_;
+  std::map<WayKey, double> inner_;  // exchanges of rewritten operators
   std::map<WayKey, std::vector<PartTime>> part_times_;
   std::map<ConversionKey, ConversionTime> converted_;
 };

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "motley/base/text.h"
+#include "motley/graph/rules/without_rule.h"
 #include "motley/search/region/random_region.h"
 #include "motley/search/split/water_filling.h"
 #include "motley/search/spmd/explain_sharding.h"
@@ -124,6 +125,9 @@ Result<void> take(const PlannerInputs& inputs, const Problem& problem, Inquiry& 
     outcome.why.push_back(
         fmt::format("the step is {:.1f} % above the lower bound of all shardings and splits",
                     100 * (price.step.value / outcome.lower_bound.value - 1)));
+  for (std::string& line :
+       graph::explain_without_rule(study.graph(), {{"batch", problem.global_batch}}))
+    outcome.why.push_back(std::move(line));
   return {};
 }
 
