@@ -8,6 +8,7 @@
 #include "motley/cli/app.h"
 #include "motley/cli/context.h"
 #include "motley/cli/verb.h"
+#include "motley/cost/measured/profile_store.h"
 #include "motley/testing/fake_outside.h"
 #include "motley/testing/small_inputs.h"
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "motley/control/planning.h"
+#include "motley/cost/measured/whole_step.h"
 #include "motley/cost/profile_cost.h"
 #include "motley/testing/fake_outside.h"
 #include "motley/testing/small_inputs.h"
