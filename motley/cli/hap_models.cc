@@ -98,12 +98,11 @@ Json answer_to_json(const PlanningOptions& options, const HapFlags& hap,
 
 std::vector<Flag> hap_flags(HapFlags& flags) {
   const std::string group = "HAP's own workloads, with --planner hap-released or hap-described";
-  return {
-      {"--hap-model", &flags.model,
-       "bert12, vit12, vgg19 or bert-moe12; bert, vit, bert-moe of other depths",
-       Flag::Default::kHidden, group},
-      {"--hap-cluster", &flags.cluster, "v100-p100:N or equal:N; -C CLUSTER.toml takes its place",
-       Flag::Default::kShown, group}};
+  return {{"--hap-model", &flags.model,
+           "bert12, vit12, vgg19 or bert-moe12; bert, vit, bert-moe of other depths",
+           Flag::Default::kHidden, group},
+          {"--hap-cluster", &flags.cluster,
+           "v100-p100:N or equal:N; -C CLUSTER.toml takes its place", kShown, group}};
 }
 
 bool asks_for_hap(const PlanningOptions& options, const HapFlags& hap) {

@@ -43,8 +43,7 @@ std::vector<Flag> layer_flags(LayerOptions& options) {
       {"--layer-sizes", &files.sizes, "Sailor's llm_info.json"},
       {"--layer-model", &files.model, "the model's name in there"},
       {"--layer-network", &files.network, "Sailor's network fits, for pipelines"},
-      {"--devices-per-host", &files.devices_per_host, "of a pipeline's hosts",
-       Flag::Default::kShown},
+      {"--devices-per-host", &files.devices_per_host, "of a pipeline's hosts", kShown},
       {"--layer-metis", &files.metis, "Metis' DeviceType.KIND_tpN_bsM.json files"}};
   for (Flag& flag : flags) flag.group = "Imported layer profile, in place of -m";
   return flags;

@@ -7,7 +7,6 @@
 namespace motley::cli {
 namespace {
 
-constexpr auto kShown = Flag::Default::kShown;
 constexpr auto kHidden = Flag::Default::kHidden;
 constexpr const char* kOptimizer = "Optimizer";
 

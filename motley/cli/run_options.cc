@@ -10,8 +10,6 @@
 namespace motley::cli {
 namespace {
 
-constexpr auto kShown = Flag::Default::kShown;
-
 Result<data::DataSource> make_data_source(const RunOptions& options) {
   if (options.data.empty())
     return usage_error("cli.data",

@@ -27,6 +27,9 @@ struct Flag {
   std::string group;  ///< heading of the help it stands under; "": the first one
 };
 
+/// Short for tables of flags.
+inline constexpr auto kShown = Flag::Default::kShown;
+
 /// A word of the command line. `targets` in its flags lie in what `call` holds.
 struct Verb {
   std::string name, help;

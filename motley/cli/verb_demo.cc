@@ -20,7 +20,6 @@ struct DemoOptions {
 };
 
 std::vector<Flag> demo_flags(DemoOptions& options) {
-  constexpr auto kShown = Flag::Default::kShown;
   return {{"--python", &options.python, "interpreter with PyTorch", kShown},
           {"--examples", &options.examples, "folder of examples", kShown},
           {"--directory", &options.directory, "where to write", kShown}};

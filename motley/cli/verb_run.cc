@@ -11,11 +11,11 @@ namespace {
 
 std::vector<Flag> run_flags(RunOptions& options) {
   std::vector<Flag> flags = training_flags(options);
-  flags.insert(flags.end(), {{"--plan", &options.plan.file,
-                              "plan file; without it, model and cluster are planned first"},
-                             {"--resume", &options.resume, "auto or never", Flag::Default::kShown},
-                             {"--checkpoint-every", &options.checkpoint_every,
-                              "steps; 0: only at the end", Flag::Default::kShown}});
+  flags.insert(
+      flags.end(),
+      {{"--plan", &options.plan.file, "plan file; without it, model and cluster are planned first"},
+       {"--resume", &options.resume, "auto or never", kShown},
+       {"--checkpoint-every", &options.checkpoint_every, "steps; 0: only at the end", kShown}});
   return flags;
 }
 

@@ -24,13 +24,12 @@ struct SimulateOptions {
 std::vector<Flag> simulate_flags(SimulateOptions& options) {
   std::vector<Flag> flags = planning_flags(options.plan.planning);
   for (Flag& flag : layer_flags(options.layers)) flags.push_back(std::move(flag));
-  flags.insert(flags.end(),
-               {{"--plan", &options.plan.file, "plan file"},
-                {"--steps", &options.steps, "steps to simulate", Flag::Default::kShown},
-                {"--conditions", &options.conditions,
-                 "file of jitter, slow-downs and absences: gives distributions"},
-                {"--runs", &options.runs, "simulated under --conditions", Flag::Default::kShown},
-                {"--trace", &options.trace, "Chrome/Perfetto trace to write"}});
+  flags.insert(flags.end(), {{"--plan", &options.plan.file, "plan file"},
+                             {"--steps", &options.steps, "steps to simulate", kShown},
+                             {"--conditions", &options.conditions,
+                              "file of jitter, slow-downs and absences: gives distributions"},
+                             {"--runs", &options.runs, "simulated under --conditions", kShown},
+                             {"--trace", &options.trace, "Chrome/Perfetto trace to write"}});
   return flags;
 }
 
