@@ -4,11 +4,21 @@
 #include <string>
 #include <vector>
 
+#include "motley/control/clock.h"
+#include "motley/control/workers.h"
+
 namespace motley::cli {
 
+/// What lies outside the process, as main finds it and tests make it. Nothing is owned.
+struct Surroundings {
+  std::map<std::string, std::string> environment;
+  control::Workers* workers = nullptr;
+  const control::Clock* clock = nullptr;
+  bool terminal = false;  ///< stderr is a terminal
+};
+
 /// The whole command line: parses flags, runs a verb, prints what it returns. `arguments` without
-/// the program's name; `program` is its path (motley-worker lies beside it). Returns the exit code.
-int run_app(std::vector<std::string> arguments, const std::string& program,
-            const std::map<std::string, std::string>& environment);
+/// the program's name. Returns the exit code.
+int run_app(std::vector<std::string> arguments, const Surroundings& surroundings);
 
 }  // namespace motley::cli

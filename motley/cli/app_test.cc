@@ -7,6 +7,7 @@
 
 #include "motley/base/json.h"
 #include "motley/cli/context.h"
+#include "motley/control/local_workers.h"
 
 namespace motley::cli {
 namespace {
@@ -23,8 +24,12 @@ struct Outcome {
 Outcome call(std::vector<std::string> arguments) {
   ::testing::internal::CaptureStdout();
   ::testing::internal::CaptureStderr();
+  control::LocalWorkers workers("/nowhere/motley-worker");
+  const control::SystemClock clock;
   const int code =
-      run_app(std::move(arguments), "/nowhere/motley", {{"MOTLEY_PROFILES", "/nowhere/p.db"}});
+      run_app(std::move(arguments), {.environment = {{"MOTLEY_PROFILES", "/nowhere/p.db"}},
+                                     .workers = &workers,
+                                     .clock = &clock});
   return {code, ::testing::internal::GetCapturedStdout(), ::testing::internal::GetCapturedStderr()};
 }
 
@@ -102,10 +107,12 @@ TEST(App, DoctorPointsAtTheLineOfABadClusterFile) {
 }
 
 TEST(ExitCodes, FollowTheKindOfError) {
-  EXPECT_EQ(exit_code(ErrorKind::kUsage), 2);
-  EXPECT_EQ(exit_code(ErrorKind::kRuntime), 1);
-  EXPECT_EQ(exit_code(ErrorKind::kInfeasible), 3);
-  EXPECT_EQ(exit_code(ErrorKind::kStale), 4);
+  EXPECT_EQ(exit_code({ErrorKind::kUsage, "a.b", ""}), 2);
+  EXPECT_EQ(exit_code({ErrorKind::kRuntime, "a.b", ""}), 1);
+  EXPECT_EQ(exit_code({ErrorKind::kInfeasible, "a.b", ""}), 3);
+  EXPECT_EQ(exit_code({ErrorKind::kStale, "a.b", ""}), 4);
+  EXPECT_EQ(exit_code({ErrorKind::kCheck, "a.b", ""}), 5);
+  EXPECT_EQ(exit_code({ErrorKind::kRuntime, "run.interrupted", ""}), 130);
 }
 
 }  // namespace

@@ -1,13 +1,12 @@
 #pragma once
 
-#include <functional>
 #include <map>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "motley/base/json.h"
 #include "motley/base/result.h"
+#include "motley/control/clock.h"
+#include "motley/control/workers.h"
 
 namespace motley::cli {
 
@@ -22,7 +21,7 @@ enum ExitCode {
   kStopped = 75,
   kInterrupted = 130,
 };
-int exit_code(ErrorKind kind);
+int exit_code(const Error& error);
 
 /// What every verb may use: flags that all verbs share, and what lies outside the process. The only
 /// place that knows the environment.
@@ -31,7 +30,8 @@ struct Context {
   bool quiet = false;
   bool terminal = false;  ///< stderr is a terminal: progress may be redrawn in place
   std::map<std::string, std::string> environment;
-  std::string worker;         ///< path of motley-worker
+  control::Workers* workers = nullptr;
+  const control::Clock* clock = nullptr;
   std::string profile_store;  ///< default path of the profile store
   std::string print_phase, stop_after, dump_dir;
 
@@ -41,33 +41,8 @@ struct Context {
   void note(const std::string& line) const;
 };
 
-/// One of the phases load, price, search, synth, simulate, report: prints the artifact when asked
-/// for by --print, writes it into --dump-dir ("04-synth.txt"). True: --stop-after asks to stop
-/// here.
-bool phase(const Context& context, const std::string& name,
-           const std::function<std::string()>& text);
-
 /// Prints an error as people read it, and as JSON {"error": {...}} with --json. Returns its exit
 /// code.
 int report_error(const Context& context, const Error& error);
-
-/// A step count with rate and time left, redrawn in place on a terminal, else a line now and then.
-class Progress {
- public:
-  Progress(const Context& context, std::string what) : context_(&context), what_(std::move(what)) {}
-  ~Progress();
-  /// `done` of `total`; `detail` is shown behind.
-  void update(std::int64_t done, std::int64_t total, const std::string& detail = "");
-
- private:
-  const Context* context_;
-  std::string what_;
-  double last_ = -1;
-  bool drawn_ = false;
-};
-
-/// Seconds of a steady clock, and of the calendar's epoch.
-double steady_seconds();
-double calendar_seconds();
 
 }  // namespace motley::cli

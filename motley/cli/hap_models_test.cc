@@ -20,7 +20,8 @@ Answer plan(std::vector<std::string> flags) {
   flags.insert(flags.begin(), "plan");
   ::testing::internal::CaptureStdout();
   ::testing::internal::CaptureStderr();
-  const int code = run_app(std::move(flags), "/nowhere/motley", {});
+  const control::SystemClock clock;
+  const int code = run_app(std::move(flags), {.clock = &clock});
   return {code, ::testing::internal::GetCapturedStdout(), ::testing::internal::GetCapturedStderr()};
 }
 

@@ -1,10 +1,15 @@
+#include <unistd.h>
+
 #include <csignal>
 #include <filesystem>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "motley/cli/app.h"
+#include "motley/control/clock.h"
+#include "motley/control/local_workers.h"
 
 extern char** environ;
 
@@ -18,5 +23,11 @@ int main(int argc, char** argv) {
   std::error_code code;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", code);
   std::signal(SIGPIPE, SIG_IGN);
-  return motley::cli::run_app({argv + 1, argv + argc}, code ? argv[0] : self.string(), environment);
+  const std::filesystem::path program = code ? std::filesystem::path(argv[0]) : self;
+  motley::control::LocalWorkers workers((program.parent_path() / "motley-worker").string());
+  const motley::control::SystemClock clock;
+  return motley::cli::run_app({argv + 1, argv + argc}, {.environment = std::move(environment),
+                                                        .workers = &workers,
+                                                        .clock = &clock,
+                                                        .terminal = ::isatty(2) != 0});
 }

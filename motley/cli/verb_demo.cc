@@ -5,13 +5,25 @@
 
 #include "motley/base/file.h"
 #include "motley/base/text.h"
-#include "motley/cli/prediction.h"
-#include "motley/cli/training.h"
+#include "motley/cli/run_options.h"
+#include "motley/cli/teller.h"
 #include "motley/report/report.h"
 #include "motley/run/launcher.h"
 
 namespace motley::cli {
 namespace {
+
+struct DemoOptions {
+  std::string python = "python3";
+  std::string examples = "examples";
+  std::string directory = "motley-demo";
+};
+
+std::vector<Flag> demo_flags(DemoOptions& options) {
+  return {{"--python", &options.python, "interpreter with PyTorch", kShown},
+          {"--examples", &options.examples, "folder of examples", kShown},
+          {"--directory", &options.directory, "where to write", kShown}};
+}
 
 /// Three unequal devices, emulated on this machine's CPU.
 constexpr const char* kCluster = R"(schema = "motley.cluster/1"
@@ -90,42 +102,57 @@ PlanningOptions planning_options(const DemoModel& model, const std::string& dire
   return planning;
 }
 
+/// A model on the demo's devices under the plan of one planner.
+struct DemoPlan {
+  control::Inputs inputs;
+  control::Answer answer;
+};
+
+Result<std::unique_ptr<DemoPlan>> find_demo_plan(const PlanningOptions& options,
+                                                 const Context& context) {
+  Teller teller(context);
+  MOTLEY_ASSIGN(const auto question, make_question(options, GlobalBatch::kGiven));
+  MOTLEY_ASSIGN(const auto choices, make_plan_choices(options, context));
+  auto plan = std::make_unique<DemoPlan>();
+  MOTLEY_ASSIGN(plan->inputs, control::read_inputs(question, teller));
+  MOTLEY_ASSIGN(plan->answer, control::find_plan(plan->inputs, choices, teller.outside()));
+  if (!plan->answer.planned)
+    return tl::make_unexpected(control::infeasible_error(plan->answer.outcome));
+  return plan;
+}
+
 struct DemoRun {
-  TrainingResult result;
+  control::Measured measured;
   Seconds predicted;
   double memory_error;  ///< of the predicted peaks, relative, of the worst device
 };
 
-double largest_memory_error(const TrainingResult& result, const Prediction& predicted) {
+double largest_memory_error(const control::Measured& measured,
+                            const control::Predicted& predicted) {
   double worst = 0;
-  for (std::size_t r = 0; r < result.peak_bytes.size(); ++r)
-    worst = std::max(
-        worst, std::abs(predicted.peaks[r].value / static_cast<double>(result.peak_bytes[r]) - 1));
+  for (std::size_t r = 0; r < measured.peak_bytes.size(); ++r)
+    worst = std::max(worst, std::abs(predicted.devices[r].peak.value /
+                                         static_cast<double>(measured.peak_bytes[r]) -
+                                     1));
   return worst;
 }
 
-Result<DemoRun> run_model(const DemoModel& model, const DemoOptions& options,
-                          const Planned& planned, std::int64_t steps, const std::string& run_dir,
-                          const Context& context) {
-  Training training;
-  training.model = &planned.inputs.model;
-  training.model_path = planned.inputs.model_path;
-  training.cluster = &planned.inputs.cluster;
-  training.plan = *planned.outcome.plan;
-  training.data.path = options.examples + "/" + model.data;
-  training.data.seq = model.seq;
-  training.steps = steps;
-  training.run_dir = run_dir;
-  training.resume = false;
-  MOTLEY_ASSIGN(const Prediction predicted,
-                predict(planned.inputs, *planned.costs, training.plan, 3));
-  training.predicted_step = Seconds(predicted.step.value);
-  training.predicted_trace = trace::print_trace(predicted.trace);
-  MOTLEY_ASSIGN(TrainingResult result, train(training, context));
-  MOTLEY_RETURN_IF_ERROR(
-      write_file_atomic(run_dir + "/summary.json", training_to_json(result, training).dump(2)));
-  const double memory_error = largest_memory_error(result, predicted);
-  return DemoRun{std::move(result), *training.predicted_step, memory_error};
+Result<DemoRun> run_model(const DemoModel& model, const DemoOptions& options, const DemoPlan& plan,
+                          std::int64_t steps, const std::string& run_dir, const Context& context) {
+  control::TrainChoices choices;
+  choices.data.path = options.examples + "/" + model.data;
+  choices.data.seq = model.seq;
+  choices.steps = steps;
+  choices.run_dir = run_dir;
+  choices.resume = control::TrainChoices::Resume::kNever;
+  const control::Planned& planned = *plan.answer.planned;
+  MOTLEY_ASSIGN(const control::Predicted predicted,
+                control::predict(plan.inputs, planned, *plan.answer.priced.costs, 3));
+  MOTLEY_ASSIGN(const control::PreparedRun prepared,
+                control::prepare_run(plan.inputs, planned, &predicted, choices));
+  MOTLEY_ASSIGN(control::Measured measured, train(prepared, context));
+  const double memory_error = largest_memory_error(measured, predicted);
+  return DemoRun{std::move(measured), predicted.seconds(), memory_error};
 }
 
 /// Sums in another order differ in the last bit, and training amplifies that: compared early.
@@ -139,15 +166,14 @@ double largest_loss_difference(const std::vector<double>& a, const std::vector<d
 }
 
 void print_run(const Context& context, const std::string& title, const DemoRun& run,
-               const Planned& planned) {
+               const DemoPlan& plan) {
   std::string busy;
-  const std::vector<plan::Member> members = plan::members(*planned.outcome.plan);
-  for (std::size_t r = 0; r < run.result.busy.size(); ++r)
-    busy += fmt::format("  {} {:>3.0f}%", planned.inputs.cluster.device(members[r].device).name,
-                        100 * run.result.busy[r]);
+  const std::vector<plan::Member> members = plan::members(plan.answer.planned->plan);
+  for (std::size_t r = 0; r < run.measured.busy.size(); ++r)
+    busy += fmt::format("  {} {:>3.0f}%", plan.inputs.cluster.device(members[r].device).name,
+                        100 * run.measured.busy[r]);
   context.note(fmt::format("  {:<12} {:>9} a step (predicted {}), busy{}", title,
-                           format_seconds(Seconds(run.result.step_s_median)),
-                           format_seconds(run.predicted), busy));
+                           format_seconds(run.measured.step), format_seconds(run.predicted), busy));
 }
 
 Result<DemoResult> demo_model(const DemoModel& model, const DemoOptions& options,
@@ -156,33 +182,30 @@ Result<DemoResult> demo_model(const DemoModel& model, const DemoOptions& options
   context.note(fmt::format("\n{}: exporting {} and checking it against PyTorch", model.name,
                            model.function));
   MOTLEY_RETURN_IF_ERROR(export_model(model, options, path));
-  MOTLEY_ASSIGN(const Planned equal,
-                make_plan(planning_options(model, directory, "equal"), context));
-  MOTLEY_ASSIGN(const Planned planned,
-                make_plan(planning_options(model, directory, "auto"), context));
-  for (const Planned* p : {&equal, &planned})
-    if (!p->outcome.plan) return tl::make_unexpected(infeasible_error(p->outcome));
-  context.note("\n" + report::print_outcome(planned.outcome, planned.inputs.cluster));
+  MOTLEY_ASSIGN(const auto equal,
+                find_demo_plan(planning_options(model, directory, "equal"), context));
+  MOTLEY_ASSIGN(const auto best,
+                find_demo_plan(planning_options(model, directory, "auto"), context));
+  context.note("\n" + report::print_outcome(best->answer.outcome, best->inputs.cluster));
 
   const std::string runs = directory + "/" + model.name;
   MOTLEY_ASSIGN(const DemoRun before,
-                run_model(model, options, equal, model.equal_steps, runs + "-equal", context));
-  print_run(context, "equal split", before, equal);
-  MOTLEY_ASSIGN(const DemoRun after,
-                run_model(model, options, planned, model.steps, runs, context));
-  print_run(context, "the plan", after, planned);
+                run_model(model, options, *equal, model.equal_steps, runs + "-equal", context));
+  print_run(context, "equal split", before, *equal);
+  MOTLEY_ASSIGN(const DemoRun after, run_model(model, options, *best, model.steps, runs, context));
+  print_run(context, "the plan", after, *best);
 
   DemoResult result;
-  result.speedup = before.result.step_s_median / after.result.step_s_median;
-  result.prediction_error = std::abs(after.predicted.value / after.result.step_s_median - 1);
+  result.speedup = before.measured.step / after.measured.step;
+  result.prediction_error = std::abs(after.predicted / after.measured.step - 1);
   result.checks = {
       {model.name + ": faster than the equal split (times)", result.speedup, 1.5, false},
       {model.name + ": error of the predicted step time", result.prediction_error, kTimeError,
        true},
       {model.name + ": first losses under both splits, relative difference",
-       largest_loss_difference(after.result.losses, before.result.losses), 1e-4, true},
+       largest_loss_difference(after.measured.losses, before.measured.losses), 1e-4, true},
       {model.name + ": last loss over first loss",
-       after.result.losses.back() / after.result.losses.front(), 0.9, true},
+       after.measured.losses.back() / after.measured.losses.front(), 0.9, true},
       {model.name + ": error of the predicted peak memory, worst device", after.memory_error,
        kMemoryError, true}};
   return result;
@@ -197,14 +220,12 @@ std::string print_checks(const std::vector<Check>& checks) {
   return text;
 }
 
-}  // namespace
-
-Result<int> demo_verb(const DemoOptions& options, const Context& context) {
+Result<int> show_demo(const DemoOptions& options, const Context& context) {
   context.note(
       "Three emulated devices on this machine's CPU: a:0 gets 0.8 of a core, b:0 0.4, c:0 "
       "0.2 and 96 MiB.\nTwo models are trained, first with an equal split, then with the "
       "split Motley finds. About two minutes.");
-  const double start = steady_seconds();
+  const Seconds start = context.clock->steady();
   std::error_code code;
   std::filesystem::create_directories(options.directory, code);
   MOTLEY_RETURN_IF_ERROR(write_file_atomic(options.directory + "/cluster.toml", kCluster));
@@ -219,7 +240,7 @@ Result<int> demo_verb(const DemoOptions& options, const Context& context) {
   Json object = {{"checks", Json::array()},
                  {"speedup_vs_equal_split", speedup},
                  {"prediction_error", error},
-                 {"elapsed_s", steady_seconds() - start},
+                 {"elapsed_s", (context.clock->steady() - start).value},
                  {"run_dir", options.directory}};
   bool pass = true;
   for (const Check& check : checks) {
@@ -234,9 +255,15 @@ Result<int> demo_verb(const DemoOptions& options, const Context& context) {
           "\n{}\n  {} in {}. See what happened: build/motley report {}/char_gpt\n"
           "  For your own model: python -m motley.export FILE.py:FUNCTION -o MODEL.motley\n",
           print_checks(checks), pass ? "All checks passed" : "CHECKS FAILED",
-          format_seconds(Seconds(steady_seconds() - start)), options.directory),
+          format_seconds(context.clock->steady() - start), options.directory),
       object);
   return pass ? kDone : kCheckFailed;
+}
+
+}  // namespace
+
+Verb demo_verb() {
+  return make_verb("demo", "two models on three emulated devices, checked", demo_flags, show_demo);
 }
 
 }  // namespace motley::cli

@@ -1,37 +1,30 @@
 #include <fmt/format.h>
 
-#include <set>
-
 #include "motley/base/file.h"
-#include "motley/base/text.h"
 #include "motley/cli/hap_models.h"
-#include "motley/cli/layers.h"
-#include "motley/cli/planning.h"
-#include "motley/cli/prediction.h"
-#include "motley/cli/torch_version.h"
-#include "motley/cost/profile_cost.h"
+#include "motley/cli/layer_options.h"
+#include "motley/cli/planning_options.h"
+#include "motley/cli/print_answer.h"
+#include "motley/cli/print_prediction.h"
+#include "motley/cli/teller.h"
 #include "motley/report/report.h"
 
 namespace motley::cli {
-
 namespace {
 
-/// Keys of the inputs' devices whose newest rounds contradict the older ones.
-Result<std::vector<std::string>> find_drifted(const Inputs& inputs, const std::string& torch,
-                                              const cost::ProfileStore& store) {
-  std::set<cost::DeviceKey> keys;
-  for (const DeviceId id : inputs.devices) {
-    keys.insert(cost::device_key(inputs.cluster.device(id), torch));
-    keys.insert(cost::shared_key(inputs.cluster, id, torch));
-    keys.insert(cost::emulated_key(inputs.cluster, id, torch));
-  }
-  std::vector<std::string> drifted;
-  for (const cost::DeviceKey& key : keys) {
-    MOTLEY_ASSIGN(const auto entries, store.ops(key));
-    for (const cost::OpEntry& entry : entries)
-      if (entry.has_drifted) drifted.push_back(entry.key + " on " + key.kind);
-  }
-  return drifted;
+struct PlanOptions {
+  PlanningOptions planning;
+  LayerOptions layers;
+  HapFlags hap;
+  std::string output;  ///< plan.json
+};
+
+std::vector<Flag> plan_flags(PlanOptions& options) {
+  std::vector<Flag> flags = planning_flags(options.planning);
+  for (Flag& flag : layer_flags(options.layers)) flags.push_back(std::move(flag));
+  for (Flag& flag : hap_flags(options.hap)) flags.push_back(std::move(flag));
+  flags.push_back({"-o,--output", &options.output, "plan file to write"});
+  return flags;
 }
 
 /// The planner's steps with what devices vary by, which it leaves out: as much as the chosen
@@ -42,54 +35,39 @@ void add_variation(double factor, plan::PlanOutcome& outcome) {
     *step = *step * factor;
 }
 
-}  // namespace
-
-Result<int> profile_verb(const ProfileOptions& options, const Context& context) {
-  PlanningOptions planning = options.planning;
-  const bool corrects = !options.from_run.empty();
-  if (corrects && planning.global_batch == 0) planning.global_batch = 1;  // the run has its own
-  MOTLEY_ASSIGN(const Inputs inputs, read_inputs(planning, context));
-  MOTLEY_ASSIGN(const std::string torch, worker_version(context));
-  const std::string path = profile_path(planning, context);
-  MOTLEY_ASSIGN(cost::ProfileStore store, cost::ProfileStore::open(path));
-  MOTLEY_ASSIGN(const MeasureSummary summary,
-                corrects ? correct_from_run(options.from_run, torch, inputs, store)
-                         : measure(inputs, store, context));
-  MOTLEY_ASSIGN(const auto drifted, find_drifted(inputs, torch, store));
-  std::string text = fmt::format("measured {} times, spread {:.1f}% (median), kept in {}\n",
-                                 summary.entries, 100 * summary.spread, path);
-  if (!drifted.empty())
-    text += fmt::format(
-        "{} times have drifted: the newest two rounds contradict the older ones and replace them "
-        "({}{})\n",
-        drifted.size(), drifted[0], drifted.size() > 1 ? ", ..." : "");
-  context.result(text, {{"entries", summary.entries},
-                        {"spread", summary.spread},
-                        {"drifted", drifted},
-                        {"store", path}});
+Result<int> plan_model(const PlanOptions& options, const Context& context) {
+  if (options.layers.is_given()) return plan_layers(options.planning, options.layers, context);
+  if (asks_for_hap(options.planning, options.hap))
+    return plan_hap(options.planning, options.hap, options.output, context);
+  Teller teller(context);
+  MOTLEY_ASSIGN(const auto question, make_question(options.planning, GlobalBatch::kGiven));
+  MOTLEY_ASSIGN(const auto choices, make_plan_choices(options.planning, context));
+  MOTLEY_ASSIGN(const control::Inputs inputs, control::read_inputs(question, teller));
+  MOTLEY_ASSIGN(control::Answer answer, control::find_plan(inputs, choices, teller.outside()));
+  plan::PlanOutcome& outcome = answer.outcome;
+  if (!answer.planned)
+    return report_infeasible(outcome, outcome_to_json(outcome, inputs.cluster, answer.elapsed_s),
+                             context);
+  if (!options.output.empty())
+    MOTLEY_RETURN_IF_ERROR(
+        write_file_atomic(options.output, plan::print_plan(answer.planned->plan, inputs.cluster)));
+  MOTLEY_ASSIGN(const auto predicted,
+                control::find_prediction(inputs, *answer.planned, *answer.priced.costs, 1, teller));
+  if (predicted) add_variation(predicted->seconds() / outcome.predicted_step, outcome);
+  Json object = outcome_to_json(outcome, inputs.cluster, answer.elapsed_s);
+  if (predicted) add_prediction(*predicted, object);
+  std::string text = report::print_outcome(outcome, inputs.cluster);
+  if (predicted) text += "\n" + print_prediction(*predicted);
+  if (!options.output.empty()) text += fmt::format("\nwrote {}\n", options.output);
+  if (context.print_phase.empty() || context.json) context.result(text, object);
   return kDone;
 }
 
-Result<int> plan_verb(const PlanningOptions& options, const Context& context) {
-  if (options.layers.is_given()) return plan_layers(options, context);
-  if (asks_for_hap(options)) return plan_hap(options, context);
-  MOTLEY_ASSIGN(Planned planned, make_plan(options, context));
-  plan::PlanOutcome& outcome = planned.outcome;
-  if (!outcome.plan) return report_infeasible(outcome, outcome_to_json(planned), context);
-  if (!options.output.empty())
-    MOTLEY_RETURN_IF_ERROR(
-        write_file_atomic(options.output, plan::print_plan(*outcome.plan, planned.inputs.cluster)));
-  MOTLEY_ASSIGN(const auto prediction,
-                find_prediction(planned.inputs, *planned.costs, *outcome.plan, 1, context));
-  if (prediction) add_variation(prediction->step.value / outcome.predicted_step.value, outcome);
-  Json object = outcome_to_json(planned);
-  if (prediction) add_prediction(*prediction, object);
-  std::string text = report::print_outcome(outcome, planned.inputs.cluster);
-  if (prediction) text += "\n" + print_prediction(*prediction);
-  if (!options.output.empty()) text += fmt::format("\nwrote {}\n", options.output);
-  const bool printed = !context.print_phase.empty();
-  if (!printed || context.json) context.result(text, object);
-  return kDone;
+}  // namespace
+
+Verb plan_verb() {
+  return make_verb("plan", "split the batch; say time and memory beforehand", plan_flags,
+                   plan_model);
 }
 
 }  // namespace motley::cli

@@ -1,42 +1,21 @@
 #include <fmt/format.h>
 
-#include "motley/base/file.h"
+#include <algorithm>
+
 #include "motley/base/text.h"
-#include "motley/cli/run_directory.h"
-#include "motley/cli/verbs.h"
+#include "motley/cli/verb.h"
+#include "motley/control/run_directory.h"
 #include "motley/report/report.h"
-#include "motley/run/job.h"
 
 namespace motley::cli {
 namespace {
 
-struct FinishedRun {
-  RunDirectory directory;
-  run::Job job;
-  Json summary;
-  trace::Trace measured;
+struct ReportOptions {
+  std::string run_dir;
 };
 
-Result<Json> read_json(const std::string& path) {
-  MOTLEY_ASSIGN(const std::string text, read_file(path));
-  return parse_json(text, path);
-}
-
-Result<FinishedRun> read_run(const std::string& path) {
-  FinishedRun run{{path}, {}, {}, {}};
-  auto job = read_json(run.directory.job());
-  if (!job)
-    return usage_error("cli.not-a-run",
-                       path + ": is no run directory (" + job.error().message + ")");
-  MOTLEY_ASSIGN(run.job, run::job_from_json(*job, run.directory.job()));
-  auto summary = read_json(run.directory.summary());
-  if (!summary)
-    return usage_error(
-        "cli.unfinished-run",
-        path + ": the run has not finished yet; run the same command again to finish it");
-  run.summary = std::move(*summary);
-  MOTLEY_ASSIGN(run.measured, read_measured_trace(run.directory, run.job.devices.size()));
-  return run;
+std::vector<Flag> report_flags(ReportOptions& options) {
+  return {{"run-dir", &options.run_dir, "run directory"}};
 }
 
 /// Losses at about ten steps, as one line each.
@@ -51,19 +30,15 @@ std::string loss_lines(const Json& losses) {
   return text;
 }
 
-}  // namespace
-
-Result<int> report_verb(const ReportOptions& options, const Context& context) {
-  MOTLEY_ASSIGN(const FinishedRun run, read_run(options.run_dir));
+Result<int> report_run(const ReportOptions& options, const Context& context) {
+  MOTLEY_ASSIGN(const control::FinishedRun run, control::read_run(options.run_dir));
   std::string text = fmt::format("{}: {} steps on {} devices, {} a step\n\n", options.run_dir,
                                  run.summary.value("steps", 0), run.job.devices.size(),
                                  format_seconds(Seconds(run.summary.value("step_s_median", 0.0))));
   Json object = run.summary;
-  if (const auto predicted_text = read_file(run.directory.predicted())) {
-    MOTLEY_ASSIGN(const trace::Trace predicted,
-                  trace::parse_trace(*predicted_text, run.directory.predicted()));
-    text += report::print_comparison(predicted, run.measured);
-    object["predicted_exposed_comm_s"] = trace::exposed_communication(predicted).value;
+  if (run.predicted) {
+    text += report::print_comparison(*run.predicted, run.measured);
+    object["predicted_exposed_comm_s"] = trace::exposed_communication(*run.predicted).value;
   }
   object["exposed_comm_s"] = trace::exposed_communication(run.measured).value;
   text += "\n  loss\n" + loss_lines(run.summary["losses"]);
@@ -71,14 +46,11 @@ Result<int> report_verb(const ReportOptions& options, const Context& context) {
   return kDone;
 }
 
-Result<int> trace_verb(const ReportOptions& options, const Context& context) {
-  MOTLEY_ASSIGN(const FinishedRun run, read_run(options.run_dir));
-  const std::string output =
-      options.output.empty() ? options.run_dir + "/trace.json" : options.output;
-  MOTLEY_RETURN_IF_ERROR(write_file_atomic(output, report::print_chrome_trace(run.measured)));
-  context.result(fmt::format("wrote {}: open it in chrome://tracing or Perfetto\n", output),
-                 {{"trace", output}, {"intervals", run.measured.intervals.size()}});
-  return kDone;
+}  // namespace
+
+Verb report_verb() {
+  return make_verb("report", "what happened in a run, predicted beside measured", report_flags,
+                   report_run);
 }
 
 }  // namespace motley::cli

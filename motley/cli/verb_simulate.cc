@@ -2,14 +2,36 @@
 
 #include "motley/base/file.h"
 #include "motley/base/text.h"
-#include "motley/cli/conditions_file.h"
-#include "motley/cli/layers.h"
-#include "motley/cli/prediction.h"
+#include "motley/cli/chosen_plan.h"
+#include "motley/cli/layer_options.h"
+#include "motley/cli/print_prediction.h"
+#include "motley/cli/teller.h"
 #include "motley/report/report.h"
-#include "motley/simulate/conditions.h"
+#include "motley/simulate/conditions_file.h"
 
 namespace motley::cli {
 namespace {
+
+struct SimulateOptions {
+  PlanOrFile plan;
+  LayerOptions layers;
+  std::string trace;  ///< Chrome trace to write
+  int steps = 3;
+  std::string conditions;  ///< file of what varies; "" = nothing does
+  int runs = 100;          ///< under these conditions
+};
+
+std::vector<Flag> simulate_flags(SimulateOptions& options) {
+  std::vector<Flag> flags = planning_flags(options.plan.planning);
+  for (Flag& flag : layer_flags(options.layers)) flags.push_back(std::move(flag));
+  flags.insert(flags.end(), {{"--plan", &options.plan.file, "plan file"},
+                             {"--steps", &options.steps, "steps to simulate", kShown},
+                             {"--conditions", &options.conditions,
+                              "file of jitter, slow-downs and absences: gives distributions"},
+                             {"--runs", &options.runs, "simulated under --conditions", kShown},
+                             {"--trace", &options.trace, "Chrome/Perfetto trace to write"}});
+  return flags;
+}
 
 std::string table(const trace::Trace& trace) {
   const auto busy = trace::busy_share(trace);
@@ -24,12 +46,12 @@ std::string table(const trace::Trace& trace) {
   return text;
 }
 
-Result<simulate::Outcomes> simulate_under(const SimulateOptions& options, const Inputs& inputs,
-                                          const search::Costs& costs, const plan::Plan& plan) {
+Result<simulate::Outcomes> simulate_under(const SimulateOptions& options,
+                                          const ChosenPlan& chosen) {
   MOTLEY_ASSIGN(const std::string text, read_file(options.conditions));
-  MOTLEY_ASSIGN(const auto conditions, parse_conditions(text, options.conditions));
-  MOTLEY_ASSIGN(const auto program, synth::lower(inputs.model.graph, plan, inputs.cluster));
-  return simulate::simulate_many(program, costs.model(inputs.cluster), conditions,
+  MOTLEY_ASSIGN(const auto conditions, simulate::parse_conditions(text, options.conditions));
+  return simulate::simulate_many(*chosen.planned.program,
+                                 chosen.priced.costs->model(chosen.inputs.cluster), conditions,
                                  {.runs = options.runs, .steps = options.steps});
 }
 
@@ -65,53 +87,49 @@ void add_outcomes(const simulate::Outcomes& outcomes, Json& object) {
                                 {"stopped_runs", outcomes.stopped_runs}};
 }
 
-}  // namespace
-
-Result<int> simulate_verb(const SimulateOptions& options, const Context& context) {
-  if (options.planning.layers.is_given()) return simulate_layers(options, context);
-  PlanningOptions planning = options.planning;
-  plan::Plan plan;
-  std::shared_ptr<const search::Costs> costs;
-  Inputs inputs;
-  if (options.plan.empty()) {
-    MOTLEY_ASSIGN(Planned planned, make_plan(planning, context));
-    if (!planned.outcome.plan) return tl::make_unexpected(infeasible_error(planned.outcome));
-    plan = *planned.outcome.plan;
-    inputs = std::move(planned.inputs);
-    costs = planned.costs;
-  } else {
-    if (planning.global_batch == 0) planning.global_batch = 1;  // the plan file has its own
-    MOTLEY_ASSIGN(inputs, read_inputs(planning, context));
-    MOTLEY_ASSIGN(plan, read_plan(options.plan, inputs));
-    inputs.global_batch = plan.global_batch;
-    inputs.lowering = {plan.optimizer, plan.batch_norm, plan.bucket_bytes};
-    MOTLEY_ASSIGN(costs, find_costs(inputs, planning, context));
-    MOTLEY_RETURN_IF_ERROR(show_plan(inputs, plan, context));
-  }
-  MOTLEY_ASSIGN(const Prediction prediction, predict(inputs, *costs, plan, options.steps));
-  const trace::Trace& trace = prediction.trace;
-  phase(context, "simulate", [&] { return trace::print_trace(trace); });
-  if (!options.trace.empty())
-    MOTLEY_RETURN_IF_ERROR(write_file_atomic(options.trace, report::print_chrome_trace(trace)));
+Json trace_to_json(const control::Predicted& predicted) {
+  const trace::Trace& trace = predicted.trace;
+  const std::vector<double> busy_share = trace::busy_share(trace);
+  const std::vector<Bytes> peak_bytes = trace::peak_bytes(trace);
   Json busy = Json::object(), peak = Json::object();
   for (std::size_t d = 0; d < trace.devices.size(); ++d) {
-    busy[trace.devices[d]] = trace::busy_share(trace)[d];
-    peak[trace.devices[d]] = trace::peak_bytes(trace)[d].value;
+    busy[trace.devices[d]] = busy_share[d];
+    peak[trace.devices[d]] = peak_bytes[d].value;
   }
-  Json object = {{"step_s", prediction.step.value},
-                 {"peak_bytes", peak},
-                 {"busy_share", busy},
-                 {"exposed_comm_s", trace::exposed_communication(trace).value}};
-  add_prediction(prediction, object);
+  return {{"step_s", predicted.step.value},
+          {"peak_bytes", peak},
+          {"busy_share", busy},
+          {"exposed_comm_s", trace::exposed_communication(trace).value}};
+}
+
+Result<int> simulate_plan(const SimulateOptions& options, const Context& context) {
+  if (options.layers.is_given()) return simulate_layers(options.plan.file, options.layers, context);
+  MOTLEY_ASSIGN(const auto chosen, choose_plan(options.plan, Prices::kAsAsked, context));
+  MOTLEY_ASSIGN(
+      const control::Predicted predicted,
+      control::predict(chosen->inputs, chosen->planned, *chosen->priced.costs, options.steps));
+  const trace::Trace& trace = predicted.trace;
+  Teller teller(context);
+  teller.phase(control::Phase::kSimulate, [&] { return trace::print_trace(trace); });
+  if (!options.trace.empty())
+    MOTLEY_RETURN_IF_ERROR(write_file_atomic(options.trace, report::print_chrome_trace(trace)));
+  Json object = trace_to_json(predicted);
+  add_prediction(predicted, object);
   std::string under;
   if (!options.conditions.empty()) {
-    MOTLEY_ASSIGN(const simulate::Outcomes outcomes, simulate_under(options, inputs, *costs, plan));
+    MOTLEY_ASSIGN(const simulate::Outcomes outcomes, simulate_under(options, *chosen));
     under = "\n" + print_outcomes(outcomes, options);
     add_outcomes(outcomes, object);
   }
   if (context.print_phase.empty() || context.json)
-    context.result(table(trace) + "\n" + print_prediction(prediction) + under, object);
+    context.result(table(trace) + "\n" + print_prediction(predicted) + under, object);
   return kDone;
+}
+
+}  // namespace
+
+Verb simulate_verb() {
+  return make_verb("simulate", "run a plan on a clock", simulate_flags, simulate_plan);
 }
 
 }  // namespace motley::cli

@@ -236,6 +236,7 @@ class Launch {
   Clock::time_point failed_at_, progress_at_ = Clock::now();
   std::uint64_t progress_ = 0;
   bool told_to_end_ = false;
+  bool wish_heard_ = false;  // options_.stop became true, once
 };
 
 std::string Launch::log_path(int rank) const {
@@ -339,7 +340,11 @@ void Launch::signal_all(int signal) {
 }
 
 void Launch::check_signals() {
-  const int count = signals_.take();
+  int count = signals_.take();
+  if (options_.stop != nullptr && !wish_heard_ && *options_.stop) {
+    wish_heard_ = true;
+    if (interrupts_ == 0) ++count;  // who was interrupted has been told to stop already
+  }
   if (count == 0) return;
   interrupts_ += count;
   if (interrupts_ == 1) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <string>
 #include <vector>
@@ -24,6 +25,8 @@ struct LaunchOptions {
   std::string verb = "run";  ///< of the worker: "run" or "collectives"
   bool launched = false;  ///< by torchrun, srun, ...: start rank 0 only, others are started there
   double kill_after_s = 15;  ///< after a failure, survivors get this long, then SIGKILL
+  /// Once true, workers are told to stop as by SIGTERM. Null: only signals tell them.
+  const std::atomic<bool>* stop = nullptr;
 };
 
 /// Starts one worker per device of the job on this machine (posix_spawn; each dies with its

@@ -1,0 +1,183 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "motley/cli/planning_options.h"
+#include "motley/cli/run_options.h"
+
+namespace motley::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+template <typename T>
+std::string message(const Result<T>& result) {
+  return result ? "none" : result.error().message;
+}
+
+PlanningOptions usual() {
+  PlanningOptions options;
+  options.model = "m.motley";
+  options.cluster = "c.toml";
+  options.global_batch = 8;
+  return options;
+}
+
+RunOptions usual_run() {
+  RunOptions options;
+  options.plan.planning = usual();
+  options.data = "d.npz";
+  options.steps = 5;
+  return options;
+}
+
+TEST(ParseOptimizer, DefaultsFollowTheKind) {
+  PlanningOptions options;
+  EXPECT_EQ(parse_optimizer(options)->lr, 0.01);
+  EXPECT_EQ(parse_optimizer(options)->weight_decay, 0);
+  options.optimizer = "adam";
+  EXPECT_EQ(parse_optimizer(options)->lr, 0.001);
+  EXPECT_EQ(parse_optimizer(options)->weight_decay, 0);
+  options.optimizer = "adamw";
+  EXPECT_EQ(parse_optimizer(options)->weight_decay, 0.01);
+  options.lr = 0.5;
+  options.weight_decay = 0;
+  EXPECT_EQ(parse_optimizer(options)->lr, 0.5);
+  EXPECT_EQ(parse_optimizer(options)->weight_decay, 0);
+}
+
+TEST(ParseOptimizer, FlagsOfAnotherKindAreRefused) {
+  PlanningOptions options;
+  options.optimizer = "adam";
+  options.momentum = 0.9;
+  EXPECT_EQ(message(parse_optimizer(options)),
+            "--momentum and --nesterov belong to sgd, found --optimizer adam");
+  options = {};
+  options.nesterov = true;
+  EXPECT_EQ(message(parse_optimizer(options)), "--nesterov wants --momentum above 0");
+}
+
+TEST(ParseBatchSplit, CommasPartIt) {
+  EXPECT_THAT(parse_batch_split("24,12, 4").value(), ElementsAre(24, 12, 4));
+  EXPECT_THAT(parse_batch_split("").value(), IsEmpty());
+  for (const char* bad : {"24;12", "24,-1", "a", "24,"})
+    EXPECT_EQ(message(parse_batch_split(bad)),
+              std::string("--batch-split: found '") + bad +
+                  "', wanted samples of each device such as 24,12,4");
+}
+
+TEST(MakeQuestion, SaysWhatIsMissingInOrder) {
+  PlanningOptions options = usual();
+  options.global_batch = 0;
+  EXPECT_EQ(message(make_question(options, GlobalBatch::kGiven)),
+            "how many samples a step? give --global-batch N");
+  EXPECT_EQ(make_question(options, GlobalBatch::kElsewhere)->global_batch, 1);
+  options.global_batch = -1;
+  EXPECT_FALSE(make_question(options, GlobalBatch::kElsewhere));
+  options.cluster.clear();
+  EXPECT_EQ(message(make_question(options, GlobalBatch::kGiven)),
+            "which devices? give -C CLUSTER.toml (motley probe writes one)");
+  options.model.clear();
+  EXPECT_EQ(message(make_question(options, GlobalBatch::kGiven)),
+            "which model? give -m MODEL.motley (written by python -m motley.export)");
+}
+
+TEST(MakeQuestion, ChoicesBecomeValues) {
+  PlanningOptions options = usual();
+  options.batch_norm = "local";
+  options.bucket = "1MiB";
+  options.exclude = {"b:0"};
+  const control::Question question = make_question(options, GlobalBatch::kGiven).value();
+  EXPECT_EQ(question.lowering.batch_norm, plan::BatchNormMode::kLocal);
+  EXPECT_EQ(question.lowering.bucket_bytes.value, 1 << 20);
+  EXPECT_THAT(question.exclude, ElementsAre("b:0"));
+  options.batch_norm = "globl";
+  EXPECT_EQ(message(make_question(options, GlobalBatch::kGiven)),
+            "--batch-norm: found 'globl', wanted global or local");
+}
+
+TEST(MakePriceChoices, TheStoreIsTheFlagsOrTheContexts) {
+  const Context context{.profile_store = "/cache/profiles.db"};
+  PlanningOptions options = usual();
+  EXPECT_EQ(make_price_choices(options, context)->profiles, "/cache/profiles.db");
+  options.profiles = "mine.db";
+  EXPECT_EQ(make_price_choices(options, context)->profiles, "mine.db");
+}
+
+TEST(MakePriceChoices, ProfileIsAutoNeverOrModel) {
+  PlanningOptions options = usual();
+  const std::pair<const char*, control::Missing> known[] = {{"auto", control::Missing::kMeasure},
+                                                            {"never", control::Missing::kRefuse},
+                                                            {"model", control::Missing::kModel}};
+  for (const auto& [text, missing] : known) {
+    options.profile = text;
+    EXPECT_EQ(make_price_choices(options, {})->missing, missing) << text;
+  }
+  options.profile = "always";
+  EXPECT_EQ(message(make_price_choices(options, {})),
+            "--profile: found 'always', wanted auto, never or model");
+}
+
+TEST(MakePlanChoices, ATimeLimitIsAboveZero) {
+  PlanningOptions options = usual();
+  EXPECT_FALSE(make_plan_choices(options, {})->time_limit);
+  options.time_limit = 0.5;
+  EXPECT_EQ(make_plan_choices(options, {})->time_limit, Seconds(0.5));
+  options.time_limit = 0;
+  EXPECT_EQ(message(make_plan_choices(options, {})),
+            "--time-limit: found 0, wanted seconds above 0");
+}
+
+TEST(MakeTrainChoices, EnforceSaysWhatWorkersHold) {
+  RunOptions options = usual_run();
+  const std::pair<const char*, control::Enforce> known[] = {
+      {"worker", control::Enforce::kSpeedsAndLinks},
+      {"speeds", control::Enforce::kSpeeds},
+      {"outside", control::Enforce::kNothing}};
+  for (const auto& [text, enforce] : known) {
+    options.enforce = text;
+    EXPECT_EQ(make_train_choices(options)->enforce, enforce) << text;
+  }
+}
+
+TEST(MakeTrainChoices, FlagsBecomeValues) {
+  RunOptions options = usual_run();
+  options.tokens = "u32";
+  options.shuffle = "7";
+  options.resume = "never";
+  options.plan.planning.seed = 3;
+  const control::TrainChoices choices = make_train_choices(options).value();
+  EXPECT_EQ(choices.data.token_width, 4);
+  EXPECT_EQ(choices.shuffle, 7U);
+  EXPECT_EQ(choices.resume, control::TrainChoices::Resume::kNever);
+  EXPECT_EQ(choices.seed, 3U);
+  EXPECT_FALSE(make_train_choices(usual_run())->shuffle);
+}
+
+TEST(MakeTrainChoices, EachWrongFlagIsNamed) {
+  const auto fault = [](const auto& change) {
+    RunOptions options = usual_run();
+    change(options);
+    return message(make_train_choices(options));
+  };
+  using O = RunOptions;
+  EXPECT_EQ(fault([](O& o) { o.data = ""; }),
+            "no training data: give --data FILE (.npz, .safetensors or .bin)");
+  EXPECT_EQ(fault([](O& o) { o.tokens = "u8"; }), "--tokens: found 'u8', wanted u16 or u32");
+  EXPECT_EQ(fault([](O& o) { o.shuffle = "-1"; }),
+            "--shuffle: found '-1', wanted none or a seed from 0 on");
+  EXPECT_EQ(fault([](O& o) { o.steps = 0; }), "how long? give --steps N with N >= 1");
+  EXPECT_EQ(fault([](O& o) { o.resume = "yes"; }), "--resume: found 'yes', wanted auto or never");
+  EXPECT_EQ(fault([](O& o) { o.timeout = 0; }), "--timeout: wanted a number of seconds above 0");
+  EXPECT_EQ(fault([](O& o) { o.enforce = "none"; }),
+            "--enforce: found 'none', wanted worker, speeds or outside");
+  EXPECT_EQ(fault([](O& o) { o.transport = "mpi"; }),
+            "--transport: found 'mpi', wanted auto or gloo");
+}
+
+TEST(DefaultRunDir, IsNamedAfterTheModel) {
+  EXPECT_EQ(default_run_dir("/models/char_gpt.motley"), "runs/char_gpt");
+}
+
+}  // namespace
+}  // namespace motley::cli

@@ -1,0 +1,145 @@
+#include "motley/cli/planning_options.h"
+
+#include <fmt/format.h>
+
+#include "motley/base/text.h"
+
+namespace motley::cli {
+namespace {
+
+constexpr auto kHidden = Flag::Default::kHidden;
+constexpr const char* kOptimizer = "Optimizer";
+
+Result<plan::BatchNormMode> parse_batch_norm(const std::string& text) {
+  if (text == "global") return plan::BatchNormMode::kGlobal;
+  if (text == "local") return plan::BatchNormMode::kLocal;
+  return usage_error("cli.batch-norm",
+                     fmt::format("--batch-norm: found '{}', wanted global or local", text));
+}
+
+}  // namespace
+
+std::vector<Flag> planning_flags(PlanningOptions& o) {
+  return {
+      {"-m,--model", &o.model, "model file written by python -m motley.export"},
+      {"-C,--cluster", &o.cluster, "cluster file (TOML)"},
+      {"--global-batch", &o.global_batch, "samples a step, over all devices"},
+      {"--planner", &o.planner,
+       "auto (the better of spmd and split), spmd, split, hap, equal, proportional or random",
+       kShown},
+      {"--batch-split", &o.batch_split, "samples of each device: 24,12,4"},
+      {"--exclude", &o.exclude, "device to leave out; may be repeated"},
+      {"--batch-norm", &o.batch_norm, "global: as one device computes; or local", kShown},
+      {"--bucket", &o.bucket, "size of a gradient exchange", kShown},
+      {"--profiles", &o.profiles, "profile store (default: in the cache folder)"},
+      {"--profile", &o.profile,
+       "what is missing: auto measures it; never; model takes it from what other models took",
+       kShown},
+      {"--time-limit", &o.time_limit,
+       "seconds of search, after which its best plan so far is taken"},
+      {"--seed", &o.seed, "of dropout and of the random planner", kShown},
+      {"--optimizer", &o.optimizer, "sgd, adam or adamw", kShown, kOptimizer},
+      {"--lr", &o.lr, "learning rate (default: 0.01 for sgd, 0.001 for adam)", kHidden, kOptimizer},
+      {"--momentum", &o.momentum, "of sgd", kShown, kOptimizer},
+      {"--nesterov", &o.nesterov, "Nesterov momentum of sgd", kHidden, kOptimizer},
+      {"--weight-decay", &o.weight_decay, "default: 0, and 0.01 for adamw", kHidden, kOptimizer},
+      {"--beta1", &o.beta1, "of adam", kShown, kOptimizer},
+      {"--beta2", &o.beta2, "of adam", kShown, kOptimizer},
+      {"--eps", &o.eps, "of adam", kShown, kOptimizer},
+  };
+}
+
+Result<plan::Optimizer> parse_optimizer(const PlanningOptions& options) {
+  plan::Optimizer optimizer;
+  MOTLEY_ASSIGN(optimizer.kind, plan::parse_optimizer_kind(options.optimizer));
+  const bool sgd = optimizer.kind == plan::OptimizerKind::kSgd;
+  const double default_decay = optimizer.kind == plan::OptimizerKind::kAdamW ? 0.01 : 0.0;
+  optimizer.lr = options.lr >= 0 ? options.lr : sgd ? 0.01 : 0.001;
+  optimizer.weight_decay = options.weight_decay >= 0 ? options.weight_decay : default_decay;
+  optimizer.momentum = options.momentum;
+  optimizer.nesterov = options.nesterov;
+  optimizer.beta1 = options.beta1;
+  optimizer.beta2 = options.beta2;
+  optimizer.eps = options.eps;
+  if (!sgd && (options.momentum != 0 || options.nesterov))
+    return usage_error("cli.optimizer",
+                       fmt::format("--momentum and --nesterov belong to sgd, found "
+                                   "--optimizer {}",
+                                   options.optimizer));
+  if (options.nesterov && options.momentum <= 0)
+    return usage_error("cli.optimizer", "--nesterov wants --momentum above 0");
+  return optimizer;
+}
+
+Result<std::vector<std::int64_t>> parse_batch_split(const std::string& text) {
+  std::vector<std::int64_t> samples;
+  if (text.empty()) return samples;
+  for (const std::string_view part : split(text, ',')) {
+    const auto value = find_integer(trim(part));
+    if (!value || *value < 0)
+      return usage_error(
+          "cli.batch-split",
+          fmt::format("--batch-split: found '{}', wanted samples of each device such "
+                      "as 24,12,4",
+                      text));
+    samples.push_back(*value);
+  }
+  return samples;
+}
+
+Result<control::Question> make_question(const PlanningOptions& options, GlobalBatch batch) {
+  if (options.model.empty())
+    return usage_error("cli.model",
+                       "which model? give -m MODEL.motley (written by python -m "
+                       "motley.export)");
+  if (options.cluster.empty())
+    return usage_error("cli.cluster",
+                       "which devices? give -C CLUSTER.toml (motley probe writes one)");
+  control::Question question;
+  question.global_batch = options.global_batch;
+  if (batch == GlobalBatch::kElsewhere && options.global_batch == 0) question.global_batch = 1;
+  if (question.global_batch < 1)
+    return usage_error("cli.global-batch", "how many samples a step? give --global-batch N");
+  question.model = options.model;
+  question.cluster = options.cluster;
+  question.exclude = options.exclude;
+  MOTLEY_ASSIGN(question.lowering.optimizer, parse_optimizer(options));
+  MOTLEY_ASSIGN(question.lowering.batch_norm, parse_batch_norm(options.batch_norm));
+  MOTLEY_ASSIGN(question.lowering.bucket_bytes, parse_bytes(options.bucket));
+  return question;
+}
+
+Result<control::PriceChoices> make_price_choices(const PlanningOptions& options,
+                                                 const Context& context) {
+  control::PriceChoices choices;
+  choices.profiles = options.profiles.empty() ? context.profile_store : options.profiles;
+  if (options.profile == "auto") {
+    choices.missing = control::Missing::kMeasure;
+  } else if (options.profile == "never") {
+    choices.missing = control::Missing::kRefuse;
+  } else if (options.profile == "model") {
+    choices.missing = control::Missing::kModel;
+  } else {
+    return usage_error(
+        "cli.profile",
+        fmt::format("--profile: found '{}', wanted auto, never or model", options.profile));
+  }
+  return choices;
+}
+
+Result<control::PlanChoices> make_plan_choices(const PlanningOptions& options,
+                                               const Context& context) {
+  if (options.time_limit && !(*options.time_limit > 0))
+    return usage_error(
+        "cli.time-limit",
+        fmt::format("--time-limit: found {}, wanted seconds above 0", *options.time_limit));
+  control::PlanChoices choices;
+  MOTLEY_ASSIGN(choices.prices, make_price_choices(options, context));
+  MOTLEY_ASSIGN(choices.manual, parse_batch_split(options.batch_split));
+  choices.planner = options.planner;
+  choices.seed = options.seed;
+  if (options.time_limit) choices.time_limit = Seconds(*options.time_limit);
+  return choices;
+}
+
+}  // namespace motley::cli

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/cli/verb.h"
+#include "motley/control/inputs.h"
+#include "motley/control/planning.h"
+
+namespace motley::cli {
+
+/// What verbs that plan have in common. Strings are as given on the command line; "" = not given.
+struct PlanningOptions {
+  std::string model, cluster, profiles;
+  std::string planner = "auto";
+  std::string batch_split;           ///< "24,12,4"
+  std::vector<std::string> exclude;  ///< device names
+  std::int64_t global_batch = 0;
+  std::uint64_t seed = 0;
+  std::optional<double> time_limit;  ///< of the search, in seconds
+  std::string batch_norm = "global";
+  std::string bucket = "4MiB";
+  std::string profile = "auto";  ///< what is missing: auto, never, model
+  std::string optimizer = "sgd";
+  double lr = -1, momentum = 0, weight_decay = -1, beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
+  bool nesterov = false;
+};
+std::vector<Flag> planning_flags(PlanningOptions& options);
+
+/// The flags' texts as values. Usage errors name the flag, what was found and what is wanted.
+Result<plan::Optimizer> parse_optimizer(const PlanningOptions& options);
+/// "24,12,4"; commas only.
+Result<std::vector<std::int64_t>> parse_batch_split(const std::string& text);
+/// Where a plan, or a run, says how large the global batch is, the flag may be absent.
+enum class GlobalBatch { kGiven, kElsewhere };
+Result<control::Question> make_question(const PlanningOptions& options, GlobalBatch batch);
+Result<control::PriceChoices> make_price_choices(const PlanningOptions& options,
+                                                 const Context& context);
+Result<control::PlanChoices> make_plan_choices(const PlanningOptions& options,
+                                               const Context& context);
+
+}  // namespace motley::cli

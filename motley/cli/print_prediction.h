@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+
+#include "motley/base/json.h"
+#include "motley/control/prediction.h"
+
+namespace motley::cli {
+
+/// Keys beside the verbs' own: intervals, their basis, and what each device does and holds.
+void add_prediction(const control::Predicted& predicted, Json& object);
+/// The same for people: a line a device.
+std::string print_prediction(const control::Predicted& predicted);
+
+}  // namespace motley::cli

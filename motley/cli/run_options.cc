@@ -1,0 +1,104 @@
+#include "motley/cli/run_options.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "motley/base/text.h"
+#include "motley/cli/teller.h"
+
+namespace motley::cli {
+namespace {
+
+Result<data::DataSource> make_data_source(const RunOptions& options) {
+  if (options.data.empty())
+    return usage_error("cli.data",
+                       "no training data: give --data FILE (.npz, .safetensors or .bin)");
+  data::DataSource source;
+  source.path = options.data;
+  source.seq = options.seq;
+  if (options.tokens != "u16" && options.tokens != "u32")
+    return usage_error("cli.tokens",
+                       fmt::format("--tokens: found '{}', wanted u16 or u32", options.tokens));
+  source.token_width = options.tokens == "u16" ? 2 : 4;
+  return source;
+}
+
+Result<std::optional<std::uint64_t>> parse_shuffle(const std::string& text) {
+  if (text == "none") return std::optional<std::uint64_t>{};
+  const auto seed = find_integer(text);
+  if (!seed || *seed < 0)
+    return usage_error("cli.shuffle",
+                       fmt::format("--shuffle: found '{}', wanted none or a seed from 0 on", text));
+  return std::optional<std::uint64_t>(static_cast<std::uint64_t>(*seed));
+}
+
+Result<control::TrainChoices::Resume> parse_resume(const std::string& text) {
+  if (text == "auto") return control::TrainChoices::Resume::kAuto;
+  if (text == "never") return control::TrainChoices::Resume::kNever;
+  return usage_error("cli.resume", fmt::format("--resume: found '{}', wanted auto or never", text));
+}
+
+Result<control::Enforce> parse_enforce(const std::string& text) {
+  if (text == "worker") return control::Enforce::kSpeedsAndLinks;
+  if (text == "speeds") return control::Enforce::kSpeeds;
+  if (text == "outside") return control::Enforce::kNothing;
+  return usage_error("cli.enforce",
+                     fmt::format("--enforce: found '{}', wanted worker, speeds or outside", text));
+}
+
+}  // namespace
+
+std::vector<Flag> training_flags(RunOptions& o) {
+  std::vector<Flag> flags = planning_flags(o.plan.planning);
+  flags.insert(
+      flags.end(),
+      {{"--data", &o.data, "training data: .npz, .safetensors or flat tokens (.bin)"},
+       {"--tokens", &o.tokens, "width of a flat token: u16 or u32", kShown},
+       {"--seq", &o.seq, "window length of flat tokens"},
+       {"--shuffle", &o.shuffle, "none, or a seed", kShown},
+       {"--steps", &o.steps, "stop after this many steps in total"},
+       {"--run-dir", &o.run_dir, "where everything is written (default: runs/MODEL)"},
+       {"--timeout", &o.timeout, "seconds that a wait for a peer may take", kShown},
+       {"--transport", &o.transport,
+        "auto: shared memory within a machine, else Gloo; gloo: always Gloo", kShown},
+       {"--enforce", &o.enforce,
+        "what workers hold emulated devices to: worker (speed and links), speeds (links are "
+        "limited outside: tc) or outside (speeds, too: cgroup quotas)",
+        kShown},
+       {"--trace-steps", &o.trace_steps, "last steps kept as a trace", kShown}});
+  return flags;
+}
+
+Result<control::TrainChoices> make_train_choices(const RunOptions& options) {
+  control::TrainChoices choices;
+  MOTLEY_ASSIGN(choices.data, make_data_source(options));
+  MOTLEY_ASSIGN(choices.shuffle, parse_shuffle(options.shuffle));
+  if (options.steps < 1) return usage_error("cli.steps", "how long? give --steps N with N >= 1");
+  MOTLEY_ASSIGN(choices.resume, parse_resume(options.resume));
+  if (!(options.timeout > 0))
+    return usage_error("cli.timeout", "--timeout: wanted a number of seconds above 0");
+  MOTLEY_ASSIGN(choices.enforce, parse_enforce(options.enforce));
+  if (!cluster::is_transport(options.transport))
+    return usage_error("cli.transport", fmt::format("--transport: found '{}', wanted auto or gloo",
+                                                    options.transport));
+  choices.steps = options.steps;
+  choices.seed = options.plan.planning.seed;
+  choices.run_dir = options.run_dir;
+  choices.checkpoint_every = options.checkpoint_every;
+  choices.timeout = Seconds(options.timeout);
+  choices.transport = options.transport;
+  choices.trace_steps = options.trace_steps;
+  return choices;
+}
+
+std::string default_run_dir(const std::string& model_path) {
+  return "runs/" + std::filesystem::path(model_path).stem().string();
+}
+
+Result<control::Measured> train(const control::PreparedRun& prepared, const Context& context) {
+  Teller teller(context);
+  return control::train(prepared, teller.outside());
+}
+
+}  // namespace motley::cli

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "motley/cli/chosen_plan.h"
+#include "motley/control/training.h"
+
+namespace motley::cli {
+
+/// What `run` and `verify` have in common.
+struct RunOptions {
+  PlanOrFile plan;
+  std::string data;
+  std::string tokens = "u16";
+  std::int64_t seq = 0;
+  std::string shuffle = "none";
+  std::int64_t steps = 0;
+  std::string run_dir;
+  std::string resume = "auto";
+  std::int64_t checkpoint_every = 0;
+  double timeout = 30;
+  std::string transport = "auto";
+  std::int64_t trace_steps = 5;
+  std::string enforce = "worker";  ///< what the workers hold devices to: worker, speeds, outside
+};
+std::vector<Flag> training_flags(RunOptions& options);
+
+/// The flags' texts as values, the run directory as given. Usage errors name the flag, what was
+/// found and what is wanted.
+Result<control::TrainChoices> make_train_choices(const RunOptions& options);
+
+/// "runs/MODEL".
+std::string default_run_dir(const std::string& model_path);
+
+/// Trains with a teller of its own, whose progress is gone from the terminal at the end.
+Result<control::Measured> train(const control::PreparedRun& prepared, const Context& context);
+
+}  // namespace motley::cli

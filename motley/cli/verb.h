@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/cli/context.h"
+
+namespace motley::cli {
+
+/// A flag of a verb and where its value goes. A description only: app.cc hands it to the parser.
+struct Flag {
+  using Target = std::variant<bool*, int*, std::int64_t*, std::uint64_t*, double*,
+                              std::optional<double>*, std::string*, std::vector<std::string>*>;
+  /// Does its line of help show the target's first value?
+  enum class Default { kHidden, kShown };
+
+  std::string names;  ///< "-m,--model"; without hyphens: a position, which must be given
+  Target target;      ///< its type says what the flag takes; bool: nothing
+  std::string help;
+  Default shows = Default::kHidden;
+  std::string group;  ///< heading of the help it stands under; "": the first one
+};
+
+/// Short for tables of flags.
+inline constexpr auto kShown = Flag::Default::kShown;
+
+/// A word of the command line. `targets` in its flags lie in what `call` holds.
+struct Verb {
+  std::string name, help;
+  std::vector<Flag> flags;
+  /// The exit code, or the fault to be reported.
+  std::function<Result<int>(const Context&)> call;
+};
+
+/// A verb over an options struct of its own: `flags` says where each flag goes in it, `call` is
+/// given what they filled in.
+template <typename Options>
+Verb make_verb(std::string name, std::string help, std::vector<Flag> (*flags)(Options&),
+               Result<int> (*call)(const Options&, const Context&)) {
+  const auto options = std::make_shared<Options>();
+  return {std::move(name), std::move(help), flags(*options),
+          [options, call](const Context& context) { return call(*options, context); }};
+}
+
+/// All verbs, in the order of `motley --help`. A new one is a file verb_NAME.cc with a function
+/// `Verb NAME_verb()` and a word in verb_table.cc.
+std::vector<Verb> all_verbs();
+
+}  // namespace motley::cli

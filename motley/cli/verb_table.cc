@@ -1,0 +1,27 @@
+#include "motley/cli/verb.h"
+
+// A word a verb, in the order of `motley --help`; NAME_verb() is in the file of its name.
+#define MOTLEY_VERBS(ADD) \
+  ADD(probe)              \
+  ADD(doctor)             \
+  ADD(profile)            \
+  ADD(plan)               \
+  ADD(simulate)           \
+  ADD(run)                \
+  ADD(verify)             \
+  ADD(report)             \
+  ADD(trace)              \
+  ADD(consolidate)        \
+  ADD(demo)
+
+namespace motley::cli {
+
+#define MOTLEY_DECLARE(name) Verb name##_verb();
+MOTLEY_VERBS(MOTLEY_DECLARE)
+
+std::vector<Verb> all_verbs() {
+#define MOTLEY_CALL(name) name##_verb(),
+  return {MOTLEY_VERBS(MOTLEY_CALL)};
+}
+
+}  // namespace motley::cli

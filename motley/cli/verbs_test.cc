@@ -1,0 +1,209 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "motley/base/json.h"
+#include "motley/cli/app.h"
+#include "motley/cli/context.h"
+#include "motley/cli/verb.h"
+#include "motley/cost/measured/profile_store.h"
+#include "motley/testing/fake_outside.h"
+#include "motley/testing/small_inputs.h"
+
+namespace motley::cli {
+namespace {
+
+using control::step_event;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+/// Whole verbs over fake workers: the MLP on two CPUs.
+class VerbTest : public ::testing::Test {
+ protected:
+  VerbTest() {
+    EXPECT_TRUE(control::write_mlp(model_));
+    EXPECT_TRUE(control::write_mlp_data(data_));
+    std::ofstream(cluster_) << control::kTwoCpus;
+    environment_["MOTLEY_PROFILES"] = directory_.file("profiles.db");
+    workers_.events = {{"ready", 0, {{"first_step", 0}}}};
+    for (std::int64_t step = 0; step < 3; ++step)
+      for (const int rank : {0, 1})
+        workers_.events.push_back(step_event(rank, step, 0.5, 0.25, 2.0 - 0.5 * step));
+  }
+
+  int call(std::vector<std::string> arguments) {
+    ::testing::internal::CaptureStdout();
+    ::testing::internal::CaptureStderr();
+    const int code = run_app(std::move(arguments),
+                             {.environment = environment_, .workers = &workers_, .clock = &clock_});
+    out_ = ::testing::internal::GetCapturedStdout();
+    err_ = ::testing::internal::GetCapturedStderr();
+    return code;
+  }
+  /// With model, cluster and batch.
+  int call_with_inputs(const std::string& verb, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> arguments = {
+        verb, "-m", model_, "-C", cluster_, "--global-batch", "8", "--planner", "split"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return call(arguments);
+  }
+  int call_run(std::vector<std::string> more = {}) {
+    more.insert(more.end(), {"--data", data_, "--steps", "3", "--run-dir", run_dir_});
+    return call_with_inputs("run", more);
+  }
+  Json json() const { return parse_json(out_, "stdout").value(); }
+
+  control::TemporaryDirectory directory_;
+  const std::string model_ = directory_.file("mlp.motley");
+  const std::string data_ = directory_.file("data.safetensors");
+  const std::string cluster_ = directory_.file("two.toml");
+  const std::string run_dir_ = directory_.file("run");
+  std::map<std::string, std::string> environment_;
+  control::FakeWorkers workers_;
+  control::FakeClock clock_{Seconds(1)};
+  std::string out_, err_;
+};
+
+TEST_F(VerbTest, ProfileSaysHowMuchItMeasured) {
+  ASSERT_EQ(call_with_inputs("profile", {"--json"}), kDone) << err_;
+  EXPECT_GT(json().at("entries"), 0);
+  EXPECT_EQ(json().at("spread"), 0);
+  EXPECT_EQ(json().at("store"), environment_["MOTLEY_PROFILES"]);
+  EXPECT_THAT(json().at("drifted"), IsEmpty());
+}
+
+TEST_F(VerbTest, PlanHasTheKeysThatScriptsRelyOn) {
+  ASSERT_EQ(call_with_inputs("plan", {"--json"}), kDone) << err_;
+  for (const char* key :
+       {"planner", "outcome", "predicted_step_s", "lower_bound_s", "peak_bytes", "batch_split",
+        "idle", "baselines", "considered", "elapsed_s", "why", "predicted_step_interval_s",
+        "interval_basis", "times_from", "breakdown", "peak_interval_bytes", "memory"})
+    EXPECT_TRUE(json().contains(key)) << key;
+  EXPECT_EQ(json().at("elapsed_s"), 1);  // a tick of the fake clock
+  std::int64_t samples = 0;
+  for (const auto& [device, count] : json().at("batch_split").items())
+    samples += count.get<std::int64_t>();
+  EXPECT_EQ(samples, 8);
+}
+
+TEST_F(VerbTest, MemoryIsTheSumOfItsParts) {
+  ASSERT_EQ(call_with_inputs("plan", {"--batch-split", "5,3", "--json"}), kDone) << err_;
+  for (const auto& [device, memory] : json().at("memory").items()) {
+    std::int64_t sum = 0;
+    for (const auto& [name, bytes] : memory.items())
+      if (name.ends_with("_bytes")) sum += bytes.get<std::int64_t>();
+    EXPECT_EQ(sum, json().at("peak_bytes").at(device));
+  }
+}
+
+TEST_F(VerbTest, APhaseIsPrintedAloneAndOnce) {
+  ASSERT_EQ(call_with_inputs("plan", {"--print", "synth"}), kDone);
+  EXPECT_THAT(out_, ::testing::StartsWith("motley.program/1"));
+  EXPECT_EQ(out_.find("motley.program/1", 1), std::string::npos);
+  EXPECT_THAT(out_, ::testing::Not(HasSubstr("device     samples")));
+}
+
+TEST_F(VerbTest, RefusedPricesAreExit2AndNameTheCommand) {
+  EXPECT_EQ(call_with_inputs("plan", {"--profile", "never"}), kUsage);
+  EXPECT_THAT(err_, HasSubstr("motley profile"));
+  EXPECT_THAT(workers_.timed, IsEmpty());
+}
+
+TEST_F(VerbTest, TooLittleMemoryIsExit3AndAnAnswerInJson) {
+  std::ofstream(cluster_) << "schema = \"motley.cluster/1\"\nname = \"small\"\n[[node]]\nname = "
+                             "\"a\"\n  [[node.device]]\n  kind = \"cpu\"\n  memory = \"1KiB\"\n";
+  EXPECT_EQ(call_with_inputs("plan"), kInfeasible);
+  EXPECT_THAT(err_, HasSubstr("no feasible plan"));
+  EXPECT_EQ(call_with_inputs("plan", {"--json"}), kInfeasible);
+  EXPECT_EQ(json().at("outcome"), "infeasible");
+  EXPECT_EQ(json().at("predicted_step_s"), nullptr);
+}
+
+TEST_F(VerbTest, APlanForAnotherClusterIsExit4) {
+  const std::string plan = directory_.file("plan.json");
+  ASSERT_EQ(call_with_inputs("plan", {"-o", plan}), kDone);
+  std::ofstream(cluster_, std::ios::app) << "  threads = 2\n";
+  EXPECT_EQ(call({"simulate", "--plan", plan, "-m", model_, "-C", cluster_}), kStale);
+  EXPECT_THAT(err_, HasSubstr("plan again"));
+}
+
+TEST_F(VerbTest, SimulateTakesThePlansBatch) {
+  const std::string plan = directory_.file("plan.json");
+  ASSERT_EQ(call_with_inputs("plan", {"-o", plan, "--batch-split", "5,3"}), kDone);
+  ASSERT_EQ(call({"simulate", "--plan", plan, "-m", model_, "-C", cluster_, "--json"}), kDone)
+      << err_;
+  EXPECT_THAT(json().at("busy_share"), SizeIs(2));
+  EXPECT_GT(json().at("step_s"), 0);
+}
+
+TEST_F(VerbTest, RunReportsWhatTheWorkersDid) {
+  ASSERT_EQ(call_run({"--batch-split", "5,3", "--json"}), kDone) << err_;
+  EXPECT_EQ(json().at("losses"), (Json{2.0, 1.5, 1.0}));
+  EXPECT_EQ(json().at("step_s_median"), 0.5);
+  EXPECT_EQ(json().at("devices").at(1).at("samples"), 3);
+  EXPECT_EQ(json().at("stopped"), false);
+  EXPECT_GT(json().at("predicted_step_s"), 0);
+  EXPECT_THAT(err_, HasSubstr("samples a step, planner manual"));
+}
+
+TEST_F(VerbTest, TheRunsErrorIsKeptForLaterIntervals) {
+  ASSERT_EQ(call_run(), kDone) << err_;
+  const auto store = cost::ProfileStore::open(environment_["MOTLEY_PROFILES"]).value();
+  const auto kept = store.predictions().value();
+  ASSERT_FALSE(kept.empty());
+  EXPECT_EQ(kept[0].measured, 0.5);
+}
+
+TEST_F(VerbTest, AStoppedRunIsExit75) {
+  workers_.outcome.end = run::JobEnd::kStopped;
+  EXPECT_EQ(call_run(), kStopped);
+  EXPECT_THAT(out_, ::testing::Not(HasSubstr("model.safetensors")));
+}
+
+TEST_F(VerbTest, AWorkerThatDiesIsExit1AndAnInterruptedRunExit130) {
+  workers_.outcome = {.end = run::JobEnd::kFailed,
+                      .error = {ErrorKind::kRuntime, "run.worker-lost", "rank 1 (a:1) was killed"}};
+  EXPECT_EQ(call_run(), kRuntimeFailure);
+  EXPECT_THAT(err_, HasSubstr("motley: rank 1 (a:1) was killed [run.worker-lost]\n"));
+  workers_.outcome.error.code = "run.interrupted";
+  EXPECT_EQ(call_run(), kInterrupted);
+}
+
+TEST_F(VerbTest, StopAfterSynthLeavesTheRunDirectoryAndStartsNothing) {
+  EXPECT_EQ(call_run({"--stop-after", "synth"}), kDone);
+  EXPECT_TRUE(std::filesystem::exists(run_dir_ + "/program.txt"));
+  EXPECT_THAT(workers_.jobs, IsEmpty());
+}
+
+TEST_F(VerbTest, OtherRanksOfALauncherJoin) {
+  environment_.insert(
+      {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "1"}});
+  EXPECT_EQ(call_run(), kDone);
+  EXPECT_THAT(err_, HasSubstr("rank 1 of 2 ("));
+  EXPECT_THAT(workers_.jobs, IsEmpty());
+  workers_.outcome.end = run::JobEnd::kStopped;
+  EXPECT_EQ(call_run(), kStopped);
+}
+
+TEST_F(VerbTest, DoctorFindsThatWorkersAreMissing) {
+  EXPECT_EQ(call({"doctor", "-m", model_, "-C", cluster_}), kDone) << out_;
+  EXPECT_THAT(out_, HasSubstr("motley-worker runs PyTorch 2.15  [worker.version]"));
+  workers_.torch = usage_error("worker.missing", "w: not there");
+  EXPECT_EQ(call({"doctor"}), kCheckFailed);
+  EXPECT_THAT(out_, HasSubstr("error    w: not there  [worker.missing]"));
+}
+
+TEST(AllVerbs, EachHasANameHelpAndFlagsWithHelp) {
+  std::set<std::string> names;
+  for (const Verb& verb : all_verbs()) {
+    EXPECT_TRUE(names.insert(verb.name).second) << verb.name;
+    EXPECT_NE(verb.help, "") << verb.name;
+    for (const Flag& flag : verb.flags) EXPECT_NE(flag.help, "") << verb.name << flag.names;
+  }
+}
+
+}  // namespace
+}  // namespace motley::cli

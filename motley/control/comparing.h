@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+
+#include "motley/control/training.h"
+
+namespace motley::control {
+
+/// How far two trainings of the same samples are apart, relative to the second.
+struct Difference {
+  double loss = 0;             ///< the largest over the steps that both have
+  double parameters = 0;       ///< ||a - b|| / ||b|| of the tensor that differs most
+  std::string tensor;          ///< that one
+  bool has_all_steps = false;  ///< both have the same number of steps
+};
+
+/// Compares the losses, and the trained models tensor by tensor (model.safetensors of the run
+/// directories); integers that differ at all differ by 1. A runtime error if a tensor is missing
+/// or has another shape.
+Result<Difference> compare_runs(const Measured& ours, const RunDirectory& our_directory,
+                                const Measured& reference, const RunDirectory& reference_directory);
+
+/// The inputs and the plan, on one whole CPU core of this machine: what a split must equal.
+struct Reference {
+  Inputs inputs;
+  Planned planned;
+};
+Result<Reference> make_reference(const Inputs& inputs, const plan::Plan& plan);
+
+}  // namespace motley::control

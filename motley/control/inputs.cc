@@ -1,0 +1,49 @@
+#include "motley/control/inputs.h"
+
+#include "motley/graph/graph_text.h"
+#include "motley/search/price/costs.h"
+
+namespace motley::control {
+namespace {
+
+Result<std::vector<DeviceId>> allowed_devices(const cluster::Cluster& cluster,
+                                              const std::vector<std::string>& exclude) {
+  std::vector<bool> excluded(cluster.devices.size(), false);
+  for (const std::string& name : exclude) {
+    MOTLEY_ASSIGN(const DeviceId id, cluster::find_device(cluster, name));
+    excluded[id.index()] = true;
+  }
+  std::vector<DeviceId> devices;
+  for (std::size_t i = 0; i < excluded.size(); ++i)
+    if (!excluded[i]) devices.emplace_back(static_cast<std::int64_t>(i));
+  if (devices.empty()) return usage_error("cli.exclude", "--exclude leaves no device");
+  return devices;
+}
+
+}  // namespace
+
+Result<Inputs> read_inputs(const Question& question, Listener& listener) {
+  Inputs inputs;
+  inputs.model_path = question.model;
+  MOTLEY_ASSIGN(graph::Model model, graph::read_model(question.model));
+  inputs.model = std::make_shared<const graph::Model>(std::move(model));
+  MOTLEY_ASSIGN(inputs.cluster, cluster::read_cluster(question.cluster));
+  MOTLEY_ASSIGN(inputs.devices, allowed_devices(inputs.cluster, question.exclude));
+  inputs.global_batch = question.global_batch;
+  inputs.lowering = question.lowering;
+  listener.phase(Phase::kLoad, [&] {
+    return graph::print_graph(inputs.graph()) + cluster::print_cluster(inputs.cluster);
+  });
+  return inputs;
+}
+
+void follow_plan(const plan::Plan& plan, Inputs& inputs) {
+  inputs.global_batch = plan.global_batch;
+  inputs.lowering = {plan.optimizer, plan.batch_norm, plan.bucket_bytes};
+}
+
+std::string profile_subject(const Inputs& inputs) {
+  return search::profile_subject(inputs.model->hash, inputs.lowering);
+}
+
+}  // namespace motley::control

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/cluster/cluster.h"
+#include "motley/control/listener.h"
+#include "motley/graph/model_file.h"
+#include "motley/plan/plan.h"
+#include "motley/synth/lower.h"
+
+namespace motley::control {
+
+/// What is asked for: the files and choices that a planning begins with.
+struct Question {
+  std::string model;                 ///< model file
+  std::string cluster;               ///< cluster file (TOML)
+  std::vector<std::string> exclude;  ///< names of devices to leave out
+  std::int64_t global_batch = 1;     ///< samples a step
+  synth::LowerOptions lowering;      ///< optimizer, batch norm, buckets
+};
+
+/// Model, cluster and choices of one planning, read and checked. What later steps return may refer
+/// to it, so it must outlive them and stay where it is.
+struct Inputs {
+  std::string model_path;
+  std::shared_ptr<const graph::Model> model;
+  cluster::Cluster cluster;
+  std::vector<DeviceId> devices;  ///< the cluster's devices less the excluded ones
+  std::int64_t global_batch = 0;
+  synth::LowerOptions lowering;
+
+  const graph::Graph& graph() const { return model->graph; }
+};
+
+/// Reads the files. Usage errors name file and line, or the device that is not there.
+Result<Inputs> read_inputs(const Question& question, Listener& listener);
+
+/// Gives the inputs the global batch, optimizer, batch norm and buckets of a plan that was made
+/// elsewhere.
+void follow_plan(const plan::Plan& plan, Inputs& inputs);
+
+/// What the inputs are called in a profile store: model and how it is lowered.
+std::string profile_subject(const Inputs& inputs);
+
+}  // namespace motley::control

@@ -1,0 +1,160 @@
+#include "motley/control/local_workers.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <regex>
+
+#include "motley/base/file.h"
+#include "motley/base/text.h"
+#include "motley/control/run_directory.h"
+#include "motley/program/program_text.h"
+
+// Set by the build: which PyTorch motley-worker was compiled against, where it lay, and
+// what kept libmotley_cuda.so from being built.
+#ifndef MOTLEY_TORCH_VERSION
+#define MOTLEY_TORCH_VERSION ""
+#define MOTLEY_TORCH_ROOT ""
+#define MOTLEY_CUDA_FAULT "it was built without motley-worker"
+#endif
+
+namespace motley::control {
+namespace {
+
+constexpr double kProfileTimeout = 1800;  // seconds; of one device kind
+
+/// A directory that is gone when the object is.
+class ScratchDirectory {
+ public:
+  ScratchDirectory() {
+    std::string name = (std::filesystem::temp_directory_path() / "motley-XXXXXX").string();
+    if (::mkdtemp(name.data()) != nullptr) path_ = name;
+  }
+  ~ScratchDirectory() {
+    std::error_code code;
+    if (!path_.empty()) std::filesystem::remove_all(path_, code);
+  }
+  ScratchDirectory(const ScratchDirectory&) = delete;
+  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+std::string minor_of(const std::string& version) {
+  return version.substr(0, version.find('.', version.find('.') + 1));
+}
+
+/// The job of one task, with its programs written beside it.
+Result<run::ProfileJob> write_programs(const TimingTask& task, const std::string& directory) {
+  run::ProfileJob job;
+  job.device = task.device;
+  job.whole_steps = task.what == TimingTask::What::kWholeSteps;
+  job.seconds_per_program = task.per_program.value;
+  for (const TimedProgram& each : task.programs) {
+    job.programs.push_back(fmt::format("{}/{}.txt", directory, job.programs.size()));
+    job.ranks.push_back(each.rank);
+    MOTLEY_RETURN_IF_ERROR(
+        write_file_atomic(job.programs.back(), program::print_program(*each.program)));
+  }
+  return job;
+}
+
+Result<std::string> write_profile_job(const TimingTask& task, const std::string& directory,
+                                      bool lingers) {
+  std::error_code code;
+  std::filesystem::create_directories(directory, code);
+  MOTLEY_ASSIGN(run::ProfileJob job, write_programs(task, directory));
+  job.linger = lingers;
+  const std::string path = directory + "/profile.json";
+  MOTLEY_RETURN_IF_ERROR(write_file_atomic(path, run::profile_job_to_json(job).dump()));
+  return path;
+}
+
+}  // namespace
+
+std::string built_torch_version() { return MOTLEY_TORCH_VERSION; }
+
+std::string cuda_left_out() { return MOTLEY_CUDA_FAULT; }
+
+Result<std::string> LocalWorkers::torch_version() const {
+  const std::string built = MOTLEY_TORCH_VERSION, root = MOTLEY_TORCH_ROOT;
+  if (built.empty() || !std::filesystem::exists(worker_))
+    return usage_error("worker.missing",
+                       worker_ + ": not there; build it with make, it trains and measures");
+  MOTLEY_ASSIGN(const std::string text, read_file(root + "/version.py"));
+  std::smatch match;
+  if (!std::regex_search(text, match, std::regex("__version__ = '([0-9]+\\.[0-9]+)[^']*'")))
+    return usage_error("worker.version", root + "/version.py: found no version of PyTorch");
+  if (match[1] != minor_of(built))
+    return usage_error(
+        "worker.version",
+        fmt::format("{}: found PyTorch {}, motley-worker was built for {}; run make again", root,
+                    match[1].str(), minor_of(built)));
+  return minor_of(built);
+}
+
+Result<std::vector<std::vector<run::OpTime>>> LocalWorkers::time_programs(
+    const std::vector<TimingTask>& tasks) {
+  const ScratchDirectory scratch;
+  std::vector<std::vector<std::string>> arguments;
+  for (const TimingTask& task : tasks) {
+    const std::string directory = fmt::format("{}/{}", scratch.path(), arguments.size());
+    MOTLEY_ASSIGN(std::string path, write_profile_job(task, directory, tasks.size() > 1));
+    arguments.push_back({"profile", std::move(path)});
+  }
+  MOTLEY_ASSIGN(const auto lines, run::run_side_by_side(worker_, arguments, kProfileTimeout));
+  std::vector<std::vector<run::OpTime>> times;
+  for (const std::string& line : lines) {
+    MOTLEY_ASSIGN(const Json json, parse_json(line, "motley-worker profile"));
+    MOTLEY_ASSIGN(auto each, run::op_times_from_json(json, "motley-worker profile"));
+    times.push_back(std::move(each));
+  }
+  return times;
+}
+
+Result<run::GroupTimes> LocalWorkers::time_exchanges(const run::Job& job) {
+  const ScratchDirectory scratch;
+  run::Job here = job;
+  here.run_dir = scratch.path();
+  const std::string path = RunDirectory{here.run_dir}.job();
+  MOTLEY_RETURN_IF_ERROR(write_file_atomic(path, run::job_to_json(here).dump()));
+  Result<run::GroupTimes> times = run::GroupTimes{};
+  const run::JobOutcome outcome =
+      run::launch(here, {.worker = worker_, .job_path = path, .verb = "collectives"},
+                  [&](const run::WorkerEvent& event) {
+                    if (event.event == "collectives")
+                      times = run::group_times_from_json(event.fields, "motley-worker");
+                  });
+  if (outcome.end == run::JobEnd::kFailed) return tl::make_unexpected(outcome.error);
+  return times;
+}
+
+run::JobOutcome LocalWorkers::train(const run::Job& job, Starter starter, const OnEvent& on_event) {
+  std::atomic<bool> stop = false;
+  return run::launch(job,
+                     {.worker = worker_,
+                      .job_path = RunDirectory{job.run_dir}.job(),
+                      .launched = starter == Starter::kLauncher,
+                      .stop = &stop},
+                     [&](const run::WorkerEvent& event) {
+                       if (on_event(event) == Wish::kStop) stop = true;
+                     });
+}
+
+Result<run::JobEnd> LocalWorkers::join() {
+  // The worker has timeouts of its own for every wait; this one only bounds a lifetime.
+  constexpr double kForever = 1e9;
+  MOTLEY_ASSIGN(const std::string events, run::run_worker(worker_, {"join"}, kForever));
+  for (const std::string_view line : split(events, '\n')) {
+    const auto event = run::parse_event(line);
+    if (event && event->event == "done" && event->fields.value("reason", "") == "stopped")
+      return run::JobEnd::kStopped;
+  }
+  return run::JobEnd::kFinished;
+}
+
+}  // namespace motley::control

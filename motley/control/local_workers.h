@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+
+#include "motley/control/workers.h"
+
+namespace motley::control {
+
+/// "2.15.0": the PyTorch that motley-worker was built for; empty without a worker.
+std::string built_torch_version();
+/// Why libmotley_cuda.so, which CUDA devices need, was left out of the build; empty if it was not.
+std::string cuda_left_out();
+
+/// Workers that are processes of this machine: motley-worker, started by run/launcher.h. What is
+/// handed to those that measure lies in a scratch directory for as long.
+class LocalWorkers : public Workers {
+ public:
+  /// `worker`: path of motley-worker. Nothing is started or looked at yet.
+  explicit LocalWorkers(std::string worker) : worker_(std::move(worker)) {}
+
+  /// Errors: worker.missing, worker.version (it was built for another PyTorch than is installed).
+  Result<std::string> torch_version() const override;
+  Result<std::vector<std::vector<run::OpTime>>> time_programs(
+      const std::vector<TimingTask>& tasks) override;
+  Result<run::GroupTimes> time_exchanges(const run::Job& job) override;
+  run::JobOutcome train(const run::Job& job, Starter starter, const OnEvent& on_event) override;
+  Result<run::JobEnd> join() override;
+
+ private:
+  std::string worker_;
+};
+
+}  // namespace motley::control

@@ -1,0 +1,418 @@
+#include "motley/control/measuring.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "motley/base/statistics.h"
+#include "motley/cost/links/collective_fit.h"
+#include "motley/cost/measured/readings.h"
+#include "motley/cost/measured/whole_step.h"
+#include "motley/cost/profile_cost.h"
+#include "motley/program/program_text.h"
+#include "motley/run/processors.h"
+#include "motley/search/price/costs.h"
+#include "motley/search/price/device_pools.h"
+#include "motley/search/price/profile_batches.h"
+
+namespace motley::control {
+namespace {
+
+using Setting = OperatorTask::Setting;
+
+constexpr Seconds kPerProgram{0.4};  // in all rounds
+constexpr Seconds kPerPace{4};
+
+bool is_here(const cluster::Device& device) {
+  return device.kind == "cpu" || device.kind == "cuda";
+}
+
+std::int64_t largest_batch(const Inputs& inputs) {
+  return inputs.graph().sizes.empty() ? inputs.global_batch : inputs.graph().sizes[0].max;
+}
+
+/// The program of `samples` samples alone, or as one of two equal devices: what is timed.
+Result<program::Program> reference_program(const Inputs& inputs, std::int64_t samples, int ranks) {
+  MOTLEY_ASSIGN(program::Program program,
+                synth::lower_equal(inputs.graph(), {samples, ranks}, inputs.lowering));
+  program.model_hash = inputs.model->hash;
+  return program;
+}
+
+Result<std::vector<TimedProgram>> reference_programs(const Inputs& inputs,
+                                                     const std::vector<std::int64_t>& batches,
+                                                     int ranks) {
+  std::vector<TimedProgram> timed;
+  for (const std::int64_t batch : batches) {
+    MOTLEY_ASSIGN(auto program, reference_program(inputs, batch, ranks));
+    timed.push_back({std::make_shared<const program::Program>(std::move(program)), 0});
+  }
+  return timed;
+}
+
+/// Work of each operator of timed programs, by key.
+std::map<std::string, cost::OperatorWork> works_of(const Inputs& inputs,
+                                                   const std::vector<TimedProgram>& timed) {
+  std::map<std::string, cost::OperatorWork> works;
+  for (const TimedProgram& each : timed) {
+    const program::DeviceProgram& program = each.device();
+    const auto work = cost::instruction_work(program, inputs.graph());
+    for (std::size_t i = 0; i < work.size(); ++i)
+      works.emplace(program::cost_key(program, program.instructions[i]), work[i]);
+  }
+  return works;
+}
+
+run::WorkerDevice worker_device(const cluster::Device& device) {
+  return {.name = device.name,
+          .kind = device.kind,
+          .local_index = device.local_index,
+          .threads = device.threads};
+}
+
+/// One entry an operator: some are in the programs of several batches.
+std::vector<cost::OpEntry> one_round(const cost::DeviceKey& key,
+                                     const std::vector<run::OpTime>& times,
+                                     const std::map<std::string, cost::OperatorWork>& works) {
+  std::map<std::string, std::vector<cost::Reading>> readings;
+  std::map<std::string, Bytes> scratch;
+  for (const run::OpTime& time : times) {
+    readings[time.key].push_back({time.median.value, time.spread, time.samples});
+    scratch[time.key] = std::max(scratch[time.key], time.scratch);
+  }
+  std::vector<cost::OpEntry> entries;
+  for (const auto& [name, of_operator] : readings) {
+    cost::OpEntry entry{key, name, Seconds(cost::merge_readings(of_operator).seconds)};
+    for (const cost::Reading& reading : of_operator) {
+      entry.spread = std::max(entry.spread, reading.spread);
+      entry.samples += reading.samples;
+    }
+    entry.scratch = scratch[name];
+    if (const auto work = works.find(name); work != works.end()) entry.work = work->second;
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+/// Times of operators. In the shared setting neighbours do the same work at the same time, as many
+/// as there are processors for.
+Result<std::vector<cost::OpEntry>> measure_operators(const Inputs& inputs, const OperatorTask& task,
+                                                     const std::vector<TimedProgram>& timed,
+                                                     Workers& workers) {
+  const cluster::Device& device = inputs.cluster.device(task.device);
+  const std::size_t beside =
+      task.setting == Setting::kShared ? cost::neighbours(inputs.cluster, task.device).size() : 0;
+  const std::vector<int> processors = run::usable_processors();
+  const std::size_t count = std::clamp<std::size_t>(processors.size(), 1, beside + 1);
+  std::vector<TimingTask> tasks;
+  for (std::size_t i = 0; i < count; ++i) {
+    TimingTask one{.device = worker_device(device), .programs = timed, .per_program = kPerProgram};
+    if (count > 1 && device.threads == 1) one.device.processor = processors[i];
+    tasks.push_back(std::move(one));
+  }
+  MOTLEY_ASSIGN(const auto times, workers.time_programs(tasks));
+  return one_round(task.key, times[0], works_of(inputs, timed));
+}
+
+/// About the devices' parts of the batch, and equal parts.
+std::set<std::vector<std::int64_t>> paced_samples(const Inputs& inputs,
+                                                  const std::vector<DeviceId>& devices,
+                                                  const std::vector<std::int64_t>& batches) {
+  std::vector<std::int64_t> usual, equal;
+  const auto count = static_cast<std::int64_t>(devices.size());
+  for (const DeviceId id : devices) {
+    usual.push_back(std::clamp(cost::usual_samples(inputs.cluster, id, inputs.global_batch),
+                               batches.front(), batches.back()));
+    equal.push_back(std::clamp(inputs.global_batch / count, batches.front(), batches.back()));
+  }
+  return {usual, equal};
+}
+
+/// Times of whole steps of devices of one machine, of so many samples each, at once.
+Result<std::vector<cost::OpEntry>> measure_paces(const Inputs& inputs,
+                                                 const std::vector<DeviceId>& devices,
+                                                 const std::vector<std::int64_t>& samples,
+                                                 const std::string& torch, Workers& workers) {
+  std::vector<double> speeds;
+  for (const DeviceId id : devices) speeds.push_back(inputs.cluster.device(id).speed);
+  const std::vector<int> places = run::place_on_processors(speeds, run::usable_processors());
+  std::vector<TimingTask> tasks;
+  std::vector<cost::OpEntry> entries;
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    const cluster::Device& device = inputs.cluster.device(devices[i]);
+    MOTLEY_ASSIGN(auto timed, reference_programs(inputs, {samples[i]}, 2));
+    TimingTask task{.what = TimingTask::What::kWholeSteps,
+                    .device = worker_device(device),
+                    .programs = std::move(timed),
+                    .per_program = kPerPace};
+    task.device.speed = device.speed;
+    if (!places.empty()) task.device.processor = places[i];
+    tasks.push_back(std::move(task));
+    entries.push_back(cost::step_entry(cost::emulated_key(inputs.cluster, devices[i], torch),
+                                       profile_subject(inputs), samples[i]));
+  }
+  MOTLEY_ASSIGN(const auto times, workers.time_programs(tasks));
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    if (times[i].size() != 1)
+      return runtime_error("profile.pace", "motley-worker profile: wanted the time of one step");
+    entries[i].median = times[i][0].median;
+    entries[i].spread = times[i][0].spread;
+    entries[i].samples = times[i][0].samples;
+  }
+  return entries;
+}
+
+/// Puts what emulated devices' steps take by their instructions beside the steps.
+Result<void> keep_computes(const Inputs& inputs, const std::string& torch,
+                           cost::ProfileStore& store) {
+  const std::string subject = profile_subject(inputs);
+  MOTLEY_ASSIGN(const search::Costs costs, search::load_costs(*inputs.model, inputs.cluster, store,
+                                                              {.lowering = inputs.lowering,
+                                                               .torch = torch,
+                                                               .global_batch = inputs.global_batch,
+                                                               .devices = inputs.devices}));
+  std::vector<cost::OpEntry> entries;
+  for (const DeviceId id : inputs.devices) {
+    if (!cost::has_pace(inputs.cluster, id)) continue;
+    const cost::DeviceKey key = cost::emulated_key(inputs.cluster, id, torch);
+    const auto& table = *costs.full_speed.at(inputs.cluster.device(id).name);
+    MOTLEY_ASSIGN(const auto steps, cost::find_steps(store, key, subject));
+    for (const cost::StepTime& step : steps) {
+      entries.push_back(cost::compute_entry(key, subject, step.samples));
+      entries.back().median = table.total(static_cast<double>(step.samples));
+      entries.back().samples = 1;
+    }
+  }
+  return store.put(entries);
+}
+
+/// What compute beside the group's exchanges says of its devices; those of one key together. One
+/// that never computed beside an exchange has no entry.
+std::vector<cost::InterferenceEntry> find_interference(const Inputs& inputs,
+                                                       const std::vector<DeviceId>& group,
+                                                       const run::GroupTimes& times,
+                                                       const std::string& torch) {
+  std::map<cost::DeviceKey, std::vector<cost::OverlapSample>> samples;
+  for (const run::OverlapTime& time : times.overlaps) {
+    const DeviceId id = group[static_cast<std::size_t>(time.rank)];
+    samples[cost::device_key(inputs.cluster.device(id), torch)].push_back(
+        {time.alone, time.together, time.overlap});
+  }
+  std::vector<cost::InterferenceEntry> entries;
+  for (const auto& [key, of_key] : samples)
+    if (const auto factor = cost::fit_interference(of_key))
+      entries.push_back({key, times.backend, cost::route_key(inputs.cluster, group),
+                         static_cast<int>(group.size()), *factor,
+                         static_cast<std::int64_t>(of_key.size())});
+  return entries;
+}
+
+/// What is measured of a group of devices.
+struct GroupEntries {
+  std::vector<cost::CollectiveEntry> collectives;
+  std::vector<cost::InterferenceEntry> interference;
+};
+
+/// The job that times a group's exchanges: its devices at full speed, over emulated links.
+run::Job exchange_job(const cluster::Cluster& cluster, const std::vector<DeviceId>& group) {
+  const auto route = cluster::group_route(cluster, group);
+  run::Job job;
+  job.transport = cluster.transport;
+  for (const DeviceId id : group) {
+    run::WorkerDevice worker = worker_device(cluster.device(id));
+    if (route) {
+      worker.rate = route->bandwidth.value;
+      worker.latency = route->latency.value;
+    }
+    job.devices.push_back(std::move(worker));
+  }
+  return job;
+}
+
+/// Times the exchanges of a group and of its first 2, 3, ... devices that are joined alike, and
+/// compute beside those of the whole group.
+Result<GroupEntries> measure_group(const Inputs& inputs, const std::vector<DeviceId>& group,
+                                   const std::string& torch, Workers& workers) {
+  const std::string route_key = cost::route_key(inputs.cluster, group);
+  MOTLEY_ASSIGN(const run::GroupTimes times,
+                workers.time_exchanges(exchange_job(inputs.cluster, group)));
+  for (const run::OverlapTime& time : times.overlaps)
+    if (time.rank < 0 || static_cast<std::size_t>(time.rank) >= group.size())
+      return runtime_error("profile.overlap", fmt::format("motley-worker: found rank {} of {}",
+                                                          time.rank, group.size()));
+  GroupEntries entries;
+  entries.interference = find_interference(inputs, group, times, torch);
+  for (const run::CollectiveTime& time : times.collectives) {
+    const std::vector<DeviceId> members(group.begin(), group.begin() + time.ranks);
+    if (cost::route_key(inputs.cluster, members) != route_key) continue;
+    entries.collectives.push_back({time.op, time.backend, route_key, time.ranks, time.bytes,
+                                   time.median, time.spread, time.samples});
+  }
+  return entries;
+}
+
+/// One measuring of all tasks, into a store.
+class Measuring {
+ public:
+  Measuring(const Inputs& inputs, const std::string& torch, cost::ProfileStore& store,
+            const Outside& outside)
+      : inputs_(inputs), torch_(torch), store_(store), outside_(outside) {}
+
+  Result<void> time_operators(const OperatorTask& task, const std::vector<std::int64_t>& batches) {
+    outside_.listener.note(
+        fmt::format("profile: {} operators on {} with {} thread{}, batches {} to {}",
+                    inputs_.graph().ops.size(), task.key.kind, task.key.threads,
+                    task.key.threads > 1 ? "s" : "", batches.front(), batches.back()));
+    const int ranks = task.setting == Setting::kShared ? 2 : 1;
+    MOTLEY_ASSIGN(const auto timed, reference_programs(inputs_, batches, ranks));
+    MOTLEY_ASSIGN(const auto entries, measure_operators(inputs_, task, timed, outside_.workers));
+    MOTLEY_RETURN_IF_ERROR(keep(entries));
+    return store_.put_batches(profile_subject(inputs_), task.key, batches);
+  }
+
+  Result<void> time_paces(const PaceTask& task) {
+    outside_.listener.note(
+        fmt::format("profile: whole steps of {} devices at once", task.devices.size()));
+    for (const auto& samples : task.samples) {
+      MOTLEY_ASSIGN(const auto entries,
+                    measure_paces(inputs_, task.devices, samples, torch_, outside_.workers));
+      MOTLEY_RETURN_IF_ERROR(keep(entries));
+    }
+    return {};
+  }
+
+  Result<void> time_group(const std::vector<DeviceId>& group) {
+    outside_.listener.note(fmt::format("profile: exchanges among {} devices ({})", group.size(),
+                                       cost::route_key(inputs_.cluster, group)));
+    MOTLEY_ASSIGN(const auto entries, measure_group(inputs_, group, torch_, outside_.workers));
+    MOTLEY_RETURN_IF_ERROR(store_.put(entries.interference));
+    return keep(entries.collectives);
+  }
+
+  Kept kept() const { return {static_cast<std::int64_t>(spreads_.size()), upper_median(spreads_)}; }
+
+ private:
+  template <typename Entry>
+  Result<void> keep(const std::vector<Entry>& entries) {
+    for (const Entry& entry : entries) spreads_.push_back(entry.spread);
+    return store_.put(entries);
+  }
+
+  const Inputs& inputs_;
+  const std::string& torch_;
+  cost::ProfileStore& store_;
+  const Outside& outside_;
+  std::vector<double> spreads_;
+};
+
+/// What of a plan's operators was never measured as it splits them: by device key, on the first
+/// device of that key.
+struct Unmeasured {
+  OperatorTask task;
+  std::vector<TimedProgram> programs;
+};
+
+Result<std::vector<Unmeasured>> find_unmeasured(
+    const Inputs& inputs, const std::shared_ptr<const program::Program>& program,
+    const std::string& torch, const cost::ProfileStore& store) {
+  std::map<cost::DeviceKey, Unmeasured> missing;
+  for (std::size_t rank = 0; rank < program->devices.size(); ++rank) {
+    const program::DeviceProgram& device = program->devices[rank];
+    MOTLEY_ASSIGN(const DeviceId id, cluster::find_device(inputs.cluster, device.device));
+    if (!is_here(inputs.cluster.device(id))) continue;
+    const cost::DeviceKey key = cost::shared_key(inputs.cluster, id, torch);
+    MOTLEY_ASSIGN(const auto known, cost::MeasuredTimes::load(store, key));
+    const auto times = known.times(device);
+    if (std::all_of(times.begin(), times.end(), [](const auto& time) { return time.has_value(); }))
+      continue;
+    Unmeasured& of_key = missing[key];
+    if (of_key.programs.empty()) of_key.task = {id, Setting::kShared, key};
+    of_key.programs.push_back({program, static_cast<int>(rank)});
+  }
+  std::vector<Unmeasured> list;
+  for (auto& [key, of_key] : missing) list.push_back(std::move(of_key));
+  return list;
+}
+
+}  // namespace
+
+Result<MeasuringTasks> find_tasks(const Inputs& inputs, const std::string& torch) {
+  MeasuringTasks tasks;
+  tasks.batches = search::profile_batches(inputs.global_batch, largest_batch(inputs));
+  std::set<std::pair<cost::DeviceKey, Setting>> done;
+  for (const Setting setting : {Setting::kAlone, Setting::kShared})
+    for (const DeviceId id : inputs.devices) {
+      const cluster::Device& device = inputs.cluster.device(id);
+      const cost::DeviceKey key = setting == Setting::kShared
+                                      ? cost::shared_key(inputs.cluster, id, torch)
+                                      : cost::device_key(device, torch);
+      if (!done.insert({key, setting}).second) continue;
+      if (!is_here(device))
+        return usage_error("profile.kind",
+                           fmt::format("device {} of kind {} is not on this machine and cannot be "
+                                       "measured here; leave it out with --exclude {}",
+                                       device.name, device.kind, device.name));
+      tasks.operators.push_back({id, setting, key});
+    }
+  std::set<cost::DeviceKey> paced;
+  for (const DeviceId id : inputs.devices) {
+    if (!cost::has_pace(inputs.cluster, id) ||
+        paced.contains(cost::emulated_key(inputs.cluster, id, torch)))
+      continue;
+    PaceTask task{.devices = {id}};
+    for (const DeviceId other : cost::neighbours(inputs.cluster, id)) task.devices.push_back(other);
+    task.samples = paced_samples(inputs, task.devices, tasks.batches);
+    for (const DeviceId each : task.devices)
+      paced.insert(cost::emulated_key(inputs.cluster, each, torch));
+    tasks.paces.push_back(std::move(task));
+  }
+  tasks.groups = search::groups_to_measure(inputs.cluster, inputs.devices);
+  return tasks;
+}
+
+Result<Kept> measure(const Inputs& inputs, cost::ProfileStore& store, const Outside& outside) {
+  MOTLEY_ASSIGN(const std::string torch, outside.workers.torch_version());
+  MOTLEY_ASSIGN(const MeasuringTasks tasks, find_tasks(inputs, torch));
+  Measuring measuring(inputs, torch, store, outside);
+  for (const OperatorTask& task : tasks.operators)
+    MOTLEY_RETURN_IF_ERROR(measuring.time_operators(task, tasks.batches));
+  for (const PaceTask& task : tasks.paces) MOTLEY_RETURN_IF_ERROR(measuring.time_paces(task));
+  for (const auto& group : tasks.groups) MOTLEY_RETURN_IF_ERROR(measuring.time_group(group));
+  MOTLEY_RETURN_IF_ERROR(keep_computes(inputs, torch, store));
+  return measuring.kept();
+}
+
+Result<Learned> measure_plan(const Inputs& inputs,
+                             const std::shared_ptr<const program::Program>& program,
+                             cost::ProfileStore& store, const Outside& outside) {
+  MOTLEY_ASSIGN(const std::string torch, outside.workers.torch_version());
+  MOTLEY_ASSIGN(const auto unmeasured, find_unmeasured(inputs, program, torch, store));
+  for (const auto& [task, programs] : unmeasured) {
+    outside.listener.note(
+        fmt::format("profile: parts of operators as the plan splits them, on {}", task.key.kind));
+    MOTLEY_ASSIGN(const auto entries, measure_operators(inputs, task, programs, outside.workers));
+    MOTLEY_RETURN_IF_ERROR(store.put(entries));
+  }
+  return unmeasured.empty() ? Learned::kNothing : Learned::kSomething;
+}
+
+Result<std::vector<std::string>> find_drifted(const Inputs& inputs, const std::string& torch,
+                                              const cost::ProfileStore& store) {
+  std::set<cost::DeviceKey> keys;
+  for (const DeviceId id : inputs.devices) {
+    keys.insert(cost::device_key(inputs.cluster.device(id), torch));
+    keys.insert(cost::shared_key(inputs.cluster, id, torch));
+    keys.insert(cost::emulated_key(inputs.cluster, id, torch));
+  }
+  std::vector<std::string> drifted;
+  for (const cost::DeviceKey& key : keys) {
+    MOTLEY_ASSIGN(const auto entries, store.ops(key));
+    for (const cost::OpEntry& entry : entries)
+      if (entry.has_drifted) drifted.push_back(entry.key + " on " + key.kind);
+  }
+  return drifted;
+}
+
+}  // namespace motley::control

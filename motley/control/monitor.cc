@@ -1,0 +1,127 @@
+#include "motley/control/monitor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "motley/base/statistics.h"
+
+namespace motley::control {
+namespace {
+
+constexpr std::size_t kRecentSteps = 20;  // that say how long a step takes now
+
+double share(double part, double whole) { return part / std::max(1e-12, whole); }
+
+}  // namespace
+
+Result<void> Monitor::open(const RunDirectory& directory,
+                           std::map<std::int64_t, LoggedStep> earlier) {
+  steps_ = std::move(earlier);
+  log_.open(directory.log(), std::ios::app);
+  if (!log_) return runtime_error("cli.log", directory.log() + ": cannot be written");
+  MOTLEY_ASSIGN(auto events,
+                report::EventFile::create(directory.events(), clock_.calendar().value));
+  events_.emplace(std::move(events));
+  return {};
+}
+
+Wish Monitor::on_event(const run::WorkerEvent& event) {
+  if (event.event == "ready" && event.rank == 0) on_ready(event.fields);
+  if (event.event == "step") on_step(event.rank, event.fields);
+  if (event.event == "checkpoint") checkpoint_ = event.fields.value("path", "");
+  return wish_;
+}
+
+Measured Monitor::result() const {
+  Measured result;
+  result.first_step = first_step_;
+  result.lost_steps = lost_steps_;
+  result.checkpoint = checkpoint_;
+  for (const auto& [step, logged] : steps_) result.losses.push_back(logged.loss);
+  result.step = Seconds(upper_median(step_seconds_));
+  result.busy.assign(ranks(), 0);
+  result.peak_bytes.assign(ranks(), 0);
+  double total = 0;
+  for (const auto& [step, logged] : steps_) {
+    // An earlier call may have had other ranks.
+    if (step < first_step_ || logged.compute_s.size() != ranks()) continue;
+    total += logged.step_s;
+    for (std::size_t r = 0; r < ranks(); ++r) {
+      result.busy[r] += logged.compute_s[r];
+      result.peak_bytes[r] = std::max(result.peak_bytes[r], logged.peak_bytes[r]);
+    }
+  }
+  for (double& busy : result.busy) busy = total > 0 ? busy / total : 0;
+  return result;
+}
+
+void Monitor::on_ready(const Json& fields) {
+  first_step_ = fields.value("first_step", std::int64_t{0});
+  const std::int64_t known = steps_.empty() ? 0 : steps_.rbegin()->first + 1;
+  lost_steps_ = std::max<std::int64_t>(0, known - first_step_);
+  steps_.erase(steps_.lower_bound(first_step_), steps_.end());
+  if (first_step_ > 0)
+    listener_.note(
+        fmt::format("resume from step {}{}", first_step_,
+                    lost_steps_ > 0 ? fmt::format(", {} steps are done again", lost_steps_) : ""));
+  if (const std::string note = fields.value("note", ""); !note.empty()) listener_.note(note);
+}
+
+void Monitor::on_step(int rank, const Json& fields) {
+  const std::int64_t step = fields.value("step", std::int64_t{0});
+  Pending& pending = pending_[step];
+  pending.logged.compute_s.resize(ranks());
+  pending.logged.peak_bytes.resize(ranks());
+  const auto r = static_cast<std::size_t>(rank);
+  if (r >= ranks()) return;
+  pending.logged.compute_s[r] = fields.value("compute_s", 0.0);
+  pending.logged.peak_bytes[r] = fields.value("peak_bytes", std::int64_t{0});
+  pending.logged.step_s = std::max(pending.logged.step_s, fields.value("step_s", 0.0));
+  if (rank == 0) pending.logged.loss = fields.value("loss", std::nan(""));
+  if (++pending.reports < ranks()) return;
+  const LoggedStep logged = std::move(pending.logged);
+  pending_.erase(step);
+  complete(step, logged);
+}
+
+void Monitor::complete(std::int64_t step, const LoggedStep& logged) {
+  steps_[step] = logged;
+  log_ << print_logged_step(step, logged) << '\n' << std::flush;
+  if (step > first_step_) step_seconds_.push_back(logged.step_s);
+  write_scalars(step, logged);
+  const Seconds usual = step_seconds_.empty() ? Seconds(logged.step_s) : usual_step();
+  const StepReport report{step,  watched_.steps,     logged,
+                          usual, watched_.predicted, watched_.devices};
+  if (listener_.step(report) == Wish::kStop) wish_ = Wish::kStop;
+}
+
+Seconds Monitor::usual_step() const {
+  const std::size_t n = std::min(step_seconds_.size(), kRecentSteps);
+  return Seconds(
+      upper_median({step_seconds_.end() - static_cast<std::ptrdiff_t>(n), step_seconds_.end()}));
+}
+
+/// torchtitan's tag names, and ours for what it does not have.
+void Monitor::write_scalars(std::int64_t step, const LoggedStep& logged) {
+  if (!events_) return;
+  std::vector<report::EventFile::Scalar> scalars = {
+      {"loss_metrics/global_avg_loss", logged.loss},
+      {"time_metrics/end_to_end(s)", logged.step_s},
+      {"throughput(samples/s)", share(static_cast<double>(watched_.global_batch), logged.step_s)}};
+  for (std::size_t r = 0; r < logged.compute_s.size(); ++r) {
+    const std::string& device = watched_.devices[r];
+    scalars.push_back(
+        {"balance/busy(%)/" + device, 100 * share(logged.compute_s[r], logged.step_s)});
+    scalars.push_back({"memory/max_active(GiB)/" + device,
+                       static_cast<double>(logged.peak_bytes[r]) / (1 << 30)});
+  }
+  if (watched_.predicted) scalars.push_back({"plan/predicted_step(s)", watched_.predicted->value});
+  if (const auto written = events_->write(step, clock_.calendar().value, scalars); !written) {
+    listener_.note("warning: " + written.error().message + "; going on without");
+    events_.reset();
+  }
+}
+
+}  // namespace motley::control

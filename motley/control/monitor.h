@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/control/clock.h"
+#include "motley/control/listener.h"
+#include "motley/control/run_directory.h"
+#include "motley/report/event_file.h"
+#include "motley/run/job.h"
+
+namespace motley::control {
+
+/// What a run gave.
+struct Measured {
+  std::vector<double> losses;  ///< of every step since the beginning
+  Seconds step;                ///< median of the steps of this call, the first left out
+  std::string checkpoint;
+  std::int64_t lost_steps = 0;  ///< steps done again because a run ended without a checkpoint
+  std::int64_t first_step = 0;  ///< where this call began
+  std::vector<double> busy;     ///< compute time / step time, by rank
+  std::vector<std::int64_t> peak_bytes;  ///< by rank
+  bool stopped = false;                  ///< told to stop; the checkpoint is safe
+};
+
+/// What a run is known by to those who watch it.
+struct Watched {
+  std::vector<std::string> devices;  ///< of the ranks that report here, in order
+  std::int64_t steps = 0;            ///< that are to be done in total
+  std::int64_t global_batch = 0;
+  std::optional<Seconds> predicted;  ///< of a step
+};
+
+/// Puts together what the ranks of a run report: a step is done when every rank has reported it.
+/// Each step then goes to the listener, log.jsonl and the TensorBoard file. A run never fails
+/// because of its metrics: when that file cannot be written, it goes on without, with a note.
+class Monitor {
+ public:
+  /// The listener and the clock must outlive it.
+  Monitor(Watched watched, const Clock& clock, Listener& listener)
+      : watched_(std::move(watched)), clock_(clock), listener_(listener) {}
+
+  /// Opens the files; `earlier`: the steps of the run that is continued.
+  Result<void> open(const RunDirectory& directory, std::map<std::int64_t, LoggedStep> earlier);
+  /// Takes an event of any rank. kStop: the listener asked for it, now or before.
+  Wish on_event(const run::WorkerEvent& event);
+  /// Of all events until now.
+  Measured result() const;
+
+ private:
+  struct Pending {
+    LoggedStep logged;
+    std::size_t reports = 0;
+  };
+
+  void on_ready(const Json& fields);
+  void on_step(int rank, const Json& fields);
+  void complete(std::int64_t step, const LoggedStep& logged);
+  void write_scalars(std::int64_t step, const LoggedStep& logged);
+  Seconds usual_step() const;
+  std::size_t ranks() const { return watched_.devices.size(); }
+
+  Watched watched_;
+  const Clock& clock_;
+  Listener& listener_;
+  std::ofstream log_;
+  std::optional<report::EventFile> events_;
+  std::map<std::int64_t, LoggedStep> steps_;
+  std::map<std::int64_t, Pending> pending_;
+  std::vector<double> step_seconds_;  // of this call, without the first
+  std::string checkpoint_;
+  std::int64_t first_step_ = 0, lost_steps_ = 0;
+  Wish wish_ = Wish::kGoOn;
+};
+
+}  // namespace motley::control

@@ -1,0 +1,124 @@
+#include "motley/control/planning.h"
+
+#include <fmt/format.h>
+
+#include <cstddef>
+
+#include "motley/base/file.h"
+#include "motley/base/text.h"
+#include "motley/control/measuring.h"
+#include "motley/cost/profile_cost.h"
+#include "motley/program/memory.h"
+#include "motley/program/program_text.h"
+#include "motley/search/planners.h"
+
+namespace motley::control {
+namespace {
+
+plan::Problem make_problem(const Inputs& inputs, const PlanChoices& choices) {
+  plan::Problem problem;
+  problem.cluster = &inputs.cluster;
+  problem.model_hash = inputs.model->hash;
+  problem.global_batch = inputs.global_batch;
+  if (!inputs.graph().sizes.empty()) {
+    problem.min_samples = inputs.graph().sizes[0].min;
+    problem.max_samples = inputs.graph().sizes[0].max;
+  }
+  problem.optimizer = inputs.lowering.optimizer;
+  problem.batch_norm = inputs.lowering.batch_norm;
+  problem.bucket_bytes = inputs.lowering.bucket_bytes;
+  problem.devices = inputs.devices;
+  problem.manual = choices.manual;
+  problem.seed = choices.seed;
+  return problem;
+}
+
+/// One search with the answer's prices; its plan is not lowered yet.
+Result<void> search_once(const Inputs& inputs, const PlanChoices& choices, const Clock& clock,
+                         Answer& answer) {
+  MOTLEY_ASSIGN(const auto planner,
+                search::make_planner(choices.manual.empty() ? choices.planner : "manual",
+                                     answer.priced.evaluator->inputs()));
+  plan::Problem problem = make_problem(inputs, choices);
+  if (choices.time_limit) problem.time_limit = *choices.time_limit - Seconds(answer.elapsed_s);
+  const Seconds start = clock.steady();
+  MOTLEY_ASSIGN(answer.outcome, planner->plan(problem));
+  answer.elapsed_s += (clock.steady() - start).value;
+  return {};
+}
+
+/// The plan with the program of its price; one whose times nobody knows has none yet.
+Result<Planned> carry_program(const Inputs& inputs, const plan::PlanOutcome& outcome) {
+  if (outcome.program) return Planned{*outcome.plan, outcome.program};
+  return lower_plan(inputs, *outcome.plan);
+}
+
+/// Would measuring a plan's parts of operators say more than the tables that it was found with?
+bool has_parts_to_measure(const PlanChoices& choices, const plan::Plan& plan) {
+  return choices.prices.missing == Missing::kMeasure && plan::find_shared_region(plan) != nullptr;
+}
+
+/// Every device holds its program within its memory; else infeasible, with arithmetic.
+Result<void> check_memory(const Inputs& inputs, const Planned& planned) {
+  const std::vector<plan::Member> members = plan::members(planned.plan);
+  for (std::size_t rank = 0; rank < members.size(); ++rank) {
+    const program::DeviceProgram& program = planned.program->devices[rank];
+    const cluster::Device& device = inputs.cluster.device(members[rank].device);
+    const Bytes tensors = program::find_memory_peak(program).total;
+    const Bytes peak = cost::with_framework(device, tensors);
+    if (device.memory && peak > *device.memory)
+      return tl::make_unexpected(
+          Error{ErrorKind::kInfeasible, "plan.memory",
+                fmt::format("{} needs {} for {} samples, has {}; plan again", device.name,
+                            format_bytes(peak), program.samples, format_bytes(*device.memory))});
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Answer> find_plan(const Inputs& inputs, const PlanChoices& choices, const Outside& outside) {
+  Answer answer;
+  for (int round = 0; round < kPlanningRounds; ++round) {
+    MOTLEY_ASSIGN(answer.priced, price(inputs, choices.prices, outside));
+    MOTLEY_RETURN_IF_ERROR(search_once(inputs, choices, outside.clock, answer));
+    answer.planned.reset();
+    if (!answer.outcome.plan) return answer;
+    MOTLEY_ASSIGN(answer.planned, carry_program(inputs, answer.outcome));
+    if (!has_parts_to_measure(choices, answer.planned->plan)) break;
+    MOTLEY_ASSIGN(cost::ProfileStore store, open_store(choices.prices.profiles));
+    MOTLEY_ASSIGN(const Learned learned,
+                  measure_plan(inputs, answer.planned->program, store, outside));
+    if (learned == Learned::kNothing) break;
+  }
+  show_plan(inputs, *answer.planned, outside.listener);
+  return answer;
+}
+
+Result<Planned> lower_plan(const Inputs& inputs, plan::Plan plan) {
+  MOTLEY_ASSIGN(program::Program program, synth::lower(inputs.graph(), plan, inputs.cluster));
+  return Planned{std::move(plan), std::make_shared<const program::Program>(std::move(program))};
+}
+
+Result<Planned> read_plan(const std::string& path, const Inputs& inputs) {
+  MOTLEY_ASSIGN(const std::string text, read_file(path));
+  MOTLEY_ASSIGN(plan::Plan plan, plan::parse_plan(text, path, inputs.cluster));
+  if (const auto verified = plan::verify_plan(plan, inputs.model->hash, inputs.cluster); !verified)
+    return with_context(path, verified.error());
+  MOTLEY_ASSIGN(Planned planned, lower_plan(inputs, std::move(plan)));
+  MOTLEY_RETURN_IF_ERROR(check_memory(inputs, planned));
+  return planned;
+}
+
+void show_plan(const Inputs& inputs, const Planned& planned, Listener& listener) {
+  listener.phase(Phase::kSearch, [&] { return plan::print_plan(planned.plan, inputs.cluster); });
+  listener.phase(Phase::kSynth, [&] { return program::print_program(*planned.program); });
+}
+
+Error infeasible_error(const plan::PlanOutcome& outcome) {
+  const std::string what =
+      outcome.reason == plan::Reason::kLimit ? "no plan that fits was found" : "no feasible plan";
+  return {ErrorKind::kInfeasible, "plan.infeasible", what + ": " + join(outcome.why, "; ")};
+}
+
+}  // namespace motley::control

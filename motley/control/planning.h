@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "motley/control/pricing.h"
+#include "motley/plan/planner.h"
+#include "motley/program/program.h"
+
+namespace motley::control {
+
+/// How to look for a plan.
+struct PlanChoices {
+  PriceChoices prices;
+  std::string planner = "auto";      ///< search/planners.h has the names
+  std::vector<std::int64_t> manual;  ///< samples of each allowed device; not empty: that split
+  std::uint64_t seed = 0;            ///< of planner "random"
+  std::optional<Seconds> time_limit;
+};
+
+/// A plan with what it is lowered to, which is made once, here. Predicting, running and measuring
+/// take it from here.
+struct Planned {
+  plan::Plan plan;
+  std::shared_ptr<const program::Program> program;
+};
+
+/// What planning came to. That nothing fits is an answer: then there is no plan, and the outcome
+/// says why.
+struct Answer {
+  plan::PlanOutcome outcome;
+  std::optional<Planned> planned;
+  Priced priced;
+  double elapsed_s = 0;  ///< of the search, over all rounds
+};
+
+/// Prices the inputs, finds a plan and lowers it. Where missing times are to be measured and the
+/// plan splits operators, their parts are measured as it splits them, and with what that taught it
+/// is planned again, at most kPlanningRounds times. The time limit counts over all rounds.
+Result<Answer> find_plan(const Inputs& inputs, const PlanChoices& choices, const Outside& outside);
+inline constexpr int kPlanningRounds = 4;
+
+/// Lowers a verified plan of the inputs.
+Result<Planned> lower_plan(const Inputs& inputs, plan::Plan plan);
+
+/// Reads a plan file for the inputs and lowers it. Stale where it is not of this model and cluster,
+/// infeasible where a device has not the memory for it, with arithmetic.
+Result<Planned> read_plan(const std::string& path, const Inputs& inputs);
+
+/// Tells the listener the phases `search` and `synth`.
+void show_plan(const Inputs& inputs, const Planned& planned, Listener& listener);
+
+/// An outcome without a plan, as an error (infeasible) with its arithmetic.
+Error infeasible_error(const plan::PlanOutcome& outcome);
+
+}  // namespace motley::control

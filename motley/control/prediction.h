@@ -1,0 +1,53 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "motley/control/planning.h"
+#include "motley/cost/trust/experience.h"
+#include "motley/cost/trust/interval.h"
+#include "motley/program/memory.h"
+#include "motley/trace/trace.h"
+
+namespace motley::control {
+
+/// What is said of one device of a plan before it runs.
+struct DevicePrediction {
+  std::string name;
+  trace::Breakdown parts;            ///< of the predicted trace
+  cost::Interval peak;               ///< bytes
+  program::MemoryPeak memory;        ///< what the peak is made of
+  std::string peak_at;               ///< the operator that runs then
+  std::vector<std::string> largest;  ///< names of the largest tensors at the peak
+  Bytes framework;                   ///< beside the peak
+  cost::Grounds grounds;             ///< of the times
+};
+
+/// What is said of a plan before it runs.
+struct Predicted {
+  trace::Trace trace;  ///< of the plan's program on the cost tables
+  /// Seconds; 80 % of measured steps are to lie in it. Its value is the median over steps in which
+  /// each device varies as it was seen to: where devices meet, the slowest counts.
+  cost::Interval step;
+  std::vector<DevicePrediction> devices;  ///< by rank
+  cost::Origin origin = cost::Origin::kMeasured;
+  std::string basis;  ///< what the intervals rest on
+
+  Seconds seconds() const { return Seconds(step.value); }
+};
+
+/// Simulates the plan's program for so many steps, and puts intervals around the results from what
+/// earlier runs' predictions were off by.
+Result<Predicted> predict(const Inputs& inputs, const Planned& planned, const search::Costs& costs,
+                          int steps);
+
+/// The same; none, and a note, where the times of a plan that splits operators are not known.
+Result<std::optional<Predicted>> find_prediction(const Inputs& inputs, const Planned& planned,
+                                                 const search::Costs& costs, int steps,
+                                                 Listener& listener);
+
+/// How a store names what was predicted of the inputs' "step" or "memory", without figures.
+cost::PredictionEntry prediction_entry(const Inputs& inputs, const char* quantity);
+
+}  // namespace motley::control

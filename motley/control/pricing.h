@@ -1,0 +1,39 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "motley/control/inputs.h"
+#include "motley/control/outside.h"
+#include "motley/cost/measured/profile_store.h"
+#include "motley/search/split/step_evaluator.h"
+
+namespace motley::control {
+
+/// What to do about times that nobody has measured.
+enum class Missing {
+  kMeasure,  ///< measure them, which needs workers and the devices
+  kRefuse,   ///< an error that names them
+  kModel,    ///< take them from what other models took
+};
+
+struct PriceChoices {
+  std::string profiles;  ///< path of the profile store; it is made where it is not there
+  Missing missing = Missing::kMeasure;
+};
+
+/// Cost tables of the inputs, and what prices plans with them. The evaluator refers to the inputs.
+struct Priced {
+  std::shared_ptr<const search::Costs> costs;
+  std::shared_ptr<const search::StepEvaluator> evaluator;
+};
+
+/// Loads the times of the inputs' model on its devices, and measures first what is missing if that
+/// is wanted. Usage errors name what was never measured ("....missing-profile"), with the command
+/// that measures it. Costs one lowering a profiled batch and device key.
+Result<Priced> price(const Inputs& inputs, const PriceChoices& choices, const Outside& outside);
+
+/// The store, in a folder that is made if need be.
+Result<cost::ProfileStore> open_store(const std::string& path);
+
+}  // namespace motley::control

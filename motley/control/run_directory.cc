@@ -1,0 +1,100 @@
+#include "motley/control/run_directory.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "motley/base/file.h"
+#include "motley/base/text.h"
+
+namespace motley::control {
+namespace {
+
+Result<std::pair<std::int64_t, LoggedStep>> parse_logged_step(std::string_view line) {
+  MOTLEY_ASSIGN(const Json json, parse_json(line, "log.jsonl"));
+  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, "log.jsonl"));
+  LoggedStep logged;
+  MOTLEY_ASSIGN(const std::int64_t step, object.integer("step"));
+  MOTLEY_ASSIGN(logged.loss, object.number("loss"));
+  MOTLEY_ASSIGN(logged.step_s, object.number("step_s"));
+  MOTLEY_ASSIGN(const Json* compute, object.member("compute_s"));
+  MOTLEY_ASSIGN(const Json* peaks, object.member("peak_bytes"));
+  if (!compute->is_array() || !peaks->is_array())
+    return usage_error("cli.log", "log.jsonl: wanted lists of compute_s and peak_bytes");
+  for (const Json& item : *compute)
+    if (item.is_number()) logged.compute_s.push_back(item.get<double>());
+  for (const Json& item : *peaks)
+    if (item.is_number_integer()) logged.peak_bytes.push_back(item.get<std::int64_t>());
+  return std::pair{step, logged};
+}
+
+Result<Json> read_json(const std::string& path) {
+  MOTLEY_ASSIGN(const std::string text, read_file(path));
+  return parse_json(text, path);
+}
+
+}  // namespace
+
+std::string print_logged_step(std::int64_t step, const LoggedStep& logged) {
+  return Json{{"step", step},
+              {"loss", logged.loss},
+              {"step_s", logged.step_s},
+              {"compute_s", logged.compute_s},
+              {"peak_bytes", logged.peak_bytes}}
+      .dump();
+}
+
+Result<std::map<std::int64_t, LoggedStep>> read_log(const RunDirectory& directory) {
+  std::map<std::int64_t, LoggedStep> steps;
+  if (!std::filesystem::exists(directory.log())) return steps;
+  MOTLEY_ASSIGN(const std::string text, read_file(directory.log()));
+  for (const std::string_view line : split(text, '\n')) {
+    if (trim(line).empty()) continue;
+    if (auto parsed = parse_logged_step(line)) steps[parsed->first] = parsed->second;
+  }
+  return steps;
+}
+
+Result<trace::Trace> read_measured_trace(const RunDirectory& directory, std::size_t ranks) {
+  trace::Trace merged;
+  merged.source = trace::Source::kMeasured;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const std::string path = directory.measured(rank);
+    MOTLEY_ASSIGN(const std::string text, read_file(path));
+    MOTLEY_ASSIGN(const trace::Trace one, trace::parse_trace(text, path));
+    const int offset = static_cast<int>(merged.devices.size());
+    merged.devices.insert(merged.devices.end(), one.devices.begin(), one.devices.end());
+    merged.names.insert(merged.names.end(), one.names.begin(), one.names.end());
+    for (trace::Interval interval : one.intervals) {
+      interval.device += offset;
+      merged.intervals.push_back(interval);
+    }
+    for (trace::StepMark mark : one.steps) {
+      mark.device += offset;
+      merged.steps.push_back(mark);
+    }
+  }
+  return merged;
+}
+
+Result<FinishedRun> read_run(const std::string& path) {
+  FinishedRun run{.directory = {path}};
+  const auto job = read_json(run.directory.job());
+  if (!job)
+    return usage_error("cli.not-a-run",
+                       path + ": is no run directory (" + job.error().message + ")");
+  MOTLEY_ASSIGN(run.job, run::job_from_json(*job, run.directory.job()));
+  auto summary = read_json(run.directory.summary());
+  if (!summary)
+    return usage_error(
+        "cli.unfinished-run",
+        path + ": the run has not finished yet; run the same command again to finish it");
+  run.summary = std::move(*summary);
+  MOTLEY_ASSIGN(run.measured, read_measured_trace(run.directory, run.job.devices.size()));
+  if (const auto text = read_file(run.directory.predicted())) {
+    MOTLEY_ASSIGN(run.predicted, trace::parse_trace(*text, run.directory.predicted()));
+  }
+  return run;
+}
+
+}  // namespace motley::control

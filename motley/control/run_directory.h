@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "motley/base/json.h"
+#include "motley/base/result.h"
+#include "motley/run/job.h"
+#include "motley/trace/trace.h"
+
+namespace motley::control {
+
+/// Where the files of a run lie (docs/formats/run_directory.md).
+struct RunDirectory {
+  std::string path;
+  std::string plan() const { return path + "/plan.json"; }
+  std::string program() const { return path + "/program.txt"; }
+  std::string job() const { return path + "/job.json"; }
+  std::string summary() const { return path + "/summary.json"; }
+  std::string log() const { return path + "/log.jsonl"; }
+  std::string events() const { return path + "/tb"; }
+  std::string predicted() const { return path + "/predicted.txt"; }
+  std::string measured(std::size_t rank) const {
+    return path + "/trace/rank-" + std::to_string(rank) + ".txt";
+  }
+  std::string model() const { return path + "/model.safetensors"; }
+  std::string latest_checkpoint() const { return path + "/checkpoint/latest"; }
+};
+
+/// What one step of a run gave, over all ranks.
+struct LoggedStep {
+  double loss = 0;
+  double step_s = 0;              ///< of the slowest rank
+  std::vector<double> compute_s;  ///< by rank
+  std::vector<std::int64_t> peak_bytes;
+};
+
+/// Steps by number, from run_dir/log.jsonl; of a step that was run again the last counts. Lines
+/// that a killed process left half written are skipped.
+Result<std::map<std::int64_t, LoggedStep>> read_log(const RunDirectory& directory);
+std::string print_logged_step(std::int64_t step, const LoggedStep& logged);
+
+/// One trace of the traces that the ranks wrote.
+Result<trace::Trace> read_measured_trace(const RunDirectory& directory, std::size_t ranks);
+
+/// What a run that has finished left behind.
+struct FinishedRun {
+  RunDirectory directory;
+  run::Job job;
+  Json summary;  ///< summary.json
+  trace::Trace measured;
+  std::optional<trace::Trace> predicted;  ///< none: the run was started without profiles
+};
+
+/// Usage errors: no run directory; a run that has not finished.
+Result<FinishedRun> read_run(const std::string& path);
+
+}  // namespace motley::control

@@ -1,0 +1,215 @@
+#include "motley/control/training.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <utility>
+
+#include "motley/base/file.h"
+#include "motley/program/program_text.h"
+#include "motley/run/processors.h"
+
+namespace motley::control {
+namespace {
+
+std::vector<data::InputSpec> input_specs(const graph::Graph& graph) {
+  std::vector<data::InputSpec> specs;
+  const graph::Sizes one = {{"batch", 1}};
+  for (const ValueId id : graph::values_with_role(graph, graph::ValueRole::kInput)) {
+    const graph::Value& value = graph.value(id);
+    data::InputSpec spec{value.name, value.dtype, {}};
+    for (std::size_t d = 1; d < value.shape.size(); ++d)
+      spec.sample_shape.push_back(value.shape[d].evaluate_integer(one));
+    specs.push_back(std::move(spec));
+  }
+  return specs;
+}
+
+/// Everything that can be wrong with model and data is said before a worker starts.
+Result<void> check_trainable(const Inputs& inputs, const data::DataSource& data) {
+  if (!inputs.model->weights)
+    return usage_error("cli.graph-only", inputs.model_path +
+                                             ": holds no weights (exported with --graph-only); "
+                                             "export it again without --graph-only to train");
+  MOTLEY_ASSIGN(const auto dataset, data::open_dataset(data, input_specs(inputs.graph())));
+  if (dataset->samples() < 1) return usage_error("data.empty", data.path + ": holds no sample");
+  return {};
+}
+
+run::WorkerDevice worker_device(const cluster::Cluster& cluster, DeviceId id,
+                                const std::optional<cluster::Route>& route) {
+  const cluster::Device& device = cluster.device(id);
+  run::WorkerDevice worker;
+  worker.name = device.name;
+  worker.kind = device.kind;
+  worker.host = cluster.node(device.node).host;
+  worker.local_index = device.local_index;
+  worker.threads = device.threads;
+  worker.speed = device.speed;
+  worker.memory = device.memory;
+  if (route) {
+    worker.rate = route->bandwidth.value;
+    worker.latency = route->latency.value;
+  }
+  return worker;
+}
+
+/// Gives the emulated devices of this machine processors, where all of them fit.
+void place_emulated(std::vector<run::WorkerDevice>& devices) {
+  std::vector<run::WorkerDevice*> local;
+  std::vector<double> speeds;
+  bool emulated = false;
+  for (run::WorkerDevice& device : devices) {
+    if (device.kind != "cpu" || !device.host.empty()) continue;
+    if (device.threads > 1) return;
+    emulated = emulated || device.speed < 1;
+    local.push_back(&device);
+    speeds.push_back(device.speed);
+  }
+  if (!emulated) return;
+  const std::vector<int> places = run::place_on_processors(speeds, run::usable_processors());
+  for (std::size_t i = 0; i < places.size(); ++i) local[i]->processor = places[i];
+}
+
+/// Are there no links but those that are emulated?
+bool are_all_here(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices) {
+  return std::all_of(devices.begin(), devices.end(), [&](DeviceId id) {
+    return cluster.node(cluster.device(id).node).host.empty();
+  });
+}
+
+std::vector<run::WorkerDevice> worker_devices(const cluster::Cluster& cluster,
+                                              const plan::Plan& plan, Enforce enforce) {
+  std::vector<DeviceId> ids;
+  for (const plan::Member& member : plan::members(plan)) ids.push_back(member.device);
+  const bool holds_links = enforce == Enforce::kSpeedsAndLinks && are_all_here(cluster, ids);
+  const auto route = holds_links ? cluster::group_route(cluster, ids) : std::nullopt;
+  std::vector<run::WorkerDevice> devices;
+  for (const DeviceId id : ids) devices.push_back(worker_device(cluster, id, route));
+  if (enforce == Enforce::kNothing) {
+    for (run::WorkerDevice& device : devices) device.speed = 1.0;
+  } else {
+    place_emulated(devices);
+  }
+  return devices;
+}
+
+run::Job make_job(const PreparedRun& prepared) {
+  const TrainChoices& choices = prepared.choices;
+  run::Job job;
+  job.run_dir = prepared.directory.path;
+  job.program_path = prepared.directory.program();
+  job.model_path = std::filesystem::absolute(prepared.inputs->model_path).string();
+  job.data = choices.data;
+  job.data.path = std::filesystem::absolute(job.data.path).string();
+  job.shuffle = choices.shuffle;
+  job.steps = choices.steps;
+  job.seed = choices.seed;
+  job.checkpoint_every = choices.checkpoint_every;
+  job.resume = choices.resume == TrainChoices::Resume::kAuto;
+  job.timeout_s = choices.timeout.value;
+  const cluster::Cluster& cluster = prepared.inputs->cluster;
+  job.transport = choices.transport == "auto" ? cluster.transport : choices.transport;
+  job.trace_steps = choices.trace_steps;
+  job.devices = worker_devices(cluster, prepared.planned->plan, choices.enforce);
+  return job;
+}
+
+Result<void> write_run_directory(const PreparedRun& prepared, const Predicted* predicted) {
+  const RunDirectory& directory = prepared.directory;
+  std::error_code code;
+  std::filesystem::create_directories(directory.path, code);
+  if (code)
+    return runtime_error("cli.run-dir", fmt::format("{}: cannot create the run directory: {}",
+                                                    directory.path, code.message()));
+  const Planned& planned = *prepared.planned;
+  MOTLEY_RETURN_IF_ERROR(write_file_atomic(
+      directory.plan(), plan::print_plan(planned.plan, prepared.inputs->cluster)));
+  MOTLEY_RETURN_IF_ERROR(
+      write_file_atomic(directory.program(), program::print_program(*planned.program)));
+  MOTLEY_RETURN_IF_ERROR(
+      write_file_atomic(directory.job(), run::job_to_json(prepared.job).dump(2)));
+  if (predicted != nullptr)
+    return write_file_atomic(directory.predicted(), trace::print_trace(predicted->trace));
+  std::filesystem::remove(directory.predicted(), code);  // of another plan
+  return {};
+}
+
+/// The ranks that report here: under an external launcher only the first.
+Watched watched_run(const PreparedRun& prepared) {
+  Watched watched;
+  for (const run::WorkerDevice& device : prepared.job.devices)
+    watched.devices.push_back(device.name);
+  if (prepared.choices.starter == Starter::kLauncher) watched.devices.resize(1);
+  watched.steps = prepared.choices.steps;
+  watched.global_batch = prepared.planned->plan.global_batch;
+  watched.predicted = prepared.predicted;
+  return watched;
+}
+
+/// Steps of the run that is continued; a run that begins anew has none, and no log of them.
+Result<std::map<std::int64_t, LoggedStep>> earlier_steps(const PreparedRun& prepared) {
+  if (prepared.job.resume) return read_log(prepared.directory);
+  std::error_code code;
+  std::filesystem::remove(prepared.directory.log(), code);
+  return std::map<std::int64_t, LoggedStep>{};
+}
+
+}  // namespace
+
+Result<PreparedRun> prepare_run(const Inputs& inputs, const Planned& planned,
+                                const Predicted* predicted, const TrainChoices& choices) {
+  MOTLEY_RETURN_IF_ERROR(check_trainable(inputs, choices.data));
+  PreparedRun prepared{.inputs = &inputs, .planned = &planned, .choices = choices};
+  prepared.directory.path = std::filesystem::absolute(choices.run_dir).string();
+  if (predicted != nullptr) prepared.predicted = predicted->seconds();
+  prepared.job = make_job(prepared);
+  MOTLEY_RETURN_IF_ERROR(write_run_directory(prepared, predicted));
+  return prepared;
+}
+
+Result<Measured> train(const PreparedRun& prepared, const Outside& outside) {
+  MOTLEY_ASSIGN(auto earlier, earlier_steps(prepared));
+  Monitor monitor(watched_run(prepared), outside.clock, outside.listener);
+  MOTLEY_RETURN_IF_ERROR(monitor.open(prepared.directory, std::move(earlier)));
+  const run::JobOutcome outcome =
+      outside.workers.train(prepared.job, prepared.choices.starter,
+                            [&](const run::WorkerEvent& event) { return monitor.on_event(event); });
+  if (outcome.end == run::JobEnd::kFailed) return tl::make_unexpected(outcome.error);
+  Measured measured = monitor.result();
+  measured.stopped = outcome.end == run::JobEnd::kStopped;
+  std::error_code code;
+  const auto target = std::filesystem::read_symlink(prepared.directory.latest_checkpoint(), code);
+  if (!code)
+    measured.checkpoint = prepared.directory.path + "/checkpoint/" + target.filename().string();
+  MOTLEY_RETURN_IF_ERROR(
+      write_file_atomic(prepared.directory.summary(), summary_to_json(measured, prepared).dump(2)));
+  return measured;
+}
+
+Json summary_to_json(const Measured& measured, const PreparedRun& prepared) {
+  Json devices = Json::array();
+  const std::vector<plan::Member> members = plan::members(prepared.planned->plan);
+  for (std::size_t r = 0; r < members.size(); ++r) {
+    Json device = {{"name", prepared.inputs->cluster.device(members[r].device).name},
+                   {"samples", members[r].samples}};
+    if (r < measured.busy.size()) device["busy_share"] = measured.busy[r];
+    if (r < measured.peak_bytes.size()) device["peak_bytes"] = measured.peak_bytes[r];
+    devices.push_back(std::move(device));
+  }
+  return {
+      {"steps", measured.losses.size()},
+      {"losses", measured.losses},
+      {"step_s_median", measured.step.value},
+      {"predicted_step_s", prepared.predicted ? Json(prepared.predicted->value) : Json(nullptr)},
+      {"checkpoint", measured.checkpoint},
+      {"devices", std::move(devices)},
+      {"lost_steps", measured.lost_steps},
+      {"first_step", measured.first_step},
+      {"stopped", measured.stopped},
+      {"run_dir", prepared.choices.run_dir}};
+}
+
+}  // namespace motley::control

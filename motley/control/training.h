@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "motley/base/json.h"
+#include "motley/control/monitor.h"
+#include "motley/control/outside.h"
+#include "motley/control/planning.h"
+#include "motley/control/prediction.h"
+#include "motley/data/dataset.h"
+
+namespace motley::control {
+
+/// What workers hold emulated devices to.
+enum class Enforce {
+  kSpeedsAndLinks,
+  kSpeeds,   ///< links are limited outside, by tc
+  kNothing,  ///< speeds, too, by control groups
+};
+
+/// How a plan is to be trained.
+struct TrainChoices {
+  data::DataSource data;
+  std::optional<std::uint64_t> shuffle;
+  std::int64_t steps = 0;  ///< stop after this many in total
+  std::uint64_t seed = 0;  ///< of dropout
+  std::string run_dir;     ///< everything is written there
+  /// Continue from the run directory's latest checkpoint where there is one, or begin anew.
+  enum class Resume { kAuto, kNever };
+  Resume resume = Resume::kAuto;
+  std::int64_t checkpoint_every = 0;  ///< steps; 0: only at the end
+  Seconds timeout{30};                ///< that a wait for a peer may take
+  std::string transport = "auto";
+  std::int64_t trace_steps = 5;  ///< the last so many are kept as a trace
+  Enforce enforce = Enforce::kSpeedsAndLinks;
+  Starter starter = Starter::kComposer;
+};
+
+/// A run whose directory has plan, program and job: all that workers need. Refers to what it was
+/// prepared from.
+struct PreparedRun {
+  const Inputs* inputs = nullptr;
+  const Planned* planned = nullptr;
+  TrainChoices choices;
+  RunDirectory directory;
+  run::Job job;
+  std::optional<Seconds> predicted;  ///< of a step
+};
+
+/// Checks the data against the model and writes the run directory, with the prediction if there is
+/// one (null: none). Usage errors: a model without weights; data that does not fit, by name.
+Result<PreparedRun> prepare_run(const Inputs& inputs, const Planned& planned,
+                                const Predicted* predicted, const TrainChoices& choices);
+
+/// Starts the workers, follows what they report (monitor.h) until all have ended, and writes
+/// summary.json. Told to stop, by a signal or the listener, is no error: Measured says so. Errors
+/// say which rank failed where (run/launcher.h); a run that is interrupted so continues when it is
+/// trained again.
+Result<Measured> train(const PreparedRun& prepared, const Outside& outside);
+
+/// What `motley run --json` prints and summary.json keeps (docs/interfaces.md).
+Json summary_to_json(const Measured& measured, const PreparedRun& prepared);
+
+}  // namespace motley::control

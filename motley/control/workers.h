@@ -1,0 +1,66 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/control/wish.h"
+#include "motley/program/program.h"
+#include "motley/run/job.h"
+#include "motley/run/launcher.h"
+#include "motley/run/measure.h"
+
+namespace motley::control {
+
+/// A rank of a program, to be timed alone.
+struct TimedProgram {
+  std::shared_ptr<const program::Program> program;
+  int rank = 0;
+  const program::DeviceProgram& device() const {
+    return program->devices[static_cast<std::size_t>(rank)];
+  }
+};
+
+/// What one worker is to time. Operators of all its programs at full speed, or the whole steps of
+/// each at the device's speed.
+struct TimingTask {
+  enum class What { kOperators, kWholeSteps };
+  What what = What::kOperators;
+  run::WorkerDevice device;
+  std::vector<TimedProgram> programs;
+  Seconds per_program{0.4};
+};
+
+/// Who starts the workers of a job.
+enum class Starter {
+  kComposer,  ///< all of them
+  kLauncher,  ///< torchrun, srun, ...: the composer starts rank 0 only
+};
+
+/// The processes that have PyTorch. Everything that the composer wants of them goes through here,
+/// so that tests need none: motley/testing/fake_workers.h. Each call returns when the workers have
+/// ended; none waits for ever.
+class Workers {
+ public:
+  virtual ~Workers() = default;
+  /// "2.15" of the PyTorch that they run with; a usage error where there is none or it does not
+  /// fit.
+  virtual Result<std::string> torch_version() const = 0;
+  /// Runs the tasks at the same time, each until all have their times: by task, then by program
+  /// and instruction.
+  virtual Result<std::vector<std::vector<run::OpTime>>> time_programs(
+      const std::vector<TimingTask>& tasks) = 0;
+  /// Times the exchanges among the job's devices, and compute beside them. The job has no program,
+  /// data or directory.
+  virtual Result<run::GroupTimes> time_exchanges(const run::Job& job) = 0;
+  /// Runs a job whose files are in its run directory, and passes what workers report in the order
+  /// of arrival. When `on_event` has asked to stop, workers write a checkpoint and end: kStopped.
+  using OnEvent = std::function<Wish(const run::WorkerEvent&)>;
+  virtual run::JobOutcome train(const run::Job& job, Starter starter, const OnEvent& on_event) = 0;
+  /// Takes part in a job as a rank that an external launcher started; kFinished or kStopped.
+  virtual Result<run::JobEnd> join() = 0;
+};
+
+}  // namespace motley::control

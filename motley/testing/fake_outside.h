@@ -1,0 +1,123 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "motley/control/outside.h"
+#include "motley/program/parts.h"
+#include "motley/program/program_text.h"
+
+namespace motley::control {
+
+/// A clock that goes on by a fixed time whenever it is asked.
+class FakeClock : public Clock {
+ public:
+  explicit FakeClock(Seconds tick = Seconds(0)) : tick_(tick) {}
+  Seconds steady() const override { return now_ += tick_; }
+  Seconds calendar() const override { return Seconds(1e9); }
+
+ private:
+  Seconds tick_;
+  mutable Seconds now_;
+};
+
+/// Remembers what it was told. Asks to stop after step `stop_after`, if that is not negative.
+class RecordingListener : public Listener {
+ public:
+  void note(const std::string& line) override { notes.push_back(line); }
+  void phase(Phase phase, const std::function<std::string()>& text) override {
+    phases.emplace_back(phase, text());
+  }
+  Wish step(const StepReport& report) override {
+    steps.push_back(report);
+    return report.step == stop_after ? Wish::kStop : Wish::kGoOn;
+  }
+
+  std::vector<std::string> notes;
+  std::vector<std::pair<Phase, std::string>> phases;
+  std::vector<StepReport> steps;
+  std::int64_t stop_after = -1;
+};
+
+/// Workers without processes. Every instruction of the compute lane takes `per_instruction`
+/// seconds, a whole step as much as its instructions over the device's speed; a sum among n devices
+/// takes 100 us (n - 1) and 1 ns a byte. A training plays `events`, as far as it is let, and ends
+/// as `outcome` says.
+class FakeWorkers : public Workers {
+ public:
+  Result<std::string> torch_version() const override { return torch; }
+
+  Result<std::vector<std::vector<run::OpTime>>> time_programs(
+      const std::vector<TimingTask>& tasks) override {
+    std::vector<std::vector<run::OpTime>> times;
+    for (const TimingTask& task : tasks) times.push_back(times_of(task));
+    timed.insert(timed.end(), tasks.begin(), tasks.end());
+    return times;
+  }
+
+  Result<run::GroupTimes> time_exchanges(const run::Job& job) override {
+    groups.push_back(job);
+    run::GroupTimes times{.backend = "gloo"};
+    for (int ranks = 2; ranks <= static_cast<int>(job.devices.size()); ++ranks)
+      for (const std::string_view op :
+           {program::kAllReduce, program::kAllGather, program::kReduceScatter, program::kAllToAll})
+        for (const std::int64_t bytes : {std::int64_t{1} << 10, std::int64_t{1} << 20})
+          times.collectives.push_back(
+              {std::string(op), "gloo", ranks, Bytes(bytes),
+               Seconds(1e-4 * (ranks - 1) + 1e-9 * static_cast<double>(bytes)), 0.0, 3});
+    return times;
+  }
+
+  run::JobOutcome train(const run::Job& job, Starter, const OnEvent& on_event) override {
+    jobs.push_back(job);
+    for (const run::WorkerEvent& event : events)
+      if (on_event(event) == Wish::kStop) return {.end = run::JobEnd::kStopped};
+    return outcome;
+  }
+
+  Result<run::JobEnd> join() override { return outcome.end; }
+
+  Result<std::string> torch = "2.15";
+  double per_instruction = 1e-5;
+  std::vector<run::WorkerEvent> events;
+  run::JobOutcome outcome{.end = run::JobEnd::kFinished};
+  std::vector<TimingTask> timed;       ///< all that was asked
+  std::vector<run::Job> groups, jobs;  ///< likewise
+
+ private:
+  std::vector<run::OpTime> times_of(const TimingTask& task) const {
+    std::vector<run::OpTime> times;
+    for (const TimedProgram& each : task.programs) {
+      const program::DeviceProgram& program = each.device();
+      double total = 0;
+      for (const program::Instruction& instruction : program.instructions) {
+        if (instruction.lane == program::Lane::kTransfer) continue;
+        total += per_instruction;
+        if (task.what == TimingTask::What::kOperators)
+          times.push_back({.key = program::cost_key(program, instruction),
+                           .median = Seconds(per_instruction),
+                           .samples = 3});
+      }
+      if (task.what == TimingTask::What::kWholeSteps)
+        times.push_back(
+            {.key = "step", .median = Seconds(total / task.device.speed), .samples = 3});
+    }
+    return times;
+  }
+};
+
+/// What rank 0 and another one report of a step.
+inline run::WorkerEvent step_event(int rank, std::int64_t step, double step_s, double compute_s,
+                                   double loss = 0) {
+  return {"step",
+          rank,
+          {{"step", step},
+           {"loss", loss},
+           {"step_s", step_s},
+           {"compute_s", compute_s},
+           {"peak_bytes", 1000 * (rank + 1)}}};
+}
+
+}  // namespace motley::control
