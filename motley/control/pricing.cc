@@ -1,11 +1,9 @@
 #include "motley/control/pricing.h"
 
-#include <fmt/format.h>
-
 #include <filesystem>
 
-#include "motley/base/text.h"
 #include "motley/control/measuring.h"
+#include "motley/search/price/cost_table.h"
 
 namespace motley::control {
 namespace {
@@ -24,25 +22,6 @@ Result<Priced> load_priced(const Inputs& inputs, Missing missing, const cost::Pr
   MOTLEY_ASSIGN(priced.evaluator, search::StepEvaluator::make(inputs.graph(), inputs.cluster,
                                                               inputs.lowering, *priced.costs));
   return priced;
-}
-
-std::string print_costs(const search::Costs& costs, const cluster::Cluster& cluster) {
-  std::string text = "motley.costs/1\n";
-  for (const auto& [name, times] : costs.devices) {
-    if (!times.alone) continue;
-    const cluster::Device& device = cluster.device(*cluster::find_device(cluster, name));
-    text += fmt::format("device \"{}\" speed {} kind \"{}\"\n", name, device.speed, device.kind);
-    for (const double batch : times.alone->batches()) {
-      double alone = 0, shared = 0;
-      for (std::size_t i = 0; i < times.alone->size(); ++i)
-        alone += times.alone->at(i, batch).value;
-      for (std::size_t i = 0; times.shared && i < times.shared->size(); ++i)
-        shared += times.shared->at(i, batch).value;
-      text += fmt::format("  batch {}: {} s alone, {} s of compute in a group\n", batch,
-                          print_float(alone / times.speed), print_float(shared / times.speed));
-    }
-  }
-  return text;
 }
 
 }  // namespace
@@ -64,8 +43,9 @@ Result<Priced> price(const Inputs& inputs, const PriceChoices& choices, const Ou
     priced = load_priced(inputs, choices.missing, store, torch);
   }
   if (!priced) return priced;
-  outside.listener.phase(Phase::kPrice,
-                         [&] { return print_costs(*priced->costs, inputs.cluster); });
+  outside.listener.phase(Phase::kPrice, [&] {
+    return search::print_cost_table(search::build_cost_table(*priced->costs, inputs.cluster));
+  });
   return priced;
 }
 
