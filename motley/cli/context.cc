@@ -19,22 +19,6 @@ constexpr double kTerminalInterval = 0.1;  // seconds between redraws
 
 }  // namespace
 
-int exit_code(ErrorKind kind) {
-  switch (kind) {
-    case ErrorKind::kUsage:
-      return kUsage;
-    case ErrorKind::kInfeasible:
-      return kInfeasible;
-    case ErrorKind::kStale:
-      return kStale;
-    case ErrorKind::kCheck:
-      return kCheckFailed;
-    case ErrorKind::kRuntime:
-      return kRuntimeFailure;
-  }
-  return kRuntimeFailure;
-}
-
 void Context::result(const std::string& text, const Json& object) const {
   if (json) {
     fmt::print("{}\n", object.dump(2, ' ', false, Json::error_handler_t::replace));

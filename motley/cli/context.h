@@ -6,23 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "motley/base/exit_code.h"
 #include "motley/base/json.h"
 #include "motley/base/result.h"
 
 namespace motley::cli {
-
-/// Exit codes that scripts rely on.
-enum ExitCode {
-  kDone = 0,
-  kRuntimeFailure = 1,
-  kUsage = 2,
-  kInfeasible = 3,
-  kStale = 4,
-  kCheckFailed = 5,
-  kStopped = 75,
-  kInterrupted = 130,
-};
-int exit_code(ErrorKind kind);
 
 /// What every verb may use: flags that all verbs share, and what lies outside the process. The only
 /// place that knows the environment.

@@ -270,7 +270,7 @@ Result<void> keep_computes(const Inputs& inputs, const std::string& subject,
 /// that never computed beside an exchange has no entry.
 std::vector<cost::InterferenceEntry> find_interference(const Inputs& inputs,
                                                        const std::vector<DeviceId>& group,
-                                                       const run::GroupTimes& times,
+                                                       const run::MeasuredGroup& times,
                                                        const std::string& torch) {
   std::map<cost::DeviceKey, std::vector<cost::OverlapSample>> samples;
   for (const run::OverlapTime& time : times.overlaps) {
@@ -317,12 +317,12 @@ Result<GroupEntries> measure_group(const Inputs& inputs, std::vector<DeviceId> g
   }
   const std::string job_path = scratch.path() + "/job.json";
   MOTLEY_RETURN_IF_ERROR(write_file_atomic(job_path, run::job_to_json(job).dump()));
-  Result<run::GroupTimes> times = run::GroupTimes{};
+  Result<run::MeasuredGroup> times = run::MeasuredGroup{};
   const run::JobOutcome outcome =
       run::launch(job, {.worker = context.worker, .job_path = job_path, .verb = "collectives"},
                   [&](const run::WorkerEvent& event) {
                     if (event.event == "collectives")
-                      times = run::group_times_from_json(event.fields, "motley-worker");
+                      times = run::measured_group_from_json(event.fields, "motley-worker");
                   });
   if (outcome.end == run::JobEnd::kFailed) return tl::make_unexpected(outcome.error);
   if (!times) return tl::make_unexpected(times.error());

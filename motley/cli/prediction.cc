@@ -81,7 +81,7 @@ double per_step(trace::Nanoseconds part, const trace::Breakdown& whole) {
          static_cast<double>(std::max<std::int64_t>(1, whole.steps));
 }
 
-Json interval_to_json(const cost::Interval& interval) {
+Json interval_to_json(const cost::PredictionInterval& interval) {
   return Json::array({interval.low, interval.high});
 }
 
@@ -177,7 +177,7 @@ std::string print_prediction(const Prediction& prediction) {
   std::vector<std::pair<std::string, std::string>> rows;
   for (std::size_t rank = 0; rank < prediction.peaks.size(); ++rank) {
     const trace::Breakdown& part = prediction.parts[rank];
-    const cost::Interval& peak = prediction.peaks[rank];
+    const cost::PredictionInterval& peak = prediction.peaks[rank];
     const program::MemoryPeak& memory = prediction.memory[rank];
     std::string cells = fmt::format(
         "{:>9} {:>9} {:>9} {:>9}  {} ({} to {}), {}", seconds(per_step(part.compute, part)),

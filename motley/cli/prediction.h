@@ -17,9 +17,9 @@ struct Prediction {
   trace::Trace trace;  ///< of the lowered plan on the inputs' cost tables
   /// Seconds; 80 % of measured steps are to lie in it. Its value is the median over steps in which
   /// each device varies as it was seen to: where devices meet, the slowest counts.
-  cost::Interval step;
+  cost::PredictionInterval step;
   std::vector<trace::Breakdown> parts;            ///< of the trace, by rank
-  std::vector<cost::Interval> peaks;              ///< bytes, by rank
+  std::vector<cost::PredictionInterval> peaks;    ///< bytes, by rank
   std::vector<program::MemoryPeak> memory;        ///< what the peaks are made of, by rank
   std::vector<Bytes> framework;                   ///< beside the peaks, by rank
   std::vector<std::vector<std::string>> largest;  ///< names of the largest tensors at the peak

@@ -92,7 +92,7 @@ Result<ProbeReport> probe_this_machine() {
 
   const CudaDevices cuda = list_cuda_devices();
   report.notes.push_back(cuda.note);
-  for (const CudaDevice& found : cuda.devices) {
+  for (const DriverDevice& found : cuda.devices) {
     report.notes.push_back(fmt::format("cuda: {}, {}", found.name, format_bytes(found.memory)));
     Device device;
     device.kind = "cuda";

@@ -48,7 +48,7 @@ class Checker {
   }
 
  private:
-  void report(Part part, std::size_t index, std::string message) {
+  void report(ViolatedPart part, std::size_t index, std::string message) {
     found_.push_back({part, index, std::move(message)});
   }
 
@@ -56,17 +56,18 @@ class Checker {
 
   void check_cluster() {
     if (cluster_.name.empty() || !is_line(cluster_.name)) {
-      report(Part::kCluster, 0,
+      report(ViolatedPart::kCluster, 0,
              fmt::format("cluster name {}, wanted one line of ASCII text", quote(cluster_.name)));
     }
-    if (cluster_.nodes.empty()) report(Part::kCluster, 0, "no [[node]], wanted at least one");
+    if (cluster_.nodes.empty())
+      report(ViolatedPart::kCluster, 0, "no [[node]], wanted at least one");
     for (const Device& device : cluster_.devices) ++devices_on_[device.node];
   }
 
   void check_node(std::size_t index) {
     const Node& node = cluster_.nodes[index];
     const auto fault = [&](const std::string& text) {
-      report(Part::kNode, index, fmt::format("node '{}': {}", node.name, text));
+      report(ViolatedPart::kNode, index, fmt::format("node '{}': {}", node.name, text));
     };
     if (!is_word(node.name, "_.-") || node.name.size() > kMaxName) {
       fault(fmt::format("name {}, wanted 1 to {} letters, digits, '_', '.' or '-'",
@@ -93,7 +94,7 @@ class Checker {
   void check_device(std::size_t index) {
     const Device& device = cluster_.devices[index];
     const auto fault = [&](const std::string& text) {
-      report(Part::kDevice, index, fmt::format("device '{}': {}", device.name, text));
+      report(ViolatedPart::kDevice, index, fmt::format("device '{}': {}", device.name, text));
     };
     check_place(index, fault);
     const std::vector<std::string> kinds = known_kinds();
@@ -144,7 +145,7 @@ class Checker {
   void check_link(std::size_t index) {
     const Link& link = cluster_.links[index];
     const auto fault = [&](const std::string& text) {
-      report(Part::kLink, index, fmt::format("link {}: {}", index, text));
+      report(ViolatedPart::kLink, index, fmt::format("link {}: {}", index, text));
     };
     std::set<NodeId> joined;
     for (const NodeId id : link.between) {

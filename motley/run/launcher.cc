@@ -17,6 +17,7 @@
 #include <optional>
 #include <utility>
 
+#include "motley/base/exit_code.h"
 #include "motley/base/file.h"
 #include "motley/base/text.h"
 #include "motley/run/diagnosis.h"
@@ -28,7 +29,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr int kTickMs = 50;
-constexpr int kStoppedExit = 75;
 constexpr double kSilenceMargin = 5.0;  // workers' own timeouts speak first
 constexpr double kStartFactor = 10.0;   // loading may take this many timeouts
 constexpr std::size_t kMostLogTail = 300;
@@ -318,7 +318,7 @@ void Launch::collect_exits() {
       continue;
     child.pid = -1;
     exit_codes_[rank] = exit_code_of(status);
-    const bool fine = exit_codes_[rank] == 0 || exit_codes_[rank] == kStoppedExit;
+    const bool fine = exit_codes_[rank] == 0 || exit_codes_[rank] == kStopped;
     if (fine || spoke_error_[rank] || (told_to_end_ && WIFSIGNALED(status))) continue;
     if (interrupts_ > 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM) {
       blame(Blame::kError, Error{ErrorKind::kRuntime, "run.interrupted", "interrupted"});
@@ -541,7 +541,7 @@ Result<std::string> run_program(const std::string& program,
                          fmt::format("{} {}: not done after {:.0f} s", program,
                                      arguments.empty() ? "" : arguments[0], timeout_s));
   if (interrupted && WIFSIGNALED(status)) return runtime_error("run.interrupted", "interrupted");
-  if (status != 0 && exit_code_of(status) != kStoppedExit)
+  if (status != 0 && exit_code_of(status) != kStopped)
     return tl::make_unexpected(verb_error(program, output, status));
   return output;
 }

@@ -1,12 +1,13 @@
+#include "motley/simulate/find_times.h"
+
 #include <algorithm>
 #include <utility>
 
 #include "motley/simulate/deadlock.h"
 #include "motley/simulate/index.h"
 #include "motley/simulate/ordered_run.h"
-#include "motley/simulate/task_graph.h"
+#include "motley/simulate/stretched_work.h"
 #include "motley/simulate/transfers_under_way.h"
-#include "motley/simulate/work_at_pace.h"
 
 namespace motley::simulate {
 namespace {
@@ -17,7 +18,7 @@ constexpr std::int32_t kNoTask = -1;
 /// Walks every lane as far as it goes, and on from where it had to wait when that is there.
 class Walk {
  public:
-  Walk(const TaskGraph& graph, const RunOptions& options)
+  Walk(const TaskGraph& graph, const TimesOptions& options)
       : graph_(graph),
         options_(options),
         remaining_(graph.lane_counts),
@@ -28,7 +29,7 @@ class Walk {
     times_.end = options.start;
   }
 
-  tl::expected<Times, Deadlock> run() {
+  tl::expected<TaskTimes, Deadlock> run() {
     for (std::size_t lane = lanes_.size(); lane-- > 0;) {
       lanes_[lane].next = graph_.lane_begin[lane];
       lanes_[lane].free_at = options_.start;
@@ -111,10 +112,10 @@ class Walk {
         return begin_transfer(task);
       }
       const bool is_alone = graph_.lane_counts[at(task)] == 1;
-      const bool has_pace = is_alone && !options_.paces.empty();
-      lane.free_at = has_pace
-                         ? end_at_pace(options_.paces[index], begin, static_cast<double>(duration))
-                         : begin + duration;
+      const bool is_stretched = is_alone && !options_.stretches.empty();
+      lane.free_at = is_stretched ? end_when_stretched(options_.stretches[index], begin,
+                                                       static_cast<double>(duration))
+                                  : begin + duration;
       ++lane.next;
       lane.has_arrived = false;
       finish(task, lane.free_at);
@@ -155,8 +156,8 @@ class Walk {
   }
 
   const TaskGraph& graph_;
-  const RunOptions& options_;
-  Times times_;
+  const TimesOptions& options_;
+  TaskTimes times_;
   std::vector<std::int32_t> remaining_;  // by task: lanes that have not reached it
   std::vector<std::int32_t> waiter_;  // by task: a lane in it or waiting for it, then next_waiter
   std::vector<Lane> lanes_;
@@ -167,7 +168,7 @@ class Walk {
 
 }  // namespace
 
-tl::expected<Times, Deadlock> find_times(const TaskGraph& graph, const RunOptions& options) {
+tl::expected<TaskTimes, Deadlock> find_times(const TaskGraph& graph, const TimesOptions& options) {
   return has_interference(graph) ? run_in_order(graph, options) : Walk(graph, options).run();
 }
 

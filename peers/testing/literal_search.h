@@ -83,15 +83,15 @@ class LiteralSearch {
 
   static std::size_t may_make(std::size_t tensor) { return tensor * kPerTensor; }
   static std::size_t may_communicate(std::size_t tensor) { return tensor * kPerTensor + 1; }
-  static std::size_t held(std::size_t tensor, Form form) {
+  static std::size_t held(std::size_t tensor, HapForm form) {
     std::size_t bit = 0;
     while ((form.bit() >> bit & 1) == 0) ++bit;
     return tensor * kPerTensor + 2 + bit;
   }
-  std::vector<Form> forms_of(std::size_t tensor) const {
-    std::vector<Form> forms = {Form::identity(), Form::reduce(), Form::factored()};
+  std::vector<HapForm> forms_of(std::size_t tensor) const {
+    std::vector<HapForm> forms = {HapForm::identity(), HapForm::reduce(), HapForm::factored()};
     for (std::size_t d = 0; d < graph_.tensors[tensor].shape.size(); ++d)
-      forms.push_back(Form::gather(d));
+      forms.push_back(HapForm::gather(d));
     return forms;
   }
 
@@ -135,7 +135,7 @@ class LiteralSearch {
       }
     }
     Step finish;
-    finish.pre.set(held(graph_.loss.index(), Form::reduce()));
+    finish.pre.set(held(graph_.loss.index(), HapForm::reduce()));
     finish.post.set(kFinished);
     steps_.push_back(finish);
   }
@@ -145,7 +145,7 @@ class LiteralSearch {
     for (std::size_t i = 0; i < graph_.tensors.size(); ++i) {
       const ReferenceTensor& tensor = graph_.tensors[i];
       if (tensor.role == TensorRole::kActivation) continue;
-      for (const Form form : forms_of(i)) {
+      for (const HapForm form : forms_of(i)) {
         const auto time = cost_.load(tensor, form);
         if (!time) continue;
         Step load;
@@ -163,8 +163,8 @@ class LiteralSearch {
     std::vector<Step> conversions;
     for (std::size_t i = 0; i < graph_.tensors.size(); ++i) {
       if (!graph_.tensors[i].communicatable) continue;
-      for (const Form from : forms_of(i)) {
-        for (const Form to : forms_of(i)) {
+      for (const HapForm from : forms_of(i)) {
+        for (const HapForm to : forms_of(i)) {
           const auto time = cost_.conversion(graph_.tensors[i], from, to);
           if (!time) continue;
           Step conversion;

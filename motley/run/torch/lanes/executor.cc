@@ -15,7 +15,7 @@
 #include "motley/base/text.h"
 #include "motley/program/parts.h"
 #include "motley/run/torch/exchange/clock.h"
-#include "motley/run/torch/lanes/progress.h"
+#include "motley/run/torch/lanes/lane_progress.h"
 #include "motley/run/torch/lanes/streams.h"
 #include "motley/run/torch/lanes/throttle.h"
 #include "motley/run/torch/lanes/timeline.h"
@@ -101,9 +101,9 @@ Result<Compute> prepare_compute(const DeviceProgram& program, std::size_t id, at
   return compute;
 }
 
-Result<Transfer> prepare_transfer(const DeviceProgram& program, std::size_t id) {
+Result<PreparedExchange> prepare_exchange(const DeviceProgram& program, std::size_t id) {
   const Instruction& instruction = program.instructions[id];
-  Transfer transfer;
+  PreparedExchange transfer;
   transfer.id = static_cast<int>(id);
   transfer.wait = last_wait(instruction);
   transfer.frees = freed(instruction);
@@ -186,7 +186,7 @@ class TorchExecutor final : public Executor {
   std::unique_ptr<Streams> streams_;
   std::vector<Compute> compute_;
   std::vector<int> temporaries_;  // that no instruction frees
-  Progress compute_progress_;
+  LaneProgress compute_progress_;
   const Compute* running_ = nullptr;  // for messages
   bool is_broken_ = false;
   std::unique_ptr<TransferLane> transfers_;  // last: its thread uses the others
@@ -213,10 +213,10 @@ Result<void> TorchExecutor::prepare() {
 Result<void> TorchExecutor::prepare_instructions() {
   frame_.values.resize(program_.buffers.size());
   std::vector<bool> signals(program_.instructions.size(), false);
-  std::vector<Transfer> transfers;
+  std::vector<PreparedExchange> transfers;
   for (std::size_t id = 0; id < program_.instructions.size(); ++id) {
     if (program_.instructions[id].lane == Lane::kTransfer) {
-      MOTLEY_ASSIGN(Transfer transfer, prepare_transfer(program_, id));
+      MOTLEY_ASSIGN(PreparedExchange transfer, prepare_exchange(program_, id));
       if (transfer.wait >= 0) signals[static_cast<std::size_t>(transfer.wait)] = true;
       transfers.push_back(std::move(transfer));
     } else {

@@ -19,7 +19,7 @@ constexpr int kEnd = -1;
 
 }  // namespace
 
-TransferLane::TransferLane(std::vector<Transfer> transfers, const TransferContext& context)
+TransferLane::TransferLane(std::vector<PreparedExchange> transfers, const TransferContext& context)
     : transfers_(std::move(transfers)), context_(context) {
   if (!transfers_.empty()) thread_ = std::thread([this] { serve(); });
 }
@@ -58,7 +58,7 @@ void TransferLane::serve() {
 }
 
 Result<void> TransferLane::run_step() {
-  for (const Transfer& transfer : transfers_) {
+  for (const PreparedExchange& transfer : transfers_) {
     if (transfer.wait >= 0 && !context_.compute->wait_for(transfer.wait))
       return runtime_error("run.stopped", "the compute lane failed");
     MOTLEY_RETURN_IF_ERROR(run(transfer));
@@ -70,7 +70,7 @@ Result<void> TransferLane::run_step() {
   return {};
 }
 
-Result<void> TransferLane::sum(const Transfer& transfer) const {
+Result<void> TransferLane::sum(const PreparedExchange& transfer) const {
   at::Tensor& value = context_.frame->values[transfer.buffer];
   at::Tensor flat = value.contiguous();
   if (context_.communicator != nullptr)
@@ -79,7 +79,7 @@ Result<void> TransferLane::sum(const Transfer& transfer) const {
   return {};
 }
 
-Result<void> TransferLane::exchange(const Transfer& transfer) const {
+Result<void> TransferLane::exchange(const PreparedExchange& transfer) const {
   const at::Tensor value = context_.frame->values[transfer.buffer].contiguous();
   at::Tensor result = allocate(transfer.about, context_.frame->device);
   Communicator* communicator = context_.communicator;
@@ -100,7 +100,7 @@ Result<void> TransferLane::exchange(const Transfer& transfer) const {
   return {};
 }
 
-Result<void> TransferLane::run(const Transfer& transfer) {
+Result<void> TransferLane::run(const PreparedExchange& transfer) {
   if (context_.status != nullptr)
     context_.status->transfer_instruction.store(transfer.id, std::memory_order_relaxed);
   const std::int64_t begin = context_.timeline->is_on() ? monotonic_ns() : 0;
