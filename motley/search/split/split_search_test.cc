@@ -6,7 +6,7 @@
 #include <limits>
 #include <numeric>
 
-#include "motley/testing/toy_problem.h"
+#include "motley/testing/random_problem.h"
 
 namespace motley::search {
 namespace {
