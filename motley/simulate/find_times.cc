@@ -97,16 +97,21 @@ class Walk {
     while (lane.next < end) {
       const std::int32_t task = graph_.lane_tasks[at(lane.next)];
       Nanoseconds& begin = times_.begins[at(task)];
+      // A task of several lanes begins with the last of them; the others leave a note and are
+      // woken.
       if (!lane.has_arrived) {
         begin = std::max(begin, lane.free_at);
         lane.has_arrived = true;
         if (--remaining_[at(task)] > 0) return wait(index, task);
       }
+      // Waiting for the first one that has not ended is enough: woken, the lane looks at all again.
       for (const std::int32_t on : graph_.dependencies_of(at(task))) {
         if (times_.ends[at(on)] == kNoEnd) return wait(index, on);
         begin = std::max(begin, times_.ends[at(on)]);
       }
       const Nanoseconds duration = graph_.durations[at(task)];
+      // Its end depends on what else is under way, which is known only when all lanes stand still:
+      // so every lane first goes as far as it can without the clock.
       if (duration < 0) {
         wait(index, task);
         return begin_transfer(task);
@@ -128,6 +133,7 @@ class Walk {
   }
 
   void begin_transfer(std::int32_t task) {
+    // Entered in the order of walking instead, a later transfer could precede an earlier one.
     if (!transfers_) return first_transfers_.push_back(task);
     const Nanoseconds end = transfers_->enter(task, 0, times_.begins[at(task)]);
     if (end != kNoEnd) finish(task, end);

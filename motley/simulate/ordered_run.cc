@@ -115,6 +115,8 @@ class OrderedRun {
 
   /// Begins all that can begin now, then sets the rates of the work under way.
   void begin_ready() {
+    // Their order does not matter: a task that takes no time ends at once and may make others
+    // ready, and rates are set when all of them have begun.
     while (!ready_.empty()) {
       const std::int32_t task = ready_.back();
       ready_.pop_back();
@@ -160,6 +162,7 @@ class OrderedRun {
   void set_rate(std::size_t index) {
     Lane& lane = lanes_[index];
     const double stretch = stretch_of(index);
+    // What has not changed keeps its end: nothing is rounded twice.
     if (!lane.has_work || stretch == lane.stretch) return;
     if (lane.stretch > 0)
       lane.left = std::max(
@@ -167,6 +170,7 @@ class OrderedRun {
     lane.since = now_;
     lane.stretch = stretch;
     lane.end = end_when_stretched(stretches_of(index), now_, lane.left * stretch);
+    // The end before stays in the heap and is known by no longer being the lane's.
     ends_.push({lane.end, graph_.lane_tasks[at(lane.next)]});
   }
 
@@ -179,6 +183,7 @@ class OrderedRun {
     while (!ends_.empty() && is_stale(ends_.top())) ends_.pop();
     const Nanoseconds next_flow = transfers_.next_time();
     if (ends_.empty() && next_flow == FlowNetwork::kNever) return false;
+    // At the same time tasks end first: transfers that begin then share with what is left.
     if (ends_.empty() || next_flow < ends_.top().at) {
       now_ = next_flow;
       finished_.clear();

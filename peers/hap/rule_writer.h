@@ -10,9 +10,9 @@
 namespace motley::peers {
 
 // Forms as rules write them: kept whole, a partial sum, cut along a dimension.
-constexpr Form kWhole = Form::identity();
-constexpr Form kPart = Form::reduce();
-constexpr Form slice(std::size_t dimension) { return Form::gather(dimension); }
+constexpr HapForm kWhole = HapForm::identity();
+constexpr HapForm kPart = HapForm::reduce();
+constexpr HapForm slice(std::size_t dimension) { return HapForm::gather(dimension); }
 
 /// Collects the triples of one operator; what a rule maker writes to. Flops of a triple are shared
 /// when it splits a dimension that the flop formula counts.

@@ -47,6 +47,7 @@ void TransferLane::serve() {
   if (context_.streams != nullptr) context_.streams->use_own_stream();
   for (int seen = 0;;) {
     started_.wait(seen);
+    // Not seen + 1: the end may have come instead of a step.
     seen = started_.load();
     if (seen == kEnd) return;
     if (auto result = run_step(); !result) {
@@ -62,6 +63,7 @@ Result<void> TransferLane::run_step() {
     if (transfer.wait >= 0 && !context_.compute->wait_for(transfer.wait))
       return runtime_error("run.stopped", "the compute lane failed");
     MOTLEY_RETURN_IF_ERROR(run(transfer));
+    // Before `done` is published, so that the compute lane's peak is what the program says.
     for (const int id : transfer.frees) context_.frame->values[id].reset();
     done_.advance(transfer.id);
   }
@@ -72,6 +74,7 @@ Result<void> TransferLane::run_step() {
 
 Result<void> TransferLane::sum(const PreparedExchange& transfer) const {
   at::Tensor& value = context_.frame->values[transfer.buffer];
+  // Communicators take flat memory; a value that is not contiguous is copied there and back.
   at::Tensor flat = value.contiguous();
   if (context_.communicator != nullptr)
     MOTLEY_RETURN_IF_ERROR(context_.communicator->all_reduce(transfer.call, flat));
@@ -83,6 +86,8 @@ Result<void> TransferLane::exchange(const PreparedExchange& transfer) const {
   const at::Tensor value = context_.frame->values[transfer.buffer].contiguous();
   at::Tensor result = allocate(transfer.about, context_.frame->device);
   Communicator* communicator = context_.communicator;
+  // One rank of many that is profiled alone: shapes and work as in the run, contents as far as
+  // known.
   if (communicator == nullptr) {
     const std::int64_t known = std::min(value.numel(), result.numel());
     result.zero_().narrow(0, 0, known).copy_(value.narrow(0, 0, known));
@@ -104,6 +109,7 @@ Result<void> TransferLane::run(const PreparedExchange& transfer) {
   if (context_.status != nullptr)
     context_.status->transfer_instruction.store(transfer.id, std::memory_order_relaxed);
   const std::int64_t begin = context_.timeline->is_on() ? monotonic_ns() : 0;
+  // On the device, too: that the compute lane has issued a kernel does not mean that it has run.
   if (context_.streams != nullptr && transfer.wait >= 0) context_.streams->wait_for(transfer.wait);
   Result<void> result;
   try {
