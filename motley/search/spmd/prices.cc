@@ -33,6 +33,24 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> na
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+/// Of a value of which an index of the split range has `width` bytes.
+ExchangeBytes bytes_of_parts(const std::vector<std::int64_t>& parts, double width) {
+  const auto bytes = [&](ExchangeMethod method) {
+    constexpr std::int64_t kFine = 4096;  // as even_bytes rounds
+    return width * static_cast<double>(program::even_bytes(method, parts, kFine).value) / kFine;
+  };
+  return {bytes(ExchangeMethod::kNative), bytes(ExchangeMethod::kGrouped)};
+}
+
+void add_to(ConversionTime& time, const ConversionTime& other) {
+  time.exchange += other.exchange;
+  time.flow += other.flow;
+  for (std::size_t c = 0; c < other.before.size(); ++c) {
+    time.before[c] += other.before[c];
+    time.after[c] += other.after[c];
+  }
+}
+
 }  // namespace
 
 double ConversionTime::copies() const {
@@ -236,28 +254,14 @@ const ConversionTime& SpmdPrices::conversion(ValueId value, const Form& from, co
   const double size = static_cast<double>(dtype_size(dtype)), whole = product(shape) * size;
   const auto part = [&](const Form& form, std::size_t c) { return bytes(value, form, c); };
   const auto exchanged = [&](const Form& form) {
-    const auto& parts = parts_of(form.extent);
-    const double width = whole / static_cast<double>(form.extent);
-    const auto bytes = [&](ExchangeMethod method) {
-      constexpr std::int64_t kFine = 4096;  // as even_bytes rounds
-      return width * static_cast<double>(program::even_bytes(method, parts, kFine).value) / kFine;
-    };
-    return ExchangeBytes{bytes(ExchangeMethod::kNative), bytes(ExchangeMethod::kGrouped)};
+    return bytes_of_parts(parts_of(form.extent), whole / static_cast<double>(form.extent));
   };
   // Parts of a form that come one after the other lie as they should.
   const auto joined = [&](const Form& form, double bytes, std::size_t c) {
     return graph::slab_of(shape, form).before == 1 ? 0 : copy(c, "motley::join", dtype, bytes);
   };
-  const auto add = [&](const ConversionTime& other) {
-    time.exchange += other.exchange;
-    time.flow += other.flow;
-    for (std::size_t c = 0; c < classes; ++c) {
-      time.before[c] += other.before[c];
-      time.after[c] += other.after[c];
-    }
-  };
   if (to.kind == FormKind::kPartial) {
-    if (from.kind == FormKind::kSharded) add(conversion(value, from, graph::kWholeForm));
+    if (from.kind == FormKind::kSharded) add_to(time, conversion(value, from, graph::kWholeForm));
     for (std::size_t c = 0; c < classes; ++c)
       time.after[c] += copy(c, "aten::zeros_like", dtype, whole);
   } else if (from.kind == FormKind::kPartial && to.kind == FormKind::kWhole) {
@@ -288,8 +292,8 @@ const ConversionTime& SpmdPrices::conversion(ValueId value, const Form& from, co
     }
     add_exchange(program::kAllToAll, {most, most}, time);
   } else {
-    add(conversion(value, from, graph::kWholeForm));
-    add(conversion(value, graph::kWholeForm, to));
+    add_to(time, conversion(value, from, graph::kWholeForm));
+    add_to(time, conversion(value, graph::kWholeForm, to));
   }
   return time;
 }
