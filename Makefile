@@ -37,10 +37,11 @@ test: ## every test: C++ units, exporter, whole runs, faults; long sweeps are sa
 	@$(PYTHON) -m pytest -q python/tests
 	@MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q tests
 
-check: setup ## format, layers, names, headers alone: what CI runs before the tests
+check: setup ## format, layers, names, sizes, headers alone: what CI runs before the tests
 	@tools/check_format.sh
 	@python3 tools/check_layers.py
 	@python3 tools/check_names.py
+	@python3 tools/check_sizes.py
 	@tools/check_headers.sh
 
 sanitize: ## fast tests under ASan and UBSan (without PyTorch)

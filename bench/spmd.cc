@@ -89,6 +89,23 @@ struct Baseline {
   std::vector<double> shares;
 };
 
+/// Splits of the batch: equal, proportional, the best.
+Result<std::vector<Baseline>> find_baselines(const plan::Problem& problem,
+                                             const search::StepEvaluator& evaluator) {
+  std::vector<Baseline> baselines;
+  for (const char* name : {"equal", "proportional", "split"}) {
+    MOTLEY_ASSIGN(const auto planner, search::make_planner(name, evaluator.inputs()));
+    MOTLEY_ASSIGN(const auto outcome, planner->plan(problem));
+    Baseline& baseline = baselines.emplace_back(Baseline{name, INFINITY, {}});
+    if (!outcome.plan) continue;
+    baseline.step = outcome.predicted_step.value;
+    baseline.shares.assign(problem.devices.size(), 0.0);
+    for (const plan::Member& member : plan::members(*outcome.plan))
+      baseline.shares[member.device.index()] = static_cast<double>(member.samples);
+  }
+  return baselines;
+}
+
 Result<Json> run(const graph::Model& model, const Nodes& nodes, const Network& network,
                  std::int64_t global_batch) {
   MOTLEY_ASSIGN(const auto cluster, cluster::parse_cluster(cluster_text(nodes, network), "bench"));
@@ -106,17 +123,7 @@ Result<Json> run(const graph::Model& model, const Nodes& nodes, const Network& n
   problem.model_hash = model.hash;
   problem.global_batch = options.global_batch;
   problem.devices = options.devices;
-  std::vector<Baseline> baselines;
-  for (const char* name : {"equal", "proportional", "split"}) {
-    MOTLEY_ASSIGN(const auto planner, search::make_planner(name, evaluator->inputs()));
-    MOTLEY_ASSIGN(const auto outcome, planner->plan(problem));
-    Baseline& baseline = baselines.emplace_back(Baseline{name, INFINITY, {}});
-    if (!outcome.plan) continue;
-    baseline.step = outcome.predicted_step.value;
-    baseline.shares.assign(problem.devices.size(), 0.0);
-    for (const plan::Member& member : plan::members(*outcome.plan))
-      baseline.shares[member.device.index()] = static_cast<double>(member.samples);
-  }
+  MOTLEY_ASSIGN(const std::vector<Baseline> baselines, find_baselines(problem, *evaluator));
   search::SpmdQuestion question{&model.graph,         &cluster,        &costs, options.lowering,
                                 options.global_batch, problem.devices, {}};
   if (!baselines[2].shares.empty()) question.shares.push_back(baselines[2].shares);

@@ -67,7 +67,7 @@ Result<std::vector<Case>> leave_one_out(const std::vector<Item>& items, const Fi
       for (const double reading : items[j].readings) residuals.push_back(reading / inner[j] - 1);
     }
     MOTLEY_ASSIGN(const std::vector<double> outer, fit({model}));
-    const cost::Interval predicted = cost::conformal_interval(outer[i], residuals);
+    const cost::PredictionInterval predicted = cost::conformal_interval(outer[i], residuals);
     for (const double reading : items[i].readings) cases.push_back({predicted, reading});
   }
   return cases;
@@ -75,8 +75,8 @@ Result<std::vector<Case>> leave_one_out(const std::vector<Item>& items, const Fi
 
 /// What a prediction may know of the machine.
 enum class Host {
-  kUnknown,  ///< its pace is taken as 1
-  kShared,   ///< other models were measured in the same session: their pace
+  kUnknown,  ///< its drag is taken as 1
+  kShared,   ///< other models were measured in the same session: their drag
 };
 
 FitWithout roofline_fit(const std::vector<CmDareSpeed>& speeds, Host host) {
@@ -89,8 +89,8 @@ FitWithout roofline_fit(const std::vector<CmDareSpeed>& speeds, Host host) {
     MOTLEY_ASSIGN(const peers::RooflineFit fit, peers::fit_roofline(samples));
     std::vector<double> predicted;
     for (const CmDareSpeed& speed : speeds) {
-      const double pace = host == Host::kShared ? fit.pace(speed.session) : 1.0;
-      predicted.push_back(pace *
+      const double drag = host == Host::kShared ? fit.drag(speed.session) : 1.0;
+      predicted.push_back(drag *
                           peers::estimate_time(fit.model, work_of(speed), rates_of(speed)).value);
     }
     return predicted;
@@ -108,7 +108,7 @@ struct StepRow {
 constexpr const char* kStepProtocol =
     "leave one model out; launches, flops in tiles of 32 channels and bytes, relative least "
     "squares "
-    "with a pace for each session of measurements; {}; terms chosen with such errors in view";
+    "with a drag for each session of measurements; {}; terms chosen with such errors in view";
 
 Result<Row> step_row(const StepRow& row, const std::vector<CmDareSpeed>& all) {
   std::vector<CmDareSpeed> speeds;
@@ -119,9 +119,9 @@ Result<Row> step_row(const StepRow& row, const std::vector<CmDareSpeed>& all) {
       items.push_back({speed.model, speed.step_s});
     }
   MOTLEY_ASSIGN(std::vector<Case> cases, leave_one_out(items, roofline_fit(speeds, row.host)));
-  const char* pace = row.host == Host::kShared ? "the pace is that of the session's other models"
-                                               : "the machine is unknown: pace 1";
-  return Row{row.name,      "time",       fmt::format(fmt::runtime(kStepProtocol), pace),
+  const char* drag = row.host == Host::kShared ? "the drag is that of the session's other models"
+                                               : "the machine is unknown: drag 1";
+  return Row{row.name,      "time",       fmt::format(fmt::runtime(kStepProtocol), drag),
              row.published, row.to_reach, std::move(cases)};
 }
 
@@ -159,7 +159,7 @@ Result<std::vector<Row>> v100_rows(const std::string& folder,
     MOTLEY_ASSIGN(const double steps,
                   peers::read_trace_speed(
                       fmt::format("{}/speed/base/{}v100.csv", folder, names.at(speed.model))));
-    const peers::Work work = work_of(speed);
+    const peers::StepWork work = work_of(speed);
     const double from_fit = peers::estimate_time(fit.model, work, v100).value;
     const double from_p100 =
         peers::carried_time(Seconds(mean(speed.step_s)), work, fit.model, rates_of(speed), v100)
@@ -181,8 +181,8 @@ FitWithout checkpoint_fit(const std::vector<CmDareCheckpoint>& checkpoints, Host
         MOTLEY_ASSIGN(const peers::CheckpointFit fit, peers::fit_checkpoint(samples));
         std::vector<double> predicted;
         for (const CmDareCheckpoint& checkpoint : checkpoints) {
-          const double pace = host == Host::kShared ? fit.pace(checkpoint.campaign) : 1.0;
-          predicted.push_back(pace * peers::estimate_checkpoint(fit.model, checkpoint.size).value);
+          const double drag = host == Host::kShared ? fit.drag(checkpoint.campaign) : 1.0;
+          predicted.push_back(drag * peers::estimate_checkpoint(fit.model, checkpoint.size).value);
         }
         return predicted;
       };
@@ -197,8 +197,8 @@ Result<Row> checkpoint_row(const std::vector<CmDareCheckpoint>& checkpoints, Hos
   return Row{is_shared ? "cm-dare: checkpoint" : "cm-dare: checkpoint, unknown storage",
              "time",
              fmt::format("leave one model out; fixed, bytes of weights and of graph; {}",
-                         is_shared ? "a pace for each of the two campaigns, from its other models"
-                                   : "pace 1"),
+                         is_shared ? "a drag for each of the two campaigns, from its other models"
+                                   : "drag 1"),
              "6.9 % least squares, 7.9 % linear in size",
              0.06,
              std::move(cases)};

@@ -10,7 +10,7 @@ namespace motley::bench {
 
 /// One predicted case: what was said and what was measured.
 struct Case {
-  cost::Interval predicted;
+  cost::PredictionInterval predicted;
   double measured = 0;  ///< > 0
 };
 

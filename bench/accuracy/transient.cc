@@ -10,7 +10,7 @@
 #include "bench/accuracy/row.h"
 #include "motley/base/statistics.h"
 #include "peers/import/cm_dare.h"
-#include "peers/steps/pace.h"
+#include "peers/steps/drag.h"
 #include "peers/steps/server_queue.h"
 
 namespace motley::bench {
@@ -139,7 +139,7 @@ Result<Row> cross_region_row(const std::string& folder, const Fitted& fitted) {
 /// Runs of one size: the undisturbed ones say how fast a worker is, in all zones and in each.
 struct Calibration {
   double duration_s = 0;               ///< median of the undisturbed runs
-  std::map<std::string, double> pace;  ///< of a zone: duration / duration_s
+  std::map<std::string, double> drag;  ///< of a zone: duration / duration_s
   double delay_s = 0;
 };
 
@@ -152,15 +152,15 @@ Calibration calibrate(const std::vector<peers::TransientRun>& runs) {
   std::map<std::string, std::vector<double>> ratios;
   for (const auto& run : runs)
     if (run.is_undisturbed()) ratios[run.zone].push_back(run.duration_s / calibration.duration_s);
-  for (const auto& [zone, of_zone] : ratios) calibration.pace[zone] = peers::estimate_pace(of_zone);
+  for (const auto& [zone, of_zone] : ratios) calibration.drag[zone] = peers::estimate_drag(of_zone);
   return calibration;
 }
 
 /// Each worker that is there does its share of the undisturbed speed, as far as `presences` say.
 Result<double> predict(const peers::TransientRun& run, const Calibration& calibration) {
-  const auto pace = calibration.pace.find(run.zone);
+  const auto drag = calibration.drag.find(run.zone);
   const double duration =
-      calibration.duration_s * (pace == calibration.pace.end() ? 1 : pace->second);
+      calibration.duration_s * (drag == calibration.drag.end() ? 1 : drag->second);
   const auto speed = [&](const std::vector<std::size_t>& present) {
     return peers::kTransientSteps / duration * static_cast<double>(present.size()) /
            static_cast<double>(run.uptime_s.size());
@@ -183,7 +183,7 @@ Result<Row> replay_row(const std::string& folder, const std::string& cluster,
   }
   Row row{"transient: " + cluster + ", revoked",
           "time",
-          "speed and zones' paces from the undisturbed runs, replayed with the revocations of each "
+          "speed and zones' drags from the undisturbed runs, replayed with the revocations of each "
           "run that lost a worker (a run stopped by hand is left out)",
           published,
           0.01,

@@ -33,6 +33,7 @@ bool LineCursor::take(char c) {
   return true;
 }
 
+/// A whole word only: `step` is not taken from `steps`.
 bool LineCursor::take_word(std::string_view word) {
   skip_spaces();
   if (!line_.substr(at_).starts_with(word)) return false;
@@ -49,6 +50,7 @@ std::string_view LineCursor::take_identifier() {
   return line_.substr(begin, at_ - begin);
 }
 
+/// Takes more than numbers are made of, so that a message shows all of "3x" and not its "x".
 std::string_view LineCursor::take_number() {
   skip_spaces();
   const std::size_t begin = at_;
@@ -59,6 +61,7 @@ std::string_view LineCursor::take_number() {
   return line_.substr(begin, at_ - begin);
 }
 
+// Only the first fault is kept: those after it are its consequences.
 bool LineCursor::expect(char c) {
   if (take(c)) return true;
   return has_failed() ? false : fail(fmt::format("'{}'", c));
@@ -107,6 +110,7 @@ bool LineCursor::expect_quoted(std::string& value) {
 
 bool LineCursor::expect_end() { return at_end() || fail("the end of the line"); }
 
+/// The place is what the cursor has not taken, cut so that a message stays a line.
 bool LineCursor::fail(std::string_view wanted) {
   if (has_failed()) return false;
   constexpr std::size_t kShown = 24;

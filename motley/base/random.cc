@@ -9,6 +9,8 @@ namespace motley {
 
 std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
                                         std::array<std::uint32_t, 2> key) {
+  // Constants and ten rounds of Salmon et al. (SC 2011): the same bits as cuRAND's and PyTorch's
+  // Philox.
   constexpr std::uint64_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
   constexpr std::uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
   for (int round = 0; round < 10; ++round) {
@@ -25,6 +27,8 @@ std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
 }
 
 std::uint64_t SplitMix64::next() {
+  // Steele, Lea and Flood (OOPSLA 2014): a counter by the golden ratio, then a mixing that is a
+  // bijection, so no state is visited twice in 2^64 draws.
   std::uint64_t z = (state_ += 0x9E3779B97F4A7C15);
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
@@ -40,6 +44,7 @@ std::uint64_t SplitMix64::below(std::uint64_t bound) {
   return drawn % bound;
 }
 
+/// The top 53 bits: every multiple of 2^-53 in [0, 1) is equally likely, and 1 never comes.
 double SplitMix64::uniform() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
 
 std::uint64_t hash_bytes(std::string_view bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }

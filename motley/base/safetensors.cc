@@ -14,6 +14,7 @@
 namespace motley {
 namespace {
 
+// The format's own limit: a length beyond it means that this is no such file.
 constexpr std::uint64_t kMaxHeader = 100'000'000;
 
 struct DTypeName {
@@ -37,6 +38,7 @@ tl::unexpected<Error> corrupt(const std::string& where, const std::string& messa
 
 /// Bytes that a tensor of `shape` takes; empty on overflow.
 std::optional<std::uint64_t> byte_count(DType dtype, const std::vector<std::int64_t>& shape) {
+  // Sizes come from the file: a product that wraps could equal a small number of bytes.
   auto count = static_cast<std::uint64_t>(dtype_size(dtype));
   for (const std::int64_t size : shape) {
     if (__builtin_mul_overflow(count, static_cast<std::uint64_t>(size), &count))
@@ -102,7 +104,9 @@ Result<std::map<std::string, std::string>> read_metadata(const SortedJson& json,
   return metadata;
 }
 
-/// The tensors must cover the data from its first to its last byte, without holes or overlap.
+/// Part of the format, against files that hide bytes for another reader or share them between
+/// tensors. The tensors must cover the data from its first to its last byte, without holes or
+/// overlap.
 Result<void> verify_cover(const std::map<std::string, TensorView>& tensors,
                           std::span<const std::byte> data, const std::string& name) {
   std::vector<std::pair<const std::byte*, const std::byte*>> pieces;
@@ -140,6 +144,7 @@ Result<std::string> make_header(std::span<const NamedTensor* const> tensors,
                                 const std::string& path) {
   Json header = Json::object();
   Json& all_metadata = header["__metadata__"] = Json::object();
+  // Other readers (transformers) refuse a file without it.
   all_metadata["format"] = "pt";
   for (const auto& [key, value] : metadata) all_metadata[key] = value;
   // Appended by hand: the ordered object looks for an equal key at each insertion.
@@ -162,6 +167,7 @@ Result<std::string> make_header(std::span<const NamedTensor* const> tensors,
     return usage_error("safetensors.text", path + ": a tensor name or metadata text is not UTF-8");
   }
   text += '}';
+  // Data begins at a multiple of 8, so that mapped tensors are aligned for every element type.
   text.append((8 - text.size() % 8) % 8, ' ');
   if (text.size() > kMaxHeader) {
     return usage_error("safetensors.header", fmt::format("{}: header of {} bytes, at most {}", path,
@@ -169,6 +175,7 @@ Result<std::string> make_header(std::span<const NamedTensor* const> tensors,
   }
   std::string length(8, '\0');
   const std::uint64_t size = text.size();
+  // Little-endian whatever the machine is.
   for (std::size_t i = 0; i < 8; ++i) length[i] = static_cast<char>(size >> (8 * i) & 0xFF);
   return length + text;
 }
@@ -218,6 +225,8 @@ Result<void> write_safetensors(const std::string& path, std::span<const NamedTen
   std::vector<const NamedTensor*> order;
   order.reserve(tensors.size());
   for (const NamedTensor& tensor : tensors) order.push_back(&tensor);
+  // Wide elements first, then by name: every tensor starts aligned to its element, and equal
+  // contents give equal bytes.
   const auto key = [](const NamedTensor* named) {
     return std::pair<std::int64_t, const std::string&>(-dtype_size(named->tensor.dtype),
                                                        named->name);

@@ -24,6 +24,7 @@ Scatter find_scatter(std::vector<double> values) {
   Scatter scatter;
   scatter.middle = upper_median(values);
   for (double& value : values) value = std::abs(value - scatter.middle);
+  // Of the distances, not their mean: one reading during a pause of the machine must not widen it.
   scatter.deviation = upper_median(std::move(values));
   return scatter;
 }
@@ -34,6 +35,8 @@ void make_nondecreasing(std::vector<double>& values) {
     std::size_t count;
     double mean() const { return sum / static_cast<double>(count); }
   };
+  // Pooling adjacent violators: a block that lies below the one before it is merged with it, which
+  // may make that one lie too low in turn. Each value is merged once: linear.
   std::vector<Block> blocks;
   for (const double value : values) {
     blocks.push_back({value, 1});

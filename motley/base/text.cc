@@ -16,6 +16,8 @@ struct Unit {
   double factor;
 };
 
+// Decimal and binary units are kept apart, as vendors and drivers do: 16 GB is 14.9 GiB, enough to
+// make a plan not fit. "KB" is what people write for kB; it is never 1024 here.
 constexpr std::array<Unit, 10> kByteUnits = {{{"B", 1},
                                               {"kB", 1e3},
                                               {"KB", 1e3},
@@ -64,6 +66,8 @@ std::optional<NumberAndUnit> split_unit(std::string_view text) {
 
 /// Three significant digits without an exponent or trailing zeros: 17.9, 512, 3.5.
 std::string three_digits(double value) {
+  // Thresholds lie where rounding would make a fourth digit: 9.995 prints as 10.0, not as 9.99
+  // or 10.00.
   const double size = std::abs(value);
   std::string text = fmt::format("{:.{}f}", value, size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2);
   if (text.find('.') != std::string::npos) {
@@ -84,6 +88,7 @@ std::string scaled(double value, double base, double most,
   return fmt::format("{} {}", three_digits(value), units[unit]);
 }
 
+/// Levenshtein's distance, one row of the table at a time. O(|a| |b|).
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -104,6 +109,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 std::string print_float(double value) {
   if (std::isnan(value)) return "nan";
   std::string text = fmt::format("{}", value);
+  // "2" would read back as an integer, and artifacts tell the two apart. 'n' stands for "inf".
   if (text.find_first_of(".en") == std::string::npos) text += ".0";
   return text;
 }
@@ -120,6 +126,8 @@ std::optional<double> find_float(std::string_view text) {
   if (text == "inf") return kInfinity;
   if (text == "-inf") return -kInfinity;
   if (text == "nan") return std::numeric_limits<double>::quiet_NaN();
+  // from_chars also takes "infinity" and "nan(...)", of which two spellings would be equal values
+  // with unequal texts.
   if (text.find_first_not_of("0123456789.+-eE") != std::string_view::npos) return std::nullopt;
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -195,9 +203,11 @@ bool is_utf8(std::string_view text) {
 
 std::optional<std::string> find_suggestion(std::string_view word,
                                            std::span<const std::string> candidates) {
+  // The distance is quadratic, and words may come from a file that somebody made to be slow.
   constexpr std::size_t kLongest = 100;
   if (word.size() > kLongest) return std::nullopt;
   const std::string* best = nullptr;
+  // One wrong letter in three at most: beyond that a suggestion puzzles more than it helps.
   std::size_t best_distance = std::max<std::size_t>(1, word.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
     if (candidate.size() > kLongest) continue;
@@ -217,6 +227,7 @@ std::string suggestion_clause(std::string_view word, std::span<const std::string
 
 std::string format_bytes(Bytes bytes) {
   constexpr std::array<std::string_view, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
+  // 1023.5 would print as 1024, which is one of the next unit.
   return scaled(static_cast<double>(bytes.value), 1024, 1023.5, kUnits);
 }
 
@@ -236,6 +247,7 @@ Result<Bytes> parse_bytes(std::string_view text) {
   const auto factor = !parts                ? std::nullopt
                       : parts->unit.empty() ? std::optional(1.0)
                                             : find_factor(kByteUnits, parts->unit);
+  // Far below 2^63, so that sums of a few sizes cannot overflow.
   if (!factor || parts->number * *factor > 0x1p62) {
     return usage_error("text.bytes", fmt::format("found '{}', wanted a size such as 512MiB, 24GiB, "
                                                  "1.2GB",

@@ -3,25 +3,13 @@
 #include <map>
 #include <string>
 
+#include "motley/base/exit_code.h"
 #include "motley/base/json.h"
 #include "motley/base/result.h"
 #include "motley/control/clock.h"
 #include "motley/control/workers.h"
 
 namespace motley::cli {
-
-/// Exit codes that scripts rely on.
-enum ExitCode {
-  kDone = 0,
-  kRuntimeFailure = 1,
-  kUsage = 2,
-  kInfeasible = 3,
-  kStale = 4,
-  kCheckFailed = 5,
-  kStopped = 75,
-  kInterrupted = 130,
-};
-int exit_code(const Error& error);
 
 /// What every verb may use: flags that all verbs share, and what lies outside the process. The only
 /// place that knows the environment.

@@ -60,7 +60,7 @@ Json parts_to_json(const trace::Breakdown& parts) {
           {"bubble_s", per_step(parts.bubble, parts)}};
 }
 
-Json interval_to_json(const cost::Interval& interval) {
+Json interval_to_json(const cost::PredictionInterval& interval) {
   return Json::array({interval.low, interval.high});
 }
 
@@ -69,7 +69,7 @@ std::string device_cells(const control::DevicePrediction& device) {
   const auto bytes = [](double value) {
     return format_bytes(Bytes(static_cast<std::int64_t>(value)));
   };
-  const cost::Interval& peak = device.peak;
+  const cost::PredictionInterval& peak = device.peak;
   std::string cells =
       fmt::format("{}  {} ({} to {}), {}", parts_text(device.parts), bytes(peak.value),
                   bytes(peak.low), bytes(peak.high), device.peak_at);

@@ -339,13 +339,13 @@ class ClusterReader {
 
   int line_of(const Violation& violation) const {
     switch (violation.part) {
-      case Part::kNode:
+      case ViolatedPart::kNode:
         return node_lines_[violation.index];
-      case Part::kDevice:
+      case ViolatedPart::kDevice:
         return device_lines_[violation.index];
-      case Part::kLink:
+      case ViolatedPart::kLink:
         return link_lines_[violation.index];
-      case Part::kCluster:
+      case ViolatedPart::kCluster:
         break;
     }
     return name_line_;

@@ -8,13 +8,13 @@
 namespace motley::cluster {
 
 /// A CUDA device as the driver describes it; its position is the ordinal.
-struct CudaDevice {
+struct DriverDevice {
   std::string name;
   Bytes memory;
 };
 
 struct CudaDevices {
-  std::vector<CudaDevice> devices;
+  std::vector<DriverDevice> devices;
   std::string note;  ///< one line: how many, or why there are none
 };
 

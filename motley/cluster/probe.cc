@@ -29,6 +29,7 @@ std::optional<std::string> read_host_file(const std::string& path) {
   return text.str();
 }
 
+// Of a machine with more cores than the set has bits the call fails: so larger sets are tried.
 // Cores that this process may be scheduled on.
 int find_affinity() {
   for (int cores = 1024; cores <= 1 << 20; cores *= 2) {
@@ -57,6 +58,7 @@ std::string find_node_name() {
   return name.empty() ? "local" : name;
 }
 
+// Rounded down to what a person would write: a plan must not need the last kilobyte.
 Bytes whole_mebibytes(Bytes bytes) {
   return Bytes(std::max(kMebibyte, bytes.value / kMebibyte * kMebibyte));
 }
@@ -80,6 +82,8 @@ Result<ProbeReport> probe_this_machine() {
   const int affinity = find_affinity();
   int threads = affinity;
   if (limits.cpu_quota && *limits.cpu_quota < threads) {
+    // Rounded down: with more threads than quota, all are stopped together at the end of each
+    // period.
     threads = std::max(1, static_cast<int>(std::floor(*limits.cpu_quota)));
   }
   report.notes.push_back(fmt::format("cpu: {} cores by affinity, {} threads", affinity, threads));
@@ -92,7 +96,7 @@ Result<ProbeReport> probe_this_machine() {
 
   const CudaDevices cuda = list_cuda_devices();
   report.notes.push_back(cuda.note);
-  for (const CudaDevice& found : cuda.devices) {
+  for (const DriverDevice& found : cuda.devices) {
     report.notes.push_back(fmt::format("cuda: {}, {}", found.name, format_bytes(found.memory)));
     Device device;
     device.kind = "cuda";
@@ -100,6 +104,7 @@ Result<ProbeReport> probe_this_machine() {
     device.memory = whole_mebibytes(found.memory);
     add_device(report.cluster, std::move(device));
   }
+  // What a driver says goes into a file that others parse; a strange name must fail here.
   MOTLEY_RETURN_IF_ERROR(verify_cluster(report.cluster, "this machine"));
   return report;
 }

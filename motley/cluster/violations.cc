@@ -15,6 +15,7 @@
 namespace motley::cluster {
 namespace {
 
+// Names are keys of JSON and words of messages and of texts that are split at blanks.
 constexpr std::size_t kMaxName = 64;
 constexpr int kMaxThreads = 1024;
 
@@ -26,6 +27,7 @@ bool is_word(std::string_view text, std::string_view extra) {
   return !text.empty() && std::all_of(text.begin(), text.end(), allowed);
 }
 
+// One line, as the canonical text that clusters are hashed by is made of lines.
 // Free text of one line, in ASCII: names that people give.
 bool is_line(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
@@ -48,7 +50,7 @@ class Checker {
   }
 
  private:
-  void report(Part part, std::size_t index, std::string message) {
+  void report(ViolatedPart part, std::size_t index, std::string message) {
     found_.push_back({part, index, std::move(message)});
   }
 
@@ -56,23 +58,26 @@ class Checker {
 
   void check_cluster() {
     if (cluster_.name.empty() || !is_line(cluster_.name)) {
-      report(Part::kCluster, 0,
+      report(ViolatedPart::kCluster, 0,
              fmt::format("cluster name {}, wanted one line of ASCII text", quote(cluster_.name)));
     }
-    if (cluster_.nodes.empty()) report(Part::kCluster, 0, "no [[node]], wanted at least one");
+    if (cluster_.nodes.empty())
+      report(ViolatedPart::kCluster, 0, "no [[node]], wanted at least one");
     for (const Device& device : cluster_.devices) ++devices_on_[device.node];
   }
 
   void check_node(std::size_t index) {
     const Node& node = cluster_.nodes[index];
     const auto fault = [&](const std::string& text) {
-      report(Part::kNode, index, fmt::format("node '{}': {}", node.name, text));
+      report(ViolatedPart::kNode, index, fmt::format("node '{}': {}", node.name, text));
     };
     if (!is_word(node.name, "_.-") || node.name.size() > kMaxName) {
       fault(fmt::format("name {}, wanted 1 to {} letters, digits, '_', '.' or '-'",
                         quote(node.name), kMaxName));
     }
     if (!node_names_.insert(node.name).second) fault("name is used twice");
+    // The host is handed to ssh and to resolvers: no blanks, and no '-' that would be read as an
+    // option.
     if (!node.host.empty() && (!is_word(node.host, "_.-:@%[]") || node.host[0] == '-')) {
       fault(fmt::format("host {}, wanted a host name or address", quote(node.host)));
     }
@@ -93,7 +98,7 @@ class Checker {
   void check_device(std::size_t index) {
     const Device& device = cluster_.devices[index];
     const auto fault = [&](const std::string& text) {
-      report(Part::kDevice, index, fmt::format("device '{}': {}", device.name, text));
+      report(ViolatedPart::kDevice, index, fmt::format("device '{}': {}", device.name, text));
     };
     check_place(index, fault);
     const std::vector<std::string> kinds = known_kinds();
@@ -107,12 +112,15 @@ class Checker {
     if (device.threads < 1 || device.threads > kMaxThreads) {
       fault(fmt::format("threads = {}, wanted 1 to {}", device.threads, kMaxThreads));
     }
+    // So written, NaN is refused too.
     if (!(device.speed > 0 && device.speed <= 1)) {
       fault(fmt::format("speed = {}, wanted > 0 and <= 1", print_float(device.speed)));
     } else if (device.speed != 1 && device.kind != "cpu") {
       fault(fmt::format("speed = {} on kind \"{}\": only \"cpu\" devices can be slowed down",
                         print_float(device.speed), device.kind));
     }
+    // A planning kind's comes from the table when the file is read; absent, plans would fit
+    // anything.
     if (!device.memory && device.kind != "cpu" && device.kind != "cuda") {
       fault(fmt::format("kind \"{}\" without memory", device.kind));
     }
@@ -144,7 +152,7 @@ class Checker {
   void check_link(std::size_t index) {
     const Link& link = cluster_.links[index];
     const auto fault = [&](const std::string& text) {
-      report(Part::kLink, index, fmt::format("link {}: {}", index, text));
+      report(ViolatedPart::kLink, index, fmt::format("link {}: {}", index, text));
     };
     std::set<NodeId> joined;
     for (const NodeId id : link.between) {
@@ -154,6 +162,7 @@ class Checker {
         fault(fmt::format("names node '{}' twice", cluster_.node(id).name));
       }
     }
+    // Two links over the same nodes would be tried in an order that nobody wrote.
     const auto [same, is_new] = link_of_.emplace(joined, index);
     if (!is_new) fault(fmt::format("joins the same nodes as link {}", same->second));
     if (!is_rate(link.bandwidth)) {

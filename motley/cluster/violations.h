@@ -9,11 +9,11 @@
 namespace motley::cluster {
 
 /// What of a cluster a violation is about; tells the parser which line to name.
-enum class Part { kCluster, kNode, kDevice, kLink };
+enum class ViolatedPart { kCluster, kNode, kDevice, kLink };
 
 /// One broken rule of docs/formats/cluster.md.
 struct Violation {
-  Part part = Part::kCluster;
+  ViolatedPart part = ViolatedPart::kCluster;
   std::size_t index = 0;  ///< of the node, device or link
   std::string message;    ///< "node 'a': ..."
 };

@@ -116,18 +116,18 @@ Result<std::vector<std::vector<run::OpTime>>> LocalWorkers::time_programs(
   return times;
 }
 
-Result<run::GroupTimes> LocalWorkers::time_exchanges(const run::Job& job) {
+Result<run::MeasuredGroup> LocalWorkers::time_exchanges(const run::Job& job) {
   const ScratchDirectory scratch;
   run::Job here = job;
   here.run_dir = scratch.path();
   const std::string path = RunDirectory{here.run_dir}.job();
   MOTLEY_RETURN_IF_ERROR(write_file_atomic(path, run::job_to_json(here).dump()));
-  Result<run::GroupTimes> times = run::GroupTimes{};
+  Result<run::MeasuredGroup> times = run::MeasuredGroup{};
   const run::JobOutcome outcome =
       run::launch(here, {.worker = worker_, .job_path = path, .verb = "collectives"},
                   [&](const run::WorkerEvent& event) {
                     if (event.event == "collectives")
-                      times = run::group_times_from_json(event.fields, "motley-worker");
+                      times = run::measured_group_from_json(event.fields, "motley-worker");
                   });
   if (outcome.end == run::JobEnd::kFailed) return tl::make_unexpected(outcome.error);
   return times;

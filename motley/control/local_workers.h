@@ -22,7 +22,7 @@ class LocalWorkers : public Workers {
   Result<std::string> torch_version() const override;
   Result<std::vector<std::vector<run::OpTime>>> time_programs(
       const std::vector<TimingTask>& tasks) override;
-  Result<run::GroupTimes> time_exchanges(const run::Job& job) override;
+  Result<run::MeasuredGroup> time_exchanges(const run::Job& job) override;
   run::JobOutcome train(const run::Job& job, Starter starter, const OnEvent& on_event) override;
   Result<run::JobEnd> join() override;
 

@@ -107,7 +107,7 @@ TEST_F(LocalWorkersTest, WhatAWorkerSaysWentWrongIsTheError) {
 }
 
 TEST_F(LocalWorkersTest, ExchangesAreTimedByTheFirstRank) {
-  const run::GroupTimes times{
+  const run::MeasuredGroup times{
       .backend = "gloo",
       .collectives = {{"motley::all_reduce", "gloo", 2, Bytes(8), Seconds(0.5), 0, 3}}};
   Json event = run::group_times_to_json(times);

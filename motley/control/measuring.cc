@@ -192,7 +192,7 @@ Result<void> keep_computes(const Inputs& inputs, const std::string& torch,
 /// that never computed beside an exchange has no entry.
 std::vector<cost::InterferenceEntry> find_interference(const Inputs& inputs,
                                                        const std::vector<DeviceId>& group,
-                                                       const run::GroupTimes& times,
+                                                       const run::MeasuredGroup& times,
                                                        const std::string& torch) {
   std::map<cost::DeviceKey, std::vector<cost::OverlapSample>> samples;
   for (const run::OverlapTime& time : times.overlaps) {
@@ -236,7 +236,7 @@ run::Job exchange_job(const cluster::Cluster& cluster, const std::vector<DeviceI
 Result<GroupEntries> measure_group(const Inputs& inputs, const std::vector<DeviceId>& group,
                                    const std::string& torch, Workers& workers) {
   const std::string route_key = cost::route_key(inputs.cluster, group);
-  MOTLEY_ASSIGN(const run::GroupTimes times,
+  MOTLEY_ASSIGN(const run::MeasuredGroup times,
                 workers.time_exchanges(exchange_job(inputs.cluster, group)));
   for (const run::OverlapTime& time : times.overlaps)
     if (time.rank < 0 || static_cast<std::size_t>(time.rank) >= group.size())

@@ -16,7 +16,7 @@ namespace motley::control {
 struct DevicePrediction {
   std::string name;
   trace::Breakdown parts;            ///< of the predicted trace
-  cost::Interval peak;               ///< bytes
+  cost::PredictionInterval peak;               ///< bytes
   program::MemoryPeak memory;        ///< what the peak is made of
   std::string peak_at;               ///< the operator that runs then
   std::vector<std::string> largest;  ///< names of the largest tensors at the peak
@@ -29,7 +29,7 @@ struct Predicted {
   trace::Trace trace;  ///< of the plan's program on the cost tables
   /// Seconds; 80 % of measured steps are to lie in it. Its value is the median over steps in which
   /// each device varies as it was seen to: where devices meet, the slowest counts.
-  cost::Interval step;
+  cost::PredictionInterval step;
   std::vector<DevicePrediction> devices;  ///< by rank
   cost::Origin origin = cost::Origin::kMeasured;
   std::string basis;  ///< what the intervals rest on

@@ -54,7 +54,7 @@ class Workers {
       const std::vector<TimingTask>& tasks) = 0;
   /// Times the exchanges among the job's devices, and compute beside them. The job has no program,
   /// data or directory.
-  virtual Result<run::GroupTimes> time_exchanges(const run::Job& job) = 0;
+  virtual Result<run::MeasuredGroup> time_exchanges(const run::Job& job) = 0;
   /// Runs a job whose files are in its run directory, and passes what workers report in the order
   /// of arrival. When `on_event` has asked to stop, workers write a checkpoint and end: kStopped.
   using OnEvent = std::function<Wish(const run::WorkerEvent&)>;

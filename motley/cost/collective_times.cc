@@ -1,3 +1,5 @@
+#include "motley/cost/collective_times.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -5,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "motley/cost/profile_cost.h"
 #include "motley/program/parts.h"
 
 namespace motley::cost {
@@ -38,6 +39,7 @@ std::pair<double, double> fit_line(const std::vector<Sample>& samples) {
   const double determinant = w * wbb - wb * wb;
   const double latency = (wt * wbb - wbt * wb) / determinant;
   const double slope = (w * wbt - wb * wt) / determinant;
+  // The minimum under a bound lies on it: the other coefficient is fitted again alone.
   if (latency < 0) return {0.0, wbt / wbb};
   if (slope < 0) return {wt / w, 0.0};
   return {latency, slope};
@@ -63,6 +65,7 @@ Result<CollectiveTimes> CollectiveTimes::build(const ProfileStore& store) {
   CollectiveTimes times;
   for (const auto& [key, by_ranks] : samples) {
     for (const auto& [ranks, measured] : by_ranks) {
+      // One size cannot tell latency from rate: the determinant is 0.
       if (!has_two_sizes(measured)) continue;
       const auto [latency, slope] = fit_line(measured);
       times.fits_[key][ranks] = Line{latency, slope};
@@ -82,6 +85,8 @@ Result<CollectiveTimes::Line> CollectiveTimes::line(std::string_view op, const s
   if (ranks <= 1) return Line{};
   const auto own = find_measured(op, route, ranks, backend);
   const auto [native, method] = program::split_collective_name(op);
+  // What was measured as native only: no method is much worse, and which one is best for uneven
+  // parts is decided by what they move (the caller's bytes).
   if (!own && method != ExchangeMethod::kNative) return line(native, route, ranks, backend);
   const bool is_half =
       op == program::kAllGather || op == program::kReduceScatter || op == program::kAllToAll;
@@ -110,6 +115,7 @@ Result<CollectiveTimes::Line> CollectiveTimes::find_measured(std::string_view op
             op, backend, route, ranks,
             measured.empty() ? "none" : fmt::format("{} ranks", fmt::join(measured, ", "))));
   }
+  // In between only: how latency grows beyond the largest group is not a line.
   const auto left = right->first == ranks ? right : std::prev(right);
   const double share =
       left == right ? 0.0 : static_cast<double>(ranks - left->first) / (right->first - left->first);

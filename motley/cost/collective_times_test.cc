@@ -1,10 +1,11 @@
+#include "motley/cost/collective_times.h"
+
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
 #include <cmath>
 
-#include "motley/cost/profile_cost.h"
 #include "motley/testing/product_programs.h"
 
 namespace motley::cost {

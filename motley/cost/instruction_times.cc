@@ -1,3 +1,5 @@
+#include "motley/cost/instruction_times.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,7 +11,6 @@
 #include "motley/base/check.h"
 #include "motley/base/random.h"
 #include "motley/base/statistics.h"
-#include "motley/cost/profile_cost.h"
 #include "motley/program/program_text.h"
 
 namespace motley::cost {
@@ -44,6 +45,8 @@ tl::unexpected<Error> missing_keys(const std::set<std::string>& keys, const Devi
                                  *keys.begin(), more, device.kind, device.threads, device.torch));
 }
 
+/// Names are enough: what `fits` tells apart is a lowering alone from one in a group, which has
+/// exchanges.
 std::uint64_t hash_operators(const program::DeviceProgram& program) {
   std::string names;
   for (const program::Instruction& instruction : program.instructions)
@@ -51,6 +54,7 @@ std::uint64_t hash_operators(const program::DeviceProgram& program) {
   return hash_bytes(names);
 }
 
+/// Weighted by time: what takes microseconds scatters most and matters least.
 double mean_spread(const std::vector<std::optional<TimeSource::Answer>>& answers) {
   double sum = 0, weight = 0;
   for (const auto& answer : answers) {
@@ -84,9 +88,12 @@ Result<InstructionTimes> InstructionTimes::build(
       times.seconds_[i][b] = answers[i]->seconds.value;
       times.scratch_[i][b] = static_cast<double>(answers[i]->scratch.value);
     }
+    // Of the largest batch: short operators' scatter is that of the clock.
     if (b + 1 == sorted.size()) times.spread_ = mean_spread(answers);
   }
   if (!missing.empty()) return missing_keys(missing, device);
+  // More samples cannot take less time; where measurements say so it is noise, and a planner would
+  // follow it. Scratch is not made so: a kernel for larger sizes may need less.
   for (std::vector<double>& seconds : times.seconds_) make_nondecreasing(seconds);
   return times;
 }
@@ -127,10 +134,12 @@ InstructionTimes InstructionTimes::slowed(const Pace& pace) const {
 }
 
 double InstructionTimes::between(const std::vector<double>& values, double samples) const {
+  // Not in proportion downwards: launches and fixed parts do not shrink with the samples.
   if (samples <= batches_.front()) return values.front();
   const auto next = std::lower_bound(batches_.begin(), batches_.end(), samples);
   if (next == batches_.end()) {
     const std::size_t last = batches_.size() - 1;
+    // At most in proportion: two noisy points could otherwise predict any slope for large batches.
     double slope = values[last] / batches_[last];
     if (last > 0) {
       slope = std::min(slope,

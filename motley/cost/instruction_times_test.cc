@@ -1,8 +1,9 @@
+#include "motley/cost/instruction_times.h"
+
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
-#include "motley/cost/profile_cost.h"
 #include "motley/testing/product_programs.h"
 
 namespace motley::cost {

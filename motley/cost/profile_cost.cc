@@ -47,6 +47,7 @@ CollectiveCall call_of(std::string_view op, Bytes bytes, const std::vector<Devic
   const auto size = static_cast<double>(bytes.value);
   const Collective kind = collective_of(op);
   if (kind == Collective::kSend) return {.op = kind, .devices = group, .bytes = {size, 0}};
+  // Bytes are counted as the store counts them: once for a whole tensor.
   // Of an all-to-all it is what one rank holds.
   const auto holders = kind == Collective::kAllToAll ? static_cast<double>(group.size()) : 1.0;
   return even_call(kind, group, holders * size);
@@ -119,6 +120,7 @@ bool has_pace(const cluster::Cluster& cluster, DeviceId device) {
 Bytes framework_bytes(const cluster::Device& device, Bytes tensors) {
   if (cluster::is_cpu_kind(device.kind)) return Bytes(0);
   constexpr std::int64_t kContext = std::int64_t{512} << 20;
+  // Sources of both numbers: see the header.
   constexpr double kAllocator = 0.071;
   return Bytes(kContext + std::llround(kAllocator * static_cast<double>(tensors.value)));
 }
@@ -155,6 +157,7 @@ namespace {
 /// The table that the program fits; null: none.
 const InstructionTimes* find_table(const ProfileCost::DeviceTimes& times,
                                    const program::DeviceProgram& program) {
+  // Alone and shared lowerings differ by their exchanges, so at most one of the two fits.
   for (const auto& table : {times.alone, times.shared})
     if (table != nullptr && table->fits(program)) return table.get();
   return nullptr;
@@ -266,14 +269,19 @@ Result<Transfer> ProfileCost::measured_transfer(std::string_view op, Bytes bytes
                                                    backend_key(cluster_, group)));
   const double moving = line.seconds_per_byte * static_cast<double>(bytes.value);
   Transfer transfer{{{Seconds(line.latency + moving), {}}}};
+  // Within a machine there is no link to share: a fixed time.
   if (route == kLocalRoute || !(moving > 0)) return transfer;
   const CollectiveCall call = call_of(op, bytes, group);
+  // How the backend carried it out is not known; which links it crossed is, and those of a ring are
+  // the fewest that join all.
   const bool is_direct = call.op == Collective::kSend || call.op == Collective::kAllToAll;
   const Algorithm algorithm = is_direct ? Algorithm::kDirect : Algorithm::kRing;
   const std::vector<double> capacities = network_.capacities();
   Transfer over_links = build_transfer(network_, call, algorithm, {});
   transfer.phases = {{Seconds(line.latency), std::move(over_links.phases.at(0).flows)}};
   for (Flow& flow : transfer.phases[0].flows) {
+    // Alone it takes what was measured, whatever the cluster file promises; beside others it
+    // shares.
     flow.most_rate = flow.bytes / moving;
     for (LinkUse& use : flow.uses)  // the measurement showed that the link carries it
       use.weight =

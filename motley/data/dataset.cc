@@ -98,6 +98,7 @@ class ArrayDataset : public Dataset {
   }
   void read(std::size_t input, std::int64_t sample, std::byte* out) const override {
     MOTLEY_CHECK(input < columns_.size() && sample >= 0 && sample < samples_);
+    // memcpy must not be given null, which an array of no bytes may be.
     const auto size = static_cast<std::size_t>(columns_[input].sample_bytes);
     if (size == 0) return;
     std::memcpy(out, columns_[input].bytes.data() + static_cast<std::size_t>(sample) * size, size);
@@ -146,6 +147,7 @@ class ArrayMatcher {
       return std::all_of(names.begin(), names.end(),
                          [&](const std::string& name) { return arrays_.has(name); });
     };
+    // All or nothing: half of the names would pair an input with another one's array.
     if (has_all(own)) return own;
     if (has_all(numbered)) return numbered;
     const auto missing = std::find_if(own.begin(), own.end(),
@@ -195,6 +197,7 @@ class TokenDataset : public Dataset {
 
   std::int64_t samples() const override {
     const auto tokens = static_cast<std::int64_t>(file_.bytes().size() / width_);
+    // One more than the windows hold: the last target is the token after the last input.
     return (tokens - 1) / seq_;
   }
   std::int64_t sample_bytes(std::size_t) const override { return 8 * seq_; }
@@ -205,6 +208,7 @@ class TokenDataset : public Dataset {
     const std::byte* from = file_.bytes().data() + first * width_;
     for (std::int64_t i = 0; i < seq_; ++i) {
       std::int64_t token = 0;
+      // Little-endian in the file whatever the machine is; models index by 64 bits.
       for (std::size_t b = width_; b-- > 0;) {
         token = token << 8 | std::to_integer<std::int64_t>(from[b]);
       }

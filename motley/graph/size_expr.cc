@@ -38,6 +38,8 @@ struct Step {
   std::int64_t value = 0;
 };
 
+// Arithmetic saturates: sizes come from files, and a wrapped product would be a small size that
+// fits. Division by 0 gives 0: an expression may be evaluated where its result is not used.
 constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kSmallest = std::numeric_limits<std::int64_t>::min();
 
@@ -64,6 +66,7 @@ std::int64_t multiply(std::int64_t a, std::int64_t b) {
 std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
   if (b == 0) return 0;
   if (b == -1) return negate(a);
+  // As in Python, from where the expressions come: towards minus infinity, not towards 0.
   const bool round_down = a % b != 0 && (a < 0) != (b < 0);
   return a / b - (round_down ? 1 : 0);
 }
@@ -177,6 +180,7 @@ void append_binary(Code code, Term& left, Term right) {
     left.text = fmt::format("{}({}, {})", op.text, left.text, right.text);
   } else {
     parenthesize_below(op.precedence, left);
+    // On the right one level tighter: a - (b - c) is not a - b - c.
     parenthesize_below(op.precedence + 1, right);
     left.text += op.text;
     left.text += right.text;
@@ -289,6 +293,8 @@ class SizeExprParser {
     }
     if (code == Code::kAdd || code == Code::kSubtract) {
       const Code opposite = code == Code::kAdd ? Code::kSubtract : Code::kAdd;
+      // x + -3 is x - 3: equal expressions have one text, by which graphs and profiles are
+      // compared.
       if (constant && last.value < 0 && last.value != kSmallest) {
         last.value = -last.value;
         return emit({opposite});

@@ -22,6 +22,8 @@ Json region_to_json(const Region& region, const cluster::Cluster& cluster) {
     json["devices"].push_back(cluster.device(device).name);
   }
   json["shares"] = region.shares;
+  // Absent where one device does all, so that plans of before there were sharded regions stay
+  // equal.
   if (region.operators.empty() && region.parameters.empty()) return json;
   json["operators"] = Json::array();
   for (const OperatorSplit& split : region.operators)
@@ -39,6 +41,7 @@ Json region_to_json(const Region& region, const cluster::Cluster& cluster) {
 Json replica_to_json(const Replica& replica, const cluster::Cluster& cluster) {
   Json json = Json::object();
   json["samples"] = replica.samples;
+  // Absent means 1, so that plans of before keep their texts.
   if (replica.micro_batches != 1) json["micro_batches"] = replica.micro_batches;
   json["regions"] = Json::array();
   for (const Region& region : replica.regions) {
@@ -61,6 +64,7 @@ Result<DeviceId> read_device(const Json& json, const std::string& where,
   }
   auto device = cluster::find_device(cluster, json.get_ref<const std::string&>());
   if (device) return *device;
+  // Not a fault of the file: the cluster has changed since, so exit 4 and not 2.
   return stale_error("plan.unknown-device", fmt::format("{}: {}; plan again for this cluster",
                                                         where, device.error().message));
 }
@@ -179,6 +183,8 @@ Result<void> read_schema(JsonObject& object) {
                                                 object.where(), schema, kSchema));
 }
 
+// All faults are collected instead of returned at the first: a plan edited by hand often has
+// several.
 /// What is wrong with the replicas themselves; one clause each.
 class ReplicaCheck {
  public:
@@ -239,6 +245,7 @@ class ReplicaCheck {
             region.devices.size());
       return;
     }
+    // `!(share >= 0)` also refuses NaN, which is neither below 0 nor not.
     double total = 0;
     for (const double share : region.shares) {
       if (!(share >= 0)) fault("{}: found a share of {}, wanted 0 or more", where, share);
@@ -292,6 +299,7 @@ std::vector<Member> members(const Plan& plan) {
     return ranks;
   }
   for (const Replica& replica : plan.replicas) {
+    // Plans are verified when read; a planner that makes another one is our fault.
     MOTLEY_CHECK(replica.regions.size() == 1 && replica.regions.front().devices.size() == 1);
     ranks.push_back({replica.regions.front().devices.front(), replica.samples});
   }
@@ -303,6 +311,7 @@ std::vector<Replica> make_replicas(const std::vector<DeviceId>& devices,
   MOTLEY_CHECK(devices.size() == samples.size());
   std::vector<Replica> replicas;
   for (std::size_t i = 0; i < devices.size(); ++i) {
+    // A device with no samples is idle: it takes no part in exchanges, so it is no replica.
     if (samples[i] > 0) replicas.push_back({samples[i], {Region{{devices[i]}, {1.0}}}});
   }
   return replicas;

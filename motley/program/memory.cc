@@ -20,6 +20,7 @@ class Lifetimes {
     spans_.resize(program.buffers.size());
     handles_.resize(program.buffers.size());
     for (std::size_t i = 0; i < program.instructions.size(); ++i) follow(i);
+    // What nobody frees lives to the end of the step: the runtime drops it there.
     for (std::size_t id = 0; id < handles_.size(); ++id)
       if (handles_[id].is_defined && !handles_[id].is_freed)
         spans_[storages_[id].index()].end = end_ + 1;
@@ -81,6 +82,7 @@ class Lifetimes {
     handles_[id.index()].is_defined = true;
     Span& span = spans_[storages_[id.index()].index()];
     if (span.begin < 0) span.begin = begins_[i];
+    // Also what nobody reads is there while it is made.
     span.end = std::max(span.end, begins_[i] + 1);
   }
 

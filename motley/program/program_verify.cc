@@ -112,6 +112,8 @@ class DeviceVerifier {
   bool check_structure() {
     const std::size_t before = violations_.size();
     check_buffers();
+    // Each check relies on those before it: a walk along views would leave the buffers, or never
+    // end.
     if (violations_.size() == before) check_view_cycles();
     buffers_are_sound_ = violations_.size() == before;
     for (std::size_t i = 0; i < device_.instructions.size(); ++i) check_ids(i);
@@ -191,6 +193,7 @@ class DeviceVerifier {
     std::int64_t bytes = dtype_size(device_.buffers[id].dtype);
     for (const std::int64_t extent : device_.buffers[id].shape) {
       if (extent < 0) return report_buffer(id, "found an extent of {}", extent);
+      // Far below 2^63, so that sums over a program's buffers cannot overflow either.
       if (__builtin_mul_overflow(bytes, extent, &bytes) || bytes > kMostBytes)
         return report_buffer(id, "is larger than 2^60 bytes");
     }
@@ -318,6 +321,8 @@ class DeviceVerifier {
       if (!is_ordered(handle.defined, i))
         return report(i, "uses %{} without waiting for ^{}, which defines it", id.value,
                       handle.defined.value);
+      // Every fault of a flow is named here and not met as wrong numbers in a run: a race between
+      // lanes gives right results most of the time.
       if (access == Access::kWrite || !views_only) touch(i, id, access);
     });
   }

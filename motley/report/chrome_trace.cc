@@ -13,6 +13,7 @@ int thread_of(trace::Lane lane) {
   return lane == trace::Lane::kCompute ? kComputeThread : kTransferThread;
 }
 
+// The format's unit; fractions keep the nanoseconds.
 double microseconds(trace::Nanoseconds time) { return static_cast<double>(time) / 1e3; }
 
 Json metadata(const char* kind, int pid, int tid, const std::string& name) {
@@ -43,6 +44,7 @@ Json slice(const trace::Trace& trace, const trace::Interval& interval) {
 
 std::string print_chrome_trace(const trace::Trace& trace) {
   const std::string source = trace.source == trace::Source::kPredicted ? "predicted" : "measured";
+  // Event by event: a tree of all of them would take many times the trace's memory.
   std::string text = "{\"traceEvents\": [\n";
   bool first = true;
   auto add = [&](const Json& event) {

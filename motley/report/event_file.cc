@@ -30,6 +30,7 @@ std::uint32_t masked_crc32c(std::string_view bytes) {
   std::uint32_t crc = ~0U;
   for (const char byte : bytes)
     crc = kTable[(crc ^ static_cast<std::uint8_t>(byte)) & 0xFF] ^ (crc >> 8);
+  // TFRecord masks its sums, since a sum over data that holds its own sum tells nothing.
   return std::rotr(~crc, 15) + 0xA282EAD8U;
 }
 
@@ -66,6 +67,7 @@ std::string event_head(double wall_time, std::int64_t step) {
   return event;
 }
 
+/// TFRecord: length, its checksum, payload, its checksum.
 std::string record(std::string_view payload) {
   std::string length;
   append_raw(length, static_cast<std::uint64_t>(payload.size()));
@@ -102,6 +104,7 @@ Result<EventFile> EventFile::create(const std::string& directory, double wall_ti
                          fmt::format("{}: cannot create: {}", path, std::strerror(errno)));
   EventFile file(fd);
   std::string event = event_head(wall_time, 0);
+  // Without this first record TensorBoard takes the file for one of an older form.
   append_bytes(event, 3, "brain.Event:2");
   MOTLEY_RETURN_IF_ERROR(write_all(fd, record(event)));
   return file;

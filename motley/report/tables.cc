@@ -18,6 +18,7 @@ std::string against(Seconds step, Seconds chosen) {
   return chosen.value > 0 ? fmt::format("{:.2f}x", step / chosen) : "-";
 }
 
+/// Of a device without a limit there is nothing to be near to.
 std::string memory_cell(const cluster::Device& device, Bytes peak) {
   if (!device.memory) return format_bytes(peak);
   return fmt::format(
@@ -38,6 +39,7 @@ std::map<std::string, double> time_by_operator(const trace::Trace& trace) {
   for (const trace::Interval& interval : trace.intervals) {
     const auto& names = trace.names[static_cast<std::size_t>(interval.device)];
     const std::string& name = names[interval.instruction.index()];
+    // Labels follow the name: all layers' products are one line.
     times[name.substr(0, name.find(' '))] +=
         static_cast<double>(interval.end - interval.begin) / 1e9;
   }
@@ -136,6 +138,7 @@ std::string print_comparison(const trace::Trace& predicted, const trace::Trace& 
     top.emplace_back(seconds, name);
     total += seconds;
   }
+  // Stable, over names in order: equal times print alike everywhere.
   std::stable_sort(top.begin(), top.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   for (std::size_t i = 0; i < top.size() && i < 8; ++i)

@@ -22,6 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr const char* kCheckpointSchema = "motley.checkpoint/2";
 constexpr const char* kPrefix = "step-";
+// A folder of this name is never opened: whatever dies while writing leaves only that behind.
 constexpr const char* kUnfinished = ".tmp";
 
 std::string step_name(std::int64_t step) { return fmt::format("{}{:08}", kPrefix, step); }
@@ -35,6 +36,7 @@ bool is_there(const std::string& path) {
   return fs::exists(path, fault);
 }
 
+/// A rename is safe on disk only when the folder that holds the name is, too; of a file its bytes.
 Result<void> sync_path(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   const bool synced = file >= 0 && ::fsync(file) == 0;
@@ -57,6 +59,7 @@ std::vector<std::string> checkpoint_names(const std::string& folder) {
     if (is_checkpoint_name(entry.path().filename().string()))
       names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
+    // By number: names have eight digits until step 10^8, then more.
     return std::pair(a.size(), a) < std::pair(b.size(), b);
   });
   return names;
@@ -84,6 +87,7 @@ Result<std::map<std::string, std::string>> hashes_from_json(const Json& json,
   std::map<std::string, std::string> hashes;
   for (const auto& [name, hash] : json.items()) {
     if (!json.is_object() || !hash.is_string() || name.empty() || name.front() == '.' ||
+        // A name from a file becomes a path: it must not leave the folder.
         name.find('/') != std::string::npos)
       return usage_error("run.checkpoint", where + ": wanted file names with their hashes");
     hashes[name] = hash.get<std::string>();
@@ -121,10 +125,11 @@ Result<StateFile> state_from_json(const Json& json, const std::string& where) {
   MOTLEY_ASSIGN(file.state.model_hash, object.string("model_hash"));
   MOTLEY_ASSIGN(file.files, read_files(object));
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
-  const bool sound = seed->is_number_unsigned() &&
-                     (shuffle->is_null() || shuffle->is_number_unsigned()) &&
-                     file.state.step >= 0 && file.state.global_batch > 0 &&
-                     position / file.state.global_batch == file.state.step;
+  const bool sound =
+      seed->is_number_unsigned() && (shuffle->is_null() || shuffle->is_number_unsigned()) &&
+      file.state.step >= 0 && file.state.global_batch > 0 &&
+      // Both are in the file for people; one that disagrees with the other was edited.
+      position / file.state.global_batch == file.state.step;
   if (!sound) return usage_error("run.checkpoint", where + ": a value is out of range");
   file.state.seed = seed->get<std::uint64_t>();
   if (!shuffle->is_null()) file.state.shuffle = shuffle->get<std::uint64_t>();
@@ -133,6 +138,7 @@ Result<StateFile> state_from_json(const Json& json, const std::string& where) {
 
 Result<Safetensors> open_checked(const std::string& path, const std::string& wanted_hash) {
   MOTLEY_ASSIGN(const std::string hash, hash_file(path));
+  // Before anything is read from it: half-written or rotten weights would train on without a sign.
   if (hash != wanted_hash)
     return usage_error("run.checkpoint",
                        fmt::format("{}: found hash {}, wanted {} (state.json): the file was "
@@ -193,6 +199,7 @@ Result<void> write_state(const std::string& folder, const CheckpointState& state
 /// Puts a written folder in the place of another.
 Result<void> replace(const std::string& half, const std::string& target) {
   std::error_code fault;
+  // A folder cannot be renamed over one that is not empty.
   fs::remove_all(target, fault);  // of an earlier run with --resume never
   fs::rename(half, target, fault);
   if (fault) return runtime_error("run.checkpoint-write", target + ": " + fault.message());
@@ -273,16 +280,21 @@ Result<std::string> CheckpointStore::finish(const CheckpointState& state,
   for (const auto* files : {&all.model, &all.optimizer})
     for (const auto& [name, hash] : *files)
       if (!is_there(half + "/" + name))
+        // Without a shared file system each rank has written to its own disk, and what is there
+        // would be a checkpoint with holes.
         return runtime_error("run.checkpoint-write",
                              fmt::format("{}/{}: not there for rank 0, though another rank wrote "
                                          "it; all ranks must see one run directory: put it on a "
                                          "file system that their hosts share",
                                          half, name));
+  // state.json last: with it the folder is whole. Then its name, then `latest`; at every moment
+  // `latest` names a whole checkpoint, the new one or the one before.
   MOTLEY_RETURN_IF_ERROR(write_state(half, state, all));
   const std::string name = step_name(state.step);
   const std::string final_path = folder_ + "/" + name, previous = latest();
   MOTLEY_RETURN_IF_ERROR(replace(half, final_path));
   std::error_code fault, ignored;
+  // A symbolic link cannot be changed in place, but a new one can be renamed over it at once.
   const std::string link = folder_ + "/latest" + kUnfinished;
   fs::remove(link, ignored);
   fs::create_directory_symlink(name, link, fault);
@@ -321,6 +333,7 @@ void CheckpointStore::remove_others(const std::string& newest, const std::string
   std::vector<fs::path> old;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder_, fault)) {
     const std::string name = entry.path().filename().string();
+    // Two are kept: should the newest turn out damaged, a person can go on from the other.
     const bool kept = entry.path() == newest || entry.path() == previous;
     const bool half = name.starts_with(kPrefix) && name.ends_with(kUnfinished);
     if (!kept && (half || is_checkpoint_name(name))) old.push_back(entry.path());
@@ -332,6 +345,7 @@ std::string CheckpointStore::latest() const {
   std::error_code fault;
   const fs::path target = fs::read_symlink(folder_ + "/latest", fault);
   if (!fault && fs::is_directory(folder_ / target, fault)) return (folder_ / target).string();
+  // Some file systems and copies drop symbolic links; the names tell the newest just as well.
   const std::vector<std::string> names = checkpoint_names(folder_);
   return names.empty() ? "" : folder_ + "/" + names.back();
 }

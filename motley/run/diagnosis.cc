@@ -19,6 +19,7 @@ bool is_alive(std::int64_t pid) {
   std::ifstream stat(fmt::format("/proc/{}/stat", pid));
   std::string text;
   std::getline(stat, text);
+  // The process's name stands in brackets and may hold any character, brackets and blanks too.
   const std::size_t name_end = text.rfind(')');
   const char state = name_end + 2 < text.size() ? text[name_end + 2] : '?';
   return state != 'Z' && state != 'X';
@@ -45,6 +46,7 @@ const StatusFile* Diagnosis::status(int rank) {
 
 std::string Diagnosis::instruction(int rank, InstructionId id) {
   if (!program_read_) {
+    // Only when something went wrong, and once, whether it can be read or not.
     program_read_ = true;
     const auto text = read_file(job_.program_path);
     if (text) {
@@ -99,6 +101,8 @@ std::uint64_t Diagnosis::progress() {
     for (const std::int64_t part :
          {record.pid.load(), record.step.load(), record.compute_instruction.load(),
           record.transfer_instruction.load(), record.updated_ns.load()})
+      // Asked only whether it has changed: any change of any part gives, but for a rare accident,
+      // another number.
       sum = (sum ^ static_cast<std::uint64_t>(part)) * 0x9e3779b97f4a7c15u + 1;
   }
   return sum;

@@ -10,6 +10,7 @@ namespace motley::run {
 namespace {
 
 using Variables = std::map<std::string, std::string>;
+// A list such as [0-999999999] is a typing error, and must not fill memory.
 constexpr std::size_t kMostNodes = 100'000;
 constexpr int kDefaultPort = 29500;
 
@@ -93,6 +94,7 @@ Result<RankPlace> from_mpi(const Variables& variables, const MpiNames& names) {
   MOTLEY_ASSIGN(place.size, number_of(variables, {names.size}));
   MOTLEY_ASSIGN(place.local_rank, number_of(variables, {names.local_rank}));
   MOTLEY_ASSIGN(const int local_size, number_of(variables, {names.local_size}));
+  // All ranks on this host: the one case in which MPI's variables tell the address.
   if (place.size == local_size || place.size == 1) place.master_address = "127.0.0.1";
   place.master_port = kDefaultPort;
   MOTLEY_RETURN_IF_ERROR(read_master(variables, place));
@@ -120,6 +122,7 @@ Result<void> expand_ranges(const std::string& prefix, std::string_view ranges,
                                                       "[01-03,7]",
                                                       ranges));
     for (std::int64_t number = *first; number <= *last && names.size() <= kMostNodes; ++number)
+      // SLURM keeps leading zeros: node01, not node1.
       names.push_back(fmt::format("{}{:0{}}", prefix, number, low.size()));
   }
   return {};
@@ -168,6 +171,7 @@ Result<std::vector<std::string>> expand_node_list(std::string_view list) {
 
 Result<std::optional<RankPlace>> find_rank_place(const Variables& variables) {
   Result<RankPlace> place = RankPlace{};
+  // torchrun first: it may itself run under SLURM or MPI, and then counts the ranks.
   if (all_set(variables, {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})) {
     place = from_torchrun(variables);
   } else if (all_set(variables, {"SLURM_PROCID", "SLURM_STEP_ID", "SLURM_JOB_NODELIST"})) {

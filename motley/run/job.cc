@@ -173,13 +173,12 @@ namespace {
 struct KindRow {
   ErrorKind kind;
   std::string_view name;
-  int exit_code;
 };
-constexpr KindRow kKinds[] = {{ErrorKind::kUsage, "usage", 2},
-                              {ErrorKind::kInfeasible, "infeasible", 3},
-                              {ErrorKind::kStale, "stale", 4},
-                              {ErrorKind::kCheck, "check", 5},
-                              {ErrorKind::kRuntime, "runtime", 1}};
+constexpr KindRow kKinds[] = {{ErrorKind::kUsage, "usage"},
+                              {ErrorKind::kInfeasible, "infeasible"},
+                              {ErrorKind::kStale, "stale"},
+                              {ErrorKind::kCheck, "check"},
+                              {ErrorKind::kRuntime, "runtime"}};
 
 const KindRow& kind_row(ErrorKind kind) {
   for (const KindRow& row : kKinds)
@@ -190,8 +189,6 @@ const KindRow& kind_row(ErrorKind kind) {
 }  // namespace
 
 std::string_view error_kind_name(ErrorKind kind) { return kind_row(kind).name; }
-int exit_code(ErrorKind kind) { return kind_row(kind).exit_code; }
-
 std::optional<ErrorKind> find_error_kind(std::string_view name) {
   for (const KindRow& row : kKinds)
     if (row.name == name) return row.kind;

@@ -70,7 +70,5 @@ Result<WorkerEvent> parse_event(std::string_view line);
 /// Names of error kinds in events: "usage", "infeasible", "stale", "check", "runtime".
 std::string_view error_kind_name(ErrorKind kind);
 std::optional<ErrorKind> find_error_kind(std::string_view name);
-/// Exit code of a program that ends with such an error: 2, 3, 4, 5, 1.
-int exit_code(ErrorKind kind);
 
 }  // namespace motley::run

@@ -17,6 +17,7 @@
 #include <optional>
 #include <utility>
 
+#include "motley/base/exit_code.h"
 #include "motley/base/file.h"
 #include "motley/base/text.h"
 #include "motley/run/diagnosis.h"
@@ -28,9 +29,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr int kTickMs = 50;
-constexpr int kStoppedExit = 75;
 constexpr double kSilenceMargin = 5.0;  // workers' own timeouts speak first
-constexpr double kStartFactor = 10.0;   // loading may take this many timeouts
+// Importing PyTorch from a cold disk, and the first use of a GPU, can take a minute.
+constexpr double kStartFactor = 10.0;  // loading may take this many timeouts
 constexpr std::size_t kMostLogTail = 300;
 
 double seconds_since(Clock::time_point begin) {
@@ -59,6 +60,7 @@ class Descriptor {
   int number_ = -1;
 };
 
+// A handler could do next to nothing safely; a descriptor is polled with the workers' output.
 /// SIGTERM and SIGINT come through a descriptor while this object lives, not as signals.
 class SignalPipe {
  public:
@@ -111,12 +113,14 @@ Result<Child> spawn(const SpawnOptions& options) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  // A worker must not read what the user types or pipes into motley.
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   if (!options.error_path.empty())
     posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, options.error_path.c_str(),
                                      O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0644);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
+  // What this process blocks or ignores must not be inherited: a worker stops on SIGTERM.
   sigset_t defaults;
   sigemptyset(&defaults);
   sigaddset(&defaults, SIGTERM);
@@ -150,6 +154,7 @@ void read_lines(Child& child, const OnLine& on_line) {
     if (!child.line.empty()) on_line(std::exchange(child.line, {}));
     return;
   }
+  // A pipe gives what is there, not lines: the rest waits for its end.
   child.line.append(bytes, static_cast<std::size_t>(count));
   std::size_t begin = 0;
   for (std::size_t end; (end = child.line.find('\n', begin)) != std::string::npos; begin = end + 1)
@@ -181,6 +186,7 @@ std::string log_tail(const std::string& path) {
   const auto text = read_file(path);
   if (!text) return "";
   std::string_view rest = trim(*text);
+  // The last line: of a Python or C++ fault it is the one that says what happened.
   const std::size_t line = rest.rfind('\n');
   std::string_view last = line == std::string_view::npos ? rest : rest.substr(line + 1);
   return std::string(last.substr(0, kMostLogTail));
@@ -207,6 +213,8 @@ class Launch {
 
  private:
   /// How likely a failure is the cause and not a consequence of another one.
+  // When one worker dies, the others report lost peers, often earlier than its death is seen. The
+  // outcome is the gravest that was heard until all have ended.
   enum class Blame { kNone, kConsequence, kError, kDeath };
 
   Result<void> prepare_directory() const;
@@ -248,6 +256,7 @@ Result<void> Launch::prepare_directory() const {
   for (const char* folder : {"/log", "/status"})
     if (!fault) std::filesystem::create_directories(job_.run_dir + folder, fault);
   if (fault) return runtime_error("run.directory", job_.run_dir + ": " + fault.message());
+  // Of an attempt before: ranks would meet at its addresses and wait for the dead.
   std::filesystem::remove(job_.run_dir + "/rendezvous", fault);
   for (std::size_t rank = 0; rank < job_.devices.size(); ++rank)
     std::filesystem::remove(fmt::format("{}/status/rank-{}", job_.run_dir, rank), fault);
@@ -261,6 +270,7 @@ Result<void> Launch::start_all() {
     options.arguments = {options_.worker, options_.verb, options_.job_path};
     if (!options_.launched)  // otherwise the worker reads the launcher's variables
       options.arguments.insert(options.arguments.end(), {"--rank", std::to_string(rank)});
+    // Workers end when we are gone, however we end.
     options.arguments.insert(options.arguments.end(), {"--parent", std::to_string(::getpid())});
     options.error_path = log_path(static_cast<int>(rank));
     options.mask = signals_.mask_before();
@@ -273,6 +283,7 @@ Result<void> Launch::start_all() {
 }
 
 void Launch::blame(Blame blame, Error error) {
+  // The deadline counts from the first failure, whatever else fails because of it.
   if (blame_ == Blame::kNone) failed_at_ = Clock::now();
   if (blame <= blame_) return;
   blame_ = blame;
@@ -288,6 +299,7 @@ void Launch::take_line(int rank, const std::string& line) {
   if (event->event == "error") {
     spoke_error_[static_cast<std::size_t>(rank)] = true;
     Error error = event_error(*event);
+    // Who waits for whom is written down now, while the others still stand where they were.
     const bool consequence = error.code == "run.peer-lost" || error.code == "run.timeout";
     if (consequence) error.message += "; " + diagnosis_.all();
     blame(consequence ? Blame::kConsequence : Blame::kError, std::move(error));
@@ -319,7 +331,7 @@ void Launch::collect_exits() {
       continue;
     child.pid = -1;
     exit_codes_[rank] = exit_code_of(status);
-    const bool fine = exit_codes_[rank] == 0 || exit_codes_[rank] == kStoppedExit;
+    const bool fine = exit_codes_[rank] == 0 || exit_codes_[rank] == kStopped;
     if (fine || spoke_error_[rank] || (told_to_end_ && WIFSIGNALED(status))) continue;
     if (interrupts_ > 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM) {
       blame(Blame::kError, Error{ErrorKind::kRuntime, "run.interrupted", "interrupted"});
@@ -347,6 +359,7 @@ void Launch::check_signals() {
   }
   if (count == 0) return;
   interrupts_ += count;
+  // Once: let them finish the step and save. Twice: somebody is in a hurry.
   if (interrupts_ == 1) {
     signal_all(SIGTERM);
     return;
@@ -364,6 +377,7 @@ void Launch::check_silence() {
     progress_ = progress;
     progress_at_ = Clock::now();
   }
+  // Longer than the workers' own timeouts, which know better whom they wait for.
   const bool all_ready = ready_ == children_.size();
   const double limit = job_.timeout_s * (all_ready ? 1.0 : kStartFactor) + kSilenceMargin;
   if (blame_ != Blame::kNone || seconds_since(progress_at_) < limit) return;
@@ -546,7 +560,7 @@ Result<std::string> run_program(const std::string& program,
                          fmt::format("{} {}: not done after {:.0f} s", program,
                                      arguments.empty() ? "" : arguments[0], timeout_s));
   if (interrupted && WIFSIGNALED(status)) return runtime_error("run.interrupted", "interrupted");
-  if (status != 0 && exit_code_of(status) != kStoppedExit)
+  if (status != 0 && exit_code_of(status) != kStopped)
     return tl::make_unexpected(verb_error(program, output, status));
   return output;
 }

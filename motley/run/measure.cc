@@ -145,7 +145,7 @@ Result<std::vector<OpTime>> op_times_from_json(const Json& json, const std::stri
   return read_list<OpTime>(object, "ops", op_time_from_json);
 }
 
-Json group_times_to_json(const GroupTimes& times) {
+Json measured_group_to_json(const MeasuredGroup& times) {
   Json collectives = Json::array(), overlaps = Json::array();
   for (const CollectiveTime& time : times.collectives)
     collectives.push_back({{"op", time.op},
@@ -165,9 +165,9 @@ Json group_times_to_json(const GroupTimes& times) {
           {"overlaps", std::move(overlaps)}};
 }
 
-Result<GroupTimes> group_times_from_json(const Json& json, const std::string& where) {
+Result<MeasuredGroup> measured_group_from_json(const Json& json, const std::string& where) {
   MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
-  GroupTimes times;
+  MeasuredGroup times;
   MOTLEY_ASSIGN(times.collectives,
                 read_list<CollectiveTime>(object, "collectives", collective_time_from_json));
   MOTLEY_ASSIGN(times.backend, object.string("backend"));

@@ -58,7 +58,7 @@ struct OverlapTime {
 };
 
 /// What the event of verb `collectives` holds.
-struct GroupTimes {
+struct MeasuredGroup {
   std::string backend;  ///< of the group of all ranks
   std::vector<CollectiveTime> collectives;
   std::vector<OverlapTime> overlaps;
@@ -69,7 +69,7 @@ Result<ProfileJob> profile_job_from_json(const Json& json, const std::string& wh
 Json op_times_to_json(const std::vector<OpTime>& times);
 Result<std::vector<OpTime>> op_times_from_json(const Json& json, const std::string& where);
 /// {"collectives": [...], "backend": "gloo", "overlaps": [...]}
-Json group_times_to_json(const GroupTimes& times);
-Result<GroupTimes> group_times_from_json(const Json& json, const std::string& where);
+Json measured_group_to_json(const MeasuredGroup& times);
+Result<MeasuredGroup> measured_group_from_json(const Json& json, const std::string& where);
 
 }  // namespace motley::run

@@ -53,9 +53,11 @@ Result<StatusFile> StatusFile::create(const std::string& run_dir, int rank) {
   const std::string path = status_path(run_dir, rank);
   ::unlink(path.c_str());  // a reader of an earlier attempt keeps the old one
   MOTLEY_ASSIGN(StatusRecord * record, map_record(path, O_CREAT));
+  // The memory is shared with readers from here on; only atomics are in it.
   new (record) StatusRecord{};
   record->compute_instruction = -1;
   record->transfer_instruction = -1;
+  // Last: a record with a pid is complete.
   record->pid = ::getpid();
   return StatusFile(record);
 }

@@ -94,6 +94,7 @@ std::optional<std::int64_t> count_rows(const TensorPlace& place, const Shape& lo
       local.size() != place.shape.size())
     return std::nullopt;
   if (*whole == 0) return 0;
+  // Checked above to be at most `whole`, so it does not overflow.
   const std::int64_t row = part.before * part.after, here = elements(local);
   if (here % row != 0 || part.begin > part.extent || here / row > part.extent - part.begin)
     return std::nullopt;
@@ -152,6 +153,7 @@ Result<void> TensorFiles::add(const TensorFile& file) {
 }
 
 Result<void> TensorFiles::verify(const std::string& name, Tensor& tensor) {
+  // Empty parts first where several begin at a row: a device whose share is 0 keeps none.
   std::stable_sort(tensor.rows.begin(), tensor.rows.end(), [](const Rows& a, const Rows& b) {
     return std::pair(a.part.begin, a.count) < std::pair(b.part.begin, b.count);
   });
@@ -203,6 +205,7 @@ void TensorFiles::copy(const Tensor& tensor, const Part& part, std::int64_t coun
       copy_common(part, width, {rows.part.begin, rows.count}, rows.bytes.data(), wanted, target);
     return;
   }
+  // (A plan made anew may cut another dimension.)
   // Cut in another way: by way of the whole tensor, if that is not there already.
   std::vector<std::byte> whole;
   const std::byte* source = tensor.rows[0].bytes.data();

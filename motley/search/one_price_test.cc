@@ -23,13 +23,13 @@ constexpr std::int64_t kBatch = 7;
 
 /// Calls with every split of the batch over two devices or more.
 void for_each_split(const std::vector<DeviceId>& devices,
-                    const std::function<void(const Split&)>& act) {
+                    const std::function<void(const BatchSplit&)>& act) {
   std::vector<std::int64_t> samples(devices.size());
   const std::function<void(std::size_t, std::int64_t)> visit = [&](std::size_t i,
                                                                    std::int64_t left) {
     if (i + 1 == devices.size()) {
       samples[i] = left;
-      Split split;
+      BatchSplit split;
       for (std::size_t d = 0; d < devices.size(); ++d) {
         if (samples[d] == 0) continue;
         split.devices.push_back(devices[d]);
@@ -49,7 +49,7 @@ TEST_P(OnePrice, SplitsOfTheBatchCostTheSameAsShardingsBySamples) {
   for (const char* model : {"mlp", "cnn", "gpt"}) {
     const InventedProfile invented(synth::read_graph(model), three_devices(GetParam()), kBatch);
     const plan::Problem problem = invented.problem();
-    for_each_split(problem.devices, [&](const Split& split) {
+    for_each_split(problem.devices, [&](const BatchSplit& split) {
       synth::Sharding sharding;
       for (std::size_t i = 0; i < split.devices.size(); ++i) {
         sharding.devices.push_back(problem.cluster->device(split.devices[i]).name);

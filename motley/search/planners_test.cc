@@ -9,7 +9,7 @@
 
 #include "motley/base/file.h"
 #include "motley/graph/graph_text.h"
-#include "motley/testing/toy_problem.h"
+#include "motley/testing/random_problem.h"
 
 namespace motley::search {
 namespace {

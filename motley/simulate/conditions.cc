@@ -122,32 +122,33 @@ class ConditionsCheck {
   std::set<std::string_view> devices_;
 };
 
-/// The paces of a device from its slow-downs.
-std::vector<Pace> find_pace(const std::vector<SlowDown>& slow_downs, const std::string& device) {
+/// The stretches of a device from its slow-downs.
+std::vector<Stretch> find_stretches(const std::vector<SlowDown>& slow_downs,
+                                    const std::string& device) {
   std::vector<Nanoseconds> times;
   for (const SlowDown& slow : slow_downs)
     if (slow.device == device)
       for (const Seconds time : {slow.from, slow.until}) times.push_back(nanoseconds(time));
   std::sort(times.begin(), times.end());
   times.erase(std::unique(times.begin(), times.end()), times.end());
-  std::vector<Pace> pace;
+  std::vector<Stretch> pieces;
   for (const Nanoseconds time : times) {
-    Pace& piece = pace.emplace_back(Pace{time, 1});
+    Stretch& piece = pieces.emplace_back(Stretch{time, 1});
     for (const SlowDown& slow : slow_downs)
       if (slow.device == device && nanoseconds(slow.from) <= time && time < nanoseconds(slow.until))
         piece.factor *= slow.factor;
   }
-  return pace;
+  return pieces;
 }
 
 /// No instruction takes more than so many times its time.
 double most_factor(const Conditions& conditions) {
-  double jitter = 1, pace = 1;
+  double jitter = 1, stretched = 1;
   for (const auto& [device, of_device] : conditions.jitter)
     jitter = std::max(jitter,
                       Factor(of_device.per_instruction).most() * Factor(of_device.per_step).most());
-  for (const SlowDown& slow : conditions.slow_downs) pace *= std::max(1.0, slow.factor);
-  return jitter * pace;
+  for (const SlowDown& slow : conditions.slow_downs) stretched *= std::max(1.0, slow.factor);
+  return jitter * stretched;
 }
 
 // ---- the runs
@@ -166,7 +167,8 @@ class ManyRuns {
         device_ends_(program.devices.size(), std::vector<Nanoseconds>(steps_)) {
     if (!conditions.slow_downs.empty())
       for (const program::DeviceProgram& device : program.devices)
-        paces_.insert(paces_.end(), 2, find_pace(conditions.slow_downs, device.device));
+        stretches_.insert(stretches_.end(), 2,
+                          find_stretches(conditions.slow_downs, device.device));
   }
 
   Result<Outcomes> run() {
@@ -276,7 +278,7 @@ class ManyRuns {
 
   /// When each device and all of them have finished each step of an attempt.
   Result<void> find_step_ends(Nanoseconds begin) {
-    const auto times = find_times(graph_, {begin, paces_});
+    const auto times = find_times(graph_, {begin, stretches_});
     if (!times) return tl::make_unexpected(deadlock_error(program_, tasks_, times.error()));
     step_ends_.assign(steps_, begin);
     for (std::size_t rank = 0; rank < device_ends_.size(); ++rank) {
@@ -308,10 +310,10 @@ class ManyRuns {
   const ProgramTasks tasks_;
   const int runs_;
   const std::size_t steps_;
-  TaskGraph graph_;                       // of all steps; durations change from attempt to attempt
-  std::vector<std::vector<Pace>> paces_;  // by lane
-  std::array<std::uint32_t, 2> key_{};    // of this run's draws
-  std::vector<Nanoseconds> step_ends_;    // of this attempt
+  TaskGraph graph_;  // of all steps; durations change from attempt to attempt
+  std::vector<std::vector<Stretch>> stretches_;  // by lane
+  std::array<std::uint32_t, 2> key_{};           // of this run's draws
+  std::vector<Nanoseconds> step_ends_;           // of this attempt
   std::vector<double> step_times_, totals_;
   std::vector<std::vector<double>> device_steps_;      // by rank
   std::vector<std::vector<Nanoseconds>> device_ends_;  // by rank and step of this attempt

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "motley/simulate/task_graph.h"
+#include "motley/simulate/find_times.h"
 
 namespace motley::simulate {
 

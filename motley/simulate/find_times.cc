@@ -1,12 +1,13 @@
+#include "motley/simulate/find_times.h"
+
 #include <algorithm>
 #include <utility>
 
 #include "motley/simulate/deadlock.h"
 #include "motley/simulate/index.h"
 #include "motley/simulate/ordered_run.h"
-#include "motley/simulate/task_graph.h"
+#include "motley/simulate/stretched_work.h"
 #include "motley/simulate/transfers_under_way.h"
-#include "motley/simulate/work_at_pace.h"
 
 namespace motley::simulate {
 namespace {
@@ -17,7 +18,7 @@ constexpr std::int32_t kNoTask = -1;
 /// Walks every lane as far as it goes, and on from where it had to wait when that is there.
 class Walk {
  public:
-  Walk(const TaskGraph& graph, const RunOptions& options)
+  Walk(const TaskGraph& graph, const TimesOptions& options)
       : graph_(graph),
         options_(options),
         remaining_(graph.lane_counts),
@@ -28,7 +29,7 @@ class Walk {
     times_.end = options.start;
   }
 
-  tl::expected<Times, Deadlock> run() {
+  tl::expected<TaskTimes, Deadlock> run() {
     for (std::size_t lane = lanes_.size(); lane-- > 0;) {
       lanes_[lane].next = graph_.lane_begin[lane];
       lanes_[lane].free_at = options_.start;
@@ -96,25 +97,30 @@ class Walk {
     while (lane.next < end) {
       const std::int32_t task = graph_.lane_tasks[at(lane.next)];
       Nanoseconds& begin = times_.begins[at(task)];
+      // A task of several lanes begins with the last of them; the others leave a note and are
+      // woken.
       if (!lane.has_arrived) {
         begin = std::max(begin, lane.free_at);
         lane.has_arrived = true;
         if (--remaining_[at(task)] > 0) return wait(index, task);
       }
+      // Waiting for the first one that has not ended is enough: woken, the lane looks at all again.
       for (const std::int32_t on : graph_.dependencies_of(at(task))) {
         if (times_.ends[at(on)] == kNoEnd) return wait(index, on);
         begin = std::max(begin, times_.ends[at(on)]);
       }
       const Nanoseconds duration = graph_.durations[at(task)];
+      // Its end depends on what else is under way, which is known only when all lanes stand still:
+      // so every lane first goes as far as it can without the clock.
       if (duration < 0) {
         wait(index, task);
         return begin_transfer(task);
       }
       const bool is_alone = graph_.lane_counts[at(task)] == 1;
-      const bool has_pace = is_alone && !options_.paces.empty();
-      lane.free_at = has_pace
-                         ? end_at_pace(options_.paces[index], begin, static_cast<double>(duration))
-                         : begin + duration;
+      const bool is_stretched = is_alone && !options_.stretches.empty();
+      lane.free_at = is_stretched ? end_when_stretched(options_.stretches[index], begin,
+                                                       static_cast<double>(duration))
+                                  : begin + duration;
       ++lane.next;
       lane.has_arrived = false;
       finish(task, lane.free_at);
@@ -127,6 +133,7 @@ class Walk {
   }
 
   void begin_transfer(std::int32_t task) {
+    // Entered in the order of walking instead, a later transfer could precede an earlier one.
     if (!transfers_) return first_transfers_.push_back(task);
     const Nanoseconds end = transfers_->enter(task, 0, times_.begins[at(task)]);
     if (end != kNoEnd) finish(task, end);
@@ -155,8 +162,8 @@ class Walk {
   }
 
   const TaskGraph& graph_;
-  const RunOptions& options_;
-  Times times_;
+  const TimesOptions& options_;
+  TaskTimes times_;
   std::vector<std::int32_t> remaining_;  // by task: lanes that have not reached it
   std::vector<std::int32_t> waiter_;  // by task: a lane in it or waiting for it, then next_waiter
   std::vector<Lane> lanes_;
@@ -167,7 +174,7 @@ class Walk {
 
 }  // namespace
 
-tl::expected<Times, Deadlock> find_times(const TaskGraph& graph, const RunOptions& options) {
+tl::expected<TaskTimes, Deadlock> find_times(const TaskGraph& graph, const TimesOptions& options) {
   return has_interference(graph) ? run_in_order(graph, options) : Walk(graph, options).run();
 }
 

@@ -9,6 +9,8 @@
 namespace motley::simulate {
 namespace {
 
+// Ends are rounded up to whole nanoseconds; without this, rounding errors of equal flows would put
+// their ends a nanosecond apart, in an order that no model gives.
 constexpr double kNoise = 1e-3;  // nanoseconds
 
 // Orders of the heaps: the first to come lies on top.
@@ -41,6 +43,7 @@ std::int32_t FlowNetwork::start(trace::Nanoseconds now, const cost::Flow& flow) 
     MOTLEY_CHECK(now > now_ && now <= next_end());
     now_ = now;
   }
+  // Numbers are used again: a long run has millions of flows, of which few are under way.
   if (free_.empty()) {
     free_.push_back(static_cast<std::int32_t>(flows_.size()));
     flows_.emplace_back();
@@ -66,6 +69,7 @@ std::int32_t FlowNetwork::start(trace::Nanoseconds now, const cost::Flow& flow) 
   }
   ++under_way_;
   // What was reached before and not worked out yet is of the same time.
+  // A new round of marks, instead of clearing those of all links and flows.
   if (reached_links_.empty() && reached_flows_.empty()) ++visits_;
   visit_flow(number);
   return number;
@@ -100,6 +104,7 @@ void FlowNetwork::remove(std::int32_t number) {
   for (const Use& use : flow.uses) {
     std::vector<Member>& members = links_[static_cast<std::size_t>(use.link)].members;
     const Member last = members.back();
+    // The last member takes the free place, and its flow is told: constant time.
     members[static_cast<std::size_t>(use.place)] = last;
     members.pop_back();
     flows_[static_cast<std::size_t>(last.flow)].uses[static_cast<std::size_t>(last.use)].place =
@@ -230,6 +235,8 @@ void FlowNetwork::push_end(std::int32_t number) {
   const Flow& flow = flows_[static_cast<std::size_t>(number)];
   ends_.push_back({flow.end, flow.order, number});
   std::push_heap(ends_.begin(), ends_.end(), kLater);
+  // Ends that no longer hold stay in the heap until they come up; thrown out when they outweigh the
+  // others, so that an end costs log(flows) on average.
   if (ends_.size() < 4 * under_way_ + 64) return;
   std::erase_if(ends_, [this](const End& end) { return is_stale(end); });
   std::sort(ends_.begin(), ends_.end(), [](const End& a, const End& b) { return kLater(b, a); });

@@ -8,8 +8,8 @@
 
 #include "motley/simulate/deadlock.h"
 #include "motley/simulate/index.h"
+#include "motley/simulate/stretched_work.h"
 #include "motley/simulate/transfers_under_way.h"
-#include "motley/simulate/work_at_pace.h"
 
 namespace motley::simulate {
 namespace {
@@ -39,7 +39,7 @@ class Rows {
 
 class OrderedRun {
  public:
-  OrderedRun(const TaskGraph& graph, const RunOptions& options)
+  OrderedRun(const TaskGraph& graph, const TimesOptions& options)
       : graph_(graph),
         options_(options),
         transfers_(graph),
@@ -55,7 +55,7 @@ class OrderedRun {
     find_rows();
   }
 
-  tl::expected<Times, Deadlock> run() {
+  tl::expected<TaskTimes, Deadlock> run() {
     for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
       lanes_[lane].next = graph_.lane_begin[lane];
       arrive(lane);
@@ -115,6 +115,8 @@ class OrderedRun {
 
   /// Begins all that can begin now, then sets the rates of the work under way.
   void begin_ready() {
+    // Their order does not matter: a task that takes no time ends at once and may make others
+    // ready, and rates are set when all of them have begun.
     while (!ready_.empty()) {
       const std::int32_t task = ready_.back();
       ready_.pop_back();
@@ -160,18 +162,20 @@ class OrderedRun {
   void set_rate(std::size_t index) {
     Lane& lane = lanes_[index];
     const double stretch = stretch_of(index);
+    // What has not changed keeps its end: nothing is rounded twice.
     if (!lane.has_work || stretch == lane.stretch) return;
     if (lane.stretch > 0)
-      lane.left =
-          std::max(0.0, lane.left - work_between(pace_of(index), lane.since, now_) / lane.stretch);
+      lane.left = std::max(
+          0.0, lane.left - work_between(stretches_of(index), lane.since, now_) / lane.stretch);
     lane.since = now_;
     lane.stretch = stretch;
-    lane.end = end_at_pace(pace_of(index), now_, lane.left * stretch);
+    lane.end = end_when_stretched(stretches_of(index), now_, lane.left * stretch);
+    // The end before stays in the heap and is known by no longer being the lane's.
     ends_.push({lane.end, graph_.lane_tasks[at(lane.next)]});
   }
 
-  const std::vector<Pace>& pace_of(std::size_t lane) const {
-    return options_.paces.empty() ? no_pace_ : options_.paces[lane];
+  const std::vector<Stretch>& stretches_of(std::size_t lane) const {
+    return options_.stretches.empty() ? no_stretches_ : options_.stretches[lane];
   }
 
   /// To the next time at which something happens; false: nothing will.
@@ -179,6 +183,7 @@ class OrderedRun {
     while (!ends_.empty() && is_stale(ends_.top())) ends_.pop();
     const Nanoseconds next_flow = transfers_.next_time();
     if (ends_.empty() && next_flow == FlowNetwork::kNever) return false;
+    // At the same time tasks end first: transfers that begin then share with what is left.
     if (ends_.empty() || next_flow < ends_.top().at) {
       now_ = next_flow;
       finished_.clear();
@@ -222,8 +227,8 @@ class OrderedRun {
   }
 
   const TaskGraph& graph_;
-  const RunOptions& options_;
-  const std::vector<Pace> no_pace_;
+  const TimesOptions& options_;
+  const std::vector<Stretch> no_stretches_;
   TransfersUnderWay transfers_;
   std::vector<std::int32_t> remaining_;  // by task: lanes that have not reached it, dependencies
   Rows lanes_of_;                        // by task
@@ -235,12 +240,13 @@ class OrderedRun {
   std::priority_queue<End, std::vector<End>, std::greater<>> ends_;  // some no longer true
   std::vector<TransfersUnderWay::Finished> finished_;
   Nanoseconds now_;
-  Times times_;
+  TaskTimes times_;
 };
 
 }  // namespace
 
-tl::expected<Times, Deadlock> run_in_order(const TaskGraph& graph, const RunOptions& options) {
+tl::expected<TaskTimes, Deadlock> run_in_order(const TaskGraph& graph,
+                                               const TimesOptions& options) {
   return OrderedRun(graph, options).run();
 }
 

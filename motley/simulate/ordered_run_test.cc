@@ -83,8 +83,8 @@ TEST(OrderedRun, PacesMultiply) {
   builder.add(device.compute, 50);
   builder.add(device.wire, 40);
   const TaskGraph graph = std::move(builder).build();
-  EXPECT_EQ(find_times(graph, {.paces = {{{30, 2}}, {}}})->ends, (Ends{105, 40}));
-  EXPECT_EQ(find_times(graph, {.start = 7, .paces = {{{37, 2}}, {}}})->ends, (Ends{112, 47}));
+  EXPECT_EQ(find_times(graph, {.stretches = {{{30, 2}}, {}}})->ends, (Ends{105, 40}));
+  EXPECT_EQ(find_times(graph, {.start = 7, .stretches = {{{37, 2}}, {}}})->ends, (Ends{112, 47}));
 }
 
 // What is in two lanes is an exchange of both and slowed by neither; a task of no length slows
@@ -122,44 +122,44 @@ TEST(OrderedRun, ADeadlockIsNamedAlike) {
   EXPECT_EQ(describe(find_times(graph).error()), describe(times.error()));
 }
 
-/// Pieces of pace for lanes, one in three without any.
-std::vector<std::vector<Pace>> draw_paces(std::uint64_t seed, std::size_t lanes) {
+/// Stretches for lanes, one in three without any.
+std::vector<std::vector<Stretch>> draw_stretches(std::uint64_t seed, std::size_t lanes) {
   SplitMix64 random(seed);
-  std::vector<std::vector<Pace>> paces(lanes);
-  for (auto& pace : paces)
+  std::vector<std::vector<Stretch>> stretches(lanes);
+  for (auto& pieces : stretches)
     for (std::uint64_t i = 0; i < random.below(3); ++i)
-      pace.push_back({static_cast<Nanoseconds>(100 * i + random.below(100)),
-                      static_cast<double>(1 + random.below(4))});
-  return paces;
+      pieces.push_back({static_cast<Nanoseconds>(100 * i + random.below(100)),
+                        static_cast<double>(1 + random.below(4))});
+  return stretches;
 }
 
 RC_GTEST_PROP(OrderedRun, WithoutSlowDownsEqualsLongestPaths, ()) {
   const auto seed = *rc::gen::arbitrary<std::uint64_t>();
   TaskGraph graph = draw_graph(seed, *rc::gen::inRange<std::size_t>(0, 60));
   if (*rc::gen::arbitrary<bool>()) graph = with_transfers(seed, std::move(graph));
-  RunOptions options{.start = *rc::gen::inRange<Nanoseconds>(0, 50)};
-  if (*rc::gen::arbitrary<bool>()) options.paces = draw_paces(seed, graph.lanes());
+  TimesOptions options{.start = *rc::gen::inRange<Nanoseconds>(0, 50)};
+  if (*rc::gen::arbitrary<bool>()) options.stretches = draw_stretches(seed, graph.lanes());
   RC_ASSERT(run_in_order(graph, options).value() == find_times(graph, options).value());
 }
 
-/// The rules, nanosecond by nanosecond, for tasks of fixed durations. Factors and paces are powers
-/// of two less one and powers of two, so that what is left is exact.
+/// The rules, nanosecond by nanosecond, for tasks of fixed durations. Factors and stretches are
+/// powers of two less one and powers of two, so that what is left is exact.
 class SlowRun {
  public:
-  SlowRun(const TaskGraph& graph, const std::vector<std::vector<Pace>>& paces)
-      : graph_(graph), paces_(paces), left_(graph.tasks()), next_(graph.lanes(), 0) {
+  SlowRun(const TaskGraph& graph, const std::vector<std::vector<Stretch>>& stretches)
+      : graph_(graph), stretches_(stretches), left_(graph.tasks()), next_(graph.lanes(), 0) {
     times_ = {Ends(graph.tasks(), 0), Ends(graph.tasks(), -1), 0};
     begun_.assign(graph.tasks(), false);
     stretch_.assign(graph.tasks(), 1);
   }
 
-  Times run() {
+  TaskTimes run() {
     for (now_ = 0; !is_over(); ++now_) {
       do {
         end_what_is_due();
       } while (begin_what_can());
       for (std::size_t t = 0; t < graph_.tasks(); ++t)
-        if (is_under_way(t)) left_[t] -= 1 / stretch_[t] / pace_of(t);
+        if (is_under_way(t)) left_[t] -= 1 / stretch_[t] / stretches_of(t);
     }
     return times_;
   }
@@ -179,10 +179,10 @@ class SlowRun {
       if (graph_.lane_counts[t] == 1 && is_head(lane, t)) return static_cast<int>(lane);
     return -1;
   }
-  double pace_of(std::size_t t) const {
+  double stretches_of(std::size_t t) const {
     double factor = 1;
     if (const int lane = own_lane(t); lane >= 0)
-      for (const Pace& piece : paces_[static_cast<std::size_t>(lane)])
+      for (const Stretch& piece : stretches_[static_cast<std::size_t>(lane)])
         if (piece.from <= now_) factor = piece.factor;
     return factor;
   }
@@ -196,7 +196,7 @@ class SlowRun {
   void end_what_is_due() {
     std::vector<std::size_t> due;
     for (std::size_t t = 0; t < graph_.tasks(); ++t)
-      if (is_under_way(t) && left_[t] * stretch_[t] * pace_of(t) < 0.5) due.push_back(t);
+      if (is_under_way(t) && left_[t] * stretch_[t] * stretches_of(t) < 0.5) due.push_back(t);
     for (const std::size_t t : due) end(t);
   }
   void end(std::size_t t) {
@@ -221,7 +221,7 @@ class SlowRun {
       if (const int lane = own_lane(t); is_under_way(t) && lane >= 0) {
         const auto& [by, factor] = graph_.interference[static_cast<std::size_t>(lane)];
         stretch_[t] = is_busy(by) ? 1 + factor : 1;
-        ends_now = ends_now || left_[t] * stretch_[t] * pace_of(t) < 0.5;
+        ends_now = ends_now || left_[t] * stretch_[t] * stretches_of(t) < 0.5;
       }
     return ends_now;
   }
@@ -235,26 +235,26 @@ class SlowRun {
   }
 
   const TaskGraph& graph_;
-  const std::vector<std::vector<Pace>>& paces_;
+  const std::vector<std::vector<Stretch>>& stretches_;
   std::vector<double> left_, stretch_;
   std::vector<bool> begun_;
   std::vector<std::size_t> next_;
   Nanoseconds now_ = 0;
-  Times times_;
+  TaskTimes times_;
 };
 
 RC_GTEST_PROP(OrderedRun, EqualsTheRulesNanosecondByNanosecond, ()) {
   const auto seed = *rc::gen::arbitrary<std::uint64_t>();
   const TaskGraph graph =
       with_interference(seed, draw_graph(seed, *rc::gen::inRange<std::size_t>(0, 15)), {0, 1, 3});
-  std::vector<std::vector<Pace>> paces(graph.lanes());
+  std::vector<std::vector<Stretch>> stretches(graph.lanes());
   SplitMix64 random(seed);
   if (random.below(2) == 0)
-    for (auto& pace : paces)
-      pace.push_back(
+    for (auto& pieces : stretches)
+      pieces.push_back(
           {static_cast<Nanoseconds>(random.below(200)), random.below(2) == 0 ? 2.0 : 4.0});
   RC_CLASSIFY(has_interference(graph), "slowed");
-  RC_ASSERT(find_times(graph, {.paces = paces}).value() == SlowRun(graph, paces).run());
+  RC_ASSERT(find_times(graph, {.stretches = stretches}).value() == SlowRun(graph, stretches).run());
 }
 
 RC_GTEST_PROP(OrderedRun, RepeatedTasksOfOneUnitComeAfterAllOfItsLast, ()) {

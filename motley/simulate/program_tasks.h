@@ -6,7 +6,7 @@
 #include "motley/base/result.h"
 #include "motley/cost/cost_model.h"
 #include "motley/program/program.h"
-#include "motley/simulate/task_graph.h"
+#include "motley/simulate/find_times.h"
 
 namespace motley::simulate {
 

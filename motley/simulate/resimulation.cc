@@ -75,7 +75,7 @@ tl::expected<Resimulation, Deadlock> Resimulation::start(const TaskGraph& graph)
 
 /// Slots by begin; those that begin together are then put right by their edges. Every other slot is
 /// left empty for tasks to come.
-void Resimulation::set_order(const Times& times) {
+void Resimulation::set_order(const TaskTimes& times) {
   std::vector<std::int32_t> order;
   for (std::size_t t = 0; t < tasks_.size(); ++t)
     if (tasks_[t].seats != kNone) order.push_back(static_cast<std::int32_t>(t));
@@ -372,7 +372,7 @@ Nanoseconds Resimulation::last_without_flows(Nanoseconds until) const {
 }
 
 tl::expected<void, Deadlock> Resimulation::run_again() {
-  Times before;
+  TaskTimes before;
   for (const Task& task : tasks_) {
     before.begins.push_back(task.begin);
     before.ends.push_back(task.begin == INT64_MAX ? -1 : task.end);

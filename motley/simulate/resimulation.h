@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "motley/simulate/task_graph.h"
+#include "motley/simulate/find_times.h"
 
 namespace motley::simulate {
 
@@ -86,7 +86,7 @@ class Resimulation {
   };
 
   Resimulation() = default;
-  void set_order(const Times& times);
+  void set_order(const TaskTimes& times);
   void give_slot(std::int32_t task, std::int32_t after);
   void mark(std::int32_t task);
   void add_seat(std::int32_t task, std::int32_t lane, std::int32_t before);

@@ -17,7 +17,7 @@ using program::Instruction;
 class TraceMaker {
  public:
   /// `peaks`: bytes of each device.
-  TraceMaker(const program::Program& program, const ProgramTasks& tasks, const Times& times,
+  TraceMaker(const program::Program& program, const ProgramTasks& tasks, const TaskTimes& times,
              std::int64_t steps, std::vector<std::int64_t> peaks)
       : program_(program), tasks_(tasks), times_(times), steps_(steps), peaks_(std::move(peaks)) {}
 
@@ -83,7 +83,7 @@ class TraceMaker {
 
   const program::Program& program_;
   const ProgramTasks& tasks_;
-  const Times& times_;
+  const TaskTimes& times_;
   const std::int64_t steps_;
   const std::vector<std::int64_t> peaks_;
   trace::Trace trace_;

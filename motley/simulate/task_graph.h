@@ -1,13 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "motley/base/ids.h"
-#include "motley/base/result.h"
 #include "motley/cost/links/transfer.h"
 #include "motley/trace/trace.h"
 
@@ -42,7 +39,7 @@ using TransferId = Id<struct TransferTag>;
 ///     builder.join(sum, b_wire);
 ///     for (const TaskId back : {a_back, b_back}) builder.depend(sum, back);
 ///     for (const LaneId lane : {a, b}) builder.depend(builder.add(lane, 10), sum);
-///     find_times(std::move(builder).build())->end;  // 130 + 60 + 10 = 200
+///     find_times(std::move(builder).build())->end;  // find_times.h: 130 + 60 + 10 = 200
 ///
 /// Lanes may slow each other: where interference[l] names a lane, tasks that are in lane l only go
 /// at 1 / (1 + factor) of their speed while a task of that lane is under way, from its begin to its
@@ -122,59 +119,5 @@ Nanoseconds delay_of(const cost::Phase& phase);
 /// k * graph.tasks() + t. `unit_of_lane` says which device each lane belongs to: a device begins
 /// its next copy when all its lanes have finished the last one. Linear.
 TaskGraph repeat(const TaskGraph& graph, int times, std::span<const std::int32_t> unit_of_lane);
-
-/// From `from` on, a task of the lane takes `factor` (> 0) times as long, until the next piece.
-struct Pace {
-  Nanoseconds from = 0;
-  double factor = 1;
-  bool operator==(const Pace&) const = default;
-};
-
-struct Times;
-
-struct RunOptions {
-  Nanoseconds start = 0;  ///< nothing begins before
-  /// By lane, or empty: pieces in order of time, factor 1 before the first one. A task that is in
-  /// one lane only does its work at the lane's pace, also across pieces; others are not slowed.
-  std::vector<std::vector<Pace>> paces;
-  /// An earlier run's times, or null; not read where lanes slow each other. What ended before
-  /// `holds_until` in it is taken to be so again; a transfer that began before then ended before
-  /// then.
-  const Times* before = nullptr;
-  Nanoseconds holds_until = 0;
-};
-
-/// When each task begins and ends.
-struct Times {
-  std::vector<Nanoseconds> begins, ends;  ///< by task
-  Nanoseconds end = 0;                    ///< of the last one; RunOptions::start for no tasks
-  bool operator==(const Times&) const = default;
-};
-
-/// Who waits for whom: each entry's lane stands at a task which the next entry's lane, or for the
-/// last one `closes_at`, must make possible. The chain closes: closes_at is a lane of the chain.
-struct Deadlock {
-  struct Wait {
-    LaneId lane;
-    TaskId task;
-  };
-  std::vector<Wait> chain;
-  LaneId closes_at;
-};
-
-/// True when some lane slows another by a factor above 0.
-bool has_interference(const TaskGraph& graph);
-
-/// Runs the graph. Linear in tasks, dependencies and seats, with a factor log(transfers under way)
-/// for each flow; where lanes slow each other (ordered_run.h), with a factor log(lanes) for each
-/// task. Durations and flows must be such that all fits 2^62 ns (checked by those who make
-/// graphs from input).
-tl::expected<Times, Deadlock> find_times(const TaskGraph& graph, const RunOptions& options = {});
-
-/// "deadlock: A waits in T for B, which waits in U for A". `lane_name` and `task_name` say what to
-/// call them; lanes of one name are "its other lane" to each other.
-std::string describe_deadlock(const Deadlock& deadlock,
-                              const std::function<std::string(LaneId)>& lane_name,
-                              const std::function<std::string(LaneId, TaskId)>& task_name);
 
 }  // namespace motley::simulate

@@ -1,10 +1,9 @@
-#include "motley/simulate/task_graph.h"
-
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
 
+#include "motley/simulate/find_times.h"
 #include "motley/testing/task_graphs.h"
 
 namespace motley::simulate {
@@ -108,7 +107,7 @@ TEST(TaskGraph, ALanesPaceStretchesItsOwnTasks) {
     const LaneId a = builder.add_lane(), b = builder.add_lane();
     builder.add(a, work);
     builder.join(builder.add(a, 10), b);
-    return find_times(std::move(builder).build(), {.paces = {{{30, 2}, {50, 1}}, {{0, 100}}}})
+    return find_times(std::move(builder).build(), {.stretches = {{{30, 2}, {50, 1}}, {{0, 100}}}})
         ->ends;
   };
   EXPECT_EQ(ends_of(40), (Ends{50, 60}));
@@ -156,8 +155,8 @@ TEST(TaskGraph, ATaskThatDependsOnItselfWaitsForItself) {
 }
 
 /// The times by their definition: raised until nothing changes.
-Times find_slowly(const TaskGraph& graph) {
-  Times times{Ends(graph.tasks(), 0), graph.durations, 0};
+TaskTimes find_slowly(const TaskGraph& graph) {
+  TaskTimes times{Ends(graph.tasks(), 0), graph.durations, 0};
   bool changes = true;
   const auto raise = [&](std::int32_t task, std::int32_t before) {
     const auto t = static_cast<std::size_t>(task);
@@ -190,7 +189,7 @@ RC_GTEST_PROP(TaskGraph, FixedTransfersTakeWhatTheyWouldWithALinkOfTheirOwn, ())
   // The same graph with every task a flow of as many bytes over its own link of 1e9 B/s.
   const auto seed = *rc::gen::arbitrary<std::uint64_t>();
   TaskGraph graph = draw_graph(seed, *rc::gen::inRange<std::size_t>(0, 40));
-  const Times fixed = find_times(graph).value();
+  const TaskTimes fixed = find_times(graph).value();
   for (std::size_t t = 0; t < graph.tasks(); ++t) {
     graph.transfers.push_back(
         over(static_cast<std::int32_t>(t), static_cast<double>(graph.durations[t])));
@@ -205,8 +204,8 @@ RC_GTEST_PROP(TaskGraph, RepeatedTasksOfOneUnitComeAfterAllOfItsLast, ()) {
   const TaskGraph graph = draw_graph(seed, *rc::gen::inRange<std::size_t>(1, 40));
   // All lanes one unit: the copies follow each other as wholes.
   const std::vector<std::int32_t> units(graph.lanes(), 0);
-  const Times once = find_times(graph).value(),
-              thrice = find_times(repeat(graph, 3, units)).value();
+  const TaskTimes once = find_times(graph).value(),
+                  thrice = find_times(repeat(graph, 3, units)).value();
   RC_ASSERT(thrice.end == 3 * once.end);
   for (std::size_t t = 0; t < graph.tasks(); ++t)
     RC_ASSERT(thrice.ends[2 * graph.tasks() + t] == 2 * once.end + once.ends[t]);

@@ -57,9 +57,9 @@ class FakeWorkers : public Workers {
     return times;
   }
 
-  Result<run::GroupTimes> time_exchanges(const run::Job& job) override {
+  Result<run::MeasuredGroup> time_exchanges(const run::Job& job) override {
     groups.push_back(job);
-    run::GroupTimes times{.backend = "gloo"};
+    run::MeasuredGroup times{.backend = "gloo"};
     for (int ranks = 2; ranks <= static_cast<int>(job.devices.size()); ++ranks)
       for (const std::string_view op :
            {program::kAllReduce, program::kAllGather, program::kReduceScatter, program::kAllToAll})

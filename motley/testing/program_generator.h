@@ -1,15 +1,13 @@
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "motley/base/random.h"
 #include "motley/program/program.h"
+#include "motley/testing/program_parts.h"
 
 namespace motley::testing {
 
@@ -25,7 +23,7 @@ class ProgramGenerator {
     draw_load();
     while (device_.instructions.size() < instructions) draw_instruction();
     draw_end();
-    return spread();
+    return spread(device_, random_);
   }
 
  private:
@@ -38,9 +36,6 @@ class ProgramGenerator {
     device_.buffers.push_back(std::move(buffer));
     return BufferId(static_cast<std::int64_t>(device_.buffers.size()) - 1);
   }
-
-  /// Leading dimension kBatch becomes the samples of each device.
-  static constexpr std::int64_t kBatch = -1;
 
   void draw_persistent() {
     for (std::size_t i = 0, count = 1 + below(3); i < count; ++i) {
@@ -63,41 +58,12 @@ class ProgramGenerator {
     return InstructionId(static_cast<std::int64_t>(device_.instructions.size()) - 1);
   }
 
-  program::Argument draw_argument(int depth) {
-    static const double floats[] = {0.1,          -2.0, 1e-30,
-                                    std::nan(""), -0.0, std::numeric_limits<double>::infinity()};
-    switch (below(depth > 0 ? 10 : 9)) {
-      case 0:
-        return {program::NoneArgument{}};
-      case 1:
-        return {chance(2)};
-      case 2:
-        return {static_cast<std::int64_t>(random_.next())};
-      case 3:
-        return {floats[below(6)]};
-      case 4:
-        return {std::string("a \"b\" \\ \n, [(")};
-      case 5:
-        return {program::NumberArgument{floats[below(6)]}};
-      case 6:
-        return {program::NumberArgument{static_cast<std::int64_t>(below(100))}};
-      case 7:
-        return {program::KeywordArgument{chance(2) ? "dtype" : "device", "f32"}};
-      case 8:
-        return {ready_[below(ready_.size())]};
-      default:
-        break;
-    }
-    program::ArgumentList list;
-    for (std::size_t i = below(4); i > 0; --i) list.push_back(draw_argument(depth - 1));
-    return {std::move(list)};
-  }
-
   void draw_instruction() {
     if (chance(6)) return draw_sum();
     Instruction made{program::Lane::kCompute, "aten::some_op", chance(2) ? "" : "Tensor_out"};
     wait_for_some(made);
-    for (std::size_t i = 1 + below(4); i > 0; --i) made.arguments.push_back(draw_argument(2));
+    for (std::size_t i = 1 + below(4); i > 0; --i)
+      made.arguments.push_back(draw_argument(random_, ready_, 2));
     made.returns_list = chance(8);
     if (chance(2)) made.origin = OpId(static_cast<std::int64_t>(below(1000)));
     if (chance(2)) made.label = "h.0 \"x\"";
@@ -157,29 +123,6 @@ class ProgramGenerator {
       update.arguments.push_back({std::move(list)});
     }
     append(std::move(update));
-  }
-
-  /// The drawn program on each device, with its own share of the batch.
-  program::Program spread() {
-    program::Program result;
-    result.model_hash = "0123456789abcdef";
-    const std::size_t devices = 1 + below(4);
-    for (std::size_t rank = 0; rank < devices; ++rank) {
-      program::DeviceProgram& device = result.devices.emplace_back(device_);
-      device.device = "n\"" + std::to_string(rank) + ":0";
-      device.first_sample = result.global_batch;
-      device.samples = static_cast<std::int64_t>(1 + below(30));
-      result.global_batch += device.samples;
-      for (program::Buffer& buffer : device.buffers)
-        for (std::int64_t& extent : buffer.shape)
-          if (extent == kBatch) extent = device.samples;
-    }
-    result.groups.resize(2);
-    for (std::size_t rank = 0; rank < devices; ++rank)
-      result.groups[0].members.emplace_back(static_cast<std::int64_t>(rank));
-    result.groups[1].members = result.groups[0].members;
-    std::reverse(result.groups[1].members.begin(), result.groups[1].members.end());
-    return result;
   }
 
   SplitMix64 random_;

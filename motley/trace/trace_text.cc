@@ -25,6 +25,7 @@ bool parse_id(LineCursor& line, InstructionId& id) {
   std::int64_t value = 0;
   if (!line.take('^')) return line.fail("an instruction such as ^3");
   if (!line.expect_integer(value)) return false;
+  // Ids are 32 bits wide; a larger number would become another instruction's.
   if (value < 0 || value > INT32_MAX) return line.fail("an instruction's id before this");
   id = InstructionId(value);
   return true;
@@ -68,6 +69,7 @@ class Parser {
     Names& names = trace_.names.back();
     InstructionId id;
     if (!parse_id(line, id)) return false;
+    // Dense, so that a name is found by position and a damaged file shows at its first gap.
     if (id.index() != names.size())
       return line.fail(fmt::format("^{} before this, ids being dense", names.size()));
     std::string name;
@@ -104,6 +106,7 @@ class Parser {
 std::string print_trace(const Trace& trace) {
   std::string out = fmt::format("{}\nsource {}\n", kVersion,
                                 trace.source == Source::kPredicted ? "predicted" : "measured");
+  // One pass: steps and intervals are ordered by device (verify_trace).
   std::size_t step = 0, interval = 0;
   for (std::size_t device = 0; device < trace.devices.size(); ++device) {
     const int index = static_cast<int>(device);
@@ -132,6 +135,7 @@ Result<Trace> parse_trace(std::string_view text, const std::string& name) {
   };
   Parser parser;
   int number = 0;
+  // An empty text has a first line, too: the one that lacks the version.
   while (!text.empty() || number == 0) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     const std::string_view content = text.substr(0, end);

@@ -72,11 +72,11 @@ LinearTime HapCost::reduce_scatter(double elements, bool is_split) const {
   return shard_collective(elements, is_split, rates_.reduce_scatter, rates_.grouped_reduce_scatter);
 }
 
-std::optional<LinearTime> HapCost::load(const ReferenceTensor& tensor, Form form) const {
+std::optional<LinearTime> HapCost::load(const ReferenceTensor& tensor, HapForm form) const {
   const bool is_parameter = tensor.role == TensorRole::kParameter;
-  if (tensor.role == TensorRole::kActivation || form == Form::reduce()) return {};
-  if (form == Form::factored() && !is_parameter) return {};
-  const bool is_summed = is_parameter && form == Form::identity();
+  if (tensor.role == TensorRole::kActivation || form == HapForm::reduce()) return {};
+  if (form == HapForm::factored() && !is_parameter) return {};
+  const bool is_summed = is_parameter && form == HapForm::identity();
   return is_summed ? whole_collective(element_count(tensor), rates_.all_reduce) : LinearTime{};
 }
 
@@ -88,14 +88,14 @@ LinearTime HapCost::compute(const Triple& triple) const {
   return time;
 }
 
-std::optional<LinearTime> HapCost::conversion(const ReferenceTensor& tensor, Form from,
-                                              Form to) const {
+std::optional<LinearTime> HapCost::conversion(const ReferenceTensor& tensor, HapForm from,
+                                              HapForm to) const {
   const double elements = element_count(tensor);
-  const auto splits = [&tensor](Form form) { return tensor.shape[form.dimension()] > 1; };
+  const auto splits = [&tensor](HapForm form) { return tensor.shape[form.dimension()] > 1; };
   LinearTime time;
-  if (from == to || from == Form::factored() || to == Form::factored()) return {};
-  if (from == Form::identity() && to.is_gather()) return time;
-  if (from == Form::reduce() && to == Form::identity()) {
+  if (from == to || from == HapForm::factored() || to == HapForm::factored()) return {};
+  if (from == HapForm::identity() && to.is_gather()) return time;
+  if (from == HapForm::reduce() && to == HapForm::identity()) {
     time += whole_collective(elements, rates_.all_reduce);
     time += whole_collective(elements, rates_.all_reduce);
     return time;
@@ -105,8 +105,8 @@ std::optional<LinearTime> HapCost::conversion(const ReferenceTensor& tensor, For
     time += padded_collective(elements, rates_.all_to_all, splits(to));
     return time;
   }
-  const bool is_gathering = from.is_gather() && to == Form::identity();
-  const bool is_scattering = from == Form::reduce() && to.is_gather();
+  const bool is_gathering = from.is_gather() && to == HapForm::identity();
+  const bool is_scattering = from == HapForm::reduce() && to.is_gather();
   if (!is_gathering && !is_scattering) return {};
   const bool is_split = splits(is_gathering ? from : to);
   time += all_gather(elements, is_split);

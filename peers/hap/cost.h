@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "motley/base/units.h"
-#include "peers/hap/form.h"
+#include "peers/hap/hap_form.h"
 #include "peers/hap/reference_graph.h"
 #include "peers/hap/rules.h"
 
@@ -73,7 +73,7 @@ class HapCost {
   const ShareEffect& effect() const { return effect_; }
   /// Loading an input or a parameter; none for a form that it cannot be loaded in. Only the whole
   /// copy of a parameter costs: its gradient is summed.
-  std::optional<LinearTime> load(const ReferenceTensor& tensor, Form form) const;
+  std::optional<LinearTime> load(const ReferenceTensor& tensor, HapForm form) const;
   LinearTime compute(const Triple& triple) const;
   /// Changing a tensor's form by one collective or local slice; none where no rule does:
   ///
@@ -83,7 +83,8 @@ class HapCost {
   /// | reduce, gather(d) | reduce-scatter | all-gather |
   /// | reduce, identity | all-reduce | all-reduce |
   /// | gather(i), gather(j) | all-to-all | all-to-all |
-  std::optional<LinearTime> conversion(const ReferenceTensor& tensor, Form from, Form to) const;
+  std::optional<LinearTime> conversion(const ReferenceTensor& tensor, HapForm from,
+                                       HapForm to) const;
 
  private:
   LinearTime whole_collective(double elements, double rate) const;

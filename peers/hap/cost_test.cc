@@ -17,9 +17,9 @@ HapCluster make_cluster() {
 }
 
 const ReferenceTensor kTensor{"t", {1, 20, 2}, TensorRole::kActivation, true};
-constexpr Form kWhole = Form::identity(), kPart = Form::reduce();
+constexpr HapForm kWhole = HapForm::identity(), kPart = HapForm::reduce();
 
-double conversion_seconds(Form from, Form to, const HapCostOptions& options = {}) {
+double conversion_seconds(HapForm from, HapForm to, const HapCostOptions& options = {}) {
   const HapCost cost(make_cluster(), options, {0.75, 0.25});
   const auto time = cost.conversion(kTensor, from, to);
   return time ? time->seconds(cost.effect()) : -1;
@@ -37,25 +37,25 @@ TEST(HapCost, SharesActThroughTheirLargest) {
 
 TEST(HapCost, ConversionsPayForwardAndBackward) {
   // 40 elements. Padded: 60 elements a collective.
-  EXPECT_DOUBLE_EQ(conversion_seconds(Form::gather(1), kWhole), 60.0 / 2 + 60.0 / 5);
-  EXPECT_DOUBLE_EQ(conversion_seconds(kPart, Form::gather(2)), 60.0 / 5 + 60.0 / 2);
-  EXPECT_DOUBLE_EQ(conversion_seconds(Form::gather(1), Form::gather(2)), 2 * 60.0 / 10);
+  EXPECT_DOUBLE_EQ(conversion_seconds(HapForm::gather(1), kWhole), 60.0 / 2 + 60.0 / 5);
+  EXPECT_DOUBLE_EQ(conversion_seconds(kPart, HapForm::gather(2)), 60.0 / 5 + 60.0 / 2);
+  EXPECT_DOUBLE_EQ(conversion_seconds(HapForm::gather(1), HapForm::gather(2)), 2 * 60.0 / 10);
   EXPECT_DOUBLE_EQ(conversion_seconds(kPart, kWhole), 2 * 40.0 / 4);
-  EXPECT_EQ(conversion_seconds(kWhole, Form::gather(1)), 0);
+  EXPECT_EQ(conversion_seconds(kWhole, HapForm::gather(1)), 0);
   // A dimension of length 1 is whole on both devices: 80 elements whatever the shares.
-  EXPECT_DOUBLE_EQ(conversion_seconds(Form::gather(0), kWhole), 80.0 / 2 + 80.0 / 5);
+  EXPECT_DOUBLE_EQ(conversion_seconds(HapForm::gather(0), kWhole), 80.0 / 2 + 80.0 / 5);
   EXPECT_EQ(conversion_seconds(kWhole, kPart), -1);
-  EXPECT_EQ(conversion_seconds(Form::gather(1), kPart), -1);
+  EXPECT_EQ(conversion_seconds(HapForm::gather(1), kPart), -1);
   EXPECT_EQ(conversion_seconds(kWhole, kWhole), -1);
-  EXPECT_EQ(conversion_seconds(Form::factored(), kWhole), -1);
+  EXPECT_EQ(conversion_seconds(HapForm::factored(), kWhole), -1);
 }
 
 TEST(HapCost, OptionsScaleGroupAndDelay) {
   // By owner 40 / 1.6 = 25 s against 30 s padded; 40 / 2.5 = 16 s against 12 s.
-  EXPECT_DOUBLE_EQ(conversion_seconds(Form::gather(1), kWhole, {.may_group = true}), 25 + 12);
-  EXPECT_DOUBLE_EQ(conversion_seconds(Form::gather(1), kWhole, {.bytes_per_element = 4}),
+  EXPECT_DOUBLE_EQ(conversion_seconds(HapForm::gather(1), kWhole, {.may_group = true}), 25 + 12);
+  EXPECT_DOUBLE_EQ(conversion_seconds(HapForm::gather(1), kWhole, {.bytes_per_element = 4}),
                    4 * (30 + 12));
-  EXPECT_DOUBLE_EQ(conversion_seconds(Form::gather(1), kWhole, {.latency = Seconds(1)}),
+  EXPECT_DOUBLE_EQ(conversion_seconds(HapForm::gather(1), kWhole, {.latency = Seconds(1)}),
                    30 + 12 + 2);
 }
 
@@ -63,17 +63,17 @@ TEST(HapCost, OnlyWholeParametersCostToLoad) {
   const HapCost cost(make_cluster(), {}, {0.75, 0.25});
   const ReferenceTensor parameter{"p", {8}, TensorRole::kParameter};
   const ReferenceTensor input{"x", {8}, TensorRole::kInput};
-  const auto seconds = [&cost](const ReferenceTensor& tensor, Form form) {
+  const auto seconds = [&cost](const ReferenceTensor& tensor, HapForm form) {
     const auto time = cost.load(tensor, form);
     return time ? time->seconds(cost.effect()) : -1;
   };
   EXPECT_EQ(seconds(parameter, kWhole), 8.0 / 4);
-  EXPECT_EQ(seconds(parameter, Form::gather(0)), 0);
-  EXPECT_EQ(seconds(parameter, Form::factored()), 0);
+  EXPECT_EQ(seconds(parameter, HapForm::gather(0)), 0);
+  EXPECT_EQ(seconds(parameter, HapForm::factored()), 0);
   EXPECT_EQ(seconds(parameter, kPart), -1);
   EXPECT_EQ(seconds(input, kWhole), 0);
-  EXPECT_EQ(seconds(input, Form::gather(0)), 0);
-  EXPECT_EQ(seconds(input, Form::factored()), -1);
+  EXPECT_EQ(seconds(input, HapForm::gather(0)), 0);
+  EXPECT_EQ(seconds(input, HapForm::factored()), -1);
   EXPECT_EQ(seconds(kTensor, kWhole), -1);
 }
 

@@ -70,7 +70,7 @@ double data_parallel_seconds(const ReferenceGraph& graph, const std::vector<Oper
   LinearTime time;
   for (const OperatorRules& op : rules) time.shared_flops += op.flops;
   for (const ReferenceTensor& tensor : graph.tensors)
-    if (tensor.role == TensorRole::kParameter) time += *cost.load(tensor, Form::identity());
+    if (tensor.role == TensorRole::kParameter) time += *cost.load(tensor, HapForm::identity());
   return time.seconds(cost.effect());
 }
 

@@ -22,8 +22,8 @@ bool is_less(double seconds, double other) { return seconds < other * (1 - 1e-13
 
 /// What readers still to come can do with a tensor.
 struct Use {
-  FormSet wanted;       // some reader takes this form
-  FormSet convertible;  // and this one can become a wanted one
+  HapFormSet wanted;       // some reader takes this form
+  HapFormSet convertible;  // and this one can become a wanted one
 };
 
 /// An operator between two boundaries. Places are those of a working row: the live tensors before
@@ -57,29 +57,29 @@ class ConversionTable {
  public:
   ConversionTable(const ReferenceTensor& tensor, const HapCost& cost) {
     if (!tensor.communicatable) return;
-    std::vector<Form> forms = {Form::identity(), Form::reduce()};
-    for (std::size_t d = 0; d < tensor.shape.size(); ++d) forms.push_back(Form::gather(d));
-    for (const Form from : forms)
-      for (const Form to : forms)
+    std::vector<HapForm> forms = {HapForm::identity(), HapForm::reduce()};
+    for (std::size_t d = 0; d < tensor.shape.size(); ++d) forms.push_back(HapForm::gather(d));
+    for (const HapForm from : forms)
+      for (const HapForm to : forms)
         if (const auto time = cost.conversion(tensor, from, to))
           entries_.push_back({from, to, time->seconds(cost.effect())});
   }
   struct Entry {
-    Form from, to;
+    HapForm from, to;
     double seconds;
   };
   /// The cheapest way from what is held to `to`; null when there is none.
-  const Entry* find(Held held, Form to) const {
+  const Entry* find(Held held, HapForm to) const {
     const Entry* best = nullptr;
     for (const Entry& entry : entries_)
-      if (entry.to == to && FormSet{held}.contains(entry.from) &&
+      if (entry.to == to && HapFormSet{held}.contains(entry.from) &&
           (best == nullptr || entry.seconds < best->seconds))
         best = &entry;
     return best;
   }
   /// The forms that can become one of `wanted`.
-  FormSet sources(FormSet wanted) const {
-    FormSet result;
+  HapFormSet sources(HapFormSet wanted) const {
+    HapFormSet result;
     for (const Entry& entry : entries_)
       if (wanted.contains(entry.to)) result.insert(entry.from);
     return result;
@@ -186,8 +186,8 @@ class Search {
     std::vector<TensorId> live;
     for (std::size_t i = 0; i < graph_.operators.size(); ++i)
       if (is_needed[i]) stages_.push_back(lay_out_stage(i, last_reader, live));
-    std::vector<FormSet> wanted(graph_.tensors.size());
-    wanted[graph_.loss.index()].insert(Form::reduce());
+    std::vector<HapFormSet> wanted(graph_.tensors.size());
+    wanted[graph_.loss.index()].insert(HapForm::reduce());
     for (std::size_t k = stages_.size(); k-- > 0;) {
       Stage& stage = stages_[k];
       for (const std::size_t place : stage.kept) {
@@ -218,7 +218,7 @@ class Search {
     return stage;
   }
 
-  void add_wanted(std::size_t op, std::vector<FormSet>& wanted) const {
+  void add_wanted(std::size_t op, std::vector<HapFormSet>& wanted) const {
     const std::vector<TensorId>& inputs = graph_.operators[op].inputs;
     for (const Triple& triple : rules_[op].triples)
       for (std::size_t i = 0; i < inputs.size(); ++i)
@@ -259,8 +259,8 @@ class Search {
     return seconds;
   }
 
-  std::optional<double> meet_input(TensorId id, Held& held, Form wanted, SpmdStep* step) {
-    if (FormSet{held}.contains(wanted)) return 0;
+  std::optional<double> meet_input(TensorId id, Held& held, HapForm wanted, SpmdStep* step) {
+    if (HapFormSet{held}.contains(wanted)) return 0;
     const ReferenceTensor& tensor = graph_.tensors[id.index()];
     if (tensor.role != TensorRole::kActivation) {
       const std::optional<LinearTime> time = cost_.load(tensor, wanted);

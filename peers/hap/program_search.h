@@ -12,13 +12,13 @@ namespace motley::peers {
 /// A tensor that is an input or a parameter, loaded in one form.
 struct Load {
   TensorId tensor;
-  Form form;
+  HapForm form;
 };
 
 /// A collective or local slice: from then on the tensor is held in both forms.
 struct Conversion {
   TensorId tensor;
-  Form from, to;
+  HapForm from, to;
 };
 
 /// One operator of a distributed program: first its loads and conversions, then one of its triples.

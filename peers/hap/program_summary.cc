@@ -21,10 +21,10 @@ std::string without_numbers(std::string_view name) {
 }  // namespace
 
 std::string_view conversion_name(const Conversion& conversion) {
-  if (conversion.from == Form::identity()) return "slice";
-  if (conversion.to == Form::identity())
-    return conversion.from == Form::reduce() ? "all-reduce" : "all-gather";
-  return conversion.from == Form::reduce() ? "reduce-scatter" : "all-to-all";
+  if (conversion.from == HapForm::identity()) return "slice";
+  if (conversion.to == HapForm::identity())
+    return conversion.from == HapForm::reduce() ? "all-reduce" : "all-gather";
+  return conversion.from == HapForm::reduce() ? "reduce-scatter" : "all-to-all";
 }
 
 std::string summarize(const SpmdProgram& program, const ReferenceGraph& graph) {
@@ -35,7 +35,7 @@ std::string summarize(const SpmdProgram& program, const ReferenceGraph& graph) {
   for (const SpmdStep& step : program.steps) {
     for (const Load& load : step.loads) {
       const bool is_parameter = graph.tensors[load.tensor.index()].role == TensorRole::kParameter;
-      if (is_parameter && load.form != Form::identity())
+      if (is_parameter && load.form != HapForm::identity())
         ++split[name(load.tensor) + " " + load.form.text()];
     }
     for (const Conversion& conversion : step.conversions)

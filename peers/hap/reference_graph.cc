@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "peers/hap/form.h"
+#include "peers/hap/hap_form.h"
 
 namespace motley::peers {
 namespace {
@@ -14,9 +14,9 @@ tl::unexpected<Error> fault(std::string message) {
 }
 
 Result<void> verify_tensor(const ReferenceTensor& tensor) {
-  if (tensor.shape.size() > Form::kMaxRank)
+  if (tensor.shape.size() > HapForm::kMaxRank)
     return fault(fmt::format("tensor '{}': {} dimensions, wanted at most {}", tensor.name,
-                             tensor.shape.size(), Form::kMaxRank));
+                             tensor.shape.size(), HapForm::kMaxRank));
   if (std::any_of(tensor.shape.begin(), tensor.shape.end(), [](auto n) { return n < 1; }))
     return fault(fmt::format("tensor '{}': a dimension below 1", tensor.name));
   if (tensor.communicatable && tensor.role != TensorRole::kActivation)

@@ -44,9 +44,9 @@ double element_count(const ReferenceTensor& tensor);
 /// Of all parameters and buffers.
 double parameter_elements(const ReferenceGraph& graph);
 
-/// What must hold of any graph: ids in range, dimensions >= 1, at most Form::kMaxRank of them, one
-/// maker for each activation and none for others, makers first, a loss that is made. Usage error
-/// (search.hap-graph) that names the operator or tensor.
+/// What must hold of any graph: ids in range, dimensions >= 1, at most HapForm::kMaxRank of them,
+/// one maker for each activation and none for others, makers first, a loss that is made. Usage
+/// error (search.hap-graph) that names the operator or tensor.
 Result<void> verify(const ReferenceGraph& graph);
 
 }  // namespace motley::peers

@@ -10,9 +10,9 @@
 namespace motley::peers {
 
 // Forms as rules write them: kept whole, a partial sum, cut along a dimension.
-constexpr Form kWhole = Form::identity();
-constexpr Form kPart = Form::reduce();
-constexpr Form slice(std::size_t dimension) { return Form::gather(dimension); }
+constexpr HapForm kWhole = HapForm::identity();
+constexpr HapForm kPart = HapForm::reduce();
+constexpr HapForm slice(std::size_t dimension) { return HapForm::gather(dimension); }
 
 /// Collects the triples of one operator; what a rule maker writes to. Flops of a triple are shared
 /// when it splits a dimension that the flop formula counts.
@@ -47,10 +47,10 @@ class RuleWriter {
   /// Everything whole; on one device this is the operator itself.
   void add_whole() {
     const std::size_t outputs = op_.outputs.size();
-    add(std::vector<std::optional<Form>>(inputs(), Form::identity()),
-        std::vector<Form>(outputs, Form::identity()));
+    add(std::vector<std::optional<HapForm>>(inputs(), HapForm::identity()),
+        std::vector<HapForm>(outputs, HapForm::identity()));
   }
-  void add(std::vector<std::optional<Form>> pre, std::vector<Form> post) {
+  void add(std::vector<std::optional<HapForm>> pre, std::vector<HapForm> post) {
     const bool is_split = splits_counted(pre);
     add_triple({std::move(pre),
                 std::move(post),
@@ -65,7 +65,7 @@ class RuleWriter {
   OperatorRules take() { return std::move(rules_); }
 
  private:
-  bool splits_counted(const std::vector<std::optional<Form>>& pre) const {
+  bool splits_counted(const std::vector<std::optional<HapForm>>& pre) const {
     for (std::size_t i = 0; i < pre.size(); ++i)
       if (pre[i] && pre[i]->is_gather() && (counted_[i] >> pre[i]->dimension() & 1u) &&
           input(i).shape[pre[i]->dimension()] > 1)
@@ -74,7 +74,7 @@ class RuleWriter {
   }
   /// Splits a dimension of length 1.
   bool splits_single(const Triple& triple) const {
-    const auto splits = [this](TensorId id, Form form) {
+    const auto splits = [this](TensorId id, HapForm form) {
       return form.is_gather() && graph_.tensors[id.index()].shape[form.dimension()] == 1;
     };
     for (std::size_t i = 0; i < triple.pre.size(); ++i)

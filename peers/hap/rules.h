@@ -4,17 +4,17 @@
 #include <optional>
 #include <vector>
 
-#include "peers/hap/form.h"
+#include "peers/hap/hap_form.h"
 #include "peers/hap/reference_graph.h"
 
 namespace motley::peers {
 
 /// One way to compute an operator on all devices: {pre} operator {post}.
 struct Triple {
-  std::vector<std::optional<Form>> pre;  ///< of each input; none: the input is not read
-  std::vector<Form> post;                ///< of each output
-  double shared_flops = 0;               ///< forward and backward, of which a device does its share
-  double whole_flops = 0;                ///< which every device does
+  std::vector<std::optional<HapForm>> pre;  ///< of each input; none: the input is not read
+  std::vector<HapForm> post;                ///< of each output
+  double shared_flops = 0;      ///< forward and backward, of which a device does its share
+  double whole_flops = 0;       ///< which every device does
   std::vector<double> factors;  ///< elements of the tensors gathered in the backward pass for the
                                 ///< gradients of factored parameters
 };

@@ -69,7 +69,7 @@ void make_log_softmax_rules(RuleWriter& rules) {
 void make_layer_norm_rules(RuleWriter& rules) {
   rules.set_forward_flops(10 * rules.elements());
   // The released planner drops weight and bias.
-  std::optional<Form> affine;
+  std::optional<HapForm> affine;
   if (rules.options().sound) affine = kWhole;
   rules.add({kWhole, affine, affine}, {kWhole});
   for (std::size_t d = 0; d + rules.number(0) < rules.rank(); ++d)

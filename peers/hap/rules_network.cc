@@ -11,7 +11,7 @@ struct ProductRule {
   char left, right, result;
 };
 
-Form form_of(char code, std::string_view letters) {
+HapForm form_of(char code, std::string_view letters) {
   if (code == 'I') return kWhole;
   if (code == 'R') return kPart;
   return slice(letters.find(code));
@@ -36,7 +36,7 @@ std::vector<ProductRule> product_rules(std::string_view equation, bool sound) {
 /// of three parts of the flops is no longer shared.
 void add_sufficient_factors(RuleWriter& rules, std::size_t dimension) {
   if (rules.input(0).shape[dimension] == 1) return;
-  Triple triple{{slice(dimension), Form::factored(), kWhole}, {slice(dimension)}};
+  Triple triple{{slice(dimension), HapForm::factored(), kWhole}, {slice(dimension)}};
   triple.whole_flops = rules.flops() / 3;
   triple.shared_flops = rules.flops() - triple.whole_flops;
   triple.factors = {rules.elements(), element_count(rules.output())};
@@ -60,7 +60,7 @@ void make_attention_rules(RuleWriter& rules) {
   const double length = rules.size(0, 0), samples = rules.size(0, 1), width = rules.size(0, 2);
   rules.set_forward_flops(length * samples * length * (3 * width + 5 + 3 * width));
   rules.add_whole();
-  std::vector<std::optional<Form>> pre(rules.inputs(), kWhole);
+  std::vector<std::optional<HapForm>> pre(rules.inputs(), kWhole);
   pre[0] = slice(1);
   rules.add(std::move(pre), {slice(1)});
 }

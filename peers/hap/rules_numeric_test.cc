@@ -323,12 +323,12 @@ std::int64_t begin_of(std::size_t device, std::int64_t length) {
 }
 
 /// What device `device` holds of x. A dimension of length 1 is whole everywhere.
-Dense part_of(const Dense& x, Form form, std::size_t device) {
+Dense part_of(const Dense& x, HapForm form, std::size_t device) {
   if (form.is_gather() && x.shape[form.dimension()] > 1) {
     const std::int64_t length = x.shape[form.dimension()];
     return cut(x, form.dimension(), begin_of(device, length), begin_of(device + 1, length));
   }
-  if (form != Form::reduce()) return x;
+  if (form != HapForm::reduce()) return x;
   // Terms that sum to x.
   const double weights[] = {2.5, -4, 2.5};
   return filled(x.shape, [&](const Index& i) { return weights[device] * x.at(i); });
@@ -342,17 +342,17 @@ bool is_near(const Dense& a, const Dense& b) {
 }
 
 /// Whether the devices' results are `whole` in this form.
-bool is_whole(const std::vector<Dense>& parts, Form form, const Dense& whole) {
+bool is_whole(const std::vector<Dense>& parts, HapForm form, const Dense& whole) {
   Dense sum(whole.shape);
   for (std::size_t device = 0; device < kDevices; ++device) {
-    if (form == Form::reduce()) {
+    if (form == HapForm::reduce()) {
       if (parts[device].shape != whole.shape) return false;
       for (std::size_t i = 0; i < sum.values.size(); ++i) sum.values[i] += parts[device].values[i];
     } else if (!is_near(parts[device], part_of(whole, form, device))) {
       return false;
     }
   }
-  return form != Form::reduce() || is_near(sum, whole);
+  return form != HapForm::reduce() || is_near(sum, whole);
 }
 
 /// A parameter that a triple does not read is left out: ones for a weight, zeros for a bias.

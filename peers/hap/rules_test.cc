@@ -32,7 +32,7 @@ std::string text_of(const Triple& triple) {
   std::string text;
   for (const auto& form : triple.pre) text += (form ? form->text() : "-") + " ";
   text += "->";
-  for (const Form form : triple.post) text += " " + form.text();
+  for (const HapForm form : triple.post) text += " " + form.text();
   return text + (triple.shared_flops > 0 ? " *" : "");
 }
 

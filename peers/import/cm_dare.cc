@@ -162,7 +162,7 @@ Result<std::vector<CmDareSpeed>> read_cm_dare_speeds(const std::string& folder) 
   return std::move(rows.speeds);
 }
 
-Work work_of(const CmDareSpeed& speed) {
+StepWork work_of(const CmDareSpeed& speed) {
   double padding = 0;
   for (const std::int64_t stage : {1, 2, 4})
     padding += tile_padding(stage * speed.channels, kTile) / 3;

@@ -42,7 +42,7 @@ Result<std::vector<CmDareSpeed>> read_cm_dare_speeds(const std::string& folder);
 /// (output, input gradient and weight gradient), which have equal flops. Bytes: one pass over the
 /// outputs of all convolutions, flops / (3 * 2 * 9 * width) numbers of 4 bytes with the mean width
 /// sqrt(parameters / (3 tensors)); how many passes there are is left to the fit.
-Work work_of(const CmDareSpeed& speed);
+StepWork work_of(const CmDareSpeed& speed);
 
 /// One checkpointed network; campaign 0: the first 16, 1: the four that were measured separately
 /// as a test (checkpoint/unaggregated_test).

@@ -80,7 +80,7 @@ TEST_F(CmDare, AStepIsWork) {
   speed.parameters = 30000;  // mean width sqrt(30000 / (3 * 100)) = 10
   speed.tensors = 100;
   speed.channels = 48;  // padded to 64, 96, 192: (4/3 + 1 + 1) / 3 = 10/9
-  const Work work = work_of(speed);
+  const StepWork work = work_of(speed);
   EXPECT_DOUBLE_EQ(work.launches, 100);
   EXPECT_NEAR(work.flops.value, 128 * 60e6, 1);
   // 128 * 54e6 / (54 * 10) outputs of 4 bytes.

@@ -1,6 +1,6 @@
 #include "peers/steps/checkpoint_time.h"
 
-#include "peers/steps/pace.h"
+#include "peers/steps/drag.h"
 
 namespace motley::peers {
 
@@ -9,19 +9,19 @@ Seconds estimate_checkpoint(const CheckpointTime& model, const CheckpointSize& s
          model.per_graph_byte * static_cast<double>(size.graph.value);
 }
 
-double CheckpointFit::pace(int campaign) const { return PacedFit{{}, paces}.pace(campaign); }
+double CheckpointFit::drag(int campaign) const { return GroupedFit{{}, drags}.drag(campaign); }
 
 Result<CheckpointFit> fit_checkpoint(const std::vector<CheckpointSample>& samples) {
   std::vector<std::vector<double>> rows;
-  std::vector<PacedTarget> targets;
+  std::vector<GroupedTarget> targets;
   for (const CheckpointSample& sample : samples) {
     rows.push_back({1.0, static_cast<double>(sample.size.weights.value),
                     static_cast<double>(sample.size.graph.value)});
     targets.push_back({sample.measured.value, sample.campaign});
   }
-  MOTLEY_ASSIGN(PacedFit fit, fit_with_paces(rows, targets));
+  MOTLEY_ASSIGN(GroupedFit fit, fit_with_drags(rows, targets));
   const std::vector<double>& x = fit.coefficients;
-  return CheckpointFit{{Seconds(x[0]), Seconds(x[1]), Seconds(x[2])}, std::move(fit.paces)};
+  return CheckpointFit{{Seconds(x[0]), Seconds(x[1]), Seconds(x[2])}, std::move(fit.drags)};
 }
 
 }  // namespace motley::peers

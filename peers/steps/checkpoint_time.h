@@ -32,18 +32,18 @@ Seconds estimate_checkpoint(const CheckpointTime& model, const CheckpointSize& s
 struct CheckpointSample {
   CheckpointSize size;
   Seconds measured;   ///< > 0
-  int campaign = -1;  ///< group of measurements with one pace (cost/steps/pace.h); -1: none
+  int campaign = -1;  ///< group of measurements with one drag (peers/steps/drag.h); -1: none
 };
 
 struct CheckpointFit {
   CheckpointTime model;
-  std::vector<double> paces;  ///< of the campaigns: times are pace * estimate_checkpoint
+  std::vector<double> drags;  ///< of the campaigns: times are drag * estimate_checkpoint
 
-  double pace(int campaign) const;
+  double drag(int campaign) const;
 };
 
-/// The three constants, all >= 0, by relative least squares with a pace for each campaign.
-/// Errors: cost.fit, as `fit_with_paces`.
+/// The three constants, all >= 0, by relative least squares with a drag for each campaign.
+/// Errors: cost.fit, as `fit_with_drags`.
 Result<CheckpointFit> fit_checkpoint(const std::vector<CheckpointSample>& samples);
 
 }  // namespace motley::peers

@@ -23,7 +23,7 @@ TEST(CheckpointTime, FitFindsWhatMadeTheSamples) {
   EXPECT_NEAR(fit->model.fixed.value, 3, 1e-9);
   EXPECT_NEAR(fit->model.per_weight_byte.value, 20e-9, 1e-15);
   EXPECT_NEAR(fit->model.per_graph_byte.value, 200e-9, 1e-15);
-  EXPECT_DOUBLE_EQ(fit->pace(-1), 1.0);
+  EXPECT_DOUBLE_EQ(fit->drag(-1), 1.0);
 }
 
 TEST(CheckpointTime, FitRefusesATimeOfZero) {

@@ -7,18 +7,18 @@
 namespace motley::peers {
 
 /// What one kernel does.
-struct Kernel {
+struct GpuKernel {
   Flops flops;             ///< 0 for element-wise kernels
   double bytes = 0;        ///< read from and written to device memory
   bool is_aligned = true;  ///< its matrices' rows are multiples of 16 bytes
-  bool operator==(const Kernel&) const = default;
+  bool operator==(const GpuKernel&) const = default;
 };
 
 /// `batch` products of m x k and k x n in 2-byte elements: 2 m n k flops; both operands are read
 /// and the result is written once. Tensor cores want rows of 8 elements: NVIDIA, Matrix
 /// Multiplication Background User's Guide, "Requirements to Use Tensor Cores".
-Kernel gemm(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch = 1);
-Kernel element_wise(double bytes);
+GpuKernel gemm(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch = 1);
+GpuKernel element_wise(double bytes);
 
 /// What kernels reach on a device.
 struct KernelRates {
@@ -36,6 +36,6 @@ struct KernelRates {
 ///
 /// Example: launch 40 us, 200 TFLOP/s, 1.6 TB/s: gemm(1024, 1024, 1024) has 10.7 us of flops and
 /// 3.9 us of bytes, and takes 40.05 us.
-Seconds kernel_time(const Kernel& kernel, const KernelRates& rates);
+Seconds kernel_time(const GpuKernel& kernel, const KernelRates& rates);
 
 }  // namespace motley::peers

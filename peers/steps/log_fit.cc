@@ -23,7 +23,7 @@ constexpr double kLeastDamping = 1e-9, kMostDamping = 1e6;
 /// The terms whose squares are summed.
 class Residuals {
  public:
-  Residuals(const Prediction& predict, const std::vector<double>& targets,
+  Residuals(const Predictor& predict, const std::vector<double>& targets,
             const std::vector<LogPrior>& priors, double error_spread)
       : predict_(predict), targets_(targets), priors_(priors), error_spread_(error_spread) {}
 
@@ -62,7 +62,7 @@ class Residuals {
  private:
   const LogPrior& prior(Index j) const { return priors_[static_cast<std::size_t>(j)]; }
 
-  const Prediction& predict_;
+  const Predictor& predict_;
   const std::vector<double>& targets_;
   const std::vector<LogPrior>& priors_;
   double error_spread_;
@@ -91,7 +91,7 @@ bool improve(const Residuals& residuals, VectorXd& x, VectorXd& terms, double& d
 
 }  // namespace
 
-Result<std::vector<double>> fit_log_parameters(const Prediction& predict,
+Result<std::vector<double>> fit_log_parameters(const Predictor& predict,
                                                const std::vector<double>& targets,
                                                const std::vector<LogPrior>& priors,
                                                double error_spread) {

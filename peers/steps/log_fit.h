@@ -15,7 +15,7 @@ struct LogPrior {
 };
 
 /// Predictions (> 0), one a target, for given parameters (> 0).
-using Prediction = std::function<std::vector<double>(const std::vector<double>&)>;
+using Predictor = std::function<std::vector<double>(const std::vector<double>&)>;
 
 /// Parameters x > 0 of a model that is not linear in them, which minimise
 ///   sum_i (log(predict(x)_i / targets_i) / error_spread)^2 +
@@ -28,7 +28,7 @@ using Prediction = std::function<std::vector<double>(const std::vector<double>&)
 ///
 /// Example: one parameter, predict(x) = {x}, target 4, prior 1 with spread 0.1, error_spread 0.1:
 /// both pull alike, x = exp((log 4 + log 1) / 2) = 2.
-Result<std::vector<double>> fit_log_parameters(const Prediction& predict,
+Result<std::vector<double>> fit_log_parameters(const Predictor& predict,
                                                const std::vector<double>& targets,
                                                const std::vector<LogPrior>& priors,
                                                double error_spread);

@@ -8,7 +8,7 @@ namespace motley::peers {
 namespace {
 
 TEST(LogFit, PriorAndTargetPullByTheirSpreads) {
-  const Prediction same = [](const std::vector<double>& x) { return x; };
+  const Predictor same = [](const std::vector<double>& x) { return x; };
   // Weights 1/0.1^2 each: the geometric mean of 4 and 1.
   auto fit = fit_log_parameters(same, {4}, {{1, 0.1}}, 0.1);
   ASSERT_TRUE(fit);
@@ -34,7 +34,7 @@ TEST(LogFit, RecoversALineAndALargerOfTwo) {
 }
 
 TEST(LogFit, AParameterWithoutEvidenceKeepsItsPrior) {
-  const Prediction first = [](const std::vector<double>& x) { return std::vector{x[0]}; };
+  const Predictor first = [](const std::vector<double>& x) { return std::vector{x[0]}; };
   const auto fit = fit_log_parameters(first, {3}, {{1, 9}, {7, 0.5}}, 0.01);
   ASSERT_TRUE(fit);
   EXPECT_NEAR((*fit)[0], 3, 1e-3);
@@ -42,7 +42,7 @@ TEST(LogFit, AParameterWithoutEvidenceKeepsItsPrior) {
 }
 
 TEST(LogFit, RefusesTargetsThatAreNotPositive) {
-  const Prediction same = [](const std::vector<double>& x) { return x; };
+  const Predictor same = [](const std::vector<double>& x) { return x; };
   EXPECT_EQ(fit_log_parameters(same, {}, {}, 0.1).error().message, "a fit without targets");
   EXPECT_EQ(fit_log_parameters(same, {1, 0}, {{1, 1}, {1, 1}}, 0.1).error().message,
             "target 1 is 0, wanted more than 0");

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include "motley/base/check.h"
-#include "peers/steps/pace.h"
+#include "peers/steps/drag.h"
 
 namespace motley::peers {
 namespace {
 
 /// What each constant of a Roofline is multiplied by.
-std::vector<double> terms(const Work& work, const DeviceRates& device) {
+std::vector<double> terms(const StepWork& work, const DeviceRates& device) {
   return {device.launch_scale, device.launch_scale * work.launches,
           work.flops.value / device.flops_per_second, (work.bytes / device.bandwidth).value};
 }
@@ -26,25 +26,25 @@ Result<void> verify_rates(const DeviceRates& device, std::size_t sample) {
 
 }  // namespace
 
-Seconds estimate_time(const Roofline& model, const Work& work, const DeviceRates& device) {
+Seconds estimate_time(const Roofline& model, const StepWork& work, const DeviceRates& device) {
   const std::vector<double> term = terms(work, device);
   return model.fixed * term[0] + model.launch * term[1] +
          Seconds(model.flops_share * term[2] + model.bytes_share * term[3]);
 }
 
-double RooflineFit::pace(int host) const { return PacedFit{{}, paces}.pace(host); }
+double RooflineFit::drag(int host) const { return GroupedFit{{}, drags}.drag(host); }
 
 Result<RooflineFit> fit_roofline(const std::vector<RooflineSample>& samples) {
   std::vector<std::vector<double>> rows;
-  std::vector<PacedTarget> targets;
+  std::vector<GroupedTarget> targets;
   for (const RooflineSample& sample : samples) {
     MOTLEY_RETURN_IF_ERROR(verify_rates(sample.device, rows.size()));
     rows.push_back(terms(sample.work, sample.device));
     targets.push_back({sample.measured.value, sample.host});
   }
-  MOTLEY_ASSIGN(PacedFit fit, fit_with_paces(rows, targets));
+  MOTLEY_ASSIGN(GroupedFit fit, fit_with_drags(rows, targets));
   const std::vector<double>& x = fit.coefficients;
-  return RooflineFit{{Seconds(x[0]), Seconds(x[1]), x[2], x[3]}, std::move(fit.paces)};
+  return RooflineFit{{Seconds(x[0]), Seconds(x[1]), x[2], x[3]}, std::move(fit.drags)};
 }
 
 double tile_padding(std::int64_t channels, std::int64_t tile) {
@@ -53,7 +53,7 @@ double tile_padding(std::int64_t channels, std::int64_t tile) {
   return static_cast<double>(tiles * tile) / static_cast<double>(channels);
 }
 
-Seconds carried_time(Seconds measured, const Work& work, const Roofline& model,
+Seconds carried_time(Seconds measured, const StepWork& work, const Roofline& model,
                      const DeviceRates& source, const DeviceRates& target) {
   const Seconds there = estimate_time(model, work, source);
   if (!(there.value > 0)) return measured;

@@ -9,11 +9,11 @@
 namespace motley::peers {
 
 /// What an operator, or a whole step, asks of a device.
-struct Work {
+struct StepWork {
   double launches = 0;  ///< operators started; any count that is proportional to it will do
   Flops flops;          ///< as the kernels run them, see `tile_padding`
   Bytes bytes;          ///< moved to and from device memory
-  bool operator==(const Work&) const = default;
+  bool operator==(const StepWork&) const = default;
 };
 
 /// What a kind of device can do at best.
@@ -42,27 +42,27 @@ struct Roofline {
 
 /// Example: fixed 10 ms, launch 1 ms, shares 2 and 1.5, 5 launches, 1 TFLOP at 4 TFLOP/s and
 /// 60 GB at 300 GB/s: 10 + 5 ms + 2 * 0.25 s + 1.5 * 0.2 s = 0.815 s.
-Seconds estimate_time(const Roofline& model, const Work& work, const DeviceRates& device);
+Seconds estimate_time(const Roofline& model, const StepWork& work, const DeviceRates& device);
 
 /// A measured step.
 struct RooflineSample {
-  Work work;
+  StepWork work;
   DeviceRates device;
   Seconds measured;  ///< > 0
-  int host = -1;     ///< group of measurements with one pace (cost/steps/pace.h); -1: none
+  int host = -1;     ///< group of measurements with one drag (peers/steps/drag.h); -1: none
 };
 
 struct RooflineFit {
   Roofline model;
-  std::vector<double> paces;  ///< of the hosts: times are pace * estimate_time
+  std::vector<double> drags;  ///< of the hosts: times are drag * estimate_time
 
-  double pace(int host) const;
+  double drag(int host) const;
 };
 
 /// The four constants, all >= 0, by relative least squares over samples of one or several kinds of
-/// device, with a pace for each host. Two or more works that differ in the ratios of launches,
+/// device, with a drag for each host. Two or more works that differ in the ratios of launches,
 /// flops and bytes are needed to tell the terms apart; a term that the samples do not support gets
-/// 0. Errors: cost.fit, as `fit_with_paces`, and for a rate that is not > 0.
+/// 0. Errors: cost.fit, as `fit_with_drags`, and for a rate that is not > 0.
 Result<RooflineFit> fit_roofline(const std::vector<RooflineSample>& samples);
 
 /// How many times more channels a kernel runs than asked, as it works in tiles: 48 channels in
@@ -77,7 +77,7 @@ double tile_padding(std::int64_t channels, std::int64_t tile);
 ///
 /// Example: 0.5 s that the model splits 1 : 4 into launches and flops, to a device with twice the
 /// peak and the same launch cost: 0.1 + 0.4 / 2 = 0.3 s.
-Seconds carried_time(Seconds measured, const Work& work, const Roofline& model,
+Seconds carried_time(Seconds measured, const StepWork& work, const Roofline& model,
                      const DeviceRates& source, const DeviceRates& target);
 
 }  // namespace motley::peers

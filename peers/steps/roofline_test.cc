@@ -11,7 +11,7 @@ constexpr DeviceRates kFast{8e12, BytesPerSecond(900e9)};
 
 TEST(Roofline, AddsStartUpArithmeticAndTraffic) {
   const Roofline model{Seconds(0.010), Seconds(0.001), 2.0, 1.5};
-  const Work work{5, Flops(1e12), Bytes(60'000'000'000)};
+  const StepWork work{5, Flops(1e12), Bytes(60'000'000'000)};
   // 0.010 + 5 * 0.001 + 2 * (1 / 4) + 1.5 * (60 / 300).
   EXPECT_NEAR(estimate_time(model, work, kSlow).value, 0.815, 1e-12);
   // Start-up half as long: 0.0075 + 0.8.
@@ -21,12 +21,12 @@ TEST(Roofline, AddsStartUpArithmeticAndTraffic) {
 }
 
 std::vector<RooflineSample> samples_of(const Roofline& model) {
-  const std::vector<Work> works = {{10, Flops(1e12), Bytes(5'000'000'000)},
-                                   {40, Flops(2e12), Bytes(90'000'000'000)},
-                                   {90, Flops(9e12), Bytes(20'000'000'000)},
-                                   {30, Flops(4e12), Bytes(70'000'000'000)}};
+  const std::vector<StepWork> works = {{10, Flops(1e12), Bytes(5'000'000'000)},
+                                       {40, Flops(2e12), Bytes(90'000'000'000)},
+                                       {90, Flops(9e12), Bytes(20'000'000'000)},
+                                       {30, Flops(4e12), Bytes(70'000'000'000)}};
   std::vector<RooflineSample> samples;
-  for (const Work& work : works)
+  for (const StepWork& work : works)
     for (const DeviceRates& device : {kSlow, kFast})
       samples.push_back({work, device, estimate_time(model, work, device)});
   return samples;
@@ -40,13 +40,13 @@ TEST(Roofline, FitFindsTheConstantsThatMadeTheSamples) {
   EXPECT_NEAR(fit->model.launch.value, 0.003, 1e-9);
   EXPECT_NEAR(fit->model.flops_share, 1.7, 1e-6);
   EXPECT_NEAR(fit->model.bytes_share, 2.5, 1e-6);
-  EXPECT_DOUBLE_EQ(fit->pace(0), 1.0);
+  EXPECT_DOUBLE_EQ(fit->drag(0), 1.0);
 }
 
 TEST(Roofline, FitSeparatesSlowHosts) {
   // The same eight steps on two hosts, the second 1.3 times slower. Whatever the constants, the
-  // ratios of measured to predicted differ by 1.3 between the hosts, and each pace is the geometric
-  // mean of eight ratios and a 1: the paces differ by 1.3^(8/9) = 1.26265.
+  // ratios of measured to predicted differ by 1.3 between the hosts, and each drag is the geometric
+  // mean of eight ratios and a 1: the drags differ by 1.3^(8/9) = 1.26265.
   std::vector<RooflineSample> samples = samples_of({Seconds(0.02), Seconds(0.003), 1.7, 2.5});
   for (std::size_t i = 0; i < 8; ++i) {
     samples[i].host = 0;
@@ -56,7 +56,7 @@ TEST(Roofline, FitSeparatesSlowHosts) {
   }
   const auto fit = fit_roofline(samples);
   ASSERT_TRUE(fit.has_value());
-  EXPECT_NEAR(fit->pace(1) / fit->pace(0), 1.26265, 1e-5);
+  EXPECT_NEAR(fit->drag(1) / fit->drag(0), 1.26265, 1e-5);
 }
 
 TEST(Roofline, FitRefusesADeviceWithoutRates) {
@@ -74,21 +74,21 @@ TEST(Roofline, TilesPadChannels) {
 
 TEST(Roofline, TransferScalesEachPartByItsRatio) {
   const Roofline model{Seconds(0), Seconds(0.01), 1.0, 0.0};
-  const Work work{5, Flops(0.8e12), Bytes(0)};
+  const StepWork work{5, Flops(0.8e12), Bytes(0)};
   // On the slow device 0.05 + 0.2: 1 : 4. Measured twice that, 0.5: 0.1 of launches and 0.4 of
   // flops, the latter halved: 0.3.
   EXPECT_NEAR(carried_time(Seconds(0.5), work, model, kSlow, kFast).value, 0.3, 1e-12);
 }
 
 TEST(Roofline, TransferKeepsWhatTheModelDoesNotPrice) {
-  EXPECT_DOUBLE_EQ(carried_time(Seconds(0.5), Work{}, Roofline{}, kSlow, kFast).value, 0.5);
+  EXPECT_DOUBLE_EQ(carried_time(Seconds(0.5), StepWork{}, Roofline{}, kSlow, kFast).value, 0.5);
 }
 
 RC_GTEST_PROP(Roofline, TransferThereAndBackIsTheSame, ()) {
   const Roofline model{Seconds(0.01), Seconds(0.001), 1.5, 2.0};
-  const Work work{static_cast<double>(*rc::gen::inRange(0, 100)),
-                  Flops(*rc::gen::inRange(0, 1'000'000) * 1e6),
-                  Bytes(*rc::gen::inRange(0, 1'000'000'000))};
+  const StepWork work{static_cast<double>(*rc::gen::inRange(0, 100)),
+                      Flops(*rc::gen::inRange(0, 1'000'000) * 1e6),
+                      Bytes(*rc::gen::inRange(0, 1'000'000'000))};
   const Seconds there = carried_time(Seconds(0.25), work, model, kSlow, kFast);
   RC_ASSERT(std::abs(carried_time(there, work, model, kFast, kSlow).value - 0.25) < 1e-12);
 }

@@ -224,8 +224,9 @@ Result<TransformerResiduals> cross_validate(const std::vector<TransformerRun>& r
   return residuals;
 }
 
-Result<cost::Interval> estimate_interval(const TransformerModel& model, const TransformerJob& job,
-                                         const TransformerResiduals& residuals) {
+Result<cost::PredictionInterval> estimate_interval(const TransformerModel& model,
+                                                   const TransformerJob& job,
+                                                   const TransformerResiduals& residuals) {
   MOTLEY_ASSIGN(const TransformerStep step, estimate_step(model, job));
   const bool is_known = model.corrections.contains(shape_of(job));
   return cost::conformal_interval(step.total.value,

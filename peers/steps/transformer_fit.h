@@ -63,7 +63,8 @@ Result<TransformerResiduals> cross_validate(const std::vector<TransformerRun>& r
 
 /// 80 % interval around estimate_step: from the residuals of known shapes where `model` has a
 /// correction, of new shapes elsewhere.
-Result<cost::Interval> estimate_interval(const TransformerModel& model, const TransformerJob& job,
-                                         const TransformerResiduals& residuals);
+Result<cost::PredictionInterval> estimate_interval(const TransformerModel& model,
+                                                   const TransformerJob& job,
+                                                   const TransformerResiduals& residuals);
 
 }  // namespace motley::peers

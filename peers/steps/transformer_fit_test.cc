@@ -26,11 +26,11 @@ CollectiveCurves curves() {
   return curves;
 }
 
-/// A step of `truth` with layers that take `pace` times as long.
-TransformerRun run_of(TransformerJob job, double pace = 1) {
+/// A step of `truth` with layers that take `drag` times as long.
+TransformerRun run_of(TransformerJob job, double drag = 1) {
   ShapeTimes times = *estimate_shape(shape_of(job), truth(), curves());
-  times.layer_forward = times.layer_forward * pace;
-  times.layer_backward = times.layer_backward * pace;
+  times.layer_forward = times.layer_forward * drag;
+  times.layer_backward = times.layer_backward * drag;
   return {job, estimate_step(job, times, truth(), curves())->total};
 }
 
@@ -95,7 +95,7 @@ TEST(TransformerFit, KeepsWhatWasMeasuredOfAShape) {
 }
 
 TEST(TransformerFit, IntervalsAreWiderForNewShapes) {
-  // Each shape has its own pace, up to 20 % off: that is known of shapes in the fit only.
+  // Each shape has its own drag, up to 20 % off: that is known of shapes in the fit only.
   std::vector<TransformerRun> fitted;
   std::size_t i = 0;
   for (const std::int64_t hidden : {1024, 2048}) {

@@ -42,9 +42,9 @@ Result<Seconds> all_reduce_time(const CollectiveCurves& curves, std::int64_t ran
   return curve->second.time(bytes);
 }
 
-Seconds sum_of(const std::vector<Kernel>& kernels, const KernelRates& rates) {
+Seconds sum_of(const std::vector<GpuKernel>& kernels, const KernelRates& rates) {
   Seconds sum;
-  for (const Kernel& kernel : kernels) sum += kernel_time(kernel, rates);
+  for (const GpuKernel& kernel : kernels) sum += kernel_time(kernel, rates);
   return sum;
 }
 
@@ -161,8 +161,8 @@ Result<ShapeTimes> estimate_shape(const TransformerShape& shape,
   // Large enough that launches do not matter; what the host costs is in the constants.
   KernelRates rates = constants.kernels;
   rates.launch = Seconds(0);
-  const Kernel logits = {Flops(2 * tokens * to_double(columns) * to_double(shape.hidden)), 0,
-                         columns % 8 == 0};
+  const GpuKernel logits = {Flops(2 * tokens * to_double(columns) * to_double(shape.hidden)), 0,
+                            columns % 8 == 0};
   times.head = constants.head + 3 * kernel_time(logits, rates) + whole + 3 * token +
                kernel_time(element_wise(kLogitBytes * tokens * to_double(columns)), rates) +
                kernel_time(element_wise(2 * kHeadPasses * activation), rates);

@@ -40,7 +40,7 @@ TransformerShape shape_of(const TransformerJob& job);
 /// Kernels of one layer on one tensor rank, docs/models.md has the list; the all-reduces are not in
 /// them. Backward is without the recomputed forward.
 struct LayerKernels {
-  std::vector<Kernel> forward, backward;
+  std::vector<GpuKernel> forward, backward;
 };
 LayerKernels build_layer_kernels(const TransformerShape& shape);
 

@@ -36,9 +36,9 @@ std::string message_of(const TransformerJob& job) {
   return verified ? "no error" : verified.error().message;
 }
 
-double flops_of(const std::vector<Kernel>& kernels) {
+double flops_of(const std::vector<GpuKernel>& kernels) {
   double sum = 0;
-  for (const Kernel& kernel : kernels) sum += kernel.flops.value;
+  for (const GpuKernel& kernel : kernels) sum += kernel.flops.value;
   return sum;
 }
 

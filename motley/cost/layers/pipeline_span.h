@@ -18,7 +18,7 @@ struct MicroBatchTimes {
 /// S-1-s forwards, then one forward and one backward in turn, then the backwards that are left.
 /// A message between neighbours takes `transfer` and overlaps with computation on both sides: a
 /// micro-batch may start that long after its neighbour's part ended. (Where messages block both
-/// sides, cost/steps/pipeline_step.h applies.) Stages and micro-batches: one or more.
+/// sides, cost/layers/pipeline_step.h applies.) Stages and micro-batches: one or more.
 /// O(stages micro_batches).
 ///
 /// Example: two stages of 1 s forward and 2 s backward, 0.5 s a message, two micro-batches.

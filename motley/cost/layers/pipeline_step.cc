@@ -31,8 +31,8 @@ struct Op {
 };
 
 std::int64_t forwards_ahead(std::size_t stages, std::size_t stage, std::int64_t micro_batches,
-                            Schedule schedule) {
-  if (schedule == Schedule::kGPipe) return micro_batches;
+                            PipelineSchedule schedule) {
+  if (schedule == PipelineSchedule::kGPipe) return micro_batches;
   return std::min(static_cast<std::int64_t>(stages - 1 - stage), micro_batches);
 }
 
@@ -79,7 +79,7 @@ std::vector<Op> with_messages(std::size_t stage, const std::vector<Op>& order,
 }
 
 std::vector<std::vector<Op>> schedule_stages(std::size_t stages, std::int64_t micro_batches,
-                                             Schedule schedule) {
+                                             PipelineSchedule schedule) {
   std::vector<std::vector<Op>> orders, all;
   for (std::size_t s = 0; s < stages; ++s)
     orders.push_back(
@@ -457,7 +457,7 @@ Seconds transfer_time(const RateCurve& curve, Bytes bytes, double flows) {
 
 std::vector<StageSpan> run_pipeline(const std::vector<StageWork>& work,
                                     const std::vector<LinkTime>& links, std::int64_t micro_batches,
-                                    Schedule schedule) {
+                                    PipelineSchedule schedule) {
   MOTLEY_CHECK(links.size() + 1 == work.size());
   const std::vector<std::vector<Op>> ops = schedule_stages(work.size(), micro_batches, schedule);
   std::vector<Progress> at(work.size());

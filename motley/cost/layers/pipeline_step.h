@@ -34,7 +34,7 @@ struct StageNetwork {
   std::map<std::string, int> devices_per_host;  ///< by kind; 1 if absent
 };
 
-enum class Schedule {
+enum class PipelineSchedule {
   k1F1B,   ///< stage s of S runs S-1-s forwards ahead, then one forward, one backward
   kGPipe,  ///< all forwards, then all backwards
 };
@@ -59,7 +59,7 @@ struct PipelinePlan {
   std::vector<PipelineStage> stages;
   std::int64_t micro_batch = 1;    ///< samples
   std::int64_t micro_batches = 1;  ///< a replica and step
-  Schedule schedule = Schedule::k1F1B;
+  PipelineSchedule schedule = PipelineSchedule::k1F1B;
   bool operator==(const PipelinePlan&) const = default;
 };
 
@@ -127,7 +127,7 @@ struct StageSpan {
 /// Stage 0: B1 9-11.
 std::vector<StageSpan> run_pipeline(const std::vector<StageWork>& work,
                                     const std::vector<LinkTime>& links, std::int64_t micro_batches,
-                                    Schedule schedule);
+                                    PipelineSchedule schedule);
 
 /// Step time and memory of a plan.
 /// Time: run_pipeline of each replica with the profile's layer times (which hold what tensor

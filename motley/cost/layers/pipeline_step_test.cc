@@ -37,7 +37,7 @@ TEST(TransferTime, FollowsTheCurve) {
 
 TEST(RunPipeline, StandsStillInMessages) {
   // The header's example.
-  const auto spans = run_pipeline(work_of(2, 1, 2), links_of(2, 0.5), 2, Schedule::k1F1B);
+  const auto spans = run_pipeline(work_of(2, 1, 2), links_of(2, 0.5), 2, PipelineSchedule::k1F1B);
   EXPECT_THAT(spans[0].end.value, DoubleNear(11, 1e-12));
   EXPECT_THAT(spans[1].end.value, DoubleNear(9, 1e-12));
   EXPECT_THAT(spans[1].compute.value, DoubleNear(6, 1e-12));
@@ -50,7 +50,7 @@ TEST(RunPipeline, UnequalStagesWaitForTheSlowest) {
   // Two stages, 1F1B, 3 micro-batches, no message time. Stage 0: F 1, B 1; stage 1: F 2, B 2.
   // Stage 1 begins at 1 and never waits: 1 + 3 * 4 = 13; then the last B of stage 0: 14.
   const std::vector<StageWork> work = {{Seconds(1), Seconds(1)}, {Seconds(2), Seconds(2)}};
-  const auto spans = run_pipeline(work, links_of(2, 0), 3, Schedule::k1F1B);
+  const auto spans = run_pipeline(work, links_of(2, 0), 3, PipelineSchedule::k1F1B);
   EXPECT_THAT(spans[1].end.value, DoubleNear(13, 1e-12));
   EXPECT_THAT(spans[0].end.value, DoubleNear(14, 1e-12));
 }
@@ -58,7 +58,7 @@ TEST(RunPipeline, UnequalStagesWaitForTheSlowest) {
 TEST(RunPipeline, GPipeRunsAllForwardsFirst) {
   // Two equal stages without message time: forwards end at 2 + M - 1, backwards take as long:
   // 3 micro-batches: 4 * 1 + 4 * 2 = 12.
-  const auto spans = run_pipeline(work_of(2, 1, 2), links_of(2, 0), 3, Schedule::kGPipe);
+  const auto spans = run_pipeline(work_of(2, 1, 2), links_of(2, 0), 3, PipelineSchedule::kGPipe);
   EXPECT_THAT(spans[0].end.value, DoubleNear(12, 1e-12));
   EXPECT_THAT(spans[1].end.value, DoubleNear(10, 1e-12));
 }
@@ -67,7 +67,7 @@ RC_GTEST_PROP(RunPipeline, EqualStagesTakeTheClosedForm, ()) {
   // (M + S - 1) (F + B) without message time, for both schedules.
   const auto stages = *rc::gen::inRange<std::size_t>(1, 9);
   const auto micro_batches = *rc::gen::inRange<std::int64_t>(1, 20);
-  const auto schedule = *rc::gen::element(Schedule::k1F1B, Schedule::kGPipe);
+  const auto schedule = *rc::gen::element(PipelineSchedule::k1F1B, PipelineSchedule::kGPipe);
   const auto spans =
       run_pipeline(work_of(stages, 1, 2), links_of(stages, 0), micro_batches, schedule);
   const double slots = static_cast<double>(micro_batches) + static_cast<double>(stages) - 1;
@@ -79,7 +79,7 @@ RC_GTEST_PROP(RunPipeline, EndsAndBoundsHold, ()) {
   // work, and the end is not before the work and messages of any stage.
   const auto stages = *rc::gen::inRange<std::size_t>(1, 7);
   const auto micro_batches = *rc::gen::inRange<std::int64_t>(1, 12);
-  const auto schedule = *rc::gen::element(Schedule::k1F1B, Schedule::kGPipe);
+  const auto schedule = *rc::gen::element(PipelineSchedule::k1F1B, PipelineSchedule::kGPipe);
   std::vector<StageWork> work;
   for (std::size_t s = 0; s < stages; ++s)
     work.push_back({Seconds(*rc::gen::inRange(1, 9)), Seconds(*rc::gen::inRange(1, 9))});
@@ -201,7 +201,7 @@ TEST(PipelineStep, GPipeKeepsAllMicroBatches) {
   PipelinePlan plan = two_stages();
   plan.micro_batches = 4;
   EXPECT_EQ(step_of(plan).memory[1].activations, Bytes(8'000'000'000));
-  plan.schedule = Schedule::kGPipe;
+  plan.schedule = PipelineSchedule::kGPipe;
   EXPECT_EQ(step_of(plan).memory[1].activations, Bytes(32'000'000'000));
 }
 

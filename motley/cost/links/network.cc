@@ -97,6 +97,7 @@ void Network::add_switch(const Cluster& cluster, const cluster::Link& link) {
   }
   std::sort(added.nodes.begin(), added.nodes.end());
   const auto name = [&](std::size_t i) { return cluster.node(added.nodes[i]).name; };
+  // A cable: each direction is one link for both. At a switch each node has its own two.
   if (link.between.size() == 2) {
     const std::int32_t there = add_link(name(0) + ">" + name(1), link.bandwidth);
     const std::int32_t back = add_link(name(1) + ">" + name(0), link.bandwidth);
@@ -113,6 +114,7 @@ void Network::add_switch(const Cluster& cluster, const cluster::Link& link) {
   for (const NodeId a : added.nodes) {
     for (const NodeId b : added.nodes) {
       std::int32_t& taken = switch_of_[a.index() * cluster.nodes.size() + b.index()];
+      // Links come by preference: the first that joins a pair is its own.
       if (taken < 0 && a != b) taken = number;
     }
   }
@@ -130,6 +132,7 @@ void Network::add_local(const Cluster& cluster, NodeId node) {
   });
   for (std::size_t i = 0; i < devices.size(); ++i) {
     if (!kinds[i]) continue;
+    // NVLink and the like join devices of a kind; unlike ones meet over their host's bus.
     const auto rate =
         are_alike && kinds[i]->peer_bandwidth ? kinds[i]->peer_bandwidth : kinds[i]->host_bandwidth;
     if (rate) add_device_ports(cluster, devices[i], *rate);
@@ -147,6 +150,7 @@ Path Network::path(DeviceId from, DeviceId to) const {
   const NodeId a = node(from), b = node(to);
   Path path;
   const auto cross = [&](std::int32_t link) {
+    // A link that is both ends' port, as of a pair, is crossed once.
     if (link >= 0 && (path.links.empty() || path.links.back() != link)) path.links.push_back(link);
   };
   if (a == b) {

@@ -26,7 +26,9 @@ struct Grounds {
 struct Experience {
   std::vector<double> residuals;  ///< measured / predicted - 1 of other cases
   std::string basis;              ///< for people: "9 earlier runs on this cluster"
-  Interval around(double prediction) const { return conformal_interval(prediction, residuals); }
+  PredictionInterval around(double prediction) const {
+    return conformal_interval(prediction, residuals);
+  }
 };
 
 /// Where all was measured, runs that were predicted before tell most: those of this model on this

@@ -27,7 +27,7 @@ TEST(Experience, TakesTheNearestRunsOfWhichThereAreEnough) {
   add(entries, 1, "m", "c", 0.125);
   const Experience trust = find_experience(entries, kWanted, Origin::kMeasured);
   EXPECT_EQ(trust.basis, "9 earlier runs of this model on this cluster");
-  EXPECT_EQ(trust.around(8), (Interval{9, 8, 9}));
+  EXPECT_EQ(trust.around(8), (PredictionInterval{9, 8, 9}));
 }
 
 TEST(Experience, OtherQuantitiesDoNotCount) {
@@ -40,10 +40,10 @@ TEST(Experience, OtherQuantitiesDoNotCount) {
 TEST(Experience, KindsThatAreNotHereRestOnTheBenchmark) {
   std::vector<PredictionEntry> entries;
   add(entries, 20, "m", "c", 0);
-  const Interval kinds = find_experience(entries, kWanted, Origin::kKinds).around(1);
-  const Interval carried = find_experience({}, kWanted, Origin::kCarried).around(1);
-  const Interval modelled = find_experience({}, kWanted, Origin::kModelled).around(1);
-  const Interval measured = find_experience({}, kWanted, Origin::kMeasured).around(1);
+  const PredictionInterval kinds = find_experience(entries, kWanted, Origin::kKinds).around(1);
+  const PredictionInterval carried = find_experience({}, kWanted, Origin::kCarried).around(1);
+  const PredictionInterval modelled = find_experience({}, kWanted, Origin::kModelled).around(1);
+  const PredictionInterval measured = find_experience({}, kWanted, Origin::kMeasured).around(1);
   EXPECT_LT(kinds.low, carried.low);
   EXPECT_LT(carried.low, modelled.low);
   EXPECT_LT(modelled.low, measured.low);

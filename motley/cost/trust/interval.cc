@@ -19,7 +19,8 @@ double upper_quantile(const std::vector<double>& sorted, double tail) {
 
 }  // namespace
 
-Interval conformal_interval(double prediction, std::vector<double> residuals, double coverage) {
+PredictionInterval conformal_interval(double prediction, std::vector<double> residuals,
+                                      double coverage) {
   if (residuals.empty()) return {0, prediction, std::numeric_limits<double>::infinity()};
   const double tail = (1 - coverage) / 2;
   std::sort(residuals.begin(), residuals.end());

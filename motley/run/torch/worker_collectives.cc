@@ -129,7 +129,7 @@ Result<void> measure_collectives(WorkerSession& session, const Reporter& reporte
   session.program.groups = prefix_groups(session.size);
   MOTLEY_RETURN_IF_ERROR(join_groups(session));
   reporter.event("ready", Json::object());
-  GroupTimes times;
+  MeasuredGroup times;
   const std::vector<std::string> hosts = session.hosts();
   for (std::size_t i = 0; i < session.program.groups.size(); ++i) {
     const int ranks = static_cast<int>(i) + 2;
@@ -160,7 +160,7 @@ Result<void> measure_collectives(WorkerSession& session, const Reporter& reporte
   }
   if (session.rendezvous)
     MOTLEY_RETURN_IF_ERROR(session.rendezvous->barrier("end", session.patience()));
-  if (session.rank == 0) reporter.event("collectives", group_times_to_json(times));
+  if (session.rank == 0) reporter.event("collectives", measured_group_to_json(times));
   reporter.event("done", Json{{"steps", 0}, {"reason", "finished"}});
   return {};
 }

@@ -10,12 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "motley/base/exit_code.h"
 #include "motley/base/text.h"
 #include "motley/run/diagnosis.h"
 #include "motley/run/environment.h"
 #include "motley/run/torch/cuda_library.h"
+#include "motley/run/torch/rank_training.h"
 #include "motley/run/torch/torch_version.h"
-#include "motley/run/torch/training.h"
 #include "motley/run/torch/worker_collectives.h"
 #include "motley/run/torch/worker_profile.h"
 
@@ -27,15 +28,13 @@ extern char** environ;
 namespace motley::run {
 namespace {
 
-constexpr int kStoppedExit = 75;
-
 // What a signal handler can see.
-std::atomic<Training*> training_to_stop{nullptr};
+std::atomic<RankTraining*> training_to_stop{nullptr};
 std::atomic<bool> stop_requested{false};
 
 void on_stop_signal(int) {
   stop_requested = true;
-  if (Training* training = training_to_stop.load()) training->request_stop();
+  if (RankTraining* training = training_to_stop.load()) training->request_stop();
 }
 
 struct CommandLine {
@@ -144,7 +143,7 @@ Error explain(Error error, const WorkerSession& session, const WorkerArguments& 
 
 int fail(const Reporter& reporter, const Error& error, const std::string& instruction) {
   reporter.error(error, instruction);
-  return exit_code(error.kind);
+  return exit_code(error);
 }
 
 /// Reports an error of a running job and ends the process before anything is destroyed: a lane may
@@ -156,14 +155,14 @@ int fail(const Reporter& reporter, const Error& error, const std::string& instru
 }
 
 int train(WorkerSession& session, const WorkerArguments& arguments, const Reporter& reporter) {
-  const auto training = Training::open(session, reporter);
+  const auto training = RankTraining::open(session, reporter);
   if (!training) leave(reporter, session, arguments, training.error());
   training_to_stop = training->get();
   if (stop_requested) (*training)->request_stop();
   const auto end = (*training)->run();
   training_to_stop = nullptr;
   if (!end) leave(reporter, session, arguments, end.error());
-  return *end == Training::End::kStopped ? kStoppedExit : 0;
+  return *end == RankTraining::End::kStopped ? kStopped : 0;
 }
 
 int measure(WorkerSession& session, const WorkerArguments& arguments, const Reporter& reporter) {

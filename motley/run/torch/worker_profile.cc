@@ -42,7 +42,7 @@ Result<std::vector<OpTime>> profile_file(std::size_t index, const ProfileJob& jo
   if (rank >= program.devices.size())
     return usage_error("run.job", path + ": has no device of rank " + std::to_string(rank));
   const program::DeviceProgram& device = program.devices[rank];
-  ProfileOptions options;
+  ProfileRunOptions options;
   options.kind = job.device.kind;
   options.local_index = job.device.local_index;
   options.warm_up = 1;

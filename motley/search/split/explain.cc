@@ -24,7 +24,7 @@ struct Part {
   std::int64_t least = 0, most = 0;
 };
 
-std::map<std::size_t, Part> parts_of(const SplitSpace& space, const Split& split) {
+std::map<std::size_t, Part> parts_of(const SplitSpace& space, const BatchSplit& split) {
   std::map<std::size_t, Part> parts;
   for (std::size_t i = 0; i < split.devices.size(); ++i) {
     Part& part = parts[space.type_of(split.devices[i])];
@@ -47,7 +47,7 @@ std::string describe_share(const SplitSpace& space, const Part& part) {
 }
 
 /// What each type gets; its speed beside the slowest at the mean share.
-void add_shares(const SplitSpace& space, const Split& split, std::vector<std::string>& why) {
+void add_shares(const SplitSpace& space, const BatchSplit& split, std::vector<std::string>& why) {
   const auto parts = parts_of(space, split);
   const double share =
       static_cast<double>(space.batch()) / static_cast<double>(split.devices.size());
@@ -72,7 +72,8 @@ void add_shares(const SplitSpace& space, const Split& split, std::vector<std::st
   }
 }
 
-void add_full_devices(const SplitSpace& space, const Split& split, std::vector<std::string>& why) {
+void add_full_devices(const SplitSpace& space, const BatchSplit& split,
+                      std::vector<std::string>& why) {
   for (const auto& [number, part] : parts_of(space, split)) {
     const DeviceType& type = space.types()[number];
     const std::int64_t cap = split.devices.size() == 1 ? type.alone_cap : type.shared_cap;
@@ -98,7 +99,7 @@ double exchange_total(const SplitSpace& space, const std::vector<DeviceId>& devi
   return total;
 }
 
-std::string describe_idle(const SplitSpace& space, const Split& split, DeviceId device) {
+std::string describe_idle(const SplitSpace& space, const BatchSplit& split, DeviceId device) {
   const DeviceType& type = space.types()[space.type_of(device)];
   if (type.shared_cap == 0) {
     const Bytes need = space.evaluator().peak_bytes(device, space.least(), Setting::kShared);
@@ -121,7 +122,7 @@ std::string describe_idle(const SplitSpace& space, const Split& split, DeviceId 
   return text;
 }
 
-void add_idle_devices(const SplitSpace& space, const Split& split,
+void add_idle_devices(const SplitSpace& space, const BatchSplit& split,
                       const std::vector<DeviceId>& idle, std::vector<std::string>& why) {
   std::map<std::size_t, std::vector<DeviceId>> by_type;
   for (const DeviceId device : idle) by_type[space.type_of(device)].push_back(device);
@@ -138,7 +139,7 @@ void add_idle_devices(const SplitSpace& space, const Split& split,
 }
 
 /// What the last devices spend their time on.
-std::string describe_binding(const SplitSpace& space, const Split& split) {
+std::string describe_binding(const SplitSpace& space, const BatchSplit& split) {
   if (split.devices.size() == 1) {
     return fmt::format("binding: compute on {}, which works alone", space.name(split.devices[0]));
   }
@@ -182,7 +183,7 @@ std::string describe_binding(const SplitSpace& space, const Split& split) {
 
 }  // namespace
 
-std::vector<std::string> explain_split(const SplitSpace& space, const Split& split,
+std::vector<std::string> explain_split(const SplitSpace& space, const BatchSplit& split,
                                        const std::vector<DeviceId>& idle) {
   std::vector<std::string> why;
   add_shares(space, split, why);

@@ -14,7 +14,7 @@ namespace motley::search {
 ///   b:0 is full: 12 samples need 511 MiB of 512 MiB
 ///   c:0 stays idle: with it the step would take 12.0 ms longer
 ///   binding: compute on all devices, balanced to 0.8 %
-std::vector<std::string> explain_split(const SplitSpace& space, const Split& split,
+std::vector<std::string> explain_split(const SplitSpace& space, const BatchSplit& split,
                                        const std::vector<DeviceId>& idle);
 
 }  // namespace motley::search

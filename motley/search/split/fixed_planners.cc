@@ -19,11 +19,12 @@ using Setting = SplitEvaluator::Setting;
 
 Choice no_split(std::string why) { return Choice{.why = {std::move(why)}}; }
 
-Choice one_split(Split split) { return Choice{.split = std::move(split)}; }
+Choice one_split(BatchSplit split) { return Choice{.split = std::move(split)}; }
 
 /// Leaves out devices without samples.
-Split drop_idle(const std::vector<DeviceId>& devices, const std::vector<std::int64_t>& samples) {
-  Split split;
+BatchSplit drop_idle(const std::vector<DeviceId>& devices,
+                     const std::vector<std::int64_t>& samples) {
+  BatchSplit split;
   for (std::size_t i = 0; i < devices.size(); ++i) {
     if (samples[i] == 0) continue;
     split.devices.push_back(devices[i]);
@@ -44,11 +45,11 @@ class SplitLottery {
                      [&](DeviceId a, DeviceId b) { return cap(a) > cap(b); });
   }
 
-  std::optional<Split> draw() {
+  std::optional<BatchSplit> draw() {
     const std::vector<std::size_t> sizes = allowed_sizes();
     if (sizes.empty()) return std::nullopt;
     const std::size_t size = sizes[random_.below(sizes.size())];
-    if (size == 1) return Split{{alone_[random_.below(alone_.size())]}, {space_.batch()}};
+    if (size == 1) return BatchSplit{{alone_[random_.below(alone_.size())]}, {space_.batch()}};
     return fill(draw_group(size));
   }
 
@@ -99,7 +100,7 @@ class SplitLottery {
   }
 
   /// Gives each device a number of samples that leaves a possible rest for those after it.
-  Split fill(const std::vector<DeviceId>& group) {
+  BatchSplit fill(const std::vector<DeviceId>& group) {
     std::vector<std::pair<DeviceId, std::int64_t>> drawn;
     std::int64_t left = space_.batch(), held = total_cap(group);
     auto after = static_cast<std::int64_t>(group.size());
@@ -116,7 +117,7 @@ class SplitLottery {
       left -= samples;
     }
     std::sort(drawn.begin(), drawn.end());
-    Split split;
+    BatchSplit split;
     for (const auto& [device, samples] : drawn) {
       split.devices.push_back(device);
       split.samples.push_back(samples);
@@ -192,7 +193,7 @@ Result<Choice> RandomPlanner::choose(const Study& study) const {
     MOTLEY_ASSIGN(choice.region, draw_region(problem, *inputs().graph, choice.why));
     return choice;
   }
-  std::optional<Split> split = SplitLottery(study.space).draw();
+  std::optional<BatchSplit> split = SplitLottery(study.space).draw();
   if (!split) return Choice{.why = study.space.explain_infeasible()};
   return one_split(std::move(*split));
 }

@@ -35,7 +35,7 @@ DeviceId find_best_single(const SplitSpace& space) {
 }
 
 /// A baseline, priced by the simulator where it fits and by the step model where not.
-Result<Baseline> make_baseline(const SplitSpace& space, const Split& split, std::string label,
+Result<Baseline> make_baseline(const SplitSpace& space, const BatchSplit& split, std::string label,
                                std::optional<PricedSplit>& priced) {
   Baseline baseline;
   baseline.label = std::move(label);
@@ -50,13 +50,13 @@ Result<Baseline> make_baseline(const SplitSpace& space, const Split& split, std:
 
 Result<void> add_baselines(Study& study, PlanOutcome& outcome) {
   const SplitSpace& space = study.space;
-  const Split equal = equal_split(space.problem());
+  const BatchSplit equal = equal_split(space.problem());
   MOTLEY_ASSIGN(outcome.equal_split,
                 make_baseline(space, equal, plan::samples_text(equal.samples), study.equal));
   if (equal.devices.size() < space.problem().devices.size()) {  // no equal split, only the nearest
     outcome.equal_split.label += " (too few samples for all)";
   }
-  const Split single{{find_best_single(space)}, {space.batch()}};
+  const BatchSplit single{{find_best_single(space)}, {space.batch()}};
   MOTLEY_ASSIGN(outcome.best_single,
                 make_baseline(space, single, space.name(single.devices[0]), study.single));
   return {};
@@ -92,7 +92,7 @@ Result<void> add_region(const Study& study, const Choice& choice, PlanOutcome& o
 
 Result<void> add_answer(const Study& study, Choice choice, PlanOutcome& outcome) {
   const SplitSpace& space = study.space;
-  const Split& split = *choice.split;
+  const BatchSplit& split = *choice.split;
   if (!choice.seconds) ++outcome.considered;
   outcome.plan = make_split_plan(space.problem(), split);
   MOTLEY_ASSIGN(plan::Price price, space.evaluator().price(*outcome.plan));
@@ -132,9 +132,9 @@ Result<void> claim_bound(Seconds bound, PlanOutcome& outcome) {
   return {};
 }
 
-Split equal_split(const Problem& problem) {
+BatchSplit equal_split(const Problem& problem) {
   const auto devices = static_cast<std::int64_t>(problem.devices.size());
-  Split split;
+  BatchSplit split;
   for (std::int64_t i = 0; i < devices; ++i) {
     const std::int64_t samples =
         problem.global_batch / devices + (i < problem.global_batch % devices ? 1 : 0);
@@ -145,13 +145,13 @@ Split equal_split(const Problem& problem) {
   return split;
 }
 
-plan::Plan make_split_plan(const Problem& problem, const Split& split) {
+plan::Plan make_split_plan(const Problem& problem, const BatchSplit& split) {
   plan::Plan plan = plan::blank_plan(problem);
   plan.replicas = plan::make_replicas(split.devices, split.samples);
   return plan;
 }
 
-Result<double> price(const SplitSpace& space, const Split& split) {
+Result<double> price(const SplitSpace& space, const BatchSplit& split) {
   MOTLEY_ASSIGN(const Seconds step,
                 space.evaluator().step_time(make_split_plan(space.problem(), split)));
   return step.value;

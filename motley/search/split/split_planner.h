@@ -14,13 +14,13 @@ namespace motley::search {
 
 /// A split and its simulated step.
 struct PricedSplit {
-  Split split;
+  BatchSplit split;
   double seconds = 0;
 };
 
 /// What a planner of splits decides; everything around it is the same for all.
 struct Choice {
-  std::optional<Split> split;          ///< empty: there is none, and `why` has the arithmetic
+  std::optional<BatchSplit> split;     ///< empty: there is none, and `why` has the arithmetic
   std::optional<RegionChoice> region;  ///< instead of a split: operators split over devices
   std::optional<double> seconds;       ///< its simulated step, where already known
   std::vector<std::string> why;
@@ -53,14 +53,14 @@ class SplitPlanner : public plan::Planner {
 };
 
 /// Data-parallel plan of a split.
-plan::Plan make_split_plan(const plan::Problem& problem, const Split& split);
+plan::Plan make_split_plan(const plan::Problem& problem, const BatchSplit& split);
 
 /// Step of a split by the evaluator's simulator.
-Result<double> price(const SplitSpace& space, const Split& split);
+Result<double> price(const SplitSpace& space, const BatchSplit& split);
 
 /// The same number of samples everywhere, one more on the first devices where it does not divide;
 /// devices that would get none are left out.
-Split equal_split(const plan::Problem& problem);
+BatchSplit equal_split(const plan::Problem& problem);
 
 /// Claims a bound for the outcome's plan. One above the plan's step is our fault and an error
 /// (search.bound), but for the whole nanoseconds to which a simulator rounds instructions.

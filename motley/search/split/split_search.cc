@@ -175,8 +175,8 @@ struct Hand {
 };
 
 /// Names the devices and takes back what exceeds the batch, always from the latest device.
-Split make_split(const Team& team, const Filling& filling, const Filling::Goal& goal,
-                 const Filling::Solution& solution) {
+BatchSplit make_split(const Team& team, const Filling& filling, const Filling::Goal& goal,
+                      const Filling::Solution& solution) {
   std::priority_queue<Hand> hands;
   std::vector<Hand> done;
   std::int64_t surplus = -goal.batch;
@@ -204,7 +204,7 @@ Split make_split(const Team& team, const Filling& filling, const Filling::Goal& 
   for (; !hands.empty(); hands.pop()) done.push_back(hands.top());
   std::sort(done.begin(), done.end(),
             [](const Hand& a, const Hand& b) { return a.device < b.device; });
-  Split split;
+  BatchSplit split;
   for (const Hand& hand : done) {
     split.devices.push_back(hand.device);
     split.samples.push_back(hand.samples);
@@ -312,7 +312,7 @@ class PoolSearch {
     if (!solution) return false;
     ++result_.considered;
     result_.lower_bound = std::min(result_.lower_bound, blocking + solution->seconds);
-    Split split = make_split(team, filling, goal(k), *solution);
+    BatchSplit split = make_split(team, filling, goal(k), *solution);
     const double seconds = model_step(space_.evaluator(), split);
     if (seconds >= result_.model_seconds) return false;
     result_.model_seconds = seconds;
@@ -337,7 +337,7 @@ void try_alone(const SplitSpace& space, SplitSearch& result) {
   for (const DeviceType& type : space.types()) {
     if (type.alone_cap < space.batch()) continue;
     ++result.considered;
-    Split split{{type.members[0]}, {space.batch()}};
+    BatchSplit split{{type.members[0]}, {space.batch()}};
     const double seconds = model_step(space.evaluator(), split);
     if (result.best && seconds >= result.model_seconds) continue;
     result.model_seconds = seconds;
@@ -368,8 +368,8 @@ SplitSearch find_best_split(const SplitSpace& space) {
   return result;
 }
 
-std::optional<Split> find_best_split_of(const SplitSpace& space,
-                                        const std::vector<DeviceId>& devices) {
+std::optional<BatchSplit> find_best_split_of(const SplitSpace& space,
+                                             const std::vector<DeviceId>& devices) {
   const Team team = make_team(space, devices);
   const Filling::Goal goal{space.batch(), space.least(), size_of(team)};
   if (goal.devices * goal.least > goal.batch) return std::nullopt;

@@ -10,10 +10,10 @@ namespace motley::search {
 
 /// The best split under the step model, and what holds for all splits.
 struct SplitSearch {
-  std::optional<Split> best;    ///< absent when none is allowed
-  double model_seconds = 0;     ///< model_step of `best`
-  double lower_bound = 0;       ///< of model_step over all allowed splits, one device or more
-  std::int64_t considered = 0;  ///< groups whose best split was computed
+  std::optional<BatchSplit> best;  ///< absent when none is allowed
+  double model_seconds = 0;        ///< model_step of `best`
+  double lower_bound = 0;          ///< of model_step over all allowed splits, one device or more
+  std::int64_t considered = 0;     ///< groups whose best split was computed
 };
 
 /// Water-filling: minimises the largest f_i over all groups and all integer splits of the global
@@ -29,7 +29,7 @@ SplitSearch find_best_split(const SplitSpace& space);
 
 /// The same for one given group (two devices or more): every member gets samples. Empty when the
 /// batch does not fit.
-std::optional<Split> find_best_split_of(const SplitSpace& space,
-                                        const std::vector<DeviceId>& devices);
+std::optional<BatchSplit> find_best_split_of(const SplitSpace& space,
+                                             const std::vector<DeviceId>& devices);
 
 }  // namespace motley::search

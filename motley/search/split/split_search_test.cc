@@ -6,7 +6,7 @@
 #include <limits>
 #include <numeric>
 
-#include "motley/testing/toy_problem.h"
+#include "motley/testing/random_problem.h"
 
 namespace motley::search {
 namespace {
@@ -48,7 +48,7 @@ class Exhaustive {
   }
 
   void price() {
-    Split split;
+    BatchSplit split;
     for (std::size_t i = 0; i < samples_.size(); ++i) {
       if (samples_[i] == 0) continue;
       split.devices.push_back(problem_.devices[i]);
@@ -71,7 +71,7 @@ class Exhaustive {
   double best_ = kInfinity;
 };
 
-void expect_valid(const plan::Problem& problem, const SplitSpace& space, const Split& split) {
+void expect_valid(const plan::Problem& problem, const SplitSpace& space, const BatchSplit& split) {
   EXPECT_EQ(std::accumulate(split.samples.begin(), split.samples.end(), std::int64_t{0}),
             problem.global_batch);
   EXPECT_TRUE(std::is_sorted(split.devices.begin(), split.devices.end()));
@@ -209,7 +209,7 @@ TEST(SplitSearch, EvenToOptimalOfThreeKinds) {
   const std::vector<std::int64_t> wanted = {400, 400, 400, 400, 220, 220, 220, 220,
                                             100, 100, 100, 100, 100, 100, 100, 100};
   EXPECT_EQ(search.best->samples, wanted);
-  Split even{toy.problem.devices, std::vector<std::int64_t>(16, 205)};
+  BatchSplit even{toy.problem.devices, std::vector<std::int64_t>(16, 205)};
   EXPECT_NEAR(model_step(*toy.evaluator, even) / search.model_seconds, 2.05, 1e-9);
 }
 
@@ -314,7 +314,7 @@ TEST(SplitSearch, FixedGroupUsesEveryMember) {
     std::vector<std::int64_t> samples(toy.problem.devices.size());
     const auto visit = [&](auto&& self, std::size_t i, std::int64_t left) -> void {
       if (i == samples.size()) {
-        const Split candidate{toy.problem.devices, samples};
+        const BatchSplit candidate{toy.problem.devices, samples};
         if (left == 0 && space.find_faults(candidate).empty()) {
           best = std::min(best, model_step(*toy.evaluator, candidate));
         }

@@ -34,7 +34,7 @@ bool is_same(const StepCurves& a, const StepCurves& b) { return &a == &b || a ==
 
 }  // namespace
 
-Setting setting_of(const Split& split) {
+Setting setting_of(const BatchSplit& split) {
   return split.devices.size() == 1 ? Setting::kAlone : Setting::kShared;
 }
 
@@ -85,7 +85,7 @@ std::int64_t SplitSpace::cap(DeviceId device, Setting setting) const {
   return setting == Setting::kAlone ? type.alone_cap : type.shared_cap;
 }
 
-std::vector<Bytes> SplitSpace::peaks(const Split& split) const {
+std::vector<Bytes> SplitSpace::peaks(const BatchSplit& split) const {
   std::vector<Bytes> peaks;
   for (std::size_t i = 0; i < split.devices.size(); ++i) {
     peaks.push_back(evaluator().peak_bytes(split.devices[i], split.samples[i], setting_of(split)));
@@ -93,7 +93,7 @@ std::vector<Bytes> SplitSpace::peaks(const Split& split) const {
   return peaks;
 }
 
-std::vector<std::string> SplitSpace::find_faults(const Split& split) const {
+std::vector<std::string> SplitSpace::find_faults(const BatchSplit& split) const {
   std::vector<std::string> faults;
   for (std::size_t i = 0; i < split.devices.size(); ++i) {
     const DeviceId device = split.devices[i];
@@ -116,7 +116,7 @@ std::vector<std::string> SplitSpace::find_faults(const Split& split) const {
   return faults;
 }
 
-bool SplitSpace::lower_caps(const Split& split) {
+bool SplitSpace::lower_caps(const BatchSplit& split) {
   bool lowered = false;
   const std::vector<Bytes> peaks = this->peaks(split);
   for (std::size_t i = 0; i < split.devices.size(); ++i) {

@@ -41,12 +41,12 @@ class SplitSpace {
   std::int64_t cap(DeviceId device, SplitEvaluator::Setting setting) const;
 
   /// Peak memory of each device of a split, in its order.
-  std::vector<Bytes> peaks(const Split& split) const;
+  std::vector<Bytes> peaks(const BatchSplit& split) const;
   /// Why a split is not allowed, one clause a device ("b:0 needs 3.0 GiB for 20 samples, has
   /// 2.0 GiB"); empty when it is.
-  std::vector<std::string> find_faults(const Split& split) const;
+  std::vector<std::string> find_faults(const BatchSplit& split) const;
   /// Lowers the caps of types whose peak in this split is above their limit; false if none is.
-  bool lower_caps(const Split& split);
+  bool lower_caps(const BatchSplit& split);
   /// The arithmetic of why no split at all is allowed, one sentence each; empty if there is one.
   std::vector<std::string> explain_infeasible() const;
 
@@ -67,6 +67,6 @@ class SplitSpace {
 };
 
 /// kAlone for a split of one device.
-SplitEvaluator::Setting setting_of(const Split& split);
+SplitEvaluator::Setting setting_of(const BatchSplit& split);
 
 }  // namespace motley::search

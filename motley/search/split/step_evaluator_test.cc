@@ -158,8 +158,8 @@ name = "a"
 };
 
 /// Positive splits over every subset, drawn at random.
-Split draw_split(SplitMix64& random, const plan::Problem& problem) {
-  Split split;
+BatchSplit draw_split(SplitMix64& random, const plan::Problem& problem) {
+  BatchSplit split;
   std::int64_t left = problem.global_batch;
   for (const DeviceId device : problem.devices) {
     const auto samples =
@@ -186,7 +186,7 @@ TEST(StepEvaluator, ModelEqualsTheSimulator) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     SplitMix64 random(seed);
-    const Split split = draw_split(random, problem);
+    const BatchSplit split = draw_split(random, problem);
     const double simulated = evaluator->step_time(make_split_plan(problem, split))->value;
     EXPECT_NEAR(model_step(*evaluator, split) / simulated, 1.0, 1e-4);
   }
@@ -202,7 +202,7 @@ TEST(StepEvaluator, ModelIsABoundWhereExchangesBlock) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     SplitMix64 random(seed);
-    const Split split = draw_split(random, problem);
+    const BatchSplit split = draw_split(random, problem);
     const double simulated = evaluator->step_time(make_split_plan(problem, split))->value;
     EXPECT_LE(model_step(*evaluator, split), simulated * (1 + 1e-4));
   }

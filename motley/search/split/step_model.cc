@@ -74,7 +74,7 @@ double largest_samples(const StepCurves& curves, const std::vector<double>& tail
   return samples;
 }
 
-double model_step(const SplitEvaluator& evaluator, const Split& split) {
+double model_step(const SplitEvaluator& evaluator, const BatchSplit& split) {
   MOTLEY_CHECK(!split.devices.empty() && split.devices.size() == split.samples.size());
   if (split.devices.size() == 1) {
     const StepCurves& curves = evaluator.curves(split.devices[0], SplitEvaluator::Setting::kAlone);

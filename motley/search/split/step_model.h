@@ -8,10 +8,10 @@
 namespace motley::search {
 
 /// Who computes how much of a global batch. `samples` are positive.
-struct Split {
+struct BatchSplit {
   std::vector<DeviceId> devices;
   std::vector<std::int64_t> samples;
-  bool operator==(const Split&) const = default;
+  bool operator==(const BatchSplit&) const = default;
 };
 
 /// The closed form of a step in which nobody waits before the backward pass is over. Exchanges run
@@ -45,6 +45,6 @@ double largest_samples(const StepCurves& curves, const std::vector<double>& tail
 
 /// Step of a whole split: blocking exchanges plus max_i f_i. Exact when nothing blocks and
 /// communication does not slow compute, a lower bound otherwise.
-double model_step(const SplitEvaluator& evaluator, const Split& split);
+double model_step(const SplitEvaluator& evaluator, const BatchSplit& split);
 
 }  // namespace motley::search

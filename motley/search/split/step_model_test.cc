@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "motley/testing/toy_problem.h"
+#include "motley/testing/random_problem.h"
 
 namespace motley::search {
 namespace {
@@ -23,7 +23,7 @@ TEST(StepModel, ExchangeTails) {
 }
 
 /// The lanes themselves, event by event.
-double run_lanes(const ToyProblem& toy, const Split& split) {
+double run_lanes(const ToyProblem& toy, const BatchSplit& split) {
   const GroupExchanges times = toy.group(split.devices);
   std::vector<double> finished;  // of each exchange
   double lane = 0.0;
@@ -53,7 +53,7 @@ TEST(StepModel, EqualsTheLanes) {
     const ToyProblem toy =
         random_problem(seed, {.least_devices = 2, .ordered_updates = seed % 2 == 0});
     SplitMix64 random(seed);
-    Split split;
+    BatchSplit split;
     for (const DeviceId device : toy.problem.devices) {
       split.devices.push_back(device);
       split.samples.push_back(1 + static_cast<std::int64_t>(random.below(12)));

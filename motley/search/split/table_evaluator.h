@@ -44,7 +44,7 @@ class TableEvaluator : public SplitEvaluator {
     return price;
   }
   Result<Seconds> step_time(const plan::Plan& plan) const override {
-    Split split;
+    BatchSplit split;
     for (const plan::Member& member : plan::members(plan)) {
       split.devices.push_back(member.device);
       split.samples.push_back(member.samples);

@@ -61,13 +61,13 @@ class Climb {
   }
 
   bool may_move(std::size_t from, std::size_t to, std::int64_t step) const {
-    const Split& split = best_.split;
+    const BatchSplit& split = best_.split;
     return split.samples[from] - step >= space_.least() &&
            split.samples[to] + step <= space_.cap(split.devices[to], Setting::kShared);
   }
 
   Result<bool> try_move(std::size_t from, std::size_t to, std::int64_t step) {
-    Split split = best_.split;
+    BatchSplit split = best_.split;
     split.samples[from] -= step;
     split.samples[to] += step;
     if (!space_.find_faults(split).empty()) return false;

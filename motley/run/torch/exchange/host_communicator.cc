@@ -112,6 +112,7 @@ GlooGroup HostCommunicator::make_gloo(Rendezvous& rendezvous, const std::string&
   auto options = c10d::ProcessGroupGloo::Options::create(
       std::chrono::milliseconds(static_cast<std::int64_t>(options_.timeout.value * 1000)));
   options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address_));
+  // As in PyTorch's default; exchanges come one after the other, so more would idle.
   options->threads = 2;
   return c10::make_intrusive<c10d::ProcessGroupGloo>(
       c10::make_intrusive<c10d::PrefixStore>("gloo/" + name, rendezvous.state().store),
@@ -132,6 +133,7 @@ Result<std::shared_ptr<SharedMemoryGroup>> HostCommunicator::share_memory(Rendez
   std::shared_ptr<SharedMemoryGroup> group;
   if (place == 0) {
     std::random_device random;
+    // Random: jobs of several users and attempts share the folder.
     shared.path = fmt::format("/dev/shm/motley-{:08x}{:08x}{:08x}", random(), random(), random());
     if (auto made = SharedMemoryGroup::open(shared)) group = std::move(*made);
     MOTLEY_RETURN_IF_ERROR(rendezvous.set(key, group ? shared.path : ""));
@@ -140,6 +142,7 @@ Result<std::shared_ptr<SharedMemoryGroup>> HostCommunicator::share_memory(Rendez
     if (!shared.path.empty() && ::access(shared.path.c_str(), R_OK | W_OK) == 0)
       if (auto made = SharedMemoryGroup::open(shared)) group = std::move(*made);
   }
+  // All or none: a group of which one half meets in memory and the other over Gloo would hang.
   const auto common = all_say_yes(rendezvous, key, members, group != nullptr);
   if (place == 0) ::unlink(shared.path.c_str());
   MOTLEY_RETURN_IF_ERROR(common);

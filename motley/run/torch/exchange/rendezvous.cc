@@ -37,6 +37,7 @@ c10::intrusive_ptr<c10d::Store> make_tcp_store(const RendezvousOptions& options)
 
 std::string connection_message(const RendezvousOptions& options, const std::string& cause) {
   const RankPlace& place = *options.place;
+  // c10d says it in the middle of a backtrace; a person needs the port and what to do.
   if (cause.find("EADDRINUSE") != std::string::npos ||
       cause.find("address already in use") != std::string::npos)
     return fmt::format(
@@ -148,6 +149,7 @@ Result<std::string> Rendezvous::get(const std::string& key, Seconds timeout) {
 Result<void> Rendezvous::agree(const std::string& key, const std::string& value) {
   MOTLEY_RETURN_IF_ERROR(set(fmt::format("{}/{}", key, options_.rank), value));
   std::string wanted;
+  // In order of ranks: all that wait name the same missing one.
   for (int rank = 0; rank < options_.size; ++rank) {
     const auto found = get(fmt::format("{}/{}", key, rank));
     if (!found && found.error().code == "run.timeout")
@@ -177,6 +179,7 @@ Result<std::string> Rendezvous::own_address() const {
                             ? route_source(place.master_address, place.master_port)
                             : host_address(place.interface);
   const bool one_host = place.master_address == "localhost" || is_loopback(place.master_address);
+  // One host: its other addresses may be behind a firewall, this one never is.
   if (place.interface.empty() && one_host) return kLoopback;
   // A host's own name often means 127.0.1.1 to itself: no use to others.
   if (is_loopback(address)) address = host_address(place.interface);

@@ -43,11 +43,14 @@ void futex_wake_all(Word& word) {
   ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
+/// Steps of a long training come to more than 2^32 meetings; differences stay small.
 /// By counters that may wrap.
 bool has_reached(std::uint32_t count, std::uint32_t wanted) {
   return static_cast<std::int32_t>(count - wanted) >= 0;
 }
 
+/// A lock of one byte a member. The kernel gives it back when the process ends, however it ends:
+/// that is how the others learn of a death.
 struct flock lock_of(int member, short type) {
   struct flock lock {};
   lock.l_type = type;
@@ -61,6 +64,7 @@ struct flock lock_of(int member, short type) {
 template <typename Body>
 void with_types(const at::Tensor& tensor, const Body& body) {
   AT_DISPATCH_ALL_TYPES_AND2(at::kHalf, at::kBFloat16, tensor.scalar_type(), "sum", [&] {
+    // Halves are added up in f32: each term after the first would lose bits otherwise.
     using Sum =
         std::conditional_t<sizeof(scalar_t) == 2 && !std::is_integral_v<scalar_t>, float, scalar_t>;
     body(scalar_t{}, Sum{});
@@ -123,12 +127,14 @@ Result<std::unique_ptr<SharedMemoryGroup>> SharedMemoryGroup::open(const Options
       std::min(kMostSlot, kMostMemory / (2 * members)) & ~std::size_t{4095};
   const std::size_t bytes = sizeof(Header) + members * (sizeof(Seat) + 2 * slot_bytes);
   const int file = ::open(options.path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  // Reserved now: a full /dev/shm must be an error here, not a SIGBUS at a later store.
   int fault = file < 0 ? errno : ::posix_fallocate(file, 0, static_cast<off_t>(bytes));
   void* memory = MAP_FAILED;
   if (fault == 0) {
     memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (memory == MAP_FAILED) fault = errno;
   }
+  // OFD locks: those of a process would be lost when any other descriptor of the file is closed.
   struct flock lock = lock_of(options.member, F_WRLCK);
   if (fault == 0 && ::fcntl(file, F_OFD_SETLK, &lock) != 0) fault = errno;
   if (fault != 0) {
@@ -158,6 +164,8 @@ SharedMemoryGroup::Seat& SharedMemoryGroup::seat(int member) const {
 /// Of this pass.
 std::byte* SharedMemoryGroup::slot(int member) const {
   const auto members = static_cast<std::size_t>(options_.members);
+  // Two sets in turn: a member may write its next piece while others still read the last one, and
+  // one meeting a pass is enough.
   const std::size_t index = (passes_ % 2) * members + static_cast<std::size_t>(member);
   return memory_ + sizeof(Header) + members * sizeof(Seat) + index * slot_bytes_;
 }
@@ -313,6 +321,7 @@ tl::expected<void, SharedMemoryGroup::Failure> SharedMemoryGroup::reduce_piece(T
   std::memcpy(slot(options_.member), data, bytes);
   if (auto met = meet(); !met) return met;
   T* slots = reinterpret_cast<T*>(slot(0));
+  // Small sums each member makes for itself: cheaper than meeting again.
   if (bytes <= kSmall) {
     sum_slots<T, Sum>(slots, stride, options_.members, 0, count, data);
     return {};
@@ -345,6 +354,7 @@ tl::expected<void, SharedMemoryGroup::Failure> SharedMemoryGroup::meet() {
     const std::uint32_t count = header.arrivals.load(std::memory_order_acquire);
     if (has_reached(count, wanted)) return {};
     if (auto here = find_lost(); !here) return here;
+    // Members that compute equal parts arrive within microseconds; only then is the kernel asked.
     if (waited >= kSpin) {
       if (waited >= timeout) return fail({Failure::Kind::kLate, first_missing()});
       futex_wait(header.arrivals, count, std::min(kLook, timeout - waited));
@@ -371,6 +381,7 @@ tl::expected<void, SharedMemoryGroup::Failure> SharedMemoryGroup::fail(Failure f
   Header& header = *reinterpret_cast<Header*>(memory_);
   std::uint32_t open = 0;
   const std::uint32_t late = failure.kind == Failure::Kind::kLate ? 1 : 0;
+  // The first reason stays: later ones are its consequences, and all members shall say the same.
   header.closed.compare_exchange_strong(
       open, 2 * (static_cast<std::uint32_t>(failure.member) + 1) + late);
   futex_wake_all(header.arrivals);

@@ -52,14 +52,14 @@ class SharedMemoryGroup {
   };
   /// Sum over the members, in place, of a contiguous CPU tensor; the same shape on all.
   tl::expected<void, Failure> all_reduce(at::Tensor& tensor);
-  /// As Communicator's (motley/run/torch/communicator.h), on CPU tensors.
+  /// As Communicator's (motley/run/torch/exchange/communicator.h), on CPU tensors.
   tl::expected<void, Failure> all_gather(const Counts& counts, const at::Tensor& part,
                                          at::Tensor& all);
   tl::expected<void, Failure> reduce_scatter(const Counts& counts, const at::Tensor& all,
                                              at::Tensor& part);
   tl::expected<void, Failure> all_to_all(const Splits& splits, const at::Tensor& in,
                                          at::Tensor& out);
-  /// When the last member came to the last operation (motley/run/torch/clock.h).
+  /// When the last member came to the last operation (motley/run/torch/exchange/clock.h).
   std::int64_t last_arrival_ns() const;
   /// The members that wait, and all that come later, fail. Idempotent.
   void close();

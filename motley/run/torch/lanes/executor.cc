@@ -15,7 +15,7 @@
 #include "motley/base/text.h"
 #include "motley/program/parts.h"
 #include "motley/run/torch/exchange/clock.h"
-#include "motley/run/torch/lanes/progress.h"
+#include "motley/run/torch/lanes/lane_progress.h"
 #include "motley/run/torch/lanes/streams.h"
 #include "motley/run/torch/lanes/throttle.h"
 #include "motley/run/torch/lanes/timeline.h"
@@ -48,6 +48,7 @@ bool is_persistent(BufferKind kind) {
   return kind != BufferKind::kTemporary && kind != BufferKind::kInput;
 }
 
+/// A lane runs in order, so that the last one it waits for stands for all.
 int last_wait(const Instruction& instruction) {
   int last = -1;
   for (const InstructionId id : instruction.waits) last = std::max(last, int{id.value});
@@ -66,6 +67,7 @@ std::string place(const Instruction& instruction, std::size_t id) {
   return fmt::format("^{} {}{}", id, instruction.full_name(), label);
 }
 
+// Before anything is allocated: a missing operator is said in a second and in full, not one a run.
 /// All operators that the program names and that do not exist, in one message.
 Result<void> find_operators(const DeviceProgram& program) {
   std::set<std::string> missing;
@@ -101,9 +103,9 @@ Result<Compute> prepare_compute(const DeviceProgram& program, std::size_t id, at
   return compute;
 }
 
-Result<Transfer> prepare_transfer(const DeviceProgram& program, std::size_t id) {
+Result<PreparedExchange> prepare_exchange(const DeviceProgram& program, std::size_t id) {
   const Instruction& instruction = program.instructions[id];
-  Transfer transfer;
+  PreparedExchange transfer;
   transfer.id = static_cast<int>(id);
   transfer.wait = last_wait(instruction);
   transfer.frees = freed(instruction);
@@ -186,7 +188,7 @@ class TorchExecutor final : public Executor {
   std::unique_ptr<Streams> streams_;
   std::vector<Compute> compute_;
   std::vector<int> temporaries_;  // that no instruction frees
-  Progress compute_progress_;
+  LaneProgress compute_progress_;
   const Compute* running_ = nullptr;  // for messages
   bool is_broken_ = false;
   std::unique_ptr<TransferLane> transfers_;  // last: its thread uses the others
@@ -194,6 +196,7 @@ class TorchExecutor final : public Executor {
 
 Result<void> TorchExecutor::prepare() {
   MOTLEY_RETURN_IF_ERROR(find_operators(program_));
+  // The graph holds its own backward pass; autograd would keep every temporary alive until the end.
   const c10::InferenceMode no_autograd;
   try {
     MOTLEY_RETURN_IF_ERROR(prepare_instructions());
@@ -213,10 +216,10 @@ Result<void> TorchExecutor::prepare() {
 Result<void> TorchExecutor::prepare_instructions() {
   frame_.values.resize(program_.buffers.size());
   std::vector<bool> signals(program_.instructions.size(), false);
-  std::vector<Transfer> transfers;
+  std::vector<PreparedExchange> transfers;
   for (std::size_t id = 0; id < program_.instructions.size(); ++id) {
     if (program_.instructions[id].lane == Lane::kTransfer) {
-      MOTLEY_ASSIGN(Transfer transfer, prepare_transfer(program_, id));
+      MOTLEY_ASSIGN(PreparedExchange transfer, prepare_exchange(program_, id));
       if (transfer.wait >= 0) signals[static_cast<std::size_t>(transfer.wait)] = true;
       transfers.push_back(std::move(transfer));
     } else {
@@ -224,6 +227,8 @@ Result<void> TorchExecutor::prepare_instructions() {
       compute_.push_back(std::move(compute));
     }
   }
+  // Only where somebody waits is progress published: a store and a wake-up for each instruction
+  // would show in steps of small operators.
   for (Compute& compute : compute_) compute.signals = signals[static_cast<std::size_t>(compute.id)];
   transfers_ = std::make_unique<TransferLane>(
       std::move(transfers), TransferContext{&frame_, communicator_, status_, &timeline_,
@@ -237,6 +242,7 @@ Result<void> TorchExecutor::allocate_persistent() {
     for (const BufferId id : instruction.frees) is_freed[id.index()] = true;
   for (std::size_t i = 0; i < program_.buffers.size(); ++i) {
     const program::Buffer& buffer = program_.buffers[i];
+    // Zeros, not empty: a page is really there, and counted, before the first step and not in it.
     if (is_persistent(buffer.kind))
       frame_.values[i] = at::zeros(
           buffer.shape, at::TensorOptions(frame_.device).dtype(scalar_type(buffer.dtype)));
@@ -259,6 +265,7 @@ Result<void> TorchExecutor::load(const TensorFiles& files, bool required) {
   for (std::size_t i = 0; i < program_.buffers.size(); ++i) {
     const program::Buffer& buffer = program_.buffers[i];
     if (!is_persistent(buffer.kind)) continue;
+    // A new training has no states of the optimizer in its file: they stay zero.
     if (!files.has(buffer.name) && (!required || buffer.kind == BufferKind::kState)) continue;
     at::Tensor host = frame_.device.is_cpu() ? frame_.values[i] : allocate(buffer, at::kCPU);
     MOTLEY_RETURN_IF_ERROR(
@@ -289,6 +296,8 @@ Result<StepResult> TorchExecutor::step(std::int64_t step, const data::Dataset& d
   transfers_->start_step();
   auto outcome = run_compute(result);
   if (!outcome) {
+    // Order matters: the transfer lane may wait for us or for a peer, and both waits must end
+    // before it can be waited for.
     is_broken_ = true;
     compute_progress_.fail();
     if (communicator_ != nullptr) communicator_->close();
@@ -308,8 +317,11 @@ Result<void> TorchExecutor::run_compute(StepResult& result) {
       if (compute.wait >= 0) MOTLEY_RETURN_IF_ERROR(wait_for_transfer(compute, result, now));
       run_one(compute, now);
     }
+    // The debt of processor time is paid before the step counts as done, else an emulated device
+    // would be faster in short steps.
     throttle_.catch_up();
     if (!transfers_->finish_step()) return tl::make_unexpected(transfers_->error());
+    // Faults of kernels that run asynchronously show here at the latest, as this step's.
     if (streams_) streams_->synchronize();
     if (frame_.loss.defined()) result.loss = read_number(frame_.loss);
     if (frame_.stop.defined()) result.stop_requested = read_number(frame_.stop) > 0;
@@ -341,6 +353,7 @@ void TorchExecutor::run_one(const Compute& compute, std::int64_t& now) {
   for (const int id : compute.frees) frame_.values[static_cast<std::size_t>(id)].reset();
   throttle_.charge();
   if (compute.signals) {
+    // Others see the result when the emulated device would have had it, not when the real one has.
     throttle_.catch_up();
     if (streams_) streams_->mark(compute.id);
     compute_progress_.advance(compute.id);

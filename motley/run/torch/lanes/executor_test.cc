@@ -613,7 +613,7 @@ compute ^3: motley::assign(%5, %3) free %3
 
 TEST(Profile, MeasuresEveryKey) {
   const program::Program program = parse(device_text(0, 3, 0), "0");
-  ProfileOptions options;
+  ProfileRunOptions options;
   options.max_steps = 7;
   const auto times = profile_program(program.devices[0], options);
   ASSERT_TRUE(times) << times.error().message;

@@ -95,7 +95,7 @@ std::map<std::string, Bytes> scratch_by_key(const program::DeviceProgram& progra
 template <typename Each>
 Result<std::unique_ptr<Executor>> run_steps(const program::DeviceProgram& program,
                                             const ExecutorOptions& executor_options,
-                                            const ProfileOptions& options, const Each& each) {
+                                            const ProfileRunOptions& options, const Each& each) {
   MOTLEY_ASSIGN(auto executor, Executor::create(program, executor_options, nullptr, nullptr));
   SplitMix64 random(1);
   const c10::InferenceMode no_autograd;
@@ -117,7 +117,7 @@ Result<std::unique_ptr<Executor>> run_steps(const program::DeviceProgram& progra
 }  // namespace
 
 Result<OpTime> time_whole_steps(const program::DeviceProgram& program, double speed,
-                                const ProfileOptions& options) {
+                                const ProfileRunOptions& options) {
   ExecutorOptions executor_options;
   executor_options.kind = options.kind;
   executor_options.local_index = options.local_index;
@@ -138,7 +138,7 @@ Result<OpTime> time_whole_steps(const program::DeviceProgram& program, double sp
 }
 
 Result<std::vector<OpTime>> profile_program(const program::DeviceProgram& program,
-                                            const ProfileOptions& options) {
+                                            const ProfileRunOptions& options) {
   ExecutorOptions executor_options;
   executor_options.kind = options.kind;
   executor_options.local_index = options.local_index;

@@ -11,7 +11,7 @@
 
 namespace motley::run {
 
-struct ProfileOptions {
+struct ProfileRunOptions {
   std::string kind = "cpu";
   int local_index = 0;
   std::int64_t warm_up = 2, min_steps = 5, max_steps = 200;
@@ -22,13 +22,13 @@ struct ProfileOptions {
 /// N samples, of all but the first quarter of them, when neighbours may still be starting. Says
 /// what neighbours and pauses between the bursts of work cost a device.
 Result<OpTime> time_whole_steps(const program::DeviceProgram& program, double speed,
-                                const ProfileOptions& options);
+                                const ProfileRunOptions& options);
 
 /// Measures a device's compute instructions where they stand: whole steps are run, collectives left
 /// out, on made-up samples (floats small, integers 0 or 1), and the step is cut into contiguous
 /// intervals, one an instruction, so that dispatch, allocation and cache effects are in and the
 /// parts add up to the step. As time_operators, with scratch.
 Result<std::vector<OpTime>> profile_program(const program::DeviceProgram& program,
-                                            const ProfileOptions& options);
+                                            const ProfileRunOptions& options);
 
 }  // namespace motley::run

@@ -10,9 +10,12 @@ namespace motley::run {
 
 namespace {
 
+// Reading the thread's clock is a system call of about 0.2 us: not after each small operator.
 constexpr std::int64_t kGlance = 100'000;    // ns between looks at the clocks
 constexpr std::int64_t kSleep = 50'000'000;  // smallest debt worth a sleep while working
 constexpr std::int64_t kSleepAtHandover = 20'000;
+// Waiting for a peer earns no more than 20 ms of credit: a device that waited for seconds
+// must not be fast for seconds.
 constexpr double kCredit = 20e6;
 
 std::int64_t read_clock(clockid_t clock) {
@@ -49,6 +52,8 @@ void Throttle::catch_up() {
 void Throttle::settle() {
   const std::int64_t wall = read_clock(CLOCK_MONOTONIC);
   const std::int64_t cpu = read_clock(CLOCK_THREAD_CPUTIME_ID);
+  // What the emulated device would have taken for this processor time, less the time that has
+  // passed.
   debt_ns_ += static_cast<double>(cpu - cpu_ns_) / speed_ - static_cast<double>(wall - wall_ns_);
   debt_ns_ = std::max(debt_ns_, -kCredit);
   wall_ns_ = wall;
@@ -58,6 +63,7 @@ void Throttle::settle() {
 void Throttle::sleep_off(std::int64_t at_least_ns) {
   if (debt_ns_ < static_cast<double>(at_least_ns)) return;
   const std::int64_t until = wall_ns_ + static_cast<std::int64_t>(debt_ns_);
+  // Until a time, not for a time: being interrupted or woken late does not add up.
   const timespec deadline{until / 1'000'000'000, until % 1'000'000'000};
   while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &deadline, nullptr) == EINTR) {
   }

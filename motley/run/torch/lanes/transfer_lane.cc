@@ -19,7 +19,7 @@ constexpr int kEnd = -1;
 
 }  // namespace
 
-TransferLane::TransferLane(std::vector<Transfer> transfers, const TransferContext& context)
+TransferLane::TransferLane(std::vector<PreparedExchange> transfers, const TransferContext& context)
     : transfers_(std::move(transfers)), context_(context) {
   if (!transfers_.empty()) thread_ = std::thread([this] { serve(); });
 }
@@ -47,6 +47,7 @@ void TransferLane::serve() {
   if (context_.streams != nullptr) context_.streams->use_own_stream();
   for (int seen = 0;;) {
     started_.wait(seen);
+    // Not seen + 1: the end may have come instead of a step.
     seen = started_.load();
     if (seen == kEnd) return;
     if (auto result = run_step(); !result) {
@@ -58,10 +59,11 @@ void TransferLane::serve() {
 }
 
 Result<void> TransferLane::run_step() {
-  for (const Transfer& transfer : transfers_) {
+  for (const PreparedExchange& transfer : transfers_) {
     if (transfer.wait >= 0 && !context_.compute->wait_for(transfer.wait))
       return runtime_error("run.stopped", "the compute lane failed");
     MOTLEY_RETURN_IF_ERROR(run(transfer));
+    // Before `done` is published, so that the compute lane's peak is what the program says.
     for (const int id : transfer.frees) context_.frame->values[id].reset();
     done_.advance(transfer.id);
   }
@@ -70,8 +72,9 @@ Result<void> TransferLane::run_step() {
   return {};
 }
 
-Result<void> TransferLane::sum(const Transfer& transfer) const {
+Result<void> TransferLane::sum(const PreparedExchange& transfer) const {
   at::Tensor& value = context_.frame->values[transfer.buffer];
+  // Communicators take flat memory; a value that is not contiguous is copied there and back.
   at::Tensor flat = value.contiguous();
   if (context_.communicator != nullptr)
     MOTLEY_RETURN_IF_ERROR(context_.communicator->all_reduce(transfer.call, flat));
@@ -79,10 +82,12 @@ Result<void> TransferLane::sum(const Transfer& transfer) const {
   return {};
 }
 
-Result<void> TransferLane::exchange(const Transfer& transfer) const {
+Result<void> TransferLane::exchange(const PreparedExchange& transfer) const {
   const at::Tensor value = context_.frame->values[transfer.buffer].contiguous();
   at::Tensor result = allocate(transfer.about, context_.frame->device);
   Communicator* communicator = context_.communicator;
+  // One rank of many that is profiled alone: shapes and work as in the run, contents as far as
+  // known.
   if (communicator == nullptr) {
     const std::int64_t known = std::min(value.numel(), result.numel());
     result.zero_().narrow(0, 0, known).copy_(value.narrow(0, 0, known));
@@ -100,10 +105,11 @@ Result<void> TransferLane::exchange(const Transfer& transfer) const {
   return {};
 }
 
-Result<void> TransferLane::run(const Transfer& transfer) {
+Result<void> TransferLane::run(const PreparedExchange& transfer) {
   if (context_.status != nullptr)
     context_.status->transfer_instruction.store(transfer.id, std::memory_order_relaxed);
   const std::int64_t begin = context_.timeline->is_on() ? monotonic_ns() : 0;
+  // On the device, too: that the compute lane has issued a kernel does not mean that it has run.
   if (context_.streams != nullptr && transfer.wait >= 0) context_.streams->wait_for(transfer.wait);
   Result<void> result;
   try {

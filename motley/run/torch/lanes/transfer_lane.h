@@ -9,7 +9,7 @@
 #include "motley/base/result.h"
 #include "motley/run/status.h"
 #include "motley/run/torch/exchange/communicator.h"
-#include "motley/run/torch/lanes/progress.h"
+#include "motley/run/torch/lanes/lane_progress.h"
 #include "motley/run/torch/lanes/streams.h"
 #include "motley/run/torch/lanes/timeline.h"
 #include "motley/run/torch/operators/frame.h"
@@ -17,7 +17,7 @@
 namespace motley::run {
 
 /// A collective of the transfer lane, prepared.
-struct Transfer {
+struct PreparedExchange {
   int id = 0;      ///< of the instruction
   int wait = -1;   ///< last compute instruction that must have finished
   int buffer = 0;  ///< that it sums over the group, in place, or gives
@@ -38,14 +38,14 @@ struct TransferContext {
   StatusRecord* status;  ///< may be null
   Timeline* timeline;
   Streams* streams;  ///< null on devices that work synchronously
-  const Progress* compute;
+  const LaneProgress* compute;
 };
 
 /// The thread that runs a device's transfers, in order, one step after another. A program without
 /// transfers has no thread.
 class TransferLane {
  public:
-  TransferLane(std::vector<Transfer> transfers, const TransferContext& context);
+  TransferLane(std::vector<PreparedExchange> transfers, const TransferContext& context);
   ~TransferLane();
 
   /// Begins a step. The one before must have ended.
@@ -60,13 +60,13 @@ class TransferLane {
  private:
   void serve();
   Result<void> run_step();
-  Result<void> run(const Transfer& transfer);
-  Result<void> sum(const Transfer& transfer) const;
-  Result<void> exchange(const Transfer& transfer) const;
+  Result<void> run(const PreparedExchange& transfer);
+  Result<void> sum(const PreparedExchange& transfer) const;
+  Result<void> exchange(const PreparedExchange& transfer) const;
 
-  std::vector<Transfer> transfers_;
+  std::vector<PreparedExchange> transfers_;
   TransferContext context_;
-  Progress done_;
+  LaneProgress done_;
   Error error_;
   std::atomic<int> started_ = 0;  // steps; kEnd: leave
   std::thread thread_;

@@ -24,8 +24,10 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kHeader = 64;
+// Below it headers and rounding would outweigh the blocks, and malloc's caches are faster.
 constexpr std::size_t kSmallBlock = 4 << 10;
 constexpr std::size_t kHugePage = 2 << 20;
+// Large, so that the blocks of a step share few segments and a free one fits the next request.
 constexpr std::size_t kSegment = 32 << 20;
 
 std::size_t round_up(std::size_t bytes, std::size_t multiple) {
@@ -116,8 +118,10 @@ BlockPool::Block* BlockPool::take_free(std::size_t bytes) {
 
 BlockPool::Block* BlockPool::add_segment(std::size_t bytes) {
   const std::size_t size = round_up(std::max(bytes + kHeader, kSegment), kHugePage);
-  void* mapped = mmap(nullptr, size + kHugePage, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* mapped = mmap(
+      nullptr, size + kHugePage, PROT_READ | PROT_WRITE,
+      // NORESERVE: the size is rounded up and the tail never touched; only used pages shall count.
+      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) return nullptr;
   segments_.emplace_back(mapped, size + kHugePage);
   auto* memory =
@@ -130,6 +134,7 @@ BlockPool::Block* BlockPool::add_segment(std::size_t bytes) {
 
 /// Gives what `block` has beyond `bytes` back, if it is worth a block of its own.
 void BlockPool::split(Block* block, std::size_t bytes) {
+  // A rest that is too small to be asked for would only make the search longer.
   if (block->bytes < bytes + kHeader + kSmallBlock) return;
   auto* rest = new (reinterpret_cast<std::byte*>(block) + kHeader + bytes) Block();
   rest->bytes = block->bytes - bytes - kHeader;

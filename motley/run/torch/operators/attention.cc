@@ -20,26 +20,26 @@ namespace motley::run {
 
 namespace {
 
-enum class Backend { kPlain, kCpuFlash, kFlash, kEfficient };
+enum class AttentionBackend { kPlain, kCpuFlash, kFlash, kEfficient };
 
 /// Numbers of _fused_sdp_choice.
 constexpr std::int64_t kChoiceFlash = 1, kChoiceEfficient = 2, kChoiceCudnn = 3;
 
-Backend choose_backend(const AttentionInputs& in) {
+AttentionBackend choose_backend(const AttentionInputs& in) {
   if (in.q.size(-1) != in.v.size(-1) || in.q.numel() == 0 || in.k.numel() == 0)
-    return Backend::kPlain;
-  if (in.q.is_cpu()) return Backend::kCpuFlash;
+    return AttentionBackend::kPlain;
+  if (in.q.is_cpu()) return AttentionBackend::kCpuFlash;
   const std::optional<at::Tensor> mask = in.mask.defined() ? std::optional(in.mask) : std::nullopt;
   const std::int64_t choice =
       at::_fused_sdp_choice(in.q, in.k, in.v, mask, 0.0, in.is_causal, in.scale);
   const bool is_half = in.q.scalar_type() == at::kHalf || in.q.scalar_type() == at::kBFloat16;
   const bool aligned = in.q.size(-1) % 8 == 0;  // PyTorch pads heads outside its kernels
-  if (!aligned) return Backend::kPlain;
+  if (!aligned) return AttentionBackend::kPlain;
   if ((choice == kChoiceFlash || choice == kChoiceCudnn) && is_half && !in.mask.defined())
-    return Backend::kFlash;
+    return AttentionBackend::kFlash;
   if (choice == kChoiceEfficient || choice == kChoiceFlash || choice == kChoiceCudnn)
-    return Backend::kEfficient;
-  return Backend::kPlain;
+    return AttentionBackend::kEfficient;
+  return AttentionBackend::kPlain;
 }
 
 /// A boolean mask as numbers to add to the scores.
@@ -110,24 +110,24 @@ at::Tensor no_random_state(const at::Tensor& like) {
 std::pair<at::Tensor, at::Tensor> attention(const AttentionInputs& given) {
   const AttentionInputs in = with_all_heads(given);
   switch (choose_backend(in)) {
-    case Backend::kCpuFlash: {
+    case AttentionBackend::kCpuFlash: {
       auto [out, saved] = at::_scaled_dot_product_flash_attention_for_cpu(
           in.q, in.k, in.v, 0.0, in.is_causal, cpu_mask(in), in.scale);
       return {out, saved};
     }
-    case Backend::kFlash: {
+    case AttentionBackend::kFlash: {
       auto result = at::_scaled_dot_product_flash_attention(in.q, in.k, in.v, 0.0, in.is_causal,
                                                             false, in.scale);
       return {std::get<0>(result), std::get<1>(result)};
     }
-    case Backend::kEfficient: {
+    case AttentionBackend::kEfficient: {
       const at::Tensor mask = efficient_mask(in);
       auto result = at::_scaled_dot_product_efficient_attention(
           in.q, in.k, in.v, mask.defined() ? std::optional(mask) : std::nullopt, true, 0.0,
           in.is_causal, in.scale);
       return {std::get<0>(result), std::get<1>(result)};
     }
-    case Backend::kPlain:
+    case AttentionBackend::kPlain:
       break;
   }
   return attention_by_operators(in);
@@ -138,26 +138,26 @@ namespace {
 std::array<at::Tensor, 3> backward_of_all_heads(const AttentionInputs& in, const at::Tensor& grad,
                                                 const at::Tensor& out, const at::Tensor& saved) {
   switch (choose_backend(in)) {
-    case Backend::kCpuFlash: {
+    case AttentionBackend::kCpuFlash: {
       auto [q, k, v] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
           grad, in.q, in.k, in.v, out, saved, 0.0, in.is_causal, cpu_mask(in), in.scale);
       return {q, k, v};
     }
-    case Backend::kFlash: {
+    case AttentionBackend::kFlash: {
       const at::Tensor state = no_random_state(in.q);
       auto [q, k, v] = at::_scaled_dot_product_flash_attention_backward(
           grad, in.q, in.k, in.v, out, saved, at::Tensor(), at::Tensor(), in.q.size(2),
           in.k.size(2), 0.0, in.is_causal, state, state, in.scale);
       return {q, k, v};
     }
-    case Backend::kEfficient: {
+    case AttentionBackend::kEfficient: {
       const at::Tensor state = no_random_state(in.q)[0];
       auto [q, k, v, mask] = at::_scaled_dot_product_efficient_attention_backward(
           grad, in.q, in.k, in.v, efficient_mask(in), out, saved, state, state, 0.0,
           {true, true, true, false}, in.is_causal, in.scale);
       return {q, k, v};
     }
-    case Backend::kPlain:
+    case AttentionBackend::kPlain:
       break;
   }
   return attention_backward_by_operators(in, grad);

@@ -69,6 +69,8 @@ at::Tensor batch_norm_sums(const at::Tensor& x) {
       at::batch_norm_update_stats(at_least_float(x), std::nullopt, std::nullopt, 0.0);
   const double n = static_cast<double>(x.numel()) / static_cast<double>(x.size(1));
   const at::Tensor mean64 = mean.to(at::kDouble), var64 = var.to(at::kDouble);
+  // Sums of x and x^2 from mean and variance, in f64: x^2 summed in f32 would lose the variance
+  // where the mean is large beside it.
   return at::stack({mean64, at::addcmul(var64, mean64, mean64)}).mul_(n);
 }
 
@@ -76,6 +78,7 @@ BatchNormResult batch_norm(const BatchNormInputs& in) {
   const double count = static_cast<double>(in.count);
   const at::ScalarType type = at_least_float(in.x.new_empty({0})).scalar_type();
   const at::Tensor mean64 = in.sums.select(0, 0).div(count);
+  // Rounding may leave a variance of nothing just below 0, of which rsqrt is NaN.
   const at::Tensor var64 = in.sums.select(0, 1).div(count).sub_(mean64.mul(mean64)).clamp_min_(0.0);
   const at::Tensor mean = mean64.to(type), var = var64.to(type);
   BatchNormResult result;

@@ -47,6 +47,7 @@ std::pair<at::Tensor, at::Tensor> dropout_cpu(const at::Tensor& given, double p,
   at::Tensor out = is_float ? at::empty_like(x) : at::Tensor();
   if (x.numel() == 0) return {is_float ? out : x, mask};
   const std::int64_t run = x.numel() / place.outer;  // neighbours in both tensors
+  // Pieces of a fixed size whatever the number of threads: bits depend on the place alone.
   const std::int64_t chunks = (run + kChunk - 1) / kChunk;
   const std::uint64_t limit = threshold(p);
   const float scale = static_cast<float>(scale_of(p));
@@ -66,6 +67,8 @@ std::pair<at::Tensor, at::Tensor> dropout_cpu(const at::Tensor& given, double p,
   return {out, mask};
 }
 
+// The same generator by tensor operators, for devices without a kernel of our own: 32-bit
+// arithmetic in int64, whose products of two such numbers wrap as unsigned ones do.
 constexpr std::int64_t kLow = 0xFFFFFFFF;
 
 /// High 32 bits of a 32-bit constant times 32-bit values kept in int64.

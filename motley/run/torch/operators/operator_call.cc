@@ -23,6 +23,7 @@ using program::Argument;
 using program::ArgumentList;
 
 std::optional<c10::OperatorHandle> find_operator(const program::Instruction& instruction) {
+  // Parts of a tensor need not be contiguous where the whole one was: reshape copies only then.
   const bool is_view = instruction.op == "aten::view" || instruction.op == "aten::_unsafe_view";
   if (is_view && instruction.overload.empty())
     return c10::Dispatcher::singleton().findSchema({"aten::reshape", ""});
@@ -71,6 +72,7 @@ bool is_whole(const c10::Scalar& number) { return number.isIntegral(/*includeBoo
 
 at::Tensor wrap_number(const c10::Scalar& number) {
   at::Tensor tensor = c10::scalar_to_tensor(number);
+  // Else a number would take part in type promotion as a tensor: f32 * 2.0 would become f64.
   tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
   return tensor;
 }
@@ -82,6 +84,8 @@ std::optional<IValue> number_list(const ArgumentList& arguments) {
   for (const Argument& argument : arguments) {
     const auto number = find_number(argument);
     if (!number) return std::nullopt;
+    // No silent conversion: a program that says 1.0 for a size was made by something else than
+    // lowering.
     if (std::is_same_v<Item, bool> != number->isBoolean()) return std::nullopt;
     if (std::is_same_v<Item, std::int64_t> && !is_whole(*number)) return std::nullopt;
     list.push_back(number->to<Item>());
@@ -115,6 +119,7 @@ std::optional<Operand> list_operand(const Argument& argument, const c10::Argumen
   const bool is_int = element.kind() == TypeKind::IntType || element.kind() == TypeKind::SymIntType;
   if (list == nullptr) {
     const auto number = find_number(argument);
+    // "int[2] stride=1": schemas with a fixed length take one number for all.
     if (!number || !is_int || !is_whole(*number) || !schema.N()) return std::nullopt;
     return constant(IValue(std::vector<std::int64_t>(*schema.N(), number->toLong())));
   }

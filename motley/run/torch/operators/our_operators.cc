@@ -86,7 +86,10 @@ Result<Kernel> make_stop_request(InstructionReader& reader, at::Device device) {
   const int out = reader.output(0);
   MOTLEY_RETURN_IF_ERROR(reader.status());
   return [out, options = at::TensorOptions(device).dtype(at::kFloat)](Frame& frame) {
+    // A number that is summed with a bucket: so all ranks learn of a request in the same step,
+    // without an exchange of its own (docs/decisions/0002).
     const bool stop = frame.stop_requested.load(std::memory_order_relaxed);
+    // Made anew each step, as the sum is written into it.
     frame.values[out] = at::full({1}, stop ? 1.0 : 0.0, options);
   };
 }
@@ -130,6 +133,7 @@ struct AttentionArguments {
             frame.values[v], value_or_none(frame, mask),
             is_causal,       scale};
   }
+  // PyTorch's fused kernels draw masks by position in the local tensor, which splits would change.
   Result<void> verify() const {
     if (dropout_p == 0.0) return {};
     return usage_error("run.attention-dropout",

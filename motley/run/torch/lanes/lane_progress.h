@@ -7,7 +7,7 @@ namespace motley::run {
 
 /// How far a lane has come in a step: the id of the last instruction that it finished, published
 /// for the other lane. One writer; any thread may wait. Waiting sleeps in the kernel.
-class Progress {
+class LaneProgress {
  public:
   /// Before a step.
   void reset() { done_.store(-1, std::memory_order_release); }

@@ -21,10 +21,11 @@ namespace motley::run {
 /// One rank's training from the first (or the checkpoint's) step to the last. All ranks go through
 /// the same stages. Rank 0 reads and writes checkpoints, and sends what it read to the others; but
 /// of tensors that are kept in parts each rank reads and writes its own.
-class Training {
+class RankTraining {
  public:
   /// `session`, `reporter` outlive it. Joins the groups.
-  static Result<std::unique_ptr<Training>> open(WorkerSession& session, const Reporter& reporter);
+  static Result<std::unique_ptr<RankTraining>> open(WorkerSession& session,
+                                                    const Reporter& reporter);
 
   enum class End { kFinished, kStopped };
   /// Trains. Every event of docs/formats/job.md but `error` is reported here.
@@ -34,7 +35,7 @@ class Training {
   void request_stop() { executor_->request_stop(); }
 
  private:
-  Training(WorkerSession& session, const Reporter& reporter);
+  RankTraining(WorkerSession& session, const Reporter& reporter);
   Result<void> open_model();
   Result<void> open_executor();
   Result<void> resume();

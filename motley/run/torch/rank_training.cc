@@ -1,4 +1,4 @@
-#include "motley/run/torch/training.h"
+#include "motley/run/torch/rank_training.h"
 
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
@@ -112,17 +112,18 @@ Result<void> check_tensors(const Checkpoint& checkpoint, const program::DevicePr
 
 }  // namespace
 
-Training::Training(WorkerSession& session, const Reporter& reporter)
+RankTraining::RankTraining(WorkerSession& session, const Reporter& reporter)
     : session_(session), reporter_(reporter), checkpoints_(session.job.run_dir) {}
 
-const program::DeviceProgram& Training::program() const {
+const program::DeviceProgram& RankTraining::program() const {
   return session_.program.devices[static_cast<std::size_t>(session_.rank)];
 }
 
-Result<std::unique_ptr<Training>> Training::open(WorkerSession& session, const Reporter& reporter) {
+Result<std::unique_ptr<RankTraining>> RankTraining::open(WorkerSession& session,
+                                                         const Reporter& reporter) {
   if (session.program.devices.empty())
     return usage_error("run.job", "the job has no program, nothing to train");
-  std::unique_ptr<Training> training(new Training(session, reporter));
+  std::unique_ptr<RankTraining> training(new RankTraining(session, reporter));
   MOTLEY_ASSIGN(StatusFile status, StatusFile::create(session.job.run_dir, session.rank));
   training->status_ = std::make_unique<StatusFile>(std::move(status));
   MOTLEY_RETURN_IF_ERROR(training->open_model());
@@ -133,7 +134,7 @@ Result<std::unique_ptr<Training>> Training::open(WorkerSession& session, const R
   return training;
 }
 
-Result<void> Training::open_model() {
+Result<void> RankTraining::open_model() {
   MOTLEY_ASSIGN(model_, graph::read_model(session_.job.model_path));
   if (model_.hash != session_.program.model_hash)
     return stale_error(
@@ -147,7 +148,7 @@ Result<void> Training::open_model() {
   return {};
 }
 
-Result<void> Training::open_executor() {
+Result<void> RankTraining::open_executor() {
   const WorkerDevice& device = session_.device();
   ExecutorOptions options;
   options.kind = device.kind;
@@ -167,7 +168,7 @@ Result<void> Training::open_executor() {
   return {};
 }
 
-CheckpointState Training::state() const {
+CheckpointState RankTraining::state() const {
   return {.step = next_step_,
           .seed = session_.job.seed,
           .shuffle = session_.job.shuffle,
@@ -175,7 +176,7 @@ CheckpointState Training::state() const {
           .model_hash = session_.program.model_hash};
 }
 
-Result<void> Training::load(const Checkpoint& checkpoint) {
+Result<void> RankTraining::load(const Checkpoint& checkpoint) {
   MOTLEY_RETURN_IF_ERROR(verify_checkpoint(checkpoint, state()));
   MOTLEY_RETURN_IF_ERROR(check_tensors(checkpoint, program()));
   MOTLEY_RETURN_IF_ERROR(executor_->load(checkpoint.model, false));
@@ -184,7 +185,7 @@ Result<void> Training::load(const Checkpoint& checkpoint) {
   return {};
 }
 
-Result<void> Training::resume() {
+Result<void> RankTraining::resume() {
   MOTLEY_ASSIGN(const std::optional<Checkpoint> found, checkpoints_.open_latest());
   if (!found) return {};
   MOTLEY_RETURN_IF_ERROR(load(*found));
@@ -193,7 +194,7 @@ Result<void> Training::resume() {
 }
 
 /// Loads the parts that are kept here from what rank 0 resumed from; the rest it will send.
-Result<void> Training::follow(const std::string& checkpoint) {
+Result<void> RankTraining::follow(const std::string& checkpoint) {
   std::error_code fault;
   if (!std::filesystem::exists(checkpoint, fault))
     return usage_error(
@@ -208,7 +209,7 @@ Result<void> Training::follow(const std::string& checkpoint) {
 
 /// Makes all replicas equal to rank 0, bit for bit, and tells them the step to begin with. Parts
 /// come from files, which must be the same ones.
-Result<void> Training::share_weights() {
+Result<void> RankTraining::share_weights() {
   if (!session_.rendezvous) return {};
   Rendezvous& rendezvous = *session_.rendezvous;
   if (session_.rank == 0) {
@@ -234,7 +235,7 @@ Result<void> Training::share_weights() {
   return {};
 }
 
-void Training::report_ready() const {
+void RankTraining::report_ready() const {
   const auto& memory = session_.device().memory;
   Json fields{{"first_step", next_step_},
               {"device", session_.device().name},
@@ -246,7 +247,7 @@ void Training::report_ready() const {
   reporter_.event("ready", std::move(fields));
 }
 
-Result<Training::End> Training::run() {
+Result<RankTraining::End> RankTraining::run() {
   report_ready();
   const data::SampleOrder order(dataset_->samples(), session_.job.shuffle);
   End end = End::kFinished;
@@ -273,7 +274,7 @@ Result<Training::End> Training::run() {
   return end;
 }
 
-Result<StepResult> Training::step(const data::SampleOrder& order) {
+Result<StepResult> RankTraining::step(const data::SampleOrder& order) {
   const std::int64_t first = next_step_ * session_.program.global_batch;
   std::vector<std::int64_t> samples = session_.program.samples_of(program());
   for (std::int64_t& sample : samples) sample = order.at(first + sample);
@@ -291,7 +292,7 @@ Result<StepResult> Training::step(const data::SampleOrder& order) {
   return result;
 }
 
-Result<void> Training::check_loss(double loss) const {
+Result<void> RankTraining::check_loss(double loss) const {
   if (std::isfinite(loss)) return {};
   const std::string saved = checkpoints_.latest();
   return runtime_error(
@@ -301,7 +302,7 @@ Result<void> Training::check_loss(double loss) const {
                   saved.empty() ? "there is no checkpoint" : "the last checkpoint is " + saved));
 }
 
-Result<void> Training::compare_replicas() {
+Result<void> RankTraining::compare_replicas() {
   if (!session_.rendezvous) return {};
   std::string hashes;
   for (const std::string& name :
@@ -318,7 +319,7 @@ Result<void> Training::compare_replicas() {
 
 /// What this rank keeps of the model and of the optimizer's states: its parts, and on rank 0 also
 /// all that is whole.
-Result<WrittenFiles> Training::write_files() {
+Result<WrittenFiles> RankTraining::write_files() {
   HostTensors weights, states;
   const auto canonical = canonical_names(model_.graph);
   const auto constants = constant_names(model_.graph);
@@ -349,7 +350,7 @@ Result<WrittenFiles> Training::write_files() {
 
 /// Rank 0's way from the folder to a checkpoint. Ranks that keep parts wait for the folder, and
 /// say what they wrote, or why not; all have said so before anything is given up.
-Result<std::string> Training::finish_checkpoint() {
+Result<std::string> RankTraining::finish_checkpoint() {
   MOTLEY_RETURN_IF_ERROR(checkpoints_.begin(next_step_));
   const std::string key = fmt::format("checkpoint/{}/", next_step_);
   const bool is_shared = !parts_.empty() && session_.rendezvous != nullptr;
@@ -374,14 +375,14 @@ Result<std::string> Training::finish_checkpoint() {
   return checkpoints_.finish(state(), written);
 }
 
-Result<std::string> Training::write_checkpoint() {
+Result<std::string> RankTraining::write_checkpoint() {
   auto written = finish_checkpoint();
   if (written) return written;
   return tl::make_unexpected(checkpoints_.give_up(next_step_, written.error()));
 }
 
 /// Another rank's part in a checkpoint: its files, and waiting for rank 0 to end it.
-Result<void> Training::join_checkpoint() {
+Result<void> RankTraining::join_checkpoint() {
   const std::string key = fmt::format("checkpoint/{}/", next_step_);
   Rendezvous& rendezvous = *session_.rendezvous;
   if (!parts_.empty()) {
@@ -399,7 +400,7 @@ Result<void> Training::join_checkpoint() {
                                                     session_.rank, next_step_));
 }
 
-Result<void> Training::checkpoint() {
+Result<void> RankTraining::checkpoint() {
   if (saved_step_ == next_step_) return {};
   MOTLEY_RETURN_IF_ERROR(compare_replicas());
   saved_step_ = next_step_;
@@ -416,12 +417,12 @@ Result<void> Training::checkpoint() {
   return {};
 }
 
-Result<void> Training::finish() {
+Result<void> RankTraining::finish() {
   MOTLEY_RETURN_IF_ERROR(checkpoint());  // a training of no steps: the model as it came
   return session_.rank == 0 ? checkpoints_.publish(saved_path_) : Result<void>{};
 }
 
-Result<void> Training::write_trace() const {
+Result<void> RankTraining::write_trace() const {
   if (session_.job.trace_steps == 0) return {};
   const std::string folder = session_.job.run_dir + "/trace";
   std::error_code fault;

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "motley/cluster/cluster.h"
+#include "motley/cost/links/collectives.h"
+#include "motley/cost/measured/profile_store.h"
+
+namespace motley::cost {
+
+/// "local" or "1Gbps+100us": how a group is joined, as the store names it.
+std::string route_key(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices);
+
+/// "nccl" for a group of CUDA devices and planning kinds only, else "gloo", which is shared memory
+/// within a machine; "gloo only" if the cluster's transport forbids that.
+std::string backend_key(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices);
+
+/// Are the devices on two nodes or more, one of which has several of them?
+bool has_levels(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices);
+
+/// What a message costs its ends where nobody measured it, of the order that the libraries show on
+/// current hardware: 10 us (NCCL), 50 us (Gloo).
+Transport usual_transport(Backend backend);
+
+/// Profile key of a device: "cpu", or the GPU's model if known, else its kind; threads; the minor
+/// version of PyTorch ("2.15" for "2.15.0+cpu").
+DeviceKey device_key(const cluster::Device& device, const std::string& torch_version);
+
+/// CPU devices other than this one on its host, which compute at the same time in a shared step:
+/// they take part of the host's memory bandwidth and caches. None for other kinds.
+std::vector<DeviceId> neighbours(const cluster::Cluster& cluster, DeviceId device);
+
+/// Profile key of an emulated device among its neighbours: "cpu at 0.2 beside 0.4 0.8".
+DeviceKey emulated_key(const cluster::Cluster& cluster, DeviceId device,
+                       const std::string& torch_version);
+
+/// True when its host emulates devices and it is not alone there: what sharing processors costs is
+/// measured by whole steps.
+bool has_pace(const cluster::Cluster& cluster, DeviceId device);
+
+/// Memory that PyTorch holds on a device beside `tensors` in use at the peak: 0 on CPUs, whose
+/// limits are on tensors. On GPUs 512 MiB, about what a CUDA context with cuBLAS takes (300 to 600
+/// MiB by kind and version; not measured here), and 7.1 % of the tensors, which its caching
+/// allocator reserves beyond them by rounding and fragmentation (the median over Aceso's runs on
+/// GH200 that Sailor's authors published).
+Bytes framework_bytes(const cluster::Device& device, Bytes tensors);
+
+/// Both together.
+Bytes with_framework(const cluster::Device& device, Bytes tensors);
+
+/// About the part of a global batch that a device of a host gets: by its speed.
+std::int64_t usual_samples(const cluster::Cluster& cluster, DeviceId device,
+                           std::int64_t global_batch);
+
+/// Profile key of a device in a step that it shares: as device_key, with "cpu beside 2" where it
+/// has two neighbours.
+DeviceKey shared_key(const cluster::Cluster& cluster, DeviceId device,
+                     const std::string& torch_version);
+
+}  // namespace motley::cost
