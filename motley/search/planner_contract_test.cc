@@ -9,6 +9,7 @@
 #include "motley/search/planners.h"
 #include "motley/testing/golden.h"
 #include "motley/testing/invented_profile.h"
+#include "motley/testing/rounds.h"
 
 namespace motley::search {
 namespace {
@@ -16,14 +17,15 @@ namespace {
 using plan::PlanOutcome;
 using plan::Reason;
 
-constexpr std::int64_t kBatch = 12;
+constexpr std::int64_t kContractSamples = 12;
 
 /// Planner, devices (three_devices).
-class Contract : public testing::TestWithParam<std::tuple<std::string, std::string>> {
+class Contract : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {
  protected:
   const std::string& name() const { return std::get<0>(GetParam()); }
   InventedProfile invented(const std::string& model, const std::string& memory = "") const {
-    return {synth::read_graph(model), three_devices(std::get<1>(GetParam()), memory), kBatch};
+    return {synth::read_graph(model), three_devices(std::get<1>(GetParam()), memory),
+            kContractSamples};
   }
   PlanOutcome run(const InventedProfile& invented, const std::string& planner) const {
     plan::Problem problem = invented.problem();
@@ -37,7 +39,9 @@ class Contract : public testing::TestWithParam<std::tuple<std::string, std::stri
 };
 
 TEST_P(Contract, PlansAreValidPricedAndTheSameEachTime) {
-  for (const char* model : {"mlp", "gpt"}) {
+  const char* const models[] = {"mlp", "gpt"};
+  for (std::size_t m = 0; m < testing::rounds(1, 2); ++m) {
+    const char* model = models[m];
     SCOPED_TRACE(model);
     const InventedProfile invented = this->invented(model);
     const PlanOutcome outcome = run(invented, name()), again = run(invented, name());
@@ -70,12 +74,12 @@ TEST_P(Contract, SaysWhatIsMissingWhereNothingFits) {
   const PlanOutcome outcome = run(invented, name());
   EXPECT_FALSE(outcome.plan);
   EXPECT_EQ(outcome.reason, Reason::kInfeasible);
-  EXPECT_THAT(outcome.why, testing::Contains(testing::HasSubstr("has 1 KiB")));
+  EXPECT_THAT(outcome.why, ::testing::Contains(::testing::HasSubstr("has 1 KiB")));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Contract,
-                         testing::Combine(testing::ValuesIn(planner_names()),
-                                          testing::Values("emulated", "far", "kinds")),
+                         ::testing::Combine(::testing::ValuesIn(planner_names()),
+                                            ::testing::Values("emulated", "far", "kinds")),
                          [](const auto& info) {
                            return std::get<0>(info.param) + "_" + std::get<1>(info.param);
                          });

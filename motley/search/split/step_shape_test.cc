@@ -9,14 +9,14 @@
 namespace motley::search {
 namespace {
 
-using testing::Each;
+using ::testing::Each;
 
-constexpr std::int64_t kBatch = 8;
+constexpr std::int64_t kShapedSamples = 8;
 
 program::DeviceProgram lowered(const std::string& model, Bytes bucket) {
   synth::LowerOptions options;
   options.bucket_bytes = bucket;
-  return *synth::lower_first(synth::read_graph(model), {kBatch, 2}, options);
+  return *synth::lower_first(synth::read_graph(model), {kShapedSamples, 2}, options);
 }
 
 // Every instruction takes a second; the closed forms then count instructions.
@@ -44,7 +44,7 @@ TEST(StepShape, TheTailUnpacksAndUpdatesOnly) {
     if (instruction.lane == program::Lane::kTransfer) continue;
     EXPECT_THAT((std::vector<std::string>{"motley::unpack", "motley::update", "motley::assign",
                                           "motley::report"}),
-                testing::Contains(instruction.op));
+                ::testing::Contains(instruction.op));
   }
 }
 
@@ -77,11 +77,11 @@ TEST(StepShape, CurvesCountWhatComputesBefore) {
   ASSERT_GT(ready.size(), 1u);
   // Half speed: two seconds each.
   for (std::size_t k = 0; k < ready.size(); ++k)
-    EXPECT_DOUBLE_EQ(curves.ready[k].at(kBatch), 2 * ready[k]);
+    EXPECT_DOUBLE_EQ(curves.ready[k].at(kShapedSamples), 2 * ready[k]);
   double updates = 0;
   for (const double update : curves.update) updates += update;
-  EXPECT_DOUBLE_EQ(curves.end.at(kBatch) + updates, 2 * all);
-  EXPECT_THAT(curves.update, Each(testing::Ge(0)));
+  EXPECT_DOUBLE_EQ(curves.end.at(kShapedSamples) + updates, 2 * all);
+  EXPECT_THAT(curves.update, Each(::testing::Ge(0)));
 }
 
 }  // namespace

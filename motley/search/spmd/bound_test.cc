@@ -13,6 +13,7 @@
 #include "motley/search/spmd/spmd_search.h"
 #include "motley/testing/golden.h"
 #include "motley/testing/invented_profile.h"
+#include "motley/testing/rounds.h"
 #include "motley/testing/wide_mlp.h"
 
 namespace motley::search {
@@ -69,7 +70,7 @@ cluster::Cluster draw_cluster(SplitMix64& random) {
 // What simulated instructions are rounded to is all that a step may be below its bound.
 TEST(Bound, HoldsForDrawnPlansOfEveryFamilyOnDrawnDevices) {
   for (const char* model : {"mlp", "cnn", "gpt"}) {
-    for (std::uint64_t seed = 1; seed <= 6; ++seed) {
+    for (std::uint64_t seed = 1; seed <= testing::rounds(1, 8); ++seed) {
       SCOPED_TRACE(fmt::format("{}, seed {}", model, seed));
       SplitMix64 random(seed);
       const InventedProfile invented(synth::read_graph(model), draw_cluster(random), 12);
@@ -87,7 +88,7 @@ TEST(Bound, HoldsForDrawnPlansOfEveryFamilyOnDrawnDevices) {
       const Seconds bound =
           spmd_lower_bound(*study, Seconds(std::numeric_limits<double>::infinity()));
       EXPECT_GT(bound.value, 0);
-      for (int draw = 0; draw < 10; ++draw) {
+      for (int draw = 0; draw < 5; ++draw) {
         problem.seed = random.next();
         std::vector<std::string> why;
         const auto region = draw_region(problem, graph, why);

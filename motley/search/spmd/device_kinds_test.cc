@@ -28,8 +28,8 @@ TEST(DeviceKinds, PutsDevicesOfEqualCostsTogether) {
   EXPECT_EQ(kinds->at(0).devices, (std::vector{DeviceId(0), DeviceId(1)}));
   EXPECT_EQ(kinds->of(DeviceId(2)), 1);
   // Equal shares: one class of two. Unequal ones: a class each.
-  EXPECT_THAT(kinds->classes(devices, {2, 2, 1}).of_rank, testing::ElementsAre(0, 0, 1));
-  EXPECT_THAT(kinds->classes(devices, {2, 1, 1}).of_rank, testing::ElementsAre(0, 1, 2));
+  EXPECT_THAT(kinds->classes(devices, {2, 2, 1}).of_rank, ::testing::ElementsAre(0, 0, 1));
+  EXPECT_THAT(kinds->classes(devices, {2, 1, 1}).of_rank, ::testing::ElementsAre(0, 1, 2));
   EXPECT_EQ(kinds->classes(devices, {2, 2, 1}).all[0], (DeviceClass{0, 0, 2}));
 }
 

@@ -10,7 +10,7 @@
 namespace motley::search {
 namespace {
 
-class ExchangeTimesTest : public testing::Test {
+class ExchangeTimesTest : public ::testing::Test {
  protected:
   const InventedProfile invented_{synth::read_graph("mlp"), three_devices("far"), 4};
   const cost::ProfileCost model_ = invented_.costs().model(invented_.cluster());
