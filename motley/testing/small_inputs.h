@@ -79,7 +79,7 @@ latency = "50us"
 
 /// Text of the golden MLP: 12 features, 32 hidden, 5 classes.
 inline std::string mlp_text() {
-  return read_file(std::string(MOTLEY_SOURCE_DIR) + "/tests/golden/synth/mlp.graph.txt").value();
+  return read_file(std::string(MOTLEY_SOURCE_DIR) + "/tests/golden/graph/mlp.txt").value();
 }
 
 /// Writes a model file of the MLP, with all weights 0.
