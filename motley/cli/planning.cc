@@ -11,6 +11,7 @@
 #include "motley/graph/graph_text.h"
 #include "motley/program/program_text.h"
 #include "motley/search/planners.h"
+#include "motley/search/price/cost_table.h"
 
 namespace motley::cli {
 namespace {
@@ -53,25 +54,6 @@ Result<search::Costs> load_priced(const Inputs& inputs, const PlanningOptions& o
   MOTLEY_RETURN_IF_ERROR(
       search::StepEvaluator::make(inputs.model.graph, inputs.cluster, inputs.lowering, costs));
   return costs;
-}
-
-std::string print_costs(const search::Costs& costs, const cluster::Cluster& cluster) {
-  std::string text = "motley.costs/1\n";
-  for (const auto& [name, times] : costs.devices) {
-    if (!times.alone) continue;
-    const cluster::Device& device = cluster.device(*cluster::find_device(cluster, name));
-    text += fmt::format("device \"{}\" speed {} kind \"{}\"\n", name, device.speed, device.kind);
-    for (const double batch : times.alone->batches()) {
-      double alone = 0, shared = 0;
-      for (std::size_t i = 0; i < times.alone->size(); ++i)
-        alone += times.alone->at(i, batch).value;
-      for (std::size_t i = 0; times.shared && i < times.shared->size(); ++i)
-        shared += times.shared->at(i, batch).value;
-      text += fmt::format("  batch {}: {} s alone, {} s of compute in a group\n", batch,
-                          print_float(alone / times.speed), print_float(shared / times.speed));
-    }
-  }
-  return text;
 }
 
 plan::Problem make_problem(const Inputs& inputs, const PlanningOptions& options,
@@ -189,7 +171,8 @@ Result<std::shared_ptr<const search::Costs>> find_costs(const Inputs& inputs,
     costs = load_priced(inputs, options, store, torch);
   }
   if (!costs) return tl::make_unexpected(costs.error());
-  phase(context, "price", [&] { return print_costs(*costs, inputs.cluster); });
+  phase(context, "price",
+        [&] { return search::print_cost_table(search::build_cost_table(*costs, inputs.cluster)); });
   return std::make_shared<const search::Costs>(std::move(*costs));
 }
 
@@ -209,6 +192,7 @@ Result<void> plan_once(const PlanningOptions& options, const std::vector<std::in
       const auto planner,
       search::make_planner(manual.empty() ? options.planner : "manual", evaluator->inputs()));
   plan::Problem problem = make_problem(inputs, options, manual);
+  if (planned.outcome.plan) problem.known = {*planned.outcome.plan};
   if (options.time_limit) problem.time_limit = Seconds(*options.time_limit - planned.elapsed_s);
   MOTLEY_ASSIGN(planned.outcome, planner->plan(problem));
   planned.elapsed_s += steady_seconds() - start;

@@ -99,11 +99,15 @@ Seconds InstructionTimes::at(std::size_t instruction, double samples) const {
   return Seconds(between(seconds_[instruction], samples));
 }
 
+Bytes InstructionTimes::scratch_at(std::size_t instruction, double samples) const {
+  const double bytes = between(scratch_[instruction], samples);
+  return Bytes(static_cast<std::int64_t>(std::ceil(std::max(0.0, bytes))));
+}
+
 std::vector<Bytes> InstructionTimes::scratch_bytes(std::int64_t samples) const {
   std::vector<Bytes> bytes;
-  for (const std::vector<double>& scratch : scratch_)
-    bytes.emplace_back(static_cast<std::int64_t>(
-        std::ceil(std::max(0.0, between(scratch, static_cast<double>(samples))))));
+  for (std::size_t i = 0; i < size(); ++i)
+    bytes.push_back(scratch_at(i, static_cast<double>(samples)));
   return bytes;
 }
 
@@ -113,20 +117,12 @@ Seconds InstructionTimes::total(double samples) const {
   return sum;
 }
 
-InstructionTimes InstructionTimes::slowed(
-    const std::vector<std::pair<double, double>>& pace) const {
-  MOTLEY_CHECK(!pace.empty());
-  const auto pace_at = [&](double samples) {
-    const auto right = std::lower_bound(pace.begin(), pace.end(), std::pair(samples, 0.0));
-    if (right == pace.begin()) return pace.front().second;
-    if (right == pace.end()) return pace.back().second;
-    const auto left = right - 1;
-    const double share = std::log(samples / left->first) / std::log(right->first / left->first);
-    return left->second + share * (right->second - left->second);
-  };
+InstructionTimes InstructionTimes::slowed(const Pace& pace) const {
   InstructionTimes slow = *this;
-  for (std::size_t b = 0; b < batches_.size(); ++b)
-    for (std::vector<double>& seconds : slow.seconds_) seconds[b] /= pace_at(batches_[b]);
+  for (std::size_t b = 0; b < batches_.size(); ++b) {
+    const double speed = pace.at(total(batches_[b]));
+    for (std::vector<double>& seconds : slow.seconds_) seconds[b] /= speed;
+  }
   return slow;
 }
 

@@ -50,10 +50,11 @@ TEST(InstructionTimes, InterpolatesScratchRoundedUp) {
   EXPECT_EQ(times->scratch_bytes(6), (std::vector{Bytes(102), Bytes(0)}));  // 101.5
 }
 
-TEST(InstructionTimes, SlowsByThePaceOfTheSamples) {
-  // Half speed at 4 samples, full at 16: in between 0.5 + 0.5 ln(8/4) / ln(16/4) = 0.75 at 8.
+TEST(InstructionTimes, SlowsByThePaceOfWholeSteps) {
+  // Half speed for 2 s of compute, full for 4.5 s: in between 0.5 + 0.5 ln(3/2) / ln(4.5/2) = 0.75
+  // for the 3 s of 8 samples.
   const InstructionTimes times = times_of({{2, 1.0}, {4, 2.0}, {8, 3.0}, {32, 8.0}});
-  const InstructionTimes slow = times.slowed({{4, 0.5}, {16, 1.0}});
+  const InstructionTimes slow = times.slowed(Pace({{Seconds(2), 0.5}, {Seconds(4.5), 1.0}}));
   EXPECT_EQ(slow.at(0, 2), Seconds(2.0));
   EXPECT_EQ(slow.at(0, 4), Seconds(4.0));
   EXPECT_DOUBLE_EQ(slow.at(0, 8).value, 4.0);

@@ -182,13 +182,14 @@ Result<const ProfileCost::DeviceTimes*> ProfileCost::times_of(
 
 Result<ProfileCost::Times> ProfileCost::other_times(const DeviceTimes& times,
                                                     const program::DeviceProgram& program) const {
-  if (!times.other.source)
+  if (!times.source)
     return stale_error("cost.other-program",
                        fmt::format("the program of '{}' has {} instructions, the profiled model "
                                    "another number; was it made from another model?",
                                    program.device, program.instructions.size()));
-  const auto answers = times.other.source->times(program);
+  const auto answers = times.source->times(program);
   Times found;
+  Seconds total;
   for (std::size_t i = 0; i < answers.size(); ++i) {
     if (!answers[i])
       return usage_error(
@@ -196,9 +197,12 @@ Result<ProfileCost::Times> ProfileCost::other_times(const DeviceTimes& times,
           fmt::format("no measurement of {} on {}; run `motley profile` with this "
                       "plan",
                       program::cost_key(program, program.instructions[i]), program.device));
-    found.seconds.push_back(answers[i]->seconds / times.other.speed);
+    found.seconds.push_back(answers[i]->seconds);
     found.scratch.push_back(answers[i]->scratch);
+    total += answers[i]->seconds;
   }
+  const double speed = times.pace.at(total);
+  for (Seconds& seconds : found.seconds) seconds = seconds / speed;
   return found;
 }
 
@@ -206,7 +210,7 @@ Result<ProfileCost::Times> ProfileCost::times(const program::DeviceProgram& prog
   MOTLEY_ASSIGN(const DeviceTimes* times, times_of(program));
   const InstructionTimes* table = find_table(*times, program);
   if (table == nullptr) return other_times(*times, program);
-  return Times{table_seconds(*table, program.samples, times->speed),
+  return Times{table_seconds(*table, program.samples, times->table_speed()),
                table->scratch_bytes(program.samples)};
 }
 
@@ -214,7 +218,7 @@ Result<std::vector<Seconds>> ProfileCost::compute_times(
     const program::DeviceProgram& program) const {
   MOTLEY_ASSIGN(const DeviceTimes* times, times_of(program));
   if (const InstructionTimes* table = find_table(*times, program))
-    return table_seconds(*table, program.samples, times->speed);
+    return table_seconds(*table, program.samples, times->table_speed());
   MOTLEY_ASSIGN(Times other, other_times(*times, program));
   return std::move(other.seconds);
 }

@@ -11,6 +11,7 @@
 #include "motley/cost/links/collectives.h"
 #include "motley/cost/links/network.h"
 #include "motley/cost/measured/profile_store.h"
+#include "motley/cost/operators/pace.h"
 #include "motley/cost/operators/time_source.h"
 
 namespace motley::cost {
@@ -33,6 +34,8 @@ class InstructionTimes {
   Seconds at(std::size_t instruction, double samples) const;
   /// Memory that each instruction needs beside its results, rounded up.
   std::vector<Bytes> scratch_bytes(std::int64_t samples) const;
+  /// The same of one instruction.
+  Bytes scratch_at(std::size_t instruction, double samples) const;
   std::size_t size() const { return seconds_.size(); }
   /// Is the program a lowering of the kind that the references are: the same operators in order?
   bool fits(const program::DeviceProgram& program) const;
@@ -40,9 +43,8 @@ class InstructionTimes {
   Seconds total(double samples) const;
   /// Spread of an instruction, mean over the largest batch's, weighted by time.
   double spread() const { return spread_; }
-  /// The same on a device that works at `pace` of full speed at these samples (ascending, one or
-  /// more): linear in the logarithm of the samples in between, constant outside.
-  InstructionTimes slowed(const std::vector<std::pair<double, double>>& pace) const;
+  /// The same on a device of that pace, at the batches' whole steps.
+  InstructionTimes slowed(const Pace& pace) const;
   const std::vector<double>& batches() const { return batches_; }
 
  private:
@@ -140,15 +142,17 @@ DeviceKey shared_key(const cluster::Cluster& cluster, DeviceId device,
 class ProfileCost : public CostModel {
  public:
   /// Times of a device's program in a group and alone by tables, either of which may be null: the
-  /// program's operators tell which one fits. Other programs of the model by `other`.
+  /// program's operators tell which one fits. Other programs of the model by `source`, which says
+  /// of an instruction that a table has, too, what the table says. All at full speed but where
+  /// `is_paced`.
   struct DeviceTimes {
     std::shared_ptr<const InstructionTimes> alone, shared;
-    double speed = 1.0;
+    Pace pace;                                    ///< by the compute of a whole program
+    bool is_paced = false;                        ///< the tables have the pace in them already
     std::vector<InterferenceEntry> interference;  ///< of the device; none: it has none
-    struct Other {
-      std::shared_ptr<const TimeSource> source;
-      double speed = 1.0;
-    } other;
+    std::shared_ptr<const TimeSource> source;     ///< null: there are only the tables' programs
+    /// Of the tables, beside what is in them.
+    double table_speed() const { return is_paced ? 1.0 : pace.at(Seconds(1)); }
   };
   /// `devices`: by name.
   ProfileCost(const cluster::Cluster& cluster, std::map<std::string, DeviceTimes> devices,

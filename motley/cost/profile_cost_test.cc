@@ -75,7 +75,8 @@ class ProfileCostTest : public ::testing::Test {
           {product_program(4, products)}, *MeasuredTimes::load(store, kCpu), kCpu));
     };
     cost_ = std::make_unique<ProfileCost>(
-        lab(), std::map<std::string, ProfileCost::DeviceTimes>{{"a:0", {build(1), build(2), 0.5}}},
+        lab(),
+        std::map<std::string, ProfileCost::DeviceTimes>{{"a:0", {build(1), build(2), Pace(0.5)}}},
         *CollectiveTimes::build(store));
   }
 
@@ -164,7 +165,8 @@ TEST(ProfileCostInterference, IsThatOfTheGroupsRouteAndSize) {
                          {{"a:0",
                            {nullptr,
                             nullptr,
-                            1.0,
+                            Pace(),
+                            false,
                             {{key, "gloo", "2.5Gbps+100us", 4, 0.1, 1},
                              {key, "gloo", "local", 2, 0.5, 1},
                              {key, "gloo", "local", 4, 2.0, 1}}}},

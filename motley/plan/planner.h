@@ -48,6 +48,9 @@ struct Problem {
   Bytes bucket_bytes{4 << 20};
   std::vector<DeviceId> devices;     ///< allowed devices, in cluster order
   std::vector<std::int64_t> manual;  ///< planner "manual": samples of devices[i]
+  /// Plans of an earlier planning, when less was known of what they take: the planner "auto" prices
+  /// them again, and gives none that is worse.
+  std::vector<Plan> known;
   std::uint64_t seed = 0;
   /// After it a search gives what it has: outcome `limit`. What it gives then depends on how fast
   /// the machine is.

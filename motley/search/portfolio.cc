@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "motley/base/text.h"
 #include "motley/search/split/water_filling.h"
@@ -12,7 +14,49 @@ namespace motley::search {
 
 using plan::PlanOutcome;
 
+namespace {
+
+bool fits(const plan::Problem& problem, const std::vector<std::pair<DeviceId, Bytes>>& peaks) {
+  return std::all_of(peaks.begin(), peaks.end(), [&](const auto& peak) {
+    const auto& memory = problem.cluster->device(peak.first).memory;
+    return !memory || peak.second <= *memory;
+  });
+}
+
+}  // namespace
+
+Result<void> reconsider_known(const PlannerInputs& inputs, const plan::Problem& problem,
+                              PlanOutcome& outcome) {
+  for (const plan::Plan& plan : problem.known) {
+    if (plan == outcome.plan) continue;
+    auto price = inputs.evaluator->price(plan);
+    if (!price) continue;  // what it takes is not known any more
+    ++outcome.considered;
+    std::vector<std::pair<DeviceId, Bytes>> peaks;
+    std::vector<DeviceId> used;
+    for (const plan::Member& member : plan::members(plan)) {
+      peaks.emplace_back(member.device, price->peaks[used.size()]);
+      used.push_back(member.device);
+    }
+    if ((outcome.plan && price->step >= outcome.predicted_step) || !fits(problem, peaks)) continue;
+    outcome.plan = plan;
+    outcome.program = std::move(price->program);
+    outcome.predicted_step = price->step;
+    outcome.peak = std::move(peaks);
+    outcome.idle = plan::idle_devices(problem, used);
+    outcome.why = {"found by an earlier planning: what was found now takes longer"};
+    MOTLEY_RETURN_IF_ERROR(set_bound(outcome.lower_bound, false, outcome));
+  }
+  return {};
+}
+
 Result<PlanOutcome> Portfolio::plan(const plan::Problem& problem) const {
+  MOTLEY_ASSIGN(PlanOutcome outcome, search(problem));
+  MOTLEY_RETURN_IF_ERROR(reconsider_known(inputs_, problem, outcome));
+  return outcome;
+}
+
+Result<PlanOutcome> Portfolio::search(const plan::Problem& problem) const {
   const Deadline deadline = Deadline::after(problem.time_limit);
   MOTLEY_ASSIGN(PlanOutcome split, WaterFilling(inputs_).plan(problem));
   split.planner = name();

@@ -7,7 +7,8 @@ namespace motley::search {
 
 /// The planner "auto": asks the planners that search, and takes the best plan that any of them
 /// priced: the best split of the batch, or a sharding that takes less (which `spmd` compares with
-/// HAP's). Its bound holds for all shardings and splits where those could be searched.
+/// HAP's), or one of the problem's known plans. Its bound holds for all shardings and splits where
+/// those could be searched.
 class Portfolio : public plan::Planner {
  public:
   /// What the inputs point to must outlive it.
@@ -16,7 +17,14 @@ class Portfolio : public plan::Planner {
   Result<plan::PlanOutcome> plan(const plan::Problem& problem) const override;
 
  private:
+  Result<plan::PlanOutcome> search(const plan::Problem& problem) const;
   PlannerInputs inputs_;
 };
+
+/// Puts the best of the problem's known plans in the place of the outcome's where it takes less, as
+/// things are priced now, and fits. Where a search likes what nobody measured, and measuring it
+/// shows that it was too good to be true, the better plan of an earlier round is not lost.
+Result<void> reconsider_known(const PlannerInputs& inputs, const plan::Problem& problem,
+                              plan::PlanOutcome& outcome);
 
 }  // namespace motley::search

@@ -41,13 +41,14 @@ Result<OperatorModel::Line> OperatorModel::fit_line(const std::vector<const OpEn
   }
   MOTLEY_ASSIGN(const std::vector<double> fitted,
                 fit_relative(rows, seconds, {.is_nonnegative = true, .ridge = kRidge}));
-  Line line{fitted[0], fitted[1], fitted[2], 0, {}};
+  Line line{fitted[0], fitted[1], fitted[2], 0, {}, 0};
   for (const OpEntry* entry : entries) {
     const double scratch =
         entry->work.bytes > 0 ? static_cast<double>(entry->scratch.value) / entry->work.bytes : 0.0;
     line.samples.push_back({ln(entry->work.flops), ln(entry->work.bytes),
                             std::log(entry->median.value / line.at(entry->work)), scratch});
     line.scratch_per_byte = std::max(line.scratch_per_byte, scratch);
+    line.least = std::min(line.least, line.samples.back().residual);
   }
   return line;
 }
@@ -74,7 +75,10 @@ Result<OperatorModel> OperatorModel::fit(const std::vector<OpEntry>& entries) {
   for (const auto& [name, measured] : by_operator) {
     MOTLEY_ASSIGN(model.lines_[name], fit_line(measured));
   }
-  if (!views.empty()) model.view_ = upper_median(std::move(views));
+  if (!views.empty()) {
+    model.least_view_ = *std::min_element(views.begin(), views.end());
+    model.view_ = upper_median(std::move(views));
+  }
   return model;
 }
 
@@ -97,6 +101,12 @@ Seconds OperatorModel::seconds(std::string_view name, const OperatorWork& work) 
   return Seconds(line.at(work) * std::exp(sum / weight));
 }
 
+Seconds OperatorModel::least_seconds(std::string_view name, const OperatorWork& work) const {
+  if (work.launches == 0) return Seconds(least_view_);
+  const Line& line = line_of(name);
+  return Seconds(line.at(work) * (&line == &all_ ? 1.0 : std::exp(line.least)));
+}
+
 Bytes OperatorModel::scratch(std::string_view name, const OperatorWork& work) const {
   const auto found = lines_.find(name);
   if (found == lines_.end()) return Bytes(0);
@@ -111,6 +121,7 @@ Bytes OperatorModel::scratch(std::string_view name, const OperatorWork& work) co
 
 TimeSource::Answer ModelledTimes::answer(std::string_view name, DType /*dtype*/,
                                          const OperatorWork& work) const {
+  if (estimate_ == Estimate::kLeast) return {model_.least_seconds(name, work), Bytes(0)};
   return {model_.seconds(name, work), model_.scratch(name, work)};
 }
 

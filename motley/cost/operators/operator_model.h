@@ -35,6 +35,9 @@ class OperatorModel {
   static Result<OperatorModel> fit(const std::vector<OpEntry>& entries);
 
   Seconds seconds(std::string_view name, const OperatorWork& work) const;
+  /// No more than `seconds`, than what was measured of the operator, and than what lies on a line
+  /// between two measurements: its line times the least ratio measured, if below 1.
+  Seconds least_seconds(std::string_view name, const OperatorWork& work) const;
   /// Scratch memory in proportion to the bytes: the ratios measured of this operator weighted by
   /// nearness, with the largest at weight 1/4.
   Bytes scratch(std::string_view name, const OperatorWork& work) const;
@@ -48,6 +51,7 @@ class OperatorModel {
     double launch = 0, per_flop = 0, per_byte = 0;
     double scratch_per_byte = 0;
     std::vector<Sample> samples;
+    double least = 0;  // residual, or 0 if all are above
     double at(const OperatorWork& work) const {
       return launch + per_flop * work.flops + per_byte * work.bytes;
     }
@@ -57,18 +61,21 @@ class OperatorModel {
 
   std::map<std::string, Line, std::less<>> lines_;  // by operator
   Line all_;
-  double view_ = 0;  // seconds of what does no work
+  double view_ = 0, least_view_ = 0;  // seconds of what does no work
 };
 
-/// A model's operators by OperatorModel.
+/// A model's operators by OperatorModel: as they are expected to be, or as none can be below.
 class ModelledTimes : public WorkTimes {
  public:
-  ModelledTimes(std::shared_ptr<const graph::Graph> graph, OperatorModel model)
-      : WorkTimes(std::move(graph)), model_(std::move(model)) {}
+  enum class Estimate { kUsual, kLeast };
+  ModelledTimes(std::shared_ptr<const graph::Graph> graph, OperatorModel model,
+                Estimate estimate = Estimate::kUsual)
+      : WorkTimes(std::move(graph)), model_(std::move(model)), estimate_(estimate) {}
   Answer answer(std::string_view name, DType dtype, const OperatorWork& work) const override;
 
  private:
   OperatorModel model_;
+  Estimate estimate_;
 };
 
 }  // namespace motley::cost

@@ -75,5 +75,22 @@ TEST(OperatorModel, WantsEnough) {
             "profile` with some model first");
 }
 
+// A measurement at half of the line is the least that is measured: half of the line everywhere, so
+// no more than any measurement, than the mean of two, and than the model says.
+TEST(OperatorModel, LeastIsBelowAllThatItSays) {
+  std::vector<OpEntry> entries = copies(10);
+  entries.push_back(entry("aten::clone", {0, 3e6, 1}, 0.5 * (2e-6 + 1e-9 * 3e6)));
+  const auto model = OperatorModel::fit(entries);
+  ASSERT_TRUE(model);
+  for (const OpEntry& each : entries) {
+    EXPECT_LE(model->least_seconds("aten::clone", each.work).value, each.median.value * (1 + 1e-9));
+    EXPECT_LE(model->least_seconds("aten::clone", each.work),
+              model->seconds("aten::clone", each.work));
+  }
+  EXPECT_NEAR(model->least_seconds("aten::clone", {0, 3e6, 1}).value, 1.501e-3, 1e-9);
+  EXPECT_EQ(model->least_seconds("aten::cosh", {0, 3e6, 1}),
+            model->seconds("aten::cosh", {0, 3e6, 1}));  // nothing was measured of it
+}
+
 }  // namespace
 }  // namespace motley::cost

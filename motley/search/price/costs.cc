@@ -10,8 +10,10 @@
 #include "motley/base/statistics.h"
 #include "motley/cluster/kinds.h"
 #include "motley/cost/measured/whole_step.h"
+#include "motley/cost/operators/batch_curves.h"
 #include "motley/cost/operators/carried_times.h"
 #include "motley/cost/operators/kind_times.h"
+#include "motley/cost/operators/least_times.h"
 #include "motley/cost/operators/operator_model.h"
 #include "motley/search/price/profile_batches.h"
 
@@ -41,35 +43,64 @@ struct Table {
   cost::Grounds grounds;
   std::shared_ptr<const cost::TimeSource> source = nullptr;  // of any program of the model
   std::shared_ptr<const cost::WorkTimes> by_work = nullptr;  // none: too little was measured
+  std::shared_ptr<const cost::WorkTimes> least = nullptr;    // where there is by_work
 };
 
-/// What the loading of all tables shares.
+/// What the loading of all tables shares; remembers what it lowered.
 struct Loading {
   const graph::Model& model;
   std::shared_ptr<const graph::Graph> graph;  // the model's, kept by what is loaded
   const cost::ProfileStore& store;
   const CostOptions& options;
+  /// The model lowered at some batches for a device alone or one of two, whatever its kind.
+  using References = std::vector<program::DeviceProgram>;
+  std::map<std::pair<std::vector<std::int64_t>, int>, References> lowered = {};
 };
 
-Result<std::shared_ptr<const InstructionTimes>> load_times(const Loading& loading,
-                                                           const cost::TimeSource& source,
-                                                           const DeviceKey& key,
-                                                           const std::vector<std::int64_t>& batches,
-                                                           int ranks) {
-  std::vector<program::DeviceProgram> references;
+Result<const Loading::References*> references_of(Loading& loading,
+                                                 const std::vector<std::int64_t>& batches,
+                                                 int ranks) {
+  Loading::References& references = loading.lowered[{batches, ranks}];
+  if (!references.empty()) return &references;
   for (const std::int64_t batch : batches) {
     const synth::Placement placement{
-        .device = key.kind, .samples = batch, .global_batch = batch * ranks, .ranks = ranks};
+        .device = "", .samples = batch, .global_batch = batch * ranks, .ranks = ranks};
     MOTLEY_ASSIGN(auto reference,
                   synth::lower_device(*loading.graph, placement, loading.options.lowering));
     references.push_back(std::move(reference));
   }
-  MOTLEY_ASSIGN(auto times, InstructionTimes::build(references, source, key));
-  return std::make_shared<const InstructionTimes>(std::move(times));
+  return &references;
+}
+
+/// Fills in the table by its source, at some batches.
+Result<const Loading::References*> load_times(Loading& loading, const DeviceKey& key,
+                                              const std::vector<std::int64_t>& batches, int ranks,
+                                              const cost::TimeSource& source, Table& table) {
+  MOTLEY_ASSIGN(const auto* references, references_of(loading, batches, ranks));
+  MOTLEY_ASSIGN(auto times, InstructionTimes::build(*references, source, key));
+  table.times = std::make_shared<const InstructionTimes>(std::move(times));
+  return references;
+}
+
+/// What the table says of an instruction, the source says first, wherever that stands.
+void prefer_table(const std::vector<program::DeviceProgram>& references, Table& table) {
+  const auto at = [times = table.times](std::size_t instruction, double batch) {
+    return cost::TimeSource::Answer{times->at(instruction, batch),
+                                    times->scratch_at(instruction, batch)};
+  };
+  table.source = std::make_shared<cost::FirstKnown>(
+      std::make_shared<cost::BatchCurves>(references, at), table.source);
+}
+
+/// Times by what was measured of some model's operators, and no more than those.
+void model_operators(const Loading& loading, const cost::OperatorModel& fitted, Table& table) {
+  using Estimate = cost::ModelledTimes::Estimate;
+  table.by_work = std::make_shared<cost::ModelledTimes>(loading.graph, fitted);
+  table.least = std::make_shared<cost::ModelledTimes>(loading.graph, fitted, Estimate::kLeast);
 }
 
 /// By what other models' operators took there.
-Result<Table> model_device(const Loading& loading, const DeviceKey& key,
+Result<Table> model_device(Loading& loading, const DeviceKey& key,
                            const std::vector<std::int64_t>& batches, int ranks) {
   MOTLEY_ASSIGN(const auto entries, loading.store.ops(key));
   auto fitted = cost::OperatorModel::fit(entries);
@@ -78,15 +109,17 @@ Result<Table> model_device(const Loading& loading, const DeviceKey& key,
         fmt::format("{} with threads = {} and PyTorch {}", key.kind, key.threads, key.torch),
         fitted.error());
   Table table;
-  table.by_work = std::make_shared<cost::ModelledTimes>(loading.graph, *std::move(fitted));
+  model_operators(loading, *fitted, table);
   table.source = std::make_shared<cost::FirstKnown>(std::make_shared<cost::MeasuredTimes>(entries),
                                                     table.by_work);
   table.grounds = {cost::Origin::kModelled, "modelled from what other models took there"};
-  MOTLEY_ASSIGN(table.times, load_times(loading, *table.source, key, batches, ranks));
+  MOTLEY_ASSIGN(const auto* references,
+                load_times(loading, key, batches, ranks, *table.source, table));
+  prefer_table(*references, table);
   return table;
 }
 
-Result<Table> load_device(const Loading& loading, const DeviceKey& key, int ranks) {
+Result<Table> load_device(Loading& loading, const DeviceKey& key, int ranks) {
   const graph::Model& model = loading.model;
   const CostOptions& options = loading.options;
   const std::int64_t wanted = largest_batch(model.graph, options.global_batch);
@@ -105,11 +138,12 @@ Result<Table> load_device(const Loading& loading, const DeviceKey& key, int rank
   Table table;
   const auto measured = std::make_shared<cost::MeasuredTimes>(entries);
   table.source = measured;
-  if (auto fitted = cost::OperatorModel::fit(entries)) {
-    table.by_work = std::make_shared<cost::ModelledTimes>(loading.graph, *std::move(fitted));
+  if (const auto fitted = cost::OperatorModel::fit(entries)) {
+    model_operators(loading, *fitted, table);
     table.source = std::make_shared<cost::FirstKnown>(measured, table.by_work);
   }
-  MOTLEY_ASSIGN(table.times, load_times(loading, *measured, key, batches, ranks));
+  MOTLEY_ASSIGN(const auto* references, load_times(loading, key, batches, ranks, *measured, table));
+  prefer_table(*references, table);
   return table;
 }
 
@@ -121,7 +155,7 @@ struct ProfiledKinds {
 };
 
 Result<ProfiledKinds> profiled_kinds(const Loading& loading) {
-  const auto& [model, graph, store, options] = loading;
+  const auto& [model, graph, store, options, lowered] = loading;
   const std::string subject = profile_subject(model.hash, options.lowering);
   const std::string torch = cost::device_key({}, options.torch).torch;
   ProfiledKinds profiled;
@@ -139,14 +173,14 @@ Result<ProfiledKinds> profiled_kinds(const Loading& loading) {
 }
 
 /// Of a device kind that is not here: by what was measured on another, else by its figures.
-Result<Table> kind_table(const Loading& loading, const cluster::PlanningKind& kind,
-                         const DeviceKey& key, int ranks) {
+Result<Table> kind_table(Loading& loading, const cluster::PlanningKind& kind, const DeviceKey& key,
+                         int ranks) {
   MOTLEY_ASSIGN(const ProfiledKinds profiled, profiled_kinds(loading));
   const std::int64_t wanted = largest_batch(loading.model.graph, loading.options.global_batch);
   std::vector<std::int64_t> batches = profile_batches(loading.options.global_batch, wanted);
   Table table;
   table.by_work = std::make_shared<cost::KindTimes>(loading.graph, kind);
-  table.source = table.by_work;
+  table.source = table.least = table.by_work;
   table.grounds = {cost::Origin::kKinds, "figures of " + std::string(kind.name)};
   if (const auto* nearest = cost::nearest_kind(kind, profiled.kinds)) {
     const auto i = static_cast<std::size_t>(nearest - profiled.kinds.data());
@@ -157,14 +191,19 @@ Result<Table> kind_table(const Loading& loading, const cluster::PlanningKind& ki
         table.by_work);
     table.grounds = {cost::Origin::kCarried, "carried from " + profiled.keys[i].kind};
   }
-  MOTLEY_ASSIGN(table.times, load_times(loading, *table.source, key, batches, ranks));
+  MOTLEY_ASSIGN(const auto* references,
+                load_times(loading, key, batches, ranks, *table.source, table));
+  if (table.source == table.by_work) return table;
+  prefer_table(*references, table);
+  table.least =
+      std::make_shared<cost::LeastTimes>(loading.graph, table.by_work, *references, *table.source);
   return table;
 }
 
-/// Speed at which a device works among its neighbours (emulated devices that share a machine pay
-/// for it, by their own measure, a few percent) over its samples, and how much its steps vary.
-struct Pace {
-  std::vector<std::pair<double, double>> speeds;  // samples, speed
+/// The pace of a device among its neighbours (emulated devices that share a machine pay for it, by
+/// their own measure, a few percent), and how much its steps vary.
+struct Tempo {
+  cost::Pace pace;
   simulate::Jitter jitter;
 };
 
@@ -182,46 +221,50 @@ simulate::Jitter find_jitter(const InstructionTimes& times, double step_spread) 
   return {.per_instruction = own, .per_step = std::sqrt(std::max(0.0, step * step - summed))};
 }
 
-Result<Pace> find_pace(const graph::Model& model, const cluster::Cluster& cluster,
-                       const cost::ProfileStore& store, const CostOptions& options, DeviceId id,
-                       const InstructionTimes& times) {
+Result<Tempo> find_tempo(const graph::Model& model, const cluster::Cluster& cluster,
+                         const cost::ProfileStore& store, const CostOptions& options, DeviceId id,
+                         const InstructionTimes& times) {
   const double speed = cluster.device(id).speed;
-  if (!cost::has_pace(cluster, id)) return Pace{{{1, speed}}};
+  if (!cost::has_pace(cluster, id)) return Tempo{cost::Pace(speed), {}};
   const DeviceKey key = cost::emulated_key(cluster, id, options.torch);
   MOTLEY_ASSIGN(const auto steps,
                 cost::find_steps(store, key, profile_subject(model.hash, options.lowering)));
   if (steps.empty() && options.may_model) {
     MOTLEY_ASSIGN(const auto usual, cost::usual_pace(store, key));
-    return Pace{{{1, usual.value_or(speed)}}};
+    return Tempo{cost::Pace(usual.value_or(speed)), {}};
   }
   if (steps.empty())
     return not_profiled(model, key, "no profile",
                         cost::usual_samples(cluster, id, options.global_batch));
-  Pace pace;
+  std::vector<cost::Pace::Sample> samples;
   double spread = 0;  // of whole steps
   for (const cost::StepTime& step : steps) {
-    const auto samples = static_cast<double>(step.samples);
-    pace.speeds.emplace_back(samples, times.total(samples) / step.seconds);
+    const Seconds compute = times.total(static_cast<double>(step.samples));
+    samples.push_back({compute, compute / step.seconds});
     spread += step.spread / static_cast<double>(steps.size());
   }
-  pace.jitter = find_jitter(times, spread);
-  return pace;
+  return Tempo{cost::Pace(std::move(samples)), find_jitter(times, spread)};
 }
 
-/// A device's times, with its pace in them; devices of full speed share their tables. Programs
-/// without a table take the pace in the middle.
-cost::ProfileCost::DeviceTimes paced(const Table& alone, const Table& shared, const Pace& pace) {
+/// A device's times, with its pace in them; devices of one pace for all share their tables.
+cost::ProfileCost::DeviceTimes paced(const Table& alone, const Table& shared,
+                                     const cost::Pace& pace) {
   cost::ProfileCost::DeviceTimes times;
-  times.other = {shared.source, pace.speeds[pace.speeds.size() / 2].second};
-  if (pace.speeds.size() == 1) {
-    times.alone = alone.times;
-    times.shared = shared.times;
-    times.speed = pace.speeds[0].second;
-  } else {
-    times.alone = std::make_shared<const InstructionTimes>(alone.times->slowed(pace.speeds));
-    times.shared = std::make_shared<const InstructionTimes>(shared.times->slowed(pace.speeds));
-  }
+  times.pace = pace;
+  times.is_paced = !pace.is_constant();
+  times.source = shared.source;
+  times.alone = alone.times;
+  times.shared = shared.times;
+  if (!times.is_paced) return times;
+  times.alone = std::make_shared<const InstructionTimes>(alone.times->slowed(pace));
+  times.shared = std::make_shared<const InstructionTimes>(shared.times->slowed(pace));
   return times;
+}
+
+/// For searches: the pace of the device's usual part.
+Costs::ByWork by_work(const Table& shared, const cost::Pace& pace, std::int64_t samples) {
+  const Seconds compute = shared.times->total(static_cast<double>(samples));
+  return {shared.by_work, pace.at(compute), shared.least, pace.fastest()};
 }
 
 std::vector<cost::InterferenceEntry> entries_of(const std::vector<cost::InterferenceEntry>& all,
@@ -243,7 +286,7 @@ std::string profile_subject(const std::string& model_hash, const synth::LowerOpt
 Result<Costs> load_costs(const graph::Model& model, const cluster::Cluster& cluster,
                          const cost::ProfileStore& store, const CostOptions& options) {
   Costs costs;
-  const Loading loading{model, std::make_shared<const graph::Graph>(model.graph), store, options};
+  Loading loading{model, std::make_shared<const graph::Graph>(model.graph), store, options};
   std::map<std::pair<DeviceKey, int>, Table> tables;
   const auto find_table = [&](const DeviceKey& key, const cluster::PlanningKind* kind,
                               int ranks) -> Result<const Table*> {
@@ -264,12 +307,15 @@ Result<Costs> load_costs(const graph::Model& model, const cluster::Cluster& clus
     costs.grounds[device.name] =
         alone->grounds.origin < shared->grounds.origin ? shared->grounds : alone->grounds;
     costs.full_speed[device.name] = shared->times;
-    MOTLEY_ASSIGN(const Pace pace, find_pace(model, cluster, store, options, id, *shared->times));
-    if (pace.jitter != simulate::Jitter{}) costs.jitter[device.name] = pace.jitter;
-    auto times = paced(*alone, *shared, pace);
+    MOTLEY_ASSIGN(const Tempo tempo,
+                  find_tempo(model, cluster, store, options, id, *shared->times));
+    if (tempo.jitter != simulate::Jitter{}) costs.jitter[device.name] = tempo.jitter;
+    auto times = paced(*alone, *shared, tempo.pace);
     if (!cost::has_pace(cluster, id))  // a pace is of whole steps among busy neighbours
       times.interference = entries_of(interference, cost::device_key(device, options.torch));
-    if (shared->by_work) costs.by_work[device.name] = {shared->by_work, times.other.speed};
+    if (shared->by_work)
+      costs.by_work[device.name] =
+          by_work(*shared, tempo.pace, cost::usual_samples(cluster, id, options.global_batch));
     costs.devices.emplace(device.name, std::move(times));
   }
   MOTLEY_ASSIGN(costs.collectives, cost::CollectiveTimes::build(store));

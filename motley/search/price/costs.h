@@ -20,10 +20,14 @@ namespace motley::search {
 struct Costs {
   std::map<std::string, cost::ProfileCost::DeviceTimes> devices;  ///< by name
   cost::CollectiveTimes collectives;
-  /// Times of operators by what they do, for programs that no table has; by name.
+  /// Times of operators by what they do, for searches that price ways of an operator one by one,
+  /// before there is a program; by name.
   struct ByWork {
     std::shared_ptr<const cost::WorkTimes> times;
-    double speed = 1.0;
+    double speed = 1.0;  ///< the pace of a step that has about the device's part for it
+    /// No program's operators take less than by these: of bounds.
+    std::shared_ptr<const cost::WorkTimes> least_times = nullptr;
+    double most_speed = 1.0;
   };
   std::map<std::string, ByWork> by_work;
   /// Tables of devices in a group without their pace, by name.

@@ -6,6 +6,7 @@
 
 #include "motley/base/text.h"
 #include "motley/plan/shares.h"
+#include "motley/program/program.h"
 #include "motley/search/split/explain.h"
 
 namespace motley::search {
@@ -77,9 +78,9 @@ Result<void> add_region(const Study& study, const Choice& choice, PlanOutcome& o
   if (price) {
     outcome.predicted_step = price->step;
     outcome.program = price->program;
-    outcome.lower_bound = std::min(outcome.lower_bound, price->step);
     ++outcome.considered;
   }
+  outcome.lower_bound = Seconds(0);  // that of splits says nothing of it
   outcome.reason = Reason::kFeasible;
   for (std::size_t i = 0; i < region.devices.size(); ++i)
     outcome.peak.emplace_back(region.devices[i], choice.region->peaks[i]);
@@ -96,7 +97,7 @@ Result<void> add_answer(const Study& study, Choice choice, PlanOutcome& outcome)
   MOTLEY_ASSIGN(plan::Price price, space.evaluator().price(*outcome.plan));
   outcome.program = std::move(price.program);
   outcome.predicted_step = price.step;
-  outcome.lower_bound = std::min(outcome.lower_bound, outcome.predicted_step);
+  MOTLEY_RETURN_IF_ERROR(claim_bound(outcome.lower_bound, outcome));
   const bool best = price.step.value <= outcome.lower_bound.value * (1 + kSameStep);
   outcome.reason = best ? Reason::kOptimal : Reason::kFeasible;
   for (std::size_t i = 0; i < price.peaks.size(); ++i)
@@ -112,6 +113,23 @@ Result<void> add_answer(const Study& study, Choice choice, PlanOutcome& outcome)
 }
 
 }  // namespace
+
+Result<void> claim_bound(Seconds bound, PlanOutcome& outcome) {
+  std::size_t instructions = 0;
+  if (outcome.program)
+    for (const program::DeviceProgram& device : outcome.program->devices)
+      instructions = std::max(instructions, device.instructions.size());
+  const double rounding = 1e-9 * static_cast<double>(1 + instructions);
+  if (bound.value > outcome.predicted_step.value + rounding)
+    return runtime_error(
+        "search.bound",
+        fmt::format("the lower bound of all plans, {}, is above the step of the plan that planner "
+                    "{} found, {}: the bound is wrong",
+                    format_seconds(bound), outcome.planner,
+                    format_seconds(outcome.predicted_step)));
+  outcome.lower_bound = std::min(bound, outcome.predicted_step);
+  return {};
+}
 
 Split equal_split(const Problem& problem) {
   const auto devices = static_cast<std::int64_t>(problem.devices.size());

@@ -62,6 +62,10 @@ Result<double> price(const SplitSpace& space, const Split& split);
 /// devices that would get none are left out.
 Split equal_split(const plan::Problem& problem);
 
+/// Claims a bound for the outcome's plan. One above the plan's step is our fault and an error
+/// (search.bound), but for the whole nanoseconds to which a simulator rounds instructions.
+Result<void> claim_bound(Seconds bound, plan::PlanOutcome& outcome);
+
 /// Two predictions that differ by no more than this share are equal: the simulator rounds each
 /// instruction to whole nanoseconds, the step model does not.
 inline constexpr double kSameStep = 1e-4;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <set>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -61,15 +61,15 @@ void StepEvaluator::price_device(DeviceId device, const StepShape& alone) {
   const auto& times = costs_.devices.at(cluster_->device(device).name);
   for (const auto& [other, prices] : prices_) {  // equal devices share their curves
     const auto& known = costs_.devices.at(cluster_->device(other).name);
-    if (known.alone == times.alone && known.shared == times.shared && known.speed == times.speed) {
+    if (known.alone == times.alone && known.shared == times.shared && known.pace == times.pace) {
       prices_.emplace(device, prices);
       return;
     }
   }
   auto prices = std::make_shared<Prices>();
-  prices->alone = build_curves(alone, *times.alone, times.speed);
-  prices->shared = build_curves(shared_, *times.shared, times.speed);
-  prices->slack = blocking_slack(shared_, *times.shared, times.speed);
+  prices->alone = build_curves(alone, *times.alone, times.table_speed());
+  prices->shared = build_curves(shared_, *times.shared, times.table_speed());
+  prices->slack = blocking_slack(shared_, *times.shared, times.table_speed());
   prices_.emplace(device, std::move(prices));
 }
 
@@ -127,17 +127,46 @@ Bytes StepEvaluator::peak_bytes(DeviceId device, std::int64_t samples, Setting s
   return peak->second;
 }
 
-Result<plan::Price> StepEvaluator::price(const plan::Plan& plan) const {
-  plan::Price price;
-  MOTLEY_ASSIGN(program::Program program, synth::lower(*graph_, plan, *cluster_));
-  MOTLEY_ASSIGN(const auto trace, simulate::simulate(program, model_));
-  price.step = trace::median_step(trace);
-  const std::vector<plan::Member> members = plan::members(plan);
+StepEvaluator::Representatives StepEvaluator::find_representatives(
+    const std::vector<plan::Member>& members) const {
+  Representatives found;
+  std::map<std::pair<const Prices*, std::int64_t>, std::size_t> kinds;
   for (std::size_t rank = 0; rank < members.size(); ++rank) {
-    const program::DeviceProgram& device = program.devices[rank];
-    MOTLEY_ASSIGN(const std::vector<Bytes> scratch, model_.scratch_bytes(device));
-    const Bytes tensors = program::find_memory_peak(device, scratch).total;
-    price.peaks.push_back(cost::with_framework(cluster_->device(members[rank].device), tensors));
+    const auto& [device, samples] = members[rank];
+    const auto [kind, is_new] =
+        kinds.try_emplace({prices_.at(device).get(), samples}, found.ranks.size());
+    if (is_new) found.ranks.push_back(rank);
+    found.of_rank.push_back(kind->second);
+  }
+  return found;
+}
+
+Result<Bytes> StepEvaluator::peak_of(DeviceId device, const program::DeviceProgram& program) const {
+  MOTLEY_ASSIGN(const std::vector<Bytes> scratch, model_.scratch_bytes(program));
+  const Bytes tensors = program::find_memory_peak(program, scratch).total;
+  return cost::with_framework(cluster_->device(device), tensors);
+}
+
+Result<plan::Price> StepEvaluator::price(const plan::Plan& plan) const {
+  MOTLEY_ASSIGN(program::Program program, synth::lower(*graph_, plan, *cluster_));
+  const std::vector<plan::Member> members = plan::members(plan);
+  plan::Price price;
+  if (plan::find_shared_region(plan) == nullptr) {
+    const auto [ranks, of_rank] = find_representatives(members);
+    std::vector<Bytes> peaks;
+    for (const std::size_t rank : ranks) {
+      MOTLEY_ASSIGN(const Bytes peak, peak_of(members[rank].device, program.devices[rank]));
+      peaks.push_back(peak);
+    }
+    for (const std::size_t place : of_rank) price.peaks.push_back(peaks[place]);
+    MOTLEY_ASSIGN(price.step, step_time(plan));
+  } else {
+    for (std::size_t rank = 0; rank < members.size(); ++rank) {
+      MOTLEY_ASSIGN(const Bytes peak, peak_of(members[rank].device, program.devices[rank]));
+      price.peaks.push_back(peak);
+    }
+    MOTLEY_ASSIGN(const auto trace, simulate::simulate(program, model_));
+    price.step = trace::median_step(trace);
   }
   price.program = std::make_shared<const program::Program>(std::move(program));
   return price;
@@ -148,16 +177,10 @@ Result<Seconds> StepEvaluator::step_time(const plan::Plan& plan) const {
     MOTLEY_ASSIGN(const plan::Price whole, price(plan));
     return whole.step;
   }
-  // Of devices with equal prices and samples one stands for all.
   const std::vector<plan::Member> members = plan::members(plan);
   std::vector<std::string> group;
-  std::vector<std::size_t> ranks;
-  std::set<std::pair<const Prices*, std::int64_t>> kinds;
-  for (std::size_t rank = 0; rank < members.size(); ++rank) {
-    const auto& [device, samples] = members[rank];
-    group.push_back(cluster_->device(device).name);
-    if (kinds.emplace(prices_.at(device).get(), samples).second) ranks.push_back(rank);
-  }
+  for (const plan::Member& member : members) group.push_back(cluster_->device(member.device).name);
+  const std::vector<std::size_t> ranks = find_representatives(members).ranks;
   MOTLEY_ASSIGN(const auto program, synth::lower_some_replicas(*graph_, plan, *cluster_, ranks));
   MOTLEY_ASSIGN(const auto trace, simulate::simulate(program, GroupCost(model_, group)));
   return trace::median_step(trace);

@@ -56,6 +56,13 @@ class StepEvaluator : public SplitEvaluator {
         model_(costs.model(cluster)) {}
   Result<program::DeviceProgram> lower(std::int64_t samples, Setting setting) const;
   void price_device(DeviceId device, const StepShape& alone);
+  /// Of devices with equal prices and samples one stands for all: ranks of the first of each, and
+  /// by rank its place among these.
+  struct Representatives {
+    std::vector<std::size_t> ranks, of_rank;
+  };
+  Representatives find_representatives(const std::vector<plan::Member>& members) const;
+  Result<Bytes> peak_of(DeviceId device, const program::DeviceProgram& program) const;
   Result<std::vector<double>> exchange_times(const std::vector<DeviceId>& group) const;
 
   const graph::Graph* graph_;

@@ -256,8 +256,8 @@ TEST(LoadCosts, EmulatedDevicesGoAtTheirMeasuredPace) {
   bench.profile(1.25);
   const auto costs = bench.costs();
   ASSERT_TRUE(costs.has_value());
-  EXPECT_NEAR(costs->devices.at("a:0").speed, 0.8 / 1.25, 1e-9);
-  EXPECT_NEAR(costs->devices.at("a:2").speed, 0.2 / 1.25, 1e-9);
+  EXPECT_NEAR(costs->devices.at("a:0").table_speed(), 0.8 / 1.25, 1e-9);
+  EXPECT_NEAR(costs->devices.at("a:2").table_speed(), 0.2 / 1.25, 1e-9);
 }
 
 TEST(LoadCosts, NamesWhatWasNotProfiled) {

@@ -89,7 +89,7 @@ class Bound {
   const Deadline& deadline() const { return study_.question().deadline; }
 
   const WholeStep& whole(std::size_t kind) const {
-    return study_.whole_step(static_cast<int>(kind));
+    return study_.whole_step(static_cast<int>(kind), Estimate::kLeast);
   }
 
   /// By kind what its devices weigh together: in proportion to speed.
@@ -137,7 +137,7 @@ class Bound {
     if (!problem)
       problem = std::make_unique<const ChoiceProblem>(
           study_.graph(), space,
-          find_bound_terms(study_.graph(), space, study_.whole_step(0).seconds));
+          find_bound_terms(study_.graph(), space, study_.whole_step(0, Estimate::kLeast).seconds));
     return *problem;
   }
 
@@ -150,7 +150,7 @@ class Bound {
     const std::vector<double> even(devices.size(), 1.0);
     const SpmdSpace& space = study_.choices(even).space;
     const ChoiceProblem& problem = problem_of(space);
-    SpmdPrices prices = study_.prices(space, devices, even);
+    SpmdPrices prices = study_.prices(space, devices, even, Estimate::kLeast);
     const std::vector<double> weight = weights(counts);
     const auto costs_of = [&](const ByBound& of) {
       SpmdObjective objective;

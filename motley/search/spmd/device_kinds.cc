@@ -7,6 +7,13 @@
 
 namespace motley::search {
 
+double DeviceKind::seconds(Estimate estimate, std::string_view name, DType dtype,
+                           const cost::OperatorWork& work) const {
+  if (estimate == Estimate::kLeast && costs.least_times)
+    return costs.least_times->answer(name, dtype, work).seconds.value / costs.most_speed;
+  return costs.times->answer(name, dtype, work).seconds.value / costs.speed;
+}
+
 Result<DeviceKinds> DeviceKinds::find(const cluster::Cluster& cluster, const Costs& costs,
                                       const std::vector<DeviceId>& devices) {
   DeviceKinds kinds;
@@ -23,14 +30,13 @@ Result<DeviceKinds> DeviceKinds::find(const cluster::Cluster& cluster, const Cos
     const auto is_alike = [&](const DeviceKind& kind) {
       const auto &a = costs.devices.at(name),
                  &b = costs.devices.at(cluster.device(kind.devices[0]).name);
-      return kind.times == own.times && kind.speed == own.speed &&
-             a.other.source == b.other.source && a.other.speed == b.other.speed &&
-             a.interference == b.interference;
+      return kind.costs.times == own.times && kind.costs.speed == own.speed &&
+             a.source == b.source && a.pace == b.pace && a.interference == b.interference;
     };
     const auto same = std::find_if(kinds.all_.begin(), kinds.all_.end(), is_alike);
     kinds.of_device_[id.index()] = static_cast<int>(same - kinds.all_.begin());
     if (same == kinds.all_.end())
-      kinds.all_.push_back({{id}, own.times, own.speed});
+      kinds.all_.push_back({{id}, own});
     else
       same->devices.push_back(id);
   }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstddef>
-#include <memory>
+#include <string_view>
 #include <vector>
 
 #include "motley/base/result.h"
@@ -10,11 +10,16 @@
 
 namespace motley::search {
 
+/// What operators are expected to take, or what none of them takes less than.
+enum class Estimate { kUsual, kLeast };
+
 /// Devices of which the costs say the same: what one takes for a program, the others take.
 struct DeviceKind {
   std::vector<DeviceId> devices;
-  std::shared_ptr<const cost::WorkTimes> times;  ///< of operators by what they do
-  double speed = 1;
+  Costs::ByWork costs;  ///< of operators by what they do
+  /// Seconds of an operator (name with overload).
+  double seconds(Estimate estimate, std::string_view name, DType dtype,
+                 const cost::OperatorWork& work) const;
 };
 
 /// Devices of a region that are of one kind and have equal shares.

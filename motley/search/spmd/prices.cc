@@ -43,12 +43,13 @@ double ConversionTime::copies() const {
 
 SpmdPrices::SpmdPrices(const graph::Graph& graph, const SpmdSpace& space, ExchangeTimes& exchanges,
                        const DeviceKinds& kinds, const std::vector<DeviceId>& devices,
-                       std::vector<double> shares)
+                       std::vector<double> shares, Estimate estimate)
     : graph_(graph),
       space_(space),
       exchanges_(exchanges),
       kinds_(kinds),
-      shares_(std::move(shares)) {
+      shares_(std::move(shares)),
+      estimate_(estimate) {
   classes_ = kinds.classes(devices, shares_).all;
 }
 
@@ -74,8 +75,7 @@ double SpmdPrices::bytes(ValueId value, const Form& form, std::size_t device_cla
 
 double SpmdPrices::seconds(std::size_t device_class, std::string_view name, DType dtype,
                            const cost::OperatorWork& work) const {
-  const DeviceKind& kind = kinds_.at(classes_[device_class].kind);
-  return kind.times->answer(name, dtype, work).seconds.value / kind.speed;
+  return kinds_.at(classes_[device_class].kind).seconds(estimate_, name, dtype, work);
 }
 
 double SpmdPrices::copy(std::size_t device_class, std::string_view name, DType dtype,

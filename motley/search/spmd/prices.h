@@ -34,7 +34,7 @@ class SpmdPrices {
   /// `exchanges`: of the devices. Classes are those of the kinds.
   SpmdPrices(const graph::Graph& graph, const SpmdSpace& space, ExchangeTimes& exchanges,
              const DeviceKinds& kinds, const std::vector<DeviceId>& devices,
-             std::vector<double> shares);
+             std::vector<double> shares, Estimate estimate = Estimate::kUsual);
 
   const std::vector<DeviceClass>& classes() const { return classes_; }
   /// Seconds of an operator by class.
@@ -84,6 +84,7 @@ class SpmdPrices {
   ExchangeTimes& exchanges_;
   const DeviceKinds& kinds_;
   const std::vector<double> shares_;
+  const Estimate estimate_;
   std::vector<DeviceClass> classes_;
   std::map<std::int64_t, std::vector<std::int64_t>> parts_;  // by extent
   std::map<WayKey, std::vector<double>> computed_;

@@ -127,28 +127,11 @@ Result<void> take(const PlannerInputs& inputs, const Problem& problem, Inquiry& 
   return {};
 }
 
-/// The whole nanoseconds to which a simulator rounds the instructions of a step: as much as a step
-/// may be below a bound that is not rounded.
-double rounding_of(const PlanOutcome& outcome) {
-  std::size_t most = 0;
-  if (outcome.program)
-    for (const program::DeviceProgram& device : outcome.program->devices)
-      most = std::max(most, device.instructions.size());
-  return 1e-9 * static_cast<double>(1 + most);
-}
-
 }  // namespace
 
 Result<void> set_bound(Seconds bound, bool was_ended, PlanOutcome& outcome) {
+  MOTLEY_RETURN_IF_ERROR(claim_bound(bound, outcome));
   const double step = outcome.predicted_step.value;
-  if (bound.value > step + rounding_of(outcome))
-    return tl::make_unexpected(
-        Error{ErrorKind::kRuntime, "search.bound",
-              fmt::format("the lower bound of all plans, {}, is above the step of the plan that {} "
-                          "found, {}: the bound is wrong",
-                          format_seconds(bound), outcome.planner,
-                          format_seconds(outcome.predicted_step))});
-  outcome.lower_bound = std::min(bound, outcome.predicted_step);
   const bool is_proven = step <= bound.value * (1 + kProven);
   outcome.reason = is_proven ? Reason::kOptimal : !was_ended ? Reason::kFeasible : Reason::kLimit;
   if (outcome.reason == Reason::kLimit) outcome.why.push_back(kEnded);

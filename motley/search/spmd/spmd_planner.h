@@ -44,9 +44,7 @@ struct SpmdOutcome {
 Result<SpmdOutcome> plan_sharding(SpmdMethod method, const PlannerInputs& inputs,
                                   const plan::Problem& problem, const SpmdStart& start);
 
-/// Claims a bound for the outcome's plan, and says what that means for the plan. A bound above the
-/// plan's step by more than the whole nanoseconds of simulated instructions is our fault and an
-/// error (search.bound).
+/// Claims a bound for the outcome's plan (claim_bound), and says what that means for the plan.
 Result<void> set_bound(Seconds bound, bool was_ended, plan::PlanOutcome& outcome);
 
 }  // namespace motley::search

@@ -17,19 +17,25 @@ Result<SpmdStudy> SpmdStudy::make(const SpmdQuestion& question) {
                 DeviceKinds::find(*question.cluster, *question.costs, question.devices));
   study.model_ =
       std::make_unique<const cost::ProfileCost>(question.costs->model(*question.cluster));
-  const SpmdSpace& space = study.choices(std::vector<double>(question.devices.size(), 1.0)).space;
+  study.choices(std::vector<double>(question.devices.size(), 1.0));
   for (const DeviceKind& kind : study.kinds_.all()) {
-    SpmdPrices prices = study.prices(space, {kind.devices[0]}, {1.0});
-    WholeStep& whole = study.whole_.emplace_back();
-    for (std::size_t i = 0; i < space.ways.size(); ++i) {
-      const OpId op(static_cast<std::int64_t>(i));
-      const bool is_needed = space.is_needed[i] != 0;
-      whole.seconds.push_back(is_needed ? prices.compute(op, space.ways[i][0])[0] : 0);
-      whole.launch.push_back(is_needed ? prices.launch(op, 0) : 0);
-      whole.total += whole.seconds.back();
-    }
+    study.whole_.push_back(study.find_whole_step(kind, Estimate::kUsual));
+    study.least_whole_.push_back(study.find_whole_step(kind, Estimate::kLeast));
   }
   return study;
+}
+
+WholeStep SpmdStudy::find_whole_step(const DeviceKind& kind, Estimate estimate) {
+  SpmdPrices prices = this->prices(space(), {kind.devices[0]}, {1.0}, estimate);
+  WholeStep whole;
+  for (std::size_t i = 0; i < space().ways.size(); ++i) {
+    const OpId op(static_cast<std::int64_t>(i));
+    const bool is_needed = space().is_needed[i] != 0;
+    whole.seconds.push_back(is_needed ? prices.compute(op, space().ways[i][0])[0] : 0);
+    whole.launch.push_back(is_needed ? prices.launch(op, 0) : 0);
+    whole.total += whole.seconds.back();
+  }
+  return whole;
 }
 
 std::vector<double> SpmdStudy::speeds() const {
@@ -54,8 +60,8 @@ ExchangeTimes& SpmdStudy::exchanges(const std::vector<DeviceId>& devices) {
 }
 
 SpmdPrices SpmdStudy::prices(const SpmdSpace& space, const std::vector<DeviceId>& devices,
-                             std::vector<double> shares) {
-  return {graph(), space, exchanges(devices), kinds_, devices, std::move(shares)};
+                             std::vector<double> shares, Estimate estimate) {
+  return {graph(), space, exchanges(devices), kinds_, devices, std::move(shares), estimate};
 }
 
 std::vector<std::string> SpmdStudy::names(const std::vector<DeviceId>& devices) const {

@@ -68,7 +68,10 @@ class SpmdStudy {
   /// Of the graph; null for one micro-batch.
   const synth::Accumulation* accumulation() const { return accumulation_.get(); }
   /// Of a micro-batch.
-  const WholeStep& whole_step(int kind) const { return whole_[static_cast<std::size_t>(kind)]; }
+  const WholeStep& whole_step(int kind, Estimate estimate = Estimate::kUsual) const {
+    const auto& whole = estimate == Estimate::kUsual ? whole_ : least_whole_;
+    return whole[static_cast<std::size_t>(kind)];
+  }
   /// Whole steps a second of each of the question's devices alone.
   std::vector<double> speeds() const;
   /// Which extents leave a device without a part decides what lowering has, so there are several.
@@ -77,11 +80,12 @@ class SpmdStudy {
   const SpmdSpace& space() const { return choices_[0]->space; }
   ExchangeTimes& exchanges(const std::vector<DeviceId>& devices);
   SpmdPrices prices(const SpmdSpace& space, const std::vector<DeviceId>& devices,
-                    std::vector<double> shares);
+                    std::vector<double> shares, Estimate estimate = Estimate::kUsual);
   synth::Sharding sharding(const SpmdChoices& choices, const std::vector<int>& choice,
                            const std::vector<DeviceId>& devices, std::vector<double> shares) const;
 
  private:
+  WholeStep find_whole_step(const DeviceKind& kind, Estimate estimate);
   std::vector<std::string> names(const std::vector<DeviceId>& devices) const;
   explicit SpmdStudy(const SpmdQuestion& question) : question_(&question) {}
 
@@ -90,7 +94,7 @@ class SpmdStudy {
   DeviceKinds kinds_;
   std::unique_ptr<const cost::ProfileCost> model_;
   std::vector<std::unique_ptr<const SpmdChoices>> choices_;
-  std::vector<WholeStep> whole_;  // by kind
+  std::vector<WholeStep> whole_, least_whole_;  // by kind
   std::map<std::vector<DeviceId>, std::unique_ptr<ExchangeTimes>> exchanges_;
 };
 

@@ -1,0 +1,50 @@
+#include "motley/cost/operators/least_times.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "motley/testing/product_programs.h"
+
+namespace motley::cost {
+namespace {
+
+/// A second for each byte.
+class Slow : public WorkTimes {
+ public:
+  using WorkTimes::WorkTimes;
+  Answer answer(std::string_view, DType, const OperatorWork& work) const override {
+    return {Seconds(work.bytes), Bytes(0)};
+  }
+};
+
+/// So much of what Slow says.
+class Share : public TimeSource {
+ public:
+  Share(const Slow& slow, double share) : slow_(slow), share_(share) {}
+  std::vector<std::optional<Answer>> times(const program::DeviceProgram& program) const override {
+    auto answers = slow_.times(program);
+    for (auto& answer : answers) answer->seconds = answer->seconds * share_;
+    return answers;
+  }
+
+ private:
+  const Slow& slow_;
+  double share_;
+};
+
+// The source takes half: so does the bound, of the operators that the program has. Where the source
+// takes twice as long, the times stay.
+TEST(LeastTimes, TakesTheLeastRatioOfEachOperator) {
+  const auto graph = std::make_shared<const graph::Graph>();
+  const auto slow = std::make_shared<const Slow>(graph);
+  const std::vector<program::DeviceProgram> programs = {product_program(4, 2)};
+  const LeastTimes half(graph, slow, programs, Share(*slow, 0.5));
+  EXPECT_EQ(half.answer("aten::mm", DType::kF32, {0, 8, 1}).seconds, Seconds(4));
+  EXPECT_EQ(half.answer("aten::relu", DType::kF32, {0, 8, 1}).seconds, Seconds(8));
+  const LeastTimes twice(graph, slow, programs, Share(*slow, 2));
+  EXPECT_EQ(twice.answer("aten::mm", DType::kF32, {0, 8, 1}).seconds, Seconds(8));
+}
+
+}  // namespace
+}  // namespace motley::cost

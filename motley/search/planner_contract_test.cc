@@ -1,0 +1,88 @@
+// The contract of all planners (plan/planner.h) on models with costs of their operators: splits and
+// shardings alike. What it says of splits over tables: planners_test.cc.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <tuple>
+
+#include "motley/search/planners.h"
+#include "motley/testing/golden.h"
+#include "motley/testing/invented_profile.h"
+#include "motley/testing/rounds.h"
+
+namespace motley::search {
+namespace {
+
+using plan::PlanOutcome;
+using plan::Reason;
+
+constexpr std::int64_t kContractSamples = 12;
+
+/// Planner, devices (three_devices).
+class Contract : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {
+ protected:
+  const std::string& name() const { return std::get<0>(GetParam()); }
+  InventedProfile invented(const std::string& model, const std::string& memory = "") const {
+    return {synth::read_graph(model), three_devices(std::get<1>(GetParam()), memory),
+            kContractSamples};
+  }
+  PlanOutcome run(const InventedProfile& invented, const std::string& planner) const {
+    plan::Problem problem = invented.problem();
+    problem.manual = {7, 5, 0};
+    problem.seed = 3;
+    const auto made = make_planner(planner, invented.evaluator().inputs());
+    auto outcome = (*made)->plan(problem);
+    EXPECT_TRUE(outcome) << outcome.error().message;
+    return outcome ? *std::move(outcome) : PlanOutcome{};
+  }
+};
+
+TEST_P(Contract, PlansAreValidPricedAndTheSameEachTime) {
+  const char* const models[] = {"mlp", "gpt"};
+  for (std::size_t m = 0; m < testing::rounds(1, 2); ++m) {
+    const char* model = models[m];
+    SCOPED_TRACE(model);
+    const InventedProfile invented = this->invented(model);
+    const PlanOutcome outcome = run(invented, name()), again = run(invented, name());
+    EXPECT_EQ(outcome.plan, again.plan);
+    EXPECT_EQ(outcome.why, again.why);
+    EXPECT_EQ(outcome.planner, name());
+    ASSERT_TRUE(outcome.plan);
+    EXPECT_TRUE(plan::verify_plan(*outcome.plan, invented.model().hash, invented.cluster()));
+    const auto price = invented.evaluator().price(*outcome.plan);
+    ASSERT_TRUE(price) << price.error().message;
+    EXPECT_EQ(outcome.predicted_step, price->step);
+    ASSERT_TRUE(outcome.program);
+    EXPECT_EQ(outcome.program->devices.size(), price->program->devices.size());
+    EXPECT_EQ(outcome.program->plan_hash, price->program->plan_hash);
+    EXPECT_LE(outcome.lower_bound, outcome.predicted_step);
+    const std::vector<plan::Member> members = plan::members(*outcome.plan);
+    ASSERT_EQ(outcome.peak.size(), members.size());
+    for (std::size_t rank = 0; rank < members.size(); ++rank) {
+      EXPECT_EQ(outcome.peak[rank].first, members[rank].device);
+      EXPECT_EQ(outcome.peak[rank].second, price->peaks[rank]);
+    }
+    EXPECT_EQ(outcome.idle.size() + members.size(), 3u);
+    // The portfolio is never worse than any of them.
+    EXPECT_LE(run(invented, "auto").predicted_step, outcome.predicted_step);
+  }
+}
+
+TEST_P(Contract, SaysWhatIsMissingWhereNothingFits) {
+  const InventedProfile invented = this->invented("mlp", "1KiB");
+  const PlanOutcome outcome = run(invented, name());
+  EXPECT_FALSE(outcome.plan);
+  EXPECT_EQ(outcome.reason, Reason::kInfeasible);
+  EXPECT_THAT(outcome.why, ::testing::Contains(::testing::HasSubstr("has 1 KiB")));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Contract,
+                         ::testing::Combine(::testing::ValuesIn(planner_names()),
+                                            ::testing::Values("emulated", "far", "kinds")),
+                         [](const auto& info) {
+                           return std::get<0>(info.param) + "_" + std::get<1>(info.param);
+                         });
+
+}  // namespace
+}  // namespace motley::search

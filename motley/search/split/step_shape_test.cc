@@ -1,0 +1,91 @@
+#include "motley/search/split/step_shape.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "motley/testing/golden.h"
+#include "motley/testing/invented_profile.h"
+
+namespace motley::search {
+namespace {
+
+using ::testing::Each;
+
+constexpr std::int64_t kShapedSamples = 8;
+
+program::DeviceProgram lowered(const std::string& model, Bytes bucket) {
+  synth::LowerOptions options;
+  options.bucket_bytes = bucket;
+  return *synth::lower_device(
+      synth::read_graph(model),
+      {.device = "a:0", .samples = kShapedSamples, .global_batch = 2 * kShapedSamples, .ranks = 2},
+      options);
+}
+
+// Every instruction takes a second; the closed forms then count instructions.
+cost::InstructionTimes second_each(const program::DeviceProgram& program) {
+  class Second : public cost::TimeSource {
+   public:
+    std::vector<std::optional<Answer>> times(const program::DeviceProgram& program) const override {
+      std::vector<std::optional<Answer>> answers;
+      for (const program::Instruction& instruction : program.instructions) {
+        const bool computes = instruction.lane == program::Lane::kCompute;
+        answers.push_back(Answer{Seconds(computes ? 1.0 : 0.0), Bytes(0)});
+      }
+      return answers;
+    }
+  };
+  return *cost::InstructionTimes::build({program}, Second(), {});
+}
+
+TEST(StepShape, TheTailUnpacksAndUpdatesOnly) {
+  const program::DeviceProgram program = lowered("mlp", Bytes(64 << 10));
+  const StepShape shape = find_step_shape(program);
+  ASSERT_LT(shape.tail, program.instructions.size());
+  for (std::size_t i = shape.tail; i < program.instructions.size(); ++i) {
+    const program::Instruction& instruction = program.instructions[i];
+    if (instruction.lane == program::Lane::kTransfer) continue;
+    EXPECT_THAT((std::vector<std::string>{"motley::unpack", "motley::update", "motley::assign",
+                                          "motley::report"}),
+                ::testing::Contains(instruction.op));
+  }
+}
+
+// A batch norm's sums are waited for in the middle of the step, buckets of gradients after it.
+TEST(StepShape, StatisticsOfBatchNormBlock) {
+  const auto blocking = [](const std::string& model) {
+    const StepShape shape = find_step_shape(lowered(model, Bytes(64 << 10)));
+    return std::count_if(shape.exchanges.begin(), shape.exchanges.end(),
+                         [](const StepShape::Exchange& exchange) { return exchange.blocking; });
+  };
+  EXPECT_GT(blocking("cnn"), blocking("mlp"));
+}
+
+// At a second an instruction, an exchange is ready after as many seconds as instructions compute
+// before it, and all compute is in the end and the updates together.
+TEST(StepShape, CurvesCountWhatComputesBefore) {
+  const program::DeviceProgram program = lowered("mlp", Bytes(1));
+  const StepShape shape = find_step_shape(program);
+  const StepCurves curves = build_curves(shape, second_each(program), 0.5);
+  std::vector<double> ready;
+  double all = 0;
+  for (const bool computes : shape.computes) all += computes ? 1 : 0;
+  for (const StepShape::Exchange& exchange : shape.exchanges) {
+    if (exchange.blocking) continue;
+    double before = 0;
+    for (std::size_t i = 0; i < exchange.after; ++i) before += shape.computes[i] ? 1 : 0;
+    ready.push_back(before);
+  }
+  ASSERT_EQ(curves.ready.size(), ready.size());
+  ASSERT_GT(ready.size(), 1u);
+  // Half speed: two seconds each.
+  for (std::size_t k = 0; k < ready.size(); ++k)
+    EXPECT_DOUBLE_EQ(curves.ready[k].at(kShapedSamples), 2 * ready[k]);
+  double updates = 0;
+  for (const double update : curves.update) updates += update;
+  EXPECT_DOUBLE_EQ(curves.end.at(kShapedSamples) + updates, 2 * all);
+  EXPECT_THAT(curves.update, Each(::testing::Ge(0)));
+}
+
+}  // namespace
+}  // namespace motley::search
