@@ -22,6 +22,7 @@ int cost_of(const ShardingRule& rule, const Held& held, const Strategy& strategy
     const Form &from = held.homes[value], &to = strategy.operands[o];
     if (is_same(from, to, held.alike[value]) || is_ignored(rule, o)) continue;
     total += from.kind == FormKind::kSharded ? 10000 : from.kind == FormKind::kPartial ? 100 : 1;
+    if (to.kind == FormKind::kPartial) ++total;  // what is gathered may as well stay whole
   }
   return total;
 }

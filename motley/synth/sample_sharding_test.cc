@@ -76,8 +76,9 @@ std::string forms_of(const std::string& text,
       const graph::Form &home = step.homes[value.index()], &wanted = sharding.ops[i].operands[o];
       if (is_ignored(rules[i], o) || is_same(home, wanted, step.alike[value.index()])) continue;
       if (home.kind == graph::FormKind::kWhole) continue;
-      changes += fmt::format(" {} %{}", home.kind == graph::FormKind::kPartial ? "sums" : "gathers",
-                             value.value);
+      const std::string change = fmt::format(
+          " {} %{}", home.kind == graph::FormKind::kPartial ? "sums" : "gathers", value.value);
+      if (!changes.ends_with(change)) changes += change;
     }
   return forms + changes;
 }
@@ -107,8 +108,8 @@ TEST(SampleSharding, LinearOperatorsKeepPartialSums) {
       {PARTIAL "op %7: f32[4] = aten::mul.Tensor(%6, %6) fwd \"\"\n", "P R sums %6"},
       {PARTIAL "op %7: f32[4] = aten::div.Tensor(%4, %6) fwd \"\"\n", "P R sums %6"},
       {PARTIAL "op %7: f32[4] = aten::add.Tensor(%6, %6, 1) fwd \"\"\n", "P P"},
-      // A replicated term would be counted once for each device.
-      {PARTIAL "op %7: f32[4] = aten::add.Tensor(%6, %4, 1) fwd \"\"\n", "P R sums %6"},
+      // A whole term counts once: on one device, with zeros on the others.
+      {PARTIAL "op %7: f32[4] = aten::add.Tensor(%6, %4, 1) fwd \"\"\n", "P P"},
       {PARTIAL "op %7: f64[4] = aten::_to_copy(%6, dtype(f64), none, none, none, false, none) "
                "fwd \"\"\n",
        "P P"},
@@ -133,7 +134,8 @@ TEST(SampleSharding, ViewsFollowTheSamples) {
       {"op %6: f32[batch*12] = aten::view(%2, [size(batch*12)]) fwd \"\"\n", "S(0, batch*12)"},
       {"op %6: f32[4, batch] = aten::t(%0) fwd \"\"\n", "S(1)"},
       {"op %6: f32[batch, 4] = aten::select.int(%2, 1, 0) fwd \"\"\n", "S(0)"},
-      {"op %6: f32[batch, 2] = aten::split.Tensor(%0, 2, 1) fwd \"\" list\n", "S(0)"},
+      {"op %6: f32[batch, 2], %7: f32[batch, 2] = aten::split.Tensor(%0, 2, 1) fwd \"\" list\n",
+       "S(0) S(0)"},
       {"op %6: f32[4, 4] = aten::t(%3) fwd \"\"\n", "R"},
       {"op %6: f32[batch, 4] = aten::full([size(batch), 4], 1.0, none, none, none, none) "
        "fwd \"\"\n",
