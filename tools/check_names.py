@@ -13,7 +13,6 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-ALONE = {"synth"}  # compiled file by file: APART in CMakeLists.txt
 
 UNNAMED = re.compile(r"^namespace \{\n(.*?)^\}  // namespace$", re.DOTALL | re.MULTILINE)
 TYPE = re.compile(r"(?:struct|class|enum class|enum) (\w+)")
@@ -44,7 +43,7 @@ def main():
         folder = parts[1] if parts[0] == "motley" else parts[0]
         if parts[:3] == ("motley", "run", "torch"):
             folder = "run/torch/cuda" if "cuda" in parts else "run/torch"
-        if folder in ALONE or file.endswith("_main.cc"):
+        if file.endswith("_main.cc"):
             continue
         for name in set(names((ROOT / file).read_text())):
             places[folder, file.endswith("_test.cc"), name].append(file)

@@ -110,7 +110,7 @@ TEST_F(LocalWorkersTest, ExchangesAreTimedByTheFirstRank) {
   const run::MeasuredGroup times{
       .backend = "gloo",
       .collectives = {{"motley::all_reduce", "gloo", 2, Bytes(8), Seconds(0.5), 0, 3}}};
-  Json event = run::group_times_to_json(times);
+  Json event = run::measured_group_to_json(times);
   event["event"] = "collectives";
   event["rank"] = 0;
   worker(

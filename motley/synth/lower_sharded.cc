@@ -26,18 +26,16 @@ using graph::ShardingRule;
 using graph::Slab;
 using graph::Strategy;
 
-bool is_named(const graph::Op& op, std::string_view name) { return op.name == name; }
-
 /// Why an operator's random numbers would differ from one device's; null: it draws none, or they
 /// would not.
 const char* why_drawn_elsewhere(const graph::Op& op) {
-  const bool is_attention = is_named(op, "motley::attention");
-  if (is_attention || is_named(op, "motley::attention_backward")) {
+  const bool is_attention = op.name == "motley::attention";
+  if (is_attention || op.name == "motley::attention_backward") {
     const auto* dropout = std::get_if<double>(&op.arguments[is_attention ? 4 : 7].value);
     return dropout != nullptr && *dropout != 0 ? "its dropout would differ from one device's"
                                                : nullptr;
   }
-  return graph::is_random(op.name) && !is_named(op, "aten::native_dropout")
+  return graph::is_random(op.name) && op.name != "aten::native_dropout"
              ? "it draws random numbers that would differ from one device's"
              : nullptr;
 }

@@ -17,7 +17,7 @@ constexpr std::int64_t kBatch = 10;
 
 /// A graph with inputs %0 f32[batch, 4], %1 i64[batch], %2 f32[batch, 3, 4]; parameters
 /// %3 f32[4, 4], %4 f32[4]; tangent %5; then `ops`, whose values start at %6.
-graph::Graph graph_with(const std::string& ops, int next) {
+graph::Graph graph_of_forms(const std::string& ops, int next) {
   const std::string text =
       R"(motley.graph/1
 name "t"
@@ -60,7 +60,7 @@ std::string forms_of(const std::string& text,
     const std::size_t end = text.find_first_not_of("0123456789", at + 1);
     if (end != std::string::npos && text[end] == ':') ++next;
   }
-  const graph::Graph graph = graph_with(text, next);
+  const graph::Graph graph = graph_of_forms(text, next);
   Sharding sharding;
   sharding.devices = {"0", "1"};
   sharding.shares = {7, 3};
@@ -239,7 +239,7 @@ TEST(SampleSharding, WhatMixesSamplesRunsWhole) {
 
 TEST(SampleSharding, OneDeviceHasAllOfEverything) {
   const graph::Graph graph =
-      graph_with("op %6: f32[batch, 4] = aten::unheard_of(%0) fwd \"\"\n", 7);
+      graph_of_forms("op %6: f32[batch, 4] = aten::unheard_of(%0) fwd \"\"\n", 7);
   Sharding sharding;
   sharding.devices = {"0"};
   sharding.shares = {5};

@@ -1,6 +1,7 @@
 #include "motley/search/split/fixed_planners.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
