@@ -37,7 +37,7 @@ TEST(PrintPrediction, ADeviceIsARowAndItsMemoryALineBelow) {
             "step 3 ms, 80 % of runs 2.5 ms to 4 ms (by 9 earlier runs)\n"
             "\n"
             "  device       compute  exchange   waiting    bubble  peak memory (80 %), where\n"
-            "  a:0             2 ms    500 us    400 us     50 us"
+            "  a:0             2 ms    500 us    400 us    100 us"
             "  2 KiB (1 KiB to 4 KiB), aten::mm net.0\n"
             "             parameters 1 KiB, activations 1 KiB\n"
             "             largest: net.0.weight 1 KiB\n");

@@ -84,18 +84,20 @@ TEST_F(VerbTest, PlanHasTheKeysThatScriptsRelyOn) {
     EXPECT_TRUE(json().contains(key)) << key;
   EXPECT_EQ(json().at("elapsed_s"), 1);  // a tick of the fake clock
   std::int64_t samples = 0;
-  for (const auto& [device, count] : json().at("batch_split").items())
-    samples += count.get<std::int64_t>();
+  const Json split = json().at("batch_split");
+  for (const auto& [device, count] : split.items()) samples += count.get<std::int64_t>();
   EXPECT_EQ(samples, 8);
 }
 
 TEST_F(VerbTest, MemoryIsTheSumOfItsParts) {
   ASSERT_EQ(call_with_inputs("plan", {"--batch-split", "5,3", "--json"}), kDone) << err_;
-  for (const auto& [device, memory] : json().at("memory").items()) {
+  const Json object = json();
+  ASSERT_THAT(object.at("memory"), SizeIs(2));
+  for (const auto& [device, memory] : object.at("memory").items()) {
     std::int64_t sum = 0;
     for (const auto& [name, bytes] : memory.items())
       if (name.ends_with("_bytes")) sum += bytes.get<std::int64_t>();
-    EXPECT_EQ(sum, json().at("peak_bytes").at(device));
+    EXPECT_EQ(sum, object.at("peak_bytes").at(device));
   }
 }
 

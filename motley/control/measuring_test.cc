@@ -15,6 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::MatchesRegex;
 using ::testing::SizeIs;
 using Setting = OperatorTask::Setting;
 
@@ -41,7 +42,7 @@ TEST(FindTasks, EmulatedDevicesOfOneMachineArePacedTogether) {
   // Of 14 samples by speeds .8 : .4 : .2 are 8 : 4 : 2; equal parts are 14 / 3 = 4.
   EXPECT_THAT(tasks.paces[0].samples, ElementsAre(ElementsAre(4, 4, 4), ElementsAre(8, 4, 2)));
   // The smallest and the largest group over the one route; ranks between are interpolated.
-  EXPECT_THAT(tasks.groups, ElementsAre(ElementsAre(kA, kB, kC)));
+  EXPECT_THAT(tasks.groups, ElementsAre(ElementsAre(kA, kB), ElementsAre(kA, kB, kC)));
 }
 
 TEST(FindTasks, AKindThatIsNotHereIsRefusedBeforeAnythingIsMeasured) {
@@ -69,9 +70,11 @@ TEST_F(MeasuringTest, AllTasksAreDoneAndToldInOrder) {
   const auto kept = measure(inputs, store_, outside_);
   ASSERT_TRUE(kept) << kept.error().message;
   ASSERT_THAT(listener_.notes, SizeIs(3));
-  EXPECT_EQ(listener_.notes[0], "profile: 25 operators on cpu with 1 thread, batches 1 to 8");
-  EXPECT_EQ(listener_.notes[1],
-            "profile: 25 operators on cpu beside 1 with 1 thread, batches 1 to 8");
+  EXPECT_THAT(listener_.notes[0],
+              MatchesRegex("profile: [0-9]+ operators on cpu with 1 thread, batches 1 to 8"));
+  EXPECT_THAT(
+      listener_.notes[1],
+      MatchesRegex("profile: [0-9]+ operators on cpu beside 1 with 1 thread, batches 1 to 8"));
   EXPECT_EQ(listener_.notes[2], "profile: exchanges among 2 devices (local)");
   ASSERT_THAT(workers_.groups, SizeIs(1));
   EXPECT_THAT(workers_.groups[0].devices, SizeIs(2));

@@ -185,7 +185,7 @@ TEST_F(TrainingTest, DataThatDoesNotFitIsSaidBeforeAWorkerStarts) {
   const auto measured = run();
   ASSERT_FALSE(measured);
   EXPECT_EQ(measured.error().kind, ErrorKind::kUsage);
-  EXPECT_THAT(measured.error().message, HasSubstr("'x'"));
+  EXPECT_THAT(measured.error().message, HasSubstr("no array 'y'; found x"));
   EXPECT_THAT(workers_.jobs, IsEmpty());
 }
 
