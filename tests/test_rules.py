@@ -30,6 +30,8 @@ MODELS = {make.__name__: make for make in families.FAMILIES + lowering_models.MO
 BATCH = 6
 PARTS = 3
 RANDOM = {"aten::native_dropout"}  # every split of it is rewritten
+# What models have on purpose for want of a rule: each device runs it whole (tests/test_lowering.py).
+WITHOUT_RULE = {"aten::linalg_inv_ex"}
 
 
 @pytest.fixture(scope="module", params=sorted(MODELS))
@@ -272,9 +274,9 @@ def test_every_part_of_every_operator(exported):
     checked = 0
     with torch.no_grad():
         for i, (op, rule) in enumerate(zip(graph.ops, rules, strict=True)):
-            assert rule is not None, op
-            assert rule["operands"] == list(references(op.arguments))
-            if op.name not in RANDOM:
+            assert (rule is None) == (op.name in WITHOUT_RULE), op
+            if rule is not None and op.name not in RANDOM:
+                assert rule["operands"] == list(references(op.arguments))
                 checker = Checker(op, rule, runner.values, runner, is_mixed)
                 checker.check_linear()
                 checked += sum(checker.check_splits(f) for f in range(len(rule["factors"])))

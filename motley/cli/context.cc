@@ -6,7 +6,6 @@
 
 namespace motley::cli {
 
-
 void Context::result(const std::string& text, const Json& object) const {
   if (json) {
     fmt::print("{}\n", object.dump(2, ' ', false, Json::error_handler_t::replace));

@@ -16,7 +16,7 @@ namespace motley::control {
 struct DevicePrediction {
   std::string name;
   trace::Breakdown parts;            ///< of the predicted trace
-  cost::PredictionInterval peak;               ///< bytes
+  cost::PredictionInterval peak;     ///< bytes
   program::MemoryPeak memory;        ///< what the peak is made of
   std::string peak_at;               ///< the operator that runs then
   std::vector<std::string> largest;  ///< names of the largest tensors at the peak

@@ -61,8 +61,7 @@ Result<void> read_absence(JsonObject& object, Conditions& conditions) {
   return {};
 }
 
-Result<void> read_recovery(const Json& json, const std::string& where,
-                           Recovery& recovery) {
+Result<void> read_recovery(const Json& json, const std::string& where, Recovery& recovery) {
   MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where + ": recovery"));
   MOTLEY_ASSIGN(recovery.detection.value, number_or(object, "detection_s", 0));
   MOTLEY_ASSIGN(recovery.restart.value, number_or(object, "restart_s", 0));

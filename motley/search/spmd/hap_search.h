@@ -9,8 +9,8 @@ namespace motley::search {
 /// are generous: all devices; shares in proportion to speed; then in turn the ways that are best
 /// for the shares and the shares that are best for the ways, while the cost falls. The cost is
 /// HAP's: operators one after the other, each as long as its slowest device, and exchanges, of
-/// which nothing is hidden; shares by the closed form of search/spmd/balance.h. Unlike HAP's beam the
-/// choice of ways is exact, and backward operators have ways of their own.
+/// which nothing is hidden; shares by the closed form of search/spmd/balance.h. Unlike HAP's beam
+/// the choice of ways is exact, and backward operators have ways of their own.
 Result<SpmdPlan> find_hap_plan(SpmdStudy& study);
 
 }  // namespace motley::search
