@@ -244,7 +244,8 @@ def noise_like(tensor):
         return None
     if not tensor.is_floating_point():
         return torch.randint_like(tensor, 5)
-    return torch.randn_like(tensor) * torch.nan_to_num(tensor, 0, 0, 0).float().std(correction=0)
+    usual = torch.where(tensor.abs() < 1e30, tensor, 0)  # without infinities, and what stands for them
+    return torch.randn_like(tensor) * usual.float().std(correction=0)
 
 
 def splits_of(size):
