@@ -52,12 +52,6 @@ std::int64_t product(const Shape& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-Argument integer_list(const Shape& values) {
-  ArgumentList list;
-  for (const std::int64_t value : values) list.push_back({value});
-  return {list};
-}
-
 BufferId buffer_at(const ArgumentList& arguments, int place) {
   if (place < 0) return BufferId();
   const auto* id = std::get_if<BufferId>(&arguments[static_cast<std::size_t>(place)].value);

@@ -27,6 +27,9 @@ class ShardedValues : protected StepEmitter {
   std::vector<std::int64_t> shape_on(std::size_t rank, ValueId id, const graph::Form& form);
   static program::ArgumentList integers(const std::vector<std::int64_t>& values,
                                         std::int64_t times = 1);
+  static program::Argument integer_list(const std::vector<std::int64_t>& values) {
+    return {integers(values)};
+  }
   static std::int64_t sum(const std::vector<std::int64_t>& values);
   /// The value's buffer in a form, which waits for the exchange that is needed for it.
   BufferId in_form(ValueId value, const graph::Form& form);

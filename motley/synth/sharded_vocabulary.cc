@@ -18,11 +18,6 @@ using program::NumberArgument;
 namespace {
 
 Argument none() { return {program::NoneArgument{}}; }
-Argument integer_list(const std::vector<std::int64_t>& values) {
-  ArgumentList list;
-  for (const std::int64_t value : values) list.push_back({value});
-  return {list};
-}
 Argument dtype_argument(DType dtype) {
   return {KeywordArgument{"dtype", std::string(dtype_name(dtype))}};
 }

@@ -95,7 +95,11 @@ StepCurves build_curves(const StepShape& shape, const cost::InstructionTimes& ti
   curves.update.assign(curves.ready.size(), 0.0);
   double before_updates = 0.0;  // tail instructions that wait for nobody
   for (const auto& [position, exchange] : shape.updates) {
-    const double seconds = times.at(position, batches.back()).value / speed;
+    double seconds = times.at(position, batches.back()).value / speed;
+    // Of a device whose pace depends on its step, no update takes less than its least: curves
+    // bound.
+    for (const double batch : batches)
+      seconds = std::min(seconds, times.at(position, batch).value / speed);
     (exchange < 0 ? before_updates : curves.update[static_cast<std::size_t>(exchange)]) += seconds;
   }
   batches.push_back(2 * batches.back());

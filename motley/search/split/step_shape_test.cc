@@ -13,26 +13,34 @@ using ::testing::Each;
 
 constexpr std::int64_t kShapedSamples = 8;
 
-program::DeviceProgram lowered(const std::string& model, Bytes bucket) {
+program::DeviceProgram lowered(const std::string& model, Bytes bucket,
+                               std::int64_t samples = kShapedSamples) {
   synth::LowerOptions options;
   options.bucket_bytes = bucket;
-  return *synth::lower_first(synth::read_graph(model), {kShapedSamples, 2}, options);
+  return *synth::lower_first(synth::read_graph(model), {samples, 2}, options);
 }
+
+/// Every instruction takes a second for each so many samples.
+class EqualTimes : public cost::TimeSource {
+ public:
+  explicit EqualTimes(double samples_a_second) : samples_a_second_(samples_a_second) {}
+  std::vector<std::optional<Answer>> times(const program::DeviceProgram& program) const override {
+    const double seconds = static_cast<double>(program.samples) / samples_a_second_;
+    std::vector<std::optional<Answer>> answers;
+    for (const program::Instruction& instruction : program.instructions) {
+      const bool computes = instruction.lane == program::Lane::kCompute;
+      answers.push_back(Answer{Seconds(computes ? seconds : 0.0), Bytes(0)});
+    }
+    return answers;
+  }
+
+ private:
+  const double samples_a_second_;
+};
 
 // Every instruction takes a second; the closed forms then count instructions.
 cost::InstructionTimes second_each(const program::DeviceProgram& program) {
-  class Second : public cost::TimeSource {
-   public:
-    std::vector<std::optional<Answer>> times(const program::DeviceProgram& program) const override {
-      std::vector<std::optional<Answer>> answers;
-      for (const program::Instruction& instruction : program.instructions) {
-        const bool computes = instruction.lane == program::Lane::kCompute;
-        answers.push_back(Answer{Seconds(computes ? 1.0 : 0.0), Bytes(0)});
-      }
-      return answers;
-    }
-  };
-  return *cost::InstructionTimes::build({program}, Second(), {});
+  return *cost::InstructionTimes::build({program}, EqualTimes(kShapedSamples), {});
 }
 
 TEST(StepShape, TheTailUnpacksAndUpdatesOnly) {
@@ -82,6 +90,23 @@ TEST(StepShape, CurvesCountWhatComputesBefore) {
   for (const double update : curves.update) updates += update;
   EXPECT_DOUBLE_EQ(curves.end.at(kShapedSamples) + updates, 2 * all);
   EXPECT_THAT(curves.update, Each(::testing::Ge(0)));
+}
+
+// An update takes what it takes at any number of samples, but a device that goes at .8 of full
+// speed where it does little and at .2 where it does much takes more for it with more samples: 1 /
+// .8 s an instruction with 8, 2 / .2 with 16. What bounds all splits is the least.
+TEST(StepShape, AnUpdateIsTheLeastThatAPacedDeviceTakesForIt) {
+  const program::DeviceProgram few = lowered("mlp", Bytes(1)),
+                               many = lowered("mlp", Bytes(1), 2 * kShapedSamples);
+  const StepShape shape = find_step_shape(few);
+  const auto times = cost::InstructionTimes::build({few, many}, EqualTimes(kShapedSamples), {});
+  const cost::Pace pace(
+      {{times->total(kShapedSamples), 0.8}, {times->total(2 * kShapedSamples), 0.2}});
+  const StepCurves paced = build_curves(shape, times->slowed(pace), 1);
+  const StepCurves counted = build_curves(shape, second_each(few), 1);
+  ASSERT_FALSE(paced.update.empty());
+  for (std::size_t k = 0; k < paced.update.size(); ++k)
+    EXPECT_DOUBLE_EQ(paced.update[k], counted.update[k] / 0.8);
 }
 
 }  // namespace
