@@ -81,11 +81,11 @@ std::vector<std::string> kept_inputs(const std::string& target) {
   std::set<std::string> paths;
   for (const auto& folder : {kTests / "golden" / target, kTests / "fuzz/seeds" / target}) {
     if (!std::filesystem::is_directory(folder)) continue;
-    for (const auto& entry : std::filesystem::directory_iterator(folder))
-      paths.insert(entry.path().string());
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+      if (entry.is_regular_file()) paths.insert(entry.path().string());
   }
   std::vector<std::string> inputs = {""};
-  for (const std::string& path : paths) inputs.push_back(*read_file(path));
+  for (const std::string& path : paths) inputs.push_back(read_file(path).value());
   return inputs;
 }
 
