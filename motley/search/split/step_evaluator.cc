@@ -26,6 +26,21 @@ std::vector<DeviceId> priced_devices(const cluster::Cluster& cluster, const Cost
   return devices;
 }
 
+/// Some ranks of a program whose devices are one group, which stand for all of them.
+program::Program pick_ranks(const program::Program& program,
+                            const std::vector<std::size_t>& ranks) {
+  program::Program some;
+  some.global_batch = program.global_batch;
+  some.micro_batches = program.micro_batches;
+  program::Group group;
+  for (const std::size_t rank : ranks) {
+    group.members.push_back(Rank(static_cast<std::int64_t>(some.devices.size())));
+    some.devices.push_back(program.devices[rank]);
+  }
+  if (!program.groups.empty()) some.groups.push_back(std::move(group));
+  return some;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<StepEvaluator>> StepEvaluator::make(const graph::Graph& graph,
@@ -124,63 +139,58 @@ Bytes StepEvaluator::peak_bytes(DeviceId device, std::int64_t samples, Setting s
   return peak->second;
 }
 
-StepEvaluator::Representatives StepEvaluator::find_representatives(
-    const std::vector<plan::Member>& members) const {
+StepEvaluator::Representatives StepEvaluator::find_representatives(const plan::Plan& plan) const {
+  const std::vector<plan::Member> members = plan::members(plan);
+  const bool is_split = plan::find_shared_region(plan) == nullptr;
   Representatives found;
   std::map<std::pair<const Prices*, std::int64_t>, std::size_t> kinds;
   for (std::size_t rank = 0; rank < members.size(); ++rank) {
     const auto& [device, samples] = members[rank];
+    found.group.push_back(cluster_->device(device).name);
     const auto [kind, is_new] =
         kinds.try_emplace({prices_.at(device).get(), samples}, found.ranks.size());
-    if (is_new) found.ranks.push_back(rank);
-    found.of_rank.push_back(kind->second);
+    // In a region, equal shares may be rounded to unequal parts.
+    found.of_rank.push_back(is_new || !is_split ? found.ranks.size() : kind->second);
+    if (is_new || !is_split) found.ranks.push_back(rank);
   }
   return found;
 }
 
-Result<Bytes> StepEvaluator::peak_of(DeviceId device, const program::DeviceProgram& program) const {
+Result<Seconds> StepEvaluator::simulate_step(const program::Program& program,
+                                             const std::vector<std::string>& group) const {
+  MOTLEY_ASSIGN(const auto trace, simulate::simulate(program, GroupCost(model_, group)));
+  return trace::median_step(trace);
+}
+
+Result<Bytes> StepEvaluator::peak_of(const program::DeviceProgram& program) const {
   MOTLEY_ASSIGN(const std::vector<Bytes> scratch, model_.scratch_bytes(program));
+  MOTLEY_ASSIGN(const DeviceId device, cluster::find_device(*cluster_, program.device));
   const Bytes tensors = program::find_memory_peak(program, scratch).total;
   return cost::with_framework(cluster_->device(device), tensors);
 }
 
 Result<plan::Price> StepEvaluator::price(const plan::Plan& plan) const {
   MOTLEY_ASSIGN(program::Program program, synth::lower(*graph_, plan, *cluster_));
-  const std::vector<plan::Member> members = plan::members(plan);
-  plan::Price price;
-  if (plan::find_shared_region(plan) == nullptr) {
-    const auto [ranks, of_rank] = find_representatives(members);
-    std::vector<Bytes> peaks;
-    for (const std::size_t rank : ranks) {
-      MOTLEY_ASSIGN(const Bytes peak, peak_of(members[rank].device, program.devices[rank]));
-      peaks.push_back(peak);
-    }
-    for (const std::size_t place : of_rank) price.peaks.push_back(peaks[place]);
-    MOTLEY_ASSIGN(price.step, step_time(plan));
-  } else {
-    for (std::size_t rank = 0; rank < members.size(); ++rank) {
-      MOTLEY_ASSIGN(const Bytes peak, peak_of(members[rank].device, program.devices[rank]));
-      price.peaks.push_back(peak);
-    }
-    MOTLEY_ASSIGN(const auto trace, simulate::simulate(program, model_));
-    price.step = trace::median_step(trace);
+  const Representatives representatives = find_representatives(plan);
+  const program::Program some = pick_ranks(program, representatives.ranks);
+  std::vector<Bytes> peaks;
+  for (const program::DeviceProgram& device : some.devices) {
+    MOTLEY_ASSIGN(const Bytes peak, peak_of(device));
+    peaks.push_back(peak);
   }
+  plan::Price price;
+  for (const std::size_t place : representatives.of_rank) price.peaks.push_back(peaks[place]);
+  MOTLEY_ASSIGN(price.step, simulate_step(some, representatives.group));
   price.program = std::make_shared<const program::Program>(std::move(program));
   return price;
 }
 
 Result<Seconds> StepEvaluator::step_time(const plan::Plan& plan) const {
-  if (plan::find_shared_region(plan) != nullptr) {
-    MOTLEY_ASSIGN(const plan::Price whole, price(plan));
-    return whole.step;
-  }
-  const std::vector<plan::Member> members = plan::members(plan);
-  std::vector<std::string> group;
-  for (const plan::Member& member : members) group.push_back(cluster_->device(member.device).name);
-  const std::vector<std::size_t> ranks = find_representatives(members).ranks;
-  MOTLEY_ASSIGN(const auto program, synth::lower_some_ranks(*graph_, plan, *cluster_, ranks));
-  MOTLEY_ASSIGN(const auto trace, simulate::simulate(program, GroupCost(model_, group)));
-  return trace::median_step(trace);
+  MOTLEY_CHECK(plan::find_shared_region(plan) == nullptr);
+  const Representatives representatives = find_representatives(plan);
+  MOTLEY_ASSIGN(const auto program,
+                synth::lower_some_ranks(*graph_, plan, *cluster_, representatives.ranks));
+  return simulate_step(program, representatives.group);
 }
 
 }  // namespace motley::search

@@ -56,13 +56,17 @@ class StepEvaluator : public SplitEvaluator {
         model_(costs.model(cluster)) {}
   Result<program::DeviceProgram> lower(std::int64_t samples, Setting setting) const;
   void price_device(DeviceId device, const StepShape& alone);
-  /// Of devices with equal prices and samples one stands for all: ranks of the first of each, and
-  /// by rank its place among these.
+  /// Of the devices of a split with equal prices and samples one stands for all: ranks of the first
+  /// of each, and by rank its place among these. In a region each stands for itself.
   struct Representatives {
     std::vector<std::size_t> ranks, of_rank;
+    std::vector<std::string> group;  ///< names of all
   };
-  Representatives find_representatives(const std::vector<plan::Member>& members) const;
-  Result<Bytes> peak_of(DeviceId device, const program::DeviceProgram& program) const;
+  Representatives find_representatives(const plan::Plan& plan) const;
+  /// Of representatives' programs.
+  Result<Seconds> simulate_step(const program::Program& program,
+                                const std::vector<std::string>& group) const;
+  Result<Bytes> peak_of(const program::DeviceProgram& program) const;
   Result<std::vector<double>> exchange_times(const std::vector<DeviceId>& group) const;
 
   const graph::Graph* graph_;
