@@ -21,7 +21,8 @@ class Pace {
     bool operator==(const Sample&) const = default;
   };
   /// The same for all steps.
-  explicit Pace(double speed = 1.0) : samples_{{Seconds(1), speed}} {}
+  Pace() : Pace(1.0) {}
+  explicit Pace(double speed) : samples_{{Seconds(1), speed}} {}
   /// As measured; one sample or more, in any order.
   explicit Pace(std::vector<Sample> samples);
 
