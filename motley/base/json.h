@@ -5,13 +5,10 @@
 #include <string_view>
 #include <vector>
 
+#include "motley/base/json_forward.h"
 #include "motley/base/result.h"
 
 namespace motley {
-
-/// JSON with keys in insertion order, so that output is stable. The one place that names the
-/// library.
-using Json = nlohmann::ordered_json;
 
 /// Parses JSON text. Error "NAME:LINE:COLUMN: ..." (usage, code json.parse), never an exception.
 /// Nesting beyond 64 levels and a key that appears twice in an object are errors.

@@ -4,6 +4,8 @@
 
 #include <cstdio>
 
+#include "motley/base/json.h"
+
 namespace motley::cli {
 
 void Context::result(const std::string& text, const Json& object) const {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "motley/base/exit_code.h"
-#include "motley/base/json.h"
+#include "motley/base/json_forward.h"
 #include "motley/base/result.h"
 #include "motley/control/clock.h"
 #include "motley/control/workers.h"

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "motley/base/json.h"
 #include "motley/base/text.h"
 #include "motley/cli/print_answer.h"
 #include "motley/report/report.h"

@@ -1,5 +1,6 @@
 #include "motley/cli/print_answer.h"
 
+#include "motley/base/json.h"
 #include "motley/control/planning.h"
 
 namespace motley::cli {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "motley/base/json.h"
+#include "motley/base/json_forward.h"
 #include "motley/cli/context.h"
 #include "motley/cluster/cluster.h"
 #include "motley/plan/planner.h"

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "motley/base/json.h"
 #include "motley/base/text.h"
 
 namespace motley::cli {

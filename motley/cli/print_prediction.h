@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "motley/base/json.h"
+#include "motley/base/json_forward.h"
 #include "motley/control/prediction.h"
 
 namespace motley::cli {

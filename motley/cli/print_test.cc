@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "motley/base/json.h"
 #include "motley/cli/print_answer.h"
 #include "motley/cli/print_prediction.h"
 #include "motley/testing/small_inputs.h"

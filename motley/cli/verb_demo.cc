@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "motley/base/file.h"
+#include "motley/base/json.h"
 #include "motley/base/text.h"
 #include "motley/cli/run_options.h"
 #include "motley/cli/teller.h"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "motley/base/json.h"
 #include "motley/cli/verb.h"
 #include "motley/cluster/probe.h"
 #include "motley/control/local_workers.h"

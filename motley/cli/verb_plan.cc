@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "motley/base/file.h"
+#include "motley/base/json.h"
 #include "motley/cli/hap_models.h"
 #include "motley/cli/layer_options.h"
 #include "motley/cli/planning_options.h"

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "motley/base/file.h"
+#include "motley/base/json.h"
 #include "motley/cli/verb.h"
 #include "motley/cluster/probe.h"
 

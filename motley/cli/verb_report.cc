@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "motley/base/json.h"
 #include "motley/base/text.h"
 #include "motley/cli/verb.h"
 #include "motley/control/run_directory.h"

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "motley/base/file.h"
+#include "motley/base/json.h"
 #include "motley/base/text.h"
 #include "motley/cli/chosen_plan.h"
 #include "motley/cli/layer_options.h"

@@ -8,6 +8,7 @@
 #include <regex>
 
 #include "motley/base/file.h"
+#include "motley/base/json.h"
 #include "motley/base/text.h"
 #include "motley/control/run_directory.h"
 #include "motley/program/program_text.h"

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "motley/base/file.h"
+#include "motley/base/json.h"
 #include "motley/control/planning.h"
 #include "motley/control/run_directory.h"
 #include "motley/program/program_text.h"

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "motley/base/json.h"
 #include "motley/base/statistics.h"
 
 namespace motley::control {

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "motley/base/file.h"
+#include "motley/base/json.h"
 #include "motley/base/text.h"
 
 namespace motley::control {

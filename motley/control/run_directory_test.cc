@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "motley/base/file.h"
+#include "motley/base/json.h"
 #include "motley/testing/small_inputs.h"
 
 namespace motley::control {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "motley/base/file.h"
+#include "motley/base/json.h"
 #include "motley/program/program_text.h"
 #include "motley/run/processors.h"
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "motley/base/json.h"
+#include "motley/base/json_forward.h"
 #include "motley/control/monitor.h"
 #include "motley/control/outside.h"
 #include "motley/control/planning.h"

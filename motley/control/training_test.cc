@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "motley/base/file.h"
+#include "motley/base/json.h"
 #include "motley/program/program_text.h"
 #include "motley/testing/fake_outside.h"
 #include "motley/testing/small_inputs.h"

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 
+#include "motley/base/json.h"
 #include "motley/base/text.h"
 
 namespace motley::plan {

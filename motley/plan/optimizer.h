@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "motley/base/json.h"
+#include "motley/base/json_forward.h"
 #include "motley/base/result.h"
 
 namespace motley::plan {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "motley/base/file.h"
+#include "motley/base/json.h"
 #include "motley/base/random.h"
 #include "motley/base/text.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "motley/base/json.h"
+#include "motley/base/json_forward.h"
 #include "motley/base/result.h"
 #include "motley/base/safetensors.h"
 #include "motley/run/tensor_files.h"

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "motley/base/json.h"
 #include "motley/cluster/cluster.h"
 
 namespace motley::run {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "motley/base/json.h"
+
 namespace motley::run {
 namespace {
 

@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "motley/base/json.h"
 #include "motley/base/statistics.h"
 #include "motley/program/program_text.h"
 

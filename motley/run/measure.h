@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "motley/base/json.h"
+#include "motley/base/json_forward.h"
 #include "motley/base/result.h"
 #include "motley/base/units.h"
 #include "motley/program/program.h"

@@ -1,4 +1,5 @@
 #include "motley/base/check.h"
+#include "motley/base/json.h"
 #include "motley/run/job.h"
 #include "tests/fuzz/text_of.h"
 

@@ -10,6 +10,7 @@
 #include <span>
 
 #include "motley/base/file.h"
+#include "motley/base/json.h"
 #include "motley/base/random.h"
 #include "motley/base/text.h"
 #include "motley/run/torch/exchange/clock.h"

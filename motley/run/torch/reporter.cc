@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "motley/base/json.h"
+
 namespace motley::run {
 
 Reporter::Reporter() {

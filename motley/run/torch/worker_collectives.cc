@@ -9,6 +9,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "motley/base/json.h"
 #include "motley/base/statistics.h"
 #include "motley/program/parts.h"
 #include "motley/run/measure.h"

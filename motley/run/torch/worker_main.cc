@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "motley/base/exit_code.h"
+#include "motley/base/json.h"
 #include "motley/base/text.h"
 #include "motley/run/diagnosis.h"
 #include "motley/run/environment.h"

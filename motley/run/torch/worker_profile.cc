@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "motley/base/file.h"
+#include "motley/base/json.h"
 #include "motley/program/program_text.h"
 #include "motley/run/measure.h"
 #include "motley/run/torch/lanes/profile_run.h"

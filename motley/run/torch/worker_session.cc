@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "motley/base/file.h"
+#include "motley/base/json.h"
 #include "motley/base/random.h"
 #include "motley/program/parts.h"
 #include "motley/program/program_text.h"
