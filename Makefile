@@ -57,7 +57,7 @@ test-slow: ## long sweeps: every model in every sweep, ten times the random case
 fuzz: setup ## libFuzzer, a minute each parser
 	@tools/fuzz.sh 60
 
-BENCHES := engine emulated parity plan hap spmd sharded_runs graph simulator flow_network own_runs accuracy
+BENCHES := choices engine emulated parity plan hap spmd sharded_runs graph simulator flow_network own_runs accuracy
 bench: $(BENCHES:%=bench-%) ## all benchmarks; make bench-NAME runs one and writes build/bench/NAME.json
 bench-%:
 	@tools/build.sh product benches

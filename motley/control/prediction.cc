@@ -5,13 +5,11 @@
 #include <algorithm>
 
 #include "motley/cost/profile_cost.h"
-#include "motley/simulate/conditions.h"
+#include "motley/search/price/expected_step.h"
 #include "motley/simulate/simulate.h"
 
 namespace motley::control {
 namespace {
-
-constexpr int kJitterRuns = 200;  // their median is good to a percent of what one step varies by
 
 cost::Origin worst_origin(const Inputs& inputs, const search::Costs& costs,
                           const plan::Plan& plan) {
@@ -38,21 +36,6 @@ std::vector<std::string> names_of_largest(const program::DeviceProgram& device,
   std::vector<std::string> names;
   for (const auto& [id, bytes] : peak.largest) names.push_back(tensor_name(device, id));
   return names;
-}
-
-/// The trace's step, or with what devices vary by the median of many. Variation can only lengthen a
-/// step of median times, as members wait for the slowest; a lognormal factor of mean 1 has its
-/// median below 1, which must not show as a shorter step.
-Result<Seconds> expected_step(const trace::Trace& trace, const program::Program& program,
-                              const cost::ProfileCost& model, const search::Costs& costs) {
-  simulate::Conditions conditions;
-  for (const program::DeviceProgram& device : program.devices)
-    if (const auto found = costs.jitter.find(device.device); found != costs.jitter.end())
-      conditions.jitter.insert(*found);
-  if (conditions.jitter.empty()) return trace::median_step(trace);
-  MOTLEY_ASSIGN(const auto outcomes, simulate::simulate_many(program, model, conditions,
-                                                             {.runs = kJitterRuns, .steps = 1}));
-  return std::max(trace::median_step(trace), Seconds(outcomes.step.median()));
 }
 
 /// What is said of a rank, but for its part of the trace.
@@ -90,7 +73,8 @@ Result<Predicted> predict(const Inputs& inputs, const Planned& planned, const se
                                  predicted.origin);
   };
   const cost::Experience of_step = experience("step"), of_memory = experience("memory");
-  MOTLEY_ASSIGN(const Seconds expected, expected_step(predicted.trace, program, model, costs));
+  MOTLEY_ASSIGN(const Seconds expected, search::expected_step(trace::median_step(predicted.trace),
+                                                              program, model, costs.jitter));
   predicted.step = of_step.around(expected.value);
   predicted.basis = of_step.basis;
   const std::vector<trace::Breakdown> parts = trace::break_down(predicted.trace);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 
 #include "motley/base/check.h"
 #include "motley/base/text.h"
@@ -13,19 +15,35 @@ namespace {
 using plan::Problem;
 using Setting = SplitEvaluator::Setting;
 
-/// Largest batch in [least, most] whose peak is within the limit, 0 if even the least is not; by
-/// bisection.
+/// Largest batch in [least, most] whose peak is within the limit, 0 if even the least is not. A
+/// peak is about a line of the samples: the next batch asked is where that of the last two crosses
+/// the limit, or the middle where that does not halve what is left.
 std::int64_t find_cap(const SplitEvaluator& evaluator, DeviceId device, Setting setting,
                       Bytes limit, std::int64_t least, std::int64_t most) {
-  const auto fits = [&](std::int64_t samples) {
-    return evaluator.peak_bytes(device, samples, setting) <= limit;
+  // Bytes beyond the limit; what cannot be lowered is far beyond.
+  const auto excess = [&](std::int64_t samples) {
+    return static_cast<double>(evaluator.peak_bytes(device, samples, setting).value) -
+           static_cast<double>(limit.value);
   };
-  if (least > most || !fits(least)) return 0;
-  if (fits(most)) return most;
+  if (least > most) return 0;
   std::int64_t inside = least, outside = most;
-  while (outside - inside > 1) {
-    const std::int64_t middle = inside + (outside - inside) / 2;
-    (fits(middle) ? inside : outside) = middle;
+  double below = excess(inside), above = excess(outside);
+  if (below > 0) return 0;
+  if (above <= 0) return most;
+  for (bool is_line = true; outside - inside > 1;) {
+    const std::int64_t width = outside - inside;
+    const double crossing = static_cast<double>(width) * -below / (above - below);
+    const std::int64_t step =
+        is_line ? std::clamp<std::int64_t>(std::llround(crossing), 1, width - 1) : width / 2;
+    const double middle = excess(inside + step);
+    if (middle <= 0) {
+      inside += step;
+      below = middle;
+    } else {
+      outside = inside + step;
+      above = middle;
+    }
+    is_line = outside - inside <= width / 2;
   }
   return inside;
 }

@@ -10,6 +10,8 @@
 #include "motley/base/check.h"
 #include "motley/program/memory.h"
 #include "motley/search/price/device_pools.h"
+#include "motley/search/price/exchange_times.h"
+#include "motley/search/price/expected_step.h"
 #include "motley/search/price/group_cost.h"
 #include "motley/simulate/simulate.h"
 
@@ -39,6 +41,11 @@ program::Program pick_ranks(const program::Program& program,
   }
   if (!program.groups.empty()) some.groups.push_back(std::move(group));
   return some;
+}
+
+Result<Seconds> simulate_step(const program::Program& program, const GroupCost& times) {
+  MOTLEY_ASSIGN(const auto trace, simulate::simulate(program, times));
+  return trace::median_step(trace);
 }
 
 }  // namespace
@@ -97,10 +104,12 @@ Result<std::vector<double>> StepEvaluator::exchange_times(
   if (const auto found = exchanges_.find(key); found != exchanges_.end()) return found->second;
   std::vector<std::string> names;
   for (const DeviceId device : group) names.push_back(cluster_->device(device).name);
+  ExchangeTimes times(model_, std::move(names));
   std::vector<double> seconds;
   for (const StepShape::Exchange& exchange : shared_.exchanges) {
-    MOTLEY_ASSIGN(const Seconds time, model_.collective_time(exchange.op, exchange.bytes, names));
-    seconds.push_back(time.value);
+    MOTLEY_ASSIGN(const double time,
+                  times.find(exchange.op, static_cast<double>(exchange.bytes.value)));
+    seconds.push_back(time);
   }
   exchanges_[key] = seconds;
   return seconds;
@@ -149,17 +158,13 @@ StepEvaluator::Representatives StepEvaluator::find_representatives(const plan::P
     found.group.push_back(cluster_->device(device).name);
     const auto [kind, is_new] =
         kinds.try_emplace({prices_.at(device).get(), samples}, found.ranks.size());
-    // In a region, equal shares may be rounded to unequal parts.
-    found.of_rank.push_back(is_new || !is_split ? found.ranks.size() : kind->second);
-    if (is_new || !is_split) found.ranks.push_back(rank);
+    // In a region, equal shares may be rounded to unequal parts; of several devices that vary, the
+    // slowest counts.
+    const bool is_alone = is_new || !is_split || costs_.jitter.contains(found.group.back());
+    found.of_rank.push_back(is_alone ? found.ranks.size() : kind->second);
+    if (is_alone) found.ranks.push_back(rank);
   }
   return found;
-}
-
-Result<Seconds> StepEvaluator::simulate_step(const program::Program& program,
-                                             const std::vector<std::string>& group) const {
-  MOTLEY_ASSIGN(const auto trace, simulate::simulate(program, GroupCost(model_, group)));
-  return trace::median_step(trace);
 }
 
 Result<Bytes> StepEvaluator::peak_of(const program::DeviceProgram& program) const {
@@ -180,7 +185,9 @@ Result<plan::Price> StepEvaluator::price(const plan::Plan& plan) const {
   }
   plan::Price price;
   for (const std::size_t place : representatives.of_rank) price.peaks.push_back(peaks[place]);
-  MOTLEY_ASSIGN(price.step, simulate_step(some, representatives.group));
+  const GroupCost times(model_, representatives.group);
+  MOTLEY_ASSIGN(const Seconds simulated, simulate_step(some, times));
+  MOTLEY_ASSIGN(price.step, expected_step(simulated, some, times, costs_.jitter));
   price.program = std::make_shared<const program::Program>(std::move(program));
   return price;
 }
@@ -190,7 +197,7 @@ Result<Seconds> StepEvaluator::step_time(const plan::Plan& plan) const {
   const Representatives representatives = find_representatives(plan);
   MOTLEY_ASSIGN(const auto program,
                 synth::lower_some_ranks(*graph_, plan, *cluster_, representatives.ranks));
-  return simulate_step(program, representatives.group);
+  return simulate_step(program, GroupCost(model_, representatives.group));
 }
 
 }  // namespace motley::search

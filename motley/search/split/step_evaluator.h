@@ -63,9 +63,6 @@ class StepEvaluator : public SplitEvaluator {
     std::vector<std::string> group;  ///< names of all
   };
   Representatives find_representatives(const plan::Plan& plan) const;
-  /// Of representatives' programs.
-  Result<Seconds> simulate_step(const program::Program& program,
-                                const std::vector<std::string>& group) const;
   Result<Bytes> peak_of(const program::DeviceProgram& program) const;
   Result<std::vector<double>> exchange_times(const std::vector<DeviceId>& group) const;
 

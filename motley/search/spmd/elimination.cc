@@ -13,7 +13,40 @@
 #include "motley/base/random.h"
 
 namespace motley::search {
+
+struct Elimination::Steps {
+  /// How the tables of a step meet: over the variables that are left of them, and the one that
+  /// goes. The tables of a level have the variables of it and of those before alone.
+  struct Pattern {
+    int domain = 0;            // of the variable that goes
+    std::vector<int> domains;  // of those that are left, the last fastest
+    struct Input {
+      std::vector<std::size_t> strides;  // by variable that is left; 0 if it lacks it
+      std::size_t own = 0;               // stride of the variable that goes
+    };
+    std::vector<Input> inputs;
+    /// By number of variables: inputs of which the last of so many is the last.
+    std::vector<std::vector<std::size_t>> levels;
+  };
+
+  /// Removing a variable from some tables, or from one group of them.
+  struct Step {
+    int variable = 0;
+    bool is_first = true;  // of the variable's groups
+    int pattern = 0;
+    std::vector<int> inputs;  // tables: those of the layout, then what steps gave, by step
+    std::vector<int> left;    // variables of what it gives
+  };
+
+  std::vector<Step> steps;
+  std::vector<Pattern> patterns;
+  std::size_t relaxed = 0;
+};
+
 namespace {
+
+using Pattern = Elimination::Steps::Pattern;
+using Step = Elimination::Steps::Step;
 
 constexpr double kForbidden = std::numeric_limits<double>::infinity();
 
@@ -21,29 +54,6 @@ template <typename T>
 std::uint64_t hash_of(const std::vector<T>& of) {
   return hash_bytes({reinterpret_cast<const char*>(of.data()), of.size() * sizeof(T)});
 }
-
-/// How the tables of a step meet: over the variables that are left of them, and the one that goes.
-/// The tables of a level have the variables of it and of those before alone.
-struct Pattern {
-  int domain = 0;            // of the variable that goes
-  std::vector<int> domains;  // of those that are left, the last fastest
-  struct Input {
-    std::vector<std::size_t> strides;  // by variable that is left; 0 if it lacks it
-    std::size_t own = 0;               // stride of the variable that goes
-  };
-  std::vector<Input> inputs;
-  /// By number of variables: inputs of which the last of so many is the last.
-  std::vector<std::vector<std::size_t>> levels;
-};
-
-/// Removing a variable from some tables, or from one group of them.
-struct Step {
-  int variable = 0;
-  bool is_first = true;  // of the variable's groups
-  int pattern = 0;
-  std::vector<int> inputs;  // tables: those of the layout, then what steps gave, by step
-  std::vector<int> left;    // variables of what it gives
-};
 
 /// Finds the order of elimination: the variable first whose removal joins the fewest that did not
 /// meet before, each pair weighed by the logarithms of its domains (weighted min-fill); of equals
@@ -411,16 +421,6 @@ void improve(const TableLayout& layout, const TableCosts& costs, std::vector<int
     }
   }
 }
-
-}  // namespace
-
-struct Elimination::Steps {
-  std::vector<Step> steps;
-  std::vector<Pattern> patterns;
-  std::size_t relaxed = 0;
-};
-
-namespace {
 
 /// Solves for some costs.
 class Solver {

@@ -9,8 +9,8 @@
 
 #include "motley/cost/measured/operator_work.h"
 #include "motley/graph/graph.h"
+#include "motley/search/price/exchange_times.h"
 #include "motley/search/spmd/device_kinds.h"
-#include "motley/search/spmd/exchange_times.h"
 #include "motley/search/spmd/mean_time.h"
 #include "motley/search/spmd/space.h"
 #include "motley/synth/sharding.h"

@@ -1,4 +1,4 @@
-#include "motley/search/spmd/exchange_times.h"
+#include "motley/search/price/exchange_times.h"
 
 #include <gtest/gtest.h>
 

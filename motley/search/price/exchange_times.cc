@@ -1,4 +1,4 @@
-#include "motley/search/spmd/exchange_times.h"
+#include "motley/search/price/exchange_times.h"
 
 #include <algorithm>
 #include <limits>
@@ -7,18 +7,20 @@
 
 namespace motley::search {
 
-double ExchangeTimes::at(std::string_view name, double bytes) {
-  if (group_.size() < 2) return 0;
+Result<double> ExchangeTimes::find(std::string_view name, double bytes) {
+  if (group_.size() < 2) return 0.0;
   auto known = known_.find(name);
   if (known == known_.end())
-    known = known_
-                .emplace(name, model_.collective_lines(name, group_)
-                                   .value_or(std::vector<cost::CollectiveTimes::Line>()))
-                .first;
+    known = known_.emplace(name, model_.collective_lines(name, group_)).first;
+  MOTLEY_ASSIGN(const Lines& lines, known->second);
   double least = std::numeric_limits<double>::infinity();
-  for (const auto& [latency, seconds_per_byte] : known->second)
+  for (const auto& [latency, seconds_per_byte] : lines)
     least = std::min(least, latency + seconds_per_byte * bytes);
   return least;
+}
+
+double ExchangeTimes::at(std::string_view name, double bytes) {
+  return find(name, bytes).value_or(std::numeric_limits<double>::infinity());
 }
 
 QuickestExchange ExchangeTimes::quickest(std::string_view op, const ExchangeBytes& bytes) {

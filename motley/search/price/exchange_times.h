@@ -29,14 +29,17 @@ class ExchangeTimes {
   /// The model must outlive it.
   ExchangeTimes(const cost::ProfileCost& model, std::vector<std::string> group)
       : model_(model), group_(std::move(group)) {}
-  /// Of a collective by its name ("motley::all_gather.grouped").
+  /// Of a collective by its name ("motley::all_gather.grouped"); an error if nobody measured it.
+  Result<double> find(std::string_view name, double bytes);
+  /// The same, infinity if nobody measured it.
   double at(std::string_view name, double bytes);
   QuickestExchange quickest(std::string_view op, const ExchangeBytes& bytes);
 
  private:
   const cost::ProfileCost& model_;
   const std::vector<std::string> group_;  // names of devices
-  std::map<std::string, std::vector<cost::CollectiveTimes::Line>, std::less<>> known_;
+  using Lines = std::vector<cost::CollectiveTimes::Line>;
+  std::map<std::string, Result<Lines>, std::less<>> known_;
 };
 
 }  // namespace motley::search
