@@ -13,6 +13,13 @@ inline std::int64_t monotonic_ns() {
   return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
+/// Processor time that the calling thread has used.
+inline std::int64_t thread_cpu_ns() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
 /// Sleeps until that moment; returns at once when it has passed.
 inline void sleep_until_ns(std::int64_t moment) {
   const timespec time{moment / 1'000'000'000, moment % 1'000'000'000};

@@ -55,6 +55,9 @@ class Communicator {
   virtual Result<void> broadcast(at::Tensor& tensor) = 0;
   /// "gloo", "gloo only" (without shared memory) or "nccl": key of measured times.
   virtual std::string transport() const { return "none"; }
+  /// When the last exchange had what it needs of all members, by the monotonic clock: what is later
+  /// than that and its own work, waking up, the machine is to blame for. 0: not known.
+  virtual std::int64_t arrived_ns() const { return 0; }
   virtual int rank() const = 0;
   virtual int size() const = 0;
   /// Drops the group so that peers that wait for us fail at once. Idempotent, any thread.

@@ -51,6 +51,7 @@ class HostCommunicator final : public Communicator {
                           at::Tensor& out) override;
   Result<void> broadcast(at::Tensor& tensor) override;
   std::string transport() const override { return options_.shared_memory ? "gloo" : "gloo only"; }
+  std::int64_t arrived_ns() const override { return arrived_ns_; }
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   void close() override;
@@ -76,12 +77,15 @@ class HostCommunicator final : public Communicator {
     std::function<void(c10d::Backend&, const at::Tensor& in, at::Tensor& out)> by_gloo;
   };
   Result<void> run(const Exchange& exchange, const at::Tensor& in, at::Tensor& out);
+  /// Sleeps until what all members have given has come over the emulated link, if there is one.
+  void pass_link(const Group& joined, std::int64_t link_ns);
   std::size_t place_in(GroupId group) const;
   std::string describe_members(std::size_t index) const;
   std::string describe(SharedMemoryGroup::Failure failure, std::size_t index) const;
 
   CommunicatorOptions options_;
   int rank_, size_;
+  std::int64_t arrived_ns_ = 0;
   std::string address_;
   mutable std::mutex mutex_;   // of groups_ and closed_
   std::vector<Group> groups_;  // by GroupId; the last is all ranks, by Gloo
@@ -243,7 +247,7 @@ Result<void> HostCommunicator::all_reduce(const ExchangeCall& call, at::Tensor& 
     if (joined.gloo) {
       std::vector<at::Tensor> tensors{tensor};
       joined.gloo->allreduce(tensors)->wait();
-      if (link_ns > 0) sleep_until_ns(monotonic_ns() + link_ns);
+      pass_link(joined, link_ns);
       return;
     }
     at::Tensor host = tensor.cpu();
@@ -251,8 +255,14 @@ Result<void> HostCommunicator::all_reduce(const ExchangeCall& call, at::Tensor& 
       throw OperationFailed{done.error().kind == SharedMemoryGroup::Failure::Kind::kLate,
                             describe(done.error(), index)};
     if (!host.is_same(tensor)) tensor.copy_(host);
-    if (link_ns > 0) sleep_until_ns(joined.shared->last_arrival_ns() + link_ns);
+    pass_link(joined, link_ns);
   });
+}
+
+void HostCommunicator::pass_link(const Group& joined, std::int64_t link_ns) {
+  const std::int64_t arrived = joined.gloo ? monotonic_ns() : joined.shared->last_arrival_ns();
+  arrived_ns_ = arrived + link_ns;
+  if (link_ns > 0) sleep_until_ns(arrived_ns_);
 }
 
 Result<void> HostCommunicator::run(const Exchange& exchange, const at::Tensor& in,
@@ -275,8 +285,7 @@ Result<void> HostCommunicator::run(const Exchange& exchange, const at::Tensor& i
                             describe(done.error(), index)};
     }
     if (!out.is_cpu()) out.copy_(target);
-    if (link_ns > 0)
-      sleep_until_ns((joined.gloo ? monotonic_ns() : joined.shared->last_arrival_ns()) + link_ns);
+    pass_link(joined, link_ns);
   });
 }
 

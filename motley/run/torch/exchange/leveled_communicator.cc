@@ -111,6 +111,7 @@ class LeveledCommunicator final : public Communicator {
                           at::Tensor& out) override;
   Result<void> broadcast(at::Tensor& tensor) override { return inner_->broadcast(tensor); }
   std::string transport() const override { return inner_->transport(); }
+  std::int64_t arrived_ns() const override { return inner_->arrived_ns(); }
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   void close() override { inner_->close(); }

@@ -292,7 +292,7 @@ Result<StepResult> TorchExecutor::step(std::int64_t step, const data::Dataset& d
     allocator_.reset_peak();
     highest_ = 0;
   }
-  throttle_.resume();
+  throttle_.resume(begin);
   transfers_->start_step();
   auto outcome = run_compute(result);
   if (!outcome) {
@@ -374,7 +374,8 @@ Result<void> TorchExecutor::wait_for_transfer(const Compute& compute, StepResult
   if (streams_) streams_->wait_for(compute.wait);
   now = monotonic_ns();
   result.wait_s += static_cast<double>(now - begin) * 1e-9;
-  throttle_.resume();
+  const std::int64_t ready = transfers_->ready_ns();
+  throttle_.resume(ready == 0 ? now : std::clamp(ready, begin, now));
   return {};
 }
 

@@ -1,10 +1,10 @@
 #include "motley/run/torch/lanes/throttle.h"
 
 #include <sys/prctl.h>
-#include <time.h>
 
 #include <algorithm>
-#include <cerrno>
+
+#include "motley/run/torch/exchange/clock.h"
 
 namespace motley::run {
 
@@ -18,12 +18,6 @@ constexpr std::int64_t kSleepAtHandover = 20'000;
 // must not be fast for seconds.
 constexpr double kCredit = 20e6;
 
-std::int64_t read_clock(clockid_t clock) {
-  timespec now;
-  clock_gettime(clock, &now);
-  return now.tv_sec * 1'000'000'000 + now.tv_nsec;
-}
-
 }  // namespace
 
 Throttle::Throttle(double speed) : active_(speed < 1.0), speed_(speed) {
@@ -31,14 +25,14 @@ Throttle::Throttle(double speed) : active_(speed < 1.0), speed_(speed) {
   if (active_) prctl(PR_SET_TIMERSLACK, 1000UL, 0, 0, 0);
 }
 
-void Throttle::resume() {
+void Throttle::resume(std::int64_t since_ns) {
   if (!active_) return;
-  wall_ns_ = read_clock(CLOCK_MONOTONIC);
-  cpu_ns_ = read_clock(CLOCK_THREAD_CPUTIME_ID);
+  wall_ns_ = since_ns;
+  cpu_ns_ = thread_cpu_ns();
 }
 
 void Throttle::charge_active() {
-  if (read_clock(CLOCK_MONOTONIC) - wall_ns_ < kGlance) return;
+  if (monotonic_ns() - wall_ns_ < kGlance) return;
   settle();
   sleep_off(kSleep);
 }
@@ -50,8 +44,8 @@ void Throttle::catch_up() {
 }
 
 void Throttle::settle() {
-  const std::int64_t wall = read_clock(CLOCK_MONOTONIC);
-  const std::int64_t cpu = read_clock(CLOCK_THREAD_CPUTIME_ID);
+  const std::int64_t wall = monotonic_ns();
+  const std::int64_t cpu = thread_cpu_ns();
   // What the emulated device would have taken for this processor time, less the time that has
   // passed.
   debt_ns_ += static_cast<double>(cpu - cpu_ns_) / speed_ - static_cast<double>(wall - wall_ns_);
@@ -64,9 +58,7 @@ void Throttle::sleep_off(std::int64_t at_least_ns) {
   if (debt_ns_ < static_cast<double>(at_least_ns)) return;
   const std::int64_t until = wall_ns_ + static_cast<std::int64_t>(debt_ns_);
   // Until a time, not for a time: being interrupted or woken late does not add up.
-  const timespec deadline{until / 1'000'000'000, until % 1'000'000'000};
-  while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &deadline, nullptr) == EINTR) {
-  }
+  sleep_until_ns(until);
   settle();
 }
 

@@ -12,18 +12,19 @@ namespace motley::run {
 /// takes part in every parallel region, so its time stands for the device's.
 ///
 ///   Throttle throttle(0.4);
-///   throttle.resume();
+///   throttle.resume(monotonic_ns());
 ///   for (...) { work(); throttle.charge(); }
 ///   throttle.catch_up();  // before others are told of the work, and before waiting for others
-///   wait();
-///   throttle.resume();    // waiting neither earned nor cost
+///   const std::int64_t since_ns = wait();
+///   throttle.resume(since_ns);  // waiting neither earned nor cost
 ///
 /// One thread. A speed of 1 or more does nothing and costs nothing.
 class Throttle {
  public:
   explicit Throttle(double speed);
-  /// Starts the clocks afresh; what is owed stays.
-  void resume();
+  /// Starts the clocks afresh; what is owed stays. `since_ns`: when what was waited for was there
+  /// (monotonic clock); being woken later than that is made up for.
+  void resume(std::int64_t since_ns);
   /// Call often while working; looks at the clocks at most every 0.1 ms.
   void charge() {
     if (active_) charge_active();

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <thread>
 
+#include "motley/run/torch/exchange/clock.h"
+
 namespace motley::run {
 namespace {
 
@@ -28,7 +30,7 @@ void work(double cpu_s) {
 TEST(Throttle, ChargesProcessorTime) {
   Throttle throttle(0.25);
   const double wall = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_THREAD_CPUTIME_ID);
-  throttle.resume();
+  throttle.resume(monotonic_ns());
   for (int i = 0; i < 100; ++i) {
     work(0.3e-3);
     throttle.charge();
@@ -42,11 +44,11 @@ TEST(Throttle, ChargesProcessorTime) {
 
 TEST(Throttle, WaitingNeitherEarnsNorCosts) {
   Throttle throttle(0.5);
-  throttle.resume();
+  throttle.resume(monotonic_ns());
   work(1e-3);
   throttle.catch_up();
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  throttle.resume();
+  throttle.resume(monotonic_ns());
   const double wall = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_THREAD_CPUTIME_ID);
   work(10e-3);
   throttle.catch_up();
@@ -55,9 +57,24 @@ TEST(Throttle, WaitingNeitherEarnsNorCosts) {
   EXPECT_GE(seconds(CLOCK_MONOTONIC) - wall, 0.95 * used / 0.5);
 }
 
+// What it waited for was there for 20 ms before it was woken: so much of the 20 ms that 10 ms of
+// work take at half speed has passed, and nothing is left to sleep off.
+TEST(Throttle, MakesUpForBeingWokenLate) {
+  Throttle throttle(0.5);
+  const std::int64_t there = monotonic_ns();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  throttle.resume(there);
+  const double wall = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_THREAD_CPUTIME_ID);
+  work(10e-3);
+  const double worked = seconds(CLOCK_MONOTONIC) - wall;
+  throttle.catch_up();
+  const double used = seconds(CLOCK_THREAD_CPUTIME_ID) - cpu;
+  EXPECT_LT(seconds(CLOCK_MONOTONIC) - wall, worked + 0.5 * used);
+}
+
 TEST(Throttle, FullSpeedIsFree) {
   Throttle throttle(1.0);
-  throttle.resume();
+  throttle.resume(monotonic_ns());
   const double cpu = seconds(CLOCK_THREAD_CPUTIME_ID), wall = seconds(CLOCK_MONOTONIC);
   for (int i = 0; i < 1000; ++i) throttle.charge();
   throttle.catch_up();

@@ -105,10 +105,17 @@ Result<void> TransferLane::exchange(const PreparedExchange& transfer) const {
   return {};
 }
 
+void TransferLane::note_ready(std::int64_t work_ns) {
+  const std::int64_t arrived =
+      context_.communicator == nullptr ? 0 : context_.communicator->arrived_ns();
+  ready_ns_.store(arrived == 0 ? 0 : arrived + work_ns, std::memory_order_release);
+}
+
 Result<void> TransferLane::run(const PreparedExchange& transfer) {
   if (context_.status != nullptr)
     context_.status->transfer_instruction.store(transfer.id, std::memory_order_relaxed);
   const std::int64_t begin = context_.timeline->is_on() ? monotonic_ns() : 0;
+  const std::int64_t worked = thread_cpu_ns();
   // On the device, too: that the compute lane has issued a kernel does not mean that it has run.
   if (context_.streams != nullptr && transfer.wait >= 0) context_.streams->wait_for(transfer.wait);
   Result<void> result;
@@ -120,6 +127,7 @@ Result<void> TransferLane::run(const PreparedExchange& transfer) {
     result = runtime_error("run.operator", error.what());
   }
   if (!result) return with_context(transfer.place, std::move(result).error());
+  note_ready(thread_cpu_ns() - worked);
   if (context_.streams != nullptr) context_.streams->mark(transfer.id);
   if (context_.timeline->is_on())
     context_.timeline->record(static_cast<std::size_t>(transfer.id), begin, monotonic_ns());

@@ -54,6 +54,9 @@ class TransferLane {
   bool finish_step() const;
   /// Until transfer instruction `id` is done; false: it, or one before it, failed.
   bool wait_for(int id) const { return done_.wait_for(id); }
+  /// When the last transfer that is done would have been, had nobody been woken late: when its
+  /// members had arrived and its own work, later; monotonic clock, 0 if not known.
+  std::int64_t ready_ns() const { return ready_ns_.load(std::memory_order_acquire); }
   /// The fault; valid after a wait returned false.
   const Error& error() const { return error_; }
 
@@ -61,12 +64,14 @@ class TransferLane {
   void serve();
   Result<void> run_step();
   Result<void> run(const PreparedExchange& transfer);
+  void note_ready(std::int64_t work_ns);
   Result<void> sum(const PreparedExchange& transfer) const;
   Result<void> exchange(const PreparedExchange& transfer) const;
 
   std::vector<PreparedExchange> transfers_;
   TransferContext context_;
   LaneProgress done_;
+  std::atomic<std::int64_t> ready_ns_ = 0;
   Error error_;
   std::atomic<int> started_ = 0;  // steps; kEnd: leave
   std::thread thread_;
