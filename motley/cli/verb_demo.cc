@@ -62,8 +62,8 @@ struct DemoModel {
 };
 
 const std::vector<DemoModel> kModels = {
-    {"digits_cnn", "digits_cnn.py:model", "data/digits.npz", 0, 560, 12, 40, "sgd", 0.05, 0.9},
-    {"char_gpt", "char_gpt.py:model", "data/devils_dictionary.bin", 64, 112, 9, 20, "adamw", 0.003,
+    {"digits_cnn", "digits_cnn.py:model", "data/digits.npz", 0, 280, 20, 60, "sgd", 0.05, 0.9},
+    {"char_gpt", "char_gpt.py:model", "data/devils_dictionary.bin", 64, 56, 10, 20, "adamw", 0.003,
      0},
 };
 

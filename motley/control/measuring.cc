@@ -22,8 +22,11 @@ namespace {
 
 using Setting = OperatorTask::Setting;
 
-constexpr Seconds kPerProgram{0.4};  // in all rounds
-constexpr Seconds kPerPace{4};
+/// Everything is timed so often in turn, so that a machine that is slow for a while is so for all
+/// that is compared; the store puts the rounds together (cost/measured/readings.h).
+constexpr int kRounds = 3;
+constexpr Seconds kPerProgram{0.4 / kRounds};
+constexpr Seconds kPerPace{4.0 / kRounds};
 
 bool is_here(const cluster::Device& device) {
   return device.kind == "cpu" || device.kind == "cuda";
@@ -260,11 +263,32 @@ class Measuring {
             const Outside& outside)
       : inputs_(inputs), torch_(torch), store_(store), outside_(outside) {}
 
+  Result<void> time_all(const MeasuringTasks& tasks) {
+    tell(tasks);
+    for (int round = 0; round < kRounds; ++round) {
+      for (const OperatorTask& task : tasks.operators)
+        MOTLEY_RETURN_IF_ERROR(time_operators(task, tasks.batches));
+      for (const PaceTask& task : tasks.paces) MOTLEY_RETURN_IF_ERROR(time_paces(task));
+    }
+    for (const auto& group : tasks.groups) MOTLEY_RETURN_IF_ERROR(time_group(group));
+    return {};
+  }
+
+  Kept kept() const { return {static_cast<std::int64_t>(spreads_.size()), upper_median(spreads_)}; }
+
+ private:
+  void tell(const MeasuringTasks& tasks) {
+    for (const OperatorTask& task : tasks.operators)
+      outside_.listener.note(fmt::format(
+          "profile: {} operators on {} with {} thread{}, batches {} to {}",
+          inputs_.graph().ops.size(), task.key.kind, task.key.threads,
+          task.key.threads > 1 ? "s" : "", tasks.batches.front(), tasks.batches.back()));
+    for (const PaceTask& task : tasks.paces)
+      outside_.listener.note(
+          fmt::format("profile: whole steps of {} devices at once", task.devices.size()));
+  }
+
   Result<void> time_operators(const OperatorTask& task, const std::vector<std::int64_t>& batches) {
-    outside_.listener.note(
-        fmt::format("profile: {} operators on {} with {} thread{}, batches {} to {}",
-                    inputs_.graph().ops.size(), task.key.kind, task.key.threads,
-                    task.key.threads > 1 ? "s" : "", batches.front(), batches.back()));
     const int ranks = task.setting == Setting::kShared ? 2 : 1;
     MOTLEY_ASSIGN(const auto timed, reference_programs(inputs_, batches, ranks));
     MOTLEY_ASSIGN(const auto entries, measure_operators(inputs_, task, timed, outside_.workers));
@@ -273,8 +297,6 @@ class Measuring {
   }
 
   Result<void> time_paces(const PaceTask& task) {
-    outside_.listener.note(
-        fmt::format("profile: whole steps of {} devices at once", task.devices.size()));
     for (const auto& samples : task.samples) {
       MOTLEY_ASSIGN(const auto entries,
                     measure_paces(inputs_, task.devices, samples, torch_, outside_.workers));
@@ -291,9 +313,6 @@ class Measuring {
     return keep(entries.collectives);
   }
 
-  Kept kept() const { return {static_cast<std::int64_t>(spreads_.size()), upper_median(spreads_)}; }
-
- private:
   template <typename Entry>
   Result<void> keep(const std::vector<Entry>& entries) {
     for (const Entry& entry : entries) spreads_.push_back(entry.spread);
@@ -376,10 +395,7 @@ Result<Kept> measure(const Inputs& inputs, cost::ProfileStore& store, const Outs
   MOTLEY_ASSIGN(const std::string torch, outside.workers.torch_version());
   MOTLEY_ASSIGN(const MeasuringTasks tasks, find_tasks(inputs, torch));
   Measuring measuring(inputs, torch, store, outside);
-  for (const OperatorTask& task : tasks.operators)
-    MOTLEY_RETURN_IF_ERROR(measuring.time_operators(task, tasks.batches));
-  for (const PaceTask& task : tasks.paces) MOTLEY_RETURN_IF_ERROR(measuring.time_paces(task));
-  for (const auto& group : tasks.groups) MOTLEY_RETURN_IF_ERROR(measuring.time_group(group));
+  MOTLEY_RETURN_IF_ERROR(measuring.time_all(tasks));
   MOTLEY_RETURN_IF_ERROR(keep_computes(inputs, torch, store));
   return measuring.kept();
 }
@@ -392,8 +408,10 @@ Result<Learned> measure_plan(const Inputs& inputs,
   for (const auto& [task, programs] : unmeasured) {
     outside.listener.note(
         fmt::format("profile: parts of operators as the plan splits them, on {}", task.key.kind));
-    MOTLEY_ASSIGN(const auto entries, measure_operators(inputs, task, programs, outside.workers));
-    MOTLEY_RETURN_IF_ERROR(store.put(entries));
+    for (int round = 0; round < kRounds; ++round) {
+      MOTLEY_ASSIGN(const auto entries, measure_operators(inputs, task, programs, outside.workers));
+      MOTLEY_RETURN_IF_ERROR(store.put(entries));
+    }
   }
   return unmeasured.empty() ? Learned::kNothing : Learned::kSomething;
 }

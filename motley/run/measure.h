@@ -20,7 +20,7 @@ struct ProfileJob {
   std::vector<int> ranks;             ///< by program: the rank that is run, alone
   WorkerDevice device;                ///< kind, threads, local index, processor
   bool whole_steps = false;           ///< time steps at the device's speed, not operators at full
-  double seconds_per_program = 0.5;   ///< time to spend on each, at least 3 repeats
+  double seconds_per_program = 0.5;   ///< time to spend on each, at least 2 repeats
   bool linger = false;  ///< afterwards go on working until killed, to be beside others
 };
 

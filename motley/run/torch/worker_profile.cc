@@ -1,8 +1,5 @@
 #include "motley/run/torch/worker_profile.h"
 
-#include <algorithm>
-#include <map>
-#include <utility>
 #include <vector>
 
 #include "motley/base/file.h"
@@ -15,25 +12,7 @@
 namespace motley::run {
 namespace {
 
-/// All programs are timed so many times in turn, so that a machine that is slow for a while is so
-/// for all of them.
-constexpr int kRounds = 3;
 constexpr std::int64_t kManySteps = 1'000'000;
-
-int rounds_of(const ProfileJob& job) { return job.whole_steps ? 1 : kRounds; }
-
-/// Times of one operator in each round, as one: the median of their medians.
-OpTime merge(const std::string& key, std::vector<OpTime> rounds) {
-  std::sort(rounds.begin(), rounds.end(),
-            [](const OpTime& a, const OpTime& b) { return a.median < b.median; });
-  OpTime time{key, rounds[rounds.size() / 2].median, 0, 0, {}};
-  for (const OpTime& each : rounds) {
-    time.spread += each.spread / static_cast<double>(rounds.size());
-    time.samples += each.samples;
-    time.scratch = std::max(time.scratch, each.scratch);
-  }
-  return time;
-}
 
 Result<std::vector<OpTime>> profile_file(std::size_t index, const ProfileJob& job) {
   const std::string& path = job.programs[index];
@@ -48,7 +27,7 @@ Result<std::vector<OpTime>> profile_file(std::size_t index, const ProfileJob& jo
   options.local_index = job.device.local_index;
   options.warm_up = 1;
   options.min_steps = 2;
-  options.budget = Seconds(job.seconds_per_program / rounds_of(job));
+  options.budget = Seconds(job.seconds_per_program);
   if (!job.whole_steps) return profile_program(device, options);
   options.max_steps = kManySteps;
   MOTLEY_ASSIGN(const OpTime step, time_whole_steps(device, job.device.speed, options));
@@ -62,14 +41,11 @@ Result<void> run_profile(const std::string& job_path, const Reporter& reporter) 
   MOTLEY_ASSIGN(const Json json, parse_json(text, job_path));
   MOTLEY_ASSIGN(const ProfileJob job, profile_job_from_json(json, job_path));
   MOTLEY_RETURN_IF_ERROR(set_up_device(job.device));
-  std::map<std::pair<std::size_t, std::string>, std::vector<OpTime>> rounds;
-  for (int round = 0; round < rounds_of(job); ++round)
-    for (std::size_t i = 0; i < job.programs.size(); ++i) {
-      MOTLEY_ASSIGN(const std::vector<OpTime> measured, profile_file(i, job));
-      for (const OpTime& time : measured) rounds[{i, time.key}].push_back(time);
-    }
   std::vector<OpTime> times;
-  for (auto& [key, measured] : rounds) times.push_back(merge(key.second, std::move(measured)));
+  for (std::size_t i = 0; i < job.programs.size(); ++i) {
+    MOTLEY_ASSIGN(const std::vector<OpTime> measured, profile_file(i, job));
+    times.insert(times.end(), measured.begin(), measured.end());
+  }
   reporter.result(op_times_to_json(times));
   for (std::size_t i = 0; job.linger; i = (i + 1) % job.programs.size())
     MOTLEY_RETURN_IF_ERROR(profile_file(i, job));
