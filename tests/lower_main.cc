@@ -19,6 +19,7 @@
 #include "motley/program/program_text.h"
 #include "motley/search/region/random_sharding.h"
 #include "motley/synth/lower.h"
+#include "motley/synth/lower_sharded.h"
 #include "motley/synth/sample_sharding.h"
 
 namespace {

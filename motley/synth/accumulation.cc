@@ -12,7 +12,7 @@
 
 #include "motley/base/check.h"
 #include "motley/synth/sample_sharding.h"
-#include "motley/synth/sharded_step.h"
+#include "motley/synth/sharding_rules.h"
 
 namespace motley::synth {
 namespace {
@@ -30,16 +30,11 @@ using graph::Strategy;
 using graph::Value;
 
 constexpr std::string_view kBatch = "batch";
-constexpr std::int64_t kMeanReduction = 1, kSumReduction = 2;
-
-bool is_nll_forward(const Op& op) {
-  return op.name == "aten::nll_loss_forward" || op.name == "aten::nll_loss2d_forward";
-}
 
 bool is_mean_loss(const Op& op) {
   const auto* reduction =
       op.arguments.size() > 3 ? std::get_if<std::int64_t>(&op.arguments[3].value) : nullptr;
-  return is_nll_forward(op) && reduction != nullptr && *reduction == kMeanReduction;
+  return is_nll(op) && reduction != nullptr && *reduction == kMeanReduction;
 }
 
 /// The expression with `times` batches for each.
@@ -74,7 +69,10 @@ enum class Fate {
 class Accumulator {
  public:
   Accumulator(const Graph& graph, std::int64_t global_batch, std::int64_t micro_batches)
-      : graph_(graph), global_batch_(global_batch), times_(micro_batches) {}
+      : graph_(graph),
+        global_batch_(global_batch),
+        times_(micro_batches),
+        held_(graph.values.size()) {}
 
   Result<Accumulation> run() {
     MOTLEY_RETURN_IF_ERROR(check_batch());
@@ -121,15 +119,9 @@ class Accumulator {
     time_.batch = global_batch_;
     rules_ = find_rules(graph_, global_batch_);
     spread_samples_by(graph_, rules_, RepeatedTerms::kKept, time_);
-    homes_ = time_.sources;
-    alike_.assign(graph_.values.size(), 0);
-    for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
-      const std::vector<graph::AlikeDims> alike = alike_results(rules_[i], alike_);
-      for (std::size_t r = 0; r < graph_.ops[i].outputs.size(); ++r) {
-        homes_[graph_.ops[i].outputs[r].index()] = time_.ops[i].results[r];
-        alike_[graph_.ops[i].outputs[r].index()] = alike[r];
-      }
-    }
+    held_.homes = time_.sources;
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i)
+      held_.add(graph_.ops[i], rules_[i], time_.ops[i]);
     for (const Value& value : graph_.values)
       is_of_inputs_.push_back(value.role != graph::ValueRole::kParameter ? 1 : 0);
     for (const Op& op : graph_.ops) {
@@ -140,7 +132,7 @@ class Accumulator {
     }
   }
 
-  const Form& home(ValueId value) const { return homes_[value.index()]; }
+  const Form& home(ValueId value) const { return held_.homes[value.index()]; }
   bool is_of_samples(ValueId value) const { return home(value) != graph::kWholeForm; }
 
   /// The form in which an operator takes an operand; that of its home where only the dtype is read,
@@ -149,7 +141,7 @@ class Accumulator {
     const ValueId value = rules_[op].operands[operand];
     const Form& form = time_.ops[op].operands[operand];
     const bool is_home =
-        is_ignored(rules_[op], operand) || is_same(home(value), form, alike_[value.index()]);
+        is_ignored(rules_[op], operand) || is_same(home(value), form, held_.alike[value.index()]);
     return is_home ? home(value) : form;
   }
 
@@ -316,12 +308,12 @@ class Accumulator {
     for (std::size_t v = 0; v < graph_.values.size(); ++v) {
       if (!graph_.values[v].producer.is_none()) continue;
       Value source = graph_.values[v];
-      const bool is_cut = homes_[v] != graph::kWholeForm;
+      const bool is_cut = held_.homes[v] != graph::kWholeForm;
       if (is_cut) source.shape[0] = of_all(source.shape[0], times_);
       values_[v] = {add_value(std::move(source))};
     }
     for (std::size_t v = 0; v < graph_.values.size(); ++v)
-      if (graph_.values[v].producer.is_none() && homes_[v] != graph::kWholeForm) cut_input(v);
+      if (graph_.values[v].producer.is_none() && held_.homes[v] != graph::kWholeForm) cut_input(v);
   }
 
   void cut_input(std::size_t v) {
@@ -461,8 +453,7 @@ class Accumulator {
   const std::int64_t global_batch_, times_;
   Sharding time_;
   std::vector<ShardingRule> rules_;
-  std::vector<Form> homes_;  // by value, over time
-  std::vector<graph::AlikeDims> alike_;
+  Held held_;                       // over time
   std::vector<char> is_of_inputs_;  // by value
   std::vector<Fate> fates_;         // by operator
   std::vector<char> is_prepared_;   // by operator

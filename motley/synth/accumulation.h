@@ -6,16 +6,9 @@
 #include "motley/base/result.h"
 #include "motley/graph/graph.h"
 #include "motley/graph/rules/sharding_rule.h"
-#include "motley/synth/sharding.h"
+#include "motley/synth/step/sharded_step.h"
 
 namespace motley::synth {
-
-/// What an operator of an accumulated step is a copy of.
-struct Copy {
-  OpId of;  ///< of the model's graph; none: added
-  std::int64_t micro_batch = 0;
-  bool operator==(const Copy&) const = default;
-};
 
 /// A step in several equal micro-batches, one after the other, as one graph. Its size `batch` is
 /// that of a micro-batch:

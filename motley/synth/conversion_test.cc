@@ -1,4 +1,4 @@
-#include "motley/synth/conversion.h"
+#include "motley/synth/step/conversion.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "motley/graph/graph_text.h"
 #include "motley/program/program_text.h"
-#include "motley/synth/sharding.h"
+#include "motley/synth/lower_sharded.h"
 
 namespace motley::synth {
 namespace {

@@ -8,14 +8,9 @@
 #include "motley/graph/graph.h"
 #include "motley/plan/plan.h"
 #include "motley/program/program.h"
+#include "motley/synth/step/sharding.h"
 
 namespace motley::synth {
-
-struct LowerOptions {
-  plan::Optimizer optimizer;
-  plan::BatchNormMode batch_norm = plan::BatchNormMode::kGlobal;
-  Bytes bucket_bytes{4 << 20};
-};
 
 /// Lowers a verified plan: one program per member, in rank order (plan::members). However the plan
 /// is written, devices share the step as a sharding says (sharded_plan.h), and the result is that
@@ -23,7 +18,7 @@ struct LowerOptions {
 /// global ones, mean losses divide by global counts, batch norm uses global statistics, dropout
 /// draws by global element. All devices get the same instruction sequence where each has a part of
 /// all; only sizes differ. Stale errors where a shared region is not of this graph, usage errors as
-/// of lower_sharded (sharding.h).
+/// of lower_sharded (lower_sharded.h).
 Result<program::Program> lower(const graph::Graph& graph, const plan::Plan& plan,
                                const cluster::Cluster& cluster);
 

@@ -8,7 +8,7 @@
 
 #include "motley/graph/rules/sharding_rule.h"
 #include "motley/program/parts.h"
-#include "motley/synth/sharding.h"
+#include "motley/synth/lower_sharded.h"
 
 namespace motley::synth {
 namespace {

@@ -1,3 +1,5 @@
+#include "motley/synth/lower_sharded.h"
+
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -7,8 +9,6 @@
 #include <vector>
 
 #include "motley/program/program_text.h"
-#include "motley/synth/lower.h"
-#include "motley/synth/sharding.h"
 #include "motley/testing/golden.h"
 
 namespace motley::synth {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "motley/synth/sharded_step.h"
+#include "motley/synth/lower_sharded.h"
 
 namespace motley::synth {
 namespace {
@@ -46,11 +46,7 @@ class Spreader {
     sharding_.ops.reserve(graph_.ops.size());
     for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
       const Strategy& chosen = sharding_.ops.emplace_back(choose(i));
-      const std::vector<graph::AlikeDims> alike = alike_results(rules_[i], held_.alike);
-      for (std::size_t r = 0; r < chosen.results.size(); ++r) {
-        held_.homes[graph_.ops[i].outputs[r].index()] = chosen.results[r];
-        held_.alike[graph_.ops[i].outputs[r].index()] = alike[r];
-      }
+      held_.add(graph_.ops[i], rules_[i], chosen);
     }
   }
 

@@ -4,16 +4,9 @@
 #include <vector>
 
 #include "motley/graph/graph.h"
-#include "motley/synth/sharding.h"
+#include "motley/synth/step/sharded_step.h"
 
 namespace motley::synth {
-
-/// How values are held so far, by id, while operators get their strategies one after the other.
-struct Held {
-  explicit Held(std::size_t values) : homes(values, graph::kWholeForm), alike(values, 0) {}
-  std::vector<graph::Form> homes;
-  std::vector<graph::AlikeDims> alike;
-};
 
 /// The way of an operator that fits what its operands are held as best: sharded ones as they are,
 /// then sums of terms kept apart, then what needs the fewest sums.

@@ -8,7 +8,6 @@
 
 #include "motley/graph/graph_text.h"
 #include "motley/graph/reach.h"
-#include "motley/synth/sharded_step.h"
 
 namespace motley::synth {
 namespace {
@@ -66,15 +65,15 @@ std::string forms_of(const std::string& text,
   sharding.shares = {7, 3};
   sharding.batch = kBatch;
   const std::vector<graph::ShardingRule> rules = spread_samples(graph, sharding, mode);
-  const ShardedStep step = plan_step(graph, sharding, rules, Bytes(1 << 20));
+  const ShardedStep step = plan_step(graph, sharding, rules, {});
   std::string forms, changes;
   for (std::size_t v = 6; v + 1 < graph.values.size(); ++v)
-    forms += (forms.empty() ? "" : " ") + text_of(step.homes[v]);
+    forms += (forms.empty() ? "" : " ") + text_of(step.held.homes[v]);
   for (std::size_t i = 0; i < rules.size(); ++i)
     for (std::size_t o = 0; o < rules[i].operands.size(); ++o) {
       const ValueId value = rules[i].operands[o];
-      const graph::Form &home = step.homes[value.index()], &wanted = sharding.ops[i].operands[o];
-      if (is_ignored(rules[i], o) || is_same(home, wanted, step.alike[value.index()])) continue;
+      const graph::Form &home = step.home(value), &wanted = sharding.ops[i].operands[o];
+      if (is_ignored(rules[i], o) || step.is_home(value, wanted)) continue;
       if (home.kind == graph::FormKind::kWhole) continue;
       const std::string change = fmt::format(
           " {} %{}", home.kind == graph::FormKind::kPartial ? "sums" : "gathers", value.value);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "motley/base/check.h"
+#include "motley/synth/lower_sharded.h"
 #include "motley/synth/sample_sharding.h"
 
 namespace motley::synth {

@@ -4,7 +4,7 @@
 #include "motley/cluster/cluster.h"
 #include "motley/graph/graph.h"
 #include "motley/plan/plan.h"
-#include "motley/synth/sharding.h"
+#include "motley/synth/step/sharding.h"
 
 namespace motley::synth {
 

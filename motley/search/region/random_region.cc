@@ -14,6 +14,7 @@
 #include "motley/program/parts.h"
 #include "motley/search/region/random_sharding.h"
 #include "motley/synth/accumulation.h"
+#include "motley/synth/exchange_methods.h"
 #include "motley/synth/lower.h"
 #include "motley/synth/sharded_plan.h"
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "motley/base/random.h"
+#include "motley/synth/lower_sharded.h"
 
 namespace motley::search {
 namespace {

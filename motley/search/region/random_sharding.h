@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "motley/graph/graph.h"
-#include "motley/synth/sharding.h"
+#include "motley/synth/step/sharding.h"
 
 namespace motley::search {
 

@@ -10,7 +10,7 @@
 #include "motley/search/spmd/elimination.h"
 #include "motley/search/spmd/prices.h"
 #include "motley/search/spmd/space.h"
-#include "motley/synth/sharding.h"
+#include "motley/synth/step/sharding.h"
 
 namespace motley::search {
 

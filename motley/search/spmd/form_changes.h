@@ -4,7 +4,7 @@
 
 #include "motley/graph/graph.h"
 #include "motley/search/spmd/space.h"
-#include "motley/synth/sharding.h"
+#include "motley/synth/step/sharding.h"
 
 namespace motley::search {
 

@@ -6,6 +6,8 @@
 #include "motley/program/memory.h"
 #include "motley/search/price/group_cost.h"
 #include "motley/simulate/simulate.h"
+#include "motley/synth/exchange_methods.h"
+#include "motley/synth/lower_sharded.h"
 #include "motley/trace/trace.h"
 
 namespace motley::search {

@@ -4,7 +4,7 @@
 
 #include "motley/base/result.h"
 #include "motley/search/spmd/study.h"
-#include "motley/synth/sharding.h"
+#include "motley/synth/step/sharding.h"
 
 namespace motley::search {
 

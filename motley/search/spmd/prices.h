@@ -13,7 +13,7 @@
 #include "motley/search/spmd/device_kinds.h"
 #include "motley/search/spmd/mean_time.h"
 #include "motley/search/spmd/space.h"
-#include "motley/synth/sharding.h"
+#include "motley/synth/step/sharding.h"
 
 namespace motley::search {
 

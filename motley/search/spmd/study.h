@@ -18,7 +18,7 @@
 #include "motley/search/spmd/space.h"
 #include "motley/synth/accumulation.h"
 #include "motley/synth/lower.h"
-#include "motley/synth/sharding.h"
+#include "motley/synth/step/sharding.h"
 
 namespace motley::search {
 

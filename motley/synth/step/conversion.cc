@@ -1,4 +1,4 @@
-#include "motley/synth/conversion.h"
+#include "motley/synth/step/conversion.h"
 
 #include "motley/program/parts.h"
 

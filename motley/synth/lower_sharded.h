@@ -1,53 +1,23 @@
 #pragma once
 
-#include <cstdint>
-#include <string>
 #include <vector>
 
 #include "motley/base/result.h"
 #include "motley/graph/graph.h"
 #include "motley/graph/rules/strategy.h"
 #include "motley/program/program.h"
-#include "motley/synth/exchange_methods.h"
-#include "motley/synth/lower.h"
+#include "motley/synth/sharding_rules.h"
+#include "motley/synth/step/sharding.h"
 
 namespace motley::synth {
 
 struct Accumulation;
-
-/// How one region runs the whole graph on several devices: by operator, how it is split, and by
-/// parameter, how it is kept. All that is cut is cut by the same shares, rounded for each extent
-/// (plan::round_shares): samples, heads, channels, rows of a table.
-struct Sharding {
-  std::vector<std::string> devices;  ///< by rank; names
-  std::vector<double> shares;        ///< by rank, >= 0, not all 0
-  std::int64_t batch = 0;            ///< samples of a micro-batch, for which operators are split
-  std::int64_t micro_batches = 1;    ///< of a step, one after the other
-  std::vector<graph::Strategy> ops;  ///< by operator
-  std::vector<graph::Form> sources;  ///< by value: how parameters are kept, whole or sharded;
-                                     ///< inputs are cut by samples, all else is whole
-  ExchangeMethods exchanges = {};
-  bool operator==(const Sharding&) const = default;
-};
-
-/// Rules of all operators at a batch; operators without one get the rule that splits nothing.
-std::vector<graph::ShardingRule> find_rules(
-    const graph::Graph& graph, std::int64_t batch,
-    plan::BatchNormMode batch_norm = plan::BatchNormMode::kGlobal);
-
-/// The rules that a sharding's strategies are of: those at its batch; on one device, which has all
-/// of everything, such as split nothing (graph::rule_alone).
-std::vector<graph::ShardingRule> find_rules_of(const graph::Graph& graph, const Sharding& sharding,
-                                               plan::BatchNormMode batch_norm);
 
 /// Whether lowering can run the operator so: not if that needs other instructions which it does not
 /// have, if a term would be no number that can be summed, or if several devices would draw random
 /// numbers.
 bool can_lower(const graph::Graph& graph, OpId op, const graph::ShardingRule& rule,
                const graph::Strategy& strategy, const std::vector<double>& shares);
-
-/// Where each input holds the samples: dimension 0; whole if it does not depend on the batch.
-graph::Form input_form(const graph::Graph& graph, ValueId input, std::int64_t batch);
 
 /// Lowers the graph for all devices (docs/algorithms.md, "Lowering"): each operator with its local
 /// arguments on its operands in the forms that its strategy wants; between them, conversions:
@@ -82,5 +52,12 @@ program::Program lower_some_ranks(const graph::Graph& graph, const Sharding& sha
                                   const std::vector<std::size_t>& ranks,
                                   const LowerOptions& options,
                                   const Accumulation* accumulation = nullptr);
+
+/// The same of the graph itself, accumulated if need be; errors of accumulate.
+Result<program::Program> lower_ranks(const graph::Graph& graph, const Sharding& sharding,
+                                     const std::vector<graph::ShardingRule>& rules,
+                                     const std::vector<std::size_t>& ranks,
+                                     const LowerOptions& options);
+std::vector<std::size_t> all_ranks(const Sharding& sharding);
 
 }  // namespace motley::synth

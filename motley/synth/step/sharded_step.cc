@@ -1,4 +1,4 @@
-#include "motley/synth/sharded_step.h"
+#include "motley/synth/step/sharded_step.h"
 
 #include <algorithm>
 #include <optional>
@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "motley/program/parts.h"
-#include "motley/synth/conversion.h"
+#include "motley/synth/step/conversion.h"
 
 namespace motley::synth {
 namespace {
@@ -25,9 +25,8 @@ std::optional<Exchange> shared_exchange(const Form& from, const Form& to) {
 
 class StepPlanner {
  public:
-  StepPlanner(const graph::Graph& graph, const Sharding& sharding, Bytes bucket_bytes,
-              ShardedStep& step)
-      : graph_(graph), sharding_(sharding), bucket_bytes_(bucket_bytes), step_(step) {}
+  explicit StepPlanner(ShardedStep& step)
+      : step_(step), graph_(step.graph), sharding_(step.sharding) {}
 
   void plan() {
     find_homes();
@@ -38,7 +37,7 @@ class StepPlanner {
     }
     find_uses();
     step_.schedule = make_schedule(graph_, {{"batch", sharding_.batch}}, find_needs(),
-                                   find_output_needs(), bucket_bytes_);
+                                   find_output_needs(), step_.options.bucket_bytes);
     find_wanted();
     find_gathers();
   }
@@ -61,35 +60,26 @@ class StepPlanner {
         if (is_ignored(rule, o)) continue;
         const ValueId value = rule.operands[o];
         const Form& form = sharding_.ops[op].operands[o];
-        uses_[op].push_back(
-            {value, is_same(home(value), form, step_.alike[value.index()]) ? home(value) : form});
+        uses_[op].push_back({value, step_.is_home(value, form) ? home(value) : form});
       }
     }
   }
 
   void find_homes() {
-    step_.homes = sharding_.sources;
-    step_.alike.resize(graph_.values.size(), 0);
-    for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
-      const std::vector<graph::AlikeDims> alike = alike_results(step_.rules[i], step_.alike);
-      for (std::size_t r = 0; r < graph_.ops[i].outputs.size(); ++r) {
-        step_.homes[graph_.ops[i].outputs[r].index()] = sharding_.ops[i].results[r];
-        step_.alike[graph_.ops[i].outputs[r].index()] = alike[r];
-      }
-    }
+    step_.held.homes = sharding_.sources;
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i)
+      step_.held.add(graph_.ops[i], step_.rules[i], sharding_.ops[i]);
     for (const graph::Output& output : graph_.outputs)
       step_.outputs.push_back(output.kind == graph::OutputKind::kGradient
                                   ? sharding_.sources[output.of.index()]
                                   : graph::kWholeForm);
   }
 
-  const Form& home(ValueId value) const { return step_.homes[value.index()]; }
+  const Form& home(ValueId value) const { return step_.home(value); }
 
   bool counts_labels(std::size_t op) const {
-    const std::string& name = graph_.ops[op].name;
     const graph::Strategy& strategy = sharding_.ops[op];
-    return (name == "aten::nll_loss_forward" || name == "aten::nll_loss2d_forward") &&
-           strategy.factor >= 0 && splits_samples(strategy.operands[0]) &&
+    return is_nll(graph_.ops[op]) && strategy.factor >= 0 && splits_samples(strategy.operands[0]) &&
            step_.rules[op].factors[static_cast<std::size_t>(strategy.factor)].split ==
                graph::Split::kRewritten;
   }
@@ -166,21 +156,33 @@ class StepPlanner {
         items.push_back(
             {static_cast<std::int64_t>(i), Exchange::kAllGather, {BucketItem::kSource, use.value}});
       }
-    step_.gathers = fill_buckets(graph_, items, bucket_bytes_);
+    step_.gathers = fill_buckets(graph_, items, step_.options.bucket_bytes);
     for (Bucket& bucket : step_.gathers)
       bucket.ready = first_use[bucket.items.front().value.index()];
     std::stable_sort(step_.gathers.begin(), step_.gathers.end(),
                      [](const Bucket& a, const Bucket& b) { return a.ready < b.ready; });
   }
 
+  ShardedStep& step_;
   const graph::Graph& graph_;
   const Sharding& sharding_;
-  const Bytes bucket_bytes_;
-  ShardedStep& step_;
   std::vector<std::vector<Use>> uses_;  // by operator
 };
 
 }  // namespace
+
+void Held::add(const graph::Op& op, const graph::ShardingRule& rule,
+               const graph::Strategy& strategy) {
+  const std::vector<graph::AlikeDims> found = alike_results(rule, alike);
+  for (std::size_t r = 0; r < op.outputs.size(); ++r) {
+    homes[op.outputs[r].index()] = strategy.results[r];
+    alike[op.outputs[r].index()] = found[r];
+  }
+}
+
+bool ShardedStep::is_home(ValueId value, const Form& form) const {
+  return is_same(home(value), form, held.alike[value.index()]);
+}
 
 bool is_same(const Form& from, const Form& to, graph::AlikeDims alike) {
   if (from == to) return true;
@@ -193,12 +195,17 @@ bool is_ignored(const graph::ShardingRule& rule, std::size_t operand) {
          rule.ignored.end();
 }
 
+bool is_nll(const graph::Op& op) {
+  return op.name == "aten::nll_loss_forward" || op.name == "aten::nll_loss2d_forward";
+}
+
 bool splits_samples(const Form& x) { return x.kind == FormKind::kSharded && x.dim != 1; }
 
 ShardedStep plan_step(const graph::Graph& graph, const Sharding& sharding,
-                      const std::vector<graph::ShardingRule>& rules, Bytes bucket_bytes) {
-  ShardedStep step{rules, {}, {}, {}, {}, {}, {}};
-  StepPlanner(graph, sharding, bucket_bytes, step).plan();
+                      const std::vector<graph::ShardingRule>& rules, const LowerOptions& options,
+                      const std::vector<Copy>* copies) {
+  ShardedStep step{graph, sharding, rules, options, copies, Held(graph.values.size())};
+  StepPlanner(step).plan();
   return step;
 }
 

@@ -1,4 +1,4 @@
-#include "motley/synth/schedule.h"
+#include "motley/synth/step/schedule.h"
 
 #include <algorithm>
 #include <map>

@@ -1,7 +1,8 @@
-#include "motley/synth/program_builder.h"
+#include "motley/synth/step/program_builder.h"
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <utility>
 
 namespace motley::synth {
@@ -15,11 +16,14 @@ BufferId ProgramBuilder::add_buffer(program::Buffer buffer) {
   return BufferId(static_cast<std::int64_t>(program_.buffers.size()) - 1);
 }
 
-BufferId ProgramBuilder::add_temporary(DType dtype, std::vector<std::int64_t> shape,
-                                       BufferId base) {
+BufferId ProgramBuilder::add_temporary(DType dtype, Shape shape, BufferId base) {
   program::Buffer temporary{program::BufferKind::kTemporary, dtype, std::move(shape)};
   if (!base.is_none()) temporary.view_of = program::storage_of(program_, base);
   return add_buffer(std::move(temporary));
+}
+
+BufferId ProgramBuilder::add_like(BufferId like) {
+  return add_temporary(buffer(like).dtype, buffer(like).shape);
 }
 
 InstructionId ProgramBuilder::append(Instruction instruction) {
@@ -42,30 +46,73 @@ void ProgramBuilder::compute(Instruction instruction) {
   for (const BufferId output : outputs) computed_[output.index()] = id;
 }
 
-void ProgramBuilder::all_reduce(BufferId buffer, std::string label) {
-  Instruction sum;
-  sum.lane = program::Lane::kTransfer;
-  sum.op = "motley::all_reduce";
-  sum.arguments = {{buffer}};
-  sum.group = GroupId(0);
-  sum.waits = {computed_[buffer.index()]};
-  sum.label = std::move(label);
-  transferred_[buffer.index()] = append(std::move(sum));
+void ProgramBuilder::compute(std::string_view name, Arguments arguments,
+                             std::vector<BufferId> outputs, std::string label, OpId origin) {
+  const std::size_t dot = name.find('.');
+  Instruction made;
+  made.op = name.substr(0, dot);
+  if (dot != std::string_view::npos) made.overload = name.substr(dot + 1);
+  made.arguments = std::move(arguments);
+  made.outputs = std::move(outputs);
+  made.label = std::move(label);
+  made.origin = origin;
+  compute(std::move(made));
 }
 
-void ProgramBuilder::exchange(std::string op, BufferId from,
-                              std::vector<program::ArgumentList> counts, BufferId to,
-                              std::string label) {
+BufferId ProgramBuilder::make(std::string_view name, Arguments arguments, DType dtype, Shape shape,
+                              const std::string& label) {
+  const BufferId made = add_temporary(dtype, std::move(shape));
+  compute(name, std::move(arguments), {made}, label);
+  return made;
+}
+
+BufferId ProgramBuilder::cut(BufferId from, const graph::Slab& slab, const Shape& extents,
+                             const std::string& label) {
+  const std::int64_t extent = std::accumulate(extents.begin(), extents.end(), std::int64_t{0});
+  return make("motley::cut", {{from}, {slab.before}, {integers(extents)}, {slab.after}},
+              buffer(from).dtype, {slab.before * extent * slab.after}, label);
+}
+
+BufferId ProgramBuilder::join(BufferId flat, const graph::Slab& slab, const Shape& extents,
+                              Shape shape, const std::string& label) {
+  if (slab.before == 1) return unpack(flat, {std::move(shape)}, label).front();
+  return make("motley::join", {{flat}, {slab.before}, {integers(extents)}, {slab.after}},
+              buffer(flat).dtype, std::move(shape), label);
+}
+
+std::vector<BufferId> ProgramBuilder::unpack(BufferId flat, const std::vector<Shape>& shapes,
+                                             const std::string& label) {
+  const DType dtype = buffer(flat).dtype;
+  std::vector<BufferId> views;
+  for (const Shape& shape : shapes) views.push_back(add_temporary(dtype, shape, flat));
+  compute("motley::unpack", {{flat}}, views, label);
+  return views;
+}
+
+void ProgramBuilder::all_reduce(BufferId buffer, std::string label) {
+  transferred_[buffer.index()] = transfer("motley::all_reduce", buffer, {}, {}, std::move(label));
+}
+
+BufferId ProgramBuilder::exchange(std::string_view op, BufferId from, std::vector<Arguments> counts,
+                                  std::int64_t elements, std::string label) {
+  const BufferId to = add_temporary(buffer(from).dtype, {elements});
+  transferred_[to.index()] = transfer(op, from, std::move(counts), {to}, std::move(label));
+  return to;
+}
+
+InstructionId ProgramBuilder::transfer(std::string_view op, BufferId from,
+                                       std::vector<Arguments> counts, std::vector<BufferId> outputs,
+                                       std::string label) {
   Instruction made;
   made.lane = program::Lane::kTransfer;
-  made.op = std::move(op);
+  made.op = op;
   made.arguments = {{from}};
-  for (program::ArgumentList& list : counts) made.arguments.push_back({std::move(list)});
-  made.outputs = {to};
+  for (Arguments& list : counts) made.arguments.push_back({std::move(list)});
+  made.outputs = std::move(outputs);
   made.group = GroupId(0);
   made.waits = {computed_[from.index()]};
   made.label = std::move(label);
-  transferred_[to.index()] = append(std::move(made));
+  return append(std::move(made));
 }
 
 void ProgramBuilder::set_part(BufferId buffer, program::Part part) {

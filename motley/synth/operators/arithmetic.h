@@ -1,0 +1,42 @@
+#pragma once
+
+#include <string_view>
+
+#include "motley/synth/operators/rank_operator.h"
+
+namespace motley::synth {
+
+// ---- instructions of which rewritten operators consist; each gives a new buffer
+
+/// "aten::mul.Tensor" and the like, broadcast as numpy does; the first one's dtype.
+BufferId binary(RankOperator& op, std::string_view name, BufferId a, BufferId b);
+/// a + factor * b * c, as wide as `like`.
+BufferId add_product(RankOperator& op, BufferId a, BufferId b, BufferId c, std::int64_t factor,
+                     BufferId like);
+/// "aten::mul.Scalar", "aten::div.Scalar".
+BufferId scale(RankOperator& op, std::string_view name, BufferId x, double by);
+BufferId seen_as(RankOperator& op, BufferId x, const Shape& shape);
+/// [.., 1, ..] with the new dimension at `dim`.
+BufferId unsqueezed(RankOperator& op, BufferId x, std::int64_t dim);
+/// Sum over some dimensions, which stay with size 1, of what is here.
+BufferId sum_over(RankOperator& op, BufferId x, const Shape& dims);
+/// [2, ...] of two.
+BufferId stacked(RankOperator& op, BufferId a, BufferId b);
+/// x[index].
+BufferId element(RankOperator& op, BufferId x, std::int64_t index);
+/// x, but `with` where the mask says so.
+BufferId filled(RankOperator& op, BufferId x, BufferId mask, program::Argument with);
+/// Gives a result that is another buffer, of another shape.
+void give_seen_as(RankOperator& op, std::size_t result, BufferId x);
+
+/// The shape with size 1 in some dimensions.
+Shape thinned(Shape shape, const Shape& dims);
+
+/// Mean and variance over some dimensions of which all devices have `all` elements; f64, these
+/// dimensions 1. Each device adds n * mean and n * (variance + mean^2) of its n elements.
+struct Moments {
+  BufferId mean, variance;
+};
+Moments find_moments(RankOperator& op, BufferId x, const Shape& dims, std::int64_t all);
+
+}  // namespace motley::synth

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "motley/program/program.h"
+
+namespace motley::synth {
+
+using Shape = std::vector<std::int64_t>;
+using Arguments = program::ArgumentList;
+
+// ---- arguments of instructions, as they are written again and again
+
+inline program::Argument none() { return {program::NoneArgument{}}; }
+inline program::Argument number(std::variant<std::int64_t, double> value) {
+  return {program::NumberArgument{value}};
+}
+inline program::Argument keyword(std::string kind, std::string_view word) {
+  return {program::KeywordArgument{std::move(kind), std::string(word)}};
+}
+
+/// Each of them `times`.
+inline Arguments integers(const Shape& values, std::int64_t times = 1) {
+  Arguments list;
+  for (const std::int64_t value : values) list.push_back({value * times});
+  return list;
+}
+
+inline Arguments buffer_list(const std::vector<BufferId>& ids) {
+  Arguments list;
+  for (const BufferId id : ids) list.push_back({id});
+  return list;
+}
+
+/// Of aten::zeros: size, dtype, layout, device, pin_memory.
+inline Arguments zeros_arguments(const Shape& shape, DType dtype) {
+  return {{integers(shape)},
+          keyword("dtype", dtype_name(dtype)),
+          none(),
+          keyword("device", "local"),
+          none()};
+}
+
+}  // namespace motley::synth

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <vector>
+
+#include "motley/graph/graph.h"
+#include "motley/graph/rules/sharding_rule.h"
+#include "motley/graph/rules/strategy.h"
+#include "motley/synth/step/schedule.h"
+#include "motley/synth/step/sharding.h"
+
+namespace motley::synth {
+
+/// How values are held so far, by id, while operators get their strategies one after the other.
+struct Held {
+  explicit Held(std::size_t values) : homes(values, graph::kWholeForm), alike(values, 0) {}
+  /// The results of an operator that runs so.
+  void add(const graph::Op& op, const graph::ShardingRule& rule, const graph::Strategy& strategy);
+
+  std::vector<graph::Form> homes;  ///< the form that its operator gives
+  std::vector<graph::AlikeDims> alike;
+};
+
+/// What an operator of an accumulated step is a copy of.
+struct Copy {
+  OpId of;  ///< of the model's graph; none: added
+  std::int64_t micro_batch = 0;
+  bool operator==(const Copy&) const = default;
+};
+
+/// What lowering finds out about a sharded step before it knows a rank: the same for all.
+struct ShardedStep {
+  const graph::Graph& graph;
+  const Sharding& sharding;
+  const std::vector<graph::ShardingRule>& rules;  ///< by operator
+  LowerOptions options;
+  const std::vector<Copy>* copies = nullptr;  ///< of an accumulated graph, by operator
+  Held held;                                  ///< by value
+  std::vector<graph::Form> outputs = {};      ///< by output: the form in which it must end
+  /// By value: other forms that it gets by itself, as soon as it is there. Terms that are wanted in
+  /// several forms are summed once: two sums could differ in their last digit.
+  std::vector<std::vector<graph::Form>> wanted = {};
+  Schedule schedule = {};
+  /// Parameters that are kept in parts and wanted whole, gathered together; `ready` is the position
+  /// in the order of the first operator that wants one of them.
+  std::vector<Bucket> gathers = {};
+
+  /// The form that the value's operator gives it in.
+  const graph::Form& home(ValueId value) const { return held.homes[value.index()]; }
+  /// Has a device with the value in its home form what it would have in this one?
+  bool is_home(ValueId value, const graph::Form& form) const;
+};
+
+/// `rules` as find_rules gives them; the sharding is sound. What is passed by reference must
+/// outlive the step. O(graph).
+ShardedStep plan_step(const graph::Graph& graph, const Sharding& sharding,
+                      const std::vector<graph::ShardingRule>& rules, const LowerOptions& options,
+                      const std::vector<Copy>* copies = nullptr);
+
+/// Is what a device has of the value in one form also what it has in the other? So it is if all
+/// elements along the dimension that is cut are equal, and as many of them.
+bool is_same(const graph::Form& from, const graph::Form& to, graph::AlikeDims alike);
+
+/// Is the operand read for its dtype only?
+bool is_ignored(const graph::ShardingRule& rule, std::size_t operand);
+
+/// A negative log-likelihood of labels (x, target, weight, reduction, ignore_index).
+bool is_nll(const graph::Op& op);
+inline constexpr std::int64_t kNoReduction = 0, kMeanReduction = 1, kSumReduction = 2;
+
+/// Are the samples of a loss's operand x split, not its classes?
+bool splits_samples(const graph::Form& x);
+
+}  // namespace motley::synth

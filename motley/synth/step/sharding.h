@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "motley/base/exchange_method.h"
+#include "motley/graph/rules/strategy.h"
+#include "motley/plan/plan.h"
+
+namespace motley::synth {
+
+struct LowerOptions {
+  plan::Optimizer optimizer;
+  plan::BatchNormMode batch_norm = plan::BatchNormMode::kGlobal;
+  Bytes bucket_bytes{4 << 20};
+};
+
+/// How one region runs the whole graph on several devices: by operator, how it is split, and by
+/// parameter, how it is kept. All that is cut is cut by the same shares, rounded for each extent
+/// (plan::round_shares): samples, heads, channels, rows of a table.
+struct Sharding {
+  std::vector<std::string> devices;  ///< by rank; names
+  std::vector<double> shares;        ///< by rank, >= 0, not all 0
+  std::int64_t batch = 0;            ///< samples of a micro-batch, for which operators are split
+  std::int64_t micro_batches = 1;    ///< of a step, one after the other
+  std::vector<graph::Strategy> ops;  ///< by operator
+  std::vector<graph::Form> sources;  ///< by value: how parameters are kept, whole or sharded;
+                                     ///< inputs are cut by samples, all else is whole
+  std::vector<ExchangeMethod> exchanges = {};  ///< in their order (exchange_methods.h)
+  bool operator==(const Sharding&) const = default;
+};
+
+}  // namespace motley::synth
