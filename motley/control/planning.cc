@@ -48,12 +48,6 @@ Result<void> search_once(const Inputs& inputs, const PlanChoices& choices, const
   return {};
 }
 
-/// The plan with the program of its price; one whose times nobody knows has none yet.
-Result<Planned> carry_program(const Inputs& inputs, const plan::PlanOutcome& outcome) {
-  if (outcome.program) return Planned{*outcome.plan, outcome.program};
-  return lower_plan(inputs, *outcome.plan);
-}
-
 /// Would measuring a plan's parts of operators say more than the tables that it was found with?
 bool has_parts_to_measure(const PlanChoices& choices, const plan::Plan& plan) {
   return choices.prices.missing == Missing::kMeasure && plan::find_shared_region(plan) != nullptr;
@@ -85,7 +79,7 @@ Result<Answer> find_plan(const Inputs& inputs, const PlanChoices& choices, const
     MOTLEY_RETURN_IF_ERROR(search_once(inputs, choices, outside.clock, answer));
     answer.planned.reset();
     if (!answer.outcome.plan) return answer;
-    MOTLEY_ASSIGN(answer.planned, carry_program(inputs, answer.outcome));
+    MOTLEY_ASSIGN(answer.planned, lower_plan(inputs, *answer.outcome.plan));
     if (!has_parts_to_measure(choices, answer.planned->plan)) break;
     MOTLEY_ASSIGN(cost::ProfileStore store, open_store(choices.prices.profiles));
     MOTLEY_ASSIGN(const Learned learned,

@@ -10,20 +10,13 @@
 #include "motley/base/units.h"
 #include "motley/plan/plan.h"
 
-namespace motley::program {
-struct Program;
-}  // namespace motley::program
-
 namespace motley::plan {
 
 /// What a plan is expected to take and to need.
 struct Price {
   Seconds step;              ///< one step, simulated
   std::vector<Bytes> peaks;  ///< memory of each member (plan.h), what PyTorch holds included
-  /// The lowered plan, of which this is the price, to be carried on to whoever predicts or runs it;
-  /// null where the evaluator knows no operators (tables of layers). Shared: programs are large and
-  /// nobody changes them.
-  std::shared_ptr<const program::Program> program;
+  Seconds rounding;          ///< of `step`: what its whole nanoseconds may add up to
 };
 
 /// Prices plans: the one measure by which planners compare them. Implemented over cost tables and
@@ -75,10 +68,9 @@ struct Baseline {
 struct PlanOutcome {
   Reason reason = Reason::kInfeasible;
   std::optional<Plan> plan;  ///< absent when infeasible; when limit, it may be
-  /// Of the plan, as its price made it; null where that makes none, or its times are not known.
-  std::shared_ptr<const program::Program> program;
   std::string planner;
   Seconds predicted_step;  ///< 0: the times of the plan's instructions are not known
+  Seconds rounding;        ///< of predicted_step
   Seconds lower_bound;
   std::vector<std::pair<DeviceId, Bytes>> peak;  ///< of used devices
   std::vector<DeviceId> idle;

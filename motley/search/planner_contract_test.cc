@@ -53,9 +53,6 @@ TEST_P(Contract, PlansAreValidPricedAndTheSameEachTime) {
     const auto price = invented.evaluator().price(*outcome.plan);
     ASSERT_TRUE(price) << price.error().message;
     EXPECT_EQ(outcome.predicted_step, price->step);
-    ASSERT_TRUE(outcome.program);
-    EXPECT_EQ(outcome.program->devices.size(), price->program->devices.size());
-    EXPECT_EQ(outcome.program->plan_hash, price->program->plan_hash);
     EXPECT_LE(outcome.lower_bound, outcome.predicted_step);
     const std::vector<plan::Member> members = plan::members(*outcome.plan);
     ASSERT_EQ(outcome.peak.size(), members.size());

@@ -40,8 +40,8 @@ Result<void> reconsider_known(const PlannerInputs& inputs, const plan::Problem& 
     }
     if ((outcome.plan && price->step >= outcome.predicted_step) || !fits(problem, peaks)) continue;
     outcome.plan = plan;
-    outcome.program = std::move(price->program);
     outcome.predicted_step = price->step;
+    outcome.rounding = price->rounding;
     outcome.peak = std::move(peaks);
     outcome.idle = plan::idle_devices(problem, used);
     outcome.why = {"found by an earlier planning: what was found now takes longer"};

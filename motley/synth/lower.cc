@@ -51,11 +51,16 @@ Result<program::Program> lower(const graph::Graph& graph, const plan::Plan& plan
   return program;
 }
 
-Result<program::Program> lower_some_ranks(const graph::Graph& graph, const plan::Plan& plan,
-                                          const cluster::Cluster& cluster,
-                                          const std::vector<std::size_t>& ranks) {
+Result<RankKinds> lower_kinds(const graph::Graph& graph, const plan::Plan& plan,
+                              const cluster::Cluster& cluster, const std::vector<int>& classes) {
   MOTLEY_ASSIGN(const RuledSharding found, find_ruled_sharding(graph, plan, cluster));
-  return lower_found(graph, found, ranks, options_of(plan));
+  const Sharding& sharding = found.sharding;
+  MOTLEY_RETURN_IF_ERROR(check_devices(graph, sharding.devices.size(), plan.batch_norm));
+  MOTLEY_ASSIGN(const auto accumulation, find_accumulation(graph, sharding));
+  RankKinds kinds = lower_kinds(graph, sharding, found.rules, classes, options_of(plan),
+                                accumulation ? &*accumulation : nullptr);
+  MOTLEY_RETURN_IF_ERROR(set_methods(kinds.program, sharding.exchanges));
+  return kinds;
 }
 
 Result<program::Program> lower_equal(const graph::Graph& graph, const EqualReplicas& replicas,

@@ -8,6 +8,7 @@
 #include "motley/graph/graph.h"
 #include "motley/plan/plan.h"
 #include "motley/program/program.h"
+#include "motley/synth/lower_sharded.h"
 #include "motley/synth/step/sharding.h"
 
 namespace motley::synth {
@@ -22,12 +23,11 @@ namespace motley::synth {
 Result<program::Program> lower(const graph::Graph& graph, const plan::Plan& plan,
                                const cluster::Cluster& cluster);
 
-/// Lowers a verified plan for some of its ranks, in this order: not a program that can be run, as
-/// its group lacks the others, but enough to price a step where the others are like one of these.
-/// All exchanges are native. Not verified.
-Result<program::Program> lower_some_ranks(const graph::Graph& graph, const plan::Plan& plan,
-                                          const cluster::Cluster& cluster,
-                                          const std::vector<std::size_t>& ranks);
+/// Lowers a verified plan for one rank of each kind (lower_sharded.h): enough to price a step, not
+/// a program that can be run, as its group lacks the others. `classes`: by rank; devices of one
+/// class have the same times. Not verified.
+Result<RankKinds> lower_kinds(const graph::Graph& graph, const plan::Plan& plan,
+                              const cluster::Cluster& cluster, const std::vector<int>& classes);
 
 /// Devices that each have `samples` samples of a global batch of samples * ranks and exchange
 /// gradients: what is measured, and priced, before there is a plan. Their programs' instructions

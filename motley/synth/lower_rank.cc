@@ -200,9 +200,9 @@ void finish_outputs(RankStep& rank, Progress& progress) {
 
 }  // namespace
 
-program::DeviceProgram lower_rank(const ShardedStep& step, std::size_t rank,
+program::DeviceProgram lower_rank(const ShardedStep& step, Place& place,
                                   program::DeviceProgram start) {
-  RankStep here(step, rank, std::move(start));
+  RankStep here(step, place, std::move(start));
   Progress progress;
   add_sources(here, progress);
   const Schedule& schedule = step.schedule;

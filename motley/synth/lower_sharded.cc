@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "motley/base/check.h"
@@ -137,26 +139,78 @@ Result<void> check_devices(const graph::Graph& graph, std::size_t devices,
 
 namespace {
 
-/// `copies`: by operator, of an accumulated graph; null of a plain one.
-program::Program lower_graph(const graph::Graph& graph, const Sharding& sharding,
-                             const std::vector<ShardingRule>& rules,
-                             const std::vector<std::size_t>& ranks, const LowerOptions& options,
-                             const std::vector<Copy>* copies) {
-  const ShardedStep step = plan_step(graph, sharding, rules, options, copies);
-  const std::vector<std::int64_t> samples = plan::round_shares(sharding.shares, sharding.batch);
-  program::Program program;
-  program.global_batch = sharding.batch;
-  program::Group group;
-  for (const std::size_t rank : ranks) {
-    const std::int64_t first = std::accumulate(
-        samples.begin(), samples.begin() + static_cast<std::ptrdiff_t>(rank), std::int64_t{0});
-    group.members.push_back(Rank(static_cast<std::int64_t>(program.devices.size())));
-    program.devices.push_back(
-        lower_rank(step, rank, {sharding.devices[rank], samples[rank], first}));
+/// The lowering of one sharding, rank by rank.
+class RankLowering {
+ public:
+  /// What is passed by reference must outlive it; `accumulation` as in lower_some_ranks.
+  RankLowering(const graph::Graph& graph, const Sharding& sharding,
+               const std::vector<ShardingRule>& rules, const LowerOptions& options,
+               const Accumulation* accumulation)
+      : accumulation_(accumulation),
+        micro_batches_(sharding.micro_batches),
+        spread_(accumulation == nullptr
+                    ? std::nullopt
+                    : std::optional(spread_accumulation(*accumulation, graph, sharding, rules))),
+        step_(spread_ ? plan_step(accumulation->graph, spread_->sharding, spread_->rules, options,
+                                  &accumulation->copies)
+                      : plan_step(graph, sharding, rules, options)),
+        parts_(step_.sharding.shares) {
+    MOTLEY_CHECK(accumulation == nullptr || accumulation->micro_batches == sharding.micro_batches);
   }
-  if (sharding.devices.size() > 1) program.groups.push_back(std::move(group));
-  return program;
-}
+
+  /// A copy where one that was lowered before is alike.
+  program::DeviceProgram lower(std::size_t rank) {
+    const std::int64_t batch = step_.sharding.batch;
+    for (std::size_t i = 0; i < lowered_.size(); ++i)
+      if (lowered_[i].first.answers_alike(rank, Place::Alike::kProgram)) {
+        program::DeviceProgram copy = lowered_[i].second;
+        copy.device = step_.sharding.devices[rank];
+        copy.first_sample = parts_.begin(batch, rank);
+        like_[rank] = i;
+        return copy;
+      }
+    Place place(parts_, rank);
+    program::DeviceProgram program = lower_rank(
+        step_, place, {step_.sharding.devices[rank], place.own(batch), parts_.begin(batch, rank)});
+    if (accumulation_ != nullptr) finish_accumulated(program);
+    like_[rank] = lowered_.size();
+    lowered_.emplace_back(std::move(place), program);
+    return program;
+  }
+
+  /// Does a rank that was lowered stand for another one's times?
+  bool stands_for(std::size_t rank, std::size_t other) const {
+    return lowered_[like_.at(rank)].first.answers_alike(other, Place::Alike::kTimes);
+  }
+
+  program::Program put_together(std::vector<program::DeviceProgram> devices) const {
+    program::Program program;
+    program.global_batch = step_.sharding.batch * micro_batches_;
+    program.micro_batches = micro_batches_;
+    program::Group group;
+    for (std::size_t i = 0; i < devices.size(); ++i)
+      group.members.push_back(Rank(static_cast<std::int64_t>(i)));
+    program.devices = std::move(devices);
+    if (step_.sharding.devices.size() > 1) program.groups.push_back(std::move(group));
+    return program;
+  }
+
+ private:
+  void finish_accumulated(program::DeviceProgram& program) const {
+    program.samples *= micro_batches_;
+    for (program::Instruction& instruction : program.instructions)
+      if (!instruction.origin.is_none())
+        instruction.origin = accumulation_->copies[instruction.origin.index()].of;
+  }
+
+  const Accumulation* accumulation_;
+  const std::int64_t micro_batches_;
+  const std::optional<AccumulatedSharding> spread_;
+  const ShardedStep step_;
+  Parts parts_;
+  std::vector<std::pair<Place, program::DeviceProgram>> lowered_;
+  std::map<std::size_t, std::size_t> like_;  // rank -> of lowered_
+};
 
 }  // namespace
 
@@ -164,30 +218,45 @@ program::Program lower_some_ranks(const graph::Graph& graph, const Sharding& sha
                                   const std::vector<ShardingRule>& rules,
                                   const std::vector<std::size_t>& ranks,
                                   const LowerOptions& options, const Accumulation* accumulation) {
-  if (accumulation == nullptr) return lower_graph(graph, sharding, rules, ranks, options, nullptr);
-  MOTLEY_CHECK(accumulation->micro_batches == sharding.micro_batches);
-  const AccumulatedSharding spread = spread_accumulation(*accumulation, graph, sharding, rules);
-  program::Program program = lower_graph(accumulation->graph, spread.sharding, spread.rules, ranks,
-                                         options, &accumulation->copies);
-  program.micro_batches = sharding.micro_batches;
-  program.global_batch *= sharding.micro_batches;
-  for (program::DeviceProgram& device : program.devices) {
-    device.samples *= sharding.micro_batches;
-    for (program::Instruction& instruction : device.instructions)
-      if (!instruction.origin.is_none())
-        instruction.origin = accumulation->copies[instruction.origin.index()].of;
+  RankLowering lowering(graph, sharding, rules, options, accumulation);
+  std::vector<program::DeviceProgram> devices;
+  for (const std::size_t rank : ranks) devices.push_back(lowering.lower(rank));
+  return lowering.put_together(std::move(devices));
+}
+
+RankKinds lower_kinds(const graph::Graph& graph, const Sharding& sharding,
+                      const std::vector<ShardingRule>& rules, const std::vector<int>& classes,
+                      const LowerOptions& options, const Accumulation* accumulation) {
+  RankLowering lowering(graph, sharding, rules, options, accumulation);
+  RankKinds kinds;
+  std::vector<std::size_t> firsts;
+  std::vector<program::DeviceProgram> devices;
+  for (std::size_t rank = 0; rank < sharding.devices.size(); ++rank) {
+    const auto kind = std::find_if(firsts.begin(), firsts.end(), [&](std::size_t first) {
+      return classes[first] == classes[rank] && lowering.stands_for(first, rank);
+    });
+    kinds.of_rank.push_back(static_cast<std::size_t>(kind - firsts.begin()));
+    if (kind != firsts.end()) continue;
+    firsts.push_back(rank);
+    devices.push_back(lowering.lower(rank));
   }
-  return program;
+  kinds.program = lowering.put_together(std::move(devices));
+  return kinds;
+}
+
+Result<std::optional<Accumulation>> find_accumulation(const graph::Graph& graph,
+                                                      const Sharding& sharding) {
+  if (sharding.micro_batches == 1) return std::optional<Accumulation>();
+  return accumulate(graph, sharding.batch * sharding.micro_batches, sharding.micro_batches);
 }
 
 Result<program::Program> lower_ranks(const graph::Graph& graph, const Sharding& sharding,
                                      const std::vector<ShardingRule>& rules,
                                      const std::vector<std::size_t>& ranks,
                                      const LowerOptions& options) {
-  if (sharding.micro_batches == 1) return lower_some_ranks(graph, sharding, rules, ranks, options);
-  MOTLEY_ASSIGN(const Accumulation accumulation,
-                accumulate(graph, sharding.batch * sharding.micro_batches, sharding.micro_batches));
-  return lower_some_ranks(graph, sharding, rules, ranks, options, &accumulation);
+  MOTLEY_ASSIGN(const auto accumulation, find_accumulation(graph, sharding));
+  return lower_some_ranks(graph, sharding, rules, ranks, options,
+                          accumulation ? &*accumulation : nullptr);
 }
 
 std::vector<std::size_t> all_ranks(const Sharding& sharding) {

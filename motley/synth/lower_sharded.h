@@ -6,12 +6,11 @@
 #include "motley/graph/graph.h"
 #include "motley/graph/rules/strategy.h"
 #include "motley/program/program.h"
+#include "motley/synth/accumulation.h"
 #include "motley/synth/sharding_rules.h"
 #include "motley/synth/step/sharding.h"
 
 namespace motley::synth {
-
-struct Accumulation;
 
 /// Whether lowering can run the operator so: not if that needs other instructions which it does not
 /// have, if a term would be no number that can be summed, or if several devices would draw random
@@ -52,6 +51,22 @@ program::Program lower_some_ranks(const graph::Graph& graph, const Sharding& sha
                                   const std::vector<std::size_t>& ranks,
                                   const LowerOptions& options,
                                   const Accumulation* accumulation = nullptr);
+
+/// What pricing a step needs: one program for each kind of rank.
+struct RankKinds {
+  program::Program program;          ///< of the first rank of each kind; as lower_some_ranks gives
+  std::vector<std::size_t> of_rank;  ///< its position there
+};
+/// Ranks of one class (by rank: devices with the same times) whose programs take the same times are
+/// one kind.
+RankKinds lower_kinds(const graph::Graph& graph, const Sharding& sharding,
+                      const std::vector<graph::ShardingRule>& rules,
+                      const std::vector<int>& classes, const LowerOptions& options,
+                      const Accumulation* accumulation = nullptr);
+
+/// None for one micro-batch.
+Result<std::optional<Accumulation>> find_accumulation(const graph::Graph& graph,
+                                                      const Sharding& sharding);
 
 /// The same of the graph itself, accumulated if need be; errors of accumulate.
 Result<program::Program> lower_ranks(const graph::Graph& graph, const Sharding& sharding,

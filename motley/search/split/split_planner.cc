@@ -7,7 +7,6 @@
 #include "motley/base/text.h"
 #include "motley/graph/rules/without_rule.h"
 #include "motley/plan/shares.h"
-#include "motley/program/program.h"
 #include "motley/search/split/explain.h"
 
 namespace motley::search {
@@ -78,7 +77,7 @@ Result<void> add_region(const Study& study, const Choice& choice, PlanOutcome& o
   if (!price && !price.error().code.starts_with("cost.")) return tl::make_unexpected(price.error());
   if (price) {
     outcome.predicted_step = price->step;
-    outcome.program = price->program;
+    outcome.rounding = price->rounding;
     ++outcome.considered;
   }
   outcome.lower_bound = Seconds(0);  // that of splits says nothing of it
@@ -95,9 +94,9 @@ Result<void> add_answer(const Study& study, Choice choice, PlanOutcome& outcome)
   const BatchSplit& split = *choice.split;
   if (!choice.seconds) ++outcome.considered;
   outcome.plan = make_split_plan(space.problem(), split);
-  MOTLEY_ASSIGN(plan::Price price, space.evaluator().price(*outcome.plan));
-  outcome.program = std::move(price.program);
+  MOTLEY_ASSIGN(const plan::Price price, space.evaluator().price(*outcome.plan));
   outcome.predicted_step = price.step;
+  outcome.rounding = price.rounding;
   MOTLEY_RETURN_IF_ERROR(claim_bound(outcome.lower_bound, outcome));
   const bool best = price.step.value <= outcome.lower_bound.value * (1 + kSameStep);
   outcome.reason = best ? Reason::kOptimal : Reason::kFeasible;
@@ -116,12 +115,7 @@ Result<void> add_answer(const Study& study, Choice choice, PlanOutcome& outcome)
 }  // namespace
 
 Result<void> claim_bound(Seconds bound, PlanOutcome& outcome) {
-  std::size_t instructions = 0;
-  if (outcome.program)
-    for (const program::DeviceProgram& device : outcome.program->devices)
-      instructions = std::max(instructions, device.instructions.size());
-  const double rounding = 1e-9 * static_cast<double>(1 + instructions);
-  if (bound.value > outcome.predicted_step.value + rounding)
+  if (bound.value > outcome.predicted_step.value + outcome.rounding.value)
     return runtime_error(
         "search.bound",
         fmt::format("the lower bound of all plans, {}, is above the step of the plan that planner "

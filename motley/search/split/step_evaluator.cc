@@ -28,24 +28,17 @@ std::vector<DeviceId> priced_devices(const cluster::Cluster& cluster, const Cost
   return devices;
 }
 
-/// Some ranks of a program whose devices are one group, which stand for all of them.
-program::Program pick_ranks(const program::Program& program,
-                            const std::vector<std::size_t>& ranks) {
-  program::Program some;
-  some.global_batch = program.global_batch;
-  some.micro_batches = program.micro_batches;
-  program::Group group;
-  for (const std::size_t rank : ranks) {
-    group.members.push_back(Rank(static_cast<std::int64_t>(some.devices.size())));
-    some.devices.push_back(program.devices[rank]);
-  }
-  if (!program.groups.empty()) some.groups.push_back(std::move(group));
-  return some;
-}
-
 Result<Seconds> simulate_step(const program::Program& program, const GroupCost& times) {
   MOTLEY_ASSIGN(const auto trace, simulate::simulate(program, times));
   return trace::median_step(trace);
+}
+
+/// Times are whole nanoseconds.
+Seconds rounding_of(const program::Program& program) {
+  std::size_t most = 0;
+  for (const program::DeviceProgram& device : program.devices)
+    most = std::max(most, device.instructions.size());
+  return Seconds(1e-9 * static_cast<double>(1 + most));
 }
 
 }  // namespace
@@ -148,23 +141,19 @@ Bytes StepEvaluator::peak_bytes(DeviceId device, std::int64_t samples, Setting s
   return peak->second;
 }
 
-StepEvaluator::Representatives StepEvaluator::find_representatives(const plan::Plan& plan) const {
-  const std::vector<plan::Member> members = plan::members(plan);
-  const bool is_split = plan::find_shared_region(plan) == nullptr;
-  Representatives found;
-  std::map<std::pair<const Prices*, std::int64_t>, std::size_t> kinds;
-  for (std::size_t rank = 0; rank < members.size(); ++rank) {
-    const auto& [device, samples] = members[rank];
-    found.group.push_back(cluster_->device(device).name);
-    const auto [kind, is_new] =
-        kinds.try_emplace({prices_.at(device).get(), samples}, found.ranks.size());
-    // In a region, equal shares may be rounded to unequal parts; of several devices that vary, the
-    // slowest counts.
-    const bool is_alone = is_new || !is_split || costs_.jitter.contains(found.group.back());
-    found.of_rank.push_back(is_alone ? found.ranks.size() : kind->second);
-    if (is_alone) found.ranks.push_back(rank);
+StepEvaluator::Group StepEvaluator::find_group(const plan::Plan& plan) const {
+  Group group;
+  std::map<const Prices*, int> classes;
+  for (const plan::Member& member : plan::members(plan)) {
+    group.names.push_back(cluster_->device(member.device).name);
+    const auto next = static_cast<int>(classes.size());
+    // Of several devices that vary, the slowest counts: none stands for another.
+    const bool varies = costs_.jitter.contains(group.names.back());
+    group.classes.push_back(
+        varies ? -static_cast<int>(group.names.size())
+               : classes.emplace(prices_.at(member.device).get(), next).first->second);
   }
-  return found;
+  return group;
 }
 
 Result<Bytes> StepEvaluator::peak_of(const program::DeviceProgram& program) const {
@@ -175,29 +164,26 @@ Result<Bytes> StepEvaluator::peak_of(const program::DeviceProgram& program) cons
 }
 
 Result<plan::Price> StepEvaluator::price(const plan::Plan& plan) const {
-  MOTLEY_ASSIGN(program::Program program, synth::lower(*graph_, plan, *cluster_));
-  const Representatives representatives = find_representatives(plan);
-  const program::Program some = pick_ranks(program, representatives.ranks);
+  const Group group = find_group(plan);
+  MOTLEY_ASSIGN(const auto kinds, synth::lower_kinds(*graph_, plan, *cluster_, group.classes));
   std::vector<Bytes> peaks;
-  for (const program::DeviceProgram& device : some.devices) {
+  for (const program::DeviceProgram& device : kinds.program.devices) {
     MOTLEY_ASSIGN(const Bytes peak, peak_of(device));
     peaks.push_back(peak);
   }
   plan::Price price;
-  for (const std::size_t place : representatives.of_rank) price.peaks.push_back(peaks[place]);
-  const GroupCost times(model_, representatives.group);
-  MOTLEY_ASSIGN(const Seconds simulated, simulate_step(some, times));
-  MOTLEY_ASSIGN(price.step, expected_step(simulated, some, times, costs_.jitter));
-  price.program = std::make_shared<const program::Program>(std::move(program));
+  for (const std::size_t kind : kinds.of_rank) price.peaks.push_back(peaks[kind]);
+  const GroupCost times(model_, group.names);
+  MOTLEY_ASSIGN(const Seconds simulated, simulate_step(kinds.program, times));
+  MOTLEY_ASSIGN(price.step, expected_step(simulated, kinds.program, times, costs_.jitter));
+  price.rounding = rounding_of(kinds.program);
   return price;
 }
 
 Result<Seconds> StepEvaluator::step_time(const plan::Plan& plan) const {
-  MOTLEY_CHECK(plan::find_shared_region(plan) == nullptr);
-  const Representatives representatives = find_representatives(plan);
-  MOTLEY_ASSIGN(const auto program,
-                synth::lower_some_ranks(*graph_, plan, *cluster_, representatives.ranks));
-  return simulate_step(program, GroupCost(model_, representatives.group));
+  const Group group = find_group(plan);
+  MOTLEY_ASSIGN(const auto kinds, synth::lower_kinds(*graph_, plan, *cluster_, group.classes));
+  return simulate_step(kinds.program, GroupCost(model_, group.names));
 }
 
 }  // namespace motley::search

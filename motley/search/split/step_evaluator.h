@@ -56,13 +56,12 @@ class StepEvaluator : public SplitEvaluator {
         model_(costs.model(cluster)) {}
   Result<program::DeviceProgram> lower(std::int64_t samples, Setting setting) const;
   void price_device(DeviceId device, const StepShape& alone);
-  /// Of the devices of a split with equal prices and samples one stands for all: ranks of the first
-  /// of each, and by rank its place among these. In a region each stands for itself.
-  struct Representatives {
-    std::vector<std::size_t> ranks, of_rank;
-    std::vector<std::string> group;  ///< names of all
+  /// The devices of a plan by rank: their names, and which have the same times (a number each).
+  struct Group {
+    std::vector<std::string> names;
+    std::vector<int> classes;
   };
-  Representatives find_representatives(const plan::Plan& plan) const;
+  Group find_group(const plan::Plan& plan) const;
   Result<Bytes> peak_of(const program::DeviceProgram& program) const;
   Result<std::vector<double>> exchange_times(const std::vector<DeviceId>& group) const;
 

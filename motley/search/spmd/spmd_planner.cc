@@ -112,9 +112,9 @@ Result<void> take(const PlannerInputs& inputs, const Problem& problem, Inquiry& 
   outcome.plan =
       make_region_plan(problem, synth::make_region(study.graph(), best.sharding, *problem.cluster),
                        inquiry.question.micro_batches);
-  MOTLEY_ASSIGN(plan::Price price, inputs.evaluator->price(*outcome.plan));
-  outcome.program = std::move(price.program);
+  MOTLEY_ASSIGN(const plan::Price price, inputs.evaluator->price(*outcome.plan));
   outcome.predicted_step = price.step;
+  outcome.rounding = price.rounding;
   outcome.peak.clear();
   for (std::size_t rank = 0; rank < best.devices.size(); ++rank)
     outcome.peak.emplace_back(best.devices[rank], price.peaks[rank]);
@@ -169,7 +169,6 @@ Result<SpmdOutcome> plan_sharding(SpmdMethod method, const PlannerInputs& inputs
     return found;
   }
   outcome.plan.reset();
-  outcome.program.reset();
   outcome.lower_bound = answer.lower_bound;
   outcome.peak.clear();
   outcome.idle = problem.devices;

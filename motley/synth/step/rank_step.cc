@@ -17,12 +17,9 @@ using graph::Form;
 using graph::FormKind;
 using graph::Slab;
 
-RankStep::RankStep(const ShardedStep& step, std::size_t rank, program::DeviceProgram start)
+RankStep::RankStep(const ShardedStep& step, Place& place, program::DeviceProgram start)
     : step_(step),
-      rank_(rank),
-      keeper_(static_cast<std::size_t>(
-          std::max_element(step.sharding.shares.begin(), step.sharding.shares.end()) -
-          step.sharding.shares.begin())),
+      place_(place),
       sizes_{{"batch", step.sharding.batch}},
       builder_(std::move(start)),
       values_(step.graph.values.size()) {}
@@ -51,20 +48,13 @@ std::int64_t RankStep::whole_elements(ValueId id) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-const Shape& RankStep::parts_of(std::int64_t extent) {
-  Shape& parts = parts_[extent];
-  if (parts.empty()) parts = plan::round_shares(step_.sharding.shares, extent);
-  return parts;
-}
-
-std::int64_t RankStep::begin(std::int64_t extent) {
-  const Shape& parts = parts_of(extent);
-  return std::accumulate(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(rank_),
-                         std::int64_t{0});
-}
-
 Range RankStep::own_range(const Form& form) {
   return {begin(form.extent) * form.inner, own(form.extent) * form.inner};
+}
+
+Shape RankStep::local_shape(ValueId id, const Form& form) {
+  if (form.kind == FormKind::kSharded) (void)own(form.extent);
+  return shape_on(place_.rank(), id, form);
 }
 
 Shape RankStep::shape_on(std::size_t rank, ValueId id, const Form& form) {
@@ -149,7 +139,7 @@ BufferId RankStep::take_part(ValueId id, BufferId whole, const Form& to, const s
 }
 
 BufferId RankStep::keep_once(BufferId whole, const std::string& label) {
-  if (rank_ == keeper_) return whole;
+  if (place_.is_keeper()) return whole;
   const program::Buffer like = builder_.buffer(whole);
   return builder_.make("aten::zeros_like", {{whole}, none(), none(), none(), none(), none()},
                        like.dtype, like.shape, label);

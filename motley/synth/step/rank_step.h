@@ -9,6 +9,7 @@
 
 #include "motley/graph/graph.h"
 #include "motley/graph/rules/strategy.h"
+#include "motley/synth/step/place.h"
 #include "motley/synth/step/program_builder.h"
 #include "motley/synth/step/sharded_step.h"
 
@@ -24,13 +25,12 @@ struct Range {
 /// are written to it by the functions in operators/.
 class RankStep {
  public:
-  /// `step` must outlive it; `start` is the program without buffers and instructions.
-  RankStep(const ShardedStep& step, std::size_t rank, program::DeviceProgram start);
+  /// Step and place must outlive it; `start` is the program without buffers and instructions.
+  RankStep(const ShardedStep& step, Place& place, program::DeviceProgram start);
 
   const ShardedStep& step() const { return step_; }
   const graph::Graph& graph() const { return step_.graph; }
   ProgramBuilder& builder() { return builder_; }
-  std::size_t rank() const { return rank_; }
   std::size_t ranks() const { return step_.sharding.devices.size(); }
 
   // ---- sizes
@@ -39,12 +39,12 @@ class RankStep {
   Shape whole_shape(ValueId id);
   std::int64_t whole_elements(ValueId id);
   /// What the devices have of an extent, by rank; what is here of it; and where that begins.
-  const Shape& parts_of(std::int64_t extent);
-  std::int64_t own(std::int64_t extent) { return parts_of(extent)[rank_]; }
-  std::int64_t begin(std::int64_t extent);
+  const Shape& parts_of(std::int64_t extent) { return place_.parts().of(extent); }
+  std::int64_t own(std::int64_t extent) { return place_.own(extent); }
+  std::int64_t begin(std::int64_t extent) { return place_.begin(extent); }
   /// What is here of a dimension that is cut into consecutive parts.
   Range own_range(const graph::Form& form);
-  Shape local_shape(ValueId id, const graph::Form& form) { return shape_on(rank_, id, form); }
+  Shape local_shape(ValueId id, const graph::Form& form);
   Shape shape_on(std::size_t rank, ValueId id, const graph::Form& form);
 
   // ---- values
@@ -87,15 +87,13 @@ class RankStep {
   using Converted = std::pair<ValueId, graph::Form>;
 
   const ShardedStep& step_;
-  const std::size_t rank_;
-  const std::size_t keeper_;  // the rank that keeps what must count once
+  Place& place_;
   const graph::Sizes sizes_;  // global
   ProgramBuilder builder_;
   std::vector<BufferId> values_;
   std::map<Converted, BufferId> converted_;
   std::map<Converted, Arriving> arriving_;
   std::map<Labels, BufferId> label_counts_;
-  std::map<std::int64_t, Shape> parts_;                     // by extent
   std::unordered_map<std::string, graph::Number> numbers_;  // by expression: few are many times
 };
 

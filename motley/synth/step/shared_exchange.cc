@@ -72,16 +72,23 @@ BufferId whole_of_parts(RankStep& rank, ValueId value, const std::vector<BufferI
   return whole;
 }
 
-/// Elements of each device's part of all items.
-Shape counts_of(RankStep& rank, const Bucket& bucket) {
-  Shape counts(rank.ranks(), 0);
+/// Elements of each device's part of all items, and of the one here.
+struct PartCounts {
+  Shape by_rank;
+  std::int64_t here = 0;
+};
+
+PartCounts count_parts(RankStep& rank, const Bucket& bucket) {
+  PartCounts found{Shape(rank.ranks(), 0)};
+  auto& [counts, here] = found;
   for (const BucketItem& item : bucket.items) {
     const Form& form = form_in_parts(rank.step(), bucket, item);
     const graph::Slab slab = slab_of(rank.whole_shape(item.value), form);
+    here += slab.before * rank.own(form.extent) * slab.after;
     for (std::size_t r = 0; r < counts.size(); ++r)
       counts[r] += slab.before * rank.parts_of(form.extent)[r] * slab.after;
   }
-  return counts;
+  return found;
 }
 
 /// What is here of the items, one after the other; of a reduce-scatter by the rank that gets it.
@@ -119,10 +126,9 @@ BufferId start_exchange(RankStep& rank, const Bucket& bucket, const std::string&
     builder.all_reduce(flat, label);
     return flat;
   }
-  const Shape counts = counts_of(rank, bucket);
+  const auto [counts, here] = count_parts(rank, bucket);
   if (bucket.exchange == Exchange::kReduceScatter)
-    return builder.exchange(program::kReduceScatter, flat, {integers(counts)}, counts[rank.rank()],
-                            label);
+    return builder.exchange(program::kReduceScatter, flat, {integers(counts)}, here, label);
   return builder.exchange(program::kAllGather, flat, {integers(counts)},
                           std::accumulate(counts.begin(), counts.end(), std::int64_t{0}), label);
 }
