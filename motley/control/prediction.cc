@@ -6,6 +6,7 @@
 
 #include "motley/cost/profile_cost.h"
 #include "motley/search/price/expected_step.h"
+#include "motley/search/price/group_cost.h"
 #include "motley/simulate/simulate.h"
 
 namespace motley::control {
@@ -40,9 +41,9 @@ std::vector<std::string> names_of_largest(const program::DeviceProgram& device,
 
 /// What is said of a rank, but for its part of the trace.
 Result<DevicePrediction> predict_device(const Inputs& inputs, const program::DeviceProgram& device,
-                                        const search::Costs& costs, const cost::ProfileCost& model,
+                                        const search::Costs& costs,
+                                        const std::vector<Bytes>& scratch,
                                         const cost::Experience& memory) {
-  MOTLEY_ASSIGN(const std::vector<Bytes> scratch, model.scratch_bytes(device));
   MOTLEY_ASSIGN(const DeviceId id, cluster::find_device(inputs.cluster, device.device));
   DevicePrediction predicted;
   predicted.name = device.device;
@@ -65,8 +66,16 @@ Result<Predicted> predict(const Inputs& inputs, const Planned& planned, const se
                           int steps) {
   const program::Program& program = *planned.program;
   const cost::ProfileCost model = costs.model(inputs.cluster);
+  MOTLEY_ASSIGN(std::vector<cost::ProfileCost::Times> times, model.times(program));
+  std::vector<std::string> names;
+  search::GroupCost::KnownTimes seconds;
+  for (std::size_t rank = 0; rank < program.devices.size(); ++rank) {
+    names.push_back(program.devices[rank].device);
+    seconds.emplace(names.back(), std::move(times[rank].seconds));
+  }
+  const search::GroupCost known(model, names, std::move(seconds));
   Predicted predicted;
-  MOTLEY_ASSIGN(predicted.trace, simulate::simulate(program, model, {.steps = steps}));
+  MOTLEY_ASSIGN(predicted.trace, simulate::simulate(program, known, {.steps = steps}));
   predicted.origin = worst_origin(inputs, costs, planned.plan);
   const auto experience = [&](const char* quantity) {
     return cost::find_experience(costs.earlier, prediction_entry(inputs, quantity),
@@ -74,13 +83,13 @@ Result<Predicted> predict(const Inputs& inputs, const Planned& planned, const se
   };
   const cost::Experience of_step = experience("step"), of_memory = experience("memory");
   MOTLEY_ASSIGN(const Seconds expected, search::expected_step(trace::median_step(predicted.trace),
-                                                              program, model, costs.jitter));
+                                                              program, known, costs.jitter));
   predicted.step = of_step.around(expected.value);
   predicted.basis = of_step.basis;
   const std::vector<trace::Breakdown> parts = trace::break_down(predicted.trace);
   for (std::size_t rank = 0; rank < program.devices.size(); ++rank) {
-    MOTLEY_ASSIGN(auto device,
-                  predict_device(inputs, program.devices[rank], costs, model, of_memory));
+    MOTLEY_ASSIGN(auto device, predict_device(inputs, program.devices[rank], costs,
+                                              times[rank].scratch, of_memory));
     device.parts = parts[rank];
     device.peak_at = predicted.trace.names[rank][device.memory.at.index()];
     predicted.devices.push_back(std::move(device));

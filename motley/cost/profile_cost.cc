@@ -217,6 +217,28 @@ Result<ProfileCost::Times> ProfileCost::times(const program::DeviceProgram& prog
                table->scratch_bytes(program.samples)};
 }
 
+Result<std::vector<ProfileCost::Times>> ProfileCost::times(const program::Program& program) const {
+  std::vector<Times> all;
+  std::vector<const DeviceTimes*> tables;
+  const auto is_like = [&](std::size_t rank, std::size_t known) {
+    const program::DeviceProgram &a = program.devices[rank], &b = program.devices[known];
+    return tables[rank]->is_same(*tables[known]) && a.samples == b.samples &&
+           a.buffers == b.buffers && a.instructions == b.instructions;
+  };
+  for (std::size_t rank = 0; rank < program.devices.size(); ++rank) {
+    MOTLEY_ASSIGN(const DeviceTimes* table, times_of(program.devices[rank]));
+    tables.push_back(table);
+    std::size_t known = 0;
+    while (known < rank && !is_like(rank, known)) ++known;
+    if (known < rank) {
+      all.push_back(all[known]);
+      continue;
+    }
+    MOTLEY_ASSIGN(all.emplace_back(), times(program.devices[rank]));
+  }
+  return all;
+}
+
 Result<std::vector<Seconds>> ProfileCost::compute_times(
     const program::DeviceProgram& program) const {
   MOTLEY_ASSIGN(const DeviceTimes* times, times_of(program));

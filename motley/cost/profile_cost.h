@@ -39,6 +39,11 @@ class ProfileCost : public CostModel {
     std::shared_ptr<const TimeSource> source;     ///< null: there are only the tables' programs
     /// Of the tables, beside what is in them.
     double table_speed() const { return is_paced ? 1.0 : pace.at(Seconds(1)); }
+    /// Does a program take the same on both?
+    bool is_same(const DeviceTimes& other) const {
+      return alone == other.alone && shared == other.shared && source == other.source &&
+             pace == other.pace && is_paced == other.is_paced;
+    }
   };
   /// `devices`: by name.
   ProfileCost(const cluster::Cluster& cluster, std::map<std::string, DeviceTimes> devices,
@@ -60,6 +65,8 @@ class ProfileCost : public CostModel {
     std::vector<Bytes> scratch;
   };
   Result<Times> times(const program::DeviceProgram& program) const;
+  /// The same of all devices, by rank; equal programs on devices of the same tables once.
+  Result<std::vector<Times>> times(const program::Program& program) const;
   /// What collective_time is the least of, at any bytes: a line for each algorithm that the group
   /// has for the collective.
   Result<std::vector<CollectiveTimes::Line>> collective_lines(

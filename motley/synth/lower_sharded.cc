@@ -158,39 +158,41 @@ class RankLowering {
     MOTLEY_CHECK(accumulation == nullptr || accumulation->micro_batches == sharding.micro_batches);
   }
 
-  /// A copy where one that was lowered before is alike.
-  program::DeviceProgram lower(std::size_t rank) {
+  /// The program's next device; a copy where one that was lowered before is alike.
+  void lower(std::size_t rank) {
     const std::int64_t batch = step_.sharding.batch;
-    for (std::size_t i = 0; i < lowered_.size(); ++i)
-      if (lowered_[i].first.answers_alike(rank, Place::Alike::kProgram)) {
-        program::DeviceProgram copy = lowered_[i].second;
+    for (const auto& [device, place] : places_)
+      if (place.answers_alike(rank, Place::Alike::kProgram)) {
+        program::DeviceProgram copy = devices_[device];
         copy.device = step_.sharding.devices[rank];
         copy.first_sample = parts_.begin(batch, rank);
-        like_[rank] = i;
-        return copy;
+        place_of_.emplace(rank, device);
+        devices_.push_back(std::move(copy));
+        return;
       }
     Place place(parts_, rank);
     program::DeviceProgram program = lower_rank(
         step_, place, {step_.sharding.devices[rank], place.own(batch), parts_.begin(batch, rank)});
     if (accumulation_ != nullptr) finish_accumulated(program);
-    like_[rank] = lowered_.size();
-    lowered_.emplace_back(std::move(place), program);
-    return program;
+    place_of_.emplace(rank, devices_.size());
+    places_.emplace(devices_.size(), std::move(place));
+    devices_.push_back(std::move(program));
   }
 
   /// Does a rank that was lowered stand for another one's times?
   bool stands_for(std::size_t rank, std::size_t other) const {
-    return lowered_[like_.at(rank)].first.answers_alike(other, Place::Alike::kTimes);
+    return places_.at(place_of_.at(rank)).answers_alike(other, Place::Alike::kTimes);
   }
 
-  program::Program put_together(std::vector<program::DeviceProgram> devices) const {
+  /// What was lowered, as a program whose devices are one group. Call last.
+  program::Program put_together() {
     program::Program program;
     program.global_batch = step_.sharding.batch * micro_batches_;
     program.micro_batches = micro_batches_;
     program::Group group;
-    for (std::size_t i = 0; i < devices.size(); ++i)
+    for (std::size_t i = 0; i < devices_.size(); ++i)
       group.members.push_back(Rank(static_cast<std::int64_t>(i)));
-    program.devices = std::move(devices);
+    program.devices = std::move(devices_);
     if (step_.sharding.devices.size() > 1) program.groups.push_back(std::move(group));
     return program;
   }
@@ -208,8 +210,9 @@ class RankLowering {
   const std::optional<AccumulatedSharding> spread_;
   const ShardedStep step_;
   Parts parts_;
-  std::vector<std::pair<Place, program::DeviceProgram>> lowered_;
-  std::map<std::size_t, std::size_t> like_;  // rank -> of lowered_
+  std::vector<program::DeviceProgram> devices_;
+  std::map<std::size_t, Place> places_;          // by position in devices_, of no copies
+  std::map<std::size_t, std::size_t> place_of_;  // by rank
 };
 
 }  // namespace
@@ -219,9 +222,8 @@ program::Program lower_some_ranks(const graph::Graph& graph, const Sharding& sha
                                   const std::vector<std::size_t>& ranks,
                                   const LowerOptions& options, const Accumulation* accumulation) {
   RankLowering lowering(graph, sharding, rules, options, accumulation);
-  std::vector<program::DeviceProgram> devices;
-  for (const std::size_t rank : ranks) devices.push_back(lowering.lower(rank));
-  return lowering.put_together(std::move(devices));
+  for (const std::size_t rank : ranks) lowering.lower(rank);
+  return lowering.put_together();
 }
 
 RankKinds lower_kinds(const graph::Graph& graph, const Sharding& sharding,
@@ -230,7 +232,6 @@ RankKinds lower_kinds(const graph::Graph& graph, const Sharding& sharding,
   RankLowering lowering(graph, sharding, rules, options, accumulation);
   RankKinds kinds;
   std::vector<std::size_t> firsts;
-  std::vector<program::DeviceProgram> devices;
   for (std::size_t rank = 0; rank < sharding.devices.size(); ++rank) {
     const auto kind = std::find_if(firsts.begin(), firsts.end(), [&](std::size_t first) {
       return classes[first] == classes[rank] && lowering.stands_for(first, rank);
@@ -238,9 +239,9 @@ RankKinds lower_kinds(const graph::Graph& graph, const Sharding& sharding,
     kinds.of_rank.push_back(static_cast<std::size_t>(kind - firsts.begin()));
     if (kind != firsts.end()) continue;
     firsts.push_back(rank);
-    devices.push_back(lowering.lower(rank));
+    lowering.lower(rank);
   }
-  kinds.program = lowering.put_together(std::move(devices));
+  kinds.program = lowering.put_together();
   return kinds;
 }
 

@@ -134,8 +134,11 @@ Bytes StepEvaluator::peak_bytes(DeviceId device, std::int64_t samples, Setting s
   const auto [peak, is_new] =
       peaks_.try_emplace({times, samples}, Bytes(std::numeric_limits<std::int64_t>::max()));
   if (!is_new) return peak->second;
-  if (const auto program = lower(samples, setting)) {
-    const Bytes tensors = program::find_memory_peak(*program, times->scratch_bytes(samples)).total;
+  auto& program = lowered_[{samples, setting}];
+  if (!program)
+    program = std::make_shared<const Result<program::DeviceProgram>>(lower(samples, setting));
+  if (*program) {
+    const Bytes tensors = program::find_memory_peak(**program, times->scratch_bytes(samples)).total;
     peak->second = cost::with_framework(cluster_->device(device), tensors);
   }
   return peak->second;

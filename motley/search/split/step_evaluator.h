@@ -73,6 +73,9 @@ class StepEvaluator : public SplitEvaluator {
   StepShape shared_;
   std::map<DeviceId, std::shared_ptr<const Prices>> prices_;
   mutable std::map<GroupKey, std::vector<double>> exchanges_;  // of all, in lane order
+  mutable std::map<std::pair<std::int64_t, Setting>,
+                   std::shared_ptr<const Result<program::DeviceProgram>>>
+      lowered_;
   mutable std::map<std::pair<const cost::InstructionTimes*, std::int64_t>, Bytes> peaks_;
 };
 
