@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <optional>
+#include <regex>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -40,19 +40,9 @@ bool is_mean_loss(const Op& op) {
 /// The expression with `times` batches for each.
 SizeExpr of_all(const SizeExpr& expr, std::int64_t times) {
   if (!expr.depends_on(kBatch)) return expr;
-  const std::string text = expr.text();
-  const auto is_part = [&](std::size_t at) {
-    return at < text.size() &&
-           (std::isalnum(static_cast<unsigned char>(text[at])) != 0 || text[at] == '_');
-  };
-  std::string scaled;
-  for (std::size_t i = 0; i < text.size();) {
-    const bool is_name = text.compare(i, kBatch.size(), kBatch) == 0 &&
-                         !is_part(i + kBatch.size()) && (i == 0 || !is_part(i - 1));
-    if (is_name) scaled += fmt::format("({}*{})", kBatch, times);
-    if (!is_name) scaled += text[i];
-    i += is_name ? kBatch.size() : 1;
-  }
+  static const std::regex kName("\\bbatch\\b");
+  const std::string scaled =
+      std::regex_replace(expr.text(), kName, fmt::format("({}*{})", kBatch, times));
   auto parsed = graph::parse_size_expr(scaled);
   MOTLEY_CHECK(parsed.has_value());
   return std::move(*parsed);

@@ -19,20 +19,14 @@ bool can_lower(const graph::Graph& graph, OpId op, const graph::ShardingRule& ru
                const graph::Strategy& strategy, const std::vector<double>& shares);
 
 /// Lowers the graph for all devices (docs/algorithms.md, "Lowering"): each operator with its local
-/// arguments on its operands in the forms that its strategy wants; between them, conversions:
+/// arguments on its operands in the forms that its strategy wants; between them conversions
+/// (step/conversion.h), each made once.
 ///
-///   whole -> sharded     take the own part
-///   sharded -> whole     all-gather
-///   partial -> whole     all-reduce
-///   partial -> sharded   reduce-scatter
-///   sharded -> sharded   all-to-all where the dimensions differ, else over whole
-///   any -> partial       whole on one device, zeros on the others
-///
-/// With several micro-batches it is the accumulated graph that is lowered (accumulation.h). A value
-/// is converted to a form once. Gradients take the form of their parameter, of which each device
-/// keeps and updates its part. One device has all of everything and exchanges nothing. Errors:
-/// strategies that are not those of the operators' rules, or that lowering does not have
-/// (synth.sharding); those of check_devices, accumulate and set_methods.
+/// With several micro-batches it is the accumulated graph that is lowered (accumulation.h).
+/// Gradients take the form of their parameter, of which each device keeps and updates its part. One
+/// device has all of everything and exchanges nothing. Errors: strategies that are not those of the
+/// operators' rules, or that lowering does not have (synth.sharding); those of check_devices,
+/// accumulate and set_methods.
 Result<program::Program> lower_sharded(const graph::Graph& graph, const Sharding& sharding,
                                        const LowerOptions& options);
 

@@ -1,8 +1,12 @@
 #include "motley/synth/sharding_rules.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <string_view>
+#include <string>
 #include <unordered_map>
+
+#include "motley/graph/graph_text.h"
 
 namespace motley::synth {
 
@@ -10,62 +14,37 @@ using graph::ShardingRule;
 
 namespace {
 
-/// Operators of equal layers are alike but for the names of their tensors, and so are their rules.
-class OperatorKinds {
- public:
-  explicit OperatorKinds(const graph::Graph& graph) : graph_(graph) {}
-
-  /// An operator before this one that is alike; none: there is no such one.
-  OpId find_like(OpId id) {
-    const graph::Op& op = graph_.op(id);
-    if (op.name.starts_with("aten::index") || op.name.starts_with("aten::_unsafe_index"))
-      return OpId();  // what makes their operands counts, too
-    std::vector<OpId>& known = by_name_[op.name];
-    for (const OpId other : known)
-      if (are_alike(op, graph_.op(other))) return other;
-    known.push_back(id);
-    return OpId();
+/// Adds an argument's text, with tensors as the place of the first operand that is the same one.
+void append_kind(const graph::Argument& argument, std::vector<ValueId>& operands,
+                 std::string& text) {
+  if (const auto* list = std::get_if<graph::ArgumentList>(&argument.value)) {
+    text += '[';
+    for (const graph::Argument& each : *list) append_kind(each, operands, text);
+    text += ']';
+  } else if (const auto* id = std::get_if<ValueId>(&argument.value)) {
+    const auto first = std::find(operands.begin(), operands.end(), *id);
+    text += fmt::format("%{} ", first - operands.begin());
+    operands.push_back(*id);
+  } else {
+    text += print_argument(argument) + ' ';
   }
+}
 
- private:
-  bool are_alike(ValueId a, ValueId b) const {
-    const graph::Value &left = graph_.value(a), &right = graph_.value(b);
-    return left.dtype == right.dtype && left.shape == right.shape;
+/// What an operator's rule depends on. Operators of equal layers are alike but for the names of
+/// their tensors, and so are their rules. Empty: what makes its operands counts, too.
+std::string kind_of(const graph::Graph& graph, const graph::Op& op) {
+  if (op.name.starts_with("aten::index") || op.name.starts_with("aten::_unsafe_index")) return {};
+  std::string text = op.full_name() + ' ';
+  std::vector<ValueId> values;
+  for (const graph::Argument& argument : op.arguments) append_kind(argument, values, text);
+  values.insert(values.end(), op.outputs.begin(), op.outputs.end());
+  for (const ValueId each : values) {
+    text += dtype_name(graph.value(each).dtype);
+    for (const graph::SizeExpr& size : graph.value(each).shape) text += ',' + size.text();
+    text += ' ';
   }
-
-  bool are_alike(const graph::ArgumentList& a, const graph::ArgumentList& b) const {
-    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                      [&](const graph::Argument& left, const graph::Argument& right) {
-                        const auto* one = std::get_if<ValueId>(&left.value);
-                        const auto* other = std::get_if<ValueId>(&right.value);
-                        if (one != nullptr && other != nullptr) return are_alike(*one, *other);
-                        const auto* list = std::get_if<graph::ArgumentList>(&left.value);
-                        const auto* second = std::get_if<graph::ArgumentList>(&right.value);
-                        if (list != nullptr && second != nullptr) return are_alike(*list, *second);
-                        return left == right;
-                      });
-  }
-
-  /// Which operands are one tensor, by the first place of each.
-  static std::vector<std::ptrdiff_t> repeats(const graph::Op& op) {
-    std::vector<ValueId> operands;
-    graph::for_each_value(op.arguments, [&](ValueId each) { operands.push_back(each); });
-    std::vector<std::ptrdiff_t> first;
-    for (const ValueId each : operands)
-      first.push_back(std::find(operands.begin(), operands.end(), each) - operands.begin());
-    return first;
-  }
-
-  bool are_alike(const graph::Op& a, const graph::Op& b) const {
-    return a.overload == b.overload && are_alike(a.arguments, b.arguments) &&
-           std::equal(a.outputs.begin(), a.outputs.end(), b.outputs.begin(), b.outputs.end(),
-                      [&](ValueId left, ValueId right) { return are_alike(left, right); }) &&
-           repeats(a) == repeats(b);
-  }
-
-  const graph::Graph& graph_;
-  std::unordered_map<std::string_view, std::vector<OpId>> by_name_;
-};
+  return text;
+}
 
 }  // namespace
 
@@ -76,15 +55,16 @@ std::vector<ShardingRule> find_rules(const graph::Graph& graph, std::int64_t bat
                                                                     : graph::Statistics::kOfAll;
   std::vector<ShardingRule> rules;
   rules.reserve(graph.ops.size());
-  OperatorKinds kinds(graph);
+  std::unordered_map<std::string, std::size_t> known;  // by kind, the first one
   for (std::size_t i = 0; i < graph.ops.size(); ++i) {
     const OpId id(static_cast<std::int64_t>(i));
-    const OpId like = kinds.find_like(id);
-    if (like.is_none()) {
+    const std::string kind = kind_of(graph, graph.ops[i]);
+    const auto like = kind.empty() ? known.end() : known.try_emplace(kind, i).first;
+    if (like == known.end() || like->second == i) {
       rules.push_back(graph::find_rule_or_whole(graph, id, sizes, statistics));
       continue;
     }
-    ShardingRule& rule = rules.emplace_back(rules[like.index()]);
+    ShardingRule& rule = rules.emplace_back(rules[like->second]);
     rule.operands.clear();
     graph::for_each_value(graph.ops[i].arguments,
                           [&](ValueId operand) { rule.operands.push_back(operand); });

@@ -18,10 +18,8 @@ BufferId count_labels(RankOperator& op, Labels kind) {
     if (const auto* value = std::get_if<ValueId>(&op.op().arguments[i + 1].value))
       labels[i].value = op.rank().in_form(*value, op.operand_form(operand++));
   const auto ignored = op.given<std::int64_t>(4);
-  const auto* weights = std::get_if<BufferId>(&labels[1].value);
-  BufferId& count = op.rank().label_count({std::get<BufferId>(labels[0].value),
-                                           weights == nullptr ? BufferId() : *weights, ignored,
-                                           kind == Labels::kSpread});
+  BufferId& count = op.rank().label_count(
+      {buffer_at(labels, 0), buffer_at(labels, 1), ignored, kind == Labels::kSpread});
   if (!count.is_none()) return count;
   labels.push_back({ignored});
   count = op.call("motley::label_count", std::move(labels), DType::kF32, {});
@@ -92,24 +90,26 @@ void write_classes(RankOperator& op) {
   const Arguments given = op.arguments();
   const Range own = op.rank().own_range(op.operand_form(0));
   const auto reduction = op.given<std::int64_t>(3);
-  const auto* weights = std::get_if<BufferId>(&given[2].value);
+  const BufferId weights = buffer_at(given, 2);
   BufferId loss, total;
   if (own.count > 0) {
     const LocalIds local =
-        find_local_ids(op, std::get<BufferId>(given[1].value), own, 0, op.given<std::int64_t>(4));
-    loss = negative_picks(op, std::get<BufferId>(given[0].value), local);
-    if (weights != nullptr) {
-      const BufferId worth = target_weights(op, *weights, local);
+        find_local_ids(op, buffer_at(given, 1), own, 0, op.given<std::int64_t>(4));
+    loss = negative_picks(op, buffer_at(given, 0), local);
+    if (!weights.is_none()) {
+      const BufferId worth = target_weights(op, weights, local);
       loss = binary(op, "aten::mul.Tensor", loss, worth);
       total = sum_of_all(op, worth);
     }
     if (reduction != kNoReduction) loss = sum_of_all(op, loss);
   } else {
     loss = op.zeros(op.dtype(0), op.rank().whole_shape(op.op().outputs[0]));
-    if (weights != nullptr) total = op.zeros(op.dtype(0), {});
+    if (!weights.is_none()) total = op.zeros(op.dtype(0), {});
   }
-  if (weights != nullptr) op.all_reduce(total);
-  if (weights == nullptr) total = count_labels(op, Labels::kWhole);
+  if (weights.is_none())
+    total = count_labels(op, Labels::kWhole);
+  else
+    op.all_reduce(total);
   total = op.in_dtype(total, op.dtype(1));
   if (reduction == kMeanReduction && own.count > 0)
     loss = op.call("aten::div.Tensor", {{loss}, {total}}, op.dtype(0), {});
@@ -125,17 +125,16 @@ void write_classes_backward(RankOperator& op) {
   const DType dtype = op.dtype(0);
   const BufferId nothing = op.zeros(dtype, op.result_shape(0));
   if (own.count == 0) return op.set(0, nothing);
-  const LocalIds local =
-      find_local_ids(op, std::get<BufferId>(given[2].value), own, 0, op.given<std::int64_t>(5));
+  const LocalIds local = find_local_ids(op, buffer_at(given, 2), own, 0, op.given<std::int64_t>(5));
   const Shape shape = op.builder().buffer(local.rows).shape;
-  auto grad = std::get<BufferId>(given[0].value);
+  BufferId grad = buffer_at(given, 0);
   if (op.given<std::int64_t>(4) == kMeanReduction)
     grad = op.call("aten::div.Tensor", {{grad}, given[6]}, dtype, {});
   grad = op.call_like(grad, "aten::neg", {{grad}});
   if (op.builder().buffer(grad).shape.empty())
     grad = op.call("aten::expand", {{grad}, {integers(shape)}, {false}}, dtype, shape);
-  if (const auto* weights = std::get_if<BufferId>(&given[3].value))
-    grad = binary(op, "aten::mul.Tensor", grad, target_weights(op, *weights, local));
+  if (const BufferId weights = buffer_at(given, 3); !weights.is_none())
+    grad = binary(op, "aten::mul.Tensor", grad, target_weights(op, weights, local));
   const BufferId here = filled(op, grad, local.outside, number(0.0));
   const BufferId index = unsqueezed(op, local.rows, kClassDim);
   const BufferId values = unsqueezed(op, here, kClassDim);

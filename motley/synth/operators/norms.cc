@@ -37,12 +37,6 @@ const Norm& norm_of(const RankOperator& op) {
   return *found;
 }
 
-BufferId buffer_at(const Arguments& arguments, int place) {
-  if (place < 0) return BufferId();
-  const auto* id = std::get_if<BufferId>(&arguments[static_cast<std::size_t>(place)].value);
-  return id == nullptr ? BufferId() : *id;
-}
-
 /// x seen as [rows, elements of a row here], a row for each mean.
 struct Rows {
   BufferId x;

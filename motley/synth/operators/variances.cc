@@ -36,7 +36,7 @@ double correction_of(const graph::Argument& argument) {
 }
 
 void write_variance(RankOperator& op) {
-  const auto x = std::get<BufferId>(op.arguments()[0].value);
+  const BufferId x = buffer_at(op.arguments(), 0);
   const Shape whole = op.rank().whole_shape(op.given<ValueId>(0));
   const Shape dims = named_dims(op.op().arguments[1], whole.size());
   std::int64_t all = 1;

@@ -46,7 +46,7 @@ void write_embedding(RankOperator& op) {
   const Range own = op.rank().own_range(op.operand_form(0));
   if (own.count == 0) return write_nothing(op);
   const Arguments given = op.arguments();
-  const LocalIds local = find_local_ids(op, std::get<BufferId>(given[1].value), own, 0);
+  const LocalIds local = find_local_ids(op, buffer_at(given, 1), own, 0);
   const BufferId rows =
       op.call("aten::embedding", {given[0], {local.rows}, {std::int64_t{-1}}, {false}, {false}},
               op.dtype(0), op.rank().whole_shape(op.op().outputs[0]));
@@ -64,7 +64,7 @@ void write_embedding_backward(RankOperator& op) {
   const Range own = op.rank().own_range(op.result_form(0));
   const Arguments given = op.arguments();
   const auto padding = op.given<std::int64_t>(3);
-  const LocalIds local = find_local_ids(op, std::get<BufferId>(given[1].value), own, own.count,
+  const LocalIds local = find_local_ids(op, buffer_at(given, 1), own, own.count,
                                         padding >= 0 ? std::optional(padding) : std::nullopt);
   Shape shape = op.rank().whole_shape(op.op().outputs[0]);
   shape[0] = own.count + 1;
@@ -107,7 +107,7 @@ BufferId most_of_all(RankOperator& op, BufferId x, std::int64_t dim, const Shape
 
 /// y = x - m - log(sum exp(x - m)), m the largest over all parts.
 void write_log_softmax(RankOperator& op) {
-  const auto x = std::get<BufferId>(op.arguments()[0].value);
+  const BufferId x = buffer_at(op.arguments(), 0);
   const std::int64_t dim = op.operand_form(0).dim;
   const Shape thin = thinned(op.builder().buffer(x).shape, {dim});
   const BufferId below = binary(op, "aten::sub.Tensor", x, most_of_all(op, x, dim, thin));
@@ -120,7 +120,7 @@ void write_log_softmax(RankOperator& op) {
 /// (grad, y, dim, dtype): grad - exp(y) sum(grad).
 void write_log_softmax_backward(RankOperator& op) {
   const Arguments given = op.arguments();
-  const auto grad = std::get<BufferId>(given[0].value), y = std::get<BufferId>(given[1].value);
+  const BufferId grad = buffer_at(given, 0), y = buffer_at(given, 1);
   const BufferId sum = sum_over(op, grad, {op.operand_form(0).dim});
   op.all_reduce(sum);
   const BufferId share = op.call_like(y, "aten::exp", {{y}});

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -34,6 +35,13 @@ inline Arguments buffer_list(const std::vector<BufferId>& ids) {
   Arguments list;
   for (const BufferId id : ids) list.push_back({id});
   return list;
+}
+
+/// The tensor among the arguments at a place; none: there is none.
+inline BufferId buffer_at(const Arguments& arguments, int place) {
+  if (place < 0) return BufferId();
+  const auto* id = std::get_if<BufferId>(&arguments[static_cast<std::size_t>(place)].value);
+  return id == nullptr ? BufferId() : *id;
 }
 
 /// Of aten::zeros: size, dtype, layout, device, pin_memory.

@@ -48,9 +48,6 @@ class StepPlanner {
     Form form;
   };
 
-  /// Operands of an operator, but for those of which only the dtype is read.
-  const std::vector<Use>& uses_of(std::size_t op) const { return uses_[op]; }
-
   void find_uses() {
     uses_.resize(graph_.ops.size());
     for (std::size_t op = 0; op < uses_.size(); ++op) {
@@ -94,7 +91,7 @@ class StepPlanner {
     std::vector<OpNeeds> needs(graph_.ops.size());
     for (std::size_t i = 0; i < needs.size(); ++i) {
       needs[i].counts_labels = counts_labels(i);
-      const std::vector<Use>& uses = uses_of(i);
+      const std::vector<Use>& uses = uses_[i];
       for (const Use& use : uses) {
         const bool sums_always = std::all_of(uses.begin(), uses.end(), [&](const Use& other) {
           return other.value != use.value || other.form == graph::kWholeForm;
@@ -113,7 +110,7 @@ class StepPlanner {
     std::vector<char> is_output(graph_.values.size(), 0);
     for (const graph::Output& output : graph_.outputs) is_output[output.value.index()] = 1;
     for (std::size_t i = 0; i < graph_.ops.size(); ++i)
-      for (const Use& use : uses_of(i))
+      for (const Use& use : uses_[i])
         if (is_output[use.value.index()] != 0) taken[use.value.index()].push_back(use.form);
     std::vector<std::optional<Exchange>> needs(graph_.outputs.size());
     for (std::size_t o = 0; o < needs.size(); ++o) {
@@ -136,7 +133,7 @@ class StepPlanner {
         forms.push_back(form);
     };
     for (const OpId id : step_.schedule.order)
-      for (const Use& use : uses_of(id.index())) want(use.value, use.form);
+      for (const Use& use : uses_[id.index()]) want(use.value, use.form);
     for (const std::int64_t output : step_.schedule.direct) {
       const auto o = static_cast<std::size_t>(output);
       want(graph_.outputs[o].value, step_.outputs[o]);
@@ -147,7 +144,7 @@ class StepPlanner {
     std::vector<std::int64_t> first_use(graph_.values.size(), -1);
     std::vector<ReadyItem> items;
     for (std::size_t i = 0; i < step_.schedule.order.size(); ++i)
-      for (const Use& use : uses_of(step_.schedule.order[i].index())) {
+      for (const Use& use : uses_[step_.schedule.order[i].index()]) {
         if (graph_.value(use.value).role != graph::ValueRole::kParameter ||
             home(use.value).kind != FormKind::kSharded || first_use[use.value.index()] >= 0 ||
             !(use.form == graph::kWholeForm || goes_over_whole(home(use.value), use.form)))
@@ -166,7 +163,8 @@ class StepPlanner {
   ShardedStep& step_;
   const graph::Graph& graph_;
   const Sharding& sharding_;
-  std::vector<std::vector<Use>> uses_;  // by operator
+  /// By operator: its operands, but for those of which only the dtype is read.
+  std::vector<std::vector<Use>> uses_;
 };
 
 }  // namespace
