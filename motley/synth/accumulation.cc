@@ -502,10 +502,7 @@ AccumulatedSharding spread_accumulation(const Accumulation& accumulation, const 
     Strategy& way = spread.sharding.ops.emplace_back();
     const bool is_as_it_was = !of.is_none() && !is_mean_loss(graph.op(of));
     if (is_as_it_was) {
-      rule = rules[of.index()];
-      rule.operands.clear();
-      graph::for_each_value(made.ops[i].arguments,
-                            [&](ValueId operand) { rule.operands.push_back(operand); });
+      rule = rule_like(rules[of.index()], made.ops[i]);
       way = sharding.ops[of.index()];
     } else {
       rule = find_rule_or_whole(made, id, sizes);

@@ -90,10 +90,8 @@ LoweredOperator lower_operator(const graph::Graph& graph, OpId op, const graph::
                                const std::vector<std::size_t>& ranks) {
   LoweredOperator made{AloneGraph(graph, op, batch).take(), {}, {}};
   // As in its graph: what makes its operands may count.
-  std::vector<graph::ShardingRule> rules{graph::find_rule_or_whole(graph, op, {{"batch", batch}})};
-  rules[0].operands.clear();
-  graph::for_each_value(made.graph.ops[0].arguments,
-                        [&](ValueId operand) { rules[0].operands.push_back(operand); });
+  const std::vector<graph::ShardingRule> rules{
+      rule_like(graph::find_rule_or_whole(graph, op, {{"batch", batch}}), made.graph.ops[0])};
   Sharding sharding;
   sharding.devices.assign(shares.size(), "");
   sharding.shares = shares;

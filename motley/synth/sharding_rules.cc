@@ -64,10 +64,7 @@ std::vector<ShardingRule> find_rules(const graph::Graph& graph, std::int64_t bat
       rules.push_back(graph::find_rule_or_whole(graph, id, sizes, statistics));
       continue;
     }
-    ShardingRule& rule = rules.emplace_back(rules[like->second]);
-    rule.operands.clear();
-    graph::for_each_value(graph.ops[i].arguments,
-                          [&](ValueId operand) { rule.operands.push_back(operand); });
+    rules.push_back(rule_like(rules[like->second], graph.ops[i]));
   }
   return rules;
 }
@@ -79,6 +76,12 @@ std::vector<ShardingRule> find_rules_of(const graph::Graph& graph, const Shardin
   rules.reserve(graph.ops.size());
   for (const graph::Op& op : graph.ops) rules.push_back(graph::rule_alone(op));
   return rules;
+}
+
+ShardingRule rule_like(ShardingRule rule, const graph::Op& op) {
+  rule.operands.clear();
+  graph::for_each_value(op.arguments, [&](ValueId operand) { rule.operands.push_back(operand); });
+  return rule;
 }
 
 graph::Form input_form(const graph::Graph& graph, ValueId input, std::int64_t batch) {
