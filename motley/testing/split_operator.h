@@ -6,11 +6,14 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "motley/graph/graph_text.h"
 #include "motley/program/program_text.h"
 #include "motley/synth/lower_operator.h"
+#include "motley/synth/lower_sharded.h"
+#include "motley/synth/sample_sharding.h"
 #include "motley/synth/sharding_rules.h"
 
 namespace motley::synth {
@@ -87,6 +90,18 @@ inline SplitLines split_first(const graph::Graph& graph, const Cut& cut,
                               std::int64_t batch = 1) {
   return lines_of(lower_operator(graph, OpId(0), strategy_of(graph, OpId(0), cut, batch), batch,
                                  shares, {rank}));
+}
+
+/// One rank's program of a step whose samples are spread by the sharding's shares; of it those and
+/// the batch are given.
+inline program::DeviceProgram lower_samples(const graph::Graph& graph, Sharding sharding,
+                                            std::size_t rank, const LowerOptions& options = {}) {
+  sharding.devices.resize(sharding.shares.size());
+  const std::vector<graph::ShardingRule> rules =
+      spread_samples(graph, sharding, options.batch_norm);
+  auto program = lower_ranks(graph, sharding, rules, {rank}, options);
+  EXPECT_TRUE(program) << program.error().message;
+  return program ? std::move(program->devices.front()) : program::DeviceProgram{};
 }
 
 }  // namespace motley::synth

@@ -62,19 +62,11 @@ TEST(SplitBatchNorm, WithGivenStatisticsItStaysAsItIs) {
 
 TEST(SplitBatchNorm, LocalStatisticsAreWeighedTerms) {
   // With own statistics only the running mean and variance become terms: 3 of 4 samples count 3/4.
-  const graph::Graph graph = batch_norm("true");
-  Sharding sharding;
-  sharding.devices = {"0", "1"};
-  sharding.shares = {3, 1};
-  sharding.batch = 4;
-  LowerOptions options;
-  options.batch_norm = plan::BatchNormMode::kLocal;
-  const std::vector<graph::ShardingRule> rules =
-      spread_samples(graph, sharding, options.batch_norm);
-  const auto program = lower_ranks(graph, sharding, rules, {0}, options);
-  ASSERT_TRUE(program) << program.error().message;
+  const program::DeviceProgram device =
+      lower_samples(batch_norm("true"), {.shares = {3, 1}, .batch = 4}, 0,
+                    {.batch_norm = plan::BatchNormMode::kLocal});
   std::vector<std::string> made;
-  for (const program::Instruction& each : program->devices[0].instructions)
+  for (const program::Instruction& each : device.instructions)
     if (each.origin == OpId(0))
       made.push_back(each.full_name() +
                      (each.op == "aten::mul" ? print_argument(each.arguments[1]) : ""));

@@ -49,17 +49,10 @@ TEST(SplitDropout, ThatIsSwitchedOffStaysAsItIs) {
 TEST(SplitDropout, MicroBatchesDrawAsOneBatch) {
   // 6 samples in two micro-batches of 3, of which the devices have 2 and 1: the second device's are
   // samples 2 and 5. Operator 0 is that of the model in both.
-  const graph::Graph graph = dropout("true");
-  Sharding sharding;
-  sharding.devices = {"0", "1"};
-  sharding.shares = {2, 1};
-  sharding.batch = 3;
-  sharding.micro_batches = 2;
-  const std::vector<graph::ShardingRule> rules = spread_samples(graph, sharding);
-  const auto program = lower_ranks(graph, sharding, rules, {1}, {});
-  ASSERT_TRUE(program) << program.error().message;
+  const program::DeviceProgram device =
+      lower_samples(dropout("true"), {.shares = {2, 1}, .batch = 3, .micro_batches = 2}, 1);
   std::vector<std::string> places;
-  for (const program::Instruction& each : program->devices[0].instructions) {
+  for (const program::Instruction& each : device.instructions) {
     if (each.op != "motley::dropout") continue;
     std::string& place = places.emplace_back();
     for (std::size_t i = 2; i < each.arguments.size(); ++i)
