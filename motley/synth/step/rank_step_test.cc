@@ -30,8 +30,8 @@ class RankStepTest : public ::testing::Test {
   }
 
   /// A rank's step with these two values as they are kept.
-  RankStep step_of(const ShardedStep& step, std::size_t rank) const {
-    RankStep made(step, rank, {});
+  RankStep step_of(const ShardedStep& step, std::size_t rank) {
+    RankStep made(step, places_[rank], {});
     for (const ValueId id : {ValueId(0), ValueId(1)})
       made.set_value(
           id, made.builder().add_buffer({program::BufferKind::kParameter, DType::kF32,
@@ -44,11 +44,14 @@ class RankStepTest : public ::testing::Test {
       "op %2: f32[4, 8] = aten::unheard_of(%0, %1) fwd \"\"\n");
   const std::vector<graph::ShardingRule> rules_ = find_rules(graph_, 3);
   Sharding sharding_;
+  const std::vector<double> shares_ = {2, 1};
+  Parts parts_{shares_};
+  Place places_[2] = {{parts_, 0}, {parts_, 1}};
 };
 
 TEST_F(RankStepTest, HasItsPartOfEachExtent) {
   const ShardedStep step = plan_step(graph_, sharding_, rules_, {});
-  RankStep second(step, 1, {});
+  RankStep second(step, places_[1], {});
   EXPECT_THAT(second.parts_of(6), ElementsAre(4, 2));  // 6 * 2/3, 6 * 1/3
   EXPECT_EQ(second.own(6), 2);
   EXPECT_EQ(second.begin(6), 4);

@@ -1,0 +1,52 @@
+#include "motley/synth/step/place.h"
+
+#include <gtest/gtest.h>
+
+namespace motley::synth {
+namespace {
+
+using Alike = Place::Alike;
+
+// Shares 3, 1, 1 of 10 are 6, 2, 2, which begin at 0, 6, 8; of 2 they are 1.2, 0.4, 0.4: rounded
+// to 1, 1, 0.
+class PlaceTest : public ::testing::Test {
+ protected:
+  const std::vector<double> shares_ = {3, 1, 1};
+  Parts parts_{shares_};
+  Place second_{parts_, 1};
+};
+
+TEST_F(PlaceTest, NothingWasAskedSoAllAreAlike) {
+  EXPECT_TRUE(second_.answers_alike(0, Alike::kProgram));
+}
+
+TEST_F(PlaceTest, WhoHasAsMuchIsAlike) {
+  EXPECT_EQ(second_.own(10), 2);
+  EXPECT_TRUE(second_.answers_alike(2, Alike::kProgram));
+  EXPECT_FALSE(second_.answers_alike(0, Alike::kTimes));
+}
+
+TEST_F(PlaceTest, EqualSharesMayBeRoundedToUnequalParts) {
+  EXPECT_EQ(second_.own(2), 1);
+  EXPECT_FALSE(second_.answers_alike(2, Alike::kTimes));
+}
+
+TEST_F(PlaceTest, WhereAPartBeginsIsInTheProgramAndTakesNoTime) {
+  EXPECT_EQ(second_.own(10), 2);
+  EXPECT_EQ(second_.begin(10), 6);
+  EXPECT_FALSE(second_.answers_alike(2, Alike::kProgram));
+  EXPECT_TRUE(second_.answers_alike(2, Alike::kTimes));
+}
+
+// What must count once is with the largest share.
+TEST_F(PlaceTest, TheKeeperIsAlikeToNobody) {
+  EXPECT_FALSE(second_.is_keeper());
+  EXPECT_TRUE(second_.answers_alike(2, Alike::kTimes));
+  EXPECT_FALSE(second_.answers_alike(0, Alike::kTimes));
+  Place keeper(parts_, 0);
+  EXPECT_TRUE(keeper.is_keeper());
+  EXPECT_FALSE(keeper.answers_alike(1, Alike::kTimes));
+}
+
+}  // namespace
+}  // namespace motley::synth
