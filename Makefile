@@ -17,6 +17,10 @@ export MOTLEY_DATA ?= $(CURDIR)/../shared/data
 
 export TORCH_VERSION VENV BUILD JOBS
 
+# Tests that only compute run side by side, a gigabyte each; those that train want the machine.
+TEST_JOBS := $(shell nproc | awk '{ print $$1 < 8 ? $$1 : 8 }')
+COMPUTING_TESTS := tests/test_lowering.py tests/test_rules.py tests/test_program_interpreter.py
+
 .PHONY: help setup build demo test test-slow check bench sanitize fuzz format clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 16
@@ -34,15 +38,16 @@ demo: build ## trains two models on three emulated devices and checks itself
 test: ## every test: C++ units, exporter, whole runs, faults; long sweeps are sampled
 	@tools/build.sh product unit_tests
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
-	@$(PYTHON) -m pytest -q python/tests
-	@MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q tests
+	@OMP_NUM_THREADS=1 $(PYTHON) -m pytest -q -n $(TEST_JOBS) python/tests
+	@OMP_NUM_THREADS=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q -n $(TEST_JOBS) $(COMPUTING_TESTS)
+	@MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q tests $(COMPUTING_TESTS:%=--ignore=%)
 
 check: setup ## format, layers, names, sizes, headers alone: what CI runs before the tests
 	@tools/check_format.sh
 	@python3 tools/check_layers.py
 	@python3 tools/check_names.py
 	@python3 tools/check_sizes.py
-	@tools/check_headers.sh
+	@python3 tools/check_headers.py
 
 sanitize: ## fast tests under ASan and UBSan (without PyTorch)
 	@BUILD=$(BUILD)-asan CONFIGURE="-DMOTLEY_WORKER=OFF -DCMAKE_BUILD_TYPE=Debug -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DMOTLEY_SANITIZE=address,undefined" tools/build.sh unit_tests

@@ -62,7 +62,6 @@ class BenchCost : public cost::CostModel {
 /// A chain of products; every kPerBucket-th result is summed over the devices while the chain goes
 /// on, and waited for one bucket later.
 program::DeviceProgram make_device(int rank, int instructions) {
-  using program::Lane;
   program::DeviceProgram device{fmt::format("n{}:0", rank), 1, rank, {}, {}};
   device.buffers.push_back({program::BufferKind::kInput, DType::kF32, {32, 256}, "x", {}});
   device.instructions.push_back(
@@ -136,15 +135,12 @@ Move draw_move(const simulate::ProgramTasks& tasks, const program::Program& prog
   const std::size_t to =
       (from + 1 + random.below(program.devices.size() - 1)) % program.devices.size();
   const auto& instructions = program.devices[from].instructions;
-  Move move{{},
-            simulate::lane_of(from, program::Lane::kCompute),
-            simulate::lane_of(to, program::Lane::kCompute),
-            {},
-            {}};
+  Move move{
+      {}, simulate::lane_of(from, Lane::kCompute), simulate::lane_of(to, Lane::kCompute), {}, {}};
   std::size_t i = random.below(instructions.size() - 2 * kGroup);
   for (; move.tasks.size() < kGroup; ++i)
-    if (instructions[i].lane == program::Lane::kCompute) move.tasks.push_back(tasks.tasks[from][i]);
-  while (instructions[i].lane != program::Lane::kCompute) ++i;
+    if (instructions[i].lane == Lane::kCompute) move.tasks.push_back(tasks.tasks[from][i]);
+  while (instructions[i].lane != Lane::kCompute) ++i;
   move.before_from = tasks.tasks[from][i];
   move.before_to = tasks.tasks[to][i];
   return move;

@@ -340,6 +340,17 @@ def mixed_samples():
     return net, (vectors(), vectors(4))
 
 
+def without_rules():
+    """Nothing can be split: all that makes the loss has no rule, or mixes the samples."""
+
+    def forward(self, x, y):
+        return torch.cdist(x, self.places, compute_mode="donot_use_mm_for_euclid_dist").median()
+
+    net = Net(forward)
+    net.register_parameter("places", nn.Parameter(torch.randn(5, 8)))
+    return net, (vectors(), vectors(4))
+
+
 def resampling():
     def forward(self, x, y):
         z = self.conv(x)
@@ -379,6 +390,7 @@ def selections():
 
 MODELS = [
     mixed_samples,
+    without_rules,
     resampling,
     selections,
     norms,

@@ -1,5 +1,7 @@
 """`motley plan`, `simulate`, `probe`, `doctor`: keys, exit codes, messages."""
 
+import pathlib
+
 import pytest
 
 from conftest import CLUSTER
@@ -125,6 +127,23 @@ def test_probe_and_doctor(motley, mlp, cluster, workspace):
     assert outcome.code == 0, outcome.stdout
     assert all(finding["severity"] != "error" for finding in outcome.json["findings"])
     assert motley("plan", "-m", mlp, "-C", path, "--global-batch", 60).code == 0
+
+
+def test_a_model_without_rules_is_planned_and_says_why_nothing_is_gained(motley, export, workspace):
+    source = workspace / "without_rules.py"
+    tests = pathlib.Path(__file__).parent
+    source.write_text(f"import sys\nsys.path.insert(0, {str(tests)!r})\nimport lowering_models\n"
+                      "model = lowering_models.without_rules\n")
+    kinds = workspace / "kinds.toml"
+    kinds.write_text(
+        'schema = "motley.cluster/1"\nname = "kinds"\n[[node]]\nname = "a"\n[[node.device]]\nkind = "a100-40g"\n'
+        '[[node]]\nname = "b"\n[[node.device]]\nkind = "v100-16g"\n[[link]]\nall = true\nbandwidth = "10Gbps"\n')
+    outcome = motley("plan", "-m", export(f"{source}:model"), "-C", kinds, "--global-batch", 6, "--json")
+    assert outcome.code == 0, outcome.stderr
+    assert outcome.json["batch_split"] == {"a:0": 6} and outcome.json["idle"] == ["b:0"]
+    whys = "\n".join(outcome.json["why"])
+    assert "whole: no rule for aten::_cdist_forward, aten::_cdist_backward" in whys
+    assert "b:0 stays idle: with it the step would take" in whys
 
 
 def test_graph_only_models_are_planned_but_not_run(motley, export, cluster):

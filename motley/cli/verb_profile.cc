@@ -38,7 +38,7 @@ Result<int> profile_model(const ProfileOptions& options, const Context& context)
   MOTLEY_ASSIGN(const std::string torch, context.workers->torch_version());
   MOTLEY_ASSIGN(const auto choices, make_price_choices(options.planning, context));
   MOTLEY_ASSIGN(cost::ProfileStore store, control::open_store(choices.profiles));
-  MOTLEY_ASSIGN(const control::Kept kept,
+  MOTLEY_ASSIGN(const control::KeptTimes kept,
                 corrects ? control::correct_from_run(options.from_run, torch, inputs, store)
                          : control::measure(inputs, store, teller.outside()));
   MOTLEY_ASSIGN(const auto drifted, control::find_drifted(inputs, torch, store));

@@ -36,7 +36,7 @@ std::vector<cost::OpEntry> operator_entries(const Inputs& inputs,
 std::vector<double> step_seconds(const trace::Trace& trace, int device) {
   std::map<std::int64_t, double> by_step;
   for (const trace::Interval& interval : trace.intervals)
-    if (interval.device == device && interval.lane == trace::Lane::kCompute)
+    if (interval.device == device && interval.lane == Lane::kCompute)
       by_step[interval.step] += static_cast<double>(interval.end - interval.begin) * 1e-9;
   std::vector<double> seconds;
   for (const auto& [step, value] : by_step) seconds.push_back(value);
@@ -73,8 +73,8 @@ Result<std::vector<cost::OpEntry>> entries_of_rank(const Inputs& inputs,
 
 }  // namespace
 
-Result<Kept> correct_from_run(const std::string& run_dir, const std::string& torch,
-                              const Inputs& inputs, cost::ProfileStore& store) {
+Result<KeptTimes> correct_from_run(const std::string& run_dir, const std::string& torch,
+                                   const Inputs& inputs, cost::ProfileStore& store) {
   const RunDirectory directory{run_dir};
   MOTLEY_ASSIGN(const Planned planned, read_plan(directory.plan(), inputs));
   Inputs of_run = inputs;
@@ -94,7 +94,7 @@ Result<Kept> correct_from_run(const std::string& run_dir, const std::string& tor
   MOTLEY_RETURN_IF_ERROR(store.put(entries));
   std::vector<double> spreads;
   for (const cost::OpEntry& entry : entries) spreads.push_back(entry.spread);
-  return Kept{static_cast<std::int64_t>(entries.size()), upper_median(std::move(spreads))};
+  return KeptTimes{static_cast<std::int64_t>(entries.size()), upper_median(std::move(spreads))};
 }
 
 Result<void> remember(const Inputs& inputs, const Predicted& predicted, const Measured& measured,

@@ -49,7 +49,7 @@ class CorrectingTest : public ::testing::Test {
     for (std::int64_t step = 0; step < steps; ++step) {
       const trace::Nanoseconds begin = now;
       for (std::size_t i = 0; i < device.instructions.size(); ++i) {
-        if (device.instructions[i].lane != program::Lane::kCompute) continue;
+        if (device.instructions[i].lane != Lane::kCompute) continue;
         const InstructionId id(static_cast<std::int64_t>(i));
         trace.intervals.push_back(
             {.step = step, .instruction = id, .begin = now, .end = now + 1000 * microseconds});
@@ -95,7 +95,7 @@ TEST_F(EmulatedCorrectingTest, OfEmulatedDevicesWholeStepsAreKept) {
   EXPECT_EQ(steps[0].samples, 4);
   std::int64_t instructions = 0;
   for (const program::Instruction& each : found.planned->program->devices[0].instructions)
-    instructions += each.lane == program::Lane::kCompute ? 1 : 0;
+    instructions += each.lane == Lane::kCompute ? 1 : 0;
   EXPECT_NEAR(steps[0].seconds.value, 30e-6 * static_cast<double>(instructions), 1e-9);
 }
 

@@ -274,7 +274,9 @@ class Measuring {
     return {};
   }
 
-  Kept kept() const { return {static_cast<std::int64_t>(spreads_.size()), upper_median(spreads_)}; }
+  KeptTimes kept() const {
+    return {static_cast<std::int64_t>(spreads_.size()), upper_median(spreads_)};
+  }
 
  private:
   void tell(const MeasuringTasks& tasks) {
@@ -335,15 +337,16 @@ struct Unmeasured {
 
 Result<std::vector<Unmeasured>> find_unmeasured(
     const Inputs& inputs, const std::shared_ptr<const program::Program>& program,
-    const std::string& torch, const cost::ProfileStore& store) {
+    const std::string& torch, const search::Costs& costs) {
   std::map<cost::DeviceKey, Unmeasured> missing;
   for (std::size_t rank = 0; rank < program->devices.size(); ++rank) {
     const program::DeviceProgram& device = program->devices[rank];
     MOTLEY_ASSIGN(const DeviceId id, cluster::find_device(inputs.cluster, device.device));
     if (!is_here(inputs.cluster.device(id))) continue;
     const cost::DeviceKey key = cost::shared_key(inputs.cluster, id, torch);
-    MOTLEY_ASSIGN(const auto known, cost::MeasuredTimes::load(store, key));
-    const auto times = known.times(device);
+    const auto& known = costs.devices.at(device.device).measured;
+    if (!known) continue;
+    const auto times = known->times(device);
     if (std::all_of(times.begin(), times.end(), [](const auto& time) { return time.has_value(); }))
       continue;
     Unmeasured& of_key = missing[key];
@@ -391,7 +394,7 @@ Result<MeasuringTasks> find_tasks(const Inputs& inputs, const std::string& torch
   return tasks;
 }
 
-Result<Kept> measure(const Inputs& inputs, cost::ProfileStore& store, const Outside& outside) {
+Result<KeptTimes> measure(const Inputs& inputs, cost::ProfileStore& store, const Outside& outside) {
   MOTLEY_ASSIGN(const std::string torch, outside.workers.torch_version());
   MOTLEY_ASSIGN(const MeasuringTasks tasks, find_tasks(inputs, torch));
   Measuring measuring(inputs, torch, store, outside);
@@ -402,9 +405,10 @@ Result<Kept> measure(const Inputs& inputs, cost::ProfileStore& store, const Outs
 
 Result<Learned> measure_plan(const Inputs& inputs,
                              const std::shared_ptr<const program::Program>& program,
-                             cost::ProfileStore& store, const Outside& outside) {
+                             const search::Costs& costs, cost::ProfileStore& store,
+                             const Outside& outside) {
   MOTLEY_ASSIGN(const std::string torch, outside.workers.torch_version());
-  MOTLEY_ASSIGN(const auto unmeasured, find_unmeasured(inputs, program, torch, store));
+  MOTLEY_ASSIGN(const auto unmeasured, find_unmeasured(inputs, program, torch, costs));
   for (const auto& [task, programs] : unmeasured) {
     outside.listener.note(
         fmt::format("profile: parts of operators as the plan splits them, on {}", task.key.kind));

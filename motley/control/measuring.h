@@ -10,6 +10,7 @@
 #include "motley/control/outside.h"
 #include "motley/cost/measured/profile_store.h"
 #include "motley/program/program.h"
+#include "motley/search/price/costs.h"
 
 namespace motley::control {
 
@@ -46,20 +47,21 @@ struct MeasuringTasks {
 Result<MeasuringTasks> find_tasks(const Inputs& inputs, const std::string& torch);
 
 /// What a measuring, or a correction, put into a store.
-struct Kept {
+struct KeptTimes {
   std::int64_t entries = 0;
   double spread = 0;  ///< median over the entries
 };
 
 /// Measures all of find_tasks, into the store.
-Result<Kept> measure(const Inputs& inputs, cost::ProfileStore& store, const Outside& outside);
+Result<KeptTimes> measure(const Inputs& inputs, cost::ProfileStore& store, const Outside& outside);
 
 /// Measures the operators of a plan as it splits them, on those of its devices that are here, into
 /// the store. False: all were measured before.
 enum class Learned { kNothing, kSomething };
 Result<Learned> measure_plan(const Inputs& inputs,
                              const std::shared_ptr<const program::Program>& program,
-                             cost::ProfileStore& store, const Outside& outside);
+                             const search::Costs& costs, cost::ProfileStore& store,
+                             const Outside& outside);
 
 /// "KEY on KIND" of the inputs' devices whose newest rounds contradict the older ones.
 Result<std::vector<std::string>> find_drifted(const Inputs& inputs, const std::string& torch,

@@ -119,12 +119,32 @@ TEST_F(MeasuringTest, WholeStepsAreTimedAtTheDevicesSpeeds) {
 
 TEST_F(MeasuringTest, WhatAPlanSplitsIsMeasuredOnce) {
   const Inputs inputs = small_inputs(kTwoCpus, 8);
+  ASSERT_TRUE(measure(inputs, store_, outside_));
+  const auto costs = [&] {
+    return search::load_costs(*inputs.model, inputs.cluster, store_,
+                              {.lowering = inputs.lowering,
+                               .torch = "2.15",
+                               .global_batch = inputs.global_batch,
+                               .devices = inputs.devices})
+        .value();
+  };
   plan::Plan plan{.model_hash = inputs.model->hash,
                   .cluster_hash = cluster::cluster_hash(inputs.cluster),
                   .global_batch = 8,
                   .replicas = plan::make_replicas(inputs.devices, {5, 3})};
-  const Planned planned = lower_plan(inputs, plan).value();
-  const auto first = measure_plan(inputs, planned.program, store_, outside_);
+  listener_.notes.clear();
+  workers_.timed.clear();
+  // Between batches that were measured nothing is left to measure.
+  const auto program_of = [&] { return lower_plan(inputs, plan).value().program; };
+  EXPECT_EQ(measure_plan(inputs, program_of(), costs(), store_, outside_).value(),
+            Learned::kNothing);
+  EXPECT_THAT(workers_.timed, IsEmpty());
+  // All operators whole on both devices: products of 8 samples are on the curves, the exchanges'
+  // work is not.
+  plan::Region region{.devices = inputs.devices, .shares = {5, 3}};
+  region.operators.resize(inputs.graph().ops.size());
+  plan.replicas = {{8, {region}}};
+  const auto first = measure_plan(inputs, program_of(), costs(), store_, outside_);
   ASSERT_TRUE(first) << first.error().message;
   EXPECT_EQ(*first, Learned::kSomething);
   EXPECT_THAT(listener_.notes,
@@ -132,7 +152,8 @@ TEST_F(MeasuringTest, WhatAPlanSplitsIsMeasuredOnce) {
   // Both devices have one key, so one worker times the programs of both.
   EXPECT_THAT(workers_.timed[0].programs, SizeIs(2));
   const std::size_t asked = workers_.timed.size();
-  EXPECT_EQ(measure_plan(inputs, planned.program, store_, outside_).value(), Learned::kNothing);
+  EXPECT_EQ(measure_plan(inputs, program_of(), costs(), store_, outside_).value(),
+            Learned::kNothing);
   EXPECT_EQ(workers_.timed.size(), asked);
 }
 

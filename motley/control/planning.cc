@@ -48,11 +48,6 @@ Result<void> search_once(const Inputs& inputs, const PlanChoices& choices, const
   return {};
 }
 
-/// Would measuring a plan's parts of operators say more than the tables that it was found with?
-bool has_parts_to_measure(const PlanChoices& choices, const plan::Plan& plan) {
-  return choices.prices.missing == Missing::kMeasure && plan::find_shared_region(plan) != nullptr;
-}
-
 /// Every device holds its program within its memory; else infeasible, with arithmetic.
 Result<void> check_memory(const Inputs& inputs, const Planned& planned) {
   const std::vector<plan::Member> members = plan::members(planned.plan);
@@ -80,10 +75,10 @@ Result<Answer> find_plan(const Inputs& inputs, const PlanChoices& choices, const
     answer.planned.reset();
     if (!answer.outcome.plan) return answer;
     MOTLEY_ASSIGN(answer.planned, lower_plan(inputs, *answer.outcome.plan));
-    if (!has_parts_to_measure(choices, answer.planned->plan)) break;
+    if (choices.prices.missing != Missing::kMeasure) break;
     MOTLEY_ASSIGN(cost::ProfileStore store, open_store(choices.prices.profiles));
-    MOTLEY_ASSIGN(const Learned learned,
-                  measure_plan(inputs, answer.planned->program, store, outside));
+    MOTLEY_ASSIGN(const Learned learned, measure_plan(inputs, answer.planned->program,
+                                                      *answer.priced.costs, store, outside));
     if (learned == Learned::kNothing) break;
   }
   show_plan(inputs, *answer.planned, outside.listener);

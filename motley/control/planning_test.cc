@@ -98,7 +98,7 @@ TEST_F(PlanningTest, AShardingIsPlannedAgainWithWhatItsPartsTook) {
   const Inputs inputs = small_inputs(kTwoCpus, 64);
   const Answer answer = find_plan(inputs, choices("spmd"), outside_).value();
   ASSERT_TRUE(answer.planned);
-  const bool is_sharded = plan::find_shared_region(answer.planned->plan) != nullptr;
+  const bool is_sharded = plan::splits_operators(answer.planned->plan);
   const std::string learned =
       "profile: parts of operators as the plan splits them, on cpu beside 1";
   const auto rounds = std::count(listener_.notes.begin(), listener_.notes.end(), learned);

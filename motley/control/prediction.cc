@@ -103,9 +103,8 @@ Result<std::optional<Predicted>> find_prediction(const Inputs& inputs, const Pla
   auto predicted = predict(inputs, planned, costs, steps);
   if (predicted) return std::optional<Predicted>(std::move(*predicted));
   const Error& error = predicted.error();
-  if (!error.code.starts_with("cost.") || plan::find_shared_region(planned.plan) == nullptr)
-    return tl::make_unexpected(error);
-  listener.note("no prediction, as times of the split operators are not known: " + error.message);
+  if (!error.code.starts_with("cost.")) return tl::make_unexpected(error);
+  listener.note("no prediction, as not all times are known: " + error.message);
   return std::optional<Predicted>();
 }
 

@@ -42,7 +42,7 @@ TEST_F(PredictionTest, OneDeviceTakesTheSumOfItsInstructions) {
   // Each instruction of the compute lane takes 10 us, whatever its size.
   std::int64_t instructions = 0;
   for (const program::Instruction& each : whole.planned->program->devices[0].instructions)
-    instructions += each.lane == program::Lane::kCompute ? 1 : 0;
+    instructions += each.lane == Lane::kCompute ? 1 : 0;
   EXPECT_NEAR(predicted.step.value, 1e-5 * static_cast<double>(instructions), 1e-9);
   ASSERT_THAT(predicted.devices, SizeIs(1));
   const DevicePrediction& device = predicted.devices[0];

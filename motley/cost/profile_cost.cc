@@ -342,7 +342,7 @@ Result<std::vector<CollectiveTimes::Line>> ProfileCost::collective_lines(
   for (const Algorithm algorithm : planned_algorithms(op, ids)) {
     const Transfer transfer = build_transfer(network_, call, algorithm, transport);
     CollectiveTimes::Line line;
-    for (const Phase& phase : transfer.phases) line.latency += phase.delay.value;
+    for (const TransferPhase& phase : transfer.phases) line.latency += phase.delay.value;
     const double whole = isolated_time(transfer, network_.capacities()).value;
     line.seconds_per_byte = (whole - line.latency) / static_cast<double>(kBytes);
     lines.push_back(line);

@@ -37,6 +37,8 @@ class ProfileCost : public CostModel {
     bool is_paced = false;                        ///< the tables have the pace in them already
     std::vector<InterferenceEntry> interference;  ///< of the device; none: it has none
     std::shared_ptr<const TimeSource> source;     ///< null: there are only the tables' programs
+    /// As far as it was measured: what this cannot say is worth measuring. Null: nothing was.
+    std::shared_ptr<const TimeSource> measured = nullptr;
     /// Of the tables, beside what is in them.
     double table_speed() const { return is_paced ? 1.0 : pace.at(Seconds(1)); }
     /// Does a program take the same on both?

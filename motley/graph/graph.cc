@@ -14,7 +14,7 @@ std::int64_t saturating_product(std::int64_t a, std::int64_t b) {
 
 }  // namespace
 
-bool Argument::operator==(const Argument& other) const {
+bool SymbolicArgument::operator==(const SymbolicArgument& other) const {
   const auto* a = std::get_if<double>(&value);
   const auto* b = std::get_if<double>(&other.value);
   if (a != nullptr && b != nullptr && std::isnan(*a) && std::isnan(*b)) return true;

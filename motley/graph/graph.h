@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "motley/base/arguments.h"
 #include "motley/base/dtype.h"
 #include "motley/base/ids.h"
 #include "motley/base/result.h"
@@ -31,30 +32,22 @@ struct Value {
 };
 
 /// One argument of an operator, by schema position.
-struct Argument;
-using ArgumentList = std::vector<Argument>;
-struct NoneArgument {
-  bool operator==(const NoneArgument&) const = default;
-};
+struct SymbolicArgument;
+using SymbolicArguments = std::vector<SymbolicArgument>;
 /// size(EXPR): describes a shape or index; number(EXPR): enters the arithmetic.
 struct SizeArgument {
   SizeExpr expr;
   bool operator==(const SizeArgument&) const = default;
 };
-struct NumberArgument {
+struct SymbolicNumber {
   SizeExpr expr;
-  bool operator==(const NumberArgument&) const = default;
+  bool operator==(const SymbolicNumber&) const = default;
 };
-/// dtype(f32), layout(strided), device(local), memory_format(contiguous).
-struct KeywordArgument {
-  std::string kind, word;
-  bool operator==(const KeywordArgument&) const = default;
-};
-struct Argument {
+struct SymbolicArgument {
   std::variant<NoneArgument, ValueId, bool, std::int64_t, double, std::string, SizeArgument,
-               NumberArgument, KeywordArgument, ArgumentList>
+               SymbolicNumber, KeywordArgument, SymbolicArguments>
       value;
-  bool operator==(const Argument&) const;  // NaN equals NaN
+  bool operator==(const SymbolicArgument&) const;  // NaN equals NaN
 };
 
 enum class Direction { kForward, kBackward };
@@ -63,7 +56,7 @@ enum class Direction { kForward, kBackward };
 struct Op {
   std::string name;      ///< "aten::mm"
   std::string overload;  ///< "" for default
-  ArgumentList arguments;
+  SymbolicArguments arguments;
   std::vector<ValueId> outputs;
   bool returns_list = false;  ///< the schema returns one Tensor[]; outputs are its elements
   Direction direction = Direction::kForward;
@@ -105,10 +98,11 @@ struct Graph {
 
 /// Calls `visit(ValueId)` for every value among the arguments, lists included, in order.
 template <typename Visit>
-void for_each_value(const ArgumentList& arguments, const Visit& visit) {
-  for (const Argument& argument : arguments) {
+void for_each_value(const SymbolicArguments& arguments, const Visit& visit) {
+  for (const SymbolicArgument& argument : arguments) {
     if (const auto* id = std::get_if<ValueId>(&argument.value)) visit(*id);
-    if (const auto* list = std::get_if<ArgumentList>(&argument.value)) for_each_value(*list, visit);
+    if (const auto* list = std::get_if<SymbolicArguments>(&argument.value))
+      for_each_value(*list, visit);
   }
 }
 

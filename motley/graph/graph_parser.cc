@@ -316,69 +316,69 @@ class GraphParser {
   }
 
   /// Arguments up to the closing bracket, which is taken.
-  Result<ArgumentList> arguments(char close, int depth) {
-    ArgumentList list;
+  Result<SymbolicArguments> arguments(char close, int depth) {
+    SymbolicArguments list;
     if (eat(close)) return list;
     do {
-      MOTLEY_ASSIGN(Argument one, argument(depth));
+      MOTLEY_ASSIGN(SymbolicArgument one, argument(depth));
       list.push_back(std::move(one));
     } while (eat(','));
     MOTLEY_RETURN_IF_ERROR(want(close));
     return list;
   }
 
-  Result<Argument> argument(int depth) {
+  Result<SymbolicArgument> argument(int depth) {
     skip_blanks();
     const char c = rest_.empty() ? '\0' : rest_[0];
     if (c == '%') {
       MOTLEY_ASSIGN(const ValueId id, reference());
-      return Argument{id};
+      return SymbolicArgument{id};
     }
     if (c == '[') {
       if (depth >= kMaxListDepth)
         return fail(fmt::format("at most {} levels of lists", kMaxListDepth));
       rest_.remove_prefix(1);
-      MOTLEY_ASSIGN(ArgumentList list, arguments(']', depth + 1));
-      return Argument{std::move(list)};
+      MOTLEY_ASSIGN(SymbolicArguments list, arguments(']', depth + 1));
+      return SymbolicArgument{std::move(list)};
     }
     if (c == '"') {
       MOTLEY_ASSIGN(std::string text, quoted("a string"));
-      return Argument{std::move(text)};
+      return SymbolicArgument{std::move(text)};
     }
     if (c == '-' || (c >= '0' && c <= '9')) return number();
     return word_argument();
   }
 
-  Result<Argument> number() {
+  Result<SymbolicArgument> number() {
     const std::size_t end = std::min(rest_.find_first_of(",)] \t"), rest_.size());
     const std::string_view token = rest_.substr(0, end);
     if (const auto value = find_integer(token)) {
       rest_.remove_prefix(end);
-      return Argument{*value};
+      return SymbolicArgument{*value};
     }
     const bool written_as_float = token.find_first_of(".en") != std::string_view::npos;
     const auto value = written_as_float ? find_float(token) : std::nullopt;
     if (!value) return fail("a 64-bit integer or a float");
     rest_.remove_prefix(end);
-    return Argument{*value};
+    return SymbolicArgument{*value};
   }
 
-  Result<Argument> word_argument() {
+  Result<SymbolicArgument> word_argument() {
     constexpr std::string_view kWanted =
         "an argument: %ID, none, true, false, a number, a string, a list, size, number, dtype, "
         "layout, device or memory_format";
     const std::string_view before = rest_;
     const std::string_view kind = word();
-    if (kind == "none") return Argument{NoneArgument{}};
-    if (kind == "true") return Argument{true};
-    if (kind == "false") return Argument{false};
-    if (kind == "inf" || kind == "nan") return Argument{*find_float(kind)};
+    if (kind == "none") return SymbolicArgument{NoneArgument{}};
+    if (kind == "true") return SymbolicArgument{true};
+    if (kind == "false") return SymbolicArgument{false};
+    if (kind == "inf" || kind == "nan") return SymbolicArgument{*find_float(kind)};
     if (kind == "size" || kind == "number") {
       MOTLEY_RETURN_IF_ERROR(want('('));
       MOTLEY_ASSIGN(SizeExpr expr, expression());
       MOTLEY_RETURN_IF_ERROR(want(')'));
-      if (kind == "size") return Argument{SizeArgument{std::move(expr)}};
-      return Argument{NumberArgument{std::move(expr)}};
+      if (kind == "size") return SymbolicArgument{SizeArgument{std::move(expr)}};
+      return SymbolicArgument{SymbolicNumber{std::move(expr)}};
     }
     if (kind == "dtype" || kind == "layout" || kind == "device" || kind == "memory_format") {
       MOTLEY_RETURN_IF_ERROR(want('('));
@@ -389,7 +389,7 @@ class GraphParser {
         return fail(fmt::format("a {} of docs/formats/graph.md", kind));
       }
       MOTLEY_RETURN_IF_ERROR(want(')'));
-      return Argument{KeywordArgument{std::string(kind), std::string(chosen)}};
+      return SymbolicArgument{KeywordArgument{std::string(kind), std::string(chosen)}};
     }
     rest_ = before;
     return fail(kWanted);

@@ -48,9 +48,9 @@ void print_leaf(std::string& text, const Value& value, std::size_t id) {
   text += '\n';
 }
 
-void append_argument(std::string& text, const Argument& argument);
+void append_argument(std::string& text, const SymbolicArgument& argument);
 
-void append_arguments(std::string& text, const ArgumentList& arguments) {
+void append_arguments(std::string& text, const SymbolicArguments& arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (i > 0) text += ", ";
     append_argument(text, arguments[i]);
@@ -68,20 +68,20 @@ struct ArgumentPrinter {
   void operator()(double value) const { text += print_float(value); }
   void operator()(const std::string& value) const { text += quote(value); }
   void operator()(const SizeArgument& size) const { text += "size(" + size.expr.text() + ")"; }
-  void operator()(const NumberArgument& number) const {
+  void operator()(const SymbolicNumber& number) const {
     text += "number(" + number.expr.text() + ")";
   }
   void operator()(const KeywordArgument& keyword) const {
     text += keyword.kind + "(" + keyword.word + ")";
   }
-  void operator()(const ArgumentList& list) const {
+  void operator()(const SymbolicArguments& list) const {
     text += '[';
     append_arguments(text, list);
     text += ']';
   }
 };
 
-void append_argument(std::string& text, const Argument& argument) {
+void append_argument(std::string& text, const SymbolicArgument& argument) {
   std::visit(ArgumentPrinter{text}, argument.value);
 }
 
@@ -120,7 +120,7 @@ void print_output(std::string& text, const Graph& graph, const Output& output) {
 
 }  // namespace
 
-std::string print_argument(const Argument& argument) {
+std::string print_argument(const SymbolicArgument& argument) {
   std::string text;
   append_argument(text, argument);
   return text;

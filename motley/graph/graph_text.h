@@ -15,7 +15,7 @@ Result<Graph> parse_graph(std::string_view text, const std::string& name);
 std::string print_graph(const Graph& graph);
 
 /// Text of one argument list element ("size(batch*4)", "%12", "[1, 1]"), as print_graph writes it.
-std::string print_argument(const Argument& argument);
+std::string print_argument(const SymbolicArgument& argument);
 
 /// Everything the rest relies on: one loss (a scalar), values defined before use and by one
 /// producer, names unique, gradients of parameters with the parameter's dtype and shape, updates of

@@ -58,7 +58,7 @@ TEST(ParseGraph, FillsTheTypes) {
   const Op& op = graph.ops[3];
   EXPECT_EQ(op.name, "aten::add");
   EXPECT_EQ(op.full_name(), "aten::add.Tensor");
-  EXPECT_EQ(op.arguments, (ArgumentList{{ValueId(2)}, {1.0}, {std::int64_t{1}}}));
+  EXPECT_EQ(op.arguments, (SymbolicArguments{{ValueId(2)}, {1.0}, {std::int64_t{1}}}));
   EXPECT_EQ(op.direction, Direction::kForward);
   EXPECT_EQ(graph.ops[2].direction, Direction::kBackward);
   EXPECT_EQ(graph.ops[2].sequence, 1);
@@ -243,11 +243,13 @@ TEST(VerifyGraph, StopsCountingAfterTwentyViolations) {
   EXPECT_THAT(verify_graph(graph, "m").error().message, ::testing::EndsWith("\nm: and more"));
 }
 
-TEST(Argument, EqualityTreatsNanAsItself) {
+TEST(SymbolicArgument, EqualityTreatsNanAsItself) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_EQ((Argument{ArgumentList{{nan}}}), (Argument{ArgumentList{{nan}}}));
-  EXPECT_NE(Argument{1.0}, Argument{std::int64_t{1}});
-  EXPECT_EQ(print_argument(Argument{ArgumentList{{nan}, {NoneArgument{}}}}), "[nan, none]");
+  EXPECT_EQ((SymbolicArgument{SymbolicArguments{{nan}}}),
+            (SymbolicArgument{SymbolicArguments{{nan}}}));
+  EXPECT_NE(SymbolicArgument{1.0}, SymbolicArgument{std::int64_t{1}});
+  EXPECT_EQ(print_argument(SymbolicArgument{SymbolicArguments{{nan}, {NoneArgument{}}}}),
+            "[nan, none]");
 }
 
 /// Random graphs that verify: leaves, then operators over what is there.
@@ -319,12 +321,12 @@ class RandomGraph {
     for (int i = number(3); i >= 0; --i) add(op, shape(), static_cast<DType>(number(11)));
     graph_.ops.push_back(op);
   }
-  ArgumentList arguments(int depth) {
-    ArgumentList list;
+  SymbolicArguments arguments(int depth) {
+    SymbolicArguments list;
     for (int i = number(5); i > 0; --i) list.push_back(argument(depth));
     return list;
   }
-  Argument argument(int depth) {
+  SymbolicArgument argument(int depth) {
     switch (number(depth > 0 ? 10 : 9)) {
       case 0:
         return {NoneArgument{}};
@@ -341,7 +343,7 @@ class RandomGraph {
       case 6:
         return {SizeArgument{*parse_size_expr("batch*4-1")}};
       case 7:
-        return {NumberArgument{*parse_size_expr("1/batch")}};
+        return {SymbolicNumber{*parse_size_expr("1/batch")}};
       case 8:
         return {KeywordArgument{"memory_format", "preserve"}};
       default:

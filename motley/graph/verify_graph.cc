@@ -208,8 +208,8 @@ class GraphVerifier {
     }
   }
 
-  void check_list(const ArgumentList& arguments, const std::string& where) {
-    for (const Argument& argument : arguments) {
+  void check_list(const SymbolicArguments& arguments, const std::string& where) {
+    for (const SymbolicArgument& argument : arguments) {
       if (const auto* id = std::get_if<ValueId>(&argument.value)) {
         if (graph_.value(*id).dtype == DType::kNone) {
           violation("{}: uses %{}, which is undefined", where, id->value);
@@ -218,9 +218,9 @@ class GraphVerifier {
         if (check_symbols(size->expr, where) && !size->expr.is_integer()) {
           violation("{}: size({}) is not an integer", where, size->expr.text());
         }
-      } else if (const auto* number = std::get_if<NumberArgument>(&argument.value)) {
+      } else if (const auto* number = std::get_if<SymbolicNumber>(&argument.value)) {
         check_symbols(number->expr, where);
-      } else if (const auto* list = std::get_if<ArgumentList>(&argument.value)) {
+      } else if (const auto* list = std::get_if<SymbolicArguments>(&argument.value)) {
         check_list(*list, where);
       }
     }

@@ -182,7 +182,7 @@ class SizedOp {
   /// Element `index` of a list of booleans; true where there is none.
   bool mask(std::size_t position, std::size_t index) const {
     if (position >= op_.arguments.size()) return true;
-    const auto* list = std::get_if<ArgumentList>(&op_.arguments[position].value);
+    const auto* list = std::get_if<SymbolicArguments>(&op_.arguments[position].value);
     if (list == nullptr || index >= list->size()) return true;
     const bool* value = std::get_if<bool>(&(*list)[index].value);
     return value == nullptr || *value;

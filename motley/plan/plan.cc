@@ -275,33 +275,31 @@ class ReplicaCheck {
   std::map<DeviceId, std::size_t> user_;
 };
 
+bool is_shared(const Replica& replica) {
+  return std::any_of(replica.regions.begin(), replica.regions.end(),
+                     [](const Region& region) { return region.devices.size() > 1; });
+}
+
 }  // namespace
 
 std::string_view batch_norm_name(BatchNormMode mode) {
   return mode == BatchNormMode::kGlobal ? "global" : "local";
 }
 
-const Region* find_shared_region(const Plan& plan) {
-  for (const Replica& replica : plan.replicas)
-    for (const Region& region : replica.regions)
-      if (region.devices.size() > 1) return &region;
-  return nullptr;
+bool splits_operators(const Plan& plan) {
+  return std::any_of(plan.replicas.begin(), plan.replicas.end(), is_shared);
 }
 
 std::vector<Member> members(const Plan& plan) {
   std::vector<Member> ranks;
-  if (const Region* region = find_shared_region(plan)) {
-    const std::int64_t times = plan.replicas.front().micro_batches;
-    const std::vector<std::int64_t> samples =
-        round_shares(region->shares, plan.global_batch / times);
-    for (std::size_t i = 0; i < samples.size(); ++i)
-      ranks.push_back({region->devices[i], times * samples[i]});
-    return ranks;
-  }
   for (const Replica& replica : plan.replicas) {
     // Plans are verified when read; a planner that makes another one is our fault.
-    MOTLEY_CHECK(replica.regions.size() == 1 && replica.regions.front().devices.size() == 1);
-    ranks.push_back({replica.regions.front().devices.front(), replica.samples});
+    MOTLEY_CHECK(replica.regions.size() == 1);
+    const Region& region = replica.regions.front();
+    const std::int64_t times = replica.micro_batches;
+    const std::vector<std::int64_t> samples = round_shares(region.shares, replica.samples / times);
+    for (std::size_t i = 0; i < samples.size(); ++i)
+      ranks.push_back({region.devices[i], times * samples[i]});
   }
   return ranks;
 }

@@ -75,8 +75,8 @@ struct Member {
 /// devices share.
 std::vector<Member> members(const Plan& plan);
 
-/// The region that several devices share; null in a data-parallel plan.
-const Region* find_shared_region(const Plan& plan);
+/// Do several devices share operators of the graph, beside the samples?
+bool splits_operators(const Plan& plan);
 
 /// Plan of data parallelism: devices[i] gets samples[i] of every global batch; entries of zero
 /// samples are left out.

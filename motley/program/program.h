@@ -6,8 +6,10 @@
 #include <variant>
 #include <vector>
 
+#include "motley/base/arguments.h"
 #include "motley/base/dtype.h"
 #include "motley/base/ids.h"
+#include "motley/base/lane.h"
 #include "motley/base/units.h"
 
 namespace motley::program {
@@ -39,17 +41,10 @@ struct Buffer {
 /// Concrete argument of an operator.
 struct Argument;
 using ArgumentList = std::vector<Argument>;
-struct NoneArgument {
-  bool operator==(const NoneArgument&) const = default;
-};
 /// A number that entered the arithmetic through number(EXPR); its value does not matter for cost.
 struct NumberArgument {
   std::variant<std::int64_t, double> value;
   bool operator==(const NumberArgument&) const;  // NaN equals NaN
-};
-struct KeywordArgument {
-  std::string kind, word;  ///< "dtype" "f32", "device" "local", ...
-  bool operator==(const KeywordArgument&) const = default;
 };
 struct Argument {
   std::variant<NoneArgument, BufferId, bool, std::int64_t, double, std::string, NumberArgument,
@@ -57,9 +52,6 @@ struct Argument {
       value;
   bool operator==(const Argument&) const;  // NaN equals NaN
 };
-
-/// Lanes of a device: each runs its instructions in order; lanes run at the same time.
-enum class Lane { kCompute, kTransfer };
 
 /// One instruction. `op` is an ATen operator ("aten::mm", run through the dispatcher) or one of
 /// ours

@@ -9,9 +9,7 @@ namespace {
 constexpr int kComputeThread = 0;
 constexpr int kTransferThread = 1;
 
-int thread_of(trace::Lane lane) {
-  return lane == trace::Lane::kCompute ? kComputeThread : kTransferThread;
-}
+int thread_of(Lane lane) { return lane == Lane::kCompute ? kComputeThread : kTransferThread; }
 
 // The format's unit; fractions keep the nanoseconds.
 double microseconds(trace::Nanoseconds time) { return static_cast<double>(time) / 1e3; }

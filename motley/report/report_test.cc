@@ -15,9 +15,9 @@ trace::Trace two_devices(trace::Source source) {
   trace.devices = {"a:0", "b:0"};
   trace.names = {{"aten::mm h.0", "motley::all_reduce bucket 0"}, {"aten::mm h.0"}};
   // a: computes 0-3 ms, exchanges 3-4 ms; b: computes 0-4 ms. One step of 4 ms.
-  trace.intervals = {{0, trace::Lane::kCompute, 0, InstructionId(0), 0, 3000000, 0},
-                     {0, trace::Lane::kTransfer, 0, InstructionId(1), 3000000, 4000000, 64},
-                     {1, trace::Lane::kCompute, 0, InstructionId(0), 0, 4000000, 0}};
+  trace.intervals = {{0, Lane::kCompute, 0, InstructionId(0), 0, 3000000, 0},
+                     {0, Lane::kTransfer, 0, InstructionId(1), 3000000, 4000000, 64},
+                     {1, Lane::kCompute, 0, InstructionId(0), 0, 4000000, 0}};
   trace.steps = {{0, 0, 0, 4000000, 1000}, {1, 0, 0, 4000000, 2000}};
   return trace;
 }

@@ -30,7 +30,7 @@ std::string split_label(const plan::Plan& plan) {
   std::vector<std::int64_t> samples;
   for (const plan::Member& member : plan::members(plan)) samples.push_back(member.samples);
   const std::string text = plan::samples_text(samples);
-  return plan::find_shared_region(plan) == nullptr ? text : "operators split " + text;
+  return plan::splits_operators(plan) ? "operators split " + text : text;
 }
 
 /// Seconds of compute per operator name (the word before the first space), over all devices.

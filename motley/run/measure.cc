@@ -72,7 +72,7 @@ Result<std::string> string_from_json(const Json& json, const std::string& where)
 std::map<int, std::vector<double>> durations(const trace::Trace& trace, int device) {
   std::map<int, std::vector<double>> times;
   for (const trace::Interval& interval : trace.intervals)
-    if (interval.device == device && interval.lane == trace::Lane::kCompute)
+    if (interval.device == device && interval.lane == Lane::kCompute)
       times[interval.instruction.value].push_back(
           static_cast<double>(interval.end - interval.begin) * 1e-9);
   return times;

@@ -319,12 +319,12 @@ TEST(Random, DrawsSplitsAndRegions) {
     ASSERT_TRUE(outcome.plan);
     EXPECT_TRUE(plan::verify_plan(*outcome.plan, toy.problem.model_hash, *toy.cluster));
     EXPECT_LE(outcome.lower_bound, outcome.predicted_step);
-    const auto* region = plan::find_shared_region(*outcome.plan);
-    if (region == nullptr) continue;
+    if (!plan::splits_operators(*outcome.plan)) continue;
     ++regions;
-    sizes.insert(region->devices.size());
-    EXPECT_EQ(outcome.peak.size(), region->devices.size());
-    EXPECT_EQ(outcome.idle.size(), 3 - region->devices.size());
+    const std::size_t devices = plan::members(*outcome.plan).size();
+    sizes.insert(devices);
+    EXPECT_EQ(outcome.peak.size(), devices);
+    EXPECT_EQ(outcome.idle.size(), 3 - devices);
     EXPECT_THAT(outcome.why, ElementsAre(::testing::StartsWith("drawn: ")));
   }
   EXPECT_GT(regions, 60);
@@ -345,7 +345,7 @@ TEST(Random, RegionsFitIntoMemory) {
   int regions = 0;
   for (toy.problem.seed = 0; toy.problem.seed < 50; ++toy.problem.seed) {
     const PlanOutcome outcome = run("random", toy);
-    if (!outcome.plan || plan::find_shared_region(*outcome.plan) == nullptr) continue;
+    if (!outcome.plan || !plan::splits_operators(*outcome.plan)) continue;
     ++regions;
     for (const auto& [device, bytes] : outcome.peak) EXPECT_LE(bytes, limit);
   }

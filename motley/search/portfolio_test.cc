@@ -38,7 +38,7 @@ TEST_F(SpmdPlannerTest, BeatsSplitsOfTheBatchWhereWeightsAreLarge) {
   const plan::PlanOutcome best = plan("auto"), split = plan("split");
   ASSERT_TRUE(best.plan && split.plan);
   EXPECT_LT(best.predicted_step.value, 0.98 * split.predicted_step.value);
-  EXPECT_NE(plan::find_shared_region(*best.plan), nullptr);
+  EXPECT_TRUE(plan::splits_operators(*best.plan));
   EXPECT_LE(best.predicted_step, plan("hap").predicted_step);
   EXPECT_THAT(best.why, ::testing::Contains(::testing::HasSubstr("second: split by")));
 }
@@ -105,7 +105,7 @@ TEST_F(SpmdPlannerTest, OneDeviceHasNothingToShare) {
   for (const char* name : {"spmd", "hap", "auto"}) {
     const plan::PlanOutcome outcome = plan(name);
     ASSERT_TRUE(outcome.plan) << name;
-    EXPECT_EQ(plan::find_shared_region(*outcome.plan), nullptr) << name;
+    EXPECT_FALSE(plan::splits_operators(*outcome.plan)) << name;
   }
 }
 

@@ -391,7 +391,7 @@ TEST(FlowNetwork, DisjointAllReducesRunSideBySide) {
 double time_alone(const std::vector<double>& capacities, const cost::Transfer& transfer) {
   FlowNetwork network(capacities);
   Nanoseconds now = 0;
-  for (const cost::Phase& phase : transfer.phases) {
+  for (const cost::TransferPhase& phase : transfer.phases) {
     now += std::llround(phase.delay.value * 1e9);
     for (const Flow& flow : phase.flows) network.start(now, flow);
     std::vector<std::int32_t> ended;

@@ -59,7 +59,7 @@ class TransferCheck {
 
   Result<double> most_ns(const cost::Transfer& transfer, const std::string& what) const {
     double total = 0;
-    for (const cost::Phase& phase : transfer.phases) {
+    for (const cost::TransferPhase& phase : transfer.phases) {
       if (!is_possible(phase.delay)) return not_possible(phase.delay, what);
       total += static_cast<double>(delay_of(phase));
       for (const cost::Flow& flow : phase.flows) {
@@ -157,8 +157,7 @@ class Layout {
                                        "wanted 0 to {}",
                                        names_[rank], factor, kMostInterference));
     if (factor > 0)
-      builder_.slow(lane_of(rank, program::Lane::kCompute), lane_of(rank, program::Lane::kTransfer),
-                    factor);
+      builder_.slow(lane_of(rank, Lane::kCompute), lane_of(rank, Lane::kTransfer), factor);
     return factor;
   }
 
@@ -202,7 +201,7 @@ class Layout {
     std::int64_t bytes;
     GroupId group;        // or
     Rank source, target;  // of a send
-    program::Lane lane;
+    Lane lane;
     auto operator<=>(const Exchange&) const = default;
   };
 
@@ -266,8 +265,9 @@ class Layout {
     const std::vector<bool> shared = find_shared_links();
     std::vector<TransferId> transfers;
     for (Price& price : prices_) {
-      bool has_flows = std::any_of(price.transfer.phases.begin(), price.transfer.phases.end(),
-                                   [](const cost::Phase& phase) { return phase.flows.size() > 1; });
+      bool has_flows =
+          std::any_of(price.transfer.phases.begin(), price.transfer.phases.end(),
+                      [](const cost::TransferPhase& phase) { return phase.flows.size() > 1; });
       for_each_link(price.transfer,
                     [&](std::size_t link) { has_flows = has_flows || shared[link]; });
       if (!has_flows) price.transfer = {{{isolated_time(price.transfer, capacities_), {}}}};
@@ -279,7 +279,7 @@ class Layout {
 
   template <typename Visit>
   static void for_each_link(const cost::Transfer& transfer, const Visit& visit) {
-    for (const cost::Phase& phase : transfer.phases)
+    for (const cost::TransferPhase& phase : transfer.phases)
       for (const cost::Flow& flow : phase.flows)
         for (const cost::LinkUse& use : flow.uses) visit(static_cast<std::size_t>(use.link));
   }

@@ -29,7 +29,7 @@ struct ProgramTasks {
 Result<ProgramTasks> lay_out_program(const program::Program& program, const cost::CostModel& cost);
 
 /// Lane of a rank's instructions of one kind.
-inline LaneId lane_of(std::size_t rank, program::Lane lane) {
+inline LaneId lane_of(std::size_t rank, Lane lane) {
   return LaneId(static_cast<std::int64_t>(2 * rank + static_cast<std::size_t>(lane)));
 }
 

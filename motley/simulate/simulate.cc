@@ -29,8 +29,8 @@ class TraceMaker {
       trace_.devices.push_back(program_.devices[rank].device);
       add_names(program_.devices[rank]);
       ends_.assign(static_cast<std::size_t>(steps_), 0);
-      add_lane(rank, trace::Lane::kCompute);
-      add_lane(rank, trace::Lane::kTransfer);
+      add_lane(rank, Lane::kCompute);
+      add_lane(rank, Lane::kTransfer);
       add_marks(rank);
     }
     trace_.names = std::move(names_).take();
@@ -56,7 +56,7 @@ class TraceMaker {
     }
   }
 
-  void add_lane(std::size_t rank, trace::Lane lane) {
+  void add_lane(std::size_t rank, Lane lane) {
     for (std::int64_t step = 0; step < steps_; ++step) {
       const auto offset = static_cast<std::size_t>(step) * tasks_.graph.tasks();
       Nanoseconds& step_end = ends_[static_cast<std::size_t>(step)];

@@ -56,11 +56,11 @@ TEST(Simulate, TransfersRunInOrderAndDoNotHoldUpCompute) {
                               LabelCost(10));
   ASSERT_TRUE(trace) << trace.error().message;
   const std::vector<trace::Interval> wanted = {
-      {0, trace::Lane::kCompute, 0, InstructionId(0), 0, 5, 0},
-      {0, trace::Lane::kCompute, 0, InstructionId(2), 5, 10, 0},
-      {0, trace::Lane::kCompute, 0, InstructionId(4), 35, 42, 0},
-      {0, trace::Lane::kTransfer, 0, InstructionId(1), 5, 35, 20},
-      {0, trace::Lane::kTransfer, 0, InstructionId(3), 35, 75, 30}};
+      {0, Lane::kCompute, 0, InstructionId(0), 0, 5, 0},
+      {0, Lane::kCompute, 0, InstructionId(2), 5, 10, 0},
+      {0, Lane::kCompute, 0, InstructionId(4), 35, 42, 0},
+      {0, Lane::kTransfer, 0, InstructionId(1), 5, 35, 20},
+      {0, Lane::kTransfer, 0, InstructionId(3), 35, 75, 30}};
   EXPECT_EQ(trace->intervals, wanted);
   EXPECT_EQ(trace->steps, (std::vector<trace::StepMark>{{0, 0, 0, 75, 50}}));
 }
@@ -201,16 +201,16 @@ TEST(Simulate, ASendAndItsReceiveAreOneTransfer) {
                               LabelCost(10), {.steps = 2});
   ASSERT_TRUE(trace) << trace.error().message;
   const std::vector<trace::Interval> wanted = {
-      {0, trace::Lane::kCompute, 0, InstructionId(0), 0, 5, 0},
-      {0, trace::Lane::kCompute, 1, InstructionId(0), 80, 85, 0},
-      {0, trace::Lane::kTransfer, 0, InstructionId(1), 50, 80, 20},
-      {0, trace::Lane::kTransfer, 1, InstructionId(1), 137, 167, 20},
-      {1, trace::Lane::kCompute, 0, InstructionId(0), 0, 50, 0},
-      {1, trace::Lane::kCompute, 0, InstructionId(2), 80, 87, 0},
-      {1, trace::Lane::kCompute, 1, InstructionId(0), 87, 137, 0},
-      {1, trace::Lane::kCompute, 1, InstructionId(2), 167, 174, 0},
-      {1, trace::Lane::kTransfer, 0, InstructionId(1), 50, 80, 20},
-      {1, trace::Lane::kTransfer, 1, InstructionId(1), 137, 167, 20}};
+      {0, Lane::kCompute, 0, InstructionId(0), 0, 5, 0},
+      {0, Lane::kCompute, 1, InstructionId(0), 80, 85, 0},
+      {0, Lane::kTransfer, 0, InstructionId(1), 50, 80, 20},
+      {0, Lane::kTransfer, 1, InstructionId(1), 137, 167, 20},
+      {1, Lane::kCompute, 0, InstructionId(0), 0, 50, 0},
+      {1, Lane::kCompute, 0, InstructionId(2), 80, 87, 0},
+      {1, Lane::kCompute, 1, InstructionId(0), 87, 137, 0},
+      {1, Lane::kCompute, 1, InstructionId(2), 167, 174, 0},
+      {1, Lane::kTransfer, 0, InstructionId(1), 50, 80, 20},
+      {1, Lane::kTransfer, 1, InstructionId(1), 137, 167, 20}};
   EXPECT_EQ(trace->intervals, wanted);
 }
 

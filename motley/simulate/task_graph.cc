@@ -48,7 +48,7 @@ TransferId TaskGraphBuilder::add_transfer(cost::Transfer transfer) {
   const TransferId id(static_cast<std::int64_t>(transfer_durations_.size()));
   Nanoseconds delays = 0;
   bool has_flows = false;
-  for (const cost::Phase& phase : transfer.phases) {
+  for (const cost::TransferPhase& phase : transfer.phases) {
     delays += delay_of(phase);
     has_flows = has_flows || !phase.flows.empty();
   }
@@ -97,7 +97,7 @@ bool has_interference(const TaskGraph& graph) {
                      [](const TaskGraph::Interference& each) { return each.factor > 0; });
 }
 
-Nanoseconds delay_of(const cost::Phase& phase) {
+Nanoseconds delay_of(const cost::TransferPhase& phase) {
   return static_cast<Nanoseconds>(std::llround(phase.delay.value * 1e9));
 }
 

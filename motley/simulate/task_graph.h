@@ -113,7 +113,7 @@ class TaskGraphBuilder {
 };
 
 /// Seconds of a phase's delay in whole nanoseconds.
-Nanoseconds delay_of(const cost::Phase& phase);
+Nanoseconds delay_of(const cost::TransferPhase& phase);
 
 /// The graph run `times` times over: copies one after the other, task t of copy k numbered
 /// k * graph.tasks() + t. `unit_of_lane` says which device each lane belongs to: a device begins

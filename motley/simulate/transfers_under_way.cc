@@ -5,12 +5,12 @@
 #include "motley/simulate/index.h"
 
 namespace motley::simulate {
-const std::vector<cost::Phase>& TransfersUnderWay::phases_of(std::int32_t task) const {
+const std::vector<cost::TransferPhase>& TransfersUnderWay::phases_of(std::int32_t task) const {
   return graph_.transfers[static_cast<std::size_t>(-1 - graph_.durations[at(task)])].phases;
 }
 
 Nanoseconds TransfersUnderWay::enter(std::int32_t task, std::size_t phase, Nanoseconds now) {
-  const std::vector<cost::Phase>& phases = phases_of(task);
+  const std::vector<cost::TransferPhase>& phases = phases_of(task);
   // Delays of phases without flows add up at once: nothing can happen to them on the way.
   for (; phase < phases.size(); ++phase) {
     now += delay_of(phases[phase]);

@@ -42,7 +42,7 @@ class TransfersUnderWay {
     std::size_t phase, flows;
   };
 
-  const std::vector<cost::Phase>& phases_of(std::int32_t task) const;
+  const std::vector<cost::TransferPhase>& phases_of(std::int32_t task) const;
   void start_next();
 
   const TaskGraph& graph_;

@@ -17,8 +17,6 @@
 namespace motley::synth {
 namespace {
 
-using graph::Argument;
-using graph::ArgumentList;
 using graph::Form;
 using graph::FormKind;
 using graph::Graph;
@@ -27,6 +25,8 @@ using graph::ShardingRule;
 using graph::SizeArgument;
 using graph::SizeExpr;
 using graph::Strategy;
+using graph::SymbolicArgument;
+using graph::SymbolicArguments;
 using graph::Value;
 
 constexpr std::string_view kBatch = "batch";
@@ -237,7 +237,7 @@ class Accumulator {
   }
 
   /// One that the graph has not: in the module of `like`.
-  ValueId add(const std::string& name, const std::string& overload, ArgumentList arguments,
+  ValueId add(const std::string& name, const std::string& overload, SymbolicArguments arguments,
               DType dtype, std::vector<SizeExpr> shape, const Op* like = nullptr) {
     Op op;
     op.name = name;
@@ -258,7 +258,7 @@ class Accumulator {
   }
 
   ValueId like(ValueId value, const std::string& name, const std::string& overload,
-               ArgumentList arguments, const Op& op) {
+               SymbolicArguments arguments, const Op& op) {
     const Value about = made_.graph.value(value);
     return add(name, overload, std::move(arguments), about.dtype, about.shape, &op);
   }
@@ -281,7 +281,7 @@ class Accumulator {
     const auto [zeros, is_new] = zeros_.try_emplace(value);
     if (is_new) {
       const Value about = made_.graph.value(whole);
-      const Argument none{graph::NoneArgument{}};
+      const SymbolicArgument none{NoneArgument{}};
       zeros->second = add("aten::zeros_like", "", {{whole}, none, none, none, none, none},
                           about.dtype, about.shape);
     }
@@ -310,7 +310,7 @@ class Accumulator {
     const Value& input = graph_.values[v];
     std::vector<SizeExpr> shape = input.shape;
     shape.insert(shape.begin(), SizeExpr(times_));
-    ArgumentList sizes;
+    SymbolicArguments sizes;
     for (const SizeExpr& size : shape) sizes.push_back({SizeArgument{size}});
     const ValueId seen = add("aten::view", "", {{values_[v][0]}, {sizes}}, input.dtype, shape);
     values_[v].clear();
@@ -337,15 +337,15 @@ class Accumulator {
                                 std::get<std::int64_t>(op.arguments[4].value), dtype);
     const auto [known, is_new] = counts_.try_emplace(key);
     if (is_new) {
-      const graph::KeywordArgument f32{"dtype", "f32"};
+      const KeywordArgument f32{"dtype", "f32"};
       for (std::int64_t m = 0; m < times_; ++m) {
         const ValueId worth = label_worth(mapped(target, m), op);
         const ValueId sum = add("aten::sum", "", {{worth}, {f32}}, DType::kF32, {}, &op);
         known->second = m == 0 ? sum : add_up(known->second, sum, op);
       }
       if (dtype != DType::kF32) {
-        const Argument none{graph::NoneArgument{}};
-        const graph::KeywordArgument to{"dtype", std::string(dtype_name(dtype))};
+        const SymbolicArgument none{NoneArgument{}};
+        const KeywordArgument to{"dtype", std::string(dtype_name(dtype))};
         known->second =
             add("aten::_to_copy", "", {{known->second}, {to}, none, none, none, {false}, none},
                 dtype, {}, &op);
@@ -356,7 +356,7 @@ class Accumulator {
 
   /// By label: does it count, or its class's weight?
   ValueId label_worth(ValueId labels, const Op& op) {
-    const Argument& ignored = op.arguments[4];
+    const SymbolicArgument& ignored = op.arguments[4];
     const Value about = made_.graph.value(labels);
     const auto compared = [&](const char* how) {
       return add(how, "Scalar", {{labels}, ignored}, DType::kBool, about.shape, &op);
@@ -367,7 +367,7 @@ class Accumulator {
     const ValueId outside = compared("aten::eq");
     const ValueId known =
         like(labels, "aten::masked_fill", "Scalar", {{labels}, {outside}, {std::int64_t{0}}}, op);
-    const ValueId picked = add("aten::index", "Tensor", {{weights}, {ArgumentList{{known}}}},
+    const ValueId picked = add("aten::index", "Tensor", {{weights}, {SymbolicArguments{{known}}}},
                                made_.graph.value(weights).dtype, about.shape, &op);
     return like(picked, "aten::masked_fill", "Scalar", {{picked}, {outside}, {0.0}}, op);
   }
@@ -376,14 +376,15 @@ class Accumulator {
     return like(a, "aten::add", "Tensor", {{a}, {b}, {std::int64_t{1}}}, op);
   }
 
-  Argument copied(const Argument& argument, std::size_t op, std::int64_t m, std::size_t& operand) {
+  SymbolicArgument copied(const SymbolicArgument& argument, std::size_t op, std::int64_t m,
+                          std::size_t& operand) {
     if (const auto* id = std::get_if<ValueId>(&argument.value))
       return {taken(*id, wanted(op, operand++), m)};
-    if (const auto* number = std::get_if<graph::NumberArgument>(&argument.value))
-      return {graph::NumberArgument{of_all(number->expr, times_)}};
-    if (const auto* list = std::get_if<ArgumentList>(&argument.value)) {
-      ArgumentList made;
-      for (const Argument& each : *list) made.push_back(copied(each, op, m, operand));
+    if (const auto* number = std::get_if<graph::SymbolicNumber>(&argument.value))
+      return {graph::SymbolicNumber{of_all(number->expr, times_)}};
+    if (const auto* list = std::get_if<SymbolicArguments>(&argument.value)) {
+      SymbolicArguments made;
+      for (const SymbolicArgument& each : *list) made.push_back(copied(each, op, m, operand));
       return {made};
     }
     return argument;
@@ -394,7 +395,7 @@ class Accumulator {
     Op made = op;
     const Fate fate = fates_[i];
     std::size_t operand = 0;
-    for (Argument& argument : made.arguments) argument = copied(argument, i, m, operand);
+    for (SymbolicArgument& argument : made.arguments) argument = copied(argument, i, m, operand);
     if (fate == Fate::kNllMean) made.arguments[3] = {kSumReduction};
     for (ValueId& output : made.outputs) output = add_value(graph_.value(output));
     const std::vector<ValueId> results = made.outputs;

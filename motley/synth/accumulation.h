@@ -18,7 +18,7 @@ namespace motley::synth {
 ///   others may need them;
 /// - means divide by the count of all samples: results of the micro-batch's own count times
 ///   1 / micro_batches, mean losses over labels by the labels of all, which are counted first; and
-///   numbers (graph::NumberArgument) are those of the whole batch.
+///   numbers (graph::SymbolicNumber) are those of the whole batch.
 /// So its outputs are those of the graph at the whole batch.
 struct Accumulation {
   std::int64_t micro_batches = 1;

@@ -74,7 +74,7 @@ Change lower_change(const Form& from, const Form& to) {
     const program::Instruction& each = device.instructions[i];
     if (each.op == "motley::unpack") continue;  // a view of parts that lie as they should
     run.ops.push_back(each.op);
-    if (each.lane == program::Lane::kTransfer) continue;
+    if (each.lane == Lane::kTransfer) continue;
     run.bytes += static_cast<double>(device.buffer(each.outputs[0]).bytes().value);
     if (each.op == "aten::zeros_like") continue;  // reads nothing
     // Of a whole tensor a part reads no more than it gives.

@@ -13,8 +13,8 @@
 namespace motley::synth {
 namespace {
 
-using graph::Argument;
-using graph::ArgumentList;
+using graph::SymbolicArgument;
+using graph::SymbolicArguments;
 using graph::Value;
 
 /// A graph whose only operator has parameters for operands: those may lie in any form.
@@ -25,7 +25,7 @@ class AloneGraph {
     made_.name = graph.name;
     made_.sizes = graph.sizes;
     graph::Op op = graph.op(id);
-    for (Argument& argument : op.arguments) argument = copied(argument);
+    for (SymbolicArgument& argument : op.arguments) argument = copied(argument);
     for (ValueId& output : op.outputs) {
       output = add(graph.value(output), OpId(0));
       made_.outputs.push_back({graph::OutputKind::kLoss, output, ValueId()});
@@ -36,11 +36,11 @@ class AloneGraph {
   graph::Graph take() { return std::move(made_); }
 
  private:
-  Argument copied(const Argument& argument) {
+  SymbolicArgument copied(const SymbolicArgument& argument) {
     if (const auto* id = std::get_if<ValueId>(&argument.value)) return {copied(*id)};
-    if (const auto* list = std::get_if<ArgumentList>(&argument.value)) {
-      ArgumentList made;
-      for (const Argument& each : *list) made.push_back(copied(each));
+    if (const auto* list = std::get_if<SymbolicArguments>(&argument.value)) {
+      SymbolicArguments made;
+      for (const SymbolicArgument& each : *list) made.push_back(copied(each));
       return {made};
     }
     return argument;
@@ -78,7 +78,7 @@ std::vector<InnerExchange> find_inner(const program::DeviceProgram& device) {
       [](const program::Instruction& instruction) { return !instruction.origin.is_none(); });
   std::vector<InnerExchange> exchanges;
   for (auto each = device.instructions.begin(); each != last.base(); ++each)
-    if (each->lane == program::Lane::kTransfer)
+    if (each->lane == Lane::kTransfer)
       exchanges.push_back({each->op, program::priced_bytes(device, *each)});
   return exchanges;
 }
@@ -104,7 +104,7 @@ LoweredOperator lower_operator(const graph::Graph& graph, OpId op, const graph::
   made.exchanges = find_inner(program.devices.front());
   for (program::DeviceProgram& device : program.devices) {
     std::erase_if(device.instructions, [](const program::Instruction& instruction) {
-      return instruction.origin.is_none() || instruction.lane != program::Lane::kCompute;
+      return instruction.origin.is_none() || instruction.lane != Lane::kCompute;
     });
     made.ranks.push_back(std::move(device));
   }

@@ -16,7 +16,7 @@ namespace {
 std::vector<std::string> own_instructions(const program::DeviceProgram& device, OpId op) {
   std::vector<std::string> made;
   for (const program::Instruction& instruction : device.instructions) {
-    if (instruction.origin != op || instruction.lane != program::Lane::kCompute) continue;
+    if (instruction.origin != op || instruction.lane != Lane::kCompute) continue;
     std::string& text = made.emplace_back(instruction.full_name());
     for (const BufferId id : instruction.outputs)
       for (const std::int64_t size : device.buffer(id).shape) text += " " + std::to_string(size);

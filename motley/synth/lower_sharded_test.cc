@@ -15,7 +15,6 @@ namespace motley::synth {
 namespace {
 
 using program::Instruction;
-using program::Lane;
 
 std::vector<Instruction> named(const program::DeviceProgram& device, const std::string& op) {
   std::vector<Instruction> found;

@@ -69,7 +69,7 @@ TEST(Lower, AloneNothingIsExchanged) {
     ASSERT_TRUE(program);
     EXPECT_TRUE(program->groups.empty());
     for (const program::Instruction& instruction : program->devices[0].instructions) {
-      EXPECT_EQ(instruction.lane, program::Lane::kCompute);
+      EXPECT_EQ(instruction.lane, Lane::kCompute);
       EXPECT_NE(instruction.op, "motley::pack");
       EXPECT_NE(instruction.op, "motley::batch_norm_sums");
     }
@@ -103,7 +103,7 @@ TEST(Lower, OperatorsThatMixSamplesRunWholeOnGatheredOperands) {
     const program::DeviceProgram& device = program->devices[1];
     std::vector<std::string> transfers;
     for (const program::Instruction& each : device.instructions) {
-      if (each.lane == program::Lane::kTransfer) transfers.push_back(each.op);
+      if (each.lane == Lane::kTransfer) transfers.push_back(each.op);
       // All four samples, on the device that has one.
       if (each.label == "rank" && each.origin == OpId(1)) {
         EXPECT_EQ(device.buffer(each.outputs[0]).shape, (std::vector<std::int64_t>{4, 4}));

@@ -15,11 +15,11 @@ using graph::ShardingRule;
 namespace {
 
 /// Adds an argument's text, with tensors as the place of the first operand that is the same one.
-void append_kind(const graph::Argument& argument, std::vector<ValueId>& operands,
+void append_kind(const graph::SymbolicArgument& argument, std::vector<ValueId>& operands,
                  std::string& text) {
-  if (const auto* list = std::get_if<graph::ArgumentList>(&argument.value)) {
+  if (const auto* list = std::get_if<graph::SymbolicArguments>(&argument.value)) {
     text += '[';
-    for (const graph::Argument& each : *list) append_kind(each, operands, text);
+    for (const graph::SymbolicArgument& each : *list) append_kind(each, operands, text);
     text += ']';
   } else if (const auto* id = std::get_if<ValueId>(&argument.value)) {
     const auto first = std::find(operands.begin(), operands.end(), *id);
@@ -36,7 +36,7 @@ std::string kind_of(const graph::Graph& graph, const graph::Op& op) {
   if (op.name.starts_with("aten::index") || op.name.starts_with("aten::_unsafe_index")) return {};
   std::string text = op.full_name() + ' ';
   std::vector<ValueId> values;
-  for (const graph::Argument& argument : op.arguments) append_kind(argument, values, text);
+  for (const graph::SymbolicArgument& argument : op.arguments) append_kind(argument, values, text);
   values.insert(values.end(), op.outputs.begin(), op.outputs.end());
   for (const ValueId each : values) {
     text += dtype_name(graph.value(each).dtype);

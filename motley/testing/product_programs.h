@@ -37,7 +37,7 @@ inline program::DeviceProgram product_program(std::int64_t samples, std::size_t 
     result.instructions.push_back(instruction);
   }
   program::Instruction reduce;
-  reduce.lane = program::Lane::kTransfer;
+  reduce.lane = Lane::kTransfer;
   reduce.op = "motley::all_reduce";
   reduce.arguments = {{BufferId(1)}};
   reduce.group = GroupId(0);

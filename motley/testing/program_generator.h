@@ -49,7 +49,7 @@ class ProgramGenerator {
 
   void draw_load() {
     const BufferId x = add({program::BufferKind::kInput, DType::kI64, {kBatch, 3}, "x", {}});
-    append({program::Lane::kCompute, "motley::load", "", {{std::int64_t{0}}}, {x}});
+    append({Lane::kCompute, "motley::load", "", {{std::int64_t{0}}}, {x}});
     ready_.push_back(x);
   }
 
@@ -60,7 +60,7 @@ class ProgramGenerator {
 
   void draw_instruction() {
     if (chance(6)) return draw_sum();
-    Instruction made{program::Lane::kCompute, "aten::some_op", chance(2) ? "" : "Tensor_out"};
+    Instruction made{Lane::kCompute, "aten::some_op", chance(2) ? "" : "Tensor_out"};
     wait_for_some(made);
     for (std::size_t i = 1 + below(4); i > 0; --i)
       made.arguments.push_back(draw_argument(random_, ready_, 2));
@@ -93,12 +93,9 @@ class ProgramGenerator {
 
   void draw_sum() {
     const BufferId flat = add({program::BufferKind::kTemporary, DType::kF32, {24}});
-    const InstructionId packed = append({program::Lane::kCompute,
-                                         "motley::pack",
-                                         "",
-                                         {{program::ArgumentList{{parameters_[0]}}}},
-                                         {flat}});
-    Instruction sum{program::Lane::kTransfer, "motley::all_reduce", "", {{flat}}};
+    const InstructionId packed = append(
+        {Lane::kCompute, "motley::pack", "", {{program::ArgumentList{{parameters_[0]}}}}, {flat}});
+    Instruction sum{Lane::kTransfer, "motley::all_reduce", "", {{flat}}};
     sum.group = GroupId(static_cast<std::int64_t>(below(2)));
     sum.waits = {packed};
     sum.label = "bucket";
@@ -114,7 +111,7 @@ class ProgramGenerator {
   }
 
   void draw_end() {
-    Instruction update{program::Lane::kCompute, "motley::update"};
+    Instruction update{Lane::kCompute, "motley::update"};
     for (const auto& [flat, transfer] : pending_) update.waits.push_back(transfer);
     update.arguments = {{std::string("sgd")}};
     for (const auto& ids : {parameters_, parameters_, states_}) {

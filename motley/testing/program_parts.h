@@ -23,7 +23,7 @@ inline program::Argument draw_argument(SplitMix64& random, const std::vector<Buf
                                   std::nan(""), -0.0, std::numeric_limits<double>::infinity()};
   switch (random.below(depth > 0 ? 10 : 9)) {
     case 0:
-      return {program::NoneArgument{}};
+      return {NoneArgument{}};
     case 1:
       return {random.below(2) == 0};
     case 2:
@@ -37,7 +37,7 @@ inline program::Argument draw_argument(SplitMix64& random, const std::vector<Buf
     case 6:
       return {program::NumberArgument{static_cast<std::int64_t>(random.below(100))}};
     case 7:
-      return {program::KeywordArgument{random.below(2) == 0 ? "dtype" : "device", "f32"}};
+      return {KeywordArgument{random.below(2) == 0 ? "dtype" : "device", "f32"}};
     case 8:
       return {ready[random.below(ready.size())]};
     default:

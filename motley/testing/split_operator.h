@@ -69,7 +69,7 @@ inline SplitLines lines_of(const LoweredOperator& lowered) {
     std::string arguments;
     for (const program::Argument& argument : each.arguments) {
       if (std::holds_alternative<BufferId>(argument.value)) continue;
-      if (std::holds_alternative<program::NoneArgument>(argument.value)) continue;
+      if (std::holds_alternative<NoneArgument>(argument.value)) continue;
       arguments += (arguments.empty() ? "" : ", ") + program::print_argument(argument);
     }
     std::string& text = lines.instructions.emplace_back(each.full_name());

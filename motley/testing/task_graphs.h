@@ -37,7 +37,7 @@ inline TaskGraph with_transfers(std::uint64_t seed, TaskGraph graph) {
     duration = -1 - static_cast<Nanoseconds>(graph.transfers.size());
     cost::Transfer& transfer = graph.transfers.emplace_back();
     for (std::uint64_t phases = 1 + random.below(2); phases > 0; --phases) {
-      cost::Phase& phase = transfer.phases.emplace_back();
+      cost::TransferPhase& phase = transfer.phases.emplace_back();
       phase.delay = Seconds(static_cast<double>(random.below(3)) * 1e-8);
       for (std::uint64_t flows = 1 + random.below(2); flows > 0; --flows)
         phase.flows.push_back({static_cast<double>(random.below(100)),

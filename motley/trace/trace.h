@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "motley/base/ids.h"
+#include "motley/base/lane.h"
 #include "motley/base/result.h"
 #include "motley/base/units.h"
 #include "motley/trace/names.h"
@@ -13,8 +14,6 @@
 namespace motley::trace {
 
 enum class Source { kPredicted, kMeasured };
-enum class Lane { kCompute, kTransfer };
-
 /// Simulated or measured time in integer nanoseconds from the start of the trace.
 using Nanoseconds = std::int64_t;
 

@@ -327,7 +327,7 @@ class Search {
     LinearTime time = cost_.compute(rules_[step.op].triples[step.triple]);
     for (const Load& load : step.loads)
       time += *cost_.load(graph_.tensors[load.tensor.index()], load.form);
-    for (const Conversion& conversion : step.conversions)
+    for (const HapConversion& conversion : step.conversions)
       time += *cost_.conversion(graph_.tensors[conversion.tensor.index()], conversion.from,
                                 conversion.to);
     return time;

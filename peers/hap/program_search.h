@@ -16,7 +16,7 @@ struct Load {
 };
 
 /// A collective or local slice: from then on the tensor is held in both forms.
-struct Conversion {
+struct HapConversion {
   TensorId tensor;
   HapForm from, to;
 };
@@ -26,7 +26,7 @@ struct SpmdStep {
   std::size_t op = 0;      ///< of the reference graph
   std::size_t triple = 0;  ///< of the operator's rules
   std::vector<Load> loads;
-  std::vector<Conversion> conversions;
+  std::vector<HapConversion> conversions;
 };
 
 /// The same program for all devices.

@@ -20,7 +20,7 @@ std::string without_numbers(std::string_view name) {
 
 }  // namespace
 
-std::string_view conversion_name(const Conversion& conversion) {
+std::string_view conversion_name(const HapConversion& conversion) {
   if (conversion.from == HapForm::identity()) return "slice";
   if (conversion.to == HapForm::identity())
     return conversion.from == HapForm::reduce() ? "all-reduce" : "all-gather";
@@ -38,7 +38,7 @@ std::string summarize(const SpmdProgram& program, const ReferenceGraph& graph) {
       if (is_parameter && load.form != HapForm::identity())
         ++split[name(load.tensor) + " " + load.form.text()];
     }
-    for (const Conversion& conversion : step.conversions)
+    for (const HapConversion& conversion : step.conversions)
       ++converted[fmt::format("{} {}", conversion_name(conversion), name(conversion.tensor))];
   }
   std::string text;

@@ -8,7 +8,7 @@
 namespace motley::peers {
 
 /// "all-gather", "slice", "reduce-scatter", "all-reduce" or "all-to-all".
-std::string_view conversion_name(const Conversion& conversion);
+std::string_view conversion_name(const HapConversion& conversion);
 
 /// What a program does beside loading whole parameters and working on slices of the samples: the
 /// parameters it splits and the tensors it converts, in order of their names; numbers in names are

@@ -19,8 +19,8 @@ namespace {
 
 namespace sg = simgrid::s4u;
 using cost::Flow;
-using cost::Phase;
 using cost::Transfer;
+using cost::TransferPhase;
 using trace::Nanoseconds;
 
 /// Transfers that begin at time 0 on links of their own. Weights are whole numbers.
@@ -58,7 +58,7 @@ std::vector<double> run_flow_network(const Scene& scene) {
     if (!begins.empty() && begins.begin()->first <= end) {
       const auto [now, transfer] = *begins.begin();
       begins.erase(begins.begin());
-      const Phase& phase = scene.transfers[transfer].phases[running[transfer].phase++];
+      const TransferPhase& phase = scene.transfers[transfer].phases[running[transfer].phase++];
       running[transfer].flows = phase.flows.size();
       for (const Flow& flow : phase.flows) transfer_of[network.start(now, flow)] = transfer;
       if (phase.flows.empty()) go_on(transfer, now);
@@ -91,7 +91,7 @@ std::vector<std::vector<std::vector<Pair>>> build_platform(const Scene& scene, s
   int number = 0;
   for (const Transfer& transfer : scene.transfers) {
     pairs.emplace_back();
-    for (const Phase& phase : transfer.phases) {
+    for (const TransferPhase& phase : transfer.phases) {
       pairs.back().emplace_back();
       for (const Flow& flow : phase.flows) {
         const auto host = [&](const char* end) {
@@ -123,7 +123,7 @@ std::vector<std::vector<std::vector<Pair>>> build_platform(const Scene& scene, s
 void run_transfer(const Transfer& transfer, const std::vector<std::vector<Pair>>& pairs,
                   double& end) {
   for (std::size_t p = 0; p < transfer.phases.size(); ++p) {
-    const Phase& phase = transfer.phases[p];
+    const TransferPhase& phase = transfer.phases[p];
     sg::this_actor::sleep_for(phase.delay.value);
     std::vector<sg::CommPtr> comms;
     for (std::size_t f = 0; f < phase.flows.size(); ++f) {
@@ -194,7 +194,7 @@ Scene random_scene(std::uint64_t seed) {
     if (flow.uses.empty()) flow.uses.push_back({0});
     if (random.below(4) == 0) flow.most_rate = 1e5 * static_cast<double>(1 + random.below(20));
     const Seconds start(0.25 * static_cast<double>(random.below(17)));
-    scene.transfers.push_back({{Phase{start, {flow}}}});
+    scene.transfers.push_back({{TransferPhase{start, {flow}}}});
   }
   return scene;
 }
@@ -236,7 +236,7 @@ std::vector<Scene> collective_scenes(const cost::Network& network, std::size_t r
       Transfer transfer = cost::build_transfer(network, {op, devices, bytes}, algorithm,
                                                {.latency = Seconds(1e-3)});
       bool is_whole = true;  // SimGrid moves whole bytes over whole-numbered links
-      for (Phase& phase : transfer.phases) {
+      for (TransferPhase& phase : transfer.phases) {
         for (Flow& flow : phase.flows) {
           flow.bytes = std::round(flow.bytes);
           for (cost::LinkUse& use : flow.uses) is_whole &= use.weight == std::round(use.weight);
@@ -274,7 +274,7 @@ std::vector<Scene> all_scenes() {
 Scene stepwise_ring(const std::vector<double>& bandwidths, double bytes) {
   const cost::Network network = network_of(bandwidths, 1);
   const std::size_t n = bandwidths.size();
-  Phase step;
+  TransferPhase step;
   for (std::size_t i = 0; i < n; ++i) {
     Flow flow{bytes / static_cast<double>(n), {}};
     for (const std::int32_t link : network
@@ -285,7 +285,7 @@ Scene stepwise_ring(const std::vector<double>& bandwidths, double bytes) {
     }
     step.flows.push_back(flow);
   }
-  return {"stepwise ring", network.capacities(), {{std::vector<Phase>(2 * (n - 1), step)}}};
+  return {"stepwise ring", network.capacities(), {{std::vector<TransferPhase>(2 * (n - 1), step)}}};
 }
 
 const std::vector<double> kRing = {3e6, 2e6, 4e6, 5e6};

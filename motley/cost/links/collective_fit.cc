@@ -136,7 +136,7 @@ Shares shares_of(Collective op, Algorithm algorithm, int ranks) {
   const CollectiveCall call = even_call(op, devices, held);
   const Transfer transfer = build_transfer(network, call, algorithm, {.latency = Seconds(1)});
   Shares shares;
-  for (const Phase& phase : transfer.phases) shares.messages += phase.delay.value;
+  for (const TransferPhase& phase : transfer.phases) shares.messages += phase.delay.value;
   shares.crossing = isolated_time(transfer, network.capacities()).value - shares.messages;
   return shares;
 }

@@ -47,15 +47,15 @@ class Builder {
   /// One flow along `ranks`, and back to the first if `is_ring`.
   Stream chain(const Ranks& ranks, double bytes, bool is_ring) const;
   /// `steps` lock-steps around a ring, each link carrying `bytes` in all.
-  Phase ring(const Ranks& ranks, double bytes, std::size_t steps) const;
+  TransferPhase ring(const Ranks& ranks, double bytes, std::size_t steps) const;
   /// All of `bytes` from the first of `ranks` along the others, pipelined.
-  Phase pipeline(const Ranks& ranks, double bytes) const;
+  TransferPhase pipeline(const Ranks& ranks, double bytes) const;
   /// All pairs of `messages` at once.
   struct Message {
     std::size_t from, to;
     double bytes;
   };
-  Phase at_once(const std::vector<Message>& messages, std::size_t rounds) const;
+  TransferPhase at_once(const std::vector<Message>& messages, std::size_t rounds) const;
 
  private:
   DeviceId device(std::size_t rank) const { return call_.devices[rank]; }
@@ -107,21 +107,21 @@ Stream Builder::chain(const Ranks& ranks, double bytes, bool is_ring) const {
   return stream;
 }
 
-Phase Builder::ring(const Ranks& ranks, double bytes, std::size_t steps) const {
+TransferPhase Builder::ring(const Ranks& ranks, double bytes, std::size_t steps) const {
   if (ranks.size() < 2) return {};
   Stream stream = chain(ranks, bytes, true);
   return {static_cast<double>(steps) * stream.slowest, {std::move(stream.flow)}};
 }
 
-Phase Builder::pipeline(const Ranks& ranks, double bytes) const {
+TransferPhase Builder::pipeline(const Ranks& ranks, double bytes) const {
   if (ranks.size() < 2) return {};
   Seconds delay;
   for (std::size_t i = 0; i + 1 < ranks.size(); ++i) delay += latency(ranks[i], ranks[i + 1]);
   return {delay, {chain(ranks, bytes, false).flow}};
 }
 
-Phase Builder::at_once(const std::vector<Message>& messages, std::size_t rounds) const {
-  Phase phase;
+TransferPhase Builder::at_once(const std::vector<Message>& messages, std::size_t rounds) const {
+  TransferPhase phase;
   Seconds slowest;
   for (const Message& message : messages) {
     if (message.bytes <= 0) continue;
@@ -135,16 +135,16 @@ Phase Builder::at_once(const std::vector<Message>& messages, std::size_t rounds)
 }
 
 // Phases of members that work side by side, as one: the slowest delay, all flows.
-Phase beside(std::vector<Phase> phases) {
-  Phase all;
-  for (Phase& phase : phases) {
+TransferPhase beside(std::vector<TransferPhase> phases) {
+  TransferPhase all;
+  for (TransferPhase& phase : phases) {
     all.delay = std::max(all.delay, phase.delay);
     for (Flow& flow : phase.flows) all.flows.push_back(std::move(flow));
   }
   return all;
 }
 
-void append(Transfer& transfer, Phase phase) {
+void append(Transfer& transfer, TransferPhase phase) {
   if (phase.delay > Seconds(0.0) || !phase.flows.empty()) {
     transfer.phases.push_back(std::move(phase));
   }
@@ -283,9 +283,9 @@ std::vector<Ranks> across(const std::vector<Ranks>& nodes) {
 }
 
 // One ring for each member of `groups`, all at once; each link carries `bytes`, in `steps` steps.
-Phase rings(const Builder& builder, const std::vector<Ranks>& groups, double bytes,
-            std::size_t steps) {
-  std::vector<Phase> phases;
+TransferPhase rings(const Builder& builder, const std::vector<Ranks>& groups, double bytes,
+                    std::size_t steps) {
+  std::vector<TransferPhase> phases;
   for (const Ranks& group : groups) phases.push_back(builder.ring(group, bytes, steps));
   return beside(std::move(phases));
 }
@@ -311,9 +311,9 @@ Transfer even_hierarchy(const Builder& builder, Collective op, const std::vector
 enum class Direction { kOut, kIn };  // from each node's first rank, or to it
 
 // Everything along a chain inside each node.
-Phase local_pipelines(const Builder& builder, std::vector<Ranks> nodes, double bytes,
-                      Direction direction) {
-  std::vector<Phase> phases;
+TransferPhase local_pipelines(const Builder& builder, std::vector<Ranks> nodes, double bytes,
+                              Direction direction) {
+  std::vector<TransferPhase> phases;
   for (Ranks& node : nodes) {
     if (direction == Direction::kIn) std::reverse(node.begin(), node.end());
     phases.push_back(builder.pipeline(node, bytes));
@@ -322,8 +322,9 @@ Phase local_pipelines(const Builder& builder, std::vector<Ranks> nodes, double b
 }
 
 // The others' parts, each on its own.
-Phase local_parts(const Builder& builder, const std::vector<Ranks>& nodes, Direction direction) {
-  std::vector<Phase> phases;
+TransferPhase local_parts(const Builder& builder, const std::vector<Ranks>& nodes,
+                          Direction direction) {
+  std::vector<TransferPhase> phases;
   for (const Ranks& node : nodes) {
     std::vector<Builder::Message> messages;
     for (std::size_t i = 1; i < node.size(); ++i) {
@@ -351,7 +352,7 @@ Transfer leader_hierarchy(const Builder& builder, Collective op, const std::vect
   const auto everything = [&](Direction direction) {
     return local_pipelines(builder, nodes, builder.whole(), direction);
   };
-  const Phase exchange = builder.ring(leaders, outside * largest, m - 1);
+  const TransferPhase exchange = builder.ring(leaders, outside * largest, m - 1);
   Transfer transfer;
   if (op == Collective::kAllReduce) {
     append(transfer, everything(Direction::kIn));
@@ -414,7 +415,7 @@ bool is_even(const std::vector<Ranks>& nodes) {
 }
 
 // Every pair of each group at once, a share of what a rank holds each.
-Phase all_pairs(const Builder& builder, const std::vector<Ranks>& groups) {
+TransferPhase all_pairs(const Builder& builder, const std::vector<Ranks>& groups) {
   const std::size_t size = groups.front().size();
   std::vector<Builder::Message> messages;
   for (const Ranks& group : groups)
@@ -443,7 +444,7 @@ Transfer hierarchical(const Builder& builder, Collective op, std::size_t root) {
 
 // A broadcast from a rank goes along the ring; a reduction to it comes along the ring.
 Transfer grouped(const Builder& builder, Collective op) {
-  std::vector<Phase> phases;
+  std::vector<TransferPhase> phases;
   for (std::size_t rank = 0; rank < builder.size(); ++rank) {
     if (builder.bytes(rank) <= 0) continue;
     const std::size_t first = op == Collective::kAllGather ? rank : (rank + 1) % builder.size();
@@ -580,7 +581,7 @@ Transfer build_transfer(const Network& network, const CollectiveCall& call, Algo
 Seconds isolated_time(const Transfer& transfer, const std::vector<double>& capacities) {
   Seconds time;
   std::map<std::int32_t, double> crossing;  // link -> bytes
-  for (const Phase& phase : transfer.phases) {
+  for (const TransferPhase& phase : transfer.phases) {
     double slowest = 0;
     crossing.clear();
     for (const Flow& flow : phase.flows) {
@@ -595,19 +596,20 @@ Seconds isolated_time(const Transfer& transfer, const std::vector<double>& capac
   return time;
 }
 
-Choice best_algorithm(const Network& network, const CollectiveCall& call,
-                      const Transport& transport, const std::vector<Algorithm>& candidates) {
+AlgorithmChoice best_algorithm(const Network& network, const CollectiveCall& call,
+                               const Transport& transport,
+                               const std::vector<Algorithm>& candidates) {
   MOTLEY_CHECK(!candidates.empty());
   const std::vector<double> capacities = network.capacities();
-  std::vector<Choice> choices;
+  std::vector<AlgorithmChoice> choices;
   for (const Algorithm algorithm : candidates) {
     Transfer transfer = build_transfer(network, call, algorithm, transport);
     const Seconds time = isolated_time(transfer, capacities);
     choices.push_back({algorithm, std::move(transfer), time});
   }
-  const auto best =
-      std::min_element(choices.begin(), choices.end(),
-                       [](const Choice& a, const Choice& b) { return a.time < b.time; });
+  const auto best = std::min_element(
+      choices.begin(), choices.end(),
+      [](const AlgorithmChoice& a, const AlgorithmChoice& b) { return a.time < b.time; });
   return std::move(*best);
 }
 

@@ -118,12 +118,13 @@ Transfer build_transfer(const Network& network, const CollectiveCall& call, Algo
 Seconds isolated_time(const Transfer& transfer, const std::vector<double>& capacities);
 
 /// The cheapest of some algorithms (at least one; of equals the first).
-struct Choice {
+struct AlgorithmChoice {
   Algorithm algorithm;
   Transfer transfer;
   Seconds time;  ///< isolated_time
 };
-Choice best_algorithm(const Network& network, const CollectiveCall& call,
-                      const Transport& transport, const std::vector<Algorithm>& candidates);
+AlgorithmChoice best_algorithm(const Network& network, const CollectiveCall& call,
+                               const Transport& transport,
+                               const std::vector<Algorithm>& candidates);
 
 }  // namespace motley::cost

@@ -27,16 +27,16 @@ struct Flow {
 
 /// First a delay that uses no link (latency, launch), then flows that start together. A phase is
 /// over when its last flow is.
-struct Phase {
+struct TransferPhase {
   Seconds delay;
   std::vector<Flow> flows;
-  bool operator==(const Phase&) const = default;
+  bool operator==(const TransferPhase&) const = default;
 };
 
 /// A point-to-point transfer or a collective: phases one after the other. Without flows it takes
 /// the sum of its delays, whatever else is under way.
 struct Transfer {
-  std::vector<Phase> phases;
+  std::vector<TransferPhase> phases;
   bool operator==(const Transfer&) const = default;
 };
 

@@ -354,7 +354,7 @@ struct IndexFactors {
 };
 
 std::optional<IndexFactors> index_factors(RuleBuilder& rule, const Shape& rows, Split places) {
-  const auto* list = std::get_if<ArgumentList>(&rule.op().arguments[1].value);
+  const auto* list = std::get_if<SymbolicArguments>(&rule.op().arguments[1].value);
   const std::vector<int> indices = rule.operands_at(1);
   if (list == nullptr || indices.empty()) return std::nullopt;
   IndexFactors made;

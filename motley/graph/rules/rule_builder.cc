@@ -11,7 +11,7 @@ std::vector<std::int64_t> shape_of(const Value& value, const Sizes& sizes) {
   return shape;
 }
 
-std::optional<std::int64_t> find_integer_in(const Argument& argument, const Sizes& sizes) {
+std::optional<std::int64_t> find_integer_in(const SymbolicArgument& argument, const Sizes& sizes) {
   if (const auto* value = std::get_if<std::int64_t>(&argument.value)) return *value;
   if (const auto* size = std::get_if<SizeArgument>(&argument.value))
     return size->expr.evaluate_integer(sizes);
@@ -37,7 +37,7 @@ RuleBuilder::RuleBuilder(const Graph& graph, OpId op, const Sizes& sizes, Statis
   };
   for (std::size_t i = 0; i < op_->arguments.size(); ++i) {
     if (const auto* id = std::get_if<ValueId>(&op_->arguments[i].value)) add(*id, i);
-    if (const auto* list = std::get_if<ArgumentList>(&op_->arguments[i].value))
+    if (const auto* list = std::get_if<SymbolicArguments>(&op_->arguments[i].value))
       for_each_value(*list, [&](ValueId id) { add(id, i); });
   }
   for (const ValueId id : op_->outputs) {
@@ -130,7 +130,7 @@ std::optional<std::int64_t> RuleBuilder::integer(int argument) const {
 std::optional<std::int64_t> RuleBuilder::integer(int argument, int element) const {
   const auto index = static_cast<std::size_t>(argument);
   if (element < 0 || element >= list_length(argument)) return std::nullopt;
-  const auto& list = std::get<ArgumentList>(op_->arguments[index].value);
+  const auto& list = std::get<SymbolicArguments>(op_->arguments[index].value);
   return find_integer_in(list[static_cast<std::size_t>(element)], *sizes_);
 }
 
@@ -145,19 +145,19 @@ std::optional<double> RuleBuilder::number(int argument) const {
 bool RuleBuilder::truth(int argument) const {
   const auto index = static_cast<std::size_t>(argument);
   return index < op_->arguments.size() &&
-         op_->arguments[index].value == decltype(Argument::value)(true);
+         op_->arguments[index].value == decltype(SymbolicArgument::value)(true);
 }
 
 bool RuleBuilder::is_false(int argument) const {
   const auto index = static_cast<std::size_t>(argument);
   return index < op_->arguments.size() &&
-         op_->arguments[index].value == decltype(Argument::value)(false);
+         op_->arguments[index].value == decltype(SymbolicArgument::value)(false);
 }
 
 int RuleBuilder::list_length(int argument) const {
   const auto index = static_cast<std::size_t>(argument);
   if (index >= op_->arguments.size()) return 0;
-  const auto* list = std::get_if<ArgumentList>(&op_->arguments[index].value);
+  const auto* list = std::get_if<SymbolicArguments>(&op_->arguments[index].value);
   return list == nullptr ? 0 : static_cast<int>(list->size());
 }
 

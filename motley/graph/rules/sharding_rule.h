@@ -83,8 +83,8 @@ std::vector<AlikeDims> alike_results(const ShardingRule& rule,
 
 /// The operator's arguments where the device has `local_sizes[f]` of factor f. `sizes` are the
 /// global ones.
-ArgumentList local_arguments(const Op& op, const ShardingRule& rule,
-                             std::span<const std::int64_t> local_sizes, const Sizes& sizes);
+SymbolicArguments local_arguments(const Op& op, const ShardingRule& rule,
+                                  std::span<const std::int64_t> local_sizes, const Sizes& sizes);
 
 /// Operators that work element by element over operands that numpy broadcasting aligns; by name
 /// without overload, sorted.

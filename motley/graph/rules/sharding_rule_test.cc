@@ -28,13 +28,13 @@ Graph make_graph(std::vector<std::pair<DType, std::vector<std::int64_t>>> operan
   return graph;
 }
 
-Argument value(std::int64_t id) { return {ValueId(id)}; }
-Argument list(std::vector<std::int64_t> values) {
-  ArgumentList made;
+SymbolicArgument value(std::int64_t id) { return {ValueId(id)}; }
+SymbolicArgument list(std::vector<std::int64_t> values) {
+  SymbolicArguments made;
   for (const std::int64_t each : values) made.push_back({each});
   return {made};
 }
-Op make_op(std::string name, ArgumentList arguments, std::string overload = "") {
+Op make_op(std::string name, SymbolicArguments arguments, std::string overload = "") {
   Op op;
   op.name = std::move(name);
   op.overload = std::move(overload);
@@ -82,7 +82,7 @@ TEST(ShardingRule, LocalArgumentsFollowTheParts) {
   const auto rule = find_rule(view, OpId(0), {});
   ASSERT_TRUE(rule);
   const std::vector<std::int64_t> local{2, 1, 4};  // of factor b, 3, one
-  const ArgumentList arguments = local_arguments(view.ops[0], *rule, local, {});
+  const SymbolicArguments arguments = local_arguments(view.ops[0], *rule, local, {});
   EXPECT_EQ(arguments[1], list({2, 4}));
 }
 
@@ -96,9 +96,9 @@ TEST(ShardingRule, BlocksOfADimensionAreCutAlike) {
   EXPECT_EQ(text_of(slice(2, 8)), "(a b!) -> (a c!)");
   const auto rule = find_rule(slice(4, 8), OpId(0), {});
   const std::vector<std::int64_t> local{4, 3, 1};  // one of four in each block
-  const ArgumentList arguments = local_arguments(slice(4, 8).ops[0], *rule, local, {});
-  EXPECT_EQ(arguments[2], Argument{std::int64_t{1}});
-  EXPECT_EQ(arguments[3], Argument{std::int64_t{2}});
+  const SymbolicArguments arguments = local_arguments(slice(4, 8).ops[0], *rule, local, {});
+  EXPECT_EQ(arguments[2], SymbolicArgument{std::int64_t{1}});
+  EXPECT_EQ(arguments[3], SymbolicArgument{std::int64_t{2}});
 }
 
 TEST(ShardingRule, SquareIsNotLinear) {
@@ -112,20 +112,20 @@ TEST(ShardingRule, SquareIsNotLinear) {
 }
 
 TEST(ShardingRule, GradientOfABiasDoesNotDependOnTheInput) {
-  const Graph graph =
-      make_graph({{kF, {2, 8, 5, 5}}, {kF, {2, 3, 5, 5}}, {kF, {8, 3, 1, 1}}},
-                 make_op("aten::convolution_backward", {value(0),
-                                                        value(1),
-                                                        value(2),
-                                                        list({8}),
-                                                        list({1, 1}),
-                                                        list({0, 0}),
-                                                        list({1, 1}),
-                                                        {false},
-                                                        list({0, 0}),
-                                                        {1},
-                                                        {ArgumentList{{true}, {true}, {true}}}}),
-                 {{kF, {2, 3, 5, 5}}, {kF, {8, 3, 1, 1}}, {kF, {8}}});
+  const Graph graph = make_graph(
+      {{kF, {2, 8, 5, 5}}, {kF, {2, 3, 5, 5}}, {kF, {8, 3, 1, 1}}},
+      make_op("aten::convolution_backward", {value(0),
+                                             value(1),
+                                             value(2),
+                                             list({8}),
+                                             list({1, 1}),
+                                             list({0, 0}),
+                                             list({1, 1}),
+                                             {false},
+                                             list({0, 0}),
+                                             {1},
+                                             {SymbolicArguments{{true}, {true}, {true}}}}),
+      {{kF, {2, 3, 5, 5}}, {kF, {8, 3, 1, 1}}, {kF, {8}}});
   const auto rule = find_rule(graph, OpId(0), {});
   ASSERT_TRUE(rule);
   const int in_channels = rule->operand_factors[1][1][0];
@@ -137,14 +137,15 @@ TEST(ShardingRule, UnknownOperatorsHaveNone) {
                                {{kF, {4, 4}}})),
             "none");
   // Arguments that a rule does not cover.
+  EXPECT_EQ(text_of(make_graph(
+                {{kF, {4, 4}}, {DType::kBool, {4, 4}}},
+                make_op("aten::index", {value(0), {SymbolicArguments{value(1)}}}, "Tensor"),
+                {{kF, {7}}})),
+            "none");
   EXPECT_EQ(
-      text_of(make_graph({{kF, {4, 4}}, {DType::kBool, {4, 4}}},
-                         make_op("aten::index", {value(0), {ArgumentList{value(1)}}}, "Tensor"),
-                         {{kF, {7}}})),
-      "none");
-  EXPECT_EQ(text_of(make_graph({{kI, {4}}}, make_op("aten::cat", {{ArgumentList{value(0)}}, {0}}),
-                               {{kI, {4}}})),
-            "(a) -> (a)");
+      text_of(make_graph({{kI, {4}}}, make_op("aten::cat", {{SymbolicArguments{value(0)}}, {0}}),
+                         {{kI, {4}}})),
+      "(a) -> (a)");
 }
 
 /// x [6, 4] indexed by [0, 1, ...] and y [6]: the row numbers come from `from`.
@@ -162,7 +163,7 @@ Graph indexed_rows(const Op& from, std::int64_t count) {
   Op numbers = from;
   const ValueId rows = add(kI, {count}, OpId(0));
   numbers.outputs = {rows};
-  Op index = make_op("aten::index", {{x}, {ArgumentList{{rows}, {y}}}}, "Tensor");
+  Op index = make_op("aten::index", {{x}, {SymbolicArguments{{rows}, {y}}}}, "Tensor");
   index.outputs = {add(kF, {6}, OpId(1))};
   graph.ops = {numbers, index};
   return graph;

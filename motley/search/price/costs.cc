@@ -42,9 +42,10 @@ tl::unexpected<Error> not_profiled(const graph::Model& model, const DeviceKey& k
 struct Table {
   std::shared_ptr<const InstructionTimes> times;
   cost::Grounds grounds;
-  std::shared_ptr<const cost::TimeSource> source = nullptr;  // of any program of the model
-  std::shared_ptr<const cost::WorkTimes> by_work = nullptr;  // none: too little was measured
-  std::shared_ptr<const cost::WorkTimes> least = nullptr;    // where there is by_work
+  std::shared_ptr<const cost::TimeSource> source = nullptr;    // of any program of the model
+  std::shared_ptr<const cost::TimeSource> measured = nullptr;  // as far as it was measured
+  std::shared_ptr<const cost::WorkTimes> by_work = nullptr;    // none: too little was measured
+  std::shared_ptr<const cost::WorkTimes> least = nullptr;      // where there is by_work
 };
 
 /// What the loading of all tables shares; remembers what it lowered.
@@ -87,8 +88,9 @@ void prefer_table(const std::vector<program::DeviceProgram>& references, Table& 
     return cost::TimeSource::Answer{times->at(instruction, batch),
                                     times->scratch_at(instruction, batch)};
   };
-  table.source = std::make_shared<cost::FirstKnown>(
-      std::make_shared<cost::BatchCurves>(references, at), table.source);
+  const auto curves = std::make_shared<cost::BatchCurves>(references, at);
+  table.source = std::make_shared<cost::FirstKnown>(curves, table.source);
+  if (table.measured) table.measured = std::make_shared<cost::FirstKnown>(curves, table.measured);
 }
 
 /// Times by what was measured of some model's operators, and no more than those.
@@ -136,7 +138,7 @@ Result<Table> load_device(Loading& loading, const DeviceKey& key, int ranks) {
   MOTLEY_ASSIGN(const auto entries, loading.store.ops(key));
   Table table;
   const auto measured = std::make_shared<cost::MeasuredTimes>(entries);
-  table.source = measured;
+  table.source = table.measured = measured;
   if (const auto fitted = cost::OperatorModel::fit(entries)) {
     model_operators(loading, *fitted, table);
     table.source = std::make_shared<cost::FirstKnown>(measured, table.by_work);
@@ -252,6 +254,7 @@ cost::ProfileCost::DeviceTimes paced(const Table& alone, const Table& shared,
   times.pace = pace;
   times.is_paced = !pace.is_constant();
   times.source = shared.source;
+  times.measured = shared.measured;
   times.alone = alone.times;
   times.shared = shared.times;
   if (!times.is_paced) return times;

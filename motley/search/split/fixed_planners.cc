@@ -18,9 +18,9 @@ namespace {
 using plan::Problem;
 using Setting = SplitEvaluator::Setting;
 
-Choice no_split(std::string why) { return Choice{.why = {std::move(why)}}; }
+SplitChoice no_split(std::string why) { return SplitChoice{.why = {std::move(why)}}; }
 
-Choice one_split(BatchSplit split) { return Choice{.split = std::move(split)}; }
+SplitChoice one_split(BatchSplit split) { return SplitChoice{.split = std::move(split)}; }
 
 /// Leaves out devices without samples.
 BatchSplit drop_idle(const std::vector<DeviceId>& devices,
@@ -134,7 +134,7 @@ class SplitLottery {
 
 }  // namespace
 
-Result<Choice> EqualPlanner::choose(const Study& study) const {
+Result<SplitChoice> EqualPlanner::choose(const Study& study) const {
   const Problem& problem = study.space.problem();
   const auto devices = static_cast<std::int64_t>(problem.devices.size());
   if (problem.global_batch < devices) {
@@ -146,7 +146,7 @@ Result<Choice> EqualPlanner::choose(const Study& study) const {
   return one_split(equal_split(problem));
 }
 
-Result<Choice> ProportionalPlanner::choose(const Study& study) const {
+Result<SplitChoice> ProportionalPlanner::choose(const Study& study) const {
   const Problem& problem = study.space.problem();
   const double share = std::max(
       1.0, static_cast<double>(problem.global_batch) / static_cast<double>(problem.devices.size()));
@@ -158,7 +158,7 @@ Result<Choice> ProportionalPlanner::choose(const Study& study) const {
   return one_split(drop_idle(problem.devices, plan::round_shares(speeds, problem.global_batch)));
 }
 
-Result<Choice> ManualPlanner::choose(const Study& study) const {
+Result<SplitChoice> ManualPlanner::choose(const Study& study) const {
   const Problem& problem = study.space.problem();
   const std::string given = fmt::format("batch split {}", fmt::join(problem.manual, ","));
   if (problem.manual.size() != problem.devices.size()) {
@@ -185,17 +185,17 @@ Result<Choice> ManualPlanner::choose(const Study& study) const {
   return one_split(drop_idle(problem.devices, problem.manual));
 }
 
-Result<Choice> RandomPlanner::choose(const Study& study) const {
+Result<SplitChoice> RandomPlanner::choose(const Study& study) const {
   const Problem& problem = study.space.problem();
   const bool can_split_operators = inputs().graph != nullptr && problem.devices.size() > 1;
   // Another sequence than those that draw the plan itself.
   if (can_split_operators && SplitMix64(~problem.seed).below(4) > 0) {
-    Choice choice;
+    SplitChoice choice;
     MOTLEY_ASSIGN(choice.region, draw_region(problem, *inputs().graph, choice.why));
     return choice;
   }
   std::optional<BatchSplit> split = SplitLottery(study.space).draw();
-  if (!split) return Choice{.why = study.space.explain_infeasible()};
+  if (!split) return SplitChoice{.why = study.space.explain_infeasible()};
   return one_split(std::move(*split));
 }
 

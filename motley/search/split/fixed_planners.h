@@ -11,7 +11,7 @@ class EqualPlanner : public SplitPlanner {
   std::string_view name() const override { return "equal"; }
 
  private:
-  Result<Choice> choose(const Study& study) const override;
+  Result<SplitChoice> choose(const Study& study) const override;
 };
 
 class ProportionalPlanner : public SplitPlanner {
@@ -20,7 +20,7 @@ class ProportionalPlanner : public SplitPlanner {
   std::string_view name() const override { return "proportional"; }
 
  private:
-  Result<Choice> choose(const Study& study) const override;
+  Result<SplitChoice> choose(const Study& study) const override;
 };
 
 class ManualPlanner : public SplitPlanner {
@@ -29,7 +29,7 @@ class ManualPlanner : public SplitPlanner {
   std::string_view name() const override { return "manual"; }
 
  private:
-  Result<Choice> choose(const Study& study) const override;
+  Result<SplitChoice> choose(const Study& study) const override;
 };
 
 class RandomPlanner : public SplitPlanner {
@@ -38,7 +38,7 @@ class RandomPlanner : public SplitPlanner {
   std::string_view name() const override { return "random"; }
 
  private:
-  Result<Choice> choose(const Study& study) const override;
+  Result<SplitChoice> choose(const Study& study) const override;
 };
 
 }  // namespace motley::search

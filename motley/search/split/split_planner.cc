@@ -70,7 +70,7 @@ SplitSearch search_within_memory(SplitSpace& space) {
 }
 
 /// A choice of how operators are split is shown as it is: no bound holds for all of them.
-Result<void> add_region(const Study& study, const Choice& choice, PlanOutcome& outcome) {
+Result<void> add_region(const Study& study, const SplitChoice& choice, PlanOutcome& outcome) {
   const plan::Region& region = choice.region->region;
   outcome.plan = make_region_plan(study.space.problem(), region, choice.region->micro_batches);
   const auto price = study.space.evaluator().price(*outcome.plan);
@@ -89,7 +89,7 @@ Result<void> add_region(const Study& study, const Choice& choice, PlanOutcome& o
   return {};
 }
 
-Result<void> add_answer(const Study& study, Choice choice, PlanOutcome& outcome) {
+Result<void> add_answer(const Study& study, SplitChoice choice, PlanOutcome& outcome) {
   const SplitSpace& space = study.space;
   const BatchSplit& split = *choice.split;
   if (!choice.seconds) ++outcome.considered;
@@ -160,11 +160,11 @@ Result<PlanOutcome> SplitPlanner::plan(const Problem& problem) const {
   MOTLEY_RETURN_IF_ERROR(add_baselines(study, outcome));
   outcome.considered = study.search.considered + (study.equal ? 1 : 0) + (study.single ? 1 : 0);
   outcome.lower_bound = Seconds(study.search.best ? study.search.lower_bound : 0.0);
-  MOTLEY_ASSIGN(Choice choice, choose(study));
+  MOTLEY_ASSIGN(SplitChoice choice, choose(study));
   outcome.considered += choice.considered;
   if (choice.split) {
     std::vector<std::string> faults = study.space.find_faults(*choice.split);
-    if (!faults.empty()) choice = Choice{.why = std::move(faults)};
+    if (!faults.empty()) choice = SplitChoice{.why = std::move(faults)};
   }
   if (choice.region) {
     MOTLEY_RETURN_IF_ERROR(add_region(study, choice, outcome));

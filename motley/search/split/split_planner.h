@@ -19,7 +19,7 @@ struct PricedSplit {
 };
 
 /// What a planner of splits decides; everything around it is the same for all.
-struct Choice {
+struct SplitChoice {
   std::optional<BatchSplit> split;     ///< empty: there is none, and `why` has the arithmetic
   std::optional<RegionChoice> region;  ///< instead of a split: operators split over devices
   std::optional<double> seconds;       ///< its simulated step, where already known
@@ -43,7 +43,7 @@ class SplitPlanner : public plan::Planner {
   Result<plan::PlanOutcome> plan(const plan::Problem& problem) const final;
 
  private:
-  virtual Result<Choice> choose(const Study& study) const = 0;
+  virtual Result<SplitChoice> choose(const Study& study) const = 0;
 
  protected:
   const PlannerInputs& inputs() const { return inputs_; }

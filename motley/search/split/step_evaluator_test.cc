@@ -125,7 +125,7 @@ name = "a"
                    std::vector<cost::OpEntry>& entries) const {
     const program::DeviceProgram program = lower(batch, ranks);
     for (const program::Instruction& instruction : program.instructions) {
-      if (instruction.lane == program::Lane::kTransfer) continue;
+      if (instruction.lane == Lane::kTransfer) continue;
       double bytes = 0;
       for (const BufferId output : instruction.outputs) {
         bytes += static_cast<double>(program.buffer(output).bytes().value);

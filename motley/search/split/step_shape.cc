@@ -13,7 +13,6 @@ namespace {
 
 using program::DeviceProgram;
 using program::Instruction;
-using program::Lane;
 
 /// What may stand behind forward and backward.
 bool is_tail_op(std::string_view op) {

@@ -28,7 +28,7 @@ class EqualTimes : public cost::TimeSource {
     const double seconds = static_cast<double>(program.samples) / samples_a_second_;
     std::vector<std::optional<Answer>> answers;
     for (const program::Instruction& instruction : program.instructions) {
-      const bool computes = instruction.lane == program::Lane::kCompute;
+      const bool computes = instruction.lane == Lane::kCompute;
       answers.push_back(Answer{Seconds(computes ? seconds : 0.0), Bytes(0)});
     }
     return answers;
@@ -49,7 +49,7 @@ TEST(StepShape, TheTailUnpacksAndUpdatesOnly) {
   ASSERT_LT(shape.tail, program.instructions.size());
   for (std::size_t i = shape.tail; i < program.instructions.size(); ++i) {
     const program::Instruction& instruction = program.instructions[i];
-    if (instruction.lane == program::Lane::kTransfer) continue;
+    if (instruction.lane == Lane::kTransfer) continue;
     EXPECT_THAT((std::vector<std::string>{"motley::unpack", "motley::update", "motley::assign",
                                           "motley::report"}),
                 ::testing::Contains(instruction.op));

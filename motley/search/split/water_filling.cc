@@ -85,13 +85,13 @@ class Climb {
 
 }  // namespace
 
-Result<Choice> WaterFilling::choose(const Study& study) const {
+Result<SplitChoice> WaterFilling::choose(const Study& study) const {
   if (!study.search.best) {
-    return Choice{.split = {}, .seconds = {}, .why = study.space.explain_infeasible()};
+    return SplitChoice{.split = {}, .seconds = {}, .why = study.space.explain_infeasible()};
   }
   PricedSplit best{*study.search.best, 0};
   MOTLEY_ASSIGN(best.seconds, price(study.space, best.split));
-  Choice choice{.split = {}, .seconds = {}, .why = {}, .considered = 1};
+  SplitChoice choice{.split = {}, .seconds = {}, .why = {}, .considered = 1};
   for (const auto& baseline : {study.equal, study.single}) {
     if (baseline && baseline->seconds < best.seconds) best = *baseline;
   }

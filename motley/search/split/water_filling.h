@@ -11,7 +11,7 @@ class WaterFilling : public SplitPlanner {
   std::string_view name() const override { return "split"; }
 
  private:
-  Result<Choice> choose(const Study& study) const override;
+  Result<SplitChoice> choose(const Study& study) const override;
 };
 
 }  // namespace motley::search

@@ -170,7 +170,7 @@ class Explainer {
       const OpId producer = graph_.value(change.value).producer;
       const OpId where = producer.is_none() ? change.reader.op : producer;
       if (seconds == 0 || where.is_none()) continue;
-      Exchange& exchange = exchanges_[layer_of_.at(where)][name_of(change, time.method)];
+      Exchange& exchange = exchanges_[layer_of_.at(where)][name_of(change, time)];
       ++exchange.times;
       exchange.bytes += prices_.bytes(change.value, graph::kWholeForm, 0);
       exchange.seconds += seconds;
@@ -178,15 +178,12 @@ class Explainer {
   }
 
   /// "grouped all-gather", "all-reduce of gradients".
-  static std::string name_of(const FormChange& change, ExchangeMethod method) {
-    const auto& [value, from, to, reader] = change;
-    const std::string how =
-        method == ExchangeMethod::kNative ? "" : std::string(exchange_method_name(method)) + " ";
-    const char* name = from.kind == FormKind::kPartial
-                           ? (to.kind == FormKind::kWhole ? "all-reduce" : "reduce-scatter")
-                       : to.kind == FormKind::kSharded && from.dim != to.dim ? "all-to-all"
-                                                                             : "all-gather";
-    return fmt::format("{}{}{}", how, name, reader.op.is_none() ? " of gradients" : "");
+  static std::string name_of(const FormChange& change, const ConversionTime& time) {
+    std::string name(time.op.substr(time.op.find("::") + 2));
+    std::replace(name.begin(), name.end(), '_', '-');
+    if (time.method != ExchangeMethod::kNative)
+      name = fmt::format("{} {}", exchange_method_name(time.method), name);
+    return change.reader.op.is_none() ? name + " of gradients" : name;
   }
 
   std::string exchanges_text(std::size_t layer) const {

@@ -82,6 +82,7 @@ double SpmdPrices::copy(std::size_t device_class, std::string_view name, DType d
 void SpmdPrices::add_exchange(std::string_view op, const ExchangeBytes& bytes,
                               ConversionTime& time) {
   const QuickestExchange quickest = exchanges_.quickest(op, bytes);
+  time.op = op;
   time.exchange += quickest.seconds;
   time.method = quickest.method;
   if (!std::isfinite(time.exchange) || bytes.direct == 0) return;

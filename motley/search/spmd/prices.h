@@ -20,6 +20,7 @@ namespace motley::search {
 /// Seconds of a change of form: local copies by class of device, and what the network takes.
 struct ConversionTime {
   std::vector<double> before, after;  ///< by class: copies before and after the exchange
+  std::string_view op;                ///< of the exchange: "motley::all_gather"; empty: none
   double exchange = 0;
   double flow = 0;  ///< of it what its bytes take, however many are sent together
   ExchangeMethod method = ExchangeMethod::kNative;  ///< the quickest

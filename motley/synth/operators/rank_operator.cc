@@ -38,12 +38,12 @@ double RankOperator::part() const {
          static_cast<double>(std::max<std::int64_t>(1, rule_.factors[factor].size));
 }
 
-program::Argument RankOperator::make_argument(const graph::Argument& argument,
+program::Argument RankOperator::make_argument(const graph::SymbolicArgument& argument,
                                               std::size_t& operand) const {
   return std::visit(
       [&](const auto& value) -> program::Argument {
         using T = std::decay_t<decltype(value)>;
-        if constexpr (std::is_same_v<T, graph::NoneArgument>) {
+        if constexpr (std::is_same_v<T, NoneArgument>) {
           return none();
         } else if constexpr (std::is_same_v<T, ValueId>) {
           const std::size_t o = operand++;
@@ -51,13 +51,13 @@ program::Argument RankOperator::make_argument(const graph::Argument& argument,
           return {rank_.in_form(value, strategy_.operands[o])};
         } else if constexpr (std::is_same_v<T, graph::SizeArgument>) {
           return {rank_.size(value.expr)};
-        } else if constexpr (std::is_same_v<T, graph::NumberArgument>) {
+        } else if constexpr (std::is_same_v<T, graph::SymbolicNumber>) {
           return number(rank_.evaluate(value.expr));
-        } else if constexpr (std::is_same_v<T, graph::KeywordArgument>) {
+        } else if constexpr (std::is_same_v<T, KeywordArgument>) {
           return keyword(value.kind, value.word);
-        } else if constexpr (std::is_same_v<T, graph::ArgumentList>) {
+        } else if constexpr (std::is_same_v<T, graph::SymbolicArguments>) {
           Arguments list;
-          for (const graph::Argument& element : value)
+          for (const graph::SymbolicArgument& element : value)
             list.push_back(make_argument(element, operand));
           return {list};
         } else {
@@ -71,7 +71,7 @@ Arguments RankOperator::arguments() const {
   std::size_t operand = 0;
   Arguments made;
   made.reserve(op_.arguments.size());
-  for (const graph::Argument& argument : op_.arguments)
+  for (const graph::SymbolicArgument& argument : op_.arguments)
     made.push_back(make_argument(argument, operand));
   if (strategy_.factor < 0) return made;  // sizes are those of the whole
   const std::vector<std::int64_t> sizes = local_factors();

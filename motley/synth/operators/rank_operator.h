@@ -62,7 +62,8 @@ class RankOperator {
  private:
   /// Sizes of the rule's factors here.
   std::vector<std::int64_t> local_factors() const;
-  program::Argument make_argument(const graph::Argument& argument, std::size_t& operand) const;
+  program::Argument make_argument(const graph::SymbolicArgument& argument,
+                                  std::size_t& operand) const;
 
   RankStep& rank_;
   const OpId id_;

@@ -55,7 +55,7 @@ bool is_single_or_double(const graph::Graph& graph, ValueId value) {
   return dtype == DType::kF32 || dtype == DType::kF64;
 }
 
-bool is_true(const graph::Argument& argument) {
+bool is_true(const graph::SymbolicArgument& argument) {
   const auto* value = std::get_if<bool>(&argument.value);
   return value != nullptr && *value;
 }

@@ -37,6 +37,6 @@ inline bool takes_any(const graph::Graph&, const graph::Op&, const graph::Strate
 bool is_consecutive(const graph::Form& form);
 /// Can its statistics and sums be taken in its own dtype?
 bool is_single_or_double(const graph::Graph& graph, ValueId value);
-bool is_true(const graph::Argument& argument);
+bool is_true(const graph::SymbolicArgument& argument);
 
 }  // namespace motley::synth

@@ -11,15 +11,15 @@ namespace motley::synth {
 namespace {
 
 /// Dimensions that a reduction's argument names; all, if none.
-Shape named_dims(const graph::Argument& argument, std::size_t rank) {
+Shape named_dims(const graph::SymbolicArgument& argument, std::size_t rank) {
   Shape dims;
-  const auto add = [&](const graph::Argument& each) {
+  const auto add = [&](const graph::SymbolicArgument& each) {
     const auto* dim = std::get_if<std::int64_t>(&each.value);
     if (dim != nullptr) dims.push_back(*dim < 0 ? *dim + static_cast<std::int64_t>(rank) : *dim);
   };
   add(argument);
-  if (const auto* list = std::get_if<graph::ArgumentList>(&argument.value))
-    for (const graph::Argument& each : *list) add(each);
+  if (const auto* list = std::get_if<graph::SymbolicArguments>(&argument.value))
+    for (const graph::SymbolicArgument& each : *list) add(each);
   if (dims.empty()) {
     dims.resize(rank);
     std::iota(dims.begin(), dims.end(), 0);
@@ -28,7 +28,7 @@ Shape named_dims(const graph::Argument& argument, std::size_t rank) {
 }
 
 /// What is taken off the number of elements: 1, if the argument is none.
-double correction_of(const graph::Argument& argument) {
+double correction_of(const graph::SymbolicArgument& argument) {
   if (const auto* whole = std::get_if<std::int64_t>(&argument.value))
     return static_cast<double>(*whole);
   const auto* number = std::get_if<double>(&argument.value);

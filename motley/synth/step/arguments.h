@@ -16,12 +16,12 @@ using Arguments = program::ArgumentList;
 
 // ---- arguments of instructions, as they are written again and again
 
-inline program::Argument none() { return {program::NoneArgument{}}; }
+inline program::Argument none() { return {NoneArgument{}}; }
 inline program::Argument number(std::variant<std::int64_t, double> value) {
   return {program::NumberArgument{value}};
 }
 inline program::Argument keyword(std::string kind, std::string_view word) {
-  return {program::KeywordArgument{std::move(kind), std::string(word)}};
+  return {KeywordArgument{std::move(kind), std::string(word)}};
 }
 
 /// Each of them `times`.

@@ -40,7 +40,7 @@ void ProgramBuilder::compute(Instruction instruction) {
     instruction.waits.push_back(last);
     waited_ = last;
   }
-  instruction.lane = program::Lane::kCompute;
+  instruction.lane = Lane::kCompute;
   const std::vector<BufferId> outputs = instruction.outputs;
   const InstructionId id = append(std::move(instruction));
   for (const BufferId output : outputs) computed_[output.index()] = id;
@@ -104,7 +104,7 @@ InstructionId ProgramBuilder::transfer(std::string_view op, BufferId from,
                                        std::vector<Arguments> counts, std::vector<BufferId> outputs,
                                        std::string label) {
   Instruction made;
-  made.lane = program::Lane::kTransfer;
+  made.lane = Lane::kTransfer;
   made.op = op;
   made.arguments = {{from}};
   for (Arguments& list : counts) made.arguments.push_back({std::move(list)});
@@ -127,7 +127,7 @@ void ProgramBuilder::place_frees() {
   std::vector<std::pair<InstructionId, std::size_t>> finished;  // transfer, compute that waited
   for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
     const Instruction& instruction = program_.instructions[i];
-    const bool is_transfer = instruction.lane == program::Lane::kTransfer;
+    const bool is_transfer = instruction.lane == Lane::kTransfer;
     const auto touch = [&](BufferId id) {
       for (const BufferId each : {id, program::storage_of(program_, id)}) {
         if (is_transfer) exchanged[each.index()] = InstructionId(static_cast<std::int64_t>(i));

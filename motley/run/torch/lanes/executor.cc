@@ -33,7 +33,6 @@ namespace {
 using program::BufferKind;
 using program::DeviceProgram;
 using program::Instruction;
-using program::Lane;
 
 /// An instruction of the compute lane, prepared.
 struct Compute {

@@ -9,7 +9,7 @@ Timeline::Timeline(const program::DeviceProgram& program, std::int64_t steps)
   spans_.resize(steps_.size() * program.instructions.size());
   for (const program::Instruction& instruction : program.instructions) {
     std::int64_t moved = 0;
-    if (instruction.lane == program::Lane::kTransfer)
+    if (instruction.lane == Lane::kTransfer)
       program::for_each_buffer(instruction.arguments,
                                [&](BufferId id) { moved += program.buffer(id).bytes().value; });
     bytes_.push_back(moved);
@@ -45,7 +45,7 @@ trace::Trace Timeline::trace() const {
     const std::size_t at = (current_ + i) % steps_.size();
     if (steps_[at].step >= 0 && steps_[at].end > steps_[at].begin) order.push_back(at);
   }
-  for (const trace::Lane lane : {trace::Lane::kCompute, trace::Lane::kTransfer})
+  for (const Lane lane : {Lane::kCompute, Lane::kTransfer})
     for (const std::size_t at : order)
       append_lane(steps_[at], spans_.data() + at * program_.instructions.size(), lane, trace);
   for (const std::size_t at : order)
@@ -54,11 +54,11 @@ trace::Trace Timeline::trace() const {
   return trace;
 }
 
-void Timeline::append_lane(const Step& step, const Span* spans, trace::Lane lane,
+void Timeline::append_lane(const Step& step, const Span* spans, Lane lane,
                            trace::Trace& trace) const {
-  const bool is_compute = lane == trace::Lane::kCompute;
+  const bool is_compute = lane == Lane::kCompute;
   for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
-    if ((program_.instructions[i].lane == program::Lane::kCompute) != is_compute) continue;
+    if ((program_.instructions[i].lane == Lane::kCompute) != is_compute) continue;
     trace.intervals.push_back({0, lane, step.step, InstructionId(static_cast<std::int64_t>(i)),
                                spans[i].begin, spans[i].end, bytes_[i]});
   }

@@ -30,8 +30,7 @@ class Timeline {
   struct Step {
     std::int64_t step = -1, begin = 0, end = 0, peak_bytes = 0;
   };
-  void append_lane(const Step& step, const Span* spans, trace::Lane lane,
-                   trace::Trace& trace) const;
+  void append_lane(const Step& step, const Span* spans, Lane lane, trace::Trace& trace) const;
 
   const program::DeviceProgram& program_;
   std::vector<Step> steps_;  // a ring; so is spans_, instructions after instructions

@@ -35,7 +35,7 @@ int InstructionReader::buffer(std::size_t argument) {
 
 int InstructionReader::optional_buffer(std::size_t argument) {
   const auto* found = find(argument, "a buffer or none");
-  if (found == nullptr || std::holds_alternative<program::NoneArgument>(found->value)) return -1;
+  if (found == nullptr || std::holds_alternative<NoneArgument>(found->value)) return -1;
   return buffer(argument);
 }
 
@@ -79,7 +79,7 @@ double InstructionReader::number(std::size_t argument) {
 
 std::optional<double> InstructionReader::optional_number(std::size_t argument) {
   const auto* found = find(argument, "a number or none");
-  if (found == nullptr || std::holds_alternative<program::NoneArgument>(found->value)) return {};
+  if (found == nullptr || std::holds_alternative<NoneArgument>(found->value)) return {};
   return number(argument);
 }
 

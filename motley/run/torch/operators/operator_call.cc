@@ -38,7 +38,7 @@ struct Operand {
   std::vector<int> buffers;  // -1: none
 };
 
-std::optional<IValue> find_keyword(const program::KeywordArgument& keyword, at::Device device) {
+std::optional<IValue> find_keyword(const KeywordArgument& keyword, at::Device device) {
   if (keyword.kind == "device") return IValue(device);
   if (keyword.kind == "dtype") {
     const auto dtype = motley::find_dtype(keyword.word);
@@ -99,7 +99,7 @@ std::optional<Operand> tensor_list(const ArgumentList& arguments, Operand::Kind 
     if (const auto* id = std::get_if<BufferId>(&argument.value)) {
       operand.buffers.push_back(id->value);
     } else if (kind == Operand::Kind::kOptionalTensorList &&
-               std::holds_alternative<program::NoneArgument>(argument.value)) {
+               std::holds_alternative<NoneArgument>(argument.value)) {
       operand.buffers.push_back(-1);
     } else {
       return std::nullopt;
@@ -162,7 +162,7 @@ std::optional<Operand> find_operand(const Argument& argument, const c10::Argumen
   const c10::Type* type = schema.real_type().get();
   const bool is_optional = type->kind() == TypeKind::OptionalType;
   if (is_optional) type = type->castRaw<c10::OptionalType>()->getElementType().get();
-  if (std::holds_alternative<program::NoneArgument>(argument.value)) {
+  if (std::holds_alternative<NoneArgument>(argument.value)) {
     if (is_optional) return constant(IValue());
     // Some backward operators take an undefined Tensor where the schema does not say so.
     if (type->kind() == TypeKind::TensorType) return constant(IValue(at::Tensor()));
@@ -172,7 +172,7 @@ std::optional<Operand> find_operand(const Argument& argument, const c10::Argumen
     if (type->kind() != TypeKind::TensorType) return std::nullopt;
     return Operand{Operand::Kind::kTensor, {}, {id->value}};
   }
-  if (const auto* keyword = std::get_if<program::KeywordArgument>(&argument.value))
+  if (const auto* keyword = std::get_if<KeywordArgument>(&argument.value))
     return constant(find_keyword(*keyword, device));
   if (const auto* text = std::get_if<std::string>(&argument.value)) {
     if (type->kind() != TypeKind::StringType) return std::nullopt;
