@@ -254,7 +254,8 @@ cost::ProfileCost::DeviceTimes paced(const Table& alone, const Table& shared,
   times.pace = pace;
   times.is_paced = !pace.is_constant();
   times.source = shared.source;
-  times.measured = shared.measured;
+  if (shared.measured && alone.measured)  // a plan of one device runs what was measured alone
+    times.measured = std::make_shared<cost::FirstKnown>(shared.measured, alone.measured);
   times.alone = alone.times;
   times.shared = shared.times;
   if (!times.is_paced) return times;
