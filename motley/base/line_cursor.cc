@@ -125,4 +125,24 @@ bool LineCursor::fail(std::string_view wanted) {
   return false;
 }
 
+Result<int> parse_lines(std::string_view text, const std::string& name, const TextForm& form,
+                        const std::function<bool(LineCursor&, int)>& parse_line) {
+  int number = 0;
+  // An empty text has a first line, too: the one that lacks the version.
+  while (!text.empty() || number == 0) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view content = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (++number == 1) {
+      if (content == form.version) continue;
+      return usage_error(form.code, fmt::format("{}:1: found '{}', wanted '{}'", name,
+                                                content.substr(0, 40), form.version));
+    }
+    LineCursor line(content);
+    if (line.at_end() || line.peek() == '#' || parse_line(line, number)) continue;
+    return usage_error(form.code, fmt::format("{}:{}: {}", name, number, line.message()));
+  }
+  return number;
+}
+
 }  // namespace motley

@@ -1,9 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+
+#include "motley/base/result.h"
 
 namespace motley {
 
@@ -51,5 +54,17 @@ class LineCursor {
   std::size_t at_ = 0;
   std::string message_;
 };
+
+/// What reads the lines of a text form, for messages.
+struct TextForm {
+  const char* code;          ///< of its errors: "trace.parse"
+  std::string_view version;  ///< the first line: "motley.trace/1"
+};
+
+/// Hands each line of a text after its first to `parse_line`, with its number; empty ones and those
+/// that begin with '#' are passed over. Returns the number of the last line. Usage errors
+/// ("NAME:LINE: ..."): a first line that is not the version; a line of which `parse_line` says no.
+Result<int> parse_lines(std::string_view text, const std::string& name, const TextForm& form,
+                        const std::function<bool(LineCursor&, int)>& parse_line);
 
 }  // namespace motley

@@ -54,5 +54,23 @@ TEST(LineCursor, AnIntegerTooLargeIsNone) {
   EXPECT_EQ(line.message(), "found '99999999999999999999', wanted an integer");
 }
 
+TEST(ParseLines, HandsOverLinesAfterTheVersionWithTheirNumbers) {
+  constexpr TextForm kForm{"toy.parse", "toy/1"};
+  std::vector<std::pair<std::string, int>> seen;
+  const auto parse = [&](std::string_view text) {
+    return parse_lines(text, "toy.txt", kForm, [&](LineCursor& line, int number) {
+      seen.emplace_back(line.take_identifier(), number);
+      return line.expect_end();
+    });
+  };
+  EXPECT_EQ(parse("toy/1\na\n\n  # not this\n  b\nc").value(), 6);
+  EXPECT_EQ(seen, (std::vector<std::pair<std::string, int>>{{"a", 2}, {"b", 5}, {"c", 6}}));
+  EXPECT_EQ(parse("toy/1").value(), 1);
+  EXPECT_EQ(parse("").error().message, "toy.txt:1: found '', wanted 'toy/1'");
+  EXPECT_EQ(parse("a\n").error().message, "toy.txt:1: found 'a', wanted 'toy/1'");
+  EXPECT_EQ(parse("toy/1\na\nb b\n").error().message,
+            "toy.txt:3: found 'b', wanted the end of the line");
+}
+
 }  // namespace
 }  // namespace motley

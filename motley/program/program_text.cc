@@ -395,26 +395,14 @@ std::string print_program(const Program& program) {
 }
 
 Result<Program> parse_program(std::string_view text, const std::string& name) {
-  const auto error = [&](int number, std::string_view message) {
-    return usage_error("program.parse", fmt::format("{}:{}: {}", name, number, message));
-  };
   Parser parser;
-  int number = 0;
-  while (!text.empty() || number == 0) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view content = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    ++number;
-    if (number == 1) {
-      if (content != kVersion)
-        return error(1, fmt::format("found '{}', wanted '{}'", content.substr(0, 40), kVersion));
-      continue;
-    }
-    LineCursor line(content);
-    if (line.at_end() || line.peek() == '#') continue;
-    if (!parser.parse_line(line, number)) return error(number, line.message());
-  }
-  if (!parser.has_header()) return error(number, "found the end, wanted 'model'");
+  MOTLEY_ASSIGN(const int last, parse_lines(text, name, {"program.parse", kVersion},
+                                            [&](LineCursor& line, int number) {
+                                              return parser.parse_line(line, number);
+                                            }));
+  if (!parser.has_header())
+    return usage_error("program.parse",
+                       fmt::format("{}:{}: found the end, wanted 'model'", name, last));
   MOTLEY_RETURN_IF_ERROR(verify_program_at(parser.program(), name, parser.lines()));
   return std::move(parser.program());
 }

@@ -130,26 +130,13 @@ std::string print_trace(const Trace& trace) {
 }
 
 Result<Trace> parse_trace(std::string_view text, const std::string& name) {
-  const auto error = [&](int number, std::string_view message) {
-    return usage_error("trace.parse", fmt::format("{}:{}: {}", name, number, message));
-  };
   Parser parser;
-  int number = 0;
-  // An empty text has a first line, too: the one that lacks the version.
-  while (!text.empty() || number == 0) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view content = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (++number == 1) {
-      if (content != kVersion)
-        return error(1, fmt::format("found '{}', wanted '{}'", content.substr(0, 40), kVersion));
-      continue;
-    }
-    LineCursor line(content);
-    if (line.at_end() || line.peek() == '#') continue;
-    if (!parser.parse_line(line)) return error(number, line.message());
-  }
-  if (!parser.has_source()) return error(number, "found the end, wanted 'source'");
+  MOTLEY_ASSIGN(const int last,
+                parse_lines(text, name, {"trace.parse", kVersion},
+                            [&](LineCursor& line, int) { return parser.parse_line(line); }));
+  if (!parser.has_source())
+    return usage_error("trace.parse",
+                       fmt::format("{}:{}: found the end, wanted 'source'", name, last));
   MOTLEY_RETURN_IF_ERROR(verify_trace(parser.trace(), name));
   return std::move(parser.trace());
 }

@@ -87,17 +87,9 @@ std::string print_cost_table(const CostTable& table) {
 
 Result<CostTable> parse_cost_table(std::string_view text, const std::string& name) {
   CostTable table;
-  std::size_t number = 0;
-  for (const std::string_view content : split(text, '\n')) {
-    ++number;
-    LineCursor line(content);
-    if (number == 1) {
-      if (content == kVersion) continue;
-      return usage_error("search.costs", fmt::format("{}:1: wanted '{}'", name, kVersion));
-    }
-    if (!line.at_end() && !parse_line(line, table))
-      return usage_error("search.costs", fmt::format("{}:{}: {}", name, number, line.message()));
-  }
+  MOTLEY_RETURN_IF_ERROR(
+      parse_lines(text, name, {"search.costs", kVersion},
+                  [&](LineCursor& line, int) { return parse_line(line, table); }));
   return table;
 }
 
