@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "motley/base/parallel.h"
 #include "motley/base/statistics.h"
 #include "motley/cluster/kinds.h"
 #include "motley/cost/measured/whole_step.h"
@@ -64,10 +65,13 @@ Result<const Loading::References*> references_of(Loading& loading,
                                                  int ranks) {
   Loading::References& references = loading.lowered[{batches, ranks}];
   if (!references.empty()) return &references;
-  for (const std::int64_t batch : batches) {
-    MOTLEY_ASSIGN(auto reference,
-                  synth::lower_first(*loading.graph, {batch, ranks}, loading.options.lowering));
-    references.push_back(std::move(reference));
+  std::vector<Result<program::DeviceProgram>> lowered(batches.size());
+  run_in_parallel(batches.size(), [&](std::size_t i) {
+    lowered[i] = synth::lower_first(*loading.graph, {batches[i], ranks}, loading.options.lowering);
+  });
+  for (auto& reference : lowered) {
+    if (!reference) return tl::make_unexpected(reference.error());
+    references.push_back(std::move(*reference));
   }
   return &references;
 }
