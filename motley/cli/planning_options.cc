@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <tuple>
+
 #include "motley/base/text.h"
+#include "motley/cli/teller.h"
 
 namespace motley::cli {
 namespace {
@@ -35,6 +38,8 @@ std::vector<Flag> planning_flags(PlanningOptions& o) {
       {"--profile", &o.profile,
        "what is missing: auto measures it; never; model takes it from what other models took",
        kShown},
+      {"--profile-rounds", &o.profile_rounds,
+       "how often what is missing is measured (default: 3); 1 is quick, and rough"},
       {"--time-limit", &o.time_limit,
        "seconds of search, after which its best plan so far is taken"},
       {"--seed", &o.seed, "of dropout and of the random planner", kShown},
@@ -109,6 +114,25 @@ Result<control::Question> make_question(const PlanningOptions& options, GlobalBa
   return question;
 }
 
+namespace {
+
+/// The flag's, else the environment's, else the usual number.
+Result<int> find_profile_rounds(std::int64_t flag, const Context& context) {
+  std::string name = "--profile-rounds", text = std::to_string(flag);
+  if (flag == 0) {
+    const auto found = context.environment.find("MOTLEY_PROFILE_ROUNDS");
+    if (found == context.environment.end()) return control::PriceChoices().rounds;
+    std::tie(name, text) = *found;
+  }
+  const auto rounds = find_integer(text);
+  if (!rounds || *rounds < 1 || *rounds > 100)
+    return usage_error("cli.profile-rounds",
+                       fmt::format("{}: found '{}', wanted 1 to 100", name, text));
+  return static_cast<int>(*rounds);
+}
+
+}  // namespace
+
 Result<control::PriceChoices> make_price_choices(const PlanningOptions& options,
                                                  const Context& context) {
   control::PriceChoices choices;
@@ -124,6 +148,7 @@ Result<control::PriceChoices> make_price_choices(const PlanningOptions& options,
         "cli.profile",
         fmt::format("--profile: found '{}', wanted auto, never or model", options.profile));
   }
+  MOTLEY_ASSIGN(choices.rounds, find_profile_rounds(options.profile_rounds, context));
   return choices;
 }
 
@@ -140,6 +165,19 @@ Result<control::PlanChoices> make_plan_choices(const PlanningOptions& options,
   choices.seed = options.seed;
   if (options.time_limit) choices.time_limit = Seconds(*options.time_limit);
   return choices;
+}
+
+Result<std::unique_ptr<const control::ChosenPlan>> choose_plan(const PlanOrFile& from,
+                                                               control::Prices for_file,
+                                                               const Context& context) {
+  Teller teller(context);
+  const bool is_made_now = from.file.empty();
+  MOTLEY_ASSIGN(
+      const control::Question question,
+      make_question(from.planning, is_made_now ? GlobalBatch::kGiven : GlobalBatch::kElsewhere));
+  MOTLEY_ASSIGN(const control::PlanChoices choices, make_plan_choices(from.planning, context));
+  if (is_made_now) return control::choose_plan(question, choices, teller.outside());
+  return control::open_plan(from.file, question, choices.prices, for_file, teller.outside());
 }
 
 }  // namespace motley::cli

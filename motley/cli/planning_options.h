@@ -1,14 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "motley/base/result.h"
 #include "motley/cli/verb.h"
+#include "motley/control/chosen_plan.h"
 #include "motley/control/inputs.h"
-#include "motley/control/planning.h"
 
 namespace motley::cli {
 
@@ -23,7 +24,8 @@ struct PlanningOptions {
   std::optional<double> time_limit;  ///< of the search, in seconds
   std::string batch_norm = "global";
   std::string bucket = "4MiB";
-  std::string profile = "auto";  ///< what is missing: auto, never, model
+  std::string profile = "auto";     ///< what is missing: auto, never, model
+  std::int64_t profile_rounds = 0;  ///< how often it is measured; 0: as the environment says, or 3
   std::string optimizer = "sgd";
   double lr = -1, momentum = 0, weight_decay = -1, beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
   bool nesterov = false;
@@ -41,5 +43,16 @@ Result<control::PriceChoices> make_price_choices(const PlanningOptions& options,
                                                  const Context& context);
 Result<control::PlanChoices> make_plan_choices(const PlanningOptions& options,
                                                const Context& context);
+
+/// Where a plan comes from.
+struct PlanOrFile {
+  PlanningOptions planning;
+  std::string file;  ///< plan.json; "": model and cluster are planned now
+};
+
+/// Reads or makes it, with a teller of its own. A plan that is made now has prices, by --profile.
+Result<std::unique_ptr<const control::ChosenPlan>> choose_plan(const PlanOrFile& from,
+                                                               control::Prices for_file,
+                                                               const Context& context);
 
 }  // namespace motley::cli

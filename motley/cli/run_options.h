@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "motley/cli/chosen_plan.h"
+#include "motley/cli/planning_options.h"
 #include "motley/control/training.h"
 
 namespace motley::cli {

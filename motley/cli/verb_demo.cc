@@ -7,7 +7,6 @@
 #include "motley/base/json.h"
 #include "motley/base/text.h"
 #include "motley/cli/run_options.h"
-#include "motley/cli/teller.h"
 #include "motley/report/report.h"
 #include "motley/run/launcher.h"
 
@@ -103,25 +102,6 @@ PlanningOptions planning_options(const DemoModel& model, const std::string& dire
   return planning;
 }
 
-/// A model on the demo's devices under the plan of one planner.
-struct DemoPlan {
-  control::Inputs inputs;
-  control::Answer answer;
-};
-
-Result<std::unique_ptr<DemoPlan>> find_demo_plan(const PlanningOptions& options,
-                                                 const Context& context) {
-  Teller teller(context);
-  MOTLEY_ASSIGN(const auto question, make_question(options, GlobalBatch::kGiven));
-  MOTLEY_ASSIGN(const auto choices, make_plan_choices(options, context));
-  auto plan = std::make_unique<DemoPlan>();
-  MOTLEY_ASSIGN(plan->inputs, control::read_inputs(question, teller));
-  MOTLEY_ASSIGN(plan->answer, control::find_plan(plan->inputs, choices, teller.outside()));
-  if (!plan->answer.planned)
-    return tl::make_unexpected(control::infeasible_error(plan->answer.outcome));
-  return plan;
-}
-
 struct DemoRun {
   control::Measured measured;
   Seconds predicted;
@@ -138,19 +118,19 @@ double largest_memory_error(const control::Measured& measured,
   return worst;
 }
 
-Result<DemoRun> run_model(const DemoModel& model, const DemoOptions& options, const DemoPlan& plan,
-                          std::int64_t steps, const std::string& run_dir, const Context& context) {
+Result<DemoRun> run_model(const DemoModel& model, const DemoOptions& options,
+                          const control::ChosenPlan& plan, std::int64_t steps,
+                          const std::string& run_dir, const Context& context) {
   control::TrainChoices choices;
   choices.data.path = options.examples + "/" + model.data;
   choices.data.seq = model.seq;
   choices.steps = steps;
   choices.run_dir = run_dir;
   choices.resume = control::TrainChoices::Resume::kNever;
-  const control::Planned& planned = *plan.answer.planned;
   MOTLEY_ASSIGN(const control::Predicted predicted,
-                control::predict(plan.inputs, planned, *plan.answer.priced.costs, 3));
+                control::predict(plan.inputs, plan.planned, *plan.priced.costs, 3));
   MOTLEY_ASSIGN(const control::PreparedRun prepared,
-                control::prepare_run(plan.inputs, planned, &predicted, choices));
+                control::prepare_run(plan.inputs, plan.planned, &predicted, choices));
   MOTLEY_ASSIGN(control::Measured measured, train(prepared, context));
   const double memory_error = largest_memory_error(measured, predicted);
   return DemoRun{std::move(measured), predicted.seconds(), memory_error};
@@ -167,9 +147,9 @@ double largest_loss_difference(const std::vector<double>& a, const std::vector<d
 }
 
 void print_run(const Context& context, const std::string& title, const DemoRun& run,
-               const DemoPlan& plan) {
+               const control::ChosenPlan& plan) {
   std::string busy;
-  const std::vector<plan::Member> members = plan::members(plan.answer.planned->plan);
+  const std::vector<plan::Member> members = plan::members(plan.planned.plan);
   for (std::size_t r = 0; r < run.measured.busy.size(); ++r)
     busy += fmt::format("  {} {:>3.0f}%", plan.inputs.cluster.device(members[r].device).name,
                         100 * run.measured.busy[r]);
@@ -183,11 +163,13 @@ Result<DemoResult> demo_model(const DemoModel& model, const DemoOptions& options
   context.note(fmt::format("\n{}: exporting {} and checking it against PyTorch", model.name,
                            model.function));
   MOTLEY_RETURN_IF_ERROR(export_model(model, options, path));
-  MOTLEY_ASSIGN(const auto equal,
-                find_demo_plan(planning_options(model, directory, "equal"), context));
-  MOTLEY_ASSIGN(const auto best,
-                find_demo_plan(planning_options(model, directory, "auto"), context));
-  context.note("\n" + report::print_outcome(best->answer.outcome, best->inputs.cluster));
+  const auto plan_with = [&](const char* planner) {
+    return choose_plan({planning_options(model, directory, planner)}, control::Prices::kAsAsked,
+                       context);
+  };
+  MOTLEY_ASSIGN(const auto equal, plan_with("equal"));
+  MOTLEY_ASSIGN(const auto best, plan_with("auto"));
+  context.note("\n" + report::print_outcome(*best->outcome, best->inputs.cluster));
 
   const std::string runs = directory + "/" + model.name;
   MOTLEY_ASSIGN(const DemoRun before,

@@ -40,7 +40,7 @@ Result<int> profile_model(const ProfileOptions& options, const Context& context)
   MOTLEY_ASSIGN(cost::ProfileStore store, control::open_store(choices.profiles));
   MOTLEY_ASSIGN(const control::KeptTimes kept,
                 corrects ? control::correct_from_run(options.from_run, torch, inputs, store)
-                         : control::measure(inputs, store, teller.outside()));
+                         : control::measure(inputs, choices.rounds, store, teller.outside()));
   MOTLEY_ASSIGN(const auto drifted, control::find_drifted(inputs, torch, store));
   context.result(fmt::format("measured {} times, spread {:.1f}% (median), kept in {}\n",
                              kept.entries, 100 * kept.spread, choices.profiles) +

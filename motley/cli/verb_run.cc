@@ -4,6 +4,7 @@
 #include "motley/cli/run_options.h"
 #include "motley/cli/teller.h"
 #include "motley/control/correcting.h"
+#include "motley/report/report.h"
 #include "motley/run/environment.h"
 
 namespace motley::cli {
@@ -52,22 +53,16 @@ Result<void> keep_error(const control::Inputs& inputs, const control::Predicted&
   return control::remember(inputs, predicted, measured, store);
 }
 
-Result<std::optional<control::Predicted>> find_prediction(const ChosenPlan& chosen,
-                                                          const Context& context) {
-  if (!chosen.priced.costs) return std::optional<control::Predicted>();
-  Teller teller(context);
-  return control::find_prediction(chosen.inputs, chosen.planned, *chosen.priced.costs, 3, teller);
-}
-
 Result<int> run_plan(const RunOptions& options, const Context& context) {
   MOTLEY_ASSIGN(control::TrainChoices choices, make_train_choices(options));
   MOTLEY_ASSIGN(const auto place, run::find_rank_place(context.environment));
   if (place && place->rank > 0) return join_job(*place, context);
   if (place) choices.starter = control::Starter::kLauncher;
-  MOTLEY_ASSIGN(const auto chosen, choose_plan(options.plan, Prices::kIfThere, context));
-  if (!chosen->text.empty()) context.note(chosen->text);
+  MOTLEY_ASSIGN(const auto chosen, choose_plan(options.plan, control::Prices::kIfThere, context));
+  Teller teller(context);
+  if (chosen->outcome) teller.note(report::print_outcome(*chosen->outcome, chosen->inputs.cluster));
   if (choices.run_dir.empty()) choices.run_dir = default_run_dir(chosen->inputs.model_path);
-  MOTLEY_ASSIGN(const auto predicted, find_prediction(*chosen, context));
+  MOTLEY_ASSIGN(const auto predicted, control::find_prediction(*chosen, 3, teller));
   MOTLEY_ASSIGN(const control::PreparedRun prepared,
                 control::prepare_run(chosen->inputs, chosen->planned,
                                      predicted ? &*predicted : nullptr, choices));

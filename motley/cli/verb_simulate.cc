@@ -3,8 +3,8 @@
 #include "motley/base/file.h"
 #include "motley/base/json.h"
 #include "motley/base/text.h"
-#include "motley/cli/chosen_plan.h"
 #include "motley/cli/layer_options.h"
+#include "motley/cli/planning_options.h"
 #include "motley/cli/print_prediction.h"
 #include "motley/cli/teller.h"
 #include "motley/report/report.h"
@@ -48,7 +48,7 @@ std::string table(const trace::Trace& trace) {
 }
 
 Result<simulate::Outcomes> simulate_under(const SimulateOptions& options,
-                                          const ChosenPlan& chosen) {
+                                          const control::ChosenPlan& chosen) {
   MOTLEY_ASSIGN(const std::string text, read_file(options.conditions));
   MOTLEY_ASSIGN(const auto conditions, simulate::parse_conditions(text, options.conditions));
   return simulate::simulate_many(*chosen.planned.program,
@@ -105,7 +105,7 @@ Json trace_to_json(const control::Predicted& predicted) {
 
 Result<int> simulate_plan(const SimulateOptions& options, const Context& context) {
   if (options.layers.is_given()) return simulate_layers(options.plan.file, options.layers, context);
-  MOTLEY_ASSIGN(const auto chosen, choose_plan(options.plan, Prices::kAsAsked, context));
+  MOTLEY_ASSIGN(const auto chosen, choose_plan(options.plan, control::Prices::kAsAsked, context));
   MOTLEY_ASSIGN(
       const control::Predicted predicted,
       control::predict(chosen->inputs, chosen->planned, *chosen->priced.costs, options.steps));

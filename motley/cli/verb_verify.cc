@@ -27,7 +27,7 @@ Result<control::Measured> train_in(const control::RunDirectory& directory,
 
 Result<int> verify_plan(const RunOptions& options, const Context& context) {
   MOTLEY_ASSIGN(const control::TrainChoices choices, make_train_choices(options));
-  MOTLEY_ASSIGN(const auto chosen, choose_plan(options.plan, Prices::kIfThere, context));
+  MOTLEY_ASSIGN(const auto chosen, choose_plan(options.plan, control::Prices::kIfThere, context));
   const std::string directory = options.run_dir.empty()
                                     ? default_run_dir(chosen->inputs.model_path) + "-verify"
                                     : options.run_dir;

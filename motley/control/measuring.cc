@@ -22,11 +22,9 @@ namespace {
 
 using Setting = OperatorTask::Setting;
 
-/// Everything is timed so often in turn, so that a machine that is slow for a while is so for all
-/// that is compared; the store puts the rounds together (cost/measured/readings.h).
-constexpr int kRounds = 3;
-constexpr Seconds kPerProgram{0.4 / kRounds};
-constexpr Seconds kPerPace{4.0 / kRounds};
+/// Of one round.
+constexpr Seconds kPerProgram{0.4 / 3};
+constexpr Seconds kPerPace{4.0 / 3};
 
 bool is_here(const cluster::Device& device) {
   return device.kind == "cpu" || device.kind == "cuda";
@@ -263,9 +261,9 @@ class Measuring {
             const Outside& outside)
       : inputs_(inputs), torch_(torch), store_(store), outside_(outside) {}
 
-  Result<void> time_all(const MeasuringTasks& tasks) {
+  Result<void> time_all(const MeasuringTasks& tasks, int rounds) {
     tell(tasks);
-    for (int round = 0; round < kRounds; ++round) {
+    for (int round = 0; round < rounds; ++round) {
       for (const OperatorTask& task : tasks.operators)
         MOTLEY_RETURN_IF_ERROR(time_operators(task, tasks.batches));
       for (const PaceTask& task : tasks.paces) MOTLEY_RETURN_IF_ERROR(time_paces(task));
@@ -394,25 +392,26 @@ Result<MeasuringTasks> find_tasks(const Inputs& inputs, const std::string& torch
   return tasks;
 }
 
-Result<KeptTimes> measure(const Inputs& inputs, cost::ProfileStore& store, const Outside& outside) {
+Result<KeptTimes> measure(const Inputs& inputs, int rounds, cost::ProfileStore& store,
+                          const Outside& outside) {
   MOTLEY_ASSIGN(const std::string torch, outside.workers.torch_version());
   MOTLEY_ASSIGN(const MeasuringTasks tasks, find_tasks(inputs, torch));
   Measuring measuring(inputs, torch, store, outside);
-  MOTLEY_RETURN_IF_ERROR(measuring.time_all(tasks));
+  MOTLEY_RETURN_IF_ERROR(measuring.time_all(tasks, rounds));
   MOTLEY_RETURN_IF_ERROR(keep_computes(inputs, torch, store));
   return measuring.kept();
 }
 
 Result<Learned> measure_plan(const Inputs& inputs,
                              const std::shared_ptr<const program::Program>& program,
-                             const search::Costs& costs, cost::ProfileStore& store,
+                             const search::Costs& costs, int rounds, cost::ProfileStore& store,
                              const Outside& outside) {
   MOTLEY_ASSIGN(const std::string torch, outside.workers.torch_version());
   MOTLEY_ASSIGN(const auto unmeasured, find_unmeasured(inputs, program, torch, costs));
   for (const auto& [task, programs] : unmeasured) {
     outside.listener.note(
         fmt::format("profile: parts of operators as the plan splits them, on {}", task.key.kind));
-    for (int round = 0; round < kRounds; ++round) {
+    for (int round = 0; round < rounds; ++round) {
       MOTLEY_ASSIGN(const auto entries, measure_operators(inputs, task, programs, outside.workers));
       MOTLEY_RETURN_IF_ERROR(store.put(entries));
     }

@@ -52,15 +52,18 @@ struct KeptTimes {
   double spread = 0;  ///< median over the entries
 };
 
-/// Measures all of find_tasks, into the store.
-Result<KeptTimes> measure(const Inputs& inputs, cost::ProfileStore& store, const Outside& outside);
+/// Measures all of find_tasks, into the store: every time so often in turn, so that a machine that
+/// is slow for a while is so for all that is compared (the store puts the rounds together,
+/// cost/measured/readings.h).
+Result<KeptTimes> measure(const Inputs& inputs, int rounds, cost::ProfileStore& store,
+                          const Outside& outside);
 
 /// Measures the operators of a plan as it splits them, on those of its devices that are here, into
 /// the store. False: all were measured before.
 enum class Learned { kNothing, kSomething };
 Result<Learned> measure_plan(const Inputs& inputs,
                              const std::shared_ptr<const program::Program>& program,
-                             const search::Costs& costs, cost::ProfileStore& store,
+                             const search::Costs& costs, int rounds, cost::ProfileStore& store,
                              const Outside& outside);
 
 /// "KEY on KIND" of the inputs' devices whose newest rounds contradict the older ones.

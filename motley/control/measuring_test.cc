@@ -68,7 +68,7 @@ class MeasuringTest : public ::testing::Test {
 
 TEST_F(MeasuringTest, AllTasksAreDoneAndToldInOrder) {
   const Inputs inputs = small_inputs(kTwoCpus, 8);
-  const auto kept = measure(inputs, store_, outside_);
+  const auto kept = measure(inputs, 1, store_, outside_);
   ASSERT_TRUE(kept) << kept.error().message;
   ASSERT_THAT(listener_.notes, SizeIs(3));
   EXPECT_THAT(listener_.notes[0],
@@ -85,7 +85,7 @@ TEST_F(MeasuringTest, AllTasksAreDoneAndToldInOrder) {
 }
 
 TEST_F(MeasuringTest, NeighboursWorkBesideWhoIsTimedInTheSharedSetting) {
-  ASSERT_TRUE(measure(small_inputs(kTwoCpus, 8), store_, outside_));
+  ASSERT_TRUE(measure(small_inputs(kTwoCpus, 8), 3, store_, outside_));
   // Three rounds. Alone: one worker. Shared: one for each of the two devices, if there are
   // processors for them.
   const std::size_t a_round = workers_.timed.size() / 3;
@@ -99,11 +99,11 @@ TEST_F(MeasuringTest, NeighboursWorkBesideWhoIsTimedInTheSharedSetting) {
 
 TEST_F(MeasuringTest, WholeStepsAreTimedAtTheDevicesSpeeds) {
   const Inputs inputs = small_inputs(kEmulated, 14);
-  ASSERT_TRUE(measure(inputs, store_, outside_));
+  ASSERT_TRUE(measure(inputs, 1, store_, outside_));
   std::vector<double> speeds;
   for (const TimingTask& task : workers_.timed)
     if (task.what == TimingTask::What::kWholeSteps) speeds.push_back(task.device.speed);
-  ASSERT_THAT(speeds, SizeIs(18));  // in three rounds at two splits
+  ASSERT_THAT(speeds, SizeIs(6));  // one round at two splits
   for (std::size_t i = 0; i < speeds.size(); i += 3)
     EXPECT_THAT(std::vector(speeds.begin() + i, speeds.begin() + i + 3),
                 ElementsAre(0.8, 0.4, 0.2));
@@ -119,7 +119,7 @@ TEST_F(MeasuringTest, WholeStepsAreTimedAtTheDevicesSpeeds) {
 
 TEST_F(MeasuringTest, WhatAPlanSplitsIsMeasuredOnce) {
   const Inputs inputs = small_inputs(kTwoCpus, 8);
-  ASSERT_TRUE(measure(inputs, store_, outside_));
+  ASSERT_TRUE(measure(inputs, 1, store_, outside_));
   const auto costs = [&] {
     return search::load_costs(*inputs.model, inputs.cluster, store_,
                               {.lowering = inputs.lowering,
@@ -136,7 +136,7 @@ TEST_F(MeasuringTest, WhatAPlanSplitsIsMeasuredOnce) {
   workers_.timed.clear();
   // Between batches that were measured nothing is left to measure.
   const auto program_of = [&] { return lower_plan(inputs, plan).value().program; };
-  EXPECT_EQ(measure_plan(inputs, program_of(), costs(), store_, outside_).value(),
+  EXPECT_EQ(measure_plan(inputs, program_of(), costs(), 3, store_, outside_).value(),
             Learned::kNothing);
   EXPECT_THAT(workers_.timed, IsEmpty());
   // All operators whole on both devices: products of 8 samples are on the curves, the exchanges'
@@ -144,7 +144,7 @@ TEST_F(MeasuringTest, WhatAPlanSplitsIsMeasuredOnce) {
   plan::Region region{.devices = inputs.devices, .shares = {5, 3}};
   region.operators.resize(inputs.graph().ops.size());
   plan.replicas = {{8, {region}}};
-  const auto first = measure_plan(inputs, program_of(), costs(), store_, outside_);
+  const auto first = measure_plan(inputs, program_of(), costs(), 3, store_, outside_);
   ASSERT_TRUE(first) << first.error().message;
   EXPECT_EQ(*first, Learned::kSomething);
   EXPECT_THAT(listener_.notes,
@@ -152,14 +152,14 @@ TEST_F(MeasuringTest, WhatAPlanSplitsIsMeasuredOnce) {
   // Both devices have one key, so one worker times the programs of both.
   EXPECT_THAT(workers_.timed[0].programs, SizeIs(2));
   const std::size_t asked = workers_.timed.size();
-  EXPECT_EQ(measure_plan(inputs, program_of(), costs(), store_, outside_).value(),
+  EXPECT_EQ(measure_plan(inputs, program_of(), costs(), 3, store_, outside_).value(),
             Learned::kNothing);
   EXPECT_EQ(workers_.timed.size(), asked);
 }
 
 TEST_F(MeasuringTest, WithoutWorkersNothingIsMeasured) {
   workers_.torch = usage_error("worker.missing", "motley-worker: not there");
-  const auto kept = measure(small_inputs(kTwoCpus, 8), store_, outside_);
+  const auto kept = measure(small_inputs(kTwoCpus, 8), 3, store_, outside_);
   ASSERT_FALSE(kept);
   EXPECT_EQ(kept.error().code, "worker.missing");
   EXPECT_THAT(workers_.timed, IsEmpty());

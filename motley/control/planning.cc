@@ -77,8 +77,9 @@ Result<Answer> find_plan(const Inputs& inputs, const PlanChoices& choices, const
     MOTLEY_ASSIGN(answer.planned, lower_plan(inputs, *answer.outcome.plan));
     if (choices.prices.missing != Missing::kMeasure) break;
     MOTLEY_ASSIGN(cost::ProfileStore store, open_store(choices.prices.profiles));
-    MOTLEY_ASSIGN(const Learned learned, measure_plan(inputs, answer.planned->program,
-                                                      *answer.priced.costs, store, outside));
+    MOTLEY_ASSIGN(const Learned learned,
+                  measure_plan(inputs, answer.planned->program, *answer.priced.costs,
+                               choices.prices.rounds, store, outside));
     if (learned == Learned::kNothing) break;
   }
   show_plan(inputs, *answer.planned, outside.listener);

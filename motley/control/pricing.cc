@@ -39,7 +39,7 @@ Result<Priced> price(const Inputs& inputs, const PriceChoices& choices, const Ou
   auto priced = load_priced(inputs, choices.missing, store, torch);
   const bool is_missing = !priced && priced.error().code.ends_with(".missing-profile");
   if (is_missing && choices.missing == Missing::kMeasure) {
-    MOTLEY_RETURN_IF_ERROR(measure(inputs, store, outside));
+    MOTLEY_RETURN_IF_ERROR(measure(inputs, choices.rounds, store, outside));
     priced = load_priced(inputs, choices.missing, store, torch);
   }
   if (!priced) return priced;

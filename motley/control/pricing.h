@@ -20,6 +20,7 @@ enum class Missing {
 struct PriceChoices {
   std::string profiles;  ///< path of the profile store; it is made where it is not there
   Missing missing = Missing::kMeasure;
+  int rounds = 3;  ///< how often what is missing is measured
 };
 
 /// Cost tables of the inputs, and what prices plans with them. The evaluator refers to the inputs.

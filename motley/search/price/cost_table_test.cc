@@ -29,7 +29,7 @@ TEST(CostTable, NamesPlaceAndWhatIsWanted) {
   const auto error = [](const std::string& text) {
     return parse_cost_table(text, "costs").error().message;
   };
-  EXPECT_EQ(error("motley.costs/2\n"), "costs:1: wanted 'motley.costs/1'");
+  EXPECT_EQ(error("motley.costs/2\n"), "costs:1: found 'motley.costs/2', wanted 'motley.costs/1'");
   EXPECT_EQ(error("motley.costs/1\n  batch 1 alone 2 shared 3\n"),
             "costs:2: found 'batch 1 alone 2 shared 3', wanted 'device'");
   EXPECT_EQ(error("motley.costs/1\ndevice \"a\" kind \"cpu\" from \"measured\"\n  pace\n"),

@@ -1,0 +1,39 @@
+#include "motley/control/chosen_plan.h"
+
+namespace motley::control {
+
+Result<std::unique_ptr<const ChosenPlan>> choose_plan(const Question& question,
+                                                      const PlanChoices& choices,
+                                                      const Outside& outside) {
+  auto chosen = std::make_unique<ChosenPlan>();
+  MOTLEY_ASSIGN(chosen->inputs, read_inputs(question, outside.listener));
+  MOTLEY_ASSIGN(Answer answer, find_plan(chosen->inputs, choices, outside));
+  if (!answer.planned) return tl::make_unexpected(infeasible_error(answer.outcome));
+  chosen->priced = std::move(answer.priced);
+  chosen->planned = std::move(*answer.planned);
+  chosen->outcome = std::move(answer.outcome);
+  return chosen;
+}
+
+Result<std::unique_ptr<const ChosenPlan>> open_plan(const std::string& file,
+                                                    const Question& question, PriceChoices choices,
+                                                    Prices prices, const Outside& outside) {
+  auto chosen = std::make_unique<ChosenPlan>();
+  MOTLEY_ASSIGN(chosen->inputs, read_inputs(question, outside.listener));
+  MOTLEY_ASSIGN(chosen->planned, read_plan(file, chosen->inputs));
+  follow_plan(chosen->planned.plan, chosen->inputs);
+  if (prices == Prices::kIfThere) choices.missing = Missing::kRefuse;
+  auto priced = price(chosen->inputs, choices, outside);
+  if (priced) chosen->priced = std::move(*priced);
+  if (!priced && prices == Prices::kAsAsked) return tl::make_unexpected(priced.error());
+  show_plan(chosen->inputs, chosen->planned, outside.listener);
+  return chosen;
+}
+
+Result<std::optional<Predicted>> find_prediction(const ChosenPlan& chosen, int steps,
+                                                 Listener& listener) {
+  if (!chosen.priced.costs) return std::optional<Predicted>();
+  return find_prediction(chosen.inputs, chosen.planned, *chosen.priced.costs, steps, listener);
+}
+
+}  // namespace motley::control
