@@ -156,6 +156,28 @@ def batch_norms():
     return net, (vectors(), vectors(4))
 
 
+def normalized_inputs():
+    """Nobody asks for the gradient of what is normalized."""
+
+    def forward(self, x, y):
+        return F.mse_loss(self.fc(self.images(x).flatten(1)), y)
+
+    return Net(forward, images=nn.BatchNorm2d(2), fc=nn.Linear(32, 4)), (
+        torch.randn(BATCH, 2, 4, 4),
+        vectors(4),
+    )
+
+
+def normalized_rows():
+    def forward(self, x, y):
+        return F.mse_loss(self.fc(self.groups(x).flatten(1) + self.layer(x).flatten(1)), y)
+
+    return Net(forward, groups=nn.GroupNorm(1, 2), layer=nn.LayerNorm(4), fc=nn.Linear(32, 4)), (
+        torch.randn(BATCH, 2, 4, 4),
+        vectors(4),
+    )
+
+
 def sequence_first():
     """[T, batch, C] throughout, with flattened rows of every sample spread over the tensor."""
 
@@ -406,6 +428,8 @@ MODELS = [
     weight_norm,
     batch_statistics,
     batch_norms,
+    normalized_inputs,
+    normalized_rows,
     sequence_first,
     sequence_first_dropout,
     two_views,

@@ -222,7 +222,11 @@ class Emitter:
         if isinstance(made, torch.Tensor):
             self.values[node] = self.new_value(made, where)
             return [self.values[node]]
-        values = [self.new_value(item, where) for item in made]
+        mask = output_mask(node) or [True] * len(made)
+        values = [
+            self.new_value(item if is_made else None, where)
+            for item, is_made in zip(made, mask, strict=True)
+        ]
         for user in node.users:
             if user.target is operator.getitem:
                 self.values[user] = values[user.args[1]]
@@ -390,6 +394,14 @@ def full_name(target: torch._ops.OpOverload) -> str:
 def returns_list(target: torch._ops.OpOverload) -> bool:
     returns = target._schema.returns
     return len(returns) == 1 and str(returns[0].type) == "List[Tensor]"
+
+
+def output_mask(node: torch.fx.Node) -> list[bool] | None:
+    """Which results the operator makes, where it is told so; a fake run of some makes all."""
+    for spec, given in zip(node.target._schema.arguments, node.args, strict=False):
+        if spec.name == "output_mask":
+            return given
+    return node.kwargs.get("output_mask")
 
 
 def takes_tensor(node: torch.fx.Node) -> bool:
