@@ -109,6 +109,40 @@ def test_rerun_continues_and_equals_an_undisturbed_run(motley, mlp, cluster, tmp
     assert (tmp_path / "whole/model.safetensors").read_bytes() == (tmp_path / "parts/model.safetensors").read_bytes()
 
 
+NOISY = """
+import torch
+from torch import nn
+class Noisy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(64, 10)
+    def forward(self, x, y):
+        x = x.flatten(1)
+        return nn.functional.cross_entropy(self.fc(x + 0.1 * torch.randn_like(x)), y)
+def model():
+    torch.manual_seed(0)
+    return Noisy(), (torch.rand(4, 1, 8, 8), torch.randint(10, (4,)))
+"""
+
+
+def test_random_numbers_are_drawn_on_one_device_and_again_when_continued(motley, export, cluster, workspace, tmp_path):
+    source = workspace / "noisy.py"
+    source.write_text(NOISY)
+    model = export(f"{source}:model")
+    common = ["-m", model, "-C", cluster, "--global-batch", 12]
+    for planner in ("auto", "equal"):
+        refused = motley("plan", *common, "--planner", planner)
+        assert refused.code == 2 and "aten::randn_like in module '' over devices: it draws random" in refused.stderr
+    run = ["run", *common, "--exclude", "b:0", "--exclude", "c:0", "--data", DIGITS, "--json"]
+    whole = motley(*run, "--steps", 6, "--run-dir", tmp_path / "whole").json
+    assert len(set(whole["losses"])) == 6
+    assert motley(*run, "--steps", 2, "--run-dir", tmp_path / "parts").code == 0
+    parts = motley(*run, "--steps", 6, "--run-dir", tmp_path / "parts").json
+    assert parts["first_step"] == 2 and parts["losses"] == whole["losses"]
+    other = motley(*run, "--steps", 6, "--seed", 1, "--run-dir", tmp_path / "other").json
+    assert other["losses"] != whole["losses"]
+
+
 def start(environment, *words):
     return subprocess.Popen([str(BUILD / "motley"), *map(str, words)], env=environment,
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

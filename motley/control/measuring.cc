@@ -42,6 +42,10 @@ Result<program::Program> reference_program(const Inputs& inputs, std::int64_t sa
   return program;
 }
 
+int ranks_that_share(const Inputs& inputs) {
+  return synth::replicas_that_share(inputs.graph(), inputs.lowering.batch_norm);
+}
+
 Result<std::vector<TimedProgram>> reference_programs(const Inputs& inputs,
                                                      const std::vector<std::int64_t>& batches,
                                                      int ranks) {
@@ -143,7 +147,7 @@ Result<std::vector<cost::OpEntry>> measure_paces(const Inputs& inputs,
   std::vector<cost::OpEntry> entries;
   for (std::size_t i = 0; i < devices.size(); ++i) {
     const cluster::Device& device = inputs.cluster.device(devices[i]);
-    MOTLEY_ASSIGN(auto timed, reference_programs(inputs, {samples[i]}, 2));
+    MOTLEY_ASSIGN(auto timed, reference_programs(inputs, {samples[i]}, ranks_that_share(inputs)));
     TimingTask task{.what = TimingTask::What::kWholeSteps,
                     .device = worker_device(device),
                     .programs = std::move(timed),
@@ -289,7 +293,7 @@ class Measuring {
   }
 
   Result<void> time_operators(const OperatorTask& task, const std::vector<std::int64_t>& batches) {
-    const int ranks = task.setting == Setting::kShared ? 2 : 1;
+    const int ranks = task.setting == Setting::kShared ? ranks_that_share(inputs_) : 1;
     MOTLEY_ASSIGN(const auto timed, reference_programs(inputs_, batches, ranks));
     MOTLEY_ASSIGN(const auto entries, measure_operators(inputs_, task, timed, outside_.workers));
     MOTLEY_RETURN_IF_ERROR(keep(entries));

@@ -173,8 +173,9 @@ TEST(IsView, KnowsOperatorsWithAndWithoutOverload) {
 }
 
 TEST(IsRandom, KnowsOperatorsWithAndWithoutOverload) {
-  for (const char* name : {"aten::native_dropout", "aten::bernoulli.p", "aten::rand_like",
-                           "aten::normal.Tensor_Tensor", "aten::randperm"}) {
+  for (const char* name :
+       {"aten::native_dropout", "aten::bernoulli.p", "aten::rand_like",
+        "aten::normal.Tensor_Tensor", "aten::randperm", "aten::bernoulli_.float"}) {
     EXPECT_TRUE(is_random(name)) << name;
   }
   EXPECT_FALSE(is_random("aten::native_dropout_backward"));

@@ -148,6 +148,7 @@ class Accumulator {
   /// Empty: it needs all samples at once.
   std::optional<Fate> fate_of(std::size_t i) const {
     const Op& op = graph_.ops[i];
+    if (why_drawn_elsewhere(op) != nullptr) return std::nullopt;
     const ShardingRule& rule = rules_[i];
     const Strategy& way = time_.ops[i];
     bool has_samples = std::any_of(op.outputs.begin(), op.outputs.end(),

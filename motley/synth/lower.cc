@@ -63,6 +63,10 @@ Result<RankKinds> lower_kinds(const graph::Graph& graph, const plan::Plan& plan,
   return kinds;
 }
 
+int replicas_that_share(const graph::Graph& graph, plan::BatchNormMode batch_norm) {
+  return check_devices(graph, 2, batch_norm) ? 2 : 1;
+}
+
 Result<program::Program> lower_equal(const graph::Graph& graph, const EqualReplicas& replicas,
                                      const LowerOptions& options) {
   const RuledSharding made = spread_equally(graph, replicas, options.batch_norm);

@@ -37,6 +37,10 @@ struct EqualReplicas {
   int ranks = 1;             ///< 1: alone, nothing is exchanged
 };
 
+/// How many of them stand for a step that devices share: two, or one where no two devices can run
+/// the graph (check_devices), so that none share it.
+int replicas_that_share(const graph::Graph& graph, plan::BatchNormMode batch_norm);
+
 /// The program of all of them; devices are named by their rank.
 Result<program::Program> lower_equal(const graph::Graph& graph, const EqualReplicas& replicas,
                                      const LowerOptions& options);

@@ -10,7 +10,6 @@
 
 #include "motley/base/check.h"
 #include "motley/graph/reach.h"
-#include "motley/graph/work.h"
 #include "motley/plan/shares.h"
 #include "motley/program/program_text.h"
 #include "motley/synth/accumulation.h"
@@ -27,26 +26,12 @@ using graph::FormKind;
 using graph::ShardingRule;
 using graph::Strategy;
 
-/// Why an operator's random numbers would differ from one device's; null: it draws none, or they
-/// would not.
-const char* why_drawn_elsewhere(const graph::Op& op) {
-  const bool is_attention = op.name == "motley::attention";
-  if (is_attention || op.name == "motley::attention_backward") {
-    const auto* dropout = std::get_if<double>(&op.arguments[is_attention ? 4 : 7].value);
-    return dropout != nullptr && *dropout != 0 ? "its dropout would differ from one device's"
-                                               : nullptr;
-  }
-  return graph::is_random(op.name) && op.name != "aten::native_dropout"
-             ? "it draws random numbers that would differ from one device's"
-             : nullptr;
-}
-
 tl::unexpected<Error> unsupported(const graph::Graph& graph, const graph::Op& op,
                                   const std::string& reason) {
   return usage_error(
       "synth.unsupported",
       fmt::format("{}: cannot split operator {} = {} in module '{}' over devices: {}; train on one "
-                  "device",
+                  "device, without the others (--exclude)",
                   graph.name, op.outputs.empty() ? "" : fmt::format("%{}", op.outputs[0].value),
                   op.full_name(), op.module, reason));
 }

@@ -130,7 +130,8 @@ TEST(Lower, RandomNumbersAreDrawnOnOneDeviceOnly) {
   EXPECT_EQ(
       refusal(graph, {{2, 2}}),
       "g: cannot split operator %3 = aten::rand_like in module 'noise' over devices: it draws "
-      "random numbers that would differ from one device's; train on one device");
+      "random numbers that would differ from one device's; train on one device, without the "
+      "others (--exclude)");
   EXPECT_TRUE(lower_for(graph, {{4}}));
 }
 
@@ -144,7 +145,8 @@ TEST(Lower, OwnStatisticsAreReadByTheirBackwardPassOnly) {
   EXPECT_EQ(
       refusal(graph, {{2, 2}, plan::BatchNormMode::kLocal}),
       "g: cannot split operator %8 = aten::neg in module 'm' over devices: it uses statistics "
-      "of each device's own samples (local batch norm); train on one device");
+      "of each device's own samples (local batch norm); train on one device, without the others "
+      "(--exclude)");
   EXPECT_TRUE(lower_for(graph, {{2, 2}}));
   EXPECT_TRUE(lower_for(graph, {{4}, plan::BatchNormMode::kLocal}));
 }

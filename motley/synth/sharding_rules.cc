@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "motley/graph/graph_text.h"
+#include "motley/graph/work.h"
 
 namespace motley::synth {
 
@@ -88,6 +89,18 @@ graph::Form input_form(const graph::Graph& graph, ValueId input, std::int64_t ba
   const std::vector<graph::SizeExpr>& shape = graph.value(input).shape;
   if (shape.empty() || !shape[0].depends_on("batch")) return graph::kWholeForm;
   return {graph::FormKind::kSharded, 0, 1, batch, 1};
+}
+
+const char* why_drawn_elsewhere(const graph::Op& op) {
+  const bool is_attention = op.name == "motley::attention";
+  if (is_attention || op.name == "motley::attention_backward") {
+    const auto* dropout = std::get_if<double>(&op.arguments[is_attention ? 4 : 7].value);
+    return dropout != nullptr && *dropout != 0 ? "its dropout would differ from one device's"
+                                               : nullptr;
+  }
+  return graph::is_random(op.name) && op.name != "aten::native_dropout"
+             ? "it draws random numbers that would differ from one device's"
+             : nullptr;
 }
 
 }  // namespace motley::synth

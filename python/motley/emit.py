@@ -7,6 +7,7 @@ the local one, and operators that nothing uses are dropped.
 
 from __future__ import annotations
 
+import logging
 import operator
 
 import torch
@@ -29,6 +30,7 @@ from motley.graph import (
 )
 from motley.sizes import DataError, SizeError, print_size
 
+log = logging.getLogger("motley.export")
 aten = torch.ops.aten
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -207,9 +209,7 @@ class Emitter:
             found, wanted = "sizes that depend on data", "sizes that depend on the batch alone"
             refuse("a shape or branch depends on the data", where, found, wanted, "torch.where")
         if torch.Tag.nondeterministic_seeded in target.tags and target not in RANDOM:
-            found, wanted = "random numbers", "torch.nn.Dropout as their only source"
-            advice = "random numbers as an input of forward"
-            refuse("a random operator cannot be split", where, found, wanted, advice)
+            log.warning("%s draws random numbers: the model trains on one device only", where)
 
     def where(self, node: torch.fx.Node) -> str:
         target = node.target

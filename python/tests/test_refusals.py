@@ -104,12 +104,6 @@ STEPS = {
         "a size cannot be written down; operator aten::div.Tensor; found FloatPow, "
         "wanted + - * // / % max min of the batch size; try simpler sizes",
     ),
-    "random numbers": (
-        lambda fc, x, y: F.cross_entropy(fc(x + torch.rand_like(x)), y),
-        "a random operator cannot be split; operator aten::rand_like; found random numbers, "
-        "wanted torch.nn.Dropout as their only source; "
-        "try random numbers as an input of forward",
-    ),
     "no gradient": (
         lambda fc, x, y: F.cross_entropy(fc(x).detach(), y),
         "there is nothing to train; output 0 of forward; found a loss without a gradient, "

@@ -182,6 +182,22 @@ def test_random_inputs_are_of_the_kind_of_the_example():
     assert random_inputs(mask, 500, generator)[:, 0].all()
 
 
+def test_random_numbers_are_those_of_eager_pytorch(tmp_path, caplog):
+    class Noisy(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(4, 1)
+            self.drop = nn.Dropout(0.3, inplace=True)
+
+        def forward(self, x, y):
+            return (self.drop(self.fc(x + torch.rand_like(x))) - y).square().mean()
+
+    inputs = (torch.randn(6, 4), torch.randn(6, 1))
+    result = motley.export(Noisy(), inputs, tmp_path / "noisy.motley").check
+    assert result.batches == [1, 9] and result.worst["gradient"] <= 1e-5
+    assert "aten::rand_like draws random numbers: the model trains on one device only" in caplog.text
+
+
 def test_noise_is_compared_on_the_scale_of_all_gradients():
     """A gradient of 1e-9 that should be 2e-9 is wrong by half, unless all gradients are near 1."""
     found, wanted = torch.tensor([1e-9]), torch.tensor([2e-9])

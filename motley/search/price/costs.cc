@@ -303,6 +303,7 @@ Result<Costs> load_costs(const graph::Model& model, const cluster::Cluster& clus
                                          : load_device(loading, key, ranks));
     return &table;
   };
+  const int sharing = synth::replicas_that_share(model.graph, options.lowering.batch_norm);
   MOTLEY_ASSIGN(const auto interference, store.interference());
   for (const DeviceId id : options.devices) {
     const cluster::Device& device = cluster.device(id);
@@ -310,7 +311,7 @@ Result<Costs> load_costs(const graph::Model& model, const cluster::Cluster& clus
     const cluster::PlanningKind* kind = known ? &*known : nullptr;
     MOTLEY_ASSIGN(const Table* alone, find_table(cost::device_key(device, options.torch), kind, 1));
     MOTLEY_ASSIGN(const Table* shared,
-                  find_table(cost::shared_key(cluster, id, options.torch), kind, 2));
+                  find_table(cost::shared_key(cluster, id, options.torch), kind, sharing));
     costs.grounds[device.name] =
         alone->grounds.origin < shared->grounds.origin ? shared->grounds : alone->grounds;
     costs.full_speed[device.name] = shared->times;

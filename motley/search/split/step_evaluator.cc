@@ -66,7 +66,9 @@ Result<std::unique_ptr<StepEvaluator>> StepEvaluator::make(const graph::Graph& g
 }
 
 Result<program::DeviceProgram> StepEvaluator::lower(std::int64_t samples, Setting setting) const {
-  return synth::lower_first(*graph_, {samples, setting == Setting::kAlone ? 1 : 2}, lowering_);
+  const int ranks =
+      setting == Setting::kAlone ? 1 : synth::replicas_that_share(*graph_, lowering_.batch_norm);
+  return synth::lower_first(*graph_, {samples, ranks}, lowering_);
 }
 
 void StepEvaluator::price_device(DeviceId device, const StepShape& alone) {

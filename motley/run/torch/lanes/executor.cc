@@ -9,9 +9,11 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <mutex>
 #include <set>
 #include <utility>
 
+#include "motley/base/random.h"
 #include "motley/base/text.h"
 #include "motley/program/parts.h"
 #include "motley/run/torch/exchange/clock.h"
@@ -162,6 +164,7 @@ class TorchExecutor final : public Executor {
  private:
   Result<void> prepare_instructions();
   Result<void> allocate_persistent();
+  void seed_generator();
   Result<void> run_compute(StepResult& result);
   void run_one(const Compute& compute, std::int64_t& now);
   void run_measured(const Compute& compute);
@@ -274,6 +277,15 @@ Result<void> TorchExecutor::load(const TensorFiles& files, bool required) {
   return {};
 }
 
+/// PyTorch's own random numbers, of operators that one device alone may run: by seed and step, so
+/// that a run that is continued draws what it would have drawn.
+void TorchExecutor::seed_generator() {
+  at::Generator generator = at::globalContext().defaultGenerator(frame_.device);
+  const std::uint64_t of_run = SplitMix64(frame_.seed).next();
+  const std::lock_guard lock(generator.mutex());
+  generator.set_current_seed(SplitMix64(of_run + static_cast<std::uint64_t>(frame_.step)).next());
+}
+
 Result<StepResult> TorchExecutor::step(std::int64_t step, const data::Dataset& dataset,
                                        const std::vector<std::int64_t>& samples) {
   if (is_broken_) return runtime_error("run.stopped", "an earlier step failed");
@@ -292,6 +304,7 @@ Result<StepResult> TorchExecutor::step(std::int64_t step, const data::Dataset& d
     highest_ = 0;
   }
   throttle_.resume(begin);
+  seed_generator();
   transfers_->start_step();
   auto outcome = run_compute(result);
   if (!outcome) {
