@@ -54,9 +54,9 @@ double moved(const Work& work) {
   return static_cast<double>(work.bytes_read.value + work.bytes_written.value);
 }
 
-bool is_all_ones(const Argument& argument) {
-  const auto* list = std::get_if<ArgumentList>(&argument.value);
-  return list != nullptr && std::all_of(list->begin(), list->end(), [](const Argument& item) {
+bool is_all_ones(const SymbolicArgument& argument) {
+  const auto* list = std::get_if<SymbolicArguments>(&argument.value);
+  return list != nullptr && std::all_of(list->begin(), list->end(), [](const SymbolicArgument& item) {
            const auto* number = std::get_if<std::int64_t>(&item.value);
            return number != nullptr && *number == 1;
          });
