@@ -66,14 +66,10 @@ Result<Predicted> predict(const Inputs& inputs, const Planned& planned, const se
                           int steps) {
   const program::Program& program = *planned.program;
   const cost::ProfileCost model = costs.model(inputs.cluster);
-  MOTLEY_ASSIGN(std::vector<cost::ProfileCost::Times> times, model.times(program));
+  MOTLEY_ASSIGN(const auto times, model.times(program));
   std::vector<std::string> names;
-  search::GroupCost::KnownTimes seconds;
-  for (std::size_t rank = 0; rank < program.devices.size(); ++rank) {
-    names.push_back(program.devices[rank].device);
-    seconds.emplace(names.back(), std::move(times[rank].seconds));
-  }
-  const search::GroupCost known(model, names, std::move(seconds));
+  for (const program::DeviceProgram& device : program.devices) names.push_back(device.device);
+  const search::GroupCost known(model, names, search::known_times(program, times));
   Predicted predicted;
   MOTLEY_ASSIGN(predicted.trace, simulate::simulate(program, known, {.steps = steps}));
   predicted.origin = worst_origin(inputs, costs, planned.plan);

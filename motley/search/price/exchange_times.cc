@@ -12,9 +12,9 @@ Result<double> ExchangeTimes::find(std::string_view name, double bytes) {
   auto known = known_.find(name);
   if (known == known_.end())
     known = known_.emplace(name, model_.collective_lines(name, group_)).first;
-  MOTLEY_ASSIGN(const Lines& lines, known->second);
+  if (!known->second) return tl::make_unexpected(known->second.error());
   double least = std::numeric_limits<double>::infinity();
-  for (const auto& [latency, seconds_per_byte] : lines)
+  for (const auto& [latency, seconds_per_byte] : *known->second)
     least = std::min(least, latency + seconds_per_byte * bytes);
   return least;
 }

@@ -5,7 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "motley/cost/cost_model.h"
+#include "motley/cost/profile_cost.h"
+#include "motley/program/program.h"
 
 namespace motley::search {
 
@@ -41,5 +42,14 @@ class GroupCost : public cost::CostModel {
   const std::vector<std::string>& group_;
   const KnownTimes seconds_;
 };
+
+/// Of a program's devices, as the model says (ProfileCost::times).
+inline GroupCost::KnownTimes known_times(const program::Program& program,
+                                         const std::vector<cost::ProfileCost::Times>& times) {
+  GroupCost::KnownTimes seconds;
+  for (std::size_t rank = 0; rank < times.size(); ++rank)
+    seconds.emplace(program.devices[rank].device, times[rank].seconds);
+  return seconds;
+}
 
 }  // namespace motley::search

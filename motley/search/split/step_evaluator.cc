@@ -134,11 +134,12 @@ Bytes StepEvaluator::peak_bytes(DeviceId device, std::int64_t samples, Setting s
   const auto [peak, is_new] =
       peaks_.try_emplace({times, samples}, Bytes(std::numeric_limits<std::int64_t>::max()));
   if (!is_new) return peak->second;
-  auto& program = lowered_[{samples, setting}];
-  if (!program)
-    program = std::make_shared<const Result<program::DeviceProgram>>(lower(samples, setting));
-  if (*program) {
-    const Bytes tensors = program::find_memory_peak(**program, times->scratch_bytes(samples)).total;
+  const std::pair key(samples, setting);
+  auto program = lowered_.find(key);
+  if (program == lowered_.end()) program = lowered_.emplace(key, lower(samples, setting)).first;
+  if (program->second) {
+    const Bytes tensors =
+        program::find_memory_peak(*program->second, times->scratch_bytes(samples)).total;
     peak->second = cost::with_framework(cluster_->device(device), tensors);
   }
   return peak->second;
@@ -159,26 +160,22 @@ StepEvaluator::Group StepEvaluator::find_group(const plan::Plan& plan) const {
   return group;
 }
 
-Result<Bytes> StepEvaluator::peak_of(const program::DeviceProgram& program) const {
-  MOTLEY_ASSIGN(const std::vector<Bytes> scratch, model_.scratch_bytes(program));
-  MOTLEY_ASSIGN(const DeviceId device, cluster::find_device(*cluster_, program.device));
-  const Bytes tensors = program::find_memory_peak(program, scratch).total;
-  return cost::with_framework(cluster_->device(device), tensors);
-}
-
 Result<plan::Price> StepEvaluator::price(const plan::Plan& plan) const {
   const Group group = find_group(plan);
   MOTLEY_ASSIGN(const auto kinds, synth::lower_kinds(*graph_, plan, *cluster_, group.classes));
+  MOTLEY_ASSIGN(const auto times, model_.times(kinds.program));
   std::vector<Bytes> peaks;
-  for (const program::DeviceProgram& device : kinds.program.devices) {
-    MOTLEY_ASSIGN(const Bytes peak, peak_of(device));
-    peaks.push_back(peak);
+  for (std::size_t kind = 0; kind < times.size(); ++kind) {
+    const program::DeviceProgram& program = kinds.program.devices[kind];
+    MOTLEY_ASSIGN(const DeviceId device, cluster::find_device(*cluster_, program.device));
+    const Bytes tensors = program::find_memory_peak(program, times[kind].scratch).total;
+    peaks.push_back(cost::with_framework(cluster_->device(device), tensors));
   }
   plan::Price price;
   for (const std::size_t kind : kinds.of_rank) price.peaks.push_back(peaks[kind]);
-  const GroupCost times(model_, group.names);
-  MOTLEY_ASSIGN(const Seconds simulated, simulate_step(kinds.program, times));
-  MOTLEY_ASSIGN(price.step, expected_step(simulated, kinds.program, times, costs_.jitter));
+  const GroupCost known(model_, group.names, known_times(kinds.program, times));
+  MOTLEY_ASSIGN(const Seconds simulated, simulate_step(kinds.program, known));
+  MOTLEY_ASSIGN(price.step, expected_step(simulated, kinds.program, known, costs_.jitter));
   price.rounding = rounding_of(kinds.program);
   return price;
 }

@@ -62,7 +62,6 @@ class StepEvaluator : public SplitEvaluator {
     std::vector<int> classes;
   };
   Group find_group(const plan::Plan& plan) const;
-  Result<Bytes> peak_of(const program::DeviceProgram& program) const;
   Result<std::vector<double>> exchange_times(const std::vector<DeviceId>& group) const;
 
   const graph::Graph* graph_;
@@ -73,9 +72,7 @@ class StepEvaluator : public SplitEvaluator {
   StepShape shared_;
   std::map<DeviceId, std::shared_ptr<const Prices>> prices_;
   mutable std::map<GroupKey, std::vector<double>> exchanges_;  // of all, in lane order
-  mutable std::map<std::pair<std::int64_t, Setting>,
-                   std::shared_ptr<const Result<program::DeviceProgram>>>
-      lowered_;
+  mutable std::map<std::pair<std::int64_t, Setting>, Result<program::DeviceProgram>> lowered_;
   mutable std::map<std::pair<const cost::InstructionTimes*, std::int64_t>, Bytes> peaks_;
 };
 

@@ -42,17 +42,15 @@ Result<SpmdPlan> price_sharding(SpmdStudy& study, const std::vector<DeviceId>& d
       program, [&](std::string_view name, double bytes) { return exchanges.at(name, bytes); });
   MOTLEY_RETURN_IF_ERROR(synth::set_methods(program, sharding.exchanges));
   const cost::ProfileCost& model = study.model();
-  GroupCost::KnownTimes seconds;
+  MOTLEY_ASSIGN(const auto times, model.times(program));
   std::vector<Bytes> peaks;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    MOTLEY_ASSIGN(auto times, model.times(program.devices[r]));
-    seconds.emplace(program.devices[r].device, std::move(times.seconds));
-    const Bytes tensors = program::find_memory_peak(program.devices[r], times.scratch).total;
+    const Bytes tensors = program::find_memory_peak(program.devices[r], times[r].scratch).total;
     peaks.push_back(cost::with_framework(study.device(devices[ranks[r]]), tensors));
   }
   MOTLEY_ASSIGN(
       const trace::Trace trace,
-      simulate::simulate(program, GroupCost(model, sharding.devices, std::move(seconds))));
+      simulate::simulate(program, GroupCost(model, sharding.devices, known_times(program, times))));
   const std::vector<double> compute = compute_of(trace);
   SpmdPlan plan{devices, std::move(sharding), trace::median_step(trace), {}, {}, {}};
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
