@@ -236,6 +236,17 @@ TEST(Accumulation, NamesWhatNeedsAllSamplesAtOnce) {
                     "op %7: f32[3] = aten::exp(%6) fwd \"power\"\n"
                     "op %8: f32[] = aten::sum(%7, none) fwd \"\"\noutput loss %8\n"),
             start + "operator aten::exp in module 'power' needs all samples at once");
+  // A buffer's new value is not added up; nor is what is no sum.
+  const auto updated = graph::parse_graph(
+      "motley.graph/1\nname \"s\"\nsize batch 1 64\ninput %0: f32[batch, 3] \"x\"\n"
+      "buffer %1: f32[3] \"seen\"\n"
+      "op %2: f32[3] = aten::sum.dim_IntList(%0, [0], false, none) fwd \"\"\n"
+      "op %3: f32[] = aten::sum(%2, none) fwd \"\"\n"
+      "output loss %3\noutput update %2 of \"seen\"\n",
+      "s");
+  ASSERT_TRUE(updated) << updated.error().message;
+  EXPECT_EQ(accumulate(*updated, 8, 2).error().message,
+            start + "output 2 is not a sum over samples");
   // Masks are drawn by rows of the whole batch; here columns are samples.
   EXPECT_EQ(refused("op %5: f32[3, batch] = aten::t(%0) fwd \"\"\n"
                     "op %6: f32[3, batch], %7: bool[3, batch] = aten::native_dropout(%5, 0.5, "

@@ -122,5 +122,34 @@ TEST_F(SharedPlanTest, ParametersAreCutAsTheirShapesAre) {
   EXPECT_FALSE(is_sound({FormKind::kSharded, 0, 1, 12, 1}));
 }
 
+TEST_F(SharedPlanTest, SaysWhatIsNotOfThisModel) {
+  plan::Region sound;
+  sound.devices = {DeviceId(0), DeviceId(1)};
+  sound.shares = {1, 1};
+  sound.operators.resize(3);
+  const auto error_of = [&](const auto& change) {
+    plan::Region region = sound;
+    change(region);
+    const auto found = find_sharding(graph_, plan_of({{12, {region}}}), cluster_);
+    EXPECT_FALSE(found);
+    if (found) return std::string();
+    EXPECT_EQ(found.error().kind, ErrorKind::kStale);
+    EXPECT_EQ(found.error().code, "plan.stale");
+    return found.error().message;
+  };
+  EXPECT_EQ(error_of([](plan::Region& region) { region.operators.pop_back(); }),
+            "plan: it splits 2 operators, the model has 3; plan again");
+  EXPECT_EQ(error_of([](plan::Region& region) {
+              region.parameters = {{"v", {FormKind::kSharded, 0, 1, 6, 1}}};
+            }),
+            "plan: the model has no parameter 'v'; plan again");
+  // A factor that there is not; one of 6 in fours; a product's terms of both its operands.
+  for (const char* split : {"factor 3", "factor 2: 4*_*1", "terms 0 1"})
+    EXPECT_EQ(
+        error_of([&](plan::Region& region) { region.operators[0] = *plan::parse_split(split); }),
+        std::string("plan: operator 0, aten::mm in module '', cannot be split as '") + split +
+            "'; its rule is (a b) (b c) -> (a c); plan again");
+}
+
 }  // namespace
 }  // namespace motley::synth

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -12,20 +13,22 @@
 namespace motley::synth {
 namespace {
 
-/// An operator of parameters, the first one's loss the sum of the product of its result with a
-/// number for each element, so that it matters where an element comes to lie.
+/// An operator, whose first result is multiplied with a number for each element and summed: so it
+/// matters where an element comes to lie.
 struct SplitCase {
-  std::string parameters, result, call;
-  int next = 0;  ///< the first id that is free
+  std::string sources, result, call;
+  int next = 0;             ///< the first id that is free
+  std::string others = {};  ///< its other results: ", %3: f32[]"; their ids come after its own
 };
 
 graph::Graph graph_of(const SplitCase& each) {
+  const auto others = static_cast<int>(std::count(each.others.begin(), each.others.end(), '%'));
   const std::string text = fmt::format(
       "motley.graph/1\nname \"s\"\nsize batch 1 64\n{0}param %{2}: {1} \"of each\"\n"
-      "op %{3}: {1} = {4} fwd \"\"\nop %{5}: {1} = aten::mul.Tensor(%{3}, %{2}) fwd \"\"\n"
+      "op %{3}: {1}{7} = {4} fwd \"\"\nop %{5}: {1} = aten::mul.Tensor(%{3}, %{2}) fwd \"\"\n"
       "op %{6}: f32[] = aten::sum(%{5}, none) fwd \"\"\noutput loss %{6}\n",
-      each.parameters, each.result, each.next, each.next + 1, each.call, each.next + 2,
-      each.next + 3);
+      each.sources, each.result, each.next, each.next + 1, each.call, each.next + 2 + others,
+      each.next + 3 + others, each.others);
   auto graph = graph::parse_graph(text, "s");
   EXPECT_TRUE(graph) << graph.error().message << text;
   return *std::move(graph);
@@ -103,8 +106,7 @@ TEST(SplitValues, OfProductsAndSums) {
   EXPECT_GT(run_all_ways({kX, "f32[6, 1]", "aten::sum.dim_IntList(%0, [-1], true, none)", 1}), 8);
 }
 
-// Statistics of all that devices have together, where one of them has nothing, and where there is
-// one element: the correction leaves no negative count.
+// Statistics of all that devices have together, also where one of them has nothing.
 TEST(SplitValues, OfVariances) {
   EXPECT_GT(run_all_ways({kX, "f32[4]", "aten::var.correction(%0, [0], 1, false)", 1}), 8);
   EXPECT_GT(run_all_ways({kX, "f32[6, 1]", "aten::var.correction(%0, [1], 0, true)", 1}), 8);
@@ -112,8 +114,41 @@ TEST(SplitValues, OfVariances) {
   EXPECT_GT(run_all_ways({kX, "f32[1, 1]", "aten::var.correction(%0, [0, 1], 1, true)", 1}), 8);
 }
 
+// Rows in parts, or classes, of which no device has the greatest or the sum.
 TEST(SplitValues, OfSoftmaxes) {
-  EXPECT_GT(run_all_ways({kX, "f32[6, 4]", "aten::_log_softmax(%0, 1, false)", 1}), 4);
+  EXPECT_GT(run_all_ways({kX, "f32[6, 4]", "aten::_log_softmax(%0, 1, false)", 1}), 8);
+  EXPECT_GT(run_all_ways(
+                {kXY, "f32[6, 4]", "aten::_log_softmax_backward_data(%0, %1, 1, dtype(f32))", 2}),
+            8);
+}
+
+// Sums and means of labels that count, by weight and without, where samples or classes are in
+// parts.
+TEST(SplitValues, OfLosses) {
+  const std::string labelled = std::string(kX) + "constant %1: i64[6] \"labels\"\n";
+  const std::string weighed = labelled + "param %2: f32[4] \"weights\"\n";
+  for (const char* how : {"1, 2", "2, 2", "1, -100"}) {
+    EXPECT_GT(run_all_ways({labelled, "f32[]",
+                            fmt::format("aten::nll_loss_forward(%0, %1, none, {})", how), 2,
+                            ", %4: f32[]"}),
+              8);
+    EXPECT_GT(
+        run_all_ways({weighed, "f32[]", fmt::format("aten::nll_loss_forward(%0, %1, %2, {})", how),
+                      3, ", %5: f32[]"}),
+        8);
+    EXPECT_GT(run_all_ways(
+                  {weighed + "param %3: f32[] \"grad\"\nparam %4: f32[] \"total\"\n", "f32[6, 4]",
+                   fmt::format("aten::nll_loss_backward(%3, %0, %1, %2, {}, %4)", how), 5}),
+              8);
+  }
+}
+
+TEST(SplitValues, OfLayerNorms) {
+  const std::string sources =
+      std::string(kX) + "param %1: f32[4] \"weight\"\nparam %2: f32[4] \"bias\"\n";
+  EXPECT_GT(run_all_ways({sources, "f32[6, 4]", "aten::native_layer_norm(%0, [4], %1, %2, 1e-05)",
+                          3, ", %5: f32[6, 1], %6: f32[6, 1]"}),
+            8);
 }
 
 }  // namespace

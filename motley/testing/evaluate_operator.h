@@ -91,6 +91,17 @@ inline Operators reducing_operators() {
     for (double& each : mean.at) each /= count;
     return Results{{c.shapes[0], variance(x, c.integers(1), c.number(2)).at}, mean};
   };
+  made["aten::native_layer_norm"] = [](const Call& c) {  // of the last dimension
+    const Tensor& x = c.tensor(0);
+    const double count = static_cast<double>(x.shape.back()), eps = c.number(4);
+    Tensor mean = summed(x, {-1}), scale = variance(x, {-1}, 0);
+    for (double& each : mean.at) each /= count;
+    for (double& each : scale.at) each = 1 / std::sqrt(each + eps);
+    const auto norm = [](const std::vector<double>& v) {
+      return (v[0] - v[1]) * v[2] * v[3] + v[4];
+    };
+    return Results{broadcast({x, mean, scale, c.tensor(2), c.tensor(3)}, norm), mean, scale};
+  };
   made["aten::amax"] = [](const Call& c) {
     const auto most = [](double a, double b) { return std::max(a, b); };
     const double least = -std::numeric_limits<double>::infinity();

@@ -82,6 +82,7 @@ inline Operators elementwise_operators() {
   add("aten::log", 1, [](const Call&, V v) { return std::log(v[0]); });
   add("aten::neg", 1, [](const Call&, V v) { return -v[0]; });
   add("aten::exp", 1, [](const Call&, V v) { return std::exp(v[0]); });
+  add("aten::rsqrt", 1, [](const Call&, V v) { return 1 / std::sqrt(v[0]); });
   add("aten::sqrt", 1, [](const Call&, V v) { return std::sqrt(v[0]); });
   add("aten::zeros_like", 1, [](const Call&, V) { return 0.0; });
   add("aten::threshold_backward", 2,
