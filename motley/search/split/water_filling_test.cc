@@ -148,5 +148,27 @@ TEST(WaterFilling, ClimbsWithinMemory) {
   EXPECT_EQ(samples_of_plan(*outcome), (std::vector<std::int64_t>{10, 6}));
 }
 
+/// Nine samples on the second device need all the memory there is and more.
+class NineIsTooMuch : public SaidEvaluator {
+ public:
+  using SaidEvaluator::SaidEvaluator;
+  Bytes peak_bytes(DeviceId device, std::int64_t samples, Setting) const override {
+    return Bytes(device == DeviceId(1) && samples == 9 ? 100 : samples);
+  }
+};
+
+// 1.28 s and 1 s a sample: of 16 samples 7 : 9 would take 9 s, 6 : 10 takes 10 s, 8 : 8 10.24 s.
+TEST(WaterFilling, ClimbsAroundWhatDoesNotFit) {
+  ToyProblem toy;
+  toy.group = no_exchange;
+  toy.add_device(linear_device(1));
+  toy.add_device(linear_device(1), Bytes(50));
+  toy.finish(16);
+  toy.evaluator = std::make_unique<NineIsTooMuch>(toy, last_of({1.28, 1}));
+  const auto outcome = WaterFilling(toy.inputs()).plan(toy.problem);
+  ASSERT_TRUE(outcome && outcome->plan);
+  EXPECT_EQ(samples_of_plan(*outcome), (std::vector<std::int64_t>{6, 10}));
+}
+
 }  // namespace
 }  // namespace motley::search
