@@ -45,7 +45,8 @@ Result<void> reconsider_known(const PlannerInputs& inputs, const plan::Problem& 
     outcome.peak = std::move(peaks);
     outcome.idle = plan::idle_devices(problem, used);
     outcome.why = {"found by an earlier planning: what was found now takes longer"};
-    MOTLEY_RETURN_IF_ERROR(set_bound(outcome.lower_bound, false, outcome));
+    const bool was_ended = outcome.reason == plan::Reason::kLimit;
+    MOTLEY_RETURN_IF_ERROR(set_bound(outcome.lower_bound, was_ended, outcome));
   }
   return {};
 }

@@ -1,8 +1,12 @@
+#include "motley/search/portfolio.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "motley/search/planners.h"
+#include "motley/search/split/split_planner.h"
 #include "motley/simulate/simulate.h"
+#include "motley/testing/toy_problem.h"
 #include "motley/testing/wide_mlp.h"
 
 namespace motley::search {
@@ -125,6 +129,134 @@ TEST_F(SpmdPlannerTest, SaysWhatIsShortWhereNothingFits) {
   EXPECT_FALSE(outcome.plan);
   EXPECT_EQ(outcome.reason, plan::Reason::kInfeasible);
   EXPECT_THAT(outcome.why, ::testing::Contains(::testing::HasSubstr("short")));
+}
+
+/// 1 s a sample on n0:0 and 2 s on n1:0, which holds 10 bytes and one for each sample; 6 samples.
+class ReconsiderTest : public ::testing::Test {
+ protected:
+  explicit ReconsiderTest(std::int64_t memory = 12) {
+    toy_.group = no_exchange;
+    toy_.add_device(linear_device(1));
+    TableEvaluator::Device slow = linear_device(2);
+    slow.base = Bytes(10);
+    slow.per_sample = Bytes(1);
+    toy_.add_device(slow, Bytes(memory));
+    toy_.finish(6);
+  }
+
+  /// The plan that gives the second device so many samples.
+  plan::Plan give(std::int64_t samples) const {
+    if (samples == 0) return make_split_plan(toy_.problem, {{DeviceId(0)}, {6}});
+    return make_split_plan(toy_.problem, {{DeviceId(0), DeviceId(1)}, {6 - samples, samples}});
+  }
+
+  /// What a search found, which is the first device alone, after the known plans.
+  plan::PlanOutcome reconsidered(std::vector<plan::Plan> known, double bound = 3) {
+    plan::PlanOutcome outcome;
+    outcome.plan = give(0);
+    outcome.planner = "auto";
+    outcome.reason = reason_;
+    outcome.predicted_step = Seconds(6);
+    outcome.lower_bound = Seconds(bound);
+    outcome.peak = {{DeviceId(0), Bytes(0)}};
+    outcome.idle = {DeviceId(1)};
+    outcome.considered = 7;
+    outcome.why = {"as it was"};
+    toy_.problem.known = std::move(known);
+    done_ = reconsider_known(toy_.inputs(), toy_.problem, outcome);
+    return outcome;
+  }
+
+  ToyProblem toy_;
+  plan::Reason reason_ = plan::Reason::kFeasible;
+  Result<void> done_;
+};
+
+// 5 : 1 takes 5 s; 4 : 2 takes 4 s on both and needs 12 bytes of 12.
+TEST_F(ReconsiderTest, TheBestEarlierPlanIsTakenWithAllThatBelongsToIt) {
+  const plan::PlanOutcome outcome = reconsidered({give(1), give(2), give(1)});
+  ASSERT_TRUE(done_) << done_.error().message;
+  EXPECT_EQ(outcome.plan, give(2));
+  EXPECT_DOUBLE_EQ(outcome.predicted_step.value, 4);
+  EXPECT_THAT(outcome.peak, ::testing::ElementsAre(std::pair(DeviceId(0), Bytes(0)),
+                                                   std::pair(DeviceId(1), Bytes(12))));
+  EXPECT_THAT(outcome.idle, ::testing::IsEmpty());
+  EXPECT_DOUBLE_EQ(outcome.lower_bound.value, 3);
+  EXPECT_EQ(outcome.reason, plan::Reason::kFeasible);
+  EXPECT_EQ(outcome.considered, 10);
+  EXPECT_THAT(outcome.why, ::testing::ElementsAre(
+                               "found by an earlier planning: what was found now takes longer"));
+}
+
+TEST_F(ReconsiderTest, APlanAtTheBoundIsOptimal) {
+  EXPECT_EQ(reconsidered({give(2)}, 4).reason, plan::Reason::kOptimal);
+  ASSERT_TRUE(done_);
+}
+
+// A bound of all plans above one of them is wrong, which nobody should overlook.
+TEST_F(ReconsiderTest, ABoundAboveAnEarlierPlanIsAnError) {
+  reconsidered({give(2)}, 5);
+  ASSERT_FALSE(done_);
+  EXPECT_EQ(done_.error().code, "search.bound");
+  EXPECT_EQ(done_.error().message,
+            "the lower bound of all plans, 5 s, is above the step of the plan that planner auto "
+            "found, 4 s: the bound is wrong");
+}
+
+// Half the samples on the slower device take 6 s there, too: no reason to change.
+TEST_F(ReconsiderTest, AnEarlierPlanThatTakesAsLongIsNotTaken) {
+  toy_.cluster->devices[1].memory.reset();
+  const plan::PlanOutcome outcome = reconsidered({give(3)});
+  EXPECT_EQ(outcome.plan, give(0));
+  EXPECT_EQ(outcome.considered, 8);
+  EXPECT_THAT(outcome.why, ::testing::ElementsAre("as it was"));
+}
+
+TEST_F(ReconsiderTest, WhatWasFoundIsNotConsideredAgain) {
+  const plan::PlanOutcome outcome = reconsidered({give(0)});
+  EXPECT_EQ(outcome.considered, 7);
+  EXPECT_THAT(outcome.why, ::testing::ElementsAre("as it was"));
+}
+
+class ReconsiderInLessMemory : public ReconsiderTest {
+ protected:
+  ReconsiderInLessMemory() : ReconsiderTest(11) {}
+};
+
+TEST_F(ReconsiderInLessMemory, WhatFitsNoLongerIsPassedOver) {
+  EXPECT_EQ(reconsidered({give(2)}).plan, give(0));
+  EXPECT_EQ(reconsidered({give(2), give(1)}).plan, give(1));
+  EXPECT_EQ(reconsidered({give(2), give(1)}).considered, 9);
+}
+
+/// Knows nothing of plans of two devices.
+class AloneEvaluator : public TableEvaluator {
+ public:
+  using TableEvaluator::TableEvaluator;
+  Result<plan::Price> price(const plan::Plan& plan) const override {
+    if (plan::members(plan).size() > 1) return usage_error("cost.missing", "nobody knows");
+    return TableEvaluator::price(plan);
+  }
+};
+
+TEST_F(ReconsiderTest, WhatCannotBePricedAnyMoreIsPassedOver) {
+  toy_.evaluator = std::make_unique<AloneEvaluator>(toy_.tables, toy_.group);
+  const plan::PlanOutcome outcome = reconsidered({give(2)});
+  ASSERT_TRUE(done_);
+  EXPECT_EQ(outcome.plan, give(0));
+  EXPECT_EQ(outcome.considered, 7);
+}
+
+// Who asked for a limit of time hears that it ended the search, whichever plan is the best.
+TEST_F(ReconsiderTest, ASearchThatWasEndedStaysSo) {
+  reason_ = plan::Reason::kLimit;
+  const plan::PlanOutcome outcome = reconsidered({give(1), give(2)});
+  EXPECT_EQ(outcome.plan, give(2));
+  EXPECT_EQ(outcome.reason, plan::Reason::kLimit);
+  EXPECT_THAT(
+      outcome.why,
+      ::testing::ElementsAre("found by an earlier planning: what was found now takes longer",
+                             "the time limit ended the search: more time may find a better plan"));
 }
 
 }  // namespace

@@ -1,11 +1,16 @@
 #include "motley/synth/accumulation.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "motley/graph/graph_text.h"
+#include "motley/program/memory.h"
 #include "motley/testing/golden.h"
+#include "motley/testing/run_program.h"
 
 namespace motley::synth {
 namespace {
@@ -78,6 +83,176 @@ TEST(Accumulation, NumbersAreThoseOfTheWholeBatch) {
   ASSERT_TRUE(made) << made.error().message;
   EXPECT_NE(graph::print_graph(made->graph).find("number(batch*4*3)"), std::string::npos)
       << graph::print_graph(made->graph);
+}
+
+/// Sources x [batch, 3], labels y, w [3, 3], b [3], tangent %4; then operators from %5 on.
+graph::Graph step_of(const std::string& rest) {
+  auto graph = graph::parse_graph(
+      "motley.graph/1\nname \"s\"\nsize batch 1 64\n"
+      "input %0: f32[batch, 3] \"x\"\ninput %1: i64[batch] \"y\"\n"
+      "param %2: f32[3, 3] \"w\"\nparam %3: f32[3] \"b\"\ntangent %4: f32[]\n" +
+          rest,
+      "s");
+  EXPECT_TRUE(graph) << graph.error().message;
+  return *std::move(graph);
+}
+
+/// A layer with its loss summed over the samples.
+constexpr const char* kSummedLayer =
+    "op %5: f32[batch, 3] = aten::mm(%0, %2) fwd \"l\"\n"
+    "op %6: f32[batch, 3] = aten::relu(%5) fwd \"l\"\n"
+    "op %7: f32[] = aten::sum(%6, none) fwd \"\"\n"
+    "op %8: f32[batch, 3] = aten::expand(%4, [size(batch), 3], false) bwd \"\"\n"
+    "op %9: f32[batch, 3] = aten::threshold_backward(%8, %5, 0) bwd \"l\"\n"
+    "op %10: f32[3, batch] = aten::t(%0) bwd \"l\"\n"
+    "op %11: f32[3, 3] = aten::mm(%10, %9) bwd \"l\"\n"
+    "output loss %7\noutput gradient %11 of \"w\"\n";
+
+/// Of what differs between a micro-batch and the batch each has something: a mean and the number by
+/// which its gradient is divided; the samples' own mean, which all need before they begin; what is
+/// added once to a sum of samples; a mean over labels that count.
+const std::vector<std::string> kSteps = {
+    kSummedLayer,
+    "op %5: f32[batch, 3] = aten::mm(%0, %2) fwd \"\"\n"
+    "op %6: f32[] = aten::mean(%5, none) fwd \"\"\n"
+    "op %7: f32[] = aten::div.Scalar(%4, number(batch*3)) bwd \"\"\n"
+    "op %8: f32[batch, 3] = aten::expand(%7, [size(batch), 3], false) bwd \"\"\n"
+    "op %9: f32[3, batch] = aten::t(%0) bwd \"\"\n"
+    "op %10: f32[3, 3] = aten::mm(%9, %8) bwd \"\"\n"
+    "output loss %6\noutput gradient %10 of \"w\"\n",
+    "op %5: f32[3] = aten::sum.dim_IntList(%0, [0], false, none) fwd \"\"\n"
+    "op %6: f32[3] = aten::div.Scalar(%5, number(batch)) fwd \"\"\n"
+    "op %7: f32[3] = aten::exp(%6) fwd \"\"\n"
+    "op %8: f32[batch, 3] = aten::mul.Tensor(%0, %7) fwd \"\"\n"
+    "op %9: f32[batch, 3] = aten::mm(%8, %2) fwd \"\"\n"
+    "op %10: f32[] = aten::sum(%9, none) fwd \"\"\n"
+    "output loss %10\n",
+    "op %5: f32[batch, 3] = aten::mm(%0, %2) fwd \"\"\n"
+    "op %6: f32[3] = aten::sum.dim_IntList(%5, [0], false, none) fwd \"\"\n"
+    "op %7: f32[3] = aten::add.Tensor(%6, %3, 1) fwd \"\"\n"
+    "op %8: f32[] = aten::sum(%7, none) fwd \"\"\n"
+    "output loss %8\noutput gradient %7 of \"b\"\n",
+    "op %5: f32[batch, 3] = aten::mm(%0, %2) fwd \"\"\n"
+    "op %6: f32[batch, 3] = aten::_log_softmax(%5, 1, false) fwd \"\"\n"
+    "op %7: f32[], %8: f32[] = aten::nll_loss_forward(%6, %1, %3, 1, 2) fwd \"\"\n"
+    "op %9: f32[batch, 3] = aten::nll_loss_backward(%4, %6, %1, %3, 1, 2, %8) bwd \"\"\n"
+    "op %10: f32[3, batch] = aten::t(%0) bwd \"\"\n"
+    "op %11: f32[3, 3] = aten::mm(%10, %9) bwd \"\"\n"
+    "output loss %7\noutput gradient %11 of \"w\"\n",
+};
+
+TEST(Accumulation, GivesWhatTheWholeBatchGives) {
+  constexpr std::int64_t kWholeBatch = 12;
+  for (const std::string& text : kSteps) {
+    const graph::Graph graph = step_of(text);
+    const auto given = testing::draw_values(graph, kWholeBatch, 1);
+    const testing::StepValues whole = testing::run_graph(graph, kWholeBatch, given);
+    for (const std::int64_t times : {1, 2, 3, 12}) {
+      SCOPED_TRACE(std::to_string(times) + " micro-batches of\n" + text);
+      const auto made = accumulate(graph, kWholeBatch, times);
+      ASSERT_TRUE(made) << made.error().message;
+      const testing::StepValues step = testing::run_graph(made->graph, kWholeBatch / times, given);
+      EXPECT_NEAR(step.loss, whole.loss, 1e-9);
+      ASSERT_EQ(step.gradients.size(), whole.gradients.size());
+      for (const auto& [name, gradient] : whole.gradients)
+        testing::expect_near(step.gradients.at(name), gradient, name);
+    }
+  }
+}
+
+/// What has another batch's size would fail there: the same over devices, one of which has nothing.
+TEST(Accumulation, RunsOverDevicesAsTheWholeBatchDoesAlone) {
+  for (const std::string& text : kSteps) {
+    const graph::Graph graph = step_of(text);
+    for (const std::vector<double>& shares : {std::vector<double>{2, 1}, {3, 0, 1}})
+      for (const Kept kept : {Kept::kWhole, Kept::kInParts}) {
+        SCOPED_TRACE(text);
+        Sharding sharding;
+        sharding.shares = shares;
+        for (std::size_t i = 0; i < shares.size(); ++i)
+          sharding.devices.push_back("a:" + std::to_string(i));
+        sharding.batch = 4;
+        sharding.micro_batches = 3;
+        spread_samples(graph, sharding);
+        if (kept == Kept::kInParts) keep_parameters_in_parts(graph, sharding);
+        const auto program = lower_sharded(graph, sharding, {});
+        ASSERT_TRUE(program) << program.error().message;
+        EXPECT_EQ(program->global_batch, 12);
+        testing::expect_runs_as(*program, graph, 3);
+      }
+  }
+}
+
+// The cut of x: a view and two selects. Then each micro-batch's operators from first to last before
+// the next one's, so that its activations are gone; in the second one the sums after what they add.
+TEST(Accumulation, DoesOneMicroBatchAfterTheOther) {
+  const auto made = accumulate(step_of(kSummedLayer), 4, 2);
+  ASSERT_TRUE(made) << made.error().message;
+  std::string order;
+  for (std::size_t i = 0; i < made->graph.ops.size(); ++i) {
+    const Copy& copy = made->copies[i];
+    order += copy.of.is_none() ? " " + made->graph.ops[i].name.substr(6)
+                               : fmt::format(" {}.{}", copy.of.value, copy.micro_batch);
+  }
+  EXPECT_EQ(order,
+            " view select select view select select"  // x and y
+            " 0.0 1.0 2.0 3.0 4.0 5.0 6.0"
+            " 0.1 1.1 2.1 add 3.1 4.1 5.1 6.1 add");
+}
+
+// What a whole step keeps until backward, %5 and the relu's input alike, is [64, 3]; in 8
+// micro-batches [8, 3] at a time.
+TEST(Accumulation, HoldsTheActivationsOfOneMicroBatch) {
+  const graph::Graph graph = step_of(kSummedLayer);
+  const auto activations = [&](std::int64_t times) {
+    Sharding sharding;
+    sharding.devices = {"a:0"};
+    sharding.shares = {1};
+    sharding.batch = 64 / times;
+    sharding.micro_batches = times;
+    spread_samples(graph, sharding);
+    const auto program = lower_sharded(graph, sharding, {});
+    EXPECT_TRUE(program) << program.error().message;
+    return program::find_memory_peak(program->devices[0]).activations.value;
+  };
+  const std::int64_t whole = activations(1);
+  EXPECT_GE(whole, 2 * 64 * 3 * 4);  // an operator's operand and its result
+  EXPECT_LT(activations(8), whole / 4);
+}
+
+TEST(Accumulation, NamesWhatNeedsAllSamplesAtOnce) {
+  const auto refused = [](const std::string& rest) {
+    const auto made = accumulate(step_of(rest), 8, 2);
+    EXPECT_FALSE(made) << rest;
+    return made ? "" : made.error().message;
+  };
+  const std::string start = "s: a step cannot be done in 2 micro-batches: ";
+  // The greatest of all samples; what is made of a sum of products, before it is there.
+  EXPECT_EQ(refused("op %5: f32[3] = aten::amax(%0, [0], false) fwd \"top\"\n"
+                    "op %6: f32[] = aten::sum(%5, none) fwd \"\"\noutput loss %6\n"),
+            start + "operator aten::amax in module 'top' needs all samples at once");
+  EXPECT_EQ(refused("op %5: f32[batch, 3] = aten::mm(%0, %2) fwd \"\"\n"
+                    "op %6: f32[3] = aten::sum.dim_IntList(%5, [0], false, none) fwd \"\"\n"
+                    "op %7: f32[3] = aten::exp(%6) fwd \"power\"\n"
+                    "op %8: f32[] = aten::sum(%7, none) fwd \"\"\noutput loss %8\n"),
+            start + "operator aten::exp in module 'power' needs all samples at once");
+  // A buffer's new value is not added up; nor is what is no sum.
+  const auto updated = graph::parse_graph(
+      "motley.graph/1\nname \"s\"\nsize batch 1 64\ninput %0: f32[batch, 3] \"x\"\n"
+      "buffer %1: f32[3] \"seen\"\n"
+      "op %2: f32[3] = aten::sum.dim_IntList(%0, [0], false, none) fwd \"\"\n"
+      "op %3: f32[] = aten::sum(%2, none) fwd \"\"\n"
+      "output loss %3\noutput update %2 of \"seen\"\n",
+      "s");
+  ASSERT_TRUE(updated) << updated.error().message;
+  EXPECT_EQ(accumulate(*updated, 8, 2).error().message,
+            start + "output 2 is not a sum over samples");
+  // Masks are drawn by rows of the whole batch; here columns are samples.
+  EXPECT_EQ(refused("op %5: f32[3, batch] = aten::t(%0) fwd \"\"\n"
+                    "op %6: f32[3, batch], %7: bool[3, batch] = aten::native_dropout(%5, 0.5, "
+                    "true) fwd \"drop\"\n"
+                    "op %8: f32[] = aten::sum(%6, none) fwd \"\"\noutput loss %8\n"),
+            start + "operator aten::native_dropout in module 'drop' needs all samples at once");
 }
 
 }  // namespace

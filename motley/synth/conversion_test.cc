@@ -9,6 +9,7 @@
 #include "motley/graph/graph_text.h"
 #include "motley/program/program_text.h"
 #include "motley/synth/lower_sharded.h"
+#include "motley/testing/run_program.h"
 
 namespace motley::synth {
 namespace {
@@ -121,6 +122,44 @@ TEST(Conversion, OfOneDimensionGoesOverWhole) {
   EXPECT_FALSE(goes_over_whole(kByRows, kWholeForm));
   EXPECT_FALSE(goes_over_whole(kPartialForm, kByRows));
   EXPECT_FALSE(goes_over_whole(kWholeForm, kByRows));
+}
+
+// %2 in a form becomes %3 in another, then whole: of each element it matters where it comes to lie.
+// Uneven devices, one of which has nothing of all that is cut.
+TEST(Conversion, KeepsEveryElementInItsPlace) {
+  auto graph = graph::parse_graph(R"(motley.graph/1
+name "moved"
+size batch 1 4096
+param %0: f32[6, 4] "w"
+param %1: f32[6, 4] "c"
+op %2: f32[6, 4] = aten::neg(%0) fwd "a"
+op %3: f32[6, 4] = aten::neg(%2) fwd "b"
+op %4: f32[6, 4] = aten::mul.Tensor(%3, %1) fwd "c"
+op %5: f32[] = aten::sum(%4, none) fwd "c"
+output loss %5
+output gradient %4 of "w"
+)",
+                                  "moved");
+  ASSERT_TRUE(graph) << graph.error().message;
+  const std::vector<graph::ShardingRule> rules = find_rules(*graph, 1);
+  const std::vector<Form> forms = {kWholeForm, kPartialForm, kByRows, kByColumns, kByBlocks};
+  for (const std::vector<double>& shares : {std::vector<double>{1, 1}, {3, 1}, {1, 0, 2}})
+    for (const Form& from : forms)
+      for (const Form& to : forms) {
+        SCOPED_TRACE(print_form(from) + " to " + print_form(to));
+        Sharding sharding;
+        sharding.shares = shares;
+        for (std::size_t i = 0; i < shares.size(); ++i)
+          sharding.devices.push_back(std::to_string(i));
+        sharding.batch = 1;
+        sharding.sources.assign(graph->values.size(), kWholeForm);
+        if (from.kind == FormKind::kSharded) sharding.sources[0] = from;
+        sharding.ops = {in_form(rules[0], from), in_form(rules[1], to), whole_strategy(rules[2]),
+                        whole_strategy(rules[3])};
+        const auto program = lower_sharded(*graph, sharding, {});
+        ASSERT_TRUE(program) << program.error().message;
+        testing::expect_runs_as(*program, *graph, 7);
+      }
 }
 
 }  // namespace

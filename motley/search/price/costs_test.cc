@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 
 #include "motley/base/file.h"
+#include "motley/cost/measured/whole_step.h"
 #include "motley/graph/graph_text.h"
 #include "motley/program/program_text.h"
 #include "motley/search/price/profile_batches.h"
@@ -107,6 +109,129 @@ TEST_F(CostsTest, OtherVersionsAndSmallerProfilesAreNotCarried) {
   profile({"NVIDIA H100 80GB HBM3", 1, "2.14"}, 1e-3);
   profile({"Tesla T4", 1, "2.15"}, 1e-3, kBatch / 2);
   EXPECT_EQ(costs().grounds.at("a:0").origin, cost::Origin::kKinds);
+}
+
+/// CPU devices at three and one quarters of full speed, of which everything takes 1 ms: on one
+/// host, or on one each.
+class CpuCostsTest : public CostsTest {
+ protected:
+  explicit CpuCostsTest(bool is_one_host = true) {
+    const std::string device = "\n[[node.device]]\nkind = \"cpu\"\nspeed = ";
+    cluster_ =
+        cluster::parse_cluster(
+            "schema = \"motley.cluster/1\"\nname = \"two\"\n[[node]]\nname = \"a\"\nhost = "
+            "\"h1\"" +
+                device + "0.75\n[[node]]\nname = \"b\"\nhost = \"" + (is_one_host ? "h1" : "h2") +
+                "\"" + device + "0.25\n" + "[[link]]\nall = true\nbandwidth = \"10Gbps\"\n",
+            "two")
+            .value();
+  }
+
+  std::string message() const {
+    const auto loaded = load_costs(model_, cluster_, store_, options_);
+    EXPECT_FALSE(loaded);
+    return loaded ? "" : loaded.error().message;
+  }
+  void profile_all(std::int64_t batch = kBatch) {
+    for (const DeviceId id : options_.devices) {
+      profile(cost::device_key(cluster_.device(id), options_.torch), 1e-3, batch);
+      profile(cost::shared_key(cluster_, id, options_.torch), 1e-3, batch);
+    }
+  }
+  /// A whole step took so long on a device beside the other, so much scattered.
+  void measure_step(DeviceId id, double seconds, double spread = 0) {
+    cost::OpEntry step = cost::step_entry(cost::emulated_key(cluster_, id, options_.torch),
+                                          profile_subject(model_.hash, options_.lowering), kBatch);
+    step.median = Seconds(seconds);
+    step.spread = spread;
+    step.samples = 5;
+    ASSERT_TRUE(store_.put(std::vector{step}));
+  }
+  /// Instructions that a device of two computes.
+  double instructions() const {
+    const auto program = synth::lower_first(model_.graph, {kBatch, 2}, options_.lowering).value();
+    double count = 0;
+    for (const auto& each : program.instructions) count += each.lane == Lane::kCompute ? 1 : 0;
+    return count;
+  }
+};
+
+TEST_F(CpuCostsTest, NamesWhatIsProfiledAndWhatIsWanted) {
+  EXPECT_EQ(message(),
+            "model 'mlp' has no profile on cpu with threads = 1 and PyTorch 2.15, wanted up to "
+            "batch 64; run `motley profile -m MODEL -C CLUSTER --global-batch 64`");
+  profile_all(32);
+  EXPECT_EQ(message(),
+            "model 'mlp' has a profile up to batch 32 on cpu with threads = 1 and PyTorch 2.15, "
+            "wanted up to batch 64; run `motley profile -m MODEL -C CLUSTER --global-batch 64`");
+}
+
+// Three quarters of the batch are the usual part of the faster one: that is what its steps are
+// measured at.
+TEST_F(CpuCostsTest, WholeStepsAreWantedOfDevicesThatShareAHost) {
+  profile_all();
+  EXPECT_EQ(message(),
+            "model 'mlp' has no profile on cpu at 0.75 beside 0.25 with threads = 1 and PyTorch "
+            "2.15, wanted up to batch 48; run `motley profile -m MODEL -C CLUSTER --global-batch "
+            "48`");
+}
+
+// n instructions of 1 ms that took 4 n ms: a quarter of full speed, not the three that were asked
+// for.
+TEST_F(CpuCostsTest, ThePaceIsThatOfWholeSteps) {
+  profile_all();
+  measure_step(DeviceId(0), 4e-3 * instructions());
+  measure_step(DeviceId(1), 2e-3 * instructions());
+  const Costs found = costs();
+  EXPECT_NEAR(found.devices.at("a:0").pace.at(Seconds(1)), 0.25, 1e-9);
+  EXPECT_NEAR(found.devices.at("b:0").pace.at(Seconds(1)), 0.5, 1e-9);
+  EXPECT_EQ(found.grounds.at("a:0").text, "measured");
+  EXPECT_NEAR(found.full_speed.at("a:0")->total(kBatch).value, 1e-3 * instructions(), 1e-12);
+}
+
+// Whole steps that scatter by 0.2 beside instructions that do not: all that is shared, 1.4826 times
+// the median deviation.
+TEST_F(CpuCostsTest, WhatStepsVaryByIsShared) {
+  profile_all();
+  measure_step(DeviceId(0), 2e-3 * instructions(), 0.2);
+  measure_step(DeviceId(1), 2e-3 * instructions());
+  const Costs found = costs();
+  ASSERT_TRUE(found.jitter.contains("a:0"));
+  EXPECT_NEAR(found.jitter.at("a:0").per_step, 1.4826 * 0.2, 1e-9);
+  EXPECT_EQ(found.jitter.at("a:0").per_instruction, 0);
+  EXPECT_FALSE(found.jitter.contains("b:0"));
+}
+
+class CpuCostsApart : public CpuCostsTest {
+ protected:
+  CpuCostsApart() : CpuCostsTest(false) {}
+};
+
+// Alone on a host a device has the speed that it is given: no steps need be measured.
+TEST_F(CpuCostsApart, AloneOnAHostTheSpeedIsThePace) {
+  profile_all();
+  const Costs found = costs();
+  EXPECT_TRUE(found.devices.at("a:0").pace.is_constant());
+  EXPECT_NEAR(found.devices.at("a:0").table_speed(), 0.75, 1e-12);
+  EXPECT_NEAR(found.devices.at("b:0").table_speed(), 0.25, 1e-12);
+  EXPECT_TRUE(found.jitter.empty());
+}
+
+// Where models may stand in: another model's operators say what this one's take. Without any, what
+// there is and what to do.
+TEST_F(CpuCostsApart, OtherModelsMaySayWhatThisOneTakes) {
+  options_.may_model = true;
+  EXPECT_EQ(message(),
+            "cpu with threads = 1 and PyTorch 2.15: 0 measured operators, wanted 10 or more to say "
+            "what others take; run `motley profile` with some model first");
+  model_.hash = "00000000000000bb";
+  profile_all();
+  model_.hash = "00000000000000aa";
+  const Costs found = costs();
+  EXPECT_EQ(found.grounds.at("a:0").origin, cost::Origin::kModelled);
+  EXPECT_EQ(found.grounds.at("a:0").text, "modelled from what other models took there");
+  // All that this model has was measured, with the other's name.
+  EXPECT_NEAR(found.devices.at("a:0").shared->total(kBatch).value, 1e-3 * instructions(), 1e-9);
 }
 
 }  // namespace

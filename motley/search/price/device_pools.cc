@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <set>
@@ -190,29 +191,108 @@ std::vector<std::vector<bool>> adjacency(const PairRoutes& routes, std::size_t s
   return joined;
 }
 
-/// Puts pairs first that are the worst of the whole clique in one respect or another.
-Clique worst_pairs_first(const PairRoutes& routes, const Clique& clique) {
-  PairRoute worst = routes.at(clique[0], clique[1]);
-  std::vector<Clique> parts(worst.size(), {clique[0], clique[1]});
-  for (std::size_t i = 0; i < clique.size(); ++i) {
-    for (std::size_t j = i + 1; j < clique.size(); ++j) {
-      const PairRoute route = routes.at(clique[i], clique[j]);
-      for (std::size_t respect = 0; respect < worst.size(); ++respect) {
-        if (route[respect] >= worst[respect]) continue;
-        worst[respect] = route[respect];
-        parts[respect] = {clique[i], clique[j]};
-      }
-    }
+/// Finds the fewest members of a clique that have its route: those of a pair with its bandwidth, of
+/// one with its latency, which may share a member or be one pair, and a CPU if it has any.
+class FewestMembers {
+ public:
+  FewestMembers(const PairRoutes& routes, const Clique& clique)
+      : routes_(routes), clique_(clique), best_(clique) {
+    worst_ = routes.at(clique[0], clique[1]);
+    for_each_pair([&](std::size_t, std::size_t, const PairRoute& route) {
+      for (std::size_t i = 0; i < route.size(); ++i) worst_[i] = std::min(worst_[i], route[i]);
+    });
+    // With a CPU all pairs are over its backend.
+    is_cpu_.assign(*std::max_element(clique.begin(), clique.end()) + 1, 1);
+    for_each_pair([&](std::size_t a, std::size_t b, const PairRoute& route) {
+      if (route[2] > worst_[2]) is_cpu_[a] = is_cpu_[b] = 0;
+    });
   }
-  parts.push_back(clique);
-  Clique ordered;
-  for (const Clique& part : parts) {
-    for (const std::size_t member : part) {
-      if (std::find(ordered.begin(), ordered.end(), member) == ordered.end()) {
-        ordered.push_back(member);
-      }
+
+  Clique find() {
+    Clique narrow, slow;  // pairs apart, with a CPU where there is such a pair
+    for (const std::size_t member : clique_) {
+      const Clique by_bandwidth = partner(member, [](bool is_narrow, bool) { return is_narrow; });
+      const Clique by_latency = partner(member, [](bool, bool is_slow) { return is_slow; });
+      offer({member}, partner(member, [](bool a, bool b) { return a && b; }), {});
+      offer({member}, by_bandwidth, by_latency);
+      keep_pair(member, by_bandwidth, narrow);
+      keep_pair(member, by_latency, slow);
     }
+    offer({}, narrow, slow);
+    return best_;
   }
+
+ private:
+  template <typename Act>
+  void for_each_pair(const Act& act) const {
+    for (std::size_t i = 0; i < clique_.size(); ++i)
+      for (std::size_t j = i + 1; j < clique_.size(); ++j)
+        act(clique_[i], clique_[j], routes_.at(clique_[i], clique_[j]));
+  }
+
+  bool has_cpu(const Clique& members) const {
+    return std::any_of(members.begin(), members.end(), [&](std::size_t m) { return is_cpu_[m]; });
+  }
+
+  /// The first other member to which the way is as wanted, a CPU if there is one; or none.
+  template <typename IsWanted>
+  Clique partner(std::size_t member, const IsWanted& is_wanted) const {
+    Clique found;
+    for (const std::size_t other : clique_) {
+      if (other == member) continue;
+      const PairRoute route = routes_.at(member, other);
+      if (!is_wanted(route[0] == worst_[0], route[1] == worst_[1])) continue;
+      if (is_cpu_[other]) return {other};
+      if (found.empty()) found = {other};
+    }
+    return found;
+  }
+
+  void keep_pair(std::size_t member, const Clique& other, Clique& pair) const {
+    if (other.empty() || has_cpu(pair)) return;
+    const Clique made = {member, other[0]};
+    if (pair.empty() || has_cpu(made)) pair = made;
+  }
+
+  /// All three together, and a CPU where none is among them.
+  void offer(Clique members, const Clique& first, const Clique& second) {
+    if (first.empty()) return;
+    for (const Clique* part : {&first, &second})
+      for (const std::size_t member : *part)
+        if (std::find(members.begin(), members.end(), member) == members.end())
+          members.push_back(member);
+    if (!has_route_but_backend(members)) return;
+    if (!has_cpu(members))
+      members.push_back(*std::find_if(clique_.begin(), clique_.end(),
+                                      [&](std::size_t member) { return is_cpu_[member]; }));
+    if (members.size() < best_.size()) best_ = std::move(members);
+  }
+
+  bool has_route_but_backend(const Clique& members) const {
+    bool is_narrow = false, is_slow = false;
+    for (std::size_t i = 0; i < members.size(); ++i)
+      for (std::size_t j = i + 1; j < members.size(); ++j) {
+        const PairRoute route = routes_.at(members[i], members[j]);
+        is_narrow = is_narrow || route[0] == worst_[0];
+        is_slow = is_slow || route[1] == worst_[1];
+      }
+    return is_narrow && is_slow;
+  }
+
+  const PairRoutes& routes_;
+  const Clique& clique_;
+  PairRoute worst_;
+  std::vector<char> is_cpu_;  // by member; all, where no CPU is needed
+  Clique best_;
+};
+
+Clique fewest_first(const PairRoutes& routes, const Clique& clique) {
+  Clique ordered = FewestMembers(routes, clique).find();
+  const auto fewest = static_cast<std::ptrdiff_t>(ordered.size());
+  std::sort(ordered.begin(), ordered.end());
+  std::copy_if(clique.begin(), clique.end(), std::back_inserter(ordered), [&](std::size_t member) {
+    return std::find(ordered.begin(), ordered.begin() + fewest, member) == ordered.begin() + fewest;
+  });
   return ordered;
 }
 
@@ -251,7 +331,7 @@ DevicePools find_device_pools(const Cluster& cluster, const std::vector<DeviceId
   }
   for (const Clique& clique : cliques) {
     std::vector<DeviceId>& pool = result.pools.emplace_back();
-    for (const std::size_t member : worst_pairs_first(routes, clique)) {
+    for (const std::size_t member : fewest_first(routes, clique)) {
       pool.push_back(devices[member]);
     }
   }

@@ -1,8 +1,15 @@
 #include "motley/search/price/device_pools.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <bit>
+#include <map>
 #include <string>
+#include <tuple>
+
+#include "motley/base/random.h"
 
 namespace motley::search {
 namespace {
@@ -93,6 +100,115 @@ TEST(DevicePools, GroupsToMeasureAreSmallestAndLargestOfEachRoute) {
   EXPECT_THAT(groups, ElementsAre(ElementsAre(DeviceId(0), DeviceId(2)),
                                   ElementsAre(DeviceId(0), DeviceId(2), DeviceId(1)),
                                   ElementsAre(DeviceId(0), DeviceId(1))));
+}
+
+/// Two to four nodes of one to three devices; some have a link of their own, or a slow card.
+cluster::Cluster drawn_nodes(SplitMix64& random) {
+  std::string text;
+  const std::size_t nodes = 2 + random.below(3);
+  const auto quoted = [](std::size_t n) { return "\"" + std::string(1, char('a' + n)) + "\""; };
+  const auto any_link = [&](const std::string& between) {
+    return link(between, fmt::format("{}Gbps", 1 << random.below(4)),
+                fmt::format("{}us", 10 << random.below(3)));
+  };
+  for (std::size_t n = 0; n < nodes; ++n)
+    text += node(std::string(1, char('a' + n)), 1 + static_cast<int>(random.below(3)),
+                 random.below(3) == 0 ? "cpu" : "cuda");
+  text += any_link("all = true");
+  for (std::size_t n = 0; n < nodes; ++n) {
+    if (random.below(4) == 0) text += any_link("between = [" + quoted(n) + "]");
+    for (std::size_t m = n + 1; m < nodes; ++m)
+      if (random.below(3) == 0)
+        text += any_link("between = [" + quoted(n) + ", " + quoted(m) + "]");
+  }
+  cluster::Cluster cluster = parse(text);
+  for (cluster::Node& each : cluster.nodes)
+    if (random.below(5) == 0) each.bandwidth = BytesPerSecond(1e8);
+  return cluster;
+}
+
+/// Bandwidth, latency and backend of a group; less is worse.
+std::tuple<double, double, bool> route_of(const cluster::Cluster& cluster,
+                                          const std::vector<DeviceId>& group) {
+  const bool has_cpu = std::any_of(group.begin(), group.end(),
+                                   [&](DeviceId id) { return cluster.device(id).kind == "cpu"; });
+  const auto route = cluster::group_route(cluster, group);
+  return route ? std::tuple(route->bandwidth.value, -route->latency.value, !has_cpu)
+               : std::tuple(1e30, 0.0, !has_cpu);
+}
+
+std::vector<std::vector<DeviceId>> groups_of(const std::vector<DeviceId>& devices) {
+  std::vector<std::vector<DeviceId>> groups;
+  for (unsigned bits = 0; bits < 1u << devices.size(); ++bits) {
+    if (std::popcount(bits) < 2) continue;
+    std::vector<DeviceId>& group = groups.emplace_back();
+    for (std::size_t i = 0; i < devices.size(); ++i)
+      if (bits >> i & 1) group.push_back(devices[i]);
+  }
+  return groups;
+}
+
+// What the pools are for: whoever looks into each of them has seen a group of every route and size.
+TEST(DevicePools, EveryGroupIsInAPoolAsGoodAsItself) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    SplitMix64 random(seed);
+    const cluster::Cluster cluster = drawn_nodes(random);
+    std::vector<DeviceId> devices;
+    for (std::size_t i = 0; i < std::min<std::size_t>(cluster.devices.size(), 8); ++i)
+      devices.emplace_back(static_cast<std::int64_t>(i));
+    const DevicePools found = find_device_pools(cluster, devices);
+    ASSERT_TRUE(found.complete);
+    for (const auto& group : groups_of(devices)) {
+      const bool has_pool = std::any_of(
+          found.pools.begin(), found.pools.end(), [&](const std::vector<DeviceId>& pool) {
+            return route_of(cluster, pool) == route_of(cluster, group) &&
+                   std::all_of(group.begin(), group.end(), [&](DeviceId id) {
+                     return std::find(pool.begin(), pool.end(), id) != pool.end();
+                   });
+          });
+      EXPECT_TRUE(has_pool) << "seed " << seed << ", " << group.size() << " from "
+                            << group.front().value << " to " << group.back().value;
+    }
+  }
+}
+
+// Of every route that some group has: as few and as many ranks as have been measured are enough to
+// interpolate between.
+TEST(DevicePools, EveryRouteIsMeasuredAtItsFewestAndItsMost) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    SplitMix64 random(seed);
+    const cluster::Cluster cluster = drawn_nodes(random);
+    std::vector<DeviceId> devices;
+    for (std::size_t i = 0; i < std::min<std::size_t>(cluster.devices.size(), 8); ++i)
+      devices.emplace_back(static_cast<std::int64_t>(i));
+    std::map<std::tuple<double, double, bool>, std::pair<std::size_t, std::size_t>> wanted, found;
+    const auto note = [&](auto& sizes, const std::vector<DeviceId>& group) {
+      auto& [least, most] =
+          sizes.try_emplace(route_of(cluster, group), group.size(), group.size()).first->second;
+      least = std::min(least, group.size());
+      most = std::max(most, group.size());
+    };
+    for (const auto& group : groups_of(devices)) note(wanted, group);
+    for (const auto& group : groups_to_measure(cluster, devices)) note(found, group);
+    EXPECT_EQ(found, wanted) << "seed " << seed;
+  }
+}
+
+// 2^9 pairs of nodes, each of which has a fast link to all but its twin: a clique takes one of each
+// pair of twins.
+TEST(DevicePools, SaysWhereItLeavesSomeOut) {
+  std::string text = link("all = true", "1Gbps", "1ms");
+  for (int n = 0; n < 18; ++n) text = node(fmt::format("n{}", n), 1) + text;
+  for (int n = 0; n < 18; ++n)
+    for (int m = n + 1; m < 18; ++m)
+      if (n / 2 != m / 2)
+        text += link(fmt::format("between = [\"n{}\", \"n{}\"]", n, m), "10Gbps", "10us");
+  const cluster::Cluster cluster = parse(text);
+  std::vector<DeviceId> devices;
+  for (int i = 0; i < 18; ++i) devices.emplace_back(i);
+  const DevicePools found = find_device_pools(cluster, devices);
+  EXPECT_FALSE(found.complete);
+  EXPECT_GE(found.pools.size(), kMaxPools);
 }
 
 }  // namespace

@@ -11,6 +11,8 @@
 #include "motley/synth/lower.h"
 #include "motley/synth/sharded_plan.h"
 #include "motley/testing/golden.h"
+#include "motley/testing/rounds.h"
+#include "motley/testing/run_program.h"
 
 namespace motley::synth {
 namespace {
@@ -148,6 +150,24 @@ TEST(ShardedPlanErrors, NameTheParameter) {
             fmt::format("plan: parameter '{}' cannot be cut as S(0: 12345); plan again", name));
   EXPECT_EQ(keep(name, {graph::FormKind::kSharded, 7, 1, 4, 1}),
             fmt::format("plan: parameter '{}' cannot be cut as S(7: 4); plan again", name));
+}
+
+// However a step is shared out, it is the step of one device: of the small MLP each operator is
+// split somehow, over unequal devices, with parameters in parts.
+TEST(DrawnShardings, GiveTheStepOfOneDevice) {
+  const auto graph =
+      graph::parse_graph(read_text(MOTLEY_SOURCE_DIR "/tests/golden/graph/mlp.txt"), "mlp");
+  ASSERT_TRUE(graph) << graph.error().message;
+  for (std::uint64_t seed = 0; seed < testing::rounds(40, 1000); ++seed) {
+    SCOPED_TRACE(seed);
+    Sharding sharding = draw(*graph, seed);
+    sharding.micro_batches = 1 + static_cast<std::int64_t>(seed % 3);
+    LowerOptions options;
+    options.bucket_bytes = Bytes(seed % 2 == 0 ? 256 : 1 << 20);
+    const auto program = lower_sharded(*graph, sharding, options);
+    ASSERT_TRUE(program) << program.error().message;
+    testing::expect_runs_as(*program, *graph, seed);
+  }
 }
 
 }  // namespace

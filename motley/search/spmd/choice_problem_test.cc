@@ -12,6 +12,7 @@
 #include "motley/cluster/kinds.h"
 #include "motley/cost/operators/kind_times.h"
 #include "motley/graph/graph_text.h"
+#include "motley/search/spmd/form_changes.h"
 #include "motley/testing/rounds.h"
 
 namespace motley::search {
@@ -220,6 +221,88 @@ TEST(ChoiceProblem, EqualsExhaustiveSearchOnSmallGraphs) {
       ++split;
   }
   EXPECT_GT(split, rounds / 10);  // whole operators alone are not always best here
+}
+
+/// A drawn setting with its prices.
+struct PricedSetting {
+  const ChoiceSetting setting;
+  const SpmdSpace space{find_space(setting.graph, setting.batch, setting.shares)};
+  const DeviceKinds kinds{
+      DeviceKinds::find(setting.cluster, setting.costs, setting.devices).value()};
+  const cost::ProfileCost model{setting.costs.model(setting.cluster)};
+  ExchangeTimes exchanges{model, {"a:0", "b:0", "c:0"}};
+  SpmdPrices prices{setting.graph, space, exchanges, kinds, setting.devices, setting.shares};
+  const ChoiceProblem problem{setting.graph, space};
+
+  explicit PricedSetting(std::uint64_t seed) : setting(seed) {}
+  synth::Sharding best(const TableCosts& costs) const {
+    synth::Sharding sharding;
+    problem.apply(problem.solve(costs).choice, sharding);
+    return sharding;
+  }
+};
+
+// What is forbidden is not chosen, which costs no less; other costs stay as they are.
+TEST(ChoiceProblem, RestrictsAnOperatorsWays) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    PricedSetting drawn(seed);
+    const TableCosts all = drawn.problem.costs(drawn.prices, {});
+    const double least = drawn.problem.solve(all).cost;
+    const synth::Sharding best = drawn.best(all);
+    for (std::size_t op = 0; op < best.ops.size(); ++op) {
+      if (!drawn.space.is_needed[op]) continue;
+      const OpId id(static_cast<std::int64_t>(op));
+      TableCosts fewer = all;
+      drawn.problem.restrict(fewer, id,
+                             [&](const graph::Strategy& way) { return way != best.ops[op]; });
+      if (drawn.space.ways[op].size() > 1) {
+        EXPECT_NE(drawn.best(fewer).ops[op], best.ops[op]) << seed;
+      }
+      EXPECT_GE(drawn.problem.solve(fewer).cost, least * (1 - 1e-12)) << seed;
+      TableCosts same = all;
+      drawn.problem.restrict(same, id,
+                             [&](const graph::Strategy& way) { return way == best.ops[op]; });
+      EXPECT_NEAR(drawn.problem.solve(same).cost, least, 1e-12 * least) << seed;
+    }
+  }
+}
+
+// Memory that costs a second a byte is worth any exchange: what can be kept in parts is.
+TEST(ChoiceProblem, DearMemoryKeepsParametersInParts) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    PricedSetting drawn(seed);
+    SpmdObjective objective;
+    objective.seconds_per_byte = 1;
+    const synth::Sharding best = drawn.best(drawn.problem.costs(drawn.prices, objective));
+    for (std::size_t v = 0; v < drawn.space.kept.size(); ++v)
+      if (drawn.space.kept[v].size() > 1) {
+        EXPECT_EQ(best.sources[v].kind, graph::FormKind::kSharded) << seed << ", value " << v;
+      }
+  }
+}
+
+// Exchanges of nothing but gradients are dear, or exchanges of all but these: the dear kind is less
+// than in the other answer, or as much.
+TEST(ChoiceProblem, GradientsAreWeighedForThemselves) {
+  const auto exchanged = [](PricedSetting& drawn, const SpmdObjective& objective) {
+    const synth::Sharding best = drawn.best(drawn.problem.costs(drawn.prices, objective));
+    double gradients = 0, others = 0;
+    for (const FormChange& each : find_changes(drawn.setting.graph, drawn.space, best))
+      (each.reader.op.is_none() ? gradients : others) +=
+          drawn.prices.conversion(each.value, each.from, each.to).exchange;
+    return std::pair(gradients, others);
+  };
+  int differ = 0;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    PricedSetting drawn(seed);
+    SpmdObjective dear_gradients, dear_others;
+    dear_gradients.gradient_exchange = dear_others.exchange = 1e6;
+    const auto first = exchanged(drawn, dear_gradients), second = exchanged(drawn, dear_others);
+    EXPECT_LE(first.first, second.first * (1 + 1e-9)) << seed;
+    EXPECT_GE(first.second, second.second * (1 - 1e-9)) << seed;
+    if (first != second) ++differ;
+  }
+  EXPECT_GT(differ, 3);
 }
 
 }  // namespace

@@ -94,5 +94,71 @@ TEST(Elimination, SolvesRepeatedLayersOnce) {
   EXPECT_LT(solution.solved, 200u);
 }
 
+/// Some combinations of a problem are forbidden, and its tables share costs.
+TableProblem with_forbidden(TableProblem problem, SplitMix64& random) {
+  for (std::vector<double>& costs : problem.costs.costs)
+    for (double& cost : costs)
+      if (random.below(4) == 0) cost = std::numeric_limits<double>::infinity();
+  return problem;
+}
+
+RC_GTEST_PROP(Elimination, ForbiddenCombinationsAreNotChosen, (std::uint64_t seed)) {
+  SplitMix64 random(seed);
+  const TableProblem problem = with_forbidden(random_problem(seed), random);
+  const TableSolution solution = Elimination(problem.layout).solve(problem.costs);
+  RC_ASSERT(solution.cost == brute_force(problem));
+  RC_ASSERT(solution.cost == cost_of(problem.layout, problem.costs, solution.choice));
+}
+
+// What is found with small tables is a choice, whose cost is said, and which no single variable
+// betters.
+RC_GTEST_PROP(Elimination, NoVariableAloneIsBetterChosenOtherwise, (std::uint64_t seed)) {
+  const TableProblem problem = random_problem(seed);
+  const TableSolution solution = Elimination(problem.layout, 8).solve(problem.costs);
+  RC_ASSERT(solution.cost == cost_of(problem.layout, problem.costs, solution.choice));
+  for (std::size_t v = 0; v < solution.choice.size(); ++v)
+    for (int value = 0; value < problem.layout.domains[v]; ++value) {
+      std::vector<int> other = solution.choice;
+      other[v] = value;
+      RC_ASSERT(cost_of(problem.layout, problem.costs, other) >= solution.cost);
+    }
+}
+
+// The same layout for other costs: what was remembered of the first is not taken for the second.
+TEST(Elimination, SolvesALayoutAgainForOtherCosts) {
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+    TableProblem problem = random_problem(seed);
+    const Elimination elimination(problem.layout);
+    SplitMix64 random(seed);
+    for (int again = 0; again < 3; ++again) {
+      EXPECT_EQ(elimination.solve(problem.costs).cost, brute_force(problem)) << seed;
+      for (std::vector<double>& costs : problem.costs.costs)
+        for (double& cost : costs) cost = static_cast<double>(random.below(10));
+    }
+  }
+}
+
+// Three variables that all meet would need a table of 27; of 9 entries each at most the bound is
+// the sum of what pairs cost at least, each 0, while no choice is below 1: of three that are 0 to 2
+// and all different in pairs by tables that want them equal, different, different by one.
+TEST(Elimination, SaysWhereItIsNotExact) {
+  const TableLayout layout{{3, 3, 3}, {{0, 1}, {1, 2}, {0, 2}}};
+  // Equal costs nothing in the first two, and unequal nothing in the last: not all at once.
+  TableCosts costs{{0, 0, 1}, {{}, {}}};
+  for (int a = 0; a < 3; ++a)
+    for (int b = 0; b < 3; ++b) {
+      costs.costs[0].push_back(a == b ? 0 : 1);
+      costs.costs[1].push_back(a == b ? 1 : 0);
+    }
+  const TableSolution exact = Elimination(layout).solve(costs);
+  EXPECT_EQ(exact.relaxed, 0u);
+  EXPECT_EQ(exact.cost, 1);
+  EXPECT_EQ(exact.lower_bound, 1);
+  const TableSolution rough = Elimination(layout, 9).solve(costs);
+  EXPECT_GT(rough.relaxed, 0u);
+  EXPECT_EQ(rough.lower_bound, 0);
+  EXPECT_EQ(rough.cost, 1);
+}
+
 }  // namespace
 }  // namespace motley::search

@@ -70,5 +70,182 @@ TEST(Schedule, ASmallExchangePutsOffLittle) {
   EXPECT_THAT(order, ElementsAre(4, 5, 6, 7, 8, 9, 11, 12, 10, 13, 14, 15));
 }
 
+/// Outputs as the items of buckets: "0+1@3" of two of them, the later of which is made fourth.
+std::vector<std::string> texts_of(const std::vector<Bucket>& buckets) {
+  std::vector<std::string> texts;
+  for (const Bucket& bucket : buckets) {
+    std::string& text = texts.emplace_back();
+    for (const BucketItem& item : bucket.items)
+      text += (text.empty() ? "" : "+") +
+              (item.output == BucketItem::kStop ? "stop" : std::to_string(item.output));
+    text += "@" + std::to_string(bucket.ready);
+  }
+  return texts;
+}
+
+/// Parameters a and b of 16 bytes, c of 40, h of 8 in half precision: %0 to %3.
+graph::Graph four_parameters() {
+  auto graph = graph::parse_graph(
+      "motley.graph/1\nname \"p\"\nsize batch 1 64\nparam %0: f32[4] \"a\"\nparam %1: f32[2, 2] "
+      "\"b\"\n"
+      "param %2: f32[10] \"c\"\nparam %3: bf16[4] \"h\"\n"
+      "op %4: f32[] = aten::sum(%0, none) fwd \"\"\noutput loss %4\n",
+      "p");
+  EXPECT_TRUE(graph) << graph.error().message;
+  return *std::move(graph);
+}
+
+ReadyItem item(std::int64_t value, std::int64_t ready, Exchange exchange = Exchange::kAllReduce) {
+  return {ready, exchange, {value, ValueId(value)}};
+}
+
+TEST(FillBuckets, ABucketIsFullBeforeItIsTooLarge) {
+  const graph::Graph graph = four_parameters();
+  const std::vector<ReadyItem> items = {item(0, 1), item(1, 2), item(2, 5)};
+  EXPECT_THAT(texts_of(fill_buckets(graph, items, Bytes(72))), ElementsAre("0+1+2@5"));
+  EXPECT_THAT(texts_of(fill_buckets(graph, items, Bytes(71))), ElementsAre("0+1@2", "2@5"));
+  EXPECT_THAT(texts_of(fill_buckets(graph, items, Bytes(32))), ElementsAre("0+1@2", "2@5"));
+  EXPECT_THAT(texts_of(fill_buckets(graph, items, Bytes(31))), ElementsAre("0@1", "1@2", "2@5"));
+}
+
+// Other dtypes and exchanges travel apart, and do not fill a bucket between others of its own. The
+// wish to stop is f32 and takes no room.
+TEST(FillBuckets, OneDtypeAndExchangeEach) {
+  const graph::Graph graph = four_parameters();
+  const std::vector<ReadyItem> items = {
+      {}, item(0, 4), item(3, 1), item(2, 2, Exchange::kReduceScatter), item(1, 3)};
+  const std::vector<Bucket> buckets = fill_buckets(graph, items, Bytes(32));
+  EXPECT_THAT(texts_of(buckets), ElementsAre("3@1", "2@2", "stop+0+1@4"));
+  EXPECT_EQ(buckets[0].dtype, DType::kBF16);
+  EXPECT_EQ(buckets[1].exchange, Exchange::kReduceScatter);
+  EXPECT_EQ(buckets[2].dtype, DType::kF32);
+}
+
+/// The sum of x's columns (%3) decides by what they are multiplied (%5), after a product (%2) that
+/// does not need it; nobody wants %7.
+graph::Graph scaled_by_sums() {
+  auto graph = graph::parse_graph(
+      "motley.graph/1\nname \"e\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n"
+      "param %1: f32[4, 4] \"w\"\n"
+      "op %2: f32[batch, 4] = aten::mm(%0, %1) fwd \"\"\n"
+      "op %3: f32[4] = aten::sum.dim_IntList(%0, [0], false, none) fwd \"\"\n"
+      "op %4: f32[4] = aten::exp(%3) fwd \"\"\n"
+      "op %5: f32[batch, 4] = aten::mul.Tensor(%2, %4) fwd \"\"\n"
+      "op %6: f32[] = aten::sum(%5, none) fwd \"\"\n"
+      "op %7: f32[] = aten::neg(%6) fwd \"\"\n"
+      "output loss %6\noutput extra %7\n",
+      "e");
+  EXPECT_TRUE(graph) << graph.error().message;
+  return *std::move(graph);
+}
+
+std::vector<OpNeeds> sums_of_inputs(const graph::Graph& graph) {
+  std::vector<OpNeeds> needs(graph.ops.size());
+  needs[2].summed = needs[2].exchanged = {ValueId(3)};
+  return needs;
+}
+
+TEST(Schedule, SumsOfInputsGoFirst) {
+  const graph::Graph graph = scaled_by_sums();
+  const Schedule schedule = make_schedule(graph, {{"batch", 8}}, sums_of_inputs(graph),
+                                          {Exchange::kAllReduce, std::nullopt}, Bytes(1));
+  EXPECT_THAT(order_of(schedule, graph), ElementsAre(3, 2, 4, 5, 6));
+  EXPECT_EQ(schedule.early, 1u);
+  EXPECT_TRUE(schedule.summed[3] != 0);
+  EXPECT_TRUE(schedule.summed[6] == 0);
+}
+
+// What its column sums are made of is no input, so that nothing is early.
+TEST(Schedule, SumsOfActivationsDoNotGoFirst) {
+  const graph::Graph graph = scaled_by_sums();
+  std::vector<OpNeeds> needs(graph.ops.size());
+  needs[4].summed = {ValueId(5)};
+  const Schedule schedule =
+      make_schedule(graph, {{"batch", 8}}, needs, {std::nullopt, std::nullopt}, Bytes(1));
+  EXPECT_THAT(order_of(schedule, graph), ElementsAre(2, 3, 4, 5, 6));
+  EXPECT_EQ(schedule.early, 0u);
+  EXPECT_THAT(schedule.direct, ElementsAre(0));
+}
+
+// Only a result of its own memory without gaps that none but sums read: not the columns' sum, which
+// may have gaps; a scalar; a scalar that is an output, too.
+TEST(Schedule, ASumMayOverwriteWhatNobodyElseReads) {
+  auto graph = graph::parse_graph(
+      "motley.graph/1\nname \"i\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n"
+      "op %1: f32[4] = aten::sum.dim_IntList(%0, [0], false, none) fwd \"\"\n"
+      "op %2: f32[] = aten::sum(%0, none) fwd \"\"\n"
+      "op %3: f32[] = aten::sum(%0, none) fwd \"\"\n"
+      "op %4: f32[] = aten::exp(%2) fwd \"\"\n"
+      "op %5: f32[4] = aten::mul.Tensor(%1, %4) fwd \"\"\n"
+      "op %6: f32[4] = aten::mul.Tensor(%5, %3) fwd \"\"\n"
+      "op %7: f32[] = aten::sum(%6, none) fwd \"\"\n"
+      "op %8: f32[] = aten::add.Tensor(%7, %3, 1) fwd \"\"\n"
+      "output loss %8\n",
+      "i");
+  ASSERT_TRUE(graph) << graph.error().message;
+  std::vector<OpNeeds> needs(graph->ops.size());
+  needs[3].summed = {ValueId(2)};
+  needs[4].summed = {ValueId(1)};
+  needs[5].summed = {ValueId(3)};
+  const auto in_place = [&] {
+    const std::vector<std::optional<Exchange>> outputs(graph->outputs.size());
+    return make_schedule(*graph, {{"batch", 8}}, needs, outputs, Bytes(1)).in_place;
+  };
+  const std::vector<char> found = in_place();
+  EXPECT_TRUE(found[1] == 0);
+  EXPECT_TRUE(found[2] != 0);
+  EXPECT_TRUE(found[3] == 0);  // the last operator reads the term
+  needs[7].summed = {ValueId(3)};
+  EXPECT_TRUE(in_place()[3] != 0);
+  graph->outputs.push_back({graph::OutputKind::kUpdate, ValueId(3), ValueId(0)});
+  EXPECT_TRUE(in_place()[3] == 0);
+}
+
+// The wish to stop, where it fills a bucket alone, goes last.
+TEST(Schedule, AWishToStopThatTravelsAloneGoesLast) {
+  const graph::Graph graph = scaled_by_sums();
+  const std::vector<OpNeeds> needs(graph.ops.size());
+  const Schedule with_loss =
+      make_schedule(graph, {{"batch", 8}}, needs, {Exchange::kAllReduce, std::nullopt}, Bytes(1));
+  EXPECT_THAT(texts_of(with_loss.buckets), ElementsAre("stop+0@4"));
+  const Schedule alone = make_schedule(graph, {{"batch", 8}}, needs,
+                                       {Exchange::kReduceScatter, std::nullopt}, Bytes(1));
+  EXPECT_THAT(texts_of(alone.buckets), ElementsAre("stop@4", "0@4"));
+}
+
+TEST(Schedule, OfOneDeviceIsTheGraphsOrder) {
+  const graph::Graph graph = scaled_by_sums();
+  const Schedule schedule = schedule_alone(graph);
+  EXPECT_THAT(order_of(schedule, graph), ElementsAre(2, 3, 4, 5, 6));
+  EXPECT_EQ(schedule.early, 0u);
+  EXPECT_THAT(schedule.direct, ElementsAre(0));
+  EXPECT_TRUE(schedule.buckets.empty());
+}
+
+/// A mean loss over labels %1; class weights are a parameter or a constant.
+graph::Graph mean_loss(const std::string& weights) {
+  auto graph = graph::parse_graph(
+      "motley.graph/1\nname \"m\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n"
+      "input %1: i64[batch] \"y\"\n" +
+          weights +
+          "op %3: f32[batch, 4] = aten::_log_softmax(%0, 1, false) fwd \"\"\n"
+          "op %4: f32[], %5: f32[] = aten::nll_loss_forward(%3, %1, %2, 1, -100) fwd \"\"\n"
+          "output loss %4\n",
+      "m");
+  EXPECT_TRUE(graph) << graph.error().message;
+  return *std::move(graph);
+}
+
+TEST(Schedule, LabelsAreCountedFirstWhereInputsSayThemAll) {
+  const auto counts = [](const graph::Graph& graph) {
+    std::vector<OpNeeds> needs(graph.ops.size());
+    needs[1].counts_labels = true;
+    return make_schedule(graph, {{"batch", 8}}, needs, {Exchange::kAllReduce}, Bytes(1))
+        .early_counts;
+  };
+  EXPECT_THAT(counts(mean_loss("constant %2: f32[4] \"c\"\n")), ElementsAre(OpId(1)));
+  EXPECT_THAT(counts(mean_loss("param %2: f32[4] \"c\"\n")), ElementsAre());
+}
+
 }  // namespace
 }  // namespace motley::synth
