@@ -148,6 +148,31 @@ std::vector<std::vector<DeviceId>> groups_of(const std::vector<DeviceId>& device
   return groups;
 }
 
+/// Nodes of one device each, on a fast network but for some narrow pairs and some far ones: "ab".
+cluster::Cluster with_bad_pairs(const std::string& nodes, const std::string& cpu,
+                                const std::vector<std::string>& narrow,
+                                const std::vector<std::string>& far) {
+  std::string text;
+  for (const char name : nodes)
+    text += node(std::string(1, name), 1, cpu.find(name) == std::string::npos ? "cuda" : "cpu");
+  text += link("all = true", "10Gbps", "10us");
+  const auto between = [](const std::string& pair) {
+    return fmt::format("between = [\"{}\", \"{}\"]", pair[0], pair[1]);
+  };
+  for (const std::string& pair : narrow) text += link(between(pair), "1Gbps", "10us");
+  for (const std::string& pair : far) text += link(between(pair), "10Gbps", "1ms");
+  return parse(text);
+}
+
+// d and f are CPUs, a-c is far: of the narrow pairs a-b, a-f and d-e it is a-f that makes a, c and
+// f enough. Where c-f is far, and a-b and d-e are narrow, it takes two pairs: c-f and d-e.
+TEST(DevicePools, TheFewestWithThePoolsRouteComeFirst) {
+  EXPECT_THAT(pools_of(with_bad_pairs("abcdef", "df", {"ab", "de", "af"}, {"ac"}))[0],
+              ElementsAre(0, 2, 5, 1, 3, 4));
+  EXPECT_THAT(pools_of(with_bad_pairs("abcdef", "d", {"ab", "de"}, {"cf"}))[0],
+              ElementsAre(2, 3, 4, 5, 0, 1));
+}
+
 // What the pools are for: whoever looks into each of them has seen a group of every route and size.
 TEST(DevicePools, EveryGroupIsInAPoolAsGoodAsItself) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
