@@ -151,7 +151,8 @@ TEST(LowerSharded, AttentionDrawsItsMasksOnOneDeviceOnly) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().message,
             "g: cannot split operator %1 = motley::attention in module 'heads' over devices: its "
-            "dropout would differ from one device's; train on one device");
+            "dropout would differ from one device's; train on one device, without the others "
+            "(--exclude)");
 }
 
 // Ranks 0 and 2 have 3 of 8 samples, 1 and 3 one; the largest share keeps what counts once, but
