@@ -56,7 +56,8 @@ double moved(const Work& work) {
 
 bool is_all_ones(const SymbolicArgument& argument) {
   const auto* list = std::get_if<SymbolicArguments>(&argument.value);
-  return list != nullptr && std::all_of(list->begin(), list->end(), [](const SymbolicArgument& item) {
+  return list != nullptr &&
+         std::all_of(list->begin(), list->end(), [](const SymbolicArgument& item) {
            const auto* number = std::get_if<std::int64_t>(&item.value);
            return number != nullptr && *number == 1;
          });
