@@ -21,12 +21,13 @@ Result<void> plan_and_run(char** word, const control::Outside& outside) {
   const control::Question question{.model = word[2], .cluster = word[3], .global_batch = 60};
   MOTLEY_ASSIGN(const auto plan,
                 control::choose_plan(question, {.prices = {.profiles = word[5]}}, outside));
-  MOTLEY_ASSIGN(const auto predicted, control::find_prediction(*plan, 1, outside.listener));
+  MOTLEY_ASSIGN(const auto predicted,
+                control::predict(plan->inputs, plan->planned, *plan->priced.costs, 1));
   MOTLEY_ASSIGN(const auto prepared,
-                control::prepare_run(plan->inputs, plan->planned, predicted ? &*predicted : nullptr,
+                control::prepare_run(plan->inputs, plan->planned, &predicted,
                                      {.data = {word[4]}, .steps = 100, .run_dir = word[6]}));
   MOTLEY_ASSIGN(const auto measured, control::train(prepared, outside));
-  std::printf("predicted %.3f ms a step, took %.3f ms\n", 1e3 * predicted->step.value,
+  std::printf("predicted %.3f ms a step, took %.3f ms\n", 1e3 * predicted.step.value,
               1e3 * measured.step.value);
   return {};
 }

@@ -117,7 +117,7 @@ def _sequence_layer(draw, width):
 
 
 def _head(draw, width):
-    """Layers to the loss, and what it is beside."""
+    """Layers from `width` numbers to CLASSES, and a loss of those and of labels."""
     layers = []
     for _ in range(draw.randrange(3)):
         layer, width = _vector_layer(draw, width)

@@ -9,6 +9,7 @@ parts, for what the rule calls linear.
 import json
 import math
 import random
+import re
 import subprocess
 import sys
 
@@ -285,3 +286,27 @@ def test_every_part_of_every_operator(exported):
             for id in last_use.get(i, ()):
                 runner.values.pop(id, None)
     assert checked > 20
+
+
+# Random by their tag, and never in an exported graph: they are taken apart, or are of other devices.
+TAKEN_APART = re.compile(
+    r"_?(cudnn|miopen|flash|efficient|fused|triton|scaled_dot|lstm|gru|rnn|lstm|fill_mem|nested)_?.*|scaled_dot_product_attention"
+)
+
+
+def test_every_random_operator_is_known_as_one():
+    """What is not would be run by each of several devices with numbers of its own."""
+    source = (ROOT / "motley/graph/work.cc").read_text()
+    known = set(re.findall(r'"aten::(\w+)"', source[source.index("kRandom") : source.index("is_sorted_list(kRandom)")]))
+    tagged = set()
+    for full in torch._C._dispatch_get_all_op_names():
+        space, name = full.split("::")
+        base, _, overload = name.partition(".")
+        if space == "aten" and hasattr(torch.ops.aten, base):
+            packet = getattr(torch.ops.aten, base)
+            if overload in packet.overloads() and torch.Tag.nondeterministic_seeded in getattr(packet, overload).tags:
+                tagged.add(base)
+            elif not overload and torch.Tag.nondeterministic_seeded in getattr(packet, "default").tags:
+                tagged.add(base)
+    assert "bernoulli" in tagged
+    assert {name for name in tagged if name.removesuffix("_") not in known and not TAKEN_APART.fullmatch(name)} == set()

@@ -133,7 +133,8 @@ def test_random_numbers_are_drawn_on_one_device_and_again_when_continued(motley,
     for planner in ("auto", "equal"):
         refused = motley("plan", *common, "--planner", planner)
         assert refused.code == 2 and "aten::randn_like in module '' over devices: it draws random" in refused.stderr
-    run = ["run", *common, "--exclude", "b:0", "--exclude", "c:0", "--data", DIGITS, "--json"]
+    alone = ["run", *common, "--exclude", "b:0", "--exclude", "c:0", "--json"]
+    run = [*alone, "--data", DIGITS]
     whole = motley(*run, "--steps", 6, "--run-dir", tmp_path / "whole").json
     assert len(set(whole["losses"])) == 6
     assert motley(*run, "--steps", 2, "--run-dir", tmp_path / "parts").code == 0
@@ -141,6 +142,11 @@ def test_random_numbers_are_drawn_on_one_device_and_again_when_continued(motley,
     assert parts["first_step"] == 2 and parts["losses"] == whole["losses"]
     other = motley(*run, "--steps", 6, "--seed", 1, "--run-dir", tmp_path / "other").json
     assert other["losses"] != whole["losses"]
+    # The same samples and parameters in every step: what differs is drawn.
+    few = {name: values[:12] for name, values in np.load(DIGITS).items()}
+    np.savez(tmp_path / "few.npz", **few)
+    still = ["--data", tmp_path / "few.npz", "--lr", 0, "--steps", 3, "--run-dir", tmp_path / "still"]
+    assert len(set(motley(*alone, *still).json["losses"])) == 3
 
 
 def start(environment, *words):

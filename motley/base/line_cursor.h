@@ -55,7 +55,7 @@ class LineCursor {
   std::string message_;
 };
 
-/// What reads the lines of a text form, for messages.
+/// A text form.
 struct TextForm {
   const char* code;          ///< of its errors: "trace.parse"
   std::string_view version;  ///< the first line: "motley.trace/1"

@@ -123,12 +123,14 @@ TEST(MakePriceChoices, RoundsAreTheFlagsOrTheEnvironmentsOrThree) {
   EXPECT_EQ(make_price_choices(options, {})->rounds, 3);
   Context context{.environment = {{"MOTLEY_PROFILE_ROUNDS", "1"}}};
   EXPECT_EQ(make_price_choices(options, context)->rounds, 1);
-  options.profile_rounds = 7;
+  options.profile_rounds = "7";
   EXPECT_EQ(make_price_choices(options, context)->rounds, 7);
-  options.profile_rounds = -1;
+  options.profile_rounds = "0";
   EXPECT_EQ(message(make_price_choices(options, context)),
-            "--profile-rounds: found '-1', wanted 1 to 100");
-  options.profile_rounds = 0;
+            "--profile-rounds: found '0', wanted 1 to 100");
+  options.profile_rounds = "";
+  context.environment["MOTLEY_PROFILE_ROUNDS"] = "";
+  EXPECT_EQ(make_price_choices(options, context)->rounds, 3);
   context.environment["MOTLEY_PROFILE_ROUNDS"] = "few";
   EXPECT_EQ(message(make_price_choices(options, context)),
             "MOTLEY_PROFILE_ROUNDS: found 'few', wanted 1 to 100");

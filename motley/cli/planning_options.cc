@@ -42,7 +42,7 @@ std::vector<Flag> planning_flags(PlanningOptions& o) {
        "how often what is missing is measured (default: 3); 1 is quick, and rough"},
       {"--time-limit", &o.time_limit,
        "seconds of search, after which its best plan so far is taken"},
-      {"--seed", &o.seed, "of dropout and of the random planner", kShown},
+      {"--seed", &o.seed, "of dropout, other random numbers and the random planner", kShown},
       {"--optimizer", &o.optimizer, "sgd, adam or adamw", kShown, kOptimizer},
       {"--lr", &o.lr, "learning rate (default: 0.01 for sgd, 0.001 for adam)", kHidden, kOptimizer},
       {"--momentum", &o.momentum, "of sgd", kShown, kOptimizer},
@@ -117,13 +117,11 @@ Result<control::Question> make_question(const PlanningOptions& options, GlobalBa
 namespace {
 
 /// The flag's, else the environment's, else the usual number.
-Result<int> find_profile_rounds(std::int64_t flag, const Context& context) {
-  std::string name = "--profile-rounds", text = std::to_string(flag);
-  if (flag == 0) {
-    const auto found = context.environment.find("MOTLEY_PROFILE_ROUNDS");
-    if (found == context.environment.end()) return control::PriceChoices().rounds;
-    std::tie(name, text) = *found;
-  }
+Result<int> find_profile_rounds(const std::string& flag, const Context& context) {
+  std::string name = "--profile-rounds", text = flag;
+  const auto found = context.environment.find("MOTLEY_PROFILE_ROUNDS");
+  if (text.empty() && found != context.environment.end()) std::tie(name, text) = *found;
+  if (text.empty()) return control::PriceChoices().rounds;
   const auto rounds = find_integer(text);
   if (!rounds || *rounds < 1 || *rounds > 100)
     return usage_error("cli.profile-rounds",

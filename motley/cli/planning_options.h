@@ -24,8 +24,8 @@ struct PlanningOptions {
   std::optional<double> time_limit;  ///< of the search, in seconds
   std::string batch_norm = "global";
   std::string bucket = "4MiB";
-  std::string profile = "auto";     ///< what is missing: auto, never, model
-  std::int64_t profile_rounds = 0;  ///< how often it is measured; 0: as the environment says, or 3
+  std::string profile = "auto";  ///< what is missing: auto, never, model
+  std::string profile_rounds;    ///< how often it is measured; "": as the environment says, or 3
   std::string optimizer = "sgd";
   double lr = -1, momentum = 0, weight_decay = -1, beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
   bool nesterov = false;

@@ -22,10 +22,15 @@ Result<std::unique_ptr<const ChosenPlan>> open_plan(const std::string& file,
   MOTLEY_ASSIGN(chosen->inputs, read_inputs(question, outside.listener));
   MOTLEY_ASSIGN(chosen->planned, read_plan(file, chosen->inputs));
   follow_plan(chosen->planned.plan, chosen->inputs);
-  if (prices == Prices::kIfThere) choices.missing = Missing::kRefuse;
-  auto priced = price(chosen->inputs, choices, outside);
-  if (priced) chosen->priced = std::move(*priced);
-  if (!priced && prices == Prices::kAsAsked) return tl::make_unexpected(priced.error());
+  const bool may_lack = prices == Prices::kIfThere;
+  if (may_lack && choices.missing == Missing::kMeasure) choices.missing = Missing::kRefuse;
+  if (auto priced = price(chosen->inputs, choices, outside)) {
+    chosen->priced = std::move(*priced);
+  } else if (may_lack && priced.error().code.ends_with(".missing-profile")) {
+    outside.listener.note("no prediction: " + priced.error().message);
+  } else {
+    return tl::make_unexpected(priced.error());
+  }
   show_plan(chosen->inputs, chosen->planned, outside.listener);
   return chosen;
 }

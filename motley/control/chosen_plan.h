@@ -11,6 +11,10 @@ namespace motley::control {
 
 /// A plan with all that it was made from. Parts refer to each other: it stays where it was made.
 struct ChosenPlan {
+  ChosenPlan() = default;
+  ChosenPlan(const ChosenPlan&) = delete;
+  ChosenPlan& operator=(const ChosenPlan&) = delete;
+
   Inputs inputs;
   Priced priced;  ///< empty: nothing prices the plan, so nothing can be predicted
   Planned planned;
@@ -25,7 +29,7 @@ Result<std::unique_ptr<const ChosenPlan>> choose_plan(const Question& question,
 /// What to do where a plan that is read has no prices.
 enum class Prices {
   kAsAsked,  ///< by the choices; an error if there are none
-  kIfThere,  ///< nothing is measured for them, and none are needed
+  kIfThere,  ///< nothing is measured for them; if some are missing, there are none, and a note
 };
 
 /// Reads a plan file for the model and the devices of the question; batch, optimizer and how it is

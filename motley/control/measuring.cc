@@ -372,7 +372,9 @@ Result<MeasuringTasks> find_tasks(const Inputs& inputs, const std::string& torch
       const cost::DeviceKey key = setting == Setting::kShared
                                       ? cost::shared_key(inputs.cluster, id, torch)
                                       : cost::device_key(device, torch);
-      if (!done.insert({key, setting}).second) continue;
+      const bool is_alone_too = done.contains({key, Setting::kAlone}) &&
+                                ranks_that_share(inputs) == 1;  // the same programs
+      if (is_alone_too || !done.insert({key, setting}).second) continue;
       if (!is_here(device))
         return usage_error("profile.kind",
                            fmt::format("device {} of kind {} is not on this machine and cannot be "

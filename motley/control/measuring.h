@@ -52,9 +52,9 @@ struct KeptTimes {
   double spread = 0;  ///< median over the entries
 };
 
-/// Measures all of find_tasks, into the store: every time so often in turn, so that a machine that
-/// is slow for a while is so for all that is compared (the store puts the rounds together,
-/// cost/measured/readings.h).
+/// Measures all of find_tasks, into the store: all of it `rounds` (> 0) times in turn, so that a
+/// machine that is slow for a while is so for all that is compared (the store puts the rounds
+/// together, cost/measured/readings.h).
 Result<KeptTimes> measure(const Inputs& inputs, int rounds, cost::ProfileStore& store,
                           const Outside& outside);
 

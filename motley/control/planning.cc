@@ -68,9 +68,8 @@ Result<void> check_memory(const Inputs& inputs, const Planned& planned) {
 }  // namespace
 
 Result<Answer> find_plan(const Inputs& inputs, const PlanChoices& choices, const Outside& outside) {
-  if (choices.manual.empty())
-    MOTLEY_RETURN_IF_ERROR(
-        synth::check_devices(inputs.graph(), inputs.devices.size(), inputs.lowering.batch_norm));
+  MOTLEY_RETURN_IF_ERROR(
+      synth::check_devices(inputs.graph(), inputs.devices.size(), inputs.lowering.batch_norm));
   Answer answer;
   for (int round = 0; round < kPlanningRounds; ++round) {
     MOTLEY_ASSIGN(answer.priced, price(inputs, choices.prices, outside));

@@ -39,7 +39,9 @@ struct Answer {
 
 /// Prices the inputs, finds a plan and lowers it. Where missing times are to be measured and the
 /// plan splits operators, their parts are measured as it splits them, and with what that taught it
-/// is planned again, at most kPlanningRounds times. The time limit counts over all rounds.
+/// is planned again, at most kPlanningRounds times. The time limit counts over all rounds. Errors:
+/// those of prices and planners; several devices for a model that only one can run
+/// (synth::check_devices).
 Result<Answer> find_plan(const Inputs& inputs, const PlanChoices& choices, const Outside& outside);
 inline constexpr int kPlanningRounds = 4;
 

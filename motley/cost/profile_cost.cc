@@ -157,7 +157,8 @@ namespace {
 /// The table that the program fits; null: none.
 const InstructionTimes* find_table(const ProfileCost::DeviceTimes& times,
                                    const program::DeviceProgram& program) {
-  // Alone and shared lowerings differ by their exchanges, so at most one of the two fits.
+  // Alone and shared lowerings differ by their exchanges, so at most one of the two fits, but for
+  // models that only one device can run, where they are the same.
   for (const auto& table : {times.alone, times.shared})
     if (table != nullptr && table->fits(program)) return table.get();
   return nullptr;

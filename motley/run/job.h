@@ -40,7 +40,7 @@ struct Job {
   data::DataSource data;
   std::optional<std::uint64_t> shuffle;
   std::int64_t steps = 0;             ///< stop after this many steps in total
-  std::uint64_t seed = 0;             ///< of dropout
+  std::uint64_t seed = 0;             ///< of dropout and other random numbers
   std::int64_t checkpoint_every = 0;  ///< 0: only at the end or when told to stop
   bool resume = true;                 ///< continue from run_dir/checkpoint/latest when it is there
   double timeout_s = 30;              ///< of every wait for a peer

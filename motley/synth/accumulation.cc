@@ -86,8 +86,11 @@ class Accumulator {
   }
 
   tl::unexpected<Error> refuse(std::size_t op) const {
-    return refuse(fmt::format("operator {} in module '{}' needs all samples at once",
-                              graph_.ops[op].full_name(), graph_.ops[op].module));
+    const char* why = why_drawn_elsewhere(graph_.ops[op]) != nullptr
+                          ? "draws random numbers that would differ from the whole batch's"
+                          : "needs all samples at once";
+    return refuse(fmt::format("operator {} in module '{}' {}", graph_.ops[op].full_name(),
+                              graph_.ops[op].module, why));
   }
 
   Result<void> check_batch() const {

@@ -177,7 +177,7 @@ Result<PlanOutcome> SplitPlanner::plan(const Problem& problem) const {
     return outcome;
   }
   MOTLEY_RETURN_IF_ERROR(add_answer(study, std::move(choice), outcome));
-  if (inputs_.graph == nullptr) return outcome;
+  if (inputs_.graph == nullptr || problem.devices.size() < 2) return outcome;
   for (std::string& line :
        graph::explain_without_rule(*inputs_.graph, {{"batch", problem.global_batch}}))
     outcome.why.push_back(std::move(line));

@@ -278,7 +278,7 @@ Result<void> TorchExecutor::load(const TensorFiles& files, bool required) {
 }
 
 /// PyTorch's own random numbers, of operators that one device alone may run: by seed and step, so
-/// that a run that is continued draws what it would have drawn.
+/// that a run that is continued on this kind of device draws what it would have drawn.
 void TorchExecutor::seed_generator() {
   at::Generator generator = at::globalContext().defaultGenerator(frame_.device);
   const std::uint64_t of_run = SplitMix64(frame_.seed).next();

@@ -26,7 +26,7 @@ struct ExecutorOptions {
   int local_index = 0;
   double speed = 1.0;               ///< emulated share of one core (throttle.h)
   std::optional<Bytes> memory;      ///< CPU tensors beyond this are refused (allocator.h)
-  std::uint64_t seed = 0;           ///< of dropout
+  std::uint64_t seed = 0;           ///< of dropout and other random numbers
   std::int64_t timeline_steps = 0;  ///< how many of the last steps keep their intervals
   bool measures_scratch = false;    ///< keep what operators need beside their results; CPU only
 };
