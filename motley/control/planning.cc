@@ -40,7 +40,7 @@ Result<void> search_once(const Inputs& inputs, const PlanChoices& choices, const
                 search::make_planner(choices.manual.empty() ? choices.planner : "manual",
                                      answer.priced.evaluator->inputs()));
   plan::Problem problem = make_problem(inputs, choices);
-  if (answer.outcome.plan) problem.known = {*answer.outcome.plan};
+  if (answer.outcome.plan) problem.known = {{*answer.outcome.plan, answer.outcome.why}};
   if (choices.time_limit) problem.time_limit = *choices.time_limit - Seconds(answer.elapsed_s);
   const Seconds start = clock.steady();
   MOTLEY_ASSIGN(answer.outcome, planner->plan(problem));

@@ -29,6 +29,12 @@ class Evaluator {
   virtual Result<Price> price(const Plan& plan) const = 0;
 };
 
+/// What an earlier planning found, and said of it.
+struct KnownPlan {
+  Plan plan;
+  std::vector<std::string> why;
+};
+
 /// The question. The cluster is not owned and must outlive the call.
 struct Problem {
   const cluster::Cluster* cluster = nullptr;
@@ -43,7 +49,7 @@ struct Problem {
   std::vector<std::int64_t> manual;  ///< planner "manual": samples of devices[i]
   /// Plans of an earlier planning, when less was known of what they take: the planner "auto" prices
   /// them again, and gives none that is worse.
-  std::vector<Plan> known;
+  std::vector<KnownPlan> known;
   std::uint64_t seed = 0;
   /// After it a search gives what it has: outcome `limit`. What it gives then depends on how fast
   /// the machine is.

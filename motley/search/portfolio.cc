@@ -16,6 +16,10 @@ using plan::PlanOutcome;
 
 namespace {
 
+constexpr const char* kFoundBefore =
+    "found before its parts were measured, when what follows was said of it; what was found since "
+    "takes longer";
+
 bool fits(const plan::Problem& problem, const std::vector<std::pair<DeviceId, Bytes>>& peaks) {
   return std::all_of(peaks.begin(), peaks.end(), [&](const auto& peak) {
     const auto& memory = problem.cluster->device(peak.first).memory;
@@ -27,7 +31,7 @@ bool fits(const plan::Problem& problem, const std::vector<std::pair<DeviceId, By
 
 Result<void> reconsider_known(const PlannerInputs& inputs, const plan::Problem& problem,
                               PlanOutcome& outcome) {
-  for (const plan::Plan& plan : problem.known) {
+  for (const auto& [plan, why] : problem.known) {
     if (plan == outcome.plan) continue;
     auto price = inputs.evaluator->price(plan);
     if (!price) continue;  // what it takes is not known any more
@@ -44,7 +48,9 @@ Result<void> reconsider_known(const PlannerInputs& inputs, const plan::Problem& 
     outcome.rounding = price->rounding;
     outcome.peak = std::move(peaks);
     outcome.idle = plan::idle_devices(problem, used);
-    outcome.why = {"found by an earlier planning: what was found now takes longer"};
+    outcome.why = why;
+    if (std::find(why.begin(), why.end(), kFoundBefore) == why.end())
+      outcome.why.insert(outcome.why.begin(), kFoundBefore);
     const bool was_ended = outcome.reason == plan::Reason::kLimit;
     MOTLEY_RETURN_IF_ERROR(set_bound(outcome.lower_bound, was_ended, outcome));
   }

@@ -131,6 +131,10 @@ TEST_F(SpmdPlannerTest, SaysWhatIsShortWhereNothingFits) {
   EXPECT_THAT(outcome.why, ::testing::Contains(::testing::HasSubstr("short")));
 }
 
+constexpr const char* kSaidBefore =
+    "found before its parts were measured, when what follows was said of it; what was found since "
+    "takes longer";
+
 /// 1 s a sample on n0:0 and 2 s on n1:0, which holds 10 bytes and one for each sample; 6 samples.
 class ReconsiderTest : public ::testing::Test {
  protected:
@@ -162,7 +166,8 @@ class ReconsiderTest : public ::testing::Test {
     outcome.idle = {DeviceId(1)};
     outcome.considered = 7;
     outcome.why = {"as it was"};
-    toy_.problem.known = std::move(known);
+    if (!known.empty()) toy_.problem.known.clear();
+    for (plan::Plan& plan : known) toy_.problem.known.push_back({std::move(plan), {"said then"}});
     done_ = reconsider_known(toy_.inputs(), toy_.problem, outcome);
     return outcome;
   }
@@ -184,8 +189,9 @@ TEST_F(ReconsiderTest, TheBestEarlierPlanIsTakenWithAllThatBelongsToIt) {
   EXPECT_DOUBLE_EQ(outcome.lower_bound.value, 3);
   EXPECT_EQ(outcome.reason, plan::Reason::kFeasible);
   EXPECT_EQ(outcome.considered, 10);
-  EXPECT_THAT(outcome.why, ::testing::ElementsAre(
-                               "found by an earlier planning: what was found now takes longer"));
+  EXPECT_THAT(outcome.why, ::testing::ElementsAre(kSaidBefore, "said then"));
+  toy_.problem.known[1].why = outcome.why;  // of the planning after this one
+  EXPECT_EQ(reconsidered({}).why, outcome.why);
 }
 
 TEST_F(ReconsiderTest, APlanAtTheBoundIsOptimal) {
@@ -255,7 +261,7 @@ TEST_F(ReconsiderTest, ASearchThatWasEndedStaysSo) {
   EXPECT_EQ(outcome.reason, plan::Reason::kLimit);
   EXPECT_THAT(
       outcome.why,
-      ::testing::ElementsAre("found by an earlier planning: what was found now takes longer",
+      ::testing::ElementsAre(kSaidBefore, "said then",
                              "the time limit ended the search: more time may find a better plan"));
 }
 
