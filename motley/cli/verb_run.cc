@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "motley/base/file.h"
 #include "motley/base/text.h"
 #include "motley/cli/run_options.h"
 #include "motley/cli/teller.h"
@@ -58,6 +59,7 @@ Result<int> run_plan(const RunOptions& options, const Context& context) {
   MOTLEY_ASSIGN(const auto place, run::find_rank_place(context.environment));
   if (place && place->rank > 0) return join_job(*place, context);
   if (place) choices.starter = control::Starter::kLauncher;
+  MOTLEY_RETURN_IF_ERROR(MappedFile::open(choices.data.path));  // before anything is measured
   MOTLEY_ASSIGN(const auto chosen, choose_plan(options.plan, control::Prices::kIfThere, context));
   Teller teller(context);
   if (chosen->outcome) teller.note(report::print_outcome(*chosen->outcome, chosen->inputs.cluster));

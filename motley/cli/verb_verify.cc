@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "motley/base/file.h"
 #include "motley/cli/run_options.h"
 #include "motley/control/comparing.h"
 
@@ -27,6 +28,7 @@ Result<control::Measured> train_in(const control::RunDirectory& directory,
 
 Result<int> verify_plan(const RunOptions& options, const Context& context) {
   MOTLEY_ASSIGN(const control::TrainChoices choices, make_train_choices(options));
+  MOTLEY_RETURN_IF_ERROR(MappedFile::open(choices.data.path));  // before anything is measured
   MOTLEY_ASSIGN(const auto chosen, choose_plan(options.plan, control::Prices::kIfThere, context));
   const std::string directory = options.run_dir.empty()
                                     ? default_run_dir(chosen->inputs.model_path) + "-verify"
