@@ -1,0 +1,99 @@
+#include "motley/control/layers.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "motley/base/file.h"
+#include "motley/testing/fake_outside.h"
+#include "motley/testing/small_inputs.h"
+
+namespace motley::control {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr const char* kTwoKinds = R"(schema = "motley.cluster/1"
+name = "two"
+[[node]]
+name = "a"
+  [[node.device]]
+  kind = "a100-40g"
+[[node]]
+name = "b"
+  [[node.device]]
+  kind = "v100-16g"
+[[link]]
+all = true
+bandwidth = "100Gbps"
+latency = "50us"
+)";
+
+/// Two layers that take 1 and 2 ms a sample forward on an A100, twice as much backward and 0.25 ms
+/// of update each, and `factor` times as much but for the update on other kinds.
+std::string layer_times(double factor) {
+  std::string text;
+  for (const int micro : {1, 2, 4}) {
+    const double first = factor * micro * 1e-3;
+    text += fmt::format("{}\"{}\":{{\"1\":{{\"0\":[{},{},0.25e-3],\"1\":[{},{},0.25e-3]}}}}",
+                        text.empty() ? "" : ",", micro, first, 2 * first, 2 * first, 4 * first);
+  }
+  return "{" + text + "}";
+}
+
+class LayersTest : public ::testing::Test {
+ protected:
+  LayersTest() {
+    const std::string sizes =
+        R"({"params_floats":1000,"params_bytes":4000,"act_output_bytes":100,"act_mem_bytes":1000})";
+    EXPECT_TRUE(write_file_atomic(files_.sizes,
+                                  R"({"toy":{"1":{"0":)" + sizes + R"(,"1":)" + sizes + "}}}"));
+    for (const auto& [kind, factor] : {std::pair("A100-40", 1.0), std::pair("V100-16", 2.0)}) {
+      const std::string path = directory_.file(std::string(kind) + ".json");
+      EXPECT_TRUE(write_file_atomic(path, layer_times(factor)));
+      files_.times.push_back(kind + ("=" + path));
+    }
+  }
+  LayerAnswer plan(const PlanChoices& choices) {
+    const auto answer = plan_layers(read_layers(files_).value(), cluster_, 6, choices, clock_);
+    EXPECT_TRUE(answer) << answer.error().message;
+    return answer.value_or(LayerAnswer{});
+  }
+
+  TemporaryDirectory directory_;
+  LayerFiles files_{.sizes = directory_.file("info.json"), .model = "toy"};
+  const cluster::Cluster cluster_ = cluster::parse_cluster(kTwoKinds, "two").value();
+  const FakeClock clock_{Seconds(1)};
+};
+
+// 9 ms a sample on one and 18 on the other: 4 and 2 of 6 take 36 ms on both, 3 and 3 take 54; then
+// the update, 0.5 ms, and the exchange of 8 kB, which is little.
+TEST_F(LayersTest, SamplesAreSplitByWhatLayersTake) {
+  const LayerAnswer best = plan({.planner = "auto"}), equal = plan({.planner = "equal"});
+  EXPECT_THAT(plan::members(*best.outcome.plan),
+              ElementsAre(plan::Member{DeviceId(0), 4}, plan::Member{DeviceId(1), 2}));
+  EXPECT_GT(best.outcome.predicted_step.value, 36.5e-3);
+  EXPECT_LT(best.outcome.predicted_step.value, 36.5e-3 * 1.02);
+  EXPECT_NEAR((equal.outcome.predicted_step - best.outcome.predicted_step).value, 18e-3, 1e-9);
+  EXPECT_EQ(best.elapsed_s, 1);  // the clock was asked before and after the search
+}
+
+TEST_F(LayersTest, ManualSamplesOverrideThePlanner) {
+  const LayerAnswer manual = plan({.planner = "auto", .manual = {6, 0}});
+  EXPECT_EQ(manual.outcome.planner, "manual");
+  EXPECT_NEAR(manual.outcome.predicted_step.value, 6 * 9e-3 + 0.5e-3, 1e-9);  // exchanges nothing
+}
+
+TEST_F(LayersTest, SaysWhatIsMissingOfTheFiles) {
+  const auto message = [&] { return read_layers(files_).error().message; };
+  files_.sizes = "";
+  EXPECT_EQ(message(), "--layer-times wants --layer-sizes FILE (llm_info.json)");
+  files_.times = {"A100-40"};
+  EXPECT_EQ(message(),
+            "--layer-times: found 'A100-40', wanted KIND=FILE, for example A100-40=profile.json");
+  files_.times = {"A100-40=" + directory_.file("nowhere.json")};
+  EXPECT_EQ(message(), directory_.file("nowhere.json") + ": no such file");
+}
+
+}  // namespace
+}  // namespace motley::control
