@@ -57,16 +57,18 @@ std::int64_t draw_micro_batches(const plan::Problem& problem, const graph::Graph
 Result<void> complete(const plan::Problem& problem, const graph::Graph& graph, SplitMix64& random,
                       RegionChoice& choice) {
   plan::Region& region = choice.region;
-  MOTLEY_ASSIGN(const program::Program program,
-                synth::lower(graph, make_region_plan(problem, region, choice.micro_batches),
-                             *problem.cluster));
-  for (std::size_t rank = 0; rank < program.devices.size(); ++rank) {
-    const Bytes tensors = program::find_memory_peak(program.devices[rank]).total;
-    const cluster::Device& device = problem.cluster->device(region.devices[rank]);
-    choice.peaks.push_back(cost::with_framework(device, tensors));
-  }
+  const std::vector<int> one_class(region.devices.size());  // tensors are as large on any device
+  MOTLEY_ASSIGN(const synth::RankKinds kinds,
+                synth::lower_kinds(graph, make_region_plan(problem, region, choice.micro_batches),
+                                   *problem.cluster, one_class));
+  std::vector<Bytes> tensors;
+  for (const program::DeviceProgram& device : kinds.program.devices)
+    tensors.push_back(program::find_memory_peak(device).total);
+  for (std::size_t rank = 0; rank < region.devices.size(); ++rank)
+    choice.peaks.push_back(cost::with_framework(problem.cluster->device(region.devices[rank]),
+                                                tensors[kinds.of_rank[rank]]));
   const bool has_levels = cost::has_levels(*problem.cluster, region.devices);
-  for (const std::string& op : synth::exchange_operators(program)) {
+  for (const std::string& op : synth::exchange_operators(kinds.program)) {
     std::span<const ExchangeMethod> methods = program::methods_of(op);
     if (!has_levels && methods.back() == ExchangeMethod::kHierarchical)
       methods = methods.first(methods.size() - 1);
