@@ -42,8 +42,10 @@ Result<program::Program> reference_program(const Inputs& inputs, std::int64_t sa
   return program;
 }
 
-int ranks_that_share(const Inputs& inputs) {
-  return synth::replicas_that_share(inputs.graph(), inputs.lowering.batch_norm);
+int ranks_of(const Inputs& inputs, Setting setting) {
+  return setting == Setting::kAlone
+             ? 1
+             : synth::replicas_that_share(inputs.graph(), inputs.lowering.batch_norm);
 }
 
 Result<std::vector<TimedProgram>> reference_programs(const Inputs& inputs,
@@ -147,7 +149,8 @@ Result<std::vector<cost::OpEntry>> measure_paces(const Inputs& inputs,
   std::vector<cost::OpEntry> entries;
   for (std::size_t i = 0; i < devices.size(); ++i) {
     const cluster::Device& device = inputs.cluster.device(devices[i]);
-    MOTLEY_ASSIGN(auto timed, reference_programs(inputs, {samples[i]}, ranks_that_share(inputs)));
+    MOTLEY_ASSIGN(auto timed,
+                  reference_programs(inputs, {samples[i]}, ranks_of(inputs, Setting::kShared)));
     TimingTask task{.what = TimingTask::What::kWholeSteps,
                     .device = worker_device(device),
                     .programs = std::move(timed),
@@ -293,8 +296,8 @@ class Measuring {
   }
 
   Result<void> time_operators(const OperatorTask& task, const std::vector<std::int64_t>& batches) {
-    const int ranks = task.setting == Setting::kShared ? ranks_that_share(inputs_) : 1;
-    MOTLEY_ASSIGN(const auto timed, reference_programs(inputs_, batches, ranks));
+    MOTLEY_ASSIGN(const auto timed,
+                  reference_programs(inputs_, batches, ranks_of(inputs_, task.setting)));
     MOTLEY_ASSIGN(const auto entries, measure_operators(inputs_, task, timed, outside_.workers));
     MOTLEY_RETURN_IF_ERROR(keep(entries));
     return store_.put_batches(profile_subject(inputs_), task.key, batches);
@@ -365,16 +368,14 @@ Result<std::vector<Unmeasured>> find_unmeasured(
 Result<MeasuringTasks> find_tasks(const Inputs& inputs, const std::string& torch) {
   MeasuringTasks tasks;
   tasks.batches = search::profile_batches(inputs.global_batch, largest_batch(inputs));
-  std::set<std::pair<cost::DeviceKey, Setting>> done;
+  std::set<std::pair<cost::DeviceKey, int>> done;  // ranks of the programs
   for (const Setting setting : {Setting::kAlone, Setting::kShared})
     for (const DeviceId id : inputs.devices) {
       const cluster::Device& device = inputs.cluster.device(id);
       const cost::DeviceKey key = setting == Setting::kShared
                                       ? cost::shared_key(inputs.cluster, id, torch)
                                       : cost::device_key(device, torch);
-      const bool is_alone_too = done.contains({key, Setting::kAlone}) &&
-                                ranks_that_share(inputs) == 1;  // the same programs
-      if (is_alone_too || !done.insert({key, setting}).second) continue;
+      if (!done.insert({key, ranks_of(inputs, setting)}).second) continue;
       if (!is_here(device))
         return usage_error("profile.kind",
                            fmt::format("device {} of kind {} is not on this machine and cannot be "

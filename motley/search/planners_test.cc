@@ -180,14 +180,7 @@ TEST(Auto, SaysWhyADeviceIsIdle) {
 
 // 1 s a sample on both, 4.5 s of exchange: together 4 + 4.5 s, alone 8 s.
 TEST(Auto, SaysWhatAnIdleDeviceWouldCost) {
-  ToyProblem toy;
-  for (int i = 0; i < 2; ++i) {
-    TableEvaluator::Device device = linear_device(1);
-    device.shared.ready = {device.shared.end};
-    device.shared.update = {0.0};
-    toy.add_device(device);
-  }
-  toy.group = [](const std::vector<DeviceId>&) { return GroupExchanges{.exchange = {4.5}}; };
+  ToyProblem toy = pair_with_exchange(4.5);
   toy.finish(8);
   const PlanOutcome outcome = run("auto", toy);
   EXPECT_THAT(outcome.why,

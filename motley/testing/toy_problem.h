@@ -64,4 +64,19 @@ inline TableEvaluator::Device linear_device(double seconds, double fixed = 0.0) 
 /// Exchanges that take nothing.
 inline GroupExchanges no_exchange(const std::vector<DeviceId>&) { return {}; }
 
+/// Two devices of 1 s a sample that exchange once for `seconds`, when their compute is over.
+inline ToyProblem pair_with_exchange(double seconds) {
+  ToyProblem toy;
+  for (int i = 0; i < 2; ++i) {
+    TableEvaluator::Device device = linear_device(1);
+    device.shared.ready = {device.shared.end};
+    device.shared.update = {0.0};
+    toy.add_device(device);
+  }
+  toy.group = [seconds](const std::vector<DeviceId>&) {
+    return GroupExchanges{.exchange = {seconds}};
+  };
+  return toy;
+}
+
 }  // namespace motley::search

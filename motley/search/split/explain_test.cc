@@ -101,14 +101,7 @@ TEST(ExplainSplit, NoSampleIsLeft) {
 // Gradients are ready after 1 s a sample, the exchange takes 3 s: 2 + 3 s on both, of which compute
 // is 2 s.
 TEST(ExplainSplit, AnExchangeMayBind) {
-  ToyProblem toy;
-  for (int i = 0; i < 2; ++i) {
-    TableEvaluator::Device device = linear_device(1);
-    device.shared.ready = {device.shared.end};
-    device.shared.update = {0.0};
-    toy.add_device(device);
-  }
-  toy.group = [](const std::vector<DeviceId>&) { return GroupExchanges{.exchange = {3.0}}; };
+  ToyProblem toy = pair_with_exchange(3);
   toy.finish(4);
   EXPECT_EQ(explained(toy, split_of({2, 2})).back(),
             "binding: exchange of gradients with all devices, balanced to 0.0 %");

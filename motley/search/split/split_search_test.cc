@@ -226,21 +226,6 @@ TEST(SplitSearch, SplitsBySpeed) {
   EXPECT_DOUBLE_EQ(search.model_seconds, 6);
 }
 
-/// Two devices of 1 s a sample that exchange once for `seconds`, when their compute is over.
-ToyProblem pair_with_exchange(double seconds) {
-  ToyProblem toy;
-  for (int i = 0; i < 2; ++i) {
-    TableEvaluator::Device device = linear_device(1);
-    device.shared.ready = {device.shared.end};
-    device.shared.update = {0.0};
-    toy.add_device(device);
-  }
-  toy.group = [seconds](const std::vector<DeviceId>&) {
-    return GroupExchanges{.exchange = {seconds}};
-  };
-  return toy;
-}
-
 // Together 8 samples take 4 s and the exchange; alone 8 s.
 TEST(SplitSearch, LeavesADeviceIdleWhenTheExchangeCostsMore) {
   ToyProblem cheap = pair_with_exchange(3.5);

@@ -66,9 +66,8 @@ Result<std::unique_ptr<StepEvaluator>> StepEvaluator::make(const graph::Graph& g
 }
 
 Result<program::DeviceProgram> StepEvaluator::lower(std::int64_t samples, Setting setting) const {
-  const int ranks =
-      setting == Setting::kAlone ? 1 : synth::replicas_that_share(*graph_, lowering_.batch_norm);
-  return synth::lower_first(*graph_, {samples, ranks}, lowering_);
+  return synth::lower_first(*graph_, {samples, setting == Setting::kAlone ? 1 : sharing_},
+                            lowering_);
 }
 
 void StepEvaluator::price_device(DeviceId device, const StepShape& alone) {

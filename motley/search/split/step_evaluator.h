@@ -52,6 +52,7 @@ class StepEvaluator : public SplitEvaluator {
       : graph_(&graph),
         cluster_(&cluster),
         lowering_(lowering),
+        sharing_(synth::replicas_that_share(graph, lowering.batch_norm)),
         costs_(costs),
         model_(costs.model(cluster)) {}
   Result<program::DeviceProgram> lower(std::int64_t samples, Setting setting) const;
@@ -67,6 +68,7 @@ class StepEvaluator : public SplitEvaluator {
   const graph::Graph* graph_;
   const cluster::Cluster* cluster_;
   synth::LowerOptions lowering_;
+  int sharing_;  // ranks of the programs that stand for a shared step
   Costs costs_;
   cost::ProfileCost model_;
   StepShape shared_;
