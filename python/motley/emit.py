@@ -259,12 +259,7 @@ class Emitter:
     def schema_arguments(self, node: torch.fx.Node) -> list[Argument]:
         """Every argument of the schema, in its order, defaults filled in."""
         arguments = []
-        for i, spec in enumerate(node.target._schema.arguments):
-            given = spec.default_value
-            if i < len(node.args):
-                given = node.args[i]
-            elif spec.name in node.kwargs:
-                given = node.kwargs[spec.name]
+        for spec, given in given_arguments(node):
             kind = str(spec.real_type)
             if "Device" in kind and given is None and not takes_tensor(node):
                 given = torch.device("cpu")  # a factory makes its tensor on the local device
@@ -396,12 +391,16 @@ def returns_list(target: torch._ops.OpOverload) -> bool:
     return len(returns) == 1 and str(returns[0].type) == "List[Tensor]"
 
 
+def given_arguments(node: torch.fx.Node):
+    """Each argument of the schema, in its order, and its value, which may be the default."""
+    for i, spec in enumerate(node.target._schema.arguments):
+        given = node.kwargs.get(spec.name, spec.default_value)
+        yield spec, node.args[i] if i < len(node.args) else given
+
+
 def output_mask(node: torch.fx.Node) -> list[bool] | None:
     """Which results the operator makes, where it is told so; a fake run of some makes all."""
-    for spec, given in zip(node.target._schema.arguments, node.args, strict=False):
-        if spec.name == "output_mask":
-            return given
-    return node.kwargs.get("output_mask")
+    return next((given for spec, given in given_arguments(node) if spec.name == "output_mask"), None)
 
 
 def takes_tensor(node: torch.fx.Node) -> bool:
