@@ -72,7 +72,8 @@ enum class OutputKind { kLoss, kExtra, kGradient, kUpdate };
 struct Output {
   OutputKind kind = OutputKind::kExtra;
   ValueId value;
-  ValueId of;  ///< parameter of a gradient, buffer of an update; else none
+  ValueId of;        ///< parameter of a gradient, buffer of an update; else none
+  std::string name;  ///< what forward calls an extra output; "" where it has no name
 
   bool operator==(const Output&) const = default;
 };

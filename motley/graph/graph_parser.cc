@@ -432,8 +432,10 @@ class GraphParser {
       MOTLEY_ASSIGN(output.of, owner(parameters_, "parameter"));
     } else if (kind == "update") {
       MOTLEY_ASSIGN(output.of, owner(buffers_, "buffer"));
+    } else if (kind == "extra" && !rest_.empty()) {
+      MOTLEY_ASSIGN(output.name, quoted("the quoted name of the output"));
     }
-    graph_.outputs.push_back(output);
+    graph_.outputs.push_back(std::move(output));
     return {};
   }
 

@@ -63,7 +63,7 @@ TEST(ParseGraph, FillsTheTypes) {
   EXPECT_EQ(graph.ops[2].direction, Direction::kBackward);
   EXPECT_EQ(graph.ops[2].sequence, 1);
   EXPECT_EQ(graph.value(ValueId(4)).producer, OpId(0));
-  EXPECT_EQ(graph.outputs[1], (Output{OutputKind::kGradient, ValueId(6), ValueId(1)}));
+  EXPECT_EQ(graph.outputs[1], (Output{OutputKind::kGradient, ValueId(6), ValueId(1), ""}));
   // 8 samples of 2 floats.
   EXPECT_EQ(value_bytes(graph.value(ValueId(4)), {{"batch", 8}}), 64);
 }
@@ -151,6 +151,10 @@ TEST(ParseGraph, NamesWhatIsWrongWithAnOutput) {
             "m:15: found \"W\", wanted the name of a parameter");
   EXPECT_EQ(message_of("of \"mean\"", "of \"maen\""),
             "m:16: found \"maen\", wanted the name of a buffer");
+  EXPECT_EQ(message_of("output loss %5", "output extra %5 logits"),
+            "m:14: found 'logits', wanted the quoted name of the output");
+  EXPECT_EQ(message_of("output loss %5", "output loss %5 \"logits\""),
+            "m:14: found '\"', wanted the end of the line");
 }
 
 TEST(ParseGraph, RefusesTextThatEndsEarly) {
@@ -207,6 +211,10 @@ TEST(VerifyGraph, NamesEachViolation) {
             "m: gradient %4: dtype or shape differ from parameter %1 \"w\"");
   EXPECT_EQ(message_of("%6 of \"w\"", "%6 of \"w\"\noutput gradient %6 of \"w\""),
             "m: parameter %1 \"w\" has two gradients");
+  EXPECT_EQ(message_of("output loss %5",
+                       "output loss %5\noutput extra %4 \"y\"\noutput extra %4\n"
+                       "output extra %4\noutput extra %5 \"y\""),
+            "m: two extra outputs have the name \"y\"");
 }
 
 /// Faults that the text cannot express, made in the plain data.
@@ -239,7 +247,7 @@ TEST(VerifyGraph, ChecksGraphsThatWereBuiltInCode) {
 
 TEST(VerifyGraph, StopsCountingAfterTwentyViolations) {
   Graph graph = *parse_graph(kSmall, "m");
-  for (int i = 0; i < 30; ++i) graph.outputs.push_back({OutputKind::kExtra, ValueId(99), {}});
+  for (int i = 0; i < 30; ++i) graph.outputs.push_back({OutputKind::kExtra, ValueId(99), {}, {}});
   EXPECT_THAT(verify_graph(graph, "m").error().message, ::testing::EndsWith("\nm: and more"));
 }
 
@@ -266,7 +274,7 @@ class RandomGraph {
     }
     const int ops = 1 + number(8);
     for (int i = 0; i < ops; ++i) op();
-    graph_.outputs.push_back({OutputKind::kLoss, result({}, DType::kF64), {}});
+    graph_.outputs.push_back({OutputKind::kLoss, result({}, DType::kF64), {}, {}});
     for (std::size_t i = 0; i < first_result_; ++i) output(i);
     return graph_;
   }
@@ -354,11 +362,12 @@ class RandomGraph {
     const Value value = graph_.values[leaf];
     const ValueId id(static_cast<std::int64_t>(leaf));
     if (value.role == ValueRole::kParameter && !value.frozen) {
-      graph_.outputs.push_back({OutputKind::kGradient, result(value.shape, value.dtype), id});
+      graph_.outputs.push_back({OutputKind::kGradient, result(value.shape, value.dtype), id, {}});
     } else if (value.role == ValueRole::kBuffer) {
-      graph_.outputs.push_back({OutputKind::kUpdate, result(value.shape, value.dtype), id});
+      graph_.outputs.push_back({OutputKind::kUpdate, result(value.shape, value.dtype), id, {}});
     } else {
-      graph_.outputs.push_back({OutputKind::kExtra, id, {}});
+      std::string name = number(2) == 0 ? "" : fmt::format("{}{}", text(), leaf);
+      graph_.outputs.push_back({OutputKind::kExtra, id, {}, std::move(name)});
     }
   }
 

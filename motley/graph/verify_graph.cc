@@ -239,6 +239,7 @@ class GraphVerifier {
   void check_outputs() {
     std::size_t losses = 0;
     std::set<ValueId> owners;
+    std::set<std::string_view> names;
     for (const Output& output : graph_.outputs) {
       if (!in_range(output.value) || graph_.value(output.value).dtype == DType::kNone) {
         violation("output %{} is not a defined value", output.value.value);
@@ -253,6 +254,9 @@ class GraphVerifier {
       }
       if (output.kind == OutputKind::kGradient) check_owner(output, ValueRole::kParameter, owners);
       if (output.kind == OutputKind::kUpdate) check_owner(output, ValueRole::kBuffer, owners);
+      if (!output.name.empty() && !names.insert(output.name).second) {
+        violation("two extra outputs have the name {}", quote(output.name));
+      }
     }
     if (losses != 1) violation("found {} loss outputs, wanted one", losses);
   }

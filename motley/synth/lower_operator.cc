@@ -28,7 +28,7 @@ class AloneGraph {
     for (SymbolicArgument& argument : op.arguments) argument = copied(argument);
     for (ValueId& output : op.outputs) {
       output = add(graph.value(output), OpId(0));
-      made_.outputs.push_back({graph::OutputKind::kLoss, output, ValueId()});
+      made_.outputs.push_back({graph::OutputKind::kLoss, output, {}, {}});
     }
     made_.ops.push_back(std::move(op));
   }

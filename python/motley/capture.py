@@ -8,7 +8,6 @@ parameter, buffer, input or gradient they are.
 from __future__ import annotations
 
 import contextlib
-import inspect
 import logging
 import re
 import warnings
@@ -17,22 +16,10 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from motley.errors import ExportError, refuse
+from motley.errors import ExportError, refuse, refuse_complex
+from motley.step import MODULE, Step
 
-MAX_BATCH = 4096
-PREFIX = "module."  # what Step puts in front of every name of the user's module
-
-
-class Step(nn.Module):
-    """The user's module with neutral argument names and detached extra outputs."""
-
-    def __init__(self, module: nn.Module):
-        super().__init__()
-        self.module = module
-
-    def forward(self, *inputs):
-        loss, *extras = flatten_result(self.module(*inputs))
-        return (loss, *(extra.detach() for extra in extras))
+MAX_BATCH = 65536
 
 
 @dataclass
@@ -44,22 +31,24 @@ class Captured:
     min_batch: int
     symbol: str  # PyTorch's name of the batch size
     inputs: list[str]  # names, in order
+    outputs: list[str]  # names of what forward returns beside the loss, in order
+    shared: dict[str, str]  # buffer that holds an input which all samples share -> the input
     tied: dict[str, str]  # further name of a parameter -> the name that is kept
     frozen: set[str]
     buffers: set[str]  # those that state_dict has
     constants: dict[str, torch.Tensor]  # buffers that state_dict does not have
 
 
-def capture(module: nn.Module, inputs, *, fake_weights: bool = False) -> Captured:
-    """The joint graph of `module(*inputs)`, whose first output is the scalar loss.
+def capture(step: Step, examples, *, fake_weights: bool = False) -> Captured:
+    """The joint graph of `step(*examples)`, whose first output is the scalar loss.
 
     With `fake_weights` the module was built under FakeTensorMode and has no memory for weights.
     """
-    batch = check_inputs(module, inputs)
+    module, batch = step.module, examples[0].shape[0]
     check_module(module)
     if batch == 1:  # PyTorch takes a size of one as fixed
-        inputs, batch = tuple(torch.cat([value, value]) for value in inputs), 2
-    program, min_batch = export_program(Step(module), tuple(inputs))
+        examples, batch = tuple(torch.cat([value, value]) for value in examples), 2
+    program, min_batch = export_program(step, examples)
     check_loss(program)
     joint, symbol = joint_graph(program, fake_weights)
     return Captured(
@@ -67,35 +56,14 @@ def capture(module: nn.Module, inputs, *, fake_weights: bool = False) -> Capture
         batch=batch,
         min_batch=min_batch,
         symbol=symbol,
-        inputs=input_names(module, len(inputs)),
+        inputs=step.input_names,
+        outputs=step.result.names,
+        shared=step.shared,
         tied=tied_names(module),
         frozen={name for name, value in module.named_parameters() if not value.requires_grad},
         buffers=set(module.state_dict()) - {name for name, _ in module.named_parameters()},
-        constants={name.removeprefix(PREFIX): value for name, value in program.constants.items()},
+        constants={name.removeprefix(MODULE): value for name, value in program.constants.items()},
     )
-
-
-def flatten_result(result) -> list[torch.Tensor]:
-    """The loss and the extra outputs of forward."""
-    values = list(result) if isinstance(result, (tuple, list)) else [result]
-    for i, value in enumerate(values):
-        if not isinstance(value, torch.Tensor):
-            refuse(
-                "forward returns something else than tensors",
-                f"output {i} of forward",
-                type(value).__name__,
-                "the scalar loss, or a tuple of tensors with the loss first",
-                "returning (loss, logits)",
-            )
-    return values
-
-
-def input_names(module: nn.Module, count: int) -> list[str]:
-    """Names of forward's first `count` arguments; `x0`, `x1`, ... for those without one."""
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = inspect.signature(module.forward).parameters.values()
-    names = [parameter.name for parameter in parameters if parameter.kind in kinds]
-    return [names[i] if i < len(names) else f"x{i}" for i in range(count)]
 
 
 def tied_names(module: nn.Module) -> dict[str, str]:
@@ -109,41 +77,11 @@ def tied_names(module: nn.Module) -> dict[str, str]:
     return tied
 
 
-def check_inputs(module: nn.Module, inputs) -> int:
-    """The batch size of the inputs: tensors that agree in dimension 0."""
-    if not isinstance(inputs, (tuple, list)) or not inputs:
-        advice = "returning (module, (x, y))"
-        refuse(
-            "there are no example inputs", "inputs", repr(inputs)[:60], "a tuple of tensors", advice
-        )
-    names = input_names(module, len(inputs))
-    for name, value in zip(names, inputs, strict=True):
-        where = f'input "{name}"'
-        if not isinstance(value, torch.Tensor) or value.dim() == 0:
-            found = "a scalar" if isinstance(value, torch.Tensor) else type(value).__name__
-            wanted = "a tensor whose dimension 0 is the batch"
-            refuse("an input is not a batch", where, found, wanted, "keeping it in the module")
-        if value.is_complex():
-            refuse_complex(where, value.dtype)
-        if value.shape[0] != inputs[0].shape[0]:
-            found = f"{value.shape[0]} samples"
-            wanted = f'{inputs[0].shape[0]} as in input "{names[0]}"'
-            advice = "giving each input the batch as dimension 0"
-            refuse("the inputs differ in batch size", where, found, wanted, advice)
-    if inputs[0].shape[0] == 0:
-        where = f'input "{names[0]}"'
-        refuse("the inputs are empty", where, "0 samples", "2 or more", "8 example samples")
-    return inputs[0].shape[0]
-
-
 def check_module(module: nn.Module) -> None:
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
         where = f'tensor "{name}"'
         if tensor.is_complex():
             refuse_complex(where, tensor.dtype)
-        if tensor.device.type != "cpu":
-            found = f"device {tensor.device}"
-            refuse("the module is not on the CPU", where, found, "cpu", "module.cpu()")
     for name, part in module.named_modules():
         if isinstance(part, nn.RNNBase) and part.training and part.dropout and part.num_layers > 1:
             where, found = f'module "{name}"', f"dropout={part.dropout}"
@@ -153,11 +91,6 @@ def check_module(module: nn.Module) -> None:
     if not any(parameter.requires_grad for parameter in module.parameters()):
         found = "no parameter that takes a gradient"
         refuse("there is nothing to train", "the module", found, "one or more", "requires_grad_()")
-
-
-def refuse_complex(where: str, dtype: torch.dtype) -> None:
-    advice = "two real tensors"
-    refuse("complex numbers are not supported", where, str(dtype), "a real dtype", advice)
 
 
 def export_program(step: Step, inputs) -> tuple[torch.export.ExportedProgram, int]:

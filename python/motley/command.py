@@ -13,6 +13,7 @@ import sys
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from motley.capture import MAX_BATCH
 from motley.errors import ExportError, refuse
 from motley.exporter import Exported, export
 
@@ -58,8 +59,11 @@ def is_model_function(value, module) -> bool:
     )
 
 
-def build_model(function, spec: str, graph_only: bool):
-    """Calls the user's function, without memory for weights if only the graph is wanted."""
+def build_model(function, spec: str, graph_only: bool) -> tuple:
+    """Calls the user's function, without memory for weights if only the graph is wanted.
+
+    The result is (module, inputs, dimensions of the samples by input).
+    """
     try:
         if graph_only:
             with FakeTensorMode(allow_non_fake_inputs=True):
@@ -69,16 +73,14 @@ def build_model(function, spec: str, graph_only: bool):
     except Exception as error:  # whatever the user's function raises
         found = f"{type(error).__name__}: {error}"
         refuse("the function fails", spec, found, "(module, inputs)", "calling it in Python")
-    if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module)):
+    is_pair = isinstance(made, tuple) and len(made) in (2, 3) and isinstance(made[0], nn.Module)
+    if not is_pair or (len(made) == 3 and not isinstance(made[2], (dict, type(None)))):
         found = type(made).__name__
-        refuse(
-            "the function returns something else",
-            spec,
-            found,
-            "(module, inputs)",
-            "return module, (x, y)",
-        )
-    return made
+        if isinstance(made, tuple):
+            found = "(" + ", ".join(type(item).__name__ for item in made) + ")"
+        wanted, advice = "(module, inputs)", "return module, (x, y)"
+        refuse("the function returns something else", spec, found, wanted, advice)
+    return made if len(made) == 3 else (*made, None)
 
 
 def result_object(exported: Exported) -> dict:
@@ -89,9 +91,15 @@ def result_object(exported: Exported) -> dict:
 def result_text(exported: Exported) -> str:
     lines = [
         f"{exported.path}: {exported.bytes} bytes",
+        "inputs      " + ", ".join(f"{name} {kind}" for name, kind in exported.inputs.items()),
         f"operators   {exported.operators}",
         f"parameters  {exported.parameters} tensors, {exported.parameter_elements} numbers",
     ]
+    if exported.shared:
+        lines.append("constants   " + ", ".join(exported.shared) + " (all samples share them)")
+    if exported.outputs:
+        named = [name or "one without a name" for name in exported.outputs]
+        lines.append("outputs     loss, " + ", ".join(named))
     check = exported.check
     if check is None:
         return "\n".join([*lines, "weights     none (graph only); shapes checked"])
@@ -111,7 +119,9 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         description="Writes a model file: one training step of a PyTorch module and its weights.",
     )
     parser.add_argument(
-        "model", metavar="FILE.py:FUNCTION", help="FUNCTION() returns (module, inputs)"
+        "model",
+        metavar="FILE.py:FUNCTION",
+        help="FUNCTION() returns (module, inputs): a tuple, or a dict of keyword arguments",
     )
     parser.add_argument("-o", "--output", required=True, metavar="MODEL.motley")
     parser.add_argument(
@@ -122,8 +132,8 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parsed = parser.parse_args(arguments)
-    if parsed.verify_batch is not None and not 1 <= parsed.verify_batch <= 4096:
-        parser.error("--verify-batch: wanted 1 to 4096")
+    if parsed.verify_batch is not None and not 1 <= parsed.verify_batch <= MAX_BATCH:
+        parser.error(f"--verify-batch: wanted 1 to {MAX_BATCH}")
     return parsed
 
 
@@ -137,12 +147,13 @@ def main(arguments: list[str] | None = None) -> int:
     log.addHandler(handler)
     try:
         function = load_function(options.model)
-        module, inputs = build_model(function, options.model, options.graph_only)
+        module, inputs, batch_dims = build_model(function, options.model, options.graph_only)
         name = os.path.splitext(os.path.basename(options.output))[0]
         exported = export(
             module,
             inputs,
             options.output,
+            batch_dims=batch_dims,
             graph_only=options.graph_only,
             verify_batch=options.verify_batch,
             name=name,

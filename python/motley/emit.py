@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 import operator
+from typing import NoReturn
 
 import torch
 
-from motley.capture import MAX_BATCH, PREFIX, Captured, refuse_complex, refuse_no_gradient
-from motley.errors import refuse
+from motley.capture import MAX_BATCH, Captured, refuse_no_gradient
+from motley.errors import refuse, refuse_complex
 from motley.graph import (
     DTYPES,
     MEMORY_FORMATS,
@@ -29,6 +30,7 @@ from motley.graph import (
     Value,
 )
 from motley.sizes import DataError, SizeError, print_size
+from motley.step import GIVEN, MODULE
 
 log = logging.getLogger("motley.export")
 aten = torch.ops.aten
@@ -321,7 +323,10 @@ class Emitter:
             found[kind].append(Output(kind, self.values[node].id, of))
         if not found["gradient"]:
             refuse_no_gradient()
-        found["extra"][0].kind = "loss"
+        loss, *extras = found["extra"]
+        loss.kind = "loss"
+        for extra, name in zip(extras, self.captured.outputs, strict=True):
+            extra.name = name
         order = [source.name for source in self.graph.of_kind("param")]
         found["gradient"].sort(key=lambda item: order.index(item.of))
         self.graph.outputs = [item for items in found.values() for item in items]
@@ -334,12 +339,18 @@ class Emitter:
         if kind == "InputMutationAOTOutput":
             changed = desc.mutated_input
             if type(changed).__name__ == "BufferAOTInput":
-                return "update", plain_name(changed)
+                name = plain_name(changed)
+                if name in self.captured.shared:
+                    refuse_in_place(f'input "{self.captured.shared[name]}"')
+                return "update", name
             is_input = type(changed).__name__ == "PlainAOTInput"
             name = self.captured.inputs[changed.idx] if is_input else plain_name(changed)
-            where = f'{"input" if is_input else "parameter"} "{name}"'
-            refuse("forward changes a tensor in place", where, "a new value", "none", "clone()")
+            refuse_in_place(f'{"input" if is_input else "parameter"} "{name}"')
         return "extra", ""
+
+
+def refuse_in_place(where: str) -> NoReturn:
+    refuse("forward changes a tensor in place", where, "a new value", "none", "clone()")
 
 
 def live_nodes(nodes: list[torch.fx.Node]) -> set[torch.fx.Node]:
@@ -361,7 +372,7 @@ def module_path(node: torch.fx.Node) -> str | None:
     paths = [path for path, _ in stack.values() if not path.startswith("_empty_nn_module_stack")]
     if not paths:
         return None
-    return f"{paths[-1]}.".removeprefix(PREFIX).removesuffix(".")
+    return f"{paths[-1]}.".removeprefix(MODULE).removesuffix(".")
 
 
 def module_paths(nodes: list[torch.fx.Node]) -> dict[torch.fx.Node, str]:
@@ -378,7 +389,7 @@ def module_paths(nodes: list[torch.fx.Node]) -> dict[torch.fx.Node, str]:
 
 def plain_name(desc) -> str:
     """Name in the user's module of a parameter or buffer."""
-    return desc.target.removeprefix(PREFIX)
+    return desc.target.removeprefix(MODULE)
 
 
 def full_name(target: torch._ops.OpOverload) -> str:
@@ -400,7 +411,9 @@ def given_arguments(node: torch.fx.Node):
 
 def output_mask(node: torch.fx.Node) -> list[bool] | None:
     """Which results the operator makes, where it is told so; a fake run of some makes all."""
-    return next((given for spec, given in given_arguments(node) if spec.name == "output_mask"), None)
+    return next(
+        (given for spec, given in given_arguments(node) if spec.name == "output_mask"), None
+    )
 
 
 def takes_tensor(node: torch.fx.Node) -> bool:

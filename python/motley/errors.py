@@ -13,3 +13,8 @@ def refuse(what: str, where: str, found: str, wanted: str, advice: str) -> NoRet
     """Raises ExportError: what is wrong, where, found and wanted, and one thing to try."""
     message = f"motley.export: {what}; {where}; found {found}, wanted {wanted}; try {advice}"
     raise ExportError(message) from None
+
+
+def refuse_complex(where: str, dtype) -> NoReturn:
+    advice = "two real tensors"
+    refuse("complex numbers are not supported", where, str(dtype), "a real dtype", advice)

@@ -18,6 +18,7 @@ from motley.interpret import InterpretError, dtype_of, evaluate_size, run_graph
 from motley.model_file import read_model_file, stored_tensors, write_model_file
 from motley.parse import parse_graph
 from motley.selfcheck import SelfCheck, check, refuse_to_run
+from motley.step import Step, make_step
 
 log = logging.getLogger("motley.export")
 
@@ -27,6 +28,9 @@ class Exported:
     """What an export wrote. `check` is none for a graph-only file."""
 
     path: str
+    inputs: dict[str, str]  # type of every input, by name
+    shared: list[str]  # names of tensors that all samples share: constants of the file
+    outputs: list[str]  # names of what forward returns beside the loss; "" without one
     operators: int
     parameters: int  # tensors, tied ones counted once
     parameter_elements: int
@@ -35,40 +39,51 @@ class Exported:
 
 
 def export(
-    module: nn.Module, inputs, path, *, graph_only=False, verify_batch=None, name=None
+    module: nn.Module,
+    inputs,
+    path,
+    *,
+    batch_dims=None,
+    graph_only=False,
+    verify_batch=None,
+    name=None,
 ) -> Exported:
     """Writes a model file of one training step of `module`.
 
-    `module(*inputs)` is the scalar loss, or a tuple with the loss first. Dimension 0 of every
-    input is the batch. The file is compared with eager PyTorch at batch 1 and at `verify_batch`
-    (default: three more than the example has), and refused with ExportError where they differ;
-    then nothing is written. With `graph_only` the file holds no weights, and neither need the
-    module: build it under `FakeTensorMode(allow_non_fake_inputs=True)`.
+    `module(*inputs)`, or `module(**inputs)` of a dict, gives the scalar loss: alone, in front of a
+    tuple, or as the item or field `loss`. Dimension 0 of every tensor among the inputs is the
+    batch, but for those whose dimension `batch_dims` has by name: `{"tokens": 1, "mask": None}`,
+    none for what all samples share. The file is compared with eager PyTorch at batch 1 and at
+    `verify_batch` (default: three more than the example has), and refused with ExportError where
+    they differ; then nothing is written. With `graph_only` the file holds no weights, and neither
+    need the module: build it on the meta device or under
+    `FakeTensorMode(allow_non_fake_inputs=True)`.
     """
     target = check_target(path)
+    step, examples = make_step(module, inputs, batch_dims, graph_only=graph_only)
     log.info("capturing forward and backward")
-    captured = capture(module, inputs, fake_weights=graph_only and is_fake(module))
+    captured = capture(step, examples, fake_weights=graph_only and is_fake(step))
     graph, constants = emit(captured, name or type(module).__name__)
     text = print_graph(graph)
-    tensors = {} if graph_only else stored_tensors(module, graph, constants)
+    tensors = {} if graph_only else stored_tensors(step.module, graph, constants)
     temporary = f"{target}.{os.getpid()}.partial"
     log.info("writing %d operators", len(graph.ops))
     try:
         write(temporary, text, tensors)
         text, tensors = read_model_file(temporary)
         written = parse_graph(text)
+        batches = (captured.batch, verify_batch or captured.batch + 3)
         if graph_only:
-            check_shapes(written, inputs, verify_batch)
+            check_shapes(written, batches[1])
             result = None
         else:
             log.info("checking against eager PyTorch")
-            batches = (captured.batch, verify_batch or captured.batch + 3)
-            result = check(written, tensors, module, inputs, batches)
+            result = check(written, tensors, step, examples, batches)
         os.replace(temporary, target)
     finally:
         if os.path.exists(temporary):
             os.remove(temporary)
-    return summary(target, written, module, result)
+    return summary(target, written, step, result)
 
 
 def check_target(path) -> str:
@@ -101,10 +116,10 @@ def write(path: str, text: str, tensors: dict[str, torch.Tensor]) -> None:
         refuse("the model file cannot be written", folder, found, wanted, "another folder")
 
 
-def check_shapes(graph: Graph, inputs, verify_batch: int | None) -> None:
+def check_shapes(graph: Graph, verify_batch: int) -> None:
     """Runs a graph without numbers: every operator exists and gives the declared types."""
     smallest = graph.sizes["batch"][0]
-    for batch in (smallest, verify_batch or inputs[0].shape[0] + 3):
+    for batch in (smallest, verify_batch):
         with FakeTensorMode():
             sources = [source for source in graph.sources if source.kind != "tangent"]
             made = {source.name: empty_value(source.value, batch) for source in sources}
@@ -120,10 +135,13 @@ def empty_value(value, batch: int) -> torch.Tensor:
     return torch.empty(shape, dtype=dtype_of(value))
 
 
-def summary(path: str, graph: Graph, module: nn.Module, result: SelfCheck | None) -> Exported:
-    parameters = list(module.parameters())
+def summary(path: str, graph: Graph, step: Step, result: SelfCheck | None) -> Exported:
+    parameters = list(step.module.parameters())
     return Exported(
         path=path,
+        inputs={source.name: source.value.type for source in graph.of_kind("input")},
+        shared=list(step.shared.values()),
+        outputs=[output.name for output in graph.outputs if output.kind == "extra"],
         operators=len(graph.ops),
         parameters=len(parameters),
         parameter_elements=sum(parameter.numel() for parameter in parameters),

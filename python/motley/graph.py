@@ -95,7 +95,8 @@ class Op:
 class Output:
     kind: str  # loss, extra, gradient, update
     value: int
-    of: str = ""
+    of: str = ""  # the parameter of a gradient, the buffer of an update
+    name: str = ""  # of an extra output
 
 
 @dataclass
@@ -155,7 +156,8 @@ def print_op(op: Op) -> str:
 
 def print_output(output: Output) -> str:
     line = f"output {output.kind} %{output.value}"
-    return f"{line} of {quote(output.of)}" if output.of else line
+    line += f" of {quote(output.of)}" if output.of else ""
+    return line + (f" {quote(output.name)}" if output.name else "")
 
 
 def print_graph(graph: Graph) -> str:

@@ -30,7 +30,9 @@ _SOURCE = re.compile(
     rf"((?: tied {_STRING})*)"
 )
 _OP = re.compile(rf"op (.*?) = ([\w:.]+)\((.*)\) (fwd|bwd) ({_STRING})(?: seq (\d+))?( list)?")
-_OUTPUT = re.compile(rf"output (loss|extra|gradient|update) %(\d+)(?: of ({_STRING}))?")
+_OUTPUT = re.compile(
+    rf"output (loss|extra|gradient|update) %(\d+)(?: of ({_STRING}))?(?: ({_STRING}))?"
+)
 
 
 class ParseError(Exception):
@@ -116,9 +118,8 @@ def parse_graph(text: str) -> Graph:
             graph.ops.append(parse_op(line))
         elif word == "output":
             match = _match(_OUTPUT, line)
-            graph.outputs.append(
-                Output(match[1], int(match[2]), unquote(match[3]) if match[3] else "")
-            )
+            of, called = (unquote(match[i]) if match[i] else "" for i in (3, 4))
+            graph.outputs.append(Output(match[1], int(match[2]), of, called))
         else:
             graph.sources.append(parse_source(line))
     return graph

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 import torch
-from torch import nn
 
-from motley.capture import flatten_result, portable
+from motley.capture import portable
 from motley.errors import refuse
 from motley.graph import Graph
 from motley.interpret import InterpretError, run_graph
+from motley.step import Step
 
 # Difference allowed, relative to the tensor's norm. Where a step computes in bf16 or f16, a sum
 # taken in another order already differs by more than single precision would.
@@ -44,8 +44,8 @@ class EagerError(Exception):
     """The model itself fails on these inputs."""
 
 
-def check(graph: Graph, tensors, module: nn.Module, inputs, batches: tuple[int, int]) -> SelfCheck:
-    """Refuses a graph that differs from `module` at the second of `batches` or at batch 1.
+def check(graph: Graph, tensors, step: Step, inputs, batches: tuple[int, int]) -> SelfCheck:
+    """Refuses a graph that differs from `step` at the second of `batches` or at batch 1.
 
     The first of `batches` is the captured one. Where the model itself fails at batch 1, a batch of
     2 or 3 takes its place.
@@ -54,11 +54,11 @@ def check(graph: Graph, tensors, module: nn.Module, inputs, batches: tuple[int, 
     result = SelfCheck(tolerance=tolerance_of(graph))
     small = [size for size in (1, 2, 3) if size not in batches]
     small = [size for size in small if size >= graph.sizes["batch"][0]]
-    if not any(check_batch(graph, tensors, module, inputs, batch, result) for batch in small):
+    if not any(check_batch(graph, tensors, step, inputs, batch, result) for batch in small):
         refuse_to_compare("batch 1, 2 or 3")
     if result.batches[0] != 1 and 1 not in batches:
         result.notes.append(f"the model fails at batch 1; checked at {result.batches[0]} instead")
-    if not check_batch(graph, tensors, module, inputs, other, result):
+    if not check_batch(graph, tensors, step, inputs, other, result):
         refuse_to_compare(f"batch {other}")
     return result
 
@@ -74,9 +74,7 @@ def tolerance_of(graph: Graph) -> float:
     return TOLERANCE_HALF if half else TOLERANCE
 
 
-def check_batch(
-    graph: Graph, tensors, module: nn.Module, inputs, batch: int, result: SelfCheck
-) -> bool:
+def check_batch(graph: Graph, tensors, step: Step, inputs, batch: int, result: SelfCheck) -> bool:
     """Compares at one batch size. False where the eager model gives no finite loss there."""
     for attempt in range(ATTEMPTS):
         draw = random_inputs if attempt < ATTEMPTS - 1 else resampled_inputs
@@ -84,7 +82,7 @@ def check_batch(
         drawn = [draw(value, batch, generator) for value in inputs]
         try:
             with portable():  # oneDNN's recurrent layers draw dropout in another order
-                expected = run_eager(module, drawn, seed=batch)
+                expected = run_eager(step, drawn, seed=batch)
                 values = run_exported(graph, tensors, drawn, batch)
         except EagerError:
             continue
@@ -127,13 +125,14 @@ def resampled_inputs(example: torch.Tensor, batch: int, generator: torch.Generat
     return example[torch.randint(example.shape[0], (batch,), generator=generator)]
 
 
-def run_eager(module: nn.Module, inputs, seed: int) -> dict[tuple[str, str], torch.Tensor]:
+def run_eager(step: Step, inputs, seed: int) -> dict[tuple[str, str], torch.Tensor]:
     """Loss, gradients and buffers of a step, by kind and name. The module stays as it is."""
-    module = copy.deepcopy(module)
+    step = copy.deepcopy(step)
+    module = step.module
     module.zero_grad(set_to_none=True)
     torch.manual_seed(seed)
     try:
-        loss = flatten_result(module(*inputs))[0]
+        loss = step(*inputs)[0]
         loss.backward()
     except Exception as error:  # whatever the user's code raises
         raise EagerError(str(error)) from error

@@ -38,6 +38,10 @@ def broken():
 
 def alone():
     return Net()
+
+
+def four():
+    return Net(), (), {}, 3
 """
 
 
@@ -83,13 +87,14 @@ def test_summary_for_people(file, capsys):
     output = file.parent / "net.motley"
     assert command.main([f"{file}:model", "-o", str(output)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:4] == [
+    assert lines[:5] == [
         f"{output}: {output.stat().st_size} bytes",
+        "inputs      view f32[batch, 4], t i64[batch]",
         "operators   12",
         "parameters  2 tensors, 15 numbers",
         "checked     at batch 1 and 9 against eager PyTorch; worst relative difference:",
     ]
-    assert [line.split()[0] for line in lines[4:]] == ["loss", "gradient", "buffer"]
+    assert [line.split()[0] for line in lines[5:]] == ["loss", "gradient", "buffer"]
 
 
 def test_graph_only(file, capsys):
@@ -124,7 +129,7 @@ def test_user_faults(file, capsys):
         "try its full path\n"
     )
     assert refusal([f"{file}:other", *output], capsys) == (
-        f'motley.export: no function "other"; {file}; found functions alone, broken, model, '
+        f'motley.export: no function "other"; {file}; found functions alone, broken, four, model, '
         'wanted "other"; try one of them\n'
     )
     assert refusal([f"{file}:broken", *output], capsys) == (
@@ -135,6 +140,10 @@ def test_user_faults(file, capsys):
         f"motley.export: the function returns something else; {file}:alone; found Net, "
         "wanted (module, inputs); try return module, (x, y)\n"
     )
+    assert refusal([f"{file}:four", *output], capsys) == (
+        f"motley.export: the function returns something else; {file}:four; "
+        "found (Net, tuple, dict, int), wanted (module, inputs); try return module, (x, y)\n"
+    )
     file.write_text("import nothing_of_this_name\n")
     assert refusal([f"{file}:model", *output], capsys) == (
         f"motley.export: the file does not run; {file}; found ModuleNotFoundError: No module named "
@@ -143,7 +152,7 @@ def test_user_faults(file, capsys):
     assert sorted(item.name for item in file.parent.iterdir() if item.is_file()) == ["net.py"]
 
 
-@pytest.mark.parametrize("batch", ["0", "4097", "many"])
+@pytest.mark.parametrize("batch", ["0", "65537", "many"])
 def test_wrong_verify_batch(file, capsys, batch):
     with pytest.raises(SystemExit) as caught:
         command.main([f"{file}:model", "-o", "a.motley", "--verify-batch", batch])

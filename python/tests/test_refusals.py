@@ -53,16 +53,15 @@ STEPS = {
         "the loss is not a scalar; output 0 of forward; found torch.int64 of shape [], "
         "wanted one floating-point number; try loss.mean()",
     ),
-    "dictionary": (
-        lambda fc, x, y: {"loss": cross_entropy(fc, x, y)},
-        "forward returns something else than tensors; output 0 of forward; found dict, "
-        "wanted the scalar loss, or a tuple of tensors with the loss first; "
-        "try returning (loss, logits)",
+    "dictionary without a loss": (
+        lambda fc, x, y: {"score": cross_entropy(fc, x, y), "logits": fc(x)},
+        "forward returns no loss; output of forward; found outputs score, logits, "
+        "wanted a tensor named loss; try giving it the labels",
     ),
-    "number beside the loss": (
-        lambda fc, x, y: (cross_entropy(fc, x, y), 3),
-        "forward returns something else than tensors; output 1 of forward; found int, "
-        "wanted the scalar loss, or a tuple of tensors with the loss first; "
+    "no tensor": (
+        lambda fc, x, y: (3, fc(x)),
+        "forward returns no loss; output 0 of forward; found int, "
+        "wanted the scalar loss, a tuple with it in front, or an output named loss; "
         "try returning (loss, logits)",
     ),
     "higher-order operator": (
@@ -91,12 +90,12 @@ STEPS = {
     "fixed batch": (
         lambda fc, x, y: F.cross_entropy(fc(x).view(6, 3), y),
         "the model works for some batch sizes only; torch.export; found the batch fixed to 6, "
-        "wanted any batch from 1 to 4096; try x.shape[0] in place of a number",
+        "wanted any batch from 1 to 65536; try x.shape[0] in place of a number",
     ),
     "even batch": (
         lambda fc, x, y: cross_entropy(fc, x, y) * (1 if x.shape[0] % 2 == 0 else 2),
         "the model works for some batch sizes only; torch.export; "
-        "found the condition (batch % 2) == 0, wanted any batch from 1 to 4096; "
+        "found the condition (batch % 2) == 0, wanted any batch from 1 to 65536; "
         "try x.shape[0] in place of a number",
     ),
     "root of the batch": (
@@ -193,24 +192,53 @@ def test_inputs(tmp_path):
     x, y = inputs()
     module = Linear(cross_entropy)
     assert refusal(tmp_path, module, (x, y[:5])) == (
-        'motley.export: the inputs differ in batch size; input "y"; found 5 samples, '
-        'wanted 6 as in input "x"; try giving each input the batch as dimension 0'
+        'motley.export: the inputs differ in batch size; input "y"; found 5 samples '
+        'in dimension 0, wanted 6 as in input "x"; try returning (module, inputs, {"y": None}) '
+        "if all samples share it, or the dimension of its samples"
     )
-    assert refusal(tmp_path, module, (x, 3)) == (
-        'motley.export: an input is not a batch; input "y"; found int, '
-        "wanted a tensor whose dimension 0 is the batch; try keeping it in the module"
+    assert refusal(tmp_path, module, (x, y.numpy())) == (
+        'motley.export: an input is of another kind; input "y"; found ndarray, '
+        "wanted a tensor, number, text, or dicts, lists and tuples of these; try torch.as_tensor"
     )
-    assert refusal(tmp_path, module, (x, torch.tensor(3))) == (
-        'motley.export: an input is not a batch; input "y"; found a scalar, '
-        "wanted a tensor whose dimension 0 is the batch; try keeping it in the module"
+    assert refusal(tmp_path, module, (3, torch.tensor(3))) == (
+        "motley.export: no input has samples; inputs; found values that all samples share, "
+        "wanted one with a batch; try returning (module, (x,))"
+    )
+    assert refusal(tmp_path, module, (x, y), batch_dims={"z": 1}) == (
+        'motley.export: a dimension is given of no input; input "z"; found inputs x, y, '
+        'wanted "z"; try one of them'
+    )
+    assert refusal(tmp_path, module, (x, y), batch_dims={"y": 1}) == (
+        'motley.export: no such dimension; input "y"; found 1, '
+        "wanted a dimension of [6], or None; try 0"
     )
     assert refusal(tmp_path, module, ()) == (
         "motley.export: there are no example inputs; inputs; found (), "
-        "wanted a tuple of tensors; try returning (module, (x, y))"
+        "wanted a tuple or a dict of tensors; try returning (module, (x, y))"
     )
     assert refusal(tmp_path, module, (x[:0], y[:0])) == (
         'motley.export: the inputs are empty; input "x"; found 0 samples, wanted 2 or more; '
         "try 8 example samples"
+    )
+
+
+def test_shared_input_changed_in_place(tmp_path):
+    def step(fc, x, scale):
+        return (fc(x) * scale.mul_(2)).sum()
+
+    given = (inputs()[0], torch.ones(3))
+    assert refusal(tmp_path, Linear(step), given, batch_dims={"y": None}) == (
+        'motley.export: forward changes a tensor in place; input "y"; found a new value, '
+        "wanted none; try clone()"
+    )
+
+
+def test_no_weights(tmp_path):
+    with torch.device("meta"):
+        module = Linear(cross_entropy)
+    assert refusal(tmp_path, module, inputs()) == (
+        'motley.export: the module has no weights; tensor "fc.weight"; found device meta, '
+        "wanted a tensor with numbers; try --graph-only"
     )
 
 

@@ -9,12 +9,14 @@ import torch.nn.functional as F
 from motley.graph import Number
 from motley.parse import parse_graph
 from motley.selfcheck import check, random_inputs, relative_difference
+from motley.step import make_step
 from torch import nn
 
 
 def recheck(name, graph, tensors):
     module, inputs = getattr(families, name)()
-    return check(graph, tensors, module, inputs, (families.BATCH, families.BATCH + 3))
+    step, examples = make_step(module, inputs)
+    return check(graph, tensors, step, examples, (families.BATCH, families.BATCH + 3))
 
 
 def changed(exported, name, old, new):
@@ -195,7 +197,9 @@ def test_random_numbers_are_those_of_eager_pytorch(tmp_path, caplog):
     inputs = (torch.randn(6, 4), torch.randn(6, 1))
     result = motley.export(Noisy(), inputs, tmp_path / "noisy.motley").check
     assert result.batches == [1, 9] and result.worst["gradient"] <= 1e-5
-    assert "aten::rand_like draws random numbers: the model trains on one device only" in caplog.text
+    assert (
+        "aten::rand_like draws random numbers: the model trains on one device only" in caplog.text
+    )
 
 
 def test_noise_is_compared_on_the_scale_of_all_gradients():

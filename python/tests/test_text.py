@@ -61,7 +61,12 @@ def test_every_part_of_a_graph():
     ]
     results = [Value(3, "none"), Value(4, "f32", ("max(batch, 2)", "3"))]
     graph.ops = [Op("a::b.c", [Ref(0), "), (fwd"], results, True, "m.0", 7, True)]
-    graph.outputs = [Output("loss", 4), Output("gradient", 4, "w")]
+    graph.outputs = [
+        Output("loss", 4),
+        Output("extra", 0),
+        Output("extra", 4, name='the "logits"'),
+        Output("gradient", 4, "w"),
+    ]
     text = (
         "motley.graph/1\n"
         'name "a \\"name\\""\n'
@@ -71,6 +76,8 @@ def test_every_part_of_a_graph():
         "tangent %2: f32[]\n"
         'op %3: none, %4: f32[max(batch, 2), 3] = a::b.c(%0, "), (fwd") bwd "m.0" seq 7 list\n'
         "output loss %4\n"
+        "output extra %0\n"
+        'output extra %4 "the \\"logits\\""\n'
         'output gradient %4 of "w"\n'
     )
     assert print_graph(graph) == text

@@ -197,7 +197,7 @@ TEST(Schedule, ASumMayOverwriteWhatNobodyElseReads) {
   EXPECT_TRUE(found[3] == 0);  // the last operator reads the term
   needs[7].summed = {ValueId(3)};
   EXPECT_TRUE(in_place()[3] != 0);
-  graph->outputs.push_back({graph::OutputKind::kUpdate, ValueId(3), ValueId(0)});
+  graph->outputs.push_back({graph::OutputKind::kUpdate, ValueId(3), ValueId(0), {}});
   EXPECT_TRUE(in_place()[3] == 0);
 }
 
