@@ -31,25 +31,29 @@ class Result:
     state: dict[str, torch.Tensor]
 
 
-class Family:
-    """A model of examples/families.py, its data, and what one device makes of them."""
+class Trained:
+    """A model, its data, and what one device makes of them."""
 
-    def __init__(self, name, folder, cluster, environment):
+    steps, batch, lr = STEPS, BATCH, LR
+    is_random = False  # its masks are not PyTorch's: one device of ours is the reference
+
+    def __init__(self, name, made, folder, place):
+        """`made`: (module, inputs); `place`: cluster and environment."""
         self.name, self.folder = name, folder / name
-        self.cluster, self.environment = cluster, environment
-        self.folder.mkdir(parents=True)
-        self.module, self.inputs = getattr(families, name)()
+        self.cluster, self.environment = place
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.module, self.inputs = made
         self.path = self.folder / "model.motley"
-        motley.export(copy.deepcopy(self.module), self.inputs, self.path, name=name)
+        self.exported = motley.export(copy.deepcopy(self.module), self.inputs, self.path, name=name)
         self.data = self.folder / "data.npz"
         np.savez(self.data, **{f"x{i}": value.numpy() for i, value in enumerate(self.inputs)})
         self._references = {}
 
-    def run(self, run_dir, seed, *flags, steps=STEPS):
+    def run(self, run_dir, seed, *flags, steps=None):
         """`motley run`; its answer, with the trained model."""
         words = [
-            "run", "-m", self.path, "-C", self.cluster, "--data", self.data, "--global-batch", BATCH,
-            "--steps", steps, "--lr", LR, "--profile", "model", "--seed", seed,
+            "run", "-m", self.path, "-C", self.cluster, "--data", self.data, "--global-batch", self.batch,
+            "--steps", steps or self.steps, "--lr", self.lr, "--profile", "model", "--seed", seed,
             "--run-dir", self.folder / run_dir, "--json", "-q", *flags,
         ]  # fmt: skip
         done = subprocess.run(
@@ -65,20 +69,26 @@ class Family:
 
     def reference(self, seed):
         """One device: PyTorch, or with dropout our own."""
-        key = seed if self.name in RANDOM else None
+        key = seed if self.is_random else None
         if key not in self._references:
-            alone = ["--batch-split", f"{BATCH},0,0"]
+            alone = ["--batch-split", f"{self.batch},0,0"]
             self._references[key] = (
                 self.eager() if key is None else self.run(f"one-{seed}", seed, *alone)
             )
         return self._references[key]
 
-    def eager(self):
+    def forget(self):
+        """Of another learning rate the reference is another."""
+        self._references = {}
+
+    def eager(self, before_step=lambda module: None):
+        """PyTorch's own loop on a copy of the module; `before_step` may change it."""
         module = copy.deepcopy(self.module)
-        optimizer = torch.optim.SGD(module.parameters(), lr=LR)
+        optimizer = torch.optim.SGD(module.parameters(), lr=self.lr)
         losses = []
-        for step in range(STEPS):
-            rows = [(step * BATCH + i) % len(self.inputs[0]) for i in range(BATCH)]
+        for step in range(self.steps):
+            rows = [(step * self.batch + i) % len(self.inputs[0]) for i in range(self.batch)]
+            before_step(module)
             loss = module(*[value[rows] for value in self.inputs])
             loss = loss[0] if isinstance(loss, tuple) else loss
             optimizer.zero_grad()
@@ -88,10 +98,18 @@ class Family:
         return Result(losses, module.state_dict())
 
 
+class Family(Trained):
+    """A model of examples/families.py."""
+
+    def __init__(self, name, folder, cluster, environment):
+        self.is_random = name in RANDOM
+        super().__init__(name, getattr(families, name)(), folder, (cluster, environment))
+
+
 def differences(found, wanted):
     """Of the losses, the largest of any step; of the parameters and buffers, the largest and its
     name. Relative; of tensors to their norm."""
-    assert len(found.losses) == len(wanted.losses) == STEPS
+    assert len(found.losses) == len(wanted.losses)
     loss = max(abs(a - b) / abs(b) for a, b in zip(found.losses, wanted.losses, strict=True))
     worst, where = 0.0, ""
     for name, value in found.state.items():

@@ -1,5 +1,7 @@
 """The self-check finds graphs that differ from the model, and names the tensor."""
 
+import re
+
 import families
 import motley
 import motley.exporter
@@ -8,7 +10,16 @@ import torch
 import torch.nn.functional as F
 from motley.graph import Number
 from motley.parse import parse_graph
-from motley.selfcheck import check, random_inputs, relative_difference
+from motley.rounding import with_last_bits_changed
+from motley.selfcheck import (
+    Difference,
+    SelfCheck,
+    Unsteady,
+    check,
+    judge,
+    random_inputs,
+    relative_difference,
+)
 from motley.step import make_step
 from torch import nn
 
@@ -106,7 +117,10 @@ def test_batch_norm_over_features_cannot_take_one_sample(tmp_path):
     inputs = (torch.randn(6, 4), torch.randint(0, 5, (6,)))
     result = motley.export(Net(), inputs, tmp_path / "model.motley", verify_batch=32)
     assert result.check.batches == [2, 32]
-    assert result.check.notes == ["the model fails at batch 1; checked at 2 instead"]
+    assert result.check.notes == [
+        "batch 1 is not checked: ValueError: Expected more than 1 value per channel when training, "
+        "got input size torch.Size([1, 5])"
+    ]
 
 
 def test_an_example_of_one_sample_is_enough(tmp_path):
@@ -208,3 +222,103 @@ def test_noise_is_compared_on_the_scale_of_all_gradients():
     assert relative_difference(found, wanted, 0.0) == pytest.approx(0.5)
     assert relative_difference(found, wanted, 1e-3) == pytest.approx(1e-6)
     assert relative_difference(wanted, wanted, 0.0) == 0.0
+
+
+def judged(difference, *changes):
+    """What a gradient that differs by so much becomes, where rounding changes tensors by `changes`."""
+    result = SelfCheck()
+    key = ("gradient", "fc.weight")
+    keys = [key, *(("gradient", f"other{i}") for i in range(len(changes) - 1))]
+    judge(
+        {key: Difference(difference, "norm 1.1", "norm 1")},
+        lambda: dict(zip(keys, changes, strict=True)),
+        5,
+        result,
+    )
+    return result
+
+
+def test_a_difference_that_rounding_explains_is_noted():
+    result = judged(2e-5, 2.5e-6)
+    assert result.worst["gradient"] == 0 and result.notes == [
+        'gradient "fc.weight" at batch 5 differs by 2e-05, less than ten times what a change of the last '
+        "bit of every weight does to eager PyTorch (2.5e-05); so do 0 more tensors"
+    ]
+
+
+def test_a_difference_beyond_what_rounding_explains_is_refused():
+    with pytest.raises(motley.ExportError) as caught:
+        judged(3e-5, 2.5e-6)
+    assert str(caught.value) == (
+        'motley.export: the exported graph differs from the model; gradient "fc.weight" at batch 5; '
+        "found norm 1.1 in the graph and norm 1 in eager PyTorch (relative difference 3e-05), wanted a "
+        "relative difference of 2.5e-05 at most, ten times what a change of the last bit of every weight "
+        "does to eager PyTorch; try other operators for what it is computed from"
+    )
+
+
+def test_where_rounding_decides_most_tensors_nothing_is_compared():
+    with pytest.raises(Unsteady, match="a change of the last bit of every weight changes most results"):
+        judged(0.5, 0.02, 0.02, 0.001)
+    with pytest.raises(motley.ExportError, match="relative difference of 0.2 at most"):
+        judged(0.5, 0.02, 0.001, 0.001)
+
+
+def test_a_net_that_rounding_decides_is_not_compared(tmp_path):
+    """Each sine takes what was multiplied by ten million: the file's weights, next to the module's, give other results."""
+    from motley.model_file import read_model_file
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(4, 4)
+
+        def forward(self, x):
+            return ((self.fc(x) * 1e7).sin() * 1e7).sin().mean()
+
+    module, inputs = Net(), (torch.randn(6, 4),)
+    motley.export(module, inputs, tmp_path / "model.motley")
+    text, _ = read_model_file(tmp_path / "model.motley")
+    tensors = with_last_bits_changed(module, 7).state_dict()
+    with pytest.raises(motley.ExportError) as caught:
+        step, examples = make_step(module, inputs)
+        check(parse_graph(text), tensors, step, examples, (6, 9))
+    assert str(caught.value) == (
+        "motley.export: the model cannot be compared with eager PyTorch; batch 1, 2 or 3; found a change "
+        "of the last bit of every weight changes most results, wanted a finite loss that rounding does "
+        "not decide; try example inputs that resemble real ones"
+    )
+
+
+def test_last_bits():
+    module, _ = families.mlp()
+    changed = with_last_bits_changed(module, 0)
+    for old, new in zip(module.parameters(), changed.parameters(), strict=True):
+        up = torch.nextafter(old, torch.full_like(old, torch.inf))
+        down = torch.nextafter(old, torch.full_like(old, -torch.inf))
+        assert ((new == up) | (new == down)).all()
+        assert old.numel() < 30 or ((new == up).any() and (new == down).any())
+
+
+def test_batch_norm_of_few_values_amplifies_rounding(tmp_path):
+    """Twelve layers over four values a channel, in which the bias in front gets nothing but rounding."""
+    torch.manual_seed(0)
+    layers = [(nn.Conv2d(16, 16, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU()) for _ in range(12)]
+    net = nn.Sequential(nn.Conv2d(3, 16, 1), *(part for layer in layers for part in layer), nn.Flatten())
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net, self.fc = net, nn.Linear(64, 5)
+
+        def forward(self, x, y):
+            return F.cross_entropy(self.fc(self.net(x)), y)
+
+    inputs = (torch.randn(6, 3, 2, 2), torch.randint(0, 5, (6,)))
+    result = motley.export(Net(), inputs, tmp_path / "model.motley").check
+    assert result.batches == [1, 9]
+    assert re.fullmatch(
+        r'gradient "net.0.bias" at batch 1 differs by [\d.e-]+, less than ten times what a change of the '
+        r"last bit of every weight does to eager PyTorch \([\d.e-]+\); so do \d+ more tensors",
+        result.notes[0],
+    )
