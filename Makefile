@@ -21,7 +21,10 @@ export TORCH_VERSION VENV BUILD JOBS
 TEST_JOBS := $(shell nproc | awk '{ print $$1 < 8 ? $$1 : 8 }')
 COMPUTING_TESTS := tests/test_lowering.py tests/test_rules.py tests/test_program_interpreter.py
 
-.PHONY: help setup build demo test test-slow check bench sanitize fuzz format clean
+# Models of packages that need an environment of their own: tests/zoo.
+ZOO ?=
+
+.PHONY: help setup build demo test test-slow test-zoo check bench sanitize fuzz format clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 16
 
@@ -58,6 +61,11 @@ test-slow: ## long sweeps: every model in every sweep, ten times the random case
 	@MOTLEY_SLOW=1 RC_PARAMS=max_success=1000 ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 	@MOTLEY_SLOW=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q tests
 	@tools/fuzz.sh 60
+
+test-zoo: ## models of torchvision, timm and transformers, small, against PyTorch's own loop: an hour; ZOO=resnet18 one of them
+	@tools/build.sh product
+	@tools/setup.sh zoo
+	@MOTLEY_BUILD=$(CURDIR)/$(BUILD) .venv-zoo/bin/python tests/zoo/run.py $(ZOO)
 
 fuzz: setup ## libFuzzer, a minute each parser
 	@tools/fuzz.sh 60

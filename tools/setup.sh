@@ -4,7 +4,8 @@
 #                                    names them and fails)
 #   tools/setup.sh python            a virtual environment with PyTorch, unless MOTLEY_PYTHON names an
 #                                    interpreter that has one
-#   tools/setup.sh                   both, with all lists
+#   tools/setup.sh zoo               .venv-zoo: the packages of tests/zoo over the PyTorch of the one above
+#   tools/setup.sh                   packages and python, with all lists
 # A line that --check prints in place of doing anything is what would be installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -63,6 +64,19 @@ sys.exit(any(u.find_spec(name) is None for name in ("torch", "numpy", "safetenso
   touch "$(python_stamp)"
 }
 
+# The packages are told to take the PyTorch that is there: torchvision's release may name another one.
+install_zoo() {
+  local list=tests/zoo/requirements.txt zoo=.venv-zoo stamp packages
+  stamp=$zoo/.motley-$TORCH_VERSION-$(sha256sum < "$list" | cut -c1-12)
+  [ ! -f "$stamp" ] || return 0
+  [ -x "$zoo/bin/python" ] || "$VENV/bin/python" -m venv "$zoo"
+  packages=$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  echo "$packages" > "$("$zoo/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/motley.pth"
+  "$zoo/bin/pip" install -q --disable-pip-version-check --no-compile --no-deps -r "$list"
+  rm -f "$zoo"/.motley-*
+  touch "$stamp"
+}
+
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 what=${1:-all}
@@ -83,4 +97,5 @@ case $what in
     else
       install_python
     fi ;;
+  zoo) install_python && install_zoo ;;
 esac
