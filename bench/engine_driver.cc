@@ -43,10 +43,11 @@ std::vector<data::InputSpec> input_specs(const graph::Graph& graph, std::int64_t
 Result<void> serve(const std::vector<std::string>& arguments) {
   const std::int64_t batch = find_integer(arguments[2]).value_or(0);
   synth::LowerOptions options;
-  MOTLEY_ASSIGN(options.optimizer.kind, plan::parse_optimizer_kind(arguments[3]));
-  options.optimizer.lr = find_float(arguments[4]).value_or(0.01);
-  if (options.optimizer.kind == plan::OptimizerKind::kSgd) options.optimizer.momentum = 0.9;
-  if (options.optimizer.kind == plan::OptimizerKind::kAdamW) options.optimizer.weight_decay = 0.01;
+  MOTLEY_ASSIGN(options.recipe.optimizer.kind, plan::parse_optimizer_kind(arguments[3]));
+  options.recipe.optimizer.lr = find_float(arguments[4]).value_or(0.01);
+  if (options.recipe.optimizer.kind == plan::OptimizerKind::kSgd) options.optimizer.momentum = 0.9;
+  if (options.recipe.optimizer.kind == plan::OptimizerKind::kAdamW)
+    options.optimizer.weight_decay = 0.01;
   MOTLEY_ASSIGN(const graph::Model model, graph::read_model(arguments[0]));
   MOTLEY_ASSIGN(const program::DeviceProgram program,
                 synth::lower_first(model.graph, {batch, 1}, options));

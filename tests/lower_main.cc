@@ -5,6 +5,7 @@
 //                                                                         by these shares
 //   lower_tool MODEL 5,3,1 spread [kept] [micro=N] [BUCKET_BYTES]         samples split, as a
 //                                                                         sharding
+// recipe=JSON: {"optimizer": ..., "recipe": ...} as in a plan.
 // kept: each device keeps a part of every parameter. micro=N: in so many micro-batches; the shares
 // are samples of all of them.
 
@@ -14,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "motley/base/json.h"
 #include "motley/base/text.h"
 #include "motley/graph/model_file.h"
 #include "motley/program/program_text.h"
@@ -25,6 +27,19 @@
 namespace {
 
 using namespace motley;
+
+/// What stands behind "recipe=": a plan's "optimizer" and "recipe". Without it SGD.
+Result<plan::Recipe> find_recipe(const std::vector<std::string>& arguments) {
+  plan::Recipe recipe;
+  recipe.optimizer.lr = 0.1;
+  for (const std::string& argument : arguments) {
+    if (!argument.starts_with("recipe=")) continue;
+    MOTLEY_ASSIGN(const Json json, parse_json(argument.substr(7), "recipe"));
+    MOTLEY_ASSIGN(recipe, plan::recipe_from_json(json.at("recipe"), "recipe"));
+    MOTLEY_ASSIGN(recipe.optimizer, plan::optimizer_from_json(json.at("optimizer"), "optimizer"));
+  }
+  return recipe;
+}
 
 Result<std::string> lower_sharding(const graph::Graph& graph,
                                    const std::vector<std::string>& arguments) {
@@ -47,7 +62,7 @@ Result<std::string> lower_sharding(const graph::Graph& graph,
     synth::spread_samples(graph, sharding);
   }
   synth::LowerOptions options;
-  options.optimizer.lr = 0.1;
+  MOTLEY_ASSIGN(options.recipe, find_recipe(arguments));
   for (std::size_t i = is_random ? 4 : 3; i < arguments.size(); ++i) {
     if (arguments[i] == "kept") synth::keep_parameters_in_parts(graph, sharding);
     if (const auto bytes = find_integer(arguments[i])) options.bucket_bytes = Bytes(*bytes);
@@ -58,15 +73,16 @@ Result<std::string> lower_sharding(const graph::Graph& graph,
 
 Result<std::string> lower_model(const std::vector<std::string>& arguments) {
   MOTLEY_ASSIGN(const graph::Model model, graph::read_model(arguments[0]));
+  plan::Plan plan;
+  MOTLEY_ASSIGN(plan.recipe, find_recipe(arguments));
+  const graph::Graph graph = plan::freeze(model.graph, plan.recipe.frozen);
   if (arguments.size() > 2 &&
       (arguments[2] == "spread" || (arguments[2] == "sharded" && arguments.size() > 3)))
-    return lower_sharding(model.graph, arguments);
+    return lower_sharding(graph, arguments);
   cluster::Cluster cluster;
   cluster.name = "test";
   cluster.nodes.push_back({"a"});
-  plan::Plan plan;
   plan.model_hash = model.hash;
-  plan.optimizer.lr = 0.1;
   std::vector<DeviceId> devices;
   std::vector<std::int64_t> samples;
   for (const std::string_view share : split(arguments[1], ',')) {
@@ -85,7 +101,7 @@ Result<std::string> lower_model(const std::vector<std::string>& arguments) {
     if (arguments[i] == "local") plan.batch_norm = plan::BatchNormMode::kLocal;
     if (const auto bytes = find_integer(arguments[i])) plan.bucket_bytes = Bytes(*bytes);
   }
-  MOTLEY_ASSIGN(const program::Program program, synth::lower(model.graph, plan, cluster));
+  MOTLEY_ASSIGN(const program::Program program, synth::lower(graph, plan, cluster));
   return program::print_program(program);
 }
 

@@ -5,7 +5,7 @@ import copy
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -16,6 +16,8 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "examples")]
 
 import families  # noqa: E402
 import motley  # noqa: E402
+from motley.eager import Loop  # noqa: E402
+from motley.schedule import factor  # noqa: E402
 
 # Float32 only; and the masks of dropout are not PyTorch's, so that one device of ours is the
 # reference.
@@ -23,12 +25,15 @@ NAMES = [family.__name__ for family in families.FAMILIES if family is not famili
 RANDOM = {"bert", "vgg", "label_smoothing", "gpt_dropout"}
 STEPS, BATCH, LR = 20, 4, 0.02
 LIMIT = 1e-5  # of the tensor's norm
+SGD = {"kind": "sgd", "lr": LR, "momentum": 0.0, "nesterov": False, "weight_decay": 0.0,
+       "beta1": 0.9, "beta2": 0.999, "eps": 1e-8}  # fmt: skip
 
 
 @dataclass
 class Result:
     losses: list[float]
     state: dict[str, torch.Tensor]
+    averages: dict[str, torch.Tensor] = field(default_factory=dict)
 
 
 class Trained:
@@ -53,8 +58,9 @@ class Trained:
         """`motley run`; its answer, with the trained model."""
         words = [
             "run", "-m", self.path, "-C", self.cluster, "--data", self.data, "--global-batch", self.batch,
-            "--steps", steps or self.steps, "--lr", self.lr, "--profile", "model", "--seed", seed,
+            "--steps", steps or self.steps, "--profile", "model", "--seed", seed,
             "--run-dir", self.folder / run_dir, "--json", "-q", *flags,
+            *([] if "--lr" in flags else ["--lr", self.lr]),
         ]  # fmt: skip
         done = subprocess.run(
             [str(BUILD / "motley"), *map(str, words)],
@@ -81,21 +87,18 @@ class Trained:
         """Of another learning rate the reference is another."""
         self._references = {}
 
-    def eager(self, before_step=lambda module: None):
-        """PyTorch's own loop on a copy of the module; `before_step` may change it."""
+    def eager(self, before_step=lambda module: None, plan=None, schedule=None):
+        """PyTorch's own loop on a copy of the module, with SGD or a plan's recipe and a job's
+        schedule; `before_step` may change the module."""
         module = copy.deepcopy(self.module)
-        optimizer = torch.optim.SGD(module.parameters(), lr=self.lr)
+        loop = Loop(module, plan or {"optimizer": SGD | {"lr": self.lr}})
         losses = []
         for step in range(self.steps):
             rows = [(step * self.batch + i) % len(self.inputs[0]) for i in range(self.batch)]
             before_step(module)
-            loss = module(*[value[rows] for value in self.inputs])
-            loss = loss[0] if isinstance(loss, tuple) else loss
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.item())
-        return Result(losses, module.state_dict())
+            rate = factor(schedule, step) if schedule else 1.0
+            losses.append(loop.step([value[rows] for value in self.inputs], rate))
+        return Result(losses, module.state_dict(), loop.averages())
 
 
 class Family(Trained):

@@ -96,6 +96,55 @@ def parse_program(text: str) -> tuple[list[list[int]], list[Device]]:
     return groups, devices
 
 
+def prepare(gradient, factor, clip):
+    """A gradient as an update takes it."""
+    gradient = gradient if factor is None else gradient * factor.item()
+    return gradient.clone() if clip is None else gradient.clamp(-clip, clip)
+
+
+def adafactor_direction(gradient):
+    eps = torch.finfo(gradient.dtype).eps
+    if gradient.dim() > 1:
+        rows = gradient.square().mean(-1, keepdim=True)
+        columns = gradient.square().mean(-2, keepdim=True)
+        estimate = rows @ columns / rows.mean(-2, keepdim=True).clamp(min=eps)
+    else:
+        estimate = gradient.square()
+    direction = estimate.clamp(min=eps * eps).rsqrt() * gradient
+    return direction / max(1.0, direction.square().mean().sqrt().item())
+
+
+class FirstLion:
+    """The first step: momentum is zero."""
+
+    def __init__(self, leaf, lr, decay):
+        self.leaf, self.lr, self.decay = leaf, lr, decay
+
+    def step(self):
+        with torch.no_grad():
+            self.leaf *= 1 - self.lr * self.decay
+            self.leaf -= self.lr * self.leaf.grad.sign()
+
+
+# By kind of optimizer: of a parameter, rate, decay and constants (docs/formats/program.md).
+FIRST_STEPS = {
+    "sgd": lambda p, lr, wd, c: torch.optim.SGD(
+        [p], lr=lr, momentum=c[0], nesterov=bool(c[1]), weight_decay=wd
+    ),
+    "adam": lambda p, lr, wd, c: torch.optim.Adam(
+        [p], lr=lr, betas=tuple(c[:2]), eps=c[2], weight_decay=wd
+    ),
+    "adamw": lambda p, lr, wd, c: torch.optim.AdamW(
+        [p], lr=lr, betas=tuple(c[:2]), eps=c[2], weight_decay=wd
+    ),
+    "adagrad": lambda p, lr, wd, c: torch.optim.Adagrad([p], lr=lr, eps=c[0], weight_decay=wd),
+    "rmsprop": lambda p, lr, wd, c: torch.optim.RMSprop(
+        [p], lr=lr, alpha=c[0], eps=c[1], momentum=c[2], weight_decay=wd
+    ),
+    "lion": lambda p, lr, wd, c: FirstLion(p, lr, wd),
+}
+
+
 class Machine:
     """One rank: its buffers."""
 
@@ -110,6 +159,14 @@ class Machine:
         for id, buffer in device.buffers.items():
             if buffer.kind in ("parameter", "model_buffer", "constant"):
                 self.values[id] = buffer.take(tensors[buffer.name])
+            elif buffer.kind == "state":
+                self.values[id] = self.new_state(buffer, tensors)
+
+    def new_state(self, buffer: Buffer, tensors) -> torch.Tensor:
+        dtype = DTYPE_OF[buffer.dtype]
+        if buffer.name.endswith("/master"):
+            return buffer.take(tensors[buffer.name.removesuffix("/master")]).to(dtype)
+        return torch.zeros(buffer.shape, dtype=dtype)
 
     def named(self) -> dict[str, torch.Tensor]:
         kinds = ("parameter", "model_buffer")
@@ -156,8 +213,11 @@ class Machine:
     def load(self, _, index):
         return self.inputs[index]
 
-    def tangent(self, _):
-        return torch.ones(())
+    def tangent(self, instruction, scaling=None, initial=1.0):
+        if scaling is not None:  # the first step
+            scaling.copy_(torch.tensor([initial, 0.0, 0.0]))
+        dtype = DTYPE_OF[self.device.buffers[instruction.outputs[0]].dtype]
+        return torch.tensor(initial, dtype=dtype)
 
     def stop_request(self, _):
         return torch.full((1,), float(self.device.first == 0))
@@ -238,17 +298,72 @@ class Machine:
         extent = int(np.prod(shape)) // row if row else 0
         return seen.narrow(1, begin if row else 0, extent).reshape(shape).clone()
 
-    def update(self, _, kind, parameters, gradients, state1, state2, lr, *rest):
-        assert kind == "sgd" and not state1 and not state2
+    def update(self, _, kind, parameters, gradients, *rest):
+        """The first step: states are as torch.optim begins with them."""
+        *_, factor, scaling, clip, lr, decay, constants = rest
         for parameter, gradient in zip(parameters, gradients, strict=True):
-            assert parameter.shape == gradient.shape and parameter.dtype == gradient.dtype
-            parameter -= lr * gradient
+            assert parameter.shape == gradient.shape
+            leaf = torch.nn.Parameter(parameter.clone())
+            leaf.grad = prepare(gradient.to(leaf.dtype), factor, clip)
+            FIRST_STEPS[kind](leaf, lr, decay, constants).step()
+            parameter.copy_(leaf.detach())
 
-    def assign(self, _, target, value):
-        target.copy_(value)
+    def direction(self, _, kind, parameters, gradients, *rest):
+        *_, factor, scaling, clip, lr, decay, constants = rest
+        found = []
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            gradient = prepare(gradient.to(parameter.dtype), factor, clip)
+            if kind == "lamb":  # the first step's means are the gradient and its square
+                found.append(gradient / (gradient.abs() + constants[2]) + decay * parameter)
+            elif kind == "adafactor":
+                found.append(adafactor_direction(gradient))
+            else:
+                momentum, nesterov = constants
+                buffer = (1 - momentum) * gradient
+                found.append(gradient.lerp(buffer, momentum) if nesterov else buffer)
+        return found
 
-    def report(self, _, loss, stop):
+    def orthogonalize(self, _, x):
+        from torch.optim._muon import _zeropower_via_newtonschulz
+
+        return _zeropower_via_newtonschulz(x, (3.4445, -4.7750, 2.0315), 5, 1e-7).to(x.dtype)
+
+    def apply(self, _, kind, parameters, directions, extents, parameter_squares, direction_squares, *rest):
+        *_, lr, decay, constants = rest
+        for i, (parameter, direction) in enumerate(zip(parameters, directions, strict=True)):
+            rows, columns = extents[2 * i : 2 * i + 2]
+            if kind == "muon":
+                length = lr * max(1.0, rows / columns) ** 0.5
+            elif kind == "adafactor":
+                rms = (parameter_squares[i].item() / (rows * columns)) ** 0.5
+                length = min(lr, 1.0) * max(constants[0], rms)
+            else:
+                squares = parameter_squares[i].item(), direction_squares[i].item()
+                length = lr * (squares[0] / squares[1]) ** 0.5 if all(squares) else lr
+            if kind != "lamb":
+                parameter *= 1 - lr * decay
+            parameter -= length * direction
+
+    def square_sums(self, _, tensors):
+        return torch.stack([tensor.double().square().sum() for tensor in tensors])
+
+    def gradient_factor(self, _, scaling, squares, most, growth, backoff, interval):
+        scale = 1.0 if scaling is None else scaling[0].item()
+        norm = float(sum(each.sum() for each in squares)) ** 0.5 / scale
+        factor = (1.0 if most is None else min(1.0, most / (norm + 1e-6))) / scale
+        return [torch.tensor([each], dtype=torch.float64) for each in (factor, norm)]
+
+    def average(self, _, averages, parameters, decay):
+        for average, parameter in zip(averages, parameters, strict=True):
+            average.copy_(parameter)
+
+    def assign(self, _, targets, values):
+        for target, value in zip(targets, values, strict=True):
+            target.copy_(value)
+
+    def report(self, _, loss, stop, norm):
         self.loss, self.stop = float(loss), float(stop)
+        self.norm = None if norm is None else float(norm)
 
 
 class Rank:

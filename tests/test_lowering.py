@@ -5,6 +5,7 @@ PyTorch; loss, parameters after a step of SGD (that is, gradients) and buffers a
 """
 
 import copy
+import json
 import subprocess
 import sys
 from functools import partial
@@ -18,9 +19,11 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "examples")]
 
 import families  # noqa: E402
 import motley  # noqa: E402
+from motley.eager import Loop  # noqa: E402
 from motley.model_file import read_model_file  # noqa: E402
 from program_interpreter import run_program  # noqa: E402
 from random_models import draw_model  # noqa: E402
+from recipes import disturb  # noqa: E402
 
 # Their masks are not eager PyTorch's: one device is the reference for several.
 RANDOM = {"bert", "vgg", "label_smoothing", "gpt_dropout", "sequence_first_dropout"}
@@ -69,14 +72,15 @@ class Case:
         (alone,) = self.run(str(len(self.inputs[0])))
         return alone.loss, alone.named()
 
-    def check(self, machines, loss, state):
+    def check(self, machines, loss, state, tolerance=None):
         """What each machine keeps of each tensor, whole or in part."""
+        tolerance = tolerance or self.tolerance
         for machine in machines:
             assert machine.loss == pytest.approx(loss, rel=self.tolerance)
             assert machine.stop == 1.0
             for name, buffer in machine.named_buffers().items():
                 wanted = buffer.take(state[name])
-                assert_close(machine.named()[name], wanted, self.tolerance, f"{self.name}: {name}")
+                assert_close(machine.named()[name], wanted, tolerance, f"{self.name}: {name}")
 
 
 @pytest.fixture(scope="module")
@@ -188,6 +192,52 @@ def test_parameters_kept_in_parts_equal_one(case, name, shares, bucket_bytes):
     case.check(run_program(text, case.tensors, case.inputs), loss, state)
     if bucket_bytes == "4194304":
         assert text.count("motley::reduce_scatter(") == 3  # one bucket, on three devices
+
+
+OPTIMIZER = {"kind": "sgd", "lr": 0.1, "momentum": 0.0, "nesterov": False, "weight_decay": 0.0,
+             "beta1": 0.9, "beta2": 0.999, "eps": 1e-8}  # fmt: skip
+# Optimizer, recipe. In one step of Adam and its like an element whose gradient is nearly nothing
+# moves by its sign, which rounding decides: epsilon is large here, and what differs by 1e-5 or less
+# than ten times what a change of every weight's last bit does to PyTorch is equal.
+RECIPES = {
+    "clipped": ({}, {"clip_norm": 0.1}),
+    "clipped_values": ({"momentum": 0.9, "nesterov": True, "weight_decay": 0.1}, {"clip_value": 1e-3}),
+    "groups": ({"kind": "adamw", "weight_decay": 0.2, "eps": 1e-2}, {"no_decay": ["*.bias"], "lr_scale": {"*.weight": 0.5}}),
+    "frozen": ({"kind": "adam", "eps": 1e-2}, {"freeze": ["*.bias"], "clip_norm": 0.01}),
+    "adagrad": ({"kind": "adagrad", "eps": 1e-2}, {}),
+    "rmsprop": ({"kind": "rmsprop", "beta2": 0.99, "eps": 1e-2, "momentum": 0.5}, {"average": 0.9}),
+    "lamb": ({"kind": "lamb", "eps": 1e-2, "weight_decay": 0.01}, {"clip_norm": 0.5}),
+    "adafactor": ({"kind": "adafactor", "lr": 0.01, "eps": 1e-3}, {}),
+    "muon": ({"kind": "muon", "lr": 0.01, "momentum": 0.95, "nesterov": True, "eps": 1e-2}, {"loss_scale": {"initial": 1024.0, "growth": 2.0, "backoff": 0.5, "interval": 2000}}),
+}  # fmt: skip
+
+
+def _difference(found, wanted):
+    return ((found.double() - wanted.double()).norm() / (wanted.double().norm() + 1e-3)).item()
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("name", ["gpt_tied", "moe", "resnet", "vit"] if SLOW else ["gpt_tied"])
+def test_recipes_equal_pytorch(case, name, recipe):
+    """Gradients become parameters as in PyTorch's own loop: on one device, by samples, and with
+    operators split and parameters kept in parts."""
+    case = case(name)
+    optimizer, extra = RECIPES[recipe]
+    plan = {"optimizer": OPTIMIZER | optimizer, "recipe": extra}
+    loop, disturbed = (Loop(copy.deepcopy(case.module), plan) for _ in range(2))
+    loss = loop.step(case.inputs)
+    state = loop.module.state_dict()
+    disturb(disturbed.module)
+    disturbed.step(case.inputs)
+    moved = max(_difference(value, state[name]) for name, value in disturbed.module.state_dict().items())
+    option = "recipe=" + json.dumps(plan)
+    tolerance = max(1e-5, 10 * moved)
+    batch = len(case.inputs[0])
+    for split in [(str(batch),), (f"3,{batch - 4},1",), ("3,1,2", "sharded", "0", "kept", "512")]:
+        machines = case.run(*split, option)
+        case.check(machines, loss, state, tolerance)
+        if loop.norm is not None:
+            assert machines[0].norm == pytest.approx(loop.norm, rel=1e-5)
 
 
 def test_local_batch_norm_averages_running_statistics(case):

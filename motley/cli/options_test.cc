@@ -31,32 +31,6 @@ RunOptions usual_run() {
   return options;
 }
 
-TEST(ParseOptimizer, DefaultsFollowTheKind) {
-  PlanningOptions options;
-  EXPECT_EQ(parse_optimizer(options)->lr, 0.01);
-  EXPECT_EQ(parse_optimizer(options)->weight_decay, 0);
-  options.optimizer = "adam";
-  EXPECT_EQ(parse_optimizer(options)->lr, 0.001);
-  EXPECT_EQ(parse_optimizer(options)->weight_decay, 0);
-  options.optimizer = "adamw";
-  EXPECT_EQ(parse_optimizer(options)->weight_decay, 0.01);
-  options.lr = 0.5;
-  options.weight_decay = 0;
-  EXPECT_EQ(parse_optimizer(options)->lr, 0.5);
-  EXPECT_EQ(parse_optimizer(options)->weight_decay, 0);
-}
-
-TEST(ParseOptimizer, FlagsOfAnotherKindAreRefused) {
-  PlanningOptions options;
-  options.optimizer = "adam";
-  options.momentum = 0.9;
-  EXPECT_EQ(message(parse_optimizer(options)),
-            "--momentum and --nesterov belong to sgd, found --optimizer adam");
-  options = {};
-  options.nesterov = true;
-  EXPECT_EQ(message(parse_optimizer(options)), "--nesterov wants --momentum above 0");
-}
-
 TEST(ParseBatchSplit, CommasPartIt) {
   EXPECT_THAT(parse_batch_split("24,12, 4").value(), ElementsAre(24, 12, 4));
   EXPECT_THAT(parse_batch_split("").value(), IsEmpty());

@@ -10,9 +10,6 @@
 namespace motley::cli {
 namespace {
 
-constexpr auto kHidden = Flag::Default::kHidden;
-constexpr const char* kOptimizer = "Optimizer";
-
 Result<plan::BatchNormMode> parse_batch_norm(const std::string& text) {
   if (text == "global") return plan::BatchNormMode::kGlobal;
   if (text == "local") return plan::BatchNormMode::kLocal;
@@ -23,7 +20,7 @@ Result<plan::BatchNormMode> parse_batch_norm(const std::string& text) {
 }  // namespace
 
 std::vector<Flag> planning_flags(PlanningOptions& o) {
-  return {
+  std::vector<Flag> flags = {
       {"-m,--model", &o.model, "model file written by python -m motley.export"},
       {"-C,--cluster", &o.cluster, "cluster file (TOML)"},
       {"--global-batch", &o.global_batch, "samples a step, over all devices"},
@@ -43,37 +40,10 @@ std::vector<Flag> planning_flags(PlanningOptions& o) {
       {"--time-limit", &o.time_limit,
        "seconds of search, after which its best plan so far is taken"},
       {"--seed", &o.seed, "of dropout, other random numbers and the random planner", kShown},
-      {"--optimizer", &o.optimizer, "sgd, adam or adamw", kShown, kOptimizer},
-      {"--lr", &o.lr, "learning rate (default: 0.01 for sgd, 0.001 for adam)", kHidden, kOptimizer},
-      {"--momentum", &o.momentum, "of sgd", kShown, kOptimizer},
-      {"--nesterov", &o.nesterov, "Nesterov momentum of sgd", kHidden, kOptimizer},
-      {"--weight-decay", &o.weight_decay, "default: 0, and 0.01 for adamw", kHidden, kOptimizer},
-      {"--beta1", &o.beta1, "of adam", kShown, kOptimizer},
-      {"--beta2", &o.beta2, "of adam", kShown, kOptimizer},
-      {"--eps", &o.eps, "of adam", kShown, kOptimizer},
   };
-}
-
-Result<plan::Optimizer> parse_optimizer(const PlanningOptions& options) {
-  plan::Optimizer optimizer;
-  MOTLEY_ASSIGN(optimizer.kind, plan::parse_optimizer_kind(options.optimizer));
-  const bool sgd = optimizer.kind == plan::OptimizerKind::kSgd;
-  const double default_decay = optimizer.kind == plan::OptimizerKind::kAdamW ? 0.01 : 0.0;
-  optimizer.lr = options.lr >= 0 ? options.lr : sgd ? 0.01 : 0.001;
-  optimizer.weight_decay = options.weight_decay >= 0 ? options.weight_decay : default_decay;
-  optimizer.momentum = options.momentum;
-  optimizer.nesterov = options.nesterov;
-  optimizer.beta1 = options.beta1;
-  optimizer.beta2 = options.beta2;
-  optimizer.eps = options.eps;
-  if (!sgd && (options.momentum != 0 || options.nesterov))
-    return usage_error("cli.optimizer",
-                       fmt::format("--momentum and --nesterov belong to sgd, found "
-                                   "--optimizer {}",
-                                   options.optimizer));
-  if (options.nesterov && options.momentum <= 0)
-    return usage_error("cli.optimizer", "--nesterov wants --momentum above 0");
-  return optimizer;
+  const std::vector<Flag> recipe = recipe_flags(o.recipe);
+  flags.insert(flags.end(), recipe.begin(), recipe.end());
+  return flags;
 }
 
 Result<std::vector<std::int64_t>> parse_batch_split(const std::string& text) {
@@ -108,7 +78,7 @@ Result<control::Question> make_question(const PlanningOptions& options, GlobalBa
   question.model = options.model;
   question.cluster = options.cluster;
   question.exclude = options.exclude;
-  MOTLEY_ASSIGN(question.lowering.optimizer, parse_optimizer(options));
+  MOTLEY_ASSIGN(question.lowering.recipe, parse_recipe(options.recipe));
   MOTLEY_ASSIGN(question.lowering.batch_norm, parse_batch_norm(options.batch_norm));
   MOTLEY_ASSIGN(question.lowering.bucket_bytes, parse_bytes(options.bucket));
   return question;

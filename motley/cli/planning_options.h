@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "motley/base/result.h"
+#include "motley/cli/recipe_options.h"
 #include "motley/cli/verb.h"
 #include "motley/control/chosen_plan.h"
 #include "motley/control/inputs.h"
@@ -26,14 +27,10 @@ struct PlanningOptions {
   std::string bucket = "4MiB";
   std::string profile = "auto";  ///< what is missing: auto, never, model
   std::string profile_rounds;    ///< how often it is measured; "": as the environment says, or 3
-  std::string optimizer = "sgd";
-  double lr = -1, momentum = 0, weight_decay = -1, beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
-  bool nesterov = false;
+  RecipeOptions recipe;
 };
 std::vector<Flag> planning_flags(PlanningOptions& options);
 
-/// The flags' texts as values. Usage errors name the flag, what was found and what is wanted.
-Result<plan::Optimizer> parse_optimizer(const PlanningOptions& options);
 /// "24,12,4"; commas only.
 Result<std::vector<std::int64_t>> parse_batch_split(const std::string& text);
 /// Where a plan, or a run, says how large the global batch is, the flag may be absent.

@@ -58,6 +58,14 @@ std::vector<Flag> training_flags(RunOptions& o) {
        {"--seq", &o.seq, "window length of flat tokens"},
        {"--shuffle", &o.shuffle, "none, or a seed", kShown},
        {"--steps", &o.steps, "stop after this many steps in total"},
+       {"--schedule", &o.schedule,
+        "of the learning rate: constant, linear[:FLOOR], cosine[:FLOOR], step:EVERY[:GAMMA], "
+        "one-cycle, or a file with a factor a line",
+        kShown, kRecipeGroup},
+       {"--warmup", &o.warmup, "steps in which the learning rate rises from 0", kShown,
+        kRecipeGroup},
+       {"--schedule-steps", &o.schedule_steps, "length of the schedule (default: --steps)",
+        Flag::Default::kHidden, kRecipeGroup},
        {"--run-dir", &o.run_dir, "where everything is written (default: runs/MODEL)"},
        {"--timeout", &o.timeout, "seconds that a wait for a peer may take", kShown},
        {"--transport", &o.transport,
@@ -75,6 +83,10 @@ Result<control::TrainChoices> make_train_choices(const RunOptions& options) {
   MOTLEY_ASSIGN(choices.data, make_data_source(options));
   MOTLEY_ASSIGN(choices.shuffle, parse_shuffle(options.shuffle));
   if (options.steps < 1) return usage_error("cli.steps", "how long? give --steps N with N >= 1");
+  MOTLEY_ASSIGN(choices.schedule, run::parse_schedule(options.schedule));
+  choices.schedule.warmup = options.warmup;
+  choices.schedule.steps = options.schedule_steps > 0 ? options.schedule_steps : options.steps;
+  MOTLEY_RETURN_IF_ERROR(run::verify_schedule(choices.schedule, options.steps));
   MOTLEY_ASSIGN(choices.resume, parse_resume(options.resume));
   if (!(options.timeout > 0))
     return usage_error("cli.timeout", "--timeout: wanted a number of seconds above 0");

@@ -18,6 +18,8 @@ struct RunOptions {
   std::int64_t seq = 0;
   std::string shuffle = "none";
   std::int64_t steps = 0;
+  std::string schedule = "constant";
+  std::int64_t warmup = 0, schedule_steps = 0;
   std::string run_dir;
   std::string resume = "auto";
   std::int64_t checkpoint_every = 0;

@@ -96,9 +96,9 @@ PlanningOptions planning_options(const DemoModel& model, const std::string& dire
   planning.profiles = directory + "/profiles.db";
   planning.planner = planner;
   planning.global_batch = model.global_batch;
-  planning.optimizer = model.optimizer;
-  planning.lr = model.lr;
-  planning.momentum = model.momentum;
+  planning.recipe.optimizer = model.optimizer;
+  planning.recipe.lr = model.lr;
+  if (model.momentum > 0) planning.recipe.momentum = model.momentum;
   return planning;
 }
 

@@ -21,7 +21,6 @@ Result<std::unique_ptr<const ChosenPlan>> open_plan(const std::string& file,
   auto chosen = std::make_unique<ChosenPlan>();
   MOTLEY_ASSIGN(chosen->inputs, read_inputs(question, outside.listener));
   MOTLEY_ASSIGN(chosen->planned, read_plan(file, chosen->inputs));
-  follow_plan(chosen->planned.plan, chosen->inputs);
   const bool may_lack = prices == Prices::kIfThere;
   if (may_lack && choices.missing == Missing::kMeasure) choices.missing = Missing::kRefuse;
   if (auto priced = price(chosen->inputs, choices, outside)) {

@@ -78,12 +78,12 @@ TEST_F(ComparingTest, TheReferenceIsTheWholeBatchOnOneCore) {
                   .cluster_hash = cluster::cluster_hash(inputs.cluster),
                   .global_batch = 14,
                   .replicas = plan::make_replicas(inputs.devices, {8, 4, 2})};
-  plan.optimizer.lr = 0.125;
+  plan.recipe.optimizer.lr = 0.125;
   const Reference reference = make_reference(inputs, plan).value();
   ASSERT_EQ(reference.planned.program->devices.size(), 1U);
   EXPECT_EQ(reference.planned.program->devices[0].samples, 14);
   EXPECT_EQ(reference.inputs.cluster.devices[0].speed, 1);
-  EXPECT_EQ(reference.planned.plan.optimizer, plan.optimizer);
+  EXPECT_EQ(reference.planned.plan.recipe.optimizer, plan.recipe.optimizer);
   EXPECT_TRUE(
       plan::verify_plan(reference.planned.plan, inputs.model->hash, reference.inputs.cluster));
 }

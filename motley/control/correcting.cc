@@ -76,9 +76,8 @@ Result<std::vector<cost::OpEntry>> entries_of_rank(const Inputs& inputs,
 Result<KeptTimes> correct_from_run(const std::string& run_dir, const std::string& torch,
                                    const Inputs& inputs, cost::ProfileStore& store) {
   const RunDirectory directory{run_dir};
-  MOTLEY_ASSIGN(const Planned planned, read_plan(directory.plan(), inputs));
   Inputs of_run = inputs;
-  follow_plan(planned.plan, of_run);
+  MOTLEY_RETURN_IF_ERROR(read_plan(directory.plan(), of_run));
   MOTLEY_ASSIGN(const std::string text, read_file(directory.program()));
   MOTLEY_ASSIGN(const program::Program program, program::parse_program(text, directory.program()));
   MOTLEY_ASSIGN(const trace::Trace trace, read_measured_trace(directory, program.devices.size()));

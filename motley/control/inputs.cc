@@ -20,6 +20,16 @@ Result<std::vector<DeviceId>> allowed_devices(const cluster::Cluster& cluster,
   return devices;
 }
 
+/// The model as the recipe trains it.
+Result<void> follow_recipe(const plan::Recipe& recipe, Inputs& inputs) {
+  MOTLEY_RETURN_IF_ERROR(plan::verify_recipe(recipe, inputs.graph()));
+  if (recipe.frozen.empty()) return {};
+  graph::Model model = *inputs.model;
+  model.graph = plan::freeze(std::move(model.graph), recipe.frozen);
+  inputs.model = std::make_shared<const graph::Model>(std::move(model));
+  return {};
+}
+
 }  // namespace
 
 Result<Inputs> read_inputs(const Question& question, Listener& listener) {
@@ -27,6 +37,7 @@ Result<Inputs> read_inputs(const Question& question, Listener& listener) {
   inputs.model_path = question.model;
   MOTLEY_ASSIGN(graph::Model model, graph::read_model(question.model));
   inputs.model = std::make_shared<const graph::Model>(std::move(model));
+  MOTLEY_RETURN_IF_ERROR(follow_recipe(question.lowering.recipe, inputs));
   MOTLEY_ASSIGN(inputs.cluster, cluster::read_cluster(question.cluster));
   MOTLEY_ASSIGN(inputs.devices, allowed_devices(inputs.cluster, question.exclude));
   inputs.global_batch = question.global_batch;
@@ -37,9 +48,11 @@ Result<Inputs> read_inputs(const Question& question, Listener& listener) {
   return inputs;
 }
 
-void follow_plan(const plan::Plan& plan, Inputs& inputs) {
+Result<void> follow_plan(const plan::Plan& plan, Inputs& inputs) {
+  MOTLEY_RETURN_IF_ERROR(follow_recipe(plan.recipe, inputs));
   inputs.global_batch = plan.global_batch;
-  inputs.lowering = {plan.optimizer, plan.batch_norm, plan.bucket_bytes};
+  inputs.lowering = {plan.recipe, plan.batch_norm, plan.bucket_bytes};
+  return {};
 }
 
 std::string profile_subject(const Inputs& inputs) {

@@ -20,7 +20,7 @@ struct Question {
   std::string cluster;               ///< cluster file (TOML)
   std::vector<std::string> exclude;  ///< names of devices to leave out
   std::int64_t global_batch = 1;     ///< samples a step
-  synth::LowerOptions lowering;      ///< optimizer, batch norm, buckets
+  synth::LowerOptions lowering;      ///< recipe, batch norm, buckets
 };
 
 /// Model, cluster and choices of one planning, read and checked. What later steps return may refer
@@ -39,9 +39,9 @@ struct Inputs {
 /// Reads the files. Usage errors name file and line, or the device that is not there.
 Result<Inputs> read_inputs(const Question& question, Listener& listener);
 
-/// Gives the inputs the global batch, optimizer, batch norm and buckets of a plan that was made
-/// elsewhere.
-void follow_plan(const plan::Plan& plan, Inputs& inputs);
+/// Gives the inputs the global batch, recipe, batch norm and buckets of a plan that was made
+/// elsewhere. Usage errors where the recipe is not of this model.
+Result<void> follow_plan(const plan::Plan& plan, Inputs& inputs);
 
 /// What the inputs are called in a profile store: model and how it is lowered.
 std::string profile_subject(const Inputs& inputs);

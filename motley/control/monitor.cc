@@ -80,7 +80,12 @@ void Monitor::on_step(int rank, const Json& fields) {
   pending.logged.compute_s[r] = fields.value("compute_s", 0.0);
   pending.logged.peak_bytes[r] = fields.value("peak_bytes", std::int64_t{0});
   pending.logged.step_s = std::max(pending.logged.step_s, fields.value("step_s", 0.0));
-  if (rank == 0) pending.logged.loss = fields.value("loss", std::nan(""));
+  if (rank == 0) {
+    pending.logged.loss = fields.value("loss", std::nan(""));
+    pending.logged.lr = watched_.lr * fields.value("lr_factor", 1.0);
+    if (const auto norm = fields.find("gradient_norm"); norm != fields.end())
+      pending.logged.gradient_norm = norm->is_number() ? norm->get<double>() : std::nan("");
+  }
   if (++pending.reports < ranks()) return;
   const LoggedStep logged = std::move(pending.logged);
   pending_.erase(step);
@@ -109,8 +114,10 @@ void Monitor::write_scalars(std::int64_t step, const LoggedStep& logged) {
   if (!events_) return;
   std::vector<report::EventFile::Scalar> scalars = {
       {"loss_metrics/global_avg_loss", logged.loss},
+      {"lr", logged.lr},
       {"time_metrics/end_to_end(s)", logged.step_s},
       {"throughput(samples/s)", share(static_cast<double>(watched_.global_batch), logged.step_s)}};
+  if (logged.gradient_norm) scalars.push_back({"grad_norm", *logged.gradient_norm});
   for (std::size_t r = 0; r < logged.compute_s.size(); ++r) {
     const std::string& device = watched_.devices[r];
     scalars.push_back(

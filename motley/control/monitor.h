@@ -32,6 +32,7 @@ struct Measured {
 struct Watched {
   std::vector<std::string> devices;  ///< of the ranks that report here, in order
   std::int64_t steps = 0;            ///< that are to be done in total
+  double lr = 0;                     ///< of the recipe
   std::int64_t global_batch = 0;
   std::optional<Seconds> predicted;  ///< of a step
 };

@@ -24,7 +24,7 @@ plan::Problem make_problem(const Inputs& inputs, const PlanChoices& choices) {
     problem.min_samples = inputs.graph().sizes[0].min;
     problem.max_samples = inputs.graph().sizes[0].max;
   }
-  problem.optimizer = inputs.lowering.optimizer;
+  problem.recipe = inputs.lowering.recipe;
   problem.batch_norm = inputs.lowering.batch_norm;
   problem.bucket_bytes = inputs.lowering.bucket_bytes;
   problem.devices = inputs.devices;
@@ -93,11 +93,18 @@ Result<Planned> lower_plan(const Inputs& inputs, plan::Plan plan) {
   return Planned{std::move(plan), std::make_shared<const program::Program>(std::move(program))};
 }
 
-Result<Planned> read_plan(const std::string& path, const Inputs& inputs) {
+Result<Planned> read_plan(const std::string& path, Inputs& inputs) {
   MOTLEY_ASSIGN(const std::string text, read_file(path));
   MOTLEY_ASSIGN(plan::Plan plan, plan::parse_plan(text, path, inputs.cluster));
   if (const auto verified = plan::verify_plan(plan, inputs.model->hash, inputs.cluster); !verified)
     return with_context(path, verified.error());
+  const plan::Recipe& asked = inputs.lowering.recipe;
+  if (asked != plan::Recipe() && asked != plan.recipe)
+    return usage_error("plan.recipe-other",
+                       path +
+                           ": was made for another recipe than the flags say (--optimizer, --lr "
+                           "and what belongs to them); leave them out, or plan again with them");
+  MOTLEY_RETURN_IF_ERROR(follow_plan(plan, inputs));
   MOTLEY_ASSIGN(Planned planned, lower_plan(inputs, std::move(plan)));
   MOTLEY_RETURN_IF_ERROR(check_memory(inputs, planned));
   return planned;

@@ -48,9 +48,10 @@ inline constexpr int kPlanningRounds = 4;
 /// Lowers a verified plan of the inputs.
 Result<Planned> lower_plan(const Inputs& inputs, plan::Plan plan);
 
-/// Reads a plan file for the inputs and lowers it. Stale where it is not of this model and cluster,
-/// infeasible where a device has not the memory for it, with arithmetic.
-Result<Planned> read_plan(const std::string& path, const Inputs& inputs);
+/// Reads a plan file for the inputs, which follow it (inputs.h), and lowers it. Stale where it is
+/// not of this model and cluster, infeasible where a device has not the memory for it, with
+/// arithmetic; a usage error where the inputs have a recipe of their own that is not the plan's.
+Result<Planned> read_plan(const std::string& path, Inputs& inputs);
 
 /// Tells the listener the phases `search` and `synth`.
 void show_plan(const Inputs& inputs, const Planned& planned, Listener& listener);

@@ -159,7 +159,7 @@ TEST_F(PlanningTest, AnUnknownPlannerIsAUsageError) {
 }
 
 TEST_F(PlanningTest, APlanFileIsReadWithItsProgram) {
-  const Inputs inputs = small_inputs(kTwoCpus, 8);
+  Inputs inputs = small_inputs(kTwoCpus, 8);
   const Planned planned = read_plan(write(plan_text(inputs, {5, 3})), inputs).value();
   ASSERT_THAT(planned.program->devices, SizeIs(2));
   EXPECT_EQ(planned.program->devices[0].samples, 5);
@@ -174,7 +174,7 @@ TEST_F(PlanningTest, APlanOfAnotherModelOrClusterIsStale) {
   other_model.model = std::make_shared<const graph::Model>(std::move(model));
   Inputs other_cluster = inputs;
   other_cluster.cluster.devices[1].speed = 0.5;
-  for (const Inputs* other : {&other_model, &other_cluster}) {
+  for (Inputs* other : {&other_model, &other_cluster}) {
     const auto read = read_plan(path, *other);
     ASSERT_FALSE(read);
     EXPECT_EQ(read.error().kind, ErrorKind::kStale);
@@ -196,11 +196,11 @@ TEST_F(PlanningTest, APlanFileThatDoesNotFitSaysWhatItNeeds) {
 TEST_F(PlanningTest, InputsFollowAPlanMadeElsewhere) {
   Inputs inputs = small_inputs(kTwoCpus, 8);
   plan::Plan plan{.global_batch = 24, .batch_norm = plan::BatchNormMode::kLocal};
-  plan.optimizer.lr = 0.125;
-  follow_plan(plan, inputs);
+  plan.recipe.optimizer.lr = 0.125;
+  ASSERT_TRUE(follow_plan(plan, inputs));
   EXPECT_EQ(inputs.global_batch, 24);
   EXPECT_EQ(inputs.lowering.batch_norm, plan::BatchNormMode::kLocal);
-  EXPECT_EQ(inputs.lowering.optimizer.lr, 0.125);
+  EXPECT_EQ(inputs.lowering.recipe.optimizer.lr, 0.125);
 }
 
 }  // namespace

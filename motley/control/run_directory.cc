@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "motley/base/file.h"
@@ -17,6 +18,13 @@ Result<std::pair<std::int64_t, LoggedStep>> parse_logged_step(std::string_view l
   LoggedStep logged;
   MOTLEY_ASSIGN(const std::int64_t step, object.integer("step"));
   MOTLEY_ASSIGN(logged.loss, object.number("loss"));
+  if (object.has("lr")) {
+    MOTLEY_ASSIGN(logged.lr, object.number("lr"));
+  }
+  if (object.has("grad_norm")) {
+    MOTLEY_ASSIGN(const Json* norm, object.member("grad_norm"));
+    logged.gradient_norm = norm->is_number() ? norm->get<double>() : std::nan("");
+  }
   MOTLEY_ASSIGN(logged.step_s, object.number("step_s"));
   MOTLEY_ASSIGN(const Json* compute, object.member("compute_s"));
   MOTLEY_ASSIGN(const Json* peaks, object.member("peak_bytes"));
@@ -37,12 +45,12 @@ Result<Json> read_json(const std::string& path) {
 }  // namespace
 
 std::string print_logged_step(std::int64_t step, const LoggedStep& logged) {
-  return Json{{"step", step},
-              {"loss", logged.loss},
-              {"step_s", logged.step_s},
-              {"compute_s", logged.compute_s},
-              {"peak_bytes", logged.peak_bytes}}
-      .dump();
+  Json json{{"step", step}, {"loss", logged.loss}, {"lr", logged.lr}};
+  if (logged.gradient_norm) json["grad_norm"] = *logged.gradient_norm;  // not finite: null
+  json["step_s"] = logged.step_s;
+  json["compute_s"] = logged.compute_s;
+  json["peak_bytes"] = logged.peak_bytes;
+  return json.dump();
 }
 
 Result<std::map<std::int64_t, LoggedStep>> read_log(const RunDirectory& directory) {

@@ -33,8 +33,10 @@ struct RunDirectory {
 /// What one step of a run gave, over all ranks.
 struct LoggedStep {
   double loss = 0;
-  double step_s = 0;              ///< of the slowest rank
-  std::vector<double> compute_s;  ///< by rank
+  double lr = 0;                        ///< the recipe's, in this step
+  std::optional<double> gradient_norm;  ///< where the recipe asks for it
+  double step_s = 0;                    ///< of the slowest rank
+  std::vector<double> compute_s;        ///< by rank
   std::vector<std::int64_t> peak_bytes;
 };
 

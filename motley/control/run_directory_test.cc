@@ -41,11 +41,18 @@ class RunDirectoryTest : public ::testing::Test {
 };
 
 TEST_F(RunDirectoryTest, AStepIsReadAsItWasLogged) {
-  const LoggedStep logged{0.125, 0.5, {0.25, 0.375}, {10, 20}};
+  const LoggedStep logged{.loss = 0.125,
+                          .lr = 0.01,
+                          .gradient_norm = 2.5,
+                          .step_s = 0.5,
+                          .compute_s = {0.25, 0.375},
+                          .peak_bytes = {10, 20}};
   write(directory_.log(), print_logged_step(7, logged) + "\n");
   const auto log = read_log(directory_).value();
   ASSERT_THAT(log, SizeIs(1));
   EXPECT_EQ(log.at(7).loss, 0.125);
+  EXPECT_EQ(log.at(7).lr, 0.01);
+  EXPECT_EQ(log.at(7).gradient_norm, 2.5);
   EXPECT_EQ(log.at(7).step_s, 0.5);
   EXPECT_THAT(log.at(7).compute_s, ElementsAre(0.25, 0.375));
   EXPECT_THAT(log.at(7).peak_bytes, ElementsAre(10, 20));

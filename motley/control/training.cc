@@ -107,6 +107,7 @@ run::Job make_job(const PreparedRun& prepared) {
   job.data.path = std::filesystem::absolute(job.data.path).string();
   job.shuffle = choices.shuffle;
   job.steps = choices.steps;
+  job.schedule = choices.schedule;
   job.seed = choices.seed;
   job.checkpoint_every = choices.checkpoint_every;
   job.resume = choices.resume == TrainChoices::Resume::kAuto;
@@ -145,6 +146,7 @@ Watched watched_run(const PreparedRun& prepared) {
     watched.devices.push_back(device.name);
   if (prepared.choices.starter == Starter::kLauncher) watched.devices.resize(1);
   watched.steps = prepared.choices.steps;
+  watched.lr = prepared.planned->plan.recipe.optimizer.lr;
   watched.global_batch = prepared.planned->plan.global_batch;
   watched.predicted = prepared.predicted;
   return watched;

@@ -25,6 +25,7 @@ struct TrainChoices {
   data::DataSource data;
   std::optional<std::uint64_t> shuffle;
   std::int64_t steps = 0;  ///< stop after this many in total
+  run::Schedule schedule;  ///< of the learning rates
   std::uint64_t seed = 0;  ///< of dropout and other random numbers
   std::string run_dir;     ///< everything is written there
   /// Continue from the run directory's latest checkpoint where there is one, or begin anew.

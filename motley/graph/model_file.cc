@@ -75,7 +75,7 @@ Result<Model> read_model(const std::string& path) {
   MOTLEY_ASSIGN(Model model, make_model(text->second, path));
   if (weights.tensors().empty()) return model;
   MOTLEY_RETURN_IF_ERROR(check_weights(weights, model.graph, path));
-  model.weights = std::move(weights);
+  model.weights = std::make_shared<const Safetensors>(std::move(weights));
   return model;
 }
 

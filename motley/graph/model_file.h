@@ -1,6 +1,6 @@
 #pragma once
 
-#include <optional>
+#include <memory>
 #include <string>
 
 #include "motley/base/safetensors.h"
@@ -12,8 +12,10 @@ namespace motley::graph {
 /// text.
 struct Model {
   Graph graph;
-  std::optional<Safetensors> weights;  ///< tensors under state_dict names; mapped, not copied
-  std::string hash;                    ///< hash_hex of the graph's text: identifies the model
+  /// Tensors under state_dict names, mapped; null without. Models that differ in their graph share
+  /// them.
+  std::shared_ptr<const Safetensors> weights;
+  std::string hash;  ///< hash_hex of the graph's text: identifies the model
 };
 
 /// Reads a model file or a graph's text form. Checks that every parameter, buffer and constant has

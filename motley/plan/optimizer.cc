@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -11,7 +12,29 @@
 namespace motley::plan {
 namespace {
 
-constexpr std::array<std::string_view, 3> kNames = {"sgd", "adam", "adamw"};
+/// A kind's name, defaults and the constants that it uses, beside lr and weight_decay.
+struct KindRow {
+  std::string_view name;
+  Optimizer defaults;
+  std::string_view uses;  // words
+};
+
+using Kind = OptimizerKind;
+const std::array<KindRow, 9> kKinds = {{
+    {"sgd", {.kind = Kind::kSgd}, "momentum nesterov"},
+    {"adam", {.kind = Kind::kAdam, .lr = 1e-3}, "beta1 beta2 eps"},
+    {"adamw", {.kind = Kind::kAdamW, .lr = 1e-3, .weight_decay = 0.01}, "beta1 beta2 eps"},
+    {"adagrad", {.kind = Kind::kAdagrad, .eps = 1e-10}, "eps"},
+    {"rmsprop", {.kind = Kind::kRmsprop, .beta2 = 0.99}, "momentum beta2 eps"},
+    {"lion", {.kind = Kind::kLion, .lr = 1e-4, .beta2 = 0.99}, "beta1 beta2"},
+    {"lamb", {.kind = Kind::kLamb, .lr = 1e-3, .eps = 1e-6}, "beta1 beta2 eps"},
+    {"adafactor", {.kind = Kind::kAdafactor, .eps = 1e-3}, "eps"},
+    {"muon",
+     {.kind = Kind::kMuon, .lr = 1e-3, .momentum = 0.95, .nesterov = true, .weight_decay = 0.1},
+     "momentum nesterov beta1 beta2 eps"},
+}};
+
+const KindRow& row_of(OptimizerKind kind) { return kKinds[static_cast<std::size_t>(kind)]; }
 
 /// The half-open interval a constant must lie in.
 struct Limits {
@@ -32,23 +55,56 @@ Result<double> read_constant(JsonObject& object, const std::string& key, Limits 
 
 }  // namespace
 
-int Optimizer::states() const {
-  if (kind == OptimizerKind::kSgd) return momentum != 0.0 ? 1 : 0;
-  return 2;
-}
+Optimizer default_optimizer(OptimizerKind kind) { return row_of(kind).defaults; }
 
-std::string_view optimizer_name(OptimizerKind kind) {
-  return kNames[static_cast<std::size_t>(kind)];
+std::string_view optimizer_name(OptimizerKind kind) { return row_of(kind).name; }
+
+std::vector<std::string> optimizer_names() {
+  std::vector<std::string> names;
+  for (const KindRow& row : kKinds) names.emplace_back(row.name);
+  return names;
 }
 
 Result<OptimizerKind> parse_optimizer_kind(std::string_view name) {
-  for (std::size_t i = 0; i < kNames.size(); ++i) {
-    if (kNames[i] == name) return static_cast<OptimizerKind>(i);
-  }
-  const std::vector<std::string> known(kNames.begin(), kNames.end());
+  for (const KindRow& row : kKinds)
+    if (row.name == name) return row.defaults.kind;
+  const std::vector<std::string> known = optimizer_names();
   return usage_error("plan.optimizer",
                      fmt::format("unknown optimizer '{}', wanted one of {}{}", name,
                                  join(known, " "), suggestion_clause(name, known)));
+}
+
+bool uses_constant(OptimizerKind kind, std::string_view constant) {
+  const std::vector<std::string_view> words = split(row_of(kind).uses, ' ');
+  return std::find(words.begin(), words.end(), constant) != words.end();
+}
+
+bool needs_whole(OptimizerKind kind) { return kind == Kind::kAdafactor || kind == Kind::kMuon; }
+
+std::vector<StateSpec> find_states(const Optimizer& optimizer, std::size_t dims) {
+  using Shape = StateSpec::Shape;
+  switch (optimizer.kind) {
+    case Kind::kSgd:
+      if (optimizer.momentum == 0.0) return {};
+      return {{"momentum"}};
+    case Kind::kAdam:
+    case Kind::kAdamW:
+    case Kind::kLamb:
+      return {{"exp_avg"}, {"exp_avg_sq"}};
+    case Kind::kAdagrad:
+      return {{"sum"}};
+    case Kind::kRmsprop:
+      if (optimizer.momentum == 0.0) return {{"square_avg"}};
+      return {{"square_avg"}, {"momentum"}};
+    case Kind::kLion:
+      return {{"exp_avg"}};
+    case Kind::kAdafactor:
+      if (dims < 2) return {{"variance"}};
+      return {{"row_var", Shape::kRows}, {"col_var", Shape::kColumns}};
+    case Kind::kMuon:
+      return {{"momentum"}};
+  }
+  return {};
 }
 
 Json optimizer_to_json(const Optimizer& optimizer) {

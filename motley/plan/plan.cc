@@ -325,7 +325,9 @@ std::string print_plan(const Plan& plan, const cluster::Cluster& cluster) {
   for (const Replica& replica : plan.replicas) {
     json["replicas"].push_back(replica_to_json(replica, cluster));
   }
-  json["optimizer"] = optimizer_to_json(plan.optimizer);
+  json["optimizer"] = optimizer_to_json(plan.recipe.optimizer);
+  if (Json recipe = recipe_to_json(plan.recipe); !recipe.empty())
+    json["recipe"] = std::move(recipe);
   json["batch_norm"] = batch_norm_name(plan.batch_norm);
   json["bucket_bytes"] = plan.bucket_bytes.value;
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -347,8 +349,12 @@ Result<Plan> parse_plan(std::string_view text, const std::string& name,
         replica_from_json((*replicas)[i], fmt::format("{}: replica {}", name, i), cluster));
     plan.replicas.push_back(std::move(replica));
   }
+  if (object.has("recipe")) {
+    MOTLEY_ASSIGN(const Json* recipe, object.member("recipe"));
+    MOTLEY_ASSIGN(plan.recipe, recipe_from_json(*recipe, name + ": recipe"));
+  }
   MOTLEY_ASSIGN(const Json* optimizer, object.member("optimizer"));
-  MOTLEY_ASSIGN(plan.optimizer, optimizer_from_json(*optimizer, name + ": optimizer"));
+  MOTLEY_ASSIGN(plan.recipe.optimizer, optimizer_from_json(*optimizer, name + ": optimizer"));
   MOTLEY_ASSIGN(plan.batch_norm, read_batch_norm(object));
   MOTLEY_ASSIGN(plan.bucket_bytes.value, object.integer("bucket_bytes"));
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());

@@ -12,7 +12,7 @@
 #include "motley/cluster/cluster.h"
 #include "motley/graph/rules/strategy.h"
 #include "motley/plan/operator_split.h"
-#include "motley/plan/optimizer.h"
+#include "motley/plan/recipe.h"
 
 namespace motley::plan {
 
@@ -58,7 +58,7 @@ struct Plan {
   std::string model_hash, cluster_hash;
   std::int64_t global_batch = 0;
   std::vector<Replica> replicas;  ///< each with samples > 0; devices without a replica are idle
-  Optimizer optimizer;
+  Recipe recipe;
   BatchNormMode batch_norm = BatchNormMode::kGlobal;
   /// Gradients are exchanged in buckets of about this size, in the order they become ready.
   Bytes bucket_bytes{4 << 20};

@@ -85,7 +85,7 @@ void expect_golden(Plan plan, const cluster::Cluster& cluster, const std::string
 TEST(Plan, PrintsGolden) {
   const cluster::Cluster cluster = lab();
   Plan plan = two_replicas(cluster);
-  plan.optimizer = {.kind = OptimizerKind::kAdamW, .lr = 3e-4, .weight_decay = 0.01};
+  plan.recipe.optimizer = {.kind = OptimizerKind::kAdamW, .lr = 3e-4, .weight_decay = 0.01};
   expect_golden(plan, cluster, "two_replicas");
   expect_golden(one_region(cluster), cluster, "one_region");
 }
@@ -137,11 +137,11 @@ RC_GTEST_PROP(Plan, ParseInvertsPrint, ()) {
     }
     plan.replicas.push_back(replica);
   }
-  plan.optimizer.kind =
+  plan.recipe.optimizer.kind =
       *rc::gen::element(OptimizerKind::kSgd, OptimizerKind::kAdam, OptimizerKind::kAdamW);
-  plan.optimizer.lr = std::abs(*rc::gen::arbitrary<double>());
-  plan.optimizer.momentum = std::abs(*rc::gen::arbitrary<double>());
-  plan.optimizer.nesterov = *rc::gen::arbitrary<bool>();
+  plan.recipe.optimizer.lr = std::abs(*rc::gen::arbitrary<double>());
+  plan.recipe.optimizer.momentum = std::abs(*rc::gen::arbitrary<double>());
+  plan.recipe.optimizer.nesterov = *rc::gen::arbitrary<bool>();
   plan.batch_norm = *rc::gen::element(BatchNormMode::kGlobal, BatchNormMode::kLocal);
   plan.bucket_bytes = Bytes(*rc::gen::arbitrary<std::int64_t>());
   const auto parsed = parse_plan(print_plan(plan, cluster), "p", cluster);
@@ -186,8 +186,8 @@ TEST(PlanParse, WholeMessages) {
   EXPECT_EQ(message_for("\"batch_norm\": \"global\"", "\"batch_norm\": \"no\""),
             "p: key 'batch_norm': found 'no', wanted 'global' or 'local'");
   EXPECT_EQ(message_for("\"sgd\"", "\"sgdd\""),
-            "p: optimizer: unknown optimizer 'sgdd', wanted one of sgd adam adamw, did you mean "
-            "'sgd'?");
+            "p: optimizer: unknown optimizer 'sgdd', wanted one of sgd adam adamw adagrad "
+            "rmsprop lion lamb adafactor muon, did you mean 'sgd'?");
   EXPECT_EQ(message_for("\"lr\": 0.01", "\"lr\": -1"),
             "p: optimizer: key 'lr': found -1.0, wanted at least 0");
   EXPECT_EQ(message_for("\"beta1\": 0.9", "\"beta1\": 1"),

@@ -23,7 +23,7 @@ Plan blank_plan(const Problem& problem) {
   plan.model_hash = problem.model_hash;
   plan.cluster_hash = cluster::cluster_hash(*problem.cluster);
   plan.global_batch = problem.global_batch;
-  plan.optimizer = problem.optimizer;
+  plan.recipe = problem.recipe;
   plan.batch_norm = problem.batch_norm;
   plan.bucket_bytes = problem.bucket_bytes;
   return plan;

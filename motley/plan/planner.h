@@ -42,7 +42,7 @@ struct Problem {
   std::int64_t global_batch = 0;
   /// Limits of the model: local batches outside are not allowed.
   std::int64_t min_samples = 1, max_samples = 4096;
-  Optimizer optimizer;
+  Recipe recipe;
   BatchNormMode batch_norm = BatchNormMode::kGlobal;
   Bytes bucket_bytes{4 << 20};
   std::vector<DeviceId> devices;     ///< allowed devices, in cluster order

@@ -68,7 +68,9 @@ std::string sum_up(const DeviceProgram& program, const Instruction& instruction,
   return fmt::format("{}, {} elements, {} tensors", join(dtypes, "+"), elements, tensors);
 }
 
-/// Parameters and gradients are as many as each other; states may be absent, which is cheaper.
+/// Of motley::update and motley::direction. Parameters and gradients are as many as each other;
+/// states may be absent, which is cheaper; so are what is done to the gradients first and the count
+/// of good steps.
 std::string update_key(const DeviceProgram& program, const Instruction& instruction) {
   int states = 0;
   for (std::size_t i = 3; i < std::min<std::size_t>(5, instruction.arguments.size()); ++i)
@@ -76,8 +78,12 @@ std::string update_key(const DeviceProgram& program, const Instruction& instruct
       states += list->empty() ? 0 : 1;
   const std::string kind =
       instruction.arguments.empty() ? "" : print_argument(instruction.arguments[0]);
-  return fmt::format("motley::update({}, {}, {} states)", kind, sum_up(program, instruction, 1, 2),
-                     states);
+  std::string before;
+  for (std::size_t i = 5; i < std::min<std::size_t>(8, instruction.arguments.size()); ++i)
+    if (!std::holds_alternative<NoneArgument>(instruction.arguments[i].value))
+      before += i == 5 ? ", scaled" : i == 6 ? ", counted" : ", clipped";
+  return fmt::format("{}({}, {}, {} states{})", instruction.op, kind,
+                     sum_up(program, instruction, 1, 2), states, before);
 }
 
 /// "motley::cut(f32, 2048 elements, 3 parts, 4 before, 16 after)": how large the pieces are that
@@ -93,7 +99,14 @@ std::string parts_key(const DeviceProgram& program, const Instruction& instructi
 }  // namespace
 
 std::string cost_key(const DeviceProgram& program, const Instruction& instruction) {
-  if (instruction.op == "motley::update") return update_key(program, instruction);
+  if (instruction.op == "motley::update" || instruction.op == "motley::direction")
+    return update_key(program, instruction);
+  if (instruction.op == "motley::apply")
+    return fmt::format("motley::apply({}, {})", print_argument(instruction.arguments.at(0)),
+                       sum_up(program, instruction, 1, 2));
+  if (instruction.op == "motley::square_sums" || instruction.op == "motley::average" ||
+      instruction.op == "motley::assign")
+    return fmt::format("{}({})", instruction.op, sum_up(program, instruction, 0, 1));
   if (instruction.op == "motley::pack")
     return fmt::format("motley::pack({})", sum_up(program, instruction, 0, 1));
   if (const auto parts = find_tensor_parts(instruction))

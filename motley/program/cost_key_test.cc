@@ -66,10 +66,18 @@ TEST(CostKey, SumsUpLongLists) {
   // 784*512 + 24*784 = 401408 + 18816 = 420224
   EXPECT_EQ(key_of("compute ^1: %5 = motley::pack([%2, %0])"),
             "motley::pack(f32, 420224 elements, 2 tensors)");
-  EXPECT_EQ(key_of("compute ^1: motley::update(\"sgd\", [%0], [%2], [%1], [], 0.01)"),
+  EXPECT_EQ(key_of("compute ^1: motley::update(\"sgd\", [%0], [%2], [%1], [], none, none, none, "
+                   "0.01, 0.0, [0.9, 0.0])"),
             "motley::update(\"sgd\", f32, 18816 elements, 1 tensors, 1 states)");
-  EXPECT_EQ(key_of("compute ^1: motley::update(\"sgd\", [%0], [%2], [], [], 0.01)"),
+  EXPECT_EQ(key_of("compute ^1: motley::update(\"sgd\", [%0], [%2], [], [], none, none, none, "
+                   "0.01, 0.0, [0.9, 0.0])"),
             "motley::update(\"sgd\", f32, 18816 elements, 1 tensors, 0 states)");
+  EXPECT_EQ(key_of("compute ^1: motley::update(\"sgd\", [%0], [%2], [], [], %1, none, 0.5, 0.01, "
+                   "0.0, [0.9, 0.0])"),
+            "motley::update(\"sgd\", f32, 18816 elements, 1 tensors, 0 states, scaled, clipped)");
+  EXPECT_EQ(key_of("compute ^1: motley::apply(\"muon\", [%0], [%2], [24, 784], none, none, none, "
+                   "none, 0.01, 0.0, [0.9, 0.0])"),
+            "motley::apply(\"muon\", f32, 18816 elements, 1 tensors)");
 }
 
 TEST(CostKey, PartsHaveTheirSizes) {

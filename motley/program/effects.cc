@@ -1,6 +1,7 @@
 #include "motley/program/effects.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 namespace motley::program {
 
@@ -15,9 +16,16 @@ Access access_of(const Instruction& instruction, std::size_t position) {
     return in_place && position == 0 ? Access::kWrite : Access::kRead;
   }
   if (op == "motley::all_reduce") return Access::kWrite;
-  if (op == "motley::assign") return position == 0 ? Access::kWrite : Access::kRead;
-  if (op == "motley::update")
-    return position == 1 || position == 3 || position == 4 ? Access::kWrite : Access::kRead;
+  const auto writes = [&](std::initializer_list<std::size_t> positions) {
+    return std::count(positions.begin(), positions.end(), position) > 0 ? Access::kWrite
+                                                                        : Access::kRead;
+  };
+  if (op == "motley::assign" || op == "motley::average" || op == "motley::gradient_factor" ||
+      op == "motley::tangent")
+    return writes({0});
+  if (op == "motley::update") return writes({1, 3, 4});
+  if (op == "motley::direction") return writes({3, 4});
+  if (op == "motley::apply") return writes({1});
   return Access::kRead;
 }
 

@@ -137,7 +137,8 @@ std::vector<Bytes MemoryPeak::*> parts_of(const DeviceProgram& program) {
     if (instruction.lane == Lane::kTransfer || instruction.op == "motley::cut")
       for (const BufferId id : instruction.outputs) mark(id, &MemoryPeak::exchange);
   for (const Instruction& instruction : program.instructions)
-    if (instruction.op == "motley::pack" || instruction.op == "motley::update")
+    if (instruction.op == "motley::pack" || instruction.op == "motley::update" ||
+        instruction.op == "motley::direction")
       for_each_buffer(instruction.arguments,
                       [&](BufferId id) { mark(id, &MemoryPeak::gradients); });
   // After the others: an update may read views of what was exchanged.

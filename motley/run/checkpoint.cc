@@ -382,6 +382,13 @@ Result<void> CheckpointStore::publish(const std::string& checkpoint) const {
   return runtime_error("run.publish", target + ": " + fault.message());
 }
 
+Result<void> CheckpointStore::publish_average(
+    const std::string& checkpoint, const std::map<std::string, std::string>& tied) const {
+  MOTLEY_ASSIGN(const Checkpoint found, open_checkpoint(checkpoint));
+  return found.model.with_others(found.optimizer, "/average", tied)
+      .write_whole(run_dir_ + "/model_average.safetensors");
+}
+
 Result<void> consolidate(const Checkpoint& checkpoint, const std::string& target) {
   std::error_code fault;
   const bool is_empty = fs::is_directory(target, fault) && fs::is_empty(target, fault);

@@ -80,6 +80,10 @@ class CheckpointStore {
 
   /// run_dir/model.safetensors becomes the checkpoint's whole model (a hard link where possible).
   Result<void> publish(const std::string& checkpoint) const;
+  /// run_dir/model_average.safetensors becomes the same with the averages of its parameters;
+  /// `tied`: the trained parameter's name by each of its further names.
+  Result<void> publish_average(const std::string& checkpoint,
+                               const std::map<std::string, std::string>& tied) const;
 
  private:
   std::string half_written(std::int64_t step) const;

@@ -116,6 +116,7 @@ Json job_to_json(const Job& job) {
       {"data", data_to_json(job.data)},
       {"shuffle", optional_to_json(job.shuffle)},
       {"steps", job.steps},
+      {"schedule", schedule_to_json(job.schedule)},
       {"seed", job.seed},
       {"checkpoint_every", job.checkpoint_every},
       {"resume", job.resume},
@@ -143,6 +144,8 @@ Result<Job> job_from_json(const Json& json, const std::string& where) {
     MOTLEY_ASSIGN(job.shuffle, read_seed(object, "shuffle"));
   }
   MOTLEY_ASSIGN(job.steps, object.integer("steps"));
+  MOTLEY_ASSIGN(const Json* schedule, object.member("schedule"));
+  MOTLEY_ASSIGN(job.schedule, schedule_from_json(*schedule, where + ": schedule"));
   MOTLEY_ASSIGN(job.seed, read_seed(object, "seed"));
   MOTLEY_ASSIGN(job.checkpoint_every, object.integer("checkpoint_every"));
   MOTLEY_ASSIGN(job.resume, object.boolean("resume"));

@@ -10,6 +10,7 @@
 #include "motley/base/result.h"
 #include "motley/base/units.h"
 #include "motley/data/dataset.h"
+#include "motley/run/schedule.h"
 
 namespace motley::run {
 
@@ -40,6 +41,7 @@ struct Job {
   data::DataSource data;
   std::optional<std::uint64_t> shuffle;
   std::int64_t steps = 0;             ///< stop after this many steps in total
+  Schedule schedule;                  ///< of the learning rates
   std::uint64_t seed = 0;             ///< of dropout and other random numbers
   std::int64_t checkpoint_every = 0;  ///< 0: only at the end or when told to stop
   bool resume = true;                 ///< continue from run_dir/checkpoint/latest when it is there

@@ -170,6 +170,18 @@ Result<void> TensorFiles::verify(const std::string& name, Tensor& tensor) {
   return misfit(fmt::format("tensor '{}': its parts have {} of {} rows", name, at, extent));
 }
 
+TensorFiles TensorFiles::with_others(const TensorFiles& others, const std::string& suffix,
+                                     const std::map<std::string, std::string>& names) const {
+  TensorFiles made = *this;
+  for (auto& [name, tensor] : made.tensors_) {
+    const auto called = names.find(name);
+    const auto other =
+        others.tensors_.find((called == names.end() ? name : called->second) + suffix);
+    if (other != others.tensors_.end()) tensor = other->second;
+  }
+  return made;
+}
+
 std::vector<std::string> TensorFiles::names() const {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : tensors_) names.push_back(name);

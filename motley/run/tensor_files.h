@@ -51,6 +51,10 @@ class TensorFiles {
   /// Fills `target`, the memory of `buffer`, with the buffer's part of the tensor of its name.
   /// Usage errors: there is none (run.missing-tensor), another dtype or shape (run.wrong-tensor).
   Result<void> read(const program::Buffer& buffer, std::span<std::byte> target) const;
+  /// The same, but for those of which `others` has one that is called like it with `suffix`: they
+  /// are that one. `names`: what a tensor is called there, if not as here.
+  TensorFiles with_others(const TensorFiles& others, const std::string& suffix,
+                          const std::map<std::string, std::string>& names) const;
   /// All of them in one file. Needs memory for the tensors that are in parts.
   Result<void> write_whole(const std::string& path) const;
 

@@ -10,6 +10,7 @@
 #include "motley/synth/operators/losses.h"
 #include "motley/synth/operators/rewrite.h"
 #include "motley/synth/step/shared_exchange.h"
+#include "motley/synth/update.h"
 
 namespace motley::synth {
 namespace {
@@ -21,17 +22,11 @@ using program::BufferKind;
 
 /// How far a rank's step has come with what several values share.
 struct Progress {
-  std::vector<std::vector<BufferId>> states;               ///< of the optimizer, by value
-  std::vector<BufferId> gathering;                         ///< flat, by bucket of parameters begun
-  std::size_t gathered = 0;                                ///< how many of these are over
-  std::vector<BufferId> exchanged;                         ///< flat, by bucket of outputs begun
-  std::vector<std::pair<BufferId, BufferId>> assignments;  ///< to buffers of the model
+  std::vector<BufferId> gathering;         ///< flat, by bucket of parameters begun
+  std::size_t gathered = 0;                ///< how many of these are over
+  std::vector<BufferId> exchanged;         ///< flat, by bucket of outputs begun
+  std::vector<BufferId> targets, updates;  ///< buffers of the model, and their new values
   BufferId loss;
-};
-
-/// Parameters of one dtype that are updated together.
-struct Updates {
-  std::vector<BufferId> parameters, gradients, state1, state2;
 };
 
 std::string bucket_label(std::size_t bucket) { return fmt::format("bucket {}", bucket); }
@@ -56,26 +51,8 @@ void add_source(RankStep& rank, ValueId id) {
   }
 }
 
-/// The optimizer's states of a parameter, in the parameter's shape here.
-std::vector<BufferId> add_states(RankStep& rank, ValueId parameter) {
-  const plan::Optimizer& optimizer = rank.step().options.optimizer;
-  const std::array<std::string_view, 2> names =
-      optimizer.kind != plan::OptimizerKind::kSgd
-          ? std::array<std::string_view, 2>{"exp_avg", "exp_avg_sq"}
-          : std::array<std::string_view, 2>{"momentum", ""};
-  const program::Buffer like = rank.builder().buffer(rank.value(parameter));
-  std::vector<BufferId> states;
-  for (int s = 0; s < optimizer.states(); ++s) {
-    program::Buffer state = like;
-    state.kind = BufferKind::kState;
-    state.name = fmt::format("{}/{}", like.name, names[static_cast<std::size_t>(s)]);
-    states.push_back(rank.builder().add_buffer(std::move(state)));
-  }
-  return states;
-}
-
 /// The tangent and the inputs that operators use.
-void load_inputs(RankStep& rank) {
+void load_inputs(RankStep& rank, Update& update) {
   const graph::Graph& graph = rank.graph();
   std::vector<char> used(graph.values.size(), 0);
   for (const OpId id : rank.step().schedule.order)
@@ -85,7 +62,7 @@ void load_inputs(RankStep& rank) {
     const graph::Value& value = graph.values[v];
     const ValueId id(static_cast<std::int64_t>(v));
     if (value.role == ValueRole::kTangent && used[v])
-      rank.set_value(id, rank.builder().make("motley::tangent", {}, value.dtype, {}, "tangent"));
+      rank.set_value(id, update.make_tangent(value.dtype));
     if (value.role != ValueRole::kInput) continue;
     if (used[v])
       rank.builder().compute("motley::load", {{input}}, {rank.value(id)}, "load " + value.name);
@@ -93,18 +70,13 @@ void load_inputs(RankStep& rank) {
   }
 }
 
-void add_sources(RankStep& rank, Progress& progress) {
+void add_sources(RankStep& rank) {
   const graph::Graph& graph = rank.graph();
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
     const ValueRole role = graph.values[v].role;
     if (role != ValueRole::kActivation && role != ValueRole::kTangent)
       add_source(rank, ValueId(static_cast<std::int64_t>(v)));
   }
-  progress.states.resize(graph.values.size());
-  for (const graph::Output& output : graph.outputs)
-    if (output.kind == OutputKind::kGradient)
-      progress.states[output.of.index()] = add_states(rank, output.of);
-  load_inputs(rank);
 }
 
 /// Has parameters whole that are kept in parts, for the operator at this position: what the next
@@ -134,68 +106,48 @@ void exchange_outputs(RankStep& rank, std::int64_t position, Progress& progress)
 
 /// Notes what becomes of one of the graph's outputs, now that its value is what it should be.
 void add_output(const RankStep& rank, std::int64_t index, BufferId value, Progress& progress,
-                Updates& updates) {
+                Update& update) {
   const graph::Output& output = rank.graph().outputs[static_cast<std::size_t>(index)];
   if (output.kind == OutputKind::kLoss) progress.loss = value;
-  if (output.kind == OutputKind::kUpdate)
-    progress.assignments.emplace_back(rank.value(output.of), value);
-  if (output.kind != OutputKind::kGradient) return;
-  const std::vector<BufferId>& states = progress.states[output.of.index()];
-  updates.parameters.push_back(rank.value(output.of));
-  updates.gradients.push_back(value);
-  if (!states.empty()) updates.state1.push_back(states[0]);
-  if (states.size() > 1) updates.state2.push_back(states[1]);
-}
-
-void update_parameters(RankStep& rank, const Updates& updates, const std::string& label) {
-  if (updates.parameters.empty()) return;
-  const plan::Optimizer& optimizer = rank.step().options.optimizer;
-  rank.builder().compute("motley::update",
-                         {{std::string(plan::optimizer_name(optimizer.kind))},
-                          {buffer_list(updates.parameters)},
-                          {buffer_list(updates.gradients)},
-                          {buffer_list(updates.state1)},
-                          {buffer_list(updates.state2)},
-                          {optimizer.lr},
-                          {optimizer.momentum},
-                          {optimizer.nesterov},
-                          {optimizer.weight_decay},
-                          {optimizer.beta1},
-                          {optimizer.beta2},
-                          {optimizer.eps}},
-                         {}, label);
+  if (output.kind == OutputKind::kUpdate) {
+    progress.targets.push_back(rank.value(output.of));
+    progress.updates.push_back(value);
+  }
+  if (output.kind == OutputKind::kGradient) update.add(output.of, value);
 }
 
 /// First what needs no exchange, then each bucket when it is over; last the new values of buffers
 /// and the report.
-void finish_outputs(RankStep& rank, Progress& progress) {
+void finish_outputs(RankStep& rank, Progress& progress, Update& update) {
   const ShardedStep& step = rank.step();
-  std::map<DType, Updates> by_dtype;
   for (const std::int64_t index : step.schedule.direct) {
     const auto o = static_cast<std::size_t>(index);
     const ValueId value = step.graph.outputs[o].value;
-    add_output(rank, index, rank.in_form(value, step.outputs[o]), progress,
-               by_dtype[step.graph.value(value).dtype]);
+    add_output(rank, index, rank.in_form(value, step.outputs[o]), progress, update);
   }
-  for (const auto& [dtype, updates] : by_dtype) update_parameters(rank, updates, "update");
+  update.write("update");
   BufferId stop;  // whether anybody wants to
   for (std::size_t b = 0; b < progress.exchanged.size(); ++b) {
     const Bucket& bucket = step.schedule.buckets[b];
     const std::vector<BufferId> values =
         finish_exchange(rank, bucket, progress.exchanged[b], bucket_label(b));
-    Updates updates;
     for (std::size_t i = 0; i < values.size(); ++i) {
       const bool is_stop = bucket.items[i].output == BucketItem::kStop;
       if (is_stop) stop = values[i];
-      if (!is_stop) add_output(rank, bucket.items[i].output, values[i], progress, updates);
+      if (!is_stop) add_output(rank, bucket.items[i].output, values[i], progress, update);
     }
-    update_parameters(rank, updates, bucket_label(b));
+    update.write(bucket_label(b));
   }
-  for (const auto& [target, value] : progress.assignments)
-    rank.builder().compute("motley::assign", {{target}, {value}}, {},
-                           rank.builder().buffer(target).name);
+  update.finish();
+  if (!progress.targets.empty())
+    rank.builder().compute("motley::assign",
+                           {{buffer_list(progress.targets)}, {buffer_list(progress.updates)}}, {},
+                           "buffers");
   if (stop.is_none()) stop = request_stop(rank);  // nobody else is there
-  rank.builder().compute("motley::report", {{progress.loss}, {stop}}, {}, "report");
+  const BufferId norm = update.norm();
+  rank.builder().compute(
+      "motley::report",
+      {{progress.loss}, {stop}, norm.is_none() ? none() : program::Argument{norm}}, {}, "report");
 }
 
 }  // namespace
@@ -204,7 +156,9 @@ program::DeviceProgram lower_rank(const ShardedStep& step, Place& place,
                                   program::DeviceProgram start) {
   RankStep here(step, place, std::move(start));
   Progress progress;
-  add_sources(here, progress);
+  add_sources(here);
+  Update update(here);
+  load_inputs(here, update);
   const Schedule& schedule = step.schedule;
   for (std::size_t i = 0; i <= schedule.order.size(); ++i) {
     if (i == schedule.early)
@@ -221,7 +175,7 @@ program::DeviceProgram lower_rank(const ShardedStep& step, Place& place,
       for (const Form& form : step.wanted[output.index()]) here.start_conversion(output, form);
     exchange_outputs(here, position, progress);
   }
-  finish_outputs(here, progress);
+  finish_outputs(here, progress, update);
   return here.builder().finish();
 }
 

@@ -42,7 +42,7 @@ Result<program::Program> lower_for(const graph::Graph& graph, const Setting& set
   plan.model_hash = "model";
   plan.replicas = plan::make_replicas(devices, setting.samples);
   plan.global_batch = std::accumulate(setting.samples.begin(), setting.samples.end(), 0LL);
-  plan.optimizer.kind = plan::OptimizerKind::kAdamW;
+  plan.recipe.optimizer.kind = plan::OptimizerKind::kAdamW;
   plan.batch_norm = setting.batch_norm;
   plan.bucket_bytes = setting.bucket_bytes;
   return lower(graph, plan, cluster);

@@ -118,7 +118,8 @@ inline Inputs small_inputs(const std::string& cluster, std::int64_t global_batch
   model.hash = "00000000000000aa";
   const TemporaryDirectory directory;
   if (write_safetensors(directory.file("w"), {}, {}))
-    model.weights = Safetensors::open(directory.file("w")).value();
+    model.weights =
+        std::make_shared<const Safetensors>(Safetensors::open(directory.file("w")).value());
   Inputs inputs;
   inputs.model_path = "mlp.motley";
   inputs.model = std::make_shared<const graph::Model>(std::move(model));

@@ -22,6 +22,20 @@ double distinct_bytes(const program::DeviceProgram& program,
   return bytes;
 }
 
+/// Does it read each number and compute with it?
+bool is_update(const program::Instruction& instruction) {
+  return instruction.op == "motley::update" || instruction.op == "motley::direction" ||
+         instruction.op == "motley::apply";
+}
+
+/// Of motley::orthogonalize: five iterations of X X^T, of its square, and of that by X.
+double orthogonalize_flops(const program::Buffer& matrix) {
+  const auto rows = static_cast<double>(matrix.shape.at(0));
+  const auto columns = static_cast<double>(matrix.shape.at(1));
+  const double least = std::min(rows, columns), most = std::max(rows, columns);
+  return 5 * (4 * least * least * most + 2 * least * least * least);
+}
+
 OperatorWork added_work(const program::DeviceProgram& program,
                         const program::Instruction& instruction) {
   const double read = distinct_bytes(program, instruction.arguments);
@@ -29,7 +43,9 @@ OperatorWork added_work(const program::DeviceProgram& program,
   for (const BufferId id : instruction.outputs)
     if (const program::Buffer& buffer = program.buffer(id); buffer.view_of.is_none())
       written += static_cast<double>(buffer.bytes().value);
-  const double flops = instruction.op == "motley::update" ? read : 0;
+  double flops = is_update(instruction) ? read : 0;
+  if (instruction.op == "motley::orthogonalize")
+    flops = orthogonalize_flops(program.buffer(instruction.outputs.at(0)));
   return {flops, read + (instruction.outputs.empty() ? read : written), 1};
 }
 

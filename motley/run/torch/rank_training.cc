@@ -19,6 +19,9 @@
 namespace motley::run {
 namespace {
 
+/// State of a recipe that scales the loss: a gradient that is not finite is a step left out.
+constexpr const char* kLossScale = "motley/loss_scale";
+
 using program::Buffer;
 using program::BufferKind;
 
@@ -281,10 +284,19 @@ Result<StepResult> RankTraining::step(const data::SampleOrder& order) {
   for (std::int64_t& sample : samples) sample = order.at(first + sample);
   status_->record().step.store(next_step_, std::memory_order_relaxed);
   status_->record().updated_ns.store(monotonic_ns(), std::memory_order_relaxed);
-  MOTLEY_ASSIGN(const StepResult result, executor_->step(next_step_, *dataset_, samples));
-  MOTLEY_RETURN_IF_ERROR(check_loss(result.loss));
+  const double lr_factor = session_.job.schedule.factor(next_step_);
+  MOTLEY_ASSIGN(const StepResult result,
+                executor_->step({next_step_, lr_factor}, *dataset_, samples));
+  MOTLEY_RETURN_IF_ERROR(check_finite("loss", result.loss));
+  const bool may_overflow = persistent_.contains(kLossScale);
+  if (result.gradient_norm && !may_overflow)
+    MOTLEY_RETURN_IF_ERROR(check_finite("the gradients' norm", *result.gradient_norm));
   Json fields{{"step", next_step_}};
-  if (session_.rank == 0) fields["loss"] = result.loss;
+  if (session_.rank == 0) {
+    fields["loss"] = result.loss;
+    fields["lr_factor"] = lr_factor;
+    if (result.gradient_norm) fields["gradient_norm"] = *result.gradient_norm;
+  }
   fields["step_s"] = result.step_s;
   fields["compute_s"] = result.compute_s;
   fields["wait_s"] = result.wait_s;
@@ -293,13 +305,13 @@ Result<StepResult> RankTraining::step(const data::SampleOrder& order) {
   return result;
 }
 
-Result<void> RankTraining::check_loss(double loss) const {
-  if (std::isfinite(loss)) return {};
+Result<void> RankTraining::check_finite(const std::string& what, double value) const {
+  if (std::isfinite(value)) return {};
   const std::string saved = checkpoints_.latest();
   return runtime_error(
       "run.loss-not-finite",
-      fmt::format("loss is {} at step {}; {}; try a smaller --lr",
-                  std::isnan(loss) ? "nan" : "infinite", next_step_,
+      fmt::format("{} is {} at step {}; {}; try a smaller --lr", what,
+                  std::isnan(value) ? "nan" : "infinite", next_step_,
                   saved.empty() ? "there is no checkpoint" : "the last checkpoint is " + saved));
 }
 
@@ -420,7 +432,13 @@ Result<void> RankTraining::checkpoint() {
 
 Result<void> RankTraining::finish() {
   MOTLEY_RETURN_IF_ERROR(checkpoint());  // a training of no steps: the model as it came
-  return session_.rank == 0 ? checkpoints_.publish(saved_path_) : Result<void>{};
+  if (session_.rank != 0) return {};
+  MOTLEY_RETURN_IF_ERROR(checkpoints_.publish(saved_path_));
+  const bool has_average =
+      std::any_of(persistent_.begin(), persistent_.end(),
+                  [](const auto& entry) { return entry.first.ends_with("/average"); });
+  if (!has_average) return {};
+  return checkpoints_.publish_average(saved_path_, canonical_names(model_.graph));
 }
 
 Result<void> RankTraining::write_trace() const {

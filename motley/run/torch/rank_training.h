@@ -44,7 +44,7 @@ class RankTraining {
   Result<void> share_weights();
   void report_ready() const;
   Result<StepResult> step(const data::SampleOrder& order);
-  Result<void> check_loss(double loss) const;
+  Result<void> check_finite(const std::string& what, double value) const;
   Result<void> checkpoint();
   Result<void> compare_replicas();
   Result<WrittenFiles> write_files();

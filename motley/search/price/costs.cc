@@ -285,8 +285,7 @@ std::vector<cost::InterferenceEntry> entries_of(const std::vector<cost::Interfer
 }  // namespace
 
 std::string profile_subject(const std::string& model_hash, const synth::LowerOptions& lowering) {
-  return fmt::format("{}/{}-{}/{}-batch-norm/{}", model_hash,
-                     plan::optimizer_name(lowering.optimizer.kind), lowering.optimizer.states(),
+  return fmt::format("{}/{}/{}-batch-norm/{}", model_hash, plan::print_update_kind(lowering.recipe),
                      plan::batch_norm_name(lowering.batch_norm), lowering.bucket_bytes.value);
 }
 

@@ -79,7 +79,7 @@ TEST(Bound, HoldsForDrawnPlansOfEveryFamilyOnDrawnDevices) {
       const SpmdQuestion question{&graph,
                                   problem.cluster,
                                   &invented.costs(),
-                                  {problem.optimizer, problem.batch_norm, problem.bucket_bytes},
+                                  {problem.recipe, problem.batch_norm, problem.bucket_bytes},
                                   12,
                                   problem.devices,
                                   {}};

@@ -47,7 +47,7 @@ class Explainer {
     for (std::size_t l = 0; l < layers_.size(); ++l)
       for (const OpId op : layers_[l].ops) layer_of_[op] = l;
     SpmdObjective objective;
-    objective.states = study.question().lowering.optimizer.states();
+    objective.states = plan::count_states(study.question().lowering.recipe);
     costs_ = choices_.problem.costs(prices_, objective);
   }
 

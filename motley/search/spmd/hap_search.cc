@@ -42,7 +42,7 @@ Result<SpmdPlan> find_hap_plan(SpmdStudy& study) {
   synth::Sharding best;
   double least = std::numeric_limits<double>::infinity();
   SpmdObjective objective;
-  objective.states = study.question().lowering.optimizer.states();
+  objective.states = plan::count_states(study.question().lowering.recipe);
   for (int round = 0; round < kMostRounds; ++round) {
     const SpmdChoices& choices = study.choices(shares);
     SpmdPrices prices = study.prices(choices.space, devices, shares);

@@ -151,7 +151,7 @@ Result<SpmdOutcome> plan_sharding(SpmdMethod method, const PlannerInputs& inputs
                                   const Problem& problem, const SpmdStart& start) {
   SpmdQuestion question{
       inputs.graph,         problem.cluster,
-      inputs.costs,         {problem.optimizer, problem.batch_norm, problem.bucket_bytes},
+      inputs.costs,         {problem.recipe, problem.batch_norm, problem.bucket_bytes},
       problem.global_batch, problem.devices};
   question.deadline = start.deadline;
   const PlanOutcome& split = *start.split;

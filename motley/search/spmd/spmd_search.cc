@@ -144,7 +144,7 @@ class Search {
     std::optional<Ways> best;
     std::vector<synth::Sharding> seen;
     SpmdObjective objective;
-    objective.states = question_.lowering.optimizer.states();
+    objective.states = plan::count_states(question_.lowering.recipe);
     const auto consider = [&](const Opinion& opinion) -> Result<void> {
       if (must_end()) return {};
       objective.exchange = opinion.others;

@@ -29,7 +29,7 @@ class SpmdSearchTest : public ::testing::Test {
     question_ = {&invented_->model().graph,
                  &invented_->cluster(),
                  &invented_->costs(),
-                 {problem.optimizer, problem.batch_norm, problem.bucket_bytes},
+                 {problem.recipe, problem.batch_norm, problem.bucket_bytes},
                  64,
                  problem.devices,
                  {}};

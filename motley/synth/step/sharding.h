@@ -11,7 +11,7 @@
 namespace motley::synth {
 
 struct LowerOptions {
-  plan::Optimizer optimizer;
+  plan::Recipe recipe;
   plan::BatchNormMode batch_norm = plan::BatchNormMode::kGlobal;
   Bytes bucket_bytes{4 << 20};
 };

@@ -155,7 +155,7 @@ class TorchExecutor final : public Executor {
   Result<void> prepare();
   std::map<std::string, at::Tensor> persistent() override;
   Result<void> load(const TensorFiles& files, bool required) override;
-  Result<StepResult> step(std::int64_t step, const data::Dataset& dataset,
+  Result<StepResult> step(StepPlace place, const data::Dataset& dataset,
                           const std::vector<std::int64_t>& samples) override;
   void request_stop() override { frame_.stop_requested.store(true, std::memory_order_relaxed); }
   trace::Trace timeline() const override { return timeline_.trace(); }
@@ -165,6 +165,7 @@ class TorchExecutor final : public Executor {
   Result<void> prepare_instructions();
   Result<void> allocate_persistent();
   void seed_generator();
+  void start_masters(const TensorFiles& files);
   Result<void> run_compute(StepResult& result);
   void run_one(const Compute& compute, std::int64_t& now);
   void run_measured(const Compute& compute);
@@ -274,7 +275,17 @@ Result<void> TorchExecutor::load(const TensorFiles& files, bool required) {
         files.read(buffer, {static_cast<std::byte*>(host.mutable_data_ptr()), host.nbytes()}));
     if (!frame_.device.is_cpu()) frame_.values[i].copy_(host);
   }
+  if (required) start_masters(files);
   return {};
+}
+
+/// Master copies that no file has begin as the parameters.
+void TorchExecutor::start_masters(const TensorFiles& files) {
+  constexpr std::string_view kSuffix = "/master";
+  std::map<std::string, at::Tensor> tensors = persistent();
+  for (auto& [name, tensor] : tensors)
+    if (name.ends_with(kSuffix) && !files.has(name))
+      tensor.copy_(tensors.at(name.substr(0, name.size() - kSuffix.size())));
 }
 
 /// PyTorch's own random numbers, of operators that one device alone may run: by seed and step, so
@@ -286,17 +297,18 @@ void TorchExecutor::seed_generator() {
   generator.set_current_seed(SplitMix64(of_run + static_cast<std::uint64_t>(frame_.step)).next());
 }
 
-Result<StepResult> TorchExecutor::step(std::int64_t step, const data::Dataset& dataset,
+Result<StepResult> TorchExecutor::step(StepPlace at, const data::Dataset& dataset,
                                        const std::vector<std::int64_t>& samples) {
   if (is_broken_) return runtime_error("run.stopped", "an earlier step failed");
   const c10::InferenceMode no_autograd;
-  frame_.step = step;
+  frame_.step = at.step;
+  frame_.lr_factor = at.lr_factor;
   frame_.dataset = &dataset;
   frame_.samples = &samples;
   compute_progress_.reset();
   StepResult result;
   const std::int64_t begin = monotonic_ns();
-  timeline_.begin_step(step, begin);
+  timeline_.begin_step(at.step, begin);
   if (streams_) {
     reset_device_peak(frame_.device);
   } else {
@@ -336,6 +348,7 @@ Result<void> TorchExecutor::run_compute(StepResult& result) {
     // Faults of kernels that run asynchronously show here at the latest, as this step's.
     if (streams_) streams_->synchronize();
     if (frame_.loss.defined()) result.loss = read_number(frame_.loss);
+    if (frame_.gradient_norm.defined()) result.gradient_norm = read_number(frame_.gradient_norm);
     if (frame_.stop.defined()) result.stop_requested = read_number(frame_.stop) > 0;
     return {};
   } catch (const c10::OutOfMemoryError& error) {
@@ -394,6 +407,7 @@ Result<void> TorchExecutor::wait_for_transfer(const Compute& compute, StepResult
 void TorchExecutor::finish(StepResult& result, std::int64_t begin) {
   for (const int id : temporaries_) frame_.values[static_cast<std::size_t>(id)].reset();
   frame_.loss.reset();
+  frame_.gradient_norm.reset();
   frame_.stop.reset();
   set_status(-1);
   const std::int64_t end = monotonic_ns();

@@ -31,14 +31,22 @@ struct ExecutorOptions {
   bool measures_scratch = false;    ///< keep what operators need beside their results; CPU only
 };
 
+/// Which step it is: a number, where rates are as the program says.
+struct StepPlace {
+  StepPlace(std::int64_t number, double factor = 1) : step(number), lr_factor(factor) {}
+  std::int64_t step;  ///< from 0 over the whole training
+  double lr_factor;   ///< of every learning rate (schedule.h)
+};
+
 /// What one step gave.
 struct StepResult {
-  double loss = 0;              ///< of the global batch
-  bool stop_requested = false;  ///< by any rank
-  double step_s = 0;            ///< wall time
-  double compute_s = 0;         ///< compute lane busy, emulation's waiting included
-  double wait_s = 0;            ///< compute lane waiting for transfers
-  std::int64_t peak_bytes = 0;  ///< allocator's high-water mark of this step
+  double loss = 0;                      ///< of the global batch
+  std::optional<double> gradient_norm;  ///< of all gradients, where the recipe asks for it
+  bool stop_requested = false;          ///< by any rank
+  double step_s = 0;                    ///< wall time
+  double compute_s = 0;                 ///< compute lane busy, emulation's waiting included
+  double wait_s = 0;                    ///< compute lane waiting for transfers
+  std::int64_t peak_bytes = 0;          ///< allocator's high-water mark of this step
 };
 
 /// Runs one device's program through ATen: compute lane on the calling thread, transfer lane on a
@@ -62,11 +70,10 @@ class Executor {
   /// every parameter, model buffer and constant must be there.
   virtual Result<void> load(const TensorFiles& files, bool required) = 0;
 
-  /// One training step. `step` counts from 0 over the whole training; `samples[i]` is the dataset
-  /// index of local sample i. After an error ("a:0: ^45 aten::mm (h.0.attn): ...", code
-  /// run.out-of-memory, run.operator, or the communicator's) the communicator is closed and the
-  /// executor cannot be used again.
-  virtual Result<StepResult> step(std::int64_t step, const data::Dataset& dataset,
+  /// One training step. `samples[i]` is the dataset index of local sample i. After an error ("a:0:
+  /// ^45 aten::mm (h.0.attn): ...", code run.out-of-memory, run.operator, or the communicator's)
+  /// the communicator is closed and the executor cannot be used again.
+  virtual Result<StepResult> step(StepPlace place, const data::Dataset& dataset,
                                   const std::vector<std::int64_t>& samples) = 0;
 
   /// Asks all ranks to stop after the step in which they agree. Async-signal-safe.

@@ -22,10 +22,11 @@ struct Frame {
   std::vector<c10::IValue> stack;  ///< of the operator being called; empty in between
   std::uint64_t seed = 0;
   std::int64_t step = 0;
+  double lr_factor = 1;  ///< of every learning rate, in this step
   const data::Dataset* dataset = nullptr;
   const std::vector<std::int64_t>* samples = nullptr;
   std::atomic<bool> stop_requested = false;  ///< of this rank
-  at::Tensor loss, stop;                     ///< what motley::report saw
+  at::Tensor loss, stop, gradient_norm;      ///< what motley::report saw
 };
 
 /// Runs one instruction. Throws c10::Error or std::exception; the executor catches.

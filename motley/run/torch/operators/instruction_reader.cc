@@ -65,16 +65,41 @@ std::int64_t InstructionReader::integer(std::size_t argument) {
   return 0;
 }
 
+namespace {
+
+std::optional<double> read_float(const program::Argument& argument) {
+  if (const auto* value = std::get_if<double>(&argument.value)) return *value;
+  if (const auto* value = std::get_if<std::int64_t>(&argument.value))
+    return static_cast<double>(*value);
+  if (const auto* value = std::get_if<program::NumberArgument>(&argument.value))
+    return std::visit([](auto number) { return static_cast<double>(number); }, value->value);
+  return std::nullopt;
+}
+
+}  // namespace
+
 double InstructionReader::number(std::size_t argument) {
   const auto* found = find(argument, "a number");
   if (found == nullptr) return 0;
-  if (const auto* value = std::get_if<double>(&found->value)) return *value;
-  if (const auto* value = std::get_if<std::int64_t>(&found->value))
-    return static_cast<double>(*value);
-  if (const auto* value = std::get_if<program::NumberArgument>(&found->value))
-    return std::visit([](auto number) { return static_cast<double>(number); }, value->value);
-  refuse(argument, "a number");
-  return 0;
+  const std::optional<double> value = read_float(*found);
+  if (!value) refuse(argument, "a number");
+  return value.value_or(0);
+}
+
+std::vector<double> InstructionReader::numbers(std::size_t argument) {
+  const auto* found = find(argument, "a list of numbers");
+  const auto* list = found ? std::get_if<program::ArgumentList>(&found->value) : nullptr;
+  std::vector<double> values;
+  if (list == nullptr) {
+    refuse(argument, "a list of numbers");
+    return values;
+  }
+  for (const program::Argument& item : *list) {
+    const std::optional<double> value = read_float(item);
+    if (!value) refuse(argument, "a list of numbers");
+    values.push_back(value.value_or(0));
+  }
+  return values;
 }
 
 std::optional<double> InstructionReader::optional_number(std::size_t argument) {

@@ -21,6 +21,7 @@ class InstructionReader {
   std::vector<int> buffers(std::size_t argument);
   std::int64_t integer(std::size_t argument);
   double number(std::size_t argument);  ///< an integer is taken for a float
+  std::vector<double> numbers(std::size_t argument);
   std::optional<double> optional_number(std::size_t argument);
   bool boolean(std::size_t argument);
   std::string text(std::size_t argument);

@@ -1,29 +1,172 @@
 #include "motley/run/torch/operators/optimizer_update.h"
 
+#include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_foreach_addcdiv.h>
+#include <ATen/ops/_foreach_addcmul.h>
+#include <ATen/ops/_foreach_lerp.h>
+#include <ATen/ops/_foreach_mul.h>
+#include <ATen/ops/_foreach_sign.h>
+#include <ATen/ops/_foreach_sqrt.h>
+#include <ATen/ops/_fused_adagrad.h>
 #include <ATen/ops/_fused_adam.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/full.h>
 #include <fmt/format.h>
 
-#include <map>
-#include <string>
-#include <vector>
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string_view>
+#include <utility>
 
 namespace motley::run {
 
 namespace {
 
-struct Constants {
-  double lr, momentum;
-  bool nesterov;
-  double weight_decay, beta1, beta2, eps;
+/// Parameters that are updated by one call, with what belongs to them.
+struct Tensors {
+  std::vector<at::Tensor> parameters, gradients, state1, state2;
 };
 
-/// Parameters of one dtype with what belongs to them, by buffer id.
-struct Batch {
-  std::vector<int> parameters, gradients, state1, state2;
+/// What a step's rule needs beside tensors.
+struct Rate {
+  double lr;     ///< of this step
+  double count;  ///< updates made, this one included
 };
+
+using Rule = void (*)(Tensors&, const UpdateArguments&, Rate);
+
+std::vector<at::Tensor> counts_of(const Tensors& tensors, double count) {
+  const at::Tensor one =
+      at::full({}, count, tensors.parameters.front().options().dtype(at::kFloat));
+  return std::vector<at::Tensor>(tensors.parameters.size(), one);
+}
+
+void update_sgd(Tensors& t, const UpdateArguments& a, Rate rate) {
+  at::_fused_sgd_(t.parameters, t.gradients, t.state1, a.weight_decay, a.constant(0), rate.lr,
+                  /*dampening=*/0.0, /*nesterov=*/a.constant(1) != 0, /*maximize=*/false,
+                  /*is_first_step=*/false);
+}
+
+void update_adam(Tensors& t, const UpdateArguments& a, Rate rate) {
+  at::_fused_adam_(t.parameters, t.gradients, t.state1, t.state2, {}, counts_of(t, rate.count),
+                   rate.lr, a.constant(0), a.constant(1), a.weight_decay, a.constant(2),
+                   /*amsgrad=*/false, /*maximize=*/false, std::nullopt, std::nullopt);
+}
+
+void update_adamw(Tensors& t, const UpdateArguments& a, Rate rate) {
+  at::_fused_adamw_(t.parameters, t.gradients, t.state1, t.state2, {}, counts_of(t, rate.count),
+                    rate.lr, a.constant(0), a.constant(1), a.weight_decay, a.constant(2),
+                    /*amsgrad=*/false, /*maximize=*/false, std::nullopt, std::nullopt);
+}
+
+void update_adagrad(Tensors& t, const UpdateArguments& a, Rate rate) {
+  at::_fused_adagrad_(t.parameters, t.gradients, t.state1, counts_of(t, rate.count), rate.lr,
+                      /*lr_decay=*/0.0, a.weight_decay, a.constant(0), /*maximize=*/false,
+                      std::nullopt, std::nullopt);
+}
+
+void update_rmsprop(Tensors& t, const UpdateArguments& a, Rate rate) {
+  const double alpha = a.constant(0), eps = a.constant(1), momentum = a.constant(2);
+  std::vector<at::Tensor> gradients = t.gradients;
+  if (a.weight_decay != 0) gradients = at::_foreach_add(gradients, t.parameters, a.weight_decay);
+  at::_foreach_mul_(t.state1, alpha);
+  at::_foreach_addcmul_(t.state1, gradients, gradients, 1 - alpha);
+  std::vector<at::Tensor> average = at::_foreach_sqrt(t.state1);
+  at::_foreach_add_(average, eps);
+  if (momentum == 0.0) {
+    at::_foreach_addcdiv_(t.parameters, gradients, average, -rate.lr);
+    return;
+  }
+  at::_foreach_mul_(t.state2, momentum);
+  at::_foreach_addcdiv_(t.state2, gradients, average, 1.0);
+  at::_foreach_add_(t.parameters, t.state2, -rate.lr);
+}
+
+void update_lion(Tensors& t, const UpdateArguments& a, Rate rate) {
+  const double beta1 = a.constant(0), beta2 = a.constant(1);
+  at::_foreach_mul_(t.parameters, 1 - rate.lr * a.weight_decay);
+  std::vector<at::Tensor> step = at::_foreach_lerp(t.gradients, t.state1, beta1);
+  at::_foreach_sign_(step);
+  at::_foreach_add_(t.parameters, step, -rate.lr);
+  at::_foreach_lerp_(t.state1, t.gradients, 1 - beta2);
+}
+
+/// A kind's rule, how many constants it is told, and how many states it has.
+struct RuleRow {
+  std::string_view kind;
+  Rule rule;
+  std::size_t constants;
+};
+constexpr std::array<RuleRow, 6> kRules = {{{"sgd", update_sgd, 2},
+                                            {"adam", update_adam, 3},
+                                            {"adamw", update_adamw, 3},
+                                            {"adagrad", update_adagrad, 1},
+                                            {"rmsprop", update_rmsprop, 3},
+                                            {"lion", update_lion, 2}}};
+
+/// States by parameter: of sgd and rmsprop one less where there is no momentum.
+std::pair<bool, bool> has_states(const UpdateArguments& a) {
+  if (a.kind == "sgd") return {a.constant(0) != 0, false};
+  if (a.kind == "rmsprop") return {true, a.constant(2) != 0};
+  return {true, a.kind == "adam" || a.kind == "adamw"};
+}
+
+Result<void> check_counts(const UpdateArguments& a) {
+  const auto [first, second] = has_states(a);
+  const std::size_t n = a.parameters.size(), n1 = first ? n : 0, n2 = second ? n : 0;
+  if (a.gradients.size() == n && a.state1.size() == n1 && a.state2.size() == n2) return {};
+  return usage_error(
+      "run.bad-instruction",
+      fmt::format("found {} gradients, {} and {} states for {} parameters of {}, wanted {}, {}, {}",
+                  a.gradients.size(), a.state1.size(), a.state2.size(), n, a.kind, n, n1, n2));
+}
+
+/// Gradients that are changed first are copied a few at a time: together they could be as large as
+/// all parameters.
+constexpr std::int64_t kChunkBytes = 4 << 20;
+
+void update_in_chunks(const Frame& frame, const UpdateArguments& a, Rule rule, Rate rate,
+                      double factor) {
+  const bool copies = a.touches_gradients();
+  const std::size_t n = a.parameters.size();
+  for (std::size_t i = 0; i < n;) {
+    Tensors chunk;
+    for (std::int64_t bytes = 0; i < n && (!copies || bytes < kChunkBytes); ++i) {
+      chunk.parameters.push_back(frame.values[a.parameters[i]]);
+      chunk.gradients.push_back(prepare_gradient(frame, a, i, factor));
+      if (!a.state1.empty()) chunk.state1.push_back(frame.values[a.state1[i]]);
+      if (!a.state2.empty()) chunk.state2.push_back(frame.values[a.state2[i]]);
+      bytes += static_cast<std::int64_t>(chunk.gradients.back().nbytes());
+    }
+    rule(chunk, a, rate);
+  }
+}
+
+}  // namespace
+
+UpdateArguments::UpdateArguments(InstructionReader& reader)
+    : kind(reader.text(0)),
+      parameters(reader.buffers(1)),
+      gradients(reader.buffers(2)),
+      state1(reader.buffers(3)),
+      state2(reader.buffers(4)),
+      factor(reader.optional_buffer(5)),
+      scaling(reader.optional_buffer(6)),
+      clip_value(reader.optional_number(7)),
+      lr(reader.number(8)),
+      weight_decay(reader.number(9)),
+      constants(reader.numbers(10)) {}
+
+double read_factor(const Frame& frame, int factor) {
+  return factor < 0 ? 1.0 : frame.values[factor].item<double>();
+}
+
+double count_updates(const Frame& frame, int scaling) {
+  if (scaling < 0) return static_cast<double>(frame.step + 1);
+  return frame.values[scaling][2].item<float>();
+}
 
 std::vector<at::Tensor> pick(const Frame& frame, const std::vector<int>& ids) {
   std::vector<at::Tensor> tensors;
@@ -32,75 +175,37 @@ std::vector<at::Tensor> pick(const Frame& frame, const std::vector<int>& ids) {
   return tensors;
 }
 
-std::vector<at::Tensor> pick_gradients(const Frame& frame, const Batch& batch) {
-  std::vector<at::Tensor> gradients = pick(frame, batch.gradients);
-  for (std::size_t i = 0; i < gradients.size(); ++i)
-    gradients[i] = gradients[i].to(frame.values[batch.parameters[i]].scalar_type()).contiguous();
-  return gradients;
+at::Tensor prepare_gradient(const Frame& frame, const UpdateArguments& arguments, std::size_t i,
+                            double factor) {
+  at::Tensor gradient = frame.values[arguments.gradients[i]]
+                            .to(frame.values[arguments.parameters[i]].scalar_type())
+                            .contiguous();
+  if (factor != 1.0) gradient = gradient.mul(factor);
+  if (arguments.clip_value) gradient = gradient.clamp(-*arguments.clip_value, arguments.clip_value);
+  return gradient;
 }
 
-using Fused = void (*)(at::TensorList, at::TensorList, at::TensorList, at::TensorList,
-                       at::TensorList, at::TensorList, double, double, double, double, double, bool,
-                       bool, const std::optional<at::Tensor>&, const std::optional<at::Tensor>&);
-
-Kernel make_sgd(std::vector<Batch> batches, const Constants& c) {
-  return [batches = std::move(batches), c](Frame& frame) {
-    for (const Batch& batch : batches)
-      at::_fused_sgd_(pick(frame, batch.parameters), pick_gradients(frame, batch),
-                      pick(frame, batch.state1), c.weight_decay, c.momentum, c.lr,
-                      /*dampening=*/0.0, c.nesterov, /*maximize=*/false, /*is_first_step=*/false);
-  };
-}
-
-Kernel make_adam(std::vector<Batch> batches, const Constants& c, Fused fused, at::Device device) {
-  const at::Tensor count = at::zeros({}, at::TensorOptions(device).dtype(at::kFloat));
-  return [batches = std::move(batches), c, fused, count](Frame& frame) {
-    count.fill_(frame.step + 1);
-    for (const Batch& batch : batches) {
-      const std::vector<at::Tensor> steps(batch.parameters.size(), count);
-      fused(pick(frame, batch.parameters), pick_gradients(frame, batch), pick(frame, batch.state1),
-            pick(frame, batch.state2), {}, steps, c.lr, c.beta1, c.beta2, c.weight_decay, c.eps,
-            /*amsgrad=*/false, /*maximize=*/false, std::nullopt, std::nullopt);
-    }
-  };
-}
-
-}  // namespace
-
-Result<Kernel> make_update(InstructionReader& reader, at::Device device) {
-  const std::string kind = reader.text(0);
-  const std::vector<int> parameters = reader.buffers(1), gradients = reader.buffers(2);
-  const std::vector<int> state1 = reader.buffers(3), state2 = reader.buffers(4);
-  const Constants c{reader.number(5), reader.number(6),  reader.boolean(7), reader.number(8),
-                    reader.number(9), reader.number(10), reader.number(11)};
+Result<Kernel> make_update(InstructionReader& reader, at::Device) {
+  const UpdateArguments arguments(reader);
   MOTLEY_RETURN_IF_ERROR(reader.status());
-  const bool is_sgd = kind == "sgd";
-  if (!is_sgd && kind != "adam" && kind != "adamw")
-    return usage_error("run.bad-instruction",
-                       fmt::format("found optimizer '{}', wanted sgd, adam or adamw", kind));
-  const std::size_t n = parameters.size();
-  const std::size_t n1 = is_sgd && c.momentum == 0.0 ? 0 : n, n2 = is_sgd ? 0 : n;
-  if (gradients.size() != n || state1.size() != n1 || state2.size() != n2)
+  const auto* row = std::find_if(kRules.begin(), kRules.end(),
+                                 [&](const RuleRow& each) { return each.kind == arguments.kind; });
+  if (row == kRules.end())
     return usage_error(
         "run.bad-instruction",
-        fmt::format(
-            "found {} gradients, {} and {} states for {} parameters of {}, wanted {}, {}, {}",
-            gradients.size(), state1.size(), state2.size(), n, kind, n, n1, n2));
-  std::map<DType, Batch> by_dtype;
-  for (std::size_t i = 0; i < n; ++i) {
-    Batch& batch = by_dtype[reader.about(parameters[i]).dtype];
-    batch.parameters.push_back(parameters[i]);
-    batch.gradients.push_back(gradients[i]);
-    if (n1 > 0) batch.state1.push_back(state1[i]);
-    if (n2 > 0) batch.state2.push_back(state2[i]);
-  }
-  std::vector<Batch> batches;
-  for (auto& [dtype, batch] : by_dtype) batches.push_back(std::move(batch));
-  if (is_sgd) return make_sgd(std::move(batches), c);
-  // The overload with a number for the learning rate.
-  const Fused fused = kind == "adam" ? static_cast<Fused>(&at::_fused_adam_)
-                                     : static_cast<Fused>(&at::_fused_adamw_);
-  return make_adam(std::move(batches), c, fused, device);
+        fmt::format("found optimizer '{}', wanted sgd, adam, adamw, adagrad, rmsprop or lion",
+                    arguments.kind));
+  if (arguments.constants.size() != row->constants)
+    return usage_error("run.bad-instruction",
+                       fmt::format("found {} constants of {}, wanted {}",
+                                   arguments.constants.size(), arguments.kind, row->constants));
+  MOTLEY_RETURN_IF_ERROR(check_counts(arguments));
+  return [arguments, rule = row->rule](Frame& frame) {
+    const double factor = read_factor(frame, arguments.factor);
+    if (!std::isfinite(factor) || arguments.parameters.empty()) return;
+    const Rate rate{arguments.lr * frame.lr_factor, count_updates(frame, arguments.scaling)};
+    update_in_chunks(frame, arguments, rule, rate, factor);
+  };
 }
 
 }  // namespace motley::run

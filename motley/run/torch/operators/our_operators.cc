@@ -17,6 +17,7 @@
 #include "motley/run/torch/operators/batch_norm.h"
 #include "motley/run/torch/operators/dropout.h"
 #include "motley/run/torch/operators/instruction_reader.h"
+#include "motley/run/torch/operators/optimizer_direction.h"
 #include "motley/run/torch/operators/optimizer_update.h"
 #include "motley/run/torch/operators/tensors.h"
 
@@ -74,12 +75,20 @@ Result<Kernel> make_load(InstructionReader& reader, at::Device) {
 }
 
 Result<Kernel> make_tangent(InstructionReader& reader, at::Device device) {
-  const int out = reader.output(0);
+  const bool is_scaled = !reader.instruction().arguments.empty();
+  const int scaling = is_scaled ? reader.buffer(0) : -1, out = reader.output(0);
+  const double initial = is_scaled ? reader.number(1) : 1.0;
   MOTLEY_RETURN_IF_ERROR(reader.status());
   const program::Buffer& buffer = reader.about(out);
-  const at::Tensor one =
-      at::ones(buffer.shape, at::TensorOptions(device).dtype(scalar_type(buffer.dtype)));
-  return [out, one](Frame& frame) { frame.values[out] = one; };
+  const auto dtype = scalar_type(buffer.dtype);
+  const at::Tensor one = at::ones(buffer.shape, at::TensorOptions(device).dtype(dtype));
+  return [out, one, scaling, initial, dtype](Frame& frame) {
+    frame.values[out] = one;
+    if (scaling < 0) return;
+    at::Tensor state = frame.values[scaling];
+    if (frame.step == 0) state.zero_()[0] = initial;
+    frame.values[out] = state[0].to(dtype);
+  };
 }
 
 Result<Kernel> make_stop_request(InstructionReader& reader, at::Device device) {
@@ -335,22 +344,30 @@ Result<Kernel> make_part(InstructionReader& reader, at::Device) {
 }
 
 Result<Kernel> make_assign(InstructionReader& reader, at::Device) {
-  const int target = reader.buffer(0), value = reader.buffer(1);
+  const std::vector<int> targets = reader.buffers(0), values = reader.buffers(1);
   MOTLEY_RETURN_IF_ERROR(reader.status());
-  return [target, value](Frame& frame) { frame.values[target].copy_(frame.values[value]); };
+  if (targets.size() != values.size())
+    return usage_error("run.bad-instruction", fmt::format("found {} values for {} targets",
+                                                          values.size(), targets.size()));
+  return [targets, values](Frame& frame) {
+    for (std::size_t i = 0; i < targets.size(); ++i)
+      frame.values[targets[i]].copy_(frame.values[values[i]]);
+  };
 }
 
 Result<Kernel> make_report(InstructionReader& reader, at::Device) {
   const int loss = reader.buffer(0), stop = reader.optional_buffer(1);
+  const int norm = reader.optional_buffer(2);
   MOTLEY_RETURN_IF_ERROR(reader.status());
-  return [loss, stop](Frame& frame) {
+  return [loss, stop, norm](Frame& frame) {
     frame.loss = frame.values[loss];
     frame.stop = value_or_none(frame, stop);
+    frame.gradient_norm = value_or_none(frame, norm);
   };
 }
 
 using Factory = Result<Kernel> (*)(InstructionReader&, at::Device);
-constexpr std::array<std::pair<std::string_view, Factory>, 19> kOperators = {{
+constexpr std::array<std::pair<std::string_view, Factory>, 25> kOperators = {{
     {"motley::load", make_load},
     {"motley::tangent", make_tangent},
     {"motley::stop_request", make_stop_request},
@@ -368,6 +385,12 @@ constexpr std::array<std::pair<std::string_view, Factory>, 19> kOperators = {{
     {"motley::join", make_join},
     {"motley::part", make_part},
     {"motley::update", make_update},
+    {"motley::direction", make_direction},
+    {"motley::orthogonalize", make_orthogonalize},
+    {"motley::apply", make_apply},
+    {"motley::square_sums", make_square_sums},
+    {"motley::gradient_factor", make_gradient_factor},
+    {"motley::average", make_average},
     {"motley::assign", make_assign},
     {"motley::report", make_report},
 }};

@@ -1,0 +1,191 @@
+#include "motley/run/schedule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <numbers>
+
+#include "motley/base/file.h"
+#include "motley/base/json.h"
+#include "motley/base/text.h"
+
+namespace motley::run {
+namespace {
+
+constexpr std::array<std::string_view, 6> kNames = {"constant", "linear",    "cosine",
+                                                    "step",     "one-cycle", "file"};
+
+std::vector<std::string> known_schedules() {
+  return {kNames.begin(), kNames.end() - 1};  // a file is not called so
+}
+
+/// From `from` to `to` along half a cosine.
+double anneal(double from, double to, double part) {
+  return to + (from - to) / 2 * (1 + std::cos(std::numbers::pi * part));
+}
+
+/// Of `steps` steps; both phases end at a whole step, the first before it is up.
+double one_cycle(std::int64_t step, std::int64_t steps) {
+  constexpr double kBegin = 1.0 / 25, kEnd = kBegin / 1e4, kRising = 0.3;
+  const double top = kRising * static_cast<double>(steps) - 1,
+               last = static_cast<double>(steps) - 1;
+  const auto at = static_cast<double>(step);
+  if (at <= top) return anneal(kBegin, 1, at / top);
+  return anneal(1, kEnd, (at - top) / (last - top));
+}
+
+Result<double> parse_part(const std::string& text, std::string_view part, double least,
+                          double most) {
+  const auto value = find_float(std::string(part));
+  if (value && *value >= least && *value <= most) return *value;
+  return usage_error("run.schedule",
+                     fmt::format("--schedule {}: found '{}', wanted a number from {} to {}", text,
+                                 part, least, most));
+}
+
+Result<Schedule> read_schedule(const std::string& path) {
+  MOTLEY_ASSIGN(const std::string text, read_file(path));
+  Schedule schedule{.kind = ScheduleKind::kFile};
+  int line = 0;
+  for (std::string_view each : split(text, '\n')) {
+    ++line;
+    each = trim(each.substr(0, each.find('#')));
+    if (each.empty()) continue;
+    const auto factor = find_float(std::string(each));
+    if (!factor || !(*factor >= 0) || !std::isfinite(*factor))
+      return usage_error("run.schedule",
+                         fmt::format("{}:{}: found '{}', wanted a factor of the learning rate, "
+                                     "from 0 on",
+                                     path, line, each));
+    schedule.factors.push_back(*factor);
+  }
+  if (schedule.factors.empty())
+    return usage_error("run.schedule", path + ": holds no factor of the learning rate");
+  return schedule;
+}
+
+}  // namespace
+
+std::string_view schedule_name(ScheduleKind kind) { return kNames[static_cast<std::size_t>(kind)]; }
+
+double Schedule::factor(std::int64_t step) const {
+  if (kind == ScheduleKind::kFile)
+    return factors[static_cast<std::size_t>(
+        std::min<std::int64_t>(step, static_cast<std::int64_t>(factors.size()) - 1))];
+  if (step < warmup) return static_cast<double>(step) / static_cast<double>(warmup);
+  const std::int64_t count = std::max<std::int64_t>(steps - warmup, 1);
+  const std::int64_t over = std::min(step - warmup, count);
+  const double part = static_cast<double>(over) / static_cast<double>(count);
+  switch (kind) {
+    case ScheduleKind::kLinear:
+      return floor + (1 - floor) * (1 - part);
+    case ScheduleKind::kCosine:
+      return floor + (1 - floor) * (1 + std::cos(std::numbers::pi * part)) / 2;
+    case ScheduleKind::kStep:
+      return std::pow(gamma, static_cast<double>((step - warmup) / every));
+    case ScheduleKind::kOneCycle:
+      return one_cycle(std::min(over, count - 1), count);
+    default:
+      return 1;
+  }
+}
+
+Result<Schedule> parse_schedule(const std::string& text) {
+  const std::vector<std::string_view> parts = split(text, ':');
+  const auto name = std::find(kNames.begin(), kNames.end() - 1, parts[0]);
+  if (name == kNames.end() - 1) {
+    if (std::error_code fault; std::filesystem::exists(text, fault)) return read_schedule(text);
+    const std::vector<std::string> known = known_schedules();
+    return usage_error("run.schedule",
+                       fmt::format("--schedule: found '{}', wanted one of {} or a file that is "
+                                   "there, with a factor a line{}",
+                                   text, join(known, " "), suggestion_clause(parts[0], known)));
+  }
+  Schedule schedule{.kind = static_cast<ScheduleKind>(name - kNames.begin())};
+  const bool has_floor =
+      schedule.kind == ScheduleKind::kLinear || schedule.kind == ScheduleKind::kCosine;
+  const std::size_t most = has_floor ? 2 : schedule.kind == ScheduleKind::kStep ? 3 : 1;
+  if (parts.size() > most)
+    return usage_error("run.schedule",
+                       fmt::format("--schedule {}: found {} numbers, wanted {}{}", text,
+                                   parts.size() - 1, most > 1 ? "up to " : "", most - 1));
+  if (has_floor && parts.size() > 1) {
+    MOTLEY_ASSIGN(schedule.floor, parse_part(text, parts[1], 0, 1));
+  }
+  if (schedule.kind != ScheduleKind::kStep) return schedule;
+  const auto every = parts.size() > 1 ? find_integer(parts[1]) : std::nullopt;
+  if (!every || *every < 1)
+    return usage_error("run.schedule",
+                       fmt::format("--schedule {}: after how many steps does the rate fall? give "
+                                   "step:EVERY or step:EVERY:GAMMA, EVERY from 1 on",
+                                   text));
+  schedule.every = *every;
+  if (parts.size() > 2) {
+    MOTLEY_ASSIGN(schedule.gamma, parse_part(text, parts[2], 0, 1));
+  }
+  return schedule;
+}
+
+Result<void> verify_schedule(const Schedule& schedule, std::int64_t steps) {
+  if (schedule.warmup < 0 || schedule.warmup > steps)
+    return usage_error("run.schedule",
+                       fmt::format("--warmup: found {}, wanted 0 to the {} steps of the training",
+                                   schedule.warmup, steps));
+  if (schedule.kind == ScheduleKind::kFile) {
+    if (schedule.warmup > 0)
+      return usage_error("run.schedule",
+                         "--warmup: a file of factors has its own warm-up; leave one of them out");
+    if (static_cast<std::int64_t>(schedule.factors.size()) < steps)
+      return usage_error(
+          "run.schedule",
+          fmt::format("--schedule: the file holds {} factors, the training has {} steps; give a "
+                      "factor for each step",
+                      schedule.factors.size(), steps));
+  }
+  if (schedule.kind == ScheduleKind::kOneCycle && schedule.steps - schedule.warmup < 4)
+    return usage_error("run.schedule", "--schedule one-cycle: wanted 4 steps or more");
+  return {};
+}
+
+Json schedule_to_json(const Schedule& schedule) {
+  return {{"kind", schedule_name(schedule.kind)},
+          {"warmup", schedule.warmup},
+          {"steps", schedule.steps},
+          {"floor", schedule.floor},
+          {"every", schedule.every},
+          {"gamma", schedule.gamma},
+          {"factors", schedule.factors}};
+}
+
+Result<Schedule> schedule_from_json(const Json& json, const std::string& where) {
+  MOTLEY_ASSIGN(auto object, JsonObject::make(json, where));
+  Schedule schedule;
+  MOTLEY_ASSIGN(const std::string kind, object.string("kind"));
+  const auto* const name = std::find(kNames.begin(), kNames.end(), kind);
+  if (name == kNames.end())
+    return usage_error("run.schedule", fmt::format("{}: unknown kind '{}'", where, kind));
+  schedule.kind = static_cast<ScheduleKind>(name - kNames.begin());
+  MOTLEY_ASSIGN(schedule.warmup, object.integer("warmup"));
+  MOTLEY_ASSIGN(schedule.steps, object.integer("steps"));
+  MOTLEY_ASSIGN(schedule.floor, object.number("floor"));
+  MOTLEY_ASSIGN(schedule.every, object.integer("every"));
+  MOTLEY_ASSIGN(schedule.gamma, object.number("gamma"));
+  MOTLEY_ASSIGN(const Json* factors, object.member("factors"));
+  if (!factors->is_array()) return usage_error("run.schedule", where + ": factors: wanted a list");
+  for (const Json& factor : *factors) {
+    if (!factor.is_number()) return usage_error("run.schedule", where + ": factors: not a number");
+    schedule.factors.push_back(factor.get<double>());
+  }
+  MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
+  const bool is_file = schedule.kind == ScheduleKind::kFile;
+  if (schedule.every < 1 || schedule.warmup < 0 || is_file != !schedule.factors.empty())
+    return usage_error("run.schedule", where +
+                                           ": wanted every from 1 on, warmup from 0 on, and "
+                                           "factors of a file");
+  return schedule;
+}
+
+}  // namespace motley::run

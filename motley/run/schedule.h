@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "motley/base/json_forward.h"
+#include "motley/base/result.h"
+
+namespace motley::run {
+
+enum class ScheduleKind { kConstant, kLinear, kCosine, kStep, kOneCycle, kFile };
+
+/// How learning rates change over a training: each is the optimizer's times factor(step). After a
+/// warm-up of w steps, in which the factor rises as step / w from 0, t of n steps being over:
+///   constant   1
+///   linear     floor + (1 - floor) (1 - t / n)
+///   cosine     floor + (1 - floor) (1 + cos(pi t / n)) / 2
+///   step       gamma ^ (t / every), rounded down
+///   one-cycle  torch.optim.lr_scheduler.OneCycleLR with its defaults, momentum left as it is: up
+///              from 1/25 in the first three tenths, down to 1/250000, both along a cosine
+///   file       factors[step]
+/// With floor 0 the numbers of transformers' get_scheduler; with warm-up 0 those of PyTorch's
+/// CosineAnnealingLR (eta_min = floor lr) and StepLR.
+struct Schedule {
+  ScheduleKind kind = ScheduleKind::kConstant;
+  std::int64_t warmup = 0;  ///< steps
+  std::int64_t steps = 0;   ///< of all, warm-up included; constant and step do not ask
+  double floor = 0;         ///< linear, cosine
+  std::int64_t every = 1;   ///< step
+  double gamma = 0.1;       ///< step
+  std::vector<double> factors = {};
+  bool operator==(const Schedule&) const = default;
+
+  /// `step` from 0. After the last it stays as it is there.
+  double factor(std::int64_t step) const;
+};
+
+std::string_view schedule_name(ScheduleKind kind);
+
+/// "constant", "linear", "linear:FLOOR", "cosine", "cosine:FLOOR", "step:EVERY",
+/// "step:EVERY:GAMMA", "one-cycle", or a file with a factor a line (# begins a comment). Warm-up
+/// and steps are left as they are. Usage errors, with file and line.
+Result<Schedule> parse_schedule(const std::string& text);
+
+/// Usage errors: a warm-up longer than the training; a file with fewer factors than `steps`.
+Result<void> verify_schedule(const Schedule& schedule, std::int64_t steps);
+
+Json schedule_to_json(const Schedule& schedule);
+Result<Schedule> schedule_from_json(const Json& json, const std::string& where);
+
+}  // namespace motley::run

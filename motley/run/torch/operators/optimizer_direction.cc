@@ -1,0 +1,244 @@
+#include "motley/run/torch/operators/optimizer_direction.h"
+
+#include <ATen/ops/_foreach_lerp.h>
+#include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "motley/run/torch/operators/optimizer_update.h"
+
+namespace motley::run {
+
+namespace {
+
+double root_mean_square(const at::Tensor& x) {
+  return x.norm(2).item<double>() / std::sqrt(static_cast<double>(x.numel()));
+}
+
+// ---- directions: of parameter i, from its prepared gradient
+
+at::Tensor lamb_direction(const Frame& frame, const UpdateArguments& a, std::size_t i,
+                          const at::Tensor& gradient) {
+  const double beta1 = a.constant(0), beta2 = a.constant(1), eps = a.constant(2);
+  const double count = count_updates(frame, a.scaling);
+  at::Tensor first = frame.values[a.state1[i]], second = frame.values[a.state2[i]];
+  first.lerp_(gradient, 1 - beta1);
+  second.mul_(beta2).addcmul_(gradient, gradient, 1 - beta2);
+  at::Tensor direction = first.div(1 - std::pow(beta1, count));
+  direction.div_(second.div(1 - std::pow(beta2, count)).sqrt_().add_(eps));
+  if (a.weight_decay != 0) direction.add_(frame.values[a.parameters[i]], a.weight_decay);
+  return direction;
+}
+
+/// Mean of squares along a dimension, which keeps its place.
+at::Tensor mean_squares(const at::Tensor& x, std::int64_t dim) {
+  return at::linalg_vector_norm(x, 2, {{dim}}, /*keepdim=*/true)
+      .square_()
+      .div_(static_cast<double>(x.size(dim)));
+}
+
+at::Tensor adafactor_direction(const Frame& frame, const UpdateArguments& a, std::size_t i,
+                               const at::Tensor& gradient) {
+  constexpr double kBeta2Decay = -0.8, kMost = 1.0;  // torch.optim.Adafactor's
+  const double eps = gradient.scalar_type() == at::kDouble ? std::numeric_limits<double>::epsilon()
+                                                           : std::numeric_limits<float>::epsilon();
+  const double weight = std::pow(count_updates(frame, a.scaling), kBeta2Decay);
+  at::Tensor estimate = frame.values[a.state1[i]];
+  if (a.state2.empty()) {
+    estimate.lerp_(gradient.square(), weight);
+    estimate = estimate.clone();
+  } else {
+    at::Tensor rows = estimate, columns = frame.values[a.state2[i]];
+    rows.lerp_(mean_squares(gradient, -1), weight);
+    columns.lerp_(mean_squares(gradient, -2), weight);
+    estimate = rows.matmul(columns).div_(rows.mean(-2, /*keepdim=*/true).clamp_(eps));
+  }
+  at::Tensor direction = estimate.clamp_(eps * eps).rsqrt_().mul_(gradient);
+  return direction.div_(std::max(1.0, root_mean_square(direction) / kMost));
+}
+
+at::Tensor muon_direction(const Frame& frame, const UpdateArguments& a, std::size_t i,
+                          const at::Tensor& gradient) {
+  const double momentum = a.constant(0);
+  at::Tensor buffer = frame.values[a.state1[i]];
+  buffer.lerp_(gradient, 1 - momentum);
+  return a.constant(1) != 0 ? gradient.lerp(buffer, momentum) : buffer.clone();
+}
+
+using Direction = at::Tensor (*)(const Frame&, const UpdateArguments&, std::size_t,
+                                 const at::Tensor&);
+
+Direction find_direction(std::string_view kind) {
+  if (kind == "lamb") return lamb_direction;
+  if (kind == "adafactor") return adafactor_direction;
+  if (kind == "muon") return muon_direction;
+  return nullptr;
+}
+
+tl::unexpected<Error> unknown_kind(const std::string& kind) {
+  return usage_error("run.bad-instruction",
+                     fmt::format("found optimizer '{}', wanted lamb, adafactor or muon", kind));
+}
+
+// ---- apply
+
+/// What motley::apply is told.
+struct ApplyArguments {
+  explicit ApplyArguments(InstructionReader& reader)
+      : kind(reader.text(0)),
+        parameters(reader.buffers(1)),
+        directions(reader.buffers(2)),
+        extents(reader.numbers(3)),
+        parameter_squares(reader.optional_buffer(4)),
+        direction_squares(reader.optional_buffer(5)),
+        factor(reader.optional_buffer(6)),
+        scaling(reader.optional_buffer(7)),
+        lr(reader.number(8)),
+        weight_decay(reader.number(9)),
+        constants(reader.numbers(10)) {}
+
+  std::string kind;
+  std::vector<int> parameters, directions;
+  std::vector<double> extents;  // rows and columns of the whole parameter, by parameter
+  int parameter_squares, direction_squares, factor, scaling;
+  double lr, weight_decay;
+  std::vector<double> constants;
+};
+
+double norm_at(const Frame& frame, int squares, std::size_t i) {
+  return std::sqrt(frame.values[squares][static_cast<std::int64_t>(i)].item<double>());
+}
+
+/// What the direction of parameter i is multiplied by.
+double step_length(const Frame& frame, const ApplyArguments& a, std::size_t i, double lr) {
+  const double rows = a.extents[2 * i], columns = a.extents[2 * i + 1];
+  if (a.kind == "muon") return lr * std::sqrt(std::max(1.0, rows / columns));
+  const double of_parameter = norm_at(frame, a.parameter_squares, i);
+  if (a.kind == "adafactor")
+    return std::max(a.constants[0], of_parameter / std::sqrt(rows * columns)) *
+           std::min(lr, 1 / std::sqrt(count_updates(frame, a.scaling)));
+  const double of_direction = norm_at(frame, a.direction_squares, i);
+  return of_parameter > 0 && of_direction > 0 ? lr * of_parameter / of_direction : lr;
+}
+
+/// Five iterations of Newton and Schulz in bfloat16, as torch.optim.Muon: towards the matrix whose
+/// singular values are all 1.
+at::Tensor orthogonalize(const at::Tensor& matrix) {
+  constexpr std::array<double, 3> kCoefficients = {3.4445, -4.775, 2.0315};
+  constexpr int kSteps = 5;
+  constexpr double kLeast = 1e-7;
+  const bool is_tall = matrix.size(0) > matrix.size(1);
+  at::Tensor x = matrix.to(at::kBFloat16, /*non_blocking=*/false, /*copy=*/true);
+  if (is_tall) x = x.t();
+  x.div_(x.norm().clamp(kLeast));
+  for (int step = 0; step < kSteps; ++step) {
+    const at::Tensor gram = x.matmul(x.t());
+    const at::Tensor change = at::addmm(gram, gram, gram, kCoefficients[1], kCoefficients[2]);
+    x = at::addmm(x, change, x, kCoefficients[0]);
+  }
+  return (is_tall ? x.t() : x).to(matrix.scalar_type()).contiguous();
+}
+
+}  // namespace
+
+Result<Kernel> make_direction(InstructionReader& reader, at::Device) {
+  const UpdateArguments arguments(reader);
+  const std::vector<int> outputs = reader.outputs();
+  MOTLEY_RETURN_IF_ERROR(reader.status());
+  const Direction direction = find_direction(arguments.kind);
+  if (direction == nullptr) return unknown_kind(arguments.kind);
+  return [arguments, outputs, direction](Frame& frame) {
+    const double factor = read_factor(frame, arguments.factor);
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      at::Tensor gradient =
+          prepare_gradient(frame, arguments, i, std::isfinite(factor) ? factor : 0.0);
+      frame.values[outputs[i]] =
+          std::isfinite(factor) ? direction(frame, arguments, i, gradient) : gradient;
+    }
+  };
+}
+
+Result<Kernel> make_orthogonalize(InstructionReader& reader, at::Device) {
+  const int x = reader.buffer(0), out = reader.output(0);
+  MOTLEY_RETURN_IF_ERROR(reader.status());
+  return [x, out](Frame& frame) { frame.values[out] = orthogonalize(frame.values[x]); };
+}
+
+Result<Kernel> make_apply(InstructionReader& reader, at::Device) {
+  const ApplyArguments arguments(reader);
+  MOTLEY_RETURN_IF_ERROR(reader.status());
+  if (find_direction(arguments.kind) == nullptr) return unknown_kind(arguments.kind);
+  return [arguments](Frame& frame) {
+    if (!std::isfinite(read_factor(frame, arguments.factor))) return;
+    const double lr = arguments.lr * frame.lr_factor;
+    const bool decays = arguments.kind != "lamb" && arguments.weight_decay != 0;
+    for (std::size_t i = 0; i < arguments.parameters.size(); ++i) {
+      const double length = step_length(frame, arguments, i, lr);
+      at::Tensor parameter = frame.values[arguments.parameters[i]];
+      if (decays) parameter.mul_(1 - lr * arguments.weight_decay);
+      parameter.add_(frame.values[arguments.directions[i]], -length);
+    }
+  };
+}
+
+Result<Kernel> make_square_sums(InstructionReader& reader, at::Device) {
+  const std::vector<int> ids = reader.buffers(0);
+  const int out = reader.output(0);
+  MOTLEY_RETURN_IF_ERROR(reader.status());
+  return [ids, out](Frame& frame) {
+    const std::vector<at::Tensor> norms = at::_foreach_norm(pick(frame, ids), 2, at::kFloat);
+    frame.values[out] = at::stack(norms).to(at::kDouble).square_();
+  };
+}
+
+Result<Kernel> make_gradient_factor(InstructionReader& reader, at::Device) {
+  const int scaling = reader.optional_buffer(0);
+  const std::vector<int> squares = reader.buffers(1);
+  const std::optional<double> most = reader.optional_number(2);
+  const double growth = reader.number(3), backoff = reader.number(4);
+  const std::int64_t interval = reader.integer(5);
+  const int out = reader.output(0), norm_out = reader.output(1);
+  MOTLEY_RETURN_IF_ERROR(reader.status());
+  return [=](Frame& frame) {
+    double sum = 0;
+    for (const int id : squares) sum += frame.values[id].sum().item<double>();
+    const double scale = scaling < 0 ? 1.0 : frame.values[scaling][0].item<float>();
+    const double norm = std::sqrt(sum) / scale;
+    double factor = 1 / scale;
+    if (most) factor *= std::min(1.0, *most / (norm + 1e-6));
+    if (!std::isfinite(norm)) factor = std::numeric_limits<double>::quiet_NaN();
+    const auto options = at::TensorOptions(frame.device).dtype(at::kDouble);
+    frame.values[out] = at::full({1}, factor, options);
+    frame.values[norm_out] = at::full({1}, norm, options);
+    if (scaling < 0) return;
+    at::Tensor state = frame.values[scaling];
+    const bool is_good = std::isfinite(norm);
+    const auto good = is_good ? static_cast<std::int64_t>(state[1].item<float>()) + 1 : 0;
+    state[0] = !is_good ? scale * backoff : good == interval ? scale * growth : scale;
+    state[1] = static_cast<double>(good == interval ? 0 : good);
+    if (is_good) state[2] += 1;
+  };
+}
+
+Result<Kernel> make_average(InstructionReader& reader, at::Device) {
+  const std::vector<int> averages = reader.buffers(0), parameters = reader.buffers(1);
+  const double decay = reader.number(2);
+  MOTLEY_RETURN_IF_ERROR(reader.status());
+  return [averages, parameters, decay](Frame& frame) {
+    // After the first step the average is that step's parameters.
+    const double weight = frame.step == 0 ? 1.0 : 1 - decay;
+    at::_foreach_lerp_(pick(frame, averages), pick(frame, parameters), weight);
+  };
+}
+
+}  // namespace motley::run

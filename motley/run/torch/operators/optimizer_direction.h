@@ -1,0 +1,20 @@
+#pragma once
+
+#include "motley/base/result.h"
+#include "motley/run/torch/operators/frame.h"
+#include "motley/run/torch/operators/instruction_reader.h"
+
+namespace motley::run {
+
+/// Kernels of optimizers that look at a parameter as a whole, step by step (docs/formats/program.md
+/// has the formulas), and of what is done to all gradients or parameters: the numbers of
+/// torch.optim.Adafactor and Muon, of torch.nn.utils.clip_grad_norm_, torch.amp.GradScaler and
+/// torch.optim.swa_utils.AveragedModel.
+Result<Kernel> make_direction(InstructionReader& reader, at::Device device);
+Result<Kernel> make_orthogonalize(InstructionReader& reader, at::Device device);
+Result<Kernel> make_apply(InstructionReader& reader, at::Device device);
+Result<Kernel> make_square_sums(InstructionReader& reader, at::Device device);
+Result<Kernel> make_gradient_factor(InstructionReader& reader, at::Device device);
+Result<Kernel> make_average(InstructionReader& reader, at::Device device);
+
+}  // namespace motley::run

@@ -1,0 +1,327 @@
+#include "motley/synth/update.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "motley/program/parts.h"
+
+namespace motley::synth {
+namespace {
+
+using graph::Form;
+using graph::FormKind;
+using program::BufferKind;
+
+/// What an optimizer's instructions are told beside rate and decay.
+Arguments optimizer_constants(const plan::Optimizer& optimizer) {
+  using Kind = plan::OptimizerKind;
+  const double nesterov = optimizer.nesterov ? 1 : 0;
+  switch (optimizer.kind) {
+    case Kind::kSgd:
+    case Kind::kMuon:
+      return {{optimizer.momentum}, {nesterov}};
+    case Kind::kAdam:
+    case Kind::kAdamW:
+    case Kind::kLamb:
+      return {{optimizer.beta1}, {optimizer.beta2}, {optimizer.eps}};
+    case Kind::kRmsprop:
+      return {{optimizer.beta2}, {optimizer.eps}, {optimizer.momentum}};
+    case Kind::kLion:
+      return {{optimizer.beta1}, {optimizer.beta2}};
+    case Kind::kAdagrad:
+    case Kind::kAdafactor:
+      return {{optimizer.eps}};
+  }
+  return {};
+}
+
+/// Does a step of it depend on norms or on other elements, so that it has a direction first?
+bool has_direction(plan::OptimizerKind kind) {
+  return plan::needs_whole(kind) || kind == plan::OptimizerKind::kLamb;
+}
+
+program::Argument buffer_or_none(BufferId id) {
+  return id.is_none() ? none() : program::Argument{id};
+}
+
+}  // namespace
+
+Update::Update(RankStep& rank) : rank_(rank), recipe_(rank.step().options.recipe) {
+  const graph::Graph& graph = rank.graph();
+  kept_.resize(graph.values.size());
+  for (const graph::Output& output : graph.outputs)
+    if (output.kind == graph::OutputKind::kGradient) kept_[output.of.index()] = keep(output.of);
+  if (recipe_.loss_scale)
+    scaling_ = rank.builder().add_buffer(
+        {BufferKind::kState, DType::kF32, {3}, "motley/loss_scale", BufferId()});
+}
+
+BufferId Update::add_state(ValueId parameter, std::string_view name, DType dtype,
+                           plan::StateSpec::Shape shape) {
+  using SpecShape = plan::StateSpec::Shape;
+  program::Buffer state = rank_.builder().buffer(rank_.value(parameter));
+  state.kind = BufferKind::kState;
+  state.dtype = dtype;
+  state.name = fmt::format("{}/{}", state.name, name);
+  if (shape != SpecShape::kParameter) {
+    state.part.reset();
+    state.shape = rank_.whole_shape(parameter);
+    state.shape[state.shape.size() - (shape == SpecShape::kRows ? 1 : 2)] = 1;
+  } else if (name == "variance") {  // of adafactor, which sees whole gradients
+    state.part.reset();
+    state.shape = rank_.whole_shape(parameter);
+  }
+  return rank_.builder().add_buffer(std::move(state));
+}
+
+Update::Kept Update::keep(ValueId parameter) {
+  using SpecShape = plan::StateSpec::Shape;
+  const graph::Value& value = rank_.graph().value(parameter);
+  const bool has_master = plan::has_master(recipe_, value);
+  const DType dtype = has_master ? DType::kF32 : value.dtype;
+  Kept kept;
+  kept.parameter = rank_.value(parameter);
+  kept.is_part = rank_.step().home(parameter).kind == FormKind::kSharded;
+  if (has_master) {
+    kept.copy = kept.parameter;
+    kept.parameter = add_state(parameter, "master", dtype, SpecShape::kParameter);
+  }
+  const auto states = plan::find_states(plan::optimizer_of(recipe_, value), value.shape.size());
+  for (std::size_t s = 0; s < states.size(); ++s)
+    (s == 0 ? kept.state1 : kept.state2) =
+        add_state(parameter, states[s].name, dtype, states[s].shape);
+  if (recipe_.average) kept.average = add_state(parameter, "average", dtype, SpecShape::kParameter);
+  return kept;
+}
+
+BufferId Update::make_tangent(DType dtype) {
+  Arguments arguments;
+  if (recipe_.loss_scale) arguments = {{scaling_}, {recipe_.loss_scale->initial}};
+  return rank_.builder().make("motley::tangent", std::move(arguments), dtype, {}, "tangent");
+}
+
+void Update::write(const std::string& label) {
+  std::vector<Gradient> gradients = std::exchange(gradients_, {});
+  if (gradients.empty()) return;
+  if (recipe_.needs_factor())
+    waiting_.emplace_back(label, std::move(gradients));
+  else
+    write_updates(gradients, label);
+}
+
+void Update::finish() {
+  if (waiting_.empty()) return;
+  write_factor();
+  for (const auto& [label, gradients] : waiting_) write_updates(gradients, label);
+}
+
+bool Update::sums_over_devices() const { return rank_.ranks() > 1; }
+
+/// Squares of the gradients' norms: of those that are whole, and of those in parts, whose sums over
+/// the devices they become.
+std::vector<BufferId> Update::sum_squares(const std::vector<Gradient>& gradients) {
+  std::vector<BufferId> wholes, parts;
+  for (const Gradient& each : gradients)
+    (kept_[each.parameter.index()].is_part ? parts : wholes).push_back(each.gradient);
+  std::vector<BufferId> sums;
+  for (const std::vector<BufferId>* list : {&wholes, &parts}) {
+    if (list->empty()) continue;
+    const auto count = static_cast<std::int64_t>(list->size());
+    sums.push_back(rank_.builder().make("motley::square_sums", {{buffer_list(*list)}}, DType::kF64,
+                                        {count}, "gradient norm"));
+    if (list == &parts && sums_over_devices())
+      rank_.builder().all_reduce(sums.back(), "gradient norm");
+  }
+  return sums;
+}
+
+void Update::write_factor() {
+  std::vector<Gradient> all;
+  for (const auto& [label, gradients] : waiting_)
+    all.insert(all.end(), gradients.begin(), gradients.end());
+  const std::vector<BufferId> sums = sum_squares(all);
+  ProgramBuilder& builder = rank_.builder();
+  factor_ = builder.add_temporary(DType::kF64, {1});
+  norm_ = builder.add_temporary(DType::kF64, {1});
+  const plan::LossScale scale = recipe_.loss_scale.value_or(plan::LossScale());
+  builder.compute("motley::gradient_factor",
+                  {scaling_argument(),
+                   {buffer_list(sums)},
+                   recipe_.clip_norm ? program::Argument{*recipe_.clip_norm} : none(),
+                   {scale.growth},
+                   {scale.backoff},
+                   {scale.interval}},
+                  {factor_, norm_}, "gradient norm");
+}
+
+program::Argument Update::scaling_argument() const { return buffer_or_none(scaling_); }
+program::Argument Update::factor_argument() const { return buffer_or_none(factor_); }
+
+std::vector<Update::Batch> Update::make_batches(const std::vector<Gradient>& gradients) const {
+  std::vector<Batch> batches;
+  for (const Gradient& each : gradients) {
+    const Kept& kept = kept_[each.parameter.index()];
+    const plan::Optimizer optimizer =
+        plan::optimizer_of(recipe_, rank_.graph().value(each.parameter));
+    const bool is_part = kept.is_part && has_direction(optimizer.kind);
+    auto batch = std::find_if(batches.begin(), batches.end(), [&](const Batch& other) {
+      return other.optimizer == optimizer && other.is_part == is_part &&
+             other.state2.empty() == kept.state2.is_none() &&
+             rank_.builder().buffer(other.parameters.front()).dtype ==
+                 rank_.builder().buffer(kept.parameter).dtype;
+    });
+    if (batch == batches.end())
+      batch = batches.insert(batches.end(), {optimizer, is_part, {}, {}, {}, {}, {}});
+    batch->values.push_back(each.parameter);
+    batch->parameters.push_back(kept.parameter);
+    batch->gradients.push_back(each.gradient);
+    if (!kept.state1.is_none()) batch->state1.push_back(kept.state1);
+    if (!kept.state2.is_none()) batch->state2.push_back(kept.state2);
+  }
+  return batches;
+}
+
+void Update::write_updates(const std::vector<Gradient>& gradients, const std::string& label) {
+  for (const Batch& batch : make_batches(gradients)) write_batch(batch, label);
+  write_copies(gradients, label);
+}
+
+void Update::write_batch(const Batch& batch, const std::string& label) {
+  ProgramBuilder& builder = rank_.builder();
+  const plan::Optimizer& optimizer = batch.optimizer;
+  std::vector<BufferId> gradients = batch.gradients;
+  if (batch.is_part && optimizer.kind == plan::OptimizerKind::kAdafactor)
+    gather_whole(batch, gradients, label);
+  const Arguments arguments = {{std::string(plan::optimizer_name(optimizer.kind))},
+                               {buffer_list(batch.parameters)},
+                               {buffer_list(gradients)},
+                               {buffer_list(batch.state1)},
+                               {buffer_list(batch.state2)},
+                               factor_argument(),
+                               scaling_argument(),
+                               recipe_.clip_value ? program::Argument{*recipe_.clip_value} : none(),
+                               {optimizer.lr},
+                               {optimizer.weight_decay},
+                               {optimizer_constants(optimizer)}};
+  if (!has_direction(optimizer.kind)) {
+    builder.compute("motley::update", arguments, {}, label);
+    return;
+  }
+  std::vector<BufferId> directions;
+  for (std::size_t i = 0; i < gradients.size(); ++i)
+    directions.push_back(builder.add_temporary(builder.buffer(batch.parameters[i]).dtype,
+                                               builder.buffer(gradients[i]).shape));
+  builder.compute("motley::direction", arguments, directions, label);
+  apply_directions(batch, std::move(directions), label);
+}
+
+void Update::apply_directions(const Batch& batch, std::vector<BufferId> directions,
+                              const std::string& label) {
+  using Kind = plan::OptimizerKind;
+  ProgramBuilder& builder = rank_.builder();
+  const Kind kind = batch.optimizer.kind;
+  if (kind == Kind::kMuon) {
+    if (batch.is_part) gather_whole(batch, directions, label);
+    for (BufferId& each : directions) {
+      const program::Buffer whole = builder.buffer(each);
+      each = builder.make("motley::orthogonalize", {{each}}, whole.dtype, whole.shape, label);
+    }
+  }
+  if (batch.is_part && plan::needs_whole(kind)) take_parts(batch, directions, label);
+  Arguments extents;  // of whole parameters: rows and columns of matrices, else 1 and elements
+  for (const ValueId value : batch.values) {
+    const Shape shape = rank_.whole_shape(value);
+    const std::int64_t rows = shape.size() == 2 ? shape[0] : 1;
+    extents.push_back({rows});
+    extents.push_back({rank_.whole_elements(value) / std::max<std::int64_t>(rows, 1)});
+  }
+  const bool has_norms = kind != Kind::kMuon;
+  const BufferId of_parameters =
+      has_norms ? total_squares(batch, batch.parameters, label) : BufferId();
+  const BufferId of_directions =
+      kind == Kind::kLamb ? total_squares(batch, directions, label) : BufferId();
+  builder.compute("motley::apply",
+                  {{std::string(plan::optimizer_name(kind))},
+                   {buffer_list(batch.parameters)},
+                   {buffer_list(directions)},
+                   {std::move(extents)},
+                   buffer_or_none(of_parameters),
+                   buffer_or_none(of_directions),
+                   factor_argument(),
+                   scaling_argument(),
+                   {batch.optimizer.lr},
+                   {batch.optimizer.weight_decay},
+                   {optimizer_constants(batch.optimizer)}},
+                  {}, label);
+}
+
+/// By tensor the square of its norm, over all devices where they are parts.
+BufferId Update::total_squares(const Batch& batch, const std::vector<BufferId>& tensors,
+                               const std::string& label) {
+  const auto count = static_cast<std::int64_t>(tensors.size());
+  const BufferId sums = rank_.builder().make("motley::square_sums", {{buffer_list(tensors)}},
+                                             DType::kF64, {count}, label);
+  if (batch.is_part) rank_.builder().all_reduce(sums, label);
+  return sums;
+}
+
+/// Parts of tensors like the batch's parameters become whole on all devices.
+void Update::gather_whole(const Batch& batch, std::vector<BufferId>& parts,
+                          const std::string& label) {
+  ProgramBuilder& builder = rank_.builder();
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const Form& form = rank_.step().home(batch.values[i]);
+    const Shape shape = rank_.whole_shape(batch.values[i]);
+    const graph::Slab slab = graph::slab_of(shape, form);
+    const Shape& extents = rank_.parts_of(form.extent);
+    Shape counts = extents;
+    for (std::int64_t& count : counts) count *= slab.before * slab.after;
+    const BufferId packed =
+        builder.make("motley::pack", {{buffer_list({parts[i]})}}, builder.buffer(parts[i]).dtype,
+                     {builder.buffer(parts[i]).elements()}, label);
+    const BufferId flat =
+        builder.exchange(program::kAllGather, packed, {integers(counts)},
+                         std::accumulate(counts.begin(), counts.end(), std::int64_t{0}), label);
+    parts[i] = builder.join(flat, slab, extents, shape, label);
+  }
+}
+
+void Update::take_parts(const Batch& batch, std::vector<BufferId>& wholes,
+                        const std::string& label) {
+  ProgramBuilder& builder = rank_.builder();
+  for (std::size_t i = 0; i < wholes.size(); ++i) {
+    const Form& form = rank_.step().home(batch.values[i]);
+    const graph::Slab slab = graph::slab_of(rank_.whole_shape(batch.values[i]), form);
+    const program::Buffer part = builder.buffer(batch.parameters[i]);
+    wholes[i] = builder.make("motley::part",
+                             {{wholes[i]}, {slab.before}, {rank_.begin(form.extent)}, {slab.after}},
+                             part.dtype, part.shape, label);
+  }
+}
+
+void Update::write_copies(const std::vector<Gradient>& gradients, const std::string& label) {
+  ProgramBuilder& builder = rank_.builder();
+  std::vector<BufferId> copies, masters, averages, averaged;
+  for (const Gradient& each : gradients) {
+    const Kept& kept = kept_[each.parameter.index()];
+    if (!kept.copy.is_none()) {
+      copies.push_back(kept.copy);
+      masters.push_back(kept.parameter);
+    }
+    if (!kept.average.is_none()) {
+      averages.push_back(kept.average);
+      averaged.push_back(kept.parameter);
+    }
+  }
+  if (!copies.empty())
+    builder.compute("motley::assign", {{buffer_list(copies)}, {buffer_list(masters)}}, {}, label);
+  if (!averages.empty())
+    builder.compute("motley::average",
+                    {{buffer_list(averages)}, {buffer_list(averaged)}, {*recipe_.average}}, {},
+                    label);
+}
+
+}  // namespace motley::synth

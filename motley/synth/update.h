@@ -1,0 +1,88 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "motley/plan/recipe.h"
+#include "motley/synth/step/rank_step.h"
+
+namespace motley::synth {
+
+/// What comes behind a rank's backward pass: gradients become new parameters, as the recipe says
+/// (plan/recipe.h). A bucket of them at a time, unless all must be there first:
+///
+///   factor      of all gradients: their norm is limited, the loss's scale taken back; one that is
+///               not finite leaves everything as it is
+///   update      elementwise optimizers: parameters and states in one instruction
+///   direction, orthogonalize, apply    those that look at a parameter as a whole; where devices
+///               have parts of it, norms are summed over them, and muon and adafactor gather what
+///               they look at
+///   assign, average    the 16-bit copy of a master, the exponential average
+///
+/// Parameters that are kept in parts are updated in parts, by the devices that have them.
+class Update {
+ public:
+  /// The step must outlive it. Adds what is kept from step to step of trained parameters; call
+  /// when the parameters have buffers.
+  explicit Update(RankStep& rank);
+
+  /// The derivative of the loss by itself: 1, or the loss's scale.
+  BufferId make_tangent(DType dtype);
+  /// A gradient in the form in which its parameter is kept.
+  void add(ValueId parameter, BufferId gradient) { gradients_.push_back({parameter, gradient}); }
+  /// Writes what can be done with the gradients that were added since the last call.
+  void write(const std::string& label);
+  /// Writes the rest.
+  void finish();
+  /// Norm of all gradients, f64 [1]; none: nobody asks for it. Valid after finish().
+  BufferId norm() const { return norm_; }
+
+ private:
+  /// What belongs to a trained parameter here.
+  struct Kept {
+    BufferId parameter;  ///< what is updated: the parameter or its master
+    BufferId copy;       ///< of a master: the parameter
+    BufferId state1, state2, average;
+    bool is_part = false;
+  };
+  struct Gradient {
+    ValueId parameter;
+    BufferId gradient;
+  };
+  /// Parameters that one instruction updates.
+  struct Batch {
+    plan::Optimizer optimizer;
+    bool is_part = false;
+    std::vector<ValueId> values;
+    std::vector<BufferId> parameters, gradients, state1, state2;
+  };
+
+  Kept keep(ValueId parameter);
+  BufferId add_state(ValueId parameter, std::string_view name, DType dtype,
+                     plan::StateSpec::Shape shape);
+  void write_factor();
+  std::vector<BufferId> sum_squares(const std::vector<Gradient>& gradients);
+  void write_updates(const std::vector<Gradient>& gradients, const std::string& label);
+  std::vector<Batch> make_batches(const std::vector<Gradient>& gradients) const;
+  void write_batch(const Batch& batch, const std::string& label);
+  void apply_directions(const Batch& batch, std::vector<BufferId> directions,
+                        const std::string& label);
+  BufferId total_squares(const Batch& batch, const std::vector<BufferId>& tensors,
+                         const std::string& label);
+  void gather_whole(const Batch& batch, std::vector<BufferId>& parts, const std::string& label);
+  void take_parts(const Batch& batch, std::vector<BufferId>& wholes, const std::string& label);
+  void write_copies(const std::vector<Gradient>& gradients, const std::string& label);
+  program::Argument scaling_argument() const;
+  program::Argument factor_argument() const;
+  bool sums_over_devices() const;
+
+  RankStep& rank_;
+  const plan::Recipe& recipe_;
+  std::vector<Kept> kept_;  // by value
+  BufferId scaling_, factor_, norm_;
+  std::vector<Gradient> gradients_;  // since the last write
+  std::vector<std::pair<std::string, std::vector<Gradient>>> waiting_;
+};
+
+}  // namespace motley::synth
