@@ -206,6 +206,102 @@ def sequence_first_dropout():
     return net, (labels(11, (BATCH, 7)), labels())
 
 
+class DropPath(nn.Module):
+    """One draw a sample, as torchvision's and timm's."""
+
+    def forward(self, x):
+        kept = x.new_empty((x.shape[0],) + (1,) * (x.dim() - 1)).bernoulli_(0.7)
+        return x * kept.div_(0.7)
+
+
+def dropouts():
+    """Of every form, in place, of channels, that keep mean and variance, of samples."""
+
+    def forward(self, x, y):
+        h = F.dropout(self.wide(x), 0.3, inplace=True).view(x.size(0), 4, 6)
+        h = h + F.alpha_dropout(h, 0.2, True) + F.feature_alpha_dropout(h, 0.2, True)
+        h = h + F.dropout1d(h, 0.4, True) + self.path(h.tanh())
+        return F.mse_loss(h.mean(1), y)
+
+    return Net(forward, wide=nn.Linear(8, 24), path=DropPath()), (vectors(), vectors(6))
+
+
+def recurrent_dropout():
+    def forward(self, x, y):
+        h, _ = self.lstm(x)
+        h, _ = self.gru(h.transpose(0, 1))
+        h, _ = self.rnn(h.transpose(0, 1))
+        return F.mse_loss(h[:, -1], y)
+
+    return Net(
+        forward,
+        lstm=nn.LSTM(4, 5, 3, batch_first=True, dropout=0.4, bidirectional=True, proj_size=3),
+        gru=nn.GRU(6, 5, 2, dropout=0.3),
+        rnn=nn.RNN(5, 4, 2, dropout=0.5, batch_first=True),
+    ), (torch.randn(BATCH, 3, 4), vectors(4))
+
+
+def attention_dropout():
+    def forward(self, x, y):
+        h = self.fc(x)
+        h = h + self.heads(h, h, h, need_weights=False)[0] + self.heads(h, h, h)[0]
+        q = h.view(x.size(0), 5, 2, 4).transpose(1, 2)
+        h = F.scaled_dot_product_attention(q, q, q, dropout_p=0.3, is_causal=True)
+        return F.mse_loss(h.mean(2).flatten(1), y)
+
+    return Net(
+        forward, fc=nn.Linear(4, 8), heads=nn.MultiheadAttention(8, 2, dropout=0.3, batch_first=True)
+    ), (torch.randn(BATCH, 5, 4), vectors(8))
+
+
+def noises():
+    """Every distribution, by each of the ways to ask for it."""
+
+    def forward(self, x, y):
+        z = self.fc(x)
+        shape, like = z.shape, torch.zeros_like(z)
+        drawn = [
+            torch.rand(shape), torch.rand_like(z), like.clone().uniform_(-1, 2),
+            torch.randn(shape), torch.randn_like(z), like.clone().normal_(1, 0.5), torch.normal(z, 0.5),
+            torch.normal(0.5, z.abs()), torch.normal(z, z.abs()), torch.normal(0.0, 0.3, shape),
+            torch.randint(5, shape), torch.randint_like(like, -2, 3), like.clone().random_(4),
+            torch.bernoulli(z.sigmoid()), like.clone().bernoulli_(0.3), like.clone().bernoulli_(z.sigmoid()),
+            like.clone().exponential_(2.0), like.clone().geometric_(0.4), like.clone().log_normal_(0.1, 0.2),
+            like.clone().cauchy_().clamp(-3, 3), torch.rand(4) + torch.rand(()), torch.randperm(4),
+            F.rrelu(z, training=True), F.gumbel_softmax(z), F.gumbel_softmax(z, hard=True),
+        ]  # fmt: skip
+        halves = torch.rand(shape, dtype=torch.bfloat16).float() + torch.randn(shape, dtype=torch.float64).float()
+        return F.mse_loss(z * sum(drawn) / len(drawn) + halves, y)
+
+    return Net(forward, fc=nn.Linear(8, 4)), (vectors(), vectors(4))
+
+
+def drawn_masks():
+    """Patches left out as in masked autoencoders, choices by weight, noise along other dimensions."""
+
+    def forward(self, x, y):
+        h = self.fc(x)
+        kept = torch.rand(x.size(0), 7).argsort(1)[:, :4]
+        h = h.gather(1, kept[:, :, None].expand(-1, -1, 6))
+        weights = h.detach().abs().mean(1)
+        one, some = torch.multinomial(weights, 1), torch.multinomial(weights, 3)
+        often = torch.multinomial(weights, 4, replacement=True)
+        chosen = [h.gather(2, each[:, None].expand(-1, 4, -1)).mean(2) for each in (one, some, often)]
+        rows = torch.rand(4, x.size(0)).t() * torch.rand(7 * x.size(0)).view(7, -1).t()[:, :4]
+        return F.mse_loss(sum(chosen) + rows, y)
+
+    return Net(forward, fc=nn.Linear(5, 6)), (torch.randn(BATCH, 7, 5), vectors(4))
+
+
+def mixup():
+    def forward(self, x, y):
+        order, share = torch.randperm(x.size(0)), torch.rand(())
+        mixed = share * x + (1 - share) * x[order]
+        return F.mse_loss(self.fc(mixed), share * y + (1 - share) * y[order])
+
+    return Net(forward, fc=nn.Linear(8, 4)), (vectors(), vectors(4))
+
+
 def two_views():
     """Two views of each sample joined along the batch, and taken apart again."""
 
@@ -432,6 +528,12 @@ MODELS = [
     normalized_rows,
     sequence_first,
     sequence_first_dropout,
+    dropouts,
+    recurrent_dropout,
+    attention_dropout,
+    noises,
+    drawn_masks,
+    mixup,
     two_views,
     indexing,
     reductions,

@@ -14,7 +14,9 @@ import torch
 from motley.graph import DTYPES
 from motley.interpret import call, evaluate_size, keyword
 from motley.parse import Keyword, Number, Ref, parse_argument, split_top
+from philox import Stream, place_index
 
+SEED, STEP = 20, 3  # of what is drawn
 DTYPE_OF = {name: dtype for dtype, name in DTYPES.items()}
 BUFFER = re.compile(
     r'buffer %(\d+): (\w+) (\w+)\[(.*?)\](?: "(.*?)")?(?: view %(\d+))?'
@@ -222,16 +224,15 @@ class Machine:
     def stop_request(self, _):
         return torch.full((1,), float(self.device.first == 0))
 
-    def dropout(self, _, x, p, operator, outer, inner, first, total):
-        seen = x.reshape(outer, -1, inner)
-        place = [np.arange(size, dtype=np.uint64) for size in seen.shape]
-        rows = place[0][:, None] * np.uint64(total) + np.uint64(first) + place[1][None, :]
-        index = rows[:, :, None] * np.uint64(inner) + place[2] + np.uint64(operator << 40)
-        with np.errstate(over="ignore"):
-            bits = (index + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-            bits = (bits ^ (bits >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
-        kept = (bits >> np.uint64(11)).astype(np.float64) / 2.0**53 >= p
-        mask = torch.from_numpy(kept).reshape(x.shape)
+    def random(self, instruction, distribution, draw, *place):
+        buffer = self.device.buffers[instruction.outputs[0]]
+        index = place_index(int(np.prod(buffer.shape)), *place)
+        numbers = Stream(SEED, STEP, draw, index).numbers(distribution, DTYPE_OF[buffer.dtype])
+        return numbers.reshape(buffer.shape)
+
+    def dropout(self, _, x, p, draw, *place):
+        index = place_index(x.numel(), *place)
+        mask = Stream(SEED, STEP, draw, index).numbers("uniform", torch.float32).reshape(x.shape) >= p
         return x * mask / (1 - p), mask
 
     def label_count(self, _, target, weight, ignored):

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "motley/base/text.h"
+#include "motley/graph/draws.h"
 #include "motley/graph/graph_text.h"
 
 namespace motley::graph {
@@ -46,6 +47,7 @@ class GraphVerifier {
       check_values();
       check_names();
       check_arguments();
+      check_draws();
       check_outputs();
     }
     if (violations_.empty()) check_bytes();
@@ -205,6 +207,28 @@ class GraphVerifier {
       const std::string where = fmt::format("op {} ({})", i, op.full_name());
       if (op.outputs.empty()) violation("{}: has no results", where);
       check_list(op.arguments, where);
+    }
+  }
+
+  /// Each has a number of its own, as equal ones would give equal numbers.
+  void check_draws() {
+    std::set<std::int64_t> numbers;
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
+      const Op& op = graph_.ops[i];
+      const std::string where = fmt::format("op {} ({})", i, op.full_name());
+      if (is_random(op.name)) {
+        violation(
+            "{}: draws random numbers that do not follow from its place in the batch; "
+            "export the model again",
+            where);
+      }
+      if (!is_draw(op)) continue;
+      const auto number = find_draw_number(op);
+      if (!number) {
+        violation("{}: its arguments and results are not those of a draw", where);
+      } else if (!numbers.insert(*number).second) {
+        violation("{}: draw {} is there already", where, *number);
+      }
     }
   }
 

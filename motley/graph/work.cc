@@ -113,39 +113,6 @@ constexpr std::array kLookups = std::to_array<std::string_view>(
     {"aten::embedding", "aten::gather", "aten::index", "aten::index_select"});
 static_assert(is_sorted_list(kLookups));
 
-constexpr std::array kRandom = std::to_array<std::string_view>({"aten::_fused_dropout",
-                                                                "aten::_sample_dirichlet",
-                                                                "aten::_standard_gamma",
-                                                                "aten::alpha_dropout",
-                                                                "aten::bernoulli",
-                                                                "aten::binomial",
-                                                                "aten::cauchy",
-                                                                "aten::dropout",
-                                                                "aten::exponential",
-                                                                "aten::feature_alpha_dropout",
-                                                                "aten::feature_dropout",
-                                                                "aten::geometric",
-                                                                "aten::log_normal",
-                                                                "aten::multinomial",
-                                                                "aten::native_dropout",
-                                                                "aten::normal",
-                                                                "aten::normal_functional",
-                                                                "aten::poisson",
-                                                                "aten::rand",
-                                                                "aten::rand_like",
-                                                                "aten::randint",
-                                                                "aten::randint_like",
-                                                                "aten::randn",
-                                                                "aten::randn_like",
-                                                                "aten::random",
-                                                                "aten::randperm",
-                                                                "aten::rrelu",
-                                                                "aten::rrelu_with_noise",
-                                                                "aten::rrelu_with_noise_functional",
-                                                                "aten::uniform",
-                                                                "motley::dropout"});
-static_assert(is_sorted_list(kRandom));
-
 template <std::size_t kCount>
 bool contains(const std::array<std::string_view, kCount>& names, std::string_view name) {
   return std::binary_search(names.begin(), names.end(), name);
@@ -290,12 +257,6 @@ MaybeFlops formula(std::string_view name, const SizedOp& op) {
 bool is_view(std::string_view op_name) {
   const std::string_view name = without_overload(op_name);
   return contains(kViews, name);
-}
-
-bool is_random(std::string_view op_name) {
-  std::string_view name = without_overload(op_name);
-  if (name.ends_with('_')) name.remove_suffix(1);  // in place
-  return contains(kRandom, name);
 }
 
 Work op_work(const Graph& graph, OpId id, const ShapeOf& shape_of) {

@@ -34,8 +34,4 @@ Work total_work(const Graph& graph, const Sizes& sizes);
 /// one although on memory that is not contiguous it copies when run.
 bool is_view(std::string_view op_name);
 
-/// Does the operator draw random numbers, in place or not? (motley::attention does so only
-/// with a dropout_p above 0, so it is not listed.) By name, with or without overload.
-bool is_random(std::string_view op_name);
-
 }  // namespace motley::graph

@@ -172,15 +172,5 @@ TEST(IsView, KnowsOperatorsWithAndWithoutOverload) {
   }
 }
 
-TEST(IsRandom, KnowsOperatorsWithAndWithoutOverload) {
-  for (const char* name :
-       {"aten::native_dropout", "aten::bernoulli.p", "aten::rand_like",
-        "aten::normal.Tensor_Tensor", "aten::randperm", "aten::bernoulli_.float"}) {
-    EXPECT_TRUE(is_random(name)) << name;
-  }
-  EXPECT_FALSE(is_random("aten::native_dropout_backward"));
-  EXPECT_FALSE(is_random("aten::mm"));
-}
-
 }  // namespace
 }  // namespace motley::graph

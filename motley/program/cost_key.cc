@@ -96,6 +96,20 @@ std::string parts_key(const DeviceProgram& program, const Instruction& instructi
                      dtype_name(result.dtype), result.elements(), count, parts.before, parts.after);
 }
 
+/// Which draw it is, and where in all, changes numbers only. What is made out of nothing is known
+/// by its result.
+std::string drawn_key(const DeviceProgram& program, const Instruction& instruction) {
+  std::string key;
+  ArgumentList shaping = instruction.arguments;
+  std::erase_if(shaping, [](const Argument& argument) {
+    return std::holds_alternative<NumberArgument>(argument.value);
+  });
+  if (instruction.op == "motley::random" && !shaping.empty() && !instruction.outputs.empty())
+    shaping.insert(shaping.begin() + 1, Argument{instruction.outputs[0]});
+  append_arguments(key, program, shaping, false);
+  return key;
+}
+
 }  // namespace
 
 std::string cost_key(const DeviceProgram& program, const Instruction& instruction) {
@@ -118,11 +132,8 @@ std::string cost_key(const DeviceProgram& program, const Instruction& instructio
   } else if (instruction.op == "motley::send") {
     for_each_buffer(instruction.arguments,
                     [&](BufferId id) { append_tensor(key, program.buffer(id)); });
-  } else if (instruction.op == "motley::dropout") {
-    ArgumentList shaping = instruction.arguments;  // x, p, operator, outer, inner, first, global
-    if (shaping.size() > 5) shaping.resize(5);
-    if (shaping.size() > 2) shaping.erase(shaping.begin() + 2);
-    append_arguments(key, program, shaping, false);
+  } else if (instruction.op == "motley::dropout" || instruction.op == "motley::random") {
+    key += drawn_key(program, instruction);
   } else {
     append_arguments(key, program, instruction.arguments, instruction.op == "aten::pow");
   }

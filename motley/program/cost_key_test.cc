@@ -49,8 +49,12 @@ TEST(CostKey, KeepsTheExponentOfAPower) {
 
 TEST(CostKey, SameForEveryBatchPositionAndInput) {
   EXPECT_EQ(key_of("compute ^1: %5 = motley::load(3)"), "motley::load(f32[8,2])");
-  EXPECT_EQ(key_of("compute ^1: %5 = motley::dropout(%2, 0.1, 17, 4, 512, 24, 40)"),
+  EXPECT_EQ(key_of("compute ^1: %5 = motley::dropout(%2, 0.1, number(17), 4, 512, number(24), "
+                   "number(40), number(20480), number(1), number(2))"),
             "motley::dropout(f32[784,512], float, 4, 512)");
+  EXPECT_EQ(key_of("compute ^1: %5 = motley::random(\"normal\", number(17), 2, 2, number(24), "
+                   "number(40), number(1), number(0), number(1))"),
+            "motley::random(\"normal\", f32[8,2], 2, 2)");
 }
 
 TEST(CostKey, LeavesOutWhomItIsExchangedWith) {

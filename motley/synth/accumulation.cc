@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "motley/base/check.h"
+#include "motley/graph/draws.h"
 #include "motley/synth/sample_sharding.h"
 #include "motley/synth/sharding_rules.h"
 
@@ -86,11 +87,9 @@ class Accumulator {
   }
 
   tl::unexpected<Error> refuse(std::size_t op) const {
-    const char* why = why_drawn_elsewhere(graph_.ops[op]) != nullptr
-                          ? "draws random numbers that would differ from the whole batch's"
-                          : "needs all samples at once";
-    return refuse(fmt::format("operator {} in module '{}' {}", graph_.ops[op].full_name(),
-                              graph_.ops[op].module, why));
+    return refuse(fmt::format("operator {} in module '{}' {} all samples at once",
+                              graph_.ops[op].full_name(), graph_.ops[op].module,
+                              graph::draws_across(graph_.ops[op]) ? "permutes" : "needs"));
   }
 
   Result<void> check_batch() const {
@@ -141,6 +140,13 @@ class Accumulator {
   /// Is it made of inputs and constants alone?
   bool is_of_inputs(ValueId value) const { return is_of_inputs_[value.index()] != 0; }
 
+  /// A second one, [batch, batch], would be that of a micro-batch.
+  bool has_one_batch_dim(ValueId value) const {
+    const std::vector<SizeExpr>& shape = graph_.value(value).shape;
+    return std::count_if(shape.begin(), shape.end(),
+                         [](const SizeExpr& size) { return size.depends_on(kBatch); }) == 1;
+  }
+
   /// Can a value be had in another form than its home? Sums of what inputs alone make, which are
   /// made first; and whole values as terms, of which the first micro-batch has all.
   bool can_have(ValueId value, const Form& form) const {
@@ -151,7 +157,6 @@ class Accumulator {
   /// Empty: it needs all samples at once.
   std::optional<Fate> fate_of(std::size_t i) const {
     const Op& op = graph_.ops[i];
-    if (why_drawn_elsewhere(op) != nullptr) return std::nullopt;
     const ShardingRule& rule = rules_[i];
     const Strategy& way = time_.ops[i];
     bool has_samples = std::any_of(op.outputs.begin(), op.outputs.end(),
@@ -184,10 +189,8 @@ class Accumulator {
     if (is_mean_loss(op))
       return is_of_inputs(std::get<ValueId>(op.arguments[1].value)) ? std::optional(Fate::kNllMean)
                                                                     : std::nullopt;
-    if (op.name != "aten::native_dropout") return std::nullopt;
-    const Form& x = way.operands[0];
-    const bool samples_lead = x.kind == FormKind::kSharded && x.dim == 0 && x.outer == 1;
-    return samples_lead ? std::optional(Fate::kEach) : std::nullopt;
+    return graph::is_draw(op) && has_one_batch_dim(op.outputs[0]) ? std::optional(Fate::kEach)
+                                                                  : std::nullopt;
   }
 
   Result<void> find_fates() {
@@ -403,7 +406,8 @@ class Accumulator {
     if (fate == Fate::kNllMean) made.arguments[3] = {kSumReduction};
     for (ValueId& output : made.outputs) output = add_value(graph_.value(output));
     const std::vector<ValueId> results = made.outputs;
-    add_op(std::move(made), {OpId(static_cast<std::int64_t>(i)), m});
+    const graph::Form samples = op.outputs.empty() ? graph::kWholeForm : time_.ops[i].results[0];
+    add_op(std::move(made), {OpId(static_cast<std::int64_t>(i)), m, samples});
     for (std::size_t r = 0; r < results.size(); ++r) {
       const bool is_count = fate == Fate::kNllMean && r == 1;  // known already
       if (!is_count) define(op, op.outputs[r], results[r], fate, m);

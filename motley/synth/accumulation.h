@@ -27,8 +27,8 @@ struct Accumulation {
 };
 
 /// Usage error (synth.accumulation) naming the operator that needs all samples at once (statistics
-/// of batch norm, a loss of a product of means, a dropout where samples are not the first
-/// dimension), or where the batch is no multiple of `micro_batches` or too small.
+/// of batch norm, a loss of a product of means, a permutation of the samples), or where the batch
+/// is no multiple of `micro_batches` or too small.
 Result<Accumulation> accumulate(const graph::Graph& graph, std::int64_t global_batch,
                                 std::int64_t micro_batches);
 

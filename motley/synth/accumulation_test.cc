@@ -247,12 +247,17 @@ TEST(Accumulation, NamesWhatNeedsAllSamplesAtOnce) {
   ASSERT_TRUE(updated) << updated.error().message;
   EXPECT_EQ(accumulate(*updated, 8, 2).error().message,
             start + "output 2 is not a sum over samples");
-  // Masks are drawn by rows of the whole batch; here columns are samples.
-  EXPECT_EQ(refused("op %5: f32[3, batch] = aten::t(%0) fwd \"\"\n"
-                    "op %6: f32[3, batch], %7: bool[3, batch] = aten::native_dropout(%5, 0.5, "
-                    "true) fwd \"drop\"\n"
-                    "op %8: f32[] = aten::sum(%6, none) fwd \"\"\noutput loss %8\n"),
-            start + "operator aten::native_dropout in module 'drop' needs all samples at once");
+  const std::string order =
+      "op %5: i64[batch] = motley::random(\"permutation\", [size(batch)], "
+      "dtype(i64), 0) fwd \"mix\"\n";
+  EXPECT_EQ(refused(order + "op %6: f32[batch, 3] = aten::index.Tensor(%0, [%5]) fwd \"\"\n"
+                            "op %7: f32[] = aten::sum(%6, none) fwd \"\"\noutput loss %7\n"),
+            start + "operator motley::random in module 'mix' permutes all samples at once");
+  // A micro-batch has no part of a square of samples.
+  EXPECT_EQ(refused("op %5: f32[batch, batch] = motley::random(\"uniform\", [size(batch), "
+                    "size(batch)], dtype(f32), 0) fwd \"mix\"\n"
+                    "op %6: f32[] = aten::sum(%5, none) fwd \"\"\noutput loss %6\n"),
+            start + "operator motley::random in module 'mix' needs all samples at once");
 }
 
 }  // namespace

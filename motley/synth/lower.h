@@ -16,10 +16,10 @@ namespace motley::synth {
 /// Lowers a verified plan: one program per member, in rank order (plan::members). However the plan
 /// is written, devices share the step as a sharding says (sharded_plan.h), and the result is that
 /// of one device by construction: `size` arguments take the local sizes, `number` arguments the
-/// global ones, mean losses divide by global counts, batch norm uses global statistics, dropout
-/// draws by global element. All devices get the same instruction sequence where each has a part of
-/// all; only sizes differ. Stale errors where a shared region is not of this graph, usage errors as
-/// of lower_sharded (lower_sharded.h).
+/// global ones, mean losses divide by global counts, batch norm uses global statistics, random
+/// numbers are drawn by global element. All devices get the same instruction sequence where each
+/// has a part of all; only sizes differ. Stale errors where a shared region is not of this graph,
+/// usage errors as of lower_sharded (lower_sharded.h).
 Result<program::Program> lower(const graph::Graph& graph, const plan::Plan& plan,
                                const cluster::Cluster& cluster);
 

@@ -89,7 +89,6 @@ bool can_lower(const graph::Graph& graph, OpId op, const ShardingRule& rule,
     if (strategy.operands[o].kind == FormKind::kPartial &&
         !is_summable(graph.value(rule.operands[o]).dtype))
       return false;
-  if (shares.size() > 1 && why_drawn_elsewhere(about) != nullptr) return false;
   if (strategy.factor < 0) return true;
   const graph::Factor& factor = rule.factors[static_cast<std::size_t>(strategy.factor)];
   if (factor.split == graph::Split::kRewritten) return can_rewrite(graph, about, strategy);
@@ -110,7 +109,6 @@ Result<void> check_devices(const graph::Graph& graph, std::size_t devices,
   for (std::size_t i = 0; i < graph.ops.size(); ++i) {
     if (!live.holds(i)) continue;
     const graph::Op& op = graph.ops[i];
-    if (const char* reason = why_drawn_elsewhere(op)) return unsupported(graph, op, reason);
     bool reads_own = false;
     graph::for_each_value(op.arguments, [&](ValueId v) { reads_own |= is_own[v.index()] != 0; });
     if (reads_own && !is_batch_norm_backward(op))

@@ -13,8 +13,7 @@
 namespace motley::synth {
 
 /// Whether lowering can run the operator so: not if that needs other instructions which it does not
-/// have, if a term would be no number that can be summed, or if several devices would draw random
-/// numbers.
+/// have, or if a term would be no number that can be summed.
 bool can_lower(const graph::Graph& graph, OpId op, const graph::ShardingRule& rule,
                const graph::Strategy& strategy, const std::vector<double>& shares);
 
@@ -30,9 +29,9 @@ bool can_lower(const graph::Graph& graph, OpId op, const graph::ShardingRule& ru
 Result<program::Program> lower_sharded(const graph::Graph& graph, const Sharding& sharding,
                                        const LowerOptions& options);
 
-/// Whether several devices can run the graph at all. Usage errors (synth.unsupported), naming the
-/// operator: one that draws random numbers other than by global element (dropout), or that reads
-/// statistics which each device has of its own samples (local batch norm). O(graph).
+/// Whether several devices can run the graph at all. Usage error (synth.unsupported), naming the
+/// operator that reads statistics which each device has of its own samples (local batch norm).
+/// O(graph).
 Result<void> check_devices(const graph::Graph& graph, std::size_t devices,
                            plan::BatchNormMode batch_norm);
 

@@ -132,29 +132,6 @@ TEST(LowerSharded, NamesTheOperatorThatCannotBeSplitSo) {
   }
 }
 
-TEST(LowerSharded, AttentionDrawsItsMasksOnOneDeviceOnly) {
-  const auto attention = [](double dropout) {
-    auto graph = graph::parse_graph(
-        fmt::format(
-            "motley.graph/1\nname \"g\"\nsize batch 1 64\nparam %0: f32[2, 4, 12, 8] \"q\"\n"
-            "op %1: f32[2, 4, 12, 8], %2: f32[2, 4, 12] = motley::attention(%0, %0, %0, "
-            "none, {:.1f}, true, none) fwd \"heads\"\n"
-            "op %3: f32[] = aten::sum(%1, none) fwd \"\"\noutput loss %3\n",
-            dropout),
-        "g");
-    EXPECT_TRUE(graph) << graph.error().message;
-    return *std::move(graph);
-  };
-  EXPECT_TRUE(check_devices(attention(0.0), 2, plan::BatchNormMode::kGlobal));
-  EXPECT_TRUE(check_devices(attention(0.5), 1, plan::BatchNormMode::kGlobal));
-  const auto refused = check_devices(attention(0.5), 2, plan::BatchNormMode::kGlobal);
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().message,
-            "g: cannot split operator %1 = motley::attention in module 'heads' over devices: its "
-            "dropout would differ from one device's; train on one device, without the others "
-            "(--exclude)");
-}
-
 // Ranks 0 and 2 have 3 of 8 samples, 1 and 3 one; the largest share keeps what counts once, but
 // nothing here does. Devices of unlike times are kinds of their own.
 TEST(LowerSharded, AlikeRanksAreLoweredOnce) {

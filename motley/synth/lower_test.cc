@@ -122,19 +122,6 @@ std::string refusal(const graph::Graph& graph, const Setting& setting) {
   return program.error().message;
 }
 
-TEST(Lower, RandomNumbersAreDrawnOnOneDeviceOnly) {
-  const graph::Graph graph = graph_with(
-      "op %3: f32[batch, 4] = aten::rand_like(%2, none, none, none, none, none) fwd \"noise\"\n"
-      "op %4: f32[] = aten::sum(%3, none) fwd \"\"\n",
-      4);
-  EXPECT_EQ(
-      refusal(graph, {{2, 2}}),
-      "g: cannot split operator %3 = aten::rand_like in module 'noise' over devices: it draws "
-      "random numbers that would differ from one device's; train on one device, without the "
-      "others (--exclude)");
-  EXPECT_TRUE(lower_for(graph, {{4}}));
-}
-
 TEST(Lower, OwnStatisticsAreReadByTheirBackwardPassOnly) {
   const graph::Graph graph = graph_with(
       "op %3: f32[batch, 4], %4: f32[4], %5: f32[4], %6: f32[4], %7: f32[4] = "
@@ -211,8 +198,8 @@ input %0: f32[batch, 3, 4] "x"
 param %1: f32[4] "w"
 op %2: f32[3, batch, 4] = aten::transpose.int(%0, 0, 1) fwd ""
 op %3: f32[batch*3, 4] = aten::view(%2, [size(batch*3), 4]) fwd ""
-op %4: f32[batch*3, 4], %5: bool[batch*3, 4] = aten::native_dropout(%3, 0.5, true) fwd "drop"
-op %6: f32[4], %7: bool[4] = aten::native_dropout(%1, 0.5, true) fwd "drop"
+op %4: f32[batch*3, 4], %5: bool[batch*3, 4] = motley::dropout(%3, 0.5, 0) fwd "drop"
+op %6: f32[4], %7: bool[4] = motley::dropout(%1, 0.5, 1) fwd "drop"
 op %8: f32[batch*3, 4] = aten::mul.Tensor(%4, %6) fwd ""
 op %9: f32[] = aten::sum(%8, none) fwd ""
 output loss %9
@@ -222,12 +209,12 @@ output loss %9
   const auto program = lower_for(*graph, {{5, 2}});
   ASSERT_TRUE(program) << program.error().message;
   const std::string text = program::print_program(*program);
-  // Operator 2 on the second device: outer 3, inner 4, first sample 5 of 7.
-  EXPECT_NE(text.find("motley::dropout(%3, 0.5, number(2), 3, 4, number(5), number(7))"),
+  // Draw 0 on the second device: outer 3, inner 4, first sample 5 of 7.
+  EXPECT_NE(text.find("motley::dropout(%3, 0.5, number(0), 3, 4, number(5), number(7), "),
             std::string::npos)
       << text;
   // The mask of a parameter is the same everywhere.
-  EXPECT_NE(text.find("motley::dropout(%1, 0.5, number(3), 1, 4, number(0), number(1))"),
+  EXPECT_NE(text.find("motley::dropout(%1, 0.5, number(1), 1, 4, number(0), number(1), "),
             std::string::npos)
       << text;
 }

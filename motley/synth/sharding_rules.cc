@@ -6,8 +6,8 @@
 #include <string>
 #include <unordered_map>
 
+#include "motley/graph/draws.h"
 #include "motley/graph/graph_text.h"
-#include "motley/graph/work.h"
 
 namespace motley::synth {
 
@@ -37,7 +37,9 @@ std::string kind_of(const graph::Graph& graph, const graph::Op& op) {
   if (op.name.starts_with("aten::index") || op.name.starts_with("aten::_unsafe_index")) return {};
   std::string text = op.full_name() + ' ';
   std::vector<ValueId> values;
-  for (const graph::SymbolicArgument& argument : op.arguments) append_kind(argument, values, text);
+  // Draws are alike but for their number, which comes last.
+  const std::size_t count = op.arguments.size() - (graph::is_draw(op) ? 1 : 0);
+  for (std::size_t i = 0; i < count; ++i) append_kind(op.arguments[i], values, text);
   values.insert(values.end(), op.outputs.begin(), op.outputs.end());
   for (const ValueId each : values) {
     text += dtype_name(graph.value(each).dtype);
@@ -89,18 +91,6 @@ graph::Form input_form(const graph::Graph& graph, ValueId input, std::int64_t ba
   const std::vector<graph::SizeExpr>& shape = graph.value(input).shape;
   if (shape.empty() || !shape[0].depends_on("batch")) return graph::kWholeForm;
   return {graph::FormKind::kSharded, 0, 1, batch, 1};
-}
-
-const char* why_drawn_elsewhere(const graph::Op& op) {
-  const bool is_attention = op.name == "motley::attention";
-  if (is_attention || op.name == "motley::attention_backward") {
-    const auto* dropout = std::get_if<double>(&op.arguments[is_attention ? 4 : 7].value);
-    return dropout != nullptr && *dropout != 0 ? "its dropout would differ from one device's"
-                                               : nullptr;
-  }
-  return graph::is_random(op.name) && op.name != "aten::native_dropout"
-             ? "it draws random numbers that would differ from one device's"
-             : nullptr;
 }
 
 }  // namespace motley::synth

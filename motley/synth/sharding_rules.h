@@ -22,10 +22,6 @@ std::vector<graph::ShardingRule> find_rules_of(const graph::Graph& graph, const 
 /// The rule for another operator that is alike but for the names of its tensors.
 graph::ShardingRule rule_like(graph::ShardingRule rule, const graph::Op& op);
 
-/// Why an operator's random numbers would differ from one device's where it is done in parts; null:
-/// it draws none, or by global element (dropout).
-const char* why_drawn_elsewhere(const graph::Op& op);
-
 /// Where each input holds the samples: dimension 0; whole if it does not depend on the batch.
 graph::Form input_form(const graph::Graph& graph, ValueId input, std::int64_t batch);
 

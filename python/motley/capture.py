@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from motley.draws import NumberedDraws, decompositions, keep_draws
 from motley.errors import ExportError, refuse, refuse_complex
 from motley.step import MODULE, Step
 
@@ -82,12 +83,6 @@ def check_module(module: nn.Module) -> None:
         where = f'tensor "{name}"'
         if tensor.is_complex():
             refuse_complex(where, tensor.dtype)
-    for name, part in module.named_modules():
-        if isinstance(part, nn.RNNBase) and part.training and part.dropout and part.num_layers > 1:
-            where, found = f'module "{name}"', f"dropout={part.dropout}"
-            wanted = "dropout=0, since PyTorch's export loses it"
-            advice = "torch.nn.Dropout between single layers"
-            refuse("dropout inside a recurrent module", where, found, wanted, advice)
     if not any(parameter.requires_grad for parameter in module.parameters()):
         found = "no parameter that takes a gradient"
         refuse("there is nothing to train", "the module", found, "one or more", "requires_grad_()")
@@ -162,6 +157,7 @@ def joint_graph(program, fake_weights: bool) -> tuple[torch.fx.GraphModule, str]
 
     with portable():
         module = program.module()
+    keep_draws(module)
     placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     names = program.graph_signature.user_inputs
     fakes = tuple(placeholders[name].meta["val"] for name in names)
@@ -169,7 +165,9 @@ def joint_graph(program, fake_weights: bool) -> tuple[torch.fx.GraphModule, str]
         replace_weights(module, fakes[0].fake_mode)
     with contextlib.ExitStack() as stack, portable():
         try:
-            joint = aot_export_joint_with_descriptors(stack, module, fakes)
+            joint = aot_export_joint_with_descriptors(
+                stack, module, fakes, decompositions=decompositions(NumberedDraws())
+            )
         except RuntimeError as error:
             if "does not require grad" not in str(error):
                 raise

@@ -7,7 +7,6 @@ the local one, and operators that nothing uses are dropped.
 
 from __future__ import annotations
 
-import logging
 import operator
 from typing import NoReturn
 
@@ -32,7 +31,6 @@ from motley.graph import (
 from motley.sizes import DataError, SizeError, print_size
 from motley.step import GIVEN, MODULE
 
-log = logging.getLogger("motley.export")
 aten = torch.ops.aten
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -52,8 +50,6 @@ OWN = {
 }
 # Operators whose numbers are indices although the schema calls them numbers.
 INDEX_NUMBERS = {"aten::arange", "aten::arange.start", "aten::arange.start_step"}
-# Random operators that can be split over devices.
-RANDOM = {aten.native_dropout.default, ATTENTION}
 # Only with masks among their indices do the sizes of their results depend on data.
 INDEXING = {aten.index.Tensor, aten._unsafe_index.Tensor}
 
@@ -63,6 +59,14 @@ def indexes_by_integers(node: torch.fx.Node) -> bool:
         return False
     indices = [index.meta["val"] for index in node.args[1] if index is not None]
     return all(index.dtype not in (torch.bool, torch.uint8) for index in indices)
+
+
+def is_plain_copy(node: torch.fx.Node) -> bool:
+    """The source itself, in the shape and type of what it is copied over: an operator in place."""
+    if node.target is not aten.copy.default:
+        return False
+    over, source = (given.meta["val"] for given in node.args[:2])
+    return over.dtype == source.dtype and tuple(over.shape) == tuple(source.shape)
 
 
 def emit(captured: Captured, name: str) -> tuple[Graph, dict[str, torch.Tensor]]:
@@ -169,6 +173,9 @@ class Emitter:
         if node.target in IDENTITY:
             self.values[node] = self.values[node.args[0]]
             return
+        if is_plain_copy(node):
+            self.values[node] = self.values[node.args[1]]
+            return
         self.check_operator(node)
         name, arguments = self.named_arguments(node)
         self.graph.ops.append(
@@ -210,8 +217,9 @@ class Emitter:
         if dependent & set(target.tags) and not indexes_by_integers(node):
             found, wanted = "sizes that depend on data", "sizes that depend on the batch alone"
             refuse("a shape or branch depends on the data", where, found, wanted, "torch.where")
-        if torch.Tag.nondeterministic_seeded in target.tags and target not in RANDOM:
-            log.warning("%s draws random numbers: the model trains on one device only", where)
+        if torch.Tag.nondeterministic_seeded in target.tags and target not in OWN:
+            found, wanted = "a draw from PyTorch's generator", "numbers that any device draws alike"
+            refuse("random numbers of this kind cannot be split", where, found, wanted, "torch.rand")
 
     def where(self, node: torch.fx.Node) -> str:
         target = node.target

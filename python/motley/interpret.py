@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import torch
 
+from motley.draws import Numbers
 from motley.graph import (
     DTYPES,
     MEMORY_FORMATS,
@@ -41,13 +42,14 @@ def evaluate_size(text: str, sizes: dict[str, int]) -> int | float:
 
 
 def run_graph(
-    graph: Graph, tensors: dict[str, torch.Tensor], inputs, batch: int
+    graph: Graph, tensors: dict[str, torch.Tensor], inputs, batch: int, seed: int = 0
 ) -> dict[int, torch.Tensor]:
     """Values of the graph's outputs, by value id.
 
-    `tensors` holds parameters, buffers and constants by name, `inputs` is in the graph's order.
+    `tensors` holds parameters, buffers and constants by name, `inputs` is in the graph's order,
+    `seed` is that of the random numbers (draws.py).
     """
-    runner = Runner({name: batch for name in graph.sizes})
+    runner = Runner({name: batch for name in graph.sizes}, seed)
     given = iter(inputs)
     for source in graph.sources:
         if source.kind == "tangent":
@@ -87,13 +89,17 @@ def references(argument: Argument):
 
 
 class Runner:
-    def __init__(self, sizes: dict[str, int]):
+    def __init__(self, sizes: dict[str, int], seed: int = 0):
         self.sizes = sizes
+        numbers = Numbers(seed)
+        self.drawn = {"motley::random": numbers.random, "motley::dropout": numbers.dropout}
         self.values: dict[int, torch.Tensor] = {}
 
     def run(self, op: Op) -> None:
         arguments = [self.argument(item) for item in op.arguments]
-        results = call(op.name, arguments)
+        results = (
+            self.drawn[op.name](*arguments) if op.name in self.drawn else call(op.name, arguments)
+        )
         results = list(results) if isinstance(results, (tuple, list)) else [results]
         if len(results) != len(op.results):
             found = f"found {len(results)} results, declared {len(op.results)}"

@@ -17,6 +17,7 @@ from typing import NoReturn
 import torch
 
 from motley.capture import portable
+from motley.draws import DrawnEagerly
 from motley.errors import refuse
 from motley.graph import Graph
 from motley.interpret import InterpretError, run_graph
@@ -115,7 +116,7 @@ def check_batch(model, batch: int, result: SelfCheck) -> str:
         generator = torch.Generator().manual_seed(1000 * batch + attempt)
         drawn = [draw(value, batch, generator) for value in inputs]
         try:
-            with portable():  # oneDNN's recurrent layers draw dropout in another order
+            with portable():
                 expected = run_eager(step, drawn, seed=batch)
                 values = run_exported(graph, tensors, drawn, batch)
                 differences = compare(graph, values, expected)
@@ -130,9 +131,8 @@ def check_batch(model, batch: int, result: SelfCheck) -> str:
 
 def run_exported(graph: Graph, tensors, inputs, batch: int) -> dict[int, torch.Tensor]:
     """Values of the graph's outputs. The random numbers are those of `run_eager` at this batch."""
-    torch.manual_seed(batch)
     try:
-        return run_graph(graph, tensors, inputs, batch)
+        return run_graph(graph, tensors, inputs, batch, seed=batch)
     except (InterpretError, RuntimeError) as error:
         refuse_to_run(error, batch)
 
@@ -168,8 +168,9 @@ def run_eager(step: Step, inputs, seed: int) -> dict[tuple[str, str], torch.Tens
     module.zero_grad(set_to_none=True)
     torch.manual_seed(seed)
     try:
-        loss = step(*inputs)[0]
-        loss.backward()
+        with DrawnEagerly():
+            loss = step(*inputs)[0]
+            loss.backward()
     except Exception as error:  # whatever the user's code raises
         raise EagerError(f"{type(error).__name__}: {str(error).splitlines()[0]}") from error
     if not torch.isfinite(loss):

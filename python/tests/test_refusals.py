@@ -155,19 +155,11 @@ def test_sparse_gradients(tmp_path):
     )
 
 
-def test_dropout_inside_a_recurrent_module(tmp_path):
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.rnn = nn.LSTM(4, 5, num_layers=2, dropout=0.3, batch_first=True)
-
-        def forward(self, x):
-            return self.rnn(x)[0].mean()
-
-    assert refusal(tmp_path, Net(), (torch.randn(6, 3, 4),)) == (
-        'motley.export: dropout inside a recurrent module; module "rnn"; found dropout=0.3, '
-        "wanted dropout=0, since PyTorch's export loses it; "
-        "try torch.nn.Dropout between single layers"
+def test_numbers_of_no_fixed_count_of_draws(tmp_path):
+    assert refusal(tmp_path, Linear(lambda fc, x, y: fc(torch.poisson(x.abs())).mean()), inputs()) == (
+        "motley.export: random numbers of this kind cannot be split; operator aten::poisson; "
+        "found a draw from PyTorch's generator, wanted numbers that any device draws alike; "
+        "try torch.rand"
     )
 
 
@@ -263,12 +255,14 @@ def test_a_model_that_fails_in_eager_mode(tmp_path):
 
 
 def test_checkpointing_and_sdpa_dropout_are_fine(tmp_path):
-    """Look like refusals, and are not: both are traced through."""
+    """Look like refusals, and are not: both are traced through. What is computed again in the
+    backward pass draws as it did before."""
 
     def step(fc, x, y):
         h = x[:, None, None]
         h = F.scaled_dot_product_attention(h, h, h, dropout_p=0.3)[:, 0, 0]
-        return F.cross_entropy(checkpoint(fc, h, use_reentrant=False), y)
+        z = checkpoint(lambda h: F.dropout(fc(h), 0.3), h, use_reentrant=False)
+        return F.cross_entropy(F.dropout(z, 0.2), y)
 
     result = motley.export(Linear(step), inputs(), tmp_path / "model.motley")
     assert result.check.worst["gradient"] < 1e-6

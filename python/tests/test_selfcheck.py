@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from motley.graph import Number
+from motley.model_file import read_model_file
 from motley.parse import parse_graph
 from motley.rounding import with_last_bits_changed
 from motley.selfcheck import (
@@ -198,22 +199,37 @@ def test_random_inputs_are_of_the_kind_of_the_example():
     assert random_inputs(mask, 500, generator)[:, 0].all()
 
 
-def test_random_numbers_are_those_of_eager_pytorch(tmp_path, caplog):
-    class Noisy(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.fc = nn.Linear(4, 1)
-            self.drop = nn.Dropout(0.3, inplace=True)
+class Noisy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 1)
+        self.drop = nn.Dropout(0.3, inplace=True)
 
-        def forward(self, x, y):
-            return (self.drop(self.fc(x + torch.rand_like(x))) - y).square().mean()
+    def forward(self, x, y):
+        torch.randn_like(x)  # nobody uses them, and the next ones are others
+        return (self.drop(self.fc(x + torch.rand_like(x))) - y).square().mean()
 
+
+def test_eager_pytorch_draws_the_same_random_numbers(tmp_path):
+    path = tmp_path / "noisy.motley"
     inputs = (torch.randn(6, 4), torch.randn(6, 1))
-    result = motley.export(Noisy(), inputs, tmp_path / "noisy.motley").check
+    result = motley.export(Noisy(), inputs, path).check
     assert result.batches == [1, 9] and result.worst["gradient"] <= 1e-5
-    assert (
-        "aten::rand_like draws random numbers: the model trains on one device only" in caplog.text
-    )
+    text = read_model_file(path)[0]
+    assert "dtype(f32), 1)" in text and "motley::dropout(" in text and "aten::rand" not in text
+
+
+def test_a_mask_that_differs_is_found(tmp_path):
+    """The wrong probability changes a gradient that the self-check compares."""
+    path, inputs = tmp_path / "noisy.motley", (torch.randn(6, 4), torch.randn(6, 1))
+    torch.manual_seed(0)
+    module = Noisy()
+    motley.export(module, inputs, path)
+    text, tensors = read_model_file(path)
+    wrong = parse_graph(text.replace(", 0.3, 2)", ", 0.4, 2)"))
+    step, examples = make_step(module, inputs)
+    with pytest.raises(motley.ExportError, match="the exported graph differs from the model"):
+        check(wrong, tensors, step, examples, (6, 9))
 
 
 def test_noise_is_compared_on_the_scale_of_all_gradients():

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "motley/base/dtype.h"
+#include "motley/graph/draws.h"
 #include "motley/graph/rules/rule_builder.h"
 
 namespace motley::graph {
@@ -403,11 +404,13 @@ bool scatter_rule(RuleBuilder& rule) {
     rule.set_operand(i, like(rule.operand_shape(i)));
   }
   rule.set_result(0, like(rule.result_shape(0)));
-  if (rule.op().name == "aten::scatter_reduce") return true;  // a largest element is no sum
-  rule.add_term({0});
   const bool adds = rule.op().name == "aten::scatter_add" || rule.op().overload == "src";
+  const bool scatters = adds || rule.op().name == "aten::scatter";
+  // A largest element is no sum, nor is a number that takes the place of others.
+  if (rule.op().name == "aten::scatter_reduce" || (scatters && !adds)) return true;
+  rule.add_term({0});
   if (adds) rule.add_term({rule.operand(3)});
-  return rule.op().name != "aten::scatter" || adds;
+  return true;
 }
 
 /// select_scatter(x, src, dim, index), slice_scatter(x, src, dim, start, end, step)
@@ -519,6 +522,14 @@ bool arange_rule(RuleBuilder& rule) {
   return rule.operand_count() == 0;
 }
 
+/// motley::random(distribution, shape, dtype, draw): by elements of the whole; a permutation is of
+/// all of them.
+bool random_rule(RuleBuilder& rule) {
+  const Split split = draws_across(rule.op()) ? Split::kNever : Split::kRewritten;
+  rule.set_result(0, rule.add_factors(rule.result_shape(0), split));
+  return rule.operand_count() == 0;
+}
+
 /// Nothing to split: scalar_tensor.
 bool whole_rule(RuleBuilder& rule) {
   for (int i = 0; i < rule.operand_count(); ++i)
@@ -603,6 +614,7 @@ constexpr NamedRuleMaker kMovementRules[] = {
     {"aten::new_empty", fill_rule<1>},
     {"aten::arange", arange_rule},
     {"aten::scalar_tensor", whole_rule},
+    {"motley::random", random_rule},
 };
 
 }  // namespace

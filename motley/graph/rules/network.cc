@@ -261,11 +261,9 @@ bool batch_norm_rule(RuleBuilder& rule) {
   return true;
 }
 
-/// native_dropout(x, p, train): its draws belong to elements of the whole.
+/// motley::dropout(x, p, draw): its draws belong to elements of the whole.
 bool dropout_rule(RuleBuilder& rule) {
-  const bool draws = !rule.is_false(2) && rule.number(1).value_or(1) != 0;
-  const TensorFactors factors =
-      rule.add_factors(rule.operand_shape(0), draws ? Split::kRewritten : Split::kPlain);
+  const TensorFactors factors = rule.add_factors(rule.operand_shape(0), Split::kRewritten);
   rule.set_operand(0, factors);
   for (int r = 0; r < rule.result_count(); ++r) rule.set_result(r, factors);
   return true;
@@ -613,7 +611,7 @@ constexpr NamedRuleMaker kNetworkRules[] = {
     {"aten::_native_batch_norm_legit_no_training", batch_norm_rule<-2, false>},
     {"aten::native_batch_norm_backward", batch_norm_rule<7, true>},
     {"aten::batch_norm_backward", batch_norm_rule<7, true>},
-    {"aten::native_dropout", dropout_rule},
+    {"motley::dropout", dropout_rule},
     {"aten::embedding", embedding_rule},
     {"aten::embedding_dense_backward", embedding_backward_rule},
     {"aten::index", index_rule},

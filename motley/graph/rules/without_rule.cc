@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "motley/graph/draws.h"
 #include "motley/graph/layers.h"
 #include "motley/graph/reach.h"
 #include "motley/graph/rules/sharding_rule.h"
@@ -28,17 +29,22 @@ std::vector<std::string> explain_without_rule(const Graph& graph, const Sizes& s
   bool has_any_rule = false;
   for (const Layer& layer : find_layers(graph)) {
     std::vector<std::string> names;
+    const std::string where = layer.path.empty() ? "" : layer.path + ": ";
+    bool has_permutation = false;
     for (const OpId id : layer.ops) {
       const Op& op = graph.op(id);
       if (!live.holds(id.index()) || !works_on_samples(graph, op)) continue;
+      has_permutation = has_permutation || draws_across(op);
       if (find_rule(graph, id, sizes)) {
         has_any_rule = true;
       } else if (std::find(names.begin(), names.end(), op.name) == names.end()) {
         names.push_back(op.name);
       }
     }
+    if (has_permutation)
+      lines.push_back(where + "whole: a permutation of all samples, which each device draws alike");
     if (names.empty()) continue;
-    std::string line = (layer.path.empty() ? "" : layer.path + ": ") + "whole: no rule for ";
+    std::string line = where + "whole: no rule for ";
     for (std::size_t i = 0; i < names.size(); ++i) line += (i > 0 ? ", " : "") + names[i];
     lines.push_back(std::move(line));
   }

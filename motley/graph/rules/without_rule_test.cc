@@ -41,6 +41,18 @@ TEST(WithoutRule, SaysThatNothingIsGainedWhereNothingIsKnown) {
                           "no operator has a rule: several devices would all do the same"));
 }
 
+TEST(WithoutRule, NamesWhatIsDrawnAcrossSamples) {
+  EXPECT_THAT(lines_of("op %2: i64[batch] = motley::random(\"permutation\", [size(batch)], "
+                       "dtype(i64), 0) fwd \"mix\"\n"
+                       "op %3: i64[4] = motley::random(\"permutation\", [4], dtype(i64), 1) fwd "
+                       "\"mix\"\n"
+                       "op %4: f32[batch, 4] = aten::index.Tensor(%0, [%2, %3]) fwd \"mix\"\n"
+                       "op %5: f32[] = aten::sum(%4, none) fwd \"\"\n",
+                       5),
+              ElementsAre("mix: whole: a permutation of all samples, which each device draws alike",
+                          "mix: whole: no rule for aten::index"));
+}
+
 TEST(WithoutRule, IsSilentWhereAllIsKnown) {
   EXPECT_THAT(lines_of("op %2: f32[] = aten::sum(%0, none) fwd \"\"\n", 2), IsEmpty());
 }

@@ -24,7 +24,7 @@ namespace {
 
 constexpr int kSamples = 12;
 constexpr std::int64_t kComputeNs = 40'000'000;
-constexpr std::int64_t kMostBytes = 4 << 20;         // a bucket of gradients
+constexpr std::int64_t kMostBucketBytes = 4 << 20;   // a bucket of gradients
 constexpr std::int64_t kMostEmulatedNs = 5'000'000;  // of one exchange
 
 struct Span {
@@ -144,7 +144,7 @@ std::int64_t exchanged_bytes(const WorkerSession& session, GroupId group) {
   for (const Rank rank : session.program.groups[group.index()].members)
     members.push_back(rank.value);
   const EmulatedLink link = group_link(session.job.devices, members);
-  std::int64_t bytes = kMostBytes;
+  std::int64_t bytes = kMostBucketBytes;
   while (bytes > 4 && link.all_reduce_ns(session.size, bytes) > kMostEmulatedNs) bytes /= 4;
   return bytes;
 }

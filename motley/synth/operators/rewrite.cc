@@ -6,9 +6,9 @@
 // A word a family; NAME_rewrites() is in the file of its name.
 #define MOTLEY_FAMILIES(ADD) \
   ADD(batch_norm)            \
-  ADD(dropout)               \
   ADD(losses)                \
   ADD(norms)                 \
+  ADD(random)                \
   ADD(rows)                  \
   ADD(variances)             \
   ADD(vocabulary)

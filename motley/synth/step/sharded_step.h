@@ -24,6 +24,8 @@ struct Held {
 struct Copy {
   OpId of;  ///< of the model's graph; none: added
   std::int64_t micro_batch = 0;
+  /// Where its first result there has the samples of the whole batch; whole: it has none.
+  graph::Form samples = graph::kWholeForm;
   bool operator==(const Copy&) const = default;
 };
 

@@ -9,11 +9,9 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
-#include <mutex>
 #include <set>
 #include <utility>
 
-#include "motley/base/random.h"
 #include "motley/base/text.h"
 #include "motley/program/parts.h"
 #include "motley/run/torch/exchange/clock.h"
@@ -164,7 +162,6 @@ class TorchExecutor final : public Executor {
  private:
   Result<void> prepare_instructions();
   Result<void> allocate_persistent();
-  void seed_generator();
   void start_masters(const TensorFiles& files);
   Result<void> run_compute(StepResult& result);
   void run_one(const Compute& compute, std::int64_t& now);
@@ -288,15 +285,6 @@ void TorchExecutor::start_masters(const TensorFiles& files) {
       tensor.copy_(tensors.at(name.substr(0, name.size() - kSuffix.size())));
 }
 
-/// PyTorch's own random numbers, of operators that one device alone may run: by seed and step, so
-/// that a run that is continued on this kind of device draws what it would have drawn.
-void TorchExecutor::seed_generator() {
-  at::Generator generator = at::globalContext().defaultGenerator(frame_.device);
-  const std::uint64_t of_run = SplitMix64(frame_.seed).next();
-  const std::lock_guard lock(generator.mutex());
-  generator.set_current_seed(SplitMix64(of_run + static_cast<std::uint64_t>(frame_.step)).next());
-}
-
 Result<StepResult> TorchExecutor::step(StepPlace at, const data::Dataset& dataset,
                                        const std::vector<std::int64_t>& samples) {
   if (is_broken_) return runtime_error("run.stopped", "an earlier step failed");
@@ -316,7 +304,6 @@ Result<StepResult> TorchExecutor::step(StepPlace at, const data::Dataset& datase
     highest_ = 0;
   }
   throttle_.resume(begin);
-  seed_generator();
   transfers_->start_step();
   auto outcome = run_compute(result);
   if (!outcome) {

@@ -13,11 +13,15 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "motley/base/random.h"
 #include "motley/run/torch/operators/attention.h"
 #include "motley/run/torch/operators/batch_norm.h"
+#include "motley/run/torch/operators/distributions.h"
 #include "motley/run/torch/operators/dropout.h"
 
 namespace motley::run {
@@ -76,8 +80,9 @@ TEST(Dropout, TensorOperatorsGiveTheSameBits) {
   const RandomStream stream{0xfedcba9876543210ULL, 1000, 17};
   const ElementPlace place{4, 33, 3, 11};
   const at::Tensor mask = dropout(x, 0.25, place, stream).second;
-  EXPECT_TRUE(
-      dropout_mask_by_operators(5, 0.25, place, stream, at::kCPU).view({4, 5, 33}).equal(mask));
+  EXPECT_TRUE(dropout_mask_by_operators(4 * 5 * 33, 0.25, place, stream, at::kCPU)
+                  .view({4, 5, 33})
+                  .equal(mask));
 }
 
 TEST(Dropout, ThreadsGiveTheSameBits) {
@@ -98,6 +103,180 @@ TEST(Dropout, LowPrecision) {
   const auto [out, mask] = dropout(x, 0.5, {1, 1, 0, 64}, {1, 1, 1});
   EXPECT_EQ(out.scalar_type(), at::kBFloat16);
   EXPECT_TRUE(out.equal(x.mul(mask).mul(2.0)));
+}
+
+TEST(Dropout, KeepsWhereTheUniformNumberIsAtLeastP) {
+  const at::Tensor x = at::zeros({1000});
+  const ElementPlace place{1, 1, 0, 1000};
+  const at::Tensor uniform =
+      draw({Distribution::kUniform, {1000}, at::kFloat, place}, {7, 1, 2}, at::kCPU);
+  for (const double p : {0.0, 0.1, 0.5, 0.9, 1.0})
+    EXPECT_TRUE(dropout(x, p, place, {7, 1, 2}).second.equal(uniform.ge(p))) << p;
+}
+
+// ---- distributions
+
+constexpr std::int64_t kMany = 1 << 17;
+
+at::Tensor many(Distribution distribution, const RandomStream& stream,
+                at::ScalarType dtype = at::kFloat) {
+  return draw({distribution, {kMany}, dtype, {1, 1, 0, kMany}}, stream, at::kCPU).to(at::kDouble);
+}
+
+/// The largest difference between the shares below each number and what `share_below` says.
+double kolmogorov(const at::Tensor& drawn, double (*share_below)(double)) {
+  const at::Tensor sorted = std::get<0>(drawn.sort());
+  const double* x = sorted.const_data_ptr<double>();
+  const auto n = static_cast<double>(sorted.numel());
+  double worst = 0;
+  for (std::int64_t i = 0; i < sorted.numel(); ++i) {
+    const double below = share_below(x[i]), at = static_cast<double>(i);
+    worst = std::max({worst, below - at / n, (at + 1) / n - below});
+  }
+  return worst;
+}
+
+double mean(const at::Tensor& x) { return x.mean().item().toDouble(); }
+
+/// Of standardised numbers: 0 if they have nothing to do with one another, and then it deviates by
+/// 1 / sqrt(n).
+double correlation(const at::Tensor& a, const at::Tensor& b) {
+  const at::Tensor x = a.sub(a.mean()), y = b.sub(b.mean());
+  return mean(x.mul(y)) / std::sqrt(mean(x.mul(x)) * mean(y.mul(y)));
+}
+
+struct Continuous {
+  Distribution distribution;
+  double (*share_below)(double);
+};
+constexpr std::array<Continuous, 3> kContinuous = {{
+    {Distribution::kUniform, [](double x) { return x; }},
+    {Distribution::kExponential, [](double x) { return 1 - std::exp(-x); }},
+    {Distribution::kNormal, [](double x) { return std::erfc(-x / std::sqrt(2.0)) / 2; }},
+}};
+
+TEST(Draw, FollowsItsDistribution) {
+  // Kolmogorov: sqrt(n) D exceeds 2.0 once in 1,500 times, of six fixed draws.
+  for (const Continuous& each : kContinuous)
+    for (const at::ScalarType dtype : {at::kFloat, at::kDouble})
+      EXPECT_LT(kolmogorov(many(each.distribution, {11, 3, 5}, dtype), each.share_below),
+                2.0 / std::sqrt(static_cast<double>(kMany)))
+          << static_cast<int>(each.distribution) << " " << dtype;
+}
+
+TEST(Draw, HasTheMomentsOfItsDistribution) {
+  // Standard deviations of the mean of x, x^2, ... are sqrt((E x^2k - (E x^k)^2) / n); five each.
+  const double sd = 5 / std::sqrt(static_cast<double>(kMany));
+  const at::Tensor u = many(Distribution::kUniform, {1, 2, 3});
+  EXPECT_NEAR(mean(u), 1.0 / 2, sd * std::sqrt(1.0 / 12));
+  EXPECT_NEAR(mean(u.pow(2)), 1.0 / 3, sd * std::sqrt(1.0 / 5 - 1.0 / 9));
+  const at::Tensor e = many(Distribution::kExponential, {1, 2, 3});
+  EXPECT_NEAR(mean(e), 1, sd * std::sqrt(2.0 - 1));
+  EXPECT_NEAR(mean(e.pow(2)), 2, sd * std::sqrt(24.0 - 4));
+  const at::Tensor z = many(Distribution::kNormal, {1, 2, 3});
+  EXPECT_NEAR(mean(z), 0, sd);
+  EXPECT_NEAR(mean(z.pow(2)), 1, sd * std::sqrt(3.0 - 1));
+  EXPECT_NEAR(mean(z.pow(3)), 0, sd * std::sqrt(15.0));
+  EXPECT_NEAR(mean(z.pow(4)), 3, sd * std::sqrt(105.0 - 9));
+}
+
+TEST(Draw, HasNothingToDoWithNeighboursOtherStepsDrawsAndSeeds) {
+  const double bound = 5 / std::sqrt(static_cast<double>(kMany));
+  for (const Continuous& each : kContinuous) {
+    const at::Tensor x = many(each.distribution, {7, 4, 9});
+    for (const std::int64_t distance : {1, 2, 16, 64})
+      EXPECT_LT(std::abs(correlation(x.narrow(0, 0, kMany - distance),
+                                     x.narrow(0, distance, kMany - distance))),
+                bound)
+          << distance;
+    for (const RandomStream& other :
+         {RandomStream{8, 4, 9}, RandomStream{7, 5, 9}, RandomStream{7, 4, 10}})
+      EXPECT_LT(std::abs(correlation(x, many(each.distribution, other))), bound);
+  }
+}
+
+TEST(Draw, UniformNumbersHaveTheDigitsOfTheirType) {
+  const auto digits = [](at::ScalarType dtype, int bits) {
+    const at::Tensor x = many(Distribution::kUniform, {5, 0, 0}, dtype);
+    const at::Tensor scaled = x.mul(std::ldexp(1.0, bits));
+    EXPECT_TRUE(scaled.equal(scaled.floor())) << dtype;
+    EXPECT_FALSE(scaled.div(2).equal(scaled.div(2).floor())) << dtype;
+    EXPECT_TRUE(x.ge(0).logical_and(x.lt(1)).all().item().toBool()) << dtype;
+  };
+  digits(at::kBFloat16, 8);
+  digits(at::kHalf, 11);
+  digits(at::kFloat, 24);
+  digits(at::kDouble, 53);
+}
+
+TEST(Draw, BitsAreEvenlySpread) {
+  // Each of seven remainders has a share of 1/7, which deviates by sqrt(1/7 * 6/7 / n); five.
+  const at::Tensor bits =
+      draw({Distribution::kBits, {kMany}, at::kLong, {1, 1, 0, kMany}}, {3, 1, 4}, at::kCPU);
+  EXPECT_TRUE(bits.ge(0).all().item().toBool());
+  for (std::int64_t i = 0; i < 7; ++i)
+    EXPECT_NEAR(mean(bits.remainder(7).eq(i).to(at::kDouble)), 1.0 / 7,
+                5 * std::sqrt(6.0 / 49 / static_cast<double>(kMany)));
+}
+
+TEST(Draw, PermutationsAreAllAlikeOften) {
+  // 6,000 permutations of three: each of six comes 1,000 times, by sqrt(6000 * 1/6 * 5/6) = 28.9.
+  std::map<std::vector<std::int64_t>, int> times;
+  for (std::int64_t step = 0; step < 6000; ++step) {
+    const at::Tensor order =
+        draw({Distribution::kPermutation, {3}, at::kLong, {1, 1, 0, 3}}, {9, step, 0}, at::kCPU);
+    const auto* first = order.const_data_ptr<std::int64_t>();
+    ++times[{first, first + 3}];
+  }
+  EXPECT_EQ(times.size(), 6u);
+  for (const auto& [order, count] : times) EXPECT_NEAR(count, 1000, 5 * 28.9);
+}
+
+/// Every distribution in each of its types.
+std::vector<std::pair<Distribution, at::ScalarType>> all_draws() {
+  std::vector<std::pair<Distribution, at::ScalarType>> all = {{Distribution::kBits, at::kLong}};
+  for (const Continuous& each : kContinuous)
+    for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16})
+      all.emplace_back(each.distribution, dtype);
+  return all;
+}
+
+TEST(Draw, TensorOperatorsGiveTheSameBits) {
+  const RandomStream stream{0xfedcba9876543210ULL, 1000, 17};
+  // 4 rows of 5 of 11, 33 each, in the second of three micro-batches with 2 rows of samples.
+  const ElementPlace place{4, 33, 3, 11, 2 * 11 * 33, 1, 3};
+  for (const auto& [distribution, dtype] : all_draws()) {
+    const Draw what{distribution, {4, 5, 33}, dtype, place};
+    EXPECT_TRUE(draw(what, stream, at::kCPU).equal(draw_by_operators(what, stream, at::kCPU)))
+        << static_cast<int>(distribution) << " " << dtype;
+  }
+  const Draw order{Distribution::kPermutation, {1000}, at::kLong, {1, 1, 0, 1000}};
+  EXPECT_TRUE(draw(order, stream, at::kCPU).equal(draw_by_operators(order, stream, at::kCPU)));
+}
+
+TEST(Draw, PartsAndMicroBatchesGiveTheSameBitsAsTheWhole) {
+  // [3, 8, 5]: rows of 5 of 8 samples, in two micro-batches of 4, each in parts of 3 and 1.
+  const RandomStream stream{1, 2, 3};
+  for (const auto& [distribution, dtype] : all_draws()) {
+    const at::Tensor whole = draw({distribution, {3, 8, 5}, dtype, {3, 5, 0, 8}}, stream, at::kCPU);
+    std::vector<at::Tensor> parts;
+    for (std::int64_t m = 0; m < 2; ++m)
+      for (const auto& [first, count] : {std::pair<std::int64_t, std::int64_t>{0, 3}, {3, 1}})
+        parts.push_back(draw({distribution, {3, count, 5}, dtype, {3, 5, first, 4, 4 * 5, m, 2}},
+                             stream, at::kCPU));
+    EXPECT_TRUE(at::cat(parts, 1).equal(whole)) << static_cast<int>(distribution) << " " << dtype;
+  }
+}
+
+TEST(Draw, ThreadsGiveTheSameBits) {
+  const Draw what{Distribution::kNormal, {1 << 16}, at::kFloat, {1, 1, 0, 1 << 16}};
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  const at::Tensor alone = draw(what, {3, 2, 1}, at::kCPU);
+  at::set_num_threads(2);
+  const at::Tensor parallel = draw(what, {3, 2, 1}, at::kCPU);
+  at::set_num_threads(threads);
+  EXPECT_TRUE(parallel.equal(alone));
 }
 
 /// Batch norm of `x` split at `cut`, as two ranks would do it, beside PyTorch's on the whole.

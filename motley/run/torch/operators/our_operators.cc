@@ -15,6 +15,7 @@
 #include "motley/program/parts.h"
 #include "motley/run/torch/operators/attention.h"
 #include "motley/run/torch/operators/batch_norm.h"
+#include "motley/run/torch/operators/distributions.h"
 #include "motley/run/torch/operators/dropout.h"
 #include "motley/run/torch/operators/instruction_reader.h"
 #include "motley/run/torch/operators/optimizer_direction.h"
@@ -103,25 +104,69 @@ Result<Kernel> make_stop_request(InstructionReader& reader, at::Device device) {
   };
 }
 
+/// The arguments of what is drawn by place: number of the draw, outer, inner, first, global, run,
+/// micro-batch, micro-batches.
+struct PlaceArguments {
+  PlaceArguments(InstructionReader& reader, std::size_t at)
+      : draw(reader.integer(at)),
+        place{.outer = reader.integer(at + 1),
+              .inner = reader.integer(at + 2),
+              .first = reader.integer(at + 3),
+              .global = reader.integer(at + 4),
+              .run = reader.integer(at + 5),
+              .micro_batch = reader.integer(at + 6),
+              .micro_batches = reader.integer(at + 7)} {}
+
+  Result<void> verify() const {
+    if (draw >= 0 && draw < (1 << 30) && place.outer > 0 && place.inner > 0 && place.run > 0 &&
+        place.micro_batch >= 0 && place.micro_batch < place.micro_batches)
+      return {};
+    return usage_error(
+        "run.bad-instruction",
+        fmt::format("found draw {}, outer {}, inner {}, run {}, micro-batch {} of {}, wanted a "
+                    "draw from 0 to 2^30, positive sizes and a micro-batch below their number",
+                    draw, place.outer, place.inner, place.run, place.micro_batch,
+                    place.micro_batches));
+  }
+  RandomStream stream(const Frame& frame) const {
+    return {.seed = frame.seed, .step = frame.step, .draw = draw};
+  }
+
+  std::int64_t draw;
+  ElementPlace place;
+};
+
 Result<Kernel> make_dropout(InstructionReader& reader, at::Device) {
   const int x = reader.buffer(0), out = reader.output(0), mask = reader.output(1);
   const double p = reader.number(1);
-  const std::int64_t op = reader.integer(2);
-  ElementPlace place;
-  place.outer = reader.integer(3);
-  place.inner = reader.integer(4);
-  place.first = reader.integer(5);
-  place.global = reader.integer(6);
+  const PlaceArguments drawn(reader, 2);
   MOTLEY_RETURN_IF_ERROR(reader.status());
-  if (p < 0 || p > 1 || place.outer < 1 || place.inner < 1)
+  MOTLEY_RETURN_IF_ERROR(drawn.verify());
+  if (p < 0 || p > 1)
+    return usage_error("run.bad-instruction", fmt::format("found p {}, wanted p in [0, 1]", p));
+  return [x, out, mask, p, drawn](Frame& frame) {
+    std::tie(frame.values[out], frame.values[mask]) =
+        dropout(frame.values[x], p, drawn.place, drawn.stream(frame));
+  };
+}
+
+Result<Kernel> make_random(InstructionReader& reader, at::Device) {
+  const std::string name = reader.text(0);
+  const PlaceArguments drawn(reader, 1);
+  const int out = reader.output(0);
+  MOTLEY_RETURN_IF_ERROR(reader.status());
+  MOTLEY_RETURN_IF_ERROR(drawn.verify());
+  const program::Buffer& about = reader.about(out);
+  const auto distribution = find_distribution(name);
+  if (!distribution || !gives(*distribution, scalar_type(about.dtype)))
     return usage_error(
         "run.bad-instruction",
-        fmt::format("found p {}, outer {}, inner {}, wanted p in [0, 1] and positive "
-                    "outer and inner",
-                    p, place.outer, place.inner));
-  return [x, out, mask, p, op, place](Frame& frame) {
-    std::tie(frame.values[out], frame.values[mask]) =
-        dropout(frame.values[x], p, place, {frame.seed, frame.step, op});
+        fmt::format("found {} numbers \"{}\", wanted floating ones \"uniform\", \"exponential\" or "
+                    "\"normal\", or i64 ones \"bits\" or \"permutation\"",
+                    dtype_name(about.dtype), name));
+  const Draw what{*distribution, about.shape, scalar_type(about.dtype), drawn.place};
+  return [what, drawn, out](Frame& frame) {
+    frame.values[out] = draw(what, drawn.stream(frame), frame.device);
   };
 }
 
@@ -367,11 +412,12 @@ Result<Kernel> make_report(InstructionReader& reader, at::Device) {
 }
 
 using Factory = Result<Kernel> (*)(InstructionReader&, at::Device);
-constexpr std::array<std::pair<std::string_view, Factory>, 25> kOperators = {{
+constexpr std::array<std::pair<std::string_view, Factory>, 26> kOperators = {{
     {"motley::load", make_load},
     {"motley::tangent", make_tangent},
     {"motley::stop_request", make_stop_request},
     {"motley::dropout", make_dropout},
+    {"motley::random", make_random},
     {"motley::attention", make_attention},
     {"motley::attention_backward", make_attention_backward},
     {"motley::label_count", make_label_count},

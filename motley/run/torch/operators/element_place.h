@@ -1,0 +1,44 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace motley::run {
+
+/// Where the elements of a local tensor stand in the global one. The tensor is seen as [outer,
+/// part, inner], of whose middle `global` the part is [first, first + part): element (o, s, j) has
+/// place (o * global + first + s) * inner + j in the micro-batch. Of the whole batch's elements a
+/// micro-batch has every `micro_batches`-th stretch of `run` neighbours, from its own on.
+struct ElementPlace {
+  std::int64_t outer = 1, inner = 1;
+  std::int64_t first = 0, global = 0;
+  std::int64_t run = 1, micro_batch = 0, micro_batches = 1;
+};
+
+/// Calls `body(index, local, count)` for stretches of neighbours in the local tensor and in the
+/// global one: elements [local, local + count) of `elements` are [index, index + count) in all.
+/// Only [begin, end) of the local ones.
+template <typename Body>
+void for_each_stretch(const ElementPlace& place, std::int64_t elements, std::int64_t begin,
+                      std::int64_t end, const Body& body) {
+  const std::int64_t row = elements / place.outer;
+  while (begin < end) {
+    const std::int64_t o = begin / row, offset = begin % row;
+    const std::int64_t here = (o * place.global + place.first) * place.inner + offset;
+    std::int64_t count = std::min(end - begin, row - offset), index = here;
+    if (place.micro_batches > 1) {
+      count = std::min(count, place.run - here % place.run);
+      index =
+          (here / place.run * place.micro_batches + place.micro_batch) * place.run + here % place.run;
+    }
+    body(index, begin, count);
+    begin += count;
+  }
+}
+
+/// The global indices of `elements` local ones, flat, by tensor operators.
+at::Tensor global_indices(const ElementPlace& place, std::int64_t elements, at::Device device);
+
+}  // namespace motley::run
