@@ -3,7 +3,7 @@ device: every family of examples/families.py in a small size but bf16's, 20 step
 
 Plans of odd seeds exchange over Gloo, where each way to carry an exchange out is one of its own, the
 others in shared memory. A row is a family: how many plans there were, how many of them split operators, how many differ by
-more than 1e-5 from one device (PyTorch's own loop; where there is dropout, Motley), and the largest
+more than 1e-5 from one device (PyTorch's own loop, with the run's random numbers), and the largest
 relative difference of a step's loss and of a tensor of the model (to its norm), with the seed.
 Prints one table and writes build/bench/parity.json.
 """

@@ -293,6 +293,32 @@ def drawn_masks():
     return Net(forward, fc=nn.Linear(5, 6)), (torch.randn(BATCH, 7, 5), vectors(4))
 
 
+def all_draws():
+    """Every kind of draw in one step."""
+
+    def forward(self, x, y):
+        x = x[torch.randperm(x.size(0))] * 0.1 + x
+        h = self.rnn(x)[0] + torch.randn_like(x) * 0.1
+        h = h + self.path(self.heads(h, h, h, need_weights=False)[0])
+        h = F.dropout(h, 0.2, inplace=True) + F.alpha_dropout(h, 0.1, True) + F.dropout1d(h, 0.3, True)
+        kept = torch.rand(x.size(0), 5).argsort(1)[:, :3]
+        h = h.gather(1, kept[:, :, None].expand(-1, -1, 6))
+        h = h * F.gumbel_softmax(h) + F.rrelu(h, training=True) + torch.bernoulli(h.sigmoid())
+        chosen = torch.multinomial(h.detach().abs().mean(1), 2)
+        often = torch.multinomial(h.detach().abs().mean(1), 3, replacement=True)
+        picked = [h.gather(2, each[:, None].expand(-1, 3, -1)).mean((1, 2)) for each in (chosen, often)]
+        noise = torch.randint(3, y.shape) + torch.rand(6) + torch.normal(0.0, 0.1, y.shape)
+        return F.mse_loss(self.fc(h.mean(1) + sum(picked)[:, None]), y + noise)
+
+    return Net(
+        forward,
+        rnn=nn.GRU(6, 6, 2, dropout=0.4, batch_first=True),
+        heads=nn.MultiheadAttention(6, 2, dropout=0.3, batch_first=True),
+        path=DropPath(),
+        fc=nn.Linear(6, 6),
+    ), (torch.randn(BATCH, 5, 6), vectors(6))
+
+
 def mixup():
     def forward(self, x, y):
         order, share = torch.randperm(x.size(0)), torch.rand(())

@@ -16,11 +16,12 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "examples")]
 
 import families  # noqa: E402
 import motley  # noqa: E402
+from motley.draws import DrawnEagerly  # noqa: E402
 from motley.eager import Loop  # noqa: E402
 from motley.schedule import factor  # noqa: E402
+from philox import PhiloxDraws  # noqa: E402
 
-# Float32 only; and the masks of dropout are not PyTorch's, so that one device of ours is the
-# reference.
+# Float32 only.
 NAMES = [family.__name__ for family in families.FAMILIES if family is not families.bf16]
 RANDOM = {"bert", "vgg", "label_smoothing", "gpt_dropout"}
 STEPS, BATCH, LR = 20, 4, 0.02
@@ -40,7 +41,7 @@ class Trained:
     """A model, its data, and what one device makes of them."""
 
     steps, batch, lr = STEPS, BATCH, LR
-    is_random = False  # its masks are not PyTorch's: one device of ours is the reference
+    is_random = False  # it draws: its losses depend on the seed
 
     def __init__(self, name, made, folder, place):
         """`made`: (module, inputs); `place`: cluster and environment."""
@@ -74,20 +75,17 @@ class Trained:
         return json.loads((self.folder / run_dir / "plan.json").read_text())
 
     def reference(self, seed):
-        """One device: PyTorch, or with dropout our own."""
+        """One device: PyTorch, with the random numbers of a run with this seed."""
         key = seed if self.is_random else None
         if key not in self._references:
-            alone = ["--batch-split", f"{self.batch},0,0"]
-            self._references[key] = (
-                self.eager() if key is None else self.run(f"one-{seed}", seed, *alone)
-            )
+            self._references[key] = self.eager(seed=seed)
         return self._references[key]
 
     def forget(self):
         """Of another learning rate the reference is another."""
         self._references = {}
 
-    def eager(self, before_step=lambda module: None, plan=None, schedule=None):
+    def eager(self, before_step=lambda module: None, plan=None, schedule=None, seed=0):
         """PyTorch's own loop on a copy of the module, with SGD or a plan's recipe and a job's
         schedule; `before_step` may change the module."""
         module = copy.deepcopy(self.module)
@@ -97,7 +95,8 @@ class Trained:
             rows = [(step * self.batch + i) % len(self.inputs[0]) for i in range(self.batch)]
             before_step(module)
             rate = factor(schedule, step) if schedule else 1.0
-            losses.append(loop.step([value[rows] for value in self.inputs], rate))
+            with DrawnEagerly(PhiloxDraws(seed, step)):
+                losses.append(loop.step([value[rows] for value in self.inputs], rate))
         return Result(losses, module.state_dict(), loop.averages())
 
 

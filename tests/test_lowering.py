@@ -19,8 +19,8 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "examples")]
 
 import families  # noqa: E402
 import motley  # noqa: E402
-from motley.eager import Loop  # noqa: E402
 from motley.draws import DrawnEagerly  # noqa: E402
+from motley.eager import Loop  # noqa: E402
 from motley.model_file import read_model_file  # noqa: E402
 from philox import PhiloxDraws  # noqa: E402
 from program_interpreter import SEED, STEP, run_program  # noqa: E402

@@ -7,10 +7,11 @@ import signal
 import subprocess
 import sys
 
+import lowering_models
 import pytest
 import torch
 from conftest import BUILD, DIGITS, SLOW
-from parity import BATCH, LIMIT, NAMES, Family, differences
+from parity import BATCH, LIMIT, NAMES, Family, Trained, differences
 from safetensors.torch import load_file
 from test_run import start, wait_for_steps, worker_pid
 
@@ -50,6 +51,34 @@ def test_random_plans_equal_one_device(family, name):
         assert {"padded", "grouped"} & set(regions[0].get("exchanges", []))
         loss, worst, where = differences(found, family.reference(seed))
         assert loss < LIMIT and worst < LIMIT, (name, seed, loss, worst, where)
+
+
+@pytest.fixture(scope="module")
+def drawing(workspace, cluster, environment):
+    torch.manual_seed(0)
+    made = Trained("all_draws", lowering_models.all_draws(), workspace / "families", (cluster, environment))
+    made.is_random = True
+    return made
+
+
+@pytest.mark.parametrize("flags", [["auto"], ["random"], ["random", "--transport", "gloo"], ["split"]])
+def test_models_that_draw_equal_pytorch(drawing, flags):
+    """Every kind of draw at once, with the numbers of their definition (philox.py)."""
+    planner = ["--batch-split", "2,1,1"] if flags == ["split"] else ["--planner", *flags]
+    found = drawing.run("-".join(flags), 7, *planner)
+    loss, worst, where = differences(found, drawing.reference(7))
+    assert loss < LIMIT and worst < LIMIT, (flags, loss, worst, where)
+
+
+def test_verify_takes_models_that_draw(motley, drawing, cluster, tmp_path):
+    outcome = motley("verify", "-m", drawing.path, "-C", cluster, "--data", drawing.data, "--global-batch", 6, "--steps", 4,
+                     "--planner", "random", "--seed", 3, "--run-dir", tmp_path / "verify", "--json")
+    assert outcome.code == 0 and outcome.json["pass"], outcome.stdout + outcome.stderr
+
+
+def test_a_plan_says_what_is_drawn_across_samples(motley, drawing, cluster):
+    outcome = motley("plan", "-m", drawing.path, "-C", cluster, "--global-batch", 6, "--profile", "model")
+    assert "whole: a permutation of all samples, which each device draws alike" in outcome.stdout, outcome.stdout
 
 
 def mlp_run(motley, mlp, cluster, run_dir, *flags, steps=12, code=0):

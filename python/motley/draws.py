@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils._python_dispatch import TorchDispatchMode
 
 aten = torch.ops.aten
@@ -94,7 +95,8 @@ class EagerDraws:
 
 
 def next_key(generator: torch.Generator | None) -> int:
-    return torch.randint(2**62, (), generator=generator).item()
+    with unset_fake_temporarily():
+        return torch.randint(2**62, (), generator=generator).item()
 
 
 def numbers_of(key: int, distribution: str, shape, dtype: torch.dtype) -> torch.Tensor:

@@ -3,7 +3,7 @@
 Each model is exported with its self-check, planned on four GPUs of two kinds (gpus.toml), and trained five steps on
 three unequal emulated devices, by the plan of `auto` and by two plans drawn at random, beside PyTorch's own loop.
 Losses and parameters must agree to 1e-5, or to ten times what a change of the last bit of every weight does to
-PyTorch's loop. Models with dropout or dropped paths are trained with these too, by two random plans beside one device.
+PyTorch's loop. Models with dropout or dropped paths are trained with these too, by a random plan, and PyTorch's loop with the same random numbers.
 
 A model's answer is kept in build/zoo/NAME.json: another call goes on where one ended; a model that is named is
 always tried again. At the end docs/models_that_train.md is written from all answers (table.py).
@@ -181,7 +181,7 @@ def draws(name):
 
 
 def try_with_dropout(name, answer):
-    """Between plans: the masks are not PyTorch's."""
+    """PyTorch's loop draws what the run does."""
     answer["stage"] = "random"
     model = trained(name, is_random=True)
     model.lr = answer["lr"]

@@ -114,6 +114,7 @@ constexpr auto kNames = std::to_array<std::string_view>({
     "aten::relu6",
     "aten::remainder",
     "aten::round",
+    "aten::rrelu_with_noise_backward",
     "aten::rsqrt",
     "aten::rsub",
     "aten::selu",
