@@ -43,7 +43,9 @@ test: ## every test: C++ units, exporter, whole runs, faults; long sweeps are sa
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 	@OMP_NUM_THREADS=1 $(PYTHON) -m pytest -q -n $(TEST_JOBS) python/tests
 	@OMP_NUM_THREADS=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q -n $(TEST_JOBS) $(COMPUTING_TESTS)
-	@MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q tests $(COMPUTING_TESTS:%=--ignore=%)
+	@MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q tests --ignore=tests/zoo $(COMPUTING_TESTS:%=--ignore=%)
+	@tools/setup.sh zoo
+	@OMP_NUM_THREADS=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) .venv-zoo/bin/python -m pytest -q -n $(TEST_JOBS) tests/zoo
 
 check: setup ## format, layers, names, sizes, headers alone: what CI runs before the tests
 	@tools/check_format.sh
@@ -59,7 +61,7 @@ sanitize: ## fast tests under ASan and UBSan (without PyTorch)
 test-slow: ## long sweeps: every model in every sweep, ten times the random cases, a minute of fuzzing each parser
 	@tools/build.sh product unit_tests
 	@MOTLEY_SLOW=1 RC_PARAMS=max_success=1000 ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
-	@MOTLEY_SLOW=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q tests
+	@MOTLEY_SLOW=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q tests --ignore=tests/zoo
 	@tools/fuzz.sh 60
 
 test-zoo: ## models of torchvision, timm and transformers, small, against PyTorch's own loop: an hour; ZOO=resnet18 one of them

@@ -2,8 +2,10 @@
 
 #include <filesystem>
 
+#include "motley/base/text.h"
 #include "motley/cli/verb.h"
 #include "motley/run/checkpoint.h"
+#include "motley/run/hugging_face.h"
 
 namespace motley::cli {
 namespace {
@@ -11,12 +13,19 @@ namespace {
 struct ConsolidateOptions {
   std::string path;    ///< run directory, or one checkpoint
   std::string output;  ///< folder; "" = the checkpoint itself
+  std::string source;  ///< --hf: folder of transformers' that the model came from
+  std::string shard;   ///< most bytes of a file of weights
 };
 
 std::vector<Flag> consolidate_flags(ConsolidateOptions& options) {
   return {{"path", &options.path, "run directory, or a checkpoint"},
           {"-o,--output", &options.output,
-           "folder of the new checkpoint (default: in place of the old one)"}};
+           "folder of the new checkpoint (default: in place of the old one)"},
+          {"--hf", &options.source,
+           "write the model for from_pretrained of transformers, with the configuration of the "
+           "folder it was exported from (hf:FOLDER)"},
+          {"--shard-size", &options.shard,
+           "with --hf: most bytes of a file of weights, such as 2GiB (default: 5GiB)"}};
 }
 
 /// The checkpoint that a path names, or the latest one of the run directory that it names.
@@ -30,9 +39,36 @@ Result<std::string> find_checkpoint(const std::string& path) {
       fmt::format("{}: neither a checkpoint nor a run directory that has one", path));
 }
 
+Result<int> write_folder(const run::Checkpoint& checkpoint, const ConsolidateOptions& options,
+                         const Context& context) {
+  if (options.output.empty())
+    return usage_error("cli.flags", "--hf: found no -o, wanted the folder to write");
+  run::HuggingFaceOptions wanted{.source = options.source, .target = options.output};
+  if (!options.shard.empty()) {
+    const auto most = parse_bytes(options.shard);
+    if (!most) return with_context("--shard-size", most.error());
+    wanted.shard_bytes = most->value;
+  }
+  MOTLEY_ASSIGN(const run::HuggingFaceFolder made,
+                run::write_hugging_face(checkpoint.model, wanted));
+  context.result(
+      fmt::format(
+          "step {}: {}: config.json and {} of weights, for from_pretrained\n",
+          checkpoint.state.step, wanted.target,
+          made.weights.size() == 1 ? "a file" : fmt::format("{} files", made.weights.size())),
+      {{"folder", wanted.target},
+       {"step", checkpoint.state.step},
+       {"weights", made.weights},
+       {"left_out", made.left_out}});
+  return kDone;
+}
+
 Result<int> consolidate_checkpoint(const ConsolidateOptions& options, const Context& context) {
   MOTLEY_ASSIGN(const std::string path, find_checkpoint(options.path));
   MOTLEY_ASSIGN(const run::Checkpoint checkpoint, run::open_checkpoint(path));
+  if (!options.source.empty()) return write_folder(checkpoint, options, context);
+  if (!options.shard.empty())
+    return usage_error("cli.flags", "--shard-size: belongs to --hf; leave it out");
   const std::string target = options.output.empty() ? path : options.output;
   MOTLEY_RETURN_IF_ERROR(run::consolidate(checkpoint, target));
   context.result(fmt::format("step {}: {} files of {} became {}/model.safetensors and "

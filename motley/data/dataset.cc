@@ -188,22 +188,22 @@ class ArrayMatcher {
   const std::vector<InputSpec>& inputs_;
 };
 
-/// A flat file of unsigned tokens: sample i is the tokens [i*seq, (i+1)*seq], the first `seq` of
-/// them the input, the last `seq` the target.
+/// A flat file of unsigned tokens: sample i is the tokens [i*seq, (i+1)*seq), and of a second input
+/// the same moved on by one.
 class TokenDataset : public Dataset {
  public:
-  TokenDataset(MappedFile file, std::size_t width, std::int64_t seq)
-      : file_(std::move(file)), width_(width), seq_(seq) {}
+  TokenDataset(MappedFile file, std::size_t width, std::int64_t seq, std::size_t inputs)
+      : file_(std::move(file)), width_(width), seq_(seq), inputs_(inputs) {}
 
   std::int64_t samples() const override {
     const auto tokens = static_cast<std::int64_t>(file_.bytes().size() / width_);
-    // One more than the windows hold: the last target is the token after the last input.
-    return (tokens - 1) / seq_;
+    // With two inputs one more than the windows hold: the last target follows the last input.
+    return (tokens + 1 - static_cast<std::int64_t>(inputs_)) / seq_;
   }
   std::int64_t sample_bytes(std::size_t) const override { return 8 * seq_; }
 
   void read(std::size_t input, std::int64_t sample, std::byte* out) const override {
-    MOTLEY_CHECK(input < 2 && sample >= 0 && sample < samples());
+    MOTLEY_CHECK(input < inputs_ && sample >= 0 && sample < samples());
     const auto first = static_cast<std::size_t>(sample * seq_) + input;
     const std::byte* from = file_.bytes().data() + first * width_;
     for (std::int64_t i = 0; i < seq_; ++i) {
@@ -222,22 +222,23 @@ class TokenDataset : public Dataset {
   MappedFile file_;
   std::size_t width_;
   std::int64_t seq_;
+  std::size_t inputs_;
 };
 
 Result<void> check_token_inputs(const DataSource& source, const std::vector<InputSpec>& inputs) {
-  const bool fits =
-      inputs.size() == 2 && std::all_of(inputs.begin(), inputs.end(), [&](const InputSpec& input) {
-        return input.dtype == DType::kI64 &&
-               input.sample_shape == std::vector<std::int64_t>{source.seq};
-      });
+  const bool fits = (inputs.size() == 1 || inputs.size() == 2) &&
+                    std::all_of(inputs.begin(), inputs.end(), [&](const InputSpec& input) {
+                      return input.dtype == DType::kI64 &&
+                             input.sample_shape == std::vector<std::int64_t>{source.seq};
+                    });
   if (fits) return {};
   std::vector<std::string> wanted;
   for (const InputSpec& input : inputs) {
     wanted.push_back(fmt::format("'{}' {}", input.name, describe(input)));
   }
   return usage_error("data.tokens",
-                     fmt::format("{}: a token file with windows of {} gives two inputs i64[N, {}], "
-                                 "but the model's inputs are {}",
+                     fmt::format("{}: a token file with windows of {} gives tokens i64[N, {}] and "
+                                 "maybe the next tokens, but the model's inputs are {}",
                                  source.path, source.seq, source.seq,
                                  wanted.empty() ? "none" : join(wanted, ", ")));
 }
@@ -264,12 +265,13 @@ Result<std::unique_ptr<Dataset>> open_tokens(const DataSource& source,
                                                   source.path, size, width));
   }
   const auto tokens = static_cast<std::int64_t>(size / width);
-  if (tokens - 1 < source.seq) {
-    return usage_error("data.empty", fmt::format("{}: {} tokens, wanted more than {}, the length "
-                                                 "of a window",
-                                                 source.path, tokens, source.seq));
+  const auto least = source.seq + static_cast<std::int64_t>(inputs.size()) - 1;
+  if (tokens < least) {
+    return usage_error("data.empty", fmt::format("{}: {} tokens, wanted {} or more for windows of "
+                                                 "{}",
+                                                 source.path, tokens, least, source.seq));
   }
-  return std::make_unique<TokenDataset>(std::move(file), width, source.seq);
+  return std::make_unique<TokenDataset>(std::move(file), width, source.seq, inputs.size());
 }
 
 }  // namespace

@@ -42,9 +42,9 @@ class Dataset {
 /// Opens the data for a model's inputs, in order. What kind of file it is, its name's ending says;
 /// any other than .npz and .safetensors is a token file. Arrays are matched by name, else by x0,
 /// x1,
-/// ...; dtype and shape must equal the inputs'. Token files give two inputs: tokens [i*seq,
-/// (i+1)*seq) and the same shifted by one, as i64. Each mismatch is one clear usage error: nothing
-/// is converted.
+/// ...; dtype and shape must equal the inputs'. Token files give tokens [i*seq,
+/// (i+1)*seq) and, to a second input, the same shifted by one, as i64. Each mismatch is one clear
+/// usage error: nothing is converted.
 Result<std::unique_ptr<Dataset>> open_dataset(const DataSource& source,
                                               const std::vector<InputSpec>& inputs);
 

@@ -171,6 +171,10 @@ TEST_F(DatasetTest, CutsTokensIntoWindowsAndTheirNextTokens) {
   const auto wide = open_dataset({path, 4, 2}, token_inputs(2));
   EXPECT_EQ((*wide)->samples(), 1);
   EXPECT_EQ(sample<std::int64_t>(**wide, 0, 0), (std::vector<std::int64_t>{0x10000, 0x30002}));
+  // A model that makes its targets itself takes the windows alone: floor(8 / 4) = 2 of 4.
+  const auto alone = open_dataset({path, 2, 4}, {{"input_ids", DType::kI64, {4}}});
+  EXPECT_EQ((*alone)->samples(), 2);
+  EXPECT_EQ(sample<std::int64_t>(**alone, 0, 1), (std::vector<std::int64_t>{4, 5, 6, 65535}));
 }
 
 TEST_F(DatasetTest, RefusesTokensThatDoNotFit) {
@@ -179,15 +183,17 @@ TEST_F(DatasetTest, RefusesTokensThatDoNotFit) {
             "t.bin: 7 bytes are no whole number of 2-byte tokens; is it truncated?");
   EXPECT_EQ(message({path, 3, 3}, token_inputs(3)), "t.bin: tokens of 3 bytes, wanted 2 or 4");
   EXPECT_EQ(message({write("s.bin", "abcdef"), 2, 3}, token_inputs(3)),
-            "s.bin: 3 tokens, wanted more than 3, the length of a window");
+            "s.bin: 3 tokens, wanted 4 or more for windows of 3");
   EXPECT_EQ(message({write("e.bin", ""), 2, 3}, token_inputs(3)),
-            "e.bin: 0 tokens, wanted more than 3, the length of a window");
-  EXPECT_EQ(message({path, 2, 4}, token_inputs(3)),
-            "t.bin: a token file with windows of 4 gives two inputs i64[N, 4], but the model's "
-            "inputs are 'tokens' i64[N, 3], 'targets' i64[N, 3]");
-  EXPECT_EQ(message({path, 2, 4}, {}),
-            "t.bin: a token file with windows of 4 gives two inputs i64[N, 4], but the model's "
-            "inputs are none");
+            "e.bin: 0 tokens, wanted 4 or more for windows of 3");
+  EXPECT_EQ(
+      message({path, 2, 4}, token_inputs(3)),
+      "t.bin: a token file with windows of 4 gives tokens i64[N, 4] and maybe the next tokens, "
+      "but the model's inputs are 'tokens' i64[N, 3], 'targets' i64[N, 3]");
+  EXPECT_EQ(
+      message({path, 2, 4}, {}),
+      "t.bin: a token file with windows of 4 gives tokens i64[N, 4] and maybe the next tokens, "
+      "but the model's inputs are none");
 }
 
 }  // namespace

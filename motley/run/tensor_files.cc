@@ -257,15 +257,36 @@ Result<void> TensorFiles::read(const program::Buffer& buffer, std::span<std::byt
   return {};
 }
 
-Result<void> TensorFiles::write_whole(const std::string& path) const {
-  std::vector<std::vector<std::byte>> joined;
-  std::vector<NamedTensor> named;
-  for (const auto& [name, tensor] : tensors_) {
-    std::span<const std::byte> bytes = tensor.rows[0].bytes;
-    if (tensor.rows.size() > 1) bytes = joined.emplace_back(join(tensor));
-    named.push_back({name, {tensor.dtype, tensor.shape, bytes}});
+TensorView TensorFiles::view(const std::string& name) const {
+  const Tensor& tensor = tensors_.at(name);
+  if (tensor.rows.size() > 1) return {tensor.dtype, tensor.shape, {}};
+  return {tensor.dtype, tensor.shape, tensor.rows[0].bytes};
+}
+
+TensorView TensorFiles::whole(const std::string& name, std::vector<std::byte>& joined) const {
+  TensorView made = view(name);
+  const Tensor& tensor = tensors_.at(name);
+  if (tensor.rows.size() > 1) {
+    joined = join(tensor);
+    made.bytes = joined;
   }
+  return made;
+}
+
+Result<void> TensorFiles::write_whole(const std::string& path,
+                                      std::span<const std::string> names) const {
+  std::vector<std::vector<std::byte>> joined(names.size());
+  std::vector<NamedTensor> named;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    named.push_back({names[i], whole(names[i], joined[i])});
   return write_safetensors(path, named, {});
+}
+
+bool TensorFiles::are_equal(const std::string& one, const std::string& other) const {
+  std::vector<std::byte> joined_one, joined_other;
+  const TensorView a = whole(one, joined_one), b = whole(other, joined_other);
+  return a.dtype == b.dtype && a.shape == b.shape &&
+         std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin(), b.bytes.end());
 }
 
 }  // namespace motley::run

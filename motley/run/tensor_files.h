@@ -55,8 +55,13 @@ class TensorFiles {
   /// are that one. `names`: what a tensor is called there, if not as here.
   TensorFiles with_others(const TensorFiles& others, const std::string& suffix,
                           const std::map<std::string, std::string>& names) const;
-  /// All of them in one file. Needs memory for the tensors that are in parts.
-  Result<void> write_whole(const std::string& path) const;
+  /// Dtype and shape of a tensor that is there; its bytes, unless it is in parts.
+  TensorView view(const std::string& name) const;
+  /// Those with `names` (default: all), in one file. Needs memory for the ones that are in parts.
+  Result<void> write_whole(const std::string& path) const { return write_whole(path, names()); }
+  Result<void> write_whole(const std::string& path, std::span<const std::string> names) const;
+  /// Are two tensors that are there the same to the bit, dtype and shape included?
+  bool are_equal(const std::string& one, const std::string& other) const;
 
  private:
   /// Some rows of a tensor seen as [before, extent, after].
@@ -77,6 +82,8 @@ class TensorFiles {
                    std::byte* target);
   /// All rows together.
   static std::vector<std::byte> join(const Tensor& tensor);
+  /// A tensor with its bytes; `joined` keeps those of one that is in parts.
+  TensorView whole(const std::string& name, std::vector<std::byte>& joined) const;
 
   std::map<std::string, Tensor> tensors_;
 };

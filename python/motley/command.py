@@ -1,86 +1,29 @@
-"""The command line: `python -m motley.export FILE.py:FUNCTION -o MODEL.motley`."""
+"""The command line: `python -m motley.export FILE.py:FUNCTION|hf:FOLDER -o MODEL.motley`."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import importlib.util
 import json
 import logging
 import os
 import sys
 
-from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
-
 from motley.capture import MAX_BATCH
-from motley.errors import ExportError, refuse
+from motley.errors import ExportError
 from motley.exporter import Exported, export
+from motley.hugging_face import DTYPES, LENGTH, TASKS, Choices, load_folder
+from motley.user_function import build_model, load_function
 
 
-def load_function(spec: str):
-    """The function that `FILE.py:FUNCTION` names."""
-    file, colon, function = spec.rpartition(":")
-    if not colon or not file or not function:
-        refuse("not a function", "command line", f'"{spec}"', "FILE.py:FUNCTION", "model.py:model")
-    if not os.path.isfile(file):
-        refuse("no such file", "command line", f'"{file}"', "a Python file", "its full path")
-    module_spec = importlib.util.spec_from_file_location("motley_user_model", file)
-    if module_spec is None:
-        refuse(
-            "not a Python file",
-            "command line",
-            f'"{file}"',
-            "a name that ends in .py",
-            "renaming it",
-        )
-    module = importlib.util.module_from_spec(module_spec)
-    sys.modules["motley_user_model"] = module
-    sys.path.insert(0, os.path.dirname(os.path.abspath(file)))
-    try:
-        module_spec.loader.exec_module(module)
-    except Exception as error:  # whatever the user's file raises
-        found = f"{type(error).__name__}: {error}"
-        refuse(
-            "the file does not run", file, found, "a file that can be imported", f"python {file}"
-        )
-    if not callable(getattr(module, function, None)):
-        known = [name for name, value in vars(module).items() if is_model_function(value, module)]
-        found = "functions " + (", ".join(sorted(known)) or "none")
-        refuse(f'no function "{function}"', file, found, f'"{function}"', "one of them")
-    return getattr(module, function)
-
-
-def is_model_function(value, module) -> bool:
-    return (
-        callable(value)
-        and not isinstance(value, type)
-        and getattr(value, "__module__", "") == module.__name__
-    )
-
-
-def build_model(function, spec: str, graph_only: bool) -> tuple:
-    """Calls the user's function, without memory for weights if only the graph is wanted.
-
-    The result is (module, inputs, dimensions of the samples by input).
-    """
-    try:
-        if graph_only:
-            with FakeTensorMode(allow_non_fake_inputs=True):
-                made = function()
-        else:
-            made = function()
-    except Exception as error:  # whatever the user's function raises
-        found = f"{type(error).__name__}: {error}"
-        refuse("the function fails", spec, found, "(module, inputs)", "calling it in Python")
-    is_pair = isinstance(made, tuple) and len(made) in (2, 3) and isinstance(made[0], nn.Module)
-    if not is_pair or (len(made) == 3 and not isinstance(made[2], (dict, type(None)))):
-        found = type(made).__name__
-        if isinstance(made, tuple):
-            found = "(" + ", ".join(type(item).__name__ for item in made) + ")"
-        wanted, advice = "(module, inputs)", "return module, (x, y)"
-        refuse("the function returns something else", spec, found, wanted, advice)
-    return made if len(made) == 3 else (*made, None)
+def load_model(options: argparse.Namespace) -> tuple:
+    """(module, inputs, dimensions of the samples by input) of what the command line names."""
+    if options.model.startswith("hf:"):
+        choices = Choices(options.task, options.inputs, options.seq, options.dtype)
+        folder = options.model.removeprefix("hf:")
+        return (*load_folder(folder, choices, options.graph_only), None)
+    function = load_function(options.model)
+    return build_model(function, options.model, options.graph_only)
 
 
 def result_object(exported: Exported) -> dict:
@@ -120,8 +63,9 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "model",
-        metavar="FILE.py:FUNCTION",
-        help="FUNCTION() returns (module, inputs): a tuple, or a dict of keyword arguments",
+        metavar="FILE.py:FUNCTION | hf:FOLDER",
+        help="FUNCTION() returns (module, inputs): a tuple, or a dict of keyword arguments; "
+        "FOLDER has a config.json and weights as Hugging Face's transformers writes them",
     )
     parser.add_argument("-o", "--output", required=True, metavar="MODEL.motley")
     parser.add_argument(
@@ -131,9 +75,24 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "--verify-batch", type=int, metavar="N", help="batch size to check at, besides 1"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    folder = parser.add_argument_group("models of a folder (hf:)")
+    folder.add_argument("--task", choices=TASKS, help="default: that of the folder's architecture")
+    folder.add_argument("--seq", type=int, metavar="N", help=f"tokens a sample ({LENGTH})")
+    folder.add_argument("--dtype", choices=DTYPES, help="of the parameters (float32)")
+    folder.add_argument(
+        "--inputs",
+        type=lambda text: text.split(","),
+        metavar="NAME,...",
+        help="what the data has; input_ids alone are their own labels",
+    )
     parsed = parser.parse_args(arguments)
     if parsed.verify_batch is not None and not 1 <= parsed.verify_batch <= MAX_BATCH:
         parser.error(f"--verify-batch: wanted 1 to {MAX_BATCH}")
+    if parsed.seq is not None and parsed.seq < 2:
+        parser.error("--seq: wanted 2 or more")
+    of_folder = [name for name in ("task", "seq", "dtype", "inputs") if getattr(parsed, name)]
+    if of_folder and not parsed.model.startswith("hf:"):
+        parser.error(f"--{of_folder[0]}: for hf:FOLDER; a function of your own decides that itself")
     return parsed
 
 
@@ -146,8 +105,7 @@ def main(arguments: list[str] | None = None) -> int:
     handler.setFormatter(logging.Formatter("motley.export: %(message)s"))
     log.addHandler(handler)
     try:
-        function = load_function(options.model)
-        module, inputs, batch_dims = build_model(function, options.model, options.graph_only)
+        module, inputs, batch_dims = load_model(options)
         name = os.path.splitext(os.path.basename(options.output))[0]
         exported = export(
             module,

@@ -29,7 +29,7 @@ from motley.graph import (
     Value,
 )
 from motley.sizes import DataError, SizeError, print_size
-from motley.step import GIVEN, MODULE
+from motley.step import MODULE
 
 aten = torch.ops.aten
 
