@@ -72,12 +72,19 @@ test-zoo: ## models of torchvision, timm and transformers, small, against PyTorc
 fuzz: setup ## libFuzzer, a minute each parser
 	@tools/fuzz.sh 60
 
-BENCHES := choices engine emulated parity plan hap spmd sharded_runs graph simulator flow_network own_runs accuracy
+BENCHES := choices engine emulated parity plan hap spmd sharded_runs graph simulator flow_network own_runs export accuracy
 bench: $(BENCHES:%=bench-%) ## all benchmarks; make bench-NAME runs one and writes build/bench/NAME.json
 bench-%:
 	@tools/build.sh product benches
 	@mkdir -p $(BUILD)/bench
 	@if [ -f bench/$*.py ]; then MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) bench/$*.py; else $(BUILD)/bench_$* $(if $(filter accuracy,$*),$(MOTLEY_DATA) $(BUILD)/bench/own_runs.json) $(BUILD)/bench/$*.json; fi
+
+# Models of packages that only the zoo's environment has.
+bench-export: PYTHON := $(CURDIR)/.venv-zoo/bin/python
+bench-export: zoo
+.PHONY: zoo
+zoo:
+	@tools/setup.sh zoo
 
 format: ## clang-format on all sources
 	@git ls-files '*.h' '*.cc' | xargs clang-format-14 -i

@@ -61,6 +61,7 @@ def environment(workspace):
         MOTLEY_PROFILES=str(workspace / "profiles.db"),
         MOTLEY_PROFILE_ROUNDS="1",
         OMP_NUM_THREADS="1",
+        XDG_CACHE_HOME=str(workspace / "cache"),
     )
 
 

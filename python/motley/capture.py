@@ -20,6 +20,8 @@ from motley.draws import NumberedDraws, decompositions, keep_draws
 from motley.errors import ExportError, refuse, refuse_complex
 from motley.step import MODULE, Step
 
+log = logging.getLogger("motley.export")
+
 MAX_BATCH = 65536
 
 
@@ -40,22 +42,40 @@ class Captured:
     constants: dict[str, torch.Tensor]  # buffers that state_dict does not have
 
 
-def capture(step: Step, examples, *, fake_weights: bool = False) -> Captured:
-    """The joint graph of `step(*examples)`, whose first output is the scalar loss.
+@dataclass
+class Traced:
+    """The exported forward pass."""
+
+    program: torch.export.ExportedProgram
+    batch: int  # of the example inputs
+    min_batch: int
+
+
+def trace(step: Step, examples) -> Traced:
+    """Exports `step(*examples)`, whose first output is the scalar loss, for batches of any size."""
+    batch = examples[0].shape[0]
+    check_module(step.module)
+    if batch == 1:  # PyTorch takes a size of one as fixed
+        examples, batch = tuple(torch.cat([value, value]) for value in examples), 2
+    log.info("tracing forward")
+    program, min_batch = export_program(step, examples)
+    check_loss(program)
+    return Traced(program, batch, min_batch)
+
+
+def capture(step: Step, traced: Traced, *, fake_weights: bool = False) -> Captured:
+    """The joint graph of a traced step.
 
     With `fake_weights` the module was built under FakeTensorMode and has no memory for weights.
     """
-    module, batch = step.module, examples[0].shape[0]
-    check_module(module)
-    if batch == 1:  # PyTorch takes a size of one as fixed
-        examples, batch = tuple(torch.cat([value, value]) for value in examples), 2
-    program, min_batch = export_program(step, examples)
-    check_loss(program)
+    module, program = step.module, traced.program
+    operators = sum(node.op == "call_function" for node in program.graph.nodes)
+    log.info("tracing forward and backward of %d operators", operators)
     joint, symbol = joint_graph(program, fake_weights)
     return Captured(
         graph_module=joint,
-        batch=batch,
-        min_batch=min_batch,
+        batch=traced.batch,
+        min_batch=traced.min_batch,
         symbol=symbol,
         inputs=step.input_names,
         outputs=step.result.names,

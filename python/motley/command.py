@@ -8,12 +8,26 @@ import json
 import logging
 import os
 import sys
+import time
 
+from motley.cache import Cache
 from motley.capture import MAX_BATCH
 from motley.errors import ExportError
 from motley.exporter import Exported, export
 from motley.hugging_face import DTYPES, LENGTH, TASKS, Choices, load_folder
 from motley.user_function import build_model, load_function
+
+
+class Elapsed(logging.Formatter):
+    """Lines that say how long the export has been going on: the last one is where the time goes."""
+
+    def __init__(self):
+        super().__init__()
+        self.start = time.monotonic()
+
+    def format(self, record: logging.LogRecord) -> str:
+        elapsed = time.monotonic() - self.start
+        return f"motley.export: {elapsed:5.1f} s  {record.getMessage()}"
 
 
 def load_model(options: argparse.Namespace) -> tuple:
@@ -24,6 +38,11 @@ def load_model(options: argparse.Namespace) -> tuple:
         return (*load_folder(folder, choices, options.graph_only), None)
     function = load_function(options.model)
     return build_model(function, options.model, options.graph_only)
+
+
+def cache_folder() -> str:
+    root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return os.path.join(root, "motley", "export")
 
 
 def result_object(exported: Exported) -> dict:
@@ -43,6 +62,8 @@ def result_text(exported: Exported) -> str:
     if exported.outputs:
         named = [name or "one without a name" for name in exported.outputs]
         lines.append("outputs     loss, " + ", ".join(named))
+    if exported.is_cached:
+        lines.append("cache       graph and checks of an earlier export of the same model")
     check = exported.check
     if check is None:
         return "\n".join([*lines, "weights     none (graph only); shapes checked"])
@@ -74,6 +95,9 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--verify-batch", type=int, metavar="N", help="batch size to check at, besides 1"
     )
+    parser.add_argument(
+        "--no-cache", action="store_true", help="trace and check a model anew that is unchanged"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     folder = parser.add_argument_group("models of a folder (hf:)")
     folder.add_argument("--task", choices=TASKS, help="default: that of the folder's architecture")
@@ -102,9 +126,10 @@ def main(arguments: list[str] | None = None) -> int:
     log = logging.getLogger("motley.export")
     log.setLevel(logging.INFO)
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("motley.export: %(message)s"))
+    handler.setFormatter(Elapsed())
     log.addHandler(handler)
     try:
+        log.info("building %s", options.model)
         module, inputs, batch_dims = load_model(options)
         name = os.path.splitext(os.path.basename(options.output))[0]
         exported = export(
@@ -115,6 +140,7 @@ def main(arguments: list[str] | None = None) -> int:
             graph_only=options.graph_only,
             verify_batch=options.verify_batch,
             name=name,
+            cache=None if options.no_cache else Cache(cache_folder()),
         )
     except ExportError as error:
         print(error, file=sys.stderr)

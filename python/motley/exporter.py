@@ -10,7 +10,8 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from motley.capture import capture
+from motley.cache import Cache, Found, find_key
+from motley.capture import capture, trace
 from motley.emit import emit
 from motley.errors import refuse
 from motley.graph import Graph, print_graph
@@ -36,6 +37,7 @@ class Exported:
     parameter_elements: int
     bytes: int
     check: SelfCheck | None
+    is_cached: bool  # graph and check are those of an earlier export of the same model
 
 
 def export(
@@ -47,6 +49,7 @@ def export(
     graph_only=False,
     verify_batch=None,
     name=None,
+    cache: Cache | None = None,
 ) -> Exported:
     """Writes a model file of one training step of `module`.
 
@@ -54,36 +57,51 @@ def export(
     tuple, or as the item or field `loss`. Dimension 0 of every tensor among the inputs is the
     batch, but for those whose dimension `batch_dims` has by name: `{"tokens": 1, "mask": None}`,
     none for what all samples share. The file is compared with eager PyTorch at batch 1 and at
-    `verify_batch` (default: three more than the example has), and refused with ExportError where
+    `verify_batch` (default: 3, or 5 where the example has 3), and refused with ExportError where
     they differ; then nothing is written. With `graph_only` the file holds no weights, and neither
     need the module: build it on the meta device or under
-    `FakeTensorMode(allow_non_fake_inputs=True)`.
+    `FakeTensorMode(allow_non_fake_inputs=True)`. A `cache` of an earlier export of the same model
+    spares the graph and the checks.
     """
     target = check_target(path)
     step, examples = make_step(module, inputs, batch_dims, graph_only=graph_only)
-    log.info("capturing forward and backward")
-    captured = capture(step, examples, fake_weights=graph_only and is_fake(step))
-    graph, constants = emit(captured, name or type(module).__name__)
+    traced = trace(step, examples)
+    name = name or type(module).__name__
+    key = cache and find_key(traced, step, examples, (name, graph_only, verify_batch))
+    known = cache.find(key) if cache else None
+    if known:
+        log.info("the same model as before: graph and self-check are those of the cache")
+        graph, constants = parse_graph(known.text), known.constants
+    else:
+        captured = capture(step, traced, fake_weights=graph_only and is_fake(step))
+        graph, constants = emit(captured, name)
     text = print_graph(graph)
     tensors = {} if graph_only else stored_tensors(step.module, graph, constants)
     temporary = f"{target}.{os.getpid()}.partial"
     log.info("writing %d operators", len(graph.ops))
     try:
         write(temporary, text, tensors)
-        text, tensors = read_model_file(temporary)
-        written = parse_graph(text)
-        batches = (captured.batch, verify_batch or captured.batch + 3)
-        if graph_only:
-            check_shapes(written, batches[1])
-            result = None
-        else:
-            log.info("checking against eager PyTorch")
-            result = check(written, tensors, step, examples, batches)
+        result = known.check if known else None
+        if not known:
+            batches = (traced.batch, verify_batch or (3 if traced.batch != 3 else 5))
+            result = check_file(temporary, None if graph_only else step, examples, batches)
         os.replace(temporary, target)
+        log.info("done")
     finally:
         if os.path.exists(temporary):
             os.remove(temporary)
-    return summary(target, written, step, result)
+    if cache and not known:
+        cache.keep(key, Found(text, {} if graph_only else constants, result))
+    return summary(target, graph, step, result, is_cached=known is not None)
+
+
+def check_file(path: str, step: Step | None, examples, batches) -> SelfCheck | None:
+    """Refuses a file that does not do what the step does. Without a step: whose shapes are wrong."""
+    text, tensors = read_model_file(path)
+    graph = parse_graph(text)
+    if step is None:
+        return check_shapes(graph, batches[1])
+    return check(graph, tensors, step, examples, batches)
 
 
 def check_target(path) -> str:
@@ -120,6 +138,7 @@ def check_shapes(graph: Graph, verify_batch: int) -> None:
     """Runs a graph without numbers: every operator exists and gives the declared types."""
     smallest = graph.sizes["batch"][0]
     for batch in (smallest, verify_batch):
+        log.info("checking shapes at batch %d", batch)
         with FakeTensorMode():
             sources = [source for source in graph.sources if source.kind != "tangent"]
             made = {source.name: empty_value(source.value, batch) for source in sources}
@@ -135,7 +154,9 @@ def empty_value(value, batch: int) -> torch.Tensor:
     return torch.empty(shape, dtype=dtype_of(value))
 
 
-def summary(path: str, graph: Graph, step: Step, result: SelfCheck | None) -> Exported:
+def summary(
+    path: str, graph: Graph, step: Step, result: SelfCheck | None, *, is_cached: bool
+) -> Exported:
     parameters = list(step.module.parameters())
     return Exported(
         path=path,
@@ -147,4 +168,5 @@ def summary(path: str, graph: Graph, step: Step, result: SelfCheck | None) -> Ex
         parameter_elements=sum(parameter.numel() for parameter in parameters),
         bytes=os.path.getsize(path),
         check=result,
+        is_cached=is_cached,
     )

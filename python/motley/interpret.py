@@ -7,6 +7,9 @@ type, so a wrong shape is found where it arises.
 
 from __future__ import annotations
 
+import logging
+import time
+
 import torch
 
 from motley.draws import Numbers
@@ -23,7 +26,9 @@ from motley.graph import (
     Value,
 )
 
+log = logging.getLogger("motley.export")
 aten = torch.ops.aten
+PATIENCE = 10  # seconds without a word
 _DTYPE_OF = {name: dtype for dtype, name in DTYPES.items()}
 _FORMAT_OF = {name: memory_format for memory_format, name in MEMORY_FORMATS.items()}
 
@@ -38,6 +43,8 @@ class InterpretError(Exception):
 
 def evaluate_size(text: str, sizes: dict[str, int]) -> int | float:
     """Value of a size expression, whose grammar is a part of Python's."""
+    if text.isdigit():
+        return int(text)
     return eval(text, {"__builtins__": {}, "max": max, "min": min}, dict(sizes))
 
 
@@ -58,8 +65,12 @@ def run_graph(
             tensor = next(given) if source.kind == "input" else tensors[source.name]
         runner.store(source.value, tensor, f'{source.kind} "{source.name}"')
     last_use = last_uses(graph)
+    said = time.monotonic()
     with torch.no_grad():
         for i, op in enumerate(graph.ops):
+            if time.monotonic() > said + PATIENCE:
+                log.info("%d of %d operators run", i, len(graph.ops))
+                said = time.monotonic()
             runner.run(op)
             for id in last_use.get(i, ()):
                 runner.values.pop(id, None)

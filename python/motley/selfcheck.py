@@ -8,7 +8,7 @@ with batch norm over few values amplify the last bit a thousandfold.
 
 from __future__ import annotations
 
-import copy
+import logging
 import math
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,7 +22,9 @@ from motley.errors import refuse
 from motley.graph import Graph
 from motley.interpret import InterpretError, run_graph
 from motley.rounding import with_last_bits_changed
-from motley.step import Step
+from motley.step import Step, copy_step
+
+log = logging.getLogger("motley.export")
 
 # Difference allowed, relative to the tensor's norm. Where a step computes in bf16 or f16, a sum
 # taken in another order already differs by more than single precision would.
@@ -32,6 +34,7 @@ TOLERANCE_HALF = 1e-2
 # of a bias in front of BatchNorm; it is compared on this scale instead of its own.
 NOISE = 1e-3
 ATTEMPTS = 4
+SMALL = (1, 2, 3, 4)  # batch sizes of which the first that can be is compared
 # A tensor may differ by this many times what changes of the weights' last bits make of it in eager
 # PyTorch, the most of so many changes.
 AMPLIFIED = 10
@@ -58,11 +61,11 @@ Key = tuple[str, str]  # kind of a tensor and name
 
 @dataclass
 class Difference:
-    """Of one tensor: relative, and what was found in the graph (empty: nothing) and in eager."""
+    """Of one tensor: relative, and what was found in the graph, maybe nothing, and in eager."""
 
     value: float
-    found: str
-    wanted: str
+    found: torch.Tensor | None
+    wanted: torch.Tensor
 
 
 class EagerError(Exception):
@@ -77,19 +80,19 @@ def check(graph: Graph, tensors, step: Step, inputs, batches: tuple[int, int]) -
     """Refuses a graph that differs from `step` at the second of `batches` or at batch 1.
 
     The first of `batches` is the captured one. Where the model itself fails at batch 1, or rounding
-    decides what it gives, a batch of 2 or 3 takes its place.
+    decides what it gives, a batch of 2, 3 or 4 takes its place.
     """
     captured, other = batches
     result = SelfCheck(tolerance=tolerance_of(graph))
     model = (graph, tensors, step, inputs)
-    for batch in (1, 2, 3):
+    for batch in SMALL:
         if batch not in batches and batch >= graph.sizes["batch"][0]:
             why = check_batch(model, batch, result)
             if not why:
                 break
             result.notes.append(f"batch {batch} is not checked: {why}")
     if not result.batches:
-        refuse_to_compare("batch 1, 2 or 3", why)
+        refuse_to_compare("batch 1 to 4", why)
     why = check_batch(model, other, result)
     if why:
         refuse_to_compare(f"batch {other}", why)
@@ -111,6 +114,7 @@ def check_batch(model, batch: int, result: SelfCheck) -> str:
     """Compares at one batch size. Says why not where no inputs drawn are fit for that."""
     graph, tensors, step, inputs = model
     why = ""
+    log.info("checking against eager PyTorch at batch %d", batch)
     for attempt in range(ATTEMPTS):
         draw = random_inputs if attempt < ATTEMPTS - 1 else resampled_inputs
         generator = torch.Generator().manual_seed(1000 * batch + attempt)
@@ -163,9 +167,8 @@ def resampled_inputs(example: torch.Tensor, batch: int, generator: torch.Generat
 
 def run_eager(step: Step, inputs, seed: int) -> dict[tuple[str, str], torch.Tensor]:
     """Loss, gradients and buffers of a step, by kind and name. The module stays as it is."""
-    step = copy.deepcopy(step)
+    step = copy_step(step)
     module = step.module
-    module.zero_grad(set_to_none=True)
     torch.manual_seed(seed)
     try:
         with DrawnEagerly():
@@ -211,9 +214,9 @@ def compare(graph: Graph, values: dict[int, torch.Tensor], expected) -> dict[Key
         if key in found:
             scale = floor if kind == "gradient" else 0.0
             value = relative_difference(found[key], tensor, scale)
-            differences[key] = Difference(value, describe(found[key]), describe(tensor))
+            differences[key] = Difference(value, found[key], tensor)
         elif norm(tensor) != 0:  # else a parameter without influence
-            differences[key] = Difference(math.inf, "", describe(tensor))
+            differences[key] = Difference(math.inf, None, tensor)
     return differences
 
 
@@ -257,12 +260,14 @@ def words(key: Key, batch: int) -> str:
     return f'{kind} "{name}" at batch {batch}' if name else f"{kind} at batch {batch}"
 
 
-def refuse_difference(where: str, difference: Difference, limit: float, result: SelfCheck) -> NoReturn:
-    found, wanted = f"{difference.found} in the graph", f"a relative difference of {limit:.2g} at most"
-    if not difference.found:
-        found, wanted = "no output in the graph", difference.wanted
+def refuse_difference(where: str, each: Difference, limit: float, result: SelfCheck) -> NoReturn:
+    eager = describe(each.wanted)
+    if each.found is None:
+        found, wanted = "no output in the graph", eager
     else:
-        found += f" and {difference.wanted} in eager PyTorch (relative difference {difference.value:.3g})"
+        found = f"{describe(each.found)} in the graph and {eager} in eager PyTorch "
+        found += f"(relative difference {each.value:.3g})"
+        wanted = f"a relative difference of {limit:.2g} at most"
     if limit > result.tolerance:
         wanted += f", {MANY}"
     advice = "other operators for what it is computed from"
@@ -275,14 +280,18 @@ def noise_floor(expected) -> float:
 
 
 def norm(tensor: torch.Tensor) -> float:
-    return float(tensor.double().norm())
+    """In double precision, without a copy in it."""
+    floating = tensor if tensor.is_floating_point() else tensor.double()
+    return float(torch.linalg.vector_norm(floating, dtype=torch.float64))
 
 
 def relative_difference(found: torch.Tensor, wanted: torch.Tensor, floor: float) -> float:
     if found.shape != wanted.shape:
         return math.inf
-    difference = norm(found.double() - wanted.double())
-    return difference / max(norm(wanted), floor) if difference else 0.0
+    if found.dtype == wanted.dtype and torch.equal(found, wanted):
+        return 0.0
+    scale = max(norm(wanted), floor)
+    return norm(found.double() - wanted.double()) / scale if scale else math.inf
 
 
 def describe(tensor: torch.Tensor) -> str:

@@ -95,6 +95,15 @@ def is_tensor(leaf: Given) -> bool:
     return isinstance(leaf.value, torch.Tensor)
 
 
+def copy_step(step: Step) -> Step:
+    """A step with gradients and buffers of its own; the parameters' memory is that of `step`."""
+    own = {
+        id(parameter): nn.Parameter(parameter.detach(), requires_grad=parameter.requires_grad)
+        for parameter in step.parameters()
+    }
+    return copy.deepcopy(step, own)
+
+
 # Inputs
 
 

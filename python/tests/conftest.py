@@ -16,6 +16,12 @@ def one_thread():
     torch.set_num_threads(1)
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory, monkeypatch):
+    """No test sees what another one, or the user, has exported."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+
+
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory):
     """exported("bert") is (result, graph, tensors) of the model family; each is exported once."""

@@ -127,7 +127,7 @@ def test_batch_norm_over_features_cannot_take_one_sample(tmp_path):
 def test_an_example_of_one_sample_is_enough(tmp_path):
     module, inputs = families.mlp()
     result = motley.export(module, tuple(value[:1] for value in inputs), tmp_path / "a.motley")
-    assert result.check.batches == [1, 5]  # captured at 2
+    assert result.check.batches == [1, 3]  # captured at 2
 
 
 def test_the_module_is_left_as_it_was(tmp_path):
@@ -214,7 +214,7 @@ def test_eager_pytorch_draws_the_same_random_numbers(tmp_path):
     path = tmp_path / "noisy.motley"
     inputs = (torch.randn(6, 4), torch.randn(6, 1))
     result = motley.export(Noisy(), inputs, path).check
-    assert result.batches == [1, 9] and result.worst["gradient"] <= 1e-5
+    assert result.batches == [1, 3] and result.worst["gradient"] <= 1e-5
     text = read_model_file(path)[0]
     assert "dtype(f32), 1)" in text and "motley::dropout(" in text and "aten::rand" not in text
 
@@ -246,7 +246,7 @@ def judged(difference, *changes):
     key = ("gradient", "fc.weight")
     keys = [key, *(("gradient", f"other{i}") for i in range(len(changes) - 1))]
     judge(
-        {key: Difference(difference, "norm 1.1", "norm 1")},
+        {key: Difference(difference, torch.tensor([1.1]).double(), torch.ones(1))},
         lambda: dict(zip(keys, changes, strict=True)),
         5,
         result,
@@ -300,7 +300,7 @@ def test_a_net_that_rounding_decides_is_not_compared(tmp_path):
         step, examples = make_step(module, inputs)
         check(parse_graph(text), tensors, step, examples, (6, 9))
     assert str(caught.value) == (
-        "motley.export: the model cannot be compared with eager PyTorch; batch 1, 2 or 3; found a change "
+        "motley.export: the model cannot be compared with eager PyTorch; batch 1 to 4; found a change "
         "of the last bit of every weight changes most results, wanted a finite loss that rounding does "
         "not decide; try example inputs that resemble real ones"
     )
@@ -332,7 +332,7 @@ def test_batch_norm_of_few_values_amplifies_rounding(tmp_path):
 
     inputs = (torch.randn(6, 3, 2, 2), torch.randint(0, 5, (6,)))
     result = motley.export(Net(), inputs, tmp_path / "model.motley").check
-    assert result.batches == [1, 9]
+    assert result.batches == [1, 3]
     assert re.fullmatch(
         r'gradient "net.0.bias" at batch 1 differs by [\d.e-]+, less than ten times what a change of the '
         r"last bit of every weight does to eager PyTorch \([\d.e-]+\); so do \d+ more tensors",
