@@ -532,7 +532,24 @@ def selections():
     return net, (vectors(), vectors(4))
 
 
+def row_numbers():
+    """Numbers of rows in the arithmetic, of several rows a sample, from another number on, and a write by them."""
+
+    def forward(self, x, y):
+        z = self.fc(x)
+        rows = torch.arange(z.size(0))
+        weights = 1 / (1 + rows) + torch.arange(2, z.size(0) + 2).sqrt() + self.places(rows % 3).sum(1)
+        tokens = torch.arange(z.size(0) * 2).view(-1, 2).float().cos().sum(1)
+        kept = z.index_put((rows, y), tokens).sin() + z.index_put((rows[:, None], self.columns), z[:, :2], True)
+        return (kept.sum(1) * weights).mean() + z[rows[:, None], self.columns].square().mean()
+
+    net = Net(forward, fc=nn.Linear(8, 5), places=nn.Embedding(3, 2))
+    net.register_buffer("columns", torch.tensor([[0, 3]]))
+    return net, (vectors(), labels())
+
+
 MODELS = [
+    row_numbers,
     mixed_samples,
     without_rules,
     resampling,

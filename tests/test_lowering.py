@@ -143,7 +143,6 @@ TOGETHER = {
     "masked_mean": "operator aten::log in module ''",
     "mixup": "operator motley::random in module '' permutes all samples at once",
     "two_views": "operator aten::view in module ''",
-    "indexing": "operator aten::arange in module ''",
     "mixed_samples": "operator aten::sort in module ''",
 }
 

@@ -38,15 +38,19 @@ bool is_mean_loss(const Op& op) {
   return is_nll(op) && reduction != nullptr && *reduction == kMeanReduction;
 }
 
+SizeExpr parsed_size(const std::string& text) {
+  auto parsed = graph::parse_size_expr(text);
+  MOTLEY_CHECK(parsed.has_value());
+  return std::move(*parsed);
+}
+
 /// The expression with `times` batches for each.
 SizeExpr of_all(const SizeExpr& expr, std::int64_t times) {
   if (!expr.depends_on(kBatch)) return expr;
   static const std::regex kName("\\bbatch\\b");
   const std::string scaled =
       std::regex_replace(expr.text(), kName, fmt::format("({}*{})", kBatch, times));
-  auto parsed = graph::parse_size_expr(scaled);
-  MOTLEY_CHECK(parsed.has_value());
-  return std::move(*parsed);
+  return parsed_size(scaled);
 }
 
 /// What becomes of an operator.
@@ -55,7 +59,21 @@ enum class Fate {
   kEach,     ///< a copy for each micro-batch
   kMean,     ///< the same, of whose results each counts 1 / micro_batches
   kNllMean,  ///< a copy that sums, divided by the labels of all
+  kNumbers,  ///< a copy that counts from the micro-batch's first row
+  kOwnRows,  ///< a copy that takes rows by their own numbers, less that of its first
 };
+
+bool takes_rows_by_number(const Op& op) {
+  return op.name == "aten::index" || op.name == "aten::_unsafe_index" ||
+         op.name == "aten::index_put" || op.name == "aten::_unsafe_index_put";
+}
+
+/// Where an arange by ones begins; none: a number that depends on the batch.
+std::optional<std::int64_t> first_number(const Op& op) {
+  if (op.overload.empty()) return 0;
+  const auto* start = std::get_if<std::int64_t>(&op.arguments[0].value);
+  return start == nullptr ? std::nullopt : std::optional(*start);
+}
 
 class Accumulator {
  public:
@@ -189,6 +207,9 @@ class Accumulator {
     if (is_mean_loss(op))
       return is_of_inputs(std::get<ValueId>(op.arguments[1].value)) ? std::optional(Fate::kNllMean)
                                                                     : std::nullopt;
+    if (op.name == "aten::arange")
+      return first_number(op) ? std::optional(Fate::kNumbers) : std::nullopt;
+    if (takes_rows_by_number(op)) return Fate::kOwnRows;
     return graph::is_draw(op) && has_one_batch_dim(op.outputs[0]) ? std::optional(Fate::kEach)
                                                                   : std::nullopt;
   }
@@ -404,7 +425,9 @@ class Accumulator {
     std::size_t operand = 0;
     for (SymbolicArgument& argument : made.arguments) argument = copied(argument, i, m, operand);
     if (fate == Fate::kNllMean) made.arguments[3] = {kSumReduction};
+    if (fate == Fate::kOwnRows) take_own_rows(made, i, m);
     for (ValueId& output : made.outputs) output = add_value(graph_.value(output));
+    if (fate == Fate::kNumbers) count_from(made, rows_before(op.outputs[0], 0, m));
     const std::vector<ValueId> results = made.outputs;
     const graph::Form samples = op.outputs.empty() ? graph::kWholeForm : time_.ops[i].results[0];
     add_op(std::move(made), {OpId(static_cast<std::int64_t>(i)), m, samples});
@@ -412,6 +435,39 @@ class Accumulator {
       const bool is_count = fate == Fate::kNllMean && r == 1;  // known already
       if (!is_count) define(op, op.outputs[r], results[r], fate, m);
     }
+  }
+
+  /// Indices of a dimension that the micro-batches before have.
+  SizeExpr rows_before(ValueId value, int dim, std::int64_t m) const {
+    const SizeExpr& rows = graph_.value(value).shape[static_cast<std::size_t>(dim)];
+    return parsed_size(fmt::format("({})*{}", rows.text(), m));
+  }
+
+  /// arange(end) or (start, end, ...) of as many numbers, behind those before.
+  void count_from(Op& made, const SizeExpr& before) const {
+    const std::int64_t first = first_number(made).value_or(0);
+    const SizeExpr& rows = made_.graph.value(made.outputs[0]).shape[0];
+    const auto place = [&](const std::string& text) {
+      return SymbolicArgument{SizeArgument{parsed_size(text)}};
+    };
+    if (made.overload.empty()) {
+      made.arguments.insert(made.arguments.begin(), SymbolicArgument{});
+      made.overload = "start";
+    }
+    made.arguments[0] = place(fmt::format("{}+{}", before.text(), first));
+    made.arguments[1] = place(fmt::format("{}+{}+{}", before.text(), first, rows.text()));
+  }
+
+  /// (x, [numbers], ...): the numbers are of all rows, x has those of a micro-batch.
+  void take_own_rows(Op& made, std::size_t op, std::int64_t m) {
+    if (m == 0) return;
+    const int dim = time_.ops[op].operands[0].dim;
+    auto& indices = std::get<SymbolicArguments>(made.arguments[1].value);
+    SymbolicArgument& numbers = indices[static_cast<std::size_t>(dim)];
+    const ValueId x = std::get<ValueId>(graph_.ops[op].arguments[0].value);
+    const SizeArgument before{rows_before(x, dim, m)};
+    numbers = {like(std::get<ValueId>(numbers.value), "aten::sub", "Scalar",
+                    {numbers, {before}, {std::int64_t{1}}}, graph_.ops[op])};
   }
 
   void define(const Op& op, ValueId value, ValueId result, Fate fate, std::int64_t m) {

@@ -160,6 +160,34 @@ TEST(Accumulation, GivesWhatTheWholeBatchGives) {
   }
 }
 
+// Rows 0 to 3 of 8 in the first micro-batch, 4 to 7 in the second, where rows are taken by their
+// own numbers less 4; of two rows a sample, from 5 on, 5 to 12 and 13 to 20.
+TEST(Accumulation, CountsRowsThroughTheMicroBatches) {
+  const auto made = accumulate(
+      step_of(
+          "op %5: f32[batch, 3] = aten::mm(%0, %2) fwd \"\"\n"
+          "op %6: i64[batch] = aten::arange(size(batch), none, none, none, none) fwd \"\"\n"
+          "op %7: f32[batch] = aten::index.Tensor(%5, [%6, %1]) fwd \"\"\n"
+          "op %8: i64[2*batch] = aten::arange.start(5, size(2*batch+5), none, none, none, none) "
+          "fwd \"\"\n"
+          "op %9: i64[batch, 2] = aten::view(%8, [size(batch), 2]) fwd \"\"\n"
+          "op %10: f32[] = aten::sum(%7, none) fwd \"\"\noutput loss %10\n"),
+      8, 2);
+  ASSERT_TRUE(made) << made.error().message;
+  std::vector<std::vector<std::int64_t>> ranges;
+  std::vector<std::int64_t> less;
+  for (const graph::Op& op : made->graph.ops) {
+    const auto size = [&](std::size_t argument) {
+      return std::get<graph::SizeArgument>(op.arguments[argument].value)
+          .expr.evaluate_integer({{"batch", 4}});
+    };
+    if (op.full_name() == "aten::arange.start") ranges.push_back({size(0), size(1)});
+    if (op.full_name() == "aten::sub.Scalar") less.push_back(size(1));
+  }
+  EXPECT_EQ(ranges, (std::vector<std::vector<std::int64_t>>{{0, 4}, {5, 13}, {4, 8}, {13, 21}}));
+  EXPECT_EQ(less, std::vector<std::int64_t>{4});
+}
+
 /// What has another batch's size would fail there: the same over devices, one of which has nothing.
 TEST(Accumulation, RunsOverDevicesAsTheWholeBatchDoesAlone) {
   for (const std::string& text : kSteps) {
