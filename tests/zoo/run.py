@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -138,7 +139,12 @@ def trained(name, is_random):
 
     Zoo.is_random = is_random
     folder = ANSWERS / ("random" if is_random else "plain")
-    return Zoo(name, make(name, is_random), folder, (ANSWERS / "three.toml", environment()))
+    (folder / name).mkdir(parents=True, exist_ok=True)
+    # What runs measure is kept with the model: it would change the plans of those that follow.
+    profiles = folder / name / "profiles.db"
+    shutil.copy(ANSWERS / "profiles.db", profiles)
+    place = ANSWERS / "three.toml", dict(environment(), MOTLEY_PROFILES=str(profiles))
+    return Zoo(name, make(name, is_random), folder, place)
 
 
 def try_model(name, answer):

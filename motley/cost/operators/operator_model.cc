@@ -41,7 +41,13 @@ Result<OperatorModel::Line> OperatorModel::fit_line(const std::vector<const OpEn
   }
   MOTLEY_ASSIGN(const std::vector<double> fitted,
                 fit_relative(rows, seconds, {.is_nonnegative = true, .ridge = kRidge}));
-  Line line{fitted[0], fitted[1], fitted[2], 0, {}, 0};
+  return with_samples({fitted[0], fitted[1], fitted[2], 0, {}, 0}, entries);
+}
+
+OperatorModel::Line OperatorModel::with_samples(Line line,
+                                                const std::vector<const OpEntry*>& entries) {
+  line.samples.clear();
+  line.least = line.scratch_per_byte = 0;
   for (const OpEntry* entry : entries) {
     const double scratch =
         entry->work.bytes > 0 ? static_cast<double>(entry->scratch.value) / entry->work.bytes : 0.0;
@@ -73,13 +79,24 @@ Result<OperatorModel> OperatorModel::fit(const std::vector<OpEntry>& entries) {
   OperatorModel model;
   MOTLEY_ASSIGN(model.all_, fit_line(all));
   for (const auto& [name, measured] : by_operator) {
-    MOTLEY_ASSIGN(model.lines_[name], fit_line(measured));
+    if (model.tells_rates(measured)) {
+      MOTLEY_ASSIGN(model.lines_[name], fit_line(measured));
+    } else {
+      model.lines_[name] = with_samples(model.all_, measured);
+    }
   }
   if (!views.empty()) {
     model.least_view_ = *std::min_element(views.begin(), views.end());
     model.view_ = upper_median(std::move(views));
   }
   return model;
+}
+
+bool OperatorModel::tells_rates(const std::vector<const OpEntry*>& entries) const {
+  return std::any_of(entries.begin(), entries.end(), [&](const OpEntry* entry) {
+    const double launches = all_.launch * static_cast<double>(entry->work.launches);
+    return all_.at(entry->work) > 2 * launches;
+  });
 }
 
 const OperatorModel::Line& OperatorModel::line_of(std::string_view name) const {

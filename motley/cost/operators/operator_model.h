@@ -25,7 +25,8 @@ namespace motley::cost {
 /// d_i the distance in (ln flops, ln bytes) and h = ln 2 / 2: a measured neighbour within a factor
 /// of 1.4 decides, beyond a factor of 3 only the line does. So caches and vector widths, which bend
 /// the line, are followed where something was measured, and it goes back to the line elsewhere: the
-/// prediction cannot run away. An operator of which nothing was measured gets the line of all.
+/// prediction cannot run away. An operator of which nothing was measured gets the line of all, and
+/// so does one of which all that was measured is a launch: it tells no rate.
 ///
 /// Views cost what views were measured to cost. Known error: docs/models.md, "Operators not
 /// measured".
@@ -57,6 +58,10 @@ class OperatorModel {
     }
   };
   static Result<Line> fit_line(const std::vector<const OpEntry*>& entries);
+  /// The line, with what it leaves over of these.
+  static Line with_samples(Line line, const std::vector<const OpEntry*>& entries);
+  /// Is any of them more than a launch, by the line of all?
+  bool tells_rates(const std::vector<const OpEntry*>& entries) const;
   const Line& line_of(std::string_view name) const;
 
   std::map<std::string, Line, std::less<>> lines_;  // by operator

@@ -60,6 +60,19 @@ TEST(OperatorModel, AnUnknownOperatorGetsTheLineOfAll) {
   EXPECT_EQ(model->scratch("aten::cosh", {0, 3e6, 1}), Bytes(0));
 }
 
+// By the line of all 1,000,000 bytes take 1.002 ms. A division of 4 bytes that took 6 us says
+// nothing of that: alone, it would be fitted as 1.5 us a byte. Near it, its own time holds: ln 3
+// above the line's 2 us at weight 1 against 1/4 is ln 3 * 0.8.
+TEST(OperatorModel, WhatIsALaunchTellsNoRate) {
+  std::vector<OpEntry> entries = copies(10);
+  entries.push_back(entry("aten::div.Tensor", {0, 4, 1}, 6e-6));
+  const auto model = OperatorModel::fit(entries);
+  ASSERT_TRUE(model);
+  EXPECT_NEAR(model->seconds("aten::div.Tensor", {0, 1e6, 1}).value, 1.002e-3, 0.05e-3);
+  EXPECT_GT(model->seconds("aten::div.Tensor", {0, 4, 1}).value, 4.8e-6);
+  EXPECT_LT(model->seconds("aten::div.Tensor", {0, 4, 1}).value, 6e-6);
+}
+
 TEST(OperatorModel, ViewsCostWhatViewsCost) {
   std::vector<OpEntry> entries = copies(10);
   for (const double seconds : {1e-6, 3e-6, 2e-6})
