@@ -41,6 +41,7 @@ class Trained:
     """A model, its data, and what one device makes of them."""
 
     steps, batch, lr = STEPS, BATCH, LR
+    profile = "model"  # of `motley run`: what is not measured is taken from what other models took
     is_random = False  # it draws: its losses depend on the seed
 
     def __init__(self, name, made, folder, place):
@@ -59,7 +60,7 @@ class Trained:
         """`motley run`; its answer, with the trained model."""
         words = [
             "run", "-m", self.path, "-C", self.cluster, "--data", self.data, "--global-batch", self.batch,
-            "--steps", steps or self.steps, "--profile", "model", "--seed", seed,
+            "--steps", steps or self.steps, "--profile", self.profile, "--seed", seed,
             "--run-dir", self.folder / run_dir, "--json", "-q", *flags,
             *([] if "--lr" in flags else ["--lr", self.lr]),
         ]  # fmt: skip

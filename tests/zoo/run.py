@@ -80,9 +80,10 @@ def compare(model, run_dir, flags, limits):
     """One run beside the reference: the largest differences of a loss and of a tensor."""
     from parity import differences
 
-    words = ["--resume", "never", *flags]
-    found = model.run(run_dir, SEEDS.get(run_dir, (0,))[0], *words)
-    loss, tensor, where = differences(found, model.reference(SEEDS.get(run_dir, (0,))[0]))
+    seed, _ = SEEDS.get(run_dir, (0, ""))
+    model.profile = "auto" if run_dir == "auto" else "model"  # what a drawn plan takes does not matter
+    found = model.run(run_dir, seed, "--resume", "never", *flags)
+    loss, tensor, where = differences(found, model.reference(seed))
     regions = model.plan(run_dir)["replicas"][0]["regions"]
     return {
         "plan": run_dir, "loss": loss, "tensor": tensor, "where": where, "limits": limits,
@@ -147,7 +148,7 @@ def trained(name, is_random):
     return Zoo(name, make(name, is_random), folder, place)
 
 
-def try_model(name, answer):
+def try_model(name, options, answer):
     """Fills the answer step by step, so that it says how far a model came."""
     begin = time.monotonic()
 
@@ -169,7 +170,7 @@ def try_model(name, answer):
         flags = ["--planner", "random", "--transport", transport]
         answer["runs"].append(compare(model, run_dir, flags, limits))
     answer["train_s"] = took() - answer["plan_s"] - answer["export_s"]
-    if draws(name):
+    if not options.without_dropout and draws(name):
         try_with_dropout(name, answer)
         answer["random_s"] = took() - answer["train_s"] - answer["plan_s"] - answer["export_s"]
 
@@ -194,14 +195,14 @@ def try_with_dropout(name, answer):
     answer["random"] = compare(model, "random-3", ["--planner", "random"], answer["runs"][0]["limits"])
 
 
-def one(name):
+def one(name, options):
     """Tries a model; exit status 0: all equal."""
     import torch
 
     torch.set_num_threads(1)
     answer = {"name": name, "stage": "export"}
     try:
-        try_model(name, answer)
+        try_model(name, options, answer)
         answer["stage"] = "done"
     except Exception as error:  # of whatever kind: the answer says so, and the next model is tried
         answer["error"] = f"{type(error).__name__}: {error}"[:2000]
@@ -227,9 +228,9 @@ def wanted(given):
     return chosen, every
 
 
-def try_apart(name):
+def try_apart(name, options):
     """A model in a process of its own, so that a crash or a hang is an answer as others."""
-    words = [sys.executable, __file__, "--one", name]
+    words = [sys.executable, __file__, "--one", name, *(["--without-dropout"] if options.without_dropout else [])]
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, env=environment(), check=False)
     except subprocess.TimeoutExpired:
@@ -244,14 +245,15 @@ def try_apart(name):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="models or packages; none: those without an answer")
+    parser.add_argument("--without-dropout", action="store_true", help="not the same models with dropout: quicker")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        sys.exit(one(options.one))
+        sys.exit(one(options.one, options))
     prepare()
     chosen, every = wanted(options.names)
     for i, name in enumerate(chosen, 1):
-        print(f"[{i}/{len(chosen)}] {try_apart(name)}", flush=True)
+        print(f"[{i}/{len(chosen)}] {try_apart(name, options)}", flush=True)
     answers = [json.loads(path.read_text()) for path in map(lambda name: ANSWERS / f"{name}.json", every) if path.exists()]
     (ROOT / "docs/models_that_train.md").write_text(table.page(answers))
     fine = sum(map(table.is_fine, answers))
