@@ -287,7 +287,7 @@ def drawn_masks():
         one, some = torch.multinomial(weights, 1), torch.multinomial(weights, 3)
         often = torch.multinomial(weights, 4, replacement=True)
         chosen = [h.gather(2, each[:, None].expand(-1, 4, -1)).mean(2) for each in (one, some, often)]
-        rows = torch.rand(4, x.size(0)).t() * torch.rand(7 * x.size(0)).view(7, -1).t()[:, :4]
+        rows = torch.rand(4, x.size(0)).t() * torch.rand(7, x.size(0)).t()[:, :4]
         return F.mse_loss(sum(chosen) + rows, y)
 
     return Net(forward, fc=nn.Linear(5, 6)), (torch.randn(BATCH, 7, 5), vectors(4))

@@ -8,8 +8,9 @@ namespace motley::graph {
 namespace {
 
 TEST(IsRandom, KnowsOperatorsWithAndWithoutOverload) {
-  for (const char* name : {"aten::native_dropout", "aten::bernoulli.p", "aten::rand_like",
-                           "aten::normal.Tensor_Tensor", "aten::randperm", "aten::bernoulli_.float"})
+  for (const char* name :
+       {"aten::native_dropout", "aten::bernoulli.p", "aten::rand_like",
+        "aten::normal.Tensor_Tensor", "aten::randperm", "aten::bernoulli_.float"})
     EXPECT_TRUE(is_random(name)) << name;
   for (const char* name : {"aten::native_dropout_backward", "aten::mm", "motley::random"})
     EXPECT_FALSE(is_random(name)) << name;
@@ -64,7 +65,8 @@ TEST(Draws, ThatAreNoneOfOursAreRefused) {
 
 TEST(Draws, OnlyPermutationsAreAcrossElements) {
   const auto graph = graph_of(
-      "op %2: i64[batch] = motley::random(\"permutation\", [size(batch)], dtype(i64), 0) fwd \"\"\n" +
+      "op %2: i64[batch] = motley::random(\"permutation\", [size(batch)], dtype(i64), 0) fwd "
+      "\"\"\n" +
       random(3, "\"normal\", [size(batch)], dtype(f32), 1"));
   ASSERT_TRUE(graph) << graph.error().message;
   EXPECT_TRUE(draws_across(graph->ops[1]));

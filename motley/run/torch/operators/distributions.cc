@@ -85,9 +85,15 @@ V log_of(const V& x) {
 /// cos(2 pi t) for t in [0, 1), by the series around the nearest quarter, which end below 5e-17.
 template <typename V>
 V cosine_of_turn(const V& t) {
-  constexpr std::array kCosine = {1.0,           -1.0 / 2,       1.0 / 24,
-                                  -1.0 / 720,    1.0 / 40320,    -1.0 / 3628800,
-                                  1.0 / 4.790016e8, -1.0 / 8.71782912e10, 1.0 / 2.0922789888e13};
+  constexpr std::array kCosine = {1.0,
+                                  -1.0 / 2,
+                                  1.0 / 24,
+                                  -1.0 / 720,
+                                  1.0 / 40320,
+                                  -1.0 / 3628800,
+                                  1.0 / 4.790016e8,
+                                  -1.0 / 8.71782912e10,
+                                  1.0 / 2.0922789888e13};
   constexpr std::array kSine = {1.0,
                                 -1.0 / 6,
                                 1.0 / 120,
@@ -109,8 +115,8 @@ V cosine_of_turn(const V& t) {
   return choose(is_negative, V(value * -1.0), value);
 }
 
-/// Of positive numbers, by Heron's steps from (1 + a) / 2 for a in [1/2, 2): the first is off by 6 %
-/// at most, the fifth by less than 1e-23. PyTorch's own root is not rounded the same everywhere.
+/// Of positive numbers, by Heron's steps from (1 + a) / 2 for a in [1/2, 2): the first is off by 6
+/// % at most, the fifth by less than 1e-23. PyTorch's own root is not rounded the same everywhere.
 template <typename V>
 V root_of(const V& x) {
   const Scaled<V> parts = scaled(x);
@@ -174,8 +180,9 @@ class NumberMaker {
       return static_cast<double>(joined(at(w, 0, i), is_wide_ ? at(w, 1, i) : 0, bits_)) *
              std::ldexp(1.0, -bits_);
     const double v = inner(w, 0, i);
-    return distribution_ == Distribution::kExponential ? exponential_of(v)
-                                                       : normal_of(v, inner(w, is_wide_ ? 2 : 1, i));
+    return distribution_ == Distribution::kExponential
+               ? exponential_of(v)
+               : normal_of(v, inner(w, is_wide_ ? 2 : 1, i));
   }
 
  private:
@@ -206,8 +213,7 @@ void for_each_element(RandomStream stream, int words, std::int64_t index, std::i
                    w[static_cast<std::size_t>(stream.word)].data());
     const std::int64_t base = group * kPhiloxGroup;
     const std::int64_t from = std::max(index, base), to = std::min(end, base + kPhiloxGroup);
-    for (std::int64_t e = from; e < to; ++e)
-      put(local + e - index, w, static_cast<int>(e - base));
+    for (std::int64_t e = from; e < to; ++e) put(local + e - index, w, static_cast<int>(e - base));
   }
 }
 
@@ -340,8 +346,8 @@ at::Tensor draw(const Draw& what, const RandomStream& stream, at::Device device)
 
 at::Tensor draw_by_operators(const Draw& what, const RandomStream& stream, at::Device device) {
   if (what.distribution == Distribution::kPermutation)
-    return permutation(
-        what, [&](const Draw& keys) { return draw_by_operators(keys, stream, device); });
+    return permutation(what,
+                       [&](const Draw& keys) { return draw_by_operators(keys, stream, device); });
   return numbers_by_operators(what, OperatorWords(what, stream, device))
       .to(what.dtype)
       .view(what.shape);

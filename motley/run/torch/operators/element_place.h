@@ -30,8 +30,8 @@ void for_each_stretch(const ElementPlace& place, std::int64_t elements, std::int
     std::int64_t count = std::min(end - begin, row - offset), index = here;
     if (place.micro_batches > 1) {
       count = std::min(count, place.run - here % place.run);
-      index =
-          (here / place.run * place.micro_batches + place.micro_batch) * place.run + here % place.run;
+      index = (here / place.run * place.micro_batches + place.micro_batch) * place.run +
+              here % place.run;
     }
     body(index, begin, count);
     begin += count;
