@@ -3,7 +3,7 @@
 resnet50 at 224 x 224, GPT-2 of 124 million parameters with weights (128 tokens), Llama of 8 billion from its configuration
 alone (2,048 tokens); then GPT-2 once more, unchanged, from the cache. Whole commands as a user waits for them, imports of the
 packages included, once they are compiled. Cases may be named. Needs .venv-zoo (`make bench-export` makes it). Prints one table and writes
-build/bench/export.json: model, seconds, peak_bytes, operators, to_reach_s.
+build/bench/export.json: model, seconds, cpu_seconds (of all cores), peak_bytes, operators, to_reach_s.
 """
 
 import json
@@ -70,7 +70,7 @@ def prepare(folder):
 
 
 def run(arguments, folder):
-    """(result of an export, its seconds, its peak memory in bytes)."""
+    """(result of an export, its seconds, what the system says it used)."""
     command = [sys.executable, "-m", "motley.export", *map(str, arguments), "--json"]
     with open(folder / "out", "w") as out, open(folder / "log", "w") as log:
         begin = time.perf_counter()
@@ -79,7 +79,7 @@ def run(arguments, folder):
         seconds = time.perf_counter() - begin
     if status != 0:
         sys.exit((folder / "log").read_text())
-    return json.loads((folder / "out").read_text()), seconds, usage.ru_maxrss * 1024
+    return json.loads((folder / "out").read_text()), seconds, usage
 
 
 def measure(name, folder):
@@ -88,10 +88,12 @@ def measure(name, folder):
     arguments = [spec.format(folder=folder), "-o", folder / "model.motley", *flags]
     if name.endswith("again"):
         run(arguments, folder)
-    result, seconds, peak = run(arguments, folder)
+    result, seconds, usage = run(arguments, folder)
     print((folder / "log").read_text(), file=sys.stderr)
-    row = {"model": name, "seconds": seconds, "peak_bytes": peak, "operators": result["operators"]}
-    return {**row, "to_reach_s": to_reach}
+    return {
+        "model": name, "seconds": seconds, "cpu_seconds": usage.ru_utime + usage.ru_stime,
+        "peak_bytes": usage.ru_maxrss * 1024, "operators": result["operators"], "to_reach_s": to_reach,
+    }  # fmt: skip
 
 
 def main():
@@ -99,11 +101,11 @@ def main():
         folder = pathlib.Path(text)
         prepare(folder)
         rows = [measure(name, folder) for name in sys.argv[1:] or CASES]
-    print(f"{'model':<12}{'operators':>10}{'seconds':>9}{'to reach':>10}{'peak':>10}")
+    print(f"{'model':<12}{'operators':>10}{'seconds':>9}{'of CPUs':>9}{'to reach':>10}{'peak':>10}")
     for row in rows:
         bar = f"{row['to_reach_s']} s" if row["to_reach_s"] else ""
         print(
-            f"{row['model']:<12}{row['operators']:>10}{row['seconds']:>9.1f}{bar:>10}{row['peak_bytes'] / 2**30:>6.2f} GiB"
+            f"{row['model']:<12}{row['operators']:>10}{row['seconds']:>9.1f}{row['cpu_seconds']:>9.1f}{bar:>10}{row['peak_bytes'] / 2**30:>6.2f} GiB"
         )
     output = BUILD / "bench"
     output.mkdir(exist_ok=True, parents=True)
