@@ -548,7 +548,109 @@ def row_numbers():
     return net, (vectors(), labels())
 
 
+def windows():
+    """Pools, paddings and samples of one, two and three dimensions; patches taken out and put back."""
+
+    def forward(self, x, y):
+        z = self.conv(x)
+        line, cube = z.flatten(2), z[:, :, None].expand(-1, -1, 4, -1, -1).contiguous()
+        patches = F.unfold(z, 3, padding=1)
+        back = F.fold(patches.tanh(), (8, 8), 3, padding=1)
+        grid = self.turn(z.mean((2, 3))).view(-1, 1, 3, 2).tanh()
+        parts = [
+            F.max_pool1d(line, 2),
+            F.avg_pool1d(F.pad(line, (1, 1), mode="replicate"), 3),
+            F.adaptive_avg_pool1d(line, 5),
+            F.adaptive_max_pool1d(line, 5),
+            F.max_pool3d(cube, 2),
+            F.avg_pool3d(F.pad(cube, (1, 1, 1, 1, 1, 1), mode="replicate"), 2),
+            F.adaptive_avg_pool3d(cube, (1, 2, 3)),
+            F.adaptive_max_pool3d(cube, 2),
+            F.adaptive_avg_pool2d(z, 1),
+            F.pad(cube, (1, 1, 1, 1, 1, 1), mode="reflect"),
+            F.grid_sample(z, grid, align_corners=False),
+            z.repeat_interleave(2, 1).unfold(2, 3, 2),
+            z.diff(dim=2),
+            back,
+        ]
+        return sum(part.flatten(1).sin().mean(1).sub(y).square().mean() for part in parts)
+
+    return Net(forward, conv=nn.Conv2d(2, 4, 3, padding=1), turn=nn.Linear(4, 6)), (
+        torch.randn(BATCH, 2, 8, 8),
+        vectors(1).flatten(),
+    )
+
+
+def volumes():
+    """Convolutions of one and three dimensions, depthwise, transposed, dilated; normalised volumes."""
+
+    def forward(self, x, y):
+        line = self.line(x)
+        cube = self.cube(line.view(x.size(0), 4, 2, 4, 4))
+        up = self.up(self.norm(cube))
+        wide = self.wide(line).relu()
+        return F.mse_loss(up.flatten(1).mean(1) + wide.flatten(1).mean(1), y)
+
+    return Net(
+        forward,
+        line=nn.Conv1d(2, 4, 3, padding=2, dilation=2, groups=2),
+        cube=nn.Conv3d(4, 4, 3, padding=1, groups=4),
+        norm=nn.InstanceNorm3d(4, affine=True),
+        up=nn.ConvTranspose3d(4, 2, 3, stride=2, padding=1, output_padding=1),
+        wide=nn.ConvTranspose1d(4, 6, 4, stride=2, groups=2),
+    ), (torch.randn(BATCH, 2, 32), vectors(1).flatten())
+
+
+def more_losses():
+    """The losses of torch.nn that `losses` does not have, each with its mean over the batch."""
+
+    def forward(self, x, y):
+        z = self.fc(x)
+        other, sign = self.other(x), torch.where(y > 2, 1, -1)
+        return (
+            F.poisson_nll_loss(z, other.exp())
+            + F.cosine_embedding_loss(z, other, sign, margin=0.1)
+            + F.triplet_margin_loss(z, other, z.flip(1))
+            + F.triplet_margin_with_distance_loss(z, other, z.roll(1, 1))
+            + F.margin_ranking_loss(z[:, 0], z[:, 1], sign, margin=0.2)
+            + F.hinge_embedding_loss(z[:, 2], sign)
+            + F.multi_margin_loss(z, y)
+            + F.multilabel_soft_margin_loss(z, F.one_hot(y, 5).float())
+            + F.multilabel_margin_loss(z, self.places[y])
+            + F.cross_entropy(z, y, label_smoothing=0.2)
+            + F.cross_entropy(z, other.softmax(1))
+            + F.kl_div(z.log_softmax(1), other.log_softmax(1), reduction="mean", log_target=True)
+            + F.binary_cross_entropy_with_logits(z, other.sigmoid(), pos_weight=self.worth)
+        )
+
+    net = Net(forward, fc=nn.Linear(8, 5), other=nn.Linear(8, 5))
+    net.register_buffer("places", torch.tensor([[0, 1, -1, 0, 0], [2, -1, 0, 0, 0], [3, 4, -1, 0, 0]] * 2)[:5])
+    net.register_buffer("worth", torch.rand(5) + 0.5)
+    return net, (vectors(), labels())
+
+
+def bags():
+    """Bags of words, an LSTM cell, a bilinear layer."""
+
+    def forward(self, x, y):
+        words = self.bag(y).square().mean()
+        h, c = self.cell(x, (self.start(x), x))
+        return words + self.pair(h, c).square().mean() + F.cosine_similarity(h, c).mean()
+
+    return Net(
+        forward,
+        bag=nn.EmbeddingBag(5, 3, mode="sum"),
+        cell=nn.LSTMCell(8, 8),
+        start=nn.Linear(8, 8),
+        pair=nn.Bilinear(8, 8, 2),
+    ), (vectors(), torch.randint(1, 5, (BATCH, 2)))
+
+
 MODELS = [
+    windows,
+    volumes,
+    more_losses,
+    bags,
     row_numbers,
     mixed_samples,
     without_rules,

@@ -31,8 +31,10 @@ MODELS = {make.__name__: make for make in families.FAMILIES + lowering_models.MO
 BATCH = 6
 PARTS = 3
 RANDOM = {"motley::dropout", "motley::random"}  # every split of them is rewritten
+EMPTY = {"aten::empty", "aten::empty_like", "aten::new_empty"}  # what they hold is nobody's
 # What models have on purpose for want of a rule: each device runs it whole (tests/test_lowering.py).
-WITHOUT_RULE = {"aten::linalg_inv_ex", "aten::_cdist_forward", "aten::_cdist_backward"}
+WITHOUT_RULE = {"aten::linalg_inv_ex", "aten::_cdist_forward", "aten::_cdist_backward",
+                "aten::_embedding_bag", "aten::_embedding_bag_backward", "aten::_trilinear"}
 
 
 @pytest.fixture(scope="module", params=sorted(MODELS))
@@ -277,7 +279,7 @@ def test_every_part_of_every_operator(exported):
     with torch.no_grad():
         for i, (op, rule) in enumerate(zip(graph.ops, rules, strict=True)):
             assert (rule is None) == (op.name in WITHOUT_RULE), op
-            if rule is not None and op.name not in RANDOM:
+            if rule is not None and op.name not in RANDOM | EMPTY:
                 assert rule["operands"] == list(references(op.arguments))
                 checker = Checker(op, rule, runner.values, runner, is_mixed)
                 checker.check_linear()

@@ -11,6 +11,7 @@ import operator
 from typing import NoReturn
 
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from motley.capture import MAX_BATCH, Captured, refuse_no_gradient
 from motley.errors import refuse, refuse_complex
@@ -48,6 +49,12 @@ OWN = {
     ATTENTION: ("motley::attention", (0, 1, 2, 5, 3, 4, 6)),
     ATTENTION_BACKWARD: ("motley::attention_backward", (0, 1, 2, 3, 4, 5, 8, 6, 7, 9)),
 }
+# Operators that name strides, which the text does not have.
+STRIDED = {
+    aten.as_strided.default,
+    aten.as_strided_scatter.default,
+    aten.new_empty_strided.default,
+}
 # Operators whose numbers are indices although the schema calls them numbers.
 INDEX_NUMBERS = {"aten::arange", "aten::arange.start", "aten::arange.start_step"}
 # Only with masks among their indices do the sizes of their results depend on data.
@@ -67,6 +74,31 @@ def is_plain_copy(node: torch.fx.Node) -> bool:
         return False
     over, source = (given.meta["val"] for given in node.args[:2])
     return over.dtype == source.dtype and tuple(over.shape) == tuple(source.shape)
+
+
+def are_packed(node: torch.fx.Node) -> bool:
+    """Do the operator's tensors and its result all lie one element after the other, with as many?"""
+    tensors = [argument.meta["val"] for argument in node.args if isinstance(argument, torch.fx.Node)]
+    tensors = [value for value in tensors if isinstance(value, torch.Tensor)]
+    if node.target is aten.new_empty_strided.default:
+        return is_packed(node.meta["val"])
+    if node.target is aten.as_strided.default:
+        tensors.append(node.meta["val"])
+    offset = node.args[-1] if not isinstance(node.args[-1], (list, tuple)) else None
+    elements = tensors[0].numel()
+    return offset in (None, 0) and all(
+        is_packed(value) and statically_known_true(value.numel() == elements) for value in tensors
+    )
+
+
+def is_packed(value: torch.Tensor) -> bool:
+    """Row by row without gaps; where there is one index the stride does not matter."""
+    expected = 1
+    for size, stride in zip(reversed(value.shape), reversed(value.stride()), strict=True):
+        if not (isinstance(size, int) and size == 1 or statically_known_true(stride == expected)):
+            return False
+        expected = expected * size
+    return True
 
 
 def emit(captured: Captured, name: str) -> tuple[Graph, dict[str, torch.Tensor]]:
@@ -202,7 +234,18 @@ class Emitter:
         if node.target in OWN:
             name, order = OWN[node.target]
             return name, [arguments[i] for i in order]
+        if node.target in STRIDED and are_packed(node):
+            return self.without_strides(node, arguments)
         return "aten::view" if node.target in VIEWS else full_name(node.target), arguments
+
+    def without_strides(self, node: torch.fx.Node, arguments: list) -> tuple[str, list[Argument]]:
+        """The same of elements that lie one after the other."""
+        if node.target is aten.as_strided.default:
+            return "aten::view", arguments[:2]
+        if node.target is aten.as_strided_scatter.default:
+            shape = list(node.args[0].meta["val"].shape)
+            return "aten::view", [arguments[1], self.argument(shape, "List[int]", node)]
+        return "aten::new_empty", [*arguments[:2], *arguments[3:]]
 
     def check_operator(self, node: torch.fx.Node) -> None:
         target, where = node.target, self.where(node)
@@ -213,6 +256,10 @@ class Emitter:
         if not isinstance(target, torch._ops.OpOverload):
             found, wanted = "a Python function", "an operator of PyTorch"
             refuse("a function is not an operator", where, found, wanted, "a torch function")
+        if target.namespace != "aten":
+            found, wanted = f"an operator of {target.namespace}", "operators of PyTorch's own"
+            advice = f"a way without it, as {target.namespace} may have"
+            refuse("an operator is not PyTorch's", where, found, wanted, advice)
         dependent = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
         if dependent & set(target.tags) and not indexes_by_integers(node):
             found, wanted = "sizes that depend on data", "sizes that depend on the batch alone"

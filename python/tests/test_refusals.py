@@ -266,3 +266,19 @@ def test_checkpointing_and_sdpa_dropout_are_fine(tmp_path):
 
     result = motley.export(Linear(step), inputs(), tmp_path / "model.motley")
     assert result.check.worst["gradient"] < 1e-6
+
+
+def test_operators_of_other_libraries(tmp_path):
+    """A worker has PyTorch's own only."""
+
+    @torch.library.custom_op("other::twice", mutates_args=())
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    twice.register_fake(torch.empty_like)
+    twice.register_autograd(lambda ctx, grad: grad * 2)
+    text = refusal(tmp_path, Linear(lambda fc, x, y: F.cross_entropy(twice(fc(x)), y)), inputs())
+    assert text == (
+        "motley.export: an operator is not PyTorch's; operator other::twice; found an operator of other, "
+        "wanted operators of PyTorch's own; try a way without it, as other may have"
+    )

@@ -255,7 +255,7 @@ def main():
     for i, name in enumerate(chosen, 1):
         print(f"[{i}/{len(chosen)}] {try_apart(name, options)}", flush=True)
     answers = [json.loads(path.read_text()) for path in map(lambda name: ANSWERS / f"{name}.json", every) if path.exists()]
-    (ROOT / "docs/models_that_train.md").write_text(table.page(answers))
+    (ROOT / "docs/models_that_train.md").write_text(table.page(answers, len(every)))
     fine = sum(map(table.is_fine, answers))
     print(f"{fine} of {len(answers)} train as PyTorch does: docs/models_that_train.md")
     sys.exit(0 if fine == len(answers) == len(every) else 1)

@@ -18,7 +18,7 @@ trained 5 steps of SGD, 6 samples each (at a rate of 0.02, or, where rounding de
 relative differences of a step's loss and of a tensor of the trained model from PyTorch's own loop on one thread; *rounding* is ten times what changes of the last bit of every weight before each step do to
 these (the most of four times). A model trains if both are at most 1e-5, or as much as rounding where that is more. *dropout*: the same model with dropout and dropped paths, a random plan beside one device.
 
-{fine} of {all} train.
+{fine} of {all} that were tried train; the zoo has {count}.
 
 | model | operators | parameters | GPUs: step | auto | random | rounding | dropout |
 | --- | --- | --- | --- | --- | --- | --- | --- |
@@ -82,12 +82,12 @@ def pair(runs):
     return " ".join(f"{max(run[key] for run in runs):.0e}".replace("0e+00", "0") for key in ("loss", "tensor"))
 
 
-def page(answers):
+def page(answers, count):
     versions = {name: metadata.version(name) for name in ("torchvision", "timm", "transformers", "torch")}
     fine = [answer for answer in answers if is_fine(answer)]
-    text = HEAD.format(**versions, fine=len(fine), all=len(answers)) + "".join(map(row, fine))
+    text = HEAD.format(**versions, fine=len(fine), all=len(answers), count=count) + "".join(map(row, fine))
     rest = [answer for answer in answers if not is_fine(answer)]
     if rest:
-        text += "\n## What does not train, and why\n"
+        text += "\n## What does not train, or cannot be compared, and why\n"
         text += "".join(f"- `{answer['name']}`: {why(answer)}\n" for answer in rest)
     return text

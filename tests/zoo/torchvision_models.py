@@ -70,7 +70,7 @@ def inception_v3():
 
 
 def mobilenet_v2():
-    return images(models.MobileNetV2(CLASSES, width_mult=0.5))
+    return images(models.MobileNetV2(CLASSES, width_mult=0.35), side=128)
 
 
 def mobilenet_v3():
@@ -84,7 +84,7 @@ def mobilenet_v3():
 
 
 def mnasnet():
-    return images(models.MNASNet(0.5, CLASSES))
+    return images(models.MNASNet(0.35, CLASSES), side=128)
 
 
 def shufflenet():

@@ -23,7 +23,10 @@ def language(name, **options):
     """A decoder that predicts the next token."""
     settings = {**SMALL, "max_position_embeddings": 32, "use_cache": False, **options}
     made = config(getattr(hf, name + "Config"), **{key: value for key, value in settings.items() if value is not None})
-    return texts(getattr(hf, name + "ForCausalLM")(made))
+    net = getattr(hf, name + "ForCausalLM")(made)
+    if "num_local_experts" in options or "num_experts" in options:
+        net.set_experts_implementation("batched_mm")  # the others are operators of transformers, or sort all tokens
+    return texts(net)
 
 
 def encoder(name, task="MaskedLM", **options):

@@ -142,6 +142,7 @@ constexpr auto kNames = std::to_array<std::string_view>({
     "aten::trunc",
     "aten::where",
     "aten::xlogy",
+    "aten::zero",
     "aten::zeros_like",
 });
 static_assert(std::is_sorted(kNames.begin(), kNames.end()));

@@ -539,6 +539,26 @@ bool whole_rule(RuleBuilder& rule) {
   return true;
 }
 
+/// unfold(x, dim, size, step): the windows along a dimension, their elements last; and
+/// unfold_backward(grad, sizes, dim, size, step).
+template <bool Backward>
+bool unfold_rule(RuleBuilder& rule) {
+  const Shape& image = Backward ? rule.result_shape(0) : rule.operand_shape(0);
+  const Shape& windows = Backward ? rule.operand_shape(0) : rule.result_shape(0);
+  const auto dim = rule.dim(Backward ? 2 : 1, rank_of(image));
+  if (!dim || windows.size() != image.size() + 1) return false;
+  TensorFactors whole = rule.add_factors(image);
+  rule.never(at(whole, *dim));
+  TensorFactors taken = whole;
+  at(taken, *dim) = {rule.add_factor(at(windows, *dim), Split::kNever)};
+  taken.push_back({rule.add_factor(windows.back(), Split::kNever)});
+  rule.set_operand(0, Backward ? taken : whole);
+  rule.set_result(0, Backward ? whole : taken);
+  if (Backward) rule.add_shape_slots(1, whole);
+  rule.add_term({0});
+  return true;
+}
+
 constexpr NamedRuleMaker kMovementRules[] = {
     {"aten::view", view_rule},
     {"aten::reshape", view_rule},
@@ -555,7 +575,10 @@ constexpr NamedRuleMaker kMovementRules[] = {
     {"aten::select_backward", select_backward_rule},
     {"aten::unbind", drop_rule},
     {"aten::split", split_rule},
+    {"aten::unsafe_split", split_rule},
     {"aten::split_with_sizes", split_rule},
+    {"aten::unfold", unfold_rule<false>},
+    {"aten::unfold_backward", unfold_rule<true>},
     {"aten::cat", cat_rule},
     {"aten::stack", stack_rule},
     {"aten::_softmax", along_rule<1, false>},

@@ -160,6 +160,47 @@ bool upsample_backward_rule(RuleBuilder& rule) {
   return rule.list_length(2) == rank_of(rule.result_shape(0));
 }
 
+/// im2col(x, ...): [b, c, h, w] -> [b, c*k, places] of k elements a window, and col2im, its
+/// reverse; planes of a sample are taken apart by themselves.
+template <bool Back>
+bool columns_rule(RuleBuilder& rule) {
+  const Shape& image = Back ? rule.result_shape(0) : rule.operand_shape(0);
+  const Shape& columns = Back ? rule.operand_shape(0) : rule.result_shape(0);
+  if (image.size() != 4 || columns.size() != 3 || at(image, 1) == 0) return false;
+  TensorFactors planes = rule.add_factors({at(image, 0), at(image, 1)}), taken = planes;
+  for (const int d : {2, 3}) planes.push_back({rule.add_factor(at(image, d), Split::kNever)});
+  at(taken, 1).push_back(rule.add_factor(at(columns, 1) / at(image, 1), Split::kNever));
+  taken.push_back({rule.add_factor(at(columns, 2), Split::kNever)});
+  rule.set_operand(0, Back ? taken : planes);
+  rule.set_result(0, Back ? planes : taken);
+  rule.add_term({0});
+  return true;
+}
+
+/// grid_sampler_2d(x, grid, ...) of x [b, c, h, w] at places [b, h', w', 2], and
+/// grid_sampler_2d_backward(grad, x, grid, ..., mask): a place's gradient sums over the channels.
+template <bool Backward>
+bool grid_rule(RuleBuilder& rule) {
+  const int x = Backward ? 1 : 0;
+  const Shape &image = rule.operand_shape(x), &places = rule.operand_shape(x + 1);
+  const TensorFactors from = [&] {
+    TensorFactors made = rule.add_factors({at(image, 0), at(image, 1)});
+    for (const int d : {2, 3}) made.push_back({rule.add_factor(at(image, d), Split::kNever)});
+    return made;
+  }();
+  TensorFactors grid = rule.add_factors(places);
+  at(grid, 0) = at(from, 0);
+  rule.never(at(grid, 3));
+  const TensorFactors sampled{at(from, 0), at(from, 1), at(grid, 1), at(grid, 2)};
+  if (Backward) rule.set_operand(0, sampled);
+  rule.set_operand(x, from);
+  rule.set_operand(x + 1, grid);
+  rule.set_result(0, Backward ? from : sampled);
+  if (Backward) rule.set_result(1, grid);
+  rule.add_term({0});
+  return true;
+}
+
 // ---- normalisations
 
 /// Over trailing dimensions, as many as the list at argument `List` has; weights have only these,
@@ -596,6 +637,20 @@ constexpr NamedRuleMaker kNetworkRules[] = {
     {"aten::reflection_pad2d_backward", window_rule<2, true>},
     {"aten::replication_pad2d", window_rule<2, true>},
     {"aten::replication_pad2d_backward", window_rule<2, true>},
+    {"aten::_adaptive_avg_pool3d", window_rule<3, true>},
+    {"aten::_adaptive_avg_pool3d_backward", window_rule<3, true>},
+    {"aten::adaptive_max_pool3d", window_rule<3, false>},
+    {"aten::adaptive_max_pool3d_backward", window_rule<3, true>},
+    {"aten::reflection_pad3d", window_rule<3, true>},
+    {"aten::reflection_pad3d_backward", window_rule<3, true>},
+    {"aten::replication_pad1d", window_rule<1, true>},
+    {"aten::replication_pad1d_backward", window_rule<1, true>},
+    {"aten::replication_pad3d", window_rule<3, true>},
+    {"aten::replication_pad3d_backward", window_rule<3, true>},
+    {"aten::im2col", columns_rule<false>},
+    {"aten::col2im", columns_rule<true>},
+    {"aten::grid_sampler_2d", grid_rule<false>},
+    {"aten::grid_sampler_2d_backward", grid_rule<true>},
     {"aten::pixel_shuffle", window_rule<3, true>},
     {"aten::pixel_unshuffle", window_rule<3, true>},
     {"aten::native_layer_norm", layer_norm_rule<1, false>},
