@@ -86,6 +86,12 @@ def folders(tmp_path_factory):
     return make
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory, monkeypatch):
+    """No test sees what another one, or the user, has exported."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+
+
 @pytest.fixture
 def folder(folders, tmp_path):
     """A copy of gpt2's that a test may damage."""
@@ -155,7 +161,7 @@ def test_a_head_that_was_asked_for_is_new(folders, tmp_path, capsys):
     flags = ["--task", "sequence-classification"]
     assert command.main([f"hf:{folders('bert_base')}", "-o", str(tmp_path / "model.motley"), *flags]) == 0
     assert (
-        "motley.export: the head is new, with weights drawn at random: classifier.bias, classifier.weight"
+        " s  the head is new, with weights drawn at random: classifier.bias, classifier.weight"
         in capsys.readouterr().err
     )
     message = refusal(folders("bert_base"), tmp_path / "no.motley", capsys)
