@@ -256,7 +256,7 @@ class Emitter:
         if not isinstance(target, torch._ops.OpOverload):
             found, wanted = "a Python function", "an operator of PyTorch"
             refuse("a function is not an operator", where, found, wanted, "a torch function")
-        if target.namespace != "aten":
+        if target.namespace not in ("aten", "motley"):
             found, wanted = f"an operator of {target.namespace}", "operators of PyTorch's own"
             advice = f"a way without it, as {target.namespace} may have"
             refuse("an operator is not PyTorch's", where, found, wanted, advice)
