@@ -32,9 +32,15 @@ class DigitsCnn(nn.Module):
         return nn.Sequential(convolution, nn.BatchNorm2d(outputs), nn.SiLU())
 
     def forward(self, x, y):
-        """Loss and scores of images x [batch, 1, 8, 8] with labels y [batch]."""
+        """Images x [batch, 1, 8, 8] with labels y [batch]: loss, scores, and how many are right."""
         logits = self.classify(self.features(x))
-        return F.cross_entropy(logits, y), logits
+        best = logits.topk(3).indices == y[:, None]
+        return {
+            "loss": F.cross_entropy(logits, y),
+            "logits": logits,
+            "accuracy": (best[:, 0].sum(), y.shape[0]),
+            "top3": (best.sum(), y.shape[0]),
+        }
 
 
 def model():

@@ -362,7 +362,8 @@ class Machine:
         for target, value in zip(targets, values, strict=True):
             target.copy_(value)
 
-    def report(self, _, loss, stop, norm):
+    def report(self, _, loss, stop, norm, metrics):
+        self.metrics = [float(metric) for metric in metrics]
         self.loss, self.stop = float(loss), float(stop)
         self.norm = None if norm is None else float(norm)
 

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import torch
+from motley.rounding import change_last_bits
 from parity import LIMIT, Family, differences
 from safetensors.torch import load_file
 
@@ -48,9 +49,7 @@ def draw_recipe(seed: int, kind: str | None = None) -> list[str]:
 
 def disturb(module) -> None:
     """Changes the last bit of every weight."""
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.copy_(torch.nextafter(parameter, torch.full_like(parameter, torch.inf)))
+    change_last_bits(module, torch.Generator().manual_seed(0))
 
 
 def compare_recipe(family: Family, seed: int, flags: list[str]) -> dict:

@@ -158,7 +158,8 @@ TEST(MakeTrainChoices, EachWrongFlagIsNamed) {
   EXPECT_EQ(fault([](O& o) { o.tokens = "u8"; }), "--tokens: found 'u8', wanted u16 or u32");
   EXPECT_EQ(fault([](O& o) { o.shuffle = "-1"; }),
             "--shuffle: found '-1', wanted none or a seed from 0 on");
-  EXPECT_EQ(fault([](O& o) { o.steps = 0; }), "how long? give --steps N with N >= 1");
+  EXPECT_EQ(fault([](O& o) { o.steps = 0; }),
+            "how long? give --steps N with N >= 1, or --epochs X");
   EXPECT_EQ(fault([](O& o) { o.resume = "yes"; }), "--resume: found 'yes', wanted auto or never");
   EXPECT_EQ(fault([](O& o) { o.timeout = 0; }), "--timeout: wanted a number of seconds above 0");
   EXPECT_EQ(fault([](O& o) { o.enforce = "none"; }),

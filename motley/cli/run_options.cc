@@ -10,12 +10,14 @@
 namespace motley::cli {
 namespace {
 
+constexpr const char* kEvaluationGroup = "Evaluation";
+
 Result<data::DataSource> make_data_source(const RunOptions& options) {
   if (options.data.empty())
     return usage_error("cli.data",
                        "no training data: give --data FILE (.npz, .safetensors or .bin)");
   data::DataSource source;
-  source.path = options.data;
+  MOTLEY_RETURN_IF_ERROR(data::parse_data_path(options.data, source));
   source.seq = options.seq;
   if (options.tokens != "u16" && options.tokens != "u32")
     return usage_error("cli.tokens",
@@ -47,6 +49,28 @@ Result<control::Enforce> parse_enforce(const std::string& text) {
                      fmt::format("--enforce: found '{}', wanted worker, speeds or outside", text));
 }
 
+Result<std::optional<control::EvaluationChoices>> make_evaluation_choices(
+    const RunOptions& options, const data::DataSource& training) {
+  if (options.eval_data.empty()) {
+    if (options.eval_every > 0 || options.patience > 0)
+      return usage_error("cli.evaluation",
+                         "--eval-every and --patience want --eval-data FILE to evaluate on");
+    return std::optional<control::EvaluationChoices>();
+  }
+  if (options.eval_every < 0 || options.patience < 0)
+    return usage_error("cli.evaluation", "--eval-every, --patience: wanted a number from 0 on");
+  if (options.patience > 0 && options.eval_every == 0)
+    return usage_error("cli.evaluation", "--patience wants --eval-every N");
+  control::EvaluationChoices choices{.data = training,
+                                     .every = options.eval_every,
+                                     .watch = options.best,
+                                     .patience = options.patience};
+  choices.data.begin = 0;
+  choices.data.end.reset();
+  MOTLEY_RETURN_IF_ERROR(data::parse_data_path(options.eval_data, choices.data));
+  return std::optional(std::move(choices));
+}
+
 }  // namespace
 
 std::vector<Flag> training_flags(RunOptions& o) {
@@ -58,6 +82,7 @@ std::vector<Flag> training_flags(RunOptions& o) {
        {"--seq", &o.seq, "window length of flat tokens"},
        {"--shuffle", &o.shuffle, "none, or a seed", kShown},
        {"--steps", &o.steps, "stop after this many steps in total"},
+       {"--epochs", &o.epochs, "or after so many times all samples"},
        {"--schedule", &o.schedule,
         "of the learning rate: constant, linear[:FLOOR], cosine[:FLOOR], step:EVERY[:GAMMA], "
         "one-cycle, or a file with a factor a line",
@@ -78,15 +103,33 @@ std::vector<Flag> training_flags(RunOptions& o) {
   return flags;
 }
 
+std::vector<Flag> evaluation_flags(RunOptions& o) {
+  return {{"--eval-data", &o.eval_data, "samples to evaluate on, as --data", Flag::Default::kHidden,
+           kEvaluationGroup},
+          {"--eval-every", &o.eval_every, "steps between evaluations; 0: at the end", kShown,
+           kEvaluationGroup},
+          {"--best", &o.best,
+           "what says which model is best: loss, or a metric such as accuracy or accuracy:max",
+           kShown, kEvaluationGroup},
+          {"--patience", &o.patience,
+           "evaluations without a better one after which training ends; 0: none", kShown,
+           kEvaluationGroup}};
+}
+
 Result<control::TrainChoices> make_train_choices(const RunOptions& options) {
   control::TrainChoices choices;
   MOTLEY_ASSIGN(choices.data, make_data_source(options));
   MOTLEY_ASSIGN(choices.shuffle, parse_shuffle(options.shuffle));
-  if (options.steps < 1) return usage_error("cli.steps", "how long? give --steps N with N >= 1");
+  if (options.steps < 1 && !(options.epochs > 0))
+    return usage_error("cli.steps", "how long? give --steps N with N >= 1, or --epochs X");
+  if (options.steps > 0 && options.epochs > 0)
+    return usage_error("cli.steps", "--steps and --epochs: give one of them");
   MOTLEY_ASSIGN(choices.schedule, run::parse_schedule(options.schedule));
   choices.schedule.warmup = options.warmup;
   choices.schedule.steps = options.schedule_steps > 0 ? options.schedule_steps : options.steps;
-  MOTLEY_RETURN_IF_ERROR(run::verify_schedule(choices.schedule, options.steps));
+  if (options.steps > 0)
+    MOTLEY_RETURN_IF_ERROR(run::verify_schedule(choices.schedule, options.steps));
+  MOTLEY_ASSIGN(choices.evaluation, make_evaluation_choices(options, choices.data));
   MOTLEY_ASSIGN(choices.resume, parse_resume(options.resume));
   if (!(options.timeout > 0))
     return usage_error("cli.timeout", "--timeout: wanted a number of seconds above 0");
@@ -95,6 +138,7 @@ Result<control::TrainChoices> make_train_choices(const RunOptions& options) {
     return usage_error("cli.transport", fmt::format("--transport: found '{}', wanted auto or gloo",
                                                     options.transport));
   choices.steps = options.steps;
+  choices.epochs = options.epochs;
   choices.seed = options.plan.planning.seed;
   choices.run_dir = options.run_dir;
   choices.checkpoint_every = options.checkpoint_every;

@@ -18,6 +18,9 @@ struct RunOptions {
   std::int64_t seq = 0;
   std::string shuffle = "none";
   std::int64_t steps = 0;
+  double epochs = 0;
+  std::string eval_data, best = "loss";
+  std::int64_t eval_every = 0, patience = 0;
   std::string schedule = "constant";
   std::int64_t warmup = 0, schedule_steps = 0;
   std::string run_dir;
@@ -29,6 +32,8 @@ struct RunOptions {
   std::string enforce = "worker";  ///< what the workers hold devices to: worker, speeds, outside
 };
 std::vector<Flag> training_flags(RunOptions& options);
+/// Of `run` alone.
+std::vector<Flag> evaluation_flags(RunOptions& options);
 
 /// The flags' texts as values, the run directory as given. Usage errors name the flag, what was
 /// found and what is wanted.

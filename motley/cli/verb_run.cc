@@ -13,6 +13,8 @@ namespace {
 
 std::vector<Flag> run_flags(RunOptions& options) {
   std::vector<Flag> flags = training_flags(options);
+  const std::vector<Flag> evaluation = evaluation_flags(options);
+  flags.insert(flags.end(), evaluation.begin(), evaluation.end());
   flags.insert(
       flags.end(),
       {{"--plan", &options.plan.file, "plan file; without it, model and cluster are planned first"},

@@ -17,9 +17,8 @@ double share(double part, double whole) { return part / std::max(1e-12, whole); 
 
 }  // namespace
 
-Result<void> Monitor::open(const RunDirectory& directory,
-                           std::map<std::int64_t, LoggedStep> earlier) {
-  steps_ = std::move(earlier);
+Result<void> Monitor::open(const RunDirectory& directory, Log earlier) {
+  known_ = std::move(earlier);
   log_.open(directory.log(), std::ios::app);
   if (!log_) return runtime_error("cli.log", directory.log() + ": cannot be written");
   MOTLEY_ASSIGN(auto events,
@@ -31,6 +30,7 @@ Result<void> Monitor::open(const RunDirectory& directory,
 Wish Monitor::on_event(const run::WorkerEvent& event) {
   if (event.event == "ready" && event.rank == 0) on_ready(event.fields);
   if (event.event == "step") on_step(event.rank, event.fields);
+  if (event.event == "evaluation") on_evaluation(event.fields);
   if (event.event == "checkpoint") checkpoint_ = event.fields.value("path", "");
   return wish_;
 }
@@ -40,12 +40,16 @@ Measured Monitor::result() const {
   result.first_step = first_step_;
   result.lost_steps = lost_steps_;
   result.checkpoint = checkpoint_;
-  for (const auto& [step, logged] : steps_) result.losses.push_back(logged.loss);
+  for (const auto& [step, logged] : known_.steps) result.losses.push_back(logged.loss);
+  for (const auto& [step, logged] : known_.evaluations) {
+    result.evaluations[step] = logged.evaluation;
+    if (logged.is_best) result.best_step = step;
+  }
   result.step = Seconds(upper_median(step_seconds_));
   result.busy.assign(ranks(), 0);
   result.peak_bytes.assign(ranks(), 0);
   double total = 0;
-  for (const auto& [step, logged] : steps_) {
+  for (const auto& [step, logged] : known_.steps) {
     // An earlier call may have had other ranks.
     if (step < first_step_ || logged.compute_s.size() != ranks()) continue;
     total += logged.step_s;
@@ -60,9 +64,9 @@ Measured Monitor::result() const {
 
 void Monitor::on_ready(const Json& fields) {
   first_step_ = fields.value("first_step", std::int64_t{0});
-  const std::int64_t known = steps_.empty() ? 0 : steps_.rbegin()->first + 1;
+  const std::int64_t known = known_.steps.empty() ? 0 : known_.steps.rbegin()->first + 1;
   lost_steps_ = std::max<std::int64_t>(0, known - first_step_);
-  steps_.erase(steps_.lower_bound(first_step_), steps_.end());
+  known_.forget_from(first_step_);
   if (first_step_ > 0)
     listener_.note(
         fmt::format("resume from step {}{}", first_step_,
@@ -93,7 +97,7 @@ void Monitor::on_step(int rank, const Json& fields) {
 }
 
 void Monitor::complete(std::int64_t step, const LoggedStep& logged) {
-  steps_[step] = logged;
+  known_.steps[step] = logged;
   log_ << print_logged_step(step, logged) << '\n' << std::flush;
   if (step > first_step_) step_seconds_.push_back(logged.step_s);
   write_scalars(step, logged);
@@ -126,6 +130,32 @@ void Monitor::write_scalars(std::int64_t step, const LoggedStep& logged) {
                        static_cast<double>(logged.peak_bytes[r]) / (1 << 30)});
   }
   if (watched_.predicted) scalars.push_back({"plan/predicted_step(s)", watched_.predicted->value});
+  write_events(step, scalars);
+}
+
+void Monitor::on_evaluation(const Json& fields) {
+  const auto object = JsonObject::make(fields, "evaluation");
+  if (!object) return;
+  JsonObject reader = *object;
+  const auto evaluation = evaluation_from_json(reader);
+  if (!evaluation) return;
+  const std::int64_t step = fields.value("step", std::int64_t{0});
+  const LoggedEvaluation logged{*evaluation, fields.value("is_best", false)};
+  known_.evaluations[step] = logged;
+  log_ << print_logged_evaluation(step, logged) << '\n' << std::flush;
+  std::vector<report::EventFile::Scalar> scalars = {{"evaluation/loss", evaluation->loss}};
+  std::string line = fmt::format("evaluated after step {}: loss {:.5f}", step, evaluation->loss);
+  for (const auto& [name, value] : evaluation->metrics) {
+    scalars.push_back({"evaluation/" + name, value});
+    line += fmt::format(", {} {:.5g}", name, value);
+  }
+  listener_.note(line + (logged.is_best ? ", the best so far" : ""));
+  write_events(step, scalars);
+}
+
+void Monitor::write_events(std::int64_t step,
+                           const std::vector<report::EventFile::Scalar>& scalars) {
+  if (!events_) return;
   if (const auto written = events_->write(step, clock_.calendar().value, scalars); !written) {
     listener_.note("warning: " + written.error().message + "; going on without");
     events_.reset();

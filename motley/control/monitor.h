@@ -26,6 +26,8 @@ struct Measured {
   std::vector<double> busy;     ///< compute time / step time, by rank
   std::vector<std::int64_t> peak_bytes;  ///< by rank
   bool stopped = false;                  ///< told to stop; the checkpoint is safe
+  std::map<std::int64_t, run::Evaluation> evaluations = {};  ///< by steps done
+  std::int64_t best_step = -1;  ///< of the best evaluation; -1: there is none
 };
 
 /// What a run is known by to those who watch it.
@@ -46,8 +48,8 @@ class Monitor {
   Monitor(Watched watched, const Clock& clock, Listener& listener)
       : watched_(std::move(watched)), clock_(clock), listener_(listener) {}
 
-  /// Opens the files; `earlier`: the steps of the run that is continued.
-  Result<void> open(const RunDirectory& directory, std::map<std::int64_t, LoggedStep> earlier);
+  /// Opens the files; `earlier`: of the run that is continued.
+  Result<void> open(const RunDirectory& directory, Log earlier);
   /// Takes an event of any rank. kStop: the listener asked for it, now or before.
   Wish on_event(const run::WorkerEvent& event);
   /// Of all events until now.
@@ -61,8 +63,10 @@ class Monitor {
 
   void on_ready(const Json& fields);
   void on_step(int rank, const Json& fields);
+  void on_evaluation(const Json& fields);
   void complete(std::int64_t step, const LoggedStep& logged);
   void write_scalars(std::int64_t step, const LoggedStep& logged);
+  void write_events(std::int64_t step, const std::vector<report::EventFile::Scalar>& scalars);
   Seconds usual_step() const;
   std::size_t ranks() const { return watched_.devices.size(); }
 
@@ -71,7 +75,7 @@ class Monitor {
   Listener& listener_;
   std::ofstream log_;
   std::optional<report::EventFile> events_;
-  std::map<std::int64_t, LoggedStep> steps_;
+  Log known_;
   std::map<std::int64_t, Pending> pending_;
   std::vector<double> step_seconds_;  // of this call, without the first
   std::string checkpoint_;

@@ -26,7 +26,7 @@ run::WorkerEvent ready(std::int64_t first_step, const std::string& note = "") {
 class MonitorTest : public ::testing::Test {
  protected:
   MonitorTest() { std::filesystem::create_directories(directory_.path); }
-  Monitor open(std::map<std::int64_t, LoggedStep> earlier = {}) {
+  Monitor open(Log earlier = {}) {
     Monitor monitor({.devices = {"a:0", "b:0"}, .steps = 10, .global_batch = 8}, clock_, listener_);
     EXPECT_TRUE(monitor.open(directory_, std::move(earlier)));
     return monitor;
@@ -79,8 +79,8 @@ TEST_F(MonitorTest, TheUsualStepIsOfTheLastTwenty) {
 }
 
 TEST_F(MonitorTest, StepsDoneAgainReplaceTheEarlierOnes) {
-  std::map<std::int64_t, LoggedStep> earlier;
-  for (std::int64_t step = 0; step < 5; ++step) earlier[step].loss = 10.0 + step;
+  Log earlier;
+  for (std::int64_t step = 0; step < 5; ++step) earlier.steps[step].loss = 10.0 + step;
   Monitor monitor = open(earlier);
   // The last checkpoint was after step 2, so 3 and 4 are lost.
   monitor.on_event(ready(3));
@@ -94,8 +94,8 @@ TEST_F(MonitorTest, StepsDoneAgainReplaceTheEarlierOnes) {
 }
 
 TEST_F(MonitorTest, ARunThatGoesOnWhereItStoppedLosesNothing) {
-  std::map<std::int64_t, LoggedStep> earlier;
-  for (std::int64_t step = 0; step < 5; ++step) earlier[step].loss = 1;
+  Log earlier;
+  for (std::int64_t step = 0; step < 5; ++step) earlier.steps[step].loss = 1;
   Monitor monitor = open(earlier);
   monitor.on_event(ready(5, "2 threads"));
   EXPECT_THAT(listener_.notes, ElementsAre("resume from step 5", "2 threads"));
@@ -107,7 +107,7 @@ TEST_F(MonitorTest, EachStepIsALineOfTheLogAsItIsDone) {
   monitor.on_event(ready(0));
   for (std::int64_t step = 0; step < 2; ++step)
     for (const int rank : {0, 1}) monitor.on_event(step_event(rank, step, 0.1, 0.1, 0.5 + step));
-  const auto log = read_log(directory_).value();
+  const auto log = read_log(directory_).value().steps;
   ASSERT_THAT(log, SizeIs(2));
   EXPECT_EQ(log.at(1).loss, 1.5);
   EXPECT_THAT(log.at(1).compute_s, ElementsAre(0.1, 0.1));

@@ -37,6 +37,18 @@ Result<std::pair<std::int64_t, LoggedStep>> parse_logged_step(std::string_view l
   return std::pair{step, logged};
 }
 
+Result<std::pair<std::int64_t, LoggedEvaluation>> parse_logged_evaluation(std::string_view line) {
+  MOTLEY_ASSIGN(const Json json, parse_json(line, "log.jsonl"));
+  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, "log.jsonl"));
+  LoggedEvaluation logged;
+  MOTLEY_ASSIGN(const Json* evaluation, object.member("evaluation"));
+  MOTLEY_ASSIGN(logged.is_best, object.boolean("is_best"));
+  MOTLEY_ASSIGN(JsonObject inner, JsonObject::make(*evaluation, "log.jsonl: evaluation"));
+  MOTLEY_ASSIGN(const std::int64_t step, inner.integer("step"));
+  MOTLEY_ASSIGN(logged.evaluation, evaluation_from_json(inner));
+  return std::pair{step, logged};
+}
+
 Result<Json> read_json(const std::string& path) {
   MOTLEY_ASSIGN(const std::string text, read_file(path));
   return parse_json(text, path);
@@ -53,15 +65,45 @@ std::string print_logged_step(std::int64_t step, const LoggedStep& logged) {
   return json.dump();
 }
 
-Result<std::map<std::int64_t, LoggedStep>> read_log(const RunDirectory& directory) {
-  std::map<std::int64_t, LoggedStep> steps;
-  if (!std::filesystem::exists(directory.log())) return steps;
+void Log::forget_from(std::int64_t step) {
+  steps.erase(steps.lower_bound(step), steps.end());
+  // An evaluation stands behind the step that it follows.
+  evaluations.erase(evaluations.upper_bound(step), evaluations.end());
+}
+
+Json evaluation_to_json(std::int64_t step, const run::Evaluation& evaluation) {
+  Json metrics = Json::object();
+  for (const auto& [name, value] : evaluation.metrics) metrics[name] = value;
+  return {{"step", step}, {"loss", evaluation.loss}, {"metrics", std::move(metrics)}};
+}
+
+Result<run::Evaluation> evaluation_from_json(JsonObject& object) {
+  run::Evaluation evaluation;
+  MOTLEY_ASSIGN(evaluation.loss, object.number("loss"));
+  MOTLEY_ASSIGN(const Json* metrics, object.member("metrics"));
+  for (const auto& [name, value] : metrics->items())
+    if (metrics->is_object() && value.is_number())
+      evaluation.metrics.emplace_back(name, value.get<double>());
+  return evaluation;
+}
+
+std::string print_logged_evaluation(std::int64_t step, const LoggedEvaluation& logged) {
+  return Json{{"evaluation", evaluation_to_json(step, logged.evaluation)},
+              {"is_best", logged.is_best}}
+      .dump();
+}
+
+Result<Log> read_log(const RunDirectory& directory) {
+  Log log;
+  if (!std::filesystem::exists(directory.log())) return log;
   MOTLEY_ASSIGN(const std::string text, read_file(directory.log()));
   for (const std::string_view line : split(text, '\n')) {
     if (trim(line).empty()) continue;
-    if (auto parsed = parse_logged_step(line)) steps[parsed->first] = parsed->second;
+    if (auto parsed = parse_logged_step(line)) log.steps[parsed->first] = parsed->second;
+    if (auto parsed = parse_logged_evaluation(line))
+      log.evaluations[parsed->first] = parsed->second;
   }
-  return steps;
+  return log;
 }
 
 Result<trace::Trace> read_measured_trace(const RunDirectory& directory, std::size_t ranks) {

@@ -8,6 +8,7 @@
 
 #include "motley/base/json.h"
 #include "motley/base/result.h"
+#include "motley/run/evaluation.h"
 #include "motley/run/job.h"
 #include "motley/trace/trace.h"
 
@@ -18,6 +19,9 @@ struct RunDirectory {
   std::string path;
   std::string plan() const { return path + "/plan.json"; }
   std::string program() const { return path + "/program.txt"; }
+  std::string evaluation(std::size_t i) const {
+    return path + "/evaluation-" + std::to_string(i) + ".txt";
+  }
   std::string job() const { return path + "/job.json"; }
   std::string summary() const { return path + "/summary.json"; }
   std::string log() const { return path + "/log.jsonl"; }
@@ -40,10 +44,29 @@ struct LoggedStep {
   std::vector<std::int64_t> peak_bytes;
 };
 
-/// Steps by number, from run_dir/log.jsonl; of a step that was run again the last counts. Lines
-/// that a killed process left half written are skipped.
-Result<std::map<std::int64_t, LoggedStep>> read_log(const RunDirectory& directory);
+/// What an evaluation gave.
+struct LoggedEvaluation {
+  run::Evaluation evaluation;
+  bool is_best = false;  ///< of those until then
+};
+
+/// What is known of a run, by steps done before.
+struct Log {
+  std::map<std::int64_t, LoggedStep> steps;
+  std::map<std::int64_t, LoggedEvaluation> evaluations;
+
+  /// Forgets what comes from this step on: it is done again.
+  void forget_from(std::int64_t step);
+};
+
+/// run_dir/log.jsonl; of a step that was run again the last counts. Lines that a killed process
+/// left half written are skipped.
+Result<Log> read_log(const RunDirectory& directory);
 std::string print_logged_step(std::int64_t step, const LoggedStep& logged);
+std::string print_logged_evaluation(std::int64_t step, const LoggedEvaluation& logged);
+/// {"step", "loss", "metrics": {name: value}}
+Json evaluation_to_json(std::int64_t step, const run::Evaluation& evaluation);
+Result<run::Evaluation> evaluation_from_json(JsonObject& object);
 
 /// One trace of the traces that the ranks wrote.
 Result<trace::Trace> read_measured_trace(const RunDirectory& directory, std::size_t ranks);

@@ -48,7 +48,7 @@ TEST_F(RunDirectoryTest, AStepIsReadAsItWasLogged) {
                           .compute_s = {0.25, 0.375},
                           .peak_bytes = {10, 20}};
   write(directory_.log(), print_logged_step(7, logged) + "\n");
-  const auto log = read_log(directory_).value();
+  const auto log = read_log(directory_).value().steps;
   ASSERT_THAT(log, SizeIs(1));
   EXPECT_EQ(log.at(7).loss, 0.125);
   EXPECT_EQ(log.at(7).lr, 0.01);
@@ -62,7 +62,7 @@ TEST_F(RunDirectoryTest, OfAStepDoneAgainTheLastCounts) {
   write(directory_.log(), print_logged_step(0, {.loss = 1}) + "\n" +
                               print_logged_step(1, {.loss = 2}) + "\n" +
                               print_logged_step(1, {.loss = 3}) + "\n");
-  const auto log = read_log(directory_).value();
+  const auto log = read_log(directory_).value().steps;
   EXPECT_THAT(log, SizeIs(2));
   EXPECT_EQ(log.at(1).loss, 3);
 }
@@ -71,11 +71,11 @@ TEST_F(RunDirectoryTest, AHalfWrittenLineIsSkipped) {
   const std::string line = print_logged_step(1, {.loss = 2});
   write(directory_.log(),
         print_logged_step(0, {.loss = 1}) + "\n" + line.substr(0, line.size() / 2));
-  EXPECT_THAT(read_log(directory_).value(), SizeIs(1));
+  EXPECT_THAT(read_log(directory_).value().steps, SizeIs(1));
 }
 
 TEST_F(RunDirectoryTest, ARunThatHasNotBegunHasNoSteps) {
-  EXPECT_THAT(read_log(directory_).value(), IsEmpty());
+  EXPECT_THAT(read_log(directory_).value().steps, IsEmpty());
 }
 
 TEST_F(RunDirectoryTest, TheRanksTracesBecomeOne) {

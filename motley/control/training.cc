@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <utility>
@@ -28,15 +29,16 @@ std::vector<data::InputSpec> input_specs(const graph::Graph& graph) {
   return specs;
 }
 
-/// Everything that can be wrong with model and data is said before a worker starts.
-Result<void> check_trainable(const Inputs& inputs, const data::DataSource& data) {
+/// Everything that can be wrong with model and data is said before a worker starts. The number of
+/// samples.
+Result<std::int64_t> check_trainable(const Inputs& inputs, const data::DataSource& data) {
   if (!inputs.model->weights)
     return usage_error("cli.graph-only", inputs.model_path +
                                              ": holds no weights (exported with --graph-only); "
                                              "export it again without --graph-only to train");
   MOTLEY_ASSIGN(const auto dataset, data::open_dataset(data, input_specs(inputs.graph())));
   if (dataset->samples() < 1) return usage_error("data.empty", data.path + ": holds no sample");
-  return {};
+  return dataset->samples();
 }
 
 run::WorkerDevice worker_device(const cluster::Cluster& cluster, DeviceId id,
@@ -131,12 +133,37 @@ Result<void> write_run_directory(const PreparedRun& prepared, const Predicted* p
       directory.plan(), plan::print_plan(planned.plan, prepared.inputs->cluster)));
   MOTLEY_RETURN_IF_ERROR(
       write_file_atomic(directory.program(), program::print_program(*planned.program)));
+  for (std::size_t i = 0; i < prepared.evaluations.size(); ++i)
+    MOTLEY_RETURN_IF_ERROR(write_file_atomic(directory.evaluation(i),
+                                             program::print_program(prepared.evaluations[i])));
   MOTLEY_RETURN_IF_ERROR(
       write_file_atomic(directory.job(), run::job_to_json(prepared.job).dump(2)));
   if (predicted != nullptr)
     return write_file_atomic(directory.predicted(), trace::print_trace(predicted->trace));
   std::filesystem::remove(directory.predicted(), code);  // of another plan
   return {};
+}
+
+/// The steps of so many epochs, where the choices say these, and the length of their schedule.
+Result<void> count_steps(std::int64_t samples, std::int64_t global_batch, TrainChoices& choices) {
+  if (choices.epochs > 0)
+    choices.steps = static_cast<std::int64_t>(std::ceil(
+        choices.epochs * static_cast<double>(samples) / static_cast<double>(global_batch)));
+  if (choices.schedule.steps == 0) choices.schedule.steps = choices.steps;
+  return run::verify_schedule(choices.schedule, choices.steps);
+}
+
+/// Gives the job its evaluation, whose programs will be in the run directory.
+Result<std::vector<program::Program>> add_evaluation(PreparedRun& prepared) {
+  const EvaluationChoices& choices = *prepared.choices.evaluation;
+  MOTLEY_ASSIGN(const std::int64_t samples, check_trainable(*prepared.inputs, choices.data));
+  MOTLEY_ASSIGN(PreparedEvaluation made,
+                prepare_evaluation(*prepared.inputs, *prepared.planned, choices, samples));
+  made.job.data.path = std::filesystem::absolute(made.job.data.path).string();
+  for (std::size_t i = 0; i < made.programs.size(); ++i)
+    made.job.programs.push_back(prepared.directory.evaluation(i));
+  prepared.job.evaluation = std::move(made.job);
+  return std::move(made.programs);
 }
 
 /// The ranks that report here: under an external launcher only the first.
@@ -153,28 +180,32 @@ Watched watched_run(const PreparedRun& prepared) {
 }
 
 /// Steps of the run that is continued; a run that begins anew has none, and no log of them.
-Result<std::map<std::int64_t, LoggedStep>> earlier_steps(const PreparedRun& prepared) {
+Result<Log> earlier_log(const PreparedRun& prepared) {
   if (prepared.job.resume) return read_log(prepared.directory);
   std::error_code code;
   std::filesystem::remove(prepared.directory.log(), code);
-  return std::map<std::int64_t, LoggedStep>{};
+  return Log{};
 }
 
 }  // namespace
 
 Result<PreparedRun> prepare_run(const Inputs& inputs, const Planned& planned,
                                 const Predicted* predicted, const TrainChoices& choices) {
-  MOTLEY_RETURN_IF_ERROR(check_trainable(inputs, choices.data));
+  MOTLEY_ASSIGN(const std::int64_t samples, check_trainable(inputs, choices.data));
   PreparedRun prepared{.inputs = &inputs, .planned = &planned, .choices = choices};
+  MOTLEY_RETURN_IF_ERROR(count_steps(samples, planned.plan.global_batch, prepared.choices));
   prepared.directory.path = std::filesystem::absolute(choices.run_dir).string();
   if (predicted != nullptr) prepared.predicted = predicted->seconds();
   prepared.job = make_job(prepared);
+  if (choices.evaluation) {
+    MOTLEY_ASSIGN(prepared.evaluations, add_evaluation(prepared));
+  }
   MOTLEY_RETURN_IF_ERROR(write_run_directory(prepared, predicted));
   return prepared;
 }
 
 Result<Measured> train(const PreparedRun& prepared, const Outside& outside) {
-  MOTLEY_ASSIGN(auto earlier, earlier_steps(prepared));
+  MOTLEY_ASSIGN(Log earlier, earlier_log(prepared));
   Monitor monitor(watched_run(prepared), outside.clock, outside.listener);
   MOTLEY_RETURN_IF_ERROR(monitor.open(prepared.directory, std::move(earlier)));
   const run::JobOutcome outcome =
@@ -191,6 +222,23 @@ Result<Measured> train(const PreparedRun& prepared, const Outside& outside) {
       write_file_atomic(prepared.directory.summary(), summary_to_json(measured, prepared).dump(2)));
   return measured;
 }
+
+namespace {
+
+Json evaluations_to_json(const Measured& measured) {
+  Json list = Json::array();
+  for (const auto& [step, each] : measured.evaluations)
+    list.push_back(evaluation_to_json(step, each));
+  return list;
+}
+
+Json best_to_json(const Measured& measured) {
+  const auto found = measured.evaluations.find(measured.best_step);
+  return found == measured.evaluations.end() ? Json(nullptr)
+                                             : evaluation_to_json(found->first, found->second);
+}
+
+}  // namespace
 
 Json summary_to_json(const Measured& measured, const PreparedRun& prepared) {
   Json devices = Json::array();
@@ -212,6 +260,8 @@ Json summary_to_json(const Measured& measured, const PreparedRun& prepared) {
       {"lost_steps", measured.lost_steps},
       {"first_step", measured.first_step},
       {"stopped", measured.stopped},
+      {"evaluations", evaluations_to_json(measured)},
+      {"best", best_to_json(measured)},
       {"run_dir", prepared.choices.run_dir}};
 }
 

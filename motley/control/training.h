@@ -5,6 +5,7 @@
 #include <string>
 
 #include "motley/base/json_forward.h"
+#include "motley/control/evaluating.h"
 #include "motley/control/monitor.h"
 #include "motley/control/outside.h"
 #include "motley/control/planning.h"
@@ -25,6 +26,8 @@ struct TrainChoices {
   data::DataSource data;
   std::optional<std::uint64_t> shuffle;
   std::int64_t steps = 0;  ///< stop after this many in total
+  double epochs = 0;       ///< or after so many times all samples; 0: as `steps` says
+  std::optional<EvaluationChoices> evaluation;
   run::Schedule schedule;  ///< of the learning rates
   std::uint64_t seed = 0;  ///< of dropout and other random numbers
   std::string run_dir;     ///< everything is written there
@@ -47,7 +50,8 @@ struct PreparedRun {
   TrainChoices choices;
   RunDirectory directory;
   run::Job job;
-  std::optional<Seconds> predicted;  ///< of a step
+  std::optional<Seconds> predicted;                ///< of a step
+  std::vector<program::Program> evaluations = {};  ///< as the job has them
 };
 
 /// Checks the data against the model and writes the run directory, with the prediction if there is

@@ -122,7 +122,7 @@ TEST_F(TrainingTest, AWorkerThatDiesIsTheRunsError) {
   ASSERT_FALSE(measured);
   EXPECT_EQ(measured.error(), lost);
   // What was done is in the log, and no summary says that the run has finished.
-  EXPECT_THAT(read_log({choices_.run_dir}).value(), SizeIs(2));
+  EXPECT_THAT(read_log({choices_.run_dir}).value().steps, SizeIs(2));
   EXPECT_FALSE(std::filesystem::exists(choices_.run_dir + "/summary.json"));
 }
 

@@ -282,8 +282,31 @@ std::int64_t sample_bytes(const InputSpec& input) {
   return bytes;
 }
 
-Result<std::unique_ptr<Dataset>> open_dataset(const DataSource& source,
-                                              const std::vector<InputSpec>& inputs) {
+namespace {
+
+/// Some of another's samples.
+class Slice : public Dataset {
+ public:
+  Slice(std::unique_ptr<Dataset> all, std::int64_t begin, std::int64_t end)
+      : all_(std::move(all)), begin_(begin), samples_(end - begin) {}
+  std::int64_t samples() const override { return samples_; }
+  std::int64_t sample_bytes(std::size_t input) const override { return all_->sample_bytes(input); }
+  void read(std::size_t input, std::int64_t sample, std::byte* out) const override {
+    all_->read(input, begin_ + sample, out);
+  }
+
+ private:
+  std::unique_ptr<Dataset> all_;
+  std::int64_t begin_, samples_;
+};
+
+/// A place among so many samples, from the end where it is below 0.
+std::int64_t place_among(std::int64_t at, std::int64_t samples) {
+  return std::clamp<std::int64_t>(at < 0 ? at + samples : at, 0, samples);
+}
+
+Result<std::unique_ptr<Dataset>> open_whole(const DataSource& source,
+                                            const std::vector<InputSpec>& inputs) {
   const bool is_npz = source.path.ends_with(".npz");
   if (!is_npz && !source.path.ends_with(".safetensors")) return open_tokens(source, inputs);
   if (source.seq != 0) {
@@ -296,6 +319,21 @@ Result<std::unique_ptr<Dataset>> open_dataset(const DataSource& source,
   MOTLEY_ASSIGN(const Arrays arrays,
                 is_npz ? open_npz(source.path) : open_safetensors(source.path));
   return ArrayMatcher(source.path, arrays, inputs).match();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Dataset>> open_dataset(const DataSource& source,
+                                              const std::vector<InputSpec>& inputs) {
+  MOTLEY_ASSIGN(std::unique_ptr<Dataset> all, open_whole(source, inputs));
+  if (source.begin == 0 && !source.end) return all;
+  const std::int64_t samples = all->samples();
+  const std::int64_t begin = place_among(source.begin, samples);
+  const std::int64_t end = place_among(source.end.value_or(samples), samples);
+  if (begin >= end)
+    return usage_error("data.slice", fmt::format("{}: the slice has no sample; the file has {}",
+                                                 source.path, samples));
+  return std::make_unique<Slice>(std::move(all), begin, end);
 }
 
 }  // namespace motley::data

@@ -10,6 +10,7 @@
 
 #include "motley/base/dtype.h"
 #include "motley/base/result.h"
+#include "motley/data/data_source.h"
 
 namespace motley::data {
 
@@ -18,14 +19,6 @@ struct InputSpec {
   std::string name;
   DType dtype = DType::kF32;
   std::vector<std::int64_t> sample_shape;
-};
-
-/// Where the data is. `token_width` and `seq` are for flat token files only.
-struct DataSource {
-  std::string path;      ///< .npz, .safetensors, or a flat token file
-  int token_width = 2;   ///< bytes of a token in a flat file: 2 or 4, unsigned
-  std::int64_t seq = 0;  ///< window length of a flat token file
-  bool operator==(const DataSource&) const = default;
 };
 
 /// Samples in memory-mapped files, read by index. Thread-safe for reading.

@@ -177,6 +177,19 @@ TEST_F(DatasetTest, CutsTokensIntoWindowsAndTheirNextTokens) {
   EXPECT_EQ(sample<std::int64_t>(**alone, 0, 1), (std::vector<std::int64_t>{4, 5, 6, 65535}));
 }
 
+TEST_F(DatasetTest, TakesASliceOfTheSamples) {
+  const std::string path = write("t.bin", std::string("\0\0\1\0\2\0\3\0\4\0\5\0\6\0\7\0", 16));
+  DataSource source{path, 2, 1, -3, -1};  // of seven windows of one token the fifth and the sixth
+  const auto dataset = open_dataset(source, token_inputs(1));
+  ASSERT_TRUE(dataset) << dataset.error().message;
+  EXPECT_EQ((*dataset)->samples(), 2);
+  EXPECT_EQ((*dataset)->sample_bytes(0), 8);
+  EXPECT_EQ(sample<std::int64_t>(**dataset, 0, 0), (std::vector<std::int64_t>{4}));
+  EXPECT_EQ(sample<std::int64_t>(**dataset, 1, 1), (std::vector<std::int64_t>{6}));
+  source = {path, 2, 1, 9};
+  EXPECT_EQ(message(source, token_inputs(1)), "t.bin: the slice has no sample; the file has 7");
+}
+
 TEST_F(DatasetTest, RefusesTokensThatDoNotFit) {
   const std::string path = write("t.bin", std::string(7, '\0'));
   EXPECT_EQ(message({path, 2, 3}, token_inputs(3)),

@@ -68,12 +68,18 @@ struct Op {
   std::string full_name() const;
 };
 
-enum class OutputKind { kLoss, kExtra, kGradient, kUpdate };
+enum class OutputKind {
+  kLoss,
+  kExtra,     ///< of a training step: what forward returns beside the loss, of no use to it
+  kMetric,    ///< of a graph that evaluates: one number
+  kGradient,  ///< of a training step
+  kUpdate,    ///< of a training step: the new value of a buffer
+};
 struct Output {
   OutputKind kind = OutputKind::kExtra;
   ValueId value;
   ValueId of;        ///< parameter of a gradient, buffer of an update; else none
-  std::string name;  ///< what forward calls an extra output; "" where it has no name
+  std::string name;  ///< what forward calls an extra output or a metric; "" where it has no name
 
   bool operator==(const Output&) const = default;
 };

@@ -422,17 +422,19 @@ class GraphParser {
       output.kind = OutputKind::kGradient;
     } else if (kind == "update") {
       output.kind = OutputKind::kUpdate;
+    } else if (kind == "metric") {
+      output.kind = OutputKind::kMetric;
     } else if (kind != "extra") {
       rest_ = before;
       skip_blanks();
-      return fail("loss, extra, gradient or update");
+      return fail("loss, extra, metric, gradient or update");
     }
     MOTLEY_ASSIGN(output.value, reference());
     if (kind == "gradient") {
       MOTLEY_ASSIGN(output.of, owner(parameters_, "parameter"));
     } else if (kind == "update") {
       MOTLEY_ASSIGN(output.of, owner(buffers_, "buffer"));
-    } else if (kind == "extra" && !rest_.empty()) {
+    } else if (kind == "metric" || (kind == "extra" && !rest_.empty())) {
       MOTLEY_ASSIGN(output.name, quoted("the quoted name of the output"));
     }
     graph_.outputs.push_back(std::move(output));

@@ -107,7 +107,9 @@ void print_output(std::string& text, const Graph& graph, const Output& output) {
       fmt::format_to(Out(text), "output loss %{}\n", output.value.value);
       return;
     case OutputKind::kExtra:
-      fmt::format_to(Out(text), "output extra %{}{}{}\n", output.value.value,
+    case OutputKind::kMetric:
+      fmt::format_to(Out(text), "output {} %{}{}{}\n",
+                     output.kind == OutputKind::kExtra ? "extra" : "metric", output.value.value,
                      output.name.empty() ? "" : " ", output.name.empty() ? "" : quote(output.name));
       return;
     case OutputKind::kGradient:

@@ -143,7 +143,7 @@ TEST(ParseGraph, NamesWhatIsWrongWithAnOperator) {
 
 TEST(ParseGraph, NamesWhatIsWrongWithAnOutput) {
   EXPECT_EQ(message_of("output loss %5", "output los %5"),
-            "m:14: found 'los', wanted loss, extra, gradient or update");
+            "m:14: found 'los', wanted loss, extra, metric, gradient or update");
   EXPECT_EQ(message_of("output loss %5", "output loss %8"),
             "m:14: found '%8', wanted a value defined above");
   EXPECT_EQ(message_of("of \"w\"", "\"w\""), "m:15: found '\"', wanted 'of'");
@@ -214,7 +214,7 @@ TEST(VerifyGraph, NamesEachViolation) {
   EXPECT_EQ(message_of("output loss %5",
                        "output loss %5\noutput extra %4 \"y\"\noutput extra %4\n"
                        "output extra %4\noutput extra %5 \"y\""),
-            "m: two extra outputs have the name \"y\"");
+            "m: two outputs have the name \"y\"");
 }
 
 /// Faults that the text cannot express, made in the plain data.

@@ -73,8 +73,14 @@ Result<Model> read_model(const std::string& path) {
                            "write one with python -m motley.export");
   }
   MOTLEY_ASSIGN(Model model, make_model(text->second, path));
+  const auto evaluation = weights.metadata().find("motley.eval");
+  if (evaluation != weights.metadata().end()) {
+    MOTLEY_ASSIGN(Graph parsed, parse_graph(evaluation->second, path + ": motley.eval"));
+    model.evaluation = std::make_shared<const Graph>(std::move(parsed));
+  }
   if (weights.tensors().empty()) return model;
   MOTLEY_RETURN_IF_ERROR(check_weights(weights, model.graph, path));
+  if (model.evaluation) MOTLEY_RETURN_IF_ERROR(check_weights(weights, *model.evaluation, path));
   model.weights = std::make_shared<const Safetensors>(std::move(weights));
   return model;
 }

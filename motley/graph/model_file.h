@@ -12,6 +12,9 @@ namespace motley::graph {
 /// text.
 struct Model {
   Graph graph;
+  /// Of the forward pass in eval mode, with metrics; its parameters, buffers and constants are the
+  /// same tensors. Null in a file without one.
+  std::shared_ptr<const Graph> evaluation;
   /// Tensors under state_dict names, mapped; null without. Models that differ in their graph share
   /// them.
   std::shared_ptr<const Safetensors> weights;

@@ -279,10 +279,20 @@ class GraphVerifier {
       if (output.kind == OutputKind::kGradient) check_owner(output, ValueRole::kParameter, owners);
       if (output.kind == OutputKind::kUpdate) check_owner(output, ValueRole::kBuffer, owners);
       if (!output.name.empty() && !names.insert(output.name).second) {
-        violation("two extra outputs have the name {}", quote(output.name));
+        violation("two outputs have the name {}", quote(output.name));
       }
+      if (output.kind == OutputKind::kMetric && (!value.shape.empty() || output.name.empty()))
+        violation("metric %{}: wanted one number with a name", output.value.value);
     }
+    const bool evaluates = has_kind(OutputKind::kMetric);
+    if (evaluates && (has_kind(OutputKind::kGradient) || has_kind(OutputKind::kUpdate)))
+      violation("a graph with metrics has gradients or updates");
     if (losses != 1) violation("found {} loss outputs, wanted one", losses);
+  }
+
+  bool has_kind(OutputKind kind) const {
+    return std::any_of(graph_.outputs.begin(), graph_.outputs.end(),
+                       [&](const Output& output) { return output.kind == kind; });
   }
 
   /// A gradient and its parameter, an update and its buffer.

@@ -66,6 +66,20 @@ std::vector<std::string> checkpoint_names(const std::string& folder) {
   return names;
 }
 
+/// Makes folder/name a link to folder/target. A symbolic link cannot be changed in place, but a new
+/// one can be renamed over it at once.
+Result<void> link_to(const std::string& folder, const std::string& target,
+                     const std::string& name) {
+  std::error_code fault, ignored;
+  const std::string link = folder + "/" + name + kUnfinished;
+  fs::remove(link, ignored);
+  fs::create_directory_symlink(target, link, fault);
+  if (!fault) fs::rename(link, folder + "/" + name, fault);
+  if (fault)
+    return runtime_error("run.checkpoint-write", folder + "/" + target + ": " + fault.message());
+  return sync_path(folder);
+}
+
 Json state_to_json(const CheckpointState& state) {
   return Json{{"schema", kCheckpointSchema},
               {"step", state.step},
@@ -73,7 +87,8 @@ Json state_to_json(const CheckpointState& state) {
               {"shuffle", state.shuffle ? Json(*state.shuffle) : Json(nullptr)},
               {"global_batch", state.global_batch},
               {"data_position", state.step * state.global_batch},
-              {"model_hash", state.model_hash}};
+              {"model_hash", state.model_hash},
+              {"best", state.best ? best_to_json(*state.best) : Json(nullptr)}};
 }
 
 Json hashes_to_json(const std::map<std::string, std::string>& hashes) {
@@ -124,6 +139,9 @@ Result<StateFile> state_from_json(const Json& json, const std::string& where) {
   MOTLEY_ASSIGN(file.state.global_batch, object.integer("global_batch"));
   MOTLEY_ASSIGN(const std::int64_t position, object.integer("data_position"));
   MOTLEY_ASSIGN(file.state.model_hash, object.string("model_hash"));
+  if (object.has("best") && !(*object.member("best"))->is_null()) {
+    MOTLEY_ASSIGN(file.state.best, best_from_json(**object.member("best"), where + ": best"));
+  }
   MOTLEY_ASSIGN(file.files, read_files(object));
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
   const bool sound =
@@ -294,14 +312,7 @@ Result<std::string> CheckpointStore::finish(const CheckpointState& state,
   const std::string name = step_name(state.step);
   const std::string final_path = folder_ + "/" + name, previous = latest();
   MOTLEY_RETURN_IF_ERROR(replace(half, final_path));
-  std::error_code fault, ignored;
-  // A symbolic link cannot be changed in place, but a new one can be renamed over it at once.
-  const std::string link = folder_ + "/latest" + kUnfinished;
-  fs::remove(link, ignored);
-  fs::create_directory_symlink(name, link, fault);
-  if (!fault) fs::rename(link, folder_ + "/latest", fault);
-  if (fault) return runtime_error("run.checkpoint-write", final_path + ": " + fault.message());
-  MOTLEY_RETURN_IF_ERROR(sync_path(folder_));
+  MOTLEY_RETURN_IF_ERROR(link_to(folder_, name, "latest"));
   remove_others(final_path, previous);
   return final_path;
 }
@@ -335,11 +346,21 @@ void CheckpointStore::remove_others(const std::string& newest, const std::string
   for (const fs::directory_entry& entry : fs::directory_iterator(folder_, fault)) {
     const std::string name = entry.path().filename().string();
     // Two are kept: should the newest turn out damaged, a person can go on from the other.
-    const bool kept = entry.path() == newest || entry.path() == previous;
+    const bool kept = entry.path() == newest || entry.path() == previous || entry.path() == best();
     const bool half = name.starts_with(kPrefix) && name.ends_with(kUnfinished);
     if (!kept && (half || is_checkpoint_name(name))) old.push_back(entry.path());
   }
   for (const fs::path& path : old) fs::remove_all(path, fault);
+}
+
+std::string CheckpointStore::best() const {
+  std::error_code fault;
+  const fs::path target = fs::read_symlink(folder_ + "/best", fault);
+  return fault || !fs::is_directory(folder_ / target, fault) ? "" : (folder_ / target).string();
+}
+
+Result<void> CheckpointStore::keep_best(const std::string& checkpoint) const {
+  return link_to(folder_, fs::path(checkpoint).filename(), "best");
 }
 
 std::string CheckpointStore::latest() const {
@@ -363,9 +384,10 @@ Result<std::optional<Checkpoint>> CheckpointStore::open_latest() const {
   return tl::make_unexpected(std::move(error));
 }
 
-Result<void> CheckpointStore::publish(const std::string& checkpoint) const {
+Result<void> CheckpointStore::publish(const std::string& checkpoint,
+                                      const std::string& name) const {
   const std::string source = checkpoint + "/model.safetensors";
-  const std::string target = run_dir_ + "/model.safetensors", half = target + kUnfinished;
+  const std::string target = run_dir_ + "/" + name, half = target + kUnfinished;
   if (!is_there(source)) {
     MOTLEY_ASSIGN(const Checkpoint parts, open_checkpoint(checkpoint));
     return parts.model.write_whole(target);

@@ -10,6 +10,7 @@
 #include "motley/base/json_forward.h"
 #include "motley/base/result.h"
 #include "motley/base/safetensors.h"
+#include "motley/run/evaluation.h"
 #include "motley/run/tensor_files.h"
 
 namespace motley::run {
@@ -21,6 +22,7 @@ struct CheckpointState {
   std::optional<std::uint64_t> shuffle;
   std::int64_t global_batch = 0;
   std::string model_hash;
+  std::optional<Best> best = {};  ///< evaluation so far
   bool operator==(const CheckpointState&) const = default;
 };
 
@@ -49,6 +51,7 @@ Result<WrittenFiles> written_files_from_json(const Json& json, const std::string
 /// Directory of the checkpoints of a run: docs/formats/checkpoint.md.
 ///   checkpoint/step-00000020/{model.safetensors,optimizer.safetensors,state.json}
 ///   checkpoint/latest -> step-00000020
+///   checkpoint/best -> step-00000015, where the training is evaluated
 /// One job at a time. Where several ranks keep parts, each writes files of its own: rank 0 calls
 /// `begin`, then all `write_part`, then rank 0, when all have, `finish`, or `give_up`.
 class CheckpointStore {
@@ -75,11 +78,16 @@ class CheckpointStore {
   /// names the file, and what to remove to go on from which step; it is never skipped silently.
   Result<std::optional<Checkpoint>> open_latest() const;
 
+  /// Keeps a checkpoint, as the best one (`best` links to it), until there is a better one.
+  Result<void> keep_best(const std::string& checkpoint) const;
+  /// Directory of the best checkpoint or "" (not checked).
+  std::string best() const;
   /// Directory of the latest checkpoint or "" (not checked).
   std::string latest() const;
 
-  /// run_dir/model.safetensors becomes the checkpoint's whole model (a hard link where possible).
-  Result<void> publish(const std::string& checkpoint) const;
+  /// run_dir/NAME becomes the checkpoint's whole model (a hard link where possible).
+  Result<void> publish(const std::string& checkpoint,
+                       const std::string& name = "model.safetensors") const;
   /// run_dir/model_average.safetensors becomes the same with the averages of its parameters;
   /// `tied`: the trained parameter's name by each of its further names.
   Result<void> publish_average(const std::string& checkpoint,

@@ -28,20 +28,6 @@ Result<std::uint64_t> read_seed(JsonObject& object, const std::string& key) {
   return member->get<std::uint64_t>();
 }
 
-Json data_to_json(const data::DataSource& data) {
-  return Json{{"path", data.path}, {"token_width", data.token_width}, {"seq", data.seq}};
-}
-
-Result<data::DataSource> data_from_json(const Json& json, const std::string& where) {
-  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
-  data::DataSource data;
-  MOTLEY_ASSIGN(data.path, object.string("path"));
-  MOTLEY_ASSIGN(data.token_width, object.integer("token_width"));
-  MOTLEY_ASSIGN(data.seq, object.integer("seq"));
-  MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
-  return data;
-}
-
 Result<std::vector<WorkerDevice>> devices_from_json(const Json& json, const std::string& where) {
   if (!json.is_array() || json.empty())
     return usage_error("run.job", where + ": key 'devices': wanted a list of at least one device");
@@ -113,10 +99,11 @@ Json job_to_json(const Job& job) {
       {"run_dir", job.run_dir},
       {"program", job.program_path},
       {"model", job.model_path},
-      {"data", data_to_json(job.data)},
+      {"data", data::data_source_to_json(job.data)},
       {"shuffle", optional_to_json(job.shuffle)},
       {"steps", job.steps},
       {"schedule", schedule_to_json(job.schedule)},
+      {"evaluation", job.evaluation ? evaluation_job_to_json(*job.evaluation) : Json(nullptr)},
       {"seed", job.seed},
       {"checkpoint_every", job.checkpoint_every},
       {"resume", job.resume},
@@ -139,13 +126,17 @@ Result<Job> job_from_json(const Json& json, const std::string& where) {
   MOTLEY_ASSIGN(job.program_path, object.string("program"));
   MOTLEY_ASSIGN(job.model_path, object.string("model"));
   MOTLEY_ASSIGN(const Json* data, object.member("data"));
-  MOTLEY_ASSIGN(job.data, data_from_json(*data, where + ": data"));
+  MOTLEY_ASSIGN(job.data, data::data_source_from_json(*data, where + ": data"));
   if (is_present(object, "shuffle")) {
     MOTLEY_ASSIGN(job.shuffle, read_seed(object, "shuffle"));
   }
   MOTLEY_ASSIGN(job.steps, object.integer("steps"));
   MOTLEY_ASSIGN(const Json* schedule, object.member("schedule"));
   MOTLEY_ASSIGN(job.schedule, schedule_from_json(*schedule, where + ": schedule"));
+  if (is_present(object, "evaluation")) {
+    MOTLEY_ASSIGN(job.evaluation,
+                  evaluation_job_from_json(**object.member("evaluation"), where + ": evaluation"));
+  }
   MOTLEY_ASSIGN(job.seed, read_seed(object, "seed"));
   MOTLEY_ASSIGN(job.checkpoint_every, object.integer("checkpoint_every"));
   MOTLEY_ASSIGN(job.resume, object.boolean("resume"));

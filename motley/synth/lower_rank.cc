@@ -27,6 +27,7 @@ struct Progress {
   std::vector<BufferId> exchanged;         ///< flat, by bucket of outputs begun
   std::vector<BufferId> targets, updates;  ///< buffers of the model, and their new values
   BufferId loss;
+  std::map<std::int64_t, BufferId> metrics;  ///< by output of the graph
 };
 
 std::string bucket_label(std::size_t bucket) { return fmt::format("bucket {}", bucket); }
@@ -109,6 +110,7 @@ void add_output(const RankStep& rank, std::int64_t index, BufferId value, Progre
                 Update& update) {
   const graph::Output& output = rank.graph().outputs[static_cast<std::size_t>(index)];
   if (output.kind == OutputKind::kLoss) progress.loss = value;
+  if (output.kind == OutputKind::kMetric) progress.metrics[index] = value;
   if (output.kind == OutputKind::kUpdate) {
     progress.targets.push_back(rank.value(output.of));
     progress.updates.push_back(value);
@@ -145,9 +147,14 @@ void finish_outputs(RankStep& rank, Progress& progress, Update& update) {
                            "buffers");
   if (stop.is_none()) stop = request_stop(rank);  // nobody else is there
   const BufferId norm = update.norm();
-  rank.builder().compute(
-      "motley::report",
-      {{progress.loss}, {stop}, norm.is_none() ? none() : program::Argument{norm}}, {}, "report");
+  std::vector<BufferId> metrics;
+  for (const auto& [output, value] : progress.metrics) metrics.push_back(value);
+  rank.builder().compute("motley::report",
+                         {{progress.loss},
+                          {stop},
+                          norm.is_none() ? none() : program::Argument{norm},
+                          {buffer_list(metrics)}},
+                         {}, "report");
 }
 
 }  // namespace

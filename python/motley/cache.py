@@ -36,9 +36,10 @@ KEPT = 64  # entries; the oldest ones go
 
 @dataclass
 class Found:
-    """The result of an export: text of the graph, its constants, what the self-check saw."""
+    """The result of an export: texts of the graphs, their constants, what the self-check saw."""
 
     text: str
+    evaluation: str
     constants: dict[str, torch.Tensor]
     check: SelfCheck | None
 
@@ -57,7 +58,7 @@ class Cache:
             with safe_open(self.path(key), "pt") as file:
                 said = file.metadata()
                 constants = {name: file.get_tensor(name) for name in file.keys()}
-            found = Found(said["text"], constants, None)
+            found = Found(said["text"], said["evaluation"], constants, None)
             if said["check"] != "null":
                 found.check = SelfCheck(**json.loads(said["check"]))
             return found if said["digest"] == digest(found) else None
@@ -65,7 +66,8 @@ class Cache:
             return None
 
     def keep(self, key: str, found: Found) -> None:
-        said = {"text": found.text, "check": check_text(found), "digest": digest(found)}
+        said = {"text": found.text, "evaluation": found.evaluation}
+        said |= {"check": check_text(found), "digest": digest(found)}
         constants = {name: value.contiguous().clone() for name, value in found.constants.items()}
         temporary = f"{self.path(key)}.{os.getpid()}"
         try:
@@ -91,16 +93,19 @@ def check_text(found: Found) -> str:
 
 def digest(found: Found) -> str:
     """Of a whole entry, so that a damaged one is no entry."""
-    hashed = hashlib.sha256(f"{found.text}\0{check_text(found)}".encode())
+    hashed = hashlib.sha256(f"{found.text}\0{found.evaluation}\0{check_text(found)}".encode())
     for name, value in sorted(found.constants.items()):
         add_tensor(hashed, name, value)
     return hashed.hexdigest()
 
 
-def find_key(traced: Traced, step: Step, examples, options) -> str:
-    """Hash of all that the export of a traced step depends on. `options`: those of `export`."""
+def find_key(traced: tuple[Traced, ...], step: Step, examples, options) -> str:
+    """Hash of all that the export of a step depends on, traced as it trains and as it evaluates.
+    `options`: those of `export`."""
     hashed = hashlib.sha256()
-    for text in (repr(options), *switches(), *versions(), *program_texts(traced.program)):
+    texts = [text for each in traced for text in program_texts(each.program)]
+    texts += [" ".join(each.outputs) for each in traced]
+    for text in (repr(options), *switches(), *versions(), *texts):
         hashed.update(text.encode() + b"\0")
     for name, source in loaded_sources():
         hashed.update(name.encode() + b"\0" + source)
@@ -108,7 +113,7 @@ def find_key(traced: Traced, step: Step, examples, options) -> str:
         *step.named_parameters(remove_duplicate=False),
         *step.named_buffers(remove_duplicate=False),
         *zip(step.input_names, examples, strict=True),
-        *traced.program.constants.items(),
+        *(pair for each in traced for pair in each.program.constants.items()),
     ]
     first: dict[int, str] = {}  # name of every tensor that was hashed
     for name, tensor in tensors:

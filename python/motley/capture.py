@@ -49,22 +49,23 @@ class Traced:
     program: torch.export.ExportedProgram
     batch: int  # of the example inputs
     min_batch: int
+    outputs: list[str]  # names of what forward returns beside the loss, in order
 
 
-def trace(step: Step, examples) -> Traced:
+def trace(step: Step, examples, *, trains: bool = True) -> Traced:
     """Exports `step(*examples)`, whose first output is the scalar loss, for batches of any size."""
     batch = examples[0].shape[0]
-    check_module(step.module)
+    check_module(step.module, trains)
     if batch == 1:  # PyTorch takes a size of one as fixed
         examples, batch = tuple(torch.cat([value, value]) for value in examples), 2
     log.info("tracing forward")
     program, min_batch = export_program(step, examples)
     check_loss(program)
-    return Traced(program, batch, min_batch)
+    return Traced(program, batch, min_batch, step.result.names)
 
 
 def capture(step: Step, traced: Traced, *, fake_weights: bool = False) -> Captured:
-    """The joint graph of a traced step.
+    """The joint graph of a traced step; of forward alone where no parameter takes a gradient.
 
     With `fake_weights` the module was built under FakeTensorMode and has no memory for weights.
     """
@@ -78,13 +79,55 @@ def capture(step: Step, traced: Traced, *, fake_weights: bool = False) -> Captur
         min_batch=traced.min_batch,
         symbol=symbol,
         inputs=step.input_names,
-        outputs=step.result.names,
+        outputs=list(traced.outputs),
         shared=step.shared,
         tied=tied_names(module),
         frozen={name for name, value in module.named_parameters() if not value.requires_grad},
         buffers=set(module.state_dict()) - {name for name, _ in module.named_parameters()},
         constants={name.removeprefix(MODULE): value for name, value in program.constants.items()},
     )
+
+
+@contextlib.contextmanager
+def evaluating(module: nn.Module):
+    """The module in eval mode, none of its parameters taking a gradient."""
+    modes = {part: part.training for part in module.modules()}
+    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    try:
+        module.eval()
+        for parameter in trained:
+            parameter.requires_grad_(False)
+        yield
+    finally:
+        for part, mode in modes.items():
+            part.training = mode
+        for parameter in trained:
+            parameter.requires_grad_(True)
+
+
+def trace_evaluation(step: Step, examples) -> Traced:
+    with evaluating(step.module):
+        return trace(step, examples, trains=False)
+
+
+def capture_evaluation(step: Step, traced: Traced, *, fake_weights: bool = False) -> Captured:
+    """The graph of a step traced in eval mode: forward alone, its loss and the other outputs that
+    are single numbers, which are metrics."""
+    with evaluating(step.module):
+        captured = capture(step, traced, fake_weights=fake_weights)
+    output = list(captured.graph_module.graph.nodes)[-1]
+    nodes, descs = output.args[0], output.meta["desc"]
+    plain = [type(desc).__name__ == "PlainAOTOutput" for desc in descs]
+    names = iter(["", *captured.outputs])
+    kept, captured.outputs = [], []
+    for i, (node, is_plain) in enumerate(zip(nodes, plain, strict=True)):
+        name = next(names) if is_plain else ""
+        if is_plain and (i == plain.index(True) or (name and node.meta["val"].dim() == 0)):
+            kept.append((node, descs[i]))
+            captured.outputs += [name] if len(kept) > 1 else []
+    output.args = ([node for node, _ in kept],)
+    output.meta["desc"] = [desc for _, desc in kept]
+    return captured
 
 
 def tied_names(module: nn.Module) -> dict[str, str]:
@@ -98,12 +141,12 @@ def tied_names(module: nn.Module) -> dict[str, str]:
     return tied
 
 
-def check_module(module: nn.Module) -> None:
+def check_module(module: nn.Module, trains: bool) -> None:
     for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
         where = f'tensor "{name}"'
         if tensor.is_complex():
             refuse_complex(where, tensor.dtype)
-    if not any(parameter.requires_grad for parameter in module.parameters()):
+    if trains and not any(parameter.requires_grad for parameter in module.parameters()):
         found = "no parameter that takes a gradient"
         refuse("there is nothing to train", "the module", found, "one or more", "requires_grad_()")
 

@@ -101,9 +101,12 @@ def is_packed(value: torch.Tensor) -> bool:
     return True
 
 
-def emit(captured: Captured, name: str) -> tuple[Graph, dict[str, torch.Tensor]]:
-    """The graph, and the values of the constants that it names (`motley.constant.N`)."""
-    emitter = Emitter(captured, name)
+def emit(
+    captured: Captured, name: str, *, evaluates: bool = False, constants: int = 0
+) -> tuple[Graph, dict[str, torch.Tensor]]:
+    """The graph, and the values of the constants that it names (`motley.constant.N`, from
+    `constants` on). One that evaluates has metrics and no gradients."""
+    emitter = Emitter(captured, name, evaluates, constants)
     emitter.add_sources()
     for node in emitter.nodes:
         if node.op == "call_function" and node in emitter.live:
@@ -113,8 +116,8 @@ def emit(captured: Captured, name: str) -> tuple[Graph, dict[str, torch.Tensor]]
 
 
 class Emitter:
-    def __init__(self, captured: Captured, name: str):
-        self.captured = captured
+    def __init__(self, captured: Captured, name: str, evaluates: bool, constants: int):
+        self.captured, self.evaluates, self.first_constant = captured, evaluates, constants
         self.graph = Graph(name, {"batch": (captured.min_batch, MAX_BATCH)})
         self.constants: dict[str, torch.Tensor] = {}
         self.nodes = list(captured.graph_module.graph.nodes)
@@ -181,7 +184,7 @@ class Emitter:
     def add_constant(self, node: torch.fx.Node) -> None:
         if node not in self.live:
             return
-        name = f"motley.constant.{len(self.constants)}"
+        name = f"motley.constant.{self.first_constant + len(self.constants)}"
         if node.op == "get_attr":
             value = getattr(self.captured.graph_module, str(node.target))
         else:
@@ -376,12 +379,13 @@ class Emitter:
                 continue
             kind, of = self.output_of(desc)
             found[kind].append(Output(kind, self.values[node].id, of))
-        if not found["gradient"]:
+        if not (found["gradient"] or self.evaluates):
             refuse_no_gradient()
         loss, *extras = found["extra"]
         loss.kind = "loss"
         for extra, name in zip(extras, self.captured.outputs, strict=True):
             extra.name = name
+            extra.kind = "metric" if self.evaluates else "extra"
         order = [source.name for source in self.graph.of_kind("param")]
         found["gradient"].sort(key=lambda item: order.index(item.of))
         self.graph.outputs = [item for items in found.values() for item in items]

@@ -11,14 +11,19 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from motley.cache import Cache, Found, find_key
-from motley.capture import capture, trace
+from motley.capture import Traced, capture, capture_evaluation, trace, trace_evaluation
 from motley.emit import emit
 from motley.errors import refuse
 from motley.graph import Graph, print_graph
 from motley.interpret import InterpretError, dtype_of, evaluate_size, run_graph
-from motley.model_file import read_model_file, stored_tensors, write_model_file
+from motley.model_file import (
+    read_evaluation,
+    read_model_file,
+    stored_tensors,
+    write_model_file,
+)
 from motley.parse import parse_graph
-from motley.selfcheck import SelfCheck, check, refuse_to_run
+from motley.selfcheck import SelfCheck, check, check_evaluation, refuse_to_run
 from motley.step import Step, make_step
 
 log = logging.getLogger("motley.export")
@@ -65,22 +70,23 @@ def export(
     """
     target = check_target(path)
     step, examples = make_step(module, inputs, batch_dims, graph_only=graph_only)
-    traced = trace(step, examples)
+    traced, evaluated = trace(step, examples), trace_evaluation(step, examples)
     name = name or type(module).__name__
-    key = cache and find_key(traced, step, examples, (name, graph_only, verify_batch))
+    key = cache and find_key((traced, evaluated), step, examples, (name, graph_only, verify_batch))
     known = cache.find(key) if cache else None
     if known:
         log.info("the same model as before: graph and self-check are those of the cache")
-        graph, constants = parse_graph(known.text), known.constants
+        graph, constants, evaluation = parse_graph(known.text), known.constants, known.evaluation
     else:
         captured = capture(step, traced, fake_weights=graph_only and is_fake(step))
         graph, constants = emit(captured, name)
+        evaluation = export_evaluation(step, evaluated, graph, constants)
     text = print_graph(graph)
     tensors = {} if graph_only else stored_tensors(step.module, graph, constants)
     temporary = f"{target}.{os.getpid()}.partial"
     log.info("writing %d operators", len(graph.ops))
     try:
-        write(temporary, text, tensors)
+        write(temporary, text, tensors, evaluation, source)
         result = known.check if known else None
         if not known:
             batches = (traced.batch, verify_batch or (3 if traced.batch != 3 else 5))
@@ -91,7 +97,7 @@ def export(
         if os.path.exists(temporary):
             os.remove(temporary)
     if cache and not known:
-        cache.keep(key, Found(text, {} if graph_only else constants, result))
+        cache.keep(key, Found(text, evaluation, {} if graph_only else constants, result))
     return summary(target, graph, step, result, is_cached=known is not None)
 
 
@@ -99,9 +105,22 @@ def check_file(path: str, step: Step | None, examples, batches) -> SelfCheck | N
     """Refuses a file that does not do what the step does. Without a step: whose shapes are wrong."""
     text, tensors = read_model_file(path)
     graph = parse_graph(text)
+    evaluated = parse_graph(read_evaluation(path))
     if step is None:
+        check_shapes(evaluated, batches[1])
         return check_shapes(graph, batches[1])
-    return check(graph, tensors, step, examples, batches)
+    result = check(graph, tensors, step, examples, batches)
+    check_evaluation(evaluated, tensors, step, examples, batches[1])
+    return result
+
+
+def export_evaluation(step: Step, traced: Traced, graph: Graph, constants) -> str:
+    """The text of the graph that evaluates. Its further constants are added to `constants`; what
+    only it reads of the module is a constant, too."""
+    captured = capture_evaluation(step, traced, fake_weights=is_fake(step))
+    evaluated, more = emit(captured, graph.name, evaluates=True, constants=len(constants))
+    constants.update(more)
+    return print_graph(evaluated)
 
 
 def check_target(path) -> str:
@@ -125,9 +144,9 @@ def is_fake(module: nn.Module) -> bool:
     return any(isinstance(parameter, FakeTensor) for parameter in module.parameters())
 
 
-def write(path: str, text: str, tensors: dict[str, torch.Tensor]) -> None:
+def write(path: str, text: str, tensors: dict[str, torch.Tensor], evaluation: str) -> None:
     try:
-        write_model_file(path, text, tensors)
+        write_model_file(path, text, tensors, evaluation)
     except Exception as error:  # safetensors wraps the system's errors in a type of its own
         folder = os.path.dirname(path) or "."
         found, wanted = str(error).split(" at path")[0], "room and permission to write"

@@ -93,10 +93,10 @@ class Op:
 
 @dataclass
 class Output:
-    kind: str  # loss, extra, gradient, update
+    kind: str  # loss, extra, metric (of a graph that evaluates), gradient, update
     value: int
     of: str = ""  # the parameter of a gradient, the buffer of an update
-    name: str = ""  # of an extra output
+    name: str = ""  # of an extra output or a metric
 
 
 @dataclass

@@ -30,8 +30,13 @@ def stored_tensors(
     return tensors
 
 
-def write_model_file(path: str, text: str, tensors: dict[str, torch.Tensor]) -> None:
+def write_model_file(
+    path: str, text: str, tensors: dict[str, torch.Tensor], evaluation: str = ""
+) -> None:
+    """`evaluation`: the text of the graph that evaluates."""
     metadata = {"format": "pt", "motley.graph": text, "motley.torch": torch.__version__}
+    if evaluation:
+        metadata["motley.eval"] = evaluation
     save_file(tensors, path, metadata=metadata)
     os.chmod(path, 0o666 & ~current_umask())  # safetensors makes it private
 
@@ -40,6 +45,12 @@ def current_umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def read_evaluation(path: str) -> str:
+    """The text of the graph that evaluates; "" without one."""
+    with safe_open(path, "pt") as file:
+        return file.metadata().get("motley.eval", "")
 
 
 def read_model_file(path: str) -> tuple[str, dict[str, torch.Tensor]]:

@@ -31,7 +31,7 @@ _SOURCE = re.compile(
 )
 _OP = re.compile(rf"op (.*?) = ([\w:.]+)\((.*)\) (fwd|bwd) ({_STRING})(?: seq (\d+))?( list)?")
 _OUTPUT = re.compile(
-    rf"output (loss|extra|gradient|update) %(\d+)(?: of ({_STRING}))?(?: ({_STRING}))?"
+    rf"output (loss|extra|metric|gradient|update) %(\d+)(?: of ({_STRING}))?(?: ({_STRING}))?"
 )
 
 

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 import torch
 
-from motley.capture import portable
+from motley.capture import evaluating, portable
 from motley.draws import DrawnEagerly
 from motley.errors import refuse
 from motley.graph import Graph
@@ -131,6 +131,35 @@ def check_batch(model, batch: int, result: SelfCheck) -> str:
         result.batches.append(batch)
         return ""
     return why
+
+
+def check_evaluation(graph: Graph, tensors, step: Step, inputs, batch: int) -> None:
+    """Refuses a graph that evaluates otherwise than `step` in eval mode: its loss and metrics."""
+    tolerance = tolerance_of(graph)
+    for attempt in range(ATTEMPTS):  # a metric that counts may turn on a tie
+        generator = torch.Generator().manual_seed(attempt)
+        draw = random_inputs if attempt < ATTEMPTS - 1 else resampled_inputs
+        drawn = [draw(value, batch, generator) for value in inputs]
+        with portable(), evaluating(step.module), torch.no_grad(), DrawnEagerly():
+            torch.manual_seed(batch)
+            wanted = step(*drawn)
+            found = run_exported(graph, tensors, drawn, batch)
+        named = zip(step.result.names, wanted[1:], strict=True)
+        expected = {name: value.double() for name, value in named} | {"": wanted[0].double()}
+        pairs = [(item.name, found[item.value].double()) for item in graph.outputs]
+        unequal = [
+            (name, value)
+            for name, value in pairs
+            if not torch.allclose(value, expected[name], tolerance, 1e-6, equal_nan=True)
+        ]
+        if not unequal:
+            return
+    name, value = unequal[0]
+    where = f'metric "{name}" in eval mode' if name else "the loss in eval mode"
+    wanted = f"{expected[name].item():.9g}, as eager PyTorch gives at batch {batch}"
+    refuse(
+        "the exported graph differs", where, f"{value.item():.9g}", wanted, "python -m motley.export"
+    )
 
 
 def run_exported(graph: Graph, tensors, inputs, batch: int) -> dict[int, torch.Tensor]:

@@ -22,6 +22,7 @@ from motley.errors import refuse, refuse_complex
 
 MODULE = "module."  # in front of every name of the user's module
 GIVEN = "motley_given."  # in front of the names of tensors that all samples share
+NUMBERS = (int, float, torch.SymInt, torch.SymFloat)
 PLAIN = (bool, int, float, str, bytes, torch.dtype, torch.device, type(None))
 
 
@@ -222,9 +223,13 @@ def named_items(result) -> dict | None:
 
 
 def tensors_of(name: str, item):
-    """The tensors of one item; `hidden.0`, `hidden.1` for those of a tuple with a name."""
+    """The tensors of one item; `hidden.0`, `hidden.1` for those of a tuple with a name, whose
+    numbers count as tensors."""
     if isinstance(item, torch.Tensor):
         yield name, item
+        return
+    if "." in name and isinstance(item, NUMBERS):  # of a pair such as (correct, count)
+        yield name, torch.scalar_tensor(item)
         return
     inner = (
         item.items()

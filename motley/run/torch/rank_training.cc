@@ -133,6 +133,7 @@ Result<std::unique_ptr<RankTraining>> RankTraining::open(WorkerSession& session,
   MOTLEY_RETURN_IF_ERROR(training->open_model());
   MOTLEY_RETURN_IF_ERROR(join_groups(session));
   MOTLEY_RETURN_IF_ERROR(training->open_executor());
+  MOTLEY_RETURN_IF_ERROR(training->open_evaluation());
   if (session.rank == 0 && session.job.resume) MOTLEY_RETURN_IF_ERROR(training->resume());
   MOTLEY_RETURN_IF_ERROR(training->share_weights());
   return training;
@@ -177,7 +178,8 @@ CheckpointState RankTraining::state() const {
           .seed = session_.job.seed,
           .shuffle = session_.job.shuffle,
           .global_batch = session_.program.global_batch,
-          .model_hash = session_.program.model_hash};
+          .model_hash = session_.program.model_hash,
+          .best = best_};
 }
 
 Result<void> RankTraining::load(const Checkpoint& checkpoint) {
@@ -186,6 +188,7 @@ Result<void> RankTraining::load(const Checkpoint& checkpoint) {
   MOTLEY_RETURN_IF_ERROR(executor_->load(checkpoint.model, false));
   MOTLEY_RETURN_IF_ERROR(executor_->load(checkpoint.optimizer, false));
   next_step_ = saved_step_ = checkpoint.state.step;
+  best_ = checkpoint.state.best;
   return {};
 }
 
@@ -218,6 +221,8 @@ Result<void> RankTraining::share_weights() {
   Rendezvous& rendezvous = *session_.rendezvous;
   if (session_.rank == 0) {
     MOTLEY_RETURN_IF_ERROR(rendezvous.set("resumed from", resumed_from_));
+    MOTLEY_RETURN_IF_ERROR(
+        rendezvous.set("best", best_ ? best_to_json(*best_).dump() : std::string("none")));
     MOTLEY_RETURN_IF_ERROR(rendezvous.set("first step", std::to_string(next_step_)));
   }
   MOTLEY_ASSIGN(const std::string text, rendezvous.get("first step", session_.patience()));
@@ -229,6 +234,11 @@ Result<void> RankTraining::share_weights() {
         "model file", hash_hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()})));
     MOTLEY_ASSIGN(const std::string checkpoint, rendezvous.get("resumed from"));
     if (session_.rank != 0 && !checkpoint.empty()) MOTLEY_RETURN_IF_ERROR(follow(checkpoint));
+  }
+  MOTLEY_ASSIGN(const std::string best, rendezvous.get("best"));
+  if (best != "none") {
+    MOTLEY_ASSIGN(const Json json, parse_json(best, "best"));
+    MOTLEY_ASSIGN(best_, best_from_json(json, "best"));
   }
   next_step_ = first_step;
   if (session_.rank != 0) saved_step_ = next_step_ > 0 ? next_step_ : -1;
@@ -255,11 +265,13 @@ Result<RankTraining::End> RankTraining::run() {
   report_ready();
   const data::SampleOrder order(dataset_->samples(), session_.job.shuffle);
   End end = End::kFinished;
-  while (next_step_ < session_.job.steps && end == End::kFinished) {
+  while (next_step_ < session_.job.steps && end == End::kFinished && !is_over()) {
     MOTLEY_ASSIGN(const StepResult result, step(order));
     ++next_step_;
     const std::int64_t every = session_.job.checkpoint_every;
-    const bool last = next_step_ >= session_.job.steps;
+    bool last = next_step_ >= session_.job.steps;
+    MOTLEY_RETURN_IF_ERROR(evaluate());
+    last = last || is_over();
     if (result.stop_requested && !last) end = End::kStopped;
     const bool due = every > 0 && next_step_ % every == 0;
     if (due || last || end == End::kStopped) MOTLEY_RETURN_IF_ERROR(checkpoint());
@@ -276,6 +288,91 @@ Result<RankTraining::End> RankTraining::run() {
       MOTLEY_RETURN_IF_ERROR(session_.rendezvous->get(fmt::format("end/{}", rank)));
   }
   return end;
+}
+
+/// Executors of the programs that evaluate, over the tensors of the one that trains.
+Result<void> RankTraining::open_evaluation() {
+  if (!session_.job.evaluation) return {};
+  const WorkerDevice& device = session_.device();
+  MOTLEY_ASSIGN(evaluated_,
+                data::open_dataset(session_.job.evaluation->data, input_specs(model_.graph)));
+  const TensorFile file{session_.job.model_path, &*model_.weights};
+  MOTLEY_ASSIGN(const TensorFiles weights, TensorFiles::make({&file, 1}));
+  ExecutorOptions options;
+  options.kind = device.kind;
+  options.local_index = device.local_index;
+  options.speed = device.speed;
+  if (device.kind == "cpu") options.memory = device.memory;
+  options.seed = session_.job.seed;
+  options.shared = persistent_;
+  for (const program::Program& evaluation : session_.evaluations) {
+    const auto& own = evaluation.devices[static_cast<std::size_t>(session_.rank)];
+    MOTLEY_ASSIGN(evaluators_.emplace_back(),
+                  Executor::create(own, options, session_.communicator.get(), nullptr));
+    MOTLEY_RETURN_IF_ERROR(evaluators_.back()->load(weights, true));
+  }
+  return {};
+}
+
+/// All samples once, in their order; what is left of them after whole batches by the last program.
+Result<Evaluation> RankTraining::run_evaluation() {
+  EvaluationSums sums(session_.job.evaluation->outputs);
+  std::int64_t position = 0;
+  for (std::size_t i = 0; i < evaluators_.size(); ++i) {
+    const program::Program& program = session_.evaluations[i];
+    const bool is_rest = evaluators_.size() > 1 && i + 1 == evaluators_.size();
+    const std::int64_t rest = evaluators_.size() > 1 ? session_.evaluations[1].global_batch : 0;
+    const std::int64_t end = evaluated_->samples() - (is_rest ? 0 : rest);
+    for (; position < end; position += program.global_batch) {
+      std::vector<std::int64_t> samples =
+          program.samples_of(program.devices[static_cast<std::size_t>(session_.rank)]);
+      for (std::int64_t& sample : samples) sample += position;
+      MOTLEY_ASSIGN(const StepResult result,
+                    evaluators_[i]->step(next_step_, *evaluated_, samples));
+      if (result.stop_requested) executor_->request_stop();
+      sums.add(result.loss, result.metrics, program.global_batch);
+    }
+  }
+  return sums.result();
+}
+
+/// Where it is time for it. All ranks come to the same numbers, so that they agree on what follows.
+Result<void> RankTraining::evaluate() {
+  if (!session_.job.evaluation) return {};
+  const EvaluationJob& job = *session_.job.evaluation;
+  const bool is_due =
+      next_step_ >= session_.job.steps || (job.every > 0 && next_step_ % job.every == 0);
+  if (!is_due) return {};
+  const std::int64_t begin = monotonic_ns();
+  auto evaluation = run_evaluation();
+  if (!evaluation) {
+    MOTLEY_RETURN_IF_ERROR(checkpoint());  // what was trained is not lost
+    return with_context(fmt::format("evaluation after step {}", next_step_),
+                        std::move(evaluation).error());
+  }
+  const double value = evaluation->find(job.watch.metric).value_or(evaluation->loss);
+  const bool is_best = update_best(job.watch, value, next_step_, best_);
+  if (session_.rank == 0) {
+    Json metrics = Json::object();
+    for (const auto& [name, each] : evaluation->metrics) metrics[name] = each;
+    reporter_.event("evaluation",
+                    Json{{"step", next_step_},
+                         {"loss", evaluation->loss},
+                         {"metrics", std::move(metrics)},
+                         {"is_best", is_best},
+                         {"seconds", static_cast<double>(monotonic_ns() - begin) * 1e-9}});
+  }
+  if (is_best) {
+    MOTLEY_RETURN_IF_ERROR(checkpoint());
+    if (session_.rank == 0) MOTLEY_RETURN_IF_ERROR(checkpoints_.keep_best(saved_path_));
+  }
+  return {};
+}
+
+/// Has patience come to its end?
+bool RankTraining::is_over() const {
+  const auto& job = session_.job.evaluation;
+  return job && job->patience > 0 && best_ && best_->worse_since >= job->patience;
 }
 
 Result<StepResult> RankTraining::step(const data::SampleOrder& order) {
@@ -434,6 +531,8 @@ Result<void> RankTraining::finish() {
   MOTLEY_RETURN_IF_ERROR(checkpoint());  // a training of no steps: the model as it came
   if (session_.rank != 0) return {};
   MOTLEY_RETURN_IF_ERROR(checkpoints_.publish(saved_path_));
+  if (const std::string best = checkpoints_.best(); best_ && !best.empty())
+    MOTLEY_RETURN_IF_ERROR(checkpoints_.publish(best, "model_best.safetensors"));
   const bool has_average =
       std::any_of(persistent_.begin(), persistent_.end(),
                   [](const auto& entry) { return entry.first.ends_with("/average"); });

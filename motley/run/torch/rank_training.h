@@ -38,6 +38,10 @@ class RankTraining {
   RankTraining(WorkerSession& session, const Reporter& reporter);
   Result<void> open_model();
   Result<void> open_executor();
+  Result<void> open_evaluation();
+  Result<Evaluation> run_evaluation();
+  Result<void> evaluate();
+  bool is_over() const;
   Result<void> resume();
   Result<void> load(const Checkpoint& checkpoint);
   Result<void> follow(const std::string& checkpoint);
@@ -63,10 +67,13 @@ class RankTraining {
   graph::Model model_;
   std::unique_ptr<data::Dataset> dataset_;
   std::unique_ptr<Executor> executor_;
-  std::map<std::string, at::Tensor> persistent_;  // shared with the executor
-  std::map<std::string, program::Part> parts_;    // of persistent tensors that are in parts
-  std::int64_t next_step_ = 0;                    // steps done so far
-  std::int64_t saved_step_ = -1;                  // of the latest checkpoint of this job
+  std::map<std::string, at::Tensor> persistent_;       // shared with the executor
+  std::map<std::string, program::Part> parts_;         // of persistent tensors that are in parts
+  std::unique_ptr<data::Dataset> evaluated_;           // samples of evaluations
+  std::vector<std::unique_ptr<Executor>> evaluators_;  // by program of the session's
+  std::optional<Best> best_;
+  std::int64_t next_step_ = 0;    // steps done so far
+  std::int64_t saved_step_ = -1;  // of the latest checkpoint of this job
   std::string resumed_from_, saved_path_;
 };
 

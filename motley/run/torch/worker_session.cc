@@ -23,7 +23,15 @@ namespace {
 
 struct JobTexts {
   std::string job, program;
+  std::vector<std::string> evaluations;  ///< programs
 };
+
+/// How many programs a job evaluates by.
+Result<std::size_t> count_evaluations(const std::string& job_text, const std::string& where) {
+  MOTLEY_ASSIGN(const Json json, parse_json(job_text, where));
+  MOTLEY_ASSIGN(const Job job, job_from_json(json, where));
+  return job.evaluation ? job.evaluation->programs.size() : 0;
+}
 
 Result<JobTexts> read_texts(const std::string& job_path) {
   JobTexts texts;
@@ -33,6 +41,10 @@ Result<JobTexts> read_texts(const std::string& job_path) {
   if (!job.program_path.empty()) {
     MOTLEY_ASSIGN(texts.program, read_file(job.program_path));
   }
+  if (job.evaluation)
+    for (const std::string& path : job.evaluation->programs) {
+      MOTLEY_ASSIGN(texts.evaluations.emplace_back(), read_file(path));
+    }
   return texts;
 }
 
@@ -42,18 +54,30 @@ Result<JobTexts> share_texts(const WorkerArguments& arguments, Rendezvous& rende
     MOTLEY_ASSIGN(JobTexts texts, read_texts(arguments.job_path));
     MOTLEY_RETURN_IF_ERROR(rendezvous.set("job", texts.job));
     MOTLEY_RETURN_IF_ERROR(rendezvous.set("program", texts.program));
+    for (std::size_t i = 0; i < texts.evaluations.size(); ++i)
+      MOTLEY_RETURN_IF_ERROR(rendezvous.set(fmt::format("evaluation/{}", i), texts.evaluations[i]));
     return texts;
   }
   constexpr Seconds kPlanning{600};  // rank 0 may still be measuring and planning
   JobTexts texts;
   MOTLEY_ASSIGN(texts.job, rendezvous.get("job", kPlanning));
   MOTLEY_ASSIGN(texts.program, rendezvous.get("program", kPlanning));
+  MOTLEY_ASSIGN(const std::size_t evaluations, count_evaluations(texts.job, "job"));
+  for (std::size_t i = 0; i < evaluations; ++i) {
+    MOTLEY_ASSIGN(texts.evaluations.emplace_back(),
+                  rendezvous.get(fmt::format("evaluation/{}", i), kPlanning));
+  }
   return texts;
 }
 
 Result<void> parse_texts(const JobTexts& texts, const std::string& where, WorkerSession& session) {
   MOTLEY_ASSIGN(const Json json, parse_json(texts.job, where));
   MOTLEY_ASSIGN(session.job, job_from_json(json, where));
+  for (std::size_t i = 0; i < texts.evaluations.size(); ++i) {
+    MOTLEY_ASSIGN(
+        session.evaluations.emplace_back(),
+        program::parse_program(texts.evaluations[i], session.job.evaluation->programs[i]));
+  }
   if (texts.program.empty()) return {};
   const std::string& path = session.job.program_path;
   MOTLEY_ASSIGN(session.program, program::parse_program(texts.program, path));
@@ -212,6 +236,8 @@ Result<void> join_groups(WorkerSession& session) {
   std::string sequence;
   if (!session.program.devices.empty())
     sequence = collective_sequence(session.program.devices[static_cast<std::size_t>(session.rank)]);
+  for (const program::Program& evaluation : session.evaluations)
+    sequence += collective_sequence(evaluation.devices[static_cast<std::size_t>(session.rank)]);
   const std::string minor = loaded_torch_version().substr(0, loaded_torch_version().rfind('.'));
   MOTLEY_RETURN_IF_ERROR(session.rendezvous->agree("PyTorch version", minor));
   MOTLEY_RETURN_IF_ERROR(session.rendezvous->agree("sequence of collectives", hash_hex(sequence)));

@@ -27,6 +27,8 @@ struct WorkerArguments {
 struct WorkerSession {
   Job job;
   program::Program program;  ///< empty for a job without one
+  /// Of whole batches and of the samples left; empty where the job does not evaluate.
+  std::vector<program::Program> evaluations = {};
   int rank = 0, size = 1;
   bool is_idle = false;                        ///< the job uses fewer ranks than were started
   std::unique_ptr<Rendezvous> rendezvous;      ///< null when the job has one rank

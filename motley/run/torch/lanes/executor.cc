@@ -143,7 +143,8 @@ class TorchExecutor final : public Executor {
         throttle_(frame_.device.is_cpu() ? options.speed : 1.0),
         timeline_(program, options.timeline_steps),
         scratch_(program.instructions.size()),
-        measures_scratch_(options.measures_scratch && frame_.device.is_cpu()) {
+        measures_scratch_(options.measures_scratch && frame_.device.is_cpu()),
+        shared_(options.shared) {
     frame_.seed = options.seed;
     if (options.memory && frame_.device.is_cpu()) allocator_.set_limit(options.memory);
     if (!frame_.device.is_cpu())
@@ -184,6 +185,7 @@ class TorchExecutor final : public Executor {
   Timeline timeline_;
   std::vector<Bytes> scratch_;  // by instruction
   bool measures_scratch_;
+  const std::map<std::string, at::Tensor> shared_;
   std::int64_t highest_ = 0;  // of this step, where every instruction begins a new mark
   std::unique_ptr<Streams> streams_;
   std::vector<Compute> compute_;
@@ -243,7 +245,10 @@ Result<void> TorchExecutor::allocate_persistent() {
   for (std::size_t i = 0; i < program_.buffers.size(); ++i) {
     const program::Buffer& buffer = program_.buffers[i];
     // Zeros, not empty: a page is really there, and counted, before the first step and not in it.
-    if (is_persistent(buffer.kind))
+    const auto shared = shared_.find(buffer.name);
+    if (is_persistent(buffer.kind) && shared != shared_.end())
+      frame_.values[i] = shared->second;
+    else if (is_persistent(buffer.kind))
       frame_.values[i] = at::zeros(
           buffer.shape, at::TensorOptions(frame_.device).dtype(scalar_type(buffer.dtype)));
     else if (buffer.kind == BufferKind::kTemporary && !is_freed[i])
@@ -264,7 +269,7 @@ Result<void> TorchExecutor::load(const TensorFiles& files, bool required) {
   const c10::InferenceMode no_autograd;
   for (std::size_t i = 0; i < program_.buffers.size(); ++i) {
     const program::Buffer& buffer = program_.buffers[i];
-    if (!is_persistent(buffer.kind)) continue;
+    if (!is_persistent(buffer.kind) || shared_.contains(buffer.name)) continue;
     // A new training has no states of the optimizer in its file: they stay zero.
     if (!files.has(buffer.name) && (!required || buffer.kind == BufferKind::kState)) continue;
     at::Tensor host = frame_.device.is_cpu() ? frame_.values[i] : allocate(buffer, at::kCPU);
@@ -335,6 +340,7 @@ Result<void> TorchExecutor::run_compute(StepResult& result) {
     // Faults of kernels that run asynchronously show here at the latest, as this step's.
     if (streams_) streams_->synchronize();
     if (frame_.loss.defined()) result.loss = read_number(frame_.loss);
+    for (const at::Tensor& metric : frame_.metrics) result.metrics.push_back(read_number(metric));
     if (frame_.gradient_norm.defined()) result.gradient_norm = read_number(frame_.gradient_norm);
     if (frame_.stop.defined()) result.stop_requested = read_number(frame_.stop) > 0;
     return {};
@@ -395,6 +401,7 @@ void TorchExecutor::finish(StepResult& result, std::int64_t begin) {
   for (const int id : temporaries_) frame_.values[static_cast<std::size_t>(id)].reset();
   frame_.loss.reset();
   frame_.gradient_norm.reset();
+  frame_.metrics.clear();
   frame_.stop.reset();
   set_status(-1);
   const std::int64_t end = monotonic_ns();

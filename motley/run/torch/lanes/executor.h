@@ -29,6 +29,9 @@ struct ExecutorOptions {
   std::uint64_t seed = 0;           ///< of dropout and other random numbers
   std::int64_t timeline_steps = 0;  ///< how many of the last steps keep their intervals
   bool measures_scratch = false;    ///< keep what operators need beside their results; CPU only
+  /// Tensors that another executor has, by name (persistent()): this one shares them instead of
+  /// having its own.
+  std::map<std::string, at::Tensor> shared = {};
 };
 
 /// Which step it is: a number, where rates are as the program says.
@@ -42,6 +45,7 @@ struct StepPlace {
 struct StepResult {
   double loss = 0;                      ///< of the global batch
   std::optional<double> gradient_norm;  ///< of all gradients, where the recipe asks for it
+  std::vector<double> metrics;          ///< of a program that evaluates, in the order of its graph
   bool stop_requested = false;          ///< by any rank
   double step_s = 0;                    ///< wall time
   double compute_s = 0;                 ///< compute lane busy, emulation's waiting included

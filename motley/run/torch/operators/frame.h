@@ -27,6 +27,7 @@ struct Frame {
   const std::vector<std::int64_t>* samples = nullptr;
   std::atomic<bool> stop_requested = false;  ///< of this rank
   at::Tensor loss, stop, gradient_norm;      ///< what motley::report saw
+  std::vector<at::Tensor> metrics;           ///< the same
 };
 
 /// Runs one instruction. Throws c10::Error or std::exception; the executor catches.

@@ -403,8 +403,10 @@ Result<Kernel> make_assign(InstructionReader& reader, at::Device) {
 Result<Kernel> make_report(InstructionReader& reader, at::Device) {
   const int loss = reader.buffer(0), stop = reader.optional_buffer(1);
   const int norm = reader.optional_buffer(2);
+  const std::vector<int> metrics = reader.buffers(3);
   MOTLEY_RETURN_IF_ERROR(reader.status());
-  return [loss, stop, norm](Frame& frame) {
+  return [loss, stop, norm, metrics](Frame& frame) {
+    frame.metrics = pick(frame, metrics);
     frame.loss = frame.values[loss];
     frame.stop = value_or_none(frame, stop);
     frame.gradient_norm = value_or_none(frame, norm);

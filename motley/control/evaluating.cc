@@ -1,0 +1,124 @@
+#include "motley/control/evaluating.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "motley/base/text.h"
+#include "motley/cost/profile_cost.h"
+#include "motley/program/effects.h"
+#include "motley/program/memory.h"
+#include "motley/synth/lower_evaluation.h"
+
+namespace motley::control {
+namespace {
+
+using program::DeviceProgram;
+
+Bytes persistent_bytes(const DeviceProgram& program) {
+  Bytes total(0);
+  for (const program::Buffer& buffer : program.buffers)
+    if (program::is_persistent(buffer.kind)) total += buffer.bytes();
+  return total;
+}
+
+/// What a device holds while it evaluates: beside what training keeps, what comes and goes.
+Bytes evaluation_peak(const DeviceProgram& training, const DeviceProgram& evaluation) {
+  std::set<std::string> kept;
+  for (const program::Buffer& buffer : training.buffers)
+    if (program::is_persistent(buffer.kind)) kept.insert(buffer.name);
+  Bytes own(0);  // constants of the evaluation
+  for (const program::Buffer& buffer : evaluation.buffers)
+    if (program::is_persistent(buffer.kind) && !kept.contains(buffer.name)) own += buffer.bytes();
+  return persistent_bytes(training) + own + program::find_memory_peak(evaluation).total -
+         persistent_bytes(evaluation);
+}
+
+/// The first device that has not the memory for it, with what it needs; "": all have.
+std::string find_too_small(const Inputs& inputs, const Planned& planned,
+                           const program::Program& evaluation) {
+  const std::vector<plan::Member> members = plan::members(planned.plan);
+  for (std::size_t rank = 0; rank < members.size(); ++rank) {
+    const cluster::Device& device = inputs.cluster.device(members[rank].device);
+    const Bytes peak = cost::with_framework(
+        device, evaluation_peak(planned.program->devices[rank], evaluation.devices[rank]));
+    if (device.memory && peak > *device.memory)
+      return fmt::format("{} needs {} to evaluate {} samples, has {}", device.name,
+                         format_bytes(peak), evaluation.devices[rank].samples,
+                         format_bytes(*device.memory));
+  }
+  return "";
+}
+
+/// Names of the evaluation's metrics, as its graph gives them.
+std::vector<std::string> metric_outputs(const graph::Graph& graph) {
+  std::vector<std::string> names;
+  for (const graph::Output& output : graph.outputs)
+    if (output.kind == graph::OutputKind::kMetric) names.push_back(output.name);
+  return names;
+}
+
+Result<void> check_watched(const run::EvaluationJob& job) {
+  run::EvaluationSums sums(job.outputs);
+  sums.add(1, std::vector<double>(job.outputs.size(), 1.0), 1);
+  MOTLEY_ASSIGN(const run::Evaluation example, sums.result());
+  if (example.find(job.watch.metric)) return {};
+  std::vector<std::string> known = {"loss"};
+  for (const auto& [name, value] : example.metrics) known.push_back(name);
+  return usage_error(
+      "run.watch", fmt::format("--best: the model has no metric '{}', only {}{}", job.watch.metric,
+                               join(known, ", "), suggestion_clause(job.watch.metric, known)));
+}
+
+}  // namespace
+
+Result<PreparedEvaluation> prepare_evaluation(const Inputs& inputs, const Planned& planned,
+                                              const EvaluationChoices& choices,
+                                              std::int64_t samples) {
+  const auto& graph = inputs.model->evaluation;
+  if (graph == nullptr)
+    return usage_error("cli.no-evaluation", inputs.model_path +
+                                                ": holds no graph to evaluate by; export it again "
+                                                "with python -m motley.export");
+  PreparedEvaluation prepared;
+  prepared.job.data = choices.data;
+  prepared.job.every = choices.every;
+  prepared.job.patience = choices.patience;
+  prepared.job.outputs = metric_outputs(*graph);
+  MOTLEY_ASSIGN(prepared.job.watch, run::parse_watch(choices.watch));
+  MOTLEY_RETURN_IF_ERROR(check_watched(prepared.job));
+  const std::int64_t least = graph->sizes.empty() ? 1 : graph->sizes[0].min;
+  if (samples < least)
+    return usage_error("data.empty", fmt::format("{}: found {} samples, wanted {} or more",
+                                                 choices.data.path, samples, least));
+  const synth::TrainedAndEvaluated graphs{inputs.graph(), *graph};
+  const auto lower = [&](std::int64_t batch) {
+    return synth::lower_evaluation(graphs, planned.plan, inputs.cluster, batch);
+  };
+  std::int64_t batch =
+      std::min(samples, planned.plan.global_batch / planned.plan.replicas[0].micro_batches);
+  batch = std::max(batch, least);
+  while (true) {
+    MOTLEY_ASSIGN(program::Program whole, lower(batch));
+    const std::string fault = find_too_small(inputs, planned, whole);
+    if (!fault.empty() && batch / 2 < least)
+      return tl::make_unexpected(Error{ErrorKind::kInfeasible, "plan.memory", fault});
+    if (!fault.empty()) {
+      batch /= 2;
+      continue;
+    }
+    prepared.programs.push_back(std::move(whole));
+    break;
+  }
+  // What is left joins the last whole batch where it is fewer samples than the model wants.
+  std::int64_t rest = samples % batch;
+  if (rest > 0 && rest < least) rest += batch;
+  if (rest > 0) {
+    MOTLEY_ASSIGN(prepared.programs.emplace_back(), lower(rest));
+  }
+  return prepared;
+}
+
+}  // namespace motley::control

@@ -1,0 +1,165 @@
+#include "motley/run/evaluation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "motley/base/json.h"
+#include "motley/base/text.h"
+
+namespace motley::run {
+namespace {
+
+constexpr std::string_view kSum = ".0", kCount = ".1";
+
+/// Position of the count that belongs to the output at a position, if it is a sum.
+std::optional<std::size_t> count_of(const std::vector<std::string>& outputs, std::size_t at) {
+  if (!outputs[at].ends_with(kSum)) return std::nullopt;
+  const std::string count =
+      outputs[at].substr(0, outputs[at].size() - kSum.size()) + std::string(kCount);
+  const auto found = std::find(outputs.begin(), outputs.end(), count);
+  if (found == outputs.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - outputs.begin());
+}
+
+bool is_better_low(std::string_view metric) {
+  return metric.ends_with("loss") || metric.ends_with("perplexity") || metric.ends_with("error");
+}
+
+Result<std::vector<std::string>> strings_from_json(JsonObject& object, const std::string& key) {
+  MOTLEY_ASSIGN(const Json* list, object.member(key));
+  std::vector<std::string> strings;
+  for (const Json& item : *list) {
+    if (!list->is_array() || !item.is_string())
+      return usage_error("run.job", fmt::format("{}: {}: wanted texts", object.where(), key));
+    strings.push_back(item.get<std::string>());
+  }
+  return strings;
+}
+
+}  // namespace
+
+Result<Watch> parse_watch(const std::string& text) {
+  const std::size_t at = text.find(':');
+  Watch watch{.metric = text.substr(0, at)};
+  const std::string word = at == std::string::npos ? "" : text.substr(at + 1);
+  if (watch.metric.empty() || (at != std::string::npos && word != "min" && word != "max"))
+    return usage_error("run.watch",
+                       fmt::format("--best: found '{}', wanted a metric such as accuracy, "
+                                   "accuracy:max or loss:min",
+                                   text));
+  watch.higher_is_better = word.empty() ? !is_better_low(watch.metric) : word == "max";
+  return watch;
+}
+
+Json evaluation_job_to_json(const EvaluationJob& job) {
+  return {{"data", data::data_source_to_json(job.data)},
+          {"every", job.every},
+          {"programs", job.programs},
+          {"outputs", job.outputs},
+          {"watch", job.watch.metric},
+          {"higher_is_better", job.watch.higher_is_better},
+          {"patience", job.patience}};
+}
+
+Result<EvaluationJob> evaluation_job_from_json(const Json& json, const std::string& where) {
+  MOTLEY_ASSIGN(auto object, JsonObject::make(json, where));
+  EvaluationJob job;
+  MOTLEY_ASSIGN(const Json* data, object.member("data"));
+  MOTLEY_ASSIGN(job.data, data::data_source_from_json(*data, where + ": data"));
+  MOTLEY_ASSIGN(job.every, object.integer("every"));
+  MOTLEY_ASSIGN(job.programs, strings_from_json(object, "programs"));
+  MOTLEY_ASSIGN(job.outputs, strings_from_json(object, "outputs"));
+  MOTLEY_ASSIGN(job.watch.metric, object.string("watch"));
+  MOTLEY_ASSIGN(job.watch.higher_is_better, object.boolean("higher_is_better"));
+  MOTLEY_ASSIGN(job.patience, object.integer("patience"));
+  MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
+  if (job.every < 0 || job.patience < 0 || job.programs.empty() || job.programs.size() > 2)
+    return usage_error("run.job", where +
+                                      ": wanted every and patience from 0 on, and one or two "
+                                      "programs");
+  return job;
+}
+
+std::optional<double> Evaluation::find(const std::string& name) const {
+  if (name == "loss") return loss;
+  const auto found = std::find_if(metrics.begin(), metrics.end(),
+                                  [&](const auto& metric) { return metric.first == name; });
+  if (found == metrics.end()) return std::nullopt;
+  return found->second;
+}
+
+EvaluationSums::EvaluationSums(std::vector<std::string> outputs)
+    : outputs_(std::move(outputs)), sums_(outputs_.size(), 0.0) {}
+
+void EvaluationSums::add(double loss, const std::vector<double>& outputs, std::int64_t samples) {
+  const auto weight = static_cast<double>(samples);
+  loss_ += loss * weight;
+  samples_ += weight;
+  for (std::size_t i = 0; i < outputs_.size(); ++i) {
+    const bool is_sum = count_of(outputs_, i).has_value();
+    const bool is_count = outputs_[i].ends_with(kCount) &&
+                          std::find(outputs_.begin(), outputs_.end(),
+                                    outputs_[i].substr(0, outputs_[i].size() - kCount.size()) +
+                                        std::string(kSum)) != outputs_.end();
+    sums_[i] += outputs[i] * (is_sum || is_count ? 1.0 : weight);
+  }
+}
+
+Result<Evaluation> EvaluationSums::result() const {
+  Evaluation made{.loss = loss_ / samples_};
+  std::vector<char> is_taken(outputs_.size(), 0);
+  for (std::size_t i = 0; i < outputs_.size(); ++i) {
+    if (is_taken[i] != 0) continue;
+    std::string name = outputs_[i];
+    double count = samples_;
+    if (const auto at = count_of(outputs_, i)) {
+      name.resize(name.size() - kSum.size());
+      count = sums_[*at];
+      is_taken[*at] = 1;
+      if (count == 0)
+        return runtime_error("run.metric",
+                             fmt::format("metric '{}': its count is 0 over all of the evaluation's "
+                                         "samples; return (sum, count) with what was counted",
+                                         name));
+    }
+    const double mean = sums_[i] / count;
+    made.metrics.emplace_back(name, name.ends_with("perplexity") ? std::exp(mean) : mean);
+  }
+  const auto check = [](const std::string& name, double value) -> Result<void> {
+    if (std::isfinite(value)) return {};
+    return runtime_error("run.metric", fmt::format("{} is {} over the evaluation's samples", name,
+                                                   std::isnan(value) ? "nan" : "infinite"));
+  };
+  MOTLEY_RETURN_IF_ERROR(check("the loss", made.loss));
+  for (const auto& [name, value] : made.metrics)
+    MOTLEY_RETURN_IF_ERROR(check("metric '" + name + "'", value));
+  return made;
+}
+
+Json best_to_json(const Best& best) {
+  return {{"value", best.value}, {"step", best.step}, {"worse_since", best.worse_since}};
+}
+
+Result<Best> best_from_json(const Json& json, const std::string& where) {
+  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
+  Best best;
+  MOTLEY_ASSIGN(best.value, object.number("value"));
+  MOTLEY_ASSIGN(best.step, object.integer("step"));
+  MOTLEY_ASSIGN(best.worse_since, object.integer("worse_since"));
+  MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
+  return best;
+}
+
+bool update_best(const Watch& watch, double value, std::int64_t step, std::optional<Best>& best) {
+  const bool is_best =
+      !best || (watch.higher_is_better ? value > best->value : value < best->value);
+  if (is_best)
+    best = Best{value, step, 0};
+  else
+    ++best->worse_since;
+  return is_best;
+}
+
+}  // namespace motley::run
