@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 
@@ -20,16 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
 from conftest import BUILD, CLUSTER  # noqa: E402
-from parity import LIMIT, NAMES, Family, differences  # noqa: E402
-
-
-def profile(cluster, folder, environment):
-    """Times of one model, from which those of all others are modelled."""
-    model = folder / "mlp.motley"
-    export = [sys.executable, "-m", "motley.export", ROOT / "examples/mlp.py:model", "-o", model]
-    subprocess.run(export, check=True, capture_output=True, env=environment)
-    words = [BUILD / "motley", "profile", "-m", model, "-C", cluster, "--global-batch", "60", "-q"]
-    subprocess.run(words, check=True, capture_output=True, env=environment)
+from parity import LIMIT, NAMES, Family, differences, profile  # noqa: E402
 
 
 def compare(family, seeds):

@@ -19,7 +19,7 @@ import motley  # noqa: E402
 from motley.draws import DrawnEagerly  # noqa: E402
 from motley.eager import Loop  # noqa: E402
 from motley.schedule import factor  # noqa: E402
-from philox import PhiloxDraws  # noqa: E402
+from motley.philox import PhiloxDraws  # noqa: E402
 
 # Float32 only.
 NAMES = [family.__name__ for family in families.FAMILIES if family is not families.bf16]
@@ -107,6 +107,15 @@ class Family(Trained):
     def __init__(self, name, folder, cluster, environment):
         self.is_random = name in RANDOM
         super().__init__(name, getattr(families, name)(), folder, (cluster, environment))
+
+
+def profile(cluster, folder, environment):
+    """Times of one model, from which those of all others are modelled."""
+    model = folder / "mlp.motley"
+    export = [sys.executable, "-m", "motley.export", ROOT / "examples/mlp.py:model", "-o", model]
+    subprocess.run(export, check=True, capture_output=True, env=environment)
+    words = [BUILD / "motley", "profile", "-m", model, "-C", cluster, "--global-batch", "60", "-q"]
+    subprocess.run(words, check=True, capture_output=True, env=environment)
 
 
 def differences(found, wanted):

@@ -14,7 +14,7 @@ import torch
 from motley.graph import DTYPES
 from motley.interpret import call, evaluate_size, keyword
 from motley.parse import Keyword, Number, Ref, parse_argument, split_top
-from philox import Stream, place_index
+from motley.philox import Stream, place_index
 
 SEED, STEP = 20, 3  # of what is drawn
 DTYPE_OF = {name: dtype for dtype, name in DTYPES.items()}

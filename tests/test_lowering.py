@@ -22,7 +22,7 @@ import motley  # noqa: E402
 from motley.draws import DrawnEagerly  # noqa: E402
 from motley.eager import Loop  # noqa: E402
 from motley.model_file import read_model_file  # noqa: E402
-from philox import PhiloxDraws  # noqa: E402
+from motley.philox import PhiloxDraws  # noqa: E402
 from program_interpreter import SEED, STEP, run_program  # noqa: E402
 from random_models import draw_model  # noqa: E402
 from recipes import disturb  # noqa: E402

@@ -1,9 +1,11 @@
 """Trainings with recipes under random plans follow PyTorch's own loop with the same recipe."""
 
+import sys
+
 import pytest
-from conftest import SLOW
+from conftest import DIGITS, EXAMPLES, SLOW
 from parity import Family, differences
-from recipes import FAMILIES, OPTIMIZERS, compare_recipe, draw_recipe
+from recipes import FAMILIES, OPTIMIZERS, compare_recipe, draw_recipe, rounding
 from safetensors.torch import load_file
 
 # A kind of optimizer each, over the families in turn.
@@ -26,6 +28,26 @@ WHOLE = ["--optimizer", "adamw", "--lr", 0.002, "--eps", 1e-3, "--schedule", "co
          "--no-decay", "*.bias", "--ema", 0.9, "--loss-scale", "dynamic:1024", "--schedule-steps", 20]  # fmt: skip
 
 
+AGAINST = [
+    ("mlp.py:model", [], ("ReLU", "Tanh")),
+    ("digits_cnn.py:model", ["--optimizer", "muon", "--lr", 0.01, "--schedule", "cosine", "--warmup", 2], ("SiLU", "ReLU")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function, flags, change", AGAINST, ids=str)
+def test_verify_compares_with_pytorchs_loop(motley, export, cluster, tmp_path, function, flags, change):
+    words = ["verify", "-m", export(function), "-C", cluster, "--data", DIGITS, "--global-batch", 28, "--batch-split", "16,8,4",
+             "--steps", 4, "--against", "eager", "--python", sys.executable, "--run-dir", tmp_path / "run", *flags]  # fmt: skip
+    outcome = motley(*words, "--json")
+    assert outcome.code == 0, outcome.stdout + outcome.stderr
+    assert outcome.json["pass"] and outcome.json["against"] == "eager"
+    # Another module than the one that was exported is noticed.
+    other = tmp_path / "other.py"
+    other.write_text((EXAMPLES / function.split(":")[0]).read_text().replace(*change))
+    outcome = motley(*words, "--source", f"{other}:model", "--json")
+    assert outcome.code == 5 and not outcome.json["pass"]
+
+
 @pytest.mark.parametrize("name, optimizer", [("mlp", "adamw"), ("moe", "muon"), ("vit", "adafactor")])
 def test_a_recipe_goes_on_under_another_plan(motley, mlp, cluster, environment, tmp_path, name, optimizer):
     assert motley("profile", "-m", mlp, "-C", cluster, "--global-batch", 60).code == 0
@@ -40,7 +62,8 @@ def test_a_recipe_goes_on_under_another_plan(motley, mlp, cluster, environment, 
     found = family.run("half", 1, "--batch-split", "1,1,2", *flags)
     assert len(found.losses) == len(whole.losses)
     loss, worst, where = differences(found, whole)
-    assert loss < 1e-6 and worst < 1e-5, (loss, worst, where)
+    limit = max(1e-5, rounding(family, "whole") if optimizer == "muon" else 0)  # muon's bfloat16
+    assert loss < 0.1 * limit and worst < limit, (loss, worst, where)
     averages = [load_file(tmp_path / name / run / "model_average.safetensors") for run in ("half", "whole")]
     for key, value in averages[1].items():
-        assert (averages[0][key] - value).norm() <= 1e-5 * value.norm().clamp(min=1e-3), key
+        assert (averages[0][key] - value).norm() <= limit * value.norm().clamp(min=1e-3), key

@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "motley/base/file.h"
 #include "motley/cli/run_options.h"
 #include "motley/control/comparing.h"
+#include "motley/control/eager.h"
 
 namespace motley::cli {
 namespace {
@@ -10,56 +13,142 @@ namespace {
 /// Float32 sums taken in another order.
 constexpr double kLossLimit = 1e-4;
 constexpr double kParameterLimit = 1e-5;
+/// Where they part further, as far as so many times what the weights' last bits decide.
+constexpr double kAmplified = 10;
 
-std::vector<Flag> verify_flags(RunOptions& options) {
-  options.steps = 20;
-  return training_flags(options);
+struct VerifyOptions {
+  RunOptions run;
+  std::string against = "one", source, python;
+};
+
+std::vector<Flag> verify_flags(VerifyOptions& options) {
+  options.run.steps = 20;
+  std::vector<Flag> flags = training_flags(options.run);
+  flags.insert(
+      flags.end(),
+      {{"--against", &options.against,
+        "one: this plan on one device; eager: PyTorch's own loop over the user's module", kShown},
+       {"--source", &options.source,
+        "of eager: FILE.py:FUNCTION or hf:FOLDER (default: as it was exported)"},
+       {"--python", &options.python,
+        "of eager: interpreter with PyTorch (default: MOTLEY_PYTHON, or python3)"}});
+  return flags;
 }
+
+/// What the plan's result is compared with, and how far it may be from it.
+struct Yardstick {
+  std::string name;
+  control::Difference difference;
+  double loss_limit = kLossLimit, parameter_limit = kParameterLimit;
+
+  bool passes() const {
+    return difference.has_all_steps && difference.loss <= loss_limit &&
+           difference.parameters <= parameter_limit;
+  }
+};
 
 /// Trains anew in a directory; nothing was predicted.
-Result<control::Measured> train_in(const control::RunDirectory& directory,
-                                   const control::Inputs& inputs, const control::Planned& planned,
-                                   control::TrainChoices choices, const Context& context) {
+struct TrainedIn {
+  control::PreparedRun prepared;
+  control::Trained trained;
+};
+Result<TrainedIn> train_in(const control::RunDirectory& directory, const control::Inputs& inputs,
+                           const control::Planned& planned, control::TrainChoices choices,
+                           const Context& context) {
   choices.resume = control::TrainChoices::Resume::kNever;
   choices.run_dir = directory.path;
-  MOTLEY_ASSIGN(const auto prepared, control::prepare_run(inputs, planned, nullptr, choices));
-  return train(prepared, context);
+  TrainedIn done;
+  MOTLEY_ASSIGN(done.prepared, control::prepare_run(inputs, planned, nullptr, choices));
+  MOTLEY_ASSIGN(const control::Measured measured, train(done.prepared, context));
+  done.trained = {measured.losses, directory.model()};
+  return done;
 }
 
-Result<int> verify_plan(const RunOptions& options, const Context& context) {
-  MOTLEY_ASSIGN(const control::TrainChoices choices, make_train_choices(options));
+Result<Yardstick> compare_with_one_device(const TrainedIn& ours, const std::string& directory,
+                                          const Context& context) {
+  context.note(fmt::format("{} steps on one device", ours.prepared.choices.steps));
+  MOTLEY_ASSIGN(const auto whole,
+                control::make_reference(*ours.prepared.inputs, ours.prepared.planned->plan));
+  MOTLEY_ASSIGN(const TrainedIn theirs, train_in({directory + "/one"}, whole.inputs, whole.planned,
+                                                 ours.prepared.choices, context));
+  Yardstick found{"one device", {}};
+  MOTLEY_ASSIGN(found.difference, control::compare_trained(ours.trained, theirs.trained));
+  return found;
+}
+
+std::string find_python(const VerifyOptions& options, const Context& context) {
+  if (!options.python.empty()) return options.python;
+  const auto found = context.environment.find("MOTLEY_PYTHON");
+  return found == context.environment.end() ? "python3" : found->second;
+}
+
+Result<Yardstick> compare_with_eager(const TrainedIn& ours, const VerifyOptions& options,
+                                     const std::string& directory, const Context& context) {
+  const std::string recorded = ours.prepared.inputs->model->source;
+  const control::EagerQuestion question{options.source.empty() ? recorded : options.source,
+                                        find_python(options, context), directory + "/eager"};
+  if (question.source.empty())
+    return usage_error("cli.source", ours.prepared.inputs->model_path +
+                                         ": does not say what it was exported from; give --source "
+                                         "FILE.py:FUNCTION");
+  context.note(fmt::format("{} steps of PyTorch's own loop ({})", ours.prepared.choices.steps,
+                           question.source));
+  Yardstick found{"PyTorch's own loop", {}};
+  MOTLEY_ASSIGN(auto theirs, train_eagerly(ours.prepared, question, control::Disturbed::kNo));
+  MOTLEY_ASSIGN(found.difference, control::compare_trained(ours.trained, theirs.trained));
+  if (found.passes()) return found;
+  context.note("how much rounding alone decides: once more with every weight's last bit changed");
+  MOTLEY_ASSIGN(theirs, train_eagerly(ours.prepared, question, control::Disturbed::kYes));
+  MOTLEY_ASSIGN(const auto moved, control::compare_trained(*theirs.disturbed, theirs.trained));
+  found.loss_limit = std::max(kLossLimit, kAmplified * moved.loss);
+  found.parameter_limit = std::max(kParameterLimit, kAmplified * moved.parameters);
+  return found;
+}
+
+Result<int> verify_plan(const VerifyOptions& options, const Context& context) {
+  if (options.against != "one" && options.against != "eager")
+    return usage_error("cli.against",
+                       fmt::format("--against: found '{}', wanted one or eager", options.against));
+  MOTLEY_ASSIGN(const control::TrainChoices choices, make_train_choices(options.run));
   MOTLEY_RETURN_IF_ERROR(MappedFile::open(choices.data.path));  // before anything is measured
-  MOTLEY_ASSIGN(const auto chosen, choose_plan(options.plan, control::Prices::kIfThere, context));
-  const std::string directory = options.run_dir.empty()
+  MOTLEY_ASSIGN(const auto chosen,
+                choose_plan(options.run.plan, control::Prices::kIfThere, context));
+  const std::string directory = options.run.run_dir.empty()
                                     ? default_run_dir(chosen->inputs.model_path) + "-verify"
-                                    : options.run_dir;
-  const control::RunDirectory split{directory + "/split"}, one{directory + "/one"};
+                                    : options.run.run_dir;
   const std::size_t devices = plan::members(chosen->planned.plan).size();
-  context.note(fmt::format("{} steps on {} devices", choices.steps, devices));
-  MOTLEY_ASSIGN(const auto ours,
-                train_in(split, chosen->inputs, chosen->planned, choices, context));
-  context.note(fmt::format("{} steps on one device", choices.steps));
-  MOTLEY_ASSIGN(const auto whole, control::make_reference(chosen->inputs, chosen->planned.plan));
-  MOTLEY_ASSIGN(const auto theirs, train_in(one, whole.inputs, whole.planned, choices, context));
-  MOTLEY_ASSIGN(const auto difference, control::compare_runs(ours, split, theirs, one));
-  const bool pass = difference.has_all_steps && difference.loss <= kLossLimit &&
-                    difference.parameters <= kParameterLimit;
+  context.note(fmt::format("{} on {} devices",
+                           choices.steps > 0 ? fmt::format("{} steps", choices.steps)
+                                             : fmt::format("{} epochs", choices.epochs),
+                           devices));
+  MOTLEY_ASSIGN(const TrainedIn ours, train_in({directory + "/split"}, chosen->inputs,
+                                               chosen->planned, choices, context));
+  MOTLEY_ASSIGN(const Yardstick found, options.against == "one"
+                                           ? compare_with_one_device(ours, directory, context)
+                                           : compare_with_eager(ours, options, directory, context));
+  const control::Difference& difference = found.difference;
   const std::string advice =
-      pass
+      found.passes()
           ? ""
           : "float32 takes decisions (ReLU, max pooling) about values that are 0 but for rounding; "
-            "one of them can part two right runs at once. With --steps 5 fewer have been taken\n";
+            "one of them can part two right runs at once. With fewer --steps fewer have been "
+            "taken\n";
+  const std::int64_t steps = ours.prepared.choices.steps;
   context.result(
-      fmt::format("{}: after {} steps on {} devices the loss differs by {:.2g} (limit {:.0g}), the "
-                  "parameters by {:.2g} (limit {:.0g}, worst '{}'), relative to one device\n{}",
-                  pass ? "pass" : "FAIL", choices.steps, devices, difference.loss, kLossLimit,
-                  difference.parameters, kParameterLimit, difference.tensor, advice),
-      {{"max_loss_diff", difference.loss},
+      fmt::format("{}: after {} steps on {} devices the loss differs by {:.2g} (limit {:.2g}), the "
+                  "parameters by {:.2g} (limit {:.2g}, worst '{}'), relative to {}\n{}",
+                  found.passes() ? "pass" : "FAIL", steps, devices, difference.loss,
+                  found.loss_limit, difference.parameters, found.parameter_limit, difference.tensor,
+                  found.name, advice),
+      {{"against", options.against},
+       {"max_loss_diff", difference.loss},
        {"max_param_diff", difference.parameters},
+       {"loss_limit", found.loss_limit},
+       {"param_limit", found.parameter_limit},
        {"worst_tensor", difference.tensor},
-       {"steps", choices.steps},
-       {"pass", pass}});
-  return pass ? kDone : kCheckFailed;
+       {"steps", steps},
+       {"pass", found.passes()}});
+  return found.passes() ? kDone : kCheckFailed;
 }
 
 }  // namespace

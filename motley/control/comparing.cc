@@ -77,17 +77,14 @@ Result<void> compare_models(const std::string& ours, const std::string& referenc
 
 }  // namespace
 
-Result<Difference> compare_runs(const Measured& ours, const RunDirectory& our_directory,
-                                const Measured& reference,
-                                const RunDirectory& reference_directory) {
+Result<Difference> compare_trained(const Trained& ours, const Trained& reference) {
   Difference difference;
   const std::vector<double>&a = ours.losses, &b = reference.losses;
   difference.has_all_steps = a.size() == b.size();
   for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
     difference.loss =
         std::max(difference.loss, std::abs(a[i] - b[i]) / std::max(1e-12, std::abs(b[i])));
-  MOTLEY_RETURN_IF_ERROR(
-      compare_models(our_directory.model(), reference_directory.model(), difference));
+  MOTLEY_RETURN_IF_ERROR(compare_models(ours.model, reference.model, difference));
   return difference;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "motley/control/training.h"
 
@@ -14,11 +15,15 @@ struct Difference {
   bool has_all_steps = false;  ///< both have the same number of steps
 };
 
-/// Compares the losses, and the trained models tensor by tensor (model.safetensors of the run
-/// directories); integers that differ at all differ by 1. A runtime error if a tensor is missing
-/// or has another shape.
-Result<Difference> compare_runs(const Measured& ours, const RunDirectory& our_directory,
-                                const Measured& reference, const RunDirectory& reference_directory);
+/// What a training gave.
+struct Trained {
+  std::vector<double> losses;
+  std::string model;  ///< .safetensors
+};
+
+/// Compares the losses, and the trained models tensor by tensor; integers that differ at all differ
+/// by 1. A runtime error if a tensor is missing or has another shape.
+Result<Difference> compare_trained(const Trained& ours, const Trained& reference);
 
 /// The inputs and the plan, on one whole CPU core of this machine: what a split must equal.
 struct Reference {

@@ -16,19 +16,6 @@
 namespace motley::control {
 namespace {
 
-std::vector<data::InputSpec> input_specs(const graph::Graph& graph) {
-  std::vector<data::InputSpec> specs;
-  const graph::Sizes one = {{"batch", 1}};
-  for (const ValueId id : graph::values_with_role(graph, graph::ValueRole::kInput)) {
-    const graph::Value& value = graph.value(id);
-    data::InputSpec spec{value.name, value.dtype, {}};
-    for (std::size_t d = 1; d < value.shape.size(); ++d)
-      spec.sample_shape.push_back(value.shape[d].evaluate_integer(one));
-    specs.push_back(std::move(spec));
-  }
-  return specs;
-}
-
 /// Everything that can be wrong with model and data is said before a worker starts. The number of
 /// samples.
 Result<std::int64_t> check_trainable(const Inputs& inputs, const data::DataSource& data) {
@@ -188,6 +175,19 @@ Result<Log> earlier_log(const PreparedRun& prepared) {
 }
 
 }  // namespace
+
+std::vector<data::InputSpec> input_specs(const graph::Graph& graph) {
+  std::vector<data::InputSpec> specs;
+  const graph::Sizes one = {{"batch", 1}};
+  for (const ValueId id : graph::values_with_role(graph, graph::ValueRole::kInput)) {
+    const graph::Value& value = graph.value(id);
+    data::InputSpec spec{value.name, value.dtype, {}};
+    for (std::size_t d = 1; d < value.shape.size(); ++d)
+      spec.sample_shape.push_back(value.shape[d].evaluate_integer(one));
+    specs.push_back(std::move(spec));
+  }
+  return specs;
+}
 
 Result<PreparedRun> prepare_run(const Inputs& inputs, const Planned& planned,
                                 const Predicted* predicted, const TrainChoices& choices) {

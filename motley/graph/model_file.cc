@@ -73,6 +73,8 @@ Result<Model> read_model(const std::string& path) {
                            "write one with python -m motley.export");
   }
   MOTLEY_ASSIGN(Model model, make_model(text->second, path));
+  const auto source = weights.metadata().find("motley.source");
+  if (source != weights.metadata().end()) model.source = source->second;
   const auto evaluation = weights.metadata().find("motley.eval");
   if (evaluation != weights.metadata().end()) {
     MOTLEY_ASSIGN(Graph parsed, parse_graph(evaluation->second, path + ": motley.eval"));

@@ -18,7 +18,8 @@ struct Model {
   /// Tensors under state_dict names, mapped; null without. Models that differ in their graph share
   /// them.
   std::shared_ptr<const Safetensors> weights;
-  std::string hash;  ///< hash_hex of the graph's text: identifies the model
+  std::string hash;    ///< hash_hex of the graph's text: identifies the model
+  std::string source;  ///< what the exporter's command line was given; "": it is not known
 };
 
 /// Reads a model file or a graph's text form. Checks that every parameter, buffer and constant has

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import logging
 import os
+import shlex
 import sys
 import time
 
@@ -120,6 +121,19 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     return parsed
 
 
+def source_words(options: argparse.Namespace) -> str:
+    """What makes the module again: FILE.py:FUNCTION or hf:FOLDER, absolute, with its flags."""
+    kind, _, rest = options.model.partition(":") if options.model.startswith("hf:") else ("", "", "")
+    file, _, function = options.model.rpartition(":")
+    place = f"hf:{os.path.abspath(rest)}" if kind else f"{os.path.abspath(file)}:{function}"
+    words = [place]
+    for flag in ("task", "seq", "dtype", "inputs"):
+        value = getattr(options, flag)
+        if value:
+            words += [f"--{flag}", ",".join(value) if isinstance(value, list) else str(value)]
+    return shlex.join(words)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Exit status: 0 written, 2 refused."""
     options = parse_arguments(arguments)
@@ -141,6 +155,7 @@ def main(arguments: list[str] | None = None) -> int:
             verify_batch=options.verify_batch,
             name=name,
             cache=None if options.no_cache else Cache(cache_folder()),
+            source=source_words(options),
         )
     except ExportError as error:
         print(error, file=sys.stderr)

@@ -14,6 +14,8 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from motley.step import name_outputs
+
 
 class Lion(torch.optim.Optimizer):
     """Chen et al., Symbolic Discovery of Optimization Algorithms, 2023."""
@@ -104,10 +106,12 @@ def named_parameters(module: nn.Module) -> dict[nn.Parameter, list[str]]:
 
 
 class Loop:
-    """`plan` holds "optimizer" and may hold "recipe" (docs/formats/plan.md)."""
+    """`plan` holds "optimizer" and may hold "recipe" (docs/formats/plan.md). `forward` computes what
+    the module does, if it is not called itself."""
 
-    def __init__(self, module: nn.Module, plan: dict):
+    def __init__(self, module: nn.Module, plan: dict, forward=None):
         self.module, self.recipe = module, plan.get("recipe", {})
+        self.forward = forward or module
         self.trained = self.find_trained()
         self.optimizers = self.make_optimizers(plan["optimizer"])
         self.rates = [[group["lr"] for group in each.param_groups] for each in self.optimizers]
@@ -158,8 +162,7 @@ class Loop:
             for group, rate in zip(optimizer.param_groups, rates, strict=True):
                 group["lr"] = rate * factor
         self.module.zero_grad(set_to_none=True)
-        result = self.module(*inputs)
-        loss = result[0] if isinstance(result, (tuple, list)) else result
+        loss, _ = name_outputs(self.forward(*inputs))
         (self.scaler.scale(loss) if self.scaler else loss).backward()
         self.update()
         return loss.item()

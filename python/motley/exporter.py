@@ -55,6 +55,7 @@ def export(
     verify_batch=None,
     name=None,
     cache: Cache | None = None,
+    source="",
 ) -> Exported:
     """Writes a model file of one training step of `module`.
 
@@ -66,7 +67,8 @@ def export(
     they differ; then nothing is written. With `graph_only` the file holds no weights, and neither
     need the module: build it on the meta device or under
     `FakeTensorMode(allow_non_fake_inputs=True)`. A `cache` of an earlier export of the same model
-    spares the graph and the checks.
+    spares the graph and the checks. `source` is kept in the file: the words of the command line
+    that make the module, for `motley verify --against eager`.
     """
     target = check_target(path)
     step, examples = make_step(module, inputs, batch_dims, graph_only=graph_only)
@@ -144,9 +146,10 @@ def is_fake(module: nn.Module) -> bool:
     return any(isinstance(parameter, FakeTensor) for parameter in module.parameters())
 
 
-def write(path: str, text: str, tensors: dict[str, torch.Tensor], evaluation: str) -> None:
+def write(path: str, *content) -> None:
+    """`content` as of write_model_file."""
     try:
-        write_model_file(path, text, tensors, evaluation)
+        write_model_file(path, *content)
     except Exception as error:  # safetensors wraps the system's errors in a type of its own
         folder = os.path.dirname(path) or "."
         found, wanted = str(error).split(" at path")[0], "room and permission to write"

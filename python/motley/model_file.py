@@ -31,12 +31,15 @@ def stored_tensors(
 
 
 def write_model_file(
-    path: str, text: str, tensors: dict[str, torch.Tensor], evaluation: str = ""
+    path: str, text: str, tensors: dict[str, torch.Tensor], evaluation: str = "", source: str = ""
 ) -> None:
-    """`evaluation`: the text of the graph that evaluates."""
+    """`evaluation`: the text of the graph that evaluates; `source`: what the command line was given
+    to make the module."""
     metadata = {"format": "pt", "motley.graph": text, "motley.torch": torch.__version__}
     if evaluation:
         metadata["motley.eval"] = evaluation
+    if source:
+        metadata["motley.source"] = source
     save_file(tensors, path, metadata=metadata)
     os.chmod(path, 0o666 & ~current_umask())  # safetensors makes it private
 

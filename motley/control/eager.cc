@@ -1,0 +1,86 @@
+#include "motley/control/eager.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <utility>
+
+#include "motley/base/json.h"
+#include "motley/base/safetensors.h"
+#include "motley/data/dataset.h"
+#include "motley/run/launcher.h"
+
+namespace motley::control {
+namespace {
+
+/// PyTorch's loop runs on one core; a training to be compared is short.
+constexpr double kPatience = 3600;
+
+/// The samples of all steps, step after step, as x0, x1, ...
+Result<void> write_batches(const PreparedRun& prepared, const std::string& path) {
+  const std::vector<data::InputSpec> inputs = input_specs(prepared.inputs->graph());
+  MOTLEY_ASSIGN(const auto dataset, data::open_dataset(prepared.job.data, inputs));
+  const data::SampleOrder order(dataset->samples(), prepared.job.shuffle);
+  const std::int64_t samples = prepared.job.steps * prepared.planned->plan.global_batch;
+  std::vector<std::vector<std::byte>> bytes;
+  std::vector<NamedTensor> tensors;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const std::int64_t size = dataset->sample_bytes(i);
+    bytes.emplace_back(static_cast<std::size_t>(samples * size));
+    for (std::int64_t s = 0; s < samples; ++s)
+      dataset->read(i, order.at(s), bytes.back().data() + s * size);
+    TensorView view{inputs[i].dtype, {samples}, {}};
+    view.shape.insert(view.shape.end(), inputs[i].sample_shape.begin(),
+                      inputs[i].sample_shape.end());
+    view.bytes = bytes.back();
+    tensors.push_back({fmt::format("x{}", i), view});
+  }
+  return write_safetensors(path, tensors, {});
+}
+
+Result<Trained> read_trained(const Json& answer, const std::string& name,
+                             const std::string& folder) {
+  const auto losses = answer.find(name);
+  if (losses == answer.end() || !losses->is_array())
+    return runtime_error("verify.eager", "motley.verify_run: gave no losses of '" + name + "'");
+  Trained trained{.model = fmt::format("{}/{}.safetensors", folder, name)};
+  for (const Json& loss : *losses)
+    trained.losses.push_back(loss.is_number() ? loss.get<double>() : 0);
+  return trained;
+}
+
+}  // namespace
+
+Result<EagerTrained> train_eagerly(const PreparedRun& prepared, const EagerQuestion& question,
+                                   Disturbed disturbed) {
+  std::error_code fault;
+  std::filesystem::create_directories(question.folder, fault);
+  if (fault) return runtime_error("cli.run-dir", question.folder + ": " + fault.message());
+  const std::string batches = question.folder + "/batches.safetensors";
+  MOTLEY_RETURN_IF_ERROR(write_batches(prepared, batches));
+  std::vector<std::string> words = {"-m",
+                                    "motley.verify_run",
+                                    question.source,
+                                    "--plan",
+                                    prepared.directory.plan(),
+                                    "--job",
+                                    prepared.directory.job(),
+                                    "--weights",
+                                    prepared.job.model_path,
+                                    "--batches",
+                                    batches,
+                                    "-o",
+                                    question.folder};
+  if (disturbed == Disturbed::kYes) words.push_back("--disturbed");
+  const auto text = run::run_program(question.python, words, kPatience);
+  if (!text) return with_context("PyTorch's own loop", text.error());
+  MOTLEY_ASSIGN(const Json answer, parse_json(*text, "motley.verify_run"));
+  EagerTrained result;
+  MOTLEY_ASSIGN(result.trained, read_trained(answer, "model", question.folder));
+  if (disturbed == Disturbed::kYes) {
+    MOTLEY_ASSIGN(result.disturbed, read_trained(answer, "disturbed", question.folder));
+  }
+  return result;
+}
+
+}  // namespace motley::control
