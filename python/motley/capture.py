@@ -58,7 +58,7 @@ def trace(step: Step, examples, *, trains: bool = True) -> Traced:
     check_module(step.module, trains)
     if batch == 1:  # PyTorch takes a size of one as fixed
         examples, batch = tuple(torch.cat([value, value]) for value in examples), 2
-    log.info("tracing forward")
+    log.info("tracing forward" if trains else "tracing the evaluation")
     program, min_batch = export_program(step, examples)
     check_loss(program)
     return Traced(program, batch, min_batch, step.result.names)
@@ -71,7 +71,8 @@ def capture(step: Step, traced: Traced, *, fake_weights: bool = False) -> Captur
     """
     module, program = step.module, traced.program
     operators = sum(node.op == "call_function" for node in program.graph.nodes)
-    log.info("tracing forward and backward of %d operators", operators)
+    if any(parameter.requires_grad for parameter in module.parameters()):
+        log.info("tracing forward and backward of %d operators", operators)
     joint, symbol = joint_graph(program, fake_weights)
     return Captured(
         graph_module=joint,

@@ -11,6 +11,7 @@ import operator
 from typing import NoReturn
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from motley.capture import MAX_BATCH, Captured, refuse_no_gradient
@@ -102,11 +103,11 @@ def is_packed(value: torch.Tensor) -> bool:
 
 
 def emit(
-    captured: Captured, name: str, *, evaluates: bool = False, constants: int = 0
+    captured: Captured, name: str, *, evaluates: bool = False, known: dict | None = None
 ) -> tuple[Graph, dict[str, torch.Tensor]]:
-    """The graph, and the values of the constants that it names (`motley.constant.N`, from
-    `constants` on). One that evaluates has metrics and no gradients."""
-    emitter = Emitter(captured, name, evaluates, constants)
+    """The graph, and the values of the constants that it names (`motley.constant.N`) beside those
+    that are known. One that evaluates has metrics and no gradients."""
+    emitter = Emitter(captured, name, evaluates, known or {})
     emitter.add_sources()
     for node in emitter.nodes:
         if node.op == "call_function" and node in emitter.live:
@@ -116,8 +117,8 @@ def emit(
 
 
 class Emitter:
-    def __init__(self, captured: Captured, name: str, evaluates: bool, constants: int):
-        self.captured, self.evaluates, self.first_constant = captured, evaluates, constants
+    def __init__(self, captured: Captured, name: str, evaluates: bool, known: dict):
+        self.captured, self.evaluates, self.known = captured, evaluates, known
         self.graph = Graph(name, {"batch": (captured.min_batch, MAX_BATCH)})
         self.constants: dict[str, torch.Tensor] = {}
         self.nodes = list(captured.graph_module.graph.nodes)
@@ -184,14 +185,16 @@ class Emitter:
     def add_constant(self, node: torch.fx.Node) -> None:
         if node not in self.live:
             return
-        name = f"motley.constant.{self.first_constant + len(self.constants)}"
         if node.op == "get_attr":
             value = getattr(self.captured.graph_module, str(node.target))
         else:
             value = self.captured.constants[plain_name(node.meta["desc"])]
         if isinstance(value, torch.fx.GraphModule):
             return  # the operator that takes it is refused by name
-        self.constants[name] = value
+        name = next((name for name, kept in self.known.items() if is_same(kept, value)), None)
+        if name is None:
+            name = f"motley.constant.{len(self.known) + len(self.constants)}"
+            self.constants[name] = value
         node.meta.setdefault("val", value)
         self.add_source("constant", node, name)
 
@@ -406,6 +409,14 @@ class Emitter:
             name = self.captured.inputs[changed.idx] if is_input else plain_name(changed)
             refuse_in_place(f'{"input" if is_input else "parameter"} "{name}"')
         return "extra", ""
+
+
+def is_same(kept: torch.Tensor, value: torch.Tensor) -> bool:
+    if kept is value:
+        return True
+    if isinstance(kept, FakeTensor) or isinstance(value, FakeTensor):
+        return False
+    return kept.dtype == value.dtype and kept.shape == value.shape and torch.equal(kept, value)
 
 
 def refuse_in_place(where: str) -> NoReturn:

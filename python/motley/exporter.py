@@ -120,7 +120,7 @@ def export_evaluation(step: Step, traced: Traced, graph: Graph, constants) -> st
     """The text of the graph that evaluates. Its further constants are added to `constants`; what
     only it reads of the module is a constant, too."""
     captured = capture_evaluation(step, traced, fake_weights=is_fake(step))
-    evaluated, more = emit(captured, graph.name, evaluates=True, constants=len(constants))
+    evaluated, more = emit(captured, graph.name, evaluates=True, known=constants)
     constants.update(more)
     return print_graph(evaluated)
 

@@ -8,7 +8,7 @@ import torch
 from motley import command
 from motley.cache import KEPT, Cache, Found
 from motley.exporter import export
-from motley.model_file import read_model_file
+from motley.model_file import read_evaluation, read_model_file
 from torch import nn
 
 MODEL = """
@@ -100,6 +100,7 @@ def test_the_same_model_again(folder, capsys):
     assert {**again, "is_cached": False} == first
     found, stored = read_model_file(folder / "net.motley")
     assert found == text and set(stored) == set(tensors)
+    assert "output loss" in read_evaluation(folder / "net.motley")
     assert all(torch.equal(stored[name], value) for name, value in tensors.items())
     assert not run(folder, capsys, "model", "--no-cache")["is_cached"]
     assert command.main([f"{folder}/net.py:model", "-o", str(folder / "net.motley")]) == 0
@@ -161,13 +162,14 @@ def test_a_refused_model_is_not_kept(tmp_path):
 
 def test_a_damaged_entry_is_none(tmp_path):
     cache = Cache(str(tmp_path))
-    cache.keep("a", Found("text", {"motley.constant.0": torch.arange(3)}, None))
+    cache.keep("a", Found("text", "eval", {"motley.constant.0": torch.arange(3)}, None))
     entry = tmp_path / "a.safetensors"
     assert cache.find("a").text == "text" and cache.find("b") is None
     whole = entry.read_bytes()
     for damaged in (
         whole[:-1] + b"\x07",
         whole.replace(b'"text":"text"', b'"text":"tent"'),
+        whole.replace(b'"evaluation":"eval"', b'"evaluation":"evil"'),
         whole[:20],
         b"",
     ):
@@ -178,7 +180,7 @@ def test_a_damaged_entry_is_none(tmp_path):
 def test_old_entries_go(tmp_path):
     cache = Cache(str(tmp_path))
     for i in range(KEPT + 3):
-        cache.keep(f"{i:03}", Found("text", {}, None))
+        cache.keep(f"{i:03}", Found("text", "eval", {}, None))
         os.utime(tmp_path / f"{i:03}.safetensors", (i, i))
     left = sorted(path.name for path in tmp_path.iterdir())
     assert len(left) == KEPT and left[0] == "003.safetensors"
@@ -186,5 +188,5 @@ def test_old_entries_go(tmp_path):
 
 def test_a_folder_that_cannot_be_written_is_said(tmp_path, caplog):
     (tmp_path / "file").write_text("")
-    Cache(str(tmp_path / "file" / "cache")).keep("a", Found("text", {}, None))
+    Cache(str(tmp_path / "file" / "cache")).keep("a", Found("text", "eval", {}, None))
     assert "not kept for another time: " in caplog.text

@@ -73,6 +73,7 @@ def test_as_a_program(file):
     assert [stage[2] for stage in stages] == [
         f"building {file}:model",
         "tracing forward",
+        "tracing the evaluation",
         "tracing forward and backward of 2 operators",
         "writing 12 operators",
         "checking against eager PyTorch at batch 1",
