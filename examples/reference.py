@@ -77,7 +77,10 @@ def train(module, arrays, options) -> tuple[list[float], list[float]]:
         inputs = batch_of(arrays, step, options.global_batch)
         optimizer.zero_grad(set_to_none=True)
         result = module(*inputs)
-        loss = result[0] if isinstance(result, tuple) else result
+        if isinstance(result, dict):
+            loss = result["loss"]
+        else:
+            loss = result[0] if isinstance(result, tuple) else result
         loss.backward()
         optimizer.step()
         losses.append(loss.item())

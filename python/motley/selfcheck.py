@@ -140,10 +140,16 @@ def check_evaluation(graph: Graph, tensors, step: Step, inputs, batch: int) -> N
         generator = torch.Generator().manual_seed(attempt)
         draw = random_inputs if attempt < ATTEMPTS - 1 else resampled_inputs
         drawn = [draw(value, batch, generator) for value in inputs]
-        with portable(), evaluating(step.module), torch.no_grad(), DrawnEagerly():
-            torch.manual_seed(batch)
-            wanted = step(*drawn)
-            found = run_exported(graph, tensors, drawn, batch)
+        try:
+            with portable(), evaluating(step.module), torch.no_grad(), DrawnEagerly():
+                torch.manual_seed(batch)
+                wanted = step(*drawn)
+        except Exception as error:  # of the user's code, where the inputs drawn are not fit
+            if attempt == ATTEMPTS - 1:
+                first = str(error).splitlines()[0]
+                refuse_to_compare(f"batch {batch} in eval mode", f"{type(error).__name__}: {first}")
+            continue
+        found = run_exported(graph, tensors, drawn, batch)
         named = zip(step.result.names, wanted[1:], strict=True)
         expected = {name: value.double() for name, value in named} | {"": wanted[0].double()}
         pairs = [(item.name, found[item.value].double()) for item in graph.outputs]

@@ -15,8 +15,9 @@ def test_agrees_with_eager_at_two_other_batches(exported, name):
     result, graph, _ = exported(name)
     assert result.check.batches == [1, 3]
     assert graph.sizes == {"batch": (1, 65536)}
-    # The same kernels in the same order: what is left is single-precision rounding.
-    assert max(result.check.worst.values()) < 1e-6
+    # The same kernels in the same order: what is left is single-precision rounding, which batch norm
+    # over one or three samples amplifies.
+    assert max(result.check.worst.values()) < 5e-6
     assert result.check.tolerance == (1e-2 if name == "bf16" else 1e-5)
 
 

@@ -317,9 +317,9 @@ def test_last_bits():
 
 
 def test_batch_norm_of_few_values_amplifies_rounding(tmp_path):
-    """Twelve layers over four values a channel, in which the bias in front gets nothing but rounding."""
+    """Two dozen layers over four values a channel, in which the bias in front gets nothing but rounding."""
     torch.manual_seed(0)
-    layers = [(nn.Conv2d(16, 16, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU()) for _ in range(12)]
+    layers = [(nn.Conv2d(16, 16, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU()) for _ in range(24)]
     net = nn.Sequential(nn.Conv2d(3, 16, 1), *(part for layer in layers for part in layer), nn.Flatten())
 
     class Net(nn.Module):
@@ -335,6 +335,6 @@ def test_batch_norm_of_few_values_amplifies_rounding(tmp_path):
     assert result.batches == [1, 3]
     assert re.fullmatch(
         r'gradient "net.0.bias" at batch 1 differs by [\d.e-]+, less than ten times what a change of the '
-        r"last bit of every weight does to eager PyTorch \([\d.e-]+\); so do \d+ more tensors",
+        r"last bit of every weight does to eager PyTorch \([\d.e-]+\)(; so do \d+ more tensors)?",
         result.notes[0],
     )
