@@ -185,7 +185,7 @@ TEST(ProgramVerify, WritesAreThoseOfUpdateAssignAndInPlaceOperators) {
   EXPECT_EQ(after_sum("aten::f(%0)"), "");  // two lanes may read
   EXPECT_EQ(after_sum("aten::__and__.Tensor(%0, %2)"), "");
   EXPECT_EQ(after_sum("aten::add_(%0, %2)"), "p:13: a:0 ^2 aten::add_: " + tail);
-  EXPECT_EQ(after_sum("motley::assign(%0, %2)"), "p:13: a:0 ^2 motley::assign: " + tail);
+  EXPECT_EQ(after_sum("motley::assign([%0], [%2])"), "p:13: a:0 ^2 motley::assign: " + tail);
   EXPECT_EQ(after_sum("motley::update(\"sgd\", [%0], [%2], [], [])"),
             "p:13: a:0 ^2 motley::update: " + tail);
   EXPECT_EQ(after_sum("motley::update(\"sgd\", [], [%0], [], [])"), "");

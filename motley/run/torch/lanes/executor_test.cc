@@ -11,9 +11,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cmath>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "motley/base/file.h"
@@ -182,8 +184,8 @@ compute ^11: %13 = motley::stop_request()
 compute ^12: %14 = motley::pack([%12, %8, %13]) "bucket 0" free %12 %8 %13
 transfer ^13: motley::all_reduce(%14) group 0 wait ^12 "bucket 0"
 compute ^14: %15, %16, %17 = motley::unpack(%14) wait ^13 "bucket 0"
-compute ^15: motley::update("sgd", [%0], [%15], [%1], [], 0.01, 0.9, false, 0.0, 0.9, 0.999, 1e-08) "bucket 0"
-compute ^16: motley::report(%16, %17) free %14 %15 %16 %17
+compute ^15: motley::update("sgd", [%0], [%15], [%1], [], none, none, none, 0.01, 0.0, [0.9, 0.0]) "bucket 0"
+compute ^16: motley::report(%16, %17, none, []) free %14 %15 %16 %17
 )",
                      rank, samples, first);
 }
@@ -307,7 +309,7 @@ buffer %0: constant f32[2] "c"
 buffer %1: temporary f32[2]
 buffer %2: model_buffer f32[2] "all"
 transfer ^0: %1 = motley::all_gather(%0, [2]) group 0
-compute ^1: motley::assign(%2, %1) wait ^0 free %1
+compute ^1: motley::assign([%2], [%1]) wait ^0 free %1
 )",
                                          "0");
   auto executor = Executor::create(program.devices[0], {}, nullptr, nullptr);
@@ -335,9 +337,9 @@ compute ^1: %2 = motley::cut(%1, 2, [0, 1, 5, 0], 3)
 compute ^2: %3 = motley::join(%2, 2, [0, 1, 5, 0], 3)
 compute ^3: %4 = motley::part(%1, 2, 3, 3)
 compute ^4: %5 = motley::part(%1, 2, 6, 3) free %5
-compute ^5: motley::assign(%6, %2) free %2
-compute ^6: motley::assign(%7, %3) free %3
-compute ^7: motley::assign(%8, %4) free %4 %1
+compute ^5: motley::assign([%6], [%2]) free %2
+compute ^6: motley::assign([%7], [%3]) free %3
+compute ^7: motley::assign([%8], [%4]) free %4 %1
 )",
                                          "");
   auto executor = Executor::create(program.devices[0], {}, nullptr, nullptr);
@@ -503,8 +505,8 @@ compute ^3: %4, %5 = aten::split.Tensor(%3, 8, 0) list
 compute ^4: %6 = aten::arange(3, dtype(i64), layout(strided), device(local), false)
 compute ^5: %7 = aten::mul.Tensor(%6, 2)
 compute ^6: %8 = aten::index.Tensor(%5, [%7])
-compute ^7: motley::assign(%9, %8)
-compute ^8: motley::assign(%10, %1) free %1 %2 %3 %4 %5 %6 %7 %8
+compute ^7: motley::assign([%9], [%8])
+compute ^8: motley::assign([%10], [%1]) free %1 %2 %3 %4 %5 %6 %7 %8
 )",
                                          "");
   auto executor = Executor::create(program.devices[0], {}, nullptr, nullptr);
@@ -547,17 +549,16 @@ std::vector<float> two_updates(const std::string& call) {
 
 TEST(Update, Sgd) {
   // No momentum: w - 2 * 0.1 * g.
-  EXPECT_THAT(two_updates(R"("sgd", [%0], [%1], [], [], 0.1, 0.0, false, 0.0, 0.9, 0.999, 1e-08)"),
+  EXPECT_THAT(two_updates(R"("sgd", [%0], [%1], [], [], none, none, none, 0.1, 0.0, [0.0, 0.0])"),
               ElementsAre(FloatNear(0.8f, 1e-6f), FloatNear(1.4f, 1e-6f)));
   // Momentum 0.9: buffers g, 1.9 g; w - 0.1 * 2.9 g.
-  EXPECT_THAT(
-      two_updates(R"("sgd", [%0], [%1], [%2], [], 0.1, 0.9, false, 0.0, 0.9, 0.999, 1e-08)"),
-      ElementsAre(FloatNear(0.71f, 1e-6f), FloatNear(1.58f, 1e-6f)));
+  EXPECT_THAT(two_updates(R"("sgd", [%0], [%1], [%2], [], none, none, none, 0.1, 0.0, [0.9, 0.0])"),
+              ElementsAre(FloatNear(0.71f, 1e-6f), FloatNear(1.58f, 1e-6f)));
   // Nesterov: steps g + 0.9 g = 1.9 g and g + 0.9 * 1.9 g = 2.71 g; together 4.61 g.
-  EXPECT_THAT(two_updates(R"("sgd", [%0], [%1], [%2], [], 0.1, 0.9, true, 0.0, 0.9, 0.999, 1e-08)"),
+  EXPECT_THAT(two_updates(R"("sgd", [%0], [%1], [%2], [], none, none, none, 0.1, 0.0, [0.9, 1.0])"),
               ElementsAre(FloatNear(0.539f, 1e-6f), FloatNear(1.922f, 1e-6f)));
   // Weight decay 0.5 is added to the gradient: 1.5 and -1.5, then 1 + 0.425 and -2 + 0.575.
-  EXPECT_THAT(two_updates(R"("sgd", [%0], [%1], [], [], 0.1, 0.0, false, 0.5, 0.9, 0.999, 1e-08)"),
+  EXPECT_THAT(two_updates(R"("sgd", [%0], [%1], [], [], none, none, none, 0.1, 0.5, [0.0, 0.0])"),
               ElementsAre(FloatNear(0.7075f, 1e-6f), FloatNear(1.2925f, 1e-6f)));
 }
 
@@ -565,22 +566,105 @@ TEST(Update, Adam) {
   // With a constant gradient the bias-corrected moments are g and g^2 at every step: each step is
   // lr * sign(g).
   EXPECT_THAT(
-      two_updates(R"("adam", [%0], [%1], [%2], [%3], 0.1, 0.0, false, 0.0, 0.9, 0.999, 1e-08)"),
+      two_updates(
+          R"("adam", [%0], [%1], [%2], [%3], none, none, none, 0.1, 0.0, [0.9, 0.999, 1e-08])"),
       ElementsAre(FloatNear(0.8f, 1e-6f), FloatNear(1.2f, 1e-6f)));
   // AdamW first shrinks by 1 - lr * weight_decay = 0.95:
   // (0.95 - 0.1) * 0.95 - 0.1 = 0.7075; (0.95 + 0.1) * 0.95 + 0.1 = 1.0975.
   EXPECT_THAT(
-      two_updates(R"("adamw", [%0], [%1], [%2], [%3], 0.1, 0.0, false, 0.5, 0.9, 0.999, 1e-08)"),
+      two_updates(
+          R"("adamw", [%0], [%1], [%2], [%3], none, none, none, 0.1, 0.5, [0.9, 0.999, 1e-08])"),
       ElementsAre(FloatNear(0.7075f, 1e-6f), FloatNear(1.0975f, 1e-6f)));
 }
 
+TEST(Update, OthersThatLookAtAnElementAlone) {
+  // Lion: the sign of the gradient each time; weight decay shrinks by 1 - 0.1 * 0.5 first:
+  // (0.95 - 0.1) * 0.95 - 0.1; (0.95 + 0.1) * 0.95 + 0.1.
+  EXPECT_THAT(
+      two_updates(R"("lion", [%0], [%1], [%2], [], none, none, none, 0.1, 0.5, [0.9, 0.99])"),
+      ElementsAre(FloatNear(0.7075f, 1e-6f), FloatNear(1.0975f, 1e-6f)));
+  // Adagrad: sums g^2, 2 g^2: steps 0.1 (1 + 1 / sqrt(2)) = 0.1707107 against the sign.
+  EXPECT_THAT(two_updates(R"("adagrad", [%0], [%1], [%2], [], none, none, none, 0.1, 0.0, [0.0])"),
+              ElementsAre(FloatNear(0.8292893f, 1e-6f), FloatNear(1.1707107f, 1e-6f)));
+  // RMSprop, alpha 0.75: means g^2 / 4 and 7/16 g^2: steps 2 + 4 / sqrt(7) = 3.5118579 times 0.1.
+  EXPECT_THAT(
+      two_updates(
+          R"("rmsprop", [%0], [%1], [%2], [], none, none, none, 0.1, 0.0, [0.75, 0.0, 0.0])"),
+      ElementsAre(FloatNear(0.6488142f, 1e-6f), FloatNear(1.3511858f, 1e-6f)));
+}
+
+TEST(Update, ClipsEachElement) {
+  // The gradient (1, -2) becomes (1, -1.5): 1 - 0.2 and 1 + 0.3.
+  EXPECT_THAT(two_updates(R"("sgd", [%0], [%1], [], [], none, none, 1.5, 0.1, 0.0, [0.0, 0.0])"),
+              ElementsAre(FloatNear(0.8f, 1e-6f), FloatNear(1.3f, 1e-6f)));
+}
+
+/// One step with the gradient (3, 4) from w = (1, 1), whose norm is limited to `most`; then the
+/// weights and what the scale's state has become.
+struct Scaled {
+  std::vector<float> weights, scaling;
+  std::optional<double> norm;
+};
+Scaled scaled_update(const std::string& most, std::vector<float> gradient, float scale) {
+  const program::Program program = parse(R"(device "a:0" samples 3 first 0
+buffer %0: parameter f32[2] "w"
+buffer %1: constant f32[2] "g"
+buffer %2: state f32[3] "scaling"
+buffer %3: temporary f64[1]
+buffer %4: temporary f64[1]
+buffer %5: temporary f64[1]
+buffer %6: temporary f32[]
+compute ^0: %6 = motley::tangent()
+compute ^1: %3 = motley::square_sums([%1])
+compute ^2: %4, %5 = motley::gradient_factor(%2, [%3], )" +
+                                             most + R"(, 2.0, 0.5, 3) free %3
+compute ^3: motley::update("sgd", [%0], [%1], [], [], %4, %2, none, 1.0, 0.0, [0.0, 0.0]) free %4
+compute ^4: motley::report(%6, none, %5, []) free %5 %6
+)",
+                                         "");
+  auto executor = Executor::create(program.devices[0], {}, nullptr, nullptr);
+  EXPECT_TRUE(executor) << (executor ? "" : executor.error().message);
+  auto tensors = (*executor)->persistent();
+  const c10::InferenceMode no_autograd;
+  tensors.at("w").fill_(1);
+  tensors.at("g").copy_(at::tensor(gradient));
+  tensors.at("scaling").copy_(at::tensor({scale, 2.0f, 5.0f}));
+  const auto result = (*executor)->step(7, samples(), {});
+  EXPECT_TRUE(result) << (result ? "" : result.error().message);
+  return {values(tensors.at("w")), values(tensors.at("scaling")), result->gradient_norm};
+}
+
+TEST(GradientFactor, TakesTheScaleBackAndLimitsTheNorm) {
+  // Over the scale 2 the gradient is (1.5, 2), of norm 2.5; limited to 1.25 it is half of that:
+  // 1 - 0.75 and 1 - 1. The third good step in a row doubles the scale.
+  const Scaled done = scaled_update("1.25", {3, 4}, 2);
+  EXPECT_THAT(done.weights, ElementsAre(FloatNear(0.25f, 1e-5f), FloatNear(0.0f, 1e-5f)));
+  EXPECT_THAT(done.scaling, ElementsAre(4, 0, 6));
+  EXPECT_NEAR(*done.norm, 2.5, 1e-6);
+}
+
+TEST(GradientFactor, LeavesASmallNormAsItIs) {
+  const Scaled done = scaled_update("100.0", {3, 4}, 1);
+  EXPECT_THAT(done.weights, ElementsAre(FloatNear(-2.0f, 1e-5f), FloatNear(-3.0f, 1e-5f)));
+}
+
+TEST(GradientFactor, AGradientThatIsNotFiniteChangesNothingButTheScale) {
+  const Scaled done = scaled_update("none", {3, HUGE_VALF}, 2);
+  EXPECT_THAT(done.weights, ElementsAre(1, 1));
+  EXPECT_THAT(done.scaling, ElementsAre(1, 0, 5));
+  EXPECT_FALSE(std::isfinite(*done.norm));
+}
+
 TEST(Update, RefusesWhatItDoesNotKnow) {
-  const program::Program program = parse(
-      update_text(R"("lion", [%0], [%1], [%2], [], 0.1, 0.9, false, 0.0, 0.9, 0.999, 1e-08)"), "");
+  const program::Program program =
+      parse(update_text(
+                R"("lino", [%0], [%1], [%2], [], none, none, none, 0.1, 0.0, [0.9, 0.999, 1e-08])"),
+            "");
   const auto executor = Executor::create(program.devices[0], {}, nullptr, nullptr);
   ASSERT_FALSE(executor);
   EXPECT_EQ(executor.error().message,
-            "a:0: ^0 motley::update: found optimizer 'lion', wanted sgd, adam or adamw");
+            "a:0: ^0 motley::update: found optimizer 'lino', wanted sgd, adam, adamw, adagrad, "
+            "rmsprop or lion");
 }
 
 TEST(LabelCount, CountsOrWeighs) {
@@ -593,8 +677,8 @@ buffer %4: model_buffer f32[] "count"
 buffer %5: model_buffer f32[] "weight"
 compute ^0: %2 = motley::label_count(%0, none, -100)
 compute ^1: %3 = motley::label_count(%0, %1, -100)
-compute ^2: motley::assign(%4, %2) free %2
-compute ^3: motley::assign(%5, %3) free %3
+compute ^2: motley::assign([%4], [%2]) free %2
+compute ^3: motley::assign([%5], [%3]) free %3
 )",
                                          "");
   auto executor = Executor::create(program.devices[0], {}, nullptr, nullptr);
