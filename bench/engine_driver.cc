@@ -18,6 +18,7 @@
 #include "motley/data/dataset.h"
 #include "motley/graph/model_file.h"
 #include "motley/program/memory.h"
+#include "motley/run/input_specs.h"
 #include "motley/run/tensor_files.h"
 #include "motley/run/torch/lanes/executor.h"
 #include "motley/synth/lower.h"
@@ -26,33 +27,20 @@ namespace {
 
 using namespace motley;
 
-std::vector<data::InputSpec> input_specs(const graph::Graph& graph, std::int64_t batch) {
-  graph::Sizes sizes;
-  for (const graph::NamedSize& size : graph.sizes) sizes[size.name] = batch;
-  std::vector<data::InputSpec> specs;
-  for (const ValueId id : graph::values_with_role(graph, graph::ValueRole::kInput)) {
-    const graph::Value& value = graph.value(id);
-    data::InputSpec spec{value.name, value.dtype, {}};
-    for (std::size_t d = 1; d < value.shape.size(); ++d)
-      spec.sample_shape.push_back(value.shape[d].evaluate_integer(sizes));
-    specs.push_back(std::move(spec));
-  }
-  return specs;
-}
-
 Result<void> serve(const std::vector<std::string>& arguments) {
   const std::int64_t batch = find_integer(arguments[2]).value_or(0);
   synth::LowerOptions options;
   MOTLEY_ASSIGN(options.recipe.optimizer.kind, plan::parse_optimizer_kind(arguments[3]));
   options.recipe.optimizer.lr = find_float(arguments[4]).value_or(0.01);
-  if (options.recipe.optimizer.kind == plan::OptimizerKind::kSgd) options.optimizer.momentum = 0.9;
+  if (options.recipe.optimizer.kind == plan::OptimizerKind::kSgd)
+    options.recipe.optimizer.momentum = 0.9;
   if (options.recipe.optimizer.kind == plan::OptimizerKind::kAdamW)
-    options.optimizer.weight_decay = 0.01;
+    options.recipe.optimizer.weight_decay = 0.01;
   MOTLEY_ASSIGN(const graph::Model model, graph::read_model(arguments[0]));
   MOTLEY_ASSIGN(const program::DeviceProgram program,
                 synth::lower_first(model.graph, {batch, 1}, options));
   MOTLEY_ASSIGN(const auto dataset,
-                data::open_dataset({arguments[1]}, input_specs(model.graph, batch)));
+                data::open_dataset({arguments[1]}, run::input_specs(model.graph)));
   MOTLEY_ASSIGN(const auto executor, run::Executor::create(program, {}, nullptr, nullptr));
   const run::TensorFile file{arguments[0], &*model.weights};
   MOTLEY_ASSIGN(const auto weights, run::TensorFiles::make({&file, 1}));

@@ -8,6 +8,7 @@
 #include "motley/base/json.h"
 #include "motley/base/safetensors.h"
 #include "motley/data/dataset.h"
+#include "motley/run/input_specs.h"
 #include "motley/run/launcher.h"
 
 namespace motley::control {
@@ -18,7 +19,7 @@ constexpr double kPatience = 3600;
 
 /// The samples of all steps, step after step, as x0, x1, ...
 Result<void> write_batches(const PreparedRun& prepared, const std::string& path) {
-  const std::vector<data::InputSpec> inputs = input_specs(prepared.inputs->graph());
+  const std::vector<data::InputSpec> inputs = run::input_specs(prepared.inputs->graph());
   MOTLEY_ASSIGN(const auto dataset, data::open_dataset(prepared.job.data, inputs));
   const data::SampleOrder order(dataset->samples(), prepared.job.shuffle);
   const std::int64_t samples = prepared.job.steps * prepared.planned->plan.global_batch;

@@ -11,6 +11,7 @@
 #include "motley/base/file.h"
 #include "motley/base/json.h"
 #include "motley/program/program_text.h"
+#include "motley/run/input_specs.h"
 #include "motley/run/processors.h"
 
 namespace motley::control {
@@ -23,7 +24,7 @@ Result<std::int64_t> check_trainable(const Inputs& inputs, const data::DataSourc
     return usage_error("cli.graph-only", inputs.model_path +
                                              ": holds no weights (exported with --graph-only); "
                                              "export it again without --graph-only to train");
-  MOTLEY_ASSIGN(const auto dataset, data::open_dataset(data, input_specs(inputs.graph())));
+  MOTLEY_ASSIGN(const auto dataset, data::open_dataset(data, run::input_specs(inputs.graph())));
   if (dataset->samples() < 1) return usage_error("data.empty", data.path + ": holds no sample");
   return dataset->samples();
 }
@@ -175,19 +176,6 @@ Result<Log> earlier_log(const PreparedRun& prepared) {
 }
 
 }  // namespace
-
-std::vector<data::InputSpec> input_specs(const graph::Graph& graph) {
-  std::vector<data::InputSpec> specs;
-  const graph::Sizes one = {{"batch", 1}};
-  for (const ValueId id : graph::values_with_role(graph, graph::ValueRole::kInput)) {
-    const graph::Value& value = graph.value(id);
-    data::InputSpec spec{value.name, value.dtype, {}};
-    for (std::size_t d = 1; d < value.shape.size(); ++d)
-      spec.sample_shape.push_back(value.shape[d].evaluate_integer(one));
-    specs.push_back(std::move(spec));
-  }
-  return specs;
-}
 
 Result<PreparedRun> prepare_run(const Inputs& inputs, const Planned& planned,
                                 const Predicted* predicted, const TrainChoices& choices) {

@@ -65,9 +65,6 @@ Result<PreparedRun> prepare_run(const Inputs& inputs, const Planned& planned,
 /// trained again.
 Result<Measured> train(const PreparedRun& prepared, const Outside& outside);
 
-/// What a model wants of its data, input by input.
-std::vector<data::InputSpec> input_specs(const graph::Graph& graph);
-
 /// What `motley run --json` prints and summary.json keeps (docs/interfaces.md).
 Json summary_to_json(const Measured& measured, const PreparedRun& prepared);
 

@@ -13,6 +13,7 @@
 #include "motley/base/json.h"
 #include "motley/base/random.h"
 #include "motley/base/text.h"
+#include "motley/run/input_specs.h"
 #include "motley/run/torch/exchange/clock.h"
 #include "motley/run/torch/operators/tensors.h"
 
@@ -47,20 +48,6 @@ class HostTensors {
   std::vector<at::Tensor> kept_;
   std::vector<SavedTensor> saved_;
 };
-
-std::vector<data::InputSpec> input_specs(const graph::Graph& graph) {
-  graph::Sizes sizes;
-  for (const graph::NamedSize& size : graph.sizes) sizes[size.name] = size.min;
-  std::vector<data::InputSpec> specs;
-  for (const ValueId id : graph::values_with_role(graph, graph::ValueRole::kInput)) {
-    const graph::Value& value = graph.value(id);
-    data::InputSpec spec{value.name, value.dtype, {}};
-    for (std::size_t i = 1; i < value.shape.size(); ++i)
-      spec.sample_shape.push_back(value.shape[i].evaluate_integer(sizes));
-    specs.push_back(std::move(spec));
-  }
-  return specs;
-}
 
 /// Canonical name of each state_dict name: tied names point to the parameter that is trained.
 std::map<std::string, std::string> canonical_names(const graph::Graph& graph) {

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <vector>
+
+#include "motley/data/dataset.h"
+#include "motley/graph/graph.h"
+
+namespace motley::run {
+
+/// What a model wants of its data: its inputs, in order. Samples are their first dimension.
+std::vector<data::InputSpec> input_specs(const graph::Graph& graph);
+
+}  // namespace motley::run
