@@ -188,9 +188,8 @@ std::string print_update_kind(const Recipe& recipe) {
   if (recipe.clip_norm) text += "-norm";
   if (recipe.clip_value) text += "-value";
   if (recipe.loss_scale) text += "-scaled";
-  if (!recipe.frozen.empty()) text += "-without " + join(recipe.frozen, ",");
   for (const auto& [flag, pattern] : given_patterns(recipe))
-    if (flag != "--freeze") text += fmt::format("{}{}", flag, pattern);
+    text += fmt::format("{} {}", flag, pattern);
   return text;
 }
 

@@ -11,16 +11,12 @@
 namespace motley::run {
 namespace {
 
-constexpr std::string_view kSum = ".0", kCount = ".1";
-
-/// Position of the count that belongs to the output at a position, if it is a sum.
-std::optional<std::size_t> count_of(const std::vector<std::string>& outputs, std::size_t at) {
-  if (!outputs[at].ends_with(kSum)) return std::nullopt;
-  const std::string count =
-      outputs[at].substr(0, outputs[at].size() - kSum.size()) + std::string(kCount);
-  const auto found = std::find(outputs.begin(), outputs.end(), count);
-  if (found == outputs.end()) return std::nullopt;
-  return static_cast<std::size_t>(found - outputs.begin());
+/// Position of a name; none: it is not there.
+std::optional<std::size_t> position_of(const std::vector<std::string>& names,
+                                       const std::string& name) {
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found == names.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - names.begin());
 }
 
 bool is_better_low(std::string_view metric) {
@@ -90,42 +86,41 @@ std::optional<double> Evaluation::find(const std::string& name) const {
   return found->second;
 }
 
-EvaluationSums::EvaluationSums(std::vector<std::string> outputs)
-    : outputs_(std::move(outputs)), sums_(outputs_.size(), 0.0) {}
+EvaluationSums::EvaluationSums(const std::vector<std::string>& outputs)
+    : weighed_(outputs.size(), 1), sums_(outputs.size(), 0.0) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const std::string& output = outputs[i];
+    const std::string name = output.substr(0, output.rfind('.'));
+    const bool is_sum = output.ends_with(".0") && position_of(outputs, name + ".1");
+    const bool is_count = output.ends_with(".1") && position_of(outputs, name + ".0");
+    weighed_[i] = is_sum || is_count ? 0 : 1;
+    if (is_sum)
+      metrics_.push_back({name, i, position_of(outputs, name + ".1")});
+    else if (!is_count)
+      metrics_.push_back({output, i, std::nullopt});
+  }
+}
 
 void EvaluationSums::add(double loss, const std::vector<double>& outputs, std::int64_t samples) {
   const auto weight = static_cast<double>(samples);
   loss_ += loss * weight;
   samples_ += weight;
-  for (std::size_t i = 0; i < outputs_.size(); ++i) {
-    const bool is_sum = count_of(outputs_, i).has_value();
-    const bool is_count = outputs_[i].ends_with(kCount) &&
-                          std::find(outputs_.begin(), outputs_.end(),
-                                    outputs_[i].substr(0, outputs_[i].size() - kCount.size()) +
-                                        std::string(kSum)) != outputs_.end();
-    sums_[i] += outputs[i] * (is_sum || is_count ? 1.0 : weight);
-  }
+  for (std::size_t i = 0; i < sums_.size(); ++i)
+    sums_[i] += outputs[i] * (weighed_[i] != 0 ? weight : 1.0);
 }
 
 Result<Evaluation> EvaluationSums::result() const {
   Evaluation made{.loss = loss_ / samples_};
-  std::vector<char> is_taken(outputs_.size(), 0);
-  for (std::size_t i = 0; i < outputs_.size(); ++i) {
-    if (is_taken[i] != 0) continue;
-    std::string name = outputs_[i];
-    double count = samples_;
-    if (const auto at = count_of(outputs_, i)) {
-      name.resize(name.size() - kSum.size());
-      count = sums_[*at];
-      is_taken[*at] = 1;
-      if (count == 0)
-        return runtime_error("run.metric",
-                             fmt::format("metric '{}': its count is 0 over all of the evaluation's "
-                                         "samples; return (sum, count) with what was counted",
-                                         name));
-    }
-    const double mean = sums_[i] / count;
-    made.metrics.emplace_back(name, name.ends_with("perplexity") ? std::exp(mean) : mean);
+  for (const Metric& metric : metrics_) {
+    const double count = metric.count ? sums_[*metric.count] : samples_;
+    if (count == 0)
+      return runtime_error("run.metric",
+                           fmt::format("metric '{}': its count is 0 over all of the evaluation's "
+                                       "samples; return (sum, count) with what was counted",
+                                       metric.name));
+    const double mean = sums_[metric.sum] / count;
+    made.metrics.emplace_back(metric.name,
+                              metric.name.ends_with("perplexity") ? std::exp(mean) : mean);
   }
   const auto check = [](const std::string& name, double value) -> Result<void> {
     if (std::isfinite(value)) return {};

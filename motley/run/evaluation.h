@@ -52,15 +52,22 @@ struct Evaluation {
 /// batches weighed by their samples. A metric whose name ends in `perplexity` is e to that power.
 class EvaluationSums {
  public:
-  explicit EvaluationSums(std::vector<std::string> outputs);
+  explicit EvaluationSums(const std::vector<std::string>& outputs);
   /// A batch's loss and outputs.
   void add(double loss, const std::vector<double>& outputs, std::int64_t samples);
   /// Runtime errors (run.metric), by name: a count of zero, a number that is not finite.
   Result<Evaluation> result() const;
 
  private:
-  std::vector<std::string> outputs_;
-  std::vector<double> sums_;
+  /// Positions among the outputs.
+  struct Metric {
+    std::string name;
+    std::size_t sum;
+    std::optional<std::size_t> count;  ///< none: the samples
+  };
+  std::vector<Metric> metrics_;
+  std::vector<char> weighed_;  // by output: is it a mean over a batch's samples?
+  std::vector<double> sums_;   // by output
   double loss_ = 0, samples_ = 0;
 };
 

@@ -146,15 +146,12 @@ void finish_outputs(RankStep& rank, Progress& progress, Update& update) {
                            {{buffer_list(progress.targets)}, {buffer_list(progress.updates)}}, {},
                            "buffers");
   if (stop.is_none()) stop = request_stop(rank);  // nobody else is there
-  const BufferId norm = update.norm();
   std::vector<BufferId> metrics;
   for (const auto& [output, value] : progress.metrics) metrics.push_back(value);
-  rank.builder().compute("motley::report",
-                         {{progress.loss},
-                          {stop},
-                          norm.is_none() ? none() : program::Argument{norm},
-                          {buffer_list(metrics)}},
-                         {}, "report");
+  rank.builder().compute(
+      "motley::report",
+      {{progress.loss}, {stop}, buffer_or_none(update.norm()), {buffer_list(metrics)}}, {},
+      "report");
 }
 
 }  // namespace

@@ -43,10 +43,6 @@ bool has_direction(plan::OptimizerKind kind) {
   return plan::needs_whole(kind) || kind == plan::OptimizerKind::kLamb;
 }
 
-program::Argument buffer_or_none(BufferId id) {
-  return id.is_none() ? none() : program::Argument{id};
-}
-
 }  // namespace
 
 Update::Update(RankStep& rank) : rank_(rank), recipe_(rank.step().options.recipe) {
@@ -118,47 +114,37 @@ void Update::finish() {
   for (const auto& [label, gradients] : waiting_) write_updates(gradients, label);
 }
 
-bool Update::sums_over_devices() const { return rank_.ranks() > 1; }
-
-/// Squares of the gradients' norms: of those that are whole, and of those in parts, whose sums over
-/// the devices they become.
-std::vector<BufferId> Update::sum_squares(const std::vector<Gradient>& gradients) {
-  std::vector<BufferId> wholes, parts;
-  for (const Gradient& each : gradients)
-    (kept_[each.parameter.index()].is_part ? parts : wholes).push_back(each.gradient);
-  std::vector<BufferId> sums;
-  for (const std::vector<BufferId>* list : {&wholes, &parts}) {
-    if (list->empty()) continue;
-    const auto count = static_cast<std::int64_t>(list->size());
-    sums.push_back(rank_.builder().make("motley::square_sums", {{buffer_list(*list)}}, DType::kF64,
-                                        {count}, "gradient norm"));
-    if (list == &parts && sums_over_devices())
-      rank_.builder().all_reduce(sums.back(), "gradient norm");
-  }
+/// By tensor the square of its norm, over all devices where they are parts.
+BufferId Update::sum_squares(const std::vector<BufferId>& tensors, Extent extent,
+                             const std::string& label) {
+  const auto count = static_cast<std::int64_t>(tensors.size());
+  const BufferId sums = rank_.builder().make("motley::square_sums", {{buffer_list(tensors)}},
+                                             DType::kF64, {count}, label);
+  if (extent == Extent::kParts) rank_.builder().all_reduce(sums, label);
   return sums;
 }
 
 void Update::write_factor() {
-  std::vector<Gradient> all;
-  for (const auto& [label, gradients] : waiting_)
-    all.insert(all.end(), gradients.begin(), gradients.end());
-  const std::vector<BufferId> sums = sum_squares(all);
+  const std::string label = "gradient norm";
+  std::vector<BufferId> wholes, parts, sums;
+  for (const auto& [bucket, gradients] : waiting_)
+    for (const Gradient& each : gradients)
+      (kept_[each.parameter.index()].is_part ? parts : wholes).push_back(each.gradient);
+  if (!wholes.empty()) sums.push_back(sum_squares(wholes, Extent::kWhole, label));
+  if (!parts.empty()) sums.push_back(sum_squares(parts, Extent::kParts, label));
   ProgramBuilder& builder = rank_.builder();
   factor_ = builder.add_temporary(DType::kF64, {1});
   norm_ = builder.add_temporary(DType::kF64, {1});
   const plan::LossScale scale = recipe_.loss_scale.value_or(plan::LossScale());
   builder.compute("motley::gradient_factor",
-                  {scaling_argument(),
+                  {buffer_or_none(scaling_),
                    {buffer_list(sums)},
                    recipe_.clip_norm ? program::Argument{*recipe_.clip_norm} : none(),
                    {scale.growth},
                    {scale.backoff},
                    {scale.interval}},
-                  {factor_, norm_}, "gradient norm");
+                  {factor_, norm_}, label);
 }
-
-program::Argument Update::scaling_argument() const { return buffer_or_none(scaling_); }
-program::Argument Update::factor_argument() const { return buffer_or_none(factor_); }
 
 std::vector<Update::Batch> Update::make_batches(const std::vector<Gradient>& gradients) const {
   std::vector<Batch> batches;
@@ -200,8 +186,8 @@ void Update::write_batch(const Batch& batch, const std::string& label) {
                                {buffer_list(gradients)},
                                {buffer_list(batch.state1)},
                                {buffer_list(batch.state2)},
-                               factor_argument(),
-                               scaling_argument(),
+                               buffer_or_none(factor_),
+                               buffer_or_none(scaling_),
                                recipe_.clip_value ? program::Argument{*recipe_.clip_value} : none(),
                                {optimizer.lr},
                                {optimizer.weight_decay},
@@ -238,11 +224,11 @@ void Update::apply_directions(const Batch& batch, std::vector<BufferId> directio
     extents.push_back({rows});
     extents.push_back({rank_.whole_elements(value) / std::max<std::int64_t>(rows, 1)});
   }
-  const bool has_norms = kind != Kind::kMuon;
+  const Extent extent = batch.is_part ? Extent::kParts : Extent::kWhole;
   const BufferId of_parameters =
-      has_norms ? total_squares(batch, batch.parameters, label) : BufferId();
+      kind == Kind::kMuon ? BufferId() : sum_squares(batch.parameters, extent, label);
   const BufferId of_directions =
-      kind == Kind::kLamb ? total_squares(batch, directions, label) : BufferId();
+      kind == Kind::kLamb ? sum_squares(directions, extent, label) : BufferId();
   builder.compute("motley::apply",
                   {{std::string(plan::optimizer_name(kind))},
                    {buffer_list(batch.parameters)},
@@ -250,22 +236,12 @@ void Update::apply_directions(const Batch& batch, std::vector<BufferId> directio
                    {std::move(extents)},
                    buffer_or_none(of_parameters),
                    buffer_or_none(of_directions),
-                   factor_argument(),
-                   scaling_argument(),
+                   buffer_or_none(factor_),
+                   buffer_or_none(scaling_),
                    {batch.optimizer.lr},
                    {batch.optimizer.weight_decay},
                    {optimizer_constants(batch.optimizer)}},
                   {}, label);
-}
-
-/// By tensor the square of its norm, over all devices where they are parts.
-BufferId Update::total_squares(const Batch& batch, const std::vector<BufferId>& tensors,
-                               const std::string& label) {
-  const auto count = static_cast<std::int64_t>(tensors.size());
-  const BufferId sums = rank_.builder().make("motley::square_sums", {{buffer_list(tensors)}},
-                                             DType::kF64, {count}, label);
-  if (batch.is_part) rank_.builder().all_reduce(sums, label);
-  return sums;
 }
 
 /// Parts of tensors like the batch's parameters become whole on all devices.

@@ -62,20 +62,18 @@ class Update {
   BufferId add_state(ValueId parameter, std::string_view name, DType dtype,
                      plan::StateSpec::Shape shape);
   void write_factor();
-  std::vector<BufferId> sum_squares(const std::vector<Gradient>& gradients);
+  /// What devices have of tensors: all of each, or their parts.
+  enum class Extent { kWhole, kParts };
+  BufferId sum_squares(const std::vector<BufferId>& tensors, Extent extent,
+                       const std::string& label);
   void write_updates(const std::vector<Gradient>& gradients, const std::string& label);
   std::vector<Batch> make_batches(const std::vector<Gradient>& gradients) const;
   void write_batch(const Batch& batch, const std::string& label);
   void apply_directions(const Batch& batch, std::vector<BufferId> directions,
                         const std::string& label);
-  BufferId total_squares(const Batch& batch, const std::vector<BufferId>& tensors,
-                         const std::string& label);
   void gather_whole(const Batch& batch, std::vector<BufferId>& parts, const std::string& label);
   void take_parts(const Batch& batch, std::vector<BufferId>& wholes, const std::string& label);
   void write_copies(const std::vector<Gradient>& gradients, const std::string& label);
-  program::Argument scaling_argument() const;
-  program::Argument factor_argument() const;
-  bool sums_over_devices() const;
 
   RankStep& rank_;
   const plan::Recipe& recipe_;

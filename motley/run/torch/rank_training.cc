@@ -140,7 +140,7 @@ Result<void> RankTraining::open_model() {
   return {};
 }
 
-Result<void> RankTraining::open_executor() {
+ExecutorOptions RankTraining::executor_options() const {
   const WorkerDevice& device = session_.device();
   ExecutorOptions options;
   options.kind = device.kind;
@@ -148,12 +148,22 @@ Result<void> RankTraining::open_executor() {
   options.speed = device.speed;
   if (device.kind == "cpu") options.memory = device.memory;
   options.seed = session_.job.seed;
+  return options;
+}
+
+/// Sets what a program keeps from the model file.
+Result<void> RankTraining::load_weights(Executor& executor) const {
+  const TensorFile file{session_.job.model_path, &*model_.weights};
+  MOTLEY_ASSIGN(const TensorFiles weights, TensorFiles::make({&file, 1}));
+  return executor.load(weights, true);
+}
+
+Result<void> RankTraining::open_executor() {
+  ExecutorOptions options = executor_options();
   options.timeline_steps = session_.job.trace_steps;
   MOTLEY_ASSIGN(executor_, Executor::create(program(), options, session_.communicator.get(),
                                             &status_->record()));
-  const TensorFile file{session_.job.model_path, &*model_.weights};
-  MOTLEY_ASSIGN(const TensorFiles weights, TensorFiles::make({&file, 1}));
-  MOTLEY_RETURN_IF_ERROR(executor_->load(weights, true));
+  MOTLEY_RETURN_IF_ERROR(load_weights(*executor_));
   persistent_ = executor_->persistent();
   for (const Buffer& buffer : program().buffers)
     if (buffer.part) parts_[buffer.name] = *buffer.part;
@@ -280,23 +290,15 @@ Result<RankTraining::End> RankTraining::run() {
 /// Executors of the programs that evaluate, over the tensors of the one that trains.
 Result<void> RankTraining::open_evaluation() {
   if (!session_.job.evaluation) return {};
-  const WorkerDevice& device = session_.device();
   MOTLEY_ASSIGN(evaluated_,
                 data::open_dataset(session_.job.evaluation->data, input_specs(model_.graph)));
-  const TensorFile file{session_.job.model_path, &*model_.weights};
-  MOTLEY_ASSIGN(const TensorFiles weights, TensorFiles::make({&file, 1}));
-  ExecutorOptions options;
-  options.kind = device.kind;
-  options.local_index = device.local_index;
-  options.speed = device.speed;
-  if (device.kind == "cpu") options.memory = device.memory;
-  options.seed = session_.job.seed;
+  ExecutorOptions options = executor_options();
   options.shared = persistent_;
   for (const program::Program& evaluation : session_.evaluations) {
     const auto& own = evaluation.devices[static_cast<std::size_t>(session_.rank)];
     MOTLEY_ASSIGN(evaluators_.emplace_back(),
                   Executor::create(own, options, session_.communicator.get(), nullptr));
-    MOTLEY_RETURN_IF_ERROR(evaluators_.back()->load(weights, true));
+    MOTLEY_RETURN_IF_ERROR(load_weights(*evaluators_.back()));
   }
   return {};
 }
@@ -304,19 +306,18 @@ Result<void> RankTraining::open_evaluation() {
 /// All samples once, in their order; what is left of them after whole batches by the last program.
 Result<Evaluation> RankTraining::run_evaluation() {
   EvaluationSums sums(session_.job.evaluation->outputs);
+  const std::int64_t all = evaluated_->samples();
+  const std::int64_t rest = evaluators_.size() > 1 ? session_.evaluations[1].global_batch : 0;
   std::int64_t position = 0;
   for (std::size_t i = 0; i < evaluators_.size(); ++i) {
     const program::Program& program = session_.evaluations[i];
-    const bool is_rest = evaluators_.size() > 1 && i + 1 == evaluators_.size();
-    const std::int64_t rest = evaluators_.size() > 1 ? session_.evaluations[1].global_batch : 0;
-    const std::int64_t end = evaluated_->samples() - (is_rest ? 0 : rest);
-    for (; position < end; position += program.global_batch) {
+    for (const std::int64_t end = i == 0 ? all - rest : all; position < end;
+         position += program.global_batch) {
       std::vector<std::int64_t> samples =
           program.samples_of(program.devices[static_cast<std::size_t>(session_.rank)]);
       for (std::int64_t& sample : samples) sample += position;
       MOTLEY_ASSIGN(const StepResult result,
                     evaluators_[i]->step(next_step_, *evaluated_, samples));
-      if (result.stop_requested) executor_->request_stop();
       sums.add(result.loss, result.metrics, program.global_batch);
     }
   }

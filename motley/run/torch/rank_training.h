@@ -37,6 +37,8 @@ class RankTraining {
  private:
   RankTraining(WorkerSession& session, const Reporter& reporter);
   Result<void> open_model();
+  ExecutorOptions executor_options() const;
+  Result<void> load_weights(Executor& executor) const;
   Result<void> open_executor();
   Result<void> open_evaluation();
   Result<Evaluation> run_evaluation();

@@ -17,6 +17,9 @@ using Arguments = program::ArgumentList;
 // ---- arguments of instructions, as they are written again and again
 
 inline program::Argument none() { return {NoneArgument{}}; }
+inline program::Argument buffer_or_none(BufferId id) {
+  return id.is_none() ? none() : program::Argument{id};
+}
 inline program::Argument number(std::variant<std::int64_t, double> value) {
   return {program::NumberArgument{value}};
 }
