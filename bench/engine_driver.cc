@@ -15,7 +15,7 @@
 
 #include "motley/base/json.h"
 #include "motley/base/text.h"
-#include "motley/data/dataset.h"
+#include "motley/data/batch.h"
 #include "motley/graph/model_file.h"
 #include "motley/program/memory.h"
 #include "motley/run/input_specs.h"
@@ -53,7 +53,8 @@ Result<void> serve(const std::vector<std::string>& arguments) {
     for (std::int64_t left = find_integer(line).value_or(0); left > 0; --left, ++step) {
       for (std::int64_t i = 0; i < batch; ++i)
         samples[static_cast<std::size_t>(i)] = (step * batch + i) % dataset->samples();
-      MOTLEY_ASSIGN(const run::StepResult result, executor->step(step, *dataset, samples));
+      MOTLEY_ASSIGN(const run::StepResult result,
+                    executor->step(step, data::DatasetBatch(*dataset, samples)));
       answer["step_s"].push_back(result.step_s);
       answer["loss"] = result.loss;
       answer["peak_bytes"] = result.peak_bytes;

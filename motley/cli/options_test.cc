@@ -154,7 +154,8 @@ TEST(MakeTrainChoices, EachWrongFlagIsNamed) {
   };
   using O = RunOptions;
   EXPECT_EQ(fault([](O& o) { o.data = ""; }),
-            "no training data: give --data FILE (.npz, .safetensors or .bin)");
+            "no training data: give --data FILE (.npz, .npy, .safetensors, .parquet, .arrow, flat "
+            "tokens) or python:FILE.py:FUNCTION");
   EXPECT_EQ(fault([](O& o) { o.tokens = "u8"; }), "--tokens: found 'u8', wanted u16 or u32");
   EXPECT_EQ(fault([](O& o) { o.shuffle = "-1"; }),
             "--shuffle: found '-1', wanted none or a seed from 0 on");

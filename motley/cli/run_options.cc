@@ -11,12 +11,24 @@ namespace motley::cli {
 namespace {
 
 constexpr const char* kEvaluationGroup = "Evaluation";
+constexpr const char* kDataGroup = "Data";
+constexpr std::int64_t kMostLoaders = 1024;
 
-Result<data::DataSource> make_data_source(const RunOptions& options) {
+Result<data::DataSource> make_data_source(const RunOptions& options, const std::string& python) {
   if (options.data.empty())
     return usage_error("cli.data",
-                       "no training data: give --data FILE (.npz, .safetensors or .bin)");
+                       "no training data: give --data FILE (.npz, .npy, .safetensors, .parquet, "
+                       ".arrow, flat tokens) or python:FILE.py:FUNCTION");
   data::DataSource source;
+  source.loading.python = python;
+  if (options.loaders < 0 || options.loaders > kMostLoaders)
+    return usage_error("cli.loaders", fmt::format("--loaders: found {}, wanted 0 to {}",
+                                                  options.loaders, kMostLoaders));
+  source.loading.processes = static_cast<int>(options.loaders);
+  source.loading.seed = options.plan.planning.seed;
+  if (!options.pad.empty()) {
+    MOTLEY_ASSIGN(source.loading.pads, data::parse_pads(options.pad));
+  }
   MOTLEY_RETURN_IF_ERROR(data::parse_data_path(options.data, source));
   source.seq = options.seq;
   if (options.tokens != "u16" && options.tokens != "u32")
@@ -65,8 +77,6 @@ Result<std::optional<control::EvaluationChoices>> make_evaluation_choices(
                                      .every = options.eval_every,
                                      .watch = options.best,
                                      .patience = options.patience};
-  choices.data.begin = 0;
-  choices.data.end.reset();
   MOTLEY_RETURN_IF_ERROR(data::parse_data_path(options.eval_data, choices.data));
   return std::optional(std::move(choices));
 }
@@ -77,10 +87,23 @@ std::vector<Flag> training_flags(RunOptions& o) {
   std::vector<Flag> flags = planning_flags(o.plan.planning);
   flags.insert(
       flags.end(),
-      {{"--data", &o.data, "training data: .npz, .safetensors or flat tokens (.bin)"},
-       {"--tokens", &o.tokens, "width of a flat token: u16 or u32", kShown},
-       {"--seq", &o.seq, "window length of flat tokens"},
-       {"--shuffle", &o.shuffle, "none, or a seed", kShown},
+      {{"--data", &o.data,
+        "training data: .npz, .npy, .safetensors, .parquet, .arrow, flat tokens, a folder of .npy, "
+        "or python:FILE.py:FUNCTION, which returns a dataset",
+        Flag::Default::kHidden, kDataGroup},
+       {"--shuffle", &o.shuffle, "none, or a seed", kShown, kDataGroup},
+       {"--tokens", &o.tokens, "width of a flat token: u16 or u32", kShown, kDataGroup},
+       {"--seq", &o.seq, "window length of flat tokens", Flag::Default::kHidden, kDataGroup},
+       {"--pad", &o.pad,
+        "fills loaded samples that are shorter than the model's inputs: a number, or "
+        "INPUT=NUMBER,...",
+        Flag::Default::kHidden, kDataGroup},
+       {"--loaders", &o.loaders,
+        "processes a host that load samples by Python; 0: the cores that devices leave", kShown,
+        kDataGroup},
+       {"--python", &o.python,
+        "interpreter with PyTorch and motley (default: MOTLEY_PYTHON, or python3)",
+        Flag::Default::kHidden, kDataGroup},
        {"--steps", &o.steps, "stop after this many steps in total"},
        {"--epochs", &o.epochs, "or after so many times all samples"},
        {"--schedule", &o.schedule,
@@ -116,9 +139,16 @@ std::vector<Flag> evaluation_flags(RunOptions& o) {
            kEvaluationGroup}};
 }
 
-Result<control::TrainChoices> make_train_choices(const RunOptions& options) {
+std::string find_python(const std::string& given, const Context& context) {
+  if (!given.empty()) return given;
+  const auto found = context.environment.find("MOTLEY_PYTHON");
+  return found == context.environment.end() ? "python3" : found->second;
+}
+
+Result<control::TrainChoices> make_train_choices(const RunOptions& options,
+                                                 const std::string& python) {
   control::TrainChoices choices;
-  MOTLEY_ASSIGN(choices.data, make_data_source(options));
+  MOTLEY_ASSIGN(choices.data, make_data_source(options, python));
   MOTLEY_ASSIGN(choices.shuffle, parse_shuffle(options.shuffle));
   if (options.steps < 1 && !(options.epochs > 0))
     return usage_error("cli.steps", "how long? give --steps N with N >= 1, or --epochs X");

@@ -16,6 +16,9 @@ struct RunOptions {
   std::string data;
   std::string tokens = "u16";
   std::int64_t seq = 0;
+  std::string pad;           ///< of samples that Python loads and that are too short
+  std::int64_t loaders = 0;  ///< processes a host that load samples
+  std::string python;        ///< interpreter that loads them
   std::string shuffle = "none";
   std::int64_t steps = 0;
   double epochs = 0;
@@ -35,9 +38,13 @@ std::vector<Flag> training_flags(RunOptions& options);
 /// Of `run` alone.
 std::vector<Flag> evaluation_flags(RunOptions& options);
 
-/// The flags' texts as values, the run directory as given. Usage errors name the flag, what was
-/// found and what is wanted.
-Result<control::TrainChoices> make_train_choices(const RunOptions& options);
+/// The flags' texts as values, the run directory as given; `python` loads samples. Usage errors
+/// name the flag, what was found and what is wanted.
+Result<control::TrainChoices> make_train_choices(const RunOptions& options,
+                                                 const std::string& python = "python3");
+
+/// An interpreter with PyTorch and motley: as given, or MOTLEY_PYTHON, or python3.
+std::string find_python(const std::string& given, const Context& context);
 
 /// "runs/MODEL".
 std::string default_run_dir(const std::string& model_path);

@@ -37,6 +37,7 @@ std::string summary_text(const control::Measured& measured, const control::Prepa
     text += fmt::format("  {:<10} {:>5} samples  busy {:>3.0f}%  peak {}\n",
                         prepared.inputs->cluster.device(members[r].device).name, members[r].samples,
                         100 * measured.busy[r], format_bytes(Bytes(measured.peak_bytes[r])));
+  if (measured.waiting.is_noticed()) text += control::print_waiting(measured.waiting) + "\n";
   text += fmt::format("checkpoint {}\n", measured.checkpoint);
   if (!measured.stopped)
     text += fmt::format("model      {}/model.safetensors\n", prepared.choices.run_dir);
@@ -57,11 +58,12 @@ Result<void> keep_error(const control::Inputs& inputs, const control::Predicted&
 }
 
 Result<int> run_plan(const RunOptions& options, const Context& context) {
-  MOTLEY_ASSIGN(control::TrainChoices choices, make_train_choices(options));
+  MOTLEY_ASSIGN(control::TrainChoices choices,
+                make_train_choices(options, find_python(options.python, context)));
   MOTLEY_ASSIGN(const auto place, run::find_rank_place(context.environment));
   if (place && place->rank > 0) return join_job(*place, context);
   if (place) choices.starter = control::Starter::kLauncher;
-  MOTLEY_RETURN_IF_ERROR(MappedFile::open(choices.data.path));  // before anything is measured
+  MOTLEY_RETURN_IF_ERROR(data::check_readable(choices.data));  // before anything is measured
   MOTLEY_ASSIGN(const auto chosen, choose_plan(options.plan, control::Prices::kIfThere, context));
   Teller teller(context);
   if (chosen->outcome) teller.note(report::print_outcome(*chosen->outcome, chosen->inputs.cluster));
@@ -72,7 +74,8 @@ Result<int> run_plan(const RunOptions& options, const Context& context) {
                                      predicted ? &*predicted : nullptr, choices));
   if (context.stop_after == control::phase_name(control::Phase::kSynth)) return kDone;
   MOTLEY_ASSIGN(const control::Measured measured, train(prepared, context));
-  if (predicted && choices.enforce == control::Enforce::kSpeedsAndLinks && !measured.stopped) {
+  if (predicted && choices.enforce == control::Enforce::kSpeedsAndLinks && !measured.stopped &&
+      !measured.waiting.is_noticed()) {
     MOTLEY_ASSIGN(const auto prices, make_price_choices(options.plan.planning, context));
     if (const auto kept = keep_error(chosen->inputs, *predicted, measured, prices.profiles); !kept)
       context.note("warning: the prediction's error is not kept: " + kept.error().message);

@@ -18,7 +18,7 @@ constexpr double kAmplified = 10;
 
 struct VerifyOptions {
   RunOptions run;
-  std::string against = "one", source, python;
+  std::string against = "one", source;
 };
 
 std::vector<Flag> verify_flags(VerifyOptions& options) {
@@ -29,9 +29,7 @@ std::vector<Flag> verify_flags(VerifyOptions& options) {
       {{"--against", &options.against,
         "one: this plan on one device; eager: PyTorch's own loop over the user's module", kShown},
        {"--source", &options.source,
-        "of eager: FILE.py:FUNCTION or hf:FOLDER (default: as it was exported)"},
-       {"--python", &options.python,
-        "of eager: interpreter with PyTorch (default: MOTLEY_PYTHON, or python3)"}});
+        "of eager: FILE.py:FUNCTION or hf:FOLDER (default: as it was exported)"}});
   return flags;
 }
 
@@ -76,17 +74,12 @@ Result<Yardstick> compare_with_one_device(const TrainedIn& ours, const std::stri
   return found;
 }
 
-std::string find_python(const VerifyOptions& options, const Context& context) {
-  if (!options.python.empty()) return options.python;
-  const auto found = context.environment.find("MOTLEY_PYTHON");
-  return found == context.environment.end() ? "python3" : found->second;
-}
-
 Result<Yardstick> compare_with_eager(const TrainedIn& ours, const VerifyOptions& options,
                                      const std::string& directory, const Context& context) {
   const std::string recorded = ours.prepared.inputs->model->source;
   const control::EagerQuestion question{options.source.empty() ? recorded : options.source,
-                                        find_python(options, context), directory + "/eager"};
+                                        find_python(options.run.python, context),
+                                        directory + "/eager"};
   if (question.source.empty())
     return usage_error("cli.source", ours.prepared.inputs->model_path +
                                          ": does not say what it was exported from; give --source "
@@ -109,8 +102,9 @@ Result<int> verify_plan(const VerifyOptions& options, const Context& context) {
   if (options.against != "one" && options.against != "eager")
     return usage_error("cli.against",
                        fmt::format("--against: found '{}', wanted one or eager", options.against));
-  MOTLEY_ASSIGN(const control::TrainChoices choices, make_train_choices(options.run));
-  MOTLEY_RETURN_IF_ERROR(MappedFile::open(choices.data.path));  // before anything is measured
+  MOTLEY_ASSIGN(const control::TrainChoices choices,
+                make_train_choices(options.run, find_python(options.run.python, context)));
+  MOTLEY_RETURN_IF_ERROR(data::check_readable(choices.data));  // before anything is measured
   MOTLEY_ASSIGN(const auto chosen,
                 choose_plan(options.run.plan, control::Prices::kIfThere, context));
   const std::string directory = options.run.run_dir.empty()

@@ -8,6 +8,8 @@
 #include "motley/base/json.h"
 #include "motley/base/safetensors.h"
 #include "motley/data/dataset.h"
+#include "motley/run/feed/batch_order.h"
+#include "motley/run/feed/loader.h"
 #include "motley/run/input_specs.h"
 #include "motley/run/launcher.h"
 
@@ -20,6 +22,15 @@ constexpr double kPatience = 3600;
 /// The samples of all steps, step after step, as x0, x1, ...
 Result<void> write_batches(const PreparedRun& prepared, const std::string& path) {
   const std::vector<data::InputSpec> inputs = run::input_specs(prepared.inputs->graph());
+  const data::DataSource& source = prepared.job.data;
+  if (data::is_loaded(source)) {
+    MOTLEY_ASSIGN(const auto numbers,
+                  run::SampleNumbers::make(source, source.samples, prepared.job.shuffle));
+    std::vector<std::pair<std::int64_t, std::int64_t>> wanted;
+    for (std::int64_t p = 0; p < prepared.job.steps * prepared.planned->plan.global_batch; ++p)
+      wanted.emplace_back(numbers.epoch(p), numbers.number(p));
+    return run::write_loaded_samples({source, inputs}, wanted, path, Seconds(kPatience));
+  }
   MOTLEY_ASSIGN(const auto dataset, data::open_dataset(prepared.job.data, inputs));
   const data::SampleOrder order(dataset->samples(), prepared.job.shuffle);
   const std::int64_t samples = prepared.job.steps * prepared.planned->plan.global_batch;

@@ -84,6 +84,7 @@ Result<PreparedEvaluation> prepare_evaluation(const Inputs& inputs, const Planne
                                                 "with python -m motley.export");
   PreparedEvaluation prepared;
   prepared.job.data = choices.data;
+  prepared.job.samples = samples;
   prepared.job.every = choices.every;
   prepared.job.patience = choices.patience;
   prepared.job.outputs = metric_outputs(*graph);

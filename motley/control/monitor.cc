@@ -58,6 +58,7 @@ Measured Monitor::result() const {
       result.peak_bytes[r] = std::max(result.peak_bytes[r], logged.peak_bytes[r]);
     }
   }
+  result.waiting = waiting();
   for (double& busy : result.busy) busy = total > 0 ? busy / total : 0;
   return result;
 }
@@ -84,6 +85,11 @@ void Monitor::on_step(int rank, const Json& fields) {
   pending.logged.compute_s[r] = fields.value("compute_s", 0.0);
   pending.logged.peak_bytes[r] = fields.value("peak_bytes", std::int64_t{0});
   pending.logged.step_s = std::max(pending.logged.step_s, fields.value("step_s", 0.0));
+  pending.logged.data_s = std::max(pending.logged.data_s, fields.value("data_s", 0.0));
+  if (const double loading = fields.value("loading_s", 0.0); loading > pending.logged.loading_s) {
+    pending.logged.loading_s = loading;
+    pending.logged.loaders = fields.value("loaders", 0);
+  }
   if (rank == 0) {
     pending.logged.loss = fields.value("loss", std::nan(""));
     pending.logged.lr = watched_.lr * fields.value("lr_factor", 1.0);
@@ -101,6 +107,7 @@ void Monitor::complete(std::int64_t step, const LoggedStep& logged) {
   log_ << print_logged_step(step, logged) << '\n' << std::flush;
   if (step > first_step_) step_seconds_.push_back(logged.step_s);
   write_scalars(step, logged);
+  note_waiting(step);
   const Seconds usual = step_seconds_.empty() ? Seconds(logged.step_s) : usual_step();
   const StepReport report{step,  watched_.steps,     logged,
                           usual, watched_.predicted, watched_.devices};
@@ -113,6 +120,41 @@ Seconds Monitor::usual_step() const {
       upper_median({step_seconds_.end() - static_cast<std::ptrdiff_t>(n), step_seconds_.end()}));
 }
 
+Waiting Monitor::waiting() const {
+  double steps = 0, data = 0, loading = 0;
+  for (auto at = known_.steps.upper_bound(first_step_); at != known_.steps.end(); ++at) {
+    steps += at->second.step_s;
+    data += at->second.data_s;
+    loading += at->second.loading_s;
+  }
+  Waiting waiting{share(data, steps), 0, 0};
+  if (!waiting.is_noticed()) return waiting;
+  waiting.processes = known_.steps.rbegin()->second.loaders;
+  // As many as finish their work in the time that the devices take for theirs.
+  waiting.wanted = static_cast<int>(std::ceil(share(loading, std::max(1e-9, steps - data))));
+  return waiting;
+}
+
+/// Once, as soon as it is clear.
+void Monitor::note_waiting(std::int64_t step) {
+  if (has_noted_waiting_ || step < first_step_ + static_cast<std::int64_t>(kRecentSteps)) return;
+  const Waiting found = waiting();
+  if (!found.is_noticed()) return;
+  has_noted_waiting_ = true;
+  listener_.note(print_waiting(found));
+}
+
+std::string print_waiting(const Waiting& waiting) {
+  const std::string what = fmt::format("waiting for data {:.0f}% of the time", 100 * waiting.share);
+  if (waiting.wanted <= waiting.processes)
+    return fmt::format(
+        "{}: loading takes no more than the work of {} process{}, but these share "
+        "cores with the devices",
+        what, waiting.processes, waiting.processes == 1 ? "" : "es");
+  return fmt::format("{}: {} loading processes a machine would do (--loaders {}), on as many cores",
+                     what, waiting.wanted, waiting.wanted);
+}
+
 /// torchtitan's tag names, and ours for what it does not have.
 void Monitor::write_scalars(std::int64_t step, const LoggedStep& logged) {
   if (!events_) return;
@@ -121,6 +163,8 @@ void Monitor::write_scalars(std::int64_t step, const LoggedStep& logged) {
       {"lr", logged.lr},
       {"time_metrics/end_to_end(s)", logged.step_s},
       {"throughput(samples/s)", share(static_cast<double>(watched_.global_batch), logged.step_s)}};
+  if (logged.loading_s > 0)
+    scalars.push_back({"time_metrics/data_loading(%)", 100 * share(logged.data_s, logged.step_s)});
   if (logged.gradient_norm) scalars.push_back({"grad_norm", *logged.gradient_norm});
   for (std::size_t r = 0; r < logged.compute_s.size(); ++r) {
     const std::string& device = watched_.devices[r];

@@ -16,6 +16,15 @@
 
 namespace motley::control {
 
+/// For samples that Python loads.
+struct Waiting {
+  double share = 0;   ///< of the steps' time, the first step of the call left out
+  int processes = 0;  ///< a machine, that load
+  int wanted = 0;     ///< that would load as fast as the devices train
+  /// Is it worth a word?
+  bool is_noticed() const { return share > 0.03; }
+};
+
 /// What a run gave.
 struct Measured {
   std::vector<double> losses;  ///< of every step since the beginning
@@ -25,10 +34,14 @@ struct Measured {
   std::int64_t first_step = 0;  ///< where this call began
   std::vector<double> busy;     ///< compute time / step time, by rank
   std::vector<std::int64_t> peak_bytes;  ///< by rank
-  bool stopped = false;                  ///< told to stop; the checkpoint is safe
+  Waiting waiting = {};
+  bool stopped = false;  ///< told to stop; the checkpoint is safe
   std::map<std::int64_t, run::Evaluation> evaluations = {};  ///< by steps done
   std::int64_t best_step = -1;  ///< of the best evaluation; -1: there is none
 };
+
+/// "waiting for data 41% of the time: 5 loading processes a machine would do (--loaders 5), ..."
+std::string print_waiting(const Waiting& waiting);
 
 /// What a run is known by to those who watch it.
 struct Watched {
@@ -68,6 +81,8 @@ class Monitor {
   void write_scalars(std::int64_t step, const LoggedStep& logged);
   void write_events(std::int64_t step, const std::vector<report::EventFile::Scalar>& scalars);
   Seconds usual_step() const;
+  Waiting waiting() const;
+  void note_waiting(std::int64_t step);
   std::size_t ranks() const { return watched_.devices.size(); }
 
   Watched watched_;
@@ -80,6 +95,7 @@ class Monitor {
   std::vector<double> step_seconds_;  // of this call, without the first
   std::string checkpoint_;
   std::int64_t first_step_ = 0, lost_steps_ = 0;
+  bool has_noted_waiting_ = false;
   Wish wish_ = Wish::kGoOn;
 };
 

@@ -26,6 +26,11 @@ Result<std::pair<std::int64_t, LoggedStep>> parse_logged_step(std::string_view l
     logged.gradient_norm = norm->is_number() ? norm->get<double>() : std::nan("");
   }
   MOTLEY_ASSIGN(logged.step_s, object.number("step_s"));
+  if (object.has("data_s")) {
+    MOTLEY_ASSIGN(logged.data_s, object.number("data_s"));
+    MOTLEY_ASSIGN(logged.loading_s, object.number("loading_s"));
+    MOTLEY_ASSIGN(logged.loaders, object.integer("loaders"));
+  }
   MOTLEY_ASSIGN(const Json* compute, object.member("compute_s"));
   MOTLEY_ASSIGN(const Json* peaks, object.member("peak_bytes"));
   if (!compute->is_array() || !peaks->is_array())
@@ -60,6 +65,11 @@ std::string print_logged_step(std::int64_t step, const LoggedStep& logged) {
   Json json{{"step", step}, {"loss", logged.loss}, {"lr", logged.lr}};
   if (logged.gradient_norm) json["grad_norm"] = *logged.gradient_norm;  // not finite: null
   json["step_s"] = logged.step_s;
+  if (logged.loading_s > 0) {
+    json["data_s"] = logged.data_s;
+    json["loading_s"] = logged.loading_s;
+    json["loaders"] = logged.loaders;
+  }
   json["compute_s"] = logged.compute_s;
   json["peak_bytes"] = logged.peak_bytes;
   return json.dump();

@@ -40,7 +40,10 @@ struct LoggedStep {
   double lr = 0;                        ///< the recipe's, in this step
   std::optional<double> gradient_norm;  ///< where the recipe asks for it
   double step_s = 0;                    ///< of the slowest rank
-  std::vector<double> compute_s;        ///< by rank
+  double data_s = 0;     ///< of it, waiting for samples that Python loads: who waited longest
+  double loading_s = 0;  ///< work of loading them, of one process: the busiest machine's
+  int loaders = 0;       ///< processes that share this work there
+  std::vector<double> compute_s;  ///< by rank
   std::vector<std::int64_t> peak_bytes;
 };
 

@@ -11,21 +11,35 @@
 #include "motley/base/file.h"
 #include "motley/base/json.h"
 #include "motley/program/program_text.h"
+#include "motley/run/feed/batch_order.h"
+#include "motley/run/feed/loader.h"
 #include "motley/run/input_specs.h"
 #include "motley/run/processors.h"
 
 namespace motley::control {
 namespace {
 
+/// A dataset may list many files before it is open.
+constexpr Seconds kOpening{600};
+
 /// Everything that can be wrong with model and data is said before a worker starts. The number of
-/// samples.
-Result<std::int64_t> check_trainable(const Inputs& inputs, const data::DataSource& data) {
+/// samples that count; -1: a stream. A source that is loaded learns how many it has.
+Result<std::int64_t> check_trainable(const Inputs& inputs,
+                                     const std::optional<std::uint64_t>& shuffle,
+                                     data::DataSource& source) {
   if (!inputs.model->weights)
     return usage_error("cli.graph-only", inputs.model_path +
                                              ": holds no weights (exported with --graph-only); "
                                              "export it again without --graph-only to train");
-  MOTLEY_ASSIGN(const auto dataset, data::open_dataset(data, run::input_specs(inputs.graph())));
-  if (dataset->samples() < 1) return usage_error("data.empty", data.path + ": holds no sample");
+  const std::vector<data::InputSpec> specs = run::input_specs(inputs.graph());
+  source.path = std::filesystem::absolute(source.path).string();
+  if (data::is_loaded(source)) {
+    MOTLEY_ASSIGN(source.samples, run::count_loaded_samples({source, specs}, kOpening));
+    MOTLEY_ASSIGN(const auto numbers, run::SampleNumbers::make(source, source.samples, shuffle));
+    return numbers.samples();
+  }
+  MOTLEY_ASSIGN(const auto dataset, data::open_dataset(source, specs));
+  if (dataset->samples() < 1) return usage_error("data.empty", source.path + ": holds no sample");
   return dataset->samples();
 }
 
@@ -94,7 +108,6 @@ run::Job make_job(const PreparedRun& prepared) {
   job.program_path = prepared.directory.program();
   job.model_path = std::filesystem::absolute(prepared.inputs->model_path).string();
   job.data = choices.data;
-  job.data.path = std::filesystem::absolute(job.data.path).string();
   job.shuffle = choices.shuffle;
   job.steps = choices.steps;
   job.schedule = choices.schedule;
@@ -134,6 +147,9 @@ Result<void> write_run_directory(const PreparedRun& prepared, const Predicted* p
 
 /// The steps of so many epochs, where the choices say these, and the length of their schedule.
 Result<void> count_steps(std::int64_t samples, std::int64_t global_batch, TrainChoices& choices) {
+  if (choices.epochs > 0 && samples < 0)
+    return usage_error("cli.steps", choices.data.path +
+                                        ": is a stream, whose epochs have no length; give --steps");
   if (choices.epochs > 0)
     choices.steps = static_cast<std::int64_t>(std::ceil(
         choices.epochs * static_cast<double>(samples) / static_cast<double>(global_batch)));
@@ -143,11 +159,15 @@ Result<void> count_steps(std::int64_t samples, std::int64_t global_batch, TrainC
 
 /// Gives the job its evaluation, whose programs will be in the run directory.
 Result<std::vector<program::Program>> add_evaluation(PreparedRun& prepared) {
-  const EvaluationChoices& choices = *prepared.choices.evaluation;
-  MOTLEY_ASSIGN(const std::int64_t samples, check_trainable(*prepared.inputs, choices.data));
+  EvaluationChoices& choices = *prepared.choices.evaluation;
+  MOTLEY_ASSIGN(const std::int64_t samples,
+                check_trainable(*prepared.inputs, std::nullopt, choices.data));
+  if (samples < 0)
+    return usage_error("data.stream", choices.data.path +
+                                          ": is a stream; an evaluation wants a dataset with a "
+                                          "length");
   MOTLEY_ASSIGN(PreparedEvaluation made,
                 prepare_evaluation(*prepared.inputs, *prepared.planned, choices, samples));
-  made.job.data.path = std::filesystem::absolute(made.job.data.path).string();
   for (std::size_t i = 0; i < made.programs.size(); ++i)
     made.job.programs.push_back(prepared.directory.evaluation(i));
   prepared.job.evaluation = std::move(made.job);
@@ -179,8 +199,9 @@ Result<Log> earlier_log(const PreparedRun& prepared) {
 
 Result<PreparedRun> prepare_run(const Inputs& inputs, const Planned& planned,
                                 const Predicted* predicted, const TrainChoices& choices) {
-  MOTLEY_ASSIGN(const std::int64_t samples, check_trainable(inputs, choices.data));
   PreparedRun prepared{.inputs = &inputs, .planned = &planned, .choices = choices};
+  MOTLEY_ASSIGN(const std::int64_t samples,
+                check_trainable(inputs, choices.shuffle, prepared.choices.data));
   MOTLEY_RETURN_IF_ERROR(count_steps(samples, planned.plan.global_batch, prepared.choices));
   prepared.directory.path = std::filesystem::absolute(choices.run_dir).string();
   if (predicted != nullptr) prepared.predicted = predicted->seconds();
@@ -250,6 +271,8 @@ Json summary_to_json(const Measured& measured, const PreparedRun& prepared) {
       {"stopped", measured.stopped},
       {"evaluations", evaluations_to_json(measured)},
       {"best", best_to_json(measured)},
+      {"data_wait_share", measured.waiting.share},
+      {"loaders_wanted", measured.waiting.wanted},
       {"run_dir", prepared.choices.run_dir}};
 }
 

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <functional>
+#include <map>
 #include <string_view>
 #include <utility>
 
@@ -16,6 +18,8 @@
 
 namespace motley::data {
 namespace {
+
+constexpr const char* kNpy = ".npy";
 
 // "f32[N, 1, 8, 8]"
 std::string describe(const InputSpec& input) {
@@ -81,6 +85,36 @@ Result<Arrays> open_safetensors(const std::string& path) {
       std::move(names),
       [file](const std::string& name) -> Result<TensorView> { return file->tensors().at(name); },
       file};
+}
+
+/// A folder of .npy files, an array each, or one such file, as the array x0.
+Result<Arrays> open_npy(const std::string& path) {
+  struct Opened {
+    std::vector<MappedFile> files;
+    std::map<std::string, TensorView> arrays;
+  };
+  const auto opened = std::make_shared<Opened>();
+  const auto add = [&](const std::string& name, const std::string& file) -> Result<void> {
+    MOTLEY_ASSIGN(MappedFile mapped, MappedFile::open(file));
+    MOTLEY_ASSIGN(opened->arrays[name], parse_npy(mapped.bytes(), file));
+    opened->files.push_back(std::move(mapped));
+    return {};
+  };
+  if (path.ends_with(kNpy)) {
+    MOTLEY_RETURN_IF_ERROR(add("x0", path));
+  } else {
+    std::error_code fault;
+    for (const auto& entry : std::filesystem::directory_iterator(path, fault))
+      if (entry.path().extension() == kNpy)
+        MOTLEY_RETURN_IF_ERROR(add(entry.path().stem().string(), entry.path().string()));
+    if (fault) return usage_error("base.file", path + ": " + fault.message());
+  }
+  std::vector<std::string> names;
+  for (const auto& [name, array] : opened->arrays) names.push_back(name);
+  return Arrays{
+      std::move(names),
+      [opened](const std::string& name) -> Result<TensorView> { return opened->arrays.at(name); },
+      opened};
 }
 
 class ArrayDataset : public Dataset {
@@ -251,8 +285,8 @@ Result<std::unique_ptr<Dataset>> open_tokens(const DataSource& source,
   }
   if (source.seq < 1) {
     return usage_error("data.format",
-                       fmt::format("{}: neither .npz nor .safetensors; for a flat file of tokens "
-                                   "give the length of a window with --seq",
+                       fmt::format("{}: neither .npz, .npy nor .safetensors; for a flat file of "
+                                   "tokens give the length of a window with --seq",
                                    source.path));
   }
   MOTLEY_RETURN_IF_ERROR(check_token_inputs(source, inputs));
@@ -285,9 +319,9 @@ std::int64_t sample_bytes(const InputSpec& input) {
 namespace {
 
 /// Some of another's samples.
-class Slice : public Dataset {
+class SlicedDataset : public Dataset {
  public:
-  Slice(std::unique_ptr<Dataset> all, std::int64_t begin, std::int64_t end)
+  SlicedDataset(std::unique_ptr<Dataset> all, std::int64_t begin, std::int64_t end)
       : all_(std::move(all)), begin_(begin), samples_(end - begin) {}
   std::int64_t samples() const override { return samples_; }
   std::int64_t sample_bytes(std::size_t input) const override { return all_->sample_bytes(input); }
@@ -300,15 +334,18 @@ class Slice : public Dataset {
   std::int64_t begin_, samples_;
 };
 
-/// A place among so many samples, from the end where it is below 0.
-std::int64_t place_among(std::int64_t at, std::int64_t samples) {
-  return std::clamp<std::int64_t>(at < 0 ? at + samples : at, 0, samples);
+/// What reads files of this name as arrays; null: none.
+Result<Arrays> (*find_format(const std::string& path))(const std::string&) {
+  if (path.ends_with(".npz")) return open_npz;
+  if (path.ends_with(".safetensors")) return open_safetensors;
+  if (path.ends_with(kNpy) || std::filesystem::is_directory(path)) return open_npy;
+  return nullptr;
 }
 
 Result<std::unique_ptr<Dataset>> open_whole(const DataSource& source,
                                             const std::vector<InputSpec>& inputs) {
-  const bool is_npz = source.path.ends_with(".npz");
-  if (!is_npz && !source.path.ends_with(".safetensors")) return open_tokens(source, inputs);
+  const auto open_arrays = find_format(source.path);
+  if (open_arrays == nullptr) return open_tokens(source, inputs);
   if (source.seq != 0) {
     return usage_error("data.tokens",
                        fmt::format("{}: --seq is for flat files of tokens only", source.path));
@@ -316,8 +353,7 @@ Result<std::unique_ptr<Dataset>> open_whole(const DataSource& source,
   if (inputs.empty()) {
     return usage_error("data.inputs", fmt::format("{}: the model has no inputs", source.path));
   }
-  MOTLEY_ASSIGN(const Arrays arrays,
-                is_npz ? open_npz(source.path) : open_safetensors(source.path));
+  MOTLEY_ASSIGN(const Arrays arrays, open_arrays(source.path));
   return ArrayMatcher(source.path, arrays, inputs).match();
 }
 
@@ -327,13 +363,14 @@ Result<std::unique_ptr<Dataset>> open_dataset(const DataSource& source,
                                               const std::vector<InputSpec>& inputs) {
   MOTLEY_ASSIGN(std::unique_ptr<Dataset> all, open_whole(source, inputs));
   if (source.begin == 0 && !source.end) return all;
-  const std::int64_t samples = all->samples();
-  const std::int64_t begin = place_among(source.begin, samples);
-  const std::int64_t end = place_among(source.end.value_or(samples), samples);
-  if (begin >= end)
-    return usage_error("data.slice", fmt::format("{}: the slice has no sample; the file has {}",
-                                                 source.path, samples));
-  return std::make_unique<Slice>(std::move(all), begin, end);
+  MOTLEY_ASSIGN(const Slice slice, slice_of(source, all->samples()));
+  return std::make_unique<SlicedDataset>(std::move(all), slice.begin, slice.end);
+}
+
+Result<void> check_readable(const DataSource& source) {
+  if (std::filesystem::is_directory(source.path)) return {};
+  MOTLEY_RETURN_IF_ERROR(MappedFile::open(source.path));
+  return {};
 }
 
 }  // namespace motley::data

@@ -32,14 +32,17 @@ class Dataset {
   virtual void read(std::size_t input, std::int64_t sample, std::byte* out) const = 0;
 };
 
-/// Opens the data for a model's inputs, in order. What kind of file it is, its name's ending says;
-/// any other than .npz and .safetensors is a token file. Arrays are matched by name, else by x0,
-/// x1,
-/// ...; dtype and shape must equal the inputs'. Token files give tokens [i*seq,
-/// (i+1)*seq) and, to a second input, the same shifted by one, as i64. Each mismatch is one clear
-/// usage error: nothing is converted.
+/// Opens the data for a model's inputs, in order; not of sources that are loaded (is_loaded). What
+/// kind of file it is, its name's ending says; one other than .npz, .npy and .safetensors is a
+/// token file, a folder holds .npy files. Arrays are matched by name, else by x0, x1, ...; dtype
+/// and shape must equal the inputs'. Token files give tokens [i*seq, (i+1)*seq) and, to a second
+/// input, the same shifted by one, as i64. Each mismatch is one clear usage error: nothing is
+/// converted.
 Result<std::unique_ptr<Dataset>> open_dataset(const DataSource& source,
                                               const std::vector<InputSpec>& inputs);
+
+/// Is there anything to read? Usage error: no such file. Cheap: nothing is opened as data.
+Result<void> check_readable(const DataSource& source);
 
 /// Bytes of one sample of an input.
 std::int64_t sample_bytes(const InputSpec& input);

@@ -140,9 +140,10 @@ TEST_F(DatasetTest, RefusesBrokenFiles) {
   EXPECT_EQ(message({write("d.npz", "PK")}, kInputs),
             "d.npz: not a .npz file (no zip directory at its end); is it truncated?");
   EXPECT_EQ(message({(folder_ / "no.npz").string()}, kInputs), "no.npz: no such file");
-  EXPECT_EQ(message({(folder_ / "d.npy").string()}, kInputs),
-            "d.npy: neither .npz nor .safetensors; for a flat file of tokens give the length of a "
-            "window with --seq");
+  EXPECT_EQ(message({(folder_ / "d.npy").string()}, kInputs), "d.npy: no such file");
+  EXPECT_EQ(message({(folder_ / "d.bin").string()}, kInputs),
+            "d.bin: neither .npz, .npy nor .safetensors; for a flat file of tokens give the length "
+            "of a window with --seq");
   EXPECT_EQ(message({test_file("stored.npz"), 2, 8}, kInputs),
             test_file("stored.npz") + ": --seq is for flat files of tokens only");
   EXPECT_EQ(message({test_file("stored.npz")}, {}),
@@ -187,7 +188,7 @@ TEST_F(DatasetTest, TakesASliceOfTheSamples) {
   EXPECT_EQ(sample<std::int64_t>(**dataset, 0, 0), (std::vector<std::int64_t>{4}));
   EXPECT_EQ(sample<std::int64_t>(**dataset, 1, 1), (std::vector<std::int64_t>{6}));
   source = {path, 2, 1, 9};
-  EXPECT_EQ(message(source, token_inputs(1)), "t.bin: the slice has no sample; the file has 7");
+  EXPECT_EQ(message(source, token_inputs(1)), "t.bin: the slice has no sample; the data has 7");
 }
 
 TEST_F(DatasetTest, RefusesTokensThatDoNotFit) {

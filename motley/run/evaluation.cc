@@ -51,6 +51,7 @@ Result<Watch> parse_watch(const std::string& text) {
 
 Json evaluation_job_to_json(const EvaluationJob& job) {
   return {{"data", data::data_source_to_json(job.data)},
+          {"samples", job.samples},
           {"every", job.every},
           {"programs", job.programs},
           {"outputs", job.outputs},
@@ -64,6 +65,7 @@ Result<EvaluationJob> evaluation_job_from_json(const Json& json, const std::stri
   EvaluationJob job;
   MOTLEY_ASSIGN(const Json* data, object.member("data"));
   MOTLEY_ASSIGN(job.data, data::data_source_from_json(*data, where + ": data"));
+  MOTLEY_ASSIGN(job.samples, object.integer("samples"));
   MOTLEY_ASSIGN(job.every, object.integer("every"));
   MOTLEY_ASSIGN(job.programs, strings_from_json(object, "programs"));
   MOTLEY_ASSIGN(job.outputs, strings_from_json(object, "outputs"));

@@ -26,7 +26,8 @@ Result<Watch> parse_watch(const std::string& text);
 /// How a training is evaluated, as a job says it.
 struct EvaluationJob {
   data::DataSource data;
-  std::int64_t every = 0;  ///< steps; 0: at the end only
+  std::int64_t samples = 0;  ///< of the data
+  std::int64_t every = 0;    ///< steps; 0: at the end only
   /// Files of the programs: of whole batches, and of the samples left, where there are any.
   std::vector<std::string> programs;
   std::vector<std::string> outputs;  ///< names of the graph's metrics, in order

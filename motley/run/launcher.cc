@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,9 +19,8 @@
 #include "motley/base/exit_code.h"
 #include "motley/base/file.h"
 #include "motley/base/text.h"
+#include "motley/run/child_process.h"
 #include "motley/run/diagnosis.h"
-
-extern char** environ;
 
 namespace motley::run {
 namespace {
@@ -37,28 +35,6 @@ constexpr std::size_t kMostLogTail = 300;
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
-
-/// Owns a file descriptor.
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int number) : number_(number) {}
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  ~Descriptor() { reset(); }
-  void reset() {
-    if (number_ >= 0) ::close(number_);
-    number_ = -1;
-  }
-  int number() const { return number_; }
-  bool is_open() const { return number_ >= 0; }
-
- private:
-  int number_ = -1;
-};
 
 // A handler could do next to nothing safely; a descriptor is polled with the workers' output.
 /// SIGTERM and SIGINT come through a descriptor while this object lives, not as signals.
@@ -89,97 +65,6 @@ class SignalPipe {
   sigset_t before_{};
   Descriptor descriptor_;
 };
-
-struct Child {
-  pid_t pid = -1;
-  Descriptor output;
-  std::string line;  // of output, not ended yet
-};
-
-struct SpawnOptions {
-  std::vector<std::string> arguments;  // the first is the program
-  std::string error_path;              // where stderr goes; "" = where ours goes
-  sigset_t mask{};
-};
-
-Result<Child> spawn(const SpawnOptions& options) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0)
-    return runtime_error("run.spawn", fmt::format("pipe: {}", std::strerror(errno)));
-  Child child;
-  child.output = Descriptor(ends[0]);
-  const Descriptor writing_end(ends[1]);
-
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  // A worker must not read what the user types or pipes into motley.
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  if (!options.error_path.empty())
-    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, options.error_path.c_str(),
-                                     O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0644);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  // What this process blocks or ignores must not be inherited: a worker stops on SIGTERM.
-  sigset_t defaults;
-  sigemptyset(&defaults);
-  sigaddset(&defaults, SIGTERM);
-  sigaddset(&defaults, SIGPIPE);
-  posix_spawnattr_setsigdefault(&attributes, &defaults);
-  posix_spawnattr_setsigmask(&attributes, &options.mask);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
-
-  std::vector<char*> arguments;
-  for (const std::string& argument : options.arguments)
-    arguments.push_back(const_cast<char*>(argument.c_str()));
-  arguments.push_back(nullptr);
-  const int fault =
-      ::posix_spawnp(&child.pid, arguments[0], &actions, &attributes, arguments.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  posix_spawnattr_destroy(&attributes);
-  if (fault != 0)
-    return runtime_error("run.spawn", fmt::format("cannot start {}: {}; is it built beside motley?",
-                                                  options.arguments[0], std::strerror(fault)));
-  return child;
-}
-
-/// Reads what is there; calls `on_line` for each whole line. Closes the descriptor at its end.
-template <typename OnLine>
-void read_lines(Child& child, const OnLine& on_line) {
-  char bytes[1 << 16];
-  const ssize_t count = ::read(child.output.number(), bytes, sizeof bytes);
-  if (count < 0 && (errno == EINTR || errno == EAGAIN)) return;
-  if (count <= 0) {
-    child.output.reset();
-    if (!child.line.empty()) on_line(std::exchange(child.line, {}));
-    return;
-  }
-  // A pipe gives what is there, not lines: the rest waits for its end.
-  child.line.append(bytes, static_cast<std::size_t>(count));
-  std::size_t begin = 0;
-  for (std::size_t end; (end = child.line.find('\n', begin)) != std::string::npos; begin = end + 1)
-    on_line(child.line.substr(begin, end - begin));
-  child.line.erase(0, begin);
-}
-
-int exit_code_of(int status) {
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-}
-
-/// Waits until a process has ended; its status.
-int wait_for_exit(pid_t pid) {
-  int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  return status;
-}
-
-std::string describe_exit(int status) {
-  if (!WIFSIGNALED(status)) return fmt::format("ended with exit code {}", WEXITSTATUS(status));
-  std::string text = fmt::format("was killed by signal {}", WTERMSIG(status));
-  if (WTERMSIG(status) == SIGKILL) text += " (by somebody, or by the kernel for want of memory)";
-  return text;
-}
 
 /// The worker's last words on stderr, for a death without an error event.
 std::string log_tail(const std::string& path) {

@@ -39,7 +39,24 @@ std::vector<int> place_on_processors(const std::vector<double>& speeds,
   return places;
 }
 
+namespace {
+
+/// The processors of the process before it kept to one.
+cpu_set_t& processors_before() {
+  static cpu_set_t set;
+  return set;
+}
+bool keeps_to_one = false;
+
+}  // namespace
+
+void use_all_processors() {
+  if (keeps_to_one) (void)::sched_setaffinity(0, sizeof(cpu_set_t), &processors_before());
+}
+
 void keep_to_processor(int processor) {
+  if (!keeps_to_one)
+    keeps_to_one = ::sched_getaffinity(0, sizeof(cpu_set_t), &processors_before()) == 0;
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(processor, &set);

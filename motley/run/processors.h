@@ -18,4 +18,7 @@ std::vector<int> place_on_processors(const std::vector<double>& speeds,
 /// What the kernel does not know or allow is left out.
 void keep_to_processor(int processor);
 
+/// Lets the calling thread, and what it starts, use the processors that the process came with.
+void use_all_processors();
+
 }  // namespace motley::run

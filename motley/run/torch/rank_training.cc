@@ -101,6 +101,20 @@ Result<void> check_tensors(const Checkpoint& checkpoint, const program::DevicePr
                   missing != nullptr ? *missing : *extra));
 }
 
+/// What each rank calls its machine.
+Result<std::vector<std::string>> share_machines(const WorkerSession& session) {
+  std::vector<std::string> machines = {this_machine()};
+  if (session.size == 1) return machines;
+  const std::string own = fmt::format("machine/{}", session.rank);
+  MOTLEY_RETURN_IF_ERROR(session.rendezvous->set(own, machines[0]));
+  machines.clear();
+  for (int rank = 0; rank < session.size; ++rank) {
+    MOTLEY_ASSIGN(machines.emplace_back(),
+                  session.rendezvous->get(fmt::format("machine/{}", rank), session.patience()));
+  }
+  return machines;
+}
+
 }  // namespace
 
 RankTraining::RankTraining(WorkerSession& session, const Reporter& reporter)
@@ -123,6 +137,7 @@ Result<std::unique_ptr<RankTraining>> RankTraining::open(WorkerSession& session,
   MOTLEY_RETURN_IF_ERROR(training->open_evaluation());
   if (session.rank == 0 && session.job.resume) MOTLEY_RETURN_IF_ERROR(training->resume());
   MOTLEY_RETURN_IF_ERROR(training->share_weights());
+  MOTLEY_RETURN_IF_ERROR(training->open_feeds());
   return training;
 }
 
@@ -136,7 +151,6 @@ Result<void> RankTraining::open_model() {
   if (!model_.weights)
     return usage_error("run.graph-only",
                        session_.job.model_path + ": holds no weights (exported with --graph-only)");
-  MOTLEY_ASSIGN(dataset_, data::open_dataset(session_.job.data, input_specs(model_.graph)));
   return {};
 }
 
@@ -260,10 +274,9 @@ void RankTraining::report_ready() const {
 
 Result<RankTraining::End> RankTraining::run() {
   report_ready();
-  const data::SampleOrder order(dataset_->samples(), session_.job.shuffle);
   End end = End::kFinished;
   while (next_step_ < session_.job.steps && end == End::kFinished && !is_over()) {
-    MOTLEY_ASSIGN(const StepResult result, step(order));
+    MOTLEY_ASSIGN(const StepResult result, step());
     ++next_step_;
     const std::int64_t every = session_.job.checkpoint_every;
     bool last = next_step_ >= session_.job.steps;
@@ -290,8 +303,6 @@ Result<RankTraining::End> RankTraining::run() {
 /// Executors of the programs that evaluate, over the tensors of the one that trains.
 Result<void> RankTraining::open_evaluation() {
   if (!session_.job.evaluation) return {};
-  MOTLEY_ASSIGN(evaluated_,
-                data::open_dataset(session_.job.evaluation->data, input_specs(model_.graph)));
   ExecutorOptions options = executor_options();
   options.shared = persistent_;
   for (const program::Program& evaluation : session_.evaluations) {
@@ -306,22 +317,58 @@ Result<void> RankTraining::open_evaluation() {
 /// All samples once, in their order; what is left of them after whole batches by the last program.
 Result<Evaluation> RankTraining::run_evaluation() {
   EvaluationSums sums(session_.job.evaluation->outputs);
-  const std::int64_t all = evaluated_->samples();
-  const std::int64_t rest = evaluators_.size() > 1 ? session_.evaluations[1].global_batch : 0;
-  std::int64_t position = 0;
-  for (std::size_t i = 0; i < evaluators_.size(); ++i) {
-    const program::Program& program = session_.evaluations[i];
-    for (const std::int64_t end = i == 0 ? all - rest : all; position < end;
-         position += program.global_batch) {
-      std::vector<std::int64_t> samples =
-          program.samples_of(program.devices[static_cast<std::size_t>(session_.rank)]);
-      for (std::int64_t& sample : samples) sample += position;
-      MOTLEY_ASSIGN(const StepResult result,
-                    evaluators_[i]->step(next_step_, *evaluated_, samples));
-      sums.add(result.loss, result.metrics, program.global_batch);
-    }
+  for (std::int64_t b = 0; b < batches_evaluated_; ++b) {
+    const bool is_rest = evaluators_.size() > 1 && b + 1 == batches_evaluated_;
+    const std::size_t which = is_rest ? 1 : 0;
+    MOTLEY_ASSIGN(const data::Batch* batch, evaluated_->next());
+    MOTLEY_ASSIGN(const StepResult result, evaluators_[which]->step(next_step_, *batch));
+    sums.add(result.loss, result.metrics, session_.evaluations[which].global_batch);
   }
   return sums.result();
+}
+
+/// Where training's samples go on, and those of evaluations.
+Result<void> RankTraining::open_feeds() {
+  const auto is_loaded = [](const data::DataSource& source) { return data::is_loaded(source); };
+  std::vector<std::string> machines(static_cast<std::size_t>(session_.size));
+  const auto& evaluation = session_.job.evaluation;
+  if (is_loaded(session_.job.data) || (evaluation && is_loaded(evaluation->data))) {
+    MOTLEY_ASSIGN(machines, share_machines(session_));
+  }
+  const auto open = [&](const std::string& name, const data::DataSource& source, BatchOrder order,
+                        std::optional<std::uint64_t> shuffle) {
+    FeedOptions options{.source = source,
+                        .inputs = input_specs(model_.graph),
+                        .order = std::move(order),
+                        .shuffle = shuffle,
+                        .rank = session_.rank,
+                        .machines = machines,
+                        .timeout = Seconds(session_.job.timeout_s)};
+    const std::string key =
+        fmt::format("feed/{}/{}", name, machines[static_cast<std::size_t>(session_.rank)]);
+    options.share = [this, key](const std::optional<std::string>& text) -> Result<std::string> {
+      if (!text) return session_.rendezvous->get(key, session_.patience());
+      MOTLEY_RETURN_IF_ERROR(session_.rendezvous->set(key, *text));
+      return *text;
+    };
+    options.on_progress = [this] {
+      status_->record().updated_ns.store(monotonic_ns(), std::memory_order_relaxed);
+    };
+    return open_feed(std::move(options));
+  };
+  MOTLEY_ASSIGN(samples_, open("training", session_.job.data,
+                               BatchOrder::endless(batch_kind(session_.program), next_step_,
+                                                   next_step_ * session_.program.global_batch),
+                               session_.job.shuffle));
+  if (!evaluation) return {};
+  std::vector<BatchKind> kinds;
+  for (const program::Program& program : session_.evaluations) kinds.push_back(batch_kind(program));
+  const std::int64_t rest = kinds.size() > 1 ? kinds[1].size : 0;
+  const std::int64_t whole = (evaluation->samples - rest) / kinds[0].size;
+  batches_evaluated_ = whole + (rest > 0 ? 1 : 0);
+  MOTLEY_ASSIGN(evaluated_, open("evaluation", evaluation->data,
+                                 BatchOrder::passes(std::move(kinds), whole), std::nullopt));
+  return {};
 }
 
 /// Where it is time for it. All ranks come to the same numbers, so that they agree on what follows.
@@ -334,7 +381,9 @@ Result<void> RankTraining::evaluate() {
   const std::int64_t begin = monotonic_ns();
   auto evaluation = run_evaluation();
   if (!evaluation) {
-    MOTLEY_RETURN_IF_ERROR(checkpoint());  // what was trained is not lost
+    // What was trained is not lost where the ranks still talk to each other: where a metric, which
+    // all of them have computed, is at fault.
+    if (evaluation.error().code == "run.metric") (void)checkpoint();
     return with_context(fmt::format("evaluation after step {}", next_step_),
                         std::move(evaluation).error());
   }
@@ -363,15 +412,12 @@ bool RankTraining::is_over() const {
   return job && job->patience > 0 && best_ && best_->worse_since >= job->patience;
 }
 
-Result<StepResult> RankTraining::step(const data::SampleOrder& order) {
-  const std::int64_t first = next_step_ * session_.program.global_batch;
-  std::vector<std::int64_t> samples = session_.program.samples_of(program());
-  for (std::int64_t& sample : samples) sample = order.at(first + sample);
+Result<StepResult> RankTraining::step() {
   status_->record().step.store(next_step_, std::memory_order_relaxed);
   status_->record().updated_ns.store(monotonic_ns(), std::memory_order_relaxed);
   const double lr_factor = session_.job.schedule.factor(next_step_);
-  MOTLEY_ASSIGN(const StepResult result,
-                executor_->step({next_step_, lr_factor}, *dataset_, samples));
+  MOTLEY_ASSIGN(const data::Batch* batch, samples_->next());
+  MOTLEY_ASSIGN(const StepResult result, executor_->step({next_step_, lr_factor}, *batch));
   MOTLEY_RETURN_IF_ERROR(check_finite("loss", result.loss));
   const bool may_overflow = persistent_.contains(kLossScale);
   if (result.gradient_norm && !may_overflow)
@@ -382,7 +428,11 @@ Result<StepResult> RankTraining::step(const data::SampleOrder& order) {
     fields["lr_factor"] = lr_factor;
     if (result.gradient_norm) fields["gradient_norm"] = *result.gradient_norm;
   }
-  fields["step_s"] = result.step_s;
+  // Waiting for data is part of what a step takes.
+  fields["step_s"] = result.step_s + samples_->waited_s();
+  fields["data_s"] = samples_->waited_s();
+  fields["loading_s"] = samples_->loading_s();
+  fields["loaders"] = samples_->loaders();
   fields["compute_s"] = result.compute_s;
   fields["wait_s"] = result.wait_s;
   fields["peak_bytes"] = result.peak_bytes;

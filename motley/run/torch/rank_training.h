@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "motley/base/result.h"
-#include "motley/data/dataset.h"
 #include "motley/graph/model_file.h"
 #include "motley/run/checkpoint.h"
+#include "motley/run/feed/feed.h"
 #include "motley/run/status.h"
 #include "motley/run/torch/lanes/executor.h"
 #include "motley/run/torch/worker_session.h"
@@ -41,6 +41,7 @@ class RankTraining {
   Result<void> load_weights(Executor& executor) const;
   Result<void> open_executor();
   Result<void> open_evaluation();
+  Result<void> open_feeds();
   Result<Evaluation> run_evaluation();
   Result<void> evaluate();
   bool is_over() const;
@@ -49,7 +50,7 @@ class RankTraining {
   Result<void> follow(const std::string& checkpoint);
   Result<void> share_weights();
   void report_ready() const;
-  Result<StepResult> step(const data::SampleOrder& order);
+  Result<StepResult> step();
   Result<void> check_finite(const std::string& what, double value) const;
   Result<void> checkpoint();
   Result<void> compare_replicas();
@@ -67,12 +68,12 @@ class RankTraining {
   CheckpointStore checkpoints_;
   std::unique_ptr<StatusFile> status_;
   graph::Model model_;
-  std::unique_ptr<data::Dataset> dataset_;
   std::unique_ptr<Executor> executor_;
   std::map<std::string, at::Tensor> persistent_;       // shared with the executor
   std::map<std::string, program::Part> parts_;         // of persistent tensors that are in parts
-  std::unique_ptr<data::Dataset> evaluated_;           // samples of evaluations
   std::vector<std::unique_ptr<Executor>> evaluators_;  // by program of the session's
+  std::unique_ptr<Feed> samples_, evaluated_;          // of training, of evaluations
+  std::int64_t batches_evaluated_ = 0;                 // in one evaluation
   std::optional<Best> best_;
   std::int64_t next_step_ = 0;    // steps done so far
   std::int64_t saved_step_ = -1;  // of the latest checkpoint of this job

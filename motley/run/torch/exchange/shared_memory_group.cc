@@ -3,20 +3,18 @@
 #include <ATen/Dispatch.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <linux/futex.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
 #include <cstring>
 #include <numeric>
 #include <type_traits>
 #include <utility>
 
 #include "motley/base/check.h"
+#include "motley/run/futex.h"
 #include "motley/run/torch/exchange/clock.h"
 
 namespace motley::run {
@@ -30,18 +28,7 @@ constexpr std::int64_t kLook = 50'000'000;  // ns between looks for members that
 constexpr std::int64_t kSpin = 5'000;       // ns; shorter than a wake-up through the kernel
 constexpr int kLine = 64;                   // bytes of a cache line
 
-using Word = std::atomic<std::uint32_t>;
-static_assert(sizeof(Word) == 4 && Word::is_always_lock_free);
-
-/// As std::atomic's wait and notify, but among processes and with a bound.
-void futex_wait(Word& word, std::uint32_t expected, std::int64_t most_ns) {
-  const timespec bound{most_ns / 1'000'000'000, most_ns % 1'000'000'000};
-  ::syscall(SYS_futex, &word, FUTEX_WAIT, expected, &bound, nullptr, 0);
-}
-
-void futex_wake_all(Word& word) {
-  ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-}
+using Word = FutexWord;
 
 /// Steps of a long training come to more than 2^32 meetings; differences stay small.
 /// By counters that may wrap.

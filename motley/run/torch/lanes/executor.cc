@@ -154,8 +154,7 @@ class TorchExecutor final : public Executor {
   Result<void> prepare();
   std::map<std::string, at::Tensor> persistent() override;
   Result<void> load(const TensorFiles& files, bool required) override;
-  Result<StepResult> step(StepPlace place, const data::Dataset& dataset,
-                          const std::vector<std::int64_t>& samples) override;
+  Result<StepResult> step(StepPlace place, const data::Batch& batch) override;
   void request_stop() override { frame_.stop_requested.store(true, std::memory_order_relaxed); }
   trace::Trace timeline() const override { return timeline_.trace(); }
   std::vector<Bytes> scratch() const override { return scratch_; }
@@ -290,14 +289,12 @@ void TorchExecutor::start_masters(const TensorFiles& files) {
       tensor.copy_(tensors.at(name.substr(0, name.size() - kSuffix.size())));
 }
 
-Result<StepResult> TorchExecutor::step(StepPlace at, const data::Dataset& dataset,
-                                       const std::vector<std::int64_t>& samples) {
+Result<StepResult> TorchExecutor::step(StepPlace at, const data::Batch& batch) {
   if (is_broken_) return runtime_error("run.stopped", "an earlier step failed");
   const c10::InferenceMode no_autograd;
   frame_.step = at.step;
   frame_.lr_factor = at.lr_factor;
-  frame_.dataset = &dataset;
-  frame_.samples = &samples;
+  frame_.batch = &batch;
   compute_progress_.reset();
   StepResult result;
   const std::int64_t begin = monotonic_ns();

@@ -12,7 +12,7 @@
 
 #include "motley/base/result.h"
 #include "motley/base/units.h"
-#include "motley/data/dataset.h"
+#include "motley/data/batch.h"
 #include "motley/program/program.h"
 #include "motley/run/status.h"
 #include "motley/run/tensor_files.h"
@@ -74,11 +74,10 @@ class Executor {
   /// every parameter, model buffer and constant must be there.
   virtual Result<void> load(const TensorFiles& files, bool required) = 0;
 
-  /// One training step. `samples[i]` is the dataset index of local sample i. After an error ("a:0:
-  /// ^45 aten::mm (h.0.attn): ...", code run.out-of-memory, run.operator, or the communicator's)
-  /// the communicator is closed and the executor cannot be used again.
-  virtual Result<StepResult> step(StepPlace place, const data::Dataset& dataset,
-                                  const std::vector<std::int64_t>& samples) = 0;
+  /// One training step, on this rank's samples. After an error ("a:0: ^45 aten::mm (h.0.attn):
+  /// ...", code run.out-of-memory, run.operator, or the communicator's) the communicator is closed
+  /// and the executor cannot be used again.
+  virtual Result<StepResult> step(StepPlace place, const data::Batch& batch) = 0;
 
   /// Asks all ranks to stop after the step in which they agree. Async-signal-safe.
   virtual void request_stop() = 0;

@@ -27,6 +27,7 @@
 namespace motley::run {
 namespace {
 
+using data::DatasetBatch;
 using ::testing::ElementsAre;
 using ::testing::FloatNear;
 using ::testing::HasSubstr;
@@ -228,7 +229,7 @@ TEST(Executor, OneRank) {
   auto executor = Executor::create(program.devices[0], {}, nullptr, nullptr);
   ASSERT_TRUE(executor) << executor.error().message;
   set_weights(**executor);
-  const auto result = (*executor)->step(0, samples(), {0, 1, 2});
+  const auto result = (*executor)->step(0, DatasetBatch(samples(), {0, 1, 2}));
   ASSERT_TRUE(result) << result.error().message;
   EXPECT_FALSE(result->stop_requested);
   expect_first_step(**executor, *result);
@@ -246,12 +247,12 @@ TEST(Executor, TwoRanksOfUnequalSharesEqualOne) {
       auto executor = Executor::create(program.devices[at], {}, &communicator, nullptr);
       ASSERT_TRUE(executor) << executor.error().message;
       set_weights(**executor);
-      auto result = (*executor)->step(0, samples(), shares[at]);
+      auto result = (*executor)->step(0, DatasetBatch(samples(), shares[at]));
       ASSERT_TRUE(result) << result.error().message;
       expect_first_step(**executor, *result);
       // Rank 1 asks; both learn of it in the same step.
       if (rank == 1) (*executor)->request_stop();
-      result = (*executor)->step(1, samples(), shares[at]);
+      result = (*executor)->step(1, DatasetBatch(samples(), shares[at]));
       ASSERT_TRUE(result) << result.error().message;
       EXPECT_TRUE(result->stop_requested);
     });
@@ -289,7 +290,7 @@ TEST(Executor, UnevenPartsArriveWhereTheyBelong) {
       auto tensors = (*executor)->persistent();
       tensors.at("w").copy_(w);
       for (int step = 0; step < 2; ++step) {
-        const auto result = (*executor)->step(step, data, shares[own]);
+        const auto result = (*executor)->step(step, DatasetBatch(data, shares[own]));
         ASSERT_TRUE(result) << result.error().message;
       }
       const std::string number = std::to_string(rank);
@@ -316,7 +317,7 @@ compute ^1: motley::assign([%2], [%1]) wait ^0 free %1
   ASSERT_TRUE(executor) << executor.error().message;
   const c10::InferenceMode no_autograd;
   (*executor)->persistent().at("c").copy_(at::tensor({1.0f, 2.0f}));
-  ASSERT_TRUE((*executor)->step(0, samples(), {}));
+  ASSERT_TRUE((*executor)->step(0, DatasetBatch(samples(), {})));
   EXPECT_THAT(values((*executor)->persistent().at("all")), ElementsAre(1, 2));
 }
 
@@ -347,7 +348,7 @@ compute ^7: motley::assign([%8], [%4]) free %4 %1
   const c10::InferenceMode no_autograd;
   auto tensors = (*executor)->persistent();
   tensors.at("x").copy_(at::arange(36, at::kFloat).view({2, 3, 6}));
-  const auto result = (*executor)->step(0, samples(), {});
+  const auto result = (*executor)->step(0, DatasetBatch(samples(), {}));
   ASSERT_TRUE(result) << result.error().message;
   const at::Tensor x = tensors.at("x").transpose(1, 2);
   const at::Tensor flat =
@@ -368,13 +369,14 @@ TEST(Executor, ALostPeerIsAnErrorWithPlace) {
     while (status.transfer_instruction.load() != 13) std::this_thread::yield();
     meeting.close();
   });
-  const auto result = (*executor)->step(0, samples(), {0, 1});
+  const auto result = (*executor)->step(0, DatasetBatch(samples(), {0, 1}));
   peer.join();
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code, "run.closed");
   EXPECT_EQ(result.error().message, "a:0: ^13 motley::all_reduce (bucket 0): the group is closed");
   EXPECT_EQ(status.compute_instruction.load(), 14);
-  EXPECT_EQ((*executor)->step(1, samples(), {0, 1}).error().message, "an earlier step failed");
+  EXPECT_EQ((*executor)->step(1, DatasetBatch(samples(), {0, 1})).error().message,
+            "an earlier step failed");
 }
 
 // x takes 40 kB, y and the values made of them 20 kB each; what else there is is small.
@@ -386,7 +388,8 @@ TEST(Executor, PeakMemoryIsTheLivenessPrediction) {
   ASSERT_TRUE(executor);
   StepResult last;
   for (int step = 0; step < 2; ++step) {
-    auto result = (*executor)->step(step, samples(), std::vector<std::int64_t>(5000, 1));
+    auto result =
+        (*executor)->step(step, DatasetBatch(samples(), std::vector<std::int64_t>(5000, 1)));
     ASSERT_TRUE(result) << result.error().message;
     last = *result;
   }
@@ -401,7 +404,8 @@ TEST(Executor, TimelineCoversTheStep) {
   options.timeline_steps = 2;
   auto executor = Executor::create(program.devices[0], options, nullptr, nullptr);
   ASSERT_TRUE(executor);
-  for (int step = 0; step < 5; ++step) ASSERT_TRUE((*executor)->step(step, samples(), {0, 1, 2}));
+  for (int step = 0; step < 5; ++step)
+    ASSERT_TRUE((*executor)->step(step, DatasetBatch(samples(), {0, 1, 2})));
   const trace::Trace trace = (*executor)->timeline();
   EXPECT_EQ(trace.steps.size(), 2u);
   EXPECT_EQ(trace.steps[0].step, 3);
@@ -453,7 +457,7 @@ compute ^0: %1 = aten::mm(%0, %0) "h.0.attn" free %1
                                          "");
   auto executor = Executor::create(program.devices[0], {}, nullptr, nullptr);
   ASSERT_TRUE(executor);
-  const auto result = (*executor)->step(0, samples(), {});
+  const auto result = (*executor)->step(0, DatasetBatch(samples(), {}));
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code, "run.operator");
   // PyTorch 2.15 puts "mm: " between the two.
@@ -474,7 +478,7 @@ compute ^0: %1 = aten::relu(%0) "act" free %1
   options.memory = Bytes(before + (6 << 20));  // the parameter fits, its copy does not
   auto executor = Executor::create(program.devices[0], options, nullptr, nullptr);
   ASSERT_TRUE(executor) << executor.error().message;
-  const auto result = (*executor)->step(0, samples(), {});
+  const auto result = (*executor)->step(0, DatasetBatch(samples(), {}));
   allocator.set_limit(std::nullopt);
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code, "run.out-of-memory");
@@ -513,7 +517,7 @@ compute ^8: motley::assign([%10], [%1]) free %1 %2 %3 %4 %5 %6 %7 %8
   ASSERT_TRUE(executor) << executor.error().message;
   float* w = (*executor)->persistent().at("w").mutable_data_ptr<float>();
   for (int i = 0; i < 16; ++i) w[i] = static_cast<float>(i);
-  const auto result = (*executor)->step(0, samples(), {});
+  const auto result = (*executor)->step(0, DatasetBatch(samples(), {}));
   ASSERT_TRUE(result) << result.error().message;
   // Transposed rows: 0 4 8 12 | 1 5 9 13 | 2 6 10 14 | 3 7 11 15; of the last 8, at 0, 2, 4.
   EXPECT_THAT(values((*executor)->persistent().at("picked")), ElementsAre(2, 10, 3));
@@ -541,7 +545,7 @@ std::vector<float> two_updates(const std::string& call) {
   tensors.at("w").fill_(1);
   tensors.at("g").copy_(at::tensor({1.0f, -2.0f}));
   for (int step = 0; step < 2; ++step) {
-    const auto result = (*executor)->step(step, samples(), {});
+    const auto result = (*executor)->step(step, DatasetBatch(samples(), {}));
     EXPECT_TRUE(result) << (result ? "" : result.error().message);
   }
   return values(tensors.at("w"));
@@ -629,7 +633,7 @@ compute ^4: motley::report(%6, none, %5, []) free %5 %6
   tensors.at("w").fill_(1);
   tensors.at("g").copy_(at::tensor(gradient));
   tensors.at("scaling").copy_(at::tensor({scale, 2.0f, 5.0f}));
-  const auto result = (*executor)->step(7, samples(), {});
+  const auto result = (*executor)->step(7, DatasetBatch(samples(), {}));
   EXPECT_TRUE(result) << (result ? "" : result.error().message);
   return {values(tensors.at("w")), values(tensors.at("scaling")), result->gradient_norm};
 }
@@ -690,7 +694,7 @@ compute ^3: motley::assign([%5], [%3]) free %3
         at::tensor({std::int64_t{2}, std::int64_t{-100}, std::int64_t{0}, std::int64_t{2}}));
     tensors.at("weights").copy_(at::tensor({0.5f, 10.0f, 2.0f}));
   }
-  ASSERT_TRUE((*executor)->step(0, samples(), {}));
+  ASSERT_TRUE((*executor)->step(0, DatasetBatch(samples(), {})));
   EXPECT_THAT(values(tensors.at("count")), ElementsAre(3));
   EXPECT_THAT(values(tensors.at("weight")), ElementsAre(4.5));  // 2 + 0.5 + 2
 }

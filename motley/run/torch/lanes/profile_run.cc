@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstring>
 #include <map>
-#include <numeric>
 #include <utility>
 
 #include "motley/base/dtype.h"
@@ -37,10 +36,10 @@ at::Tensor made_up(const program::Buffer& buffer, SplitMix64& random) {
 }
 
 /// Samples that were never anybody's: each input of the program once, read again and again.
-class MadeUpDataset final : public data::Dataset {
+class MadeUpBatch final : public data::Batch {
  public:
-  MadeUpDataset(const program::DeviceProgram& program, SplitMix64& random)
-      : samples_(std::max<std::int64_t>(program.samples, 1)) {
+  MadeUpBatch(const program::DeviceProgram& program, SplitMix64& random)
+      : samples_(program.samples) {
     for (const program::Instruction& instruction : program.instructions) {
       if (instruction.op != "motley::load") continue;
       const auto* input = std::get_if<std::int64_t>(&instruction.arguments.at(0).value);
@@ -51,11 +50,12 @@ class MadeUpDataset final : public data::Dataset {
   }
   std::int64_t samples() const override { return samples_; }
   std::int64_t sample_bytes(std::size_t input) const override {
-    return static_cast<std::int64_t>(inputs_.at(input).nbytes()) / samples_;
+    return static_cast<std::int64_t>(inputs_.at(input).nbytes()) /
+           std::max<std::int64_t>(samples_, 1);
   }
-  void read(std::size_t input, std::int64_t sample, std::byte* out) const override {
+  void read(std::size_t input, std::int64_t place, std::byte* out) const override {
     const auto* data = static_cast<const std::byte*>(inputs_.at(input).const_data_ptr());
-    std::memcpy(out, data + sample * sample_bytes(input),
+    std::memcpy(out, data + place * sample_bytes(input),
                 static_cast<std::size_t>(sample_bytes(input)));
   }
 
@@ -99,16 +99,14 @@ Result<std::unique_ptr<Executor>> run_steps(const program::DeviceProgram& progra
   MOTLEY_ASSIGN(auto executor, Executor::create(program, executor_options, nullptr, nullptr));
   SplitMix64 random(1);
   const c10::InferenceMode no_autograd;
-  const MadeUpDataset dataset(program, random);
+  const MadeUpBatch batch(program, random);
   fill_parameters(program, *executor, random);
-  std::vector<std::int64_t> samples(static_cast<std::size_t>(program.samples));
-  std::iota(samples.begin(), samples.end(), 0);
   std::int64_t begin = 0;
   for (std::int64_t step = 0; step < options.warm_up + options.max_steps; ++step) {
     if (step == options.warm_up) begin = monotonic_ns();
     const double spent = static_cast<double>(monotonic_ns() - begin) * 1e-9;
     if (step >= options.warm_up + options.min_steps && spent > options.budget.value) break;
-    MOTLEY_ASSIGN(const StepResult result, executor->step(step, dataset, samples));
+    MOTLEY_ASSIGN(const StepResult result, executor->step(step, batch));
     if (step >= options.warm_up) each(result);
   }
   return executor;

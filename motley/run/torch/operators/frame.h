@@ -8,7 +8,7 @@
 #include <functional>
 #include <vector>
 
-#include "motley/data/dataset.h"
+#include "motley/data/batch.h"
 
 namespace motley::run {
 
@@ -23,8 +23,7 @@ struct Frame {
   std::uint64_t seed = 0;
   std::int64_t step = 0;
   double lr_factor = 1;  ///< of every learning rate, in this step
-  const data::Dataset* dataset = nullptr;
-  const std::vector<std::int64_t>* samples = nullptr;
+  const data::Batch* batch = nullptr;
   std::atomic<bool> stop_requested = false;  ///< of this rank
   at::Tensor loss, stop, gradient_norm;      ///< what motley::report saw
   std::vector<at::Tensor> metrics;           ///< the same

@@ -59,18 +59,16 @@ Result<Kernel> make_load(InstructionReader& reader, at::Device) {
   MOTLEY_RETURN_IF_ERROR(reader.status());
   const program::Buffer buffer = reader.about(out);
   return [input, out, buffer](Frame& frame) {
-    const std::int64_t size = frame.dataset->sample_bytes(input);
-    const auto& samples = *frame.samples;
-    TORCH_CHECK(size * static_cast<std::int64_t>(samples.size()) == buffer.bytes().value, "input ",
-                input, ": found ", samples.size(), " samples of ", size, " bytes, wanted ",
-                buffer.bytes().value, " bytes");
+    const data::Batch& batch = *frame.batch;
+    const std::int64_t size = batch.sample_bytes(input), samples = batch.samples();
+    TORCH_CHECK(size * samples == buffer.bytes().value, "input ", input, ": found ", samples,
+                " samples of ", size, " bytes, wanted ", buffer.bytes().value, " bytes");
     at::Tensor& value = frame.values[out];
     const at::Device cpu(at::kCPU);
     // The tensor of the step before is filled again, unless it is on another device.
     at::Tensor host = value.defined() && value.is_cpu() ? value : allocate(buffer, cpu);
     auto* target = static_cast<std::byte*>(host.mutable_data_ptr());
-    for (std::size_t i = 0; i < samples.size(); ++i)
-      frame.dataset->read(input, samples[i], target + static_cast<std::int64_t>(i) * size);
+    for (std::int64_t i = 0; i < samples; ++i) batch.read(input, i, target + i * size);
     value = frame.device.is_cpu() ? std::move(host) : host.to(frame.device);
   };
 }

@@ -1,0 +1,257 @@
+#include "motley/run/feed/feed.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <utility>
+
+#include "motley/base/file.h"
+#include "motley/base/text.h"
+#include "motley/run/feed/loader.h"
+#include "motley/run/feed/sample_ring.h"
+
+namespace motley::run {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::int64_t kLook = 50'000'000;  // ns between looks for what may have gone wrong
+constexpr std::int64_t kBatchesAhead = 2;   // that a ring holds, the one in use too
+constexpr std::int64_t kSlotsBeside = 16;   // what processes work at while the batches are full
+constexpr double kStarting = 10;            // timeouts until the first sample: Python has to start
+constexpr double kMargin = 5;               // s; the leader, which knows more, speaks first
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+class FileFeed final : public Feed {
+ public:
+  FileFeed(FeedOptions options, std::unique_ptr<data::Dataset> dataset)
+      : options_(std::move(options)),
+        dataset_(std::move(dataset)),
+        order_(dataset_->samples(), options_.shuffle),
+        next_(options_.order.first_batch()) {}
+
+  Result<const data::Batch*> next() override {
+    std::vector<std::int64_t> numbers =
+        options_.order.kind(next_).places[static_cast<std::size_t>(options_.rank)];
+    const std::int64_t first = options_.order.position(next_);
+    for (std::int64_t& number : numbers) number = order_.at(first + number);
+    batch_.emplace(*dataset_, std::move(numbers));
+    ++next_;
+    return &*batch_;
+  }
+  double waited_s() const override { return 0; }
+  double loading_s() const override { return 0; }
+  int loaders() const override { return 0; }
+
+ private:
+  FeedOptions options_;
+  std::unique_ptr<data::Dataset> dataset_;
+  data::SampleOrder order_;
+  std::int64_t next_;
+  std::optional<data::DatasetBatch> batch_;
+};
+
+/// The places of a batch that any rank of a host needs, ascending, and by how many.
+struct HostPlaces {
+  std::vector<std::int64_t> places;
+  std::vector<int> readers;
+};
+
+HostPlaces host_places(const BatchKind& kind, const FeedOptions& options) {
+  std::map<std::int64_t, int> readers;
+  const std::string& here = options.machines[static_cast<std::size_t>(options.rank)];
+  for (std::size_t rank = 0; rank < kind.places.size(); ++rank) {
+    if (options.machines[rank] != here) continue;
+    for (const std::int64_t place : kind.places[rank]) ++readers[place];
+  }
+  HostPlaces found;
+  for (const auto& [place, count] : readers) {
+    found.places.push_back(place);
+    found.readers.push_back(count);
+  }
+  return found;
+}
+
+/// A host's items in order: of each batch, the samples that its ranks need.
+class HostSequence {
+ public:
+  HostSequence(const FeedOptions& options, SampleNumbers numbers)
+      : options_(&options), numbers_(std::move(numbers)), batch_(options.order.first_batch()) {
+    begin_batch();
+  }
+  WantedSample next() {
+    while (at_ == here_.places.size()) {
+      ++batch_;
+      begin_batch();
+    }
+    const std::int64_t position = options_->order.position(batch_) + here_.places[at_];
+    return {numbers_.epoch(position), numbers_.number(position), here_.readers[at_++]};
+  }
+
+ private:
+  void begin_batch() {
+    here_ = host_places(options_->order.kind(batch_), *options_);
+    at_ = 0;
+  }
+  const FeedOptions* options_;
+  SampleNumbers numbers_;
+  std::int64_t batch_;
+  HostPlaces here_;
+  std::size_t at_ = 0;
+};
+
+/// Samples in a ring, this rank's by their items.
+class RingBatch final : public data::Batch {
+ public:
+  RingBatch(const SampleRing& ring, const SlotLayout& layout,
+            const std::vector<data::InputSpec>& inputs)
+      : ring_(&ring), layout_(&layout), inputs_(&inputs) {}
+  std::int64_t samples() const override { return static_cast<std::int64_t>(items.size()); }
+  std::int64_t sample_bytes(std::size_t input) const override {
+    return data::sample_bytes((*inputs_)[input]);
+  }
+  void read(std::size_t input, std::int64_t place, std::byte* out) const override {
+    const std::byte* sample = ring_->sample(items[static_cast<std::size_t>(place)]);
+    std::copy_n(sample + layout_->offsets[input], sample_bytes(input), out);
+  }
+
+  std::vector<std::int64_t> items;
+
+ private:
+  const SampleRing* ring_;
+  const SlotLayout* layout_;
+  const std::vector<data::InputSpec>* inputs_;
+};
+
+class RingFeed final : public Feed {
+ public:
+  explicit RingFeed(FeedOptions options)
+      : options_(std::move(options)),
+        layout_(slot_layout(options_.inputs)),
+        next_(options_.order.first_batch()) {}
+
+  Result<void> open() {
+    const auto first = std::find(options_.machines.begin(), options_.machines.end(), machine());
+    leader_ = static_cast<int>(first - options_.machines.begin());
+    if (leader_ != options_.rank) {
+      MOTLEY_ASSIGN(const std::string address, options_.share(std::nullopt));
+      MOTLEY_ASSIGN(ring_, SampleRing::open(address));
+    } else {
+      MOTLEY_RETURN_IF_ERROR(lead());
+    }
+    batch_.emplace(*ring_, layout_, options_.inputs);
+    return {};
+  }
+
+  Result<const data::Batch*> next() override {
+    release();
+    const HostPlaces here = host_places(options_.order.kind(next_), options_);
+    const auto& own = options_.order.kind(next_).places[static_cast<std::size_t>(options_.rank)];
+    for (const std::int64_t place : own) {
+      const auto found = std::lower_bound(here.places.begin(), here.places.end(), place);
+      batch_->items.push_back(first_item_ + (found - here.places.begin()));
+    }
+    const auto begin = Clock::now();
+    for (const std::int64_t item : batch_->items) MOTLEY_RETURN_IF_ERROR(wait_for(item));
+    waited_s_ = seconds_since(begin);
+    if (loader_) loading_s_ = loader_->sample_seconds() * static_cast<double>(here.places.size());
+    first_item_ += static_cast<std::int64_t>(here.places.size());
+    ++next_;
+    return &*batch_;
+  }
+  double waited_s() const override { return waited_s_; }
+  double loading_s() const override { return loading_s_; }
+  int loaders() const override { return loader_ ? loader_->processes() : 0; }
+
+ private:
+  const std::string& machine() const {
+    return options_.machines[static_cast<std::size_t>(options_.rank)];
+  }
+
+  Result<void> lead() {
+    // The most samples that a batch has here: a batch is only used once it is there whole.
+    std::size_t most = 1;
+    for (const BatchKind& kind : options_.order.kinds())
+      most = std::max(most, host_places(kind, options_).places.size());
+    const auto ranks = std::count(options_.machines.begin(), options_.machines.end(), machine());
+    const std::int64_t slots = kBatchesAhead * static_cast<std::int64_t>(most) + kSlotsBeside;
+    MOTLEY_ASSIGN(ring_, SampleRing::create(slots, layout_.bytes));
+    if (ranks > 1) MOTLEY_RETURN_IF_ERROR(options_.share(ring_->address()));
+    MOTLEY_ASSIGN(SampleNumbers numbers,
+                  SampleNumbers::make(options_.source, options_.source.samples, options_.shuffle));
+    sequence_.emplace(options_, std::move(numbers));
+    Loader::Options loading;
+    loading.question = {options_.source, options_.inputs};
+    loading.ranks = static_cast<int>(ranks);
+    loading.timeout = options_.timeout;
+    loading.start_timeout = Seconds(kStarting * options_.timeout.value);
+    loader_ = std::make_unique<Loader>(loading, *ring_,
+                                       [this](std::int64_t) { return sequence_->next(); });
+    return {};
+  }
+
+  Result<void> wait_for(std::int64_t item) {
+    auto since = Clock::now();
+    std::uint32_t progress = ring_->progress();
+    while (!ring_->wait_for(item, kLook)) {
+      if (const auto failure = ring_->failure()) return runtime_error("run.feed", *failure);
+      if (ring_->progress() != progress) {
+        progress = ring_->progress();
+        since = Clock::now();
+        options_.on_progress();
+      }
+      const double limit = options_.timeout.value * (progress == 0 ? kStarting : 1) + kMargin;
+      if (progress == 0) options_.on_progress();
+      if (seconds_since(since) > limit)
+        return runtime_error("run.feed",
+                             fmt::format("{}: no sample came for {:.0f} s from rank {}, which "
+                                         "loads those of its host",
+                                         options_.source.path, limit, leader_));
+    }
+    return {};
+  }
+
+  void release() {
+    for (const std::int64_t item : batch_->items) ring_->release(item);
+    if (!batch_->items.empty()) ring_->wake_leader();
+    batch_->items.clear();
+  }
+
+  FeedOptions options_;
+  SlotLayout layout_;
+  int leader_ = 0;
+  std::unique_ptr<SampleRing> ring_;
+  std::optional<HostSequence> sequence_;
+  std::unique_ptr<Loader> loader_;  // after what it uses
+  std::optional<RingBatch> batch_;
+  std::int64_t next_;            // batch
+  std::int64_t first_item_ = 0;  // of the next batch
+  double waited_s_ = 0, loading_s_ = 0;
+};
+
+}  // namespace
+
+std::string this_machine() {
+  std::string boot, space;
+  if (const auto text = read_file("/proc/sys/kernel/random/boot_id")) boot = trim(*text);
+  std::error_code fault;
+  space = std::filesystem::read_symlink("/proc/self/ns/pid", fault).string();
+  return boot + " " + space;
+}
+
+Result<std::unique_ptr<Feed>> open_feed(FeedOptions options) {
+  if (!data::is_loaded(options.source)) {
+    MOTLEY_ASSIGN(auto dataset, data::open_dataset(options.source, options.inputs));
+    return std::make_unique<FileFeed>(std::move(options), std::move(dataset));
+  }
+  auto feed = std::make_unique<RingFeed>(std::move(options));
+  MOTLEY_RETURN_IF_ERROR(feed->open());
+  return feed;
+}
+
+}  // namespace motley::run

@@ -1,0 +1,108 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "motley/base/json_forward.h"
+#include "motley/base/result.h"
+#include "motley/base/units.h"
+#include "motley/data/data_source.h"
+#include "motley/data/dataset.h"
+#include "motley/run/child_process.h"
+#include "motley/run/feed/sample_ring.h"
+
+namespace motley::run {
+
+/// What Python has to know to load samples (python -m motley.loader), as JSON.
+struct LoaderQuestion {
+  data::DataSource source;
+  std::vector<data::InputSpec> inputs;
+};
+Json loader_question_to_json(const LoaderQuestion& question);
+
+/// Bytes of a sample's slot, and where each input begins in it.
+struct SlotLayout {
+  std::vector<std::int64_t> offsets;
+  std::int64_t bytes = 0;
+};
+SlotLayout slot_layout(const std::vector<data::InputSpec>& inputs);
+
+/// Asks Python to open the source and to try its first sample. Its `samples`, -1 for a stream.
+/// Errors: what the user's code raised, or what of its samples does not fit the inputs.
+Result<std::int64_t> count_loaded_samples(const LoaderQuestion& question, Seconds timeout);
+/// Has samples (epoch, number) written to a .safetensors file as x0, x1, ...
+Result<void> write_loaded_samples(const LoaderQuestion& question,
+                                  const std::vector<std::pair<std::int64_t, std::int64_t>>& samples,
+                                  const std::string& path, Seconds timeout);
+
+/// One sample of a host's sequence.
+struct WantedSample {
+  std::int64_t epoch = 0, number = 0;
+  int readers = 0;  ///< ranks of this host that will read it
+};
+/// The sequence: called in order, for item 0, 1, ...
+using WantedSamples = std::function<WantedSample(std::int64_t item)>;
+
+/// Fills a ring: starts Python's processes and asks them for one sample after another, as far ahead
+/// as the ring has room. Works on a thread of its own. Whatever goes wrong (a dataset that raises,
+/// a process that dies or takes longer than `timeout` for a sample) fails the ring with a message
+/// that names the sample.
+class Loader {
+ public:
+  struct Options {
+    LoaderQuestion question;
+    int ranks = 1;               ///< of this machine, which want cores of their own
+    Seconds timeout{30};         ///< for one sample
+    Seconds start_timeout{300};  ///< until the source is open
+  };
+  /// `ring` outlives it.
+  Loader(Options options, SampleRing& ring, WantedSamples wanted);
+  ~Loader();
+
+  /// Mean seconds of one process for one sample, of the last ones; 0 before the first.
+  double sample_seconds() const { return sample_seconds_.load(std::memory_order_relaxed); }
+  int processes() const { return processes_.load(std::memory_order_relaxed); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Asked {
+    std::int64_t item = 0;
+    WantedSample sample;
+    Clock::time_point since;  ///< asked, or begun
+    std::int64_t pid = 0;     ///< of the process that has begun it; 0: none has
+  };
+
+  void work();
+  Result<void> start();
+  int count_processes() const;
+  void ask();
+  void wait();
+  void take_line(const std::string& line);
+  void check_time();
+  std::string name() const;
+  void fail(const std::string& message);
+
+  Options options_;
+  SampleRing& ring_;
+  WantedSamples wanted_;
+  Child child_;
+  bool is_open_ = false, has_failed_ = false;
+  Clock::time_point since_ = Clock::now();  ///< something was last heard
+  std::int64_t next_item_ = 0;
+  std::optional<WantedSample> next_;
+  std::map<std::int64_t, Asked> asked_;  ///< by slot
+  std::atomic<double> sample_seconds_ = 0;
+  std::atomic<int> processes_ = 0;
+  std::atomic<bool> ends_ = false;
+  std::thread thread_;  ///< last: uses the others
+};
+
+}  // namespace motley::run
