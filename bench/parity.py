@@ -8,18 +8,8 @@ relative difference of a step's loss and of a tensor of the model (to its norm),
 Prints one table and writes build/bench/parity.json.
 """
 
-import argparse
-import json
-import os
-import pathlib
-import sys
-import tempfile
-
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
-
-from conftest import BUILD, CLUSTER  # noqa: E402
-from parity import LIMIT, NAMES, Family, differences, profile  # noqa: E402
+from drawn_runs import main
+from parity import LIMIT, NAMES, differences
 
 
 def compare(family, seeds):
@@ -39,36 +29,5 @@ def compare(family, seeds):
     return row
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--plans", type=int, default=200, help="over all families")
-    parser.add_argument("--families", nargs="*", default=NAMES)
-    options = parser.parse_args()
-    rows = []
-    with tempfile.TemporaryDirectory() as made:
-        folder = pathlib.Path(made)
-        environment = dict(
-            os.environ, PYTHONPATH=str(ROOT / "python"), OMP_NUM_THREADS="1",
-            MOTLEY_PROFILES=str(folder / "profiles.db"),
-        )  # fmt: skip
-        cluster = folder / "three.toml"
-        cluster.write_text(CLUSTER)
-        profile(cluster, folder, environment)
-        print(f"{'family':<18} {'plans':>6} {'sharded':>8} {'beyond':>7} {'loss':>9} {'parameter':>10}")
-        for i, name in enumerate(options.families):
-            # Each family has seeds of its own, as the seed decides the shares too.
-            seeds = range(i, options.plans, len(options.families))
-            row = compare(Family(name, folder / "families", cluster, environment), seeds)
-            rows.append(row)
-            print(
-                f"{name:<18} {row['plans']:>6} {row['sharded']:>8} {row['beyond']:>7} "
-                f"{row['loss']:>9.1e} {row['parameter']:>10.1e}", flush=True,
-            )  # fmt: skip
-    output = BUILD / "bench/parity.json"
-    output.parent.mkdir(exist_ok=True)
-    output.write_text(json.dumps({"rows": rows}, indent=2) + "\n")
-    sys.exit(1 if any(row["beyond"] for row in rows) else 0)
-
-
 if __name__ == "__main__":
-    main()
+    main("parity", __doc__, NAMES, compare)

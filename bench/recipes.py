@@ -9,19 +9,8 @@ difference of a step's loss and of a tensor (to its norm), with the seed. Prints
 build/bench/recipes.json.
 """
 
-import argparse
-import json
-import os
-import pathlib
-import sys
-import tempfile
-
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
-
-from conftest import BUILD, CLUSTER  # noqa: E402
-from parity import Family, profile  # noqa: E402
-from recipes import FAMILIES, compare_recipe, draw_recipe  # noqa: E402
+from drawn_runs import main
+from recipes import FAMILIES, compare_recipe, draw_recipe
 
 
 def compare(family, seeds):
@@ -41,35 +30,5 @@ def compare(family, seeds):
     return row
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--recipes", type=int, default=200, help="over all families")
-    parser.add_argument("--families", nargs="*", default=FAMILIES)
-    options = parser.parse_args()
-    rows = []
-    with tempfile.TemporaryDirectory() as made:
-        folder = pathlib.Path(made)
-        environment = dict(
-            os.environ, PYTHONPATH=str(ROOT / "python"), OMP_NUM_THREADS="1",
-            MOTLEY_PROFILES=str(folder / "profiles.db"),
-        )  # fmt: skip
-        cluster = folder / "three.toml"
-        cluster.write_text(CLUSTER)
-        profile(cluster, folder, environment)
-        print(f"{'family':<12} {'recipes':>8} {'sharded':>8} {'beyond':>7} {'chaotic':>8} {'loss':>9} {'tensor':>9}")
-        for i, name in enumerate(options.families):
-            seeds = range(i, options.recipes, len(options.families))
-            row = compare(Family(name, folder / "families", cluster, environment), seeds)
-            rows.append(row)
-            print(
-                f"{name:<12} {row['recipes']:>8} {row['sharded']:>8} {row['beyond']:>7} {row['chaotic']:>8} "
-                f"{row['loss']:>9.1e} {row['worst']:>9.1e}", flush=True,
-            )  # fmt: skip
-    output = BUILD / "bench/recipes.json"
-    output.parent.mkdir(exist_ok=True)
-    output.write_text(json.dumps({"rows": rows}, indent=2) + "\n")
-    sys.exit(1 if any(row["beyond"] for row in rows) else 0)
-
-
 if __name__ == "__main__":
-    main()
+    main("recipes", __doc__, FAMILIES, compare)

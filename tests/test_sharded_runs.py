@@ -149,8 +149,9 @@ def test_consolidated_checkpoints(motley, mlp, cluster, plans, tmp_path):
     run_dir, other = tmp_path / "run", tmp_path / "other"
     mlp_run(motley, mlp, cluster, run_dir, "--plan", plans["first"], steps=4)
     target = other / "checkpoint/step-00000004"
-    outcome = motley("consolidate", run_dir, "-o", target, "--json")
+    outcome = motley("consolidate", run_dir, "-o", f"{target}/", "--json")
     assert outcome.code == 0 and outcome.json["step"] == 4, outcome.stderr
+    assert outcome.json["checkpoint"] == str(target) and os.listdir(target.parent) == [target.name]
     assert sorted(os.listdir(target)) == ["model.safetensors", "optimizer.safetensors", "state.json"]
     published, model = load_file(run_dir / "model.safetensors"), load_file(target / "model.safetensors")
     assert published.keys() == model.keys()

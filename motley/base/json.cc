@@ -172,6 +172,17 @@ Result<bool> JsonObject::boolean(const std::string& key) {
   return value->get<bool>();
 }
 
+Result<std::vector<std::string>> JsonObject::strings(const std::string& key) {
+  MOTLEY_ASSIGN(const Json* list, member(key));
+  if (!list->is_array()) return wrong_type(where_, key, *list, "a list of strings");
+  std::vector<std::string> strings;
+  for (const Json& item : *list) {
+    if (!item.is_string()) return wrong_type(where_, key, item, "only strings in the list");
+    strings.push_back(item.get<std::string>());
+  }
+  return strings;
+}
+
 bool JsonObject::has(const std::string& key) const { return json_->contains(key); }
 
 Result<void> JsonObject::refuse_unknown() const {

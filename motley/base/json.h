@@ -30,6 +30,8 @@ class JsonObject {
   Result<std::int64_t> integer(const std::string& key);
   Result<double> number(const std::string& key);
   Result<bool> boolean(const std::string& key);
+  /// Of a list.
+  Result<std::vector<std::string>> strings(const std::string& key);
   /// A member of any type; error if absent.
   Result<const Json*> member(const std::string& key);
   bool has(const std::string& key) const;

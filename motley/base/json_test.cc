@@ -88,6 +88,21 @@ TEST_F(JsonObjectTest, RefusesWhatWasNeverRead) {
   EXPECT_TRUE(object_.refuse_unknown());
 }
 
+TEST(JsonObject, ReadsListsOfStrings) {
+  const Json json = *parse_json(R"({"names": ["a", "b"], "none": [], "mixed": ["a", 1],
+                                    "null": null, "object": {}})",
+                                "x");
+  JsonObject object = *JsonObject::make(json, "x");
+  EXPECT_EQ(object.strings("names"), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(object.strings("none"), std::vector<std::string>());
+  EXPECT_EQ(object.strings("mixed").error().message,
+            "x: key 'mixed': found an integer, wanted only strings in the list");
+  EXPECT_EQ(object.strings("null").error().message,
+            "x: key 'null': found null, wanted a list of strings");
+  EXPECT_EQ(object.strings("object").error().message,
+            "x: key 'object': found an object, wanted a list of strings");
+}
+
 TEST(JsonObject, WantsAnObject) {
   EXPECT_EQ(JsonObject::make(Json::array(), "plan.json").error().message,
             "plan.json: found a list, wanted an object");

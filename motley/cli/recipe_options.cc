@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 #include <string_view>
 #include <utility>
 
@@ -50,7 +51,7 @@ Result<std::vector<plan::ScaledRate>> parse_rates(const std::vector<std::string>
   for (const std::string& text : texts) {
     const std::size_t at = text.rfind('=');
     const auto factor = at == std::string::npos ? std::nullopt : find_float(text.substr(at + 1));
-    if (at == 0 || !factor || !(*factor >= 0))
+    if (at == 0 || !factor || !(*factor >= 0) || !std::isfinite(*factor))
       return usage_error("cli.lr-scale",
                          fmt::format("--lr-scale: found '{}', wanted PATTERN=FACTOR such as "
                                      "'head.*=0.1'",
@@ -66,7 +67,7 @@ Result<std::optional<plan::LossScale>> parse_loss_scale(const std::string& text)
   if (text == "dynamic") return std::optional(scale);
   const bool is_dynamic = text.starts_with("dynamic:");
   const auto value = find_float(is_dynamic ? text.substr(8) : text);
-  if (!value || !(*value > 0))
+  if (!value || !(*value > 0) || !std::isfinite(*value))
     return usage_error("cli.loss-scale",
                        fmt::format("--loss-scale: found '{}', wanted dynamic, dynamic:INITIAL or "
                                    "a number above 0",
@@ -77,7 +78,7 @@ Result<std::optional<plan::LossScale>> parse_loss_scale(const std::string& text)
 }
 
 Result<void> check_above(std::string_view flag, const std::optional<double>& value) {
-  if (!value || *value > 0) return {};
+  if (!value || (*value > 0 && std::isfinite(*value))) return {};
   return usage_error("cli.recipe", fmt::format("--{}: found {}, wanted a number above 0", flag,
                                                print_float(*value)));
 }

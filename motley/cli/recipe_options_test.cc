@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace motley::cli {
 namespace {
 
@@ -55,14 +57,21 @@ TEST(ParseRecipe, WholeMessages) {
   EXPECT_EQ(recipe_fault({.nesterov = true}), "--nesterov wants --momentum above 0");
   EXPECT_EQ(recipe_fault({.lr_scale = {"head"}}),
             "--lr-scale: found 'head', wanted PATTERN=FACTOR such as 'head.*=0.1'");
+  EXPECT_EQ(recipe_fault({.lr_scale = {"head=inf"}}),
+            "--lr-scale: found 'head=inf', wanted PATTERN=FACTOR such as 'head.*=0.1'");
   EXPECT_EQ(recipe_fault({.adamw = {"head"}}), "--adamw belongs to --optimizer muon, found sgd");
   EXPECT_EQ(recipe_fault({.clip_norm = 0.0}), "--clip-norm: found 0.0, wanted a number above 0");
+  EXPECT_EQ(recipe_fault({.clip_norm = HUGE_VAL}),
+            "--clip-norm: found inf, wanted a number above 0");
   EXPECT_EQ(recipe_fault({.clip_norm = 1.0, .clip_value = 1.0}),
             "--clip-norm and --clip-value: give one of them");
   EXPECT_EQ(recipe_fault({.ema = 1.0}),
             "--ema: found 1.0, wanted a decay above 0 and below 1, such as 0.999");
   EXPECT_EQ(recipe_fault({.loss_scale = "big"}),
             "--loss-scale: found 'big', wanted dynamic, dynamic:INITIAL or a number above 0");
+  EXPECT_EQ(recipe_fault({.loss_scale = "dynamic:inf"}),
+            "--loss-scale: found 'dynamic:inf', wanted dynamic, dynamic:INITIAL or a number above "
+            "0");
 }
 
 }  // namespace

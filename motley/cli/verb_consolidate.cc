@@ -39,11 +39,18 @@ Result<std::string> find_checkpoint(const std::string& path) {
       fmt::format("{}: neither a checkpoint nor a run directory that has one", path));
 }
 
+/// "out" of "out/": what is written at first lies beside it.
+std::string without_slashes(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
 Result<int> write_folder(const run::Checkpoint& checkpoint, const ConsolidateOptions& options,
                          const Context& context) {
   if (options.output.empty())
     return usage_error("cli.flags", "--hf: found no -o, wanted the folder to write");
-  run::HuggingFaceOptions wanted{.source = options.source, .target = options.output};
+  run::HuggingFaceOptions wanted{.source = options.source,
+                                 .target = without_slashes(options.output)};
   if (!options.shard.empty()) {
     const auto most = parse_bytes(options.shard);
     if (!most) return with_context("--shard-size", most.error());
@@ -69,7 +76,7 @@ Result<int> consolidate_checkpoint(const ConsolidateOptions& options, const Cont
   if (!options.source.empty()) return write_folder(checkpoint, options, context);
   if (!options.shard.empty())
     return usage_error("cli.flags", "--shard-size: belongs to --hf; leave it out");
-  const std::string target = options.output.empty() ? path : options.output;
+  const std::string target = without_slashes(options.output.empty() ? path : options.output);
   MOTLEY_RETURN_IF_ERROR(run::consolidate(checkpoint, target));
   context.result(fmt::format("step {}: {} files of {} became {}/model.safetensors and "
                              "optimizer.safetensors\n",

@@ -10,6 +10,8 @@
 namespace motley::cli {
 namespace {
 
+/// Where neither --steps nor --epochs was given.
+constexpr std::int64_t kSteps = 20;
 /// Float32 sums taken in another order.
 constexpr double kLossLimit = 1e-4;
 constexpr double kParameterLimit = 1e-5;
@@ -22,7 +24,6 @@ struct VerifyOptions {
 };
 
 std::vector<Flag> verify_flags(VerifyOptions& options) {
-  options.run.steps = 20;
   std::vector<Flag> flags = training_flags(options.run);
   flags.insert(
       flags.end(),
@@ -45,7 +46,7 @@ struct Yardstick {
   }
 };
 
-/// Trains anew in a directory; nothing was predicted.
+/// Trains anew in a directory.
 struct TrainedIn {
   control::PreparedRun prepared;
   control::Trained trained;
@@ -87,12 +88,15 @@ Result<Yardstick> compare_with_eager(const TrainedIn& ours, const VerifyOptions&
   context.note(fmt::format("{} steps of PyTorch's own loop ({})", ours.prepared.choices.steps,
                            question.source));
   Yardstick found{"PyTorch's own loop", {}};
-  MOTLEY_ASSIGN(auto theirs, train_eagerly(ours.prepared, question, control::Disturbed::kNo));
-  MOTLEY_ASSIGN(found.difference, control::compare_trained(ours.trained, theirs.trained));
+  MOTLEY_RETURN_IF_ERROR(control::write_batches(ours.prepared, question));
+  MOTLEY_ASSIGN(const control::Trained theirs,
+                train_eagerly(ours.prepared, question, control::Disturbed::kNo));
+  MOTLEY_ASSIGN(found.difference, control::compare_trained(ours.trained, theirs));
   if (found.passes()) return found;
   context.note("how much rounding alone decides: once more with every weight's last bit changed");
-  MOTLEY_ASSIGN(theirs, train_eagerly(ours.prepared, question, control::Disturbed::kYes));
-  MOTLEY_ASSIGN(const auto moved, control::compare_trained(*theirs.disturbed, theirs.trained));
+  MOTLEY_ASSIGN(const control::Trained disturbed,
+                train_eagerly(ours.prepared, question, control::Disturbed::kYes));
+  MOTLEY_ASSIGN(const auto moved, control::compare_trained(disturbed, theirs));
   found.loss_limit = std::max(kLossLimit, kAmplified * moved.loss);
   found.parameter_limit = std::max(kParameterLimit, kAmplified * moved.parameters);
   return found;
@@ -102,8 +106,10 @@ Result<int> verify_plan(const VerifyOptions& options, const Context& context) {
   if (options.against != "one" && options.against != "eager")
     return usage_error("cli.against",
                        fmt::format("--against: found '{}', wanted one or eager", options.against));
+  RunOptions run = options.run;
+  if (run.steps == 0 && run.epochs == 0) run.steps = kSteps;
   MOTLEY_ASSIGN(const control::TrainChoices choices,
-                make_train_choices(options.run, find_python(options.run.python, context)));
+                make_train_choices(run, find_python(run.python, context)));
   MOTLEY_RETURN_IF_ERROR(data::check_readable(choices.data));  // before anything is measured
   MOTLEY_ASSIGN(const auto chosen,
                 choose_plan(options.run.plan, control::Prices::kIfThere, context));
@@ -148,8 +154,9 @@ Result<int> verify_plan(const VerifyOptions& options, const Context& context) {
 }  // namespace
 
 Verb verify_verb() {
-  return make_verb("verify", "prove that the result is that of one device", verify_flags,
-                   verify_plan);
+  return make_verb("verify",
+                   "prove that the result is that of one device, or of PyTorch's own loop",
+                   verify_flags, verify_plan);
 }
 
 }  // namespace motley::cli

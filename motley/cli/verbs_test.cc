@@ -190,6 +190,19 @@ TEST_F(VerbTest, OtherRanksOfALauncherJoin) {
   EXPECT_EQ(call_run(), kStopped);
 }
 
+TEST_F(VerbTest, VerifyTrainsForEpochsOrTwentySteps) {
+  // Nothing is compared: fake workers leave no model.
+  const std::vector<std::string> flags = {"--data", data_, "--run-dir", run_dir_};
+  EXPECT_EQ(call_with_inputs("verify", flags), kUsage);
+  ASSERT_FALSE(workers_.jobs.empty()) << err_;
+  EXPECT_EQ(workers_.jobs[0].steps, 20);
+  workers_.jobs.clear();
+  EXPECT_EQ(call_with_inputs("verify", {"--data", data_, "--run-dir", run_dir_, "--epochs", "6"}),
+            kUsage);
+  ASSERT_FALSE(workers_.jobs.empty()) << err_;
+  EXPECT_EQ(workers_.jobs[0].steps, 3);  // six times four samples are three steps of eight
+}
+
 TEST_F(VerbTest, DoctorFindsThatWorkersAreMissing) {
   EXPECT_EQ(call({"doctor", "-m", model_, "-C", cluster_}), kDone) << out_;
   EXPECT_THAT(out_, HasSubstr("motley-worker runs PyTorch 2.15  [worker.version]"));

@@ -19,8 +19,17 @@ namespace {
 /// PyTorch's loop runs on one core; a training to be compared is short.
 constexpr double kPatience = 3600;
 
+std::string batches_of(const EagerQuestion& question) {
+  return question.folder + "/batches.safetensors";
+}
+
+}  // namespace
+
 /// The samples of all steps, step after step, as x0, x1, ...
-Result<void> write_batches(const PreparedRun& prepared, const std::string& path) {
+Result<void> write_batches(const PreparedRun& prepared, const EagerQuestion& question) {
+  std::error_code fault;
+  std::filesystem::create_directories(question.folder, fault);
+  if (fault) return runtime_error("cli.run-dir", question.folder + ": " + fault.message());
   const std::vector<data::InputSpec> inputs = run::input_specs(prepared.inputs->graph());
   const data::DataSource& source = prepared.job.data;
   if (data::is_loaded(source)) {
@@ -47,29 +56,13 @@ Result<void> write_batches(const PreparedRun& prepared, const std::string& path)
     view.bytes = bytes.back();
     tensors.push_back({fmt::format("x{}", i), view});
   }
-  return write_safetensors(path, tensors, {});
+  return write_safetensors(batches_of(question), tensors, {});
 }
 
-Result<Trained> read_trained(const Json& answer, const std::string& name,
-                             const std::string& folder) {
-  const auto losses = answer.find(name);
-  if (losses == answer.end() || !losses->is_array())
-    return runtime_error("verify.eager", "motley.verify_run: gave no losses of '" + name + "'");
-  Trained trained{.model = fmt::format("{}/{}.safetensors", folder, name)};
-  for (const Json& loss : *losses)
-    trained.losses.push_back(loss.is_number() ? loss.get<double>() : 0);
-  return trained;
-}
-
-}  // namespace
-
-Result<EagerTrained> train_eagerly(const PreparedRun& prepared, const EagerQuestion& question,
-                                   Disturbed disturbed) {
-  std::error_code fault;
-  std::filesystem::create_directories(question.folder, fault);
-  if (fault) return runtime_error("cli.run-dir", question.folder + ": " + fault.message());
-  const std::string batches = question.folder + "/batches.safetensors";
-  MOTLEY_RETURN_IF_ERROR(write_batches(prepared, batches));
+Result<Trained> train_eagerly(const PreparedRun& prepared, const EagerQuestion& question,
+                              Disturbed disturbed) {
+  const std::string model =
+      question.folder + (disturbed == Disturbed::kYes ? "/disturbed" : "/model") + ".safetensors";
   std::vector<std::string> words = {"-m",
                                     "motley.verify_run",
                                     question.source,
@@ -80,19 +73,19 @@ Result<EagerTrained> train_eagerly(const PreparedRun& prepared, const EagerQuest
                                     "--weights",
                                     prepared.job.model_path,
                                     "--batches",
-                                    batches,
+                                    batches_of(question),
                                     "-o",
-                                    question.folder};
+                                    model};
   if (disturbed == Disturbed::kYes) words.push_back("--disturbed");
   const auto text = run::run_program(question.python, words, kPatience);
   if (!text) return with_context("PyTorch's own loop", text.error());
-  MOTLEY_ASSIGN(const Json answer, parse_json(*text, "motley.verify_run"));
-  EagerTrained result;
-  MOTLEY_ASSIGN(result.trained, read_trained(answer, "model", question.folder));
-  if (disturbed == Disturbed::kYes) {
-    MOTLEY_ASSIGN(result.disturbed, read_trained(answer, "disturbed", question.folder));
-  }
-  return result;
+  MOTLEY_ASSIGN(const Json losses, parse_json(*text, "motley.verify_run"));
+  if (!losses.is_array())
+    return runtime_error("verify.eager", "motley.verify_run: gave no list of losses");
+  Trained trained{.model = model};
+  for (const Json& loss : losses)
+    trained.losses.push_back(loss.is_number() ? loss.get<double>() : 0);
+  return trained;
 }
 
 }  // namespace motley::control

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "motley/base/result.h"
 #include "motley/control/comparing.h"
@@ -16,17 +15,17 @@ struct EagerQuestion {
   std::string folder;  ///< for what is written on the way
 };
 
-/// What it gave, and what the same loop makes of weights whose last bits are changed before every
-/// step: how much rounding alone decides.
-struct EagerTrained {
-  Trained trained;
-  std::optional<Trained> disturbed;
-};
+/// Writes the samples of the prepared run's steps, in their order, into the question's folder,
+/// which is made.
+Result<void> write_batches(const PreparedRun& prepared, const EagerQuestion& question);
+
+/// Are the last bits of all weights changed before every step? What that makes of a training says
+/// how much rounding alone decides.
 enum class Disturbed { kNo, kYes };
 
-/// Writes the samples of the prepared run's steps, in their order, and has the loop train on them
-/// by the run's plan and job. Errors: what the interpreter said.
-Result<EagerTrained> train_eagerly(const PreparedRun& prepared, const EagerQuestion& question,
-                                   Disturbed disturbed);
+/// Has the loop train on the batches that were written, by the run's plan and job. Errors: what the
+/// interpreter said.
+Result<Trained> train_eagerly(const PreparedRun& prepared, const EagerQuestion& question,
+                              Disturbed disturbed);
 
 }  // namespace motley::control

@@ -11,6 +11,7 @@
 #include "motley/program/effects.h"
 #include "motley/program/memory.h"
 #include "motley/synth/lower_evaluation.h"
+#include "motley/synth/sharded_plan.h"
 
 namespace motley::control {
 namespace {
@@ -36,20 +37,45 @@ Bytes evaluation_peak(const DeviceProgram& training, const DeviceProgram& evalua
          persistent_bytes(evaluation);
 }
 
-/// The first device that has not the memory for it, with what it needs; "": all have.
+/// The first device that has not the memory for one of the programs, with what it needs; "": all
+/// have.
 std::string find_too_small(const Inputs& inputs, const Planned& planned,
-                           const program::Program& evaluation) {
+                           const std::vector<program::Program>& evaluations) {
   const std::vector<plan::Member> members = plan::members(planned.plan);
-  for (std::size_t rank = 0; rank < members.size(); ++rank) {
-    const cluster::Device& device = inputs.cluster.device(members[rank].device);
-    const Bytes peak = cost::with_framework(
-        device, evaluation_peak(planned.program->devices[rank], evaluation.devices[rank]));
-    if (device.memory && peak > *device.memory)
-      return fmt::format("{} needs {} to evaluate {} samples, has {}", device.name,
-                         format_bytes(peak), evaluation.devices[rank].samples,
-                         format_bytes(*device.memory));
+  for (const program::Program& evaluation : evaluations) {
+    for (std::size_t rank = 0; rank < members.size(); ++rank) {
+      const cluster::Device& device = inputs.cluster.device(members[rank].device);
+      const Bytes peak = cost::with_framework(
+          device, evaluation_peak(planned.program->devices[rank], evaluation.devices[rank]));
+      if (device.memory && peak > *device.memory)
+        return fmt::format("{} needs {} to evaluate {} samples, has {}", device.name,
+                           format_bytes(peak), evaluation.devices[rank].samples,
+                           format_bytes(*device.memory));
+    }
   }
   return "";
+}
+
+/// How samples are cut into batches.
+struct Batches {
+  std::int64_t samples, batch, least;
+
+  /// Those behind the last whole batch; they join it where they are fewer than the model wants.
+  std::int64_t rest() const {
+    const std::int64_t left = samples % batch;
+    return left > 0 && left < least ? left + batch : left;
+  }
+};
+
+/// Programs of whole batches, and of the samples left where there are any.
+template <typename Lower>
+Result<std::vector<program::Program>> lower_batches(const Lower& lower, const Batches& batches) {
+  std::vector<program::Program> programs;
+  MOTLEY_ASSIGN(programs.emplace_back(), lower(batches.batch));
+  if (batches.rest() > 0) {
+    MOTLEY_ASSIGN(programs.emplace_back(), lower(batches.rest()));
+  }
+  return programs;
 }
 
 /// Names of the evaluation's metrics, as its graph gives them.
@@ -61,12 +87,9 @@ std::vector<std::string> metric_outputs(const graph::Graph& graph) {
 }
 
 Result<void> check_watched(const run::EvaluationJob& job) {
-  run::EvaluationSums sums(job.outputs);
-  sums.add(1, std::vector<double>(job.outputs.size(), 1.0), 1);
-  MOTLEY_ASSIGN(const run::Evaluation example, sums.result());
-  if (example.find(job.watch.metric)) return {};
-  std::vector<std::string> known = {"loss"};
-  for (const auto& [name, value] : example.metrics) known.push_back(name);
+  std::vector<std::string> known = run::EvaluationSums(job.outputs).names();
+  known.insert(known.begin(), "loss");
+  if (std::find(known.begin(), known.end(), job.watch.metric) != known.end()) return {};
   return usage_error(
       "run.watch", fmt::format("--best: the model has no metric '{}', only {}{}", job.watch.metric,
                                join(known, ", "), suggestion_clause(job.watch.metric, known)));
@@ -94,30 +117,19 @@ Result<PreparedEvaluation> prepare_evaluation(const Inputs& inputs, const Planne
   if (samples < least)
     return usage_error("data.empty", fmt::format("{}: found {} samples, wanted {} or more",
                                                  choices.data.path, samples, least));
-  const synth::TrainedAndEvaluated graphs{inputs.graph(), *graph};
+  MOTLEY_ASSIGN(const synth::Sharding sharding,
+                synth::find_sharding(inputs.graph(), planned.plan, inputs.cluster));
   const auto lower = [&](std::int64_t batch) {
-    return synth::lower_evaluation(graphs, planned.plan, inputs.cluster, batch);
+    return synth::lower_evaluation({inputs.graph(), *graph}, {planned.plan, sharding}, batch);
   };
   std::int64_t batch =
       std::min(samples, planned.plan.global_batch / planned.plan.replicas[0].micro_batches);
-  batch = std::max(batch, least);
-  while (true) {
-    MOTLEY_ASSIGN(program::Program whole, lower(batch));
-    const std::string fault = find_too_small(inputs, planned, whole);
-    if (!fault.empty() && batch / 2 < least)
+  for (batch = std::max(batch, least);; batch /= 2) {
+    MOTLEY_ASSIGN(prepared.programs, lower_batches(lower, {samples, batch, least}));
+    const std::string fault = find_too_small(inputs, planned, prepared.programs);
+    if (fault.empty()) break;
+    if (batch / 2 < least)
       return tl::make_unexpected(Error{ErrorKind::kInfeasible, "plan.memory", fault});
-    if (!fault.empty()) {
-      batch /= 2;
-      continue;
-    }
-    prepared.programs.push_back(std::move(whole));
-    break;
-  }
-  // What is left joins the last whole batch where it is fewer samples than the model wants.
-  std::int64_t rest = samples % batch;
-  if (rest > 0 && rest < least) rest += batch;
-  if (rest > 0) {
-    MOTLEY_ASSIGN(prepared.programs.emplace_back(), lower(rest));
   }
   return prepared;
 }

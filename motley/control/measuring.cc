@@ -348,14 +348,17 @@ Result<std::vector<Unmeasured>> find_unmeasured(
     const program::DeviceProgram& device = program->devices[rank];
     MOTLEY_ASSIGN(const DeviceId id, cluster::find_device(inputs.cluster, device.device));
     if (!is_here(inputs.cluster.device(id))) continue;
-    const cost::DeviceKey key = cost::shared_key(inputs.cluster, id, torch);
-    const auto& known = costs.devices.at(device.device).measured;
+    const bool is_shared = program::is_in_group(device);
+    const cost::DeviceKey key = is_shared ? cost::shared_key(inputs.cluster, id, torch)
+                                          : cost::device_key(inputs.cluster.device(id), torch);
+    const auto& known = costs.devices.at(device.device).of(device).measured;
     if (!known) continue;
     const auto times = known->times(device);
     if (std::all_of(times.begin(), times.end(), [](const auto& time) { return time.has_value(); }))
       continue;
     Unmeasured& of_key = missing[key];
-    if (of_key.programs.empty()) of_key.task = {id, Setting::kShared, key};
+    if (of_key.programs.empty())
+      of_key.task = {id, is_shared ? Setting::kShared : Setting::kAlone, key};
     of_key.programs.push_back({program, static_cast<int>(rank)});
   }
   std::vector<Unmeasured> list;

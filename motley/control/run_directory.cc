@@ -12,9 +12,7 @@
 namespace motley::control {
 namespace {
 
-Result<std::pair<std::int64_t, LoggedStep>> parse_logged_step(std::string_view line) {
-  MOTLEY_ASSIGN(const Json json, parse_json(line, "log.jsonl"));
-  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, "log.jsonl"));
+Result<void> read_step(JsonObject& object, Log& log) {
   LoggedStep logged;
   MOTLEY_ASSIGN(const std::int64_t step, object.integer("step"));
   MOTLEY_ASSIGN(logged.loss, object.number("loss"));
@@ -39,19 +37,25 @@ Result<std::pair<std::int64_t, LoggedStep>> parse_logged_step(std::string_view l
     if (item.is_number()) logged.compute_s.push_back(item.get<double>());
   for (const Json& item : *peaks)
     if (item.is_number_integer()) logged.peak_bytes.push_back(item.get<std::int64_t>());
-  return std::pair{step, logged};
+  log.steps[step] = std::move(logged);
+  return {};
 }
 
-Result<std::pair<std::int64_t, LoggedEvaluation>> parse_logged_evaluation(std::string_view line) {
-  MOTLEY_ASSIGN(const Json json, parse_json(line, "log.jsonl"));
-  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, "log.jsonl"));
+Result<void> read_evaluation(JsonObject& object, Log& log) {
   LoggedEvaluation logged;
   MOTLEY_ASSIGN(const Json* evaluation, object.member("evaluation"));
   MOTLEY_ASSIGN(logged.is_best, object.boolean("is_best"));
   MOTLEY_ASSIGN(JsonObject inner, JsonObject::make(*evaluation, "log.jsonl: evaluation"));
   MOTLEY_ASSIGN(const std::int64_t step, inner.integer("step"));
   MOTLEY_ASSIGN(logged.evaluation, evaluation_from_json(inner));
-  return std::pair{step, logged};
+  log.evaluations[step] = std::move(logged);
+  return {};
+}
+
+Result<void> read_line(std::string_view line, Log& log) {
+  MOTLEY_ASSIGN(const Json json, parse_json(line, "log.jsonl"));
+  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, "log.jsonl"));
+  return object.has("evaluation") ? read_evaluation(object, log) : read_step(object, log);
 }
 
 Result<Json> read_json(const std::string& path) {
@@ -107,12 +111,8 @@ Result<Log> read_log(const RunDirectory& directory) {
   Log log;
   if (!std::filesystem::exists(directory.log())) return log;
   MOTLEY_ASSIGN(const std::string text, read_file(directory.log()));
-  for (const std::string_view line : split(text, '\n')) {
-    if (trim(line).empty()) continue;
-    if (auto parsed = parse_logged_step(line)) log.steps[parsed->first] = parsed->second;
-    if (auto parsed = parse_logged_evaluation(line))
-      log.evaluations[parsed->first] = parsed->second;
-  }
+  for (const std::string_view line : split(text, '\n'))
+    (void)read_line(line, log);  // a line that a killed process left is skipped
   return log;
 }
 

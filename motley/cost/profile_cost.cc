@@ -157,11 +157,8 @@ namespace {
 /// The table that the program fits; null: none.
 const InstructionTimes* find_table(const ProfileCost::DeviceTimes& times,
                                    const program::DeviceProgram& program) {
-  // Alone and shared lowerings differ by their exchanges, so at most one of the two fits, but for
-  // models that only one device can run, where they are the same.
-  for (const auto& table : {times.alone, times.shared})
-    if (table != nullptr && table->fits(program)) return table.get();
-  return nullptr;
+  const InstructionTimes* table = times.of(program).table.get();
+  return table != nullptr && table->fits(program) ? table : nullptr;
 }
 
 std::vector<Seconds> table_seconds(const InstructionTimes& table, std::int64_t samples,
@@ -186,12 +183,13 @@ Result<const ProfileCost::DeviceTimes*> ProfileCost::times_of(
 
 Result<ProfileCost::Times> ProfileCost::other_times(const DeviceTimes& times,
                                                     const program::DeviceProgram& program) const {
-  if (!times.source)
+  const TimeSource* source = times.of(program).source.get();
+  if (source == nullptr)
     return stale_error("cost.other-program",
                        fmt::format("the program of '{}' has {} instructions, the profiled model "
                                    "another number; was it made from another model?",
                                    program.device, program.instructions.size()));
-  const auto answers = times.source->times(program);
+  const auto answers = source->times(program);
   Times found;
   Seconds total;
   for (std::size_t i = 0; i < answers.size(); ++i) {

@@ -17,34 +17,42 @@
 
 namespace motley::cost {
 
-/// Cost model over measurements: instruction times of the device's key at the program's samples,
-/// divided by the device's emulated speed; collectives by the group's route, as measured. What was
-/// measured over links is a transfer of the measured latency and a flow around the ring, at most
-/// as fast as measured: alone it takes what was measured, also where the cluster file says that a
-/// link is slower, and beside others it shares links. Routes without links take fixed times. A
-/// group with a planning kind, which nobody can measure, exchanges over the cluster's links by the
-/// cheapest algorithm of its backend (collectives.h), and shares them with what else is under way;
-/// with usual_transport.
+/// Cost model over measurements: instruction times of the device, alone or in a group as the
+/// program is, at the program's samples, divided by the device's emulated speed; collectives by the
+/// group's route, as measured. What was measured over links is a transfer of the measured latency
+/// and a flow around the ring, at most as fast as measured: alone it takes what was measured, also
+/// where the cluster file says that a link is slower, and beside others it shares links. Routes
+/// without links take fixed times. A group with a planning kind, which nobody can measure,
+/// exchanges over the cluster's links by the cheapest algorithm of its backend (collectives.h), and
+/// shares them with what else is under way; with usual_transport.
 class ProfileCost : public CostModel {
  public:
-  /// Times of a device's program in a group and alone by tables, either of which may be null: the
-  /// program's operators tell which one fits. Other programs of the model by `source`, which says
-  /// of an instruction that a table has, too, what the table says. All at full speed but where
-  /// `is_paced`.
+  /// What instructions take in one setting, all at full speed but a table where `is_paced`. Any
+  /// part may be null.
+  struct SettingTimes {
+    std::shared_ptr<const InstructionTimes> table;  ///< of the model split by samples alone
+    /// Of other programs of the model; of an instruction that the table has, too, what it says.
+    std::shared_ptr<const TimeSource> source = nullptr;
+    /// As far as it was measured: what this cannot say is worth measuring.
+    std::shared_ptr<const TimeSource> measured = nullptr;
+    bool operator==(const SettingTimes&) const = default;  // the same objects
+  };
   struct DeviceTimes {
-    std::shared_ptr<const InstructionTimes> alone, shared;
+    /// Without exchanges, and with: two settings, as neighbours work at the same time.
+    SettingTimes alone, shared;
     Pace pace;                                    ///< by the compute of a whole program
     bool is_paced = false;                        ///< the tables have the pace in them already
     std::vector<InterferenceEntry> interference;  ///< of the device; none: it has none
-    std::shared_ptr<const TimeSource> source;     ///< null: there are only the tables' programs
-    /// As far as it was measured: what this cannot say is worth measuring. Null: nothing was.
-    std::shared_ptr<const TimeSource> measured = nullptr;
+    /// The one setting by which all instructions of a program are priced.
+    const SettingTimes& of(const program::DeviceProgram& program) const {
+      return program::is_in_group(program) ? shared : alone;
+    }
     /// Of the tables, beside what is in them.
     double table_speed() const { return is_paced ? 1.0 : pace.at(Seconds(1)); }
     /// Does a program take the same on both?
     bool is_same(const DeviceTimes& other) const {
-      return alone == other.alone && shared == other.shared && source == other.source &&
-             pace == other.pace && is_paced == other.is_paced;
+      return alone == other.alone && shared == other.shared && pace == other.pace &&
+             is_paced == other.is_paced;
     }
   };
   /// `devices`: by name.

@@ -58,6 +58,13 @@ TEST(DeviceKey, HoldsTheModelAndTheMinorVersion) {
   EXPECT_EQ(shared_key(cluster, DeviceId(2), "2.15"), device_key(cluster.devices[2], "2.15"));
 }
 
+/// One product, no exchange.
+program::DeviceProgram alone_program(std::int64_t samples) {
+  program::DeviceProgram program = product_program(samples, 1);
+  program.instructions.pop_back();
+  return program;
+}
+
 class ProfileCostTest : public ::testing::Test {
  protected:
   // The products take 4 s and 1 s at 4 samples; a group has two, alone there is one. The device
@@ -70,13 +77,14 @@ class ProfileCostTest : public ::testing::Test {
           std::vector<CollectiveEntry>{{"motley::all_reduce", "gloo", "local", 2, Bytes(bytes),
                                         Seconds(1.0 + static_cast<double>(bytes)), 0, 1}}));
     }
-    const auto build = [&](std::size_t products) {
-      return std::make_shared<const InstructionTimes>(*InstructionTimes::build(
-          {product_program(4, products)}, *MeasuredTimes::load(store, kCpu), kCpu));
+    const auto build = [&](const program::DeviceProgram& reference) {
+      return std::make_shared<const InstructionTimes>(
+          *InstructionTimes::build({reference}, *MeasuredTimes::load(store, kCpu), kCpu));
     };
     cost_ = std::make_unique<ProfileCost>(
         lab(),
-        std::map<std::string, ProfileCost::DeviceTimes>{{"a:0", {build(1), build(2), Pace(0.5)}}},
+        std::map<std::string, ProfileCost::DeviceTimes>{
+            {"a:0", {{build(alone_program(4))}, {build(product_program(4, 2))}, Pace(0.5)}}},
         *CollectiveTimes::build(store));
   }
 
@@ -87,8 +95,7 @@ TEST_F(ProfileCostTest, PricesTheProgramThatFits) {
   // Halved speed doubles the times; one measured batch grows in proportion.
   EXPECT_EQ(cost_->compute_times(product_program(4, 2)).value(),
             (std::vector{Seconds(8.0), Seconds(2.0), Seconds(0.0)}));
-  EXPECT_EQ(cost_->compute_times(product_program(8, 1)).value(),
-            (std::vector{Seconds(16.0), Seconds(0.0)}));
+  EXPECT_EQ(cost_->compute_times(alone_program(8)).value(), std::vector{Seconds(16.0)});
 }
 
 TEST_F(ProfileCostTest, RefusesOtherProgramsAndDevices) {
@@ -163,8 +170,8 @@ TEST(ProfileCostInterference, IsThatOfTheGroupsRouteAndSize) {
   const DeviceKey key{"cpu", 1, "2.15"};
   const ProfileCost cost(lab(),
                          {{"a:0",
-                           {nullptr,
-                            nullptr,
+                           {{},
+                            {},
                             Pace(),
                             false,
                             {{key, "gloo", "2.5Gbps+100us", 4, 0.1, 1},

@@ -99,7 +99,7 @@ std::vector<StateSpec> find_states(const Optimizer& optimizer, std::size_t dims)
     case Kind::kLion:
       return {{"exp_avg"}};
     case Kind::kAdafactor:
-      if (dims < 2) return {{"variance"}};
+      if (dims < 2) return {{"variance", Shape::kWhole}};
       return {{"row_var", Shape::kRows}, {"col_var", Shape::kColumns}};
     case Kind::kMuon:
       return {{"momentum"}};

@@ -29,9 +29,10 @@ struct Optimizer {
   double momentum = 0.0;  ///< sgd, rmsprop, muon
   bool nesterov = false;  ///< sgd, muon
   double weight_decay = 0.0;
-  double beta1 = 0.9;    ///< adam, adamw, lion, lamb
+  double beta1 = 0.9;    ///< adam, adamw, lion, lamb; muon: of what adamw updates
   double beta2 = 0.999;  ///< the same; rmsprop: alpha
-  double eps = 1e-8;  ///< all but sgd and lion; adafactor: the least step relative to a parameter
+  /// All but sgd and lion; adafactor: the least step relative to a parameter; muon: as beta1.
+  double eps = 1e-8;
 
   bool operator==(const Optimizer&) const = default;
 };
@@ -53,8 +54,9 @@ bool needs_whole(OptimizerKind kind);
 
 /// What the optimizer keeps of a parameter from step to step.
 struct StateSpec {
-  /// Of the parameter's shape; or with its last, or last but one, extent 1.
-  enum class Shape { kParameter, kRows, kColumns };
+  /// As the parameter, in parts where it is; or whole on all devices: of its shape, or with its
+  /// last, or last but one, extent 1.
+  enum class Shape { kParameter, kWhole, kRows, kColumns };
   std::string_view name;  ///< "exp_avg": the state is called "PARAMETER/exp_avg"
   Shape shape = Shape::kParameter;
   bool operator==(const StateSpec&) const = default;

@@ -108,12 +108,7 @@ class Members {
 
   Result<void> words(const std::string& key, std::vector<std::string>& into) {
     if (!object_.has(key)) return {};
-    MOTLEY_ASSIGN(const Json* list, object_.member(key));
-    if (!list->is_array()) return wanted(key, "a list of texts");
-    for (const Json& word : *list) {
-      if (!word.is_string()) return wanted(key, "a list of texts");
-      into.push_back(word.get<std::string>());
-    }
+    MOTLEY_ASSIGN(into, object_.strings(key));
     return {};
   }
 
@@ -183,13 +178,15 @@ int count_states(const Recipe& recipe) {
 }
 
 std::string print_update_kind(const Recipe& recipe) {
-  std::string text =
-      fmt::format("{}-{}", optimizer_name(recipe.optimizer.kind), count_states(recipe));
+  std::string text = fmt::format("{}-{}", optimizer_name(recipe.optimizer.kind),
+                                 find_states(recipe.optimizer, 2).size());
+  if (recipe.average) text += "-average";
+  if (recipe.master_weights) text += "-master";
   if (recipe.clip_norm) text += "-norm";
   if (recipe.clip_value) text += "-value";
   if (recipe.loss_scale) text += "-scaled";
   for (const auto& [flag, pattern] : given_patterns(recipe))
-    text += fmt::format("{} {}", flag, pattern);
+    text += fmt::format(" {} {}", flag, pattern);
   return text;
 }
 

@@ -58,7 +58,8 @@ bool has_master(const Recipe& recipe, const graph::Value& parameter);
 /// Tensors of a parameter's size that are kept beside it, in all: for searches.
 int count_states(const Recipe& recipe);
 
-/// What of the recipe decides which instructions a step has: for people and file names.
+/// What of the recipe decides which instructions a step has, such as
+/// "adamw-2-average-norm --freeze stem.*": part of the key of measured steps.
 std::string print_update_kind(const Recipe& recipe);
 
 /// Usage errors: a pattern that matches no parameter; a parameter that two rates match; nothing

@@ -56,6 +56,20 @@ TEST(Recipe, MuonLeavesAllButMatricesToAdamW) {
   EXPECT_EQ(optimizer_of(recipe, named(graph, "fc.weight")).kind, OptimizerKind::kAdamW);
 }
 
+TEST(Recipe, UpdatesOfOtherInstructionsAreOfAnotherKind) {
+  EXPECT_EQ(print_update_kind({.optimizer = {.momentum = 0.9}}), "sgd-1");
+  EXPECT_EQ(print_update_kind({.average = 0.999}), "sgd-0-average");
+  const Recipe recipe{.optimizer = default_optimizer(OptimizerKind::kAdamW),
+                      .no_decay = {"*.bias"},
+                      .lr_scales = {{"head.*", 0.5}},
+                      .frozen = {"stem.*"},
+                      .clip_norm = 1,
+                      .loss_scale = LossScale(),
+                      .master_weights = true};
+  EXPECT_EQ(print_update_kind(recipe),
+            "adamw-2-master-norm-scaled --no-decay *.bias --lr-scale head.* --freeze stem.*");
+}
+
 TEST(Recipe, FreezesByPattern) {
   const graph::Graph frozen = freeze(layer(), {"*.bias"});
   ASSERT_EQ(frozen.outputs.size(), 1U);
@@ -105,7 +119,8 @@ TEST(Recipe, JsonMessages) {
             "r: key 'clip_norm': found 0.0, wanted a number above 0");
   EXPECT_EQ(json_fault(R"({"average": 1})"),
             "r: key 'average': found 1.0, wanted a number above 0 and below 1");
-  EXPECT_EQ(json_fault(R"({"freeze": "x"})"), "r: key 'freeze': wanted a list of texts");
+  EXPECT_EQ(json_fault(R"({"freeze": "x"})"),
+            "r: key 'freeze': found a string, wanted a list of strings");
   EXPECT_EQ(json_fault(R"({"lr_scale": {"x": -1}})"),
             "r: key 'lr_scale': wanted a number from 0 on for 'x'");
   EXPECT_EQ(json_fault(R"({"clip": 1})"), "r: unknown key 'clip'");

@@ -1,5 +1,6 @@
 #include "motley/program/program.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace motley::program {
@@ -53,6 +54,10 @@ Rank peer_of(const Instruction& instruction) {
 
 bool is_exchange(const Instruction& instruction) {
   return !instruction.group.is_none() || instruction.op == kSend || instruction.op == kReceive;
+}
+
+bool is_in_group(const DeviceProgram& program) {
+  return std::any_of(program.instructions.begin(), program.instructions.end(), is_exchange);
 }
 
 Bytes exchanged_bytes(const DeviceProgram& program, const Instruction& instruction) {

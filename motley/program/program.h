@@ -112,6 +112,9 @@ Rank peer_of(const Instruction& instruction);
 /// Does the instruction need other devices: a collective, a send or a receive?
 bool is_exchange(const Instruction& instruction);
 
+/// Does the device work in a group: does any of its instructions exchange?
+bool is_in_group(const DeviceProgram& program);
+
 /// Bytes that this device puts into an exchange, or gets from a receive: of the first buffer.
 Bytes exchanged_bytes(const DeviceProgram& program, const Instruction& instruction);
 

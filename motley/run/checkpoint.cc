@@ -16,6 +16,7 @@
 #include "motley/base/json.h"
 #include "motley/base/random.h"
 #include "motley/base/text.h"
+#include "motley/program/state_names.h"
 
 namespace motley::run {
 namespace {
@@ -407,7 +408,7 @@ Result<void> CheckpointStore::publish(const std::string& checkpoint,
 Result<void> CheckpointStore::publish_average(
     const std::string& checkpoint, const std::map<std::string, std::string>& tied) const {
   MOTLEY_ASSIGN(const Checkpoint found, open_checkpoint(checkpoint));
-  return found.model.with_others(found.optimizer, "/average", tied)
+  return found.model.with_others(found.optimizer, std::string(program::kAverageSuffix), tied)
       .write_whole(run_dir_ + "/model_average.safetensors");
 }
 

@@ -23,17 +23,6 @@ bool is_better_low(std::string_view metric) {
   return metric.ends_with("loss") || metric.ends_with("perplexity") || metric.ends_with("error");
 }
 
-Result<std::vector<std::string>> strings_from_json(JsonObject& object, const std::string& key) {
-  MOTLEY_ASSIGN(const Json* list, object.member(key));
-  std::vector<std::string> strings;
-  for (const Json& item : *list) {
-    if (!list->is_array() || !item.is_string())
-      return usage_error("run.job", fmt::format("{}: {}: wanted texts", object.where(), key));
-    strings.push_back(item.get<std::string>());
-  }
-  return strings;
-}
-
 }  // namespace
 
 Result<Watch> parse_watch(const std::string& text) {
@@ -67,8 +56,8 @@ Result<EvaluationJob> evaluation_job_from_json(const Json& json, const std::stri
   MOTLEY_ASSIGN(job.data, data::data_source_from_json(*data, where + ": data"));
   MOTLEY_ASSIGN(job.samples, object.integer("samples"));
   MOTLEY_ASSIGN(job.every, object.integer("every"));
-  MOTLEY_ASSIGN(job.programs, strings_from_json(object, "programs"));
-  MOTLEY_ASSIGN(job.outputs, strings_from_json(object, "outputs"));
+  MOTLEY_ASSIGN(job.programs, object.strings("programs"));
+  MOTLEY_ASSIGN(job.outputs, object.strings("outputs"));
   MOTLEY_ASSIGN(job.watch.metric, object.string("watch"));
   MOTLEY_ASSIGN(job.watch.higher_is_better, object.boolean("higher_is_better"));
   MOTLEY_ASSIGN(job.patience, object.integer("patience"));
@@ -109,6 +98,12 @@ void EvaluationSums::add(double loss, const std::vector<double>& outputs, std::i
   samples_ += weight;
   for (std::size_t i = 0; i < sums_.size(); ++i)
     sums_[i] += outputs[i] * (weighed_[i] != 0 ? weight : 1.0);
+}
+
+std::vector<std::string> EvaluationSums::names() const {
+  std::vector<std::string> names;
+  for (const Metric& metric : metrics_) names.push_back(metric.name);
+  return names;
 }
 
 Result<Evaluation> EvaluationSums::result() const {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -19,8 +18,8 @@ struct Watch {
   bool higher_is_better = false;
   bool operator==(const Watch&) const = default;
 };
-/// "accuracy:max", "loss:min"; without an ending a loss or a perplexity is better where it is lower
-/// and anything else where it is higher. Usage errors.
+/// "accuracy:max", "loss:min"; without an ending a metric whose name ends in "loss", "perplexity"
+/// or "error" is better where it is lower and any other where it is higher. Usage errors.
 Result<Watch> parse_watch(const std::string& text);
 
 /// How a training is evaluated, as a job says it.
@@ -56,6 +55,8 @@ class EvaluationSums {
   explicit EvaluationSums(const std::vector<std::string>& outputs);
   /// A batch's loss and outputs.
   void add(double loss, const std::vector<double>& outputs, std::int64_t samples);
+  /// Names of the metrics that result() gives, in its order.
+  std::vector<std::string> names() const;
   /// Runtime errors (run.metric), by name: a count of zero, a number that is not finite.
   Result<Evaluation> result() const;
 

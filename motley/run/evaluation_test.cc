@@ -20,6 +20,7 @@ TEST(EvaluationSums, SumsAreDividedByCountsAndNumbersWeighedBySamples) {
   EXPECT_DOUBLE_EQ(evaluation.loss, 2.0);  // (4 * 1 + 2 * 4) / 6
   // (3 + 1) / (4 + 2); (4 * 0.5 + 2 * 2) / 6
   EXPECT_THAT(evaluation.metrics, ElementsAre(Pair("accuracy", 4.0 / 6.0), Pair("margin", 1.0)));
+  EXPECT_THAT(sums.names(), ElementsAre("accuracy", "margin"));
   EXPECT_EQ(evaluation.find("margin"), 1.0);
   EXPECT_EQ(evaluation.find("loss"), 2.0);
   EXPECT_EQ(evaluation.find("none"), std::nullopt);
@@ -37,9 +38,9 @@ TEST(EvaluationSums, ANumberAloneThatEndsSoIsNoSum) {
   EXPECT_THAT(sums.result()->metrics, ElementsAre(Pair("hidden.0", 5.0)));
 }
 
-std::string metric_fault(std::vector<std::string> outputs, double loss,
+std::string metric_fault(const std::vector<std::string>& outputs, double loss,
                          std::vector<double> values) {
-  EvaluationSums sums(std::move(outputs));
+  EvaluationSums sums(outputs);
   sums.add(loss, values, 1);
   const auto result = sums.result();
   return result ? "" : result.error().message;
@@ -84,6 +85,13 @@ TEST(EvaluationJob, JsonRoundTrip) {
   const auto parsed = evaluation_job_from_json(evaluation_job_to_json(job), "e");
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_EQ(*parsed, job);
+}
+
+TEST(EvaluationJob, WantsListsOfTexts) {
+  Json json = evaluation_job_to_json({.data = {.path = "d.npz"}, .programs = {"a.txt"}});
+  json["outputs"] = nullptr;
+  EXPECT_EQ(evaluation_job_from_json(json, "e").error().message,
+            "e: key 'outputs': found null, wanted a list of strings");
 }
 
 }  // namespace

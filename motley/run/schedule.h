@@ -44,7 +44,8 @@ std::string_view schedule_name(ScheduleKind kind);
 /// and steps are left as they are. Usage errors, with file and line.
 Result<Schedule> parse_schedule(const std::string& text);
 
-/// Usage errors: a warm-up longer than the training; a file with fewer factors than `steps`.
+/// Usage errors: a warm-up below 0, longer than the training or beside a file of factors; a file
+/// with fewer of them than `steps`; a one-cycle of fewer than 4 steps.
 Result<void> verify_schedule(const Schedule& schedule, std::int64_t steps);
 
 Json schedule_to_json(const Schedule& schedule);

@@ -283,10 +283,11 @@ Result<void> TensorFiles::write_whole(const std::string& path,
 }
 
 bool TensorFiles::are_equal(const std::string& one, const std::string& other) const {
+  const Tensor &a = tensors_.at(one), &b = tensors_.at(other);
+  if (a.dtype != b.dtype || a.shape != b.shape) return false;
   std::vector<std::byte> joined_one, joined_other;
-  const TensorView a = whole(one, joined_one), b = whole(other, joined_other);
-  return a.dtype == b.dtype && a.shape == b.shape &&
-         std::equal(a.bytes.begin(), a.bytes.end(), b.bytes.begin(), b.bytes.end());
+  const auto first = whole(one, joined_one).bytes, second = whole(other, joined_other).bytes;
+  return std::equal(first.begin(), first.end(), second.begin(), second.end());
 }
 
 }  // namespace motley::run

@@ -8,7 +8,6 @@
 #include "motley/program/program_verify.h"
 #include "motley/synth/lower_sharded.h"
 #include "motley/synth/sample_sharding.h"
-#include "motley/synth/sharded_plan.h"
 
 namespace motley::synth {
 namespace {
@@ -26,23 +25,22 @@ void keep_as_trained(const TrainedAndEvaluated& graphs, const Sharding& trained,
 
 }  // namespace
 
-Result<program::Program> lower_evaluation(const TrainedAndEvaluated& graphs, const plan::Plan& plan,
-                                          const cluster::Cluster& cluster, std::int64_t samples) {
-  MOTLEY_ASSIGN(const Sharding trained, find_sharding(graphs.training, plan, cluster));
+Result<program::Program> lower_evaluation(const TrainedAndEvaluated& graphs,
+                                          const TrainedPlan& trained, std::int64_t samples) {
   Sharding sharding;
-  sharding.devices = trained.devices;
-  sharding.shares = trained.shares;
+  sharding.devices = trained.sharding.devices;
+  sharding.shares = trained.sharding.shares;
   sharding.batch = samples;
   MOTLEY_RETURN_IF_ERROR(
       check_devices(graphs.evaluation, sharding.devices.size(), plan::BatchNormMode::kGlobal));
   const std::vector<graph::ShardingRule> rules = spread_samples(graphs.evaluation, sharding);
-  keep_as_trained(graphs, trained, sharding);
+  keep_as_trained(graphs, trained.sharding, sharding);
   LowerOptions options;
-  options.bucket_bytes = plan.bucket_bytes;
+  options.bucket_bytes = trained.plan.bucket_bytes;
   MOTLEY_ASSIGN(program::Program program,
                 lower_ranks(graphs.evaluation, sharding, rules, all_ranks(sharding), options));
   MOTLEY_RETURN_IF_ERROR(program::verify_program(program, graphs.evaluation.name));
-  program.model_hash = plan.model_hash;
+  program.model_hash = trained.plan.model_hash;
   return program;
 }
 

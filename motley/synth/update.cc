@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
-#include <set>
 
 #include "motley/program/parts.h"
+#include "motley/program/state_names.h"
 
 namespace motley::synth {
 namespace {
@@ -52,23 +51,21 @@ Update::Update(RankStep& rank) : rank_(rank), recipe_(rank.step().options.recipe
     if (output.kind == graph::OutputKind::kGradient) kept_[output.of.index()] = keep(output.of);
   if (recipe_.loss_scale)
     scaling_ = rank.builder().add_buffer(
-        {BufferKind::kState, DType::kF32, {3}, "motley/loss_scale", BufferId()});
+        {BufferKind::kState, DType::kF32, {3}, std::string(program::kLossScaleState), BufferId()});
 }
 
-BufferId Update::add_state(ValueId parameter, std::string_view name, DType dtype,
+BufferId Update::add_state(ValueId parameter, std::string_view suffix, DType dtype,
                            plan::StateSpec::Shape shape) {
   using SpecShape = plan::StateSpec::Shape;
   program::Buffer state = rank_.builder().buffer(rank_.value(parameter));
   state.kind = BufferKind::kState;
   state.dtype = dtype;
-  state.name = fmt::format("{}/{}", state.name, name);
+  state.name += suffix;
   if (shape != SpecShape::kParameter) {
     state.part.reset();
     state.shape = rank_.whole_shape(parameter);
-    state.shape[state.shape.size() - (shape == SpecShape::kRows ? 1 : 2)] = 1;
-  } else if (name == "variance") {  // of adafactor, which sees whole gradients
-    state.part.reset();
-    state.shape = rank_.whole_shape(parameter);
+    if (shape != SpecShape::kWhole)
+      state.shape[state.shape.size() - (shape == SpecShape::kRows ? 1 : 2)] = 1;
   }
   return rank_.builder().add_buffer(std::move(state));
 }
@@ -83,13 +80,15 @@ Update::Kept Update::keep(ValueId parameter) {
   kept.is_part = rank_.step().home(parameter).kind == FormKind::kSharded;
   if (has_master) {
     kept.copy = kept.parameter;
-    kept.parameter = add_state(parameter, "master", dtype, SpecShape::kParameter);
+    kept.parameter = add_state(parameter, program::kMasterSuffix, dtype, SpecShape::kParameter);
   }
-  const auto states = plan::find_states(plan::optimizer_of(recipe_, value), value.shape.size());
+  kept.optimizer = plan::optimizer_of(recipe_, value);
+  const auto states = plan::find_states(kept.optimizer, value.shape.size());
   for (std::size_t s = 0; s < states.size(); ++s)
     (s == 0 ? kept.state1 : kept.state2) =
-        add_state(parameter, states[s].name, dtype, states[s].shape);
-  if (recipe_.average) kept.average = add_state(parameter, "average", dtype, SpecShape::kParameter);
+        add_state(parameter, fmt::format("/{}", states[s].name), dtype, states[s].shape);
+  if (recipe_.average)
+    kept.average = add_state(parameter, program::kAverageSuffix, dtype, SpecShape::kParameter);
   return kept;
 }
 
@@ -150,17 +149,15 @@ std::vector<Update::Batch> Update::make_batches(const std::vector<Gradient>& gra
   std::vector<Batch> batches;
   for (const Gradient& each : gradients) {
     const Kept& kept = kept_[each.parameter.index()];
-    const plan::Optimizer optimizer =
-        plan::optimizer_of(recipe_, rank_.graph().value(each.parameter));
-    const bool is_part = kept.is_part && has_direction(optimizer.kind);
+    const bool is_part = kept.is_part && has_direction(kept.optimizer.kind);
     auto batch = std::find_if(batches.begin(), batches.end(), [&](const Batch& other) {
-      return other.optimizer == optimizer && other.is_part == is_part &&
+      return other.optimizer == kept.optimizer && other.is_part == is_part &&
              other.state2.empty() == kept.state2.is_none() &&
              rank_.builder().buffer(other.parameters.front()).dtype ==
                  rank_.builder().buffer(kept.parameter).dtype;
     });
     if (batch == batches.end())
-      batch = batches.insert(batches.end(), {optimizer, is_part, {}, {}, {}, {}, {}});
+      batch = batches.insert(batches.end(), {kept.optimizer, is_part, {}, {}, {}, {}, {}});
     batch->values.push_back(each.parameter);
     batch->parameters.push_back(kept.parameter);
     batch->gradients.push_back(each.gradient);
@@ -253,29 +250,21 @@ void Update::gather_whole(const Batch& batch, std::vector<BufferId>& parts,
     const Shape shape = rank_.whole_shape(batch.values[i]);
     const graph::Slab slab = graph::slab_of(shape, form);
     const Shape& extents = rank_.parts_of(form.extent);
-    Shape counts = extents;
-    for (std::int64_t& count : counts) count *= slab.before * slab.after;
+    const std::int64_t width = slab.before * slab.after;
     const BufferId packed =
         builder.make("motley::pack", {{buffer_list({parts[i]})}}, builder.buffer(parts[i]).dtype,
                      {builder.buffer(parts[i]).elements()}, label);
-    const BufferId flat =
-        builder.exchange(program::kAllGather, packed, {integers(counts)},
-                         std::accumulate(counts.begin(), counts.end(), std::int64_t{0}), label);
+    const BufferId flat = builder.exchange(program::kAllGather, packed, {integers(extents, width)},
+                                           width * form.extent, label);
     parts[i] = builder.join(flat, slab, extents, shape, label);
   }
 }
 
 void Update::take_parts(const Batch& batch, std::vector<BufferId>& wholes,
                         const std::string& label) {
-  ProgramBuilder& builder = rank_.builder();
-  for (std::size_t i = 0; i < wholes.size(); ++i) {
-    const Form& form = rank_.step().home(batch.values[i]);
-    const graph::Slab slab = graph::slab_of(rank_.whole_shape(batch.values[i]), form);
-    const program::Buffer part = builder.buffer(batch.parameters[i]);
-    wholes[i] = builder.make("motley::part",
-                             {{wholes[i]}, {slab.before}, {rank_.begin(form.extent)}, {slab.after}},
-                             part.dtype, part.shape, label);
-  }
+  for (std::size_t i = 0; i < wholes.size(); ++i)
+    wholes[i] =
+        rank_.take_part(batch.values[i], wholes[i], rank_.step().home(batch.values[i]), label);
 }
 
 void Update::write_copies(const std::vector<Gradient>& gradients, const std::string& label) {

@@ -41,6 +41,7 @@ class Update {
  private:
   /// What belongs to a trained parameter here.
   struct Kept {
+    plan::Optimizer optimizer;
     BufferId parameter;  ///< what is updated: the parameter or its master
     BufferId copy;       ///< of a master: the parameter
     BufferId state1, state2, average;
@@ -59,7 +60,8 @@ class Update {
   };
 
   Kept keep(ValueId parameter);
-  BufferId add_state(ValueId parameter, std::string_view name, DType dtype,
+  /// A state that is called as the parameter with a suffix.
+  BufferId add_state(ValueId parameter, std::string_view suffix, DType dtype,
                      plan::StateSpec::Shape shape);
   void write_factor();
   /// What devices have of tensors: all of each, or their parts.

@@ -50,12 +50,16 @@ inline cluster::Cluster three_devices(const std::string& where, const std::strin
 /// A model on the CPU devices of a cluster with everything measured, in an invented way: an
 /// instruction takes 20 us and 2 ns for each byte it writes, and up to 15 % less or more by its
 /// key, as measurements scatter; emulated devices are slower than their speed by 10 % where they
-/// have much to do and by 30 % where they have little; a collective takes 50 us a rank and, over a
-/// link, 8 ns a byte, else 1 ns. Devices of planning kinds need no profile.
+/// have much to do and by 30 % where they have little; `beside` times as long beside neighbours as
+/// alone; a collective takes 50 us a rank and, over a link, 8 ns a byte, else 1 ns. Devices of
+/// planning kinds need no profile.
 class InventedProfile {
  public:
-  InventedProfile(graph::Graph graph, cluster::Cluster cluster, std::int64_t batch)
-      : cluster_(std::make_unique<cluster::Cluster>(std::move(cluster))), batch_(batch) {
+  InventedProfile(graph::Graph graph, cluster::Cluster cluster, std::int64_t batch,
+                  double beside = 1)
+      : cluster_(std::make_unique<cluster::Cluster>(std::move(cluster))),
+        batch_(batch),
+        beside_(beside) {
     model_.graph = std::move(graph);
     model_.hash = "00000000000000aa";
     options_.torch = kTorch;
@@ -121,7 +125,9 @@ class InventedProfile {
     const cost::DeviceKey shared = cost::shared_key(*cluster_, id, kTorch);
     for (const std::int64_t batch : batches) {
       (void)store_.put(operators(alone, batch, 1));
-      (void)store_.put(operators(shared, batch, 2));
+      std::vector<cost::OpEntry> entries = operators(shared, batch, 2);
+      for (cost::OpEntry& entry : entries) entry.median = entry.median * beside_;
+      (void)store_.put(entries);
     }
     (void)store_.put_batches(subject(), alone, batches);
     (void)store_.put_batches(subject(), shared, batches);
@@ -129,7 +135,8 @@ class InventedProfile {
     const cost::DeviceKey key = cost::emulated_key(*cluster_, id, kTorch);
     for (const auto& [samples, slower] : {std::pair{batches.front(), 1.3}, {batches.back(), 1.1}}) {
       Seconds seconds;
-      for (const cost::OpEntry& entry : operators({}, samples, 2)) seconds += entry.median;
+      for (const cost::OpEntry& entry : operators({}, samples, 2))
+        seconds += entry.median * beside_;
       cost::OpEntry step = cost::step_entry(key, subject(), samples);
       step.median = slower * seconds / cluster_->device(id).speed;
       step.samples = 1;
@@ -156,6 +163,7 @@ class InventedProfile {
   graph::Model model_;
   std::unique_ptr<cluster::Cluster> cluster_;
   std::int64_t batch_;
+  double beside_;
   CostOptions options_;
   cost::ProfileStore store_ = cost::ProfileStore::open(":memory:").value();
   Costs costs_;

@@ -179,6 +179,15 @@ def change_config(folder, **changes) -> None:
     (folder / "config.json").write_text(json.dumps({**config, **changes}))
 
 
+def refusal_with(path, text, target, capsys) -> str:
+    """Of a folder one of whose files has another text; none: is not there."""
+    if text is None:
+        path.unlink()
+    else:
+        path.write_text(text)
+    return refusal(path.parent, target, capsys)
+
+
 def test_wrong_configurations(folder, tmp_path, capsys):
     target = tmp_path / "model.motley"
     family = f"{len(hf.CONFIG_MAPPING)} that transformers {hf.__version__} knows"
@@ -187,18 +196,16 @@ def test_wrong_configurations(folder, tmp_path, capsys):
         f'motley.export: the model\'s family is unknown; {folder}/config.json; found model_type "gpt9", '
         f"wanted one of the {family}; try a newer transformers"
     )
-    (folder / "config.json").write_text("{")
-    assert refusal(folder, target, capsys) == (
+    config = folder / "config.json"
+    assert refusal_with(config, "{", target, capsys) == (
         f"motley.export: not a JSON file; {folder}/config.json; found JSONDecodeError: Expecting property name "
         "enclosed in double quotes: line 1 column 2 (char 1), wanted a JSON object; try the file as released"
     )
-    (folder / "config.json").write_text("[]")
-    assert refusal(folder, target, capsys) == (
+    assert refusal_with(config, "[]", target, capsys) == (
         f"motley.export: not a JSON file; {folder}/config.json; found list, wanted a JSON object; "
         "try the file as released"
     )
-    (folder / "config.json").unlink()
-    assert refusal(folder, target, capsys) == (
+    assert refusal_with(config, None, target, capsys) == (
         f"motley.export: not a Hugging Face model; {folder}; found no config.json, "
         "wanted a folder that save_pretrained wrote; try the folder that has config.json"
     )
@@ -225,7 +232,8 @@ def test_weights_of_another_shape(folder, tmp_path, capsys):
 
 def test_missing_weights(folder, tmp_path, capsys):
     target = tmp_path / "model.motley"
-    index = json.loads((folder / "model.safetensors.index.json").read_text())
+    index_file = folder / "model.safetensors.index.json"
+    index = json.loads(index_file.read_text())
     shard = folder / index["weight_map"]["transformer.ln_f.bias"]
     tensors = load_file(shard)
     del tensors["transformer.ln_f.bias"]
@@ -235,24 +243,20 @@ def test_missing_weights(folder, tmp_path, capsys):
         'wanted tensor "transformer.ln_f.bias" as model.safetensors.index.json says; try copying the file again'
     )
     del index["weight_map"]["transformer.ln_f.bias"]
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    assert refusal(folder, target, capsys) == (
+    assert refusal_with(index_file, json.dumps(index), target, capsys) == (
         f"motley.export: weights are missing; {folder}; found 1 missing, among them transformer.ln_f.bias, "
         "wanted every tensor of GPT2LMHeadModel; "
         "try all files of the release; --task NAME gives a model of another task a new head"
     )
-    (folder / "model.safetensors.index.json").write_text("{}")
-    assert refusal(folder, target, capsys) == (
+    assert refusal_with(index_file, "{}", target, capsys) == (
         f"motley.export: the index has no files; {folder}/model.safetensors.index.json; found no weight_map, "
         "wanted the file of every tensor; try the file as released"
     )
-    (folder / "model.safetensors.index.json").unlink()
-    assert refusal(folder, target, capsys) == (
+    assert refusal_with(index_file, None, target, capsys) == (
         f"motley.export: the weights are missing; {folder}/model.safetensors; found no such file, "
         "wanted weights as safetensors; try --graph-only for a model without weights"
     )
-    (folder / "pytorch_model.bin").write_bytes(b"")
-    assert refusal(folder, target, capsys) == (
+    assert refusal_with(folder / "pytorch_model.bin", "", target, capsys) == (
         f"motley.export: the weights are missing; {folder}/model.safetensors; "
         "found no such file, but pytorch_model.bin, wanted weights as safetensors; "
         "try save_pretrained in transformers, which writes safetensors"

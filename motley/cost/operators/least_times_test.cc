@@ -46,5 +46,21 @@ TEST(LeastTimes, TakesTheLeastRatioOfEachOperator) {
   EXPECT_EQ(twice.answer("aten::mm", DType::kF32, {0, 8, 1}).seconds, Seconds(8));
 }
 
+// The bound is half of what Slow says: a quarter is raised to that, three quarters stay.
+TEST(AtLeast, RaisesWhatIsBelow) {
+  const auto graph = std::make_shared<const graph::Graph>();
+  const auto slow = std::make_shared<const Slow>(graph);
+  const program::DeviceProgram program = product_program(4, 2);
+  const auto least = std::make_shared<const LeastTimes>(
+      graph, slow, std::vector<program::DeviceProgram>{program}, Share(*slow, 0.5));
+  const auto wanted = slow->times(program);
+  const auto quarter = AtLeast(std::make_shared<const Share>(*slow, 0.25), least).times(program);
+  const auto most = AtLeast(std::make_shared<const Share>(*slow, 0.75), least).times(program);
+  for (const std::size_t i : {0u, 1u}) {
+    EXPECT_EQ(quarter[i]->seconds, wanted[i]->seconds * 0.5);
+    EXPECT_EQ(most[i]->seconds, wanted[i]->seconds * 0.75);
+  }
+}
+
 }  // namespace
 }  // namespace motley::cost

@@ -1,5 +1,7 @@
 #include "motley/cost/operators/time_source.h"
 
+#include <algorithm>
+
 #include "motley/program/program_text.h"
 
 namespace motley::cost {
@@ -67,6 +69,15 @@ std::vector<std::optional<TimeSource::Answer>> FirstKnown::times(
     if (others.empty()) others = second_->times(program);
     answers[i] = others[i];
   }
+  return answers;
+}
+
+std::vector<std::optional<TimeSource::Answer>> AtLeast::times(
+    const program::DeviceProgram& program) const {
+  std::vector<std::optional<Answer>> answers = source_->times(program);
+  const std::vector<std::optional<Answer>> least = least_->times(program);
+  for (std::size_t i = 0; i < answers.size(); ++i)
+    if (answers[i]) answers[i]->seconds = std::max(answers[i]->seconds, least[i]->seconds);
   return answers;
 }
 

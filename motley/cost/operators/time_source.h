@@ -71,4 +71,17 @@ class FirstKnown : public TimeSource {
   std::shared_ptr<const TimeSource> first_, second_;
 };
 
+/// What a source says, but nowhere less than `least`: a bound by `least` then holds for all that
+/// the source prices, wherever its times come from.
+class AtLeast : public TimeSource {
+ public:
+  AtLeast(std::shared_ptr<const TimeSource> source, std::shared_ptr<const WorkTimes> least)
+      : source_(std::move(source)), least_(std::move(least)) {}
+  std::vector<std::optional<Answer>> times(const program::DeviceProgram& program) const override;
+
+ private:
+  std::shared_ptr<const TimeSource> source_;
+  std::shared_ptr<const WorkTimes> least_;
+};
+
 }  // namespace motley::cost

@@ -13,15 +13,13 @@
 #include "motley/base/json.h"
 #include "motley/base/random.h"
 #include "motley/base/text.h"
+#include "motley/program/state_names.h"
 #include "motley/run/input_specs.h"
 #include "motley/run/torch/exchange/clock.h"
 #include "motley/run/torch/operators/tensors.h"
 
 namespace motley::run {
 namespace {
-
-/// State of a recipe that scales the loss: a gradient that is not finite is a step left out.
-constexpr const char* kLossScale = "motley/loss_scale";
 
 using program::Buffer;
 using program::BufferKind;
@@ -419,7 +417,7 @@ Result<StepResult> RankTraining::step() {
   MOTLEY_ASSIGN(const data::Batch* batch, samples_->next());
   MOTLEY_ASSIGN(const StepResult result, executor_->step({next_step_, lr_factor}, *batch));
   MOTLEY_RETURN_IF_ERROR(check_finite("loss", result.loss));
-  const bool may_overflow = persistent_.contains(kLossScale);
+  const bool may_overflow = persistent_.contains(std::string(program::kLossScaleState));
   if (result.gradient_norm && !may_overflow)
     MOTLEY_RETURN_IF_ERROR(check_finite("the gradients' norm", *result.gradient_norm));
   Json fields{{"step", next_step_}};
@@ -573,7 +571,7 @@ Result<void> RankTraining::finish() {
     MOTLEY_RETURN_IF_ERROR(checkpoints_.publish(best, "model_best.safetensors"));
   const bool has_average =
       std::any_of(persistent_.begin(), persistent_.end(),
-                  [](const auto& entry) { return entry.first.ends_with("/average"); });
+                  [](const auto& entry) { return entry.first.ends_with(program::kAverageSuffix); });
   if (!has_average) return {};
   return checkpoints_.publish_average(saved_path_, canonical_names(model_.graph));
 }

@@ -55,17 +55,17 @@ CostTable build_cost_table(const Costs& costs, const cluster::Cluster& cluster) 
   CostTable table;
   for (const cluster::Device& device : cluster.devices) {
     const auto found = costs.devices.find(device.name);
-    if (found == costs.devices.end() || !found->second.alone) continue;
+    if (found == costs.devices.end() || !found->second.alone.table) continue;
     const cost::ProfileCost::DeviceTimes& times = found->second;
     CostTable::Device& row = table.devices.emplace_back();
     row.name = device.name;
     row.kind = device.kind;
     row.grounds = costs.grounds.at(device.name).text;
     row.paces = times.pace.samples();
-    for (const double batch : times.alone->batches())
+    for (const double batch : times.alone.table->batches())
       row.rows.push_back({static_cast<std::int64_t>(batch),
-                          times.alone->total(batch) / times.table_speed(),
-                          times.shared->total(batch) / times.table_speed()});
+                          times.alone.table->total(batch) / times.table_speed(),
+                          times.shared.table->total(batch) / times.table_speed()});
   }
   return table;
 }

@@ -100,7 +100,7 @@ TEST(CostTable, SumsUpAllComputeAtTheDevicesPace) {
 TEST(CostTable, LeavesOutDevicesOfWhichNothingIsKnown) {
   const InventedProfile invented(synth::read_graph("mlp"), three_devices("kinds"), 4);
   Costs costs = invented.costs();
-  costs.devices.at("a:0").alone = nullptr;
+  costs.devices.at("a:0").alone.table = nullptr;
   costs.devices.erase("c:0");
   const CostTable table = build_cost_table(costs, invented.cluster());
   ASSERT_EQ(table.devices.size(), 1u);

@@ -47,6 +47,8 @@ struct Table {
   std::shared_ptr<const cost::TimeSource> measured = nullptr;  // as far as it was measured
   std::shared_ptr<const cost::WorkTimes> by_work = nullptr;    // none: too little was measured
   std::shared_ptr<const cost::WorkTimes> least = nullptr;      // where there is by_work
+
+  cost::ProfileCost::SettingTimes of_setting() const { return {times, source, measured}; }
 };
 
 /// What the loading of all tables shares; remembers what it lowered.
@@ -86,7 +88,8 @@ Result<const Loading::References*> load_times(Loading& loading, const DeviceKey&
   return references;
 }
 
-/// What the table says of an instruction, the source says first, wherever that stands.
+/// What the table says of an instruction, the source says first, wherever that stands; and nothing
+/// less than `least`.
 void prefer_table(const std::vector<program::DeviceProgram>& references, Table& table) {
   const auto at = [times = table.times](std::size_t instruction, double batch) {
     return cost::TimeSource::Answer{times->at(instruction, batch),
@@ -94,6 +97,7 @@ void prefer_table(const std::vector<program::DeviceProgram>& references, Table& 
   };
   const auto curves = std::make_shared<cost::BatchCurves>(references, at);
   table.source = std::make_shared<cost::FirstKnown>(curves, table.source);
+  if (table.least) table.source = std::make_shared<cost::AtLeast>(table.source, table.least);
   if (table.measured) table.measured = std::make_shared<cost::FirstKnown>(curves, table.measured);
 }
 
@@ -199,9 +203,9 @@ Result<Table> kind_table(Loading& loading, const cluster::PlanningKind& kind, co
   MOTLEY_ASSIGN(const auto* references,
                 load_times(loading, key, batches, ranks, *table.source, table));
   if (table.source == table.by_work) return table;
-  prefer_table(*references, table);
   table.least =
       std::make_shared<cost::LeastTimes>(loading.graph, table.by_work, *references, *table.source);
+  prefer_table(*references, table);
   return table;
 }
 
@@ -257,21 +261,19 @@ cost::ProfileCost::DeviceTimes paced(const Table& alone, const Table& shared,
   cost::ProfileCost::DeviceTimes times;
   times.pace = pace;
   times.is_paced = !pace.is_constant();
-  times.source = shared.source;
-  if (shared.measured && alone.measured)  // a plan of one device runs what was measured alone
-    times.measured = std::make_shared<cost::FirstKnown>(shared.measured, alone.measured);
-  times.alone = alone.times;
-  times.shared = shared.times;
+  times.alone = alone.of_setting();
+  times.shared = shared.of_setting();
   if (!times.is_paced) return times;
-  times.alone = std::make_shared<const InstructionTimes>(alone.times->slowed(pace));
-  times.shared = std::make_shared<const InstructionTimes>(shared.times->slowed(pace));
+  for (cost::ProfileCost::SettingTimes* each : {&times.alone, &times.shared})
+    each->table = std::make_shared<const InstructionTimes>(each->table->slowed(pace));
   return times;
 }
 
 /// For searches: the pace of the device's usual part.
-Costs::ByWork by_work(const Table& shared, const cost::Pace& pace, std::int64_t samples) {
+Costs::ByWork by_work(const Table& alone, const Table& shared, const cost::Pace& pace,
+                      std::int64_t samples) {
   const Seconds compute = shared.times->total(static_cast<double>(samples));
-  return {shared.by_work, pace.at(compute), shared.least, pace.fastest()};
+  return {shared.by_work, pace.at(compute), shared.least, alone.least, pace.fastest()};
 }
 
 std::vector<cost::InterferenceEntry> entries_of(const std::vector<cost::InterferenceEntry>& all,
@@ -320,9 +322,9 @@ Result<Costs> load_costs(const graph::Model& model, const cluster::Cluster& clus
     auto times = paced(*alone, *shared, tempo.pace);
     if (!cost::has_pace(cluster, id))  // a pace is of whole steps among busy neighbours
       times.interference = entries_of(interference, cost::device_key(device, options.torch));
-    if (shared->by_work)
-      costs.by_work[device.name] =
-          by_work(*shared, tempo.pace, cost::usual_samples(cluster, id, options.global_batch));
+    if (alone->by_work && shared->by_work)
+      costs.by_work[device.name] = by_work(*alone, *shared, tempo.pace,
+                                           cost::usual_samples(cluster, id, options.global_batch));
     costs.devices.emplace(device.name, std::move(times));
   }
   MOTLEY_ASSIGN(costs.collectives, cost::CollectiveTimes::build(store));

@@ -25,8 +25,9 @@ struct Costs {
   struct ByWork {
     std::shared_ptr<const cost::WorkTimes> times;
     double speed = 1.0;  ///< the pace of a step that has about the device's part for it
-    /// No program's operators take less than by these: of bounds.
-    std::shared_ptr<const cost::WorkTimes> least_times = nullptr;
+    /// Of bounds: no operator takes less in a program with exchanges, and in one without (the two
+    /// settings of cost::ProfileCost::DeviceTimes). Null: `times`.
+    std::shared_ptr<const cost::WorkTimes> least_shared = nullptr, least_alone = nullptr;
     double most_speed = 1.0;
   };
   std::map<std::string, ByWork> by_work;

@@ -72,7 +72,9 @@ class CostsTest : public ::testing::Test {
 
   Costs costs() const { return load_costs(model_, cluster_, store_, options_).value(); }
   /// Of the first device alone.
-  static Seconds step(const Costs& costs) { return costs.devices.at("a:0").alone->total(kBatch); }
+  static Seconds step(const Costs& costs) {
+    return costs.devices.at("a:0").alone.table->total(kBatch);
+  }
 
   graph::Model model_;
   cluster::Cluster cluster_;
@@ -231,7 +233,8 @@ TEST_F(CpuCostsApart, OtherModelsMaySayWhatThisOneTakes) {
   EXPECT_EQ(found.grounds.at("a:0").origin, cost::Origin::kModelled);
   EXPECT_EQ(found.grounds.at("a:0").text, "modelled from what other models took there");
   // All that this model has was measured, with the other's name.
-  EXPECT_NEAR(found.devices.at("a:0").shared->total(kBatch).value, 1e-3 * instructions(), 1e-9);
+  EXPECT_NEAR(found.devices.at("a:0").shared.table->total(kBatch).value, 1e-3 * instructions(),
+              1e-9);
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ Result<std::unique_ptr<StepEvaluator>> StepEvaluator::make(const graph::Graph& g
   const std::vector<DeviceId> devices = priced_devices(cluster, costs);
   MOTLEY_CHECK(!devices.empty());
   const auto& first = costs.devices.begin()->second;
-  const auto reference = static_cast<std::int64_t>(first.alone->batches().front());
+  const auto reference = static_cast<std::int64_t>(first.alone.table->batches().front());
   MOTLEY_ASSIGN(const auto alone, evaluator->lower(reference, Setting::kAlone));
   MOTLEY_ASSIGN(const auto shared, evaluator->lower(reference, Setting::kShared));
   evaluator->shared_ = find_step_shape(shared);
@@ -74,15 +74,15 @@ void StepEvaluator::price_device(DeviceId device, const StepShape& alone) {
   const auto& times = costs_.devices.at(cluster_->device(device).name);
   for (const auto& [other, prices] : prices_) {  // equal devices share their curves
     const auto& known = costs_.devices.at(cluster_->device(other).name);
-    if (known.alone == times.alone && known.shared == times.shared && known.pace == times.pace) {
+    if (known.is_same(times)) {
       prices_.emplace(device, prices);
       return;
     }
   }
   auto prices = std::make_shared<Prices>();
-  prices->alone = build_curves(alone, *times.alone, times.table_speed());
-  prices->shared = build_curves(shared_, *times.shared, times.table_speed());
-  prices->slack = blocking_slack(shared_, *times.shared, times.table_speed());
+  prices->alone = build_curves(alone, *times.alone.table, times.table_speed());
+  prices->shared = build_curves(shared_, *times.shared.table, times.table_speed());
+  prices->slack = blocking_slack(shared_, *times.shared.table, times.table_speed());
   prices_.emplace(device, std::move(prices));
 }
 
@@ -131,7 +131,7 @@ GroupExchanges StepEvaluator::group_times(const std::vector<DeviceId>& group) co
 
 Bytes StepEvaluator::peak_bytes(DeviceId device, std::int64_t samples, Setting setting) const {
   const auto& tables = costs_.devices.at(cluster_->device(device).name);
-  const auto* times = (setting == Setting::kAlone ? tables.alone : tables.shared).get();
+  const auto* times = (setting == Setting::kAlone ? tables.alone : tables.shared).table.get();
   const auto [peak, is_new] =
       peaks_.try_emplace({times, samples}, Bytes(std::numeric_limits<std::int64_t>::max()));
   if (!is_new) return peak->second;

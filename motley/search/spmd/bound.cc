@@ -70,7 +70,12 @@ class Bound {
       all.push_back(static_cast<int>(kind.devices.size()));
       count *= all.back() + 1;
     }
-    if (count > kMostCounted) return std::min(known, busy(all, false));
+    if (count > kMostCounted) {
+      double least = std::min(known, busy(all, false));  // of those that exchange
+      for (std::size_t k = 0; k < kinds_.size(); ++k)
+        least = std::min(least, whole(k, Estimate::kLeastAlone).total);
+      return least;
+    }
     std::vector<std::pair<double, std::vector<int>>> sets = all_sets();
     std::sort(sets.begin(), sets.end());
     const std::size_t most_sets =
@@ -88,8 +93,14 @@ class Bound {
  private:
   const Deadline& deadline() const { return study_.question().deadline; }
 
-  const WholeStep& whole(std::size_t kind) const {
-    return study_.whole_step(static_cast<int>(kind), Estimate::kLeast);
+  /// By which a set's programs are priced: one device alone exchanges nothing.
+  static Estimate estimate_of(const std::vector<int>& counts) {
+    return std::accumulate(counts.begin(), counts.end(), 0) == 1 ? Estimate::kLeastAlone
+                                                                 : Estimate::kLeast;
+  }
+
+  const WholeStep& whole(std::size_t kind, Estimate estimate) const {
+    return study_.whole_step(static_cast<int>(kind), estimate);
   }
 
   /// By kind what its devices weigh together: in proportion to speed.
@@ -97,7 +108,7 @@ class Bound {
     std::vector<double> weights;
     double sum = 0;
     for (std::size_t k = 0; k < counts.size(); ++k)
-      sum += weights.emplace_back(counts[k] / whole(k).total);
+      sum += weights.emplace_back(counts[k] / whole(k, Estimate::kLeast).total);
     for (double& weight : weights) weight /= sum;
     return weights;
   }
@@ -107,13 +118,15 @@ class Bound {
   /// nothing.
   double busy(const std::vector<int>& counts, bool has_launches = true) const {
     const std::vector<double> weight = weights(counts);
+    const Estimate estimate = estimate_of(counts);
     double sum = 0;
     for (std::size_t i = 0; i < study_.graph().ops.size(); ++i) {
       MeanTime mean;
       for (std::size_t k = 0; k < counts.size(); ++k)
         if (counts[k] > 0)
-          mean.add(counts[k], weight[k],
-                   {whole(k).seconds[i], 0, has_launches ? whole(k).launch[i] : 0});
+          mean.add(
+              counts[k], weight[k],
+              {whole(k, estimate).seconds[i], 0, has_launches ? whole(k, estimate).launch[i] : 0});
       sum += mean.split();
     }
     return sum;
@@ -150,7 +163,7 @@ class Bound {
     const std::vector<double> even(devices.size(), 1.0);
     const SpmdSpace& space = study_.choices(even).space;
     const ChoiceProblem& problem = problem_of(space);
-    SpmdPrices prices = study_.prices(space, devices, even, Estimate::kLeast);
+    SpmdPrices prices = study_.prices(space, devices, even, estimate_of(counts));
     const std::vector<double> weight = weights(counts);
     const auto costs_of = [&](const ByBound& of) {
       SpmdObjective objective;

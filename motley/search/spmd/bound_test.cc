@@ -8,7 +8,9 @@
 #include <limits>
 
 #include "motley/base/random.h"
+#include "motley/graph/graph_text.h"
 #include "motley/search/region/random_region.h"
+#include "motley/search/split/split_planner.h"
 #include "motley/search/spmd/price_sharding.h"
 #include "motley/search/spmd/spmd_search.h"
 #include "motley/testing/golden.h"
@@ -103,6 +105,50 @@ TEST(Bound, HoldsForDrawnPlansOfEveryFamilyOnDrawnDevices) {
       EXPECT_GE(best->best->step.value, best->lower_bound.value * (1 - 1e-6));
     }
   }
+}
+
+/// As many small operators after each other: all launches.
+graph::Graph launches_graph(int operators) {
+  std::string text =
+      "motley.graph/1\nname \"launches\"\nsize batch 1 4096\ninput %0: f32[batch, 8] \"x\"\n"
+      "param %1: f32[8, 8] \"w\"\ntangent %2: f32[]\nop %3: f32[8, batch] = aten::t(%0) bwd \"\"\n"
+      "op %4: f32[batch, 8] = aten::mm(%0, %1) fwd \"\"\n";
+  int next = 5;
+  for (; next < 5 + operators; ++next)
+    text += fmt::format("op %{}: f32[batch, 8] = aten::relu(%{}) fwd \"\"\n", next, next - 1);
+  text += fmt::format(
+      "op %{0}: f32[] = aten::sum(%{1}, none) fwd \"\"\n"
+      "op %{2}: f32[batch, 8] = aten::expand(%2, [size(batch), 8], false) bwd \"\"\n"
+      "op %{3}: f32[8, 8] = aten::mm(%3, %{2}) bwd \"\"\noutput loss %{0}\n"
+      "output gradient %{3} of \"w\"\n",
+      next, next - 1, next + 1, next + 2);
+  return *graph::parse_graph(text, "launches");
+}
+
+// Beside neighbours everything takes twice as long. So one device alone, which has none, is better
+// than its part of any group, and the bound is of programs in either setting: it is not above the
+// step of the one device, priced by the same model in one batch and in micro-batches.
+TEST(Bound, HoldsForOneDeviceWhereNeighboursSlowTheOthers) {
+  const InventedProfile invented(launches_graph(40), three_devices("emulated"), 4, 2.0);
+  const plan::Problem problem = invented.problem();
+  const SpmdQuestion question{&invented.model().graph,
+                              problem.cluster,
+                              &invented.costs(),
+                              {problem.recipe, problem.batch_norm, problem.bucket_bytes},
+                              4,
+                              problem.devices,
+                              {}};
+  auto study = SpmdStudy::make(question);
+  ASSERT_TRUE(study) << study.error().message;
+  const Seconds bound = spmd_lower_bound(*study, Seconds(std::numeric_limits<double>::infinity()));
+  plan::Plan alone = make_split_plan(problem, {{problem.devices[0]}, {4}});
+  const auto whole = invented.evaluator().price(alone);
+  alone.replicas[0].micro_batches = 2;
+  const auto in_two = invented.evaluator().price(alone);
+  ASSERT_TRUE(whole && in_two);
+  EXPECT_GE(whole->step + whole->rounding, bound);
+  EXPECT_GE(in_two->step + in_two->rounding, bound);
+  EXPECT_LT(whole->step.value, 2 * bound.value);  // it says something
 }
 
 }  // namespace

@@ -9,8 +9,9 @@ namespace motley::search {
 
 double DeviceKind::seconds(Estimate estimate, std::string_view name, DType dtype,
                            const cost::OperatorWork& work) const {
-  if (estimate == Estimate::kLeast && costs.least_times)
-    return costs.least_times->answer(name, dtype, work).seconds.value / costs.most_speed;
+  const auto& least = estimate == Estimate::kLeast ? costs.least_shared : costs.least_alone;
+  if (estimate != Estimate::kUsual && least)
+    return least->answer(name, dtype, work).seconds.value / costs.most_speed;
   return costs.times->answer(name, dtype, work).seconds.value / costs.speed;
 }
 
@@ -31,7 +32,8 @@ Result<DeviceKinds> DeviceKinds::find(const cluster::Cluster& cluster, const Cos
       const auto &a = costs.devices.at(name),
                  &b = costs.devices.at(cluster.device(kind.devices[0]).name);
       return kind.costs.times == own.times && kind.costs.speed == own.speed &&
-             a.source == b.source && a.pace == b.pace && a.interference == b.interference;
+             a.alone.source == b.alone.source && a.shared.source == b.shared.source &&
+             a.pace == b.pace && a.interference == b.interference;
     };
     const auto same = std::find_if(kinds.all_.begin(), kinds.all_.end(), is_alike);
     kinds.of_device_[id.index()] = static_cast<int>(same - kinds.all_.begin());

@@ -10,8 +10,9 @@
 
 namespace motley::search {
 
-/// What operators are expected to take, or what none of them takes less than.
-enum class Estimate { kUsual, kLeast };
+/// What operators are expected to take; or what none of them takes less than: on devices that
+/// exchange, or on one that does a step alone.
+enum class Estimate { kUsual, kLeast, kLeastAlone };
 
 /// Devices of which the costs say the same: what one takes for a program, the others take.
 struct DeviceKind {

@@ -18,10 +18,9 @@ Result<SpmdStudy> SpmdStudy::make(const SpmdQuestion& question) {
   study.model_ =
       std::make_unique<const cost::ProfileCost>(question.costs->model(*question.cluster));
   study.choices(std::vector<double>(question.devices.size(), 1.0));
-  for (const DeviceKind& kind : study.kinds_.all()) {
-    study.whole_.push_back(study.find_whole_step(kind, Estimate::kUsual));
-    study.least_whole_.push_back(study.find_whole_step(kind, Estimate::kLeast));
-  }
+  for (const Estimate estimate : {Estimate::kUsual, Estimate::kLeast, Estimate::kLeastAlone})
+    for (const DeviceKind& kind : study.kinds_.all())
+      study.whole_[estimate].push_back(study.find_whole_step(kind, estimate));
   return study;
 }
 

@@ -69,8 +69,7 @@ class SpmdStudy {
   const synth::Accumulation* accumulation() const { return accumulation_.get(); }
   /// Of a micro-batch.
   const WholeStep& whole_step(int kind, Estimate estimate = Estimate::kUsual) const {
-    const auto& whole = estimate == Estimate::kUsual ? whole_ : least_whole_;
-    return whole[static_cast<std::size_t>(kind)];
+    return whole_.at(estimate)[static_cast<std::size_t>(kind)];
   }
   /// Whole steps a second of each of the question's devices alone.
   std::vector<double> speeds() const;
@@ -94,7 +93,7 @@ class SpmdStudy {
   DeviceKinds kinds_;
   std::unique_ptr<const cost::ProfileCost> model_;
   std::vector<std::unique_ptr<const SpmdChoices>> choices_;
-  std::vector<WholeStep> whole_, least_whole_;  // by kind
+  std::map<Estimate, std::vector<WholeStep>> whole_;  // by kind
   std::map<std::vector<DeviceId>, std::unique_ptr<ExchangeTimes>> exchanges_;
 };
 

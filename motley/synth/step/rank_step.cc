@@ -135,7 +135,7 @@ RankStep::Arriving RankStep::all_to_all(ValueId id, const Form& from, const Form
 BufferId RankStep::take_part(ValueId id, BufferId whole, const Form& to, const std::string& label) {
   const Slab slab = slab_of(whole_shape(id), to);
   return builder_.make("motley::part", {{whole}, {slab.before}, {begin(to.extent)}, {slab.after}},
-                       graph().value(id).dtype, local_shape(id, to), label);
+                       builder_.buffer(whole).dtype, local_shape(id, to), label);
 }
 
 BufferId RankStep::keep_once(BufferId whole, const std::string& label) {

@@ -58,6 +58,8 @@ class RankStep {
   void start_conversion(ValueId id, const graph::Form& to);
   /// A value that has become whole by an exchange with others (shared_exchange.h).
   void set_whole(ValueId id, BufferId whole) { converted_[{id, graph::kWholeForm}] = whole; }
+  /// What is here, in a form, of a whole tensor of the value's shape.
+  BufferId take_part(ValueId id, BufferId whole, const graph::Form& to, const std::string& label);
   /// What labels are worth (operators/losses.h), by target, class weights, ignored class, and
   /// whether over all devices; none: not known yet. Losses over the same labels share it.
   using Labels = std::tuple<BufferId, BufferId, std::int64_t, bool>;
@@ -76,7 +78,6 @@ class RankStep {
   /// Between two dimensions: each device sends the block of its part that is in the other's part.
   Arriving all_to_all(ValueId id, const graph::Form& from, const graph::Form& to,
                       const std::string& label);
-  BufferId take_part(ValueId id, BufferId whole, const graph::Form& to, const std::string& label);
   /// The value once in all: on the device with the largest share.
   BufferId keep_once(BufferId whole, const std::string& label);
   /// Is a form made of the whole value by each device for itself?

@@ -14,6 +14,7 @@
 
 #include "motley/base/text.h"
 #include "motley/program/parts.h"
+#include "motley/program/state_names.h"
 #include "motley/run/torch/exchange/clock.h"
 #include "motley/run/torch/lanes/lane_progress.h"
 #include "motley/run/torch/lanes/streams.h"
@@ -282,7 +283,7 @@ Result<void> TorchExecutor::load(const TensorFiles& files, bool required) {
 
 /// Master copies that no file has begin as the parameters.
 void TorchExecutor::start_masters(const TensorFiles& files) {
-  constexpr std::string_view kSuffix = "/master";
+  constexpr std::string_view kSuffix = program::kMasterSuffix;
   std::map<std::string, at::Tensor> tensors = persistent();
   for (auto& [name, tensor] : tensors)
     if (name.ends_with(kSuffix) && !files.has(name))

@@ -659,16 +659,38 @@ TEST(GradientFactor, AGradientThatIsNotFiniteChangesNothingButTheScale) {
   EXPECT_FALSE(std::isfinite(*done.norm));
 }
 
-TEST(Update, RefusesWhatItDoesNotKnow) {
-  const program::Program program =
-      parse(update_text(
-                R"("lino", [%0], [%1], [%2], [], none, none, none, 0.1, 0.0, [0.9, 0.999, 1e-08])"),
-            "");
+std::string update_fault(const std::string& instruction) {
+  const program::Program program = parse(R"(device "a:0" samples 3 first 0
+buffer %0: parameter f32[2] "w"
+buffer %1: constant f32[2] "g"
+buffer %2: state f32[2] "s1"
+buffer %3: temporary f32[2]
+compute ^0: )" + instruction + "\n",
+                                         "");
   const auto executor = Executor::create(program.devices[0], {}, nullptr, nullptr);
-  ASSERT_FALSE(executor);
-  EXPECT_EQ(executor.error().message,
-            "a:0: ^0 motley::update: found optimizer 'lino', wanted sgd, adam, adamw, adagrad, "
-            "rmsprop or lion");
+  return executor ? "" : executor.error().message;
+}
+
+TEST(Update, RefusesWhatItDoesNotKnow) {
+  EXPECT_EQ(
+      update_fault(
+          R"(motley::update("lino", [%0], [%1], [%2], [], none, none, none, 0.1, 0.0, [0.9, 0.999, 1e-08]))"),
+      "a:0: ^0 motley::update: found optimizer 'lino', wanted sgd, adam, adamw, adagrad, rmsprop "
+      "or lion");
+  EXPECT_EQ(
+      update_fault(
+          R"(motley::update("lion", [%0], [%1], [], [], none, none, none, 0.1, 0.0, [0.9, 0.99]))"),
+      "a:0: ^0 motley::update: found 1 gradients, 0 and 0 states for 1 parameters of lion, wanted "
+      "1, 1, 0");
+  EXPECT_EQ(
+      update_fault(
+          R"(%3 = motley::direction("muon", [%0], [%1], [%2], [], none, none, none, 0.1, 0.0, [0.9]) free %3)"),
+      "a:0: ^0 motley::direction: found 1 constants of muon, wanted 2");
+  EXPECT_EQ(
+      update_fault(
+          R"(motley::apply("lamb", [%0], [%1], [1, 2], none, none, none, none, 0.1, 0.0, [0.9, 0.99, 1e-08]))"),
+      "a:0: ^0 motley::apply: found 1 directions, 2 extents, 3 constants, 0 tensors of squares for "
+      "1 parameters of lamb, wanted 1, 2, 3, 2");
 }
 
 TEST(LabelCount, CountsOrWeighs) {

@@ -6,7 +6,6 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/stack.h>
-#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,16 +20,11 @@ namespace motley::run {
 
 namespace {
 
-double root_mean_square(const at::Tensor& x) {
-  return x.norm(2).item<double>() / std::sqrt(static_cast<double>(x.numel()));
-}
-
-// ---- directions: of parameter i, from its prepared gradient
+// ---- directions: of parameter i, from its prepared gradient, at an update of this count
 
 at::Tensor lamb_direction(const Frame& frame, const UpdateArguments& a, std::size_t i,
-                          const at::Tensor& gradient) {
+                          const at::Tensor& gradient, double count) {
   const double beta1 = a.constant(0), beta2 = a.constant(1), eps = a.constant(2);
-  const double count = count_updates(frame, a.scaling);
   at::Tensor first = frame.values[a.state1[i]], second = frame.values[a.state2[i]];
   first.lerp_(gradient, 1 - beta1);
   second.mul_(beta2).addcmul_(gradient, gradient, 1 - beta2);
@@ -48,11 +42,11 @@ at::Tensor mean_squares(const at::Tensor& x, std::int64_t dim) {
 }
 
 at::Tensor adafactor_direction(const Frame& frame, const UpdateArguments& a, std::size_t i,
-                               const at::Tensor& gradient) {
+                               const at::Tensor& gradient, double count) {
   constexpr double kBeta2Decay = -0.8, kMost = 1.0;  // torch.optim.Adafactor's
   const double eps = gradient.scalar_type() == at::kDouble ? std::numeric_limits<double>::epsilon()
                                                            : std::numeric_limits<float>::epsilon();
-  const double weight = std::pow(count_updates(frame, a.scaling), kBeta2Decay);
+  const double weight = std::pow(count, kBeta2Decay);
   at::Tensor estimate = frame.values[a.state1[i]];
   if (a.state2.empty()) {
     estimate.lerp_(gradient.square(), weight);
@@ -64,11 +58,12 @@ at::Tensor adafactor_direction(const Frame& frame, const UpdateArguments& a, std
     estimate = rows.matmul(columns).div_(rows.mean(-2, /*keepdim=*/true).clamp_(eps));
   }
   at::Tensor direction = estimate.clamp_(eps * eps).rsqrt_().mul_(gradient);
-  return direction.div_(std::max(1.0, root_mean_square(direction) / kMost));
+  const double width = kMost * std::sqrt(static_cast<double>(direction.numel()));
+  return direction.div_(direction.norm(2).to(at::kDouble).div_(width).clamp_min_(1.0));
 }
 
 at::Tensor muon_direction(const Frame& frame, const UpdateArguments& a, std::size_t i,
-                          const at::Tensor& gradient) {
+                          const at::Tensor& gradient, double /*count*/) {
   const double momentum = a.constant(0);
   at::Tensor buffer = frame.values[a.state1[i]];
   buffer.lerp_(gradient, 1 - momentum);
@@ -76,16 +71,26 @@ at::Tensor muon_direction(const Frame& frame, const UpdateArguments& a, std::siz
 }
 
 using Direction = at::Tensor (*)(const Frame&, const UpdateArguments&, std::size_t,
-                                 const at::Tensor&);
+                                 const at::Tensor&, double);
 
-Direction find_direction(std::string_view kind) {
-  if (kind == "lamb") return lamb_direction;
-  if (kind == "adafactor") return adafactor_direction;
-  if (kind == "muon") return muon_direction;
-  return nullptr;
-}
+/// Vectors have one state, what has rows and columns two.
+std::size_t adafactor_states(const UpdateArguments& a) { return a.state2.empty() ? 1 : 2; }
 
-tl::unexpected<Error> unknown_kind(const std::string& kind) {
+struct DirectionRow {
+  OptimizerCounts counts;
+  Direction direction;
+  bool has_parameter_norms, has_direction_norms;  ///< what motley::apply asks for
+};
+constexpr std::array<DirectionRow, 3> kDirections = {
+    {{{"lamb", 3, two_states}, lamb_direction, true, true},
+     {{"adafactor", 1, adafactor_states}, adafactor_direction, true, false},
+     {{"muon", 2, one_state}, muon_direction, false, false}}};
+
+Result<DirectionRow> find_direction(const std::string& kind) {
+  const auto* row =
+      std::find_if(kDirections.begin(), kDirections.end(),
+                   [&](const DirectionRow& each) { return each.counts.kind == kind; });
+  if (row != kDirections.end()) return *row;
   return usage_error("run.bad-instruction",
                      fmt::format("found optimizer '{}', wanted lamb, adafactor or muon", kind));
 }
@@ -115,20 +120,46 @@ struct ApplyArguments {
   std::vector<double> constants;
 };
 
-double norm_at(const Frame& frame, int squares, std::size_t i) {
-  return std::sqrt(frame.values[squares][static_cast<std::int64_t>(i)].item<double>());
+Result<void> check_counts(const ApplyArguments& a, const DirectionRow& wanted) {
+  const std::size_t n = a.parameters.size();
+  if (a.directions.size() == n && a.extents.size() == 2 * n &&
+      a.constants.size() == wanted.counts.constants &&
+      (a.parameter_squares >= 0) == wanted.has_parameter_norms &&
+      (a.direction_squares >= 0) == wanted.has_direction_norms)
+    return {};
+  return usage_error("run.bad-instruction",
+                     fmt::format("found {} directions, {} extents, {} constants, {} tensors of "
+                                 "squares for {} parameters of {}, wanted {}, {}, {}, {}",
+                                 a.directions.size(), a.extents.size(), a.constants.size(),
+                                 (a.parameter_squares >= 0) + (a.direction_squares >= 0), n, a.kind,
+                                 n, 2 * n, wanted.counts.constants,
+                                 wanted.has_parameter_norms + wanted.has_direction_norms));
 }
 
+/// Roots of the squares of norms, by parameter; empty: nobody asks for them.
+std::vector<double> read_norms(const Frame& frame, int squares) {
+  if (squares < 0) return {};
+  const at::Tensor roots = frame.values[squares].sqrt().cpu();
+  const double* first = roots.const_data_ptr<double>();
+  return {first, first + roots.numel()};
+}
+
+/// What decides how far a step goes.
+struct StepNumbers {
+  double lr, count;
+  std::vector<double> parameter_norms, direction_norms;
+};
+
 /// What the direction of parameter i is multiplied by.
-double step_length(const Frame& frame, const ApplyArguments& a, std::size_t i, double lr) {
+double step_length(const ApplyArguments& a, const StepNumbers& step, std::size_t i) {
   const double rows = a.extents[2 * i], columns = a.extents[2 * i + 1];
-  if (a.kind == "muon") return lr * std::sqrt(std::max(1.0, rows / columns));
-  const double of_parameter = norm_at(frame, a.parameter_squares, i);
+  if (a.kind == "muon") return step.lr * std::sqrt(std::max(1.0, rows / columns));
+  const double of_parameter = step.parameter_norms[i];
   if (a.kind == "adafactor")
     return std::max(a.constants[0], of_parameter / std::sqrt(rows * columns)) *
-           std::min(lr, 1 / std::sqrt(count_updates(frame, a.scaling)));
-  const double of_direction = norm_at(frame, a.direction_squares, i);
-  return of_parameter > 0 && of_direction > 0 ? lr * of_parameter / of_direction : lr;
+           std::min(step.lr, 1 / std::sqrt(step.count));
+  const double of_direction = step.direction_norms[i];
+  return of_parameter > 0 && of_direction > 0 ? step.lr * of_parameter / of_direction : step.lr;
 }
 
 /// Five iterations of Newton and Schulz in bfloat16, as torch.optim.Muon: towards the matrix whose
@@ -155,15 +186,20 @@ Result<Kernel> make_direction(InstructionReader& reader, at::Device) {
   const UpdateArguments arguments(reader);
   const std::vector<int> outputs = reader.outputs();
   MOTLEY_RETURN_IF_ERROR(reader.status());
-  const Direction direction = find_direction(arguments.kind);
-  if (direction == nullptr) return unknown_kind(arguments.kind);
-  return [arguments, outputs, direction](Frame& frame) {
+  MOTLEY_ASSIGN(const DirectionRow row, find_direction(arguments.kind));
+  MOTLEY_RETURN_IF_ERROR(check_counts(arguments, row.counts));
+  if (outputs.size() != arguments.parameters.size())
+    return usage_error("run.bad-instruction",
+                       fmt::format("found {} outputs for {} parameters", outputs.size(),
+                                   arguments.parameters.size()));
+  return [arguments, outputs, direction = row.direction](Frame& frame) {
     const double factor = read_factor(frame, arguments.factor);
+    const double count = count_updates(frame, arguments.scaling);
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       at::Tensor gradient =
           prepare_gradient(frame, arguments, i, std::isfinite(factor) ? factor : 0.0);
       frame.values[outputs[i]] =
-          std::isfinite(factor) ? direction(frame, arguments, i, gradient) : gradient;
+          std::isfinite(factor) ? direction(frame, arguments, i, gradient, count) : gradient;
     }
   };
 }
@@ -177,15 +213,18 @@ Result<Kernel> make_orthogonalize(InstructionReader& reader, at::Device) {
 Result<Kernel> make_apply(InstructionReader& reader, at::Device) {
   const ApplyArguments arguments(reader);
   MOTLEY_RETURN_IF_ERROR(reader.status());
-  if (find_direction(arguments.kind) == nullptr) return unknown_kind(arguments.kind);
+  MOTLEY_ASSIGN(const DirectionRow row, find_direction(arguments.kind));
+  MOTLEY_RETURN_IF_ERROR(check_counts(arguments, row));
   return [arguments](Frame& frame) {
     if (!std::isfinite(read_factor(frame, arguments.factor))) return;
-    const double lr = arguments.lr * frame.lr_factor;
+    const StepNumbers step{arguments.lr * frame.lr_factor, count_updates(frame, arguments.scaling),
+                           read_norms(frame, arguments.parameter_squares),
+                           read_norms(frame, arguments.direction_squares)};
     const bool decays = arguments.kind != "lamb" && arguments.weight_decay != 0;
     for (std::size_t i = 0; i < arguments.parameters.size(); ++i) {
-      const double length = step_length(frame, arguments, i, lr);
+      const double length = step_length(arguments, step, i);
       at::Tensor parameter = frame.values[arguments.parameters[i]];
-      if (decays) parameter.mul_(1 - lr * arguments.weight_decay);
+      if (decays) parameter.mul_(1 - step.lr * arguments.weight_decay);
       parameter.add_(frame.values[arguments.directions[i]], -length);
     }
   };

@@ -18,7 +18,6 @@
 #include <array>
 #include <cmath>
 #include <string_view>
-#include <utility>
 
 namespace motley::run {
 
@@ -93,35 +92,20 @@ void update_lion(Tensors& t, const UpdateArguments& a, Rate rate) {
   at::_foreach_lerp_(t.state1, t.gradients, 1 - beta2);
 }
 
-/// A kind's rule, how many constants it is told, and how many states it has.
+/// Without momentum there is one state less.
+std::size_t sgd_states(const UpdateArguments& a) { return a.constant(0) != 0 ? 1 : 0; }
+std::size_t rmsprop_states(const UpdateArguments& a) { return a.constant(2) != 0 ? 2 : 1; }
+
 struct RuleRow {
-  std::string_view kind;
+  OptimizerCounts counts;
   Rule rule;
-  std::size_t constants;
 };
-constexpr std::array<RuleRow, 6> kRules = {{{"sgd", update_sgd, 2},
-                                            {"adam", update_adam, 3},
-                                            {"adamw", update_adamw, 3},
-                                            {"adagrad", update_adagrad, 1},
-                                            {"rmsprop", update_rmsprop, 3},
-                                            {"lion", update_lion, 2}}};
-
-/// States by parameter: of sgd and rmsprop one less where there is no momentum.
-std::pair<bool, bool> has_states(const UpdateArguments& a) {
-  if (a.kind == "sgd") return {a.constant(0) != 0, false};
-  if (a.kind == "rmsprop") return {true, a.constant(2) != 0};
-  return {true, a.kind == "adam" || a.kind == "adamw"};
-}
-
-Result<void> check_counts(const UpdateArguments& a) {
-  const auto [first, second] = has_states(a);
-  const std::size_t n = a.parameters.size(), n1 = first ? n : 0, n2 = second ? n : 0;
-  if (a.gradients.size() == n && a.state1.size() == n1 && a.state2.size() == n2) return {};
-  return usage_error(
-      "run.bad-instruction",
-      fmt::format("found {} gradients, {} and {} states for {} parameters of {}, wanted {}, {}, {}",
-                  a.gradients.size(), a.state1.size(), a.state2.size(), n, a.kind, n, n1, n2));
-}
+constexpr std::array<RuleRow, 6> kRules = {{{{"sgd", 2, sgd_states}, update_sgd},
+                                            {{"adam", 3, two_states}, update_adam},
+                                            {{"adamw", 3, two_states}, update_adamw},
+                                            {{"adagrad", 1, one_state}, update_adagrad},
+                                            {{"rmsprop", 3, rmsprop_states}, update_rmsprop},
+                                            {{"lion", 2, one_state}, update_lion}}};
 
 /// Gradients that are changed first are copied a few at a time: together they could be as large as
 /// all parameters.
@@ -159,6 +143,20 @@ UpdateArguments::UpdateArguments(InstructionReader& reader)
       weight_decay(reader.number(9)),
       constants(reader.numbers(10)) {}
 
+Result<void> check_counts(const UpdateArguments& a, const OptimizerCounts& wanted) {
+  if (a.constants.size() != wanted.constants)
+    return usage_error("run.bad-instruction",
+                       fmt::format("found {} constants of {}, wanted {}", a.constants.size(),
+                                   a.kind, wanted.constants));
+  const std::size_t states = wanted.states(a), n = a.parameters.size();
+  const std::size_t n1 = states > 0 ? n : 0, n2 = states > 1 ? n : 0;
+  if (a.gradients.size() == n && a.state1.size() == n1 && a.state2.size() == n2) return {};
+  return usage_error(
+      "run.bad-instruction",
+      fmt::format("found {} gradients, {} and {} states for {} parameters of {}, wanted {}, {}, {}",
+                  a.gradients.size(), a.state1.size(), a.state2.size(), n, a.kind, n, n1, n2));
+}
+
 double read_factor(const Frame& frame, int factor) {
   return factor < 0 ? 1.0 : frame.values[factor].item<double>();
 }
@@ -188,18 +186,15 @@ at::Tensor prepare_gradient(const Frame& frame, const UpdateArguments& arguments
 Result<Kernel> make_update(InstructionReader& reader, at::Device) {
   const UpdateArguments arguments(reader);
   MOTLEY_RETURN_IF_ERROR(reader.status());
-  const auto* row = std::find_if(kRules.begin(), kRules.end(),
-                                 [&](const RuleRow& each) { return each.kind == arguments.kind; });
+  const auto* row = std::find_if(kRules.begin(), kRules.end(), [&](const RuleRow& each) {
+    return each.counts.kind == arguments.kind;
+  });
   if (row == kRules.end())
     return usage_error(
         "run.bad-instruction",
         fmt::format("found optimizer '{}', wanted sgd, adam, adamw, adagrad, rmsprop or lion",
                     arguments.kind));
-  if (arguments.constants.size() != row->constants)
-    return usage_error("run.bad-instruction",
-                       fmt::format("found {} constants of {}, wanted {}",
-                                   arguments.constants.size(), arguments.kind, row->constants));
-  MOTLEY_RETURN_IF_ERROR(check_counts(arguments));
+  MOTLEY_RETURN_IF_ERROR(check_counts(arguments, row->counts));
   return [arguments, rule = row->rule](Frame& frame) {
     const double factor = read_factor(frame, arguments.factor);
     if (!std::isfinite(factor) || arguments.parameters.empty()) return;

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "motley/base/result.h"
@@ -26,6 +28,17 @@ struct UpdateArguments {
   double constant(std::size_t i) const { return constants.at(i); }
   bool touches_gradients() const { return factor >= 0 || clip_value.has_value(); }
 };
+
+/// How many constants a kind of optimizer is told, and how many states of a parameter it has.
+struct OptimizerCounts {
+  std::string_view kind;
+  std::size_t constants;
+  std::size_t (*states)(const UpdateArguments&);
+};
+/// Usage errors: other counts of constants, or of gradients and states for the parameters.
+Result<void> check_counts(const UpdateArguments& arguments, const OptimizerCounts& wanted);
+inline std::size_t one_state(const UpdateArguments&) { return 1; }
+inline std::size_t two_states(const UpdateArguments&) { return 2; }
 
 /// What a step multiplies gradients by: 1 if there is no factor.
 double read_factor(const Frame& frame, int factor);

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string_view>
+
+namespace motley::program {
+
+/// Names of what a step keeps beside parameters and their optimizer's states: in a program's
+/// buffers, and so in checkpoints.
+inline constexpr std::string_view kLossScaleState = "motley/loss_scale";
+/// Behind a parameter's name: its exponential average, its copy in float32.
+inline constexpr std::string_view kAverageSuffix = "/average";
+inline constexpr std::string_view kMasterSuffix = "/master";
+
+}  // namespace motley::program
