@@ -142,7 +142,7 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   if (S_ISDIR(status.st_mode)) return read_failed(path, EISDIR);
   const auto size = static_cast<std::size_t>(status.st_size);
   if (size == 0) return MappedFile(nullptr, 0);
-  void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd.get(), 0);
+  void* data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd.get(), 0);
   if (data == MAP_FAILED) return read_failed(path, errno);
   return MappedFile(data, size);
 }

@@ -41,7 +41,8 @@ class AtomicFile {
   int fd_ = -1;
 };
 
-/// A file mapped read-only into memory. Movable; unmapped on destruction.
+/// A file mapped read-only into memory, where what others write to it is seen. Movable; unmapped on
+/// destruction.
 class MappedFile {
  public:
   static Result<MappedFile> open(const std::string& path);

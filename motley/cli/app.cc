@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "motley/base/text.h"
+#include "motley/cli/script.h"
 #include "motley/cli/verb.h"
 #include "motley/control/local_workers.h"
 
@@ -116,10 +117,13 @@ int run_app(std::vector<std::string> arguments, const Surroundings& surroundings
   context.terminal = surroundings.terminal;
   context.workers = surroundings.workers;
   context.clock = surroundings.clock;
+  context.program = surroundings.program;
   context.profile_store = default_store(context.environment);
   add_common_options(registry, context);
   add_verbs(registry);
 
+  if (const auto script = find_script(arguments))
+    return report_error(context, become_script(*script, context));
   arguments = normalise(std::move(arguments));
   try {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());

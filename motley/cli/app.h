@@ -14,6 +14,7 @@ struct Surroundings {
   std::map<std::string, std::string> environment;
   control::Workers* workers = nullptr;
   const control::Clock* clock = nullptr;
+  std::string program;    ///< path of motley itself
   bool terminal = false;  ///< stderr is a terminal
 };
 

@@ -20,6 +20,7 @@ struct Context {
   std::map<std::string, std::string> environment;
   control::Workers* workers = nullptr;
   const control::Clock* clock = nullptr;
+  std::string program;        ///< path of motley itself
   std::string profile_store;  ///< default path of the profile store
   std::string print_phase, stop_after, dump_dir;
 

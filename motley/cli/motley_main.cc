@@ -29,5 +29,6 @@ int main(int argc, char** argv) {
   return motley::cli::run_app({argv + 1, argv + argc}, {.environment = std::move(environment),
                                                         .workers = &workers,
                                                         .clock = &clock,
+                                                        .program = program.string(),
                                                         .terminal = ::isatty(2) != 0});
 }

@@ -15,6 +15,7 @@ constexpr const char* kDataGroup = "Data";
 constexpr std::int64_t kMostLoaders = 1024;
 
 Result<data::DataSource> make_data_source(const RunOptions& options, const std::string& python) {
+  if (options.data.empty() && options.prepare) return data::DataSource{};  // a script has them
   if (options.data.empty())
     return usage_error("cli.data",
                        "no training data: give --data FILE (.npz, .npy, .safetensors, .parquet, "
@@ -63,6 +64,8 @@ Result<control::Enforce> parse_enforce(const std::string& text) {
 
 Result<std::optional<control::EvaluationChoices>> make_evaluation_choices(
     const RunOptions& options, const data::DataSource& training) {
+  if (options.eval_samples > 0)
+    return std::optional(control::EvaluationChoices{.data = {}, .samples = options.eval_samples});
   if (options.eval_data.empty()) {
     if (options.eval_every > 0 || options.patience > 0)
       return usage_error("cli.evaluation",
@@ -150,7 +153,7 @@ Result<control::TrainChoices> make_train_choices(const RunOptions& options,
   control::TrainChoices choices;
   MOTLEY_ASSIGN(choices.data, make_data_source(options, python));
   MOTLEY_ASSIGN(choices.shuffle, parse_shuffle(options.shuffle));
-  if (options.steps < 1 && !(options.epochs > 0))
+  if (options.steps < 1 && !(options.epochs > 0) && !options.prepare)
     return usage_error("cli.steps", "how long? give --steps N with N >= 1, or --epochs X");
   if (options.steps > 0 && options.epochs > 0)
     return usage_error("cli.steps", "--steps and --epochs: give one of them");

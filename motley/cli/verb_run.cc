@@ -19,6 +19,12 @@ std::vector<Flag> run_flags(RunOptions& options) {
       flags.end(),
       {{"--plan", &options.plan.file, "plan file; without it, model and cluster are planned first"},
        {"--resume", &options.resume, "auto or never", kShown},
+       {"--prepare", &options.prepare,
+        "write the run directory and start nothing; without --data and --steps for a script that "
+        "has "
+        "its own (motley.Run)"},
+       {"--eval-samples", &options.eval_samples,
+        "with --prepare: how many samples the script evaluates on"},
        {"--checkpoint-every", &options.checkpoint_every, "steps; 0: only at the end", kShown}});
   return flags;
 }
@@ -63,7 +69,8 @@ Result<int> run_plan(const RunOptions& options, const Context& context) {
   MOTLEY_ASSIGN(const auto place, run::find_rank_place(context.environment));
   if (place && place->rank > 0) return join_job(*place, context);
   if (place) choices.starter = control::Starter::kLauncher;
-  MOTLEY_RETURN_IF_ERROR(data::check_readable(choices.data));  // before anything is measured
+  if (!choices.data.path.empty())
+    MOTLEY_RETURN_IF_ERROR(data::check_readable(choices.data));  // before anything is measured
   MOTLEY_ASSIGN(const auto chosen, choose_plan(options.plan, control::Prices::kIfThere, context));
   Teller teller(context);
   if (chosen->outcome) teller.note(report::print_outcome(*chosen->outcome, chosen->inputs.cluster));
@@ -72,6 +79,11 @@ Result<int> run_plan(const RunOptions& options, const Context& context) {
   MOTLEY_ASSIGN(const control::PreparedRun prepared,
                 control::prepare_run(chosen->inputs, chosen->planned,
                                      predicted ? &*predicted : nullptr, choices));
+  if (options.prepare) {
+    context.result("prepared   " + prepared.directory.path + "\n",
+                   Json{{"run_dir", prepared.directory.path}, {"job", prepared.directory.job()}});
+    return kDone;
+  }
   if (context.stop_after == control::phase_name(control::Phase::kSynth)) return kDone;
   MOTLEY_ASSIGN(const control::Measured measured, train(prepared, context));
   if (predicted && choices.enforce == control::Enforce::kSpeedsAndLinks && !measured.stopped &&

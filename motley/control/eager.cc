@@ -38,7 +38,8 @@ Result<void> write_batches(const PreparedRun& prepared, const EagerQuestion& que
     std::vector<std::pair<std::int64_t, std::int64_t>> wanted;
     for (std::int64_t p = 0; p < prepared.job.steps * prepared.planned->plan.global_batch; ++p)
       wanted.emplace_back(numbers.epoch(p), numbers.number(p));
-    return run::write_loaded_samples({source, inputs}, wanted, path, Seconds(kPatience));
+    return run::write_loaded_samples({source, inputs}, wanted, batches_of(question),
+                                     Seconds(kPatience));
   }
   MOTLEY_ASSIGN(const auto dataset, data::open_dataset(prepared.job.data, inputs));
   const data::SampleOrder order(dataset->samples(), prepared.job.shuffle);

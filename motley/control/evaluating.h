@@ -15,8 +15,9 @@ namespace motley::control {
 
 /// How a training is to be evaluated.
 struct EvaluationChoices {
-  data::DataSource data;
-  std::int64_t every = 0;  ///< steps; 0: at the end only
+  data::DataSource data;     ///< no path: a script has the samples
+  std::int64_t samples = 0;  ///< where a script has them; else they are counted
+  std::int64_t every = 0;    ///< steps; 0: at the end only
   std::string watch = "loss";
   std::int64_t patience = 0;  ///< evaluations without a better one until training ends; 0: none
 };

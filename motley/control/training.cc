@@ -31,6 +31,7 @@ Result<std::int64_t> check_trainable(const Inputs& inputs,
     return usage_error("cli.graph-only", inputs.model_path +
                                              ": holds no weights (exported with --graph-only); "
                                              "export it again without --graph-only to train");
+  if (source.path.empty()) return 0;  // a script has the samples
   const std::vector<data::InputSpec> specs = run::input_specs(inputs.graph());
   source.path = std::filesystem::absolute(source.path).string();
   if (data::is_loaded(source)) {
@@ -111,6 +112,7 @@ run::Job make_job(const PreparedRun& prepared) {
   job.shuffle = choices.shuffle;
   job.steps = choices.steps;
   job.schedule = choices.schedule;
+  job.lr = prepared.planned->plan.recipe.optimizer.lr;
   job.seed = choices.seed;
   job.checkpoint_every = choices.checkpoint_every;
   job.resume = choices.resume == TrainChoices::Resume::kAuto;
@@ -160,8 +162,10 @@ Result<void> count_steps(std::int64_t samples, std::int64_t global_batch, TrainC
 /// Gives the job its evaluation, whose programs will be in the run directory.
 Result<std::vector<program::Program>> add_evaluation(PreparedRun& prepared) {
   EvaluationChoices& choices = *prepared.choices.evaluation;
-  MOTLEY_ASSIGN(const std::int64_t samples,
-                check_trainable(*prepared.inputs, std::nullopt, choices.data));
+  std::int64_t samples = choices.samples;
+  if (!choices.data.path.empty()) {
+    MOTLEY_ASSIGN(samples, check_trainable(*prepared.inputs, std::nullopt, choices.data));
+  }
   if (samples < 0)
     return usage_error("data.stream", choices.data.path +
                                           ": is a stream; an evaluation wants a dataset with a "

@@ -103,6 +103,7 @@ Json job_to_json(const Job& job) {
       {"shuffle", optional_to_json(job.shuffle)},
       {"steps", job.steps},
       {"schedule", schedule_to_json(job.schedule)},
+      {"lr", job.lr},
       {"evaluation", job.evaluation ? evaluation_job_to_json(*job.evaluation) : Json(nullptr)},
       {"seed", job.seed},
       {"checkpoint_every", job.checkpoint_every},
@@ -133,6 +134,7 @@ Result<Job> job_from_json(const Json& json, const std::string& where) {
   MOTLEY_ASSIGN(job.steps, object.integer("steps"));
   MOTLEY_ASSIGN(const Json* schedule, object.member("schedule"));
   MOTLEY_ASSIGN(job.schedule, schedule_from_json(*schedule, where + ": schedule"));
+  MOTLEY_ASSIGN(job.lr, object.number("lr"));
   if (is_present(object, "evaluation")) {
     MOTLEY_ASSIGN(job.evaluation,
                   evaluation_job_from_json(**object.member("evaluation"), where + ": evaluation"));

@@ -43,6 +43,7 @@ struct Job {
   std::optional<std::uint64_t> shuffle;
   std::int64_t steps = 0;  ///< stop after this many steps in total
   Schedule schedule;       ///< of the learning rates
+  double lr = 0;           ///< of the recipe, to which a script's rates are relative
   std::optional<EvaluationJob> evaluation;
   std::uint64_t seed = 0;             ///< of dropout and other random numbers
   std::int64_t checkpoint_every = 0;  ///< 0: only at the end or when told to stop
@@ -58,7 +59,7 @@ Result<Job> job_from_json(const Json& json, const std::string& where);
 
 /// A line that a worker writes to stdout for whoever started it. `event`:
 ///   ready       weights loaded, group joined; first_step, memory_limit, resumed_from, note
-///   step        step, loss (rank 0), step_s, compute_s, wait_s, peak_bytes
+///   step        step, loss, lr_factor, step_s, compute_s, wait_s, peak_bytes
 ///   evaluation  step, loss, metrics, is_best (rank 0)
 ///   checkpoint  step, path
 ///   collectives entries (verb "collectives", rank 0)

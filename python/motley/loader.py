@@ -4,7 +4,7 @@
     python -m motley.loader serve QUESTION       loads samples into shared memory, as asked on stdin
     python -m motley.loader write QUESTION       writes samples to a .safetensors file
 
-QUESTION is JSON: "source" (`FILE.py:FUNCTION`, or a table), "inputs" (name, dtype, shape), "pad",
+QUESTION is JSON, or @FILE with it: "source" (`FILE.py:FUNCTION`, or a table), "inputs" (name, dtype, shape), "pad",
 "seed"; of serve "memory" (a file to map) with the "offset" of its slots, "processes" and "parent"; of write "samples" (pairs of
 epoch and number) and "output".
 
@@ -203,7 +203,11 @@ VERBS = {"describe": describe, "serve": serve, "write": write}
 
 
 def main(arguments: list[str]) -> int:
-    verb, question = arguments[0], json.loads(arguments[1])
+    verb, text = arguments
+    if text.startswith("@"):
+        with open(text[1:]) as file:
+            text = file.read()
+    question = json.loads(text)
     try:
         return VERBS[verb](question)
     except (DataError, ExportError) as error:

@@ -10,17 +10,23 @@ LOW = np.uint64(0xFFFFFFFF)
 
 
 def words(seed, step, draw, word, index):
-    """Of elements `index` of the whole batch; Salmon et al., SC 2011, ten rounds."""
+    """Of elements `index` of the whole batch."""
     index = index.astype(np.uint64)
     block = index // np.uint64(64) * np.uint64(16) + index % np.uint64(16)
     counter = [block & LOW, block >> np.uint64(32), np.full_like(block, draw + (word << 30)), np.full_like(block, step)]
+    counter = philox4x32(counter, seed)
+    return np.choose((index % np.uint64(64) // np.uint64(16)).astype(int), counter)
+
+
+def philox4x32(counter, seed):
+    """Four arrays of words from four; Salmon et al., SC 2011, ten rounds."""
     key = [seed & 0xFFFFFFFF, seed >> 32]
     for _ in range(10):
         products = [counter[0] * np.uint64(0xD2511F53), counter[2] * np.uint64(0xCD9E8D57)]
         high, low = ([each >> np.uint64(32) for each in products], [each & LOW for each in products])
         counter = [high[1] ^ counter[1] ^ np.uint64(key[0]), low[1], high[0] ^ counter[3] ^ np.uint64(key[1]), low[0]]
         key = [(key[0] + 0x9E3779B9) & 0xFFFFFFFF, (key[1] + 0xBB67AE85) & 0xFFFFFFFF]
-    return np.choose((index % np.uint64(64) // np.uint64(16)).astype(int), counter)
+    return counter
 
 
 class Stream:

@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "motley/base/deadline.h"
 #include "motley/base/file.h"
 #include "motley/base/text.h"
 #include "motley/run/feed/loader.h"
@@ -16,16 +17,11 @@
 namespace motley::run {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr std::int64_t kLook = 50'000'000;  // ns between looks for what may have gone wrong
 constexpr std::int64_t kBatchesAhead = 2;   // that a ring holds, the one in use too
 constexpr std::int64_t kSlotsBeside = 16;   // what processes work at while the batches are full
 constexpr double kStarting = 10;            // timeouts until the first sample: Python has to start
 constexpr double kMargin = 5;               // s; the leader, which knows more, speaks first
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 class FileFeed final : public Feed {
  public:
@@ -156,9 +152,9 @@ class RingFeed final : public Feed {
       const auto found = std::lower_bound(here.places.begin(), here.places.end(), place);
       batch_->items.push_back(first_item_ + (found - here.places.begin()));
     }
-    const auto begin = Clock::now();
+    const auto begin = std::chrono::steady_clock::now();
     for (const std::int64_t item : batch_->items) MOTLEY_RETURN_IF_ERROR(wait_for(item));
-    waited_s_ = seconds_since(begin);
+    waited_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     if (loader_) loading_s_ = loader_->sample_seconds() * static_cast<double>(here.places.size());
     first_item_ += static_cast<std::int64_t>(here.places.size());
     ++next_;
@@ -196,22 +192,24 @@ class RingFeed final : public Feed {
   }
 
   Result<void> wait_for(std::int64_t item) {
-    auto since = Clock::now();
     std::uint32_t progress = ring_->progress();
+    const auto limit = [&] {  // Python has to start before the first sample
+      return Seconds(options_.timeout.value * (progress == 0 ? kStarting : 1) + kMargin);
+    };
+    Deadline deadline = Deadline::after(limit());
     while (!ring_->wait_for(item, kLook)) {
       if (const auto failure = ring_->failure()) return runtime_error("run.feed", *failure);
+      if (progress == 0) options_.on_progress();
       if (ring_->progress() != progress) {
         progress = ring_->progress();
-        since = Clock::now();
+        deadline = Deadline::after(limit());
         options_.on_progress();
       }
-      const double limit = options_.timeout.value * (progress == 0 ? kStarting : 1) + kMargin;
-      if (progress == 0) options_.on_progress();
-      if (seconds_since(since) > limit)
+      if (deadline.has_passed())
         return runtime_error("run.feed",
                              fmt::format("{}: no sample came for {:.0f} s from rank {}, which "
-                                         "loads those of its host",
-                                         options_.source.path, limit, leader_));
+                                         "loads those of its machine",
+                                         options_.source.path, limit().value, leader_));
     }
     return {};
   }

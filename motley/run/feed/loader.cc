@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "motley/base/file.h"
 #include "motley/base/json.h"
 #include "motley/base/text.h"
 #include "motley/run/launcher.h"
@@ -76,8 +77,10 @@ Result<void> write_loaded_samples(const LoaderQuestion& question,
   Json json = loader_question_to_json(question);
   json["samples"] = samples;
   json["output"] = path;
-  MOTLEY_ASSIGN(const std::string text,
-                ask_loader(loader_words(question, "write", std::move(json)), timeout));
+  const std::string asked = path + ".json";  // too long for a word of a command line
+  MOTLEY_RETURN_IF_ERROR(write_file_atomic(asked, json.dump()));
+  MOTLEY_RETURN_IF_ERROR(ask_loader(
+      {question.source.loading.python, "-m", "motley.loader", "write", "@" + asked}, timeout));
   return {};
 }
 

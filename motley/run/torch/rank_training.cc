@@ -135,7 +135,6 @@ Result<std::unique_ptr<RankTraining>> RankTraining::open(WorkerSession& session,
   MOTLEY_RETURN_IF_ERROR(training->open_evaluation());
   if (session.rank == 0 && session.job.resume) MOTLEY_RETURN_IF_ERROR(training->resume());
   MOTLEY_RETURN_IF_ERROR(training->share_weights());
-  MOTLEY_RETURN_IF_ERROR(training->open_feeds());
   return training;
 }
 
@@ -258,7 +257,7 @@ Result<void> RankTraining::share_weights() {
   return {};
 }
 
-void RankTraining::report_ready() const {
+Json RankTraining::ready_fields() const {
   const auto& memory = session_.device().memory;
   Json fields{{"first_step", next_step_},
               {"device", session_.device().name},
@@ -267,15 +266,15 @@ void RankTraining::report_ready() const {
     fields["resumed_from"] = resumed_from_;
     fields["note"] = "resumed from " + resumed_from_;
   }
-  reporter_.event("ready", std::move(fields));
+  return fields;
 }
 
 Result<RankTraining::End> RankTraining::run() {
-  report_ready();
+  MOTLEY_RETURN_IF_ERROR(open_feeds());
+  reporter_.event("ready", ready_fields());
   End end = End::kFinished;
   while (next_step_ < session_.job.steps && end == End::kFinished && !is_over()) {
-    MOTLEY_ASSIGN(const StepResult result, step());
-    ++next_step_;
+    MOTLEY_ASSIGN(const StepResult result, step_on_data());
     const std::int64_t every = session_.job.checkpoint_every;
     bool last = next_step_ >= session_.job.steps;
     MOTLEY_RETURN_IF_ERROR(evaluate());
@@ -284,19 +283,25 @@ Result<RankTraining::End> RankTraining::run() {
     const bool due = every > 0 && next_step_ % every == 0;
     if (due || last || end == End::kStopped) MOTLEY_RETURN_IF_ERROR(checkpoint());
   }
+  MOTLEY_RETURN_IF_ERROR(leave(end));
+  return end;
+}
+
+Result<void> RankTraining::leave(End end) {
   MOTLEY_RETURN_IF_ERROR(write_trace());
   if (end == End::kFinished) MOTLEY_RETURN_IF_ERROR(finish());
   reporter_.event("done", Json{{"steps", next_step_},
                                {"reason", end == End::kFinished ? "finished" : "stopped"}});
   // Rank 0 may serve the store, so it leaves last.
-  if (session_.rendezvous) {
-    const std::string here = fmt::format("end/{}", session_.rank);
-    MOTLEY_RETURN_IF_ERROR(session_.rendezvous->set(here, "here"));
-    for (int rank = 1; session_.rank == 0 && rank < session_.size; ++rank)
-      MOTLEY_RETURN_IF_ERROR(session_.rendezvous->get(fmt::format("end/{}", rank)));
-  }
-  return end;
+  if (!session_.rendezvous) return {};
+  const std::string here = fmt::format("end/{}", session_.rank);
+  MOTLEY_RETURN_IF_ERROR(session_.rendezvous->set(here, "here"));
+  for (int rank = 1; session_.rank == 0 && rank < session_.size; ++rank)
+    MOTLEY_RETURN_IF_ERROR(session_.rendezvous->get(fmt::format("end/{}", rank)));
+  return {};
 }
+
+Result<void> RankTraining::end() { return leave(End::kFinished); }
 
 /// Executors of the programs that evaluate, over the tensors of the one that trains.
 Result<void> RankTraining::open_evaluation() {
@@ -319,7 +324,7 @@ Result<Evaluation> RankTraining::run_evaluation() {
     const bool is_rest = evaluators_.size() > 1 && b + 1 == batches_evaluated_;
     const std::size_t which = is_rest ? 1 : 0;
     MOTLEY_ASSIGN(const data::Batch* batch, evaluated_->next());
-    MOTLEY_ASSIGN(const StepResult result, evaluators_[which]->step(next_step_, *batch));
+    MOTLEY_ASSIGN(const StepResult result, evaluate_batch(which, *batch));
     sums.add(result.loss, result.metrics, session_.evaluations[which].global_batch);
   }
   return sums.result();
@@ -410,31 +415,38 @@ bool RankTraining::is_over() const {
   return job && job->patience > 0 && best_ && best_->worse_since >= job->patience;
 }
 
-Result<StepResult> RankTraining::step() {
-  status_->record().step.store(next_step_, std::memory_order_relaxed);
-  status_->record().updated_ns.store(monotonic_ns(), std::memory_order_relaxed);
+Result<StepResult> RankTraining::evaluate_batch(std::size_t program, const data::Batch& batch) {
+  return evaluators_[program]->step(next_step_, batch);
+}
+
+Result<StepResult> RankTraining::step_on_data() {
   const double lr_factor = session_.job.schedule.factor(next_step_);
   MOTLEY_ASSIGN(const data::Batch* batch, samples_->next());
-  MOTLEY_ASSIGN(const StepResult result, executor_->step({next_step_, lr_factor}, *batch));
+  return step(*batch, lr_factor);
+}
+
+Result<StepResult> RankTraining::step(const data::Batch& batch, double lr_factor) {
+  status_->record().step.store(next_step_, std::memory_order_relaxed);
+  status_->record().updated_ns.store(monotonic_ns(), std::memory_order_relaxed);
+  MOTLEY_ASSIGN(const StepResult result, executor_->step({next_step_, lr_factor}, batch));
   MOTLEY_RETURN_IF_ERROR(check_finite("loss", result.loss));
   const bool may_overflow = persistent_.contains(std::string(program::kLossScaleState));
   if (result.gradient_norm && !may_overflow)
     MOTLEY_RETURN_IF_ERROR(check_finite("the gradients' norm", *result.gradient_norm));
-  Json fields{{"step", next_step_}};
-  if (session_.rank == 0) {
-    fields["loss"] = result.loss;
-    fields["lr_factor"] = lr_factor;
-    if (result.gradient_norm) fields["gradient_norm"] = *result.gradient_norm;
+  Json fields{{"step", next_step_}, {"loss", result.loss}, {"lr_factor", lr_factor}};
+  if (result.gradient_norm) fields["gradient_norm"] = *result.gradient_norm;
+  const double waited_s = samples_ ? samples_->waited_s() : 0;
+  fields["step_s"] = result.step_s + waited_s;  // waiting for data is part of what a step takes
+  if (samples_ && samples_->loaders() > 0) {
+    fields["loading_s"] = samples_->loading_s();
+    fields["loaders"] = samples_->loaders();
   }
-  // Waiting for data is part of what a step takes.
-  fields["step_s"] = result.step_s + samples_->waited_s();
-  fields["data_s"] = samples_->waited_s();
-  fields["loading_s"] = samples_->loading_s();
-  fields["loaders"] = samples_->loaders();
+  if (waited_s > 0) fields["data_s"] = waited_s;
   fields["compute_s"] = result.compute_s;
   fields["wait_s"] = result.wait_s;
   fields["peak_bytes"] = result.peak_bytes;
   reporter_.event("step", std::move(fields));
+  ++next_step_;
   return result;
 }
 

@@ -31,6 +31,21 @@ class RankTraining {
   /// Trains. Every event of docs/formats/job.md but `error` is reported here.
   Result<End> run();
 
+  // What a loop of somebody else's is made of (scripted_training.h). All ranks call the same.
+
+  const graph::Graph& graph() const { return model_.graph; }
+  std::int64_t steps_done() const { return next_step_; }
+  /// What `ready` says of how the training goes on.
+  Json ready_fields() const;
+  /// One step on samples of this rank; `lr_factor` of all learning rates. Reports it.
+  Result<StepResult> step(const data::Batch& batch, double lr_factor);
+  /// By one of the session's programs.
+  Result<StepResult> evaluate_batch(std::size_t program, const data::Batch& batch);
+  /// Of the steps done so far, unless there is one.
+  Result<void> checkpoint();
+  /// Publishes the model, says `done`, and waits for the others.
+  Result<void> end();
+
   /// Async-signal-safe: all ranks stop after the step in which they agree.
   void request_stop() { executor_->request_stop(); }
 
@@ -49,16 +64,15 @@ class RankTraining {
   Result<void> load(const Checkpoint& checkpoint);
   Result<void> follow(const std::string& checkpoint);
   Result<void> share_weights();
-  void report_ready() const;
-  Result<StepResult> step();
+  Result<StepResult> step_on_data();
   Result<void> check_finite(const std::string& what, double value) const;
-  Result<void> checkpoint();
   Result<void> compare_replicas();
   Result<WrittenFiles> write_files();
   Result<std::string> write_checkpoint();
   Result<std::string> finish_checkpoint();
   Result<void> join_checkpoint();
   Result<void> finish();
+  Result<void> leave(End end);
   Result<void> write_trace() const;
   CheckpointState state() const;
   const program::DeviceProgram& program() const;

@@ -17,6 +17,7 @@
 #include "motley/run/environment.h"
 #include "motley/run/torch/cuda_library.h"
 #include "motley/run/torch/rank_training.h"
+#include "motley/run/torch/scripted_training.h"
 #include "motley/run/torch/torch_version.h"
 #include "motley/run/torch/worker_collectives.h"
 #include "motley/run/torch/worker_profile.h"
@@ -61,6 +62,8 @@ Result<int> read_number(const std::string& option, const std::string& text) {
   return usage_error("run.arguments", option + ": found '" + text + "', wanted a number");
 }
 
+bool is_join(const std::string& verb) { return verb == "join" || verb == "join-script"; }
+
 Result<CommandLine> read_command_line(const std::vector<std::string>& words) {
   CommandLine line;
   std::vector<std::string> plain;
@@ -76,18 +79,21 @@ Result<CommandLine> read_command_line(const std::vector<std::string>& words) {
     ++i;
   }
   line.verb = plain.empty() ? "" : plain[0];
-  const bool takes_job = line.verb == "run" || line.verb == "profile" || line.verb == "collectives";
-  const bool known = takes_job || line.verb == "version" || line.verb == "join";
+  const bool takes_job = line.verb == "run" || line.verb == "profile" ||
+                         line.verb == "collectives" || line.verb == "script";
+  const bool known = takes_job || line.verb == "version" || is_join(line.verb);
   if (!known || plain.size() != (takes_job ? 2u : 1u))
     return usage_error("run.arguments",
-                       "usage: motley-worker version | run JOB | join | profile JOB | collectives "
-                       "JOB, with --rank R in a local job; `motley` starts it");
+                       "usage: motley-worker version | run JOB | join | script JOB | join-script | "
+                       "profile JOB | collectives JOB, with --rank R in a local job; `motley` "
+                       "starts it");
   if (takes_job) line.arguments.job_path = plain[1];
   if (!line.arguments.rank) {
     MOTLEY_ASSIGN(line.arguments.place, find_rank_place(read_environment()));
   }
-  if (line.verb == "join" && !line.arguments.place)
-    return usage_error("run.arguments", "join: no launcher's variables (RANK, WORLD_SIZE, ...)");
+  if (is_join(line.verb) && !line.arguments.place)
+    return usage_error("run.arguments",
+                       line.verb + ": no launcher's variables (RANK, WORLD_SIZE, ...)");
   return line;
 }
 
@@ -166,6 +172,15 @@ int train(WorkerSession& session, const WorkerArguments& arguments, const Report
   return *end == RankTraining::End::kStopped ? kStopped : 0;
 }
 
+int follow_script(WorkerSession& session, const WorkerArguments& arguments,
+                  const Reporter& reporter) {
+  const auto scripted = ScriptedTraining::open(session, reporter);
+  if (!scripted) leave(reporter, session, arguments, scripted.error());
+  const auto done = (*scripted)->run();
+  if (!done) leave(reporter, session, arguments, done.error());
+  return 0;
+}
+
 int measure(WorkerSession& session, const WorkerArguments& arguments, const Reporter& reporter) {
   const auto measured = measure_collectives(session, reporter);
   if (!measured) leave(reporter, session, arguments, measured.error());
@@ -181,8 +196,10 @@ int run_job(const CommandLine& line, Reporter& reporter) {
     reporter.event("done", Json{{"steps", 0}, {"reason", "idle"}});
     return 0;
   }
-  return line.verb == "collectives" ? measure(**session, arguments, reporter)
-                                    : train(**session, arguments, reporter);
+  if (line.verb == "collectives") return measure(**session, arguments, reporter);
+  const bool is_scripted = line.verb == "script" || line.verb == "join-script";
+  return is_scripted ? follow_script(**session, arguments, reporter)
+                     : train(**session, arguments, reporter);
 }
 
 int run_verb(const CommandLine& line, Reporter& reporter) {
