@@ -80,8 +80,8 @@ bench-%:
 	@if [ -f bench/$*.py ]; then MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) bench/$*.py; else $(BUILD)/bench_$* $(if $(filter accuracy,$*),$(MOTLEY_DATA) $(BUILD)/bench/own_runs.json) $(BUILD)/bench/$*.json; fi
 
 # Models of packages that only the zoo's environment has.
-bench-export: PYTHON := $(CURDIR)/.venv-zoo/bin/python
-bench-export: zoo
+bench-export bench-plan: PYTHON := $(CURDIR)/.venv-zoo/bin/python
+bench-export bench-plan: zoo
 .PHONY: zoo
 zoo:
 	@tools/setup.sh zoo

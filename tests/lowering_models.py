@@ -241,6 +241,18 @@ def recurrent_dropout():
     ), (torch.randn(BATCH, 3, 4), vectors(4))
 
 
+def transcripts():
+    """CTC over padded labels, and over so few times that some cannot be aligned."""
+
+    def forward(self, x, y):
+        scores = self.fc(x).log_softmax(-1).transpose(0, 1)
+        times, counts = torch.full((x.shape[0],), 9), y[:, 0] + 1
+        few = F.ctc_loss(scores[:2], y, times - 7, counts, 3, reduction="sum", zero_infinity=True)
+        return few + F.ctc_loss(scores, y, times, counts, blank=3)
+
+    return Net(forward, fc=nn.Linear(5, 4)), (torch.randn(BATCH, 9, 5), labels(3, (BATCH, 3)))
+
+
 def attention_dropout():
     def forward(self, x, y):
         h = self.fc(x)
@@ -676,6 +688,7 @@ MODELS = [
     dropouts,
     recurrent_dropout,
     attention_dropout,
+    transcripts,
     noises,
     drawn_masks,
     mixup,

@@ -9,7 +9,7 @@ from motley.rounding import change_last_bits
 from parity import LIMIT, Family, differences
 from safetensors.torch import load_file
 
-# No dropout: its masks are not PyTorch's.
+# Those that draw nothing.
 FAMILIES = ["mlp", "cnn", "gpt_tied", "vit", "moe", "recommender"]
 # Optimizer: its usual rate, and whether its step of an element depends on the size of a gradient
 # alone where that is nearly nothing (then rounding decides, and epsilon is made larger).

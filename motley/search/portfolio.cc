@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -27,6 +29,72 @@ bool fits(const plan::Problem& problem, const std::vector<std::pair<DeviceId, By
   });
 }
 
+/// Takes a plan in the place of what was found, if it fits and is better.
+Result<bool> take_better(const plan::Problem& problem, const plan::Plan& plan,
+                         const plan::Price& price, std::vector<std::string> why,
+                         PlanOutcome& outcome) {
+  std::vector<std::pair<DeviceId, Bytes>> peaks;
+  std::vector<DeviceId> used;
+  for (const plan::Member& member : plan::members(plan)) {
+    peaks.emplace_back(member.device, price.peaks[used.size()]);
+    used.push_back(member.device);
+  }
+  if ((outcome.plan && price.step >= outcome.predicted_step) || !fits(problem, peaks)) return false;
+  outcome.plan = plan;
+  outcome.predicted_step = price.step;
+  outcome.rounding = price.rounding;
+  outcome.peak = std::move(peaks);
+  outcome.idle = plan::idle_devices(problem, used);
+  outcome.why = std::move(why);
+  const bool was_ended = outcome.reason == plan::Reason::kLimit;
+  MOTLEY_RETURN_IF_ERROR(set_bound(outcome.lower_bound, was_ended, outcome));
+  return true;
+}
+
+/// One device does all, in as few micro-batches as it holds: the first of each kind that could be
+/// quicker than what was found, if it does not hold the whole batch at once.
+Result<void> consider_alone(const PlannerInputs& inputs, const plan::Problem& problem,
+                            PlanOutcome& outcome) {
+  using Setting = SplitEvaluator::Setting;
+  if (inputs.graph == nullptr) return {};
+  std::set<std::pair<const StepCurves*, std::int64_t>> seen;
+  for (const DeviceId device : problem.devices) {
+    const auto& memory = problem.cluster->device(device).memory;
+    const StepCurves& curves = inputs.evaluator->curves(device, Setting::kAlone);
+    const double at_once = curves.end.at(static_cast<double>(problem.global_batch));
+    if (!memory || !seen.emplace(&curves, memory->value).second) continue;
+    if (outcome.plan && at_once >= outcome.predicted_step.value) continue;
+    const auto holds = [&](std::int64_t times) {
+      return inputs.evaluator->peak_bytes(device, problem.global_batch / times, Setting::kAlone) <=
+             *memory;
+    };
+    if (holds(1)) continue;  // considered as the best single device
+    plan::Plan plan = make_split_plan(problem, {{device}, {problem.global_batch}});
+    std::int64_t& times = plan.replicas[0].micro_batches;
+    while ((times = next_micro_batches(problem.global_batch, times)) != 0) {
+      if (!holds(times)) continue;  // not even one of them
+      const auto price = inputs.evaluator->price(plan);
+      if (!price) {
+        if (price.error().code != "synth.accumulation") return tl::make_unexpected(price.error());
+        const std::string& refused = price.error().message;
+        if (!outcome.plan &&
+            std::find(outcome.why.begin(), outcome.why.end(), refused) == outcome.why.end())
+          outcome.why.push_back(refused);
+        break;
+      }
+      ++outcome.considered;
+      MOTLEY_ASSIGN(const bool is_taken,
+                    take_better(problem, plan, *price,
+                                {fmt::format("{} does all, in {} micro-batches of {} samples",
+                                             problem.cluster->device(device).name, times,
+                                             problem.global_batch / times)},
+                                outcome));
+      if (is_taken || (outcome.plan && price->step >= outcome.predicted_step)) break;
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<void> reconsider_known(const PlannerInputs& inputs, const plan::Problem& problem,
@@ -36,29 +104,17 @@ Result<void> reconsider_known(const PlannerInputs& inputs, const plan::Problem& 
     auto price = inputs.evaluator->price(plan);
     if (!price) continue;  // what it takes is not known any more
     ++outcome.considered;
-    std::vector<std::pair<DeviceId, Bytes>> peaks;
-    std::vector<DeviceId> used;
-    for (const plan::Member& member : plan::members(plan)) {
-      peaks.emplace_back(member.device, price->peaks[used.size()]);
-      used.push_back(member.device);
-    }
-    if ((outcome.plan && price->step >= outcome.predicted_step) || !fits(problem, peaks)) continue;
-    outcome.plan = plan;
-    outcome.predicted_step = price->step;
-    outcome.rounding = price->rounding;
-    outcome.peak = std::move(peaks);
-    outcome.idle = plan::idle_devices(problem, used);
-    outcome.why = why;
+    std::vector<std::string> said = why;
     if (std::find(why.begin(), why.end(), kFoundBefore) == why.end())
-      outcome.why.insert(outcome.why.begin(), kFoundBefore);
-    const bool was_ended = outcome.reason == plan::Reason::kLimit;
-    MOTLEY_RETURN_IF_ERROR(set_bound(outcome.lower_bound, was_ended, outcome));
+      said.insert(said.begin(), kFoundBefore);
+    MOTLEY_RETURN_IF_ERROR(take_better(problem, plan, *price, std::move(said), outcome));
   }
   return {};
 }
 
 Result<PlanOutcome> Portfolio::plan(const plan::Problem& problem) const {
   MOTLEY_ASSIGN(PlanOutcome outcome, search(problem));
+  MOTLEY_RETURN_IF_ERROR(consider_alone(inputs_, problem, outcome));
   MOTLEY_RETURN_IF_ERROR(reconsider_known(inputs_, problem, outcome));
   return outcome;
 }

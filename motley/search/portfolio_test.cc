@@ -73,6 +73,45 @@ TEST_F(SpmdPlannerTest, TakesMicroBatchesWhereActivationsDoNotFit) {
   EXPECT_THAT(outcome.why, ::testing::Contains(::testing::HasSubstr("micro-batches")));
 }
 
+// A device of which there is no other: its activations of 4096 samples, 16 MiB each, do not fit.
+TEST_F(SpmdPlannerTest, OneDeviceTakesMicroBatches) {
+  set_up(1024, "555MiB", 4096);
+  problem_.devices.resize(1);
+  EXPECT_FALSE(plan("split").plan);
+  const plan::PlanOutcome outcome = plan("auto");
+  ASSERT_TRUE(outcome.plan);
+  EXPECT_TRUE(plan::verify_plan(*outcome.plan, model_.hash, cluster_));
+  const std::int64_t times = outcome.plan->replicas[0].micro_batches;
+  EXPECT_GT(times, 1);
+  EXPECT_LE(outcome.peak.at(0).second, *cluster_.devices[0].memory);
+  EXPECT_THAT(outcome.why,
+              ::testing::ElementsAre(fmt::format("a:0 does all, in {} micro-batches of {} samples",
+                                                 times, 4096 / times)));
+}
+
+// Columns' greatest values over the batch: 256 MiB for each activation, and no micro-batches.
+TEST_F(SpmdPlannerTest, SaysWhichOperatorForbidsMicroBatches) {
+  set_up(
+      "motley.graph/1\nname \"tops\"\nsize batch 1 4096\n"
+      "input %0: f32[batch, 16384] \"x\"\nparam %1: f32[16384] \"w\"\ntangent %2: f32[]\n"
+      "op %3: f32[batch, 16384] = aten::mul.Tensor(%0, %1) fwd \"scale\"\n"
+      "op %4: f32[16384] = aten::amax(%3, [0], false) fwd \"top\"\n"
+      "op %5: f32[] = aten::sum(%4, none) fwd \"\"\n"
+      "op %6: f32[batch, 16384] = aten::expand(%2, [size(batch), 16384], false) bwd \"\"\n"
+      "op %7: f32[batch, 16384] = aten::mul.Tensor(%6, %0) bwd \"scale\"\n"
+      "op %8: f32[16384] = aten::sum.dim_IntList(%7, [0], false, none) bwd \"scale\"\n"
+      "output loss %5\noutput gradient %8 of \"w\"\n",
+      "600MiB", 4096);
+  const auto says_so = ::testing::Contains(
+      ::testing::HasSubstr("micro-batches: operator aten::amax in module 'top' needs all samples"));
+  for (const std::size_t devices : {2u, 1u}) {
+    problem_.devices.resize(devices);
+    const plan::PlanOutcome outcome = plan("auto");
+    EXPECT_FALSE(outcome.plan);
+    EXPECT_THAT(outcome.why, says_so) << devices;
+  }
+}
+
 TEST_F(SpmdPlannerTest, GivesWhatItHasAtTheTimeLimit) {
   set_up(4096, "");
   const plan::PlanOutcome best = plan("spmd");

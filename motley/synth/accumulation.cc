@@ -12,6 +12,7 @@
 
 #include "motley/base/check.h"
 #include "motley/graph/draws.h"
+#include "motley/graph/reach.h"
 #include "motley/synth/sample_sharding.h"
 #include "motley/synth/sharding_rules.h"
 
@@ -55,6 +56,7 @@ SizeExpr of_all(const SizeExpr& expr, std::int64_t times) {
 
 /// What becomes of an operator.
 enum class Fate {
+  kDropped,  ///< nothing that is wanted depends on it
   kOnce,     ///< works on no samples
   kEach,     ///< a copy for each micro-batch
   kMean,     ///< the same, of whose results each counts 1 / micro_batches
@@ -92,7 +94,7 @@ class Accumulator {
     emit_early();
     for (std::int64_t m = 0; m < times_; ++m)
       for (std::size_t i = 0; i < graph_.ops.size(); ++i)
-        if (!is_prepared_[i] && (m == 0 || fates_[i] != Fate::kOnce)) emit(i, m);
+        if (!is_prepared_[i] && is_there(i, m)) emit(i, m);
     end();
     return std::move(made_);
   }
@@ -104,10 +106,13 @@ class Accumulator {
         fmt::format("{}: a step cannot be done in {} micro-batches: {}", graph_.name, times_, why));
   }
 
-  tl::unexpected<Error> refuse(std::size_t op) const {
-    return refuse(fmt::format("operator {} in module '{}' {} all samples at once",
-                              graph_.ops[op].full_name(), graph_.ops[op].module,
-                              graph::draws_across(graph_.ops[op]) ? "permutes" : "needs"));
+  /// By operators, one or more.
+  tl::unexpected<Error> refuse(const std::vector<std::size_t>& ops) const {
+    const Op& first = graph_.ops[ops[0]];
+    const std::string more = ops.size() == 1 ? "" : fmt::format(", and {} more", ops.size() - 1);
+    return refuse(fmt::format("operator {} in module '{}' {} all samples at once{}",
+                              first.full_name(), first.module,
+                              graph::draws_across(first) ? "permutes" : "needs", more));
   }
 
   Result<void> check_batch() const {
@@ -217,10 +222,13 @@ class Accumulator {
   Result<void> find_fates() {
     is_prepared_.assign(graph_.ops.size(), 0);
     is_early_sum_.assign(graph_.values.size(), 0);
+    const std::vector<char> is_live = graph::find_live(graph_).marks();
+    std::vector<std::size_t> refused;
     for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
-      const std::optional<Fate> fate = fate_of(i);
-      if (!fate) return refuse(i);
-      fates_.push_back(*fate);
+      const std::optional<Fate> fate = is_live[i] != 0 ? fate_of(i) : Fate::kDropped;
+      if (!fate) refused.push_back(i);
+      fates_.push_back(fate.value_or(Fate::kDropped));
+      if (fates_[i] == Fate::kDropped) continue;
       if (*fate == Fate::kNllMean) prepare(std::get<ValueId>(graph_.ops[i].arguments[1].value));
       for (std::size_t o = 0; o < rules_[i].operands.size(); ++o) {
         const ValueId operand = rules_[i].operands[o];
@@ -230,6 +238,7 @@ class Accumulator {
         }
       }
     }
+    if (!refused.empty()) return refuse(refused);
     return {};
   }
 
@@ -248,6 +257,11 @@ class Accumulator {
         return refuse(fmt::format("output {} is not a sum over samples", output.value.value));
     }
     return {};
+  }
+
+  /// Has the operator a copy in a micro-batch?
+  bool is_there(std::size_t op, std::int64_t m) const {
+    return fates_[op] != Fate::kDropped && (m == 0 || fates_[op] != Fate::kOnce);
   }
 
   // ---- the new graph
@@ -351,7 +365,7 @@ class Accumulator {
   void emit_early() {
     for (std::size_t i = 0; i < graph_.ops.size(); ++i)
       for (std::int64_t m = 0; is_prepared_[i] && m < times_; ++m)
-        if (m == 0 || fates_[i] != Fate::kOnce) emit(i, m);
+        if (is_there(i, m)) emit(i, m);
     for (std::size_t i = 0; i < graph_.ops.size(); ++i)
       if (fates_[i] == Fate::kNllMean) count_labels(i);
   }

@@ -13,7 +13,8 @@ namespace motley::synth {
 /// A step in several equal micro-batches, one after the other, as one graph. Its size `batch` is
 /// that of a micro-batch:
 /// - inputs have all samples, [micro_batches * batch, ...], and are cut by views;
-/// - an operator that works on samples has a copy for each micro-batch, others are there once;
+/// - an operator that works on samples has a copy for each micro-batch, others are there once, and
+///   those that nothing wanted depends on are not;
 /// - what is a sum over samples is added up: the loss, gradients; sums of inputs alone first, as
 ///   others may need them;
 /// - means divide by the count of all samples: results of the micro-batch's own count times
@@ -26,7 +27,8 @@ struct Accumulation {
   std::vector<Copy> copies;  ///< by operator
 };
 
-/// Usage error (synth.accumulation) naming the operator that needs all samples at once (statistics
+/// Usage error (synth.accumulation) naming the first operator that needs all samples at once, and
+/// how many more do (statistics
 /// of batch norm, a loss of a product of means, a permutation of the samples), or where the batch
 /// is no multiple of `micro_batches` or too small.
 Result<Accumulation> accumulate(const graph::Graph& graph, std::int64_t global_batch,

@@ -171,7 +171,9 @@ TEST(Accumulation, CountsRowsThroughTheMicroBatches) {
           "op %8: i64[2*batch] = aten::arange.start(5, size(2*batch+5), none, none, none, none) "
           "fwd \"\"\n"
           "op %9: i64[batch, 2] = aten::view(%8, [size(batch), 2]) fwd \"\"\n"
-          "op %10: f32[] = aten::sum(%7, none) fwd \"\"\noutput loss %10\n"),
+          "op %10: f32[] = aten::sum(%7, none) fwd \"\"\n"
+          "op %11: i64[] = aten::sum(%9, none) fwd \"\"\n"
+          "op %12: f32[] = aten::add.Tensor(%10, %11, 1) fwd \"\"\noutput loss %12\n"),
       8, 2);
   ASSERT_TRUE(made) << made.error().message;
   std::vector<std::vector<std::int64_t>> ranges;
@@ -248,6 +250,16 @@ TEST(Accumulation, HoldsTheActivationsOfOneMicroBatch) {
   EXPECT_LT(activations(8), whole / 4);
 }
 
+// The greatest of all samples, which nobody reads.
+TEST(Accumulation, WhatNothingWantedDependsOnIsNotThere) {
+  const auto made = accumulate(step_of("op %5: f32[3] = aten::amax(%0, [0], false) fwd \"\"\n"
+                                       "op %6: f32[] = aten::sum(%0, none) fwd \"\"\n"
+                                       "output loss %6\n"),
+                               8, 2);
+  ASSERT_TRUE(made) << made.error().message;
+  for (const graph::Op& op : made->graph.ops) EXPECT_NE(op.name, "aten::amax");
+}
+
 TEST(Accumulation, NamesWhatNeedsAllSamplesAtOnce) {
   const auto refused = [](const std::string& rest) {
     const auto made = accumulate(step_of(rest), 8, 2);
@@ -264,6 +276,11 @@ TEST(Accumulation, NamesWhatNeedsAllSamplesAtOnce) {
                     "op %7: f32[3] = aten::exp(%6) fwd \"power\"\n"
                     "op %8: f32[] = aten::sum(%7, none) fwd \"\"\noutput loss %8\n"),
             start + "operator aten::exp in module 'power' needs all samples at once");
+  EXPECT_EQ(refused("op %5: f32[3] = aten::amax(%0, [0], false) fwd \"top\"\n"
+                    "op %6: f32[3] = aten::amin(%0, [0], false) fwd \"bottom\"\n"
+                    "op %7: f32[3] = aten::add.Tensor(%5, %6, 1) fwd \"\"\n"
+                    "op %8: f32[] = aten::sum(%7, none) fwd \"\"\noutput loss %8\n"),
+            start + "operator aten::amax in module 'top' needs all samples at once, and 1 more");
   // A buffer's new value is not added up; nor is what is no sum.
   const auto updated = graph::parse_graph(
       "motley.graph/1\nname \"s\"\nsize batch 1 64\ninput %0: f32[batch, 3] \"x\"\n"
@@ -278,9 +295,10 @@ TEST(Accumulation, NamesWhatNeedsAllSamplesAtOnce) {
   const std::string order =
       "op %5: i64[batch] = motley::random(\"permutation\", [size(batch)], "
       "dtype(i64), 0) fwd \"mix\"\n";
-  EXPECT_EQ(refused(order + "op %6: f32[batch, 3] = aten::index.Tensor(%0, [%5]) fwd \"\"\n"
-                            "op %7: f32[] = aten::sum(%6, none) fwd \"\"\noutput loss %7\n"),
-            start + "operator motley::random in module 'mix' permutes all samples at once");
+  EXPECT_EQ(
+      refused(order + "op %6: f32[batch, 3] = aten::index.Tensor(%0, [%5]) fwd \"\"\n"
+                      "op %7: f32[] = aten::sum(%6, none) fwd \"\"\noutput loss %7\n"),
+      start + "operator motley::random in module 'mix' permutes all samples at once, and 1 more");
   // A micro-batch has no part of a square of samples.
   EXPECT_EQ(refused("op %5: f32[batch, batch] = motley::random(\"uniform\", [size(batch), "
                     "size(batch)], dtype(f32), 0) fwd \"mix\"\n"

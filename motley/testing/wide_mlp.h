@@ -41,7 +41,11 @@ class WideMlpTest : public ::testing::Test {
  protected:
   /// Two kinds behind a slow link, each with so much memory ("" = its own).
   void set_up(int width, const std::string& memory, std::int64_t batch = 64) {
-    auto graph = graph::parse_graph(mlp_text(width), "wide");
+    set_up(mlp_text(width), memory, batch);
+  }
+  /// The same of another graph.
+  void set_up(const std::string& text, const std::string& memory, std::int64_t batch) {
+    auto graph = graph::parse_graph(text, "wide");
     ASSERT_TRUE(graph) << graph.error().message;
     model_.graph = *std::move(graph);
     model_.hash = "wide";

@@ -7,7 +7,10 @@ parameter, buffer, input or gradient they are.
 
 from __future__ import annotations
 
+import builtins
 import contextlib
+import functools
+import io
 import logging
 import re
 import warnings
@@ -16,6 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from motley.ctc import OwnLosses
 from motley.draws import NumberedDraws, decompositions, keep_draws
 from motley.errors import ExportError, refuse, refuse_complex
 from motley.step import MODULE, Step
@@ -153,18 +157,38 @@ def check_module(module: nn.Module, trains: bool) -> None:
 
 
 def export_program(step: Step, inputs) -> tuple[torch.export.ExportedProgram, int]:
-    """Exports with a batch down to 1, or down to 2 where the model refuses a batch of one."""
-    for min_batch in (1, 2):
+    """Exports with a batch down to 1, or down to 2 where the model refuses a batch of one; where
+    both fail, with lengths that may be symbolic."""
+    failures = []
+    for min_batch, lengths in ((1, contextlib.nullcontext), (2, contextlib.nullcontext), (1, symbolic_lengths)):
         batch = torch.export.Dim("batch", min=min_batch, max=MAX_BATCH)
         shapes = (tuple({0: batch} for _ in inputs),)
         try:
-            with portable():
+            # Where a branch depends on data PyTorch prints the graph so far.
+            with portable(), lengths(), OwnLosses(), contextlib.redirect_stderr(io.StringIO()):
                 return torch.export.export(step, inputs, dynamic_shapes=shapes), min_batch
         except ExportError:
             raise
         except Exception as error:  # torch.export has no common type for its refusals
-            failure = error
-    refuse_export(failure, inputs[0].shape[0])
+            failures.append(error)
+    refuse_export(failures[1], inputs[0].shape[0])
+
+
+@contextlib.contextmanager
+def symbolic_lengths():
+    """len() of a tensor is its first size, which may be the batch: PyTorch takes it as a number.
+    What Dynamo captures (torch.cond) does not work so."""
+    plain = builtins.len
+
+    def length(value):
+        is_tensor = isinstance(value, torch.Tensor) and value.dim() > 0
+        return value.shape[0] if is_tensor else plain(value)
+
+    builtins.len = length
+    try:
+        yield
+    finally:
+        builtins.len = plain
 
 
 def refuse_export(error: Exception, batch: int) -> None:
@@ -176,7 +200,8 @@ def refuse_export(error: Exception, batch: int) -> None:
     first = re.sub(r"\bs\d+\b", "batch", first)  # PyTorch's names of the batch size
     if "unbacked" in text or "ata-dependent" in text or "DataDependent" in text:
         wanted = "sizes that depend on the batch alone"
-        refuse("a shape or branch depends on the data", where, first, wanted, "torch.where")
+        advice = "a mask: torch.arange(most) < count" if "integer" in first else "torch.where"
+        refuse("a shape or branch depends on the data", where, first, wanted, advice)
     if "onstraints violated" in text or "specialized" in text or "constant" in first:
         found = batch_condition(text, batch)
         wanted = f"any batch from 1 to {MAX_BATCH}"
@@ -196,11 +221,13 @@ def batch_condition(text: str, batch: int) -> str:
     return f"the condition {expression}"
 
 
-def user_line(text: str) -> str:
-    """The innermost source line outside of PyTorch that an export error shows."""
+@functools.cache
+def user_line(text: str, otherwise: str = "torch.export") -> str:
+    """The innermost source line outside of PyTorch that an error or a stack trace shows."""
     places = re.findall(r'File "([^"]+)", line (\d+), in', text)
-    own = [place for place in places if "/torch/" not in place[0] and "/motley/" not in place[0]]
-    return f"{own[-1][0]}:{own[-1][1]}" if own else "torch.export"
+    foreign = ("/torch/", "/motley/", "<")  # "<eval_with_key>" is generated
+    own = [place for place in places if not any(word in place[0] for word in foreign)]
+    return f"{own[-1][0]}:{own[-1][1]}" if own else otherwise
 
 
 def check_loss(program) -> None:

@@ -338,7 +338,7 @@ def keep_draws(module: torch.fx.GraphModule) -> None:
 
 def dropout_in_place(x, p, train):
     """As one operator, where PyTorch makes four of it."""
-    return x.copy_(aten.dropout.default(x, p, train))
+    return x.copy_(aten.dropout.default(x, p, train)) if train and p > 0 else x
 
 
 def by_layer(operator):

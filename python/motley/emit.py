@@ -14,7 +14,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from motley.capture import MAX_BATCH, Captured, refuse_no_gradient
+from motley.capture import MAX_BATCH, Captured, refuse_no_gradient, user_line
 from motley.errors import refuse, refuse_complex
 from motley.graph import (
     DTYPES,
@@ -60,13 +60,30 @@ STRIDED = {
 INDEX_NUMBERS = {"aten::arange", "aten::arange.start", "aten::arange.start_step"}
 # Only with masks among their indices do the sizes of their results depend on data.
 INDEXING = {aten.index.Tensor, aten._unsafe_index.Tensor}
+# How to write with fixed sizes what has others.
+MASKED = "torch.where(mask, x, 0), and mask.sum() to divide by"
+FIXED_SIZES = {
+    "index": MASKED,
+    "masked_select": MASKED,
+    "nonzero": "multiplying by the mask, or torch.topk of a fixed count",
+    "_unique2": "F.one_hot(x, count).amax(0)",
+    "unique_dim": "F.one_hot(x, count).amax(0)",
+    "bincount": "F.one_hot(x, count).sum(0)",
+    "repeat_interleave": "output_size=",
+}
 
 
-def indexes_by_integers(node: torch.fx.Node) -> bool:
-    if node.target not in INDEXING:
+def depends_on_data(node: torch.fx.Node) -> bool:
+    """Do the sizes of its results?"""
+    dependent = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+    if not dependent & set(node.target.tags):
         return False
+    if node.target is aten.repeat_interleave.Tensor:
+        return node.kwargs.get("output_size") is None
+    if node.target not in INDEXING:
+        return True
     indices = [index.meta["val"] for index in node.args[1] if index is not None]
-    return all(index.dtype not in (torch.bool, torch.uint8) for index in indices)
+    return any(index.dtype in (torch.bool, torch.uint8) for index in indices)
 
 
 def is_plain_copy(node: torch.fx.Node) -> bool:
@@ -191,10 +208,15 @@ class Emitter:
             value = self.captured.constants[plain_name(node.meta["desc"])]
         if isinstance(value, torch.fx.GraphModule):
             return  # the operator that takes it is refused by name
-        name = next((name for name, kept in self.known.items() if is_same(kept, value)), None)
+        every = self.known | self.constants
+        name = next((name for name, kept in every.items() if is_same(kept, value)), None)
         if name is None:
-            name = f"motley.constant.{len(self.known) + len(self.constants)}"
+            name = f"motley.constant.{len(every)}"
             self.constants[name] = value
+        for source in self.graph.of_kind("constant"):
+            if source.name == name:  # several layers have their own of it
+                self.values[node] = source.value
+                return
         node.meta.setdefault("val", value)
         self.add_source("constant", node, name)
 
@@ -266,10 +288,10 @@ class Emitter:
             found, wanted = f"an operator of {target.namespace}", "operators of PyTorch's own"
             advice = f"a way without it, as {target.namespace} may have"
             refuse("an operator is not PyTorch's", where, found, wanted, advice)
-        dependent = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
-        if dependent & set(target.tags) and not indexes_by_integers(node):
+        if depends_on_data(node):
             found, wanted = "sizes that depend on data", "sizes that depend on the batch alone"
-            refuse("a shape or branch depends on the data", where, found, wanted, "torch.where")
+            advice = FIXED_SIZES.get(target._schema.name.removeprefix("aten::"), "torch.where")
+            refuse("a shape or branch depends on the data", where, found, wanted, advice)
         if torch.Tag.nondeterministic_seeded in target.tags and target not in OWN:
             found, wanted = "a draw from PyTorch's generator", "numbers that any device draws alike"
             refuse("random numbers of this kind cannot be split", where, found, wanted, "torch.rand")
@@ -277,8 +299,8 @@ class Emitter:
     def where(self, node: torch.fx.Node) -> str:
         target = node.target
         name = full_name(target) if isinstance(target, torch._ops.OpOverload) else str(target)
-        path = self.paths.get(node)
-        return f'operator {name} in module "{path}"' if path else f"operator {name}"
+        path, line = self.paths.get(node), user_line(node.meta.get("stack_trace") or "", "")
+        return f"operator {name}" + (f' in module "{path}"' if path else "") + (f" at {line}" if line else "")
 
     def add_results(self, node: torch.fx.Node) -> list[Value]:
         made, where = node.meta["val"], self.where(node)

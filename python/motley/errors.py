@@ -16,5 +16,5 @@ def refuse(what: str, where: str, found: str, wanted: str, advice: str) -> NoRet
 
 
 def refuse_complex(where: str, dtype) -> NoReturn:
-    advice = "two real tensors"
+    advice = "two real tensors; in place of an FFT products with cosines and sines"
     refuse("complex numbers are not supported", where, str(dtype), "a real dtype", advice)

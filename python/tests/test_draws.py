@@ -130,3 +130,19 @@ def test_dropout_between_recurrent_layers_is_kept(tmp_path):
     assert text.count("= motley::dropout(") == 2  # of three layers, after all but the last
     assert ", 0.25, 0)" in text and ", 0.25, 1)" in text
     assert result.check.worst["gradient"] <= 1e-5
+
+
+def test_dropout_in_place_of_nothing_leaves_the_tensor(tmp_path):
+    """What the backward pass reads: timm's attention drops so, with a rate that is 0 by default."""
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(4, 3)
+
+        def forward(self, x, y):
+            shares = F.dropout(self.fc(x).softmax(-1), 0.0, inplace=True)
+            return F.mse_loss(shares, y)
+
+    result = motley.export(Net(), (torch.randn(6, 4), torch.randn(6, 3)), tmp_path / "model.motley")
+    assert result.check.worst["gradient"] < 1e-6

@@ -20,6 +20,9 @@ class Linear(nn.Module):
         return self.step(self.fc, x, y)
 
 
+HERE = f"{__file__}:{Linear.forward.__code__.co_firstlineno + 1}"
+
+
 def cross_entropy(fc, x, y):
     return F.cross_entropy(fc(x), y)
 
@@ -66,26 +69,38 @@ STEPS = {
     ),
     "higher-order operator": (
         conditional,
-        "a higher-order operator is not supported; operator cond; "
+        "a higher-order operator is not supported; operator cond at {here}; "
         "found an operator that runs functions, wanted operators on tensors; "
         "try torch.where over both branches",
     ),
     "selection by data": (
         lambda fc, x, y: fc(x)[y > 1].sum(),
-        "a shape or branch depends on the data; operator aten::index.Tensor; "
+        "a shape or branch depends on the data; operator aten::index.Tensor at {here}; "
         "found sizes that depend on data, wanted sizes that depend on the batch alone; "
-        "try torch.where",
+        "try torch.where(mask, x, 0), and mask.sum() to divide by",
+    ),
+    "places in data": (
+        lambda fc, x, y: fc(x)[torch.nonzero(y > 1)[:, 0]].sum(),
+        "a shape or branch depends on the data; operator aten::nonzero at {here}; "
+        "found sizes that depend on data, wanted sizes that depend on the batch alone; "
+        "try multiplying by the mask, or torch.topk of a fixed count",
+    ),
+    "kinds in data": (
+        lambda fc, x, y: fc(x).sum() * y.unique().sum(),
+        "a shape or branch depends on the data; operator aten::_unique2 at {here}; "
+        "found sizes that depend on data, wanted sizes that depend on the batch alone; "
+        "try F.one_hot(x, count).amax(0)",
     ),
     "number from data": (
         lambda fc, x, y: cross_entropy(fc, x, y) * y.float().mean().item(),
-        "a number depends on the data; operator aten::mul.Tensor; "
+        "a number depends on the data; operator aten::mul.Tensor at {here}; "
         "found a number taken out of a tensor, wanted numbers that depend on the batch alone; "
         "try keeping it a tensor",
     ),
     "complex numbers": (
         lambda fc, x, y: torch.fft.fft(fc(x)).abs().mean(),
-        "complex numbers are not supported; operator aten::_fft_r2c; found torch.complex64, "
-        "wanted a real dtype; try two real tensors",
+        "complex numbers are not supported; operator aten::_fft_r2c at {here}; found torch.complex64, "
+        "wanted a real dtype; try two real tensors; in place of an FFT products with cosines and sines",
     ),
     "fixed batch": (
         lambda fc, x, y: F.cross_entropy(fc(x).view(6, 3), y),
@@ -100,7 +115,7 @@ STEPS = {
     ),
     "root of the batch": (
         lambda fc, x, y: cross_entropy(fc, x, y) / x.shape[0] ** 0.5,
-        "a size cannot be written down; operator aten::div.Tensor; found FloatPow, "
+        "a size cannot be written down; operator aten::div.Tensor at {here}; found FloatPow, "
         "wanted + - * // / % max min of the batch size; try simpler sizes",
     ),
     "no gradient": (
@@ -124,10 +139,10 @@ STEPS = {
 @pytest.mark.parametrize("case", STEPS)
 def test_steps(tmp_path, case):
     step, message = STEPS[case]
-    assert refusal(tmp_path, Linear(step), inputs()) == f"motley.export: {message}"
+    assert refusal(tmp_path, Linear(step), inputs()) == f"motley.export: {message.replace('{here}', HERE)}"
 
 
-def test_branch_on_data_names_the_line(tmp_path):
+def test_branch_on_data_names_the_line(tmp_path, capfd):
     def branch(fc, x, y):
         return cross_entropy(fc, x, y) if x.sum() > 0 else fc(x).sum()
 
@@ -135,6 +150,19 @@ def test_branch_on_data_names_the_line(tmp_path):
     assert refusal(tmp_path, Linear(branch), inputs()).startswith(
         f"motley.export: a shape or branch depends on the data; {__file__}:{line}; "
         "found Could not guard on data-dependent expression Eq(u0, 1), "
+    )
+    assert capfd.readouterr().err == ""
+
+
+def test_size_from_data_names_the_line(tmp_path):
+    def narrow(fc, x, y):
+        return fc(x)[:, : int(y.max())].mean()
+
+    line = narrow.__code__.co_firstlineno + 1
+    assert refusal(tmp_path, Linear(narrow), inputs()) == (
+        f"motley.export: a shape or branch depends on the data; {__file__}:{line}; found Could not extract "
+        "specialized integer from data-dependent expression u0, wanted sizes that depend on the batch alone; "
+        "try a mask: torch.arange(most) < count"
     )
 
 
@@ -150,14 +178,16 @@ def test_sparse_gradients(tmp_path):
     message = refusal(tmp_path, Sparse(), (torch.randint(0, 9, (6,)), inputs()[1]))
     assert message == (
         "motley.export: sparse tensors are not supported; "
-        'operator aten::_sparse_coo_tensor_with_dims_and_tensors in module "table"; '
+        'operator aten::_sparse_coo_tensor_with_dims_and_tensors in module "table" at '
+        f"{__file__}:{Sparse.forward.__code__.co_firstlineno + 1}; "
         "found torch.sparse_coo, wanted a dense tensor; try sparse=False"
     )
 
 
 def test_numbers_of_no_fixed_count_of_draws(tmp_path):
     assert refusal(tmp_path, Linear(lambda fc, x, y: fc(torch.poisson(x.abs())).mean()), inputs()) == (
-        "motley.export: random numbers of this kind cannot be split; operator aten::poisson; "
+        "motley.export: random numbers of this kind cannot be split; operator aten::poisson "
+        f"at {HERE}; "
         "found a draw from PyTorch's generator, wanted numbers that any device draws alike; "
         "try torch.rand"
     )
@@ -168,7 +198,7 @@ def test_complex_parameter(tmp_path):
     module.register_buffer("phase", torch.ones(2, dtype=torch.complex64))
     assert refusal(tmp_path, module, inputs()) == (
         'motley.export: complex numbers are not supported; tensor "phase"; '
-        "found torch.complex64, wanted a real dtype; try two real tensors"
+        "found torch.complex64, wanted a real dtype; try two real tensors; in place of an FFT products with cosines and sines"
     )
 
 
@@ -279,6 +309,8 @@ def test_operators_of_other_libraries(tmp_path):
     twice.register_autograd(lambda ctx, grad: grad * 2)
     text = refusal(tmp_path, Linear(lambda fc, x, y: F.cross_entropy(twice(fc(x)), y)), inputs())
     assert text == (
-        "motley.export: an operator is not PyTorch's; operator other::twice; found an operator of other, "
+        "motley.export: an operator is not PyTorch's; operator other::twice "
+        f"at {HERE}; "
+        "found an operator of other, "
         "wanted operators of PyTorch's own; try a way without it, as other may have"
     )

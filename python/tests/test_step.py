@@ -172,6 +172,19 @@ def test_graph_without_weights(tmp_path, device):
     assert module.fc.weight.device.type == device  # the module stays as it was
 
 
+def test_len_is_the_batch(tmp_path):
+    """As in the contrastive loss of CLIP."""
+
+    class Pairs(Net):
+        def forward(self, x, y):
+            scores = self.fc(x) @ self.fc(x + 1).t()
+            return F.cross_entropy(scores, torch.arange(len(scores)))
+
+    result, graph, _ = exported(tmp_path, Pairs(), inputs())
+    assert result.check.batches == [1, 3]
+    assert "aten::arange(size(batch)" in print_graph(graph)
+
+
 def test_batches_above_4096(tmp_path):
     _, graph, _ = exported(tmp_path, Net(), inputs(), verify_batch=65536)
     assert graph.sizes == {"batch": (1, 65536)}

@@ -3,7 +3,7 @@
 Each model is exported with its self-check, planned on four GPUs of two kinds (gpus.toml), and trained five steps on
 three unequal emulated devices, by the plan of `auto` and by two plans drawn at random, beside PyTorch's own loop.
 Losses and parameters must agree to 1e-5, or to ten times what a change of the last bit of every weight does to
-PyTorch's loop. Models with dropout or dropped paths are trained with these too, by a random plan, and PyTorch's loop with the same random numbers.
+PyTorch's loop. Dropout and dropped paths are on: PyTorch's loop draws the numbers that the run draws.
 
 A model's answer is kept in build/zoo/NAME.json: another call goes on where one ended; a model that is named is
 always tried again. At the end docs/models_that_train.md is written from all answers (table.py).
@@ -81,7 +81,6 @@ def compare(model, run_dir, flags, limits):
     from parity import differences
 
     seed, _ = SEEDS.get(run_dir, (0, ""))
-    model.profile = "auto" if run_dir == "auto" else "model"  # what a drawn plan takes does not matter
     found = model.run(run_dir, seed, "--resume", "never", *flags)
     loss, tensor, where = differences(found, model.reference(seed))
     regions = model.plan(run_dir)["replicas"][0]["regions"]
@@ -99,7 +98,7 @@ def rounding_of(model):
     from motley.rounding import change_last_bits
     from parity import differences
 
-    wanted, worst = model.reference(None), [0.0, 0.0]
+    wanted, worst = model.reference(0), [0.0, 0.0]
     for seed in range(CHANGES):
         generator = torch.Generator().manual_seed(seed)
         found = model.eager(lambda module, generator=generator: change_last_bits(module, generator))
@@ -120,46 +119,48 @@ def settle(model):
     return [max(LIMIT, value) for value in rounding]
 
 
-def make(name, is_random):
-    """(module, inputs), with dropout or without."""
-    import small
+def make(name):
+    """(module, inputs)"""
     import torch
 
     package, function = name.split(".")
-    small.IS_RANDOM = is_random
     torch.manual_seed(0)
     return getattr(importlib.import_module(f"{package}_models"), function)()
 
 
-def trained(name, is_random):
-    """The exported model, with what trains it."""
+def trained(name, folder, place):
+    """The exported model, with what trains it at a place (parity.Trained)."""
     from parity import Trained
 
     class Zoo(Trained):
-        steps, batch = 5, 6
+        steps, batch, is_random = 5, 6, True
 
-    Zoo.is_random = is_random
-    folder = ANSWERS / ("random" if is_random else "plain")
-    (folder / name).mkdir(parents=True, exist_ok=True)
-    # What runs measure is kept with the model: it would change the plans of those that follow.
-    profiles = folder / name / "profiles.db"
+    return Zoo(name, make(name), folder, place)
+
+
+def place_of(folder):
+    """A cluster, and an environment that keeps what runs measure with the model: it would change the plans of those
+    that follow."""
+    folder.mkdir(parents=True, exist_ok=True)
+    profiles = folder / "profiles.db"
     shutil.copy(ANSWERS / "profiles.db", profiles)
-    place = ANSWERS / "three.toml", dict(environment(), MOTLEY_PROFILES=str(profiles))
-    return Zoo(name, make(name, is_random), folder, place)
+    return ANSWERS / "three.toml", dict(environment(), MOTLEY_PROFILES=str(profiles))
 
 
-def try_model(name, options, answer):
+def try_model(name, answer):
     """Fills the answer step by step, so that it says how far a model came."""
     begin = time.monotonic()
 
     def took():
         return round(time.monotonic() - begin, 1)
 
-    model = trained(name, is_random=False)
+    models = ANSWERS / "models"
+    model = trained(name, models, place_of(models / name))
     answer.update(
         operators=model.exported.operators, numbers=model.exported.parameter_elements, export_s=took(),
-        notes=model.exported.check.notes,
+        notes=model.exported.check.notes, draws=draws(model),
     )  # fmt: skip
+    answer["stage"] = "plan"
     planned = plan_for_gpus(model)
     answer["plan"] = {key: planned.get(key) for key in ("planner", "predicted_step_s", "search_s", "notes")}
     answer["plan_s"] = took() - answer["export_s"]
@@ -170,39 +171,24 @@ def try_model(name, options, answer):
         flags = ["--planner", "random", "--transport", transport]
         answer["runs"].append(compare(model, run_dir, flags, limits))
     answer["train_s"] = took() - answer["plan_s"] - answer["export_s"]
-    if not options.without_dropout and draws(name):
-        try_with_dropout(name, answer)
-        answer["random_s"] = took() - answer["train_s"] - answer["plan_s"] - answer["export_s"]
 
 
-def draws(name):
-    """Has the model dropout or dropped paths at all?"""
-    module, _ = make(name, is_random=True)
-    rates = ("p", "drop_prob", "dropout", "attention_dropout", "activation_dropout", "hidden_dropout")
-    return any(
-        isinstance(value, float) and value > 0 and part_name in rates
-        for part in module.modules()
-        for part_name, value in vars(part).items()
-        if part_name != "p" or "rop" in type(part).__name__ or "Stochastic" in type(part).__name__
-    )
+def draws(model):
+    """Has the model dropout, or something else that is drawn?"""
+    from motley.model_file import read_model_file
+
+    text, _ = read_model_file(model.path)
+    return any(f" = motley::{name}(" in text for name in ("random", "dropout"))
 
 
-def try_with_dropout(name, answer):
-    """PyTorch's loop draws what the run does."""
-    answer["stage"] = "random"
-    model = trained(name, is_random=True)
-    model.lr = answer["lr"]
-    answer["random"] = compare(model, "random-3", ["--planner", "random"], answer["runs"][0]["limits"])
-
-
-def one(name, options):
+def one(name):
     """Tries a model; exit status 0: all equal."""
     import torch
 
     torch.set_num_threads(1)
     answer = {"name": name, "stage": "export"}
     try:
-        try_model(name, options, answer)
+        try_model(name, answer)
         answer["stage"] = "done"
     except Exception as error:  # of whatever kind: the answer says so, and the next model is tried
         answer["error"] = f"{type(error).__name__}: {error}"[:2000]
@@ -228,9 +214,9 @@ def wanted(given):
     return chosen, every
 
 
-def try_apart(name, options):
+def try_apart(name):
     """A model in a process of its own, so that a crash or a hang is an answer as others."""
-    words = [sys.executable, __file__, "--one", name, *(["--without-dropout"] if options.without_dropout else [])]
+    words = [sys.executable, __file__, "--one", name]
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, env=environment(), check=False)
     except subprocess.TimeoutExpired:
@@ -245,15 +231,14 @@ def try_apart(name, options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="models or packages; none: those without an answer")
-    parser.add_argument("--without-dropout", action="store_true", help="not the same models with dropout: quicker")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        sys.exit(one(options.one, options))
+        sys.exit(one(options.one))
     prepare()
     chosen, every = wanted(options.names)
     for i, name in enumerate(chosen, 1):
-        print(f"[{i}/{len(chosen)}] {try_apart(name, options)}", flush=True)
+        print(f"[{i}/{len(chosen)}] {try_apart(name)}", flush=True)
     answers = [json.loads(path.read_text()) for path in map(lambda name: ANSWERS / f"{name}.json", every) if path.exists()]
     (ROOT / "docs/models_that_train.md").write_text(table.page(answers, len(every)))
     fine = sum(map(table.is_fine, answers))

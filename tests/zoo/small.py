@@ -1,4 +1,4 @@
-"""What the zoo's models share: a loss on top, inputs, and no randomness where it is to be compared."""
+"""What the zoo's models share: a loss on top, and inputs."""
 
 import torch
 import torch.nn.functional as F
@@ -6,7 +6,6 @@ from torch import nn
 
 BATCH = 8  # samples of the data, and of a step
 CLASSES = 10
-IS_RANDOM = False  # are dropout and dropped paths on? PyTorch's masks are its own (run.py)
 
 
 class Classifier(nn.Module):
@@ -35,23 +34,11 @@ class Loss(nn.Module):
         return self.net(**dict(zip(self.names, values, strict=True))).loss
 
 
-def calm(module):
-    """The module without dropout and without dropped paths."""
-    if IS_RANDOM:
-        return module
-    for part in module.modules():
-        for name, value in list(vars(part).items()):
-            is_rate = name in ("p", "drop_prob", "drop", "dropout", "drop_path_rate", "layerdrop")
-            if isinstance(value, float) and (is_rate or "dropout" in name):
-                setattr(part, name, 0.0)
-    return module
-
-
 def images(net, side=64, channels=3, depth=None, label=()):
     """(module, inputs) of a network of images, or with `depth` of videos."""
     torch.manual_seed(1)
     shape = (BATCH, channels, *(() if depth is None else (depth,)), side, side)
-    return calm(Classifier(net)), (torch.randn(shape), torch.randint(0, CLASSES, (BATCH, *label)))
+    return Classifier(net), (torch.randn(shape), torch.randint(0, CLASSES, (BATCH, *label)))
 
 
 def texts(net, vocabulary=64, length=16, labels=None):
@@ -60,4 +47,4 @@ def texts(net, vocabulary=64, length=16, labels=None):
     torch.manual_seed(1)
     tokens = torch.randint(3, vocabulary, (BATCH, length))
     wanted = tokens if labels is None else torch.randint(0, labels, (BATCH,))
-    return calm(Loss(net, ("input_ids", "labels"))), (tokens, wanted.clone())
+    return Loss(net, ("input_ids", "labels")), (tokens, wanted.clone())

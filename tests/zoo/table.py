@@ -7,7 +7,6 @@ WHAT = {
     "export": "is not exported",
     "plan": "is not planned",
     "train": "does not train",
-    "random": "does not train with dropout",
     "time": "takes too long",
     "crash": "ends a process",
 }
@@ -16,21 +15,18 @@ Written by `make test-zoo` (`tests/zoo`); do not edit. Models of torchvision {to
 weights, under PyTorch {torch}, float32. Each one was exported and checked against eager PyTorch, planned for two H100 and two RTX 4090 (32 samples a step), and
 trained 5 steps of SGD, 6 samples each (at a rate of 0.02, or, where rounding decides what comes of that, 0.001 or 0.0001), on three unequal emulated devices: by `auto`'s plan and by two plans drawn at random. What stands under *auto* and *random* are the largest
 relative differences of a step's loss and of a tensor of the trained model from PyTorch's own loop on one thread; *rounding* is ten times what changes of the last bit of every weight before each step do to
-these (the most of four times). A model trains if both are at most 1e-5, or as much as rounding where that is more. *dropout*: the same model with dropout and dropped paths, a random plan beside one device.
+these (the most of four times). A model trains if both are at most 1e-5, or as much as rounding where that is more. *draws*: the model has dropout or dropped paths, whose random numbers
+PyTorch's loop then draws as the run does.
 
 {fine} of {all} that were tried train; the zoo has {count}.
 
-| model | operators | parameters | GPUs: step | auto | random | rounding | dropout |
+| model | operators | parameters | GPUs: step | auto | random | rounding | draws |
 | --- | --- | --- | --- | --- | --- | --- | --- |
 """
 
 
-def runs_of(answer):
-    return [*answer.get("runs", []), *([answer["random"]] if "random" in answer else [])]
-
-
 def is_fine(answer):
-    return answer["stage"] == "done" and all(run["is_equal"] for run in runs_of(answer)) and not is_chaotic(answer)
+    return answer["stage"] == "done" and all(run["is_equal"] for run in answer["runs"]) and not is_chaotic(answer)
 
 
 def is_chaotic(answer):
@@ -45,7 +41,7 @@ def why(answer):
         return f"{WHAT.get(answer['stage'], answer['stage'])}: {' '.join(text.split())[:400]}"
     if is_chaotic(answer):
         return f"rounding alone changes its loss by {answer['runs'][0]['limits'][0] / 10:.1e} in PyTorch"
-    run = next(run for run in runs_of(answer) if not run["is_equal"])
+    run = next(run for run in answer["runs"] if not run["is_equal"])
     return f"differs under {run['plan']}: loss {run['loss']:.1e}, {run['where']} {run['tensor']:.1e}, limits {run['limits'][0]:.1e} and {run['limits'][1]:.1e}"
 
 
@@ -53,8 +49,8 @@ def line(answer):
     name = f"{answer['name']:<32}"
     if not is_fine(answer):
         return f"{name} {why(answer)}"
-    seconds = sum(answer.get(key, 0) for key in ("export_s", "plan_s", "train_s", "random_s"))
-    runs = runs_of(answer)
+    seconds = sum(answer.get(key, 0) for key in ("export_s", "plan_s", "train_s"))
+    runs = answer["runs"]
     largest = [max(run[key] for run in runs) for key in ("loss", "tensor")]
     limits = runs[0]["limits"]
     cells = [f"{value:.0e} of {limit:.0e}" for value, limit in zip(largest, limits, strict=True)]
@@ -72,7 +68,7 @@ def row(answer):
         pair([auto]),
         pair(drawn),
         limits,
-        pair([answer["random"]]) if "random" in answer else "",
+        "yes" if answer["draws"] else "",
     ]
     return "| " + " | ".join(cells) + " |\n"
 

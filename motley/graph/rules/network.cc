@@ -547,6 +547,23 @@ bool nll_backward_rule(RuleBuilder& rule) {
   return true;
 }
 
+/// motley::ctc_loss(log_probs, targets, input_lengths, target_lengths, blank) -> losses, gradients:
+/// by samples.
+bool ctc_loss_rule(RuleBuilder& rule) {
+  TensorFactors probabilities = rule.add_factors(rule.operand_shape(0), Split::kNever);
+  TensorFactors targets = rule.add_factors(rule.operand_shape(1), Split::kNever);
+  const DimFactors samples = at(probabilities, 1);
+  rule.set_split(samples, Split::kPlain);
+  at(targets, 0) = samples;
+  rule.set_operand(0, probabilities);
+  rule.set_operand(1, targets);
+  rule.set_operand(2, {samples});
+  rule.set_operand(3, {samples});
+  rule.set_result(0, {samples});
+  rule.set_result(1, probabilities);
+  return true;
+}
+
 // ---- attention
 
 /// motley::attention(q, k, v, mask, dropout, causal, scale) -> out, saved and
@@ -692,6 +709,7 @@ constexpr NamedRuleMaker kNetworkRules[] = {
     {"aten::nll_loss2d_forward", nll_rule},
     {"aten::nll_loss_backward", nll_backward_rule},
     {"aten::nll_loss2d_backward", nll_backward_rule},
+    {"motley::ctc_loss", ctc_loss_rule},
     {"motley::attention", attention_rule<false>},
     {"motley::attention_backward", attention_rule<true>},
 };

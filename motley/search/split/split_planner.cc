@@ -145,6 +145,12 @@ plan::Plan make_split_plan(const Problem& problem, const BatchSplit& split) {
   return plan;
 }
 
+std::int64_t next_micro_batches(std::int64_t global_batch, std::int64_t times) {
+  for (std::int64_t next = 2 * times; next <= global_batch; ++next)
+    if (global_batch % next == 0) return next;
+  return 0;
+}
+
 Result<double> price(const SplitSpace& space, const BatchSplit& split) {
   MOTLEY_ASSIGN(const Seconds step,
                 space.evaluator().step_time(make_split_plan(space.problem(), split)));

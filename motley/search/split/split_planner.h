@@ -55,6 +55,10 @@ class SplitPlanner : public plan::Planner {
 /// Data-parallel plan of a split.
 plan::Plan make_split_plan(const plan::Problem& problem, const BatchSplit& split);
 
+/// After so many equal micro-batches the next number to try: the least that divides the batch and
+/// is at least twice as many; 0: there is none. Example: of 12 samples 1, 2, 4, 12.
+std::int64_t next_micro_batches(std::int64_t global_batch, std::int64_t times);
+
 /// Step of a split by the evaluator's simulator.
 Result<double> price(const SplitSpace& space, const BatchSplit& split);
 

@@ -190,9 +190,12 @@ class Bound {
         last_mix_ = mix;
       }
       if (most >= known || deadline().has_passed()) break;
-      ByBound& took = seen.emplace_back();
+      ByBound took{};
       for (std::size_t b = 0; b < kBounds; ++b)
         took[b] = cost_of(problem.layout(), units[b], solution.choice);
+      // The weights would be the same again: what is left is what small tables leave open.
+      if (std::find(seen.begin(), seen.end(), took) != seen.end()) break;
+      seen.push_back(took);
       double possible = 0;
       std::tie(mix, possible) = best_weights(seen);
       if (possible <= most * (1 + kCloseEnough)) break;

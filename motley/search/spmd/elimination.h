@@ -49,7 +49,7 @@ struct TableSolution {
 class Elimination {
  public:
   struct Steps;
-  explicit Elimination(TableLayout layout, std::size_t most_entries = 1 << 19);
+  explicit Elimination(TableLayout layout, std::size_t most_entries = 1 << 16);
   ~Elimination();
   TableSolution solve(const TableCosts& costs) const;
   const TableLayout& layout() const { return layout_; }

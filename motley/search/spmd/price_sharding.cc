@@ -21,22 +21,20 @@ std::vector<double> compute_of(const trace::Trace& trace) {
   return seconds;
 }
 
-}  // namespace
-
-bool SpmdPlan::is_better_than(const SpmdPlan& other, double by) const {
-  if (fits() != other.fits()) return fits();
-  if (fits()) return step < other.step * (1 - by);
-  return static_cast<double>(lack.value) < static_cast<double>(other.lack.value) * (1 - by);
+/// Of its memory, by which a plan lacks most of all devices.
+void note_lack(const SpmdStudy& study, std::size_t rank, SpmdPlan& plan) {
+  const auto& memory = study.device(plan.devices[rank]).memory;
+  if (memory) plan.lack = std::max(plan.lack, plan.peaks[rank] - *memory);
 }
 
-Result<SpmdPlan> price_sharding(SpmdStudy& study, const std::vector<DeviceId>& devices,
-                                synth::Sharding sharding) {
+/// By the program of all its micro-batches.
+Result<SpmdPlan> price_program(SpmdStudy& study, const std::vector<DeviceId>& devices,
+                               synth::Sharding sharding, const synth::Accumulation* accumulation) {
   const DeviceClasses classes = study.kinds().classes(devices, sharding.shares);
   std::vector<std::size_t> ranks;  // one of each class
   for (const DeviceClass& each : classes.all) ranks.push_back(static_cast<std::size_t>(each.rank));
-  program::Program program =
-      synth::lower_some_ranks(study.graph(), sharding, study.space().rules, ranks,
-                              study.question().lowering, study.accumulation());
+  program::Program program = synth::lower_some_ranks(
+      study.graph(), sharding, study.space().rules, ranks, study.question().lowering, accumulation);
   ExchangeTimes& exchanges = study.exchanges(devices);
   sharding.exchanges = synth::choose_methods(
       program, [&](std::string_view name, double bytes) { return exchanges.at(name, bytes); });
@@ -56,10 +54,49 @@ Result<SpmdPlan> price_sharding(SpmdStudy& study, const std::vector<DeviceId>& d
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
     plan.compute.push_back(compute[classes.of_rank[rank]]);
     plan.peaks.push_back(peaks[classes.of_rank[rank]]);
-    const auto& memory = study.device(devices[rank]).memory;
-    if (memory) plan.lack = std::max(plan.lack, plan.peaks.back() - *memory);
+    note_lack(study, rank, plan);
   }
   return plan;
+}
+
+}  // namespace
+
+bool SpmdPlan::is_better_than(const SpmdPlan& other, double by) const {
+  if (fits() != other.fits()) return fits();
+  if (fits()) return step < other.step * (1 - by);
+  return static_cast<double>(lack.value) < static_cast<double>(other.lack.value) * (1 - by);
+}
+
+Result<SpmdPlan> price_sharding(SpmdStudy& study, const std::vector<DeviceId>& devices,
+                                synth::Sharding sharding) {
+  const std::vector<synth::Accumulation>& made = study.accumulations();
+  if (made.empty()) return price_program(study, devices, std::move(sharding), nullptr);
+  const std::int64_t times = sharding.micro_batches;
+  std::vector<SpmdPlan> plans;  // of ever more micro-batches
+  for (const synth::Accumulation& each : made) {
+    sharding.micro_batches = each.micro_batches;
+    MOTLEY_ASSIGN(plans.emplace_back(), price_program(study, devices, sharding, &each));
+  }
+  SpmdPlan plan = std::move(plans.back());
+  if (plans.size() == 1) return plan;
+  const SpmdPlan& shorter = plans.front();
+  const std::int64_t more = times - sharding.micro_batches;
+  plan.step += static_cast<double>(more) * (plan.step - shorter.step);
+  plan.lack = Bytes(0);
+  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+    plan.compute[rank] += static_cast<double>(more) * (plan.compute[rank] - shorter.compute[rank]);
+    plan.peaks[rank] += more * (plan.peaks[rank] - shorter.peaks[rank]);
+    note_lack(study, rank, plan);
+  }
+  plan.sharding.micro_batches = times;
+  plan.sharding.exchanges.clear();
+  return plan;
+}
+
+Result<SpmdPlan> price_in_full(SpmdStudy& study, const std::vector<DeviceId>& devices,
+                               synth::Sharding sharding) {
+  MOTLEY_ASSIGN(const auto made, synth::find_accumulation(study.graph(), sharding));
+  return price_program(study, devices, std::move(sharding), made ? &*made : nullptr);
 }
 
 }  // namespace motley::search

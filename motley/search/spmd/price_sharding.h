@@ -22,8 +22,14 @@ struct SpmdPlan {
 };
 
 /// Prices a sharding by lowering and simulating it: of devices that are alike and have equal shares
-/// one stands for all. Chooses how each exchange is carried out.
+/// one stands for all. Chooses how each exchange is carried out. A step in more than
+/// kPricedMicroBatches is an estimate, without choices of exchanges: two shorter ones and the line
+/// through them.
 Result<SpmdPlan> price_sharding(SpmdStudy& study, const std::vector<DeviceId>& devices,
                                 synth::Sharding sharding);
+
+/// The same, whatever the number of micro-batches, of all of them.
+Result<SpmdPlan> price_in_full(SpmdStudy& study, const std::vector<DeviceId>& devices,
+                               synth::Sharding sharding);
 
 }  // namespace motley::search

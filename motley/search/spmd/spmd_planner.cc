@@ -77,30 +77,61 @@ Result<std::unique_ptr<Inquiry>> inquire(SpmdMethod method, const SpmdQuestion& 
   return inquiry;
 }
 
+const SpmdPlan& shown(const SpmdAnswer& answer) {
+  return answer.best ? *answer.best : *answer.nearest;
+}
+
+/// A search in ever more micro-batches.
+struct Inquiries {
+  std::unique_ptr<Inquiry> best;
+  std::string refused;  // why there are no more micro-batches, if more could help
+};
+
 /// Where plans lack memory: twice as many micro-batches, which hold fewer activations at a time,
-/// while that helps.
-Result<std::unique_ptr<Inquiry>> search(SpmdMethod method, SpmdQuestion question) {
-  MOTLEY_ASSIGN(auto best, inquire(method, question));
-  bool lacked_memory = method != SpmdMethod::kHap && best->answer.lacked_memory;
-  while (lacked_memory && question.micro_batch() % 2 == 0 && !question.deadline.has_passed()) {
-    question.micro_batches *= 2;
+/// or the next number that divides the batch; while that helps, or until something fits.
+Result<void> search_on(SpmdMethod method, SpmdQuestion question, Inquiries& found) {
+  bool goes_on = method != SpmdMethod::kHap && found.best->answer.lacked_memory;
+  while (goes_on && !question.deadline.has_passed()) {
+    const std::int64_t more = next_micro_batches(question.global_batch, question.micro_batches);
+    if (more == 0) break;
+    question.micro_batches = more;
     auto next = inquire(method, question);
-    if (!next && next.error().code == "synth.accumulation") break;
-    if (!next) return next;
-    SpmdAnswer &answer = (*next)->answer, &known = best->answer;
-    const auto shown = [](const SpmdAnswer& of) -> const SpmdPlan& {
-      return of.best ? *of.best : *of.nearest;
-    };
+    if (!next && next.error().code == "synth.accumulation") {
+      found.refused = next.error().message;
+      break;
+    }
+    if (!next) return tl::make_unexpected(next.error());
+    SpmdAnswer &answer = (*next)->answer, &known = found.best->answer;
     const bool is_better = shown(answer).is_better_than(shown(known), answer.best ? 0 : kLeastGain);
-    lacked_memory = answer.lacked_memory && is_better;
+    goes_on = answer.lacked_memory && (is_better || !(answer.best || known.best));
     answer.considered += known.considered;
     known.considered = answer.considered;
     answer.lower_bound = known.lower_bound;
     answer.was_ended = known.was_ended = answer.was_ended || known.was_ended;
-    if (is_better) best = std::move(*next);
+    if (is_better) found.best = std::move(*next);
   }
-  best->answer.was_ended |= lacked_memory && question.deadline.has_passed();
-  return best;
+  found.best->answer.was_ended |= goes_on && question.deadline.has_passed();
+  return {};
+}
+
+/// What was found, priced in all its micro-batches.
+Result<Inquiries> search(SpmdMethod method, const SpmdQuestion& question) {
+  Inquiries found;
+  MOTLEY_ASSIGN(found.best, inquire(method, question));
+  while (true) {
+    SpmdQuestion onwards = question;
+    onwards.micro_batches = found.best->question.micro_batches;
+    MOTLEY_RETURN_IF_ERROR(search_on(method, std::move(onwards), found));
+    SpmdAnswer& answer = found.best->answer;
+    if (!answer.best || found.best->question.micro_batches <= kPricedMicroBatches) return found;
+    MOTLEY_ASSIGN(SpmdPlan full,
+                  price_in_full(*found.best->study, answer.best->devices, answer.best->sharding));
+    const bool fits = full.fits();
+    (fits ? answer.best : answer.nearest) = std::move(full);
+    if (fits) return found;
+    answer.best.reset();
+    answer.lacked_memory = true;
+  }
 }
 
 /// Puts a sharding in the place of what the outcome has.
@@ -156,7 +187,8 @@ Result<SpmdOutcome> plan_sharding(SpmdMethod method, const PlannerInputs& inputs
   question.deadline = start.deadline;
   const PlanOutcome& split = *start.split;
   if (split.plan) question.shares.push_back(samples_of(problem, *split.plan));
-  MOTLEY_ASSIGN(const auto inquiry, search(method, std::move(question)));
+  MOTLEY_ASSIGN(const Inquiries inquiries, search(method, question));
+  const auto& [inquiry, refused] = inquiries;
   const SpmdAnswer& answer = inquiry->answer;
   SpmdOutcome found{split, answer.was_ended};
   PlanOutcome& outcome = found.outcome;
@@ -166,6 +198,7 @@ Result<SpmdOutcome> plan_sharding(SpmdMethod method, const PlannerInputs& inputs
     if (split.plan)
       outcome.why.push_back(fmt::format("the best split of the batch alone takes {}",
                                         format_seconds(split.predicted_step)));
+    if (!refused.empty()) outcome.why.push_back(refused);
     return found;
   }
   outcome.plan.reset();
@@ -176,6 +209,7 @@ Result<SpmdOutcome> plan_sharding(SpmdMethod method, const PlannerInputs& inputs
   if (split.plan) outcome.why.clear();
   for (std::string& line : lack_of_memory(problem, *answer.nearest))
     outcome.why.push_back(std::move(line));
+  if (!refused.empty()) outcome.why.push_back(refused);
   if (answer.was_ended) outcome.why.push_back(kEnded);
   return found;
 }

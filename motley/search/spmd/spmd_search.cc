@@ -1,6 +1,7 @@
 #include "motley/search/spmd/spmd_search.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -22,7 +23,9 @@ constexpr std::size_t kLater = 2;     // of these, once there is a plan to compa
 constexpr int kRounds = 6;            // of ways and shares
 constexpr double kSpare = 0.97;       // of a memory that a plan is fitted to
 constexpr double kLeastMove = 0.002;  // of the step, to go on
-constexpr int kMemoryTries = 12;
+/// Seconds for each byte held: from what outweighs nothing to what outweighs all, times ten each.
+constexpr double kLeastPrice = 1e-12;
+constexpr int kPrices = 12;
 /// Ways of which compute or exchanges alone, as priced one by one, take so much of the best step
 /// are not simulated: buckets and hiding do not save as much.
 constexpr double kHopeless = 1.25;
@@ -37,7 +40,7 @@ class Search {
     for (Start& start : subsets(study_.speeds())) starts.push_back(std::move(start));
     for (const auto& [devices, shares] : starts) {
       if (devices.size() < 2 || cannot_win(devices)) continue;
-      if (must_end()) break;
+      if (must_end() || lacks_in_all_) break;
       MOTLEY_RETURN_IF_ERROR(descend(devices, shares));
     }
     if (question_.micro_batches > 1) return std::move(answer_);
@@ -116,7 +119,7 @@ class Search {
     std::optional<Ways> best_here;
     std::vector<Opinion> opinions(std::begin(kOpinions), std::end(kOpinions));
     if (answer_.best) opinions.resize(kLater);
-    for (int round = 0; round < kRounds && !must_end(); ++round) {
+    for (int round = 0; round < kRounds && !lacks_in_all_ && !must_end(); ++round) {
       MOTLEY_ASSIGN(std::optional<Ways> found, best_ways(devices, shares, opinions));
       if (!found || (best_here && !found->plan.is_better_than(best_here->plan, kLeastMove))) break;
       const SpmdPlan& plan = found->plan;
@@ -142,34 +145,63 @@ class Search {
     const SpmdChoices& choices = study_.choices(shares);
     SpmdPrices prices = study_.prices(choices.space, devices, shares);
     std::optional<Ways> best;
-    std::vector<synth::Sharding> seen;
+    std::vector<std::pair<synth::Sharding, bool>> seen;  // does it fit?
     SpmdObjective objective;
     objective.states = plan::count_states(question_.lowering.recipe);
-    const auto consider = [&](const Opinion& opinion) -> Result<void> {
-      if (must_end()) return {};
+    // Does it fit, as far as it is worth knowing? What is hopeless counts as if it did.
+    const auto consider = [&](const Opinion& opinion) -> Result<bool> {
       objective.exchange = opinion.others;
       objective.gradient_exchange = opinion.gradients / times();
       const ChoiceProblem& problem = choices.problem;
       const TableSolution solution = problem.solve(problem.costs(prices, objective));
       answer_.is_exact = answer_.is_exact && solution.relaxed == 0;
       synth::Sharding sharding = study_.sharding(choices, solution.choice, devices, shares);
-      if (std::find(seen.begin(), seen.end(), sharding) != seen.end()) return {};
-      seen.push_back(sharding);
-      if (is_hopeless(prices.total(sharding))) return {};
+      for (const auto& [known, fits] : seen)
+        if (known == sharding) return fits;
+      bool& fits = seen.emplace_back(sharding, true).second;
+      if (is_hopeless(prices.total(sharding))) return true;
       ++answer_.considered;
       MOTLEY_ASSIGN(SpmdPlan plan, price_sharding(study_, devices, std::move(sharding)));
       keep(plan);
+      fits = plan.fits();
       if (!best || plan.is_better_than(best->plan)) best = Ways{std::move(plan), opinion};
-      return {};
+      return fits;
     };
-    for (const Opinion& opinion : opinions) MOTLEY_RETURN_IF_ERROR(consider(opinion));
-    objective.seconds_per_byte = 1e-13;
-    for (int attempt = 0; best && !best->plan.fits() && attempt < kMemoryTries && !must_end();
-         ++attempt) {
-      objective.seconds_per_byte *= 10;
-      MOTLEY_RETURN_IF_ERROR(consider(opinions[0]));
+    for (const Opinion& opinion : opinions) {
+      if (must_end()) return best;
+      MOTLEY_ASSIGN(const bool fits, consider(opinion));
+      if (!fits) break;  // nor will what differs in the exchanges that are hidden
     }
+    if (!best || best->plan.fits()) return best;
+    // The least price of memory at which something fits, if at the highest one anything does.
+    const auto consider_at = [&](int price) {
+      objective.seconds_per_byte = kLeastPrice * std::pow(10.0, price);
+      return consider(opinions[0]);
+    };
+    int too_low = -1, enough = kPrices - 1;
+    if (must_end()) return best;
+    MOTLEY_ASSIGN(const bool may_fit, consider_at(enough));
+    while (may_fit && too_low + 1 < enough && !must_end()) {
+      const int price = too_low + (enough - too_low) / 2;
+      MOTLEY_ASSIGN(const bool fits, consider_at(price));
+      (fits ? enough : too_low) = price;
+    }
+    objective.seconds_per_byte = kLeastPrice * std::pow(10.0, enough);
+    for (std::size_t i = 1; i < opinions.size() && best->plan.fits() && !must_end(); ++i)
+      MOTLEY_RETURN_IF_ERROR(consider(opinions[i]));
+    lacks_in_all_ = !may_fit && lacks_in_all(best->plan);
     return best;
+  }
+
+  /// Do all devices together lack memory, so that neither other shares nor fewer devices help?
+  bool lacks_in_all(const SpmdPlan& plan) const {
+    Bytes lack;
+    for (std::size_t rank = 0; rank < plan.devices.size(); ++rank) {
+      const auto& memory = study_.device(plan.devices[rank]).memory;
+      if (!memory) return false;
+      lack += plan.peaks[rank] - *memory;
+    }
+    return plan.devices.size() == question_.devices.size() && lack.value > 0;
   }
 
   /// Would these devices compute for longer than the best plan's step, even if all compute were
@@ -219,6 +251,7 @@ class Search {
   SpmdStudy& study_;
   const SpmdQuestion& question_;
   SpmdAnswer answer_;
+  bool lacks_in_all_ = false;
 };
 
 }  // namespace

@@ -7,11 +7,15 @@ namespace motley::search {
 
 Result<SpmdStudy> SpmdStudy::make(const SpmdQuestion& question) {
   SpmdStudy study(question);
-  if (question.micro_batches > 1) {
-    MOTLEY_ASSIGN(
-        synth::Accumulation made,
-        synth::accumulate(*question.graph, question.global_batch, question.micro_batches));
-    study.accumulation_ = std::make_unique<const synth::Accumulation>(std::move(made));
+  if (question.global_batch % question.micro_batches != 0)
+    return tl::make_unexpected(
+        synth::accumulate(*question.graph, question.global_batch, question.micro_batches).error());
+  const std::int64_t most = std::min(question.micro_batches, kPricedMicroBatches);
+  const std::int64_t least = most < question.micro_batches ? most - 1 : most;
+  for (std::int64_t times = least; question.micro_batches > 1 && times <= most; ++times) {
+    MOTLEY_ASSIGN(synth::Accumulation made,
+                  synth::accumulate(*question.graph, question.micro_batch() * times, times));
+    study.accumulations_.push_back(std::move(made));
   }
   MOTLEY_ASSIGN(study.kinds_,
                 DeviceKinds::find(*question.cluster, *question.costs, question.devices));

@@ -39,6 +39,10 @@ struct SpmdQuestion {
   std::int64_t micro_batch() const { return global_batch / micro_batches; }
 };
 
+/// Of a step in more micro-batches than this, plans are priced by steps in so many and in one less:
+/// the program repeats itself, so time and memory go on in a line.
+inline constexpr std::int64_t kPricedMicroBatches = 3;
+
 /// The ways of a graph and the choice among them.
 struct SpmdChoices {
   SpmdChoices(const graph::Graph& graph, SpmdSpace found)
@@ -65,8 +69,9 @@ class SpmdStudy {
   const cluster::Device& device(DeviceId id) const { return question_->cluster->device(id); }
   const DeviceKinds& kinds() const { return kinds_; }
   const cost::ProfileCost& model() const { return *model_; }
-  /// Of the graph; null for one micro-batch.
-  const synth::Accumulation* accumulation() const { return accumulation_.get(); }
+  /// Of the graph, by which plans are priced: for one micro-batch none, for up to
+  /// kPricedMicroBatches that, for more the two that the line goes through.
+  const std::vector<synth::Accumulation>& accumulations() const { return accumulations_; }
   /// Of a micro-batch.
   const WholeStep& whole_step(int kind, Estimate estimate = Estimate::kUsual) const {
     return whole_.at(estimate)[static_cast<std::size_t>(kind)];
@@ -89,7 +94,7 @@ class SpmdStudy {
   explicit SpmdStudy(const SpmdQuestion& question) : question_(&question) {}
 
   const SpmdQuestion* question_;
-  std::unique_ptr<const synth::Accumulation> accumulation_;
+  std::vector<synth::Accumulation> accumulations_;
   DeviceKinds kinds_;
   std::unique_ptr<const cost::ProfileCost> model_;
   std::vector<std::unique_ptr<const SpmdChoices>> choices_;

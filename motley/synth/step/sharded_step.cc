@@ -23,6 +23,10 @@ std::optional<Exchange> shared_exchange(const Form& from, const Form& to) {
   return std::nullopt;
 }
 
+/// Operators have one order at all batches, so that what a step takes at some says what it takes at
+/// others: the order for this many samples.
+constexpr std::int64_t kUsualBatch = 32;
+
 class StepPlanner {
  public:
   explicit StepPlanner(ShardedStep& step)
@@ -36,7 +40,7 @@ class StepPlanner {
       return;
     }
     find_uses();
-    step_.schedule = make_schedule(graph_, {{"batch", sharding_.batch}}, find_needs(),
+    step_.schedule = make_schedule(graph_, {{"batch", kUsualBatch}}, find_needs(),
                                    find_output_needs(), step_.options.bucket_bytes);
     find_wanted();
     find_gathers();

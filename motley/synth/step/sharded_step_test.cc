@@ -50,6 +50,35 @@ TEST(ShardedStep, AnIgnoredOperandIsReadForItsDtypeOnly) {
   EXPECT_TRUE(is_ignored(rule, 3));
 }
 
+// What cumsum gathers grows with the batch, gradients do not: how many of these would hide it.
+TEST(ShardedStep, OperatorsHaveOneOrderAtAllBatches) {
+  const auto graph = graph::parse_graph(
+      "motley.graph/1\nname \"s\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n"
+      "param %1: f32[4, 4] \"w\"\nparam %2: f32[4, 4] \"v\"\n"
+      "op %3: f32[batch, 4] = aten::mm(%0, %1) fwd \"\"\n"
+      "op %4: f32[batch, 4] = aten::mm(%3, %2) fwd \"\"\n"
+      "op %5: f32[4, batch] = aten::t(%3) bwd \"\"\n"
+      "op %6: f32[4, 4] = aten::mm(%5, %4) bwd \"\"\n"
+      "op %7: f32[4, batch] = aten::t(%0) bwd \"\"\n"
+      "op %8: f32[4, 4] = aten::mm(%7, %4) bwd \"\"\n"
+      "op %9: f32[batch, 4] = aten::tanh(%4) fwd \"\"\n"
+      "op %10: f32[batch, 4] = aten::cumsum(%9, 0, none) fwd \"\"\n"
+      "op %11: f32[] = aten::sum(%10, none) fwd \"\"\n"
+      "output loss %11\n"
+      "output gradient %8 of \"w\"\noutput gradient %6 of \"v\"\n",
+      "s");
+  ASSERT_TRUE(graph) << graph.error().message;
+  const auto order = [&](std::int64_t batch) {
+    Sharding sharding;
+    sharding.devices = {"a:0", "a:1"};
+    sharding.shares = {1, 1};
+    sharding.batch = batch;
+    const auto rules = spread_samples(*graph, sharding);
+    return plan_step(*graph, sharding, rules, {}).schedule.order;
+  };
+  EXPECT_EQ(order(2), order(64));
+}
+
 /// x [batch, 4], w [4, 4], b [4]: the sum over the samples of x w, to which b is added, and its
 /// gradients. The column sums of x, %3, are terms on devices that have samples.
 class ShardedStepTest : public ::testing::Test {

@@ -1,8 +1,12 @@
 #include "motley/run/torch/operators/our_operators.h"
 
+#include <ATen/ops/_ctc_loss.h>
+#include <ATen/ops/_ctc_loss_backward.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -411,8 +415,37 @@ Result<Kernel> make_report(InstructionReader& reader, at::Device) {
   };
 }
 
+std::vector<std::int64_t> integers_of(const at::Tensor& tensor) {
+  const at::Tensor here = tensor.to(at::kCPU, at::kLong).contiguous();
+  const auto* first = here.const_data_ptr<std::int64_t>();
+  return {first, first + here.numel()};
+}
+
+Result<Kernel> make_ctc_loss(InstructionReader& reader, at::Device) {
+  const int x = reader.buffer(0), targets = reader.buffer(1);
+  const int input_lengths = reader.buffer(2), target_lengths = reader.buffer(3);
+  const std::int64_t blank = reader.integer(4);
+  const int losses = reader.output(0), gradients = reader.output(1);
+  MOTLEY_RETURN_IF_ERROR(reader.status());
+  return [=](Frame& frame) {
+    const at::Tensor &given = frame.values[x], &wanted = frame.values[targets];
+    if (given.size(1) == 0) {  // a device without samples
+      frame.values[losses] = at::empty({0}, given.options());
+      frame.values[gradients] = at::empty_like(given);
+      return;
+    }
+    const auto times = integers_of(frame.values[input_lengths]);
+    const auto lengths = integers_of(frame.values[target_lengths]);
+    const auto [made, alpha] = at::_ctc_loss(given, wanted, times, lengths, blank);
+    frame.values[losses] = made;
+    frame.values[gradients] =
+        at::_ctc_loss_backward(at::ones_like(made), given, wanted, times, lengths, made, alpha,
+                               blank, /*zero_infinity=*/true);
+  };
+}
+
 using Factory = Result<Kernel> (*)(InstructionReader&, at::Device);
-constexpr std::array<std::pair<std::string_view, Factory>, 26> kOperators = {{
+constexpr std::array<std::pair<std::string_view, Factory>, 27> kOperators = {{
     {"motley::load", make_load},
     {"motley::tangent", make_tangent},
     {"motley::stop_request", make_stop_request},
@@ -421,6 +454,7 @@ constexpr std::array<std::pair<std::string_view, Factory>, 26> kOperators = {{
     {"motley::attention", make_attention},
     {"motley::attention_backward", make_attention_backward},
     {"motley::label_count", make_label_count},
+    {"motley::ctc_loss", make_ctc_loss},
     {"motley::batch_norm_sums", make_batch_norm_sums},
     {"motley::batch_norm", make_batch_norm},
     {"motley::batch_norm_backward_sums", make_batch_norm_backward_sums},
