@@ -65,10 +65,10 @@ cost::ProfileCost measured(const cluster::Cluster& cluster, Seconds late) {
   };
   const auto early = table(Seconds(0)), later = table(late);
   return {cluster,
-          {{"a:0", {early, early}},
-           {"b:0", {early, early}},
-           {"c:0", {later, later}},
-           {"d:0", {later, later}}},
+          {{"a:0", {{early}, {early}}},
+           {"b:0", {{early}, {early}}},
+           {"c:0", {{later}, {later}}},
+           {"d:0", {{later}, {later}}}},
           cost::CollectiveTimes::build(store).value()};
 }
 
