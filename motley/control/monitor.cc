@@ -121,17 +121,20 @@ Seconds Monitor::usual_step() const {
 }
 
 Waiting Monitor::waiting() const {
-  double steps = 0, data = 0, loading = 0;
+  double steps = 0, data = 0, loading = 0, computing = 0;
   for (auto at = known_.steps.upper_bound(first_step_); at != known_.steps.end(); ++at) {
     steps += at->second.step_s;
     data += at->second.data_s;
     loading += at->second.loading_s;
+    const std::vector<double>& devices = at->second.compute_s;
+    if (!devices.empty()) computing += *std::max_element(devices.begin(), devices.end());
   }
   Waiting waiting{share(data, steps), 0, 0};
   if (!waiting.is_noticed()) return waiting;
   waiting.processes = known_.steps.rbegin()->second.loaders;
-  // As many as finish their work in the time that the devices take for theirs.
-  waiting.wanted = static_cast<int>(std::ceil(share(loading, std::max(1e-9, steps - data))));
+  // As many as load a step's samples while the busiest device computes: what else a step takes is
+  // stretched by the waiting, as devices get their samples at different times.
+  waiting.wanted = static_cast<int>(std::ceil(share(loading, computing)));
   return waiting;
 }
 

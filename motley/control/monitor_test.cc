@@ -67,6 +67,30 @@ TEST_F(MonitorTest, TheMedianLeavesOutTheFirstStep) {
   EXPECT_THAT(measured.peak_bytes, ElementsAre(1000, 2000));
 }
 
+TEST_F(MonitorTest, WaitingForDataIsNotedOnceWithWhatWouldDo) {
+  Monitor monitor = open();
+  monitor.on_event(ready(0));
+  for (std::int64_t step = 0; step < 30; ++step)
+    for (const int rank : {0, 1}) {
+      run::WorkerEvent event = step_event(rank, step, 1.0, rank == 0 ? 0.2 : 0.1);
+      event.fields["data_s"] = rank == 0 ? 0.3 : 0.5;
+      event.fields["loading_s"] = rank == 0 ? 0.9 : 0.0;  // rank 0 loads for both
+      event.fields["loaders"] = rank == 0 ? 2 : 0;
+      monitor.on_event(event);
+    }
+  const Waiting waiting = monitor.result().waiting;
+  EXPECT_DOUBLE_EQ(waiting.share, 0.5);  // of rank 1
+  EXPECT_EQ(waiting.processes, 2);
+  EXPECT_EQ(waiting.wanted, 5);  // 0.9 s of work while the busiest computes for 0.2 s
+  EXPECT_THAT(
+      listener_.notes,
+      ElementsAre("waiting for data 50% of the time: 5 loading processes a machine would do "
+                  "(--loaders 5), on as many cores"));
+  EXPECT_EQ(print_waiting({0.1, 4, 3}),
+            "waiting for data 10% of the time: loading takes no more than the work of 4 processes, "
+            "but these share cores with the devices");
+}
+
 TEST_F(MonitorTest, TheUsualStepIsOfTheLastTwenty) {
   Monitor monitor = open();
   monitor.on_event(ready(0));
