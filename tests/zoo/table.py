@@ -1,6 +1,7 @@
 """The page of the zoo's answers, docs/models_that_train.md, and a line of each."""
 
 import importlib.metadata as metadata
+import re
 
 CHAOS = 1e-2
 WHAT = {
@@ -38,6 +39,7 @@ def why(answer):
     """Of a model that does not train: what fails, in a line."""
     if "error" in answer:
         text = answer["error"].split("; try")[0].replace("ExportError: motley.export: ", "")
+        text = re.sub(r"/\S*/site-packages/", "", text)
         return f"{WHAT.get(answer['stage'], answer['stage'])}: {' '.join(text.split())[:400]}"
     if is_chaotic(answer):
         return f"rounding alone changes its loss by {answer['runs'][0]['limits'][0] / 10:.1e} in PyTorch"

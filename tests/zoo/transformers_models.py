@@ -251,14 +251,15 @@ def clip():
     )
 
 
-def speech():
-    return config(hf.Wav2Vec2Config, **SMALL, conv_dim=(16, 16, 16), conv_stride=(5, 4, 2), conv_kernel=(10, 8, 4),
+def speech(net):
+    made = config(hf.Wav2Vec2Config, **SMALL, conv_dim=(16, 16, 16), conv_stride=(5, 4, 2), conv_kernel=(10, 8, 4),
                   num_feat_extract_layers=3, num_conv_pos_embeddings=8, num_conv_pos_embedding_groups=4,
                   mask_time_prob=0.0, apply_spec_augment=False, num_labels=3, classifier_proj_size=16)
+    return net(made)
 
 
 def wav2vec2():
-    net = hf.Wav2Vec2ForSequenceClassification(speech())
+    net = speech(hf.Wav2Vec2ForSequenceClassification)
     torch.manual_seed(1)
     return Loss(net, ("input_values", "labels")), (torch.randn(BATCH, 1600), torch.randint(0, 3, (BATCH,)))
 
@@ -277,7 +278,7 @@ class Transcripts(nn.Module):
 
 
 def wav2vec2_ctc():
-    net = Transcripts(hf.Wav2Vec2ForCTC(speech()))
+    net = Transcripts(speech(hf.Wav2Vec2ForCTC))
     torch.manual_seed(1)
     return net, (torch.randn(BATCH, 1600), torch.randint(3, 64, (BATCH, 6)), torch.randint(1, 7, (BATCH,)))
 
