@@ -66,8 +66,8 @@ Result<Child> spawn(const SpawnOptions& options) {
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   if (fault != 0)
-    return runtime_error("run.spawn", fmt::format("cannot start {}: {}; is it built beside motley?",
-                                                  options.arguments[0], std::strerror(fault)));
+    return runtime_error("run.spawn", fmt::format("cannot start {}: {}", options.arguments[0],
+                                                  std::strerror(fault)));
   return child;
 }
 

@@ -105,8 +105,8 @@ while true; do sleep 0.1; done)");
 TEST_F(LauncherTest, MissingWorkerIsOneMessage) {
   const JobOutcome outcome = start();
   EXPECT_EQ(outcome.end, JobEnd::kFailed);
-  EXPECT_EQ(outcome.error.message, "cannot start " + options_.worker +
-                                       ": No such file or directory; is it built beside motley?");
+  EXPECT_EQ(outcome.error.message,
+            "cannot start " + options_.worker + ": No such file or directory");
 }
 
 TEST_F(LauncherTest, RunWorkerReturnsItsOutput) {

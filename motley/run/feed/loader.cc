@@ -34,7 +34,15 @@ std::vector<std::string> loader_words(const LoaderQuestion& question, const char
 
 /// What it printed; what it said on stderr is the error.
 Result<std::string> ask_loader(const std::vector<std::string>& words, Seconds timeout) {
-  return run_program(words[0], {words.begin() + 1, words.end()}, timeout.value);
+  auto answer = run_program(words[0], {words.begin() + 1, words.end()}, timeout.value);
+  if (answer || (answer.error().code != "run.worker-lost" && answer.error().code != "run.spawn"))
+    return answer;
+  // It said nothing itself: it is no Python, or has no motley.
+  Error error = std::move(answer).error();
+  error.message +=
+      "; --python, or MOTLEY_PYTHON, names an interpreter with PyTorch, and PYTHONPATH "
+      "has Motley's python folder";
+  return tl::make_unexpected(std::move(error));
 }
 
 }  // namespace
