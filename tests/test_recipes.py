@@ -1,5 +1,6 @@
 """Trainings with recipes under random plans follow PyTorch's own loop with the same recipe."""
 
+import json
 import sys
 
 import pytest
@@ -67,3 +68,19 @@ def test_a_recipe_goes_on_under_another_plan(motley, mlp, cluster, environment, 
     averages = [load_file(tmp_path / name / run / "model_average.safetensors") for run in ("half", "whole")]
     for key, value in averages[1].items():
         assert (averages[0][key] - value).norm() <= limit * value.norm().clamp(min=1e-3), key
+
+
+@pytest.mark.parametrize("plan", [["--batch-split", "32,16,8"], ["--planner", "spmd"], ["--planner", "random", "--seed", 2]], ids=str)
+def test_micro_batches_that_were_asked_for_change_nothing(motley, mlp, cluster, tmp_path, plan):
+    assert motley("profile", "-m", mlp, "-C", cluster, "--global-batch", 60).code == 0
+    words = ["-m", mlp, "-C", cluster, "--data", DIGITS, "--global-batch", 56, "--steps", 4, "--lr", 0.05, "--profile", "model", *plan]
+    outcome = motley("verify", *words, "--micro-batches", 4, "--against", "eager", "--python", sys.executable,
+                     "--run-dir", tmp_path / "run", "--json")  # fmt: skip
+    assert outcome.code == 0, outcome.stdout + outcome.stderr
+    made = tmp_path / "run/split/plan.json"
+    assert json.loads(made.read_text())["replicas"][0]["micro_batches"] % 4 == 0
+    # A plan has its own number; the flag may only say the same.
+    refused = motley("run", "-m", mlp, "-C", cluster, "--plan", made, "--micro-batches", 3, "--data", DIGITS, "--steps", 1)
+    assert (refused.code, "plan.micro-batches" in refused.stderr) == (2, True)
+    refused = motley("run", *words, "--micro-batches", 5)
+    assert (refused.code, "search.micro-batches" in refused.stderr) == (2, True)

@@ -28,6 +28,8 @@ std::vector<Flag> planning_flags(PlanningOptions& o) {
        "auto (the better of spmd and split), spmd, split, hap, equal, proportional or random",
        kShown},
       {"--batch-split", &o.batch_split, "samples of each device: 24,12,4"},
+      {"--micro-batches", &o.micro_batches,
+       "of each step, whose gradients are added up; 0: as few as memory allows", kShown},
       {"--exclude", &o.exclude, "device to leave out; may be repeated"},
       {"--batch-norm", &o.batch_norm, "global: as one device computes; or local", kShown},
       {"--bucket", &o.bucket, "size of a gradient exchange", kShown},
@@ -129,6 +131,11 @@ Result<control::PlanChoices> make_plan_choices(const PlanningOptions& options,
   control::PlanChoices choices;
   MOTLEY_ASSIGN(choices.prices, make_price_choices(options, context));
   MOTLEY_ASSIGN(choices.manual, parse_batch_split(options.batch_split));
+  if (options.micro_batches < 0)
+    return usage_error(
+        "cli.micro-batches",
+        fmt::format("--micro-batches: found {}, wanted a number from 0 on", options.micro_batches));
+  choices.micro_batches = options.micro_batches;
   choices.planner = options.planner;
   choices.seed = options.seed;
   if (options.time_limit) choices.time_limit = Seconds(*options.time_limit);
@@ -145,7 +152,15 @@ Result<std::unique_ptr<const control::ChosenPlan>> choose_plan(const PlanOrFile&
       make_question(from.planning, is_made_now ? GlobalBatch::kGiven : GlobalBatch::kElsewhere));
   MOTLEY_ASSIGN(const control::PlanChoices choices, make_plan_choices(from.planning, context));
   if (is_made_now) return control::choose_plan(question, choices, teller.outside());
-  return control::open_plan(from.file, question, choices.prices, for_file, teller.outside());
+  MOTLEY_ASSIGN(auto opened, control::open_plan(from.file, question, choices.prices, for_file,
+                                                teller.outside()));
+  const std::int64_t found = opened->planned.plan.replicas[0].micro_batches;
+  if (choices.micro_batches == 0 || choices.micro_batches == found) return opened;
+  return usage_error(
+      "plan.micro-batches",
+      fmt::format("--micro-batches: found {}, {} has {}; leave the flag out, or plan "
+                  "again",
+                  choices.micro_batches, from.file, found));
 }
 
 }  // namespace motley::cli

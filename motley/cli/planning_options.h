@@ -20,7 +20,7 @@ struct PlanningOptions {
   std::string planner = "auto";
   std::string batch_split;           ///< "24,12,4"
   std::vector<std::string> exclude;  ///< device names
-  std::int64_t global_batch = 0;
+  std::int64_t global_batch = 0, micro_batches = 0;
   std::uint64_t seed = 0;
   std::optional<double> time_limit;  ///< of the search, in seconds
   std::string batch_norm = "global";

@@ -10,6 +10,7 @@
 #include "motley/cost/profile_cost.h"
 #include "motley/program/memory.h"
 #include "motley/program/program_text.h"
+#include "motley/search/accumulating.h"
 #include "motley/search/planners.h"
 
 namespace motley::control {
@@ -36,9 +37,12 @@ plan::Problem make_problem(const Inputs& inputs, const PlanChoices& choices) {
 /// One search with the answer's prices; its plan is not lowered yet.
 Result<void> search_once(const Inputs& inputs, const PlanChoices& choices, const Clock& clock,
                          Answer& answer) {
-  MOTLEY_ASSIGN(const auto planner,
-                search::make_planner(choices.manual.empty() ? choices.planner : "manual",
-                                     answer.priced.evaluator->inputs()));
+  const search::PlannerInputs known = answer.priced.evaluator->inputs();
+  MOTLEY_ASSIGN(auto planner,
+                search::make_planner(choices.manual.empty() ? choices.planner : "manual", known));
+  if (choices.micro_batches > 1)
+    planner =
+        std::make_unique<search::Accumulating>(known, std::move(planner), choices.micro_batches);
   plan::Problem problem = make_problem(inputs, choices);
   if (answer.outcome.plan) problem.known = {{*answer.outcome.plan, answer.outcome.why}};
   if (choices.time_limit) problem.time_limit = *choices.time_limit - Seconds(answer.elapsed_s);

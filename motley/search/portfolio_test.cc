@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "motley/search/accumulating.h"
 #include "motley/search/planners.h"
 #include "motley/search/split/split_planner.h"
 #include "motley/simulate/simulate.h"
@@ -45,6 +46,29 @@ TEST_F(SpmdPlannerTest, BeatsSplitsOfTheBatchWhereWeightsAreLarge) {
   EXPECT_TRUE(plan::splits_operators(*best.plan));
   EXPECT_LE(best.predicted_step, plan("hap").predicted_step);
   EXPECT_THAT(best.why, ::testing::Contains(::testing::HasSubstr("second: split by")));
+}
+
+TEST_F(SpmdPlannerTest, TakesAsManyMicroBatchesAsSomebodyAskedFor) {
+  set_up(4096, "");
+  for (const char* name : {"auto", "split", "spmd", "equal"}) {
+    const Accumulating planner(evaluator_->inputs(), *make_planner(name, evaluator_->inputs()), 4);
+    const auto outcome = planner.plan(problem_);
+    ASSERT_TRUE(outcome) << name << ": " << outcome.error().message;
+    ASSERT_TRUE(outcome->plan) << name;
+    EXPECT_TRUE(plan::verify_plan(*outcome->plan, model_.hash, cluster_)) << name;
+    EXPECT_EQ(outcome->plan->global_batch, problem_.global_batch);
+    for (const plan::Replica& replica : outcome->plan->replicas)
+      EXPECT_EQ(replica.micro_batches, 4) << name;
+    const auto program = synth::lower(model_.graph, *outcome->plan, cluster_);
+    ASSERT_TRUE(program) << name << ": " << program.error().message;
+    const auto trace = simulate::simulate(*program, costs_.model(cluster_));
+    ASSERT_TRUE(trace) << trace.error().message;
+    EXPECT_EQ(trace::median_step(*trace), outcome->predicted_step) << name;
+    EXPECT_LE(outcome->lower_bound, outcome->predicted_step) << name;
+  }
+  const auto inputs = evaluator_->inputs();
+  EXPECT_EQ(Accumulating(inputs, *make_planner("equal", inputs), 3).plan(problem_).error().code,
+            "search.micro-batches");
 }
 
 TEST_F(SpmdPlannerTest, KeepsParametersInPartsWhereTheyDoNotFitWhole) {

@@ -1,0 +1,101 @@
+#include "motley/search/accumulating.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "motley/base/text.h"
+#include "motley/search/portfolio.h"
+#include "motley/search/split/fixed_planners.h"
+#include "motley/search/spmd/spmd_planner.h"
+#include "motley/search/spmd/study.h"
+#include "motley/synth/exchange_methods.h"
+#include "motley/synth/lower.h"
+
+namespace motley::search {
+
+Result<plan::Problem> Accumulating::one_micro_batch(const plan::Problem& problem) const {
+  plan::Problem one = problem;
+  one.known.clear();
+  one.global_batch /= times_;
+  bool divides = problem.global_batch % times_ == 0;
+  for (std::int64_t& samples : one.manual) {
+    divides = divides && samples % times_ == 0;
+    samples /= times_;
+  }
+  if (divides) return one;
+  return usage_error(
+      "search.micro-batches",
+      fmt::format("--micro-batches: found {} for a global batch of {}{}, wanted a number that "
+                  "divides {}",
+                  times_, problem.global_batch,
+                  problem.manual.empty() ? "" : " and the samples of each device",
+                  problem.manual.empty() ? "it" : "them"));
+}
+
+/// How the exchanges of a shared region are carried out: there are more of them in a step of
+/// several micro-batches than in one.
+Result<void> Accumulating::choose_exchanges(const plan::Problem& problem, plan::Plan& plan) const {
+  plan::Region& region = plan.replicas[0].regions[0];
+  if (region.exchanges.empty()) return {};
+  region.exchanges.clear();
+  const SpmdQuestion question{inputs_.graph,
+                              problem.cluster,
+                              inputs_.costs,
+                              {problem.recipe, problem.batch_norm, problem.bucket_bytes},
+                              problem.global_batch,
+                              region.devices,
+                              {},
+                              plan.replicas[0].micro_batches};
+  MOTLEY_ASSIGN(SpmdStudy study, SpmdStudy::make(question));
+  MOTLEY_ASSIGN(const program::Program program,
+                synth::lower(*inputs_.graph, plan, *problem.cluster));
+  ExchangeTimes& times = study.exchanges(region.devices);
+  region.exchanges = synth::choose_methods(
+      program, [&](std::string_view name, double bytes) { return times.at(name, bytes); });
+  return {};
+}
+
+Result<plan::PlanOutcome> Accumulating::plan(const plan::Problem& problem) const {
+  MOTLEY_ASSIGN(const plan::Problem one, one_micro_batch(problem));
+  MOTLEY_ASSIGN(plan::PlanOutcome outcome, one_->plan(one));
+  MOTLEY_ASSIGN(const plan::PlanOutcome at_once, EqualPlanner(inputs_).plan(problem));
+  outcome.equal_split = at_once.equal_split;
+  outcome.best_single = at_once.best_single;
+  if (!outcome.plan) return outcome;
+  outcome.plan->global_batch = problem.global_batch;
+  for (plan::Replica& replica : outcome.plan->replicas) {
+    replica.samples *= times_;
+    replica.micro_batches *= times_;
+  }
+  MOTLEY_RETURN_IF_ERROR(choose_exchanges(problem, *outcome.plan));
+  MOTLEY_ASSIGN(const plan::Price price, inputs_.evaluator->price(*outcome.plan));
+  outcome.predicted_step = price.step;
+  outcome.rounding = price.rounding;
+  outcome.why.insert(outcome.why.begin(),
+                     fmt::format("{} micro-batches, as asked for; what follows is of one of {} "
+                                 "samples",
+                                 times_, one.global_batch));
+  const bool was_ended = outcome.reason == plan::Reason::kLimit;
+  MOTLEY_RETURN_IF_ERROR(set_bound(outcome.lower_bound, was_ended, outcome));
+  const std::vector<plan::Member> members = plan::members(*outcome.plan);
+  outcome.peak.clear();
+  std::vector<std::string> lacking;
+  for (std::size_t rank = 0; rank < members.size(); ++rank) {
+    const cluster::Device& device = problem.cluster->device(members[rank].device);
+    outcome.peak.emplace_back(members[rank].device, price.peaks[rank]);
+    if (device.memory && price.peaks[rank] > *device.memory)
+      lacking.push_back(fmt::format("{} needs {} in {} micro-batches, has {}", device.name,
+                                    format_bytes(price.peaks[rank]), times_,
+                                    format_bytes(*device.memory)));
+  }
+  if (!lacking.empty()) {
+    outcome.plan.reset();
+    outcome.reason = plan::Reason::kInfeasible;
+    outcome.why = std::move(lacking);
+  }
+  MOTLEY_RETURN_IF_ERROR(reconsider_known(inputs_, problem, outcome));
+  return outcome;
+}
+
+}  // namespace motley::search

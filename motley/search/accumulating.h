@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "motley/plan/planner.h"
+#include "motley/search/split/planner_inputs.h"
+
+namespace motley::search {
+
+/// A planner of steps in as many micro-batches as somebody asked for, where others take as few as
+/// memory allows: asks another planner for one micro-batch, and prices its plan for all of them.
+/// The bound is that of one micro-batch, than which no step of several is shorter. The simple
+/// alternatives shown beside it take the batch at once.
+class Accumulating : public plan::Planner {
+ public:
+  /// `times` > 1. What the inputs point to must outlive it.
+  Accumulating(const PlannerInputs& inputs, std::unique_ptr<plan::Planner> one, std::int64_t times)
+      : inputs_(inputs), one_(std::move(one)), times_(times) {}
+  std::string_view name() const override { return one_->name(); }
+  /// Usage errors: a batch, or samples of a manual split, that are no multiple; a model that cannot
+  /// be accumulated (synth.accumulation).
+  Result<plan::PlanOutcome> plan(const plan::Problem& problem) const override;
+
+ private:
+  Result<plan::Problem> one_micro_batch(const plan::Problem& problem) const;
+  Result<void> choose_exchanges(const plan::Problem& problem, plan::Plan& plan) const;
+  PlannerInputs inputs_;
+  std::unique_ptr<plan::Planner> one_;
+  std::int64_t times_;
+};
+
+}  // namespace motley::search
