@@ -78,7 +78,7 @@ BAD = [
     (["--best", "acuracy"], "--best: the model has no metric 'acuracy', only loss, accuracy, top3, did you mean 'accuracy'?"),
     (["--patience", 2], "--patience wants --eval-every N"),
     (["--eval-data", "nothing.npz"], "nothing.npz"),
-    (["--eval-data", f"{DIGITS}[5000:]"], "the slice has no sample; the file has 1797"),
+    (["--eval-data", f"{DIGITS}[5000:]"], "the slice has no sample; the data has 1797"),
 ]  # fmt: skip
 
 
