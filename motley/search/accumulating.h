@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
+#include <utility>
 
 #include "motley/plan/planner.h"
 #include "motley/search/split/planner_inputs.h"
