@@ -56,6 +56,22 @@ Result<void> Accumulating::choose_exchanges(const plan::Problem& problem, plan::
   return {};
 }
 
+/// No plan: it was the one that was searched for, and it does not fit.
+void Accumulating::say_what_lacks(const plan::Problem& problem, const plan::Plan& plan,
+                                  const plan::Price& price, plan::PlanOutcome& outcome) const {
+  outcome.reason = plan::Reason::kInfeasible;
+  outcome.peak.clear();
+  outcome.idle = problem.devices;
+  const std::vector<plan::Member> members = plan::members(plan);
+  for (std::size_t rank = 0; rank < members.size(); ++rank) {
+    const cluster::Device& device = problem.cluster->device(members[rank].device);
+    if (!device.memory || price.peaks[rank] <= *device.memory) continue;
+    outcome.why.push_back(fmt::format("{} needs {} in {} micro-batches, has {}", device.name,
+                                      format_bytes(price.peaks[rank]), times_,
+                                      format_bytes(*device.memory)));
+  }
+}
+
 Result<plan::PlanOutcome> Accumulating::plan(const plan::Problem& problem) const {
   MOTLEY_ASSIGN(const plan::Problem one, one_micro_batch(problem));
   MOTLEY_ASSIGN(plan::PlanOutcome outcome, one_->plan(one));
@@ -63,37 +79,20 @@ Result<plan::PlanOutcome> Accumulating::plan(const plan::Problem& problem) const
   outcome.equal_split = at_once.equal_split;
   outcome.best_single = at_once.best_single;
   if (!outcome.plan) return outcome;
-  outcome.plan->global_batch = problem.global_batch;
-  for (plan::Replica& replica : outcome.plan->replicas) {
+  plan::Plan plan = *std::exchange(outcome.plan, std::nullopt);
+  plan.global_batch = problem.global_batch;
+  for (plan::Replica& replica : plan.replicas) {
     replica.samples *= times_;
     replica.micro_batches *= times_;
   }
-  MOTLEY_RETURN_IF_ERROR(choose_exchanges(problem, *outcome.plan));
-  MOTLEY_ASSIGN(const plan::Price price, inputs_.evaluator->price(*outcome.plan));
-  outcome.predicted_step = price.step;
-  outcome.rounding = price.rounding;
-  outcome.why.insert(outcome.why.begin(),
-                     fmt::format("{} micro-batches, as asked for; what follows is of one of {} "
-                                 "samples",
-                                 times_, one.global_batch));
-  const bool was_ended = outcome.reason == plan::Reason::kLimit;
-  MOTLEY_RETURN_IF_ERROR(set_bound(outcome.lower_bound, was_ended, outcome));
-  const std::vector<plan::Member> members = plan::members(*outcome.plan);
-  outcome.peak.clear();
-  std::vector<std::string> lacking;
-  for (std::size_t rank = 0; rank < members.size(); ++rank) {
-    const cluster::Device& device = problem.cluster->device(members[rank].device);
-    outcome.peak.emplace_back(members[rank].device, price.peaks[rank]);
-    if (device.memory && price.peaks[rank] > *device.memory)
-      lacking.push_back(fmt::format("{} needs {} in {} micro-batches, has {}", device.name,
-                                    format_bytes(price.peaks[rank]), times_,
-                                    format_bytes(*device.memory)));
-  }
-  if (!lacking.empty()) {
-    outcome.plan.reset();
-    outcome.reason = plan::Reason::kInfeasible;
-    outcome.why = std::move(lacking);
-  }
+  MOTLEY_RETURN_IF_ERROR(choose_exchanges(problem, plan));
+  MOTLEY_ASSIGN(const plan::Price price, inputs_.evaluator->price(plan));
+  std::vector<std::string> why = std::exchange(outcome.why, {});
+  why.insert(why.begin(), fmt::format("{} micro-batches, as asked for; what follows is of one of "
+                                      "{} samples",
+                                      times_, one.global_batch));
+  MOTLEY_ASSIGN(const bool fits, take_better(problem, plan, price, std::move(why), outcome));
+  if (!fits) say_what_lacks(problem, plan, price, outcome);
   MOTLEY_RETURN_IF_ERROR(reconsider_known(inputs_, problem, outcome));
   return outcome;
 }

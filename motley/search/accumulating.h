@@ -27,6 +27,8 @@ class Accumulating : public plan::Planner {
  private:
   Result<plan::Problem> one_micro_batch(const plan::Problem& problem) const;
   Result<void> choose_exchanges(const plan::Problem& problem, plan::Plan& plan) const;
+  void say_what_lacks(const plan::Problem& problem, const plan::Plan& plan,
+                      const plan::Price& price, plan::PlanOutcome& outcome) const;
   PlannerInputs inputs_;
   std::unique_ptr<plan::Planner> one_;
   std::int64_t times_;

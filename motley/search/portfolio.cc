@@ -29,28 +29,6 @@ bool fits(const plan::Problem& problem, const std::vector<std::pair<DeviceId, By
   });
 }
 
-/// Takes a plan in the place of what was found, if it fits and is better.
-Result<bool> take_better(const plan::Problem& problem, const plan::Plan& plan,
-                         const plan::Price& price, std::vector<std::string> why,
-                         PlanOutcome& outcome) {
-  std::vector<std::pair<DeviceId, Bytes>> peaks;
-  std::vector<DeviceId> used;
-  for (const plan::Member& member : plan::members(plan)) {
-    peaks.emplace_back(member.device, price.peaks[used.size()]);
-    used.push_back(member.device);
-  }
-  if ((outcome.plan && price.step >= outcome.predicted_step) || !fits(problem, peaks)) return false;
-  outcome.plan = plan;
-  outcome.predicted_step = price.step;
-  outcome.rounding = price.rounding;
-  outcome.peak = std::move(peaks);
-  outcome.idle = plan::idle_devices(problem, used);
-  outcome.why = std::move(why);
-  const bool was_ended = outcome.reason == plan::Reason::kLimit;
-  MOTLEY_RETURN_IF_ERROR(set_bound(outcome.lower_bound, was_ended, outcome));
-  return true;
-}
-
 /// One device does all, in as few micro-batches as it holds: the first of each kind that could be
 /// quicker than what was found, if it does not hold the whole batch at once.
 Result<void> consider_alone(const PlannerInputs& inputs, const plan::Problem& problem,
@@ -96,6 +74,27 @@ Result<void> consider_alone(const PlannerInputs& inputs, const plan::Problem& pr
 }
 
 }  // namespace
+
+Result<bool> take_better(const plan::Problem& problem, const plan::Plan& plan,
+                         const plan::Price& price, std::vector<std::string> why,
+                         PlanOutcome& outcome) {
+  std::vector<std::pair<DeviceId, Bytes>> peaks;
+  std::vector<DeviceId> used;
+  for (const plan::Member& member : plan::members(plan)) {
+    peaks.emplace_back(member.device, price.peaks[used.size()]);
+    used.push_back(member.device);
+  }
+  if ((outcome.plan && price.step >= outcome.predicted_step) || !fits(problem, peaks)) return false;
+  outcome.plan = plan;
+  outcome.predicted_step = price.step;
+  outcome.rounding = price.rounding;
+  outcome.peak = std::move(peaks);
+  outcome.idle = plan::idle_devices(problem, used);
+  outcome.why = std::move(why);
+  const bool was_ended = outcome.reason == plan::Reason::kLimit;
+  MOTLEY_RETURN_IF_ERROR(set_bound(outcome.lower_bound, was_ended, outcome));
+  return true;
+}
 
 Result<void> reconsider_known(const PlannerInputs& inputs, const plan::Problem& problem,
                               PlanOutcome& outcome) {

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "motley/plan/planner.h"
 #include "motley/search/split/planner_inputs.h"
 
@@ -20,6 +23,12 @@ class Portfolio : public plan::Planner {
   Result<plan::PlanOutcome> search(const plan::Problem& problem) const;
   PlannerInputs inputs_;
 };
+
+/// Puts a plan, priced, in the place of the outcome's if it fits and takes less, or the outcome has
+/// none; its bound is set anew. Returns whether it was.
+Result<bool> take_better(const plan::Problem& problem, const plan::Plan& plan,
+                         const plan::Price& price, std::vector<std::string> why,
+                         plan::PlanOutcome& outcome);
 
 /// Puts the best of the problem's known plans in the place of the outcome's where it takes less, as
 /// things are priced now, and fits. Where a search likes what nobody measured, and measuring it
