@@ -64,6 +64,10 @@ Result<control::Enforce> parse_enforce(const std::string& text) {
 
 Result<std::optional<control::EvaluationChoices>> make_evaluation_choices(
     const RunOptions& options, const data::DataSource& training) {
+  if (options.eval_samples != 0 && (!options.prepare || options.eval_samples < 0))
+    return usage_error("cli.evaluation",
+                       "--eval-samples: wanted a number above 0, with --prepare; a run that is not "
+                       "a script's wants --eval-data FILE");
   if (options.eval_samples > 0)
     return std::optional(control::EvaluationChoices{.data = {}, .samples = options.eval_samples});
   if (options.eval_data.empty()) {

@@ -75,6 +75,12 @@ TEST_F(VerbTest, ProfileSaysHowMuchItMeasured) {
   EXPECT_THAT(json().at("drifted"), IsEmpty());
 }
 
+TEST_F(VerbTest, SamplesToEvaluateAreOfAScript) {
+  EXPECT_EQ(call_run({"--eval-samples", "8"}), kUsage);
+  EXPECT_THAT(err_, HasSubstr("--eval-samples: wanted a number above 0, with --prepare"));
+  EXPECT_EQ(call_run({"--prepare", "--eval-samples", "-8"}), kUsage);
+}
+
 TEST_F(VerbTest, PlanHasTheKeysThatScriptsRelyOn) {
   ASSERT_EQ(call_with_inputs("plan", {"--json"}), kDone) << err_;
   for (const char* key :
