@@ -367,6 +367,17 @@ Result<std::unique_ptr<Dataset>> open_dataset(const DataSource& source,
   return std::make_unique<SlicedDataset>(std::move(all), slice.begin, slice.end);
 }
 
+std::vector<std::int64_t> input_offsets(const std::vector<InputSpec>& inputs,
+                                        std::int64_t samples) {
+  constexpr std::int64_t kAlignment = 64;
+  std::vector<std::int64_t> offsets = {0};
+  for (const InputSpec& input : inputs) {
+    const std::int64_t bytes = samples * sample_bytes(input);
+    offsets.push_back(offsets.back() + (bytes + kAlignment - 1) / kAlignment * kAlignment);
+  }
+  return offsets;
+}
+
 Result<void> check_readable(const DataSource& source) {
   if (std::filesystem::is_directory(source.path)) return {};
   MOTLEY_RETURN_IF_ERROR(MappedFile::open(source.path));

@@ -47,6 +47,10 @@ Result<void> check_readable(const DataSource& source);
 /// Bytes of one sample of an input.
 std::int64_t sample_bytes(const InputSpec& input);
 
+/// Where each input begins in memory that has one after the other, so many samples each, and at
+/// last where they end: multiples of 64 bytes (python/motley/samples.py has the same).
+std::vector<std::int64_t> input_offsets(const std::vector<InputSpec>& inputs, std::int64_t samples);
+
 /// Which sample stands at a position of the training sequence: position p = step * global batch +
 /// place in the batch. Without shuffling: p modulo samples. With a seed: a permutation of each
 /// epoch that depends on seed and epoch only. Never on the number of devices.

@@ -32,11 +32,16 @@ import numpy as np
 import torch
 
 from motley.philox import LOW, philox4x32
-from motley.samples import DTYPES, DataError, Input, Inputs, flatten
+from motley.samples import DataError, Inputs, describe
 
-ALIGNMENT = 64  # bytes: inputs begin at multiples, as motley/run/torch/scripted_training.cc has it
 SHORT = {"-m": "--model", "-C": "--cluster", "-q": "--quiet"}
-LAUNCHERS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+# A launcher's rank, and what must be there with it, as motley/run/environment.h has it.
+LAUNCHERS = {
+    "RANK": ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
+    "SLURM_PROCID": ("SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST"),
+    "OMPI_COMM_WORLD_RANK": ("OMPI_COMM_WORLD_SIZE",),
+    "PMI_RANK": ("PMI_SIZE",),
+}
 MARGIN = 5.0  # s; the workers' own timeouts speak first
 BLAMING = 2.0  # s that others have to say what happened, after the first has
 STARTING = 10.0  # loading may take so many timeouts
@@ -173,6 +178,14 @@ def find_programs() -> tuple[str, str]:
     raise RunError("no motley and motley-worker found; MOTLEY_PROGRAM names motley, or PATH has it")
 
 
+def find_rank(environment: Mapping) -> int | None:
+    """This process's rank among those of a launcher; none: it was started alone."""
+    for name, others in LAUNCHERS.items():
+        if all(each in environment for each in (name, *others)):
+            return int(environment[name])
+    return None
+
+
 def merge_flags(flags: Mapping, given: list[str]) -> list[str]:
     """Flags of `motley run`: keywords of a script, but for those that its command line has."""
     named = {SHORT.get(word.split("=")[0], word.split("=")[0]) for word in given if word[:1] == "-"}
@@ -198,7 +211,7 @@ class Run:
         self._workers: list[Worker] = []
         self._ended = False
         self._program, self._worker = find_programs()
-        rank = next((int(os.environ[name]) for name in LAUNCHERS if name in os.environ), None)
+        rank = find_rank(os.environ)
         self.rank = rank or 0
         given = json.loads(os.environ.get("MOTLEY_RUN_FLAGS", "[]"))
         words = merge_flags(
@@ -291,10 +304,11 @@ class Run:
         if rank is None or rank == 0:
             prepared = self._call(["run", "--prepare", "--json", *words])
             self.run_dir = prepared["run_dir"]
-            jobs = json.load(open(prepared["job"]))
         if rank is None:
             self._clean()
-            commands = [["script", prepared["job"], "--rank", str(r)] for r in range(len(jobs["devices"]))]
+            with open(prepared["job"]) as file:
+                devices = len(json.load(file)["devices"])
+            commands = [["script", prepared["job"], "--rank", str(r)] for r in range(devices)]
         else:
             commands = [["script", prepared["job"]] if rank == 0 else ["join-script"]]
         for i, command in enumerate(commands):
@@ -321,8 +335,8 @@ class Run:
         self.run_dir = first["run_dir"]
         self.steps = first["first_step"]
         self._lr = first["lr"]
-        self.inputs = [Input(each["name"], DTYPES[each["dtype"]], tuple(each["shape"]), None) for each in first["inputs"]]
-        self._fitting = Inputs(first["inputs"], {})
+        self._inputs = Inputs(first["inputs"], {})
+        self.inputs = self._inputs.inputs
         self._trained = self._kind([each["training"] for each in ready])
         self._evaluated = [
             self._kind([each["evaluations"][i] for each in ready])
@@ -333,7 +347,8 @@ class Run:
         self.places = self._trained["wanted"]
         for i, worker in enumerate(self._workers):
             kinds = [self._trained, *self._evaluated]
-            worker.give_memory(max(self._size(len(kind["places"][i])) for kind in kinds))
+            ends = [self._inputs.places(len(kind["places"][i]))[-1] for kind in kinds]
+            worker.give_memory(max(1, *ends))
 
     @staticmethod
     def _kind(described: list[dict]) -> dict:
@@ -349,13 +364,6 @@ class Run:
             "whole_rows": [torch.tensor(each, dtype=torch.long) for each in places],
         }
 
-    def _size(self, samples: int) -> int:
-        return max(ALIGNMENT, sum(self._padded(each, samples) for each in self.inputs))
-
-    @staticmethod
-    def _padded(each: Input, samples: int) -> int:
-        return -(-samples * each.bytes // ALIGNMENT) * ALIGNMENT
-
     # Samples.
 
     def _write(self, batch, kind: dict) -> None:
@@ -367,24 +375,26 @@ class Run:
             raise ValueError(f"a batch of {count} samples; wanted {kind['samples']}, or the {own} (run.places)")
         rows = kind["whole_rows"] if count == kind["samples"] else kind["rows"]
         for worker, wanted in zip(self._workers, rows, strict=True):
-            offset = 0
-            for each, tensor in zip(self.inputs, tensors, strict=True):
+            places = self._inputs.places(len(wanted))
+            for each, offset, tensor in zip(self.inputs, places, tensors, strict=False):
                 if each.elements and len(wanted):
                     into = torch.frombuffer(
                         worker.memory, dtype=each.dtype, count=len(wanted) * each.elements, offset=offset
                     )
                     torch.index_select(tensor, 0, wanted, out=into.view(len(wanted), *each.shape))
-                offset += self._padded(each, len(wanted))
 
     def _tensors(self, batch) -> list[torch.Tensor]:
+        try:
+            parts = self._inputs.parts(batch)
+        except DataError as error:
+            raise ValueError(f"a batch: {error}") from None
         names = [each.name for each in self.inputs]
-        parts = [batch[name] for name in names] if isinstance(batch, Mapping) else flatten(batch)
         if len(parts) != len(names):
             raise ValueError(f"a batch of {len(parts)} values; wanted {len(names)}: {', '.join(names)}")
         tensors = []
         for each, value in zip(self.inputs, parts, strict=True):
             tensor = torch.as_tensor(value).detach().cpu()
-            found = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+            found = describe(tensor.dtype, tensor.shape)
             if tensor.shape[1:] != each.shape or tensor.dtype != each.dtype or not tensor.dim():
                 wanted = f"{str(each.dtype).removeprefix('torch.')}[samples, {', '.join(map(str, each.shape))}]"
                 raise ValueError(f"input '{each.name}': found {found}, wanted {wanted}")
@@ -396,7 +406,7 @@ class Run:
     def _write_samples(self, samples: list, kind: dict) -> None:
         """The same of single samples, as a dataset gives them."""
         try:
-            fitted = [self._fitting.tensors(sample) for sample in samples]
+            fitted = [self._inputs.tensors(sample) for sample in samples]
         except DataError as error:
             raise ValueError(f"sample to evaluate on: {error}") from None
         parts = [[sample[i] for sample in fitted] for i in range(len(self.inputs))]

@@ -27,7 +27,7 @@ DTYPES = {
     "u8": torch.uint8,
     "bool": torch.bool,
 }
-ALIGNMENT = 64  # bytes: inputs begin at multiples, so that vector loads are aligned
+ALIGNMENT = 64  # bytes: inputs begin at multiples, as motley/data/dataset.h (input_offsets) has it
 
 
 class DataError(Exception):
@@ -86,15 +86,19 @@ class Inputs:
             )
             for each in described
         ]
-        self.offsets, end = [], 0
-        for each in self.inputs:
-            self.offsets.append(end)
-            end += -(-each.bytes // ALIGNMENT) * ALIGNMENT
+        *self.offsets, end = self.places(1)
         self.slot_bytes = max(end, ALIGNMENT)
+
+    def places(self, samples: int) -> list[int]:
+        """Where each input begins, one after the other, so many samples each, and where they end."""
+        ends = [0]
+        for each in self.inputs:
+            ends.append(ends[-1] + -(-samples * each.bytes // ALIGNMENT) * ALIGNMENT)
+        return ends
 
     def tensors(self, sample) -> list[torch.Tensor]:
         """One tensor an input, of its dtype and shape."""
-        return [self._fit(each, value) for each, value in zip(self.inputs, self._parts(sample), strict=True)]
+        return [self._fit(each, value) for each, value in zip(self.inputs, self._wanted(sample), strict=True)]
 
     def write(self, sample, memory, offset: int) -> None:
         for each, begin, value in zip(self.inputs, self.offsets, self.tensors(sample), strict=True):
@@ -105,8 +109,8 @@ class Inputs:
             )
             place.view(each.shape).copy_(value)
 
-    def _parts(self, sample) -> list:
-        """The sample's parts in the order of the inputs."""
+    def parts(self, sample) -> list:
+        """The values of a sample, or a batch, in order; of a dict those that the inputs name."""
         names = [each.name for each in self.inputs]
         if isinstance(sample, Mapping):
             missing = [name for name in names if name not in sample]
@@ -114,7 +118,10 @@ class Inputs:
                 found = ", ".join(map(str, sample)) or "nothing"
                 raise DataError(f"no '{missing[0]}'; found {found}; the model's inputs are {', '.join(names)}")
             return [sample[name] for name in names]
-        parts = flatten(sample)
+        return flatten(sample)
+
+    def _wanted(self, sample) -> list:
+        parts, names = self.parts(sample), [each.name for each in self.inputs]
         if len(parts) != len(names):
             raise DataError(f"found {len(parts)} values, wanted {len(names)}: {', '.join(names)}")
         return parts

@@ -38,9 +38,8 @@ std::int64_t BatchOrder::in_pass(std::int64_t batch) const {
   return batch % (whole_batches_ + static_cast<std::int64_t>(kinds_.size()) - 1);
 }
 
-const BatchKind& BatchOrder::kind(std::int64_t batch) const {
-  const bool is_rest = whole_batches_ > 0 && in_pass(batch) == whole_batches_;
-  return kinds_[is_rest ? 1 : 0];
+std::size_t BatchOrder::kind_index(std::int64_t batch) const {
+  return whole_batches_ > 0 && in_pass(batch) == whole_batches_ ? 1 : 0;
 }
 
 std::int64_t BatchOrder::position(std::int64_t batch) const {

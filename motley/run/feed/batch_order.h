@@ -29,7 +29,9 @@ class BatchOrder {
   static BatchOrder passes(std::vector<BatchKind> kinds, std::int64_t whole_batches);
 
   const std::vector<BatchKind>& kinds() const { return kinds_; }
-  const BatchKind& kind(std::int64_t batch) const;
+  /// Which of them a batch is of.
+  std::size_t kind_index(std::int64_t batch) const;
+  const BatchKind& kind(std::int64_t batch) const { return kinds_[kind_index(batch)]; }
   /// Position of the batch's first sample.
   std::int64_t position(std::int64_t batch) const;
   std::int64_t first_batch() const { return first_batch_; }

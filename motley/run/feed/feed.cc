@@ -20,6 +20,7 @@ namespace {
 constexpr std::int64_t kLook = 50'000'000;  // ns between looks for what may have gone wrong
 constexpr std::int64_t kBatchesAhead = 2;   // that a ring holds, the one in use too
 constexpr std::int64_t kSlotsBeside = 16;   // what processes work at while the batches are full
+constexpr std::int64_t kLeastSlot = 64;     // bytes
 constexpr double kStarting = 10;            // timeouts until the first sample: Python has to start
 constexpr double kMargin = 5;               // s; the leader, which knows more, speaks first
 
@@ -52,84 +53,83 @@ class FileFeed final : public Feed {
   std::optional<data::DatasetBatch> batch_;
 };
 
-/// The places of a batch that any rank of a host needs, ascending, and by how many.
-struct HostPlaces {
-  std::vector<std::int64_t> places;
-  std::vector<int> readers;
+/// What this machine needs of the batches of one kind.
+struct HereOfKind {
+  std::vector<std::int64_t> places;  ///< that any of its ranks needs, ascending
+  std::vector<int> readers;          ///< by place: how many do
+  std::vector<std::int64_t> own;     ///< of this rank's samples, in order: which of the places
 };
 
-HostPlaces host_places(const BatchKind& kind, const FeedOptions& options) {
+HereOfKind here_of(const BatchKind& kind, const FeedOptions& options) {
   std::map<std::int64_t, int> readers;
-  const std::string& here = options.machines[static_cast<std::size_t>(options.rank)];
+  const auto own = static_cast<std::size_t>(options.rank);
   for (std::size_t rank = 0; rank < kind.places.size(); ++rank) {
-    if (options.machines[rank] != here) continue;
+    if (options.machines[rank] != options.machines[own]) continue;
     for (const std::int64_t place : kind.places[rank]) ++readers[place];
   }
-  HostPlaces found;
+  HereOfKind found;
   for (const auto& [place, count] : readers) {
     found.places.push_back(place);
     found.readers.push_back(count);
   }
+  for (const std::int64_t place : kind.places[own])
+    found.own.push_back(std::lower_bound(found.places.begin(), found.places.end(), place) -
+                        found.places.begin());
   return found;
 }
 
-/// A host's items in order: of each batch, the samples that its ranks need.
-class HostSequence {
+/// A machine's items in order: of each batch, the samples that its ranks need.
+class HereSequence {
  public:
-  HostSequence(const FeedOptions& options, SampleNumbers numbers)
-      : options_(&options), numbers_(std::move(numbers)), batch_(options.order.first_batch()) {
-    begin_batch();
-  }
+  /// What it is given must outlive it.
+  HereSequence(const BatchOrder& order, const std::vector<HereOfKind>& here, SampleNumbers numbers)
+      : order_(&order), here_(&here), numbers_(std::move(numbers)), batch_(order.first_batch()) {}
   WantedSample next() {
-    while (at_ == here_.places.size()) {
+    while (at_ == here().places.size()) {
       ++batch_;
-      begin_batch();
+      at_ = 0;
     }
-    const std::int64_t position = options_->order.position(batch_) + here_.places[at_];
-    return {numbers_.epoch(position), numbers_.number(position), here_.readers[at_++]};
+    const std::int64_t position = order_->position(batch_) + here().places[at_];
+    return {numbers_.epoch(position), numbers_.number(position), here().readers[at_++]};
   }
 
  private:
-  void begin_batch() {
-    here_ = host_places(options_->order.kind(batch_), *options_);
-    at_ = 0;
-  }
-  const FeedOptions* options_;
+  const HereOfKind& here() const { return (*here_)[order_->kind_index(batch_)]; }
+  const BatchOrder* order_;
+  const std::vector<HereOfKind>* here_;
   SampleNumbers numbers_;
   std::int64_t batch_;
-  HostPlaces here_;
   std::size_t at_ = 0;
 };
 
 /// Samples in a ring, this rank's by their items.
 class RingBatch final : public data::Batch {
  public:
-  RingBatch(const SampleRing& ring, const SlotLayout& layout,
-            const std::vector<data::InputSpec>& inputs)
-      : ring_(&ring), layout_(&layout), inputs_(&inputs) {}
+  RingBatch(const SampleRing& ring, const std::vector<data::InputSpec>& inputs)
+      : ring_(&ring), inputs_(&inputs), offsets_(data::input_offsets(inputs, 1)) {}
   std::int64_t samples() const override { return static_cast<std::int64_t>(items.size()); }
   std::int64_t sample_bytes(std::size_t input) const override {
     return data::sample_bytes((*inputs_)[input]);
   }
   void read(std::size_t input, std::int64_t place, std::byte* out) const override {
     const std::byte* sample = ring_->sample(items[static_cast<std::size_t>(place)]);
-    std::copy_n(sample + layout_->offsets[input], sample_bytes(input), out);
+    std::copy_n(sample + offsets_[input], sample_bytes(input), out);
   }
 
   std::vector<std::int64_t> items;
 
  private:
   const SampleRing* ring_;
-  const SlotLayout* layout_;
   const std::vector<data::InputSpec>* inputs_;
+  std::vector<std::int64_t> offsets_;
 };
 
 class RingFeed final : public Feed {
  public:
   explicit RingFeed(FeedOptions options)
-      : options_(std::move(options)),
-        layout_(slot_layout(options_.inputs)),
-        next_(options_.order.first_batch()) {}
+      : options_(std::move(options)), next_(options_.order.first_batch()) {
+    for (const BatchKind& kind : options_.order.kinds()) here_.push_back(here_of(kind, options_));
+  }
 
   Result<void> open() {
     const auto first = std::find(options_.machines.begin(), options_.machines.end(), machine());
@@ -140,18 +140,14 @@ class RingFeed final : public Feed {
     } else {
       MOTLEY_RETURN_IF_ERROR(lead());
     }
-    batch_.emplace(*ring_, layout_, options_.inputs);
+    batch_.emplace(*ring_, options_.inputs);
     return {};
   }
 
   Result<const data::Batch*> next() override {
     release();
-    const HostPlaces here = host_places(options_.order.kind(next_), options_);
-    const auto& own = options_.order.kind(next_).places[static_cast<std::size_t>(options_.rank)];
-    for (const std::int64_t place : own) {
-      const auto found = std::lower_bound(here.places.begin(), here.places.end(), place);
-      batch_->items.push_back(first_item_ + (found - here.places.begin()));
-    }
+    const HereOfKind& here = here_[options_.order.kind_index(next_)];
+    for (const std::int64_t at : here.own) batch_->items.push_back(first_item_ + at);
     const auto begin = std::chrono::steady_clock::now();
     for (const std::int64_t item : batch_->items) MOTLEY_RETURN_IF_ERROR(wait_for(item));
     waited_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -171,16 +167,17 @@ class RingFeed final : public Feed {
 
   Result<void> lead() {
     // The most samples that a batch has here: a batch is only used once it is there whole.
-    std::size_t most = 1;
-    for (const BatchKind& kind : options_.order.kinds())
-      most = std::max(most, host_places(kind, options_).places.size());
+    std::size_t most = 0;
+    for (const HereOfKind& here : here_) most = std::max(most, here.places.size());
     const auto ranks = std::count(options_.machines.begin(), options_.machines.end(), machine());
+    const std::int64_t slot_bytes = data::input_offsets(options_.inputs, 1).back();
     const std::int64_t slots = kBatchesAhead * static_cast<std::int64_t>(most) + kSlotsBeside;
-    MOTLEY_ASSIGN(ring_, SampleRing::create(slots, layout_.bytes));
+    MOTLEY_ASSIGN(ring_, SampleRing::create(slots, std::max(slot_bytes, kLeastSlot)));
     if (ranks > 1) MOTLEY_RETURN_IF_ERROR(options_.share(ring_->address()));
+    if (most == 0) return {};  // nobody here needs a sample: there is no sequence of them
     MOTLEY_ASSIGN(SampleNumbers numbers,
                   SampleNumbers::make(options_.source, options_.source.samples, options_.shuffle));
-    sequence_.emplace(options_, std::move(numbers));
+    sequence_.emplace(options_.order, here_, std::move(numbers));
     Loader::Options loading;
     loading.question = {options_.source, options_.inputs};
     loading.ranks = static_cast<int>(ranks);
@@ -221,10 +218,10 @@ class RingFeed final : public Feed {
   }
 
   FeedOptions options_;
-  SlotLayout layout_;
+  std::vector<HereOfKind> here_;
   int leader_ = 0;
   std::unique_ptr<SampleRing> ring_;
-  std::optional<HostSequence> sequence_;
+  std::optional<HereSequence> sequence_;
   std::unique_ptr<Loader> loader_;  // after what it uses
   std::optional<RingBatch> batch_;
   std::int64_t next_;            // batch

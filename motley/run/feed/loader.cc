@@ -19,7 +19,6 @@
 namespace motley::run {
 namespace {
 
-constexpr std::int64_t kAlignment = 64;   // of inputs in a slot, as python/motley/samples.py has it
 constexpr std::size_t kMostAsked = 1024;  // requests that a pipe holds without blocking
 constexpr int kPoll = 50;                 // ms
 constexpr double kForgetting = 0.05;      // weight of the newest sample's time in the mean
@@ -57,17 +56,6 @@ Json loader_question_to_json(const LoaderQuestion& question) {
               {"inputs", std::move(inputs)},
               {"pad", question.source.loading.pads},
               {"seed", question.source.loading.seed}};
-}
-
-SlotLayout slot_layout(const std::vector<data::InputSpec>& inputs) {
-  SlotLayout layout;
-  for (const data::InputSpec& input : inputs) {
-    layout.offsets.push_back(layout.bytes);
-    const std::int64_t bytes = data::sample_bytes(input);
-    layout.bytes += (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  }
-  layout.bytes = std::max(layout.bytes, kAlignment);
-  return layout;
 }
 
 Result<std::int64_t> count_loaded_samples(const LoaderQuestion& question, Seconds timeout) {

@@ -28,13 +28,6 @@ struct LoaderQuestion {
 };
 Json loader_question_to_json(const LoaderQuestion& question);
 
-/// Bytes of a sample's slot, and where each input begins in it.
-struct SlotLayout {
-  std::vector<std::int64_t> offsets;
-  std::int64_t bytes = 0;
-};
-SlotLayout slot_layout(const std::vector<data::InputSpec>& inputs);
-
 /// Asks Python to open the source and to try its first sample. Its `samples`, -1 for a stream.
 /// Errors: what the user's code raised, or what of its samples does not fit the inputs.
 Result<std::int64_t> count_loaded_samples(const LoaderQuestion& question, Seconds timeout);

@@ -332,10 +332,9 @@ Result<Evaluation> RankTraining::run_evaluation() {
 
 /// Where training's samples go on, and those of evaluations.
 Result<void> RankTraining::open_feeds() {
-  const auto is_loaded = [](const data::DataSource& source) { return data::is_loaded(source); };
   std::vector<std::string> machines(static_cast<std::size_t>(session_.size));
   const auto& evaluation = session_.job.evaluation;
-  if (is_loaded(session_.job.data) || (evaluation && is_loaded(evaluation->data))) {
+  if (data::is_loaded(session_.job.data) || (evaluation && data::is_loaded(evaluation->data))) {
     MOTLEY_ASSIGN(machines, share_machines(session_));
   }
   const auto open = [&](const std::string& name, const data::DataSource& source, BatchOrder order,

@@ -13,20 +13,6 @@
 namespace motley::run {
 namespace {
 
-constexpr std::int64_t kInputAlignment = 64;  // as python/motley/run.py has it
-
-/// Where each input's samples begin, one input after the other; the last is the end.
-std::vector<std::int64_t> input_offsets(const std::vector<data::InputSpec>& inputs,
-                                        std::int64_t samples) {
-  std::vector<std::int64_t> offsets = {0};
-  for (const data::InputSpec& input : inputs) {
-    const std::int64_t bytes = samples * data::sample_bytes(input);
-    offsets.push_back(offsets.back() +
-                      (bytes + kInputAlignment - 1) / kInputAlignment * kInputAlignment);
-  }
-  return offsets;
-}
-
 /// Samples that lie in memory, an input after the other.
 class MemoryBatch final : public data::Batch {
  public:
@@ -34,7 +20,7 @@ class MemoryBatch final : public data::Batch {
               std::int64_t samples)
       : memory_(memory),
         inputs_(std::move(inputs)),
-        offsets_(input_offsets(inputs_, samples)),
+        offsets_(data::input_offsets(inputs_, samples)),
         samples_(samples) {}
   std::int64_t samples() const override { return samples_; }
   std::int64_t sample_bytes(std::size_t input) const override {
@@ -118,11 +104,11 @@ Result<void> ScriptedTraining::map(const std::string& path) {
 Result<std::unique_ptr<data::Batch>> ScriptedTraining::batch(
     const program::Program& program) const {
   const auto& device = program.devices[static_cast<std::size_t>(session_.rank)];
-  const auto samples = static_cast<std::int64_t>(program.samples_of(device).size());
+  const std::int64_t samples = device.samples;
   const std::vector<data::InputSpec> inputs = input_specs(training_->graph());
   const std::span<const std::byte> memory =
       memory_ ? memory_->bytes() : std::span<const std::byte>{};
-  const std::int64_t wanted = input_offsets(inputs, samples).back();
+  const std::int64_t wanted = data::input_offsets(inputs, samples).back();
   if (static_cast<std::int64_t>(memory.size()) < wanted)
     return usage_error("run.script", fmt::format("memory of {} bytes, wanted {} for {} samples",
                                                  memory.size(), wanted, samples));
