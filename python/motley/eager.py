@@ -86,6 +86,14 @@ def make_optimizer(kind: str, parameters, optimizer: dict, lr: float, decay: flo
     return makers[kind]()
 
 
+def make_scaler(scale: dict) -> torch.amp.GradScaler:
+    scaler = torch.amp.GradScaler("cpu", scale["initial"], growth_interval=scale["interval"])
+    # Its constructor refuses factors of 1, with which a scale stays.
+    scaler.set_growth_factor(scale["growth"])
+    scaler.set_backoff_factor(scale["backoff"])
+    return scaler
+
+
 @dataclass
 class Trained:
     """A parameter with what it is called and what is updated: itself, or its master copy."""
@@ -116,9 +124,7 @@ class Loop:
         self.optimizers = self.make_optimizers(plan["optimizer"])
         self.rates = [[group["lr"] for group in each.param_groups] for each in self.optimizers]
         scale = self.recipe.get("loss_scale")
-        self.scaler = scale and torch.amp.GradScaler(
-            "cpu", scale["initial"], scale["growth"], scale["backoff"], scale["interval"]
-        )
+        self.scaler = scale and make_scaler(scale)
         decay = self.recipe.get("average")
         self.averaged = decay and AveragedModel(
             nn.ParameterList([each.updated for each in self.trained]),

@@ -121,3 +121,14 @@ def test_a_step_with_an_infinite_gradient_changes_nothing():
     loop.step(batches(1)[0])
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
     assert loop.scaler.get_scale() == 512.0
+
+
+def test_a_scale_that_stays_changes_no_step():
+    scale = {"initial": 256.0, "growth": 1.0, "backoff": 1.0, "interval": 2}
+    ways = []
+    for recipe in ({}, {"loss_scale": scale}):
+        torch.manual_seed(0)
+        loop = Loop(Net(), {"optimizer": OPTIMIZER, "recipe": recipe})
+        ways.append([loop.step(batch) for batch in batches(5)])
+    assert ways[0] == pytest.approx(ways[1], rel=1e-6)
+    assert loop.scaler.get_scale() == 256.0
