@@ -42,7 +42,7 @@ import json, sys, time
 import torch, torch.distributed as dist
 case = json.loads(sys.argv[1])
 sys.path.insert(0, case["examples"])
-from reference import batch_of, load_arrays, load_model, load_tokens
+from reference import batch_of, load_arrays, load_model, load_tokens, loss_of
 torch.set_num_threads(1)
 dist.init_process_group("gloo", init_method="file://" + case["store"], rank=case["rank"], world_size=case["ranks"])
 module, inputs = load_model(case["function"])
@@ -56,8 +56,7 @@ for step in range(case["steps"]):
     start = time.perf_counter()
     batch = [x[case["rank"] * share : (case["rank"] + 1) * share] for x in batch_of(data, step, case["batch"])]
     optimizer.zero_grad(set_to_none=True)
-    result = model(*batch)
-    loss = result[0] if isinstance(result, tuple) else result
+    loss = loss_of(model(*batch))
     loss.backward()
     optimizer.step()
     loss.item()

@@ -25,7 +25,7 @@ BUILD = pathlib.Path(os.environ.get("MOTLEY_BUILD", ROOT / "build"))
 sys.path.insert(0, str(ROOT / "examples"))
 sys.path.insert(0, str(ROOT / "bench"))
 import ddp_rows  # noqa: E402
-from reference import load_model  # noqa: E402
+from reference import load_model, loss_of  # noqa: E402
 
 CASES = {
     "mlp": dict(function="mlp.py:model", batch=128, optimizer="sgd", lr=0.05),
@@ -59,8 +59,7 @@ class Eager:
             samples = torch.arange(self.batch)
             inputs = [x[samples] for x in self.inputs]
             self.optimizer.zero_grad(set_to_none=True)
-            result = self.module(*inputs)
-            loss = result[0] if isinstance(result, tuple) else result
+            loss = loss_of(self.module(*inputs))
             loss.backward()
             self.optimizer.step()
             loss.item()

@@ -64,13 +64,15 @@ class CharGpt(nn.Module):
             nn.init.zeros_(module.bias)
 
     def forward(self, tokens, targets):
-        """Loss of predicting targets [batch, LENGTH] from tokens [batch, LENGTH]."""
+        """Loss of predicting targets [batch, LENGTH] from tokens [batch, LENGTH], and its sum and
+        count: a metric of that name is e to their ratio."""
         positions = torch.arange(tokens.shape[1], device=tokens.device)
         x = self.drop(self.wte(tokens) + self.wpe(positions))
         for block in self.h:
             x = block(x)
         logits = self.head(self.norm(x))
-        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        return {"loss": loss, "perplexity": (loss * targets.numel(), targets.numel())}
 
 
 def model():

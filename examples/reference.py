@@ -56,6 +56,13 @@ def batch_of(arrays: list[torch.Tensor], step: int, size: int) -> list[torch.Ten
     return [array[samples] for array in arrays]
 
 
+def loss_of(result) -> torch.Tensor:
+    """Of what forward returned: the loss alone, first in a tuple, or as `loss` of a dict."""
+    if isinstance(result, dict):
+        return result["loss"]
+    return result[0] if isinstance(result, tuple) else result
+
+
 def make_optimizer(name: str, parameters, lr: float, momentum: float, weight_decay: float | None):
     """PyTorch's defaults, but for what is given."""
     decay = {} if weight_decay is None else {"weight_decay": weight_decay}
@@ -76,11 +83,7 @@ def train(module, arrays, options) -> tuple[list[float], list[float]]:
         start = time.perf_counter()
         inputs = batch_of(arrays, step, options.global_batch)
         optimizer.zero_grad(set_to_none=True)
-        result = module(*inputs)
-        if isinstance(result, dict):
-            loss = result["loss"]
-        else:
-            loss = result[0] if isinstance(result, tuple) else result
+        loss = loss_of(module(*inputs))
         loss.backward()
         optimizer.step()
         losses.append(loss.item())

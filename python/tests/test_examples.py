@@ -6,6 +6,7 @@ from pathlib import Path
 
 import char_gpt
 import digits_cnn
+import digits_moved
 import mlp
 import numpy as np
 import pytest
@@ -52,6 +53,17 @@ def test_token_windows(tmp_path):
 def test_batches_wrap_around():
     """Step 1 of batch 4 over 6 samples: positions 4 to 7 are samples 4, 5, 0, 1."""
     assert reference.batch_of([torch.arange(6)], 1, 4)[0].tolist() == [4, 5, 0, 1]
+
+
+def test_moved_digits():
+    trained, tested = digits_moved.train(), digits_moved.test()
+    assert (len(trained), len(tested)) == (1500, 297)
+    with np.load(DATA / "digits.npz") as arrays:
+        assert torch.equal(tested[0][0], torch.from_numpy(arrays["x"][1500]))
+        assert [int(trained[i][1]) for i in range(9)] == arrays["y"][:9].tolist()
+    one, other = trained[0][0], trained[0][0]
+    assert one.shape == other.shape == (1, 8, 8) and not torch.equal(one, other)
+    assert 0 <= one.min() and one.max() <= 1
 
 
 @pytest.mark.parametrize("name", ["mlp", "digits_cnn", "char_gpt"])
