@@ -17,11 +17,13 @@ from parity import Family, profile  # noqa: E402
 
 def main(name, description, families, compare):
     """`compare(family, seeds)` gives a row: `case`, figures in the order of the table's columns, among them
-    `beyond`, what is not as it should be; `seed`. Writes build/bench/NAME.json."""
+    `beyond`, what is not as it should be; `seed`; `rounding`, which is not printed. Writes build/bench/NAME.json."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--draws", type=int, default=200, help="over all families")
     parser.add_argument("--families", nargs="*", default=families)
     options = parser.parse_args()
+    output = BUILD / f"bench/{name}.json"
+    output.parent.mkdir(exist_ok=True)
     rows = []
     with tempfile.TemporaryDirectory() as made:
         folder = pathlib.Path(made)
@@ -33,18 +35,17 @@ def main(name, description, families, compare):
         cluster.write_text(CLUSTER)
         profile(cluster, folder, environment)
         for i, case in enumerate(options.families):
-            # Each family has seeds of its own, as the seed decides the shares too.
-            seeds = range(i, options.draws, len(options.families))
+            # Each family has seeds of its own, as the seed decides the shares too; named alone it has the same.
+            seeds = range(families.index(case), options.draws, len(families))
             rows.append(compare(Family(case, folder / "families", cluster, environment), seeds))
             print_row(rows[-1], with_header=i == 0)
-    output = BUILD / f"bench/{name}.json"
-    output.parent.mkdir(exist_ok=True)
-    output.write_text(json.dumps({"rows": rows}, indent=2) + "\n")
+            # After each, as all of them take long.
+            output.write_text(json.dumps({"rows": rows}, indent=2) + "\n")
     sys.exit(1 if any(row["beyond"] for row in rows) else 0)
 
 
 def print_row(row, with_header):
-    figures = {key: value for key, value in row.items() if key not in ("case", "seed")}
+    figures = {key: value for key, value in row.items() if key not in ("case", "seed", "rounding")}
     if with_header:
         print(f"{'family':<18}" + "".join(f" {key:>9}" for key in figures))
     cells = (f" {value:>9.1e}" if isinstance(value, float) else f" {value:>9}" for value in figures.values())
