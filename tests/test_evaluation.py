@@ -17,10 +17,10 @@ import digits_cnn  # noqa: E402
 TRAIN, TEST = f"{DIGITS}[:1500]", f"{DIGITS}[1500:]"  # 297 samples: five batches of 56 and 17 left
 
 
-def train(motley, cnn, cluster, run_dir, *flags, steps=6):
+def train(motley, cnn, cluster, run_dir, *flags, steps=6, answer=("--json", "-q")):
     data = [] if "--eval-data" in flags else ["--eval-data", TEST]
     return motley("run", "-m", cnn, "-C", cluster, "--data", TRAIN, "--global-batch", 56, "--steps", steps, "--lr", 0.05,
-                  "--momentum", 0.9, *data, "--profile", "model", "--run-dir", run_dir, "--json", "-q", *flags)  # fmt: skip
+                  "--momentum", 0.9, *data, "--profile", "model", "--run-dir", run_dir, *answer, *flags)  # fmt: skip
 
 
 def by_pytorch(model):
@@ -72,6 +72,13 @@ def test_patience_ends_a_training_and_a_resumed_one_knows(motley, cnn, cluster, 
     # The same again: nothing is left to do.
     again = train(motley, cnn, cluster, tmp_path / "run", *flags, steps=40).json
     assert again["steps"] == 6 and again["first_step"] == 6
+    said = train(motley, cnn, cluster, tmp_path / "run", *flags, steps=40, answer=()).stdout
+    metrics = ", ".join(f"{name} {value:.5g}" for name, value in whole["best"]["metrics"].items())
+    assert said.endswith(
+        f"model      {tmp_path}/run/model.safetensors\n"
+        "ended after step 6 of 40: 2 evaluations without a better loss\n"
+        f"best       {tmp_path}/run/model_best.safetensors, after step 2: loss {whole['best']['loss']:.5f}, {metrics}\n"
+    )
 
 
 BAD = [

@@ -29,6 +29,23 @@ std::vector<Flag> run_flags(RunOptions& options) {
   return flags;
 }
 
+/// Why a training has ended before its last step, and which model was best.
+std::string evaluation_text(const control::Measured& measured,
+                            const control::PreparedRun& prepared) {
+  const auto best = measured.evaluations.find(measured.best_step);
+  if (best == measured.evaluations.end() || measured.stopped) return {};
+  const run::EvaluationJob& job = *prepared.job.evaluation;
+  const auto steps = static_cast<std::int64_t>(measured.losses.size());
+  std::string text;
+  if (steps < prepared.job.steps)
+    text = fmt::format("ended after step {} of {}: {} evaluation{} without a better {}\n", steps,
+                       prepared.job.steps, job.patience, job.patience == 1 ? "" : "s",
+                       job.watch.metric);
+  return text + fmt::format("best       {}/model_best.safetensors, after step {}: {}\n",
+                            prepared.choices.run_dir, best->first,
+                            control::print_evaluation(best->second));
+}
+
 std::string summary_text(const control::Measured& measured, const control::PreparedRun& prepared) {
   std::string text = fmt::format(
       "{} steps, loss {:.5f} -> {:.5f}, {} a step", measured.losses.size(),
@@ -47,7 +64,7 @@ std::string summary_text(const control::Measured& measured, const control::Prepa
   text += fmt::format("checkpoint {}\n", measured.checkpoint);
   if (!measured.stopped)
     text += fmt::format("model      {}/model.safetensors\n", prepared.choices.run_dir);
-  return text;
+  return text + evaluation_text(measured, prepared);
 }
 
 /// Ranks other than 0 of an external launcher's job.

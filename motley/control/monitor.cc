@@ -158,6 +158,13 @@ std::string print_waiting(const Waiting& waiting) {
                      what, waiting.wanted, waiting.wanted);
 }
 
+std::string print_evaluation(const run::Evaluation& evaluation) {
+  std::string text = fmt::format("loss {:.5f}", evaluation.loss);
+  for (const auto& [name, value] : evaluation.metrics)
+    text += fmt::format(", {} {:.5g}", name, value);
+  return text;
+}
+
 /// torchtitan's tag names, and ours for what it does not have.
 void Monitor::write_scalars(std::int64_t step, const LoggedStep& logged) {
   if (!events_) return;
@@ -191,12 +198,10 @@ void Monitor::on_evaluation(const Json& fields) {
   known_.evaluations[step] = logged;
   log_ << print_logged_evaluation(step, logged) << '\n' << std::flush;
   std::vector<report::EventFile::Scalar> scalars = {{"evaluation/loss", evaluation->loss}};
-  std::string line = fmt::format("evaluated after step {}: loss {:.5f}", step, evaluation->loss);
-  for (const auto& [name, value] : evaluation->metrics) {
+  for (const auto& [name, value] : evaluation->metrics)
     scalars.push_back({"evaluation/" + name, value});
-    line += fmt::format(", {} {:.5g}", name, value);
-  }
-  listener_.note(line + (logged.is_best ? ", the best so far" : ""));
+  listener_.note(fmt::format("evaluated after step {}: {}{}", step, print_evaluation(*evaluation),
+                             logged.is_best ? ", the best so far" : ""));
   write_events(step, scalars);
 }
 

@@ -43,6 +43,9 @@ struct Measured {
 /// "waiting for data 41% of the time: 5 loading processes a machine would do (--loaders 5), ..."
 std::string print_waiting(const Waiting& waiting);
 
+/// "loss 0.06921, accuracy 0.97643"
+std::string print_evaluation(const run::Evaluation& evaluation);
+
 /// What a run is known by to those who watch it.
 struct Watched {
   std::vector<std::string> devices;  ///< of the ranks that report here, in order
