@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <string>
 
 namespace motley {
@@ -13,6 +14,16 @@ struct NoneArgument {
 struct KeywordArgument {
   std::string kind, word;
   bool operator==(const KeywordArgument&) const = default;
+};
+/// complex(REAL, IMAGINARY).
+struct ComplexArgument {
+  double real = 0, imaginary = 0;
+  bool operator==(const ComplexArgument& other) const {  // NaN equals NaN
+    const auto equal = [](double a, double b) {
+      return a == b || (std::isnan(a) && std::isnan(b));
+    };
+    return equal(real, other.real) && equal(imaginary, other.imaginary);
+  }
 };
 
 }  // namespace motley

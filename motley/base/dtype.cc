@@ -13,7 +13,7 @@ struct Row {
 };
 
 // In the order of the enumerators.
-constexpr std::array<Row, 11> kRows = {{{"f64", 8, true},
+constexpr std::array<Row, 13> kRows = {{{"f64", 8, true},
                                         {"f32", 4, true},
                                         {"f16", 2, true},
                                         {"bf16", 2, true},
@@ -23,6 +23,8 @@ constexpr std::array<Row, 11> kRows = {{{"f64", 8, true},
                                         {"i8", 1, false},
                                         {"u8", 1, false},
                                         {"bool", 1, false},
+                                        {"c64", 8, false},
+                                        {"c128", 16, false},
                                         {"none", 0, false}}};
 static_assert(kRows.size() == static_cast<std::size_t>(DType::kNone) + 1);
 
@@ -42,5 +44,7 @@ std::optional<DType> find_dtype(std::string_view name) {
 std::int64_t dtype_size(DType dtype) { return row(dtype).size; }
 
 bool is_floating(DType dtype) { return row(dtype).floating; }
+
+bool is_complex(DType dtype) { return dtype == DType::kC64 || dtype == DType::kC128; }
 
 }  // namespace motley

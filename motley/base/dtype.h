@@ -6,7 +6,8 @@
 
 namespace motley {
 
-/// Element types, named as in the graph's text form. kNone: a result the operator leaves undefined.
+/// Element types, named as in the graph's text form. kC64 is two kF32, kC128 two kF64. kNone: a
+/// result the operator leaves undefined.
 enum class DType : std::uint8_t {
   kF64,
   kF32,
@@ -18,6 +19,8 @@ enum class DType : std::uint8_t {
   kI8,
   kU8,
   kBool,
+  kC64,
+  kC128,
   kNone
 };
 
@@ -27,6 +30,7 @@ std::string_view dtype_name(DType dtype);
 std::optional<DType> find_dtype(std::string_view name);
 /// Bytes of one element; 0 for kNone.
 std::int64_t dtype_size(DType dtype);
-bool is_floating(DType dtype);
+bool is_floating(DType dtype);  ///< real: false for complex numbers
+bool is_complex(DType dtype);
 
 }  // namespace motley

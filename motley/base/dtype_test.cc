@@ -23,5 +23,14 @@ TEST(DType, KnowsSizeAndKind) {
   EXPECT_FALSE(is_floating(DType::kNone));
 }
 
+TEST(DType, ComplexNumbersAreTwoRealOnes) {
+  EXPECT_EQ(dtype_size(DType::kC64), 2 * dtype_size(DType::kF32));
+  EXPECT_EQ(dtype_size(DType::kC128), 2 * dtype_size(DType::kF64));
+  EXPECT_TRUE(is_complex(DType::kC64));
+  EXPECT_FALSE(is_floating(DType::kC64));
+  EXPECT_FALSE(is_complex(DType::kF64));
+  EXPECT_FALSE(is_complex(DType::kNone));
+}
+
 }  // namespace
 }  // namespace motley

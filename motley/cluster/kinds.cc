@@ -309,8 +309,10 @@ std::string_view vendor_of(const PlanningKind& kind) {
 std::optional<FlopsPerSecond> peak_rate(const PlanningKind& kind, DType dtype) {
   switch (dtype) {
     case DType::kF64:
+    case DType::kC128:
       return kind.peak.f64;
     case DType::kF32:
+    case DType::kC64:
       return kind.peak.f32;
     case DType::kF16:
       return kind.peak.f16 ? kind.peak.f16 : kind.peak.f32;

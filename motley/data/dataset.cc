@@ -53,6 +53,8 @@ std::string_view numpy_name(DType dtype) {
     case DType::kBool:
       return "bool";
     case DType::kBF16:
+    case DType::kC64:
+    case DType::kC128:
     case DType::kNone:
       break;
   }

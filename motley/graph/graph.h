@@ -45,7 +45,7 @@ struct SymbolicNumber {
 };
 struct SymbolicArgument {
   std::variant<NoneArgument, ValueId, bool, std::int64_t, double, std::string, SizeArgument,
-               SymbolicNumber, KeywordArgument, SymbolicArguments>
+               SymbolicNumber, KeywordArgument, ComplexArgument, SymbolicArguments>
       value;
   bool operator==(const SymbolicArgument&) const;  // NaN equals NaN
 };

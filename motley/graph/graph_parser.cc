@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "motley/base/text.h"
@@ -24,6 +25,12 @@ bool is_keyword(std::string_view kind, std::string_view word) {
   if (kind == "device") return word == "local";
   return word == "contiguous" || word == "channels_last" || word == "channels_last_3d" ||
          word == "preserve";
+}
+
+/// An integer too large for 64 bits must not pass for a float.
+std::optional<double> find_written_float(std::string_view text) {
+  const bool written_as_float = text.find_first_of(".en") != std::string_view::npos;
+  return written_as_float ? find_float(text) : std::nullopt;
 }
 
 /// One pass over the lines. `rest_` is what is left of the present line.
@@ -213,7 +220,7 @@ class GraphParser {
     if (!dtype) {
       rest_ = before;
       skip_blanks();
-      return fail("a dtype: f64 f32 f16 bf16 i64 i32 i16 i8 u8 bool none");
+      return fail("a dtype: f64 f32 f16 bf16 i64 i32 i16 i8 u8 bool c64 c128 none");
     }
     value.dtype = *dtype;
     if (value.dtype == DType::kNone) return {};
@@ -356,8 +363,7 @@ class GraphParser {
       rest_.remove_prefix(end);
       return SymbolicArgument{*value};
     }
-    const bool written_as_float = token.find_first_of(".en") != std::string_view::npos;
-    const auto value = written_as_float ? find_float(token) : std::nullopt;
+    const auto value = find_written_float(token);
     if (!value) return fail("a 64-bit integer or a float");
     rest_.remove_prefix(end);
     return SymbolicArgument{*value};
@@ -365,8 +371,8 @@ class GraphParser {
 
   Result<SymbolicArgument> word_argument() {
     constexpr std::string_view kWanted =
-        "an argument: %ID, none, true, false, a number, a string, a list, size, number, dtype, "
-        "layout, device or memory_format";
+        "an argument: %ID, none, true, false, a number, a string, a list, size, number, complex, "
+        "dtype, layout, device or memory_format";
     const std::string_view before = rest_;
     const std::string_view kind = word();
     if (kind == "none") return SymbolicArgument{NoneArgument{}};
@@ -380,6 +386,7 @@ class GraphParser {
       if (kind == "size") return SymbolicArgument{SizeArgument{std::move(expr)}};
       return SymbolicArgument{SymbolicNumber{std::move(expr)}};
     }
+    if (kind == "complex") return complex_number();
     if (kind == "dtype" || kind == "layout" || kind == "device" || kind == "memory_format") {
       MOTLEY_RETURN_IF_ERROR(want('('));
       const std::string_view at = rest_;
@@ -393,6 +400,26 @@ class GraphParser {
     }
     rest_ = before;
     return fail(kWanted);
+  }
+
+  /// "(REAL, IMAGINARY)"
+  Result<SymbolicArgument> complex_number() {
+    ComplexArgument made;
+    MOTLEY_RETURN_IF_ERROR(want('('));
+    MOTLEY_ASSIGN(made.real, real_number());
+    MOTLEY_RETURN_IF_ERROR(want(','));
+    MOTLEY_ASSIGN(made.imaginary, real_number());
+    MOTLEY_RETURN_IF_ERROR(want(')'));
+    return SymbolicArgument{made};
+  }
+
+  Result<double> real_number() {
+    skip_blanks();
+    const std::size_t end = std::min(rest_.find_first_of(",) \t"), rest_.size());
+    const auto value = find_written_float(rest_.substr(0, end));
+    if (!value) return fail("a float such as 2.0");
+    rest_.remove_prefix(end);
+    return *value;
   }
 
   /// "%N" of a value defined on a line above.

@@ -74,6 +74,9 @@ struct ArgumentPrinter {
   void operator()(const KeywordArgument& keyword) const {
     text += keyword.kind + "(" + keyword.word + ")";
   }
+  void operator()(const ComplexArgument& number) const {
+    text += "complex(" + print_float(number.real) + ", " + print_float(number.imaginary) + ")";
+  }
   void operator()(const SymbolicArguments& list) const {
     text += '[';
     append_arguments(text, list);

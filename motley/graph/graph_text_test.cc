@@ -94,7 +94,8 @@ TEST(ParseGraph, NamesLineFoundAndWanted) {
       "m:6: found 'inptu', wanted size, input, param, buffer, constant, tangent, op or output");
   EXPECT_EQ(message_of("param %1", "param %2"), "m:7: found %2, wanted %1, the next id");
   EXPECT_EQ(message_of("f32[4, 2] \"w\"", "f31[4, 2] \"w\""),
-            "m:7: found 'f31', wanted a dtype: f64 f32 f16 bf16 i64 i32 i16 i8 u8 bool none");
+            "m:7: found 'f31', wanted a dtype: f64 f32 f16 bf16 i64 i32 i16 i8 u8 bool "
+            "c64 c128 none");
   EXPECT_EQ(message_of("f32[4, 2] \"w\"", "f32[4, 2 \"w\""),
             "m:7: size expression '2 \"w\"': column 3: found '\"', wanted an operator or the end");
   EXPECT_EQ(message_of("\"w\"\n", "\"w\" tide \"v\"\n"),
@@ -129,7 +130,11 @@ TEST(ParseGraph, NamesWhatIsWrongWithAnOperator) {
             "m:10: found 'cuda', wanted a device of docs/formats/graph.md");
   EXPECT_EQ(message_of("aten::mm(%0, %1)", "aten::mm(%0, None)"),
             "m:10: found 'None', wanted an argument: %ID, none, true, false, a number, a string, a "
-            "list, size, number, dtype, layout, device or memory_format");
+            "list, size, number, complex, dtype, layout, device or memory_format");
+  EXPECT_EQ(message_of("aten::mm(%0, %1)", "aten::mm(%0, complex(1, 2.0))"),
+            "m:10: found '1', wanted a float such as 2.0");
+  EXPECT_EQ(message_of("aten::mm(%0, %1)", "aten::mm(%0, complex(1.0))"),
+            "m:10: found ')', wanted ','");
   EXPECT_EQ(message_of("fwd \"fc\" seq 1", "forward \"fc\" seq 1"),
             "m:10: found 'forward', wanted fwd or bwd");
   EXPECT_EQ(message_of("fwd \"fc\" seq 1", "fwd fc seq 1"),
@@ -191,6 +196,9 @@ TEST(VerifyGraph, NamesEachViolation) {
   EXPECT_EQ(message_of("f32[2] \"mean\"", "none \"mean\""),
             "m: buffer %2 \"mean\": only a result may have type none, without a shape\n"
             "m: op 3 (aten::add.Tensor): uses %2, which is undefined\n"
+            "m: update %7: dtype or shape differ from buffer %2 \"mean\"");
+  EXPECT_EQ(message_of("f32[2] \"mean\"", "c64[2] \"mean\""),
+            "m: buffer %2 \"mean\": only a result may be complex\n"
             "m: update %7: dtype or shape differ from buffer %2 \"mean\"");
   EXPECT_EQ(message_of("\"mean\"", "\"w\""), "m:16: found \"mean\", wanted the name of a buffer");
   EXPECT_EQ(message_of("\"w\"\n", "\"w\" tied \"mean\"\n"),
@@ -326,7 +334,7 @@ class RandomGraph {
     op.module = text();
     op.returns_list = number(4) == 0;
     if (number(2) == 0) op.sequence = number(1000) - 500;
-    for (int i = number(3); i >= 0; --i) add(op, shape(), static_cast<DType>(number(11)));
+    for (int i = number(3); i >= 0; --i) add(op, shape(), static_cast<DType>(number(13)));
     graph_.ops.push_back(op);
   }
   SymbolicArguments arguments(int depth) {
@@ -335,7 +343,7 @@ class RandomGraph {
     return list;
   }
   SymbolicArgument argument(int depth) {
-    switch (number(depth > 0 ? 10 : 9)) {
+    switch (number(depth > 0 ? 11 : 10)) {
       case 0:
         return {NoneArgument{}};
       case 1:
@@ -354,6 +362,8 @@ class RandomGraph {
         return {SymbolicNumber{*parse_size_expr("1/batch")}};
       case 8:
         return {KeywordArgument{"memory_format", "preserve"}};
+      case 9:
+        return {ComplexArgument{*rc::gen::element(-0.5, std::nan("")), HUGE_VAL}};
       default:
         return {arguments(depth - 1)};
     }

@@ -171,6 +171,9 @@ class GraphVerifier {
       violation("{}: found dimension 0 {}, wanted batch", describe(id),
                 value.shape.empty() ? "missing" : value.shape[0].text());
     }
+    if (value.role != ValueRole::kActivation && is_complex(value.dtype)) {
+      violation("{}: only a result may be complex", describe(id));
+    }
     if (value.role == ValueRole::kTangent && !value.shape.empty()) {
       violation("{}: wanted a scalar", describe(id));
     }

@@ -37,6 +37,8 @@ void append_argument(std::string& key, const DeviceProgram& program, const Argum
     key += "number";
   } else if (std::holds_alternative<double>(argument.value) && !keep_floats) {
     key += "float";
+  } else if (std::holds_alternative<ComplexArgument>(argument.value) && !keep_floats) {
+    key += "complex";
   } else {
     key += print_argument(argument);
   }

@@ -40,6 +40,8 @@ TEST(CostKey, KeepsWhatChoosesTheKernelAndNoMore) {
   EXPECT_EQ(key_of("compute ^1: %5 = aten::f(0.5, number(40), number(0.1), layout(strided), "
                    "device(local), none)"),
             "aten::f(float, number, number, none)");
+  EXPECT_EQ(key_of("compute ^1: %5 = aten::mul.Tensor(%3, complex(0.0, 1.0))"),
+            "aten::mul.Tensor(bf16[3], complex)");
 }
 
 TEST(CostKey, KeepsTheExponentOfAPower) {

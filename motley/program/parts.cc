@@ -50,7 +50,7 @@ std::optional<std::int64_t> find_product(std::int64_t a, std::int64_t b) {
 
 bool is_summable(DType dtype) {
   return dtype == DType::kF16 || dtype == DType::kBF16 || dtype == DType::kF32 ||
-         dtype == DType::kF64 || dtype == DType::kI32 || dtype == DType::kI64;
+         dtype == DType::kF64 || dtype == DType::kI32 || dtype == DType::kI64 || is_complex(dtype);
 }
 
 /// Checks a buffer's size: "found 4 elements in %2, wanted 6".

@@ -48,7 +48,7 @@ struct NumberArgument {
 };
 struct Argument {
   std::variant<NoneArgument, BufferId, bool, std::int64_t, double, std::string, NumberArgument,
-               KeywordArgument, ArgumentList>
+               KeywordArgument, ComplexArgument, ArgumentList>
       value;
   bool operator==(const Argument&) const;  // NaN equals NaN
 };

@@ -44,6 +44,9 @@ struct ArgumentPrinter {
   void operator()(const KeywordArgument& keyword) const {
     fmt::format_to(std::back_inserter(out), "{}({})", keyword.kind, keyword.word);
   }
+  void operator()(const ComplexArgument& number) const {
+    out += "complex(" + print_float(number.real) + ", " + print_float(number.imaginary) + ")";
+  }
   void operator()(const ArgumentList& list) const {
     out += '[';
     print_arguments(out, list);
@@ -145,6 +148,20 @@ bool parse_number(LineCursor& line, std::variant<std::int64_t, double>& value) {
   return true;
 }
 
+bool parse_float(LineCursor& line, double& value) {
+  std::variant<std::int64_t, double> number;
+  if (!parse_number(line, number)) return false;
+  const auto* real = std::get_if<double>(&number);
+  if (real == nullptr) return line.fail("a float such as 2.0");
+  value = *real;
+  return true;
+}
+
+bool parse_complex(LineCursor& line, ComplexArgument& number) {
+  return line.expect('(') && parse_float(line, number.real) && line.expect(',') &&
+         parse_float(line, number.imaginary) && line.expect(')');
+}
+
 bool parse_arguments(LineCursor& line, char close, int depth, ArgumentList& arguments);
 
 bool parse_word_argument(LineCursor& line, std::string_view word, Argument& argument) {
@@ -158,6 +175,8 @@ bool parse_word_argument(LineCursor& line, std::string_view word, Argument& argu
     NumberArgument number;
     if (!line.expect('(') || !parse_number(line, number.value) || !line.expect(')')) return false;
     argument.value = number;
+  } else if (word == "complex") {
+    return parse_complex(line, argument.value.emplace<ComplexArgument>());
   } else if (std::find(kKeywordKinds.begin(), kKeywordKinds.end(), word) != kKeywordKinds.end()) {
     KeywordArgument keyword{std::string(word), ""};
     if (!line.expect('(')) return false;

@@ -165,6 +165,8 @@ class DeviceVerifier {
         if (!buffer.view_of.is_none())
           report_buffer(i, "lives from step to step, so it cannot be a view");
       }
+      if (is_complex(buffer.dtype) && buffer.kind != BufferKind::kTemporary)
+        report_buffer(i, "only a temporary may be complex");
       if (buffer.part) check_part(i);
       if (!buffer.view_of.is_none() && buffer.view_of.index() >= device_.buffers.size())
         report_buffer(i, "is a view of %{}, which does not exist", buffer.view_of.value);

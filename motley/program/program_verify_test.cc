@@ -86,6 +86,10 @@ TEST(ProgramVerify, BuffersAreSound) {
             "p:9: a:0 %5: has more than 2^63 elements\n"
             "p:10: a:0 %6: is a view of %9, which does not exist");
   EXPECT_EQ(violations_of("device \"a:0\" samples 8 first 0\n"
+                          "buffer %0: temporary c64[4]\n"
+                          "buffer %1: constant c128[4] \"c\"\n"),
+            "p:5: a:0 %1: only a temporary may be complex");
+  EXPECT_EQ(violations_of("device \"a:0\" samples 8 first 0\n"
                           "buffer %0: temporary u8[1073741824, 1073741824]\n"
                           "buffer %1: temporary u8[1]\n"),
             "p:5: a:0 %1: with those before it is larger than 2^60 bytes");

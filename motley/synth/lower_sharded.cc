@@ -38,7 +38,7 @@ tl::unexpected<Error> unsupported(const graph::Graph& graph, const graph::Op& op
 
 /// Can devices hold terms of it?
 bool is_summable(DType dtype) {
-  return is_floating(dtype) || dtype == DType::kI32 || dtype == DType::kI64;
+  return is_floating(dtype) || is_complex(dtype) || dtype == DType::kI32 || dtype == DType::kI64;
 }
 
 tl::unexpected<Error> refuse(const graph::Graph& graph, const std::string& what) {

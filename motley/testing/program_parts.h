@@ -21,7 +21,7 @@ inline program::Argument draw_argument(SplitMix64& random, const std::vector<Buf
                                        int depth) {
   static const double floats[] = {0.1,          -2.0, 1e-30,
                                   std::nan(""), -0.0, std::numeric_limits<double>::infinity()};
-  switch (random.below(depth > 0 ? 10 : 9)) {
+  switch (random.below(depth > 0 ? 11 : 10)) {
     case 0:
       return {NoneArgument{}};
     case 1:
@@ -40,6 +40,8 @@ inline program::Argument draw_argument(SplitMix64& random, const std::vector<Buf
       return {KeywordArgument{random.below(2) == 0 ? "dtype" : "device", "f32"}};
     case 8:
       return {ready[random.below(ready.size())]};
+    case 9:
+      return {ComplexArgument{floats[random.below(6)], floats[random.below(6)]}};
     default:
       break;
   }
