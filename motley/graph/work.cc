@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
 #include <vector>
 
@@ -159,6 +160,22 @@ class SizedOp {
   double result_elements(std::size_t position) const {
     return position < op_.outputs.size() ? elements_of(op_.outputs[position]) : 0;
   }
+  /// Product of the sizes of argument 0, or of result 0 where it is larger, along the dimensions of
+  /// a list argument.
+  double extent_along(std::size_t position) const {
+    const auto* dims = position < op_.arguments.size()
+                           ? std::get_if<SymbolicArguments>(&op_.arguments[position].value)
+                           : nullptr;
+    const std::vector<std::int64_t> made = shape_of_(op_.outputs.at(0));
+    double extent = 1;
+    for (const SymbolicArgument& each : dims == nullptr ? SymbolicArguments() : *dims) {
+      const auto* dim = std::get_if<std::int64_t>(&each.value);
+      if (dim == nullptr || *dim < 0 || *dim >= static_cast<std::int64_t>(made.size())) continue;
+      const double size = static_cast<double>(made[static_cast<std::size_t>(*dim)]);
+      extent *= std::max(size, dimension(0, static_cast<int>(*dim)).value_or(1));
+    }
+    return extent;
+  }
   bool flag(std::size_t position) const {
     if (position >= op_.arguments.size()) return false;
     const bool* value = std::get_if<bool>(&op_.arguments[position].value);
@@ -233,6 +250,13 @@ MaybeFlops attention(const SizedOp& op, std::size_t q, double wide, double narro
   return 2 * *query / *depth * *keys * (wide * *depth + narrow * *value_depth);
 }
 
+/// Fourier transforms(x, dimensions, ...) by the usual count of the fast ones: `each` times log2(n)
+/// a number, n of them together. `each` is 5 for complex numbers, half of it for real ones.
+MaybeFlops transform(const SizedOp& op, double each) {
+  const double numbers = std::max(op.elements(0).value_or(0), op.result_elements(0));
+  return each * numbers * std::log2(std::max(2.0, op.extent_along(1)));
+}
+
 /// By formula; empty for operators without one, or not in the form of their schema.
 MaybeFlops formula(std::string_view name, const SizedOp& op) {
   if (name == "aten::mm" || name == "aten::bmm" || name == "aten::linear" ||
@@ -245,6 +269,8 @@ MaybeFlops formula(std::string_view name, const SizedOp& op) {
   }
   if (name == "aten::convolution" || name == "aten::_convolution") return convolution_forward(op);
   if (name == "aten::convolution_backward") return convolution_backward(op);
+  if (name == "aten::_fft_c2c") return transform(op, 5);
+  if (name == "aten::_fft_r2c" || name == "aten::_fft_c2r") return transform(op, 2.5);
   // Forward: scores and their product with v. Backward: the scores again, then the gradients of
   // q and k (over D), and of the probabilities and v (over E).
   if (name == "motley::attention") return attention(op, 0, 1, 1);

@@ -17,10 +17,10 @@ struct Work {
   Bytes bytes_written;
 };
 
-/// Work of one operator. Matrix products, convolutions and attention (and their backwards) by
-/// formula; views cost nothing; everything else one operation per element touched, that is per
-/// element of the largest tensor read or of all results, whichever is more. A look-up by index
-/// (embedding, gather) reads as much as it gives, not its whole table.
+/// Work of one operator. Matrix products, convolutions and attention (and their backwards) and
+/// Fourier transforms by formula; views cost nothing; everything else one operation per element
+/// touched, that is per element of the largest tensor read or of all results, whichever is more. A
+/// look-up by index (embedding, gather) reads as much as it gives, not its whole table.
 Work op_work(const Graph& graph, OpId op, const Sizes& sizes);
 
 /// Shape of a value where the operator runs, which may have a part of it only.

@@ -115,6 +115,17 @@ TEST(Work, Attention) {
 }
 
 // 12 elements in, 12 out: one operation each. The same tensor twice is read once.
+// 2 transforms of 8 x 4 numbers: 64 real ones at 2.5 log2(32) = 12.5 each, complex ones at 25. The
+// real transform keeps 3 of the 4 frequencies of the last dimension: 48 complex numbers of 8 bytes.
+TEST(Work, FourierTransforms) {
+  expect(
+      work_of({"f32[batch, 8, 4]"}, "%1: c64[batch, 8, 3] = aten::_fft_r2c(%0, [1, 2], 0, true)"),
+      800, 4 * 64, 8 * 48);
+  expect(
+      work_of({"f32[batch, 8, 4]"}, "%1: c64[batch, 8, 4] = aten::_fft_c2c(%0, [1, 2], 0, true)"),
+      1600, 4 * 64, 8 * 64);
+}
+
 TEST(Work, ElementwiseCountsElements) {
   expect(work_of({"f32[batch, 6]"}, "%1: f32[batch, 6] = aten::mul.Tensor(%0, %0)"), 12, 48, 48);
 }

@@ -10,6 +10,7 @@ namespace motley::graph {
 namespace {
 
 constexpr auto kNames = std::to_array<std::string_view>({
+    "aten::_conj_physical",
     "aten::_to_copy",
     "aten::abs",
     "aten::acos",
@@ -17,6 +18,7 @@ constexpr auto kNames = std::to_array<std::string_view>({
     "aten::add",
     "aten::addcdiv",
     "aten::addcmul",
+    "aten::angle",
     "aten::asin",
     "aten::asinh",
     "aten::atan",
@@ -34,6 +36,7 @@ constexpr auto kNames = std::to_array<std::string_view>({
     "aten::clamp_max",
     "aten::clamp_min",
     "aten::clone",
+    "aten::complex",
     "aten::contiguous",
     "aten::copy",
     "aten::copysign",
@@ -108,6 +111,7 @@ constexpr auto kNames = std::to_array<std::string_view>({
     "aten::ne",
     "aten::neg",
     "aten::ones_like",
+    "aten::polar",
     "aten::pow",
     "aten::reciprocal",
     "aten::relu",
@@ -149,15 +153,23 @@ static_assert(std::is_sorted(kNames.begin(), kNames.end()));
 
 /// Digits that a sum needs are not lost on the way.
 bool widens(DType from, DType to) {
-  return is_floating(from) && is_floating(to) && dtype_size(to) >= dtype_size(from);
+  const auto digits = [](DType dtype) {
+    if (is_complex(dtype)) return dtype_size(dtype) / 2;
+    return is_floating(dtype) ? dtype_size(dtype) : 0;
+  };
+  return digits(from) > 0 && digits(to) >= digits(from);
 }
 
 /// What a sum of devices' parts commutes with.
 void add_terms(RuleBuilder& rule) {
   const std::string_view name = rule.op().name;
   const bool is_one = rule.operand_count() == 1;
-  if (name == "aten::clone" || name == "aten::neg" || name == "aten::contiguous") {
+  if (name == "aten::clone" || name == "aten::neg" || name == "aten::contiguous" ||
+      name == "aten::_conj_physical") {
     rule.add_term({0});
+  } else if (name == "aten::complex") {
+    rule.add_term({0});
+    rule.add_term({1});
   } else if (name == "aten::_to_copy") {
     if (widens(rule.operand_dtype(0), rule.result_dtype(0))) rule.add_term({0});
   } else if (name == "aten::add" || name == "aten::sub") {

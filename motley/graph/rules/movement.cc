@@ -178,6 +178,21 @@ bool repeat_rule(RuleBuilder& rule) {
   return true;
 }
 
+/// view_as_real, view_as_complex: one side has a last dimension of two, real and imaginary part.
+bool parts_of_complex_rule(RuleBuilder& rule) {
+  const auto pair_of = [&](TensorFactors factors) {
+    factors.push_back({rule.add_factor(2, Split::kNever)});
+    return factors;
+  };
+  const bool joins = is_complex(rule.result_dtype(0));
+  const TensorFactors numbers =
+      rule.add_factors(joins ? rule.result_shape(0) : rule.operand_shape(0));
+  rule.set_operand(0, joins ? pair_of(numbers) : numbers);
+  rule.set_result(0, joins ? numbers : pair_of(numbers));
+  rule.add_term({0});
+  return true;
+}
+
 // ---- parts of a dimension
 
 /// Rows [start, start + count) of a dimension of `size`: whole blocks that the dimension is made
@@ -451,12 +466,14 @@ bool trailing_rule(RuleBuilder& rule) {
   return rule.operand_count() == 1;
 }
 
-/// constant_pad_nd(x, pad, value)
+/// constant_pad_nd(x, pad, value); pad is two numbers a dimension, the last dimension's first.
 bool pad_rule(RuleBuilder& rule) {
   const Shape &from = rule.operand_shape(0), &to = rule.result_shape(0);
   TensorFactors from_factors = rule.add_factors(from), to_factors = from_factors;
   const int padded = rule.list_length(1) / 2;
   for (int d = std::max(0, rank_of(from) - padded); d < rank_of(from); ++d) {
+    const int place = 2 * (rank_of(from) - 1 - d);
+    if (rule.integer(1, place) == 0 && rule.integer(1, place + 1) == 0) continue;
     rule.never(at(from_factors, d));
     at(to_factors, d) = {rule.add_factor(at(to, d), Split::kNever)};
   }
@@ -585,6 +602,11 @@ constexpr NamedRuleMaker kMovementRules[] = {
     {"aten::_softmax_backward_data", along_rule<2, true>},
     {"aten::cumsum", along_rule<1, true>},
     {"aten::cumprod", along_rule<1, false>},
+    {"aten::_fft_r2c", along_rule<1, true>},
+    {"aten::_fft_c2r", along_rule<1, true>},
+    {"aten::_fft_c2c", along_rule<1, true>},
+    {"aten::view_as_real", parts_of_complex_rule},
+    {"aten::view_as_complex", parts_of_complex_rule},
     {"aten::flip", along_rule<1, true>},
     {"aten::roll", along_rule<2, true>},
     {"aten::logcumsumexp", along_rule<1, false>},

@@ -49,6 +49,24 @@ std::string text_of(const Graph& graph) {
 
 constexpr DType kF = DType::kF32, kI = DType::kI64;
 
+TEST(ShardingRule, TransformsKeepTheirDimensionsWhole) {
+  constexpr DType kC = DType::kC64;
+  EXPECT_EQ(text_of(make_graph({{kF, {4, 8, 6, 3}}},
+                               make_op("aten::_fft_r2c", {value(0), list({1, 2}), {1}, {true}}),
+                               {{kC, {4, 8, 4, 3}}})),
+            "(a b! c! d) -> (a b! e! d)");
+  EXPECT_EQ(
+      text_of(make_graph({{kC, {4, 5}}}, make_op("aten::_fft_c2r", {value(0), list({1}), {2}, {8}}),
+                         {{kF, {4, 8}}})),
+      "(a b!) -> (a c!)");
+  EXPECT_EQ(text_of(make_graph({{kF, {4, 5, 2}}}, make_op("aten::view_as_complex", {value(0)}),
+                               {{kC, {4, 5}}})),
+            "(a b c!) -> (a b)");
+  EXPECT_EQ(
+      text_of(make_graph({{kC, {4}}}, make_op("aten::view_as_real", {value(0)}), {{kF, {4, 2}}})),
+      "(a) -> (a b!)");
+}
+
 TEST(ShardingRule, Products) {
   EXPECT_EQ(text_of(make_graph({{kF, {4, 6}}, {kF, {6, 5}}},
                                make_op("aten::mm", {value(0), value(1)}), {{kF, {4, 5}}})),
