@@ -103,6 +103,13 @@ Result<Compute> prepare_compute(const DeviceProgram& program, std::size_t id, at
   return compute;
 }
 
+/// Complex numbers travel as two real ones.
+void count_pairs(Splits& splits) {
+  for (Counts* counts : {&splits.sends, &splits.receives})
+    for (std::int64_t& count : *counts) count *= 2;
+  splits.cell *= 2;
+}
+
 Result<PreparedExchange> prepare_exchange(const DeviceProgram& program, std::size_t id) {
   const Instruction& instruction = program.instructions[id];
   PreparedExchange transfer;
@@ -120,6 +127,7 @@ Result<PreparedExchange> prepare_exchange(const DeviceProgram& program, std::siz
     transfer.result = parts->result.value;
     transfer.about = program.buffer(parts->result);
     transfer.splits = {std::move(parts->counts), std::move(parts->receives), parts->cell};
+    if (is_complex(transfer.about.dtype)) count_pairs(transfer.splits);
     return transfer;
   }
   const auto* buffer = instruction.arguments.size() == 1

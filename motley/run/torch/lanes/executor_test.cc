@@ -55,6 +55,7 @@ class Meeting {
   explicit Meeting(int size) : size_(size) {}
   /// Adds up what all ranks bring; false once closed.
   bool sum(at::Tensor& tensor) {
+    EXPECT_FALSE(tensor.is_complex());
     std::unique_lock lock(mutex_);
     const int round = round_;
     total_ = present_ == 0 ? tensor.clone() : total_.add(tensor);
@@ -72,6 +73,7 @@ class Meeting {
   }
   /// What each rank brings, by rank; empty once closed.
   std::vector<at::Tensor> collect(int rank, const at::Tensor& tensor) {
+    EXPECT_FALSE(tensor.is_complex());
     std::unique_lock lock(mutex_);
     const int round = round_;
     brought_.resize(static_cast<std::size_t>(size_));
@@ -299,6 +301,54 @@ TEST(Executor, UnevenPartsArriveWhereTheyBelong) {
       EXPECT_TRUE(
           at::equal(tensors.at("summed." + number), w.split_with_sizes({3, 2, 0}, 1)[own].mul(3)));
       EXPECT_TRUE(at::equal(tensors.at("gathered"), w));
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+}
+
+/// Complex numbers x gathered, doubled by a sum, doubled and scattered again, exchanged.
+std::string complex_text(int rank, int own, const char* sends) {
+  return fmt::format(R"(device "a:{0}" samples {1} first {0}
+buffer %0: constant f32[{1}, 2] "x"
+buffer %1: temporary c64[{1}] view %0
+buffer %2: temporary c64[{1}]
+buffer %3: temporary c64[3]
+buffer %4: temporary c64[{1}]
+buffer %5: temporary c64[{1}]
+buffer %6: temporary f32[{1}, 2] view %5
+buffer %7: model_buffer f32[{1}, 2] "out.{0}"
+compute ^0: %1 = aten::view_as_complex(%0)
+compute ^1: %2 = motley::cut(%1, 1, [{1}], 1)
+transfer ^2: %3 = motley::all_gather(%2, [1, 2]) group 0 wait ^1
+transfer ^3: motley::all_reduce(%3) group 0
+transfer ^4: %4 = motley::reduce_scatter(%3, [1, 2]) group 0
+transfer ^5: %5 = motley::all_to_all(%4, [{2}], [{2}]) group 0
+compute ^6: %6 = aten::view_as_real(%5) wait ^5
+compute ^7: motley::assign([%7], [%6]) free %6 %5
+)",
+                     rank, own, sends);
+}
+
+// Of x = a on rank 0 and b, c on rank 1 the scattered sums are 4a and 4b, 4c: of these rank 0 gives
+// its own to rank 1 and gets 4b.
+TEST(Executor, ComplexNumbersAreExchangedAsPairs) {
+  const program::Program program = parse(complex_text(0, 1, "0, 1") + complex_text(1, 2, "1, 1"));
+  const std::vector<std::vector<float>> wanted = {{12, 16}, {4, 8, 20, 24}};
+  Meeting meeting(2);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&, rank] {
+      const c10::InferenceMode no_autograd;
+      const auto own = static_cast<std::size_t>(rank);
+      MeetingCommunicator communicator(meeting, rank);
+      auto executor = Executor::create(program.devices[own], {}, &communicator, nullptr);
+      ASSERT_TRUE(executor) << executor.error().message;
+      auto tensors = (*executor)->persistent();
+      const at::Tensor x = at::arange(1, 7, at::kFloat).view({3, 2});  // 1+2i, 3+4i, 5+6i
+      tensors.at("x").copy_(x.narrow(0, rank, 1 + rank));
+      const auto result = (*executor)->step(0, DatasetBatch(samples(), {}));
+      ASSERT_TRUE(result) << result.error().message;
+      EXPECT_EQ(values(tensors.at(fmt::format("out.{}", rank))), wanted[own]);
     });
   }
   for (std::thread& rank : ranks) rank.join();

@@ -27,7 +27,7 @@ at::Tensor made_up(const program::Buffer& buffer, SplitMix64& random) {
   at::Tensor host = at::Tensor(
       allocate(program::Buffer{buffer.kind, DType::kF32, buffer.shape}, at::Device(at::kCPU)));
   float* values = host.mutable_data_ptr<float>();
-  const bool is_real = is_floating(buffer.dtype);
+  const bool is_real = is_floating(buffer.dtype) || is_complex(buffer.dtype);
   for (std::int64_t i = 0; i < host.numel(); ++i) {
     const float drawn = static_cast<float>(random.uniform());
     values[i] = is_real ? 0.2f * drawn - 0.1f : (drawn < 0.5f ? 0.0f : 1.0f);

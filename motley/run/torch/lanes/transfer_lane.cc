@@ -75,16 +75,18 @@ Result<void> TransferLane::run_step() {
 Result<void> TransferLane::sum(const PreparedExchange& transfer) const {
   at::Tensor& value = context_.frame->values[transfer.buffer];
   // Communicators take flat memory; a value that is not contiguous is copied there and back.
-  at::Tensor flat = value.contiguous();
+  const at::Tensor flat = value.contiguous();
+  at::Tensor numbers = as_real(flat);
   if (context_.communicator != nullptr)
-    MOTLEY_RETURN_IF_ERROR(context_.communicator->all_reduce(transfer.call, flat));
+    MOTLEY_RETURN_IF_ERROR(context_.communicator->all_reduce(transfer.call, numbers));
   if (!flat.is_same(value)) value.copy_(flat);
   return {};
 }
 
 Result<void> TransferLane::exchange(const PreparedExchange& transfer) const {
-  const at::Tensor value = context_.frame->values[transfer.buffer].contiguous();
-  at::Tensor result = allocate(transfer.about, context_.frame->device);
+  const at::Tensor value = as_real(context_.frame->values[transfer.buffer].contiguous());
+  at::Tensor made = allocate(transfer.about, context_.frame->device);
+  at::Tensor result = as_real(made);
   Communicator* communicator = context_.communicator;
   // One rank of many that is profiled alone: shapes and work as in the run, contents as far as
   // known.
@@ -100,8 +102,8 @@ Result<void> TransferLane::exchange(const PreparedExchange& transfer) const {
   } else {
     MOTLEY_RETURN_IF_ERROR(communicator->all_to_all(transfer.call, transfer.splits, value, result));
   }
-  if (context_.streams != nullptr) context_.streams->hand_over(result);
-  context_.frame->values[transfer.result] = std::move(result);
+  if (context_.streams != nullptr) context_.streams->hand_over(made);
+  context_.frame->values[transfer.result] = std::move(made);
   return {};
 }
 

@@ -25,7 +25,7 @@ struct PreparedExchange {
   std::string op;         ///< motley::all_reduce, ...
   int result = 0;         ///< buffer that it defines; not of an all-reduce
   program::Buffer about;  ///< the result
-  Splits splits;          ///< receives: of an all-to-all only
+  Splits splits;          ///< of real numbers; receives: of an all-to-all only
   std::vector<int> frees;
   std::string place;  ///< "^9 motley::all_reduce (bucket 0)", for messages
 };

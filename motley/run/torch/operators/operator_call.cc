@@ -58,11 +58,13 @@ std::optional<IValue> find_keyword(const KeywordArgument& keyword, at::Device de
   return std::nullopt;
 }
 
-/// A plain number as int64 or double; empty for other arguments.
+/// A plain number as int64, double or two doubles; empty for other arguments.
 std::optional<c10::Scalar> find_number(const Argument& argument) {
   if (const auto* whole = std::get_if<std::int64_t>(&argument.value)) return c10::Scalar(*whole);
   if (const auto* real = std::get_if<double>(&argument.value)) return c10::Scalar(*real);
   if (const auto* truth = std::get_if<bool>(&argument.value)) return c10::Scalar(*truth);
+  if (const auto* number = std::get_if<ComplexArgument>(&argument.value))
+    return c10::Scalar(c10::complex<double>(number->real, number->imaginary));
   if (const auto* number = std::get_if<program::NumberArgument>(&argument.value))
     return std::visit([](auto value) { return c10::Scalar(value); }, number->value);
   return std::nullopt;
@@ -86,7 +88,8 @@ std::optional<IValue> number_list(const ArgumentList& arguments) {
     if (!number) return std::nullopt;
     // No silent conversion: a program that says 1.0 for a size was made by something else than
     // lowering.
-    if (std::is_same_v<Item, bool> != number->isBoolean()) return std::nullopt;
+    if (std::is_same_v<Item, bool> != number->isBoolean() || number->isComplex())
+      return std::nullopt;
     if (std::is_same_v<Item, std::int64_t> && !is_whole(*number)) return std::nullopt;
     list.push_back(number->to<Item>());
   }
@@ -144,7 +147,7 @@ std::optional<Operand> number_operand(const Argument& argument, TypeKind kind) {
       return constant(IValue(number->toLong()));
     case TypeKind::FloatType:
     case TypeKind::SymFloatType:
-      if (number->isBoolean()) return std::nullopt;
+      if (number->isBoolean() || number->isComplex()) return std::nullopt;
       return constant(IValue(number->toDouble()));
     case TypeKind::BoolType:
       if (!number->isBoolean()) return std::nullopt;

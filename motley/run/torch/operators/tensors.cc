@@ -1,6 +1,7 @@
 #include "motley/run/torch/operators/tensors.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/view_as_real.h>
 
 #include <array>
 #include <utility>
@@ -11,7 +12,7 @@ namespace motley::run {
 
 namespace {
 
-constexpr std::array<std::pair<DType, at::ScalarType>, 10> kTypes = {{
+constexpr std::array<std::pair<DType, at::ScalarType>, 12> kTypes = {{
     {DType::kF64, at::kDouble},
     {DType::kF32, at::kFloat},
     {DType::kF16, at::kHalf},
@@ -22,6 +23,8 @@ constexpr std::array<std::pair<DType, at::ScalarType>, 10> kTypes = {{
     {DType::kI8, at::kChar},
     {DType::kU8, at::kByte},
     {DType::kBool, at::kBool},
+    {DType::kC64, at::kComplexFloat},
+    {DType::kC128, at::kComplexDouble},
 }};
 
 }  // namespace
@@ -41,6 +44,10 @@ std::optional<DType> find_dtype(at::ScalarType type) {
 
 at::Tensor allocate(const program::Buffer& buffer, at::Device device) {
   return at::empty(buffer.shape, at::TensorOptions(device).dtype(scalar_type(buffer.dtype)));
+}
+
+at::Tensor as_real(const at::Tensor& tensor) {
+  return tensor.is_complex() ? at::view_as_real(tensor).view({-1}) : tensor;
 }
 
 double read_number(const at::Tensor& tensor) { return tensor.flatten()[0].item().toDouble(); }
