@@ -231,6 +231,39 @@ class Llama(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100)
 
 
+class Fourier(nn.Module):
+    """Tokens mixed by an FFT, by a learned filter of frequencies, and by attention whose rotary
+    positions are complex numbers."""
+
+    def __init__(self, vocabulary=30, length=8, width=16):
+        super().__init__()
+        self.token = nn.Embedding(vocabulary, width)
+        self.filter = nn.Parameter(torch.randn(length // 2 + 1, width, 2) / 4)
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.queries_and_keys = nn.Linear(width, 2 * width, bias=False)
+        self.head = nn.Linear(width, vocabulary)
+        half = width // 2
+        angles = torch.outer(torch.arange(length), 100.0 ** (-torch.arange(half) / half))
+        turns = torch.polar(torch.ones_like(angles), angles)
+        self.register_buffer("turns", turns, persistent=False)
+
+    def filtered(self, x):
+        waves = torch.fft.rfft(x, dim=1, norm="ortho") * torch.view_as_complex(self.filter)
+        return torch.fft.irfft(waves, n=x.shape[1], dim=1, norm="ortho")
+
+    def rotated(self, x):
+        pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
+        return torch.view_as_real(pairs * self.turns).flatten(-2)
+
+    def forward(self, tokens, targets):
+        x = self.token(tokens)
+        x = self.norm1(x + torch.fft.fft2(x).real)
+        x = self.norm2(x + self.filtered(x))
+        q, k = (self.rotated(part) for part in self.queries_and_keys(x).chunk(2, -1))
+        mixed = (q @ k.transpose(1, 2) / 4).softmax(-1) @ x
+        return F.cross_entropy(self.head(mixed).flatten(0, 1), targets.flatten())
+
+
 class Experts(nn.Module):
     """Top-2 mixture of experts: each sequence sends at most `capacity` tokens to an expert."""
 
@@ -429,6 +462,11 @@ def llama():
     return Llama(), token_inputs(40, 10)
 
 
+def fourier():
+    torch.manual_seed(0)
+    return Fourier(), token_inputs(30, 8)
+
+
 def moe():
     torch.manual_seed(0)
     return MixtureGpt(), token_inputs(30, 8)
@@ -457,6 +495,7 @@ FAMILIES = [
     resnet,
     vit,
     llama,
+    fourier,
     moe,
     recommender,
 ]

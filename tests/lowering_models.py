@@ -641,6 +641,26 @@ def more_losses():
     return net, (vectors(), labels())
 
 
+def spectra():
+    """Short-time spectra, a spectral convolution, conjugates, numbers that are complex themselves."""
+
+    def forward(self, x, y):
+        seen = torch.stft(x, 16, 4, window=self.window, return_complex=True)
+        waves = torch.fft.rfft(x + self.bias)[:, :6]
+        mixed = torch.einsum("bi,io->bo", waves, torch.view_as_complex(self.weight))
+        back = torch.fft.irfft(mixed * (0.5 + 2j), n=10)
+        turned = torch.fft.ifft(torch.complex(x, self.bias.expand_as(x)), norm="forward")
+        facing = torch.polar(turned.detach().abs(), turned.detach().angle()).conj() + 1j
+        power = (turned * facing).imag.square().mean() + turned.abs().mean()
+        return F.cross_entropy(self.fc(seen.abs().mean(2)), y) + back.square().mean() + power
+
+    net = Net(forward, fc=nn.Linear(9, 5))
+    net.bias = nn.Parameter(torch.randn(32))
+    net.weight = nn.Parameter(torch.randn(6, 4, 2) / 4)
+    net.register_buffer("window", torch.hann_window(16))
+    return net, (torch.randn(BATCH, 32), labels())
+
+
 def bags():
     """Bags of words, an LSTM cell, a bilinear layer."""
 
@@ -662,6 +682,7 @@ MODELS = [
     windows,
     volumes,
     more_losses,
+    spectra,
     bags,
     row_numbers,
     mixed_samples,

@@ -111,9 +111,10 @@ def precise(value):
     """In double precision, so that rounding is told from errors."""
     if isinstance(value, list):
         return [precise(item) for item in value]
-    if isinstance(value, torch.Tensor) and value.dtype == torch.float32:
-        return value.double()
-    return torch.float64 if value is torch.float32 else value
+    wide = {torch.float32: torch.float64, torch.complex64: torch.complex128}
+    if isinstance(value, torch.Tensor):
+        return value.to(wide.get(value.dtype, value.dtype))
+    return wide.get(value, value) if isinstance(value, torch.dtype) else value
 
 
 class Checker:
@@ -150,6 +151,9 @@ class Checker:
         """The sum of parts is the whole result, to rounding errors of the parts."""
         wanted, found = self.results[result], sum(parts[1:], parts[0])
         assert found.shape == wanted.shape, self.words(what)
+        if wanted.is_complex():
+            parts = [torch.view_as_real(part.resolve_conj()) for part in parts]
+            wanted, found = torch.view_as_real(wanted), sum(parts[1:], parts[0])
         if wanted.is_floating_point():
             found, wanted = found.double(), wanted.double()
             finite = torch.isfinite(wanted)
@@ -245,6 +249,8 @@ def noise_like(tensor):
     """As large as the tensor itself; none for truth values, which have no sums."""
     if tensor.dtype == torch.bool:
         return None
+    if tensor.is_complex():
+        return torch.view_as_complex(noise_like(torch.view_as_real(tensor).contiguous()))
     if not tensor.is_floating_point():
         return torch.randint_like(tensor, 5)
     usual = torch.where(tensor.abs() < 1e30, tensor, 0)  # without infinities, and what stands for them

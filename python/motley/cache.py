@@ -128,7 +128,7 @@ def find_key(traced: tuple[Traced, ...], step: Step, examples, options) -> str:
 def add_tensor(hashed, name: str, tensor: torch.Tensor) -> None:
     hashed.update(f"{name} {tensor.dtype} {list(tensor.shape)} {tensor.requires_grad}\0".encode())
     if not isinstance(tensor, FakeTensor) and tensor.numel():
-        numbers = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+        numbers = tensor.detach().resolve_conj().contiguous().reshape(-1).view(torch.uint8)
         hashed.update(memoryview(numbers.numpy()))
 
 

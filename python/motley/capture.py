@@ -21,7 +21,7 @@ from torch import nn
 
 from motley.ctc import OwnLosses
 from motley.draws import NumberedDraws, decompositions, keep_draws
-from motley.errors import ExportError, refuse, refuse_complex
+from motley.errors import AS_PARTS, ExportError, refuse, refuse_complex
 from motley.step import MODULE, Step
 
 log = logging.getLogger("motley.export")
@@ -127,7 +127,8 @@ def capture_evaluation(step: Step, traced: Traced, *, fake_weights: bool = False
     kept, captured.outputs = [], []
     for i, (node, is_plain) in enumerate(zip(nodes, plain, strict=True)):
         name = next(names) if is_plain else ""
-        if is_plain and (i == plain.index(True) or (name and node.meta["val"].dim() == 0)):
+        is_number = name and node.meta["val"].dim() == 0 and not node.meta["val"].is_complex()
+        if is_plain and (i == plain.index(True) or is_number):
             kept.append((node, descs[i]))
             captured.outputs += [name] if len(kept) > 1 else []
     output.args = ([node for node, _ in kept],)
@@ -147,10 +148,12 @@ def tied_names(module: nn.Module) -> dict[str, str]:
 
 
 def check_module(module: nn.Module, trains: bool) -> None:
-    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
-        where = f'tensor "{name}"'
-        if tensor.is_complex():
-            refuse_complex(where, tensor.dtype)
+    stored = module.state_dict(keep_vars=True)
+    for name, tensor in stored.items():
+        if isinstance(tensor, torch.Tensor) and tensor.is_complex():
+            is_table = not isinstance(tensor, nn.Parameter)
+            advice = f"persistent=False if it is fixed, or {AS_PARTS}" if is_table else AS_PARTS
+            refuse_complex(f'tensor "{name}"', tensor.dtype, advice)
     if trains and not any(parameter.requires_grad for parameter in module.parameters()):
         found = "no parameter that takes a gradient"
         refuse("there is nothing to train", "the module", found, "one or more", "requires_grad_()")
@@ -235,7 +238,7 @@ def check_loss(program) -> None:
     loss = nodes[program.graph_signature.user_outputs[0]].meta["val"]
     wanted = "one floating-point number"
     if loss.is_complex():
-        refuse_complex("output 0 of forward", loss.dtype)
+        refuse_complex("output 0 of forward", loss.dtype, "loss.abs() or loss.real")
     if loss.dim() != 0 or not loss.is_floating_point():
         shape = ", ".join(str(size) if isinstance(size, int) else "batch" for size in loss.shape)
         found = f"{loss.dtype} of shape [{shape}]"

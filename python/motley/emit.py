@@ -50,6 +50,11 @@ OWN = {
     ATTENTION: ("motley::attention", (0, 1, 2, 5, 3, 4, 6)),
     ATTENTION_BACKWARD: ("motley::attention_backward", (0, 1, 2, 3, 4, 5, 8, 6, 7, 9)),
 }
+# Views that only mark their tensor as conjugated or negated, and what makes such numbers.
+MARKING = {
+    aten._conj.default: "aten::_conj_physical",
+    aten._neg_view.default: "aten::neg",
+}
 # Operators that name strides, which the text does not have.
 STRIDED = {
     aten.as_strided.default,
@@ -94,6 +99,17 @@ def is_plain_copy(node: torch.fx.Node) -> bool:
     return over.dtype == source.dtype and tuple(over.shape) == tuple(source.shape)
 
 
+def conjugate_number(node: torch.fx.Node) -> complex | None:
+    """Of a number, which PyTorch wraps in a tensor where it is differentiated."""
+    is_conjugate = node.target is aten._conj.default and isinstance(node.args[0], complex)
+    return node.args[0].conjugate() if is_conjugate else None
+
+
+def is_copy_of_new(node: torch.fx.Node) -> bool:
+    """A copy of what we make anew where PyTorch marks it."""
+    return node.target is aten.clone.default and node.args[0].target in MARKING
+
+
 def are_packed(node: torch.fx.Node) -> bool:
     """Do the operator's tensors and its result all lie one element after the other, with as many?"""
     tensors = [argument.meta["val"] for argument in node.args if isinstance(argument, torch.fx.Node)]
@@ -126,6 +142,7 @@ def emit(
     that are known. One that evaluates has metrics and no gradients."""
     emitter = Emitter(captured, name, evaluates, known or {})
     emitter.add_sources()
+    emitter.join_constants()
     for node in emitter.nodes:
         if node.op == "call_function" and node in emitter.live:
             emitter.add_node(node)
@@ -142,6 +159,7 @@ class Emitter:
         self.live = live_nodes(self.nodes)
         self.paths = module_paths(self.nodes)
         self.values: dict[torch.fx.Node, Value] = {}
+        self.joined: list[torch.fx.Node] = []  # complex constants
         self.sequences: dict[int, int] = {}  # PyTorch's number -> ours, which count from 0
         self.next_id = 0
 
@@ -177,9 +195,13 @@ class Emitter:
         return name in self.captured.buffers or name in changed
 
     def add_source(self, kind: str, node: torch.fx.Node, name: str = "") -> Source:
-        source = Source(kind, self.new_value(node.meta["val"], f'{kind} "{name}"'), name)
-        self.values[node] = source.value
+        value, where = node.meta["val"], f'{kind} "{name}"'
+        if value.is_complex() and kind != "constant":
+            refuse_complex(where, value.dtype)
+        stored = torch.view_as_real(value) if value.is_complex() else value
+        source = Source(kind, self.new_value(stored, where), name)
         self.graph.sources.append(source)
+        self.values[node] = source.value
         return source
 
     def add_input(self, node: torch.fx.Node) -> None:
@@ -208,6 +230,10 @@ class Emitter:
             value = self.captured.constants[plain_name(node.meta["desc"])]
         if isinstance(value, torch.fx.GraphModule):
             return  # the operator that takes it is refused by name
+        node.meta.setdefault("val", value)
+        if value.is_complex():
+            value = torch.view_as_real(value.resolve_conj())
+            self.joined.append(node)
         every = self.known | self.constants
         name = next((name for name, kept in every.items() if is_same(kept, value)), None)
         if name is None:
@@ -217,8 +243,18 @@ class Emitter:
             if source.name == name:  # several layers have their own of it
                 self.values[node] = source.value
                 return
-        node.meta.setdefault("val", value)
         self.add_source("constant", node, name)
+
+    def join_constants(self) -> None:
+        """Complex ones are stored as real and imaginary parts."""
+        made: dict[int, Value] = {}
+        for node in self.joined:
+            parts = self.values[node].id
+            if parts not in made:
+                made[parts] = self.new_value(node.meta["val"], "constant")
+                name, results = "aten::view_as_complex", [made[parts]]
+                self.graph.ops.append(Op(name, [Ref(parts)], results, backward=False, module=""))
+            self.values[node] = made[parts]
 
     def add_tangent(self, node: torch.fx.Node) -> None:
         self.add_source("tangent", node)
@@ -230,7 +266,9 @@ class Emitter:
             return  # its value was made with the operator
         if isinstance(node.meta.get("val"), (*SYMBOLIC, int, float)):
             return  # folded where it is used
-        if node.target in IDENTITY:
+        if conjugate_number(node) is not None:
+            return  # so is this
+        if node.target in IDENTITY or is_copy_of_new(node):
             self.values[node] = self.values[node.args[0]]
             return
         if is_plain_copy(node):
@@ -264,6 +302,8 @@ class Emitter:
             return name, [arguments[i] for i in order]
         if node.target in STRIDED and are_packed(node):
             return self.without_strides(node, arguments)
+        if node.target in MARKING:
+            return MARKING[node.target], arguments
         return "aten::view" if node.target in VIEWS else full_name(node.target), arguments
 
     def without_strides(self, node: torch.fx.Node, arguments: list) -> tuple[str, list[Argument]]:
@@ -360,7 +400,8 @@ class Emitter:
         if isinstance(given, torch.fx.Node):
             if given in self.values:
                 return Ref(self.values[given].id)
-            given = given.meta["val"]
+            number = conjugate_number(given)
+            given = given.meta["val"] if number is None else number
         if isinstance(given, SYMBOLIC):
             return self.symbolic(given, kind, node)
         if "float" in kind and isinstance(given, int):
@@ -374,12 +415,12 @@ class Emitter:
             return Keyword("device", "local")
         if isinstance(given, torch.memory_format):
             return Keyword("memory_format", MEMORY_FORMATS[given])
-        if given is None or isinstance(given, (bool, int, float, str)):
+        if given is None or isinstance(given, (bool, int, float, complex, str)):
             return given
         wanted = "a tensor, number, text or list"
         found = type(given).__name__
         refuse(
-            "an argument cannot be written down", self.where(node), found, wanted, "real numbers"
+            "an argument cannot be written down", self.where(node), found, wanted, "numbers"
         )
 
     def symbolic(self, given, kind: str, node: torch.fx.Node) -> Argument:
@@ -450,7 +491,7 @@ def live_nodes(nodes: list[torch.fx.Node]) -> set[torch.fx.Node]:
     live = {nodes[-1]}
     for node in reversed(nodes):
         if node in live:
-            live.update(node.all_input_nodes)
+            live.update([node.args[1]] if is_plain_copy(node) else node.all_input_nodes)
     return live
 
 
@@ -513,8 +554,6 @@ def takes_tensor(node: torch.fx.Node) -> bool:
 
 
 def dtype_name(dtype: torch.dtype, where: str) -> str:
-    if dtype.is_complex:
-        refuse_complex(where, dtype)
     if dtype not in DTYPES:
         wanted = "one of " + " ".join(DTYPES.values())
         refuse("a dtype is not supported", where, str(dtype), wanted, "casting it")

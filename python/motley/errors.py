@@ -15,6 +15,9 @@ def refuse(what: str, where: str, found: str, wanted: str, advice: str) -> NoRet
     raise ExportError(message) from None
 
 
-def refuse_complex(where: str, dtype) -> NoReturn:
-    advice = "two real tensors; in place of an FFT products with cosines and sines"
-    refuse("complex numbers are not supported", where, str(dtype), "a real dtype", advice)
+AS_PARTS = "torch.view_as_real of it, and torch.view_as_complex in forward"
+
+
+def refuse_complex(where: str, dtype, advice: str = AS_PARTS) -> NoReturn:
+    """Of what is stored, given or differentiated: between operators numbers may be complex."""
+    refuse("complex numbers are supported between operators only", where, str(dtype), "a real dtype", advice)

@@ -14,7 +14,7 @@ VERSION = "motley.graph/1"
 DTYPES = {
     torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16",
     torch.int64: "i64", torch.int32: "i32", torch.int16: "i16", torch.int8: "i8",
-    torch.uint8: "u8", torch.bool: "bool",
+    torch.uint8: "u8", torch.bool: "bool", torch.complex64: "c64", torch.complex128: "c128",
 }  # fmt: skip
 MEMORY_FORMATS = {
     torch.contiguous_format: "contiguous",
@@ -53,7 +53,7 @@ class Keyword:
     word: str
 
 
-Argument = None | bool | int | float | str | Ref | Size | Number | Keyword | list
+Argument = None | bool | int | float | complex | str | Ref | Size | Number | Keyword | list
 
 
 @dataclass
@@ -122,6 +122,8 @@ def print_argument(argument: Argument) -> str:
         return "true" if argument else "false"
     if isinstance(argument, (int, float)):
         return repr(argument)
+    if isinstance(argument, complex):
+        return f"complex({argument.real!r}, {argument.imag!r})"
     if isinstance(argument, str):
         return quote(argument)
     if isinstance(argument, Ref):

@@ -70,6 +70,8 @@ def parse_argument(text: str) -> Argument:
         kind, _, inner = text[:-1].partition("(")
         if kind == "size":
             return Size(inner)
+        if kind == "complex":
+            return complex(*map(float, split_top(inner)))
         return Number(inner) if kind == "number" else Keyword(kind, inner)
     return int(text) if re.fullmatch(r"-?\d+", text) else float(text)
 

@@ -97,10 +97,10 @@ STEPS = {
         "found a number taken out of a tensor, wanted numbers that depend on the batch alone; "
         "try keeping it a tensor",
     ),
-    "complex numbers": (
-        lambda fc, x, y: torch.fft.fft(fc(x)).abs().mean(),
-        "complex numbers are not supported; operator aten::_fft_r2c at {here}; found torch.complex64, "
-        "wanted a real dtype; try two real tensors; in place of an FFT products with cosines and sines",
+    "complex loss": (
+        lambda fc, x, y: torch.fft.fft(fc(x)).sum(),
+        "complex numbers are supported between operators only; output 0 of forward; "
+        "found torch.complex64, wanted a real dtype; try loss.abs() or loss.real",
     ),
     "fixed batch": (
         lambda fc, x, y: F.cross_entropy(fc(x).view(6, 3), y),
@@ -193,12 +193,39 @@ def test_numbers_of_no_fixed_count_of_draws(tmp_path):
     )
 
 
-def test_complex_parameter(tmp_path):
+COMPLEX = "motley.export: complex numbers are supported between operators only"
+AS_PARTS = "torch.view_as_real of it, and torch.view_as_complex in forward"
+
+
+def test_complex_tensors_that_are_stored_or_given(tmp_path):
+    ones = torch.ones(2, dtype=torch.complex64)
     module = Linear(cross_entropy)
-    module.register_buffer("phase", torch.ones(2, dtype=torch.complex64))
+    module.register_buffer("phase", ones)
     assert refusal(tmp_path, module, inputs()) == (
-        'motley.export: complex numbers are not supported; tensor "phase"; '
-        "found torch.complex64, wanted a real dtype; try two real tensors; in place of an FFT products with cosines and sines"
+        f'{COMPLEX}; tensor "phase"; found torch.complex64, wanted a real dtype; '
+        f"try persistent=False if it is fixed, or {AS_PARTS}"
+    )
+    module = Linear(cross_entropy)
+    module.turn = nn.Parameter(ones)
+    assert refusal(tmp_path, module, inputs()) == (
+        f'{COMPLEX}; tensor "turn"; found torch.complex64, wanted a real dtype; try {AS_PARTS}'
+    )
+    module = Linear(lambda fc, x, y: cross_entropy(fc, x.real, y))
+    x, y = inputs()
+    assert refusal(tmp_path, module, (x.to(torch.complex64), y)) == (
+        f'{COMPLEX}; input "x"; found torch.complex64, wanted a real dtype; try {AS_PARTS}'
+    )
+
+
+def test_complex_table_that_changes(tmp_path):
+    def turn(fc, x, y):
+        module.phase.mul_(1j)
+        return cross_entropy(fc, x, y) * module.phase.abs().mean()
+
+    module = Linear(turn)
+    module.register_buffer("phase", torch.ones(2, dtype=torch.complex64), persistent=False)
+    assert refusal(tmp_path, module, inputs()) == (
+        f'{COMPLEX}; buffer "phase"; found torch.complex64, wanted a real dtype; try {AS_PARTS}'
     )
 
 

@@ -37,6 +37,7 @@ def test_golden(exported, name):
         (2.0, "2.0"),
         (1e-05, "1e-05"),
         (float("-inf"), "-inf"),
+        (complex(-0.5, float("inf")), "complex(-0.5, inf)"),
         ('a "b"\\\n', '"a \\"b\\"\\\\\\n"'),
         (Ref(12), "%12"),
         (Size("batch*4"), "size(batch*4)"),
