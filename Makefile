@@ -72,7 +72,7 @@ test-zoo: ## models of torchvision, timm and transformers, small, against PyTorc
 fuzz: setup ## libFuzzer, a minute each parser
 	@tools/fuzz.sh 60
 
-BENCHES := choices data engine emulated parity recipes plan hap spmd sharded_runs graph simulator flow_network own_runs export accuracy
+BENCHES := choices data engine emulated parity recipes tasks plan hap spmd sharded_runs graph simulator flow_network own_runs export accuracy
 bench: $(BENCHES:%=bench-%) ## all benchmarks; make bench-NAME runs one and writes build/bench/NAME.json
 bench-%:
 	@tools/build.sh product benches

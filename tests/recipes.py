@@ -53,18 +53,23 @@ def disturb(module) -> None:
 
 
 def rounding(family: Family, run_dir: str) -> float:
-    """Ten times what a change of the last bit of every weight does to PyTorch's own loop with a
-    run's recipe."""
+    """Ten times what changes of the last bit of every weight do to PyTorch's own loop with a run's
+    recipe: the most of four times, as a bfloat16 of muon's moves by 0.4 %, or not at all."""
     plan = family.plan(run_dir)
     schedule = json.loads((family.folder / run_dir / "job.json").read_text())["schedule"]
-    loss, worst, _ = differences(family.eager(disturb, plan, schedule), family.eager(plan=plan, schedule=schedule))
-    return 10 * max(loss, worst)
+    wanted, most = family.eager(plan=plan, schedule=schedule), 0.0
+    for seed in range(4):
+        generator = torch.Generator().manual_seed(seed)
+        disturbed = family.eager(lambda module, g=generator: change_last_bits(module, g), plan, schedule)
+        loss, worst, _ = differences(disturbed, wanted)
+        most = max(most, loss, worst)
+    return 10 * most
 
 
 def compare_recipe(family: Family, seed: int, flags: list[str]) -> dict:
     """One run of a recipe under a random plan, beside PyTorch: differences of losses, parameters
-    and averages, and the limits that they must keep: 1e-5, or ten times what a change of the last
-    bit of every weight does to PyTorch's own loop."""
+    and averages, and the limits that they must keep: 1e-5, or ten times what changes of the last
+    bit of every weight do to PyTorch's own loop."""
     found = family.run("run", seed, "--planner", "random", "--resume", "never", *flags)
     plan = family.plan("run")
     schedule = json.loads((family.folder / "run/job.json").read_text())["schedule"]
