@@ -665,13 +665,16 @@ def bags():
     """Bags of words, an LSTM cell, a bilinear layer."""
 
     def forward(self, x, y):
-        words = self.bag(y).square().mean()
+        words = self.bag(y).square().mean() + self.mean(y).square().mean()
+        words = words + self.weighed(y, per_sample_weights=x[:, :2]).square().mean()
         h, c = self.cell(x, (self.start(x), x))
         return words + self.pair(h, c).square().mean() + F.cosine_similarity(h, c).mean()
 
     return Net(
         forward,
         bag=nn.EmbeddingBag(5, 3, mode="sum"),
+        mean=nn.EmbeddingBag(5, 3, mode="mean", padding_idx=2),
+        weighed=nn.EmbeddingBag(5, 3, mode="sum", padding_idx=-1),
         cell=nn.LSTMCell(8, 8),
         start=nn.Linear(8, 8),
         pair=nn.Bilinear(8, 8, 2),

@@ -134,8 +134,6 @@ def test_operators_split_at_random_equal_one(case, name):
 
 # By model: what needs all samples at once.
 TOGETHER = {
-    "windows": "operator aten::add.Tensor in module ''",
-    "bags": "operator aten::arange.start_step in module 'bag'",
     "without_rules": "operator aten::_cdist_forward in module ''",
     "cnn": "operator aten::_native_batch_norm_legit_functional in module 'net.1'",
     "resnet": "operator aten::_native_batch_norm_legit_functional in module 'net.1'",

@@ -33,8 +33,7 @@ PARTS = 3
 RANDOM = {"motley::dropout", "motley::random"}  # every split of them is rewritten
 EMPTY = {"aten::empty", "aten::empty_like", "aten::new_empty"}  # what they hold is nobody's
 # What models have on purpose for want of a rule: each device runs it whole (tests/test_lowering.py).
-WITHOUT_RULE = {"aten::linalg_inv_ex", "aten::_cdist_forward", "aten::_cdist_backward",
-                "aten::_embedding_bag", "aten::_embedding_bag_backward", "aten::_trilinear"}
+WITHOUT_RULE = {"aten::linalg_inv_ex", "aten::_cdist_forward", "aten::_cdist_backward"}
 
 
 @pytest.fixture(scope="module", params=sorted(MODELS))

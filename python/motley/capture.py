@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from motley.ctc import OwnLosses
 from motley.draws import NumberedDraws, decompositions, keep_draws
 from motley.errors import AS_PARTS, ExportError, refuse, refuse_complex
+from motley.functions import OwnFunctions
 from motley.step import MODULE, Step
 
 log = logging.getLogger("motley.export")
@@ -168,7 +168,7 @@ def export_program(step: Step, inputs) -> tuple[torch.export.ExportedProgram, in
         shapes = (tuple({0: batch} for _ in inputs),)
         try:
             # Where a branch depends on data PyTorch prints the graph so far.
-            with portable(), lengths(), OwnLosses(), contextlib.redirect_stderr(io.StringIO()):
+            with portable(), lengths(), OwnFunctions(), contextlib.redirect_stderr(io.StringIO()):
                 return torch.export.export(step, inputs, dynamic_shapes=shapes), min_batch
         except ExportError:
             raise

@@ -10,8 +10,6 @@ zero there (docs/formats/graph.md).
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
-from torch.overrides import TorchFunctionMode
 
 from motley.errors import refuse
 
@@ -47,14 +45,6 @@ def _backward(ctx, grad, _):
 
 
 torch.library.register_autograd("motley::ctc_loss", _backward, setup_context=_keep, lib=_library)
-
-
-class OwnLosses(TorchFunctionMode):
-    """Makes F.ctc_loss our operator."""
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        call = ctc_loss if func in (F.ctc_loss, torch.ctc_loss) else func
-        return call(*args, **(kwargs or {}))
 
 
 def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):

@@ -173,7 +173,9 @@ void add_terms(RuleBuilder& rule) {
   } else if (name == "aten::_to_copy") {
     if (widens(rule.operand_dtype(0), rule.result_dtype(0))) rule.add_term({0});
   } else if (name == "aten::add" || name == "aten::sub") {
-    if (is_one) return;  // a number would be added on every device
+    // A number would be added on every device; 0, with which Python's sum() begins, may be.
+    if (is_one && rule.number(1) == 0.0) rule.add_term({0});
+    if (is_one) return;
     rule.add_term({rule.operand(0)});
     rule.add_term({rule.operand(1)});
   } else if (name == "aten::mul") {

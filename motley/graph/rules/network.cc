@@ -54,6 +54,36 @@ bool add_product_rule(RuleBuilder& rule) {
   return true;
 }
 
+/// _trilinear(a, b, c, lacks_a, lacks_b, lacks_c, summed, ...): a product over dimensions in
+/// common, of which each operand lacks some, summed over some.
+bool trilinear_rule(RuleBuilder& rule) {
+  const auto lists = [&](int argument, int dim) {
+    for (int i = 0; i < rule.list_length(argument); ++i)
+      if (rule.integer(argument, i) == dim) return true;
+    return false;
+  };
+  TensorFactors common(rule.operand_shape(0).size() +
+                       static_cast<std::size_t>(rule.list_length(3)));
+  for (int o = 0; o < 3; ++o) {
+    const Shape& shape = rule.operand_shape(o);
+    TensorFactors own;
+    for (int d = 0; d < static_cast<int>(common.size()) && own.size() < shape.size(); ++d) {
+      if (lists(3 + o, d)) continue;
+      if (at(common, d).empty()) at(common, d) = {rule.add_factor(shape[own.size()])};
+      own.push_back(at(common, d));
+    }
+    rule.set_operand(o, own);
+  }
+  TensorFactors result;
+  for (int d = 0; d < static_cast<int>(common.size()); ++d)
+    if (!lists(6, d)) result.push_back(at(common, d));
+  rule.set_result(0, result);
+  const auto& given = rule.op().arguments;
+  if (given[0] != given[1] && given[1] != given[2] && given[0] != given[2])
+    rule.add_term({0, 1, 2});
+  return true;
+}
+
 // ---- convolution and pooling
 
 /// Factors of a convolution of x with w: channels are groups * k in x and groups * p in the
@@ -622,6 +652,7 @@ constexpr NamedRuleMaker kNetworkRules[] = {
     {"aten::dot", product_rule<0>},
     {"aten::addmm", add_product_rule<0>},
     {"aten::baddbmm", add_product_rule<1>},
+    {"aten::_trilinear", trilinear_rule},
     {"aten::convolution", convolution_rule},
     {"aten::convolution_backward", convolution_backward_rule},
     {"aten::max_pool2d_with_indices", window_rule<2, false>},

@@ -67,6 +67,37 @@ TEST(ShardingRule, TransformsKeepTheirDimensionsWhole) {
       "(a) -> (a b!)");
 }
 
+// Python's sum() begins with 0.
+TEST(ShardingRule, AddingNothingIsLinear) {
+  const auto terms_of = [](double number) {
+    const Graph graph = make_graph(
+        {{kF, {4}}}, make_op("aten::add", {value(0), {number}, {1}}, "Tensor"), {{kF, {4}}});
+    return find_rule(graph, OpId(0), {})->terms;
+  };
+  EXPECT_THAT(terms_of(0.0), ElementsAre(ElementsAre(0)));
+  EXPECT_THAT(terms_of(1.0), IsEmpty());
+}
+
+// A bilinear layer: x [4, 6], w [2, 6, 5], y [4, 5] over the dimensions (4 2 6 5) in common.
+TEST(ShardingRule, TrilinearProducts) {
+  const Graph graph = make_graph(
+      {{kF, {4, 6}}, {kF, {2, 6, 5}}, {kF, {4, 5}}},
+      make_op("aten::_trilinear",
+              {value(0), value(1), value(2), list({1, 3}), list({0}), list({1, 2}), list({2, 3})}),
+      {{kF, {4, 2}}});
+  EXPECT_EQ(text_of(graph), "(a b) (c b d) (a d) -> (a c)");
+  EXPECT_THAT(find_rule(graph, OpId(0), {})->terms, ElementsAre(ElementsAre(0, 1, 2)));
+}
+
+// Padding of nothing: by (0, 0) along the first dimension.
+TEST(ShardingRule, PadsKeepWholeWhatTheyPad) {
+  EXPECT_EQ(
+      text_of(make_graph({{kF, {4, 6}}},
+                         make_op("aten::constant_pad_nd", {value(0), list({1, 2, 0, 0}), {0.0}}),
+                         {{kF, {4, 9}}})),
+      "(a b!) -> (a c!)");
+}
+
 TEST(ShardingRule, Products) {
   EXPECT_EQ(text_of(make_graph({{kF, {4, 6}}, {kF, {6, 5}}},
                                make_op("aten::mm", {value(0), value(1)}), {{kF, {4, 5}}})),

@@ -1,0 +1,38 @@
+"""Functions of PyTorch that are captured as other operators than its own."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch.overrides import TorchFunctionMode
+
+from motley.ctc import ctc_loss
+
+
+class OwnFunctions(TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return OWN.get(func, func)(*args, **(kwargs or {}))
+
+
+def embedding_bag(
+    input, weight, offsets=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, mode="mean",
+    sparse=False, per_sample_weights=None, include_last_offset=False, padding_idx=None,
+):  # fmt: skip
+    """Bags that are rows as sums over looked-up rows: PyTorch's operator takes the bags of all samples
+    one behind the other, which cannot be split."""
+    if input.dim() != 2 or max_norm is not None or scale_grad_by_freq or mode == "max":
+        return F.embedding_bag(
+            input, weight, offsets, max_norm, norm_type, scale_grad_by_freq, mode, sparse,
+            per_sample_weights, include_last_offset, padding_idx,
+        )  # fmt: skip
+    rows = F.embedding(input, weight, padding_idx, sparse=sparse)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(-1)
+    if padding_idx is None:
+        return rows.mean(1) if mode == "mean" else rows.sum(1)
+    kept = (input != padding_idx % len(weight)).unsqueeze(-1)
+    total = torch.where(kept, rows, 0.0).sum(1)
+    return total / kept.sum(1).clamp(min=1) if mode == "mean" else total
+
+
+OWN = {F.ctc_loss: ctc_loss, torch.ctc_loss: ctc_loss, F.embedding_bag: embedding_bag}

@@ -1,0 +1,28 @@
+"""Bags of embeddings as they are captured, beside PyTorch's."""
+
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+from motley.functions import embedding_bag
+
+CASES = [
+    *itertools.product(("sum", "mean", "max"), (None, 2, -1), (False,)),
+    *itertools.product(("sum",), (None, 2), (True,)),
+]
+
+
+@pytest.mark.parametrize("mode, padding_idx, is_weighed", CASES)
+def test_bags_that_are_rows(mode, padding_idx, is_weighed):
+    torch.manual_seed(0)
+    weight, bags = torch.randn(4, 3), torch.randint(0, 4, (20, 3))
+    bags[0] = 2  # nothing but padding
+    flags = {"mode": mode, "padding_idx": padding_idx}
+    flags["per_sample_weights"] = torch.randn(20, 3) if is_weighed else None
+    torch.testing.assert_close(embedding_bag(bags, weight, **flags), F.embedding_bag(bags, weight, **flags))
+
+
+def test_bags_one_behind_the_other_are_pytorch_s():
+    weight, flat, offsets = torch.randn(4, 3), torch.randint(0, 4, (7,)), torch.tensor([0, 3])
+    assert torch.equal(embedding_bag(flat, weight, offsets), F.embedding_bag(flat, weight, offsets))
