@@ -95,6 +95,7 @@ Result<void> search_on(SpmdMethod method, SpmdQuestion question, Inquiries& foun
     const std::int64_t more = next_micro_batches(question.global_batch, question.micro_batches);
     if (more == 0) break;
     question.micro_batches = more;
+    if (const auto& best = found.best->answer.best) question.known_step = best->step;
     auto next = inquire(method, question);
     if (!next && next.error().code == "synth.accumulation") {
       found.refused = next.error().message;
@@ -102,6 +103,7 @@ Result<void> search_on(SpmdMethod method, SpmdQuestion question, Inquiries& foun
     }
     if (!next) return tl::make_unexpected(next.error());
     SpmdAnswer &answer = (*next)->answer, &known = found.best->answer;
+    if (!answer.best && !answer.nearest) break;  // all takes longer than what is known
     const bool is_better = shown(answer).is_better_than(shown(known), answer.best ? 0 : kLeastGain);
     goes_on = answer.lacked_memory && (is_better || !(answer.best || known.best));
     answer.considered += known.considered;

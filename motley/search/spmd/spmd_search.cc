@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
 #include <utility>
 
+#include "motley/plan/shares.h"
 #include "motley/search/spmd/bound.h"
 #include "motley/search/spmd/hap_search.h"
 
@@ -26,8 +26,8 @@ constexpr double kLeastMove = 0.002;  // of the step, to go on
 /// Seconds for each byte held: from what outweighs nothing to what outweighs all, times ten each.
 constexpr double kLeastPrice = 1e-12;
 constexpr int kPrices = 12;
-/// Ways of which compute or exchanges alone, as priced one by one, take so much of the best step
-/// are not simulated: buckets and hiding do not save as much.
+/// Ways of which compute alone, as priced one by one, takes as long as the best step are not
+/// simulated; nor those of which exchanges take so much of it: buckets do not save as much.
 constexpr double kHopeless = 1.25;
 
 class Search {
@@ -39,7 +39,7 @@ class Search {
     for (const std::vector<double>& shares : question_.shares) starts.push_back(start_of(shares));
     for (Start& start : subsets(study_.speeds())) starts.push_back(std::move(start));
     for (const auto& [devices, shares] : starts) {
-      if (devices.size() < 2 || cannot_win(devices)) continue;
+      if (devices.size() < 2 || least_compute(devices) >= known_step()) continue;
       if (must_end() || lacks_in_all_) break;
       MOTLEY_RETURN_IF_ERROR(descend(devices, shares));
     }
@@ -49,9 +49,7 @@ class Search {
       ++answer_.considered;
       keep(hap);
     }
-    const Seconds known =
-        answer_.best ? answer_.best->step : Seconds(std::numeric_limits<double>::infinity());
-    answer_.lower_bound = spmd_lower_bound(study_, known);
+    answer_.lower_bound = spmd_lower_bound(study_, Seconds(known_step()));
     must_end();  // the bound may have been cut short
     return std::move(answer_);
   }
@@ -118,17 +116,28 @@ class Search {
   Result<void> descend(const std::vector<DeviceId>& devices, std::vector<double> shares) {
     std::optional<Ways> best_here;
     std::vector<Opinion> opinions(std::begin(kOpinions), std::end(kOpinions));
-    if (answer_.best) opinions.resize(kLater);
+    if (std::isfinite(known_step())) opinions.resize(kLater);
     for (int round = 0; round < kRounds && !lacks_in_all_ && !must_end(); ++round) {
-      MOTLEY_ASSIGN(std::optional<Ways> found, best_ways(devices, shares, opinions));
+      if (!cuts_.insert({devices, cut_of(shares)}).second) break;
+      const bool lacked = best_here && !best_here->plan.fits();
+      MOTLEY_ASSIGN(std::optional<Ways> found, best_ways(devices, shares, opinions, lacked));
       if (!found || (best_here && !found->plan.is_better_than(best_here->plan, kLeastMove))) break;
       const SpmdPlan& plan = found->plan;
-      if (plan.fits() && plan.step > answer_.best->step * kHopeless) break;
+      if (plan.fits() && plan.step.value > known_step() * kHopeless) break;
       shares = plan.fits() ? evened(shares, plan.compute) : fitted(shares, plan);
       opinions = {found->opinion};  // the same will be best for shares nearby
       best_here = std::move(found);
     }
     return {};
+  }
+
+  /// How shares cut what some way cuts, and who keeps what is whole: all that a plan depends on.
+  std::vector<std::vector<std::int64_t>> cut_of(const std::vector<double>& shares) {
+    const auto most = std::max_element(shares.begin(), shares.end());
+    std::vector<std::vector<std::int64_t>> cut = {{most - shares.begin()}};
+    for (const auto& [extent, has_empty] : study_.choices(shares).space.has_empty)
+      cut.push_back(plan::round_shares(shares, extent));
+    return cut;
   }
 
   /// A plan, and the opinion under which its ways are the best.
@@ -138,10 +147,10 @@ class Search {
   };
 
   /// The best of the ways for some shares, if any is worth a simulation; keeps it if it is the best
-  /// of all.
+  /// of all. `lacked`: nothing fitted for the shares before these.
   Result<std::optional<Ways>> best_ways(const std::vector<DeviceId>& devices,
                                         const std::vector<double>& shares,
-                                        const std::vector<Opinion>& opinions) {
+                                        const std::vector<Opinion>& opinions, bool lacked) {
     const SpmdChoices& choices = study_.choices(shares);
     SpmdPrices prices = study_.prices(choices.space, devices, shares);
     std::optional<Ways> best;
@@ -167,20 +176,28 @@ class Search {
       if (!best || plan.is_better_than(best->plan)) best = Ways{std::move(plan), opinion};
       return fits;
     };
-    for (const Opinion& opinion : opinions) {
-      if (must_end()) return best;
-      MOTLEY_ASSIGN(const bool fits, consider(opinion));
-      if (!fits) break;  // nor will what differs in the exchanges that are hidden
-    }
-    if (!best || best->plan.fits()) return best;
-    // The least price of memory at which something fits, if at the highest one anything does.
     const auto consider_at = [&](int price) {
       objective.seconds_per_byte = kLeastPrice * std::pow(10.0, price);
       return consider(opinions[0]);
     };
     int too_low = -1, enough = kPrices - 1;
+    bool may_fit = true;
+    if (lacked) {
+      MOTLEY_ASSIGN(may_fit, consider_at(enough));
+      if (!may_fit) return best;
+      objective.seconds_per_byte = 0;
+    }
+    bool fits_freely = false;
+    for (const Opinion& opinion : opinions) {
+      if (must_end()) return best;
+      MOTLEY_ASSIGN(const bool fits, consider(opinion));
+      fits_freely = fits_freely || fits;
+      if (!fits) break;  // nor will what differs in the exchanges that are hidden
+    }
+    if (!best || fits_freely) return best;
+    // The least price of memory at which something fits, if at the highest one anything does.
     if (must_end()) return best;
-    MOTLEY_ASSIGN(const bool may_fit, consider_at(enough));
+    MOTLEY_ASSIGN(may_fit, consider_at(enough));
     while (may_fit && too_low + 1 < enough && !must_end()) {
       const int price = too_low + (enough - too_low) / 2;
       MOTLEY_ASSIGN(const bool fits, consider_at(price));
@@ -204,13 +221,17 @@ class Search {
     return plan.devices.size() == question_.devices.size() && lack.value > 0;
   }
 
-  /// Would these devices compute for longer than the best plan's step, even if all compute were
-  /// split in proportion to their speeds?
-  bool cannot_win(const std::vector<DeviceId>& devices) const {
-    if (!answer_.best) return false;
+  /// Seconds of a step that is known; infinity: none is.
+  double known_step() const {
+    const double before = question_.known_step.value;
+    return answer_.best ? std::min(before, answer_.best->step.value) : before;
+  }
+
+  /// How long these devices would compute, if all of it were split in proportion to their speeds.
+  double least_compute(const std::vector<DeviceId>& devices) const {
     double speed = 0;  // steps a second
     for (const DeviceId id : devices) speed += 1 / study_.whole_step(study_.kinds().of(id)).total;
-    return times() / speed >= answer_.best->step.value;
+    return times() / speed;
   }
 
   /// Gradients are exchanged once, all else as often.
@@ -218,10 +239,9 @@ class Search {
 
   /// Too slow to be worth a simulation?
   bool is_hopeless(const SpmdPrices::Totals& totals) const {
-    if (!answer_.best) return false;
-    double least = times() * *std::max_element(totals.compute.begin(), totals.compute.end());
-    if (question_.micro_batches == 1) least = std::max(least, totals.exchange);
-    return least > kHopeless * answer_.best->step.value;
+    const double compute = *std::max_element(totals.compute.begin(), totals.compute.end());
+    const double exchange = question_.micro_batches == 1 ? totals.exchange / kHopeless : 0;
+    return std::max(times() * compute, exchange) >= known_step();
   }
 
   void keep(const SpmdPlan& plan) {
@@ -251,6 +271,8 @@ class Search {
   SpmdStudy& study_;
   const SpmdQuestion& question_;
   SpmdAnswer answer_;
+  using Cut = std::vector<std::vector<std::int64_t>>;
+  std::set<std::pair<std::vector<DeviceId>, Cut>> cuts_;  // that were tried
   bool lacks_in_all_ = false;
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -34,6 +35,8 @@ struct SpmdQuestion {
   /// Splits that are known to be good, as samples of `devices`: searched beside the others.
   std::vector<std::vector<double>> shares;
   std::int64_t micro_batches = 1;  ///< of a step, one after the other
+  /// Of a plan that is known: what takes longer is not searched.
+  Seconds known_step{std::numeric_limits<double>::infinity()};
   Deadline deadline;               ///< of the search
 
   std::int64_t micro_batch() const { return global_batch / micro_batches; }
