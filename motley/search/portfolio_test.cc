@@ -97,6 +97,23 @@ TEST_F(SpmdPlannerTest, TakesMicroBatchesWhereActivationsDoNotFit) {
   EXPECT_THAT(outcome.why, ::testing::Contains(::testing::HasSubstr("micro-batches")));
 }
 
+// Where memory decides, each number of micro-batches that somebody could have asked for.
+TEST_F(SpmdPlannerTest, NoOtherNumberOfMicroBatchesIsClearlyQuicker) {
+  for (const int mebibytes : {600, 615, 620, 630, 640}) {
+    set_up(2048, fmt::format("{}MiB", mebibytes), 4096);
+    const plan::PlanOutcome best = plan("auto");
+    const auto inputs = evaluator_->inputs();
+    for (const std::int64_t times : {1, 4, 16, 64}) {
+      const auto asked = Accumulating(inputs, *make_planner("spmd", inputs), times).plan(problem_);
+      ASSERT_TRUE(asked) << asked.error().message;
+      if (!asked->plan) continue;
+      ASSERT_TRUE(best.plan) << mebibytes << " MiB, " << times << " micro-batches";
+      EXPECT_LT(best.predicted_step.value, 1.1 * asked->predicted_step.value)
+          << mebibytes << " MiB, " << times << " micro-batches";
+    }
+  }
+}
+
 // A device of which there is no other: its activations of 4096 samples, 16 MiB each, do not fit.
 TEST_F(SpmdPlannerTest, OneDeviceTakesMicroBatches) {
   set_up(1024, "555MiB", 4096);

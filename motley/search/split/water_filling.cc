@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
+#include <tuple>
+#include <utility>
 
 namespace motley::search {
 namespace {
@@ -14,7 +17,8 @@ using Setting = SplitEvaluator::Setting;
 constexpr std::int64_t kMaxPricings = 64;
 
 /// Hill climbing by moving samples from one device to another, priced by the simulator; steps
-/// halve from an eighth of the batch to one sample.
+/// halve from an eighth of the batch to one sample. Of moves that are alike one is priced, and none
+/// after which a device computes for longer than the best split takes.
 class Climb {
  public:
   Climb(const SplitSpace& space, PricedSplit start) : space_(space), best_(std::move(start)) {}
@@ -33,25 +37,38 @@ class Climb {
   std::int64_t pricings() const { return pricings_; }
 
  private:
+  /// When a device would have computed so many samples.
+  double end(std::size_t device, std::int64_t samples) const {
+    return space_.evaluator()
+        .curves(best_.split.devices[device], Setting::kShared)
+        .end.at(static_cast<double>(samples));
+  }
+
   /// Devices by the end of their own compute, latest first.
   std::vector<std::size_t> latest_first() const {
     std::vector<std::size_t> order(best_.split.devices.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
-    const auto end = [&](std::size_t i) {
-      return space_.evaluator()
-          .curves(best_.split.devices[i], Setting::kShared)
-          .end.at(static_cast<double>(best_.split.samples[i]));
-    };
+    const auto own_end = [&](std::size_t i) { return end(i, best_.split.samples[i]); };
     std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t a, std::size_t b) { return end(a) > end(b); });
+                     [&](std::size_t a, std::size_t b) { return own_end(a) > own_end(b); });
     return order;
+  }
+
+  /// Type, node and samples: of two devices that have these alike one is like the other.
+  using Likeness = std::tuple<std::size_t, NodeId, std::int64_t>;
+  Likeness likeness(std::size_t device) const {
+    const DeviceId id = best_.split.devices[device];
+    return {space_.type_of(id), space_.problem().cluster->device(id).node,
+            best_.split.samples[device]};
   }
 
   Result<bool> move_any(std::int64_t step) {
     const std::vector<std::size_t> order = latest_first();
+    std::set<std::pair<Likeness, Likeness>> tried;
     for (const std::size_t from : order) {
       for (auto to = order.rbegin(); to != order.rend(); ++to) {
         if (from == *to || !may_move(from, *to, step)) continue;
+        if (!tried.emplace(likeness(from), likeness(*to)).second) continue;
         if (pricings_ >= kMaxPricings) return false;
         MOTLEY_ASSIGN(const bool better, try_move(from, *to, step));
         if (better) return true;
@@ -63,7 +80,8 @@ class Climb {
   bool may_move(std::size_t from, std::size_t to, std::int64_t step) const {
     const BatchSplit& split = best_.split;
     return split.samples[from] - step >= space_.least() &&
-           split.samples[to] + step <= space_.cap(split.devices[to], Setting::kShared);
+           split.samples[to] + step <= space_.cap(split.devices[to], Setting::kShared) &&
+           end(to, split.samples[to] + step) < best_.seconds;
   }
 
   Result<bool> try_move(std::size_t from, std::size_t to, std::int64_t step) {

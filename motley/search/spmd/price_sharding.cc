@@ -1,6 +1,7 @@
 #include "motley/search/spmd/price_sharding.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "motley/program/memory.h"
@@ -59,6 +60,23 @@ Result<SpmdPlan> price_program(SpmdStudy& study, const std::vector<DeviceId>& de
   return plan;
 }
 
+/// Goes on by the line through a plan priced in one micro-batch less, or through nothing where that
+/// lacked memory already.
+void add_micro_batches(const SpmdStudy& study, std::int64_t more,
+                       const std::optional<SpmdPlan>& shorter, SpmdPlan& plan) {
+  const double added = static_cast<double>(more);
+  const auto times = static_cast<double>(plan.sharding.micro_batches);
+  plan.step += added * (shorter ? plan.step - shorter->step : plan.step * (1 / times));
+  plan.lack = Bytes(0);
+  for (std::size_t rank = 0; rank < plan.devices.size(); ++rank) {
+    double& compute = plan.compute[rank];
+    compute += added * (shorter ? compute - shorter->compute[rank] : compute / times);
+    if (shorter) plan.peaks[rank] += more * (plan.peaks[rank] - shorter->peaks[rank]);
+    note_lack(study, rank, plan);
+  }
+  plan.sharding.exchanges.clear();
+}
+
 }  // namespace
 
 bool SpmdPlan::is_better_than(const SpmdPlan& other, double by) const {
@@ -72,25 +90,17 @@ Result<SpmdPlan> price_sharding(SpmdStudy& study, const std::vector<DeviceId>& d
   const std::vector<synth::Accumulation>& made = study.accumulations();
   if (made.empty()) return price_program(study, devices, std::move(sharding), nullptr);
   const std::int64_t times = sharding.micro_batches;
-  std::vector<SpmdPlan> plans;  // of ever more micro-batches
+  std::optional<SpmdPlan> shorter, plan;
   for (const synth::Accumulation& each : made) {
+    shorter = std::exchange(plan, std::nullopt);
     sharding.micro_batches = each.micro_batches;
-    MOTLEY_ASSIGN(plans.emplace_back(), price_program(study, devices, sharding, &each));
+    MOTLEY_ASSIGN(plan, price_program(study, devices, sharding, &each));
+    if (!plan->fits()) break;  // nor will more of them
   }
-  SpmdPlan plan = std::move(plans.back());
-  if (plans.size() == 1) return plan;
-  const SpmdPlan& shorter = plans.front();
   const std::int64_t more = times - sharding.micro_batches;
-  plan.step += static_cast<double>(more) * (plan.step - shorter.step);
-  plan.lack = Bytes(0);
-  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
-    plan.compute[rank] += static_cast<double>(more) * (plan.compute[rank] - shorter.compute[rank]);
-    plan.peaks[rank] += more * (plan.peaks[rank] - shorter.peaks[rank]);
-    note_lack(study, rank, plan);
-  }
-  plan.sharding.micro_batches = times;
-  plan.sharding.exchanges.clear();
-  return plan;
+  if (more > 0) add_micro_batches(study, more, shorter, *plan);
+  plan->sharding.micro_batches = times;
+  return *std::move(plan);
 }
 
 Result<SpmdPlan> price_in_full(SpmdStudy& study, const std::vector<DeviceId>& devices,

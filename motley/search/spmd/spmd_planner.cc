@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -23,7 +24,7 @@ using plan::PlanOutcome;
 using plan::Problem;
 using plan::Reason;
 
-constexpr double kLeastGain = 0.02;  // for which more micro-batches are tried
+constexpr double kLeastGain = 0.02;  // of the step, for which more micro-batches are tried
 constexpr double kProven = 1e-3;     // within which of the bound a plan is optimal
 
 /// "a:0 needs 17.9 GiB, has 14.8 GiB" of each device that lacks memory.
@@ -87,10 +88,18 @@ struct Inquiries {
   std::string refused;  // why there are no more micro-batches, if more could help
 };
 
+/// Did some plan lack memory that takes clearly less than what fits, if anything does?
+bool may_gain(const SpmdAnswer& tried, const std::optional<SpmdPlan>& best) {
+  const double most =
+      best ? best->step.value * (1 - kLeastGain) : std::numeric_limits<double>::infinity();
+  return tried.lacking_step.value < most;
+}
+
 /// Where plans lack memory: twice as many micro-batches, which hold fewer activations at a time,
-/// or the next number that divides the batch; while that helps, or until something fits.
+/// or the next number that divides the batch; while what lacks memory takes less than what fits.
 Result<void> search_on(SpmdMethod method, SpmdQuestion question, Inquiries& found) {
-  bool goes_on = method != SpmdMethod::kHap && found.best->answer.lacked_memory;
+  bool goes_on =
+      method != SpmdMethod::kHap && may_gain(found.best->answer, found.best->answer.best);
   while (goes_on && !question.deadline.has_passed()) {
     const std::int64_t more = next_micro_batches(question.global_batch, question.micro_batches);
     if (more == 0) break;
@@ -104,8 +113,8 @@ Result<void> search_on(SpmdMethod method, SpmdQuestion question, Inquiries& foun
     if (!next) return tl::make_unexpected(next.error());
     SpmdAnswer &answer = (*next)->answer, &known = found.best->answer;
     if (!answer.best && !answer.nearest) break;  // all takes longer than what is known
-    const bool is_better = shown(answer).is_better_than(shown(known), answer.best ? 0 : kLeastGain);
-    goes_on = answer.lacked_memory && (is_better || !(answer.best || known.best));
+    const bool is_better = shown(answer).is_better_than(shown(known));
+    goes_on = may_gain(answer, is_better ? answer.best : known.best);
     answer.considered += known.considered;
     known.considered = answer.considered;
     answer.lower_bound = known.lower_bound;
@@ -129,10 +138,10 @@ Result<Inquiries> search(SpmdMethod method, const SpmdQuestion& question) {
     MOTLEY_ASSIGN(SpmdPlan full,
                   price_in_full(*found.best->study, answer.best->devices, answer.best->sharding));
     const bool fits = full.fits();
+    if (!fits) answer.lacking_step = std::min(answer.lacking_step, full.step);
     (fits ? answer.best : answer.nearest) = std::move(full);
     if (fits) return found;
     answer.best.reset();
-    answer.lacked_memory = true;
   }
 }
 

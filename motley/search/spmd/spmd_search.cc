@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
@@ -26,6 +27,7 @@ constexpr double kLeastMove = 0.002;  // of the step, to go on
 /// Seconds for each byte held: from what outweighs nothing to what outweighs all, times ten each.
 constexpr double kLeastPrice = 1e-12;
 constexpr int kPrices = 12;
+constexpr int kFree = -1;  // no price
 /// Ways of which compute alone, as priced one by one, takes as long as the best step are not
 /// simulated; nor those of which exchanges take so much of it: buckets do not save as much.
 constexpr double kHopeless = 1.25;
@@ -43,12 +45,12 @@ class Search {
       if (must_end() || lacks_in_all_) break;
       MOTLEY_RETURN_IF_ERROR(descend(devices, shares));
     }
-    if (question_.micro_batches > 1) return std::move(answer_);
     if (!must_end()) {
       MOTLEY_ASSIGN(const SpmdPlan hap, find_hap_plan(study_));
       ++answer_.considered;
       keep(hap);
     }
+    if (question_.micro_batches > 1) return std::move(answer_);
     answer_.lower_bound = spmd_lower_bound(study_, Seconds(known_step()));
     must_end();  // the bound may have been cut short
     return std::move(answer_);
@@ -119,8 +121,7 @@ class Search {
     if (std::isfinite(known_step())) opinions.resize(kLater);
     for (int round = 0; round < kRounds && !lacks_in_all_ && !must_end(); ++round) {
       if (!cuts_.insert({devices, cut_of(shares)}).second) break;
-      const bool lacked = best_here && !best_here->plan.fits();
-      MOTLEY_ASSIGN(std::optional<Ways> found, best_ways(devices, shares, opinions, lacked));
+      MOTLEY_ASSIGN(std::optional<Ways> found, best_ways(devices, shares, opinions, best_here));
       if (!found || (best_here && !found->plan.is_better_than(best_here->plan, kLeastMove))) break;
       const SpmdPlan& plan = found->plan;
       if (plan.fits() && plan.step.value > known_step() * kHopeless) break;
@@ -131,36 +132,42 @@ class Search {
     return {};
   }
 
+  using Cut = std::vector<std::vector<std::int64_t>>;
   /// How shares cut what some way cuts, and who keeps what is whole: all that a plan depends on.
-  std::vector<std::vector<std::int64_t>> cut_of(const std::vector<double>& shares) {
+  Cut cut_of(const std::vector<double>& shares) const {
     const auto most = std::max_element(shares.begin(), shares.end());
-    std::vector<std::vector<std::int64_t>> cut = {{most - shares.begin()}};
+    Cut cut = {{most - shares.begin()}};
     for (const auto& [extent, has_empty] : study_.choices(shares).space.has_empty)
       cut.push_back(plan::round_shares(shares, extent));
     return cut;
   }
 
-  /// A plan, and the opinion under which its ways are the best.
+  /// A plan, and the opinion and the price of memory under which its ways are the best.
   struct Ways {
     SpmdPlan plan;
     Opinion opinion;
+    int price = kFree;  // power of ten above the least
   };
 
   /// The best of the ways for some shares, if any is worth a simulation; keeps it if it is the best
-  /// of all. `lacked`: nothing fitted for the shares before these.
+  /// of all. `before`: for shares before these; if it lacked memory, and so do its like, that is
+  /// all.
   Result<std::optional<Ways>> best_ways(const std::vector<DeviceId>& devices,
                                         const std::vector<double>& shares,
-                                        const std::vector<Opinion>& opinions, bool lacked) {
+                                        const std::vector<Opinion>& opinions,
+                                        const std::optional<Ways>& before) {
     const SpmdChoices& choices = study_.choices(shares);
     SpmdPrices prices = study_.prices(choices.space, devices, shares);
     std::optional<Ways> best;
-    std::vector<std::pair<synth::Sharding, bool>> seen;  // does it fit?
+    std::vector<std::pair<synth::Sharding, bool>> seen;          // does it fit?
+    Bytes least_lack(std::numeric_limits<std::int64_t>::max());  // of all devices together
     SpmdObjective objective;
     objective.states = plan::count_states(question_.lowering.recipe);
     // Does it fit, as far as it is worth knowing? What is hopeless counts as if it did.
-    const auto consider = [&](const Opinion& opinion) -> Result<bool> {
+    const auto consider = [&](const Opinion& opinion, int price) -> Result<bool> {
       objective.exchange = opinion.others;
       objective.gradient_exchange = opinion.gradients / times();
+      objective.seconds_per_byte = price == kFree ? 0 : kLeastPrice * std::pow(10.0, price);
       const ChoiceProblem& problem = choices.problem;
       const TableSolution solution = problem.solve(problem.costs(prices, objective));
       answer_.is_exact = answer_.is_exact && solution.relaxed == 0;
@@ -173,52 +180,46 @@ class Search {
       MOTLEY_ASSIGN(SpmdPlan plan, price_sharding(study_, devices, std::move(sharding)));
       keep(plan);
       fits = plan.fits();
-      if (!best || plan.is_better_than(best->plan)) best = Ways{std::move(plan), opinion};
+      least_lack = std::min(least_lack, lack_in_all(plan));
+      if (!best || plan.is_better_than(best->plan)) best = Ways{std::move(plan), opinion, price};
       return fits;
     };
-    const auto consider_at = [&](int price) {
-      objective.seconds_per_byte = kLeastPrice * std::pow(10.0, price);
-      return consider(opinions[0]);
-    };
-    int too_low = -1, enough = kPrices - 1;
-    bool may_fit = true;
-    if (lacked) {
-      MOTLEY_ASSIGN(may_fit, consider_at(enough));
-      if (!may_fit) return best;
-      objective.seconds_per_byte = 0;
+    if (before && !before->plan.fits()) {
+      MOTLEY_ASSIGN(const bool fits, consider(before->opinion, before->price));
+      if (!fits || must_end()) return best;
     }
     bool fits_freely = false;
-    for (const Opinion& opinion : opinions) {
+    for (std::size_t i = 0; i < opinions.size(); ++i) {
       if (must_end()) return best;
-      MOTLEY_ASSIGN(const bool fits, consider(opinion));
+      if (i == kLater && !fits_freely) break;
+      MOTLEY_ASSIGN(const bool fits, consider(opinions[i], kFree));
       fits_freely = fits_freely || fits;
-      if (!fits) break;  // nor will what differs in the exchanges that are hidden
     }
-    if (!best || fits_freely) return best;
+    if (!best || fits_freely || must_end()) return best;
     // The least price of memory at which something fits, if at the highest one anything does.
-    if (must_end()) return best;
-    MOTLEY_ASSIGN(may_fit, consider_at(enough));
+    int too_low = kFree, enough = kPrices - 1;
+    MOTLEY_ASSIGN(const bool may_fit, consider(opinions[0], enough));
     while (may_fit && too_low + 1 < enough && !must_end()) {
       const int price = too_low + (enough - too_low) / 2;
-      MOTLEY_ASSIGN(const bool fits, consider_at(price));
+      MOTLEY_ASSIGN(const bool fits, consider(opinions[0], price));
       (fits ? enough : too_low) = price;
     }
-    objective.seconds_per_byte = kLeastPrice * std::pow(10.0, enough);
     for (std::size_t i = 1; i < opinions.size() && best->plan.fits() && !must_end(); ++i)
-      MOTLEY_RETURN_IF_ERROR(consider(opinions[i]));
-    lacks_in_all_ = !may_fit && lacks_in_all(best->plan);
+      MOTLEY_RETURN_IF_ERROR(consider(opinions[i], enough));
+    lacks_in_all_ = !may_fit && least_lack.value > 0 && devices.size() == question_.devices.size();
     return best;
   }
 
-  /// Do all devices together lack memory, so that neither other shares nor fewer devices help?
-  bool lacks_in_all(const SpmdPlan& plan) const {
+  /// By how much all devices together lack memory: where they do, neither other shares nor fewer
+  /// devices help.
+  Bytes lack_in_all(const SpmdPlan& plan) const {
     Bytes lack;
     for (std::size_t rank = 0; rank < plan.devices.size(); ++rank) {
       const auto& memory = study_.device(plan.devices[rank]).memory;
-      if (!memory) return false;
+      if (!memory) return {};
       lack += plan.peaks[rank] - *memory;
     }
-    return plan.devices.size() == question_.devices.size() && lack.value > 0;
+    return lack;
   }
 
   /// Seconds of a step that is known; infinity: none is.
@@ -245,17 +246,21 @@ class Search {
   }
 
   void keep(const SpmdPlan& plan) {
-    answer_.lacked_memory = answer_.lacked_memory || !plan.fits();
+    if (!plan.fits()) answer_.lacking_step = std::min(answer_.lacking_step, plan.step);
     std::optional<SpmdPlan>& best = plan.fits() ? answer_.best : answer_.nearest;
     if (!best || plan.is_better_than(*best)) best = plan;
   }
 
-  /// Less for devices whose memory is too small, as if all of it grew with the share.
+  /// Less for devices whose memory is too small, as if all of it grew with the share; by so much
+  /// that something is cut in another way.
   std::vector<double> fitted(std::vector<double> shares, const SpmdPlan& plan) const {
-    for (std::size_t rank = 0; rank < shares.size(); ++rank)
-      if (const auto& memory = study_.device(plan.devices[rank]).memory)
-        shares[rank] *= std::min(1.0, kSpare * static_cast<double>(memory->value) /
-                                          static_cast<double>(plan.peaks[rank].value));
+    constexpr int kMostTimes = 20;
+    const Cut cut = cut_of(shares);
+    for (int times = 0; times < kMostTimes && cut_of(shares) == cut; ++times)
+      for (std::size_t rank = 0; rank < shares.size(); ++rank)
+        if (const auto& memory = study_.device(plan.devices[rank]).memory)
+          shares[rank] *= std::min(1.0, kSpare * static_cast<double>(memory->value) /
+                                            static_cast<double>(plan.peaks[rank].value));
     return shares;
   }
 
@@ -271,7 +276,6 @@ class Search {
   SpmdStudy& study_;
   const SpmdQuestion& question_;
   SpmdAnswer answer_;
-  using Cut = std::vector<std::vector<std::int64_t>>;
   std::set<std::pair<std::vector<DeviceId>, Cut>> cuts_;  // that were tried
   bool lacks_in_all_ = false;
 };

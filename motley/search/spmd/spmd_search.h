@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,8 +17,9 @@ struct SpmdAnswer {
   Seconds lower_bound;              ///< no plan of the space takes less, whatever its shares
   std::int64_t considered = 0;      ///< plans priced by lowering and simulating
   bool is_exact = true;             ///< every choice for given shares was the best one
-  bool lacked_memory = false;       ///< some plan that was priced did not fit
-  bool was_ended = false;           ///< by the deadline, with more to try
+  /// The least that a plan takes that was priced and did not fit; infinity: all did.
+  Seconds lacking_step{std::numeric_limits<double>::infinity()};
+  bool was_ended = false;  ///< by the deadline, with more to try
 };
 
 /// Searches ways and shares together (docs/algorithms.md, "Sharding search"). For each set of
@@ -27,10 +29,10 @@ struct SpmdAnswer {
 ///      opinions of how much of the gradients' exchange is hidden;
 ///   2. each lowered and simulated, so that overlap and memory are as they will be;
 ///   3. shares that even out what the simulated devices computed, and back to 1 while that helps.
-/// Ways that compute or exchange for clearly longer than the best plan's step are not simulated.
-/// HAP's plan (hap_search.h) is considered, too. Where nothing fits the price of memory is raised
-/// until something does. Of a step in several micro-batches there is no HAP's plan, and no bound:
-/// that of one micro-batch holds for it (docs/algorithms.md, "Micro-batches").
+/// Ways that compute for as long as the best plan's step, or exchange for clearly longer, are not
+/// simulated. HAP's plan (hap_search.h) is considered, too. Where nothing fits the price of memory
+/// is raised until something does. Of a step in several micro-batches there is no bound: that of
+/// one micro-batch holds for it (docs/algorithms.md, "Micro-batches").
 /// After the question's deadline no more is tried; one plan is priced in any case, and the bound
 /// then is what is quick to say.
 Result<SpmdAnswer> find_spmd_plan(SpmdStudy& study);

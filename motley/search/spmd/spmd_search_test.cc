@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "motley/search/spmd/hap_search.h"
 #include "motley/testing/golden.h"
 #include "motley/testing/invented_profile.h"
@@ -57,7 +59,7 @@ TEST_F(SpmdSearchTest, StaysOnANodeWhereLinksAreSlow) {
   ASSERT_TRUE(found.best);
   EXPECT_THAT(found.best->devices, ::testing::ElementsAre(DeviceId(0), DeviceId(1)));
   EXPECT_TRUE(found.is_exact);
-  EXPECT_FALSE(found.lacked_memory);
+  EXPECT_TRUE(std::isinf(found.lacking_step.value));
   EXPECT_LE(found.lower_bound, found.best->step);
 }
 
@@ -88,7 +90,7 @@ TEST_F(SpmdSearchTest, NothingFitsSoItShowsTheNearest) {
   set_up(three_devices("kinds", "1MiB"));
   const SpmdAnswer found = answer();
   EXPECT_FALSE(found.best);
-  EXPECT_TRUE(found.lacked_memory);
+  EXPECT_TRUE(std::isfinite(found.lacking_step.value));
   ASSERT_TRUE(found.nearest);
   EXPECT_FALSE(found.nearest->fits());
   Bytes most;

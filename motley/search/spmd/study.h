@@ -37,7 +37,7 @@ struct SpmdQuestion {
   std::int64_t micro_batches = 1;  ///< of a step, one after the other
   /// Of a plan that is known: what takes longer is not searched.
   Seconds known_step{std::numeric_limits<double>::infinity()};
-  Deadline deadline;               ///< of the search
+  Deadline deadline;  ///< of the search
 
   std::int64_t micro_batch() const { return global_batch / micro_batches; }
 };
