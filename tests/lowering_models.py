@@ -651,7 +651,7 @@ def spectra():
         back = torch.fft.irfft(mixed * (0.5 + 2j), n=10)
         turned = torch.fft.ifft(torch.complex(x, self.bias.expand_as(x)), norm="forward")
         facing = torch.polar(turned.detach().abs(), turned.detach().angle()).conj() + 1j
-        power = (turned * facing).imag.square().mean() + turned.abs().mean()
+        power = (turned * facing).imag.square().mean() + turned.abs().mean() + turned.std(1).mean()
         return F.cross_entropy(self.fc(seen.abs().mean(2)), y) + back.square().mean() + power
 
     net = Net(forward, fc=nn.Linear(9, 5))

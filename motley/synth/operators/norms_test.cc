@@ -119,6 +119,14 @@ TEST(SplitNorms, AVarianceTakesTheCorrectionOffAllElements) {
                           "aten::_to_copy(dtype(f32), false) f32[2, 1]", "aten::view([2]) f32[2]"));
 }
 
+// Their mean is complex, their variance real.
+TEST(SplitNorms, OfComplexNumbersRunWhole) {
+  const graph::Graph graph = small_graph(
+      "param %0: f32[2, 6, 2] \"x\"\nop %1: c64[2, 6] = aten::view_as_complex(%0) fwd \"\"\n"
+      "op %2: f32[2] = aten::std.correction(%1, [1], none, false) fwd \"\"\n");
+  EXPECT_FALSE(can_rewrite(graph, graph.ops[1], strategy_of(graph, OpId(1), kColumns)));
+}
+
 TEST(SplitNorms, OfHalfPrecisionRunWhole) {
   const auto is_rewritten = [](const std::string& dtype) {
     const graph::Graph graph =

@@ -51,7 +51,9 @@ void write_variance(RankOperator& op) {
 }
 
 bool takes_correction(const graph::Graph& graph, const graph::Op& op, const graph::Strategy&) {
-  return op.overload == "correction" && is_single_or_double(graph, op.outputs.back());
+  if (op.overload != "correction" || op.arguments.empty()) return false;
+  const auto* x = std::get_if<ValueId>(&op.arguments[0].value);
+  return x != nullptr && is_single_or_double(graph, *x);
 }
 
 }  // namespace
