@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from motley.graph import print_graph
-from motley.model_file import read_model_file
+from motley.model_file import read_evaluation, read_model_file
 from motley.parse import parse_graph
 from torch import nn
 
@@ -95,6 +95,24 @@ def test_two_outputs_of_one_name(tmp_path):
         return {"loss": loss, "a.b": logits, "a": {"b": logits}}
 
     assert exported(tmp_path, Net(result), inputs())[0].outputs == ["a.b", ""]
+
+
+def test_complex_tables_and_outputs(tmp_path):
+    """A table is a constant of real and imaginary parts, joined once; an output is no metric."""
+
+    def turned(loss, logits):
+        seen = torch.fft.fft(logits) * module.table + module.table
+        return {"loss": loss + seen.abs().mean(), "seen": seen, "sum": seen.sum(), "scale": loss.abs()}
+
+    module = Net(turned)
+    module.register_buffer("table", torch.tensor([1 + 2j, 3j, -1]), persistent=False)
+    result, graph, tensors = exported(tmp_path, module, inputs())
+    (constant,) = graph.of_kind("constant")
+    assert torch.equal(tensors[constant.name], torch.view_as_real(module.table))
+    assert [op.name for op in graph.ops].count("aten::view_as_complex") == 1
+    assert result.outputs == ["seen", "sum", "scale"]
+    evaluated = parse_graph(read_evaluation(result.path))
+    assert [output.name for output in evaluated.outputs if output.kind == "metric"] == ["scale"]
 
 
 def test_keyword_inputs(tmp_path):
