@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -90,6 +91,12 @@ def test_run_directory_report_and_trace(motley, mlp, cluster, tmp_path):
         assert (run_dir / name).exists(), name
     outcome = motley("report", run_dir)
     assert outcome.code == 0 and "predicted" in outcome.stdout and "measured" in outcome.stdout
+    # The figures that the run itself named.
+    summary = json.loads((run_dir / "summary.json").read_text())
+    step, peak = (re.search(rf"  {name} +(.*)%", outcome.stdout)[1].split() for name in ("step time", "peak memory a:0"))
+    assert float(step[-1]) == pytest.approx(100 * (summary["predicted_step_s"] / summary["step_s_median"] - 1), abs=0.06)
+    device = summary["devices"][0]
+    assert float(peak[-1]) == pytest.approx(100 * (device["predicted_peak_bytes"] / device["peak_bytes"] - 1), abs=0.06)
     assert motley("trace", run_dir).code == 0
     events = json.loads((run_dir / "trace.json").read_text())["traceEvents"]
     assert {event["ph"] for event in events} >= {"M", "X"}

@@ -31,6 +31,15 @@ std::string loss_lines(const Json& losses) {
   return text;
 }
 
+/// The figures that the run itself named.
+report::RunFigures figures_of(const Json& summary, const trace::Trace& trace,
+                              const std::string& step, const std::string& peak) {
+  report::RunFigures figures{trace, Seconds(summary.value(step, 0.0)), {}};
+  for (const Json& device : summary["devices"])
+    if (device.contains(peak)) figures.peaks.emplace_back(device[peak].get<std::int64_t>());
+  return figures;
+}
+
 Result<int> report_run(const ReportOptions& options, const Context& context) {
   MOTLEY_ASSIGN(const control::FinishedRun run, control::read_run(options.run_dir));
   std::string text = fmt::format("{}: {} steps on {} devices, {} a step\n\n", options.run_dir,
@@ -38,7 +47,9 @@ Result<int> report_run(const ReportOptions& options, const Context& context) {
                                  format_seconds(Seconds(run.summary.value("step_s_median", 0.0))));
   Json object = run.summary;
   if (run.predicted) {
-    text += report::print_comparison(*run.predicted, run.measured);
+    text += report::print_comparison(
+        figures_of(run.summary, *run.predicted, "predicted_step_s", "predicted_peak_bytes"),
+        figures_of(run.summary, run.measured, "step_s_median", "peak_bytes"));
     object["predicted_exposed_comm_s"] = trace::exposed_communication(*run.predicted).value;
   }
   object["exposed_comm_s"] = trace::exposed_communication(run.measured).value;

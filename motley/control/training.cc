@@ -208,7 +208,11 @@ Result<PreparedRun> prepare_run(const Inputs& inputs, const Planned& planned,
                 check_trainable(inputs, choices.shuffle, prepared.choices.data));
   MOTLEY_RETURN_IF_ERROR(count_steps(samples, planned.plan.global_batch, prepared.choices));
   prepared.directory.path = std::filesystem::absolute(choices.run_dir).string();
-  if (predicted != nullptr) prepared.predicted = predicted->seconds();
+  if (predicted != nullptr) {
+    prepared.predicted = predicted->seconds();
+    for (const DevicePrediction& device : predicted->devices)
+      prepared.predicted_peaks.push_back(Bytes(static_cast<std::int64_t>(device.peak.value)));
+  }
   prepared.job = make_job(prepared);
   if (choices.evaluation) {
     MOTLEY_ASSIGN(prepared.evaluations, add_evaluation(prepared));
@@ -261,6 +265,8 @@ Json summary_to_json(const Measured& measured, const PreparedRun& prepared) {
                    {"samples", members[r].samples}};
     if (r < measured.busy.size()) device["busy_share"] = measured.busy[r];
     if (r < measured.peak_bytes.size()) device["peak_bytes"] = measured.peak_bytes[r];
+    if (r < prepared.predicted_peaks.size())
+      device["predicted_peak_bytes"] = prepared.predicted_peaks[r].value;
     devices.push_back(std::move(device));
   }
   return {

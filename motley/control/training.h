@@ -51,6 +51,7 @@ struct PreparedRun {
   RunDirectory directory;
   run::Job job;
   std::optional<Seconds> predicted;                ///< of a step
+  std::vector<Bytes> predicted_peaks = {};         ///< by rank; empty: there is no prediction
   std::vector<program::Program> evaluations = {};  ///< as the job has them
 };
 

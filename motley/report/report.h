@@ -16,8 +16,15 @@ std::string print_chrome_trace(const trace::Trace& trace);
 /// device and lower bound; devices with samples and peak memory; idle devices; why.
 std::string print_outcome(const plan::PlanOutcome& outcome, const cluster::Cluster& cluster);
 
+/// What was said of a run before it, or what came out.
+struct RunFigures {
+  const trace::Trace& trace;
+  Seconds step;              ///< median
+  std::vector<Bytes> peaks;  ///< by device
+};
+
 /// Predicted beside measured: step time, busy share, exposed communication, memory; the operators
 /// (by name) that take most time.
-std::string print_comparison(const trace::Trace& predicted, const trace::Trace& measured);
+std::string print_comparison(const RunFigures& predicted, const RunFigures& measured);
 
 }  // namespace motley::report

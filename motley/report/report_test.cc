@@ -41,10 +41,13 @@ TEST(ChromeTrace, HasOneSliceAnIntervalInMicroseconds) {
 }
 
 TEST(Comparison, ShowsErrorsAndWhereTheTimeGoes) {
-  trace::Trace predicted = two_devices(trace::Source::kPredicted);
-  predicted.steps[0].end = predicted.steps[1].end = 5000000;  // 5 ms against 4: 25 % too long
-  const std::string text = print_comparison(predicted, two_devices(trace::Source::kMeasured));
-  EXPECT_THAT(text, HasSubstr("25.0%"));
+  const trace::Trace predicted = two_devices(trace::Source::kPredicted);
+  const trace::Trace measured = two_devices(trace::Source::kMeasured);
+  // 5 ms against 4: 25 % too long; 3 MiB against 4: 25 % too few.
+  const std::string text = print_comparison({predicted, Seconds(0.005), {Bytes(3 << 20)}},
+                                            {measured, Seconds(0.004), {Bytes(4 << 20)}});
+  EXPECT_THAT(text, HasSubstr("step time                        5 ms         4 ms    25.0%"));
+  EXPECT_THAT(text, HasSubstr("peak memory a:0                 3 MiB        4 MiB   -25.0%"));
   // 7 ms of products, 1 ms of exchange: 7/8 and 1/8 of the time.
   EXPECT_THAT(text, HasSubstr("88% aten::mm"));
   EXPECT_THAT(text, HasSubstr("12% motley::all_reduce"));

@@ -106,8 +106,7 @@ std::string print_outcome(const plan::PlanOutcome& outcome, const cluster::Clust
   return text;
 }
 
-std::string print_comparison(const trace::Trace& predicted, const trace::Trace& measured) {
-  const Seconds before = trace::median_step(predicted), after = trace::median_step(measured);
+std::string print_comparison(const RunFigures& predicted, const RunFigures& measured) {
   std::string text =
       fmt::format("  {:<24} {:>12} {:>12} {:>8}\n", "", "predicted", "measured", "error");
   auto row = [&](const std::string& name, const std::string& p, const std::string& m,
@@ -115,26 +114,25 @@ std::string print_comparison(const trace::Trace& predicted, const trace::Trace& 
     text += fmt::format("  {:<24} {:>12} {:>12} {:>7.1f}%\n", name, p, m, 100 * error);
   };
   auto relative = [](double p, double m) { return m > 0 ? (p - m) / m : 0.0; };
-  row("step time", format_seconds(before), format_seconds(after),
-      relative(before.value, after.value));
-  const Seconds exposed_before = trace::exposed_communication(predicted);
-  const Seconds exposed_after = trace::exposed_communication(measured);
+  row("step time", format_seconds(predicted.step), format_seconds(measured.step),
+      relative(predicted.step.value, measured.step.value));
+  const Seconds exposed_before = trace::exposed_communication(predicted.trace);
+  const Seconds exposed_after = trace::exposed_communication(measured.trace);
   text += fmt::format("  {:<24} {:>12} {:>12}\n", "exposed communication",
                       format_seconds(exposed_before), format_seconds(exposed_after));
-  const auto busy_before = trace::busy_share(predicted), busy_after = trace::busy_share(measured);
+  const auto busy_before = trace::busy_share(predicted.trace);
+  const auto busy_after = trace::busy_share(measured.trace);
   text += fmt::format("  {:<24} {:>11.0f}% {:>11.0f}%\n", "busy, mean of devices",
                       100 * mean(busy_before), 100 * mean(busy_after));
-  const auto peak_before = trace::peak_bytes(predicted), peak_after = trace::peak_bytes(measured);
-  for (std::size_t i = 0; i < measured.devices.size() && i < predicted.devices.size(); ++i) {
-    row("peak memory " + measured.devices[i], format_bytes(peak_before[i]),
-        format_bytes(peak_after[i]),
-        relative(static_cast<double>(peak_before[i].value),
-                 static_cast<double>(peak_after[i].value)));
+  for (std::size_t i = 0; i < measured.peaks.size() && i < predicted.peaks.size(); ++i) {
+    const Bytes before = predicted.peaks[i], after = measured.peaks[i];
+    row("peak memory " + measured.trace.devices[i], format_bytes(before), format_bytes(after),
+        relative(static_cast<double>(before.value), static_cast<double>(after.value)));
   }
   text += "\n  where the time goes (measured, all devices)\n";
   std::vector<std::pair<double, std::string>> top;
   double total = 0;
-  for (const auto& [name, seconds] : time_by_operator(measured)) {
+  for (const auto& [name, seconds] : time_by_operator(measured.trace)) {
     top.emplace_back(seconds, name);
     total += seconds;
   }
