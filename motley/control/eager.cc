@@ -61,9 +61,9 @@ Result<void> write_batches(const PreparedRun& prepared, const EagerQuestion& que
 }
 
 Result<Trained> train_eagerly(const PreparedRun& prepared, const EagerQuestion& question,
-                              Disturbed disturbed) {
+                              std::optional<int> changes) {
   const std::string model =
-      question.folder + (disturbed == Disturbed::kYes ? "/disturbed" : "/model") + ".safetensors";
+      fmt::format("{}/{}.safetensors", question.folder, changes ? "disturbed" : "model");
   std::vector<std::string> words = {"-m",
                                     "motley.verify_run",
                                     question.source,
@@ -77,7 +77,7 @@ Result<Trained> train_eagerly(const PreparedRun& prepared, const EagerQuestion& 
                                     batches_of(question),
                                     "-o",
                                     model};
-  if (disturbed == Disturbed::kYes) words.push_back("--disturbed");
+  if (changes) words.insert(words.end(), {"--disturbed", std::to_string(*changes)});
   const auto text = run::run_program(question.python, words, kPatience);
   if (!text) return with_context("PyTorch's own loop", text.error());
   MOTLEY_ASSIGN(const Json losses, parse_json(*text, "motley.verify_run"));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "motley/base/result.h"
@@ -19,13 +20,10 @@ struct EagerQuestion {
 /// which is made.
 Result<void> write_batches(const PreparedRun& prepared, const EagerQuestion& question);
 
-/// Are the last bits of all weights changed before every step? What that makes of a training says
-/// how much rounding alone decides.
-enum class Disturbed { kNo, kYes };
-
-/// Has the loop train on the batches that were written, by the run's plan and job. Errors: what the
-/// interpreter said.
+/// Has the loop train on the batches that were written, by the run's plan and job. With `changes`,
+/// a seed, the last bits of all weights are changed at random before every step: what that makes of
+/// a training says how much rounding alone decides. Errors: what the interpreter said.
 Result<Trained> train_eagerly(const PreparedRun& prepared, const EagerQuestion& question,
-                              Disturbed disturbed);
+                              std::optional<int> changes = std::nullopt);
 
 }  // namespace motley::control

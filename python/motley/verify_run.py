@@ -3,7 +3,7 @@
     python -m motley.verify_run SOURCE --plan plan.json --job job.json --weights MODEL --batches FILE -o TRAINED
 
 SOURCE is what `python -m motley.export` was given. TRAINED gets the trained model, whose losses are
-printed as JSON. With `--disturbed` the last bits of all weights are changed before every step.
+printed as JSON. With `--disturbed SEED` the last bits of all weights are changed at random before every step.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from motley.schedule import factor
 from motley.step import Step, make_step
 
 
-def train(step: Step, plan: dict, job: dict, batches, disturbed: bool) -> list[float]:
+def train(step: Step, plan: dict, job: dict, batches, disturbed: int | None) -> list[float]:
     """The losses of a training of the step's module for `job["steps"]` steps."""
     loop = Loop(step.module, plan, forward=step)
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(disturbed or 0)
     size, losses = plan["global_batch"], []
     for i in range(job["steps"]):
-        if disturbed:
+        if disturbed is not None:
             change_last_bits(step.module, generator)
         inputs = [values[i * size : (i + 1) * size] for values in batches]
         with DrawnEagerly(PhiloxDraws(job["seed"], i)):
@@ -67,7 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--weights", required=True, help="the model file")
     parser.add_argument("--batches", required=True)
     parser.add_argument("-o", "--output", required=True)
-    parser.add_argument("--disturbed", action="store_true", help="change the weights' last bits before every step")
+    parser.add_argument("--disturbed", type=int, metavar="SEED", help="change the weights' last bits before every step")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     try:
