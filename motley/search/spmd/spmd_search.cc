@@ -122,12 +122,15 @@ class Search {
     for (int round = 0; round < kRounds && !lacks_in_all_ && !must_end(); ++round) {
       if (!cuts_.insert({devices, cut_of(shares)}).second) break;
       MOTLEY_ASSIGN(std::optional<Ways> found, best_ways(devices, shares, opinions, best_here));
-      if (!found || (best_here && !found->plan.is_better_than(best_here->plan, kLeastMove))) break;
+      if (!found) break;
       const SpmdPlan& plan = found->plan;
+      const bool is_better = !best_here || plan.is_better_than(best_here->plan, kLeastMove);
+      // What lacks memory may lack more before it lacks less: heads and channels are few.
+      if (!is_better && (plan.fits() || best_here->plan.fits())) break;
       if (plan.fits() && plan.step.value > known_step() * kHopeless) break;
       shares = plan.fits() ? evened(shares, plan.compute) : fitted(shares, plan);
       opinions = {found->opinion};  // the same will be best for shares nearby
-      best_here = std::move(found);
+      if (is_better) best_here = std::move(found);
     }
     return {};
   }
