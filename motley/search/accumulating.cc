@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "motley/base/text.h"
 #include "motley/search/portfolio.h"
 #include "motley/search/split/fixed_planners.h"
+#include "motley/search/spmd/bound.h"
 #include "motley/search/spmd/spmd_planner.h"
 #include "motley/search/spmd/study.h"
 #include "motley/synth/exchange_methods.h"
@@ -56,6 +58,21 @@ Result<void> Accumulating::choose_exchanges(const plan::Problem& problem, plan::
   return {};
 }
 
+/// The bound of the batch at once holds for any number of micro-batches (docs/algorithms.md), where
+/// it is known; the search was for one of them.
+Result<Seconds> Accumulating::lower_bound(const plan::Problem& problem, Seconds step) const {
+  if (!may_shard(problem, inputs_)) return Seconds(0);
+  const SpmdQuestion question{inputs_.graph,
+                              problem.cluster,
+                              inputs_.costs,
+                              {problem.recipe, problem.batch_norm, problem.bucket_bytes},
+                              problem.global_batch,
+                              problem.devices,
+                              {}};
+  MOTLEY_ASSIGN(SpmdStudy study, SpmdStudy::make(question));
+  return spmd_lower_bound(study, step);
+}
+
 /// No plan: it was the one that was searched for, and it does not fit.
 void Accumulating::say_what_lacks(const plan::Problem& problem, const plan::Plan& plan,
                                   const plan::Price& price, plan::PlanOutcome& outcome) const {
@@ -87,6 +104,8 @@ Result<plan::PlanOutcome> Accumulating::plan(const plan::Problem& problem) const
   }
   MOTLEY_RETURN_IF_ERROR(choose_exchanges(problem, plan));
   MOTLEY_ASSIGN(const plan::Price price, inputs_.evaluator->price(plan));
+  MOTLEY_ASSIGN(const Seconds bound, lower_bound(problem, price.step));
+  outcome.lower_bound = std::max(outcome.lower_bound, bound);
   std::vector<std::string> why = std::exchange(outcome.why, {});
   why.insert(why.begin(), fmt::format("{} micro-batches, as asked for; what follows is of one of "
                                       "{} samples",

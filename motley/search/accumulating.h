@@ -12,8 +12,8 @@ namespace motley::search {
 
 /// A planner of steps in as many micro-batches as somebody asked for, where others take as few as
 /// memory allows: asks another planner for one micro-batch, and prices its plan for all of them.
-/// The bound is that of one micro-batch, than which no step of several is shorter. The simple
-/// alternatives shown beside it take the batch at once.
+/// The bound is that of the batch at once, which no step of several undercuts. The simple
+/// alternatives shown beside it take the batch at once, too.
 class Accumulating : public plan::Planner {
  public:
   /// `times` > 1. What the inputs point to must outlive it.
@@ -27,6 +27,7 @@ class Accumulating : public plan::Planner {
  private:
   Result<plan::Problem> one_micro_batch(const plan::Problem& problem) const;
   Result<void> choose_exchanges(const plan::Problem& problem, plan::Plan& plan) const;
+  Result<Seconds> lower_bound(const plan::Problem& problem, Seconds step) const;
   void say_what_lacks(const plan::Problem& problem, const plan::Plan& plan,
                       const plan::Price& price, plan::PlanOutcome& outcome) const;
   PlannerInputs inputs_;
