@@ -34,16 +34,20 @@ std::vector<Flag> simulate_flags(SimulateOptions& options) {
   return flags;
 }
 
-std::string table(const trace::Trace& trace) {
+std::int64_t peak_bytes(const control::Predicted& predicted, std::size_t rank) {
+  return static_cast<std::int64_t>(predicted.devices[rank].peak.value);
+}
+
+std::string table(const control::Predicted& predicted) {
+  const trace::Trace& trace = predicted.trace;
   const auto busy = trace::busy_share(trace);
-  const auto peak = trace::peak_bytes(trace);
   std::string text = fmt::format("step {}, exposed communication {}\n\n  {:<10} {:>6} {:>12}\n",
                                  format_seconds(trace::median_step(trace)),
                                  format_seconds(trace::exposed_communication(trace)), "device",
                                  "busy", "peak memory");
   for (std::size_t d = 0; d < trace.devices.size(); ++d)
     text += fmt::format("  {:<10} {:>5.0f}% {:>12}\n", trace.devices[d], 100 * busy[d],
-                        format_bytes(peak[d]));
+                        format_bytes(Bytes(peak_bytes(predicted, d))));
   return text;
 }
 
@@ -91,11 +95,10 @@ void add_outcomes(const simulate::Outcomes& outcomes, Json& object) {
 Json trace_to_json(const control::Predicted& predicted) {
   const trace::Trace& trace = predicted.trace;
   const std::vector<double> busy_share = trace::busy_share(trace);
-  const std::vector<Bytes> peak_bytes = trace::peak_bytes(trace);
   Json busy = Json::object(), peak = Json::object();
   for (std::size_t d = 0; d < trace.devices.size(); ++d) {
     busy[trace.devices[d]] = busy_share[d];
-    peak[trace.devices[d]] = peak_bytes[d].value;
+    peak[trace.devices[d]] = peak_bytes(predicted, d);
   }
   return {{"step_s", predicted.step.value},
           {"peak_bytes", peak},
@@ -123,7 +126,7 @@ Result<int> simulate_plan(const SimulateOptions& options, const Context& context
     add_outcomes(outcomes, object);
   }
   if (context.print_phase.empty() || context.json)
-    context.result(table(trace) + "\n" + print_prediction(predicted) + under, object);
+    context.result(table(predicted) + "\n" + print_prediction(predicted) + under, object);
   return kDone;
 }
 
