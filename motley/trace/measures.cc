@@ -153,13 +153,4 @@ Seconds exposed_communication(const Trace& trace) {
   return steps.empty() ? Seconds() : to_seconds(sum / static_cast<double>(steps.size()));
 }
 
-std::vector<Bytes> peak_bytes(const Trace& trace) {
-  std::vector<Bytes> peaks(trace.devices.size());
-  for (const StepMark& mark : trace.steps) {
-    Bytes& peak = peaks[static_cast<std::size_t>(mark.device)];
-    peak = std::max(peak, Bytes(mark.peak_bytes));
-  }
-  return peaks;
-}
-
 }  // namespace motley::trace

@@ -63,7 +63,6 @@ Seconds median_step(const Trace& trace);             ///< over steps, of the slo
 std::vector<double> busy_share(const Trace& trace);  ///< compute time / step time, per device
 Seconds exposed_communication(const Trace& trace);   ///< mean over devices of the time per step in
                                                      ///< which a transfer runs and compute does not
-std::vector<Bytes> peak_bytes(const Trace& trace);   ///< per device
 
 /// Where the steps of one device went: each moment of its step marks is in exactly one part, so
 /// they sum to the marks to the nanosecond. An interval is an exchange when it is in the transfer
