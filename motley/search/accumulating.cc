@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "motley/base/text.h"
+#include "motley/plan/shares.h"
 #include "motley/search/portfolio.h"
 #include "motley/search/split/fixed_planners.h"
+#include "motley/search/split/water_filling.h"
 #include "motley/search/spmd/bound.h"
 #include "motley/search/spmd/spmd_planner.h"
 #include "motley/search/spmd/study.h"
@@ -89,14 +91,10 @@ void Accumulating::say_what_lacks(const plan::Problem& problem, const plan::Plan
   }
 }
 
-Result<plan::PlanOutcome> Accumulating::plan(const plan::Problem& problem) const {
-  MOTLEY_ASSIGN(const plan::Problem one, one_micro_batch(problem));
-  MOTLEY_ASSIGN(plan::PlanOutcome outcome, one_->plan(one));
-  MOTLEY_ASSIGN(const plan::PlanOutcome at_once, EqualPlanner(inputs_).plan(problem));
-  outcome.equal_split = at_once.equal_split;
-  outcome.best_single = at_once.best_single;
-  if (!outcome.plan) return outcome;
-  plan::Plan plan = *std::exchange(outcome.plan, std::nullopt);
+/// A plan of one micro-batch, for all of them.
+Result<void> Accumulating::take_repeated(const plan::Problem& problem, plan::Plan plan,
+                                         std::vector<std::string> why,
+                                         plan::PlanOutcome& outcome) const {
   plan.global_batch = problem.global_batch;
   for (plan::Replica& replica : plan.replicas) {
     replica.samples *= times_;
@@ -104,15 +102,70 @@ Result<plan::PlanOutcome> Accumulating::plan(const plan::Problem& problem) const
   }
   MOTLEY_RETURN_IF_ERROR(choose_exchanges(problem, plan));
   MOTLEY_ASSIGN(const plan::Price price, inputs_.evaluator->price(plan));
-  MOTLEY_ASSIGN(const Seconds bound, lower_bound(problem, price.step));
-  outcome.lower_bound = std::max(outcome.lower_bound, bound);
-  std::vector<std::string> why = std::exchange(outcome.why, {});
-  why.insert(why.begin(), fmt::format("{} micro-batches, as asked for; what follows is of one of "
-                                      "{} samples",
-                                      times_, one.global_batch));
+  why.insert(why.begin(),
+             fmt::format("{} micro-batches, as asked for; what follows is of one of {} samples",
+                         times_, problem.global_batch / times_));
   MOTLEY_ASSIGN(const bool fits, take_better(problem, plan, price, std::move(why), outcome));
   if (!fits) say_what_lacks(problem, plan, price, outcome);
+  return {};
+}
+
+/// One micro-batch knows gradients that are exchanged after it, where they are exchanged once: the
+/// split that is best for the batch at once, rounded, and a search for so many micro-batches.
+Result<void> Accumulating::consider_others(const plan::Problem& problem,
+                                           plan::PlanOutcome& outcome) const {
+  if (name() != "auto" && name() != "spmd" && name() != "split") return {};
+  const auto consider = [&](const plan::Plan& plan, std::vector<std::string> why) -> Result<void> {
+    MOTLEY_ASSIGN(const plan::Price price, inputs_.evaluator->price(plan));
+    ++outcome.considered;
+    MOTLEY_RETURN_IF_ERROR(take_better(problem, plan, price, std::move(why), outcome));
+    return {};
+  };
+  const std::string asked = fmt::format("{} micro-batches, as asked for", times_);
+  MOTLEY_ASSIGN(const plan::PlanOutcome split, WaterFilling(inputs_).plan(problem));
+  if (split.plan) {
+    plan::Plan plan = *split.plan;
+    std::vector<double> samples;
+    for (const plan::Replica& replica : plan.replicas)
+      samples.push_back(static_cast<double>(replica.samples));
+    const auto parts = plan::round_shares(samples, problem.global_batch / times_);
+    const bool has_empty = std::find(parts.begin(), parts.end(), 0) != parts.end();
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      plan.replicas[i].samples = parts[i] * times_;
+      plan.replicas[i].micro_batches = times_;
+    }
+    if (!has_empty)
+      MOTLEY_RETURN_IF_ERROR(consider(
+          plan, {asked + fmt::format(": {}, in proportion to the best split of the batch at once",
+                                     plan::samples_text(parts))}));
+  }
+  if (name() == "split" || !may_shard(problem, inputs_)) return {};
+  const plan::PlanOutcome none;
+  const Deadline deadline = Deadline::after(problem.time_limit);
+  MOTLEY_ASSIGN(const SpmdOutcome sharded,
+                plan_sharding(SpmdMethod::kSpmd, inputs_, problem, {&none, deadline, times_}));
+  if (!sharded.outcome.plan) return {};
+  std::vector<std::string> why = sharded.outcome.why;
+  why.insert(why.begin(), asked);
+  return consider(*sharded.outcome.plan, std::move(why));
+}
+
+Result<plan::PlanOutcome> Accumulating::plan(const plan::Problem& problem) const {
+  MOTLEY_ASSIGN(const plan::Problem one, one_micro_batch(problem));
+  MOTLEY_ASSIGN(plan::PlanOutcome outcome, one_->plan(one));
+  MOTLEY_ASSIGN(const plan::PlanOutcome at_once, EqualPlanner(inputs_).plan(problem));
+  outcome.equal_split = at_once.equal_split;
+  outcome.best_single = at_once.best_single;
+  if (outcome.plan) {
+    const plan::Plan found = *std::exchange(outcome.plan, std::nullopt);
+    MOTLEY_RETURN_IF_ERROR(take_repeated(problem, found, std::exchange(outcome.why, {}), outcome));
+  }
+  MOTLEY_RETURN_IF_ERROR(consider_others(problem, outcome));
   MOTLEY_RETURN_IF_ERROR(reconsider_known(inputs_, problem, outcome));
+  if (!outcome.plan) return outcome;
+  MOTLEY_ASSIGN(const Seconds bound, lower_bound(problem, outcome.predicted_step));
+  const bool was_ended = outcome.reason == plan::Reason::kLimit;
+  MOTLEY_RETURN_IF_ERROR(set_bound(std::max(outcome.lower_bound, bound), was_ended, outcome));
   return outcome;
 }
 

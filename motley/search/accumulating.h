@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "motley/plan/planner.h"
 #include "motley/search/split/planner_inputs.h"
@@ -11,7 +13,8 @@
 namespace motley::search {
 
 /// A planner of steps in as many micro-batches as somebody asked for, where others take as few as
-/// memory allows: asks another planner for one micro-batch, and prices its plan for all of them.
+/// memory allows: asks another planner for one micro-batch, and prices its plan for all of them;
+/// of planners that search, beside the plans that know all of them.
 /// The bound is that of the batch at once, which no step of several undercuts. The simple
 /// alternatives shown beside it take the batch at once, too.
 class Accumulating : public plan::Planner {
@@ -27,6 +30,9 @@ class Accumulating : public plan::Planner {
  private:
   Result<plan::Problem> one_micro_batch(const plan::Problem& problem) const;
   Result<void> choose_exchanges(const plan::Problem& problem, plan::Plan& plan) const;
+  Result<void> take_repeated(const plan::Problem& problem, plan::Plan plan,
+                             std::vector<std::string> why, plan::PlanOutcome& outcome) const;
+  Result<void> consider_others(const plan::Problem& problem, plan::PlanOutcome& outcome) const;
   Result<Seconds> lower_bound(const plan::Problem& problem, Seconds step) const;
   void say_what_lacks(const plan::Problem& problem, const plan::Plan& plan,
                       const plan::Price& price, plan::PlanOutcome& outcome) const;

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+
 #include "motley/search/accumulating.h"
 #include "motley/search/planners.h"
 #include "motley/search/split/split_planner.h"
@@ -50,7 +53,8 @@ TEST_F(SpmdPlannerTest, BeatsSplitsOfTheBatchWhereWeightsAreLarge) {
 
 TEST_F(SpmdPlannerTest, TakesAsManyMicroBatchesAsSomebodyAskedFor) {
   set_up(4096, "");
-  for (const char* name : {"auto", "split", "spmd", "equal"}) {
+  std::map<std::string, Seconds> steps;
+  for (const std::string name : {"auto", "split", "spmd", "equal"}) {
     const Accumulating planner(evaluator_->inputs(), *make_planner(name, evaluator_->inputs()), 4);
     const auto outcome = planner.plan(problem_);
     ASSERT_TRUE(outcome) << name << ": " << outcome.error().message;
@@ -65,7 +69,11 @@ TEST_F(SpmdPlannerTest, TakesAsManyMicroBatchesAsSomebodyAskedFor) {
     ASSERT_TRUE(trace) << trace.error().message;
     EXPECT_EQ(trace::median_step(*trace), outcome->predicted_step) << name;
     EXPECT_LE(outcome->lower_bound, outcome->predicted_step) << name;
+    steps[name] = outcome->predicted_step;
   }
+  // The gradients of 128 MiB are exchanged once over a slow link.
+  EXPECT_LE(steps["auto"], steps["split"]);
+  EXPECT_LE(steps["split"], steps["equal"]);
   const auto inputs = evaluator_->inputs();
   EXPECT_EQ(Accumulating(inputs, *make_planner("equal", inputs), 3).plan(problem_).error().code,
             "search.micro-batches");

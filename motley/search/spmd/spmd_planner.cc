@@ -125,14 +125,14 @@ Result<void> search_on(SpmdMethod method, SpmdQuestion question, Inquiries& foun
   return {};
 }
 
-/// What was found, priced in all its micro-batches.
-Result<Inquiries> search(SpmdMethod method, const SpmdQuestion& question) {
+/// What was found, priced in all its micro-batches. `may_go_on`: to more of them.
+Result<Inquiries> search(SpmdMethod method, const SpmdQuestion& question, bool may_go_on) {
   Inquiries found;
   MOTLEY_ASSIGN(found.best, inquire(method, question));
   while (true) {
     SpmdQuestion onwards = question;
     onwards.micro_batches = found.best->question.micro_batches;
-    MOTLEY_RETURN_IF_ERROR(search_on(method, std::move(onwards), found));
+    if (may_go_on) MOTLEY_RETURN_IF_ERROR(search_on(method, std::move(onwards), found));
     SpmdAnswer& answer = found.best->answer;
     if (!answer.best || found.best->question.micro_batches <= kPricedMicroBatches) return found;
     MOTLEY_ASSIGN(SpmdPlan full,
@@ -142,6 +142,7 @@ Result<Inquiries> search(SpmdMethod method, const SpmdQuestion& question) {
     (fits ? answer.best : answer.nearest) = std::move(full);
     if (fits) return found;
     answer.best.reset();
+    if (!may_go_on) return found;
   }
 }
 
@@ -180,7 +181,8 @@ Result<void> set_bound(Seconds bound, bool was_ended, PlanOutcome& outcome) {
   const double step = outcome.predicted_step.value;
   const bool is_proven = step <= bound.value * (1 + kProven);
   outcome.reason = is_proven ? Reason::kOptimal : !was_ended ? Reason::kFeasible : Reason::kLimit;
-  if (outcome.reason == Reason::kLimit) outcome.why.push_back(kEnded);
+  const bool is_said = !outcome.why.empty() && outcome.why.back() == kEnded;
+  if (outcome.reason == Reason::kLimit && !is_said) outcome.why.push_back(kEnded);
   return {};
 }
 
@@ -196,9 +198,10 @@ Result<SpmdOutcome> plan_sharding(SpmdMethod method, const PlannerInputs& inputs
       inputs.costs,         {problem.recipe, problem.batch_norm, problem.bucket_bytes},
       problem.global_batch, problem.devices};
   question.deadline = start.deadline;
+  question.micro_batches = std::max<std::int64_t>(1, start.micro_batches);
   const PlanOutcome& split = *start.split;
   if (split.plan) question.shares.push_back(samples_of(problem, *split.plan));
-  MOTLEY_ASSIGN(const Inquiries inquiries, search(method, question));
+  MOTLEY_ASSIGN(const Inquiries inquiries, search(method, question, start.micro_batches == 0));
   const auto& [inquiry, refused] = inquiries;
   const SpmdAnswer& answer = inquiry->answer;
   SpmdOutcome found{split, answer.was_ended};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 #include "motley/base/deadline.h"
@@ -33,6 +34,7 @@ bool may_shard(const plan::Problem& problem, const PlannerInputs& inputs);
 struct SpmdStart {
   const plan::PlanOutcome* split = nullptr;  ///< the best split of the batch
   Deadline deadline;
+  std::int64_t micro_batches = 0;  ///< that somebody asked for; 0: as few as are best
 };
 
 /// What it found. The outcome's baselines are those of splits; its bound holds for all shardings
