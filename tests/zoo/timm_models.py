@@ -159,3 +159,19 @@ def crossvit():
 
 def davit():
     return model("davit_tiny", depths=(1, 1), embed_dims=(16, 32), num_heads=(1, 2))
+
+
+def inception_next():
+    return model("inception_next_tiny", depths=(1, 1, 1, 1), dims=(16, 24, 32, 48))
+
+
+def repvgg():
+    return model("repvgg_a0")
+
+
+def coatnet():
+    return model("coatnet_0_rw_224", img_size=64, depths=(1, 1, 1, 1), embed_dim=(32, 32, 64, 64))
+
+
+def hiera():
+    return model("hiera_tiny_224", img_size=64, embed_dim=16, stages=(1, 1, 1, 1))

@@ -126,6 +126,34 @@ def cohere():
     return language("Cohere", num_key_value_heads=2)
 
 
+def starcoder2():
+    return language("Starcoder2", num_key_value_heads=2)
+
+
+def olmo():
+    return language("Olmo")
+
+
+def cohere2():
+    return language("Cohere2", num_key_value_heads=2, sliding_window=8)
+
+
+def glm():
+    return language("Glm", num_key_value_heads=2, head_dim=8)
+
+
+def nemotron():
+    return language("Nemotron", num_key_value_heads=2)
+
+
+def gpt_oss():
+    return language("GptOss", num_key_value_heads=2, head_dim=8, num_local_experts=4, sliding_window=8)
+
+
+def recurrent_gemma():
+    return language("RecurrentGemma", num_key_value_heads=1, head_dim=8, lru_width=32, attention_window_size=8)
+
+
 def mpt():
     made = config(hf.MptConfig, vocab_size=64, d_model=32, n_layers=2, n_heads=4, max_seq_len=32, use_cache=False)
     return texts(hf.MptForCausalLM(made))
