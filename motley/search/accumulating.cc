@@ -110,44 +110,48 @@ Result<void> Accumulating::take_repeated(const plan::Problem& problem, plan::Pla
   return {};
 }
 
-/// One micro-batch knows gradients that are exchanged after it, where they are exchanged once: the
-/// split that is best for the batch at once, rounded, and a search for so many micro-batches.
-Result<void> Accumulating::consider_others(const plan::Problem& problem,
-                                           plan::PlanOutcome& outcome) const {
-  if (name() != "auto" && name() != "spmd" && name() != "split") return {};
-  const auto consider = [&](const plan::Plan& plan, std::vector<std::string> why) -> Result<void> {
-    MOTLEY_ASSIGN(const plan::Price price, inputs_.evaluator->price(plan));
-    ++outcome.considered;
-    MOTLEY_RETURN_IF_ERROR(take_better(problem, plan, price, std::move(why), outcome));
-    return {};
-  };
-  const std::string asked = fmt::format("{} micro-batches, as asked for", times_);
+Result<void> Accumulating::consider(const plan::Problem& problem, const plan::Plan& plan,
+                                    std::vector<std::string> why,
+                                    plan::PlanOutcome& outcome) const {
+  MOTLEY_ASSIGN(const plan::Price price, inputs_.evaluator->price(plan));
+  ++outcome.considered;
+  MOTLEY_RETURN_IF_ERROR(take_better(problem, plan, price, std::move(why), outcome));
+  return {};
+}
+
+/// The best split of the batch at once, in proportion.
+Result<void> Accumulating::consider_split(const plan::Problem& problem,
+                                          plan::PlanOutcome& outcome) const {
   MOTLEY_ASSIGN(const plan::PlanOutcome split, WaterFilling(inputs_).plan(problem));
-  if (split.plan) {
-    plan::Plan plan = *split.plan;
-    std::vector<double> samples;
-    for (const plan::Replica& replica : plan.replicas)
-      samples.push_back(static_cast<double>(replica.samples));
-    const auto parts = plan::round_shares(samples, problem.global_batch / times_);
-    const bool has_empty = std::find(parts.begin(), parts.end(), 0) != parts.end();
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      plan.replicas[i].samples = parts[i] * times_;
-      plan.replicas[i].micro_batches = times_;
-    }
-    if (!has_empty)
-      MOTLEY_RETURN_IF_ERROR(consider(
-          plan, {asked + fmt::format(": {}, in proportion to the best split of the batch at once",
-                                     plan::samples_text(parts))}));
+  if (!split.plan) return {};
+  plan::Plan plan = *split.plan;
+  std::vector<double> samples;
+  for (const plan::Replica& replica : plan.replicas)
+    samples.push_back(static_cast<double>(replica.samples));
+  const auto parts = plan::round_shares(samples, problem.global_batch / times_);
+  if (*std::min_element(parts.begin(), parts.end()) < problem.min_samples) return {};
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    plan.replicas[i].samples = parts[i] * times_;
+    plan.replicas[i].micro_batches = times_;
   }
-  if (name() == "split" || !may_shard(problem, inputs_)) return {};
+  return consider(problem, plan,
+                  {fmt::format("{} micro-batches, as asked for: {}, in proportion to the best "
+                               "split of the batch at once",
+                               times_, plan::samples_text(parts))},
+                  outcome);
+}
+
+/// A search that counts what is exchanged once as once.
+Result<void> Accumulating::consider_sharding(const plan::Problem& problem,
+                                             plan::PlanOutcome& outcome) const {
   const plan::PlanOutcome none;
   const Deadline deadline = Deadline::after(problem.time_limit);
   MOTLEY_ASSIGN(const SpmdOutcome sharded,
                 plan_sharding(SpmdMethod::kSpmd, inputs_, problem, {&none, deadline, times_}));
   if (!sharded.outcome.plan) return {};
   std::vector<std::string> why = sharded.outcome.why;
-  why.insert(why.begin(), asked);
-  return consider(*sharded.outcome.plan, std::move(why));
+  why.insert(why.begin(), fmt::format("{} micro-batches, as asked for", times_));
+  return consider(problem, *sharded.outcome.plan, std::move(why), outcome);
 }
 
 Result<plan::PlanOutcome> Accumulating::plan(const plan::Problem& problem) const {
@@ -160,7 +164,11 @@ Result<plan::PlanOutcome> Accumulating::plan(const plan::Problem& problem) const
     const plan::Plan found = *std::exchange(outcome.plan, std::nullopt);
     MOTLEY_RETURN_IF_ERROR(take_repeated(problem, found, std::exchange(outcome.why, {}), outcome));
   }
-  MOTLEY_RETURN_IF_ERROR(consider_others(problem, outcome));
+  // One micro-batch exchanges all gradients, which all of them do once.
+  const bool is_searched = name() == "auto" || name() == "spmd";
+  if (is_searched || name() == "split") MOTLEY_RETURN_IF_ERROR(consider_split(problem, outcome));
+  if (is_searched && may_shard(problem, inputs_))
+    MOTLEY_RETURN_IF_ERROR(consider_sharding(problem, outcome));
   MOTLEY_RETURN_IF_ERROR(reconsider_known(inputs_, problem, outcome));
   if (!outcome.plan) return outcome;
   MOTLEY_ASSIGN(const Seconds bound, lower_bound(problem, outcome.predicted_step));

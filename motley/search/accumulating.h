@@ -32,7 +32,10 @@ class Accumulating : public plan::Planner {
   Result<void> choose_exchanges(const plan::Problem& problem, plan::Plan& plan) const;
   Result<void> take_repeated(const plan::Problem& problem, plan::Plan plan,
                              std::vector<std::string> why, plan::PlanOutcome& outcome) const;
-  Result<void> consider_others(const plan::Problem& problem, plan::PlanOutcome& outcome) const;
+  Result<void> consider(const plan::Problem& problem, const plan::Plan& plan,
+                        std::vector<std::string> why, plan::PlanOutcome& outcome) const;
+  Result<void> consider_split(const plan::Problem& problem, plan::PlanOutcome& outcome) const;
+  Result<void> consider_sharding(const plan::Problem& problem, plan::PlanOutcome& outcome) const;
   Result<Seconds> lower_bound(const plan::Problem& problem, Seconds step) const;
   void say_what_lacks(const plan::Problem& problem, const plan::Plan& plan,
                       const plan::Price& price, plan::PlanOutcome& outcome) const;
