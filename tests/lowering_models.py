@@ -346,7 +346,8 @@ def two_views():
     def forward(self, x, y):
         both = self.fc(torch.cat([x, -x], 0)).tanh()
         first, second = both[: x.size(0)], both[x.size(0) :]
-        return F.mse_loss(first, y) + F.mse_loss(second, -y) + both.repeat(2, 1).mean()
+        third, targets = torch.chunk(torch.cat([both.chunk(2)[1], y]), 2)
+        return F.mse_loss(first, y) + F.mse_loss(second, -targets) + both.repeat(2, 1).mean() + third.square().mean()
 
     return Net(forward, fc=nn.Linear(8, 4)), (vectors(), vectors(4))
 
@@ -537,6 +538,7 @@ def selections():
         ]
         whole = torch.stack(parts).sum(0)
         ends = whole.kthvalue(2, 2).values + z.median(2).values + z.nansum(2) + z.norm(3.0, 2)
+        ends = ends.unsqueeze(1).squeeze().squeeze(0)  # of one sample as of several
         return F.mse_loss(whole.mean(2) + ends + torch.std_mean(z, 2)[0], y)
 
     net = Net(forward, fc=nn.Linear(8, 24))

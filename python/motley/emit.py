@@ -43,6 +43,8 @@ IDENTITY = {
     aten.lift_fresh_copy.default,
 }
 VIEWS = {aten.view.default, aten._unsafe_view.default, aten.reshape.default}
+# Without what has one element, of which the batch may be.
+SQUEEZES = {aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims}
 ATTENTION = aten._scaled_dot_product_flash_attention_for_cpu.default
 ATTENTION_BACKWARD = aten._scaled_dot_product_flash_attention_for_cpu_backward.default
 # Our operator for PyTorch's, and for each of its arguments the position among PyTorch's.
@@ -103,6 +105,16 @@ def conjugate_number(node: torch.fx.Node) -> complex | None:
     """Of a number, which PyTorch wraps in a tensor where it is differentiated."""
     is_conjugate = node.target is aten._conj.default and isinstance(node.args[0], complex)
     return node.args[0].conjugate() if is_conjugate else None
+
+
+def may_drop_batch(node: torch.fx.Node) -> bool:
+    """Does a squeeze name a size that depends on the batch, or none?"""
+    if node.target not in SQUEEZES:
+        return False
+    shape = node.args[0].meta["val"].shape
+    named = node.args[1] if len(node.args) > 1 else range(len(shape))
+    dims = [named] if isinstance(named, int) else named
+    return any(isinstance(shape[dim], torch.SymInt) for dim in dims)
 
 
 def is_copy_of_new(node: torch.fx.Node) -> bool:
@@ -304,6 +316,9 @@ class Emitter:
             return self.without_strides(node, arguments)
         if node.target in MARKING:
             return MARKING[node.target], arguments
+        if may_drop_batch(node):
+            shape = list(node.meta["val"].shape)
+            return "aten::view", [arguments[0], self.argument(shape, "List[int]", node)]
         return "aten::view" if node.target in VIEWS else full_name(node.target), arguments
 
     def without_strides(self, node: torch.fx.Node, arguments: list) -> tuple[str, list[Argument]]:

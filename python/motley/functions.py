@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.overrides import TorchFunctionMode
 
 from motley.ctc import ctc_loss
@@ -35,4 +36,19 @@ def embedding_bag(
     return total / kept.sum(1).clamp(min=1) if mode == "mean" else total
 
 
-OWN = {F.ctc_loss: ctc_loss, torch.ctc_loss: ctc_loss, F.embedding_bag: embedding_bag}
+def chunk(input, chunks, dim=0):
+    """Equal parts of a size that depends on the batch: by their sizes, as how many a rounded size gives
+    is nothing that holds for all batches to torch.export."""
+    size = input.shape[dim]
+    if not isinstance(size, torch.SymInt) or not statically_known_true(size % chunks == 0):
+        return torch.chunk(input, chunks, dim)
+    return torch.split(input, [size // chunks] * chunks, dim)
+
+
+OWN = {
+    F.ctc_loss: ctc_loss,
+    torch.ctc_loss: ctc_loss,
+    F.embedding_bag: embedding_bag,
+    torch.chunk: chunk,
+    torch.Tensor.chunk: chunk,
+}

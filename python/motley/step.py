@@ -60,6 +60,8 @@ class Step(nn.Module):
         self.result = types.SimpleNamespace(names=[])
 
     def forward(self, *inputs):
+        for tensor in inputs[1:]:  # one size from the first operator on, as far as torch.export knows
+            torch._check(tensor.shape[0] == inputs[0].shape[0])
         args, kwargs = self.arguments(inputs)
         loss, extras = name_outputs(self.module(*args, **kwargs))
         self.result.names = [name for name, _ in extras]

@@ -1,11 +1,11 @@
-"""Bags of embeddings as they are captured, beside PyTorch's."""
+"""Functions as they are captured, beside PyTorch's."""
 
 import itertools
 
 import pytest
 import torch
 import torch.nn.functional as F
-from motley.functions import embedding_bag
+from motley.functions import chunk, embedding_bag
 
 CASES = [
     *itertools.product(("sum", "mean", "max"), (None, 2, -1), (False,)),
@@ -26,3 +26,11 @@ def test_bags_that_are_rows(mode, padding_idx, is_weighed):
 def test_bags_one_behind_the_other_are_pytorch_s():
     weight, flat, offsets = torch.randn(4, 3), torch.randint(0, 4, (7,)), torch.tensor([0, 3])
     assert torch.equal(embedding_bag(flat, weight, offsets), F.embedding_bag(flat, weight, offsets))
+
+
+@pytest.mark.parametrize("rows, chunks", [(6, 2), (7, 2), (2, 3)])
+def test_chunks(rows, chunks):
+    tensor = torch.randn(rows, 4)
+    for dim in (0, 1):
+        for mine, theirs in zip(chunk(tensor, chunks, dim), tensor.chunk(chunks, dim), strict=True):
+            assert torch.equal(mine, theirs)

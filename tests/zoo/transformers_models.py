@@ -230,11 +230,17 @@ def t5():
     return texts(hf.T5ForConditionalGeneration(made))
 
 
-def bart():
-    made = config(hf.BartConfig, vocab_size=64, d_model=32, encoder_layers=2, decoder_layers=2,
+TWO_STACKS = dict(vocab_size=64, d_model=32, encoder_layers=2, decoder_layers=2,
                   encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=64, decoder_ffn_dim=64,
                   max_position_embeddings=32, decoder_start_token_id=2, use_cache=False)
-    return texts(hf.BartForConditionalGeneration(made))
+
+
+def bart():
+    return texts(hf.BartForConditionalGeneration(config(hf.BartConfig, **TWO_STACKS)))
+
+
+def mbart():
+    return texts(hf.MBartForConditionalGeneration(config(hf.MBartConfig, **TWO_STACKS)))
 
 
 def pictures(net, names=("pixel_values", "labels"), classes=10, side=32):
