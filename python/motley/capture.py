@@ -13,6 +13,7 @@ import functools
 import io
 import logging
 import re
+import traceback
 import warnings
 from dataclasses import dataclass
 
@@ -197,7 +198,7 @@ def symbolic_lengths():
 def refuse_export(error: Exception, batch: int) -> None:
     """Says what torch.export found in the user's terms."""
     text = str(error)
-    where = user_line(text)
+    where = user_line(text, user_line("".join(traceback.format_exception(error))))
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     first = lines[0].split(" (unhinted")[0].rstrip(".;:") if lines else type(error).__name__
     first = re.sub(r"\bs\d+\b", "batch", first)  # PyTorch's names of the batch size

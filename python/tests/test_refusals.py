@@ -129,7 +129,7 @@ STEPS = {
     ),
     "wrong shapes": (
         lambda fc, x, y: F.cross_entropy(fc(x[:, :2]), y),
-        "PyTorch cannot export the model; torch.export; found RuntimeError: "
+        "PyTorch cannot export the model; {step}; found RuntimeError: "
         "a and b must have same reduction dim, but got [batch, 2] X [4, 3], "
         "wanted a model that it exports; try torch.export.export(module, inputs) alone",
     ),
@@ -139,7 +139,8 @@ STEPS = {
 @pytest.mark.parametrize("case", STEPS)
 def test_steps(tmp_path, case):
     step, message = STEPS[case]
-    assert refusal(tmp_path, Linear(step), inputs()) == f"motley.export: {message.replace('{here}', HERE)}"
+    message = message.replace("{here}", HERE).replace("{step}", f"{__file__}:{step.__code__.co_firstlineno}")
+    assert refusal(tmp_path, Linear(step), inputs()) == f"motley.export: {message}"
 
 
 def test_branch_on_data_names_the_line(tmp_path, capfd):
@@ -152,6 +153,19 @@ def test_branch_on_data_names_the_line(tmp_path, capfd):
         "found Could not guard on data-dependent expression Eq(u0, 1), "
     )
     assert capfd.readouterr().err == ""
+
+
+def test_branch_far_from_the_data_names_the_line(tmp_path):
+    class Inner(nn.Module):
+        def forward(self, x, is_positive):
+            return x.exp() if is_positive else x
+
+    line = Inner.forward.__code__.co_firstlineno + 1
+    inner = Inner()
+    step = lambda fc, x, y: F.cross_entropy(inner(fc(x), (x.flatten() > 0).any().item()), y)
+    assert refusal(tmp_path, Linear(step), inputs()).startswith(
+        f"motley.export: a shape or branch depends on the data; {__file__}:{line}; "
+    )
 
 
 def test_size_from_data_names_the_line(tmp_path):
