@@ -70,7 +70,7 @@ class RuleBuilder {
   void never(const DimFactors& dim);
   void set_split(const DimFactors& dim, Split split);
   void set_operand(int operand, TensorFactors factors);  ///< no effect for operand -1
-  void set_result(int result, TensorFactors factors);
+  void set_result(int result, TensorFactors factors);    ///< no effect for one left undefined
   /// Factors of `wide` as numpy broadcasting aligns `shape` with them; dimensions of size 1 that
   /// are spread have none. Empty if it does not align.
   std::optional<TensorFactors> broadcast(const std::vector<std::int64_t>& shape,
