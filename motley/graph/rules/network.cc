@@ -146,8 +146,8 @@ bool convolution_backward_rule(RuleBuilder& rule) {
   rule.set_operand(0, made->y);
   rule.set_operand(1, made->x);
   rule.set_operand(2, made->w);
-  if (rule.has_result(0)) rule.set_result(0, made->x);
-  if (rule.has_result(1)) rule.set_result(1, made->w);
+  rule.set_result(0, made->x);
+  rule.set_result(1, made->w);
   if (rule.has_result(2)) {
     rule.set_result(2, {made->channels});
     rule.set_independent(2, made->k);
@@ -254,8 +254,7 @@ bool layer_norm_rule(RuleBuilder& rule) {
     return each.size() == shape.size() ? statistics : weights;
   };
   for (int i = 0; i < rule.operand_count(); ++i) rule.set_operand(i, like(rule.operand_shape(i)));
-  for (int r = 0; r < rule.result_count(); ++r)
-    if (rule.has_result(r)) rule.set_result(r, like(rule.result_shape(r)));
+  for (int r = 0; r < rule.result_count(); ++r) rule.set_result(r, like(rule.result_shape(r)));
   if (Backward) rule.add_term({0});
   return shape.size() > static_cast<std::size_t>(rule.list_length(List));
 }
@@ -282,10 +281,8 @@ bool group_norm_rule(RuleBuilder& rule) {
     const bool is_statistic = Backward && (i == rule.operand(2) || i == rule.operand(3));
     rule.set_operand(i, rank == 1 ? weights : is_statistic ? statistics : whole);
   }
-  for (int r = 0; r < rule.result_count(); ++r) {
-    if (!rule.has_result(r)) continue;
+  for (int r = 0; r < rule.result_count(); ++r)
     rule.set_result(r, r == 0 ? whole : Backward ? weights : statistics);
-  }
   rule.add_slot(sizes, -1, at(whole, 0));
   rule.add_slot(sizes + 1, -1, channels);
   rule.add_slot(sizes + 3, -1, {group});

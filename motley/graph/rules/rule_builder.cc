@@ -199,7 +199,7 @@ void RuleBuilder::set_operand(int operand, TensorFactors factors) {
 }
 
 void RuleBuilder::set_result(int result, TensorFactors factors) {
-  if (result < result_count() && !has_result(result)) return;  // a gradient that nobody wants
+  if (!has_result(result)) return;  // a gradient that nobody wants
   rule_.result_factors[static_cast<std::size_t>(result)] = std::move(factors);
 }
 
