@@ -12,7 +12,6 @@
 #include "motley/search/split/water_filling.h"
 #include "motley/search/spmd/bound.h"
 #include "motley/search/spmd/spmd_planner.h"
-#include "motley/search/spmd/study.h"
 #include "motley/synth/exchange_methods.h"
 #include "motley/synth/lower.h"
 
@@ -43,14 +42,9 @@ Result<void> Accumulating::choose_exchanges(const plan::Problem& problem, plan::
   plan::Region& region = plan.replicas[0].regions[0];
   if (region.exchanges.empty()) return {};
   region.exchanges.clear();
-  const SpmdQuestion question{inputs_.graph,
-                              problem.cluster,
-                              inputs_.costs,
-                              {problem.recipe, problem.batch_norm, problem.bucket_bytes},
-                              problem.global_batch,
-                              region.devices,
-                              {},
-                              plan.replicas[0].micro_batches};
+  SpmdQuestion question = spmd_question(inputs_, problem);
+  question.devices = region.devices;
+  question.micro_batches = plan.replicas[0].micro_batches;
   MOTLEY_ASSIGN(SpmdStudy study, SpmdStudy::make(question));
   MOTLEY_ASSIGN(const program::Program program,
                 synth::lower(*inputs_.graph, plan, *problem.cluster));
@@ -64,13 +58,7 @@ Result<void> Accumulating::choose_exchanges(const plan::Problem& problem, plan::
 /// it is known; the search was for one of them.
 Result<Seconds> Accumulating::lower_bound(const plan::Problem& problem, Seconds step) const {
   if (!may_shard(problem, inputs_)) return Seconds(0);
-  const SpmdQuestion question{inputs_.graph,
-                              problem.cluster,
-                              inputs_.costs,
-                              {problem.recipe, problem.batch_norm, problem.bucket_bytes},
-                              problem.global_batch,
-                              problem.devices,
-                              {}};
+  const SpmdQuestion question = spmd_question(inputs_, problem);
   MOTLEY_ASSIGN(SpmdStudy study, SpmdStudy::make(question));
   return spmd_lower_bound(study, step);
 }

@@ -186,6 +186,16 @@ Result<void> set_bound(Seconds bound, bool was_ended, PlanOutcome& outcome) {
   return {};
 }
 
+SpmdQuestion spmd_question(const PlannerInputs& inputs, const Problem& problem) {
+  return {inputs.graph,
+          problem.cluster,
+          inputs.costs,
+          {problem.recipe, problem.batch_norm, problem.bucket_bytes},
+          problem.global_batch,
+          problem.devices,
+          {}};
+}
+
 bool may_shard(const Problem& problem, const PlannerInputs& inputs) {
   return inputs.costs != nullptr && problem.devices.size() > 1 &&
          problem.batch_norm == plan::BatchNormMode::kGlobal;
@@ -193,10 +203,7 @@ bool may_shard(const Problem& problem, const PlannerInputs& inputs) {
 
 Result<SpmdOutcome> plan_sharding(SpmdMethod method, const PlannerInputs& inputs,
                                   const Problem& problem, const SpmdStart& start) {
-  SpmdQuestion question{
-      inputs.graph,         problem.cluster,
-      inputs.costs,         {problem.recipe, problem.batch_norm, problem.bucket_bytes},
-      problem.global_batch, problem.devices};
+  SpmdQuestion question = spmd_question(inputs, problem);
   question.deadline = start.deadline;
   question.micro_batches = std::max<std::int64_t>(1, start.micro_batches);
   const PlanOutcome& split = *start.split;

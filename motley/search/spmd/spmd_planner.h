@@ -6,6 +6,7 @@
 #include "motley/base/deadline.h"
 #include "motley/plan/planner.h"
 #include "motley/search/split/planner_inputs.h"
+#include "motley/search/spmd/study.h"
 
 namespace motley::search {
 
@@ -25,6 +26,9 @@ class SpmdPlanner : public plan::Planner {
   SpmdMethod method_;
   PlannerInputs inputs_;
 };
+
+/// The batch at once, on all of the problem's devices, without a deadline.
+SpmdQuestion spmd_question(const PlannerInputs& inputs, const plan::Problem& problem);
 
 /// Is there more to choose from than splits of the batch? Not without costs of operators, on one
 /// device, or with batch norm over local samples.
