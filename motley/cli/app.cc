@@ -110,6 +110,8 @@ void add_common_options(Registry& registry, Context& context) {
 
 }  // namespace
 
+std::string version() { return MOTLEY_VERSION; }
+
 int run_app(std::vector<std::string> arguments, const Surroundings& surroundings) {
   Registry registry;
   Context context;

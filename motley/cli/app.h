@@ -18,6 +18,9 @@ struct Surroundings {
   bool terminal = false;  ///< stderr is a terminal
 };
 
+/// Motley's own: "0.1.0".
+std::string version();
+
 /// The whole command line: parses flags, runs a verb, prints what it returns. `arguments` without
 /// the program's name. Returns the exit code.
 int run_app(std::vector<std::string> arguments, const Surroundings& surroundings);

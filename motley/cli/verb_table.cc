@@ -12,7 +12,8 @@
   ADD(report)             \
   ADD(trace)              \
   ADD(consolidate)        \
-  ADD(demo)
+  ADD(demo)               \
+  ADD(agent)
 
 namespace motley::cli {
 

@@ -6,12 +6,14 @@
 #include <atomic>
 #include <filesystem>
 #include <regex>
+#include <set>
 
 #include "motley/base/file.h"
 #include "motley/base/json.h"
 #include "motley/base/text.h"
 #include "motley/control/run_directory.h"
 #include "motley/program/program_text.h"
+#include "motley/run/remote_job.h"
 
 // Set by the build: which PyTorch motley-worker was compiled against, where it lay, and
 // what kept libmotley_cuda.so from being built.
@@ -49,33 +51,37 @@ std::string minor_of(const std::string& version) {
   return version.substr(0, version.find('.', version.find('.') + 1));
 }
 
-/// The job of one task, with its programs written beside it.
-Result<run::ProfileJob> write_programs(const TimingTask& task, const std::string& directory) {
+/// The job of one task, to lie in a folder with its programs; `write` is given each path and text.
+template <typename Write>
+Result<std::string> write_profile_job(const TimingTask& task, const std::string& directory,
+                                      bool lingers, const Write& write) {
   run::ProfileJob job;
   job.device = task.device;
   job.whole_steps = task.what == TimingTask::What::kWholeSteps;
   job.seconds_per_program = task.per_program.value;
+  job.linger = lingers;
   for (const TimedProgram& each : task.programs) {
     job.programs.push_back(fmt::format("{}/{}.txt", directory, job.programs.size()));
     job.ranks.push_back(each.rank);
-    MOTLEY_RETURN_IF_ERROR(
-        write_file_atomic(job.programs.back(), program::print_program(*each.program)));
+    MOTLEY_RETURN_IF_ERROR(write(job.programs.back(), program::print_program(*each.program)));
   }
-  return job;
-}
-
-Result<std::string> write_profile_job(const TimingTask& task, const std::string& directory,
-                                      bool lingers) {
-  std::error_code code;
-  std::filesystem::create_directories(directory, code);
-  MOTLEY_ASSIGN(run::ProfileJob job, write_programs(task, directory));
-  job.linger = lingers;
   const std::string path = directory + "/profile.json";
-  MOTLEY_RETURN_IF_ERROR(write_file_atomic(path, run::profile_job_to_json(job).dump()));
+  MOTLEY_RETURN_IF_ERROR(write(path, run::profile_job_to_json(job).dump()));
   return path;
 }
 
+Result<void> write_here(const std::string& path, const std::string& text) {
+  std::error_code code;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), code);
+  return write_file_atomic(path, text);
+}
+
 }  // namespace
+
+LocalWorkers::LocalWorkers(std::string worker, std::string program, std::string version)
+    : worker_(std::move(worker)),
+      hosts_([program](const std::string& host) { return run::ssh_command(host, program); },
+             {std::move(version), minor_of(MOTLEY_TORCH_VERSION)}) {}
 
 std::string built_torch_version() { return MOTLEY_TORCH_VERSION; }
 
@@ -101,13 +107,28 @@ Result<std::string> LocalWorkers::torch_version() const {
 Result<std::vector<std::vector<run::OpTime>>> LocalWorkers::time_programs(
     const std::vector<TimingTask>& tasks) {
   const ScratchDirectory scratch;
-  std::vector<std::vector<std::string>> arguments;
+  std::set<std::string> hosts;
+  for (const TimingTask& task : tasks)
+    if (!task.device.host.empty()) hosts.insert(task.device.host);
+  MOTLEY_RETURN_IF_ERROR(hosts_.reach(hosts));
+  for (const std::string& host : hosts)
+    MOTLEY_RETURN_IF_ERROR(hosts_.at(host).send({{"do", "reset"}}));
+  std::vector<run::WorkerTask> verbs;
   for (const TimingTask& task : tasks) {
-    const std::string directory = fmt::format("{}/{}", scratch.path(), arguments.size());
-    MOTLEY_ASSIGN(std::string path, write_profile_job(task, directory, tasks.size() > 1));
-    arguments.push_back({"profile", std::move(path)});
+    const std::string& host = task.device.host;
+    run::HostLink* link = host.empty() ? nullptr : &hosts_.at(host);
+    const std::string directory = fmt::format(
+        "{}/{}", link == nullptr ? scratch.path() : link->scratch() + "/run", verbs.size());
+    MOTLEY_ASSIGN(std::string path,
+                  write_profile_job(task, directory, tasks.size() > 1,
+                                    [&](const std::string& name, const std::string& text) {
+                                      if (link == nullptr) return write_here(name, text);
+                                      const auto inside = name.substr(link->scratch().size() + 1);
+                                      return link->put_text(text, inside);
+                                    }));
+    verbs.push_back({{"profile", std::move(path)}, host});
   }
-  MOTLEY_ASSIGN(const auto lines, run::run_side_by_side(worker_, arguments, kProfileTimeout));
+  MOTLEY_ASSIGN(const auto lines, run::run_side_by_side(worker_, verbs, kProfileTimeout, &hosts_));
   std::vector<std::vector<run::OpTime>> times;
   for (const std::string& line : lines) {
     MOTLEY_ASSIGN(const Json json, parse_json(line, "motley-worker profile"));
@@ -117,33 +138,55 @@ Result<std::vector<std::vector<run::OpTime>>> LocalWorkers::time_programs(
   return times;
 }
 
+Result<void> LocalWorkers::place(run::Job& job) {
+  const std::set<std::string> hosts = run::remote_hosts(job);
+  MOTLEY_RETURN_IF_ERROR(hosts_.reach(hosts));
+  MOTLEY_RETURN_IF_ERROR(run::choose_store(hosts_, job));
+  for (const std::string& host : hosts)
+    MOTLEY_RETURN_IF_ERROR(run::place_job(hosts_.at(host), job));
+  return {};
+}
+
 Result<run::MeasuredGroup> LocalWorkers::time_exchanges(const run::Job& job) {
   const ScratchDirectory scratch;
   run::Job here = job;
   here.run_dir = scratch.path();
+  MOTLEY_RETURN_IF_ERROR(place(here));
   const std::string path = RunDirectory{here.run_dir}.job();
   MOTLEY_RETURN_IF_ERROR(write_file_atomic(path, run::job_to_json(here).dump()));
   Result<run::MeasuredGroup> times = run::MeasuredGroup{};
-  const run::JobOutcome outcome =
-      run::launch(here, {.worker = worker_, .job_path = path, .verb = "collectives"},
-                  [&](const run::WorkerEvent& event) {
-                    if (event.event == "collectives")
-                      times = run::measured_group_from_json(event.fields, "motley-worker");
-                  });
+  const run::JobOutcome outcome = run::launch(
+      here, {.worker = worker_, .job_path = path, .hosts = &hosts_, .verb = "collectives"},
+      [&](const run::WorkerEvent& event) {
+        if (event.event == "collectives")
+          times = run::measured_group_from_json(event.fields, "motley-worker");
+      });
   if (outcome.end == run::JobEnd::kFailed) return tl::make_unexpected(outcome.error);
   return times;
 }
 
 run::JobOutcome LocalWorkers::train(const run::Job& job, Starter starter, const OnEvent& on_event) {
   std::atomic<bool> stop = false;
-  return run::launch(job,
-                     {.worker = worker_,
-                      .job_path = RunDirectory{job.run_dir}.job(),
-                      .launched = starter == Starter::kLauncher,
-                      .stop = &stop},
-                     [&](const run::WorkerEvent& event) {
-                       if (on_event(event) == Wish::kStop) stop = true;
-                     });
+  const bool launched = starter == Starter::kLauncher;
+  run::Job placed = job;
+  const std::string path = RunDirectory{job.run_dir}.job();
+  auto done = launched ? Result<void>() : place(placed);
+  if (done && placed != job) done = write_file_atomic(path, run::job_to_json(placed).dump(2));
+  if (!done) return {.end = run::JobEnd::kFailed, .error = done.error()};
+  run::JobOutcome outcome = run::launch(placed,
+                                        {.worker = worker_,
+                                         .job_path = path,
+                                         .hosts = launched ? nullptr : &hosts_,
+                                         .launched = launched,
+                                         .stop = &stop},
+                                        [&](const run::WorkerEvent& event) {
+                                          if (on_event(event) == Wish::kStop) stop = true;
+                                        });
+  if (outcome.end == run::JobEnd::kFailed || launched) return outcome;
+  for (const std::string& host : run::remote_hosts(placed))
+    if (const auto brought = run::bring_results(hosts_.at(host), placed); !brought)
+      return {.end = run::JobEnd::kFailed, .error = brought.error()};
+  return outcome;
 }
 
 Result<run::JobEnd> LocalWorkers::join() {

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "motley/control/workers.h"
+#include "motley/run/hosts/hosts.h"
 
 namespace motley::control {
 
@@ -11,12 +12,14 @@ std::string built_torch_version();
 /// Why libmotley_cuda.so, which CUDA devices need, was left out of the build; empty if it was not.
 std::string cuda_left_out();
 
-/// Workers that are processes of this machine: motley-worker, started by run/launcher.h. What is
-/// handed to those that measure lies in a scratch directory for as long.
+/// Workers that are processes: motley-worker, started by run/launcher.h, on this machine or by the
+/// agents of others, which are reached by ssh when a device is there. What is handed to those that
+/// measure lies in a scratch directory for as long.
 class LocalWorkers : public Workers {
  public:
-  /// `worker`: path of motley-worker. Nothing is started or looked at yet.
-  explicit LocalWorkers(std::string worker) : worker_(std::move(worker)) {}
+  /// `worker`: path of motley-worker; `program`: of motley; `version`: its own. Nothing is started
+  /// or looked at yet.
+  explicit LocalWorkers(std::string worker, std::string program = "", std::string version = "");
 
   /// Errors: worker.missing, worker.version (it was built for another PyTorch than is installed).
   Result<std::string> torch_version() const override;
@@ -27,7 +30,10 @@ class LocalWorkers : public Workers {
   Result<run::JobEnd> join() override;
 
  private:
+  Result<void> place(run::Job& job);
+
   std::string worker_;
+  run::Hosts hosts_;
 };
 
 }  // namespace motley::control

@@ -13,6 +13,7 @@
 #include "motley/program/program_text.h"
 #include "motley/run/feed/batch_order.h"
 #include "motley/run/feed/loader.h"
+#include "motley/run/hosts/here.h"
 #include "motley/run/input_specs.h"
 #include "motley/run/processors.h"
 
@@ -50,7 +51,8 @@ run::WorkerDevice worker_device(const cluster::Cluster& cluster, DeviceId id,
   run::WorkerDevice worker;
   worker.name = device.name;
   worker.kind = device.kind;
-  worker.host = cluster.node(device.node).host;
+  const std::string& host = cluster.node(device.node).host;
+  if (!run::is_this_machine(host)) worker.host = host;
   worker.local_index = device.local_index;
   worker.threads = device.threads;
   worker.speed = device.speed;
@@ -82,7 +84,7 @@ void place_emulated(std::vector<run::WorkerDevice>& devices) {
 /// Are there no links but those that are emulated?
 bool are_all_here(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices) {
   return std::all_of(devices.begin(), devices.end(), [&](DeviceId id) {
-    return cluster.node(cluster.device(id).node).host.empty();
+    return run::is_this_machine(cluster.node(cluster.device(id).node).host);
   });
 }
 

@@ -7,7 +7,7 @@
 #include "motley/base/ids.h"
 #include "motley/program/program.h"
 #include "motley/run/job.h"
-#include "motley/run/status.h"
+#include "motley/run/hosts/status.h"
 
 namespace motley::run {
 

@@ -91,6 +91,14 @@ Result<WorkerDevice> worker_device_from_json(const Json& json, const std::string
   return device;
 }
 
+namespace {
+
+Json store_to_json(const std::optional<StoreAddress>& store) {
+  return store ? Json{{"address", store->address}, {"port", store->port}} : Json(nullptr);
+}
+
+}  // namespace
+
 Json job_to_json(const Job& job) {
   Json devices = Json::array();
   for (const WorkerDevice& device : job.devices) devices.push_back(worker_device_to_json(device));
@@ -112,8 +120,22 @@ Json job_to_json(const Job& job) {
       {"transport", job.transport},
       {"trace_steps", job.trace_steps},
       {"devices", std::move(devices)},
+      {"store", store_to_json(job.store)},
   };
 }
+
+namespace {
+
+Result<StoreAddress> store_from_json(const Json& json, const std::string& where) {
+  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
+  StoreAddress store;
+  MOTLEY_ASSIGN(store.address, object.string("address"));
+  MOTLEY_ASSIGN(store.port, object.integer("port"));
+  MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
+  return store;
+}
+
+}  // namespace
 
 Result<Job> job_from_json(const Json& json, const std::string& where) {
   MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
@@ -147,6 +169,9 @@ Result<Job> job_from_json(const Json& json, const std::string& where) {
   MOTLEY_ASSIGN(job.trace_steps, object.integer("trace_steps"));
   MOTLEY_ASSIGN(const Json* devices, object.member("devices"));
   MOTLEY_ASSIGN(job.devices, devices_from_json(*devices, where));
+  if (is_present(object, "store")) {
+    MOTLEY_ASSIGN(job.store, store_from_json(**object.member("store"), where + ": store"));
+  }
   (void)object.has("shuffle");
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
   if (!cluster::is_transport(job.transport))

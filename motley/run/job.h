@@ -33,6 +33,13 @@ struct WorkerDevice {
 Json worker_device_to_json(const WorkerDevice& device);
 Result<WorkerDevice> worker_device_from_json(const Json& json, const std::string& where);
 
+/// Where the ranks of a job on several machines meet: rank 0 serves it.
+struct StoreAddress {
+  std::string address;
+  int port = 0;
+  bool operator==(const StoreAddress&) const = default;
+};
+
 /// Everything a worker needs to train. Written by `motley run` as JSON (docs/formats/job.md) next
 /// to the program; under a launcher rank 0 hands both to the others through the store.
 struct Job {
@@ -52,6 +59,7 @@ struct Job {
   std::string transport = "auto";     ///< of collectives: auto, or gloo even within a machine
   std::int64_t trace_steps = 5;       ///< the last so many steps are kept as a trace
   std::vector<WorkerDevice> devices;  ///< by rank
+  std::optional<StoreAddress> store;  ///< none: all ranks share the run directory
   bool operator==(const Job&) const = default;
 };
 Json job_to_json(const Job& job);

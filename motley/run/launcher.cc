@@ -10,31 +10,30 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include "motley/base/exit_code.h"
 #include "motley/base/file.h"
 #include "motley/base/text.h"
-#include "motley/run/child_process.h"
 #include "motley/run/diagnosis.h"
+#include "motley/run/hosts/child_process.h"
+#include "motley/run/hosts/elapsed.h"
+#include "motley/run/hosts/remote_crew.h"
+#include "motley/run/remote_job.h"
 
 namespace motley::run {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr int kTickMs = 50;
 constexpr double kSilenceMargin = 5.0;  // workers' own timeouts speak first
 // Importing PyTorch from a cold disk, and the first use of a GPU, can take a minute.
 constexpr double kStartFactor = 10.0;  // loading may take this many timeouts
 constexpr std::size_t kMostLogTail = 300;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 // A handler could do next to nothing safely; a descriptor is polled with the workers' output.
 /// SIGTERM and SIGINT come through a descriptor while this object lives, not as signals.
@@ -104,9 +103,10 @@ class Launch {
 
   Result<void> prepare_directory() const;
   Result<void> start_all();
-  void wait_for_output();
+  Crew& crew_of(std::size_t rank);
+  void listen();
   void take_line(int rank, const std::string& line);
-  void collect_exits();
+  void take_exit(int rank, int status);
   void check_signals();
   void check_silence();
   void check_deadlines();
@@ -119,9 +119,9 @@ class Launch {
   const std::function<void(const WorkerEvent&)>& on_event_;
   Diagnosis diagnosis_;
   SignalPipe signals_;
-  std::vector<Child> children_;
-  std::vector<int> exit_codes_;
-  std::vector<bool> spoke_error_;  // rank sent an error event
+  std::map<std::string, std::unique_ptr<Crew>> crews_;  // by host
+  std::vector<int> exit_codes_;                         // by rank; -1: it runs
+  std::vector<bool> spoke_error_;                       // rank sent an error event
   std::size_t ready_ = 0, stopped_ = 0;
   int interrupts_ = 0;
   Blame blame_ = Blame::kNone;
@@ -148,21 +148,27 @@ Result<void> Launch::prepare_directory() const {
   return {};
 }
 
+Crew& Launch::crew_of(std::size_t rank) {
+  const std::string& host = job_.devices[rank].host;
+  std::unique_ptr<Crew>& crew = crews_[host];
+  if (!crew && options_.hosts != nullptr && !host.empty())
+    crew = std::make_unique<RemoteCrew>(options_.hosts->at(host), job_.run_dir);
+  if (!crew) crew = std::make_unique<LocalCrew>(options_.worker, signals_.mask_before());
+  return *crew;
+}
+
 Result<void> Launch::start_all() {
   const std::size_t ranks = options_.launched ? 1 : job_.devices.size();
+  exit_codes_.assign(ranks, -1);
+  spoke_error_.assign(ranks, false);
   for (std::size_t rank = 0; rank < ranks; ++rank) {
-    SpawnOptions options;
-    options.arguments = {options_.worker, options_.verb, options_.job_path};
+    const bool is_remote = options_.hosts != nullptr && !job_.devices[rank].host.empty();
+    Hand hand{static_cast<int>(rank),
+              {options_.verb, is_remote ? std::string(kRemoteJob) : options_.job_path},
+              log_path(static_cast<int>(rank))};
     if (!options_.launched)  // otherwise the worker reads the launcher's variables
-      options.arguments.insert(options.arguments.end(), {"--rank", std::to_string(rank)});
-    // Workers end when we are gone, however we end.
-    options.arguments.insert(options.arguments.end(), {"--parent", std::to_string(::getpid())});
-    options.error_path = log_path(static_cast<int>(rank));
-    options.mask = signals_.mask_before();
-    MOTLEY_ASSIGN(Child child, spawn(options));
-    children_.push_back(std::move(child));
-    exit_codes_.push_back(-1);
-    spoke_error_.push_back(false);
+      hand.arguments.insert(hand.arguments.end(), {"--rank", std::to_string(rank)});
+    MOTLEY_RETURN_IF_ERROR(crew_of(rank).start(hand));
   }
   return {};
 }
@@ -192,48 +198,41 @@ void Launch::take_line(int rank, const std::string& line) {
   on_event_(*event);
 }
 
-void Launch::wait_for_output() {
+void Launch::listen() {
   std::vector<pollfd> waits{{signals_.number(), POLLIN, 0}};
-  std::vector<std::size_t> ranks;
-  for (std::size_t rank = 0; rank < children_.size(); ++rank) {
-    if (!children_[rank].output.is_open()) continue;
-    waits.push_back({children_[rank].output.number(), POLLIN, 0});
-    ranks.push_back(rank);
+  for (const auto& [host, crew] : crews_) crew->add_waits(waits);
+  ::poll(waits.data(), waits.size(), kTickMs);
+  std::vector<Heard> heard;
+  for (const auto& [host, crew] : crews_) crew->listen(heard);
+  for (const Heard& each : heard) {
+    if (each.what == Heard::What::kLine) take_line(each.id, each.line);
+    if (each.what == Heard::What::kExit) take_exit(each.id, each.status);
+    if (each.what != Heard::What::kLost) continue;
+    exit_codes_[static_cast<std::size_t>(each.id)] = kRuntimeFailure;
+    blame(Blame::kDeath, Error{ErrorKind::kRuntime, "run.host-lost",
+                               fmt::format("{}; {} was last seen: {}", each.line,
+                                           rank_name(job_, each.id), diagnosis_.where(each.id))});
   }
-  if (::poll(waits.data(), waits.size(), kTickMs) <= 0) return;
-  for (std::size_t i = 0; i < ranks.size(); ++i)
-    if (waits[i + 1].revents != 0)
-      read_lines(children_[ranks[i]],
-                 [&](const std::string& line) { take_line(static_cast<int>(ranks[i]), line); });
 }
 
-void Launch::collect_exits() {
-  for (std::size_t rank = 0; rank < children_.size(); ++rank) {
-    Child& child = children_[rank];
-    int status = 0;
-    // Its last events first: an exit is judged when its output has ended.
-    if (child.pid < 0 || child.output.is_open() || ::waitpid(child.pid, &status, WNOHANG) <= 0)
-      continue;
-    child.pid = -1;
-    exit_codes_[rank] = exit_code_of(status);
-    const bool fine = exit_codes_[rank] == 0 || exit_codes_[rank] == kStopped;
-    if (fine || spoke_error_[rank] || (told_to_end_ && WIFSIGNALED(status))) continue;
-    if (interrupts_ > 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM) {
-      blame(Blame::kError, Error{ErrorKind::kRuntime, "run.interrupted", "interrupted"});
-      continue;
-    }
-    const int number = static_cast<int>(rank);
-    std::string message = fmt::format("{} {}; last seen: {}", rank_name(job_, number),
-                                      describe_exit(status), diagnosis_.where(number));
-    const std::string words = log_tail(log_path(number));
-    if (!words.empty()) message += fmt::format("; its last words: {}", quote(words));
-    blame(Blame::kDeath, Error{ErrorKind::kRuntime, "run.worker-lost", std::move(message)});
+void Launch::take_exit(int rank, int status) {
+  const auto at = static_cast<std::size_t>(rank);
+  exit_codes_[at] = exit_code_of(status);
+  const bool fine = exit_codes_[at] == 0 || exit_codes_[at] == kStopped;
+  if (fine || spoke_error_[at] || (told_to_end_ && WIFSIGNALED(status))) return;
+  if (interrupts_ > 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM) {
+    blame(Blame::kError, Error{ErrorKind::kRuntime, "run.interrupted", "interrupted"});
+    return;
   }
+  std::string message = fmt::format("{} {}; last seen: {}", rank_name(job_, rank),
+                                    describe_exit(status), diagnosis_.where(rank));
+  const std::string words = log_tail(log_path(rank));
+  if (!words.empty()) message += fmt::format("; its last words: {}", quote(words));
+  blame(Blame::kDeath, Error{ErrorKind::kRuntime, "run.worker-lost", std::move(message)});
 }
 
 void Launch::signal_all(int signal) {
-  for (const Child& child : children_)
-    if (child.pid > 0) ::kill(child.pid, signal);
+  for (const auto& [host, crew] : crews_) crew->signal(signal);
 }
 
 void Launch::check_signals() {
@@ -263,7 +262,7 @@ void Launch::check_silence() {
     progress_at_ = Clock::now();
   }
   // Longer than the workers' own timeouts, which know better whom they wait for.
-  const bool all_ready = ready_ == children_.size();
+  const bool all_ready = ready_ == exit_codes_.size();
   const double limit = job_.timeout_s * (all_ready ? 1.0 : kStartFactor) + kSilenceMargin;
   if (blame_ != Blame::kNone || seconds_since(progress_at_) < limit) return;
   blame(Blame::kError,
@@ -282,19 +281,14 @@ void Launch::check_deadlines() {
 JobOutcome Launch::run() {
   auto started = prepare_directory();
   if (started) started = start_all();
-  if (!started) {
-    blame(Blame::kDeath, started.error());
-    told_to_end_ = true;
-    signal_all(SIGKILL);
-  }
-  const auto is_live = [](const Child& child) { return child.pid > 0; };
-  while (std::any_of(children_.begin(), children_.end(), is_live)) {
-    wait_for_output();
-    collect_exits();
+  if (!started) blame(Blame::kDeath, started.error());
+  while (started && std::count(exit_codes_.begin(), exit_codes_.end(), -1) > 0) {
+    listen();
     check_signals();
     check_silence();
     check_deadlines();
   }
+  crews_.clear();  // nothing of them goes on
   JobOutcome outcome;
   outcome.exit_codes = exit_codes_;
   outcome.error = error_;
@@ -324,70 +318,59 @@ namespace {
 /// Workers of which each is to print one line. What still runs is killed with the object.
 class SideBySide {
  public:
-  explicit SideBySide(std::string worker) : worker_(std::move(worker)) {}
-  SideBySide(const SideBySide&) = delete;
-  SideBySide& operator=(const SideBySide&) = delete;
-  ~SideBySide() {
-    for (const Child& child : children_)
-      if (child.pid > 0) ::kill(child.pid, SIGKILL);
-    for (std::size_t i = 0; i < children_.size(); ++i) reap(i);
-  }
+  SideBySide(std::string worker, Hosts* hosts) : worker_(std::move(worker)), hosts_(hosts) {}
 
-  Result<void> start(const SpawnOptions& options) {
-    MOTLEY_ASSIGN(Child child, spawn(options));
-    children_.push_back(std::move(child));
-    lines_.emplace_back();
+  Result<void> start(const std::vector<WorkerTask>& tasks) {
+    lines_.resize(tasks.size());
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+      std::unique_ptr<Crew>& crew = crews_[tasks[i].host];
+      if (!crew && tasks[i].host.empty())
+        crew = std::make_unique<LocalCrew>(worker_, signals_.mask_before());
+      if (!crew) crew = std::make_unique<RemoteCrew>(hosts_->at(tasks[i].host), "");
+      MOTLEY_RETURN_IF_ERROR(crew->start({static_cast<int>(i), tasks[i].arguments, ""}));
+    }
     return {};
   }
 
-  Result<std::vector<std::string>> lines(SignalPipe& signals, double timeout_s) {
+  Result<std::vector<std::string>> lines(double timeout_s) {
     const auto begin = Clock::now();
-    while (!missing().empty()) {
+    while (std::find(lines_.begin(), lines_.end(), "") != lines_.end()) {
+      const auto missing = std::find(lines_.begin(), lines_.end(), "") - lines_.begin();
       if (seconds_since(begin) > timeout_s)
         return runtime_error("run.timeout",
                              fmt::format("{}: no result of worker {} of {} after {:.0f} s", worker_,
-                                         missing()[0] + 1, children_.size(), timeout_s));
-      if (signals.take() > 0) return runtime_error("run.interrupted", "interrupted");
-      MOTLEY_RETURN_IF_ERROR(take_output(signals));
+                                         missing + 1, lines_.size(), timeout_s));
+      if (signals_.take() > 0) return runtime_error("run.interrupted", "interrupted");
+      MOTLEY_RETURN_IF_ERROR(listen());
     }
     return lines_;
   }
 
  private:
-  std::vector<std::size_t> missing() const {
-    std::vector<std::size_t> ranks;
-    for (std::size_t i = 0; i < lines_.size(); ++i)
-      if (lines_[i].empty()) ranks.push_back(i);
-    return ranks;
-  }
-
   /// Waits a tick for output. Error: a worker said one, or ended without a result.
-  Result<void> take_output(const SignalPipe& signals) {
-    const std::vector<std::size_t> ranks = missing();
-    std::vector<pollfd> waits = {{signals.number(), POLLIN, 0}};
-    for (const std::size_t i : ranks) waits.push_back({children_[i].output.number(), POLLIN, 0});
-    if (::poll(waits.data(), waits.size(), kTickMs) <= 0) return {};
-    for (std::size_t k = 0; k < ranks.size(); ++k) {
-      const std::size_t i = ranks[k];
-      if (waits[k + 1].revents == 0) continue;
-      read_lines(children_[i], [&](const std::string& line) { lines_[i] = line; });
-      const auto event = parse_event(lines_[i]);
-      const bool failed = event && event->event == "error";
-      if (failed) ::kill(children_[i].pid, SIGKILL);
-      if (failed || (lines_[i].empty() && !children_[i].output.is_open()))
-        return tl::make_unexpected(verb_error(worker_, lines_[i], reap(i)));
+  Result<void> listen() {
+    std::vector<pollfd> waits = {{signals_.number(), POLLIN, 0}};
+    for (const auto& [host, crew] : crews_) crew->add_waits(waits);
+    ::poll(waits.data(), waits.size(), kTickMs);
+    std::vector<Heard> heard;
+    for (const auto& [host, crew] : crews_) crew->listen(heard);
+    for (const Heard& each : heard) {
+      std::string& line = lines_[static_cast<std::size_t>(each.id)];
+      if (each.what == Heard::What::kLost) return runtime_error("run.host-lost", each.line);
+      if (each.what == Heard::What::kLine) line = each.line;
+      const auto event = parse_event(line);
+      if (event && event->event == "error") return tl::make_unexpected(event_error(*event));
+      if (each.what == Heard::What::kExit && line.empty())
+        return tl::make_unexpected(verb_error(worker_, "", each.status));
     }
     return {};
   }
 
-  int reap(std::size_t i) {
-    const pid_t pid = std::exchange(children_[i].pid, -1);
-    return pid > 0 ? wait_for_exit(pid) : 0;
-  }
-
   std::string worker_;
-  std::vector<Child> children_;
-  std::vector<std::string> lines_;
+  Hosts* hosts_;
+  SignalPipe signals_;
+  std::map<std::string, std::unique_ptr<Crew>> crews_;  // by host
+  std::vector<std::string> lines_;                      // by task
 };
 
 SpawnOptions spawn_options(const std::string& program, const std::vector<std::string>& arguments,
@@ -411,14 +394,12 @@ Result<std::string> run_worker(const std::string& worker, const std::vector<std:
   return run_program(worker, with_parent(arguments), timeout_s);
 }
 
-Result<std::vector<std::string>> run_side_by_side(
-    const std::string& worker, const std::vector<std::vector<std::string>>& arguments,
-    double timeout_s) {
-  SignalPipe signals;
-  SideBySide workers(worker);
-  for (const auto& each : arguments)
-    MOTLEY_RETURN_IF_ERROR(workers.start(spawn_options(worker, with_parent(each), signals)));
-  return workers.lines(signals, timeout_s);
+Result<std::vector<std::string>> run_side_by_side(const std::string& worker,
+                                                  const std::vector<WorkerTask>& tasks,
+                                                  double timeout_s, Hosts* hosts) {
+  SideBySide workers(worker, hosts);
+  MOTLEY_RETURN_IF_ERROR(workers.start(tasks));
+  return workers.lines(timeout_s);
 }
 
 Result<std::string> run_program(const std::string& program,

@@ -6,11 +6,12 @@
 #include <vector>
 
 #include "motley/base/result.h"
+#include "motley/run/hosts/hosts.h"
 #include "motley/run/job.h"
 
 namespace motley::run {
 
-/// How a job of local workers ended.
+/// How a job's workers ended.
 enum class JobEnd { kFinished, kStopped, kFailed };
 struct JobOutcome {
   JobEnd end = JobEnd::kFailed;
@@ -20,8 +21,11 @@ struct JobOutcome {
 };
 
 struct LaunchOptions {
-  std::string worker;        ///< path of motley-worker
-  std::string job_path;      ///< the job's JSON
+  std::string worker;    ///< path of motley-worker
+  std::string job_path;  ///< the job's JSON
+  /// Agents of the machines whose name is the `host` of a device; each has the job (place_job).
+  /// Null: all ranks are here.
+  Hosts* hosts = nullptr;
   std::string verb = "run";  ///< of the worker: "run" or "collectives"
   bool launched = false;  ///< by torchrun, srun, ...: start rank 0 only, others are started there
   double kill_after_s = 15;  ///< after a failure, survivors get this long, then SIGKILL
@@ -29,11 +33,11 @@ struct LaunchOptions {
   const std::atomic<bool>* stop = nullptr;
 };
 
-/// Starts one worker per device of the job on this machine (posix_spawn; each dies with its
-/// parent), reads their events and passes each to `on_event` in arrival order, forwards SIGTERM and
-/// SIGINT as SIGTERM, and waits for all. When one fails, the others end within 30 s: they notice by
-/// themselves, or are killed. Never hangs: silence longer than the job's timeout is a failure that
-/// says which rank is in which instruction (from status files, see status.h).
+/// Starts one worker per device of the job, here (posix_spawn; each dies with its parent) or by the
+/// agent of its host, reads their events and passes each to `on_event` in arrival order, forwards
+/// SIGTERM and SIGINT as SIGTERM, and waits for all. When one fails, the others end within 30 s:
+/// they notice by themselves, or are killed. Never hangs: silence longer than the job's timeout is
+/// a failure that says which rank is in which instruction (from status files, see status.h).
 JobOutcome launch(const Job& job, const LaunchOptions& options,
                   const std::function<void(const WorkerEvent&)>& on_event);
 
@@ -42,12 +46,18 @@ JobOutcome launch(const Job& job, const LaunchOptions& options,
 Result<std::string> run_worker(const std::string& worker, const std::vector<std::string>& arguments,
                                double timeout_s);
 
-/// Runs worker verbs side by side, one for each list of arguments, until each has printed a line,
+/// A worker verb on this machine ("") or another.
+struct WorkerTask {
+  std::vector<std::string> arguments;
+  std::string host;
+};
+
+/// Runs worker verbs side by side until each has printed a line,
 /// its result, and returns these lines in order. A worker that has printed its line may go on
 /// working, so that the others are not alone; at the end all are killed.
-Result<std::vector<std::string>> run_side_by_side(
-    const std::string& worker, const std::vector<std::vector<std::string>>& arguments,
-    double timeout_s);
+Result<std::vector<std::string>> run_side_by_side(const std::string& worker,
+                                                  const std::vector<WorkerTask>& tasks,
+                                                  double timeout_s, Hosts* hosts = nullptr);
 
 /// As run_worker, for any program (found in PATH), such as the exporter. Its stderr goes where ours
 /// goes.

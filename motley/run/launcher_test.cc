@@ -128,10 +128,16 @@ TEST_F(LauncherTest, RunWorkerPassesItsError) {
             options_.worker + " profile: not done after 0 s");
 }
 
+std::vector<WorkerTask> tasks(const std::vector<std::string>& words) {
+  std::vector<WorkerTask> list;
+  for (const std::string& word : words) list.push_back({{word}, ""});
+  return list;
+}
+
 TEST_F(LauncherTest, SideBySideEndsWhenEachHasSpoken) {
   worker("sleep $1; echo line $1; exec sleep 60");
   const auto begin = std::chrono::steady_clock::now();
-  const auto lines = run_side_by_side(options_.worker, {{"0.2"}, {"0"}, {"0.1"}}, 10);
+  const auto lines = run_side_by_side(options_.worker, tasks({"0.2", "0", "0.1"}), 10);
   ASSERT_TRUE(lines.has_value()) << lines.error().message;
   EXPECT_EQ(*lines, (std::vector<std::string>{"line 0.2", "line 0", "line 0.1"}));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
@@ -141,15 +147,15 @@ TEST_F(LauncherTest, SideBySidePassesTheFirstError) {
   worker(
       R"([ $1 = 1 ] && echo '{"event":"error","rank":0,"kind":"usage","code":"a.b","message":"no"}'; )"
       "exec sleep 60");
-  EXPECT_EQ(run_side_by_side(options_.worker, {{"0"}, {"1"}}, 10).error(),
+  EXPECT_EQ(run_side_by_side(options_.worker, tasks({"0", "1"}), 10).error(),
             (Error{ErrorKind::kUsage, "a.b", "no"}));
   worker("[ $1 = 1 ] && exit 3; exec sleep 60");
-  EXPECT_EQ(run_side_by_side(options_.worker, {{"0"}, {"1"}}, 10).error().message,
+  EXPECT_EQ(run_side_by_side(options_.worker, tasks({"0", "1"}), 10).error().message,
             options_.worker + " ended with exit code 3");
   worker("echo line; exec sleep $1");
-  EXPECT_EQ(run_side_by_side(options_.worker, {{"0"}, {"60"}}, 10).value().size(), 2U);
+  EXPECT_EQ(run_side_by_side(options_.worker, tasks({"0", "60"}), 10).value().size(), 2U);
   worker("[ $1 = 0 ] && echo line; exec sleep 60");
-  EXPECT_EQ(run_side_by_side(options_.worker, {{"0"}, {"1"}}, 0.3).error().message,
+  EXPECT_EQ(run_side_by_side(options_.worker, tasks({"0", "1"}), 0.3).error().message,
             options_.worker + ": no result of worker 2 of 2 after 0 s");
 }
 

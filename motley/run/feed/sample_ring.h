@@ -7,7 +7,7 @@
 #include <string>
 
 #include "motley/base/result.h"
-#include "motley/run/child_process.h"
+#include "motley/run/hosts/child_process.h"
 #include "motley/run/futex.h"
 
 namespace motley::run {

@@ -12,7 +12,7 @@
 #include "motley/graph/model_file.h"
 #include "motley/run/checkpoint.h"
 #include "motley/run/feed/feed.h"
-#include "motley/run/status.h"
+#include "motley/run/hosts/status.h"
 #include "motley/run/torch/lanes/executor.h"
 #include "motley/run/torch/worker_session.h"
 

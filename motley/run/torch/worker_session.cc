@@ -98,6 +98,13 @@ RendezvousOptions rendezvous_options(const WorkerArguments& arguments, const Job
   options.size = static_cast<int>(job.devices.size());
   options.file = job.run_dir + "/rendezvous";
   options.place = arguments.place;
+  if (job.store) {
+    RankPlace place{.rank = rank, .size = options.size};
+    place.master_address = job.store->address;
+    place.master_port = job.store->port;
+    place.source = "the job's store";
+    options.place = std::move(place);
+  }
   options.timeout = Seconds(10 * job.timeout_s);
   return options;
 }

@@ -14,7 +14,7 @@
 #include "motley/base/units.h"
 #include "motley/data/batch.h"
 #include "motley/program/program.h"
-#include "motley/run/status.h"
+#include "motley/run/hosts/status.h"
 #include "motley/run/tensor_files.h"
 #include "motley/run/torch/exchange/communicator.h"
 #include "motley/trace/trace.h"

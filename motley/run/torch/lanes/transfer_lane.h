@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "motley/base/result.h"
-#include "motley/run/status.h"
+#include "motley/run/hosts/status.h"
 #include "motley/run/torch/exchange/communicator.h"
 #include "motley/run/torch/lanes/lane_progress.h"
 #include "motley/run/torch/lanes/streams.h"

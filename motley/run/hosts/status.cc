@@ -1,4 +1,4 @@
-#include "motley/run/status.h"
+#include "motley/run/hosts/status.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <new>
 #include <utility>
 
@@ -65,6 +66,25 @@ Result<StatusFile> StatusFile::create(const std::string& run_dir, int rank) {
 Result<StatusFile> StatusFile::open(const std::string& run_dir, int rank) {
   MOTLEY_ASSIGN(StatusRecord * record, map_record(status_path(run_dir, rank), 0));
   return StatusFile(record);
+}
+
+namespace {
+
+constexpr std::atomic<std::int64_t> StatusRecord::*kNumbers[] = {
+    &StatusRecord::pid, &StatusRecord::step, &StatusRecord::compute_instruction,
+    &StatusRecord::transfer_instruction, &StatusRecord::updated_ns};
+
+}  // namespace
+
+std::vector<std::int64_t> StatusFile::numbers() const {
+  std::vector<std::int64_t> numbers;
+  for (const auto part : kNumbers) numbers.push_back((record_->*part).load());
+  return numbers;
+}
+
+void StatusFile::set(const std::vector<std::int64_t>& numbers) {
+  for (std::size_t i = 0; i < numbers.size() && i < std::size(kNumbers); ++i)
+    record_->*kNumbers[i] = numbers[i];
 }
 
 StatusFile::StatusFile(StatusFile&& other) noexcept

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "motley/base/result.h"
 
@@ -28,6 +29,9 @@ class StatusFile {
   StatusFile& operator=(StatusFile&&) noexcept;
   ~StatusFile();
   StatusRecord& record() const { return *record_; }
+  /// The record as numbers, for another machine; and from there.
+  std::vector<std::int64_t> numbers() const;
+  void set(const std::vector<std::int64_t>& numbers);
 
  private:
   explicit StatusFile(StatusRecord* record) : record_(record) {}

@@ -1,4 +1,4 @@
-#include "motley/run/child_process.h"
+#include "motley/run/hosts/child_process.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

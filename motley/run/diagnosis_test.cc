@@ -1,4 +1,4 @@
-#include "motley/run/status.h"
+#include "motley/run/hosts/status.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -1,0 +1,344 @@
+#include "motley/run/hosts/agent.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "motley/base/json.h"
+#include "motley/run/hosts/crew.h"
+#include "motley/run/hosts/elapsed.h"
+#include "motley/run/hosts/frame.h"
+#include "motley/run/hosts/here.h"
+#include "motley/run/hosts/status.h"
+
+namespace motley::run {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr int kTickMs = 50;
+constexpr double kStatusEvery = 0.5;  // seconds
+
+/// A file that comes in pieces, and what is hashed of it.
+struct Incoming {
+  std::ofstream stream;
+  fs::path path;
+};
+
+class Agent {
+ public:
+  explicit Agent(const AgentOptions& options)
+      : options_(options), crew_(options.worker, no_signals()) {}
+  Agent(const Agent&) = delete;
+  Agent& operator=(const Agent&) = delete;
+  ~Agent() {
+    crew_.signal(SIGKILL);
+    std::error_code code;
+    if (!scratch_.empty()) fs::remove_all(scratch_, code);
+  }
+
+  Result<void> serve() {
+    MOTLEY_RETURN_IF_ERROR(make_scratch());
+    Json hello = options_.hello;
+    hello["is"] = "hello";
+    hello["scratch"] = scratch_.string();
+    hello["cache"] = options_.cache;
+    MOTLEY_RETURN_IF_ERROR(say(std::move(hello)));
+    while (seconds_since(heard_at_) < kMostSilence) {
+      if (!wait() && !reader_.read_some(options_.input)) return {};
+      while (const auto frame = reader_.next()) {
+        heard_at_ = Clock::now();
+        const auto done = obey(*frame);
+        if (!done) MOTLEY_RETURN_IF_ERROR(say_failed(*frame, done.error()));
+      }
+      MOTLEY_RETURN_IF_ERROR(report());
+    }
+    return runtime_error("agent.silence",
+                         fmt::format("nothing was heard of the lead for {:.0f} s", kMostSilence));
+  }
+
+ private:
+  static sigset_t no_signals() {
+    sigset_t none;
+    sigemptyset(&none);
+    return none;
+  }
+
+  /// Folders of agents that were killed: whoever lives has its folder locked.
+  void remove_left_over() const {
+    std::error_code code;
+    for (const auto& each : fs::directory_iterator(options_.cache, code)) {
+      if (!each.path().filename().string().starts_with("job-")) continue;
+      const Descriptor folder(::open(each.path().c_str(), O_RDONLY | O_CLOEXEC));
+      if (folder.is_open() && ::flock(folder.number(), LOCK_EX | LOCK_NB) == 0)
+        fs::remove_all(each.path(), code);
+    }
+  }
+
+  Result<void> make_scratch() {
+    std::error_code code;
+    fs::create_directories(options_.cache + "/files", code);
+    remove_left_over();
+    std::string name = options_.cache + "/job-XXXXXX";
+    if (code || ::mkdtemp(name.data()) == nullptr)
+      return runtime_error("agent.scratch",
+                           fmt::format("{}: cannot be written: {}", options_.cache,
+                                       code ? code.message() : std::strerror(errno)));
+    scratch_ = name;
+    lock_ = Descriptor(::open(name.c_str(), O_RDONLY | O_CLOEXEC));
+    ::flock(lock_.number(), LOCK_EX | LOCK_NB);
+    return {};
+  }
+
+  Result<void> say(Json head, std::string_view bytes = {}) {
+    said_at_ = Clock::now();
+    return write_frame(options_.output, std::move(head), bytes);
+  }
+
+  Result<void> say_failed(const Frame& frame, const Error& error) {
+    return say({{"is", "failed"},
+                {"do", frame.head.value("do", "")},
+                {"code", error.code},
+                {"message", error.message}});
+  }
+
+  /// Until there is something of the lead or a process. False: the lead has something.
+  bool wait() {
+    std::vector<pollfd> waits{{options_.input, POLLIN, 0}};
+    crew_.add_waits(waits);
+    ::poll(waits.data(), waits.size(), kTickMs);
+    return waits[0].revents == 0;
+  }
+
+  Result<void> obey(const Frame& frame) {
+    using Deed = Result<void> (Agent::*)(const Frame&);
+    static const std::map<std::string, Deed> kDeeds = {
+        {"beat", &Agent::beat},     {"have", &Agent::have},     {"write", &Agent::write},
+        {"keep", &Agent::keep},     {"reset", &Agent::reset},   {"start", &Agent::start},
+        {"signal", &Agent::signal}, {"fetch", &Agent::fetch},   {"port", &Agent::port},
+        {"probe", &Agent::probe},   {"exists", &Agent::exists}, {"link", &Agent::link}};
+    const auto deed = kDeeds.find(frame.head.value("do", ""));
+    if (deed == kDeeds.end())
+      return usage_error("agent.request", "not known: " + frame.head.dump());
+    try {
+      return (this->*deed->second)(frame);
+    } catch (const Json::exception& fault) {
+      return usage_error("agent.request", frame.head.dump() + ": " + fault.what());
+    }
+  }
+
+  Result<void> beat(const Frame&) { return {}; }
+
+  fs::path kept(const Frame& frame) const {
+    return fs::path(options_.cache) / "files" / fs::path(frame.head.at("hash")).filename();
+  }
+
+  Result<void> have(const Frame& frame) {
+    std::error_code code;
+    return say({{"is", "have"},
+                {"hash", frame.head.at("hash")},
+                {"there", fs::exists(kept(frame), code)}});
+  }
+
+  Result<void> exists(const Frame& frame) {
+    std::error_code code;
+    const std::string path = frame.head.at("path");
+    return say({{"is", "exists"}, {"path", path}, {"there", fs::exists(path, code)}});
+  }
+
+  Result<void> link(const Frame& frame) {
+    const fs::path path = scratch_ / fs::path(frame.head.at("path")).relative_path();
+    std::error_code code;
+    fs::create_directories(path.parent_path(), code);
+    fs::remove(path, code);
+    fs::create_symlink(frame.head.at("target").get<std::string>(), path, code);
+    return code ? runtime_error("agent.write", path.string() + ": " + code.message())
+                : Result<void>();
+  }
+
+  Result<void> write(const Frame& frame) {
+    return add_piece(frame, scratch_ / fs::path(frame.head.at("path")).relative_path());
+  }
+
+  /// Under its name only when it is whole.
+  Result<void> keep(const Frame& frame) {
+    const fs::path path = kept(frame), part = scratch_ / path.filename();
+    MOTLEY_RETURN_IF_ERROR(add_piece(frame, part));
+    std::error_code code;
+    if (frame.head.at("end")) fs::rename(part, path, code);
+    return code ? runtime_error("agent.write", path.string() + ": " + code.message())
+                : Result<void>();
+  }
+
+  Result<void> add_piece(const Frame& frame, const fs::path& path) {
+    std::error_code code;
+    if (!incoming_ || incoming_->path != path) {
+      fs::create_directories(path.parent_path(), code);
+      incoming_ = Incoming{std::ofstream(path, std::ios::binary), path};
+    }
+    incoming_->stream.write(frame.bytes.data(), static_cast<std::streamsize>(frame.bytes.size()));
+    if (frame.head.at("end")) incoming_->stream.close();
+    const bool failed = incoming_->stream.fail();
+    if (failed || frame.head.at("end")) incoming_.reset();
+    if (!failed) return {};
+    fs::remove(path, code);
+    return runtime_error("agent.write", fmt::format("{}: cannot be written: {}", path.string(),
+                                                    std::strerror(errno)));
+  }
+
+  Result<void> reset(const Frame&) {
+    crew_.signal(SIGKILL);
+    statuses_.clear();
+    logs_.clear();
+    std::error_code code;
+    fs::remove_all(scratch_ / "run", code);
+    for (const char* folder : {"run/log", "run/status"})
+      fs::create_directories(scratch_ / folder, code);
+    return code ? runtime_error("agent.scratch", scratch_.string() + ": " + code.message())
+                : Result<void>();
+  }
+
+  std::string in_scratch(std::string text) const {
+    constexpr std::string_view kName = "{scratch}";
+    const std::size_t at = text.find(kName);
+    if (at != std::string::npos) text.replace(at, kName.size(), scratch_.string());
+    return text;
+  }
+
+  Result<void> start(const Frame& frame) {
+    Hand hand;
+    hand.id = frame.head.at("id");
+    for (const Json& each : frame.head.at("arguments")) hand.arguments.push_back(in_scratch(each));
+    hand.log = scratch_.string() + fmt::format("/run/log/rank-{}.txt", hand.id);
+    logs_[hand.id] = 0;
+    return crew_.start(hand);
+  }
+
+  Result<void> signal(const Frame& frame) {
+    crew_.signal(frame.head.at("signal"));
+    return {};
+  }
+
+  Result<void> port(const Frame&) {
+    MOTLEY_ASSIGN(const int found, find_free_port());
+    return say({{"is", "port"}, {"port", found}});
+  }
+
+  Result<void> probe(const Frame&) {
+    MOTLEY_ASSIGN(Json host, options_.probe());
+    return say({{"is", "probe"}, {"host", std::move(host)}});
+  }
+
+  Result<void> fetch(const Frame& frame) {
+    const fs::path root = scratch_ / fs::path(frame.head.at("path")).relative_path();
+    std::error_code code;
+    std::vector<fs::path> paths;
+    if (fs::is_regular_file(root, code)) paths.push_back(root);
+    if (fs::is_directory(root, code))
+      for (const auto& each : fs::recursive_directory_iterator(root, code))
+        paths.push_back(each.path());
+    std::sort(paths.begin(), paths.end());
+    for (const fs::path& path : paths) MOTLEY_RETURN_IF_ERROR(send_file(path));
+    return say({{"is", "fetched"}});
+  }
+
+  Result<void> send_file(const fs::path& path) {
+    std::error_code code;
+    const std::string name = fs::relative(path, scratch_, code).string();
+    if (fs::is_symlink(path, code))
+      return say(
+          {{"is", "link"}, {"path", name}, {"target", fs::read_symlink(path, code).string()}});
+    if (!fs::is_regular_file(path, code)) return {};
+    std::ifstream stream(path, std::ios::binary);
+    std::string piece(kMostFrameBytes, '\0');
+    bool is_end = false;
+    while (!is_end) {
+      stream.read(piece.data(), static_cast<std::streamsize>(piece.size()));
+      const auto count = static_cast<std::size_t>(stream.gcount());
+      is_end = count < piece.size();
+      MOTLEY_RETURN_IF_ERROR(say({{"is", "file"}, {"path", name}, {"end", is_end}},
+                                 std::string_view(piece).substr(0, count)));
+    }
+    return {};
+  }
+
+  /// What the processes did, and that this one lives.
+  Result<void> report() {
+    std::vector<Heard> heard;
+    crew_.listen(heard);
+    for (const Heard& each : heard) {
+      if (each.what == Heard::What::kLine) {
+        MOTLEY_RETURN_IF_ERROR(say({{"is", "line"}, {"id", each.id}, {"text", each.line}}));
+        continue;
+      }
+      MOTLEY_RETURN_IF_ERROR(report_status(each.id));
+      MOTLEY_RETURN_IF_ERROR(report_log(each.id));
+      MOTLEY_RETURN_IF_ERROR(say({{"is", "exit"}, {"id", each.id}, {"status", each.status}}));
+    }
+    if (seconds_since(reported_at_) >= kStatusEvery) {
+      reported_at_ = Clock::now();
+      for (const auto& [id, sent] : logs_) {
+        MOTLEY_RETURN_IF_ERROR(report_status(id));
+        MOTLEY_RETURN_IF_ERROR(report_log(id));
+      }
+    }
+    if (seconds_since(said_at_) >= kBeatEvery) return say({{"is", "beat"}});
+    return {};
+  }
+
+  Result<void> report_status(int id) {
+    auto& known = statuses_[id];
+    if (!known.file) {
+      auto opened = StatusFile::open(scratch_.string() + "/run", id);
+      if (!opened) return {};
+      known.file = std::make_unique<StatusFile>(std::move(*opened));
+    }
+    const std::vector<std::int64_t> record = known.file->numbers();
+    if (record == known.sent) return {};
+    known.sent = record;
+    return say({{"is", "status"}, {"id", id}, {"record", record}});
+  }
+
+  Result<void> report_log(int id) {
+    std::ifstream stream(scratch_.string() + fmt::format("/run/log/rank-{}.txt", id),
+                         std::ios::binary);
+    std::streamoff& sent = logs_[id];
+    stream.seekg(sent);
+    std::string text(1 << 16, '\0');
+    stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+    text.resize(static_cast<std::size_t>(std::max<std::streamsize>(0, stream.gcount())));
+    sent += static_cast<std::streamoff>(text.size());
+    return text.empty() ? Result<void>() : say({{"is", "log"}, {"id", id}}, text);
+  }
+
+  struct Status {
+    std::unique_ptr<StatusFile> file;
+    std::vector<std::int64_t> sent;
+  };
+  const AgentOptions& options_;
+  LocalCrew crew_;
+  fs::path scratch_;
+  Descriptor lock_;  // of the folder
+  FrameReader reader_;
+  std::optional<Incoming> incoming_;
+  std::map<int, std::streamoff> logs_;  // by process: bytes of its log that were sent
+  std::map<int, Status> statuses_;
+  Clock::time_point heard_at_ = Clock::now(), said_at_ = heard_at_, reported_at_ = heard_at_;
+};
+
+}  // namespace
+
+Result<void> serve_agent(const AgentOptions& options) { return Agent(options).serve(); }
+
+}  // namespace motley::run

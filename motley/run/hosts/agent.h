@@ -1,0 +1,47 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "motley/base/json_forward.h"
+#include "motley/base/result.h"
+
+namespace motley::run {
+
+/// An agent that hears nothing of its lead for so long, or the other way, takes it for dead.
+inline constexpr double kMostSilence = 20;  // seconds
+inline constexpr double kBeatEvery = 2;
+
+/// What `motley agent` needs of its host.
+struct AgentOptions {
+  int input = 0, output = 1;
+  std::string worker;  ///< path of motley-worker
+  std::string cache;   ///< folder: files by content, and a folder for the time of the agent
+  Json hello;          ///< that the lead is told at first, beside "scratch"
+  std::function<Result<Json>()> probe;  ///< what the host is
+};
+
+/// Does what a lead asks, until its input ends or falls silent; then its processes are killed and
+/// its folder is removed. Frames (frame.h); what the lead asks, and what is answered:
+///
+///   {"do": "beat"}                          nothing
+///   {"do": "have", "hash"}                  {"is": "have", "hash", "there"}
+///   {"do": "write", "path", "end"} BYTES    nothing; the next piece of a file in the folder
+///   {"do": "keep", "hash", "end"} BYTES     nothing; of a file in the cache, by its content
+///   {"do": "link", "path", "target"}        nothing; a symbolic link in the folder
+///   {"do": "exists", "path"}                {"is": "exists", "path", "there"}; any path
+///   {"do": "reset"}                         nothing; SCRATCH/run is empty, with the files of
+///   status
+///   {"do": "start", "id", "arguments"}      nothing; of motley-worker, "{scratch}" in it replaced
+///   {"do": "signal", "signal"}              nothing; to all processes
+///   {"do": "fetch", "path"}                 {"is": "file", "path", "end"} BYTES ...,
+///                                           {"is": "link", "path", "target"}, {"is": "fetched"}
+///   {"do": "port"}                          {"is": "port", "port"}
+///   {"do": "probe"}                         {"is": "probe", "host"}
+///
+/// By itself it says {"is": "hello", ...}, {"is": "line", "id", "text"}, {"is": "log", "id"} BYTES,
+/// {"is": "exit", "id", "status"}, {"is": "status", "id", "record"}, {"is": "beat"} and, of a
+/// request that failed, {"is": "failed", "do", "kind", "code", "message"}.
+Result<void> serve_agent(const AgentOptions& options);
+
+}  // namespace motley::run

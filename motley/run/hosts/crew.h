@@ -1,0 +1,70 @@
+#pragma once
+
+#include <poll.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/run/hosts/child_process.h"
+
+namespace motley::run {
+
+/// What was heard of one of a crew's processes.
+struct Heard {
+  enum class What {
+    kLine,  ///< that it printed
+    kExit,  ///< after all its lines
+    kLost,  ///< its host cannot be reached any more
+  };
+  int id = 0;
+  What what = What::kLine;
+  std::string line;  ///< or why it is lost
+  int status = 0;    ///< as waitpid gives it
+};
+
+/// A process to be started: motley-worker with these arguments.
+struct Hand {
+  int id = 0;  ///< its rank, where it is one
+  std::vector<std::string> arguments;
+  std::string log;  ///< where stderr goes, on this machine; "" = where ours goes
+};
+
+/// Processes of a job on one machine. None outlives the object.
+class Crew {
+ public:
+  virtual ~Crew() = default;
+  virtual Result<void> start(const Hand& hand) = 0;
+  /// What poll may wait for before there is something to hear.
+  virtual void add_waits(std::vector<pollfd>& waits) const = 0;
+  /// All that has come since. Does not wait.
+  virtual void listen(std::vector<Heard>& heard) = 0;
+  /// To each that still runs.
+  virtual void signal(int signal) = 0;
+};
+
+/// Those of this machine. The programs die with this process.
+class LocalCrew : public Crew {
+ public:
+  /// `mask`: of their signals.
+  LocalCrew(std::string worker, sigset_t mask) : worker_(std::move(worker)), mask_(mask) {}
+  ~LocalCrew() override;
+  LocalCrew(const LocalCrew&) = delete;
+  LocalCrew& operator=(const LocalCrew&) = delete;
+  Result<void> start(const Hand& hand) override;
+  void add_waits(std::vector<pollfd>& waits) const override;
+  void listen(std::vector<Heard>& heard) override;
+  void signal(int signal) override;
+
+ private:
+  struct Member {
+    int id = 0;
+    Child child;
+  };
+  std::string worker_;
+  sigset_t mask_;
+  std::vector<Member> members_;
+};
+
+}  // namespace motley::run

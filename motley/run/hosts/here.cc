@@ -1,0 +1,80 @@
+#include "motley/run/hosts/here.h"
+
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <set>
+#include <vector>
+
+#include "motley/run/hosts/child_process.h"
+
+namespace motley::run {
+namespace {
+
+std::string address_text(const sockaddr* address) {
+  const bool is_4 = address->sa_family == AF_INET, is_6 = address->sa_family == AF_INET6;
+  if (!is_4 && !is_6) return "";
+  std::array<char, NI_MAXHOST> text{};
+  const auto length = static_cast<socklen_t>(is_4 ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+  ::getnameinfo(address, length, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
+  return text.data();
+}
+
+std::set<std::string> own_addresses() {
+  std::set<std::string> addresses;
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return addresses;
+  for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next)
+    if (each->ifa_addr != nullptr) addresses.insert(address_text(each->ifa_addr));
+  ::freeifaddrs(list);
+  return addresses;
+}
+
+std::vector<std::string> addresses_of(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  std::vector<std::string> addresses;
+  if (::getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return addresses;
+  for (const addrinfo* each = found; each != nullptr; each = each->ai_next)
+    addresses.push_back(address_text(each->ai_addr));
+  ::freeaddrinfo(found);
+  return addresses;
+}
+
+}  // namespace
+
+std::string own_host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+bool is_this_machine(const std::string& host) {
+  if (host.empty() || host == "localhost" || host == own_host_name()) return true;
+  const std::string name = host.substr(host.rfind('@') + 1);  // without a user
+  const std::set<std::string> own = own_addresses();
+  for (const std::string& address : addresses_of(name))
+    if (address.starts_with("127.") || own.contains(address)) return true;
+  return false;
+}
+
+Result<int> find_free_port() {
+  const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  socklen_t length = sizeof address;
+  auto* any = reinterpret_cast<sockaddr*>(&address);
+  if (!socket.is_open() || ::bind(socket.number(), any, length) != 0 ||
+      ::getsockname(socket.number(), any, &length) != 0)
+    return runtime_error("run.port", fmt::format("no free port: {}", std::strerror(errno)));
+  return static_cast<int>(ntohs(address.sin_port));
+}
+
+}  // namespace motley::run

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+#include "motley/base/result.h"
+
+namespace motley::run {
+
+/// Does the name of a host, or its address, mean this machine? "", "localhost", its own name, an
+/// address of one of its interfaces, or a name of such an address.
+bool is_this_machine(const std::string& host);
+
+/// This machine's name.
+std::string own_host_name();
+
+/// A TCP port that nobody uses at this moment.
+Result<int> find_free_port();
+
+}  // namespace motley::run

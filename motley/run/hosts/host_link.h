@@ -1,0 +1,80 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "motley/base/json.h"
+#include "motley/base/result.h"
+#include "motley/run/hosts/child_process.h"
+#include "motley/run/hosts/frame.h"
+
+namespace motley::run {
+
+/// The command that runs motley's agent on a host: OpenSSH's client with the user's own settings,
+/// which asks for nothing. `program`: motley here, which is taken there too if it lies there; else
+/// the one in the path.
+std::vector<std::string> ssh_command(const std::string& host, const std::string& program);
+
+/// The lead's end of the pipe to a host's agent (agent.h). Requests and answers by one thread;
+/// beats by any.
+class HostLink {
+ public:
+  /// Starts the command; the agent's hello is waited for by `greet`.
+  static Result<std::unique_ptr<HostLink>> start(const std::string& host,
+                                                 std::vector<std::string> command);
+  /// The agent sees the end of its input, and ends.
+  ~HostLink();
+  HostLink(const HostLink&) = delete;
+  HostLink& operator=(const HostLink&) = delete;
+
+  const std::string& host() const { return host_; }
+  /// What the agent said first. Runtime error `host.unreachable`: it did not come, with what was
+  /// tried and what that said.
+  Result<Json> greet(double timeout_s);
+  const std::string& scratch() const { return scratch_; }
+
+  Result<void> send(Json head, std::string_view bytes = {});
+  /// Sends and waits for the answer that `is` what was asked.
+  Result<Frame> ask(Json head, const std::string& is, double timeout_s);
+  Result<Frame> wait_for(const std::string& is, double timeout_s);
+
+  /// A file of this machine as SCRATCH/path.
+  Result<void> put(const std::string& from, const std::string& path);
+  Result<void> put_text(std::string_view text, const std::string& path);
+  /// The same, which the host keeps by its content: sent only where it has it not.
+  Result<void> share(const std::string& from, const std::string& path);
+  /// A symbolic link SCRATCH/path.
+  Result<void> link(const std::string& path, const std::string& target);
+  /// What lies below SCRATCH/path there, as `into` here.
+  Result<void> fetch(const std::string& path, const std::string& into, double timeout_s);
+
+  int descriptor() const { return child_.output.number(); }
+  /// What has come, without waiting. An error when the agent is gone or silent.
+  Result<std::vector<Frame>> take();
+  /// That the lead lives.
+  void beat();
+
+ private:
+  HostLink(std::string host, std::vector<std::string> command)
+      : host_(std::move(host)), command_(std::move(command)) {}
+  tl::unexpected<Error> lost(const std::string& why);
+  Result<void> read(int wait_ms);
+  Result<void> send_file(const std::string& from, Json head);
+
+  std::string host_;
+  std::vector<std::string> command_;
+  std::string words_;  ///< file of what the command says on stderr
+  std::string scratch_, cache_;
+  Child child_;
+  FrameReader reader_;
+  std::vector<Frame> waiting_;  // that came while something else was waited for
+  std::mutex writing_;
+  std::chrono::steady_clock::time_point heard_at_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace motley::run

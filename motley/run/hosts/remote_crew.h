@@ -1,0 +1,37 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "motley/run/hosts/crew.h"
+#include "motley/run/hosts/host_link.h"
+#include "motley/run/hosts/status.h"
+
+namespace motley::run {
+
+/// A crew on another machine, by its agent. What its processes say on stderr is put into their logs
+/// here, and where they are into the files of status of a run directory here.
+class RemoteCrew : public Crew {
+ public:
+  /// `run_dir` here; "": none. The link outlives the object.
+  RemoteCrew(HostLink& link, std::string run_dir) : link_(link), run_dir_(std::move(run_dir)) {}
+  ~RemoteCrew() override;
+  RemoteCrew(const RemoteCrew&) = delete;
+  RemoteCrew& operator=(const RemoteCrew&) = delete;
+  Result<void> start(const Hand& hand) override;
+  void add_waits(std::vector<pollfd>& waits) const override;
+  void listen(std::vector<Heard>& heard) override;
+  void signal(int signal) override;
+
+ private:
+  void take(const Frame& frame, std::vector<Heard>& heard);
+
+  HostLink& link_;
+  std::string run_dir_;
+  std::map<int, std::string> logs_;  // of those that run, by id
+  std::map<int, StatusFile> statuses_;
+};
+
+}  // namespace motley::run

@@ -1,0 +1,203 @@
+"""Hosts for tests: namespaces of this machine, joined by cables that `tc` limits. Wants root.
+
+Each host has a network, mounts, processes and a name of its own, a home and an sshd that the others log in to
+without a password, and a share of the processors (cgroup). What lies in /run is its own; the rest of the file
+system, the program too, is this machine's. Needs Debian's openssh-server and iproute2.
+"""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import time
+
+BRIDGE = "motley-hosts"
+SUBNET = "10.77.0"
+INSIDE = "/run/motley-host"  # home, temporary files and keys of a host, seen in its mounts only
+CGROUP = pathlib.Path("/sys/fs/cgroup/cpu")
+CGROUP2 = pathlib.Path("/sys/fs/cgroup")
+
+
+def missing():
+    """Why there can be no such hosts here; "" if there can."""
+    if os.geteuid() != 0:
+        return "hosts of namespaces want root"
+    for program, package in (("/usr/sbin/sshd", "openssh-server"), ("ip", "iproute2"), ("tc", "iproute2"),
+                             ("nsenter", "util-linux"), ("ssh", "openssh-client")):
+        if shutil.which(program) is None and not pathlib.Path("/usr/sbin", program).exists():
+            return f"{program} is not installed (Debian's {package})"
+    done = subprocess.run(["unshare", "--net", "--mount", "--uts", "--pid", "--fork", "true"], capture_output=True)
+    return "" if done.returncode == 0 else "namespaces cannot be made here"
+
+
+def sh(script, check=True):
+    return subprocess.run(["sh", "-ec", script], check=check, capture_output=True, text=True)
+
+
+SETUP = """
+hostname {name}
+mount -t tmpfs none /run
+mkdir -p /run/sshd {inside}/home/.ssh {inside}/tmp
+chmod 700 {inside}/home/.ssh
+sed 's#^root:\\(.*\\):/root:#root:\\1:{inside}/home:#' /etc/passwd > {inside}/passwd
+mount --bind {inside}/passwd /etc/passwd
+cp {keys}/hosts {inside}/hosts
+mount --bind {inside}/hosts /etc/hosts
+cp {keys}/id {inside}/home/.ssh/id_ed25519
+cp {keys}/id.pub {inside}/home/.ssh/authorized_keys
+chmod 600 {inside}/home/.ssh/*
+printf 'StrictHostKeyChecking no\\nUserKnownHostsFile /dev/null\\nLogLevel ERROR\\n' > {inside}/home/.ssh/config
+cp {keys}/host_{name} {inside}/host_key
+chmod 600 {inside}/host_key
+ip link set lo up
+exec /usr/sbin/sshd -D -e -h {inside}/host_key -o UsePAM=no -o StrictModes=no -o MaxStartups=100 \
+  -o PermitRootLogin=yes -o PasswordAuthentication=no -o PidFile=none \
+  -o SetEnv='TMPDIR={inside}/tmp HOME={inside}/home'
+"""
+
+
+class Host:
+    """One of them. `pid` is that of its first process, whose end ends the host."""
+
+    def __init__(self, name, address, cores):
+        self.name, self.address, self.cores = name, address, cores
+        self.process = self.pid = None
+
+    def start(self, keys):
+        script = SETUP.format(name=self.name, inside=INSIDE, keys=keys)
+        self.log = open(keys / f"{self.name}.log", "w")
+        self.process = subprocess.Popen(
+            ["unshare", "--net", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-ec", script],
+            stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL)
+        deadline = time.monotonic() + 10
+        while self.pid is None and time.monotonic() < deadline:
+            children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                self.pid = int(children.read_text().split()[0])
+            time.sleep(0.02)
+        self._share_processors()
+
+    def _group(self):
+        return CGROUP / f"motley-{self.name}" if CGROUP.is_dir() else CGROUP2 / f"motley-{self.name}"
+
+    def _share_processors(self):
+        group = self._group()
+        group.mkdir(exist_ok=True)
+        quota = int(self.cores * 10000)
+        if CGROUP.is_dir():
+            (group / "cpu.cfs_period_us").write_text("10000")
+            (group / "cpu.cfs_quota_us").write_text(str(quota))
+        else:
+            (group / "cpu.max").write_text(f"{quota} 10000")
+        (group / "cgroup.procs").write_text(str(self.pid))
+
+    def plug(self, rate):
+        """Its cable: `rate` as tc says it ("200mbit"), each way."""
+        inside, outside = f"eth-{self.name}", f"veth-{self.name}"
+        sh(f"ip link add {outside} type veth peer name {inside}; ip link set {inside} netns {self.pid};"
+           f"ip link set {outside} master {BRIDGE} up")
+        self.run(f"ip addr add {self.address}/24 dev {inside}; ip link set {inside} up")
+        self.limit(rate)
+
+    def limit(self, rate):
+        """By tc's token buckets: kernels without netem, which delays, are common."""
+        bucket = f"root tbf rate {rate} burst 64kb latency 100ms"
+        self.run(f"tc qdisc replace dev eth-{self.name} {bucket}")
+        sh(f"tc qdisc replace dev veth-{self.name} {bucket}")
+
+    def unplug(self):
+        sh(f"ip link set veth-{self.name} down")
+
+    def plug_again(self):
+        sh(f"ip link set veth-{self.name} up")
+
+    def command(self, script):
+        """A command of ours that runs a shell script there, as one who has logged in."""
+        group = self._group() / "cgroup.procs"
+        enter = (f"echo $$ > {group}; exec nsenter --target {self.pid} --net --mount --uts --pid "
+                 f"env HOME={INSIDE}/home TMPDIR={INSIDE}/tmp sh -c \"cd; $0\"")
+        return ["sh", "-c", enter, script]
+
+    def run(self, script, check=True, timeout=600, env=None):
+        return subprocess.run(self.command(script), check=check, capture_output=True, text=True, timeout=timeout,
+                              env=env)
+
+    def processes(self):
+        """Command lines of what runs there, its sshd's and shells' aside."""
+        lines = self.run("ps -eo args --no-headers", check=False).stdout.splitlines()
+        return [line for line in lines if "motley" in line.split(" ")[0].rsplit("/", 1)[-1]]
+
+    def stop(self):
+        if self.pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+        if self.process is not None:
+            self.process.wait(timeout=10)
+        for _ in range(50):  # until its processes are gone
+            try:
+                self._group().rmdir()
+                return
+            except FileNotFoundError:
+                return
+            except OSError:
+                time.sleep(0.1)
+
+
+class Hosts:
+    """Several, by name: `with Hosts(folder, {"a": 0.8, "b": 0.4}) as hosts`."""
+
+    def __init__(self, folder, cores, rate="200mbit"):
+        self.keys, self.rate = pathlib.Path(folder) / "keys", rate
+        self.hosts = {name: Host(name, f"{SUBNET}.{i + 1}", share) for i, (name, share) in enumerate(cores.items())}
+
+    def __getitem__(self, name):
+        return self.hosts[name]
+
+    def __iter__(self):
+        return iter(self.hosts.values())
+
+    def __enter__(self):
+        self._make_keys()
+        sh(f"ip link del {BRIDGE} 2>/dev/null || true; ip link add {BRIDGE} type bridge; ip link set {BRIDGE} up")
+        try:
+            for host in self:
+                host.start(self.keys)
+            for host in self:
+                self._wait_for_mounts(host)
+                host.plug(self.rate)
+            for host in self:
+                self._wait_for_sshd(host)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for host in self:
+            host.stop()
+        sh(f"ip link del {BRIDGE}", check=False)
+
+    def _make_keys(self):
+        self.keys.mkdir(parents=True, exist_ok=True)
+        for name in ("id", *(f"host_{host.name}" for host in self)):
+            if not (self.keys / name).exists():
+                sh(f"ssh-keygen -q -t ed25519 -N '' -f {self.keys / name}")
+        lines = ["127.0.0.1 localhost"] + [f"{host.address} {host.name}" for host in self]
+        (self.keys / "hosts").write_text("\n".join(lines) + "\n")
+
+    @staticmethod
+    def _wait_for_mounts(host):
+        deadline = time.monotonic() + 10
+        while host.run(f"test -e {INSIDE}/host_key", check=False).returncode != 0:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"host {host.name} did not start: {host.log.name}")
+            time.sleep(0.05)
+
+    def _wait_for_sshd(self, host):
+        deadline = time.monotonic() + 20
+        while host.run("ssh -o BatchMode=yes -o ConnectTimeout=5 localhost true", check=False).returncode != 0:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"no sshd on host {host.name}: {host.log.name}")
+            time.sleep(0.1)
