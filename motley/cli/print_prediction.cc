@@ -14,7 +14,7 @@ namespace {
 
 /// What a device's memory is made of at its peak, in the order to show it.
 std::vector<std::pair<std::string, Bytes>> memory_parts(const control::DevicePrediction& device) {
-  const program::MemoryPeak& peak = device.memory;
+  const program::MemoryPeak& peak = device.price.memory;
   return {{"parameters", peak.parameters},   {"states", peak.states},
           {"buffers", peak.buffers},         {"inputs", peak.inputs},
           {"activations", peak.activations}, {"gradients", peak.gradients},
@@ -31,11 +31,11 @@ std::string memory_text(const control::DevicePrediction& device) {
 }
 
 Json memory_to_json(const control::DevicePrediction& device) {
-  Json memory = {{"at", device.peak_at}, {"largest", Json::array()}};
+  Json memory = {{"at", device.price.peak_at}, {"largest", Json::array()}};
   for (const auto& [name, bytes] : memory_parts(device)) memory[name + "_bytes"] = bytes.value;
-  for (std::size_t i = 0; i < device.memory.largest.size(); ++i)
-    memory["largest"].push_back(
-        {{"name", device.largest[i]}, {"bytes", device.memory.largest[i].second.value}});
+  for (std::size_t i = 0; i < device.price.memory.largest.size(); ++i)
+    memory["largest"].push_back({{"name", device.price.largest[i]},
+                                 {"bytes", device.price.memory.largest[i].second.value}});
   return memory;
 }
 
@@ -72,15 +72,15 @@ std::string device_cells(const control::DevicePrediction& device) {
   };
   const cost::PredictionInterval& peak = device.peak;
   std::string cells =
-      fmt::format("{}  {} ({} to {}), {}", parts_text(device.parts), bytes(peak.value),
-                  bytes(peak.low), bytes(peak.high), device.peak_at);
+      fmt::format("{}  {} ({} to {}), {}", parts_text(device.price.parts), bytes(peak.value),
+                  bytes(peak.low), bytes(peak.high), device.price.peak_at);
   const auto add_line = [&](const std::string& line) {
     cells += fmt::format("\n  {:<10} {}", "", line);
   };
   add_line(memory_text(device));
-  if (!device.memory.largest.empty())
-    add_line(fmt::format("largest: {} {}", device.largest[0],
-                         format_bytes(device.memory.largest[0].second)));
+  if (!device.price.memory.largest.empty())
+    add_line(fmt::format("largest: {} {}", device.price.largest[0],
+                         format_bytes(device.price.memory.largest[0].second)));
   if (device.grounds.origin != cost::Origin::kMeasured) add_line("times: " + device.grounds.text);
   return cells;
 }
@@ -93,7 +93,7 @@ void add_prediction(const control::Predicted& predicted, Json& object) {
   for (const char* key : {"breakdown", "times_from", "peak_interval_bytes", "memory"})
     object[key] = Json::object();
   for (const control::DevicePrediction& device : predicted.devices) {
-    object["breakdown"][device.name] = parts_to_json(device.parts);
+    object["breakdown"][device.name] = parts_to_json(device.price.parts);
     object["times_from"][device.name] = device.grounds.text;
     object["peak_interval_bytes"][device.name] = interval_to_json(device.peak);
     object["memory"][device.name] = memory_to_json(device);

@@ -14,18 +14,18 @@ using ::testing::HasSubstr;
 /// Two steps of 3 ms: 2 ms of compute, .5 of exchange, .4 of waiting and .1 of nothing.
 control::Predicted example() {
   control::DevicePrediction device{.name = "a:0"};
-  device.parts = {.steps = 2,
-                  .compute = 4'000'000,
-                  .exposed_communication = 1'000'000,
-                  .waiting = 800'000,
-                  .bubble = 200'000};
+  device.price.parts = {.steps = 2,
+                        .compute = 4'000'000,
+                        .exposed_communication = 1'000'000,
+                        .waiting = 800'000,
+                        .bubble = 200'000};
   device.peak = {1024, 2048, 4096};
-  device.memory.parameters = Bytes(1024);
-  device.memory.activations = Bytes(1024);
-  device.memory.total = Bytes(2048);
-  device.memory.largest = {{BufferId(3), Bytes(1024)}};
-  device.largest = {"net.0.weight"};
-  device.peak_at = "aten::mm net.0";
+  device.price.memory.parameters = Bytes(1024);
+  device.price.memory.activations = Bytes(1024);
+  device.price.memory.total = Bytes(2048);
+  device.price.memory.largest = {{BufferId(3), Bytes(1024)}};
+  device.price.largest = {"net.0.weight"};
+  device.price.peak_at = "aten::mm net.0";
   control::Predicted predicted;
   predicted.step = {0.0025, 0.003, 0.004};
   predicted.basis = "9 earlier runs";

@@ -46,14 +46,14 @@ Result<int> plan_model(const PlanOptions& options, const Context& context) {
   MOTLEY_ASSIGN(const control::Inputs inputs, control::read_inputs(question, teller));
   MOTLEY_ASSIGN(control::Answer answer, control::find_plan(inputs, choices, teller.outside()));
   plan::PlanOutcome& outcome = answer.outcome;
-  if (!answer.planned)
+  if (!outcome.plan)
     return report_infeasible(outcome, outcome_to_json(outcome, inputs.cluster, answer.elapsed_s),
                              context);
   if (!options.output.empty())
     MOTLEY_RETURN_IF_ERROR(
-        write_file_atomic(options.output, plan::print_plan(answer.planned->plan, inputs.cluster)));
+        write_file_atomic(options.output, plan::print_plan(*outcome.plan, inputs.cluster)));
   MOTLEY_ASSIGN(const auto predicted,
-                control::find_prediction(inputs, *answer.planned, *answer.priced.costs, 1, teller));
+                control::if_known(control::foresee(inputs, *outcome.plan, answer.priced), teller));
   if (predicted) add_variation(predicted->seconds() / outcome.predicted_step, outcome);
   Json object = outcome_to_json(outcome, inputs.cluster, answer.elapsed_s);
   if (predicted) add_prediction(*predicted, object);

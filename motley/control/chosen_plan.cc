@@ -8,7 +8,10 @@ Result<std::unique_ptr<const ChosenPlan>> choose_plan(const Question& question,
   auto chosen = std::make_unique<ChosenPlan>();
   MOTLEY_ASSIGN(chosen->inputs, read_inputs(question, outside.listener));
   MOTLEY_ASSIGN(Answer answer, find_plan(chosen->inputs, choices, outside));
-  if (!answer.planned) return tl::make_unexpected(infeasible_error(answer.outcome));
+  if (!answer.outcome.plan) return tl::make_unexpected(infeasible_error(answer.outcome));
+  if (!answer.planned) {
+    MOTLEY_ASSIGN(answer.planned, lower_plan(chosen->inputs, *answer.outcome.plan));
+  }
   chosen->priced = std::move(answer.priced);
   chosen->planned = std::move(*answer.planned);
   chosen->outcome = std::move(answer.outcome);
@@ -30,14 +33,14 @@ Result<std::unique_ptr<const ChosenPlan>> open_plan(const std::string& file,
   } else {
     return tl::make_unexpected(priced.error());
   }
-  show_plan(chosen->inputs, chosen->planned, outside.listener);
+  show_plan(chosen->inputs, chosen->planned.plan, outside.listener);
   return chosen;
 }
 
 Result<std::optional<Predicted>> find_prediction(const ChosenPlan& chosen, int steps,
                                                  Listener& listener) {
   if (!chosen.priced.costs) return std::optional<Predicted>();
-  return find_prediction(chosen.inputs, chosen.planned, *chosen.priced.costs, steps, listener);
+  return if_known(predict(chosen.inputs, chosen.planned, *chosen.priced.costs, steps), listener);
 }
 
 }  // namespace motley::control

@@ -412,6 +412,13 @@ Result<KeptTimes> measure(const Inputs& inputs, int rounds, cost::ProfileStore& 
   return measuring.kept();
 }
 
+bool may_measure(const Inputs& inputs, const plan::Plan& plan) {
+  const std::vector<plan::Member> members = plan::members(plan);
+  return std::any_of(members.begin(), members.end(), [&](const plan::Member& member) {
+    return is_here(inputs.cluster.device(member.device));
+  });
+}
+
 Result<Learned> measure_plan(const Inputs& inputs,
                              const std::shared_ptr<const program::Program>& program,
                              const search::Costs& costs, int rounds, cost::ProfileStore& store,

@@ -58,6 +58,9 @@ struct KeptTimes {
 Result<KeptTimes> measure(const Inputs& inputs, int rounds, cost::ProfileStore& store,
                           const Outside& outside);
 
+/// Is any device of the plan on this machine?
+bool may_measure(const Inputs& inputs, const plan::Plan& plan);
+
 /// Measures the operators of a plan as it splits them, on those of its devices that are here, into
 /// the store. False: all were measured before.
 enum class Learned { kNothing, kSomething };

@@ -80,15 +80,16 @@ Result<Answer> find_plan(const Inputs& inputs, const PlanChoices& choices, const
     MOTLEY_RETURN_IF_ERROR(search_once(inputs, choices, outside.clock, answer));
     answer.planned.reset();
     if (!answer.outcome.plan) return answer;
+    if (choices.prices.missing != Missing::kMeasure || !may_measure(inputs, *answer.outcome.plan))
+      break;
     MOTLEY_ASSIGN(answer.planned, lower_plan(inputs, *answer.outcome.plan));
-    if (choices.prices.missing != Missing::kMeasure) break;
     MOTLEY_ASSIGN(cost::ProfileStore store, open_store(choices.prices.profiles));
     MOTLEY_ASSIGN(const Learned learned,
                   measure_plan(inputs, answer.planned->program, *answer.priced.costs,
                                choices.prices.rounds, store, outside));
     if (learned == Learned::kNothing) break;
   }
-  show_plan(inputs, *answer.planned, outside.listener);
+  show_plan(inputs, *answer.outcome.plan, outside.listener);
   return answer;
 }
 
@@ -114,9 +115,12 @@ Result<Planned> read_plan(const std::string& path, Inputs& inputs) {
   return planned;
 }
 
-void show_plan(const Inputs& inputs, const Planned& planned, Listener& listener) {
-  listener.phase(Phase::kSearch, [&] { return plan::print_plan(planned.plan, inputs.cluster); });
-  listener.phase(Phase::kSynth, [&] { return program::print_program(*planned.program); });
+void show_plan(const Inputs& inputs, const plan::Plan& plan, Listener& listener) {
+  listener.phase(Phase::kSearch, [&] { return plan::print_plan(plan, inputs.cluster); });
+  listener.phase(Phase::kSynth, [&] {
+    const auto planned = lower_plan(inputs, plan);
+    return planned ? program::print_program(*planned->program) : planned.error().message;
+  });
 }
 
 Error infeasible_error(const plan::PlanOutcome& outcome) {

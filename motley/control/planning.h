@@ -22,8 +22,7 @@ struct PlanChoices {
   std::optional<Seconds> time_limit;
 };
 
-/// A plan with what it is lowered to, which is made once, here. Predicting, running and measuring
-/// take it from here.
+/// A plan with what it is lowered to. Simulating, running and measuring take it from here.
 struct Planned {
   plan::Plan plan;
   std::shared_ptr<const program::Program> program;
@@ -33,12 +32,12 @@ struct Planned {
 /// says why.
 struct Answer {
   plan::PlanOutcome outcome;
-  std::optional<Planned> planned;
+  std::optional<Planned> planned;  ///< of the outcome, if parts of its operators could be measured
   Priced priced;
   double elapsed_s = 0;  ///< of the search, over all rounds
 };
 
-/// Prices the inputs, finds a plan and lowers it. Where missing times are to be measured and the
+/// Prices the inputs and finds a plan. Where missing times are to be measured and the
 /// plan splits operators, their parts are measured as it splits them, and with what that taught it
 /// is planned again, at most kPlanningRounds times. The time limit counts over all rounds. Errors:
 /// those of prices and planners; several devices for a model that only one can run
@@ -54,8 +53,9 @@ Result<Planned> lower_plan(const Inputs& inputs, plan::Plan plan);
 /// arithmetic; a usage error where the inputs have a recipe of their own that is not the plan's.
 Result<Planned> read_plan(const std::string& path, Inputs& inputs);
 
-/// Tells the listener the phases `search` and `synth`.
-void show_plan(const Inputs& inputs, const Planned& planned, Listener& listener);
+/// Tells the listener the phases `search` and `synth`; the plan is lowered if it asks for its
+/// program.
+void show_plan(const Inputs& inputs, const plan::Plan& plan, Listener& listener);
 
 /// An outcome without a plan, as an error (infeasible) with its arithmetic.
 Error infeasible_error(const plan::PlanOutcome& outcome);

@@ -1,13 +1,11 @@
 #include "motley/control/prediction.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <utility>
 
 #include "motley/cost/profile_cost.h"
 #include "motley/search/price/expected_step.h"
 #include "motley/search/price/group_cost.h"
-#include "motley/simulate/simulate.h"
 
 namespace motley::control {
 namespace {
@@ -20,39 +18,28 @@ cost::Origin worst_origin(const Inputs& inputs, const search::Costs& costs,
   return worst;
 }
 
-/// "fc.weight", or the operator that makes it: "aten::mm (h.0.attn)".
-std::string tensor_name(const program::DeviceProgram& device, BufferId id) {
-  const program::Buffer& buffer = device.buffer(id);
-  if (!buffer.name.empty()) return buffer.name;
-  for (const program::Instruction& instruction : device.instructions)
-    if (std::find(instruction.outputs.begin(), instruction.outputs.end(), id) !=
-        instruction.outputs.end())
-      return instruction.full_name() +
-             (instruction.label.empty() ? "" : " (" + instruction.label + ")");
-  return fmt::format("buffer {}", id.value);
-}
-
-std::vector<std::string> names_of_largest(const program::DeviceProgram& device,
-                                          const program::MemoryPeak& peak) {
-  std::vector<std::string> names;
-  for (const auto& [id, bytes] : peak.largest) names.push_back(tensor_name(device, id));
-  return names;
-}
-
-/// What is said of a rank, but for its part of the trace.
-Result<DevicePrediction> predict_device(const Inputs& inputs, const program::DeviceProgram& device,
-                                        const search::Costs& costs,
-                                        const std::vector<Bytes>& scratch,
-                                        const cost::Experience& memory) {
-  MOTLEY_ASSIGN(const DeviceId id, cluster::find_device(inputs.cluster, device.device));
-  DevicePrediction predicted;
-  predicted.name = device.device;
-  predicted.memory = program::find_memory_peak(device, scratch);
-  const Bytes total = predicted.memory.total;
-  predicted.peak = memory.around(static_cast<double>(total.value));
-  predicted.largest = names_of_largest(device, predicted.memory);
-  predicted.framework = cost::framework_bytes(inputs.cluster.device(id), total);
-  predicted.grounds = costs.grounds.at(device.device);
+/// What is said of a price: of each of the plan's members the kind's, by `of_rank`.
+Result<Predicted> say(const Inputs& inputs, const plan::Plan& plan, const search::Costs& costs,
+                      const search::PlanPrice& price) {
+  Predicted predicted;
+  predicted.origin = worst_origin(inputs, costs, plan);
+  const auto experience = [&](const char* quantity) {
+    return cost::find_experience(costs.earlier, prediction_entry(inputs, quantity),
+                                 predicted.origin);
+  };
+  const cost::Experience of_step = experience("step"), of_memory = experience("memory");
+  predicted.step = of_step.around(price.step.value);
+  predicted.basis = of_step.basis;
+  const std::vector<plan::Member> members = plan::members(plan);
+  for (std::size_t rank = 0; rank < members.size(); ++rank) {
+    const cluster::Device& about = inputs.cluster.device(members[rank].device);
+    DevicePrediction device{about.name, price.kinds.devices[price.of_rank[rank]]};
+    const Bytes total = device.price.memory.total;
+    device.peak = of_memory.around(static_cast<double>(total.value));
+    device.framework = cost::framework_bytes(about, total);
+    device.grounds = costs.grounds.at(about.name);
+    predicted.devices.push_back(std::move(device));
+  }
   return predicted;
 }
 
@@ -69,34 +56,23 @@ Result<Predicted> predict(const Inputs& inputs, const Planned& planned, const se
   MOTLEY_ASSIGN(const auto times, model.times(program));
   std::vector<std::string> names;
   for (const program::DeviceProgram& device : program.devices) names.push_back(device.device);
+  MOTLEY_ASSIGN(search::PricedProgram priced,
+                search::price_program(program, names, model, times, steps));
+  search::PlanPrice price{std::move(priced.price), {}, {}};
+  for (std::size_t rank = 0; rank < names.size(); ++rank) price.of_rank.push_back(rank);
   const search::GroupCost known(model, names, search::known_times(program, times));
-  Predicted predicted;
-  MOTLEY_ASSIGN(predicted.trace, simulate::simulate(program, known, {.steps = steps}));
-  predicted.origin = worst_origin(inputs, costs, planned.plan);
-  const auto experience = [&](const char* quantity) {
-    return cost::find_experience(costs.earlier, prediction_entry(inputs, quantity),
-                                 predicted.origin);
-  };
-  const cost::Experience of_step = experience("step"), of_memory = experience("memory");
-  MOTLEY_ASSIGN(const Seconds expected, search::expected_step(trace::median_step(predicted.trace),
-                                                              program, known, costs.jitter));
-  predicted.step = of_step.around(expected.value);
-  predicted.basis = of_step.basis;
-  const std::vector<trace::Breakdown> parts = trace::break_down(predicted.trace);
-  for (std::size_t rank = 0; rank < program.devices.size(); ++rank) {
-    MOTLEY_ASSIGN(auto device, predict_device(inputs, program.devices[rank], costs,
-                                              times[rank].scratch, of_memory));
-    device.parts = parts[rank];
-    device.peak_at = predicted.trace.names[rank][device.memory.at.index()];
-    predicted.devices.push_back(std::move(device));
-  }
+  MOTLEY_ASSIGN(price.step, search::expected_step(price.kinds.step, program, known, costs.jitter));
+  MOTLEY_ASSIGN(Predicted predicted, say(inputs, planned.plan, costs, price));
+  predicted.trace = std::move(priced.trace);
   return predicted;
 }
 
-Result<std::optional<Predicted>> find_prediction(const Inputs& inputs, const Planned& planned,
-                                                 const search::Costs& costs, int steps,
-                                                 Listener& listener) {
-  auto predicted = predict(inputs, planned, costs, steps);
+Result<Predicted> foresee(const Inputs& inputs, const plan::Plan& plan, const Priced& priced) {
+  MOTLEY_ASSIGN(const search::PlanPrice price, priced.evaluator->price_parts(plan));
+  return say(inputs, plan, *priced.costs, price);
+}
+
+Result<std::optional<Predicted>> if_known(Result<Predicted> predicted, Listener& listener) {
   if (predicted) return std::optional<Predicted>(std::move(*predicted));
   const Error& error = predicted.error();
   if (!error.code.starts_with("cost.")) return tl::make_unexpected(error);

@@ -7,7 +7,7 @@
 #include "motley/control/planning.h"
 #include "motley/cost/trust/experience.h"
 #include "motley/cost/trust/interval.h"
-#include "motley/program/memory.h"
+#include "motley/search/split/step_price.h"
 #include "motley/trace/trace.h"
 
 namespace motley::control {
@@ -15,18 +15,15 @@ namespace motley::control {
 /// What is said of one device of a plan before it runs.
 struct DevicePrediction {
   std::string name;
-  trace::Breakdown parts;            ///< of the predicted trace
-  cost::PredictionInterval peak;     ///< bytes
-  program::MemoryPeak memory;        ///< what the peak is made of
-  std::string peak_at;               ///< the operator that runs then
-  std::vector<std::string> largest;  ///< names of the largest tensors at the peak
-  Bytes framework;                   ///< beside the peak
-  cost::Grounds grounds;             ///< of the times
+  search::DevicePrice price;
+  cost::PredictionInterval peak = {};  ///< bytes
+  Bytes framework = {};                ///< beside the peak
+  cost::Grounds grounds = {};          ///< of the times
 };
 
 /// What is said of a plan before it runs.
 struct Predicted {
-  trace::Trace trace;  ///< of the plan's program on the cost tables
+  trace::Trace trace;  ///< of the plan's program on the cost tables; empty if that was not made
   /// Seconds; 80 % of measured steps are to lie in it. Its value is the median over steps in which
   /// each device varies as it was seen to: where devices meet, the slowest counts.
   cost::PredictionInterval step;
@@ -42,10 +39,12 @@ struct Predicted {
 Result<Predicted> predict(const Inputs& inputs, const Planned& planned, const search::Costs& costs,
                           int steps);
 
-/// The same; none, and a note, where the times of a plan that splits operators are not known.
-Result<std::optional<Predicted>> find_prediction(const Inputs& inputs, const Planned& planned,
-                                                 const search::Costs& costs, int steps,
-                                                 Listener& listener);
+/// The same of one step without a trace, which needs no program of the whole step.
+Result<Predicted> foresee(const Inputs& inputs, const plan::Plan& plan, const Priced& priced);
+
+/// What was predicted; none, and a note, where the times of a plan that splits operators are not
+/// known.
+Result<std::optional<Predicted>> if_known(Result<Predicted> predicted, Listener& listener);
 
 /// How a store names what was predicted of the inputs' "step" or "memory", without figures.
 cost::PredictionEntry prediction_entry(const Inputs& inputs, const char* quantity);

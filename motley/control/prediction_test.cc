@@ -47,9 +47,9 @@ TEST_F(PredictionTest, OneDeviceTakesTheSumOfItsInstructions) {
   ASSERT_THAT(predicted.devices, SizeIs(1));
   const DevicePrediction& device = predicted.devices[0];
   EXPECT_EQ(device.name, "a:0");
-  EXPECT_EQ(device.parts.steps, 2);
-  EXPECT_EQ(device.parts.compute, 2 * instructions * 10'000);  // ns, of two steps
-  EXPECT_EQ(device.parts.exposed_communication, 0);
+  EXPECT_EQ(device.price.parts.steps, 2);
+  EXPECT_EQ(device.price.parts.compute, 2 * instructions * 10'000);  // ns, of two steps
+  EXPECT_EQ(device.price.parts.exposed_communication, 0);
 }
 
 TEST_F(PredictionTest, ARowADeviceSaysWhatItDoesAndHolds) {
@@ -57,16 +57,16 @@ TEST_F(PredictionTest, ARowADeviceSaysWhatItDoesAndHolds) {
   ASSERT_THAT(predicted.devices, SizeIs(2));
   for (const DevicePrediction& device : predicted.devices) {
     // Parameters are whole on both: (32 * 12 + 32 + 5 * 32 + 5) floats.
-    EXPECT_EQ(device.memory.parameters.value, 4 * (32 * 12 + 32 + 5 * 32 + 5));
+    EXPECT_EQ(device.price.memory.parameters.value, 4 * (32 * 12 + 32 + 5 * 32 + 5));
     EXPECT_EQ(device.framework.value, 0);  // of a CPU
-    EXPECT_EQ(device.peak.value, static_cast<double>(device.memory.total.value));
+    EXPECT_EQ(device.peak.value, static_cast<double>(device.price.memory.total.value));
     EXPECT_EQ(device.grounds.text, "measured");
-    EXPECT_EQ(device.largest.size(), device.memory.largest.size());
-    EXPECT_FALSE(device.peak_at.empty());
-    EXPECT_GT(device.parts.exposed_communication + device.parts.waiting, 0);
+    EXPECT_EQ(device.price.largest.size(), device.price.memory.largest.size());
+    EXPECT_FALSE(device.price.peak_at.empty());
+    EXPECT_GT(device.price.parts.exposed_communication + device.price.parts.waiting, 0);
   }
   // All gradients in one bucket are more than the largest parameter, of 32 x 12.
-  EXPECT_EQ(predicted.devices[0].largest[0], "motley::pack (bucket 0)");
+  EXPECT_EQ(predicted.devices[0].price.largest[0], "motley::pack (bucket 0)");
   EXPECT_EQ(predicted.origin, cost::Origin::kMeasured);
 }
 
@@ -113,8 +113,7 @@ TEST_F(PredictionTest, ModelledTimesAndRunsWithoutAStepTeachNothing) {
 
 TEST_F(PredictionTest, AListenerHearsNothingOfAPredictionThatIsMade) {
   const Answer found = answer({5, 3});
-  const auto predicted =
-      find_prediction(inputs_, *found.planned, *found.priced.costs, 1, listener_);
+  const auto predicted = if_known(foresee(inputs_, *found.outcome.plan, found.priced), listener_);
   ASSERT_TRUE(predicted);
   EXPECT_TRUE(predicted->has_value());
   for (const std::string& note : listener_.notes) EXPECT_EQ(note.find("no prediction"), note.npos);

@@ -33,8 +33,11 @@ Json region_to_json(const Region& region, const cluster::Cluster& cluster) {
     json["parameters"][parameter.name] = print_form(parameter.form);
   if (region.exchanges.empty()) return json;
   json["exchanges"] = Json::array();
-  for (const ExchangeMethod method : region.exchanges)
-    json["exchanges"].push_back(exchange_method_name(method));
+  for (const ExchangeWay& way : region.exchanges)
+    json["exchanges"].push_back({{"operator", way.op},
+                                 {"bytes", way.bytes.value},
+                                 {"largest", way.largest},
+                                 {"method", exchange_method_name(way.method)}});
   return json;
 }
 
@@ -108,19 +111,26 @@ Result<std::vector<KeptParameter>> read_parameters(JsonObject& object) {
   return parameters;
 }
 
-Result<std::vector<ExchangeMethod>> read_exchanges(JsonObject& object) {
-  std::vector<ExchangeMethod> methods;
-  if (!object.has("exchanges")) return methods;
+Result<std::vector<ExchangeWay>> read_exchanges(JsonObject& object) {
+  std::vector<ExchangeWay> ways;
+  if (!object.has("exchanges")) return ways;
   MOTLEY_ASSIGN(const Json* list, read_list(object, "exchanges"));
-  for (const Json& name : *list) {
-    const auto method =
-        name.is_string() ? find_exchange_method(name.get_ref<const std::string&>()) : std::nullopt;
-    if (!method)
-      return bad_value(fmt::format("{}: exchange {}", object.where(), methods.size()), name,
-                       "'native', 'padded', 'grouped' or 'hierarchical'");
-    methods.push_back(*method);
+  for (const Json& json : *list) {
+    const std::string where = fmt::format("{}: exchange {}", object.where(), ways.size());
+    MOTLEY_ASSIGN(auto about, JsonObject::make(json, where));
+    ExchangeWay& way = ways.emplace_back();
+    MOTLEY_ASSIGN(way.op, about.string("operator"));
+    MOTLEY_ASSIGN(way.bytes.value, about.integer("bytes"));
+    MOTLEY_ASSIGN(way.largest, about.integer("largest"));
+    MOTLEY_ASSIGN(const Json* name, about.member("method"));
+    const auto method = name->is_string()
+                            ? find_exchange_method(name->get_ref<const std::string&>())
+                            : std::nullopt;
+    if (!method) return bad_value(where, *name, "'native', 'padded', 'grouped' or 'hierarchical'");
+    way.method = *method;
+    MOTLEY_RETURN_IF_ERROR(about.refuse_unknown());
   }
-  return methods;
+  return ways;
 }
 
 Result<Region> region_from_json(const Json& json, const std::string& where,
@@ -284,6 +294,16 @@ bool is_shared(const Replica& replica) {
 
 std::string_view batch_norm_name(BatchNormMode mode) {
   return mode == BatchNormMode::kGlobal ? "global" : "local";
+}
+
+Plan in_micro_batches(Plan plan, std::int64_t micro_batches) {
+  const std::int64_t before = plan.replicas.front().micro_batches;
+  plan.global_batch = plan.global_batch / before * micro_batches;
+  for (Replica& replica : plan.replicas) {
+    replica.samples = replica.samples / before * micro_batches;
+    replica.micro_batches = micro_batches;
+  }
+  return plan;
 }
 
 bool splits_operators(const Plan& plan) {

@@ -23,6 +23,17 @@ struct KeptParameter {
   bool operator==(const KeptParameter&) const = default;
 };
 
+/// How exchanges of one kind are carried out: those by this operator, of as many bytes (the whole
+/// tensor's; of an all-to-all those of the member that has most) whose largest part has so many
+/// elements.
+struct ExchangeWay {
+  std::string op;  ///< "motley::all_gather"
+  Bytes bytes;
+  std::int64_t largest = 1;  ///< 1: they have no parts
+  ExchangeMethod method = ExchangeMethod::kNative;
+  bool operator==(const ExchangeWay&) const = default;
+};
+
 /// The operators of a replica on an ordered device list. One device runs all of them. Several share
 /// them: each operator is split as `operators` says, and whatever is cut (samples, heads, rows of a
 /// table) is cut in proportion to `shares`, to whole numbers (round_shares).
@@ -32,8 +43,8 @@ struct Region {
   /// Of several devices, by operator of the graph; of one, empty.
   std::vector<OperatorSplit> operators = {};
   std::vector<KeptParameter> parameters = {};
-  /// Of several devices, by exchange of their program, in order; empty: all native.
-  std::vector<ExchangeMethod> exchanges = {};
+  /// Of several devices: each kind of exchange once; what is not here is native.
+  std::vector<ExchangeWay> exchanges = {};
   bool operator==(const Region&) const = default;
 };
 
@@ -74,6 +85,9 @@ struct Member {
 /// All ranks of a verified plan, in order: devices of replicas, or of the one region that several
 /// devices share.
 std::vector<Member> members(const Plan& plan);
+
+/// The plan of as many of its micro-batches alone.
+Plan in_micro_batches(Plan plan, std::int64_t micro_batches);
 
 /// Do several devices share operators of the graph, beside the samples?
 bool splits_operators(const Plan& plan);

@@ -58,7 +58,7 @@ Plan one_region(const cluster::Cluster& cluster) {
       {.factor = 1}, {.factor = 0, .outer = 3, .inner = 64}, {}, {.partial = {0, 2}}};
   region.parameters = {{"fc.bias", {graph::FormKind::kSharded, 0, 1, 12, 1}},
                        {"fc.weight", {graph::FormKind::kSharded, 0, 3, 12, 64}}};
-  region.exchanges = {ExchangeMethod::kGrouped, ExchangeMethod::kNative};
+  region.exchanges = {{"motley::all_gather", Bytes(4096), 96, ExchangeMethod::kGrouped}};
   plan.replicas = {{40, {region}, 2}};
   return plan;
 }
@@ -132,7 +132,9 @@ RC_GTEST_PROP(Plan, ParseInvertsPrint, ()) {
       for (int p = *rc::gen::inRange(0, 3); p > 0 && !region.operators.empty(); --p)
         region.parameters.push_back({fmt::format("w{}", p), random_form()});
       for (int e = *rc::gen::inRange(0, 3); e > 0 && !region.operators.empty(); --e)
-        region.exchanges.push_back(*rc::gen::elementOf(kExchangeMethods));
+        region.exchanges.push_back({fmt::format("op{}", e), Bytes(*rc::gen::inRange(0, 99)),
+                                    *rc::gen::inRange(1, 99),
+                                    *rc::gen::elementOf(kExchangeMethods)});
       replica.regions.push_back(region);
     }
     plan.replicas.push_back(replica);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "motley/base/text.h"
@@ -36,21 +37,27 @@ Result<plan::Problem> Accumulating::one_micro_batch(const plan::Problem& problem
                   problem.manual.empty() ? "it" : "them"));
 }
 
-/// How the exchanges of a shared region are carried out: there are more of them in a step of
-/// several micro-batches than in one.
+/// How the exchanges of a shared region are carried out: as in two micro-batches, and in three if
+/// there are so many.
 Result<void> Accumulating::choose_exchanges(const plan::Problem& problem, plan::Plan& plan) const {
   plan::Region& region = plan.replicas[0].regions[0];
   if (region.exchanges.empty()) return {};
   region.exchanges.clear();
   SpmdQuestion question = spmd_question(inputs_, problem);
   question.devices = region.devices;
-  question.micro_batches = plan.replicas[0].micro_batches;
+  question.micro_batches = times_;
   MOTLEY_ASSIGN(SpmdStudy study, SpmdStudy::make(question));
-  MOTLEY_ASSIGN(const program::Program program,
-                synth::lower(*inputs_.graph, plan, *problem.cluster));
   ExchangeTimes& times = study.exchanges(region.devices);
-  region.exchanges = synth::choose_methods(
-      program, [&](std::string_view name, double bytes) { return times.at(name, bytes); });
+  std::optional<synth::ExchangeWays> ways;
+  for (const std::int64_t fewer : {std::int64_t{2}, std::min(times_, kPricedMicroBatches)}) {
+    MOTLEY_ASSIGN(
+        const program::Program program,
+        synth::lower(*inputs_.graph, plan::in_micro_batches(plan, fewer), *problem.cluster));
+    const synth::ExchangeWays chosen = synth::choose_methods(
+        program, [&](std::string_view name, double bytes) { return times.at(name, bytes); });
+    ways = ways ? synth::common_ways(*std::move(ways), chosen) : chosen;
+  }
+  region.exchanges = *std::move(ways);
   return {};
 }
 

@@ -16,9 +16,9 @@ using program::Instruction;
 /// Collects what a run of some steps of a program gave, device by device.
 class TraceMaker {
  public:
-  /// `peaks`: bytes of each device.
+  /// `peaks`: of memory, by rank.
   TraceMaker(const program::Program& program, const ProgramTasks& tasks, const TaskTimes& times,
-             std::int64_t steps, std::vector<std::int64_t> peaks)
+             std::int64_t steps, std::vector<Bytes> peaks)
       : program_(program), tasks_(tasks), times_(times), steps_(steps), peaks_(std::move(peaks)) {}
 
   trace::Trace make() {
@@ -72,7 +72,7 @@ class TraceMaker {
 
   /// A step of a device ends with the last of its instructions, and the next one begins.
   void add_marks(std::size_t rank) {
-    const std::int64_t peak = peaks_[rank];
+    const std::int64_t peak = peaks_[rank].value;
     Nanoseconds begin = 0;
     for (std::int64_t step = 0; step < steps_; ++step) {
       const Nanoseconds end = ends_[static_cast<std::size_t>(step)];
@@ -85,7 +85,7 @@ class TraceMaker {
   const ProgramTasks& tasks_;
   const TaskTimes& times_;
   const std::int64_t steps_;
-  const std::vector<std::int64_t> peaks_;
+  const std::vector<Bytes> peaks_;
   trace::Trace trace_;
   trace::NamePool names_;
   std::string name_;
@@ -107,10 +107,10 @@ Result<trace::Trace> simulate(const program::Program& program, const cost::CostM
   const auto times =
       steps == 1 ? find_times(tasks.graph) : find_times(repeat_steps(tasks.graph, steps));
   if (!times) return tl::make_unexpected(deadlock_error(program, tasks, times.error()));
-  std::vector<std::int64_t> peaks;
-  for (const program::DeviceProgram& device : program.devices) {
-    MOTLEY_ASSIGN(const std::vector<Bytes> scratch, cost.scratch_bytes(device));
-    peaks.push_back(program::find_memory_peak(device, scratch).total.value);
+  std::vector<Bytes> peaks = options.peaks;
+  for (std::size_t rank = peaks.size(); rank < program.devices.size(); ++rank) {
+    MOTLEY_ASSIGN(const std::vector<Bytes> scratch, cost.scratch_bytes(program.devices[rank]));
+    peaks.push_back(program::find_memory_peak(program.devices[rank], scratch).total);
   }
   return TraceMaker(program, tasks, *times, steps, std::move(peaks)).make();
 }

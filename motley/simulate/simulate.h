@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "motley/base/result.h"
 #include "motley/cost/cost_model.h"
 #include "motley/program/program.h"
@@ -9,6 +11,8 @@ namespace motley::simulate {
 
 struct SimulateOptions {
   int steps = 1;  ///< steps to simulate; a device starts step k+1 when it has finished step k
+  /// Of memory, by rank, for the trace's marks; empty: those of its programs are found.
+  std::vector<Bytes> peaks = {};
 };
 
 /// Runs a verified program on a clock instead of on devices. Each lane executes its instructions in

@@ -27,13 +27,13 @@ std::map<std::string, int> count_names(const program::Program& program) {
 
 TEST(ExchangeMethods, EachExchangeIsCarriedOutAsThePlanSays) {
   program::Program program = mlp();
-  ExchangeMethods methods;
-  for (const std::string& op : exchange_operators(program))
-    methods.push_back(op == program::kAllGather       ? ExchangeMethod::kGrouped
-                      : op == program::kReduceScatter ? ExchangeMethod::kPadded
-                                                      : ExchangeMethod::kNative);
+  ExchangeWays ways = find_exchange_kinds(program);
+  for (plan::ExchangeWay& way : ways)
+    way.method = way.op == program::kAllGather       ? ExchangeMethod::kGrouped
+                 : way.op == program::kReduceScatter ? ExchangeMethod::kPadded
+                                                     : ExchangeMethod::kNative;
   const auto before = count_names(program);
-  ASSERT_TRUE(set_methods(program, methods));
+  ASSERT_TRUE(set_methods(program, ways));
   ASSERT_TRUE(program::verify_program(program, "p"));
   const auto after = count_names(program);
   EXPECT_EQ(after.at("motley::all_gather.grouped"), before.at("motley::all_gather"));
@@ -48,29 +48,48 @@ TEST(ExchangeMethods, NoneMeansNative) {
   EXPECT_EQ(program, mlp());
 }
 
-TEST(ExchangeMethods, AnotherNumberOfExchangesIsStale) {
+TEST(ExchangeMethods, AKindHasItsOperatorItsBytesAndItsLargestPart) {
+  // Rows in two parts, 3 : 1.
+  const program::Program program = mlp();
+  for (const plan::ExchangeWay& kind : find_exchange_kinds(program)) {
+    EXPECT_EQ(kind.method, ExchangeMethod::kNative);
+    const auto elements = static_cast<double>(kind.bytes.value) / 4;
+    const double largest = kind.op == program::kAllReduce ? 1 : 0.75 * elements;
+    EXPECT_NEAR(static_cast<double>(kind.largest), largest, 0.01 * elements);
+  }
+}
+
+TEST(ExchangeMethods, AKindThatIsNotThereIsStale) {
   program::Program program = mlp();
-  const std::size_t found = exchange_operators(program).size();
-  const auto refused = set_methods(program, {ExchangeMethod::kNative});
+  const auto refused =
+      set_methods(program, {{"motley::all_gather", Bytes(12), 3, ExchangeMethod::kNative}});
   ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, ErrorKind::kStale);
   EXPECT_EQ(refused.error().message,
-            "the plan says how 1 exchanges are carried out, its program has " +
-                std::to_string(found) + "; plan again");
+            "the plan says how motley::all_gather of 12 bytes with parts of 3 is carried out, its "
+            "program has none; plan again");
 }
 
 TEST(ExchangeMethods, AnAllReduceIsNotPadded) {
   program::Program program = mlp();
-  const auto operators = exchange_operators(program);
-  const auto sum = std::find(operators.begin(), operators.end(), program::kAllReduce);
-  ASSERT_NE(sum, operators.end());
-  ExchangeMethods methods(operators.size(), ExchangeMethod::kNative);
-  const auto place = static_cast<std::size_t>(sum - operators.begin());
-  methods[place] = ExchangeMethod::kPadded;
-  const auto refused = set_methods(program, methods);
+  ExchangeWays ways = find_exchange_kinds(program);
+  std::erase_if(ways, [](const auto& way) { return way.op != program::kAllReduce; });
+  ASSERT_FALSE(ways.empty());
+  ways[0].method = ExchangeMethod::kPadded;
+  const auto refused = set_methods(program, ways);
   ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().message, "exchange " + std::to_string(place) +
-                                         " of the plan is padded, which motley::all_reduce cannot "
-                                         "be");
+  EXPECT_EQ(refused.error().message,
+            "motley::all_reduce of " + std::to_string(ways[0].bytes.value) +
+                " bytes with parts of 1 of the plan is padded, which it cannot be");
+}
+
+TEST(ExchangeMethods, InCommonIsWhatBothCarryOutInTheSameWay) {
+  const plan::ExchangeWay first{"a", Bytes(8), 1, ExchangeMethod::kGrouped};
+  plan::ExchangeWay larger = first, padded = first;
+  larger.bytes = Bytes(16);
+  padded.method = ExchangeMethod::kPadded;
+  EXPECT_EQ(common_ways({first, larger}, {first}), ExchangeWays{first});
+  EXPECT_EQ(common_ways({first}, {padded, larger}), ExchangeWays{});
 }
 
 TEST(ExchangeMethods, TheQuickestIsChosenForWhatItMoves) {
@@ -80,12 +99,13 @@ TEST(ExchangeMethods, TheQuickestIsChosenForWhatItMoves) {
   // Of parts 6 : 1 : 1 the largest goes to two others (12/8), or all but one is passed on (7/8).
   const program::Program skewed =
       lower_spread(read_graph("mlp"), {6, 1, 1}, Kept::kInParts, Bytes(4 << 20));
-  const ExchangeMethods chosen = choose_methods(skewed, per_byte);
-  const auto operators = exchange_operators(skewed);
-  ASSERT_EQ(chosen.size(), operators.size());
-  for (std::size_t i = 0; i < chosen.size(); ++i)
-    EXPECT_EQ(chosen[i], operators[i] == program::kAllReduce ? ExchangeMethod::kNative
-                                                             : ExchangeMethod::kGrouped);
+  const ExchangeWays chosen = choose_methods(skewed, per_byte);
+  for (const plan::ExchangeWay& kind : find_exchange_kinds(skewed)) {
+    plan::ExchangeWay grouped = kind;
+    grouped.method = ExchangeMethod::kGrouped;
+    EXPECT_EQ(std::count(chosen.begin(), chosen.end(), grouped),
+              kind.op == program::kAllReduce ? 0 : 1);
+  }
   // Not where it cannot be done, nor for half a percent.
   const auto unknown = [](std::string_view name, double bytes) {
     return name.ends_with(".grouped") ? std::numeric_limits<double>::infinity() : bytes;

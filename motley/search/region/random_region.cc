@@ -68,11 +68,12 @@ Result<void> complete(const plan::Problem& problem, const graph::Graph& graph, S
     choice.peaks.push_back(cost::with_framework(problem.cluster->device(region.devices[rank]),
                                                 tensors[kinds.of_rank[rank]]));
   const bool has_levels = cost::has_levels(*problem.cluster, region.devices);
-  for (const std::string& op : synth::exchange_operators(kinds.program)) {
-    std::span<const ExchangeMethod> methods = program::methods_of(op);
+  for (plan::ExchangeWay& way : synth::find_exchange_kinds(kinds.program)) {
+    std::span<const ExchangeMethod> methods = program::methods_of(way.op);
     if (!has_levels && methods.back() == ExchangeMethod::kHierarchical)
       methods = methods.first(methods.size() - 1);
-    region.exchanges.push_back(methods[random.below(methods.size())]);
+    way.method = methods[random.below(methods.size())];
+    if (way.method != ExchangeMethod::kNative) region.exchanges.push_back(std::move(way));
   }
   return {};
 }

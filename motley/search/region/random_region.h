@@ -18,10 +18,10 @@ struct RegionChoice {
 
 /// Draws by the problem's seed: two or more of its devices in any order, a share from 0 to 8 for
 /// each, not all 0, in how many micro-batches a step is done (often one, at most four), how every
-/// operator is split (draw_sharding), and how every exchange is carried out. Draws again, at
-/// most 20 times, what does not fit into the devices' memory. Empty: nothing fitted, or the graph
-/// does not run at the global batch; `why` then has the arithmetic, else what was drawn. Needs two
-/// devices.
+/// operator is split (draw_sharding), and how every kind of exchange is carried out. Draws again,
+/// at most 20 times, what does not fit into the devices' memory. Empty: nothing fitted, or the
+/// graph does not run at the global batch; `why` then has the arithmetic, else what was drawn.
+/// Needs two devices.
 Result<std::optional<RegionChoice>> draw_region(const plan::Problem& problem,
                                                 const graph::Graph& graph,
                                                 std::vector<std::string>& why);

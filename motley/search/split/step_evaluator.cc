@@ -33,13 +33,11 @@ Result<Seconds> simulate_step(const program::Program& program, const GroupCost& 
   return trace::median_step(trace);
 }
 
-/// Times are whole nanoseconds.
-Seconds rounding_of(const program::Program& program) {
-  std::size_t most = 0;
-  for (const program::DeviceProgram& device : program.devices)
-    most = std::max(most, device.instructions.size());
-  return Seconds(1e-9 * static_cast<double>(1 + most));
-}
+/// Micro-batches of the three steps by which longer ones are priced: the first ones, and what goes
+/// before and after all, are over in them.
+constexpr std::int64_t kLine[] = {3, 4, 5};
+constexpr std::int64_t kWholeStep =
+    12;  // in so many, the whole step is not longer than those three
 
 }  // namespace
 
@@ -161,23 +159,51 @@ StepEvaluator::Group StepEvaluator::find_group(const plan::Plan& plan) const {
   return group;
 }
 
-Result<plan::Price> StepEvaluator::price(const plan::Plan& plan) const {
+Result<PlanPrice> StepEvaluator::price_whole(const plan::Plan& plan) const {
   const Group group = find_group(plan);
-  MOTLEY_ASSIGN(const auto kinds, synth::lower_kinds(*graph_, plan, *cluster_, group.classes));
+  MOTLEY_ASSIGN(auto kinds, synth::lower_kinds(*graph_, plan, *cluster_, group.classes));
   MOTLEY_ASSIGN(const auto times, model_.times(kinds.program));
-  std::vector<Bytes> peaks;
-  for (std::size_t kind = 0; kind < times.size(); ++kind) {
-    const program::DeviceProgram& program = kinds.program.devices[kind];
-    MOTLEY_ASSIGN(const DeviceId device, cluster::find_device(*cluster_, program.device));
-    const Bytes tensors = program::find_memory_peak(program, times[kind].scratch).total;
-    peaks.push_back(cost::with_framework(cluster_->device(device), tensors));
-  }
-  plan::Price price;
-  for (const std::size_t kind : kinds.of_rank) price.peaks.push_back(peaks[kind]);
+  MOTLEY_ASSIGN(PricedProgram priced, price_program(kinds.program, group.names, model_, times));
+  PlanPrice price{std::move(priced.price), std::move(kinds.of_rank), {}};
   const GroupCost known(model_, group.names, known_times(kinds.program, times));
-  MOTLEY_ASSIGN(const Seconds simulated, simulate_step(kinds.program, known));
-  MOTLEY_ASSIGN(price.step, expected_step(simulated, kinds.program, known, costs_.jitter));
-  price.rounding = rounding_of(kinds.program);
+  MOTLEY_ASSIGN(price.step, expected_step(price.kinds.step, kinds.program, known, costs_.jitter));
+  return price;
+}
+
+Result<std::optional<PlanPrice>> StepEvaluator::price_by_line(const plan::Plan& plan) const {
+  const std::int64_t times = plan.replicas.front().micro_batches;
+  if (times <= kWholeStep || !costs_.jitter.empty()) return std::nullopt;
+  std::vector<StepPrice> shorter;
+  std::optional<PlanPrice> price;
+  for (const std::int64_t fewer : kLine) {
+    MOTLEY_ASSIGN(price, price_whole(plan::in_micro_batches(plan, fewer)));
+    shorter.push_back(price->kinds);
+  }
+  auto line = continue_line(shorter, times - kLine[2]);
+  if (!line) return std::nullopt;
+  price->step = line->step;
+  price->kinds = std::move(*line);
+  return price;
+}
+
+Result<PlanPrice> StepEvaluator::price_parts(const plan::Plan& plan) const {
+  if (last_ && last_->first == plan) return last_->second;
+  MOTLEY_ASSIGN(std::optional<PlanPrice> price, price_by_line(plan));
+  if (!price) {
+    MOTLEY_ASSIGN(price, price_whole(plan));
+  }
+  last_.emplace(plan, *price);
+  return *std::move(price);
+}
+
+Result<plan::Price> StepEvaluator::price(const plan::Plan& plan) const {
+  MOTLEY_ASSIGN(const PlanPrice parts, price_parts(plan));
+  plan::Price price{parts.step, {}, parts.kinds.rounding()};
+  const std::vector<plan::Member> members = plan::members(plan);
+  for (std::size_t rank = 0; rank < members.size(); ++rank)
+    price.peaks.push_back(
+        cost::with_framework(cluster_->device(members[rank].device),
+                             parts.kinds.devices[parts.of_rank[rank]].memory.total));
   return price;
 }
 

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,15 +12,24 @@
 #include "motley/graph/graph.h"
 #include "motley/search/price/costs.h"
 #include "motley/search/split/planner_inputs.h"
+#include "motley/search/split/step_price.h"
 #include "motley/search/split/step_shape.h"
 #include "motley/synth/lower.h"
 
 namespace motley::search {
 
+/// What a plan's step takes and needs.
+struct PlanPrice {
+  StepPrice kinds;                   ///< of one rank of each kind; ranks of a kind take as long
+  std::vector<std::size_t> of_rank;  ///< its kind
+  Seconds step;                      ///< with what devices vary by (expected_step.h)
+};
+
 /// Prices plans over measured cost tables. Curves are sums of instruction times along the compute
 /// lane, group times come from the collectives' fits, peak memory from the lowered program, and
-/// step_time from the simulator on the whole lowered plan. Only one device program per setting is
-/// lowered for the curves. Remembers what it computed, so one object serves one thread.
+/// step_time from the simulator on the whole lowered plan; a step in many micro-batches is on the
+/// line through shorter ones, where they are on one (continue_line). Only one device program per
+/// setting is lowered for the curves. Remembers what it computed, so one object serves one thread.
 class StepEvaluator : public SplitEvaluator {
  public:
   /// Prices the devices that `costs` has. Graph and cluster must outlive the evaluator; `lowering`
@@ -37,6 +47,8 @@ class StepEvaluator : public SplitEvaluator {
   Bytes peak_bytes(DeviceId device, std::int64_t samples, Setting setting) const override;
   Result<Seconds> step_time(const plan::Plan& plan) const override;
   Result<plan::Price> price(const plan::Plan& plan) const override;
+  /// What the price is made of; the last plan's is remembered.
+  Result<PlanPrice> price_parts(const plan::Plan& plan) const;
   /// All that planners need, of this evaluator, which must outlive it.
   PlannerInputs inputs() const { return {this, graph_, &costs_}; }
 
@@ -63,6 +75,9 @@ class StepEvaluator : public SplitEvaluator {
     std::vector<int> classes;
   };
   Group find_group(const plan::Plan& plan) const;
+  Result<PlanPrice> price_whole(const plan::Plan& plan) const;
+  /// None: the step is short, its devices vary, or it is not on a line.
+  Result<std::optional<PlanPrice>> price_by_line(const plan::Plan& plan) const;
   Result<std::vector<double>> exchange_times(const std::vector<DeviceId>& group) const;
 
   const graph::Graph* graph_;
@@ -76,6 +91,7 @@ class StepEvaluator : public SplitEvaluator {
   mutable std::map<GroupKey, std::vector<double>> exchanges_;  // of all, in lane order
   mutable std::map<std::pair<std::int64_t, Setting>, Result<program::DeviceProgram>> lowered_;
   mutable std::map<std::pair<const cost::InstructionTimes*, std::int64_t>, Bytes> peaks_;
+  mutable std::optional<std::pair<plan::Plan, PlanPrice>> last_;
 };
 
 }  // namespace motley::search

@@ -4,23 +4,12 @@
 #include <optional>
 #include <utility>
 
-#include "motley/program/memory.h"
-#include "motley/search/price/group_cost.h"
-#include "motley/simulate/simulate.h"
+#include "motley/search/split/step_price.h"
 #include "motley/synth/exchange_methods.h"
 #include "motley/synth/lower_sharded.h"
-#include "motley/trace/trace.h"
 
 namespace motley::search {
 namespace {
-
-/// Seconds of compute of each rank in a simulated step.
-std::vector<double> compute_of(const trace::Trace& trace) {
-  std::vector<double> seconds;
-  for (const trace::Breakdown& part : trace::break_down(trace))
-    seconds.push_back(static_cast<double>(part.compute) * 1e-9);
-  return seconds;
-}
 
 /// Of its memory, by which a plan lacks most of all devices.
 void note_lack(const SpmdStudy& study, std::size_t rank, SpmdPlan& plan) {
@@ -29,7 +18,7 @@ void note_lack(const SpmdStudy& study, std::size_t rank, SpmdPlan& plan) {
 }
 
 /// By the program of all its micro-batches.
-Result<SpmdPlan> price_program(SpmdStudy& study, const std::vector<DeviceId>& devices,
+Result<SpmdPlan> price_lowered(SpmdStudy& study, const std::vector<DeviceId>& devices,
                                synth::Sharding sharding, const synth::Accumulation* accumulation) {
   const DeviceClasses classes = study.kinds().classes(devices, sharding.shares);
   std::vector<std::size_t> ranks;  // one of each class
@@ -40,21 +29,14 @@ Result<SpmdPlan> price_program(SpmdStudy& study, const std::vector<DeviceId>& de
   sharding.exchanges = synth::choose_methods(
       program, [&](std::string_view name, double bytes) { return exchanges.at(name, bytes); });
   MOTLEY_RETURN_IF_ERROR(synth::set_methods(program, sharding.exchanges));
-  const cost::ProfileCost& model = study.model();
-  MOTLEY_ASSIGN(const auto times, model.times(program));
-  std::vector<Bytes> peaks;
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    const Bytes tensors = program::find_memory_peak(program.devices[r], times[r].scratch).total;
-    peaks.push_back(cost::with_framework(study.device(devices[ranks[r]]), tensors));
-  }
-  MOTLEY_ASSIGN(
-      const trace::Trace trace,
-      simulate::simulate(program, GroupCost(model, sharding.devices, known_times(program, times))));
-  const std::vector<double> compute = compute_of(trace);
-  SpmdPlan plan{devices, std::move(sharding), trace::median_step(trace), {}, {}, {}};
+  MOTLEY_ASSIGN(const auto times, study.model().times(program));
+  MOTLEY_ASSIGN(const PricedProgram priced,
+                price_program(program, sharding.devices, study.model(), times));
+  SpmdPlan plan{devices, std::move(sharding), priced.price.step, {}, {}, {}};
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
-    plan.compute.push_back(compute[classes.of_rank[rank]]);
-    plan.peaks.push_back(peaks[classes.of_rank[rank]]);
+    const DevicePrice& device = priced.price.devices[classes.of_rank[rank]];
+    plan.compute.push_back(static_cast<double>(device.parts.compute) * 1e-9);
+    plan.peaks.push_back(cost::with_framework(study.device(devices[rank]), device.memory.total));
     note_lack(study, rank, plan);
   }
   return plan;
@@ -74,7 +56,9 @@ void add_micro_batches(const SpmdStudy& study, std::int64_t more,
     if (shorter) plan.peaks[rank] += more * (plan.peaks[rank] - shorter->peaks[rank]);
     note_lack(study, rank, plan);
   }
-  plan.sharding.exchanges.clear();
+  if (!shorter) return;
+  synth::ExchangeWays& ways = plan.sharding.exchanges;
+  ways = synth::common_ways(std::move(ways), shorter->sharding.exchanges);
 }
 
 }  // namespace
@@ -88,13 +72,13 @@ bool SpmdPlan::is_better_than(const SpmdPlan& other, double by) const {
 Result<SpmdPlan> price_sharding(SpmdStudy& study, const std::vector<DeviceId>& devices,
                                 synth::Sharding sharding) {
   const std::vector<synth::Accumulation>& made = study.accumulations();
-  if (made.empty()) return price_program(study, devices, std::move(sharding), nullptr);
+  if (made.empty()) return price_lowered(study, devices, std::move(sharding), nullptr);
   const std::int64_t times = sharding.micro_batches;
   std::optional<SpmdPlan> shorter, plan;
   for (const synth::Accumulation& each : made) {
     shorter = std::exchange(plan, std::nullopt);
     sharding.micro_batches = each.micro_batches;
-    MOTLEY_ASSIGN(plan, price_program(study, devices, sharding, &each));
+    MOTLEY_ASSIGN(plan, price_lowered(study, devices, sharding, &each));
     if (!plan->fits()) break;  // nor will more of them
   }
   const std::int64_t more = times - sharding.micro_batches;
@@ -103,10 +87,12 @@ Result<SpmdPlan> price_sharding(SpmdStudy& study, const std::vector<DeviceId>& d
   return *std::move(plan);
 }
 
-Result<SpmdPlan> price_in_full(SpmdStudy& study, const std::vector<DeviceId>& devices,
-                               synth::Sharding sharding) {
-  MOTLEY_ASSIGN(const auto made, synth::find_accumulation(study.graph(), sharding));
-  return price_program(study, devices, std::move(sharding), made ? &*made : nullptr);
+SpmdPlan with_price(const SpmdStudy& study, SpmdPlan plan, const plan::Price& price) {
+  plan.step = price.step;
+  plan.peaks = price.peaks;
+  plan.lack = Bytes(0);
+  for (std::size_t rank = 0; rank < plan.devices.size(); ++rank) note_lack(study, rank, plan);
+  return plan;
 }
 
 }  // namespace motley::search

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "motley/base/result.h"
+#include "motley/plan/planner.h"
 #include "motley/search/spmd/study.h"
 #include "motley/synth/step/sharding.h"
 
@@ -23,13 +24,11 @@ struct SpmdPlan {
 
 /// Prices a sharding by lowering and simulating it: of devices that are alike and have equal shares
 /// one stands for all. Chooses how each exchange is carried out. A step in more than
-/// kPricedMicroBatches is an estimate, without choices of exchanges: two shorter ones and the line
-/// through them.
+/// kPricedMicroBatches is an estimate: two shorter ones and the line through them.
 Result<SpmdPlan> price_sharding(SpmdStudy& study, const std::vector<DeviceId>& devices,
                                 synth::Sharding sharding);
 
-/// The same, whatever the number of micro-batches, of all of them.
-Result<SpmdPlan> price_in_full(SpmdStudy& study, const std::vector<DeviceId>& devices,
-                               synth::Sharding sharding);
+/// The plan with what its evaluator says, in place of an estimate.
+SpmdPlan with_price(const SpmdStudy& study, SpmdPlan plan, const plan::Price& price);
 
 }  // namespace motley::search

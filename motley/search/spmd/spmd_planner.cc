@@ -85,6 +85,7 @@ const SpmdPlan& shown(const SpmdAnswer& answer) {
 /// A search in ever more micro-batches.
 struct Inquiries {
   std::unique_ptr<Inquiry> best;
+  plan::Price price;    // of its answer's best plan, if there is one
   std::string refused;  // why there are no more micro-batches, if more could help
 };
 
@@ -125,8 +126,16 @@ Result<void> search_on(SpmdMethod method, SpmdQuestion question, Inquiries& foun
   return {};
 }
 
-/// What was found, priced in all its micro-batches. `may_go_on`: to more of them.
-Result<Inquiries> search(SpmdMethod method, const SpmdQuestion& question, bool may_go_on) {
+/// A sharding as the problem's plan.
+plan::Plan make_plan(const Problem& problem, const Inquiry& inquiry, const SpmdPlan& found) {
+  return make_region_plan(
+      problem, synth::make_region(inquiry.study->graph(), found.sharding, *problem.cluster),
+      inquiry.question.micro_batches);
+}
+
+/// What was found, priced as its plan is. `may_go_on`: to more micro-batches.
+Result<Inquiries> search(SpmdMethod method, const PlannerInputs& inputs, const Problem& problem,
+                         const SpmdQuestion& question, bool may_go_on) {
   Inquiries found;
   MOTLEY_ASSIGN(found.best, inquire(method, question));
   while (true) {
@@ -134,12 +143,13 @@ Result<Inquiries> search(SpmdMethod method, const SpmdQuestion& question, bool m
     onwards.micro_batches = found.best->question.micro_batches;
     if (may_go_on) MOTLEY_RETURN_IF_ERROR(search_on(method, std::move(onwards), found));
     SpmdAnswer& answer = found.best->answer;
-    if (!answer.best || found.best->question.micro_batches <= kPricedMicroBatches) return found;
-    MOTLEY_ASSIGN(SpmdPlan full,
-                  price_in_full(*found.best->study, answer.best->devices, answer.best->sharding));
-    const bool fits = full.fits();
-    if (!fits) answer.lacking_step = std::min(answer.lacking_step, full.step);
-    (fits ? answer.best : answer.nearest) = std::move(full);
+    if (!answer.best) return found;
+    MOTLEY_ASSIGN(found.price,
+                  inputs.evaluator->price(make_plan(problem, *found.best, *answer.best)));
+    SpmdPlan priced = with_price(*found.best->study, *answer.best, found.price);
+    const bool fits = priced.fits();
+    if (!fits) answer.lacking_step = std::min(answer.lacking_step, priced.step);
+    (fits ? answer.best : answer.nearest) = std::move(priced);
     if (fits) return found;
     answer.best.reset();
     if (!may_go_on) return found;
@@ -147,15 +157,13 @@ Result<Inquiries> search(SpmdMethod method, const SpmdQuestion& question, bool m
 }
 
 /// Puts a sharding in the place of what the outcome has.
-Result<void> take(const PlannerInputs& inputs, const Problem& problem, Inquiry& inquiry,
-                  PlanOutcome& outcome) {
+Result<void> take(const Problem& problem, const Inquiries& found, PlanOutcome& outcome) {
+  Inquiry& inquiry = *found.best;
+  const plan::Price& price = found.price;
   const SpmdAnswer& answer = inquiry.answer;
   SpmdStudy& study = *inquiry.study;
   const SpmdPlan& best = *answer.best;
-  outcome.plan =
-      make_region_plan(problem, synth::make_region(study.graph(), best.sharding, *problem.cluster),
-                       inquiry.question.micro_batches);
-  MOTLEY_ASSIGN(const plan::Price price, inputs.evaluator->price(*outcome.plan));
+  outcome.plan = make_plan(problem, inquiry, best);
   outcome.predicted_step = price.step;
   outcome.rounding = price.rounding;
   outcome.peak.clear();
@@ -208,14 +216,15 @@ Result<SpmdOutcome> plan_sharding(SpmdMethod method, const PlannerInputs& inputs
   question.micro_batches = std::max<std::int64_t>(1, start.micro_batches);
   const PlanOutcome& split = *start.split;
   if (split.plan) question.shares.push_back(samples_of(problem, *split.plan));
-  MOTLEY_ASSIGN(const Inquiries inquiries, search(method, question, start.micro_batches == 0));
-  const auto& [inquiry, refused] = inquiries;
-  const SpmdAnswer& answer = inquiry->answer;
+  MOTLEY_ASSIGN(const Inquiries inquiries,
+                search(method, inputs, problem, question, start.micro_batches == 0));
+  const std::string& refused = inquiries.refused;
+  const SpmdAnswer& answer = inquiries.best->answer;
   SpmdOutcome found{split, answer.was_ended};
   PlanOutcome& outcome = found.outcome;
   outcome.considered += answer.considered;
   if (answer.best) {
-    MOTLEY_RETURN_IF_ERROR(take(inputs, problem, *inquiry, outcome));
+    MOTLEY_RETURN_IF_ERROR(take(problem, inquiries, outcome));
     if (split.plan)
       outcome.why.push_back(fmt::format("the best split of the batch alone takes {}",
                                         format_seconds(split.predicted_step)));

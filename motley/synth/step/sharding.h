@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "motley/base/exchange_method.h"
 #include "motley/graph/rules/strategy.h"
 #include "motley/plan/plan.h"
 
@@ -27,7 +26,7 @@ struct Sharding {
   std::vector<graph::Strategy> ops;  ///< by operator
   std::vector<graph::Form> sources;  ///< by value: how parameters are kept, whole or sharded;
                                      ///< inputs are cut by samples, all else is whole
-  std::vector<ExchangeMethod> exchanges = {};  ///< in their order (exchange_methods.h)
+  std::vector<plan::ExchangeWay> exchanges = {};  ///< those that are not native
   bool operator==(const Sharding&) const = default;
 };
 
