@@ -24,7 +24,7 @@ COMPUTING_TESTS := tests/test_lowering.py tests/test_rules.py tests/test_program
 # Models of packages that need an environment of their own: tests/zoo.
 ZOO ?=
 
-.PHONY: help setup build demo test test-slow test-zoo check bench sanitize fuzz format clean
+.PHONY: help setup build demo test test-slow test-zoo test-hosts check bench sanitize fuzz format clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 16
 
@@ -68,6 +68,10 @@ test-zoo: ## models of torchvision, timm and transformers, small, against PyTorc
 	@tools/build.sh product
 	@tools/setup.sh zoo
 	@MOTLEY_BUILD=$(CURDIR)/$(BUILD) .venv-zoo/bin/python tests/zoo/run.py $(ZOO)
+
+test-hosts: ## as root: three machines (namespaces with an sshd each) from nothing to a trained model, and what goes wrong
+	@tools/build.sh product
+	@MOTLEY_SLOW=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q tests/hosts
 
 fuzz: setup ## libFuzzer, a minute each parser
 	@tools/fuzz.sh 60

@@ -1,19 +1,29 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "motley/base/file.h"
 #include "motley/base/json.h"
+#include "motley/base/text.h"
 #include "motley/cli/verb.h"
 #include "motley/cluster/probe.h"
+#include "motley/cluster/quantity_text.h"
+#include "motley/control/found_cluster.h"
 
 namespace motley::cli {
 namespace {
 
 struct ProbeOptions {
-  std::string output;
+  std::vector<std::string> hosts;
+  std::string hostfile, output;
+  bool allow_missing = false;
 };
 
 std::vector<Flag> probe_flags(ProbeOptions& options) {
-  return {{"-o,--output", &options.output, "cluster file to write (default: stdout)"}};
+  return {{"-o,--output", &options.output, "cluster file to write (default: stdout)"},
+          {"--hosts", &options.hosts, "machines, as ssh knows them: a,b,c (default: this one)"},
+          {"--hostfile", &options.hostfile, "the same from a file, a line each"},
+          {"--allow-missing", &options.allow_missing, "leave out hosts that do not answer"}};
 }
 
 Json device_to_json(const cluster::Cluster& cluster, const cluster::Device& device) {
@@ -33,8 +43,49 @@ Json link_to_json(const cluster::Cluster& cluster, const cluster::Link& link) {
           {"latency_s", link.latency.value}};
 }
 
-Result<int> probe_machine(const ProbeOptions& options, const Context& context) {
-  MOTLEY_ASSIGN(const cluster::ProbeReport report, cluster::probe_this_machine());
+/// "a,b" and "c" as a, b, c; of a file the first word of each line, without comments.
+Result<std::vector<std::string>> read_hosts(const ProbeOptions& options) {
+  std::vector<std::string> names;
+  const auto add = [&](std::string_view name) {
+    const std::string host(trim(name));
+    if (!host.empty() && std::find(names.begin(), names.end(), host) == names.end())
+      names.push_back(host);
+  };
+  for (const std::string& list : options.hosts)
+    for (const std::string_view name : split(list, ',')) add(name);
+  if (options.hostfile.empty()) return names;
+  MOTLEY_ASSIGN(const std::string text, read_file(options.hostfile));
+  for (std::string_view line : split(text, '\n')) {
+    line = trim(line.substr(0, line.find('#')));
+    add(line.substr(0, line.find_first_of(" \t")));
+  }
+  if (names.empty()) return usage_error("probe.hosts", options.hostfile + ": names no host");
+  return names;
+}
+
+Result<cluster::ProbeReport> probe_hosts(const std::vector<std::string>& hosts, bool allow_missing,
+                                         const Context& context) {
+  context.note(fmt::format("probe: {} hosts", hosts.size()));
+  MOTLEY_ASSIGN(const control::FoundHosts found, context.workers->find_hosts(hosts));
+  for (const auto& [host, error] : found.missing) {
+    if (!allow_missing || found.hosts.empty()) return tl::make_unexpected(error);
+    context.note(fmt::format("left out: {}", error.message));
+  }
+  cluster::ProbeReport report;
+  MOTLEY_ASSIGN(report.cluster, control::make_found_cluster(found, "found"));
+  for (const control::FoundHosts::Wire& wire : found.wires)
+    report.notes.push_back(fmt::format("{} to {}: {}, {}", found.hosts[wire.from],
+                                       found.hosts[wire.to], cluster::short_rate(wire.bandwidth),
+                                       cluster::short_seconds(wire.latency)));
+  return report;
+}
+
+Result<int> probe(const ProbeOptions& options, const Context& context) {
+  MOTLEY_ASSIGN(const std::vector<std::string> hosts, read_hosts(options));
+  const bool is_here = hosts.empty();
+  MOTLEY_ASSIGN(
+      const cluster::ProbeReport report,
+      is_here ? cluster::probe_this_machine() : probe_hosts(hosts, options.allow_missing, context));
   for (const std::string& note : report.notes) context.note(note);
   const std::string text = cluster::print_cluster(report.cluster);
   Json object = {{"devices", Json::array()}, {"links", Json::array()}, {"notes", report.notes}};
@@ -56,7 +107,8 @@ Result<int> probe_machine(const ProbeOptions& options, const Context& context) {
 }  // namespace
 
 Verb probe_verb() {
-  return make_verb("probe", "describe this machine as a cluster file", probe_flags, probe_machine);
+  return make_verb("probe", "describe this machine, or several, as a cluster file", probe_flags,
+                   probe);
 }
 
 }  // namespace motley::cli

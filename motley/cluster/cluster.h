@@ -35,6 +35,12 @@ struct Device {
   int threads = 1;              ///< CPU threads of the worker
   double speed = 1.0;           ///< emulated: share of one core's time, (0, 1]; CPU only
   std::optional<Bytes> memory;  ///< limit that planning respects and the worker enforces
+  /// Of a CPU: the share of a core's time that its host grants, where that is less than one core.
+  /// Nobody holds it to that but the host; its steps are measured whole.
+  std::optional<double> quota = std::nullopt;
+  /// What it is taken for where the file names no model: whoever reads it may know. Not in the
+  /// file.
+  std::string taken_for = "";
   bool operator==(const Device&) const = default;
 };
 

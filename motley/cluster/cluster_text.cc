@@ -246,7 +246,8 @@ class ClusterReader {
 
   // One table, `count` devices.
   Result<void> read_devices(const TableReader& table) {
-    const std::vector<std::string> known = {"kind", "model", "count", "threads", "speed", "memory"};
+    const std::vector<std::string> known = {"kind",  "model", "count", "threads",
+                                            "speed", "quota", "memory"};
     MOTLEY_RETURN_IF_ERROR(table.refuse_unknown(known));
     Device device;
     MOTLEY_ASSIGN(device.kind, table.required_text("kind"));
@@ -259,6 +260,7 @@ class ClusterReader {
     MOTLEY_ASSIGN(device.threads, table.small("threads", 1));
     MOTLEY_ASSIGN(const auto speed, table.number("speed"));
     device.speed = speed.value_or(1.0);
+    MOTLEY_ASSIGN(device.quota, table.number("quota"));
     MOTLEY_ASSIGN(device.memory, table.quantity<Bytes>("memory", parse_bytes));
     if (!device.memory) device.memory = memory_of_kind(device.kind);
     if (cluster_.devices.size() + count.value_or(1) > kMaxDevices) {
@@ -445,7 +447,7 @@ void print_node(const Node& node, std::string& out) {
 // Everything but the place: equal devices in a row are one table with a count.
 bool is_same_table(const Device& a, const Device& b) {
   return a.node == b.node && a.kind == b.kind && a.model == b.model && a.threads == b.threads &&
-         a.speed == b.speed && a.memory == b.memory;
+         a.speed == b.speed && a.quota == b.quota && a.memory == b.memory;
 }
 
 void print_devices(const Device& device, std::size_t count, std::string& out) {
@@ -454,6 +456,7 @@ void print_devices(const Device& device, std::size_t count, std::string& out) {
   if (count > 1) out += fmt::format("  count = {}\n", count);
   if (device.threads != 1) out += fmt::format("  threads = {}\n", device.threads);
   if (device.speed != 1) out += fmt::format("  speed = {}\n", print_float(device.speed));
+  if (device.quota) out += fmt::format("  quota = {}\n", print_float(*device.quota));
   if (device.memory) out += fmt::format("  memory = \"{}\"\n", print_bytes(*device.memory));
 }
 

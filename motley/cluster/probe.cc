@@ -9,6 +9,7 @@
 #include <cmath>
 #include <fstream>
 #include <sstream>
+#include <string_view>
 #include <thread>
 
 #include "motley/base/text.h"
@@ -73,6 +74,47 @@ void add_device(Cluster& cluster, Device device) {
 
 }  // namespace
 
+namespace {
+
+/// The value of the first line of /proc/cpuinfo that begins so.
+std::string cpu_field(std::string_view text, std::string_view name) {
+  for (const std::string_view line : split(text, '\n')) {
+    const std::size_t colon = line.find(':');
+    if (line.starts_with(name) && colon != std::string_view::npos)
+      return std::string(trim(line.substr(colon + 1)));
+  }
+  return "";
+}
+
+/// The widest vectors that PyTorch has operators for.
+std::string_view instruction_set(const std::string& flags) {
+  const std::string words = " " + flags + " ";
+  for (const std::string_view set : {"avx512f", "avx2", "sve", "asimd"})
+    if (words.find(fmt::format(" {} ", set)) != std::string::npos) return set;
+  return "no vectors";
+}
+
+std::string ascii_line(std::string text) {
+  for (char& c : text)
+    if (c < ' ' || c > '~' || c == '"' || c == '\\') c = '?';
+  return text;
+}
+
+}  // namespace
+
+std::string describe_cpu() {
+  const std::string text = read_host_file("/proc/cpuinfo").value_or("");
+  std::string flags = cpu_field(text, "flags"), name = cpu_field(text, "model name");
+  if (flags.empty()) flags = cpu_field(text, "Features");
+  if (name.empty()) name = "part " + cpu_field(text, "CPU part");
+  return ascii_line(fmt::format("{}, {}", name, instruction_set(flags)));
+}
+
+std::optional<double> core_quota() {
+  const HostLimits limits = find_host_limits(read_host_file);
+  return limits.cpu_quota && *limits.cpu_quota < 1 ? limits.cpu_quota : std::nullopt;
+}
+
 Result<ProbeReport> probe_this_machine() {
   ProbeReport report;
   report.cluster.name = find_node_name();
@@ -90,6 +132,8 @@ Result<ProbeReport> probe_this_machine() {
   report.notes.insert(report.notes.end(), limits.notes.begin(), limits.notes.end());
   Device cpu;
   cpu.kind = "cpu";
+  cpu.model = describe_cpu();
+  if (limits.cpu_quota && *limits.cpu_quota < 1) cpu.quota = limits.cpu_quota;
   cpu.threads = std::min(threads, 1024);
   if (limits.memory) cpu.memory = whole_mebibytes(*limits.memory);
   add_device(report.cluster, std::move(cpu));

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "motley/cluster/cluster.h"
 
 namespace motley::cluster {
@@ -12,5 +16,10 @@ struct ProbeReport {
   std::vector<std::string> notes;
 };
 Result<ProbeReport> probe_this_machine();
+
+/// What this machine's processors are, as profiles tell them apart: "AMD EPYC 9R14, avx512f".
+std::string describe_cpu();
+/// The share of a core that a quota leaves this process; none: one core or more.
+std::optional<double> core_quota();
 
 }  // namespace motley::cluster

@@ -119,6 +119,9 @@ class Checker {
       fault(fmt::format("speed = {} on kind \"{}\": only \"cpu\" devices can be slowed down",
                         print_float(device.speed), device.kind));
     }
+    if (device.quota && !(*device.quota > 0 && *device.quota < 1 && device.kind == "cpu"))
+      fault(fmt::format("quota = {}, wanted > 0 and < 1, of a \"cpu\" device",
+                        print_float(*device.quota)));
     // A planning kind's comes from the table when the file is read; absent, plans would fit
     // anything.
     if (!device.memory && device.kind != "cpu" && device.kind != "cuda") {

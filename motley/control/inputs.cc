@@ -1,6 +1,8 @@
 #include "motley/control/inputs.h"
 
+#include "motley/cluster/probe.h"
 #include "motley/graph/graph_text.h"
+#include "motley/run/hosts/here.h"
 #include "motley/search/price/costs.h"
 
 namespace motley::control {
@@ -30,6 +32,17 @@ Result<void> follow_recipe(const plan::Recipe& recipe, Inputs& inputs) {
   return {};
 }
 
+/// Unlike processors must not share a profile, also where the file says no more than "cpu".
+void tell_processors_apart(cluster::Cluster& cluster) {
+  for (cluster::Device& device : cluster.devices) {
+    if (device.kind != "cpu" || !device.model.empty()) continue;
+    const std::string& host = cluster.node(device.node).host;
+    const bool is_here = run::is_this_machine(host);
+    device.taken_for = is_here ? cluster::describe_cpu() : "of " + host;
+    if (is_here && !device.quota) device.quota = cluster::core_quota();
+  }
+}
+
 }  // namespace
 
 Result<Inputs> read_inputs(const Question& question, Listener& listener) {
@@ -39,6 +52,7 @@ Result<Inputs> read_inputs(const Question& question, Listener& listener) {
   inputs.model = std::make_shared<const graph::Model>(std::move(model));
   MOTLEY_RETURN_IF_ERROR(follow_recipe(question.lowering.recipe, inputs));
   MOTLEY_ASSIGN(inputs.cluster, cluster::read_cluster(question.cluster));
+  tell_processors_apart(inputs.cluster);
   MOTLEY_ASSIGN(inputs.devices, allowed_devices(inputs.cluster, question.exclude));
   inputs.global_batch = question.global_batch;
   inputs.lowering = question.lowering;

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <random>
 #include <regex>
 #include <set>
 
@@ -13,6 +14,7 @@
 #include "motley/base/text.h"
 #include "motley/control/run_directory.h"
 #include "motley/program/program_text.h"
+#include "motley/run/hosts/here.h"
 #include "motley/run/remote_job.h"
 
 // Set by the build: which PyTorch motley-worker was compiled against, where it lay, and
@@ -27,6 +29,12 @@ namespace motley::control {
 namespace {
 
 constexpr double kProfileTimeout = 1800;  // seconds; of one device kind
+
+/// That only who was told it knows.
+std::string random_word() {
+  std::random_device source;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", source(), source(), source(), source());
+}
 
 /// A directory that is gone when the object is.
 class ScratchDirectory {
@@ -80,8 +88,12 @@ Result<void> write_here(const std::string& path, const std::string& text) {
 
 LocalWorkers::LocalWorkers(std::string worker, std::string program, std::string version)
     : worker_(std::move(worker)),
-      hosts_([program](const std::string& host) { return run::ssh_command(host, program); },
-             {std::move(version), minor_of(MOTLEY_TORCH_VERSION)}) {}
+      hosts_(
+          [program](const std::string& host) {
+            return run::is_this_machine(host) ? std::vector<std::string>{program, "agent"}
+                                              : run::ssh_command(host, program);
+          },
+          {std::move(version), minor_of(MOTLEY_TORCH_VERSION)}) {}
 
 std::string built_torch_version() { return MOTLEY_TORCH_VERSION; }
 
@@ -187,6 +199,49 @@ run::JobOutcome LocalWorkers::train(const run::Job& job, Starter starter, const 
     if (const auto brought = run::bring_results(hosts_.at(host), placed); !brought)
       return {.end = run::JobEnd::kFailed, .error = brought.error()};
   return outcome;
+}
+
+Result<FoundHosts::Wire> LocalWorkers::measure_wire(const FoundHosts& found, std::size_t from,
+                                                    std::size_t to) {
+  constexpr double kPatience = 15;  // seconds
+  const std::string &here = found.hosts[from], &there = found.hosts[to];
+  const std::string word = random_word();
+  MOTLEY_ASSIGN(const run::Frame listening,
+                hosts_.at(there).ask({{"do", "listen"}, {"word", word}}, "listening", kPatience));
+  const bool is_to_lead = run::is_this_machine(there);
+  const std::string address = is_to_lead ? hosts_.way_to(here).lead : hosts_.way_to(there).host;
+  MOTLEY_ASSIGN(const run::Frame times,
+                hosts_.at(here).ask({{"do", "wire"},
+                                     {"address", address},
+                                     {"port", listening.head.value("port", 0)},
+                                     {"word", word}},
+                                    "wire", kPatience));
+  return FoundHosts::Wire{from, to, Seconds(times.head.value("latency", 0.0)),
+                          BytesPerSecond(times.head.value("bandwidth", 0.0))};
+}
+
+Result<FoundHosts> LocalWorkers::find_hosts(const std::vector<std::string>& hosts) {
+  constexpr double kPatience = 30;
+  FoundHosts found;
+  found.missing = hosts_.reach_some({hosts.begin(), hosts.end()});
+  for (const std::string& host : hosts)
+    if (!found.missing.contains(host)) found.hosts.push_back(host);
+  for (const std::string& host : found.hosts)
+    MOTLEY_RETURN_IF_ERROR(hosts_.at(host).send({{"do", "probe"}}));
+  for (const std::string& host : found.hosts) {
+    MOTLEY_ASSIGN(const run::Frame answer, hosts_.at(host).wait_for("probe", kPatience));
+    MOTLEY_ASSIGN(found.clusters.emplace_back(),
+                  cluster::parse_cluster(answer.head.at("host").value("cluster", ""), host));
+  }
+  for (std::size_t from = 0; from < found.hosts.size(); ++from)
+    for (std::size_t to = 0; to < found.hosts.size(); ++to) {
+      constexpr std::size_t kMostPairs = 16;
+      const bool is_wanted = found.hosts.size() <= kMostPairs || from == 0 || to == 0 ||
+                             from + 1 == to || to + 1 == from;
+      if (from == to || !is_wanted) continue;
+      MOTLEY_ASSIGN(found.wires.emplace_back(), measure_wire(found, from, to));
+    }
+  return found;
 }
 
 Result<run::JobEnd> LocalWorkers::join() {

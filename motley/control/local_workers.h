@@ -27,10 +27,12 @@ class LocalWorkers : public Workers {
       const std::vector<TimingTask>& tasks) override;
   Result<run::MeasuredGroup> time_exchanges(const run::Job& job) override;
   run::JobOutcome train(const run::Job& job, Starter starter, const OnEvent& on_event) override;
+  Result<FoundHosts> find_hosts(const std::vector<std::string>& hosts) override;
   Result<run::JobEnd> join() override;
 
  private:
   Result<void> place(run::Job& job);
+  Result<FoundHosts::Wire> measure_wire(const FoundHosts& found, std::size_t from, std::size_t to);
 
   std::string worker_;
   run::Hosts hosts_;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "motley/base/statistics.h"
+#include "motley/control/placing.h"
 #include "motley/cost/links/collective_fit.h"
 #include "motley/cost/measured/readings.h"
 #include "motley/cost/measured/whole_step.h"
@@ -72,11 +73,13 @@ std::map<std::string, cost::OperatorWork> works_of(const Inputs& inputs,
   return works;
 }
 
-run::WorkerDevice worker_device(const cluster::Device& device) {
-  return {.name = device.name,
-          .kind = device.kind,
-          .local_index = device.local_index,
-          .threads = device.threads};
+/// At full speed, without a limit of memory.
+run::WorkerDevice full_device(const Inputs& inputs, DeviceId id,
+                              const std::optional<cluster::Route>& route = std::nullopt) {
+  run::WorkerDevice worker = worker_device(inputs.cluster, id, route);
+  worker.speed = 1;
+  worker.memory.reset();
+  return worker;
 }
 
 /// One entry an operator: some are in the programs of several batches.
@@ -108,17 +111,17 @@ std::vector<cost::OpEntry> one_round(const cost::DeviceKey& key,
 Result<std::vector<cost::OpEntry>> measure_operators(const Inputs& inputs, const OperatorTask& task,
                                                      const std::vector<TimedProgram>& timed,
                                                      Workers& workers) {
-  const cluster::Device& device = inputs.cluster.device(task.device);
   const std::size_t beside =
       task.setting == Setting::kShared ? cost::neighbours(inputs.cluster, task.device).size() : 0;
+  const TimingTask one{
+      .device = full_device(inputs, task.device), .programs = timed, .per_program = kPerProgram};
   const std::vector<int> processors = run::usable_processors();
-  const std::size_t count = std::clamp<std::size_t>(processors.size(), 1, beside + 1);
-  std::vector<TimingTask> tasks;
-  for (std::size_t i = 0; i < count; ++i) {
-    TimingTask one{.device = worker_device(device), .programs = timed, .per_program = kPerProgram};
-    if (count > 1 && device.threads == 1) one.device.processor = processors[i];
-    tasks.push_back(std::move(one));
-  }
+  const bool is_here = one.device.host.empty();
+  const std::size_t count =
+      is_here ? std::clamp<std::size_t>(processors.size(), 1, beside + 1) : beside + 1;
+  std::vector<TimingTask> tasks(count, one);
+  for (std::size_t i = 0; i < count; ++i)
+    if (is_here && count > 1 && one.device.threads == 1) tasks[i].device.processor = processors[i];
   MOTLEY_ASSIGN(const auto times, workers.time_programs(tasks));
   return one_round(task.key, times[0], works_of(inputs, timed));
 }
@@ -134,7 +137,9 @@ std::set<std::vector<std::int64_t>> paced_samples(const Inputs& inputs,
                                batches.front(), batches.back()));
     equal.push_back(std::clamp(inputs.global_batch / count, batches.front(), batches.back()));
   }
-  return {usual, equal};
+  if (count > 1) return {usual, equal};
+  // Halts weigh less on short steps.
+  return {usual, {std::clamp(inputs.global_batch / 4, batches.front(), batches.back())}};
 }
 
 /// Times of whole steps of devices of one machine, of so many samples each, at once.
@@ -148,15 +153,14 @@ Result<std::vector<cost::OpEntry>> measure_paces(const Inputs& inputs,
   std::vector<TimingTask> tasks;
   std::vector<cost::OpEntry> entries;
   for (std::size_t i = 0; i < devices.size(); ++i) {
-    const cluster::Device& device = inputs.cluster.device(devices[i]);
     MOTLEY_ASSIGN(auto timed,
                   reference_programs(inputs, {samples[i]}, ranks_of(inputs, Setting::kShared)));
     TimingTask task{.what = TimingTask::What::kWholeSteps,
-                    .device = worker_device(device),
+                    .device = full_device(inputs, devices[i]),
                     .programs = std::move(timed),
                     .per_program = kPerPace};
-    task.device.speed = device.speed;
-    if (!places.empty()) task.device.processor = places[i];
+    task.device.speed = speeds[i];
+    if (!places.empty() && task.device.host.empty()) task.device.processor = places[i];
     tasks.push_back(std::move(task));
     entries.push_back(cost::step_entry(cost::emulated_key(inputs.cluster, devices[i], torch),
                                        profile_subject(inputs), samples[i]));
@@ -223,19 +227,13 @@ struct GroupEntries {
   std::vector<cost::InterferenceEntry> interference;
 };
 
-/// The job that times a group's exchanges: its devices at full speed, over emulated links.
-run::Job exchange_job(const cluster::Cluster& cluster, const std::vector<DeviceId>& group) {
-  const auto route = cluster::group_route(cluster, group);
+/// The job that times a group's exchanges: its devices at full speed, over links as they are, or as
+/// they are emulated.
+run::Job exchange_job(const Inputs& inputs, const std::vector<DeviceId>& group) {
+  const auto route = emulated_route(inputs.cluster, group);
   run::Job job;
-  job.transport = cluster.transport;
-  for (const DeviceId id : group) {
-    run::WorkerDevice worker = worker_device(cluster.device(id));
-    if (route) {
-      worker.rate = route->bandwidth.value;
-      worker.latency = route->latency.value;
-    }
-    job.devices.push_back(std::move(worker));
-  }
+  job.transport = inputs.cluster.transport;
+  for (const DeviceId id : group) job.devices.push_back(full_device(inputs, id, route));
   return job;
 }
 
@@ -245,7 +243,7 @@ Result<GroupEntries> measure_group(const Inputs& inputs, const std::vector<Devic
                                    const std::string& torch, Workers& workers) {
   const std::string route_key = cost::route_key(inputs.cluster, group);
   MOTLEY_ASSIGN(const run::MeasuredGroup times,
-                workers.time_exchanges(exchange_job(inputs.cluster, group)));
+                workers.time_exchanges(exchange_job(inputs, group)));
   for (const run::OverlapTime& time : times.overlaps)
     if (time.rank < 0 || static_cast<std::size_t>(time.rank) >= group.size())
       return runtime_error("profile.overlap", fmt::format("motley-worker: found rank {} of {}",

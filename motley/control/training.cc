@@ -10,10 +10,10 @@
 
 #include "motley/base/file.h"
 #include "motley/base/json.h"
+#include "motley/control/placing.h"
 #include "motley/program/program_text.h"
 #include "motley/run/feed/batch_order.h"
 #include "motley/run/feed/loader.h"
-#include "motley/run/hosts/here.h"
 #include "motley/run/input_specs.h"
 #include "motley/run/processors.h"
 
@@ -45,25 +45,6 @@ Result<std::int64_t> check_trainable(const Inputs& inputs,
   return dataset->samples();
 }
 
-run::WorkerDevice worker_device(const cluster::Cluster& cluster, DeviceId id,
-                                const std::optional<cluster::Route>& route) {
-  const cluster::Device& device = cluster.device(id);
-  run::WorkerDevice worker;
-  worker.name = device.name;
-  worker.kind = device.kind;
-  const std::string& host = cluster.node(device.node).host;
-  if (!run::is_this_machine(host)) worker.host = host;
-  worker.local_index = device.local_index;
-  worker.threads = device.threads;
-  worker.speed = device.speed;
-  worker.memory = device.memory;
-  if (route) {
-    worker.rate = route->bandwidth.value;
-    worker.latency = route->latency.value;
-  }
-  return worker;
-}
-
 /// Gives the emulated devices of this machine processors, where all of them fit.
 void place_emulated(std::vector<run::WorkerDevice>& devices) {
   std::vector<run::WorkerDevice*> local;
@@ -81,19 +62,12 @@ void place_emulated(std::vector<run::WorkerDevice>& devices) {
   for (std::size_t i = 0; i < places.size(); ++i) local[i]->processor = places[i];
 }
 
-/// Are there no links but those that are emulated?
-bool are_all_here(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices) {
-  return std::all_of(devices.begin(), devices.end(), [&](DeviceId id) {
-    return run::is_this_machine(cluster.node(cluster.device(id).node).host);
-  });
-}
-
 std::vector<run::WorkerDevice> worker_devices(const cluster::Cluster& cluster,
                                               const plan::Plan& plan, Enforce enforce) {
   std::vector<DeviceId> ids;
   for (const plan::Member& member : plan::members(plan)) ids.push_back(member.device);
-  const bool holds_links = enforce == Enforce::kSpeedsAndLinks && are_all_here(cluster, ids);
-  const auto route = holds_links ? cluster::group_route(cluster, ids) : std::nullopt;
+  const auto route =
+      enforce == Enforce::kSpeedsAndLinks ? emulated_route(cluster, ids) : std::nullopt;
   std::vector<run::WorkerDevice> devices;
   for (const DeviceId id : ids) devices.push_back(worker_device(cluster, id, route));
   if (enforce == Enforce::kNothing) {

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "motley/base/result.h"
+#include "motley/cluster/cluster.h"
 #include "motley/control/wish.h"
 #include "motley/program/program.h"
 #include "motley/run/job.h"
@@ -39,6 +41,19 @@ enum class Starter {
   kLauncher,  ///< torchrun, srun, ...: the composer starts rank 0 only
 };
 
+/// What was found of machines that were asked for.
+struct FoundHosts {
+  struct Wire {
+    std::size_t from = 0, to = 0;  ///< of `hosts`
+    Seconds latency;
+    BytesPerSecond bandwidth;
+  };
+  std::vector<std::string> hosts;          ///< that answered, in the order in which they were named
+  std::vector<cluster::Cluster> clusters;  ///< by host: the machine alone
+  std::vector<Wire> wires;                 ///< between them, both ways
+  std::map<std::string, Error> missing;    ///< with why they did not answer
+};
+
 /// The processes that have PyTorch. Everything that the composer wants of them goes through here,
 /// so that tests need none: motley/testing/fake_workers.h. Each call returns when the workers have
 /// ended; none waits for ever.
@@ -59,6 +74,9 @@ class Workers {
   /// of arrival. When `on_event` has asked to stop, workers write a checkpoint and end: kStopped.
   using OnEvent = std::function<Wish(const run::WorkerEvent&)>;
   virtual run::JobOutcome train(const run::Job& job, Starter starter, const OnEvent& on_event) = 0;
+  /// Asks machines what they are and measures what joins them: each with each, up to sixteen; of
+  /// more, the first with all others, and each with its next.
+  virtual Result<FoundHosts> find_hosts(const std::vector<std::string>& hosts) = 0;
   /// Takes part in a job as a rank that an external launcher started; kFinished or kStopped.
   virtual Result<run::JobEnd> join() = 0;
 };

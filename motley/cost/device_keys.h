@@ -24,8 +24,8 @@ bool has_levels(const cluster::Cluster& cluster, const std::vector<DeviceId>& de
 /// current hardware: 10 us (NCCL), 50 us (Gloo).
 Transport usual_transport(Backend backend);
 
-/// Profile key of a device: "cpu", or the GPU's model if known, else its kind; threads; the minor
-/// version of PyTorch ("2.15" for "2.15.0+cpu").
+/// Profile key of a device: "cpu" and its model, or the GPU's model, if known, else its kind;
+/// threads; the minor version of PyTorch ("2.15" for "2.15.0+cpu").
 DeviceKey device_key(const cluster::Device& device, const std::string& torch_version);
 
 /// CPU devices other than this one on its host, which compute at the same time in a shared step:
@@ -36,8 +36,8 @@ std::vector<DeviceId> neighbours(const cluster::Cluster& cluster, DeviceId devic
 DeviceKey emulated_key(const cluster::Cluster& cluster, DeviceId device,
                        const std::string& torch_version);
 
-/// True when its host emulates devices and it is not alone there: what sharing processors costs is
-/// measured by whole steps.
+/// True when its host emulates devices and it is not alone there, or grants it less than a core:
+/// what sharing processors costs, and halts, are measured by whole steps.
 bool has_pace(const cluster::Cluster& cluster, DeviceId device);
 
 /// Memory that PyTorch holds on a device beside `tensors` in use at the peak: 0 on CPUs, whose

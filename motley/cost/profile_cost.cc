@@ -80,8 +80,10 @@ std::string backend_key(const cluster::Cluster& cluster, const std::vector<Devic
 
 DeviceKey device_key(const cluster::Device& device, const std::string& torch_version) {
   const std::vector<std::string_view> parts = split(torch_version, '.');
-  return {device.kind != "cpu" && !device.model.empty() ? device.model : device.kind,
-          device.threads,
+  const std::string& model = device.model.empty() ? device.taken_for : device.model;
+  std::string name = model.empty() ? device.kind : device.kind == "cpu" ? "cpu " + model : model;
+  if (device.quota) name += fmt::format(", {:.2g} of a core", *device.quota);
+  return {std::move(name), device.threads,
           parts.size() < 2 ? torch_version : fmt::format("{}.{}", parts[0], parts[1])};
 }
 
@@ -105,11 +107,13 @@ DeviceKey emulated_key(const cluster::Cluster& cluster, DeviceId device,
   for (const DeviceId id : neighbours(cluster, device)) speeds.push_back(cluster.device(id).speed);
   std::sort(speeds.begin(), speeds.end());
   DeviceKey key = device_key(cluster.device(device), torch_version);
-  key.kind += fmt::format(" at {} beside {}", cluster.device(device).speed, fmt::join(speeds, " "));
+  key.kind += fmt::format(" at {}", cluster.device(device).speed);
+  if (!speeds.empty()) key.kind += fmt::format(" beside {}", fmt::join(speeds, " "));
   return key;
 }
 
 bool has_pace(const cluster::Cluster& cluster, DeviceId device) {
+  if (cluster.device(device).quota) return true;
   const auto beside = neighbours(cluster, device);
   return !beside.empty() && (cluster.device(device).speed < 1 ||
                              std::any_of(beside.begin(), beside.end(), [&](DeviceId id) {

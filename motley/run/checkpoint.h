@@ -68,6 +68,8 @@ class CheckpointStore {
   /// Returns the new directory.
   Result<std::string> finish(const CheckpointState& state,
                              std::span<const WrittenFiles> ranks) const;
+  /// Where a checkpoint is written until it is finished.
+  std::string half_written(std::int64_t step) const;
   /// Removes what was written of a checkpoint; the error with what is kept.
   Error give_up(std::int64_t step, Error why) const;
   /// All of it by one rank. On a full disk: runtime error, the half-written one is removed.
@@ -94,7 +96,6 @@ class CheckpointStore {
                                const std::map<std::string, std::string>& tied) const;
 
  private:
-  std::string half_written(std::int64_t step) const;
   void remove_others(const std::string& newest, const std::string& previous) const;
 
   std::string run_dir_, folder_;

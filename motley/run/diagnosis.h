@@ -6,8 +6,8 @@
 
 #include "motley/base/ids.h"
 #include "motley/program/program.h"
-#include "motley/run/job.h"
 #include "motley/run/hosts/status.h"
+#include "motley/run/job.h"
 
 namespace motley::run {
 

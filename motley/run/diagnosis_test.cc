@@ -1,11 +1,11 @@
-#include "motley/run/hosts/status.h"
+#include "motley/run/diagnosis.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "motley/run/diagnosis.h"
+#include "motley/run/hosts/status.h"
 
 namespace motley::run {
 namespace {

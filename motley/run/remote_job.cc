@@ -3,9 +3,6 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <map>
-#include <sstream>
-#include <vector>
 
 #include "motley/run/hosts/here.h"
 
@@ -14,22 +11,6 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr double kPatience = 60;  // seconds
-
-/// What a host's agent knows of the way to it: addresses of the lead and of the host.
-struct Way {
-  std::string lead, host;
-};
-
-Way way_to(Hosts& hosts, const std::string& host) {
-  // "client port server port"
-  std::istringstream words(hosts.hello(host).value("ssh_connection", ""));
-  Way way;
-  std::string port;
-  words >> way.lead >> port >> way.host;
-  if (way.lead.empty()) way.lead = own_host_name();
-  if (way.host.empty()) way.host = host;
-  return way;
-}
 
 /// Where a file of this machine is to lie; what is no file must be there.
 Result<std::string> place_file(HostLink& link, const std::string& from, const std::string& name) {
@@ -91,11 +72,11 @@ Result<void> choose_store(Hosts& hosts, Job& job) {
   const std::string& first = job.devices[0].host;
   if (first.empty()) {
     MOTLEY_ASSIGN(const int port, find_free_port());
-    job.store = StoreAddress{way_to(hosts, *remote.begin()).lead, port};
+    job.store = StoreAddress{hosts.way_to(*remote.begin()).lead, port};
     return {};
   }
   MOTLEY_ASSIGN(const Frame answer, hosts.at(first).ask({{"do", "port"}}, "port", kPatience));
-  job.store = StoreAddress{way_to(hosts, first).host, answer.head.value("port", 0)};
+  job.store = StoreAddress{hosts.way_to(first).host, answer.head.value("port", 0)};
   return {};
 }
 

@@ -78,6 +78,8 @@ class FakeWorkers : public Workers {
   }
 
   Result<run::JobEnd> join() override { return outcome.end; }
+  Result<FoundHosts> find_hosts(const std::vector<std::string>&) override { return found; }
+  FoundHosts found;
 
   Result<std::string> torch = "2.15";
   double per_instruction = 1e-5;

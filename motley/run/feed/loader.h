@@ -16,8 +16,8 @@
 #include "motley/base/units.h"
 #include "motley/data/data_source.h"
 #include "motley/data/dataset.h"
-#include "motley/run/hosts/child_process.h"
 #include "motley/run/feed/sample_ring.h"
+#include "motley/run/hosts/child_process.h"
 
 namespace motley::run {
 

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "motley/base/result.h"
-#include "motley/run/hosts/child_process.h"
 #include "motley/run/futex.h"
+#include "motley/run/hosts/child_process.h"
 
 namespace motley::run {
 

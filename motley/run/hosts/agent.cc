@@ -22,12 +22,13 @@
 #include "motley/run/hosts/frame.h"
 #include "motley/run/hosts/here.h"
 #include "motley/run/hosts/status.h"
+#include "motley/run/hosts/wire.h"
 
 namespace motley::run {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr int kTickMs = 50;
+constexpr int kPollMs = 50;
 constexpr double kStatusEvery = 0.5;  // seconds
 
 /// A file that comes in pieces, and what is hashed of it.
@@ -117,7 +118,7 @@ class Agent {
   bool wait() {
     std::vector<pollfd> waits{{options_.input, POLLIN, 0}};
     crew_.add_waits(waits);
-    ::poll(waits.data(), waits.size(), kTickMs);
+    ::poll(waits.data(), waits.size(), kPollMs);
     return waits[0].revents == 0;
   }
 
@@ -127,7 +128,8 @@ class Agent {
         {"beat", &Agent::beat},     {"have", &Agent::have},     {"write", &Agent::write},
         {"keep", &Agent::keep},     {"reset", &Agent::reset},   {"start", &Agent::start},
         {"signal", &Agent::signal}, {"fetch", &Agent::fetch},   {"port", &Agent::port},
-        {"probe", &Agent::probe},   {"exists", &Agent::exists}, {"link", &Agent::link}};
+        {"probe", &Agent::probe},   {"exists", &Agent::exists}, {"link", &Agent::link},
+        {"listen", &Agent::listen}, {"wire", &Agent::wire}};
     const auto deed = kDeeds.find(frame.head.value("do", ""));
     if (deed == kDeeds.end())
       return usage_error("agent.request", "not known: " + frame.head.dump());
@@ -199,8 +201,7 @@ class Agent {
 
   Result<void> reset(const Frame&) {
     crew_.signal(SIGKILL);
-    statuses_.clear();
-    logs_.clear();
+    members_.clear();
     std::error_code code;
     fs::remove_all(scratch_ / "run", code);
     for (const char* folder : {"run/log", "run/status"})
@@ -216,12 +217,16 @@ class Agent {
     return text;
   }
 
+  std::string log_path(int id) const {
+    return fmt::format("{}/run/log/{}.txt", scratch_.string(), id);
+  }
+
   Result<void> start(const Frame& frame) {
     Hand hand;
     hand.id = frame.head.at("id");
     for (const Json& each : frame.head.at("arguments")) hand.arguments.push_back(in_scratch(each));
-    hand.log = scratch_.string() + fmt::format("/run/log/rank-{}.txt", hand.id);
-    logs_[hand.id] = 0;
+    hand.log = log_path(hand.id);
+    members_[hand.id].rank = frame.head.at("rank");
     return crew_.start(hand);
   }
 
@@ -233,6 +238,19 @@ class Agent {
   Result<void> port(const Frame&) {
     MOTLEY_ASSIGN(const int found, find_free_port());
     return say({{"is", "port"}, {"port", found}});
+  }
+
+  Result<void> listen(const Frame& frame) {
+    MOTLEY_ASSIGN(wire_, WireServer::start(frame.head.at("word")));
+    return say({{"is", "listening"}, {"port", wire_->port()}});
+  }
+
+  Result<void> wire(const Frame& frame) {
+    MOTLEY_ASSIGN(
+        const WireTimes times,
+        measure_wire(frame.head.at("address"), frame.head.at("port"), frame.head.at("word")));
+    return say(
+        {{"is", "wire"}, {"latency", times.latency.value}, {"bandwidth", times.bandwidth.value}});
   }
 
   Result<void> probe(const Frame&) {
@@ -255,7 +273,7 @@ class Agent {
 
   Result<void> send_file(const fs::path& path) {
     std::error_code code;
-    const std::string name = fs::relative(path, scratch_, code).string();
+    const std::string name = path.lexically_relative(scratch_).string();
     if (fs::is_symlink(path, code))
       return say(
           {{"is", "link"}, {"path", name}, {"target", fs::read_symlink(path, code).string()}});
@@ -288,7 +306,7 @@ class Agent {
     }
     if (seconds_since(reported_at_) >= kStatusEvery) {
       reported_at_ = Clock::now();
-      for (const auto& [id, sent] : logs_) {
+      for (const auto& [id, member] : members_) {
         MOTLEY_RETURN_IF_ERROR(report_status(id));
         MOTLEY_RETURN_IF_ERROR(report_log(id));
       }
@@ -298,22 +316,25 @@ class Agent {
   }
 
   Result<void> report_status(int id) {
-    auto& known = statuses_[id];
-    if (!known.file) {
-      auto opened = StatusFile::open(scratch_.string() + "/run", id);
+    const auto member = members_.find(id);
+    if (member == members_.end()) return {};
+    auto& [rank, logged, file, sent] = member->second;
+    if (!file) {
+      auto opened = StatusFile::open(scratch_.string() + "/run", rank);
       if (!opened) return {};
-      known.file = std::make_unique<StatusFile>(std::move(*opened));
+      file = std::make_unique<StatusFile>(std::move(*opened));
     }
-    const std::vector<std::int64_t> record = known.file->numbers();
-    if (record == known.sent) return {};
-    known.sent = record;
+    const std::vector<std::int64_t> record = file->numbers();
+    if (record == sent) return {};
+    sent = record;
     return say({{"is", "status"}, {"id", id}, {"record", record}});
   }
 
   Result<void> report_log(int id) {
-    std::ifstream stream(scratch_.string() + fmt::format("/run/log/rank-{}.txt", id),
-                         std::ios::binary);
-    std::streamoff& sent = logs_[id];
+    const auto member = members_.find(id);
+    if (member == members_.end()) return {};
+    std::ifstream stream(log_path(id), std::ios::binary);
+    std::streamoff& sent = member->second.logged;
     stream.seekg(sent);
     std::string text(1 << 16, '\0');
     stream.read(text.data(), static_cast<std::streamsize>(text.size()));
@@ -322,9 +343,12 @@ class Agent {
     return text.empty() ? Result<void>() : say({{"is", "log"}, {"id", id}}, text);
   }
 
-  struct Status {
+  /// A process, and what of it was sent.
+  struct Member {
+    int rank = 0;
+    std::streamoff logged = 0;
     std::unique_ptr<StatusFile> file;
-    std::vector<std::int64_t> sent;
+    std::vector<std::int64_t> status;
   };
   const AgentOptions& options_;
   LocalCrew crew_;
@@ -332,8 +356,8 @@ class Agent {
   Descriptor lock_;  // of the folder
   FrameReader reader_;
   std::optional<Incoming> incoming_;
-  std::map<int, std::streamoff> logs_;  // by process: bytes of its log that were sent
-  std::map<int, Status> statuses_;
+  std::unique_ptr<WireServer> wire_;
+  std::map<int, Member> members_;
   Clock::time_point heard_at_ = Clock::now(), said_at_ = heard_at_, reported_at_ = heard_at_;
 };
 

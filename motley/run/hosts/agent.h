@@ -32,11 +32,13 @@ struct AgentOptions {
 ///   {"do": "exists", "path"}                {"is": "exists", "path", "there"}; any path
 ///   {"do": "reset"}                         nothing; SCRATCH/run is empty, with the files of
 ///   status
-///   {"do": "start", "id", "arguments"}      nothing; of motley-worker, "{scratch}" in it replaced
+///   {"do": "start", "id", "rank", "arguments"}  nothing; motley-worker, "{scratch}" replaced
 ///   {"do": "signal", "signal"}              nothing; to all processes
 ///   {"do": "fetch", "path"}                 {"is": "file", "path", "end"} BYTES ...,
 ///                                           {"is": "link", "path", "target"}, {"is": "fetched"}
 ///   {"do": "port"}                          {"is": "port", "port"}
+///   {"do": "listen", "word"}                {"is": "listening", "port"}; for measure_wire
+///   {"do": "wire", "address", "port", "word"}  {"is": "wire", "latency", "bandwidth"}
 ///   {"do": "probe"}                         {"is": "probe", "host"}
 ///
 /// By itself it says {"is": "hello", ...}, {"is": "line", "id", "text"}, {"is": "log", "id"} BYTES,

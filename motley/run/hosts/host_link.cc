@@ -71,7 +71,7 @@ class Receiver {
   /// Never outside of the folder, whatever the host says.
   fs::path place(const std::string& path) const {
     const fs::path inside = fs::path(path).lexically_normal().lexically_relative(root_);
-    const bool is_inside = !inside.empty() && *inside.begin() != "..";
+    const bool is_inside = !inside.empty() && *inside.begin() != ".." && inside != ".";
     return is_inside ? fs::path(into_) / inside : fs::path(into_) / fs::path(path).filename();
   }
 

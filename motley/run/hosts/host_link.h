@@ -53,6 +53,8 @@ class HostLink {
   /// What lies below SCRATCH/path there, as `into` here.
   Result<void> fetch(const std::string& path, const std::string& into, double timeout_s);
 
+  /// A number that no process of the agent has had.
+  int next_process() { return ++processes_; }
   int descriptor() const { return child_.output.number(); }
   /// What has come, without waiting. An error when the agent is gone or silent.
   Result<std::vector<Frame>> take();
@@ -71,6 +73,7 @@ class HostLink {
   std::string words_;  ///< file of what the command says on stderr
   std::string scratch_, cache_;
   Child child_;
+  int processes_ = 0;
   FrameReader reader_;
   std::vector<Frame> waiting_;  // that came while something else was waited for
   std::mutex writing_;

@@ -34,12 +34,19 @@ class Hosts {
   /// Starts the agents of those that have none yet, side by side. Errors: of HostLink::greet for
   /// the first that does not answer; stale error `host.version`: another version there.
   Result<void> reach(const std::set<std::string>& hosts);
+  /// The same; those that did not answer, with why.
+  std::map<std::string, Error> reach_some(const std::set<std::string>& hosts);
+  /// Addresses by which the lead is seen from the host, and the host from the lead.
+  struct Way {
+    std::string lead, host;
+  };
+  Way way_to(const std::string& host) const;
   /// Of a host that was reached.
   HostLink& at(const std::string& host) { return *links_.at(host); }
   const Json& hello(const std::string& host) const { return hellos_.at(host); }
 
  private:
-  Result<void> check_versions(const std::string& host, const Json& hello) const;
+  Result<Json> greet(HostLink& link) const;
   void beat();
 
   Command command_;

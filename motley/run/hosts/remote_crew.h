@@ -27,10 +27,12 @@ class RemoteCrew : public Crew {
 
  private:
   void take(const Frame& frame, std::vector<Heard>& heard);
+  void take_status(int rank, const Frame& frame);
+  void lose_all(const std::string& why, std::vector<Heard>& heard);
 
   HostLink& link_;
   std::string run_dir_;
-  std::map<int, std::string> logs_;  // of those that run, by id
+  std::map<int, Hand> hands_;  // that run, by the agent's number
   std::map<int, StatusFile> statuses_;
 };
 

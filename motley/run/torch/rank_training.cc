@@ -16,6 +16,7 @@
 #include "motley/program/state_names.h"
 #include "motley/run/input_specs.h"
 #include "motley/run/torch/exchange/clock.h"
+#include "motley/run/torch/exchange/file_transfer.h"
 #include "motley/run/torch/operators/tensors.h"
 
 namespace motley::run {
@@ -505,6 +506,47 @@ Result<WrittenFiles> RankTraining::write_files() {
                                  {session_.rank, ranks, weights.saved(), states.saved()});
 }
 
+/// Has the rank a run directory of its own, on another machine than rank 0's?
+bool RankTraining::is_elsewhere(int rank) const {
+  const std::vector<WorkerDevice>& devices = session_.job.devices;
+  return session_.job.store && devices[static_cast<std::size_t>(rank)].host != devices[0].host;
+}
+
+namespace {
+
+std::string transfer_key(std::int64_t step, int rank, const std::string& name) {
+  return fmt::format("checkpoint/{}/{}/{}", step, rank, name);
+}
+
+std::vector<std::string> names_of(const WrittenFiles& files) {
+  std::vector<std::string> names;
+  for (const auto* each : {&files.model, &files.optimizer})
+    for (const auto& [name, hash] : *each) names.push_back(name);
+  return names;
+}
+
+}  // namespace
+
+Result<void> RankTraining::receive_files(const WrittenFiles& files, int rank) {
+  for (const std::string& name : names_of(files))
+    MOTLEY_RETURN_IF_ERROR(receive_file(*session_.rendezvous, transfer_key(next_step_, rank, name),
+                                        checkpoints_.half_written(next_step_) + "/" + name,
+                                        session_.patience()));
+  return {};
+}
+
+/// To rank 0; nothing of them is kept here.
+Result<void> RankTraining::send_files(const WrittenFiles& files) {
+  const std::string folder = checkpoints_.half_written(next_step_);
+  for (const std::string& name : names_of(files))
+    MOTLEY_RETURN_IF_ERROR(send_file(*session_.rendezvous,
+                                     transfer_key(next_step_, session_.rank, name),
+                                     folder + "/" + name, session_.patience()));
+  std::error_code code;
+  std::filesystem::remove_all(folder, code);
+  return {};
+}
+
 /// Rank 0's way from the folder to a checkpoint. Ranks that keep parts wait for the folder, and
 /// say what they wrote, or why not; all have said so before anything is given up.
 Result<std::string> RankTraining::finish_checkpoint() {
@@ -523,6 +565,8 @@ Result<std::string> RankTraining::finish_checkpoint() {
     }
     MOTLEY_ASSIGN(const Json json, parse_json(text, key));
     parts.push_back(written_files_from_json(json, key));
+    if (parts.back() && is_elsewhere(rank))
+      MOTLEY_RETURN_IF_ERROR(receive_files(*parts.back(), rank));
   }
   std::vector<WrittenFiles> written;
   for (Result<WrittenFiles>& part : parts) {
@@ -545,10 +589,13 @@ Result<void> RankTraining::join_checkpoint() {
   if (!parts_.empty()) {
     MOTLEY_ASSIGN(const std::string folder, rendezvous.get(key + "folder", session_.patience()));
     Result<WrittenFiles> files = runtime_error("run.peer-lost", "rank 0 could not make a folder");
+    const bool is_away = is_elsewhere(session_.rank);
+    if (is_away) MOTLEY_RETURN_IF_ERROR(checkpoints_.begin(next_step_));
     if (folder == "ready") files = write_files();
     MOTLEY_RETURN_IF_ERROR(
         rendezvous.set(fmt::format("{}{}", key, session_.rank),
                        files ? written_files_to_json(*files).dump() : files.error().message));
+    if (is_away && files) MOTLEY_RETURN_IF_ERROR(send_files(*files));
   }
   MOTLEY_ASSIGN(const std::string outcome, rendezvous.get(key + "end", session_.patience()));
   if (outcome == "whole") return {};

@@ -131,6 +131,16 @@ Result<void> Rendezvous::set(const std::string& key, const std::string& value) {
   }
 }
 
+Result<void> Rendezvous::remove(const std::string& key) {
+  try {
+    state_->store->deleteKey(key);
+    return {};
+  } catch (const std::exception& fault) {
+    return runtime_error("run.peer-lost", fmt::format("rank {}: the store is gone: {}",
+                                                      options_.rank, failure_text(fault)));
+  }
+}
+
 Result<std::string> Rendezvous::get(const std::string& key, Seconds timeout) {
   try {
     state_->store->wait({key}, milliseconds(timeout));

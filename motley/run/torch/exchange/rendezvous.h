@@ -34,6 +34,9 @@ class Rendezvous {
   Result<std::string> get(const std::string& key, Seconds timeout);
   Result<std::string> get(const std::string& key) { return get(key, options_.timeout); }
 
+  /// Forgets a key.
+  Result<void> remove(const std::string& key);
+
   /// Every rank gives its value under the same `key` (each key once); all get an error
   /// `run.disagreement` naming the first rank whose value is not rank 0's, or nothing. Collective.
   Result<void> agree(const std::string& key, const std::string& value);
