@@ -113,7 +113,7 @@ TEST(ClusterText, GoldenFilesPrintAsCaptured) {
 TEST(ClusterText, NamesTheLineOfAnUnknownKey) {
   EXPECT_EQ(message_of(file_with("", "sped = 0.5\n")),
             "lab.toml:7: unknown key 'sped' in [[node.device]], did you mean 'speed'?; known keys: "
-            "kind, model, count, threads, speed, memory");
+            "kind, model, count, threads, speed, quota, memory");
   EXPECT_EQ(code_of(file_with("", "sped = 0.5\n")), "cluster.unknown-key");
   // The first in the file, not in the alphabet.
   EXPECT_EQ(message_of(file_with("zone = 1\nact = 2\n")),

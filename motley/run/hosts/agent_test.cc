@@ -1,0 +1,162 @@
+#include "motley/run/hosts/agent.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "motley/base/file.h"
+#include "motley/run/hosts/host_link.h"
+#include "motley/run/hosts/remote_crew.h"
+
+namespace motley::run {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// An agent on this machine, as a lead has it: at the other end of two pipes that `cat` keeps.
+class AgentTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ::signal(SIGPIPE, SIG_IGN);
+    std::string pattern = ::testing::TempDir() + "motley-agent-XXXXXX";
+    dir_ = ::mkdtemp(pattern.data());
+    std::ofstream(dir_ + "/worker") << "#!/bin/sh\n" << kWorker;
+    fs::permissions(dir_ + "/worker", fs::perms::owner_all);
+    for (const char* name : {"/in", "/out"}) ASSERT_EQ(::mkfifo((dir_ + name).c_str(), 0600), 0);
+    agent_ = ::fork();
+    if (agent_ == 0) serve();
+    link_ = HostLink::start("b", {"sh", "-c",
+                                  "exec 3<&0; cat <&3 3<&- > " + dir_ +
+                                      "/in & exec 3<&-; exec cat " + dir_ + "/out"})
+                .value();
+  }
+  void TearDown() override {
+    link_.reset();
+    if (agent_ > 0) {
+      ::kill(agent_, SIGKILL);
+      wait_for_exit(agent_);
+    }
+    fs::remove_all(dir_);
+  }
+
+  [[noreturn]] void serve() {
+    AgentOptions options;
+    options.input = ::open((dir_ + "/in").c_str(), O_RDONLY);
+    options.output = ::open((dir_ + "/out").c_str(), O_WRONLY);
+    options.worker = dir_ + "/worker";
+    options.cache = dir_ + "/cache";
+    options.hello = {{"motley", "1"}};
+    options.probe = [] { return Result<Json>(Json{{"cluster", "text"}}); };
+    ::_exit(serve_agent(options) ? 0 : 1);
+  }
+
+  /// All that is heard of a crew until its last process has ended.
+  std::vector<Heard> hear(RemoteCrew& crew, std::size_t processes) {
+    std::vector<Heard> heard;
+    std::size_t ended = 0;
+    while (ended < processes) {
+      std::vector<Heard> now;
+      crew.listen(now);
+      for (const Heard& each : now) ended += each.what != Heard::What::kLine;
+      heard.insert(heard.end(), now.begin(), now.end());
+      ::usleep(1000);
+    }
+    return heard;
+  }
+
+  static constexpr const char* kWorker = R"(case $1 in
+speak) echo said $2; echo wept >&2; exit 3;;
+sleep) echo slept; exec sleep 60;;
+esac)";
+  std::string dir_;
+  pid_t agent_ = -1;
+  std::unique_ptr<HostLink> link_;
+};
+
+TEST_F(AgentTest, SaysWhoItIsAndWhatItsHostIs) {
+  EXPECT_EQ(link_->greet(10).value()["motley"], "1");
+  EXPECT_TRUE(fs::exists(link_->scratch()));
+  EXPECT_EQ(link_->ask({{"do", "probe"}}, "probe", 10)->head["host"]["cluster"], "text");
+  EXPECT_EQ(link_->ask({{"do", "fly"}}, "probe", 10).error().code, "agent.request");
+}
+
+TEST_F(AgentTest, FilesGoAndComeBackAndAreKept) {
+  ASSERT_TRUE(link_->greet(10).has_value());
+  const std::string big(kMostFrameBytes + 5, 'x');
+  ASSERT_TRUE(write_file_atomic(dir_ + "/big", big).has_value());
+  ASSERT_TRUE(link_->share(dir_ + "/big", "run/in/big").has_value());
+  ASSERT_TRUE(link_->put_text("small", "run/out/sub/small").has_value());
+  ASSERT_TRUE(link_->link("run/out/latest", "sub").has_value());
+  ASSERT_TRUE(link_->fetch("run/out", dir_ + "/got", 10).has_value());
+  EXPECT_EQ(read_file(dir_ + "/got/sub/small").value(), "small");
+  EXPECT_EQ(fs::read_symlink(dir_ + "/got/latest"), "sub");
+  EXPECT_EQ(read_file(link_->scratch() + "/run/in/big").value(), big);
+  // The second time nothing is sent: who has it keeps it.
+  const auto kept = fs::directory_iterator(dir_ + "/cache/files")->path();
+  const auto written = fs::last_write_time(kept);
+  ASSERT_TRUE(link_->share(dir_ + "/big", "run/in/again").has_value());
+  ASSERT_TRUE(link_->ask({{"do", "exists"}, {"path", dir_}}, "exists", 10).has_value());
+  EXPECT_EQ(fs::last_write_time(kept), written);
+}
+
+TEST_F(AgentTest, ACrewSpeaksAndEnds) {
+  ASSERT_TRUE(link_->greet(10).has_value());
+  ASSERT_TRUE(link_->send({{"do", "reset"}}).has_value());
+  RemoteCrew crew(*link_, "");
+  ASSERT_TRUE(crew.start({7, {"speak", "{scratch}"}, dir_ + "/log"}).has_value());
+  const std::vector<Heard> heard = hear(crew, 1);
+  ASSERT_EQ(heard.size(), 2U);
+  EXPECT_EQ(heard[0].id, 7);
+  EXPECT_EQ(heard[0].line, "said " + link_->scratch());
+  EXPECT_EQ(exit_code_of(heard[1].status), 3);
+  EXPECT_EQ(read_file(dir_ + "/log").value(), "wept\n");
+}
+
+TEST_F(AgentTest, SignalsReachACrewAndNotTheNextOne) {
+  ASSERT_TRUE(link_->greet(10).has_value());
+  ASSERT_TRUE(link_->send({{"do", "reset"}}).has_value());
+  {
+    RemoteCrew first(*link_, "");
+    ASSERT_TRUE(first.start({0, {"sleep"}, ""}).has_value());
+  }
+  RemoteCrew second(*link_, "");
+  ASSERT_TRUE(second.start({0, {"speak", "x"}, ""}).has_value());
+  const std::vector<Heard> heard = hear(second, 1);
+  EXPECT_EQ(exit_code_of(heard.back().status), 3);  // not the first one's, which was killed
+}
+
+TEST_F(AgentTest, AKilledAgentLosesItsCrew) {
+  ASSERT_TRUE(link_->greet(10).has_value());
+  ASSERT_TRUE(link_->send({{"do", "reset"}}).has_value());
+  RemoteCrew crew(*link_, "");
+  ASSERT_TRUE(crew.start({0, {"sleep"}, ""}).has_value());
+  ::kill(agent_, SIGKILL);
+  const std::vector<Heard> heard = hear(crew, 1);
+  EXPECT_EQ(heard.back().what, Heard::What::kLost);
+  EXPECT_NE(heard.back().line.find("host b"), std::string::npos);
+}
+
+TEST_F(AgentTest, TheEndOfItsInputEndsItAndItsFolder) {
+  ASSERT_TRUE(link_->greet(10).has_value());
+  const std::string scratch = link_->scratch();
+  link_.reset();
+  wait_for_exit(std::exchange(agent_, -1));
+  EXPECT_FALSE(fs::exists(scratch));
+}
+
+TEST(HostLinkTest, SaysWhatWasTriedAndWhatThatSaid) {
+  auto link = HostLink::start("nowhere", {"sh", "-c", "echo no such host >&2; exit 255"}).value();
+  const Error error = link->greet(10).error();
+  EXPECT_EQ(error.code, "host.unreachable");
+  for (const char* word : {"host nowhere", "no such host", "tried: sh -c"})
+    EXPECT_NE(error.message.find(word), std::string::npos) << error.message;
+}
+
+}  // namespace
+}  // namespace motley::run
