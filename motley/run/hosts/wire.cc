@@ -24,13 +24,13 @@ constexpr double kSending = 1.2;  // seconds
 constexpr double kWindow = 0.2;   // of them, in which a rate is counted
 constexpr std::size_t kPiece = std::size_t{1} << 16;
 constexpr int kUnderWay = 64;  // pieces at a time
-constexpr double kPatience = 5;
+constexpr double kWirePatience = 5;
 constexpr char kPing = 'p', kBytes = 'b';
 
 void set_up(int socket) {
   const int on = 1;
   ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  const timeval limit{static_cast<time_t>(kPatience), 0};
+  const timeval limit{static_cast<time_t>(kWirePatience), 0};
   ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
 }
