@@ -22,7 +22,7 @@ from torch import nn
 
 from motley.draws import NumberedDraws, decompositions, keep_draws
 from motley.errors import AS_PARTS, ExportError, refuse, refuse_complex
-from motley.functions import OwnFunctions
+from motley.functions import OwnFunctions, averaged_norms
 from motley.step import MODULE, Step
 
 log = logging.getLogger("motley.export")
@@ -169,7 +169,7 @@ def export_program(step: Step, inputs) -> tuple[torch.export.ExportedProgram, in
         shapes = (tuple({0: batch} for _ in inputs),)
         try:
             # Where a branch depends on data PyTorch prints the graph so far.
-            with portable(), lengths(), OwnFunctions(), contextlib.redirect_stderr(io.StringIO()):
+            with portable(), lengths(), OwnFunctions(), averaged_norms(step), contextlib.redirect_stderr(io.StringIO()):
                 return torch.export.export(step, inputs, dynamic_shapes=shapes), min_batch
         except ExportError:
             raise

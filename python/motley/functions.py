@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import torch
 import torch.nn.functional as F
+from torch import nn
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.overrides import TorchFunctionMode
 
@@ -43,6 +46,42 @@ def chunk(input, chunks, dim=0):
     if not isinstance(size, torch.SymInt) or not statically_known_true(size % chunks == 0):
         return torch.chunk(input, chunks, dim)
     return torch.split(input, [size // chunks] * chunks, dim)
+
+
+@contextlib.contextmanager
+def averaged_norms(module: nn.Module):
+    """Batch norms whose running statistics are the mean of all batches' (momentum=None): PyTorch reads
+    their part of it out of the counter as a number, which no graph has."""
+    norms = [
+        each
+        for each in module.modules()
+        if isinstance(each, nn.modules.batchnorm._BatchNorm) and is_averaged(each)
+    ]
+    for norm in norms:
+        norm.forward = lambda x, norm=norm: average_norm(norm, x)
+    try:
+        yield
+    finally:
+        for norm in norms:
+            del norm.forward
+
+
+def is_averaged(norm: nn.modules.batchnorm._BatchNorm) -> bool:
+    is_own = "forward" in vars(norm) or type(norm).forward is not nn.modules.batchnorm._BatchNorm.forward
+    tracks = norm.num_batches_tracked is not None and norm.running_mean is not None
+    return norm.training and norm.momentum is None and tracks and not is_own
+
+
+def average_norm(norm, x):
+    norm._check_input_dim(x)
+    norm.num_batches_tracked.add_(1)
+    part = 1.0 / norm.num_batches_tracked
+    running = (norm.running_mean, norm.running_var)
+    found = [each.clone() for each in running]  # which momentum 1 replaces
+    y = F.batch_norm(x, *found, norm.weight, norm.bias, True, 1.0, norm.eps)
+    for old, new in zip(running, found, strict=True):
+        old.copy_(new * part + old * (1 - part))
+    return y
 
 
 OWN = {

@@ -5,7 +5,8 @@ import itertools
 import pytest
 import torch
 import torch.nn.functional as F
-from motley.functions import chunk, embedding_bag
+from motley.functions import averaged_norms, chunk, embedding_bag
+from torch import nn
 
 CASES = [
     *itertools.product(("sum", "mean", "max"), (None, 2, -1), (False,)),
@@ -34,3 +35,16 @@ def test_chunks(rows, chunks):
     for dim in (0, 1):
         for mine, theirs in zip(chunk(tensor, chunks, dim), tensor.chunk(chunks, dim), strict=True):
             assert torch.equal(mine, theirs)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_norms_averaged_over_all_batches(training):
+    torch.manual_seed(0)
+    mine, theirs = (nn.Sequential(nn.BatchNorm1d(3, momentum=None), nn.BatchNorm1d(3)).train(training) for _ in range(2))
+    for batch in torch.randn(3, 5, 3):
+        with averaged_norms(mine):
+            found = mine(batch)
+        torch.testing.assert_close(found, theirs(batch))
+    for (name, value), wanted in zip(mine.state_dict().items(), theirs.state_dict().values(), strict=True):
+        torch.testing.assert_close(value, wanted, msg=name)
+    assert not any("forward" in vars(each) for each in mine)
