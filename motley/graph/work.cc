@@ -260,7 +260,7 @@ MaybeFlops transform(const SizedOp& op, double each) {
 /// By formula; empty for operators without one, or not in the form of their schema.
 MaybeFlops formula(std::string_view name, const SizedOp& op) {
   if (name == "aten::mm" || name == "aten::bmm" || name == "aten::linear" ||
-      name == "aten::matmul" || name == "aten::mv" || name == "aten::dot") {
+      name == "aten::matmul" || name == "aten::mv" || name == "aten::dot" || name == "aten::vdot") {
     return products(op.result_elements(0), op.dimension(0, -1));
   }
   if (name == "aten::addmm" || name == "aten::baddbmm" || name == "aten::addmv" ||

@@ -314,9 +314,9 @@ bool batch_norm_rule(RuleBuilder& rule) {
   for (int r = 0; r < rule.result_count(); ++r)
     if (rule.has_result(r)) rule.set_result(r, like(rule.result_shape(r)));
   if (Backward) rule.add_term({0});
-  if (Backward && trains)  // running statistics are not read
-    for (const int running : {3, 4})
-      if (rule.operand(running) >= 0) rule.ignore(rule.operand(running));
+  if (Backward)  // reads the saved statistics, or the running ones that were given
+    for (const int unread : {trains ? 3 : 5, trains ? 4 : 6})
+      if (rule.operand(unread) >= 0) rule.ignore(rule.operand(unread));
   const bool is_own = trains && rule.statistics() == Statistics::kOwn;
   if (is_own && Backward)
     for (int d = 0; d < rank_of(shape); ++d)
@@ -647,6 +647,7 @@ constexpr NamedRuleMaker kNetworkRules[] = {
     {"aten::bmm", product_rule<1>},
     {"aten::mv", product_rule<0>},
     {"aten::dot", product_rule<0>},
+    {"aten::vdot", product_rule<0>},
     {"aten::addmm", add_product_rule<0>},
     {"aten::baddbmm", add_product_rule<1>},
     {"aten::_trilinear", trilinear_rule},
