@@ -1,13 +1,13 @@
 // Test tool: lowers a model for devices with the given shares and prints the program.
 //   lower_tool MODEL 5,3,1 [local] [BUCKET_BYTES]
-//   lower_tool MODEL 5,3,1 sharded SEED [kept] [micro=N] [BUCKET_BYTES]   operators split at
+//   lower_tool MODEL 5,3,1 sharded SEED [kept] [micro=N [own]] [BUCKET_BYTES]   operators split at
 //   random,
 //                                                                         by these shares
-//   lower_tool MODEL 5,3,1 spread [kept] [micro=N] [BUCKET_BYTES]         samples split, as a
+//   lower_tool MODEL 5,3,1 spread [kept] [micro=N [own]] [BUCKET_BYTES]         samples split, as a
 //                                                                         sharding
 // recipe=JSON: {"optimizer": ..., "recipe": ...} as in a plan.
 // kept: each device keeps a part of every parameter. micro=N: in so many micro-batches; the shares
-// are samples of all of them.
+// are samples of all of them. own: each has its own statistics of batch norm.
 
 #include <fmt/format.h>
 
@@ -64,6 +64,7 @@ Result<std::string> lower_sharding(const graph::Graph& graph,
   synth::LowerOptions options;
   MOTLEY_ASSIGN(options.recipe, find_recipe(arguments));
   for (std::size_t i = is_random ? 4 : 3; i < arguments.size(); ++i) {
+    if (arguments[i] == "own") options.batch_norm_span = plan::BatchNormSpan::kMicroBatch;
     if (arguments[i] == "kept") synth::keep_parameters_in_parts(graph, sharding);
     if (const auto bytes = find_integer(arguments[i])) options.bucket_bytes = Bytes(*bytes);
   }
@@ -110,11 +111,12 @@ Result<std::string> lower_model(const std::vector<std::string>& arguments) {
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments.size() < 2) {
-    fmt::print(stderr,
-               "usage: lower_tool MODEL SAMPLES,SAMPLES,... [local] [BUCKET_BYTES]\n"
-               "       lower_tool MODEL SHARE,SHARE,... sharded SEED [kept] [micro=N] "
-               "[BUCKET_BYTES]\n"
-               "       lower_tool MODEL SHARE,SHARE,... spread [kept] [micro=N] [BUCKET_BYTES]\n");
+    fmt::print(
+        stderr,
+        "usage: lower_tool MODEL SAMPLES,SAMPLES,... [local] [BUCKET_BYTES]\n"
+        "       lower_tool MODEL SHARE,SHARE,... sharded SEED [kept] [micro=N [own]] "
+        "[BUCKET_BYTES]\n"
+        "       lower_tool MODEL SHARE,SHARE,... spread [kept] [micro=N [own]] [BUCKET_BYTES]\n");
     return 2;
   }
   const auto text = lower_model(arguments);

@@ -156,6 +156,69 @@ def batch_norms():
     return net, (vectors(), vectors(4))
 
 
+def averaged_norms():
+    """Running statistics that are the mean of all batches', of a norm that two layers share; another
+    momentum; dropped features; labels that are ignored, unequally many a half of the batch."""
+
+    def forward(self, x, y):
+        h = self.shared(self.conv(x)).relu()
+        h = self.shared(h + self.inner(h)).relu()
+        h = self.last(self.wide(F.dropout(h.mean((2, 3)), 0.3))).tanh()
+        return F.cross_entropy(self.fc(h), y, weight=self.worth, ignore_index=2)
+
+    net = Net(
+        forward,
+        conv=nn.Conv2d(2, 4, 3),
+        shared=nn.BatchNorm2d(4, momentum=None),
+        inner=nn.Conv2d(4, 4, 3, padding=1),
+        wide=nn.Linear(4, 6),
+        last=nn.BatchNorm1d(6, momentum=0.3),
+        fc=nn.Linear(6, 5),
+    )
+    net.shared.num_batches_tracked.fill_(3)
+    nn.init.uniform_(net.shared.bias, -1, 1)
+    net.register_buffer("worth", torch.tensor([0.5, 1.0, 2.0, 3.0, 0.1]))
+    return net, (torch.randn(BATCH, 2, 5, 5), torch.tensor([0, 2, 2, 3, 4, 1]))
+
+
+def normed_sums():
+    """Beside batch norm a power iteration, which each forward pass goes on with; pixels in front, so
+    that a stretch of samples is none of rows; a sum for a loss."""
+
+    def forward(self, x, y):
+        h = self.narrow(x.movedim(2, 0))  # [4, batch, 3] of [batch, 2, 4]
+        h = self.norm(h.flatten(0, 1)).unflatten(0, (4, -1)).tanh()
+        return F.mse_loss(self.fc(h.mean(0)), y, reduction="sum")
+
+    narrow = nn.utils.parametrizations.spectral_norm(nn.Linear(2, 3))
+    return Net(forward, narrow=narrow, norm=nn.BatchNorm1d(3), fc=nn.Linear(3, 4)), (
+        torch.randn(BATCH, 2, 4),
+        vectors(4),
+    )
+
+
+def normed_mask():
+    """Means over what a mask leaves, whose sum is one of samples, too; smoothed labels."""
+
+    def forward(self, x, y):
+        here = (y > 0).float()
+        out = self.fc(self.norm(x))
+        smooth = F.cross_entropy(out, y.argmax(1), label_smoothing=0.1, ignore_index=1)
+        return smooth + (out.square() * here).sum() / here.sum().clamp(min=1)
+
+    return Net(forward, norm=nn.BatchNorm1d(8), fc=nn.Linear(8, 4)), (vectors(), vectors(4))
+
+
+def normed_pairs():
+    """Each sample beside all others."""
+
+    def forward(self, x, y):
+        h = self.norm(self.fc(x))
+        return F.mse_loss(h @ h.t(), y @ y.t())
+
+    return Net(forward, norm=nn.BatchNorm1d(4), fc=nn.Linear(8, 4)), (vectors(), vectors(4))
+
+
 def normalized_inputs():
     """Nobody asks for the gradient of what is normalized."""
 
@@ -709,6 +772,10 @@ MODELS = [
     weight_norm,
     batch_statistics,
     batch_norms,
+    averaged_norms,
+    normed_sums,
+    normed_mask,
+    normed_pairs,
     normalized_inputs,
     normalized_rows,
     sequence_first,

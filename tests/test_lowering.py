@@ -21,6 +21,7 @@ import families  # noqa: E402
 import motley  # noqa: E402
 from motley.draws import DrawnEagerly  # noqa: E402
 from motley.eager import Loop  # noqa: E402
+from motley.micro_batches import MicroBatches  # noqa: E402
 from motley.model_file import read_model_file  # noqa: E402
 from motley.philox import PhiloxDraws  # noqa: E402
 from program_interpreter import SEED, STEP, run_program  # noqa: E402
@@ -65,6 +66,14 @@ class Case:
                 if parameter.grad is not None:
                     parameter -= LR * parameter.grad
         return loss.item(), module.state_dict()
+
+    def accumulated(self, times):
+        """The same of as many micro-batches: PyTorch's loop."""
+        loop = Loop(copy.deepcopy(self.module), {"optimizer": OPTIMIZER})
+        part = 1 if self.name == "normed_sums" else 1 / times
+        found = MicroBatches.find(loop, self.inputs, times, part)
+        loss = loop.step(self.inputs, backward=partial(found.backward, loop, seed=SEED, step=STEP))
+        return loss, loop.module.state_dict()
 
     def check(self, machines, loss, state, tolerance=None):
         """What each machine keeps of each tensor, whole or in part."""
@@ -138,6 +147,10 @@ TOGETHER = {
     "cnn": "operator aten::_native_batch_norm_legit_functional in module 'net.1'",
     "resnet": "operator aten::_native_batch_norm_legit_functional in module 'net.1'",
     "batch_norms": "operator aten::_native_batch_norm_legit_functional in module 'plain'",
+    "averaged_norms": "operator aten::_native_batch_norm_legit_functional in module 'shared'",
+    "normed_sums": "operator aten::_native_batch_norm_legit_functional in module 'norm'",
+    "normed_pairs": "operator aten::_native_batch_norm_legit_functional in module 'norm'",
+    "normed_mask": "operator aten::_native_batch_norm_legit_functional in module 'norm'",
     "normalized_inputs": "operator aten::_native_batch_norm_legit_functional in module 'images'",
     "batch_statistics": "output 12 is not a sum over samples",
     "masked_mean": "operator aten::log in module ''",
@@ -168,6 +181,49 @@ def test_what_needs_all_samples_is_not_done_in_micro_batches(case, name):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     wanted = f"synth.accumulation: {name}: a step cannot be done in 2 micro-batches: {TOGETHER[name]}"
     assert done.returncode == 1 and done.stderr.startswith(wanted), done.stderr
+
+
+# Batch norm alone needs all samples at once.
+NORMED = ["cnn", "resnet", "batch_norms", "averaged_norms", "normed_sums", "normed_mask", "normalized_inputs"]
+NORMED += [name for name in DRAWN if name not in TOGETHER and _is_together(name)]
+
+
+@pytest.mark.parametrize("name", NORMED)
+def test_micro_batches_with_own_statistics_equal_pytorchs_loop(case, name):
+    """Each by its own statistics of batch norm, over all devices; buffers go from one to the next."""
+    case = case(name)
+    for times, shares in ((2, ("3,1,2", "5,1", "2,2,1,1")), (3, ("3,0,3", "4,1,1"))):
+        wanted = case.accumulated(times)
+        options = (f"micro={times}", "own")
+        case.check(case.run(shares[0], "spread", *options), *wanted)
+        for seed, split in enumerate((shares[0], *shares)):
+            case.check(case.run(split, "sharded", str(seed), *options, *(["kept", "512"] if seed % 2 else [])), *wanted)
+
+
+def test_pytorchs_loop_is_what_accumulation_is_compared_with(case):
+    """Written out: two halves, each a backward pass of half the mean of its own loss."""
+    case = case("cnn")
+    module = copy.deepcopy(case.module)
+    parts = zip(*(value.chunk(2) for value in case.inputs), strict=True)
+    losses = [module(*part)[0] / 2 for part in parts]
+    for loss in losses:
+        loss.backward()
+    loss, state = case.accumulated(2)
+    assert loss == pytest.approx(sum(losses).item(), rel=1e-6)
+    for name, value in module.named_parameters():
+        assert_close(state[name], value - LR * value.grad, 1e-6, name)
+    for name, value in module.named_buffers():
+        assert_close(state[name], value, 1e-6, name)
+        if "tracked" in name:
+            assert value.item() == 2
+
+
+def test_own_statistics_leave_what_else_needs_all_samples_refused(case):
+    command = [BUILD / "lower_tool", case("normed_pairs").path, "4,2", "spread", "micro=2", "own"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "normed_pairs: a step cannot be done in 2 micro-batches: operator aten::" in done.stderr
+    assert "batch_norm" not in done.stderr
 
 
 def test_rows_stay_where_they_are_indexed_by_their_own_numbers(case):

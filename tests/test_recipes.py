@@ -84,3 +84,23 @@ def test_micro_batches_that_were_asked_for_change_nothing(motley, mlp, cluster, 
     assert (refused.code, "plan.micro-batches" in refused.stderr) == (2, True)
     refused = motley("run", *words, "--micro-batches", 5)
     assert (refused.code, "search.micro-batches" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("plan", [["--batch-split", "32,16,8"], ["--planner", "spmd"]], ids=str)
+def test_micro_batches_that_were_asked_for_have_their_own_statistics(motley, mlp, cnn, cluster, tmp_path, plan):
+    """As in PyTorch's accumulation, and a run goes on from a checkpoint under another plan."""
+    assert motley("profile", "-m", mlp, "-C", cluster, "--global-batch", 60).code == 0
+    words = ["-m", cnn, "-C", cluster, "--data", DIGITS, "--global-batch", 56, "--lr", 0.05, "--profile", "model", "--micro-batches", 2]
+    for against in ("eager", "one"):
+        outcome = motley("verify", *words, *plan, "--steps", 4, "--against", against, "--python", sys.executable,
+                         "--run-dir", tmp_path / against, "--json")  # fmt: skip
+        assert outcome.code == 0, outcome.stdout + outcome.stderr
+    made = json.loads((tmp_path / "eager/split/plan.json").read_text())
+    assert (made["batch_norm_span"], made["replicas"][0]["micro_batches"]) == ("micro_batch", 2)
+    begun = ["--run-dir", tmp_path / "halves"]
+    assert motley("run", *words, *plan, "--steps", 2, *begun).code == 0
+    assert motley("run", *words, "--batch-split", "24,24,8", "--steps", 4, *begun).code == 0
+    found, wanted = (load_file(tmp_path / each / "model.safetensors") for each in ("halves", "eager/split"))
+    for name, value in wanted.items():
+        assert (found[name] - value).double().norm() <= 1e-5 * (1 + value.double().norm()), name
+        assert "tracked" not in name or value.item() == 8  # four steps of two

@@ -29,7 +29,9 @@ std::vector<Flag> planning_flags(PlanningOptions& o) {
        kShown},
       {"--batch-split", &o.batch_split, "samples of each device: 24,12,4"},
       {"--micro-batches", &o.micro_batches,
-       "of each step, whose gradients are added up; 0: as few as memory allows", kShown},
+       "of each step, whose gradients are added up (batch norm by the statistics of each); 0: as "
+       "few as memory allows",
+       kShown},
       {"--exclude", &o.exclude, "device to leave out; may be repeated"},
       {"--batch-norm", &o.batch_norm, "global: as one device computes; or local", kShown},
       {"--bucket", &o.bucket, "size of a gradient exchange", kShown},

@@ -12,6 +12,7 @@
 #include "motley/run/feed/loader.h"
 #include "motley/run/input_specs.h"
 #include "motley/run/launcher.h"
+#include "motley/synth/accumulation.h"
 
 namespace motley::control {
 namespace {
@@ -21,6 +22,16 @@ constexpr double kPatience = 3600;
 
 std::string batches_of(const EagerQuestion& question) {
   return question.folder + "/batches.safetensors";
+}
+
+/// Of the loss of each micro-batch that PyTorch's loop takes by itself.
+Result<double> loss_part(const PreparedRun& prepared) {
+  const plan::Plan& plan = prepared.planned->plan;
+  if (plan.batch_norm_span == plan::BatchNormSpan::kStep) return 1.0;
+  MOTLEY_ASSIGN(const synth::Accumulation made,
+                synth::accumulate(prepared.inputs->graph(), plan.global_batch,
+                                  plan.replicas[0].micro_batches, plan.batch_norm_span));
+  return made.part;
 }
 
 }  // namespace
@@ -77,6 +88,8 @@ Result<Trained> train_eagerly(const PreparedRun& prepared, const EagerQuestion& 
                                     batches_of(question),
                                     "-o",
                                     model};
+  MOTLEY_ASSIGN(const double part, loss_part(prepared));
+  words.insert(words.end(), {"--loss-part", fmt::format("{}", part)});
   if (changes) words.insert(words.end(), {"--disturbed", std::to_string(*changes)});
   const auto text = run::run_program(question.python, words, kPatience);
   if (!text) return with_context("PyTorch's own loop", text.error());

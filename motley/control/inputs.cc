@@ -65,7 +65,7 @@ Result<Inputs> read_inputs(const Question& question, Listener& listener) {
 Result<void> follow_plan(const plan::Plan& plan, Inputs& inputs) {
   MOTLEY_RETURN_IF_ERROR(follow_recipe(plan.recipe, inputs));
   inputs.global_batch = plan.global_batch;
-  inputs.lowering = {plan.recipe, plan.batch_norm, plan.bucket_bytes};
+  inputs.lowering = {plan.recipe, plan.batch_norm, plan.bucket_bytes, plan.batch_norm_span};
   return {};
 }
 

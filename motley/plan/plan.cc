@@ -186,6 +186,18 @@ Result<BatchNormMode> read_batch_norm(JsonObject& object) {
                                  object.where(), word));
 }
 
+/// Of the step where it is not there.
+Result<BatchNormSpan> read_batch_norm_span(JsonObject& object) {
+  if (!object.has("batch_norm_span")) return BatchNormSpan::kStep;
+  MOTLEY_ASSIGN(const std::string word, object.string("batch_norm_span"));
+  for (const BatchNormSpan span : {BatchNormSpan::kStep, BatchNormSpan::kMicroBatch})
+    if (batch_norm_span_name(span) == word) return span;
+  return usage_error("plan.parse",
+                     fmt::format("{}: key 'batch_norm_span': found '{}', wanted 'step' or "
+                                 "'micro_batch'",
+                                 object.where(), word));
+}
+
 Result<void> read_schema(JsonObject& object) {
   MOTLEY_ASSIGN(const std::string schema, object.string("schema"));
   if (schema == kSchema) return {};
@@ -306,6 +318,10 @@ Plan in_micro_batches(Plan plan, std::int64_t micro_batches) {
   return plan;
 }
 
+std::string_view batch_norm_span_name(BatchNormSpan span) {
+  return span == BatchNormSpan::kStep ? "step" : "micro_batch";
+}
+
 bool splits_operators(const Plan& plan) {
   return std::any_of(plan.replicas.begin(), plan.replicas.end(), is_shared);
 }
@@ -349,6 +365,8 @@ std::string print_plan(const Plan& plan, const cluster::Cluster& cluster) {
   if (Json recipe = recipe_to_json(plan.recipe); !recipe.empty())
     json["recipe"] = std::move(recipe);
   json["batch_norm"] = batch_norm_name(plan.batch_norm);
+  if (plan.batch_norm_span != BatchNormSpan::kStep)
+    json["batch_norm_span"] = batch_norm_span_name(plan.batch_norm_span);
   json["bucket_bytes"] = plan.bucket_bytes.value;
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -376,6 +394,7 @@ Result<Plan> parse_plan(std::string_view text, const std::string& name,
   MOTLEY_ASSIGN(const Json* optimizer, object.member("optimizer"));
   MOTLEY_ASSIGN(plan.recipe.optimizer, optimizer_from_json(*optimizer, name + ": optimizer"));
   MOTLEY_ASSIGN(plan.batch_norm, read_batch_norm(object));
+  MOTLEY_ASSIGN(plan.batch_norm_span, read_batch_norm_span(object));
   MOTLEY_ASSIGN(plan.bucket_bytes.value, object.integer("bucket_bytes"));
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
   return plan;

@@ -64,6 +64,12 @@ struct Replica {
 enum class BatchNormMode { kGlobal, kLocal };
 std::string_view batch_norm_name(BatchNormMode mode);
 
+/// What they are of where a step has several micro-batches: of all its samples, as if there were
+/// one; or of each micro-batch, as in PyTorch's gradient accumulation. Then buffers (running
+/// statistics) are updated by one micro-batch after the other.
+enum class BatchNormSpan { kStep, kMicroBatch };
+std::string_view batch_norm_span_name(BatchNormSpan span);
+
 /// The decision as data. What each field means for the program: docs/formats/plan.md.
 struct Plan {
   std::string model_hash, cluster_hash;
@@ -71,6 +77,7 @@ struct Plan {
   std::vector<Replica> replicas;  ///< each with samples > 0; devices without a replica are idle
   Recipe recipe;
   BatchNormMode batch_norm = BatchNormMode::kGlobal;
+  BatchNormSpan batch_norm_span = BatchNormSpan::kStep;
   /// Gradients are exchanged in buckets of about this size, in the order they become ready.
   Bytes bucket_bytes{4 << 20};
   bool operator==(const Plan&) const = default;

@@ -25,6 +25,7 @@ Plan blank_plan(const Problem& problem) {
   plan.global_batch = problem.global_batch;
   plan.recipe = problem.recipe;
   plan.batch_norm = problem.batch_norm;
+  plan.batch_norm_span = problem.batch_norm_span;
   plan.bucket_bytes = problem.bucket_bytes;
   return plan;
 }

@@ -44,6 +44,7 @@ struct Problem {
   std::int64_t min_samples = 1, max_samples = 4096;
   Recipe recipe;
   BatchNormMode batch_norm = BatchNormMode::kGlobal;
+  BatchNormSpan batch_norm_span = BatchNormSpan::kStep;
   Bytes bucket_bytes{4 << 20};
   std::vector<DeviceId> devices;     ///< allowed devices, in cluster order
   std::vector<std::int64_t> manual;  ///< planner "manual": samples of devices[i]

@@ -13,6 +13,7 @@
 #include "motley/search/split/water_filling.h"
 #include "motley/search/spmd/bound.h"
 #include "motley/search/spmd/spmd_planner.h"
+#include "motley/synth/accumulation.h"
 #include "motley/synth/exchange_methods.h"
 #include "motley/synth/lower.h"
 
@@ -21,6 +22,7 @@ namespace motley::search {
 Result<plan::Problem> Accumulating::one_micro_batch(const plan::Problem& problem) const {
   plan::Problem one = problem;
   one.known.clear();
+  one.batch_norm_span = plan::BatchNormSpan::kStep;
   one.global_batch /= times_;
   bool divides = problem.global_batch % times_ == 0;
   for (std::int64_t& samples : one.manual) {
@@ -91,15 +93,15 @@ Result<void> Accumulating::take_repeated(const plan::Problem& problem, plan::Pla
                                          std::vector<std::string> why,
                                          plan::PlanOutcome& outcome) const {
   plan.global_batch = problem.global_batch;
+  plan.batch_norm_span = problem.batch_norm_span;
   for (plan::Replica& replica : plan.replicas) {
     replica.samples *= times_;
     replica.micro_batches *= times_;
   }
   MOTLEY_RETURN_IF_ERROR(choose_exchanges(problem, plan));
   MOTLEY_ASSIGN(const plan::Price price, inputs_.evaluator->price(plan));
-  why.insert(why.begin(),
-             fmt::format("{} micro-batches, as asked for; what follows is of one of {} samples",
-                         times_, problem.global_batch / times_));
+  why.insert(why.begin(), fmt::format("{}; what follows is of one of {} samples",
+                                      as_asked_for(problem), problem.global_batch / times_));
   MOTLEY_ASSIGN(const bool fits, take_better(problem, plan, price, std::move(why), outcome));
   if (!fits) say_what_lacks(problem, plan, price, outcome);
   return {};
@@ -130,9 +132,8 @@ Result<void> Accumulating::consider_split(const plan::Problem& problem,
     plan.replicas[i].micro_batches = times_;
   }
   return consider(problem, plan,
-                  {fmt::format("{} micro-batches, as asked for: {}, in proportion to the best "
-                               "split of the batch at once",
-                               times_, plan::samples_text(parts))},
+                  {fmt::format("{}: {}, in proportion to the best split of the batch at once",
+                               as_asked_for(problem), plan::samples_text(parts))},
                   outcome);
 }
 
@@ -145,11 +146,25 @@ Result<void> Accumulating::consider_sharding(const plan::Problem& problem,
                 plan_sharding(SpmdMethod::kSpmd, inputs_, problem, {&none, deadline, times_}));
   if (!sharded.outcome.plan) return {};
   std::vector<std::string> why = sharded.outcome.why;
-  why.insert(why.begin(), fmt::format("{} micro-batches, as asked for", times_));
+  why.insert(why.begin(), as_asked_for(problem));
   return consider(problem, *sharded.outcome.plan, std::move(why), outcome);
 }
 
-Result<plan::PlanOutcome> Accumulating::plan(const plan::Problem& problem) const {
+plan::Problem Accumulating::with_own_statistics(const plan::Problem& problem) const {
+  plan::Problem asked = problem;
+  if (synth::trains_batch_norm(*inputs_.graph))
+    asked.batch_norm_span = plan::BatchNormSpan::kMicroBatch;
+  return asked;
+}
+
+std::string Accumulating::as_asked_for(const plan::Problem& problem) const {
+  const bool has_own = problem.batch_norm_span == plan::BatchNormSpan::kMicroBatch;
+  return fmt::format("{} micro-batches, as asked for{}", times_,
+                     has_own ? ", each with its own statistics of batch norm" : "");
+}
+
+Result<plan::PlanOutcome> Accumulating::plan(const plan::Problem& given) const {
+  const plan::Problem problem = with_own_statistics(given);
   MOTLEY_ASSIGN(const plan::Problem one, one_micro_batch(problem));
   MOTLEY_ASSIGN(plan::PlanOutcome outcome, one_->plan(one));
   MOTLEY_ASSIGN(const plan::PlanOutcome at_once, EqualPlanner(inputs_).plan(problem));

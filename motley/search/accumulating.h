@@ -17,6 +17,8 @@ namespace motley::search {
 /// of planners that search, beside the plans that know all of them.
 /// The bound is that of the batch at once, which no step of several undercuts. The simple
 /// alternatives shown beside it take the batch at once, too.
+/// Who asks for micro-batches asks for batch norm by the statistics of each, as PyTorch's loop has
+/// them (plan::BatchNormSpan); other planners' must leave the result as it is.
 class Accumulating : public plan::Planner {
  public:
   /// `times` > 1. What the inputs point to must outlive it.
@@ -28,6 +30,8 @@ class Accumulating : public plan::Planner {
   Result<plan::PlanOutcome> plan(const plan::Problem& problem) const override;
 
  private:
+  plan::Problem with_own_statistics(const plan::Problem& problem) const;
+  std::string as_asked_for(const plan::Problem& problem) const;
   Result<plan::Problem> one_micro_batch(const plan::Problem& problem) const;
   Result<void> choose_exchanges(const plan::Problem& problem, plan::Plan& plan) const;
   Result<void> take_repeated(const plan::Problem& problem, plan::Plan plan,

@@ -61,6 +61,7 @@ TEST_F(SpmdPlannerTest, TakesAsManyMicroBatchesAsSomebodyAskedFor) {
     ASSERT_TRUE(outcome->plan) << name;
     EXPECT_TRUE(plan::verify_plan(*outcome->plan, model_.hash, cluster_)) << name;
     EXPECT_EQ(outcome->plan->global_batch, problem_.global_batch);
+    EXPECT_EQ(outcome->plan->batch_norm_span, plan::BatchNormSpan::kStep);  // it has no batch norm
     for (const plan::Replica& replica : outcome->plan->replicas)
       EXPECT_EQ(replica.micro_batches, 4) << name;
     const auto program = synth::lower(model_.graph, *outcome->plan, cluster_);

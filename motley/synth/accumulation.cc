@@ -13,6 +13,7 @@
 #include "motley/base/check.h"
 #include "motley/graph/draws.h"
 #include "motley/graph/reach.h"
+#include "motley/synth/operators/batch_norm.h"
 #include "motley/synth/sample_sharding.h"
 #include "motley/synth/sharding_rules.h"
 
@@ -79,22 +80,28 @@ std::optional<std::int64_t> first_number(const Op& op) {
 
 class Accumulator {
  public:
-  Accumulator(const Graph& graph, std::int64_t global_batch, std::int64_t micro_batches)
+  Accumulator(const Graph& graph, std::int64_t global_batch, std::int64_t micro_batches,
+              plan::BatchNormSpan batch_norm)
       : graph_(graph),
         global_batch_(global_batch),
         times_(micro_batches),
+        is_loop_(batch_norm == plan::BatchNormSpan::kMicroBatch),
         held_(graph.values.size()) {}
 
   Result<Accumulation> run() {
     MOTLEY_RETURN_IF_ERROR(check_batch());
     spread_over_time();
+    find_own();
     MOTLEY_RETURN_IF_ERROR(find_fates());
     MOTLEY_RETURN_IF_ERROR(check_outputs());
+    find_part();
     begin();
     emit_early();
-    for (std::int64_t m = 0; m < times_; ++m)
+    for (std::int64_t m = 0; m < times_; ++m) {
+      if (m > 0) take_updated_buffers(m - 1);
       for (std::size_t i = 0; i < graph_.ops.size(); ++i)
         if (!is_prepared_[i] && is_there(i, m)) emit(i, m);
+    }
     end();
     return std::move(made_);
   }
@@ -132,7 +139,7 @@ class Accumulator {
     for (std::int64_t m = 0; m < times_; ++m) time_.devices.push_back(std::to_string(m));
     time_.shares.assign(static_cast<std::size_t>(times_), 1.0);
     time_.batch = global_batch_;
-    rules_ = find_rules(graph_, global_batch_);
+    find_time_rules();
     spread_samples_by(graph_, rules_, RepeatedTerms::kKept, time_);
     held_.homes = time_.sources;
     for (std::size_t i = 0; i < graph_.ops.size(); ++i)
@@ -147,8 +154,49 @@ class Accumulator {
     }
   }
 
+  /// A micro-batch's own statistics give its own terms of the weights' gradients.
+  void find_time_rules() {
+    rules_ = find_rules(graph_, global_batch_);
+    if (!is_loop_) return;
+    const graph::Sizes sizes{{std::string(kBatch), global_batch_}};
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i)
+      if (is_batch_norm_backward(graph_.ops[i]))
+        rules_[i] = graph::find_rule_or_whole(graph_, OpId(static_cast<std::int64_t>(i)), sizes,
+                                              graph::Statistics::kOwn);
+  }
+
+  /// What each micro-batch has of its own without samples in it: statistics, counts of labels,
+  /// buffers that the one before has updated, and what is made of these.
+  void find_own() {
+    is_own_.assign(graph_.values.size(), 0);
+    if (!is_loop_) return;
+    for (const graph::Output& output : graph_.outputs)
+      if (output.kind == graph::OutputKind::kUpdate) is_own_[output.of.index()] = 1;
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
+      const Op& op = graph_.ops[i];
+      const bool begins = time_.ops[i].factor >= 0 && (trains_batch_norm(op) || is_mean_loss(op));
+      if (!begins && !takes_own(i)) continue;
+      for (const ValueId output : op.outputs)
+        is_own_[output.index()] = home(output) == graph::kWholeForm ? 1 : 0;
+    }
+  }
+
+  bool is_own(ValueId value) const { return is_own_[value.index()] != 0; }
+  bool takes_own(std::size_t op) const {
+    for (std::size_t o = 0; is_loop_ && o < rules_[op].operands.size(); ++o)
+      if (is_own(rules_[op].operands[o]) || takes_sum(op, o)) return true;
+    return false;
+  }
+
+  /// Is what samples add up to wanted by an operator that needs all of it?
+  bool takes_sum(std::size_t op, std::size_t operand) const {
+    return home(rules_[op].operands[operand]) == graph::kPartialForm &&
+           wanted(op, operand) == graph::kWholeForm;
+  }
+
   const Form& home(ValueId value) const { return held_.homes[value.index()]; }
   bool is_of_samples(ValueId value) const { return home(value) != graph::kWholeForm; }
+  bool has_copies(ValueId value) const { return is_of_samples(value) || is_own(value); }
 
   /// The form in which an operator takes an operand; that of its home where only the dtype is read,
   /// or where both are the same.
@@ -171,7 +219,8 @@ class Accumulator {
   }
 
   /// Can a value be had in another form than its home? Sums of what inputs alone make, which are
-  /// made first; and whole values as terms, of which the first micro-batch has all.
+  /// made first; and whole values as terms, of which the first micro-batch has all. (In a loop each
+  /// micro-batch has its own sums, and all of what is whole.)
   bool can_have(ValueId value, const Form& form) const {
     if (form == graph::kWholeForm) return home(value) == graph::kPartialForm && is_of_inputs(value);
     return form == graph::kPartialForm && home(value) == graph::kWholeForm;
@@ -196,7 +245,7 @@ class Accumulator {
         if (const auto& shape = graph_.value(output).shape;
             std::any_of(shape.begin(), shape.end(), depends))
           return std::nullopt;
-      return Fate::kOnce;
+      return takes_own(i) ? Fate::kEach : Fate::kOnce;
     }
     if (way.factor < 0) return Fate::kEach;
     switch (rule.factors[static_cast<std::size_t>(way.factor)].split) {
@@ -209,6 +258,8 @@ class Accumulator {
       case graph::Split::kNever:
         return std::nullopt;
     }
+    if (is_loop_ && trains_batch_norm(op)) return Fate::kEach;
+    if (is_loop_ && is_mean_loss(op)) return Fate::kMean;
     if (is_mean_loss(op))
       return is_of_inputs(std::get<ValueId>(op.arguments[1].value)) ? std::optional(Fate::kNllMean)
                                                                     : std::nullopt;
@@ -232,7 +283,7 @@ class Accumulator {
       if (*fate == Fate::kNllMean) prepare(std::get<ValueId>(graph_.ops[i].arguments[1].value));
       for (std::size_t o = 0; o < rules_[i].operands.size(); ++o) {
         const ValueId operand = rules_[i].operands[o];
-        if (home(operand) == graph::kPartialForm && wanted(i, o) == graph::kWholeForm) {
+        if (!is_loop_ && takes_sum(i, o)) {
           is_early_sum_[operand.index()] = 1;
           prepare(operand);
         }
@@ -252,11 +303,36 @@ class Accumulator {
 
   Result<void> check_outputs() const {
     for (const graph::Output& output : graph_.outputs) {
-      if (output.kind == graph::OutputKind::kExtra || !is_of_samples(output.value)) continue;
-      if (output.kind == graph::OutputKind::kUpdate || home(output.value) != graph::kPartialForm)
+      const bool is_update = output.kind == graph::OutputKind::kUpdate;
+      if (output.kind == graph::OutputKind::kExtra || !has_copies(output.value) ||
+          is_own(output.value))
+        continue;
+      if (is_update || home(output.value) != graph::kPartialForm)
         return refuse(fmt::format("output {} is not a sum over samples", output.value.value));
     }
     return {};
+  }
+
+  /// How much the loss of each micro-batch counts in a loop.
+  void find_part() {
+    if (!is_loop_) return;
+    graph::Reach of_loss(graph_);
+    for (const graph::Output& output : graph_.outputs)
+      if (output.kind == graph::OutputKind::kLoss) of_loss.add(output.value);
+    of_loss.close();
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i)
+      if (of_loss.holds(i) && is_mean(i)) made_.part = 1 / static_cast<double>(times_);
+  }
+
+  /// Does the operator divide by how many samples there are?
+  bool is_mean(std::size_t i) const {
+    bool divides = fates_[i] == Fate::kMean;
+    for (const SymbolicArgument& argument : graph_.ops[i].arguments)
+      if (const auto* number = std::get_if<graph::SymbolicNumber>(&argument.value))
+        divides = divides || number->expr.depends_on(kBatch);
+    for (std::size_t o = 0; o < rules_[i].operands.size(); ++o)
+      divides = divides || takes_sum(i, o);
+    return divides;
   }
 
   /// Has the operator a copy in a micro-batch?
@@ -305,18 +381,23 @@ class Accumulator {
     return add(name, overload, std::move(arguments), about.dtype, about.shape, &op);
   }
 
+  ValueId scaled(ValueId value, double factor) {
+    const Value about = made_.graph.value(value);
+    return add("aten::mul", "Scalar", {{value}, {factor}}, about.dtype, about.shape);
+  }
+
   std::vector<ValueId>& copies_of(ValueId value) { return values_[value.index()]; }
 
   /// The copy of a micro-batch; of what has none, the value itself.
   ValueId mapped(ValueId value, std::int64_t m) {
     const std::vector<ValueId>& copies = copies_of(value);
     MOTLEY_CHECK(!copies.empty());
-    return copies[is_of_samples(value) ? static_cast<std::size_t>(m) : 0];
+    return copies[has_copies(value) ? static_cast<std::size_t>(m) : 0];
   }
 
   /// The same in the form that an operator takes.
   ValueId taken(ValueId value, const Form& form, std::int64_t m) {
-    if (form == home(value)) return mapped(value, m);
+    if (is_loop_ || form == home(value)) return mapped(value, m);
     if (form == graph::kWholeForm) return sums_[value.index()];
     const ValueId whole = mapped(value, 0);
     if (m == 0) return whole;
@@ -346,6 +427,9 @@ class Accumulator {
     }
     for (std::size_t v = 0; v < graph_.values.size(); ++v)
       if (graph_.values[v].producer.is_none() && held_.homes[v] != graph::kWholeForm) cut_input(v);
+    for (std::size_t v = 0; v < graph_.values.size(); ++v)
+      if (graph_.values[v].role == graph::ValueRole::kTangent && made_.part != 1)
+        values_[v] = {scaled(values_[v][0], made_.part)};
   }
 
   void cut_input(std::size_t v) {
@@ -359,6 +443,15 @@ class Accumulator {
     for (std::int64_t m = 0; m < times_; ++m)
       values_[v].push_back(
           add("aten::select", "int", {{seen}, {std::int64_t{0}}, {m}}, input.dtype, input.shape));
+  }
+
+  /// Micro-batches after `m` have the buffers that it leaves.
+  void take_updated_buffers(std::int64_t m) {
+    std::vector<std::pair<ValueId, ValueId>> updated;
+    for (const graph::Output& output : graph_.outputs)
+      if (output.kind == graph::OutputKind::kUpdate && is_own(output.of))
+        updated.emplace_back(output.of, mapped(output.value, m));
+    for (const auto& [buffer, value] : updated) copies_of(buffer).push_back(value);
   }
 
   /// What is summed over all micro-batches before they begin, and how many labels count.
@@ -423,7 +516,7 @@ class Accumulator {
     if (const auto* id = std::get_if<ValueId>(&argument.value))
       return {taken(*id, wanted(op, operand++), m)};
     if (const auto* number = std::get_if<graph::SymbolicNumber>(&argument.value))
-      return {graph::SymbolicNumber{of_all(number->expr, times_)}};
+      return {graph::SymbolicNumber{of_all(number->expr, is_loop_ ? 1 : times_)}};
     if (const auto* list = std::get_if<SymbolicArguments>(&argument.value)) {
       SymbolicArguments made;
       for (const SymbolicArgument& each : *list) made.push_back(copied(each, op, m, operand));
@@ -435,7 +528,7 @@ class Accumulator {
   void emit(std::size_t i, std::int64_t m) {
     const Op& op = graph_.ops[i];
     Op made = op;
-    const Fate fate = fates_[i];
+    const Fate fate = is_loop_ ? Fate::kEach : fates_[i];
     std::size_t operand = 0;
     for (SymbolicArgument& argument : made.arguments) argument = copied(argument, i, m, operand);
     if (fate == Fate::kNllMean) made.arguments[3] = {kSumReduction};
@@ -493,7 +586,7 @@ class Accumulator {
       const ValueId count = mapped(op.outputs[1], 0);
       result = like(result, "aten::div", "Tensor", {{result}, {count}}, op);
     }
-    if (!is_of_samples(value) && m > 0) return;  // the same as the first
+    if (!has_copies(value) && m > 0) return;  // the same as the first
     copies_of(value).push_back(result);
     if (!is_summed(value)) return;
     ValueId& sum = sums_[value.index()];
@@ -501,18 +594,30 @@ class Accumulator {
   }
 
   bool is_summed(ValueId value) const {
-    if (!is_of_samples(value)) return false;
+    if (!has_copies(value)) return false;
     return is_early_sum_[value.index()] != 0 ||
            std::any_of(graph_.outputs.begin(), graph_.outputs.end(), [&](const auto& output) {
-             return output.value == value && output.kind != graph::OutputKind::kExtra;
+             return output.value == value && is_summed(output);
            });
+  }
+
+  static bool is_summed(const graph::Output& output) {
+    return output.kind == graph::OutputKind::kLoss || output.kind == graph::OutputKind::kGradient;
+  }
+
+  /// The loss or a gradient of all micro-batches.
+  ValueId total(const graph::Output& output) {
+    const bool has_sum = is_summed(output.value);
+    ValueId all = has_sum ? sums_[output.value.index()] : mapped(output.value, 0);
+    if (is_loop_ && !has_sum) all = scaled(all, static_cast<double>(times_));
+    return made_.part != 1 && output.kind == graph::OutputKind::kLoss ? scaled(all, made_.part)
+                                                                      : all;
   }
 
   void end() {
     for (graph::Output output : graph_.outputs) {
       if (output.kind == graph::OutputKind::kExtra) continue;
-      output.value =
-          is_summed(output.value) ? sums_[output.value.index()] : mapped(output.value, 0);
+      output.value = is_summed(output) ? total(output) : mapped(output.value, times_ - 1);
       if (!output.of.is_none()) output.of = values_[output.of.index()][0];
       made_.graph.outputs.push_back(output);
     }
@@ -520,10 +625,12 @@ class Accumulator {
 
   const Graph& graph_;
   const std::int64_t global_batch_, times_;
+  const bool is_loop_;  // of batch norm in each micro-batch
   Sharding time_;
   std::vector<ShardingRule> rules_;
   Held held_;                       // over time
   std::vector<char> is_of_inputs_;  // by value
+  std::vector<char> is_own_;        // by value: find_own
   std::vector<Fate> fates_;         // by operator
   std::vector<char> is_prepared_;   // by operator
   std::vector<char> is_early_sum_;  // by value
@@ -549,8 +656,13 @@ Strategy like_strategy(const ShardingRule& rule, const Strategy& model) {
 }  // namespace
 
 Result<Accumulation> accumulate(const Graph& graph, std::int64_t global_batch,
-                                std::int64_t micro_batches) {
-  return Accumulator(graph, global_batch, micro_batches).run();
+                                std::int64_t micro_batches, plan::BatchNormSpan batch_norm) {
+  return Accumulator(graph, global_batch, micro_batches, batch_norm).run();
+}
+
+bool trains_batch_norm(const Graph& graph) {
+  return std::any_of(graph.ops.begin(), graph.ops.end(),
+                     [](const Op& op) { return trains_batch_norm(op); });
 }
 
 AccumulatedSharding spread_accumulation(const Accumulation& accumulation, const Graph& graph,
@@ -579,7 +691,8 @@ AccumulatedSharding spread_accumulation(const Accumulation& accumulation, const 
     const OpId of = accumulation.copies[i].of;
     ShardingRule& rule = spread.rules.emplace_back();
     Strategy& way = spread.sharding.ops.emplace_back();
-    const bool is_as_it_was = !of.is_none() && !is_mean_loss(graph.op(of));
+    const bool is_as_it_was =
+        !of.is_none() && (!is_mean_loss(graph.op(of)) || is_mean_loss(made.ops[i]));
     if (is_as_it_was) {
       rule = rule_like(rules[of.index()], made.ops[i]);
       way = sharding.ops[of.index()];

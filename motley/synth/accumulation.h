@@ -21,18 +21,30 @@ namespace motley::synth {
 ///   1 / micro_batches, mean losses over labels by the labels of all, which are counted first; and
 ///   numbers (graph::SymbolicNumber) are those of the whole batch.
 /// So its outputs are those of the graph at the whole batch.
+///
+/// Where batch norm's statistics are of each micro-batch (plan::BatchNormSpan), it is what
+/// PyTorch's loop does that takes as many backward passes a step, each of `part` of a loss:
+/// - all is that of the micro-batch alone: statistics, means, numbers, counts of labels;
+/// - micro-batch m reads each buffer as m - 1 left it: running statistics, counts of batches;
+/// - what else needs all samples at once is refused all the same.
 struct Accumulation {
   std::int64_t micro_batches = 1;
+  /// Of a micro-batch's loss that counts: of a loop 1 / micro_batches, unless the loss is a sum
+  /// over samples without any mean.
+  double part = 1;
   graph::Graph graph;
   std::vector<Copy> copies;  ///< by operator
 };
 
 /// Usage error (synth.accumulation) naming the first operator that needs all samples at once, and
-/// how many more do (statistics
-/// of batch norm, a loss of a product of means, a permutation of the samples), or where the batch
-/// is no multiple of `micro_batches` or too small.
+/// how many more do (statistics of batch norm that are of the step, a loss of a product of means, a
+/// permutation of the samples), or where the batch is no multiple of `micro_batches` or too small.
 Result<Accumulation> accumulate(const graph::Graph& graph, std::int64_t global_batch,
-                                std::int64_t micro_batches);
+                                std::int64_t micro_batches,
+                                plan::BatchNormSpan batch_norm = plan::BatchNormSpan::kStep);
+
+/// Is there an operator for which the span matters?
+bool trains_batch_norm(const graph::Graph& graph);
 
 /// The sharding of the accumulated graph in which every copy is split as its operator in
 /// `sharding`, and what was added goes along. `sharding.batch` is a micro-batch, `rules` are of the

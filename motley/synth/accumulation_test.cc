@@ -260,6 +260,150 @@ TEST(Accumulation, WhatNothingWantedDependsOnIsNotThere) {
   for (const graph::Op& op : made->graph.ops) EXPECT_NE(op.name, "aten::amax");
 }
 
+constexpr plan::BatchNormSpan kEachByItself = plan::BatchNormSpan::kMicroBatch;
+
+/// Of all of a step's samples those of a micro-batch.
+testing::NamedTensors stretch(testing::NamedTensors given, std::int64_t m, std::int64_t times) {
+  for (const char* name : {"x", "y"}) {
+    testing::Tensor& all = given.at(name);
+    const std::int64_t rows = all.shape[0] / times;
+    const std::int64_t width = testing::count_of(all.shape) / all.shape[0];
+    all.at = testing::rows_of(all.at, {1, all.shape[0], width}, m * rows, rows);
+    all.shape[0] = rows;
+  }
+  return given;
+}
+
+// PyTorch's loop: each micro-batch as a batch, of whose loss 1 / times counts; of a sum all.
+TEST(Accumulation, ALoopGivesWhatItsMicroBatchesGiveOneByOne) {
+  const std::vector<bool> is_sum = {true, false, false, true, false};
+  for (std::size_t s = 0; s < kSteps.size(); ++s) {
+    const graph::Graph graph = step_of(kSteps[s]);
+    const auto given = testing::draw_values(graph, 12, 1);
+    for (const std::int64_t times : {2, 3}) {
+      SCOPED_TRACE(std::to_string(times) + " micro-batches of\n" + kSteps[s]);
+      const auto made = accumulate(graph, 12, times, kEachByItself);
+      ASSERT_TRUE(made) << made.error().message;
+      EXPECT_EQ(made->part, is_sum[s] ? 1 : 1.0 / static_cast<double>(times));
+      double loss = 0;
+      testing::NamedTensors gradients;
+      for (std::int64_t m = 0; m < times; ++m) {
+        const auto one = testing::run_graph(graph, 12 / times, stretch(given, m, times));
+        loss += made->part * one.loss;
+        for (const auto& [name, gradient] : one.gradients) {
+          auto& sum = gradients.try_emplace(name, testing::filled(gradient.shape, 0)).first->second;
+          for (std::size_t i = 0; i < sum.at.size(); ++i) sum.at[i] += made->part * gradient.at[i];
+        }
+      }
+      const testing::StepValues step = testing::run_graph(made->graph, 12 / times, given);
+      EXPECT_NEAR(step.loss, loss, 1e-9);
+      ASSERT_EQ(step.gradients.size(), gradients.size());
+      for (const auto& [name, gradient] : gradients)
+        testing::expect_near(step.gradients.at(name), gradient, name);
+    }
+  }
+}
+
+/// Batch norm of %5, whose statistics %10 and %11 become, and a count of batches.
+graph::Graph normed(const std::string& rest) {
+  auto graph = graph::parse_graph(
+      "motley.graph/1\nname \"s\"\nsize batch 1 64\n"
+      "input %0: f32[batch, 3] \"x\"\nparam %1: f32[3] \"w\"\nbuffer %2: f32[3] \"mean\"\n"
+      "buffer %3: f32[3] \"var\"\nbuffer %4: i64[] \"seen\"\ntangent %5: f32[]\n"
+      "op %6: i64[] = aten::add.Tensor(%4, 1, 1) fwd \"\"\n"
+      "op %7: f32[batch, 3], %8: f32[3], %9: f32[3], %10: f32[3], %11: f32[3] = "
+      "aten::_native_batch_norm_legit_functional(%0, %1, none, %2, %3, true, 0.1, 1e-05) fwd "
+      "\"norm\"\n"
+      "op %12: f32[] = aten::sum(%7, none) fwd \"\"\n"
+      "op %13: f32[batch, 3] = aten::expand(%5, [size(batch), 3], false) bwd \"\"\n"
+      "op %14: none, %15: f32[3], %16: none = aten::native_batch_norm_backward(%13, %0, %1, %10, "
+      "%11, %8, %9, true, 1e-05, [false, true, false]) bwd \"norm\"\n" +
+          rest,
+      "s");
+  EXPECT_TRUE(graph) << graph.error().message;
+  return *std::move(graph);
+}
+
+constexpr const char* kNormedOutputs =
+    "output loss %12\noutput gradient %15 of \"w\"\noutput update %10 of \"mean\"\n"
+    "output update %11 of \"var\"\noutput update %6 of \"seen\"\n";
+
+/// Copies of an operator, in order.
+std::vector<graph::Op> copies_of(const Accumulation& made, std::int64_t op) {
+  std::vector<graph::Op> found;
+  for (std::size_t i = 0; i < made.copies.size(); ++i)
+    if (made.copies[i].of == OpId(op)) found.push_back(made.graph.ops[i]);
+  return found;
+}
+
+TEST(Accumulation, BatchNormOfEachMicroBatchGoesOnFromTheOneBefore) {
+  const graph::Graph graph = normed(kNormedOutputs);
+  EXPECT_TRUE(trains_batch_norm(graph));
+  EXPECT_FALSE(trains_batch_norm(read_graph("mlp")));
+  const auto made = accumulate(graph, 12, 3, kEachByItself);
+  ASSERT_TRUE(made) << made.error().message;
+  const auto counts = copies_of(*made, 0), norms = copies_of(*made, 1);
+  const auto backwards = copies_of(*made, 4);
+  ASSERT_EQ(counts.size(), 3U);
+  ASSERT_EQ(norms.size(), 3U);
+  ASSERT_EQ(backwards.size(), 3U);
+  const auto read = [](const graph::Op& op, std::size_t argument) {
+    return std::get<ValueId>(op.arguments[argument].value);
+  };
+  EXPECT_EQ(read(norms[0], 3), ValueId(2));
+  EXPECT_EQ(read(counts[0], 0), ValueId(4));
+  for (std::size_t m = 0; m < 3; ++m) {
+    EXPECT_EQ(read(backwards[m], 5), norms[m].outputs[1]);  // its own statistics
+    if (m == 0) continue;
+    EXPECT_EQ(read(norms[m], 3), norms[m - 1].outputs[3]);
+    EXPECT_EQ(read(norms[m], 4), norms[m - 1].outputs[4]);
+    EXPECT_EQ(read(counts[m], 0), counts[m - 1].outputs[0]);
+  }
+  for (const graph::Output& output : made->graph.outputs) {
+    if (output.kind != graph::OutputKind::kUpdate) continue;
+    EXPECT_EQ(output.value, output.of == ValueId(4)   ? counts[2].outputs[0]
+                            : output.of == ValueId(3) ? norms[2].outputs[4]
+                                                      : norms[2].outputs[3]);
+  }
+}
+
+// As terms over three devices, of which the second has no samples.
+TEST(Accumulation, BatchNormOfEachMicroBatchIsOverAllDevices) {
+  const graph::Graph graph = normed(kNormedOutputs);
+  Sharding sharding;
+  sharding.devices = {"a:0", "a:1", "a:2"};
+  sharding.shares = {2, 0, 1};
+  sharding.batch = 6;
+  sharding.micro_batches = 2;
+  spread_samples(graph, sharding);
+  LowerOptions options;
+  EXPECT_EQ(lower_sharded(graph, sharding, options).error().message,
+            "s: a step cannot be done in 2 micro-batches: operator "
+            "aten::_native_batch_norm_legit_functional in module 'norm' needs all samples at once, "
+            "and 1 more");
+  options.batch_norm_span = kEachByItself;
+  const auto program = lower_sharded(graph, sharding, options);
+  ASSERT_TRUE(program) << program.error().message;
+  for (const program::DeviceProgram& device : program->devices) {
+    std::vector<std::int64_t> elements;
+    for (const program::Instruction& each : device.instructions)
+      if (each.op == "motley::batch_norm")
+        elements.push_back(std::get<std::int64_t>(
+            std::get<program::NumberArgument>(each.arguments[6].value).value));
+    EXPECT_EQ(elements, (std::vector<std::int64_t>{6, 6}));
+  }
+}
+
+TEST(Accumulation, ALoopStillNeedsAllSamplesForWhatElseDoes) {
+  const graph::Graph graph = normed(
+      "op %17: f32[3] = aten::amax(%7, [0], false) fwd \"top\"\n"
+      "op %18: f32[] = aten::sum(%17, none) fwd \"\"\noutput loss %18\n");
+  EXPECT_EQ(
+      accumulate(graph, 8, 2, kEachByItself).error().message,
+      "s: a step cannot be done in 2 micro-batches: operator aten::amax in module 'top' needs "
+      "all samples at once");
+}
+
 TEST(Accumulation, NamesWhatNeedsAllSamplesAtOnce) {
   const auto refused = [](const std::string& rest) {
     const auto made = accumulate(step_of(rest), 8, 2);

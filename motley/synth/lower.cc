@@ -22,7 +22,7 @@ Result<program::Program> lower_found(const graph::Graph& graph, const RuledShard
 }
 
 LowerOptions options_of(const plan::Plan& plan) {
-  return {plan.recipe, plan.batch_norm, plan.bucket_bytes};
+  return {plan.recipe, plan.batch_norm, plan.bucket_bytes, plan.batch_norm_span};
 }
 
 RuledSharding spread_equally(const graph::Graph& graph, const EqualReplicas& replicas,
@@ -56,7 +56,7 @@ Result<RankKinds> lower_kinds(const graph::Graph& graph, const plan::Plan& plan,
   MOTLEY_ASSIGN(const RuledSharding found, find_ruled_sharding(graph, plan, cluster));
   const Sharding& sharding = found.sharding;
   MOTLEY_RETURN_IF_ERROR(check_devices(graph, sharding.devices.size(), plan.batch_norm));
-  MOTLEY_ASSIGN(const auto accumulation, find_accumulation(graph, sharding));
+  MOTLEY_ASSIGN(const auto accumulation, find_accumulation(graph, sharding, plan.batch_norm_span));
   RankKinds kinds = lower_kinds(graph, sharding, found.rules, classes, options_of(plan),
                                 accumulation ? &*accumulation : nullptr);
   MOTLEY_RETURN_IF_ERROR(set_methods(kinds.program, sharding.exchanges));

@@ -229,16 +229,19 @@ RankKinds lower_kinds(const graph::Graph& graph, const Sharding& sharding,
 }
 
 Result<std::optional<Accumulation>> find_accumulation(const graph::Graph& graph,
-                                                      const Sharding& sharding) {
+                                                      const Sharding& sharding,
+                                                      plan::BatchNormSpan batch_norm) {
   if (sharding.micro_batches == 1) return std::optional<Accumulation>();
-  return accumulate(graph, sharding.batch * sharding.micro_batches, sharding.micro_batches);
+  return accumulate(graph, sharding.batch * sharding.micro_batches, sharding.micro_batches,
+                    batch_norm);
 }
 
 Result<program::Program> lower_ranks(const graph::Graph& graph, const Sharding& sharding,
                                      const std::vector<ShardingRule>& rules,
                                      const std::vector<std::size_t>& ranks,
                                      const LowerOptions& options) {
-  MOTLEY_ASSIGN(const auto accumulation, find_accumulation(graph, sharding));
+  MOTLEY_ASSIGN(const auto accumulation,
+                find_accumulation(graph, sharding, options.batch_norm_span));
   return lower_some_ranks(graph, sharding, rules, ranks, options,
                           accumulation ? &*accumulation : nullptr);
 }

@@ -59,7 +59,8 @@ RankKinds lower_kinds(const graph::Graph& graph, const Sharding& sharding,
 
 /// None for one micro-batch.
 Result<std::optional<Accumulation>> find_accumulation(const graph::Graph& graph,
-                                                      const Sharding& sharding);
+                                                      const Sharding& sharding,
+                                                      plan::BatchNormSpan batch_norm);
 
 /// The same of the graph itself, accumulated if need be; errors of accumulate.
 Result<program::Program> lower_ranks(const graph::Graph& graph, const Sharding& sharding,

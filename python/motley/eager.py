@@ -162,15 +162,23 @@ class Loop:
             for (kind, rate, decay), parameters in groups.items()
         ]
 
-    def step(self, inputs, factor: float = 1.0) -> float:
-        """One step at `factor` of every learning rate; the loss."""
+    def step(self, inputs, factor: float = 1.0, backward=None) -> float:
+        """One step at `factor` of every learning rate; the loss. `backward` takes the backward passes
+        of the inputs, if there is not one of all (motley.micro_batches)."""
         for optimizer, rates in zip(self.optimizers, self.rates, strict=True):
             for group, rate in zip(optimizer.param_groups, rates, strict=True):
                 group["lr"] = rate * factor
         self.module.zero_grad(set_to_none=True)
-        loss, _ = name_outputs(self.forward(*inputs))
-        (self.scaler.scale(loss) if self.scaler else loss).backward()
+        loss = (backward or self.backward)(inputs)
         self.update()
+        return loss
+
+    def backward(self, inputs, part: float = 1.0) -> float:
+        """Adds the gradients of a part of the loss, which it gives."""
+        loss, _ = name_outputs(self.forward(*inputs))
+        if part != 1:
+            loss = loss * part
+        (self.scaler.scale(loss) if self.scaler else loss).backward()
         return loss.item()
 
     def update(self) -> None:

@@ -76,8 +76,11 @@ class PhiloxDraws:
     def __init__(self, seed, step):
         self.seed, self.step, self.next = seed, step, 0
 
+    def places(self, shape):
+        return np.arange(int(np.prod(shape, dtype=np.int64)), dtype=np.int64)
+
     def random(self, distribution, shape, dtype):
-        index = np.arange(int(np.prod(shape, dtype=np.int64)), dtype=np.int64)
+        index = self.places(shape)
         self.next += 1
         stream = Stream(self.seed, self.step, self.next - 1, index)
         return stream.numbers(distribution, dtype).reshape(list(shape))

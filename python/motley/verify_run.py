@@ -12,6 +12,7 @@ import argparse
 import json
 import shlex
 import sys
+from functools import partial
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -22,6 +23,7 @@ from motley.command import parse_arguments as parse_export
 from motley.draws import DrawnEagerly
 from motley.eager import Loop
 from motley.errors import ExportError, refuse
+from motley.micro_batches import MicroBatches, times_of
 from motley.model_file import read_model_file
 from motley.philox import PhiloxDraws
 from motley.rounding import change_last_bits
@@ -29,15 +31,22 @@ from motley.schedule import factor
 from motley.step import Step, make_step
 
 
-def train(step: Step, plan: dict, job: dict, batches, disturbed: int | None) -> list[float]:
-    """The losses of a training of the step's module for `job["steps"]` steps."""
+def train(step: Step, plan: dict, job: dict, batches, disturbed: int | None, part: float) -> list[float]:
+    """The losses of a training of the step's module for `job["steps"]` steps; `part` of a micro-batch's
+    loss counts, where the loop takes them one by one."""
     loop = Loop(step.module, plan, forward=step)
     generator = torch.Generator().manual_seed(disturbed or 0)
     size, losses = plan["global_batch"], []
+    times, micro_batches = times_of(plan), None
     for i in range(job["steps"]):
         if disturbed is not None:
             change_last_bits(step.module, generator)
         inputs = [values[i * size : (i + 1) * size] for values in batches]
+        if times > 1:
+            micro_batches = micro_batches or MicroBatches.find(loop, inputs, times, part)
+            backward = partial(micro_batches.backward, loop, seed=job["seed"], step=i)
+            losses.append(loop.step(inputs, factor(job["schedule"], i), backward))
+            continue
         with DrawnEagerly(PhiloxDraws(job["seed"], i)):
             losses.append(loop.step(inputs, factor(job["schedule"], i)))
     return losses
@@ -68,6 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--batches", required=True)
     parser.add_argument("-o", "--output", required=True)
     parser.add_argument("--disturbed", type=int, metavar="SEED", help="change the weights' last bits before every step")
+    parser.add_argument("--loss-part", type=float, default=1.0, help="of each micro-batch's loss (default: 1)")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     try:
@@ -81,7 +91,7 @@ def main(arguments: list[str] | None = None) -> int:
         plan, job = json.load(plan_file), json.load(job_file)
     tensors = load_file(options.batches)
     batches = [tensors[f"x{i}"] for i in range(len(examples))]
-    print(json.dumps(train(step, plan, job, batches, options.disturbed)))
+    print(json.dumps(train(step, plan, job, batches, options.disturbed, options.loss_part)))
     save(step.module, options.output)
     return 0
 

@@ -14,7 +14,8 @@ Result<SpmdStudy> SpmdStudy::make(const SpmdQuestion& question) {
   const std::int64_t least = most < question.micro_batches ? most - 1 : most;
   for (std::int64_t times = least; question.micro_batches > 1 && times <= most; ++times) {
     MOTLEY_ASSIGN(synth::Accumulation made,
-                  synth::accumulate(*question.graph, question.micro_batch() * times, times));
+                  synth::accumulate(*question.graph, question.micro_batch() * times, times,
+                                    question.lowering.batch_norm_span));
     study.accumulations_.push_back(std::move(made));
   }
   MOTLEY_ASSIGN(study.kinds_,

@@ -13,6 +13,7 @@ struct LowerOptions {
   plan::Recipe recipe;
   plan::BatchNormMode batch_norm = plan::BatchNormMode::kGlobal;
   Bytes bucket_bytes{4 << 20};
+  plan::BatchNormSpan batch_norm_span = plan::BatchNormSpan::kStep;
 };
 
 /// How one region runs the whole graph on several devices: by operator, how it is split, and by
