@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "motley/base/text.h"
+#include "motley/cli/launched.h"
 #include "motley/cli/script.h"
 #include "motley/cli/verb.h"
 #include "motley/control/local_workers.h"
@@ -139,7 +140,8 @@ int run_app(std::vector<std::string> arguments, const Surroundings& surroundings
   }
   for (std::size_t i = 0; i < registry.verbs.size(); ++i) {
     if (!registry.commands[i]->parsed()) continue;
-    const Result<int> code = registry.verbs[i].call(context);
+    const Verb& verb = registry.verbs[i];
+    const Result<int> code = verb.is_led ? call_launched(verb, context) : verb.call(context);
     return code ? *code : report_error(context, code.error());
   }
   return kUsage;

@@ -34,6 +34,8 @@ inline constexpr auto kShown = Flag::Default::kShown;
 struct Verb {
   std::string name, help;
   std::vector<Flag> flags;
+  /// Under an external launcher rank 0 alone does it (launched.h); else each process by itself.
+  bool is_led = false;
   /// The exit code, or the fault to be reported.
   std::function<Result<int>(const Context&)> call;
 };
@@ -44,8 +46,14 @@ template <typename Options>
 Verb make_verb(std::string name, std::string help, std::vector<Flag> (*flags)(Options&),
                Result<int> (*call)(const Options&, const Context&)) {
   const auto options = std::make_shared<Options>();
-  return {std::move(name), std::move(help), flags(*options),
+  return {std::move(name), std::move(help), flags(*options), false,
           [options, call](const Context& context) { return call(*options, context); }};
+}
+
+/// The same, of which other hosts have a part.
+inline Verb led(Verb verb) {
+  verb.is_led = true;
+  return verb;
 }
 
 /// All verbs, in the order of `motley --help`. A new one is a file verb_NAME.cc with a function

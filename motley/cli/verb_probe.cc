@@ -81,7 +81,8 @@ Result<cluster::ProbeReport> probe_hosts(const std::vector<std::string>& hosts, 
 }
 
 Result<int> probe(const ProbeOptions& options, const Context& context) {
-  MOTLEY_ASSIGN(const std::vector<std::string> hosts, read_hosts(options));
+  MOTLEY_ASSIGN(std::vector<std::string> hosts, read_hosts(options));
+  if (hosts.empty()) hosts = context.workers->launched_hosts();
   const bool is_here = hosts.empty();
   MOTLEY_ASSIGN(
       const cluster::ProbeReport report,
@@ -107,8 +108,8 @@ Result<int> probe(const ProbeOptions& options, const Context& context) {
 }  // namespace
 
 Verb probe_verb() {
-  return make_verb("probe", "describe this machine, or several, as a cluster file", probe_flags,
-                   probe);
+  return led(make_verb("probe", "describe this machine, or several, as a cluster file", probe_flags,
+                       probe));
 }
 
 }  // namespace motley::cli

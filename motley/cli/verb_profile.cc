@@ -55,8 +55,8 @@ Result<int> profile_model(const ProfileOptions& options, const Context& context)
 }  // namespace
 
 Verb profile_verb() {
-  return make_verb("profile", "measure a model's operators and the exchanges", profile_flags,
-                   profile_model);
+  return led(make_verb("profile", "measure a model's operators and the exchanges", profile_flags,
+                       profile_model));
 }
 
 }  // namespace motley::cli

@@ -6,7 +6,6 @@
 #include "motley/cli/teller.h"
 #include "motley/control/correcting.h"
 #include "motley/report/report.h"
-#include "motley/run/environment.h"
 
 namespace motley::cli {
 namespace {
@@ -67,13 +66,6 @@ std::string summary_text(const control::Measured& measured, const control::Prepa
   return text + evaluation_text(measured, prepared);
 }
 
-/// Ranks other than 0 of an external launcher's job.
-Result<int> join_job(const run::RankPlace& place, const Context& context) {
-  context.note(fmt::format("rank {} of {} ({})", place.rank, place.size, place.source));
-  MOTLEY_ASSIGN(const run::JobEnd end, context.workers->join());
-  return end == run::JobEnd::kStopped ? kStopped : kDone;
-}
-
 Result<void> keep_error(const control::Inputs& inputs, const control::Predicted& predicted,
                         const control::Measured& measured, const std::string& profiles) {
   MOTLEY_ASSIGN(cost::ProfileStore store, control::open_store(profiles));
@@ -83,9 +75,6 @@ Result<void> keep_error(const control::Inputs& inputs, const control::Predicted&
 Result<int> run_plan(const RunOptions& options, const Context& context) {
   MOTLEY_ASSIGN(control::TrainChoices choices,
                 make_train_choices(options, find_python(options.python, context)));
-  MOTLEY_ASSIGN(const auto place, run::find_rank_place(context.environment));
-  if (place && place->rank > 0) return join_job(*place, context);
-  if (place) choices.starter = control::Starter::kLauncher;
   if (!choices.data.path.empty())
     MOTLEY_RETURN_IF_ERROR(data::check_readable(choices.data));  // before anything is measured
   MOTLEY_ASSIGN(const auto chosen, choose_plan(options.plan, control::Prices::kIfThere, context));
@@ -115,6 +104,6 @@ Result<int> run_plan(const RunOptions& options, const Context& context) {
 
 }  // namespace
 
-Verb run_verb() { return make_verb("run", "train", run_flags, run_plan); }
+Verb run_verb() { return led(make_verb("run", "train", run_flags, run_plan)); }
 
 }  // namespace motley::cli

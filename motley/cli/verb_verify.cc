@@ -157,9 +157,9 @@ Result<int> verify_plan(const VerifyOptions& options, const Context& context) {
 }  // namespace
 
 Verb verify_verb() {
-  return make_verb("verify",
-                   "prove that the result is that of one device, or of PyTorch's own loop",
-                   verify_flags, verify_plan);
+  return led(make_verb("verify",
+                       "prove that the result is that of one device, or of PyTorch's own loop",
+                       verify_flags, verify_plan));
 }
 
 }  // namespace motley::cli

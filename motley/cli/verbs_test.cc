@@ -186,14 +186,15 @@ TEST_F(VerbTest, StopAfterSynthLeavesTheRunDirectoryAndStartsNothing) {
   EXPECT_THAT(workers_.jobs, IsEmpty());
 }
 
-TEST_F(VerbTest, OtherRanksOfALauncherJoin) {
+TEST_F(VerbTest, RankZeroOfALauncherTellsTheOthersHowItEnded) {
   environment_.insert(
-      {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "1"}});
+      {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "1"}});
   EXPECT_EQ(call_run(), kDone);
-  EXPECT_THAT(err_, HasSubstr("rank 1 of 2 ("));
-  EXPECT_THAT(workers_.jobs, IsEmpty());
+  EXPECT_THAT(workers_.jobs, SizeIs(1));
+  EXPECT_EQ(workers_.ended, kDone);
   workers_.outcome.end = run::JobEnd::kStopped;
   EXPECT_EQ(call_run(), kStopped);
+  EXPECT_EQ(workers_.ended, kStopped);
 }
 
 TEST_F(VerbTest, VerifyTrainsForEpochsOrTwentySteps) {

@@ -124,11 +124,11 @@ Result<std::vector<std::vector<run::OpTime>>> LocalWorkers::time_programs(
     if (!task.device.host.empty()) hosts.insert(task.device.host);
   MOTLEY_RETURN_IF_ERROR(hosts_.reach(hosts));
   for (const std::string& host : hosts)
-    MOTLEY_RETURN_IF_ERROR(hosts_.at(host).send({{"do", "reset"}}));
+    MOTLEY_RETURN_IF_ERROR(hosts_.on(host).send({{"do", "reset"}}));
   std::vector<run::WorkerTask> verbs;
   for (const TimingTask& task : tasks) {
     const std::string& host = task.device.host;
-    run::HostLink* link = host.empty() ? nullptr : &hosts_.at(host);
+    run::HostLink* link = host.empty() ? nullptr : &hosts_.on(host);
     const std::string directory = fmt::format(
         "{}/{}", link == nullptr ? scratch.path() : link->scratch() + "/run", verbs.size());
     MOTLEY_ASSIGN(std::string path,
@@ -150,54 +150,50 @@ Result<std::vector<std::vector<run::OpTime>>> LocalWorkers::time_programs(
   return times;
 }
 
-Result<void> LocalWorkers::place(run::Job& job) {
-  const std::set<std::string> hosts = run::remote_hosts(job);
-  MOTLEY_RETURN_IF_ERROR(hosts_.reach(hosts));
-  MOTLEY_RETURN_IF_ERROR(run::choose_store(hosts_, job));
-  for (const std::string& host : hosts)
-    MOTLEY_RETURN_IF_ERROR(run::place_job(hosts_.at(host), job));
-  return {};
-}
-
 Result<run::MeasuredGroup> LocalWorkers::time_exchanges(const run::Job& job) {
   const ScratchDirectory scratch;
   run::Job here = job;
   here.run_dir = scratch.path();
-  MOTLEY_RETURN_IF_ERROR(place(here));
   const std::string path = RunDirectory{here.run_dir}.job();
+  MOTLEY_ASSIGN(std::vector<run::Seat> seats, run::place_job(hosts_, path, here));
   MOTLEY_RETURN_IF_ERROR(write_file_atomic(path, run::job_to_json(here).dump()));
   Result<run::MeasuredGroup> times = run::MeasuredGroup{};
-  const run::JobOutcome outcome = run::launch(
-      here, {.worker = worker_, .job_path = path, .hosts = &hosts_, .verb = "collectives"},
-      [&](const run::WorkerEvent& event) {
-        if (event.event == "collectives")
-          times = run::measured_group_from_json(event.fields, "motley-worker");
-      });
+  const run::JobOutcome outcome =
+      run::launch(here,
+                  {.worker = worker_,
+                   .job_path = path,
+                   .hosts = &hosts_,
+                   .seats = std::move(seats),
+                   .verb = "collectives"},
+                  [&](const run::WorkerEvent& event) {
+                    if (event.event == "collectives")
+                      times = run::measured_group_from_json(event.fields, "motley-worker");
+                  });
   if (outcome.end == run::JobEnd::kFailed) return tl::make_unexpected(outcome.error);
   return times;
 }
 
-run::JobOutcome LocalWorkers::train(const run::Job& job, Starter starter, const OnEvent& on_event) {
+run::JobOutcome LocalWorkers::train(const run::Job& job, const OnEvent& on_event) {
   std::atomic<bool> stop = false;
-  const bool launched = starter == Starter::kLauncher;
   run::Job placed = job;
   const std::string path = RunDirectory{job.run_dir}.job();
-  auto done = launched ? Result<void>() : place(placed);
-  if (done && placed != job) done = write_file_atomic(path, run::job_to_json(placed).dump(2));
+  auto seats = run::place_job(hosts_, path, placed);
+  if (!seats) return {.end = run::JobEnd::kFailed, .error = seats.error()};
+  auto done =
+      placed == job ? Result<void>() : write_file_atomic(path, run::job_to_json(placed).dump(2));
   if (!done) return {.end = run::JobEnd::kFailed, .error = done.error()};
   run::JobOutcome outcome = run::launch(placed,
                                         {.worker = worker_,
                                          .job_path = path,
-                                         .hosts = launched ? nullptr : &hosts_,
-                                         .launched = launched,
+                                         .hosts = &hosts_,
+                                         .seats = std::move(*seats),
                                          .stop = &stop},
                                         [&](const run::WorkerEvent& event) {
                                           if (on_event(event) == Wish::kStop) stop = true;
                                         });
-  if (outcome.end == run::JobEnd::kFailed || launched) return outcome;
-  for (const std::string& host : run::remote_hosts(placed))
-    if (const auto brought = run::bring_results(hosts_.at(host), placed); !brought)
-      return {.end = run::JobEnd::kFailed, .error = brought.error()};
+  if (outcome.end == run::JobEnd::kFailed) return outcome;
+  done = run::bring_results(hosts_, placed);
+  if (!done) return {.end = run::JobEnd::kFailed, .error = done.error()};
   return outcome;
 }
 
@@ -207,11 +203,11 @@ Result<FoundHosts::Wire> LocalWorkers::measure_wire(const FoundHosts& found, std
   const std::string &here = found.hosts[from], &there = found.hosts[to];
   const std::string word = random_word();
   MOTLEY_ASSIGN(const run::Frame listening,
-                hosts_.at(there).ask({{"do", "listen"}, {"word", word}}, "listening", kPatience));
+                hosts_.on(there).ask({{"do", "listen"}, {"word", word}}, "listening", kPatience));
   const bool is_to_lead = run::is_this_machine(there);
   const std::string address = is_to_lead ? hosts_.way_to(here).lead : hosts_.way_to(there).host;
   MOTLEY_ASSIGN(const run::Frame times,
-                hosts_.at(here).ask({{"do", "wire"},
+                hosts_.on(here).ask({{"do", "wire"},
                                      {"address", address},
                                      {"port", listening.head.value("port", 0)},
                                      {"word", word}},
@@ -227,9 +223,9 @@ Result<FoundHosts> LocalWorkers::find_hosts(const std::vector<std::string>& host
   for (const std::string& host : hosts)
     if (!found.missing.contains(host)) found.hosts.push_back(host);
   for (const std::string& host : found.hosts)
-    MOTLEY_RETURN_IF_ERROR(hosts_.at(host).send({{"do", "probe"}}));
+    MOTLEY_RETURN_IF_ERROR(hosts_.on(host).send({{"do", "probe"}}));
   for (const std::string& host : found.hosts) {
-    MOTLEY_ASSIGN(const run::Frame answer, hosts_.at(host).wait_for("probe", kPatience));
+    MOTLEY_ASSIGN(const run::Frame answer, hosts_.on(host).wait_for("probe", kPatience));
     MOTLEY_ASSIGN(found.clusters.emplace_back(),
                   cluster::parse_cluster(answer.head.at("host").value("cluster", ""), host));
   }
@@ -244,16 +240,17 @@ Result<FoundHosts> LocalWorkers::find_hosts(const std::vector<std::string>& host
   return found;
 }
 
-Result<run::JobEnd> LocalWorkers::join() {
-  // The worker has timeouts of its own for every wait; this one only bounds a lifetime.
-  constexpr double kForever = 1e9;
-  MOTLEY_ASSIGN(const std::string events, run::run_worker(worker_, {"join"}, kForever));
-  for (const std::string_view line : split(events, '\n')) {
-    const auto event = run::parse_event(line);
-    if (event && event->event == "done" && event->fields.value("reason", "") == "stopped")
-      return run::JobEnd::kStopped;
-  }
-  return run::JobEnd::kFinished;
+Result<void> LocalWorkers::gather(const run::RankPlace& place) {
+  constexpr double kStarting = 300;  // seconds for a launcher to start all ranks
+  return hosts_.gather(worker_, place.size, kStarting);
 }
+
+std::vector<std::string> LocalWorkers::launched_hosts() const {
+  std::vector<std::string> hosts = hosts_.launched_hosts();
+  if (!hosts.empty()) hosts.insert(hosts.begin(), run::own_host_name());
+  return hosts;
+}
+
+void LocalWorkers::end(int code) { hosts_.end(code); }
 
 }  // namespace motley::control

@@ -13,7 +13,8 @@ std::string built_torch_version();
 std::string cuda_left_out();
 
 /// Workers that are processes: motley-worker, started by run/launcher.h, on this machine or by the
-/// agents of others, which are reached by ssh when a device is there. What is handed to those that
+/// agents of others, which are reached by ssh when a device is there, or are an external launcher's
+/// other ranks. What is handed to those that
 /// measure lies in a scratch directory for as long.
 class LocalWorkers : public Workers {
  public:
@@ -26,12 +27,13 @@ class LocalWorkers : public Workers {
   Result<std::vector<std::vector<run::OpTime>>> time_programs(
       const std::vector<TimingTask>& tasks) override;
   Result<run::MeasuredGroup> time_exchanges(const run::Job& job) override;
-  run::JobOutcome train(const run::Job& job, Starter starter, const OnEvent& on_event) override;
+  run::JobOutcome train(const run::Job& job, const OnEvent& on_event) override;
   Result<FoundHosts> find_hosts(const std::vector<std::string>& hosts) override;
-  Result<run::JobEnd> join() override;
+  Result<void> gather(const run::RankPlace& place) override;
+  std::vector<std::string> launched_hosts() const override;
+  void end(int code) override;
 
  private:
-  Result<void> place(run::Job& job);
   Result<FoundHosts::Wire> measure_wire(const FoundHosts& found, std::size_t from, std::size_t to);
 
   std::string worker_;

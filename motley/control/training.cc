@@ -154,12 +154,10 @@ Result<std::vector<program::Program>> add_evaluation(PreparedRun& prepared) {
   return std::move(made.programs);
 }
 
-/// The ranks that report here: under an external launcher only the first.
 Watched watched_run(const PreparedRun& prepared) {
   Watched watched;
   for (const run::WorkerDevice& device : prepared.job.devices)
     watched.devices.push_back(device.name);
-  if (prepared.choices.starter == Starter::kLauncher) watched.devices.resize(1);
   watched.steps = prepared.choices.steps;
   watched.lr = prepared.planned->plan.recipe.optimizer.lr;
   watched.global_batch = prepared.planned->plan.global_batch;
@@ -201,9 +199,8 @@ Result<Measured> train(const PreparedRun& prepared, const Outside& outside) {
   MOTLEY_ASSIGN(Log earlier, earlier_log(prepared));
   Monitor monitor(watched_run(prepared), outside.clock, outside.listener);
   MOTLEY_RETURN_IF_ERROR(monitor.open(prepared.directory, std::move(earlier)));
-  const run::JobOutcome outcome =
-      outside.workers.train(prepared.job, prepared.choices.starter,
-                            [&](const run::WorkerEvent& event) { return monitor.on_event(event); });
+  const run::JobOutcome outcome = outside.workers.train(
+      prepared.job, [&](const run::WorkerEvent& event) { return monitor.on_event(event); });
   if (outcome.end == run::JobEnd::kFailed) return tl::make_unexpected(outcome.error);
   Measured measured = monitor.result();
   measured.stopped = outcome.end == run::JobEnd::kStopped;

@@ -39,7 +39,6 @@ struct TrainChoices {
   std::string transport = "auto";
   std::int64_t trace_steps = 5;  ///< the last so many are kept as a trace
   Enforce enforce = Enforce::kSpeedsAndLinks;
-  Starter starter = Starter::kComposer;
 };
 
 /// A run whose directory has plan, program and job: all that workers need. Refers to what it was

@@ -162,12 +162,6 @@ TEST_F(TrainingTest, APredictionGoesBesideTheRunAndAnOldOneGoes) {
   EXPECT_FALSE(std::filesystem::exists(prepared->directory.predicted()));
 }
 
-TEST_F(TrainingTest, UnderALauncherOnlyTheFirstRankReportsHere) {
-  choices_.starter = Starter::kLauncher;
-  EXPECT_THAT(run()->busy, SizeIs(1));
-  EXPECT_THAT(workers_.jobs.back().devices, SizeIs(2));
-}
-
 TEST_F(TrainingTest, AModelWithoutWeightsIsNotTrained) {
   graph::Model model{.graph = inputs_.graph(), .hash = inputs_.model->hash};
   inputs_.model = std::make_shared<const graph::Model>(std::move(model));

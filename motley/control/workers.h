@@ -10,6 +10,7 @@
 #include "motley/cluster/cluster.h"
 #include "motley/control/wish.h"
 #include "motley/program/program.h"
+#include "motley/run/environment.h"
 #include "motley/run/job.h"
 #include "motley/run/launcher.h"
 #include "motley/run/measure.h"
@@ -33,12 +34,6 @@ struct TimingTask {
   run::WorkerDevice device;
   std::vector<TimedProgram> programs;
   Seconds per_program{0.4};
-};
-
-/// Who starts the workers of a job.
-enum class Starter {
-  kComposer,  ///< all of them
-  kLauncher,  ///< torchrun, srun, ...: the composer starts rank 0 only
 };
 
 /// What was found of machines that were asked for.
@@ -73,12 +68,18 @@ class Workers {
   /// Runs a job whose files are in its run directory, and passes what workers report in the order
   /// of arrival. When `on_event` has asked to stop, workers write a checkpoint and end: kStopped.
   using OnEvent = std::function<Wish(const run::WorkerEvent&)>;
-  virtual run::JobOutcome train(const run::Job& job, Starter starter, const OnEvent& on_event) = 0;
+  virtual run::JobOutcome train(const run::Job& job, const OnEvent& on_event) = 0;
   /// Asks machines what they are and measures what joins them: each with each, up to sixteen; of
   /// more, the first with all others, and each with its next.
   virtual Result<FoundHosts> find_hosts(const std::vector<std::string>& hosts) = 0;
-  /// Takes part in a job as a rank that an external launcher started; kFinished or kStopped.
-  virtual Result<run::JobEnd> join() = 0;
+  /// Of rank 0 of an external launcher's job, before anything else: the other ranks work for it,
+  /// each on the machine where it was started (run/launched_rank.h).
+  virtual Result<void> gather(const run::RankPlace& place) = 0;
+  /// The machines of its ranks, this one first; empty without a launcher, or where there is no
+  /// other.
+  virtual std::vector<std::string> launched_hosts() const = 0;
+  /// The other ranks end with this exit code.
+  virtual void end(int code) = 0;
 };
 
 }  // namespace motley::control

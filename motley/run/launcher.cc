@@ -1,10 +1,8 @@
 #include "motley/run/launcher.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,7 +22,7 @@
 #include "motley/run/hosts/child_process.h"
 #include "motley/run/hosts/elapsed.h"
 #include "motley/run/hosts/remote_crew.h"
-#include "motley/run/remote_job.h"
+#include "motley/run/hosts/signal_pipe.h"
 
 namespace motley::run {
 namespace {
@@ -34,36 +32,6 @@ constexpr double kSilenceMargin = 5.0;  // workers' own timeouts speak first
 // Importing PyTorch from a cold disk, and the first use of a GPU, can take a minute.
 constexpr double kStartFactor = 10.0;  // loading may take this many timeouts
 constexpr std::size_t kMostLogTail = 300;
-
-// A handler could do next to nothing safely; a descriptor is polled with the workers' output.
-/// SIGTERM and SIGINT come through a descriptor while this object lives, not as signals.
-class SignalPipe {
- public:
-  SignalPipe() {
-    sigset_t wanted;
-    sigemptyset(&wanted);
-    sigaddset(&wanted, SIGTERM);
-    sigaddset(&wanted, SIGINT);
-    pthread_sigmask(SIG_BLOCK, &wanted, &before_);
-    descriptor_ = Descriptor(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
-  }
-  ~SignalPipe() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalPipe(const SignalPipe&) = delete;
-  SignalPipe& operator=(const SignalPipe&) = delete;
-  int number() const { return descriptor_.number(); }
-  const sigset_t& mask_before() const { return before_; }
-  /// Signals that have come since the last call.
-  int take() {
-    signalfd_siginfo signal;
-    int count = 0;
-    while (::read(descriptor_.number(), &signal, sizeof signal) == sizeof signal) ++count;
-    return count;
-  }
-
- private:
-  sigset_t before_{};
-  Descriptor descriptor_;
-};
 
 /// The worker's last words on stderr, for a death without an error event.
 std::string log_tail(const std::string& path) {
@@ -103,6 +71,7 @@ class Launch {
 
   Result<void> prepare_directory() const;
   Result<void> start_all();
+  Seat seat_of(std::size_t rank) const;
   Crew& crew_of(std::size_t rank);
   void listen();
   void take_line(int rank, const std::string& line);
@@ -119,7 +88,7 @@ class Launch {
   const std::function<void(const WorkerEvent&)>& on_event_;
   Diagnosis diagnosis_;
   SignalPipe signals_;
-  std::map<std::string, std::unique_ptr<Crew>> crews_;  // by host
+  std::map<std::string, std::unique_ptr<Crew>> crews_;  // by agent
   std::vector<int> exit_codes_;                         // by rank; -1: it runs
   std::vector<bool> spoke_error_;                       // rank sent an error event
   std::size_t ready_ = 0, stopped_ = 0;
@@ -148,27 +117,30 @@ Result<void> Launch::prepare_directory() const {
   return {};
 }
 
+Seat Launch::seat_of(std::size_t rank) const {
+  return rank < options_.seats.size() ? options_.seats[rank] : Seat{"", options_.job_path};
+}
+
 Crew& Launch::crew_of(std::size_t rank) {
-  const std::string& host = job_.devices[rank].host;
-  std::unique_ptr<Crew>& crew = crews_[host];
-  if (!crew && options_.hosts != nullptr && !host.empty())
-    crew = std::make_unique<RemoteCrew>(options_.hosts->at(host), job_.run_dir);
+  const Seat seat = seat_of(rank);
+  std::unique_ptr<Crew>& crew = crews_[seat.agent];
+  // Beside this process the ranks of another agent have their files of status here by themselves.
+  if (!crew && !seat.agent.empty())
+    crew = std::make_unique<RemoteCrew>(options_.hosts->at(seat.agent),
+                                        job_.devices[rank].host.empty() ? "" : job_.run_dir);
   if (!crew) crew = std::make_unique<LocalCrew>(options_.worker, signals_.mask_before());
   return *crew;
 }
 
 Result<void> Launch::start_all() {
-  const std::size_t ranks = options_.launched ? 1 : job_.devices.size();
+  const std::size_t ranks = job_.devices.size();
   exit_codes_.assign(ranks, -1);
   spoke_error_.assign(ranks, false);
   for (std::size_t rank = 0; rank < ranks; ++rank) {
-    const bool is_remote = options_.hosts != nullptr && !job_.devices[rank].host.empty();
-    Hand hand{static_cast<int>(rank),
-              {options_.verb, is_remote ? std::string(kRemoteJob) : options_.job_path},
-              log_path(static_cast<int>(rank))};
-    if (!options_.launched)  // otherwise the worker reads the launcher's variables
-      hand.arguments.insert(hand.arguments.end(), {"--rank", std::to_string(rank)});
-    MOTLEY_RETURN_IF_ERROR(crew_of(rank).start(hand));
+    MOTLEY_RETURN_IF_ERROR(
+        crew_of(rank).start({static_cast<int>(rank),
+                             {options_.verb, seat_of(rank).job, "--rank", std::to_string(rank)},
+                             log_path(static_cast<int>(rank))}));
   }
   return {};
 }
@@ -326,7 +298,7 @@ class SideBySide {
       std::unique_ptr<Crew>& crew = crews_[tasks[i].host];
       if (!crew && tasks[i].host.empty())
         crew = std::make_unique<LocalCrew>(worker_, signals_.mask_before());
-      if (!crew) crew = std::make_unique<RemoteCrew>(hosts_->at(tasks[i].host), "");
+      if (!crew) crew = std::make_unique<RemoteCrew>(hosts_->on(tasks[i].host), "");
       MOTLEY_RETURN_IF_ERROR(crew->start({static_cast<int>(i), tasks[i].arguments, ""}));
     }
     return {};

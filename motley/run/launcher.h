@@ -8,6 +8,7 @@
 #include "motley/base/result.h"
 #include "motley/run/hosts/hosts.h"
 #include "motley/run/job.h"
+#include "motley/run/remote_job.h"
 
 namespace motley::run {
 
@@ -21,13 +22,11 @@ struct JobOutcome {
 };
 
 struct LaunchOptions {
-  std::string worker;    ///< path of motley-worker
-  std::string job_path;  ///< the job's JSON
-  /// Agents of the machines whose name is the `host` of a device; each has the job (place_job).
-  /// Null: all ranks are here.
-  Hosts* hosts = nullptr;
+  std::string worker;        ///< path of motley-worker
+  std::string job_path;      ///< the job's JSON
+  Hosts* hosts = nullptr;    ///< the agents of seats
+  std::vector<Seat> seats;   ///< by rank, as place_job gives them; empty: all are here
   std::string verb = "run";  ///< of the worker: "run" or "collectives"
-  bool launched = false;  ///< by torchrun, srun, ...: start rank 0 only, others are started there
   double kill_after_s = 15;  ///< after a failure, survivors get this long, then SIGKILL
   /// Once true, workers are told to stop as by SIGTERM. Null: only signals tell them.
   const std::atomic<bool>* stop = nullptr;

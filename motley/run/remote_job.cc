@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
+#include <set>
 
 #include "motley/run/hosts/here.h"
 
@@ -57,13 +60,27 @@ Result<void> place_checkpoint(HostLink& link, const std::string& run_dir) {
   return link.link("run/checkpoint/latest", folder.filename().string());
 }
 
-}  // namespace
-
+/// The machines of the job's devices other than this one.
 std::set<std::string> remote_hosts(const Job& job) {
   std::set<std::string> hosts;
   for (const WorkerDevice& device : job.devices)
     if (!device.host.empty()) hosts.insert(device.host);
   return hosts;
+}
+
+/// By rank; "": this process.
+std::vector<std::string> choose_agents(const Hosts& hosts, const Job& job) {
+  std::map<std::string, int> ranks_of;
+  std::vector<std::string> chosen;
+  for (const WorkerDevice& device : job.devices) {
+    std::vector<std::string> agents = hosts.agents_on(device.host);
+    if (device.host.empty()) agents.insert(agents.begin(), "");
+    chosen.push_back(*std::min_element(
+        agents.begin(), agents.end(),
+        [&](const std::string& a, const std::string& b) { return ranks_of[a] < ranks_of[b]; }));
+    ++ranks_of[chosen.back()];
+  }
+  return chosen;
 }
 
 Result<void> choose_store(Hosts& hosts, Job& job) {
@@ -75,12 +92,13 @@ Result<void> choose_store(Hosts& hosts, Job& job) {
     job.store = StoreAddress{hosts.way_to(*remote.begin()).lead, port};
     return {};
   }
-  MOTLEY_ASSIGN(const Frame answer, hosts.at(first).ask({{"do", "port"}}, "port", kPatience));
+  MOTLEY_ASSIGN(const Frame answer, hosts.on(first).ask({{"do", "port"}}, "port", kPatience));
   job.store = StoreAddress{hosts.way_to(first).host, answer.head.value("port", 0)};
   return {};
 }
 
-Result<void> place_job(HostLink& link, const Job& job) {
+/// The job's path there.
+Result<std::string> place_files(HostLink& link, const Job& job) {
   MOTLEY_RETURN_IF_ERROR(link.send({{"do", "reset"}}));
   Job there = job;
   there.run_dir = link.scratch() + "/run";
@@ -95,15 +113,43 @@ Result<void> place_job(HostLink& link, const Job& job) {
   }
   if (job.resume && !job.program_path.empty())
     MOTLEY_RETURN_IF_ERROR(place_checkpoint(link, job.run_dir));
-  return link.put_text(job_to_json(there).dump(), "run/job.json");
+  MOTLEY_RETURN_IF_ERROR(link.put_text(job_to_json(there).dump(), "run/job.json"));
+  return there.run_dir + "/job.json";
 }
 
-Result<void> bring_results(HostLink& link, const Job& job) {
+}  // namespace
+
+Result<std::vector<Seat>> place_job(Hosts& hosts, const std::string& path, Job& job) {
+  const std::set<std::string> remote = remote_hosts(job);
+  MOTLEY_RETURN_IF_ERROR(hosts.reach(remote));
+  MOTLEY_RETURN_IF_ERROR(choose_store(hosts, job));
+  std::map<std::string, std::string> paths = {{"", path}};  // by host
+  for (const std::string& host : remote) {
+    MOTLEY_ASSIGN(paths[host], place_files(hosts.on(host), job));
+  }
+  std::vector<Seat> seats;
+  std::set<std::string> reset = {""};
+  for (const std::string& agent : choose_agents(hosts, job)) {
+    const std::string& host = job.devices[seats.size()].host;
+    seats.push_back({agent, paths.at(host)});
+    if (!host.empty()) reset.insert(hosts.agents_on(host).front());  // it has the files
+    if (!reset.insert(agent).second) continue;
+    const std::string folder = fs::path(seats.back().job).parent_path().string();
+    MOTLEY_RETURN_IF_ERROR(hosts.at(agent).send({{"do", "reset"}, {"run", folder}}));
+  }
+  return seats;
+}
+
+Result<void> bring_results(Hosts& hosts, const Job& job) {
   constexpr double kBringing = 600;
-  MOTLEY_RETURN_IF_ERROR(link.fetch("run/trace", job.run_dir + "/trace", kBringing));
-  if (job.devices[0].host != link.host()) return {};
-  MOTLEY_RETURN_IF_ERROR(link.fetch("run/checkpoint", job.run_dir + "/checkpoint", kBringing));
-  return link.fetch("run/model.safetensors", job.run_dir, kBringing);
+  for (const std::string& host : remote_hosts(job)) {
+    HostLink& link = hosts.on(host);
+    MOTLEY_RETURN_IF_ERROR(link.fetch("run/trace", job.run_dir + "/trace", kBringing));
+    if (job.devices[0].host != host) continue;
+    MOTLEY_RETURN_IF_ERROR(link.fetch("run/checkpoint", job.run_dir + "/checkpoint", kBringing));
+    MOTLEY_RETURN_IF_ERROR(link.fetch("run/model.safetensors", job.run_dir, kBringing));
+  }
+  return {};
 }
 
 }  // namespace motley::run

@@ -1,8 +1,7 @@
 #pragma once
 
-#include <set>
 #include <string>
-#include <string_view>
+#include <vector>
 
 #include "motley/base/result.h"
 #include "motley/run/hosts/hosts.h"
@@ -10,22 +9,23 @@
 
 namespace motley::run {
 
-/// Where a job lies on a host, for its agent.
-inline constexpr std::string_view kRemoteJob = "{scratch}/run/job.json";
+/// Where a rank is started.
+struct Seat {
+  std::string agent;  ///< of Hosts; "": this process
+  std::string job;    ///< path of the job's JSON there
+};
 
-/// The machines of the job's devices other than this one.
-std::set<std::string> remote_hosts(const Job& job);
+/// Chooses an agent for each rank: on the host of its device, the one with the fewest, in the order
+/// of a launcher's ranks; and says in the job where the ranks meet, where they are on several
+/// machines. Gives each other machine all that its ranks read: programs, model, data and the
+/// checkpoint to go on from, each file only where it has not its like; and the job with their
+/// places there. `path`: of the job here, which is yet to be written. Empty where all ranks are
+/// started by this process. Errors: of Hosts::reach; usage error `host.data`: what Python loads,
+/// and folders, must lie on each host at the same path.
+Result<std::vector<Seat>> place_job(Hosts& hosts, const std::string& path, Job& job);
 
-/// Says where the ranks meet, where they are on several machines: at rank 0's.
-Result<void> choose_store(Hosts& hosts, Job& job);
-
-/// Gives a host all that its ranks read: programs, model, data and the checkpoint to go on from,
-/// each file only where the host has not its like; and the job with their places there. What Python
-/// loads, and folders, must lie there at the same path: usage error `host.data`.
-Result<void> place_job(HostLink& link, const Job& job);
-
-/// Brings what a host's ranks left in its run directory into the job's: traces and, where rank 0 is
-/// there, checkpoint and model.
-Result<void> bring_results(HostLink& link, const Job& job);
+/// Brings what the ranks of other machines left in their run directories into the job's: traces
+/// and, where rank 0 is there, checkpoint and model.
+Result<void> bring_results(Hosts& hosts, const Job& job);
 
 }  // namespace motley::run

@@ -70,14 +70,17 @@ class FakeWorkers : public Workers {
     return times;
   }
 
-  run::JobOutcome train(const run::Job& job, Starter, const OnEvent& on_event) override {
+  run::JobOutcome train(const run::Job& job, const OnEvent& on_event) override {
     jobs.push_back(job);
     for (const run::WorkerEvent& event : events)
       if (on_event(event) == Wish::kStop) return {.end = run::JobEnd::kStopped};
     return outcome;
   }
 
-  Result<run::JobEnd> join() override { return outcome.end; }
+  Result<void> gather(const run::RankPlace&) override { return {}; }
+  void end(int code) override { ended = code; }
+  std::vector<std::string> launched_hosts() const override { return {}; }
+  std::optional<int> ended;  ///< code of the other ranks
   Result<FoundHosts> find_hosts(const std::vector<std::string>&) override { return found; }
   FoundHosts found;
 

@@ -14,6 +14,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "motley/base/json.h"
@@ -21,6 +22,7 @@
 #include "motley/run/hosts/elapsed.h"
 #include "motley/run/hosts/frame.h"
 #include "motley/run/hosts/here.h"
+#include "motley/run/hosts/signal_pipe.h"
 #include "motley/run/hosts/status.h"
 #include "motley/run/hosts/wire.h"
 
@@ -40,7 +42,9 @@ struct Incoming {
 class Agent {
  public:
   explicit Agent(const AgentOptions& options)
-      : options_(options), crew_(options.worker, no_signals()) {}
+      : options_(options), crew_(options.worker, no_signals()) {
+    if (options.passes_signals) signals_.emplace();
+  }
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
   ~Agent() {
@@ -49,20 +53,24 @@ class Agent {
     if (!scratch_.empty()) fs::remove_all(scratch_, code);
   }
 
-  Result<void> serve() {
+  Result<std::optional<int>> serve() {
     MOTLEY_RETURN_IF_ERROR(make_scratch());
     Json hello = options_.hello;
     hello["is"] = "hello";
     hello["scratch"] = scratch_.string();
     hello["cache"] = options_.cache;
+    hello["host"] = own_host_name();
+    hello["machine"] = machine_identity();
     MOTLEY_RETURN_IF_ERROR(say(std::move(hello)));
     while (seconds_since(heard_at_) < kMostSilence) {
-      if (!wait() && !reader_.read_some(options_.input)) return {};
+      if (!wait() && !reader_.read_some(options_.input)) return std::optional<int>();
       while (const auto frame = reader_.next()) {
         heard_at_ = Clock::now();
         const auto done = obey(*frame);
         if (!done) MOTLEY_RETURN_IF_ERROR(say_failed(*frame, done.error()));
+        if (code_) return code_;
       }
+      if (signals_ && signals_->take() > 0) crew_.signal(SIGTERM);
       MOTLEY_RETURN_IF_ERROR(report());
     }
     return runtime_error("agent.silence",
@@ -129,7 +137,8 @@ class Agent {
         {"keep", &Agent::keep},     {"reset", &Agent::reset},   {"start", &Agent::start},
         {"signal", &Agent::signal}, {"fetch", &Agent::fetch},   {"port", &Agent::port},
         {"probe", &Agent::probe},   {"exists", &Agent::exists}, {"link", &Agent::link},
-        {"listen", &Agent::listen}, {"wire", &Agent::wire}};
+        {"listen", &Agent::listen}, {"wire", &Agent::wire},     {"names", &Agent::names},
+        {"end", &Agent::end}};
     const auto deed = kDeeds.find(frame.head.value("do", ""));
     if (deed == kDeeds.end())
       return usage_error("agent.request", "not known: " + frame.head.dump());
@@ -141,6 +150,17 @@ class Agent {
   }
 
   Result<void> beat(const Frame&) { return {}; }
+
+  Result<void> end(const Frame& frame) {
+    code_ = frame.head.at("code").get<int>();
+    return {};
+  }
+
+  Result<void> names(const Frame& frame) {
+    Json here = Json::array();
+    for (const std::string host : frame.head.at("hosts")) here.push_back(is_this_machine(host));
+    return say({{"is", "names"}, {"here", std::move(here)}});
+  }
 
   fs::path kept(const Frame& frame) const {
     return fs::path(options_.cache) / "files" / fs::path(frame.head.at("hash")).filename();
@@ -199,32 +219,26 @@ class Agent {
                                                     std::strerror(errno)));
   }
 
-  Result<void> reset(const Frame&) {
+  Result<void> reset(const Frame& frame) {
     crew_.signal(SIGKILL);
     members_.clear();
     std::error_code code;
+    fs::create_directories(scratch_ / "log", code);
+    run_ = frame.head.value("run", "");
+    if (!run_.empty()) return {};
+    run_ = (scratch_ / "run").string();
     fs::remove_all(scratch_ / "run", code);
-    for (const char* folder : {"run/log", "run/status"})
-      fs::create_directories(scratch_ / folder, code);
+    fs::create_directories(scratch_ / "run/status", code);
     return code ? runtime_error("agent.scratch", scratch_.string() + ": " + code.message())
                 : Result<void>();
   }
 
-  std::string in_scratch(std::string text) const {
-    constexpr std::string_view kName = "{scratch}";
-    const std::size_t at = text.find(kName);
-    if (at != std::string::npos) text.replace(at, kName.size(), scratch_.string());
-    return text;
-  }
-
-  std::string log_path(int id) const {
-    return fmt::format("{}/run/log/{}.txt", scratch_.string(), id);
-  }
+  std::string log_path(int id) const { return fmt::format("{}/log/{}.txt", scratch_.string(), id); }
 
   Result<void> start(const Frame& frame) {
     Hand hand;
     hand.id = frame.head.at("id");
-    for (const Json& each : frame.head.at("arguments")) hand.arguments.push_back(in_scratch(each));
+    for (const Json& each : frame.head.at("arguments")) hand.arguments.push_back(each);
     hand.log = log_path(hand.id);
     members_[hand.id].rank = frame.head.at("rank");
     return crew_.start(hand);
@@ -320,7 +334,7 @@ class Agent {
     if (member == members_.end()) return {};
     auto& [rank, logged, file, sent] = member->second;
     if (!file) {
-      auto opened = StatusFile::open(scratch_.string() + "/run", rank);
+      auto opened = StatusFile::open(run_, rank);
       if (!opened) return {};
       file = std::make_unique<StatusFile>(std::move(*opened));
     }
@@ -354,7 +368,10 @@ class Agent {
   LocalCrew crew_;
   fs::path scratch_;
   Descriptor lock_;  // of the folder
+  std::optional<SignalPipe> signals_;
   FrameReader reader_;
+  std::string run_;          // directory of the job, of this agent or another
+  std::optional<int> code_;  // of the lead's end
   std::optional<Incoming> incoming_;
   std::unique_ptr<WireServer> wire_;
   std::map<int, Member> members_;
@@ -363,6 +380,8 @@ class Agent {
 
 }  // namespace
 
-Result<void> serve_agent(const AgentOptions& options) { return Agent(options).serve(); }
+Result<std::optional<int>> serve_agent(const AgentOptions& options) {
+  return Agent(options).serve();
+}
 
 }  // namespace motley::run

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "motley/base/json_forward.h"
@@ -19,6 +20,8 @@ struct AgentOptions {
   std::string cache;   ///< folder: files by content, and a folder for the time of the agent
   Json hello;          ///< that the lead is told at first, beside "scratch"
   std::function<Result<Json>()> probe;  ///< what the host is
+  /// SIGTERM and SIGINT are for its processes, and it goes on: whoever started it tells all.
+  bool passes_signals = false;
 };
 
 /// Does what a lead asks, until its input ends or falls silent; then its processes are killed and
@@ -30,9 +33,10 @@ struct AgentOptions {
 ///   {"do": "keep", "hash", "end"} BYTES     nothing; of a file in the cache, by its content
 ///   {"do": "link", "path", "target"}        nothing; a symbolic link in the folder
 ///   {"do": "exists", "path"}                {"is": "exists", "path", "there"}; any path
-///   {"do": "reset"}                         nothing; SCRATCH/run is empty, with the files of
-///   status
-///   {"do": "start", "id", "rank", "arguments"}  nothing; motley-worker, "{scratch}" replaced
+///   {"do": "names", "hosts"}                {"is": "names", "here"}: which of them are this one
+///   {"do": "reset"}                         nothing; SCRATCH/run is empty, with its folders
+///   {"do": "reset", "run"}                  nothing; the run directory is that of another agent
+///   {"do": "start", "id", "rank", "arguments"}  nothing; motley-worker
 ///   {"do": "signal", "signal"}              nothing; to all processes
 ///   {"do": "fetch", "path"}                 {"is": "file", "path", "end"} BYTES ...,
 ///                                           {"is": "link", "path", "target"}, {"is": "fetched"}
@@ -40,10 +44,12 @@ struct AgentOptions {
 ///   {"do": "listen", "word"}                {"is": "listening", "port"}; for measure_wire
 ///   {"do": "wire", "address", "port", "word"}  {"is": "wire", "latency", "bandwidth"}
 ///   {"do": "probe"}                         {"is": "probe", "host"}
+///   {"do": "end", "code"}                   nothing; the agent's work is done
 ///
 /// By itself it says {"is": "hello", ...}, {"is": "line", "id", "text"}, {"is": "log", "id"} BYTES,
 /// {"is": "exit", "id", "status"}, {"is": "status", "id", "record"}, {"is": "beat"} and, of a
 /// request that failed, {"is": "failed", "do", "kind", "code", "message"}.
-Result<void> serve_agent(const AgentOptions& options);
+/// Gives the code of "end"; nothing where its input ended without one.
+Result<std::optional<int>> serve_agent(const AgentOptions& options);
 
 }  // namespace motley::run

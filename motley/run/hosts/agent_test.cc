@@ -109,11 +109,11 @@ TEST_F(AgentTest, ACrewSpeaksAndEnds) {
   ASSERT_TRUE(link_->greet(10).has_value());
   ASSERT_TRUE(link_->send({{"do", "reset"}}).has_value());
   RemoteCrew crew(*link_, "");
-  ASSERT_TRUE(crew.start({7, {"speak", "{scratch}"}, dir_ + "/log"}).has_value());
+  ASSERT_TRUE(crew.start({7, {"speak", "x"}, dir_ + "/log"}).has_value());
   const std::vector<Heard> heard = hear(crew, 1);
   ASSERT_EQ(heard.size(), 2U);
   EXPECT_EQ(heard[0].id, 7);
-  EXPECT_EQ(heard[0].line, "said " + link_->scratch());
+  EXPECT_EQ(heard[0].line, "said x");
   EXPECT_EQ(exit_code_of(heard[1].status), 3);
   EXPECT_EQ(read_file(dir_ + "/log").value(), "wept\n");
 }

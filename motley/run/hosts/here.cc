@@ -10,6 +10,8 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <set>
 #include <vector>
 
@@ -54,6 +56,19 @@ std::vector<std::string> addresses_of(const std::string& host) {
 std::string own_host_name() {
   std::array<char, 256> name{};
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+std::string machine_identity() {
+  std::ifstream stream("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  stream >> boot;
+  std::string identity = own_host_name() + " " + boot;
+  for (const char* space : {"mnt", "pid", "net"}) {
+    std::error_code code;
+    identity +=
+        " " + std::filesystem::read_symlink(fmt::format("/proc/self/ns/{}", space), code).string();
+  }
+  return identity;
 }
 
 bool is_this_machine(const std::string& host) {

@@ -13,6 +13,9 @@ bool is_this_machine(const std::string& host);
 /// This machine's name.
 std::string own_host_name();
 
+/// Equal for processes that see the same files, and each other.
+std::string machine_identity();
+
 /// A TCP port that nobody uses at this moment.
 Result<int> find_free_port();
 

@@ -1,9 +1,11 @@
 #include "motley/run/hosts/host_link.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -107,9 +109,17 @@ Result<std::unique_ptr<HostLink>> HostLink::start(const std::string& host,
   return link;
 }
 
+std::unique_ptr<HostLink> HostLink::over(const std::string& host, Descriptor socket) {
+  std::unique_ptr<HostLink> link(new HostLink(host, {}));
+  link->child_.input = Descriptor(::fcntl(socket.number(), F_DUPFD_CLOEXEC, 0));
+  link->child_.output = std::move(socket);
+  return link;
+}
+
 HostLink::~HostLink() {
   {
     const std::scoped_lock lock(writing_);
+    if (child_.input.is_open()) ::shutdown(child_.input.number(), SHUT_WR);  // if it is a socket
     child_.input.reset();
   }
   constexpr double kPatience = 3;  // for its processes and folder
@@ -120,12 +130,12 @@ HostLink::~HostLink() {
     wait_for_exit(child_.pid);
   }
   std::error_code code;
-  fs::remove(words_, code);
+  if (!words_.empty()) fs::remove(words_, code);
 }
 
 tl::unexpected<Error> HostLink::lost(const std::string& why) {
   std::string message = fmt::format("host {}: {}", host_, why);
-  const auto words = read_file(words_);
+  const auto words = words_.empty() ? Result<std::string>("") : read_file(words_);
   const std::string said(trim(words && !trim(*words).empty() ? *words : reader_.chatter()));
   if (!said.empty())
     message += fmt::format("; it said: {}",
@@ -147,10 +157,11 @@ Result<Json> HostLink::greet(double timeout_s) {
   auto hello = wait_for("hello", timeout_s);
   if (!hello) {
     Error error = hello.error();
-    error.message += fmt::format(
-        "; tried: {}; see that this command works without a password and "
-        "that motley lies there at the same path or in the PATH",
-        fmt::join(command_, " "));
+    if (!command_.empty())
+      error.message += fmt::format(
+          "; tried: {}; see that this command works without a password and "
+          "that motley lies there at the same path or in the PATH",
+          fmt::join(command_, " "));
     return tl::make_unexpected(std::move(error));
   }
   scratch_ = hello->head.value("scratch", "");

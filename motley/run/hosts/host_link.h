@@ -27,12 +27,15 @@ class HostLink {
   /// Starts the command; the agent's hello is waited for by `greet`.
   static Result<std::unique_ptr<HostLink>> start(const std::string& host,
                                                  std::vector<std::string> command);
+  /// By a socket to an agent that somebody else has started.
+  static std::unique_ptr<HostLink> over(const std::string& host, Descriptor socket);
   /// The agent sees the end of its input, and ends.
   ~HostLink();
   HostLink(const HostLink&) = delete;
   HostLink& operator=(const HostLink&) = delete;
 
   const std::string& host() const { return host_; }
+  void rename(std::string host) { host_ = std::move(host); }
   /// What the agent said first. Runtime error `host.unreachable`: it did not come, with what was
   /// tried and what that said.
   Result<Json> greet(double timeout_s);

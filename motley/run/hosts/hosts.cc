@@ -1,18 +1,31 @@
 #include "motley/run/hosts/hosts.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
+#include <filesystem>
 #include <sstream>
 #include <utility>
 
+#include "motley/base/text.h"
 #include "motley/run/hosts/agent.h"
+#include "motley/run/hosts/elapsed.h"
 #include "motley/run/hosts/here.h"
+#include "motley/run/hosts/relay_process.h"
 
 namespace motley::run {
 namespace {
 
+namespace fs = std::filesystem;
 constexpr double kGreeting = 30;  // seconds; a login may ask slow services
 
 }  // namespace
@@ -24,6 +37,10 @@ Hosts::~Hosts() {
   }
   over_.notify_all();
   if (beating_.joinable()) beating_.join();
+  links_.clear();
+  if (!relay_) return;
+  relay_->input.reset();  // it ends after what it still carries
+  wait_for_exit(relay_->pid);
 }
 
 void Hosts::beat() {
@@ -48,11 +65,27 @@ Result<Json> Hosts::greet(HostLink& link) const {
   return hello;
 }
 
+void Hosts::add(std::map<std::string, std::unique_ptr<HostLink>> fresh) {
+  const std::scoped_lock lock(mutex_);
+  links_.merge(fresh);
+  if (beating_.joinable() || links_.empty()) return;
+  // Signals are for the thread that waits for them: it inherits what is blocked now.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  beating_ = std::thread([this] { beat(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
 std::map<std::string, Error> Hosts::reach_some(const std::set<std::string>& hosts) {
   std::map<std::string, std::unique_ptr<HostLink>> fresh;
   std::map<std::string, Error> missing;
   for (const std::string& host : hosts) {
-    if (links_.contains(host)) continue;
+    if (agents_.contains(host)) continue;
+    if (is_launched_ && !is_this_machine(host)) {
+      if (const auto found = find_launched(host); !found) missing[host] = found.error();
+      continue;
+    }
     auto link = HostLink::start(host, command_(host));
     if (link)
       fresh[host] = std::move(*link);
@@ -61,22 +94,15 @@ std::map<std::string, Error> Hosts::reach_some(const std::set<std::string>& host
   }
   for (auto& [host, link] : fresh) {
     auto hello = greet(*link);
-    if (hello)
-      hellos_[host] = std::move(*hello);
-    else
+    if (!hello) {
       missing[host] = hello.error();
+      continue;
+    }
+    hellos_[host] = std::move(*hello);
+    agents_[host] = {host};
   }
   for (const auto& [host, error] : missing) fresh.erase(host);
-  if (fresh.empty()) return missing;
-  const std::scoped_lock lock(mutex_);
-  links_.merge(fresh);
-  if (beating_.joinable()) return missing;
-  // Signals are for the thread that waits for them: it inherits what is blocked now.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  beating_ = std::thread([this] { beat(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  add(std::move(fresh));
   return missing;
 }
 
@@ -88,9 +114,149 @@ Result<void> Hosts::reach(const std::set<std::string>& hosts) {
   return tl::make_unexpected(std::move(error));
 }
 
+namespace {
+
+std::string rank_agent(int rank) { return fmt::format("rank {}", rank); }
+
+/// A folder that only this user may enter, with a socket that listens.
+struct Listener {
+  std::string folder;
+  Descriptor socket;
+
+  static Result<Listener> open() {
+    Listener made;
+    std::string name = (fs::temp_directory_path() / "motley-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr)
+      return runtime_error("run.relay", name + ": " + std::strerror(errno));
+    made.folder = name;
+    made.socket = Descriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    made.path().copy(address.sun_path, sizeof address.sun_path - 1);
+    if (::bind(made.socket.number(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
+        ::listen(made.socket.number(), SOMAXCONN) != 0)
+      return runtime_error("run.relay", made.path() + ": " + std::strerror(errno));
+    return made;
+  }
+  std::string path() const { return folder + "/relay"; }
+  ~Listener() {
+    std::error_code code;
+    if (socket.is_open()) fs::remove_all(folder, code);
+  }
+  Listener() = default;
+  Listener(Listener&&) = default;
+};
+
+std::string missing_ranks(int ranks, const std::map<int, std::unique_ptr<HostLink>>& there) {
+  constexpr std::size_t kMostNamed = 8;
+  std::vector<std::string> missing;
+  for (int rank = 1; rank < ranks; ++rank)
+    if (!there.contains(rank)) missing.push_back(std::to_string(rank));
+  const std::size_t others = missing.size() - std::min(missing.size(), kMostNamed);
+  missing.resize(missing.size() - others);
+  return fmt::format("{}{}", fmt::join(missing, ", "),
+                     others == 0 ? "" : fmt::format(" and {} more", others));
+}
+
+}  // namespace
+
+Result<void> Hosts::accept(int listener, int ranks, double patience,
+                           std::map<int, std::unique_ptr<HostLink>>& fresh) {
+  constexpr double kWord = 10;  // seconds for a rank's first word
+  const auto begin = Clock::now();
+  while (static_cast<int>(fresh.size()) < ranks - 1) {
+    const double left = patience - seconds_since(begin);
+    pollfd waits[2] = {{listener, POLLIN, 0}, {relay_->output.number(), POLLIN, 0}};
+    const int count = left <= 0 ? 0 : ::poll(waits, 2, static_cast<int>(1000 * left) + 1);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0)
+      return runtime_error("run.timeout", fmt::format("rank 0 waited {:g} s for rank {}", patience,
+                                                      missing_ranks(ranks, fresh)));
+    if (waits[1].revents != 0)
+      return runtime_error("run.peer-lost", "the connection to the launcher's store has ended");
+    Descriptor socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+    if (!socket.is_open()) continue;
+    MOTLEY_ASSIGN(const std::string word, read_one_line(socket.number(), kWord));
+    const auto rank = find_integer(std::string_view(word).substr(word.find(' ') + 1));
+    if (!rank) return runtime_error("run.relay", "found '" + word + "', wanted a rank");
+    fresh[static_cast<int>(*rank)] =
+        HostLink::over(rank_agent(static_cast<int>(*rank)), std::move(socket));
+  }
+  return {};
+}
+
+Result<void> Hosts::gather(const std::string& worker, int ranks, double patience) {
+  is_launched_ = true;
+  if (ranks < 2) return {};
+  MOTLEY_ASSIGN(const Listener listener, Listener::open());
+  MOTLEY_ASSIGN(RelayProcess relay, start_relay(worker, listener.path()));
+  lead_address_ = relay.address;
+  relay_ = std::move(relay.child);
+  std::map<int, std::unique_ptr<HostLink>> fresh;
+  MOTLEY_RETURN_IF_ERROR(accept(listener.socket.number(), ranks, patience, fresh));
+  std::map<std::string, std::unique_ptr<HostLink>> links;
+  for (auto& [rank, link] : fresh) {
+    MOTLEY_ASSIGN(Json hello, greet(*link));
+    link->rename(fmt::format("{} ({})", hello.value("host", ""), link->host()));
+    launched_.push_back(rank_agent(rank));
+    hellos_[launched_.back()] = std::move(hello);
+    links[launched_.back()] = std::move(link);
+  }
+  for (const std::string& agent : launched_)
+    if (hellos_.at(agent).value("machine", "") == machine_identity()) agents_[""].push_back(agent);
+  add(std::move(links));
+  return {};
+}
+
+void Hosts::end(int code) {
+  for (const std::string& agent : launched_)
+    (void)links_.at(agent)->send({{"do", "end"}, {"code", code}});
+}
+
+Result<void> Hosts::find_launched(const std::string& host) {
+  constexpr double kPatience = 30;  // a name is asked of slow services
+  const std::vector<std::string>& beside = agents_[""];
+  std::string machine;
+  for (const std::string& agent : launched_) {
+    if (std::find(beside.begin(), beside.end(), agent) != beside.end()) continue;
+    const std::string its = hellos_.at(agent).value("machine", "");
+    if (machine.empty()) {
+      MOTLEY_ASSIGN(const Frame answer, links_.at(agent)->ask({{"do", "names"}, {"hosts", {host}}},
+                                                              "names", kPatience));
+      if (answer.head.at("here").at(0).get<bool>()) machine = its;
+    }
+    if (!machine.empty() && its == machine) agents_[host].push_back(agent);
+  }
+  if (!machine.empty()) return {};
+  std::vector<std::string> others = launched_hosts();
+  others.insert(others.begin(), own_host_name());
+  return stale_error("host.missing",
+                     fmt::format("host {}: none of the launcher's ranks is there (they are on {})",
+                                 host, fmt::join(others, ", ")));
+}
+
+const std::vector<std::string>& Hosts::agents_on(const std::string& host) const {
+  static const std::vector<std::string> kNone;
+  const auto found = agents_.find(host);
+  return found == agents_.end() ? kNone : found->second;
+}
+
+std::vector<std::string> Hosts::launched_hosts() const {
+  std::vector<std::string> hosts;
+  std::set<std::string> machines = {machine_identity()};
+  for (const std::string& agent : launched_) {
+    const Json& hello = hellos_.at(agent);
+    if (machines.insert(hello.value("machine", "")).second)
+      hosts.push_back(hello.value("host", ""));
+  }
+  return hosts;
+}
+
 Hosts::Way Hosts::way_to(const std::string& host) const {
+  const Json& hello = hellos_.at(agents_on(host).front());
+  if (is_launched_) return {lead_address_, hello.value("address", lead_address_)};
   // What sshd tells its sessions: "client port server port".
-  std::istringstream words(hellos_.at(host).value("ssh_connection", ""));
+  std::istringstream words(hello.value("ssh_connection", ""));
   Way way;
   std::string port;
   words >> way.lead >> port >> way.host;

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -15,8 +16,9 @@
 
 namespace motley::run {
 
-/// The agents of other machines that a command works with, started when they are first wanted and
-/// kept until it ends. Tells them regularly that it lives, whatever its owner does.
+/// The agents that a command works with, kept until it ends and told regularly that it lives,
+/// whatever its owner does. Either one on each other machine, named as its host and started when it
+/// is first wanted; or, under an external launcher, its other ranks.
 class Hosts {
  public:
   /// The command that runs the agent of a host.
@@ -31,8 +33,16 @@ class Hosts {
   Hosts(const Hosts&) = delete;
   Hosts& operator=(const Hosts&) = delete;
 
+  /// Takes the other ranks of an external launcher's job as agents, by a relay beside this process
+  /// (motley-worker relay). Errors: the store cannot be reached; `run.timeout` names the ranks that
+  /// did not come within `patience` seconds; `host.version`.
+  Result<void> gather(const std::string& worker, int ranks, double patience);
+  /// Under a launcher: the other ranks end with this code.
+  void end(int code);
+
   /// Starts the agents of those that have none yet, side by side. Errors: of HostLink::greet for
-  /// the first that does not answer; stale error `host.version`: another version there.
+  /// the first that does not answer; stale error `host.version`: another version there, or
+  /// `host.missing`: under a launcher, none of its ranks is there.
   Result<void> reach(const std::set<std::string>& hosts);
   /// The same; those that did not answer, with why.
   std::map<std::string, Error> reach_some(const std::set<std::string>& hosts);
@@ -41,19 +51,33 @@ class Hosts {
     std::string lead, host;
   };
   Way way_to(const std::string& host) const;
-  /// Of a host that was reached.
-  HostLink& at(const std::string& host) { return *links_.at(host); }
-  const Json& hello(const std::string& host) const { return hellos_.at(host); }
+  /// By its name.
+  HostLink& at(const std::string& agent) { return *links_.at(agent); }
+  /// Of a host that was reached: the agent that has its files.
+  HostLink& on(const std::string& host) { return *links_.at(agents_on(host).front()); }
+  /// All on a host that was reached; "": beside this process.
+  const std::vector<std::string>& agents_on(const std::string& host) const;
+  /// Machines of a launcher's other ranks, by the names that they give themselves.
+  std::vector<std::string> launched_hosts() const;
 
  private:
   Result<Json> greet(HostLink& link) const;
+  Result<void> accept(int listener, int ranks, double patience,
+                      std::map<int, std::unique_ptr<HostLink>>& fresh);
+  Result<void> find_launched(const std::string& host);
+  void add(std::map<std::string, std::unique_ptr<HostLink>> fresh);
   void beat();
 
   Command command_;
   Versions versions_;
+  bool is_launched_ = false;
+  std::string lead_address_;  ///< that a launcher's ranks see
+  std::optional<Child> relay_;
+  std::vector<std::string> launched_;  ///< agents, by rank
   std::map<std::string, std::unique_ptr<HostLink>> links_;
   std::map<std::string, Json> hellos_;
-  std::mutex mutex_;  // of links_, and is_over_
+  std::map<std::string, std::vector<std::string>> agents_;  ///< by host
+  std::mutex mutex_;                                        // of links_, and is_over_
   std::condition_variable over_;
   bool is_over_ = false;
   std::thread beating_;

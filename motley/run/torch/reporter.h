@@ -16,6 +16,8 @@ class Reporter {
   Reporter();
   void set_rank(int rank) { rank_ = rank; }
   int rank() const { return rank_; }
+  /// Where the lines go.
+  int output() const { return output_; }
   /// One line, written whole.
   void event(const std::string& name, Json fields) const;
   void error(const Error& error, const std::string& instruction) const;

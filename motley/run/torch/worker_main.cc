@@ -17,6 +17,7 @@
 #include "motley/run/environment.h"
 #include "motley/run/torch/cuda_library.h"
 #include "motley/run/torch/rank_training.h"
+#include "motley/run/torch/relay.h"
 #include "motley/run/torch/scripted_training.h"
 #include "motley/run/torch/torch_version.h"
 #include "motley/run/torch/worker_collectives.h"
@@ -62,7 +63,8 @@ Result<int> read_number(const std::string& option, const std::string& text) {
   return usage_error("run.arguments", option + ": found '" + text + "', wanted a number");
 }
 
-bool is_join(const std::string& verb) { return verb == "join" || verb == "join-script"; }
+/// Of a rank that an external launcher started.
+bool is_launched(const std::string& verb) { return verb == "relay" || verb == "join-script"; }
 
 Result<CommandLine> read_command_line(const std::vector<std::string>& words) {
   CommandLine line;
@@ -81,17 +83,18 @@ Result<CommandLine> read_command_line(const std::vector<std::string>& words) {
   line.verb = plain.empty() ? "" : plain[0];
   const bool takes_job = line.verb == "run" || line.verb == "profile" ||
                          line.verb == "collectives" || line.verb == "script";
-  const bool known = takes_job || line.verb == "version" || is_join(line.verb);
-  if (!known || plain.size() != (takes_job ? 2u : 1u))
+  const bool known = takes_job || line.verb == "version" || is_launched(line.verb);
+  const bool may_have_path = takes_job || line.verb == "relay";
+  if (!known || plain.size() > (may_have_path ? 2u : 1u) || plain.size() < (takes_job ? 2u : 1u))
     return usage_error("run.arguments",
-                       "usage: motley-worker version | run JOB | join | script JOB | join-script | "
-                       "profile JOB | collectives JOB, with --rank R in a local job; `motley` "
-                       "starts it");
-  if (takes_job) line.arguments.job_path = plain[1];
+                       "usage: motley-worker version | run JOB | script JOB | join-script | "
+                       "profile JOB | collectives JOB | relay [SOCKET], with --rank R in a local "
+                       "job; `motley` starts it");
+  if (plain.size() > 1) line.arguments.job_path = plain[1];
   if (!line.arguments.rank) {
     MOTLEY_ASSIGN(line.arguments.place, find_rank_place(read_environment()));
   }
-  if (is_join(line.verb) && !line.arguments.place)
+  if (is_launched(line.verb) && !line.arguments.place)
     return usage_error("run.arguments",
                        line.verb + ": no launcher's variables (RANK, WORLD_SIZE, ...)");
   return line;
@@ -101,9 +104,10 @@ Result<CommandLine> read_command_line(const std::vector<std::string>& words) {
 void set_up_process(const CommandLine& line) {
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);  // a file too big is an error of the write
-  const bool trains = line.verb == "run" || line.verb == "join";
   struct sigaction stop {};
-  stop.sa_handler = trains ? on_stop_signal : SIG_DFL;
+  stop.sa_handler = line.verb == "run" ? on_stop_signal : SIG_DFL;
+  // It ends when those whose words it carries have ended; a launcher tells all processes.
+  if (line.verb == "relay") stop.sa_handler = SIG_IGN;
   stop.sa_flags = SA_RESTART;
   ::sigaction(SIGTERM, &stop, nullptr);
   ::sigaction(SIGINT, &stop, nullptr);
@@ -203,6 +207,10 @@ int run_job(const CommandLine& line, Reporter& reporter) {
 }
 
 int run_verb(const CommandLine& line, Reporter& reporter) {
+  if (line.verb == "relay") {
+    const auto carried = carry_bytes(*line.arguments.place, line.arguments.job_path, reporter);
+    return carried ? 0 : fail(reporter, carried.error(), "");
+  }
   if (line.verb != "version" && line.verb != "profile") return run_job(line, reporter);
   const auto done = line.verb == "version" ? report_version(reporter)
                                            : run_profile(line.arguments.job_path, reporter);

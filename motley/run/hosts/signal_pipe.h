@@ -1,0 +1,41 @@
+#pragma once
+
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "motley/run/hosts/child_process.h"
+
+namespace motley::run {
+
+// A handler could do next to nothing safely; a descriptor is polled with the workers' output.
+/// SIGTERM and SIGINT come through a descriptor while this object lives, not as signals.
+class SignalPipe {
+ public:
+  SignalPipe() {
+    sigset_t wanted;
+    sigemptyset(&wanted);
+    sigaddset(&wanted, SIGTERM);
+    sigaddset(&wanted, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &wanted, &before_);
+    descriptor_ = Descriptor(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
+  }
+  ~SignalPipe() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalPipe(const SignalPipe&) = delete;
+  SignalPipe& operator=(const SignalPipe&) = delete;
+  int number() const { return descriptor_.number(); }
+  const sigset_t& mask_before() const { return before_; }
+  /// Signals that have come since the last call.
+  int take() {
+    signalfd_siginfo signal;
+    int count = 0;
+    while (::read(descriptor_.number(), &signal, sizeof signal) == sizeof signal) ++count;
+    return count;
+  }
+
+ private:
+  sigset_t before_{};
+  Descriptor descriptor_;
+};
+
+}  // namespace motley::run
