@@ -98,6 +98,9 @@ std::string default_store(const std::map<std::string, std::string>& environment)
 void add_common_options(Registry& registry, Context& context) {
   registry.app.add_flag("--json", context.json, "one JSON object on stdout");
   registry.app.add_flag("-q,--quiet", context.quiet, "no progress and notes");
+  registry.app.add_option("--launcher", context.launcher,
+                          "how other hosts are reached: ssh (default), slurm (srun, in an "
+                          "allocation) or mpi (mpirun)");
   registry.app.add_option("--print", context.print_phase,
                           "print a phase's result: load, price, search, synth, simulate");
   registry.app.add_option("--stop-after", context.stop_after, "stop after that phase");
@@ -141,6 +144,9 @@ int run_app(std::vector<std::string> arguments, const Surroundings& surroundings
   for (std::size_t i = 0; i < registry.verbs.size(); ++i) {
     if (!registry.commands[i]->parsed()) continue;
     const Verb& verb = registry.verbs[i];
+    if (!context.launcher.empty())
+      if (const auto done = context.workers->reach_by(context.launcher); !done)
+        return report_error(context, done.error());
     const Result<int> code = verb.is_led ? call_launched(verb, context) : verb.call(context);
     return code ? *code : report_error(context, code.error());
   }

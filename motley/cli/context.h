@@ -22,6 +22,7 @@ struct Context {
   const control::Clock* clock = nullptr;
   std::string program;        ///< path of motley itself
   std::string profile_store;  ///< default path of the profile store
+  std::string launcher;       ///< of agents on other hosts; "": ssh
   std::string print_phase, stop_after, dump_dir;
 
   /// Result for people, or the JSON object, to stdout. With --json only `json` is printed.

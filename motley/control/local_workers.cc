@@ -86,12 +86,12 @@ Result<void> write_here(const std::string& path, const std::string& text) {
 
 }  // namespace
 
-LocalWorkers::LocalWorkers(std::string worker, std::string program, std::string version)
+LocalWorkers::LocalWorkers(std::string worker, const std::string& program, std::string version)
     : worker_(std::move(worker)),
       hosts_(
-          [program](const std::string& host) {
+          [this, program](const std::string& host) {
             return run::is_this_machine(host) ? std::vector<std::string>{program, "agent"}
-                                              : run::ssh_command(host, program);
+                                              : run::agent_command(way_in_, host, program);
           },
           {std::move(version), minor_of(MOTLEY_TORCH_VERSION)}) {}
 
@@ -238,6 +238,11 @@ Result<FoundHosts> LocalWorkers::find_hosts(const std::vector<std::string>& host
       MOTLEY_ASSIGN(found.wires.emplace_back(), measure_wire(found, from, to));
     }
   return found;
+}
+
+Result<void> LocalWorkers::reach_by(const std::string& launcher) {
+  MOTLEY_ASSIGN(way_in_, run::find_way_in(launcher));
+  return {};
 }
 
 Result<void> LocalWorkers::gather(const run::RankPlace& place) {

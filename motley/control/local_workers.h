@@ -4,6 +4,7 @@
 
 #include "motley/control/workers.h"
 #include "motley/run/hosts/hosts.h"
+#include "motley/run/hosts/way_in.h"
 
 namespace motley::control {
 
@@ -20,7 +21,10 @@ class LocalWorkers : public Workers {
  public:
   /// `worker`: path of motley-worker; `program`: of motley; `version`: its own. Nothing is started
   /// or looked at yet.
-  explicit LocalWorkers(std::string worker, std::string program = "", std::string version = "");
+  explicit LocalWorkers(std::string worker, const std::string& program = "",
+                        std::string version = "");
+  LocalWorkers(const LocalWorkers&) = delete;
+  LocalWorkers& operator=(const LocalWorkers&) = delete;
 
   /// Errors: worker.missing, worker.version (it was built for another PyTorch than is installed).
   Result<std::string> torch_version() const override;
@@ -29,6 +33,7 @@ class LocalWorkers : public Workers {
   Result<run::MeasuredGroup> time_exchanges(const run::Job& job) override;
   run::JobOutcome train(const run::Job& job, const OnEvent& on_event) override;
   Result<FoundHosts> find_hosts(const std::vector<std::string>& hosts) override;
+  Result<void> reach_by(const std::string& launcher) override;
   Result<void> gather(const run::RankPlace& place) override;
   std::vector<std::string> launched_hosts() const override;
   void end(int code) override;
@@ -37,6 +42,7 @@ class LocalWorkers : public Workers {
   Result<FoundHosts::Wire> measure_wire(const FoundHosts& found, std::size_t from, std::size_t to);
 
   std::string worker_;
+  run::WayIn way_in_ = run::WayIn::kSsh;
   run::Hosts hosts_;
 };
 

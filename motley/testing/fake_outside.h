@@ -77,6 +77,7 @@ class FakeWorkers : public Workers {
     return outcome;
   }
 
+  Result<void> reach_by(const std::string&) override { return {}; }
   Result<void> gather(const run::RankPlace&) override { return {}; }
   void end(int code) override { ended = code; }
   std::vector<std::string> launched_hosts() const override { return {}; }

@@ -441,6 +441,7 @@ class Run:
         """Each worker's next event of a kind, or of its end. Waits as long as anything gets on."""
         heard: list[dict | None] = [None] * len(self._workers)
         faults: list[Fault] = []
+        explained = set()  # workers whose end follows an error that they told
         with selectors.DefaultSelector() as selector:
             for i, worker in enumerate(self._workers):
                 selector.register(worker.process.stdout, selectors.EVENT_READ, i)
@@ -452,12 +453,13 @@ class Run:
                     for event in events:
                         if event["event"] == "error":
                             faults.append(Fault.of_event(event))
+                            explained.add(i)
                         elif event["event"] == wanted or event.get("reason") == "idle":
                             heard[i] = event
                     since = time.monotonic()
                     if ended:
                         selector.unregister(key.fileobj)
-                        if heard[i] is None and not any(event["event"] == "error" for event in events):
+                        if heard[i] is None and i not in explained:
                             faults.append(self._death(i))
                 if (now := self._progress()) != progress:
                     progress, since = now, time.monotonic()

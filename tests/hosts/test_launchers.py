@@ -1,11 +1,15 @@
-"""The same training started by torchrun on every host: in whatever order it counts, with idle devices and spare ranks."""
+"""The same training by torchrun, SLURM and MPI: as what starts agents, and as what starts every rank.
+
+In whatever order a launcher counts, with idle devices and spare ranks, the bits are those by ssh.
+"""
 
 import json
+import shutil
 import subprocess
 
 import pytest
 
-from hosts import namespaces
+from hosts import namespaces, slurm
 from hosts.conftest import MOTLEY, PYTHON, ROOT, RUN, nothing_runs, run_json, slow
 
 pytestmark = pytest.mark.skipif(namespaces.missing() != "", reason=namespaces.missing())
@@ -83,3 +87,37 @@ def test_probe_in_an_allocation(hosts, lead):
     said, codes = by_torchrun(hosts, "bca", f"{MOTLEY} probe --json", 29704)
     assert codes == [0, 0, 0], said
     assert [device["name"] for device in answer(said)["devices"]] == ["b:0", "c:0", "a:0"]
+
+
+MPI = "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; "
+wants_slurm = pytest.mark.skipif(slurm.missing() != "", reason=slurm.missing())
+wants_mpi = pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun is not installed (openmpi-bin)")
+
+
+@pytest.fixture(scope="module")
+def allocation(hosts):
+    with slurm.Slurm(hosts) as made:
+        yield made
+
+
+@slow
+@wants_slurm
+@pytest.mark.parametrize("how", ["salloc -N3 -n3 {} --launcher slurm", "srun -N3 -n3 {}", "srun -N3 -n6 {}"])
+def test_slurm(hosts, by_ssh, allocation, how):
+    command = how.format(f"{train('first-idle')} --steps 5 --run-dir slurm-{len(how)}")
+    done = allocation.run(command, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert answer([(done.stdout, done.stderr)])["losses"] == by_ssh["first-idle"]["losses"]
+    nothing_runs(hosts)
+
+
+@slow
+@wants_mpi
+@pytest.mark.parametrize("how", ["{} --launcher mpi", "mpirun --host a,c,b -n 3 -x MASTER_ADDR=a {}",
+                                 "mpirun --host b,a,c -n 3 -x MASTER_ADDR=b -x HOME {}"])
+def test_mpi(hosts, by_ssh, how):
+    lead = hosts["b"] if "host b" in how else hosts["a"]
+    done = lead.run(MPI + how.format(f"{train('all')} --steps 5 --run-dir mpi-{len(how)}"), check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert answer([(done.stdout, done.stderr)])["losses"] == by_ssh["all"]["losses"]
+    nothing_runs(hosts)

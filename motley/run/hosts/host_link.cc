@@ -26,15 +26,8 @@ namespace fs = std::filesystem;
 constexpr int kWaitMs = 100;
 constexpr std::size_t kMostWords = 400;
 
-/// As one word for a shell.
-std::string shell_quoted(const std::string& text) {
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
 Result<std::string> make_words_file() {
-  std::string name = (fs::temp_directory_path() / "motley-ssh-XXXXXX").string();
+  std::string name = (fs::temp_directory_path() / "motley-words-XXXXXX").string();
   const int file = ::mkstemp(name.data());
   if (file < 0) return runtime_error("host.start", name + ": cannot be written");
   ::close(file);
@@ -82,17 +75,6 @@ class Receiver {
 };
 
 }  // namespace
-
-std::vector<std::string> ssh_command(const std::string& host, const std::string& program) {
-  const std::string here = shell_quoted(program);
-  return {
-      "ssh", "-T",
-      "-o",  "BatchMode=yes",
-      "-o",  "ConnectTimeout=10",
-      "-o",  "ServerAliveInterval=5",
-      "-o",  "ServerAliveCountMax=3",
-      host,  fmt::format("if [ -x {0} ]; then exec {0} agent; else exec motley agent; fi", here)};
-}
 
 Result<std::unique_ptr<HostLink>> HostLink::start(const std::string& host,
                                                   std::vector<std::string> command) {

@@ -15,11 +15,6 @@
 
 namespace motley::run {
 
-/// The command that runs motley's agent on a host: OpenSSH's client with the user's own settings,
-/// which asks for nothing. `program`: motley here, which is taken there too if it lies there; else
-/// the one in the path.
-std::vector<std::string> ssh_command(const std::string& host, const std::string& program);
-
 /// The lead's end of the pipe to a host's agent (agent.h). Requests and answers by one thread;
 /// beats by any.
 class HostLink {
