@@ -32,8 +32,8 @@ namespace motley::run {
 namespace {
 
 constexpr std::size_t kMostPiece = std::size_t{1} << 20;
-constexpr std::int64_t kMostUnderWay = 8;  // pieces that the other side has not taken
-constexpr std::chrono::seconds kGlance{1};   // at whether the other thread has failed
+constexpr std::int64_t kMostUnderWay = 8;      // pieces that the other side has not taken
+constexpr std::chrono::seconds kRelayLook{1};  // at whether the other thread has failed
 constexpr int kRelayTickMs = 20;
 constexpr int kInput = STDIN_FILENO;
 
@@ -79,7 +79,7 @@ class Post {
   /// Waits; nothing when it has not come after a while.
   std::optional<std::string> take(const std::string& key) {
     try {
-      store().wait({key}, kGlance);
+      store().wait({key}, kRelayLook);
     } catch (const std::exception& fault) {
       if (failure_text(fault).find("imeout") == std::string::npos) throw;
       return std::nullopt;
