@@ -5,7 +5,7 @@
 
 #include <atomic>
 #include <filesystem>
-#include <random>
+#include <fstream>
 #include <regex>
 #include <set>
 
@@ -29,12 +29,6 @@ namespace motley::control {
 namespace {
 
 constexpr double kProfileTimeout = 1800;  // seconds; of one device kind
-
-/// That only who was told it knows.
-std::string random_word() {
-  std::random_device source;
-  return fmt::format("{:08x}{:08x}{:08x}{:08x}", source(), source(), source(), source());
-}
 
 /// A directory that is gone when the object is.
 class ScratchDirectory {
@@ -76,6 +70,19 @@ Result<std::string> write_profile_job(const TimingTask& task, const std::string&
   const std::string path = directory + "/profile.json";
   MOTLEY_RETURN_IF_ERROR(write(path, run::profile_job_to_json(job).dump()));
   return path;
+}
+
+/// That nobody else may read: a job of several machines has the secret of its store.
+Result<void> write_secret(const std::string& path, const std::string& text) {
+  MOTLEY_RETURN_IF_ERROR(write_file_atomic(path, ""));
+  std::error_code code;
+  std::filesystem::permissions(
+      path, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write, code);
+  std::ofstream stream(path);
+  stream << text;
+  stream.close();
+  return code || stream.fail() ? runtime_error("run.directory", path + ": cannot be written")
+                               : Result<void>();
 }
 
 Result<void> write_here(const std::string& path, const std::string& text) {
@@ -201,11 +208,12 @@ Result<FoundHosts::Wire> LocalWorkers::measure_wire(const FoundHosts& found, std
                                                     std::size_t to) {
   constexpr double kPatience = 15;  // seconds
   const std::string &here = found.hosts[from], &there = found.hosts[to];
-  const std::string word = random_word();
-  MOTLEY_ASSIGN(const run::Frame listening,
-                hosts_.on(there).ask({{"do", "listen"}, {"word", word}}, "listening", kPatience));
+  const std::string word = run::random_word();
   const bool is_to_lead = run::is_this_machine(there);
   const std::string address = is_to_lead ? hosts_.way_to(here).lead : hosts_.way_to(there).host;
+  MOTLEY_ASSIGN(const run::Frame listening,
+                hosts_.on(there).ask({{"do", "listen"}, {"address", address}, {"word", word}},
+                                     "listening", kPatience));
   MOTLEY_ASSIGN(const run::Frame times,
                 hosts_.on(here).ask({{"do", "wire"},
                                      {"address", address},

@@ -190,6 +190,9 @@ Result<std::optional<RankPlace>> find_rank_place(const Variables& variables) {
     return usage_error("run.environment",
                        fmt::format("{}: found rank {} of {} ranks, wanted a rank below the size",
                                    place->source, place->rank, place->size));
+  // Keys of the store begin with it: who does not know it finds nothing there.
+  if (const std::string secret = value_of(variables, "MOTLEY_SECRET"); !secret.empty())
+    place->attempt += "/" + secret;
   place->interface = value_of(variables, "GLOO_SOCKET_IFNAME");
   return std::optional<RankPlace>(std::move(*place));
 }

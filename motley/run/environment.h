@@ -32,6 +32,7 @@ struct RankPlace {
 ///   MPICH, Intel MPI                 PMI_RANK PMI_SIZE
 /// MASTER_ADDR and MASTER_PORT override what SLURM gives. MPI gives no address: on one host it is
 /// 127.0.0.1, otherwise MASTER_ADDR must be set. SLURM's variables count only inside a step (srun).
+/// MOTLEY_SECRET, equal on all ranks, becomes a part of `attempt`.
 /// Empty: no launcher. Usage error: a value that is no number, or a rank outside the size.
 Result<std::optional<RankPlace>> find_rank_place(
     const std::map<std::string, std::string>& environment);

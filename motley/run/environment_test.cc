@@ -53,6 +53,17 @@ TEST(RankPlace, TorchrunWithItsStore) {
                                         "store"}));
 }
 
+TEST(RankPlace, KeysBeginWithTheSecret) {
+  const RankPlace place = place_of({{"RANK", "0"},
+                                    {"WORLD_SIZE", "2"},
+                                    {"MASTER_ADDR", "10.0.0.1"},
+                                    {"MASTER_PORT", "29400"},
+                                    {"TORCHELASTIC_RUN_ID", "job7"},
+                                    {"TORCHELASTIC_RESTART_COUNT", "2"},
+                                    {"MOTLEY_SECRET", "only us"}});
+  EXPECT_EQ(place.attempt, "job7/2/only us");
+}
+
 TEST(RankPlace, SlurmStep) {
   const RankPlace place = place_of({{"SLURM_PROCID", "5"},
                                     {"SLURM_STEP_ID", "0"},

@@ -94,7 +94,8 @@ Result<WorkerDevice> worker_device_from_json(const Json& json, const std::string
 namespace {
 
 Json store_to_json(const std::optional<StoreAddress>& store) {
-  return store ? Json{{"address", store->address}, {"port", store->port}} : Json(nullptr);
+  return store ? Json{{"address", store->address}, {"port", store->port}, {"secret", store->secret}}
+               : Json(nullptr);
 }
 
 }  // namespace
@@ -131,6 +132,7 @@ Result<StoreAddress> store_from_json(const Json& json, const std::string& where)
   StoreAddress store;
   MOTLEY_ASSIGN(store.address, object.string("address"));
   MOTLEY_ASSIGN(store.port, object.integer("port"));
+  MOTLEY_ASSIGN(store.secret, object.string("secret"));
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
   return store;
 }

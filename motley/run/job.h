@@ -37,6 +37,7 @@ Result<WorkerDevice> worker_device_from_json(const Json& json, const std::string
 struct StoreAddress {
   std::string address;
   int port = 0;
+  std::string secret;  ///< first part of every key: who does not know it finds nothing there
   bool operator==(const StoreAddress&) const = default;
 };
 

@@ -89,11 +89,11 @@ Result<void> choose_store(Hosts& hosts, Job& job) {
   const std::string& first = job.devices[0].host;
   if (first.empty()) {
     MOTLEY_ASSIGN(const int port, find_free_port());
-    job.store = StoreAddress{hosts.way_to(*remote.begin()).lead, port};
+    job.store = StoreAddress{hosts.way_to(*remote.begin()).lead, port, random_word()};
     return {};
   }
   MOTLEY_ASSIGN(const Frame answer, hosts.on(first).ask({{"do", "port"}}, "port", kPatience));
-  job.store = StoreAddress{hosts.way_to(first).host, answer.head.value("port", 0)};
+  job.store = StoreAddress{hosts.way_to(first).host, answer.head.value("port", 0), random_word()};
   return {};
 }
 

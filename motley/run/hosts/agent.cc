@@ -255,7 +255,7 @@ class Agent {
   }
 
   Result<void> listen(const Frame& frame) {
-    MOTLEY_ASSIGN(wire_, WireServer::start(frame.head.at("word")));
+    MOTLEY_ASSIGN(wire_, WireServer::start(frame.head.at("address"), frame.head.at("word")));
     return say({{"is", "listening"}, {"port", wire_->port()}});
   }
 

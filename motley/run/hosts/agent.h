@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "motley/base/json_forward.h"
+#include "motley/base/json.h"
 #include "motley/base/result.h"
 
 namespace motley::run {
@@ -41,7 +41,7 @@ struct AgentOptions {
 ///   {"do": "fetch", "path"}                 {"is": "file", "path", "end"} BYTES ...,
 ///                                           {"is": "link", "path", "target"}, {"is": "fetched"}
 ///   {"do": "port"}                          {"is": "port", "port"}
-///   {"do": "listen", "word"}                {"is": "listening", "port"}; for measure_wire
+///   {"do": "listen", "address", "word"}     {"is": "listening", "port"}; for measure_wire
 ///   {"do": "wire", "address", "port", "word"}  {"is": "wire", "latency", "bandwidth"}
 ///   {"do": "probe"}                         {"is": "probe", "host"}
 ///   {"do": "end", "code"}                   nothing; the agent's work is done

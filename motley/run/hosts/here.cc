@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <set>
 #include <vector>
 
@@ -78,6 +79,11 @@ bool is_this_machine(const std::string& host) {
   for (const std::string& address : addresses_of(name))
     if (address.starts_with("127.") || own.contains(address)) return true;
   return false;
+}
+
+std::string random_word() {
+  std::random_device source;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", source(), source(), source(), source());
 }
 
 Result<int> find_free_port() {

@@ -16,6 +16,9 @@ std::string own_host_name();
 /// Equal for processes that see the same files, and each other.
 std::string machine_identity();
 
+/// That only who was told it knows: 32 hexadecimal digits of the system's source.
+std::string random_word();
+
 /// A TCP port that nobody uses at this moment.
 Result<int> find_free_port();
 

@@ -1,5 +1,6 @@
 #include "motley/run/hosts/wire.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -99,17 +100,22 @@ WireServer::WireServer(Descriptor listening, int port, std::string word)
   thread_ = std::thread([this] { serve(); });
 }
 
-Result<std::unique_ptr<WireServer>> WireServer::start(std::string word) {
+Result<std::unique_ptr<WireServer>> WireServer::start(const std::string& address,
+                                                      std::string word) {
   Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  socklen_t length = sizeof address;
-  auto* any = reinterpret_cast<sockaddr*>(&address);
-  if (!socket.is_open() || ::bind(socket.number(), any, length) != 0 ||
-      ::listen(socket.number(), 16) != 0 || ::getsockname(socket.number(), any, &length) != 0)
+  sockaddr_in own{};
+  own.sin_family = AF_INET;
+  socklen_t length = sizeof own;
+  auto* name = reinterpret_cast<sockaddr*>(&own);
+  // A name, or an address that something on the way translates, is none of ours.
+  const bool is_bound = ::inet_pton(AF_INET, address.c_str(), &own.sin_addr) == 1 &&
+                        ::bind(socket.number(), name, length) == 0;
+  if (!is_bound) own.sin_addr = {};
+  if (!socket.is_open() || (!is_bound && ::bind(socket.number(), name, length) != 0) ||
+      ::listen(socket.number(), 16) != 0 || ::getsockname(socket.number(), name, &length) != 0)
     return runtime_error("host.wire", fmt::format("cannot listen: {}", std::strerror(errno)));
   return std::unique_ptr<WireServer>(
-      new WireServer(std::move(socket), ntohs(address.sin_port), std::move(word)));
+      new WireServer(std::move(socket), ntohs(own.sin_port), std::move(word)));
 }
 
 WireServer::~WireServer() {

@@ -21,7 +21,8 @@ struct WireTimes {
 /// object.
 class WireServer {
  public:
-  static Result<std::unique_ptr<WireServer>> start(std::string word);
+  /// Listens at `address` where that is one of this host's, else at all of them.
+  static Result<std::unique_ptr<WireServer>> start(const std::string& address, std::string word);
   ~WireServer();
   WireServer(const WireServer&) = delete;
   WireServer& operator=(const WireServer&) = delete;

@@ -102,6 +102,7 @@ RendezvousOptions rendezvous_options(const WorkerArguments& arguments, const Job
     RankPlace place{.rank = rank, .size = options.size};
     place.master_address = job.store->address;
     place.master_port = job.store->port;
+    place.attempt = job.store->secret;
     place.source = "the job's store";
     options.place = std::move(place);
   }

@@ -331,6 +331,16 @@ TEST_F(RendezvousTest, DisagreementNamesTheRank) {
   });
 }
 
+TEST_F(RendezvousTest, AllNameTheRankThatDidNotCome) {
+  on_ranks(4, [&](Rendezvous& rendezvous) {
+    if (rendezvous.rank() == 2) return;
+    const auto met = rendezvous.barrier("start", Seconds(0.5));
+    ASSERT_FALSE(met.has_value());
+    EXPECT_EQ(met.error().code, "run.timeout");
+    EXPECT_EQ(met.error().message, "rank 0 waited 0.5 s for rank 2: start");
+  });
+}
+
 TEST_F(RendezvousTest, AMissingKeyIsATimeout) {
   const auto rendezvous = open(0, 2);
   const auto missing = rendezvous->get("nothing", Seconds(0.2));

@@ -156,18 +156,37 @@ Result<std::string> Rendezvous::get(const std::string& key, Seconds timeout) {
   }
 }
 
-Result<void> Rendezvous::agree(const std::string& key, const std::string& value) {
+// Rank 0 alone reads what all say, and says what came of it: n ranks read 2n values, not n squared.
+Result<void> Rendezvous::meet(const std::string& key, const std::string& value, Seconds timeout) {
+  const std::string verdict = key + "/verdict";
+  if (options_.rank == 0) {
+    const auto met = hear_all(key, value, timeout);
+    const std::string text = met ? "" : met.error().code + "\n" + met.error().message;
+    MOTLEY_RETURN_IF_ERROR(set(verdict, text));
+    return met;
+  }
   MOTLEY_RETURN_IF_ERROR(set(fmt::format("{}/{}", key, options_.rank), value));
-  std::string wanted;
-  // In order of ranks: all that wait name the same missing one.
-  for (int rank = 0; rank < options_.size; ++rank) {
-    const auto found = get(fmt::format("{}/{}", key, rank));
+  // Rank 0 may come late itself, and then wait as long for somebody else, whom it names.
+  const Seconds patience = 2 * timeout;
+  const auto text = get(verdict, patience);
+  if (!text && text.error().code == "run.timeout")
+    return runtime_error("run.timeout", fmt::format("rank {} waited {:g} s for rank 0: {}",
+                                                    options_.rank, patience.value, key));
+  MOTLEY_RETURN_IF_ERROR(text);
+  const std::size_t line = text->find('\n');
+  if (line == std::string::npos) return {};
+  return runtime_error(text->substr(0, line), text->substr(line + 1));
+}
+
+/// Rank 0's part: in order of ranks, so that the first that is missing is named.
+Result<void> Rendezvous::hear_all(const std::string& key, const std::string& wanted,
+                                  Seconds timeout) {
+  for (int rank = 1; rank < options_.size; ++rank) {
+    const auto found = get(fmt::format("{}/{}", key, rank), timeout);
     if (!found && found.error().code == "run.timeout")
-      return runtime_error("run.timeout",
-                           fmt::format("rank {} waited {:g} s for rank {}: {}", options_.rank,
-                                       options_.timeout.value, rank, key));
+      return runtime_error("run.timeout", fmt::format("rank 0 waited {:g} s for rank {}: {}",
+                                                      timeout.value, rank, key));
     MOTLEY_RETURN_IF_ERROR(found);
-    if (rank == 0) wanted = *found;
     if (*found != wanted)
       return runtime_error("run.disagreement", fmt::format("{}: rank {} has {}, rank 0 has {}", key,
                                                            rank, *found, wanted));
@@ -175,11 +194,12 @@ Result<void> Rendezvous::agree(const std::string& key, const std::string& value)
   return {};
 }
 
+Result<void> Rendezvous::agree(const std::string& key, const std::string& value) {
+  return meet(key, value, options_.timeout);
+}
+
 Result<void> Rendezvous::barrier(const std::string& key, Seconds timeout) {
-  MOTLEY_RETURN_IF_ERROR(set(fmt::format("{}/{}", key, options_.rank), "here"));
-  for (int rank = 0; rank < options_.size; ++rank)
-    MOTLEY_RETURN_IF_ERROR(get(fmt::format("{}/{}", key, rank), timeout));
-  return {};
+  return meet(key, "here", timeout);
 }
 
 Result<std::string> Rendezvous::own_address() const {

@@ -38,7 +38,8 @@ class Rendezvous {
   Result<void> remove(const std::string& key);
 
   /// Every rank gives its value under the same `key` (each key once); all get an error
-  /// `run.disagreement` naming the first rank whose value is not rank 0's, or nothing. Collective.
+  /// `run.disagreement` naming the first rank whose value is not rank 0's, or `run.timeout` naming
+  /// the first that did not come, or nothing. Collective.
   Result<void> agree(const std::string& key, const std::string& value);
   /// Waits until all ranks have come. Collective; each key once.
   Result<void> barrier(const std::string& key, Seconds timeout);
@@ -56,6 +57,8 @@ class Rendezvous {
 
  private:
   Rendezvous(RendezvousOptions options, std::unique_ptr<State> state);
+  Result<void> meet(const std::string& key, const std::string& value, Seconds timeout);
+  Result<void> hear_all(const std::string& key, const std::string& wanted, Seconds timeout);
   RendezvousOptions options_;
   std::unique_ptr<State> state_;
 };
