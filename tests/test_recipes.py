@@ -63,7 +63,7 @@ def test_a_recipe_goes_on_under_another_plan(motley, mlp, cluster, environment, 
     found = family.run("half", 1, "--batch-split", "1,1,2", *flags)
     assert len(found.losses) == len(whole.losses)
     loss, worst, where = differences(found, whole)
-    limit = max(1e-5, rounding(family, "whole") if optimizer == "muon" else 0)  # muon's bfloat16
+    limit = max(1e-5, rounding(family, "whole") if optimizer != "adamw" else 0)  # muon's bfloat16, adafactor's means
     assert loss < 0.1 * limit and worst < limit, (loss, worst, where)
     averages = [load_file(tmp_path / name / run / "model_average.safetensors") for run in ("half", "whole")]
     for key, value in averages[1].items():

@@ -84,7 +84,7 @@ std::string update_key(const DeviceProgram& program, const Instruction& instruct
   for (std::size_t i = 5; i < std::min<std::size_t>(8, instruction.arguments.size()); ++i)
     if (!std::holds_alternative<NoneArgument>(instruction.arguments[i].value))
       before += i == 5 ? ", scaled" : i == 6 ? ", counted" : ", clipped";
-  return fmt::format("{}({}, {}, {} states{})", instruction.op, kind,
+  return fmt::format("{}({}, {}, {} states{})", instruction.full_name(), kind,
                      sum_up(program, instruction, 1, 2), states, before);
 }
 

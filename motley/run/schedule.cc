@@ -6,8 +6,8 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
-#include <numbers>
 
+#include "motley/base/exact_math.h"
 #include "motley/base/file.h"
 #include "motley/base/json.h"
 #include "motley/base/text.h"
@@ -24,7 +24,7 @@ std::vector<std::string> known_schedules() {
 
 /// From `from` to `to` along half a cosine.
 double anneal(double from, double to, double part) {
-  return to + (from - to) / 2 * (1 + std::cos(std::numbers::pi * part));
+  return to + (from - to) / 2 * (1 + exact_cos_pi(part));
 }
 
 /// Of `steps` steps; both phases end at a whole step, the first before it is up.
@@ -83,9 +83,9 @@ double Schedule::factor(std::int64_t step) const {
     case ScheduleKind::kLinear:
       return floor + (1 - floor) * (1 - part);
     case ScheduleKind::kCosine:
-      return floor + (1 - floor) * (1 + std::cos(std::numbers::pi * part)) / 2;
+      return floor + (1 - floor) * (1 + exact_cos_pi(part)) / 2;
     case ScheduleKind::kStep:
-      return std::pow(gamma, static_cast<double>((step - warmup) / every));
+      return exact_power(gamma, static_cast<double>((step - warmup) / every));
     case ScheduleKind::kOneCycle:
       return one_cycle(std::min(over, count - 1), count);
     default:

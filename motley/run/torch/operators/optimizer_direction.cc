@@ -1,6 +1,5 @@
 #include "motley/run/torch/operators/optimizer_direction.h"
 
-#include <ATen/ops/_foreach_lerp.h>
 #include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/full.h>
@@ -12,6 +11,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "motley/run/torch/operators/optimizer_update.h"
@@ -21,18 +21,6 @@ namespace motley::run {
 namespace {
 
 // ---- directions: of parameter i, from its prepared gradient, at an update of this count
-
-at::Tensor lamb_direction(const Frame& frame, const UpdateArguments& a, std::size_t i,
-                          const at::Tensor& gradient, double count) {
-  const double beta1 = a.constant(0), beta2 = a.constant(1), eps = a.constant(2);
-  at::Tensor first = frame.values[a.state1[i]], second = frame.values[a.state2[i]];
-  first.lerp_(gradient, 1 - beta1);
-  second.mul_(beta2).addcmul_(gradient, gradient, 1 - beta2);
-  at::Tensor direction = first.div(1 - std::pow(beta1, count));
-  direction.div_(second.div(1 - std::pow(beta2, count)).sqrt_().add_(eps));
-  if (a.weight_decay != 0) direction.add_(frame.values[a.parameters[i]], a.weight_decay);
-  return direction;
-}
 
 /// Mean of squares along a dimension, which keeps its place.
 at::Tensor mean_squares(const at::Tensor& x, std::int64_t dim) {
@@ -62,12 +50,15 @@ at::Tensor adafactor_direction(const Frame& frame, const UpdateArguments& a, std
   return direction.div_(direction.norm(2).to(at::kDouble).div_(width).clamp_min_(1.0));
 }
 
-at::Tensor muon_direction(const Frame& frame, const UpdateArguments& a, std::size_t i,
-                          const at::Tensor& gradient, double /*count*/) {
-  const double momentum = a.constant(0);
-  at::Tensor buffer = frame.values[a.state1[i]];
-  buffer.lerp_(gradient, 1 - momentum);
-  return a.constant(1) != 0 ? gradient.lerp(buffer, momentum) : buffer.clone();
+/// Of an optimizer whose direction of an element depends on that element alone.
+template <ElementKind kKind>
+at::Tensor element_direction(const Frame& frame, const UpdateArguments& a, std::size_t i,
+                             const at::Tensor& gradient, double /*count*/) {
+  ElementTensors one{{frame.values[a.parameters[i]]}, {gradient.clone()}, {}, {}};
+  one.state1.push_back(frame.values[a.state1[i]]);
+  if (!a.state2.empty()) one.state2.push_back(frame.values[a.state2[i]]);
+  update_elements(one, a.step(frame, kKind));
+  return one.gradients.front();
 }
 
 using Direction = at::Tensor (*)(const Frame&, const UpdateArguments&, std::size_t,
@@ -82,9 +73,9 @@ struct DirectionRow {
   bool has_parameter_norms, has_direction_norms;  ///< what motley::apply asks for
 };
 constexpr std::array<DirectionRow, 3> kDirections = {
-    {{{"lamb", 3, two_states}, lamb_direction, true, true},
+    {{{"lamb", 3, two_states}, element_direction<ElementKind::kLamb>, true, true},
      {{"adafactor", 1, adafactor_states}, adafactor_direction, true, false},
-     {{"muon", 2, one_state}, muon_direction, false, false}}};
+     {{"muon", 2, one_state}, element_direction<ElementKind::kMuon>, false, false}}};
 
 Result<DirectionRow> find_direction(const std::string& kind) {
   const auto* row =
@@ -142,6 +133,13 @@ std::vector<double> read_norms(const Frame& frame, int squares) {
   const at::Tensor roots = frame.values[squares].sqrt().cpu();
   const double* first = roots.const_data_ptr<double>();
   return {first, first + roots.numel()};
+}
+
+/// One after the other: PyTorch's order depends on the processor.
+double sum_in_order(const at::Tensor& numbers) {
+  const at::Tensor host = numbers.cpu();
+  const double* first = host.const_data_ptr<double>();
+  return std::accumulate(first, first + host.numel(), 0.0);
 }
 
 /// What decides how far a step goes.
@@ -223,9 +221,10 @@ Result<Kernel> make_apply(InstructionReader& reader, at::Device) {
     const bool decays = arguments.kind != "lamb" && arguments.weight_decay != 0;
     for (std::size_t i = 0; i < arguments.parameters.size(); ++i) {
       const double length = step_length(arguments, step, i);
-      at::Tensor parameter = frame.values[arguments.parameters[i]];
-      if (decays) parameter.mul_(1 - step.lr * arguments.weight_decay);
-      parameter.add_(frame.values[arguments.directions[i]], -length);
+      const double lost = decays ? step.lr * arguments.weight_decay : 0;
+      update_elements(
+          {{frame.values[arguments.parameters[i]]}, {frame.values[arguments.directions[i]]}},
+          {ElementKind::kApply, length, lost});
     }
   };
 }
@@ -250,7 +249,7 @@ Result<Kernel> make_gradient_factor(InstructionReader& reader, at::Device) {
   MOTLEY_RETURN_IF_ERROR(reader.status());
   return [=](Frame& frame) {
     double sum = 0;
-    for (const int id : squares) sum += frame.values[id].sum().item<double>();
+    for (const int id : squares) sum += sum_in_order(frame.values[id]);
     const double scale = scaling < 0 ? 1.0 : frame.values[scaling][0].item<float>();
     const double norm = std::sqrt(sum) / scale;
     double factor = 1 / scale;
@@ -276,7 +275,8 @@ Result<Kernel> make_average(InstructionReader& reader, at::Device) {
   return [averages, parameters, decay](Frame& frame) {
     // After the first step the average is that step's parameters.
     const double weight = frame.step == 0 ? 1.0 : 1 - decay;
-    at::_foreach_lerp_(pick(frame, averages), pick(frame, parameters), weight);
+    update_elements({pick(frame, averages), pick(frame, parameters)},
+                    {ElementKind::kAverage, weight});
   };
 }
 

@@ -1,12 +1,5 @@
 #include "motley/run/torch/operators/optimizer_update.h"
 
-#include <ATen/ops/_foreach_add.h>
-#include <ATen/ops/_foreach_addcdiv.h>
-#include <ATen/ops/_foreach_addcmul.h>
-#include <ATen/ops/_foreach_lerp.h>
-#include <ATen/ops/_foreach_mul.h>
-#include <ATen/ops/_foreach_sign.h>
-#include <ATen/ops/_foreach_sqrt.h>
 #include <ATen/ops/_fused_adagrad.h>
 #include <ATen/ops/_fused_adam.h>
 #include <ATen/ops/_fused_adamw.h>
@@ -23,73 +16,30 @@ namespace motley::run {
 
 namespace {
 
-/// Parameters that are updated by one call, with what belongs to them.
-struct Tensors {
-  std::vector<at::Tensor> parameters, gradients, state1, state2;
-};
-
-/// What a step's rule needs beside tensors.
-struct Rate {
-  double lr;     ///< of this step
-  double count;  ///< updates made, this one included
-};
-
-using Rule = void (*)(Tensors&, const UpdateArguments&, Rate);
-
-std::vector<at::Tensor> counts_of(const Tensors& tensors, double count) {
-  const at::Tensor one =
-      at::full({}, count, tensors.parameters.front().options().dtype(at::kFloat));
-  return std::vector<at::Tensor>(tensors.parameters.size(), one);
-}
-
-void update_sgd(Tensors& t, const UpdateArguments& a, Rate rate) {
-  at::_fused_sgd_(t.parameters, t.gradients, t.state1, a.weight_decay, a.constant(0), rate.lr,
-                  /*dampening=*/0.0, /*nesterov=*/a.constant(1) != 0, /*maximize=*/false,
-                  /*is_first_step=*/false);
-}
-
-void update_adam(Tensors& t, const UpdateArguments& a, Rate rate) {
-  at::_fused_adam_(t.parameters, t.gradients, t.state1, t.state2, {}, counts_of(t, rate.count),
-                   rate.lr, a.constant(0), a.constant(1), a.weight_decay, a.constant(2),
-                   /*amsgrad=*/false, /*maximize=*/false, std::nullopt, std::nullopt);
-}
-
-void update_adamw(Tensors& t, const UpdateArguments& a, Rate rate) {
-  at::_fused_adamw_(t.parameters, t.gradients, t.state1, t.state2, {}, counts_of(t, rate.count),
-                    rate.lr, a.constant(0), a.constant(1), a.weight_decay, a.constant(2),
-                    /*amsgrad=*/false, /*maximize=*/false, std::nullopt, std::nullopt);
-}
-
-void update_adagrad(Tensors& t, const UpdateArguments& a, Rate rate) {
-  at::_fused_adagrad_(t.parameters, t.gradients, t.state1, counts_of(t, rate.count), rate.lr,
-                      /*lr_decay=*/0.0, a.weight_decay, a.constant(0), /*maximize=*/false,
-                      std::nullopt, std::nullopt);
-}
-
-void update_rmsprop(Tensors& t, const UpdateArguments& a, Rate rate) {
-  const double alpha = a.constant(0), eps = a.constant(1), momentum = a.constant(2);
-  std::vector<at::Tensor> gradients = t.gradients;
-  if (a.weight_decay != 0) gradients = at::_foreach_add(gradients, t.parameters, a.weight_decay);
-  at::_foreach_mul_(t.state1, alpha);
-  at::_foreach_addcmul_(t.state1, gradients, gradients, 1 - alpha);
-  std::vector<at::Tensor> average = at::_foreach_sqrt(t.state1);
-  at::_foreach_add_(average, eps);
-  if (momentum == 0.0) {
-    at::_foreach_addcdiv_(t.parameters, gradients, average, -rate.lr);
-    return;
-  }
-  at::_foreach_mul_(t.state2, momentum);
-  at::_foreach_addcdiv_(t.state2, gradients, average, 1.0);
-  at::_foreach_add_(t.parameters, t.state2, -rate.lr);
-}
-
-void update_lion(Tensors& t, const UpdateArguments& a, Rate rate) {
-  const double beta1 = a.constant(0), beta2 = a.constant(1);
-  at::_foreach_mul_(t.parameters, 1 - rate.lr * a.weight_decay);
-  std::vector<at::Tensor> step = at::_foreach_lerp(t.gradients, t.state1, beta1);
-  at::_foreach_sign_(step);
-  at::_foreach_add_(t.parameters, step, -rate.lr);
-  at::_foreach_lerp_(t.state1, t.gradients, 1 - beta2);
+/// By PyTorch's fused kernels, whose last bits differ from device to device.
+void update_fused(const ElementTensors& t, const ElementStep& s) {
+  const std::array<double, 3>& c = s.constants;
+  const auto counts = [&] {
+    const at::Tensor one = at::full({}, s.count, t.parameters.front().options().dtype(at::kFloat));
+    return std::vector<at::Tensor>(t.parameters.size(), one);
+  };
+  if (s.kind == ElementKind::kSgd)
+    at::_fused_sgd_(t.parameters, t.gradients, t.state1, s.weight_decay, c[0], s.lr,
+                    /*dampening=*/0.0, /*nesterov=*/c[1] != 0, /*maximize=*/false,
+                    /*is_first_step=*/false);
+  else if (s.kind == ElementKind::kAdam)
+    at::_fused_adam_(t.parameters, t.gradients, t.state1, t.state2, {}, counts(), s.lr, c[0], c[1],
+                     s.weight_decay, c[2], /*amsgrad=*/false, /*maximize=*/false, std::nullopt,
+                     std::nullopt);
+  else if (s.kind == ElementKind::kAdamW)
+    at::_fused_adamw_(t.parameters, t.gradients, t.state1, t.state2, {}, counts(), s.lr, c[0], c[1],
+                      s.weight_decay, c[2], /*amsgrad=*/false, /*maximize=*/false, std::nullopt,
+                      std::nullopt);
+  else if (s.kind == ElementKind::kAdagrad)
+    at::_fused_adagrad_(t.parameters, t.gradients, t.state1, counts(), s.lr, /*lr_decay=*/0.0,
+                        s.weight_decay, c[0], /*maximize=*/false, std::nullopt, std::nullopt);
+  else
+    update_elements(t, s);
 }
 
 /// Without momentum there is one state less.
@@ -98,25 +48,26 @@ std::size_t rmsprop_states(const UpdateArguments& a) { return a.constant(2) != 0
 
 struct RuleRow {
   OptimizerCounts counts;
-  Rule rule;
+  ElementKind kind;
 };
-constexpr std::array<RuleRow, 6> kRules = {{{{"sgd", 2, sgd_states}, update_sgd},
-                                            {{"adam", 3, two_states}, update_adam},
-                                            {{"adamw", 3, two_states}, update_adamw},
-                                            {{"adagrad", 1, one_state}, update_adagrad},
-                                            {{"rmsprop", 3, rmsprop_states}, update_rmsprop},
-                                            {{"lion", 2, one_state}, update_lion}}};
+constexpr std::array<RuleRow, 6> kRules = {{{{"sgd", 2, sgd_states}, ElementKind::kSgd},
+                                            {{"adam", 3, two_states}, ElementKind::kAdam},
+                                            {{"adamw", 3, two_states}, ElementKind::kAdamW},
+                                            {{"adagrad", 1, one_state}, ElementKind::kAdagrad},
+                                            {{"rmsprop", 3, rmsprop_states}, ElementKind::kRmsprop},
+                                            {{"lion", 2, one_state}, ElementKind::kLion}}};
 
-/// Gradients that are changed first are copied a few at a time: together they could be as large as
-/// all parameters.
+/// Gradients that are changed first, and temporaries of lists, are made a few at a time: together
+/// they could be as large as all parameters.
 constexpr std::int64_t kChunkBytes = 4 << 20;
 
-void update_in_chunks(const Frame& frame, const UpdateArguments& a, Rule rule, Rate rate,
+void update_in_chunks(const Frame& frame, const UpdateArguments& a, const ElementStep& step,
                       double factor) {
-  const bool copies = a.touches_gradients();
+  const bool is_fused = !frame.device.is_cpu() && !a.is_portable;
+  const bool copies = a.touches_gradients() || !(is_fused || frame.device.is_cpu());
   const std::size_t n = a.parameters.size();
   for (std::size_t i = 0; i < n;) {
-    Tensors chunk;
+    ElementTensors chunk;
     for (std::int64_t bytes = 0; i < n && (!copies || bytes < kChunkBytes); ++i) {
       chunk.parameters.push_back(frame.values[a.parameters[i]]);
       chunk.gradients.push_back(prepare_gradient(frame, a, i, factor));
@@ -124,7 +75,10 @@ void update_in_chunks(const Frame& frame, const UpdateArguments& a, Rule rule, R
       if (!a.state2.empty()) chunk.state2.push_back(frame.values[a.state2[i]]);
       bytes += static_cast<std::int64_t>(chunk.gradients.back().nbytes());
     }
-    rule(chunk, a, rate);
+    if (is_fused)
+      update_fused(chunk, step);
+    else
+      update_elements(chunk, step);
   }
 }
 
@@ -141,7 +95,15 @@ UpdateArguments::UpdateArguments(InstructionReader& reader)
       clip_value(reader.optional_number(7)),
       lr(reader.number(8)),
       weight_decay(reader.number(9)),
-      constants(reader.numbers(10)) {}
+      constants(reader.numbers(10)),
+      is_portable(reader.instruction().overload == "portable") {}
+
+ElementStep UpdateArguments::step(const Frame& frame, ElementKind kind) const {
+  ElementStep step{kind, lr * frame.lr_factor, weight_decay, count_updates(frame, scaling)};
+  std::copy_n(constants.begin(), std::min(constants.size(), step.constants.size()),
+              step.constants.begin());
+  return step;
+}
 
 Result<void> check_counts(const UpdateArguments& a, const OptimizerCounts& wanted) {
   if (a.constants.size() != wanted.constants)
@@ -195,11 +157,10 @@ Result<Kernel> make_update(InstructionReader& reader, at::Device) {
         fmt::format("found optimizer '{}', wanted sgd, adam, adamw, adagrad, rmsprop or lion",
                     arguments.kind));
   MOTLEY_RETURN_IF_ERROR(check_counts(arguments, row->counts));
-  return [arguments, rule = row->rule](Frame& frame) {
+  return [arguments, kind = row->kind](Frame& frame) {
     const double factor = read_factor(frame, arguments.factor);
     if (!std::isfinite(factor) || arguments.parameters.empty()) return;
-    const Rate rate{arguments.lr * frame.lr_factor, count_updates(frame, arguments.scaling)};
-    update_in_chunks(frame, arguments, rule, rate, factor);
+    update_in_chunks(frame, arguments, arguments.step(frame, kind), factor);
   };
 }
 

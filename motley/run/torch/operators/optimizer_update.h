@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "motley/base/result.h"
+#include "motley/run/torch/operators/element_update.h"
 #include "motley/run/torch/operators/frame.h"
 #include "motley/run/torch/operators/instruction_reader.h"
 
@@ -24,8 +25,11 @@ struct UpdateArguments {
   std::optional<double> clip_value;
   double lr, weight_decay;
   std::vector<double> constants;
+  bool is_portable;  ///< the same bits on all devices, not only on equal ones
 
   double constant(std::size_t i) const { return constants.at(i); }
+  /// What is done to elements in the step of the frame.
+  ElementStep step(const Frame& frame, ElementKind kind) const;
   bool touches_gradients() const { return factor >= 0 || clip_value.has_value(); }
 };
 
@@ -52,10 +56,11 @@ std::vector<at::Tensor> pick(const Frame& frame, const std::vector<int>& ids);
 at::Tensor prepare_gradient(const Frame& frame, const UpdateArguments& arguments, std::size_t i,
                             double factor);
 
-/// Kernel of motley::update: optimizers whose step for an element depends on that element alone
-/// ("sgd", "adam", "adamw", "adagrad" by PyTorch's fused kernels, "rmsprop", "lion"): the numbers
-/// of torch.optim with the same constants. Momentum starts at zero, which gives the first step
-/// torch.optim gives (dampening is 0). The rate is the instruction's times Frame::lr_factor.
+/// Kernel of motley::update: optimizers whose step for an element depends on that element alone:
+/// the numbers of torch.optim with the same constants, by element_update.h. GPUs do "sgd", "adam",
+/// "adamw" and "adagrad" by PyTorch's fused kernels, unless the update is to be portable. Momentum
+/// starts at zero, which gives the first step torch.optim gives (dampening is 0). The rate is the
+/// instruction's times Frame::lr_factor.
 Result<Kernel> make_update(InstructionReader& reader, at::Device device);
 
 }  // namespace motley::run
