@@ -31,6 +31,7 @@ Wish Monitor::on_event(const run::WorkerEvent& event) {
   if (event.event == "ready" && event.rank == 0) on_ready(event.fields);
   if (event.event == "step") on_step(event.rank, event.fields);
   if (event.event == "evaluation") on_evaluation(event.fields);
+  if (event.event == "copies") listener_.note(event.fields.value("note", ""));
   if (event.event == "checkpoint") checkpoint_ = event.fields.value("path", "");
   return wish_;
 }

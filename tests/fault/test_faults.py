@@ -10,6 +10,7 @@ import subprocess
 import time
 
 import pytest
+from safetensors.numpy import load_file
 
 from conftest import BUILD, DIGITS
 
@@ -116,3 +117,49 @@ def test_a_checkpoint_of_another_training_is_refused(environment, mlp, cluster, 
     assert Run(environment, mlp, cluster, tmp_path / "run", steps=4).end()[0] == 0
     code, errors = Run(environment, mlp, cluster, tmp_path / "run", "--seed", "7", steps=8).end()
     assert code == 2 and "belongs to another job: found seed 0, wanted 7" in errors
+
+
+def overwrite(pid, pattern, value):
+    """Wherever a process can write and has the pattern."""
+    found = 0
+    with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "r+b", buffering=0) as memory:
+        for line in maps:
+            place, rights = line.split()[:2]
+            if not rights.startswith("rw"):
+                continue
+            begin, end = (int(each, 16) for each in place.split("-"))
+            memory.seek(begin)
+            try:
+                data = memory.read(end - begin)
+            except OSError:
+                continue
+            at = data.find(pattern)
+            while at >= 0:
+                memory.seek(begin + at)
+                memory.write(value)
+                found += 1
+                at = data.find(pattern, at + len(pattern))
+    return found
+
+
+def test_a_copy_that_differs_is_reported_when_the_checkpoint_is_safe(environment, mlp, cluster, tmp_path):
+    """Rank 2's memory forgets a bias, which nobody trains: its first element is 3 more."""
+    weights = load_file(mlp)
+    name, bias = next((name, value) for name, value in weights.items() if name.endswith("bias"))
+    run = Run(environment, mlp, cluster, tmp_path / "run", "--freeze", name)
+    run.wait_for_step(5)
+    wrong = bias.copy()
+    wrong[0] += 3
+    assert overwrite(run.workers()[2], bias.tobytes(), wrong.tobytes()) > 0
+    run.process.send_signal(signal.SIGTERM)
+    code, errors = run.end()
+    assert code == 1
+    said = next(line for line in errors.splitlines() if "differed" in line)
+    assert f"'{name}' on rank 2 (c:0, host " in said and "differed from rank 0's by up to 3, allowed are" in said
+    step = json.loads((tmp_path / "run/checkpoint/latest/state.json").read_text())["step"]
+    assert f"after step {step} " in said and f"the checkpoint of step {step} is safe" in said
+    saved = load_file(tmp_path / "run/checkpoint/latest/model.safetensors")
+    assert (saved[name] == bias).all()
+    again = Run(environment, mlp, cluster, tmp_path / "run", "--freeze", name, steps=step + 3)
+    code, errors = again.end()
+    assert code == 0 and f"resume from step {step}" in errors, errors

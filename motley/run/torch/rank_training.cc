@@ -16,6 +16,7 @@
 #include "motley/program/state_names.h"
 #include "motley/run/input_specs.h"
 #include "motley/run/torch/exchange/clock.h"
+#include "motley/run/torch/exchange/copies.h"
 #include "motley/run/torch/exchange/file_transfer.h"
 #include "motley/run/torch/operators/tensors.h"
 
@@ -460,21 +461,6 @@ Result<void> RankTraining::check_finite(const std::string& what, double value) c
                   saved.empty() ? "there is no checkpoint" : "the last checkpoint is " + saved));
 }
 
-Result<void> RankTraining::compare_replicas() {
-  if (!session_.rendezvous) return {};
-  std::string hashes;
-  for (const std::string& name :
-       buffer_names(program(), {BufferKind::kParameter, BufferKind::kState})) {
-    if (parts_.contains(name)) continue;
-    HostTensors host;
-    host.add(name, persistent_.at(name));
-    const auto bytes = host.saved()[0].named.tensor.bytes;
-    hashes += hash_hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-  }
-  return session_.rendezvous->agree(fmt::format("parameters after step {}", next_step_),
-                                    hash_hex(hashes));
-}
-
 /// What this rank keeps of the model and of the optimizer's states: its parts, and on rank 0 also
 /// all that is whole.
 Result<WrittenFiles> RankTraining::write_files() {
@@ -606,9 +592,13 @@ Result<void> RankTraining::join_checkpoint() {
 
 Result<void> RankTraining::checkpoint() {
   if (saved_step_ == next_step_) return {};
-  MOTLEY_RETURN_IF_ERROR(compare_replicas());
   saved_step_ = next_step_;
-  if (session_.rank != 0) return join_checkpoint();
+  MOTLEY_RETURN_IF_ERROR(session_.rank == 0 ? lead_checkpoint() : join_checkpoint());
+  return compare_whole();
+}
+
+/// Rank 0's part in a checkpoint.
+Result<void> RankTraining::lead_checkpoint() {
   const auto written = write_checkpoint();
   if (session_.rendezvous) {
     const std::string key = fmt::format("checkpoint/{}/", next_step_);
@@ -618,6 +608,41 @@ Result<void> RankTraining::checkpoint() {
   MOTLEY_RETURN_IF_ERROR(written);
   saved_path_ = *written;
   reporter_.event("checkpoint", Json{{"step", next_step_}, {"path", *written}});
+  return {};
+}
+
+/// What all ranks hold is rank 0's, which is saved: now a difference costs nothing but what is said
+/// of it, or the job's end where it is none that devices' kernels explain.
+Result<void> RankTraining::compare_whole() {
+  if (!session_.rendezvous) return {};
+  std::map<std::string, at::Tensor> copies;
+  for (const std::string& name : buffer_names(
+           program(), {BufferKind::kParameter, BufferKind::kState, BufferKind::kModelBuffer}))
+    if (!parts_.contains(name)) copies[name] = persistent_.at(name);
+  MOTLEY_ASSIGN(const std::vector<CopyDifference> found,
+                compare_copies(*session_.rendezvous, *session_.communicator,
+                               fmt::format("parameters after step {}", next_step_), copies));
+  if (found.empty()) return {};
+  const auto worst = std::find_if(found.begin(), found.end(),
+                                  [](const CopyDifference& each) { return !each.is_allowed(); });
+  const CopyDifference& told = worst == found.end() ? found.front() : *worst;
+  const WorkerDevice& device = session_.job.devices[static_cast<std::size_t>(told.rank)];
+  const std::string what = fmt::format(
+      "after step {} '{}' on rank {} ({}, host {}) differed from rank 0's by up to {:.2g}, allowed "
+      "are "
+      "{:.2g}; so did {} of its tensors, and those of {} ranks in all",
+      next_step_, told.name, told.rank, device.name,
+      device.host.empty() ? this_machine() : device.host, told.difference, told.allowed,
+      told.tensors, found.size());
+  if (worst != found.end())
+    return runtime_error(
+        "run.copies-differ",
+        fmt::format("{}; the checkpoint of step {} is safe and has rank 0's: check that device and "
+                    "its memory, or leave it out (--exclude), and run again to go on from there",
+                    what, next_step_));
+  if (session_.rank == 0)
+    reporter_.event("copies",
+                    Json{{"step", next_step_}, {"note", what + "; all have rank 0's now"}});
   return {};
 }
 

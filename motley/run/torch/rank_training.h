@@ -66,14 +66,15 @@ class RankTraining {
   Result<void> share_weights();
   Result<StepResult> step_on_data();
   Result<void> check_finite(const std::string& what, double value) const;
-  Result<void> compare_replicas();
   Result<WrittenFiles> write_files();
   bool is_elsewhere(int rank) const;
   Result<void> receive_files(const WrittenFiles& files, int rank);
   Result<void> send_files(const WrittenFiles& files);
   Result<std::string> write_checkpoint();
   Result<std::string> finish_checkpoint();
+  Result<void> lead_checkpoint();
   Result<void> join_checkpoint();
+  Result<void> compare_whole();
   Result<void> finish();
   Result<void> leave(End end);
   Result<void> write_trace() const;

@@ -51,7 +51,7 @@ class Communicator {
   /// `in` is the parts for member 0, 1, ...; `out` those from member 0, 1, ...
   virtual Result<void> all_to_all(const ExchangeCall& call, const Splits& splits,
                                   const at::Tensor& in, at::Tensor& out) = 0;
-  /// Overwrites `tensor` on all ranks with rank 0's. Called before the first step.
+  /// Overwrites `tensor` on all ranks with rank 0's. Called between steps only.
   virtual Result<void> broadcast(at::Tensor& tensor) = 0;
   /// "gloo", "gloo only" (without shared memory) or "nccl": key of measured times.
   virtual std::string transport() const { return "none"; }
