@@ -68,6 +68,10 @@ TEST(MakeQuestion, ChoicesBecomeValues) {
   options.batch_norm = "globl";
   EXPECT_EQ(message(make_question(options, GlobalBatch::kGiven)),
             "--batch-norm: found 'globl', wanted global or local");
+  options.batch_norm = "global";
+  options.updates = "portabel";
+  EXPECT_EQ(message(make_question(options, GlobalBatch::kGiven)),
+            "--updates: found 'portabel', wanted 'native' or 'portable' or 'auto'");
 }
 
 TEST(MakePriceChoices, TheStoreIsTheFlagsOrTheContexts) {

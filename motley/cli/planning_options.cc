@@ -34,6 +34,7 @@ std::vector<Flag> planning_flags(PlanningOptions& o) {
        kShown},
       {"--exclude", &o.exclude, "device to leave out; may be repeated"},
       {"--batch-norm", &o.batch_norm, "global: as one device computes; or local", kShown},
+      {"--updates", &o.updates, "of copies on several devices: auto, native or portable", kShown},
       {"--bucket", &o.bucket, "size of a gradient exchange", kShown},
       {"--profiles", &o.profiles, "profile store (default: in the cache folder)"},
       {"--profile", &o.profile,
@@ -84,6 +85,12 @@ Result<control::Question> make_question(const PlanningOptions& options, GlobalBa
   question.exclude = options.exclude;
   MOTLEY_ASSIGN(question.lowering.recipe, parse_recipe(options.recipe));
   MOTLEY_ASSIGN(question.lowering.batch_norm, parse_batch_norm(options.batch_norm));
+  if (options.updates != "auto") {
+    const auto updates = plan::parse_updates(options.updates);
+    if (!updates)
+      return usage_error("cli.updates", "--updates: " + updates.error().message + " or 'auto'");
+    question.updates = *updates;
+  }
   MOTLEY_ASSIGN(question.lowering.bucket_bytes, parse_bytes(options.bucket));
   return question;
 }

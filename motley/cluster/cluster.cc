@@ -54,6 +54,18 @@ std::vector<const Link*> links_by_preference(const Cluster& cluster) {
   return links;
 }
 
+bool are_alike(const Cluster& cluster, const std::vector<DeviceId>& devices) {
+  const auto model = [](const Device& device) {
+    return device.model.empty() ? device.taken_for : device.model;
+  };
+  return std::all_of(devices.begin(), devices.end(), [&](DeviceId id) {
+    const Device& first = cluster.device(devices.front());
+    const Device& device = cluster.device(id);
+    return device.kind == first.kind && model(device) == model(first) &&
+           device.threads == first.threads;
+  });
+}
+
 Result<DeviceId> find_device(const Cluster& cluster, std::string_view name) {
   for (std::size_t i = 0; i < cluster.devices.size(); ++i) {
     if (cluster.devices[i].name == name) return DeviceId(static_cast<std::int64_t>(i));

@@ -73,6 +73,10 @@ inline bool is_transport(std::string_view text) { return text == "auto" || text 
 /// By name ("a:0"); usage error with a suggestion.
 Result<DeviceId> find_device(const Cluster& cluster, std::string_view name);
 
+/// Do the devices give equal numbers for equal work, to the last bit: one kind and model, as many
+/// threads, which sum in parts?
+bool are_alike(const Cluster& cluster, const std::vector<DeviceId>& devices);
+
 /// The links in the order in which pairs of nodes take them: fewest nodes first (`all` is last),
 /// then fastest, then as listed.
 std::vector<const Link*> links_by_preference(const Cluster& cluster);

@@ -56,6 +56,9 @@ Result<Inputs> read_inputs(const Question& question, Listener& listener) {
   MOTLEY_ASSIGN(inputs.devices, allowed_devices(inputs.cluster, question.exclude));
   inputs.global_batch = question.global_batch;
   inputs.lowering = question.lowering;
+  inputs.lowering.updates = question.updates.value_or(
+      cluster::are_alike(inputs.cluster, inputs.devices) ? plan::Updates::kNative
+                                                         : plan::Updates::kPortable);
   listener.phase(Phase::kLoad, [&] {
     return graph::print_graph(inputs.graph()) + cluster::print_cluster(inputs.cluster);
   });
@@ -65,7 +68,8 @@ Result<Inputs> read_inputs(const Question& question, Listener& listener) {
 Result<void> follow_plan(const plan::Plan& plan, Inputs& inputs) {
   MOTLEY_RETURN_IF_ERROR(follow_recipe(plan.recipe, inputs));
   inputs.global_batch = plan.global_batch;
-  inputs.lowering = {plan.recipe, plan.batch_norm, plan.bucket_bytes, plan.batch_norm_span};
+  inputs.lowering = {plan.recipe, plan.batch_norm, plan.bucket_bytes, plan.batch_norm_span,
+                     plan.updates};
   return {};
 }
 

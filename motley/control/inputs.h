@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,11 +17,12 @@ namespace motley::control {
 
 /// What is asked for: the files and choices that a planning begins with.
 struct Question {
-  std::string model;                 ///< model file
-  std::string cluster;               ///< cluster file (TOML)
-  std::vector<std::string> exclude;  ///< names of devices to leave out
-  std::int64_t global_batch = 1;     ///< samples a step
-  synth::LowerOptions lowering;      ///< recipe, batch norm, buckets
+  std::string model;                     ///< model file
+  std::string cluster;                   ///< cluster file (TOML)
+  std::vector<std::string> exclude;      ///< names of devices to leave out
+  std::int64_t global_batch = 1;         ///< samples a step
+  synth::LowerOptions lowering;          ///< recipe, batch norm, buckets; not its updates
+  std::optional<plan::Updates> updates;  ///< none: portable where devices are not alike
 };
 
 /// Model, cluster and choices of one planning, read and checked. What later steps return may refer

@@ -66,6 +66,18 @@ TEST_F(InputsTest, AFaultNamesFileAndLine) {
   EXPECT_THAT(listener_.phases, IsEmpty());
 }
 
+TEST_F(InputsTest, UpdatesArePortableWhereDevicesAreNotAlike) {
+  EXPECT_EQ(read_inputs(question_, listener_)->lowering.updates, plan::Updates::kNative);
+  const std::string text = read_file(question_.cluster).value();
+  const std::size_t first = text.find("kind = \"cpu\"");
+  ASSERT_NE(first, std::string::npos);
+  ASSERT_TRUE(write_file_atomic(question_.cluster,
+                                text.substr(0, first) + "model = \"EPYC\"\n" + text.substr(first)));
+  EXPECT_EQ(read_inputs(question_, listener_)->lowering.updates, plan::Updates::kPortable);
+  question_.updates = plan::Updates::kNative;
+  EXPECT_EQ(read_inputs(question_, listener_)->lowering.updates, plan::Updates::kNative);
+}
+
 TEST_F(InputsTest, HowAModelIsLoweredIsPartOfItsName) {
   const Inputs inputs = read_inputs(question_, listener_).value();
   Inputs local = inputs;

@@ -198,6 +198,16 @@ Result<BatchNormSpan> read_batch_norm_span(JsonObject& object) {
                                  object.where(), word));
 }
 
+/// Native where it is not there.
+Result<Updates> read_updates(JsonObject& object) {
+  if (!object.has("updates")) return Updates::kNative;
+  MOTLEY_ASSIGN(const std::string word, object.string("updates"));
+  const auto found = parse_updates(word);
+  if (found) return found;
+  return usage_error("plan.parse",
+                     fmt::format("{}: key 'updates': {}", object.where(), found.error().message));
+}
+
 Result<void> read_schema(JsonObject& object) {
   MOTLEY_ASSIGN(const std::string schema, object.string("schema"));
   if (schema == kSchema) return {};
@@ -322,6 +332,17 @@ std::string_view batch_norm_span_name(BatchNormSpan span) {
   return span == BatchNormSpan::kStep ? "step" : "micro_batch";
 }
 
+std::string_view updates_name(Updates updates) {
+  return updates == Updates::kNative ? "native" : "portable";
+}
+
+Result<Updates> parse_updates(std::string_view name) {
+  for (const Updates updates : {Updates::kNative, Updates::kPortable})
+    if (updates_name(updates) == name) return updates;
+  return usage_error("plan.updates",
+                     fmt::format("found '{}', wanted 'native' or 'portable'", name));
+}
+
 bool splits_operators(const Plan& plan) {
   return std::any_of(plan.replicas.begin(), plan.replicas.end(), is_shared);
 }
@@ -368,6 +389,7 @@ std::string print_plan(const Plan& plan, const cluster::Cluster& cluster) {
   if (plan.batch_norm_span != BatchNormSpan::kStep)
     json["batch_norm_span"] = batch_norm_span_name(plan.batch_norm_span);
   json["bucket_bytes"] = plan.bucket_bytes.value;
+  if (plan.updates != Updates::kNative) json["updates"] = updates_name(plan.updates);
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -396,6 +418,7 @@ Result<Plan> parse_plan(std::string_view text, const std::string& name,
   MOTLEY_ASSIGN(plan.batch_norm, read_batch_norm(object));
   MOTLEY_ASSIGN(plan.batch_norm_span, read_batch_norm_span(object));
   MOTLEY_ASSIGN(plan.bucket_bytes.value, object.integer("bucket_bytes"));
+  MOTLEY_ASSIGN(plan.updates, read_updates(object));
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
   return plan;
 }

@@ -70,6 +70,13 @@ std::string_view batch_norm_name(BatchNormMode mode);
 enum class BatchNormSpan { kStep, kMicroBatch };
 std::string_view batch_norm_span_name(BatchNormSpan span);
 
+/// How what several devices hold is kept equal: each device updates its copy natively, by its
+/// quickest kernels and from what it computed itself, which gives like devices the same bits; or
+/// portably, by operations that all devices round alike, and what has none of them is one device's.
+enum class Updates { kNative, kPortable };
+std::string_view updates_name(Updates updates);
+Result<Updates> parse_updates(std::string_view name);
+
 /// The decision as data. What each field means for the program: docs/formats/plan.md.
 struct Plan {
   std::string model_hash, cluster_hash;
@@ -80,6 +87,7 @@ struct Plan {
   BatchNormSpan batch_norm_span = BatchNormSpan::kStep;
   /// Gradients are exchanged in buckets of about this size, in the order they become ready.
   Bytes bucket_bytes{4 << 20};
+  Updates updates = Updates::kNative;
   bool operator==(const Plan&) const = default;
 };
 

@@ -145,6 +145,7 @@ RC_GTEST_PROP(Plan, ParseInvertsPrint, ()) {
   plan.recipe.optimizer.momentum = std::abs(*rc::gen::arbitrary<double>());
   plan.recipe.optimizer.nesterov = *rc::gen::arbitrary<bool>();
   plan.batch_norm = *rc::gen::element(BatchNormMode::kGlobal, BatchNormMode::kLocal);
+  plan.updates = *rc::gen::element(Updates::kNative, Updates::kPortable);
   plan.batch_norm_span = *rc::gen::element(BatchNormSpan::kStep, BatchNormSpan::kMicroBatch);
   plan.bucket_bytes = Bytes(*rc::gen::arbitrary<std::int64_t>());
   const auto parsed = parse_plan(print_plan(plan, cluster), "p", cluster);
@@ -190,6 +191,8 @@ TEST(PlanParse, WholeMessages) {
             "p: key 'batch_norm': found 'no', wanted 'global' or 'local'");
   EXPECT_EQ(message_for("\"batch_norm\"", "\"batch_norm_span\": \"no\", \"batch_norm\""),
             "p: key 'batch_norm_span': found 'no', wanted 'step' or 'micro_batch'");
+  EXPECT_EQ(message_for("\"batch_norm\"", "\"updates\": \"no\", \"batch_norm\""),
+            "p: key 'updates': found 'no', wanted 'native' or 'portable'");
   EXPECT_EQ(message_for("\"sgd\"", "\"sgdd\""),
             "p: optimizer: unknown optimizer 'sgdd', wanted one of sgd adam adamw adagrad "
             "rmsprop lion lamb adafactor muon, did you mean 'sgd'?");

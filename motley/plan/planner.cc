@@ -27,6 +27,7 @@ Plan blank_plan(const Problem& problem) {
   plan.batch_norm = problem.batch_norm;
   plan.batch_norm_span = problem.batch_norm_span;
   plan.bucket_bytes = problem.bucket_bytes;
+  plan.updates = problem.updates;
   return plan;
 }
 

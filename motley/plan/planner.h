@@ -46,6 +46,7 @@ struct Problem {
   BatchNormMode batch_norm = BatchNormMode::kGlobal;
   BatchNormSpan batch_norm_span = BatchNormSpan::kStep;
   Bytes bucket_bytes{4 << 20};
+  Updates updates = Updates::kNative;
   std::vector<DeviceId> devices;     ///< allowed devices, in cluster order
   std::vector<std::int64_t> manual;  ///< planner "manual": samples of devices[i]
   /// Plans of an earlier planning, when less was known of what they take: the planner "auto" prices

@@ -22,7 +22,7 @@ Result<program::Program> lower_found(const graph::Graph& graph, const RuledShard
 }
 
 LowerOptions options_of(const plan::Plan& plan) {
-  return {plan.recipe, plan.batch_norm, plan.bucket_bytes, plan.batch_norm_span};
+  return {plan.recipe, plan.batch_norm, plan.bucket_bytes, plan.batch_norm_span, plan.updates};
 }
 
 RuledSharding spread_equally(const graph::Graph& graph, const EqualReplicas& replicas,

@@ -37,6 +37,7 @@ Result<program::Program> lower_evaluation(const TrainedAndEvaluated& graphs,
   keep_as_trained(graphs, trained.sharding, sharding);
   LowerOptions options;
   options.bucket_bytes = trained.plan.bucket_bytes;
+  options.updates = trained.plan.updates;
   MOTLEY_ASSIGN(program::Program program,
                 lower_ranks(graphs.evaluation, sharding, rules, all_ranks(sharding), options));
   MOTLEY_RETURN_IF_ERROR(program::verify_program(program, graphs.evaluation.name));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <numeric>
@@ -22,6 +23,8 @@ struct Setting {
   std::vector<std::int64_t> samples;
   plan::BatchNormMode batch_norm = plan::BatchNormMode::kGlobal;
   Bytes bucket_bytes{4 << 20};
+  plan::Updates updates = plan::Updates::kNative;
+  std::optional<double> clip_norm = std::nullopt;
 };
 
 Result<program::Program> lower_for(const graph::Graph& graph, const Setting& setting) {
@@ -45,6 +48,8 @@ Result<program::Program> lower_for(const graph::Graph& graph, const Setting& set
   plan.recipe.optimizer.kind = plan::OptimizerKind::kAdamW;
   plan.batch_norm = setting.batch_norm;
   plan.bucket_bytes = setting.bucket_bytes;
+  plan.updates = setting.updates;
+  plan.recipe.clip_norm = setting.clip_norm;
   return lower(graph, plan, cluster);
 }
 
@@ -61,6 +66,37 @@ TEST(Lower, GoldenPrograms) {
     expect_golden(model + ".two", program_text(model, {{3, 1}, {}, bucket_bytes}));
   }
   expect_golden("cnn.local", program_text("cnn", {{3, 1}, plan::BatchNormMode::kLocal}));
+}
+
+/// The square sums of all gradients, which clipping asks for, and the running statistics are rank
+/// 0's, which has the larger share: rank 1 gives zeros to their sums. Parameters are updated by
+/// each.
+TEST(Lower, PortableUpdatesHaveOneDevicesNumbers) {
+  Setting setting{{3, 1}};
+  setting.updates = plan::Updates::kPortable;
+  setting.clip_norm = 1.0;
+  const auto program = lower_for(read_graph("cnn"), setting);
+  ASSERT_TRUE(program);
+  const auto count = [&](std::size_t rank, const std::string& name) {
+    const auto& all = program->devices[rank].instructions;
+    return std::count_if(all.begin(), all.end(),
+                         [&](const auto& each) { return each.full_name() == name; });
+  };
+  for (const std::size_t rank : {0, 1}) {
+    EXPECT_GT(count(rank, "motley::update.portable"), 0);
+    EXPECT_EQ(count(rank, "motley::update"), 0);
+    EXPECT_EQ(count(rank, "motley::square_sums"), 1);
+  }
+  std::size_t statistics = 0;
+  for (const program::Buffer& buffer : program->devices[0].buffers)
+    statistics += buffer.name.find("running_") != std::string::npos ? 1 : 0;
+  EXPECT_GT(statistics, 0);
+  EXPECT_EQ(count(0, "aten::zeros_like"), 0);
+  EXPECT_EQ(count(1, "aten::zeros_like"), 1 + 2 * statistics);
+  // Nobody else is there to differ from.
+  setting.samples = {4};
+  const auto alone = lower_for(read_graph("cnn"), setting);
+  EXPECT_EQ(program::print_program(*alone).find("portable"), std::string::npos);
 }
 
 TEST(Lower, AloneNothingIsExchanged) {

@@ -120,7 +120,8 @@ BufferId Update::sum_squares(const std::vector<BufferId>& tensors, Extent extent
   const BufferId sums = rank_.builder().make("motley::square_sums", {{buffer_list(tensors)}},
                                              DType::kF64, {count}, label);
   if (extent == Extent::kParts) rank_.builder().all_reduce(sums, label);
-  return sums;
+  return extent == Extent::kWhole && rank_.step().is_portable() ? rank_.take_keepers(sums, label)
+                                                                : sums;
 }
 
 void Update::write_factor() {
@@ -190,7 +191,8 @@ void Update::write_batch(const Batch& batch, const std::string& label) {
                                {optimizer.weight_decay},
                                {optimizer_constants(optimizer)}};
   if (!has_direction(optimizer.kind)) {
-    builder.compute("motley::update", arguments, {}, label);
+    builder.compute(rank_.step().is_portable() ? "motley::update.portable" : "motley::update",
+                    arguments, {}, label);
     return;
   }
   std::vector<BufferId> directions;
@@ -198,6 +200,8 @@ void Update::write_batch(const Batch& batch, const std::string& label) {
     directions.push_back(builder.add_temporary(builder.buffer(batch.parameters[i]).dtype,
                                                builder.buffer(gradients[i]).shape));
   builder.compute("motley::direction", arguments, directions, label);
+  if (rank_.step().is_portable() && optimizer.kind == plan::OptimizerKind::kAdafactor)
+    share_states(batch, directions, label);
   apply_directions(batch, std::move(directions), label);
 }
 
@@ -208,10 +212,15 @@ void Update::apply_directions(const Batch& batch, std::vector<BufferId> directio
   const Kind kind = batch.optimizer.kind;
   if (kind == Kind::kMuon) {
     if (batch.is_part) gather_whole(batch, directions, label);
+    const bool is_shared = rank_.step().is_portable() && !batch.is_part;
     for (BufferId& each : directions) {
       const program::Buffer whole = builder.buffer(each);
-      each = builder.make("motley::orthogonalize", {{each}}, whole.dtype, whole.shape, label);
+      if (is_shared && !rank_.is_keeper())
+        each = rank_.keep_once(each, label);
+      else
+        each = builder.make("motley::orthogonalize", {{each}}, whole.dtype, whole.shape, label);
     }
+    if (is_shared) sum_together(directions, label);
   }
   if (batch.is_part && plan::needs_whole(kind)) take_parts(batch, directions, label);
   Arguments extents;  // of whole parameters: rows and columns of matrices, else 1 and elements
@@ -239,6 +248,38 @@ void Update::apply_directions(const Batch& batch, std::vector<BufferId> directio
                    {batch.optimizer.weight_decay},
                    {optimizer_constants(batch.optimizer)}},
                   {}, label);
+}
+
+/// Terms become their sum, by one exchange.
+void Update::sum_together(std::vector<BufferId>& terms, const std::string& label) {
+  ProgramBuilder& builder = rank_.builder();
+  std::vector<Shape> shapes;
+  std::int64_t elements = 0;
+  for (const BufferId each : terms) {
+    shapes.push_back(builder.buffer(each).shape);
+    elements += builder.buffer(each).elements();
+  }
+  const BufferId flat = builder.make("motley::pack", {{buffer_list(terms)}},
+                                     builder.buffer(terms.front()).dtype, {elements}, label);
+  builder.all_reduce(flat, label);
+  terms = builder.unpack(flat, shapes, label);
+}
+
+/// Adafactor's means depend on the order of sums: states, and directions that are not cut into
+/// parts anyway, become those of one device.
+void Update::share_states(const Batch& batch, std::vector<BufferId>& directions,
+                          const std::string& label) {
+  std::vector<BufferId> states = batch.state1;
+  states.insert(states.end(), batch.state2.begin(), batch.state2.end());
+  std::vector<BufferId> shared = states;
+  if (!batch.is_part) shared.insert(shared.end(), directions.begin(), directions.end());
+  for (BufferId& each : shared) each = rank_.keep_once(each, label);
+  sum_together(shared, label);
+  const auto end_of_states = shared.begin() + static_cast<std::ptrdiff_t>(states.size());
+  rank_.builder().compute("motley::assign",
+                          {{buffer_list(states)}, {buffer_list({shared.begin(), end_of_states})}},
+                          {}, label);
+  std::copy(end_of_states, shared.end(), directions.begin());
 }
 
 /// Parts of tensors like the batch's parameters become whole on all devices.

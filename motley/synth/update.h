@@ -20,7 +20,10 @@ namespace motley::synth {
 ///               they look at
 ///   assign, average    the 16-bit copy of a master, the exponential average
 ///
-/// Parameters that are kept in parts are updated in parts, by the devices that have them.
+/// Parameters that are kept in parts are updated in parts, by the devices that have them. Those
+/// that all devices have whole are updated by each; where these are unlike (plan::Updates), norms,
+/// the states and directions of adafactor and muon's directions are those of one device, by one
+/// more exchange each.
 class Update {
  public:
   /// The step must outlive it. Adds what is kept from step to step of trained parameters; call
@@ -73,6 +76,9 @@ class Update {
   void write_batch(const Batch& batch, const std::string& label);
   void apply_directions(const Batch& batch, std::vector<BufferId> directions,
                         const std::string& label);
+  void sum_together(std::vector<BufferId>& terms, const std::string& label);
+  void share_states(const Batch& batch, std::vector<BufferId>& directions,
+                    const std::string& label);
   void gather_whole(const Batch& batch, std::vector<BufferId>& parts, const std::string& label);
   void take_parts(const Batch& batch, std::vector<BufferId>& wholes, const std::string& label);
   void write_copies(const std::vector<Gradient>& gradients, const std::string& label);

@@ -287,8 +287,11 @@ std::vector<cost::InterferenceEntry> entries_of(const std::vector<cost::Interfer
 }  // namespace
 
 std::string profile_subject(const std::string& model_hash, const synth::LowerOptions& lowering) {
-  return fmt::format("{}/{}/{}-batch-norm/{}", model_hash, plan::print_update_kind(lowering.recipe),
-                     plan::batch_norm_name(lowering.batch_norm), lowering.bucket_bytes.value);
+  const bool is_portable = lowering.updates == plan::Updates::kPortable;
+  return fmt::format("{}/{}/{}-batch-norm/{}{}", model_hash,
+                     plan::print_update_kind(lowering.recipe),
+                     plan::batch_norm_name(lowering.batch_norm), lowering.bucket_bytes.value,
+                     is_portable ? "/portable" : "");
 }
 
 Result<Costs> load_costs(const graph::Model& model, const cluster::Cluster& cluster,

@@ -247,12 +247,14 @@ const ConversionTime& SpmdPrices::conversion(ValueId value, const Form& from, co
 
 std::vector<double> SpmdPrices::update(ValueId parameter, const Form& kept, int states) {
   std::vector<double> times;
+  const std::string_view name =
+      updates_ == plan::Updates::kNative ? "motley::update" : "motley::update.portable";
   const DType dtype = graph_.value(parameter).dtype;
   for (std::size_t c = 0; c < classes_.size(); ++c) {
     // The share of one parameter in an update of many: its bytes, without a launch of its own.
     const double read = bytes(parameter, kept, c) * (2.0 + states);
-    const double both = seconds(c, "motley::update", dtype, {read, 2 * read, 1});
-    const double none = seconds(c, "motley::update", dtype, {0, 0, 1});
+    const double both = seconds(c, name, dtype, {read, 2 * read, 1});
+    const double none = seconds(c, name, dtype, {0, 0, 1});
     times.push_back(std::max(0.0, both - none));
   }
   return times;

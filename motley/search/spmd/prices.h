@@ -9,6 +9,7 @@
 
 #include "motley/cost/measured/operator_work.h"
 #include "motley/graph/graph.h"
+#include "motley/plan/plan.h"
 #include "motley/search/price/exchange_times.h"
 #include "motley/search/spmd/device_kinds.h"
 #include "motley/search/spmd/mean_time.h"
@@ -37,6 +38,8 @@ class SpmdPrices {
              const DeviceKinds& kinds, const std::vector<DeviceId>& devices,
              std::vector<double> shares, Estimate estimate = Estimate::kUsual);
 
+  /// How programs update parameters; native unless said.
+  void set_updates(plan::Updates updates) { updates_ = updates; }
   const std::vector<DeviceClass>& classes() const { return classes_; }
   /// Seconds of an operator by class.
   const std::vector<double>& compute(OpId op, const graph::Strategy& way);
@@ -86,6 +89,7 @@ class SpmdPrices {
   const DeviceKinds& kinds_;
   const std::vector<double> shares_;
   const Estimate estimate_;
+  plan::Updates updates_ = plan::Updates::kNative;
   std::vector<DeviceClass> classes_;
   std::map<std::int64_t, std::vector<std::int64_t>> parts_;  // by extent
   std::map<WayKey, std::vector<double>> computed_;

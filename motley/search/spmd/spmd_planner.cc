@@ -198,7 +198,8 @@ SpmdQuestion spmd_question(const PlannerInputs& inputs, const Problem& problem) 
   return {inputs.graph,
           problem.cluster,
           inputs.costs,
-          {problem.recipe, problem.batch_norm, problem.bucket_bytes, problem.batch_norm_span},
+          {problem.recipe, problem.batch_norm, problem.bucket_bytes, problem.batch_norm_span,
+           problem.updates},
           problem.global_batch,
           problem.devices,
           {}};

@@ -65,7 +65,10 @@ ExchangeTimes& SpmdStudy::exchanges(const std::vector<DeviceId>& devices) {
 
 SpmdPrices SpmdStudy::prices(const SpmdSpace& space, const std::vector<DeviceId>& devices,
                              std::vector<double> shares, Estimate estimate) {
-  return {graph(), space, exchanges(devices), kinds_, devices, std::move(shares), estimate};
+  SpmdPrices prices(graph(), space, exchanges(devices), kinds_, devices, std::move(shares),
+                    estimate);
+  if (devices.size() > 1) prices.set_updates(question_->lowering.updates);
+  return prices;
 }
 
 std::vector<std::string> SpmdStudy::names(const std::vector<DeviceId>& devices) const {

@@ -145,6 +145,12 @@ BufferId RankStep::keep_once(BufferId whole, const std::string& label) {
                        like.dtype, like.shape, label);
 }
 
+BufferId RankStep::take_keepers(BufferId whole, const std::string& label) {
+  const BufferId once = keep_once(whole, label);
+  builder_.all_reduce(once, label);
+  return once;
+}
+
 std::string RankStep::label_of(ValueId id) const {
   const OpId producer = graph().value(id).producer;
   return producer.is_none() ? graph().value(id).name : graph().op(producer).module;

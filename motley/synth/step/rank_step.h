@@ -60,6 +60,11 @@ class RankStep {
   void set_whole(ValueId id, BufferId whole) { converted_[{id, graph::kWholeForm}] = whole; }
   /// What is here, in a form, of a whole tensor of the value's shape.
   BufferId take_part(ValueId id, BufferId whole, const graph::Form& to, const std::string& label);
+  /// What counts once in all: here, on the device with the largest share, or zeros.
+  BufferId keep_once(BufferId whole, const std::string& label);
+  bool is_keeper() { return place_.is_keeper(); }
+  /// The numbers of the device with the largest share, on all, in place of each one's own.
+  BufferId take_keepers(BufferId whole, const std::string& label);
   /// What labels are worth (operators/losses.h), by target, class weights, ignored class, and
   /// whether over all devices; none: not known yet. Losses over the same labels share it.
   using Labels = std::tuple<BufferId, BufferId, std::int64_t, bool>;
@@ -78,8 +83,6 @@ class RankStep {
   /// Between two dimensions: each device sends the block of its part that is in the other's part.
   Arriving all_to_all(ValueId id, const graph::Form& from, const graph::Form& to,
                       const std::string& label);
-  /// The value once in all: on the device with the largest share.
-  BufferId keep_once(BufferId whole, const std::string& label);
   /// Is a form made of the whole value by each device for itself?
   bool is_made_of_whole(ValueId id, const graph::Form& to) const;
   /// Of the module that makes the value; of a source its name.

@@ -125,8 +125,16 @@ class StepPlanner {
         return form == to || (home(value) == graph::kPartialForm && form != home(value));
       });
       if (!is_taken) needs[o] = shared_exchange(home(value), to);
+      if (is_computed_by_each(value) && to == graph::kWholeForm) needs[o] = Exchange::kAllReduce;
     }
     return needs;
+  }
+
+  /// Does every device compute all of it, in its own last bits, where it should be one device's?
+  bool is_computed_by_each(ValueId value) const {
+    const graph::Value& about = graph_.value(value);
+    return step_.is_portable() && home(value) == graph::kWholeForm && !about.producer.is_none() &&
+           (is_floating(about.dtype) || is_complex(about.dtype));
   }
 
   void find_wanted() {

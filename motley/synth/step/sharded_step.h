@@ -46,6 +46,11 @@ struct ShardedStep {
   /// in the order of the first operator that wants one of them.
   std::vector<Bucket> gathers = {};
 
+  /// Is what devices hold whole one device's number where each would compute its own
+  /// (plan::Updates)?
+  bool is_portable() const {
+    return options.updates == plan::Updates::kPortable && sharding.devices.size() > 1;
+  }
   /// The form that the value's operator gives it in.
   const graph::Form& home(ValueId value) const { return held.homes[value.index()]; }
   /// Has a device with the value in its home form what it would have in this one?

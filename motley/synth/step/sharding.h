@@ -14,6 +14,7 @@ struct LowerOptions {
   plan::BatchNormMode batch_norm = plan::BatchNormMode::kGlobal;
   Bytes bucket_bytes{4 << 20};
   plan::BatchNormSpan batch_norm_span = plan::BatchNormSpan::kStep;
+  plan::Updates updates = plan::Updates::kNative;
 };
 
 /// How one region runs the whole graph on several devices: by operator, how it is split, and by

@@ -103,7 +103,9 @@ BufferId pack(RankStep& rank, const Bucket& bucket, const std::string& label) {
           views_of_parts(rank, item.value, form_in_parts(rank.step(), bucket, item), label);
       for (std::size_t r = 0; r < views.size(); ++r) parts[r].push_back(views[r]);
     } else {
-      parts[0].push_back(rank.value(item.value));
+      const BufferId value = rank.value(item.value);
+      const bool is_whole = rank.step().home(item.value) == graph::kWholeForm;
+      parts[0].push_back(is_whole ? rank.keep_once(value, label) : value);
     }
   }
   std::vector<BufferId> packed;
