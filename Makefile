@@ -76,7 +76,7 @@ test-hosts: ## as root: three machines (namespaces with an sshd each) from nothi
 fuzz: setup ## libFuzzer, a minute each parser
 	@tools/fuzz.sh 60
 
-BENCHES := choices data engine emulated parity recipes tasks plan hap spmd sharded_runs graph simulator flow_network own_runs export accuracy
+BENCHES := choices data engine emulated parity recipes tasks plan hap spmd sharded_runs graph simulator flow_network own_runs export accuracy unlike
 bench: $(BENCHES:%=bench-%) ## all benchmarks; make bench-NAME runs one and writes build/bench/NAME.json
 bench-%:
 	@tools/build.sh product benches
