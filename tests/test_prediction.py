@@ -71,7 +71,7 @@ def test_a_profile_is_carried_to_devices_that_are_not_here(motley, mlp, cluster,
     by_figures = motley(*planned, "--json").json
     assert by_figures["times_from"] == {"a:0": "figures of rtx4090", "b:0": "figures of t4"}
     # What a CPU took under the name of a GPU.
-    assert motley("profile", *flags, "-C", cluster).code == 0
+    assert motley("profile", *flags, "--updates", "portable", "-C", cluster).code == 0
     with sqlite3.connect(store) as database:
         for table in ("op", "profiled_batch"):
             # The processor's name, not what it is at a speed or beside others.
