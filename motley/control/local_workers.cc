@@ -186,8 +186,10 @@ run::JobOutcome LocalWorkers::train(const run::Job& job, const OnEvent& on_event
   const std::string path = RunDirectory{job.run_dir}.job();
   auto seats = run::place_job(hosts_, path, placed);
   if (!seats) return {.end = run::JobEnd::kFailed, .error = seats.error()};
-  auto done =
-      placed == job ? Result<void>() : write_file_atomic(path, run::job_to_json(placed).dump(2));
+  const std::string text = run::job_to_json(placed).dump(2);
+  Result<void> done = placed == job  ? Result<void>()
+                      : placed.store ? write_secret(path, text)
+                                     : write_file_atomic(path, text);
   if (!done) return {.end = run::JobEnd::kFailed, .error = done.error()};
   run::JobOutcome outcome = run::launch(placed,
                                         {.worker = worker_,

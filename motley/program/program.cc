@@ -43,6 +43,29 @@ std::vector<std::int64_t> Program::samples_of(const DeviceProgram& device) const
 
 std::string Instruction::full_name() const { return overload.empty() ? op : op + "." + overload; }
 
+Program own_program(const Program& program, Rank rank) {
+  Program own{.model_hash = program.model_hash,
+              .plan_hash = program.plan_hash,
+              .global_batch = program.global_batch,
+              .micro_batches = program.micro_batches,
+              .groups = program.groups,
+              .devices = {}};
+  for (std::size_t i = 0; i < program.devices.size(); ++i) {
+    const DeviceProgram& device = program.devices[i];
+    if (i == rank.index()) {
+      own.devices.push_back(device);
+      continue;
+    }
+    own.devices.push_back({.device = device.device,
+                           .samples = device.samples,
+                           .first_sample = device.first_sample,
+                           .buffers = {},
+                           .instructions = {},
+                           .is_elsewhere = true});
+  }
+  return own;
+}
+
 Rank peer_of(const Instruction& instruction) {
   const bool is_send = instruction.op == kSend;
   if (!is_send && instruction.op != kReceive) return {};

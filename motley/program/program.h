@@ -87,6 +87,7 @@ struct DeviceProgram {
   std::int64_t first_sample = 0;  ///< position of its first sample in a micro-batch
   std::vector<Buffer> buffers;
   std::vector<Instruction> instructions;
+  bool is_elsewhere = false;  ///< what it does is not in this program (own_program)
   bool operator==(const DeviceProgram&) const = default;
 
   const Buffer& buffer(BufferId id) const { return buffers[id.index()]; }
@@ -104,6 +105,9 @@ struct Program {
   /// Positions in the global batch of a device's samples, in the order in which it loads them.
   std::vector<std::int64_t> samples_of(const DeviceProgram& device) const;
 };
+
+/// A program for one rank alone: of the other devices name and samples remain.
+Program own_program(const Program& program, Rank rank);
 
 /// Rank at the other end of a "motley::send" or "motley::receive"; none for other instructions and
 /// for those that do not name one.

@@ -340,7 +340,8 @@ bool parse_header(LineCursor& line, Program& program) {
 bool parse_device(LineCursor& line, DeviceProgram& device) {
   return line.expect_quoted(device.device) && line.expect_word("samples") &&
          line.expect_integer(device.samples) && line.expect_word("first") &&
-         line.expect_integer(device.first_sample) && line.expect_end();
+         line.expect_integer(device.first_sample) &&
+         (device.is_elsewhere = line.take_word("elsewhere"), line.expect_end());
 }
 
 /// Reads the items of a program in order: header, groups, then devices with buffers before
@@ -404,8 +405,9 @@ std::string print_program(const Program& program) {
     out += '\n';
   }
   for (const DeviceProgram& device : program.devices) {
-    fmt::format_to(std::back_inserter(out), "device {} samples {} first {}\n", quote(device.device),
-                   device.samples, device.first_sample);
+    fmt::format_to(std::back_inserter(out), "device {} samples {} first {}{}\n",
+                   quote(device.device), device.samples, device.first_sample,
+                   device.is_elsewhere ? " elsewhere" : "");
     for (std::size_t i = 0; i < device.buffers.size(); ++i) print_buffer(out, i, device.buffers[i]);
     for (std::size_t i = 0; i < device.instructions.size(); ++i)
       print_instruction(out, i, device.instructions[i]);

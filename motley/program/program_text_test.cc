@@ -54,6 +54,20 @@ RC_GTEST_PROP(ProgramText, ParsePrintIsIdentity, ()) {
   RC_ASSERT(print_program(*parsed) == text);
 }
 
+RC_GTEST_PROP(ProgramText, OwnProgramsAreSoundByThemselves, ()) {
+  const auto seed = *rc::gen::arbitrary<std::uint64_t>();
+  const Program program =
+      testing::ProgramGenerator(seed).draw(*rc::gen::inRange<std::size_t>(2, 60));
+  for (std::size_t rank = 0; rank < program.devices.size(); ++rank) {
+    const Program own = own_program(program, Rank(static_cast<std::int32_t>(rank)));
+    const auto parsed = parse_program(print_program(own), "p");
+    if (!parsed) RC_FAIL(parsed.error().message);
+    RC_ASSERT(*parsed == own);
+    RC_ASSERT(own.devices[rank] == program.devices[rank]);
+    RC_ASSERT(own.devices.size() == program.devices.size());
+  }
+}
+
 TEST(ProgramText, MicroBatchesAreStretchesOfTheGlobalBatch) {
   const std::string text =
       "motley.program/1\nmodel \"m\" plan \"p\" global_batch 8 micro_batches 2\n"

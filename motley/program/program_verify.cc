@@ -86,6 +86,8 @@ void check_devices(const Program& program, Violations& violations) {
   std::unordered_set<std::string_view> names;
   for (std::size_t rank = 0; rank < program.devices.size(); ++rank) {
     const DeviceProgram& device = program.devices[rank];
+    if (device.is_elsewhere && !(device.buffers.empty() && device.instructions.empty()))
+      violations.add_device(program, rank, "is elsewhere, and yet has buffers or instructions");
     if (device.device.empty()) violations.add_device(program, rank, "a device without a name");
     if (!names.insert(device.device).second)
       violations.add_device(program, rank, "two devices of this name");
@@ -467,6 +469,14 @@ void check_all_to_all(const Program& program, std::size_t group,
   }
 }
 
+/// Those whose instructions are known.
+std::vector<Rank> members_here(const Program& program, std::size_t group) {
+  std::vector<Rank> here;
+  for (const Rank member : program.groups[group].members)
+    if (!program.devices[member.index()].is_elsewhere) here.push_back(member);
+  return here;
+}
+
 /// Collectives of a group appear on all members in the same order with equal operator, element
 /// count and dtype.
 void check_collectives(const Program& program, Violations& violations) {
@@ -479,10 +489,12 @@ void check_collectives(const Program& program, Violations& violations) {
         by_group[group.index()][rank].push_back(describe_collective(device, i));
   }
   for (std::size_t g = 0; g < by_group.size(); ++g) {
-    const std::size_t first = program.groups[g].members.front().index();
+    const std::vector<Rank> members = members_here(program, g);
+    if (members.empty()) continue;
+    const std::size_t first = members.front().index();
     const std::vector<Collective>& wanted = by_group[g][first];
-    bool agree = true;
-    for (const Rank member : program.groups[g].members) {
+    bool agree = members.size() == program.groups[g].members.size();
+    for (const Rank member : members) {
       const std::vector<Collective>& found = by_group[g][member.index()];
       for (std::size_t n = 0; n < std::min(found.size(), wanted.size()); ++n) {
         if (found[n].matches(wanted[n])) continue;
@@ -539,6 +551,8 @@ void check_sends(const Program& program, Violations& violations) {
       }
     }
   for (const auto& [ranks, ends] : pairs) {
+    if (program.devices[ranks.first].is_elsewhere || program.devices[ranks.second].is_elsewhere)
+      continue;
     const std::string& source = program.devices[ranks.first].device;
     for (std::size_t n = 0; n < std::min(ends.sends.size(), ends.receives.size()); ++n) {
       const Buffer& sent = sent_buffer(program, ends.sends[n]);

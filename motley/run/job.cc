@@ -121,6 +121,7 @@ Json job_to_json(const Job& job) {
       {"transport", job.transport},
       {"trace_steps", job.trace_steps},
       {"devices", std::move(devices)},
+      {"rank_files", job.rank_files},
       {"store", store_to_json(job.store)},
   };
 }
@@ -171,6 +172,7 @@ Result<Job> job_from_json(const Json& json, const std::string& where) {
   MOTLEY_ASSIGN(job.trace_steps, object.integer("trace_steps"));
   MOTLEY_ASSIGN(const Json* devices, object.member("devices"));
   MOTLEY_ASSIGN(job.devices, devices_from_json(*devices, where));
+  MOTLEY_ASSIGN(job.rank_files, object.string("rank_files"));
   if (is_present(object, "store")) {
     MOTLEY_ASSIGN(job.store, store_from_json(**object.member("store"), where + ": store"));
   }

@@ -60,6 +60,7 @@ struct Job {
   std::string transport = "auto";     ///< of collectives: auto, or gloo even within a machine
   std::int64_t trace_steps = 5;       ///< the last so many steps are kept as a trace
   std::vector<WorkerDevice> devices;  ///< by rank
+  std::string rank_files;  ///< folder of what each rank here needs alone (rank_files.h); "": none
   std::optional<StoreAddress> store;  ///< none: all ranks share the run directory
   bool operator==(const Job&) const = default;
 };

@@ -1,13 +1,16 @@
 #include "motley/run/remote_job.h"
 
 #include <fmt/format.h>
+#include <stdlib.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "motley/run/hosts/here.h"
+#include "motley/run/rank_files.h"
 
 namespace motley::run {
 namespace {
@@ -97,22 +100,65 @@ Result<void> choose_store(Hosts& hosts, Job& job) {
   return {};
 }
 
-/// The job's path there.
-Result<std::string> place_files(HostLink& link, const Job& job) {
+/// Files that are written to be sent, and then gone.
+class Outbox {
+ public:
+  Outbox() {
+    std::string name = (fs::temp_directory_path() / "motley-XXXXXX").string();
+    if (::mkdtemp(name.data()) != nullptr) folder_ = name;
+  }
+  ~Outbox() {
+    std::error_code code;
+    if (!folder_.empty()) fs::remove_all(folder_, code);
+  }
+  Outbox(const Outbox&) = delete;
+  Outbox& operator=(const Outbox&) = delete;
+  std::string file() const { return folder_ + "/model.safetensors"; }
+
+ private:
+  std::string folder_;
+};
+
+/// What each rank on the host needs alone. Where rank 0 is, the model file is whole.
+Result<void> place_rank_files(HostLink& link, const RankFiles& files, const std::string& host,
+                              const Job& job) {
+  const Outbox outbox;
+  const bool has_model = job.devices[0].host == host;
+  for (std::size_t i = 0; i < job.devices.size(); ++i) {
+    if (job.devices[i].host != host) continue;
+    const auto number = static_cast<int>(i);
+    const RankFolder there("run/ranks", number);
+    MOTLEY_RETURN_IF_ERROR(link.put_text(files.program(Rank(number)), there.program()));
+    for (std::size_t k = 0; k < files.evaluations(); ++k)
+      MOTLEY_RETURN_IF_ERROR(link.put_text(files.evaluation(k, Rank(number)), there.evaluation(k)));
+    if (has_model) continue;
+    MOTLEY_RETURN_IF_ERROR(files.write_weights(Rank(number), outbox.file()));
+    MOTLEY_RETURN_IF_ERROR(link.put(outbox.file(), there.weights()));
+  }
+  if (has_model) return {};
+  MOTLEY_RETURN_IF_ERROR(files.write_model(outbox.file()));
+  return link.put(outbox.file(), "run/in/model/model.safetensors");
+}
+
+/// The job's path there. `files`: null for a job without a program.
+Result<std::string> place_files(HostLink& link, const RankFiles* files, const std::string& host,
+                                const Job& job) {
   MOTLEY_RETURN_IF_ERROR(link.send({{"do", "reset"}}));
   Job there = job;
   there.run_dir = link.scratch() + "/run";
-  MOTLEY_ASSIGN(there.program_path, place_file(link, job.program_path, "program"));
-  MOTLEY_ASSIGN(there.model_path, place_file(link, job.model_path, "model"));
-  MOTLEY_RETURN_IF_ERROR(place_data(link, there.data, "data"));
-  if (there.evaluation) {
-    for (std::string& path : there.evaluation->programs) {
-      MOTLEY_ASSIGN(path, place_file(link, path, "evaluation"));
+  if (files != nullptr) {
+    const bool leads = job.devices[0].host == host;
+    MOTLEY_RETURN_IF_ERROR(place_rank_files(link, *files, host, job));
+    there.rank_files = there.run_dir + "/ranks";
+    there.model_path = there.run_dir + "/in/model/model.safetensors";
+    if (leads) {
+      MOTLEY_ASSIGN(there.model_path, place_file(link, job.model_path, "model"));
     }
-    MOTLEY_RETURN_IF_ERROR(place_data(link, there.evaluation->data, "eval-data"));
+    if (leads && job.resume) MOTLEY_RETURN_IF_ERROR(place_checkpoint(link, job.run_dir));
+    MOTLEY_RETURN_IF_ERROR(place_data(link, there.data, "data"));
   }
-  if (job.resume && !job.program_path.empty())
-    MOTLEY_RETURN_IF_ERROR(place_checkpoint(link, job.run_dir));
+  if (there.evaluation)
+    MOTLEY_RETURN_IF_ERROR(place_data(link, there.evaluation->data, "eval-data"));
   MOTLEY_RETURN_IF_ERROR(link.put_text(job_to_json(there).dump(), "run/job.json"));
   return there.run_dir + "/job.json";
 }
@@ -124,8 +170,12 @@ Result<std::vector<Seat>> place_job(Hosts& hosts, const std::string& path, Job& 
   MOTLEY_RETURN_IF_ERROR(hosts.reach(remote));
   MOTLEY_RETURN_IF_ERROR(choose_store(hosts, job));
   std::map<std::string, std::string> paths = {{"", path}};  // by host
+  std::optional<RankFiles> files;
+  if (!remote.empty() && !job.program_path.empty()) {
+    MOTLEY_ASSIGN(files, RankFiles::open(job));
+  }
   for (const std::string& host : remote) {
-    MOTLEY_ASSIGN(paths[host], place_files(hosts.on(host), job));
+    MOTLEY_ASSIGN(paths[host], place_files(hosts.on(host), files ? &*files : nullptr, host, job));
   }
   std::vector<Seat> seats;
   std::set<std::string> reset = {""};

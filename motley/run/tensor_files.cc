@@ -103,7 +103,8 @@ std::optional<std::int64_t> count_rows(const TensorPlace& place, const Shape& lo
 
 }  // namespace
 
-Result<void> write_tensor_file(const std::string& path, std::span<const SavedTensor> tensors) {
+Result<void> write_tensor_file(const std::string& path, std::span<const SavedTensor> tensors,
+                               std::map<std::string, std::string> metadata) {
   std::vector<NamedTensor> named;
   Json places = Json::object();
   for (const SavedTensor& tensor : tensors) {
@@ -113,15 +114,17 @@ Result<void> write_tensor_file(const std::string& path, std::span<const SavedTen
     places[tensor.named.name] = {{"shape", tensor.place->shape},
                                  {"part", {part.before, part.begin, part.extent, part.after}}};
   }
-  std::map<std::string, std::string> metadata;
   if (!places.empty()) metadata[kKey] = places.dump(-1, ' ', false, Json::error_handler_t::replace);
   return write_safetensors(path, named, metadata);
 }
 
-Result<TensorFiles> TensorFiles::make(std::span<const TensorFile> files) {
+Result<TensorFiles> TensorFiles::make(std::span<const TensorFile> files, Extent extent) {
   TensorFiles all;
   for (const TensorFile& file : files) MOTLEY_RETURN_IF_ERROR(all.add(file));
-  for (auto& [name, tensor] : all.tensors_) MOTLEY_RETURN_IF_ERROR(verify(name, tensor));
+  for (auto& [name, tensor] : all.tensors_) {
+    const auto verified = verify(name, tensor);
+    if (extent == Extent::kAll) MOTLEY_RETURN_IF_ERROR(verified);
+  }
   return all;
 }
 
@@ -237,6 +240,20 @@ std::vector<std::byte> TensorFiles::join(const Tensor& tensor) {
   return whole;
 }
 
+/// In a file of some parts: are these rows among them?
+bool TensorFiles::has_rows(const Tensor& tensor, const Part& part, std::int64_t count) {
+  const std::int64_t extent = tensor.rows[0].part.extent;
+  std::int64_t all = 0, common = 0;
+  for (const Rows& rows : tensor.rows) {
+    all += rows.count;
+    const std::int64_t first = std::max(rows.part.begin, part.begin);
+    const std::int64_t last = std::min(rows.part.begin + rows.count, part.begin + count);
+    common += std::max<std::int64_t>(0, last - first);
+  }
+  return all == extent || elements(tensor.shape) == 0 ||
+         (is_same_view(tensor.rows[0].part, part) && common == count);
+}
+
 Result<void> TensorFiles::read(const program::Buffer& buffer, std::span<std::byte> target) const {
   const auto found = tensors_.find(buffer.name);
   if (found == tensors_.end())
@@ -253,6 +270,10 @@ Result<void> TensorFiles::read(const program::Buffer& buffer, std::span<std::byt
         fmt::format("tensor '{}': found {}, wanted {}{}", buffer.name,
                     describe(tensor.dtype, tensor.shape), buffer.part ? "one of a part of " : "",
                     describe(buffer.dtype, buffer.shape)));
+  if (!has_rows(tensor, part, *count))
+    return usage_error("run.missing-tensor",
+                       fmt::format("tensor '{}': the file has other parts of it than rows {} to {}",
+                                   buffer.name, part.begin, part.begin + *count));
   if (!target.empty()) copy(tensor, part, *count, target.data());
   return {};
 }

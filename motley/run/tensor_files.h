@@ -28,8 +28,9 @@ struct SavedTensor {
 };
 
 /// A safetensors file whose metadata (`motley.parts`, docs/formats/checkpoint.md) tells which of
-/// its tensors are parts.
-Result<void> write_tensor_file(const std::string& path, std::span<const SavedTensor> tensors);
+/// its tensors are parts; `metadata` is added.
+Result<void> write_tensor_file(const std::string& path, std::span<const SavedTensor> tensors,
+                               std::map<std::string, std::string> metadata = {});
 
 /// An open file with its path, for messages.
 struct TensorFile {
@@ -41,15 +42,19 @@ struct TensorFile {
 /// in any way. Reads any other part of each. Views of the files' memory, which must outlive it.
 class TensorFiles {
  public:
+  /// Are the files all there is of their tensors, or may they have parts alone?
+  enum class Extent { kAll, kSome };
+
   TensorFiles() = default;
   /// Usage errors (run.tensor-parts), which name file and tensor: metadata that does not fit, a
   /// tensor twice, parts that do not make up the whole.
-  static Result<TensorFiles> make(std::span<const TensorFile> files);
+  static Result<TensorFiles> make(std::span<const TensorFile> files, Extent extent = Extent::kAll);
 
   bool has(const std::string& name) const { return tensors_.contains(name); }
   std::vector<std::string> names() const;
   /// Fills `target`, the memory of `buffer`, with the buffer's part of the tensor of its name.
-  /// Usage errors: there is none (run.missing-tensor), another dtype or shape (run.wrong-tensor).
+  /// Usage errors: there is none, or not all of that part (run.missing-tensor), another dtype or
+  /// shape (run.wrong-tensor).
   Result<void> read(const program::Buffer& buffer, std::span<std::byte> target) const;
   /// The same, but for those of which `others` has one that is called like it with `suffix`: they
   /// are that one. `names`: what a tensor is called there, if not as here.
@@ -78,6 +83,7 @@ class TensorFiles {
 
   Result<void> add(const TensorFile& file);
   static Result<void> verify(const std::string& name, Tensor& tensor);
+  static bool has_rows(const Tensor& tensor, const program::Part& part, std::int64_t count);
   static void copy(const Tensor& tensor, const program::Part& part, std::int64_t count,
                    std::byte* target);
   /// All rows together.

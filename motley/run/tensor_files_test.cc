@@ -39,11 +39,11 @@ class Folder {
     ASSERT_TRUE(opened) << opened.error().message;
     files_.push_back(std::make_unique<Safetensors>(std::move(*opened)));
   }
-  Result<TensorFiles> open() const {
+  Result<TensorFiles> open(TensorFiles::Extent extent = TensorFiles::Extent::kAll) const {
     std::vector<TensorFile> files;
     for (std::size_t i = 0; i < files_.size(); ++i)
       files.push_back({"file " + std::to_string(i), files_[i].get()});
-    return TensorFiles::make(files);
+    return TensorFiles::make(files, extent);
   }
   const std::string& path() const { return path_; }
 
@@ -145,6 +145,20 @@ RC_GTEST_PROP(TensorFiles, AnyCutReadsBackByAnyOther, ()) {
   RC_ASSERT(read(*files, buffer_of(shape)) == all);
   for (std::size_t i = 0; i < wanted.buffers.size(); ++i)
     RC_ASSERT(read(*files, wanted.buffers[i]) == wanted.values[i]);
+}
+
+TEST(TensorFiles, SomePartsAreReadAndOthersRefused) {
+  Folder folder;
+  folder.write({3, 4, 5, 6}, {2, 2}, TensorPlace{{4, 2}, {1, 1, 4, 2}});
+  EXPECT_FALSE(folder.open().has_value());
+  const auto files = folder.open(TensorFiles::Extent::kSome);
+  ASSERT_TRUE(files) << files.error().message;
+  EXPECT_THAT(read(*files, buffer_of({1, 2}, Part{1, 2, 4, 2})), ElementsAre(5, 6));
+  std::vector<std::byte> target(2 * 2 * sizeof(float));
+  const auto missing = files->read(buffer_of({2, 2}, Part{1, 2, 4, 2}), target);
+  ASSERT_FALSE(missing.has_value());
+  EXPECT_EQ(missing.error().message, "tensor 'w': the file has other parts of it than rows 2 to 4");
+  EXPECT_FALSE(files->read(buffer_of({4, 1}, Part{4, 0, 2, 1}), target).has_value());
 }
 
 TEST(TensorFiles, SayWhatIsMissing) {

@@ -61,6 +61,9 @@ def test_a_sharded_plan_keeps_its_parts(lead, one_device):
     assert done["losses"] == pytest.approx(one_device[:5], rel=1e-4)
     more = run_json(lead, f"{RUN} -C cluster.toml --planner equal --seed 5 --steps 8 --run-dir parts")
     assert more["losses"][-3:] == pytest.approx(one_device[5:8], rel=1e-4)
+    # Cut anew, from a checkpoint that lies at the lead alone.
+    last = run_json(lead, f"{RUN} -C cluster.toml --planner random --seed 5 --steps 10 --run-dir parts")
+    assert last["losses"][-2:] == pytest.approx(one_device[8:10], rel=1e-4)
 
 
 def test_a_host_that_does_not_exist_is_named(lead):

@@ -57,6 +57,20 @@ std::map<std::string, std::string> canonical_names(const graph::Graph& graph) {
   return names;
 }
 
+/// Of parameters and buffers by every state_dict name, tied ones too.
+std::map<std::string, std::vector<std::int64_t>> parameter_shapes(const graph::Graph& graph) {
+  std::map<std::string, std::vector<std::int64_t>> shapes;
+  for (const graph::Value& value : graph.values) {
+    if (value.role != graph::ValueRole::kParameter && value.role != graph::ValueRole::kBuffer)
+      continue;
+    std::vector<std::int64_t> shape;
+    for (const graph::SizeExpr& size : value.shape) shape.push_back(size.evaluate_integer({}));
+    for (const std::string& tied : value.tied) shapes[tied] = shape;
+    shapes[value.name] = std::move(shape);
+  }
+  return shapes;
+}
+
 std::set<std::string> constant_names(const graph::Graph& graph) {
   std::set<std::string> names;
   for (const ValueId id : graph::values_with_role(graph, graph::ValueRole::kConstant))
@@ -147,9 +161,12 @@ Result<void> RankTraining::open_model() {
         "run.stale-program",
         fmt::format("{}: found model {}, the program was made for {}; plan again",
                     session_.job.model_path, model_.hash, session_.program.model_hash));
-  if (!model_.weights)
+  if (model_.weights) return {};
+  if (session_.job.rank_files.empty())
     return usage_error("run.graph-only",
                        session_.job.model_path + ": holds no weights (exported with --graph-only)");
+  MOTLEY_ASSIGN(own_weights_,
+                read_rank_weights(RankFolder(session_.job.rank_files, session_.rank).weights()));
   return {};
 }
 
@@ -164,11 +181,19 @@ ExecutorOptions RankTraining::executor_options() const {
   return options;
 }
 
-/// Sets what a program keeps from the model file.
+/// Sets what a program keeps from the model file, or what it has in parts from the rank's own: rank
+/// 0 sends the rest.
 Result<void> RankTraining::load_weights(Executor& executor) const {
+  if (own_weights_) {
+    MOTLEY_RETURN_IF_ERROR(executor.load(own_weights_->tensors, false));
+    executor.start_masters(own_weights_->tensors);
+    return {};
+  }
   const TensorFile file{session_.job.model_path, &*model_.weights};
   MOTLEY_ASSIGN(const TensorFiles weights, TensorFiles::make({&file, 1}));
-  return executor.load(weights, true);
+  MOTLEY_RETURN_IF_ERROR(executor.load(weights, true));
+  executor.start_masters(weights);
+  return {};
 }
 
 Result<void> RankTraining::open_executor() {
@@ -238,12 +263,29 @@ Result<void> RankTraining::share_weights() {
   MOTLEY_ASSIGN(const std::string text, rendezvous.get("first step", session_.patience()));
   const std::int64_t first_step = find_integer(text).value_or(0);
   if (!parts_.empty()) {
-    MOTLEY_ASSIGN(const MappedFile model, MappedFile::open(session_.job.model_path));
-    const auto bytes = model.bytes();
-    MOTLEY_RETURN_IF_ERROR(rendezvous.agree(
-        "model file", hash_hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()})));
+    std::string model_file;
+    if (own_weights_) {
+      model_file = own_weights_->model_file;
+    } else {
+      MOTLEY_ASSIGN(model_file, hash_model_file(session_.job.model_path));
+    }
+    MOTLEY_RETURN_IF_ERROR(rendezvous.agree("model file", model_file));
     MOTLEY_ASSIGN(const std::string checkpoint, rendezvous.get("resumed from"));
-    if (session_.rank != 0 && !checkpoint.empty()) MOTLEY_RETURN_IF_ERROR(follow(checkpoint));
+    if (own_weights_ && own_weights_->step != first_step)
+      return stale_error("run.rank-files",
+                         fmt::format("rank {} was given parts of step {}, rank 0 goes on from {}",
+                                     session_.rank, own_weights_->step, first_step));
+    const bool is_given = session_.rank == 0 || own_weights_.has_value();
+    if (!is_given && !checkpoint.empty()) {
+      // The lead's ranks have the lead's run directory, of which rank 0 elsewhere was sent a copy.
+      MOTLEY_RETURN_IF_ERROR(
+          follow(is_elsewhere(session_.rank) ? checkpoints_.latest() : checkpoint));
+      if (next_step_ != first_step)
+        return stale_error(
+            "run.rank-files",
+            fmt::format("rank {} has a checkpoint of step {}, rank 0 goes on from {}",
+                        session_.rank, next_step_, first_step));
+    }
   }
   MOTLEY_ASSIGN(const std::string best, rendezvous.get("best"));
   if (best != "none") {
@@ -466,24 +508,26 @@ Result<void> RankTraining::check_finite(const std::string& what, double value) c
 Result<WrittenFiles> RankTraining::write_files() {
   HostTensors weights, states;
   const auto canonical = canonical_names(model_.graph);
-  const auto constants = constant_names(model_.graph);
-  const auto& whole = model_.weights->tensors();
+  const auto shapes = parameter_shapes(model_.graph);
   const auto save = [&](HostTensors& into, const std::string& name, const std::string& trained,
                         const std::string& parameter) {
     const auto part = parts_.find(trained);
     if (part != parts_.end())
-      into.add(name, persistent_.at(trained), TensorPlace{whole.at(parameter).shape, part->second});
+      into.add(name, persistent_.at(trained), TensorPlace{shapes.at(parameter), part->second});
     else if (session_.rank == 0)
       into.add(name, persistent_.at(trained));
   };
-  for (const auto& [name, view] : whole) {
-    if (constants.contains(name)) continue;
+  const auto trained_name = [&](const std::string& name) {
     const auto tied = canonical.find(name);
-    const std::string& trained = tied == canonical.end() ? name : tied->second;
-    if (persistent_.contains(trained))
-      save(weights, name, trained, name);
-    else if (session_.rank == 0)
-      weights.add(name, view);  // no part of the graph: as it was
+    return tied == canonical.end() ? name : tied->second;
+  };
+  for (const auto& [name, shape] : shapes)
+    if (persistent_.contains(trained_name(name))) save(weights, name, trained_name(name), name);
+  if (session_.rank == 0) {
+    const auto constants = constant_names(model_.graph);
+    for (const auto& [name, view] : model_.weights->tensors())  // no part of the program: as it was
+      if (!constants.contains(name) && !persistent_.contains(trained_name(name)))
+        weights.add(name, view);
   }
   for (const std::string& name : buffer_names(program(), {BufferKind::kState}))
     save(states, name, name, name.substr(0, name.rfind('/')));

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "motley/run/checkpoint.h"
 #include "motley/run/feed/feed.h"
 #include "motley/run/hosts/status.h"
+#include "motley/run/rank_files.h"
 #include "motley/run/torch/lanes/executor.h"
 #include "motley/run/torch/worker_session.h"
 
@@ -89,6 +91,7 @@ class RankTraining {
   std::unique_ptr<Executor> executor_;
   std::map<std::string, at::Tensor> persistent_;       // shared with the executor
   std::map<std::string, program::Part> parts_;         // of persistent tensors that are in parts
+  std::optional<RankWeights> own_weights_;             // in place of the model file's
   std::vector<std::unique_ptr<Executor>> evaluators_;  // by program of the session's
   std::unique_ptr<Feed> samples_, evaluated_;          // of training, of evaluations
   std::int64_t batches_evaluated_ = 0;                 // in one evaluation

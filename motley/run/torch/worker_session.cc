@@ -13,6 +13,7 @@
 #include "motley/program/parts.h"
 #include "motley/program/program_text.h"
 #include "motley/run/processors.h"
+#include "motley/run/rank_files.h"
 #include "motley/run/torch/cuda_library.h"
 #include "motley/run/torch/exchange/host_communicator.h"
 #include "motley/run/torch/exchange/leveled_communicator.h"
@@ -33,25 +34,27 @@ Result<std::size_t> count_evaluations(const std::string& job_text, const std::st
   return job.evaluation ? job.evaluation->programs.size() : 0;
 }
 
-Result<JobTexts> read_texts(const std::string& job_path) {
+Result<JobTexts> read_texts(const std::string& job_path, int rank) {
   JobTexts texts;
   MOTLEY_ASSIGN(texts.job, read_file(job_path));
   MOTLEY_ASSIGN(const Json json, parse_json(texts.job, job_path));
   MOTLEY_ASSIGN(const Job job, job_from_json(json, job_path));
+  const RankFolder own(job.rank_files, rank);
+  const bool is_own = !job.rank_files.empty();
   if (!job.program_path.empty()) {
-    MOTLEY_ASSIGN(texts.program, read_file(job.program_path));
+    MOTLEY_ASSIGN(texts.program, read_file(is_own ? own.program() : job.program_path));
   }
-  if (job.evaluation)
-    for (const std::string& path : job.evaluation->programs) {
-      MOTLEY_ASSIGN(texts.evaluations.emplace_back(), read_file(path));
-    }
+  for (std::size_t i = 0; job.evaluation && i < job.evaluation->programs.size(); ++i) {
+    MOTLEY_ASSIGN(texts.evaluations.emplace_back(),
+                  read_file(is_own ? own.evaluation(i) : job.evaluation->programs[i]));
+  }
   return texts;
 }
 
 /// Rank 0 puts job and program into the store; the others need no file of them.
 Result<JobTexts> share_texts(const WorkerArguments& arguments, Rendezvous& rendezvous) {
   if (rendezvous.rank() == 0) {
-    MOTLEY_ASSIGN(JobTexts texts, read_texts(arguments.job_path));
+    MOTLEY_ASSIGN(JobTexts texts, read_texts(arguments.job_path, 0));
     MOTLEY_RETURN_IF_ERROR(rendezvous.set("job", texts.job));
     MOTLEY_RETURN_IF_ERROR(rendezvous.set("program", texts.program));
     for (std::size_t i = 0; i < texts.evaluations.size(); ++i)
@@ -134,7 +137,7 @@ Result<void> open_launched(const WorkerArguments& arguments, WorkerSession& sess
 }
 
 Result<void> open_local(const WorkerArguments& arguments, WorkerSession& session) {
-  MOTLEY_ASSIGN(const JobTexts texts, read_texts(arguments.job_path));
+  MOTLEY_ASSIGN(const JobTexts texts, read_texts(arguments.job_path, arguments.rank.value_or(0)));
   MOTLEY_RETURN_IF_ERROR(parse_texts(texts, arguments.job_path, session));
   session.rank = arguments.rank.value_or(0);
   session.size = static_cast<int>(session.job.devices.size());
@@ -160,16 +163,16 @@ CommunicatorOptions communicator_options(const WorkerSession& session) {
   return options;
 }
 
-/// Does the program exchange so? One without instructions, which is measured, may do anything.
-bool is_hierarchical(const program::Program& program, GroupId group) {
+/// Does a member exchange so in its group? Then all do. One without instructions, which is
+/// measured, may do anything.
+bool is_hierarchical(const program::Program& program, int rank, GroupId group) {
   const auto has_levels = [&](const program::Instruction& instruction) {
     return instruction.group == group &&
            program::find_method(instruction) == ExchangeMethod::kHierarchical;
   };
-  return program.devices.empty() ||
-         std::any_of(program.devices.begin(), program.devices.end(), [&](const auto& device) {
-           return std::any_of(device.instructions.begin(), device.instructions.end(), has_levels);
-         });
+  if (program.devices.empty()) return true;
+  const auto& own = program.devices[static_cast<std::size_t>(rank)].instructions;
+  return std::any_of(own.begin(), own.end(), has_levels);
 }
 
 /// The levels of the groups that exchange hierarchically; adds the groups that they need.
@@ -181,13 +184,15 @@ std::map<GroupId, Levels> add_levels(const WorkerSession& session, CommunicatorO
     const GroupId id(static_cast<std::int64_t>(i));
     const std::vector<int> members = options.groups[i].members;
     Levels levels = find_levels(members, hosts, session.rank);
-    if (levels.hosts.empty() || !is_hierarchical(session.program, id)) continue;
+    if (levels.hosts.empty()) continue;
+    // Groups have the same number on all ranks, also on those that are told of no such exchange.
+    const bool is_used = is_hierarchical(session.program, session.rank, id);
     const auto next = static_cast<std::int64_t>(options.groups.size());
     for (std::vector<int>& group : make_level_groups(members, levels, next)) {
       const EmulatedLink link = group_link(session.job.devices, group);
-      options.groups.push_back({std::move(group), link});
+      options.groups.push_back({is_used ? std::move(group) : std::vector<int>(), link});
     }
-    all.emplace(id, std::move(levels));
+    if (is_used) all.emplace(id, std::move(levels));
   }
   return all;
 }

@@ -171,7 +171,7 @@ class TorchExecutor final : public Executor {
  private:
   Result<void> prepare_instructions();
   Result<void> allocate_persistent();
-  void start_masters(const TensorFiles& files);
+  void start_masters(const TensorFiles& files) override;
   Result<void> run_compute(StepResult& result);
   void run_one(const Compute& compute, std::int64_t& now);
   void run_measured(const Compute& compute);
@@ -285,12 +285,11 @@ Result<void> TorchExecutor::load(const TensorFiles& files, bool required) {
         files.read(buffer, {static_cast<std::byte*>(host.mutable_data_ptr()), host.nbytes()}));
     if (!frame_.device.is_cpu()) frame_.values[i].copy_(host);
   }
-  if (required) start_masters(files);
   return {};
 }
 
-/// Master copies that no file has begin as the parameters.
 void TorchExecutor::start_masters(const TensorFiles& files) {
+  const c10::InferenceMode no_autograd;
   constexpr std::string_view kSuffix = program::kMasterSuffix;
   std::map<std::string, at::Tensor> tensors = persistent();
   for (auto& [name, tensor] : tensors)

@@ -73,6 +73,8 @@ class Executor {
   /// Sets persistent buffers, or the parts of them that are here, from files by name; `required`:
   /// every parameter, model buffer and constant must be there.
   virtual Result<void> load(const TensorFiles& files, bool required) = 0;
+  /// Master copies that a new training's files lack begin as the parameters.
+  virtual void start_masters(const TensorFiles& files) = 0;
 
   /// One training step, on this rank's samples. After an error ("a:0: ^45 aten::mm (h.0.attn):
   /// ...", code run.out-of-memory, run.operator, or the communicator's) the communicator is closed

@@ -1,0 +1,130 @@
+#include "motley/run/rank_files.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "motley/base/file.h"
+#include "motley/base/random.h"
+#include "motley/base/text.h"
+#include "motley/program/effects.h"
+#include "motley/program/program_text.h"
+
+namespace motley::run {
+namespace {
+
+constexpr const char* kModelFileKey = "motley.of";
+constexpr const char* kStepKey = "motley.step";
+
+Result<program::Program> read_program(const std::string& path) {
+  MOTLEY_ASSIGN(const std::string text, read_file(path));
+  return program::parse_program(text, path);
+}
+
+/// What a rank cannot have of rank 0: its parts, and what evaluations keep beside the training.
+std::vector<program::Buffer> own_buffers(const program::DeviceProgram& training,
+                                         const std::vector<program::DeviceProgram>& evaluations) {
+  std::vector<program::Buffer> wanted;
+  std::set<std::string> known;
+  const auto take = [&](const program::Buffer& buffer, bool is_own) {
+    if (program::is_persistent(buffer.kind) && known.insert(buffer.name).second && is_own)
+      wanted.push_back(buffer);
+  };
+  for (const program::Buffer& buffer : training.buffers) take(buffer, buffer.part.has_value());
+  for (const program::DeviceProgram& evaluation : evaluations)
+    for (const program::Buffer& buffer : evaluation.buffers) take(buffer, true);
+  return wanted;
+}
+
+}  // namespace
+
+RankFolder::RankFolder(const std::string& rank_files, int rank)
+    : path(fmt::format("{}/rank-{}", rank_files, rank)) {}
+
+std::string RankFolder::evaluation(std::size_t which) const {
+  return fmt::format("{}/evaluation-{}.txt", path, which);
+}
+
+Result<RankWeights> read_rank_weights(const std::string& path) {
+  RankWeights weights;
+  MOTLEY_ASSIGN(Safetensors file, Safetensors::open(path));
+  weights.file = std::make_shared<const Safetensors>(std::move(file));
+  const TensorFile only{path, weights.file.get()};
+  MOTLEY_ASSIGN(weights.tensors, TensorFiles::make({&only, 1}, TensorFiles::Extent::kSome));
+  const auto& said = weights.file->metadata();
+  const auto model = said.find(kModelFileKey), step = said.find(kStepKey);
+  const auto number = step == said.end() ? std::nullopt : find_integer(step->second);
+  if (model == said.end() || !number)
+    return usage_error("run.rank-files", path + ": does not say of what step and model it is");
+  weights.model_file = model->second;
+  weights.step = *number;
+  return weights;
+}
+
+Result<std::string> hash_model_file(const std::string& path) {
+  MOTLEY_ASSIGN(const MappedFile file, MappedFile::open(path));
+  return hash_hex({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()});
+}
+
+Result<RankFiles> RankFiles::open(const Job& job) {
+  RankFiles files;
+  MOTLEY_ASSIGN(files.program_, read_program(job.program_path));
+  if (job.evaluation)
+    for (const std::string& path : job.evaluation->programs) {
+      MOTLEY_ASSIGN(files.evaluations_.emplace_back(), read_program(path));
+    }
+  MOTLEY_ASSIGN(Safetensors model, Safetensors::open(job.model_path));
+  files.model_ = std::make_shared<const Safetensors>(std::move(model));
+  MOTLEY_ASSIGN(files.model_file_, hash_model_file(job.model_path));
+  const TensorFile whole{job.model_path, files.model_.get()};
+  MOTLEY_ASSIGN(files.weights_, TensorFiles::make({&whole, 1}));
+  if (job.resume) {
+    MOTLEY_ASSIGN(files.checkpoint_, CheckpointStore(job.run_dir).open_latest());
+  }
+  return files;
+}
+
+std::string RankFiles::program(Rank rank) const {
+  return program::print_program(program::own_program(program_, rank));
+}
+
+std::string RankFiles::evaluation(std::size_t which, Rank rank) const {
+  return program::print_program(program::own_program(evaluations_[which], rank));
+}
+
+Result<void> RankFiles::write_model(const std::string& path) const {
+  return write_safetensors(path, {}, model_->metadata());
+}
+
+Result<void> RankFiles::write_weights(Rank rank, const std::string& path) const {
+  std::vector<program::DeviceProgram> evaluations;
+  for (const program::Program& each : evaluations_)
+    evaluations.push_back(each.devices[rank.index()]);
+  const auto wanted = own_buffers(program_.devices[rank.index()], evaluations);
+  std::vector<std::vector<std::byte>> bytes(wanted.size());
+  std::vector<SavedTensor> saved;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const program::Buffer& buffer = wanted[i];
+    const TensorFiles* source = newest_with(buffer.name);
+    if (source == nullptr && buffer.kind == program::BufferKind::kState)
+      continue;  // it begins as zeros, or as its parameter
+    if (source == nullptr)
+      return usage_error("run.missing-tensor", fmt::format("no tensor '{}'", buffer.name));
+    bytes[i].resize(static_cast<std::size_t>(buffer.bytes().value));
+    MOTLEY_RETURN_IF_ERROR(source->read(buffer, bytes[i]));
+    SavedTensor& tensor = saved.emplace_back();
+    tensor.named = {buffer.name, {buffer.dtype, buffer.shape, bytes[i]}};
+    if (buffer.part) tensor.place = TensorPlace{source->view(buffer.name).shape, *buffer.part};
+  }
+  const std::int64_t step = checkpoint_ ? checkpoint_->state.step : 0;
+  return write_tensor_file(path, saved,
+                           {{kModelFileKey, model_file_}, {kStepKey, std::to_string(step)}});
+}
+
+const TensorFiles* RankFiles::newest_with(const std::string& name) const {
+  if (checkpoint_ && checkpoint_->optimizer.has(name)) return &checkpoint_->optimizer;
+  if (checkpoint_ && checkpoint_->model.has(name)) return &checkpoint_->model;
+  return weights_.has(name) ? &weights_ : nullptr;
+}
+
+}  // namespace motley::run
