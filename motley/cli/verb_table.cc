@@ -12,6 +12,7 @@
   ADD(report)             \
   ADD(trace)              \
   ADD(consolidate)        \
+  ADD(manifest)           \
   ADD(demo)               \
   ADD(agent)
 
