@@ -23,6 +23,7 @@
 #include "motley/program/program_text.h"
 #include "motley/run/torch/lanes/profile_run.h"
 #include "motley/run/torch/memory/allocator.h"
+#include "motley/run/torch/operators/dropout.h"
 
 namespace motley::run {
 namespace {
@@ -786,6 +787,17 @@ TEST(Profile, MeasuresEveryKey) {
   }
   EXPECT_EQ(samples, 16 * 7);  // compute instructions times steps
   EXPECT_GT(total, 0.0);
+}
+
+TEST(Dropout, TensorOperatorsNeedLittleBesideTheMask) {
+  CountingAllocator& allocator = CountingAllocator::install();
+  constexpr std::int64_t kElements = 5 << 20;
+  const std::int64_t before = allocator.in_use();
+  allocator.reset_peak();
+  const at::Tensor mask =
+      dropout_mask_by_operators(kElements, 0.25, {1, 1, 0, kElements}, {5, 6, 7}, at::kCPU);
+  // At once it would be five times as much.
+  EXPECT_LT(allocator.peak() - before - kElements, std::int64_t{96} << 20);
 }
 
 }  // namespace

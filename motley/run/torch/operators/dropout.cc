@@ -1,8 +1,10 @@
 #include "motley/run/torch/operators/dropout.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -11,6 +13,8 @@ namespace motley::run {
 namespace {
 
 constexpr std::int64_t kChunk = 4096;  // elements of one piece of parallel work
+/// Elements drawn at a time by tensor operators, which hold eleven 64-bit numbers for each.
+constexpr std::int64_t kMostDrawn = 1 << 20;
 
 /// An element is kept if its word is at least this: its uniform number has the upper 24 bits.
 std::int64_t threshold(double p) {
@@ -75,7 +79,14 @@ std::pair<at::Tensor, at::Tensor> dropout(const at::Tensor& x, double p, const E
 
 at::Tensor dropout_mask_by_operators(std::int64_t elements, double p, const ElementPlace& place,
                                      const RandomStream& stream, at::Device device) {
-  return philox_by_operators(stream, global_indices(place, elements, device)).ge(threshold(p));
+  at::Tensor mask = at::empty({elements}, at::TensorOptions(device).dtype(at::kBool));
+  for (std::int64_t begin = 0; begin < elements; begin += kMostDrawn) {
+    const std::int64_t end = std::min(elements, begin + kMostDrawn);
+    const at::Tensor indices = global_indices(place, elements, begin, end, device);
+    mask.narrow(0, begin, end - begin)
+        .copy_(philox_by_operators(stream, indices).ge_(threshold(p)));
+  }
+  return mask;
 }
 
 }  // namespace motley::run

@@ -5,11 +5,18 @@
 namespace motley::run {
 
 at::Tensor global_indices(const ElementPlace& place, std::int64_t elements, at::Device device) {
-  const auto options = at::TensorOptions(device).dtype(at::kLong);
+  return global_indices(place, elements, 0, elements, device);
+}
+
+at::Tensor global_indices(const ElementPlace& place, std::int64_t elements, std::int64_t begin,
+                          std::int64_t end, at::Device device) {
+  const at::Tensor local = at::arange(begin, end, at::TensorOptions(device).dtype(at::kLong));
   const std::int64_t row = elements / place.outer;
-  const at::Tensor in_row = at::arange(row, options).add_(place.first * place.inner);
-  const at::Tensor rows = at::arange(place.outer, options).mul_(place.global * place.inner);
-  const at::Tensor here = rows.unsqueeze(1).add(in_row).flatten();
+  const at::Tensor here = place.outer == 1 ? local.add(place.first * place.inner)
+                                           : local.div(row, "floor")
+                                                 .mul_(place.global * place.inner)
+                                                 .add_(local.remainder(row))
+                                                 .add_(place.first * place.inner);
   if (place.micro_batches == 1) return here;
   return here.div(place.run, "floor")
       .mul_(place.micro_batches)

@@ -40,5 +40,8 @@ void for_each_stretch(const ElementPlace& place, std::int64_t elements, std::int
 
 /// The global indices of `elements` local ones, flat, by tensor operators.
 at::Tensor global_indices(const ElementPlace& place, std::int64_t elements, at::Device device);
+/// Of the local ones [begin, end) alone.
+at::Tensor global_indices(const ElementPlace& place, std::int64_t elements, std::int64_t begin,
+                          std::int64_t end, at::Device device);
 
 }  // namespace motley::run

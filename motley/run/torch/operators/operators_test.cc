@@ -85,6 +85,16 @@ TEST(Dropout, TensorOperatorsGiveTheSameBits) {
                   .equal(mask));
 }
 
+TEST(Dropout, TensorOperatorsDrawManyElementsPieceByPiece) {
+  constexpr std::int64_t kRow = (1 << 19) + 5;
+  const RandomStream stream{5, 6, 7};
+  const ElementPlace place{3, 1, 9, kRow + 20};
+  const at::Tensor mask = dropout(at::zeros({3, kRow}), 0.25, place, stream).second;
+  EXPECT_TRUE(dropout_mask_by_operators(3 * kRow, 0.25, place, stream, at::kCPU)
+                  .view({3, kRow})
+                  .equal(mask));
+}
+
 TEST(Dropout, ThreadsGiveTheSameBits) {
   const at::Tensor x = at::randn({1 << 16});
   const ElementPlace place{1, 1, 0, 1 << 16};
