@@ -152,12 +152,14 @@ class TorchExecutor final : public Executor {
         throttle_(frame_.device.is_cpu() ? options.speed : 1.0),
         timeline_(program, options.timeline_steps),
         scratch_(program.instructions.size()),
-        measures_scratch_(options.measures_scratch && frame_.device.is_cpu()),
+        measures_scratch_(options.measures_scratch),
         shared_(options.shared) {
     frame_.seed = options.seed;
     if (options.memory && frame_.device.is_cpu()) allocator_.set_limit(options.memory);
     if (!frame_.device.is_cpu())
-      streams_ = std::make_unique<Streams>(frame_.device, program.instructions.size());
+      streams_ = std::make_unique<Streams>(
+          frame_.device, program.instructions.size(),
+          static_cast<std::size_t>(std::max<std::int64_t>(options.timeline_steps, 1)));
   }
 
   Result<void> prepare();
@@ -165,7 +167,7 @@ class TorchExecutor final : public Executor {
   Result<void> load(const TensorFiles& files, bool required) override;
   Result<StepResult> step(StepPlace place, const data::Batch& batch) override;
   void request_stop() override { frame_.stop_requested.store(true, std::memory_order_relaxed); }
-  trace::Trace timeline() const override { return timeline_.trace(); }
+  trace::Trace timeline() const override;
   std::vector<Bytes> scratch() const override { return scratch_; }
 
  private:
@@ -177,7 +179,9 @@ class TorchExecutor final : public Executor {
   void run_measured(const Compute& compute);
   Result<void> wait_for_transfer(const Compute& compute, StepResult& result, std::int64_t& now);
   void finish(StepResult& result, std::int64_t begin);
-  void record_device_times();
+  void reset_peak();
+  std::int64_t peak() const;
+  std::int64_t in_use() const;
   tl::unexpected<Error> fault(std::string code, const std::string& message) const;
   void set_status(int instruction) {
     if (status_ != nullptr)
@@ -307,12 +311,9 @@ Result<StepResult> TorchExecutor::step(StepPlace at, const data::Batch& batch) {
   StepResult result;
   const std::int64_t begin = monotonic_ns();
   timeline_.begin_step(at.step, begin);
-  if (streams_) {
-    reset_device_peak(frame_.device);
-  } else {
-    allocator_.reset_peak();
-    highest_ = 0;
-  }
+  reset_peak();
+  highest_ = 0;
+  if (streams_) streams_->begin_step(at.step);
   throttle_.resume(begin);
   transfers_->start_step();
   auto outcome = run_compute(result);
@@ -343,7 +344,7 @@ Result<void> TorchExecutor::run_compute(StepResult& result) {
     throttle_.catch_up();
     if (!transfers_->finish_step()) return tl::make_unexpected(transfers_->error());
     // Faults of kernels that run asynchronously show here at the latest, as this step's.
-    if (streams_) streams_->synchronize();
+    if (streams_) streams_->end_step();
     if (frame_.loss.defined()) result.loss = read_number(frame_.loss);
     for (const at::Tensor& metric : frame_.metrics) result.metrics.push_back(read_number(metric));
     if (frame_.gradient_norm.defined()) result.gradient_norm = read_number(frame_.gradient_norm);
@@ -358,13 +359,31 @@ Result<void> TorchExecutor::run_compute(StepResult& result) {
   }
 }
 
+// A GPU's allocator counts when memory is asked for, not when the device uses it; workspaces of
+// cuDNN and cuBLAS come from it, too. (cuBLAS keeps its own: no scratch of the operator's.)
+void TorchExecutor::reset_peak() {
+  if (streams_) {
+    reset_device_peak(frame_.device);
+  } else {
+    allocator_.reset_peak();
+  }
+}
+
+std::int64_t TorchExecutor::peak() const {
+  return streams_ ? device_peak(frame_.device) : allocator_.peak();
+}
+
+std::int64_t TorchExecutor::in_use() const {
+  return streams_ ? device_in_use(frame_.device) : allocator_.in_use();
+}
+
 void TorchExecutor::run_measured(const Compute& compute) {
-  allocator_.reset_peak();
+  reset_peak();
   compute.kernel(frame_);
-  const std::int64_t peak = allocator_.peak();
+  const std::int64_t most = peak();
   Bytes& scratch = scratch_[static_cast<std::size_t>(compute.id)];
-  scratch = std::max(scratch, Bytes(peak - allocator_.in_use()));
-  highest_ = std::max(highest_, peak);
+  scratch = std::max(scratch, Bytes(most - in_use()));
+  highest_ = std::max(highest_, most);
 }
 
 void TorchExecutor::run_one(const Compute& compute, std::int64_t& now) {
@@ -393,10 +412,14 @@ Result<void> TorchExecutor::wait_for_transfer(const Compute& compute, StepResult
                                               std::int64_t& now) {
   throttle_.catch_up();
   const std::int64_t begin = monotonic_ns();
+  if (streams_) streams_->mark_halt(compute.id);  // before this thread blocks, and the stream ends
   if (!transfers_->wait_for(compute.wait)) return tl::make_unexpected(transfers_->error());
-  if (streams_) streams_->wait_for(compute.wait);
+  if (streams_) {
+    streams_->wait_for(compute.wait);
+    streams_->mark_resumption(compute.id);
+  }
   now = monotonic_ns();
-  result.wait_s += static_cast<double>(now - begin) * 1e-9;
+  if (!streams_) result.wait_s += static_cast<double>(now - begin) * 1e-9;
   const std::int64_t ready = transfers_->ready_ns();
   throttle_.resume(ready == 0 ? now : std::clamp(ready, begin, now));
   return {};
@@ -409,25 +432,47 @@ void TorchExecutor::finish(StepResult& result, std::int64_t begin) {
   frame_.metrics.clear();
   frame_.stop.reset();
   set_status(-1);
+  if (streams_) {
+    measures_scratch_ = false;  // asking the allocator delays what is queued
+    for (const Compute& compute : compute_)
+      if (compute.wait >= 0)
+        result.wait_s += static_cast<double>(streams_->halted(compute.id)) * 1e-9;
+  }
   const std::int64_t end = monotonic_ns();
   result.step_s = static_cast<double>(end - begin) * 1e-9;
   result.compute_s = result.step_s - result.wait_s;
-  result.peak_bytes = streams_ ? device_peak(frame_.device) : std::max(highest_, allocator_.peak());
-  if (streams_ && timeline_.is_on()) record_device_times();
+  result.peak_bytes = std::max(highest_, peak());
   timeline_.end_step(end, result.peak_bytes);
 }
 
-/// The host's times say when work was queued; puts the device's in their place, counted back from
-/// now, when all of it is done.
-void TorchExecutor::record_device_times() {
-  const std::int64_t end = monotonic_ns();
-  const int last = compute_.back().id;
-  std::int64_t before = -1;
+/// The host's times say when work was queued; of a device that works asynchronously its own stand
+/// in their place.
+trace::Trace TorchExecutor::timeline() const {
+  trace::Trace trace = timeline_.trace();
+  if (!streams_) return trace;
+  std::vector<int> ids;
+  std::vector<bool> waits;
+  std::vector<std::size_t> place(program_.instructions.size());
   for (const Compute& compute : compute_) {
-    const std::int64_t at = end - streams_->between(compute.id, last);
-    timeline_.record(static_cast<std::size_t>(compute.id), before < 0 ? at : before, at);
-    before = at;
+    place[static_cast<std::size_t>(compute.id)] = ids.size();
+    ids.push_back(compute.id);
+    waits.push_back(compute.wait >= 0);
   }
+  std::int64_t step = -1, first = 0;
+  std::vector<Streams::Span> spans;
+  for (trace::Interval& interval : trace.intervals) {
+    if (interval.lane != Lane::kCompute) continue;
+    if (interval.step != step) {  // they are ordered by step
+      step = interval.step;
+      first = interval.begin;
+      spans = streams_->spans(step, ids, waits);
+    }
+    if (spans.empty()) continue;
+    const Streams::Span& span = spans[place[interval.instruction.index()]];
+    interval.begin = std::max(first, span.begin);
+    interval.end = std::max(interval.begin, span.end);
+  }
+  return trace;
 }
 
 tl::unexpected<Error> TorchExecutor::fault(std::string code, const std::string& message) const {

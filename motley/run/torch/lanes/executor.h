@@ -28,7 +28,9 @@ struct ExecutorOptions {
   std::optional<Bytes> memory;      ///< CPU tensors beyond this are refused (allocator.h)
   std::uint64_t seed = 0;           ///< of dropout and other random numbers
   std::int64_t timeline_steps = 0;  ///< how many of the last steps keep their intervals
-  bool measures_scratch = false;    ///< keep what operators need beside their results; CPU only
+  /// Keep what operators need beside their results; of a GPU in the first step, whose times are
+  /// off.
+  bool measures_scratch = false;
   /// Tensors that another executor has, by name (persistent()): this one shares them instead of
   /// having its own.
   std::map<std::string, at::Tensor> shared = {};
@@ -49,7 +51,7 @@ struct StepResult {
   bool stop_requested = false;          ///< by any rank
   double step_s = 0;                    ///< wall time
   double compute_s = 0;                 ///< compute lane busy, emulation's waiting included
-  double wait_s = 0;                    ///< compute lane waiting for transfers
+  double wait_s = 0;                    ///< compute lane (a GPU: its stream) waiting for transfers
   std::int64_t peak_bytes = 0;          ///< allocator's high-water mark of this step
 };
 

@@ -70,10 +70,15 @@ Result<Kernel> make_load(InstructionReader& reader, at::Device) {
     at::Tensor& value = frame.values[out];
     const at::Device cpu(at::kCPU);
     // The tensor of the step before is filled again, unless it is on another device.
-    at::Tensor host = value.defined() && value.is_cpu() ? value : allocate(buffer, cpu);
+    at::Tensor host = value.defined() && value.is_cpu() ? value
+                      : frame.device.is_cpu()           ? allocate(buffer, cpu)
+                                                        : allocate_pinned(buffer);
     auto* target = static_cast<std::byte*>(host.mutable_data_ptr());
     for (std::int64_t i = 0; i < samples; ++i) batch.read(input, i, target + i * size);
-    value = frame.device.is_cpu() ? std::move(host) : host.to(frame.device);
+    // The copy goes on beside this thread; PyTorch gives pinned memory away again after it.
+    value = frame.device.is_cpu()
+                ? std::move(host)
+                : host.to(frame.device, host.scalar_type(), /*non_blocking=*/true);
   };
 }
 

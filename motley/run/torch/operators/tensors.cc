@@ -46,6 +46,12 @@ at::Tensor allocate(const program::Buffer& buffer, at::Device device) {
   return at::empty(buffer.shape, at::TensorOptions(device).dtype(scalar_type(buffer.dtype)));
 }
 
+at::Tensor allocate_pinned(const program::Buffer& buffer) {
+  return at::empty(
+      buffer.shape,
+      at::TensorOptions(at::kCPU).dtype(scalar_type(buffer.dtype)).pinned_memory(true));
+}
+
 at::Tensor as_real(const at::Tensor& tensor) {
   return tensor.is_complex() ? at::view_as_real(tensor).view({-1}) : tensor;
 }

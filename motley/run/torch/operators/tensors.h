@@ -17,6 +17,8 @@ std::optional<DType> find_dtype(at::ScalarType type);
 
 /// Uninitialised contiguous tensor of a buffer's dtype and shape.
 at::Tensor allocate(const program::Buffer& buffer, at::Device device);
+/// The host's memory, from which a GPU copies by itself.
+at::Tensor allocate_pinned(const program::Buffer& buffer);
 
 /// The same memory as real numbers: complex ones as flat pairs, others as they are. Contiguous.
 at::Tensor as_real(const at::Tensor& tensor);
