@@ -1,5 +1,6 @@
 """One training step of the engine against PyTorch: one process against its eager loop, on one thread,
-and two equal processes against DDP over Gloo (ddp_rows.py).
+and two equal processes against DDP over Gloo (ddp_rows.py). With --device cuda one process on a GPU,
+against the eager loop and against torch.compile there.
 
 Both run in turns, a few steps each, so that whatever else the machine does hits both; the ratio is
 that of the medians of step times. PyTorch runs with its default optimizer, and in a further row with
@@ -43,9 +44,12 @@ def grow(tensor, batch):
 class Eager:
     """PyTorch's training loop."""
 
-    def __init__(self, case, fused):
+    def __init__(self, case, fused=False, device="cpu", compiled=False):
         self.module, inputs = load_model(str(ROOT / "examples" / case["function"]))
-        self.inputs = [grow(x, case["batch"]) for x in inputs]
+        self.device = device
+        self.module.to(device)
+        self.forward = torch.compile(self.module) if compiled else self.module
+        self.inputs = [grow(x, case["batch"]) for x in inputs]  # on the host, as the engine's
         self.batch = case["batch"]
         kind = torch.optim.SGD if case["optimizer"] == "sgd" else torch.optim.AdamW
         options = dict(momentum=0.9) if case["optimizer"] == "sgd" else {}
@@ -57,12 +61,14 @@ class Eager:
         for _ in range(steps):
             start = time.perf_counter()
             samples = torch.arange(self.batch)
-            inputs = [x[samples] for x in self.inputs]
+            inputs = [x[samples].to(self.device) for x in self.inputs]
             self.optimizer.zero_grad(set_to_none=True)
-            loss = loss_of(self.module(*inputs))
+            loss = loss_of(self.forward(*inputs))
             loss.backward()
             self.optimizer.step()
             loss.item()
+            if self.device == "cuda":
+                torch.cuda.synchronize()
             seconds.append(time.perf_counter() - start)
         return seconds
 
@@ -70,7 +76,7 @@ class Eager:
 class Engine:
     """The engine in a process of its own, asked through a pipe."""
 
-    def __init__(self, case, inputs, folder):
+    def __init__(self, case, inputs, folder, device):
         model, data = folder / "model.motley", folder / "data.npz"
         function = str(ROOT / "examples" / case["function"])
         subprocess.run(
@@ -82,7 +88,7 @@ class Engine:
         numpy.savez(data, **{f"x{i}": x.numpy() for i, x in enumerate(inputs)})
         command = [BUILD / "bench_engine_driver", model, data, case["batch"], case["optimizer"]]
         self.process = subprocess.Popen(
-            [str(part) for part in [*command, case["lr"]]],
+            [str(part) for part in [*command, case["lr"], device]],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -116,15 +122,18 @@ def in_turns(runners, seconds):
     return [statistics.median(kept) for kept in times]
 
 
-def measure_alone(name, case, seconds):
-    """One process against eager, both with PyTorch's default optimizer and with the fused one."""
-    eager, fused = Eager(case, False), Eager(case, True)
+def measure_alone(name, case, seconds, device):
+    """One process against eager, both with PyTorch's default optimizer and with the fused one, and on a
+    GPU against torch.compile, too."""
+    peers = {"": Eager(case, device=device), " fused optimizer": Eager(case, fused=True, device=device)}
+    if device == "cuda":
+        peers[" compiled"] = Eager(case, fused=True, device=device, compiled=True)
     with tempfile.TemporaryDirectory() as folder:
-        engine = Engine(case, eager.inputs, pathlib.Path(folder))
-        times = in_turns([engine, eager, fused], seconds)
+        engine = Engine(case, peers[""].inputs, pathlib.Path(folder), device)
+        times = in_turns([engine, *peers.values()], seconds)
         engine.close()
     memory = {key: engine.answer[key] for key in ("peak_bytes", "predicted_peak_bytes")}
-    for label, pytorch_s in zip(("", " fused optimizer"), times[1:]):
+    for label, pytorch_s in zip(peers, times[1:]):
         ratio = times[0] / pytorch_s
         yield dict(case=name + label, motley_s=times[0], pytorch_s=pytorch_s, ratio=ratio) | memory
 
@@ -133,22 +142,27 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--case", action="append", choices=sorted(CASES), help="only these")
     parser.add_argument("--seconds", type=float, default=6.0, help="of measuring a case")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     options = parser.parse_args()
+    if options.device == "cuda":
+        if not torch.cuda.is_available():
+            parser.exit(0, "engine: skipped, no CUDA device here\n")
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False  # as the engine
     torch.set_num_threads(1)
     rows = []
     print(f"{'case':24} {'motley':>10} {'pytorch':>10} {'ratio':>6} {'peak':>10} {'predicted':>10}")
     for name in options.case or CASES:
-        for row in measure_alone(name, CASES[name], options.seconds):
+        for row in measure_alone(name, CASES[name], options.seconds, options.device):
             rows.append(row)
             print(
                 f"{row['case']:24} {row['motley_s'] * 1e3:7.3f} ms {row['pytorch_s'] * 1e3:7.3f} ms "
                 f"{row['ratio']:6.2f} {row['peak_bytes'] / 2**20:6.1f} MiB "
                 f"{row['predicted_peak_bytes'] / 2**20:6.1f} MiB"
             )
-    for row in ddp_rows.rows(options.case or CASES):
+    for row in ddp_rows.rows(options.case or CASES) if options.device == "cpu" else ():
         rows.append(row)
         print(f"{row['case']:24} {row['motley_s'] * 1e3:7.3f} ms {row['pytorch_s'] * 1e3:7.3f} ms {row['ratio']:6.2f}")
-    target = BUILD / "bench" / "engine.json"
+    target = BUILD / "bench" / ("engine.json" if options.device == "cpu" else "engine-cuda.json")
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps({"rows": rows}, indent=2) + "\n")
 

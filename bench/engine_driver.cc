@@ -1,10 +1,9 @@
-// Runs one model on one CPU thread in the engine, for bench/engine.py, which runs PyTorch's own
-// loop in turns with it:
-//   bench_engine_driver MODEL DATA BATCH OPTIMIZER LR
+// Runs one model on one CPU thread, or a GPU, in the engine, for bench/engine.py, which runs
+// PyTorch's own loop in turns with it:
+//   bench_engine_driver MODEL DATA BATCH OPTIMIZER LR [cuda]
 // Each line on stdin is a number of steps to run; the answer is a line of JSON: step_s (seconds of
 // each step), loss (of the last one), peak_bytes, predicted_peak_bytes. Ends with stdin.
 
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -21,6 +20,7 @@
 #include "motley/run/input_specs.h"
 #include "motley/run/tensor_files.h"
 #include "motley/run/torch/lanes/executor.h"
+#include "motley/run/torch/worker_session.h"
 #include "motley/synth/lower.h"
 
 namespace {
@@ -28,6 +28,8 @@ namespace {
 using namespace motley;
 
 Result<void> serve(const std::vector<std::string>& arguments) {
+  const std::string kind = arguments.size() > 5 ? arguments[5] : "cpu";
+  MOTLEY_RETURN_IF_ERROR(run::set_up_device({.name = "bench", .kind = kind}));
   const std::int64_t batch = find_integer(arguments[2]).value_or(0);
   synth::LowerOptions options;
   MOTLEY_ASSIGN(options.recipe.optimizer.kind, plan::parse_optimizer_kind(arguments[3]));
@@ -41,7 +43,8 @@ Result<void> serve(const std::vector<std::string>& arguments) {
                 synth::lower_first(model.graph, {batch, 1}, options));
   MOTLEY_ASSIGN(const auto dataset,
                 data::open_dataset({arguments[1]}, run::input_specs(model.graph)));
-  MOTLEY_ASSIGN(const auto executor, run::Executor::create(program, {}, nullptr, nullptr));
+  MOTLEY_ASSIGN(const auto executor,
+                run::Executor::create(program, {.kind = kind}, nullptr, nullptr));
   const run::TensorFile file{arguments[0], &*model.weights};
   MOTLEY_ASSIGN(const auto weights, run::TensorFiles::make({&file, 1}));
   MOTLEY_RETURN_IF_ERROR(executor->load(weights, true));
@@ -70,11 +73,11 @@ Result<void> serve(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  if (arguments.size() != 5) {
-    fmt::print(stderr, "usage: bench_engine_driver MODEL DATA BATCH OPTIMIZER LR\n");
+  const bool is_known = arguments.size() == 6 && (arguments[5] == "cpu" || arguments[5] == "cuda");
+  if (arguments.size() != 5 && !is_known) {
+    fmt::print(stderr, "usage: bench_engine_driver MODEL DATA BATCH OPTIMIZER LR [cpu|cuda]\n");
     return 2;
   }
-  at::set_num_threads(1);
   if (const auto result = serve(arguments); !result) {
     fmt::print(stderr, "{}\n", result.error().message);
     return 1;
