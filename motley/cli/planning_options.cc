@@ -35,6 +35,8 @@ std::vector<Flag> planning_flags(PlanningOptions& o) {
       {"--exclude", &o.exclude, "device to leave out; may be repeated"},
       {"--batch-norm", &o.batch_norm, "global: as one device computes; or local", kShown},
       {"--updates", &o.updates, "of copies on several devices: auto, native or portable", kShown},
+      {"--tf32", &o.tf32,
+       "GPUs may round the factors of float32 products to TF32: faster, coarser"},
       {"--bucket", &o.bucket, "size of a gradient exchange", kShown},
       {"--profiles", &o.profiles, "profile store (default: in the cache folder)"},
       {"--profile", &o.profile,
@@ -91,6 +93,7 @@ Result<control::Question> make_question(const PlanningOptions& options, GlobalBa
       return usage_error("cli.updates", "--updates: " + updates.error().message + " or 'auto'");
     question.updates = *updates;
   }
+  question.tf32 = options.tf32;
   MOTLEY_ASSIGN(question.lowering.bucket_bytes, parse_bytes(options.bucket));
   return question;
 }

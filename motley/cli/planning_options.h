@@ -25,6 +25,7 @@ struct PlanningOptions {
   std::optional<double> time_limit;  ///< of the search, in seconds
   std::string batch_norm = "global";
   std::string updates = "auto";
+  bool tf32 = false;
   std::string bucket = "4MiB";
   std::string profile = "auto";  ///< what is missing: auto, never, model
   std::string profile_rounds;    ///< how often it is measured; "": as the environment says, or 3

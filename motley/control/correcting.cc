@@ -87,7 +87,8 @@ Result<KeptTimes> correct_from_run(const std::string& run_dir, const std::string
       return usage_error(
           "profile.from-run",
           fmt::format("{}: holds no step; run with --trace-steps N", directory.measured(rank)));
-    MOTLEY_ASSIGN(const auto of_rank, entries_of_rank(of_run, program, trace, rank, torch));
+    MOTLEY_ASSIGN(const auto of_rank,
+                  entries_of_rank(of_run, program, trace, rank, engine_version(of_run, torch)));
     entries.insert(entries.end(), of_rank.begin(), of_rank.end());
   }
   MOTLEY_RETURN_IF_ERROR(store.put(entries));

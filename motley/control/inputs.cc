@@ -1,6 +1,7 @@
 #include "motley/control/inputs.h"
 
 #include "motley/cluster/probe.h"
+#include "motley/cost/device_keys.h"
 #include "motley/graph/graph_text.h"
 #include "motley/run/hosts/here.h"
 #include "motley/search/price/costs.h"
@@ -56,6 +57,7 @@ Result<Inputs> read_inputs(const Question& question, Listener& listener) {
   MOTLEY_ASSIGN(inputs.devices, allowed_devices(inputs.cluster, question.exclude));
   inputs.global_batch = question.global_batch;
   inputs.lowering = question.lowering;
+  inputs.tf32 = question.tf32;
   inputs.lowering.updates = question.updates.value_or(
       cluster::are_alike(inputs.cluster, inputs.devices) ? plan::Updates::kNative
                                                          : plan::Updates::kPortable);
@@ -70,7 +72,12 @@ Result<void> follow_plan(const plan::Plan& plan, Inputs& inputs) {
   inputs.global_batch = plan.global_batch;
   inputs.lowering = {plan.recipe, plan.batch_norm, plan.bucket_bytes, plan.batch_norm_span,
                      plan.updates};
+  inputs.tf32 = plan.tf32;
   return {};
+}
+
+std::string engine_version(const Inputs& inputs, const std::string& torch) {
+  return inputs.tf32 ? torch + cost::kTf32Suffix : torch;
 }
 
 std::string profile_subject(const Inputs& inputs) {

@@ -23,6 +23,7 @@ struct Question {
   std::int64_t global_batch = 1;         ///< samples a step
   synth::LowerOptions lowering;          ///< recipe, batch norm, buckets; not its updates
   std::optional<plan::Updates> updates;  ///< none: portable where devices are not alike
+  bool tf32 = false;                     ///< GPUs may round float32 products to TF32
 };
 
 /// Model, cluster and choices of one planning, read and checked. What later steps return may refer
@@ -34,6 +35,7 @@ struct Inputs {
   std::vector<DeviceId> devices;  ///< the cluster's devices less the excluded ones
   std::int64_t global_batch = 0;
   synth::LowerOptions lowering;
+  bool tf32 = false;
 
   const graph::Graph& graph() const { return model->graph; }
 };
@@ -42,8 +44,12 @@ struct Inputs {
 Result<Inputs> read_inputs(const Question& question, Listener& listener);
 
 /// Gives the inputs the global batch, recipe, batch norm and buckets of a plan that was made
-/// elsewhere. Usage errors where the recipe is not of this model.
+/// elsewhere, and whether GPUs may use TF32. Usage errors where the recipe is not of this model.
 Result<void> follow_plan(const plan::Plan& plan, Inputs& inputs);
+
+/// How the engine is named in keys of times: its version, with "+tf32" where GPUs may use that, so
+/// that such times never price a run without.
+std::string engine_version(const Inputs& inputs, const std::string& torch);
 
 /// What the inputs are called in a profile store: model and how it is lowered.
 std::string profile_subject(const Inputs& inputs);

@@ -79,6 +79,7 @@ run::WorkerDevice full_device(const Inputs& inputs, DeviceId id,
   run::WorkerDevice worker = worker_device(inputs.cluster, id, route);
   worker.speed = 1;
   worker.memory.reset();
+  worker.tf32 = inputs.tf32 && worker.kind == "cuda";
   return worker;
 }
 
@@ -402,7 +403,8 @@ Result<MeasuringTasks> find_tasks(const Inputs& inputs, const std::string& torch
 
 Result<KeptTimes> measure(const Inputs& inputs, int rounds, cost::ProfileStore& store,
                           const Outside& outside) {
-  MOTLEY_ASSIGN(const std::string torch, outside.workers.torch_version());
+  MOTLEY_ASSIGN(std::string torch, outside.workers.torch_version());
+  torch = engine_version(inputs, torch);
   MOTLEY_ASSIGN(const MeasuringTasks tasks, find_tasks(inputs, torch));
   Measuring measuring(inputs, torch, store, outside);
   MOTLEY_RETURN_IF_ERROR(measuring.time_all(tasks, rounds));
@@ -421,7 +423,8 @@ Result<Learned> measure_plan(const Inputs& inputs,
                              const std::shared_ptr<const program::Program>& program,
                              const search::Costs& costs, int rounds, cost::ProfileStore& store,
                              const Outside& outside) {
-  MOTLEY_ASSIGN(const std::string torch, outside.workers.torch_version());
+  MOTLEY_ASSIGN(std::string torch, outside.workers.torch_version());
+  torch = engine_version(inputs, torch);
   MOTLEY_ASSIGN(const auto unmeasured, find_unmeasured(inputs, program, torch, costs));
   for (const auto& [task, programs] : unmeasured) {
     outside.listener.note(
@@ -438,11 +441,12 @@ Result<std::vector<std::string>> find_drifted(const Inputs& inputs, const std::s
                                               const cost::ProfileStore& store) {
   std::set<cost::DeviceKey> keys;
   for (const DeviceId id : inputs.devices) {
-    keys.insert(cost::device_key(inputs.cluster.device(id), torch));
-    keys.insert(cost::shared_key(inputs.cluster, id, torch));
-    keys.insert(cost::emulated_key(inputs.cluster, id, torch));
+    keys.insert(cost::device_key(inputs.cluster.device(id), engine));
+    keys.insert(cost::shared_key(inputs.cluster, id, engine));
+    keys.insert(cost::emulated_key(inputs.cluster, id, engine));
   }
   std::vector<std::string> drifted;
+  const std::string engine = engine_version(inputs, torch);
   for (const cost::DeviceKey& key : keys) {
     MOTLEY_ASSIGN(const auto entries, store.ops(key));
     for (const cost::OpEntry& entry : entries)

@@ -49,6 +49,7 @@ Result<void> search_once(const Inputs& inputs, const PlanChoices& choices, const
   if (choices.time_limit) problem.time_limit = *choices.time_limit - Seconds(answer.elapsed_s);
   const Seconds start = clock.steady();
   MOTLEY_ASSIGN(answer.outcome, planner->plan(problem));
+  if (answer.outcome.plan) answer.outcome.plan->tf32 = inputs.tf32;
   answer.elapsed_s += (clock.steady() - start).value;
   return {};
 }
@@ -110,6 +111,9 @@ Result<Planned> read_plan(const std::string& path, Inputs& inputs) {
                        path +
                            ": was made for another recipe than the flags say (--optimizer, --lr "
                            "and what belongs to them); leave them out, or plan again with them");
+  if (inputs.tf32 && !plan.tf32)
+    return usage_error("plan.tf32-other",
+                       path + ": was made without --tf32; leave it out, or plan again with it");
   MOTLEY_RETURN_IF_ERROR(follow_plan(plan, inputs));
   MOTLEY_ASSIGN(Planned planned, lower_plan(inputs, std::move(plan)));
   MOTLEY_RETURN_IF_ERROR(check_memory(inputs, planned));

@@ -166,6 +166,24 @@ TEST_F(PlanningTest, APlanFileIsReadWithItsProgram) {
   EXPECT_EQ(planned.program->devices[1].samples, 3);
 }
 
+TEST_F(PlanningTest, PlansSayWhetherGpusMayUseTf32) {
+  Inputs inputs = small_inputs(kTwoCpus, 8);
+  inputs.tf32 = true;
+  // A plan without is for a run without: its times are others.
+  const std::string without = write(plan_text(inputs, {5, 3}));
+  const auto refused = read_plan(without, inputs);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message,
+            without + ": was made without --tf32; leave it out, or plan again with it");
+  const Answer answer = find_plan(inputs, choices("split"), outside_).value();
+  EXPECT_TRUE(answer.outcome.plan->tf32);
+  Inputs unasked = small_inputs(kTwoCpus, 8);
+  ASSERT_TRUE(read_plan(write(plan::print_plan(*answer.outcome.plan, inputs.cluster)), unasked));
+  EXPECT_TRUE(unasked.tf32);
+  EXPECT_EQ(engine_version(unasked, "2.15"), "2.15+tf32");
+  EXPECT_EQ(engine_version(small_inputs(kTwoCpus, 8), "2.15"), "2.15");
+}
+
 TEST_F(PlanningTest, APlanOfAnotherModelOrClusterIsStale) {
   const Inputs inputs = small_inputs(kTwoCpus, 8);
   const std::string path = write(plan_text(inputs, {5, 3}));

@@ -34,7 +34,8 @@ Result<cost::ProfileStore> open_store(const std::string& path) {
 }
 
 Result<Priced> price(const Inputs& inputs, const PriceChoices& choices, const Outside& outside) {
-  MOTLEY_ASSIGN(const std::string torch, outside.workers.torch_version());
+  MOTLEY_ASSIGN(std::string torch, outside.workers.torch_version());
+  torch = engine_version(inputs, torch);
   MOTLEY_ASSIGN(cost::ProfileStore store, open_store(choices.profiles));
   auto priced = load_priced(inputs, choices.missing, store, torch);
   const bool is_missing = !priced && priced.error().code.ends_with(".missing-profile");

@@ -97,6 +97,8 @@ run::Job make_job(const PreparedRun& prepared) {
   job.transport = choices.transport == "auto" ? cluster.transport : choices.transport;
   job.trace_steps = choices.trace_steps;
   job.devices = worker_devices(cluster, prepared.planned->plan, choices.enforce);
+  for (run::WorkerDevice& device : job.devices)
+    device.tf32 = prepared.planned->plan.tf32 && device.kind == "cuda";
   return job;
 }
 

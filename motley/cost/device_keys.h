@@ -25,11 +25,15 @@ bool has_levels(const cluster::Cluster& cluster, const std::vector<DeviceId>& de
 Transport usual_transport(Backend backend);
 
 /// Profile key of a device: "cpu" and its model, or the GPU's model, if known, else its kind;
-/// threads; the minor version of PyTorch ("2.15" for "2.15.0+cpu").
+/// threads; the minor version of PyTorch ("2.15" for "2.15.0+cpu"), of all but CPUs with
+/// kTf32Suffix where the version has it.
 DeviceKey device_key(const cluster::Device& device, const std::string& torch_version);
 
 /// CPU devices other than this one on its host, which compute at the same time in a shared step:
 /// they take part of the host's memory bandwidth and caches. None for other kinds.
+/// Ends the version of PyTorch in keys of GPUs that may use TF32.
+inline constexpr const char* kTf32Suffix = "+tf32";
+
 std::vector<DeviceId> neighbours(const cluster::Cluster& cluster, DeviceId device);
 
 /// Profile key of an emulated device among its neighbours: "cpu at 0.2 beside 0.4 0.8".

@@ -78,13 +78,16 @@ std::string backend_key(const cluster::Cluster& cluster, const std::vector<Devic
   return cluster.transport == "gloo" ? "gloo only" : "gloo";
 }
 
-DeviceKey device_key(const cluster::Device& device, const std::string& torch_version) {
+DeviceKey device_key(const cluster::Device& device, const std::string& given) {
+  const bool tf32 = given.ends_with(kTf32Suffix);
+  const std::string torch_version = given.substr(0, given.find('+'));
   const std::vector<std::string_view> parts = split(torch_version, '.');
   const std::string& model = device.model.empty() ? device.taken_for : device.model;
   std::string name = model.empty() ? device.kind : device.kind == "cpu" ? "cpu " + model : model;
   if (device.quota) name += fmt::format(", {:.2g} of a core", *device.quota);
-  return {std::move(name), device.threads,
-          parts.size() < 2 ? torch_version : fmt::format("{}.{}", parts[0], parts[1])};
+  std::string minor = parts.size() < 2 ? torch_version : fmt::format("{}.{}", parts[0], parts[1]);
+  if (tf32 && !cluster::is_cpu_kind(device.kind)) minor += kTf32Suffix;
+  return {std::move(name), device.threads, std::move(minor)};
 }
 
 std::vector<DeviceId> neighbours(const cluster::Cluster& cluster, DeviceId device) {

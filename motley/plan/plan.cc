@@ -390,6 +390,7 @@ std::string print_plan(const Plan& plan, const cluster::Cluster& cluster) {
     json["batch_norm_span"] = batch_norm_span_name(plan.batch_norm_span);
   json["bucket_bytes"] = plan.bucket_bytes.value;
   if (plan.updates != Updates::kNative) json["updates"] = updates_name(plan.updates);
+  if (plan.tf32) json["tf32"] = true;
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -419,6 +420,9 @@ Result<Plan> parse_plan(std::string_view text, const std::string& name,
   MOTLEY_ASSIGN(plan.batch_norm_span, read_batch_norm_span(object));
   MOTLEY_ASSIGN(plan.bucket_bytes.value, object.integer("bucket_bytes"));
   MOTLEY_ASSIGN(plan.updates, read_updates(object));
+  if (object.has("tf32")) {
+    MOTLEY_ASSIGN(plan.tf32, object.boolean("tf32"));
+  }
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
   return plan;
 }

@@ -88,6 +88,7 @@ struct Plan {
   /// Gradients are exchanged in buckets of about this size, in the order they become ready.
   Bytes bucket_bytes{4 << 20};
   Updates updates = Updates::kNative;
+  bool tf32 = false;  ///< GPUs may round the factors of float32 products to TF32
   bool operator==(const Plan&) const = default;
 };
 

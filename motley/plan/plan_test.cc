@@ -146,6 +146,7 @@ RC_GTEST_PROP(Plan, ParseInvertsPrint, ()) {
   plan.recipe.optimizer.nesterov = *rc::gen::arbitrary<bool>();
   plan.batch_norm = *rc::gen::element(BatchNormMode::kGlobal, BatchNormMode::kLocal);
   plan.updates = *rc::gen::element(Updates::kNative, Updates::kPortable);
+  plan.tf32 = *rc::gen::arbitrary<bool>();
   plan.batch_norm_span = *rc::gen::element(BatchNormSpan::kStep, BatchNormSpan::kMicroBatch);
   plan.bucket_bytes = Bytes(*rc::gen::arbitrary<std::int64_t>());
   const auto parsed = parse_plan(print_plan(plan, cluster), "p", cluster);

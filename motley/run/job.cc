@@ -54,6 +54,7 @@ Json worker_device_to_json(const WorkerDevice& device) {
       {"memory", device.memory ? Json(device.memory->value) : Json(nullptr)},
       {"rate", optional_to_json(device.rate)},
       {"latency", optional_to_json(device.latency)},
+      {"tf32", device.tf32},
   };
 }
 
@@ -77,6 +78,7 @@ Result<WorkerDevice> worker_device_from_json(const Json& json, const std::string
   if (is_present(object, "latency")) {
     MOTLEY_ASSIGN(device.latency, object.number("latency"));
   }
+  MOTLEY_ASSIGN(device.tf32, object.boolean("tf32"));
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
   const bool sound = (device.kind == "cpu" || device.kind == "cuda") && device.threads >= 1 &&
                      device.local_index >= 0 && device.speed > 0 && device.speed <= 1 &&

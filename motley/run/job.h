@@ -27,6 +27,7 @@ struct WorkerDevice {
   std::optional<Bytes> memory;    ///< allocations beyond are refused
   std::optional<double> rate;     ///< emulated link, bytes per second
   std::optional<double> latency;  ///< emulated link, seconds
+  bool tf32 = false;  ///< of a GPU: float32 products may be rounded to TF32's 10 bits of mantissa
   bool operator==(const WorkerDevice&) const = default;
 };
 

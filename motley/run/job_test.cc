@@ -30,7 +30,8 @@ Job example_job() {
                         .memory = Bytes(1 << 20),
                         .rate = 1.25e8,
                         .latency = 1e-4};
-  job.devices = {plain, emulated};
+  const WorkerDevice gpu{.name = "c:0", .kind = "cuda", .tf32 = true};
+  job.devices = {plain, emulated, gpu};
   return job;
 }
 

@@ -1,11 +1,14 @@
 #include "motley/run/torch/worker_session.h"
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
+#include <utility>
 
 #include "motley/base/file.h"
 #include "motley/base/json.h"
@@ -210,7 +213,20 @@ Result<void> set_up_device(const WorkerDevice& device) {
   at::set_num_threads(device.threads);
   if (device.kind != "cuda") return {};
   MOTLEY_ASSIGN(const CudaLibrary* cuda, load_cuda());
+  set_tf32(device.tf32);
   return cuda->use_device(device.local_index, device.memory);
+}
+
+void set_tf32(bool may) {
+  at::globalContext().setAllowTF32CuBLAS(may);
+  at::globalContext().setAllowTF32CuDNN(may);
+}
+
+bool can_use_nccl(const std::vector<WorkerDevice>& devices) {
+  std::set<std::pair<std::string, int>> gpus;
+  for (const WorkerDevice& device : devices)
+    if (device.kind == "cuda") gpus.emplace(device.host, device.local_index);
+  return gpus.size() == devices.size();
 }
 
 std::string collective_sequence(const program::DeviceProgram& program) {

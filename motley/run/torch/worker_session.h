@@ -45,9 +45,16 @@ struct WorkerSession {
 Result<std::unique_ptr<WorkerSession>> open_session(const WorkerArguments& arguments,
                                                     Reporter& reporter);
 
-/// Threads of the process and, for CUDA, the current device and its memory limit. (The limit of CPU
-/// tensors is the executor's.) Before anything parallel runs.
+/// Threads of the process and, for CUDA, the current device, its memory limit and its precision.
+/// (The limit of CPU tensors is the executor's.) Before anything parallel runs.
 Result<void> set_up_device(const WorkerDevice& device);
+
+/// Whether cuBLAS and cuDNN may round the factors of float32 products to TF32. PyTorch's own choice
+/// differs between the two, and by the environment.
+void set_tf32(bool may);
+
+/// Do all ranks have GPUs, each its own? NCCL serves no others; they exchange through host memory.
+bool can_use_nccl(const std::vector<WorkerDevice>& devices);
 
 /// Joins the groups of the session's program, after all ranks have agreed that they run the same
 /// sequence of collectives: different sizes would kill processes. Collective.
