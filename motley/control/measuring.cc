@@ -201,6 +201,13 @@ Result<void> keep_computes(const Inputs& inputs, const std::string& torch,
   return store.put(entries);
 }
 
+/// The key of what was exchanged over `transport`: GPUs beside a CPU exchange as it does.
+std::string backend_of(const Inputs& inputs, const std::string& transport,
+                       const std::vector<DeviceId>& group) {
+  return transport == "nccl" ? cost::backend_key(inputs.cluster, group)
+                             : cost::host_backend_key(inputs.cluster);
+}
+
 /// What compute beside the group's exchanges says of its devices; those of one key together. One
 /// that never computed beside an exchange has no entry.
 std::vector<cost::InterferenceEntry> find_interference(const Inputs& inputs,
@@ -216,9 +223,9 @@ std::vector<cost::InterferenceEntry> find_interference(const Inputs& inputs,
   std::vector<cost::InterferenceEntry> entries;
   for (const auto& [key, of_key] : samples)
     if (const auto factor = cost::fit_interference(of_key))
-      entries.push_back({key, times.backend, cost::route_key(inputs.cluster, group),
-                         static_cast<int>(group.size()), *factor,
-                         static_cast<std::int64_t>(of_key.size())});
+      entries.push_back({key, backend_of(inputs, times.backend, group),
+                         cost::route_key(inputs.cluster, group), static_cast<int>(group.size()),
+                         *factor, static_cast<std::int64_t>(of_key.size())});
   return entries;
 }
 
@@ -254,8 +261,8 @@ Result<GroupEntries> measure_group(const Inputs& inputs, const std::vector<Devic
   for (const run::CollectiveTime& time : times.collectives) {
     const std::vector<DeviceId> members(group.begin(), group.begin() + time.ranks);
     if (cost::route_key(inputs.cluster, members) != route_key) continue;
-    entries.collectives.push_back({time.op, time.backend, route_key, time.ranks, time.bytes,
-                                   time.median, time.spread, time.samples});
+    entries.collectives.push_back({time.op, backend_of(inputs, time.backend, members), route_key,
+                                   time.ranks, time.bytes, time.median, time.spread, time.samples});
   }
   return entries;
 }
@@ -439,6 +446,7 @@ Result<Learned> measure_plan(const Inputs& inputs,
 
 Result<std::vector<std::string>> find_drifted(const Inputs& inputs, const std::string& torch,
                                               const cost::ProfileStore& store) {
+  const std::string engine = engine_version(inputs, torch);
   std::set<cost::DeviceKey> keys;
   for (const DeviceId id : inputs.devices) {
     keys.insert(cost::device_key(inputs.cluster.device(id), engine));
@@ -446,7 +454,6 @@ Result<std::vector<std::string>> find_drifted(const Inputs& inputs, const std::s
     keys.insert(cost::emulated_key(inputs.cluster, id, engine));
   }
   std::vector<std::string> drifted;
-  const std::string engine = engine_version(inputs, torch);
   for (const cost::DeviceKey& key : keys) {
     MOTLEY_ASSIGN(const auto entries, store.ops(key));
     for (const cost::OpEntry& entry : entries)

@@ -13,8 +13,14 @@ namespace motley::cost {
 /// "local" or "1Gbps+100us": how a group is joined, as the store names it.
 std::string route_key(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices);
 
-/// "nccl" for a group of CUDA devices and planning kinds only, else "gloo", which is shared memory
-/// within a machine; "gloo only" if the cluster's transport forbids that.
+/// Key of exchanges through host memory: "gloo", which is shared memory within a machine; "gloo
+/// only" if the cluster's transport forbids that; with " of gpus" where the cluster has CUDA
+/// devices, whose tensors are copied to the host and back. Of the cluster, not the group: of each
+/// route the smallest and the largest group are measured, whoever is in them.
+std::string host_backend_key(const cluster::Cluster& cluster);
+
+/// "nccl" for a group of CUDA devices and planning kinds only, where no two ranks of the cluster
+/// are one GPU's; else as host_backend_key.
 std::string backend_key(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices);
 
 /// Are the devices on two nodes or more, one of which has several of them?
@@ -24,6 +30,9 @@ bool has_levels(const cluster::Cluster& cluster, const std::vector<DeviceId>& de
 /// current hardware: 10 us (NCCL), 50 us (Gloo).
 Transport usual_transport(Backend backend);
 
+/// Ends the version of PyTorch in keys of GPUs that may use TF32.
+inline constexpr const char* kTf32Suffix = "+tf32";
+
 /// Profile key of a device: "cpu" and its model, or the GPU's model, if known, else its kind;
 /// threads; the minor version of PyTorch ("2.15" for "2.15.0+cpu"), of all but CPUs with
 /// kTf32Suffix where the version has it.
@@ -31,9 +40,6 @@ DeviceKey device_key(const cluster::Device& device, const std::string& torch_ver
 
 /// CPU devices other than this one on its host, which compute at the same time in a shared step:
 /// they take part of the host's memory bandwidth and caches. None for other kinds.
-/// Ends the version of PyTorch in keys of GPUs that may use TF32.
-inline constexpr const char* kTf32Suffix = "+tf32";
-
 std::vector<DeviceId> neighbours(const cluster::Cluster& cluster, DeviceId device);
 
 /// Profile key of an emulated device among its neighbours: "cpu at 0.2 beside 0.4 0.8".

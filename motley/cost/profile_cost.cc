@@ -70,12 +70,34 @@ std::string route_key(const cluster::Cluster& cluster, const std::vector<DeviceI
   return cluster::short_rate(route->bandwidth) + "+" + cluster::short_seconds(route->latency);
 }
 
+namespace {
+
+/// Two nodes of one host may name the same GPU.
+bool shares_gpus(const cluster::Cluster& cluster) {
+  std::set<std::pair<std::string, int>> gpus;
+  const auto& all = cluster.devices;
+  return std::any_of(all.begin(), all.end(), [&](const cluster::Device& device) {
+    return device.kind == "cuda" &&
+           !gpus.emplace(cluster.node(device.node).host, device.local_index).second;
+  });
+}
+
+}  // namespace
+
+std::string host_backend_key(const cluster::Cluster& cluster) {
+  const bool has_gpu =
+      std::any_of(cluster.devices.begin(), cluster.devices.end(),
+                  [](const cluster::Device& device) { return device.kind == "cuda"; });
+  return std::string(cluster.transport == "gloo" ? "gloo only" : "gloo") +
+         (has_gpu ? " of gpus" : "");
+}
+
 std::string backend_key(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices) {
   const bool has_cpu = std::any_of(devices.begin(), devices.end(), [&](DeviceId id) {
     return cluster::is_cpu_kind(cluster.device(id).kind);
   });
-  if (!has_cpu) return "nccl";
-  return cluster.transport == "gloo" ? "gloo only" : "gloo";
+  if (!has_cpu && !shares_gpus(cluster)) return "nccl";
+  return host_backend_key(cluster);
 }
 
 DeviceKey device_key(const cluster::Device& device, const std::string& given) {

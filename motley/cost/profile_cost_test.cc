@@ -18,9 +18,11 @@ schema = "motley.cluster/1"
 name = "lab"
 [[node]]
 name = "a"
+host = "a"
 device = [ { kind = "cpu", count = 2, speed = 0.5 }, { kind = "cuda", model = "NVIDIA A10" } ]
 [[node]]
 name = "b"
+host = "b"
 device = [ { kind = "cuda", threads = 2 } ]
 [[link]]
 all = true
@@ -38,14 +40,34 @@ TEST(RouteKey, NamesTheSlowestLink) {
 }
 
 TEST(BackendKey, IsGlooWithACpu) {
-  EXPECT_EQ(backend_key(lab(), {DeviceId(0), DeviceId(1)}), "gloo");
-  EXPECT_EQ(backend_key(lab(), {DeviceId(1), DeviceId(2)}), "gloo");
+  EXPECT_EQ(backend_key(lab(), {DeviceId(0), DeviceId(1)}), "gloo of gpus");
+  EXPECT_EQ(backend_key(lab(), {DeviceId(1), DeviceId(2)}), "gloo of gpus");
   EXPECT_EQ(backend_key(lab(), {DeviceId(2), DeviceId(3)}), "nccl");
   cluster::Cluster planned = lab();
   planned.devices[3].kind = "epyc-7742";
-  EXPECT_EQ(backend_key(planned, {DeviceId(2), DeviceId(3)}), "gloo");
+  EXPECT_EQ(backend_key(planned, {DeviceId(2), DeviceId(3)}), "gloo of gpus");
   planned.devices[3].kind = "a10";
   EXPECT_EQ(backend_key(planned, {DeviceId(2), DeviceId(3)}), "nccl");
+}
+
+TEST(BackendKey, IsGlooWhereNoGpuTakesPartOrOneHasTwoRanks) {
+  cluster::Cluster cluster = lab();
+  cluster.devices[2].kind = cluster.devices[3].kind = "cpu";
+  EXPECT_EQ(backend_key(cluster, {DeviceId(0), DeviceId(1)}), "gloo");
+  cluster.transport = "gloo";
+  EXPECT_EQ(backend_key(cluster, {DeviceId(0), DeviceId(1)}), "gloo only");
+  // Two nodes of one host: their first CUDA device is the same.
+  cluster = lab();
+  for (cluster::Node& node : cluster.nodes) node.host = "h";
+  EXPECT_EQ(backend_key(cluster, {DeviceId(2), DeviceId(3)}), "gloo of gpus");
+}
+
+TEST(DeviceKey, OfAGpuThatMayUseTf32IsAnother) {
+  const cluster::Cluster cluster = lab();
+  EXPECT_EQ(device_key(cluster.devices[2], "2.15.0+tf32"),
+            (DeviceKey{"NVIDIA A10", 1, "2.15+tf32"}));
+  EXPECT_EQ(device_key(cluster.devices[2], "2.15+tf32"), (DeviceKey{"NVIDIA A10", 1, "2.15+tf32"}));
+  EXPECT_EQ(device_key(cluster.devices[0], "2.15+tf32"), device_key(cluster.devices[0], "2.15"));
 }
 
 TEST(DeviceKey, HoldsTheModelAndTheMinorVersion) {
@@ -73,9 +95,9 @@ class ProfileCostTest : public ::testing::Test {
     ProfileStore store = memory_store();
     EXPECT_TRUE(store.put(product_entries(kCpu, 4, {4.0, 1.0})));
     for (const std::int64_t bytes : {1, 2}) {
-      EXPECT_TRUE(store.put(
-          std::vector<CollectiveEntry>{{"motley::all_reduce", "gloo", "local", 2, Bytes(bytes),
-                                        Seconds(1.0 + static_cast<double>(bytes)), 0, 1}}));
+      EXPECT_TRUE(store.put(std::vector<CollectiveEntry>{
+          {"motley::all_reduce", "gloo of gpus", "local", 2, Bytes(bytes),
+           Seconds(1.0 + static_cast<double>(bytes)), 0, 1}}));
     }
     const auto build = [&](const program::DeviceProgram& reference) {
       return std::make_shared<const InstructionTimes>(
@@ -115,8 +137,8 @@ TEST_F(ProfileCostTest, PricesCollectivesByTheGroupsRoute) {
   EXPECT_EQ(cost_->collective_time("motley::all_reduce", Bytes(9), {"a:0", "a:9"}).error().code,
             "cluster.unknown-device");
   EXPECT_EQ(cost_->collective_time("motley::all_reduce", Bytes(9), {"a:0", "b:0"}).error().message,
-            "no measurement of motley::all_reduce over gloo by route 2.5Gbps+100us among 2 ranks "
-            "(measured at two sizes or more: none); run `motley profile` with this cluster");
+            "no measurement of motley::all_reduce over gloo of gpus by route 2.5Gbps+100us among 2 "
+            "ranks (measured at two sizes or more: none); run `motley profile` with this cluster");
 }
 
 /// Of 10^6 bytes a rank between a:0 and b:0 and back, in half a second + `moving`.
@@ -124,7 +146,7 @@ Transfer measured_transfer(const std::string& op, double moving) {
   ProfileStore store = memory_store();
   for (const std::int64_t bytes : {0, 1000000})
     EXPECT_TRUE(store.put(std::vector<CollectiveEntry>{
-        {op, "gloo", "2.5Gbps+100us", 2, Bytes(bytes),
+        {op, "gloo of gpus", "2.5Gbps+100us", 2, Bytes(bytes),
          Seconds(0.5 + moving * static_cast<double>(bytes) / 1e6), 0, 1}}));
   const ProfileCost cost(lab(), {}, *CollectiveTimes::build(store));
   const auto transfer = cost.transfer(op, Bytes(1000000), {"a:0", "b:0"});
@@ -174,9 +196,9 @@ TEST(ProfileCostInterference, IsThatOfTheGroupsRouteAndSize) {
                             {},
                             Pace(),
                             false,
-                            {{key, "gloo", "2.5Gbps+100us", 4, 0.1, 1},
-                             {key, "gloo", "local", 2, 0.5, 1},
-                             {key, "gloo", "local", 4, 2.0, 1}}}},
+                            {{key, "gloo of gpus", "2.5Gbps+100us", 4, 0.1, 1},
+                             {key, "gloo of gpus", "local", 2, 0.5, 1},
+                             {key, "gloo of gpus", "local", 4, 2.0, 1}}}},
                           {"a:1", {}}},
                          CollectiveTimes());
   EXPECT_EQ(cost.interference("a:0", {"a:0", "a:1"}), 0.5);

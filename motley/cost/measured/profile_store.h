@@ -39,7 +39,7 @@ struct OpEntry {
 /// measured link, "1Gbps+100us").
 struct CollectiveEntry {
   std::string op;
-  std::string backend;  ///< "gloo", "gloo only", "nccl" (profile_cost.h, backend_key)
+  std::string backend;  ///< "gloo", "gloo only", "gloo of gpus", "nccl" (device_keys.h)
   std::string route;
   int ranks = 0;
   Bytes bytes;

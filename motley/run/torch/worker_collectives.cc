@@ -58,7 +58,8 @@ Result<void> exchange(Communicator& communicator, const Trial& trial, at::Tensor
 
 /// Seconds of each of `count` operations, on this rank.
 Result<std::vector<double>> time_exchange(WorkerSession& session, const Trial& trial, int count) {
-  const bool on_cuda = session.communicator->transport() == "nccl";
+  // As in a run: a GPU's tensors go through host memory where a CPU takes part.
+  const bool on_cuda = session.device().kind == "cuda";
   const auto options = at::TensorOptions().dtype(at::kFloat).device(on_cuda ? at::kCUDA : at::kCPU);
   at::Tensor all = at::zeros({trial.bytes / 4}, options);
   at::Tensor part = at::zeros({trial.bytes / 4 / trial.ranks}, options);

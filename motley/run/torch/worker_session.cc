@@ -272,9 +272,7 @@ Result<void> join_groups(WorkerSession& session) {
   MOTLEY_RETURN_IF_ERROR(session.rendezvous->agree("sequence of collectives", hash_hex(sequence)));
   CommunicatorOptions options = communicator_options(session);
   std::map<GroupId, Levels> levels = add_levels(session, options);
-  const bool all_cuda = std::all_of(session.job.devices.begin(), session.job.devices.end(),
-                                    [](const WorkerDevice& each) { return each.kind == "cuda"; });
-  if (!all_cuda) {
+  if (!can_use_nccl(session.job.devices)) {
     MOTLEY_ASSIGN(auto host, make_host_communicator(*session.rendezvous, options));
     session.communicator = with_levels(std::move(host), std::move(levels));
     return {};

@@ -66,8 +66,11 @@ Group NcclCommunicator::make_group(Rendezvous& rendezvous, const std::string& na
                                    const std::vector<int>& members) const {
   const auto place = std::find(members.begin(), members.end(), rank_);
   auto options = c10d::ProcessGroupNCCL::Options::create();
+  // Well above ours: its watchdog ends the process, finish() says what happened.
+  constexpr std::chrono::milliseconds kLater(60'000);
   options->timeout =
-      std::chrono::milliseconds(static_cast<std::int64_t>(options_.timeout.value * 1000));
+      2 * std::chrono::milliseconds(static_cast<std::int64_t>(options_.timeout.value * 1000)) +
+      kLater;
   return c10::make_intrusive<c10d::ProcessGroupNCCL>(
       c10::make_intrusive<c10d::PrefixStore>("nccl/" + name, rendezvous.state().store),
       static_cast<int>(place - members.begin()), static_cast<int>(members.size()), options);

@@ -244,16 +244,14 @@ Result<void> HostCommunicator::all_reduce(const ExchangeCall& call, at::Tensor& 
   const std::int64_t link_ns =
       options.link.all_reduce_ns(ranks, static_cast<std::int64_t>(tensor.nbytes()));
   return run(index, "all_reduce", tensor, [&](const Group& joined) {
-    if (joined.gloo) {
-      std::vector<at::Tensor> tensors{tensor};
-      joined.gloo->allreduce(tensors)->wait();
-      pass_link(joined, link_ns);
-      return;
-    }
     at::Tensor host = tensor.cpu();
-    if (const auto done = joined.shared->all_reduce(host); !done)
+    if (joined.gloo) {
+      std::vector<at::Tensor> tensors{host};
+      joined.gloo->allreduce(tensors)->wait();
+    } else if (const auto done = joined.shared->all_reduce(host); !done) {
       throw OperationFailed{done.error().kind == SharedMemoryGroup::Failure::Kind::kLate,
                             describe(done.error(), index)};
+    }
     if (!host.is_same(tensor)) tensor.copy_(host);
     pass_link(joined, link_ns);
   });
@@ -344,8 +342,10 @@ Result<void> HostCommunicator::broadcast(at::Tensor& tensor) {
   if (tensor.numel() == 0 || size_ < 2) return {};
   return run(options_.groups.size(), "broadcast", tensor, [&](const Group& world) {
     // As bytes: Gloo does not know every element type.
-    std::vector<at::Tensor> bytes{tensor.view({-1}).view(at::kByte)};
+    const at::Tensor host = tensor.cpu();
+    std::vector<at::Tensor> bytes{host.view({-1}).view(at::kByte)};
     world.gloo->broadcast(bytes)->wait();
+    if (!host.is_same(tensor)) tensor.copy_(host);
   });
 }
 
