@@ -104,6 +104,21 @@ Result<bool> all_say_yes(Rendezvous& rendezvous, const std::string& key,
   return all;
 }
 
+/// Like a contiguous tensor, where the host can use it: itself, or pinned memory, to and from which
+/// a GPU copies at the speed of its bus.
+at::Tensor host_like(const at::Tensor& tensor) {
+  return tensor.is_cpu()
+             ? tensor
+             : at::empty(tensor.sizes(), tensor.options().device(at::kCPU).pinned_memory(true));
+}
+
+/// Its contents there.
+at::Tensor on_host(const at::Tensor& tensor) {
+  at::Tensor host = host_like(tensor);
+  if (!tensor.is_cpu()) host.copy_(tensor);  // waits for the device
+  return host;
+}
+
 /// What an operation throws in place of c10d's exceptions.
 struct OperationFailed {
   bool late;
@@ -244,7 +259,7 @@ Result<void> HostCommunicator::all_reduce(const ExchangeCall& call, at::Tensor& 
   const std::int64_t link_ns =
       options.link.all_reduce_ns(ranks, static_cast<std::int64_t>(tensor.nbytes()));
   return run(index, "all_reduce", tensor, [&](const Group& joined) {
-    at::Tensor host = tensor.cpu();
+    at::Tensor host = on_host(tensor);
     if (joined.gloo) {
       std::vector<at::Tensor> tensors{host};
       joined.gloo->allreduce(tensors)->wait();
@@ -274,8 +289,8 @@ Result<void> HostCommunicator::run(const Exchange& exchange, const at::Tensor& i
   const std::int64_t link_ns =
       options.link.exchange_ns(static_cast<int>(options.members.size()), exchange.link_bytes);
   return run(index, exchange.name, in, [&](const Group& joined) {
-    const at::Tensor source = in.cpu();
-    at::Tensor target = out.is_cpu() ? out : at::empty(out.sizes(), out.options().device(at::kCPU));
+    const at::Tensor source = on_host(in);
+    at::Tensor target = host_like(out);
     if (joined.gloo) {
       exchange.by_gloo(*joined.gloo, source, target);
     } else if (const auto done = exchange.in_shared_memory(*joined.shared, source, target); !done) {
@@ -342,7 +357,7 @@ Result<void> HostCommunicator::broadcast(at::Tensor& tensor) {
   if (tensor.numel() == 0 || size_ < 2) return {};
   return run(options_.groups.size(), "broadcast", tensor, [&](const Group& world) {
     // As bytes: Gloo does not know every element type.
-    const at::Tensor host = tensor.cpu();
+    const at::Tensor host = on_host(tensor);
     std::vector<at::Tensor> bytes{host.view({-1}).view(at::kByte)};
     world.gloo->broadcast(bytes)->wait();
     if (!host.is_same(tensor)) tensor.copy_(host);
