@@ -43,7 +43,7 @@ test: ## every test: C++ units, exporter, whole runs, faults; long sweeps are sa
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 	@OMP_NUM_THREADS=1 $(PYTHON) -m pytest -q -n $(TEST_JOBS) python/tests
 	@OMP_NUM_THREADS=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q -n $(TEST_JOBS) $(COMPUTING_TESTS)
-	@MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q tests --ignore=tests/zoo $(COMPUTING_TESTS:%=--ignore=%)
+	@MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q tests --ignore=tests/zoo --ignore=tests/gpu $(COMPUTING_TESTS:%=--ignore=%)
 	@tools/setup.sh zoo
 	@OMP_NUM_THREADS=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) .venv-zoo/bin/python -m pytest -q -n $(TEST_JOBS) tests/zoo
 
@@ -61,7 +61,7 @@ sanitize: ## fast tests under ASan and UBSan (without PyTorch)
 test-slow: ## long sweeps: every model in every sweep, ten times the random cases, a minute of fuzzing each parser
 	@tools/build.sh product unit_tests
 	@MOTLEY_SLOW=1 RC_PARAMS=max_success=1000 ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
-	@MOTLEY_SLOW=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q tests --ignore=tests/zoo
+	@MOTLEY_SLOW=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q tests --ignore=tests/zoo --ignore=tests/gpu
 	@tools/fuzz.sh 60
 
 test-zoo: ## models of torchvision, timm and transformers, small, against PyTorch's own loop: an hour; ZOO=resnet18 one of them
@@ -72,6 +72,10 @@ test-zoo: ## models of torchvision, timm and transformers, small, against PyTorc
 test-hosts: ## as root: three machines (namespaces with an sshd each) from nothing to a trained model, and what goes wrong
 	@tools/build.sh product
 	@MOTLEY_SLOW=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q tests/hosts
+
+test-gpu: ## what is to hold on GPUs, an item a test (docs/gpu.md); without one each is skipped by name
+	@tools/build.sh product bench_engine_driver
+	@MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q -rs tests/gpu
 
 fuzz: setup ## libFuzzer, a minute each parser
 	@tools/fuzz.sh 60
