@@ -6,6 +6,7 @@ In whatever order a launcher counts, with idle devices and spare ranks, the bits
 import json
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -106,6 +107,19 @@ def allocation(hosts):
 def test_slurm(hosts, by_ssh, allocation, how):
     command = how.format(f"{train('first-idle')} --steps 5 --run-dir slurm-{len(how)}")
     done = allocation.run(command, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert answer([(done.stdout, done.stderr)])["losses"] == by_ssh["first-idle"]["losses"]
+    nothing_runs(hosts)
+
+
+@slow
+@wants_slurm
+def test_slurm_by_its_job_file(hosts, by_ssh, allocation):
+    """What `motley manifest` writes, given to sbatch: run where and as it says."""
+    program, words = train("first-idle").split(" ", 1)
+    hosts["a"].run(f"{program} manifest slurm -C cluster.toml --time 00:05:00 -o job.sh -- {words} --steps 5 --run-dir slurm-job")
+    path = f"export PATH={Path(program).parent}:$PATH; "
+    done = allocation.run(f"{path}sbatch --wait --output job.out job.sh; code=$?; cat job.out; exit $code", check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert answer([(done.stdout, done.stderr)])["losses"] == by_ssh["first-idle"]["losses"]
     nothing_runs(hosts)
