@@ -403,6 +403,42 @@ double time_alone(const std::vector<double>& capacities, const cost::Transfer& t
   return static_cast<double>(now) * 1e-9;
 }
 
+RC_GTEST_PROP(FlowNetworkProperty, MessagesThatAreAlikeAreOneFlow, ()) {
+  // Parts that differ by nothing that counts go pair by pair, each with a flow of its own.
+  using enum cost::Algorithm;
+  using enum cost::Collective;
+  cluster::Cluster cluster;
+  const bool is_slow_inside = *rc::gen::arbitrary<bool>();
+  const int node_count = *rc::gen::inRange(2, 6);
+  for (int n = 0; n < node_count; ++n) {
+    cluster.nodes.push_back({.name = std::string(1, static_cast<char>('a' + n))});
+    if (*rc::gen::arbitrary<bool>()) cluster.nodes.back().bandwidth = BytesPerSecond(7e5);
+    const auto kind = *rc::gen::element<std::string>("cpu", "a100-80g", "t4");
+    const int each = *rc::gen::inRange(1, 4);
+    for (int d = 0; d < each; ++d)
+      cluster.devices.push_back({.node = NodeId(n), .name = "d", .kind = kind});
+    if (kind == "cpu")
+      cluster.links.push_back({{NodeId(n)}, BytesPerSecond(is_slow_inside ? 2e5 : 4e6), {}});
+  }
+  cluster.links.push_back({{}, BytesPerSecond(1e6), Seconds(1e-3), {}});
+  if (*rc::gen::arbitrary<bool>()) cluster.links.back().capacity = BytesPerSecond(2e6);
+  if (*rc::gen::arbitrary<bool>())
+    cluster.links.push_back({{NodeId(0), NodeId(1)}, BytesPerSecond(3e6), Seconds(2e-3)});
+  cost::CollectiveCall call;
+  for (std::size_t i = 0; i < cluster.devices.size(); ++i)
+    call.devices.emplace_back(static_cast<std::int64_t>(i));
+  call.bytes.assign(call.devices.size(), 12e3);
+  call.op = *rc::gen::element(kReduceScatter, kAllGather, kAllToAll);
+  const auto algorithm = call.op == kAllToAll ? kDirect : *rc::gen::element(kDirect, kGrouped);
+  const cost::Network network(cluster);
+  const auto time = [&] {
+    return time_alone(network.capacities(), cost::build_transfer(network, call, algorithm, {}));
+  };
+  const double even = time();
+  call.bytes[0] *= 1 + 1e-9;
+  RC_ASSERT(std::abs(time() - even) <= 1e-6 * even + 2e-9);
+}
+
 RC_GTEST_PROP(FlowNetworkProperty, CollectivesAloneTakeTheirIsolatedTime, ()) {
   // Equal nodes at one switch and equal parts: to the nanosecond a phase. Unequal ones: not faster.
   using enum cost::Algorithm;

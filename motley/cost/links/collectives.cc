@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "motley/base/check.h"
+#include "motley/cost/links/even_pairs.h"
 
 namespace motley::cost {
 namespace {
@@ -57,6 +58,11 @@ class Builder {
   };
   TransferPhase at_once(const std::vector<Message>& messages, std::size_t rounds) const;
 
+  EvenPairs pairs(double bytes) const { return {network_, transport_, call_.devices, bytes}; }
+  bool has_even_parts() const {
+    return std::equal(call_.bytes.begin() + 1, call_.bytes.end(), call_.bytes.begin());
+  }
+
  private:
   DeviceId device(std::size_t rank) const { return call_.devices[rank]; }
 
@@ -80,21 +86,6 @@ void Builder::add_hop(Stream& stream, std::size_t from, std::size_t to, double w
   const Path path = network_.path(device(from), device(to));
   for (const std::int32_t link : path.links) stream.flow.uses.push_back({link, weight});
   stream.slowest = std::max(stream.slowest, transport_.latency + path.latency);
-}
-
-// One use for each link, with the sum of its weights.
-void merge_uses(Flow& flow) {
-  std::stable_sort(flow.uses.begin(), flow.uses.end(),
-                   [](const LinkUse& a, const LinkUse& b) { return a.link < b.link; });
-  std::vector<LinkUse> merged;
-  for (const LinkUse& use : flow.uses) {
-    if (!merged.empty() && merged.back().link == use.link) {
-      merged.back().weight += use.weight;
-    } else {
-      merged.push_back(use);
-    }
-  }
-  flow.uses = std::move(merged);
 }
 
 Stream Builder::chain(const Ranks& ranks, double bytes, bool is_ring) const {
@@ -396,6 +387,15 @@ double direct_bytes(const Builder& builder, Collective op, std::size_t from, std
 
 Transfer direct(const Builder& builder, Collective op) {
   const std::size_t n = builder.size();
+  Transfer transfer;
+  if (op != Collective::kSend && builder.has_even_parts()) {
+    if (!(builder.largest() > 0)) return transfer;
+    EvenPairs pairs = builder.pairs(direct_bytes(builder, op, 0, 1));
+    pairs.add_inside();
+    pairs.add_across(EvenPairs::Which::kAll);
+    append(transfer, std::move(pairs).take(n - 1));
+    return transfer;
+  }
   std::vector<Builder::Message> messages;
   if (op == Collective::kSend) messages.push_back({0, 1, builder.bytes(0)});
   for (std::size_t from = 0; op != Collective::kSend && from < n; ++from) {
@@ -404,7 +404,6 @@ Transfer direct(const Builder& builder, Collective op) {
       messages.push_back({from, to, direct_bytes(builder, op, from, to)});
     }
   }
-  Transfer transfer;
   append(transfer, builder.at_once(messages, op == Collective::kSend ? 1 : n - 1));
   return transfer;
 }
@@ -414,24 +413,21 @@ bool is_even(const std::vector<Ranks>& nodes) {
                      [&](const Ranks& node) { return node.size() == nodes.front().size(); });
 }
 
-// Every pair of each group at once, a share of what a rank holds each.
-TransferPhase all_pairs(const Builder& builder, const std::vector<Ranks>& groups) {
-  const std::size_t size = groups.front().size();
-  std::vector<Builder::Message> messages;
-  for (const Ranks& group : groups)
-    for (const std::size_t from : group)
-      for (const std::size_t to : group)
-        if (from != to)
-          messages.push_back({from, to, builder.largest() / static_cast<double>(size)});
-  return builder.at_once(messages, std::max<std::size_t>(size, 2) - 1);
-}
-
 // Inside nodes to the place of the receiver, then between the members at one place.
 Transfer all_to_all_hierarchy(const Builder& builder, const std::vector<Ranks>& nodes) {
   if (!is_even(nodes)) return direct(builder, Collective::kAllToAll);
+  const auto share = [&](std::size_t size) {
+    return builder.largest() / static_cast<double>(size);
+  };
+  const auto rounds = [](std::size_t size) { return std::max<std::size_t>(size, 2) - 1; };
   Transfer transfer;
-  append(transfer, all_pairs(builder, nodes));
-  append(transfer, all_pairs(builder, across(nodes)));
+  if (!(builder.largest() > 0)) return transfer;
+  EvenPairs inside = builder.pairs(share(nodes.front().size()));
+  inside.add_inside();
+  append(transfer, std::move(inside).take(rounds(nodes.front().size())));
+  EvenPairs between = builder.pairs(share(nodes.size()));
+  between.add_across(EvenPairs::Which::kSamePlace);
+  append(transfer, std::move(between).take(rounds(nodes.size())));
   return transfer;
 }
 
@@ -442,8 +438,25 @@ Transfer hierarchical(const Builder& builder, Collective op, std::size_t root) {
   return is_even(nodes) ? even_hierarchy(builder, op, nodes) : leader_hierarchy(builder, op, nodes);
 }
 
+// Even parts along the ring, from each rank as far as the one before it: of n parts each hop has
+// n - 1, and those that it has go at one rate.
+TransferPhase even_group(const Builder& builder) {
+  const Ranks ranks = builder.all();
+  const auto times = static_cast<double>(ranks.size() - 1);
+  Stream stream = builder.chain(ranks, builder.largest(), true);
+  for (LinkUse& use : stream.flow.uses) use.weight *= times;
+  Seconds all = builder.latency(ranks.back(), ranks.front()), least = all;
+  for (std::size_t i = 0; i + 1 < ranks.size(); ++i) {
+    const Seconds hop = builder.latency(ranks[i], ranks[i + 1]);
+    all += hop;
+    least = std::min(least, hop);
+  }
+  return {all - least, {std::move(stream.flow)}};
+}
+
 // A broadcast from a rank goes along the ring; a reduction to it comes along the ring.
 Transfer grouped(const Builder& builder, Collective op) {
+  if (builder.has_even_parts() && builder.largest() > 0) return {{even_group(builder)}};
   std::vector<TransferPhase> phases;
   for (std::size_t rank = 0; rank < builder.size(); ++rank) {
     if (builder.bytes(rank) <= 0) continue;

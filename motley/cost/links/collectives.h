@@ -86,9 +86,10 @@ bool is_applicable(Algorithm algorithm, Collective op);
 
 /// The phases of a call, with flows over the network's links; empty for one rank. A lock-step or
 /// pipelined algorithm is one flow over all links it crosses, at one rate, as each step waits for
-/// its slowest link; weights count how often a link is crossed. Ranks and devices exist, are
-/// distinct and the algorithm is applicable (checked). O(n) flows and links, but direct n^2,
-/// grouped n^2, separate n^2 log n.
+/// its slowest link; weights count how often a link is crossed. So are messages of one size that
+/// symmetries of the network turn into each other, and the broadcasts of even parts around a ring.
+/// Ranks and devices exist, are distinct and the algorithm is applicable (checked). O(n) flows and
+/// links; of uneven parts direct n^2, grouped n^2; separate n^2 log n.
 ///
 /// Alone in a homogeneous group, where each of n ranks has a port of b bytes/s each way at one
 /// switch and a message takes a seconds, with B bytes in even parts and n a power of two:

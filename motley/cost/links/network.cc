@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -68,6 +69,7 @@ Network::Network(const Cluster& cluster)
     node_ports_[i].out = add_link(node.name + " out", *node.bandwidth);
     node_ports_[i].in = add_link(node.name + " in", *node.bandwidth);
   }
+  find_likeness();
 }
 
 std::int32_t Network::add_link(std::string name, BytesPerSecond capacity) {
@@ -145,36 +147,67 @@ std::vector<double> Network::capacities() const {
   return capacities;
 }
 
-Path Network::path(DeviceId from, DeviceId to) const {
-  if (from == to) return {};
-  const NodeId a = node(from), b = node(to);
-  Path path;
-  const auto cross = [&](std::int32_t link) {
-    // A link that is both ends' port, as of a pair, is crossed once.
-    if (link >= 0 && (path.links.empty() || path.links.back() != link)) path.links.push_back(link);
+Network::Way Network::way(NodeId from, NodeId to) const {
+  Way way;
+  const auto cross = [](std::int32_t link, std::vector<std::int32_t>& links) {
+    if (link >= 0) links.push_back(link);
   };
-  if (a == b) {
-    cross(device_ports_[from.index()].out);
-    cross(local_whole_[a.index()]);
-    cross(device_ports_[to.index()].in);
-    path.latency = local_latency_[a.index()];
-    return path;
-  }
-  const std::int32_t taken = switch_of_[a.index() * node_ports_.size() + b.index()];
-  cross(node_ports_[a.index()].out);
+  cross(node_ports_[from.index()].out, way.out);
+  const std::int32_t taken = switch_of_[from.index() * node_ports_.size() + to.index()];
   if (taken >= 0) {
     const Switch& by = switches_[static_cast<std::size_t>(taken)];
     const auto ports = [&](NodeId node) {
       const auto at = std::lower_bound(by.nodes.begin(), by.nodes.end(), node);
       return by.ports[static_cast<std::size_t>(at - by.nodes.begin())];
     };
-    cross(by.whole);
-    cross(ports(a).out);
-    cross(ports(b).in);  // of a pair the same
-    path.latency = by.latency;
+    const std::int32_t out = ports(from).out, in = ports(to).in;
+    cross(by.whole, way.between);
+    // A link that is both ends' port, as of a pair, is crossed once.
+    cross(out, out == in ? way.between : way.out);
+    if (out != in) cross(in, way.in);
+    way.latency = by.latency;
   }
-  cross(node_ports_[b.index()].in);
+  cross(node_ports_[to.index()].in, way.in);
+  return way;
+}
+
+Path Network::path(DeviceId from, DeviceId to) const {
+  if (from == to) return {};
+  const NodeId a = node(from), b = node(to);
+  Path path;
+  if (a == b) {
+    for (const std::int32_t link :
+         {device_ports_[from.index()].out, local_whole_[a.index()], device_ports_[to.index()].in})
+      if (link >= 0) path.links.push_back(link);
+    path.latency = local_latency_[a.index()];
+    return path;
+  }
+  const Way way = this->way(a, b);
+  for (const auto* links : {&way.out, &way.between, &way.in})
+    path.links.insert(path.links.end(), links->begin(), links->end());
+  path.latency = way.latency;
   return path;
+}
+
+/// By what a node has to others: its card, and its rates at each switch. A pair's own link is a
+/// switch of these two alone, whose ends are unlike all others.
+void Network::find_likeness() {
+  const auto rate = [&](std::int32_t link) {
+    return link < 0 ? -1.0 : links_[static_cast<std::size_t>(link)].capacity.value;
+  };
+  std::vector<std::vector<double>> marks(node_ports_.size());
+  for (std::size_t node = 0; node < marks.size(); ++node)
+    marks[node] = {rate(node_ports_[node].out), rate(node_ports_[node].in)};
+  for (std::size_t s = 0; s < switches_.size(); ++s)
+    for (std::size_t i = 0; i < switches_[s].nodes.size(); ++i) {
+      const Ports& ports = switches_[s].ports[i];
+      const auto place = switches_[s].nodes.size() == 2 ? static_cast<double>(i) : 0.0;
+      std::vector<double>& mark = marks[switches_[s].nodes[i].index()];
+      mark.insert(mark.end(), {static_cast<double>(s), rate(ports.out), rate(ports.in), place});
+    }
+  std::map<std::vector<double>, int> known;
+  for (const std::vector<double>& mark : marks)
+    likeness_.push_back(known.emplace(mark, static_cast<int>(known.size())).first->second);
 }
 
 }  // namespace motley::cost

@@ -54,15 +54,28 @@ class Network {
   /// Empty for a device and itself. O(log nodes).
   Path path(DeviceId from, DeviceId to) const;
   NodeId node(DeviceId device) const { return nodes_[device.index()]; }
-
- private:
-  /// What a node or a device has at a switch or a pair link; the same for both ends of a pair.
+  /// The way from one node to another: links of the first alone, of both, of the second alone.
+  struct Way {
+    std::vector<std::int32_t> out, between, in;
+    Seconds latency;
+  };
+  Way way(NodeId from, NodeId to) const;
+  /// A device's own links inside its node; -1: none.
   struct Ports {
     std::int32_t out = -1, in = -1;
   };
+  Ports device_ports(DeviceId device) const { return device_ports_[device.index()]; }
+  /// What lies between the devices of a node, -1: nothing; and how long a message takes there.
+  std::int32_t local_whole(NodeId node) const { return local_whole_[node.index()]; }
+  Seconds local_latency(NodeId node) const { return local_latency_[node.index()]; }
+  /// Nodes of equal numbers are alike in all that joins them to other nodes and to each other:
+  /// exchanged, they leave the network between nodes as it is.
+  const std::vector<int>& likeness() const { return likeness_; }
+
+ private:
   struct Switch {
     std::vector<NodeId> nodes;  // ordered
-    std::vector<Ports> ports;   // of each node
+    std::vector<Ports> ports;   // of each node; the same for both ends of a pair
     Seconds latency;
     std::int32_t whole = -1;  // its capacity
   };
@@ -72,6 +85,7 @@ class Network {
   void add_switch(const cluster::Cluster& cluster, const cluster::Link& link);
   void add_local(const cluster::Cluster& cluster, NodeId node);
   void add_device_ports(const cluster::Cluster& cluster, DeviceId device, BytesPerSecond capacity);
+  void find_likeness();
 
   std::vector<NetworkLink> links_;
   std::vector<NodeId> nodes_;            // of each device
@@ -80,6 +94,7 @@ class Network {
   std::vector<Ports> device_ports_, node_ports_;
   std::vector<std::int32_t> local_whole_;  // of each node: the capacity inside
   std::vector<Seconds> local_latency_;     // of each node
+  std::vector<int> likeness_;              // of each node
 };
 
 }  // namespace motley::cost

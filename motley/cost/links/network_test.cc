@@ -1,5 +1,6 @@
 #include "motley/cost/links/network.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -77,8 +78,8 @@ TEST(Network, SwitchesAndNodesMayHaveALimitOfTheirOwn) {
   };
   EXPECT_THAT(way(0, 1), ElementsAre("a>b", "b in"));
   EXPECT_THAT(way(1, 0), ElementsAre("b out", "b>a"));
-  EXPECT_THAT(way(1, 2), ElementsAre("b out", "all", "b>all", "all>c"));
-  EXPECT_THAT(way(0, 2), ElementsAre("all", "a>all", "all>c"));
+  EXPECT_THAT(way(1, 2), ElementsAre("b out", "b>all", "all", "all>c"));
+  EXPECT_THAT(way(0, 2), ElementsAre("a>all", "all", "all>c"));
   EXPECT_THAT(way(2, 3), ElementsAre("c:0>c", "c", "c>c:1"));
   const std::map<std::string, double> own = {
       {"b out", 5e8}, {"b in", 5e8}, {"all", 2e9}, {"c", 6e9}};
@@ -89,6 +90,17 @@ TEST(Network, SwitchesAndNodesMayHaveALimitOfTheirOwn) {
     ++found;
   }
   EXPECT_EQ(found, own.size());
+}
+
+TEST(Network, NodesThatMayBeExchangedAreAlike) {
+  // b has a card of its own, c and d a line of their own; a and e are at the switch alone.
+  std::string text;
+  for (const char* name : {"a", "b", "c", "d", "e"})
+    text += fmt::format("[[node]]\nname = \"{}\"\n{}[[node.device]]\nkind = \"cpu\"\n", name,
+                        *name == 'b' ? "bandwidth = 5e8\n" : "");
+  const Network network(cluster_of(text + "[[link]]\nall = true\nbandwidth = 1e9\n[[link]]\n" +
+                                   "between = [\"c\", \"d\"]\nbandwidth = 1e10\n"));
+  EXPECT_THAT(network.likeness(), ElementsAre(0, 1, 2, 3, 0));
 }
 
 TEST(Network, NothingLimitsWhereNoLinkIs) {

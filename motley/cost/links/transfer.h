@@ -25,6 +25,9 @@ struct Flow {
   bool operator==(const Flow&) const = default;
 };
 
+/// One use for each link, with the sum of its weights.
+void merge_uses(Flow& flow);
+
 /// First a delay that uses no link (latency, launch), then flows that start together. A phase is
 /// over when its last flow is.
 struct TransferPhase {
