@@ -179,7 +179,10 @@ ProfileCost::ProfileCost(const cluster::Cluster& cluster,
     : cluster_(cluster),
       network_(cluster_),
       devices_(std::move(devices)),
-      collectives_(std::move(collectives)) {}
+      collectives_(std::move(collectives)) {
+  for (std::size_t i = 0; i < cluster_.devices.size(); ++i)
+    ids_.emplace(cluster_.devices[i].name, static_cast<std::int64_t>(i));
+}
 
 namespace {
 
@@ -288,8 +291,10 @@ Result<std::vector<DeviceId>> ProfileCost::find_devices(
     const std::vector<std::string>& names) const {
   std::vector<DeviceId> ids;
   for (const std::string& name : names) {
-    MOTLEY_ASSIGN(const DeviceId id, cluster::find_device(cluster_, name));
-    ids.push_back(id);
+    const auto found = ids_.find(name);
+    if (found == ids_.end())
+      return tl::make_unexpected(cluster::find_device(cluster_, name).error());
+    ids.push_back(found->second);
   }
   return ids;
 }
@@ -305,11 +310,21 @@ Result<std::vector<DeviceId>> ProfileCost::find_group(std::string_view op,
                                  op, ids.size(), nodes_of(cluster_, ids).size()));
 }
 
+bool ProfileCost::is_planned(DeviceId device) const {
+  const std::string& kind = cluster_.device(device).kind;
+  return kind != "cpu" && kind != "cuda";
+}
+
 bool ProfileCost::is_planned_only(const std::vector<DeviceId>& group) const {
-  return std::any_of(group.begin(), group.end(), [&](DeviceId id) {
-    const std::string& kind = cluster_.device(id).kind;
-    return kind != "cpu" && kind != "cuda";
-  });
+  return std::any_of(group.begin(), group.end(), [&](DeviceId id) { return is_planned(id); });
+}
+
+std::optional<LeastAllReduce> ProfileCost::least_all_reduce(
+    const std::vector<DeviceId>& devices) const {
+  if (!std::all_of(devices.begin(), devices.end(), [&](DeviceId id) { return is_planned(id); }))
+    return std::nullopt;
+  const Backend backend = backend_of(cluster_, devices);
+  return LeastAllReduce(network_, devices, usual_transport(backend), backend);
 }
 
 Result<Transfer> ProfileCost::measured_transfer(std::string_view op, Bytes bytes,

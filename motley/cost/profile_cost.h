@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "motley/cost/device_keys.h"
 #include "motley/cost/instruction_times.h"
 #include "motley/cost/links/collectives.h"
+#include "motley/cost/links/least_all_reduce.h"
 #include "motley/cost/links/network.h"
 #include "motley/cost/operators/pace.h"
 #include "motley/cost/operators/time_source.h"
@@ -81,6 +83,11 @@ class ProfileCost : public CostModel {
   /// has for the collective.
   Result<std::vector<CollectiveTimes::Line>> collective_lines(
       std::string_view op, const std::vector<std::string>& devices) const;
+  /// What no all-reduce among some of these devices takes less than, if all of them are planning
+  /// kinds. Of others measurements say it, by route and ranks alone.
+  std::optional<LeastAllReduce> least_all_reduce(const std::vector<DeviceId>& devices) const;
+  /// Has the group a planning kind, so that nobody can measure it?
+  bool is_planned_only(const std::vector<DeviceId>& group) const;
 
  private:
   Result<const DeviceTimes*> times_of(const program::DeviceProgram& program) const;
@@ -89,7 +96,7 @@ class ProfileCost : public CostModel {
   /// The devices of a collective; an error where it has hosts for levels and they do not.
   Result<std::vector<DeviceId>> find_group(std::string_view op,
                                            const std::vector<std::string>& names) const;
-  bool is_planned_only(const std::vector<DeviceId>& group) const;
+  bool is_planned(DeviceId device) const;
   Result<Transfer> measured_transfer(std::string_view op, Bytes bytes,
                                      const std::vector<DeviceId>& group) const;
   Transfer planned_transfer(std::string_view op, Bytes bytes,
@@ -98,6 +105,7 @@ class ProfileCost : public CostModel {
                                             const std::vector<DeviceId>& group) const;
 
   cluster::Cluster cluster_;
+  std::map<std::string, DeviceId, std::less<>> ids_;  // by name
   Network network_;
   std::map<std::string, DeviceTimes> devices_;
   CollectiveTimes collectives_;

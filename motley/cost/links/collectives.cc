@@ -10,6 +10,7 @@
 
 #include "motley/base/check.h"
 #include "motley/cost/links/even_pairs.h"
+#include "motley/cost/links/two_trees.h"
 
 namespace motley::cost {
 namespace {
@@ -160,21 +161,6 @@ Transfer ring_transfer(const Builder& builder, Collective op, std::size_t root) 
     append(transfer, builder.ring(builder.all(), steps * builder.largest(), n - 1));
   }
   return transfer;
-}
-
-// In a binary tree over 0 .. n - 1 with the root 0, odd numbers are leaves and a number whose
-// lowest set bit is b lies log2(b) above them: its parent is the odd multiple of 2 b beside it, or
-// where that is beyond the end, the number without the bit.
-std::size_t tree_parent(std::size_t number, std::size_t n) {
-  const std::size_t bit = number & (~number + 1);
-  const std::size_t above = (number & (2 * bit)) != 0 ? number - bit : number + bit;
-  return above < n ? above : number - bit;
-}
-
-// The second tree is the first with other numbers, so that the inner ones are odd: counted from the
-// end if n is even, else moved by one.
-std::size_t twin(std::size_t number, std::size_t n) {
-  return n % 2 == 0 ? n - 1 - number : (number + 1) % n;
 }
 
 // The edges of both trees and of the chains inside nodes, up and down, each with its share of the

@@ -48,6 +48,15 @@ class SplitEvaluator : public plan::Evaluator {
   enum class Setting { kAlone, kShared };
   virtual const StepCurves& curves(DeviceId device, Setting setting) const = 0;
   virtual GroupExchanges group_times(const std::vector<DeviceId>& group) const = 0;
+  /// What any 2, 3, ..., `most` devices of a pool (device_pools.h) spend at least. Here: what its
+  /// first ones do, as where times depend on route and number alone.
+  virtual std::vector<GroupExchanges> least_times(const std::vector<DeviceId>& pool,
+                                                  std::size_t most) const {
+    std::vector<GroupExchanges> times;
+    for (std::size_t k = 2; k <= most; ++k)
+      times.push_back(group_times({pool.begin(), pool.begin() + static_cast<std::ptrdiff_t>(k)}));
+    return times;
+  }
   /// Peak memory of a device with `samples` samples.
   virtual Bytes peak_bytes(DeviceId device, std::int64_t samples, Setting setting) const = 0;
   /// Step time of a plan that splits the batch, as `price` says, without making its program.

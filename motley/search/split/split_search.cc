@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <queue>
+#include <utility>
 
 #include "motley/base/check.h"
 
@@ -20,6 +22,7 @@ constexpr double kRounding = 1e-12;
 struct Crew {
   const DeviceType* type = nullptr;
   std::vector<DeviceId> members;  // in cluster order
+  std::vector<DeviceId> spread;   // the same, one of each node after the other
 };
 using Team = std::vector<Crew>;
 
@@ -176,13 +179,14 @@ struct Hand {
 
 /// Names the devices and takes back what exceeds the batch, always from the latest device.
 BatchSplit make_split(const Team& team, const Filling& filling, const Filling::Goal& goal,
-                      const Filling::Solution& solution) {
+                      const Filling::Solution& solution,
+                      std::vector<DeviceId> Crew::*order = &Crew::members) {
   std::priority_queue<Hand> hands;
   std::vector<Hand> done;
   std::int64_t surplus = -goal.batch;
   std::int64_t devices = goal.devices;
   for (const Load& load : solution.loads) {
-    for (const DeviceId device : team[load.crew].members) {
+    for (const DeviceId device : team[load.crew].*order) {
       if (devices-- <= 0) break;
       hands.push({filling.value(load.crew, load.samples), device, load.crew, load.samples});
       surplus += load.samples;
@@ -212,12 +216,25 @@ BatchSplit make_split(const Team& team, const Filling& filling, const Filling::G
   return split;
 }
 
+std::vector<DeviceId> spread_over_nodes(const SplitSpace& space,
+                                        const std::vector<DeviceId>& devices) {
+  std::map<NodeId, int> counts;
+  std::vector<std::pair<int, DeviceId>> places;  // of each on its node
+  for (const DeviceId device : devices)
+    places.emplace_back(counts[space.problem().cluster->device(device).node]++, device);
+  std::sort(places.begin(), places.end());
+  std::vector<DeviceId> spread;
+  for (const auto& [place, device] : places) spread.push_back(device);
+  return spread;
+}
+
 Team make_team(const SplitSpace& space, std::vector<DeviceId> devices) {
   std::sort(devices.begin(), devices.end());
   Team team(space.types().size());
   for (std::size_t i = 0; i < team.size(); ++i) team[i].type = &space.types()[i];
   for (const DeviceId device : devices) team[space.type_of(device)].members.push_back(device);
   std::erase_if(team, [](const Crew& crew) { return crew.members.empty(); });
+  for (Crew& crew : team) crew.spread = spread_over_nodes(space, crew.members);
   return team;
 }
 
@@ -231,9 +248,7 @@ class PoolSearch {
   PoolSearch(const SplitSpace& space, const std::vector<DeviceId>& pool, SplitSearch& result)
       : space_(space), team_(make_team(space, pool)), result_(result) {
     most_ = std::min(static_cast<std::int64_t>(pool.size()), space.batch() / space.least());
-    for (std::int64_t k = 2; k <= most_; ++k) {
-      times_.push_back(space.evaluator().group_times({pool.begin(), pool.begin() + k}));
-    }
+    if (most_ >= 2) times_ = space.evaluator().least_times(pool, static_cast<std::size_t>(most_));
   }
 
   void run() {
@@ -312,7 +327,13 @@ class PoolSearch {
     if (!solution) return false;
     ++result_.considered;
     result_.lower_bound = std::min(result_.lower_bound, blocking + solution->seconds);
-    BatchSplit split = make_split(team, filling, goal(k), *solution);
+    // Devices that are alike may lie on few nodes or on many, which exchanges may tell apart.
+    const bool is_better = take(make_split(team, filling, goal(k), *solution));
+    return take(make_split(team, filling, goal(k), *solution, &Crew::spread)) || is_better;
+  }
+
+  /// Is it the best so far?
+  bool take(BatchSplit split) {
     const double seconds = model_step(space_.evaluator(), split);
     if (seconds >= result_.model_seconds) return false;
     result_.model_seconds = seconds;

@@ -4,11 +4,13 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
 #include "motley/base/check.h"
 #include "motley/program/memory.h"
+#include "motley/program/parts.h"
 #include "motley/search/price/device_pools.h"
 #include "motley/search/price/exchange_times.h"
 #include "motley/search/price/expected_step.h"
@@ -89,40 +91,109 @@ const StepCurves& StepEvaluator::curves(DeviceId device, Setting setting) const 
   return setting == Setting::kAlone ? prices.alone : prices.shared;
 }
 
-Result<std::vector<double>> StepEvaluator::exchange_times(
+StepEvaluator::Joining StepEvaluator::joining_of(const std::vector<DeviceId>& group) const {
+  return {cost::backend_key(*cluster_, group), cost::route_key(*cluster_, group), group.size()};
+}
+
+Result<StepEvaluator::Durations> StepEvaluator::exchange_times(
     const std::vector<DeviceId>& group) const {
-  const GroupKey key{cost::backend_key(*cluster_, group) + "|" + cost::route_key(*cluster_, group),
-                     static_cast<int>(group.size())};
-  if (const auto found = exchanges_.find(key); found != exchanges_.end()) return found->second;
+  return model_.is_planned_only(group) ? planned_times(group) : measured_times(joining_of(group));
+}
+
+Result<StepEvaluator::Durations> StepEvaluator::measured_times(const Joining& joining) const {
+  if (const auto found = measured_.find(joining); found != measured_.end()) return found->second;
+  Durations seconds;
+  for (const StepShape::Exchange& exchange : shared_.exchanges) {
+    MOTLEY_ASSIGN(const auto line,
+                  costs_.collectives.line(exchange.op, joining.route,
+                                          static_cast<int>(joining.ranks), joining.backend));
+    seconds.push_back(line.latency +
+                      line.seconds_per_byte * static_cast<double>(exchange.bytes.value));
+  }
+  return measured_[joining] = std::move(seconds);
+}
+
+Result<StepEvaluator::Durations> StepEvaluator::planned_times(std::vector<DeviceId> group) const {
+  // A ring goes from rank to rank: in cluster order, as in plans, it comes to each node once.
+  std::sort(group.begin(), group.end());
+  if (const auto found = planned_.find(group); found != planned_.end()) return found->second;
   std::vector<std::string> names;
   for (const DeviceId device : group) names.push_back(cluster_->device(device).name);
   ExchangeTimes times(model_, std::move(names));
-  std::vector<double> seconds;
+  Durations seconds;
   for (const StepShape::Exchange& exchange : shared_.exchanges) {
     MOTLEY_ASSIGN(const double time,
                   times.find(exchange.op, static_cast<double>(exchange.bytes.value)));
     seconds.push_back(time);
   }
-  exchanges_[key] = seconds;
-  return seconds;
+  return planned_[std::move(group)] = std::move(seconds);
+}
+
+std::vector<double> StepEvaluator::slack_of(const std::vector<DeviceId>& devices) const {
+  std::vector<double> most;
+  std::set<const Prices*> seen;
+  for (const DeviceId device : devices) {
+    const Prices& prices = *prices_.at(device);
+    if (!seen.insert(&prices).second) continue;
+    most.resize(prices.slack.size(), 0.0);
+    for (std::size_t i = 0; i < most.size(); ++i) most[i] = std::max(most[i], prices.slack[i]);
+  }
+  return most;
+}
+
+GroupExchanges StepEvaluator::sort_times(const Durations& seconds,
+                                         const std::vector<double>& slack) const {
+  GroupExchanges times;
+  std::size_t blocking = 0;
+  for (std::size_t e = 0; e < seconds.size(); ++e) {
+    if (shared_.exchanges[e].blocking)
+      times.blocking += std::max(0.0, seconds[e] - slack[blocking++]);
+    else
+      times.exchange.push_back(seconds[e]);
+  }
+  return times;
+}
+
+StepEvaluator::Durations StepEvaluator::never() const {
+  return Durations(shared_.exchanges.size(), std::numeric_limits<double>::infinity());
 }
 
 GroupExchanges StepEvaluator::group_times(const std::vector<DeviceId>& group) const {
-  const auto seconds = exchange_times(group);
-  GroupExchanges times;
-  std::size_t blocking = 0;
-  for (std::size_t e = 0; e < shared_.exchanges.size(); ++e) {
-    const double time = seconds ? (*seconds)[e] : std::numeric_limits<double>::infinity();
-    if (!shared_.exchanges[e].blocking) {
-      times.exchange.push_back(time);
-      continue;
-    }
-    double slack = 0.0;
-    for (const DeviceId device : group) {
-      slack = std::max(slack, prices_.at(device)->slack[blocking]);
-    }
-    ++blocking;
-    times.blocking += std::max(0.0, time - slack);
+  return sort_times(exchange_times(group).value_or(never()), slack_of(group));
+}
+
+StepEvaluator::Durations StepEvaluator::least_planned(const cost::LeastAllReduce& least,
+                                                      std::size_t ranks) const {
+  const std::vector<cost::LeastAllReduce::Line> lines = least.lines(ranks);
+  Durations seconds;
+  for (const StepShape::Exchange& exchange : shared_.exchanges) {
+    double time = exchange.op == program::kAllReduce ? std::numeric_limits<double>::infinity() : 0;
+    for (const auto& [latency, seconds_per_byte] : lines)
+      time = std::min(time, latency + seconds_per_byte * static_cast<double>(exchange.bytes.value));
+    seconds.push_back(time);
+  }
+  return seconds;
+}
+
+std::vector<GroupExchanges> StepEvaluator::least_times(const std::vector<DeviceId>& pool,
+                                                       std::size_t most) const {
+  std::vector<GroupExchanges> times;
+  const std::vector<double> slack = slack_of(pool);
+  if (model_.is_planned_only(pool)) {
+    const auto least = model_.least_all_reduce(pool);
+    for (std::size_t k = 2; k <= most; ++k)
+      times.push_back(sort_times(
+          least ? least_planned(*least, k) : Durations(shared_.exchanges.size(), 0.0), slack));
+    return times;
+  }
+  // From some number on, the first ones are joined as the whole pool is.
+  const Joining whole = joining_of(pool);
+  for (std::size_t k = 2, is_whole = 0; k <= most; ++k) {
+    Joining joining{whole.backend, whole.route, k};
+    if (is_whole == 0)
+      joining = joining_of({pool.begin(), pool.begin() + static_cast<std::ptrdiff_t>(k)});
+    is_whole = joining.route == whole.route && joining.backend == whole.backend ? 1 : 0;
+    times.push_back(sort_times(measured_times(joining).value_or(never()), slack));
   }
   return times;
 }

@@ -43,6 +43,10 @@ class StepEvaluator : public SplitEvaluator {
   const StepCurves& curves(DeviceId device, Setting setting) const override;
   /// A group whose collectives were not measured takes for ever.
   GroupExchanges group_times(const std::vector<DeviceId>& group) const override;
+  /// Of all-reduces among planning kinds what no layout takes less than (least_all_reduce.h); their
+  /// other exchanges, and all among planning and other kinds, count as if they took nothing.
+  std::vector<GroupExchanges> least_times(const std::vector<DeviceId>& pool,
+                                          std::size_t most) const override;
   /// A size that cannot be lowered fits nowhere.
   Bytes peak_bytes(DeviceId device, std::int64_t samples, Setting setting) const override;
   Result<Seconds> step_time(const plan::Plan& plan) const override;
@@ -57,7 +61,12 @@ class StepEvaluator : public SplitEvaluator {
     StepCurves alone, shared;
     std::vector<double> slack;  // of each blocking exchange
   };
-  using GroupKey = std::pair<std::string, int>;  // "backend|route", ranks
+  /// What measured exchanges depend on.
+  struct Joining {
+    std::string backend, route;
+    std::size_t ranks = 0;
+    auto operator<=>(const Joining&) const = default;
+  };
 
   StepEvaluator(const graph::Graph& graph, const cluster::Cluster& cluster,
                 const synth::LowerOptions& lowering, const Costs& costs)
@@ -78,7 +87,18 @@ class StepEvaluator : public SplitEvaluator {
   Result<PlanPrice> price_whole(const plan::Plan& plan) const;
   /// None: the step is short, its devices vary, or it is not on a line.
   Result<std::optional<PlanPrice>> price_by_line(const plan::Plan& plan) const;
-  Result<std::vector<double>> exchange_times(const std::vector<DeviceId>& group) const;
+  /// Seconds of all exchanges of a step, in lane order; planned ones of a group depend on how it
+  /// lies on its nodes.
+  using Durations = std::vector<double>;
+  Joining joining_of(const std::vector<DeviceId>& group) const;
+  Result<Durations> exchange_times(const std::vector<DeviceId>& group) const;
+  Result<Durations> measured_times(const Joining& joining) const;
+  Result<Durations> planned_times(std::vector<DeviceId> group) const;
+  Durations least_planned(const cost::LeastAllReduce& least, std::size_t ranks) const;
+  Durations never() const;
+  /// The most that devices have to spare for each exchange that blocks.
+  std::vector<double> slack_of(const std::vector<DeviceId>& devices) const;
+  GroupExchanges sort_times(const Durations& seconds, const std::vector<double>& slack) const;
 
   const graph::Graph* graph_;
   const cluster::Cluster* cluster_;
@@ -88,7 +108,8 @@ class StepEvaluator : public SplitEvaluator {
   cost::ProfileCost model_;
   StepShape shared_;
   std::map<DeviceId, std::shared_ptr<const Prices>> prices_;
-  mutable std::map<GroupKey, std::vector<double>> exchanges_;  // of all, in lane order
+  mutable std::map<Joining, Durations> measured_;
+  mutable std::map<std::vector<DeviceId>, Durations> planned_;
   mutable std::map<std::pair<std::int64_t, Setting>, Result<program::DeviceProgram>> lowered_;
   mutable std::map<std::pair<const cost::InstructionTimes*, std::int64_t>, Bytes> peaks_;
   mutable std::optional<std::pair<plan::Plan, PlanPrice>> last_;

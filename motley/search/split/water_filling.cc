@@ -101,6 +101,12 @@ class Climb {
   std::int64_t pricings_ = 0;
 };
 
+/// The step model bounds all splits over these devices: one that takes no more is their best.
+bool may_climb(const SplitSpace& space, const PricedSplit& split) {
+  const auto bound = find_best_split_of(space, split.split.devices);
+  return bound && split.seconds > model_step(space.evaluator(), *bound) * (1 + kSameStep);
+}
+
 }  // namespace
 
 Result<SplitChoice> WaterFilling::choose(const Study& study) const {
@@ -113,7 +119,7 @@ Result<SplitChoice> WaterFilling::choose(const Study& study) const {
   for (const auto& baseline : {study.equal, study.single}) {
     if (baseline && baseline->seconds < best.seconds) best = *baseline;
   }
-  if (best.split.devices.size() > 1 && best.seconds > study.search.lower_bound * (1 + kSameStep)) {
+  if (best.split.devices.size() > 1 && may_climb(study.space, best)) {
     Climb climb(study.space, best);
     MOTLEY_RETURN_IF_ERROR(climb.run());
     if (climb.best().seconds < best.seconds) {
