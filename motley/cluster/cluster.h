@@ -38,6 +38,9 @@ struct Device {
   /// Of a CPU: the share of a core's time that its host grants, where that is less than one core.
   /// Nobody holds it to that but the host; its steps are measured whole.
   std::optional<double> quota = std::nullopt;
+  /// Of a GPU, as its driver writes it ("GPU-8a1c..."): its worker finds it by that, whatever
+  /// ordinal it has; "": by `local_index`.
+  std::string uuid = "";
   /// What it is taken for where the file names no model: whoever reads it may know. Not in the
   /// file.
   std::string taken_for = "";

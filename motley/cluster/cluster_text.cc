@@ -246,8 +246,8 @@ class ClusterReader {
 
   // One table, `count` devices.
   Result<void> read_devices(const TableReader& table) {
-    const std::vector<std::string> known = {"kind",  "model", "count", "threads",
-                                            "speed", "quota", "memory"};
+    const std::vector<std::string> known = {"kind",  "model", "count",  "threads",
+                                            "speed", "quota", "memory", "uuid"};
     MOTLEY_RETURN_IF_ERROR(table.refuse_unknown(known));
     Device device;
     MOTLEY_ASSIGN(device.kind, table.required_text("kind"));
@@ -263,6 +263,8 @@ class ClusterReader {
     MOTLEY_ASSIGN(device.quota, table.number("quota"));
     MOTLEY_ASSIGN(device.memory, table.quantity<Bytes>("memory", parse_bytes));
     if (!device.memory) device.memory = memory_of_kind(device.kind);
+    MOTLEY_ASSIGN(const auto uuid, table.text("uuid"));
+    device.uuid = uuid.value_or("");
     if (cluster_.devices.size() + count.value_or(1) > kMaxDevices) {
       return table.fault(table.line(), "cluster.value",
                          fmt::format("more than {} devices", kMaxDevices));
@@ -447,7 +449,7 @@ void print_node(const Node& node, std::string& out) {
 // Everything but the place: equal devices in a row are one table with a count.
 bool is_same_table(const Device& a, const Device& b) {
   return a.node == b.node && a.kind == b.kind && a.model == b.model && a.threads == b.threads &&
-         a.speed == b.speed && a.quota == b.quota && a.memory == b.memory;
+         a.speed == b.speed && a.quota == b.quota && a.memory == b.memory && a.uuid == b.uuid;
 }
 
 void print_devices(const Device& device, std::size_t count, std::string& out) {
@@ -458,6 +460,7 @@ void print_devices(const Device& device, std::size_t count, std::string& out) {
   if (device.speed != 1) out += fmt::format("  speed = {}\n", print_float(device.speed));
   if (device.quota) out += fmt::format("  quota = {}\n", print_float(*device.quota));
   if (device.memory) out += fmt::format("  memory = \"{}\"\n", print_bytes(*device.memory));
+  if (!device.uuid.empty()) out += fmt::format("  uuid = {}\n", quote(device.uuid));
 }
 
 void print_link(const Cluster& cluster, const Link& link, std::string& out) {

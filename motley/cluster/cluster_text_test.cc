@@ -113,7 +113,7 @@ TEST(ClusterText, GoldenFilesPrintAsCaptured) {
 TEST(ClusterText, NamesTheLineOfAnUnknownKey) {
   EXPECT_EQ(message_of(file_with("", "sped = 0.5\n")),
             "lab.toml:7: unknown key 'sped' in [[node.device]], did you mean 'speed'?; known keys: "
-            "kind, model, count, threads, speed, quota, memory");
+            "kind, model, count, threads, speed, quota, memory, uuid");
   EXPECT_EQ(code_of(file_with("", "sped = 0.5\n")), "cluster.unknown-key");
   // The first in the file, not in the alphabet.
   EXPECT_EQ(message_of(file_with("zone = 1\nact = 2\n")),
@@ -367,6 +367,21 @@ RC_GTEST_PROP(ClusterTextProperty, DamagedTextsAreRefusedCleanly, ()) {
     RC_ASSERT(cluster.error().kind == ErrorKind::kUsage);
     RC_ASSERT(cluster.error().message.starts_with("bad:"));
   }
+}
+
+TEST(ClusterText, GpusMayBeNamedByUuid) {
+  const std::string text =
+      "schema = \"motley.cluster/1\"\nname = \"u\"\n\n[[node]]\nname = \"n\"\n"
+      "  [[node.device]]\n  kind = \"cuda\"\n  uuid = \"GPU-a\"\n"
+      "  [[node.device]]\n  kind = \"cuda\"\n  uuid = \"GPU-b\"\n";
+  const auto cluster = parse_cluster(text, "u.toml");
+  ASSERT_TRUE(cluster);
+  EXPECT_EQ(cluster->devices[1].uuid, "GPU-b");
+  EXPECT_EQ(parse_cluster(print_cluster(*cluster), "u.toml"), *cluster);
+  EXPECT_FALSE(
+      parse_cluster("schema = \"motley.cluster/1\"\nname = \"u\"\n[[node]]\nname = \"n\"\n"
+                    "  [[node.device]]\n  kind = \"cpu\"\n  uuid = \"GPU-a\"\n",
+                    "u.toml"));
 }
 
 }  // namespace

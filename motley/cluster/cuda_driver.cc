@@ -17,6 +17,7 @@ struct Driver {
   int (*get)(int* device, int ordinal) = nullptr;
   int (*name)(char* name, int length, int device) = nullptr;
   int (*memory)(std::size_t* bytes, int device) = nullptr;
+  int (*uuid)(unsigned char* bytes, int device) = nullptr;  ///< 16; may be missing
 };
 
 template <typename Function>
@@ -26,6 +27,7 @@ bool load(void* library, const char* name, Function& function) {
 }
 
 bool load_driver(void* library, Driver& driver) {
+  load(library, "cuDeviceGetUuid", driver.uuid);
   return load(library, "cuInit", driver.init) && load(library, "cuDeviceGetCount", driver.count) &&
          load(library, "cuDeviceGet", driver.get) &&
          load(library, "cuDeviceGetName", driver.name) &&
@@ -39,6 +41,17 @@ std::string clean(const char* text) {
     if (*text >= ' ' && *text <= '~') result += *text;
   }
   return result;
+}
+
+std::string find_uuid(const Driver& driver, int device) {
+  std::array<unsigned char, 16> bytes{};
+  if (driver.uuid == nullptr || driver.uuid(bytes.data(), device) != 0) return "";
+  std::string text = "GPU";
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += fmt::format("{:02x}", bytes[i]);
+  }
+  return text;
 }
 
 CudaDevices ask(const Driver& driver) {
@@ -62,7 +75,8 @@ CudaDevices ask(const Driver& driver) {
           "cuda: device {} of {} does not answer; left out with those after it", ordinal, count);
       return found;
     }
-    found.devices.push_back({clean(name.data()), Bytes(static_cast<std::int64_t>(bytes))});
+    found.devices.push_back(
+        {clean(name.data()), Bytes(static_cast<std::int64_t>(bytes)), find_uuid(driver, device)});
   }
   found.note = fmt::format("cuda: {} device{}", count, count == 1 ? "" : "s");
   return found;

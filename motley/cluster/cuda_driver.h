@@ -11,6 +11,7 @@ namespace motley::cluster {
 struct DriverDevice {
   std::string name;
   Bytes memory;
+  std::string uuid;  ///< "GPU-" and 32 hex digits in groups; "": the driver does not say
 };
 
 struct CudaDevices {

@@ -146,6 +146,7 @@ Result<ProbeReport> probe_this_machine() {
     device.kind = "cuda";
     device.model = found.name;
     device.memory = whole_mebibytes(found.memory);
+    device.uuid = found.uuid;
     add_device(report.cluster, std::move(device));
   }
   // What a driver says goes into a file that others parse; a strange name must fail here.

@@ -122,6 +122,9 @@ class Checker {
     if (device.quota && !(*device.quota > 0 && *device.quota < 1 && device.kind == "cpu"))
       fault(fmt::format("quota = {}, wanted > 0 and < 1, of a \"cpu\" device",
                         print_float(*device.quota)));
+    if (!device.uuid.empty() && (device.kind != "cuda" || !is_line(device.uuid)))
+      fault(fmt::format("uuid {}, wanted one line of ASCII text, of a \"cuda\" device",
+                        quote(device.uuid)));
     // A planning kind's comes from the table when the file is read; absent, plans would fit
     // anything.
     if (!device.memory && device.kind != "cpu" && device.kind != "cuda") {

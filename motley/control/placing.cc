@@ -15,6 +15,7 @@ run::WorkerDevice worker_device(const cluster::Cluster& cluster, DeviceId id,
   worker.kind = device.kind;
   if (!run::is_this_machine(host)) worker.host = host;
   worker.local_index = device.local_index;
+  worker.uuid = device.uuid;
   worker.threads = device.threads;
   worker.speed = device.speed;
   worker.memory = device.memory;

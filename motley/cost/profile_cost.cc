@@ -74,11 +74,13 @@ namespace {
 
 /// Two nodes of one host may name the same GPU.
 bool shares_gpus(const cluster::Cluster& cluster) {
-  std::set<std::pair<std::string, int>> gpus;
+  std::set<std::pair<std::string, std::string>> gpus;
   const auto& all = cluster.devices;
   return std::any_of(all.begin(), all.end(), [&](const cluster::Device& device) {
     return device.kind == "cuda" &&
-           !gpus.emplace(cluster.node(device.node).host, device.local_index).second;
+           !gpus.emplace(cluster.node(device.node).host,
+                         device.uuid.empty() ? fmt::format("{}", device.local_index) : device.uuid)
+                .second;
   });
 }
 

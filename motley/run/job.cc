@@ -48,6 +48,7 @@ Json worker_device_to_json(const WorkerDevice& device) {
       {"kind", device.kind},
       {"host", device.host},
       {"local_index", device.local_index},
+      {"uuid", device.uuid},
       {"threads", device.threads},
       {"speed", device.speed},
       {"processor", device.processor},
@@ -65,6 +66,7 @@ Result<WorkerDevice> worker_device_from_json(const Json& json, const std::string
   MOTLEY_ASSIGN(device.kind, object.string("kind"));
   MOTLEY_ASSIGN(device.host, object.string("host"));
   MOTLEY_ASSIGN(device.local_index, object.integer("local_index"));
+  MOTLEY_ASSIGN(device.uuid, object.string("uuid"));
   MOTLEY_ASSIGN(device.threads, object.integer("threads"));
   MOTLEY_ASSIGN(device.speed, object.number("speed"));
   MOTLEY_ASSIGN(device.processor, object.integer("processor"));

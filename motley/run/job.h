@@ -17,10 +17,11 @@ namespace motley::run {
 
 /// How one rank's device behaves.
 struct WorkerDevice {
-  std::string name;     ///< "a:0"
-  std::string kind;     ///< "cpu" or "cuda"
-  std::string host;     ///< "" = this machine
-  int local_index = 0;  ///< CUDA ordinal
+  std::string name;       ///< "a:0"
+  std::string kind;       ///< "cpu" or "cuda"
+  std::string host;       ///< "" = this machine
+  int local_index = 0;    ///< CUDA ordinal, where there is no uuid
+  std::string uuid = "";  ///< of a GPU, as its driver writes it; "": not said
   int threads = 1;
   double speed = 1.0;             ///< emulated share of one core's time
   int processor = -1;             ///< that the worker keeps to; -1: any

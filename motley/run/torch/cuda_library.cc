@@ -5,6 +5,9 @@
 
 #include <filesystem>
 
+#include "motley/base/text.h"
+#include "motley/run/job.h"
+
 namespace motley::run {
 namespace {
 
@@ -45,6 +48,21 @@ Result<const CudaLibrary*> load_all() {
 }
 
 }  // namespace
+
+Result<int> find_cuda_index(const WorkerDevice& device, const std::vector<CudaDevice>& found) {
+  std::vector<std::string> there;
+  for (const CudaDevice& each : found) {
+    if (device.uuid.empty() ? each.index == device.local_index : each.uuid == device.uuid)
+      return each.index;
+    there.push_back(fmt::format("{} ({})", each.uuid, each.name));
+  }
+  return stale_error(
+      "host.device",
+      fmt::format("device {}: {} has no GPU {}; it has {}; probe again", device.name,
+                  device.host.empty() ? "this host" : "host " + device.host,
+                  device.uuid.empty() ? fmt::format("{}", device.local_index) : device.uuid,
+                  there.empty() ? "none" : join(there, ", ")));
+}
 
 Result<const CudaLibrary*> load_cuda() {
   static const Result<const CudaLibrary*> library = load_all();

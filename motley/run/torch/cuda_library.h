@@ -17,6 +17,7 @@ struct CudaDevice {
   std::string name;        ///< "NVIDIA H100 80GB HBM3"
   std::string capability;  ///< "9.0"
   Bytes memory;
+  std::string uuid;  ///< "GPU-8a1c...", as the driver writes it
 };
 
 /// What needs CUDA headers: made by libmotley_cuda.so, which lies beside the program and is loaded
@@ -36,5 +37,11 @@ class CudaLibrary {
 /// asked anything about CUDA: its first answer "no CUDA" stays. Runtime error "run.no-cuda" that
 /// says which of the three is missing.
 Result<const CudaLibrary*> load_cuda();
+
+struct WorkerDevice;
+/// The ordinal of a GPU among those that this host has: by its UUID, whatever the driver's order,
+/// or where none is said by `local_index`. Stale error "host.device" (exit 4) that names device and
+/// host if it is not there.
+Result<int> find_cuda_index(const WorkerDevice& device, const std::vector<CudaDevice>& found);
 
 }  // namespace motley::run

@@ -20,7 +20,24 @@ TEST(CudaLibrary, WithoutADriverIsOneClearMessage) {
   EXPECT_EQ(cuda.error(), (Error{ErrorKind::kRuntime, "run.no-cuda",
                                  "a cuda device was asked for, but this host has no NVIDIA driver "
                                  "(libcuda.so.1); install the driver, or use cpu devices"}));
-  EXPECT_EQ(set_up_device(WorkerDevice{.name = "a:0", .kind = "cuda"}).error().code, "run.no-cuda");
+  WorkerDevice device{.name = "a:0", .kind = "cuda"};
+  EXPECT_EQ(set_up_device(device).error().code, "run.no-cuda");
+}
+
+TEST(CudaLibrary, FindsAGpuByItsUuidWhateverItsOrdinal) {
+  const std::vector<CudaDevice> found = {{0, "A10", "8.6", Bytes(1), "GPU-b"},
+                                         {1, "A10", "8.6", Bytes(1), "GPU-a"}};
+  WorkerDevice device{.name = "n:0", .kind = "cuda", .host = "n"};
+  EXPECT_EQ(find_cuda_index(device, found), 0);
+  device.uuid = "GPU-a";
+  EXPECT_EQ(find_cuda_index(device, found), 1);
+  device.uuid = "GPU-c";
+  const auto missing = find_cuda_index(device, found);
+  ASSERT_FALSE(missing.has_value());
+  EXPECT_EQ(missing.error(),
+            (Error{ErrorKind::kStale, "host.device",
+                   "device n:0: host n has no GPU GPU-c; it has GPU-b (A10), GPU-a (A10); probe "
+                   "again"}));
 }
 
 TEST(CudaLibrary, ListsAndUsesDevices) {

@@ -39,7 +39,7 @@ Result<std::vector<OpTime>> profile_file(std::size_t index, const ProfileJob& jo
 Result<void> run_profile(const std::string& job_path, const Reporter& reporter) {
   MOTLEY_ASSIGN(const std::string text, read_file(job_path));
   MOTLEY_ASSIGN(const Json json, parse_json(text, job_path));
-  MOTLEY_ASSIGN(const ProfileJob job, profile_job_from_json(json, job_path));
+  MOTLEY_ASSIGN(ProfileJob job, profile_job_from_json(json, job_path));
   MOTLEY_RETURN_IF_ERROR(set_up_device(job.device));
   std::vector<OpTime> times;
   for (std::size_t i = 0; i < job.programs.size(); ++i) {

@@ -208,12 +208,14 @@ std::vector<std::string> WorkerSession::hosts() const {
   return hosts;
 }
 
-Result<void> set_up_device(const WorkerDevice& device) {
+Result<void> set_up_device(WorkerDevice& device) {
   if (device.processor >= 0) keep_to_processor(device.processor);  // threads inherit it
   at::set_num_threads(device.threads);
   if (device.kind != "cuda") return {};
   MOTLEY_ASSIGN(const CudaLibrary* cuda, load_cuda());
   set_tf32(device.tf32);
+  MOTLEY_ASSIGN(const std::vector<CudaDevice> found, cuda->devices());
+  MOTLEY_ASSIGN(device.local_index, find_cuda_index(device, found));
   return cuda->use_device(device.local_index, device.memory);
 }
 
@@ -223,9 +225,11 @@ void set_tf32(bool may) {
 }
 
 bool can_use_nccl(const std::vector<WorkerDevice>& devices) {
-  std::set<std::pair<std::string, int>> gpus;
+  std::set<std::pair<std::string, std::string>> gpus;
   for (const WorkerDevice& device : devices)
-    if (device.kind == "cuda") gpus.emplace(device.host, device.local_index);
+    if (device.kind == "cuda")
+      gpus.emplace(device.host,
+                   device.uuid.empty() ? std::to_string(device.local_index) : device.uuid);
   return gpus.size() == devices.size();
 }
 
@@ -255,7 +259,8 @@ Result<std::unique_ptr<WorkerSession>> open_session(const WorkerArguments& argum
                                          : open_local(arguments, *session));
   reporter.set_rank(session->rank);
   if (session->is_idle) return session;
-  MOTLEY_RETURN_IF_ERROR(set_up_device(session->device()));
+  MOTLEY_RETURN_IF_ERROR(
+      set_up_device(session->job.devices[static_cast<std::size_t>(session->rank)]));
   if (session->size == 1) session->rendezvous.reset();
   return session;
 }

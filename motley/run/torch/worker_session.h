@@ -46,8 +46,9 @@ Result<std::unique_ptr<WorkerSession>> open_session(const WorkerArguments& argum
                                                     Reporter& reporter);
 
 /// Threads of the process and, for CUDA, the current device, its memory limit and its precision.
-/// (The limit of CPU tensors is the executor's.) Before anything parallel runs.
-Result<void> set_up_device(const WorkerDevice& device);
+/// (The limit of CPU tensors is the executor's.) A GPU that is named by UUID gets the ordinal that
+/// it has here. Before anything parallel runs. Errors: of load_cuda and find_cuda_index.
+Result<void> set_up_device(WorkerDevice& device);
 
 /// Whether cuBLAS and cuDNN may round the factors of float32 products to TF32. PyTorch's own choice
 /// differs between the two, and by the environment.

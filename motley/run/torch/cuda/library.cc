@@ -27,6 +27,15 @@ tl::unexpected<Error> cuda_error(const std::string& what) {
   return runtime_error("run.no-cuda", what);
 }
 
+std::string uuid_text(const cudaUUID_t& uuid) {
+  std::string text = "GPU";
+  for (std::size_t i = 0; i < sizeof(uuid.bytes); ++i) {
+    if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += fmt::format("{:02x}", static_cast<unsigned char>(uuid.bytes[i]));
+  }
+  return text;
+}
+
 Result<std::vector<CudaDevice>> Library::devices() const {
   int count = 0;
   if (const cudaError_t fault = ::cudaGetDeviceCount(&count); fault != cudaSuccess)
@@ -37,9 +46,9 @@ Result<std::vector<CudaDevice>> Library::devices() const {
     if (const cudaError_t fault = ::cudaGetDeviceProperties(&properties, index);
         fault != cudaSuccess)
       return cuda_error(fmt::format("CUDA device {}: {}", index, ::cudaGetErrorString(fault)));
-    devices.push_back({index, properties.name,
-                       fmt::format("{}.{}", properties.major, properties.minor),
-                       Bytes(static_cast<std::int64_t>(properties.totalGlobalMem))});
+    devices.push_back(
+        {index, properties.name, fmt::format("{}.{}", properties.major, properties.minor),
+         Bytes(static_cast<std::int64_t>(properties.totalGlobalMem)), uuid_text(properties.uuid)});
   }
   return devices;
 }
