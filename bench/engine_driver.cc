@@ -29,7 +29,8 @@ using namespace motley;
 
 Result<void> serve(const std::vector<std::string>& arguments) {
   const std::string kind = arguments.size() > 5 ? arguments[5] : "cpu";
-  MOTLEY_RETURN_IF_ERROR(run::set_up_device({.name = "bench", .kind = kind}));
+  run::WorkerDevice device{.name = "bench", .kind = kind};
+  MOTLEY_RETURN_IF_ERROR(run::set_up_device(device));
   const std::int64_t batch = find_integer(arguments[2]).value_or(0);
   synth::LowerOptions options;
   MOTLEY_ASSIGN(options.recipe.optimizer.kind, plan::parse_optimizer_kind(arguments[3]));
