@@ -8,6 +8,7 @@
 
 #include "bench/accuracy/row.h"
 #include "motley/base/csv.h"
+#include "motley/cost/collective_times.h"
 #include "motley/cost/links/collective_fit.h"
 
 namespace motley::bench {
@@ -61,12 +62,8 @@ Result<std::map<std::string, Curves>> read_sailor(const std::string& data) {
   return kinds;
 }
 
-/// Time of a fitted ring all-reduce.
-double ring_time(const cost::TransportFit& fit, const cost::CollectiveSample& sample) {
-  const double n = sample.ranks;
-  const double crossing = fit.port ? 2 * (n - 1) / n * sample.bytes / fit.port->value : 0;
-  return fit.transport.launch.value + 2 * (n - 1) * fit.transport.latency.value +
-         fit.transport.seconds_per_byte * sample.bytes + crossing;
+double time_of(const cost::TransportFit& fit, const cost::CollectiveSample& sample) {
+  return fit.among(sample.ranks).at(sample.bytes).value;
 }
 
 Result<cost::TransportFit> fit_ring(const Curves& curves, const std::vector<int>& ranks) {
@@ -80,7 +77,7 @@ Result<cost::TransportFit> fit_ring(const Curves& curves, const std::vector<int>
 std::vector<double> residuals(const cost::TransportFit& fit, const Samples& samples) {
   std::vector<double> result;
   for (const auto& sample : samples)
-    result.push_back(sample.seconds.value / ring_time(fit, sample) - 1);
+    result.push_back(sample.seconds.value / time_of(fit, sample) - 1);
   return result;
 }
 
@@ -88,7 +85,7 @@ void add_cases(const cost::TransportFit& fit, const Samples& samples,
                const std::vector<double>& residuals, Row& row) {
   for (const auto& sample : samples) {
     row.cases.push_back(
-        {cost::conformal_interval(ring_time(fit, sample), residuals), sample.seconds.value});
+        {cost::conformal_interval(time_of(fit, sample), residuals), sample.seconds.value});
   }
 }
 
@@ -145,6 +142,37 @@ Result<void> add_curve(const Samples& samples, Row& row) {
   return {};
 }
 
+/// What a plan is priced by: some numbers of ranks are in the store, the others lie between them.
+Result<Row> between_row(const std::string& kind, const Curves& curves) {
+  Row row{"NCCL all-reduce, ranks between, " + kind,
+          "time",
+          "of 2, 4 and 8 in the store, interval from 3; predicted: 5 to 7",
+          "",
+          0.05,
+          {}};
+  MOTLEY_ASSIGN(cost::ProfileStore store, cost::ProfileStore::open(":memory:"));
+  std::vector<cost::CollectiveEntry> entries;
+  for (const int ranks : {2, 4, 8})
+    for (const auto& sample : curves.at(ranks))
+      entries.push_back({"motley::all_reduce", "nccl", "local", ranks,
+                         Bytes(static_cast<std::int64_t>(sample.bytes)), sample.seconds, 0, 1});
+  MOTLEY_RETURN_IF_ERROR(store.put(entries));
+  MOTLEY_ASSIGN(const auto times, cost::CollectiveTimes::build(store));
+  std::vector<double> spread;
+  for (const int ranks : {3, 5, 6, 7}) {
+    MOTLEY_ASSIGN(const auto curve, times.curve("motley::all_reduce", "local", ranks, "nccl"));
+    for (const auto& sample : curves.at(ranks)) {
+      const Seconds predicted = curve.at(sample.bytes);
+      if (ranks == 3)
+        spread.push_back(sample.seconds / predicted - 1);
+      else
+        row.cases.push_back(
+            {cost::conformal_interval(predicted.value, spread), sample.seconds.value});
+    }
+  }
+  return row;
+}
+
 }  // namespace
 
 Rows collective_rows(const std::string& data) {
@@ -168,7 +196,10 @@ Rows collective_rows(const std::string& data) {
       MOTLEY_RETURN_IF_ERROR(add_curve(samples, sailor));
     }
   }
-  return std::vector<Row>{switched, pcie, nccl_tests, sailor};
+  MOTLEY_ASSIGN(Row between, between_row("A100", a100));
+  // Cube mesh: links differ by which ranks are joined, so no number of ranks says much of another.
+  MOTLEY_ASSIGN(Row cube_mesh, between_row("V100", v100));
+  return std::vector<Row>{switched, pcie, between, cube_mesh, nccl_tests, sailor};
 }
 
 }  // namespace motley::bench

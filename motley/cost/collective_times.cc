@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -16,97 +18,144 @@ std::string fit_key(std::string_view op, std::string_view backend, std::string_v
   return fmt::format("{}|{}|{}", op, backend, route);
 }
 
-struct Sample {
-  double bytes, seconds;
-};
+using Samples = std::vector<CollectiveSample>;
 
-// Least squares of ((latency + slope * bytes) - seconds) / seconds with both coefficients >= 0.
-// With weights w = 1 / seconds^2 the normal equations are
-//   latency * sum(w)       + slope * sum(w bytes)   = sum(w seconds)
-//   latency * sum(w bytes) + slope * sum(w bytes^2) = sum(w bytes seconds).
-// The sum is convex, so where a coefficient comes out negative the best has it 0. Both cannot, as
-// all data are positive.
-std::pair<double, double> fit_line(const std::vector<Sample>& samples) {
-  double w = 0, wb = 0, wbb = 0, wt = 0, wbt = 0;
-  for (const auto& [bytes, seconds] : samples) {
-    const double weight = 1 / (seconds * seconds);
-    w += weight;
-    wb += weight * bytes;
-    wbb += weight * bytes * bytes;
-    wt += weight * seconds;
-    wbt += weight * bytes * seconds;
-  }
-  const double determinant = w * wbb - wb * wb;
-  const double latency = (wt * wbb - wbt * wb) / determinant;
-  const double slope = (w * wbt - wb * wt) / determinant;
-  // The minimum under a bound lies on it: the other coefficient is fitted again alone.
-  if (latency < 0) return {0.0, wbt / wbb};
-  if (slope < 0) return {wt / w, 0.0};
-  return {latency, slope};
-}
-
-bool has_two_sizes(const std::vector<Sample>& samples) {
-  return std::any_of(samples.begin(), samples.end(),
-                     [&](const Sample& sample) { return sample.bytes != samples.front().bytes; });
+bool has_two_sizes(const Samples& samples) {
+  return std::any_of(samples.begin(), samples.end(), [&](const CollectiveSample& sample) {
+    return sample.bytes != samples.front().bytes;
+  });
 }
 
 double between(double left, double right, double share) { return left + share * (right - left); }
 
+/// Does a number of ranks lie between two that were measured? Only then a transport is asked for.
+bool has_gaps(const std::map<int, SizeCurve>& curves) {
+  return !curves.empty() &&
+         std::prev(curves.end())->first - curves.begin()->first >= static_cast<int>(curves.size());
+}
+
+/// By the algorithm of the backend that explains the measurements best; none where no fit is.
+std::optional<TransportFit> find_transport(std::string_view op, std::string_view backend,
+                                           const Samples& samples) {
+  std::optional<TransportFit> best;
+  double least = std::numeric_limits<double>::infinity();
+  for (const Algorithm algorithm :
+       backend_algorithms(backend == "nccl" ? Backend::kNccl : Backend::kGloo, collective_of(op),
+                          program::split_collective_name(op).method)) {
+    if (algorithm == Algorithm::kHierarchical) continue;  // not of ranks at one switch
+    const auto fit = fit_transport(collective_of(op), algorithm, samples);
+    if (!fit) continue;
+    std::map<int, Affine> lines;
+    double error = 0;
+    for (const CollectiveSample& sample : samples) {
+      const auto [line, is_new] = lines.try_emplace(sample.ranks);
+      if (is_new) line->second = fit->among(sample.ranks);
+      error += std::pow(line->second.at(sample.bytes) / sample.seconds - 1, 2);
+    }
+    if (error < least) {
+      least = error;
+      best = *fit;
+    }
+  }
+  return best;
+}
+
 }  // namespace
+
+Collective collective_of(std::string_view name) {
+  const std::string_view op = program::split_collective_name(name).op;
+  if (op == program::kAllGather) return Collective::kAllGather;
+  if (op == program::kReduceScatter) return Collective::kReduceScatter;
+  if (op == program::kAllToAll) return Collective::kAllToAll;
+  return op == "motley::send" ? Collective::kSend : Collective::kAllReduce;
+}
+
+double CollectiveCurve::way(double bytes) const {
+  if (!transports) return share;
+  const Seconds from = transports->fewer.at(bytes), to = transports->more.at(bytes);
+  // What hardly depends on the ranks says nothing about the way.
+  if (std::abs((to - from).value) < 1e-6 * to.value) return share;
+  return std::clamp((transports->wanted.at(bytes) - from) / (to - from), 0.0, 1.0);
+}
+
+Seconds CollectiveCurve::at(double bytes) const {
+  const double scaled = scale * bytes;
+  if (share == 0) return fewer.at(scaled);
+  return Seconds(between(fewer.at(scaled).value, more.at(scaled).value, way(scaled)));
+}
+
+Affine CollectiveCurve::piece(double bytes) const {
+  const double scaled = scale * bytes;
+  const Seconds latency = share == 0
+                              ? fewer.piece(scaled).latency
+                              : Seconds(between(fewer.piece(scaled).latency.value,
+                                                more.piece(scaled).latency.value, way(scaled)));
+  return {latency, bytes > 0 ? (at(bytes) - latency).value / bytes : 0};
+}
 
 Result<CollectiveTimes> CollectiveTimes::build(const ProfileStore& store) {
   MOTLEY_ASSIGN(const std::vector<CollectiveEntry> entries, store.collectives());
-  std::map<std::string, std::map<int, std::vector<Sample>>> samples;
+  struct Measured {
+    std::string op, backend;
+    std::map<int, Samples> by_ranks;
+  };
+  std::map<std::string, Measured> measured;
   for (const CollectiveEntry& entry : entries) {
     if (entry.median.value <= 0) continue;  // only in a damaged file
-    samples[fit_key(entry.op, entry.backend, entry.route)][entry.ranks].push_back(
-        {static_cast<double>(entry.bytes.value), entry.median.value});
+    Measured& of = measured[fit_key(entry.op, entry.backend, entry.route)];
+    of.op = entry.op;
+    of.backend = entry.backend;
+    of.by_ranks[entry.ranks].push_back(
+        {entry.ranks, static_cast<double>(entry.bytes.value), entry.median});
   }
   CollectiveTimes times;
-  for (const auto& [key, by_ranks] : samples) {
-    for (const auto& [ranks, measured] : by_ranks) {
-      // One size cannot tell latency from rate: the determinant is 0.
-      if (!has_two_sizes(measured)) continue;
-      const auto [latency, slope] = fit_line(measured);
-      times.fits_[key][ranks] = Line{latency, slope};
+  for (const auto& [key, of] : measured) {
+    Fits fits;
+    Samples all;
+    for (const auto& [ranks, samples] : of.by_ranks) {
+      if (!has_two_sizes(samples)) continue;  // cannot tell latency from rate
+      MOTLEY_ASSIGN(fits.curves[ranks], fit_collective(samples));
+      all.insert(all.end(), samples.begin(), samples.end());
     }
+    if (has_gaps(fits.curves)) fits.transport = find_transport(of.op, of.backend, all);
+    times.fits_.emplace(key, std::move(fits));
   }
   return times;
 }
 
 Result<Seconds> CollectiveTimes::at(std::string_view op, const std::string& route, int ranks,
                                     Bytes bytes, std::string_view backend) const {
-  MOTLEY_ASSIGN(const Line found, line(op, route, ranks, backend));
-  return Seconds(found.latency + found.seconds_per_byte * static_cast<double>(bytes.value));
+  MOTLEY_ASSIGN(const CollectiveCurve found, curve(op, route, ranks, backend));
+  return found.at(static_cast<double>(bytes.value));
 }
 
-Result<CollectiveTimes::Line> CollectiveTimes::line(std::string_view op, const std::string& route,
-                                                    int ranks, std::string_view backend) const {
-  if (ranks <= 1) return Line{};
+Result<CollectiveCurve> CollectiveTimes::curve(std::string_view op, const std::string& route,
+                                               int ranks, std::string_view backend) const {
+  if (ranks <= 1) return CollectiveCurve{};
   const auto own = find_measured(op, route, ranks, backend);
   const auto [native, method] = program::split_collective_name(op);
   // What was measured as native only: no method is much worse, and which one is best for uneven
   // parts is decided by what they move (the caller's bytes).
-  if (!own && method != ExchangeMethod::kNative) return line(native, route, ranks, backend);
+  if (!own && method != ExchangeMethod::kNative) return curve(native, route, ranks, backend);
   const bool is_half =
       op == program::kAllGather || op == program::kReduceScatter || op == program::kAllToAll;
   if (own || !is_half) return own;
   auto whole = find_measured(program::kAllReduce, route, ranks, backend);
   if (!whole) return own;
-  whole->seconds_per_byte /= 2;
+  whole->scale = 0.5;
   return whole;
 }
 
-Result<CollectiveTimes::Line> CollectiveTimes::find_measured(std::string_view op,
-                                                             const std::string& route, int ranks,
-                                                             std::string_view backend) const {
+Result<CollectiveCurve> CollectiveTimes::find_measured(std::string_view op,
+                                                       const std::string& route, int ranks,
+                                                       std::string_view backend) const {
+  static const Fits none;
   const auto found = fits_.find(fit_key(op, backend, route));
-  const std::map<int, Line> none;
-  const std::map<int, Line>& fits = found == fits_.end() ? none : found->second;
-  const auto right = fits.lower_bound(ranks);
-  if (right == fits.end() || (right == fits.begin() && right->first != ranks)) {
+  const Fits& fits = found == fits_.end() ? none : found->second;
+  const auto right = fits.curves.lower_bound(ranks);
+  if (right == fits.curves.end() || (right == fits.curves.begin() && right->first != ranks)) {
     std::vector<std::string> measured;
-    for (const auto& [count, fit] : fits) measured.push_back(fmt::format("{}", count));
+    for (const auto& [count, fit] : fits.curves) measured.push_back(fmt::format("{}", count));
     return usage_error(
         "cost.missing-profile",
         fmt::format(
@@ -115,12 +164,14 @@ Result<CollectiveTimes::Line> CollectiveTimes::find_measured(std::string_view op
             op, backend, route, ranks,
             measured.empty() ? "none" : fmt::format("{} ranks", fmt::join(measured, ", "))));
   }
-  // In between only: how latency grows beyond the largest group is not a line.
-  const auto left = right->first == ranks ? right : std::prev(right);
-  const double share =
-      left == right ? 0.0 : static_cast<double>(ranks - left->first) / (right->first - left->first);
-  return Line{between(left->second.latency, right->second.latency, share),
-              between(left->second.seconds_per_byte, right->second.seconds_per_byte, share)};
+  if (right->first == ranks) return CollectiveCurve{right->second, right->second};
+  // In between only: how latency grows beyond the largest group is not known.
+  const auto left = std::prev(right);
+  CollectiveCurve curve{left->second, right->second,
+                        static_cast<double>(ranks - left->first) / (right->first - left->first)};
+  if (const auto& fit = fits.transport)
+    curve.transports = {fit->among(left->first), fit->among(ranks), fit->among(right->first)};
+  return curve;
 }
 
 }  // namespace motley::cost

@@ -67,13 +67,48 @@ TEST(CollectiveTimes, NeitherLatencyNorSlopeIsNegative) {
   EXPECT_NEAR(at(times, 2, 1000), 1.2, 1e-12);
 }
 
-TEST(CollectiveTimes, InterpolatesBetweenRankCounts) {
-  // 2 ranks: 1 + bytes; 6 ranks: 3 + 5 bytes; 3 ranks a quarter of the way: 1.5 + 2 bytes.
+TEST(CollectiveTimes, BetweenRankCountsGoesTheWayOfTheTransport) {
+  // A ring of n: 4 s to launch, 2 (n-1) messages of 3 s, bytes / 8, 2 (n-1)/n bytes / 2. Not in
+  // proportion to n: of 2, 4 and 16 ranks 8 take nearly what 16 do.
+  const auto ring = [](int n, std::int64_t bytes) {
+    const auto b = static_cast<double>(bytes);
+    return 4 + 6.0 * (n - 1) + b / 8 + 1.0 * (n - 1) / n * b;
+  };
+  std::vector<CollectiveEntry> entries;
+  for (const int n : {2, 4, 16})
+    for (const std::int64_t bytes : {4, 100, 1000, 100000})
+      entries.push_back(entry(n, bytes, ring(n, bytes)));
+  const CollectiveTimes times = times_of(entries);
+  for (const int n : {2, 3, 4, 5, 8, 15, 16})
+    for (const std::int64_t bytes : {4, 50, 5000, 1000000})
+      EXPECT_NEAR(at(times, n, bytes), ring(n, bytes), 1e-6 * ring(n, bytes)) << n << " " << bytes;
+  // What was measured stays what it was, however far the fit is from it.
+  entries[0].median = Seconds(20);
+  EXPECT_NEAR(at(times_of(entries), 4, 1000), ring(4, 1000), 1e-9);
+}
+
+TEST(CollectiveTimes, BetweenRankCountsWithoutATransportInProportion) {
+  // A ring has less to pass on at 2 ranks than at 6: what falls with the ranks has no transport.
+  // 2 ranks: 3 + 5 bytes; 6 ranks: 1 + bytes; 3 ranks a quarter of the way: 2.5 + 4 bytes.
   const CollectiveTimes times =
-      times_of({entry(2, 0, 1.0), entry(2, 1, 2.0), entry(6, 0, 3.0), entry(6, 1, 8.0)});
-  EXPECT_NEAR(at(times, 3, 0), 1.5, 1e-12);
-  EXPECT_NEAR(at(times, 3, 10), 21.5, 1e-12);
-  EXPECT_NEAR(at(times, 6, 10), 53.0, 1e-12);
+      times_of({entry(2, 0, 3.0), entry(2, 1, 8.0), entry(6, 0, 1.0), entry(6, 1, 2.0)});
+  EXPECT_NEAR(at(times, 3, 0), 2.5, 1e-12);
+  EXPECT_NEAR(at(times, 3, 10), 42.5, 1e-12);
+  EXPECT_NEAR(at(times, 6, 10), 11.0, 1e-12);
+}
+
+TEST(CollectiveTimes, OfTwoProtocolsTheQuickerOne) {
+  // min(1 + bytes, 10 + bytes / 10), which cross at 10 bytes; halved for a part of it.
+  std::vector<CollectiveEntry> entries;
+  for (const std::int64_t bytes : {1, 2, 4, 100, 200, 400})
+    entries.push_back(entry(2, bytes, std::min(1.0 + bytes, 10 + bytes / 10.0)));
+  const CollectiveTimes times = times_of(entries);
+  EXPECT_NEAR(at(times, 2, 3), 4.0, 1e-9);
+  EXPECT_NEAR(at(times, 2, 300), 40.0, 1e-9);
+  EXPECT_NEAR(times.at("motley::all_gather", "local", 2, Bytes(600))->value, 40.0, 1e-9);
+  const Affine piece = times.curve(kReduce, "local", 2)->piece(300);
+  EXPECT_NEAR(piece.latency.value, 10, 1e-9);
+  EXPECT_NEAR(piece.seconds_per_byte, 0.1, 1e-9);
 }
 
 TEST(CollectiveTimes, OneRankTakesNothing) {

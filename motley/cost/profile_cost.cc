@@ -22,14 +22,6 @@
 namespace motley::cost {
 namespace {
 
-Collective collective_of(std::string_view name) {
-  const std::string_view op = program::split_collective_name(name).op;
-  if (op == program::kAllGather) return Collective::kAllGather;
-  if (op == program::kReduceScatter) return Collective::kReduceScatter;
-  if (op == program::kAllToAll) return Collective::kAllToAll;
-  return op == "motley::send" ? Collective::kSend : Collective::kAllReduce;
-}
-
 constexpr const char* kLocalRoute = "local";
 
 Backend backend_of(const cluster::Cluster& cluster, const std::vector<DeviceId>& group) {
@@ -332,10 +324,12 @@ std::optional<LeastAllReduce> ProfileCost::least_all_reduce(
 Result<Transfer> ProfileCost::measured_transfer(std::string_view op, Bytes bytes,
                                                 const std::vector<DeviceId>& group) const {
   const std::string route = route_key(cluster_, group);
-  MOTLEY_ASSIGN(const auto line, collectives_.line(op, route, static_cast<int>(group.size()),
-                                                   backend_key(cluster_, group)));
-  const double moving = line.seconds_per_byte * static_cast<double>(bytes.value);
-  Transfer transfer{{{Seconds(line.latency + moving), {}}}};
+  MOTLEY_ASSIGN(const auto curve, collectives_.curve(op, route, static_cast<int>(group.size()),
+                                                     backend_key(cluster_, group)));
+  const auto size = static_cast<double>(bytes.value);
+  const Affine line = curve.piece(size);
+  const double moving = line.seconds_per_byte * size;
+  Transfer transfer{{{line.latency + Seconds(moving), {}}}};
   // Within a machine there is no link to share: a fixed time.
   if (route == kLocalRoute || !(moving > 0)) return transfer;
   const CollectiveCall call = call_of(op, bytes, group);
@@ -345,7 +339,7 @@ Result<Transfer> ProfileCost::measured_transfer(std::string_view op, Bytes bytes
   const Algorithm algorithm = is_direct ? Algorithm::kDirect : Algorithm::kRing;
   const std::vector<double> capacities = network_.capacities();
   Transfer over_links = build_transfer(network_, call, algorithm, {});
-  transfer.phases = {{Seconds(line.latency), std::move(over_links.phases.at(0).flows)}};
+  transfer.phases = {{line.latency, std::move(over_links.phases.at(0).flows)}};
   for (Flow& flow : transfer.phases[0].flows) {
     // Alone it takes what was measured, whatever the cluster file promises; beside others it
     // shares.
@@ -370,29 +364,29 @@ Transfer ProfileCost::planned_transfer(std::string_view op, Bytes bytes,
       .transfer;
 }
 
-Result<std::vector<CollectiveTimes::Line>> ProfileCost::collective_lines(
+Result<std::vector<CollectiveCurve>> ProfileCost::collective_curves(
     std::string_view op, const std::vector<std::string>& devices) const {
   MOTLEY_ASSIGN(const std::vector<DeviceId> ids, find_group(op, devices));
   if (ids.size() < 2 || !is_planned_only(ids)) {
-    MOTLEY_ASSIGN(const auto line,
-                  collectives_.line(op, route_key(cluster_, ids), static_cast<int>(ids.size()),
-                                    backend_key(cluster_, ids)));
-    return std::vector{line};
+    MOTLEY_ASSIGN(auto curve,
+                  collectives_.curve(op, route_key(cluster_, ids), static_cast<int>(ids.size()),
+                                     backend_key(cluster_, ids)));
+    return std::vector{std::move(curve)};
   }
   // A transfer's delays do not depend on its bytes, and what its flows take is in proportion.
   constexpr std::int64_t kBytes = 1 << 30;
   const CollectiveCall call = call_of(op, Bytes(kBytes), ids);
   const Transport transport = usual_transport(backend_of(cluster_, ids));
-  std::vector<CollectiveTimes::Line> lines;
+  std::vector<CollectiveCurve> curves;
   for (const Algorithm algorithm : planned_algorithms(op, ids)) {
     const Transfer transfer = build_transfer(network_, call, algorithm, transport);
-    CollectiveTimes::Line line;
-    for (const TransferPhase& phase : transfer.phases) line.latency += phase.delay.value;
-    const double whole = isolated_time(transfer, network_.capacities()).value;
-    line.seconds_per_byte = (whole - line.latency) / static_cast<double>(kBytes);
-    lines.push_back(line);
+    Affine line;
+    for (const TransferPhase& phase : transfer.phases) line.latency += phase.delay;
+    const Seconds whole = isolated_time(transfer, network_.capacities());
+    line.seconds_per_byte = (whole - line.latency).value / static_cast<double>(kBytes);
+    curves.push_back({.fewer = {.small = line, .large = line}});
   }
-  return lines;
+  return curves;
 }
 
 Result<Seconds> ProfileCost::collective_time(std::string_view op, Bytes bytes,

@@ -79,9 +79,9 @@ class ProfileCost : public CostModel {
   Result<Times> times(const program::DeviceProgram& program) const;
   /// The same of all devices, by rank; equal programs on devices of the same tables once.
   Result<std::vector<Times>> times(const program::Program& program) const;
-  /// What collective_time is the least of, at any bytes: a line for each algorithm that the group
-  /// has for the collective.
-  Result<std::vector<CollectiveTimes::Line>> collective_lines(
+  /// What collective_time is the least of, at any bytes: what was measured, or a line for each
+  /// algorithm that the group has for the collective.
+  Result<std::vector<CollectiveCurve>> collective_curves(
       std::string_view op, const std::vector<std::string>& devices) const;
   /// What no all-reduce among some of these devices takes less than, if all of them are planning
   /// kinds. Of others measurements say it, by route and ranks alone.

@@ -245,11 +245,11 @@ latency = "1us"
   // Of several algorithms each has a line: of an all-reduce the ring's and the trees'.
   for (const char* op : {"motley::all_gather", "motley::all_to_all.grouped", "motley::all_reduce"})
     for (const std::int64_t bytes : {1, 1000, 1'000'000'000}) {
-      const auto lines = cost.collective_lines(op, {"a:0", "b:0", "c:0"});
-      ASSERT_TRUE(lines) << lines.error().message;
+      const auto curves = cost.collective_curves(op, {"a:0", "b:0", "c:0"});
+      ASSERT_TRUE(curves) << curves.error().message;
       double least = 1e9;
-      for (const auto& [latency, slope] : *lines)
-        least = std::min(least, latency + slope * static_cast<double>(bytes));
+      for (const CollectiveCurve& curve : *curves)
+        least = std::min(least, curve.at(static_cast<double>(bytes)).value);
       const auto time = cost.collective_time(op, Bytes(bytes), {"a:0", "b:0", "c:0"});
       EXPECT_NEAR(time->value, least, 1e-9 * least) << op << " " << bytes;
     }

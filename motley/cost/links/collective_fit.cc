@@ -18,12 +18,6 @@ constexpr double kGain = 0.9;     // of the squared error of one piece that two 
 
 using Samples = std::vector<CollectiveSample>;
 
-Affine least(const Affine& a, const Affine& b, double bytes, bool is_larger) {
-  const double at_a = a.latency.value + a.seconds_per_byte * bytes;
-  const double at_b = b.latency.value + b.seconds_per_byte * bytes;
-  return (at_a < at_b) == is_larger ? b : a;
-}
-
 Result<void> check(const Samples& samples) {
   std::set<double> sizes;
   for (const CollectiveSample& sample : samples) {
@@ -80,10 +74,9 @@ std::vector<std::size_t> splits(const Samples& samples) {
 
 }  // namespace
 
-Seconds SizeCurve::at(double bytes) const {
-  const Affine& piece =
-      shape == Shape::kOne ? small : least(small, large, bytes, shape == Shape::kSlower);
-  return piece.latency + Seconds(piece.seconds_per_byte * bytes);
+const Affine& SizeCurve::piece(double bytes) const {
+  if (shape == Shape::kOne) return small;
+  return (small.at(bytes) < large.at(bytes)) == (shape == Shape::kFaster) ? small : large;
 }
 
 Result<SizeCurve> fit_collective(const Samples& given) {
@@ -165,12 +158,18 @@ Result<TransportFit> fit_transport(Collective op, Algorithm algorithm, const Sam
                                    collective_name(op), shares.begin()->first));
   }
   MOTLEY_ASSIGN(const std::vector<double> x, fit_relative(rows, targets));
-  TransportFit fit;
+  TransportFit fit{op, algorithm, {}, {}};
   fit.transport.launch = Seconds(x[0]);
   fit.transport.latency = Seconds(x[1]);
   fit.transport.seconds_per_byte = x[2];
   if (x[3] > 0) fit.port = BytesPerSecond(1 / x[3]);
   return fit;
+}
+
+Affine TransportFit::among(int ranks) const {
+  const Shares shares = shares_of(op, algorithm, ranks);
+  return {transport.launch + shares.messages * transport.latency,
+          transport.seconds_per_byte + (port ? shares.crossing / port->value : 0)};
 }
 
 Result<double> fit_interference(const std::vector<OverlapSample>& samples) {

@@ -21,6 +21,7 @@ struct CollectiveSample {
 struct Affine {
   Seconds latency;
   double seconds_per_byte = 0;
+  Seconds at(double bytes) const { return latency + Seconds(seconds_per_byte * bytes); }
   bool operator==(const Affine&) const = default;
 };
 
@@ -34,7 +35,8 @@ struct SizeCurve {
   enum class Shape { kOne, kFaster, kSlower };
   Shape shape = Shape::kOne;
   Affine small, large;  ///< equal for kOne; two: `small` below the size where they cross
-  Seconds at(double bytes) const;
+  const Affine& piece(double bytes) const;  ///< that holds at this size
+  Seconds at(double bytes) const { return piece(bytes).at(bytes); }
 };
 
 /// The curve of least mean squared relative error among: one piece (fit_relative); and both forms
@@ -47,8 +49,11 @@ Result<SizeCurve> fit_collective(const std::vector<CollectiveSample>& samples);
 
 /// What an operation costs among any number of ranks with equal ports at one switch.
 struct TransportFit {
+  Collective op;
+  Algorithm algorithm;
   Transport transport;
   std::optional<BytesPerSecond> port;  ///< each way, of each rank; none: not seen to limit
+  Affine among(int ranks) const;       ///< ranks > 1; O(ranks^2)
 };
 
 /// Launch, latency of a message, local seconds a byte and the port's rate, all >= 0, by relative

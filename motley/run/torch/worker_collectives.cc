@@ -113,10 +113,16 @@ CollectiveTime summarise(const Trial& trial, std::vector<double> seconds) {
   return time;
 }
 
-/// Groups of the first 2, 3, ... n ranks.
+/// Groups of the first 2, 3, 4, 6, 8, 12, 16, ... and all ranks: cost/collective_times.h says what
+/// the numbers in between take.
 std::vector<program::Group> prefix_groups(int size) {
+  std::vector<int> counts;
+  for (int power = 2; power < size; power *= 2)
+    for (const int count : {power, power + power / 2})
+      if (count < size) counts.push_back(count);
+  if (size > 1) counts.push_back(size);
   std::vector<program::Group> groups;
-  for (int count = 2; count <= size; ++count) {
+  for (const int count : counts) {
     program::Group group;
     for (int rank = 0; rank < count; ++rank) group.members.push_back(Rank(rank));
     groups.push_back(std::move(group));
@@ -134,7 +140,7 @@ Result<void> measure_collectives(WorkerSession& session, const Reporter& reporte
   MeasuredGroup times;
   const std::vector<std::string> hosts = session.hosts();
   for (std::size_t i = 0; i < session.program.groups.size(); ++i) {
-    const int ranks = static_cast<int>(i) + 2;
+    const auto ranks = static_cast<int>(session.program.groups[i].members.size());
     // Whoever is in no smaller group waits here, with more patience than an exchange has.
     if (session.rendezvous)
       MOTLEY_RETURN_IF_ERROR(
@@ -158,7 +164,8 @@ Result<void> measure_collectives(WorkerSession& session, const Reporter& reporte
   }
   if (session.size > 1) {
     times.backend = session.communicator->transport();
-    MOTLEY_ASSIGN(times.overlaps, measure_overlap(session, GroupId(session.size - 2)));
+    MOTLEY_ASSIGN(times.overlaps,
+                  measure_overlap(session, GroupId(session.program.groups.size() - 1)));
   }
   if (session.rendezvous)
     MOTLEY_RETURN_IF_ERROR(session.rendezvous->barrier("end", session.patience()));

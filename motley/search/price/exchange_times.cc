@@ -11,11 +11,11 @@ Result<double> ExchangeTimes::find(std::string_view name, double bytes) {
   if (group_.size() < 2) return 0.0;
   auto known = known_.find(name);
   if (known == known_.end())
-    known = known_.emplace(name, model_.collective_lines(name, group_)).first;
+    known = known_.emplace(name, model_.collective_curves(name, group_)).first;
   if (!known->second) return tl::make_unexpected(known->second.error());
   double least = std::numeric_limits<double>::infinity();
-  for (const auto& [latency, seconds_per_byte] : *known->second)
-    least = std::min(least, latency + seconds_per_byte * bytes);
+  for (const cost::CollectiveCurve& curve : *known->second)
+    least = std::min(least, curve.at(bytes).value);
   return least;
 }
 

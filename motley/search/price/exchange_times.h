@@ -38,8 +38,8 @@ class ExchangeTimes {
  private:
   const cost::ProfileCost& model_;
   const std::vector<std::string> group_;  // names of devices
-  using Lines = std::vector<cost::CollectiveTimes::Line>;
-  std::map<std::string, Result<Lines>, std::less<>> known_;
+  using Curves = std::vector<cost::CollectiveCurve>;
+  std::map<std::string, Result<Curves>, std::less<>> known_;
 };
 
 }  // namespace motley::search

@@ -104,11 +104,10 @@ Result<StepEvaluator::Durations> StepEvaluator::measured_times(const Joining& jo
   if (const auto found = measured_.find(joining); found != measured_.end()) return found->second;
   Durations seconds;
   for (const StepShape::Exchange& exchange : shared_.exchanges) {
-    MOTLEY_ASSIGN(const auto line,
-                  costs_.collectives.line(exchange.op, joining.route,
-                                          static_cast<int>(joining.ranks), joining.backend));
-    seconds.push_back(line.latency +
-                      line.seconds_per_byte * static_cast<double>(exchange.bytes.value));
+    MOTLEY_ASSIGN(const Seconds time,
+                  costs_.collectives.at(exchange.op, joining.route, static_cast<int>(joining.ranks),
+                                        exchange.bytes, joining.backend));
+    seconds.push_back(time.value);
   }
   return measured_[joining] = std::move(seconds);
 }
