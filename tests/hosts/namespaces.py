@@ -6,6 +6,7 @@ system, the program too, is this machine's. Needs Debian's openssh-server and ip
 """
 
 import contextlib
+import fcntl
 import os
 import pathlib
 import shutil
@@ -13,8 +14,6 @@ import signal
 import subprocess
 import time
 
-BRIDGE = "motley-hosts"
-SUBNET = "10.77.0"
 INSIDE = "/run/motley-host"  # home, temporary files and keys of a host, seen in its mounts only
 CGROUP = pathlib.Path("/sys/fs/cgroup/cpu")
 CGROUP2 = pathlib.Path("/sys/fs/cgroup")
@@ -61,8 +60,8 @@ exec /usr/sbin/sshd -D -e -h {inside}/host_key -o UsePAM=no -o StrictModes=no -o
 class Host:
     """One of them. `pid` is that of its first process, whose end ends the host."""
 
-    def __init__(self, name, address, cores):
-        self.name, self.address, self.cores = name, address, cores
+    def __init__(self, name, address, cores, net=0):
+        self.name, self.address, self.cores, self.net = name, address, cores, net
         self.process = self.pid = None
 
     def start(self, keys):
@@ -80,7 +79,8 @@ class Host:
         self._share_processors()
 
     def _group(self):
-        return CGROUP / f"motley-{self.name}" if CGROUP.is_dir() else CGROUP2 / f"motley-{self.name}"
+        name = f"motley-{self.net}-{self.name}"
+        return CGROUP / name if CGROUP.is_dir() else CGROUP2 / name
 
     def _share_processors(self):
         group = self._group()
@@ -95,23 +95,26 @@ class Host:
 
     def plug(self, rate):
         """Its cable: `rate` as tc says it ("200mbit"), each way."""
-        inside, outside = f"eth-{self.name}", f"veth-{self.name}"
+        inside, outside = f"eth-{self.name}", self._outside()
         sh(f"ip link add {outside} type veth peer name {inside}; ip link set {inside} netns {self.pid};"
-           f"ip link set {outside} master {BRIDGE} up")
+           f"ip link set {outside} master motley-{self.net} up")
         self.run(f"ip addr add {self.address}/24 dev {inside}; ip link set {inside} up")
         self.limit(rate)
+
+    def _outside(self):
+        return f"veth{self.net}-{self.name}"
 
     def limit(self, rate):
         """By tc's token buckets: kernels without netem, which delays, are common."""
         bucket = f"root tbf rate {rate} burst 64kb latency 100ms"
         self.run(f"tc qdisc replace dev eth-{self.name} {bucket}")
-        sh(f"tc qdisc replace dev veth-{self.name} {bucket}")
+        sh(f"tc qdisc replace dev {self._outside()} {bucket}")
 
     def unplug(self):
-        sh(f"ip link set veth-{self.name} down")
+        sh(f"ip link set {self._outside()} down")
 
     def plug_again(self):
-        sh(f"ip link set veth-{self.name} up")
+        sh(f"ip link set {self._outside()} up")
 
     def command(self, script):
         """A command of ours that runs a shell script there, as one who has logged in."""
@@ -145,12 +148,26 @@ class Host:
                 time.sleep(0.1)
 
 
+def take_number():
+    """Of a network that no other process of this machine has made; it is ours while the file is open."""
+    for number in range(256):
+        lock = open(f"/tmp/motley-hosts-{number}.lock", "w")
+        with contextlib.suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return number, lock
+        lock.close()
+    raise RuntimeError("no number is free for the hosts' network")
+
+
 class Hosts:
     """Several, by name: `with Hosts(folder, {"a": 0.8, "b": 0.4}) as hosts`."""
 
     def __init__(self, folder, cores, rate="200mbit"):
         self.keys, self.rate = pathlib.Path(folder) / "keys", rate
-        self.hosts = {name: Host(name, f"{SUBNET}.{i + 1}", share) for i, (name, share) in enumerate(cores.items())}
+        self.net, self.lock = take_number()
+        self.bridge = f"motley-{self.net}"
+        self.hosts = {name: Host(name, f"10.77.{self.net}.{i + 1}", share, self.net)
+                      for i, (name, share) in enumerate(cores.items())}
 
     def __getitem__(self, name):
         return self.hosts[name]
@@ -160,7 +177,7 @@ class Hosts:
 
     def __enter__(self):
         self._make_keys()
-        sh(f"ip link del {BRIDGE} 2>/dev/null || true; ip link add {BRIDGE} type bridge; ip link set {BRIDGE} up")
+        sh(f"ip link del {self.bridge} 2>/dev/null || true; ip link add {self.bridge} type bridge; ip link set {self.bridge} up")
         try:
             for host in self:
                 host.start(self.keys)
@@ -177,7 +194,8 @@ class Hosts:
     def __exit__(self, *_):
         for host in self:
             host.stop()
-        sh(f"ip link del {BRIDGE}", check=False)
+        sh(f"ip link del {self.bridge}", check=False)
+        self.lock.close()
 
     def _make_keys(self):
         self.keys.mkdir(parents=True, exist_ok=True)
