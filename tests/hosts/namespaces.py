@@ -1,8 +1,8 @@
 """Hosts for tests: namespaces of this machine, joined by cables that `tc` limits. Wants root.
 
 Each host has a network, mounts, processes and a name of its own, a home and an sshd that the others log in to
-without a password, and a share of the processors (cgroup). What lies in /run is its own; the rest of the file
-system, the program too, is this machine's. Needs Debian's openssh-server and iproute2.
+without a password, and a share of the processors (cgroup). What lies in /run and /dev/shm is its own (through the latter
+ranks of one machine exchange, which these are not to be); the rest of the file system, the program too, is this machine's. Needs Debian's openssh-server and iproute2.
 """
 
 import contextlib
@@ -38,6 +38,7 @@ def sh(script, check=True):
 SETUP = """
 hostname {name}
 mount -t tmpfs none /run
+mount -t tmpfs -o size=1g none /dev/shm
 mkdir -p /run/sshd {inside}/home/.ssh {inside}/tmp
 chmod 700 {inside}/home/.ssh
 sed 's#^root:\\(.*\\):/root:#root:\\1:{inside}/home:#' /etc/passwd > {inside}/passwd
