@@ -141,8 +141,9 @@ Result<Json> HostLink::greet(double timeout_s) {
     Error error = hello.error();
     if (!command_.empty())
       error.message += fmt::format(
-          "; tried: {}; see that this command works without a password and "
-          "that motley lies there at the same path or in the PATH",
+          "; tried: {}; see that this command works without a password and that motley lies there "
+          "at the same path or in the PATH; a host that is gone is left out by --exclude of its "
+          "devices, or by probing again",
           fmt::join(command_, " "));
     return tl::make_unexpected(std::move(error));
   }

@@ -26,7 +26,8 @@ namespace motley::run {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr double kGreeting = 30;  // seconds; a login may ask slow services
+constexpr double kGreeting = 30;      // seconds; a login may ask slow services
+constexpr double kLeastPatience = 1;  // what has come in the meantime is yet to be read
 
 }  // namespace
 
@@ -49,8 +50,8 @@ void Hosts::beat() {
     for (const auto& [host, link] : links_) link->beat();
 }
 
-Result<Json> Hosts::greet(HostLink& link) const {
-  MOTLEY_ASSIGN(Json hello, link.greet(kGreeting));
+Result<Json> Hosts::greet(HostLink& link, double patience) const {
+  MOTLEY_ASSIGN(Json hello, link.greet(patience));
   const auto differs = [&](const char* what, const std::string& there, const std::string& here) {
     const std::string fault = hello.value("fault", "");
     return stale_error(
@@ -80,6 +81,7 @@ void Hosts::add(std::map<std::string, std::unique_ptr<HostLink>> fresh) {
 std::map<std::string, Error> Hosts::reach_some(const std::set<std::string>& hosts) {
   std::map<std::string, std::unique_ptr<HostLink>> fresh;
   std::map<std::string, Error> missing;
+  std::vector<std::string> started;
   for (const std::string& host : hosts) {
     if (agents_.contains(host)) continue;
     if (is_launched_ && !is_this_machine(host)) {
@@ -87,23 +89,35 @@ std::map<std::string, Error> Hosts::reach_some(const std::set<std::string>& host
       continue;
     }
     auto link = HostLink::start(host, command_(host));
-    if (link)
-      fresh[host] = std::move(*link);
-    else
+    if (!link) {
       missing[host] = link.error();
-  }
-  for (auto& [host, link] : fresh) {
-    auto hello = greet(*link);
-    if (!hello) {
-      missing[host] = hello.error();
       continue;
     }
-    hellos_[host] = std::move(*hello);
-    agents_[host] = {host};
+    fresh[host] = std::move(*link);
+    started.push_back(host);
   }
-  for (const auto& [host, error] : missing) fresh.erase(host);
+  // From now on they are told that the lead lives: one that is slow to answer must not cost the
+  // others their agents.
   add(std::move(fresh));
+  const auto begin = Clock::now();
+  for (const std::string& host : started) {
+    auto hello = greet(*links_.at(host), std::max(kLeastPatience, kGreeting - seconds_since(begin)));
+    if (hello) {
+      hellos_[host] = std::move(*hello);
+      agents_[host] = {host};
+      continue;
+    }
+    missing[host] = hello.error();
+    drop(host);
+  }
   return missing;
+}
+
+void Hosts::drop(const std::string& agent) {
+  std::unique_ptr<HostLink> link;
+  const std::scoped_lock lock(mutex_);
+  link = std::move(links_.at(agent));
+  links_.erase(agent);
 }
 
 Result<void> Hosts::reach(const std::set<std::string>& hosts) {
@@ -147,7 +161,7 @@ struct Listener {
   Listener(Listener&&) = default;
 };
 
-std::string missing_ranks(int ranks, const std::map<int, std::unique_ptr<HostLink>>& there) {
+std::string missing_ranks(int ranks, const std::set<int>& there) {
   constexpr std::size_t kMostNamed = 8;
   std::vector<std::string> missing;
   for (int rank = 1; rank < ranks; ++rank)
@@ -160,18 +174,19 @@ std::string missing_ranks(int ranks, const std::map<int, std::unique_ptr<HostLin
 
 }  // namespace
 
-Result<void> Hosts::accept(int listener, int ranks, double patience,
-                           std::map<int, std::unique_ptr<HostLink>>& fresh) {
+/// Each is told that the lead lives from when it is there: a launcher may take its time for others.
+Result<std::set<int>> Hosts::accept(int listener, int ranks, double patience) {
   constexpr double kWord = 10;  // seconds for a rank's first word
   const auto begin = Clock::now();
-  while (static_cast<int>(fresh.size()) < ranks - 1) {
+  std::set<int> there;
+  while (static_cast<int>(there.size()) < ranks - 1) {
     const double left = patience - seconds_since(begin);
     pollfd waits[2] = {{listener, POLLIN, 0}, {relay_->output.number(), POLLIN, 0}};
     const int count = left <= 0 ? 0 : ::poll(waits, 2, static_cast<int>(1000 * left) + 1);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0)
       return runtime_error("run.timeout", fmt::format("rank 0 waited {:g} s for rank {}", patience,
-                                                      missing_ranks(ranks, fresh)));
+                                                      missing_ranks(ranks, there)));
     if (waits[1].revents != 0)
       return runtime_error("run.peer-lost", "the connection to the launcher's store has ended");
     Descriptor socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
@@ -179,10 +194,13 @@ Result<void> Hosts::accept(int listener, int ranks, double patience,
     MOTLEY_ASSIGN(const std::string word, read_one_line(socket.number(), kWord));
     const auto rank = find_integer(std::string_view(word).substr(word.find(' ') + 1));
     if (!rank) return runtime_error("run.relay", "found '" + word + "', wanted a rank");
-    fresh[static_cast<int>(*rank)] =
-        HostLink::over(rank_agent(static_cast<int>(*rank)), std::move(socket));
+    there.insert(static_cast<int>(*rank));
+    const std::string agent = rank_agent(static_cast<int>(*rank));
+    std::map<std::string, std::unique_ptr<HostLink>> fresh;
+    fresh[agent] = HostLink::over(agent, std::move(socket));
+    add(std::move(fresh));
   }
-  return {};
+  return there;
 }
 
 Result<void> Hosts::gather(const std::string& worker, int ranks, double patience) {
@@ -192,19 +210,16 @@ Result<void> Hosts::gather(const std::string& worker, int ranks, double patience
   MOTLEY_ASSIGN(RelayProcess relay, start_relay(worker, listener.path()));
   lead_address_ = relay.address;
   relay_ = std::move(relay.child);
-  std::map<int, std::unique_ptr<HostLink>> fresh;
-  MOTLEY_RETURN_IF_ERROR(accept(listener.socket.number(), ranks, patience, fresh));
-  std::map<std::string, std::unique_ptr<HostLink>> links;
-  for (auto& [rank, link] : fresh) {
-    MOTLEY_ASSIGN(Json hello, greet(*link));
-    link->rename(fmt::format("{} ({})", hello.value("host", ""), link->host()));
+  MOTLEY_ASSIGN(const std::set<int> there, accept(listener.socket.number(), ranks, patience));
+  for (const int rank : there) {
     launched_.push_back(rank_agent(rank));
+    HostLink& link = at(launched_.back());
+    MOTLEY_ASSIGN(Json hello, greet(link, kGreeting));
+    link.rename(fmt::format("{} ({})", hello.value("host", ""), link.host()));
     hellos_[launched_.back()] = std::move(hello);
-    links[launched_.back()] = std::move(link);
   }
   for (const std::string& agent : launched_)
     if (hellos_.at(agent).value("machine", "") == machine_identity()) agents_[""].push_back(agent);
-  add(std::move(links));
   return {};
 }
 

@@ -61,11 +61,11 @@ class Hosts {
   std::vector<std::string> launched_hosts() const;
 
  private:
-  Result<Json> greet(HostLink& link) const;
-  Result<void> accept(int listener, int ranks, double patience,
-                      std::map<int, std::unique_ptr<HostLink>>& fresh);
+  Result<Json> greet(HostLink& link, double patience) const;
+  Result<std::set<int>> accept(int listener, int ranks, double patience);
   Result<void> find_launched(const std::string& host);
   void add(std::map<std::string, std::unique_ptr<HostLink>> fresh);
+  void drop(const std::string& agent);
   void beat();
 
   Command command_;
