@@ -71,7 +71,8 @@ test-zoo: ## models of torchvision, timm and transformers, small, against PyTorc
 
 test-hosts: ## as root: three machines (namespaces with an sshd each) from nothing to a trained model, and what goes wrong
 	@tools/build.sh product
-	@MOTLEY_SLOW=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q tests/hosts
+	@tools/setup.sh packages tools/packages_hosts.txt
+	@MOTLEY_SLOW=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q -rs tests/hosts
 
 test-gpu: ## what is to hold on GPUs, an item a test (docs/gpu.md); without one each is skipped by name
 	@tools/build.sh product bench_engine_driver
@@ -80,7 +81,7 @@ test-gpu: ## what is to hold on GPUs, an item a test (docs/gpu.md); without one 
 fuzz: setup ## libFuzzer, a minute each parser
 	@tools/fuzz.sh 60
 
-BENCHES := scale choices data engine emulated parity recipes tasks plan hap spmd sharded_runs graph simulator flow_network own_runs export accuracy unlike
+BENCHES := scale choices data engine emulated parity recipes tasks plan hap spmd sharded_runs graph simulator flow_network own_runs export accuracy unlike hosts
 bench: $(BENCHES:%=bench-%) ## all benchmarks; make bench-NAME runs one and writes build/bench/NAME.json
 bench-%:
 	@tools/build.sh product benches

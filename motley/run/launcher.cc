@@ -32,6 +32,7 @@ constexpr double kSilenceMargin = 5.0;  // workers' own timeouts speak first
 // Importing PyTorch from a cold disk, and the first use of a GPU, can take a minute.
 constexpr double kStartFactor = 10.0;  // loading may take this many timeouts
 constexpr std::size_t kMostLogTail = 300;
+constexpr double kKillAfterLost = 3;  // a host that was silent for so long has cost enough time
 
 /// The worker's last words on stderr, for a death without an error event.
 std::string log_tail(const std::string& path) {
@@ -59,7 +60,11 @@ class Launch {
  public:
   Launch(const Job& job, const LaunchOptions& options,
          const std::function<void(const WorkerEvent&)>& on_event)
-      : job_(job), options_(options), on_event_(on_event), diagnosis_(job) {}
+      : job_(job),
+        options_(options),
+        on_event_(on_event),
+        diagnosis_(job),
+        kill_after_s_(options.kill_after_s) {}
 
   JobOutcome run();
 
@@ -96,6 +101,7 @@ class Launch {
   Blame blame_ = Blame::kNone;
   Error error_;
   Clock::time_point failed_at_, progress_at_ = Clock::now();
+  double kill_after_s_;
   std::uint64_t progress_ = 0;
   bool told_to_end_ = false;
   bool wish_heard_ = false;  // options_.stop became true, once
@@ -181,6 +187,7 @@ void Launch::listen() {
     if (each.what == Heard::What::kExit) take_exit(each.id, each.status);
     if (each.what != Heard::What::kLost) continue;
     exit_codes_[static_cast<std::size_t>(each.id)] = kRuntimeFailure;
+    kill_after_s_ = std::min(kill_after_s_, kKillAfterLost);
     blame(Blame::kDeath, Error{ErrorKind::kRuntime, "run.host-lost",
                                fmt::format("{}; {} was last seen: {}", each.line,
                                            rank_name(job_, each.id), diagnosis_.where(each.id))});
@@ -245,7 +252,7 @@ void Launch::check_silence() {
 void Launch::check_deadlines() {
   if (blame_ == Blame::kNone || told_to_end_) return;
   const double waited = seconds_since(failed_at_);
-  if (waited < options_.kill_after_s) return;
+  if (waited < kill_after_s_) return;
   told_to_end_ = true;
   signal_all(SIGKILL);
 }

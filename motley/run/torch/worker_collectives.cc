@@ -7,10 +7,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <map>
+#include <string>
 #include <string_view>
 
 #include "motley/base/json.h"
 #include "motley/base/statistics.h"
+#include "motley/base/text.h"
 #include "motley/program/parts.h"
 #include "motley/run/measure.h"
 #include "motley/run/torch/exchange/emulated_link.h"
@@ -22,16 +25,15 @@ namespace {
 
 constexpr std::int64_t kLeastBytes = 4, kMostBytes = 64 << 20;
 constexpr std::int64_t kGrowth = 4;  // of sizes: 4 B, 16 B, ... 64 MiB
-constexpr std::int64_t kLeastParts = 4 << 10, kMostParts = 16 << 20, kPartsGrowth = 16;
+constexpr std::int64_t kLeastParts = 4 << 10, kLargestParts = 16 << 20, kPartsGrowth = 16;
 constexpr std::int64_t kLeastWays = 64 << 10, kWaysGrowth = 64;
 
-/// Slower than this is not measured: the smaller sizes say the same.
-constexpr double kMostEmulated = 3.0, kMostEmulatedParts = 0.5;
+/// Slower than this is not measured: the smaller sizes say the same. Seconds.
+constexpr double kMostSum = 1.5, kMostParts = 0.5;
 
-/// The same on all ranks, so it depends on the size and the emulated link only.
-int repeats(std::int64_t bytes, double emulated_s) {
-  if (bytes > (8 << 20) || emulated_s > 0.1) return 3;
-  return bytes > (1 << 18) || emulated_s > 0.01 ? 9 : 21;
+int repeats(std::int64_t bytes, double expected_s) {
+  if (bytes > (8 << 20) || expected_s > 0.1) return 3;
+  return bytes > (1 << 18) || expected_s > 0.01 ? 9 : 21;
 }
 
 /// What is timed: an operation of a group that holds or makes `bytes`.
@@ -63,13 +65,13 @@ Result<std::vector<double>> time_exchange(WorkerSession& session, const Trial& t
   const auto options = at::TensorOptions().dtype(at::kFloat).device(on_cuda ? at::kCUDA : at::kCPU);
   at::Tensor all = at::zeros({trial.bytes / 4}, options);
   at::Tensor part = at::zeros({trial.bytes / 4 / trial.ranks}, options);
-  constexpr int kWarmUps = 2;
+  const int warm_ups = count > 3 ? 2 : 1;
   std::vector<double> seconds;
-  for (int i = 0; i < kWarmUps + count; ++i) {
+  for (int i = 0; i < warm_ups + count; ++i) {
     const auto begin = std::chrono::steady_clock::now();
     MOTLEY_RETURN_IF_ERROR(exchange(*session.communicator, trial, all, part));
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
-    if (i >= kWarmUps) seconds.push_back(spent.count());
+    if (i >= warm_ups) seconds.push_back(spent.count());
   }
   return seconds;
 }
@@ -86,7 +88,7 @@ std::vector<Trial> trials(GroupId group, int ranks, bool has_levels) {
       if (is_native && op == program::kAllReduce) continue;
       if (method == ExchangeMethod::kHierarchical && !has_levels) continue;
       const std::int64_t growth = is_native ? kPartsGrowth : kWaysGrowth;
-      for (std::int64_t bytes = is_native ? kLeastParts : kLeastWays; bytes <= kMostParts;
+      for (std::int64_t bytes = is_native ? kLeastParts : kLeastWays; bytes <= kLargestParts;
            bytes *= growth)
         all.push_back({op, method, group, ranks, bytes / 4 / ranks * ranks * 4});
     }
@@ -99,6 +101,49 @@ double emulated_seconds(const EmulatedLink& link, const Trial& trial) {
                                         ? link.all_reduce_ns(trial.ranks, trial.bytes)
                                         : link.exchange_ns(trial.ranks, spread));
 }
+
+/// How long the trials of one group will take, the same on all its ranks: what the emulated link
+/// takes or, if longer, what the next smaller size took rank 0, which tells the others.
+class Expectations {
+ public:
+  Expectations(const WorkerSession& session, const EmulatedLink& link)
+      : session_(session), link_(link) {}
+
+  Result<double> of(const Trial& trial) {
+    const double emulated_s = emulated_seconds(link_, trial);
+    if (!session_.rendezvous) return emulated_s;
+    const std::string key = fmt::format("expected/{}/{}", trial.ranks, number_++);
+    if (session_.rank == 0) {
+      const auto last = lasts_.find(name_of(trial));
+      const double growth = last == lasts_.end()
+                                ? 0
+                                : last->second.seconds * static_cast<double>(trial.bytes) /
+                                      static_cast<double>(last->second.bytes);
+      const double expected_s = std::max(emulated_s, growth);
+      MOTLEY_RETURN_IF_ERROR(session_.rendezvous->set(key, fmt::format("{:.17g}", expected_s)));
+      return expected_s;
+    }
+    MOTLEY_ASSIGN(const std::string text, session_.rendezvous->get(key, session_.patience()));
+    return find_float(text).value_or(emulated_s);
+  }
+
+  void took(const Trial& trial, Seconds median) {
+    lasts_[name_of(trial)] = {trial.bytes, median.value};
+  }
+
+ private:
+  static std::string name_of(const Trial& trial) {
+    return program::collective_name(trial.op, trial.method);
+  }
+  struct Last {
+    std::int64_t bytes = 1;
+    double seconds = 0;
+  };
+  const WorkerSession& session_;
+  const EmulatedLink& link_;
+  std::map<std::string, Last> lasts_;  // by operation and method
+  int number_ = 0;
+};
 
 CollectiveTime summarise(const Trial& trial, std::vector<double> seconds) {
   CollectiveTime time;
@@ -151,13 +196,14 @@ Result<void> measure_collectives(WorkerSession& session, const Reporter& reporte
     const EmulatedLink link = group_link(session.job.devices, members);
     const bool has_levels = !find_levels(members, hosts, session.rank).hosts.empty();
     const GroupId group(static_cast<std::int64_t>(i));
+    Expectations expectations(session, link);
     for (const Trial& trial : trials(group, ranks, has_levels)) {
-      const double emulated_s = emulated_seconds(link, trial);
-      const bool is_sum = trial.op == program::kAllReduce;
-      if (emulated_s > (is_sum ? kMostEmulated : kMostEmulatedParts)) continue;
+      MOTLEY_ASSIGN(const double expected_s, expectations.of(trial));
+      if (expected_s > (trial.op == program::kAllReduce ? kMostSum : kMostParts)) continue;
       MOTLEY_ASSIGN(std::vector<double> seconds,
-                    time_exchange(session, trial, repeats(trial.bytes, emulated_s)));
+                    time_exchange(session, trial, repeats(trial.bytes, expected_s)));
       CollectiveTime& time = times.collectives.emplace_back(summarise(trial, std::move(seconds)));
+      expectations.took(trial, time.median);
       time.backend = session.communicator->transport();
       reporter.event("progress", Json{{"ranks", ranks}, {"bytes", trial.bytes}});
     }

@@ -13,6 +13,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include "motley/run/hosts/here.h"
 #include "motley/run/torch/exchange/failure.h"
 #include "motley/run/torch/exchange/store.h"
 
@@ -44,8 +45,10 @@ std::string connection_message(const RendezvousOptions& options, const std::stri
         "port {} on {} is in use by another program; set MASTER_PORT to a free port "
         "on all ranks",
         place.master_port, place.master_address);
-  return fmt::format("rank {}: no connection to the store at {} port {} ({}): {}", options.rank,
-                     place.master_address, place.master_port, place.source, cause);
+  return fmt::format(
+      "rank {} on {}: no connection to the store at {} port {} ({}): {}; between hosts of a job any "
+      "port must be open: a firewall may let ssh through and no other",
+      options.rank, own_host_name(), place.master_address, place.master_port, place.source, cause);
 }
 
 /// Numeric IPv4 or IPv6 address of a socket address.
