@@ -191,17 +191,22 @@ run::JobOutcome LocalWorkers::train(const run::Job& job, const OnEvent& on_event
                       : placed.store ? write_secret(path, text)
                                      : write_file_atomic(path, text);
   if (!done) return {.end = run::JobEnd::kFailed, .error = done.error()};
+  std::optional<run::CheckpointCarrier> carrier;
+  const std::string& first = placed.devices[0].host;
+  if (!first.empty()) carrier.emplace(hosts_.on(first), placed.run_dir);
   run::JobOutcome outcome = run::launch(placed,
                                         {.worker = worker_,
                                          .job_path = path,
                                          .hosts = &hosts_,
                                          .seats = std::move(*seats),
+                                         .carrier = carrier ? &*carrier : nullptr,
                                          .stop = &stop},
                                         [&](const run::WorkerEvent& event) {
                                           if (on_event(event) == Wish::kStop) stop = true;
                                         });
   if (outcome.end == run::JobEnd::kFailed) return outcome;
-  done = run::bring_results(hosts_, placed);
+  done = run::bring_traces(hosts_, placed);
+  if (done && carrier && outcome.end == run::JobEnd::kFinished) done = run::publish_models(placed);
   if (!done) return {.end = run::JobEnd::kFailed, .error = done.error()};
   return outcome;
 }

@@ -32,7 +32,7 @@ Wish Monitor::on_event(const run::WorkerEvent& event) {
   if (event.event == "step") on_step(event.rank, event.fields);
   if (event.event == "evaluation") on_evaluation(event.fields);
   if (event.event == "copies") listener_.note(event.fields.value("note", ""));
-  if (event.event == "checkpoint") checkpoint_ = event.fields.value("path", "");
+  if (event.event == "checkpoint") on_checkpoint(event.fields);
   return wish_;
 }
 
@@ -62,6 +62,11 @@ Measured Monitor::result() const {
   result.waiting = waiting();
   for (double& busy : result.busy) busy = total > 0 ? busy / total : 0;
   return result;
+}
+
+void Monitor::on_checkpoint(const Json& fields) {
+  checkpoint_ = fields.value("path", "");
+  if (const std::string note = fields.value("note", ""); !note.empty()) listener_.note(note);
 }
 
 void Monitor::on_ready(const Json& fields) {

@@ -77,6 +77,7 @@ class Monitor {
     std::size_t reports = 0;
   };
 
+  void on_checkpoint(const Json& fields);
   void on_ready(const Json& fields);
   void on_step(int rank, const Json& fields);
   void on_evaluation(const Json& fields);

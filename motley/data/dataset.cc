@@ -14,7 +14,9 @@
 #include "motley/base/file.h"
 #include "motley/base/safetensors.h"
 #include "motley/base/text.h"
+#include "motley/data/excerpt.h"
 #include "motley/data/npz.h"
+#include "motley/data/tokens.h"
 
 namespace motley::data {
 namespace {
@@ -242,16 +244,17 @@ class TokenDataset : public Dataset {
     MOTLEY_CHECK(input < inputs_ && sample >= 0 && sample < samples());
     const auto first = static_cast<std::size_t>(sample * seq_) + input;
     const std::byte* from = file_.bytes().data() + first * width_;
-    for (std::int64_t i = 0; i < seq_; ++i) {
-      std::int64_t token = 0;
-      // Little-endian in the file whatever the machine is; models index by 64 bits.
-      for (std::size_t b = width_; b-- > 0;) {
-        token = token << 8 | std::to_integer<std::int64_t>(from[b]);
-      }
-      std::memcpy(out, &token, sizeof token);
-      from += width_;
-      out += sizeof token;
-    }
+    read_tokens(from, width_, seq_, out);
+  }
+
+  StoredTokens stored_tokens() const override { return {width_, seq_}; }
+  std::int64_t stored_bytes(std::size_t input) const override {
+    const std::int64_t tokens = seq_ + static_cast<std::int64_t>(inputs_) - 1;
+    return input == 0 ? tokens * static_cast<std::int64_t>(width_) : 0;
+  }
+  void read_stored(std::size_t input, std::int64_t sample, std::byte* out) const override {
+    const auto first = static_cast<std::size_t>(sample * seq_) * width_;
+    std::memcpy(out, file_.bytes().data() + first, static_cast<std::size_t>(stored_bytes(input)));
   }
 
  private:
@@ -330,6 +333,12 @@ class SlicedDataset : public Dataset {
   void read(std::size_t input, std::int64_t sample, std::byte* out) const override {
     all_->read(input, begin_ + sample, out);
   }
+  bool has(std::int64_t sample) const override { return all_->has(begin_ + sample); }
+  StoredTokens stored_tokens() const override { return all_->stored_tokens(); }
+  std::int64_t stored_bytes(std::size_t input) const override { return all_->stored_bytes(input); }
+  void read_stored(std::size_t input, std::int64_t sample, std::byte* out) const override {
+    all_->read_stored(input, begin_ + sample, out);
+  }
 
  private:
   std::unique_ptr<Dataset> all_;
@@ -346,6 +355,7 @@ Result<Arrays> (*find_format(const std::string& path))(const std::string&) {
 
 Result<std::unique_ptr<Dataset>> open_whole(const DataSource& source,
                                             const std::vector<InputSpec>& inputs) {
+  if (source.path.ends_with(kExcerptEnding)) return open_excerpt(source.path, inputs);
   const auto open_arrays = find_format(source.path);
   if (open_arrays == nullptr) return open_tokens(source, inputs);
   if (source.seq != 0) {

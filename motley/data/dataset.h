@@ -21,6 +21,12 @@ struct InputSpec {
   std::vector<std::int64_t> sample_shape;
 };
 
+/// How a flat file of tokens has them; no width: it is none.
+struct StoredTokens {
+  std::size_t width = 0;  ///< bytes of a token
+  std::int64_t seq = 0;   ///< tokens of a window
+};
+
 /// Samples in memory-mapped files, read by index. Thread-safe for reading.
 class Dataset {
  public:
@@ -30,14 +36,24 @@ class Dataset {
   virtual std::int64_t sample_bytes(std::size_t input) const = 0;
   /// Copies one sample of one input to `out` (sample_bytes(input) long).
   virtual void read(std::size_t input, std::int64_t sample, std::byte* out) const = 0;
+  /// Can it be read? An excerpt (excerpt.h) has some of the samples alone.
+  virtual bool has(std::int64_t) const { return true; }
+
+  // As an excerpt keeps them: rows of each input; of tokens, whose inputs overlap and are widened,
+  // one row of the file's own for the first input and none for the other.
+  virtual StoredTokens stored_tokens() const { return {}; }
+  virtual std::int64_t stored_bytes(std::size_t input) const { return sample_bytes(input); }
+  virtual void read_stored(std::size_t input, std::int64_t sample, std::byte* out) const {
+    read(input, sample, out);
+  }
 };
 
 /// Opens the data for a model's inputs, in order; not of sources that are loaded (is_loaded). What
-/// kind of file it is, its name's ending says; one other than .npz, .npy and .safetensors is a
-/// token file, a folder holds .npy files. Arrays are matched by name, else by x0, x1, ...; dtype
-/// and shape must equal the inputs'. Token files give tokens [i*seq, (i+1)*seq) and, to a second
-/// input, the same shifted by one, as i64. Each mismatch is one clear usage error: nothing is
-/// converted.
+/// kind of file it is, its name's ending says; one other than .npz, .npy, .safetensors and .excerpt
+/// is a token file, a folder holds .npy files. Arrays are matched by name, else by x0, x1, ...;
+/// dtype and shape must equal the inputs'. Token files give tokens [i*seq, (i+1)*seq) and, to a
+/// second input, the same shifted by one, as i64. Each mismatch is one clear usage error: nothing
+/// is converted.
 Result<std::unique_ptr<Dataset>> open_dataset(const DataSource& source,
                                               const std::vector<InputSpec>& inputs);
 

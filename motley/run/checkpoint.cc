@@ -156,14 +156,24 @@ Result<StateFile> state_from_json(const Json& json, const std::string& where) {
   return file;
 }
 
-Result<Safetensors> open_checked(const std::string& path, const std::string& wanted_hash) {
+Result<StateFile> read_state(const std::string& folder) {
+  const std::string path = folder + "/state.json";
+  MOTLEY_ASSIGN(const std::string text, read_file(path));
+  MOTLEY_ASSIGN(const Json json, parse_json(text, path));
+  return state_from_json(json, path);
+}
+
+Result<void> check_hash(const std::string& path, const std::string& wanted) {
   MOTLEY_ASSIGN(const std::string hash, hash_file(path));
+  if (hash == wanted) return {};
+  return usage_error("run.checkpoint", fmt::format("{}: found hash {}, wanted {} (state.json): the "
+                                                   "file was damaged or changed",
+                                                   path, hash, wanted));
+}
+
+Result<Safetensors> open_checked(const std::string& path, const std::string& wanted_hash) {
   // Before anything is read from it: half-written or rotten weights would train on without a sign.
-  if (hash != wanted_hash)
-    return usage_error("run.checkpoint",
-                       fmt::format("{}: found hash {}, wanted {} (state.json): the file was "
-                                   "damaged or changed",
-                                   path, hash, wanted_hash));
+  MOTLEY_RETURN_IF_ERROR(check_hash(path, wanted_hash));
   return Safetensors::open(path);
 }
 
@@ -240,10 +250,7 @@ std::string way_out(const std::vector<std::string>& names, const std::string& ba
 }  // namespace
 
 Result<Checkpoint> open_checkpoint(const std::string& folder) {
-  const std::string state_path = folder + "/state.json";
-  MOTLEY_ASSIGN(const std::string text, read_file(state_path));
-  MOTLEY_ASSIGN(const Json json, parse_json(text, state_path));
-  MOTLEY_ASSIGN(const StateFile file, state_from_json(json, state_path));
+  MOTLEY_ASSIGN(const StateFile file, read_state(folder));
   Checkpoint checkpoint{.path = folder, .state = file.state};
   MOTLEY_ASSIGN(checkpoint.model, open_files(folder, file.files.model, checkpoint.files));
   MOTLEY_ASSIGN(checkpoint.optimizer, open_files(folder, file.files.optimizer, checkpoint.files));
@@ -310,12 +317,32 @@ Result<std::string> CheckpointStore::finish(const CheckpointState& state,
   // state.json last: with it the folder is whole. Then its name, then `latest`; at every moment
   // `latest` names a whole checkpoint, the new one or the one before.
   MOTLEY_RETURN_IF_ERROR(write_state(half, state, all));
-  const std::string name = step_name(state.step);
+  return put_in_place(state.step);
+}
+
+Result<std::string> CheckpointStore::put_in_place(std::int64_t step) const {
+  const std::string name = step_name(step);
   const std::string final_path = folder_ + "/" + name, previous = latest();
-  MOTLEY_RETURN_IF_ERROR(replace(half, final_path));
+  MOTLEY_RETURN_IF_ERROR(replace(half_written(step), final_path));
   MOTLEY_RETURN_IF_ERROR(link_to(folder_, name, "latest"));
   remove_others(final_path, previous);
   return final_path;
+}
+
+Result<std::string> CheckpointStore::adopt(std::int64_t step) const {
+  const std::string half = half_written(step);
+  MOTLEY_ASSIGN(const StateFile file, read_state(half));
+  for (const auto* hashes : {&file.files.model, &file.files.optimizer})
+    for (const auto& [name, hash] : *hashes) {
+      MOTLEY_RETURN_IF_ERROR(check_hash(half + "/" + name, hash));
+      MOTLEY_RETURN_IF_ERROR(sync_path(half + "/" + name));
+    }
+  MOTLEY_RETURN_IF_ERROR(sync_path(half + "/state.json"));
+  MOTLEY_RETURN_IF_ERROR(sync_path(half));
+  MOTLEY_ASSIGN(const std::string path, put_in_place(step));
+  const bool is_best = file.state.best && file.state.best->step == step;
+  if (is_best) MOTLEY_RETURN_IF_ERROR(keep_best(path));
+  return path;
 }
 
 Error CheckpointStore::give_up(std::int64_t step, Error why) const {
@@ -326,6 +353,8 @@ Error CheckpointStore::give_up(std::int64_t step, Error why) const {
       previous.empty() ? "there is no earlier one" : fmt::format("{} is kept", previous);
   why.kind = ErrorKind::kRuntime;
   why.code = "run.checkpoint-write";
+  if (why.message.find(std::strerror(ENOSPC)) != std::string::npos)
+    why.message += "; make room there and run again";
   why.message = fmt::format("checkpoint of step {} not written ({}): {}", step, kept, why.message);
   return why;
 }

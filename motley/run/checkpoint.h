@@ -68,6 +68,10 @@ class CheckpointStore {
   /// Returns the new directory.
   Result<std::string> finish(const CheckpointState& state,
                              std::span<const WrittenFiles> ranks) const;
+  /// As `finish`, of a folder that another store finished and whose files were brought to where
+  /// this one has half-written ones. Also the best one, where its state says so. Error: a file is
+  /// not as its hash says.
+  Result<std::string> adopt(std::int64_t step) const;
   /// Where a checkpoint is written until it is finished.
   std::string half_written(std::int64_t step) const;
   /// Removes what was written of a checkpoint; the error with what is kept.
@@ -96,6 +100,7 @@ class CheckpointStore {
                                const std::map<std::string, std::string>& tied) const;
 
  private:
+  Result<std::string> put_in_place(std::int64_t step) const;
   void remove_others(const std::string& newest, const std::string& previous) const;
 
   std::string run_dir_, folder_;

@@ -18,4 +18,11 @@ std::vector<data::InputSpec> input_specs(const graph::Graph& graph) {
   return specs;
 }
 
+std::map<std::string, std::string> canonical_names(const graph::Graph& graph) {
+  std::map<std::string, std::string> names;
+  for (const graph::Value& value : graph.values)
+    for (const std::string& tied : value.tied) names[tied] = value.name;
+  return names;
+}
+
 }  // namespace motley::run

@@ -81,6 +81,8 @@ class Launch {
   void listen();
   void take_line(int rank, const std::string& line);
   void take_exit(int rank, int status);
+  void carry();
+  bool goes_on() const;
   void check_signals();
   void check_silence();
   void check_deadlines();
@@ -173,12 +175,25 @@ void Launch::take_line(int rank, const std::string& line) {
     if (consequence) error.message += "; " + diagnosis_.all();
     blame(consequence ? Blame::kConsequence : Blame::kError, std::move(error));
   }
+  if (options_.carrier != nullptr && options_.carrier->keeps_back(*event)) return;
   on_event_(*event);
+}
+
+/// Checkpoints are told of when they are safe here.
+void Launch::carry() {
+  if (options_.carrier == nullptr) return;
+  const auto safe = options_.carrier->get_on();
+  if (!safe) {
+    blame(Blame::kError, safe.error());
+    return signal_all(SIGTERM);
+  }
+  for (const WorkerEvent& event : *safe) on_event_(event);
 }
 
 void Launch::listen() {
   std::vector<pollfd> waits{{signals_.number(), POLLIN, 0}};
   for (const auto& [host, crew] : crews_) crew->add_waits(waits);
+  if (options_.carrier != nullptr) options_.carrier->add_waits(waits);
   ::poll(waits.data(), waits.size(), kTickMs);
   std::vector<Heard> heard;
   for (const auto& [host, crew] : crews_) crew->listen(heard);
@@ -243,7 +258,8 @@ void Launch::check_silence() {
   // Longer than the workers' own timeouts, which know better whom they wait for.
   const bool all_ready = ready_ == exit_codes_.size();
   const double limit = job_.timeout_s * (all_ready ? 1.0 : kStartFactor) + kSilenceMargin;
-  if (blame_ != Blame::kNone || seconds_since(progress_at_) < limit) return;
+  const bool all_ended = std::count(exit_codes_.begin(), exit_codes_.end(), -1) == 0;
+  if (blame_ != Blame::kNone || all_ended || seconds_since(progress_at_) < limit) return;
   blame(Blame::kError,
         Error{ErrorKind::kRuntime, "run.timeout",
               fmt::format("no worker got on for {:.0f} s: {}", limit, diagnosis_.all())});
@@ -257,12 +273,20 @@ void Launch::check_deadlines() {
   signal_all(SIGKILL);
 }
 
+/// Does a worker run, or a checkpoint come? That of a job that failed is wanted, too.
+bool Launch::goes_on() const {
+  const bool is_carrying = options_.carrier != nullptr && !options_.carrier->is_idle();
+  return std::count(exit_codes_.begin(), exit_codes_.end(), -1) > 0 ||
+         (is_carrying && interrupts_ < 2);
+}
+
 JobOutcome Launch::run() {
   auto started = prepare_directory();
   if (started) started = start_all();
   if (!started) blame(Blame::kDeath, started.error());
-  while (started && std::count(exit_codes_.begin(), exit_codes_.end(), -1) > 0) {
+  while (started && goes_on()) {
     listen();
+    carry();
     check_signals();
     check_silence();
     check_deadlines();

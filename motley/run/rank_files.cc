@@ -116,9 +116,8 @@ Result<void> RankFiles::write_weights(Rank rank, const std::string& path) const 
     tensor.named = {buffer.name, {buffer.dtype, buffer.shape, bytes[i]}};
     if (buffer.part) tensor.place = TensorPlace{source->view(buffer.name).shape, *buffer.part};
   }
-  const std::int64_t step = checkpoint_ ? checkpoint_->state.step : 0;
   return write_tensor_file(path, saved,
-                           {{kModelFileKey, model_file_}, {kStepKey, std::to_string(step)}});
+                           {{kModelFileKey, model_file_}, {kStepKey, std::to_string(step())}});
 }
 
 const TensorFiles* RankFiles::newest_with(const std::string& name) const {

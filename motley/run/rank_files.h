@@ -51,6 +51,11 @@ class RankFiles {
   /// The model file without its tensors.
   Result<void> write_model(const std::string& path) const;
 
+  const program::Program& training() const { return program_; }
+  const std::vector<program::Program>& evaluating() const { return evaluations_; }
+  /// Steps done, of the checkpoint that is gone on from.
+  std::int64_t step() const { return checkpoint_ ? checkpoint_->state.step : 0; }
+
  private:
   /// The checkpoint's tensors, or else the model file's; null: none has it.
   const TensorFiles* newest_with(const std::string& name) const;

@@ -9,7 +9,14 @@
 #include <optional>
 #include <set>
 
+#include "motley/graph/model_file.h"
+#include "motley/program/state_names.h"
+#include "motley/run/checkpoint.h"
+#include "motley/run/data_placement.h"
+#include "motley/run/data_reads.h"
+#include "motley/run/feed/batch_order.h"
 #include "motley/run/hosts/here.h"
+#include "motley/run/input_specs.h"
 #include "motley/run/rank_files.h"
 
 namespace motley::run {
@@ -18,35 +25,76 @@ namespace {
 namespace fs = std::filesystem;
 constexpr double kPatience = 60;  // seconds
 
-/// Where a file of this machine is to lie; what is no file must be there.
+/// Where a file of this machine is to lie.
 Result<std::string> place_file(HostLink& link, const std::string& from, const std::string& name) {
-  if (from.empty()) return std::string();
-  std::error_code code;
-  if (fs::is_regular_file(from, code)) {
-    const std::string path = fmt::format("run/in/{}/{}", name, fs::path(from).filename().string());
-    MOTLEY_RETURN_IF_ERROR(link.share(from, path));
-    return link.scratch() + "/" + path;
-  }
-  MOTLEY_ASSIGN(const Frame found,
-                link.ask({{"do", "exists"}, {"path", from}}, "exists", kPatience));
-  if (found.head.value("there", false)) return from;
-  return usage_error("host.data",
-                     fmt::format("host {}: {} is not there; folders and what Python loads must lie "
-                                 "at the same path on every host",
-                                 link.host(), from));
+  const std::string path = fmt::format("run/in/{}/{}", name, fs::path(from).filename().string());
+  MOTLEY_RETURN_IF_ERROR(link.share(from, path));
+  return link.scratch() + "/" + path;
 }
 
-Result<void> place_data(HostLink& link, data::DataSource& source, const std::string& name) {
-  if (!data::is_loaded(source)) {
-    MOTLEY_ASSIGN(source.path, place_file(link, source.path, name));
-    return {};
+/// The files of samples that hosts are given what they read of; none of what is elsewhere, or
+/// loaded.
+struct DataFiles {
+  std::optional<DataFile> training, evaluated;
+
+  static Result<DataFiles> open(const Job& job) {
+    DataFiles files;
+    MOTLEY_ASSIGN(const graph::Model model, graph::read_model(job.model_path));
+    const std::vector<data::InputSpec> inputs = input_specs(model.graph);
+    if (is_file(job.data)) {
+      MOTLEY_ASSIGN(files.training, DataFile::open(job.data, inputs));
+    }
+    if (job.evaluation && is_file(job.evaluation->data)) {
+      MOTLEY_ASSIGN(files.evaluated, DataFile::open(job.evaluation->data, inputs));
+    }
+    return files;
   }
-  // A Python file stands beside others, and a table beside its like.
+  static bool is_file(const data::DataSource& source) {
+    std::error_code code;
+    return !data::is_loaded(source) && fs::is_regular_file(source.path, code);
+  }
+};
+
+std::vector<int> ranks_on(const Job& job, const std::string& host) {
+  std::vector<int> ranks;
+  for (std::size_t rank = 0; rank < job.devices.size(); ++rank)
+    if (job.devices[rank].host == host) ranks.push_back(static_cast<int>(rank));
+  return ranks;
+}
+
+/// Of the whole training, which a host may have from when it began, or of the rest of it.
+std::vector<DataReads> training_reads(const Job& job, const RankFiles& files, std::int64_t samples,
+                                      const std::string& host) {
+  std::vector<DataReads> choices;
+  for (const std::int64_t first : std::set<std::int64_t>{0, std::min(files.step(), job.steps)}) {
+    const BatchKind kind = batch_kind(files.training());
+    choices.push_back({.order = BatchOrder::endless(kind, first, first * kind.size),
+                       .batches = job.steps - first,
+                       .ranks = ranks_on(job, host),
+                       .samples = samples,
+                       .shuffle = job.shuffle});
+  }
+  return choices;
+}
+
+DataReads evaluation_reads(const Job& job, const RankFiles& files, std::int64_t samples,
+                           const std::string& host) {
+  std::vector<BatchKind> kinds;
+  for (const program::Program& program : files.evaluating()) kinds.push_back(batch_kind(program));
+  const BatchOrder order = BatchOrder::passes_over(std::move(kinds), job.evaluation->samples);
+  return {.order = order,
+          .batches = order.batches_in_pass(),
+          .ranks = ranks_on(job, host),
+          .samples = samples};
+}
+
+/// What is no file that is sent must be there.
+Result<void> find_data(HostLink& link, const data::DataSource& source) {
   MOTLEY_ASSIGN(const Frame found,
                 link.ask({{"do", "exists"}, {"path", source.path}}, "exists", kPatience));
   if (found.head.value("there", false)) return {};
   return usage_error("host.data",
-                     fmt::format("host {}: {} is not there; what Python loads must lie "
+                     fmt::format("host {}: {} is not there; folders and what Python loads must lie "
                                  "at the same path on every host",
                                  link.host(), source.path));
 }
@@ -140,27 +188,55 @@ Result<void> place_rank_files(HostLink& link, const RankFiles& files, const std:
   return link.put(outbox.file(), "run/in/model/model.safetensors");
 }
 
-/// The job's path there. `files`: null for a job without a program.
-Result<std::string> place_files(HostLink& link, const RankFiles* files, const std::string& host,
+/// The data of a job with a program, whose sources there are told to `there`.
+Result<void> place_data(HostLink& link, const DataFiles& data, const RankFiles& files,
+                        const std::string& host, const Job& job, Job& there) {
+  const auto path = [](const char* name, const data::DataSource& source) {
+    return fmt::format("run/in/{}/{}", name, fs::path(source.path).filename().string());
+  };
+  if (data.training) {
+    const auto reads = training_reads(job, files, data.training->samples(), host);
+    MOTLEY_ASSIGN(there.data, data.training->place(link, path("data", job.data), reads));
+  } else if (!job.data.path.empty()) {
+    MOTLEY_RETURN_IF_ERROR(find_data(link, job.data));
+  }
+  if (!job.evaluation) return {};
+  const data::DataSource& evaluated = job.evaluation->data;
+  if (!data.evaluated) return find_data(link, evaluated);
+  const auto reads = evaluation_reads(job, files, data.evaluated->samples(), host);
+  MOTLEY_ASSIGN(there.evaluation->data,
+                data.evaluated->place(link, path("eval-data", evaluated), {reads}));
+  return {};
+}
+
+/// What hosts are given of a job with a program.
+struct Given {
+  RankFiles ranks;
+  DataFiles data;
+};
+
+/// The job's path there. `given`: null for a job without a program.
+Result<std::string> place_files(HostLink& link, const Given* given, const std::string& host,
                                 const Job& job) {
   MOTLEY_RETURN_IF_ERROR(link.send({{"do", "reset"}}));
   Job there = job;
   there.run_dir = link.scratch() + "/run";
-  if (files != nullptr) {
+  if (given != nullptr) {
     const bool leads = job.devices[0].host == host;
-    MOTLEY_RETURN_IF_ERROR(place_rank_files(link, *files, host, job));
+    MOTLEY_RETURN_IF_ERROR(place_rank_files(link, given->ranks, host, job));
     there.rank_files = there.run_dir + "/ranks";
     there.model_path = there.run_dir + "/in/model/model.safetensors";
     if (leads) {
       MOTLEY_ASSIGN(there.model_path, place_file(link, job.model_path, "model"));
     }
     if (leads && job.resume) MOTLEY_RETURN_IF_ERROR(place_checkpoint(link, job.run_dir));
-    MOTLEY_RETURN_IF_ERROR(place_data(link, there.data, "data"));
+    MOTLEY_RETURN_IF_ERROR(place_data(link, given->data, given->ranks, host, job, there));
   }
-  if (there.evaluation)
-    MOTLEY_RETURN_IF_ERROR(place_data(link, there.evaluation->data, "eval-data"));
   MOTLEY_RETURN_IF_ERROR(link.put_text(job_to_json(there).dump(), "run/job.json"));
-  return there.run_dir + "/job.json";
+  const std::string path = there.run_dir + "/job.json";
+  // The answer comes after what any of it failed of.
+  MOTLEY_RETURN_IF_ERROR(link.ask({{"do", "exists"}, {"path", path}}, "exists", kPatience));
+  return path;
 }
 
 }  // namespace
@@ -170,12 +246,14 @@ Result<std::vector<Seat>> place_job(Hosts& hosts, const std::string& path, Job& 
   MOTLEY_RETURN_IF_ERROR(hosts.reach(remote));
   MOTLEY_RETURN_IF_ERROR(choose_store(hosts, job));
   std::map<std::string, std::string> paths = {{"", path}};  // by host
-  std::optional<RankFiles> files;
+  std::optional<Given> given;
   if (!remote.empty() && !job.program_path.empty()) {
-    MOTLEY_ASSIGN(files, RankFiles::open(job));
+    MOTLEY_ASSIGN(RankFiles ranks, RankFiles::open(job));
+    MOTLEY_ASSIGN(DataFiles data, DataFiles::open(job));
+    given.emplace(Given{std::move(ranks), std::move(data)});
   }
   for (const std::string& host : remote) {
-    MOTLEY_ASSIGN(paths[host], place_files(hosts.on(host), files ? &*files : nullptr, host, job));
+    MOTLEY_ASSIGN(paths[host], place_files(hosts.on(host), given ? &*given : nullptr, host, job));
   }
   std::vector<Seat> seats;
   std::set<std::string> reset = {""};
@@ -190,16 +268,26 @@ Result<std::vector<Seat>> place_job(Hosts& hosts, const std::string& path, Job& 
   return seats;
 }
 
-Result<void> bring_results(Hosts& hosts, const Job& job) {
-  constexpr double kBringing = 600;
-  for (const std::string& host : remote_hosts(job)) {
-    HostLink& link = hosts.on(host);
-    MOTLEY_RETURN_IF_ERROR(link.fetch("run/trace", job.run_dir + "/trace", kBringing));
-    if (job.devices[0].host != host) continue;
-    MOTLEY_RETURN_IF_ERROR(link.fetch("run/checkpoint", job.run_dir + "/checkpoint", kBringing));
-    MOTLEY_RETURN_IF_ERROR(link.fetch("run/model.safetensors", job.run_dir, kBringing));
-  }
+Result<void> bring_traces(Hosts& hosts, const Job& job) {
+  for (const std::string& host : remote_hosts(job))
+    MOTLEY_RETURN_IF_ERROR(hosts.on(host).fetch("run/trace", job.run_dir + "/trace", kPatience));
   return {};
+}
+
+Result<void> publish_models(const Job& job) {
+  const CheckpointStore store(job.run_dir);
+  MOTLEY_ASSIGN(const std::optional<Checkpoint> latest, store.open_latest());
+  if (!latest) return {};
+  MOTLEY_RETURN_IF_ERROR(store.publish(latest->path));
+  if (const std::string best = store.best(); latest->state.best && !best.empty())
+    MOTLEY_RETURN_IF_ERROR(store.publish(best, "model_best.safetensors"));
+  const std::vector<std::string> states = latest->optimizer.names();
+  const bool has_average = std::any_of(states.begin(), states.end(), [](const std::string& name) {
+    return name.ends_with(program::kAverageSuffix);
+  });
+  if (!has_average) return {};
+  MOTLEY_ASSIGN(const graph::Model model, graph::read_model(job.model_path));
+  return store.publish_average(latest->path, canonical_names(model.graph));
 }
 
 }  // namespace motley::run

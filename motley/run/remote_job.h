@@ -24,8 +24,10 @@ struct Seat {
 /// and folders, must lie on each host at the same path.
 Result<std::vector<Seat>> place_job(Hosts& hosts, const std::string& path, Job& job);
 
-/// Brings what the ranks of other machines left in their run directories into the job's: traces
-/// and, where rank 0 is there, checkpoint and model.
-Result<void> bring_results(Hosts& hosts, const Job& job);
+/// Brings the traces that the ranks of other machines left in their run directories into the job's.
+Result<void> bring_traces(Hosts& hosts, const Job& job);
+
+/// What rank 0 does in the end where it is on the lead's machine: models of the checkpoints here.
+Result<void> publish_models(const Job& job);
 
 }  // namespace motley::run

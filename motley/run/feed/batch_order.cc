@@ -33,9 +33,19 @@ BatchOrder BatchOrder::passes(std::vector<BatchKind> kinds, std::int64_t whole_b
   return order;
 }
 
+BatchOrder BatchOrder::passes_over(std::vector<BatchKind> kinds, std::int64_t samples) {
+  const std::int64_t rest = kinds.size() > 1 ? kinds[1].size : 0;
+  const std::int64_t whole = (samples - rest) / kinds[0].size;
+  return passes(std::move(kinds), whole);
+}
+
+std::int64_t BatchOrder::batches_in_pass() const {
+  return whole_batches_ == 0 ? 0 : whole_batches_ + static_cast<std::int64_t>(kinds_.size()) - 1;
+}
+
 std::int64_t BatchOrder::in_pass(std::int64_t batch) const {
   if (whole_batches_ == 0) return batch - first_batch_;
-  return batch % (whole_batches_ + static_cast<std::int64_t>(kinds_.size()) - 1);
+  return batch % batches_in_pass();
 }
 
 std::size_t BatchOrder::kind_index(std::int64_t batch) const {

@@ -27,6 +27,10 @@ class BatchOrder {
   static BatchOrder endless(BatchKind kind, std::int64_t first_batch, std::int64_t first_position);
   /// Passes; `kinds`: one or two.
   static BatchOrder passes(std::vector<BatchKind> kinds, std::int64_t whole_batches);
+  /// Passes over so many samples: of two kinds the second takes what whole batches leave.
+  static BatchOrder passes_over(std::vector<BatchKind> kinds, std::int64_t samples);
+  /// In a pass; 0: there are none.
+  std::int64_t batches_in_pass() const;
 
   const std::vector<BatchKind>& kinds() const { return kinds_; }
   /// Which of them a batch is of.

@@ -36,7 +36,10 @@ class FileFeed final : public Feed {
     std::vector<std::int64_t> numbers =
         options_.order.kind(next_).places[static_cast<std::size_t>(options_.rank)];
     const std::int64_t first = options_.order.position(next_);
-    for (std::int64_t& number : numbers) number = order_.at(first + number);
+    for (std::int64_t& number : numbers) {
+      number = order_.at(first + number);
+      if (!dataset_->has(number)) return lacks(number);
+    }
     batch_.emplace(*dataset_, std::move(numbers));
     ++next_;
     return &*batch_;
@@ -46,6 +49,13 @@ class FileFeed final : public Feed {
   int loaders() const override { return 0; }
 
  private:
+  tl::unexpected<Error> lacks(std::int64_t number) const {
+    return runtime_error("run.feed",
+                         fmt::format("{}: rank {} is to read sample {} in batch {}, which is not "
+                                     "among those that its host was given",
+                                     options_.source.path, options_.rank, number, next_));
+  }
+
   FeedOptions options_;
   std::unique_ptr<data::Dataset> dataset_;
   data::SampleOrder order_;

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -22,6 +23,7 @@
 #include "motley/run/hosts/elapsed.h"
 #include "motley/run/hosts/frame.h"
 #include "motley/run/hosts/here.h"
+#include "motley/run/hosts/outgoing_files.h"
 #include "motley/run/hosts/signal_pipe.h"
 #include "motley/run/hosts/status.h"
 #include "motley/run/hosts/wire.h"
@@ -32,11 +34,13 @@ namespace {
 namespace fs = std::filesystem;
 constexpr int kPollMs = 50;
 constexpr double kStatusEvery = 0.5;  // seconds
+constexpr std::size_t kMostWaiting = std::size_t{16} << 20;
 
-/// A file that comes in pieces, and what is hashed of it.
+/// A file that comes in pieces.
 struct Incoming {
   std::ofstream stream;
   fs::path path;
+  bool has_failed = false;  ///< what else comes of it is let go by
 };
 
 class Agent {
@@ -62,19 +66,22 @@ class Agent {
     hello["host"] = own_host_name();
     hello["machine"] = machine_identity();
     MOTLEY_RETURN_IF_ERROR(say(std::move(hello)));
-    while (seconds_since(heard_at_) < kMostSilence) {
-      if (!wait() && !reader_.read_some(options_.input)) return std::optional<int>();
-      while (const auto frame = reader_.next()) {
+    while (true) {
+      // Whatever took long here: only a lead of whom nothing waits to be read is silent.
+      if (wait()) {
+        if (!reader_.read_some(options_.input)) return std::optional<int>();
         heard_at_ = Clock::now();
-        const auto done = obey(*frame);
-        if (!done) MOTLEY_RETURN_IF_ERROR(say_failed(*frame, done.error()));
+        MOTLEY_RETURN_IF_ERROR(obey_all());
         if (code_) return code_;
+      } else if (seconds_since(heard_at_) >= options_.most_silence) {
+        return runtime_error(
+            "agent.silence",
+            fmt::format("nothing was heard of the lead for {:.0f} s", options_.most_silence));
       }
       if (signals_ && signals_->take() > 0) crew_.signal(SIGTERM);
       MOTLEY_RETURN_IF_ERROR(report());
+      MOTLEY_RETURN_IF_ERROR(send_files());
     }
-    return runtime_error("agent.silence",
-                         fmt::format("nothing was heard of the lead for {:.0f} s", kMostSilence));
   }
 
  private:
@@ -112,22 +119,39 @@ class Agent {
 
   Result<void> say(Json head, std::string_view bytes = {}) {
     said_at_ = Clock::now();
-    return write_frame(options_.output, std::move(head), bytes);
+    outbox_.add(std::move(head), bytes);
+    // What a lead does not read is not remembered without bound.
+    if (outbox_.waiting() > kMostWaiting)
+      return outbox_.write_all(options_.output, options_.most_silence);
+    return outbox_.write_some(options_.output);
   }
 
   Result<void> say_failed(const Frame& frame, const Error& error) {
     return say({{"is", "failed"},
                 {"do", frame.head.value("do", "")},
+                {"number", frame.head.value("number", 0)},
                 {"code", error.code},
                 {"message", error.message}});
   }
 
-  /// Until there is something of the lead or a process. False: the lead has something.
+  /// Until there is something of the lead or a process, or room for what is to be sent. Has the
+  /// lead something?
   bool wait() {
-    std::vector<pollfd> waits{{options_.input, POLLIN, 0}};
+    const bool has_more = outbox_.waiting() > 0 || !outgoing_.empty();
+    std::vector<pollfd> waits{{options_.input, POLLIN, 0},
+                              {options_.output, static_cast<short>(has_more ? POLLOUT : 0), 0}};
     crew_.add_waits(waits);
     ::poll(waits.data(), waits.size(), kPollMs);
-    return waits[0].revents == 0;
+    return waits[0].revents != 0;
+  }
+
+  Result<void> obey_all() {
+    while (const auto frame = reader_.next()) {
+      const auto done = obey(*frame);
+      if (!done) MOTLEY_RETURN_IF_ERROR(say_failed(*frame, done.error()));
+      if (code_) return {};
+    }
+    return {};
   }
 
   Result<void> obey(const Frame& frame) {
@@ -190,38 +214,48 @@ class Agent {
   }
 
   Result<void> write(const Frame& frame) {
-    return add_piece(frame, scratch_ / fs::path(frame.head.at("path")).relative_path());
+    MOTLEY_RETURN_IF_ERROR(
+        add_piece(frame, scratch_ / fs::path(frame.head.at("path")).relative_path()));
+    return {};
   }
 
   /// Under its name only when it is whole.
   Result<void> keep(const Frame& frame) {
     const fs::path path = kept(frame), part = scratch_ / path.filename();
-    MOTLEY_RETURN_IF_ERROR(add_piece(frame, part));
+    MOTLEY_ASSIGN(const bool is_whole, add_piece(frame, part));
     std::error_code code;
-    if (frame.head.at("end")) fs::rename(part, path, code);
+    if (is_whole) fs::rename(part, path, code);
     return code ? runtime_error("agent.write", path.string() + ": " + code.message())
                 : Result<void>();
   }
 
-  Result<void> add_piece(const Frame& frame, const fs::path& path) {
+  /// Has the last one come, of a file of which all could be written?
+  Result<bool> add_piece(const Frame& frame, const fs::path& path) {
     std::error_code code;
     if (!incoming_ || incoming_->path != path) {
       fs::create_directories(path.parent_path(), code);
       incoming_ = Incoming{std::ofstream(path, std::ios::binary), path};
     }
+    const bool is_end = frame.head.at("end"), had_failed = incoming_->has_failed;
     incoming_->stream.write(frame.bytes.data(), static_cast<std::streamsize>(frame.bytes.size()));
-    if (frame.head.at("end")) incoming_->stream.close();
-    const bool failed = incoming_->stream.fail();
-    if (failed || frame.head.at("end")) incoming_.reset();
-    if (!failed) return {};
+    if (is_end) incoming_->stream.close();
+    const std::string why = std::strerror(errno);
+    incoming_->has_failed = had_failed || incoming_->stream.fail();
+    const bool has_failed = incoming_->has_failed;
+    if (is_end) incoming_.reset();
+    if (!has_failed) return is_end;
     fs::remove(path, code);
-    return runtime_error("agent.write", fmt::format("{}: cannot be written: {}", path.string(),
-                                                    std::strerror(errno)));
+    if (had_failed) return false;  // it was said
+    return runtime_error("agent.write",
+                         fmt::format("{}: cannot be written: {}; make room for it there, or leave "
+                                     "the host out",
+                                     path.string(), why));
   }
 
   Result<void> reset(const Frame& frame) {
     crew_.signal(SIGKILL);
     members_.clear();
+    outgoing_.clear();
     std::error_code code;
     fs::create_directories(scratch_ / "log", code);
     run_ = frame.head.value("run", "");
@@ -272,36 +306,21 @@ class Agent {
     return say({{"is", "probe"}, {"host", std::move(host)}});
   }
 
+  /// It goes when there is room for it, and nothing waits for it.
   Result<void> fetch(const Frame& frame) {
+    const Json number = frame.head.value("number", 0);
     const fs::path root = scratch_ / fs::path(frame.head.at("path")).relative_path();
-    std::error_code code;
-    std::vector<fs::path> paths;
-    if (fs::is_regular_file(root, code)) paths.push_back(root);
-    if (fs::is_directory(root, code))
-      for (const auto& each : fs::recursive_directory_iterator(root, code))
-        paths.push_back(each.path());
-    std::sort(paths.begin(), paths.end());
-    for (const fs::path& path : paths) MOTLEY_RETURN_IF_ERROR(send_file(path));
-    return say({{"is", "fetched"}});
+    outgoing_.emplace_back(
+        OutgoingFiles::Places{root, scratch_, scratch_ / fmt::format("out-{}", ++fetches_)},
+        number);
+    return {};
   }
 
-  Result<void> send_file(const fs::path& path) {
-    std::error_code code;
-    const std::string name = path.lexically_relative(scratch_).string();
-    if (fs::is_symlink(path, code))
-      return say(
-          {{"is", "link"}, {"path", name}, {"target", fs::read_symlink(path, code).string()}});
-    if (!fs::is_regular_file(path, code)) return {};
-    std::ifstream stream(path, std::ios::binary);
-    std::string piece(kMostFrameBytes, '\0');
-    bool is_end = false;
-    while (!is_end) {
-      stream.read(piece.data(), static_cast<std::streamsize>(piece.size()));
-      const auto count = static_cast<std::size_t>(stream.gcount());
-      is_end = count < piece.size();
-      MOTLEY_RETURN_IF_ERROR(say({{"is", "file"}, {"path", name}, {"end", is_end}},
-                                 std::string_view(piece).substr(0, count)));
-    }
+  Result<void> send_files() {
+    MOTLEY_RETURN_IF_ERROR(outbox_.write_some(options_.output));
+    if (outgoing_.empty() || outbox_.waiting() > 0) return {};
+    if (auto frame = outgoing_.front().next()) return say(std::move(frame->head), frame->bytes);
+    outgoing_.pop_front();
     return {};
   }
 
@@ -318,6 +337,7 @@ class Agent {
       MOTLEY_RETURN_IF_ERROR(report_log(each.id));
       MOTLEY_RETURN_IF_ERROR(say({{"is", "exit"}, {"id", each.id}, {"status", each.status}}));
     }
+    if (outbox_.waiting() > 0) return {};  // it says that this one lives, and the rest can wait
     if (seconds_since(reported_at_) >= kStatusEvery) {
       reported_at_ = Clock::now();
       for (const auto& [id, member] : members_) {
@@ -373,6 +393,9 @@ class Agent {
   std::string run_;          // directory of the job, of this agent or another
   std::optional<int> code_;  // of the lead's end
   std::optional<Incoming> incoming_;
+  FrameWriter outbox_;
+  std::deque<OutgoingFiles> outgoing_;
+  int fetches_ = 0;
   std::unique_ptr<WireServer> wire_;
   std::map<int, Member> members_;
   Clock::time_point heard_at_ = Clock::now(), said_at_ = heard_at_, reported_at_ = heard_at_;

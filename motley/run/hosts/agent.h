@@ -20,6 +20,7 @@ struct AgentOptions {
   std::string cache;   ///< folder: files by content, and a folder for the time of the agent
   Json hello;          ///< that the lead is told at first, beside "scratch"
   std::function<Result<Json>()> probe;  ///< what the host is
+  double most_silence = kMostSilence;   ///< of the lead, seconds
   /// SIGTERM and SIGINT are for its processes, and it goes on: whoever started it tells all.
   bool passes_signals = false;
 };
@@ -38,8 +39,10 @@ struct AgentOptions {
 ///   {"do": "reset", "run"}                  nothing; the run directory is that of another agent
 ///   {"do": "start", "id", "rank", "arguments"}  nothing; motley-worker
 ///   {"do": "signal", "signal"}              nothing; to all processes
-///   {"do": "fetch", "path"}                 {"is": "file", "path", "end"} BYTES ...,
-///                                           {"is": "link", "path", "target"}, {"is": "fetched"}
+///   {"do": "fetch", "path", "number"}       as what else is to be said leaves room:
+///                                           {"is": "file", "number", "path", "end"} BYTES ...,
+///                                           {"is": "link", "number", "path", "target"},
+///                                           {"is": "fetched", "number"}
 ///   {"do": "port"}                          {"is": "port", "port"}
 ///   {"do": "listen", "address", "word"}     {"is": "listening", "port"}; for measure_wire
 ///   {"do": "wire", "address", "port", "word"}  {"is": "wire", "latency", "bandwidth"}
@@ -48,7 +51,8 @@ struct AgentOptions {
 ///
 /// By itself it says {"is": "hello", ...}, {"is": "line", "id", "text"}, {"is": "log", "id"} BYTES,
 /// {"is": "exit", "id", "status"}, {"is": "status", "id", "record"}, {"is": "beat"} and, of a
-/// request that failed, {"is": "failed", "do", "kind", "code", "message"}.
+/// request that failed, {"is": "failed", "do", "number", "code", "message"}. It never waits for the
+/// lead to read: files go a piece at a time, while it listens and beats.
 /// Gives the code of "end"; nothing where its input ended without one.
 Result<std::optional<int>> serve_agent(const AgentOptions& options);
 

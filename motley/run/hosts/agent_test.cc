@@ -53,6 +53,7 @@ class AgentTest : public ::testing::Test {
     options.cache = dir_ + "/cache";
     options.hello = {{"motley", "1"}};
     options.probe = [] { return Result<Json>(Json{{"cluster", "text"}}); };
+    options.most_silence = kSilence;
     ::_exit(serve_agent(options) ? 0 : 1);
   }
 
@@ -70,8 +71,10 @@ class AgentTest : public ::testing::Test {
     return heard;
   }
 
+  static constexpr double kSilence = 1;  // seconds
   static constexpr const char* kWorker = R"(case $1 in
 speak) echo said $2; echo wept >&2; exit 3;;
+touch) touch $2;;
 sleep) echo slept; exec sleep 60;;
 esac)";
   std::string dir_;
@@ -103,6 +106,29 @@ TEST_F(AgentTest, FilesGoAndComeBackAndAreKept) {
   ASSERT_TRUE(link_->share(dir_ + "/big", "run/in/again").has_value());
   ASSERT_TRUE(link_->ask({{"do", "exists"}, {"path", dir_}}, "exists", 10).has_value());
   EXPECT_EQ(fs::last_write_time(kept), written);
+}
+
+// A file that takes longer to send than the lead may be silent, which it is not.
+TEST_F(AgentTest, ListensAndLivesWhileASlowReaderTakesAFile) {
+  ASSERT_TRUE(link_->greet(10).has_value());
+  ASSERT_TRUE(link_->send({{"do", "reset"}}).has_value());
+  ASSERT_TRUE(link_->put_text(std::string(3 * kMostFrameBytes, 'x'), "run/big").has_value());
+  ASSERT_TRUE(link_->send({{"do", "fetch"}, {"path", "run/big"}}).has_value());
+  ::usleep(200'000);  // it is at it
+  ASSERT_TRUE(link_
+                  ->send({{"do", "start"},
+                          {"id", link_->next_process()},
+                          {"rank", 0},
+                          {"arguments", {"touch", dir_ + "/there"}}})
+                  .has_value());
+  for (int i = 0; i < 20 * kSilence; ++i) {  // nothing is read, and twice the silence passes
+    link_->beat();
+    ::usleep(100'000);
+  }
+  EXPECT_TRUE(fs::exists(dir_ + "/there"));
+  EXPECT_TRUE(link_->wait_for("fetched", 10).has_value());
+  ::usleep(200'000);
+  EXPECT_TRUE(link_->ask({{"do", "exists"}, {"path", dir_}}, "exists", 10).has_value());
 }
 
 TEST_F(AgentTest, ACrewSpeaksAndEnds) {

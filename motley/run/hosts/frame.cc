@@ -1,34 +1,57 @@
 #include "motley/run/hosts/frame.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
+#include "motley/run/hosts/elapsed.h"
+
 namespace motley::run {
 namespace {
 
+constexpr int kRoomWaitMs = 100;
 constexpr std::size_t kMostHead = std::size_t{64} << 20;  // a line: a whole program's job at most
 
-Result<void> write_all(int descriptor, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t count = ::write(descriptor, bytes.data(), bytes.size());
+}  // namespace
+
+void FrameWriter::add(Json head, std::string_view bytes) {
+  if (!bytes.empty()) head["bytes"] = bytes.size();
+  text_.erase(0, std::exchange(begin_, 0));
+  text_ += head.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  text_ += bytes;
+}
+
+Result<void> FrameWriter::write_some(int descriptor) {
+  const int flags = ::fcntl(descriptor, F_GETFL);
+  if ((flags & O_NONBLOCK) == 0) ::fcntl(descriptor, F_SETFL, flags | O_NONBLOCK);
+  while (waiting() > 0) {
+    const ssize_t count = ::write(descriptor, text_.data() + begin_, waiting());
     if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) return {};
     if (count <= 0) return runtime_error("run.pipe", std::strerror(errno));
-    bytes.remove_prefix(static_cast<std::size_t>(count));
+    begin_ += static_cast<std::size_t>(count);
   }
   return {};
 }
 
-}  // namespace
-
-Result<void> write_frame(int descriptor, Json head, std::string_view bytes) {
-  if (!bytes.empty()) head["bytes"] = bytes.size();
-  std::string text = head.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  text += bytes;
-  return write_all(descriptor, text);
+Result<void> FrameWriter::write_all(int descriptor, double patience) {
+  auto begin = Clock::now();
+  while (true) {
+    const std::size_t before = waiting();
+    MOTLEY_RETURN_IF_ERROR(write_some(descriptor));
+    if (waiting() == 0) return {};
+    if (waiting() < before) begin = Clock::now();
+    if (seconds_since(begin) >= patience)
+      return runtime_error("run.timeout",
+                           fmt::format("nothing could be sent for {:.0f} s", patience));
+    pollfd wait{descriptor, POLLOUT, 0};
+    ::poll(&wait, 1, kRoomWaitMs);
+  }
 }
 
 bool FrameReader::read_some(int descriptor) {

@@ -20,8 +20,22 @@ struct Frame {
 /// Bytes of files travel in pieces of at most this.
 inline constexpr std::size_t kMostFrameBytes = std::size_t{4} << 20;
 
-/// Writes all of it. Runtime error `run.pipe`: nobody reads any more.
-Result<void> write_frame(int descriptor, Json head, std::string_view bytes = {});
+/// Frames on their way into a pipe or socket that may be full, or stay so. The descriptor is made
+/// one that never blocks.
+class FrameWriter {
+ public:
+  void add(Json head, std::string_view bytes = {});
+  /// Bytes that nobody has taken yet.
+  std::size_t waiting() const { return text_.size() - begin_; }
+  /// Writes what fits. Runtime error `run.pipe`: nobody reads any more.
+  Result<void> write_some(int descriptor);
+  /// Writes all. Runtime error `run.timeout`: nothing was taken for `patience` seconds.
+  Result<void> write_all(int descriptor, double patience);
+
+ private:
+  std::string text_;
+  std::size_t begin_ = 0;  // of what was not written
+};
 
 /// Puts frames together from what a pipe gives.
 class FrameReader {

@@ -30,7 +30,9 @@ TEST(FrameTest, GoesThroughAPipe) {
   auto pipe = make_pipe();
   ASSERT_TRUE(pipe.has_value());
   const std::string bytes("a\0b\n", 4);
-  ASSERT_TRUE(write_frame(pipe->write.number(), {{"do", "keep"}}, bytes).has_value());
+  FrameWriter writer;
+  writer.add({{"do", "keep"}}, bytes);
+  ASSERT_TRUE(writer.write_some(pipe->write.number()).has_value());
   FrameReader reader;
   EXPECT_TRUE(reader.read_some(pipe->read.number()));
   const auto frame = reader.next();
@@ -39,6 +41,26 @@ TEST(FrameTest, GoesThroughAPipe) {
   EXPECT_EQ(frame->bytes, bytes);
   pipe->write.reset();
   EXPECT_FALSE(reader.read_some(pipe->read.number()));
+}
+
+TEST(FrameTest, AFullPipeKeepsNobody) {
+  auto pipe = make_pipe();
+  ASSERT_TRUE(pipe.has_value());
+  FrameWriter writer;
+  writer.add({{"do", "keep"}}, std::string(1 << 20, 'x'));
+  ASSERT_TRUE(writer.write_some(pipe->write.number()).has_value());
+  EXPECT_GT(writer.waiting(), 0U);
+  const auto late = writer.write_all(pipe->write.number(), 0.2);
+  EXPECT_EQ(late.error().code, "run.timeout");
+  EXPECT_EQ(late.error().message, "nothing could be sent for 0 s");
+  FrameReader reader;
+  std::optional<Frame> frame;
+  while (!frame) {
+    EXPECT_TRUE(reader.read_some(pipe->read.number()));
+    EXPECT_TRUE(writer.write_some(pipe->write.number()).has_value());
+    frame = reader.next();
+  }
+  EXPECT_EQ(frame->bytes.size(), std::size_t{1} << 20);
 }
 
 }  // namespace

@@ -38,43 +38,11 @@ std::string_view bytes_of(const MappedFile& file) {
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
 }
 
-/// What fetch receives, written below a folder.
-class Receiver {
- public:
-  Receiver(std::string root, std::string into) : root_(std::move(root)), into_(std::move(into)) {}
-
-  Result<void> take(const Frame& frame) {
-    const fs::path path = place(frame.head.value("path", ""));
-    std::error_code code;
-    fs::create_directories(path.parent_path(), code);
-    if (frame.head.value("is", "") == "link") {
-      fs::remove(path, code);
-      fs::create_symlink(frame.head.value("target", ""), path, code);
-      return code ? runtime_error("host.fetch", path.string() + ": " + code.message())
-                  : Result<void>();
-    }
-    const auto how = std::ios::binary | (path == open_ ? std::ios::app : std::ios::trunc);
-    std::ofstream stream(path, how);
-    stream.write(frame.bytes.data(), static_cast<std::streamsize>(frame.bytes.size()));
-    stream.close();
-    open_ = frame.head.value("end", true) ? fs::path() : path;
-    return stream.fail() ? runtime_error("host.fetch", path.string() + ": cannot be written")
-                         : Result<void>();
-  }
-
- private:
-  /// Never outside of the folder, whatever the host says.
-  fs::path place(const std::string& path) const {
-    const fs::path inside = fs::path(path).lexically_normal().lexically_relative(root_);
-    const bool is_inside = !inside.empty() && *inside.begin() != ".." && inside != ".";
-    return is_inside ? fs::path(into_) / inside : fs::path(into_) / fs::path(path).filename();
-  }
-
-  std::string root_, into_;
-  fs::path open_;  // of which more comes
-};
-
 }  // namespace
+
+std::string content_name(std::string_view bytes) {
+  return fmt::format("{}-{}", hash_hex(bytes), bytes.size());
+}
 
 Result<std::unique_ptr<HostLink>> HostLink::start(const std::string& host,
                                                   std::vector<std::string> command) {
@@ -131,7 +99,13 @@ Result<void> HostLink::read(int wait_ms) {
     heard_at_ = Clock::now();
     if (!reader_.read_some(child_.output.number())) child_.output.reset();
   }
-  while (auto frame = reader_.next()) waiting_.push_back(std::move(*frame));
+  while (auto frame = reader_.next()) {
+    const auto arrival = arrivals_.find(frame->head.value("number", 0));
+    if (arrival != arrivals_.end())
+      arrival->second.take(*frame);
+    else
+      waiting_.push_back(std::move(*frame));
+  }
   return {};
 }
 
@@ -155,13 +129,17 @@ Result<Json> HostLink::greet(double timeout_s) {
 Result<void> HostLink::send(Json head, std::string_view bytes) {
   const std::scoped_lock lock(writing_);
   if (!child_.input.is_open()) return lost("its connection is closed");
-  if (!write_frame(child_.input.number(), std::move(head), bytes)) return lost("connection ended");
-  return {};
+  outbox_.add(std::move(head), bytes);
+  const auto sent = outbox_.write_all(child_.input.number(), kMostSilence);
+  if (sent) return {};
+  return lost(sent.error().code == "run.timeout" ? sent.error().message : "connection ended");
 }
 
 void HostLink::beat() {
-  const std::scoped_lock lock(writing_);
-  if (child_.input.is_open()) (void)write_frame(child_.input.number(), {{"do", "beat"}});
+  const std::unique_lock lock(writing_, std::try_to_lock);
+  if (!lock || !child_.input.is_open()) return;
+  if (outbox_.waiting() == 0) outbox_.add({{"do", "beat"}});
+  (void)outbox_.write_some(child_.input.number());
 }
 
 Result<Frame> HostLink::wait_for(const std::string& is, double timeout_s) {
@@ -188,6 +166,14 @@ Result<Frame> HostLink::ask(Json head, const std::string& is, double timeout_s) 
   return wait_for(is, timeout_s);
 }
 
+/// While much is sent: what the host could not do with it. Answers stay.
+Result<void> HostLink::check_refused() {
+  MOTLEY_RETURN_IF_ERROR(read(0));
+  for (const Frame& frame : waiting_)
+    if (frame.head.value("is", "") == "failed") return tl::make_unexpected(wait_for("", 0).error());
+  return {};
+}
+
 Result<void> HostLink::put_text(std::string_view text, const std::string& path) {
   bool is_end = false;
   while (!is_end) {
@@ -195,6 +181,7 @@ Result<void> HostLink::put_text(std::string_view text, const std::string& path) 
     text.remove_prefix(piece.size());
     is_end = text.empty();
     MOTLEY_RETURN_IF_ERROR(send({{"do", "write"}, {"path", path}, {"end", is_end}}, piece));
+    MOTLEY_RETURN_IF_ERROR(check_refused());
   }
   return {};
 }
@@ -208,47 +195,77 @@ Result<void> HostLink::link(const std::string& path, const std::string& target) 
   return send({{"do", "link"}, {"path", path}, {"target", target}});
 }
 
-Result<void> HostLink::share(const std::string& from, const std::string& path) {
+Result<bool> HostLink::has(const std::string& name) {
   constexpr double kPatience = 60;
+  MOTLEY_ASSIGN(const Frame known, ask({{"do", "have"}, {"hash", name}}, "have", kPatience));
+  return known.head.value("there", false);
+}
+
+Result<void> HostLink::keep(const std::string& name,
+                            const std::function<Result<void>(const Sink&)>& write) {
+  const auto give = [&](std::string_view piece, bool is_end) -> Result<void> {
+    MOTLEY_RETURN_IF_ERROR(send({{"do", "keep"}, {"hash", name}, {"end", is_end}}, piece));
+    return check_refused();
+  };
+  const Sink sink = [&](std::string_view piece) -> Result<void> {
+    for (; !piece.empty(); piece.remove_prefix(std::min(piece.size(), kMostFrameBytes)))
+      MOTLEY_RETURN_IF_ERROR(give(piece.substr(0, kMostFrameBytes), false));
+    return {};
+  };
+  MOTLEY_RETURN_IF_ERROR(write(sink));
+  return give({}, true);
+}
+
+Result<void> HostLink::link_kept(const std::string& name, const std::string& path) {
+  return link(path, fmt::format("{}/files/{}", cache_, name));
+}
+
+Result<void> HostLink::share(const std::string& from, const std::string& path) {
   MOTLEY_ASSIGN(const MappedFile file, MappedFile::open(from));
-  std::string_view rest = bytes_of(file);
-  const std::string hash = fmt::format("{}-{}", hash_hex(rest), rest.size());
-  MOTLEY_ASSIGN(const Frame known, ask({{"do", "have"}, {"hash", hash}}, "have", kPatience));
-  bool is_end = known.head.value("there", false);
-  while (!is_end) {
-    const std::string_view piece = rest.substr(0, kMostFrameBytes);
-    rest.remove_prefix(piece.size());
-    is_end = rest.empty();
-    MOTLEY_RETURN_IF_ERROR(send({{"do", "keep"}, {"hash", hash}, {"end", is_end}}, piece));
-  }
-  return link(path, fmt::format("{}/files/{}", cache_, hash));
+  const std::string name = content_name(bytes_of(file));
+  MOTLEY_ASSIGN(const bool is_there, has(name));
+  if (!is_there)
+    MOTLEY_RETURN_IF_ERROR(keep(name, [&](const Sink& sink) { return sink(bytes_of(file)); }));
+  return link_kept(name, path);
 }
 
-Result<void> HostLink::fetch(const std::string& path, const std::string& into, double timeout_s) {
-  MOTLEY_RETURN_IF_ERROR(send({{"do", "fetch"}, {"path", path}}));
-  Receiver receiver(path, into);
-  const auto begin = Clock::now();
-  for (bool is_done = false; !is_done;) {
-    if (!child_.output.is_open()) return lost("connection ended");
-    if (seconds_since(begin) > timeout_s) return lost("its files did not come");
+Result<int> HostLink::begin_fetch(const std::string& path, const std::string& into) {
+  const int number = ++fetches_;
+  arrivals_.emplace(number, Arrival(path, into));
+  MOTLEY_RETURN_IF_ERROR(send({{"do", "fetch"}, {"path", path}, {"number", number}}));
+  return number;
+}
+
+Result<void> HostLink::fetch(const std::string& path, const std::string& into, double patience) {
+  MOTLEY_ASSIGN(const int number, begin_fetch(path, into));
+  const Arrival& coming = arrival(number);
+  auto since = Clock::now();
+  Result<void> listened;
+  while (!coming.is_over() && listened && seconds_since(since) < patience) {
+    const std::int64_t before = coming.bytes() + coming.files();
     MOTLEY_RETURN_IF_ERROR(read(kWaitMs));
-    std::vector<Frame> others;
-    for (Frame& frame : std::exchange(waiting_, {})) {
-      const std::string is = frame.head.value("is", "");
-      if (is == "file" || is == "link") MOTLEY_RETURN_IF_ERROR(receiver.take(frame));
-      is_done = is_done || is == "fetched";
-      if (is != "file" && is != "link" && is != "fetched") others.push_back(std::move(frame));
-    }
-    waiting_ = std::move(others);
+    if (coming.bytes() + coming.files() > before) since = Clock::now();
+    if (!child_.output.is_open() && !coming.is_over()) listened = lost("connection ended");
   }
-  return {};
+  const bool is_over = coming.is_over();
+  Result<void> outcome = listened ? coming.outcome() : listened;
+  forget(number);
+  if (listened && !is_over)
+    return lost(fmt::format("nothing of {} came for {:.0f} s", path, patience));
+  if (!listened || outcome) return outcome;
+  return with_context("host " + host_, std::move(outcome).error());
 }
 
-Result<std::vector<Frame>> HostLink::take() {
+Result<void> HostLink::listen() {
   MOTLEY_RETURN_IF_ERROR(read(0));
   if (!child_.output.is_open() && waiting_.empty()) return lost("connection ended");
   if (seconds_since(heard_at_) > kMostSilence)
     return lost(fmt::format("nothing was heard for {:.0f} s", kMostSilence));
+  return {};
+}
+
+Result<std::vector<Frame>> HostLink::take() {
+  MOTLEY_RETURN_IF_ERROR(listen());
   return std::exchange(waiting_, {});
 }
 

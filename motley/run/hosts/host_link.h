@@ -1,6 +1,8 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -10,10 +12,14 @@
 
 #include "motley/base/json.h"
 #include "motley/base/result.h"
+#include "motley/run/hosts/arrival.h"
 #include "motley/run/hosts/child_process.h"
 #include "motley/run/hosts/frame.h"
 
 namespace motley::run {
+
+/// By which hosts keep a content.
+std::string content_name(std::string_view bytes);
 
 /// The lead's end of the pipe to a host's agent (agent.h). Requests and answers by one thread;
 /// beats by any.
@@ -36,6 +42,7 @@ class HostLink {
   Result<Json> greet(double timeout_s);
   const std::string& scratch() const { return scratch_; }
 
+  /// Runtime error `host.lost`: it is gone, or takes nothing for kMostSilence.
   Result<void> send(Json head, std::string_view bytes = {});
   /// Sends and waits for the answer that `is` what was asked.
   Result<Frame> ask(Json head, const std::string& is, double timeout_s);
@@ -46,17 +53,32 @@ class HostLink {
   Result<void> put_text(std::string_view text, const std::string& path);
   /// The same, which the host keeps by its content: sent only where it has it not.
   Result<void> share(const std::string& from, const std::string& path);
+  /// What that is made of, where a name says what the content is. Does the host keep it?
+  Result<bool> has(const std::string& name);
+  /// Gives it what `write` gives to a sink, piece by piece, to keep under a name.
+  using Sink = std::function<Result<void>(std::string_view piece)>;
+  Result<void> keep(const std::string& name, const std::function<Result<void>(const Sink&)>& write);
+  /// A kept file as SCRATCH/path.
+  Result<void> link_kept(const std::string& name, const std::string& path);
   /// A symbolic link SCRATCH/path.
   Result<void> link(const std::string& path, const std::string& target);
-  /// What lies below SCRATCH/path there, as `into` here.
-  Result<void> fetch(const std::string& path, const std::string& into, double timeout_s);
+  /// What lies below SCRATCH/path there, as `into` here. Error: nothing of it came for `patience`
+  /// seconds, or of Arrival.
+  Result<void> fetch(const std::string& path, const std::string& into, double patience);
+  /// Begins the same: it comes whenever the link is read, until the arrival is over. It is the
+  /// link's until it is forgotten, by the number.
+  Result<int> begin_fetch(const std::string& path, const std::string& into);
+  const Arrival& arrival(int number) const { return arrivals_.at(number); }
+  void forget(int number) { arrivals_.erase(number); }
 
   /// A number that no process of the agent has had.
   int next_process() { return ++processes_; }
   int descriptor() const { return child_.output.number(); }
-  /// What has come, without waiting. An error when the agent is gone or silent.
+  /// Reads what has come, without waiting, and keeps it. An error when the agent is gone or silent.
+  Result<void> listen();
+  /// The same, and gives what is no arrival's.
   Result<std::vector<Frame>> take();
-  /// That the lead lives.
+  /// That the lead lives. Does not wait: what is being sent says so, too.
   void beat();
 
  private:
@@ -64,7 +86,7 @@ class HostLink {
       : host_(std::move(host)), command_(std::move(command)) {}
   tl::unexpected<Error> lost(const std::string& why);
   Result<void> read(int wait_ms);
-  Result<void> send_file(const std::string& from, Json head);
+  Result<void> check_refused();
 
   std::string host_;
   std::vector<std::string> command_;
@@ -74,7 +96,10 @@ class HostLink {
   int processes_ = 0;
   FrameReader reader_;
   std::vector<Frame> waiting_;  // that came while something else was waited for
+  std::map<int, Arrival> arrivals_;
+  int fetches_ = 0;
   std::mutex writing_;
+  FrameWriter outbox_;
   std::chrono::steady_clock::time_point heard_at_ = std::chrono::steady_clock::now();
 };
 

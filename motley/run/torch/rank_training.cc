@@ -49,14 +49,6 @@ class HostTensors {
   std::vector<SavedTensor> saved_;
 };
 
-/// Canonical name of each state_dict name: tied names point to the parameter that is trained.
-std::map<std::string, std::string> canonical_names(const graph::Graph& graph) {
-  std::map<std::string, std::string> names;
-  for (const graph::Value& value : graph.values)
-    for (const std::string& tied : value.tied) names[tied] = value.name;
-  return names;
-}
-
 /// Of parameters and buffers by every state_dict name, tied ones too.
 std::map<std::string, std::vector<std::int64_t>> parameter_shapes(const graph::Graph& graph) {
   std::map<std::string, std::vector<std::int64_t>> shapes;
@@ -115,17 +107,24 @@ Result<void> check_tensors(const Checkpoint& checkpoint, const program::DevicePr
                   missing != nullptr ? *missing : *extra));
 }
 
-/// What each rank calls its machine.
+/// What each rank calls its machine. Rank 0 reads what all say, and says it: so that n ranks read
+/// 2n values, not n squared.
 Result<std::vector<std::string>> share_machines(const WorkerSession& session) {
+  constexpr const char* kAll = "machines";
   std::vector<std::string> machines = {this_machine()};
   if (session.size == 1) return machines;
-  const std::string own = fmt::format("machine/{}", session.rank);
-  MOTLEY_RETURN_IF_ERROR(session.rendezvous->set(own, machines[0]));
-  machines.clear();
-  for (int rank = 0; rank < session.size; ++rank) {
-    MOTLEY_ASSIGN(machines.emplace_back(),
-                  session.rendezvous->get(fmt::format("machine/{}", rank), session.patience()));
+  Rendezvous& rendezvous = *session.rendezvous;
+  if (session.rank > 0) {
+    MOTLEY_RETURN_IF_ERROR(rendezvous.set(fmt::format("machine/{}", session.rank), machines[0]));
+    MOTLEY_ASSIGN(const std::string text, rendezvous.get(kAll, 2 * session.patience()));
+    MOTLEY_ASSIGN(const Json all, parse_json(text, kAll));
+    return all.get<std::vector<std::string>>();
   }
+  for (int rank = 1; rank < session.size; ++rank) {
+    MOTLEY_ASSIGN(machines.emplace_back(),
+                  rendezvous.get(fmt::format("machine/{}", rank), session.patience()));
+  }
+  MOTLEY_RETURN_IF_ERROR(rendezvous.set(kAll, Json(machines).dump()));
   return machines;
 }
 
@@ -409,11 +408,9 @@ Result<void> RankTraining::open_feeds() {
   if (!evaluation) return {};
   std::vector<BatchKind> kinds;
   for (const program::Program& program : session_.evaluations) kinds.push_back(batch_kind(program));
-  const std::int64_t rest = kinds.size() > 1 ? kinds[1].size : 0;
-  const std::int64_t whole = (evaluation->samples - rest) / kinds[0].size;
-  batches_evaluated_ = whole + (rest > 0 ? 1 : 0);
-  MOTLEY_ASSIGN(evaluated_, open("evaluation", evaluation->data,
-                                 BatchOrder::passes(std::move(kinds), whole), std::nullopt));
+  BatchOrder order = BatchOrder::passes_over(std::move(kinds), evaluation->samples);
+  batches_evaluated_ = order.batches_in_pass();
+  MOTLEY_ASSIGN(evaluated_, open("evaluation", evaluation->data, std::move(order), std::nullopt));
   return {};
 }
 
@@ -536,6 +533,13 @@ Result<WrittenFiles> RankTraining::write_files() {
                                  {session_.rank, ranks, weights.saved(), states.saved()});
 }
 
+/// For messages; of one on another machine than the lead's where it is.
+std::string RankTraining::name_of(int rank) const {
+  const WorkerDevice& device = session_.job.devices[static_cast<std::size_t>(rank)];
+  if (device.host.empty()) return fmt::format("rank {}", rank);
+  return fmt::format("rank {} ({}, host {})", rank, device.name, device.host);
+}
+
 /// Has the rank a run directory of its own, on another machine than rank 0's?
 bool RankTraining::is_elsewhere(int rank) const {
   const std::vector<WorkerDevice>& devices = session_.job.devices;
@@ -590,7 +594,7 @@ Result<std::string> RankTraining::finish_checkpoint() {
                   session_.rendezvous->get(fmt::format("{}{}", key, rank), session_.patience()));
     if (!text.starts_with('{')) {
       parts.push_back(
-          runtime_error("run.checkpoint-write", fmt::format("rank {}: {}", rank, text)));
+          runtime_error("run.checkpoint-write", fmt::format("{}: {}", name_of(rank), text)));
       continue;
     }
     MOTLEY_ASSIGN(const Json json, parse_json(text, key));
@@ -609,7 +613,9 @@ Result<std::string> RankTraining::finish_checkpoint() {
 Result<std::string> RankTraining::write_checkpoint() {
   auto written = finish_checkpoint();
   if (written) return written;
-  return tl::make_unexpected(checkpoints_.give_up(next_step_, written.error()));
+  Error error = checkpoints_.give_up(next_step_, written.error());
+  if (!session_.device().host.empty()) error.message = name_of(0) + ": " + error.message;
+  return tl::make_unexpected(std::move(error));
 }
 
 /// Another rank's part in a checkpoint: its files, and waiting for rank 0 to end it.
@@ -692,7 +698,8 @@ Result<void> RankTraining::compare_whole() {
 
 Result<void> RankTraining::finish() {
   MOTLEY_RETURN_IF_ERROR(checkpoint());  // a training of no steps: the model as it came
-  if (session_.rank != 0) return {};
+  // On another machine than the lead's: that publishes what it was brought.
+  if (session_.rank != 0 || !session_.job.rank_files.empty()) return {};
   MOTLEY_RETURN_IF_ERROR(checkpoints_.publish(saved_path_));
   if (const std::string best = checkpoints_.best(); best_ && !best.empty())
     MOTLEY_RETURN_IF_ERROR(checkpoints_.publish(best, "model_best.safetensors"));

@@ -69,6 +69,7 @@ class RankTraining {
   Result<StepResult> step_on_data();
   Result<void> check_finite(const std::string& what, double value) const;
   Result<WrittenFiles> write_files();
+  std::string name_of(int rank) const;
   bool is_elsewhere(int rank) const;
   Result<void> receive_files(const WrittenFiles& files, int rank);
   Result<void> send_files(const WrittenFiles& files);

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/data/dataset.h"
+#include "motley/run/data_reads.h"
+#include "motley/run/hosts/host_link.h"
+
+namespace motley::run {
+
+/// A file of samples here, of which each host is given what its ranks read.
+class DataFile {
+ public:
+  /// Errors: of data::open_dataset.
+  static Result<DataFile> open(const data::DataSource& source,
+                               const std::vector<data::InputSpec>& inputs);
+  std::int64_t samples() const { return whole_->samples(); }
+  /// Puts the file at PATH below the host's folder or, where that is less, an excerpt of it at
+  /// PATH.excerpt: only what the host has not kept from earlier. `choices`: reads any of which will
+  /// do; the first one that the host has, else the last. Gives the source there. Error: a host's
+  /// disk is full, or it is gone.
+  Result<data::DataSource> place(HostLink& link, const std::string& path,
+                                 const std::vector<DataReads>& choices) const;
+
+ private:
+  std::string excerpt_name(const DataReads& reads) const;
+
+  data::DataSource source_;
+  std::vector<data::InputSpec> inputs_;
+  std::unique_ptr<data::Dataset> whole_;
+  std::int64_t bytes_ = 0;
+  std::string hash_;  // of the content
+};
+
+}  // namespace motley::run

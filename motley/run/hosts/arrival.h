@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "motley/base/result.h"
+#include "motley/run/hosts/frame.h"
+
+namespace motley::run {
+
+/// Files of another machine on their way into a folder here, a piece at a time: the other end of
+/// OutgoingFiles.
+class Arrival {
+ public:
+  /// Of what lies below `root` there, below `into`.
+  Arrival(std::string root, std::string into) : root_(std::move(root)), into_(std::move(into)) {}
+  /// Takes its next frame. After a fault here the rest is let go by.
+  void take(const Frame& frame);
+  bool is_over() const { return is_over_; }
+  /// Errors: what the other end could not read (agent.read), `host.fetch`: what cannot be written
+  /// here.
+  const Result<void>& outcome() const { return outcome_; }
+  std::int64_t bytes() const { return bytes_; }  ///< that have come
+  std::int64_t files() const { return files_; }  ///< whole ones, and links
+
+ private:
+  Result<void> write(const Frame& frame);
+  Result<void> make_link(const std::filesystem::path& path, const std::string& target);
+  std::filesystem::path place(const std::string& path) const;
+
+  std::string root_, into_;
+  std::ofstream stream_;  // of a file of which more comes
+  std::int64_t bytes_ = 0, files_ = 0;
+  bool is_over_ = false;
+  Result<void> outcome_;
+};
+
+}  // namespace motley::run
