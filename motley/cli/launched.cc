@@ -22,7 +22,11 @@ std::string variable(const Context& context, const std::string& name) {
 
 Result<Json> probe_host() {
   MOTLEY_ASSIGN(const cluster::ProbeReport report, cluster::probe_this_machine());
-  return Json{{"cluster", cluster::print_cluster(report.cluster)}, {"notes", report.notes}};
+  return Json{{"cluster", cluster::print_cluster(report.cluster)},
+              {"processor", report.processor},
+              {"instructions", report.instructions},
+              {"cores", report.cores},
+              {"notes", report.notes}};
 }
 
 /// Until the lead says how it ended.

@@ -1,10 +1,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "motley/base/file.h"
 #include "motley/base/json.h"
 #include "motley/base/text.h"
+#include "motley/cli/app.h"
 #include "motley/cli/verb.h"
 #include "motley/cluster/probe.h"
 #include "motley/cluster/quantity_text.h"
@@ -35,12 +38,30 @@ Json device_to_json(const cluster::Cluster& cluster, const cluster::Device& devi
           {"memory_bytes", device.memory ? Json(device.memory->value) : Json(nullptr)}};
 }
 
+Json number_or_null(const std::optional<BytesPerSecond>& rate) {
+  return rate ? Json(rate->value) : Json(nullptr);
+}
+
 Json link_to_json(const cluster::Cluster& cluster, const cluster::Link& link) {
   Json between = Json::array();
   for (const NodeId id : link.between) between.push_back(cluster.node(id).name);
   return {{"between", between},
           {"bandwidth_bytes_per_s", link.bandwidth.value},
-          {"latency_s", link.latency.value}};
+          {"latency_s", link.latency.value},
+          {"capacity_bytes_per_s", number_or_null(link.capacity)}};
+}
+
+/// A machine that was asked, as the node that it has become.
+Json host_to_json(const cluster::Node& node, const control::HostFacts& facts) {
+  return {{"node", node.name},
+          {"host", node.host},
+          {"motley", facts.motley},
+          {"torch", facts.torch},
+          {"processor", facts.processor},
+          {"instructions", facts.instructions},
+          {"cores", facts.cores},
+          {"clock_ahead_s", facts.clock_ahead.value},
+          {"bandwidth_bytes_per_s", number_or_null(node.bandwidth)}};
 }
 
 /// "a,b" and "c" as a, b, c; of a file the first word of each line, without comments.
@@ -63,44 +84,68 @@ Result<std::vector<std::string>> read_hosts(const ProbeOptions& options) {
   return names;
 }
 
-Result<cluster::ProbeReport> probe_hosts(const std::vector<std::string>& hosts, bool allow_missing,
-                                         const Context& context) {
+/// What was found, and of which hosts: by node.
+struct Probed {
+  cluster::Cluster cluster;
+  std::vector<control::HostFacts> facts;
+  std::vector<std::string> notes;
+};
+
+Result<Probed> probe_hosts(const std::vector<std::string>& hosts, bool allow_missing,
+                           const Context& context) {
   context.note(fmt::format("probe: {} hosts", hosts.size()));
-  MOTLEY_ASSIGN(const control::FoundHosts found, context.workers->find_hosts(hosts));
+  MOTLEY_ASSIGN(
+      control::FoundHosts found,
+      context.workers->find_hosts(hosts, [&](const std::string& line) { context.note(line); }));
   for (const auto& [host, error] : found.missing) {
     if (!allow_missing || found.hosts.empty()) return tl::make_unexpected(error);
     context.note(fmt::format("left out: {}", error.message));
   }
-  cluster::ProbeReport report;
-  MOTLEY_ASSIGN(report.cluster, control::make_found_cluster(found, "found"));
-  for (const control::FoundHosts::Wire& wire : found.wires)
-    report.notes.push_back(fmt::format("{} to {}: {}, {}", found.hosts[wire.from],
-                                       found.hosts[wire.to], cluster::short_rate(wire.bandwidth),
-                                       cluster::short_seconds(wire.latency)));
-  return report;
+  MOTLEY_ASSIGN(control::FoundCluster made, control::make_found_cluster(found, "found"));
+  return Probed{std::move(made.cluster), std::move(found.facts), std::move(made.notes)};
+}
+
+Result<Probed> probe_here(const Context& context) {
+  MOTLEY_ASSIGN(cluster::ProbeReport report, cluster::probe_this_machine());
+  const auto torch = context.workers->torch_version();
+  control::HostFacts facts{.motley = version(),
+                           .torch = torch ? *torch : "",
+                           .processor = report.processor,
+                           .instructions = report.instructions,
+                           .cores = report.cores};
+  return Probed{std::move(report.cluster), {std::move(facts)}, std::move(report.notes)};
+}
+
+Json probed_to_json(const Probed& probed) {
+  Json object = {{"devices", Json::array()},
+                 {"links", Json::array()},
+                 {"hosts", Json::array()},
+                 {"notes", probed.notes}};
+  for (const cluster::Device& device : probed.cluster.devices)
+    object["devices"].push_back(device_to_json(probed.cluster, device));
+  for (const cluster::Link& link : probed.cluster.links)
+    object["links"].push_back(link_to_json(probed.cluster, link));
+  for (std::size_t i = 0; i < probed.facts.size(); ++i)
+    object["hosts"].push_back(host_to_json(probed.cluster.nodes[i], probed.facts[i]));
+  return object;
 }
 
 Result<int> probe(const ProbeOptions& options, const Context& context) {
   MOTLEY_ASSIGN(std::vector<std::string> hosts, read_hosts(options));
   if (hosts.empty()) hosts = context.workers->launched_hosts();
-  const bool is_here = hosts.empty();
-  MOTLEY_ASSIGN(
-      const cluster::ProbeReport report,
-      is_here ? cluster::probe_this_machine() : probe_hosts(hosts, options.allow_missing, context));
-  for (const std::string& note : report.notes) context.note(note);
-  const std::string text = cluster::print_cluster(report.cluster);
-  Json object = {{"devices", Json::array()}, {"links", Json::array()}, {"notes", report.notes}};
-  for (const cluster::Device& device : report.cluster.devices)
-    object["devices"].push_back(device_to_json(report.cluster, device));
-  for (const cluster::Link& link : report.cluster.links)
-    object["links"].push_back(link_to_json(report.cluster, link));
+  MOTLEY_ASSIGN(const Probed probed, hosts.empty()
+                                         ? probe_here(context)
+                                         : probe_hosts(hosts, options.allow_missing, context));
+  for (const std::string& note : probed.notes) context.note(note);
+  const std::string text = cluster::print_cluster(probed.cluster);
+  const Json object = probed_to_json(probed);
   if (options.output.empty()) {
     context.result(text, object);
     return kDone;
   }
   MOTLEY_RETURN_IF_ERROR(write_file_atomic(options.output, text));
   context.result(
-      fmt::format("wrote {} ({} devices)\n", options.output, report.cluster.devices.size()),
+      fmt::format("wrote {} ({} devices)\n", options.output, probed.cluster.devices.size()),
       object);
   return kDone;
 }

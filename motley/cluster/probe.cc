@@ -102,12 +102,25 @@ std::string ascii_line(std::string text) {
 
 }  // namespace
 
-std::string describe_cpu() {
+namespace {
+
+struct CpuWords {
+  std::string name, instructions;
+};
+
+CpuWords find_processor() {
   const std::string text = read_host_file("/proc/cpuinfo").value_or("");
   std::string flags = cpu_field(text, "flags"), name = cpu_field(text, "model name");
   if (flags.empty()) flags = cpu_field(text, "Features");
   if (name.empty()) name = "part " + cpu_field(text, "CPU part");
-  return ascii_line(fmt::format("{}, {}", name, instruction_set(flags)));
+  return {ascii_line(name), std::string(instruction_set(flags))};
+}
+
+}  // namespace
+
+std::string describe_cpu() {
+  const CpuWords found = find_processor();
+  return fmt::format("{}, {}", found.name, found.instructions);
 }
 
 std::optional<double> core_quota() {
@@ -128,6 +141,9 @@ Result<ProbeReport> probe_this_machine() {
     // period.
     threads = std::max(1, static_cast<int>(std::floor(*limits.cpu_quota)));
   }
+  report.cores = affinity;
+  report.processor = find_processor().name;
+  report.instructions = find_processor().instructions;
   report.notes.push_back(fmt::format("cpu: {} cores by affinity, {} threads", affinity, threads));
   report.notes.insert(report.notes.end(), limits.notes.begin(), limits.notes.end());
   Device cpu;

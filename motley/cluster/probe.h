@@ -13,6 +13,8 @@ namespace motley::cluster {
 /// reports (by dlopen of libcuda; none without a driver). `notes` says what was found and what not.
 struct ProbeReport {
   Cluster cluster;
+  std::string processor, instructions;  ///< "AMD EPYC 9R14", "avx512f"
+  int cores = 0;                        ///< that this process may use
   std::vector<std::string> notes;
 };
 Result<ProbeReport> probe_this_machine();

@@ -2,22 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <cctype>
 #include <cmath>
-#include <map>
 #include <set>
 #include <utility>
 
+#include "motley/cluster/quantity_text.h"
+#include "motley/control/found_links.h"
+
 namespace motley::control {
 namespace {
-
-constexpr double kAlike = 0.1;
-
-/// Rounded as a person would write it: three digits.
-double rounded(double value) {
-  const double unit = std::pow(10.0, std::floor(std::log10(value)) - 2);
-  return std::round(value / unit) * unit;
-}
 
 std::string as_word(std::string text) {
   for (char& c : text)
@@ -25,59 +19,7 @@ std::string as_word(std::string text) {
   return text;
 }
 
-/// The slower way and the longer one.
-cluster::Link worse(const cluster::Link& a, const cluster::Link& b) {
-  cluster::Link link = a;
-  link.bandwidth = std::min(a.bandwidth, b.bandwidth);
-  link.latency = std::max(a.latency, b.latency);
-  return link;
-}
-
-std::vector<cluster::Link> measured_links(const FoundHosts& found) {
-  std::map<std::pair<std::size_t, std::size_t>, cluster::Link> pairs;
-  for (const FoundHosts::Wire& wire : found.wires) {
-    const auto key = std::minmax(wire.from, wire.to);
-    cluster::Link link{{NodeId(static_cast<std::int64_t>(key.first)),
-                        NodeId(static_cast<std::int64_t>(key.second))},
-                       wire.bandwidth,
-                       wire.latency,
-                       std::nullopt};
-    const auto [known, is_new] = pairs.try_emplace(key, link);
-    if (!is_new) known->second = worse(known->second, link);
-  }
-  std::vector<cluster::Link> links;
-  for (auto& [key, link] : pairs) links.push_back(std::move(link));
-  return links;
-}
-
-/// One for all, if they are alike: the median.
-std::vector<cluster::Link> put_together(std::vector<cluster::Link> links, std::size_t nodes) {
-  if (links.empty()) return links;
-  std::vector<double> rates, latencies;
-  for (const cluster::Link& link : links) {
-    rates.push_back(link.bandwidth.value);
-    latencies.push_back(link.latency.value);
-  }
-  std::sort(rates.begin(), rates.end());
-  std::sort(latencies.begin(), latencies.end());
-  if (rates.front() >= rates.back() * (1 - kAlike) || nodes == 2)
-    links = {
-        {{}, BytesPerSecond(rates[rates.size() / 2]), Seconds(latencies[rates.size() / 2]), {}}};
-  // Pairs that were not measured, of many hosts, are taken for the worst of those that were.
-  else if (links.size() < nodes * (nodes - 1) / 2)
-    links.push_back({{}, BytesPerSecond(rates.front()), Seconds(latencies.back()), {}});
-  for (cluster::Link& link : links) {
-    link.bandwidth = BytesPerSecond(rounded(link.bandwidth.value));
-    link.latency = Seconds(rounded(link.latency.value));
-  }
-  return links;
-}
-
-}  // namespace
-
-Result<cluster::Cluster> make_found_cluster(const FoundHosts& found, const std::string& name) {
-  cluster::Cluster cluster;
-  cluster.name = name;
+Result<void> add_nodes(const FoundHosts& found, cluster::Cluster& cluster) {
   std::set<std::string> names;
   for (std::size_t i = 0; i < found.hosts.size(); ++i) {
     cluster::Node node = found.clusters[i].nodes.front();
@@ -92,9 +34,64 @@ Result<cluster::Cluster> make_found_cluster(const FoundHosts& found, const std::
     }
     cluster.nodes.push_back(std::move(node));
   }
-  cluster.links = put_together(measured_links(found), cluster.nodes.size());
-  MOTLEY_RETURN_IF_ERROR(cluster::verify_cluster(cluster, "the hosts that were found"));
-  return cluster;
+  return {};
+}
+
+void note_hosts(const FoundHosts& found, std::vector<std::string>& notes) {
+  for (std::size_t i = 0; i < found.facts.size(); ++i) {
+    const HostFacts& facts = found.facts[i];
+    notes.push_back(fmt::format("{}: {} cores of {}, {}; Motley {}, PyTorch {}", found.hosts[i],
+                                facts.cores, facts.processor, facts.instructions, facts.motley,
+                                facts.torch));
+    if (std::string note = clock_note(found.hosts[i], facts.clock_ahead); !note.empty())
+      notes.push_back(std::move(note));
+  }
+}
+
+void note_wires(const FoundHosts& found, const FoundLinks& links, std::vector<std::string>& notes) {
+  const auto& hosts = found.hosts;
+  if (hosts.size() <= kMostPaired)
+    for (const Wire& wire : found.wires.alone)
+      notes.push_back(fmt::format("{} to {}: {}, {}", hosts[wire.flow.from], hosts[wire.flow.to],
+                                  cluster::short_rate(wire.bandwidth),
+                                  cluster::short_seconds(wire.latency)));
+  for (const Load& load : found.wires.loads)
+    notes.push_back(fmt::format("{} flows at once ({} to {}, ...): {} together", load.flows.size(),
+                                hosts[load.flows[0].from], hosts[load.flows[0].to],
+                                cluster::short_rate(BytesPerSecond(load.sum()))));
+  for (const FoundLinks::Misfit& misfit : links.misfits)
+    notes.push_back(fmt::format("{} and {}: measured {}, written as {}", hosts[misfit.flow.from],
+                                hosts[misfit.flow.to], cluster::short_rate(misfit.measured),
+                                cluster::short_rate(misfit.written)));
+  for (const std::size_t host : links.faster_together)
+    notes.push_back(fmt::format(
+        "{}: several flows get more together than its link says, which has one rate for a node",
+        hosts[host]));
+}
+
+}  // namespace
+
+std::string clock_note(const std::string& host, Seconds ahead) {
+  constexpr double kMost = 1;  // seconds
+  if (std::abs(ahead.value) <= kMost) return "";
+  return fmt::format(
+      "{}: its clock is {:.1f} s {} this one's: times in its logs and of its files are its own; "
+      "nothing else of a run depends on it",
+      host, std::abs(ahead.value), ahead.value > 0 ? "ahead of" : "behind");
+}
+
+Result<FoundCluster> make_found_cluster(const FoundHosts& found, const std::string& name) {
+  FoundCluster made;
+  made.cluster.name = name;
+  MOTLEY_RETURN_IF_ERROR(add_nodes(found, made.cluster));
+  FoundLinks links = find_links(found.wires);
+  made.cluster.links = std::move(links.links);
+  for (std::size_t i = 0; i < links.cards.size(); ++i)
+    made.cluster.nodes[i].bandwidth = links.cards[i];
+  note_hosts(found, made.notes);
+  note_wires(found, links, made.notes);
+  MOTLEY_RETURN_IF_ERROR(cluster::verify_cluster(made.cluster, "the hosts that were found"));
+  return made;
 }
 
 }  // namespace motley::control

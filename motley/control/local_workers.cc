@@ -12,6 +12,7 @@
 #include "motley/base/file.h"
 #include "motley/base/json.h"
 #include "motley/base/text.h"
+#include "motley/control/host_finding.h"
 #include "motley/control/run_directory.h"
 #include "motley/program/program_text.h"
 #include "motley/run/hosts/here.h"
@@ -211,48 +212,19 @@ run::JobOutcome LocalWorkers::train(const run::Job& job, const OnEvent& on_event
   return outcome;
 }
 
-Result<FoundHosts::Wire> LocalWorkers::measure_wire(const FoundHosts& found, std::size_t from,
-                                                    std::size_t to) {
-  constexpr double kPatience = 15;  // seconds
-  const std::string &here = found.hosts[from], &there = found.hosts[to];
-  const std::string word = run::random_word();
-  const bool is_to_lead = run::is_this_machine(there);
-  const std::string address = is_to_lead ? hosts_.way_to(here).lead : hosts_.way_to(there).host;
-  MOTLEY_ASSIGN(const run::Frame listening,
-                hosts_.on(there).ask({{"do", "listen"}, {"address", address}, {"word", word}},
-                                     "listening", kPatience));
-  MOTLEY_ASSIGN(const run::Frame times,
-                hosts_.on(here).ask({{"do", "wire"},
-                                     {"address", address},
-                                     {"port", listening.head.value("port", 0)},
-                                     {"word", word}},
-                                    "wire", kPatience));
-  return FoundHosts::Wire{from, to, Seconds(times.head.value("latency", 0.0)),
-                          BytesPerSecond(times.head.value("bandwidth", 0.0))};
+Result<FoundHosts> LocalWorkers::find_hosts(const std::vector<std::string>& hosts,
+                                            const Tell& tell) {
+  return ask_hosts(hosts_, hosts, tell);
 }
 
-Result<FoundHosts> LocalWorkers::find_hosts(const std::vector<std::string>& hosts) {
-  constexpr double kPatience = 30;
-  FoundHosts found;
-  found.missing = hosts_.reach_some({hosts.begin(), hosts.end()});
-  for (const std::string& host : hosts)
-    if (!found.missing.contains(host)) found.hosts.push_back(host);
-  for (const std::string& host : found.hosts)
-    MOTLEY_RETURN_IF_ERROR(hosts_.on(host).send({{"do", "probe"}}));
-  for (const std::string& host : found.hosts) {
-    MOTLEY_ASSIGN(const run::Frame answer, hosts_.on(host).wait_for("probe", kPatience));
-    MOTLEY_ASSIGN(found.clusters.emplace_back(),
-                  cluster::parse_cluster(answer.head.at("host").value("cluster", ""), host));
+Result<std::map<std::string, Seconds>> LocalWorkers::clocks_ahead(
+    const std::set<std::string>& hosts) {
+  MOTLEY_RETURN_IF_ERROR(hosts_.reach(hosts));
+  std::map<std::string, Seconds> ahead;
+  for (const std::string& host : hosts) {
+    MOTLEY_ASSIGN(ahead[host], hosts_.clock_ahead(host));
   }
-  for (std::size_t from = 0; from < found.hosts.size(); ++from)
-    for (std::size_t to = 0; to < found.hosts.size(); ++to) {
-      constexpr std::size_t kMostPairs = 16;
-      const bool is_wanted = found.hosts.size() <= kMostPairs || from == 0 || to == 0 ||
-                             from + 1 == to || to + 1 == from;
-      if (from == to || !is_wanted) continue;
-      MOTLEY_ASSIGN(found.wires.emplace_back(), measure_wire(found, from, to));
-    }
-  return found;
+  return ahead;
 }
 
 Result<void> LocalWorkers::reach_by(const std::string& launcher) {

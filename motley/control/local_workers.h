@@ -32,15 +32,14 @@ class LocalWorkers : public Workers {
       const std::vector<TimingTask>& tasks) override;
   Result<run::MeasuredGroup> time_exchanges(const run::Job& job) override;
   run::JobOutcome train(const run::Job& job, const OnEvent& on_event) override;
-  Result<FoundHosts> find_hosts(const std::vector<std::string>& hosts) override;
+  Result<FoundHosts> find_hosts(const std::vector<std::string>& hosts, const Tell& tell) override;
+  Result<std::map<std::string, Seconds>> clocks_ahead(const std::set<std::string>& hosts) override;
   Result<void> reach_by(const std::string& launcher) override;
   Result<void> gather(const run::RankPlace& place) override;
   std::vector<std::string> launched_hosts() const override;
   void end(int code) override;
 
  private:
-  Result<FoundHosts::Wire> measure_wire(const FoundHosts& found, std::size_t from, std::size_t to);
-
   std::string worker_;
   run::WayIn way_in_ = run::WayIn::kSsh;
   run::Hosts hosts_;

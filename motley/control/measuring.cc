@@ -1,6 +1,7 @@
 #include "motley/control/measuring.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -8,6 +9,7 @@
 
 #include "motley/base/statistics.h"
 #include "motley/control/placing.h"
+#include "motley/control/timing_work.h"
 #include "motley/cost/links/collective_fit.h"
 #include "motley/cost/measured/readings.h"
 #include "motley/cost/measured/whole_step.h"
@@ -23,41 +25,12 @@ namespace {
 
 using Setting = OperatorTask::Setting;
 
-/// Of one round.
-constexpr Seconds kPerProgram{0.4 / 3};
-constexpr Seconds kPerPace{4.0 / 3};
-
 bool is_here(const cluster::Device& device) {
   return device.kind == "cpu" || device.kind == "cuda";
 }
 
 std::int64_t largest_batch(const Inputs& inputs) {
   return inputs.graph().sizes.empty() ? inputs.global_batch : inputs.graph().sizes[0].max;
-}
-
-/// The program of `samples` samples alone, or as one of two equal devices: what is timed.
-Result<program::Program> reference_program(const Inputs& inputs, std::int64_t samples, int ranks) {
-  MOTLEY_ASSIGN(program::Program program,
-                synth::lower_equal(inputs.graph(), {samples, ranks}, inputs.lowering));
-  program.model_hash = inputs.model->hash;
-  return program;
-}
-
-int ranks_of(const Inputs& inputs, Setting setting) {
-  return setting == Setting::kAlone
-             ? 1
-             : synth::replicas_that_share(inputs.graph(), inputs.lowering.batch_norm);
-}
-
-Result<std::vector<TimedProgram>> reference_programs(const Inputs& inputs,
-                                                     const std::vector<std::int64_t>& batches,
-                                                     int ranks) {
-  std::vector<TimedProgram> timed;
-  for (const std::int64_t batch : batches) {
-    MOTLEY_ASSIGN(auto program, reference_program(inputs, batch, ranks));
-    timed.push_back({std::make_shared<const program::Program>(std::move(program)), 0});
-  }
-  return timed;
 }
 
 /// Work of each operator of timed programs, by key.
@@ -71,16 +44,6 @@ std::map<std::string, cost::OperatorWork> works_of(const Inputs& inputs,
       works.emplace(program::cost_key(program, program.instructions[i]), work[i]);
   }
   return works;
-}
-
-/// At full speed, without a limit of memory.
-run::WorkerDevice full_device(const Inputs& inputs, DeviceId id,
-                              const std::optional<cluster::Route>& route = std::nullopt) {
-  run::WorkerDevice worker = worker_device(inputs.cluster, id, route);
-  worker.speed = 1;
-  worker.memory.reset();
-  worker.tf32 = inputs.tf32 && worker.kind == "cuda";
-  return worker;
 }
 
 /// One entry an operator: some are in the programs of several batches.
@@ -107,24 +70,22 @@ std::vector<cost::OpEntry> one_round(const cost::DeviceKey& key,
   return entries;
 }
 
-/// Times of operators. In the shared setting neighbours do the same work at the same time, as many
-/// as there are processors for.
-Result<std::vector<cost::OpEntry>> measure_operators(const Inputs& inputs, const OperatorTask& task,
-                                                     const std::vector<TimedProgram>& timed,
-                                                     Workers& workers) {
-  const std::size_t beside =
-      task.setting == Setting::kShared ? cost::neighbours(inputs.cluster, task.device).size() : 0;
-  const TimingTask one{
-      .device = full_device(inputs, task.device), .programs = timed, .per_program = kPerProgram};
-  const std::vector<int> processors = run::usable_processors();
-  const bool is_here = one.device.host.empty();
-  const std::size_t count =
-      is_here ? std::clamp<std::size_t>(processors.size(), 1, beside + 1) : beside + 1;
-  std::vector<TimingTask> tasks(count, one);
-  for (std::size_t i = 0; i < count; ++i)
-    if (is_here && count > 1 && one.device.threads == 1) tasks[i].device.processor = processors[i];
-  MOTLEY_ASSIGN(const auto times, workers.time_programs(tasks));
-  return one_round(task.key, times[0], works_of(inputs, timed));
+/// Times of operators of tasks on different machines, all at the same time: by task.
+Result<std::vector<std::vector<cost::OpEntry>>> measure_operators(
+    const Inputs& inputs, const std::vector<TaskPrograms>& wave, Workers& workers) {
+  std::vector<TimingTask> all;
+  std::vector<std::size_t> first;
+  for (const TaskPrograms& each : wave) {
+    first.push_back(all.size());
+    const auto work = operator_work(inputs, each);
+    all.insert(all.end(), work.begin(), work.end());
+  }
+  MOTLEY_ASSIGN(const auto times, workers.time_programs(all));
+  std::vector<std::vector<cost::OpEntry>> entries;
+  for (std::size_t i = 0; i < wave.size(); ++i)
+    entries.push_back(
+        one_round(wave[i].task.key, times[first[i]], works_of(inputs, wave[i].programs)));
+  return entries;
 }
 
 /// About the devices' parts of the batch, and equal parts.
@@ -143,38 +104,26 @@ std::set<std::vector<std::int64_t>> paced_samples(const Inputs& inputs,
   return {usual, {std::clamp(inputs.global_batch / 4, batches.front(), batches.back())}};
 }
 
-/// Times of whole steps of devices of one machine, of so many samples each, at once.
-Result<std::vector<cost::OpEntry>> measure_paces(const Inputs& inputs,
-                                                 const std::vector<DeviceId>& devices,
-                                                 const std::vector<std::int64_t>& samples,
-                                                 const std::string& torch, Workers& workers) {
-  std::vector<double> speeds;
-  for (const DeviceId id : devices) speeds.push_back(inputs.cluster.device(id).speed);
-  const std::vector<int> places = run::place_on_processors(speeds, run::usable_processors());
-  std::vector<TimingTask> tasks;
+std::vector<cost::OpEntry> pace_entries(const Inputs& inputs, const PaceWork& work,
+                                        const std::vector<run::OpTime>& times,
+                                        const std::string& torch) {
   std::vector<cost::OpEntry> entries;
-  for (std::size_t i = 0; i < devices.size(); ++i) {
-    MOTLEY_ASSIGN(auto timed,
-                  reference_programs(inputs, {samples[i]}, ranks_of(inputs, Setting::kShared)));
-    TimingTask task{.what = TimingTask::What::kWholeSteps,
-                    .device = full_device(inputs, devices[i]),
-                    .programs = std::move(timed),
-                    .per_program = kPerPace};
-    task.device.speed = speeds[i];
-    if (!places.empty() && task.device.host.empty()) task.device.processor = places[i];
-    tasks.push_back(std::move(task));
-    entries.push_back(cost::step_entry(cost::emulated_key(inputs.cluster, devices[i], torch),
-                                       profile_subject(inputs), samples[i]));
-  }
-  MOTLEY_ASSIGN(const auto times, workers.time_programs(tasks));
-  for (std::size_t i = 0; i < devices.size(); ++i) {
-    if (times[i].size() != 1)
-      return runtime_error("profile.pace", "motley-worker profile: wanted the time of one step");
-    entries[i].median = times[i][0].median;
-    entries[i].spread = times[i][0].spread;
-    entries[i].samples = times[i][0].samples;
+  for (std::size_t i = 0; i < work.devices.size(); ++i) {
+    entries.push_back(cost::step_entry(cost::emulated_key(inputs.cluster, work.devices[i], torch),
+                                       profile_subject(inputs), work.samples[i]));
+    entries[i].median = times[i].median;
+    entries[i].spread = times[i].spread;
+    entries[i].samples = times[i].samples;
   }
   return entries;
+}
+
+/// One item for each split of the batch.
+std::vector<PaceWork> pace_works(const std::vector<PaceTask>& tasks) {
+  std::vector<PaceWork> works;
+  for (const PaceTask& task : tasks)
+    for (const auto& samples : task.samples) works.push_back({task.devices, samples});
+  return works;
 }
 
 /// Puts what emulated devices' steps take by their instructions beside the steps.
@@ -277,9 +226,10 @@ class Measuring {
   Result<void> time_all(const MeasuringTasks& tasks, int rounds) {
     tell(tasks);
     for (int round = 0; round < rounds; ++round) {
-      for (const OperatorTask& task : tasks.operators)
-        MOTLEY_RETURN_IF_ERROR(time_operators(task, tasks.batches));
-      for (const PaceTask& task : tasks.paces) MOTLEY_RETURN_IF_ERROR(time_paces(task));
+      for (const auto& wave : side_by_side(inputs_, tasks.operators))
+        MOTLEY_RETURN_IF_ERROR(time_operators(wave, tasks.batches));
+      for (const auto& wave : side_by_side(inputs_, pace_works(tasks.paces)))
+        MOTLEY_RETURN_IF_ERROR(time_whole_steps(wave));
     }
     for (const auto& group : tasks.groups) MOTLEY_RETURN_IF_ERROR(time_group(group));
     return {};
@@ -299,22 +249,44 @@ class Measuring {
     for (const PaceTask& task : tasks.paces)
       outside_.listener.note(
           fmt::format("profile: whole steps of {} devices at once", task.devices.size()));
+    tell_waves("operators", side_by_side(inputs_, tasks.operators));
+    tell_waves("whole steps", side_by_side(inputs_, pace_works(tasks.paces)));
   }
 
-  Result<void> time_operators(const OperatorTask& task, const std::vector<std::int64_t>& batches) {
-    MOTLEY_ASSIGN(const auto timed,
-                  reference_programs(inputs_, batches, ranks_of(inputs_, task.setting)));
-    MOTLEY_ASSIGN(const auto entries, measure_operators(inputs_, task, timed, outside_.workers));
-    MOTLEY_RETURN_IF_ERROR(keep(entries));
-    return store_.put_batches(profile_subject(inputs_), task.key, batches);
-  }
-
-  Result<void> time_paces(const PaceTask& task) {
-    for (const auto& samples : task.samples) {
-      MOTLEY_ASSIGN(const auto entries,
-                    measure_paces(inputs_, task.devices, samples, torch_, outside_.workers));
-      MOTLEY_RETURN_IF_ERROR(keep(entries));
+  /// Where several machines work at a time.
+  template <typename Item>
+  void tell_waves(const char* what, const std::vector<std::vector<Item>>& waves) {
+    if (waves.empty() || waves[0].size() < 2) return;
+    std::vector<std::string> hosts;
+    for (const Item& each : waves[0]) {
+      const std::string host = machine_of(inputs_, first_device(each));
+      hosts.push_back(host.empty() ? "this machine" : host);
     }
+    outside_.listener.note(
+        fmt::format("profile: {} on {} at the same time", what, fmt::join(hosts, ", ")));
+  }
+
+  Result<void> time_operators(const std::vector<OperatorTask>& tasks,
+                              const std::vector<std::int64_t>& batches) {
+    std::vector<TaskPrograms> wave;
+    for (const OperatorTask& task : tasks) {
+      MOTLEY_ASSIGN(auto timed,
+                    reference_programs(inputs_, batches, ranks_of(inputs_, task.setting)));
+      wave.push_back({task, std::move(timed)});
+    }
+    MOTLEY_ASSIGN(const auto entries, measure_operators(inputs_, wave, outside_.workers));
+    for (std::size_t i = 0; i < wave.size(); ++i) {
+      MOTLEY_RETURN_IF_ERROR(keep(entries[i]));
+      MOTLEY_RETURN_IF_ERROR(
+          store_.put_batches(profile_subject(inputs_), wave[i].task.key, batches));
+    }
+    return {};
+  }
+
+  Result<void> time_whole_steps(const std::vector<PaceWork>& wave) {
+    MOTLEY_ASSIGN(const auto times, time_paces(inputs_, wave, outside_.workers));
+    for (std::size_t i = 0; i < wave.size(); ++i)
+      MOTLEY_RETURN_IF_ERROR(keep(pace_entries(inputs_, wave[i], times[i], torch_)));
     return {};
   }
 
@@ -341,15 +313,10 @@ class Measuring {
 
 /// What of a plan's operators was never measured as it splits them: by device key, on the first
 /// device of that key.
-struct Unmeasured {
-  OperatorTask task;
-  std::vector<TimedProgram> programs;
-};
-
-Result<std::vector<Unmeasured>> find_unmeasured(
+Result<std::vector<TaskPrograms>> find_unmeasured(
     const Inputs& inputs, const std::shared_ptr<const program::Program>& program,
     const std::string& torch, const search::Costs& costs) {
-  std::map<cost::DeviceKey, Unmeasured> missing;
+  std::map<cost::DeviceKey, TaskPrograms> missing;
   for (std::size_t rank = 0; rank < program->devices.size(); ++rank) {
     const program::DeviceProgram& device = program->devices[rank];
     MOTLEY_ASSIGN(const DeviceId id, cluster::find_device(inputs.cluster, device.device));
@@ -362,12 +329,12 @@ Result<std::vector<Unmeasured>> find_unmeasured(
     const auto times = known->times(device);
     if (std::all_of(times.begin(), times.end(), [](const auto& time) { return time.has_value(); }))
       continue;
-    Unmeasured& of_key = missing[key];
+    TaskPrograms& of_key = missing[key];
     if (of_key.programs.empty())
       of_key.task = {id, is_shared ? Setting::kShared : Setting::kAlone, key};
     of_key.programs.push_back({program, static_cast<int>(rank)});
   }
-  std::vector<Unmeasured> list;
+  std::vector<TaskPrograms> list;
   for (auto& [key, of_key] : missing) list.push_back(std::move(of_key));
   return list;
 }
@@ -433,14 +400,14 @@ Result<Learned> measure_plan(const Inputs& inputs,
   MOTLEY_ASSIGN(std::string torch, outside.workers.torch_version());
   torch = engine_version(inputs, torch);
   MOTLEY_ASSIGN(const auto unmeasured, find_unmeasured(inputs, program, torch, costs));
-  for (const auto& [task, programs] : unmeasured) {
-    outside.listener.note(
-        fmt::format("profile: parts of operators as the plan splits them, on {}", task.key.kind));
+  for (const TaskPrograms& work : unmeasured)
+    outside.listener.note(fmt::format("profile: parts of operators as the plan splits them, on {}",
+                                      work.task.key.kind));
+  for (const auto& wave : side_by_side(inputs, unmeasured))
     for (int round = 0; round < rounds; ++round) {
-      MOTLEY_ASSIGN(const auto entries, measure_operators(inputs, task, programs, outside.workers));
-      MOTLEY_RETURN_IF_ERROR(store.put(entries));
+      MOTLEY_ASSIGN(const auto entries, measure_operators(inputs, wave, outside.workers));
+      for (const auto& each : entries) MOTLEY_RETURN_IF_ERROR(store.put(each));
     }
-  }
   return unmeasured.empty() ? Learned::kNothing : Learned::kSomething;
 }
 

@@ -13,10 +13,12 @@ namespace motley::control {
 namespace {
 
 using ::testing::AnyOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::MatchesRegex;
+using ::testing::Not;
 using ::testing::SizeIs;
 using Setting = OperatorTask::Setting;
 
@@ -115,6 +117,51 @@ TEST_F(MeasuringTest, WholeStepsAreTimedAtTheDevicesSpeeds) {
     ASSERT_TRUE(pace && *pace);
     EXPECT_NEAR(**pace, inputs.cluster.device(id).speed, 1e-9);
   }
+}
+
+constexpr const char* kThreeMachines = R"(schema = "motley.cluster/1"
+name = "three"
+[[node]]
+name = "a"
+  [[node.device]]
+  kind = "cpu"
+[[node]]
+name = "b"
+host = "b.example"
+  [[node.device]]
+  kind = "cpu"
+  model = "other"
+  quota = 0.4
+[[node]]
+name = "c"
+host = "c.example"
+  [[node.device]]
+  kind = "cpu"
+  model = "third"
+  quota = 0.2
+[[link]]
+all = true
+bandwidth = "1Gbps"
+)";
+
+TEST_F(MeasuringTest, MachinesAreMeasuredAtTheSameTime) {
+  ASSERT_TRUE(measure(small_inputs(kThreeMachines, 8), 1, store_, outside_));
+  // Operators of all three alone, then in a step that they share; then whole steps of the two that
+  // are halted, of two sizes.
+  EXPECT_THAT(workers_.calls, ElementsAre(3, 3, 2, 2));
+  EXPECT_THAT(
+      listener_.notes,
+      Contains("profile: operators on this machine, b.example, c.example at the same time"));
+  EXPECT_THAT(listener_.notes,
+              Contains("profile: whole steps on b.example, c.example at the same time"));
+}
+
+TEST_F(MeasuringTest, DevicesOfOneMachineAreMeasuredInTurn) {
+  ASSERT_TRUE(measure(small_inputs(kEmulated, 14), 1, store_, outside_));
+  // One key alone; shared, each neighbour works beside it; then its whole steps at two splits.
+  ASSERT_THAT(workers_.calls, SizeIs(4));
+  EXPECT_EQ(workers_.calls[0], 1U);
+  EXPECT_THAT(listener_.notes, Not(Contains(HasSubstr("at the same time"))));
 }
 
 TEST_F(MeasuringTest, WhatAPlanSplitsIsMeasuredOnce) {

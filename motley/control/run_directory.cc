@@ -8,6 +8,7 @@
 #include "motley/base/file.h"
 #include "motley/base/json.h"
 #include "motley/base/text.h"
+#include "motley/trace/clocks.h"
 
 namespace motley::control {
 namespace {
@@ -152,6 +153,10 @@ Result<FinishedRun> read_run(const std::string& path) {
         path + ": the run has not finished yet; run the same command again to finish it");
   run.summary = std::move(*summary);
   MOTLEY_ASSIGN(run.measured, read_measured_trace(run.directory, run.job.devices.size()));
+  std::vector<std::string> machines;
+  for (const run::WorkerDevice& device : run.job.devices) machines.push_back(device.host);
+  machines.resize(run.measured.devices.size());
+  trace::align_clocks(run.measured, machines);
   if (const auto text = read_file(run.directory.predicted())) {
     MOTLEY_ASSIGN(run.predicted, trace::parse_trace(*text, run.directory.predicted()));
   }

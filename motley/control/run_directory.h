@@ -71,15 +71,15 @@ std::string print_logged_evaluation(std::int64_t step, const LoggedEvaluation& l
 Json evaluation_to_json(std::int64_t step, const run::Evaluation& evaluation);
 Result<run::Evaluation> evaluation_from_json(JsonObject& object);
 
-/// One trace of the traces that the ranks wrote.
+/// One trace of the traces that the ranks wrote, each by its machine's clock.
 Result<trace::Trace> read_measured_trace(const RunDirectory& directory, std::size_t ranks);
 
 /// What a run that has finished left behind.
 struct FinishedRun {
   RunDirectory directory;
   run::Job job;
-  Json summary;  ///< summary.json
-  trace::Trace measured;
+  Json summary;                           ///< summary.json
+  trace::Trace measured;                  ///< by one clock
   std::optional<trace::Trace> predicted;  ///< none: the run was started without profiles
 };
 

@@ -6,10 +6,12 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "motley/base/file.h"
 #include "motley/base/json.h"
+#include "motley/control/found_cluster.h"
 #include "motley/control/placing.h"
 #include "motley/program/program_text.h"
 #include "motley/run/feed/batch_order.h"
@@ -197,8 +199,25 @@ Result<PreparedRun> prepare_run(const Inputs& inputs, const Planned& planned,
   return prepared;
 }
 
+namespace {
+
+Result<void> note_clocks(const run::Job& job, const Outside& outside) {
+  std::set<std::string> hosts;
+  for (const run::WorkerDevice& device : job.devices)
+    if (!device.host.empty()) hosts.insert(device.host);
+  if (hosts.empty()) return {};
+  MOTLEY_ASSIGN(const auto clocks, outside.workers.clocks_ahead(hosts));
+  for (const auto& [host, ahead] : clocks)
+    if (const std::string note = clock_note(host, ahead); !note.empty())
+      outside.listener.note("note: " + note);
+  return {};
+}
+
+}  // namespace
+
 Result<Measured> train(const PreparedRun& prepared, const Outside& outside) {
   MOTLEY_ASSIGN(Log earlier, earlier_log(prepared));
+  MOTLEY_RETURN_IF_ERROR(note_clocks(prepared.job, outside));
   Monitor monitor(watched_run(prepared), outside.clock, outside.listener);
   MOTLEY_RETURN_IF_ERROR(monitor.open(prepared.directory, std::move(earlier)));
   const run::JobOutcome outcome = outside.workers.train(

@@ -14,11 +14,13 @@
 namespace motley::control {
 namespace {
 
+using ::testing::Contains;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 class TrainingTest : public ::testing::Test {
@@ -228,6 +230,19 @@ TEST_F(LinkedTrainingTest, LinksAreHeldWhereAllNodesAreThisMachine) {
   EXPECT_THAT(rates(Enforce::kSpeeds), Each(std::nullopt));
   inputs_.cluster.nodes[1].host = "far.example";  // its link is real
   EXPECT_THAT(rates(Enforce::kSpeedsAndLinks), Each(std::nullopt));
+}
+
+TEST_F(LinkedTrainingTest, AHostWhoseClockIsOffIsNamed) {
+  inputs_.cluster.nodes[1].host = "far.example";
+  workers_.clocks = {{"far.example", Seconds(-12.34)}};
+  ASSERT_TRUE(run());
+  EXPECT_THAT(listener_.notes,
+              Contains("note: far.example: its clock is 12.3 s behind this one's: times in its "
+                       "logs and of its files are its own; nothing else of a run depends on it"));
+  listener_.notes.clear();
+  workers_.clocks = {{"far.example", Seconds(0.5)}};
+  ASSERT_TRUE(run());
+  EXPECT_THAT(listener_.notes, Not(Contains(HasSubstr("its clock"))));
 }
 
 TEST_F(LinkedTrainingTest, TheClustersTransportHoldsUnlessAnotherIsAskedFor) {

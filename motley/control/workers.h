@@ -3,11 +3,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "motley/base/result.h"
 #include "motley/cluster/cluster.h"
+#include "motley/control/wires.h"
 #include "motley/control/wish.h"
 #include "motley/program/program.h"
 #include "motley/run/environment.h"
@@ -36,16 +38,20 @@ struct TimingTask {
   Seconds per_program{0.4};
 };
 
+/// What a machine says of itself beside its devices.
+struct HostFacts {
+  std::string motley, torch;            ///< versions
+  std::string processor, instructions;  ///< "AMD EPYC 9R14", "avx512f"
+  int cores = 0;                        ///< that a process there may use
+  Seconds clock_ahead;                  ///< its calendar's time minus that of this machine
+};
+
 /// What was found of machines that were asked for.
 struct FoundHosts {
-  struct Wire {
-    std::size_t from = 0, to = 0;  ///< of `hosts`
-    Seconds latency;
-    BytesPerSecond bandwidth;
-  };
   std::vector<std::string> hosts;          ///< that answered, in the order in which they were named
+  std::vector<HostFacts> facts;            ///< by host
   std::vector<cluster::Cluster> clusters;  ///< by host: the machine alone
-  std::vector<Wire> wires;                 ///< between them, both ways
+  Wires wires;                             ///< between them
   std::map<std::string, Error> missing;    ///< with why they did not answer
 };
 
@@ -69,9 +75,14 @@ class Workers {
   /// of arrival. When `on_event` has asked to stop, workers write a checkpoint and end: kStopped.
   using OnEvent = std::function<Wish(const run::WorkerEvent&)>;
   virtual run::JobOutcome train(const run::Job& job, const OnEvent& on_event) = 0;
-  /// Asks machines what they are and measures what joins them: each with each, up to sixteen; of
-  /// more, the first with all others, and each with its next.
-  virtual Result<FoundHosts> find_hosts(const std::vector<std::string>& hosts) = 0;
+  /// Asks machines what they are and measures what joins them (link_survey.h). `tell`: how far it
+  /// is. Usage error `host.twice`: two names of one machine.
+  using Tell = std::function<void(const std::string& line)>;
+  virtual Result<FoundHosts> find_hosts(const std::vector<std::string>& hosts,
+                                        const Tell& tell) = 0;
+  /// By how much the calendars of machines are ahead of this one's: by host.
+  virtual Result<std::map<std::string, Seconds>> clocks_ahead(
+      const std::set<std::string>& hosts) = 0;
   /// How other machines are reached: "ssh" (unless said), "slurm" or "mpi".
   virtual Result<void> reach_by(const std::string& launcher) = 0;
   /// Of rank 0 of an external launcher's job, before anything else: the other ranks work for it,

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -52,6 +54,7 @@ class FakeWorkers : public Workers {
   Result<std::vector<std::vector<run::OpTime>>> time_programs(
       const std::vector<TimingTask>& tasks) override {
     std::vector<std::vector<run::OpTime>> times;
+    calls.push_back(tasks.size());
     for (const TimingTask& task : tasks) times.push_back(times_of(task));
     timed.insert(timed.end(), tasks.begin(), tasks.end());
     return times;
@@ -82,28 +85,38 @@ class FakeWorkers : public Workers {
   void end(int code) override { ended = code; }
   std::vector<std::string> launched_hosts() const override { return {}; }
   std::optional<int> ended;  ///< code of the other ranks
-  Result<FoundHosts> find_hosts(const std::vector<std::string>&) override { return found; }
+  Result<FoundHosts> find_hosts(const std::vector<std::string>&, const Tell&) override {
+    return found;
+  }
   FoundHosts found;
+  Result<std::map<std::string, Seconds>> clocks_ahead(const std::set<std::string>&) override {
+    return clocks;
+  }
+  std::map<std::string, Seconds> clocks;
 
   Result<std::string> torch = "2.15";
   double per_instruction = 1e-5;
+  std::map<std::string, double> slowness;  ///< by device: how many times as long it takes
   std::vector<run::WorkerEvent> events;
   run::JobOutcome outcome{.end = run::JobEnd::kFinished};
   std::vector<TimingTask> timed;       ///< all that was asked
+  std::vector<std::size_t> calls;      ///< how much of it at a time
   std::vector<run::Job> groups, jobs;  ///< likewise
 
  private:
   std::vector<run::OpTime> times_of(const TimingTask& task) const {
     std::vector<run::OpTime> times;
+    const auto slow = slowness.find(task.device.name);
+    const double each_takes = per_instruction * (slow == slowness.end() ? 1 : slow->second);
     for (const TimedProgram& each : task.programs) {
       const program::DeviceProgram& program = each.device();
       double total = 0;
       for (const program::Instruction& instruction : program.instructions) {
         if (instruction.lane == Lane::kTransfer) continue;
-        total += per_instruction;
+        total += each_takes;
         if (task.what == TimingTask::What::kOperators)
           times.push_back({.key = program::cost_key(program, instruction),
-                           .median = Seconds(per_instruction),
+                           .median = Seconds(each_takes),
                            .samples = 3});
       }
       if (task.what == TimingTask::What::kWholeSteps)

@@ -58,6 +58,11 @@ exec /usr/sbin/sshd -D -e -h {inside}/host_key -o UsePAM=no -o StrictModes=no -o
 """
 
 
+def bucket_of(rate):
+    """For tc. What a bucket holds must last until the kernel looks again: 64 kB do for 300 Mbit/s, not for a gigabit."""
+    return f"root tbf rate {rate} burst {max(64, int(rate.removesuffix('mbit')) // 4)}kb latency 100ms"
+
+
 class Host:
     """One of them. `pid` is that of its first process, whose end ends the host."""
 
@@ -96,26 +101,31 @@ class Host:
 
     def plug(self, rate):
         """Its cable: `rate` as tc says it ("200mbit"), each way."""
-        inside, outside = f"eth-{self.name}", self._outside()
+        inside, outside = f"eth-{self.name}", self.outside()
         sh(f"ip link add {outside} type veth peer name {inside}; ip link set {inside} netns {self.pid};"
            f"ip link set {outside} master motley-{self.net} up")
         self.run(f"ip addr add {self.address}/24 dev {inside}; ip link set {inside} up")
         self.limit(rate)
 
-    def _outside(self):
+    def outside(self):
         return f"veth{self.net}-{self.name}"
 
     def limit(self, rate):
         """By tc's token buckets: kernels without netem, which delays, are common."""
-        bucket = f"root tbf rate {rate} burst 64kb latency 100ms"
+        bucket = bucket_of(rate)
         self.run(f"tc qdisc replace dev eth-{self.name} {bucket}")
-        sh(f"tc qdisc replace dev {self._outside()} {bucket}")
+        sh(f"tc qdisc replace dev {self.outside()} {bucket}")
+
+    def give(self, cores):
+        """Another share of the processors than it was made with, of which nobody tells it."""
+        self.cores = cores
+        self._share_processors()
 
     def unplug(self):
-        sh(f"ip link set {self._outside()} down")
+        sh(f"ip link set {self.outside()} down")
 
     def plug_again(self):
-        sh(f"ip link set {self._outside()} up")
+        sh(f"ip link set {self.outside()} up")
 
     def command(self, script):
         """A command of ours that runs a shell script there, as one who has logged in."""
@@ -167,6 +177,7 @@ class Hosts:
         self.keys, self.rate = pathlib.Path(folder) / "keys", rate
         self.net, self.lock = take_number()
         self.bridge = f"motley-{self.net}"
+        self.made, self.router = [], None  # interfaces and a process beside the hosts'
         self.hosts = {name: Host(name, f"10.77.{self.net}.{i + 1}", share, self.net)
                       for i, (name, share) in enumerate(cores.items())}
 
@@ -195,8 +206,38 @@ class Hosts:
     def __exit__(self, *_):
         for host in self:
             host.stop()
-        sh(f"ip link del {self.bridge}", check=False)
+        for link in [self.bridge, *self.made]:
+            sh(f"ip link del {link}", check=False)
+        if self.router is not None:
+            self.router.kill()
+            self.router.wait()
         self.lock.close()
+
+    def split(self, names, rate):
+        """Takes hosts to a switch of their own, whose cable to the others has `rate`, each way."""
+        other, ends = f"{self.bridge}-2", [f"up{self.net}-1", f"up{self.net}-2"]
+        self.made += [other, ends[0]]
+        sh(f"ip link add {other} type bridge; ip link add {ends[0]} type veth peer name {ends[1]}")
+        for bridge, end in ((self.bridge, ends[0]), (other, ends[1])):
+            sh(f"ip link set {bridge} up; ip link set {end} master {bridge} up; "
+               f"tc qdisc replace dev {end} {bucket_of(rate)}")
+        for name in names:
+            sh(f"ip link set {self[name].outside()} master {other}")
+
+    def share(self, rate):
+        """All that hosts send each other goes through one router, whose cable has `rate`."""
+        name, address = f"rt{self.net}", f"10.77.{self.net}.254"
+        self.router = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
+        time.sleep(0.5)
+        self.made.append(name)
+        inside = f"nsenter --target {self.router.pid} --net"
+        sh(f"ip link add {name} type veth peer name eth0 netns {self.router.pid}; ip link set {name} master {self.bridge} up; "
+           f"{inside} sh -ec 'ip addr add {address}/24 dev eth0; ip link set eth0 up; cd /proc/sys/net/ipv4; "
+           f"echo 1 > ip_forward; echo 1 > conf/eth0/proxy_arp_pvlan; echo 0 > conf/eth0/send_redirects; "
+           f"echo 0 > conf/all/send_redirects; tc qdisc replace dev eth0 {bucket_of(rate)}'")
+        for host in self:
+            sh(f"bridge link set dev {host.outside()} isolated on")
+            host.run("ip neigh flush all", check=False)
 
     def _make_keys(self):
         self.keys.mkdir(parents=True, exist_ok=True)

@@ -9,10 +9,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -162,7 +165,7 @@ class Agent {
         {"signal", &Agent::signal}, {"fetch", &Agent::fetch},   {"port", &Agent::port},
         {"probe", &Agent::probe},   {"exists", &Agent::exists}, {"link", &Agent::link},
         {"listen", &Agent::listen}, {"wire", &Agent::wire},     {"names", &Agent::names},
-        {"end", &Agent::end}};
+        {"end", &Agent::end},       {"clock", &Agent::clock}};
     const auto deed = kDeeds.find(frame.head.value("do", ""));
     if (deed == kDeeds.end())
       return usage_error("agent.request", "not known: " + frame.head.dump());
@@ -293,12 +296,44 @@ class Agent {
     return say({{"is", "listening"}, {"port", wire_->port()}});
   }
 
+  /// In a thread: several may send at the same time, and the lead is heard meanwhile.
   Result<void> wire(const Frame& frame) {
-    MOTLEY_ASSIGN(
-        const WireTimes times,
-        measure_wire(frame.head.at("address"), frame.head.at("port"), frame.head.at("word")));
-    return say(
-        {{"is", "wire"}, {"latency", times.latency.value}, {"bandwidth", times.bandwidth.value}});
+    const std::string what = frame.head.at("what");
+    WireAsk ask{.what = what == "ping"     ? WireAsk::What::kPing
+                        : what == "settle" ? WireAsk::What::kSettle
+                                           : WireAsk::What::kTogether,
+                .seconds = Seconds(frame.head.value("seconds", 1.0))};
+    wires_.push_back({frame, std::async(std::launch::async, measure_wire,
+                                        frame.head.at("address").get<std::string>(),
+                                        frame.head.at("port").get<int>(),
+                                        frame.head.at("word").get<std::string>(), ask)});
+    return {};
+  }
+
+  Result<void> report_wires() {
+    for (auto each = wires_.begin(); each != wires_.end();) {
+      if (each->times.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+        ++each;
+        continue;
+      }
+      const Result<WireTimes> times = each->times.get();
+      const Frame frame = std::move(each->frame);
+      each = wires_.erase(each);
+      if (!times) {
+        MOTLEY_RETURN_IF_ERROR(say_failed(frame, times.error()));
+        continue;
+      }
+      MOTLEY_RETURN_IF_ERROR(say({{"is", "wire"},
+                                  {"id", frame.head.value("id", 0)},
+                                  {"latency", times->latency.value},
+                                  {"bandwidth", times->bandwidth.value}}));
+    }
+    return {};
+  }
+
+  Result<void> clock(const Frame&) {
+    const std::chrono::duration<double> time = std::chrono::system_clock::now().time_since_epoch();
+    return say({{"is", "clock"}, {"time", time.count()}});
   }
 
   Result<void> probe(const Frame&) {
@@ -326,6 +361,7 @@ class Agent {
 
   /// What the processes did, and that this one lives.
   Result<void> report() {
+    MOTLEY_RETURN_IF_ERROR(report_wires());
     std::vector<Heard> heard;
     crew_.listen(heard);
     for (const Heard& each : heard) {
@@ -397,6 +433,12 @@ class Agent {
   std::deque<OutgoingFiles> outgoing_;
   int fetches_ = 0;
   std::unique_ptr<WireServer> wire_;
+  /// A measuring under way.
+  struct Measuring {
+    Frame frame;
+    std::future<Result<WireTimes>> times;
+  };
+  std::list<Measuring> wires_;
   std::map<int, Member> members_;
   Clock::time_point heard_at_ = Clock::now(), said_at_ = heard_at_, reported_at_ = heard_at_;
 };

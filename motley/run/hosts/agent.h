@@ -44,8 +44,11 @@ struct AgentOptions {
 ///                                           {"is": "link", "number", "path", "target"},
 ///                                           {"is": "fetched", "number"}
 ///   {"do": "port"}                          {"is": "port", "port"}
+///   {"do": "clock"}                         {"is": "clock", "time"}: its calendar, in seconds
 ///   {"do": "listen", "address", "word"}     {"is": "listening", "port"}; for measure_wire
-///   {"do": "wire", "address", "port", "word"}  {"is": "wire", "latency", "bandwidth"}
+///   {"do": "wire", "id", "what", "seconds", "address", "port", "word"}
+///                                           {"is": "wire", "id", "latency", "bandwidth"}; several
+///                                           at a time, what: "ping", "settle", "together"
 ///   {"do": "probe"}                         {"is": "probe", "host"}
 ///   {"do": "end", "code"}                   nothing; the agent's work is done
 ///

@@ -7,8 +7,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "motley/base/file.h"
 #include "motley/run/hosts/host_link.h"
@@ -87,6 +89,32 @@ TEST_F(AgentTest, SaysWhoItIsAndWhatItsHostIs) {
   EXPECT_TRUE(fs::exists(link_->scratch()));
   EXPECT_EQ(link_->ask({{"do", "probe"}}, "probe", 10)->head["host"]["cluster"], "text");
   EXPECT_EQ(link_->ask({{"do", "fly"}}, "probe", 10).error().code, "agent.request");
+}
+
+TEST_F(AgentTest, TellsItsTimeAndMeasuresItself) {
+  ASSERT_TRUE(link_->greet(10).has_value());
+  const double time = link_->ask({{"do", "clock"}}, "clock", 10)->head["time"];
+  EXPECT_NEAR(time, static_cast<double>(::time(nullptr)), 5);
+  const Json port =
+      link_->ask({{"do", "listen"}, {"address", "127.0.0.1"}, {"word", "w"}}, "listening", 10)
+          ->head["port"];
+  // Two at the same time, answered in any order.
+  std::set<int> answered;
+  for (const int id : {0, 1})
+    ASSERT_TRUE(link_->send({{"do", "wire"},
+                             {"id", id},
+                             {"what", "together"},
+                             {"seconds", 0.2},
+                             {"address", "127.0.0.1"},
+                             {"port", port},
+                             {"word", "w"}}));
+  for (int i = 0; i < 2; ++i) {
+    const auto answer = link_->wait_for("wire", 10);
+    ASSERT_TRUE(answer) << answer.error().message;
+    EXPECT_GT(answer->head["bandwidth"].get<double>(), 0);
+    answered.insert(answer->head["id"].get<int>());
+  }
+  EXPECT_EQ(answered, (std::set<int>{0, 1}));
 }
 
 TEST_F(AgentTest, FilesGoAndComeBackAndAreKept) {

@@ -122,10 +122,42 @@ void Hosts::drop(const std::string& agent) {
 
 Result<void> Hosts::reach(const std::set<std::string>& hosts) {
   const std::map<std::string, Error> missing = reach_some(hosts);
-  if (missing.empty()) return {};
+  if (missing.empty()) return check_names();
   Error error = missing.begin()->second;
   if (missing.size() > 1) error.message += fmt::format("; and {} more hosts", missing.size() - 1);
   return tl::make_unexpected(std::move(error));
+}
+
+Result<void> Hosts::check_names() const {
+  std::map<std::string, std::string> names;  // by machine
+  for (const auto& [host, agents] : agents_) {
+    if (host.empty() || agents.empty()) continue;
+    const auto [known, is_new] = names.emplace(hello(host).value("machine", host), host);
+    if (!is_new)
+      return usage_error("host.twice", fmt::format("{} and {} are one machine: name it once",
+                                                   known->second, host));
+  }
+  return {};
+}
+
+Result<Seconds> Hosts::clock_ahead(const std::string& host) {
+  constexpr int kTimes = 5;
+  constexpr double kPatience = 15;  // seconds
+  const auto calendar = [] {
+    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch());
+  };
+  double least = kPatience;
+  Seconds ahead;
+  for (int i = 0; i < kTimes; ++i) {
+    const auto begin = Clock::now();
+    const double before = calendar().count();
+    MOTLEY_ASSIGN(const Frame answer, on(host).ask({{"do", "clock"}}, "clock", kPatience));
+    const double round_trip = seconds_since(begin);
+    if (round_trip >= least) continue;
+    least = round_trip;
+    ahead = Seconds(answer.head.value("time", 0.0) - before - round_trip / 2);
+  }
+  return ahead;
 }
 
 namespace {

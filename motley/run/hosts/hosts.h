@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "motley/base/result.h"
+#include "motley/base/units.h"
 #include "motley/run/hosts/host_link.h"
 
 namespace motley::run {
@@ -42,10 +43,16 @@ class Hosts {
 
   /// Starts the agents of those that have none yet, side by side. Errors: of HostLink::greet for
   /// the first that does not answer; stale error `host.version`: another version there, or
-  /// `host.missing`: under a launcher, none of its ranks is there.
+  /// `host.missing`: under a launcher, none of its ranks is there; of check_names.
   Result<void> reach(const std::set<std::string>& hosts);
   /// The same; those that did not answer, with why.
   std::map<std::string, Error> reach_some(const std::set<std::string>& hosts);
+  /// Usage error `host.twice`: two of the hosts that were reached are one machine.
+  Result<void> check_names() const;
+  /// What an agent on the host said of it at first.
+  const Json& hello(const std::string& host) const { return hellos_.at(agents_on(host).front()); }
+  /// Its calendar's time minus that of this machine, to half of a round trip.
+  Result<Seconds> clock_ahead(const std::string& host);
   /// Addresses by which the lead is seen from the host, and the host from the lead.
   struct Way {
     std::string lead, host;

@@ -10,19 +10,27 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <utility>
 #include <vector>
 
+#include "motley/base/statistics.h"
 #include "motley/run/hosts/elapsed.h"
 
 namespace motley::run {
 namespace {
 
-constexpr int kPings = 40;
-constexpr double kSending = 1.2;  // seconds
-constexpr double kWindow = 0.2;   // of them, in which a rate is counted
+constexpr std::size_t kPings = 40, kLeastPings = 3;
+constexpr double kPinging = 0.5;  // seconds
+constexpr double kWindow = 0.2;   // seconds in which a rate is counted
+constexpr std::size_t kMostWindows = 6;
+constexpr double kSettled = 0.03;  // by which two windows in a row may differ
 constexpr std::size_t kPiece = std::size_t{1} << 16;
 constexpr int kUnderWay = 64;  // pieces at a time
 constexpr double kWirePatience = 5;
@@ -121,15 +129,33 @@ Result<std::unique_ptr<WireServer>> WireServer::start(const std::string& address
 WireServer::~WireServer() {
   is_over_ = true;
   thread_.join();
+  for (Peer& peer : peers_) {
+    ::shutdown(peer.socket.number(), SHUT_RDWR);
+    peer.thread.join();
+  }
+}
+
+void WireServer::drop_done() {
+  for (auto peer = peers_.begin(); peer != peers_.end();) {
+    if (peer->is_done) peer->thread.join();
+    peer = peer->is_done ? peers_.erase(peer) : std::next(peer);
+  }
 }
 
 void WireServer::serve() {
   constexpr int kTickMs = 50;
   while (!is_over_) {
+    drop_done();
     pollfd wait{listening_.number(), POLLIN, 0};
     if (::poll(&wait, 1, kTickMs) <= 0) continue;
-    const Descriptor peer(::accept4(listening_.number(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (peer.is_open()) answer(peer.number(), word_);
+    Descriptor socket(::accept4(listening_.number(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!socket.is_open()) continue;
+    Peer& peer = peers_.emplace_back();
+    peer.socket = std::move(socket);
+    peer.thread = std::thread([this, &peer] {
+      answer(peer.socket.number(), word_);
+      peer.is_done = true;
+    });
   }
 }
 
@@ -143,50 +169,95 @@ double ping(int socket) {
   return is_there ? seconds_since(begin) : 0;
 }
 
-/// Bytes a second, 0 where the other end is gone: of the best window, as a host that has other work
-/// halts now and then, which says nothing of the wire.
-double send_for_a_while(int socket) {
-  std::vector<char> piece(kPiece + 1, '\0');
-  piece[0] = kBytes;
+/// The median of many, of few where each takes long; 0 where the other end is gone.
+double ping_for_a_while(int socket) {
+  std::vector<double> pings;
   const auto begin = Clock::now();
-  auto window = begin;
-  int sent = 0, answered = 0, counted = 0;
-  double best = 0;
-  while (seconds_since(begin) < kSending || best == 0) {
-    if (!send_all(socket, piece.data(), piece.size())) return 0;
-    ++sent;
-    char what = 0;
-    if (sent - answered <= kUnderWay) continue;
-    if (!receive_all(socket, &what, 1)) return 0;
-    ++answered;
-    const double seconds = seconds_since(window);
-    if (seconds < kWindow) continue;
-    const double bytes =
-        static_cast<double>(answered - counted) * static_cast<double>(piece.size());
-    if (counted > 0) best = std::max(best, bytes / seconds);  // in the first it gets going
-    counted = answered;
-    window = Clock::now();
+  while (pings.size() < kPings && (pings.size() < kLeastPings || seconds_since(begin) < kPinging)) {
+    pings.push_back(ping(socket));
+    if (pings.back() == 0) return 0;
   }
-  return best;
+  return upper_median(std::move(pings));
+}
+
+/// Pieces that are sent, so many under way at a time.
+class Sending {
+ public:
+  explicit Sending(int socket) : socket_(socket), piece_(kPiece + 1, '\0') { piece_[0] = kBytes; }
+
+  /// Sends until the time is over and something was answered: bytes a second from one answer to
+  /// another, 0 where the other end is gone.
+  double go_on(double seconds) {
+    const auto begin = at_;
+    const std::int64_t counted = answered_;
+    while (answered_ == counted || std::chrono::duration<double>(at_ - begin).count() < seconds) {
+      if (sent_ - answered_ < kUnderWay) {
+        if (!send_all(socket_, piece_.data(), piece_.size())) return 0;
+        ++sent_;
+        if (!take_answers(MSG_DONTWAIT)) return 0;
+      } else if (!take_answers(0)) {
+        return 0;
+      }
+    }
+    const double bytes = static_cast<double>(answered_ - counted) * static_cast<double>(kPiece);
+    return bytes / std::chrono::duration<double>(at_ - begin).count();
+  }
+
+ private:
+  /// Those that are there; by `flags`, waits for one. False: the other end is gone.
+  bool take_answers(int flags) {
+    std::array<char, kUnderWay> what;
+    const ssize_t got = ::recv(socket_, what.data(), what.size(), flags);
+    if (got <= 0) return got < 0 && flags != 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+    answered_ += got;
+    at_ = Clock::now();
+    return true;
+  }
+
+  int socket_;
+  std::vector<char> piece_;
+  std::int64_t sent_ = 0, answered_ = 0;
+  Clock::time_point at_ = Clock::now();  // of the last answer
+};
+
+/// Of two windows in a row that agree, else the median: a receiver that was halted reads in the
+/// next window what came meanwhile, so that no single one says what the wire gives.
+double send_until_settled(Sending& sending) {
+  if (sending.go_on(kWindow) == 0) return 0;  // it gets going
+  std::vector<double> rates;
+  while (rates.size() < kMostWindows) {
+    rates.push_back(sending.go_on(kWindow));
+    if (rates.back() == 0) return 0;
+    if (rates.size() < 2) continue;
+    const double last = rates.back(), before = rates[rates.size() - 2];
+    if (std::abs(last - before) <= kSettled * last) return (last + before) / 2;
+  }
+  return upper_median(std::move(rates));
+}
+
+double send_beside_others(Sending& sending, double seconds) {
+  return sending.go_on(seconds / 4) == 0 ? 0 : sending.go_on(seconds * 3 / 4);
 }
 
 }  // namespace
 
-Result<WireTimes> measure_wire(const std::string& address, int port, const std::string& word) {
+Result<WireTimes> measure_wire(const std::string& address, int port, const std::string& word,
+                               const WireAsk& ask) {
   MOTLEY_ASSIGN(const Descriptor socket, connect_to(address, port));
-  const int number = socket.number();
-  bool is_there = send_all(number, word.data(), word.size());
-  std::vector<double> pings;
-  for (int i = 0; is_there && i < kPings; ++i) {
-    pings.push_back(ping(number));
-    is_there = pings.back() > 0;
+  WireTimes times;
+  double found = 0;
+  if (send_all(socket.number(), word.data(), word.size())) {
+    Sending sending(socket.number());
+    if (ask.what == WireAsk::What::kPing)
+      times.latency = Seconds((found = ping_for_a_while(socket.number())) / 2);
+    else
+      times.bandwidth =
+          BytesPerSecond(found = ask.what == WireAsk::What::kSettle
+                                     ? send_until_settled(sending)
+                                     : send_beside_others(sending, ask.seconds.value));
   }
-  const double rate = is_there ? send_for_a_while(number) : 0;
-  if (rate == 0)
-    return runtime_error("host.wire",
-                         fmt::format("{} port {}: the connection ended", address, port));
-  std::nth_element(pings.begin(), pings.begin() + kPings / 2, pings.end());
-  return WireTimes{Seconds(pings[kPings / 2] / 2), BytesPerSecond(rate)};
+  if (found > 0) return times;
+  return runtime_error("host.wire", fmt::format("{} port {}: the connection ended", address, port));
 }
 
 }  // namespace motley::run
