@@ -29,7 +29,7 @@ if(TARGET run_torch_test)
 endif()
 # at::parallel_for is a template: it is parallel where it is compiled with OpenMP. The library is
 # PyTorch's own, so that there is one pool of threads.
-set_source_files_properties(motley/run/torch/operators/batch_norm.cc
+set_source_files_properties(motley/run/torch/operators/batch_norm.cc motley/run/torch/operators/distributions.cc
   motley/run/torch/operators/dropout.cc PROPERTIES
   COMPILE_OPTIONS -fopenmp SKIP_PRECOMPILE_HEADERS ON)
 # Loops over elements are to become vectors, square roots too. Nothing here may change a bit.
@@ -44,11 +44,32 @@ if(TARGET run_torch_test)
   set_target_properties(run_torch_test PROPERTIES BUILD_RPATH "${TORCH_ROOT}/lib")
 endif()
 
-# NCCL and CUDA memory figures: a library of its own, loaded when a CUDA device is asked for. It
+# NCCL, kernels and CUDA memory figures: a library of its own, loaded when a CUDA device is asked for. It
 # compiles with the headers of the wheels alone; no toolkit, no link against nccl.
 get_filename_component(site_packages ${TORCH_ROOT} DIRECTORY)
 file(GLOB nvidia_includes ${site_packages}/nvidia/nccl/include ${site_packages}/nvidia/cu13/include)
 file(GLOB cuda_sources CONFIGURE_DEPENDS motley/run/torch/cuda/*.cc)
+
+# The headers that NVRTC compiles on GPUs, as texts in the library. Theirs is the folder of ours.
+set(kernel_headers philox element_place element_types portable_functions random_numbers random_kernels)
+list(TRANSFORM kernel_headers REPLACE "(.+)" "motley/run/torch/operators/\\1.h")
+function(motley_kernel_texts output)
+  set(texts "")
+  foreach(header IN LISTS kernel_headers)
+    file(READ ${header} text)
+    string(APPEND texts "      {\"${header}\", R\"motley(${text})motley\"},\n")
+  endforeach()
+  file(CONFIGURE OUTPUT ${output} @ONLY CONTENT [[#include "motley/run/torch/cuda/kernel_texts.h"
+namespace motley::run {
+const std::vector<KernelText>& kernel_texts() {
+  static const std::vector<KernelText> texts = {
+@texts@  };
+  return texts;
+}
+}  // namespace motley::run
+]])
+endfunction()
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${kernel_headers})
 
 # Why motley_cuda cannot be built here; empty when it can. A compiler may find headers of a toolkit
 # in its own folders (distributions link them into /usr/local/include), of whatever version: what is
@@ -99,7 +120,8 @@ if(MOTLEY_CUDA_FAULT)
   message(STATUS "CUDA devices are left out: ${MOTLEY_CUDA_FAULT}")
 else()
   message(STATUS "CUDA devices are built in, with the headers of ${site_packages}/nvidia")
-  add_library(motley_cuda SHARED ${cuda_sources} motley/base/check.cc)
+  motley_kernel_texts(${PROJECT_BINARY_DIR}/kernel_texts.cc)
+  add_library(motley_cuda SHARED ${cuda_sources} ${PROJECT_BINARY_DIR}/kernel_texts.cc motley/base/check.cc)
   target_include_directories(motley_cuda PRIVATE ${PROJECT_SOURCE_DIR})
   target_include_directories(motley_cuda SYSTEM PRIVATE ${nvidia_includes})
   target_compile_definitions(motley_cuda PRIVATE USE_C10D_NCCL)

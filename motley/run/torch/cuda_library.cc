@@ -44,7 +44,9 @@ Result<const CudaLibrary*> load_all() {
                    "build again with the nvidia packages of PyTorch installed");
   const auto make = reinterpret_cast<MakeLibrary>(::dlsym(library, "motley_cuda_library"));
   if (make == nullptr) return no_cuda(path + " is not ours", "build again");
-  return make();
+  const CudaLibrary* loaded = make();
+  set_device_kernels(loaded->kernels());
+  return loaded;
 }
 
 }  // namespace

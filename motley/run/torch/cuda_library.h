@@ -9,6 +9,7 @@
 #include "motley/base/result.h"
 #include "motley/base/units.h"
 #include "motley/run/torch/exchange/host_communicator.h"
+#include "motley/run/torch/operators/device_kernels.h"
 
 namespace motley::run {
 
@@ -31,11 +32,15 @@ class CudaLibrary {
   /// Collectives by NCCL; as make_host_communicator. The link of the groups is not emulated.
   virtual Result<std::unique_ptr<Communicator>> make_nccl_communicator(
       Rendezvous& rendezvous, const CommunicatorOptions& options, int device) const = 0;
+  /// Of the devices; live as long as this.
+  virtual const DeviceKernels& kernels() const = 0;
+  /// Their code for an architecture ("sm_90", "compute_90"), as compile_kernels; needs no device.
+  virtual Result<std::string> kernel_code(const std::string& architecture) const = 0;
 };
 
 /// Loads NVIDIA's driver, PyTorch's CUDA half and libmotley_cuda.so, once. Must come before ATen is
-/// asked anything about CUDA: its first answer "no CUDA" stays. Runtime error "run.no-cuda" that
-/// says which of the three is missing.
+/// asked anything about CUDA: its first answer "no CUDA" stays. Our kernels are there from then on.
+/// Runtime error "run.no-cuda" that says which of the three is missing.
 Result<const CudaLibrary*> load_cuda();
 
 struct WorkerDevice;

@@ -1,11 +1,14 @@
 #include "motley/run/torch/cuda_library.h"
 
+#include <ATen/ops/randn.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <filesystem>
 
+#include "motley/run/torch/operators/distributions.h"
+#include "motley/run/torch/operators/dropout.h"
 #include "motley/run/torch/worker_session.h"
 
 namespace motley::run {
@@ -38,6 +41,76 @@ TEST(CudaLibrary, FindsAGpuByItsUuidWhateverItsOrdinal) {
             (Error{ErrorKind::kStale, "host.device",
                    "device n:0: host n has no GPU GPU-c; it has GPU-b (A10), GPU-a (A10); probe "
                    "again"}));
+}
+
+/// libmotley_cuda.so with what it needs, as load_cuda loads it, but for the driver: the compiler of
+/// kernels needs none. Null where PyTorch has no CUDA half.
+const CudaLibrary* load_without_driver() {
+  if (::dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) == nullptr) return nullptr;
+  void* library = ::dlopen(MOTLEY_BUILD_DIR "/libmotley_cuda.so", RTLD_NOW);
+  if (library == nullptr) return nullptr;
+  using Make = const CudaLibrary* (*)();
+  return reinterpret_cast<Make>(::dlsym(library, "motley_cuda_library"))();
+}
+
+/// How often a word begins an instruction.
+int count_of(const std::string& code, const std::string& word) {
+  int count = 0;
+  for (std::size_t at = code.find(word); at != std::string::npos; at = code.find(word, at + 1))
+    ++count;
+  return count;
+}
+
+TEST(CudaKernels, CompileForOldAndNewGpus) {
+  const CudaLibrary* cuda = load_without_driver();
+  if (cuda == nullptr) GTEST_SKIP() << "kernels compile by NVRTC (no libmotley_cuda.so here)";
+  for (const char* architecture : {"sm_75", "sm_90", "sm_120"}) {
+    const auto code = cuda->kernel_code(architecture);
+    ASSERT_TRUE(code.has_value()) << code.error().message;
+    EXPECT_EQ(code->substr(1, 3), "ELF") << architecture;
+  }
+}
+
+TEST(CudaKernels, FuseNoProductWithASum) {
+  const CudaLibrary* cuda = load_without_driver();
+  if (cuda == nullptr) GTEST_SKIP() << "kernels round as CPUs (no libmotley_cuda.so here)";
+  const auto code = cuda->kernel_code("compute_80");
+  ASSERT_TRUE(code.has_value()) << code.error().message;
+  EXPECT_EQ(count_of(*code, "fma."), 0);
+  EXPECT_EQ(count_of(*code, ".approx"), 0);  // nor quotients by approximation
+  EXPECT_EQ(count_of(*code, ".ftz"), 0);     // nor small numbers as zeros
+  EXPECT_GT(count_of(*code, "mul.rn.f64"), 0);
+  EXPECT_GT(count_of(*code, "div.rn.f64"), 0);
+  EXPECT_EQ(count_of(*code, ".entry motley_"), 2);
+}
+
+TEST(CudaKernels, WhatDoesNotCompileIsSaid) {
+  const CudaLibrary* cuda = load_without_driver();
+  if (cuda == nullptr) GTEST_SKIP() << "faults of kernels are named (no libmotley_cuda.so here)";
+  const auto code = cuda->kernel_code("sm_1");
+  ASSERT_FALSE(code.has_value());
+  EXPECT_EQ(code.error().code, "run.kernels");
+  EXPECT_TRUE(code.error().message.starts_with("kernels for sm_1 do not compile: NVRTC_ERROR_"))
+      << code.error().message;
+}
+
+TEST(CudaKernels, GiveTheBitsOfCpus) {
+  if (!has_driver()) GTEST_SKIP() << "this host has no CUDA device";
+  ASSERT_TRUE(load_cuda().has_value());
+  const at::Device gpu(at::kCUDA, 0);
+  const RandomStream stream{0xfedcba9876543210ULL, 1000, 17};
+  const ElementPlace place{4, 33, 3, 11, 2 * 11 * 33, 1, 3};
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16}) {
+    for (const Distribution distribution :
+         {Distribution::kUniform, Distribution::kExponential, Distribution::kNormal}) {
+      const Draw what{distribution, {4, 5, 33}, dtype, place};
+      EXPECT_TRUE(draw(what, stream, gpu).cpu().equal(draw(what, stream, at::kCPU))) << dtype;
+    }
+    const at::Tensor x = at::randn({4, 5, 33}).to(dtype);
+    const auto [out, mask] = dropout(x, 0.3, place, stream);
+    const auto [out_there, mask_there] = dropout(x.to(gpu), 0.3, place, stream);
+    EXPECT_TRUE(out_there.cpu().equal(out) && mask_there.cpu().equal(mask)) << dtype;
+  }
 }
 
 TEST(CudaLibrary, ListsAndUsesDevices) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "motley/run/torch/cuda/kernels.h"
 #include "motley/run/torch/cuda/nccl_communicator.h"
 #include "motley/run/torch/cuda_library.h"
 #include "motley/run/torch/exchange/failure.h"
@@ -21,6 +22,13 @@ class Library final : public CudaLibrary {
                                                                int device) const override {
     return make_nccl_process_groups(rendezvous, options, device);
   }
+  const DeviceKernels& kernels() const override { return *kernels_; }
+  Result<std::string> kernel_code(const std::string& architecture) const override {
+    return compile_kernels(architecture);
+  }
+
+ private:
+  std::unique_ptr<DeviceKernels> kernels_ = make_nvrtc_kernels();
 };
 
 tl::unexpected<Error> cuda_error(const std::string& what) {

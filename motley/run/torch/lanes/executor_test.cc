@@ -23,6 +23,7 @@
 #include "motley/program/program_text.h"
 #include "motley/run/torch/lanes/profile_run.h"
 #include "motley/run/torch/memory/allocator.h"
+#include "motley/run/torch/operators/distributions.h"
 #include "motley/run/torch/operators/dropout.h"
 
 namespace motley::run {
@@ -789,15 +790,44 @@ TEST(Profile, MeasuresEveryKey) {
   EXPECT_GT(total, 0.0);
 }
 
-TEST(Dropout, TensorOperatorsNeedLittleBesideTheMask) {
+// ---- memory of random numbers
+
+/// Bytes at the peak of what `make` makes, beside what was there.
+template <typename Make>
+std::int64_t peak_of(const Make& make) {
   CountingAllocator& allocator = CountingAllocator::install();
-  constexpr std::int64_t kElements = 5 << 20;
   const std::int64_t before = allocator.in_use();
   allocator.reset_peak();
-  const at::Tensor mask =
-      dropout_mask_by_operators(kElements, 0.25, {1, 1, 0, kElements}, {5, 6, 7}, at::kCPU);
-  // At once it would be five times as much.
-  EXPECT_LT(allocator.peak() - before - kElements, std::int64_t{96} << 20);
+  make();
+  return allocator.peak() - before;
+}
+
+TEST(Dropout, NeedsNoMemoryBesideItsResults) {
+  constexpr std::int64_t kElements = 1 << 18;
+  const ElementPlace place{1, 1, 0, kElements};
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16})
+    for (const bool is_contiguous : {true, false}) {
+      at::Tensor x = at::arange(kElements).view({512, 512}).to(dtype);
+      if (!is_contiguous) x = x.t();
+      const at::Tensor wanted = dropout(x.contiguous(), 0.25, place, {1, 2, 3}).first;
+      at::Tensor out;
+      const std::int64_t peak = peak_of([&] { out = dropout(x, 0.25, place, {1, 2, 3}).first; });
+      // PyTorch transposes by small blocks.
+      const std::int64_t block = is_contiguous ? 0 : 32 << 10;
+      EXPECT_LE(peak, kElements * (1 + static_cast<std::int64_t>(x.element_size())) + block)
+          << dtype;
+      EXPECT_TRUE(out.equal(wanted) && out.is_contiguous());
+    }
+}
+
+TEST(Draw, NeedsNoMemoryBesideItsResult) {
+  constexpr std::int64_t kElements = 1 << 18;
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16})
+    EXPECT_EQ(peak_of([&] {
+                draw({Distribution::kNormal, {kElements}, dtype, {1, 1, 0, kElements}}, {1, 2, 3},
+                     at::kCPU);
+              }),
+              kElements * static_cast<std::int64_t>(c10::elementSize(dtype)));
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <algorithm>
 #include <cstdint>
 
 namespace motley::run {
+
+// This header is also compiled for GPUs, at run time: see philox.h.
 
 /// Where the elements of a local tensor stand in the global one. The tensor is seen as [outer,
 /// part, inner], of whose middle `global` the part is [first, first + part): element (o, s, j) has
@@ -17,6 +17,19 @@ struct ElementPlace {
   std::int64_t run = 1, micro_batch = 0, micro_batches = 1;
 };
 
+/// The place of local element `local` of `elements` in the global tensor.
+inline std::int64_t global_index(const ElementPlace& place, std::int64_t elements,
+                                 std::int64_t local) {
+  std::int64_t here = local + place.first * place.inner;
+  if (place.outer > 1) {
+    const std::int64_t row = elements / place.outer, o = local / row;
+    here += o * (place.global * place.inner - row);
+  }
+  if (place.micro_batches == 1) return here;
+  const std::int64_t stretch = here / place.run;
+  return here + (stretch * (place.micro_batches - 1) + place.micro_batch) * place.run;
+}
+
 /// Calls `body(index, local, count)` for stretches of neighbours in the local tensor and in the
 /// global one: elements [local, local + count) of `elements` are [index, index + count) in all.
 /// Only [begin, end) of the local ones.
@@ -26,22 +39,14 @@ void for_each_stretch(const ElementPlace& place, std::int64_t elements, std::int
   const std::int64_t row = elements / place.outer;
   while (begin < end) {
     const std::int64_t o = begin / row, offset = begin % row;
-    const std::int64_t here = (o * place.global + place.first) * place.inner + offset;
-    std::int64_t count = std::min(end - begin, row - offset), index = here;
+    std::int64_t count = std::min(end - begin, row - offset);
     if (place.micro_batches > 1) {
+      const std::int64_t here = (o * place.global + place.first) * place.inner + offset;
       count = std::min(count, place.run - here % place.run);
-      index = (here / place.run * place.micro_batches + place.micro_batch) * place.run +
-              here % place.run;
     }
-    body(index, begin, count);
+    body(global_index(place, elements, begin), begin, count);
     begin += count;
   }
 }
-
-/// The global indices of `elements` local ones, flat, by tensor operators.
-at::Tensor global_indices(const ElementPlace& place, std::int64_t elements, at::Device device);
-/// Of the local ones [begin, end) alone.
-at::Tensor global_indices(const ElementPlace& place, std::int64_t elements, std::int64_t begin,
-                          std::int64_t end, at::Device device);
 
 }  // namespace motley::run

@@ -1,10 +1,11 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 
 namespace motley::run {
+
+// This header is also compiled for GPUs, at run time (cuda/kernels.h): of the standard library it
+// may use what is written there, and no memory of its own.
 
 /// Identifies a stream of random words: there is one for each draw of a model and each step, and
 /// further ones for draws that need several words an element.
@@ -21,13 +22,50 @@ struct RandomStream {
 ///   block = index / 64 * 16 + index % 16.
 /// Laid out so that 16 neighbouring elements are the same word of 16 neighbouring blocks, which is
 /// what vector units like. Philox: Salmon et al., SC 2011; ten rounds.
-constexpr int kPhiloxGroup = 64;
+constexpr int kPhiloxGroup = 64, kPhiloxRounds = 10;
 
-/// Writes the words of elements [64 * group, 64 * group + 64) to `words`. About 2 ns a word.
+/// Four words: a counter, and after the rounds what is drawn.
+struct PhiloxBlock {
+  std::uint32_t a, b, c, d;
+};
+struct PhiloxKey {
+  std::uint32_t low, high;
+};
+
+inline PhiloxBlock philox_counter(const RandomStream& stream, std::uint64_t block) {
+  return {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
+          static_cast<std::uint32_t>(stream.draw) + (static_cast<std::uint32_t>(stream.word) << 30),
+          static_cast<std::uint32_t>(stream.step)};
+}
+
+inline PhiloxKey philox_key(const RandomStream& stream) {
+  return {static_cast<std::uint32_t>(stream.seed), static_cast<std::uint32_t>(stream.seed >> 32)};
+}
+
+inline PhiloxKey next_key(const PhiloxKey& key) {
+  return {key.low + 0x9E3779B9, key.high + 0xBB67AE85};
+}
+
+inline PhiloxBlock philox_round(const PhiloxBlock& x, const PhiloxKey& key) {
+  constexpr std::uint32_t kFirst = 0xD2511F53, kSecond = 0xCD9E8D57;
+  const std::uint64_t first = std::uint64_t{kFirst} * x.a, second = std::uint64_t{kSecond} * x.c;
+  return {static_cast<std::uint32_t>(second >> 32) ^ x.b ^ key.low, kSecond * x.c,
+          static_cast<std::uint32_t>(first >> 32) ^ x.d ^ key.high, kFirst * x.a};
+}
+
+/// The words of elements that share a block: those of places i, i + 16, i + 32, i + 48 of a group.
+inline PhiloxBlock philox_block(const RandomStream& stream, std::uint64_t block) {
+  PhiloxBlock x = philox_counter(stream, block);
+  PhiloxKey key = philox_key(stream);
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    x = philox_round(x, key);
+    key = next_key(key);
+  }
+  return x;
+}
+
+/// Writes the words of elements [64 * group, 64 * group + 64) to `words`. About 2 ns a word. Of
+/// CPUs.
 void philox_group(const RandomStream& stream, std::uint64_t group, std::uint32_t* words);
-
-/// The words of elements `indices`, in 64 bits each, by integer tensor operators: what devices
-/// without a kernel of ours use.
-at::Tensor philox_by_operators(const RandomStream& stream, const at::Tensor& indices);
 
 }  // namespace motley::run
