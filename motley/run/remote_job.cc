@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 
@@ -16,6 +17,7 @@
 #include "motley/run/data_reads.h"
 #include "motley/run/feed/batch_order.h"
 #include "motley/run/hosts/here.h"
+#include "motley/run/hosts/wire.h"
 #include "motley/run/input_specs.h"
 #include "motley/run/rank_files.h"
 
@@ -148,6 +150,41 @@ Result<void> choose_store(Hosts& hosts, Job& job) {
   return {};
 }
 
+/// Can all hosts connect to the one where the ranks meet? Else its workers would try for minutes.
+/// Runtime error `host.wire`, with the host that cannot.
+Result<void> check_ways(Hosts& hosts, const Job& job) {
+  if (!job.store) return {};
+  const std::string &first = job.devices[0].host, &address = job.store->address;
+  const std::string word = random_word();
+  std::unique_ptr<WireServer> server;
+  int port = 0;
+  if (first.empty()) {
+    MOTLEY_ASSIGN(server, WireServer::start(address, word));
+    port = server->port();
+  } else {
+    MOTLEY_ASSIGN(const Frame listening,
+                  hosts.on(first).ask({{"do", "listen"}, {"address", address}, {"word", word}},
+                                      "listening", kPatience));
+    port = listening.head.value("port", 0);
+  }
+  std::set<std::string> others = remote_hosts(job);
+  others.erase(first);
+  for (const std::string& host : others)
+    MOTLEY_RETURN_IF_ERROR(hosts.on(host).send({{"do", "wire"},
+                                                {"id", 0},
+                                                {"what", "ping"},
+                                                {"seconds", 0.0},
+                                                {"address", address},
+                                                {"port", port},
+                                                {"word", word}}));
+  const bool is_ours = !first.empty() && !ranks_on(job, "").empty();
+  if (is_ours)
+    MOTLEY_RETURN_IF_ERROR(measure_wire(address, port, word, {.what = WireAsk::What::kPing}));
+  for (const std::string& host : others)
+    MOTLEY_RETURN_IF_ERROR(hosts.on(host).wait_for("wire", kPatience));
+  return {};
+}
+
 /// Files that are written to be sent, and then gone.
 class Outbox {
  public:
@@ -245,6 +282,7 @@ Result<std::vector<Seat>> place_job(Hosts& hosts, const std::string& path, Job& 
   const std::set<std::string> remote = remote_hosts(job);
   MOTLEY_RETURN_IF_ERROR(hosts.reach(remote));
   MOTLEY_RETURN_IF_ERROR(choose_store(hosts, job));
+  MOTLEY_RETURN_IF_ERROR(check_ways(hosts, job));
   std::map<std::string, std::string> paths = {{"", path}};  // by host
   std::optional<Given> given;
   if (!remote.empty() && !job.program_path.empty()) {

@@ -20,8 +20,9 @@ struct Seat {
 /// machines. Gives each other machine all that its ranks read: programs, model, data and the
 /// checkpoint to go on from, each file only where it has not its like; and the job with their
 /// places there. `path`: of the job here, which is yet to be written. Empty where all ranks are
-/// started by this process. Errors: of Hosts::reach; usage error `host.data`: what Python loads,
-/// and folders, must lie on each host at the same path.
+/// started by this process. Errors: of Hosts::reach; runtime error `host.wire`: a host cannot
+/// connect to the one where the ranks meet; usage error `host.data`: what Python loads, and
+/// folders, must lie on each host at the same path.
 Result<std::vector<Seat>> place_job(Hosts& hosts, const std::string& path, Job& job);
 
 /// Brings the traces that the ranks of other machines left in their run directories into the job's.
