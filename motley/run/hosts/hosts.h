@@ -64,7 +64,7 @@ class Hosts {
   Result<Json> greet(HostLink& link) const;
   Result<void> accept(int listener, int ranks, double patience,
                       std::map<int, std::unique_ptr<HostLink>>& fresh);
-  Result<void> find_launched(const std::string& host);
+  std::map<std::string, Error> find_launched(const std::vector<std::string>& hosts);
   void add(std::map<std::string, std::unique_ptr<HostLink>> fresh);
   void beat();
 
