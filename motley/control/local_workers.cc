@@ -14,6 +14,7 @@
 #include "motley/base/text.h"
 #include "motley/control/run_directory.h"
 #include "motley/program/program_text.h"
+#include "motley/run/held_parts.h"
 #include "motley/run/hosts/here.h"
 #include "motley/run/remote_job.h"
 
@@ -203,6 +204,8 @@ run::JobOutcome LocalWorkers::train(const run::Job& job, const OnEvent& on_event
                                          .stop = &stop},
                                         [&](const run::WorkerEvent& event) {
                                           if (on_event(event) == Wish::kStop) stop = true;
+                                          if (event.event == "checkpoint" && !placed.kept.empty())
+                                            (void)run::retain_held(hosts_, placed);
                                         });
   if (outcome.end == run::JobEnd::kFailed) return outcome;
   done = run::bring_traces(hosts_, placed);
@@ -253,6 +256,10 @@ Result<FoundHosts> LocalWorkers::find_hosts(const std::vector<std::string>& host
       MOTLEY_ASSIGN(found.wires.emplace_back(), measure_wire(found, from, to));
     }
   return found;
+}
+
+Result<void> LocalWorkers::gather_held(const std::string& checkpoint) {
+  return run::gather_held(hosts_, checkpoint);
 }
 
 Result<void> LocalWorkers::reach_by(const std::string& launcher) {

@@ -72,6 +72,8 @@ class Workers {
   /// Asks machines what they are and measures what joins them: each with each, up to sixteen; of
   /// more, the first with all others, and each with its next.
   virtual Result<FoundHosts> find_hosts(const std::vector<std::string>& hosts) = 0;
+  /// Brings the files of a checkpoint that hosts keep (run/held_parts.h).
+  virtual Result<void> gather_held(const std::string& checkpoint) = 0;
   /// How other machines are reached: "ssh" (unless said), "slurm" or "mpi".
   virtual Result<void> reach_by(const std::string& launcher) = 0;
   /// Of rank 0 of an external launcher's job, before anything else: the other ranks work for it,
