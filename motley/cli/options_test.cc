@@ -171,6 +171,8 @@ TEST(MakeTrainChoices, EachWrongFlagIsNamed) {
             "--enforce: found 'none', wanted worker, speeds or outside");
   EXPECT_EQ(fault([](O& o) { o.transport = "mpi"; }),
             "--transport: found 'mpi', wanted auto or gloo");
+  EXPECT_EQ(fault([](O& o) { o.checkpoint = "disk"; }),
+            "--checkpoint: found 'disk', wanted lead or hosts");
 }
 
 TEST(DefaultRunDir, IsNamedAfterTheModel) {

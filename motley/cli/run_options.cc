@@ -179,6 +179,10 @@ Result<control::TrainChoices> make_train_choices(const RunOptions& options,
   choices.seed = options.plan.planning.seed;
   choices.run_dir = options.run_dir;
   choices.checkpoint_every = options.checkpoint_every;
+  if (options.checkpoint != "lead" && options.checkpoint != "hosts")
+    return usage_error("cli.flags", fmt::format("--checkpoint: found '{}', wanted lead or hosts",
+                                                options.checkpoint));
+  if (options.checkpoint == "hosts") choices.parts_at = control::TrainChoices::PartsAt::kHosts;
   choices.timeout = Seconds(options.timeout);
   choices.transport = options.transport;
   choices.trace_steps = options.trace_steps;

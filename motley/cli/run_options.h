@@ -27,6 +27,7 @@ struct RunOptions {
   std::int64_t warmup = 0, schedule_steps = 0;
   std::string run_dir;
   std::string resume = "auto";
+  std::string checkpoint = "lead";
   std::int64_t checkpoint_every = 0;
   double timeout = 30;
   std::string transport = "auto";

@@ -15,6 +15,8 @@ struct ConsolidateOptions {
   std::string output;  ///< folder; "" = the checkpoint itself
   std::string source;  ///< --hf: folder of transformers' that the model came from
   std::string shard;   ///< most bytes of a file of weights
+  bool hosts = false;  ///< bring what hosts keep of it
+  std::string launcher = "ssh";
 };
 
 std::vector<Flag> consolidate_flags(ConsolidateOptions& options) {
@@ -25,7 +27,10 @@ std::vector<Flag> consolidate_flags(ConsolidateOptions& options) {
            "write the model for from_pretrained of transformers, with the configuration of the "
            "folder it was exported from (hf:FOLDER)"},
           {"--shard-size", &options.shard,
-           "with --hf: most bytes of a file of weights, such as 2GiB (default: 5GiB)"}};
+           "with --hf: most bytes of a file of weights, such as 2GiB (default: 5GiB)"},
+          {"--hosts", &options.hosts,
+           "bring what hosts keep of it (run --checkpoint hosts), and put that together"},
+          {"--launcher", &options.launcher, "with --hosts: what reaches them, as of run"}};
 }
 
 /// The checkpoint that a path names, or the latest one of the run directory that it names.
@@ -72,6 +77,10 @@ Result<int> write_folder(const run::Checkpoint& checkpoint, const ConsolidateOpt
 
 Result<int> consolidate_checkpoint(const ConsolidateOptions& options, const Context& context) {
   MOTLEY_ASSIGN(const std::string path, find_checkpoint(options.path));
+  if (options.hosts) {
+    MOTLEY_RETURN_IF_ERROR(context.workers->reach_by(options.launcher));
+    MOTLEY_RETURN_IF_ERROR(context.workers->gather_held(path));
+  }
   MOTLEY_ASSIGN(const run::Checkpoint checkpoint, run::open_checkpoint(path));
   if (!options.source.empty()) return write_folder(checkpoint, options, context);
   if (!options.shard.empty())

@@ -24,6 +24,8 @@ std::vector<Flag> run_flags(RunOptions& options) {
         "its own (motley.Run)"},
        {"--eval-samples", &options.eval_samples,
         "with --prepare: how many samples the script evaluates on"},
+       {"--checkpoint", &options.checkpoint,
+        "lead, or hosts: where ranks on other hosts leave their parts of the parameters", kShown},
        {"--checkpoint-every", &options.checkpoint_every, "steps; 0: only at the end", kShown}});
   return flags;
 }

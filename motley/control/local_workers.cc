@@ -15,6 +15,7 @@
 #include "motley/control/host_finding.h"
 #include "motley/control/run_directory.h"
 #include "motley/program/program_text.h"
+#include "motley/run/held_parts.h"
 #include "motley/run/hosts/here.h"
 #include "motley/run/remote_job.h"
 
@@ -204,6 +205,8 @@ run::JobOutcome LocalWorkers::train(const run::Job& job, const OnEvent& on_event
                                          .stop = &stop},
                                         [&](const run::WorkerEvent& event) {
                                           if (on_event(event) == Wish::kStop) stop = true;
+                                          if (event.event == "checkpoint" && !placed.kept.empty())
+                                            (void)run::retain_held(hosts_, placed);
                                         });
   if (outcome.end == run::JobEnd::kFailed) return outcome;
   done = run::bring_traces(hosts_, placed);
@@ -225,6 +228,10 @@ Result<std::map<std::string, Seconds>> LocalWorkers::clocks_ahead(
     MOTLEY_ASSIGN(ahead[host], hosts_.clock_ahead(host));
   }
   return ahead;
+}
+
+Result<void> LocalWorkers::gather_held(const std::string& checkpoint) {
+  return run::gather_held(hosts_, checkpoint);
 }
 
 Result<void> LocalWorkers::reach_by(const std::string& launcher) {

@@ -34,6 +34,7 @@ class LocalWorkers : public Workers {
   run::JobOutcome train(const run::Job& job, const OnEvent& on_event) override;
   Result<FoundHosts> find_hosts(const std::vector<std::string>& hosts, const Tell& tell) override;
   Result<std::map<std::string, Seconds>> clocks_ahead(const std::set<std::string>& hosts) override;
+  Result<void> gather_held(const std::string& checkpoint) override;
   Result<void> reach_by(const std::string& launcher) override;
   Result<void> gather(const run::RankPlace& place) override;
   std::vector<std::string> launched_hosts() const override;

@@ -11,11 +11,13 @@
 
 #include "motley/base/file.h"
 #include "motley/base/json.h"
+#include "motley/base/random.h"
 #include "motley/control/found_cluster.h"
 #include "motley/control/placing.h"
 #include "motley/program/program_text.h"
 #include "motley/run/feed/batch_order.h"
 #include "motley/run/feed/loader.h"
+#include "motley/run/hosts/here.h"
 #include "motley/run/input_specs.h"
 #include "motley/run/processors.h"
 
@@ -94,6 +96,8 @@ run::Job make_job(const PreparedRun& prepared) {
   job.seed = choices.seed;
   job.checkpoint_every = choices.checkpoint_every;
   job.resume = choices.resume == TrainChoices::Resume::kAuto;
+  if (choices.parts_at == TrainChoices::PartsAt::kHosts)
+    job.kept = hash_hex(run::own_host_name() + ":" + job.run_dir);
   job.timeout_s = choices.timeout.value;
   const cluster::Cluster& cluster = prepared.inputs->cluster;
   job.transport = choices.transport == "auto" ? cluster.transport : choices.transport;

@@ -35,7 +35,10 @@ struct TrainChoices {
   enum class Resume { kAuto, kNever };
   Resume resume = Resume::kAuto;
   std::int64_t checkpoint_every = 0;  ///< steps; 0: only at the end
-  Seconds timeout{30};                ///< that a wait for a peer may take
+  /// Whose disks have what ranks on other hosts keep in parts of a checkpoint.
+  enum class PartsAt { kLead, kHosts };
+  PartsAt parts_at = PartsAt::kLead;
+  Seconds timeout{30};  ///< that a wait for a peer may take
   std::string transport = "auto";
   std::int64_t trace_steps = 5;  ///< the last so many are kept as a trace
   Enforce enforce = Enforce::kSpeedsAndLinks;

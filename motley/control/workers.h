@@ -83,6 +83,8 @@ class Workers {
   /// By how much the calendars of machines are ahead of this one's: by host.
   virtual Result<std::map<std::string, Seconds>> clocks_ahead(
       const std::set<std::string>& hosts) = 0;
+  /// Brings the files of a checkpoint that hosts keep (run/held_parts.h).
+  virtual Result<void> gather_held(const std::string& checkpoint) = 0;
   /// How other machines are reached: "ssh" (unless said), "slurm" or "mpi".
   virtual Result<void> reach_by(const std::string& launcher) = 0;
   /// Of rank 0 of an external launcher's job, before anything else: the other ranks work for it,

@@ -112,6 +112,23 @@ Result<std::map<std::string, std::string>> hashes_from_json(const Json& json,
   return hashes;
 }
 
+Json held_to_json(const HeldFiles& held) {
+  Json json = Json::object();
+  for (const auto& [name, file] : held) json[name] = {{"host", file.host}, {"folder", file.folder}};
+  return json;
+}
+
+Result<HeldFiles> held_from_json(const Json& json, const std::string& where) {
+  HeldFiles held;
+  for (const auto& [name, file] : json.items()) {
+    MOTLEY_ASSIGN(JsonObject object, JsonObject::make(file, where + ": " + name));
+    MOTLEY_ASSIGN(held[name].host, object.string("host"));
+    MOTLEY_ASSIGN(held[name].folder, object.string("folder"));
+    MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
+  }
+  return held;
+}
+
 struct StateFile {
   CheckpointState state;
   WrittenFiles files;
@@ -124,6 +141,9 @@ Result<WrittenFiles> read_files(JsonObject& object) {
   MOTLEY_ASSIGN(const Json* optimizer, object.member("optimizer_files"));
   MOTLEY_ASSIGN(files.optimizer,
                 hashes_from_json(*optimizer, object.where() + ": optimizer_files"));
+  if (object.has("held")) {
+    MOTLEY_ASSIGN(files.held, held_from_json(**object.member("held"), object.where() + ": held"));
+  }
   return files;
 }
 
@@ -171,12 +191,6 @@ Result<void> check_hash(const std::string& path, const std::string& wanted) {
                                                    path, hash, wanted));
 }
 
-Result<Safetensors> open_checked(const std::string& path, const std::string& wanted_hash) {
-  // Before anything is read from it: half-written or rotten weights would train on without a sign.
-  MOTLEY_RETURN_IF_ERROR(check_hash(path, wanted_hash));
-  return Safetensors::open(path);
-}
-
 /// Hashes of the files in a folder.
 Result<WrittenFiles> hash_written(const std::string& folder, const std::string& model,
                                   const std::string& optimizer) {
@@ -189,7 +203,7 @@ Result<WrittenFiles> hash_written(const std::string& folder, const std::string& 
 /// Opens the files of a model or of an optimizer's states, into `kept`.
 Result<TensorFiles> open_files(const std::string& folder,
                                const std::map<std::string, std::string>& hashes,
-                               std::vector<Safetensors>& kept) {
+                               TensorFiles::Extent extent, std::vector<Safetensors>& kept) {
   std::vector<Safetensors> opened;
   for (const auto& [name, hash] : hashes) {
     MOTLEY_ASSIGN(Safetensors file, open_checked(folder + "/" + name, hash));
@@ -198,7 +212,7 @@ Result<TensorFiles> open_files(const std::string& folder,
   std::vector<TensorFile> files;
   auto file = opened.begin();
   for (const auto& [name, hash] : hashes) files.push_back({folder + "/" + name, &*file++});
-  MOTLEY_ASSIGN(TensorFiles tensors, TensorFiles::make(files));
+  MOTLEY_ASSIGN(TensorFiles tensors, TensorFiles::make(files, extent));
   std::move(opened.begin(), opened.end(), std::back_inserter(kept));
   return tensors;
 }
@@ -222,6 +236,7 @@ Result<void> write_state(const std::string& folder, const CheckpointState& state
   Json json = state_to_json(state);
   json["model_files"] = hashes_to_json(files.model);
   json["optimizer_files"] = hashes_to_json(files.optimizer);
+  if (!files.held.empty()) json["held"] = held_to_json(files.held);
   MOTLEY_RETURN_IF_ERROR(write_file_atomic(folder + "/state.json", json.dump(2) + "\n"));
   return sync_path(folder);
 }
@@ -234,6 +249,16 @@ Result<void> replace(const std::string& half, const std::string& target) {
   fs::rename(half, target, fault);
   if (fault) return runtime_error("run.checkpoint-write", target + ": " + fault.message());
   return {};
+}
+
+/// "host b has model-00002-of-00003.safetensors; ..."
+std::string describe_held(const HeldFiles& held) {
+  std::map<std::string, std::vector<std::string>> by_host;
+  for (const auto& [name, file] : held) by_host[file.host].push_back(name);
+  std::vector<std::string> hosts;
+  for (const auto& [host, names] : by_host)
+    hosts.push_back(fmt::format("host {} has {}", host, fmt::join(names, ", ")));
+  return join(hosts, "; ");
 }
 
 /// What a person can do about a damaged checkpoint.
@@ -249,17 +274,52 @@ std::string way_out(const std::vector<std::string>& names, const std::string& ba
 
 }  // namespace
 
-Result<Checkpoint> open_checkpoint(const std::string& folder) {
+Result<Safetensors> open_checked(const std::string& path, const std::string& wanted_hash) {
+  // Before anything is read from it: half-written or rotten weights would train on without a sign.
+  MOTLEY_RETURN_IF_ERROR(check_hash(path, wanted_hash));
+  return Safetensors::open(path);
+}
+
+Result<HeldFiles> held_files(const std::string& folder) {
   MOTLEY_ASSIGN(const StateFile file, read_state(folder));
-  Checkpoint checkpoint{.path = folder, .state = file.state};
-  MOTLEY_ASSIGN(checkpoint.model, open_files(folder, file.files.model, checkpoint.files));
-  MOTLEY_ASSIGN(checkpoint.optimizer, open_files(folder, file.files.optimizer, checkpoint.files));
+  return file.files.held;
+}
+
+Result<void> settle_held(const std::string& folder) {
+  MOTLEY_ASSIGN(StateFile file, read_state(folder));
+  for (const auto* hashes : {&file.files.model, &file.files.optimizer})
+    for (const auto& [name, hash] : *hashes) {
+      MOTLEY_RETURN_IF_ERROR(check_hash(folder + "/" + name, hash));
+      MOTLEY_RETURN_IF_ERROR(sync_path(folder + "/" + name));
+    }
+  file.files.held.clear();
+  return write_state(folder, file.state, file.files);
+}
+
+Result<Checkpoint> open_checkpoint(const std::string& folder, TensorFiles::Extent extent) {
+  MOTLEY_ASSIGN(const StateFile file, read_state(folder));
+  Checkpoint checkpoint{.path = folder, .state = file.state, .written = file.files};
+  if (checkpoint.written.held.empty()) extent = TensorFiles::Extent::kAll;
+  if (extent == TensorFiles::Extent::kAll && !checkpoint.written.held.empty())
+    return usage_error("run.checkpoint-held",
+                       fmt::format("{}: not all of it is here: {}; `motley consolidate {} --hosts` "
+                                   "brings it",
+                                   folder, describe_held(checkpoint.written.held), folder));
+  WrittenFiles here = file.files;
+  for (const auto& [name, held] : checkpoint.written.held) {
+    here.model.erase(name);
+    here.optimizer.erase(name);
+  }
+  MOTLEY_ASSIGN(checkpoint.model, open_files(folder, here.model, extent, checkpoint.files));
+  MOTLEY_ASSIGN(checkpoint.optimizer, open_files(folder, here.optimizer, extent, checkpoint.files));
   return checkpoint;
 }
 
 Json written_files_to_json(const WrittenFiles& files) {
-  return Json{{"model_files", hashes_to_json(files.model)},
-              {"optimizer_files", hashes_to_json(files.optimizer)}};
+  Json json{{"model_files", hashes_to_json(files.model)},
+            {"optimizer_files", hashes_to_json(files.optimizer)}};
+  if (!files.held.empty()) json["held"] = held_to_json(files.held);
+  return json;
 }
 
 Result<WrittenFiles> written_files_from_json(const Json& json, const std::string& where) {
@@ -303,10 +363,11 @@ Result<std::string> CheckpointStore::finish(const CheckpointState& state,
   for (const WrittenFiles& files : ranks) {
     for (const auto& [name, hash] : files.model) all.model[name] = hash;
     for (const auto& [name, hash] : files.optimizer) all.optimizer[name] = hash;
+    all.held.insert(files.held.begin(), files.held.end());
   }
   for (const auto* files : {&all.model, &all.optimizer})
     for (const auto& [name, hash] : *files)
-      if (!is_there(half + "/" + name))
+      if (!all.held.contains(name) && !is_there(half + "/" + name))
         // Without a shared file system each rank has written to its own disk, and what is there
         // would be a checkpoint with holes.
         return runtime_error("run.checkpoint-write",
@@ -334,6 +395,7 @@ Result<std::string> CheckpointStore::adopt(std::int64_t step) const {
   MOTLEY_ASSIGN(const StateFile file, read_state(half));
   for (const auto* hashes : {&file.files.model, &file.files.optimizer})
     for (const auto& [name, hash] : *hashes) {
+      if (file.files.held.contains(name)) continue;
       MOTLEY_RETURN_IF_ERROR(check_hash(half + "/" + name, hash));
       MOTLEY_RETURN_IF_ERROR(sync_path(half + "/" + name));
     }
@@ -357,6 +419,13 @@ Error CheckpointStore::give_up(std::int64_t step, Error why) const {
     why.message += "; make room there and run again";
   why.message = fmt::format("checkpoint of step {} not written ({}): {}", step, kept, why.message);
   return why;
+}
+
+Result<std::string> CheckpointStore::keep_part(std::int64_t step) const {
+  const std::string path = folder_ + "/" + step_name(step);
+  MOTLEY_RETURN_IF_ERROR(replace(half_written(step), path));
+  MOTLEY_RETURN_IF_ERROR(sync_path(folder_));
+  return path;
 }
 
 Result<std::string> CheckpointStore::write(const CheckpointState& state,
@@ -402,12 +471,13 @@ std::string CheckpointStore::latest() const {
   return names.empty() ? "" : folder_ + "/" + names.back();
 }
 
-Result<std::optional<Checkpoint>> CheckpointStore::open_latest() const {
+Result<std::optional<Checkpoint>> CheckpointStore::open_latest(Extent extent) const {
   const std::string path = latest();
   if (path.empty()) return std::nullopt;
-  auto checkpoint = open_checkpoint(path);
+  auto checkpoint = open_checkpoint(path, extent);
   if (checkpoint) return std::optional<Checkpoint>(std::move(*checkpoint));
   Error error = std::move(checkpoint).error();
+  if (error.code == "run.checkpoint-held") return tl::make_unexpected(std::move(error));
   error.kind = ErrorKind::kUsage;
   error.code = "run.checkpoint";
   error.message += way_out(checkpoint_names(folder_), fs::path(path).filename(), folder_);

@@ -26,6 +26,23 @@ struct CheckpointState {
   bool operator==(const CheckpointState&) const = default;
 };
 
+/// Where a file of a checkpoint lies that the host of its rank keeps (`--checkpoint hosts`).
+struct HeldFile {
+  std::string host;
+  std::string folder;  ///< below what the host keeps (agent.h)
+  bool operator==(const HeldFile&) const = default;
+};
+/// By the file's name.
+using HeldFiles = std::map<std::string, HeldFile>;
+
+/// The files that ranks wrote, by name, with their hashes.
+struct WrittenFiles {
+  std::map<std::string, std::string> model, optimizer;
+  HeldFiles held;  ///< those of them that do not lie in the checkpoint's folder
+};
+Json written_files_to_json(const WrittenFiles& files);
+Result<WrittenFiles> written_files_from_json(const Json& json, const std::string& where);
+
 /// A checkpoint on disk, checked whole: hashes of all files, formats, state.
 struct Checkpoint {
   std::string path;  ///< the directory
@@ -33,6 +50,7 @@ struct Checkpoint {
   std::vector<Safetensors> files;  ///< whose memory the tensors are views of
   TensorFiles model;               ///< state_dict names
   TensorFiles optimizer;           ///< "NAME/momentum", ...
+  WrittenFiles written;  ///< names and hashes; tensors of those held elsewhere are left out
 };
 
 /// What a rank keeps: rank 0 the tensors that are whole on all, and each its parts.
@@ -40,13 +58,6 @@ struct RankTensors {
   int rank = 0, ranks = 1;  ///< of those that write
   std::span<const SavedTensor> model, optimizer;
 };
-
-/// The files that a rank wrote, by name in the folder, with their hashes.
-struct WrittenFiles {
-  std::map<std::string, std::string> model, optimizer;
-};
-Json written_files_to_json(const WrittenFiles& files);
-Result<WrittenFiles> written_files_from_json(const Json& json, const std::string& where);
 
 /// Directory of the checkpoints of a run: docs/formats/checkpoint.md.
 ///   checkpoint/step-00000020/{model.safetensors,optimizer.safetensors,state.json}
@@ -56,6 +67,7 @@ Result<WrittenFiles> written_files_from_json(const Json& json, const std::string
 /// `begin`, then all `write_part`, then rank 0, when all have, `finish`, or `give_up`.
 class CheckpointStore {
  public:
+  using Extent = TensorFiles::Extent;
   explicit CheckpointStore(const std::string& run_dir);
 
   /// Makes the folder that is written into.
@@ -76,13 +88,16 @@ class CheckpointStore {
   std::string half_written(std::int64_t step) const;
   /// Removes what was written of a checkpoint; the error with what is kept.
   Error give_up(std::int64_t step, Error why) const;
+  /// Makes a half-written folder, of a rank that keeps its files itself, one of this name; removes
+  /// none.
+  Result<std::string> keep_part(std::int64_t step) const;
   /// All of it by one rank. On a full disk: runtime error, the half-written one is removed.
   Result<std::string> write(const CheckpointState& state, const RankTensors& tensors) const;
 
   /// The latest checkpoint; empty when there is none. When `latest` names a directory that is gone
   /// (somebody removed a bad one), the newest that is there. A damaged one is a usage error that
   /// names the file, and what to remove to go on from which step; it is never skipped silently.
-  Result<std::optional<Checkpoint>> open_latest() const;
+  Result<std::optional<Checkpoint>> open_latest(Extent extent = Extent::kAll) const;
 
   /// Keeps a checkpoint, as the best one (`best` links to it), until there is a better one.
   Result<void> keep_best(const std::string& checkpoint) const;
@@ -106,8 +121,19 @@ class CheckpointStore {
   std::string run_dir_, folder_;
 };
 
-/// Opens the checkpoint in a folder and checks it.
-Result<Checkpoint> open_checkpoint(const std::string& folder);
+/// Opens the checkpoint in a folder and checks it. `extent`: must all of it be here? Usage error
+/// `run.checkpoint-held`: it is not, with the hosts that have the rest.
+Result<Checkpoint> open_checkpoint(const std::string& folder,
+                                   TensorFiles::Extent extent = TensorFiles::Extent::kAll);
+
+/// Opens a file of a checkpoint whose hash is as wanted; usage error: it is not.
+Result<Safetensors> open_checked(const std::string& path, const std::string& wanted_hash);
+
+/// Files of the checkpoint in a folder that hosts keep and that are not here. Cheap.
+Result<HeldFiles> held_files(const std::string& folder);
+/// Says in the folder's state that all its files are here, when they were brought and their hashes
+/// are right.
+Result<void> settle_held(const std::string& folder);
 
 /// Writes a checkpoint anew with whole tensors, as one rank would: `target` (a folder that is a
 /// checkpoint already, the same one maybe, empty or not there) becomes a checkpoint.

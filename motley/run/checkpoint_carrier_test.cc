@@ -1,14 +1,13 @@
 #include "motley/run/checkpoint_carrier.h"
 
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
-#include "motley/run/hosts/agent.h"
+#include "motley/run/hosts/forked_agent.h"
 
 namespace motley::run {
 namespace {
@@ -19,28 +18,15 @@ namespace fs = std::filesystem;
 class CheckpointCarrierTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    ::signal(SIGPIPE, SIG_IGN);
     std::string pattern = ::testing::TempDir() + "motley-carrier-XXXXXX";
     dir_ = ::mkdtemp(pattern.data());
-    int ends[2];
-    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-    agent_ = ::fork();
-    if (agent_ == 0) {
-      ::close(ends[0]);
-      AgentOptions options{.input = ends[1], .output = ends[1], .cache = dir_ + "/cache"};
-      ::_exit(serve_agent(options) ? 0 : 1);
-    }
-    ::close(ends[1]);
-    link_ = HostLink::over("b", Descriptor(ends[0]));
-    ASSERT_TRUE(link_->greet(10).has_value());
-    there_.emplace(link_->scratch() + "/run");
-    carrier_.emplace(*link_, dir_ + "/here");
+    agent_.emplace("b", dir_ + "/cache");
+    there_.emplace(agent_->link().scratch() + "/run");
+    carrier_.emplace(agent_->link(), dir_ + "/here");
   }
   void TearDown() override {
     carrier_.reset();
-    link_.reset();
-    ::kill(agent_, SIGKILL);
-    wait_for_exit(agent_);
+    agent_.reset();
     fs::remove_all(dir_);
   }
 
@@ -76,7 +62,8 @@ class CheckpointCarrierTest : public ::testing::Test {
   }
   std::vector<std::string> names() const {
     std::vector<std::string> names;
-    for (const auto& each : fs::directory_iterator(dir_ + "/here/checkpoint"))
+    std::error_code code;
+    for (const auto& each : fs::directory_iterator(dir_ + "/here/checkpoint", code))
       names.push_back(each.path().filename());
     std::sort(names.begin(), names.end());
     return names;
@@ -85,8 +72,7 @@ class CheckpointCarrierTest : public ::testing::Test {
   using Steps = std::vector<std::int64_t>;
   using Names = std::vector<std::string>;
   std::string dir_;
-  pid_t agent_ = -1;
-  std::unique_ptr<HostLink> link_;
+  std::optional<ForkedAgent> agent_;
   std::optional<CheckpointStore> there_;
   std::optional<CheckpointCarrier> carrier_;
 };
@@ -113,14 +99,14 @@ TEST_F(CheckpointCarrierTest, WhereTheyComeFasterTheNewestAndTheBestAreBrought) 
 TEST_F(CheckpointCarrierTest, OneThatIsRemovedOnItsWayComesWhole) {
   write(1);
   ASSERT_TRUE(carrier_->get_on().has_value());  // it is asked for
-  ASSERT_TRUE(link_->ask({{"do", "exists"}, {"path", dir_}}, "exists", 10).has_value());
-  fs::remove_all(link_->scratch() + "/run/checkpoint/step-00000001");
+  agent_->settle();
+  fs::remove_all(agent_->link().scratch() + "/run/checkpoint/step-00000001");
   EXPECT_EQ(bring().value(), Steps{1});
 }
 
 TEST_F(CheckpointCarrierTest, OneThatWasGoneBeforeItWasAskedForIsForgotten) {
   write(1);
-  fs::remove_all(link_->scratch() + "/run/checkpoint");
+  fs::remove_all(agent_->link().scratch() + "/run/checkpoint");
   EXPECT_EQ(bring().value(), Steps{});
   EXPECT_EQ(names(), Names{});
 }
@@ -129,7 +115,8 @@ TEST_F(CheckpointCarrierTest, OneThatComesDamagedIsRefusedAndTheEarlierKept) {
   write(1);
   ASSERT_TRUE(bring().has_value());
   write(2);
-  std::ofstream(link_->scratch() + "/run/checkpoint/step-00000002/model.safetensors", std::ios::app)
+  std::ofstream(agent_->link().scratch() + "/run/checkpoint/step-00000002/model.safetensors",
+                std::ios::app)
       << "x";
   const Error error = bring().error();
   EXPECT_EQ(error.code, "run.checkpoint-write");
@@ -141,7 +128,7 @@ TEST_F(CheckpointCarrierTest, OneThatComesDamagedIsRefusedAndTheEarlierKept) {
 
 TEST_F(CheckpointCarrierTest, ALostHostLeavesNothingHalf) {
   write(1);
-  ::kill(agent_, SIGKILL);
+  agent_->kill();
   const auto done = bring();
   EXPECT_FALSE(done.has_value());
   EXPECT_NE(done.error().message.find("host b: connection ended"), std::string::npos)

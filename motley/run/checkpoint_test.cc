@@ -254,5 +254,38 @@ TEST_F(CheckpointTest, RefusesAnotherJob) {
                 "16; use another --run-dir, or --resume never to start anew here");
 }
 
+// The second rank's host keeps its files.
+TEST_F(CheckpointTest, WhatHostsKeepIsNamedUntilItIsHere) {
+  const CheckpointStore store(dir_), there(dir_ + "/host");
+  ASSERT_TRUE(store.begin(20) && there.begin(20));
+  std::vector<WrittenFiles> files = {*write_part(20, 0)};
+  ASSERT_TRUE(write_part(20, 1));
+  const std::string model = "model-00002-of-00002.safetensors",
+                    optimizer = "optimizer-00002-of-00002.safetensors";
+  files.push_back(*write_part(20, 1));
+  for (const std::string& name : {model, optimizer}) {
+    fs::rename(store.half_written(20) + "/" + name, there.half_written(20) + "/" + name);
+    files[1].held[name] = {"b", "run/cut/rank-1"};
+  }
+  const std::string kept = there.keep_part(20).value();
+  EXPECT_EQ(written_files_from_json(written_files_to_json(files[1]), "").value().held,
+            files[1].held);
+  state_.step = 20;
+  const std::string folder = store.finish(state_, files).value();
+  EXPECT_EQ(held_files(folder).value(), files[1].held);
+  EXPECT_EQ(store.open_latest().error().message,
+            folder + ": not all of it is here: host b has " + model + ", " + optimizer +
+                "; `motley consolidate " + folder + " --hosts` brings it");
+  const auto some = open_checkpoint(folder, TensorFiles::Extent::kSome);
+  ASSERT_TRUE(some.has_value()) << some.error().message;
+  EXPECT_TRUE(some->model.has("w"));
+  EXPECT_EQ(settle_held(folder).error().code, "file.missing");
+  for (const std::string& name : {model, optimizer})
+    fs::copy_file(kept + "/" + name, folder + "/" + name);
+  ASSERT_TRUE(settle_held(folder).has_value());
+  EXPECT_TRUE(held_files(folder)->empty());
+  EXPECT_TRUE(open_checkpoint(folder).has_value());
+}
+
 }  // namespace
 }  // namespace motley::run

@@ -126,6 +126,7 @@ Json job_to_json(const Job& job) {
       {"trace_steps", job.trace_steps},
       {"devices", std::move(devices)},
       {"rank_files", job.rank_files},
+      {"kept", job.kept},
       {"store", store_to_json(job.store)},
   };
 }
@@ -177,6 +178,9 @@ Result<Job> job_from_json(const Json& json, const std::string& where) {
   MOTLEY_ASSIGN(const Json* devices, object.member("devices"));
   MOTLEY_ASSIGN(job.devices, devices_from_json(*devices, where));
   MOTLEY_ASSIGN(job.rank_files, object.string("rank_files"));
+  if (object.has("kept")) {
+    MOTLEY_ASSIGN(job.kept, object.string("kept"));
+  }
   if (is_present(object, "store")) {
     MOTLEY_ASSIGN(job.store, store_from_json(**object.member("store"), where + ": store"));
   }

@@ -63,6 +63,9 @@ struct Job {
   std::int64_t trace_steps = 5;       ///< the last so many steps are kept as a trace
   std::vector<WorkerDevice> devices;  ///< by rank
   std::string rank_files;  ///< folder of what each rank here needs alone (rank_files.h); "": none
+  /// Of ranks that keep parts of checkpoints on their own hosts: the folder for it, at the lead its
+  /// name below what each host keeps; "": none does.
+  std::string kept;
   std::optional<StoreAddress> store;  ///< none: all ranks share the run directory
   bool operator==(const Job&) const = default;
 };

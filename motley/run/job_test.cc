@@ -20,6 +20,7 @@ Job example_job() {
   job.resume = false;
   job.timeout_s = 12.5;
   job.trace_steps = 3;
+  job.kept = "3f0e/91ab";
   WorkerDevice plain{.name = "a:0", .kind = "cpu"};
   WorkerDevice emulated{.name = "b:0",
                         .kind = "cpu",

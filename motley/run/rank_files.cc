@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <set>
 
 #include "motley/base/file.h"
+#include "motley/base/json.h"
 #include "motley/base/random.h"
 #include "motley/base/text.h"
 #include "motley/program/effects.h"
@@ -45,17 +47,41 @@ std::string RankFolder::evaluation(std::size_t which) const {
   return fmt::format("{}/evaluation-{}.txt", path, which);
 }
 
-Result<RankWeights> read_rank_weights(const std::string& path) {
+namespace {
+
+/// Files of a checkpoint that this host keeps, as RankFiles::held says, which are added.
+Result<void> open_held(const std::string& path, std::vector<std::string>& paths,
+                       std::vector<Safetensors>& files) {
+  std::error_code code;
+  if (!std::filesystem::exists(path, code)) return {};
+  MOTLEY_ASSIGN(const std::string text, read_file(path));
+  MOTLEY_ASSIGN(const Json json, parse_json(text, path));
+  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, path));
+  MOTLEY_ASSIGN(const Json* held, object.member("files"));
+  for (const auto& [file, hash] : held->items()) {
+    const std::string wanted = hash.is_string() ? hash.get<std::string>() : "";
+    MOTLEY_ASSIGN(files.emplace_back(), open_checked(file, wanted));
+    paths.push_back(file);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<RankWeights> read_rank_weights(const RankFolder& folder) {
   RankWeights weights;
-  MOTLEY_ASSIGN(Safetensors file, Safetensors::open(path));
-  weights.file = std::make_shared<const Safetensors>(std::move(file));
-  const TensorFile only{path, weights.file.get()};
-  MOTLEY_ASSIGN(weights.tensors, TensorFiles::make({&only, 1}, TensorFiles::Extent::kSome));
-  const auto& said = weights.file->metadata();
+  std::vector<std::string> paths = {folder.weights()};
+  MOTLEY_ASSIGN(weights.files.emplace_back(), Safetensors::open(folder.weights()));
+  MOTLEY_RETURN_IF_ERROR(open_held(folder.held(), paths, weights.files));
+  std::vector<TensorFile> all;
+  for (std::size_t i = 0; i < paths.size(); ++i) all.push_back({paths[i], &weights.files[i]});
+  MOTLEY_ASSIGN(weights.tensors, TensorFiles::make(all, TensorFiles::Extent::kSome));
+  const auto& said = weights.files[0].metadata();
   const auto model = said.find(kModelFileKey), step = said.find(kStepKey);
   const auto number = step == said.end() ? std::nullopt : find_integer(step->second);
   if (model == said.end() || !number)
-    return usage_error("run.rank-files", path + ": does not say of what step and model it is");
+    return usage_error("run.rank-files",
+                       folder.weights() + ": does not say of what step and model it is");
   weights.model_file = model->second;
   weights.step = *number;
   return weights;
@@ -79,7 +105,8 @@ Result<RankFiles> RankFiles::open(const Job& job) {
   const TensorFile whole{job.model_path, files.model_.get()};
   MOTLEY_ASSIGN(files.weights_, TensorFiles::make({&whole, 1}));
   if (job.resume) {
-    MOTLEY_ASSIGN(files.checkpoint_, CheckpointStore(job.run_dir).open_latest());
+    MOTLEY_ASSIGN(files.checkpoint_,
+                  CheckpointStore(job.run_dir).open_latest(TensorFiles::Extent::kSome));
   }
   return files;
 }
@@ -101,10 +128,12 @@ Result<void> RankFiles::write_weights(Rank rank, const std::string& path) const 
   for (const program::Program& each : evaluations_)
     evaluations.push_back(each.devices[rank.index()]);
   const auto wanted = own_buffers(program_.devices[rank.index()], evaluations);
+  const bool has_own = held(rank, "").has_value();
   std::vector<std::vector<std::byte>> bytes(wanted.size());
   std::vector<SavedTensor> saved;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     const program::Buffer& buffer = wanted[i];
+    if (buffer.part && has_own) continue;
     const TensorFiles* source = newest_with(buffer.name);
     if (source == nullptr && buffer.kind == program::BufferKind::kState)
       continue;  // it begins as zeros, or as its parameter
@@ -118,6 +147,21 @@ Result<void> RankFiles::write_weights(Rank rank, const std::string& path) const 
   }
   return write_tensor_file(path, saved,
                            {{kModelFileKey, model_file_}, {kStepKey, std::to_string(step())}});
+}
+
+std::optional<std::string> RankFiles::held(Rank rank, const std::string& kept_folder) const {
+  if (!checkpoint_) return std::nullopt;
+  const std::string own = fmt::format("-{:05}-of-", rank.index() + 1);
+  const WrittenFiles& written = checkpoint_->written;
+  Json files = Json::object();
+  for (const auto* hashes : {&written.model, &written.optimizer})
+    for (const auto& [name, hash] : *hashes) {
+      const auto held = written.held.find(name);
+      if (held == written.held.end() || name.find(own) == std::string::npos) continue;
+      files[fmt::format("{}/{}/{}", kept_folder, held->second.folder, name)] = hash;
+    }
+  if (files.empty()) return std::nullopt;
+  return Json{{"files", std::move(files)}}.dump();
 }
 
 const TensorFiles* RankFiles::newest_with(const std::string& name) const {

@@ -23,17 +23,19 @@ struct RankFolder {
   std::string program() const { return path + "/program.txt"; }
   std::string evaluation(std::size_t which) const;
   std::string weights() const { return path + "/weights.safetensors"; }
+  /// Which files of a checkpoint this host keeps for the rank, where it goes on from them.
+  std::string held() const { return path + "/held.json"; }
 };
 
 /// The tensors that a rank is given, instead of a model file: what it keeps in parts, as much as it
 /// keeps, and what only its evaluations read. All else comes from rank 0.
 struct RankWeights {
-  std::shared_ptr<const Safetensors> file;  ///< whose memory the tensors are views of
+  std::vector<Safetensors> files;  ///< whose memory the tensors are views of
   TensorFiles tensors;
   std::string model_file;  ///< hash of the file whose tensors they are or go on from
   std::int64_t step = 0;   ///< steps done
 };
-Result<RankWeights> read_rank_weights(const std::string& path);
+Result<RankWeights> read_rank_weights(const RankFolder& folder);
 
 /// What tells a model file from others: of all its bytes.
 Result<std::string> hash_model_file(const std::string& path);
@@ -47,7 +49,10 @@ class RankFiles {
   std::string program(Rank rank) const;
   std::size_t evaluations() const { return evaluations_.size(); }
   std::string evaluation(std::size_t which, Rank rank) const;
+  /// Without the parts that the rank's host keeps (held).
   Result<void> write_weights(Rank rank, const std::string& path) const;
+  /// RankFolder::held of a rank, whose host keeps files in a folder; nothing where it has none.
+  std::optional<std::string> held(Rank rank, const std::string& kept_folder) const;
   /// The model file without its tensors.
   Result<void> write_model(const std::string& path) const;
 

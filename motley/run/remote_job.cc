@@ -10,12 +10,15 @@
 #include <optional>
 #include <set>
 
+#include "motley/base/file.h"
 #include "motley/graph/model_file.h"
+#include "motley/program/program_text.h"
 #include "motley/program/state_names.h"
 #include "motley/run/checkpoint.h"
 #include "motley/run/data_placement.h"
 #include "motley/run/data_reads.h"
 #include "motley/run/feed/batch_order.h"
+#include "motley/run/held_parts.h"
 #include "motley/run/hosts/here.h"
 #include "motley/run/hosts/wire.h"
 #include "motley/run/input_specs.h"
@@ -219,6 +222,8 @@ Result<void> place_rank_files(HostLink& link, const RankFiles& files, const std:
     if (has_model) continue;
     MOTLEY_RETURN_IF_ERROR(files.write_weights(Rank(number), outbox.file()));
     MOTLEY_RETURN_IF_ERROR(link.put(outbox.file(), there.weights()));
+    if (const auto held = files.held(Rank(number), link.kept_folder()))
+      MOTLEY_RETURN_IF_ERROR(link.put_text(*held, there.held()));
   }
   if (has_model) return {};
   MOTLEY_RETURN_IF_ERROR(files.write_model(outbox.file()));
@@ -258,6 +263,7 @@ Result<std::string> place_files(HostLink& link, const Given* given, const std::s
   MOTLEY_RETURN_IF_ERROR(link.send({{"do", "reset"}}));
   Job there = job;
   there.run_dir = link.scratch() + "/run";
+  if (!job.kept.empty()) there.kept = link.kept_folder() + "/" + job.kept;
   if (given != nullptr) {
     const bool leads = job.devices[0].host == host;
     MOTLEY_RETURN_IF_ERROR(place_rank_files(link, given->ranks, host, job));
@@ -276,6 +282,17 @@ Result<std::string> place_files(HostLink& link, const Given* given, const std::s
   return path;
 }
 
+/// Where ranks keep their parts of checkpoints, and that the latest one's are where they are
+/// wanted.
+Result<void> settle_kept(Hosts& hosts, Job& job) {
+  if (!job.kept.empty()) {
+    MOTLEY_ASSIGN(const std::string text, read_file(job.program_path));
+    MOTLEY_ASSIGN(const program::Program program, program::parse_program(text, job.program_path));
+    job.kept = kept_name(job.kept, program, job);
+  }
+  return gather_for(hosts, job, job.kept);
+}
+
 }  // namespace
 
 Result<std::vector<Seat>> place_job(Hosts& hosts, const std::string& path, Job& job) {
@@ -283,6 +300,7 @@ Result<std::vector<Seat>> place_job(Hosts& hosts, const std::string& path, Job& 
   MOTLEY_RETURN_IF_ERROR(hosts.reach(remote));
   MOTLEY_RETURN_IF_ERROR(choose_store(hosts, job));
   MOTLEY_RETURN_IF_ERROR(check_ways(hosts, job));
+  if (!job.program_path.empty()) MOTLEY_RETURN_IF_ERROR(settle_kept(hosts, job));
   std::map<std::string, std::string> paths = {{"", path}};  // by host
   std::optional<Given> given;
   if (!remote.empty() && !job.program_path.empty()) {
@@ -314,8 +332,9 @@ Result<void> bring_traces(Hosts& hosts, const Job& job) {
 
 Result<void> publish_models(const Job& job) {
   const CheckpointStore store(job.run_dir);
-  MOTLEY_ASSIGN(const std::optional<Checkpoint> latest, store.open_latest());
-  if (!latest) return {};
+  MOTLEY_ASSIGN(const std::optional<Checkpoint> latest,
+                store.open_latest(TensorFiles::Extent::kSome));
+  if (!latest || !latest->written.held.empty()) return {};
   MOTLEY_RETURN_IF_ERROR(store.publish(latest->path));
   if (const std::string best = store.best(); latest->state.best && !best.empty())
     MOTLEY_RETURN_IF_ERROR(store.publish(best, "model_best.safetensors"));

@@ -83,6 +83,7 @@ class FakeWorkers : public Workers {
   Result<void> reach_by(const std::string&) override { return {}; }
   Result<void> gather(const run::RankPlace&) override { return {}; }
   void end(int code) override { ended = code; }
+  Result<void> gather_held(const std::string&) override { return {}; }
   std::vector<std::string> launched_hosts() const override { return {}; }
   std::optional<int> ended;  ///< code of the other ranks
   Result<FoundHosts> find_hosts(const std::vector<std::string>&, const Tell&) override {

@@ -188,3 +188,57 @@ def test_a_full_disk_of_the_lead_keeps_the_last_checkpoint(lead, hosts):
         assert run_json(lead, f"{AWAY} --steps {step + 2} --run-dir small/run")["first_step"] == step
     finally:
         lead.run("umount -l small", check=False)
+
+
+HELD = f"{RUN} -C cluster.toml --planner random --seed 5 --checkpoint hosts"
+
+
+def held(lead, folder):
+    """Files of the latest checkpoint that hosts keep, by host."""
+    state = json.loads(lead.run(f"cat {folder}/checkpoint/latest/state.json").stdout)
+    files = {}
+    for name, place in state.get("held", {}).items():
+        files.setdefault(place["host"], []).append(name)
+    return files
+
+
+def kept_folders(host):
+    return host.run("find .cache/motley/hosts/kept -name 'step-*'", check=False).stdout.split()
+
+
+@slow
+def test_hosts_keep_their_parts_of_checkpoints(lead, hosts, one_device):
+    run_json(lead, f"{HELD} --steps 7 --checkpoint-every 2 --run-dir held")
+    there = held(lead, "held")
+    assert "c" in there  # of this plan; rank 0 is on b
+    assert not set(there["c"]) & set(lead.run("ls held/checkpoint/latest/").stdout.split())
+    assert len(kept_folders(hosts["c"])) == 2  # the newest and the one before
+    # Another run of the same ranks reads them where they are.
+    more = run_json(lead, f"{HELD} --steps 9 --run-dir held")
+    assert more["first_step"] == 7 and more["losses"] == pytest.approx(one_device[:9], rel=1e-4)
+    assert not set(there["c"]) & set(lead.run("ls held/checkpoint/step-00000007/").stdout.split())
+    # What wants all of it says who has the rest; others that go on bring it.
+    done = lead.run(f"{MOTLEY} consolidate held", check=False)
+    assert done.returncode == 2 and f"host c has {there['c'][0]}" in done.stderr and "--hosts" in done.stderr
+    last = run_json(lead, f"{RUN} -C cluster.toml --planner equal --seed 5 --steps 12 --run-dir held")
+    assert last["first_step"] == 9 and last["losses"] == pytest.approx(one_device[:12], rel=1e-4)
+    nothing_runs(hosts)
+
+
+@slow
+def test_kept_parts_are_put_together(lead, hosts, one_device):
+    run_json(lead, f"{HELD} --steps 5 --run-dir held-2")
+    there = held(lead, "held-2")
+    lead.run("cp -r held-2 held-3; sed -i 's/\"host\": \"c\"/\"host\": \"nowhere\"/' held-3/checkpoint/latest/state.json")
+    done = lead.run(f"{MOTLEY} consolidate held-3 --hosts", check=False)
+    assert done.returncode == 1 and f"host nowhere keeps {there['c'][0]}" in done.stderr
+    assert lead.run(f"{MOTLEY} consolidate held-2 --hosts").returncode == 0
+    assert held(lead, "held-2") == {}
+    assert "model.safetensors" in lead.run("ls held-2/checkpoint/latest/").stdout.split()
+    more = run_json(lead, f"{RUN} -C cluster.toml --exclude b:0 --exclude c:0 --seed 5 --steps 8 --run-dir held-2")
+    assert more["losses"] == pytest.approx(one_device[:8], rel=1e-4)
+    for place in list(kept_folders(hosts["c"])):
+        hosts["c"].run(f"rm -rf {place}")
+    lead.run("sed -i 's/nowhere/c/' held-3/checkpoint/latest/state.json")
+    done = lead.run(f"{MOTLEY} consolidate held-3 --hosts", check=False)
+    assert done.returncode == 1 and "is no more there" in done.stderr and "host c" in done.stderr

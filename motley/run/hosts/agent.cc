@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <filesystem>
@@ -19,6 +20,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "motley/base/json.h"
@@ -165,7 +167,7 @@ class Agent {
         {"signal", &Agent::signal}, {"fetch", &Agent::fetch},   {"port", &Agent::port},
         {"probe", &Agent::probe},   {"exists", &Agent::exists}, {"link", &Agent::link},
         {"listen", &Agent::listen}, {"wire", &Agent::wire},     {"names", &Agent::names},
-        {"end", &Agent::end},       {"clock", &Agent::clock}};
+        {"end", &Agent::end},       {"clock", &Agent::clock},   {"retain", &Agent::retain}};
     const auto deed = kDeeds.find(frame.head.value("do", ""));
     if (deed == kDeeds.end())
       return usage_error("agent.request", "not known: " + frame.head.dump());
@@ -344,10 +346,29 @@ class Agent {
   /// It goes when there is room for it, and nothing waits for it.
   Result<void> fetch(const Frame& frame) {
     const Json number = frame.head.value("number", 0);
-    const fs::path root = scratch_ / fs::path(frame.head.at("path")).relative_path();
+    const bool is_kept = frame.head.contains("kept");
+    const fs::path base = is_kept ? kept_folder() : scratch_;
+    const fs::path root = base / fs::path(frame.head.at(is_kept ? "kept" : "path")).relative_path();
     outgoing_.emplace_back(
-        OutgoingFiles::Places{root, scratch_, scratch_ / fmt::format("out-{}", ++fetches_)},
-        number);
+        OutgoingFiles::Places{root, base, scratch_ / fmt::format("out-{}", ++fetches_)}, number);
+    return {};
+  }
+
+  fs::path kept_folder() const { return fs::path(options_.cache) / "kept"; }
+
+  Result<void> retain(const Frame& frame) {
+    const std::set<std::int64_t> steps = frame.head.at("steps");
+    const fs::path root = kept_folder() / fs::path(frame.head.at("kept")).filename();
+    std::error_code code;
+    std::vector<fs::path> old;
+    for (const auto& each : fs::recursive_directory_iterator(root, code)) {
+      const std::string name = each.path().filename();
+      if (!name.starts_with("step-") || !each.is_directory(code)) continue;
+      const std::int64_t step = std::strtoll(name.c_str() + 5, nullptr, 10);
+      if (!steps.empty() && step < *steps.rbegin() && !steps.contains(step))
+        old.push_back(each.path());
+    }
+    for (const fs::path& path : old) fs::remove_all(path, code);
     return {};
   }
 

@@ -43,6 +43,12 @@ struct AgentOptions {
 ///                                           {"is": "file", "number", "path", "end"} BYTES ...,
 ///                                           {"is": "link", "number", "path", "target"},
 ///                                           {"is": "fetched", "number"}
+///   {"do": "fetch", "kept", "number"}       the same of a path below CACHE/kept, where processes
+///                                           leave what outlives the agent
+///   {"do": "retain", "kept", "steps"}       nothing; of folders step-N anywhere below
+///   CACHE/kept/KEPT
+///                                           those before the last of the steps that are none of
+///                                           them are removed
 ///   {"do": "port"}                          {"is": "port", "port"}
 ///   {"do": "clock"}                         {"is": "clock", "time"}: its calendar, in seconds
 ///   {"do": "listen", "address", "word"}     {"is": "listening", "port"}; for measure_wire

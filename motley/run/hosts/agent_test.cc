@@ -7,10 +7,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <thread>
 
 #include "motley/base/file.h"
 #include "motley/run/hosts/host_link.h"
@@ -159,6 +161,24 @@ TEST_F(AgentTest, ListensAndLivesWhileASlowReaderTakesAFile) {
   EXPECT_TRUE(link_->ask({{"do", "exists"}, {"path", dir_}}, "exists", 10).has_value());
 }
 
+TEST_F(AgentTest, WhatIsKeptOutlivesItUntilTheLeadSaysWhatIsWanted) {
+  ASSERT_TRUE(link_->greet(10).has_value());
+  const std::string kept = link_->kept_folder() + "/run/cut/rank-1/checkpoint";
+  for (const char* step :
+       {"step-00000002", "step-00000004", "step-00000006", "step-00000008.tmp"}) {
+    fs::create_directories(kept + "/" + step);
+    std::ofstream(kept + "/" + step + "/model.safetensors") << step;
+  }
+  ASSERT_TRUE(link_->send({{"do", "retain"}, {"kept", "run"}, {"steps", {2, 6}}}).has_value());
+  const std::string path = "run/cut/rank-1/checkpoint/step-00000006/model.safetensors";
+  ASSERT_TRUE(link_->fetch_kept(path, dir_ + "/got", 10).has_value());
+  EXPECT_EQ(read_file(dir_ + "/got/model.safetensors").value(), "step-00000006");
+  EXPECT_FALSE(fs::exists(kept + "/step-00000004"));
+  EXPECT_TRUE(fs::exists(kept + "/step-00000002") && fs::exists(kept + "/step-00000008.tmp"));
+  ASSERT_TRUE(link_->fetch_kept("run/none", dir_ + "/none", 10).has_value());
+  EXPECT_FALSE(fs::exists(dir_ + "/none"));
+}
+
 TEST_F(AgentTest, ACrewSpeaksAndEnds) {
   ASSERT_TRUE(link_->greet(10).has_value());
   ASSERT_TRUE(link_->send({{"do", "reset"}}).has_value());
@@ -210,6 +230,23 @@ TEST(HostLinkTest, SaysWhatWasTriedAndWhatThatSaid) {
   EXPECT_EQ(error.code, "host.unreachable");
   for (const char* word : {"host nowhere", "no such host", "tried: sh -c"})
     EXPECT_NE(error.message.find(word), std::string::npos) << error.message;
+}
+
+TEST(HostLinkTest, AHostThatTakesNothingIsNamedAndHoldsUpNoBeat) {
+  ::signal(SIGPIPE, SIG_IGN);
+  auto link = HostLink::start("b", {"sleep", "60"}).value();
+  link->set_most_silence(1);
+  Result<void> sent;
+  std::thread sending([&] { sent = link->put_text(std::string(1 << 20, 'x'), "run/big"); });
+  for (int i = 0; i < 5; ++i) {
+    ::usleep(100'000);
+    const auto begin = std::chrono::steady_clock::now();
+    link->beat();
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(50));
+  }
+  sending.join();
+  ASSERT_FALSE(sent.has_value());
+  EXPECT_EQ(sent.error().message, "host b: nothing could be sent for 1 s");
 }
 
 }  // namespace

@@ -44,6 +44,9 @@ std::string content_name(std::string_view bytes) {
   return fmt::format("{}-{}", hash_hex(bytes), bytes.size());
 }
 
+HostLink::HostLink(std::string host, std::vector<std::string> command)
+    : host_(std::move(host)), command_(std::move(command)), most_silence_(kMostSilence) {}
+
 Result<std::unique_ptr<HostLink>> HostLink::start(const std::string& host,
                                                   std::vector<std::string> command) {
   std::unique_ptr<HostLink> link(new HostLink(host, std::move(command)));
@@ -130,7 +133,7 @@ Result<void> HostLink::send(Json head, std::string_view bytes) {
   const std::scoped_lock lock(writing_);
   if (!child_.input.is_open()) return lost("its connection is closed");
   outbox_.add(std::move(head), bytes);
-  const auto sent = outbox_.write_all(child_.input.number(), kMostSilence);
+  const auto sent = outbox_.write_all(child_.input.number(), most_silence_);
   if (sent) return {};
   return lost(sent.error().code == "run.timeout" ? sent.error().message : "connection ended");
 }
@@ -229,15 +232,31 @@ Result<void> HostLink::share(const std::string& from, const std::string& path) {
   return link_kept(name, path);
 }
 
-Result<int> HostLink::begin_fetch(const std::string& path, const std::string& into) {
+Result<int> HostLink::begin_fetch(Json head, const std::string& path, const std::string& into) {
   const int number = ++fetches_;
   arrivals_.emplace(number, Arrival(path, into));
-  MOTLEY_RETURN_IF_ERROR(send({{"do", "fetch"}, {"path", path}, {"number", number}}));
+  head["do"] = "fetch";
+  head["number"] = number;
+  MOTLEY_RETURN_IF_ERROR(send(std::move(head)));
   return number;
+}
+
+Result<int> HostLink::begin_fetch(const std::string& path, const std::string& into) {
+  return begin_fetch({{"path", path}}, path, into);
+}
+
+Result<void> HostLink::fetch_kept(const std::string& path, const std::string& into,
+                                  double patience) {
+  MOTLEY_ASSIGN(const int number, begin_fetch({{"kept", path}}, path, into));
+  return await(number, path, patience);
 }
 
 Result<void> HostLink::fetch(const std::string& path, const std::string& into, double patience) {
   MOTLEY_ASSIGN(const int number, begin_fetch(path, into));
+  return await(number, path, patience);
+}
+
+Result<void> HostLink::await(int number, const std::string& path, double patience) {
   const Arrival& coming = arrival(number);
   auto since = Clock::now();
   Result<void> listened;
@@ -259,8 +278,8 @@ Result<void> HostLink::fetch(const std::string& path, const std::string& into, d
 Result<void> HostLink::listen() {
   MOTLEY_RETURN_IF_ERROR(read(0));
   if (!child_.output.is_open() && waiting_.empty()) return lost("connection ended");
-  if (seconds_since(heard_at_) > kMostSilence)
-    return lost(fmt::format("nothing was heard for {:.0f} s", kMostSilence));
+  if (seconds_since(heard_at_) > most_silence_)
+    return lost(fmt::format("nothing was heard for {:.0f} s", most_silence_));
   return {};
 }
 

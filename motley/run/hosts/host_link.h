@@ -68,9 +68,14 @@ class HostLink {
   /// Begins the same: it comes whenever the link is read, until the arrival is over. It is the
   /// link's until it is forgotten, by the number.
   Result<int> begin_fetch(const std::string& path, const std::string& into);
+  /// Of what the host keeps beyond the agent's time, below CACHE/kept.
+  Result<void> fetch_kept(const std::string& path, const std::string& into, double patience);
+  std::string kept_folder() const { return cache_ + "/kept"; }
   const Arrival& arrival(int number) const { return arrivals_.at(number); }
   void forget(int number) { arrivals_.erase(number); }
 
+  /// How long the agent may say, and take, nothing; for tests, else kMostSilence.
+  void set_most_silence(double seconds) { most_silence_ = seconds; }
   /// A number that no process of the agent has had.
   int next_process() { return ++processes_; }
   int descriptor() const { return child_.output.number(); }
@@ -82,17 +87,19 @@ class HostLink {
   void beat();
 
  private:
-  HostLink(std::string host, std::vector<std::string> command)
-      : host_(std::move(host)), command_(std::move(command)) {}
+  HostLink(std::string host, std::vector<std::string> command);
   tl::unexpected<Error> lost(const std::string& why);
   Result<void> read(int wait_ms);
   Result<void> check_refused();
+  Result<int> begin_fetch(Json head, const std::string& path, const std::string& into);
+  Result<void> await(int number, const std::string& path, double patience);
 
   std::string host_;
   std::vector<std::string> command_;
   std::string words_;  ///< file of what the command says on stderr
   std::string scratch_, cache_;
   Child child_;
+  double most_silence_;
   int processes_ = 0;
   FrameReader reader_;
   std::vector<Frame> waiting_;  // that came while something else was waited for

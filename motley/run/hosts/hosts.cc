@@ -81,11 +81,11 @@ void Hosts::add(std::map<std::string, std::unique_ptr<HostLink>> fresh) {
 std::map<std::string, Error> Hosts::reach_some(const std::set<std::string>& hosts) {
   std::map<std::string, std::unique_ptr<HostLink>> fresh;
   std::map<std::string, Error> missing;
-  std::vector<std::string> started;
+  std::vector<std::string> started, launched;
   for (const std::string& host : hosts) {
     if (agents_.contains(host)) continue;
     if (is_launched_ && !is_this_machine(host)) {
-      if (const auto found = find_launched(host); !found) missing[host] = found.error();
+      launched.push_back(host);
       continue;
     }
     auto link = HostLink::start(host, command_(host));
@@ -96,12 +96,14 @@ std::map<std::string, Error> Hosts::reach_some(const std::set<std::string>& host
     fresh[host] = std::move(*link);
     started.push_back(host);
   }
+  if (!launched.empty()) missing.merge(find_launched(launched));
   // From now on they are told that the lead lives: one that is slow to answer must not cost the
   // others their agents.
   add(std::move(fresh));
   const auto begin = Clock::now();
   for (const std::string& host : started) {
-    auto hello = greet(*links_.at(host), std::max(kLeastPatience, kGreeting - seconds_since(begin)));
+    auto hello =
+        greet(*links_.at(host), std::max(kLeastPatience, kGreeting - seconds_since(begin)));
     if (hello) {
       hellos_[host] = std::move(*hello);
       agents_[host] = {host};
@@ -260,26 +262,37 @@ void Hosts::end(int code) {
     (void)links_.at(agent)->send({{"do", "end"}, {"code", code}});
 }
 
-Result<void> Hosts::find_launched(const std::string& host) {
+/// A rank of each other machine says which of the hosts that is: all are asked at once.
+std::map<std::string, Error> Hosts::find_launched(const std::vector<std::string>& hosts) {
   constexpr double kPatience = 30;  // a name is asked of slow services
-  const std::vector<std::string>& beside = agents_[""];
-  std::string machine;
-  for (const std::string& agent : launched_) {
-    if (std::find(beside.begin(), beside.end(), agent) != beside.end()) continue;
-    const std::string its = hellos_.at(agent).value("machine", "");
-    if (machine.empty()) {
-      MOTLEY_ASSIGN(const Frame answer, links_.at(agent)->ask({{"do", "names"}, {"hosts", {host}}},
-                                                              "names", kPatience));
-      if (answer.head.at("here").at(0).get<bool>()) machine = its;
-    }
-    if (!machine.empty() && its == machine) agents_[host].push_back(agent);
+  std::map<std::string, std::vector<std::string>> others;
+  for (const std::string& agent : launched_)
+    if (const std::string its = hellos_.at(agent).value("machine", ""); its != machine_identity())
+      others[its].push_back(agent);
+  std::map<std::string, Error> missing;
+  const auto fail = [&](const Error& error) {
+    for (const std::string& host : hosts) missing.emplace(host, error);
+    return missing;
+  };
+  for (const auto& [machine, agents] : others)
+    if (const auto sent = links_.at(agents.front())->send({{"do", "names"}, {"hosts", hosts}});
+        !sent)
+      return fail(sent.error());
+  for (const auto& [machine, agents] : others) {
+    const auto answer = links_.at(agents.front())->wait_for("names", kPatience);
+    if (!answer) return fail(answer.error());
+    for (std::size_t i = 0; i < hosts.size(); ++i)
+      if (answer->head.at("here").at(i).get<bool>()) agents_[hosts[i]] = agents;
   }
-  if (!machine.empty()) return {};
-  std::vector<std::string> others = launched_hosts();
-  others.insert(others.begin(), own_host_name());
-  return stale_error("host.missing",
-                     fmt::format("host {}: none of the launcher's ranks is there (they are on {})",
-                                 host, fmt::join(others, ", ")));
+  std::vector<std::string> found = launched_hosts();
+  found.insert(found.begin(), own_host_name());
+  for (const std::string& host : hosts)
+    if (!agents_.contains(host))
+      missing[host] = Error{ErrorKind::kStale, "host.missing",
+                            fmt::format("host {}: none of the launcher's ranks is there (they are "
+                                        "on {})",
+                                        host, fmt::join(found, ", "))};
+  return missing;
 }
 
 const std::vector<std::string>& Hosts::agents_on(const std::string& host) const {

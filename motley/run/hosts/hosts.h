@@ -70,7 +70,7 @@ class Hosts {
  private:
   Result<Json> greet(HostLink& link, double patience) const;
   Result<std::set<int>> accept(int listener, int ranks, double patience);
-  Result<void> find_launched(const std::string& host);
+  std::map<std::string, Error> find_launched(const std::vector<std::string>& hosts);
   void add(std::map<std::string, std::unique_ptr<HostLink>> fresh);
   void drop(const std::string& agent);
   void beat();

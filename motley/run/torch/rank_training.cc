@@ -165,7 +165,7 @@ Result<void> RankTraining::open_model() {
     return usage_error("run.graph-only",
                        session_.job.model_path + ": holds no weights (exported with --graph-only)");
   MOTLEY_ASSIGN(own_weights_,
-                read_rank_weights(RankFolder(session_.job.rank_files, session_.rank).weights()));
+                read_rank_weights(RankFolder(session_.job.rank_files, session_.rank)));
   return {};
 }
 
@@ -218,7 +218,8 @@ CheckpointState RankTraining::state() const {
 
 Result<void> RankTraining::load(const Checkpoint& checkpoint) {
   MOTLEY_RETURN_IF_ERROR(verify_checkpoint(checkpoint, state()));
-  MOTLEY_RETURN_IF_ERROR(check_tensors(checkpoint, program()));
+  // What hosts keep has names that are not known here; those of this rank are looked up anyway.
+  if (checkpoint.written.held.empty()) MOTLEY_RETURN_IF_ERROR(check_tensors(checkpoint, program()));
   MOTLEY_RETURN_IF_ERROR(executor_->load(checkpoint.model, false));
   MOTLEY_RETURN_IF_ERROR(executor_->load(checkpoint.optimizer, false));
   next_step_ = saved_step_ = checkpoint.state.step;
@@ -227,7 +228,8 @@ Result<void> RankTraining::load(const Checkpoint& checkpoint) {
 }
 
 Result<void> RankTraining::resume() {
-  MOTLEY_ASSIGN(const std::optional<Checkpoint> found, checkpoints_.open_latest());
+  MOTLEY_ASSIGN(const std::optional<Checkpoint> found,
+                checkpoints_.open_latest(TensorFiles::Extent::kSome));
   if (!found) return {};
   MOTLEY_RETURN_IF_ERROR(load(*found));
   resumed_from_ = saved_path_ = found->path;
@@ -244,7 +246,7 @@ Result<void> RankTraining::follow(const std::string& checkpoint) {
                     "one run directory where they keep parts of the parameters: put it on a file "
                     "system that their hosts share",
                     checkpoint, session_.rank, session_.device().name));
-  MOTLEY_ASSIGN(const Checkpoint found, open_checkpoint(checkpoint));
+  MOTLEY_ASSIGN(const Checkpoint found, open_checkpoint(checkpoint, TensorFiles::Extent::kSome));
   return load(found);
 }
 
@@ -529,8 +531,8 @@ Result<WrittenFiles> RankTraining::write_files() {
   for (const std::string& name : buffer_names(program(), {BufferKind::kState}))
     save(states, name, name, name.substr(0, name.rfind('/')));
   const int ranks = parts_.empty() ? 1 : session_.size;
-  return checkpoints_.write_part(next_step_,
-                                 {session_.rank, ranks, weights.saved(), states.saved()});
+  return own_store().write_part(next_step_,
+                                {session_.rank, ranks, weights.saved(), states.saved()});
 }
 
 /// For messages; of one on another machine than the lead's where it is.
@@ -544,6 +546,19 @@ std::string RankTraining::name_of(int rank) const {
 bool RankTraining::is_elsewhere(int rank) const {
   const std::vector<WorkerDevice>& devices = session_.job.devices;
   return session_.job.store && devices[static_cast<std::size_t>(rank)].host != devices[0].host;
+}
+
+/// Does the rank's host keep its parts?
+bool RankTraining::keeps_own() const {
+  return !session_.job.kept.empty() && !session_.device().host.empty() &&
+         is_elsewhere(session_.rank);
+}
+
+/// Where this rank writes its files: rank 0's store, or one of its own on another machine.
+CheckpointStore RankTraining::own_store() const {
+  if (!is_elsewhere(session_.rank)) return checkpoints_;
+  const std::string& folder = keeps_own() ? session_.job.kept : session_.job.run_dir;
+  return CheckpointStore(fmt::format("{}/rank-{}", folder, session_.rank));
 }
 
 namespace {
@@ -571,13 +586,26 @@ Result<void> RankTraining::receive_files(const WrittenFiles& files, int rank) {
 
 /// To rank 0; nothing of them is kept here.
 Result<void> RankTraining::send_files(const WrittenFiles& files) {
-  const std::string folder = checkpoints_.half_written(next_step_);
+  const std::string folder = own_store().half_written(next_step_);
   for (const std::string& name : names_of(files))
     MOTLEY_RETURN_IF_ERROR(send_file(*session_.rendezvous,
                                      transfer_key(next_step_, session_.rank, name),
                                      folder + "/" + name, session_.patience()));
   std::error_code code;
-  std::filesystem::remove_all(folder, code);
+  // All of the store, which is this rank's alone.
+  std::filesystem::remove_all(std::filesystem::path(folder).parent_path().parent_path(), code);
+  return {};
+}
+
+/// Under their last name here; what rank 0 has to know of where that is.
+Result<void> RankTraining::keep_files(WrittenFiles& files) const {
+  MOTLEY_ASSIGN(const std::string folder, own_store().keep_part(next_step_));
+  // The job's folder is that of the run and the cut, below all that the host keeps.
+  const std::filesystem::path root =
+      std::filesystem::path(session_.job.kept).parent_path().parent_path();
+  for (const std::string& name : names_of(files))
+    files.held[name] = {session_.device().host,
+                        std::filesystem::path(folder).lexically_relative(root).string()};
   return {};
 }
 
@@ -599,7 +627,7 @@ Result<std::string> RankTraining::finish_checkpoint() {
     }
     MOTLEY_ASSIGN(const Json json, parse_json(text, key));
     parts.push_back(written_files_from_json(json, key));
-    if (parts.back() && is_elsewhere(rank))
+    if (parts.back() && parts.back()->held.empty() && is_elsewhere(rank))
       MOTLEY_RETURN_IF_ERROR(receive_files(*parts.back(), rank));
   }
   std::vector<WrittenFiles> written;
@@ -626,12 +654,15 @@ Result<void> RankTraining::join_checkpoint() {
     MOTLEY_ASSIGN(const std::string folder, rendezvous.get(key + "folder", session_.patience()));
     Result<WrittenFiles> files = runtime_error("run.peer-lost", "rank 0 could not make a folder");
     const bool is_away = is_elsewhere(session_.rank);
-    if (is_away) MOTLEY_RETURN_IF_ERROR(checkpoints_.begin(next_step_));
+    if (is_away) MOTLEY_RETURN_IF_ERROR(own_store().begin(next_step_));
     if (folder == "ready") files = write_files();
+    if (files && keeps_own()) {
+      if (const auto kept = keep_files(*files); !kept) files = tl::make_unexpected(kept.error());
+    }
     MOTLEY_RETURN_IF_ERROR(
         rendezvous.set(fmt::format("{}{}", key, session_.rank),
                        files ? written_files_to_json(*files).dump() : files.error().message));
-    if (is_away && files) MOTLEY_RETURN_IF_ERROR(send_files(*files));
+    if (is_away && files && !keeps_own()) MOTLEY_RETURN_IF_ERROR(send_files(*files));
   }
   MOTLEY_ASSIGN(const std::string outcome, rendezvous.get(key + "end", session_.patience()));
   if (outcome == "whole") return {};
@@ -700,6 +731,8 @@ Result<void> RankTraining::finish() {
   MOTLEY_RETURN_IF_ERROR(checkpoint());  // a training of no steps: the model as it came
   // On another machine than the lead's: that publishes what it was brought.
   if (session_.rank != 0 || !session_.job.rank_files.empty()) return {};
+  MOTLEY_ASSIGN(const HeldFiles held, held_files(saved_path_));
+  if (!held.empty()) return {};  // `consolidate --hosts` puts it together
   MOTLEY_RETURN_IF_ERROR(checkpoints_.publish(saved_path_));
   if (const std::string best = checkpoints_.best(); best_ && !best.empty())
     MOTLEY_RETURN_IF_ERROR(checkpoints_.publish(best, "model_best.safetensors"));

@@ -68,7 +68,10 @@ class RankTraining {
   Result<void> share_weights();
   Result<StepResult> step_on_data();
   Result<void> check_finite(const std::string& what, double value) const;
+  CheckpointStore own_store() const;
+  bool keeps_own() const;
   Result<WrittenFiles> write_files();
+  Result<void> keep_files(WrittenFiles& files) const;
   std::string name_of(int rank) const;
   bool is_elsewhere(int rank) const;
   Result<void> receive_files(const WrittenFiles& files, int rank);

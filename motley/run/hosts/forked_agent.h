@@ -1,0 +1,53 @@
+#pragma once
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+
+#include "motley/run/hosts/agent.h"
+#include "motley/run/hosts/host_link.h"
+
+namespace motley::run {
+
+/// For tests: an agent of a host, which is a process of this machine with a cache of its own.
+class ForkedAgent {
+ public:
+  ForkedAgent(const std::string& host, const std::string& cache) {
+    ::signal(SIGPIPE, SIG_IGN);
+    int ends[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::close(ends[0]);
+      const AgentOptions options{.input = ends[1], .output = ends[1], .cache = cache};
+      ::_exit(serve_agent(options) ? 0 : 1);
+    }
+    ::close(ends[1]);
+    link_ = HostLink::over(host, Descriptor(ends[0]));
+    EXPECT_TRUE(link_->greet(10).has_value());
+  }
+  ~ForkedAgent() {
+    link_.reset();
+    kill();
+    wait_for_exit(pid_);
+  }
+  ForkedAgent(const ForkedAgent&) = delete;
+  ForkedAgent& operator=(const ForkedAgent&) = delete;
+
+  HostLink& link() { return *link_; }
+  void kill() { ::kill(pid_, SIGKILL); }
+  /// Until it has done all that it was told so far.
+  void settle() {
+    EXPECT_TRUE(link_->ask({{"do", "exists"}, {"path", "/"}}, "exists", 10).has_value());
+  }
+
+ private:
+  pid_t pid_ = -1;
+  std::unique_ptr<HostLink> link_;
+};
+
+}  // namespace motley::run
