@@ -75,6 +75,51 @@ TEST_F(VerbTest, ProfileSaysHowMuchItMeasured) {
   EXPECT_THAT(json().at("drifted"), IsEmpty());
 }
 
+TEST_F(VerbTest, ProfileEachNamesWhatIsSlowerThanItsLike) {
+  workers_.slowness = {{"a:1", 2.0}};
+  ASSERT_EQ(call_with_inputs("profile", {"--each", "--json"}), kDone) << err_;
+  EXPECT_THAT(json().at("compared"), SizeIs(2));
+  const Json wanted = {{"device", "a:1"}, {"host", "a"}, {"ratio", 2.0}, {"limit", 1.1}};
+  EXPECT_EQ(json().at("slower"), Json::array({wanted}));
+  ASSERT_EQ(call_with_inputs("profile", {"--each"}), kDone) << err_;
+  EXPECT_THAT(out_, HasSubstr("a:1 on host a takes 2.00 times as long as its like, above 1.10, "
+                              "which counts as slower; plans take it for one of them until its "
+                              "model is its own in the cluster file: model = \"cpu (slow)\"\n"));
+  EXPECT_EQ(call_with_inputs("profile", {"--each", "--from-run", "run"}), kUsage);
+  EXPECT_THAT(err_, HasSubstr("--each measures and --from-run does not: give one of them"));
+}
+
+TEST_F(VerbTest, ProbeOfHostsSaysWhatTheyAreAndWhatJoinsThem) {
+  control::FoundHosts& found = workers_.found;
+  found.hosts = {"a.example", "b.example"};
+  for (const char* name : {"a", "b"}) {
+    found.facts.push_back({.motley = "1.2.3",
+                           .torch = "2.15",
+                           .processor = "Chip",
+                           .instructions = "avx2",
+                           .cores = 8});
+    cluster::Cluster own = cluster::parse_cluster(control::kTwoCpus, "own").value();
+    own.nodes[0].name = name;
+    found.clusters.push_back(std::move(own));
+  }
+  found.facts[1].clock_ahead = Seconds(3);
+  found.wires = {.hosts = 2,
+                 .alone = {{{0, 1}, Seconds(1e-4), BytesPerSecond(1.25e8)},
+                           {{1, 0}, Seconds(1e-4), BytesPerSecond(1.25e8)}}};
+  ASSERT_EQ(call({"probe", "--hosts", "a.example,b.example", "--json"}), kDone) << err_;
+  EXPECT_THAT(json().at("devices"), SizeIs(4));
+  const Json link = {{"between", Json::array()},
+                     {"bandwidth_bytes_per_s", 1.25e8},
+                     {"latency_s", 1e-4},
+                     {"capacity_bytes_per_s", nullptr}};
+  EXPECT_EQ(json().at("links"), Json::array({link}));
+  const Json host = {{"node", "b"},     {"host", "b.example"},  {"motley", "1.2.3"},
+                     {"torch", "2.15"}, {"processor", "Chip"},  {"instructions", "avx2"},
+                     {"cores", 8},      {"clock_ahead_s", 3.0}, {"bandwidth_bytes_per_s", nullptr}};
+  EXPECT_EQ(json().at("hosts").at(1), host);
+  EXPECT_THAT(err_, HasSubstr("b.example: its clock is 3.0 s ahead of this one's"));
+}
+
 TEST_F(VerbTest, SamplesToEvaluateAreOfAScript) {
   EXPECT_EQ(call_run({"--eval-samples", "8"}), kUsage);
   EXPECT_THAT(err_, HasSubstr("--eval-samples: wanted a number above 0, with --prepare"));

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kAlike = 0.1;
 constexpr double kAlikeLatency = 2e-4;  // seconds apart
-constexpr double kCardLess = 0.9, kSwitchLess = 0.8;
+constexpr double kCardLess = 0.9, kSwitchLess = 0.7, kCardMore = 1.25;
 constexpr double kMisfit = 0.15;
 constexpr std::size_t kAtOnce = 3;         // flows of a host
 constexpr std::size_t kWitnesses = 2;      // of a group, to whom a host is compared
@@ -29,8 +29,9 @@ NodeId node_of(std::size_t host) { return NodeId(static_cast<std::int64_t>(host)
 /// As a person would write it: three digits, of rates in bits.
 double rounded(double value) {
   if (!(value > 0)) return 0;
-  const double unit = std::pow(10.0, std::floor(std::log10(value)) - 2);
-  return std::round(value / unit) * unit;
+  const double digits = 2 - std::floor(std::log10(value));  // behind the point
+  const double unit = std::pow(10.0, std::abs(digits));
+  return digits > 0 ? std::round(value * unit) / unit : std::round(value / unit) * unit;
 }
 
 BytesPerSecond rounded(BytesPerSecond rate) { return BytesPerSecond(rounded(8 * rate.value) / 8); }
@@ -239,7 +240,7 @@ class Finding {
     for (std::size_t host = 0; host < wires_.hosts; ++host) {
       if (are_alike(widths[host], most)) continue;
       const auto at_once = together(host);
-      if (at_once && at_once->value > widths[host].value * (1 + kAlike)) return reject_cards();
+      if (at_once && at_once->value > widths[host].value * kCardMore) return reject_cards();
       found_.cards[host] = rounded(widths[host]);
     }
     found_.links = {make_link({}, middle(wide))};
@@ -350,7 +351,7 @@ class Finding {
       for (const Load* load : card_loads(host)) {
         const double wanted = expected(written, load->flows);
         const BytesPerSecond sum = rounded(BytesPerSecond(load->sum()));
-        is_faster |= load->sum() > wanted * (1 + kAlike);
+        is_faster |= load->sum() > wanted * kCardMore;
         if (load->sum() < wanted * kCardLess && found_.links.size() > 1)
           card = std::min(card.value_or(sum), sum);
       }

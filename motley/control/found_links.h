@@ -57,13 +57,13 @@ struct FoundLinks {
 ///
 /// - All pairs alike: one for all.
 /// - A pair has what the slower of its hosts has with its best partner: one for all, and a
-///   bandwidth for each slower host, if several flows of it get no more together.
+///   bandwidth for each slower host, if several flows of it get no more (by a quarter) together.
 /// - Else a link for each group of hosts that are alike (find_groups), one for all at what most
 ///   pairs of unlike hosts have, and one for each two groups that have something else.
 ///
 /// A host's bandwidth is also written where its flows to others on several links get together less
 /// than nine tenths of what those give alone; a link's capacity where flows that cross it, a host
-/// in at most one each way, get together less than eight tenths. Both are the most that was
+/// in at most one each way, get together less than seven tenths. Both are the most that was
 /// measured of the flows' sum, of a host's two ways the less. Pairs that were not measured (of many
 /// hosts) are as those of their groups' first. Rates are rounded to three digits.
 ///

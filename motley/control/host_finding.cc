@@ -16,7 +16,7 @@ namespace motley::control {
 namespace {
 
 constexpr double kAnswering = 30;  // seconds
-constexpr double kTogether = 1.0;  // seconds for which loads are sent
+constexpr double kTogether = 2.0;  // seconds for which loads are sent
 constexpr double kTellEvery = 5;   // seconds
 
 /// Carries out what a survey asks for, by the hosts' agents.

@@ -16,6 +16,7 @@ import time
 
 INSIDE = "/run/motley-host"  # home, temporary files and keys of a host, seen in its mounts only
 CGROUP = pathlib.Path("/sys/fs/cgroup/cpu")
+DELAY = pathlib.Path(__file__).with_name("delay.py")
 CGROUP2 = pathlib.Path("/sys/fs/cgroup")
 
 
@@ -177,7 +178,7 @@ class Hosts:
         self.keys, self.rate = pathlib.Path(folder) / "keys", rate
         self.net, self.lock = take_number()
         self.bridge = f"motley-{self.net}"
-        self.made, self.router = [], None  # interfaces and a process beside the hosts'
+        self.made, self.servers = [], []  # interfaces and processes beside the hosts'
         self.hosts = {name: Host(name, f"10.77.{self.net}.{i + 1}", share, self.net)
                       for i, (name, share) in enumerate(cores.items())}
 
@@ -206,12 +207,22 @@ class Hosts:
     def __exit__(self, *_):
         for host in self:
             host.stop()
-        for link in [self.bridge, *self.made]:
+        for link in [self.bridge, *self.made, *(host.outside() for host in self)]:
             sh(f"ip link del {link}", check=False)
-        if self.router is not None:
-            self.router.kill()
-            self.router.wait()
+        for server in self.servers:
+            server.kill()
+            server.wait()
         self.lock.close()
+
+    def delay(self, name, seconds):
+        """What the host sends and is sent takes so much longer, each way."""
+        ends = [f"dl{self.net}-{i}" for i in (1, 2)]
+        self.made.append(ends[0])
+        sh(f"ip link add {ends[0]} type veth peer name {ends[1]}; ip link set {self[name].outside()} nomaster; "
+           f"ip link set {ends[0]} master {self.bridge} up; ip link set {ends[1]} up")
+        for host in self:
+            host.run(f"python3 {DELAY} eth-{host.name}")
+        self.servers.append(subprocess.Popen(["python3", DELAY, str(seconds), self[name].outside(), ends[1]]))
 
     def split(self, names, rate):
         """Takes hosts to a switch of their own, whose cable to the others has `rate`, each way."""
@@ -227,11 +238,12 @@ class Hosts:
     def share(self, rate):
         """All that hosts send each other goes through one router, whose cable has `rate`."""
         name, address = f"rt{self.net}", f"10.77.{self.net}.254"
-        self.router = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
+        router = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
+        self.servers.append(router)
         time.sleep(0.5)
         self.made.append(name)
-        inside = f"nsenter --target {self.router.pid} --net"
-        sh(f"ip link add {name} type veth peer name eth0 netns {self.router.pid}; ip link set {name} master {self.bridge} up; "
+        inside = f"nsenter --target {router.pid} --net"
+        sh(f"ip link add {name} type veth peer name eth0 netns {router.pid}; ip link set {name} master {self.bridge} up; "
            f"{inside} sh -ec 'ip addr add {address}/24 dev eth0; ip link set eth0 up; cd /proc/sys/net/ipv4; "
            f"echo 1 > ip_forward; echo 1 > conf/eth0/proxy_arp_pvlan; echo 0 > conf/eth0/send_redirects; "
            f"echo 0 > conf/all/send_redirects; tc qdisc replace dev eth0 {bucket_of(rate)}'")

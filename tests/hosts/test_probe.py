@@ -41,6 +41,17 @@ def test_bandwidth_is_what_tc_allows(tmp_path, rate):
     assert links[()][0] == about(rate)
 
 
+@slow
+def test_latency_is_what_the_cable_takes(tmp_path):
+    with namespaces.Hosts(tmp_path, dict.fromkeys("abc", 1), rate="20mbit") as hosts:
+        hosts.delay("c", 0.01)
+        found, links, cards = probe(hosts, "a,b,c")
+    latencies = {tuple(link["between"]): link["latency_s"] for link in found["links"]}
+    assert latencies["a", "b"] < 0.001
+    for pair in (("a", "c"), ("b", "c")):
+        assert latencies[pair] == pytest.approx(0.01, rel=0.2)
+
+
 def test_alike_hosts_have_one_link_and_say_what_they_are(hosts, lead):
     found, links, cards = probe(hosts, "a,b,c")
     assert list(links) == [()] and links[()] == (about(200), None)
@@ -76,7 +87,8 @@ def test_two_racks_are_found(tmp_path):
     assert links["a", "b", "c"] == (about(200), None) and links["d", "e"] == (about(200), None)
     # Both ways of the uplink, whose long queue delays each way's acknowledgements.
     assert links[()] == (about(60), pytest.approx(105, rel=0.2)) and len(links) == 3
-    assert set(cards.values()) == {None}
+    # A host's own cable takes 200 of its rack's 200 and the uplink's 60.
+    assert all(card is None or card == about(200) for card in cards.values())
 
 
 def test_two_names_of_one_host_are_an_error(hosts, lead):

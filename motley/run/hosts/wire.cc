@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <cstring>
 #include <iterator>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -32,7 +33,9 @@ constexpr double kWindow = 0.2;   // seconds in which a rate is counted
 constexpr std::size_t kMostWindows = 6;
 constexpr double kSettled = 0.03;  // by which two windows in a row may differ
 constexpr std::size_t kPiece = std::size_t{1} << 16;
-constexpr int kUnderWay = 64;  // pieces at a time
+constexpr std::uint64_t kReportBytes = std::uint64_t{1} << 18;  // or
+constexpr double kReportEvery = 0.005;                          // seconds
+constexpr int kMostUnsent = 1 << 19;  // bytes in this host's buffers beyond what the wire takes
 constexpr double kWirePatience = 5;
 constexpr char kPing = 'p', kBytes = 'b';
 
@@ -64,17 +67,31 @@ bool receive_all(int socket, char* bytes, std::size_t count) {
   return true;
 }
 
-/// Answers pings, and each piece when it is whole.
+/// Says now and then how many bytes have come.
+void count(int socket) {
+  std::vector<char> piece(kPiece);
+  std::uint64_t total = 0, said = 0;
+  auto said_at = Clock::now();
+  while (true) {
+    const ssize_t got = ::recv(socket, piece.data(), piece.size(), 0);
+    if (got <= 0) return;
+    total += static_cast<std::uint64_t>(got);
+    if (total - said < kReportBytes && seconds_since(said_at) < kReportEvery) continue;
+    said = total;
+    said_at = Clock::now();
+    if (!send_all(socket, reinterpret_cast<const char*>(&total), sizeof total)) return;
+  }
+}
+
+/// Answers pings, and counts what comes after kBytes.
 void answer(int socket, const std::string& word) {
   set_up(socket);
   std::string told(word.size(), '\0');
   if (!receive_all(socket, told.data(), told.size()) || told != word) return;
-  std::vector<char> piece(kPiece);
   char what = 0;
   while (receive_all(socket, &what, 1)) {
+    if (what == kBytes) return count(socket);
     if (what == kPing && !send_all(socket, &what, 1)) return;
-    if (what != kBytes) continue;
-    if (!receive_all(socket, piece.data(), piece.size()) || !send_all(socket, &what, 1)) return;
   }
 }
 
@@ -180,44 +197,78 @@ double ping_for_a_while(int socket) {
   return upper_median(std::move(pings));
 }
 
-/// Pieces that are sent, so many under way at a time.
+/// Bytes that are sent as fast as the wire takes them, and counted where they come.
 class Sending {
  public:
-  explicit Sending(int socket) : socket_(socket), piece_(kPiece + 1, '\0') { piece_[0] = kBytes; }
+  explicit Sending(int socket) : socket_(socket), piece_(kPiece, '\0') {
+    // What was not sent when enough is known must not disturb what is measured next.
+    const linger dropped{1, 0};
+    ::setsockopt(socket, SOL_SOCKET, SO_LINGER, &dropped, sizeof dropped);
+    ::setsockopt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kMostUnsent, sizeof kMostUnsent);
+    is_there_ = send_all(socket, &kBytes, 1);
+  }
 
-  /// Sends until the time is over and something was answered: bytes a second from one answer to
-  /// another, 0 where the other end is gone.
+  /// For so long and until something came: bytes a second from one count to another, 0 where the
+  /// other end is gone.
   double go_on(double seconds) {
-    const auto begin = at_;
-    const std::int64_t counted = answered_;
-    while (answered_ == counted || std::chrono::duration<double>(at_ - begin).count() < seconds) {
-      if (sent_ - answered_ < kUnderWay) {
-        if (!send_all(socket_, piece_.data(), piece_.size())) return 0;
-        ++sent_;
-        if (!take_answers(MSG_DONTWAIT)) return 0;
-      } else if (!take_answers(0)) {
-        return 0;
-      }
-    }
-    const double bytes = static_cast<double>(answered_ - counted) * static_cast<double>(kPiece);
-    return bytes / std::chrono::duration<double>(at_ - begin).count();
+    const auto begin = counted_at_;
+    const std::uint64_t before = counted_;
+    while (counted_ == before || between(begin, counted_at_) < seconds)
+      if (!exchange(kWirePatience)) return 0;
+    return static_cast<double>(counted_ - before) / between(begin, counted_at_);
+  }
+
+  /// Bytes that come from now on in so many seconds, if only few because of others.
+  std::optional<double> go_on_for(double seconds) {
+    const auto begin = Clock::now();
+    const std::uint64_t before = counted_;
+    for (double left = seconds; left > 0; left = seconds - seconds_since(begin))
+      if (!exchange(left) && !is_there_) return std::nullopt;
+    return static_cast<double>(counted_ - before);
   }
 
  private:
-  /// Those that are there; by `flags`, waits for one. False: the other end is gone.
-  bool take_answers(int flags) {
-    std::array<char, kUnderWay> what;
-    const ssize_t got = ::recv(socket_, what.data(), what.size(), flags);
-    if (got <= 0) return got < 0 && flags != 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
-    answered_ += got;
-    at_ = Clock::now();
-    return true;
+  static double between(Clock::time_point begin, Clock::time_point end) {
+    return std::chrono::duration<double>(end - begin).count();
+  }
+
+  /// Waits for counts and for room, and takes what comes. False: nothing did.
+  bool exchange(double seconds) {
+    pollfd wait{socket_, POLLIN | POLLOUT, 0};
+    if (!is_there_ || ::poll(&wait, 1, static_cast<int>(1000 * seconds) + 1) <= 0) return false;
+    if ((wait.revents & POLLIN) != 0) take_counts();
+    if ((wait.revents & POLLOUT) != 0)
+      check(::send(socket_, piece_.data(), piece_.size(), MSG_DONTWAIT | MSG_NOSIGNAL));
+    else if ((wait.revents & POLLIN) == 0)
+      is_there_ = false;  // an end or an error
+    return is_there_;
+  }
+
+  void take_counts() {
+    const ssize_t got =
+        ::recv(socket_, said_.data() + partial_, said_.size() - partial_, MSG_DONTWAIT);
+    if (!check(got)) return;
+    partial_ += static_cast<std::size_t>(got);
+    const std::size_t whole = partial_ / sizeof counted_ * sizeof counted_;
+    if (whole == 0) return;
+    std::memcpy(&counted_, said_.data() + whole - sizeof counted_, sizeof counted_);
+    counted_at_ = Clock::now();
+    std::memmove(said_.data(), said_.data() + whole, partial_ - whole);
+    partial_ -= whole;
+  }
+
+  bool check(ssize_t done) {
+    if (done == 0 || (done < 0 && errno != EAGAIN && errno != EWOULDBLOCK)) is_there_ = false;
+    return done > 0;
   }
 
   int socket_;
+  bool is_there_ = true;  // the other end
   std::vector<char> piece_;
-  std::int64_t sent_ = 0, answered_ = 0;
-  Clock::time_point at_ = Clock::now();  // of the last answer
+  std::array<char, 512> said_;
+  std::size_t partial_ = 0;  // bytes of said_ that are none of a whole count
+  std::uint64_t counted_ = 0;
+  Clock::time_point counted_at_ = Clock::now();
 };
 
 /// Of two windows in a row that agree, else the median: a receiver that was halted reads in the
@@ -235,8 +286,11 @@ double send_until_settled(Sending& sending) {
   return upper_median(std::move(rates));
 }
 
+/// The same time for all, also for those that others leave little.
 double send_beside_others(Sending& sending, double seconds) {
-  return sending.go_on(seconds / 4) == 0 ? 0 : sending.go_on(seconds * 3 / 4);
+  if (!sending.go_on_for(seconds / 2)) return 0;
+  const auto bytes = sending.go_on_for(seconds / 2);
+  return bytes ? std::max(1.0, *bytes) / (seconds / 2) : 0;
 }
 
 }  // namespace
@@ -246,15 +300,15 @@ Result<WireTimes> measure_wire(const std::string& address, int port, const std::
   MOTLEY_ASSIGN(const Descriptor socket, connect_to(address, port));
   WireTimes times;
   double found = 0;
-  if (send_all(socket.number(), word.data(), word.size())) {
+  if (!send_all(socket.number(), word.data(), word.size())) {
+    // The other end is gone.
+  } else if (ask.what == WireAsk::What::kPing) {
+    times.latency = Seconds((found = ping_for_a_while(socket.number())) / 2);
+  } else {
     Sending sending(socket.number());
-    if (ask.what == WireAsk::What::kPing)
-      times.latency = Seconds((found = ping_for_a_while(socket.number())) / 2);
-    else
-      times.bandwidth =
-          BytesPerSecond(found = ask.what == WireAsk::What::kSettle
-                                     ? send_until_settled(sending)
-                                     : send_beside_others(sending, ask.seconds.value));
+    found = ask.what == WireAsk::What::kSettle ? send_until_settled(sending)
+                                               : send_beside_others(sending, ask.seconds.value);
+    times.bandwidth = BytesPerSecond(found);
   }
   if (found > 0) return times;
   return runtime_error("host.wire", fmt::format("{} port {}: the connection ended", address, port));

@@ -23,7 +23,7 @@ struct WireAsk {
   enum class What {
     kPing,      ///< the latency alone
     kSettle,    ///< the bandwidth, until it no longer changes: 0.6 to 1.4 s
-    kTogether,  ///< the mean bandwidth of `seconds` without their first quarter, beside others
+    kTogether,  ///< the mean bandwidth of the second half of `seconds`, beside others
   };
   What what = What::kSettle;
   Seconds seconds{1.0};
