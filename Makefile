@@ -75,7 +75,7 @@ test-hosts: ## as root: three machines (namespaces with an sshd each) from nothi
 	@MOTLEY_SLOW=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q -rs tests/hosts
 
 test-gpu: ## what is to hold on GPUs, an item a test (docs/gpu.md); without one each is skipped by name
-	@tools/build.sh product bench_engine_driver
+	@tools/build.sh product bench_engine_driver run_torch_test
 	@MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q -rs tests/gpu
 
 fuzz: setup ## libFuzzer, a minute each parser

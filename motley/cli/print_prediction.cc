@@ -27,12 +27,16 @@ std::string memory_text(const control::DevicePrediction& device) {
   std::vector<std::string> texts;
   for (const auto& [name, bytes] : memory_parts(device))
     if (bytes.value > 0) texts.push_back(fmt::format("{} {}", name, format_bytes(bytes)));
+  if (device.is_framework_measured) texts.back() += " (measured)";
   return join(texts, ", ");
 }
 
 Json memory_to_json(const control::DevicePrediction& device) {
   Json memory = {{"at", device.price.peak_at}, {"largest", Json::array()}};
   for (const auto& [name, bytes] : memory_parts(device)) memory[name + "_bytes"] = bytes.value;
+  memory["framework_from"] = device.is_framework_measured ? "measured there"
+                             : device.framework.value > 0 ? "usual figures"
+                                                          : "none";
   for (std::size_t i = 0; i < device.price.memory.largest.size(); ++i)
     memory["largest"].push_back({{"name", device.price.largest[i]},
                                  {"bytes", device.price.memory.largest[i].second.value}});

@@ -77,6 +77,25 @@ TEST(AddPrediction, MemoryHasEveryPartAlsoThoseThatAreNotThere) {
   EXPECT_EQ(memory.at("largest"), (Json::array({{{"name", "net.0.weight"}, {"bytes", 1024}}})));
 }
 
+TEST(AddPrediction, SaysWhereMemoryBesideTensorsIsFrom) {
+  const auto memory_of = [](Bytes framework, bool is_measured) {
+    control::Predicted predicted = example();
+    predicted.devices[0].framework = framework;
+    predicted.devices[0].is_framework_measured = is_measured;
+    Json object = Json::object();
+    add_prediction(predicted, object);
+    return std::pair(object.at("memory").at("a:0").at("framework_from").get<std::string>(),
+                     print_prediction(predicted));
+  };
+  EXPECT_EQ(memory_of(Bytes(0), false).first, "none");
+  const auto [usual, usual_text] = memory_of(Bytes(512 << 20), false);
+  EXPECT_EQ(usual, "usual figures");
+  EXPECT_NE(usual_text.find("framework 512 MiB\n"), std::string::npos) << usual_text;
+  const auto [measured, measured_text] = memory_of(Bytes(512 << 20), true);
+  EXPECT_EQ(measured, "measured there");
+  EXPECT_NE(measured_text.find("framework 512 MiB (measured)"), std::string::npos) << measured_text;
+}
+
 class PrintAnswerTest : public ::testing::Test {
  protected:
   const control::Inputs inputs_ = control::small_inputs(control::kEmulated, 14);

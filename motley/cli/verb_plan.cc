@@ -43,7 +43,7 @@ Result<int> plan_model(const PlanOptions& options, const Context& context) {
   Teller teller(context);
   MOTLEY_ASSIGN(const auto question, make_question(options.planning, GlobalBatch::kGiven));
   MOTLEY_ASSIGN(const auto choices, make_plan_choices(options.planning, context));
-  MOTLEY_ASSIGN(const control::Inputs inputs, control::read_inputs(question, teller));
+  MOTLEY_ASSIGN(control::Inputs inputs, control::read_inputs(question, teller));
   MOTLEY_ASSIGN(control::Answer answer, control::find_plan(inputs, choices, teller.outside()));
   plan::PlanOutcome& outcome = answer.outcome;
   if (!outcome.plan)

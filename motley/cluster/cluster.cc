@@ -109,6 +109,31 @@ std::optional<Route> group_route(const Cluster& cluster, const std::vector<Devic
   return route;
 }
 
+std::vector<std::vector<DeviceId>> find_shared_gpus(const Cluster& cluster,
+                                                    const std::vector<DeviceId>& devices) {
+  std::vector<std::vector<DeviceId>> gpus;
+  std::map<std::pair<std::string, std::string>, std::size_t> known;
+  for (const DeviceId id : devices) {
+    const Device& device = cluster.device(id);
+    if (device.kind != "cuda") continue;
+    const std::string which =
+        device.uuid.empty() ? std::to_string(device.local_index) : device.uuid;
+    const auto [at, is_new] =
+        known.emplace(std::pair(cluster.node(device.node).host, which), gpus.size());
+    if (is_new) gpus.emplace_back();
+    gpus[at->second].push_back(id);
+  }
+  std::erase_if(gpus, [](const std::vector<DeviceId>& each) { return each.size() < 2; });
+  return gpus;
+}
+
+void part_shared_memory(Cluster& cluster, const std::vector<DeviceId>& devices) {
+  for (const std::vector<DeviceId>& gpu : find_shared_gpus(cluster, devices))
+    for (const DeviceId id : gpu)
+      if (auto& memory = cluster.devices[id.index()].memory)
+        memory = Bytes(memory->value / static_cast<std::int64_t>(gpu.size()));
+}
+
 Result<Cluster> read_cluster(const std::string& path) {
   MOTLEY_ASSIGN(const std::string text, read_file(path));
   return parse_cluster(text, path);

@@ -8,6 +8,7 @@
 #include "motley/base/ids.h"
 #include "motley/base/result.h"
 #include "motley/base/units.h"
+#include "motley/cluster/framework.h"
 
 namespace motley::cluster {
 
@@ -21,6 +22,9 @@ struct Node {
   /// Of its network card: all its links to other nodes together, each way; none: no more limit
   /// than theirs.
   std::optional<BytesPerSecond> bandwidth;
+  /// The slowest way in which two of its GPUs reach each other: "nvlink", "bus" (each other's
+  /// memory over the bus), "host" (through the host's memory); "": not known.
+  std::string peers = "";
   bool operator==(const Node&) const = default;
 };
 
@@ -44,6 +48,9 @@ struct Device {
   /// What it is taken for where the file names no model: whoever reads it may know. Not in the
   /// file.
   std::string taken_for = "";
+  /// Of a GPU: what it holds beside tensors, where whoever reads the file knows it measured. Not in
+  /// the file.
+  std::optional<Framework> framework = std::nullopt;
   bool operator==(const Device&) const = default;
 };
 
@@ -73,12 +80,26 @@ struct Cluster {
 /// Is it one that a cluster, a job or a flag may name?
 inline bool is_transport(std::string_view text) { return text == "auto" || text == "gloo"; }
 
+/// May Node::peers be that?
+inline bool is_peers(std::string_view text) {
+  return text == "nvlink" || text == "bus" || text == "host";
+}
+
 /// By name ("a:0"); usage error with a suggestion.
 Result<DeviceId> find_device(const Cluster& cluster, std::string_view name);
 
 /// Do the devices give equal numbers for equal work, to the last bit: one kind and model, as many
 /// threads, which sum in parts?
 bool are_alike(const Cluster& cluster, const std::vector<DeviceId>& devices);
+
+/// Those of the devices that are one GPU, two or more each: of one host, and of one UUID or, where
+/// none is said, the same place among a node's GPUs. In the order of the first of each.
+std::vector<std::vector<DeviceId>> find_shared_gpus(const Cluster& cluster,
+                                                    const std::vector<DeviceId>& devices);
+
+/// `memory` of a GPU that several of the devices are is the GPU's; afterwards each has an equal
+/// part of it for itself, which planning respects and its worker enforces.
+void part_shared_memory(Cluster& cluster, const std::vector<DeviceId>& devices);
 
 /// The links in the order in which pairs of nodes take them: fewest nodes first (`all` is last),
 /// then fastest, then as listed.

@@ -173,5 +173,42 @@ TEST(ClusterHash, FollowsTheContents) {
   EXPECT_NE(cluster_hash(cluster), before);
 }
 
+// ---- one GPU named twice
+
+TEST(SharedGpus, HaveOneHostAndOneUuidOrOnePlace) {
+  Cluster cluster;
+  cluster.nodes = {{.name = "a", .host = "h"}, {.name = "b", .host = "h"}, {.name = "c"}};
+  const auto gpu = [](int node, int local_index, const char* uuid) {
+    Device device{.node = NodeId(node), .kind = "cuda", .local_index = local_index};
+    device.memory = Bytes(1000);
+    device.uuid = uuid;
+    return device;
+  };
+  cluster.devices = {gpu(0, 0, ""),      gpu(0, 1, "GPU-x"), gpu(1, 0, ""),     gpu(1, 1, "GPU-y"),
+                     gpu(1, 2, "GPU-x"), gpu(2, 0, ""),      gpu(0, 2, "GPU-x")};
+  std::vector<DeviceId> all;
+  for (int i = 0; i < 7; ++i) all.push_back(DeviceId(i));
+  using Ids = std::vector<DeviceId>;
+  EXPECT_EQ(
+      find_shared_gpus(cluster, all),
+      (std::vector<Ids>{{DeviceId(0), DeviceId(2)}, {DeviceId(1), DeviceId(4), DeviceId(6)}}));
+  part_shared_memory(cluster, {DeviceId(0), DeviceId(1), DeviceId(2), DeviceId(3), DeviceId(4)});
+  std::vector<std::int64_t> parts;
+  for (const Device& device : cluster.devices) parts.push_back(device.memory->value);
+  // The last is not used: two share x.
+  EXPECT_EQ(parts, (std::vector<std::int64_t>{500, 500, 500, 1000, 500, 1000, 1000}));
+}
+
+TEST(SharedGpus, WithoutALimitHaveNone) {
+  Cluster cluster;
+  cluster.nodes = {{.name = "a"}, {.name = "b"}};
+  cluster.devices = {{.node = NodeId(0), .kind = "cuda"},
+                     {.node = NodeId(1), .kind = "cuda"},
+                     {.node = NodeId(0), .kind = "cpu"},
+                     {.node = NodeId(1), .kind = "cpu"}};
+  part_shared_memory(cluster, {DeviceId(0), DeviceId(1), DeviceId(2), DeviceId(3)});
+  EXPECT_FALSE(cluster.devices[0].memory);
+}
+
 }  // namespace
 }  // namespace motley::cluster

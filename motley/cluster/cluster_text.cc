@@ -223,7 +223,7 @@ class ClusterReader {
 
   Result<void> read_node(const TableReader& table) {
     const std::vector<std::string> known = {"name",   "host",      "spot",  "price_per_hour",
-                                            "notice", "bandwidth", "device"};
+                                            "notice", "bandwidth", "peers", "device"};
     MOTLEY_RETURN_IF_ERROR(table.refuse_unknown(known));
     Node node;
     MOTLEY_ASSIGN(node.name, table.required_text("name"));
@@ -235,6 +235,8 @@ class ClusterReader {
     MOTLEY_ASSIGN(node.price_per_hour, table.number("price_per_hour"));
     MOTLEY_ASSIGN(node.notice, table.quantity<Seconds>("notice", parse_seconds));
     MOTLEY_ASSIGN(node.bandwidth, table.quantity<BytesPerSecond>("bandwidth", parse_rate));
+    MOTLEY_ASSIGN(const auto peers, table.text("peers"));
+    node.peers = peers.value_or("");
     cluster_.nodes.push_back(std::move(node));
     node_lines_.push_back(table.line());
     device_count_ = 0;
@@ -444,6 +446,7 @@ void print_node(const Node& node, std::string& out) {
   if (node.bandwidth) {
     out += fmt::format("bandwidth = {}\n", print_quantity(print_rate(*node.bandwidth)));
   }
+  if (!node.peers.empty()) out += fmt::format("peers = {}\n", quote(node.peers));
 }
 
 // Everything but the place: equal devices in a row are one table with a count.

@@ -118,7 +118,7 @@ TEST(ClusterText, NamesTheLineOfAnUnknownKey) {
   // The first in the file, not in the alphabet.
   EXPECT_EQ(message_of(file_with("zone = 1\nact = 2\n")),
             "lab.toml:5: unknown key 'zone' in [[node]]; known keys: name, "
-            "host, spot, price_per_hour, notice, bandwidth, device");
+            "host, spot, price_per_hour, notice, bandwidth, peers, device");
   EXPECT_EQ(
       message_of("nodes = 1\nschema = \"motley.cluster/1\"\n"),
       "lab.toml:1: unknown key 'nodes' in the cluster file, did you mean 'node'?; known keys: "
@@ -382,6 +382,18 @@ TEST(ClusterText, GpusMayBeNamedByUuid) {
       parse_cluster("schema = \"motley.cluster/1\"\nname = \"u\"\n[[node]]\nname = \"n\"\n"
                     "  [[node.device]]\n  kind = \"cpu\"\n  uuid = \"GPU-a\"\n",
                     "u.toml"));
+}
+
+TEST(ClusterText, ANodeSaysHowItsGpusReachEachOther) {
+  const std::string head =
+      "schema = \"motley.cluster/1\"\nname = \"p\"\n\n[[node]]\nname = \"n\"\n";
+  const std::string devices = "  [[node.device]]\n  kind = \"cuda\"\n  count = 2\n";
+  const auto cluster = parse_cluster(head + "peers = \"nvlink\"\n" + devices, "p.toml");
+  ASSERT_TRUE(cluster) << cluster.error().message;
+  EXPECT_EQ(cluster->nodes[0].peers, "nvlink");
+  EXPECT_EQ(parse_cluster(print_cluster(*cluster), "p.toml"), *cluster);
+  EXPECT_EQ(parse_cluster(head + "peers = \"pcie\"\n" + devices, "p.toml").error().message,
+            "p.toml:4: node 'n': peers \"pcie\", wanted nvlink, bus or host");
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ class Finder {
       for (const std::string& path : upwards(group.path)) {
         if (group.controllers.empty()) {
           read_version_2(std::string(kMount) + path);
-          read_version_2(std::string(kMount) + "/unified" + path);
+          read_version_2(fmt::format("{}/unified{}", kMount, path));
         }
         if (group.controllers.count("cpu") != 0) {
           read_version_1_cpu(fmt::format("{}/cpu{}", kMount, path));

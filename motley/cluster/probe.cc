@@ -155,7 +155,8 @@ Result<ProbeReport> probe_this_machine() {
   add_device(report.cluster, std::move(cpu));
 
   const CudaDevices cuda = list_cuda_devices();
-  report.notes.push_back(cuda.note);
+  report.notes.insert(report.notes.end(), cuda.notes.begin(), cuda.notes.end());
+  report.cluster.nodes.front().peers = cuda.peers;
   for (const DriverDevice& found : cuda.devices) {
     report.notes.push_back(fmt::format("cuda: {}, {}", found.name, format_bytes(found.memory)));
     Device device;

@@ -10,7 +10,8 @@ namespace motley::cluster {
 
 /// Describes this machine: one CPU device with as many threads as there are usable cores (affinity
 /// and cgroup quota respected) and the memory that is there, and each CUDA device that the driver
-/// reports (by dlopen of libcuda; none without a driver). `notes` says what was found and what not.
+/// reports (by dlopen of libcuda; none without a driver), and how these reach each other. `notes`
+/// says what was found and what not.
 struct ProbeReport {
   Cluster cluster;
   std::string processor, instructions;  ///< "AMD EPYC 9R14", "avx512f"

@@ -90,6 +90,8 @@ class Checker {
     if (node.bandwidth && !is_rate(*node.bandwidth)) {
       fault(fmt::format("bandwidth of {} bytes/s, wanted > 0", print_float(node.bandwidth->value)));
     }
+    if (!node.peers.empty() && !is_peers(node.peers))
+      fault(fmt::format("peers {}, wanted nvlink, bus or host", quote(node.peers)));
     if (devices_on_[NodeId(static_cast<std::int64_t>(index))] == 0) {
       fault("no [[node.device]], wanted at least one");
     }

@@ -23,6 +23,7 @@ Result<std::unique_ptr<const ChosenPlan>> open_plan(const std::string& file,
                                                     Prices prices, const Outside& outside) {
   auto chosen = std::make_unique<ChosenPlan>();
   MOTLEY_ASSIGN(chosen->inputs, read_inputs(question, outside.listener));
+  MOTLEY_RETURN_IF_ERROR(learn_framework(choices, outside, chosen->inputs));
   MOTLEY_ASSIGN(chosen->planned, read_plan(file, chosen->inputs));
   const bool may_lack = prices == Prices::kIfThere;
   if (may_lack && choices.missing == Missing::kMeasure) choices.missing = Missing::kRefuse;

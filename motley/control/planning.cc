@@ -73,7 +73,7 @@ Result<void> check_memory(const Inputs& inputs, const Planned& planned) {
 
 }  // namespace
 
-Result<Answer> find_plan(const Inputs& inputs, const PlanChoices& choices, const Outside& outside) {
+Result<Answer> find_plan(Inputs& inputs, const PlanChoices& choices, const Outside& outside) {
   MOTLEY_RETURN_IF_ERROR(
       synth::check_devices(inputs.graph(), inputs.devices.size(), inputs.lowering.batch_norm));
   Answer answer;

@@ -42,7 +42,7 @@ struct Answer {
 /// is planned again, at most kPlanningRounds times. The time limit counts over all rounds. Errors:
 /// those of prices and planners; several devices for a model that only one can run
 /// (synth::check_devices).
-Result<Answer> find_plan(const Inputs& inputs, const PlanChoices& choices, const Outside& outside);
+Result<Answer> find_plan(Inputs& inputs, const PlanChoices& choices, const Outside& outside);
 inline constexpr int kPlanningRounds = 4;
 
 /// Lowers a verified plan of the inputs.

@@ -47,7 +47,7 @@ class PlanningTest : public ::testing::Test {
 };
 
 TEST_F(PlanningTest, WhatIsMissingIsMeasuredOnceAndThenKnown) {
-  const Inputs inputs = small_inputs(kTwoCpus, 8);
+  Inputs inputs = small_inputs(kTwoCpus, 8);
   const auto answer = find_plan(inputs, choices(), outside_);
   ASSERT_TRUE(answer) << answer.error().message;
   EXPECT_THAT(workers_.groups, SizeIs(1));
@@ -56,7 +56,7 @@ TEST_F(PlanningTest, WhatIsMissingIsMeasuredOnceAndThenKnown) {
 }
 
 TEST_F(PlanningTest, TheProgramIsThePlansLowering) {
-  const Inputs inputs = small_inputs(kTwoCpus, 8);
+  Inputs inputs = small_inputs(kTwoCpus, 8);
   const Answer answer = find_plan(inputs, choices("equal"), outside_).value();
   ASSERT_TRUE(answer.planned);
   EXPECT_EQ(answer.planned->plan, *answer.outcome.plan);
@@ -68,7 +68,7 @@ TEST_F(PlanningTest, TheProgramIsThePlansLowering) {
 }
 
 TEST_F(PlanningTest, PhasesAreToldInOrderWithTheirText) {
-  const Inputs inputs = small_inputs(kTwoCpus, 8);
+  Inputs inputs = small_inputs(kTwoCpus, 8);
   ASSERT_TRUE(find_plan(inputs, choices("equal"), outside_));
   ASSERT_THAT(listener_.phases, SizeIs(3));
   EXPECT_EQ(listener_.phases[0].first, Phase::kPrice);
@@ -81,12 +81,12 @@ TEST_F(PlanningTest, PhasesAreToldInOrderWithTheirText) {
 
 TEST_F(PlanningTest, TheSearchIsTimedByTheClockAlone) {
   // The fake clock goes on by a second whenever it is asked: before and after the one search.
-  const Inputs inputs = small_inputs(kTwoCpus, 8);
+  Inputs inputs = small_inputs(kTwoCpus, 8);
   EXPECT_EQ(find_plan(inputs, choices("equal"), outside_)->elapsed_s, 1);
 }
 
 TEST_F(PlanningTest, ManualSamplesOverrideThePlanner) {
-  const Inputs inputs = small_inputs(kTwoCpus, 8);
+  Inputs inputs = small_inputs(kTwoCpus, 8);
   PlanChoices manual = choices("auto");
   manual.manual = {6, 2};
   const Answer answer = find_plan(inputs, manual, outside_).value();
@@ -95,7 +95,7 @@ TEST_F(PlanningTest, ManualSamplesOverrideThePlanner) {
 }
 
 TEST_F(PlanningTest, AShardingIsPlannedAgainWithWhatItsPartsTook) {
-  const Inputs inputs = small_inputs(kTwoCpus, 64);
+  Inputs inputs = small_inputs(kTwoCpus, 64);
   const Answer answer = find_plan(inputs, choices("spmd"), outside_).value();
   ASSERT_TRUE(answer.planned);
   const bool is_sharded = plan::splits_operators(answer.planned->plan);
@@ -118,7 +118,7 @@ TEST_F(PlanningTest, AShardingIsPlannedAgainWithWhatItsPartsTook) {
 }
 
 TEST_F(PlanningTest, RefusedPricesNameWhatWasNeverMeasured) {
-  const Inputs inputs = small_inputs(kTwoCpus, 8);
+  Inputs inputs = small_inputs(kTwoCpus, 8);
   PlanChoices refusing = choices();
   refusing.prices.missing = Missing::kRefuse;
   const auto answer = find_plan(inputs, refusing, outside_);
@@ -130,7 +130,7 @@ TEST_F(PlanningTest, RefusedPricesNameWhatWasNeverMeasured) {
 }
 
 TEST_F(PlanningTest, ModelledTimesComeFromOtherModelsOnly) {
-  const Inputs inputs = small_inputs(kTwoCpus, 8);
+  Inputs inputs = small_inputs(kTwoCpus, 8);
   PlanChoices modelling = choices();
   modelling.prices.missing = Missing::kModel;
   EXPECT_FALSE(find_plan(inputs, modelling, outside_));  // there is no other model either
@@ -141,7 +141,7 @@ TEST_F(PlanningTest, ADeviceWithTooLittleMemoryIsAnAnswerNotAnError) {
   std::string cluster = kTwoCpus;
   for (std::size_t at = 0; (at = cluster.find("kind = \"cpu\"", at)) != std::string::npos; at += 30)
     cluster.insert(at, "memory = \"1KiB\"\n  ");
-  const Inputs inputs = small_inputs(cluster, 8);
+  Inputs inputs = small_inputs(cluster, 8);
   const Answer answer = find_plan(inputs, choices(), outside_).value();
   EXPECT_FALSE(answer.planned);
   EXPECT_EQ(answer.outcome.reason, plan::Reason::kInfeasible);
@@ -152,7 +152,8 @@ TEST_F(PlanningTest, ADeviceWithTooLittleMemoryIsAnAnswerNotAnError) {
 }
 
 TEST_F(PlanningTest, AnUnknownPlannerIsAUsageError) {
-  const auto answer = find_plan(small_inputs(kTwoCpus, 8), choices("splitt"), outside_);
+  Inputs inputs = small_inputs(kTwoCpus, 8);
+  const auto answer = find_plan(inputs, choices("splitt"), outside_);
   ASSERT_FALSE(answer);
   EXPECT_EQ(answer.error().kind, ErrorKind::kUsage);
   EXPECT_THAT(answer.error().message, HasSubstr("did you mean 'split'?"));
@@ -185,7 +186,7 @@ TEST_F(PlanningTest, PlansSayWhetherGpusMayUseTf32) {
 }
 
 TEST_F(PlanningTest, APlanOfAnotherModelOrClusterIsStale) {
-  const Inputs inputs = small_inputs(kTwoCpus, 8);
+  Inputs inputs = small_inputs(kTwoCpus, 8);
   const std::string path = write(plan_text(inputs, {5, 3}));
   Inputs other_model = inputs;
   graph::Model model{.graph = inputs.graph(), .hash = "00000000000000bb"};

@@ -37,6 +37,7 @@ Result<Predicted> say(const Inputs& inputs, const plan::Plan& plan, const search
     const Bytes total = device.price.memory.total;
     device.peak = of_memory.around(static_cast<double>(total.value));
     device.framework = cost::framework_bytes(about, total);
+    device.is_framework_measured = about.framework.has_value();
     device.grounds = costs.grounds.at(about.name);
     predicted.devices.push_back(std::move(device));
   }

@@ -18,6 +18,7 @@ struct DevicePrediction {
   search::DevicePrice price;
   cost::PredictionInterval peak = {};  ///< bytes
   Bytes framework = {};                ///< beside the peak
+  bool is_framework_measured = false;  ///< on that kind of device, not of usual figures
   cost::Grounds grounds = {};          ///< of the times
 };
 

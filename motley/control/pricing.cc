@@ -1,8 +1,11 @@
 #include "motley/control/pricing.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "motley/control/measuring.h"
+#include "motley/cost/device_keys.h"
+#include "motley/cost/measured/find_framework.h"
 #include "motley/search/price/cost_table.h"
 
 namespace motley::control {
@@ -33,14 +36,41 @@ Result<cost::ProfileStore> open_store(const std::string& path) {
   return cost::ProfileStore::open(path);
 }
 
-Result<Priced> price(const Inputs& inputs, const PriceChoices& choices, const Outside& outside) {
-  MOTLEY_ASSIGN(std::string torch, outside.workers.torch_version());
-  torch = engine_version(inputs, torch);
+Result<void> learn_framework(const cost::ProfileStore& store, const std::string& torch,
+                             Inputs& inputs) {
+  for (const DeviceId id : inputs.devices) {
+    cluster::Device& device = inputs.cluster.devices[id.index()];
+    if (device.kind != "cuda") continue;
+    // It does not depend on TF32, by which keys of times differ.
+    for (const std::string& engine : {torch, torch + cost::kTf32Suffix}) {
+      MOTLEY_ASSIGN(const auto found,
+                    cost::find_framework(store, cost::device_key(device, engine)));
+      if (found) device.framework = found;
+    }
+  }
+  return {};
+}
+
+Result<void> learn_framework(const PriceChoices& choices, const Outside& outside, Inputs& inputs) {
+  const bool has_gpu = std::any_of(inputs.devices.begin(), inputs.devices.end(), [&](DeviceId id) {
+    return inputs.cluster.device(id).kind == "cuda";
+  });
+  if (!has_gpu || !std::filesystem::exists(choices.profiles)) return {};
+  MOTLEY_ASSIGN(const std::string torch, outside.workers.torch_version());
+  MOTLEY_ASSIGN(const cost::ProfileStore store, open_store(choices.profiles));
+  return learn_framework(store, torch, inputs);
+}
+
+Result<Priced> price(Inputs& inputs, const PriceChoices& choices, const Outside& outside) {
+  MOTLEY_ASSIGN(const std::string version, outside.workers.torch_version());
+  const std::string torch = engine_version(inputs, version);
   MOTLEY_ASSIGN(cost::ProfileStore store, open_store(choices.profiles));
+  MOTLEY_RETURN_IF_ERROR(learn_framework(store, version, inputs));
   auto priced = load_priced(inputs, choices.missing, store, torch);
   const bool is_missing = !priced && priced.error().code.ends_with(".missing-profile");
   if (is_missing && choices.missing == Missing::kMeasure) {
     MOTLEY_RETURN_IF_ERROR(measure(inputs, choices.rounds, store, outside));
+    MOTLEY_RETURN_IF_ERROR(learn_framework(store, version, inputs));
     priced = load_priced(inputs, choices.missing, store, torch);
   }
   if (!priced) return priced;

@@ -31,8 +31,16 @@ struct Priced {
 
 /// Loads the times of the inputs' model on its devices, and measures first what is missing if that
 /// is wanted. Usage errors name what was never measured ("....missing-profile"), with the command
-/// that measures it. Costs one lowering a profiled batch and device key.
-Result<Priced> price(const Inputs& inputs, const PriceChoices& choices, const Outside& outside);
+/// that measures it. Learns what GPUs hold beside tensors. Costs one lowering a profiled batch and
+/// device key.
+Result<Priced> price(Inputs& inputs, const PriceChoices& choices, const Outside& outside);
+
+/// Puts what was measured of GPUs' memory beside tensors into the inputs' devices; where nothing
+/// was, the usual figures stay (cost/device_keys.h).
+Result<void> learn_framework(const cost::ProfileStore& store, const std::string& torch,
+                             Inputs& inputs);
+/// The same before there are prices; without a GPU or a store it does nothing.
+Result<void> learn_framework(const PriceChoices& choices, const Outside& outside, Inputs& inputs);
 
 /// The store, in a folder that is made if need be.
 Result<cost::ProfileStore> open_store(const std::string& path);

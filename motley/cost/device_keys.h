@@ -10,7 +10,8 @@
 
 namespace motley::cost {
 
-/// "local" or "1Gbps+100us": how a group is joined, as the store names it.
+/// "local" or "1Gbps+100us": how a group is joined, as the store names it; "local by nvlink" of
+/// GPUs of a node that says how they reach each other, so that bridges price no bus.
 std::string route_key(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices);
 
 /// Key of exchanges through host memory: "gloo", which is shared memory within a machine; "gloo
@@ -51,10 +52,10 @@ DeviceKey emulated_key(const cluster::Cluster& cluster, DeviceId device,
 bool has_pace(const cluster::Cluster& cluster, DeviceId device);
 
 /// Memory that PyTorch holds on a device beside `tensors` in use at the peak: 0 on CPUs, whose
-/// limits are on tensors. On GPUs 512 MiB, about what a CUDA context with cuBLAS takes (300 to 600
-/// MiB by kind and version; not measured here), and 7.1 % of the tensors, which its caching
-/// allocator reserves beyond them by rounding and fragmentation (the median over Aceso's runs on
-/// GH200 that Sailor's authors published).
+/// limits are on tensors. On GPUs what was measured there (Device::framework); else 512 MiB, about
+/// what a CUDA context with cuBLAS takes (300 to 600 MiB by kind and version), and 7.1 % of the
+/// tensors, which its caching allocator reserves beyond them by rounding and fragmentation (the
+/// median over Aceso's runs on GH200 that Sailor's authors published).
 Bytes framework_bytes(const cluster::Device& device, Bytes tensors);
 
 /// Both together.

@@ -58,6 +58,10 @@ Transport usual_transport(Backend backend) {
 
 std::string route_key(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices) {
   const auto route = cluster::group_route(cluster, devices);
+  if (!route && backend_key(cluster, devices) == "nccl" && nodes_of(cluster, devices).size() == 1) {
+    const std::string& peers = cluster.node(cluster.device(devices.front()).node).peers;
+    if (!peers.empty()) return fmt::format("{} by {}", kLocalRoute, peers);
+  }
   if (!route) return kLocalRoute;
   return cluster::short_rate(route->bandwidth) + "+" + cluster::short_seconds(route->latency);
 }
@@ -66,14 +70,10 @@ namespace {
 
 /// Two nodes of one host may name the same GPU.
 bool shares_gpus(const cluster::Cluster& cluster) {
-  std::set<std::pair<std::string, std::string>> gpus;
-  const auto& all = cluster.devices;
-  return std::any_of(all.begin(), all.end(), [&](const cluster::Device& device) {
-    return device.kind == "cuda" &&
-           !gpus.emplace(cluster.node(device.node).host,
-                         device.uuid.empty() ? fmt::format("{}", device.local_index) : device.uuid)
-                .second;
-  });
+  std::vector<DeviceId> all;
+  for (std::size_t i = 0; i < cluster.devices.size(); ++i)
+    all.push_back(DeviceId(static_cast<std::int64_t>(i)));
+  return !cluster::find_shared_gpus(cluster, all).empty();
 }
 
 }  // namespace
@@ -145,7 +145,10 @@ Bytes framework_bytes(const cluster::Device& device, Bytes tensors) {
   constexpr std::int64_t kContext = std::int64_t{512} << 20;
   // Sources of both numbers: see the header.
   constexpr double kAllocator = 0.071;
-  return Bytes(kContext + std::llround(kAllocator * static_cast<double>(tensors.value)));
+  const cluster::Framework known =
+      device.framework.value_or(cluster::Framework{Bytes(kContext), {}});
+  const double reserve = known.reserve.value_or(kAllocator);
+  return known.context + Bytes(std::llround(reserve * static_cast<double>(tensors.value)));
 }
 
 Bytes with_framework(const cluster::Device& device, Bytes tensors) {

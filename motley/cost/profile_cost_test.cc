@@ -39,6 +39,18 @@ TEST(RouteKey, NamesTheSlowestLink) {
   EXPECT_EQ(route_key(lab(), {DeviceId(0), DeviceId(3)}), "2.5Gbps+100us");
 }
 
+TEST(RouteKey, OfGpusSaysHowTheyReachEachOther) {
+  cluster::Cluster node = lab();
+  node.nodes[0].peers = "bus";
+  EXPECT_EQ(route_key(node, {DeviceId(1), DeviceId(2)}), "local");  // with a CPU
+  node.devices[1].kind = "cuda";
+  node.devices[1].local_index = 1;
+  EXPECT_EQ(route_key(node, {DeviceId(1), DeviceId(2)}), "local by bus");
+  EXPECT_EQ(route_key(node, {DeviceId(1), DeviceId(3)}), "2.5Gbps+100us");
+  node.nodes[0].peers = "";
+  EXPECT_EQ(route_key(node, {DeviceId(1), DeviceId(2)}), "local");
+}
+
 TEST(BackendKey, IsGlooWithACpu) {
   EXPECT_EQ(backend_key(lab(), {DeviceId(0), DeviceId(1)}), "gloo of gpus");
   EXPECT_EQ(backend_key(lab(), {DeviceId(1), DeviceId(2)}), "gloo of gpus");

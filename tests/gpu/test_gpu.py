@@ -9,11 +9,13 @@ import sqlite3
 import subprocess
 import sys
 import time
+import tomllib
 
 import numpy as np
 import pytest
 
 from conftest import BUILD, DIGITS, ROOT, TEXT
+from gpu.conftest import GPUS
 
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "examples")]
 
@@ -74,6 +76,16 @@ def test_scratch_memory_is_measured(motley, cnn, environment, one_gpu, tmp_path)
     assert device["peak_bytes"] <= device["predicted_peak_bytes"] + (64 << 20)
 
 
+def test_memory_beside_tensors_is_measured(motley, cnn, environment, one_gpu):
+    """2. Context and allocator overhead are measured, and planning uses them."""
+    done = motley("plan", "-m", cnn, "-C", one_gpu, "--global-batch", 60, "--json", timeout=600)
+    assert done.code == 0, done.stderr
+    (context,) = store(environment, "SELECT max(scratch_bytes) FROM op WHERE key = 'framework context'")[0]
+    assert 100 << 20 < context < 4 << 30
+    (memory,) = done.json["memory"].values()
+    assert memory["framework_from"] == "measured there" and memory["framework_bytes"] >= context
+
+
 def test_memory_of_the_whole_process_fits(motley, gpt, make_cluster, tmp_path):
     """2. A run that is said to fit a limit ends within it."""
     limited = make_cluster(("g", "cuda"), name="limited.toml")
@@ -82,13 +94,20 @@ def test_memory_of_the_whole_process_fits(motley, gpt, make_cluster, tmp_path):
 
 
 def test_dropout(motley, gpt, environment, one_gpu, one_cpu, tmp_path):
-    """3. Dropout draws what a CPU draws, within bounded memory."""
+    """3. Dropout draws what a CPU draws, and needs no memory beside its results."""
     flags = ["--seq", 64]
     theirs = run(motley, gpt, one_cpu, tmp_path / "cpu", *flags, data=TEXT, batch=16)["losses"]
     ours = run(motley, gpt, one_gpu, tmp_path / "gpu", *flags, data=TEXT, batch=16)["losses"]
     assert np.allclose(ours, theirs, rtol=1e-3)
     drawn = store(environment, "SELECT scratch_bytes FROM op WHERE kind NOT LIKE 'cpu%' AND key LIKE 'motley::dropout%'")
-    assert drawn and max(bytes for (bytes,) in drawn) < 128 << 20
+    assert drawn and max(bytes for (bytes,) in drawn) == 0
+
+
+def test_kernels_of_ours_give_the_bits_of_cpus():
+    """3. Every distribution in every type, and dropout, bit by bit."""
+    done = subprocess.run([BUILD / "run_torch_test", "--gtest_filter=CudaKernels.*:CudaLibrary.ListsAndUsesDevices"],
+                          capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and "SKIPPED" not in done.stdout, done.stdout + done.stderr
 
 
 def test_waits_are_not_compute(motley, mlp, make_cluster, tmp_path):
@@ -165,6 +184,16 @@ def test_two_ranks_on_one_gpu(motley, mlp, environment, make_cluster, one_gpu, t
     assert ("gloo of gpus",) in store(environment, "SELECT DISTINCT backend FROM collective")
 
 
+def test_two_ranks_on_one_gpu_share_its_memory(motley, mlp, make_cluster):
+    """9. Two ranks on one GPU have half of its memory each."""
+    twice = make_cluster(("a", "cuda"), ("b", "cuda"), name="halves.toml")
+    for memory, code in (("256MiB", 3), ("4GiB", 0)):  # halves of which hold no context, or one
+        twice.write_text(twice.read_text().replace('kind = "cuda"', f'kind = "cuda"\n  memory = "{memory}"'))
+        done = motley("plan", "-m", mlp, "-C", twice, "--global-batch", 60, "--batch-split", "40,20", timeout=600)
+        assert done.code == code, done.stdout + done.stderr
+        twice.write_text(twice.read_text().replace(f'\n  memory = "{memory}"', ""))
+
+
 def test_a_gpu_with_cpu_cores_is_an_unequal_cluster(motley, cnn, make_cluster, tmp_path):
     """10. One GPU with CPU cores beside it is planned, trained, and equal to one device."""
     mixed = make_cluster(("g", "cuda"), ("c", "cpu"))
@@ -197,3 +226,21 @@ def test_bench_engine_on_the_gpu(environment, tmp_path):
     assert done.returncode == 0, done.stderr
     rows = json.loads((BUILD / "bench/engine-cuda.json").read_text())["rows"]
     assert {row["case"] for row in rows} == {"mlp", "mlp fused optimizer", "mlp compiled"}
+
+
+def test_probe_finds_the_gpus(motley, tmp_path):
+    """13. GPUs by model, UUID and memory."""
+    done = motley("probe", "-o", tmp_path / "here.toml", "--json")
+    assert done.code == 0, done.stderr
+    found = [device for device in tomllib.loads((tmp_path / "here.toml").read_text())["node"][0]["device"]
+             if device["kind"] == "cuda"]
+    assert {device["uuid"] for device in found} == {gpu["uuid"] for gpu in GPUS}
+    assert all(device["model"] and device["memory"] for device in found)
+
+
+@pytest.mark.gpus(2)
+def test_probe_finds_peer_links(motley, tmp_path):
+    """13. How GPUs reach each other."""
+    done = motley("probe", "-o", tmp_path / "here.toml", "--json")
+    assert tomllib.loads((tmp_path / "here.toml").read_text())["node"][0]["peers"] in ("nvlink", "bus", "host")
+    assert any("cuda: devices reach each other" in note for note in done.json["notes"])

@@ -127,6 +127,7 @@ Result<void> report_version(const Reporter& reporter) {
     for (const CudaDevice& device : found)
       devices.push_back(Json{{"index", device.index},
                              {"name", device.name},
+                             {"uuid", device.uuid},
                              {"capability", device.capability},
                              {"memory", device.memory.value}});
   } else {

@@ -35,7 +35,11 @@ AttentionBackend choose_backend(const AttentionInputs& in) {
   const bool is_half = in.q.scalar_type() == at::kHalf || in.q.scalar_type() == at::kBFloat16;
   const bool aligned = in.q.size(-1) % 8 == 0;  // PyTorch pads heads outside its kernels
   if (!aligned) return AttentionBackend::kPlain;
-  if ((choice == kChoiceFlash || choice == kChoiceCudnn) && is_half && !in.mask.defined())
+  // Of unequal lengths the flash kernel's causal mask ends at the last key, PyTorch's begins at the
+  // first: cuDNN, in whose place it stands here, knows both.
+  const bool is_skewed = in.is_causal && in.q.size(2) != in.k.size(2);
+  if ((choice == kChoiceFlash || choice == kChoiceCudnn) && is_half && !in.mask.defined() &&
+      !is_skewed)
     return AttentionBackend::kFlash;
   if (choice == kChoiceEfficient || choice == kChoiceFlash || choice == kChoiceCudnn)
     return AttentionBackend::kEfficient;
