@@ -2,7 +2,7 @@
 
 A command stands behind `$ `, continued where its line ends with a backslash. It runs on the first host, or on those
 that a comment names: `# on b`, `# on a, b, c with --node-rank 0, 1, 2` (side by side, a number each). Of what is
-printed, numbers may differ; the page may leave out lines (`...`).
+printed, numbers and processors may differ; the page may leave out lines (`...`).
 """
 
 import re
@@ -45,6 +45,7 @@ def placed(command):
 
 
 def masked(line):
+    line = re.sub(r"(cores? of|on cpu) .*?, (avx\w+|sve|asimd|no vectors)", r"\1 CPU", line)
     return re.sub(r"\s+", " ", NUMBER.sub("#", line)).strip()
 
 
