@@ -93,7 +93,11 @@ tl::unexpected<Error> HostLink::lost(const std::string& why) {
   if (!said.empty())
     message += fmt::format("; it said: {}",
                            quote(said.substr(said.size() - std::min(said.size(), kMostWords))));
-  return runtime_error(scratch_.empty() ? "host.unreachable" : "host.lost", std::move(message));
+  if (scratch_.empty()) return runtime_error("host.unreachable", std::move(message));
+  return runtime_error("host.lost",
+                       message +
+                           "; its agent, or the way to it, is gone: run the same command when "
+                           "it is back, or leave its devices out (--exclude)");
 }
 
 Result<void> HostLink::read(int wait_ms) {
@@ -157,7 +161,7 @@ Result<Frame> HostLink::wait_for(const std::string& is, double timeout_s) {
       return runtime_error(frame.head.value("code", "host.failed"),
                            fmt::format("host {}: {}", host_, frame.head.value("message", "")));
     }
-    if (!child_.output.is_open()) return lost("no connection");
+    if (!child_.output.is_open()) return lost("the connection ended");
     if (seconds_since(begin) > timeout_s)
       return lost(fmt::format("no answer within {:.0f} s", timeout_s));
     MOTLEY_RETURN_IF_ERROR(read(kWaitMs));
