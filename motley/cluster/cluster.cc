@@ -116,10 +116,11 @@ std::vector<std::vector<DeviceId>> find_shared_gpus(const Cluster& cluster,
   for (const DeviceId id : devices) {
     const Device& device = cluster.device(id);
     if (device.kind != "cuda") continue;
-    const std::string which =
-        device.uuid.empty() ? std::to_string(device.local_index) : device.uuid;
-    const auto [at, is_new] =
-        known.emplace(std::pair(cluster.node(device.node).host, which), gpus.size());
+    // A UUID is one GPU's in the world, whatever its host is called.
+    const auto which = device.uuid.empty() ? std::pair(cluster.node(device.node).host,
+                                                       std::to_string(device.local_index))
+                                           : std::pair(std::string(), device.uuid);
+    const auto [at, is_new] = known.emplace(which, gpus.size());
     if (is_new) gpus.emplace_back();
     gpus[at->second].push_back(id);
   }

@@ -92,8 +92,8 @@ Result<DeviceId> find_device(const Cluster& cluster, std::string_view name);
 /// threads, which sum in parts?
 bool are_alike(const Cluster& cluster, const std::vector<DeviceId>& devices);
 
-/// Those of the devices that are one GPU, two or more each: of one host, and of one UUID or, where
-/// none is said, the same place among a node's GPUs. In the order of the first of each.
+/// Those of the devices that are one GPU, two or more each: of one UUID or, where none is said, one
+/// host and the same place among a node's GPUs. In the order of the first of each.
 std::vector<std::vector<DeviceId>> find_shared_gpus(const Cluster& cluster,
                                                     const std::vector<DeviceId>& devices);
 

@@ -175,7 +175,7 @@ TEST(ClusterHash, FollowsTheContents) {
 
 // ---- one GPU named twice
 
-TEST(SharedGpus, HaveOneHostAndOneUuidOrOnePlace) {
+TEST(SharedGpus, HaveOneUuidOrOneHostAndPlace) {
   Cluster cluster;
   cluster.nodes = {{.name = "a", .host = "h"}, {.name = "b", .host = "h"}, {.name = "c"}};
   const auto gpu = [](int node, int local_index, const char* uuid) {
@@ -185,13 +185,14 @@ TEST(SharedGpus, HaveOneHostAndOneUuidOrOnePlace) {
     return device;
   };
   cluster.devices = {gpu(0, 0, ""),      gpu(0, 1, "GPU-x"), gpu(1, 0, ""),     gpu(1, 1, "GPU-y"),
-                     gpu(1, 2, "GPU-x"), gpu(2, 0, ""),      gpu(0, 2, "GPU-x")};
+                     gpu(1, 2, "GPU-x"), gpu(2, 0, "GPU-y"), gpu(0, 2, "GPU-x")};
   std::vector<DeviceId> all;
   for (int i = 0; i < 7; ++i) all.push_back(DeviceId(i));
   using Ids = std::vector<DeviceId>;
-  EXPECT_EQ(
-      find_shared_gpus(cluster, all),
-      (std::vector<Ids>{{DeviceId(0), DeviceId(2)}, {DeviceId(1), DeviceId(4), DeviceId(6)}}));
+  EXPECT_EQ(find_shared_gpus(cluster, all),
+            (std::vector<Ids>{{DeviceId(0), DeviceId(2)},
+                              {DeviceId(1), DeviceId(4), DeviceId(6)},
+                              {DeviceId(3), DeviceId(5)}}));
   part_shared_memory(cluster, {DeviceId(0), DeviceId(1), DeviceId(2), DeviceId(3), DeviceId(4)});
   std::vector<std::int64_t> parts;
   for (const Device& device : cluster.devices) parts.push_back(device.memory->value);

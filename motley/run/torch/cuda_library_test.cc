@@ -96,6 +96,19 @@ TEST(CudaKernels, WhatDoesNotCompileIsSaid) {
       << code.error().message;
 }
 
+TEST(CudaKernels, WhatDoesNotStartIsAnErrorThatNamesTheKernel) {
+  const CudaLibrary* cuda = load_without_driver();
+  if (cuda == nullptr || has_driver()) GTEST_SKIP() << "kernels start on this host";
+  try {
+    cuda->kernels().drop({.elements = {.count = 1}}, at::Device(at::kCUDA, 0));
+    FAIL() << "it started";
+  } catch (const c10::Error& fault) {
+    EXPECT_TRUE(
+        std::string(fault.what()).starts_with("kernel motley_drop: cudaDeviceGetAttribute: "))
+        << fault.what();
+  }
+}
+
 TEST(CudaKernels, GiveTheBitsOfCpus) {
   if (!has_driver()) GTEST_SKIP() << "this host has no CUDA device";
   ASSERT_TRUE(load_cuda().has_value());

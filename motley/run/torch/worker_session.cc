@@ -228,7 +228,7 @@ bool can_use_nccl(const std::vector<WorkerDevice>& devices) {
   std::set<std::pair<std::string, std::string>> gpus;
   for (const WorkerDevice& device : devices)
     if (device.kind == "cuda")
-      gpus.emplace(device.host,
+      gpus.emplace(device.uuid.empty() ? device.host : "",
                    device.uuid.empty() ? std::to_string(device.local_index) : device.uuid);
   return gpus.size() == devices.size();
 }

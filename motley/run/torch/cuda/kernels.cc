@@ -100,15 +100,15 @@ struct LoadedKernels {
   cudaKernel_t draw = nullptr, drop = nullptr;
 };
 
-LoadedKernels load_kernels(int capability) {
+LoadedKernels load_kernels(int capability, const char* wanted) {
   const auto architecture = kernel_architecture(capability);
-  TORCH_CHECK(architecture.has_value(), architecture.error().message);
+  TORCH_CHECK(architecture.has_value(), "kernel ", wanted, ": ", architecture.error().message);
   const auto code = compile_kernels(*architecture);
-  TORCH_CHECK(code.has_value(), code.error().message);
+  TORCH_CHECK(code.has_value(), "kernel ", wanted, ": ", code.error().message);
   // Of the process, for good; the runtime gives it to each device that uses it.
   cudaLibrary_t library = nullptr;
   check(::cudaLibraryLoadData(&library, code->data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
-        kDraw, "cudaLibraryLoadData");
+        wanted, "cudaLibraryLoadData");
   LoadedKernels loaded;
   check(::cudaLibraryGetKernel(&loaded.draw, library, kDraw), kDraw, "cudaLibraryGetKernel");
   check(::cudaLibraryGetKernel(&loaded.drop, library, kDrop), kDrop, "cudaLibraryGetKernel");
@@ -125,17 +125,17 @@ class NvrtcKernels final : public DeviceKernels {
   }
 
  private:
-  const LoadedKernels& loaded(at::Device device) const {
+  const LoadedKernels& loaded(at::Device device, const char* wanted) const {
     int major = 0, minor = 0;
     check(::cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device.index()),
-          kDraw, "cudaDeviceGetAttribute");
+          wanted, "cudaDeviceGetAttribute");
     check(::cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device.index()),
-          kDraw, "cudaDeviceGetAttribute");
+          wanted, "cudaDeviceGetAttribute");
     const std::lock_guard lock(mutex_);
     const auto [place, is_new] = loaded_.try_emplace(10 * major + minor);
     if (is_new) {
       try {
-        place->second = load_kernels(place->first);
+        place->second = load_kernels(place->first, wanted);
       } catch (...) {
         loaded_.erase(place);
         throw;
@@ -150,12 +150,13 @@ class NvrtcKernels final : public DeviceKernels {
     constexpr std::int64_t kBlock = 256;
     const std::int64_t threads = kernel_threads(call.elements.count);
     if (threads == 0) return;
+    const LoadedKernels& found = loaded(device, name);
     const c10::cuda::CUDAGuard guard(device);
     void* arguments[] = {&call};
     const std::int64_t blocks = (threads + kBlock - 1) / kBlock;
     TORCH_CHECK(blocks <= std::int64_t{0x7FFFFFFF}, "kernel ", name, ": ", call.elements.count,
                 " elements are more than it can have");
-    check(::cudaLaunchKernel(reinterpret_cast<const void*>(loaded(device).*kernel),
+    check(::cudaLaunchKernel(reinterpret_cast<const void*>(found.*kernel),
                              dim3(static_cast<unsigned>(blocks)), dim3(kBlock), arguments, 0,
                              c10::cuda::getCurrentCUDAStream(device.index())),
           name, "cudaLaunchKernel");
