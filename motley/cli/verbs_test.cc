@@ -110,9 +110,10 @@ TEST_F(VerbTest, ProbeOfHostsSaysWhatTheyAreAndWhatJoinsThem) {
   EXPECT_THAT(json().at("devices"), SizeIs(4));
   const Json link = {{"between", Json::array()},
                      {"bandwidth_bytes_per_s", 1.25e8},
-                     {"latency_s", 1e-4},
+                     {"latency_s", json().at("links").at(0).at("latency_s")},
                      {"capacity_bytes_per_s", nullptr}};
   EXPECT_EQ(json().at("links"), Json::array({link}));
+  EXPECT_NEAR(link.at("latency_s"), 1e-4, 1e-12);
   const Json host = {{"node", "b"},     {"host", "b.example"},  {"motley", "1.2.3"},
                      {"torch", "2.15"}, {"processor", "Chip"},  {"instructions", "avx2"},
                      {"cores", 8},      {"clock_ahead_s", 3.0}, {"bandwidth_bytes_per_s", nullptr}};

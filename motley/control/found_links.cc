@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "motley/base/statistics.h"
+#include "motley/base/text.h"
+#include "motley/cluster/quantity_text.h"
 
 namespace motley::control {
 namespace {
@@ -26,15 +28,23 @@ using Flows = std::vector<WireFlow>;
 
 NodeId node_of(std::size_t host) { return NodeId(static_cast<std::int64_t>(host)); }
 
-/// As a person would write it: three digits, of rates in bits.
+/// Three digits.
 double rounded(double value) {
   if (!(value > 0)) return 0;
-  const double digits = 2 - std::floor(std::log10(value));  // behind the point
-  const double unit = std::pow(10.0, std::abs(digits));
-  return digits > 0 ? std::round(value * unit) / unit : std::round(value / unit) * unit;
+  const double unit = std::pow(10.0, std::floor(std::log10(value)) - 2);
+  return std::round(value / unit) * unit;
 }
 
-BytesPerSecond rounded(BytesPerSecond rate) { return BytesPerSecond(rounded(8 * rate.value) / 8); }
+/// As a person would write them, in bits, and as the file is then read.
+BytesPerSecond rounded(BytesPerSecond rate) {
+  const BytesPerSecond value(rounded(8 * rate.value) / 8);
+  return parse_rate(cluster::short_rate(value)).value_or(value);
+}
+
+Seconds rounded(Seconds seconds) {
+  const Seconds value(rounded(seconds.value));
+  return parse_seconds(cluster::short_seconds(value)).value_or(value);
+}
 
 /// The middle of pairs that are alike.
 Joint middle(const std::vector<Joint>& joints) {
@@ -43,7 +53,7 @@ Joint middle(const std::vector<Joint>& joints) {
     rates.push_back(joint.bandwidth.value);
     latencies.push_back(joint.latency.value);
   }
-  return {rounded(BytesPerSecond(upper_median(rates))), Seconds(rounded(upper_median(latencies)))};
+  return {rounded(BytesPerSecond(upper_median(rates))), rounded(Seconds(upper_median(latencies)))};
 }
 
 cluster::Link make_link(const Group& between, const Joint& joint) {
