@@ -250,16 +250,20 @@ Result<ProfileCost::Times> ProfileCost::times(const program::DeviceProgram& prog
 
 Result<std::vector<ProfileCost::Times>> ProfileCost::times(const program::Program& program) const {
   std::vector<Times> all;
-  std::vector<const DeviceTimes*> tables;
-  std::vector<std::size_t> distinct;  // the first rank of each sort
+  std::vector<const DeviceTimes*> devices;
+  std::vector<const InstructionTimes*> tables;  // that the programs fit; null: none
+  std::vector<std::size_t> distinct;            // the first rank of each sort
+  // Of programs that fit a table the samples alone count, not where they begin.
   const auto is_like = [&](std::size_t rank, std::size_t known) {
     const program::DeviceProgram &a = program.devices[rank], &b = program.devices[known];
-    return tables[rank]->is_same(*tables[known]) && a.samples == b.samples &&
-           a.buffers == b.buffers && a.instructions == b.instructions;
+    if (!devices[rank]->is_same(*devices[known]) || a.samples != b.samples) return false;
+    if (tables[rank] != nullptr || tables[known] != nullptr) return tables[rank] == tables[known];
+    return a.buffers == b.buffers && a.instructions == b.instructions;
   };
   for (std::size_t rank = 0; rank < program.devices.size(); ++rank) {
-    MOTLEY_ASSIGN(const DeviceTimes* table, times_of(program.devices[rank]));
-    tables.push_back(table);
+    MOTLEY_ASSIGN(const DeviceTimes* device, times_of(program.devices[rank]));
+    devices.push_back(device);
+    tables.push_back(find_table(*device, program.devices[rank]));
     const auto known = std::find_if(distinct.begin(), distinct.end(),
                                     [&](std::size_t other) { return is_like(rank, other); });
     if (known != distinct.end()) {
