@@ -39,6 +39,38 @@ std::vector<NodeId> joined_nodes(const Link& link, const std::vector<NodeId>& so
   return joined;
 }
 
+// Pairs of some nodes that have their link.
+class PairsOfNodes {
+ public:
+  explicit PairsOfNodes(const std::vector<NodeId>& sorted)
+      : nodes_(sorted), left_(sorted.size() * (sorted.size() - (sorted.empty() ? 0 : 1)) / 2) {}
+
+  // All pairs of these; was one of them new?
+  bool add(const std::vector<NodeId>& joined) {
+    const std::size_t left = left_;
+    if (joined.size() == nodes_.size()) left_ = 0;
+    if (left_ == 0) return left > 0;
+    has_link_.resize(nodes_.size() * nodes_.size(), false);
+    for (std::size_t i = 0; i < joined.size(); ++i)
+      for (std::size_t j = i + 1; j < joined.size(); ++j) {
+        const std::size_t pair = place_of(joined[i]) * nodes_.size() + place_of(joined[j]);
+        if (!has_link_[pair]) --left_;
+        has_link_[pair] = true;
+      }
+    return left_ < left;
+  }
+
+ private:
+  std::size_t place_of(NodeId node) const {
+    const auto at = std::lower_bound(nodes_.begin(), nodes_.end(), node);
+    return static_cast<std::size_t>(at - nodes_.begin());
+  }
+
+  const std::vector<NodeId>& nodes_;
+  std::vector<bool> has_link_;  // of two places
+  std::size_t left_;            // pairs without
+};
+
 }  // namespace
 
 std::vector<const Link*> links_by_preference(const Cluster& cluster) {
@@ -86,21 +118,14 @@ std::optional<Route> group_route(const Cluster& cluster, const std::vector<Devic
   for (const auto& [node, count] : members) nodes.push_back(node);
 
   std::optional<Route> route;
-  std::set<std::pair<NodeId, NodeId>> routed;
+  PairsOfNodes routed(nodes);
   for (const Link* link : links_by_preference(cluster)) {
     if (link->between.size() == 1) {
       const auto found = members.find(link->between.front());
       if (found != members.end() && found->second > 1) slow_down(route, route_of(*link));
       continue;
     }
-    const std::vector<NodeId> joined = joined_nodes(*link, nodes);
-    bool used = false;
-    for (std::size_t i = 0; i < joined.size(); ++i) {
-      for (std::size_t j = i + 1; j < joined.size(); ++j) {
-        used |= routed.emplace(joined[i], joined[j]).second;
-      }
-    }
-    if (used) slow_down(route, route_of(*link));
+    if (routed.add(joined_nodes(*link, nodes))) slow_down(route, route_of(*link));
   }
   for (std::size_t i = 0; i < nodes.size() && nodes.size() > 1; ++i) {
     const std::optional<BytesPerSecond>& own = cluster.node(nodes[i]).bandwidth;

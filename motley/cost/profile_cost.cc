@@ -24,10 +24,6 @@ namespace {
 
 constexpr const char* kLocalRoute = "local";
 
-Backend backend_of(const cluster::Cluster& cluster, const std::vector<DeviceId>& group) {
-  return backend_key(cluster, group) == "nccl" ? Backend::kNccl : Backend::kGloo;
-}
-
 std::set<NodeId> nodes_of(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices) {
   std::set<NodeId> nodes;
   for (const DeviceId id : devices) nodes.insert(cluster.device(id).node);
@@ -177,8 +173,18 @@ ProfileCost::ProfileCost(const cluster::Cluster& cluster,
       network_(cluster_),
       devices_(std::move(devices)),
       collectives_(std::move(collectives)) {
-  for (std::size_t i = 0; i < cluster_.devices.size(); ++i)
+  has_shared_gpus_ = shares_gpus(cluster_);
+  for (std::size_t i = 0; i < cluster_.devices.size(); ++i) {
     ids_.emplace(cluster_.devices[i].name, static_cast<std::int64_t>(i));
+    is_cpu_.push_back(cluster::is_cpu_kind(cluster_.devices[i].kind) ? 1 : 0);
+  }
+}
+
+/// As backend_key says.
+Backend ProfileCost::backend_of(const std::vector<DeviceId>& group) const {
+  const bool has_cpu = std::any_of(group.begin(), group.end(),
+                                   [&](DeviceId id) { return is_cpu_[id.index()] != 0; });
+  return has_cpu || has_shared_gpus_ ? Backend::kGloo : Backend::kNccl;
 }
 
 namespace {
@@ -247,21 +253,27 @@ Result<ProfileCost::Times> ProfileCost::times(const program::DeviceProgram& prog
 
 Result<std::vector<ProfileCost::Times>> ProfileCost::times(const program::Program& program) const {
   std::vector<Times> all;
-  std::vector<const DeviceTimes*> tables;
+  std::vector<const DeviceTimes*> devices;
+  std::vector<const InstructionTimes*> tables;  // that the programs fit; null: none
+  std::vector<std::size_t> distinct;            // the first rank of each sort
+  // Of programs that fit a table the samples alone count, not where they begin.
   const auto is_like = [&](std::size_t rank, std::size_t known) {
     const program::DeviceProgram &a = program.devices[rank], &b = program.devices[known];
-    return tables[rank]->is_same(*tables[known]) && a.samples == b.samples &&
-           a.buffers == b.buffers && a.instructions == b.instructions;
+    if (!devices[rank]->is_same(*devices[known]) || a.samples != b.samples) return false;
+    if (tables[rank] != nullptr || tables[known] != nullptr) return tables[rank] == tables[known];
+    return a.buffers == b.buffers && a.instructions == b.instructions;
   };
   for (std::size_t rank = 0; rank < program.devices.size(); ++rank) {
-    MOTLEY_ASSIGN(const DeviceTimes* table, times_of(program.devices[rank]));
-    tables.push_back(table);
-    std::size_t known = 0;
-    while (known < rank && !is_like(rank, known)) ++known;
-    if (known < rank) {
-      all.push_back(all[known]);
+    MOTLEY_ASSIGN(const DeviceTimes* device, times_of(program.devices[rank]));
+    devices.push_back(device);
+    tables.push_back(find_table(*device, program.devices[rank]));
+    const auto known = std::find_if(distinct.begin(), distinct.end(),
+                                    [&](std::size_t other) { return is_like(rank, other); });
+    if (known != distinct.end()) {
+      all.push_back(all[*known]);
       continue;
     }
+    distinct.push_back(rank);
     MOTLEY_ASSIGN(all.emplace_back(), times(program.devices[rank]));
   }
   return all;
@@ -299,12 +311,18 @@ Result<std::vector<DeviceId>> ProfileCost::find_devices(
 Result<std::vector<DeviceId>> ProfileCost::find_group(std::string_view op,
                                                       const std::vector<std::string>& names) const {
   MOTLEY_ASSIGN(std::vector<DeviceId> ids, find_devices(names));
-  if (program::split_collective_name(op).method != ExchangeMethod::kHierarchical) return ids;
-  if (has_levels(cluster_, ids)) return ids;
+  MOTLEY_RETURN_IF_ERROR(check_levels(op, ids));
+  return ids;
+}
+
+Result<void> ProfileCost::check_levels(std::string_view op,
+                                       const std::vector<DeviceId>& group) const {
+  if (program::split_collective_name(op).method != ExchangeMethod::kHierarchical) return {};
+  if (has_levels(cluster_, group)) return {};
   return usage_error("cost.no-levels",
                      fmt::format("{} among {} devices of {} hosts: wanted two hosts or more, one "
                                  "of them with several",
-                                 op, ids.size(), nodes_of(cluster_, ids).size()));
+                                 op, group.size(), nodes_of(cluster_, group).size()));
 }
 
 bool ProfileCost::is_planned(DeviceId device) const {
@@ -320,7 +338,7 @@ std::optional<LeastAllReduce> ProfileCost::least_all_reduce(
     const std::vector<DeviceId>& devices) const {
   if (!std::all_of(devices.begin(), devices.end(), [&](DeviceId id) { return is_planned(id); }))
     return std::nullopt;
-  const Backend backend = backend_of(cluster_, devices);
+  const Backend backend = backend_of(devices);
   return LeastAllReduce(network_, devices, usual_transport(backend), backend);
 }
 
@@ -356,20 +374,26 @@ Result<Transfer> ProfileCost::measured_transfer(std::string_view op, Bytes bytes
 
 std::vector<Algorithm> ProfileCost::planned_algorithms(std::string_view op,
                                                        const std::vector<DeviceId>& group) const {
-  return backend_algorithms(backend_of(cluster_, group), collective_of(op),
+  return backend_algorithms(backend_of(group), collective_of(op),
                             program::split_collective_name(op).method);
 }
 
 Transfer ProfileCost::planned_transfer(std::string_view op, Bytes bytes,
                                        const std::vector<DeviceId>& group) const {
-  return best_algorithm(network_, call_of(op, bytes, group),
-                        usual_transport(backend_of(cluster_, group)), planned_algorithms(op, group))
+  return best_algorithm(network_, call_of(op, bytes, group), usual_transport(backend_of(group)),
+                        planned_algorithms(op, group))
       .transfer;
 }
 
 Result<std::vector<CollectiveCurve>> ProfileCost::collective_curves(
     std::string_view op, const std::vector<std::string>& devices) const {
-  MOTLEY_ASSIGN(const std::vector<DeviceId> ids, find_group(op, devices));
+  MOTLEY_ASSIGN(const std::vector<DeviceId> ids, find_devices(devices));
+  return collective_curves(op, ids);
+}
+
+Result<std::vector<CollectiveCurve>> ProfileCost::collective_curves(
+    std::string_view op, const std::vector<DeviceId>& ids) const {
+  MOTLEY_RETURN_IF_ERROR(check_levels(op, ids));
   if (ids.size() < 2 || !is_planned_only(ids)) {
     MOTLEY_ASSIGN(auto curve,
                   collectives_.curve(op, route_key(cluster_, ids), static_cast<int>(ids.size()),
@@ -379,7 +403,7 @@ Result<std::vector<CollectiveCurve>> ProfileCost::collective_curves(
   // A transfer's delays do not depend on its bytes, and what its flows take is in proportion.
   constexpr std::int64_t kBytes = 1 << 30;
   const CollectiveCall call = call_of(op, Bytes(kBytes), ids);
-  const Transport transport = usual_transport(backend_of(cluster_, ids));
+  const Transport transport = usual_transport(backend_of(ids));
   std::vector<CollectiveCurve> curves;
   for (const Algorithm algorithm : planned_algorithms(op, ids)) {
     const Transfer transfer = build_transfer(network_, call, algorithm, transport);
@@ -411,8 +435,9 @@ Result<Transfer> ProfileCost::transfer(std::string_view op, Bytes bytes,
 double ProfileCost::interference(const std::string& device,
                                  const std::vector<std::string>& group) const {
   const auto times = devices_.find(device);
+  if (times == devices_.end() || times->second.interference.empty()) return 0;
   const auto ids = find_devices(group);
-  if (times == devices_.end() || !ids) return 0;
+  if (!ids) return 0;
   const std::string backend = backend_key(cluster_, *ids), route = route_key(cluster_, *ids);
   const auto distance = [&](const InterferenceEntry& entry) {
     return std::abs(entry.ranks - static_cast<int>(ids->size()));

@@ -83,6 +83,8 @@ class ProfileCost : public CostModel {
   /// algorithm that the group has for the collective.
   Result<std::vector<CollectiveCurve>> collective_curves(
       std::string_view op, const std::vector<std::string>& devices) const;
+  Result<std::vector<CollectiveCurve>> collective_curves(
+      std::string_view op, const std::vector<DeviceId>& devices) const;
   /// What no all-reduce among some of these devices takes less than, if all of them are planning
   /// kinds. Of others measurements say it, by route and ranks alone.
   std::optional<LeastAllReduce> least_all_reduce(const std::vector<DeviceId>& devices) const;
@@ -96,6 +98,8 @@ class ProfileCost : public CostModel {
   /// The devices of a collective; an error where it has hosts for levels and they do not.
   Result<std::vector<DeviceId>> find_group(std::string_view op,
                                            const std::vector<std::string>& names) const;
+  Result<void> check_levels(std::string_view op, const std::vector<DeviceId>& group) const;
+  Backend backend_of(const std::vector<DeviceId>& group) const;
   bool is_planned(DeviceId device) const;
   Result<Transfer> measured_transfer(std::string_view op, Bytes bytes,
                                      const std::vector<DeviceId>& group) const;
@@ -106,6 +110,8 @@ class ProfileCost : public CostModel {
 
   cluster::Cluster cluster_;
   std::map<std::string, DeviceId, std::less<>> ids_;  // by name
+  std::vector<char> is_cpu_;                          // by id
+  bool has_shared_gpus_;
   Network network_;
   std::map<std::string, DeviceTimes> devices_;
   CollectiveTimes collectives_;

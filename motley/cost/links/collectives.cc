@@ -5,7 +5,6 @@
 #include <bit>
 #include <map>
 #include <numeric>
-#include <set>
 #include <utility>
 
 #include "motley/base/check.h"
@@ -43,7 +42,7 @@ class Builder {
   std::vector<Ranks> by_node() const;
 
   Seconds latency(std::size_t from, std::size_t to) const {
-    return transport_.latency + network_.path(device(from), device(to)).latency;
+    return transport_.latency + network_.latency(device(from), device(to));
   }
   void add_hop(Stream& stream, std::size_t from, std::size_t to, double weight = 1) const;
   /// One flow along `ranks`, and back to the first if `is_ring`.
@@ -70,6 +69,7 @@ class Builder {
   const Network& network_;
   const CollectiveCall& call_;
   const Transport& transport_;
+  mutable std::vector<std::int32_t> links_;  // of a hop
 };
 
 std::vector<Ranks> Builder::by_node() const {
@@ -84,9 +84,10 @@ std::vector<Ranks> Builder::by_node() const {
 }
 
 void Builder::add_hop(Stream& stream, std::size_t from, std::size_t to, double weight) const {
-  const Path path = network_.path(device(from), device(to));
-  for (const std::int32_t link : path.links) stream.flow.uses.push_back({link, weight});
-  stream.slowest = std::max(stream.slowest, transport_.latency + path.latency);
+  links_.clear();
+  const Seconds latency = network_.add_path(device(from), device(to), links_);
+  for (const std::int32_t link : links_) stream.flow.uses.push_back({link, weight});
+  stream.slowest = std::max(stream.slowest, transport_.latency + latency);
 }
 
 Stream Builder::chain(const Ranks& ranks, double bytes, bool is_ring) const {
@@ -462,6 +463,11 @@ Transfer separate(const Builder& builder) {
   return transfer;
 }
 
+bool are_distinct(std::vector<DeviceId> devices) {
+  std::sort(devices.begin(), devices.end());
+  return std::adjacent_find(devices.begin(), devices.end()) == devices.end();
+}
+
 Transfer build_phases(const Builder& builder, const CollectiveCall& call, Algorithm algorithm) {
   switch (algorithm) {
     case Algorithm::kRing:
@@ -566,7 +572,7 @@ Transfer build_transfer(const Network& network, const CollectiveCall& call, Algo
   MOTLEY_CHECK(is_applicable(algorithm, call.op));
   MOTLEY_CHECK(!call.devices.empty() && call.bytes.size() == call.devices.size());
   MOTLEY_CHECK(call.op != Collective::kSend || call.devices.size() == 2);
-  MOTLEY_CHECK(std::set(call.devices.begin(), call.devices.end()).size() == call.devices.size());
+  MOTLEY_CHECK(are_distinct(call.devices));
   if (call.devices.size() < 2) return {};
   const Builder builder(network, call, transport);
   Transfer transfer = build_phases(builder, call, algorithm);
@@ -579,17 +585,20 @@ Transfer build_transfer(const Network& network, const CollectiveCall& call, Algo
 
 Seconds isolated_time(const Transfer& transfer, const std::vector<double>& capacities) {
   Seconds time;
-  std::map<std::int32_t, double> crossing;  // link -> bytes
+  std::vector<double> crossing(capacities.size(), 0.0);  // bytes, by link
+  std::vector<std::size_t> crossed;
   for (const TransferPhase& phase : transfer.phases) {
     double slowest = 0;
-    crossing.clear();
     for (const Flow& flow : phase.flows) {
       if (flow.most_rate > 0) slowest = std::max(slowest, flow.bytes / flow.most_rate);
-      for (const LinkUse& use : flow.uses) crossing[use.link] += use.weight * flow.bytes;
+      for (const LinkUse& use : flow.uses) {
+        crossed.push_back(static_cast<std::size_t>(use.link));
+        crossing[crossed.back()] += use.weight * flow.bytes;
+      }
     }
-    for (const auto& [link, bytes] : crossing) {
-      slowest = std::max(slowest, bytes / capacities[static_cast<std::size_t>(link)]);
-    }
+    for (const std::size_t link : crossed)
+      slowest = std::max(slowest, std::exchange(crossing[link], 0.0) / capacities[link]);
+    crossed.clear();
     time += phase.delay + Seconds(slowest);
   }
   return time;

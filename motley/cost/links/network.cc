@@ -147,46 +147,72 @@ std::vector<double> Network::capacities() const {
   return capacities;
 }
 
+const Network::Switch* Network::switch_of(NodeId from, NodeId to) const {
+  const std::int32_t taken = switch_of_[from.index() * node_ports_.size() + to.index()];
+  return taken < 0 ? nullptr : &switches_[static_cast<std::size_t>(taken)];
+}
+
+const Network::Ports& Network::ports(const Switch& by, NodeId node) {
+  const auto at = std::lower_bound(by.nodes.begin(), by.nodes.end(), node);
+  return by.ports[static_cast<std::size_t>(at - by.nodes.begin())];
+}
+
 Network::Way Network::way(NodeId from, NodeId to) const {
   Way way;
   const auto cross = [](std::int32_t link, std::vector<std::int32_t>& links) {
     if (link >= 0) links.push_back(link);
   };
   cross(node_ports_[from.index()].out, way.out);
-  const std::int32_t taken = switch_of_[from.index() * node_ports_.size() + to.index()];
-  if (taken >= 0) {
-    const Switch& by = switches_[static_cast<std::size_t>(taken)];
-    const auto ports = [&](NodeId node) {
-      const auto at = std::lower_bound(by.nodes.begin(), by.nodes.end(), node);
-      return by.ports[static_cast<std::size_t>(at - by.nodes.begin())];
-    };
-    const std::int32_t out = ports(from).out, in = ports(to).in;
-    cross(by.whole, way.between);
+  if (const Switch* by = switch_of(from, to)) {
+    const std::int32_t out = ports(*by, from).out, in = ports(*by, to).in;
+    cross(by->whole, way.between);
     // A link that is both ends' port, as of a pair, is crossed once.
     cross(out, out == in ? way.between : way.out);
     if (out != in) cross(in, way.in);
-    way.latency = by.latency;
+    way.latency = by->latency;
   }
   cross(node_ports_[to.index()].in, way.in);
   return way;
 }
 
 Path Network::path(DeviceId from, DeviceId to) const {
+  Path path;
+  path.latency = add_path(from, to, path.links);
+  return path;
+}
+
+// As `way` says, without making one: collectives of many devices ask for thousands of paths.
+Seconds Network::add_path(DeviceId from, DeviceId to, std::vector<std::int32_t>& links) const {
   if (from == to) return {};
   const NodeId a = node(from), b = node(to);
-  Path path;
+  const auto cross = [&](std::int32_t link) {
+    if (link >= 0) links.push_back(link);
+  };
   if (a == b) {
-    for (const std::int32_t link :
-         {device_ports_[from.index()].out, local_whole_[a.index()], device_ports_[to.index()].in})
-      if (link >= 0) path.links.push_back(link);
-    path.latency = local_latency_[a.index()];
-    return path;
+    cross(device_ports_[from.index()].out);
+    cross(local_whole_[a.index()]);
+    cross(device_ports_[to.index()].in);
+    return local_latency_[a.index()];
   }
-  const Way way = this->way(a, b);
-  for (const auto* links : {&way.out, &way.between, &way.in})
-    path.links.insert(path.links.end(), links->begin(), links->end());
-  path.latency = way.latency;
-  return path;
+  Seconds latency;
+  cross(node_ports_[a.index()].out);
+  if (const Switch* by = switch_of(a, b)) {
+    const std::int32_t out = ports(*by, a).out, in = ports(*by, b).in;
+    if (out != in) cross(out);
+    cross(by->whole);
+    cross(in);
+    latency = by->latency;
+  }
+  cross(node_ports_[b.index()].in);
+  return latency;
+}
+
+Seconds Network::latency(DeviceId from, DeviceId to) const {
+  if (from == to) return {};
+  const NodeId a = node(from), b = node(to);
+  if (a == b) return local_latency_[a.index()];
+  const Switch* by = switch_of(a, b);
+  return by == nullptr ? Seconds() : by->latency;
 }
 
 /// By what a node has to others: its card, and its rates at each switch. A pair's own link is a

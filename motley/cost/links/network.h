@@ -53,6 +53,9 @@ class Network {
   std::vector<double> capacities() const;
   /// Empty for a device and itself. O(log nodes).
   Path path(DeviceId from, DeviceId to) const;
+  /// The same: adds its links to some, and says how long a message takes.
+  Seconds add_path(DeviceId from, DeviceId to, std::vector<std::int32_t>& links) const;
+  Seconds latency(DeviceId from, DeviceId to) const;
   NodeId node(DeviceId device) const { return nodes_[device.index()]; }
   /// The way from one node to another: links of the first alone, of both, of the second alone.
   struct Way {
@@ -79,6 +82,9 @@ class Network {
     Seconds latency;
     std::int32_t whole = -1;  // its capacity
   };
+  /// That of two nodes; null: none.
+  const Switch* switch_of(NodeId from, NodeId to) const;
+  static const Ports& ports(const Switch& by, NodeId node);
   /// What lies between the ports of a switch; -1: nothing.
   std::int32_t add_capacity(std::string name, const cluster::Link& link);
   std::int32_t add_link(std::string name, BytesPerSecond capacity);

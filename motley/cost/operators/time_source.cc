@@ -47,7 +47,11 @@ std::vector<std::optional<TimeSource::Answer>> MeasuredTimes::times(
 
 std::vector<std::optional<TimeSource::Answer>> WorkTimes::times(
     const program::DeviceProgram& program) const {
-  const std::vector<OperatorWork> works = instruction_work(program, *graph_);
+  return times(program, instruction_work(program, *graph_));
+}
+
+std::vector<std::optional<TimeSource::Answer>> WorkTimes::times(
+    const program::DeviceProgram& program, const std::vector<OperatorWork>& works) const {
   std::vector<std::optional<Answer>> answers;
   answers.reserve(works.size());
   for (std::size_t i = 0; i < works.size(); ++i) {

@@ -55,6 +55,9 @@ class WorkTimes : public TimeSource {
   /// result, else of its first argument.
   virtual Answer answer(std::string_view name, DType dtype, const OperatorWork& work) const = 0;
   std::vector<std::optional<Answer>> times(const program::DeviceProgram& program) const override;
+  /// The same where the work of its instructions (instruction_work) is known.
+  std::vector<std::optional<Answer>> times(const program::DeviceProgram& program,
+                                           const std::vector<OperatorWork>& works) const;
 
  private:
   std::shared_ptr<const graph::Graph> graph_;

@@ -60,6 +60,24 @@ struct Loading {
   /// The model lowered at some batches for a device alone or one of two, whatever its kind.
   using References = std::vector<program::DeviceProgram>;
   std::map<std::pair<std::vector<std::int64_t>, int>, References> lowered = {};
+  /// What the instructions of each of these do.
+  std::map<const program::DeviceProgram*, std::vector<cost::OperatorWork>> works = {};
+};
+
+/// What is said of lowered programs by what they do, which is looked at once for all kinds.
+class OfReferences : public cost::TimeSource {
+ public:
+  OfReferences(Loading& loading, const cost::WorkTimes& by_work)
+      : loading_(loading), by_work_(by_work) {}
+  std::vector<std::optional<Answer>> times(const program::DeviceProgram& program) const override {
+    const auto [works, is_new] = loading_.works.try_emplace(&program);
+    if (is_new) works->second = cost::instruction_work(program, *loading_.graph);
+    return by_work_.times(program, works->second);
+  }
+
+ private:
+  Loading& loading_;
+  const cost::WorkTimes& by_work_;
 };
 
 Result<const Loading::References*> references_of(Loading& loading,
@@ -164,7 +182,7 @@ struct ProfiledKinds {
 };
 
 Result<ProfiledKinds> profiled_kinds(const Loading& loading) {
-  const auto& [model, graph, store, options, lowered] = loading;
+  const auto& [model, graph, store, options, lowered, works] = loading;
   const std::string subject = profile_subject(model.hash, options.lowering);
   const std::string torch = cost::device_key({}, options.torch).torch;
   ProfiledKinds profiled;
@@ -200,9 +218,13 @@ Result<Table> kind_table(Loading& loading, const cluster::PlanningKind& kind, co
         table.by_work);
     table.grounds = {cost::Origin::kCarried, "carried from " + profiled.keys[i].kind};
   }
+  if (table.source == table.by_work) {
+    const OfReferences source(loading, *table.by_work);
+    MOTLEY_RETURN_IF_ERROR(load_times(loading, key, batches, ranks, source, table));
+    return table;
+  }
   MOTLEY_ASSIGN(const auto* references,
                 load_times(loading, key, batches, ranks, *table.source, table));
-  if (table.source == table.by_work) return table;
   table.least =
       std::make_shared<cost::LeastTimes>(loading.graph, table.by_work, *references, *table.source);
   prefer_table(*references, table);

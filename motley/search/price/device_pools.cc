@@ -6,6 +6,8 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <numeric>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -39,23 +41,43 @@ bool is_as_good(const PairRoute& route, const PairRoute& wanted) {
   return true;
 }
 
+/// The worse of two in each respect.
+PairRoute worse(PairRoute route, const PairRoute& other) {
+  for (std::size_t i = 0; i < route.size(); ++i) route[i] = std::min(route[i], other[i]);
+  return route;
+}
+
 /// Routes of all pairs. Nodes that the same links name are alike, so few pairs are looked up.
 class PairRoutes {
  public:
   PairRoutes(const Cluster& cluster, const std::vector<DeviceId>& devices)
-      : cluster_(cluster), devices_(devices) {
-    std::map<Signature, int> numbers;
+      : cluster_(cluster), devices_(devices), links_(cluster::links_by_preference(cluster)) {
+    const std::vector<Signature> of_node = node_signatures();
     for (const DeviceId device : devices) {
-      const auto signature = signature_of(cluster.device(device));
-      signatures_.push_back(
-          numbers.emplace(signature, static_cast<int>(numbers.size())).first->second);
+      Signature signature = of_node[cluster.device(device).node.index()];
+      signature.is_cpu = cluster::is_cpu_kind(cluster.device(device).kind);
+      const auto [place, is_new] =
+          numbers_.emplace(std::move(signature), static_cast<int>(numbers_.size()));
+      if (is_new) examples_.push_back({&place->first, std::nullopt, std::nullopt});
+      signatures_.push_back(place->second);
     }
-    for (std::size_t i = 0; i < devices.size(); ++i) {
-      for (std::size_t j = i + 1; j < devices.size(); ++j) (void)look_up(i, j);
-    }
+    look_up_inside();
+    look_up_across();
   }
 
-  PairRoute at(std::size_t i, std::size_t j) const { return known_.at(key(i, j)); }
+  /// Devices of equal numbers are alike in their ways to all on other nodes, and on theirs.
+  int signature(std::size_t i) const { return signatures_[i]; }
+  NodeId node(std::size_t i) const { return cluster_.device(devices_[i]).node; }
+  std::size_t size() const { return devices_.size(); }
+  PairRoute at(std::size_t i, std::size_t j) const {
+    return known_.at(key(signatures_[i], signatures_[j], node(i) == node(j)));
+  }
+  /// Of two devices by their signatures; null: there are none such.
+  const PairRoute* find(int a, int b, bool one_node) const {
+    const auto found = known_.find(key(a, b, one_node));
+    return found == known_.end() ? nullptr : &found->second;
+  }
+  int signatures() const { return static_cast<int>(examples_.size()); }
 
   std::set<PairRoute> distinct() const {
     std::set<PairRoute> routes;
@@ -65,53 +87,116 @@ class PairRoutes {
 
  private:
   struct Signature {
-    // Links of this node alone, by their numbers; 0 for no capacity.
+    // Links of this node alone: bandwidth, latency, capacity or 0.
     std::vector<std::tuple<double, double, double>> own;
-    std::vector<std::size_t> shared;  // links that name it beside others
+    std::vector<std::size_t> shared;  // links that name it beside others, the preferred first
     double bandwidth = 0;             // of the node itself; 0: none
     bool is_cpu = false;
     auto operator<=>(const Signature&) const = default;
+  };
+  /// What has a signature, and two nodes with devices of it.
+  struct Example {
+    const Signature* signature;
+    std::optional<NodeId> node, other;
   };
   struct Key {
     int low, high;
     bool one_node;
     auto operator<=>(const Key&) const = default;
   };
+  static Key key(int a, int b, bool one_node) { return {std::min(a, b), std::max(a, b), one_node}; }
 
-  Signature signature_of(const cluster::Device& device) const {
-    const NodeId node = device.node;
-    Signature signature;
-    signature.is_cpu = cluster::is_cpu_kind(device.kind);
-    signature.bandwidth = cluster_.node(node).bandwidth.value_or(BytesPerSecond(0.0)).value;
-    for (std::size_t i = 0; i < cluster_.links.size(); ++i) {
-      const Link& link = cluster_.links[i];
-      if (std::count(link.between.begin(), link.between.end(), node) == 0) continue;
-      if (link.between.size() == 1) {
-        signature.own.emplace_back(link.bandwidth.value, link.latency.value,
-                                   link.capacity.value_or(BytesPerSecond(0.0)).value);
-      } else {
-        signature.shared.push_back(i);
+  std::vector<Signature> node_signatures() const {
+    std::vector<Signature> signatures(cluster_.nodes.size());
+    for (std::size_t n = 0; n < signatures.size(); ++n)
+      signatures[n].bandwidth = cluster_.nodes[n].bandwidth.value_or(BytesPerSecond(0.0)).value;
+    for (std::size_t i = 0; i < links_.size(); ++i) {
+      const Link& link = *links_[i];
+      for (const NodeId node : link.between) {
+        Signature& signature = signatures[node.index()];
+        if (link.between.size() > 1)
+          signature.shared.push_back(i);
+        else
+          signature.own.emplace_back(link.bandwidth.value, link.latency.value,
+                                     link.capacity.value_or(BytesPerSecond(0.0)).value);
       }
     }
-    return signature;
+    return signatures;
   }
 
-  Key key(std::size_t i, std::size_t j) const {
-    const auto [low, high] = std::minmax(signatures_[i], signatures_[j]);
-    return {low, high, cluster_.device(devices_[i]).node == cluster_.device(devices_[j]).node};
+  static double backend_of(const Signature& a, const Signature& b) {
+    return a.is_cpu || b.is_cpu ? 0.0 : 1.0;
   }
 
-  PairRoute look_up(std::size_t i, std::size_t j) {
-    const auto [found, added] = known_.try_emplace(key(i, j));
-    if (added) {
-      found->second = group_pair_route(cluster_, {devices_[i], devices_[j]});
+  static PairRoute route_of(const Link& link, double backend) {
+    return {std::min(link.bandwidth, link.capacity.value_or(link.bandwidth)).value,
+            -link.latency.value, backend};
+  }
+
+  /// Pairs on one node: as all its own links.
+  void look_up_inside() {
+    std::map<NodeId, std::map<int, int>> counts;
+    for (std::size_t i = 0; i < devices_.size(); ++i) ++counts[node(i)][signatures_[i]];
+    for (const auto& [node, of_node] : counts)
+      for (const auto& [a, count] : of_node) {
+        note_node(a, node);
+        for (const auto& [b, other_count] : of_node) {
+          if (b < a || (a == b && count < 2)) continue;
+          const Signature &one = *example(a).signature, &other = *example(b).signature;
+          PairRoute route = {kUnlimited, 0.0, backend_of(one, other)};
+          for (const auto& [bandwidth, latency, capacity] : one.own)
+            route = worse(route, {capacity > 0 ? std::min(bandwidth, capacity) : bandwidth,
+                                  -latency, route[2]});
+          known_.emplace(key(a, b, true), route);
+        }
+      }
+  }
+
+  /// Pairs on two nodes: by the preferred link that names both, at most as fast as their cards.
+  void look_up_across() {
+    for (int a = 0; a < signatures(); ++a)
+      for (int b = a; b < signatures(); ++b) {
+        const Example &one = example(a), &other = example(b);
+        if (one.node == other.node && !one.other && !other.other) continue;
+        const Signature &from = *one.signature, &to = *other.signature;
+        const Link* link = preferred(from.shared, to.shared);
+        PairRoute route = {kUnlimited, 0.0, backend_of(from, to)};
+        if (link != nullptr) route = route_of(*link, route[2]);
+        for (const double bandwidth : {from.bandwidth, to.bandwidth})
+          if (bandwidth > 0) route[0] = std::min(route[0], bandwidth);
+        known_.emplace(key(a, b, false), route);
+      }
+  }
+
+  const Link* preferred(const std::vector<std::size_t>& a,
+                        const std::vector<std::size_t>& b) const {
+    for (auto i = a.begin(), j = b.begin(); i != a.end() && j != b.end();) {
+      if (*i == *j) return links_[*i];
+      *i < *j ? ++i : ++j;
     }
-    return found->second;
+    const auto all = std::find_if(links_.begin(), links_.end(),
+                                  [](const Link* link) { return link->between.empty(); });
+    return all == links_.end() ? nullptr : *all;
   }
 
+  void note_node(int signature, NodeId node) {
+    Example& example = examples_[static_cast<std::size_t>(signature)];
+    if (!example.node)
+      example.node = node;
+    else if (example.node != node)
+      example.other = node;
+  }
+  const Example& example(int signature) const {
+    return examples_[static_cast<std::size_t>(signature)];
+  }
+
+  static constexpr double kUnlimited = std::numeric_limits<double>::infinity();
   const Cluster& cluster_;
   const std::vector<DeviceId>& devices_;
-  std::vector<int> signatures_;  // by position
+  std::vector<const Link*> links_;
+  std::map<Signature, int> numbers_;
+  std::vector<int> signatures_;    // by position
+  std::vector<Example> examples_;  // by signature
   std::map<Key, PairRoute> known_;
 };
 
@@ -180,16 +265,100 @@ class CliqueSearch {
   const std::function<bool(const Clique&)>* visit_ = nullptr;
 };
 
-std::vector<std::vector<bool>> adjacency(const PairRoutes& routes, std::size_t size,
-                                         PairRoute wanted) {
-  std::vector<std::vector<bool>> joined(size, std::vector<bool>(size, false));
-  for (std::size_t i = 0; i < size; ++i) {
-    for (std::size_t j = i + 1; j < size; ++j) {
-      joined[i][j] = joined[j][i] = is_as_good(routes.at(i, j), wanted);
+/// Devices that are in a clique together or not at all.
+struct Bunch {
+  int signature = 0;
+  NodeId node;
+  Clique members;
+};
+
+/// What cliques are to be found among, for a route that pairs are to be as good as. Of devices and
+/// nodes that are alike and of which a clique can have but one only the first is there, as cliques
+/// with the others are alike; what is joined to the same others is one.
+class Bunches {
+ public:
+  Bunches(const PairRoutes& routes, const std::vector<int>& likeness, const PairRoute& wanted)
+      : routes_(routes), likeness_(likeness), wanted_(wanted) {
+    for (const auto& [node, places] : first_nodes()) add_node(node, places);
+  }
+
+  const std::vector<Bunch>& all() const { return bunches_; }
+
+  std::vector<std::vector<bool>> adjacency() const {
+    std::vector<std::vector<bool>> joined(bunches_.size(),
+                                          std::vector<bool>(bunches_.size(), false));
+    for (std::size_t i = 0; i < bunches_.size(); ++i)
+      for (std::size_t j = i + 1; j < bunches_.size(); ++j)
+        joined[i][j] = joined[j][i] = are_joined(bunches_[i].signature, bunches_[j].signature,
+                                                 bunches_[i].node == bunches_[j].node);
+    return joined;
+  }
+
+ private:
+  /// Positions of devices by signature and likeness.
+  using Places = std::map<std::pair<int, int>, Clique>;
+
+  /// None: there is no such pair that could be apart.
+  bool are_joined(int a, int b, bool one_node) const {
+    const PairRoute* route = routes_.find(a, b, one_node);
+    return route == nullptr || is_as_good(*route, wanted_);
+  }
+
+  std::map<NodeId, Places> first_nodes() {
+    std::map<NodeId, Places> nodes;
+    for (std::size_t i = 0; i < routes_.size(); ++i)
+      nodes[routes_.node(i)][{routes_.signature(i), likeness_[i]}].push_back(i);
+    for (const auto& [node, places] : nodes)
+      for (const auto& [a, members] : places)
+        for (const auto& [b, others] : places) beside_[a.first].insert(b.first);
+    std::set<std::vector<std::tuple<int, int, std::size_t>>> known;
+    std::erase_if(nodes, [&](const auto& entry) {
+      std::vector<std::tuple<int, int, std::size_t>> mark;
+      for (const auto& [like, members] : entry.second)
+        mark.emplace_back(like.first, like.second, members.size());
+      return !known.insert(std::move(mark)).second && is_apart(entry.second);
+    });
+    return nodes;
+  }
+
+  /// Is a node of these devices joined to none of its like?
+  bool is_apart(const Places& places) const {
+    for (const auto& [a, members] : places)
+      for (const auto& [b, others] : places)
+        if (are_joined(a.first, b.first, false)) return false;
+    return true;
+  }
+
+  /// Does it not matter on which nodes devices of this signature are?
+  bool ignores_nodes(int signature) const {
+    return are_joined(signature, signature, false) && are_joined(signature, signature, true) &&
+           std::all_of(beside_.at(signature).begin(), beside_.at(signature).end(), [&](int other) {
+             return are_joined(signature, other, true) == are_joined(signature, other, false);
+           });
+  }
+
+  void add_node(NodeId node, const Places& places) {
+    for (const auto& [like, members] : places) {
+      const int signature = like.first;
+      const bool are_one = are_joined(signature, signature, true);
+      const auto same = std::find_if(bunches_.begin(), bunches_.end(), [&](const Bunch& bunch) {
+        return bunch.signature == signature && are_one &&
+               (bunch.node == node || ignores_nodes(signature));
+      });
+      Bunch& bunch = same == bunches_.end() ? bunches_.emplace_back() : *same;
+      bunch.signature = signature;
+      bunch.node = node;
+      const auto taken = are_one ? members.end() : members.begin() + 1;
+      bunch.members.insert(bunch.members.end(), members.begin(), taken);
     }
   }
-  return joined;
-}
+
+  const PairRoutes& routes_;
+  const std::vector<int>& likeness_;
+  const PairRoute wanted_;
+  std::map<int, std::set<int>> beside_;  // signatures on one node
+  std::vector<Bunch> bunches_;
+};
 
 /// Finds the fewest members of a clique that have its route: those of a pair with its bandwidth, of
 /// one with its latency, which may share a member or be one pair, and a CPU if it has any.
@@ -286,13 +455,34 @@ class FewestMembers {
   Clique best_;
 };
 
+/// Enough of a clique for every pair that it has: of each signature two on a node, and two nodes of
+/// equal devices.
+Clique examples_of(const PairRoutes& routes, const Clique& clique) {
+  std::map<NodeId, std::vector<std::size_t>> on_node;
+  std::map<std::pair<NodeId, int>, int> counts;
+  for (const std::size_t member : clique)
+    if (++counts[{routes.node(member), routes.signature(member)}] <= 2)
+      on_node[routes.node(member)].push_back(member);
+  std::map<std::vector<int>, int> nodes;
+  Clique examples;
+  for (const auto& [node, members] : on_node) {
+    std::vector<int> mark;
+    for (const std::size_t member : members) mark.push_back(routes.signature(member));
+    std::sort(mark.begin(), mark.end());
+    if (++nodes[mark] <= 2) examples.insert(examples.end(), members.begin(), members.end());
+  }
+  std::sort(examples.begin(), examples.end());
+  return examples;
+}
+
 Clique fewest_first(const PairRoutes& routes, const Clique& clique) {
-  Clique ordered = FewestMembers(routes, clique).find();
-  const auto fewest = static_cast<std::ptrdiff_t>(ordered.size());
+  const Clique examples = examples_of(routes, clique);
+  Clique ordered = FewestMembers(routes, examples).find();
   std::sort(ordered.begin(), ordered.end());
-  std::copy_if(clique.begin(), clique.end(), std::back_inserter(ordered), [&](std::size_t member) {
-    return std::find(ordered.begin(), ordered.begin() + fewest, member) == ordered.begin() + fewest;
-  });
+  Clique others;
+  std::set_difference(clique.begin(), clique.end(), ordered.begin(), ordered.end(),
+                      std::back_inserter(others));
+  ordered.insert(ordered.end(), others.begin(), others.end());
   return ordered;
 }
 
@@ -315,15 +505,26 @@ std::vector<PairRoute> thresholds(const std::set<PairRoute>& routes) {
 
 }  // namespace
 
-DevicePools find_device_pools(const Cluster& cluster, const std::vector<DeviceId>& devices) {
+DevicePools find_device_pools(const Cluster& cluster, const std::vector<DeviceId>& devices,
+                              std::vector<int> likeness) {
   DevicePools result;
   if (devices.size() < 2) return result;
+  if (likeness.empty()) {
+    likeness.resize(devices.size());
+    std::iota(likeness.begin(), likeness.end(), 0);
+  }
   const PairRoutes routes(cluster, devices);
   std::set<Clique> cliques;
   for (const PairRoute& wanted : thresholds(routes.distinct())) {
-    CliqueSearch search(devices.size(), adjacency(routes, devices.size(), wanted));
-    search.run([&](const Clique& clique) {
-      if (clique.size() > 1) cliques.insert(clique);
+    const Bunches bunches(routes, likeness, wanted);
+    CliqueSearch search(bunches.all().size(), bunches.adjacency());
+    search.run([&](const Clique& found) {
+      Clique clique;
+      for (const std::size_t bunch : found)
+        clique.insert(clique.end(), bunches.all()[bunch].members.begin(),
+                      bunches.all()[bunch].members.end());
+      std::sort(clique.begin(), clique.end());
+      if (clique.size() > 1) cliques.insert(std::move(clique));
       result.complete = cliques.size() <= kMaxPools;
       return result.complete;
     });
@@ -343,17 +544,14 @@ DevicePools find_device_pools(const Cluster& cluster, const std::vector<DeviceId
 std::vector<std::vector<DeviceId>> groups_to_measure(const Cluster& cluster,
                                                      const std::vector<DeviceId>& devices) {
   std::map<std::pair<PairRoute, std::size_t>, std::vector<DeviceId>> groups;
-  const auto route_of = [&](const std::vector<DeviceId>& group) {
-    return group_pair_route(cluster, group);
-  };
-  const auto add = [&](const std::vector<DeviceId>& group) {
-    groups.emplace(std::pair(route_of(group), group.size()), group);
-  };
-  for (const auto& pool : find_device_pools(cluster, devices).pools) {
-    add(pool);
+  // Only routes count, and these are alike on nodes that are.
+  const std::vector<int> likeness(devices.size(), 0);
+  for (const auto& pool : find_device_pools(cluster, devices, likeness).pools) {
+    const PairRoute route = group_pair_route(cluster, pool);
+    groups.emplace(std::pair(route, pool.size()), pool);
     std::vector<DeviceId> smallest = {pool[0], pool[1]};
-    while (route_of(smallest) != route_of(pool)) smallest.push_back(pool[smallest.size()]);
-    add(smallest);
+    while (group_pair_route(cluster, smallest) != route) smallest.push_back(pool[smallest.size()]);
+    groups.emplace(std::pair(route, smallest.size()), smallest);
   }
   std::vector<std::vector<DeviceId>> result;
   for (auto& [key, group] : groups) result.push_back(std::move(group));

@@ -94,6 +94,32 @@ TEST(DevicePools, GroupsWithoutCpuAreApart) {
   EXPECT_THAT(pools_of(cluster), ElementsAre(ElementsAre(0, 1, 2), ElementsAre(1, 2)));
 }
 
+// Of nodes that are alike to who asks the first is enough: c, whose devices are of another number,
+// has a pool of its own.
+TEST(DevicePools, OfPoolsThatAreAlikeTheFirstIsMade) {
+  const auto cluster = parse(node("a", 2) + node("b", 2) + node("c", 2) + node("d", 2) +
+                             link("all = true", "1Gbps", "100us"));
+  std::vector<DeviceId> devices;
+  for (int i = 0; i < 8; ++i) devices.emplace_back(i);
+  const DevicePools found = find_device_pools(cluster, devices, {0, 0, 0, 0, 1, 1, 0, 0});
+  ASSERT_EQ(found.pools.size(), 3);
+  EXPECT_EQ(found.pools[0].size(), 8);
+  EXPECT_THAT(found.pools[1], ElementsAre(DeviceId(0), DeviceId(1)));
+  EXPECT_THAT(found.pools[2], ElementsAre(DeviceId(4), DeviceId(5)));
+}
+
+// 300 nodes of eight: two routes, each at its fewest and its most.
+TEST(DevicePools, ManyAlikeNodesAreMeasuredByFour) {
+  std::string text = link("all = true", "1Gbps", "100us");
+  for (int n = 0; n < 300; ++n) text = node(fmt::format("n{}", n), 8) + text;
+  const cluster::Cluster cluster = parse(text);
+  std::vector<DeviceId> devices;
+  for (int i = 0; i < 2400; ++i) devices.emplace_back(i);
+  std::vector<std::size_t> sizes;
+  for (const auto& group : groups_to_measure(cluster, devices)) sizes.push_back(group.size());
+  EXPECT_THAT(sizes, ElementsAre(2, 2400, 2, 8));
+}
+
 TEST(DevicePools, GroupsToMeasureAreSmallestAndLargestOfEachRoute) {
   const auto cluster = parse(node("a", 2) + node("b", 1) + link("all = true", "1Gbps", "100us"));
   const auto groups = groups_to_measure(cluster, {DeviceId(0), DeviceId(1), DeviceId(2)});
@@ -190,6 +216,35 @@ TEST(DevicePools, EveryGroupIsInAPoolAsGoodAsItself) {
                    std::all_of(group.begin(), group.end(), [&](DeviceId id) {
                      return std::find(pool.begin(), pool.end(), id) != pool.end();
                    });
+          });
+      EXPECT_TRUE(has_pool) << "seed " << seed << ", " << group.size() << " from "
+                            << group.front().value << " to " << group.back().value;
+    }
+  }
+}
+
+// The same where devices are of two sorts: some pool has as many of each as the group.
+TEST(DevicePools, EveryGroupIsLikeOneInAPoolAsGoodAsItself) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    SplitMix64 random(seed);
+    const cluster::Cluster cluster = drawn_nodes(random);
+    std::vector<DeviceId> devices;
+    std::vector<int> likeness;
+    for (std::size_t i = 0; i < std::min<std::size_t>(cluster.devices.size(), 8); ++i) {
+      devices.emplace_back(static_cast<std::int64_t>(i));
+      likeness.push_back(static_cast<int>(random.below(2)));
+    }
+    const auto count = [&](const std::vector<DeviceId>& group, int sort) {
+      return std::count_if(group.begin(), group.end(),
+                           [&](DeviceId id) { return likeness[id.index()] == sort; });
+    };
+    const DevicePools found = find_device_pools(cluster, devices, likeness);
+    ASSERT_TRUE(found.complete);
+    for (const auto& group : groups_of(devices)) {
+      const bool has_pool = std::any_of(
+          found.pools.begin(), found.pools.end(), [&](const std::vector<DeviceId>& pool) {
+            return route_of(cluster, pool) == route_of(cluster, group) &&
+                   count(pool, 0) >= count(group, 0) && count(pool, 1) >= count(group, 1);
           });
       EXPECT_TRUE(has_pool) << "seed " << seed << ", " << group.size() << " from "
                             << group.front().value << " to " << group.back().value;

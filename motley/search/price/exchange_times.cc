@@ -7,16 +7,19 @@
 
 namespace motley::search {
 
+double least_seconds(const std::vector<cost::CollectiveCurve>& curves, double bytes) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const cost::CollectiveCurve& curve : curves) least = std::min(least, curve.at(bytes).value);
+  return least;
+}
+
 Result<double> ExchangeTimes::find(std::string_view name, double bytes) {
   if (group_.size() < 2) return 0.0;
   auto known = known_.find(name);
   if (known == known_.end())
     known = known_.emplace(name, model_.collective_curves(name, group_)).first;
   if (!known->second) return tl::make_unexpected(known->second.error());
-  double least = std::numeric_limits<double>::infinity();
-  for (const cost::CollectiveCurve& curve : *known->second)
-    least = std::min(least, curve.at(bytes).value);
-  return least;
+  return least_seconds(*known->second, bytes);
 }
 
 double ExchangeTimes::at(std::string_view name, double bytes) {

@@ -22,6 +22,9 @@ struct QuickestExchange {
   ExchangeMethod method = ExchangeMethod::kNative;
 };
 
+/// Of what a group can choose from (ProfileCost::collective_curves) the least.
+double least_seconds(const std::vector<cost::CollectiveCurve>& curves, double bytes);
+
 /// Seconds of collectives among one group. A group of one takes 0, what nobody measured infinity.
 /// Remembers what the model says, so one object serves one thread.
 class ExchangeTimes {

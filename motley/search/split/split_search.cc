@@ -2,12 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 #include <queue>
+#include <set>
+#include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "motley/base/check.h"
+#include "motley/search/split/step_ramp.h"
 
 namespace motley::search {
 namespace {
@@ -23,6 +28,7 @@ struct Crew {
   const DeviceType* type = nullptr;
   std::vector<DeviceId> members;  // in cluster order
   std::vector<DeviceId> spread;   // the same, one of each node after the other
+  std::size_t number = 0;         // in the team of all
 };
 using Team = std::vector<Crew>;
 
@@ -40,6 +46,17 @@ std::int64_t size_of(const Team& team) {
   return size;
 }
 
+/// f of each crew's devices for one W. What it refers to must outlive it.
+std::vector<StepRamp> make_ramps(const Team& team, const std::vector<double>& tails) {
+  std::vector<StepRamp> ramps;
+  ramps.reserve(team.size());
+  for (const Crew& crew : team)
+    ramps.emplace_back(
+        *crew.type->shared, tails,
+        StepRamp::Limits{static_cast<double>(crew.type->shared_cap), crew.type->shares_points});
+  return ramps;
+}
+
 /// Minimises the largest f_i over at most k devices of a team, for one W.
 class Filling {
  public:
@@ -48,12 +65,13 @@ class Filling {
     std::int64_t devices = 0;  ///< at most
   };
   struct Solution {
-    double seconds = 0;       ///< largest f of the loads
-    std::vector<Load> loads;  ///< of at most `devices` devices, batch or more together
+    double seconds = 0;        ///< largest f of the loads
+    std::vector<Load> loads;   ///< of at most `devices` devices, batch or more together
+    std::int64_t surplus = 0;  ///< of their samples over the batch; below 0: they are too few
   };
 
-  Filling(const Team& team, const std::vector<double>& tails, Goal goal)
-      : team_(team), tails_(tails), goal_(goal) {}
+  Filling(const Team& team, const std::vector<StepRamp>& ramps, Goal goal)
+      : team_(team), ramps_(ramps), goal_(goal) {}
 
   /// Least number of devices that can do the batch within `seconds`; more than there are when none
   /// can. Never too many; rounding may make it too few.
@@ -76,28 +94,47 @@ class Filling {
 
   /// The best loads if their largest f is below `limit`; f below `floor` counts as `floor`.
   std::optional<Solution> solve(double limit, double floor) const {
-    auto best = fill(std::nextafter(limit, 0.0));
-    if (!best) return std::nullopt;
+    Solution best = fill(std::nextafter(limit, 0.0));
+    if (best.surplus < 0) return std::nullopt;
     double low = std::max(floor, least_value());
-    while (low < best->seconds) {
-      double middle = low + (best->seconds - low) / 2;
-      if (middle >= best->seconds) middle = low;
-      if (auto better = fill(middle)) {
-        best = std::move(better);
+    std::int64_t lack = 0;  // of what is done just below `low`; 0: not known
+    for (bool is_line = true; low < best.seconds;) {
+      const double width = best.seconds - low;
+      double middle = low + width * next_share(is_line ? lack : 0, best.surplus);
+      if (middle >= best.seconds) middle = low;
+      Solution found = fill(middle);
+      if (found.surplus >= 0) {
+        best = std::move(found);
       } else {
+        lack = -found.surplus;
         low = next_value(middle);
       }
+      is_line = best.seconds - low <= width / 2;
     }
     return best;
   }
 
   double value(std::size_t crew, std::int64_t samples) const {
-    return step_seconds(*team_[crew].type->shared, tails_, static_cast<double>(samples));
+    return ramps_[crew].at(static_cast<double>(samples));
+  }
+
+  /// Least f that all have who take part.
+  double least_of_all() const {
+    double least = 0.0;
+    for (std::size_t i = 0; i < team_.size(); ++i) least = std::max(least, value(i, goal_.least));
+    return least;
   }
 
  private:
+  /// Of what is left, how far on to look: where a line through what lacks and what is over crosses
+  /// the batch, or at the middle.
+  static double next_share(std::int64_t lack, std::int64_t surplus) {
+    if (lack == 0) return 0.5;
+    return std::clamp(static_cast<double>(lack) / static_cast<double>(lack + surplus), 0.02, 0.98);
+  }
+
   double inverse(std::size_t crew, double seconds) const {
-    return largest_samples(*team_[crew].type->shared, tails_, seconds);
+    return ramps_[crew].largest_samples(seconds);
   }
 
   /// Whole samples that the crew's devices may have; 0 if fewer than the least.
@@ -140,29 +177,30 @@ class Filling {
     });
   }
 
-  /// The largest loads within `seconds`, if they hold the batch.
-  std::optional<Solution> fill(double seconds) const {
+  /// The largest loads within `seconds`.
+  Solution fill(double seconds) const {
     Solution solution;
+    solution.surplus = -goal_.batch;
+    solution.loads.reserve(team_.size());
     for (std::size_t i = 0; i < team_.size(); ++i) {
       solution.loads.push_back({i, samples_within(i, seconds)});
     }
     sort(solution.loads);
-    std::int64_t left = goal_.batch, devices = goal_.devices;
+    std::int64_t devices = goal_.devices;
     std::size_t used = 0;
     while (used < solution.loads.size() && devices > 0 && solution.loads[used].samples > 0) {
       const Load& load = solution.loads[used++];
       const std::int64_t taken = std::min(devices, size_of(team_[load.crew]));
-      left -= load.samples * taken;
+      solution.surplus += load.samples * taken;
       devices -= taken;
       solution.seconds = std::max(solution.seconds, value(load.crew, load.samples));
     }
-    if (left > 0) return std::nullopt;
     solution.loads.resize(used);
     return solution;
   }
 
   const Team& team_;
-  const std::vector<double>& tails_;
+  const std::vector<StepRamp>& ramps_;
   Goal goal_;
 };
 
@@ -179,20 +217,18 @@ struct Hand {
 
 /// Names the devices and takes back what exceeds the batch, always from the latest device.
 BatchSplit make_split(const Team& team, const Filling& filling, const Filling::Goal& goal,
-                      const Filling::Solution& solution,
-                      std::vector<DeviceId> Crew::*order = &Crew::members) {
-  std::priority_queue<Hand> hands;
-  std::vector<Hand> done;
-  std::int64_t surplus = -goal.batch;
+                      const Filling::Solution& solution) {
+  std::vector<Hand> all, done;
   std::int64_t devices = goal.devices;
   for (const Load& load : solution.loads) {
-    for (const DeviceId device : team[load.crew].*order) {
+    const double seconds = filling.value(load.crew, load.samples);
+    for (const DeviceId device : team[load.crew].members) {
       if (devices-- <= 0) break;
-      hands.push({filling.value(load.crew, load.samples), device, load.crew, load.samples});
-      surplus += load.samples;
+      all.push_back({seconds, device, load.crew, load.samples});
     }
   }
-  while (surplus > 0) {
+  std::priority_queue<Hand> hands(std::less<Hand>(), std::move(all));
+  for (std::int64_t surplus = solution.surplus; surplus > 0;) {
     MOTLEY_CHECK(!hands.empty());
     Hand hand = hands.top();
     hands.pop();
@@ -234,19 +270,62 @@ Team make_team(const SplitSpace& space, std::vector<DeviceId> devices) {
   for (std::size_t i = 0; i < team.size(); ++i) team[i].type = &space.types()[i];
   for (const DeviceId device : devices) team[space.type_of(device)].members.push_back(device);
   std::erase_if(team, [](const Crew& crew) { return crew.members.empty(); });
-  for (Crew& crew : team) crew.spread = spread_over_nodes(space, crew.members);
+  for (std::size_t i = 0; i < team.size(); ++i) team[i].number = i;
   return team;
+}
+
+/// The best split of a group, all of it, if it takes less than `limit`.
+std::optional<BatchSplit> split_group(const SplitSpace& space, const Team& team, double limit) {
+  const Filling::Goal goal{space.batch(), space.least(), size_of(team)};
+  if (goal.devices * goal.least > goal.batch) return std::nullopt;
+  std::vector<DeviceId> devices;
+  for (const Crew& crew : team)
+    devices.insert(devices.end(), crew.members.begin(), crew.members.end());
+  std::sort(devices.begin(), devices.end());
+  const GroupExchanges times = space.evaluator().group_times(devices);
+  std::vector<double> slowest(times.exchange.size(), 0.0);
+  for (const Crew& crew : team) {
+    if (crew.type->shared_cap < goal.least) return std::nullopt;
+    for (std::size_t k = 0; k < slowest.size(); ++k) {
+      slowest[k] = std::max(slowest[k], crew.type->update_tails[k]);
+    }
+  }
+  const std::vector<double> tails = exchange_tails(times.exchange, slowest);
+  const std::vector<StepRamp> ramps = make_ramps(team, tails);
+  const Filling filling(team, ramps, goal);
+  const auto solution = filling.solve(limit - times.blocking, filling.least_of_all());
+  if (!solution) return std::nullopt;
+  return make_split(team, filling, goal, *solution);
 }
 
 void take_minimum(std::vector<double>& least, const std::vector<double>& other) {
   for (std::size_t k = 0; k < least.size(); ++k) least[k] = std::min(least[k], other[k]);
 }
 
+/// Ramps of a team for the W that was asked last: numbers of devices side by side often have the
+/// same.
+class LastRamps {
+ public:
+  const std::vector<StepRamp>& of(const Team& team, const std::vector<double>& tails) {
+    if (team_ == &team && tails_ == tails) return ramps_;
+    team_ = &team;
+    tails_ = tails;
+    ramps_ = make_ramps(team, tails_);
+    return ramps_;
+  }
+
+ private:
+  const Team* team_ = nullptr;
+  std::vector<double> tails_;
+  std::vector<StepRamp> ramps_;
+};
+
 /// Searches one pool; the result is shared by all of them.
 class PoolSearch {
  public:
   PoolSearch(const SplitSpace& space, const std::vector<DeviceId>& pool, SplitSearch& result)
       : space_(space), team_(make_team(space, pool)), result_(result) {
+    for (Crew& crew : team_) crew.spread = spread_over_nodes(space, crew.members);
     most_ = std::min(static_cast<std::int64_t>(pool.size()), space.batch() / space.least());
     if (most_ >= 2) times_ = space.evaluator().least_times(pool, static_cast<std::size_t>(most_));
   }
@@ -274,10 +353,11 @@ class PoolSearch {
     const std::int64_t most = std::min(most_, size_of(team));
     if (most < 2) return;
     prepare_tails(slowest, most);
-    descend(team, most);
+    LastRamps ramps, least_ramps;
+    descend(team, most, ramps);
     std::int64_t k = 2;
     while (k <= most) {
-      const Filling filling(team, least_tails_[index(k)], goal(k));
+      const Filling filling(team, least_ramps.of(team, least_tails_[index(k)]), goal(k));
       const double within = result_.model_seconds - least_blocking_[index(k)];
       const std::int64_t needed = filling.devices_needed(within);
       if (needed > most) return;
@@ -285,20 +365,20 @@ class PoolSearch {
         k = needed;
         continue;
       }
-      (void)solve(team, k);
+      (void)solve(team, k, ramps);
       ++k;
     }
   }
 
   /// A good first answer, which rules out most numbers of devices: from all devices downhill in
   /// halving steps.
-  void descend(const Team& team, std::int64_t most) {
-    (void)solve(team, most);
+  void descend(const Team& team, std::int64_t most, LastRamps& ramps) {
+    (void)solve(team, most, ramps);
     std::int64_t k = most;
     for (std::int64_t step = most / 2; step >= 1; step /= 2) {
-      if (k - step >= 2 && solve(team, k - step)) {
+      if (k - step >= 2 && solve(team, k - step, ramps)) {
         k -= step;
-      } else if (k + step <= most && solve(team, k + step)) {
+      } else if (k + step <= most && solve(team, k + step, ramps)) {
         k += step;
       }
     }
@@ -320,24 +400,40 @@ class PoolSearch {
   }
 
   /// Does some split over at most k devices of the team beat the best so far?
-  bool solve(const Team& team, std::int64_t k) {
-    const Filling filling(team, tails_[index(k)], goal(k));
+  bool solve(const Team& team, std::int64_t k, LastRamps& ramps) {
+    const Filling filling(team, ramps.of(team, tails_[index(k)]), goal(k));
     const double blocking = times_[index(k)].blocking;
     const auto solution = filling.solve(result_.model_seconds - blocking, 0.0);
     if (!solution) return false;
     ++result_.considered;
     result_.lower_bound = std::min(result_.lower_bound, blocking + solution->seconds);
     // Devices that are alike may lie on few nodes or on many, which exchanges may tell apart.
-    const bool is_better = take(make_split(team, filling, goal(k), *solution));
-    return take(make_split(team, filling, goal(k), *solution, &Crew::spread)) || is_better;
+    const bool is_better = take(team, solution->loads, k, &Crew::members);
+    return take(team, solution->loads, k, &Crew::spread) || is_better;
   }
 
-  /// Is it the best so far?
-  bool take(BatchSplit split) {
-    const double seconds = model_step(space_.evaluator(), split);
+  /// Is the best split of the first of these devices, k in all, the best so far? Each group is
+  /// priced once.
+  bool take(const Team& team, const std::vector<Load>& loads, std::int64_t k,
+            std::vector<DeviceId> Crew::*order) {
+    std::vector<std::int32_t> counts(team_.size() + 1, 0);
+    Team group;
+    for (const Load& load : loads) {
+      const Crew& crew = team[load.crew];
+      const std::int64_t taken = std::min(k, size_of(crew));
+      k -= taken;
+      counts[crew.number] = static_cast<std::int32_t>(taken);
+      if (taken < size_of(crew) && order == &Crew::spread) counts.back() = 1;
+      const std::vector<DeviceId>& first = crew.*order;
+      group.push_back({crew.type, {first.begin(), first.begin() + taken}, {}, crew.number});
+    }
+    if (!priced_.insert(std::move(counts)).second) return false;
+    auto split = split_group(space_, group, result_.model_seconds);
+    if (!split) return false;
+    const double seconds = model_step(space_.evaluator(), *split);
     if (seconds >= result_.model_seconds) return false;
     result_.model_seconds = seconds;
-    result_.best = std::move(split);
+    result_.best = std::move(*split);
     return true;
   }
 
@@ -352,6 +448,8 @@ class PoolSearch {
   std::vector<std::vector<double>> tails_;  // the same
   std::vector<std::vector<double>> least_tails_;
   std::vector<double> least_blocking_;
+  std::set<std::vector<std::int32_t>>
+      priced_;  // devices of each crew; 1: on as many nodes as can be
 };
 
 void try_alone(const SplitSpace& space, SplitSearch& result) {
@@ -366,11 +464,25 @@ void try_alone(const SplitSpace& space, SplitSearch& result) {
   }
 }
 
+/// Equal for devices that neither their times nor their exchanges tell apart.
+std::vector<int> likeness_of(const SplitSpace& space) {
+  std::map<std::tuple<std::size_t, std::string_view, std::string_view>, int> numbers;
+  std::vector<int> likeness;
+  for (const DeviceId id : space.problem().devices) {
+    const cluster::Device& device = space.problem().cluster->device(id);
+    const auto next = static_cast<int>(numbers.size());
+    likeness.push_back(
+        numbers.try_emplace({space.type_of(id), device.kind, device.model}, next).first->second);
+  }
+  return likeness;
+}
+
 /// A bound that holds whatever exchanges cost: as if they cost nothing.
 double bound_without_exchange(const SplitSpace& space, const SplitSearch& result) {
   const Team team = make_team(space, space.problem().devices);
   const std::vector<double> tails(space.types()[0].update_tails.size(), 0.0);
-  const Filling filling(team, tails, {space.batch(), space.least(), size_of(team)});
+  const std::vector<StepRamp> ramps = make_ramps(team, tails);
+  const Filling filling(team, ramps, {space.batch(), space.least(), size_of(team)});
   const auto solution = filling.solve(result.lower_bound, 0.0);
   return solution ? solution->seconds : result.lower_bound;
 }
@@ -382,7 +494,8 @@ SplitSearch find_best_split(const SplitSpace& space) {
   result.model_seconds = kInfinity;
   try_alone(space, result);
   result.lower_bound = kInfinity;
-  const DevicePools pools = find_device_pools(*space.problem().cluster, space.problem().devices);
+  const DevicePools pools =
+      find_device_pools(*space.problem().cluster, space.problem().devices, likeness_of(space));
   for (const std::vector<DeviceId>& pool : pools.pools) PoolSearch(space, pool, result).run();
   result.lower_bound = std::min(result.lower_bound, result.model_seconds);
   if (!pools.complete) result.lower_bound = bound_without_exchange(space, result);
@@ -391,26 +504,7 @@ SplitSearch find_best_split(const SplitSpace& space) {
 
 std::optional<BatchSplit> find_best_split_of(const SplitSpace& space,
                                              const std::vector<DeviceId>& devices) {
-  const Team team = make_team(space, devices);
-  const Filling::Goal goal{space.batch(), space.least(), size_of(team)};
-  if (goal.devices * goal.least > goal.batch) return std::nullopt;
-  const GroupExchanges times = space.evaluator().group_times(devices);
-  std::vector<double> slowest(times.exchange.size(), 0.0);
-  for (const Crew& crew : team) {
-    if (crew.type->shared_cap < goal.least) return std::nullopt;
-    for (std::size_t k = 0; k < slowest.size(); ++k) {
-      slowest[k] = std::max(slowest[k], crew.type->update_tails[k]);
-    }
-  }
-  const std::vector<double> tails = exchange_tails(times.exchange, slowest);
-  const Filling filling(team, tails, goal);
-  double floor = 0.0;
-  for (std::size_t i = 0; i < team.size(); ++i) {
-    floor = std::max(floor, filling.value(i, goal.least));
-  }
-  const auto solution = filling.solve(kInfinity, floor);
-  if (!solution) return std::nullopt;
-  return make_split(team, filling, goal, *solution);
+  return split_group(space, make_team(space, devices), kInfinity);
 }
 
 }  // namespace motley::search

@@ -8,6 +8,7 @@
 
 #include "motley/base/check.h"
 #include "motley/base/text.h"
+#include "motley/search/split/step_ramp.h"
 
 namespace motley::search {
 namespace {
@@ -84,23 +85,30 @@ void SplitSpace::add_device(DeviceId device) {
   });
   if (found == types_.end()) {
     type.update_tails = update_tails(*type.shared);
-    const std::int64_t most = std::min(problem_->global_batch, problem_->max_samples);
-    const auto cap = [&](Setting setting) {
-      if (least() > most) return std::int64_t{0};
-      if (!type.memory) return most;
-      return find_cap(evaluator, device, setting, *type.memory, least(), most);
-    };
-    type.alone_cap = cap(Setting::kAlone);
-    type.shared_cap = cap(Setting::kShared);
+    type.shares_points = share_points(*type.shared);
+    type.shared_cap = find_cap(device, Setting::kShared);
+    const bool holds_all =
+        batch() <= problem_->max_samples && batch() >= least() &&
+        (!type.memory || evaluator.peak_bytes(device, batch(), Setting::kAlone) <= *type.memory);
+    type.alone_cap = holds_all ? batch() : kNotAll;
     found = types_.insert(types_.end(), std::move(type));
   }
   found->members.push_back(device);
   type_of_[device] = static_cast<std::size_t>(found - types_.begin());
 }
 
+std::int64_t SplitSpace::find_cap(DeviceId device, Setting setting) const {
+  const std::int64_t most = std::min(problem_->global_batch, problem_->max_samples);
+  const auto& memory = problem_->cluster->device(device).memory;
+  if (least() > most) return 0;
+  if (!memory) return most;
+  return search::find_cap(evaluator(), device, setting, *memory, least(), most);
+}
+
 std::int64_t SplitSpace::cap(DeviceId device, Setting setting) const {
   const DeviceType& type = types_[type_of(device)];
-  return setting == Setting::kAlone ? type.alone_cap : type.shared_cap;
+  if (setting == Setting::kShared) return type.shared_cap;
+  return type.alone_cap == kNotAll ? find_cap(device, setting) : type.alone_cap;
 }
 
 std::vector<Bytes> SplitSpace::peaks(const BatchSplit& split) const {
@@ -202,7 +210,8 @@ std::string SplitSpace::explain_total() const {
     return fmt::format(
         "{} holds {} samples within its memory and the model's limit of {}, the "
         "global batch is {}",
-        name(problem_->devices[0]), types_[0].alone_cap, problem_->max_samples, batch());
+        name(problem_->devices[0]), cap(problem_->devices[0], Setting::kAlone),
+        problem_->max_samples, batch());
   }
   if (total >= batch()) {
     return fmt::format(

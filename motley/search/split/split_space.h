@@ -12,14 +12,18 @@
 
 namespace motley::search {
 
+/// Of a device alone that does not hold the batch: how much it holds is rarely asked.
+inline constexpr std::int64_t kNotAll = -1;
+
 /// Devices that no planner can tell apart: equal curves and equal memory.
 struct DeviceType {
   const StepCurves* alone = nullptr;
   const StepCurves* shared = nullptr;
   std::vector<double> update_tails;  ///< of the shared curves
+  bool shares_points = false;        ///< the same (step_ramp.h)
   std::optional<Bytes> memory;       ///< limit of each
-  std::int64_t alone_cap = 0;        ///< most samples that fit; 0 = none
-  std::int64_t shared_cap = 0;       ///< the same in a group
+  std::int64_t shared_cap = 0;       ///< most samples that fit in a group; 0 = none
+  std::int64_t alone_cap = 0;        ///< the same alone; kNotAll: less than the batch
   std::vector<DeviceId> members;     ///< in cluster order
 };
 
@@ -58,6 +62,7 @@ class SplitSpace {
   SplitSpace(const plan::Problem& problem, const SplitEvaluator& evaluator)
       : problem_(&problem), evaluator_(&evaluator) {}
   void add_device(DeviceId device);
+  std::int64_t find_cap(DeviceId device, SplitEvaluator::Setting setting) const;
   std::string explain_total() const;
 
   const plan::Problem* problem_;

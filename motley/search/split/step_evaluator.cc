@@ -40,6 +40,8 @@ Result<Seconds> simulate_step(const program::Program& program, const GroupCost& 
 constexpr std::int64_t kLine[] = {3, 4, 5};
 constexpr std::int64_t kWholeStep =
     12;  // in so many, the whole step is not longer than those three
+/// Planned groups whose times are remembered: what a search asks again it asks soon.
+constexpr std::size_t kKeptGroups = 64;
 
 }  // namespace
 
@@ -72,9 +74,8 @@ Result<program::DeviceProgram> StepEvaluator::lower(std::int64_t samples, Settin
 
 void StepEvaluator::price_device(DeviceId device, const StepShape& alone) {
   const auto& times = costs_.devices.at(cluster_->device(device).name);
-  for (const auto& [other, prices] : prices_) {  // equal devices share their curves
-    const auto& known = costs_.devices.at(cluster_->device(other).name);
-    if (known.is_same(times)) {
+  for (const auto& [known, prices] : distinct_) {  // equal devices share their curves
+    if (known->is_same(times)) {
       prices_.emplace(device, prices);
       return;
     }
@@ -83,6 +84,7 @@ void StepEvaluator::price_device(DeviceId device, const StepShape& alone) {
   prices->alone = build_curves(alone, *times.alone.table, times.table_speed());
   prices->shared = build_curves(shared_, *times.shared.table, times.table_speed());
   prices->slack = blocking_slack(shared_, *times.shared.table, times.table_speed());
+  distinct_.emplace_back(&times, prices);
   prices_.emplace(device, std::move(prices));
 }
 
@@ -116,20 +118,22 @@ Result<StepEvaluator::Durations> StepEvaluator::planned_times(std::vector<Device
   // A ring goes from rank to rank: in cluster order, as in plans, it comes to each node once.
   std::sort(group.begin(), group.end());
   if (const auto found = planned_.find(group); found != planned_.end()) return found->second;
-  std::vector<std::string> names;
-  for (const DeviceId device : group) names.push_back(cluster_->device(device).name);
-  ExchangeTimes times(model_, std::move(names));
+  std::map<std::string, std::vector<cost::CollectiveCurve>> curves;
   Durations seconds;
   for (const StepShape::Exchange& exchange : shared_.exchanges) {
-    MOTLEY_ASSIGN(const double time,
-                  times.find(exchange.op, static_cast<double>(exchange.bytes.value)));
-    seconds.push_back(time);
+    const auto [known, is_new] = curves.try_emplace(exchange.op);
+    if (is_new) {
+      MOTLEY_ASSIGN(known->second, model_.collective_curves(exchange.op, group));
+    }
+    seconds.push_back(least_seconds(known->second, static_cast<double>(exchange.bytes.value)));
   }
+  if (planned_.size() >= kKeptGroups) planned_.clear();
   return planned_[std::move(group)] = std::move(seconds);
 }
 
 std::vector<double> StepEvaluator::slack_of(const std::vector<DeviceId>& devices) const {
   std::vector<double> most;
+  if (prices_.begin()->second->slack.empty()) return most;  // no exchange blocks
   std::set<const Prices*> seen;
   for (const DeviceId device : devices) {
     const Prices& prices = *prices_.at(device);

@@ -108,6 +108,9 @@ class StepEvaluator : public SplitEvaluator {
   cost::ProfileCost model_;
   StepShape shared_;
   std::map<DeviceId, std::shared_ptr<const Prices>> prices_;
+  /// Of the first device of each kind.
+  std::vector<std::pair<const cost::ProfileCost::DeviceTimes*, std::shared_ptr<const Prices>>>
+      distinct_;
   mutable std::map<Joining, Durations> measured_;
   mutable std::map<std::vector<DeviceId>, Durations> planned_;
   mutable std::map<std::pair<std::int64_t, Setting>, Result<program::DeviceProgram>> lowered_;

@@ -25,14 +25,6 @@ double inverse_at(const Curve& curve, double seconds) {
   return x0 + (x1 - x0) * ((seconds - y0) / (y1 - y0));
 }
 
-double total_update(const StepCurves& curves) {
-  double total = 0.0;
-  for (auto update = curves.update.rbegin(); update != curves.update.rend(); ++update) {
-    total += *update;
-  }
-  return total;
-}
-
 /// A device's curves and samples.
 using Duty = std::pair<const StepCurves*, std::int64_t>;
 
@@ -50,6 +42,14 @@ std::vector<Duty> distinct_duties(const SplitEvaluator& evaluator, const BatchSp
 }
 
 }  // namespace
+
+double total_update(const StepCurves& curves) {
+  double total = 0.0;
+  for (auto update = curves.update.rbegin(); update != curves.update.rend(); ++update) {
+    total += *update;
+  }
+  return total;
+}
 
 std::vector<double> update_tails(const StepCurves& curves) {
   std::vector<double> tails(curves.update.size());

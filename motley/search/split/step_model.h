@@ -29,6 +29,9 @@ struct BatchSplit {
 /// The proof is in docs/algorithms.md, "Batch split". Example: J = 2, c = (3, 4), the slowest
 /// updates u = (1, 2): W_2 = 4 + 2 = 6 and W_1 = 3 + max(1 + 2, W_2) = 9.
 
+/// u_1 + ... + u_J of a device's updates.
+double total_update(const StepCurves& curves);
+
 /// Sums u_k + ... + u_J of a device's updates, for each k.
 std::vector<double> update_tails(const StepCurves& curves);
 
