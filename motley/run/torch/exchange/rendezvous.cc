@@ -46,7 +46,8 @@ std::string connection_message(const RendezvousOptions& options, const std::stri
         "on all ranks",
         place.master_port, place.master_address);
   return fmt::format(
-      "rank {} on {}: no connection to the store at {} port {} ({}): {}; between hosts of a job any "
+      "rank {} on {}: no connection to the store at {} port {} ({}): {}; between hosts of a job "
+      "any "
       "port must be open: a firewall may let ssh through and no other",
       options.rank, own_host_name(), place.master_address, place.master_port, place.source, cause);
 }
