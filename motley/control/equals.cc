@@ -15,6 +15,7 @@ namespace motley::control {
 namespace {
 
 constexpr double kLeastSlower = 0.1, kDeviations = 3;
+constexpr int kLeastRounds = 3;  // of fewer nobody knows how they differ
 
 /// Of one device to the median of the others, over the operators that all have; a round, or the
 /// median of all where `round` is none.
@@ -53,7 +54,7 @@ class Comparing {
     tell();
     MOTLEY_ASSIGN(const auto operators, operator_tasks());
     const std::vector<PaceWork> paces = pace_tasks();
-    for (int round = 0; round < rounds; ++round) {
+    for (int round = 0; round < std::max(rounds, kLeastRounds); ++round) {
       for (const auto& wave : side_by_side(inputs_, operators))
         MOTLEY_RETURN_IF_ERROR(time_operators(wave));
       for (const auto& wave : side_by_side(inputs_, paces))

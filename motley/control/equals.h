@@ -35,7 +35,8 @@ std::vector<Compared> compare_times(const std::vector<EqualTimes>& equals);
 std::vector<std::vector<DeviceId>> find_equals(const Inputs& inputs, const std::string& torch);
 
 /// Times all devices of each such key, those of different machines at the same time, and keeps
-/// nothing. Operators at one device's part of the batch, or whole steps where halts count.
+/// nothing. Operators at one device's part of the batch, or whole steps where halts count; three
+/// rounds at least.
 Result<std::vector<Compared>> compare_equals(const Inputs& inputs, int rounds,
                                              const Outside& outside);
 

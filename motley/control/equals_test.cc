@@ -107,9 +107,9 @@ TEST_F(EqualsTest, DevicesThatAreHaltedAreComparedByWholeSteps) {
   const Inputs inputs = small_inputs(cluster, 8);
   EXPECT_THAT(find_equals(inputs, "2.15"), ElementsAre(ElementsAre(kA, kC)));
   ASSERT_TRUE(compare_equals(inputs, 1, outside_));
-  ASSERT_THAT(workers_.timed, SizeIs(2));
+  // One round was asked for: of fewer than three nobody knows how they differ.
+  EXPECT_THAT(workers_.calls, ElementsAre(2, 2, 2));
   EXPECT_EQ(workers_.timed[0].what, TimingTask::What::kWholeSteps);
-  EXPECT_THAT(workers_.calls, ElementsAre(2));
 }
 
 TEST_F(EqualsTest, WithoutEqualsNothingIsTimed) {

@@ -14,7 +14,7 @@ namespace motley::run {
 
 /// What a TCP connection between two hosts gives, as one end sees it.
 struct WireTimes {
-  Seconds latency;           ///< half of a round trip of a byte, the median of many; 0 without
+  Seconds latency;           ///< half of a round trip of a byte, the lower quartile; 0 without
   BytesPerSecond bandwidth;  ///< from here to there, of what is sent: without TCP's headers
 };
 

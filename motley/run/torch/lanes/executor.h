@@ -91,7 +91,7 @@ class Executor {
   virtual std::vector<Bytes> scratch() const = 0;
 
   /// Intervals of the last `timeline_steps` steps (device 0 of the trace is this one). Times are
-  /// those of the machine's monotonic clock: who merges the traces of ranks subtracts the smallest.
+  /// those of the machine's monotonic clock: trace/clocks.h puts those of several on one.
   virtual trace::Trace timeline() const = 0;
 };
 
