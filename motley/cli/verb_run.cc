@@ -6,6 +6,7 @@
 #include "motley/cli/teller.h"
 #include "motley/control/correcting.h"
 #include "motley/report/report.h"
+#include "motley/run/checkpoint.h"
 
 namespace motley::cli {
 namespace {
@@ -28,6 +29,14 @@ std::vector<Flag> run_flags(RunOptions& options) {
         "lead, or hosts: where ranks on other hosts leave their parts of the parameters", kShown},
        {"--checkpoint-every", &options.checkpoint_every, "steps; 0: only at the end", kShown}});
   return flags;
+}
+
+/// Where the trained model is.
+std::string model_text(const control::Measured& measured, const std::string& run_dir) {
+  const auto held = run::held_files(measured.checkpoint);
+  if (!held || held->empty()) return fmt::format("model      {}/model.safetensors\n", run_dir);
+  return fmt::format("model      in parts, on their hosts: motley consolidate {} --hosts\n",
+                     run_dir);
 }
 
 /// Why a training has ended before its last step, and which model was best.
@@ -63,8 +72,7 @@ std::string summary_text(const control::Measured& measured, const control::Prepa
                         100 * measured.busy[r], format_bytes(Bytes(measured.peak_bytes[r])));
   if (measured.waiting.is_noticed()) text += control::print_waiting(measured.waiting) + "\n";
   text += fmt::format("checkpoint {}\n", measured.checkpoint);
-  if (!measured.stopped)
-    text += fmt::format("model      {}/model.safetensors\n", prepared.choices.run_dir);
+  if (!measured.stopped) text += model_text(measured, prepared.choices.run_dir);
   return text + evaluation_text(measured, prepared);
 }
 

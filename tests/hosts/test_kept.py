@@ -227,7 +227,8 @@ def test_hosts_keep_their_parts_of_checkpoints(lead, hosts, one_device):
 
 @slow
 def test_kept_parts_are_put_together(lead, hosts, one_device):
-    run_json(lead, f"{HELD} --steps 5 --run-dir held-2")
+    done = lead.run(f"{HELD.replace(' --json', '')} --steps 5 --run-dir held-2")
+    assert "in parts, on their hosts: motley consolidate held-2 --hosts" in done.stdout
     there = held(lead, "held-2")
     lead.run("cp -r held-2 held-3; sed -i 's/\"host\": \"c\"/\"host\": \"nowhere\"/' held-3/checkpoint/latest/state.json")
     done = lead.run(f"{MOTLEY} consolidate held-3 --hosts", check=False)
