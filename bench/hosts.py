@@ -4,8 +4,9 @@ Hosts are namespaces with 0.8, 0.4 and 0.2 of a core (control groups) and cables
 (tests/hosts/namespaces.py); a fresh user's home on each. Rows:
 
     link    what `probe` found of a cable: rate_bit, found_bit; latency_s and found_latency_s (of `ping`)
-    train   a model at a rate: step_s, predicted_step_s, lower_bound_s (the plan's), speed_bound_s (from the
-            steps that each host takes alone: 1 / sum(1 / t)), equal_split_s; medians over rounds of turns
+    train   a model at a rate: step_s, predicted_step_s; planned_step_s and lower_bound_s of the plan, split_bound_s
+            of all splits of the batch; speed_bound_s (1 / sum(1 / t) of the steps that each host takes alone, which
+            no exchange delays); equal_split_s; medians over rounds of turns
     exact   20 SGD steps on three hosts beside one device: max_loss_diff (relative), max_param_diff
     start   seconds from the command to the first step, plan and profiles there: first_step_s; on the lead
             alone, on the slowest host alone, on three, and on one machine of as many cores
@@ -28,7 +29,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = pathlib.Path(os.environ.get("MOTLEY_BUILD", ROOT / "build"))
 sys.path.insert(0, str(ROOT / "tests"))
 
-from hosts import namespaces  # noqa: E402
+from hosts import namespaces
 
 MOTLEY = BUILD / "motley"
 CORES = {"a": 0.8, "b": 0.4, "c": 0.2}
@@ -36,6 +37,8 @@ OTHERS = {"a": "--exclude b:0 --exclude c:0", "b": "--exclude a:0 --exclude c:0"
 CASES = {
     "mlp": dict(function="mlp.py:model", data="digits.npz", flags="", batch=2800, steps=15),
     "cnn": dict(function="digits_cnn.py:model", data="digits.npz", flags="", batch=560, steps=15),
+    "mlp-large": dict(function="mlp.py:model", data="digits.npz", flags="", batch=11200, steps=10),
+    "cnn-large": dict(function="digits_cnn.py:model", data="digits.npz", flags="", batch=2240, steps=8),
     "gpt": dict(function="char_gpt.py:model", data="devils_dictionary.bin", flags="--seq 64", batch=112, steps=12),
 }
 
@@ -92,11 +95,12 @@ def train_row(hosts, rate, name, case, rounds):
         alone = {host: train(lead, name, case, flags=flags)["step_s_median"] for host, flags in OTHERS.items()}
         again = train(lead, name, case)
         equal = train(lead, name, case, planner="equal")
-        plan = call(lead, f"plan -m {name}.motley -C cluster.toml --global-batch {case['batch']}")
+        asked = f"plan -m {name}.motley -C cluster.toml --global-batch {case['batch']}"
+        plan, split = call(lead, asked), call(lead, asked + " --planner split")
         step = statistics.mean([best["step_s_median"], again["step_s_median"]])
         turns.append({"step_s": step, "predicted_step_s": again["predicted_step_s"], "lower_bound_s": plan["lower_bound_s"],
                       "speed_bound_s": 1 / sum(1 / s for s in alone.values()), "equal_split_s": equal["step_s_median"],
-                      "planned_step_s": plan["predicted_step_s"],
+                      "planned_step_s": plan["predicted_step_s"], "split_bound_s": split["lower_bound_s"],
                       "split": ":".join(f"{d['samples']}" for d in again["devices"])})
     median = {key: statistics.median(turn[key] for turn in turns) for key in turns[0] if key != "split"}
     return median | {"what": "train", "case": name, "rate_bit": rate * 1e6, "split": turns[-1]["split"], "rounds": turns,
@@ -153,7 +157,7 @@ def print_row(row):
                           f"latency {1e6 * r['latency_s']:.0f} us by TCP's handshake, found {1e6 * r['found_latency_s']:.0f} us",
         "train": lambda r: f"train {r['case']:<8}{r['rate_bit'] / 1e6:>7.0f} Mbit/s  {r['split']:<14}step {1e3 * r['step_s']:>6.1f} ms, predicted {1e3 * r['predicted_step_s']:>6.1f} "
                            f"({r['prediction_error']:+.1%}), bound {1e3 * r['lower_bound_s']:>6.1f} (plan {r['planned_step_s'] / r['lower_bound_s']:.2f}x), "
-                           f"of speeds {1e3 * r['speed_bound_s']:>6.1f} (step {r['step_s'] / r['speed_bound_s']:.2f}x), equal split {1e3 * r['equal_split_s']:>6.1f}",
+                           f"of splits {1e3 * r['split_bound_s']:>6.1f} ({r['planned_step_s'] / r['split_bound_s']:.2f}x), of speeds {1e3 * r['speed_bound_s']:>6.1f} (step {r['step_s'] / r['speed_bound_s']:.2f}x), equal split {1e3 * r['equal_split_s']:>6.1f}",
         "exact": lambda r: f"exact {r['case']:<8}{r['split']:<14}losses {r['max_loss_diff']:.1e}, parameters {r['max_param_diff']:.1e}",
         "start": lambda r: f"start {r['case']:<28}{r['first_step_s']:.2f} s to the first step",
     }
@@ -162,7 +166,7 @@ def print_row(row):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument("--cases", default="mlp,cnn,cnn-large")
     parser.add_argument("--rates", default="200,1000", help="of the cables, Mbit/s")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--what", default="link,train,exact,start")
