@@ -21,7 +21,9 @@ NUMBER = re.compile(r"[-+]?\d[\d.,]*(e-?\d+)?( ?[num]?s\b| ?[KMG]i?B\b| ?[kMG]bp
 
 def blocks(text):
     """(command, what it prints) of each code block."""
-    for block in re.findall(r"^```\n(.*?)^```", text, re.M | re.S):
+    for language, block in re.findall(r"^```(\w*)\n(.*?)^```$", text, re.M | re.S):
+        if language:
+            continue
         commands = []
         for line in block.splitlines():
             if line.startswith("$ "):
