@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "motley/base/file.h"
@@ -88,10 +89,10 @@ Result<Json> count(const std::vector<std::string>& arguments) {
   MOTLEY_ASSIGN(const cluster::Cluster cluster, cluster::read_cluster(arguments[1]));
   MOTLEY_ASSIGN(const std::string text, read_file(arguments[2]));
   MOTLEY_ASSIGN(const plan::Plan plan, plan::parse_plan(text, arguments[2], cluster));
-  MOTLEY_ASSIGN(const program::Program program, synth::lower(model.graph, plan, cluster));
+  MOTLEY_ASSIGN(program::Program program, synth::lower(model.graph, plan, cluster));
   const run::Job job = make_job(cluster, plan, arguments[0], folder);
   MOTLEY_RETURN_IF_ERROR(write_file_atomic(job.program_path, program::print_program(program)));
-  MOTLEY_ASSIGN(const run::RankFiles files, run::RankFiles::open(job));
+  MOTLEY_ASSIGN(const run::RankFiles files, run::RankFiles::open(job, std::move(program)));
   std::set<std::string> hosts;
   for (const run::WorkerDevice& device : job.devices) hosts.insert(device.host);
   Sums sums;

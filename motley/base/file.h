@@ -53,6 +53,7 @@ class MappedFile {
   ~MappedFile();
 
   std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
+  std::string_view text() const { return {static_cast<const char*>(data_), size_}; }
 
  private:
   MappedFile(void* data, std::size_t size) : data_(data), size_(size) {}

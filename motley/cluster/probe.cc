@@ -100,10 +100,6 @@ std::string ascii_line(std::string text) {
   return text;
 }
 
-}  // namespace
-
-namespace {
-
 struct CpuWords {
   std::string name, instructions;
 };
@@ -116,12 +112,13 @@ CpuWords find_processor() {
   return {ascii_line(name), std::string(instruction_set(flags))};
 }
 
+std::string describe(const CpuWords& words) {
+  return fmt::format("{}, {}", words.name, words.instructions);
+}
+
 }  // namespace
 
-std::string describe_cpu() {
-  const CpuWords found = find_processor();
-  return fmt::format("{}, {}", found.name, found.instructions);
-}
+std::string describe_cpu() { return describe(find_processor()); }
 
 std::optional<double> core_quota() {
   const HostLimits limits = find_host_limits(read_host_file);
@@ -142,13 +139,14 @@ Result<ProbeReport> probe_this_machine() {
     threads = std::max(1, static_cast<int>(std::floor(*limits.cpu_quota)));
   }
   report.cores = affinity;
-  report.processor = find_processor().name;
-  report.instructions = find_processor().instructions;
+  const CpuWords processor = find_processor();
+  report.processor = processor.name;
+  report.instructions = processor.instructions;
   report.notes.push_back(fmt::format("cpu: {} cores by affinity, {} threads", affinity, threads));
   report.notes.insert(report.notes.end(), limits.notes.begin(), limits.notes.end());
   Device cpu;
   cpu.kind = "cpu";
-  cpu.model = describe_cpu();
+  cpu.model = describe(processor);
   if (limits.cpu_quota && *limits.cpu_quota < 1) cpu.quota = limits.cpu_quota;
   cpu.threads = std::min(threads, 1024);
   if (limits.memory) cpu.memory = whole_mebibytes(*limits.memory);

@@ -53,12 +53,11 @@ class Comparing {
   Result<std::vector<Compared>> run(int rounds) {
     tell();
     MOTLEY_ASSIGN(const auto operators, operator_tasks());
-    const std::vector<PaceWork> paces = pace_tasks();
+    const auto operator_waves = side_by_side(inputs_, operators);
+    const auto pace_waves = side_by_side(inputs_, pace_tasks());
     for (int round = 0; round < std::max(rounds, kLeastRounds); ++round) {
-      for (const auto& wave : side_by_side(inputs_, operators))
-        MOTLEY_RETURN_IF_ERROR(time_operators(wave));
-      for (const auto& wave : side_by_side(inputs_, paces))
-        MOTLEY_RETURN_IF_ERROR(time_steps(wave));
+      for (const auto& wave : operator_waves) MOTLEY_RETURN_IF_ERROR(time_operators(wave));
+      for (const auto& wave : pace_waves) MOTLEY_RETURN_IF_ERROR(time_steps(wave));
     }
     std::vector<Compared> compared;
     for (const std::vector<DeviceId>& equal : equals_) {

@@ -225,11 +225,15 @@ class Measuring {
 
   Result<void> time_all(const MeasuringTasks& tasks, int rounds) {
     tell(tasks);
+    MOTLEY_ASSIGN(const auto timed, with_programs(tasks));
+    const auto operators = side_by_side(inputs_, timed);
+    const auto paces = side_by_side(inputs_, pace_works(tasks.paces));
+    tell_waves("operators", operators);
+    tell_waves("whole steps", paces);
     for (int round = 0; round < rounds; ++round) {
-      for (const auto& wave : side_by_side(inputs_, tasks.operators))
+      for (const auto& wave : operators)
         MOTLEY_RETURN_IF_ERROR(time_operators(wave, tasks.batches));
-      for (const auto& wave : side_by_side(inputs_, pace_works(tasks.paces)))
-        MOTLEY_RETURN_IF_ERROR(time_whole_steps(wave));
+      for (const auto& wave : paces) MOTLEY_RETURN_IF_ERROR(time_whole_steps(wave));
     }
     for (const auto& group : tasks.groups) MOTLEY_RETURN_IF_ERROR(time_group(group));
     return {};
@@ -249,8 +253,6 @@ class Measuring {
     for (const PaceTask& task : tasks.paces)
       outside_.listener.note(
           fmt::format("profile: whole steps of {} devices at once", task.devices.size()));
-    tell_waves("operators", side_by_side(inputs_, tasks.operators));
-    tell_waves("whole steps", side_by_side(inputs_, pace_works(tasks.paces)));
   }
 
   /// Where several machines work at a time.
@@ -266,14 +268,22 @@ class Measuring {
         fmt::format("profile: {} on {} at the same time", what, fmt::join(hosts, ", ")));
   }
 
-  Result<void> time_operators(const std::vector<OperatorTask>& tasks,
-                              const std::vector<std::int64_t>& batches) {
-    std::vector<TaskPrograms> wave;
-    for (const OperatorTask& task : tasks) {
-      MOTLEY_ASSIGN(auto timed,
-                    reference_programs(inputs_, batches, ranks_of(inputs_, task.setting)));
-      wave.push_back({task, std::move(timed)});
+  /// Tasks of as many ranks have the same programs.
+  Result<std::vector<TaskPrograms>> with_programs(const MeasuringTasks& tasks) const {
+    std::map<int, std::vector<TimedProgram>> by_ranks;
+    std::vector<TaskPrograms> timed;
+    for (const OperatorTask& task : tasks.operators) {
+      const int ranks = ranks_of(inputs_, task.setting);
+      if (!by_ranks.contains(ranks)) {
+        MOTLEY_ASSIGN(by_ranks[ranks], reference_programs(inputs_, tasks.batches, ranks));
+      }
+      timed.push_back({task, by_ranks[ranks]});
     }
+    return timed;
+  }
+
+  Result<void> time_operators(const std::vector<TaskPrograms>& wave,
+                              const std::vector<std::int64_t>& batches) {
     MOTLEY_ASSIGN(const auto entries, measure_operators(inputs_, wave, outside_.workers));
     for (std::size_t i = 0; i < wave.size(); ++i) {
       MOTLEY_RETURN_IF_ERROR(keep(entries[i]));

@@ -51,7 +51,6 @@ Result<std::vector<std::vector<run::OpTime>>> time_paces(const Inputs& inputs,
 /// Where a device's worker runs; "": here.
 std::string machine_of(const Inputs& inputs, DeviceId id);
 
-inline DeviceId first_device(const OperatorTask& task) { return task.device; }
 inline DeviceId first_device(const TaskPrograms& timed) { return timed.task.device; }
 inline DeviceId first_device(const PaceWork& work) { return work.devices.front(); }
 

@@ -206,9 +206,7 @@ Result<PreparedRun> prepare_run(const Inputs& inputs, const Planned& planned,
 namespace {
 
 Result<void> note_clocks(const run::Job& job, const Outside& outside) {
-  std::set<std::string> hosts;
-  for (const run::WorkerDevice& device : job.devices)
-    if (!device.host.empty()) hosts.insert(device.host);
+  const std::set<std::string> hosts = run::remote_hosts(job);
   if (hosts.empty()) return {};
   MOTLEY_ASSIGN(const auto clocks, outside.workers.clocks_ahead(hosts));
   for (const auto& [host, ahead] : clocks)

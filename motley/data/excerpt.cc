@@ -212,8 +212,7 @@ Result<void> Excerpt::write(const Sink& sink) const {
 Result<std::unique_ptr<Dataset>> open_excerpt(const std::string& path,
                                               const std::vector<InputSpec>& inputs) {
   MOTLEY_ASSIGN(MappedFile file, MappedFile::open(path));
-  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
-                              file.bytes().size());
+  const std::string_view text = file.text();
   const std::size_t line = text.find('\n');
   const Json header =
       line == std::string_view::npos ? Json() : Json::parse(text.substr(0, line), nullptr, false);

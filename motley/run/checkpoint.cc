@@ -50,7 +50,7 @@ Result<void> sync_path(const std::string& path) {
 
 Result<std::string> hash_file(const std::string& path) {
   MOTLEY_ASSIGN(const MappedFile file, MappedFile::open(path));
-  return hash_hex({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()});
+  return hash_hex(file.text());
 }
 
 /// Names of whole checkpoints, oldest first.
@@ -92,60 +92,10 @@ Json state_to_json(const CheckpointState& state) {
               {"best", state.best ? best_to_json(*state.best) : Json(nullptr)}};
 }
 
-Json hashes_to_json(const std::map<std::string, std::string>& hashes) {
-  Json json = Json::object();
-  for (const auto& [name, hash] : hashes) json[name] = hash;
-  return json;
-}
-
-/// {file name: hash}
-Result<std::map<std::string, std::string>> hashes_from_json(const Json& json,
-                                                            const std::string& where) {
-  std::map<std::string, std::string> hashes;
-  for (const auto& [name, hash] : json.items()) {
-    if (!json.is_object() || !hash.is_string() || name.empty() || name.front() == '.' ||
-        // A name from a file becomes a path: it must not leave the folder.
-        name.find('/') != std::string::npos)
-      return usage_error("run.checkpoint", where + ": wanted file names with their hashes");
-    hashes[name] = hash.get<std::string>();
-  }
-  return hashes;
-}
-
-Json held_to_json(const HeldFiles& held) {
-  Json json = Json::object();
-  for (const auto& [name, file] : held) json[name] = {{"host", file.host}, {"folder", file.folder}};
-  return json;
-}
-
-Result<HeldFiles> held_from_json(const Json& json, const std::string& where) {
-  HeldFiles held;
-  for (const auto& [name, file] : json.items()) {
-    MOTLEY_ASSIGN(JsonObject object, JsonObject::make(file, where + ": " + name));
-    MOTLEY_ASSIGN(held[name].host, object.string("host"));
-    MOTLEY_ASSIGN(held[name].folder, object.string("folder"));
-    MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
-  }
-  return held;
-}
-
 struct StateFile {
   CheckpointState state;
   WrittenFiles files;
 };
-
-Result<WrittenFiles> read_files(JsonObject& object) {
-  WrittenFiles files;
-  MOTLEY_ASSIGN(const Json* model, object.member("model_files"));
-  MOTLEY_ASSIGN(files.model, hashes_from_json(*model, object.where() + ": model_files"));
-  MOTLEY_ASSIGN(const Json* optimizer, object.member("optimizer_files"));
-  MOTLEY_ASSIGN(files.optimizer,
-                hashes_from_json(*optimizer, object.where() + ": optimizer_files"));
-  if (object.has("held")) {
-    MOTLEY_ASSIGN(files.held, held_from_json(**object.member("held"), object.where() + ": held"));
-  }
-  return files;
-}
 
 Result<StateFile> state_from_json(const Json& json, const std::string& where) {
   MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
@@ -163,7 +113,7 @@ Result<StateFile> state_from_json(const Json& json, const std::string& where) {
   if (object.has("best") && !(*object.member("best"))->is_null()) {
     MOTLEY_ASSIGN(file.state.best, best_from_json(**object.member("best"), where + ": best"));
   }
-  MOTLEY_ASSIGN(file.files, read_files(object));
+  MOTLEY_ASSIGN(file.files, read_written_files(object));
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
   const bool sound =
       seed->is_number_unsigned() && (shuffle->is_null() || shuffle->is_number_unsigned()) &&
@@ -189,6 +139,17 @@ Result<void> check_hash(const std::string& path, const std::string& wanted) {
   return usage_error("run.checkpoint", fmt::format("{}: found hash {}, wanted {} (state.json): the "
                                                    "file was damaged or changed",
                                                    path, hash, wanted));
+}
+
+/// Files that have come from elsewhere: whole, and on the disk.
+Result<void> settle_files(const std::string& folder, const WrittenFiles& files) {
+  for (const auto* hashes : {&files.model, &files.optimizer})
+    for (const auto& [name, hash] : *hashes) {
+      if (files.held.contains(name)) continue;
+      MOTLEY_RETURN_IF_ERROR(check_hash(folder + "/" + name, hash));
+      MOTLEY_RETURN_IF_ERROR(sync_path(folder + "/" + name));
+    }
+  return {};
 }
 
 /// Hashes of the files in a folder.
@@ -234,9 +195,7 @@ Result<void> make_folder(const std::string& folder) {
 Result<void> write_state(const std::string& folder, const CheckpointState& state,
                          const WrittenFiles& files) {
   Json json = state_to_json(state);
-  json["model_files"] = hashes_to_json(files.model);
-  json["optimizer_files"] = hashes_to_json(files.optimizer);
-  if (!files.held.empty()) json["held"] = held_to_json(files.held);
+  json.update(written_files_to_json(files));
   MOTLEY_RETURN_IF_ERROR(write_file_atomic(folder + "/state.json", json.dump(2) + "\n"));
   return sync_path(folder);
 }
@@ -253,10 +212,8 @@ Result<void> replace(const std::string& half, const std::string& target) {
 
 /// "host b has model-00002-of-00003.safetensors; ..."
 std::string describe_held(const HeldFiles& held) {
-  std::map<std::string, std::vector<std::string>> by_host;
-  for (const auto& [name, file] : held) by_host[file.host].push_back(name);
   std::vector<std::string> hosts;
-  for (const auto& [host, names] : by_host)
+  for (const auto& [host, names] : names_by_host(held))
     hosts.push_back(fmt::format("host {} has {}", host, fmt::join(names, ", ")));
   return join(hosts, "; ");
 }
@@ -287,12 +244,8 @@ Result<HeldFiles> held_files(const std::string& folder) {
 
 Result<void> settle_held(const std::string& folder) {
   MOTLEY_ASSIGN(StateFile file, read_state(folder));
-  for (const auto* hashes : {&file.files.model, &file.files.optimizer})
-    for (const auto& [name, hash] : *hashes) {
-      MOTLEY_RETURN_IF_ERROR(check_hash(folder + "/" + name, hash));
-      MOTLEY_RETURN_IF_ERROR(sync_path(folder + "/" + name));
-    }
   file.files.held.clear();
+  MOTLEY_RETURN_IF_ERROR(settle_files(folder, file.files));
   return write_state(folder, file.state, file.files);
 }
 
@@ -313,20 +266,6 @@ Result<Checkpoint> open_checkpoint(const std::string& folder, TensorFiles::Exten
   MOTLEY_ASSIGN(checkpoint.model, open_files(folder, here.model, extent, checkpoint.files));
   MOTLEY_ASSIGN(checkpoint.optimizer, open_files(folder, here.optimizer, extent, checkpoint.files));
   return checkpoint;
-}
-
-Json written_files_to_json(const WrittenFiles& files) {
-  Json json{{"model_files", hashes_to_json(files.model)},
-            {"optimizer_files", hashes_to_json(files.optimizer)}};
-  if (!files.held.empty()) json["held"] = held_to_json(files.held);
-  return json;
-}
-
-Result<WrittenFiles> written_files_from_json(const Json& json, const std::string& where) {
-  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
-  MOTLEY_ASSIGN(WrittenFiles files, read_files(object));
-  MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
-  return files;
 }
 
 CheckpointStore::CheckpointStore(const std::string& run_dir)
@@ -393,12 +332,7 @@ Result<std::string> CheckpointStore::put_in_place(std::int64_t step) const {
 Result<std::string> CheckpointStore::adopt(std::int64_t step) const {
   const std::string half = half_written(step);
   MOTLEY_ASSIGN(const StateFile file, read_state(half));
-  for (const auto* hashes : {&file.files.model, &file.files.optimizer})
-    for (const auto& [name, hash] : *hashes) {
-      if (file.files.held.contains(name)) continue;
-      MOTLEY_RETURN_IF_ERROR(check_hash(half + "/" + name, hash));
-      MOTLEY_RETURN_IF_ERROR(sync_path(half + "/" + name));
-    }
+  MOTLEY_RETURN_IF_ERROR(settle_files(half, file.files));
   MOTLEY_RETURN_IF_ERROR(sync_path(half + "/state.json"));
   MOTLEY_RETURN_IF_ERROR(sync_path(half));
   MOTLEY_ASSIGN(const std::string path, put_in_place(step));
@@ -509,6 +443,13 @@ Result<void> CheckpointStore::publish_average(
   MOTLEY_ASSIGN(const Checkpoint found, open_checkpoint(checkpoint));
   return found.model.with_others(found.optimizer, std::string(program::kAverageSuffix), tied)
       .write_whole(run_dir_ + "/model_average.safetensors");
+}
+
+Result<void> CheckpointStore::publish_all(const EndModels& models) const {
+  MOTLEY_RETURN_IF_ERROR(publish(models.checkpoint));
+  if (const std::string kept = best(); models.has_best && !kept.empty())
+    MOTLEY_RETURN_IF_ERROR(publish(kept, "model_best.safetensors"));
+  return models.averages ? publish_average(models.checkpoint, *models.averages) : Result<void>();
 }
 
 Result<void> consolidate(const Checkpoint& checkpoint, const std::string& target) {

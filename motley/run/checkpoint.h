@@ -12,6 +12,7 @@
 #include "motley/base/safetensors.h"
 #include "motley/run/evaluation.h"
 #include "motley/run/tensor_files.h"
+#include "motley/run/written_files.h"
 
 namespace motley::run {
 
@@ -25,23 +26,6 @@ struct CheckpointState {
   std::optional<Best> best = {};  ///< evaluation so far
   bool operator==(const CheckpointState&) const = default;
 };
-
-/// Where a file of a checkpoint lies that the host of its rank keeps (`--checkpoint hosts`).
-struct HeldFile {
-  std::string host;
-  std::string folder;  ///< below what the host keeps (agent.h)
-  bool operator==(const HeldFile&) const = default;
-};
-/// By the file's name.
-using HeldFiles = std::map<std::string, HeldFile>;
-
-/// The files that ranks wrote, by name, with their hashes.
-struct WrittenFiles {
-  std::map<std::string, std::string> model, optimizer;
-  HeldFiles held;  ///< those of them that do not lie in the checkpoint's folder
-};
-Json written_files_to_json(const WrittenFiles& files);
-Result<WrittenFiles> written_files_from_json(const Json& json, const std::string& where);
 
 /// A checkpoint on disk, checked whole: hashes of all files, formats, state.
 struct Checkpoint {
@@ -57,6 +41,14 @@ struct Checkpoint {
 struct RankTensors {
   int rank = 0, ranks = 1;  ///< of those that write
   std::span<const SavedTensor> model, optimizer;
+};
+
+/// The models that a training ends with.
+struct EndModels {
+  std::string checkpoint;  ///< the latest
+  bool has_best = false;   ///< was it evaluated?
+  /// Where it has averages of its parameters: the trained parameter's name by each further name.
+  std::optional<std::map<std::string, std::string>> averages;
 };
 
 /// Directory of the checkpoints of a run: docs/formats/checkpoint.md.
@@ -113,6 +105,8 @@ class CheckpointStore {
   /// `tied`: the trained parameter's name by each of its further names.
   Result<void> publish_average(const std::string& checkpoint,
                                const std::map<std::string, std::string>& tied) const;
+  /// All of them: model, model_best, model_average.safetensors.
+  Result<void> publish_all(const EndModels& models) const;
 
  private:
   Result<std::string> put_in_place(std::int64_t step) const;

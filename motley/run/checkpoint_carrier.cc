@@ -20,7 +20,7 @@ std::int64_t step_of(const WorkerEvent& event) {
 }  // namespace
 
 CheckpointCarrier::CheckpointCarrier(HostLink& link, const std::string& run_dir)
-    : link_(link), store_(run_dir), run_dir_(run_dir) {}
+    : link_(link), store_(run_dir) {}
 
 CheckpointCarrier::~CheckpointCarrier() {
   if (!current_) return;

@@ -60,7 +60,6 @@ class CheckpointCarrier {
 
   HostLink& link_;
   CheckpointStore store_;
-  std::string run_dir_;
   std::optional<WorkerEvent> newest_, best_;  // that are still to be brought
   std::int64_t best_step_ = -1;
   std::optional<Carried> current_;

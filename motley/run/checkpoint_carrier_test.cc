@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "motley/run/hosts/forked_agent.h"
+#include "motley/testing/forked_agent.h"
 
 namespace motley::run {
 namespace {

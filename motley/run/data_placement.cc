@@ -22,9 +22,8 @@ Result<DataFile> DataFile::open(const data::DataSource& source,
   file.inputs_ = inputs;
   MOTLEY_ASSIGN(file.whole_, data::open_dataset(source, inputs));
   MOTLEY_ASSIGN(const MappedFile mapped, MappedFile::open(source.path));
-  const std::span<const std::byte> bytes = mapped.bytes();
-  file.bytes_ = static_cast<std::int64_t>(bytes.size());
-  file.hash_ = content_name({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  file.bytes_ = static_cast<std::int64_t>(mapped.text().size());
+  file.hash_ = content_name(mapped.text());
   return file;
 }
 
@@ -66,7 +65,8 @@ Result<data::DataSource> DataFile::place(HostLink& link, const std::string& path
       return excerpt;
     }
   }
-  MOTLEY_RETURN_IF_ERROR(link.share(source_.path, path));
+  MOTLEY_ASSIGN(const MappedFile mapped, MappedFile::open(source_.path));
+  MOTLEY_RETURN_IF_ERROR(link.share_named(hash_, mapped.text(), path));
   return there;
 }
 

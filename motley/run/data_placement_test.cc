@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "motley/base/safetensors.h"
-#include "motley/run/hosts/forked_agent.h"
+#include "motley/testing/forked_agent.h"
 
 namespace motley::run {
 namespace {

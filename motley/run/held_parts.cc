@@ -19,12 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 constexpr double kHeldPatience = 60;  // seconds without a byte
 
-std::map<std::string, std::vector<std::string>> names_by_host(const HeldFiles& held) {
-  std::map<std::string, std::vector<std::string>> names;
-  for (const auto& [name, file] : held) names[file.host].push_back(name);
-  return names;
-}
-
 tl::unexpected<Error> away(const std::string& host, const std::vector<std::string>& names,
                            const std::string& why) {
   return runtime_error("run.held",
@@ -93,11 +87,9 @@ Result<void> retain_held(Hosts& hosts, const Job& job) {
     if (step) steps.insert(*step);
   }
   const std::string run = job.kept.substr(0, job.kept.find('/'));
-  std::set<std::string> told = {""};
-  for (const WorkerDevice& device : job.devices)
-    if (told.insert(device.host).second)
-      MOTLEY_RETURN_IF_ERROR(
-          hosts.on(device.host).send({{"do", "retain"}, {"kept", run}, {"steps", steps}}));
+  for (const std::string& host : remote_hosts(job))
+    MOTLEY_RETURN_IF_ERROR(
+        hosts.on(host).send({{"do", "retain"}, {"kept", run}, {"steps", steps}}));
   return {};
 }
 

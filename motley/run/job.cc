@@ -104,6 +104,13 @@ Json store_to_json(const std::optional<StoreAddress>& store) {
 
 }  // namespace
 
+std::set<std::string> remote_hosts(const Job& job) {
+  std::set<std::string> hosts;
+  for (const WorkerDevice& device : job.devices)
+    if (!device.host.empty()) hosts.insert(device.host);
+  return hosts;
+}
+
 Json job_to_json(const Job& job) {
   Json devices = Json::array();
   for (const WorkerDevice& device : job.devices) devices.push_back(worker_device_to_json(device));

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -69,6 +70,8 @@ struct Job {
   std::optional<StoreAddress> store;  ///< none: all ranks share the run directory
   bool operator==(const Job&) const = default;
 };
+/// The machines of its devices other than the lead's.
+std::set<std::string> remote_hosts(const Job& job);
 Json job_to_json(const Job& job);
 Result<Job> job_from_json(const Json& json, const std::string& where);
 

@@ -82,6 +82,7 @@ class Launch {
   void take_line(int rank, const std::string& line);
   void take_exit(int rank, int status);
   void carry();
+  bool all_ended() const;
   bool goes_on() const;
   void check_signals();
   void check_silence();
@@ -258,8 +259,7 @@ void Launch::check_silence() {
   // Longer than the workers' own timeouts, which know better whom they wait for.
   const bool all_ready = ready_ == exit_codes_.size();
   const double limit = job_.timeout_s * (all_ready ? 1.0 : kStartFactor) + kSilenceMargin;
-  const bool all_ended = std::count(exit_codes_.begin(), exit_codes_.end(), -1) == 0;
-  if (blame_ != Blame::kNone || all_ended || seconds_since(progress_at_) < limit) return;
+  if (blame_ != Blame::kNone || all_ended() || seconds_since(progress_at_) < limit) return;
   blame(Blame::kError,
         Error{ErrorKind::kRuntime, "run.timeout",
               fmt::format("no worker got on for {:.0f} s: {}", limit, diagnosis_.all())});
@@ -273,11 +273,14 @@ void Launch::check_deadlines() {
   signal_all(SIGKILL);
 }
 
+bool Launch::all_ended() const {
+  return std::count(exit_codes_.begin(), exit_codes_.end(), -1) == 0;
+}
+
 /// Does a worker run, or a checkpoint come? That of a job that failed is wanted, too.
 bool Launch::goes_on() const {
   const bool is_carrying = options_.carrier != nullptr && !options_.carrier->is_idle();
-  return std::count(exit_codes_.begin(), exit_codes_.end(), -1) > 0 ||
-         (is_carrying && interrupts_ < 2);
+  return !all_ended() || (is_carrying && interrupts_ < 2);
 }
 
 JobOutcome Launch::run() {

@@ -18,11 +18,6 @@ namespace {
 constexpr const char* kModelFileKey = "motley.of";
 constexpr const char* kStepKey = "motley.step";
 
-Result<program::Program> read_program(const std::string& path) {
-  MOTLEY_ASSIGN(const std::string text, read_file(path));
-  return program::parse_program(text, path);
-}
-
 /// What a rank cannot have of rank 0: its parts, and what evaluations keep beside the training.
 std::vector<program::Buffer> own_buffers(const program::DeviceProgram& training,
                                          const std::vector<program::DeviceProgram>& evaluations) {
@@ -89,12 +84,17 @@ Result<RankWeights> read_rank_weights(const RankFolder& folder) {
 
 Result<std::string> hash_model_file(const std::string& path) {
   MOTLEY_ASSIGN(const MappedFile file, MappedFile::open(path));
-  return hash_hex({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()});
+  return hash_hex(file.text());
 }
 
-Result<RankFiles> RankFiles::open(const Job& job) {
+Result<program::Program> read_program(const std::string& path) {
+  MOTLEY_ASSIGN(const std::string text, read_file(path));
+  return program::parse_program(text, path);
+}
+
+Result<RankFiles> RankFiles::open(const Job& job, program::Program program) {
   RankFiles files;
-  MOTLEY_ASSIGN(files.program_, read_program(job.program_path));
+  files.program_ = std::move(program);
   if (job.evaluation)
     for (const std::string& path : job.evaluation->programs) {
       MOTLEY_ASSIGN(files.evaluations_.emplace_back(), read_program(path));

@@ -40,11 +40,15 @@ Result<RankWeights> read_rank_weights(const RankFolder& folder);
 /// What tells a model file from others: of all its bytes.
 Result<std::string> hash_model_file(const std::string& path);
 
+/// A program's file.
+Result<program::Program> read_program(const std::string& path);
+
 /// What the ranks on other machines need of a job, one by one.
 class RankFiles {
  public:
-  /// Reads the job's programs, its model file and, where it resumes, its latest checkpoint.
-  static Result<RankFiles> open(const Job& job);
+  /// Of the job's program, which was read. Reads its evaluations, its model file and, where it
+  /// resumes, its latest checkpoint.
+  static Result<RankFiles> open(const Job& job, program::Program program);
 
   std::string program(Rank rank) const;
   std::size_t evaluations() const { return evaluations_.size(); }

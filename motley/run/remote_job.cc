@@ -10,9 +10,7 @@
 #include <optional>
 #include <set>
 
-#include "motley/base/file.h"
 #include "motley/graph/model_file.h"
-#include "motley/program/program_text.h"
 #include "motley/program/state_names.h"
 #include "motley/run/checkpoint.h"
 #include "motley/run/data_placement.h"
@@ -44,12 +42,14 @@ struct DataFiles {
 
   static Result<DataFiles> open(const Job& job) {
     DataFiles files;
+    const bool has_evaluation = job.evaluation && is_file(job.evaluation->data);
+    if (!is_file(job.data) && !has_evaluation) return files;
     MOTLEY_ASSIGN(const graph::Model model, graph::read_model(job.model_path));
     const std::vector<data::InputSpec> inputs = input_specs(model.graph);
     if (is_file(job.data)) {
       MOTLEY_ASSIGN(files.training, DataFile::open(job.data, inputs));
     }
-    if (job.evaluation && is_file(job.evaluation->data)) {
+    if (has_evaluation) {
       MOTLEY_ASSIGN(files.evaluated, DataFile::open(job.evaluation->data, inputs));
     }
     return files;
@@ -114,14 +114,6 @@ Result<void> place_checkpoint(HostLink& link, const std::string& run_dir) {
         each.path().string(), fmt::format("run/checkpoint/{}/{}", folder.filename().string(),
                                           each.path().filename().string())));
   return link.link("run/checkpoint/latest", folder.filename().string());
-}
-
-/// The machines of the job's devices other than this one.
-std::set<std::string> remote_hosts(const Job& job) {
-  std::set<std::string> hosts;
-  for (const WorkerDevice& device : job.devices)
-    if (!device.host.empty()) hosts.insert(device.host);
-  return hosts;
 }
 
 /// By rank; "": this process.
@@ -282,15 +274,15 @@ Result<std::string> place_files(HostLink& link, const Given* given, const std::s
   return path;
 }
 
-/// Where ranks keep their parts of checkpoints, and that the latest one's are where they are
-/// wanted.
-Result<void> settle_kept(Hosts& hosts, Job& job) {
-  if (!job.kept.empty()) {
-    MOTLEY_ASSIGN(const std::string text, read_file(job.program_path));
-    MOTLEY_ASSIGN(const program::Program program, program::parse_program(text, job.program_path));
-    job.kept = kept_name(job.kept, program, job);
-  }
-  return gather_for(hosts, job, job.kept);
+/// What hosts are given of a job, with where ranks keep their parts of checkpoints; the latest
+/// one's are then where they are wanted.
+Result<Given> prepare_given(Hosts& hosts, Job& job) {
+  MOTLEY_ASSIGN(program::Program program, read_program(job.program_path));
+  if (!job.kept.empty()) job.kept = kept_name(job.kept, program, job);
+  MOTLEY_RETURN_IF_ERROR(gather_for(hosts, job, job.kept));
+  MOTLEY_ASSIGN(RankFiles ranks, RankFiles::open(job, std::move(program)));
+  MOTLEY_ASSIGN(DataFiles data, DataFiles::open(job));
+  return Given{std::move(ranks), std::move(data)};
 }
 
 }  // namespace
@@ -300,13 +292,13 @@ Result<std::vector<Seat>> place_job(Hosts& hosts, const std::string& path, Job& 
   MOTLEY_RETURN_IF_ERROR(hosts.reach(remote));
   MOTLEY_RETURN_IF_ERROR(choose_store(hosts, job));
   MOTLEY_RETURN_IF_ERROR(check_ways(hosts, job));
-  if (!job.program_path.empty()) MOTLEY_RETURN_IF_ERROR(settle_kept(hosts, job));
   std::map<std::string, std::string> paths = {{"", path}};  // by host
   std::optional<Given> given;
-  if (!remote.empty() && !job.program_path.empty()) {
-    MOTLEY_ASSIGN(RankFiles ranks, RankFiles::open(job));
-    MOTLEY_ASSIGN(DataFiles data, DataFiles::open(job));
-    given.emplace(Given{std::move(ranks), std::move(data)});
+  if (!job.program_path.empty() && !remote.empty()) {
+    MOTLEY_ASSIGN(given, prepare_given(hosts, job));
+  } else if (!job.program_path.empty()) {
+    job.kept.clear();  // no rank is elsewhere
+    MOTLEY_RETURN_IF_ERROR(gather_for(hosts, job, ""));
   }
   for (const std::string& host : remote) {
     MOTLEY_ASSIGN(paths[host], place_files(hosts.on(host), given ? &*given : nullptr, host, job));
@@ -335,16 +327,16 @@ Result<void> publish_models(const Job& job) {
   MOTLEY_ASSIGN(const std::optional<Checkpoint> latest,
                 store.open_latest(TensorFiles::Extent::kSome));
   if (!latest || !latest->written.held.empty()) return {};
-  MOTLEY_RETURN_IF_ERROR(store.publish(latest->path));
-  if (const std::string best = store.best(); latest->state.best && !best.empty())
-    MOTLEY_RETURN_IF_ERROR(store.publish(best, "model_best.safetensors"));
+  EndModels models{latest->path, latest->state.best.has_value(), std::nullopt};
   const std::vector<std::string> states = latest->optimizer.names();
   const bool has_average = std::any_of(states.begin(), states.end(), [](const std::string& name) {
     return name.ends_with(program::kAverageSuffix);
   });
-  if (!has_average) return {};
-  MOTLEY_ASSIGN(const graph::Model model, graph::read_model(job.model_path));
-  return store.publish_average(latest->path, canonical_names(model.graph));
+  if (has_average) {
+    MOTLEY_ASSIGN(const graph::Model model, graph::read_model(job.model_path));
+    models.averages = canonical_names(model.graph);
+  }
+  return store.publish_all(models);
 }
 
 }  // namespace motley::run

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <utility>
 
 namespace motley::trace {
 namespace {
@@ -13,29 +14,38 @@ struct Exchanges {
   std::vector<Nanoseconds> ends;
 };
 
-std::map<std::int64_t, Exchanges> exchanges_of(const Trace& trace, int device) {
-  std::map<std::int64_t, Exchanges> by_step;
+/// By step.
+using ExchangesOfDevice = std::map<std::int64_t, Exchanges>;
+
+std::vector<ExchangesOfDevice> exchanges_by_device(const Trace& trace) {
+  std::vector<ExchangesOfDevice> found(trace.devices.size());
   for (const Interval& interval : trace.intervals) {
-    if (interval.device != device || interval.lane != Lane::kTransfer) continue;
-    const Names& names = trace.names[static_cast<std::size_t>(device)];
-    const std::string& name = names[interval.instruction.index()];
+    if (interval.lane != Lane::kTransfer) continue;
+    const auto device = static_cast<std::size_t>(interval.device);
+    const std::string& name = trace.names[device][interval.instruction.index()];
     if (name.starts_with("motley::send") || name.starts_with("motley::receive")) continue;
-    by_step[interval.step].names.push_back(name);
-    by_step[interval.step].ends.push_back(interval.end);
+    Exchanges& of_step = found[device][interval.step];
+    of_step.names.push_back(name);
+    of_step.ends.push_back(interval.end);
   }
-  return by_step;
+  return found;
 }
 
-std::vector<Nanoseconds> differences(const Trace& trace, int device) {
+std::vector<Nanoseconds> differences(const ExchangesOfDevice& here,
+                                     const ExchangesOfDevice& there) {
   std::vector<Nanoseconds> found;
-  const auto here = exchanges_of(trace, 0), there = exchanges_of(trace, device);
   for (const auto& [step, own] : here) {
     const auto other = there.find(step);
     if (other == there.end() || other->second.names != own.names) continue;
     for (std::size_t i = 0; i < own.ends.size(); ++i)
       found.push_back(other->second.ends[i] - own.ends[i]);
   }
-  if (!found.empty()) return found;
+  return found;
+}
+
+/// Of the ends of a device's steps to those of the first.
+std::vector<Nanoseconds> step_differences(const Trace& trace, int device) {
+  std::vector<Nanoseconds> found;
   std::map<std::int64_t, Nanoseconds> ends;
   for (const StepMark& mark : trace.steps)
     if (mark.device == 0) ends[mark.step] = mark.end;
@@ -54,12 +64,16 @@ Nanoseconds upper_middle(std::vector<Nanoseconds> values) {
 }  // namespace
 
 void align_clocks(Trace& trace, const std::vector<std::string>& clocks) {
+  const std::vector<ExchangesOfDevice> exchanges = exchanges_by_device(trace);
   std::map<std::string, Nanoseconds> offsets;
   std::vector<Nanoseconds> offset_of;
   for (std::size_t device = 0; device < trace.devices.size(); ++device) {
     const auto [known, is_new] = offsets.emplace(clocks[device], 0);
-    if (is_new && device > 0)
-      known->second = upper_middle(differences(trace, static_cast<int>(device)));
+    if (is_new && device > 0) {
+      auto found = differences(exchanges[0], exchanges[device]);
+      if (found.empty()) found = step_differences(trace, static_cast<int>(device));
+      known->second = upper_middle(std::move(found));
+    }
     offset_of.push_back(known->second);
   }
   Nanoseconds begin = std::numeric_limits<Nanoseconds>::max();

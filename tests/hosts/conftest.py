@@ -58,3 +58,20 @@ def nothing_runs(hosts, within=10):
     while any(left := {host.name: host.processes() for host in hosts}.values()):
         assert time.monotonic() < deadline, left
         time.sleep(0.2)
+
+
+def begin(lead, folder):
+    """A long run, once it trains."""
+    process = subprocess.Popen(
+        lead.command(f"{RUN} -C cluster.toml --planner equal --steps 100000 --timeout 10 --run-dir {folder} 2>/dev/null"),
+        stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while lead.run(f"grep -c step {folder}/log.jsonl", check=False).stdout.strip() in ("", "0", "1", "2", "3"):
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.2)
+    return process
+
+
+def ends(process, within=30):
+    out, _ = process.communicate(timeout=within)
+    return process.returncode, json.loads(out)["error"]["message"] if out.strip() else ""

@@ -14,7 +14,7 @@ import time
 import pytest
 
 from hosts import namespaces
-from hosts.conftest import BUILD, MOTLEY, RUN, nothing_runs, slow
+from hosts.conftest import BUILD, MOTLEY, RUN, begin, nothing_runs, slow
 from hosts.namespaces import INSIDE
 
 pytestmark = [pytest.mark.skipif(namespaces.missing() != "", reason=namespaces.missing()), slow]
@@ -151,18 +151,12 @@ def test_a_host_whose_sshd_sleeps(lead, hosts):
 @pytest.mark.parametrize("who", ["motley", "motley-worker"])
 def test_a_host_that_answers_and_then_hangs(lead, hosts, who):
     """Its agent or its worker, in the middle of training."""
-    process = subprocess.Popen(
-        lead.command(f"{RUN} -C cluster.toml --planner equal --steps 100000 --timeout 10 --run-dir hang-{who} 2>/dev/null"),
-        stdout=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while lead.run(f"grep -c step hang-{who}/log.jsonl", check=False).stdout.strip() in ("", "0", "1", "2", "3"):
-        assert time.monotonic() < deadline and process.poll() is None
-        time.sleep(0.2)
+    process = begin(lead, f"hang-{who}")
     hosts["c"].run(f"pkill -STOP -x {who}")
-    begin = time.monotonic()
+    stopped_at = time.monotonic()
     try:
         out, _ = process.communicate(timeout=60)
-        ended_s = time.monotonic() - begin
+        ended_s = time.monotonic() - stopped_at
     finally:
         hosts["c"].run(f"pkill -CONT -x {who}", check=False)
     message = json.loads(out)["error"]["message"]

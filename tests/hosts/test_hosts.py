@@ -4,14 +4,12 @@ Hosts are namespaces with an sshd each, 0.8, 0.4 and 0.2 of a core, and cables o
 `make test-hosts` runs all; `make test` those that are not marked `slow`.
 """
 
-import json
-import subprocess
 import time
 
 import pytest
 
 from hosts import namespaces
-from hosts.conftest import MOTLEY, RATE_MBIT, RUN, nothing_runs, run_json, slow
+from hosts.conftest import MOTLEY, RATE_MBIT, RUN, begin, ends, nothing_runs, run_json, slow
 
 pytestmark = pytest.mark.skipif(namespaces.missing() != "", reason=namespaces.missing())
 
@@ -77,23 +75,6 @@ def test_a_missing_host_is_left_out_only_if_allowed(lead):
     assert lead.run(f"{MOTLEY} probe --hosts a,nowhere", check=False).returncode == 1
     done = lead.run(f"{MOTLEY} probe --hosts a,nowhere --allow-missing", check=False)
     assert done.returncode == 0 and "left out: host nowhere" in done.stderr
-
-
-def begin(lead, folder):
-    """A long run, once it trains."""
-    process = subprocess.Popen(
-        lead.command(f"{RUN} -C cluster.toml --planner equal --steps 100000 --timeout 10 --run-dir {folder} 2>/dev/null"),
-        stdout=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while lead.run(f"grep -c step {folder}/log.jsonl", check=False).stdout.strip() in ("", "0", "1", "2", "3"):
-        assert time.monotonic() < deadline and process.poll() is None
-        time.sleep(0.2)
-    return process
-
-
-def ends(process, within=30):
-    out, _ = process.communicate(timeout=within)
-    return process.returncode, json.loads(out)["error"]["message"] if out.strip() else ""
 
 
 def test_a_killed_worker_is_named(lead, hosts):

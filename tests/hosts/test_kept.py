@@ -9,8 +9,7 @@ import time
 import pytest
 
 from hosts import namespaces
-from hosts.conftest import MOTLEY, PYTHON, RUN, nothing_runs, run_json, slow
-from hosts.test_hosts import ends
+from hosts.conftest import MOTLEY, PYTHON, RUN, ends, nothing_runs, run_json, slow
 
 pytestmark = pytest.mark.skipif(namespaces.missing() != "", reason=namespaces.missing())
 

@@ -157,21 +157,33 @@ const Network::Ports& Network::ports(const Switch& by, NodeId node) {
   return by.ports[static_cast<std::size_t>(at - by.nodes.begin())];
 }
 
+// Each link of the way from one node to another, and how long a message takes.
+template <typename Out, typename Between, typename In>
+Seconds Network::cross(NodeId from, NodeId to, const Out& out, const Between& between,
+                       const In& in) const {
+  out(node_ports_[from.index()].out);
+  Seconds latency;
+  if (const Switch* by = switch_of(from, to)) {
+    const std::int32_t first = ports(*by, from).out, last = ports(*by, to).in;
+    // A link that is both ends' port, as of a pair, is crossed once.
+    if (first != last) out(first);
+    between(by->whole);
+    if (first == last) between(first);
+    if (first != last) in(last);
+    latency = by->latency;
+  }
+  in(node_ports_[to.index()].in);
+  return latency;
+}
+
 Network::Way Network::way(NodeId from, NodeId to) const {
   Way way;
-  const auto cross = [](std::int32_t link, std::vector<std::int32_t>& links) {
-    if (link >= 0) links.push_back(link);
+  const auto into = [](std::vector<std::int32_t>& links) {
+    return [&links](std::int32_t link) {
+      if (link >= 0) links.push_back(link);
+    };
   };
-  cross(node_ports_[from.index()].out, way.out);
-  if (const Switch* by = switch_of(from, to)) {
-    const std::int32_t out = ports(*by, from).out, in = ports(*by, to).in;
-    cross(by->whole, way.between);
-    // A link that is both ends' port, as of a pair, is crossed once.
-    cross(out, out == in ? way.between : way.out);
-    if (out != in) cross(in, way.in);
-    way.latency = by->latency;
-  }
-  cross(node_ports_[to.index()].in, way.in);
+  way.latency = cross(from, to, into(way.out), into(way.between), into(way.in));
   return way;
 }
 
@@ -181,30 +193,17 @@ Path Network::path(DeviceId from, DeviceId to) const {
   return path;
 }
 
-// As `way` says, without making one: collectives of many devices ask for thousands of paths.
 Seconds Network::add_path(DeviceId from, DeviceId to, std::vector<std::int32_t>& links) const {
   if (from == to) return {};
   const NodeId a = node(from), b = node(to);
-  const auto cross = [&](std::int32_t link) {
+  const auto add = [&](std::int32_t link) {
     if (link >= 0) links.push_back(link);
   };
-  if (a == b) {
-    cross(device_ports_[from.index()].out);
-    cross(local_whole_[a.index()]);
-    cross(device_ports_[to.index()].in);
-    return local_latency_[a.index()];
-  }
-  Seconds latency;
-  cross(node_ports_[a.index()].out);
-  if (const Switch* by = switch_of(a, b)) {
-    const std::int32_t out = ports(*by, a).out, in = ports(*by, b).in;
-    if (out != in) cross(out);
-    cross(by->whole);
-    cross(in);
-    latency = by->latency;
-  }
-  cross(node_ports_[b.index()].in);
-  return latency;
+  if (a != b) return cross(a, b, add, add, add);
+  add(device_ports_[from.index()].out);
+  add(local_whole_[a.index()]);
+  add(device_ports_[to.index()].in);
+  return local_latency_[a.index()];
 }
 
 Seconds Network::latency(DeviceId from, DeviceId to) const {

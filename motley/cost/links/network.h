@@ -85,6 +85,8 @@ class Network {
   /// That of two nodes; null: none.
   const Switch* switch_of(NodeId from, NodeId to) const;
   static const Ports& ports(const Switch& by, NodeId node);
+  template <typename Out, typename Between, typename In>
+  Seconds cross(NodeId from, NodeId to, const Out& out, const Between& between, const In& in) const;
   /// What lies between the ports of a switch; -1: nothing.
   std::int32_t add_capacity(std::string name, const cluster::Link& link);
   std::int32_t add_link(std::string name, BytesPerSecond capacity);

@@ -34,10 +34,6 @@ Result<std::string> make_words_file() {
   return name;
 }
 
-std::string_view bytes_of(const MappedFile& file) {
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
-}
-
 }  // namespace
 
 std::string content_name(std::string_view bytes) {
@@ -195,7 +191,7 @@ Result<void> HostLink::put_text(std::string_view text, const std::string& path) 
 
 Result<void> HostLink::put(const std::string& from, const std::string& path) {
   MOTLEY_ASSIGN(const MappedFile file, MappedFile::open(from));
-  return put_text(bytes_of(file), path);
+  return put_text(file.text(), path);
 }
 
 Result<void> HostLink::link(const std::string& path, const std::string& target) {
@@ -229,10 +225,13 @@ Result<void> HostLink::link_kept(const std::string& name, const std::string& pat
 
 Result<void> HostLink::share(const std::string& from, const std::string& path) {
   MOTLEY_ASSIGN(const MappedFile file, MappedFile::open(from));
-  const std::string name = content_name(bytes_of(file));
+  return share_named(content_name(file.text()), file.text(), path);
+}
+
+Result<void> HostLink::share_named(const std::string& name, std::string_view bytes,
+                                   const std::string& path) {
   MOTLEY_ASSIGN(const bool is_there, has(name));
-  if (!is_there)
-    MOTLEY_RETURN_IF_ERROR(keep(name, [&](const Sink& sink) { return sink(bytes_of(file)); }));
+  if (!is_there) MOTLEY_RETURN_IF_ERROR(keep(name, [&](const Sink& sink) { return sink(bytes); }));
   return link_kept(name, path);
 }
 

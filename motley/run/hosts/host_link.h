@@ -53,6 +53,9 @@ class HostLink {
   Result<void> put_text(std::string_view text, const std::string& path);
   /// The same, which the host keeps by its content: sent only where it has it not.
   Result<void> share(const std::string& from, const std::string& path);
+  /// Of a content that is known by its name.
+  Result<void> share_named(const std::string& name, std::string_view bytes,
+                           const std::string& path);
   /// What that is made of, where a name says what the content is. Does the host keep it?
   Result<bool> has(const std::string& name);
   /// Gives it what `write` gives to a sink, piece by piece, to keep under a name.

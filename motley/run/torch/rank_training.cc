@@ -107,25 +107,10 @@ Result<void> check_tensors(const Checkpoint& checkpoint, const program::DevicePr
                   missing != nullptr ? *missing : *extra));
 }
 
-/// What each rank calls its machine. Rank 0 reads what all say, and says it: so that n ranks read
-/// 2n values, not n squared.
+/// What each rank calls its machine.
 Result<std::vector<std::string>> share_machines(const WorkerSession& session) {
-  constexpr const char* kAll = "machines";
-  std::vector<std::string> machines = {this_machine()};
-  if (session.size == 1) return machines;
-  Rendezvous& rendezvous = *session.rendezvous;
-  if (session.rank > 0) {
-    MOTLEY_RETURN_IF_ERROR(rendezvous.set(fmt::format("machine/{}", session.rank), machines[0]));
-    MOTLEY_ASSIGN(const std::string text, rendezvous.get(kAll, 2 * session.patience()));
-    MOTLEY_ASSIGN(const Json all, parse_json(text, kAll));
-    return all.get<std::vector<std::string>>();
-  }
-  for (int rank = 1; rank < session.size; ++rank) {
-    MOTLEY_ASSIGN(machines.emplace_back(),
-                  rendezvous.get(fmt::format("machine/{}", rank), session.patience()));
-  }
-  MOTLEY_RETURN_IF_ERROR(rendezvous.set(kAll, Json(machines).dump()));
-  return machines;
+  if (session.size == 1) return std::vector<std::string>{this_machine()};
+  return session.rendezvous->share("machine", this_machine(), session.patience());
 }
 
 }  // namespace
@@ -733,14 +718,12 @@ Result<void> RankTraining::finish() {
   if (session_.rank != 0 || !session_.job.rank_files.empty()) return {};
   MOTLEY_ASSIGN(const HeldFiles held, held_files(saved_path_));
   if (!held.empty()) return {};  // `consolidate --hosts` puts it together
-  MOTLEY_RETURN_IF_ERROR(checkpoints_.publish(saved_path_));
-  if (const std::string best = checkpoints_.best(); best_ && !best.empty())
-    MOTLEY_RETURN_IF_ERROR(checkpoints_.publish(best, "model_best.safetensors"));
+  EndModels models{saved_path_, best_.has_value(), std::nullopt};
   const bool has_average =
       std::any_of(persistent_.begin(), persistent_.end(),
                   [](const auto& entry) { return entry.first.ends_with(program::kAverageSuffix); });
-  if (!has_average) return {};
-  return checkpoints_.publish_average(saved_path_, canonical_names(model_.graph));
+  if (has_average) models.averages = canonical_names(model_.graph);
+  return checkpoints_.publish_all(models);
 }
 
 Result<void> RankTraining::write_trace() const {

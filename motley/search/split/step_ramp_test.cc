@@ -41,8 +41,9 @@ TEST(StepRamp, IsTheStepModelToTheBit) {
       const double seconds = step_seconds(curves, tails, samples);
       ASSERT_EQ(ramp.at(samples), seconds) << "seed " << seed << ", " << samples;
       const double most = largest_samples(curves, tails, seconds + 0.1);
-      if (std::isfinite(most) && most <= 3 * kCurveEnd)
+      if (std::isfinite(most) && most <= 3 * kCurveEnd) {
         ASSERT_NEAR(ramp.largest_samples(seconds + 0.1), most, 1e-9 * most) << "seed " << seed;
+      }
     }
     EXPECT_EQ(ramp.largest_samples(-1), -std::numeric_limits<double>::infinity());
   }

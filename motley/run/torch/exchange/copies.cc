@@ -44,27 +44,6 @@ Result<CopyDifference> parse_difference(const std::string& text, int rank) {
                         json[2].get<double>(), json[3].get<std::int64_t>()};
 }
 
-/// What each rank says, by rank. Rank 0 reads what all say and says it, as in Rendezvous::agree.
-Result<std::vector<std::string>> share_differences(Rendezvous& rendezvous, const std::string& key,
-                                                   const std::string& own) {
-  const std::string all = key + ", differences";
-  const Seconds timeout = rendezvous.options().timeout;
-  std::vector<std::string> said = {own};
-  if (rendezvous.rank() > 0) {
-    MOTLEY_RETURN_IF_ERROR(rendezvous.set(fmt::format("{}/{}", all, rendezvous.rank()), own));
-    MOTLEY_ASSIGN(const std::string text, rendezvous.get(all, 2 * timeout));
-    MOTLEY_ASSIGN(const Json json, parse_json(text, all));
-    if (!json.is_array() || json.size() != static_cast<std::size_t>(rendezvous.size()))
-      return runtime_error("run.copies", fmt::format("rank 0 says '{}'", text));
-    return json.get<std::vector<std::string>>();
-  }
-  for (int rank = 1; rank < rendezvous.size(); ++rank) {
-    MOTLEY_ASSIGN(said.emplace_back(), rendezvous.get(fmt::format("{}/{}", all, rank)));
-  }
-  MOTLEY_RETURN_IF_ERROR(rendezvous.set(all, Json(said).dump()));
-  return said;
-}
-
 /// Of this rank; its copies become rank 0's.
 Result<CopyDifference> take_copies(Communicator& communicator,
                                    const std::map<std::string, at::Tensor>& copies) {
@@ -111,8 +90,9 @@ Result<std::vector<CopyDifference>> compare_copies(
   if (agreed) return found;
   if (agreed.error().code != "run.disagreement") return tl::make_unexpected(agreed.error());
   MOTLEY_ASSIGN(const CopyDifference own, take_copies(communicator, copies));
-  MOTLEY_ASSIGN(const std::vector<std::string> said,
-                share_differences(rendezvous, key, print_difference(own)));
+  MOTLEY_ASSIGN(
+      const std::vector<std::string> said,
+      rendezvous.share(key + ", differences", print_difference(own), rendezvous.options().timeout));
   for (int rank = 1; rank < rendezvous.size(); ++rank) {
     MOTLEY_ASSIGN(CopyDifference each,
                   parse_difference(said[static_cast<std::size_t>(rank)], rank));

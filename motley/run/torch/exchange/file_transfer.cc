@@ -26,7 +26,7 @@ std::string taken_key(const std::string& key, std::size_t i) {
 Result<void> send_file(Rendezvous& rendezvous, const std::string& key, const std::string& path,
                        Seconds patience) {
   MOTLEY_ASSIGN(const MappedFile file, MappedFile::open(path));
-  std::string_view rest(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  std::string_view rest = file.text();
   bool is_last = false;
   for (std::size_t i = 0; !is_last; ++i) {
     const std::string_view piece = rest.substr(0, kPiece);

@@ -13,6 +13,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include "motley/base/json.h"
 #include "motley/run/hosts/here.h"
 #include "motley/run/torch/exchange/failure.h"
 #include "motley/run/torch/exchange/store.h"
@@ -47,8 +48,7 @@ std::string connection_message(const RendezvousOptions& options, const std::stri
         place.master_port, place.master_address);
   return fmt::format(
       "rank {} on {}: no connection to the store at {} port {} ({}): {}; between hosts of a job "
-      "any "
-      "port must be open: a firewall may let ssh through and no other",
+      "any port must be open: a firewall may let ssh through and no other",
       options.rank, own_host_name(), place.master_address, place.master_port, place.source, cause);
 }
 
@@ -200,6 +200,26 @@ Result<void> Rendezvous::hear_all(const std::string& key, const std::string& wan
 
 Result<void> Rendezvous::agree(const std::string& key, const std::string& value) {
   return meet(key, value, options_.timeout);
+}
+
+// As in meet, rank 0 alone reads what all say.
+Result<std::vector<std::string>> Rendezvous::share(const std::string& key, const std::string& own,
+                                                   Seconds timeout) {
+  const std::string all = key + "/all";
+  std::vector<std::string> said = {own};
+  if (options_.rank > 0) {
+    MOTLEY_RETURN_IF_ERROR(set(fmt::format("{}/{}", key, options_.rank), own));
+    MOTLEY_ASSIGN(const std::string text, get(all, 2 * timeout));
+    MOTLEY_ASSIGN(const Json json, parse_json(text, all));
+    if (!json.is_array() || json.size() != static_cast<std::size_t>(options_.size))
+      return runtime_error("run.rendezvous", fmt::format("{}: rank 0 says '{}'", key, text));
+    return json.get<std::vector<std::string>>();
+  }
+  for (int rank = 1; rank < options_.size; ++rank) {
+    MOTLEY_ASSIGN(said.emplace_back(), get(fmt::format("{}/{}", key, rank), timeout));
+  }
+  MOTLEY_RETURN_IF_ERROR(set(all, Json(said).dump()));
+  return said;
 }
 
 Result<void> Rendezvous::barrier(const std::string& key, Seconds timeout) {

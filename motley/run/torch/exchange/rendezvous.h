@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "motley/base/result.h"
 #include "motley/base/units.h"
@@ -41,6 +42,9 @@ class Rendezvous {
   /// `run.disagreement` naming the first rank whose value is not rank 0's, or `run.timeout` naming
   /// the first that did not come, or nothing. Collective.
   Result<void> agree(const std::string& key, const std::string& value);
+  /// What all ranks say under the same `key` (each key once), by rank. Collective.
+  Result<std::vector<std::string>> share(const std::string& key, const std::string& own,
+                                         Seconds timeout);
   /// Waits until all ranks have come. Collective; each key once.
   Result<void> barrier(const std::string& key, Seconds timeout);
 
