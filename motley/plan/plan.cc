@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
+#include <set>
 
 #include "motley/base/check.h"
 #include "motley/base/json.h"
@@ -22,6 +25,12 @@ Json region_to_json(const Region& region, const cluster::Cluster& cluster) {
     json["devices"].push_back(cluster.device(device).name);
   }
   json["shares"] = region.shares;
+  if (!region.covers.empty()) {
+    json["covers"] = Json::array();
+    for (const OpRange& range : region.covers)
+      json["covers"].push_back(fmt::format("{}-{}", range.first, range.end - 1));
+  }
+  if (region.ahead != 0) json["ahead"] = region.ahead;
   // Absent where one device does all, so that plans of before there were sharded regions stay
   // equal.
   if (region.operators.empty() && region.parameters.empty()) return json;
@@ -133,6 +142,32 @@ Result<std::vector<ExchangeWay>> read_exchanges(JsonObject& object) {
   return ways;
 }
 
+/// "12-40": the last one is in it.
+std::optional<OpRange> parse_range(std::string_view text) {
+  const std::size_t dash = text.find('-');
+  if (dash == std::string_view::npos) return std::nullopt;
+  const auto first = find_integer(text.substr(0, dash));
+  const auto last = find_integer(text.substr(dash + 1));
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  if (!first || !last || *first < 0 || *last < *first || *last > kMost) return std::nullopt;
+  return OpRange{*first, *last + 1};
+}
+
+Result<std::vector<OpRange>> read_covers(JsonObject& object) {
+  std::vector<OpRange> ranges;
+  if (!object.has("covers")) return ranges;
+  MOTLEY_ASSIGN(const Json* list, read_list(object, "covers"));
+  for (const Json& text : *list) {
+    const auto range =
+        text.is_string() ? parse_range(text.get_ref<const std::string&>()) : std::nullopt;
+    if (!range)
+      return bad_value(fmt::format("{}: key 'covers'", object.where()), text,
+                       "operators such as '12-40'");
+    ranges.push_back(*range);
+  }
+  return ranges;
+}
+
 Result<Region> region_from_json(const Json& json, const std::string& where,
                                 const cluster::Cluster& cluster) {
   MOTLEY_ASSIGN(auto object, JsonObject::make(json, where));
@@ -148,6 +183,10 @@ Result<Region> region_from_json(const Json& json, const std::string& where,
       return usage_error("plan.parse", fmt::format("{}: key 'shares': wanted numbers", where));
     }
     region.shares.push_back(share.get<double>());
+  }
+  MOTLEY_ASSIGN(region.covers, read_covers(object));
+  if (object.has("ahead")) {
+    MOTLEY_ASSIGN(region.ahead, object.integer("ahead"));
   }
   if (object.has("operators")) {
     MOTLEY_ASSIGN(region.operators, read_operators(object));
@@ -227,24 +266,28 @@ class ReplicaCheck {
     if (replica.samples <= 0) {
       fault("{}: found {} samples, wanted at least 1", where, replica.samples);
     }
-    if (replica.micro_batches < 1 || replica.samples % replica.micro_batches != 0) {
-      fault("{}: {} samples cannot be done in {} equal micro-batches", where, replica.samples,
+    if (replica.micro_batches < 1 || replica.micro_batches > std::max<std::int64_t>(1, replica.samples)) {
+      fault("{}: {} samples cannot be done in {} micro-batches", where, replica.samples,
             replica.micro_batches);
     }
-    if (index == 0) micro_batches_ = replica.micro_batches;
-    if (replica.micro_batches != micro_batches_) {
-      fault("{}: found {} micro-batches, replica 0 has {}", where, replica.micro_batches,
-            micro_batches_);
+    if (replica.regions.empty()) fault("{}: found no region, wanted at least 1", where);
+    for (std::size_t r = 0; r < replica.regions.size(); ++r) {
+      const Region& region = replica.regions[r];
+      const std::string place =
+          replica.regions.size() == 1 ? where : fmt::format("{}: region {}", where, r);
+      if (region.devices.empty()) fault("{}: found no device, wanted at least 1", place);
+      if (region.devices.size() == 1) add_one_device(place, region);
+      if (region.devices.size() > 1) add_shared(place, region);
+      if (region.ahead < 0) fault("{}: ahead is {}, wanted 0 or more", place, region.ahead);
+      std::set<DeviceId> own;
+      for (const DeviceId device : region.devices) {
+        if (!own.insert(device).second && is_known(device))
+          fault("device {} is twice in {}", cluster_.device(device).name, place);
+        else
+          add_use(index, device);
+      }
     }
-    if (replica.regions.size() != 1) {
-      fault("{}: found {} regions, wanted 1", where, replica.regions.size());
-      return;
-    }
-    const Region& region = replica.regions.front();
-    if (region.devices.empty()) fault("{}: found no device, wanted at least 1", where);
-    if (region.devices.size() == 1) add_one_device(where, region);
-    if (region.devices.size() > 1) add_shared(where, region);
-    for (const DeviceId device : region.devices) add_use(index, device);
+    if (replica.regions.size() > 1) add_covers(where, replica);
   }
 
   bool has_shared_region = false;
@@ -255,6 +298,25 @@ class ReplicaCheck {
   template <typename... Args>
   void fault(fmt::format_string<Args...> format, Args&&... args) {
     faults.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  /// All regions say which operators they have, and none is twice.
+  void add_covers(const std::string& where, const Replica& replica) {
+    std::vector<OpRange> ranges;
+    for (std::size_t r = 0; r < replica.regions.size(); ++r) {
+      const std::vector<OpRange>& covers = replica.regions[r].covers;
+      if (covers.empty()) fault("{}: region {} does not say which operators it covers", where, r);
+      for (std::size_t i = 1; i < covers.size(); ++i)
+        if (covers[i].first < covers[i - 1].end)
+          fault("{}: region {}: operators {} are not behind those before", where, r,
+                covers[i].first);
+      ranges.insert(ranges.end(), covers.begin(), covers.end());
+    }
+    std::sort(ranges.begin(), ranges.end(),
+              [](const OpRange& a, const OpRange& b) { return a.first < b.first; });
+    for (std::size_t i = 1; i < ranges.size(); ++i)
+      if (ranges[i].first < ranges[i - 1].end)
+        fault("{}: operator {} is in two regions", where, ranges[i].first);
   }
 
   void add_one_device(const std::string& where, const Region& region) {
@@ -288,22 +350,23 @@ class ReplicaCheck {
     }
   }
 
+  bool is_known(DeviceId device) const {
+    return !device.is_none() && device.index() < cluster_.devices.size();
+  }
+
   void add_use(std::size_t index, DeviceId device) {
-    if (device.is_none() || device.index() >= cluster_.devices.size()) {
+    if (!is_known(device)) {
       fault("replica {}: the cluster has no device number {}", index, device.value);
       return;
     }
     const auto [first, added] = user_.emplace(device, index);
-    if (!added && first->second == index) {
-      fault("device {} is twice in replica {}", cluster_.device(device).name, index);
-    } else if (!added) {
+    if (!added && first->second != index) {
       fault("device {} is used by replicas {} and {}", cluster_.device(device).name, first->second,
             index);
     }
   }
 
   const cluster::Cluster& cluster_;
-  std::int64_t micro_batches_ = 1;  // of the first replica
   std::map<DeviceId, std::size_t> user_;
 };
 
@@ -347,11 +410,36 @@ bool splits_operators(const Plan& plan) {
   return std::any_of(plan.replicas.begin(), plan.replicas.end(), is_shared);
 }
 
+std::vector<Stretch> find_stretches(const Replica& replica, std::int64_t first) {
+  const std::int64_t least = replica.samples / replica.micro_batches;
+  const std::int64_t more = replica.samples % replica.micro_batches;
+  std::vector<Stretch> stretches;
+  for (std::int64_t m = 0; m < replica.micro_batches; ++m) {
+    stretches.push_back({first, least + (m < more ? 1 : 0)});
+    first += stretches.back().count;
+  }
+  return stretches;
+}
+
+bool has_stages(const Plan& plan) {
+  const std::int64_t times = plan.replicas.front().micro_batches;
+  return std::any_of(plan.replicas.begin(), plan.replicas.end(), [&](const Replica& replica) {
+    return replica.regions.size() > 1 || replica.micro_batches != times ||
+           replica.samples % times != 0 || (is_shared(replica) && plan.replicas.size() > 1);
+  });
+}
+
 std::vector<Member> members(const Plan& plan) {
   std::vector<Member> ranks;
+  if (has_stages(plan)) {
+    std::set<DeviceId> seen;
+    for (const Replica& replica : plan.replicas)
+      for (const Region& region : replica.regions)
+        for (const DeviceId device : region.devices)
+          if (seen.insert(device).second) ranks.push_back({device, replica.samples});
+    return ranks;
+  }
   for (const Replica& replica : plan.replicas) {
-    // Plans are verified when read; a planner that makes another one is our fault.
-    MOTLEY_CHECK(replica.regions.size() == 1);
     const Region& region = replica.regions.front();
     const std::int64_t times = replica.micro_batches;
     const std::vector<std::int64_t> samples = round_shares(region.shares, replica.samples / times);
@@ -438,8 +526,6 @@ Result<void> verify_plan(const Plan& plan, const std::string& model_hash,
     total += static_cast<std::uint64_t>(plan.replicas[i].samples);
   }
   std::vector<std::string> faults = std::move(check.faults);
-  if (check.has_shared_region && plan.replicas.size() > 1)
-    faults.push_back("a region of several devices must be the only replica");
   if (check.has_shared_region && plan.batch_norm == BatchNormMode::kLocal)
     faults.push_back("batch_norm is local: where operators are split it can only be global");
   const auto samples = static_cast<std::int64_t>(total);

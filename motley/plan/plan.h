@@ -34,27 +34,41 @@ struct ExchangeWay {
   bool operator==(const ExchangeWay&) const = default;
 };
 
-/// The operators of a replica on an ordered device list. One device runs all of them. Several share
+/// Operators of the graph that follow each other: [first, end).
+struct OpRange {
+  std::int64_t first = 0, end = 0;
+  bool operator==(const OpRange&) const = default;
+};
+
+/// Operators of a replica on an ordered device list. One device runs all of them. Several share
 /// them: each operator is split as `operators` says, and whatever is cut (samples, heads, rows of a
 /// table) is cut in proportion to `shares`, to whole numbers (round_shares).
 struct Region {
   std::vector<DeviceId> devices;
   std::vector<double> shares;  ///< by device; zero allowed; of one device 1
-  /// Of several devices, by operator of the graph; of one, empty.
+  /// Of several devices, by operator that the region has, in the order of the graph; of one, empty.
   std::vector<OperatorSplit> operators = {};
   std::vector<KeptParameter> parameters = {};
   /// Of several devices: each kind of exchange once; what is not here is native.
   std::vector<ExchangeWay> exchanges = {};
+  /// The operators that it has, ascending; empty: all, as the only region of its replica. Each
+  /// operator is in one region of a replica; any may be, next to each other in the graph or not.
+  std::vector<OpRange> covers = {};
+  /// Micro-batches that may be under way here, from the first operator of the forward pass to the
+  /// last of the backward pass; 0: as many as there are regions from here on (1F1B). As many as the
+  /// replica has: all forward passes come first (GPipe).
+  std::int64_t ahead = 0;
   bool operator==(const Region&) const = default;
 };
 
 /// A share of the global batch. Replicas exchange gradients; their samples follow each other in
-/// replica order inside each global batch.
+/// replica order inside each global batch. Its regions pass values on to each other; a device may
+/// be in several of them. Replicas may be cut into regions differently.
 struct Replica {
   std::int64_t samples = 0;
   std::vector<Region> regions;
-  /// Of each step, equal and one after the other; gradients are added up over them. All replicas
-  /// have as many, and exchange gradients once.
+  /// Of each step, one after the other; gradients are added up over them and exchanged once. Where
+  /// they do not divide the samples, the first have one more (find_stretches).
   std::int64_t micro_batches = 1;
   bool operator==(const Replica&) const = default;
 };
@@ -92,14 +106,28 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
+/// Consecutive samples of a global batch.
+struct Stretch {
+  std::int64_t first = 0, count = 0;
+  bool operator==(const Stretch&) const = default;
+};
+/// The micro-batches of a replica whose samples begin at `first`: as equal as can be, the larger
+/// ones first.
+std::vector<Stretch> find_stretches(const Replica& replica, std::int64_t first);
+
+/// Is it more than samples spread over devices, or one region that all devices share: has a replica
+/// several regions, or one that several devices share beside other replicas, or micro-batches that
+/// are not as many or as large as those of all others?
+bool has_stages(const Plan& plan);
+
 /// One rank of a plan.
 struct Member {
   DeviceId device;
-  std::int64_t samples = 0;  ///< whose part it loads, of each global batch; in a region maybe 0
+  std::int64_t samples = 0;  ///< of its replica or, in the one region that all devices share, its
+                             ///< part of them, maybe 0
   bool operator==(const Member&) const = default;
 };
-/// All ranks of a verified plan, in order: devices of replicas, or of the one region that several
-/// devices share.
+/// All ranks of a verified plan, in order: devices as they come in replicas and their regions.
 std::vector<Member> members(const Plan& plan);
 
 /// The plan of as many of its micro-batches alone.
@@ -119,10 +147,10 @@ std::string print_plan(const Plan& plan, const cluster::Cluster& cluster);
 Result<Plan> parse_plan(std::string_view text, const std::string& name,
                         const cluster::Cluster& cluster);
 
-/// All violations in one message: samples sum to the global batch, no device used twice, devices
-/// exist, a region of several devices is the whole plan and has usable shares, hashes equal those
-/// of model and cluster (stale). Whether operators can be split so, and memory, are verified when
-/// the plan is lowered.
+/// All violations in one message: samples sum to the global batch, no device in two replicas,
+/// devices exist, regions have usable shares and no operator twice, hashes equal those of model and
+/// cluster (stale). Whether the regions have all operators of the model, whether these can be split
+/// so, and memory, are verified when the plan is lowered.
 Result<void> verify_plan(const Plan& plan, const std::string& model_hash,
                          const cluster::Cluster& cluster);
 

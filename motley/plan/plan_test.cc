@@ -266,28 +266,66 @@ TEST(PlanVerify, RegionsOfSeveralDevices) {
             "plan: replica 0: found 3 devices, but not how they split the operators");
   EXPECT_EQ(message([](Plan& plan, Region&) { plan.batch_norm = BatchNormMode::kLocal; }),
             "plan: batch_norm is local: where operators are split it can only be global");
-  EXPECT_EQ(message([](Plan& plan, Region& region) {
-              region.devices.pop_back();
-              region.shares.pop_back();
-              plan.replicas[0].samples = 39;
-              plan.replicas[0].micro_batches = 1;
-              plan.replicas.push_back({1, {Region{{DeviceId(2)}, {1.0}}}});
-            }),
-            "plan: a region of several devices must be the only replica");
-  EXPECT_EQ(message([](Plan& plan, Region&) { plan.replicas[0].micro_batches = 3; }),
-            "plan: replica 0: 40 samples cannot be done in 3 equal micro-batches");
+  EXPECT_EQ(message([](Plan& plan, Region&) { plan.replicas[0].micro_batches = 41; }),
+            "plan: replica 0: 40 samples cannot be done in 41 micro-batches");
   EXPECT_EQ(message([](Plan& plan, Region&) { plan.replicas[0].micro_batches = 0; }),
-            "plan: replica 0: 40 samples cannot be done in 0 equal micro-batches");
+            "plan: replica 0: 40 samples cannot be done in 0 micro-batches");
 }
 
-TEST(PlanVerify, AllReplicasHaveAsManyMicroBatches) {
-  const cluster::Cluster cluster = lab();
+/// Of 40 samples: a:0 and a:1 one after the other, in 7 micro-batches, beside b:0 in two.
+Plan two_stages_and_one(const cluster::Cluster& cluster) {
   Plan plan = two_replicas(cluster);
-  plan.replicas[0].micro_batches = 2;
-  EXPECT_EQ(error_of(verify_plan(plan, "00000000000000aa", cluster)),
-            "plan: replica 1: found 1 micro-batches, replica 0 has 2");
-  plan.replicas[1].micro_batches = 2;
-  EXPECT_TRUE(verify_plan(plan, "00000000000000aa", cluster));
+  Region first{{DeviceId(0)}, {1.0}}, second{{DeviceId(1)}, {1.0}};
+  first.covers = {{0, 3}, {7, 9}};
+  second.covers = {{3, 7}};
+  second.ahead = 2;
+  plan.replicas = {{31, {first, second}, 7}, {9, {Region{{DeviceId(2)}, {1.0}}}, 2}};
+  return plan;
+}
+
+TEST(PlanText, StagesRoundTrip) {
+  const cluster::Cluster cluster = lab();
+  const Plan plan = two_stages_and_one(cluster);
+  ASSERT_TRUE(verify_plan(plan, "00000000000000aa", cluster));
+  const std::string text = print_plan(plan, cluster);
+  EXPECT_THAT(text, ::testing::HasSubstr("\"7-8\""));
+  const auto parsed = parse_plan(text, "plan.json", cluster);
+  ASSERT_TRUE(parsed.has_value());
+  EXPECT_EQ(*parsed, plan);
+  EXPECT_TRUE(has_stages(plan));
+  EXPECT_FALSE(has_stages(two_replicas(cluster)));
+  EXPECT_EQ(members(plan), (std::vector<Member>{{DeviceId(0), 31}, {DeviceId(1), 31}, {DeviceId(2), 9}}));
+}
+
+// 31 in 7: four each, and three have one more.
+TEST(FindStretches, TheFirstHaveOneMore) {
+  const std::vector<Stretch> stretches = find_stretches({31, {}, 7}, 5);
+  ASSERT_EQ(stretches.size(), 7u);
+  EXPECT_EQ(stretches[0], (Stretch{5, 5}));
+  EXPECT_EQ(stretches[2], (Stretch{15, 5}));
+  EXPECT_EQ(stretches[3], (Stretch{20, 4}));
+  EXPECT_EQ(stretches[6], (Stretch{32, 4}));
+}
+
+TEST(PlanVerify, RegionsOfAReplica) {
+  const cluster::Cluster cluster = lab();
+  const auto message = [&](const std::function<void(std::vector<Region>&)>& change) {
+    Plan plan = two_stages_and_one(cluster);
+    change(plan.replicas[0].regions);
+    return error_of(verify_plan(plan, "00000000000000aa", cluster));
+  };
+  EXPECT_EQ(message([](std::vector<Region>& regions) { regions[1].covers[0].end = 8; }),
+            "plan: replica 0: operator 7 is in two regions");
+  EXPECT_EQ(message([](std::vector<Region>& regions) { regions[0].covers[1].first = 2; }),
+            "plan: replica 0: region 0: operators 2 are not behind those before; replica 0: "
+            "operator 2 is in two regions; replica 0: operator 3 is in two regions");
+  EXPECT_EQ(message([](std::vector<Region>& regions) { regions[1].covers.clear(); }),
+            "plan: replica 0: region 1 does not say which operators it covers");
+  EXPECT_EQ(message([](std::vector<Region>& regions) { regions[1].ahead = -1; }),
+            "plan: replica 0: region 1: ahead is -1, wanted 0 or more");
+  EXPECT_EQ(message([](std::vector<Region>& regions) { regions[1].devices = {DeviceId(2)}; }),
+            "plan: device b:0 is used by replicas 0 and 1");
+  EXPECT_EQ(message([](std::vector<Region>& regions) { regions[1].devices = {DeviceId(0)}; }), "");
 }
 
 TEST(PlanVerify, OtherModelOrClusterIsStale) {
@@ -318,7 +356,7 @@ TEST(PlanVerify, ReportsAllViolations) {
       result.error().message,
       "plan: replica 2: found 0 samples, wanted at least 1; replica 2: the share of its only "
       "device must be 1; device a:0 is used by replicas 0 and 2; replica 3: the cluster has "
-      "no device number 9; replica 4: found 0 regions, wanted 1; the replicas have 42 samples "
+      "no device number 9; replica 4: found no region, wanted at least 1; the replicas have 42 samples "
       "together, the global batch is 40; bucket_bytes is 0, wanted at least 1");
 }
 

@@ -46,13 +46,16 @@ SizeExpr parsed_size(const std::string& text) {
   return std::move(*parsed);
 }
 
-/// The expression with `times` batches for each.
-SizeExpr of_all(const SizeExpr& expr, std::int64_t times) {
+/// The expression with something else in place of `batch`.
+SizeExpr with_batch(const SizeExpr& expr, const std::string& instead) {
   if (!expr.depends_on(kBatch)) return expr;
   static const std::regex kName("\\bbatch\\b");
-  const std::string scaled =
-      std::regex_replace(expr.text(), kName, fmt::format("({}*{})", kBatch, times));
-  return parsed_size(scaled);
+  return parsed_size(std::regex_replace(expr.text(), kName, instead));
+}
+
+/// The expression with `times` batches for each.
+SizeExpr of_all(const SizeExpr& expr, std::int64_t times) {
+  return with_batch(expr, fmt::format("({}*{})", kBatch, times));
 }
 
 /// What becomes of an operator.
@@ -80,28 +83,35 @@ std::optional<std::int64_t> first_number(const Op& op) {
 
 class Accumulator {
  public:
-  Accumulator(const Graph& graph, std::int64_t global_batch, std::int64_t micro_batches,
-              plan::BatchNormSpan batch_norm)
+  /// Terms: of replicas, as accumulate_replicas says; sums: as accumulate says.
+  enum class Ends : std::uint8_t { kSums, kTerms };
+
+  Accumulator(const Graph& graph, Passes passes, plan::BatchNormSpan batch_norm, Ends ends)
       : graph_(graph),
-        global_batch_(global_batch),
-        times_(micro_batches),
+        passes_(std::move(passes)),
+        global_batch_(passes_.stretches.back().first + passes_.stretches.back().count),
+        times_(static_cast<std::int64_t>(passes_.stretches.size())),
         is_loop_(batch_norm == plan::BatchNormSpan::kMicroBatch),
+        has_terms_(ends == Ends::kTerms),
         held_(graph.values.size()) {}
 
   Result<Accumulation> run() {
-    MOTLEY_RETURN_IF_ERROR(check_batch());
+    MOTLEY_RETURN_IF_ERROR(check_sizes());
     spread_over_time();
     find_own();
+    find_leaves();
     MOTLEY_RETURN_IF_ERROR(find_fates());
     MOTLEY_RETURN_IF_ERROR(check_outputs());
     find_part();
     begin();
     emit_early();
+    made_.early = made_.graph.ops.size();
     for (std::int64_t m = 0; m < times_; ++m) {
       if (m > 0) take_updated_buffers(m - 1);
       for (std::size_t i = 0; i < graph_.ops.size(); ++i)
         if (!is_prepared_[i] && is_there(i, m)) emit(i, m);
     }
+    made_.late = made_.graph.ops.size();
     end();
     return std::move(made_);
   }
@@ -122,25 +132,40 @@ class Accumulator {
                               graph::draws_across(first) ? "permutes" : "needs", more));
   }
 
-  Result<void> check_batch() const {
-    if (times_ < 1 || global_batch_ % times_ != 0)
-      return refuse(fmt::format("the global batch is {}", global_batch_));
+  Result<void> check_sizes() const {
     const auto size =
         std::find_if(graph_.sizes.begin(), graph_.sizes.end(),
                      [](const graph::NamedSize& each) { return each.name == kBatch; });
-    if (size == graph_.sizes.end() || global_batch_ / times_ < size->min)
-      return refuse(
-          fmt::format("the model's batches are not as small as {}", global_batch_ / times_));
+    for (const plan::Stretch& each : passes_.stretches)
+      if (size == graph_.sizes.end() || each.count < size->min)
+        return refuse(fmt::format("the model's batches are not as small as {}", each.count));
+    if (is_loop_ && times_ > 1 && !are_alike())
+      return refuse("batch norm's statistics are of each micro-batch, and these differ");
     return {};
+  }
+
+  /// Is there one pass, which has all of everything?
+  bool is_alone() const { return has_terms_ && times_ == 1; }
+
+  /// Are all passes those of one replica, and as large?
+  bool are_alike() const {
+    return passes_.replicas.size() == 1 &&
+           passes_.stretches.front().count == passes_.stretches.back().count;
   }
 
   /// Micro-batches are to time what devices are to space: samples are spread over them.
   void spread_over_time() {
-    for (std::int64_t m = 0; m < times_; ++m) time_.devices.push_back(std::to_string(m));
-    time_.shares.assign(static_cast<std::size_t>(times_), 1.0);
+    for (const plan::Stretch& each : passes_.stretches) {
+      time_.devices.push_back(std::to_string(time_.devices.size()));
+      time_.shares.push_back(static_cast<double>(each.count));
+    }
     time_.batch = global_batch_;
-    find_time_rules();
-    spread_samples_by(graph_, rules_, RepeatedTerms::kKept, time_);
+    if (is_alone()) {
+      rules_ = spread_samples(graph_, time_);
+    } else {
+      find_time_rules();
+      spread_samples_by(graph_, rules_, RepeatedTerms::kKept, time_);
+    }
     held_.homes = time_.sources;
     for (std::size_t i = 0; i < graph_.ops.size(); ++i)
       held_.add(graph_.ops[i], rules_[i], time_.ops[i]);
@@ -228,6 +253,7 @@ class Accumulator {
 
   /// Empty: it needs all samples at once.
   std::optional<Fate> fate_of(std::size_t i) const {
+    if (is_alone()) return Fate::kEach;
     const Op& op = graph_.ops[i];
     const ShardingRule& rule = rules_[i];
     const Strategy& way = time_.ops[i];
@@ -276,7 +302,8 @@ class Accumulator {
     const std::vector<char> is_live = graph::find_live(graph_).marks();
     std::vector<std::size_t> refused;
     for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
-      const std::optional<Fate> fate = is_live[i] != 0 ? fate_of(i) : Fate::kDropped;
+      const bool is_there = is_live[i] != 0 && is_adder_[i] == 0;
+      const std::optional<Fate> fate = is_there ? fate_of(i) : Fate::kDropped;
       if (!fate) refused.push_back(i);
       fates_.push_back(fate.value_or(Fate::kDropped));
       if (fates_[i] == Fate::kDropped) continue;
@@ -291,6 +318,46 @@ class Accumulator {
     }
     if (!refused.empty()) return refuse(refused);
     return {};
+  }
+
+  /// Gradients that are sums of gradients (of a weight that is used twice): where outputs stay terms
+  /// these are not added up. By output, what it is the sum of.
+  void find_leaves() {
+    is_adder_.assign(graph_.ops.size(), 0);
+    for (const graph::Output& output : graph_.outputs) leaves_.push_back({output.value});
+    if (!has_terms_) return;
+    std::vector<int> readers(graph_.values.size(), 0);
+    for (const Op& op : graph_.ops)
+      graph::for_each_value(op.arguments, [&](ValueId value) { ++readers[value.index()]; });
+    for (const graph::Output& output : graph_.outputs) ++readers[output.value.index()];
+    for (std::size_t o = 0; o < leaves_.size(); ++o)
+      for (std::size_t l = 0; graph_.outputs[o].kind == graph::OutputKind::kGradient &&
+                              l < leaves_[o].size();)
+        if (!take_apart(o, l, readers)) ++l;
+  }
+
+  bool take_apart(std::size_t output, std::size_t leaf, const std::vector<int>& readers) {
+    const ValueId value = leaves_[output][leaf];
+    const OpId producer = graph_.value(value).producer;
+    if (producer.is_none() || readers[value.index()] != 1 ||
+        home(value) != graph::kPartialForm)
+      return false;
+    const Op& op = graph_.op(producer);
+    if (op.full_name() != "aten::add.Tensor" || op.arguments.size() != 3 ||
+        op.arguments[2] != SymbolicArgument{std::int64_t{1}})
+      return false;
+    const auto* a = std::get_if<ValueId>(&op.arguments[0].value);
+    const auto* b = std::get_if<ValueId>(&op.arguments[1].value);
+    if (a == nullptr || b == nullptr || *a == *b) return false;
+    const Value& about = graph_.value(value);
+    for (const ValueId each : {*a, *b})
+      if (home(each) != graph::kPartialForm || readers[each.index()] != 1 ||
+          graph_.value(each).dtype != about.dtype || graph_.value(each).shape != about.shape)
+        return false;
+    is_adder_[producer.index()] = 1;
+    leaves_[output][leaf] = *a;
+    leaves_[output].push_back(*b);
+    return true;
   }
 
   /// What is summed before all else.
@@ -356,7 +423,8 @@ class Accumulator {
 
   /// One that the graph has not: in the module of `like`.
   ValueId add(const std::string& name, const std::string& overload, SymbolicArguments arguments,
-              DType dtype, std::vector<SizeExpr> shape, const Op* like = nullptr) {
+              DType dtype, std::vector<SizeExpr> shape, const Op* like = nullptr,
+              std::int64_t pass = -1) {
     Op op;
     op.name = name;
     op.overload = overload;
@@ -371,19 +439,46 @@ class Accumulator {
     value.shape = std::move(shape);
     const ValueId result = add_value(std::move(value));
     op.outputs = {result};
-    add_op(std::move(op), {});
+    Copy copy = copy_in(pass);
+    if (like != nullptr) copy.beside = OpId(like - graph_.ops.data());
+    add_op(std::move(op), copy);
     return result;
   }
 
-  ValueId like(ValueId value, const std::string& name, const std::string& overload,
-               SymbolicArguments arguments, const Op& op) {
-    const Value about = made_.graph.value(value);
-    return add(name, overload, std::move(arguments), about.dtype, about.shape, &op);
+  /// Of a pass, or of all replicas: -1.
+  Copy copy_in(std::int64_t pass) const {
+    Copy copy;
+    copy.micro_batch = has_terms_ ? pass : std::max<std::int64_t>(pass, 0);
+    if (pass >= 0) copy.stretch = passes_.stretches[static_cast<std::size_t>(pass)];
+    return copy;
   }
 
-  ValueId scaled(ValueId value, double factor) {
+  ValueId like(ValueId value, const std::string& name, const std::string& overload,
+               SymbolicArguments arguments, const Op& op, std::int64_t pass = -1) {
     const Value about = made_.graph.value(value);
-    return add("aten::mul", "Scalar", {{value}, {factor}}, about.dtype, about.shape);
+    return add(name, overload, std::move(arguments), about.dtype, about.shape, &op, pass);
+  }
+
+  std::size_t replica_of(std::int64_t m) const {
+    return passes_.replica_of[static_cast<std::size_t>(m)];
+  }
+  /// Is it the first of its replica?
+  bool is_first(std::int64_t m) const { return m == 0 || replica_of(m) != replica_of(m - 1); }
+  double share_of(std::int64_t m) const {
+    return static_cast<double>(passes_.stretches[static_cast<std::size_t>(m)].count) /
+           static_cast<double>(global_batch_);
+  }
+  graph::Sizes sizes_of(std::int64_t batch) const { return {{std::string(kBatch), batch}}; }
+  /// The expression in a pass.
+  SizeExpr in_pass(const SizeExpr& expr, std::int64_t m) const {
+    if (!has_terms_ || !expr.depends_on(kBatch)) return expr;
+    const plan::Stretch& stretch = passes_.stretches[static_cast<std::size_t>(m)];
+    return SizeExpr(expr.evaluate_integer(sizes_of(stretch.count)));
+  }
+
+  ValueId scaled(ValueId value, double factor, const Op* beside = nullptr) {
+    const Value about = made_.graph.value(value);
+    return add("aten::mul", "Scalar", {{value}, {factor}}, about.dtype, about.shape, beside);
   }
 
   std::vector<ValueId>& copies_of(ValueId value) { return values_[value.index()]; }
@@ -398,7 +493,7 @@ class Accumulator {
   /// The same in the form that an operator takes.
   ValueId taken(ValueId value, const Form& form, std::int64_t m) {
     if (is_loop_ || form == home(value)) return mapped(value, m);
-    if (form == graph::kWholeForm) return sums_[value.index()];
+    if (form == graph::kWholeForm) return sums_[value.index()].front();
     const ValueId whole = mapped(value, 0);
     if (m == 0) return whole;
     const auto [zeros, is_new] = zeros_.try_emplace(value);
@@ -406,9 +501,15 @@ class Accumulator {
       const Value about = made_.graph.value(whole);
       const SymbolicArgument none{NoneArgument{}};
       zeros->second = add("aten::zeros_like", "", {{whole}, none, none, none, none, none},
-                          about.dtype, about.shape);
+                          about.dtype, about.shape, producer_of(value));
     }
     return zeros->second;
+  }
+
+  /// None of a source.
+  const Op* producer_of(ValueId value) const {
+    const OpId producer = graph_.value(value).producer;
+    return producer.is_none() ? nullptr : &graph_.op(producer);
   }
 
   /// Sources keep their order, first of all values; inputs are cut into micro-batches.
@@ -422,14 +523,43 @@ class Accumulator {
       if (!graph_.values[v].producer.is_none()) continue;
       Value source = graph_.values[v];
       const bool is_cut = held_.homes[v] != graph::kWholeForm;
+      if (is_cut && has_terms_) {
+        for (const plan::Stretch& replica : passes_.replicas) {
+          source.shape[0] = SizeExpr(replica.count);
+          values_[v].push_back(add_value(source));
+        }
+        continue;
+      }
       if (is_cut) source.shape[0] = of_all(source.shape[0], times_);
+      if (is_alone())
+        for (SizeExpr& size : source.shape) size = in_pass(size, 0);
       values_[v] = {add_value(std::move(source))};
     }
     for (std::size_t v = 0; v < graph_.values.size(); ++v)
-      if (graph_.values[v].producer.is_none() && held_.homes[v] != graph::kWholeForm) cut_input(v);
+      if (graph_.values[v].producer.is_none() && held_.homes[v] != graph::kWholeForm)
+        has_terms_ ? slice_input(v) : cut_input(v);
     for (std::size_t v = 0; v < graph_.values.size(); ++v)
       if (graph_.values[v].role == graph::ValueRole::kTangent && made_.part != 1)
         values_[v] = {scaled(values_[v][0], made_.part)};
+  }
+
+  void slice_input(std::size_t v) {
+    const Value& input = graph_.values[v];
+    const std::vector<ValueId> wholes = std::exchange(values_[v], {});
+    for (std::int64_t m = 0; m < times_; ++m) {
+      const plan::Stretch& stretch = passes_.stretches[static_cast<std::size_t>(m)];
+      const std::size_t replica = replica_of(m);
+      const std::int64_t first = stretch.first - passes_.replicas[replica].first;
+      std::vector<SizeExpr> shape = input.shape;
+      shape[0] = SizeExpr(stretch.count);
+      values_[v].push_back(add("aten::slice", "Tensor",
+                               {{wholes[replica]},
+                                {std::int64_t{0}},
+                                {first},
+                                {first + stretch.count},
+                                {std::int64_t{1}}},
+                               input.dtype, std::move(shape), nullptr, m));
+    }
   }
 
   void cut_input(std::size_t v) {
@@ -459,8 +589,19 @@ class Accumulator {
     for (std::size_t i = 0; i < graph_.ops.size(); ++i)
       for (std::int64_t m = 0; is_prepared_[i] && m < times_; ++m)
         if (is_there(i, m)) emit(i, m);
+    for (std::size_t v = 0; v < sums_.size(); ++v)
+      if (is_early_sum_[v] != 0)
+        sums_[v] = {sum_replicas(sums_[v], *producer_of(ValueId(static_cast<std::int64_t>(v))))};
     for (std::size_t i = 0; i < graph_.ops.size(); ++i)
       if (fates_[i] == Fate::kNllMean) count_labels(i);
+  }
+
+  /// Of sums of each replica.
+  ValueId sum_replicas(const std::vector<ValueId>& sums, const Op& op) {
+    if (sums.size() == 1) return sums.front();
+    SymbolicArguments terms;
+    for (const ValueId each : sums) terms.push_back({each});
+    return like(sums.front(), std::string(kSumReplicas), "", {{terms}}, op);
   }
 
   void count_labels(std::size_t i) {
@@ -473,11 +614,14 @@ class Accumulator {
     const auto [known, is_new] = counts_.try_emplace(key);
     if (is_new) {
       const KeywordArgument f32{"dtype", "f32"};
+      std::vector<ValueId> sums;
       for (std::int64_t m = 0; m < times_; ++m) {
-        const ValueId worth = label_worth(mapped(target, m), op);
-        const ValueId sum = add("aten::sum", "", {{worth}, {f32}}, DType::kF32, {}, &op);
-        known->second = m == 0 ? sum : add_up(known->second, sum, op);
+        const ValueId worth = label_worth(mapped(target, m), op, m);
+        const ValueId sum = add("aten::sum", "", {{worth}, {f32}}, DType::kF32, {}, &op, m);
+        if (is_first(m)) sums.push_back(sum);
+        else sums.back() = add_up(sums.back(), sum, op, m);
       }
+      known->second = sum_replicas(sums, op);
       if (dtype != DType::kF32) {
         const SymbolicArgument none{NoneArgument{}};
         const KeywordArgument to{"dtype", std::string(dtype_name(dtype))};
@@ -490,39 +634,51 @@ class Accumulator {
   }
 
   /// By label: does it count, or its class's weight?
-  ValueId label_worth(ValueId labels, const Op& op) {
+  ValueId label_worth(ValueId labels, const Op& op, std::int64_t m) {
     const SymbolicArgument& ignored = op.arguments[4];
     const Value about = made_.graph.value(labels);
     const auto compared = [&](const char* how) {
-      return add(how, "Scalar", {{labels}, ignored}, DType::kBool, about.shape, &op);
+      return add(how, "Scalar", {{labels}, ignored}, DType::kBool, about.shape, &op, m);
     };
     const auto* of_classes = std::get_if<ValueId>(&op.arguments[2].value);
     if (of_classes == nullptr) return compared("aten::ne");
     const ValueId weights = mapped(*of_classes, 0);
     const ValueId outside = compared("aten::eq");
     const ValueId known =
-        like(labels, "aten::masked_fill", "Scalar", {{labels}, {outside}, {std::int64_t{0}}}, op);
+        like(labels, "aten::masked_fill", "Scalar", {{labels}, {outside}, {std::int64_t{0}}}, op, m);
     const ValueId picked = add("aten::index", "Tensor", {{weights}, {SymbolicArguments{{known}}}},
-                               made_.graph.value(weights).dtype, about.shape, &op);
-    return like(picked, "aten::masked_fill", "Scalar", {{picked}, {outside}, {0.0}}, op);
+                               made_.graph.value(weights).dtype, about.shape, &op, m);
+    return like(picked, "aten::masked_fill", "Scalar", {{picked}, {outside}, {0.0}}, op, m);
   }
 
-  ValueId add_up(ValueId a, ValueId b, const Op& op) {
-    return like(a, "aten::add", "Tensor", {{a}, {b}, {std::int64_t{1}}}, op);
+  ValueId add_up(ValueId a, ValueId b, const Op& op, std::int64_t m) {
+    return like(a, "aten::add", "Tensor", {{a}, {b}, {std::int64_t{1}}}, op, m);
   }
 
   SymbolicArgument copied(const SymbolicArgument& argument, std::size_t op, std::int64_t m,
                           std::size_t& operand) {
     if (const auto* id = std::get_if<ValueId>(&argument.value))
       return {taken(*id, wanted(op, operand++), m)};
-    if (const auto* number = std::get_if<graph::SymbolicNumber>(&argument.value))
-      return {graph::SymbolicNumber{of_all(number->expr, is_loop_ ? 1 : times_)}};
+    if (const auto* number = std::get_if<graph::SymbolicNumber>(&argument.value)) {
+      if (!has_terms_) return {graph::SymbolicNumber{of_all(number->expr, is_loop_ ? 1 : times_)}};
+      return {graph::SymbolicNumber{number_in(number->expr, m)}};
+    }
+    if (const auto* size = std::get_if<SizeArgument>(&argument.value))
+      return {SizeArgument{in_pass(size->expr, m)}};
     if (const auto* list = std::get_if<SymbolicArguments>(&argument.value)) {
       SymbolicArguments made;
       for (const SymbolicArgument& each : *list) made.push_back(copied(each, op, m, operand));
       return {made};
     }
     return argument;
+  }
+
+  /// A number of the whole batch or, in a loop, of the pass.
+  SizeExpr number_in(const SizeExpr& expr, std::int64_t m) const {
+    if (!expr.depends_on(kBatch)) return expr;
+    const std::int64_t batch =
+        is_loop_ ? passes_.stretches[static_cast<std::size_t>(m)].count : global_batch_;
+    return with_batch(expr, fmt::format("({})", batch));
   }
 
   void emit(std::size_t i, std::int64_t m) {
@@ -533,11 +689,18 @@ class Accumulator {
     for (SymbolicArgument& argument : made.arguments) argument = copied(argument, i, m, operand);
     if (fate == Fate::kNllMean) made.arguments[3] = {kSumReduction};
     if (fate == Fate::kOwnRows) take_own_rows(made, i, m);
-    for (ValueId& output : made.outputs) output = add_value(graph_.value(output));
+    for (ValueId& output : made.outputs) {
+      Value value = graph_.value(output);
+      for (SizeExpr& size : value.shape) size = in_pass(size, m);
+      output = add_value(std::move(value));
+    }
     if (fate == Fate::kNumbers) count_from(made, rows_before(op.outputs[0], 0, m));
     const std::vector<ValueId> results = made.outputs;
     const graph::Form samples = op.outputs.empty() ? graph::kWholeForm : time_.ops[i].results[0];
-    add_op(std::move(made), {OpId(static_cast<std::int64_t>(i)), m, samples});
+    Copy copy = copy_in(has_terms_ && fates_[i] == Fate::kOnce ? -1 : m);
+    copy.of = OpId(static_cast<std::int64_t>(i));
+    copy.samples = samples;
+    add_op(std::move(made), copy);
     for (std::size_t r = 0; r < results.size(); ++r) {
       const bool is_count = fate == Fate::kNllMean && r == 1;  // known already
       if (!is_count) define(op, op.outputs[r], results[r], fate, m);
@@ -547,7 +710,9 @@ class Accumulator {
   /// Indices of a dimension that the micro-batches before have.
   SizeExpr rows_before(ValueId value, int dim, std::int64_t m) const {
     const SizeExpr& rows = graph_.value(value).shape[static_cast<std::size_t>(dim)];
-    return parsed_size(fmt::format("({})*{}", rows.text(), m));
+    if (!has_terms_) return parsed_size(fmt::format("({})*{}", rows.text(), m));
+    const plan::Stretch& stretch = passes_.stretches[static_cast<std::size_t>(m)];
+    return SizeExpr(stretch.first == 0 ? 0 : rows.evaluate_integer(sizes_of(stretch.first)));
   }
 
   /// arange(end) or (start, end, ...) of as many numbers, behind those before.
@@ -574,31 +739,33 @@ class Accumulator {
     const ValueId x = std::get<ValueId>(graph_.ops[op].arguments[0].value);
     const SizeArgument before{rows_before(x, dim, m)};
     numbers = {like(std::get<ValueId>(numbers.value), "aten::sub", "Scalar",
-                    {numbers, {before}, {std::int64_t{1}}}, graph_.ops[op])};
+                    {numbers, {before}, {std::int64_t{1}}}, graph_.ops[op], m)};
   }
 
   void define(const Op& op, ValueId value, ValueId result, Fate fate, std::int64_t m) {
     if (fate == Fate::kMean) {
-      const double part = 1.0 / static_cast<double>(times_);
-      result = like(result, "aten::mul", "Scalar", {{result}, {part}}, op);
+      result = like(result, "aten::mul", "Scalar", {{result}, {share_of(m)}}, op, m);
     }
     if (fate == Fate::kNllMean) {
       const ValueId count = mapped(op.outputs[1], 0);
-      result = like(result, "aten::div", "Tensor", {{result}, {count}}, op);
+      result = like(result, "aten::div", "Tensor", {{result}, {count}}, op, m);
     }
     if (!has_copies(value) && m > 0) return;  // the same as the first
     copies_of(value).push_back(result);
     if (!is_summed(value)) return;
-    ValueId& sum = sums_[value.index()];
-    sum = m == 0 ? result : add_up(sum, result, op);
+    std::vector<ValueId>& sums = sums_[value.index()];
+    if (is_first(m)) sums.push_back(result);
+    else sums.back() = add_up(sums.back(), result, op, m);
   }
 
   bool is_summed(ValueId value) const {
     if (!has_copies(value)) return false;
-    return is_early_sum_[value.index()] != 0 ||
-           std::any_of(graph_.outputs.begin(), graph_.outputs.end(), [&](const auto& output) {
-             return output.value == value && is_summed(output);
-           });
+    if (is_early_sum_[value.index()] != 0) return true;
+    for (std::size_t o = 0; o < leaves_.size(); ++o)
+      if (is_summed(graph_.outputs[o]) &&
+          std::find(leaves_[o].begin(), leaves_[o].end(), value) != leaves_[o].end())
+        return true;
+    return false;
   }
 
   static bool is_summed(const graph::Output& output) {
@@ -608,13 +775,34 @@ class Accumulator {
   /// The loss or a gradient of all micro-batches.
   ValueId total(const graph::Output& output) {
     const bool has_sum = is_summed(output.value);
-    ValueId all = has_sum ? sums_[output.value.index()] : mapped(output.value, 0);
+    ValueId all = has_sum ? sums_[output.value.index()].front() : mapped(output.value, 0);
     if (is_loop_ && !has_sum) all = scaled(all, static_cast<double>(times_));
     return made_.part != 1 && output.kind == graph::OutputKind::kLoss ? scaled(all, made_.part)
                                                                       : all;
   }
 
+  /// Each replica's terms of the outputs.
+  void end_in_terms() {
+    for (std::size_t o = 0; o < graph_.outputs.size(); ++o) {
+      const graph::Output& output = graph_.outputs[o];
+      if (output.kind == graph::OutputKind::kExtra) continue;
+      for (std::size_t r = 0; r < passes_.replicas.size(); ++r)
+        for (const ValueId leaf : leaves_[o]) {
+          const bool has_sum = is_summed(output) && is_summed(leaf);
+          ValueId value = has_sum ? sums_[leaf.index()][r]
+                          : is_summed(output) ? mapped(leaf, 0)
+                                              : mapped(leaf, times_ - 1);
+          if (is_loop_ && is_summed(output) && !has_sum)
+            value = scaled(value, static_cast<double>(times_), producer_of(leaf));
+          if (made_.part != 1 && output.kind == graph::OutputKind::kLoss)
+            value = scaled(value, made_.part, producer_of(leaf));
+          made_.terms.push_back({o, r, value});
+        }
+    }
+  }
+
   void end() {
+    if (has_terms_) return end_in_terms();
     for (graph::Output output : graph_.outputs) {
       if (output.kind == graph::OutputKind::kExtra) continue;
       output.value = is_summed(output) ? total(output) : mapped(output.value, times_ - 1);
@@ -624,21 +812,25 @@ class Accumulator {
   }
 
   const Graph& graph_;
+  const Passes passes_;
   const std::int64_t global_batch_, times_;
-  const bool is_loop_;  // of batch norm in each micro-batch
+  const bool is_loop_;    // of batch norm in each micro-batch
+  const bool has_terms_;  // Ends
   Sharding time_;
   std::vector<ShardingRule> rules_;
   Held held_;                       // over time
   std::vector<char> is_of_inputs_;  // by value
   std::vector<char> is_own_;        // by value: find_own
   std::vector<Fate> fates_;         // by operator
+  std::vector<char> is_adder_;      // by operator: adds up terms of an output that stay terms
+  std::vector<std::vector<ValueId>> leaves_;  // by output: what it is the sum of
   std::vector<char> is_prepared_;   // by operator
   std::vector<char> is_early_sum_;  // by value
   std::map<std::tuple<ValueId, ValueId, std::int64_t, DType>, ValueId> counts_;
   std::map<ValueId, ValueId> zeros_;
   Accumulation made_;
   std::vector<std::vector<ValueId>> values_;  // by value: copies, by micro-batch
-  std::vector<ValueId> sums_;                 // by value
+  std::vector<std::vector<ValueId>> sums_;    // by value: of each replica
 };
 
 /// The strategy of the operator's copy that sums where the operator takes a mean.
@@ -657,7 +849,33 @@ Strategy like_strategy(const ShardingRule& rule, const Strategy& model) {
 
 Result<Accumulation> accumulate(const Graph& graph, std::int64_t global_batch,
                                 std::int64_t micro_batches, plan::BatchNormSpan batch_norm) {
-  return Accumulator(graph, global_batch, micro_batches, batch_norm).run();
+  if (micro_batches < 1 || global_batch % micro_batches != 0)
+    return usage_error(
+        "synth.accumulation",
+        fmt::format("{}: a step cannot be done in {} micro-batches: the global batch is {}",
+                    graph.name, micro_batches, global_batch));
+  const plan::Replica replica{global_batch, {}, micro_batches};
+  Passes passes{plan::find_stretches(replica, 0), {}, {{0, global_batch}}};
+  passes.replica_of.assign(passes.stretches.size(), 0);
+  return Accumulator(graph, std::move(passes), batch_norm, Accumulator::Ends::kSums).run();
+}
+
+Passes find_passes(const plan::Plan& plan) {
+  Passes passes;
+  std::int64_t first = 0;
+  for (const plan::Replica& replica : plan.replicas) {
+    const std::vector<plan::Stretch> stretches = plan::find_stretches(replica, first);
+    passes.stretches.insert(passes.stretches.end(), stretches.begin(), stretches.end());
+    passes.replica_of.resize(passes.stretches.size(), passes.replicas.size());
+    passes.replicas.push_back({first, replica.samples});
+    first += replica.samples;
+  }
+  return passes;
+}
+
+Result<Accumulation> accumulate_replicas(const Graph& graph, const Passes& passes,
+                                         plan::BatchNormSpan batch_norm) {
+  return Accumulator(graph, passes, batch_norm, Accumulator::Ends::kTerms).run();
 }
 
 bool trains_batch_norm(const Graph& graph) {

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "motley/base/result.h"
 #include "motley/graph/graph.h"
 #include "motley/graph/rules/sharding_rule.h"
+#include "motley/plan/plan.h"
 #include "motley/synth/step/sharded_step.h"
 
 namespace motley::synth {
@@ -28,13 +30,44 @@ namespace motley::synth {
 /// - micro-batch m reads each buffer as m - 1 left it: running statistics, counts of batches;
 /// - what else needs all samples at once is refused all the same.
 struct Accumulation {
+  /// One replica's part of an output of the model.
+  struct Term {
+    std::size_t output = 0;   ///< position among the model's outputs
+    std::size_t replica = 0;
+    ValueId value;
+  };
+
   std::int64_t micro_batches = 1;
   /// Of a micro-batch's loss that counts: of a loop 1 / micro_batches, unless the loss is a sum
   /// over samples without any mean.
   double part = 1;
   graph::Graph graph;
   std::vector<Copy> copies;  ///< by operator
+  std::vector<Term> terms = {};
+  /// Of replicas: operators before `early` and those of all replicas come before all micro-batches,
+  /// such of all replicas from `late` on behind them.
+  std::size_t early = 0, late = 0;
 };
+
+/// Micro-batches of replicas: together they have all samples, one after the other.
+struct Passes {
+  std::vector<plan::Stretch> stretches;  ///< by pass
+  std::vector<std::size_t> replica_of;   ///< by pass, ascending
+  std::vector<plan::Stretch> replicas;   ///< samples of each
+};
+Passes find_passes(const plan::Plan& plan);
+
+/// The same for micro-batches that differ and are in several replicas, for what one replica after
+/// the other has of it:
+/// - sizes are numbers; `batch` is none any more;
+/// - each replica has inputs of its own, with its samples, which are cut by slices;
+/// - what has no samples is there once, for all replicas (micro_batch -1), and what inputs add up to
+///   is summed over the replicas by "motley::sum_replicas"([a term of each]), there once, too;
+/// - outputs stay terms: of a loss or gradient each replica has one, or several where it is itself a
+///   sum (of a weight's uses); of what has no samples, or is of the only pass, all have the same.
+Result<Accumulation> accumulate_replicas(const graph::Graph& graph, const Passes& passes,
+                                         plan::BatchNormSpan batch_norm);
+inline constexpr std::string_view kSumReplicas = "motley::sum_replicas";
 
 /// Usage error (synth.accumulation) naming the first operator that needs all samples at once, and
 /// how many more do (statistics of batch norm that are of the step, a loss of a product of means, a

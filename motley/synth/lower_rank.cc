@@ -19,17 +19,6 @@ using graph::OutputKind;
 using graph::ValueRole;
 using program::BufferKind;
 
-/// How far a rank's step has come with what several values share.
-struct Progress {
-  std::vector<BufferId> gathering;         ///< flat, by bucket of parameters begun
-  std::size_t gathered = 0;                ///< how many of these are over
-  std::vector<BufferId> exchanged;         ///< flat, by bucket of outputs begun
-  std::vector<BufferId> targets, updates;  ///< buffers of the model, and their new values
-  BufferId loss;
-  std::map<std::int64_t, BufferId> metrics;  ///< by output of the graph
-};
-
-std::string bucket_label(std::size_t bucket) { return fmt::format("bucket {}", bucket); }
 std::string gather_label(std::size_t bucket) { return fmt::format("parameters {}", bucket); }
 
 /// An input, parameter, buffer or constant of the graph.
@@ -79,77 +68,120 @@ void add_sources(RankStep& rank) {
   }
 }
 
+}  // namespace
+
+std::string bucket_label(std::size_t bucket) { return fmt::format("bucket {}", bucket); }
+
+RankWriter::RankWriter(RankStep& rank) : rank_(rank), update_(rank) {}
+
+void RankWriter::begin() {
+  add_sources(rank_);
+  update_.begin();
+  load_inputs(rank_, update_);
+}
+
 /// Has parameters whole that are kept in parts, for the operator at this position: what the next
 /// bucket brings is on its way while this one is used.
-void gather_parameters(RankStep& rank, std::int64_t position, Progress& progress) {
-  const std::vector<Bucket>& gathers = rank.step().gathers;
-  std::vector<BufferId>& begun = progress.gathering;
-  while (begun.size() < gathers.size() &&
-         (begun.empty() || gathers[begun.size() - 1].ready <= position))
-    begun.push_back(start_exchange(rank, gathers[begun.size()], gather_label(begun.size())));
-  for (std::size_t& next = progress.gathered;
-       next < gathers.size() && gathers[next].ready <= position; ++next) {
+void RankWriter::gather_parameters(std::int64_t position) {
+  const std::vector<Bucket>& gathers = rank_.step().gathers;
+  while (gathering_.size() < gathers.size() &&
+         (gathering_.empty() || gathers[gathering_.size() - 1].ready <= position))
+    gathering_.push_back(
+        start_exchange(rank_, gathers[gathering_.size()], gather_label(gathering_.size())));
+  for (; gathered_ < gathers.size() && gathers[gathered_].ready <= position; ++gathered_) {
+    const Bucket& bucket = gathers[gathered_];
     const std::vector<BufferId> wholes =
-        finish_exchange(rank, gathers[next], begun[next], gather_label(next));
-    for (std::size_t i = 0; i < wholes.size(); ++i)
-      rank.set_whole(gathers[next].items[i].value, wholes[i]);
+        finish_exchange(rank_, bucket, gathering_[gathered_], gather_label(gathered_));
+    for (std::size_t i = 0; i < wholes.size(); ++i) rank_.set_whole(bucket.items[i].value, wholes[i]);
   }
 }
 
 /// Starts the exchanges of outputs that are there after the operator at this position.
-void exchange_outputs(RankStep& rank, std::int64_t position, Progress& progress) {
-  const std::vector<Bucket>& buckets = rank.step().schedule.buckets;
-  std::vector<BufferId>& begun = progress.exchanged;
-  while (begun.size() < buckets.size() && buckets[begun.size()].ready <= position)
-    begun.push_back(start_exchange(rank, buckets[begun.size()], bucket_label(begun.size())));
+void RankWriter::exchange_outputs(std::int64_t position) {
+  const std::vector<Bucket>& buckets = rank_.step().schedule.buckets;
+  while (exchanged_.size() < buckets.size() && buckets[exchanged_.size()].ready <= position)
+    exchanged_.push_back(
+        start_exchange(rank_, buckets[exchanged_.size()], bucket_label(exchanged_.size())));
 }
 
-/// Notes what becomes of one of the graph's outputs, now that its value is what it should be.
-void add_output(const RankStep& rank, std::int64_t index, BufferId value, Progress& progress,
-                Update& update) {
-  const graph::Output& output = rank.graph().outputs[static_cast<std::size_t>(index)];
-  if (output.kind == OutputKind::kLoss) progress.loss = value;
-  if (output.kind == OutputKind::kMetric) progress.metrics[index] = value;
-  if (output.kind == OutputKind::kUpdate) {
-    progress.targets.push_back(rank.value(output.of));
-    progress.updates.push_back(value);
-  }
-  if (output.kind == OutputKind::kGradient) update.add(output.of, value);
+void RankWriter::write(std::size_t position) {
+  const ShardedStep& step = rank_.step();
+  const OpId id = step.schedule.order[position];
+  const auto at = static_cast<std::int64_t>(position);
+  gather_parameters(at);
+  write_operator(rank_, id);
+  for (const ValueId output : step.graph.op(id).outputs)
+    for (const Form& form : step.wanted[output.index()]) rank_.start_conversion(output, form);
+  exchange_outputs(at);
 }
+
+std::vector<RankWriter::Given> RankWriter::direct_outputs() {
+  const ShardedStep& step = rank_.step();
+  std::vector<Given> given;
+  for (const std::int64_t index : step.schedule.direct) {
+    const auto o = static_cast<std::size_t>(index);
+    given.push_back({index, rank_.in_form(step.graph.outputs[o].value, step.outputs[o])});
+  }
+  return given;
+}
+
+std::vector<RankWriter::Given> RankWriter::exchanged_outputs(std::size_t bucket) {
+  const Bucket& about = rank_.step().schedule.buckets[bucket];
+  const std::vector<BufferId> values =
+      finish_exchange(rank_, about, exchanged_[bucket], bucket_label(bucket));
+  std::vector<Given> given;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    given.push_back({about.items[i].output, values[i]});
+  return given;
+}
+
+void RankWriter::add_output(const Given& given) {
+  const graph::Output& output = rank_.graph().outputs[static_cast<std::size_t>(given.output)];
+  if (output.kind == OutputKind::kLoss) loss_ = given.value;
+  if (output.kind == OutputKind::kMetric) metrics_[given.output] = given.value;
+  if (output.kind == OutputKind::kUpdate) {
+    targets_.push_back(rank_.value(output.of));
+    updates_.push_back(given.value);
+  }
+  if (output.kind == OutputKind::kGradient) update_.add(output.of, given.value);
+}
+
+void RankWriter::assign_buffers() {
+  if (targets_.empty()) return;
+  rank_.builder().compute("motley::assign", {{buffer_list(targets_)}, {buffer_list(updates_)}}, {},
+                          "buffers");
+}
+
+std::vector<BufferId> RankWriter::metrics() const {
+  std::vector<BufferId> metrics;
+  for (const auto& [output, value] : metrics_) metrics.push_back(value);
+  return metrics;
+}
+
+namespace {
 
 /// First what needs no exchange, then each bucket when it is over; last the new values of buffers
 /// and the report.
-void finish_outputs(RankStep& rank, Progress& progress, Update& update) {
-  const ShardedStep& step = rank.step();
-  for (const std::int64_t index : step.schedule.direct) {
-    const auto o = static_cast<std::size_t>(index);
-    const ValueId value = step.graph.outputs[o].value;
-    add_output(rank, index, rank.in_form(value, step.outputs[o]), progress, update);
-  }
+void finish_outputs(RankWriter& writer) {
+  RankStep& rank = writer.rank();
+  Update& update = writer.update();
+  for (const RankWriter::Given& given : writer.direct_outputs()) writer.add_output(given);
   update.write("update");
   BufferId stop;  // whether anybody wants to
-  for (std::size_t b = 0; b < progress.exchanged.size(); ++b) {
-    const Bucket& bucket = step.schedule.buckets[b];
-    const std::vector<BufferId> values =
-        finish_exchange(rank, bucket, progress.exchanged[b], bucket_label(b));
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const bool is_stop = bucket.items[i].output == BucketItem::kStop;
-      if (is_stop) stop = values[i];
-      if (!is_stop) add_output(rank, bucket.items[i].output, values[i], progress, update);
-    }
+  for (std::size_t b = 0; b < writer.buckets(); ++b) {
+    for (const RankWriter::Given& given : writer.exchanged_outputs(b))
+      if (given.output == RankWriter::kStop)
+        stop = given.value;
+      else
+        writer.add_output(given);
     update.write(bucket_label(b));
   }
   update.finish();
-  if (!progress.targets.empty())
-    rank.builder().compute("motley::assign",
-                           {{buffer_list(progress.targets)}, {buffer_list(progress.updates)}}, {},
-                           "buffers");
+  writer.assign_buffers();
   if (stop.is_none()) stop = request_stop(rank);  // nobody else is there
-  std::vector<BufferId> metrics;
-  for (const auto& [output, value] : progress.metrics) metrics.push_back(value);
   rank.builder().compute(
       "motley::report",
-      {{progress.loss}, {stop}, buffer_or_none(update.norm()), {buffer_list(metrics)}}, {},
+      {{writer.loss()}, {stop}, buffer_or_none(update.norm()), {buffer_list(writer.metrics())}}, {},
       "report");
 }
 
@@ -157,29 +189,21 @@ void finish_outputs(RankStep& rank, Progress& progress, Update& update) {
 
 program::DeviceProgram lower_rank(const ShardedStep& step, Place& place,
                                   program::DeviceProgram start) {
-  RankStep here(step, place, std::move(start));
-  Progress progress;
-  add_sources(here);
-  Update update(here);
-  load_inputs(here, update);
+  ProgramBuilder builder(std::move(start));
+  RankStep rank(step, place, builder);
+  RankWriter writer(rank);
+  writer.begin();
   const Schedule& schedule = step.schedule;
   for (std::size_t i = 0; i <= schedule.order.size(); ++i) {
     if (i == schedule.early)
       for (const OpId id : schedule.early_counts) {
-        RankOperator loss(here, id);
+        RankOperator loss(rank, id);
         count_labels(loss, Labels::kSpread);
       }
-    if (i == schedule.order.size()) break;
-    const OpId id = schedule.order[i];
-    const auto position = static_cast<std::int64_t>(i);
-    gather_parameters(here, position, progress);
-    write_operator(here, id);
-    for (const ValueId output : step.graph.op(id).outputs)
-      for (const Form& form : step.wanted[output.index()]) here.start_conversion(output, form);
-    exchange_outputs(here, position, progress);
+    if (i < schedule.order.size()) writer.write(i);
   }
-  finish_outputs(here, progress, update);
-  return here.builder().finish();
+  finish_outputs(writer);
+  return builder.finish();
 }
 
 }  // namespace motley::synth

@@ -44,13 +44,13 @@ bool has_direction(plan::OptimizerKind kind) {
 
 }  // namespace
 
-Update::Update(RankStep& rank) : rank_(rank), recipe_(rank.step().options.recipe) {
-  const graph::Graph& graph = rank.graph();
+void Update::begin() {
+  const graph::Graph& graph = rank_.graph();
   kept_.resize(graph.values.size());
   for (const graph::Output& output : graph.outputs)
     if (output.kind == graph::OutputKind::kGradient) kept_[output.of.index()] = keep(output.of);
   if (recipe_.loss_scale)
-    scaling_ = rank.builder().add_buffer(
+    scaling_ = rank_.builder().add_buffer(
         {BufferKind::kState, DType::kF32, {3}, std::string(program::kLossScaleState), BufferId()});
 }
 
@@ -109,7 +109,17 @@ void Update::write(const std::string& label) {
 
 void Update::finish() {
   if (waiting_.empty()) return;
-  write_factor();
+  write_factor(sum_own_squares());
+  write_waiting();
+}
+
+void Update::finish(BufferId squares) {
+  if (waiting_.empty() && !recipe_.needs_factor()) return;
+  write_factor({squares});
+  write_waiting();
+}
+
+void Update::write_waiting() {
   for (const auto& [label, gradients] : waiting_) write_updates(gradients, label);
 }
 
@@ -124,7 +134,7 @@ BufferId Update::sum_squares(const std::vector<BufferId>& tensors, Extent extent
                                                                 : sums;
 }
 
-void Update::write_factor() {
+std::vector<BufferId> Update::sum_own_squares() {
   const std::string label = "gradient norm";
   std::vector<BufferId> wholes, parts, sums;
   for (const auto& [bucket, gradients] : waiting_)
@@ -132,13 +142,18 @@ void Update::write_factor() {
       (kept_[each.parameter.index()].is_part ? parts : wholes).push_back(each.gradient);
   if (!wholes.empty()) sums.push_back(sum_squares(wholes, Extent::kWhole, label));
   if (!parts.empty()) sums.push_back(sum_squares(parts, Extent::kParts, label));
+  return sums;
+}
+
+void Update::write_factor(const std::vector<BufferId>& squares) {
+  const std::string label = "gradient norm";
   ProgramBuilder& builder = rank_.builder();
   factor_ = builder.add_temporary(DType::kF64, {1});
   norm_ = builder.add_temporary(DType::kF64, {1});
   const plan::LossScale scale = recipe_.loss_scale.value_or(plan::LossScale());
   builder.compute("motley::gradient_factor",
                   {buffer_or_none(scaling_),
-                   {buffer_list(sums)},
+                   {buffer_list(squares)},
                    recipe_.clip_norm ? program::Argument{*recipe_.clip_norm} : none(),
                    {scale.growth},
                    {scale.backoff},
@@ -191,7 +206,11 @@ void Update::write_batch(const Batch& batch, const std::string& label) {
                                {optimizer.weight_decay},
                                {optimizer_constants(optimizer)}};
   if (!has_direction(optimizer.kind)) {
-    builder.compute(rank_.step().is_portable() ? "motley::update.portable" : "motley::update",
+    // Of a part of a larger step others may have the parameter, too.
+    const bool is_portable =
+        rank_.step().is_portable() || (rank_.step().part != nullptr &&
+                                       rank_.step().options.updates == plan::Updates::kPortable);
+    builder.compute(is_portable ? "motley::update.portable" : "motley::update",
                     arguments, {}, label);
     return;
   }

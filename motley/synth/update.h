@@ -26,9 +26,10 @@ namespace motley::synth {
 /// more exchange each.
 class Update {
  public:
-  /// The step must outlive it. Adds what is kept from step to step of trained parameters; call
-  /// when the parameters have buffers.
-  explicit Update(RankStep& rank);
+  /// The step must outlive it.
+  explicit Update(RankStep& rank) : rank_(rank), recipe_(rank.step().options.recipe) {}
+  /// Adds what is kept from step to step of trained parameters; call when these have buffers.
+  void begin();
 
   /// The derivative of the loss by itself: 1, or the loss's scale.
   BufferId make_tangent(DType dtype);
@@ -38,6 +39,9 @@ class Update {
   void write(const std::string& label);
   /// Writes the rest.
   void finish();
+  /// The same where others have gradients, too: `squares` is the sum of the squares of all.
+  void finish(BufferId squares);
+  bool is_waiting() const { return !waiting_.empty(); }
   /// Norm of all gradients, f64 [1]; none: nobody asks for it. Valid after finish().
   BufferId norm() const { return norm_; }
 
@@ -66,7 +70,9 @@ class Update {
   /// A state that is called as the parameter with a suffix.
   BufferId add_state(ValueId parameter, std::string_view suffix, DType dtype,
                      plan::StateSpec::Shape shape);
-  void write_factor();
+  std::vector<BufferId> sum_own_squares();
+  void write_factor(const std::vector<BufferId>& squares);
+  void write_waiting();
   /// What devices have of tensors: all of each, or their parts.
   enum class Extent { kWhole, kParts };
   BufferId sum_squares(const std::vector<BufferId>& tensors, Extent extent,

@@ -62,12 +62,12 @@ class Stream:
         return torch.from_numpy(np.asarray(found)).to(dtype)
 
 
-def place_index(elements, outer, inner, first, total, run, micro_batch, micro_batches):
+def place_index(elements, outer, inner, first, total, run, skip, stride):
     """Global elements of a local tensor."""
     local = np.arange(elements, dtype=np.int64)
     row = max(elements // outer, 1)
     here = (local // row * total + first) * inner + local % row
-    return (here // run * micro_batches + micro_batch) * run + here % run
+    return here // run * stride + skip + here % run
 
 
 class PhiloxDraws:

@@ -15,7 +15,7 @@ using graph::Slab;
 struct DrawnPlace {
   Slab slab;  ///< of a micro-batch, of whose middle a part is here
   std::int64_t first = 0;
-  std::int64_t run = 1, micro_batch = 0, micro_batches = 1;
+  std::int64_t run = 1, skip = 0, stride = 1;  ///< the micro-batch's in the whole batch
 };
 
 DrawnPlace place_of(RankOperator& op) {
@@ -32,11 +32,11 @@ DrawnPlace place_of(RankOperator& op) {
   if (copy.samples.kind != FormKind::kSharded) return place;
   // Of the whole batch's samples the micro-batch has a stretch, in each of `before` rows.
   Form here = copy.samples;
-  here.extent = rank.step().sharding.batch;
+  here.extent = copy.stretch.count;
   const Slab samples = slab_of(shape, here);
   place.run = samples.extent * samples.after;
-  place.micro_batch = copy.micro_batch;
-  place.micro_batches = copy.samples.extent / here.extent;
+  place.skip = copy.stretch.first * samples.after;
+  place.stride = copy.samples.extent * samples.after;
   return place;
 }
 
@@ -45,7 +45,7 @@ void write_drawn(RankOperator& op, Arguments arguments, const program::Argument&
   for (program::Argument each :
        {number(std::get<std::int64_t>(draw.value)), program::Argument{place.slab.before},
         program::Argument{place.slab.after}, number(place.first), number(place.slab.extent),
-        number(place.run), number(place.micro_batch), number(place.micro_batches)})
+        number(place.run), number(place.skip), number(place.stride)})
     arguments.push_back(std::move(each));
   std::vector<BufferId> outputs;
   for (std::size_t r = 0; r < op.op().outputs.size(); ++r) outputs.push_back(op.define(r));

@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// motley::dropout(x, p, draw, outer, inner, first, global, run, micro_batch, micro_batches): the
+/// motley::dropout(x, p, draw, outer, inner, first, global, run, skip, stride): the
 /// element at [o, e, i] here is number (o * global + first + e) * inner + i of the micro-batch's,
 /// which its draw belongs to.
 graph::Graph dropout() {
@@ -72,11 +72,11 @@ TEST(SplitRandom, MicroBatchesDrawAsOneBatch) {
   // samples 2 and 5. A micro-batch has 3 * 24 elements in one stretch.
   const Sharding sharding{.shares = {2, 1}, .batch = 3, .micro_batches = 2};
   EXPECT_THAT(places_of(dropout(), sharding, 1),
-              ElementsAre("number(7) 1 24 number(2) number(3) number(72) number(0) number(2)",
-                          "number(7) 1 24 number(2) number(3) number(72) number(1) number(2)"));
+              ElementsAre("number(7) 1 24 number(2) number(3) number(72) number(0) number(144)",
+                          "number(7) 1 24 number(2) number(3) number(72) number(72) number(144)"));
   EXPECT_THAT(places_of(random("uniform"), sharding, 1),
-              ElementsAre("number(3) 1 6 number(2) number(3) number(18) number(0) number(2)",
-                          "number(3) 1 6 number(2) number(3) number(18) number(1) number(2)"));
+              ElementsAre("number(3) 1 6 number(2) number(3) number(18) number(0) number(36)",
+                          "number(3) 1 6 number(2) number(3) number(18) number(18) number(36)"));
 }
 
 TEST(SplitRandom, MicroBatchesOfColumnsAreStretchesOfEachRow) {
@@ -85,8 +85,8 @@ TEST(SplitRandom, MicroBatchesOfColumnsAreStretchesOfEachRow) {
       "input %0: f32[batch, 4] \"x\"\nop %1: f32[4, batch] = aten::t(%0) fwd \"\"\n"
       "op %2: f32[4, batch], %3: bool[4, batch] = motley::dropout(%1, 0.5, 0) fwd \"\"\n");
   EXPECT_THAT(places_of(graph, {.shares = {2, 1}, .batch = 3, .micro_batches = 2}, 1),
-              ElementsAre("number(0) 4 1 number(2) number(3) number(3) number(0) number(2)",
-                          "number(0) 4 1 number(2) number(3) number(3) number(1) number(2)"));
+              ElementsAre("number(0) 4 1 number(2) number(3) number(3) number(0) number(6)",
+                          "number(0) 4 1 number(2) number(3) number(3) number(3) number(6)"));
 }
 
 TEST(SplitRandom, WhatHasNoSamplesIsDrawnOnce) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -10,9 +11,17 @@ namespace motley::synth {
 using program::Instruction;
 
 BufferId ProgramBuilder::add_buffer(program::Buffer buffer) {
+  const bool lives_on = buffer.kind != program::BufferKind::kTemporary &&
+                        buffer.kind != program::BufferKind::kInput && !buffer.name.empty();
+  if (lives_on) {
+    const BufferId next(static_cast<std::int64_t>(program_.buffers.size()));
+    const auto [known, is_new] = persistent_.try_emplace(buffer.name, next);
+    if (!is_new) return known->second;
+  }
   program_.buffers.push_back(std::move(buffer));
   computed_.emplace_back();
   transferred_.emplace_back();
+  received_.emplace_back();
   return BufferId(static_cast<std::int64_t>(program_.buffers.size()) - 1);
 }
 
@@ -40,9 +49,19 @@ void ProgramBuilder::compute(Instruction instruction) {
     instruction.waits.push_back(last);
     waited_ = last;
   }
+  program::for_each_buffer(instruction.arguments, [&](BufferId buffer) {
+    const InstructionId received = received_[program::storage_of(program_, buffer).index()];
+    if (received.is_none()) return;
+    InstructionId& waited = waited_from_[program::peer_of(program_.instructions[received.index()])];
+    if (received <= waited) return;
+    instruction.waits.push_back(received);
+    waited = received;
+  });
+  for (const InstructionId send : std::exchange(awaited_, {})) instruction.waits.push_back(send);
   instruction.lane = Lane::kCompute;
   const std::vector<BufferId> outputs = instruction.outputs;
   const InstructionId id = append(std::move(instruction));
+  last_computed_ = id;
   for (const BufferId output : outputs) computed_[output.index()] = id;
 }
 
@@ -109,10 +128,47 @@ InstructionId ProgramBuilder::transfer(std::string_view op, BufferId from,
   made.arguments = {{from}};
   for (Arguments& list : counts) made.arguments.push_back({std::move(list)});
   made.outputs = std::move(outputs);
-  made.group = GroupId(0);
-  made.waits = {computed_[from.index()]};
+  made.group = group_;
+  made.waits = writers_of(from);
+  std::erase_if(made.waits, [&](InstructionId id) {
+    return program_.instructions[id.index()].lane == Lane::kTransfer;
+  });
   made.label = std::move(label);
   return append(std::move(made));
+}
+
+std::vector<InstructionId> ProgramBuilder::writers_of(BufferId buffer) const {
+  const std::size_t storage = program::storage_of(program_, buffer).index();
+  std::vector<InstructionId> writers;
+  for (const InstructionId id :
+       {computed_[buffer.index()], computed_[storage], transferred_[storage], received_[storage]})
+    if (!id.is_none() && std::find(writers.begin(), writers.end(), id) == writers.end())
+      writers.push_back(id);
+  return writers;
+}
+
+InstructionId ProgramBuilder::send(BufferId buffer, Rank to, std::string label) {
+  Instruction made;
+  made.lane = Lane::kPeer;
+  made.op = "motley::send";
+  made.arguments = {{buffer}, {std::int64_t{to.value}}};
+  made.waits = writers_of(buffer);
+  made.label = std::move(label);
+  return append(std::move(made));
+}
+
+BufferId ProgramBuilder::receive(Rank from, DType dtype, Shape shape, InstructionId after,
+                                 std::string label) {
+  Instruction made;
+  made.lane = Lane::kPeer;
+  made.op = "motley::receive";
+  made.arguments = {{std::int64_t{from.value}}};
+  const BufferId received = add_temporary(dtype, std::move(shape));
+  made.outputs = {received};
+  if (!after.is_none()) made.waits = {after};
+  made.label = std::move(label);
+  received_[received.index()] = append(std::move(made));
+  return received;
 }
 
 void ProgramBuilder::set_part(BufferId buffer, program::Part part) {
@@ -124,30 +180,46 @@ void ProgramBuilder::place_frees() {
   const std::size_t buffers = program_.buffers.size();
   std::vector<std::size_t> last_use(buffers, kNever);           // compute instruction
   std::vector<InstructionId> exchanged(buffers);                // last transfer
+  std::vector<std::vector<InstructionId>> sends(buffers);
   std::vector<std::pair<InstructionId, std::size_t>> finished;  // transfer, compute that waited
+  std::map<InstructionId, std::size_t> over;                    // send, compute that waited
   for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
     const Instruction& instruction = program_.instructions[i];
     const bool is_transfer = instruction.lane == Lane::kTransfer;
+    const bool is_peer = instruction.lane == Lane::kPeer;
     const auto touch = [&](BufferId id) {
       for (const BufferId each : {id, program::storage_of(program_, id)}) {
-        if (is_transfer) exchanged[each.index()] = InstructionId(static_cast<std::int64_t>(i));
-        if (!is_transfer) last_use[each.index()] = i;
+        const InstructionId here(static_cast<std::int64_t>(i));
+        if (is_transfer) exchanged[each.index()] = here;
+        if (is_peer && instruction.outputs.empty()) sends[each.index()].push_back(here);
+        if (!is_transfer && !is_peer) last_use[each.index()] = i;
       }
     };
     program::for_each_buffer(instruction.arguments, touch);
     for (const BufferId output : instruction.outputs) touch(output);
-    if (!is_transfer && !instruction.waits.empty())
-      finished.emplace_back(instruction.waits.back(), i);
+    if (is_transfer || is_peer) continue;
+    for (const InstructionId wait : instruction.waits) {
+      const bool is_exchange = program_.instructions[wait.index()].lane == Lane::kTransfer;
+      if (is_exchange) finished.emplace_back(wait, i);
+      if (!is_exchange) over.try_emplace(wait, i);
+    }
   }
   for (std::size_t b = 0; b < buffers; ++b) {
     if (program_.buffers[b].kind != program::BufferKind::kTemporary) continue;
     std::size_t at = last_use[b];
+    bool is_sent_to_the_end = false;
+    for (const InstructionId send : sends[b]) {
+      const auto waited = over.find(send);
+      is_sent_to_the_end = is_sent_to_the_end || waited == over.end();
+      if (waited != over.end()) at = at == kNever ? waited->second : std::max(at, waited->second);
+    }
+    if (is_sent_to_the_end) continue;
     if (!exchanged[b].is_none()) {
-      const auto over = std::lower_bound(
+      const auto waited = std::lower_bound(
           finished.begin(), finished.end(), exchanged[b],
           [](const auto& entry, InstructionId transfer) { return entry.first < transfer; });
-      if (over == finished.end()) continue;  // it lives to the end of the step
-      at = at == kNever ? over->second : std::max(at, over->second);
+      if (waited == finished.end()) continue;  // it lives to the end of the step
+      at = at == kNever ? waited->second : std::max(at, waited->second);
     }
     if (at == kNever) continue;
     program_.instructions[at].frees.push_back(BufferId(static_cast<std::int64_t>(b)));

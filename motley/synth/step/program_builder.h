@@ -1,7 +1,9 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "motley/graph/rules/strategy.h"
@@ -17,6 +19,7 @@ class ProgramBuilder {
  public:
   explicit ProgramBuilder(program::DeviceProgram start) : program_(std::move(start)) {}
 
+  /// One that lives from step to step is there once by its name: then it is that one.
   BufferId add_buffer(program::Buffer buffer);
   /// A temporary; `base` is what it is a view of (its root is looked up), or none.
   BufferId add_temporary(DType dtype, Shape shape, BufferId base = {});
@@ -24,6 +27,9 @@ class ProgramBuilder {
   BufferId add_like(BufferId like);
   /// Valid until the next buffer is added.
   const program::Buffer& buffer(BufferId id) const { return program_.buffer(id); }
+
+  /// The group of the exchanges that are appended from now on; at first 0.
+  void use_group(GroupId group) { group_ = group; }
 
   /// Appends to the compute lane; waits for the transfers that give its operands.
   void compute(program::Instruction instruction);
@@ -48,6 +54,16 @@ class ProgramBuilder {
   /// Its result of so many elements.
   BufferId exchange(std::string_view op, BufferId from, std::vector<Arguments> counts,
                     std::int64_t elements, std::string label);
+  /// Appends a send to another rank, in the peer lane, as soon as the buffer is there.
+  InstructionId send(BufferId buffer, Rank to, std::string label);
+  /// Appends what another rank sends: a new temporary. It may begin when the compute instruction
+  /// `after` is over; none: at once.
+  BufferId receive(Rank from, DType dtype, Shape shape, InstructionId after, std::string label);
+  /// What is computed next waits for a send: its buffer is free from then on.
+  void wait_for(InstructionId send) { awaited_.push_back(send); }
+  /// The last compute instruction so far; none: there is none.
+  InstructionId last_computed() const { return last_computed_; }
+
   /// Says which part of the whole tensor a persistent buffer is.
   void set_part(BufferId buffer, program::Part part);
 
@@ -60,10 +76,20 @@ class ProgramBuilder {
                          std::vector<BufferId> outputs, std::string label);
   void place_frees();
 
+  /// What another lane than the compute lane waits for before it reads a buffer.
+  std::vector<InstructionId> writers_of(BufferId buffer) const;
+
   program::DeviceProgram program_;
+  GroupId group_{0};
+  std::map<std::string, BufferId> persistent_;  // by name
   std::vector<InstructionId> computed_;     // by buffer: the compute instruction that wrote it
   std::vector<InstructionId> transferred_;  // by buffer: the transfer that summed it
+  std::vector<InstructionId> received_;     // by buffer: the receive that gave it
   InstructionId waited_;                    // the last transfer that the compute lane waited for
+  /// By sending rank the last receive that the compute lane waited for.
+  std::map<Rank, InstructionId> waited_from_;
+  std::vector<InstructionId> awaited_;  // sends
+  InstructionId last_computed_;
 };
 
 }  // namespace motley::synth

@@ -17,11 +17,12 @@ using graph::Form;
 using graph::FormKind;
 using graph::Slab;
 
-RankStep::RankStep(const ShardedStep& step, Place& place, program::DeviceProgram start)
+RankStep::RankStep(const ShardedStep& step, Place& place, ProgramBuilder& builder, GroupId group)
     : step_(step),
       place_(place),
       sizes_{{"batch", step.sharding.batch}},
-      builder_(std::move(start)),
+      builder_(builder),
+      group_(group),
       values_(step.graph.values.size()) {}
 
 graph::Number RankStep::evaluate(const graph::SizeExpr& expr) {
@@ -73,7 +74,7 @@ BufferId RankStep::in_form(ValueId id, const Form& form) {
   BufferId made;
   if (const auto found = arriving_.find({id, form}); found != arriving_.end()) {
     Arriving& parts = found->second;
-    made = builder_.join(parts.flat, parts.slab, parts.extents, std::move(parts.shape), label);
+    made = builder().join(parts.flat, parts.slab, parts.extents, std::move(parts.shape), label);
     arriving_.erase(found);
   } else if (is_made_of_whole(id, form)) {
     const BufferId whole = in_form(id, graph::kWholeForm);
@@ -89,22 +90,22 @@ BufferId RankStep::in_form(ValueId id, const Form& form) {
 RankStep::Arriving RankStep::gather(ValueId id, const Form& from, const std::string& label) {
   const Shape& parts = parts_of(from.extent);
   const Slab slab = slab_of(whole_shape(id), from);
-  const BufferId flat = builder_.cut(value(id), slab, {own(from.extent)}, label);
+  const BufferId flat = builder().cut(value(id), slab, {own(from.extent)}, label);
   const std::int64_t width = slab.before * slab.after;
-  const BufferId all = builder_.exchange(program::kAllGather, flat, {integers(parts, width)},
+  const BufferId all = builder().exchange(program::kAllGather, flat, {integers(parts, width)},
                                          width * from.extent, label);
   return {all, slab, parts, whole_shape(id)};
 }
 
 BufferId RankStep::all_reduce(ValueId id, const std::string& label) {
   if (step_.schedule.in_place[id.index()]) {
-    builder_.all_reduce(value(id), label);
+    builder().all_reduce(value(id), label);
     return value(id);
   }
   const BufferId copy =
-      builder_.make("aten::clone", {{value(id)}, keyword("memory_format", "contiguous")},
+      builder().make("aten::clone", {{value(id)}, keyword("memory_format", "contiguous")},
                     graph().value(id).dtype, whole_shape(id), label);
-  builder_.all_reduce(copy, label);
+  builder().all_reduce(copy, label);
   return copy;
 }
 
@@ -112,8 +113,8 @@ RankStep::Arriving RankStep::reduce_scatter(ValueId id, const Form& to, const st
   const Shape& parts = parts_of(to.extent);
   const Slab slab = slab_of(whole_shape(id), to);
   const std::int64_t width = slab.before * slab.after;
-  const BufferId flat = builder_.cut(value(id), slab, parts, label);
-  const BufferId part = builder_.exchange(program::kReduceScatter, flat, {integers(parts, width)},
+  const BufferId flat = builder().cut(value(id), slab, parts, label);
+  const BufferId part = builder().exchange(program::kReduceScatter, flat, {integers(parts, width)},
                                           width * own(to.extent), label);
   return {part, slab, {own(to.extent)}, local_shape(id, to)};
 }
@@ -124,8 +125,8 @@ RankStep::Arriving RankStep::all_to_all(ValueId id, const Form& from, const Form
   const Shape& received = parts_of(from.extent);
   const Slab out = slab_of(local_shape(id, from), to);
   const Slab in = slab_of(local_shape(id, to), from);
-  const BufferId flat = builder_.cut(value(id), out, sent, label);
-  const BufferId got = builder_.exchange(
+  const BufferId flat = builder().cut(value(id), out, sent, label);
+  const BufferId got = builder().exchange(
       program::kAllToAll, flat,
       {integers(sent, out.before * out.after), integers(received, in.before * in.after)},
       in.before * in.after * from.extent, label);
@@ -134,20 +135,20 @@ RankStep::Arriving RankStep::all_to_all(ValueId id, const Form& from, const Form
 
 BufferId RankStep::take_part(ValueId id, BufferId whole, const Form& to, const std::string& label) {
   const Slab slab = slab_of(whole_shape(id), to);
-  return builder_.make("motley::part", {{whole}, {slab.before}, {begin(to.extent)}, {slab.after}},
-                       builder_.buffer(whole).dtype, local_shape(id, to), label);
+  return builder().make("motley::part", {{whole}, {slab.before}, {begin(to.extent)}, {slab.after}},
+                       builder().buffer(whole).dtype, local_shape(id, to), label);
 }
 
 BufferId RankStep::keep_once(BufferId whole, const std::string& label) {
   if (place_.is_keeper()) return whole;
-  const program::Buffer like = builder_.buffer(whole);
-  return builder_.make("aten::zeros_like", {{whole}, none(), none(), none(), none(), none()},
+  const program::Buffer like = builder().buffer(whole);
+  return builder().make("aten::zeros_like", {{whole}, none(), none(), none(), none(), none()},
                        like.dtype, like.shape, label);
 }
 
 BufferId RankStep::take_keepers(BufferId whole, const std::string& label) {
   const BufferId once = keep_once(whole, label);
-  builder_.all_reduce(once, label);
+  builder().all_reduce(once, label);
   return once;
 }
 

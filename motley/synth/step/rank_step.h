@@ -25,12 +25,17 @@ struct Range {
 /// are written to it by the functions in operators/.
 class RankStep {
  public:
-  /// Step and place must outlive it; `start` is the program without buffers and instructions.
-  RankStep(const ShardedStep& step, Place& place, program::DeviceProgram start);
+  /// All three must outlive it. `group`: in which the step's devices exchange.
+  RankStep(const ShardedStep& step, Place& place, ProgramBuilder& builder,
+           GroupId group = GroupId(0));
 
   const ShardedStep& step() const { return step_; }
   const graph::Graph& graph() const { return step_.graph; }
-  ProgramBuilder& builder() { return builder_; }
+  /// Exchanges that are written to it next are those of this step's devices.
+  ProgramBuilder& builder() {
+    builder_.use_group(group_);
+    return builder_;
+  }
   std::size_t ranks() const { return step_.sharding.devices.size(); }
 
   // ---- sizes
@@ -93,7 +98,8 @@ class RankStep {
   const ShardedStep& step_;
   Place& place_;
   const graph::Sizes sizes_;  // global
-  ProgramBuilder builder_;
+  ProgramBuilder& builder_;
+  const GroupId group_;
   std::vector<BufferId> values_;
   std::map<Converted, BufferId> converted_;
   std::map<Converted, Arriving> arriving_;

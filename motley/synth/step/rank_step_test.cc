@@ -31,7 +31,7 @@ class RankStepTest : public ::testing::Test {
 
   /// A rank's step with these two values as they are kept.
   RankStep step_of(const ShardedStep& step, std::size_t rank) {
-    RankStep made(step, places_[rank], {});
+    RankStep made(step, places_[rank], builder_);
     for (const ValueId id : {ValueId(0), ValueId(1)})
       made.set_value(
           id, made.builder().add_buffer({program::BufferKind::kParameter, DType::kF32,
@@ -47,11 +47,12 @@ class RankStepTest : public ::testing::Test {
   const std::vector<double> shares_ = {2, 1};
   Parts parts_{shares_};
   Place places_[2] = {{parts_, 0}, {parts_, 1}};
+  ProgramBuilder builder_{program::DeviceProgram{}};
 };
 
 TEST_F(RankStepTest, HasItsPartOfEachExtent) {
   const ShardedStep step = plan_step(graph_, sharding_, rules_, {});
-  RankStep second(step, places_[1], {});
+  RankStep second(step, places_[1], builder_);
   EXPECT_THAT(second.parts_of(6), ElementsAre(4, 2));  // 6 * 2/3, 6 * 1/3
   EXPECT_EQ(second.own(6), 2);
   EXPECT_EQ(second.begin(6), 4);

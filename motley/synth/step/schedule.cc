@@ -249,6 +249,20 @@ Schedule schedule_alone(const graph::Graph& graph) {
   return schedule;
 }
 
+Schedule keep_order(const graph::Graph& graph, const std::vector<OpNeeds>& ops,
+                    const std::vector<std::optional<Exchange>>& outputs, Bytes bucket_bytes) {
+  Schedule schedule = empty_schedule(graph);
+  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
+    schedule.order.push_back(OpId(static_cast<std::int64_t>(i)));
+    for (const ValueId value : ops[i].summed) schedule.summed[value.index()] = 1;
+  }
+  find_in_place(graph, ops, schedule);
+  std::vector<ReadyItem> items = find_items(graph, outputs, schedule);
+  std::erase_if(items, [](const ReadyItem& each) { return each.item.output == BucketItem::kStop; });
+  schedule.buckets = fill_buckets(graph, items, bucket_bytes);
+  return schedule;
+}
+
 Schedule make_schedule(const graph::Graph& graph, const graph::Sizes& sizes,
                        const std::vector<OpNeeds>& ops,
                        const std::vector<std::optional<Exchange>>& outputs, Bytes bucket_bytes) {

@@ -66,6 +66,10 @@ struct Schedule {
 /// For a device alone: graph order, nothing summed, all outputs direct.
 Schedule schedule_alone(const graph::Graph& graph);
 
+/// Graph order, of all operators; outputs as for a group. No wish to stop travels with them.
+Schedule keep_order(const graph::Graph& graph, const std::vector<OpNeeds>& ops,
+                    const std::vector<std::optional<Exchange>>& outputs, Bytes bucket_bytes);
+
 /// For a group: operators that only inputs feed and whose results are summed go first, so that the
 /// exchange overlaps with the forward pass; before an operator that waits for an exchange come
 /// those of the last ones that nothing but outputs depends on (gradients of parameters), so that

@@ -34,14 +34,24 @@ class StepPlanner {
 
   void plan() {
     find_homes();
+    if (sharding_.devices.size() == 1 && step_.part != nullptr) {
+      step_.schedule = keep_order(graph_, std::vector<OpNeeds>(graph_.ops.size()),
+                                  std::vector<std::optional<Exchange>>(graph_.outputs.size()),
+                                  step_.options.bucket_bytes);
+      step_.wanted.resize(graph_.values.size());
+      return;
+    }
     if (sharding_.devices.size() == 1) {
       step_.schedule = schedule_alone(graph_);
       step_.wanted.resize(graph_.values.size());
       return;
     }
     find_uses();
-    step_.schedule = make_schedule(graph_, {{"batch", kUsualBatch}}, find_needs(),
-                                   find_output_needs(), step_.options.bucket_bytes);
+    step_.schedule =
+        step_.part != nullptr
+            ? keep_order(graph_, find_needs(), find_output_needs(), step_.options.bucket_bytes)
+            : make_schedule(graph_, {{"batch", kUsualBatch}}, find_needs(), find_output_needs(),
+                            step_.options.bucket_bytes);
     find_wanted();
     find_gathers();
   }
@@ -116,6 +126,8 @@ class StepPlanner {
     for (std::size_t i = 0; i < graph_.ops.size(); ++i)
       for (const Use& use : uses_[i])
         if (is_output[use.value.index()] != 0) taken[use.value.index()].push_back(use.form);
+    if (step_.part != nullptr)
+      for (const auto& [value, form] : step_.part->given) taken[value.index()].push_back(form);
     std::vector<std::optional<Exchange>> needs(graph_.outputs.size());
     for (std::size_t o = 0; o < needs.size(); ++o) {
       const ValueId value = graph_.outputs[o].value;
@@ -146,6 +158,9 @@ class StepPlanner {
     };
     for (const OpId id : step_.schedule.order)
       for (const Use& use : uses_[id.index()]) want(use.value, use.form);
+    if (step_.part != nullptr)
+      for (const auto& [value, form] : step_.part->given)
+        if (!step_.is_home(value, form)) want(value, form);
     for (const std::int64_t output : step_.schedule.direct) {
       const auto o = static_cast<std::size_t>(output);
       want(graph_.outputs[o].value, step_.outputs[o]);
@@ -213,8 +228,8 @@ bool splits_samples(const Form& x) { return x.kind == FormKind::kSharded && x.di
 
 ShardedStep plan_step(const graph::Graph& graph, const Sharding& sharding,
                       const std::vector<graph::ShardingRule>& rules, const LowerOptions& options,
-                      const std::vector<Copy>* copies) {
-  ShardedStep step{graph, sharding, rules, options, copies, Held(graph.values.size())};
+                      const std::vector<Copy>* copies, const PartOfStep* part) {
+  ShardedStep step{graph, sharding, rules, options, copies, part, Held(graph.values.size())};
   StepPlanner(step).plan();
   return step;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "motley/graph/graph.h"
@@ -24,9 +25,17 @@ struct Held {
 struct Copy {
   OpId of;  ///< of the model's graph; none: added
   std::int64_t micro_batch = 0;
+  plan::Stretch stretch = {};  ///< the micro-batch's samples
+  OpId beside = {};  ///< of what was added: the model's operator for which; none: for any
   /// Where its first result there has the samples of the whole batch; whole: it has none.
   graph::Form samples = graph::kWholeForm;
   bool operator==(const Copy&) const = default;
+};
+
+/// Of a step that is a part of a larger one (stage_graphs.h).
+struct PartOfStep {
+  /// Values that others are given in a form, beside what operators and outputs want.
+  std::vector<std::pair<ValueId, graph::Form>> given;
 };
 
 /// What lowering finds out about a sharded step before it knows a rank: the same for all.
@@ -36,6 +45,7 @@ struct ShardedStep {
   const std::vector<graph::ShardingRule>& rules;  ///< by operator
   LowerOptions options;
   const std::vector<Copy>* copies = nullptr;  ///< of an accumulated graph, by operator
+  const PartOfStep* part = nullptr;           ///< of a larger step: operators keep their order
   Held held;                                  ///< by value
   std::vector<graph::Form> outputs = {};      ///< by output: the form in which it must end
   /// By value: other forms that it gets by itself, as soon as it is there. Terms that are wanted in
@@ -61,7 +71,7 @@ struct ShardedStep {
 /// outlive the step. O(graph).
 ShardedStep plan_step(const graph::Graph& graph, const Sharding& sharding,
                       const std::vector<graph::ShardingRule>& rules, const LowerOptions& options,
-                      const std::vector<Copy>* copies = nullptr);
+                      const std::vector<Copy>* copies = nullptr, const PartOfStep* part = nullptr);
 
 /// Is what a device has of the value in one form also what it has in the other? So it is if all
 /// elements along the dimension that is cut are equal, and as many of them.

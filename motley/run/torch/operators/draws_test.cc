@@ -89,9 +89,8 @@ class Oracle {
                                 .add(local.remainder(row))
                                 .add(place.first * place.inner);
     indices_ = here.div(place.run, "floor")
-                   .mul(place.micro_batches)
-                   .add(place.micro_batch)
-                   .mul(place.run)
+                   .mul(place.stride)
+                   .add(place.skip)
                    .add(here.remainder(place.run));
   }
 
@@ -348,7 +347,7 @@ std::vector<std::pair<Distribution, at::ScalarType>> all_draws() {
 }
 
 // 4 rows of 5 of 11, 33 each, in the second of three micro-batches with 2 rows of samples.
-constexpr ElementPlace kOddPlace{4, 33, 3, 11, 2 * 11 * 33, 1, 3};
+constexpr ElementPlace kOddPlace{4, 33, 3, 11, 2 * 11 * 33, 2 * 11 * 33, 6 * 11 * 33};
 constexpr RandomStream kOddStream{0xfedcba9876543210ULL, 1000, 17};
 
 TEST(Draw, TensorOperatorsGiveTheSameBits) {
@@ -378,7 +377,7 @@ TEST(Draw, PartsAndMicroBatchesGiveTheSameBitsAsTheWhole) {
     std::vector<at::Tensor> parts;
     for (std::int64_t m = 0; m < 2; ++m)
       for (const auto& [first, count] : {std::pair<std::int64_t, std::int64_t>{0, 3}, {3, 1}})
-        parts.push_back(draw({distribution, {3, count, 5}, dtype, {3, 5, first, 4, 4 * 5, m, 2}},
+        parts.push_back(draw({distribution, {3, count, 5}, dtype, {3, 5, first, 4, 4 * 5, m * 4 * 5, 8 * 5}},
                              stream, at::kCPU));
     EXPECT_TRUE(at::cat(parts, 1).equal(whole)) << static_cast<int>(distribution) << " " << dtype;
   }

@@ -9,12 +9,12 @@ namespace motley::run {
 
 /// Where the elements of a local tensor stand in the global one. The tensor is seen as [outer,
 /// part, inner], of whose middle `global` the part is [first, first + part): element (o, s, j) has
-/// place (o * global + first + s) * inner + j in the micro-batch. Of the whole batch's elements a
-/// micro-batch has every `micro_batches`-th stretch of `run` neighbours, from its own on.
+/// place (o * global + first + s) * inner + j in the micro-batch. A micro-batch has of the whole
+/// batch's elements, seen as rows of `stride`, the `run` neighbours behind the first `skip` of each.
 struct ElementPlace {
   std::int64_t outer = 1, inner = 1;
   std::int64_t first = 0, global = 0;
-  std::int64_t run = 1, micro_batch = 0, micro_batches = 1;
+  std::int64_t run = 1, skip = 0, stride = 1;
 };
 
 /// The place of local element `local` of `elements` in the global tensor.
@@ -25,9 +25,8 @@ inline std::int64_t global_index(const ElementPlace& place, std::int64_t element
     const std::int64_t row = elements / place.outer, o = local / row;
     here += o * (place.global * place.inner - row);
   }
-  if (place.micro_batches == 1) return here;
-  const std::int64_t stretch = here / place.run;
-  return here + (stretch * (place.micro_batches - 1) + place.micro_batch) * place.run;
+  if (place.stride == place.run) return here;
+  return here + here / place.run * (place.stride - place.run) + place.skip;
 }
 
 /// Calls `body(index, local, count)` for stretches of neighbours in the local tensor and in the
@@ -40,7 +39,7 @@ void for_each_stretch(const ElementPlace& place, std::int64_t elements, std::int
   while (begin < end) {
     const std::int64_t o = begin / row, offset = begin % row;
     std::int64_t count = std::min(end - begin, row - offset);
-    if (place.micro_batches > 1) {
+    if (place.stride > place.run) {
       const std::int64_t here = (o * place.global + place.first) * place.inner + offset;
       count = std::min(count, place.run - here % place.run);
     }

@@ -112,7 +112,7 @@ Result<Kernel> make_stop_request(InstructionReader& reader, at::Device device) {
 }
 
 /// The arguments of what is drawn by place: number of the draw, outer, inner, first, global, run,
-/// micro-batch, micro-batches.
+/// skip, stride.
 struct PlaceArguments {
   PlaceArguments(InstructionReader& reader, std::size_t at)
       : draw(reader.integer(at)),
@@ -121,19 +121,18 @@ struct PlaceArguments {
               .first = reader.integer(at + 3),
               .global = reader.integer(at + 4),
               .run = reader.integer(at + 5),
-              .micro_batch = reader.integer(at + 6),
-              .micro_batches = reader.integer(at + 7)} {}
+              .skip = reader.integer(at + 6),
+              .stride = reader.integer(at + 7)} {}
 
   Result<void> verify() const {
     if (draw >= 0 && draw < (1 << 30) && place.outer > 0 && place.inner > 0 && place.run > 0 &&
-        place.micro_batch >= 0 && place.micro_batch < place.micro_batches)
+        place.skip >= 0 && place.skip <= place.stride - place.run)
       return {};
     return usage_error(
         "run.bad-instruction",
-        fmt::format("found draw {}, outer {}, inner {}, run {}, micro-batch {} of {}, wanted a "
-                    "draw from 0 to 2^30, positive sizes and a micro-batch below their number",
-                    draw, place.outer, place.inner, place.run, place.micro_batch,
-                    place.micro_batches));
+        fmt::format("found draw {}, outer {}, inner {}, {} behind {} of {}, wanted a draw from 0 to "
+                    "2^30, positive sizes and no more than there are",
+                    draw, place.outer, place.inner, place.run, place.skip, place.stride));
   }
   RandomStream stream(const Frame& frame) const {
     return {.seed = frame.seed, .step = frame.step, .draw = draw};

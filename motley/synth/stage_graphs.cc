@@ -1,0 +1,464 @@
+#include "motley/synth/stage_graphs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "motley/base/check.h"
+#include "motley/graph/reach.h"
+#include "motley/graph/work.h"
+#include "motley/synth/stage_order.h"
+
+namespace motley::synth {
+namespace {
+
+using graph::Graph;
+using graph::Op;
+using graph::SymbolicArgument;
+using graph::SymbolicArguments;
+using graph::Value;
+
+constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+
+/// By replica and operator of the model, its region there; kNone: in no region.
+Result<std::vector<std::vector<std::size_t>>> find_regions(const Graph& graph,
+                                                           const plan::Plan& plan) {
+  const graph::Reach live = graph::find_live(graph);
+  std::vector<std::vector<std::size_t>> regions;
+  for (std::size_t r = 0; r < plan.replicas.size(); ++r) {
+    const plan::Replica& replica = plan.replicas[r];
+    std::vector<std::size_t>& of = regions.emplace_back(
+        graph.ops.size(), replica.regions.front().covers.empty() ? 0 : kNone);
+    for (std::size_t g = 0; g < replica.regions.size(); ++g)
+      for (const plan::OpRange& range : replica.regions[g].covers) {
+        if (range.end > static_cast<std::int64_t>(graph.ops.size()))
+          return stale_error("plan.stale",
+                             fmt::format("plan: replica {} has operator {}, the model has {}; plan "
+                                         "again",
+                                         r, range.end - 1, graph.ops.size()));
+        std::fill(of.begin() + range.first, of.begin() + range.end, g);
+      }
+    for (std::size_t i = 0; i < of.size(); ++i)
+      if (of[i] == kNone && live.holds(i))
+        return stale_error(
+            "plan.stale", fmt::format("plan: operator {}, {} in module '{}', is in no region of "
+                                      "replica {}; plan again",
+                                      i, graph.ops[i].full_name(), graph.ops[i].module, r));
+  }
+  return regions;
+}
+
+class StageCutter {
+ public:
+  StageCutter(const Graph& model, const plan::Plan& plan,
+              std::vector<std::vector<std::size_t>> regions, StagedStep& step)
+      : model_(model),
+        plan_(plan),
+        regions_(std::move(regions)),
+        step_(step),
+        acc_(step.accumulated.graph) {}
+
+  Result<void> run() {
+    lay_out();
+    find_homes();
+    find_needs();
+    find_order();
+    build_graphs();
+    add_outputs();
+    return check_buffers();
+  }
+
+ private:
+  /// An operator of the accumulated graph in a stage.
+  struct Instance {
+    std::size_t op, stage;
+    auto operator<=>(const Instance&) const = default;
+  };
+  /// Key of a task: micro-batch, stage, backward, level.
+  using TaskKey = std::tuple<std::int64_t, std::size_t, bool, std::int64_t>;
+
+  void lay_out() {
+    std::map<DeviceId, std::size_t> rank_of;
+    const std::vector<plan::Member> members = plan::members(plan_);
+    for (std::size_t rank = 0; rank < members.size(); ++rank)
+      rank_of[members[rank].device] = rank;
+    for (std::size_t r = 0; r < plan_.replicas.size(); ++r) {
+      first_stage_.push_back(step_.stages.size());
+      for (const plan::Region& region : plan_.replicas[r].regions) {
+        StageGraph& stage = step_.stages.emplace_back();
+        stage.replica = r;
+        stage.region = &region;
+        for (const DeviceId device : region.devices) stage.ranks.push_back(rank_of.at(device));
+        stage.graph.name = model_.name;
+      }
+    }
+  }
+
+  /// The model's operator that says where a copy is; none: anywhere.
+  OpId model_op(std::size_t op) const {
+    const Copy& copy = step_.accumulated.copies[op];
+    return copy.of.is_none() ? copy.beside : copy.of;
+  }
+
+  /// Its stage in a replica; kNone: wherever it is wanted.
+  std::size_t home(std::size_t op, std::size_t replica) const {
+    const OpId of = model_op(op);
+    return of.is_none() ? kNone : first_stage_[replica] + regions_[replica][of.index()];
+  }
+
+  void find_homes() {
+    producers_.assign(acc_.values.size(), kNone);
+    for (std::size_t i = 0; i < acc_.ops.size(); ++i)
+      for (const ValueId output : acc_.ops[i].outputs) producers_[output.index()] = i;
+  }
+
+  /// Operands in a stage: of a sum over replicas the term of its own.
+  template <typename Visit>
+  void for_each_operand(std::size_t op, std::size_t stage, const Visit& visit) const {
+    if (acc_.ops[op].name == kSumReplicas) return visit(own_term(op, stage));
+    graph::for_each_value(acc_.ops[op].arguments, visit);
+  }
+
+  ValueId own_term(std::size_t op, std::size_t stage) const {
+    const auto& terms = std::get<SymbolicArguments>(acc_.ops[op].arguments[0].value);
+    return std::get<ValueId>(terms[step_.stages[stage].replica].value);
+  }
+
+  /// Which operators each stage runs, and which values pass between stages.
+  void find_needs() {
+    stages_of_.resize(acc_.ops.size());
+    for (const Accumulation::Term& term : step_.accumulated.terms)
+      if (const std::size_t op = producers_[term.value.index()]; op != kNone) {
+        const std::size_t at = home(op, term.replica);
+        stages_of_[op].insert(at == kNone ? first_stage_[term.replica] : at);
+      }
+    for (std::size_t op = acc_.ops.size(); op-- > 0;) {
+      if (stages_of_[op].empty()) continue;
+      // All replicas take part in a sum.
+      if (acc_.ops[op].name == kSumReplicas)
+        for (std::size_t r = 0; r < first_stage_.size(); ++r) stages_of_[op].insert(home(op, r));
+      for (const std::size_t stage : stages_of_[op])
+        for_each_operand(op, stage, [&](ValueId value) { need(value, stage); });
+    }
+  }
+
+  void need(ValueId value, std::size_t stage) {
+    const std::size_t producer = producers_[value.index()];
+    if (producer == kNone) return;
+    const std::size_t at = home(producer, step_.stages[stage].replica);
+    const std::size_t from = at == kNone ? stage : at;
+    stages_of_[producer].insert(from);
+    if (from != stage) passing_[{producer, from}].insert({value, stage});
+  }
+
+  /// Is it before or behind all micro-batches?
+  bool is_first(std::size_t op) const {
+    return step_.accumulated.copies[op].micro_batch < 0 || op < step_.accumulated.early;
+  }
+  bool is_last(std::size_t op) const {
+    return step_.accumulated.copies[op].micro_batch < 0 && op >= step_.accumulated.late;
+  }
+
+  void find_order() {
+    std::map<TaskKey, std::size_t> known;
+    std::vector<StageTask> tasks;
+    std::vector<std::vector<Instance>> members;
+    std::vector<std::set<std::size_t>> needs;
+    std::map<Instance, std::pair<std::size_t, std::int64_t>> placed;  // task, level
+    for (std::size_t op = 0; op < acc_.ops.size(); ++op)
+      for (const std::size_t stage : stages_of_[op]) {
+        if (is_last(op)) {
+          last_.push_back({op, stage});
+          continue;
+        }
+        if (is_first(op)) {
+          first_.push_back({op, stage});
+          continue;
+        }
+        const std::int64_t pass = step_.accumulated.copies[op].micro_batch;
+        const bool is_backward = acc_.ops[op].direction == graph::Direction::kBackward;
+        std::int64_t level = 0;
+        std::set<std::size_t> before;
+        for_each_operand(op, stage, [&](ValueId value) {
+          const auto found = placed.find(maker(value, stage));
+          if (found == placed.end()) return;
+          const auto& [task, at] = found->second;
+          before.insert(task);
+          const StageTask& about = tasks[task];
+          if (static_cast<std::int64_t>(about.micro_batch) != pass) return;
+          const bool is_apart = about.region != stage ||
+                                (about.pass == StageTask::Pass::kBackward) != is_backward;
+          level = std::max(level, at + (is_apart ? 1 : 0));
+        });
+        const auto [entry, is_new] = known.try_emplace({pass, stage, is_backward, level},
+                                                       tasks.size());
+        const std::size_t task = entry->second;
+        if (is_new) {
+          tasks.push_back({stage, static_cast<std::size_t>(pass),
+                           is_backward ? StageTask::Pass::kBackward : StageTask::Pass::kForward,
+                           0, {}});
+          members.emplace_back();
+          needs.emplace_back();
+        }
+        before.erase(task);
+        needs[task].insert(before.begin(), before.end());
+        members[task].push_back({op, stage});
+        tasks[task].work += work_of(op) / static_cast<double>(step_.stages[stage].ranks.size());
+        placed[{op, stage}] = {task, level};
+      }
+    for (std::size_t t = 0; t < tasks.size(); ++t) tasks[t].needs.assign(needs[t].begin(), needs[t].end());
+    number(order_tasks(tasks, task_places()), members);
+  }
+
+  /// Where the value comes from that a stage reads.
+  Instance maker(ValueId value, std::size_t stage) const {
+    const std::size_t producer = producers_[value.index()];
+    if (producer == kNone) return {kNone, stage};
+    const std::size_t at = home(producer, step_.stages[stage].replica);
+    return {producer, at == kNone ? stage : at};
+  }
+
+  /// Seconds on some device: what counts is how tasks compare.
+  double work_of(std::size_t op) const {
+    constexpr double kFlops = 1e13, kBytes = 5e11;
+    const graph::Work work =
+        graph::op_work(acc_, OpId(static_cast<std::int64_t>(op)), graph::Sizes{});
+    return work.flops.value / kFlops +
+           static_cast<double>(work.bytes_read.value + work.bytes_written.value) / kBytes;
+  }
+
+  std::vector<TaskPlace> task_places() const {
+    std::vector<TaskPlace> places;
+    for (std::size_t s = 0; s < step_.stages.size(); ++s) {
+      const StageGraph& stage = step_.stages[s];
+      const plan::Replica& replica = plan_.replicas[stage.replica];
+      const auto behind = static_cast<std::int64_t>(replica.regions.size() -
+                                                    (s - first_stage_[stage.replica]));
+      places.push_back({stage.ranks, stage.region->ahead > 0 ? stage.region->ahead : behind});
+    }
+    return places;
+  }
+
+  void number(const std::vector<std::size_t>& order,
+              const std::vector<std::vector<Instance>>& members) {
+    std::int64_t task = 0;
+    const auto add = [&](const std::vector<Instance>& instances) {
+      for (const Instance& each : instances) {
+        order_.push_back(each);
+        task_of_.push_back(task);
+      }
+      ++task;
+    };
+    add(first_);
+    for (const std::size_t each : order) add(members[each]);
+    add(last_);
+    step_.tasks = task;
+  }
+
+  void build_graphs() {
+    for (std::size_t position = 0; position < order_.size(); ++position)
+      add_operator(order_[position], static_cast<std::int64_t>(position), task_of_[position]);
+  }
+
+  void add_operator(const Instance& instance, std::int64_t position, std::int64_t task) {
+    StageGraph& stage = step_.stages[instance.stage];
+    Op made = acc_.ops[instance.op];
+    if (made.name == kSumReplicas)
+      made.arguments = {{own_term(instance.op, instance.stage)}};
+    for (SymbolicArgument& argument : made.arguments)
+      argument = mapped(argument, instance.stage);
+    const OpId id(static_cast<std::int64_t>(stage.graph.ops.size()));
+    for (ValueId& output : made.outputs) {
+      const ValueId there = output;
+      output = add_value(stage, acc_.value(there));
+      stage.graph.values[output.index()].producer = id;
+      stage.values[there] = output;
+    }
+    stage.graph.ops.push_back(std::move(made));
+    stage.copies.push_back(step_.accumulated.copies[instance.op]);
+    stage.positions.push_back(position);
+    stage.tasks.push_back(task);
+    const auto passing = passing_.find({instance.op, instance.stage});
+    if (passing == passing_.end()) return;
+    for (const auto& [value, to] : passing->second) {
+      StageGraph& reader = step_.stages[to];
+      Value received = acc_.value(value);
+      received.producer = OpId();
+      const ValueId read = add_value(reader, std::move(received));
+      reader.values[value] = read;
+      step_.passages.push_back({instance.stage, to, stage.values.at(value), read, position});
+    }
+  }
+
+  static ValueId add_value(StageGraph& stage, Value value) {
+    stage.graph.values.push_back(std::move(value));
+    return ValueId(static_cast<std::int64_t>(stage.graph.values.size()) - 1);
+  }
+
+  SymbolicArgument mapped(const SymbolicArgument& argument, std::size_t stage) {
+    if (const auto* id = std::get_if<ValueId>(&argument.value)) return {here(*id, stage)};
+    if (const auto* list = std::get_if<SymbolicArguments>(&argument.value)) {
+      SymbolicArguments made;
+      for (const SymbolicArgument& each : *list) made.push_back(mapped(each, stage));
+      return {made};
+    }
+    return argument;
+  }
+
+  ValueId here(ValueId value, std::size_t s) {
+    StageGraph& stage = step_.stages[s];
+    const auto [found, is_new] = stage.values.try_emplace(value);
+    if (is_new) {
+      MOTLEY_CHECK(producers_[value.index()] == kNone);
+      found->second = add_value(stage, acc_.value(value));
+    }
+    return found->second;
+  }
+
+  /// An operator behind all others.
+  ValueId add_last(std::size_t s, const std::string& name, const std::string& overload,
+                   SymbolicArguments arguments, Value result, OpId beside) {
+    StageGraph& stage = step_.stages[s];
+    Op op;
+    op.name = name;
+    op.overload = overload;
+    op.arguments = std::move(arguments);
+    op.direction = graph::Direction::kBackward;
+    if (!beside.is_none()) op.module = model_.op(beside).module;
+    result.role = graph::ValueRole::kActivation;
+    result.name.clear();
+    result.tied.clear();
+    result.producer = OpId(static_cast<std::int64_t>(stage.graph.ops.size()));
+    op.outputs = {add_value(stage, std::move(result))};
+    const ValueId made = op.outputs.front();
+    stage.graph.ops.push_back(std::move(op));
+    Copy copy;
+    copy.micro_batch = -1;
+    copy.beside = beside;
+    stage.copies.push_back(copy);
+    stage.positions.push_back(static_cast<std::int64_t>(order_.size()));
+    stage.tasks.push_back(step_.tasks - 1);
+    return made;
+  }
+
+  /// Terms of one output in one stage become one.
+  void add_outputs() {
+    std::map<std::pair<std::size_t, std::size_t>, ValueId> sums;  // output, stage
+    for (const Accumulation::Term& term : step_.accumulated.terms) {
+      const std::size_t producer = producers_[term.value.index()];
+      std::size_t at = producer == kNone ? kNone : home(producer, term.replica);
+      if (at == kNone) at = first_stage_[term.replica];
+      const ValueId value = here(term.value, at);
+      const auto [sum, is_new] = sums.try_emplace({term.output, at}, value);
+      if (is_new) continue;
+      const Value about = step_.stages[at].graph.value(value);
+      sum->second = add_last(at, "aten::add", "Tensor",
+                             {{sum->second}, {value}, {std::int64_t{1}}}, about,
+                             model_.value(model_.outputs[term.output].value).producer);
+    }
+    for (std::size_t o = 0; o < model_.outputs.size(); ++o) {
+      const graph::Output& output = model_.outputs[o];
+      if (output.kind == graph::OutputKind::kExtra) continue;
+      for (std::size_t s = 0; s < step_.stages.size(); ++s) {
+        const auto sum = sums.find({o, s});
+        std::optional<ValueId> value;
+        if (sum != sums.end()) value = sum->second;
+        add_output(s, output, value);
+      }
+    }
+  }
+
+  /// A stage that has a parameter without a term of its gradient adds zeros.
+  void add_output(std::size_t s, const graph::Output& output, std::optional<ValueId> value) {
+    StageGraph& stage = step_.stages[s];
+    graph::Output made = output;
+    if (!output.of.is_none()) {
+      const ValueId source = source_of(output.of);
+      const bool is_here = stage.values.contains(source);
+      if (!is_here && !value) return;
+      made.of = here(source, s);
+      if (!value && output.kind == graph::OutputKind::kUpdate) return;
+      if (!value) {
+        const SymbolicArgument none{NoneArgument{}};
+        value = add_last(s, "aten::zeros_like", "", {{made.of}, none, none, none, none, none},
+                         stage.graph.value(made.of), OpId());
+      }
+    }
+    if (!value) return;
+    made.value = *value;
+    stage.graph.outputs.push_back(made);
+  }
+
+  /// Parameters and buffers keep their order among the accumulated graph's sources.
+  ValueId source_of(ValueId model_source) {
+    if (sources_.empty()) {
+      std::map<std::pair<graph::ValueRole, std::string>, ValueId> named;
+      for (std::size_t v = 0; v < acc_.values.size(); ++v)
+        if (producers_[v] == kNone)
+          named.try_emplace({acc_.values[v].role, acc_.values[v].name},
+                            ValueId(static_cast<std::int64_t>(v)));
+      for (std::size_t v = 0; v < model_.values.size(); ++v) {
+        const Value& value = model_.values[v];
+        const auto found = named.find({value.role, value.name});
+        if (value.producer.is_none() && found != named.end())
+          sources_[ValueId(static_cast<std::int64_t>(v))] = found->second;
+      }
+    }
+    return sources_.at(model_source);
+  }
+
+  Result<void> check_buffers() {
+    for (const graph::Output& output : model_.outputs) {
+      if (output.kind != graph::OutputKind::kUpdate) continue;
+      const ValueId source = source_of(output.of);
+      std::map<std::size_t, int> readers, writers;  // by replica
+      for (const StageGraph& stage : step_.stages) {
+        if (!stage.values.contains(source)) continue;
+        ++readers[stage.replica];
+        for (const graph::Output& each : stage.graph.outputs)
+          if (each.kind == graph::OutputKind::kUpdate && each.of == stage.values.at(source))
+            ++writers[stage.replica];
+      }
+      for (const auto& [replica, count] : readers)
+        if (count > 1 || writers[replica] != 1)
+          return usage_error(
+              "synth.unsupported",
+              fmt::format("{}: buffer '{}' is updated in one region of replica {} and read in "
+                          "another; put its operators into one region",
+                          model_.name, model_.value(output.of).name, replica));
+    }
+    return {};
+  }
+
+  const Graph& model_;
+  const plan::Plan& plan_;
+  const std::vector<std::vector<std::size_t>> regions_;
+  StagedStep& step_;
+  const Graph& acc_;
+  std::vector<std::size_t> first_stage_;           // by replica
+  std::vector<std::size_t> producers_;             // by value of the accumulated graph
+  std::vector<std::set<std::size_t>> stages_of_;   // by operator of it
+  std::map<std::pair<std::size_t, std::size_t>, std::set<std::pair<ValueId, std::size_t>>>
+      passing_;                                    // operator, stage -> value, reader
+  std::vector<Instance> first_, last_, order_;
+  std::vector<std::int64_t> task_of_;              // by position
+  std::map<ValueId, ValueId> sources_;             // of the model -> of the accumulated graph
+};
+
+}  // namespace
+
+Result<StagedStep> cut_into_stages(const graph::Graph& graph, const plan::Plan& plan) {
+  MOTLEY_ASSIGN(auto regions, find_regions(graph, plan));
+  StagedStep step;
+  step.passes = find_passes(plan);
+  MOTLEY_ASSIGN(step.accumulated, accumulate_replicas(graph, step.passes, plan.batch_norm_span));
+  MOTLEY_RETURN_IF_ERROR(StageCutter(graph, plan, std::move(regions), step).run());
+  return step;
+}
+
+}  // namespace motley::synth

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/cluster/cluster.h"
+#include "motley/graph/graph.h"
+#include "motley/plan/plan.h"
+#include "motley/synth/accumulation.h"
+
+namespace motley::synth {
+
+/// A region of a replica as a graph of its own: what it does in a step, all micro-batches, in the
+/// order in which it does it. What other regions give it are activations that no operator makes.
+struct StageGraph {
+  std::size_t replica = 0;
+  const plan::Region* region = nullptr;
+  std::vector<std::size_t> ranks;  ///< by member: rank in the plan (plan::members)
+  graph::Graph graph;
+  std::vector<Copy> copies;             ///< by operator
+  std::vector<std::int64_t> positions;  ///< by operator: in the order of the whole step, ascending
+  std::vector<std::int64_t> tasks;      ///< by operator: which task it belongs to (StagedStep)
+  std::map<ValueId, ValueId> values;    ///< of the accumulated graph -> here
+};
+
+/// A value that one region gives another, as soon as it is there.
+struct Passage {
+  std::size_t from = 0, to = 0;  ///< stages
+  ValueId made, read;            ///< in their graphs
+  std::int64_t position = 0;     ///< of the operator that makes it
+};
+
+/// A step whose replicas are cut into regions: graphs that the regions run, what they give each
+/// other, and one order of all operators, which every device keeps to for what it does, so that no
+/// two wait for each other.
+///
+///   first, what has no samples and what is summed over all samples before they are worked on;
+///   then tasks (stage_order.h): of a micro-batch in a region the operators that come between two
+///   values of other regions; last, sums of each region's terms.
+struct StagedStep {
+  Accumulation accumulated;
+  Passes passes;
+  std::vector<StageGraph> stages;  ///< replica after replica
+  std::vector<Passage> passages;   ///< by position
+  std::int64_t tasks = 0;          ///< how many, with the first and the last
+};
+
+/// A verified plan with stages (plan::has_stages). Every output of the model that is a sum becomes
+/// an output of each region that has a term of it, and a gradient of each that has the parameter.
+/// Stale errors where the regions lack an operator that is wanted or have one that the model lacks;
+/// those of accumulate_replicas; synth.unsupported where a buffer is updated in one region and read
+/// in another.
+Result<StagedStep> cut_into_stages(const graph::Graph& graph, const plan::Plan& plan);
+
+}  // namespace motley::synth

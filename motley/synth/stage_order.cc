@@ -1,0 +1,128 @@
+#include "motley/synth/stage_order.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "motley/base/check.h"
+
+namespace motley::synth {
+namespace {
+
+class ListScheduler {
+ public:
+  ListScheduler(const std::vector<StageTask>& tasks, const std::vector<TaskPlace>& regions)
+      : tasks_(tasks), regions_(regions), ends_(tasks.size(), 0), absent_(tasks.size(), 0) {
+    followers_.resize(tasks.size());
+    progress_.resize(regions.size());
+    for (std::size_t t = 0; t < tasks.size(); ++t) {
+      ++progress_[tasks[t].region].micro_batches[tasks[t].micro_batch].left;
+      absent_[t] = tasks[t].needs.size();
+      for (const std::size_t need : tasks[t].needs) followers_[need].push_back(t);
+      if (absent_[t] == 0) ready_.push_back(t);
+    }
+    for (RegionProgress& region : progress_) region.next = region.micro_batches.begin();
+  }
+
+  std::vector<std::size_t> run() {
+    std::vector<std::size_t> order;
+    while (order.size() < tasks_.size()) {
+      order.push_back(choose());
+      start(order.back());
+    }
+    // One may be chosen before another that begins earlier elsewhere.
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      return ends_[a] - length(a) < ends_[b] - length(b);
+    });
+    return order;
+  }
+
+ private:
+  struct MicroBatch {
+    std::size_t left = 0;  ///< tasks that have not ended
+    bool has_begun = false;
+  };
+  struct RegionProgress {
+    std::map<std::size_t, MicroBatch> micro_batches;
+    std::map<std::size_t, MicroBatch>::const_iterator next;  ///< the first that has not begun
+    std::int64_t under_way = 0;
+    double has_room = 0;  ///< from when on the next may begin
+  };
+
+  /// Never nothing: a task begins behind those that it needs.
+  double length(std::size_t task) const { return std::max(tasks_[task].work, 1e-9); }
+
+  bool has_begun(const StageTask& task) const {
+    return progress_[task.region].micro_batches.at(task.micro_batch).has_begun;
+  }
+
+  bool may_begin(const StageTask& task) const {
+    const RegionProgress& here = progress_[task.region];
+    return has_begun(task) || (here.next->first == task.micro_batch &&
+                               here.under_way < std::max<std::int64_t>(
+                                                    regions_[task.region].ahead, 1));
+  }
+
+  double earliest(std::size_t t) const {
+    const StageTask& task = tasks_[t];
+    double time = has_begun(task) ? 0 : progress_[task.region].has_room;
+    for (const std::size_t need : task.needs) time = std::max(time, ends_[need]);
+    for (const std::size_t device : regions_[task.region].devices)
+      if (const auto free = free_.find(device); free != free_.end())
+        time = std::max(time, free->second);
+    return time;
+  }
+
+  std::size_t choose() const {
+    std::size_t best = tasks_.size();
+    std::tuple<double, int, std::size_t, std::size_t> least;
+    for (const std::size_t t : ready_) {
+      const StageTask& task = tasks_[t];
+      if (!may_begin(task)) continue;
+      const std::tuple key(earliest(t), task.pass == StageTask::Pass::kBackward ? 0 : 1,
+                           task.micro_batch, t);
+      if (best < tasks_.size() && least <= key) continue;
+      best = t;
+      least = key;
+    }
+    // The lowest micro-batch that is not over may always go on.
+    MOTLEY_CHECK(best < tasks_.size());
+    return best;
+  }
+
+  void start(std::size_t chosen) {
+    const StageTask& task = tasks_[chosen];
+    ends_[chosen] = earliest(chosen) + length(chosen);
+    for (const std::size_t device : regions_[task.region].devices) free_[device] = ends_[chosen];
+    RegionProgress& here = progress_[task.region];
+    MicroBatch& micro_batch = here.micro_batches.at(task.micro_batch);
+    if (!micro_batch.has_begun) {
+      micro_batch.has_begun = true;
+      ++here.next;
+      ++here.under_way;
+    }
+    if (--micro_batch.left == 0 && here.under_way-- == regions_[task.region].ahead)
+      here.has_room = ends_[chosen];
+    ready_.erase(std::find(ready_.begin(), ready_.end(), chosen));
+    for (const std::size_t follower : followers_[chosen])
+      if (--absent_[follower] == 0) ready_.push_back(follower);
+  }
+
+  const std::vector<StageTask>& tasks_;
+  const std::vector<TaskPlace>& regions_;
+  std::vector<double> ends_;                         // by task
+  std::vector<std::size_t> absent_;                  // by task: needs that have not begun
+  std::vector<std::vector<std::size_t>> followers_;  // by task
+  std::vector<RegionProgress> progress_;             // by region
+  std::vector<std::size_t> ready_;
+  std::map<std::size_t, double> free_;  // by device: from when on
+};
+
+}  // namespace
+
+std::vector<std::size_t> order_tasks(const std::vector<StageTask>& tasks,
+                                     const std::vector<TaskPlace>& regions) {
+  return ListScheduler(tasks, regions).run();
+}
+
+}  // namespace motley::synth

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace motley::synth {
+
+/// What one region does of one micro-batch without waiting for others on the way: consecutive
+/// operators of the forward or of the backward pass.
+struct StageTask {
+  enum class Pass : std::uint8_t { kForward, kBackward };
+
+  std::size_t region = 0;
+  std::size_t micro_batch = 0;
+  Pass pass = Pass::kForward;
+  double work = 0;                 ///< time on the region's devices, in any unit
+  std::vector<std::size_t> needs;  ///< tasks that come before
+};
+
+/// Who does the tasks of a region.
+struct TaskPlace {
+  std::vector<std::size_t> devices;  ///< each does one task at a time
+  std::int64_t ahead = 1;            ///< micro-batches that may be under way in the region
+};
+
+/// The order in which the tasks begin, such that none waits for a later one: list scheduling on a
+/// clock. The task that can begin first does; of those that can begin at once backward ones, then
+/// lower micro-batches, then lower numbers. A micro-batch begins in a region when those before it
+/// have and fewer than `ahead` are under way, which ends with the last of its tasks there. So
+/// `ahead` of S, S - 1, ... 1 in a chain of S regions is 1F1B, as many as there are micro-batches
+/// GPipe. Tasks are acyclic, and those of a micro-batch need none of a later one.
+/// O(tasks x tasks ready at once).
+///
+/// Example: two regions of a device each, 1 forward and 2 backward, two micro-batches, ahead 2 and
+/// 1: F0, F1 and after F0 on the other f0; there b0 follows at 2, f1 at 4, b1 at 5; B0 at 4, B1 at 7.
+std::vector<std::size_t> order_tasks(const std::vector<StageTask>& tasks,
+                                     const std::vector<TaskPlace>& regions);
+
+}  // namespace motley::synth

@@ -1,0 +1,67 @@
+#include "motley/synth/stage_order.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace motley::synth {
+namespace {
+
+using Pass = StageTask::Pass;
+
+/// A chain of regions; task 2 * (micro_batch * regions + region) is its forward, the next its
+/// backward.
+std::vector<StageTask> chain(std::size_t regions, std::size_t micro_batches) {
+  std::vector<StageTask> tasks;
+  for (std::size_t m = 0; m < micro_batches; ++m)
+    for (std::size_t r = 0; r < regions; ++r) {
+      const auto number = [&](std::size_t region) { return 2 * (m * regions + region); };
+      StageTask forward{r, m, Pass::kForward, 1, {}}, backward{r, m, Pass::kBackward, 2, {}};
+      if (r > 0) forward.needs = {number(r - 1)};
+      backward.needs = {number(r)};
+      if (r + 1 < regions) backward.needs.push_back(number(r + 1) + 1);
+      tasks.push_back(forward);
+      tasks.push_back(backward);
+    }
+  return tasks;
+}
+
+/// "F0 F1 B0 ..." of one region.
+std::string order_in(const std::vector<StageTask>& tasks, const std::vector<TaskPlace>& places,
+                     std::size_t region) {
+  std::string text;
+  for (const std::size_t t : order_tasks(tasks, places)) {
+    if (tasks[t].region != region) continue;
+    text += tasks[t].pass == Pass::kForward ? " F" : " B";
+    text += std::to_string(tasks[t].micro_batch);
+  }
+  return text;
+}
+
+TEST(OrderTasks, OneForwardOneBackward) {
+  const std::vector<TaskPlace> places = {{{0}, 3}, {{1}, 2}, {{2}, 1}};
+  const std::vector<StageTask> tasks = chain(3, 4);
+  EXPECT_EQ(order_in(tasks, places, 0), " F0 F1 F2 B0 F3 B1 B2 B3");
+  EXPECT_EQ(order_in(tasks, places, 1), " F0 F1 B0 F2 B1 F3 B2 B3");
+  EXPECT_EQ(order_in(tasks, places, 2), " F0 B0 F1 B1 F2 B2 F3 B3");
+}
+
+TEST(OrderTasks, AllForwardsFirst) {
+  const std::vector<TaskPlace> places = {{{0}, 3}, {{1}, 3}};
+  EXPECT_EQ(order_in(chain(2, 3), places, 0), " F0 F1 F2 B0 B1 B2");
+}
+
+// One device has both ends: it does one thing at a time, in an order that never waits for itself.
+TEST(OrderTasks, RegionsOfOneDeviceTakeTurns) {
+  const std::vector<TaskPlace> places = {{{0}, 3}, {{1}, 2}, {{0}, 1}};
+  const std::vector<StageTask> tasks = chain(3, 3);
+  std::vector<bool> is_over(tasks.size(), false);
+  for (const std::size_t t : order_tasks(tasks, places)) {
+    for (const std::size_t need : tasks[t].needs) EXPECT_TRUE(is_over[need]);
+    is_over[t] = true;
+  }
+}
+
+}  // namespace
+}  // namespace motley::synth
