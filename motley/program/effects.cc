@@ -45,16 +45,4 @@ std::vector<BufferId> storages_of(const DeviceProgram& program) {
   return storages;
 }
 
-std::vector<InstructionId> finished_in_other_lane(const DeviceProgram& program) {
-  std::vector<InstructionId> finished(program.instructions.size());
-  InstructionId latest[2];
-  for (std::size_t i = 0; i < finished.size(); ++i) {
-    const Instruction& instruction = program.instructions[i];
-    InstructionId& known = latest[static_cast<int>(instruction.lane)];
-    for (const InstructionId wait : instruction.waits) known = std::max(known, wait);
-    finished[i] = known;
-  }
-  return finished;
-}
-
 }  // namespace motley::program

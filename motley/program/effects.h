@@ -24,10 +24,6 @@ Access access_of(const Instruction& instruction, std::size_t position);
 /// Roots of all buffers, by buffer (storage_of of each); linear. The program is verified.
 std::vector<BufferId> storages_of(const DeviceProgram& program);
 
-/// For every instruction the last instruction of the other lane that has finished for sure when it
-/// starts (none: none), by its own waits and those of earlier instructions of its lane.
-std::vector<InstructionId> finished_in_other_lane(const DeviceProgram& program);
-
 template <typename Visit>
 void for_each_access(const Instruction& instruction, const Visit& visit) {
   for (std::size_t i = 0; i < instruction.arguments.size(); ++i) {

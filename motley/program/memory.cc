@@ -4,6 +4,7 @@
 
 #include "motley/base/check.h"
 #include "motley/program/effects.h"
+#include "motley/program/strands.h"
 
 namespace motley::program {
 namespace {
@@ -13,10 +14,8 @@ namespace {
 class Lifetimes {
  public:
   explicit Lifetimes(const DeviceProgram& program)
-      : program_(program),
-        storages_(storages_of(program)),
-        finished_(finished_in_other_lane(program)) {
-    find_positions();
+      : program_(program), storages_(storages_of(program)) {
+    find_positions(Order(program));
     spans_.resize(program.buffers.size());
     handles_.resize(program.buffers.size());
     for (std::size_t i = 0; i < program.instructions.size(); ++i) follow(i);
@@ -38,31 +37,41 @@ class Lifetimes {
   }
 
  private:
-  /// Where each instruction begins and where its effects are over: a transfer begins as soon as
-  /// what it waits for has finished, and ends before the first compute instruction that waits for
-  /// it, by itself or through others.
-  void find_positions() {
+  /// Where each instruction begins and where its effects are over: an exchange begins as soon as
+  /// the compute that it waits for has finished, and ends before the first compute instruction that
+  /// waits for it; all by themselves or through others.
+  void find_positions(const Order& order) {
     const std::size_t count = program_.instructions.size();
     begins_.resize(count);
     ends_.resize(count);
-    std::vector<std::size_t> running;  // transfers nobody has waited for, in order
-    std::size_t oldest = 0;
+    struct Running {
+      std::vector<std::size_t> exchanges;  // in order
+      std::size_t oldest = 0;              // that no compute instruction has waited for
+    };
+    std::vector<Running> running(order.strands().all.size());
     for (std::size_t i = 0; i < count; ++i) {
       const int position = static_cast<int>(compute_.size());
-      if (program_.instructions[i].lane == Lane::kTransfer) {
-        begins_[i] = finished_[i].is_none() ? 0 : begins_[finished_[i].index()] + 1;
-        running.push_back(i);
+      if (program_.instructions[i].lane != Lane::kCompute) {
+        const InstructionId before = order.finished(i, Strands::kCompute);
+        begins_[i] = before.is_none() ? 0 : begins_[before.index()] + 1;
+        running[order.strands().of[i]].exchanges.push_back(i);
         continue;
       }
       begins_[i] = position;
       ends_[i] = position + 1;
       compute_.emplace_back(static_cast<std::int64_t>(i));
-      while (oldest < running.size() && !finished_[i].is_none() &&
-             running[oldest] <= finished_[i].index())
-        ends_[running[oldest++]] = position;
+      if (program_.instructions[i].waits.empty()) continue;
+      for (std::size_t strand = 0; strand < running.size(); ++strand) {
+        auto& [exchanges, oldest] = running[strand];
+        const InstructionId finished = order.finished(i, strand);
+        while (oldest < exchanges.size() && !finished.is_none() &&
+               exchanges[oldest] <= finished.index())
+          ends_[exchanges[oldest++]] = position;
+      }
     }
     end_ = static_cast<int>(compute_.size());
-    for (; oldest < running.size(); ++oldest) ends_[running[oldest]] = end_ + 1;
+    for (auto& [exchanges, oldest] : running)
+      for (; oldest < exchanges.size(); ++oldest) ends_[exchanges[oldest]] = end_ + 1;
   }
 
   void follow(std::size_t i) {
@@ -97,7 +106,6 @@ class Lifetimes {
 
   const DeviceProgram& program_;
   const std::vector<BufferId> storages_;
-  const std::vector<InstructionId> finished_;
   std::vector<int> begins_, ends_;      // by instruction
   std::vector<InstructionId> compute_;  // by position
   std::vector<Span> spans_;             // by root
@@ -134,7 +142,7 @@ std::vector<Bytes MemoryPeak::*> parts_of(const DeviceProgram& program) {
     if (program.buffer(root).kind == BufferKind::kTemporary) parts[root.index()] = part;
   };
   for (const Instruction& instruction : program.instructions)
-    if (instruction.lane == Lane::kTransfer || instruction.op == "motley::cut")
+    if (instruction.lane != Lane::kCompute || instruction.op == "motley::cut")
       for (const BufferId id : instruction.outputs) mark(id, &MemoryPeak::exchange);
   for (const Instruction& instruction : program.instructions)
     if (instruction.op == "motley::pack" || instruction.op == "motley::update" ||

@@ -11,7 +11,8 @@ namespace motley::program {
 
 /// Peak memory of one step by liveness: persistent buffers, inputs, temporaries from definition to
 /// free (a root lives until its last view is freed), instruction order of the compute lane with
-/// transfers finishing at the instruction that waits for them. Where it is known, the scratch
+/// transfers, sends and receives finishing at the instruction that waits for them, by itself or
+/// through others; those that none waits for at the end of the step. Where it is known, the scratch
 /// memory of the instruction that runs is added.
 struct MemoryPeak {
   Bytes total;  ///< at the peak; the sum of the following
@@ -20,7 +21,7 @@ struct MemoryPeak {
   Bytes buffers;      ///< of the model, and constants
   Bytes inputs;       ///< samples
   Bytes gradients;    ///< what pack and update read
-  Bytes exchange;     ///< packed gradients; what transfers define; cut parts
+  Bytes exchange;     ///< packed gradients; what transfers and receives define; cut parts
   Bytes activations;  ///< all other temporaries
   Bytes scratch;      ///< of the instruction at the peak
   Bytes persistent;   ///< parameters, states and buffers: there all the time

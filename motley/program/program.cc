@@ -6,9 +6,6 @@
 namespace motley::program {
 namespace {
 
-constexpr const char* kSend = "motley::send";
-constexpr const char* kReceive = "motley::receive";
-
 bool equal(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -64,7 +65,7 @@ struct Instruction {
   std::vector<BufferId> outputs;
   bool returns_list = false;
   GroupId group;                     ///< of a collective; else none
-  std::vector<InstructionId> waits;  ///< instructions of the other lane that must have finished
+  std::vector<InstructionId> waits;  ///< of other strands (strands.h), that must have finished
   std::vector<BufferId> frees;       ///< temporaries not used after this instruction
   OpId origin;                       ///< graph operator it came from; none for synthesised ones
   std::string label;                 ///< module path or what it is for ("bucket 2"): for people
@@ -79,8 +80,8 @@ struct Group {
   bool operator==(const Group&) const = default;
 };
 
-/// What one device does in one step. A transfer instruction and a compute instruction never write
-/// the same buffer at the same time: `waits` order them.
+/// What one device does in one step. Where two lanes use the same memory and one of them writes it,
+/// `waits` order them.
 struct DeviceProgram {
   std::string device;             ///< "a:0"
   std::int64_t samples = 0;       ///< of each global batch; as many of each micro-batch
@@ -108,6 +109,9 @@ struct Program {
 
 /// A program for one rank alone: of the other devices name and samples remain.
 Program own_program(const Program& program, Rank rank);
+
+inline constexpr std::string_view kSend = "motley::send";
+inline constexpr std::string_view kReceive = "motley::receive";
 
 /// Rank at the other end of a "motley::send" or "motley::receive"; none for other instructions and
 /// for those that do not name one.

@@ -82,8 +82,7 @@ void print_ids(std::string& out, std::string_view word, char sign, const Ids& id
 }
 
 void print_instruction(std::string& out, std::size_t id, const Instruction& instruction) {
-  const bool transfer = instruction.lane == Lane::kTransfer;
-  fmt::format_to(std::back_inserter(out), "{} ^{}: ", transfer ? "transfer" : "compute", id);
+  fmt::format_to(std::back_inserter(out), "{} ^{}: ", lane_name(instruction.lane), id);
   for (std::size_t i = 0; i < instruction.outputs.size(); ++i)
     fmt::format_to(std::back_inserter(out), "{}%{}", i > 0 ? ", " : "",
                    instruction.outputs[i].value);
@@ -368,10 +367,11 @@ class Parser {
       return parse_buffer(line, device);
     }
     lines_.devices.back().instructions.push_back(number);
-    if (line.take_word("compute")) return parse_instruction(line, Lane::kCompute, device);
-    if (line.take_word("transfer")) return parse_instruction(line, Lane::kTransfer, device);
-    return line.fail(device.instructions.empty() ? "'buffer', 'compute', 'transfer' or 'device'"
-                                                 : "'compute', 'transfer' or 'device'");
+    for (const Lane lane : {Lane::kCompute, Lane::kTransfer, Lane::kPeer})
+      if (line.take_word(lane_name(lane))) return parse_instruction(line, lane, device);
+    return line.fail(device.instructions.empty()
+                         ? "'buffer', 'compute', 'transfer', 'peer' or 'device'"
+                         : "'compute', 'transfer', 'peer' or 'device'");
   }
 
   bool has_header() const { return has_header_; }

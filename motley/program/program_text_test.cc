@@ -112,7 +112,7 @@ TEST(ProgramText, RefusesBadItems) {
             "program.parse p.txt:5: found '; 3]', wanted ',' or ']'");
   EXPECT_EQ(error_of_instruction("jump ^0: a::b()"),
             "program.parse p.txt:5: found 'jump ^0: a::b()', wanted 'buffer', 'compute', "
-            "'transfer' or 'device'");
+            "'transfer', 'peer' or 'device'");
 }
 
 TEST(ProgramText, RefusesBadInstructions) {

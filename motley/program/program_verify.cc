@@ -4,9 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <unordered_set>
 #include <utility>
 
@@ -14,15 +14,12 @@
 #include "motley/program/effects.h"
 #include "motley/program/parts.h"
 #include "motley/program/program_text.h"
+#include "motley/program/strands.h"
 
 namespace motley::program {
 namespace {
 
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
-
-std::string_view lane_name(Lane lane) { return lane == Lane::kCompute ? "compute" : "transfer"; }
-
-Lane other(Lane lane) { return lane == Lane::kCompute ? Lane::kTransfer : Lane::kCompute; }
 
 /// Violations found so far, each with its place.
 class Violations {
@@ -104,11 +101,54 @@ void check_devices(const Program& program, Violations& violations) {
   }
 }
 
+/// For each buffer the last instruction of each strand that did something to it; few strands do.
+class LastOnes {
+ public:
+  explicit LastOnes(std::size_t buffers) : first_(buffers, kNone) {}
+
+  void note(BufferId id, std::size_t strand, InstructionId instruction) {
+    std::size_t* link = &first_[id.index()];
+    while (*link != kNone && entries_[*link].strand != strand) link = &entries_[*link].next;
+    if (*link != kNone) {
+      entries_[*link].instruction = instruction;
+      return;
+    }
+    entries_.push_back({strand, instruction, first_[id.index()]});
+    first_[id.index()] = entries_.size() - 1;
+  }
+
+  /// The earliest of them that may not have finished when `i` starts; none: all have.
+  InstructionId find_rival(BufferId id, const Order& order, std::size_t i) const {
+    InstructionId rival;
+    for (std::size_t at = first_[id.index()]; at != kNone; at = entries_[at].next) {
+      const InstructionId each = entries_[at].instruction;
+      if (!order.has_finished(each, i) && (rival.is_none() || each < rival)) rival = each;
+    }
+    return rival;
+  }
+
+ private:
+  static constexpr std::size_t kNone = SIZE_MAX;
+  struct Entry {
+    std::size_t strand;
+    InstructionId instruction;
+    std::size_t next;
+  };
+  std::vector<std::size_t> first_;  // by buffer, into entries_
+  std::vector<Entry> entries_;
+};
+
 /// What one device's program must hold by itself.
 class DeviceVerifier {
  public:
   DeviceVerifier(const Program& program, std::size_t rank, Violations& violations)
-      : program_(program), rank_(rank), device_(program.devices[rank]), violations_(violations) {}
+      : program_(program),
+        rank_(rank),
+        device_(program.devices[rank]),
+        violations_(violations),
+        used_(device_.buffers.size()),
+        accessed_(device_.buffers.size()),
+        written_(device_.buffers.size()) {}
 
   /// True if ids and sizes are sound, so that the rest may follow them.
   bool check_structure() {
@@ -122,12 +162,12 @@ class DeviceVerifier {
     return violations_.size() == before;
   }
 
-  /// Definitions, uses, frees and the order between lanes; linear.
+  /// Definitions, uses, frees and the order between strands; linear, times strands where there are
+  /// waits.
   void check_flow() {
     storages_ = storages_of(device_);
-    finished_ = finished_in_other_lane(device_);
+    order_.emplace(device_);
     handles_.assign(device_.buffers.size(), {});
-    memory_.assign(device_.buffers.size(), {});
     for (std::size_t i = 0; i < device_.instructions.size(); ++i) {
       check_arguments(i);
       check_outputs(i);
@@ -136,13 +176,8 @@ class DeviceVerifier {
   }
 
  private:
-  using Last = std::array<InstructionId, 2>;  // last one in each lane
   struct Handle {
     InstructionId defined, freed;
-    Last used;
-  };
-  struct Memory {
-    Last accessed, written;
   };
 
   template <typename... T>
@@ -239,8 +274,11 @@ class DeviceVerifier {
     for (const InstructionId wait : instruction.waits) {
       if (wait.is_none() || wait.index() >= i) {
         report(i, "waits for ^{}, which does not come before it", wait.value);
-      } else if (device_.instructions[wait.index()].lane == instruction.lane) {
-        report(i, "waits for ^{} of its own {} lane", wait.value, lane_name(instruction.lane));
+      } else if (strand_of(device_.instructions[wait.index()]) == strand_of(instruction)) {
+        report(i, "waits for ^{} of its own {}", wait.value,
+               instruction.lane == Lane::kPeer
+                   ? "strand"
+                   : fmt::format("{} lane", lane_name(instruction.lane)));
       }
     }
     const std::size_t before = violations_.size();
@@ -248,7 +286,11 @@ class DeviceVerifier {
     if (violations_.size() == before && has_sound_buffers(instruction))
       if (const std::string fault = find_parts_fault(program_, rank_, instruction); !fault.empty())
         report(i, "{}", fault);
-    if (instruction.op == "motley::send" || instruction.op == "motley::receive") check_peer(i);
+    if (instruction.op == kSend || instruction.op == kReceive) {
+      check_peer(i);
+    } else if (instruction.lane == Lane::kPeer) {
+      report(i, "is in the peer lane, which is for sends and receives");
+    }
   }
 
   bool has_sound_buffers(const Instruction& instruction) const {
@@ -261,9 +303,11 @@ class DeviceVerifier {
 
   void check_peer(std::size_t i) {
     const Instruction& instruction = device_.instructions[i];
-    const bool is_send = instruction.op == "motley::send";
+    const bool is_send = instruction.op == kSend;
     const Rank peer = peer_of(instruction);
     const ArgumentList& arguments = instruction.arguments;
+    if (instruction.lane != Lane::kPeer)
+      report(i, "is in the {} lane, wanted the peer lane", lane_name(instruction.lane));
     if (!instruction.group.is_none()) report(i, "is between two devices, not of a group");
     if (peer.is_none() || (is_send && !std::holds_alternative<BufferId>(arguments[0].value))) {
       report(i, "wanted {}", is_send ? "a buffer and a rank" : "a rank");
@@ -298,13 +342,6 @@ class DeviceVerifier {
     return is_persistent(device_.buffer(id).kind) || !handles_[id.index()].defined.is_none();
   }
 
-  /// Has instruction `before` finished when `i` starts?
-  bool is_ordered(InstructionId before, std::size_t i) const {
-    return before.is_none() ||
-           device_.instructions[before.index()].lane == device_.instructions[i].lane ||
-           before <= finished_[i];
-  }
-
   /// An instruction that only makes views touches no memory.
   bool makes_views_only(const Instruction& instruction) const {
     for (const BufferId id : instruction.outputs)
@@ -315,14 +352,13 @@ class DeviceVerifier {
   void check_arguments(std::size_t i) {
     const Instruction& instruction = device_.instructions[i];
     const bool views_only = makes_views_only(instruction);
-    const int lane = static_cast<int>(instruction.lane);
     for_each_access(instruction, [&](BufferId id, Access access) {
-      Handle& handle = handles_[id.index()];
-      handle.used[lane] = InstructionId(static_cast<std::int64_t>(i));
+      const Handle& handle = handles_[id.index()];
+      note(used_, id, i);
       if (!is_defined(id)) return report(i, "uses %{} before it is defined", id.value);
       if (!handle.freed.is_none())
         return report(i, "uses %{} after ^{} freed it", id.value, handle.freed.value);
-      if (!is_ordered(handle.defined, i))
+      if (!order_->has_finished(handle.defined, i))
         return report(i, "uses %{} without waiting for ^{}, which defines it", id.value,
                       handle.defined.value);
       // Every fault of a flow is named here and not met as wrong numbers in a run: a race between
@@ -331,19 +367,21 @@ class DeviceVerifier {
     });
   }
 
-  /// Two lanes may read the same memory at once; a write excludes the other lane.
+  void note(LastOnes& ones, BufferId id, std::size_t i) const {
+    ones.note(id, order_->strands().of[i], InstructionId(static_cast<std::int64_t>(i)));
+  }
+
+  /// Strands may read the same memory at once; a write excludes all others.
   void touch(std::size_t i, BufferId id, Access access) {
     const bool writes = access == Access::kWrite;
-    Memory& memory = memory_[storages_[id.index()].index()];
-    const Lane lane = device_.instructions[i].lane;
-    const int theirs = static_cast<int>(other(lane)), ours = static_cast<int>(lane);
-    const InstructionId rival = writes ? memory.accessed[theirs] : memory.written[theirs];
-    if (!is_ordered(rival, i))
+    const BufferId root = storages_[id.index()];
+    const InstructionId rival = (writes ? accessed_ : written_).find_rival(root, *order_, i);
+    if (!rival.is_none())
       report(i, "{} %{} without waiting for ^{}, which {} its memory in the {} lane",
              writes ? "writes" : "reads", id.value, rival.value, writes ? "uses" : "writes",
-             lane_name(other(lane)));
-    memory.accessed[ours] = InstructionId(static_cast<std::int64_t>(i));
-    if (writes) memory.written[ours] = memory.accessed[ours];
+             lane_name(device_.instructions[rival.index()].lane));
+    note(accessed_, root, i);
+    if (writes) note(written_, root, i);
   }
 
   void check_outputs(std::size_t i) {
@@ -357,7 +395,7 @@ class DeviceVerifier {
         report(i, "defines %{}, which ^{} has defined", id.value, handle.defined.value);
       }
       handle.defined = self;
-      handle.used[static_cast<int>(device_.instructions[i].lane)] = self;
+      note(used_, id, i);
       if (buffer.view_of.is_none()) {
         touch(i, id, Access::kWrite);
       } else if (!is_defined(buffer.view_of)) {
@@ -368,17 +406,16 @@ class DeviceVerifier {
   }
 
   void check_frees(std::size_t i) {
-    const Lane lane = device_.instructions[i].lane;
     for (const BufferId id : device_.instructions[i].frees) {
       Handle& handle = handles_[id.index()];
-      const InstructionId rival = handle.used[static_cast<int>(other(lane))];
+      const InstructionId rival = used_.find_rival(id, *order_, i);
       if (is_persistent(device_.buffer(id).kind)) {
         report(i, "frees %{}, which lives from step to step", id.value);
       } else if (handle.defined.is_none()) {
         report(i, "frees %{} before it is defined", id.value);
       } else if (!handle.freed.is_none()) {
         report(i, "frees %{}, which ^{} has freed", id.value, handle.freed.value);
-      } else if (!is_ordered(rival, i)) {
+      } else if (!rival.is_none()) {
         report(i, "frees %{} without waiting for ^{}, which uses it", id.value, rival.value);
       }
       handle.freed = InstructionId(static_cast<std::int64_t>(i));
@@ -391,9 +428,10 @@ class DeviceVerifier {
   Violations& violations_;
   bool buffers_are_sound_ = false;
   std::vector<BufferId> storages_;
-  std::vector<InstructionId> finished_;
+  std::optional<Order> order_;
   std::vector<Handle> handles_;  // by buffer
-  std::vector<Memory> memory_;   // by root
+  LastOnes used_;                // by buffer
+  LastOnes accessed_, written_;  // by root
 };
 
 /// What must agree among the members of a group.

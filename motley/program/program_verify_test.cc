@@ -259,38 +259,120 @@ std::string violations_between(const std::string& a, const std::string& b) {
 }
 
 TEST(ProgramVerify, SendsMatchReceivesInOrder) {
-  EXPECT_EQ(violations_between("transfer ^0: motley::send(%0, 1) \"activations\"\n",
-                               "transfer ^0: %0 = motley::receive(0)\n"
+  EXPECT_EQ(violations_between("peer ^0: motley::send(%0, 1) \"activations\"\n",
+                               "peer ^0: %0 = motley::receive(0)\n"
                                "compute ^1: aten::f(%0) wait ^0 free %0\n"),
             "");
-  EXPECT_EQ(violations_between("transfer ^0: motley::send(%0, 1)\n"
-                               "transfer ^1: motley::send(%0, 1)\n",
-                               "transfer ^0: %0 = motley::receive(0)\n"
-                               "transfer ^1: %2 = motley::receive(0)\n"),
+  EXPECT_EQ(violations_between("peer ^0: motley::send(%0, 1)\n"
+                               "peer ^1: motley::send(%0, 1)\n",
+                               "peer ^0: %0 = motley::receive(0)\n"
+                               "peer ^1: %2 = motley::receive(0)\n"),
             "p:13: b:0 ^1 motley::receive: number 1 from a:0: found 4 f16, wanted 4 f32 as sent by "
             "^1");
-  EXPECT_EQ(violations_between("transfer ^0: motley::send(%0, 1)\n", ""),
+  EXPECT_EQ(violations_between("peer ^0: motley::send(%0, 1)\n", ""),
             "p:7: b:0: found 0 receives from a:0, wanted 1 as a:0 sends");
-  EXPECT_EQ(violations_between("", "transfer ^0: %0 = motley::receive(0)\n"),
+  EXPECT_EQ(violations_between("", "peer ^0: %0 = motley::receive(0)\n"),
             "p:6: b:0: found 1 receives from a:0, wanted 0 as a:0 sends");
 }
 
 TEST(ProgramVerify, ReceivedBuffersAreDefinedThere) {
-  EXPECT_EQ(violations_between("transfer ^0: motley::send(%0, 1)\n",
-                               "transfer ^0: %0 = motley::receive(0)\n"
+  EXPECT_EQ(violations_between("peer ^0: motley::send(%0, 1)\n",
+                               "peer ^0: %0 = motley::receive(0)\n"
                                "compute ^1: aten::f(%0)\n"),
             "p:12: b:0 ^1 aten::f: uses %0 without waiting for ^0, which defines it");
 }
 
+TEST(ProgramVerify, SendsAndReceivesHaveALaneOfTheirOwn) {
+  EXPECT_EQ(violations_between("transfer ^0: motley::send(%0, 1)\n"
+                               "peer ^1: motley::copy(%0)\n",
+                               "compute ^0: %0 = motley::receive(0)\n"),
+            "p:6: a:0 ^0 motley::send: is in the transfer lane, wanted the peer lane\n"
+            "p:7: a:0 ^1 motley::copy: is in the peer lane, which is for sends and receives\n"
+            "p:12: b:0 ^0 motley::receive: is in the compute lane, wanted the peer lane");
+}
+
+/// Violations of a device c:0 of three that exchange an f32[4] with it: %1 and %2 are temporaries;
+/// the first line of `body` is line 8. a:0 sends `to_c` times, b:0 receives `from_c` times.
+std::string violations_of_third(const std::string& body, int to_c, int from_c) {
+  std::string others = "device \"a:0\" samples 4 first 0\nbuffer %0: constant f32[4] \"c\"\n";
+  for (int i = 0; i < to_c; ++i) others += "peer ^" + std::to_string(i) + ": motley::send(%0, 0)\n";
+  others += "device \"b:0\" samples 4 first 4\n";
+  for (int i = 0; i < from_c; ++i)
+    others += "buffer %" + std::to_string(i) + ": temporary f32[4]\n";
+  for (int i = 0; i < from_c; ++i)
+    others += "peer ^" + std::to_string(i) + ": %" + std::to_string(i) + " = motley::receive(0)\n";
+  return violations_of(
+      "device \"c:0\" samples 0 first 0\n"
+      "buffer %0: parameter f32[4] \"w\"\n"
+      "buffer %1: temporary f32[4]\n"
+      "buffer %2: temporary f32[4]\n"
+      "buffer %3: temporary f32[4]\n" +
+      body + others);
+}
+
+TEST(ProgramVerify, StrandsWaitForEachOther) {
+  // ^1 passes on what ^0 receives; ^2, which waits for ^1, comes after ^0 too; so may ^3, after ^2,
+  // write and free it.
+  EXPECT_EQ(violations_of_third("peer ^0: %1 = motley::receive(1)\n"
+                                "peer ^1: motley::send(%1, 2) wait ^0\n"
+                                "compute ^2: aten::f(%1) wait ^1\n"
+                                "compute ^3: aten::f_(%1) free %1\n",
+                                1, 1),
+            "");
+  EXPECT_EQ(violations_of_third("peer ^0: %1 = motley::receive(1)\n"
+                                "peer ^1: motley::send(%1, 2)\n"
+                                "compute ^2: aten::f(%1) wait ^0\n"
+                                "compute ^3: aten::f_(%1) free %1\n",
+                                1, 1),
+            "p:9: c:0 ^1 motley::send: uses %1 without waiting for ^0, which defines it\n"
+            "p:11: c:0 ^3 aten::f_: frees %1 without waiting for ^1, which uses it");
+  EXPECT_EQ(violations_of_third("peer ^0: %1 = motley::receive(1)\n"
+                                "peer ^1: motley::send(%1, 2) wait ^0\n"
+                                "compute ^2: aten::f_(%1) wait ^0\n",
+                                1, 1),
+            "p:10: c:0 ^2 aten::f_: writes %1 without waiting for ^1, which uses its memory in the "
+            "peer lane");
+}
+
+TEST(ProgramVerify, ASendMayFreeWhatItSends) {
+  EXPECT_EQ(violations_of_third("compute ^0: %1 = aten::f()\n"
+                                "peer ^1: motley::send(%1, 2) wait ^0 free %1\n",
+                                0, 1),
+            "");
+  // ^1 reads it, which ^2 does not know of.
+  EXPECT_EQ(violations_of_third("compute ^0: %1 = aten::f()\n"
+                                "compute ^1: aten::f(%1)\n"
+                                "peer ^2: motley::send(%1, 2) wait ^0 free %1\n",
+                                0, 1),
+            "p:10: c:0 ^2 motley::send: frees %1 without waiting for ^1, which uses it");
+}
+
+TEST(ProgramVerify, WhatOneStrandKnowsNoOtherDoes) {
+  // The receive from 1 is over when ^2 starts; of the other strand nothing is known: ^3 and ^4 are
+  // of it, and only ^4 waits. Instructions of one strand are in order by themselves.
+  EXPECT_EQ(violations_of_third("peer ^0: %1 = motley::receive(1)\n"
+                                "peer ^1: %2 = motley::receive(1)\n"
+                                "compute ^2: aten::f(%1, %2) wait ^1\n"
+                                "peer ^3: motley::send(%1, 2)\n"
+                                "peer ^4: motley::send(%2, 2) wait ^1\n"
+                                "peer ^5: motley::send(%1, 2)\n",
+                                2, 3),
+            "p:11: c:0 ^3 motley::send: uses %1 without waiting for ^0, which defines it");
+  EXPECT_EQ(violations_of_third("peer ^0: %1 = motley::receive(1)\n"
+                                "peer ^1: %2 = motley::receive(1) wait ^0\n",
+                                2, 0),
+            "p:9: c:0 ^1 motley::receive: waits for ^0 of its own strand");
+}
+
 TEST(ProgramVerify, SendsAndReceivesAreWellFormed) {
-  EXPECT_EQ(violations_between("transfer ^0: motley::send(%0)\n"
-                               "transfer ^1: motley::send(1, 1)\n"
-                               "transfer ^2: motley::send(%0, 2)\n"
-                               "transfer ^3: motley::send(%0, 0)\n"
-                               "transfer ^4: motley::send(%0, 1) group 0\n",
-                               "transfer ^0: motley::receive(0)\n"
-                               "transfer ^1: %1 = motley::receive(0)\n"
-                               "transfer ^2: %2 = motley::receive(-1)\n"),
+  EXPECT_EQ(violations_between("peer ^0: motley::send(%0)\n"
+                               "peer ^1: motley::send(1, 1)\n"
+                               "peer ^2: motley::send(%0, 2)\n"
+                               "peer ^3: motley::send(%0, 0)\n"
+                               "peer ^4: motley::send(%0, 1) group 0\n",
+                               "peer ^0: motley::receive(0)\n"
+                               "peer ^1: %1 = motley::receive(0)\n"
+                               "peer ^2: %2 = motley::receive(-1)\n"),
             "p:6: a:0 ^0 motley::send: wanted a buffer and a rank\n"
             "p:7: a:0 ^1 motley::send: wanted a buffer and a rank\n"
             "p:8: a:0 ^2 motley::send: rank 2 is not one of the 2 devices\n"

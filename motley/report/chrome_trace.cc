@@ -1,15 +1,35 @@
 #include <fmt/format.h>
 
+#include <cstddef>
+#include <string>
+#include <vector>
+
 #include "motley/base/json.h"
 #include "motley/report/report.h"
 
 namespace motley::report {
 namespace {
 
-constexpr int kComputeThread = 0;
-constexpr int kTransferThread = 1;
+constexpr int kFirstPeerThread = 2;
 
-int thread_of(Lane lane) { return lane == Lane::kCompute ? kComputeThread : kTransferThread; }
+/// A thread for each lane. Slices of one thread must not overlap: of the peer lane there are as
+/// many as it is ever busy with at once, and an interval is in the first one that is free.
+class Threads {
+ public:
+  /// Of a device's intervals, in their order.
+  int thread_of(const trace::Interval& interval) {
+    if (interval.lane != Lane::kPeer) return static_cast<int>(interval.lane);
+    std::size_t free = 0;
+    while (free < busy_until_.size() && busy_until_[free] > interval.begin) ++free;
+    if (free == busy_until_.size()) busy_until_.push_back(0);
+    busy_until_[free] = interval.end;
+    return kFirstPeerThread + static_cast<int>(free);
+  }
+  std::size_t peer_threads() const { return busy_until_.size(); }
+
+ private:
+  std::vector<trace::Nanoseconds> busy_until_;  // by thread of the peer lane
+};
 
 // The format's unit; fractions keep the nanoseconds.
 double microseconds(trace::Nanoseconds time) { return static_cast<double>(time) / 1e3; }
@@ -25,11 +45,11 @@ std::string name_of(const trace::Trace& trace, const trace::Interval& interval) 
              : fmt::format("^{}", interval.instruction.value);
 }
 
-Json slice(const trace::Trace& trace, const trace::Interval& interval) {
+Json slice(const trace::Trace& trace, const trace::Interval& interval, int thread) {
   return {{"name", name_of(trace, interval)},
           {"ph", "X"},
           {"pid", interval.device},
-          {"tid", thread_of(interval.lane)},
+          {"tid", thread},
           {"ts", microseconds(interval.begin)},
           {"dur", microseconds(interval.end - interval.begin)},
           {"args",
@@ -53,10 +73,17 @@ std::string print_chrome_trace(const trace::Trace& trace) {
   for (std::size_t device = 0; device < trace.devices.size(); ++device) {
     const int pid = static_cast<int>(device);
     add(metadata("process_name", pid, 0, trace.devices[device] + " (" + source + ")"));
-    add(metadata("thread_name", pid, kComputeThread, "compute"));
-    add(metadata("thread_name", pid, kTransferThread, "transfer"));
+    for (const Lane lane : {Lane::kCompute, Lane::kTransfer})
+      add(metadata("thread_name", pid, static_cast<int>(lane), std::string(lane_name(lane))));
   }
-  for (const trace::Interval& interval : trace.intervals) add(slice(trace, interval));
+  std::vector<Threads> threads(trace.devices.size());
+  for (const trace::Interval& interval : trace.intervals)
+    add(slice(trace, interval,
+              threads[static_cast<std::size_t>(interval.device)].thread_of(interval)));
+  for (std::size_t device = 0; device < trace.devices.size(); ++device)
+    for (std::size_t i = 0; i < threads[device].peer_threads(); ++i)
+      add(metadata("thread_name", static_cast<int>(device), kFirstPeerThread + static_cast<int>(i),
+                   i == 0 ? "peer" : fmt::format("peer {}", i + 1)));
   for (const trace::StepMark& mark : trace.steps) {
     add({{"name", "peak memory"},
          {"ph", "C"},

@@ -162,13 +162,21 @@ class ManyRuns {
         tasks_(std::move(tasks)),
         runs_(std::max(options.runs, 0)),
         steps_(static_cast<std::size_t>(std::max(options.steps, 0))),
-        graph_(repeat_steps(tasks_.graph, static_cast<int>(steps_))),
+        graph_(repeat_steps(tasks_, static_cast<int>(steps_))),
         device_steps_(program.devices.size()),
         device_ends_(program.devices.size(), std::vector<Nanoseconds>(steps_)) {
-    if (!conditions.slow_downs.empty())
+    if (!conditions.slow_downs.empty()) {
       for (const program::DeviceProgram& device : program.devices)
         stretches_.insert(stretches_.end(), 2,
                           find_stretches(conditions.slow_downs, device.device));
+      stretches_.resize(tasks_.graph.lanes());  // what is sent between two is not slowed
+    }
+    lanes_of_rank_.resize(program.devices.size());
+    for (std::size_t rank = 0; rank < lanes_of_rank_.size(); ++rank)
+      lanes_of_rank_[rank] = {2 * rank, 2 * rank + 1};
+    for (std::size_t pair = 0; pair < tasks_.pairs.size(); ++pair)
+      for (const Rank rank : {tasks_.pairs[pair].source, tasks_.pairs[pair].target})
+        lanes_of_rank_[rank.index()].push_back(2 * program.devices.size() + pair);
   }
 
   Result<Outcomes> run() {
@@ -285,7 +293,7 @@ class ManyRuns {
       Nanoseconds end = begin;
       for (std::size_t step = 0; step < steps_; ++step) {
         const std::size_t offset = step * tasks_.graph.tasks();
-        for (const std::size_t lane : {2 * rank, 2 * rank + 1})
+        for (const std::size_t lane : lanes_of_rank_[rank])
           if (const auto in_lane = tasks_.graph.tasks_of(lane); !in_lane.empty())
             end = std::max(end, times->ends[offset + static_cast<std::size_t>(in_lane.back())]);
         device_ends_[rank][step] = end;
@@ -311,9 +319,10 @@ class ManyRuns {
   const int runs_;
   const std::size_t steps_;
   TaskGraph graph_;  // of all steps; durations change from attempt to attempt
-  std::vector<std::vector<Stretch>> stretches_;  // by lane
-  std::array<std::uint32_t, 2> key_{};           // of this run's draws
-  std::vector<Nanoseconds> step_ends_;           // of this attempt
+  std::vector<std::vector<Stretch>> stretches_;          // by lane
+  std::vector<std::vector<std::size_t>> lanes_of_rank_;  // those of pairs are of both
+  std::array<std::uint32_t, 2> key_{};                   // of this run's draws
+  std::vector<Nanoseconds> step_ends_;                   // of this attempt
   std::vector<double> step_times_, totals_;
   std::vector<std::vector<double>> device_steps_;      // by rank
   std::vector<std::vector<Nanoseconds>> device_ends_;  // by rank and step of this attempt

@@ -261,7 +261,7 @@ RC_GTEST_PROP(OrderedRun, RepeatedTasksOfOneUnitComeAfterAllOfItsLast, ()) {
   const auto seed = *rc::gen::arbitrary<std::uint64_t>();
   const TaskGraph graph =
       with_interference(seed, draw_graph(seed, *rc::gen::inRange<std::size_t>(1, 40)), {0.1, 0.7});
-  const std::vector<std::int32_t> units(graph.lanes(), 0);
+  const std::vector<LaneOwners> units(graph.lanes());
   RC_ASSERT(find_times(repeat(graph, 3, units))->end == 3 * find_times(graph)->end);
 }
 

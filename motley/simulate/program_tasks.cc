@@ -7,6 +7,7 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -109,7 +110,9 @@ class Layout {
         return runtime_error("simulate.cost",
                              fmt::format("link {}: the cost model says {} bytes/s, wanted above 0",
                                          link, capacities_[link]));
-    for (std::size_t lane = 0; lane < 2 * program_.devices.size(); ++lane) builder_.add_lane();
+    find_pairs();
+    const std::size_t lanes = 2 * program_.devices.size() + result_.pairs.size();
+    for (std::size_t lane = 0; lane < lanes; ++lane) builder_.add_lane();
     for (const program::DeviceProgram& device : program_.devices) names_.push_back(device.device);
     for (std::size_t rank = 0; rank < program_.devices.size(); ++rank)
       MOTLEY_RETURN_IF_ERROR(lay_out_device(rank));
@@ -122,6 +125,31 @@ class Layout {
   }
 
  private:
+  /// Which ranks send to which.
+  void find_pairs() {
+    std::set<ProgramTasks::Pair> pairs;
+    for (std::size_t rank = 0; rank < program_.devices.size(); ++rank)
+      for (const Instruction& instruction : program_.devices[rank].instructions)
+        if (instruction.lane == Lane::kPeer) pairs.insert(pair_of(rank, instruction));
+    result_.pairs.assign(pairs.begin(), pairs.end());
+    by_pair_.resize(result_.pairs.size());
+  }
+
+  static ProgramTasks::Pair pair_of(std::size_t rank, const Instruction& instruction) {
+    const Rank own(static_cast<std::int64_t>(rank)), peer = program::peer_of(instruction);
+    return instruction.op == program::kSend ? ProgramTasks::Pair{own, peer}
+                                            : ProgramTasks::Pair{peer, own};
+  }
+
+  std::size_t find_pair(const ProgramTasks::Pair& pair) const {
+    return static_cast<std::size_t>(
+        std::lower_bound(result_.pairs.begin(), result_.pairs.end(), pair) - result_.pairs.begin());
+  }
+
+  LaneId lane_of_pair(std::size_t pair) const {
+    return LaneId(static_cast<std::int64_t>(2 * program_.devices.size() + pair));
+  }
+
   Result<void> lay_out_device(std::size_t rank) {
     const program::DeviceProgram& device = program_.devices[rank];
     MOTLEY_ASSIGN(const std::vector<Seconds> times, cost_.compute_times(device));
@@ -164,11 +192,13 @@ class Layout {
   /// The next task of the group or of the pair of ranks: a new one, or one that a partner made.
   Result<TaskId> lay_out_exchange(std::size_t rank, std::size_t i) {
     const Instruction& instruction = program_.devices[rank].instructions[i];
-    const LaneId lane = lane_of(rank, instruction.lane);
+    const bool is_pair = instruction.group.is_none();
+    const LaneId lane = is_pair ? lane_of_pair(find_pair(pair_of(rank, instruction)))
+                                : lane_of(rank, instruction.lane);
     auto [joints, number, partners] = next_place(rank, instruction);
     if (number < joints.size()) {
       Joint& joint = joints_[static_cast<std::size_t>(joints[number])];
-      builder_.join(joint.task, lane);
+      if (!is_pair) builder_.join(joint.task, lane);
       --joint.absent;
       return joint.task;
     }
@@ -189,10 +219,8 @@ class Layout {
       const std::size_t g = instruction.group.index();
       return {by_group_[g], group_counts_[g]++, program_.groups[g].members.size()};
     }
-    const std::size_t peer = program::peer_of(instruction).index();
-    const bool is_send = instruction.outputs.empty();
-    Pair& pair = is_send ? by_pair_[{rank, peer}] : by_pair_[{peer, rank}];
-    return {pair.joints, is_send ? pair.sends++ : pair.receives++, 2};
+    Pair& pair = by_pair_[find_pair(pair_of(rank, instruction))];
+    return {pair.joints, instruction.op == program::kSend ? pair.sends++ : pair.receives++, 2};
   }
 
   /// What the price of an exchange depends on; those alike are priced once.
@@ -216,10 +244,10 @@ class Layout {
         instruction.full_name(), most_bytes(rank, instruction), instruction.group, Rank(), Rank(),
         instruction.lane};
     if (instruction.group.is_none()) {
-      key.op = "motley::send";
-      key.source = Rank(static_cast<std::int64_t>(rank));
-      key.target = program::peer_of(instruction);
-      if (!instruction.outputs.empty()) std::swap(key.source, key.target);
+      key.op = program::kSend;
+      const ProgramTasks::Pair pair = pair_of(rank, instruction);
+      key.source = pair.source;
+      key.target = pair.target;
     }
     const auto next = static_cast<std::int32_t>(prices_.size());
     const auto [found, is_new] = price_of_.try_emplace(key, next);
@@ -236,10 +264,11 @@ class Layout {
   }
 
   std::vector<std::int32_t> lanes_of(const Exchange& exchange) const {
-    std::vector<Rank> ranks = {exchange.source, exchange.target};
-    if (!exchange.group.is_none()) ranks = program_.groups[exchange.group.index()].members;
+    if (exchange.group.is_none())
+      return {lane_of_pair(find_pair({exchange.source, exchange.target})).value};
     std::vector<std::int32_t> lanes;
-    for (const Rank rank : ranks) lanes.push_back(lane_of(rank.index(), exchange.lane).value);
+    for (const Rank rank : program_.groups[exchange.group.index()].members)
+      lanes.push_back(lane_of(rank.index(), exchange.lane).value);
     std::sort(lanes.begin(), lanes.end());
     return lanes;
   }
@@ -357,9 +386,9 @@ class Layout {
   ProgramTasks result_;
   std::vector<Joint> joints_;
   std::vector<std::vector<std::int32_t>> by_group_;  // joints of a group, by number
-  std::map<std::pair<std::size_t, std::size_t>, Pair> by_pair_;
-  std::vector<std::size_t> group_counts_;          // of this rank, so far
-  std::vector<std::vector<std::string>> members_;  // names of a group's devices
+  std::vector<Pair> by_pair_;                        // as result_.pairs
+  std::vector<std::size_t> group_counts_;            // of this rank, so far
+  std::vector<std::vector<std::string>> members_;    // names of a group's devices
   std::map<Exchange, std::int32_t> price_of_;
   std::vector<Price> prices_;
   std::map<std::pair<const program::DeviceProgram*, GroupId>, std::vector<const Instruction*>>
@@ -388,28 +417,39 @@ Result<void> check_steps(const ProgramTasks& step, int steps, double factor) {
   return {};
 }
 
-TaskGraph repeat_steps(const TaskGraph& step, int steps) {
-  std::vector<std::int32_t> ranks;
-  for (std::size_t lane = 0; lane < step.lanes(); ++lane)
-    ranks.push_back(static_cast<std::int32_t>(lane / 2));
-  return repeat(step, steps, ranks);
+TaskGraph repeat_steps(const ProgramTasks& step, int steps) {
+  std::vector<LaneOwners> owners;
+  for (std::size_t rank = 0; rank < step.tasks.size(); ++rank)
+    owners.insert(owners.end(), 2, {static_cast<std::int32_t>(rank)});
+  for (const auto& [source, target] : step.pairs) owners.push_back({source.value, target.value});
+  return repeat(step.graph, steps, owners);
 }
 
 Error deadlock_error(const Program& program, const ProgramTasks& tasks, const Deadlock& deadlock) {
   bool has_collective = false;
+  const std::size_t of_devices = 2 * program.devices.size();
+  // Of a pair of ranks the one that sends.
+  const auto rank_of = [&](LaneId lane) {
+    return lane.index() < of_devices ? lane.index() / 2
+                                     : tasks.pairs[lane.index() - of_devices].source.index();
+  };
+  const auto name_of = [&](LaneId lane) {
+    const std::string& name = program.devices[rank_of(lane)].device;
+    if (lane.index() < of_devices) return name;
+    const Rank target = tasks.pairs[lane.index() - of_devices].target;
+    return fmt::format("the strand from {} to {}", name, program.devices[target.index()].device);
+  };
   const auto instruction_of = [&](LaneId lane, TaskId task) {
-    const auto& row = tasks.tasks[lane.index() / 2];
+    const auto& row = tasks.tasks[rank_of(lane)];
     const TaskId in_step(task.value % static_cast<std::int32_t>(tasks.graph.tasks()));
     return static_cast<std::size_t>(std::find(row.begin(), row.end(), in_step) - row.begin());
   };
-  const std::string text = describe_deadlock(
-      deadlock, [&](LaneId lane) { return program.devices[lane.index() / 2].device; },
-      [&](LaneId lane, TaskId task) {
-        const std::size_t i = instruction_of(lane, task);
-        const Instruction& instruction = program.devices[lane.index() / 2].instructions[i];
-        has_collective = has_collective || !instruction.group.is_none();
-        return fmt::format("^{} {}", i, instruction.full_name());
-      });
+  const std::string text = describe_deadlock(deadlock, name_of, [&](LaneId lane, TaskId task) {
+    const std::size_t i = instruction_of(lane, task);
+    const Instruction& instruction = program.devices[rank_of(lane)].instructions[i];
+    has_collective = has_collective || !instruction.group.is_none();
+    return fmt::format("^{} {}", i, instruction.full_name());
+  });
   return {ErrorKind::kRuntime, "simulate.deadlock",
           fmt::format("{}; {}", text, has_collective ? kOneOrder : kBothSides)};
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <vector>
 
@@ -11,11 +12,18 @@
 namespace motley::simulate {
 
 /// One step of a program as a task graph: lane 2 r is the compute lane of rank r, lane 2 r + 1 its
-/// transfer lane, which slows it as the cost model says. A compute instruction is a task; a
-/// collective is one task in a lane of each member; a send and its receive are one task. Tasks are
-/// numbered by rank, then instruction, those of several ranks at the first one.
+/// transfer lane, which slows it as the cost model says; after those there is a lane for each
+/// ordered pair of ranks of which the one sends to the other. A compute instruction is a task; a
+/// collective is one task in a lane of each member; a send and its receive are one task in the lane
+/// of their pair, which begins when what either waits for is over. Tasks are numbered by rank, then
+/// instruction, those of several ranks at the first one.
 struct ProgramTasks {
   TaskGraph graph;
+  struct Pair {
+    Rank source, target;
+    auto operator<=>(const Pair&) const = default;
+  };
+  std::vector<Pair> pairs;                 ///< ascending; that of lane 2 * ranks + p is pairs[p]
   std::vector<std::vector<TaskId>> tasks;  ///< by rank and instruction
   double most_ns = 0;                      ///< no step takes longer, however transfers share links
 };
@@ -28,14 +36,14 @@ struct ProgramTasks {
 /// Errors: of the cost model; a time, a flow or a link that is not possible (code simulate.cost).
 Result<ProgramTasks> lay_out_program(const program::Program& program, const cost::CostModel& cost);
 
-/// Lane of a rank's instructions of one kind.
+/// Compute lane or transfer lane of a rank.
 inline LaneId lane_of(std::size_t rank, Lane lane) {
   return LaneId(static_cast<std::int64_t>(2 * rank + static_cast<std::size_t>(lane)));
 }
 
 /// Several steps of a program: task t of step k is k * tasks() + t. A device begins a step when it
 /// has finished the one before; it may be ahead of others.
-TaskGraph repeat_steps(const TaskGraph& step, int steps);
+TaskGraph repeat_steps(const ProgramTasks& step, int steps);
 /// Are so many steps, each `factor` times as long at most, few enough to be one graph, and do they
 /// take at most 2^60 ns? (usage, code simulate.size)
 Result<void> check_steps(const ProgramTasks& step, int steps, double factor = 1);

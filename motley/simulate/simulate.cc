@@ -31,6 +31,7 @@ class TraceMaker {
       ends_.assign(static_cast<std::size_t>(steps_), 0);
       add_lane(rank, Lane::kCompute);
       add_lane(rank, Lane::kTransfer);
+      add_lane(rank, Lane::kPeer);
       add_marks(rank);
     }
     trace_.names = std::move(names_).take();
@@ -67,6 +68,13 @@ class TraceMaker {
             {static_cast<int>(rank), lane, step, instruction, times_.begins[task], end, moved});
         step_end = std::max(step_end, end);
       }
+      // Strands are in the order of their instructions, the peer lane is not.
+      if (lane == Lane::kPeer)
+        std::stable_sort(
+            trace_.intervals.end() -
+                static_cast<std::ptrdiff_t>(lanes_[static_cast<std::size_t>(lane)].size()),
+            trace_.intervals.end(),
+            [](const trace::Interval& a, const trace::Interval& b) { return a.begin < b.begin; });
     }
   }
 
@@ -93,7 +101,7 @@ class TraceMaker {
     InstructionId instruction;
     std::int64_t moved;  // bytes
   };
-  std::array<std::vector<InLane>, 2> lanes_;  // of this device
+  std::array<std::vector<InLane>, 3> lanes_;  // of this device
   std::vector<Nanoseconds> ends_;             // of this device's steps
 };
 
@@ -104,8 +112,7 @@ Result<trace::Trace> simulate(const program::Program& program, const cost::CostM
   MOTLEY_ASSIGN(ProgramTasks tasks, lay_out_program(program, cost));
   const int steps = std::max(0, options.steps);
   MOTLEY_RETURN_IF_ERROR(check_steps(tasks, steps));
-  const auto times =
-      steps == 1 ? find_times(tasks.graph) : find_times(repeat_steps(tasks.graph, steps));
+  const auto times = steps == 1 ? find_times(tasks.graph) : find_times(repeat_steps(tasks, steps));
   if (!times) return tl::make_unexpected(deadlock_error(program, tasks, times.error()));
   std::vector<Bytes> peaks = options.peaks;
   for (std::size_t rank = peaks.size(); rank < program.devices.size(); ++rank) {

@@ -194,46 +194,66 @@ TEST(Simulate, ASendAndItsReceiveAreOneTransfer) {
   // a computes 0..5 and sends, b is in f until 50 before it can receive: 50..80 (10 + 20 bytes) on
   // both; g of b 80..87. In step 1 a is ready at 85, b at 137: 137..167, 174.
   const auto trace = simulate(exchanging("compute ^0: aten::f() \"5\"\n"
-                                         "transfer ^1: motley::send(%0, 1) wait ^0\n",
+                                         "peer ^1: motley::send(%0, 1) wait ^0\n",
                                          "compute ^0: aten::f() \"50\"\n"
-                                         "transfer ^1: %1 = motley::receive(0) wait ^0\n"
+                                         "peer ^1: %1 = motley::receive(0) wait ^0\n"
                                          "compute ^2: aten::g(%1) wait ^1 \"7\"\n"),
                               LabelCost(10), {.steps = 2});
   ASSERT_TRUE(trace) << trace.error().message;
   const std::vector<trace::Interval> wanted = {
       {0, Lane::kCompute, 0, InstructionId(0), 0, 5, 0},
       {0, Lane::kCompute, 1, InstructionId(0), 80, 85, 0},
-      {0, Lane::kTransfer, 0, InstructionId(1), 50, 80, 20},
-      {0, Lane::kTransfer, 1, InstructionId(1), 137, 167, 20},
+      {0, Lane::kPeer, 0, InstructionId(1), 50, 80, 20},
+      {0, Lane::kPeer, 1, InstructionId(1), 137, 167, 20},
       {1, Lane::kCompute, 0, InstructionId(0), 0, 50, 0},
       {1, Lane::kCompute, 0, InstructionId(2), 80, 87, 0},
       {1, Lane::kCompute, 1, InstructionId(0), 87, 137, 0},
       {1, Lane::kCompute, 1, InstructionId(2), 167, 174, 0},
-      {1, Lane::kTransfer, 0, InstructionId(1), 50, 80, 20},
-      {1, Lane::kTransfer, 1, InstructionId(1), 137, 167, 20}};
+      {1, Lane::kPeer, 0, InstructionId(1), 50, 80, 20},
+      {1, Lane::kPeer, 1, InstructionId(1), 137, 167, 20}};
   EXPECT_EQ(trace->intervals, wanted);
 }
 
-TEST(Simulate, SendsOfBothToEachOtherFirstAreADeadlock) {
-  const std::string wait = "compute ^2: aten::f(%1) wait ^1\n";
-  const auto program = [&](const std::string& first_of_b, const std::string& second_of_b) {
-    return exchanging(
-        "transfer ^0: motley::send(%0, 1)\ntransfer ^1: %1 = motley::receive(1)\n" + wait,
-        "transfer ^0: " + first_of_b + "\ntransfer ^1: " + second_of_b + "\n");
+TEST(Simulate, BothMaySendToEachOtherAtOnce) {
+  // Each sends before it receives: two strands, 10 + 20 ns each, at the same time.
+  const std::string lines = "peer ^0: motley::send(%0, {})\npeer ^1: %1 = motley::receive({})\n";
+  const auto of = [&](const char* peer) {
+    std::string text = lines;
+    for (std::size_t at; (at = text.find("{}")) != std::string::npos;) text.replace(at, 2, peer);
+    return text;
   };
-  EXPECT_EQ(simulate(program("motley::send(%0, 0)", "%1 = motley::receive(0)"), LabelCost(10))
-                .error()
-                .message,
-            "deadlock: a:0 waits in ^2 aten::f for its other lane, which waits in ^0 motley::send "
-            "for b:0, which waits in ^0 motley::send for a:0; a send ends together with its "
-            "receive");
-  EXPECT_TRUE(simulate(program("%1 = motley::receive(0)", "motley::send(%0, 0)"), LabelCost(10)));
+  const auto trace = simulate(exchanging(of("1"), of("0")), LabelCost(10));
+  ASSERT_TRUE(trace) << trace.error().message;
+  EXPECT_EQ(trace->steps, (std::vector<trace::StepMark>{{0, 0, 0, 30, 40}, {1, 0, 0, 30, 40}}));
+}
+
+TEST(Simulate, ReceivesThatWaitForEachOtherAreADeadlock) {
+  // Each sends only what it has received.
+  const std::string to_b =
+      "peer ^0: %1 = motley::receive(1)\npeer ^1: motley::send(%1, 1) wait ^0\n";
+  const std::string to_a =
+      "peer ^0: %1 = motley::receive(0)\npeer ^1: motley::send(%1, 0) wait ^0\n";
+  EXPECT_EQ(simulate(exchanging(to_b, to_a), LabelCost(10)).error().message,
+            "deadlock: the strand from a:0 to b:0 waits in ^1 motley::send for the strand from b:0 "
+            "to a:0, which waits in ^1 motley::send for the strand from a:0 to b:0; a send ends "
+            "together with its receive");
+  // A device that computes what it needs a strand for.
+  EXPECT_EQ(
+      simulate(exchanging("peer ^0: %1 = motley::receive(1)\ncompute ^1: aten::f(%1) wait ^0\n"
+                          "peer ^2: motley::send(%0, 1) wait ^1\n",
+                          to_a),
+               LabelCost(10))
+          .error()
+          .message,
+      "deadlock: a:0 waits in ^1 aten::f for the strand from b:0 to a:0, which waits in ^1 "
+      "motley::send for the strand from a:0 to b:0, which waits in ^2 motley::send for a:0; a "
+      "send ends together with its receive");
 }
 
 TEST(Simulate, ASendWithoutAReceiveIsADeadlock) {
   // Not verified: b does not receive.
   program::Program program =
-      exchanging("transfer ^0: motley::send(%0, 1)\n", "transfer ^0: %1 = motley::receive(0)\n");
+      exchanging("peer ^0: motley::send(%0, 1)\n", "peer ^0: %1 = motley::receive(0)\n");
   program.devices[1].instructions.clear();
   EXPECT_EQ(simulate(program, LabelCost(10)).error().message,
             "deadlock: a:0 waits in ^0 motley::send for b:0, which has no such instruction left; a "
@@ -301,9 +321,9 @@ class FlowCost : public LabelCost {
 
 TEST(Simulate, RefusesFlowsThatAreNone) {
   const auto error_of = [](cost::Flow flow) {
-    return simulate(exchanging("transfer ^0: motley::send(%0, 1)\n",
-                               "transfer ^0: %1 = motley::receive(0)\n"),
-                    FlowCost(std::move(flow)))
+    return simulate(
+               exchanging("peer ^0: motley::send(%0, 1)\n", "peer ^0: %1 = motley::receive(0)\n"),
+               FlowCost(std::move(flow)))
         .error()
         .message;
   };

@@ -109,11 +109,15 @@ struct Boundary {
   std::vector<std::int32_t> begin, on;  // by task
 };
 
-Boundary find_boundary(const TaskGraph& graph, std::span<const std::int32_t> unit_of_lane) {
+Boundary find_boundary(const TaskGraph& graph, std::span<const LaneOwners> owners) {
   std::vector<std::vector<std::size_t>> lanes;  // by unit: those that are not empty
   for (std::size_t lane = 0; lane < graph.lanes(); ++lane) {
-    lanes.resize(std::max(lanes.size(), at(unit_of_lane[lane]) + 1));
-    if (!graph.tasks_of(lane).empty()) lanes[at(unit_of_lane[lane])].push_back(lane);
+    if (graph.tasks_of(lane).empty()) continue;
+    for (const std::int32_t unit : {owners[lane].first, owners[lane].second}) {
+      if (unit < 0) continue;
+      lanes.resize(std::max(lanes.size(), at(unit) + 1));
+      lanes[at(unit)].push_back(lane);
+    }
   }
   std::vector<std::pair<std::int32_t, std::int32_t>> pairs;
   for (const auto& of_unit : lanes)
@@ -141,10 +145,10 @@ void append_dependencies(const TaskGraph& graph, const Boundary& boundary, std::
 
 }  // namespace
 
-TaskGraph repeat(const TaskGraph& graph, int times, std::span<const std::int32_t> unit_of_lane) {
+TaskGraph repeat(const TaskGraph& graph, int times, std::span<const LaneOwners> owners) {
   const auto copies = static_cast<std::size_t>(times), tasks = graph.tasks();
   MOTLEY_CHECK(times >= 0 && tasks * copies <= INT32_MAX);
-  const Boundary boundary = find_boundary(graph, unit_of_lane);
+  const Boundary boundary = find_boundary(graph, owners);
   TaskGraph result;
   result.transfers = graph.transfers;
   result.capacities = graph.capacities;

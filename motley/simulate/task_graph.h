@@ -18,8 +18,8 @@ using TransferId = Id<struct TransferTag>;
 /// Work on lanes, flat. A lane (a device's compute queue, its transfer queue, a parameter server)
 /// runs its tasks one after the other in a fixed order. A task begins when all lanes it is in have
 /// finished what comes before it and all tasks it depends on have finished; it then occupies all
-/// its lanes until it ends. In one lane it is an instruction; in a lane of every member it is a
-/// collective, in two lanes a send with its receive.
+/// its lanes until it ends. In one lane it is an instruction, or a send with its receive in the
+/// lane of what one device sends to another; in a lane of every member it is a collective.
 ///
 /// A task takes its fixed duration or, where durations[t] is negative, what transfers[-1 -
 /// durations[t]] takes on links that it may share with other transfers.
@@ -115,9 +115,14 @@ class TaskGraphBuilder {
 /// Seconds of a phase's delay in whole nanoseconds.
 Nanoseconds delay_of(const cost::TransferPhase& phase);
 
+/// The devices, or other units, that a lane belongs to.
+struct LaneOwners {
+  std::int32_t first = 0, second = -1;  ///< -1: it belongs to one
+};
+
 /// The graph run `times` times over: copies one after the other, task t of copy k numbered
-/// k * graph.tasks() + t. `unit_of_lane` says which device each lane belongs to: a device begins
-/// its next copy when all its lanes have finished the last one. Linear.
-TaskGraph repeat(const TaskGraph& graph, int times, std::span<const std::int32_t> unit_of_lane);
+/// k * graph.tasks() + t. A unit begins its next copy when all its lanes have finished the last
+/// one; `owners` by lane. Linear, but for units of many lanes: each waits for all.
+TaskGraph repeat(const TaskGraph& graph, int times, std::span<const LaneOwners> owners);
 
 }  // namespace motley::simulate

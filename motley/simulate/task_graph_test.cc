@@ -203,7 +203,7 @@ RC_GTEST_PROP(TaskGraph, RepeatedTasksOfOneUnitComeAfterAllOfItsLast, ()) {
   const auto seed = *rc::gen::arbitrary<std::uint64_t>();
   const TaskGraph graph = draw_graph(seed, *rc::gen::inRange<std::size_t>(1, 40));
   // All lanes one unit: the copies follow each other as wholes.
-  const std::vector<std::int32_t> units(graph.lanes(), 0);
+  const std::vector<LaneOwners> units(graph.lanes());
   const TaskTimes once = find_times(graph).value(),
                   thrice = find_times(repeat(graph, 3, units)).value();
   RC_ASSERT(thrice.end == 3 * once.end);

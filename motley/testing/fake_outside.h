@@ -113,7 +113,7 @@ class FakeWorkers : public Workers {
       const program::DeviceProgram& program = each.device();
       double total = 0;
       for (const program::Instruction& instruction : program.instructions) {
-        if (instruction.lane == Lane::kTransfer) continue;
+        if (instruction.lane != Lane::kCompute) continue;
         total += each_takes;
         if (task.what == TimingTask::What::kOperators)
           times.push_back({.key = program::cost_key(program, instruction),

@@ -104,7 +104,7 @@ class InventedProfile {
     std::vector<cost::OpEntry> entries;
     for (std::size_t i = 0; i < works.size(); ++i) {
       const program::Instruction& instruction = program.instructions[i];
-      if (instruction.lane == Lane::kTransfer) continue;
+      if (instruction.lane != Lane::kCompute) continue;
       double bytes = 0;
       for (const BufferId output : instruction.outputs)
         bytes += static_cast<double>(program.buffer(output).bytes().value);

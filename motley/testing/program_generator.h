@@ -12,8 +12,8 @@
 namespace motley::testing {
 
 /// Draws programs that verify: one to four devices with equal instruction sequences and unequal
-/// shares, arguments of every kind, views, sums over two groups that overlap compute, and frees.
-/// Same seed, same program.
+/// shares, arguments of every kind, views, sums over two groups and sends around rings of ranks
+/// that overlap compute and each other, and frees. Same seed, same program.
 class ProgramGenerator {
  public:
   explicit ProgramGenerator(std::uint64_t seed) : random_(seed) {}
@@ -23,7 +23,9 @@ class ProgramGenerator {
     draw_load();
     while (device_.instructions.size() < instructions) draw_instruction();
     draw_end();
-    return spread(device_, random_);
+    program::Program program = spread(device_, random_);
+    close_rings(program);
+    return program;
   }
 
  private:
@@ -60,6 +62,7 @@ class ProgramGenerator {
 
   void draw_instruction() {
     if (chance(6)) return draw_sum();
+    if (chance(6)) return draw_ring();
     Instruction made{Lane::kCompute, "aten::some_op", chance(2) ? "" : "Tensor_out"};
     wait_for_some(made);
     for (std::size_t i = 1 + below(4); i > 0; --i)
@@ -85,19 +88,82 @@ class ProgramGenerator {
   /// A compute instruction makes what it waits for usable in its lane.
   void wait_for_some(Instruction& instruction) {
     while (!pending_.empty() && chance(2)) {
-      instruction.waits.push_back(pending_.front().second);
-      ready_.push_back(pending_.front().first);
+      const auto [made, exchange] = pending_.front();
+      instruction.waits.push_back(exchange);
+      if (!made.is_none()) ready_.push_back(made);
       pending_.erase(pending_.begin());
     }
   }
 
-  void draw_sum() {
-    const BufferId flat = add({program::BufferKind::kTemporary, DType::kF32, {24}});
+  BufferId add_flat() { return add({program::BufferKind::kTemporary, DType::kF32, {24}}); }
+
+  /// Something to give to others, and what makes it: in the compute lane, or a receive that nobody
+  /// has waited for.
+  std::pair<BufferId, InstructionId> draw_flat() {
+    if (!received_.empty() && chance(2)) {
+      const auto found = received_.back();
+      received_.pop_back();
+      return found;
+    }
+    const BufferId flat = add_flat();
     const InstructionId packed = append(
         {Lane::kCompute, "motley::pack", "", {{program::ArgumentList{{parameters_[0]}}}}, {flat}});
+    return {flat, packed};
+  }
+
+  /// Each gives to the one so many ranks after it what it makes, and gets that of the one before.
+  /// The distance stands for the rank until there are ranks (close_rings). Nothing comes between
+  /// the two, so that a device that waits for its send does not wait for itself around the ring.
+  void draw_ring() {
+    const auto distance = static_cast<std::int64_t>(1 + below(2));
+    const auto [flat, made] = draw_flat();
+    Instruction send{Lane::kPeer, "motley::send", "", {{flat}, {distance}}};
+    send.waits = {made};
+    const bool frees = chance(2);
+    if (frees) send.frees = {flat};
+    const BufferId got = add_flat();
+    Instruction receive{Lane::kPeer, "motley::receive", "", {{distance}}, {got}};
+    if (chance(2) && device_.instructions[made.index()].lane == Lane::kCompute)
+      receive.waits = {made};
+    pending_.emplace_back(frees ? BufferId() : flat, append(std::move(send)));
+    const InstructionId received = append(std::move(receive));
+    if (chance(3)) {
+      received_.emplace_back(got, received);
+    } else {
+      pending_.emplace_back(got, received);
+    }
+  }
+
+  /// One device has nobody to give to: its sends give to a second one.
+  static void close_rings(program::Program& program) {
+    const auto has_rings = [](const program::DeviceProgram& device) {
+      for (const Instruction& each : device.instructions)
+        if (each.lane == Lane::kPeer) return true;
+      return false;
+    };
+    if (program.devices.size() == 1 && has_rings(program.devices[0])) {
+      program.devices.push_back(program.devices[0]);
+      program::DeviceProgram& second = program.devices[1];
+      second.device = "second:0";
+      second.first_sample = program.global_batch;
+      program.global_batch += second.samples;
+      for (program::Group& group : program.groups) group.members = {Rank(0), Rank(1)};
+    }
+    const auto ranks = static_cast<std::int64_t>(program.devices.size());
+    for (std::int64_t rank = 0; rank < ranks; ++rank)
+      for (Instruction& each : program.devices[static_cast<std::size_t>(rank)].instructions) {
+        if (each.lane != Lane::kPeer) continue;
+        auto& peer = std::get<std::int64_t>(each.arguments.back().value);
+        const std::int64_t distance = 1 + peer % (ranks - 1);
+        peer = (rank + (each.outputs.empty() ? distance : ranks - distance)) % ranks;
+      }
+  }
+
+  void draw_sum() {
+    const auto [flat, made] = draw_flat();
     Instruction sum{Lane::kTransfer, "motley::all_reduce", "", {{flat}}};
     sum.group = GroupId(static_cast<std::int64_t>(below(2)));
-    sum.waits = {packed};
+    sum.waits = {made};
     sum.label = "bucket";
     pending_.emplace_back(flat, append(std::move(sum)));
   }
@@ -125,8 +191,9 @@ class ProgramGenerator {
   SplitMix64 random_;
   program::DeviceProgram device_;
   std::vector<BufferId> parameters_, states_;
-  std::vector<BufferId> ready_;                              // usable by the compute lane
-  std::vector<std::pair<BufferId, InstructionId>> pending_;  // sums not waited for
+  std::vector<BufferId> ready_;                               // usable by the compute lane
+  std::vector<std::pair<BufferId, InstructionId>> pending_;   // exchanges not waited for
+  std::vector<std::pair<BufferId, InstructionId>> received_;  // not yet given to others
 };
 
 }  // namespace motley::testing

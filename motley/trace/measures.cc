@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "motley/trace/trace.h"
 
@@ -24,7 +27,7 @@ std::vector<StepTimes> step_times(const Trace& trace) {
   return times;
 }
 
-/// Intervals of one lane of one device: they are together in a trace, compute before transfer.
+/// Intervals of one lane of one device: they are together in a trace, lane after lane.
 using Run = std::pair<std::vector<Interval>::const_iterator, std::vector<Interval>::const_iterator>;
 
 Run lane_intervals(const Trace& trace, std::size_t device, Lane lane) {
@@ -42,6 +45,24 @@ Nanoseconds total_time(const Run& run) {
   return total;
 }
 
+/// What a device exchanges, in one lane: intervals that overlap, of whichever lane, become one,
+/// with the step of the first.
+std::vector<Interval> merge_exchanges(const Trace& trace, std::size_t device) {
+  const Run transfer = lane_intervals(trace, device, Lane::kTransfer);
+  const Run peer = lane_intervals(trace, device, Lane::kPeer);
+  std::vector<Interval> all;
+  std::merge(transfer.first, transfer.second, peer.first, peer.second, std::back_inserter(all),
+             [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+  std::vector<Interval> merged;
+  for (const Interval& each : all) {
+    if (!merged.empty() && each.begin < merged.back().end)
+      merged.back().end = std::max(merged.back().end, each.end);
+    else
+      merged.push_back(each);
+  }
+  return merged;
+}
+
 /// Time in which an interval of both runs is open; each run is ordered and does not overlap itself.
 Nanoseconds shared_time(Run a, Run b) {
   Nanoseconds total = 0;
@@ -55,7 +76,7 @@ Nanoseconds shared_time(Run a, Run b) {
 }
 
 bool is_exchange(const Interval& interval) {
-  return interval.lane == Lane::kTransfer || interval.bytes > 0;
+  return interval.lane != Lane::kCompute || interval.bytes > 0;
 }
 
 /// Goes through the steps of one device from moment to moment at which a lane changes.
@@ -63,8 +84,9 @@ class Sweep {
  public:
   Sweep(const Trace& trace, std::size_t device)
       : names_(trace.names[device]),
+        exchanges_(merge_exchanges(trace, device)),
         lanes_{lane_intervals(trace, device, Lane::kCompute),
-               lane_intervals(trace, device, Lane::kTransfer)} {}
+               {exchanges_.begin(), exchanges_.end()}} {}
 
   void add(const StepMark& mark, Breakdown& parts) {
     ++parts.steps;
@@ -99,7 +121,8 @@ class Sweep {
   }
 
   const Names& names_;
-  std::array<Run, 2> lanes_;  // what has not ended yet
+  const std::vector<Interval> exchanges_;
+  std::array<Run, 2> lanes_;  // what has not ended yet: compute, exchanges
 };
 
 }  // namespace
@@ -107,6 +130,7 @@ class Sweep {
 std::vector<Breakdown> break_down(const Trace& trace) {
   std::vector<Breakdown> parts(trace.devices.size());
   std::vector<Sweep> sweeps;
+  sweeps.reserve(parts.size());  // they stay where they are
   for (std::size_t device = 0; device < parts.size(); ++device) sweeps.emplace_back(trace, device);
   for (const StepMark& mark : trace.steps) {
     const auto device = static_cast<std::size_t>(mark.device);
@@ -146,8 +170,9 @@ Seconds exposed_communication(const Trace& trace) {
   for (std::size_t device = 0; device < steps.size(); ++device) {
     if (steps[device].count == 0) continue;
     const Run compute = lane_intervals(trace, device, Lane::kCompute);
-    const Run transfer = lane_intervals(trace, device, Lane::kTransfer);
-    sum += static_cast<double>(total_time(transfer) - shared_time(compute, transfer)) /
+    const std::vector<Interval> merged = merge_exchanges(trace, device);
+    const Run exchanges(merged.begin(), merged.end());
+    sum += static_cast<double>(total_time(exchanges) - shared_time(compute, exchanges)) /
            static_cast<double>(steps[device].count);
   }
   return steps.empty() ? Seconds() : to_seconds(sum / static_cast<double>(steps.size()));

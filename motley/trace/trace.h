@@ -17,7 +17,7 @@ enum class Source { kPredicted, kMeasured };
 /// Simulated or measured time in integer nanoseconds from the start of the trace.
 using Nanoseconds = std::int64_t;
 
-/// A lane of a device busy with one instruction.
+/// A lane of a device busy with one instruction; the peer lane may be with several at once.
 struct Interval {
   int device = 0;  ///< position in Trace::devices
   Lane lane = Lane::kCompute;
@@ -53,8 +53,8 @@ struct Trace {
 std::string print_trace(const Trace& trace);
 Result<Trace> parse_trace(std::string_view text, const std::string& name);
 
-/// Intervals and marks are ordered as said above, none ends before it begins, those of one lane do
-/// not overlap, devices and instructions exist. The first violation.
+/// Intervals and marks are ordered as said above, none ends before it begins, those of the compute
+/// lane or the transfer lane do not overlap, devices and instructions exist. The first violation.
 Result<void> verify_trace(const Trace& trace, const std::string& name);
 
 /// Measures; pure functions of a verified trace, linear in it. 0 for what has no steps. They take
@@ -62,11 +62,12 @@ Result<void> verify_trace(const Trace& trace, const std::string& name);
 Seconds median_step(const Trace& trace);             ///< over steps, of the slowest device
 std::vector<double> busy_share(const Trace& trace);  ///< compute time / step time, per device
 Seconds exposed_communication(const Trace& trace);   ///< mean over devices of the time per step in
-                                                     ///< which a transfer runs and compute does not
+                                                     ///< which something is exchanged and compute
+                                                     ///< does not run
 
 /// Where the steps of one device went: each moment of its step marks is in exactly one part, so
 /// they sum to the marks to the nanosecond. An interval is an exchange when it is in the transfer
-/// lane or moves bytes.
+/// lane or the peer lane, or moves bytes.
 ///
 /// Example: a step of 100: compute 0..40, a sum 60..80 for which a slower device was late, compute
 /// 70..90. Compute 40 + 20, exposed 10 (60..70), waiting 20 (40..60), bubble 10 (90..100).

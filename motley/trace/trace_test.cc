@@ -81,8 +81,8 @@ TEST(TraceText, RefusesBadItems) {
             "trace.parse t:5: found '0 1 2', wanted an instruction such as ^3");
   EXPECT_EQ(error_of("step 0 0 5\n"), "trace.parse t:5: found the end of the line, wanted 'peak'");
   EXPECT_EQ(error_of("wait\n"),
-            "trace.parse t:5: found 'wait', wanted 'device', 'name', 'step', 'compute' or "
-            "'transfer'");
+            "trace.parse t:5: found 'wait', wanted 'device', 'name', 'step', 'compute', 'transfer' "
+            "or 'peer'");
 }
 
 TEST(TraceVerify, ReportsEachViolation) {
@@ -104,6 +104,12 @@ TEST(TraceVerify, ReportsEachViolation) {
   EXPECT_EQ(error_of("step 1 0 4 peak 0\nstep 2 3 5 peak 0\n"),
             "trace.verify t: a:0 step 2: begins at 3 while step 1 runs until 4");
   EXPECT_EQ(error_of("step 1 0 4 peak -2\n"), "trace.verify t: a:0 step 1: found -2 bytes");
+}
+
+TEST(TraceVerify, SeveralPeersMayBeServedAtOnce) {
+  EXPECT_EQ(error_of("transfer 0 ^0 0 9\npeer 0 ^0 1 5\npeer 0 ^0 1 4\npeer 0 ^0 3 4\n"), "");
+  EXPECT_EQ(error_of("peer 0 ^0 3 5\npeer 0 ^0 2 4\n"),
+            "trace.verify t: a:0 peer 0 ^0: begins at 2, before ^0 at 3");
 }
 
 TEST(TraceVerify, DevicesExist) {

@@ -43,9 +43,9 @@ class Parser {
     if (trace_.devices.empty()) return line.fail("'device'");
     if (line.take_word("name")) return parse_name(line);
     if (line.take_word("step")) return parse_step(line);
-    if (line.take_word("compute")) return parse_interval(line, Lane::kCompute);
-    if (line.take_word("transfer")) return parse_interval(line, Lane::kTransfer);
-    return line.fail("'device', 'name', 'step', 'compute' or 'transfer'");
+    for (const Lane lane : {Lane::kCompute, Lane::kTransfer, Lane::kPeer})
+      if (line.take_word(lane_name(lane))) return parse_interval(line, lane);
+    return line.fail("'device', 'name', 'step', 'compute', 'transfer' or 'peer'");
   }
 
   bool has_source() const { return has_source_; }
@@ -119,8 +119,7 @@ std::string print_trace(const Trace& trace) {
     for (; interval < trace.intervals.size() && trace.intervals[interval].device == index;
          ++interval) {
       const Interval& busy = trace.intervals[interval];
-      fmt::format_to(std::back_inserter(out), "{} {} ^{} {} {}",
-                     busy.lane == Lane::kCompute ? "compute" : "transfer", busy.step,
+      fmt::format_to(std::back_inserter(out), "{} {} ^{} {} {}", lane_name(busy.lane), busy.step,
                      busy.instruction.value, busy.begin, busy.end);
       if (busy.bytes != 0) fmt::format_to(std::back_inserter(out), " bytes {}", busy.bytes);
       out += '\n';

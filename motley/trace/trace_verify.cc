@@ -52,8 +52,7 @@ class Verifier {
     const std::string place =
         is_device(now.device)
             ? fmt::format("{} {} {} ^{}", trace_.devices[static_cast<std::size_t>(now.device)],
-                          now.lane == Lane::kCompute ? "compute" : "transfer", now.step,
-                          now.instruction.value)
+                          lane_name(now.lane), now.step, now.instruction.value)
             : fmt::format("interval {}", i);
     // A name for each instruction: reports would otherwise fail on a trace that passed here.
     if (!check_times(place, now.device, now.begin, now.end)) return;
@@ -67,6 +66,10 @@ class Verifier {
     // The order is part of the type: measures walk a device's lanes without sorting or searching.
     if (std::tie(now.device, now.lane) < std::tie(before.device, before.lane)) {
       report(place, "comes after one of a later device or lane");
+    } else if (same_lane && now.lane == Lane::kPeer) {
+      if (now.begin < before.begin)
+        report(place, fmt::format("begins at {}, before ^{} at {}", now.begin,
+                                  before.instruction.value, before.begin));
     } else if (same_lane && now.begin < before.end) {
       report(place, fmt::format("begins at {} while ^{} runs until {}", now.begin,
                                 before.instruction.value, before.end));

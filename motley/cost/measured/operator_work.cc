@@ -80,7 +80,7 @@ std::vector<OperatorWork> instruction_work(const program::DeviceProgram& program
   std::vector<OperatorWork> result;
   result.reserve(program.instructions.size());
   for (const program::Instruction& instruction : program.instructions) {
-    if (instruction.lane == Lane::kTransfer) {
+    if (instruction.lane != Lane::kCompute) {
       result.emplace_back();
     } else if (graph::is_view(instruction.full_name())) {
       result.emplace_back();

@@ -47,7 +47,7 @@ BatchCurves::BatchCurves(const std::vector<program::DeviceProgram>& references, 
   least_ = static_cast<double>(low->samples);
   most_ = static_cast<double>(high->samples);
   for (std::size_t i = 0; i < low->instructions.size(); ++i) {
-    if (low->instructions[i].lane == Lane::kTransfer) continue;
+    if (low->instructions[i].lane != Lane::kCompute) continue;
     const SplitKey first = split_key(program::cost_key(*low, low->instructions[i]));
     const SplitKey last = split_key(program::cost_key(*high, high->instructions[i]));
     if (first.words != last.words) continue;  // another kernel at another batch
@@ -87,7 +87,7 @@ std::vector<std::optional<TimeSource::Answer>> BatchCurves::times(
   std::vector<std::optional<Answer>> answers;
   answers.reserve(program.instructions.size());
   for (const program::Instruction& instruction : program.instructions)
-    answers.push_back(instruction.lane == Lane::kTransfer
+    answers.push_back(instruction.lane != Lane::kCompute
                           ? Answer{}
                           : find(program::cost_key(program, instruction)));
   return answers;

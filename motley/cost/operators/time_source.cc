@@ -35,7 +35,7 @@ std::vector<std::optional<TimeSource::Answer>> MeasuredTimes::times(
   answers.reserve(program.instructions.size());
   for (const program::Instruction& instruction : program.instructions) {
     std::optional<Answer>& answer = answers.emplace_back();
-    if (instruction.lane == Lane::kTransfer) {
+    if (instruction.lane != Lane::kCompute) {
       answer = Answer{};
     } else if (const auto found = by_key_.find(program::cost_key(program, instruction));
                found != by_key_.end()) {
@@ -57,7 +57,7 @@ std::vector<std::optional<TimeSource::Answer>> WorkTimes::times(
   for (std::size_t i = 0; i < works.size(); ++i) {
     const program::Instruction& instruction = program.instructions[i];
     answers.push_back(
-        instruction.lane == Lane::kTransfer
+        instruction.lane != Lane::kCompute
             ? Answer{}
             : answer(instruction.full_name(), instruction_dtype(program, instruction), works[i]));
   }

@@ -28,7 +28,7 @@ std::size_t find_tail(const DeviceProgram& program) {
   std::size_t tail = program.instructions.size();
   for (std::size_t i = tail; i-- > 0;) {
     const Instruction& instruction = program.instructions[i];
-    if (instruction.lane == Lane::kTransfer) continue;
+    if (instruction.lane != Lane::kCompute) continue;
     if (!is_tail_op(instruction.op)) break;
     tail = i;
   }
