@@ -5,12 +5,16 @@
 //                                                                         by these shares
 //   lower_tool MODEL 5,3,1 spread [kept] [micro=N [own]] [BUCKET_BYTES]         samples split, as a
 //                                                                         sharding
+//   lower_tool MODEL 5,3,1 stages=SEED [own] [BUCKET_BYTES] [plan]              replicas cut into
+//                                                                         regions at random; or
+//                                                                         their plan
 // recipe=JSON: {"optimizer": ..., "recipe": ...} as in a plan.
 // kept: each device keeps a part of every parameter. micro=N: in so many micro-batches; the shares
 // are samples of all of them. own: each has its own statistics of batch norm.
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -20,6 +24,7 @@
 #include "motley/graph/model_file.h"
 #include "motley/program/program_text.h"
 #include "motley/search/region/random_sharding.h"
+#include "motley/search/region/random_stages.h"
 #include "motley/synth/lower.h"
 #include "motley/synth/lower_sharded.h"
 #include "motley/synth/sample_sharding.h"
@@ -101,7 +106,16 @@ Result<std::string> lower_model(const std::vector<std::string>& arguments) {
   for (std::size_t i = 2; i < arguments.size(); ++i) {
     if (arguments[i] == "local") plan.batch_norm = plan::BatchNormMode::kLocal;
     if (const auto bytes = find_integer(arguments[i])) plan.bucket_bytes = Bytes(*bytes);
+    if (arguments[i] == "own") plan.batch_norm_span = plan::BatchNormSpan::kMicroBatch;
+    if (!arguments[i].starts_with("stages=")) continue;
+    const search::StageRange range{&cluster, devices, plan.global_batch, 1, plan.batch_norm_span};
+    plan.replicas = search::draw_stages(
+        graph, range, static_cast<std::uint64_t>(find_integer(arguments[i].substr(7)).value_or(0)));
   }
+  plan.cluster_hash = cluster::cluster_hash(cluster);
+  MOTLEY_RETURN_IF_ERROR(plan::verify_plan(plan, plan.model_hash, cluster));
+  if (std::find(arguments.begin(), arguments.end(), "plan") != arguments.end())
+    return plan::print_plan(plan, cluster);
   MOTLEY_ASSIGN(const program::Program program, synth::lower(graph, plan, cluster));
   return program::print_program(program);
 }

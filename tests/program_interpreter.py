@@ -20,10 +20,10 @@ SEED, STEP = 20, 3  # of what is drawn
 DTYPE_OF = {name: dtype for dtype, name in DTYPES.items()}
 BUFFER = re.compile(
     r'buffer %(\d+): (\w+) (\w+)\[(.*?)\](?: "(.*?)")?(?: view %(\d+))?'
-    r"(?: part (\d+) (\d+) (\d+) (\d+))?"
+    r"(?: part (\d+) (\d+) (\d+) (\d+)(?: copy)?)?"
 )
 INSTRUCTION = re.compile(
-    r"(compute|transfer) \^(\d+): (?:(.*?) = )?([\w:.]+)\((.*)\)"
+    r"(compute|transfer|peer) \^(\d+): (?:(.*?) = )?([\w:.]+)\((.*)\)"
     r"(?: group (\d+))?( list)?(?: wait ((?:\^\d+ ?)+))?( origin \d+)?(?: ?\"(.*?)\")?"
     r"(?: ?free ((?:%\d+ ?)+))?"
 )
@@ -150,8 +150,8 @@ FIRST_STEPS = {
 class Machine:
     """One rank: its buffers."""
 
-    def __init__(self, device: Device, tensors: dict[str, torch.Tensor], inputs):
-        self.device = device
+    def __init__(self, rank: int, device: Device, tensors: dict[str, torch.Tensor], inputs):
+        self.rank, self.device = rank, device
         stride, samples = (size // device.micro_batches for size in (device.global_batch, device.samples))
         firsts = [m * stride + device.first for m in range(device.micro_batches)]
         self.inputs = [torch.cat([value[f : f + samples] for f in firsts]) for value in inputs]
@@ -222,7 +222,7 @@ class Machine:
         return torch.tensor(initial, dtype=dtype)
 
     def stop_request(self, _):
-        return torch.full((1,), float(self.device.first == 0))
+        return torch.full((1,), float(self.rank == 0))
 
     def random(self, instruction, distribution, draw, *place):
         buffer = self.device.buffers[instruction.outputs[0]]
@@ -369,45 +369,103 @@ class Machine:
 
 
 class Rank:
-    """Where one rank is in its instructions, and the transfers it has started and not waited for."""
+    """Where one rank is in its instructions, and by lane (of the peer lane by peer and direction) the
+    exchanges that it has started and that are not over."""
 
-    def __init__(self, machine: Machine):
-        self.machine, self.next, self.pending = machine, 0, []
+    def __init__(self, number: int, machine: Machine):
+        self.number, self.machine, self.next = number, machine, 0
+        self.pending: dict[tuple, list[Instruction]] = {}
+
+    def strand(self, instruction: Instruction) -> tuple:
+        if instruction.lane != "peer":
+            return (instruction.lane,)
+        return (instruction.op, int(instruction.arguments[-1]))
 
     def advance(self) -> None:
-        """Runs what needs no transfer that is under way."""
+        """Runs what needs no exchange that is under way."""
         instructions = self.machine.device.instructions
         while self.next < len(instructions):
             instruction = instructions[self.next]
-            if instruction.lane == "transfer":
-                self.pending.append(instruction)
-            elif self.pending and instruction.waits and self.is_pending(max(instruction.waits)):
+            if instruction.lane != "compute":
+                self.pending.setdefault(self.strand(instruction), []).append(instruction)
+            elif self.waits(instruction):
                 return
             else:
                 self.machine.run(instruction)
             self.next += 1
 
-    def is_pending(self, id: int) -> bool:
-        return any(instruction.id <= id for instruction in self.pending)
+    def waits(self, instruction: Instruction) -> list[Instruction]:
+        """Exchanges under way that must be over first."""
+        instructions = self.machine.device.instructions
+        found = []
+        for id in instruction.waits:
+            strand = self.pending.get(self.strand(instructions[id]), [])
+            found += [each for each in strand if each.id <= id]
+        return found
+
+    def ready(self, strand: tuple) -> Instruction | None:
+        """The next of a lane, if it may begin."""
+        queue = self.pending.get(strand)
+        return queue[0] if queue and not self.waits(queue[0]) else None
+
+
+def find_exchanges(ranks: list[Rank], groups: list[list[int]]) -> list[list[tuple[Rank, tuple]]]:
+    """All that can take place now: ranks and their lanes."""
+    found = []
+    for rank in ranks:
+        for strand, queue in rank.pending.items():
+            instruction = rank.ready(strand)
+            if instruction is None or not queue:
+                continue
+            if strand[0] == "transfer":
+                members = [ranks[number] for number in groups[instruction.group]]
+                heads = [member.ready(("transfer",)) for member in members]
+                if members[0] is rank and all(head and head.group == instruction.group for head in heads):
+                    found.append([(member, ("transfer",)) for member in members])
+            elif strand[0] == "motley::send":
+                receiver, back = ranks[strand[1]], ("motley::receive", rank.number)
+                if receiver.ready(back):
+                    found.append([(rank, strand), (receiver, back)])
+    return found
 
 
 def run_program(text: str, tensors: dict[str, torch.Tensor], inputs) -> list[Machine]:
     """One step on all ranks."""
     groups, devices = parse_program(text)
-    ranks = [Rank(Machine(device, tensors, inputs)) for device in devices]
+    ranks = [Rank(number, Machine(number, device, tensors, inputs)) for number, device in enumerate(devices)]
     with torch.no_grad():
         while True:
             for rank in ranks:
                 rank.advance()
             waiting = [rank for rank in ranks if rank.next < len(rank.machine.device.instructions)]
-            if not waiting:
+            possible = find_exchanges(ranks, groups)
+            if not waiting and not possible:
                 break
-            group = waiting[0].pending[0].group
-            members = [ranks[rank] for rank in groups[group]]
-            assert all(member.pending and member.pending[0].group == group for member in members)
-            exchange([(member.machine, member.pending.pop(0)) for member in members])
-    assert not any(rank.pending for rank in ranks), "a transfer that nothing waits for"
+            assert possible, "the ranks wait for each other"
+            # What somebody waits for before what may wait.
+            wanted = [
+                each
+                for each in possible
+                for rank, strand in each
+                if rank in waiting
+                and any(w is rank.pending[strand][0] for w in rank.waits(rank.machine.device.instructions[rank.next]))
+            ]
+            perform([(rank, rank.pending[strand].pop(0)) for rank, strand in (wanted or possible)[0]])
+    assert not any(queue for rank in ranks for queue in rank.pending.values()), "an exchange without a partner"
     return [rank.machine for rank in ranks]
+
+
+def perform(members: list[tuple[Rank, Instruction]]) -> None:
+    machines = [(rank.machine, instruction) for rank, instruction in members]
+    if machines[0][1].lane == "transfer":
+        return exchange(machines)
+    (sender, send), (receiver, receive) = machines
+    value = sender.argument(send.arguments[0])
+    shape = receiver.device.buffers[receive.outputs[0]].shape
+    receiver.store(receive.outputs[0], value.reshape(shape).clone(), "motley::receive")
+    for machine, instruction in machines:
+        for id in instruction.frees:
+            machine.values.pop(id, None)
 
 
 def exchange(members: list[tuple[Machine, Instruction]]) -> None:

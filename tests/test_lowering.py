@@ -141,6 +141,16 @@ def test_operators_split_at_random_equal_one(case, name):
     case.check(case.run("3,0,2,1", "sharded", "2", "kept", "512"), loss, state)
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_replicas_cut_into_regions_at_random_equal_one(case, name):
+    """Pipelines, stretches and single operators on devices of their own, micro-batches that differ,
+    regions of several devices."""
+    case = case(name)
+    loss, state = case.eager()
+    for seed in range(60 if SLOW else 6):
+        case.check(case.run(("2,3,1", "1,1,2,2")[seed % 2], f"stages={seed}", *(["512"] if seed % 3 else [])), loss, state)
+
+
 # By model: what needs all samples at once.
 TOGETHER = {
     "without_rules": "operator aten::_cdist_forward in module ''",

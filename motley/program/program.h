@@ -18,10 +18,11 @@ namespace motley::program {
 /// What a buffer is for. Everything but kTemporary and kInput lives from step to step.
 enum class BufferKind { kParameter, kState, kModelBuffer, kConstant, kInput, kTemporary };
 
-/// What part of a parameter or state a device keeps: of the whole tensor, seen as [before, extent,
-/// after], the rows from `begin` on; how many, the buffer's shape says.
+/// What part of a tensor a device keeps: of the whole, seen as [before, extent, after], the rows
+/// from `begin` on; how many, the buffer's shape says. All of it where others have none of it.
 struct Part {
   std::int64_t before = 1, begin = 0, extent = 1, after = 1;
+  bool is_copy = false;  ///< another device has the same rows, too, and saves them
   bool operator==(const Part&) const = default;
 };
 

@@ -69,8 +69,9 @@ void print_buffer(std::string& out, std::size_t id, const Buffer& buffer) {
   if (!buffer.view_of.is_none())
     fmt::format_to(std::back_inserter(out), " view %{}", buffer.view_of.value);
   if (buffer.part)
-    fmt::format_to(std::back_inserter(out), " part {} {} {} {}", buffer.part->before,
-                   buffer.part->begin, buffer.part->extent, buffer.part->after);
+    fmt::format_to(std::back_inserter(out), " part {} {} {} {}{}", buffer.part->before,
+                   buffer.part->begin, buffer.part->extent, buffer.part->after,
+                   buffer.part->is_copy ? " copy" : "");
   out += '\n';
 }
 
@@ -249,6 +250,7 @@ bool parse_buffer(LineCursor& line, DeviceProgram& device) {
     if (!line.expect_integer(part.before) || !line.expect_integer(part.begin) ||
         !line.expect_integer(part.extent) || !line.expect_integer(part.after))
       return false;
+    part.is_copy = line.take_word("copy");
   }
   return line.expect_end();
 }

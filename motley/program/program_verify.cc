@@ -214,8 +214,8 @@ class DeviceVerifier {
   void check_part(std::size_t id) {
     const Buffer& buffer = device_.buffers[id];
     const Part& part = *buffer.part;
-    if (buffer.kind != BufferKind::kParameter && buffer.kind != BufferKind::kState)
-      return report_buffer(id, "only parameters and states are kept in parts");
+    if (!is_persistent(buffer.kind))
+      return report_buffer(id, "only what lives from step to step is kept in parts");
     std::int64_t row = 0, whole = 0;
     const bool fits = part.before > 0 && part.after > 0 && part.begin >= 0 && part.extent > 0 &&
                       !__builtin_mul_overflow(part.before, part.after, &row) &&

@@ -8,6 +8,7 @@
 #include "motley/program/program_text.h"
 #include "motley/synth/exchange_methods.h"
 #include "motley/synth/lower_sharded.h"
+#include "motley/synth/lower_stages.h"
 #include "motley/synth/sample_sharding.h"
 #include "motley/synth/sharded_plan.h"
 
@@ -41,10 +42,15 @@ RuledSharding spread_equally(const graph::Graph& graph, const EqualReplicas& rep
 
 Result<program::Program> lower(const graph::Graph& graph, const plan::Plan& plan,
                                const cluster::Cluster& cluster) {
-  MOTLEY_ASSIGN(const RuledSharding found, find_ruled_sharding(graph, plan, cluster));
-  MOTLEY_ASSIGN(program::Program program,
-                lower_found(graph, found, all_ranks(found.sharding), options_of(plan)));
-  MOTLEY_RETURN_IF_ERROR(set_methods(program, found.sharding.exchanges));
+  const auto lower_plan = [&]() -> Result<program::Program> {
+    if (plan::has_stages(plan)) return lower_stages(graph, plan, cluster, options_of(plan));
+    MOTLEY_ASSIGN(const RuledSharding found, find_ruled_sharding(graph, plan, cluster));
+    MOTLEY_ASSIGN(program::Program made,
+                  lower_found(graph, found, all_ranks(found.sharding), options_of(plan)));
+    MOTLEY_RETURN_IF_ERROR(set_methods(made, found.sharding.exchanges));
+    return made;
+  };
+  MOTLEY_ASSIGN(program::Program program, lower_plan());
   MOTLEY_RETURN_IF_ERROR(program::verify_program(program, graph.name));
   program.model_hash = plan.model_hash;
   program.plan_hash = hash_hex(plan::print_plan(plan, cluster));

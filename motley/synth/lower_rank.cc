@@ -53,8 +53,11 @@ void load_inputs(RankStep& rank, Update& update) {
     if (value.role == ValueRole::kTangent && used[v])
       rank.set_value(id, update.make_tangent(value.dtype));
     if (value.role != ValueRole::kInput) continue;
+    const PartOfStep* part = rank.step().part;
+    const std::int64_t number =
+        part == nullptr ? input : part->inputs[static_cast<std::size_t>(input)];
     if (used[v])
-      rank.builder().compute("motley::load", {{input}}, {rank.value(id)}, "load " + value.name);
+      rank.builder().compute("motley::load", {{number}}, {rank.value(id)}, "load " + value.name);
     ++input;
   }
 }

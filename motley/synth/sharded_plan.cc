@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -29,6 +30,8 @@ OperatorSplit describe(const Strategy& strategy) {
   return split;
 }
 
+}  // namespace
+
 std::optional<Strategy> find_strategy(const ShardingRule& rule, const OperatorSplit& split) {
   if (split.factor >= static_cast<int>(rule.factors.size())) return std::nullopt;
   if (split.factor >= 0) {
@@ -43,40 +46,52 @@ std::optional<Strategy> find_strategy(const ShardingRule& rule, const OperatorSp
   return std::nullopt;
 }
 
-tl::unexpected<Error> stale(const std::string& what) {
+tl::unexpected<Error> stale_plan(const std::string& what) {
   return stale_error("plan.stale", "plan: " + what + "; plan again");
 }
 
+namespace {
+
 /// Can a tensor of this shape be cut so?
-bool is_cut_of(const graph::Value& value, const Form& form, const graph::Sizes& sizes) {
+bool is_cut_of(const graph::Value& value, const Form& form) {
   if (form.dim >= static_cast<int>(value.shape.size())) return false;
-  const std::int64_t size = value.shape[static_cast<std::size_t>(form.dim)].evaluate_integer(sizes);
+  const std::int64_t size = value.shape[static_cast<std::size_t>(form.dim)].evaluate_integer({});
   return form.outer <= size && form.inner <= size && form.extent <= size &&
          size % (form.outer * form.inner) == 0 && size / (form.outer * form.inner) == form.extent;
 }
 
 Result<void> read_sources(const graph::Graph& graph, const plan::Region& region,
                           Sharding& sharding) {
-  const graph::Sizes sizes{{"batch", sharding.batch}};
   sharding.sources.assign(graph.values.size(), graph::kWholeForm);
   for (const ValueId input : values_with_role(graph, graph::ValueRole::kInput))
     sharding.sources[input.index()] = input_form(graph, input, sharding.batch);
-  std::map<std::string, ValueId> parameters;
-  for (const ValueId id : values_with_role(graph, graph::ValueRole::kParameter))
-    parameters.emplace(graph.value(id).name, id);
-  for (const plan::KeptParameter& kept : region.parameters) {
-    const auto found = parameters.find(kept.name);
-    if (found == parameters.end())
-      return stale(fmt::format("the model has no parameter '{}'", kept.name));
-    if (!is_cut_of(graph.value(found->second), kept.form, sizes))
-      return stale(
-          fmt::format("parameter '{}' cannot be cut as {}", kept.name, print_form(kept.form)));
-    sharding.sources[found->second.index()] = kept.form;
-  }
+  MOTLEY_ASSIGN(const std::set<std::string> known, read_kept_parameters(graph, region, sharding));
+  for (const plan::KeptParameter& kept : region.parameters)
+    if (!known.contains(kept.name))
+      return stale_plan(fmt::format("the model has no parameter '{}'", kept.name));
   return {};
 }
 
 }  // namespace
+
+Result<std::set<std::string>> read_kept_parameters(const graph::Graph& graph,
+                                                   const plan::Region& region,
+                                                   Sharding& sharding) {
+  std::map<std::string, ValueId> parameters;
+  for (const ValueId id : values_with_role(graph, graph::ValueRole::kParameter))
+    parameters.emplace(graph.value(id).name, id);
+  std::set<std::string> known;
+  for (const plan::KeptParameter& kept : region.parameters) {
+    const auto found = parameters.find(kept.name);
+    if (found == parameters.end()) continue;
+    if (!is_cut_of(graph.value(found->second), kept.form))
+      return stale_plan(
+          fmt::format("parameter '{}' cannot be cut as {}", kept.name, print_form(kept.form)));
+    sharding.sources[found->second.index()] = kept.form;
+    known.insert(kept.name);
+  }
+  return known;
+}
 
 plan::Region make_region(const graph::Graph& graph, const Sharding& sharding,
                          const cluster::Cluster& cluster) {
@@ -103,7 +118,7 @@ Result<RuledSharding> read_region(const graph::Graph& graph, const plan::Region&
                                   RuledSharding found) {
   Sharding& sharding = found.sharding;
   if (region.operators.size() != graph.ops.size())
-    return stale(fmt::format("it splits {} operators, the model has {}", region.operators.size(),
+    return stale_plan(fmt::format("it splits {} operators, the model has {}", region.operators.size(),
                              graph.ops.size()));
   sharding.shares = region.shares;
   sharding.exchanges = region.exchanges;
@@ -114,7 +129,7 @@ Result<RuledSharding> read_region(const graph::Graph& graph, const plan::Region&
     const ShardingRule& rule = found.rules[i];
     const auto strategy = find_strategy(rule, region.operators[i]);
     if (!strategy || !can_lower(graph, id, rule, *strategy, sharding.shares))
-      return stale(
+      return stale_plan(
           fmt::format("operator {}, {} in module '{}', cannot be split as '{}'; its rule "
                       "is {}",
                       i, graph.ops[i].full_name(), graph.ops[i].module,

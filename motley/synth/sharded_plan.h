@@ -1,12 +1,27 @@
 #pragma once
 
+#include <optional>
+#include <set>
+#include <string>
+
 #include "motley/base/result.h"
 #include "motley/cluster/cluster.h"
 #include "motley/graph/graph.h"
+#include "motley/graph/rules/sharding_rule.h"
+#include "motley/graph/rules/strategy.h"
 #include "motley/plan/plan.h"
 #include "motley/synth/step/sharding.h"
 
 namespace motley::synth {
+
+/// The strategy of an operator's rule that a plan's split means; empty: none.
+std::optional<graph::Strategy> find_strategy(const graph::ShardingRule& rule,
+                                             const plan::OperatorSplit& split);
+/// Sets how parameters of the graph are kept that a region keeps in parts, by name; those that the
+/// graph lacks are left out; the names of the others. Stale error where one cannot be cut so.
+Result<std::set<std::string>> read_kept_parameters(const graph::Graph& graph, const plan::Region& region,
+                                  Sharding& sharding);
+tl::unexpected<Error> stale_plan(const std::string& what);
 
 /// A sharding as a plan writes it: of each operator's strategy only what its rule does not say
 /// already. The sharding's devices are the cluster's, and its strategies their rules' (checked).

@@ -281,6 +281,7 @@ class StageCutter {
     }
     stage.graph.ops.push_back(std::move(made));
     stage.copies.push_back(step_.accumulated.copies[instance.op]);
+    stage.origins.emplace_back(static_cast<std::int64_t>(instance.op));
     stage.positions.push_back(position);
     stage.tasks.push_back(task);
     const auto passing = passing_.find({instance.op, instance.stage});
@@ -341,6 +342,7 @@ class StageCutter {
     copy.micro_batch = -1;
     copy.beside = beside;
     stage.copies.push_back(copy);
+    stage.origins.emplace_back();
     stage.positions.push_back(static_cast<std::int64_t>(order_.size()));
     stage.tasks.push_back(step_.tasks - 1);
     return made;

@@ -21,6 +21,7 @@ struct StageGraph {
   std::vector<std::size_t> ranks;  ///< by member: rank in the plan (plan::members)
   graph::Graph graph;
   std::vector<Copy> copies;             ///< by operator
+  std::vector<OpId> origins;            ///< by operator: in the accumulated graph; none: added
   std::vector<std::int64_t> positions;  ///< by operator: in the order of the whole step, ascending
   std::vector<std::int64_t> tasks;      ///< by operator: which task it belongs to (StagedStep)
   std::map<ValueId, ValueId> values;    ///< of the accumulated graph -> here

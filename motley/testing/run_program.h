@@ -42,7 +42,7 @@ class ProgramRun {
   /// What a rank has of a tensor that lies in parts.
   static Tensor part_of(const Tensor& whole, const program::Buffer& buffer) {
     if (!buffer.part) return whole;
-    const auto& [before, begin, extent, after] = *buffer.part;
+    const auto& [before, begin, extent, after, is_copy] = *buffer.part;
     return {buffer.shape, rows_of(whole.at, {before, extent, after}, begin,
                                   count_of(buffer.shape) / before / after)};
   }

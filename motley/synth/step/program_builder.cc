@@ -171,6 +171,11 @@ BufferId ProgramBuilder::receive(Rank from, DType dtype, Shape shape, Instructio
   return received;
 }
 
+void ProgramBuilder::set_origins(std::size_t from, OpId origin) {
+  for (std::size_t i = from; i < program_.instructions.size(); ++i)
+    if (!program_.instructions[i].origin.is_none()) program_.instructions[i].origin = origin;
+}
+
 void ProgramBuilder::set_part(BufferId buffer, program::Part part) {
   program_.buffers[buffer.index()].part = part;
 }

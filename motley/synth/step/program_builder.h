@@ -61,6 +61,9 @@ class ProgramBuilder {
   BufferId receive(Rank from, DType dtype, Shape shape, InstructionId after, std::string label);
   /// What is computed next waits for a send: its buffer is free from then on.
   void wait_for(InstructionId send) { awaited_.push_back(send); }
+  std::size_t instructions() const { return program_.instructions.size(); }
+  /// Instructions from this one on that came from an operator came from this one (none: from none).
+  void set_origins(std::size_t from, OpId origin);
   /// The last compute instruction so far; none: there is none.
   InstructionId last_computed() const { return last_computed_; }
 

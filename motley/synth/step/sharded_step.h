@@ -36,6 +36,8 @@ struct Copy {
 struct PartOfStep {
   /// Values that others are given in a form, beside what operators and outputs want.
   std::vector<std::pair<ValueId, graph::Form>> given;
+  /// Of its inputs, in order: which of all inputs each is.
+  std::vector<std::int64_t> inputs;
 };
 
 /// What lowering finds out about a sharded step before it knows a rank: the same for all.

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/graph/graph.h"
+#include "motley/plan/plan.h"
+
+namespace motley::search {
+
+/// What may be drawn.
+struct StageRange {
+  const cluster::Cluster* cluster = nullptr;  ///< for names of devices
+  std::vector<DeviceId> devices;              ///< two or more
+  std::int64_t global_batch = 0;
+  std::int64_t min_samples = 1;  ///< the least batch of the model
+  plan::BatchNormSpan batch_norm_span = plan::BatchNormSpan::kStep;
+};
+
+/// Draws replicas that are cut into regions: how many, their devices, samples and micro-batches;
+/// each replica's operators by stretches of the graph, by modules (a pipeline: what belongs to the
+/// backward pass goes with the forward pass of its module), or one by one; regions of one device or
+/// of several that split operators at random; how many micro-batches may be under way. Devices may be
+/// in several regions of a replica. A model that needs all samples at once stays one replica and one
+/// micro-batch. Same seed, same result; everything that lowering has can come.
+std::vector<plan::Replica> draw_stages(const graph::Graph& graph, const StageRange& range,
+                                       std::uint64_t seed);
+
+}  // namespace motley::search

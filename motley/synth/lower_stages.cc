@@ -1,0 +1,565 @@
+#include "motley/synth/lower_stages.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "motley/base/check.h"
+#include "motley/plan/shares.h"
+#include "motley/program/effects.h"
+#include "motley/program/state_names.h"
+#include "motley/synth/gradient_exchange.h"
+#include "motley/synth/lower_rank.h"
+#include "motley/synth/stage_graphs.h"
+#include "motley/synth/stage_sharding.h"
+#include "motley/synth/step/shared_exchange.h"
+
+namespace motley::synth {
+namespace {
+
+using graph::Form;
+using graph::FormKind;
+using graph::Slab;
+
+/// How many tasks of a device ahead a receive may begin, and how many later a send is waited for.
+constexpr std::size_t kTasksAhead = 2;
+
+/// A region's sharding while it is lowered.
+struct LoweredStage {
+  StageSharding found;
+  PartOfStep part;
+  std::optional<ShardedStep> step;
+  std::optional<Parts> parts;
+  std::deque<Place> places;         // by member
+  std::deque<RankStep> ranks;       // by member
+  std::deque<RankWriter> writers;   // by member
+  GroupId group;                    // none: of one device
+};
+
+/// A device's program so far.
+struct LoweredRank {
+  explicit LoweredRank(program::DeviceProgram start) : builder(std::move(start)) {}
+  ProgramBuilder builder;
+  std::int64_t task = -1;
+  std::vector<InstructionId> task_ends;  // last compute instruction of each task
+  std::deque<std::pair<std::size_t, InstructionId>> sends;  // by number of the task: not awaited
+};
+
+class StageLowering {
+ public:
+  StageLowering(const plan::Plan& plan, const cluster::Cluster& cluster,
+                const LowerOptions& options, StagedStep step)
+      : plan_(plan), options_(options), step_(std::move(step)) {
+    for (const plan::Member& member : plan::members(plan))
+      names_.push_back(cluster.device(member.device).name);
+  }
+
+  Result<program::Program> run(const graph::Graph& model) {
+    MOTLEY_RETURN_IF_ERROR(shard_stages(model));
+    MOTLEY_RETURN_IF_ERROR(check_holders());
+    open_ranks();
+    write_operators();
+    MOTLEY_RETURN_IF_ERROR(write_outputs());
+    return put_together();
+  }
+
+ private:
+  // ---- how regions run
+
+  Result<void> shard_stages(const graph::Graph& model) {
+    MOTLEY_ASSIGN(std::vector<StageSharding> found, find_stage_shardings(model, step_));
+    for (std::size_t s = 0; s < found.size(); ++s) {
+      LoweredStage& stage = stages_.emplace_back();
+      stage.found = std::move(found[s]);
+    }
+    for (std::size_t p = 0; p < step_.passages.size(); ++p) {
+      const Passage& passage = step_.passages[p];
+      LoweredStage& from = stages_[passage.from];
+      forms_.push_back(stages_[passage.to].found.received.at(passage.read));
+      if (from.found.sharding.devices.size() > 1)
+        from.part.given.emplace_back(passage.made, forms_.back());
+    }
+    for (std::size_t s = 0; s < stages_.size(); ++s) {
+      LoweredStage& stage = stages_[s];
+      StageGraph& about = step_.stages[s];
+      for (std::size_t member = 0; member < about.ranks.size(); ++member)
+        stage.found.sharding.devices[member] = names_[about.ranks[member]];
+      for (const ValueId id : values_with_role(about.graph, graph::ValueRole::kInput))
+        stage.part.inputs.push_back(input_number(model, about.graph.value(id).name));
+      stage.step.emplace(plan_step(about.graph, stage.found.sharding, stage.found.rules, options_,
+                                   &about.copies, &stage.part));
+      stage.parts.emplace(stage.found.sharding.shares);
+      for (std::size_t member = 0; member < about.ranks.size(); ++member)
+        stage.places.emplace_back(*stage.parts, member);
+      if (about.ranks.size() > 1) stage.group = group_of({about.ranks.begin(), about.ranks.end()});
+    }
+    return {};
+  }
+
+  static std::int64_t input_number(const graph::Graph& model, const std::string& name) {
+    const std::vector<ValueId> inputs = values_with_role(model, graph::ValueRole::kInput);
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (model.value(inputs[i]).name == name) return static_cast<std::int64_t>(i);
+    MOTLEY_CHECK(false);
+    return -1;
+  }
+
+  GroupId group_of(const std::vector<std::size_t>& ranks) {
+    const GroupId next(static_cast<std::int64_t>(groups_.size()));
+    const auto [known, is_new] = group_ids_.try_emplace(ranks, next);
+    if (is_new) {
+      program::Group& group = groups_.emplace_back();
+      for (const std::size_t rank : ranks)
+        group.members.emplace_back(static_cast<std::int64_t>(rank));
+    }
+    return known->second;
+  }
+
+  /// A parameter that a device has in two regions is whole there.
+  Result<void> check_holders() const {
+    std::map<std::pair<std::string, std::size_t>, std::size_t> holders;  // name, rank -> stage
+    for (std::size_t s = 0; s < stages_.size(); ++s)
+      for (const ValueId id : values_with_role(step_.stages[s].graph, graph::ValueRole::kParameter))
+        for (const std::size_t rank : step_.stages[s].ranks) {
+          const std::string& name = step_.stages[s].graph.value(id).name;
+          const auto [known, is_new] = holders.try_emplace({name, rank}, s);
+          const bool is_shared = step_.stages[s].ranks.size() > 1 ||
+                                 step_.stages[known->second].ranks.size() > 1;
+          if (!is_new && is_shared)
+            return usage_error(
+                "synth.unsupported",
+                fmt::format("{}: device {} has parameter '{}' in two regions, of which one is "
+                            "shared with other devices",
+                            step_.stages[s].graph.name, names_[rank], name));
+        }
+    return {};
+  }
+
+  // ---- programs
+
+  /// Does any region of the rank read samples?
+  bool loads(std::size_t rank) const {
+    for (const StageGraph& stage : step_.stages)
+      if (std::find(stage.ranks.begin(), stage.ranks.end(), rank) != stage.ranks.end() &&
+          !values_with_role(stage.graph, graph::ValueRole::kInput).empty())
+        return true;
+    return false;
+  }
+
+  void open_ranks() {
+    std::vector<std::size_t> replica_of(names_.size());
+    for (const StageGraph& stage : step_.stages)
+      for (const std::size_t rank : stage.ranks) replica_of[rank] = stage.replica;
+    for (std::size_t rank = 0; rank < names_.size(); ++rank) {
+      program::DeviceProgram start{names_[rank]};
+      const plan::Stretch& samples = step_.passes.replicas[replica_of[rank]];
+      if (loads(rank)) {
+        start.samples = samples.count;
+        start.first_sample = samples.first;
+      }
+      ranks_.emplace_back(std::move(start));
+    }
+    for (std::size_t s = 0; s < stages_.size(); ++s)
+      for (std::size_t member = 0; member < step_.stages[s].ranks.size(); ++member) {
+        LoweredStage& stage = stages_[s];
+        ProgramBuilder& builder = ranks_[step_.stages[s].ranks[member]].builder;
+        stage.ranks.emplace_back(*stage.step, stage.places[member], builder,
+                                 stage.group.is_none() ? GroupId(0) : stage.group);
+        stage.writers.emplace_back(stage.ranks.back());
+        stage.writers.back().begin();
+      }
+  }
+
+  /// The rank comes to a task: sends of earlier ones are waited for, and receives may begin.
+  void enter(std::size_t rank, std::int64_t task) {
+    LoweredRank& here = ranks_[rank];
+    if (here.task == task) return;
+    if (here.task >= 0) here.task_ends.push_back(here.builder.last_computed());
+    here.task = task;
+    while (!here.sends.empty() && here.sends.front().first + kTasksAhead <= here.task_ends.size()) {
+      here.builder.wait_for(here.sends.front().second);
+      here.sends.pop_front();
+    }
+  }
+
+  void write_operators() {
+    struct Next {
+      std::int64_t position;
+      std::size_t stage, op;
+      auto operator<=>(const Next&) const = default;
+    };
+    std::vector<Next> order;
+    for (std::size_t s = 0; s < step_.stages.size(); ++s)
+      for (std::size_t op = 0; op < step_.stages[s].positions.size(); ++op)
+        order.push_back({step_.stages[s].positions[op], s, op});
+    std::sort(order.begin(), order.end());
+    std::size_t passage = 0;
+    for (const Next& next : order) {
+      const StageGraph& stage = step_.stages[next.stage];
+      for (std::size_t member = 0; member < stage.ranks.size(); ++member) {
+        enter(stage.ranks[member], stage.tasks[next.op]);
+        ProgramBuilder& builder = ranks_[stage.ranks[member]].builder;
+        const std::size_t from = builder.instructions();
+        if (stage.graph.ops[next.op].name == kSumReplicas)
+          sum_replicas(next.stage, member, next.op);
+        else
+          stages_[next.stage].writers[member].write(next.op);
+        builder.set_origins(from, stage.copies[next.op].of);
+      }
+      for (; passage < step_.passages.size() &&
+             step_.passages[passage].position == next.position &&
+             step_.passages[passage].from == next.stage;
+           ++passage)
+        pass_on(step_.passages[passage], forms_[passage]);
+    }
+    MOTLEY_CHECK(passage == step_.passages.size());
+  }
+
+  /// Of what all replicas have a term, which each region has whole: over all its devices.
+  void sum_replicas(std::size_t s, std::size_t member, std::size_t op) {
+    const graph::Op& about = step_.stages[s].graph.ops[op];
+    RankStep& rank = stages_[s].ranks[member];
+    const ValueId term = std::get<ValueId>(about.arguments[0].value);
+    const BufferId once = rank.keep_once(rank.in_form(term, graph::kWholeForm), about.module);
+    ProgramBuilder& builder = rank.builder();
+    const program::Buffer like = builder.buffer(once);
+    const BufferId sum =
+        builder.make("aten::clone", {{once}, keyword("memory_format", "contiguous")}, like.dtype,
+                     like.shape, about.module);
+    std::vector<std::size_t> ranks;
+    for (std::size_t other = 0; other < step_.stages.size(); ++other) {
+      const StageGraph& stage = step_.stages[other];
+      if (std::find(stage.origins.begin(), stage.origins.end(), step_.stages[s].origins[op]) !=
+          stage.origins.end())
+        ranks.insert(ranks.end(), stage.ranks.begin(), stage.ranks.end());
+    }
+    std::sort(ranks.begin(), ranks.end());
+    builder.use_group(group_of(ranks));
+    builder.all_reduce(sum, about.module);
+    rank.set_value(about.outputs[0], sum);
+  }
+
+  // ---- values from region to region
+
+  /// What the devices of a stage have of a value in a form: [begin, end) of its extent.
+  std::vector<std::pair<std::int64_t, std::int64_t>> spans(std::size_t s, const Form& form) {
+    const std::size_t members = step_.stages[s].ranks.size();
+    std::vector<std::pair<std::int64_t, std::int64_t>> spans;
+    for (std::size_t member = 0; member < members; ++member) {
+      const std::int64_t begin = members == 1 ? 0 : stages_[s].parts->begin(form.extent, member);
+      const std::int64_t count =
+          members == 1 ? form.extent : stages_[s].parts->of(form.extent)[member];
+      spans.emplace_back(begin, begin + count);
+    }
+    return spans;
+  }
+
+  /// Rows of a value's slab that one device gives another.
+  struct Piece {
+    std::size_t from = 0, to = 0;  ///< members
+    std::int64_t begin = 0, end = 0;
+  };
+
+  std::vector<Piece> find_pieces(const Passage& passage, const Form& form) {
+    const std::size_t makers = step_.stages[passage.from].ranks.size();
+    const std::size_t readers = step_.stages[passage.to].ranks.size();
+    std::vector<Piece> pieces;
+    if (form.kind == FormKind::kWhole) {
+      for (std::size_t to = 0; to < readers; ++to) pieces.push_back({to % makers, to, 0, 1});
+      return pieces;
+    }
+    const auto made = spans(passage.from, form), read = spans(passage.to, form);
+    for (std::size_t to = 0; to < readers; ++to)
+      for (std::size_t from = 0; from < makers; ++from) {
+        const std::int64_t begin = std::max(made[from].first, read[to].first);
+        const std::int64_t end = std::min(made[from].second, read[to].second);
+        if (begin < end) pieces.push_back({from, to, begin, end});
+      }
+    return pieces;
+  }
+
+  void pass_on(const Passage& passage, const Form& form) {
+    const StageGraph& maker = step_.stages[passage.from];
+    const StageGraph& reader = step_.stages[passage.to];
+    LoweredStage& makes = stages_[passage.from];
+    LoweredStage& reads = stages_[passage.to];
+    const std::string label = maker.graph.op(maker.graph.value(passage.made).producer).module;
+    const DType dtype = maker.graph.value(passage.made).dtype;
+    // By reader: what it gets, in order.
+    std::vector<std::vector<BufferId>> got(reader.ranks.size());
+    const bool is_cut = form.kind == FormKind::kSharded;
+    const auto made = is_cut ? spans(passage.from, form)
+                             : std::vector<std::pair<std::int64_t, std::int64_t>>();
+    const auto read = is_cut ? spans(passage.to, form) : made;
+    // All makers begin what exchanges bring it into the form.
+    std::vector<BufferId> there;
+    for (std::size_t from = 0; from < maker.ranks.size(); ++from)
+      there.push_back(makes.ranks[from].in_form(
+          passage.made, maker.ranks.size() == 1 ? graph::kWholeForm : form));
+    for (const Piece& piece : find_pieces(passage, form)) {
+      RankStep& from = makes.ranks[piece.from];
+      RankStep& to = reads.ranks[piece.to];
+      const std::size_t sender = maker.ranks[piece.from], receiver = reader.ranks[piece.to];
+      BufferId sent = there[piece.from];
+      Shape shape = from.whole_shape(passage.made);
+      if (is_cut) {
+        const Slab slab = graph::slab_of(shape, form);
+        const bool is_all_of_maker =
+            piece.begin == made[piece.from].first && piece.end == made[piece.from].second;
+        const bool is_all_of_reader =
+            piece.begin == read[piece.to].first && piece.end == read[piece.to].second;
+        const Shape rows{slab.before, piece.end - piece.begin, slab.after};
+        if (!is_all_of_maker)
+          sent = from.builder().make("motley::part",
+                                     {{sent},
+                                      {slab.before},
+                                      {piece.begin - made[piece.from].first},
+                                      {slab.after}},
+                                     dtype, rows, label);
+        shape = is_all_of_reader ? to.shape_on(piece.to, passage.read,
+                                               reader.ranks.size() == 1 ? graph::kWholeForm : form)
+                                 : rows;
+      }
+      if (sender == receiver) {
+        got[piece.to].push_back(seen_as(to, sent, shape, label));
+        continue;
+      }
+      LoweredRank& out = ranks_[sender];
+      LoweredRank& in = ranks_[receiver];
+      out.sends.emplace_back(
+          out.task_ends.size(),
+          out.builder.send(sent, Rank(static_cast<std::int64_t>(receiver)), label));
+      const InstructionId after = in.task_ends.size() < kTasksAhead
+                                      ? InstructionId()
+                                      : in.task_ends[in.task_ends.size() - kTasksAhead];
+      got[piece.to].push_back(in.builder.receive(Rank(static_cast<std::int64_t>(sender)), dtype,
+                                                 std::move(shape), after, label));
+    }
+    for (std::size_t to = 0; to < reader.ranks.size(); ++to)
+      reads.ranks[to].set_value(
+          passage.read, join(reads.ranks[to], to, passage, form, std::move(got[to]), label));
+  }
+
+  static BufferId seen_as(RankStep& rank, BufferId x, const Shape& shape,
+                          const std::string& label) {
+    if (rank.builder().buffer(x).shape == shape) return x;
+    const BufferId seen = rank.builder().add_temporary(rank.builder().buffer(x).dtype, shape, x);
+    rank.builder().compute("aten::view", {{x}, {integers(shape)}}, {seen}, label);
+    return seen;
+  }
+
+  BufferId join(RankStep& rank, std::size_t member, const Passage& passage, const Form& form,
+                std::vector<BufferId> pieces, const std::string& label) {
+    const bool is_alone = step_.stages[passage.to].ranks.size() == 1;
+    const Shape shape =
+        rank.shape_on(member, passage.read, is_alone ? graph::kWholeForm : form);
+    ProgramBuilder& builder = rank.builder();
+    const DType dtype = rank.graph().value(passage.read).dtype;
+    if (pieces.empty())  // no part is here
+      return builder.make("aten::zeros", zeros_arguments(shape, dtype), dtype, shape, label);
+    if (pieces.size() == 1) return seen_as(rank, pieces.front(), shape, label);
+    const Slab slab = graph::slab_of(rank.whole_shape(passage.read), form);
+    std::int64_t rows = 0;
+    for (const BufferId each : pieces) rows += builder.buffer(each).shape[1];
+    const BufferId joined = builder.make("aten::cat", {{buffer_list(pieces)}, {std::int64_t{1}}},
+                                         dtype, {slab.before, rows, slab.after}, label);
+    return seen_as(rank, joined, shape, label);
+  }
+
+  // ---- outputs
+
+  /// What a rank has of the outputs.
+  struct Outcome {
+    std::vector<BufferId> losses;
+  };
+
+  Result<void> write_outputs() {
+    std::vector<Outcome> outcomes(ranks_.size());
+    GradientExchange exchange(step_, names_.size());
+    for (std::size_t s = 0; s < stages_.size(); ++s)
+      for (std::size_t member = 0; member < step_.stages[s].ranks.size(); ++member) {
+        const std::size_t rank = step_.stages[s].ranks[member];
+        RankWriter& writer = stages_[s].writers[member];
+        enter(rank, step_.tasks);
+        std::vector<RankWriter::Given> given = writer.direct_outputs();
+        for (std::size_t b = 0; b < writer.buckets(); ++b)
+          for (const RankWriter::Given& each : writer.exchanged_outputs(b)) given.push_back(each);
+        for (const RankWriter::Given& each : given) {
+          const graph::Output& output =
+              step_.stages[s].graph.outputs[static_cast<std::size_t>(each.output)];
+          if (output.kind == graph::OutputKind::kGradient)
+            exchange.add({s, member, rank, output.of, each.value,
+                          stages_[s].step->home(output.of)});
+          else if (output.kind == graph::OutputKind::kLoss)
+            outcomes[rank].losses.push_back(writer.rank().keep_once(each.value, "loss"));
+          else
+            writer.add_output(each);
+        }
+      }
+    MOTLEY_RETURN_IF_ERROR(exchange.run(
+        {.bucket_bytes = options_.bucket_bytes,
+         .rank = [&](std::size_t s, std::size_t member) -> RankStep& { return stages_[s].ranks[member]; },
+         .update = [&](std::size_t s, std::size_t member) -> Update& {
+           return stages_[s].writers[member].update();
+         },
+         .group = [&](const std::vector<std::size_t>& ranks) { return group_of(ranks); }}));
+    finish_updates(exchange);
+    report(outcomes);
+    return {};
+  }
+
+  std::vector<std::size_t> all_ranks() const {
+    std::vector<std::size_t> ranks(ranks_.size());
+    std::iota(ranks.begin(), ranks.end(), std::size_t{0});
+    return ranks;
+  }
+
+  void all_reduce(std::size_t rank, BufferId buffer, const std::string& label) {
+    if (ranks_.size() == 1) return;
+    ranks_[rank].builder.use_group(group_of(all_ranks()));
+    ranks_[rank].builder.all_reduce(buffer, label);
+  }
+
+  /// Where the norm of all gradients counts, every device sums the squares of those that count here.
+  void finish_updates(GradientExchange& exchange) {
+    if (options_.recipe.needs_factor())
+      for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+        ProgramBuilder& builder = ranks_[rank].builder;
+        const std::string label = "gradient norm";
+        const std::vector<BufferId>& counted = exchange.counted(rank);
+        BufferId sum;
+        if (counted.empty()) {
+          sum = builder.make("aten::zeros", zeros_arguments({1}, DType::kF64), DType::kF64, {1},
+                             label);
+        } else {
+          const BufferId squares =
+              builder.make("motley::square_sums", {{buffer_list(counted)}}, DType::kF64,
+                           {static_cast<std::int64_t>(counted.size())}, label);
+          sum = builder.make("aten::sum.dim_IntList",
+                             {{squares}, {integers({0})}, {true}, none()}, DType::kF64, {1}, label);
+        }
+        all_reduce(rank, sum, label);
+        squares_.push_back(sum);
+      }
+    for (std::size_t s = 0; s < stages_.size(); ++s)
+      for (std::size_t member = 0; member < step_.stages[s].ranks.size(); ++member) {
+        RankWriter& writer = stages_[s].writers[member];
+        const std::size_t rank = step_.stages[s].ranks[member];
+        if (!squares_.empty())
+          writer.update().finish(squares_[rank]);
+        else
+          writer.update().finish();
+        writer.assign_buffers();
+        if (!writer.update().norm().is_none()) norms_[rank] = writer.update().norm();
+      }
+  }
+
+  /// Loss and wish to stop are sums over all devices.
+  void report(std::vector<Outcome>& outcomes) {
+    DType dtype = DType::kF32;
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
+      for (const BufferId loss : outcomes[rank].losses)
+        dtype = ranks_[rank].builder.buffer(loss).dtype;
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      ProgramBuilder& builder = ranks_[rank].builder;
+      std::vector<BufferId>& losses = outcomes[rank].losses;
+      if (losses.empty())
+        losses.push_back(
+            builder.make("aten::zeros", zeros_arguments({}, dtype), dtype, {}, "loss"));
+      BufferId loss = losses.front();
+      for (std::size_t i = 1; i < losses.size(); ++i)
+        loss = builder.make("aten::add.Tensor", {{loss}, {losses[i]}, {std::int64_t{1}}}, dtype, {},
+                            "loss");
+      const BufferId stop = builder.make("motley::stop_request", {}, DType::kF32, {1}, "stop");
+      BufferId all_stop = stop, all_loss = loss;
+      if (ranks_.size() > 1) {
+        const bool is_one = dtype == DType::kF32;
+        const BufferId flat = builder.make(
+            "motley::pack", {{buffer_list(is_one ? std::vector<BufferId>{loss, stop}
+                                                 : std::vector<BufferId>{loss})}},
+            dtype, {is_one ? 2 : 1}, "loss");
+        all_reduce(rank, flat, "loss");
+        if (!is_one) all_reduce(rank, stop, "stop");
+        const std::vector<BufferId> back =
+            builder.unpack(flat, is_one ? std::vector<Shape>{{}, {1}} : std::vector<Shape>{{}},
+                           "loss");
+        all_loss = back[0];
+        if (is_one) all_stop = back[1];
+      }
+      builder.compute("motley::report",
+                      {{all_loss}, {all_stop}, buffer_or_none(norms_[rank]), {Arguments{}}}, {},
+                      "report");
+    }
+  }
+
+  // ---- the program
+
+  program::Program put_together() {
+    program::Program program;
+    program.global_batch = plan_.global_batch;
+    for (LoweredRank& rank : ranks_) program.devices.push_back(rank.builder.finish());
+    program.groups = std::move(groups_);
+    mark_parts(program);
+    return program;
+  }
+
+  /// What lives from step to step is not the same on all devices: each has its part, which is all
+  /// of it where it is not cut; of several that have the same the first saves it.
+  void mark_parts(program::Program& program) const {
+    for (program::DeviceProgram& device : program.devices)
+      for (program::Buffer& buffer : device.buffers)
+        if (program::is_persistent(buffer.kind) && buffer.name != program::kLossScaleState &&
+            buffer.elements() > 0 && !buffer.part)
+          buffer.part = program::Part{1, 0, buffer.elements(), 1};
+    // The parts of one region are all of a tensor: those of the first that has it are saved.
+    std::map<std::string, std::size_t> first;
+    for (std::size_t s = 0; s < step_.stages.size(); ++s)
+      for (const graph::Value& value : step_.stages[s].graph.values)
+        if (value.producer.is_none() && !value.name.empty()) first.try_emplace(value.name, s);
+    std::set<std::pair<std::string, std::int64_t>> saved;
+    for (std::size_t s = 0; s < step_.stages.size(); ++s)
+      for (const std::size_t rank : step_.stages[s].ranks)
+        for (program::Buffer& buffer : program.devices[rank].buffers) {
+          if (!buffer.part) continue;
+          const auto owner = first.find(buffer.name.substr(0, buffer.name.find('/')));
+          if (owner == first.end() || owner->second != s) continue;
+          saves_.insert({buffer.name, rank});
+          if (!saved.insert({buffer.name, buffer.part->begin}).second)
+            saves_.erase({buffer.name, rank});
+        }
+    for (std::size_t rank = 0; rank < program.devices.size(); ++rank)
+      for (program::Buffer& buffer : program.devices[rank].buffers)
+        if (buffer.part) buffer.part->is_copy = !saves_.contains({buffer.name, rank});
+  }
+
+  const plan::Plan& plan_;
+  const LowerOptions& options_;
+  StagedStep step_;
+  std::vector<std::string> names_;  // by rank
+  std::deque<LoweredStage> stages_;
+  std::vector<Form> forms_;  // by passage: in which it travels
+  std::deque<LoweredRank> ranks_;
+  std::vector<program::Group> groups_;
+  std::map<std::vector<std::size_t>, GroupId> group_ids_;
+  std::vector<BufferId> squares_;           // by rank
+  std::map<std::size_t, BufferId> norms_;   // by rank
+  mutable std::set<std::pair<std::string, std::size_t>> saves_;  // buffer, rank
+};
+
+}  // namespace
+
+Result<program::Program> lower_stages(const graph::Graph& graph, const plan::Plan& plan,
+                                      const cluster::Cluster& cluster,
+                                      const LowerOptions& options) {
+  MOTLEY_ASSIGN(StagedStep step, cut_into_stages(graph, plan));
+  return StageLowering(plan, cluster, options, std::move(step)).run(graph);
+}
+
+}  // namespace motley::synth
