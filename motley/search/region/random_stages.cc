@@ -9,7 +9,9 @@
 #include "motley/cluster/cluster.h"
 #include "motley/search/region/random_sharding.h"
 #include "motley/synth/accumulation.h"
+#include "motley/synth/lower_sharded.h"
 #include "motley/synth/sharded_plan.h"
+#include "motley/synth/sharding_rules.h"
 
 namespace motley::search {
 namespace {
@@ -144,7 +146,7 @@ class StageDrawer {
     share(replica, region, free);
   }
 
-  /// As every micro-batch is cut, the larger and the smaller.
+  /// If the larger micro-batches can be cut as the smaller ones are.
   void share(const plan::Replica& replica, plan::Region& region,
              const std::vector<DeviceId>& devices) {
     synth::Sharding sharding;
@@ -155,6 +157,14 @@ class StageDrawer {
     sharding.batch = plan::find_stretches(replica, 0).back().count;
     draw_sharding(graph_, random_.next(), sharding);
     const plan::Region whole = synth::make_region(graph_, sharding, *range_.cluster);
+    const std::vector<graph::ShardingRule> rules =
+        synth::find_rules(graph_, plan::find_stretches(replica, 0).front().count);
+    for (const plan::OpRange& range : region.covers)
+      for (std::int64_t i = range.first; i < range.end; ++i) {
+        const graph::ShardingRule& rule = rules[static_cast<std::size_t>(i)];
+        const auto way = synth::find_strategy(rule, whole.operators[static_cast<std::size_t>(i)]);
+        if (!way || !synth::can_lower(graph_, OpId(i), rule, *way, sharding.shares)) return;
+      }
     region.devices = whole.devices;
     region.shares = whole.shares;
     region.parameters = whole.parameters;
