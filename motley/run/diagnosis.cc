@@ -63,16 +63,29 @@ std::string Diagnosis::instruction(int rank, InstructionId id) {
                      found.label.empty() ? "" : " " + quote(found.label));
 }
 
+int Diagnosis::find_peer(int rank, InstructionId id) const {
+  const auto index = static_cast<std::size_t>(rank);
+  if (index >= program_.devices.size()) return -1;
+  const auto& instructions = program_.devices[index].instructions;
+  return id.index() < instructions.size() ? program::peer_of(instructions[id.index()]).value : -1;
+}
+
 std::string Diagnosis::where(int rank) {
   const StatusFile* file = status(rank);
   if (file == nullptr) return "not started";
   const StatusRecord& record = file->record();
   const InstructionId compute(record.compute_instruction.load());
   const InstructionId transfer(record.transfer_instruction.load());
+  const InstructionId peer(record.peer_instruction.load());
   std::string text = fmt::format("step {}", record.step.load());
   if (!compute.is_none()) text += ", " + instruction(rank, compute);
   if (!transfer.is_none()) text += ", " + instruction(rank, transfer);
-  if (compute.is_none() && transfer.is_none()) text += ", between instructions";
+  if (!peer.is_none()) {
+    text += ", " + instruction(rank, peer);
+    if (const int other = find_peer(rank, peer); other >= 0)
+      text += " with " + rank_name(job_, other);
+  }
+  if (compute.is_none() && transfer.is_none() && peer.is_none()) text += ", between instructions";
   return text;
 }
 
@@ -100,7 +113,8 @@ std::uint64_t Diagnosis::progress() {
     const StatusRecord& record = file->record();
     for (const std::int64_t part :
          {record.pid.load(), record.step.load(), record.compute_instruction.load(),
-          record.transfer_instruction.load(), record.updated_ns.load()})
+          record.transfer_instruction.load(), record.peer_instruction.load(),
+          record.updated_ns.load()})
       // Asked only whether it has changed: any change of any part gives, but for a rare accident,
       // another number.
       sum = (sum ^ static_cast<std::uint64_t>(part)) * 0x9e3779b97f4a7c15u + 1;

@@ -18,7 +18,8 @@ class Diagnosis {
   /// `job` outlives the object.
   explicit Diagnosis(const Job& job);
 
-  /// "step 17, ^9 motley::all_reduce "bucket 0"": both lanes when both are busy. Says so when the
+  /// "step 17, ^9 motley::all_reduce "bucket 0"": each lane that is busy, and of sends and
+  /// receives the first with whom it is. Says so when the
   /// worker never started. Reads the program on the first call (for instruction names).
   std::string where(int rank);
   /// One line for all ranks: "rank 0 (a:0): step 17, ...; rank 1 (a:1): ...".
@@ -31,6 +32,7 @@ class Diagnosis {
  private:
   const StatusFile* status(int rank);
   std::string instruction(int rank, InstructionId id);
+  int find_peer(int rank, InstructionId id) const;  // of a send or receive; -1: not known
 
   const Job& job_;
   std::vector<std::unique_ptr<StatusFile>> status_;  // by rank; null until the file is there

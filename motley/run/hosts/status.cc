@@ -58,6 +58,7 @@ Result<StatusFile> StatusFile::create(const std::string& run_dir, int rank) {
   new (record) StatusRecord{};
   record->compute_instruction = -1;
   record->transfer_instruction = -1;
+  record->peer_instruction = -1;
   // Last: a record with a pid is complete.
   record->pid = ::getpid();
   return StatusFile(record);
@@ -71,8 +72,12 @@ Result<StatusFile> StatusFile::open(const std::string& run_dir, int rank) {
 namespace {
 
 constexpr std::atomic<std::int64_t> StatusRecord::*kNumbers[] = {
-    &StatusRecord::pid, &StatusRecord::step, &StatusRecord::compute_instruction,
-    &StatusRecord::transfer_instruction, &StatusRecord::updated_ns};
+    &StatusRecord::pid,
+    &StatusRecord::step,
+    &StatusRecord::compute_instruction,
+    &StatusRecord::transfer_instruction,
+    &StatusRecord::peer_instruction,
+    &StatusRecord::updated_ns};
 
 }  // namespace
 

@@ -17,7 +17,8 @@ struct StatusRecord {
   std::atomic<std::int64_t> step;
   std::atomic<std::int64_t> compute_instruction;   ///< -1: none
   std::atomic<std::int64_t> transfer_instruction;  ///< -1: none
-  std::atomic<std::int64_t> updated_ns;            ///< steady clock, at each step
+  std::atomic<std::int64_t> peer_instruction;  ///< the first send or receive under way; -1: none
+  std::atomic<std::int64_t> updated_ns;        ///< steady clock, at each step
 };
 
 class StatusFile {

@@ -162,6 +162,7 @@ ExecutorOptions RankTraining::executor_options() const {
   options.speed = device.speed;
   if (device.kind == "cpu") options.memory = device.memory;
   options.seed = session_.job.seed;
+  for (const WorkerDevice& each : session_.job.devices) options.devices.push_back(each.name);
   return options;
 }
 

@@ -15,6 +15,7 @@
 #include "motley/base/random.h"
 #include "motley/program/parts.h"
 #include "motley/program/program_text.h"
+#include "motley/program/strands.h"
 #include "motley/run/processors.h"
 #include "motley/run/rank_files.h"
 #include "motley/run/torch/cuda_library.h"
@@ -153,6 +154,30 @@ Result<void> open_local(const WorkerArguments& arguments, WorkerSession& session
   return {};
 }
 
+/// The rank's own program, if it has one, and those by which it evaluates.
+std::vector<const program::DeviceProgram*> own_programs(const WorkerSession& session) {
+  const auto rank = static_cast<std::size_t>(session.rank);
+  std::vector<const program::DeviceProgram*> own;
+  if (!session.program.devices.empty()) own.push_back(&session.program.devices[rank]);
+  for (const program::Program& evaluation : session.evaluations)
+    own.push_back(&evaluation.devices[rank]);
+  return own;
+}
+
+/// Source and target of what this rank sends and receives.
+std::set<std::pair<int, int>> find_pairs(const WorkerSession& session) {
+  std::set<std::pair<int, int>> pairs;
+  for (const program::DeviceProgram* own : own_programs(session))
+    for (const program::Strand& strand : program::find_strands(*own).all) {
+      if (strand.lane != Lane::kPeer) continue;
+      if (strand.direction == program::Direction::kSend)
+        pairs.emplace(session.rank, strand.peer.value);
+      else
+        pairs.emplace(strand.peer.value, session.rank);
+    }
+  return pairs;
+}
+
 CommunicatorOptions communicator_options(const WorkerSession& session) {
   CommunicatorOptions options;
   options.timeout = Seconds(session.job.timeout_s);
@@ -163,6 +188,8 @@ CommunicatorOptions communicator_options(const WorkerSession& session) {
     next.link = group_link(session.job.devices, next.members);
     options.groups.push_back(std::move(next));
   }
+  for (const auto& [source, target] : find_pairs(session))
+    options.pairs.push_back({source, target, group_link(session.job.devices, {source, target})});
   return options;
 }
 
@@ -233,11 +260,20 @@ bool can_use_nccl(const std::vector<WorkerDevice>& devices) {
   return gpus.size() == devices.size();
 }
 
-std::string collective_sequence(const program::DeviceProgram& program) {
-  std::string sequence;
+void add_sequences(const program::DeviceProgram& program, int rank, ExchangeSequences& sequences) {
   for (const program::Instruction& instruction : program.instructions) {
-    if (instruction.group.is_none()) continue;
-    sequence += fmt::format("{} {}", instruction.group.value, instruction.full_name());
+    if (!program::is_exchange(instruction)) continue;
+    const int peer = program::peer_of(instruction).value;
+    if (instruction.group.is_none()) {
+      const bool is_send = instruction.op == program::kSend;
+      const program::Buffer& buffer = program.buffer(
+          is_send ? std::get<BufferId>(instruction.arguments[0].value) : instruction.outputs[0]);
+      sequences[is_send ? std::vector{rank, peer} : std::vector{peer, rank}] +=
+          fmt::format("{}x{}\n", dtype_name(buffer.dtype), buffer.elements());
+      continue;
+    }
+    std::string& sequence = sequences[{instruction.group.value}];
+    sequence += instruction.full_name();
     if (const auto parts = program::find_exchange_parts(instruction)) {
       // Each has a part of its own; that they fit was verified on the program.
       sequence += fmt::format(" {}\n", dtype_name(program.buffer(parts->value).dtype));
@@ -249,8 +285,57 @@ std::string collective_sequence(const program::DeviceProgram& program) {
     });
     sequence += '\n';
   }
-  return sequence;
 }
+
+Result<void> compare_sequences(const std::vector<ExchangeSequences>& of_rank,
+                               const std::vector<program::Group>& groups) {
+  for (std::size_t rank = 0; rank < of_rank.size(); ++rank)
+    for (const auto& [name, sequence] : of_rank[rank]) {
+      std::vector<int> members = name;
+      if (name.size() == 1) {
+        members.clear();
+        for (const Rank each : groups.at(static_cast<std::size_t>(name[0])).members)
+          members.push_back(each.value);
+      }
+      for (const int member : members) {
+        const ExchangeSequences& theirs = of_rank.at(static_cast<std::size_t>(member));
+        const auto found = theirs.find(name);
+        if (found != theirs.end() && found->second == sequence) continue;
+        return runtime_error(
+            "run.disagreement",
+            fmt::format("what {} exchange: rank {} has {}, rank {} has {}",
+                        name.size() == 1
+                            ? fmt::format("the members of group {}", name[0])
+                            : fmt::format("rank {}, which sends, and rank {}", name[0], name[1]),
+                        member, found == theirs.end() ? "nothing" : found->second, rank, sequence));
+      }
+    }
+  return {};
+}
+
+namespace {
+
+/// All ranks say what they exchange, by its hash, and all compare all of it.
+Result<void> agree_on_exchanges(WorkerSession& session) {
+  ExchangeSequences own;
+  for (const program::DeviceProgram* program : own_programs(session))
+    add_sequences(*program, session.rank, own);
+  Json json = Json::array();
+  for (const auto& [name, sequence] : own) json.push_back({name, hash_hex(sequence)});
+  MOTLEY_ASSIGN(
+      const std::vector<std::string> all,
+      session.rendezvous->share("exchanges", json.dump(), session.rendezvous->options().timeout));
+  std::vector<ExchangeSequences> of_rank;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    MOTLEY_ASSIGN(const Json said, parse_json(all[rank], fmt::format("rank {}", rank)));
+    ExchangeSequences& theirs = of_rank.emplace_back();
+    for (const Json& each : said)
+      theirs.emplace(each.at(0).get<std::vector<int>>(), each.at(1).get<std::string>());
+  }
+  return compare_sequences(of_rank, session.program.groups);
+}
+
+}  // namespace
 
 Result<std::unique_ptr<WorkerSession>> open_session(const WorkerArguments& arguments,
                                                     Reporter& reporter) {
@@ -267,14 +352,9 @@ Result<std::unique_ptr<WorkerSession>> open_session(const WorkerArguments& argum
 
 Result<void> join_groups(WorkerSession& session) {
   if (!session.rendezvous) return {};
-  std::string sequence;
-  if (!session.program.devices.empty())
-    sequence = collective_sequence(session.program.devices[static_cast<std::size_t>(session.rank)]);
-  for (const program::Program& evaluation : session.evaluations)
-    sequence += collective_sequence(evaluation.devices[static_cast<std::size_t>(session.rank)]);
   const std::string minor = loaded_torch_version().substr(0, loaded_torch_version().rfind('.'));
   MOTLEY_RETURN_IF_ERROR(session.rendezvous->agree("PyTorch version", minor));
-  MOTLEY_RETURN_IF_ERROR(session.rendezvous->agree("sequence of collectives", hash_hex(sequence)));
+  MOTLEY_RETURN_IF_ERROR(agree_on_exchanges(session));
   CommunicatorOptions options = communicator_options(session);
   std::map<GroupId, Levels> levels = add_levels(session, options);
   if (!can_use_nccl(session.job.devices)) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -57,12 +58,18 @@ void set_tf32(bool may);
 /// Do all ranks have GPUs, each its own? NCCL serves no others; they exchange through host memory.
 bool can_use_nccl(const std::vector<WorkerDevice>& devices);
 
-/// Joins the groups of the session's program, after all ranks have agreed that they run the same
-/// sequence of collectives: different sizes would kill processes. Collective.
+/// Joins the groups of the session's program, and the ranks that it sends to and receives from,
+/// after all have agreed on what they exchange: different sizes would kill processes. Collective.
 Result<void> join_groups(WorkerSession& session);
 
-/// What must be equal on all ranks before the first collective: operators, groups, and sizes where
-/// they have to be equal, in order.
-std::string collective_sequence(const program::DeviceProgram& program);
+/// What must be equal on all ranks of a group, or at both ends of a strand, before the first
+/// exchange: operators, and sizes where they have to be equal, in order.
+using ExchangeSequences = std::map<std::vector<int>, std::string>;  ///< {group}, {source, target}
+/// Adds those of one more program of rank `rank`.
+void add_sequences(const program::DeviceProgram& program, int rank, ExchangeSequences& sequences);
+/// Do all members of each have the same? `of_rank`: by rank; `groups`: of the program. Error
+/// run.disagreement that names the first two ranks that do not.
+Result<void> compare_sequences(const std::vector<ExchangeSequences>& of_rank,
+                               const std::vector<program::Group>& groups);
 
 }  // namespace motley::run

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <mutex>
 #include <numeric>
 #include <thread>
@@ -39,6 +40,8 @@ class NcclCommunicator final : public Communicator {
                               at::Tensor& part) override;
   Result<void> all_to_all(const ExchangeCall& call, const Splits& splits, const at::Tensor& in,
                           at::Tensor& out) override;
+  Result<std::int64_t> send(int peer, const at::Tensor& tensor) override;
+  Result<std::int64_t> receive(int peer, at::Tensor& tensor) override;
   Result<void> broadcast(at::Tensor& tensor) override;
   std::string transport() const override { return "nccl"; }
   int rank() const override { return rank_; }
@@ -48,17 +51,27 @@ class NcclCommunicator final : public Communicator {
  private:
   Group make_group(Rendezvous& rendezvous, const std::string& name,
                    const std::vector<int>& members) const;
+  template <typename Find, typename Operation>
+  Result<void> run_in(const Find& find, const std::string& what, const Operation& operation);
   template <typename Operation>
-  Result<void> run(std::size_t index, const char* what, const Operation& operation);
+  Result<void> run(std::size_t index, const char* what, const Operation& operation) {
+    return run_in([&] { return groups_[index]; }, what, operation);
+  }
+  template <typename Operation>
+  Result<std::int64_t> run_pair(int source, int target, const std::string& what,
+                                const Operation& operation);
   void finish(const c10::intrusive_ptr<c10d::Work>& work) const;
+  bool is_closed();
   template <typename Exchange>
   Result<void> run_parts(const ExchangeCall& call, const char* what, const Exchange& exchange);
 
   CommunicatorOptions options_;
   int rank_, size_;
   c10::DeviceIndex device_;
-  std::mutex mutex_;           // of groups_ and closed_
+  std::mutex mutex_;           // of groups_, pairs_ and closed_
   std::vector<Group> groups_;  // by GroupId; the last is all ranks
+  std::map<std::pair<int, int>, Group>
+      pairs_;  // by source and target: a stream of its own for each
   bool closed_ = false;
 };
 
@@ -94,6 +107,15 @@ Result<void> NcclCommunicator::connect(Rendezvous& rendezvous) {
       }
     }
     groups_.push_back(world);
+    // All ranks come to their pairs in one order. Connected now: the first message would else wait
+    // for the other end without looking at the clock.
+    for (const auto& [source, target, link] : options_.pairs) {
+      if (source != rank_ && target != rank_) continue;
+      const Group pair =
+          make_group(rendezvous, fmt::format("{}-{}", source, target), {source, target});
+      pair->eagerConnectSingleDevice(at::Device(at::kCUDA, device_));
+      pairs_.emplace(std::pair(source, target), pair);
+    }
     return {};
   } catch (const std::exception& fault) {
     return runtime_error("run.peer-lost", fmt::format("rank {}: NCCL did not connect {} ranks: {}",
@@ -116,15 +138,16 @@ void NcclCommunicator::finish(const c10::intrusive_ptr<c10d::Work>& work) const 
   work->wait();  // orders the caller's stream after NCCL's
 }
 
-template <typename Operation>
-Result<void> NcclCommunicator::run(std::size_t index, const char* what,
-                                   const Operation& operation) {
+/// `find` gives the group, while the mutex is held and the communicator open.
+template <typename Find, typename Operation>
+Result<void> NcclCommunicator::run_in(const Find& find, const std::string& what,
+                                      const Operation& operation) {
   std::string cause;
   {
     Group group;
     {
       const std::lock_guard lock(mutex_);
-      if (!closed_) group = groups_[index];
+      if (!closed_) group = find();
     }
     if (!group)
       return runtime_error("run.closed",
@@ -137,10 +160,49 @@ Result<void> NcclCommunicator::run(std::size_t index, const char* what,
       cause = failure_text(fault);
     }
   }
+  if (is_closed())  // by another thread, whose error it is
+    return runtime_error("run.closed",
+                         fmt::format("rank {}: {} was ended by an earlier error", rank_, what));
   close();
   const bool late = cause.find("imed out") != std::string::npos;
   return runtime_error(late ? "run.timeout" : "run.peer-lost",
                        fmt::format("rank {}: {}: {}", rank_, what, cause));
+}
+
+bool NcclCommunicator::is_closed() {
+  const std::lock_guard lock(mutex_);
+  return closed_;
+}
+
+/// In the group of the two, in which the source has rank 0. When it arrived is not known.
+template <typename Operation>
+Result<std::int64_t> NcclCommunicator::run_pair(int source, int target, const std::string& what,
+                                                const Operation& operation) {
+  const auto find = [&] {
+    const auto found = pairs_.find({source, target});
+    MOTLEY_CHECK(found != pairs_.end());
+    return found->second;
+  };
+  MOTLEY_RETURN_IF_ERROR(run_in(find, what, operation));
+  return 0;
+}
+
+Result<std::int64_t> NcclCommunicator::send(int peer, const at::Tensor& tensor) {
+  MOTLEY_CHECK(tensor.is_contiguous());
+  if (tensor.numel() == 0) return 0;
+  return run_pair(rank_, peer, fmt::format("send to rank {}", peer), [&](const Group& pair) {
+    std::vector<at::Tensor> bytes{tensor.view({-1}).view(at::kByte)};
+    return pair->send(bytes, 1, 0);
+  });
+}
+
+Result<std::int64_t> NcclCommunicator::receive(int peer, at::Tensor& tensor) {
+  MOTLEY_CHECK(tensor.is_contiguous());
+  if (tensor.numel() == 0) return 0;
+  return run_pair(peer, rank_, fmt::format("receive from rank {}", peer), [&](const Group& pair) {
+    std::vector<at::Tensor> bytes{tensor.view({-1}).view(at::kByte)};
+    return pair->recv(bytes, 0, 0);
+  });
 }
 
 Result<void> NcclCommunicator::all_reduce(const ExchangeCall& call, at::Tensor& tensor) {
@@ -271,6 +333,7 @@ void NcclCommunicator::close() {
     const std::lock_guard lock(mutex_);
     closed_ = true;
     dropped.swap(groups_);
+    for (auto& [ranks, pair] : std::exchange(pairs_, {})) dropped.push_back(pair);
   }
   for (const Group& group : dropped) {
     if (!group) continue;

@@ -29,7 +29,8 @@ struct ExchangeCall {
       : group(group), method(method) {}
 };
 
-/// Collectives among the ranks of a job. All members call the same operations in the same order.
+/// Collectives among the ranks of a job, and messages between two. All members of a group call the
+/// same operations in the same order.
 /// The method changes how they go about it, and for sums the order and the rounding of 16-bit
 /// floats. What has no way of its own runs natively; levels of hosts are made by
 /// leveled_communicator.h.
@@ -51,6 +52,13 @@ class Communicator {
   /// `in` is the parts for member 0, 1, ...; `out` those from member 0, 1, ...
   virtual Result<void> all_to_all(const ExchangeCall& call, const Splits& splits,
                                   const at::Tensor& in, at::Tensor& out) = 0;
+  /// Gives a contiguous tensor of any dtype to the rank `peer`: its n-th receive from here gets the
+  /// n-th send, of as many bytes. Over when the tensor may be written. Blocks until then or until
+  /// the timeout, ends as all_reduce, or when another thread closes the communicator. Of each peer
+  /// and direction by one thread; all may be under way at once, beside collectives too. Returns
+  /// when it would have been over had nobody been woken late (monotonic clock; 0: not known).
+  virtual Result<std::int64_t> send(int peer, const at::Tensor& tensor) = 0;
+  virtual Result<std::int64_t> receive(int peer, at::Tensor& tensor) = 0;
   /// Overwrites `tensor` on all ranks with rank 0's. Called between steps only.
   virtual Result<void> broadcast(at::Tensor& tensor) = 0;
   /// "gloo", "gloo only" (without shared memory) or "nccl": key of measured times.

@@ -14,8 +14,9 @@ namespace motley::run {
 ///     at most m bytes, which the slowest moves; grouped, all bytes but the least part's
 ///   all-to-all                               latency + the larger of what this member gives to
 ///                                            the others and gets from them / rate
+///   send of b bytes                          latency + b / rate
 /// with the least rate and the largest latency among the members, counted from the moment when the
-/// last member joins in.
+/// last member joins in. What is under way at the same time does not share it.
 struct EmulatedLink {
   double rate = 0;       ///< bytes per second; 0 = no limit
   double latency_s = 0;  ///< of one collective

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <numeric>
 #include <random>
@@ -18,6 +19,7 @@
 #include "motley/run/torch/exchange/clock.h"
 #include "motley/run/torch/exchange/failure.h"
 #include "motley/run/torch/exchange/gloo_exchange.h"
+#include "motley/run/torch/exchange/peer_link.h"
 #include "motley/run/torch/exchange/shared_memory_group.h"
 #include "motley/run/torch/exchange/split_exchange.h"
 #include "motley/run/torch/exchange/store.h"
@@ -49,6 +51,8 @@ class HostCommunicator final : public Communicator {
                               at::Tensor& part) override;
   Result<void> all_to_all(const ExchangeCall& call, const Splits& splits, const at::Tensor& in,
                           at::Tensor& out) override;
+  Result<std::int64_t> send(int peer, const at::Tensor& tensor) override;
+  Result<std::int64_t> receive(int peer, at::Tensor& tensor) override;
   Result<void> broadcast(at::Tensor& tensor) override;
   std::string transport() const override { return options_.shared_memory ? "gloo" : "gloo only"; }
   std::int64_t arrived_ns() const override { return arrived_ns_; }
@@ -59,10 +63,21 @@ class HostCommunicator final : public Communicator {
  private:
   Result<Group> make_group(Rendezvous& rendezvous, std::size_t index);
   Result<std::shared_ptr<SharedMemoryGroup>> share_memory(Rendezvous& rendezvous,
-                                                          std::size_t index) const;
+                                                          const std::string& name,
+                                                          const std::vector<int>& members) const;
   GlooGroup make_gloo(Rendezvous& rendezvous, const std::string& name,
                       const std::vector<int>& members) const;
+  Result<void> connect_pair(Rendezvous& rendezvous, const PairOptions& pair);
+  /// A message in one direction, and what to call it.
+  struct Message {
+    int source, target;
+    const char *name, *preposition;
+    std::size_t bytes;
+  };
+  template <typename Move>
+  Result<std::int64_t> run(const Message& message, const Move& move);
   Group group_at(std::size_t index) const;
+  bool is_closed() const;
   template <typename Operation>
   Result<void> run(std::size_t index, const char* what, const at::Tensor& tensor,
                    const Operation& operation);
@@ -87,8 +102,13 @@ class HostCommunicator final : public Communicator {
   int rank_, size_;
   std::int64_t arrived_ns_ = 0;
   std::string address_;
-  mutable std::mutex mutex_;   // of groups_ and closed_
+  mutable std::mutex mutex_;   // of groups_, pairs_ and closed_
   std::vector<Group> groups_;  // by GroupId; the last is all ranks, by Gloo
+  struct Pair {
+    std::shared_ptr<PeerLink> link;
+    EmulatedLink emulated;
+  };
+  std::map<std::pair<int, int>, Pair> pairs_;  // of this rank, by source and target
   bool closed_ = false;
 };
 
@@ -140,11 +160,10 @@ GlooGroup HostCommunicator::make_gloo(Rendezvous& rendezvous, const std::string&
 
 /// Null when a member is on another machine, which all members find. The first member invents the
 /// file's name; it is gone from the folder before anybody uses the memory.
-Result<std::shared_ptr<SharedMemoryGroup>> HostCommunicator::share_memory(Rendezvous& rendezvous,
-                                                                          std::size_t index) const {
-  const std::vector<int>& members = options_.groups[index].members;
+Result<std::shared_ptr<SharedMemoryGroup>> HostCommunicator::share_memory(
+    Rendezvous& rendezvous, const std::string& name, const std::vector<int>& members) const {
   const auto place = std::find(members.begin(), members.end(), rank_) - members.begin();
-  const std::string key = fmt::format("shared-memory/{}", index);
+  const std::string key = "shared-memory/" + name;
   SharedMemoryGroup::Options shared;
   shared.member = static_cast<int>(place);
   shared.members = static_cast<int>(members.size());
@@ -175,11 +194,28 @@ Result<Group> HostCommunicator::make_group(Rendezvous& rendezvous, std::size_t i
   Group group;
   if (!mine || members.size() < 2) return group;
   if (options_.shared_memory) {
-    MOTLEY_ASSIGN(group.shared, share_memory(rendezvous, index));
+    MOTLEY_ASSIGN(group.shared, share_memory(rendezvous, std::to_string(index), members));
   }
   if (group.shared) return group;
   group.gloo = make_gloo(rendezvous, std::to_string(index), members);
   return group;
+}
+
+/// All ranks come to their pairs in one order, so that none waits for one that waits for it.
+Result<void> HostCommunicator::connect_pair(Rendezvous& rendezvous, const PairOptions& pair) {
+  if (pair.source != rank_ && pair.target != rank_) return {};
+  const std::vector<int> members = {pair.source, pair.target};
+  const std::string name = fmt::format("{}-{}", pair.source, pair.target);
+  const int member = pair.source == rank_ ? 0 : 1;
+  std::shared_ptr<SharedMemoryGroup> shared;
+  if (options_.shared_memory) {
+    MOTLEY_ASSIGN(shared, share_memory(rendezvous, name, members));
+  }
+  auto link = shared ? std::make_shared<PeerLink>(std::move(shared), member)
+                     : std::make_shared<PeerLink>(make_gloo(rendezvous, name, members), member,
+                                                  options_.timeout);
+  pairs_.emplace(std::pair(pair.source, pair.target), Pair{std::move(link), pair.link});
+  return {};
 }
 
 Result<void> HostCommunicator::connect(Rendezvous& rendezvous) {
@@ -193,12 +229,20 @@ Result<void> HostCommunicator::connect(Rendezvous& rendezvous) {
       groups_.push_back(std::move(group));
     }
     groups_.push_back({world, nullptr});
+    // After the groups, of which each needs more of the memory that can be shared.
+    for (const PairOptions& pair : options_.pairs)
+      MOTLEY_RETURN_IF_ERROR(connect_pair(rendezvous, pair));
     return {};
   } catch (const std::exception& fault) {
     return runtime_error("run.peer-lost",
                          fmt::format("rank {}: the {} ranks did not connect (own address {}): {}",
                                      rank_, size_, address_, failure_text(fault)));
   }
+}
+
+bool HostCommunicator::is_closed() const {
+  const std::lock_guard lock(mutex_);
+  return closed_;
 }
 
 Group HostCommunicator::group_at(std::size_t index) const {
@@ -240,6 +284,11 @@ Result<void> HostCommunicator::run(std::size_t index, const char* what, const at
       failed.late = failed.cause.find("imed out") != std::string::npos;
     }
   }
+  if (is_closed()) {  // by another thread, whose error it is
+    close();
+    return runtime_error("run.closed",
+                         fmt::format("rank {}: {} was ended by an earlier error", rank_, what));
+  }
   close();
   return runtime_error(
       failed.late ? "run.timeout" : "run.peer-lost",
@@ -248,6 +297,64 @@ Result<void> HostCommunicator::run(std::size_t index, const char* what, const at
                   failed.late ? fmt::format("not done after {:g} s", options_.timeout.value)
                               : "failed, a peer is gone",
                   failed.cause));
+}
+
+/// As the others, for a message; `move` takes the link. Calls may be under way in several threads.
+template <typename Move>
+Result<std::int64_t> HostCommunicator::run(const Message& message, const Move& move) {
+  const int peer = message.source == rank_ ? message.target : message.source;
+  const std::string what =
+      fmt::format("rank {}: {} {} rank {}", rank_, message.name, message.preposition, peer);
+  Pair pair;
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_) return runtime_error("run.closed", what + " after an earlier error");
+    const auto found = pairs_.find({message.source, message.target});
+    MOTLEY_CHECK(found != pairs_.end());
+    pair = found->second;
+  }
+  PeerLink::Failure failure{PeerLink::Failure::Kind::kLost, ""};
+  try {
+    const tl::expected<std::int64_t, PeerLink::Failure> moved = move(*pair.link);
+    if (moved) {
+      const std::int64_t link_ns = pair.emulated.exchange_ns(2, static_cast<double>(message.bytes));
+      if (link_ns > 0) sleep_until_ns(*moved + link_ns);
+      return *moved + link_ns;
+    }
+    failure = moved.error();
+  } catch (const std::exception& fault) {
+    failure.cause = failure_text(fault);
+  }
+  pair.link.reset();
+  close();
+  if (failure.kind == PeerLink::Failure::Kind::kClosed)
+    return runtime_error("run.closed", what + " was ended by an earlier error");
+  const bool is_late = failure.kind == PeerLink::Failure::Kind::kLate;
+  return runtime_error(
+      is_late ? "run.timeout" : "run.peer-lost",
+      fmt::format("{}: {} bytes {}{}", what, message.bytes,
+                  is_late ? fmt::format("not done after {:g} s, rank {} has not come",
+                                        options_.timeout.value, peer)
+                          : fmt::format("failed, rank {} has ended", peer),
+                  failure.cause.empty() ? "" : ": " + failure.cause));
+}
+
+Result<std::int64_t> HostCommunicator::send(int peer, const at::Tensor& tensor) {
+  MOTLEY_CHECK(tensor.is_contiguous());
+  if (tensor.numel() == 0) return 0;
+  return run(Message{rank_, peer, "send", "to", tensor.nbytes()},
+             [&](PeerLink& link) { return link.move(on_host(tensor)); });
+}
+
+Result<std::int64_t> HostCommunicator::receive(int peer, at::Tensor& tensor) {
+  MOTLEY_CHECK(tensor.is_contiguous());
+  if (tensor.numel() == 0) return 0;
+  return run(Message{peer, rank_, "receive", "from", tensor.nbytes()}, [&](PeerLink& link) {
+    const at::Tensor host = host_like(tensor);
+    auto moved = link.move(host);
+    if (moved && !host.is_same(tensor)) tensor.copy_(host);
+    return moved;
+  });
 }
 
 Result<void> HostCommunicator::all_reduce(const ExchangeCall& call, at::Tensor& tensor) {
@@ -366,11 +473,14 @@ Result<void> HostCommunicator::broadcast(at::Tensor& tensor) {
 
 void HostCommunicator::close() {
   std::vector<Group> dropped;
+  std::map<std::pair<int, int>, Pair> ways;
   const std::lock_guard lock(mutex_);
   closed_ = true;
   dropped.swap(groups_);
+  ways.swap(pairs_);
   for (const Group& group : dropped)
     if (group.shared) group.shared->close();
+  for (const auto& [ranks, pair] : ways) pair.link->close();
 }
 
 }  // namespace

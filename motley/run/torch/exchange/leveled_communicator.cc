@@ -109,6 +109,12 @@ class LeveledCommunicator final : public Communicator {
                               at::Tensor& part) override;
   Result<void> all_to_all(const ExchangeCall& call, const Splits& splits, const at::Tensor& in,
                           at::Tensor& out) override;
+  Result<std::int64_t> send(int peer, const at::Tensor& tensor) override {
+    return inner_->send(peer, tensor);
+  }
+  Result<std::int64_t> receive(int peer, at::Tensor& tensor) override {
+    return inner_->receive(peer, tensor);
+  }
   Result<void> broadcast(at::Tensor& tensor) override { return inner_->broadcast(tensor); }
   std::string transport() const override { return inner_->transport(); }
   std::int64_t arrived_ns() const override { return inner_->arrived_ns(); }

@@ -15,12 +15,13 @@
 #include "motley/base/text.h"
 #include "motley/program/parts.h"
 #include "motley/program/state_names.h"
+#include "motley/program/strands.h"
 #include "motley/run/torch/exchange/clock.h"
-#include "motley/run/torch/lanes/lane_progress.h"
+#include "motley/run/torch/lanes/exchange_lane.h"
+#include "motley/run/torch/lanes/step_progress.h"
 #include "motley/run/torch/lanes/streams.h"
 #include "motley/run/torch/lanes/throttle.h"
 #include "motley/run/torch/lanes/timeline.h"
-#include "motley/run/torch/lanes/transfer_lane.h"
 #include "motley/run/torch/memory/allocator.h"
 #include "motley/run/torch/operators/frame.h"
 #include "motley/run/torch/operators/operator_call.h"
@@ -34,12 +35,13 @@ namespace {
 using program::BufferKind;
 using program::DeviceProgram;
 using program::Instruction;
+using program::Strands;
 
 /// An instruction of the compute lane, prepared.
 struct Compute {
   int id = 0;
-  int wait = -1;         ///< last transfer instruction that must have finished
-  bool signals = false;  ///< a transfer waits for it
+  std::vector<StrandWait> waits;
+  bool signals = false;  ///< an exchange waits for it
   Kernel kernel;
   std::vector<int> frees;
 };
@@ -48,11 +50,21 @@ bool is_persistent(BufferKind kind) {
   return kind != BufferKind::kTemporary && kind != BufferKind::kInput;
 }
 
-/// A lane runs in order, so that the last one it waits for stands for all.
-int last_wait(const Instruction& instruction) {
-  int last = -1;
-  for (const InstructionId id : instruction.waits) last = std::max(last, int{id.value});
-  return last;
+/// A strand runs in order, so that the last one of it stands for all.
+std::vector<StrandWait> last_waits(const Instruction& instruction,
+                                   const program::Strands& strands) {
+  std::vector<StrandWait> waits;
+  for (const InstructionId id : instruction.waits) {
+    const std::size_t strand = strands.of[id.index()];
+    const auto known = std::find_if(waits.begin(), waits.end(),
+                                    [&](const StrandWait& each) { return each.strand == strand; });
+    if (known == waits.end()) {
+      waits.push_back({strand, id.value});
+    } else {
+      known->id = std::max(known->id, int{id.value});
+    }
+  }
+  return waits;
 }
 
 std::vector<int> freed(const Instruction& instruction) {
@@ -72,6 +84,7 @@ std::string place(const Instruction& instruction, std::size_t id) {
 Result<void> find_operators(const DeviceProgram& program) {
   std::set<std::string> missing;
   for (const Instruction& instruction : program.instructions) {
+    if (instruction.lane == Lane::kPeer) continue;  // sends and receives: it is verified
     if (instruction.lane == Lane::kTransfer) {
       if (!program::is_collective(instruction.op)) missing.insert(instruction.full_name());
     } else if (instruction.op.starts_with("motley::")) {
@@ -92,7 +105,6 @@ Result<Compute> prepare_compute(const DeviceProgram& program, std::size_t id, at
   const Instruction& instruction = program.instructions[id];
   Compute compute;
   compute.id = static_cast<int>(id);
-  compute.wait = last_wait(instruction);
   compute.frees = freed(instruction);
   const bool is_ours = instruction.op.starts_with("motley::");
   auto kernel = is_ours ? make_our_operator(program, instruction, device)
@@ -110,11 +122,32 @@ void count_pairs(Splits& splits) {
   splits.cell *= 2;
 }
 
-Result<PreparedExchange> prepare_exchange(const DeviceProgram& program, std::size_t id) {
+PreparedExchange prepare_peer(const DeviceProgram& program, std::size_t id,
+                              const std::vector<std::string>& devices) {
+  const Instruction& instruction = program.instructions[id];
+  const bool is_send = instruction.op == program::kSend;
+  PreparedExchange exchange;
+  exchange.id = static_cast<int>(id);
+  exchange.frees = freed(instruction);
+  exchange.op = instruction.op;
+  exchange.peer = program::peer_of(instruction).value;
+  const auto peer = static_cast<std::size_t>(exchange.peer);
+  exchange.place =
+      fmt::format("{}: {} {} {}", program.device, place(instruction, id), is_send ? "to" : "from",
+                  peer < devices.size() ? devices[peer] : fmt::format("rank {}", exchange.peer));
+  if (is_send) {
+    exchange.buffer = std::get<BufferId>(instruction.arguments[0].value).value;
+  } else {
+    exchange.result = instruction.outputs[0].value;
+    exchange.about = program.buffer(instruction.outputs[0]);
+  }
+  return exchange;
+}
+
+Result<PreparedExchange> prepare_transfer(const DeviceProgram& program, std::size_t id) {
   const Instruction& instruction = program.instructions[id];
   PreparedExchange transfer;
   transfer.id = static_cast<int>(id);
-  transfer.wait = last_wait(instruction);
   transfer.frees = freed(instruction);
   transfer.place = program.device + ": " + place(instruction, id);
   transfer.op = instruction.op;
@@ -151,6 +184,9 @@ class TorchExecutor final : public Executor {
                                       : at::Device(at::kCPU)),
         throttle_(frame_.device.is_cpu() ? options.speed : 1.0),
         timeline_(program, options.timeline_steps),
+        strands_(program::find_strands(program)),
+        progress_(strands_.all.size(), status),
+        devices_(options.devices),
         scratch_(program.instructions.size()),
         measures_scratch_(options.measures_scratch),
         shared_(options.shared) {
@@ -177,7 +213,7 @@ class TorchExecutor final : public Executor {
   Result<void> run_compute(StepResult& result);
   void run_one(const Compute& compute, std::int64_t& now);
   void run_measured(const Compute& compute);
-  Result<void> wait_for_transfer(const Compute& compute, StepResult& result, std::int64_t& now);
+  Result<void> wait_for_others(const Compute& compute, StepResult& result, std::int64_t& now);
   void finish(StepResult& result, std::int64_t begin);
   void reset_peak();
   std::int64_t peak() const;
@@ -195,17 +231,19 @@ class TorchExecutor final : public Executor {
   Frame frame_;
   Throttle throttle_;
   Timeline timeline_;
-  std::vector<Bytes> scratch_;  // by instruction
+  const program::Strands strands_;
+  StepProgress progress_;
+  const std::vector<std::string> devices_;  // names by rank, as far as known
+  std::vector<Bytes> scratch_;              // by instruction
   bool measures_scratch_;
   const std::map<std::string, at::Tensor> shared_;
   std::int64_t highest_ = 0;  // of this step, where every instruction begins a new mark
   std::unique_ptr<Streams> streams_;
   std::vector<Compute> compute_;
-  std::vector<int> temporaries_;  // that no instruction frees
-  LaneProgress compute_progress_;
+  std::vector<int> temporaries_;      // that no instruction frees
   const Compute* running_ = nullptr;  // for messages
   bool is_broken_ = false;
-  std::unique_ptr<TransferLane> transfers_;  // last: its thread uses the others
+  std::vector<std::unique_ptr<ExchangeLane>> exchanges_;  // last: their threads use the others
 };
 
 Result<void> TorchExecutor::prepare() {
@@ -230,23 +268,32 @@ Result<void> TorchExecutor::prepare() {
 Result<void> TorchExecutor::prepare_instructions() {
   frame_.values.resize(program_.buffers.size());
   std::vector<bool> signals(program_.instructions.size(), false);
-  std::vector<PreparedExchange> transfers;
+  std::vector<std::vector<PreparedExchange>> exchanges(strands_.all.size());
   for (std::size_t id = 0; id < program_.instructions.size(); ++id) {
-    if (program_.instructions[id].lane == Lane::kTransfer) {
-      MOTLEY_ASSIGN(PreparedExchange transfer, prepare_exchange(program_, id));
-      if (transfer.wait >= 0) signals[static_cast<std::size_t>(transfer.wait)] = true;
-      transfers.push_back(std::move(transfer));
-    } else {
+    const Instruction& instruction = program_.instructions[id];
+    std::vector<StrandWait> waits = last_waits(instruction, strands_);
+    if (instruction.lane == Lane::kCompute) {
       MOTLEY_ASSIGN(Compute compute, prepare_compute(program_, id, frame_.device));
+      compute.waits = std::move(waits);
       compute_.push_back(std::move(compute));
+      continue;
     }
+    for (const StrandWait& wait : waits) signals[static_cast<std::size_t>(wait.id)] = true;
+    PreparedExchange& exchange = exchanges[strands_.of[id]].emplace_back();
+    if (instruction.lane == Lane::kPeer) {
+      exchange = prepare_peer(program_, id, devices_);
+    } else {
+      MOTLEY_ASSIGN(exchange, prepare_transfer(program_, id));
+    }
+    exchange.waits = std::move(waits);
   }
   // Only where somebody waits is progress published: a store and a wake-up for each instruction
   // would show in steps of small operators.
   for (Compute& compute : compute_) compute.signals = signals[static_cast<std::size_t>(compute.id)];
-  transfers_ = std::make_unique<TransferLane>(
-      std::move(transfers), TransferContext{&frame_, communicator_, status_, &timeline_,
-                                            streams_.get(), &compute_progress_});
+  for (std::size_t strand = Strands::kTransfer; strand < exchanges.size(); ++strand)
+    exchanges_.push_back(std::make_unique<ExchangeLane>(
+        strand, std::move(exchanges[strand]),
+        ExchangeContext{&frame_, communicator_, status_, &timeline_, streams_.get(), &progress_}));
   return {};
 }
 
@@ -307,7 +354,7 @@ Result<StepResult> TorchExecutor::step(StepPlace at, const data::Batch& batch) {
   frame_.step = at.step;
   frame_.lr_factor = at.lr_factor;
   frame_.batch = &batch;
-  compute_progress_.reset();
+  progress_.reset();
   StepResult result;
   const std::int64_t begin = monotonic_ns();
   timeline_.begin_step(at.step, begin);
@@ -315,16 +362,16 @@ Result<StepResult> TorchExecutor::step(StepPlace at, const data::Batch& batch) {
   highest_ = 0;
   if (streams_) streams_->begin_step(at.step);
   throttle_.resume(begin);
-  transfers_->start_step();
+  for (const auto& lane : exchanges_) lane->start_step();
   auto outcome = run_compute(result);
   if (!outcome) {
-    // Order matters: the transfer lane may wait for us or for a peer, and both waits must end
-    // before it can be waited for.
+    // Order matters: the other lanes may wait for us or for a peer, and both waits must end before
+    // they can be waited for.
     is_broken_ = true;
-    compute_progress_.fail();
+    progress_.fail(Strands::kCompute, outcome.error());
     if (communicator_ != nullptr) communicator_->close();
-    transfers_->finish_step();
-    return tl::make_unexpected(std::move(outcome).error());
+    for (const auto& lane : exchanges_) lane->finish_step();
+    return tl::make_unexpected(progress_.fault());
   }
   finish(result, begin);
   return result;
@@ -336,13 +383,14 @@ Result<void> TorchExecutor::run_compute(StepResult& result) {
     for (const Compute& compute : compute_) {
       running_ = &compute;
       set_status(compute.id);
-      if (compute.wait >= 0) MOTLEY_RETURN_IF_ERROR(wait_for_transfer(compute, result, now));
+      if (!compute.waits.empty()) MOTLEY_RETURN_IF_ERROR(wait_for_others(compute, result, now));
       run_one(compute, now);
     }
     // The debt of processor time is paid before the step counts as done, else an emulated device
     // would be faster in short steps.
     throttle_.catch_up();
-    if (!transfers_->finish_step()) return tl::make_unexpected(transfers_->error());
+    for (const auto& lane : exchanges_)
+      if (!lane->finish_step()) return tl::make_unexpected(StepProgress::stopped());
     // Faults of kernels that run asynchronously show here at the latest, as this step's.
     if (streams_) streams_->end_step();
     if (frame_.loss.defined()) result.loss = read_number(frame_.loss);
@@ -398,7 +446,7 @@ void TorchExecutor::run_one(const Compute& compute, std::int64_t& now) {
     // Others see the result when the emulated device would have had it, not when the real one has.
     throttle_.catch_up();
     if (streams_) streams_->mark(compute.id);
-    compute_progress_.advance(compute.id);
+    progress_.advance(Strands::kCompute, compute.id);
   } else if (streams_ && timeline_.is_on()) {
     streams_->mark(compute.id);
   }
@@ -408,19 +456,19 @@ void TorchExecutor::run_one(const Compute& compute, std::int64_t& now) {
   now = end;
 }
 
-Result<void> TorchExecutor::wait_for_transfer(const Compute& compute, StepResult& result,
-                                              std::int64_t& now) {
+Result<void> TorchExecutor::wait_for_others(const Compute& compute, StepResult& result,
+                                            std::int64_t& now) {
   throttle_.catch_up();
   const std::int64_t begin = monotonic_ns();
   if (streams_) streams_->mark_halt(compute.id);  // before this thread blocks, and the stream ends
-  if (!transfers_->wait_for(compute.wait)) return tl::make_unexpected(transfers_->error());
+  if (!progress_.wait_for_all(compute.waits)) return tl::make_unexpected(StepProgress::stopped());
   if (streams_) {
-    streams_->wait_for(compute.wait);
+    for (const StrandWait& wait : compute.waits) streams_->wait_for(wait.id);
     streams_->mark_resumption(compute.id);
   }
   now = monotonic_ns();
   if (!streams_) result.wait_s += static_cast<double>(now - begin) * 1e-9;
-  const std::int64_t ready = transfers_->ready_ns();
+  const std::int64_t ready = progress_.ready_ns(compute.waits);
   throttle_.resume(ready == 0 ? now : std::clamp(ready, begin, now));
   return {};
 }
@@ -435,7 +483,7 @@ void TorchExecutor::finish(StepResult& result, std::int64_t begin) {
   if (streams_) {
     measures_scratch_ = false;  // asking the allocator delays what is queued
     for (const Compute& compute : compute_)
-      if (compute.wait >= 0)
+      if (!compute.waits.empty())
         result.wait_s += static_cast<double>(streams_->halted(compute.id)) * 1e-9;
   }
   const std::int64_t end = monotonic_ns();
@@ -456,7 +504,7 @@ trace::Trace TorchExecutor::timeline() const {
   for (const Compute& compute : compute_) {
     place[static_cast<std::size_t>(compute.id)] = ids.size();
     ids.push_back(compute.id);
-    waits.push_back(compute.wait >= 0);
+    waits.push_back(!compute.waits.empty());
   }
   std::int64_t step = -1, first = 0;
   std::vector<Streams::Span> spans;

@@ -34,6 +34,7 @@ struct ExecutorOptions {
   /// Tensors that another executor has, by name (persistent()): this one shares them instead of
   /// having its own.
   std::map<std::string, at::Tensor> shared = {};
+  std::vector<std::string> devices = {};  ///< names by rank, for messages; may be empty
 };
 
 /// Which step it is: a number, where rates are as the program says.
@@ -51,18 +52,19 @@ struct StepResult {
   bool stop_requested = false;          ///< by any rank
   double step_s = 0;                    ///< wall time
   double compute_s = 0;                 ///< compute lane busy, emulation's waiting included
-  double wait_s = 0;                    ///< compute lane (a GPU: its stream) waiting for transfers
+  double wait_s = 0;                    ///< compute lane (a GPU: its stream) waiting for exchanges
   std::int64_t peak_bytes = 0;          ///< allocator's high-water mark of this step
 };
 
-/// Runs one device's program through ATen: compute lane on the calling thread, transfer lane on a
-/// thread of its own. Operators are looked up once (all missing ones are reported together); values
-/// live in integer slots and are freed where the program says. Not thread-safe, except that the
-/// StatusRecord may be read and request_stop called from anywhere (a signal handler too).
+/// Runs one device's program through ATen: compute lane on the calling thread, transfer lane and
+/// each strand of sends or receives (program/strands.h) on a thread of its own. Operators are
+/// looked up once (all missing ones are reported together); values live in integer slots and are
+/// freed where the program says. Not thread-safe, except that the StatusRecord may be read and
+/// request_stop called from anywhere (a signal handler too).
 class Executor {
  public:
-  /// `communicator` may be null for a program without collectives (or, when profiling, to make
-  /// collectives no-ops); it, `program` and `status` (may be null) outlive the executor.
+  /// `communicator` may be null for a program without exchanges (or, when profiling, to make
+  /// exchanges no-ops); it, `program` and `status` (may be null) outlive the executor.
   static Result<std::unique_ptr<Executor>> create(const program::DeviceProgram& program,
                                                   const ExecutorOptions& options,
                                                   Communicator* communicator, StatusRecord* status);

@@ -9,7 +9,9 @@ Timeline::Timeline(const program::DeviceProgram& program, std::int64_t steps)
   spans_.resize(steps_.size() * program.instructions.size());
   for (const program::Instruction& instruction : program.instructions) {
     std::int64_t moved = 0;
-    if (instruction.lane == Lane::kTransfer)
+    if (instruction.lane == Lane::kPeer)
+      moved = program::exchanged_bytes(program, instruction).value;
+    else if (instruction.lane == Lane::kTransfer)
       program::for_each_buffer(instruction.arguments,
                                [&](BufferId id) { moved += program.buffer(id).bytes().value; });
     bytes_.push_back(moved);
@@ -45,7 +47,7 @@ trace::Trace Timeline::trace() const {
     const std::size_t at = (current_ + i) % steps_.size();
     if (steps_[at].step >= 0 && steps_[at].end > steps_[at].begin) order.push_back(at);
   }
-  for (const Lane lane : {Lane::kCompute, Lane::kTransfer})
+  for (const Lane lane : {Lane::kCompute, Lane::kTransfer, Lane::kPeer})
     for (const std::size_t at : order)
       append_lane(steps_[at], spans_.data() + at * program_.instructions.size(), lane, trace);
   for (const std::size_t at : order)
@@ -56,12 +58,16 @@ trace::Trace Timeline::trace() const {
 
 void Timeline::append_lane(const Step& step, const Span* spans, Lane lane,
                            trace::Trace& trace) const {
-  const bool is_compute = lane == Lane::kCompute;
+  const auto first = static_cast<std::ptrdiff_t>(trace.intervals.size());
   for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
-    if ((program_.instructions[i].lane == Lane::kCompute) != is_compute) continue;
+    if (program_.instructions[i].lane != lane) continue;
     trace.intervals.push_back({0, lane, step.step, InstructionId(static_cast<std::int64_t>(i)),
                                spans[i].begin, spans[i].end, bytes_[i]});
   }
+  // Strands are in the order of their instructions, the peer lane is not.
+  std::stable_sort(
+      trace.intervals.begin() + first, trace.intervals.end(),
+      [](const trace::Interval& a, const trace::Interval& b) { return a.begin < b.begin; });
 }
 
 }  // namespace motley::run

@@ -1,0 +1,177 @@
+#include "motley/run/torch/lanes/exchange_lane.h"
+
+#include <c10/core/InferenceMode.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "motley/program/parts.h"
+#include "motley/program/strands.h"
+#include "motley/run/torch/exchange/clock.h"
+#include "motley/run/torch/operators/tensors.h"
+
+namespace motley::run {
+
+namespace {
+
+constexpr int kEnd = -1;
+
+}  // namespace
+
+ExchangeLane::ExchangeLane(std::size_t strand, std::vector<PreparedExchange> exchanges,
+                           const ExchangeContext& context)
+    : strand_(strand), exchanges_(std::move(exchanges)), context_(context) {
+  if (!exchanges_.empty()) thread_ = std::thread([this] { serve(); });
+}
+
+ExchangeLane::~ExchangeLane() {
+  if (!thread_.joinable()) return;
+  started_.store(kEnd);
+  started_.notify_all();
+  thread_.join();
+}
+
+void ExchangeLane::start_step() {
+  if (exchanges_.empty()) return;
+  started_.fetch_add(1);
+  started_.notify_all();
+}
+
+bool ExchangeLane::finish_step() const {
+  return exchanges_.empty() || context_.progress->wait_for({strand_, exchanges_.back().id});
+}
+
+void ExchangeLane::serve() {
+  const c10::InferenceMode no_autograd;
+  if (context_.streams != nullptr) context_.streams->use_own_stream();
+  for (int seen = 0;;) {
+    started_.wait(seen);
+    // Not seen + 1: the end may have come instead of a step.
+    seen = started_.load();
+    if (seen == kEnd) return;
+    if (auto result = run_step(); !result) {
+      context_.progress->fail(strand_, std::move(result).error());
+      // After the fault is known, so that what others then meet does not hide it.
+      if (context_.communicator != nullptr) context_.communicator->close();
+      return;
+    }
+  }
+}
+
+Result<void> ExchangeLane::run_step() {
+  for (const PreparedExchange& exchange : exchanges_) {
+    if (!context_.progress->wait_for_all(exchange.waits))
+      return tl::make_unexpected(StepProgress::stopped());
+    MOTLEY_RETURN_IF_ERROR(run(exchange));
+    // Before it is done for others, so that the compute lane's peak is what the program says.
+    for (const int id : exchange.frees) context_.frame->values[id].reset();
+    context_.progress->advance(strand_, exchange.id, arrived_ns_);
+  }
+  show(-1);
+  return {};
+}
+
+/// What the status says that this lane does.
+void ExchangeLane::show(int id) const {
+  if (strand_ != program::Strands::kTransfer) {
+    context_.progress->set_under_way(strand_, id);
+  } else if (context_.status != nullptr) {
+    context_.status->transfer_instruction.store(id, std::memory_order_relaxed);
+  }
+}
+
+Result<void> ExchangeLane::sum(const PreparedExchange& exchange) const {
+  at::Tensor& value = context_.frame->values[exchange.buffer];
+  // Communicators take flat memory; a value that is not contiguous is copied there and back.
+  const at::Tensor flat = value.contiguous();
+  at::Tensor numbers = as_real(flat);
+  if (context_.communicator != nullptr)
+    MOTLEY_RETURN_IF_ERROR(context_.communicator->all_reduce(exchange.call, numbers));
+  if (!flat.is_same(value)) value.copy_(flat);
+  return {};
+}
+
+Result<void> ExchangeLane::give_parts(const PreparedExchange& exchange) const {
+  const at::Tensor value = as_real(context_.frame->values[exchange.buffer].contiguous());
+  at::Tensor made = allocate(exchange.about, context_.frame->device);
+  at::Tensor result = as_real(made);
+  Communicator* communicator = context_.communicator;
+  // One rank of many that is profiled alone: shapes and work as in the run, contents as far as
+  // known.
+  if (communicator == nullptr) {
+    const std::int64_t known = std::min(value.numel(), result.numel());
+    result.zero_().narrow(0, 0, known).copy_(value.narrow(0, 0, known));
+  } else if (exchange.op == program::kAllGather) {
+    MOTLEY_RETURN_IF_ERROR(
+        communicator->all_gather(exchange.call, exchange.splits.sends, value, result));
+  } else if (exchange.op == program::kReduceScatter) {
+    MOTLEY_RETURN_IF_ERROR(
+        communicator->reduce_scatter(exchange.call, exchange.splits.sends, value, result));
+  } else {
+    MOTLEY_RETURN_IF_ERROR(communicator->all_to_all(exchange.call, exchange.splits, value, result));
+  }
+  define(exchange, std::move(made));
+  return {};
+}
+
+void ExchangeLane::define(const PreparedExchange& exchange, at::Tensor made) const {
+  if (context_.streams != nullptr) context_.streams->hand_over(made);
+  context_.frame->values[exchange.result] = std::move(made);
+}
+
+Result<void> ExchangeLane::send(const PreparedExchange& exchange) {
+  if (context_.communicator == nullptr) return {};
+  const at::Tensor value = as_real(context_.frame->values[exchange.buffer].contiguous());
+  MOTLEY_ASSIGN(arrived_ns_, context_.communicator->send(exchange.peer, value));
+  return {};
+}
+
+Result<void> ExchangeLane::receive(const PreparedExchange& exchange) {
+  at::Tensor made = allocate(exchange.about, context_.frame->device);
+  at::Tensor numbers = as_real(made);
+  if (context_.communicator == nullptr) {
+    numbers.zero_();
+  } else {
+    MOTLEY_ASSIGN(arrived_ns_, context_.communicator->receive(exchange.peer, numbers));
+  }
+  define(exchange, std::move(made));
+  return {};
+}
+
+/// Notes when it had what it needs of others, too.
+Result<void> ExchangeLane::carry_out(const PreparedExchange& exchange) {
+  arrived_ns_ = 0;
+  if (exchange.op == program::kSend) return send(exchange);
+  if (exchange.op == program::kReceive) return receive(exchange);
+  MOTLEY_RETURN_IF_ERROR(exchange.op == program::kAllReduce ? sum(exchange) : give_parts(exchange));
+  if (context_.communicator != nullptr) arrived_ns_ = context_.communicator->arrived_ns();
+  return {};
+}
+
+Result<void> ExchangeLane::run(const PreparedExchange& exchange) {
+  show(exchange.id);
+  const std::int64_t begin = context_.timeline->is_on() ? monotonic_ns() : 0;
+  const std::int64_t worked = thread_cpu_ns();
+  // On the device, too: that the compute lane has issued a kernel does not mean that it has run.
+  if (context_.streams != nullptr)
+    for (const StrandWait& wait : exchange.waits) context_.streams->wait_for(wait.id);
+  Result<void> result;
+  try {
+    result = carry_out(exchange);
+  } catch (const c10::Error& error) {
+    result = runtime_error("run.operator", error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    result = runtime_error("run.operator", error.what());
+  }
+  if (!result) return with_context(exchange.place, std::move(result).error());
+  if (arrived_ns_ != 0) arrived_ns_ += thread_cpu_ns() - worked;
+  if (strand_ != program::Strands::kTransfer) show(-1);
+  if (context_.streams != nullptr) context_.streams->mark(exchange.id);
+  if (context_.timeline->is_on())
+    context_.timeline->record(static_cast<std::size_t>(exchange.id), begin, monotonic_ns());
+  return {};
+}
+
+}  // namespace motley::run
