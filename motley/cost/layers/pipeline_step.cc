@@ -11,7 +11,6 @@
 namespace motley::cost {
 namespace {
 
-constexpr std::int64_t kSmallestFitted = 1'000'000;    // bytes
 constexpr std::int64_t kMostMicroBatches = 1'000'000;  // a step
 
 tl::unexpected<Error> pipeline_fault(const std::string& message) {
@@ -444,16 +443,6 @@ std::size_t slowest(const Priced& priced, const std::vector<ReplicaRun>& runs, s
 }
 
 }  // namespace
-
-Seconds transfer_time(const RateCurve& curve, Bytes bytes, double flows) {
-  if (bytes.value == 0) return Seconds(0);
-  const auto [a, b, c] = curve.coefficients;
-  const double size = static_cast<double>(std::max(bytes.value, kSmallestFitted));
-  double x = std::log2(size / 1e6);
-  if (a < 0) x = std::min(x, std::max(-b / (2 * a), 0.0));
-  const double rate = std::min((a * x * x + b * x + c) * 1e9, curve.peak.value);
-  return Seconds(size * flows / rate);
-}
 
 std::vector<StageSpan> run_pipeline(const std::vector<StageWork>& work,
                                     const std::vector<LinkTime>& links, std::int64_t micro_batches,
