@@ -1,6 +1,7 @@
 #include "motley/search/stages/pipeline_order.h"
 
 #include <algorithm>
+#include <limits>
 #include <queue>
 #include <tuple>
 
@@ -95,10 +96,14 @@ std::vector<std::int64_t> launch_counts(const PipelineWork& work, StageSchedule 
   for (std::size_t s = stages - 1; s-- > 0;) {
     const double message = std::max(work.activation[s], work.gradient[s]);
     const int step = message < slowest / 10 ? 1 : message < slowest / 2 ? 2 : 3;
+    launch[s] = launch[s + 1] + (schedule == StageSchedule::kH1F1B ? step : 1);
+  }
+  // A stage starts fewer than the one before it, which else waits for it and it for that.
+  std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  for (std::size_t s = 0; s < stages; ++s) {
     const auto plain = static_cast<std::int64_t>(stages - s);
-    launch[s] = schedule == StageSchedule::kH1F1B
-                    ? std::max(plain, std::min(launch[s + 1] + step, work.most_in_flight[s]))
-                    : plain;
+    launch[s] = std::max(plain, std::min({launch[s], work.most_in_flight[s], most}));
+    most = launch[s] - 1;
   }
   return launch;
 }

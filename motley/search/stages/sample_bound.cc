@@ -1,0 +1,138 @@
+#include "motley/search/stages/sample_bound.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace motley::search {
+namespace {
+
+constexpr double kLeap = 1.5;      // costs above so many times the samples need not be known
+constexpr int kMostRounds = 200;   // of column generation; then what is known counts
+constexpr double kDear = 1e12;     // a price that nobody pays
+
+/// The least of all layers' work a sample on one device of the pool, by its best units.
+double fastest_sample(const StageSums& sums, std::size_t pool) {
+  const StageCosts& costs = sums.costs();
+  double fastest = INFINITY;
+  std::vector<double> layers(costs.layers(), INFINITY);
+  for (std::size_t u = 0; u < costs.units().size(); ++u) {
+    if (costs.units()[u].pool != pool) continue;
+    for (const std::int64_t batch : costs.micro_batches()) {
+      if (!costs.knows(u, batch)) continue;
+      const WorkSums& work = sums.work(u, batch);
+      for (std::size_t i = 0; i < layers.size(); ++i)
+        layers[i] = std::min(layers[i], work.pass(i, i + 1) * costs.units()[u].degree /
+                                            static_cast<double>(batch));
+    }
+  }
+  double sum = 0;
+  for (const double layer : layers) sum += layer;
+  return std::min(fastest, sum);
+}
+
+}  // namespace
+
+bool ShapeColumns::add(const ReplicaShape& shape) {
+  if (!known_.insert(shape).second) return false;
+  shapes_.push_back(shape);
+  return true;
+}
+
+double rate_bound(const StageSums& sums, std::int64_t samples) {
+  double rate = 0;
+  for (std::size_t pool = 0; pool < sums.costs().pools().size(); ++pool) {
+    const double sample = fastest_sample(sums, pool);
+    if (std::isfinite(sample) && sample > 0) rate += sums.costs().pools()[pool].devices / sample;
+  }
+  return rate > 0 ? static_cast<double>(samples) / rate : 0;
+}
+
+/// Adds shapes that are worth more than `prices` say. False if there are none.
+bool SampleBound::price(double seconds, std::int64_t samples, const std::vector<double>& prices) {
+  bool found = false;
+  for (const std::int64_t micro : search_->sums().costs().micro_batches()) {
+    for (std::int64_t n = micro; n <= samples;) {
+      ++programs_;
+      const double most = kLeap * static_cast<double>(n) + 1;
+      const auto shape = search_->cheapest({seconds, n, micro, prices, most});
+      if (!shape) {
+        n = static_cast<std::int64_t>(most) + 1;
+      } else if (shape->cost >= static_cast<double>(n)) {
+        n = static_cast<std::int64_t>(shape->cost) + 1;
+      } else {
+        // In multiples of the micro-batch, below which no smaller one is formed.
+        const std::int64_t does = search_->most_samples(shape->shape, seconds, samples);
+        if (static_cast<double>(does) > shape->cost && columns_->add(shape->shape)) found = true;
+        n = std::max(does, n) + 1;
+      }
+    }
+  }
+  return found;
+}
+
+/// A first price for each device, by its speed, and each pool's best shapes alone.
+void SampleBound::seed(double seconds, std::int64_t samples) {
+  const StageSums& sums = search_->sums();
+  const std::vector<DevicePool>& pools = sums.costs().pools();
+  std::vector<double> prices;
+  for (std::size_t pool = 0; pool < pools.size(); ++pool)
+    prices.push_back(seconds / fastest_sample(sums, pool));
+  for (std::size_t pool = 0; pool < pools.size(); ++pool) {
+    if (prices[pool] <= 0) continue;
+    std::vector<double> alone(pools.size(), kDear);
+    // Half of what it would be worth at its best.
+    alone[pool] = prices[pool] / 2;
+    price(seconds, samples, alone);
+  }
+}
+
+SampleAnswer SampleBound::ask(double seconds, std::int64_t samples) {
+  const std::vector<DevicePool>& pools = search_->sums().costs().pools();
+  std::vector<double> limits;
+  for (const DevicePool& pool : pools) limits.push_back(pool.devices);
+  if (columns_->shapes().empty()) seed(seconds, samples);
+  PackingLp lp(limits);
+  std::vector<std::size_t> column_of;  // shape of each of the program's columns
+  std::size_t known = 0;
+  SampleAnswer answer;
+  const double wanted = static_cast<double>(samples);
+  for (int round = 0; round < kMostRounds; ++round) {
+    for (; known < columns_->shapes().size(); ++known) {
+      const ReplicaShape& shape = columns_->shapes()[known];
+      const std::int64_t does = search_->most_samples(shape, seconds, samples);
+      if (does == 0) continue;
+      std::vector<double> entries;
+      for (const int devices : search_->devices(shape)) entries.push_back(devices);
+      lp.add(static_cast<double>(does), std::move(entries));
+      column_of.push_back(known);
+    }
+    const double value = lp.solve();
+    answer.prices = lp.prices();
+    if (value >= wanted) {
+      answer.is_possible = true;
+      break;
+    }
+    // Prices that prove just less than what is wanted.
+    std::vector<double> scaled = answer.prices;
+    if (value > 0)
+      for (double& each : scaled) each *= (wanted - 0.5) / value;
+    else
+      scaled.assign(pools.size(), 0);
+    double spare = wanted - 0.5;
+    for (std::size_t pool = 0; pool < pools.size(); ++pool) spare -= scaled[pool] * limits[pool];
+    // A pool that nothing uses yet has a price of 0, at which all looks good: it gets what is left.
+    for (std::size_t pool = 0; pool < pools.size(); ++pool)
+      if (scaled[pool] <= 0) scaled[pool] = std::max(spare, 0.4) / limits[pool] / static_cast<double>(pools.size());
+    if (!price(seconds, samples, scaled)) {
+      answer.prices = scaled;
+      return answer;
+    }
+  }
+  answer.is_possible = true;  // not proved otherwise
+  answer.amounts.assign(columns_->shapes().size(), 0);
+  const std::vector<double> amounts = lp.amounts();
+  for (std::size_t i = 0; i < amounts.size(); ++i) answer.amounts[column_of[i]] = amounts[i];
+  return answer;
+}
+
+}  // namespace motley::search
