@@ -23,8 +23,8 @@ PassOrder launch_order(std::int64_t launch, std::int32_t micro_batches) {
 /// Runs the pipeline on a clock, each free stage taking what is ready.
 class ListRun {
  public:
-  explicit ListRun(const PipelineWork& work)
-      : work_(work), count_(work.micro_batches()), stages_(work.stages()) {
+  ListRun(const PipelineWork& work, std::vector<std::int64_t> most_in_flight)
+      : work_(work), most_in_flight_(std::move(most_in_flight)), count_(work.micro_batches()), stages_(work.stages()) {
     for (std::size_t s = 0; s < stages_.size(); ++s) {
       stages_[s].forward_at.assign(static_cast<std::size_t>(count_), s == 0 ? 0 : kNever);
       stages_[s].backward_at.assign(static_cast<std::size_t>(count_), kNever);
@@ -64,7 +64,7 @@ class ListRun {
       if (s > 0)
         arrive(s - 1, stages_[s - 1].backward_at[b], stage.free_at + work_.gradient[s - 1]);
     } else if (stage.forwards < count_ && stage.forward_at[f] <= now &&
-               stage.forwards - stage.backwards < work_.most_in_flight[s]) {
+               stage.forwards - stage.backwards < most_in_flight_[s]) {
       stage.free_at = now + work_.forward[s][f];
       stage.order.push_back({false, stage.forwards++});
       if (!last) arrive(s + 1, stages_[s + 1].forward_at[f], stage.free_at + work_.activation[s]);
@@ -79,6 +79,7 @@ class ListRun {
   }
 
   const PipelineWork& work_;
+  std::vector<std::int64_t> most_in_flight_;
   std::int32_t count_;
   std::vector<Stage> stages_;
   using Event = std::pair<double, std::size_t>;
@@ -92,11 +93,12 @@ std::vector<std::int64_t> launch_counts(const PipelineWork& work, StageSchedule 
   double slowest = 0;
   for (std::size_t s = 0; s < stages; ++s)
     slowest = std::max(slowest, work.forward[s][0] + work.backward[s][0]);
-  std::vector<std::int64_t> launch(stages, 1);
+  std::vector<std::int64_t> launch(stages, schedule == StageSchedule::kWide || schedule == StageSchedule::kList ? 2 : 1);
   for (std::size_t s = stages - 1; s-- > 0;) {
     const double message = std::max(work.activation[s], work.gradient[s]);
     const int step = message < slowest / 10 ? 1 : message < slowest / 2 ? 2 : 3;
-    launch[s] = launch[s + 1] + (schedule == StageSchedule::kH1F1B ? step : 1);
+    const bool is_wide = schedule == StageSchedule::kWide || schedule == StageSchedule::kList;
+    launch[s] = launch[s + 1] + (schedule == StageSchedule::kH1F1B ? step : is_wide ? 2 : 1);
   }
   // A stage starts fewer than the one before it, which else waits for it and it for that.
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
@@ -109,7 +111,9 @@ std::vector<std::int64_t> launch_counts(const PipelineWork& work, StageSchedule 
 }
 
 std::vector<PassOrder> order_passes(const PipelineWork& work, StageSchedule schedule) {
-  if (schedule == StageSchedule::kList) return ListRun(work).run();
+  if (schedule == StageSchedule::kDeepList) return ListRun(work, work.most_in_flight).run();
+  if (schedule == StageSchedule::kList)
+    return ListRun(work, launch_counts(work, schedule)).run();
   std::vector<PassOrder> orders;
   const std::vector<std::int64_t> launch = launch_counts(work, schedule);
   for (std::size_t s = 0; s < work.stages(); ++s)

@@ -54,7 +54,7 @@ bool SampleBound::price(double seconds, std::int64_t samples, const std::vector<
     for (std::int64_t n = micro; n <= samples;) {
       ++programs_;
       const double most = kLeap * static_cast<double>(n) + 1;
-      const auto shape = search_->cheapest({seconds, n, micro, prices, most});
+      const auto shape = search_->cheapest({seconds, n, micro, prices, prices.back(), most});
       if (!shape) {
         n = static_cast<std::int64_t>(most) + 1;
       } else if (shape->cost >= static_cast<double>(n)) {
@@ -79,7 +79,8 @@ void SampleBound::seed(double seconds, std::int64_t samples) {
     prices.push_back(seconds / fastest_sample(sums, pool));
   for (std::size_t pool = 0; pool < pools.size(); ++pool) {
     if (prices[pool] <= 0) continue;
-    std::vector<double> alone(pools.size(), kDear);
+    std::vector<double> alone(pools.size() + 1, kDear);
+    alone.back() = 0;
     // Half of what it would be worth at its best.
     alone[pool] = prices[pool] / 2;
     price(seconds, samples, alone);
@@ -90,6 +91,7 @@ SampleAnswer SampleBound::ask(double seconds, std::int64_t samples) {
   const std::vector<DevicePool>& pools = search_->sums().costs().pools();
   std::vector<double> limits;
   for (const DevicePool& pool : pools) limits.push_back(pool.devices);
+  limits.push_back(most_replicas_);
   if (columns_->shapes().empty()) seed(seconds, samples);
   PackingLp lp(limits);
   std::vector<std::size_t> column_of;  // shape of each of the program's columns
@@ -103,6 +105,7 @@ SampleAnswer SampleBound::ask(double seconds, std::int64_t samples) {
       if (does == 0) continue;
       std::vector<double> entries;
       for (const int devices : search_->devices(shape)) entries.push_back(devices);
+      entries.push_back(1);
       lp.add(static_cast<double>(does), std::move(entries));
       column_of.push_back(known);
     }
@@ -117,9 +120,9 @@ SampleAnswer SampleBound::ask(double seconds, std::int64_t samples) {
     if (value > 0)
       for (double& each : scaled) each *= (wanted - 0.5) / value;
     else
-      scaled.assign(pools.size(), 0);
+      scaled.assign(pools.size() + 1, 0);
     double spare = wanted - 0.5;
-    for (std::size_t pool = 0; pool < pools.size(); ++pool) spare -= scaled[pool] * limits[pool];
+    for (std::size_t pool = 0; pool < limits.size(); ++pool) spare -= scaled[pool] * limits[pool];
     // A pool that nothing uses yet has a price of 0, at which all looks good: it gets what is left.
     for (std::size_t pool = 0; pool < pools.size(); ++pool)
       if (scaled[pool] <= 0) scaled[pool] = std::max(spare, 0.4) / limits[pool] / static_cast<double>(pools.size());

@@ -13,7 +13,8 @@ namespace motley::search {
 /// Are so many samples possible in a time? Relaxed: replicas in fractions.
 struct SampleAnswer {
   bool is_possible = false;     ///< by `amounts` of the shapes; else proved impossible
-  std::vector<double> prices;   ///< of a device, by pool, in samples: those of the proof, or of the optimum
+  /// Of a device, by pool, then of a replica, in samples: those of the proof, or of the optimum.
+  std::vector<double> prices;
   std::vector<double> amounts;  ///< by shape of ShapeColumns
 };
 
@@ -31,7 +32,8 @@ class ShapeColumns {
 
 /// The most samples that replicas of any shapes do in time T, replicas in fractions:
 ///
-///     max sum n_c x_c   subject to   sum of devices_c,p x_c <= devices of pool p
+///     max sum n_c x_c   subject to   sum of devices_c,p x_c <= devices of pool p,
+///                                    sum of x_c <= most replicas
 ///
 /// over all shapes c with n_c samples within T (ShapeSearch). Column generation: prices of devices
 /// from the shapes found so far, and a shape whose samples are worth more than its devices, found by
@@ -44,8 +46,9 @@ class ShapeColumns {
 /// than is asked for they are scaled up to what is asked for first, which makes these leaps long.
 class SampleBound {
  public:
-  SampleBound(const ShapeSearch& search, ShapeColumns& columns)
-      : search_(&search), columns_(&columns) {}
+  /// `most_replicas`: of the plans asked for.
+  SampleBound(const ShapeSearch& search, ShapeColumns& columns, double most_replicas)
+      : search_(&search), columns_(&columns), most_replicas_(most_replicas) {}
 
   SampleAnswer ask(double seconds, std::int64_t samples);
   std::int64_t programs() const { return programs_; }  ///< dynamic programs run
@@ -56,6 +59,7 @@ class SampleBound {
 
   const ShapeSearch* search_;
   ShapeColumns* columns_;
+  double most_replicas_;
   std::int64_t programs_ = 0;
 };
 

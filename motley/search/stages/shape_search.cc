@@ -123,7 +123,7 @@ class CheapestShape {
       for (std::size_t u = 0; u < units_.size(); ++u) {
         rest_.clear();
         if (stages == 1)
-          rest_.push_back({0, 0, 0, 0, -1});
+          rest_.push_back({0, question_.replica_price, 0, 0, -1});
         else
           gather(u, end, after[end]);
         if (!rest_.empty()) prepend(u, end, stages, now);
@@ -208,7 +208,10 @@ class CheapestShape {
 }  // namespace
 
 ShapeSearch::ShapeSearch(const StageSums& sums, const ShapeModel& model, const ShapeLimits& limits)
-    : sums_(&sums), model_(model), limits_(limits) {}
+    : sums_(&sums), model_(model), limits_(limits) {
+  for (const StageUnit& unit : sums.costs().units())
+    host_rates_.push_back(sums.costs().host_rate(unit.pool).value);
+}
 
 std::optional<PricedShape> ShapeSearch::cheapest(const ShapeQuestion& question) const {
   return CheapestShape(*this, limits_, question).find();
@@ -217,8 +220,15 @@ std::optional<PricedShape> ShapeSearch::cheapest(const ShapeQuestion& question) 
 double ShapeSearch::messages(std::size_t unit, std::size_t next, std::size_t end,
                              std::int64_t micro_batch) const {
   const Bytes bytes = sums_->output(unit, end) * micro_batch;
-  const auto [at, is_new] = hops_.emplace(std::tuple(unit, next, bytes.value), 0);
-  if (!is_new) return at->second;
+  const std::size_t units = sums_->costs().units().size();
+  std::vector<double>& known = hops_[bytes.value];
+  if (known.empty()) known.assign(units * units, -1);
+  double& seconds = known[unit * units + next];
+  if (seconds < 0) seconds = find_messages(unit, next, bytes);
+  return seconds;
+}
+
+double ShapeSearch::find_messages(std::size_t unit, std::size_t next, Bytes bytes) const {
   const StageCosts& costs = sums_->costs();
   const StageUnit &here = costs.units()[unit], &there = costs.units()[next];
   const DevicePool &from = costs.pools()[here.pool], &to = costs.pools()[there.pool];
@@ -237,15 +247,13 @@ double ShapeSearch::messages(std::size_t unit, std::size_t next, std::size_t end
                          : from.first_host < to.first_host + to.hosts() &&
                                to.first_host < from.first_host + from.hosts();
   if (meets) best = std::min(best, both_ways(HopReach::kSameHost));
-  return at->second = best;
+  return best;
 }
 
 double ShapeSearch::exchange(std::size_t unit, std::size_t first, std::size_t end) const {
-  if (model_.exchange_rounds == 0) return 0;
-  const StageCosts& costs = sums_->costs();
-  const double rate = costs.host_rate(costs.units()[unit].pool).value;
-  if (rate <= 0) return 0;
-  return model_.exchange_rounds * static_cast<double>(sums_->gradients(unit, first, end)) / rate;
+  if (model_.exchange_rounds == 0 || host_rates_[unit] <= 0) return 0;
+  return model_.exchange_rounds * static_cast<double>(sums_->gradients(unit, first, end)) /
+         host_rates_[unit];
 }
 
 double ShapeSearch::seconds(const ReplicaShape& shape, std::int64_t samples) const {

@@ -53,6 +53,7 @@ struct ShapeQuestion {
   std::int64_t samples = 0;     ///< 1 or more
   std::int64_t micro_batch = 1;
   std::vector<double> prices;   ///< of a device, by pool; >= 0
+  double replica_price = 0;     ///< what each replica costs beside its devices
   double most_cost = std::numeric_limits<double>::infinity();
 };
 struct PricedShape {
@@ -96,7 +97,11 @@ class ShapeSearch {
   const StageSums* sums_;
   ShapeModel model_;
   ShapeLimits limits_;
-  mutable std::map<std::tuple<std::size_t, std::size_t, std::int64_t>, double> hops_;
+  double find_messages(std::size_t unit, std::size_t next, Bytes bytes) const;
+
+  std::vector<double> host_rates_;  // by unit
+  /// Bytes -> [unit][next], negative where not yet asked for.
+  mutable std::map<std::int64_t, std::vector<double>> hops_;
 };
 
 }  // namespace motley::search

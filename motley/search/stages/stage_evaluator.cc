@@ -78,10 +78,14 @@ std::vector<StageOp> with_messages(std::size_t stage, const PassOrder& order,
   return all;
 }
 
+/// Do messages share hosts' links with others, or has each what it has alone?
+enum class LinkSharing { kShared, kAlone };
+
 /// Builds one task graph of some replicas and reads its times.
 class StepGraph {
  public:
-  StepGraph(const StageSums& sums, const StagePlan& plan) : sums_(sums), plan_(plan) {
+  StepGraph(const StageSums& sums, const StagePlan& plan, LinkSharing sharing)
+      : sums_(sums), plan_(plan), sharing_(sharing) {
     for (const StageReplica& replica : plan.replicas) {
       seats_.emplace_back();
       for (const PlannedStage& stage : replica.stages) {
@@ -123,6 +127,7 @@ class StepGraph {
                                const std::vector<PassOrder>& orders);
   Result<void> add_blocking(std::size_t r, const ReplicaCosts& priced,
                             const std::vector<PassOrder>& orders);
+  Result<TaskId> add_message(LaneId lane, const Seat& from, const Seat& to, Bytes bytes);
   Result<simulate::TransferId> message(const Seat& from, const Seat& to, Bytes bytes);
   Result<double> message_time(const Seat& from, const Seat& to, Bytes bytes) const;
   Result<void> add_sum(const std::vector<std::pair<std::size_t, std::size_t>>& members,
@@ -132,6 +137,7 @@ class StepGraph {
 
   const StageSums& sums_;
   const StagePlan& plan_;
+  LinkSharing sharing_;
   std::vector<std::vector<Seat>> seats_;
   simulate::TaskGraphBuilder builder_;
   std::map<int, std::size_t> links_;  // 2 * host + direction -> link
@@ -159,18 +165,24 @@ Result<double> StepGraph::message_time(const Seat& from, const Seat& to, Bytes b
 Result<simulate::TransferId> StepGraph::message(const Seat& from, const Seat& to, Bytes bytes) {
   const MessageKey key{from.host, to.host, from.pool, to.pool, from.degree, to.degree, bytes.value};
   if (const auto known = messages_.find(key); known != messages_.end()) return known->second;
-  const HopReach reach = from.host == to.host ? HopReach::kSameHost : HopReach::kOtherHost;
-  const auto hop = costs().hop({from.pool, from.degree}, {to.pool, to.degree}, reach, bytes);
+  const auto hop = costs().hop({from.pool, from.degree}, {to.pool, to.degree}, HopReach::kOtherHost,
+                               bytes);
   if (!hop) return no_link(costs(), from.pool, to.pool);
-  cost::TransferPhase phase{hop->delay, {}};
-  const auto size = static_cast<double>(bytes.value);
-  if (reach == HopReach::kSameHost)
-    phase.delay += Seconds(size / hop->rate.value);
-  else
-    phase.flows.push_back({size, {{link(from, 0), 1.0}, {link(to, 1), 1.0}}, hop->rate.value});
-  const simulate::TransferId id = builder_.add_transfer({{phase}});
+  const cost::Flow flow{static_cast<double>(bytes.value),
+                        {{link(from, 0), 1.0}, {link(to, 1), 1.0}},
+                        hop->rate.value};
+  const simulate::TransferId id = builder_.add_transfer({{{hop->delay, {flow}}}});
   messages_.emplace(key, id);
   return id;
+}
+
+Result<TaskId> StepGraph::add_message(LaneId lane, const Seat& from, const Seat& to, Bytes bytes) {
+  if (from.host != to.host && sharing_ == LinkSharing::kShared) {
+    MOTLEY_ASSIGN(const simulate::TransferId transfer, message(from, to, bytes));
+    return builder_.add(lane, transfer);
+  }
+  MOTLEY_ASSIGN(const double seconds, message_time(from, to, bytes));
+  return builder_.add(lane, in_nanoseconds(seconds));
 }
 
 Result<ReplicaCosts> StepGraph::price_replica(std::size_t r) {
@@ -219,10 +231,9 @@ Result<void> StepGraph::add_replica(std::size_t r) {
   MOTLEY_ASSIGN(const ReplicaCosts priced, price_replica(r));
   const bool blocks = costs().messages_block();
   // What is ready depends on who stands still: no order is listed then.
-  const bool is_listed = replica.schedule == StageSchedule::kList && !blocks;
-  const std::vector<PassOrder> orders = order_passes(
-      priced.work, is_listed || replica.schedule != StageSchedule::kList ? replica.schedule
-                                                                         : StageSchedule::k1F1B);
+  const bool is_listed = replica.schedule == StageSchedule::kList ||
+                         replica.schedule == StageSchedule::kDeepList;
+  const std::vector<PassOrder> orders = order_passes(priced.work, blocks && is_listed ? StageSchedule::k1F1B : replica.schedule);
   begin_replica(replica.stages.size());
   for (std::size_t s = 0; s < replica.stages.size(); ++s) {
     double sum = priced.update[s];
@@ -257,12 +268,12 @@ Result<void> StepGraph::add_overlapping(std::size_t r, const ReplicaCosts& price
     for (std::size_t micro = 0; micro < count; ++micro) {
       const Bytes bytes =
           sums_.output(replica.stages[s].unit, replica.stages[s].end) * priced.sizes[micro];
-      MOTLEY_ASSIGN(const auto there, message(seats_[r][s], seats_[r][s + 1], bytes));
-      const TaskId activation = builder_.add(out, there);
+      MOTLEY_ASSIGN(const TaskId activation,
+                    add_message(out, seats_[r][s], seats_[r][s + 1], bytes));
       builder_.depend(activation, forward[s][micro]);
       builder_.depend(forward[s + 1][micro], activation);
-      MOTLEY_ASSIGN(const auto here, message(seats_[r][s + 1], seats_[r][s], bytes));
-      const TaskId gradient = builder_.add(back, here);
+      MOTLEY_ASSIGN(const TaskId gradient,
+                    add_message(back, seats_[r][s + 1], seats_[r][s], bytes));
       builder_.depend(gradient, backward[s + 1][micro]);
       builder_.depend(backward[s][micro], gradient);
     }
@@ -299,9 +310,8 @@ Result<void> StepGraph::add_blocking(std::size_t r, const ReplicaCosts& priced,
       const Bytes bytes =
           sums_.output(replica.stages[edge].unit, replica.stages[edge].end) * priced.sizes[micro];
       const std::size_t from = pass.is_backward ? edge + 1 : edge;
-      MOTLEY_ASSIGN(const auto transfer,
-                    message(seats_[r][from], seats_[r][2 * edge + 1 - from], bytes));
-      at->second = builder_.add(lanes_[r][s], transfer);
+      MOTLEY_ASSIGN(at->second, add_message(lanes_[r][s], seats_[r][from],
+                                            seats_[r][2 * edge + 1 - from], bytes));
     }
   }
   return {};
@@ -479,7 +489,7 @@ Result<StagePrice> StageEvaluator::price(const StagePlan& plan) const {
     return usage_error("search.stages", fmt::format("{} passes of micro-batches in a step, at most "
                                                     "{} are simulated",
                                                     passes, kMostPasses));
-  StepGraph graph(*sums_, plan);
+  StepGraph graph(*sums_, plan, LinkSharing::kShared);
   MOTLEY_RETURN_IF_ERROR(graph.add_pipelines());
   MOTLEY_RETURN_IF_ERROR(graph.add_exchanges());
   graph.add_updates();
@@ -488,7 +498,7 @@ Result<StagePrice> StageEvaluator::price(const StagePlan& plan) const {
 
 Result<Seconds> StageEvaluator::pipeline(const StageReplica& replica) const {
   const StagePlan plan{{replica}};
-  StepGraph graph(*sums_, plan);
+  StepGraph graph(*sums_, plan, LinkSharing::kAlone);
   MOTLEY_RETURN_IF_ERROR(graph.add_pipelines());
   return graph.run().step;
 }
@@ -497,7 +507,8 @@ Result<void> StageEvaluator::choose_schedule(StageReplica& replica) const {
   std::optional<Seconds> best;
   StageReplica chosen = replica;
   for (const StageSchedule schedule :
-       {StageSchedule::k1F1B, StageSchedule::kH1F1B, StageSchedule::kList}) {
+       {StageSchedule::k1F1B, StageSchedule::kH1F1B, StageSchedule::kWide, StageSchedule::kList,
+        StageSchedule::kDeepList}) {
     StageReplica tried = replica;
     tried.schedule = schedule;
     MOTLEY_ASSIGN(const Seconds time, pipeline(tried));

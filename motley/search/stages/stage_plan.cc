@@ -72,6 +72,10 @@ std::string_view schedule_name(StageSchedule schedule) {
       return "h-1f1b";
     case StageSchedule::kList:
       return "list";
+    case StageSchedule::kWide:
+      return "wide 1f1b";
+    case StageSchedule::kDeepList:
+      return "deep list";
     case StageSchedule::kGPipe:
       return "gpipe";
   }

@@ -22,7 +22,9 @@ struct PlannedStage {
 enum class StageSchedule {
   k1F1B,   ///< stage s of S starts min(m, S - s) micro-batches, then one backward, one forward
   kH1F1B,  ///< more of them in front of slow messages
-  kList,   ///< whatever is ready, backward first, as far as memory allows
+  kWide,   ///< twice as many as 1F1B, if memory allows: unequal stages need not wait for each other
+  kList,   ///< whatever is ready, backward first, with as many in flight as kWide
+  kDeepList,  ///< the same with as many as memory allows
   kGPipe,  ///< all forwards, then all backwards
 };
 std::string_view schedule_name(StageSchedule schedule);

@@ -14,9 +14,7 @@ namespace motley::search {
 namespace {
 
 constexpr double kGrowth = 1.3;          // of a time that is too short
-constexpr double kBoundPrecision = 3e-3;  // between a time that is proved impossible and one that is not
-constexpr double kShapePrecision = 1e-2;  // of the search that only collects shapes
-constexpr double kRingRounds = 2;         // of an exchange over many hosts
+constexpr double kBoundPrecision = 5e-3;  // between a time that is proved impossible and one that is not
 constexpr double kOptimalGap = 1e-3;
 constexpr std::size_t kMostOffers = 48;   // shapes that are put together
 constexpr std::size_t kRunnerUps = 4;
@@ -26,6 +24,8 @@ struct Mix {
   std::vector<std::pair<ReplicaShape, int>> parts;
   bool operator<(const Mix& other) const { return parts < other.parts; }
 };
+
+enum MixBy { kMixModel, kMixSimulated };
 
 /// Largest time that is proved too short, smallest that is not.
 struct Bracket {
@@ -53,13 +53,41 @@ Bracket bisect(SampleBound& bound, double least, std::int64_t samples, double pr
   return bracket;
 }
 
+/// Plans by their number of replicas. Where there are more copies of a layer than one host has
+/// devices, some lie in other hosts, and a ring over n of them sends 2 (n - 1) / n of the gradients
+/// out of each.
+struct ReplicaClass {
+  double most = 0;    // replicas
+  double rounds = 0;  // ShapeModel::exchange_rounds
+};
+
+std::vector<ReplicaClass> find_classes(const StageCosts& costs) {
+  std::map<int, int> of_host;  // devices
+  int all = 0;
+  for (const DevicePool& pool : costs.pools()) {
+    all += pool.devices;
+    for (int host = 0; host < pool.hosts(); ++host) of_host[pool.first_host + host] += pool.per_host;
+  }
+  int widest = 1;
+  for (const auto& [host, devices] : of_host) widest = std::max(widest, devices);
+  std::vector<ReplicaClass> classes = {{static_cast<double>(widest), 0}};
+  for (int times = 1; widest * times < all; times *= 2) {
+    const double fewest = widest * times + 1;
+    classes.push_back({times < 4 ? 2.0 * widest * times : all, 2 * (fewest - 1) / fewest});
+    if (times == 4) break;
+  }
+  classes.back().most = all;
+  return classes;
+}
+
 class StageSearch {
  public:
   explicit StageSearch(const StageQuestion& question)
       : question_(question),
         sums_(*question.costs),
         free_(sums_, {}, question.limits),
-        ringed_(sums_, {kRingRounds}, question.limits),
+        classes_(find_classes(*question.costs)),
+        ringed_(sums_, {classes_.back().rounds}, question.limits),
         evaluator_(sums_) {}
 
   Result<StageOutcome> run() {
@@ -69,13 +97,8 @@ class StageSearch {
       return std::move(outcome_);
     }
     const double least = rate_bound(sums_, question_.global_batch) * (1 - 1e-9);
-    SampleBound free(free_, columns_), ringed(ringed_, columns_);
-    const Bracket bound = bisect(free, least, question_.global_batch, kBoundPrecision);
-    outcome_.lower_bound = Seconds(bound.impossible);
-    const Bracket start =
-        bisect(ringed, bound.impossible, question_.global_batch, kShapePrecision);
-    outcome_.programs = free.programs() + ringed.programs();
-    add_mixes(start);
+    const Bracket start = find_bound(least);
+    MOTLEY_RETURN_IF_ERROR(add_mixes(start));
     MOTLEY_RETURN_IF_ERROR(price_mixes());
     finish();
     return std::move(outcome_);
@@ -87,15 +110,21 @@ class StageSearch {
   bool has_shape() const {
     const std::vector<double> ones(costs().pools().size(), 1.0);
     for (const std::int64_t batch : costs().micro_batches())
-      if (batch <= question_.global_batch && free_.cheapest({1e15, batch, batch, ones}))
+      if (batch <= question_.global_batch && free_.cheapest({1e15, batch, batch, ones, 0}))
         return true;
     return false;
   }
+  Bracket find_bound(double least);
   void explain_infeasible();
-  void add_mixes(const Bracket& start);
-  void add_mix(double seconds, const std::vector<double>& prices);
+  Result<void> add_mixes(const Bracket& start);
+  Result<void> add_mix(double seconds, const std::vector<double>& prices, MixBy by);
+  double estimate(const ReplicaShape& shape, std::int64_t samples) const;
+  std::int64_t expected_samples(const ReplicaShape& shape, double seconds) const;
+  Result<double> simulate_alone(const ReplicaShape& shape, std::int64_t samples);
   std::int64_t samples_of(const Mix& mix, double seconds) const;
   double seconds_of(const Mix& mix) const;
+  Result<double> alone(StageReplica replica) const;
+  Result<void> choose_schedule(StageReplica& replica) const;
   Result<void> price_mixes();
   Result<void> price_mix(const Mix& mix);
   Result<std::optional<PricedStagePlan>> price_placed(Mix mix, StagePlacing placing);
@@ -106,13 +135,38 @@ class StageSearch {
 
   const StageQuestion& question_;
   StageSums sums_;
-  ShapeSearch free_, ringed_;
+  ShapeSearch free_;
+  std::vector<ReplicaClass> classes_;
+  ShapeSearch ringed_;
   StageEvaluator evaluator_;
   ShapeColumns columns_;
+  std::map<ReplicaShape, double> slower_;  // simulated time over the model's
   std::vector<Mix> mixes_;
   std::vector<PricedStagePlan> priced_;
   StageOutcome outcome_;
 };
+
+/// The bound over all numbers of replicas; what it returns is of the largest class, whose shapes are
+/// put together.
+Bracket StageSearch::find_bound(double least) {
+  Bracket start;
+  for (std::size_t i = classes_.size(); i-- > 0;) {
+    const ShapeSearch search(sums_, {classes_[i].rounds}, question_.limits);
+    SampleBound bound(search, columns_, classes_[i].most);
+    if (i + 1 == classes_.size()) {
+      start = bisect(bound, least, question_.global_batch, kBoundPrecision);
+      outcome_.lower_bound = Seconds(start.impossible);
+    } else if (bound.ask(outcome_.lower_bound.value, question_.global_batch).is_possible) {
+      // Fewer replicas are quicker.
+      const double impossible =
+          bisect(bound, least, question_.global_batch, kBoundPrecision).impossible;
+      outcome_.lower_bound = std::min(outcome_.lower_bound, Seconds(impossible));
+    }
+    if (getenv("DBG")) fmt::print("   class of {} replicas, {:.2f} rounds: bound {:.3f} {} programs\n", classes_[i].most, classes_[i].rounds, outcome_.lower_bound.value, bound.programs());
+    outcome_.programs += bound.programs();
+  }
+  return start;
+}
 
 void StageSearch::explain_infeasible() {
   for (std::size_t u = 0; u < costs().units().size(); ++u) {
@@ -137,7 +191,7 @@ void StageSearch::explain_infeasible() {
 std::int64_t StageSearch::samples_of(const Mix& mix, double seconds) const {
   std::int64_t samples = 0;
   for (const auto& [shape, count] : mix.parts)
-    samples += count * ringed_.most_samples(shape, seconds, question_.global_batch);
+    samples += count * expected_samples(shape, seconds);
   return samples;
 }
 
@@ -154,25 +208,96 @@ double StageSearch::seconds_of(const Mix& mix) const {
   return above;
 }
 
+/// What a step of a replica takes when stages wait for each other as in 1F1B: all of them once, and
+/// the slowest of them for the other micro-batches.
+double StageSearch::estimate(const ReplicaShape& shape, std::int64_t samples) const {
+  double once = 0, slowest = 0;
+  for (std::size_t s = 0; s < shape.stages.size(); ++s) {
+    const auto& [first, end, unit] = shape.stages[s];
+    const double work = sums_.work(unit, shape.micro_batch).pass(first, end);
+    slowest = std::max(slowest, work);
+    once += work;
+    if (s + 1 < shape.stages.size())
+      once += ringed_.messages(unit, shape.stages[s + 1].unit, end, shape.micro_batch);
+  }
+  const double others =
+      static_cast<double>(samples) / static_cast<double>(shape.micro_batch) - 1;
+  const auto& [first, end, unit] = shape.stages.front();
+  return std::max(ringed_.seconds(shape, samples),
+                  once + std::max(0.0, others) * slowest +
+                      sums_.work(unit, shape.micro_batch).update[end] +
+                      ringed_.exchange(unit, first, end));
+}
+
+/// Samples within a time, by the model and what the simulator said of the shape.
+std::int64_t StageSearch::expected_samples(const ReplicaShape& shape, double seconds) const {
+  const auto known = slower_.find(shape);
+  const double slower = known == slower_.end() ? 1 : known->second;
+  return ringed_.most_samples(shape, seconds / slower, question_.global_batch);
+}
+
+/// The best schedule's time of a replica alone, each stage in another host where there are several.
+Result<double> StageSearch::simulate_alone(const ReplicaShape& shape, std::int64_t samples) {
+  StageReplica replica{{}, shape.micro_batch, samples, StageSchedule::kH1F1B};
+  for (std::size_t s = 0; s < shape.stages.size(); ++s) {
+    const auto& [first, end, unit] = shape.stages[s];
+    const DevicePool& pool = costs().pools()[costs().units()[unit].pool];
+    replica.stages.push_back({first, end, unit, static_cast<int>(s) % pool.hosts(), 0});
+  }
+  MOTLEY_ASSIGN(double best, alone(replica));
+  replica.schedule = StageSchedule::kWide;
+  MOTLEY_ASSIGN(const double wide, alone(replica));
+  const auto& [first, end, unit] = shape.stages.front();
+  const double post = sums_.work(unit, shape.micro_batch).update[end] +
+                      ringed_.exchange(unit, first, end);
+  return std::min(best, wide) + post;
+}
+
+/// Seconds of a replica alone; of many micro-batches the later ones take what some before took.
+Result<double> StageSearch::alone(StageReplica replica) const {
+  const auto stages = static_cast<std::int64_t>(replica.stages.size());
+  const std::int64_t some = 2 * stages + 4, more = 3 * stages + 8;
+  const double samples = static_cast<double>(replica.samples);
+  if (replica.samples <= (more + some) * replica.micro_batch) {
+    MOTLEY_ASSIGN(const Seconds all, evaluator_.pipeline(replica));
+    return all.value;
+  }
+  replica.samples = more * replica.micro_batch;
+  MOTLEY_ASSIGN(const Seconds longer, evaluator_.pipeline(replica));
+  replica.samples = some * replica.micro_batch;
+  MOTLEY_ASSIGN(const Seconds shorter, evaluator_.pipeline(replica));
+  const double each = (longer.value - shorter.value) /
+                      static_cast<double>((more - some) * replica.micro_batch);
+  return longer.value + each * (samples - static_cast<double>(more * replica.micro_batch));
+}
+
 /// The best mix at a time, from the shapes that are worth most there.
-void StageSearch::add_mix(double seconds, const std::vector<double>& prices) {
+Result<void> StageSearch::add_mix(double seconds, const std::vector<double>& prices, MixBy by) {
   std::vector<std::pair<double, std::size_t>> worth;
   for (std::size_t i = 0; i < columns_.shapes().size(); ++i) {
     const ReplicaShape& shape = columns_.shapes()[i];
-    const auto does =
-        static_cast<double>(ringed_.most_samples(shape, seconds, question_.global_batch));
+    std::int64_t does = expected_samples(shape, seconds);
+    if (does == 0) continue;
+    if (by == kMixSimulated && !slower_.contains(shape)) {
+      const double slower = estimate(shape, does) / ringed_.seconds(shape, does);
+      does = ringed_.most_samples(shape, seconds / slower, question_.global_batch);
+    }
     double price = 1e-9;
     const std::vector<int> devices = ringed_.devices(shape);
     for (std::size_t p = 0; p < devices.size(); ++p) price += prices[p] * devices[p];
-    if (does > 0) worth.emplace_back(-does / price, i);
+    if (does > 0) worth.emplace_back(-static_cast<double>(does) / price, i);
   }
   std::sort(worth.begin(), worth.end());
   if (worth.size() > kMostOffers) worth.resize(kMostOffers);
   std::vector<ShapeOffer> offers;
   for (const auto& [negative, i] : worth) {
     const ReplicaShape& shape = columns_.shapes()[i];
-    offers.push_back({ringed_.most_samples(shape, seconds, question_.global_batch),
-                      ringed_.devices(shape)});
+    if (by == kMixSimulated && !slower_.contains(shape)) {
+      const std::int64_t does = ringed_.most_samples(shape, seconds, question_.global_batch);
+      MOTLEY_ASSIGN(const double time, simulate_alone(shape, does));
+      slower_[shape] = time / ringed_.seconds(shape, does);
+    }
+    offers.push_back({expected_samples(shape, seconds), ringed_.devices(shape)});
   }
   std::vector<int> devices;
   for (const DevicePool& pool : costs().pools()) devices.push_back(pool.devices);
@@ -185,16 +310,24 @@ void StageSearch::add_mix(double seconds, const std::vector<double>& prices) {
                               return known.parts == mix.parts;
                             }) == mixes_.end())
     mixes_.push_back(std::move(mix));
+  return {};
 }
 
-void StageSearch::add_mixes(const Bracket& start) {
-  for (const double factor : {1.0, 1.01, 1.025, 1.05, 1.1, 1.2})
-    add_mix(start.possible * factor, start.answer.prices);
+Result<void> StageSearch::add_mixes(const Bracket& start) {
+  // By the model alone, then by what the simulator says of the best shapes.
+  for (const double factor : {1.0, 1.01, 1.03, 1.06}) {
+    MOTLEY_RETURN_IF_ERROR(add_mix(start.possible * factor, start.answer.prices, kMixModel));
+  }
+  for (const double factor : {1.0, 1.03, 1.06, 1.1, 1.15, 1.2, 1.3}) {
+    MOTLEY_RETURN_IF_ERROR(add_mix(start.possible * factor, start.answer.prices, kMixSimulated));
+  }
   std::vector<std::pair<double, Mix>> ranked;
   for (Mix& mix : mixes_) ranked.emplace_back(seconds_of(mix), std::move(mix));
   std::sort(ranked.begin(), ranked.end());
   mixes_.clear();
+  if (getenv("DBG")) for (auto& [seconds, mix] : ranked) fmt::print("   mix model {:.3f}\n", seconds);
   for (auto& [seconds, mix] : ranked) mixes_.push_back(std::move(mix));
+  return {};
 }
 
 Result<void> StageSearch::price_mixes() {
@@ -214,9 +347,23 @@ Result<void> StageSearch::price_mix(const Mix& mix) {
   return {};
 }
 
+/// As StageEvaluator::choose_schedule, but by short runs.
+Result<void> StageSearch::choose_schedule(StageReplica& replica) const {
+  std::optional<std::pair<double, StageSchedule>> best;
+  for (const StageSchedule schedule :
+       {StageSchedule::k1F1B, StageSchedule::kH1F1B, StageSchedule::kWide, StageSchedule::kList,
+        StageSchedule::kDeepList}) {
+    replica.schedule = schedule;
+    MOTLEY_ASSIGN(const double time, alone(replica));
+    if (!best || time < best->first) best = {time, schedule};
+  }
+  replica.schedule = best->second;
+  return {};
+}
+
 /// Layers between neighbours, as long as the replica alone gets quicker by it.
 Result<void> StageSearch::move_layers(StageReplica& replica) const {
-  MOTLEY_ASSIGN(Seconds best, evaluator_.pipeline(replica));
+  MOTLEY_ASSIGN(double best, alone(replica));
   for (bool has_moved = true; has_moved;) {
     has_moved = false;
     for (std::size_t s = 0; s + 1 < replica.stages.size(); ++s)
@@ -229,8 +376,8 @@ Result<void> StageSearch::move_layers(StageReplica& replica) const {
         for (const PlannedStage& stage : tried.stages)
           shape.stages.push_back({stage.first, stage.end, stage.unit});
         if (!free_.is_valid(shape)) continue;
-        MOTLEY_ASSIGN(const Seconds time, evaluator_.pipeline(tried));
-        if (time.value >= best.value * (1 - 1e-4)) continue;
+        MOTLEY_ASSIGN(const double time, alone(tried));
+        if (time >= best * (1 - 1e-4)) continue;
         best = time;
         replica = tried;
         has_moved = true;
@@ -267,12 +414,12 @@ Result<std::vector<std::int64_t>> StageSearch::share(const Mix& mix, const Stage
       if (samples[i] == 0) continue;
       StageReplica replica = plan.replicas[first_of[i]];
       replica.samples = samples[i];
-      MOTLEY_ASSIGN(const Seconds time, evaluator_.pipeline(replica));
+      MOTLEY_ASSIGN(const double time, alone(replica));
       // Exchange and update of the first stage, as the model has them.
       const auto& first = shape.stages.front();
       const WorkSums& one = sums_.work(first.unit, shape.micro_batch);
       const double post = one.update[first.end] + ringed_.exchange(first.unit, 0, first.end);
-      slower[i] = (time.value + post) / ringed_.seconds(shape, samples[i]);
+      slower[i] = (time + post) / ringed_.seconds(shape, samples[i]);
     }
   }
   return samples;
@@ -296,7 +443,7 @@ Result<std::optional<PricedStagePlan>> StageSearch::price_placed(Mix mix, StageP
   for (std::size_t i = 0; i < mix.parts.size(); ++i) {
     StageReplica& first = plan.replicas[first_of[i]];
     first.samples = std::max<std::int64_t>(1, samples[i]);
-    MOTLEY_RETURN_IF_ERROR(evaluator_.choose_schedule(first));
+    MOTLEY_RETURN_IF_ERROR(choose_schedule(first));
     if (!question_.limits.one_layer_stages) {
       MOTLEY_RETURN_IF_ERROR(move_layers(first));
     }
