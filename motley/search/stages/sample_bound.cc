@@ -6,7 +6,7 @@
 namespace motley::search {
 namespace {
 
-constexpr double kLeap = 1.5;      // costs above so many times the samples need not be known
+constexpr double kLeap = 1.15;      // costs above so many times the samples need not be known
 constexpr int kMostRounds = 200;   // of column generation; then what is known counts
 constexpr double kDear = 1e12;     // a price that nobody pays
 
@@ -49,22 +49,36 @@ double rate_bound(const StageSums& sums, std::int64_t samples) {
 
 /// Adds shapes that are worth more than `prices` say. False if there are none.
 bool SampleBound::price(double seconds, std::int64_t samples, const std::vector<double>& prices) {
+  const std::vector<std::int64_t>& batches = search_->sums().costs().micro_batches();
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    if (price_batch(seconds, samples, batches[next_batch_], prices)) return true;
+    next_batch_ = (next_batch_ + 1) % batches.size();
+  }
+  return false;
+}
+
+bool SampleBound::price_batch(double seconds, std::int64_t samples, std::int64_t micro,
+                              const std::vector<double>& prices) {
+  const StageCosts& costs = search_->sums().costs();
+  if (search_->least_cost(seconds, micro, prices) > 1 + 1e-9) return false;
+  double cheapest = INFINITY;  // replica of all
+  for (const StageUnit& unit : costs.units())
+    cheapest = std::min(cheapest, prices[unit.pool] * unit.degree + prices.back());
   bool found = false;
-  for (const std::int64_t micro : search_->sums().costs().micro_batches()) {
-    for (std::int64_t n = micro; n <= samples;) {
-      ++programs_;
-      const double most = kLeap * static_cast<double>(n) + 1;
-      const auto shape = search_->cheapest({seconds, n, micro, prices, prices.back(), most});
-      if (!shape) {
-        n = static_cast<std::int64_t>(most) + 1;
-      } else if (shape->cost >= static_cast<double>(n)) {
-        n = static_cast<std::int64_t>(shape->cost) + 1;
-      } else {
-        // In multiples of the micro-batch, below which no smaller one is formed.
-        const std::int64_t does = search_->most_samples(shape->shape, seconds, samples);
-        if (static_cast<double>(does) > shape->cost && columns_->add(shape->shape)) found = true;
-        n = std::max(does, n) + 1;
-      }
+  std::int64_t n = std::max(micro, static_cast<std::int64_t>(std::min(cheapest, 1e15)) + 1);
+  while (n <= samples) {
+    ++programs_;
+    const double most = kLeap * static_cast<double>(n) + 1;
+    const auto shape = search_->cheapest({seconds, n, micro, prices, prices.back(), most});
+    if (!shape) {
+      n = static_cast<std::int64_t>(most) + 1;
+    } else if (shape->cost >= static_cast<double>(n)) {
+      n = static_cast<std::int64_t>(shape->cost) + 1;
+    } else {
+      // In multiples of the micro-batch, below which no smaller one is formed.
+      const std::int64_t does = search_->most_samples(shape->shape, seconds, samples);
+      if (static_cast<double>(does) > shape->cost && columns_->add(shape->shape)) found = true;
+      n = std::max(does, n) + 1;
     }
   }
   return found;
@@ -83,32 +97,52 @@ void SampleBound::seed(double seconds, std::int64_t samples) {
     alone.back() = 0;
     // Half of what it would be worth at its best.
     alone[pool] = prices[pool] / 2;
-    price(seconds, samples, alone);
+    for (const std::int64_t micro : sums.costs().micro_batches())
+      price_batch(seconds, samples, micro, alone);
   }
+}
+
+std::vector<double> SampleBound::limits() const {
+  std::vector<double> limits;
+  for (const DevicePool& pool : search_->sums().costs().pools()) limits.push_back(pool.devices);
+  limits.push_back(most_replicas_);
+  return limits;
+}
+
+void SampleBound::add_known(PackingLp& lp, double seconds, std::int64_t samples,
+                            std::vector<std::size_t>& column_of, std::size_t& known) const {
+  for (; known < columns_->shapes().size(); ++known) {
+    const ReplicaShape& shape = columns_->shapes()[known];
+    const std::int64_t does = search_->most_samples(shape, seconds, samples);
+    if (does == 0) continue;
+    std::vector<double> entries;
+    for (const int devices : search_->devices(shape)) entries.push_back(devices);
+    entries.push_back(1);
+    lp.add(static_cast<double>(does), std::move(entries));
+    column_of.push_back(known);
+  }
+}
+
+bool SampleBound::is_known_possible(double seconds, std::int64_t samples) {
+  if (columns_->shapes().empty()) seed(seconds, samples);
+  PackingLp lp(limits());
+  std::vector<std::size_t> column_of;
+  std::size_t known = 0;
+  add_known(lp, seconds, samples, column_of, known);
+  return lp.solve() >= static_cast<double>(samples);
 }
 
 SampleAnswer SampleBound::ask(double seconds, std::int64_t samples) {
   const std::vector<DevicePool>& pools = search_->sums().costs().pools();
-  std::vector<double> limits;
-  for (const DevicePool& pool : pools) limits.push_back(pool.devices);
-  limits.push_back(most_replicas_);
+  const std::vector<double> limits = this->limits();
   if (columns_->shapes().empty()) seed(seconds, samples);
   PackingLp lp(limits);
   std::vector<std::size_t> column_of;  // shape of each of the program's columns
   std::size_t known = 0;
   SampleAnswer answer;
-  const double wanted = static_cast<double>(samples);
+  const auto wanted = static_cast<double>(samples);
   for (int round = 0; round < kMostRounds; ++round) {
-    for (; known < columns_->shapes().size(); ++known) {
-      const ReplicaShape& shape = columns_->shapes()[known];
-      const std::int64_t does = search_->most_samples(shape, seconds, samples);
-      if (does == 0) continue;
-      std::vector<double> entries;
-      for (const int devices : search_->devices(shape)) entries.push_back(devices);
-      entries.push_back(1);
-      lp.add(static_cast<double>(does), std::move(entries));
-      column_of.push_back(known);
-    }
+    add_known(lp, seconds, samples, column_of, known);
     const double value = lp.solve();
     answer.prices = lp.prices();
     if (value >= wanted) {

@@ -51,16 +51,24 @@ class SampleBound {
       : search_(&search), columns_(&columns), most_replicas_(most_replicas) {}
 
   SampleAnswer ask(double seconds, std::int64_t samples);
+  /// The same by the shapes that are known already: false is no proof.
+  bool is_known_possible(double seconds, std::int64_t samples);
   std::int64_t programs() const { return programs_; }  ///< dynamic programs run
 
  private:
   bool price(double seconds, std::int64_t samples, const std::vector<double>& prices);
+  bool price_batch(double seconds, std::int64_t samples, std::int64_t micro,
+                   const std::vector<double>& prices);
+  void add_known(PackingLp& lp, double seconds, std::int64_t samples,
+                 std::vector<std::size_t>& column_of, std::size_t& known) const;
+  std::vector<double> limits() const;
   void seed(double seconds, std::int64_t samples);
 
   const ShapeSearch* search_;
   ShapeColumns* columns_;
   double most_replicas_;
   std::int64_t programs_ = 0;
+  std::size_t next_batch_ = 0;  // where shapes were found last
 };
 
 /// Seconds that no plan of these costs beats, from rates alone: every device at its best layer by

@@ -256,6 +256,26 @@ double ShapeSearch::exchange(std::size_t unit, std::size_t first, std::size_t en
          host_rates_[unit];
 }
 
+double ShapeSearch::least_cost(double time, std::int64_t micro_batch,
+                               const std::vector<double>& prices) const {
+  const StageCosts& costs = sums_->costs();
+  std::vector<double> least(costs.layers(), std::numeric_limits<double>::infinity());
+  for (std::size_t u = 0; u < costs.units().size(); ++u) {
+    const StageUnit& unit = costs.units()[u];
+    // The smaller micro-batch that may be left over can be quicker a sample.
+    for (std::int64_t batch = 1; batch <= micro_batch; ++batch) {
+      if (!costs.knows(u, micro_batch) || !costs.knows(u, batch)) continue;
+      const WorkSums& work = sums_->work(u, batch);
+      for (std::size_t i = 0; i < least.size(); ++i)
+        least[i] = std::min(least[i], prices[unit.pool] * unit.degree * work.pass(i, i + 1) /
+                                          static_cast<double>(batch));
+    }
+  }
+  double sum = 0;
+  for (const double layer : least) sum += layer;
+  return sum / time;
+}
+
 double ShapeSearch::seconds(const ReplicaShape& shape, std::int64_t samples) const {
   const std::int64_t full = samples / shape.micro_batch, rest = samples % shape.micro_batch;
   double time = 0, before = 0, each = 0;

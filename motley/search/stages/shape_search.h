@@ -82,6 +82,11 @@ class ShapeSearch {
   std::optional<PricedShape> cheapest(const ShapeQuestion& question) const;
 
   /// What so many samples take in the shape, and how many fit into a time; 0 if none.
+  /// What any shape costs at least, per sample: each layer at its cheapest rate, devices in
+  /// fractions, everything else for nothing. Infinite if no unit knows the micro-batch.
+  double least_cost(double seconds, std::int64_t micro_batch,
+                    const std::vector<double>& prices) const;
+
   double seconds(const ReplicaShape& shape, std::int64_t samples) const;
   std::int64_t most_samples(const ReplicaShape& shape, double seconds, std::int64_t most) const;
   /// Is every micro-batch size known and does 1F1B fit the memory?

@@ -15,9 +15,11 @@ namespace {
 
 constexpr double kGrowth = 1.3;          // of a time that is too short
 constexpr double kBoundPrecision = 5e-3;  // between a time that is proved impossible and one that is not
+constexpr double kDescent = 0.02;         // of a time that is long enough
 constexpr double kOptimalGap = 1e-3;
 constexpr std::size_t kMostOffers = 48;   // shapes that are put together
 constexpr std::size_t kRunnerUps = 4;
+constexpr std::size_t kMostPriced = 5;    // mixes that are tuned and simulated whole
 
 /// Shapes in whole numbers.
 struct Mix {
@@ -33,21 +35,27 @@ struct Bracket {
   SampleAnswer answer;  // at `possible`
 };
 
-Bracket bisect(SampleBound& bound, double least, std::int64_t samples, double precision) {
-  Bracket bracket{least, least * (1 + 1e-9), {}};
-  for (bracket.answer = bound.ask(bracket.possible, samples); !bracket.answer.is_possible;
-       bracket.answer = bound.ask(bracket.possible, samples)) {
-    bracket.impossible = bracket.possible;
-    bracket.possible *= kGrowth;
+/// From where the shapes known so far are enough downwards, as long as it goes: questions that are
+/// answered yes are cheap, a no has to be proved.
+Bracket descend(SampleBound& bound, double least, std::int64_t samples) {
+  Bracket bracket{least, least, {}};
+  while (!bound.is_known_possible(bracket.possible, samples)) bracket.possible *= kGrowth;
+  double below = bracket.possible / kGrowth;
+  while (bracket.possible > below * (1 + kBoundPrecision)) {
+    const double middle = std::sqrt(bracket.possible * below);
+    (bound.is_known_possible(middle, samples) ? bracket.possible : below) = middle;
   }
-  while (bracket.possible > bracket.impossible * (1 + precision)) {
-    const double middle = std::sqrt(bracket.possible * bracket.impossible);
-    SampleAnswer answer = bound.ask(middle, samples);
+  bracket.answer = bound.ask(bracket.possible, samples);
+  for (double step = kDescent; bracket.possible > bracket.impossible * (1 + kBoundPrecision);) {
+    const double tried =
+        std::max(bracket.possible / (1 + step), std::sqrt(bracket.impossible * bracket.possible));
+    SampleAnswer answer = bound.ask(tried, samples);
     if (answer.is_possible) {
-      bracket.possible = middle;
+      bracket.possible = tried;
       bracket.answer = std::move(answer);
     } else {
-      bracket.impossible = middle;
+      bracket.impossible = tried;
+      step = kDescent / 4;
     }
   }
   return bracket;
@@ -126,8 +134,7 @@ class StageSearch {
   Result<double> alone(StageReplica replica) const;
   Result<void> choose_schedule(StageReplica& replica) const;
   Result<void> price_mixes();
-  Result<void> price_mix(const Mix& mix);
-  Result<std::optional<PricedStagePlan>> price_placed(Mix mix, StagePlacing placing);
+  Result<void> price_mix(Mix mix);
   Result<std::vector<std::int64_t>> share(const Mix& mix, const StagePlan& plan,
                                           const std::vector<std::size_t>& first_of);
   Result<void> move_layers(StageReplica& replica) const;
@@ -154,12 +161,12 @@ Bracket StageSearch::find_bound(double least) {
     const ShapeSearch search(sums_, {classes_[i].rounds}, question_.limits);
     SampleBound bound(search, columns_, classes_[i].most);
     if (i + 1 == classes_.size()) {
-      start = bisect(bound, least, question_.global_batch, kBoundPrecision);
+      start = descend(bound, least, question_.global_batch);
       outcome_.lower_bound = Seconds(start.impossible);
     } else if (bound.ask(outcome_.lower_bound.value, question_.global_batch).is_possible) {
       // Fewer replicas are quicker.
       const double impossible =
-          bisect(bound, least, question_.global_batch, kBoundPrecision).impossible;
+          descend(bound, least, question_.global_batch).impossible;
       outcome_.lower_bound = std::min(outcome_.lower_bound, Seconds(impossible));
     }
     if (getenv("DBG")) fmt::print("   class of {} replicas, {:.2f} rounds: bound {:.3f} {} programs\n", classes_[i].most, classes_[i].rounds, outcome_.lower_bound.value, bound.programs());
@@ -321,29 +328,28 @@ Result<void> StageSearch::add_mixes(const Bracket& start) {
   for (const double factor : {1.0, 1.03, 1.06, 1.1, 1.15, 1.2, 1.3}) {
     MOTLEY_RETURN_IF_ERROR(add_mix(start.possible * factor, start.answer.prices, kMixSimulated));
   }
-  std::vector<std::pair<double, Mix>> ranked;
-  for (Mix& mix : mixes_) ranked.emplace_back(seconds_of(mix), std::move(mix));
-  std::sort(ranked.begin(), ranked.end());
-  mixes_.clear();
-  if (getenv("DBG")) for (auto& [seconds, mix] : ranked) fmt::print("   mix model {:.3f}\n", seconds);
-  for (auto& [seconds, mix] : ranked) mixes_.push_back(std::move(mix));
   return {};
 }
 
+/// Those first that are quickest by what the simulator says of their shapes alone.
 Result<void> StageSearch::price_mixes() {
-  for (const Mix& mix : mixes_) {
+  std::vector<std::pair<double, Mix>> ranked;
+  for (Mix& mix : mixes_) {
+    const double seconds = seconds_of(mix);
+    for (const auto& [shape, count] : mix.parts) {
+      if (slower_.contains(shape)) continue;
+      const std::int64_t does = ringed_.most_samples(shape, seconds, question_.global_batch);
+      if (does == 0) continue;
+      MOTLEY_ASSIGN(const double time, simulate_alone(shape, does));
+      slower_[shape] = time / ringed_.seconds(shape, does);
+    }
+    ranked.emplace_back(seconds_of(mix), std::move(mix));
+  }
+  std::sort(ranked.begin(), ranked.end());
+  if (ranked.size() > kMostPriced) ranked.resize(kMostPriced);
+  for (const auto& [seconds, mix] : ranked) {
     MOTLEY_RETURN_IF_ERROR(price_mix(mix));
   }
-  return {};
-}
-
-Result<void> StageSearch::price_mix(const Mix& mix) {
-  std::optional<PricedStagePlan> best;
-  for (const StagePlacing placing : {StagePlacing::kByStage, StagePlacing::kByReplica}) {
-    MOTLEY_ASSIGN(std::optional<PricedStagePlan> priced, price_placed(mix, placing));
-    if (priced && (!best || priced->price.step < best->price.step)) best = std::move(priced);
-  }
-  if (best) priced_.push_back(std::move(*best));
   return {};
 }
 
@@ -425,7 +431,7 @@ Result<std::vector<std::int64_t>> StageSearch::share(const Mix& mix, const Stage
   return samples;
 }
 
-Result<std::optional<PricedStagePlan>> StageSearch::price_placed(Mix mix, StagePlacing placing) {
+Result<void> StageSearch::price_mix(Mix mix) {
   StagePlan plan;
   std::vector<std::size_t> first_of;
   for (const auto& [shape, count] : mix.parts) {
@@ -437,7 +443,7 @@ Result<std::optional<PricedStagePlan>> StageSearch::price_placed(Mix mix, StageP
       replica.stages.push_back({stage.first, stage.end, stage.unit});
     plan.replicas.insert(plan.replicas.end(), static_cast<std::size_t>(count), replica);
   }
-  if (!place_stages(plan, costs(), placing)) return std::nullopt;
+  if (!place_stages(plan, costs(), StagePlacing::kByStage)) return {};
   MOTLEY_ASSIGN(std::vector<std::int64_t> samples, share(mix, plan, first_of));
   // Better cuts and schedules for what each does now; then samples again.
   for (std::size_t i = 0; i < mix.parts.size(); ++i) {
@@ -479,10 +485,15 @@ Result<std::optional<PricedStagePlan>> StageSearch::price_placed(Mix mix, StageP
     excess -= less;
   }
   std::erase_if(plan.replicas, [](const StageReplica& replica) { return replica.samples == 0; });
-  ++outcome_.simulated;
-  MOTLEY_ASSIGN(StagePrice price, evaluator_.price(plan));
-  if (!price.fits) return std::nullopt;
-  return PricedStagePlan{std::move(plan), std::move(price)};
+  std::optional<PricedStagePlan> best;
+  for (const StagePlacing placing : {StagePlacing::kByStage, StagePlacing::kByReplica}) {
+    if (!place_stages(plan, costs(), placing)) continue;
+    ++outcome_.simulated;
+    MOTLEY_ASSIGN(StagePrice price, evaluator_.price(plan));
+    if (price.fits && (!best || price.step < best->price.step)) best = {plan, std::move(price)};
+  }
+  if (best) priced_.push_back(std::move(*best));
+  return {};
 }
 
 void StageSearch::finish() {
