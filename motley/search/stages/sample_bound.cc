@@ -97,9 +97,14 @@ void SampleBound::seed(double seconds, std::int64_t samples) {
     alone.back() = 0;
     // Half of what it would be worth at its best.
     alone[pool] = prices[pool] / 2;
-    for (const std::int64_t micro : sums.costs().micro_batches())
-      price_batch(seconds, samples, micro, alone);
+    collect(seconds, samples, alone);
   }
+}
+
+void SampleBound::collect(double seconds, std::int64_t samples,
+                          const std::vector<double>& prices) {
+  for (const std::int64_t micro : search_->sums().costs().micro_batches())
+    price_batch(seconds, samples, micro, prices);
 }
 
 std::vector<double> SampleBound::limits() const {

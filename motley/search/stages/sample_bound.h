@@ -53,6 +53,8 @@ class SampleBound {
   SampleAnswer ask(double seconds, std::int64_t samples);
   /// The same by the shapes that are known already: false is no proof.
   bool is_known_possible(double seconds, std::int64_t samples);
+  /// Adds shapes that are worth their devices at these prices (by pool, then of a replica).
+  void collect(double seconds, std::int64_t samples, const std::vector<double>& prices);
   std::int64_t programs() const { return programs_; }  ///< dynamic programs run
 
  private:

@@ -17,9 +17,11 @@ constexpr double kGrowth = 1.3;          // of a time that is too short
 constexpr double kBoundPrecision = 5e-3;  // between a time that is proved impossible and one that is not
 constexpr double kDescent = 0.02;         // of a time that is long enough
 constexpr double kOptimalGap = 1e-3;
-constexpr std::size_t kMostOffers = 48;   // shapes that are put together
+constexpr std::size_t kMostOffers = 64;   // shapes that are put together
+constexpr std::size_t kShorter[] = {1, 2, 4, 8};  // stages
+constexpr double kDiscount = 0.85;       // at which shapes are collected
 constexpr std::size_t kRunnerUps = 4;
-constexpr std::size_t kMostPriced = 5;    // mixes that are tuned and simulated whole
+constexpr std::size_t kMostPriced = 7;    // mixes that are tuned and simulated whole
 
 /// Shapes in whole numbers.
 struct Mix {
@@ -170,6 +172,16 @@ Bracket StageSearch::find_bound(double least) {
       outcome_.lower_bound = std::min(outcome_.lower_bound, Seconds(impossible));
     }
     if (getenv("DBG")) fmt::print("   class of {} replicas, {:.2f} rounds: bound {:.3f} {} programs\n", classes_[i].most, classes_[i].rounds, outcome_.lower_bound.value, bound.programs());
+    outcome_.programs += bound.programs();
+  }
+  // Shorter pipelines are worth less by the model and more in the simulator.
+  for (std::vector<double> prices = start.answer.prices; const std::size_t stages : kShorter) {
+    ShapeLimits limits = question_.limits;
+    limits.most_stages = std::min(limits.most_stages, stages);
+    const ShapeSearch search(sums_, {classes_.back().rounds}, limits);
+    SampleBound bound(search, columns_, classes_.back().most);
+    for (std::size_t i = 0; i < prices.size(); ++i) prices[i] = kDiscount * start.answer.prices[i];
+    bound.collect(start.possible, question_.global_batch, prices);
     outcome_.programs += bound.programs();
   }
   return start;
