@@ -76,7 +76,8 @@ bool PackingLp::step(bool bland) {
     for (std::size_t row = 0; row < rows_; ++row)
       inverse_[k * rows_ + row] -= factor * inverse_[leaving * rows_ + row];
   }
-  for (std::size_t row = 0; row < rows_; ++row) inverse_[leaving * rows_ + row] /= direction[leaving];
+  for (std::size_t row = 0; row < rows_; ++row)
+    inverse_[leaving * rows_ + row] /= direction[leaving];
   levels_[leaving] = amount;
   is_basic_[basis_[leaving]] = false;
   is_basic_[entering] = true;

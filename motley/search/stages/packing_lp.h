@@ -6,8 +6,8 @@
 namespace motley::search {
 
 /// max value.x subject to columns x <= limits, x >= 0, all limits > 0 and columns added as they are
-/// found: the master problem of column generation (Dantzig and Wolfe, 1960). Primal simplex from the
-/// slack basis or from where the last solve ended, with an explicit inverse; the pivot is the
+/// found: the master problem of column generation (Dantzig and Wolfe, 1960). Primal simplex from
+/// the slack basis or from where the last solve ended, with an explicit inverse; the pivot is the
 /// largest reduced value, Bland's rule after many steps without gain, so it ends. A step costs
 /// rows (rows + columns).
 class PackingLp {

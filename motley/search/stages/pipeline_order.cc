@@ -24,7 +24,10 @@ PassOrder launch_order(std::int64_t launch, std::int32_t micro_batches) {
 class ListRun {
  public:
   ListRun(const PipelineWork& work, std::vector<std::int64_t> most_in_flight)
-      : work_(work), most_in_flight_(std::move(most_in_flight)), count_(work.micro_batches()), stages_(work.stages()) {
+      : work_(work),
+        most_in_flight_(std::move(most_in_flight)),
+        count_(work.micro_batches()),
+        stages_(work.stages()) {
     for (std::size_t s = 0; s < stages_.size(); ++s) {
       stages_[s].forward_at.assign(static_cast<std::size_t>(count_), s == 0 ? 0 : kNever);
       stages_[s].backward_at.assign(static_cast<std::size_t>(count_), kNever);
@@ -93,7 +96,8 @@ std::vector<std::int64_t> launch_counts(const PipelineWork& work, StageSchedule 
   double slowest = 0;
   for (std::size_t s = 0; s < stages; ++s)
     slowest = std::max(slowest, work.forward[s][0] + work.backward[s][0]);
-  std::vector<std::int64_t> launch(stages, schedule == StageSchedule::kWide || schedule == StageSchedule::kList ? 2 : 1);
+  std::vector<std::int64_t> launch(
+      stages, schedule == StageSchedule::kWide || schedule == StageSchedule::kList ? 2 : 1);
   for (std::size_t s = stages - 1; s-- > 0;) {
     const double message = std::max(work.activation[s], work.gradient[s]);
     const int step = message < slowest / 10 ? 1 : message < slowest / 2 ? 2 : 3;
@@ -112,8 +116,7 @@ std::vector<std::int64_t> launch_counts(const PipelineWork& work, StageSchedule 
 
 std::vector<PassOrder> order_passes(const PipelineWork& work, StageSchedule schedule) {
   if (schedule == StageSchedule::kDeepList) return ListRun(work, work.most_in_flight).run();
-  if (schedule == StageSchedule::kList)
-    return ListRun(work, launch_counts(work, schedule)).run();
+  if (schedule == StageSchedule::kList) return ListRun(work, launch_counts(work, schedule)).run();
   std::vector<PassOrder> orders;
   const std::vector<std::int64_t> launch = launch_counts(work, schedule);
   for (std::size_t s = 0; s < work.stages(); ++s)

@@ -6,9 +6,9 @@
 namespace motley::search {
 namespace {
 
-constexpr double kLeap = 1.15;      // costs above so many times the samples need not be known
-constexpr int kMostRounds = 200;   // of column generation; then what is known counts
-constexpr double kDear = 1e12;     // a price that nobody pays
+constexpr double kLeap = 1.15;    // costs above so many times the samples need not be known
+constexpr int kMostRounds = 200;  // of column generation; then what is known counts
+constexpr double kDear = 1e12;    // a price that nobody pays
 
 /// The least of all layers' work a sample on one device of the pool, by its best units.
 double fastest_sample(const StageSums& sums, std::size_t pool) {
@@ -21,8 +21,8 @@ double fastest_sample(const StageSums& sums, std::size_t pool) {
       if (!costs.knows(u, batch)) continue;
       const WorkSums& work = sums.work(u, batch);
       for (std::size_t i = 0; i < layers.size(); ++i)
-        layers[i] = std::min(layers[i], work.pass(i, i + 1) * costs.units()[u].degree /
-                                            static_cast<double>(batch));
+        layers[i] = std::min(
+            layers[i], work.pass(i, i + 1) * costs.units()[u].degree / static_cast<double>(batch));
     }
   }
   double sum = 0;
@@ -101,8 +101,7 @@ void SampleBound::seed(double seconds, std::int64_t samples) {
   }
 }
 
-void SampleBound::collect(double seconds, std::int64_t samples,
-                          const std::vector<double>& prices) {
+void SampleBound::collect(double seconds, std::int64_t samples, const std::vector<double>& prices) {
   for (const std::int64_t micro : search_->sums().costs().micro_batches())
     price_batch(seconds, samples, micro, prices);
 }
@@ -164,7 +163,8 @@ SampleAnswer SampleBound::ask(double seconds, std::int64_t samples) {
     for (std::size_t pool = 0; pool < limits.size(); ++pool) spare -= scaled[pool] * limits[pool];
     // A pool that nothing uses yet has a price of 0, at which all looks good: it gets what is left.
     for (std::size_t pool = 0; pool < pools.size(); ++pool)
-      if (scaled[pool] <= 0) scaled[pool] = std::max(spare, 0.4) / limits[pool] / static_cast<double>(pools.size());
+      if (scaled[pool] <= 0)
+        scaled[pool] = std::max(spare, 0.4) / limits[pool] / static_cast<double>(pools.size());
     if (!price(seconds, samples, scaled)) {
       answer.prices = scaled;
       return answer;

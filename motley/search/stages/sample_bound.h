@@ -12,7 +12,7 @@ namespace motley::search {
 
 /// Are so many samples possible in a time? Relaxed: replicas in fractions.
 struct SampleAnswer {
-  bool is_possible = false;     ///< by `amounts` of the shapes; else proved impossible
+  bool is_possible = false;  ///< by `amounts` of the shapes; else proved impossible
   /// Of a device, by pool, then of a replica, in samples: those of the proof, or of the optimum.
   std::vector<double> prices;
   std::vector<double> amounts;  ///< by shape of ShapeColumns
@@ -36,10 +36,11 @@ class ShapeColumns {
 ///                                    sum of x_c <= most replicas
 ///
 /// over all shapes c with n_c samples within T (ShapeSearch). Column generation: prices of devices
-/// from the shapes found so far, and a shape whose samples are worth more than its devices, found by
-/// ShapeSearch::cheapest, joins them. Prices l with n_c <= l.devices_c for all shapes and numbers of
-/// samples prove, by weak duality, that no plan does more than l.N samples in T, whatever way they
-/// were found; rounding cannot make a proof wrong by more than ShapeSearch's tolerance.
+/// from the shapes found so far, and a shape whose samples are worth more than its devices, found
+/// by ShapeSearch::cheapest, joins them. Prices l with n_c <= l.devices_c for all shapes and
+/// numbers of samples prove, by weak duality, that no plan does more than l.N samples in T,
+/// whatever way they were found; rounding cannot make a proof wrong by more than ShapeSearch's
+/// tolerance.
 ///
 /// All n are covered without trying each: the least cost C(n) does not fall with n, so C(n) >= n
 /// rules out all up to C(n), and the next to try is the one after it. Where the prices prove more

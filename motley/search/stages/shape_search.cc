@@ -73,8 +73,8 @@ class CheapestShape {
   struct Unit {
     std::size_t index, pool;
     double cost;
-    std::vector<double> all;       // seconds of all samples, prefix sums
-    const WorkSums* one;           // of a full micro-batch
+    std::vector<double> all;  // seconds of all samples, prefix sums
+    const WorkSums* one;      // of a full micro-batch
   };
 
   void add_unit(std::size_t u) {
@@ -188,8 +188,8 @@ class CheapestShape {
         const double cost = unit.cost + rest.cost;
         if (time > question_.seconds) break;
         if ((cost + least_[first]) * (1 + kLeast) >= question_.most_cost) continue;
-        now[first][u].push_back({time, cost, static_cast<std::int32_t>(u),
-                                 static_cast<std::int32_t>(end), rest.rest});
+        now[first][u].push_back(
+            {time, cost, static_cast<std::int32_t>(u), static_cast<std::int32_t>(end), rest.rest});
       }
     }
   }
@@ -242,10 +242,9 @@ double ShapeSearch::find_messages(std::size_t unit, std::size_t next, Bytes byte
   double best = kNoLink;
   if (from.hosts() + to.hosts() > 2 || from.first_host != to.first_host)
     best = both_ways(HopReach::kOtherHost);
-  const bool meets = here.pool == there.pool
-                         ? here.degree + there.degree <= from.per_host
-                         : from.first_host < to.first_host + to.hosts() &&
-                               to.first_host < from.first_host + from.hosts();
+  const bool meets = here.pool == there.pool ? here.degree + there.degree <= from.per_host
+                                             : from.first_host < to.first_host + to.hosts() &&
+                                                   to.first_host < from.first_host + from.hosts();
   if (meets) best = std::min(best, both_ways(HopReach::kSameHost));
   return best;
 }

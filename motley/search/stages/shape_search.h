@@ -30,10 +30,10 @@ struct ReplicaShape {
 ///
 ///     T >= max over s of (sum over r < s of (w_r + c_r) + W_s) + u_0 + e_0,   T >= W_s + u_s + e_s
 ///
-/// whatever the order of passes. (First and last micro-batch are full where there are three or more,
-/// stage_plan.h; the planner forms one smaller one only then.) With equal stages and free messages
-/// this is 1F1B's (m + S - 1) w. A message takes what it does at best: inside a host, if both units
-/// fit one.
+/// whatever the order of passes. (First and last micro-batch are full where there are three or
+/// more, stage_plan.h; the planner forms one smaller one only then.) With equal stages and free
+/// messages this is 1F1B's (m + S - 1) w. A message takes what it does at best: inside a host, if
+/// both units fit one.
 struct ShapeModel {
   /// e_s = exchange_rounds * gradients of s / its host's rate: 2 for a ring over many hosts, 0 if
   /// nothing need leave a host.
@@ -49,11 +49,11 @@ struct ShapeLimits {
 };
 
 struct ShapeQuestion {
-  double seconds = 0;           ///< T
-  std::int64_t samples = 0;     ///< 1 or more
+  double seconds = 0;        ///< T
+  std::int64_t samples = 0;  ///< 1 or more
   std::int64_t micro_batch = 1;
-  std::vector<double> prices;   ///< of a device, by pool; >= 0
-  double replica_price = 0;     ///< what each replica costs beside its devices
+  std::vector<double> prices;  ///< of a device, by pool; >= 0
+  double replica_price = 0;    ///< what each replica costs beside its devices
   double most_cost = std::numeric_limits<double>::infinity();
 };
 struct PricedShape {
@@ -61,8 +61,8 @@ struct PricedShape {
   double cost = 0;
 };
 
-/// Replica shapes by the model above: how long one takes, and which is the cheapest that does so many
-/// samples in a given time.
+/// Replica shapes by the model above: how long one takes, and which is the cheapest that does so
+/// many samples in a given time.
 class ShapeSearch {
  public:
   ShapeSearch(const StageSums& sums, const ShapeModel& model, const ShapeLimits& limits = {});

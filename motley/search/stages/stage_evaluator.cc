@@ -165,8 +165,8 @@ Result<double> StepGraph::message_time(const Seat& from, const Seat& to, Bytes b
 Result<simulate::TransferId> StepGraph::message(const Seat& from, const Seat& to, Bytes bytes) {
   const MessageKey key{from.host, to.host, from.pool, to.pool, from.degree, to.degree, bytes.value};
   if (const auto known = messages_.find(key); known != messages_.end()) return known->second;
-  const auto hop = costs().hop({from.pool, from.degree}, {to.pool, to.degree}, HopReach::kOtherHost,
-                               bytes);
+  const auto hop =
+      costs().hop({from.pool, from.degree}, {to.pool, to.degree}, HopReach::kOtherHost, bytes);
   if (!hop) return no_link(costs(), from.pool, to.pool);
   const cost::Flow flow{static_cast<double>(bytes.value),
                         {{link(from, 0), 1.0}, {link(to, 1), 1.0}},
@@ -231,9 +231,10 @@ Result<void> StepGraph::add_replica(std::size_t r) {
   MOTLEY_ASSIGN(const ReplicaCosts priced, price_replica(r));
   const bool blocks = costs().messages_block();
   // What is ready depends on who stands still: no order is listed then.
-  const bool is_listed = replica.schedule == StageSchedule::kList ||
-                         replica.schedule == StageSchedule::kDeepList;
-  const std::vector<PassOrder> orders = order_passes(priced.work, blocks && is_listed ? StageSchedule::k1F1B : replica.schedule);
+  const bool is_listed =
+      replica.schedule == StageSchedule::kList || replica.schedule == StageSchedule::kDeepList;
+  const std::vector<PassOrder> orders =
+      order_passes(priced.work, blocks && is_listed ? StageSchedule::k1F1B : replica.schedule);
   begin_replica(replica.stages.size());
   for (std::size_t s = 0; s < replica.stages.size(); ++s) {
     double sum = priced.update[s];

@@ -139,14 +139,16 @@ bool place_stages(StagePlan& plan, const StageCosts& costs, StagePlacing placing
   for (std::size_t r = 0; r < plan.replicas.size(); ++r)
     for (std::size_t s = 0; s < plan.replicas[r].stages.size(); ++s) {
       const PlannedStage& stage = plan.replicas[r].stages[s];
-      const bool by_stage = placing == StagePlacing::kByStage;
-      order.emplace_back(-costs.units()[stage.unit].degree, by_stage ? stage.first : 0,
-                         by_stage ? stage.end : 0, r, s);
+      const bool by_stage = placing != StagePlacing::kByReplica;
+      const int degree = costs.units()[stage.unit].degree;
+      order.emplace_back(placing == StagePlacing::kInOrder ? 0 : -degree,
+                         by_stage ? stage.first : 0, by_stage ? stage.end : 0, r, s);
     }
   std::sort(order.begin(), order.end());
   for (const auto& [width, first, end, r, s] : order) {
     PlannedStage& stage = plan.replicas[r].stages[s];
-    if (!free[costs.units()[stage.unit].pool].place(stage, -width)) return false;
+    const StageUnit& unit = costs.units()[stage.unit];
+    if (!free[unit.pool].place(stage, unit.degree)) return false;
   }
   return true;
 }

@@ -25,7 +25,7 @@ enum class StageSchedule {
   kWide,   ///< twice as many as 1F1B, if memory allows: unequal stages need not wait for each other
   kList,   ///< whatever is ready, backward first, with as many in flight as kWide
   kDeepList,  ///< the same with as many as memory allows
-  kGPipe,  ///< all forwards, then all backwards
+  kGPipe,     ///< all forwards, then all backwards
 };
 std::string_view schedule_name(StageSchedule schedule);
 
@@ -55,8 +55,9 @@ Result<void> verify_stage_plan(const StagePlan& plan, const StageCosts& costs);
 
 /// Gives places to stages: in each pool stage by stage of replicas that are alike, so that hosts
 /// hold copies of the same layers (kByStage), or replica by replica (kByReplica). Wider units come
-/// first, so degrees that divide the hosts' devices leave no gaps. False if some do not fit.
-enum class StagePlacing { kByStage, kByReplica };
+/// first, so degrees that divide the hosts' devices leave no gaps. kInOrder: stage by stage,
+/// whatever their width. False if some do not fit.
+enum class StagePlacing { kByStage, kByReplica, kInOrder };
 bool place_stages(StagePlan& plan, const StageCosts& costs, StagePlacing placing);
 
 }  // namespace motley::search

@@ -13,15 +13,16 @@
 namespace motley::search {
 namespace {
 
-constexpr double kGrowth = 1.3;          // of a time that is too short
-constexpr double kBoundPrecision = 5e-3;  // between a time that is proved impossible and one that is not
-constexpr double kDescent = 0.02;         // of a time that is long enough
+constexpr double kGrowth = 1.3;  // of a time that is too short
+constexpr double kBoundPrecision =
+    5e-3;                          // between a time that is proved impossible and one that is not
+constexpr double kDescent = 0.02;  // of a time that is long enough
 constexpr double kOptimalGap = 1e-3;
-constexpr std::size_t kMostOffers = 64;   // shapes that are put together
+constexpr std::size_t kMostOffers = 64;           // shapes that are put together
 constexpr std::size_t kShorter[] = {1, 2, 4, 8};  // stages
-constexpr double kDiscount = 0.85;       // at which shapes are collected
+constexpr double kDiscount = 0.85;                // at which shapes are collected
 constexpr std::size_t kRunnerUps = 4;
-constexpr std::size_t kMostPriced = 7;    // mixes that are tuned and simulated whole
+constexpr std::size_t kMostPriced = 7;  // mixes that are tuned and simulated whole
 
 /// Shapes in whole numbers.
 struct Mix {
@@ -76,7 +77,8 @@ std::vector<ReplicaClass> find_classes(const StageCosts& costs) {
   int all = 0;
   for (const DevicePool& pool : costs.pools()) {
     all += pool.devices;
-    for (int host = 0; host < pool.hosts(); ++host) of_host[pool.first_host + host] += pool.per_host;
+    for (int host = 0; host < pool.hosts(); ++host)
+      of_host[pool.first_host + host] += pool.per_host;
   }
   int widest = 1;
   for (const auto& [host, devices] : of_host) widest = std::max(widest, devices);
@@ -155,8 +157,8 @@ class StageSearch {
   StageOutcome outcome_;
 };
 
-/// The bound over all numbers of replicas; what it returns is of the largest class, whose shapes are
-/// put together.
+/// The bound over all numbers of replicas; what it returns is of the largest class, whose shapes
+/// are put together.
 Bracket StageSearch::find_bound(double least) {
   Bracket start;
   for (std::size_t i = classes_.size(); i-- > 0;) {
@@ -167,11 +169,9 @@ Bracket StageSearch::find_bound(double least) {
       outcome_.lower_bound = Seconds(start.impossible);
     } else if (bound.ask(outcome_.lower_bound.value, question_.global_batch).is_possible) {
       // Fewer replicas are quicker.
-      const double impossible =
-          descend(bound, least, question_.global_batch).impossible;
+      const double impossible = descend(bound, least, question_.global_batch).impossible;
       outcome_.lower_bound = std::min(outcome_.lower_bound, Seconds(impossible));
     }
-    if (getenv("DBG")) fmt::print("   class of {} replicas, {:.2f} rounds: bound {:.3f} {} programs\n", classes_[i].most, classes_[i].rounds, outcome_.lower_bound.value, bound.programs());
     outcome_.programs += bound.programs();
   }
   // Shorter pipelines are worth less by the model and more in the simulator.
@@ -194,23 +194,21 @@ void StageSearch::explain_infeasible() {
     std::int64_t largest = 0;
     std::size_t at = 0;
     for (std::size_t i = 0; i < costs().layers(); ++i) {
-      const std::int64_t bytes =
-          sums_.bytes(u, i, i + 1).total(costs().micro_batches().front(), 1);
+      const std::int64_t bytes = sums_.bytes(u, i, i + 1).total(costs().micro_batches().front(), 1);
       if (bytes > largest) largest = bytes, at = i;
     }
     if (largest > pool.memory.value)
-      outcome_.why.push_back(fmt::format(
-          "layer {} alone needs {:.1f} GB on {} at degree {}, which has {:.1f} GB", at,
-          static_cast<double>(largest) * 1e-9, pool.kind, unit.degree,
-          static_cast<double>(pool.memory.value) * 1e-9));
+      outcome_.why.push_back(
+          fmt::format("layer {} alone needs {:.1f} GB on {} at degree {}, which has {:.1f} GB", at,
+                      static_cast<double>(largest) * 1e-9, pool.kind, unit.degree,
+                      static_cast<double>(pool.memory.value) * 1e-9));
   }
   outcome_.why.push_back("no replica fits: in no cut into stages does every stage fit a device");
 }
 
 std::int64_t StageSearch::samples_of(const Mix& mix, double seconds) const {
   std::int64_t samples = 0;
-  for (const auto& [shape, count] : mix.parts)
-    samples += count * expected_samples(shape, seconds);
+  for (const auto& [shape, count] : mix.parts) samples += count * expected_samples(shape, seconds);
   return samples;
 }
 
@@ -239,8 +237,7 @@ double StageSearch::estimate(const ReplicaShape& shape, std::int64_t samples) co
     if (s + 1 < shape.stages.size())
       once += ringed_.messages(unit, shape.stages[s + 1].unit, end, shape.micro_batch);
   }
-  const double others =
-      static_cast<double>(samples) / static_cast<double>(shape.micro_batch) - 1;
+  const double others = static_cast<double>(samples) / static_cast<double>(shape.micro_batch) - 1;
   const auto& [first, end, unit] = shape.stages.front();
   return std::max(ringed_.seconds(shape, samples),
                   once + std::max(0.0, others) * slowest +
@@ -267,8 +264,8 @@ Result<double> StageSearch::simulate_alone(const ReplicaShape& shape, std::int64
   replica.schedule = StageSchedule::kWide;
   MOTLEY_ASSIGN(const double wide, alone(replica));
   const auto& [first, end, unit] = shape.stages.front();
-  const double post = sums_.work(unit, shape.micro_batch).update[end] +
-                      ringed_.exchange(unit, first, end);
+  const double post =
+      sums_.work(unit, shape.micro_batch).update[end] + ringed_.exchange(unit, first, end);
   return std::min(best, wide) + post;
 }
 
@@ -285,8 +282,8 @@ Result<double> StageSearch::alone(StageReplica replica) const {
   MOTLEY_ASSIGN(const Seconds longer, evaluator_.pipeline(replica));
   replica.samples = some * replica.micro_batch;
   MOTLEY_ASSIGN(const Seconds shorter, evaluator_.pipeline(replica));
-  const double each = (longer.value - shorter.value) /
-                      static_cast<double>((more - some) * replica.micro_batch);
+  const double each =
+      (longer.value - shorter.value) / static_cast<double>((more - some) * replica.micro_batch);
   return longer.value + each * (samples - static_cast<double>(more * replica.micro_batch));
 }
 
@@ -387,7 +384,8 @@ Result<void> StageSearch::move_layers(StageReplica& replica) const {
     for (std::size_t s = 0; s + 1 < replica.stages.size(); ++s)
       for (const int by : {-1, 1}) {
         StageReplica tried = replica;
-        const auto cut = static_cast<std::size_t>(static_cast<std::int64_t>(tried.stages[s].end) + by);
+        const auto cut =
+            static_cast<std::size_t>(static_cast<std::int64_t>(tried.stages[s].end) + by);
         tried.stages[s].end = tried.stages[s + 1].first = cut;
         if (cut <= tried.stages[s].first || cut >= tried.stages[s + 1].end) continue;
         ReplicaShape shape{{}, tried.micro_batch};
@@ -486,13 +484,15 @@ Result<void> StageSearch::price_mix(Mix mix) {
       const std::size_t index = first_of[i] + static_cast<std::size_t>(r);
       plan.replicas[index].samples = samples[i];
       excess += samples[i];
-      heap.emplace_back(ringed_.seconds(mix.parts[i].first, std::max<std::int64_t>(1, samples[i])), index);
+      heap.emplace_back(ringed_.seconds(mix.parts[i].first, std::max<std::int64_t>(1, samples[i])),
+                        index);
     }
   std::sort(heap.rbegin(), heap.rend());
   for (std::size_t k = 0; excess > 0; k = (k + 1) % heap.size()) {
     StageReplica& replica = plan.replicas[heap[k].second];
     const std::int64_t rest = replica.samples % replica.micro_batch;
-    const std::int64_t less = std::min({excess, rest > 0 ? rest : replica.micro_batch, replica.samples});
+    const std::int64_t less =
+        std::min({excess, rest > 0 ? rest : replica.micro_batch, replica.samples});
     replica.samples -= less;
     excess -= less;
   }
@@ -510,17 +510,15 @@ Result<void> StageSearch::price_mix(Mix mix) {
 
 void StageSearch::finish() {
   outcome_.shapes = static_cast<std::int64_t>(columns_.shapes().size());
-  std::stable_sort(priced_.begin(), priced_.end(), [](const auto& a, const auto& b) {
-    return a.price.step < b.price.step;
-  });
+  std::stable_sort(priced_.begin(), priced_.end(),
+                   [](const auto& a, const auto& b) { return a.price.step < b.price.step; });
   if (priced_.empty()) {
     outcome_.why.push_back("no combination of replicas could be placed in the hosts");
     return;
   }
   outcome_.best = priced_.front();
   outcome_.lower_bound = std::min(outcome_.lower_bound, outcome_.best->price.step);
-  outcome_.reason =
-      outcome_.gap() <= kOptimalGap ? StageReason::kOptimal : StageReason::kFeasible;
+  outcome_.reason = outcome_.gap() <= kOptimalGap ? StageReason::kOptimal : StageReason::kFeasible;
   for (std::size_t i = 1; i < priced_.size() && outcome_.runner_ups.size() < kRunnerUps; ++i)
     outcome_.runner_ups.push_back(std::move(priced_[i]));
 }
@@ -529,8 +527,8 @@ void StageSearch::finish() {
 
 Result<StageOutcome> find_stage_plan(const StageQuestion& question) {
   if (question.global_batch < 1)
-    return usage_error("search.stages",
-                       fmt::format("a batch of {} samples, wanted 1 or more", question.global_batch));
+    return usage_error("search.stages", fmt::format("a batch of {} samples, wanted 1 or more",
+                                                    question.global_batch));
   return StageSearch(question).run();
 }
 

@@ -16,8 +16,8 @@ namespace motley::search {
 struct StageQuestion {
   const StageCosts* costs = nullptr;
   std::int64_t global_batch = 0;
-  ShapeLimits limits;           ///< narrower spaces, to compare with
-  bool equal_samples = false;   ///< all replicas get the same number of samples, rounded up
+  ShapeLimits limits;          ///< narrower spaces, to compare with
+  bool equal_samples = false;  ///< all replicas get the same number of samples, rounded up
 };
 
 enum class StageReason {
@@ -41,18 +41,20 @@ struct StageOutcome {
   std::int64_t shapes = 0;                  ///< different replica shapes that were found good
   std::int64_t simulated = 0;               ///< plans timed by the simulator
   std::vector<std::string> why;             ///< sentences for people
-  double gap() const { return best && lower_bound.value > 0 ? best->price.step / lower_bound - 1 : 0; }
+  double gap() const {
+    return best && lower_bound.value > 0 ? best->price.step / lower_bound - 1 : 0;
+  }
 };
 
 /// Space: any number of replicas; each has stages of consecutive layers, each stage on one unit
 /// (StageCosts::units); a micro-batch of StageCosts::micro_batches; any number of samples, of which
-/// what is left over after full micro-batches forms a smaller one if there are two full ones; memory
-/// for 1F1B. Devices may stay idle.
+/// what is left over after full micro-batches forms a smaller one if there are two full ones;
+/// memory for 1F1B. Devices may stay idle.
 ///
-/// Method: for a time T the most samples by column generation (sample_bound.h); the largest T that is
-/// proved impossible is the lower bound. The shapes found on the way are put together in whole
-/// numbers (branch and bound over devices), get samples so that all end together, places in hosts and
-/// schedules, and are timed by the simulator (StageEvaluator); layers move between neighbouring
+/// Method: for a time T the most samples by column generation (sample_bound.h); the largest T that
+/// is proved impossible is the lower bound. The shapes found on the way are put together in whole
+/// numbers (branch and bound over devices), get samples so that all end together, places in hosts
+/// and schedules, and are timed by the simulator (StageEvaluator); layers move between neighbouring
 /// stages as long as that helps. Deterministic.
 ///
 /// Usage error for a batch below 1.

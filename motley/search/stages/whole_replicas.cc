@@ -66,8 +66,7 @@ class DepthSearch {
  private:
   double worth(std::size_t o) const {
     double price = 1e-12;
-    for (std::size_t p = 0; p < prices_.size(); ++p)
-      price += prices_[p] * offers_[o].devices[p];
+    for (std::size_t p = 0; p < prices_.size(); ++p) price += prices_[p] * offers_[o].devices[p];
     return static_cast<double>(offers_[o].samples) / price;
   }
   void descend(std::size_t from, std::int64_t samples) {

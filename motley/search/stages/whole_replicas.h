@@ -7,8 +7,8 @@ namespace motley::search {
 
 /// A shape that may be used any number of times.
 struct ShapeOffer {
-  std::int64_t samples = 0;   ///< of one replica
-  std::vector<int> devices;   ///< by pool
+  std::int64_t samples = 0;  ///< of one replica
+  std::vector<int> devices;  ///< by pool
 };
 
 /// How many replicas of each shape do the most samples together, within the devices of each pool.
