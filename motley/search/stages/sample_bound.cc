@@ -8,6 +8,7 @@ namespace {
 
 constexpr double kLeap = 1.15;    // costs above so many times the samples need not be known
 constexpr int kMostRounds = 200;  // of column generation; then what is known counts
+constexpr double kSlack = 1e-6;   // of the samples: what is this near counts as possible
 constexpr double kDear = 1e12;    // a price that nobody pays
 
 /// The least of all layers' work a sample on one device of the pool, by its best units.
@@ -77,7 +78,10 @@ bool SampleBound::price_batch(double seconds, std::int64_t samples, std::int64_t
     } else {
       // In multiples of the micro-batch, below which no smaller one is formed.
       const std::int64_t does = search_->most_samples(shape->shape, seconds, samples);
-      if (static_cast<double>(does) > shape->cost && columns_->add(shape->shape)) found = true;
+      if (static_cast<double>(does) > shape->cost) {
+        found = true;  // also if it is known: then nothing is proved
+        columns_->add(shape->shape);
+      }
       n = std::max(does, n) + 1;
     }
   }
@@ -149,22 +153,22 @@ SampleAnswer SampleBound::ask(double seconds, std::int64_t samples) {
     add_known(lp, seconds, samples, column_of, known);
     const double value = lp.solve();
     answer.prices = lp.prices();
-    if (value >= wanted) {
+    if (value >= wanted * (1 - kSlack)) {
       answer.is_possible = true;
       break;
     }
     // Prices that prove just less than what is wanted.
     std::vector<double> scaled = answer.prices;
     if (value > 0)
-      for (double& each : scaled) each *= (wanted - 0.5) / value;
+      for (double& each : scaled) each *= wanted * (1 - kSlack / 2) / value;
     else
       scaled.assign(pools.size() + 1, 0);
-    double spare = wanted - 0.5;
+    double spare = wanted * (1 - kSlack / 2);
     for (std::size_t pool = 0; pool < limits.size(); ++pool) spare -= scaled[pool] * limits[pool];
     // A pool that nothing uses yet has a price of 0, at which all looks good: it gets what is left.
+    const double part = std::max(spare, 0.0) / static_cast<double>(pools.size());
     for (std::size_t pool = 0; pool < pools.size(); ++pool)
-      if (scaled[pool] <= 0)
-        scaled[pool] = std::max(spare, 0.4) / limits[pool] / static_cast<double>(pools.size());
+      if (scaled[pool] <= 0) scaled[pool] = part / limits[pool];
     if (!price(seconds, samples, scaled)) {
       answer.prices = scaled;
       return answer;

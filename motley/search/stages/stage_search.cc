@@ -139,6 +139,7 @@ class StageSearch {
   Result<void> choose_schedule(StageReplica& replica) const;
   Result<void> price_mixes();
   Result<void> price_mix(Mix mix);
+  bool fits_devices(const ReplicaShape& shape) const;
   Result<std::vector<std::int64_t>> share(const Mix& mix, const StagePlan& plan,
                                           const std::vector<std::size_t>& first_of);
   Result<void> move_layers(StageReplica& replica) const;
@@ -329,6 +330,13 @@ Result<void> StageSearch::add_mix(double seconds, const std::vector<double>& pri
   return {};
 }
 
+bool StageSearch::fits_devices(const ReplicaShape& shape) const {
+  const std::vector<int> devices = free_.devices(shape);
+  for (std::size_t pool = 0; pool < devices.size(); ++pool)
+    if (devices[pool] > costs().pools()[pool].devices) return false;
+  return true;
+}
+
 Result<void> StageSearch::add_mixes(const Bracket& start) {
   // By the model alone, then by what the simulator says of the best shapes.
   for (const double factor : {1.0, 1.01, 1.03, 1.06}) {
@@ -337,6 +345,16 @@ Result<void> StageSearch::add_mixes(const Bracket& start) {
   for (const double factor : {1.0, 1.03, 1.06, 1.1, 1.15, 1.2, 1.3}) {
     MOTLEY_RETURN_IF_ERROR(add_mix(start.possible * factor, start.answer.prices, kMixSimulated));
   }
+  // One replica exchanges nothing, so it also serves where devices cannot reach each other.
+  Mix alone;
+  double best = INFINITY;
+  for (const ReplicaShape& shape : columns_.shapes()) {
+    const double seconds = free_.seconds(shape, question_.global_batch);
+    if (seconds >= best || !fits_devices(shape)) continue;
+    best = seconds;
+    alone.parts = {{shape, 1}};
+  }
+  if (!alone.parts.empty()) mixes_.push_back(std::move(alone));
   return {};
 }
 
@@ -355,9 +373,14 @@ Result<void> StageSearch::price_mixes() {
     ranked.emplace_back(seconds_of(mix), std::move(mix));
   }
   std::sort(ranked.begin(), ranked.end());
-  if (ranked.size() > kMostPriced) ranked.resize(kMostPriced);
-  for (const auto& [seconds, mix] : ranked) {
-    MOTLEY_RETURN_IF_ERROR(price_mix(mix));
+  for (std::size_t i = 0; i < ranked.size(); ++i) {
+    if (i >= kMostPriced && !priced_.empty()) break;
+    const auto priced = price_mix(ranked[i].second);
+    if (priced) continue;
+    // A link that is not there.
+    const std::string& message = priced.error().message;
+    if (std::find(outcome_.why.begin(), outcome_.why.end(), message) == outcome_.why.end())
+      outcome_.why.push_back(message);
   }
   return {};
 }

@@ -110,7 +110,8 @@ std::vector<int> choose_replicas(const std::vector<ShapeOffer>& offers,
   lp.solve();
   std::vector<int> counts, left = devices;
   for (const double amount : lp.amounts()) {
-    counts.push_back(static_cast<int>(std::floor(amount + 1e-6)));
+    // One less than fits: with what it gives back, other sums can come out even.
+    counts.push_back(std::max(0, static_cast<int>(std::floor(amount + 1e-6)) - 1));
     for (std::size_t p = 0; p < left.size(); ++p)
       left[p] -= counts.back() * offers[counts.size() - 1].devices[p];
   }
