@@ -111,7 +111,7 @@ TEST(SampleBound, EqualsTheProgramOverAllShapes) {
     const ShapeSearch search(sums, {i % 2 == 0 ? 0.0 : 1.5});
     const auto samples = static_cast<std::int64_t>(8 + random() % 24);
     const double seconds =
-        rate_bound(sums, samples) * (1 + 0.1 * static_cast<double>(random() % 30));
+        rate_bound(sums, samples) * (1 + 0.1 * static_cast<double>(random() % 12));
     std::vector<double> limits;
     for (const DevicePool& pool : costs.pools()) limits.push_back(pool.devices);
     limits.push_back(3);
