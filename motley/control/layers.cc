@@ -9,6 +9,8 @@
 #include "motley/cost/layers/sailor.h"
 #include "motley/search/planners.h"
 #include "motley/search/split/layer_evaluator.h"
+#include "motley/search/stages/pipeline_stages.h"
+#include "motley/search/stages/stage_evaluator.h"
 
 namespace motley::control {
 namespace {
@@ -48,6 +50,17 @@ Result<cost::LayerProfile> read_metis(const LayerFiles& files) {
   return cost::parse_metis_profile(texts);
 }
 
+Result<cost::StageNetwork> read_network(const LayerFiles& files) {
+  MOTLEY_ASSIGN(const std::string text, read_file(files.network));
+  MOTLEY_ASSIGN(cost::StageNetwork network, cost::parse_sailor_network(text, files.network));
+  if (files.pairs.empty()) return network;
+  if (files.zone.empty())
+    return usage_error("cli.layers", "--layer-pairs wants --layer-zone: whose fits count?");
+  MOTLEY_ASSIGN(const std::string pairs, read_file(files.pairs));
+  MOTLEY_RETURN_IF_ERROR(cost::add_sailor_pairs(pairs, files.pairs, files.zone, network));
+  return network;
+}
+
 }  // namespace
 
 Result<cost::LayerProfile> read_layers(const LayerFiles& files) {
@@ -78,19 +91,41 @@ Result<LayerAnswer> plan_layers(const cost::LayerProfile& profile, const cluster
   return answer;
 }
 
+Result<StageAnswer> plan_stages(const LayerFiles& files, const cluster::Cluster& cluster,
+                                std::int64_t global_batch, const Clock& clock) {
+  MOTLEY_ASSIGN(const cost::LayerProfile profile, read_layers(files));
+  MOTLEY_ASSIGN(const search::ClusterPools pools, search::find_pools(cluster));
+  std::shared_ptr<const search::HopCosts> hops;
+  if (files.network.empty()) {
+    hops = search::cluster_hops(cluster, pools);
+  } else {
+    MOTLEY_ASSIGN(const cost::StageNetwork network, read_network(files));
+    hops = search::fitted_hops(network, pools.pools);
+  }
+  MOTLEY_ASSIGN(auto costs, search::LayerStageCosts::make(profile, pools.pools, std::move(hops),
+                                                          {.may_recompute = files.may_recompute}));
+  StageAnswer answer;
+  answer.costs = std::make_unique<const search::LayerStageCosts>(std::move(costs));
+  const Seconds start = clock.steady();
+  MOTLEY_ASSIGN(answer.outcome, search::find_stage_plan({answer.costs.get(), global_batch}));
+  answer.elapsed_s = (clock.steady() - start).value;
+  return answer;
+}
+
 Result<PipelinePrediction> simulate_pipeline(const cost::LayerProfile& profile,
                                              const std::string& plan_path,
                                              const LayerFiles& files) {
   MOTLEY_ASSIGN(const std::string plan_text, read_file(plan_path));
   MOTLEY_ASSIGN(const cost::SailorPlan pipeline, cost::parse_sailor_plan(plan_text, plan_path));
-  MOTLEY_ASSIGN(const std::string network_text, read_file(files.network));
-  MOTLEY_ASSIGN(cost::StageNetwork network,
-                cost::parse_sailor_network(network_text, files.network));
-  for (const cost::PipelineStage& stage : pipeline.plan.stages)
-    for (const cost::StageGroup& group : stage.replicas)
-      network.devices_per_host[group.kind] = files.devices_per_host;
+  MOTLEY_ASSIGN(const cost::StageNetwork network, read_network(files));
+  const auto pools = search::pools_of(pipeline.plan, files.devices_per_host);
+  MOTLEY_ASSIGN(const auto costs,
+                search::LayerStageCosts::make(profile, pools, search::fitted_hops(network, pools),
+                                              search::blocking_runtime()));
   PipelinePrediction prediction{.measured = pipeline.step};
-  MOTLEY_ASSIGN(prediction.step, cost::estimate_pipeline_step(pipeline.plan, profile, network));
+  MOTLEY_ASSIGN(prediction.plan, search::to_stage_plan(pipeline.plan, costs));
+  const search::StageSums sums(costs);
+  MOTLEY_ASSIGN(prediction.price, search::StageEvaluator(sums).price(prediction.plan));
   return prediction;
 }
 

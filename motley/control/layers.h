@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -8,7 +9,8 @@
 #include "motley/control/clock.h"
 #include "motley/control/planning.h"
 #include "motley/cost/layers/layer_profile.h"
-#include "motley/cost/layers/pipeline_step.h"
+#include "motley/search/stages/layer_stage_costs.h"
+#include "motley/search/stages/stage_search.h"
 
 namespace motley::control {
 
@@ -17,8 +19,11 @@ struct LayerFiles {
   std::vector<std::string> times;  ///< Sailor's form: "KIND=profile.json"
   std::string sizes;               ///< llm_info.json
   std::string model;               ///< its name in there: "OPT-350"
-  std::string network;             ///< network fits, for pipelines
-  int devices_per_host = 4;
+  std::string network;             ///< network fits; "": the cluster's links
+  std::string pairs;               ///< network fits between unlike kinds
+  std::string zone;                ///< the one of them that counts
+  int devices_per_host = 4;        ///< of another tool's plan
+  bool may_recompute = false;      ///< stages that compute forwards twice are tried
   std::vector<std::string> metis;  ///< Metis' form: one file a kind, degree and micro-batch
 };
 
@@ -35,9 +40,21 @@ Result<LayerAnswer> plan_layers(const cost::LayerProfile& profile, const cluster
                                 std::int64_t global_batch, const PlanChoices& choices,
                                 const Clock& clock);
 
-/// Step time and memory of every stage of a pipeline plan of that tool, and what it measured.
+/// Stages, replicas and micro-batches over the devices of the cluster whose kinds the profile has
+/// (search/stages/stage_search.h). The costs are kept for whoever explains the plan.
+struct StageAnswer {
+  std::unique_ptr<const search::StageCosts> costs;
+  search::StageOutcome outcome;
+  double elapsed_s = 0;  ///< of the search
+};
+Result<StageAnswer> plan_stages(const LayerFiles& files, const cluster::Cluster& cluster,
+                                std::int64_t global_batch, const Clock& clock);
+
+/// Step time and memory of a pipeline plan of that tool, timed as its runtime runs it, and what was
+/// measured.
 struct PipelinePrediction {
-  cost::PipelineStep step;
+  search::StagePlan plan;
+  search::StagePrice price;
   std::optional<Seconds> measured;
 };
 Result<PipelinePrediction> simulate_pipeline(const cost::LayerProfile& profile,

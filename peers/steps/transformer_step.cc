@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "motley/cost/layers/pipeline_span.h"
+#include "peers/steps/pipeline_span.h"
 
 namespace motley::peers {
 namespace {
@@ -186,9 +186,9 @@ Result<TransformerStep> estimate_step(const TransformerJob& job, const ShapeTime
                                       const TransformerConstants& constants,
                                       const CollectiveCurves& all_reduce) {
   const double layers = to_double(job.layers / job.pipeline);
-  std::vector<cost::MicroBatchTimes> stages(
+  std::vector<MicroBatchTimes> stages(
       static_cast<std::size_t>(job.pipeline),
-      cost::MicroBatchTimes{layers * times.layer_forward, layers * times.layer_backward});
+      MicroBatchTimes{layers * times.layer_forward, layers * times.layer_backward});
   // A third of the work of matrix products is forward.
   stages.front().forward += times.embedding / 3;
   stages.front().backward += times.embedding * (2.0 / 3);
@@ -200,7 +200,7 @@ Result<TransformerStep> estimate_step(const TransformerJob& job, const ShapeTime
 
   TransformerStep step;
   step.pipeline =
-      cost::pipeline_span(stages, Seconds(message / constants.between.value), job.micro_batches());
+      pipeline_span(stages, Seconds(message / constants.between.value), job.micro_batches());
   MOTLEY_ASSIGN(step.exchange, all_reduce_time(all_reduce, job.data, kElementBytes * parameters));
   step.update = Seconds(constants.update_bytes * parameters / constants.kernels.memory.value);
   step.step = constants.step;

@@ -256,7 +256,11 @@ Result<void> add_sailor_pairs(std::string_view text, const std::string& name,
       MOTLEY_ASSIGN(const At receivers, find(zones, zone));
       for (const auto& [to, value] : receivers.json->items()) {
         const At at = receivers.member(to, value);
-        if (from == to || !value.contains(std::to_string(devices))) continue;
+        const auto known = network.between.find(std::pair(sailor_kind(from), sailor_kind(to)));
+        if (from == to && known != network.between.end() &&
+            known->second.contains(static_cast<int>(devices)))
+          continue;
+        if (!value.contains(std::to_string(devices))) continue;
         MOTLEY_ASSIGN(const At fit, find(at, std::to_string(devices)));
         MOTLEY_ASSIGN(network.between[std::pair(sailor_kind(from), sailor_kind(to))]
                                      [static_cast<int>(devices)],

@@ -5,7 +5,8 @@
 #include <string_view>
 
 #include "motley/cost/layers/layer_profile.h"
-#include "motley/cost/layers/pipeline_step.h"
+#include "motley/cost/layers/pipeline_plan.h"
+#include "motley/cost/layers/stage_network.h"
 
 namespace motley::cost {
 
@@ -33,7 +34,8 @@ Result<void> add_sailor_sizes(std::string_view text, const std::string& name,
 Result<StageNetwork> parse_sailor_network(std::string_view text, const std::string& name);
 
 /// Adds the fits between unlike kinds: zone -> kind -> devices -> zone -> kind -> devices -> fit,
-/// taking those inside `zone` with equal numbers of devices.
+/// taking those inside `zone` with equal numbers of devices; between equal kinds where there are
+/// none yet.
 Result<void> add_sailor_pairs(std::string_view text, const std::string& name,
                               const std::string& zone, StageNetwork& network);
 

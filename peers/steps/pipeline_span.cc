@@ -1,10 +1,10 @@
-#include "motley/cost/layers/pipeline_span.h"
+#include "peers/steps/pipeline_span.h"
 
 #include <algorithm>
 
 #include "motley/base/check.h"
 
-namespace motley::cost {
+namespace motley::peers {
 namespace {
 
 /// Runs the stages' operations in their order as soon as what they need is there.
@@ -80,4 +80,4 @@ Seconds pipeline_span(const std::vector<MicroBatchTimes>& stages, Seconds transf
   return Seconds(Pipeline(stages, transfer, micro_batches).span());
 }
 
-}  // namespace motley::cost
+}  // namespace motley::peers

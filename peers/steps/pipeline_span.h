@@ -5,7 +5,7 @@
 
 #include "motley/base/units.h"
 
-namespace motley::cost {
+namespace motley::peers {
 
 /// One micro-batch on one stage.
 struct MicroBatchTimes {
@@ -17,9 +17,8 @@ struct MicroBatchTimes {
 /// Narayanan et al., Memory-Efficient Pipeline-Parallel DNN Training, 2021): stage s of S runs
 /// S-1-s forwards, then one forward and one backward in turn, then the backwards that are left.
 /// A message between neighbours takes `transfer` and overlaps with computation on both sides: a
-/// micro-batch may start that long after its neighbour's part ended. (Where messages block both
-/// sides, cost/layers/pipeline_step.h applies.) Stages and micro-batches: one or more.
-/// O(stages micro_batches).
+/// micro-batch may start that long after its neighbour's part ended. Stages and micro-batches: one
+/// or more. O(stages micro_batches).
 ///
 /// Example: two stages of 1 s forward and 2 s backward, 0.5 s a message, two micro-batches.
 /// Stage 0: F0 0-1, F1 1-2. Stage 1: F0 1.5-2.5, B0 2.5-4.5, F1 4.5-5.5, B1 5.5-7.5.
@@ -27,4 +26,4 @@ struct MicroBatchTimes {
 Seconds pipeline_span(const std::vector<MicroBatchTimes>& stages, Seconds transfer,
                       std::int64_t micro_batches);
 
-}  // namespace motley::cost
+}  // namespace motley::peers

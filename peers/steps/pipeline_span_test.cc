@@ -1,9 +1,9 @@
-#include "motley/cost/layers/pipeline_span.h"
+#include "peers/steps/pipeline_span.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-namespace motley::cost {
+namespace motley::peers {
 namespace {
 
 MicroBatchTimes times(double forward, double backward) {
@@ -56,4 +56,4 @@ RC_GTEST_PROP(PipelineSpan, IsAtLeastTheSlowestStageAndAtMostAllInTurn, ()) {
 }
 
 }  // namespace
-}  // namespace motley::cost
+}  // namespace motley::peers

@@ -1,0 +1,184 @@
+#include "motley/search/stages/sample_bound.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace motley::search {
+namespace {
+
+constexpr double kLeap = 1.15;    // costs above so many times the samples need not be known
+constexpr int kMostRounds = 200;  // of column generation; then what is known counts
+constexpr double kSlack = 1e-6;   // of the samples: what is this near counts as possible
+constexpr double kDear = 1e12;    // a price that nobody pays
+
+/// The least of all layers' work a sample on one device of the pool, by its best units.
+double fastest_sample(const StageSums& sums, std::size_t pool) {
+  const StageCosts& costs = sums.costs();
+  double fastest = INFINITY;
+  std::vector<double> layers(costs.layers(), INFINITY);
+  for (std::size_t u = 0; u < costs.units().size(); ++u) {
+    if (costs.units()[u].pool != pool) continue;
+    for (const std::int64_t batch : costs.micro_batches()) {
+      if (!costs.knows(u, batch)) continue;
+      const WorkSums& work = sums.work(u, batch);
+      for (std::size_t i = 0; i < layers.size(); ++i)
+        layers[i] = std::min(
+            layers[i], work.pass(i, i + 1) * costs.units()[u].degree / static_cast<double>(batch));
+    }
+  }
+  double sum = 0;
+  for (const double layer : layers) sum += layer;
+  return std::min(fastest, sum);
+}
+
+}  // namespace
+
+bool ShapeColumns::add(const ReplicaShape& shape) {
+  if (!known_.insert(shape).second) return false;
+  shapes_.push_back(shape);
+  return true;
+}
+
+double rate_bound(const StageSums& sums, std::int64_t samples) {
+  double rate = 0;
+  for (std::size_t pool = 0; pool < sums.costs().pools().size(); ++pool) {
+    const double sample = fastest_sample(sums, pool);
+    if (std::isfinite(sample) && sample > 0) rate += sums.costs().pools()[pool].devices / sample;
+  }
+  return rate > 0 ? static_cast<double>(samples) / rate : 0;
+}
+
+/// Adds shapes that are worth more than `prices` say. False if there are none.
+bool SampleBound::price(double seconds, std::int64_t samples, const std::vector<double>& prices) {
+  const std::vector<std::int64_t>& batches = search_->sums().costs().micro_batches();
+  for (std::size_t i = 0; i < batches.size(); ++i) {
+    if (price_batch(seconds, samples, batches[next_batch_], prices)) return true;
+    next_batch_ = (next_batch_ + 1) % batches.size();
+  }
+  return false;
+}
+
+bool SampleBound::price_batch(double seconds, std::int64_t samples, std::int64_t micro,
+                              const std::vector<double>& prices) {
+  const StageCosts& costs = search_->sums().costs();
+  if (search_->least_cost(seconds, micro, prices) > 1 + 1e-9) return false;
+  double cheapest = INFINITY;  // replica of all
+  for (const StageUnit& unit : costs.units())
+    cheapest = std::min(cheapest, prices[unit.pool] * unit.degree + prices.back());
+  bool found = false;
+  std::int64_t n = std::max(micro, static_cast<std::int64_t>(std::min(cheapest, 1e15)) + 1);
+  while (n <= samples) {
+    ++programs_;
+    const double most = kLeap * static_cast<double>(n) + 1;
+    const auto shape = search_->cheapest({seconds, n, micro, prices, prices.back(), most});
+    if (!shape) {
+      n = static_cast<std::int64_t>(most) + 1;
+    } else if (shape->cost >= static_cast<double>(n)) {
+      n = static_cast<std::int64_t>(shape->cost) + 1;
+    } else {
+      // In multiples of the micro-batch, below which no smaller one is formed.
+      const std::int64_t does = search_->most_samples(shape->shape, seconds, samples);
+      if (static_cast<double>(does) > shape->cost) {
+        found = true;  // also if it is known: then nothing is proved
+        columns_->add(shape->shape);
+      }
+      n = std::max(does, n) + 1;
+    }
+  }
+  return found;
+}
+
+/// A first price for each device, by its speed, and each pool's best shapes alone.
+void SampleBound::seed(double seconds, std::int64_t samples) {
+  const StageSums& sums = search_->sums();
+  const std::vector<DevicePool>& pools = sums.costs().pools();
+  std::vector<double> prices;
+  for (std::size_t pool = 0; pool < pools.size(); ++pool)
+    prices.push_back(seconds / fastest_sample(sums, pool));
+  for (std::size_t pool = 0; pool < pools.size(); ++pool) {
+    if (prices[pool] <= 0) continue;
+    std::vector<double> alone(pools.size() + 1, kDear);
+    alone.back() = 0;
+    // Half of what it would be worth at its best.
+    alone[pool] = prices[pool] / 2;
+    collect(seconds, samples, alone);
+  }
+}
+
+void SampleBound::collect(double seconds, std::int64_t samples, const std::vector<double>& prices) {
+  for (const std::int64_t micro : search_->sums().costs().micro_batches())
+    price_batch(seconds, samples, micro, prices);
+}
+
+std::vector<double> SampleBound::limits() const {
+  std::vector<double> limits;
+  for (const DevicePool& pool : search_->sums().costs().pools()) limits.push_back(pool.devices);
+  limits.push_back(most_replicas_);
+  return limits;
+}
+
+void SampleBound::add_known(PackingLp& lp, double seconds, std::int64_t samples,
+                            std::vector<std::size_t>& column_of, std::size_t& known) const {
+  for (; known < columns_->shapes().size(); ++known) {
+    const ReplicaShape& shape = columns_->shapes()[known];
+    const std::int64_t does = search_->most_samples(shape, seconds, samples);
+    if (does == 0) continue;
+    std::vector<double> entries;
+    for (const int devices : search_->devices(shape)) entries.push_back(devices);
+    entries.push_back(1);
+    lp.add(static_cast<double>(does), std::move(entries));
+    column_of.push_back(known);
+  }
+}
+
+bool SampleBound::is_known_possible(double seconds, std::int64_t samples) {
+  if (columns_->shapes().empty()) seed(seconds, samples);
+  PackingLp lp(limits());
+  std::vector<std::size_t> column_of;
+  std::size_t known = 0;
+  add_known(lp, seconds, samples, column_of, known);
+  return lp.solve() >= static_cast<double>(samples);
+}
+
+SampleAnswer SampleBound::ask(double seconds, std::int64_t samples) {
+  const std::vector<DevicePool>& pools = search_->sums().costs().pools();
+  const std::vector<double> limits = this->limits();
+  if (columns_->shapes().empty()) seed(seconds, samples);
+  PackingLp lp(limits);
+  std::vector<std::size_t> column_of;  // shape of each of the program's columns
+  std::size_t known = 0;
+  SampleAnswer answer;
+  const auto wanted = static_cast<double>(samples);
+  for (int round = 0; round < kMostRounds; ++round) {
+    add_known(lp, seconds, samples, column_of, known);
+    const double value = lp.solve();
+    answer.prices = lp.prices();
+    if (value >= wanted * (1 - kSlack)) {
+      answer.is_possible = true;
+      break;
+    }
+    // Prices that prove just less than what is wanted.
+    std::vector<double> scaled = answer.prices;
+    if (value > 0)
+      for (double& each : scaled) each *= wanted * (1 - kSlack / 2) / value;
+    else
+      scaled.assign(pools.size() + 1, 0);
+    double spare = wanted * (1 - kSlack / 2);
+    for (std::size_t pool = 0; pool < limits.size(); ++pool) spare -= scaled[pool] * limits[pool];
+    // A pool that nothing uses yet has a price of 0, at which all looks good: it gets what is left.
+    const double part = std::max(spare, 0.0) / static_cast<double>(pools.size());
+    for (std::size_t pool = 0; pool < pools.size(); ++pool)
+      if (scaled[pool] <= 0) scaled[pool] = part / limits[pool];
+    if (!price(seconds, samples, scaled)) {
+      answer.prices = scaled;
+      return answer;
+    }
+  }
+  answer.is_possible = true;  // not proved otherwise
+  answer.amounts.assign(columns_->shapes().size(), 0);
+  const std::vector<double> amounts = lp.amounts();
+  for (std::size_t i = 0; i < amounts.size(); ++i) answer.amounts[column_of[i]] = amounts[i];
+  return answer;
+}
+
+}  // namespace motley::search

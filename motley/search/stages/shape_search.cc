@@ -1,0 +1,331 @@
+#include "motley/search/stages/shape_search.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace motley::search {
+namespace {
+
+constexpr double kNoLink = std::numeric_limits<double>::infinity();
+constexpr double kLeast = 1e-12;  // of prices and times, relative: what rounding may do
+
+/// A suffix of stages: its time by the model, the price of its devices, its first stage.
+struct ShapeLabel {
+  double time, cost;
+  std::int32_t unit, end;
+  std::int32_t rest;  // what follows, in CheapestShape::kept_; -1: nothing
+};
+
+/// Keeps those of which none is better in both, by rising time and falling cost.
+void keep_best(std::vector<ShapeLabel>& labels) {
+  std::sort(labels.begin(), labels.end(), [](const ShapeLabel& a, const ShapeLabel& b) {
+    return std::tie(a.time, a.cost, a.unit, a.end, a.rest) <
+           std::tie(b.time, b.cost, b.unit, b.end, b.rest);
+  });
+  std::size_t kept = 0;
+  for (const ShapeLabel& label : labels)
+    if (kept == 0 || label.cost < labels[kept - 1].cost * (1 - kLeast)) labels[kept++] = label;
+  labels.resize(kept);
+}
+
+/// One question's dynamic program.
+class CheapestShape {
+ public:
+  CheapestShape(const ShapeSearch& search, const ShapeLimits& limits, const ShapeQuestion& question)
+      : search_(search),
+        sums_(search.sums()),
+        limits_(limits),
+        question_(question),
+        layers_(sums_.costs().layers()),
+        micro_batches_((question.samples + question.micro_batch - 1) / question.micro_batch) {
+    const auto& units = sums_.costs().units();
+    for (std::size_t u = 0; u < units.size(); ++u)
+      if (sums_.costs().knows(u, question.micro_batch)) add_unit(u);
+    add_least_costs();
+  }
+
+  std::optional<PricedShape> find() {
+    std::optional<ShapeLabel> best;
+    const std::size_t most = std::min(layers_, limits_.most_stages);
+    States after(layers_ + 1), now(layers_ + 1);
+    for (std::size_t stages = 1; stages <= most && !units_.empty(); ++stages) {
+      for (auto& states : now) states.assign(units_.size(), {});
+      extend(stages, after, now);
+      if (!keep(now, best)) break;
+      std::swap(after, now);
+    }
+    if (!best) return std::nullopt;
+    PricedShape found{{{}, question_.micro_batch}, best->cost};
+    std::size_t first = 0;
+    for (const ShapeLabel* label = &*best;; label = &kept_[static_cast<std::size_t>(label->rest)]) {
+      const auto end = static_cast<std::size_t>(label->end);
+      found.shape.stages.push_back(
+          {first, end, units_[static_cast<std::size_t>(label->unit)].index});
+      first = end;
+      if (label->rest < 0) return found;
+    }
+  }
+
+ private:
+  /// Suffixes by their first layer and its unit; `rest` names the label itself.
+  using States = std::vector<std::vector<std::vector<ShapeLabel>>>;
+
+  struct Unit {
+    std::size_t index, pool;
+    double cost;
+    std::vector<double> all;  // seconds of all samples, prefix sums
+    const WorkSums* one;      // of a full micro-batch
+  };
+
+  void add_unit(std::size_t u) {
+    const StageUnit& unit = sums_.costs().units()[u];
+    Unit added{u, unit.pool, question_.prices[unit.pool] * unit.degree, {}, nullptr};
+    added.one = &sums_.work(u, question_.micro_batch);
+    const std::int64_t full = question_.samples / question_.micro_batch,
+                       rest = question_.samples % question_.micro_batch;
+    const WorkSums* odd = rest > 0 ? &sums_.work(u, rest) : nullptr;
+    for (std::size_t i = 0; i <= layers_; ++i)
+      added.all.push_back(static_cast<double>(full) * added.one->pass(0, i) +
+                          (odd ? odd->pass(0, i) : 0));
+    units_.push_back(std::move(added));
+  }
+
+  /// Every stage costs at least its devices' price times the share of the time that it computes.
+  void add_least_costs() {
+    least_.assign(layers_ + 1, 0);
+    for (std::size_t i = 0; i < layers_; ++i) {
+      double least = kNoLink;
+      for (const Unit& unit : units_)
+        least = std::min(least, unit.cost * (unit.all[i + 1] - unit.all[i]) / question_.seconds);
+      least_[i + 1] = least_[i] + least;
+    }
+  }
+
+  double post(std::size_t u, std::size_t first, std::size_t end) const {
+    const Unit& unit = units_[u];
+    return unit.one->update[end] - unit.one->update[first] +
+           search_.exchange(unit.index, first, end);
+  }
+
+  /// Can the unit compute these layers in time, and keep `stages` micro-batches of them?
+  bool is_possible(std::size_t u, std::size_t first, std::size_t end, std::size_t stages) const {
+    const Unit& unit = units_[u];
+    if (unit.all[end] - unit.all[first] + post(u, first, end) > question_.seconds) return false;
+    const auto kept = std::min<std::int64_t>(static_cast<std::int64_t>(stages), micro_batches_);
+    return sums_.bytes(unit.index, first, end).total(question_.micro_batch, kept) <=
+           sums_.memory(unit.index).value;
+  }
+
+  /// Puts a stage in front of all suffixes of one stage fewer.
+  void extend(std::size_t stages, const States& after, States& now) {
+    for (std::size_t end = layers_; end > 0; --end) {
+      if ((stages == 1) != (end == layers_)) continue;
+      for (std::size_t u = 0; u < units_.size(); ++u) {
+        rest_.clear();
+        if (stages == 1)
+          rest_.push_back({0, question_.replica_price, 0, 0, -1});
+        else
+          gather(u, end, after[end]);
+        if (!rest_.empty()) prepend(u, end, stages, now);
+      }
+    }
+  }
+
+  /// Drops what is no use, remembers the rest and the best whole replica. False if nothing is left
+  /// to extend.
+  bool keep(States& now, std::optional<ShapeLabel>& best) {
+    for (std::size_t u = 0; u < units_.size(); ++u)
+      for (const ShapeLabel& label : now[0][u])
+        if (label.cost < question_.most_cost * (1 - kLeast) &&
+            label.time + post(u, 0, static_cast<std::size_t>(label.end)) <= question_.seconds) {
+          best = label;
+          question_.most_cost = label.cost;
+        }
+    now[0].assign(units_.size(), {});
+    bool any = false;
+    for (std::size_t first = 1; first < layers_; ++first)
+      for (auto& labels : now[first]) {
+        keep_best(labels);
+        for (ShapeLabel& label : labels) {
+          kept_.push_back(label);
+          label.rest = static_cast<std::int32_t>(kept_.size() - 1);
+          any = true;
+        }
+      }
+    return any;
+  }
+
+  /// Suffixes that begin at `end`, with the messages from unit u.
+  void gather(std::size_t u, std::size_t end,
+              const std::vector<std::vector<ShapeLabel>>& suffixes) {
+    for (std::size_t next = 0; next < suffixes.size(); ++next) {
+      if (suffixes[next].empty()) continue;
+      if (limits_.one_pool && units_[next].pool != units_[u].pool) continue;
+      const double messages =
+          search_.messages(units_[u].index, units_[next].index, end, question_.micro_batch);
+      for (const ShapeLabel& label : suffixes[next]) {
+        if (label.time + messages > question_.seconds) break;
+        rest_.push_back({label.time + messages, label.cost, 0, 0, label.rest});
+      }
+    }
+    keep_best(rest_);
+  }
+
+  void prepend(std::size_t u, std::size_t end, std::size_t stages, States& now) {
+    const Unit& unit = units_[u];
+    const auto tied = sums_.costs().tied();
+    for (std::size_t first = end; first-- > 0;) {
+      if (limits_.one_layer_stages && end - first > 1) break;
+      if (!is_possible(u, first, end, stages)) {
+        // A longer one needs more, unless it holds weights once that shorter ones hold apart.
+        if (tied && tied->first < first && tied->second < end) continue;
+        break;
+      }
+      const double all = unit.all[end] - unit.all[first];
+      const double one = unit.one->pass(first, end);
+      for (const ShapeLabel& rest : rest_) {
+        const double time = stages == 1 ? all : std::max(all, one + rest.time);
+        const double cost = unit.cost + rest.cost;
+        if (time > question_.seconds) break;
+        if ((cost + least_[first]) * (1 + kLeast) >= question_.most_cost) continue;
+        now[first][u].push_back(
+            {time, cost, static_cast<std::int32_t>(u), static_cast<std::int32_t>(end), rest.rest});
+      }
+    }
+  }
+
+  const ShapeSearch& search_;
+  const StageSums& sums_;
+  const ShapeLimits& limits_;
+  ShapeQuestion question_;
+  std::size_t layers_;
+  std::int64_t micro_batches_;
+  std::vector<Unit> units_;
+  std::vector<double> least_;  // cost of layers before
+  std::vector<ShapeLabel> rest_, kept_;
+};
+
+}  // namespace
+
+ShapeSearch::ShapeSearch(const StageSums& sums, const ShapeModel& model, const ShapeLimits& limits)
+    : sums_(&sums), model_(model), limits_(limits) {
+  for (const StageUnit& unit : sums.costs().units())
+    host_rates_.push_back(sums.costs().host_rate(unit.pool).value);
+}
+
+std::optional<PricedShape> ShapeSearch::cheapest(const ShapeQuestion& question) const {
+  return CheapestShape(*this, limits_, question).find();
+}
+
+double ShapeSearch::messages(std::size_t unit, std::size_t next, std::size_t end,
+                             std::int64_t micro_batch) const {
+  const Bytes bytes = sums_->output(unit, end) * micro_batch;
+  const std::size_t units = sums_->costs().units().size();
+  std::vector<double>& known = hops_[bytes.value];
+  if (known.empty()) known.assign(units * units, -1);
+  double& seconds = known[unit * units + next];
+  if (seconds < 0) seconds = find_messages(unit, next, bytes);
+  return seconds;
+}
+
+double ShapeSearch::find_messages(std::size_t unit, std::size_t next, Bytes bytes) const {
+  const StageCosts& costs = sums_->costs();
+  const StageUnit &here = costs.units()[unit], &there = costs.units()[next];
+  const DevicePool &from = costs.pools()[here.pool], &to = costs.pools()[there.pool];
+  const auto both_ways = [&](HopReach reach) {
+    const auto out = costs.hop({here.pool, here.degree}, {there.pool, there.degree}, reach, bytes);
+    const auto back = costs.hop({there.pool, there.degree}, {here.pool, here.degree}, reach, bytes);
+    if (!out || !back) return kNoLink;
+    const auto size = static_cast<double>(bytes.value);
+    return out->delay.value + size / out->rate.value + back->delay.value + size / back->rate.value;
+  };
+  double best = kNoLink;
+  if (from.hosts() + to.hosts() > 2 || from.first_host != to.first_host)
+    best = both_ways(HopReach::kOtherHost);
+  const bool meets = here.pool == there.pool ? here.degree + there.degree <= from.per_host
+                                             : from.first_host < to.first_host + to.hosts() &&
+                                                   to.first_host < from.first_host + from.hosts();
+  if (meets) best = std::min(best, both_ways(HopReach::kSameHost));
+  return best;
+}
+
+double ShapeSearch::exchange(std::size_t unit, std::size_t first, std::size_t end) const {
+  if (model_.exchange_rounds == 0 || host_rates_[unit] <= 0) return 0;
+  return model_.exchange_rounds * static_cast<double>(sums_->gradients(unit, first, end)) /
+         host_rates_[unit];
+}
+
+double ShapeSearch::least_cost(double time, std::int64_t micro_batch,
+                               const std::vector<double>& prices) const {
+  const StageCosts& costs = sums_->costs();
+  std::vector<double> least(costs.layers(), std::numeric_limits<double>::infinity());
+  for (std::size_t u = 0; u < costs.units().size(); ++u) {
+    const StageUnit& unit = costs.units()[u];
+    // The smaller micro-batch that may be left over can be quicker a sample.
+    for (std::int64_t batch = 1; batch <= micro_batch; ++batch) {
+      if (!costs.knows(u, micro_batch) || !costs.knows(u, batch)) continue;
+      const WorkSums& work = sums_->work(u, batch);
+      for (std::size_t i = 0; i < least.size(); ++i)
+        least[i] = std::min(least[i], prices[unit.pool] * unit.degree * work.pass(i, i + 1) /
+                                          static_cast<double>(batch));
+    }
+  }
+  double sum = 0;
+  for (const double layer : least) sum += layer;
+  return sum / time;
+}
+
+double ShapeSearch::seconds(const ReplicaShape& shape, std::int64_t samples) const {
+  const std::int64_t full = samples / shape.micro_batch, rest = samples % shape.micro_batch;
+  double time = 0, before = 0, each = 0;
+  for (std::size_t s = 0; s < shape.stages.size(); ++s) {
+    const auto& [first, end, unit] = shape.stages[s];
+    const WorkSums& one = sums_->work(unit, shape.micro_batch);
+    const double work = one.pass(first, end);
+    const double all = static_cast<double>(full) * work +
+                       (rest > 0 ? sums_->work(unit, rest).pass(first, end) : 0);
+    const double post = one.update[end] - one.update[first] + exchange(unit, first, end);
+    if (s == 0) each = post;
+    time = std::max({time, before + all + each, all + post});
+    if (s + 1 < shape.stages.size())
+      before += work + messages(unit, shape.stages[s + 1].unit, end, shape.micro_batch);
+  }
+  return time;
+}
+
+std::int64_t ShapeSearch::most_samples(const ReplicaShape& shape, double time,
+                                       std::int64_t most) const {
+  // Times do not fall with the samples.
+  std::int64_t fits = 0, above = most + 1;
+  while (above - fits > 1) {
+    const std::int64_t middle = fits + (above - fits) / 2;
+    (seconds(shape, middle) <= time ? fits : above) = middle;
+  }
+  // One smaller micro-batch needs two full ones around it.
+  if (fits < 2 * shape.micro_batch) fits -= fits % shape.micro_batch;
+  return fits;
+}
+
+bool ShapeSearch::is_valid(const ReplicaShape& shape) const {
+  const std::size_t stages = shape.stages.size();
+  for (std::size_t s = 0; s < stages; ++s) {
+    const auto& [first, end, unit] = shape.stages[s];
+    if (!sums_->costs().knows(unit, shape.micro_batch)) return false;
+    if (sums_->bytes(unit, first, end)
+            .total(shape.micro_batch, static_cast<std::int64_t>(stages - s)) >
+        sums_->memory(unit).value)
+      return false;
+  }
+  return true;
+}
+
+std::vector<int> ShapeSearch::devices(const ReplicaShape& shape) const {
+  std::vector<int> devices(sums_->costs().pools().size());
+  for (const ShapeStage& stage : shape.stages) {
+    const StageUnit& unit = sums_->costs().units()[stage.unit];
+    devices[unit.pool] += unit.degree;
+  }
+  return devices;
+}
+
+}  // namespace motley::search

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "motley/search/stages/stage_sums.h"
+
+namespace motley::search {
+
+struct ShapeStage {
+  std::size_t first = 0, end = 0;  ///< layers
+  std::size_t unit = 0;
+  auto operator<=>(const ShapeStage&) const = default;
+};
+/// A replica without places and samples.
+struct ReplicaShape {
+  std::vector<ShapeStage> stages;
+  std::int64_t micro_batch = 1;
+  auto operator<=>(const ReplicaShape&) const = default;
+};
+
+/// What a replica's step takes at least. Let w_s be forward and backward of a full micro-batch in
+/// stage s, W_s those of all its samples, c_s a message to the next stage and one back, u_s the
+/// update and e_s the least exchange of its gradients. Stage s cannot begin before the first
+/// micro-batch came through those before it, nor can stage 0 end before its last one went back:
+///
+///     T >= max over s of (sum over r < s of (w_r + c_r) + W_s) + u_0 + e_0,   T >= W_s + u_s + e_s
+///
+/// whatever the order of passes. (First and last micro-batch are full where there are three or
+/// more, stage_plan.h; the planner forms one smaller one only then.) With equal stages and free
+/// messages this is 1F1B's (m + S - 1) w. A message takes what it does at best: inside a host, if
+/// both units fit one.
+struct ShapeModel {
+  /// e_s = exchange_rounds * gradients of s / its host's rate: 2 for a ring over many hosts, 0 if
+  /// nothing need leave a host.
+  double exchange_rounds = 0;
+  bool operator==(const ShapeModel&) const = default;
+};
+
+/// What stages may be; defaults allow everything.
+struct ShapeLimits {
+  bool one_layer_stages = false;  ///< each layer is a stage
+  bool one_pool = false;          ///< a replica's stages are on one pool
+  std::size_t most_stages = 1'000'000;
+};
+
+struct ShapeQuestion {
+  double seconds = 0;        ///< T
+  std::int64_t samples = 0;  ///< 1 or more
+  std::int64_t micro_batch = 1;
+  std::vector<double> prices;  ///< of a device, by pool; >= 0
+  double replica_price = 0;    ///< what each replica costs beside its devices
+  double most_cost = std::numeric_limits<double>::infinity();
+};
+struct PricedShape {
+  ReplicaShape shape;
+  double cost = 0;
+};
+
+/// Replica shapes by the model above: how long one takes, and which is the cheapest that does so
+/// many samples in a given time.
+class ShapeSearch {
+ public:
+  ShapeSearch(const StageSums& sums, const ShapeModel& model, const ShapeLimits& limits = {});
+
+  const StageSums& sums() const { return *sums_; }
+  const ShapeModel& model() const { return model_; }
+
+  /// The shape of the least sum of its devices' prices among all that fit memory (1F1B's micro-
+  /// batches in flight) and take no longer than `seconds`; absent if all cost `most_cost` or more.
+  /// Exact: a dynamic program from the last layer to the first. A state is the layer at which a
+  /// suffix of stages begins, their number k (which is what the first of them keeps in flight) and
+  /// the first one's unit; its labels are the pairs (time, cost) of which none is better in both,
+  /// where time is the bracket of the model over the suffix. A stage put in front makes it
+  /// max(W, w + c + time), which grows with it, so a dominated label never helps. Labels whose cost
+  /// and least cost of the layers before (each at its cheapest rate, devices in fractions) reach
+  /// `most_cost` are dropped. O(layers units stages (layers + units) labels).
+  std::optional<PricedShape> cheapest(const ShapeQuestion& question) const;
+
+  /// What so many samples take in the shape, and how many fit into a time; 0 if none.
+  /// What any shape costs at least, per sample: each layer at its cheapest rate, devices in
+  /// fractions, everything else for nothing. Infinite if no unit knows the micro-batch.
+  double least_cost(double seconds, std::int64_t micro_batch,
+                    const std::vector<double>& prices) const;
+
+  double seconds(const ReplicaShape& shape, std::int64_t samples) const;
+  std::int64_t most_samples(const ReplicaShape& shape, double seconds, std::int64_t most) const;
+  /// Is every micro-batch size known and does 1F1B fit the memory?
+  bool is_valid(const ReplicaShape& shape) const;
+  std::vector<int> devices(const ReplicaShape& shape) const;  ///< by pool
+
+  /// Two messages of a micro-batch between neighbours, there and back; infinite without a link.
+  double messages(std::size_t unit, std::size_t next, std::size_t end,
+                  std::int64_t micro_batch) const;
+  double exchange(std::size_t unit, std::size_t first, std::size_t end) const;
+
+ private:
+  const StageSums* sums_;
+  ShapeModel model_;
+  ShapeLimits limits_;
+  double find_messages(std::size_t unit, std::size_t next, Bytes bytes) const;
+
+  std::vector<double> host_rates_;  // by unit
+  /// Bytes -> [unit][next], negative where not yet asked for.
+  mutable std::map<std::int64_t, std::vector<double>> hops_;
+};
+
+}  // namespace motley::search

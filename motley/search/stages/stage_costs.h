@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "motley/base/units.h"
+
+namespace motley::search {
+
+/// Devices of one kind in one place, in hosts that are alike; the last host may have fewer.
+struct DevicePool {
+  std::string kind;
+  std::string zone;  ///< "" where there is one
+  int devices = 0;
+  int per_host = 1;
+  Bytes memory;  ///< of each device
+  /// Its hosts are first_host, first_host + 1, ... of the cluster; pools with other kinds of device
+  /// may be in the same ones.
+  int first_host = 0;
+  int hosts() const { return (devices + per_host - 1) / per_host; }
+  bool operator==(const DevicePool&) const = default;
+};
+
+/// Who can compute a stage together: `degree` devices of one host of a pool, each a part of every
+/// operator.
+struct StageUnit {
+  std::size_t pool = 0;
+  int degree = 1;
+  /// Keeps the inputs of its layers only and runs each forward once more before its backward.
+  bool recomputes = false;
+  bool operator==(const StageUnit&) const = default;
+};
+
+/// One layer on a unit: one micro-batch forward, the same backward, and the layer's update.
+struct LayerWork {
+  Seconds forward, backward, update;
+};
+
+/// What one layer holds on each member of a unit, and what it gives to the next.
+struct LayerBytes {
+  Bytes states;     ///< weights, gradients, optimizer state, buffers as large as these
+  Bytes gradients;  ///< what replicas exchange
+  Bytes kept;       ///< a sample: from its forward to its backward
+  Bytes workspace;  ///< a sample: while the layer is in backward
+  Bytes output;     ///< a sample, all members together: the message to the next stage
+};
+
+/// Devices of one host that send, or receive, together.
+struct HopEnd {
+  std::size_t pool = 0;
+  int devices = 1;
+};
+enum class HopReach { kSameHost, kOtherHost };
+
+/// A message on its way from devices to devices, when nothing else is under way.
+struct Hop {
+  Seconds delay;        ///< before the first byte and after the last one
+  BytesPerSecond rate;  ///< of all members together; > 0
+};
+
+/// What a plan of stages is priced by: a chain of layers, devices that may compute stretches of it,
+/// and what lies between them. Const, deterministic; an implementation may be used by one thread at
+/// a time. search/stages plans over this interface alone; layer_stage_costs.h implements it for a
+/// layer profile.
+///
+/// Requirements, on which the planner's bound rests: times and bytes are >= 0 and a layer's forward
+/// plus backward is above 0; a hop between hosts is not faster than host_rate() of either end.
+class StageCosts {
+ public:
+  virtual ~StageCosts() = default;
+  virtual std::size_t layers() const = 0;
+  virtual const std::vector<DevicePool>& pools() const = 0;
+  virtual const std::vector<StageUnit>& units() const = 0;
+  /// Sizes of micro-batches that are tried, ascending; not all need be known of every unit.
+  virtual const std::vector<std::int64_t>& micro_batches() const = 0;
+  /// Is the time of a micro-batch of so many samples known on the unit?
+  virtual bool knows(std::size_t unit, std::int64_t micro_batch) const = 0;
+  /// All layers; only if knows().
+  virtual std::vector<LayerWork> work(std::size_t unit, std::int64_t micro_batch) const = 0;
+  virtual std::vector<LayerBytes> bytes(std::size_t unit) const = 0;
+  /// What each member holds whatever it computes.
+  virtual Bytes held(std::size_t unit) const = 0;
+  /// Absent: no link, or nobody knows its rate.
+  virtual std::optional<Hop> hop(HopEnd from, HopEnd to, HopReach reach, Bytes bytes) const = 0;
+  /// All that a host of the pool sends to other hosts, and that it receives from them, at most.
+  virtual BytesPerSecond host_rate(std::size_t pool) const = 0;
+  /// Two layers that share their weights: in one stage they are held once, else their gradients are
+  /// summed between the two stages.
+  virtual std::optional<std::pair<std::size_t, std::size_t>> tied() const = 0;
+  /// Does a message stop both stages until it has passed, as blocking sends on the stream of
+  /// computation do? Otherwise it overlaps with computation.
+  virtual bool messages_block() const { return false; }
+  /// What was asked for and is left out, a sentence each.
+  virtual const std::vector<std::string>& notes() const = 0;
+};
+
+}  // namespace motley::search

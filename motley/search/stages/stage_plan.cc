@@ -1,0 +1,156 @@
+#include "motley/search/stages/stage_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+
+namespace motley::search {
+namespace {
+
+tl::unexpected<Error> stage_fault(const std::string& message) {
+  return usage_error("search.stages", message);
+}
+
+Result<void> verify_place(const PlannedStage& stage, const StageCosts& costs,
+                          std::vector<std::vector<bool>>& taken, const std::string& where) {
+  if (stage.unit >= costs.units().size()) return stage_fault(where + ": no such unit");
+  const auto [pool_index, degree, recomputes] = costs.units()[stage.unit];
+  const DevicePool& pool = costs.pools()[pool_index];
+  const int first = stage.host * pool.per_host + stage.slot;
+  if (stage.host < 0 || stage.slot < 0 || stage.slot + degree > pool.per_host ||
+      first + degree > pool.devices)
+    return stage_fault(fmt::format("{}: host {}, devices {} to {} of {}: there are {} of {} a host",
+                                   where, stage.host, stage.slot, stage.slot + degree - 1,
+                                   pool.kind, pool.devices, pool.per_host));
+  for (int i = first; i < first + degree; ++i) {
+    if (taken[pool_index][static_cast<std::size_t>(i)])
+      return stage_fault(
+          fmt::format("{}: device {} of {} has a stage already", where, i, pool.kind));
+    taken[pool_index][static_cast<std::size_t>(i)] = true;
+  }
+  return {};
+}
+
+/// Devices of a pool's hosts that are free; a unit goes where it fits most tightly, the first of
+/// equals.
+class FreeDevices {
+ public:
+  explicit FreeDevices(const DevicePool& pool) : pool_(&pool) {
+    for (int left = pool.devices; left > 0; left -= pool.per_host)
+      used_.push_back(std::max(0, pool.per_host - left));
+  }
+  bool place(PlannedStage& stage, int degree) {
+    // Wider units come first, so hosts fill in order but for what does not fit any more.
+    for (std::size_t host = from_; host < used_.size(); ++host) {
+      if (host == from_ && used_[host] == pool_->per_host) ++from_;
+      if (used_[host] + degree > pool_->per_host) continue;
+      stage.host = static_cast<int>(host);
+      // A last host with fewer devices has its first ones.
+      const int missing =
+          host + 1 == used_.size() ? pool_->hosts() * pool_->per_host - pool_->devices : 0;
+      stage.slot = used_[host] - missing;
+      used_[host] += degree;
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  const DevicePool* pool_;
+  std::vector<int> used_;
+  std::size_t from_ = 0;
+};
+
+}  // namespace
+
+std::string_view schedule_name(StageSchedule schedule) {
+  switch (schedule) {
+    case StageSchedule::k1F1B:
+      return "1f1b";
+    case StageSchedule::kH1F1B:
+      return "h-1f1b";
+    case StageSchedule::kList:
+      return "list";
+    case StageSchedule::kWide:
+      return "wide 1f1b";
+    case StageSchedule::kDeepList:
+      return "deep list";
+    case StageSchedule::kGPipe:
+      return "gpipe";
+  }
+  return "";
+}
+
+std::vector<std::int64_t> micro_batch_sizes(const StageReplica& replica) {
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(replica.samples / replica.micro_batch),
+                                  replica.micro_batch);
+  const std::int64_t rest = replica.samples % replica.micro_batch;
+  if (rest > 0) sizes.insert(sizes.size() < 2 ? sizes.end() : sizes.end() - 1, rest);
+  return sizes;
+}
+
+std::vector<int> used_devices(const StagePlan& plan, const StageCosts& costs) {
+  std::vector<int> used(costs.pools().size());
+  for (const StageReplica& replica : plan.replicas)
+    for (const PlannedStage& stage : replica.stages)
+      used[costs.units()[stage.unit].pool] += costs.units()[stage.unit].degree;
+  return used;
+}
+
+Result<void> verify_stage_plan(const StagePlan& plan, const StageCosts& costs) {
+  if (plan.replicas.empty()) return stage_fault("no replica");
+  std::vector<std::vector<bool>> taken;
+  for (const DevicePool& pool : costs.pools())
+    taken.emplace_back(static_cast<std::size_t>(pool.devices));
+  for (std::size_t r = 0; r < plan.replicas.size(); ++r) {
+    const StageReplica& replica = plan.replicas[r];
+    if (replica.micro_batch < 1 || replica.samples < 1)
+      return stage_fault(fmt::format("replica {}: {} samples in micro-batches of {}", r,
+                                     replica.samples, replica.micro_batch));
+    std::size_t next = 0;
+    for (std::size_t s = 0; s < replica.stages.size(); ++s) {
+      const PlannedStage& stage = replica.stages[s];
+      const std::string where = fmt::format("replica {}, stage {}", r, s);
+      if (stage.first != next || stage.end <= stage.first)
+        return stage_fault(fmt::format("{}: layers {} to {}, wanted a start at {}", where,
+                                       stage.first, stage.end, next));
+      MOTLEY_RETURN_IF_ERROR(verify_place(stage, costs, taken, where));
+      for (const std::int64_t size : {replica.micro_batch, replica.samples % replica.micro_batch})
+        if (size > 0 && size <= replica.samples && !costs.knows(stage.unit, size))
+          return stage_fault(fmt::format("{}: nobody knows what {} samples take on {} at degree {}",
+                                         where, size,
+                                         costs.pools()[costs.units()[stage.unit].pool].kind,
+                                         costs.units()[stage.unit].degree));
+      next = stage.end;
+    }
+    if (next != costs.layers())
+      return stage_fault(
+          fmt::format("replica {}: stages end at layer {}, wanted {}", r, next, costs.layers()));
+  }
+  return {};
+}
+
+bool place_stages(StagePlan& plan, const StageCosts& costs, StagePlacing placing) {
+  std::vector<FreeDevices> free;
+  for (const DevicePool& pool : costs.pools()) free.emplace_back(pool);
+  // Wide units, then (by stage) equal stretches of layers together.
+  std::vector<std::tuple<int, std::size_t, std::size_t, std::size_t, std::size_t>> order;
+  for (std::size_t r = 0; r < plan.replicas.size(); ++r)
+    for (std::size_t s = 0; s < plan.replicas[r].stages.size(); ++s) {
+      const PlannedStage& stage = plan.replicas[r].stages[s];
+      const bool by_stage = placing != StagePlacing::kByReplica;
+      const int degree = costs.units()[stage.unit].degree;
+      order.emplace_back(placing == StagePlacing::kInOrder ? 0 : -degree,
+                         by_stage ? stage.first : 0, by_stage ? stage.end : 0, r, s);
+    }
+  std::sort(order.begin(), order.end());
+  for (const auto& [width, first, end, r, s] : order) {
+    PlannedStage& stage = plan.replicas[r].stages[s];
+    const StageUnit& unit = costs.units()[stage.unit];
+    if (!free[unit.pool].place(stage, unit.degree)) return false;
+  }
+  return true;
+}
+
+}  // namespace motley::search

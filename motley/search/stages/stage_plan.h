@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/search/stages/stage_costs.h"
+
+namespace motley::search {
+
+/// Layers [first, end) on devices `slot` to `slot + degree - 1` of a host of the unit's pool.
+struct PlannedStage {
+  std::size_t first = 0, end = 0;
+  std::size_t unit = 0;  ///< of StageCosts::units()
+  int host = 0;          ///< among the pool's
+  int slot = 0;          ///< the unit's first device in the host
+  bool operator==(const PlannedStage&) const = default;
+};
+
+/// In which order a stage runs forwards and backwards (pipeline_order.h).
+enum class StageSchedule {
+  k1F1B,   ///< stage s of S starts min(m, S - s) micro-batches, then one backward, one forward
+  kH1F1B,  ///< more of them in front of slow messages
+  kWide,   ///< twice as many as 1F1B, if memory allows: unequal stages need not wait for each other
+  kList,   ///< whatever is ready, backward first, with as many in flight as kWide
+  kDeepList,  ///< the same with as many as memory allows
+  kGPipe,     ///< all forwards, then all backwards
+};
+std::string_view schedule_name(StageSchedule schedule);
+
+/// One copy of the model. Its samples go through it in micro-batches of `micro_batch`; what is left
+/// over is a smaller one, which runs before the last if there are three or more.
+struct StageReplica {
+  std::vector<PlannedStage> stages;  ///< cover the layers in order
+  std::int64_t micro_batch = 1;
+  std::int64_t samples = 0;
+  StageSchedule schedule = StageSchedule::k1F1B;
+  bool operator==(const StageReplica&) const = default;
+};
+
+/// Replicas that may differ in everything; devices that none names are idle.
+struct StagePlan {
+  std::vector<StageReplica> replicas;
+  bool operator==(const StagePlan&) const = default;
+};
+
+/// Samples of each micro-batch, in order.
+std::vector<std::int64_t> micro_batch_sizes(const StageReplica& replica);
+/// Devices used of each pool.
+std::vector<int> used_devices(const StagePlan& plan, const StageCosts& costs);
+/// The first thing that is wrong: "replica 1, stage 0: layers 3 to 2, wanted a start at 0". A
+/// device is named once, hosts and slots exist, each replica has samples.
+Result<void> verify_stage_plan(const StagePlan& plan, const StageCosts& costs);
+
+/// Gives places to stages: in each pool stage by stage of replicas that are alike, so that hosts
+/// hold copies of the same layers (kByStage), or replica by replica (kByReplica). Wider units come
+/// first, so degrees that divide the hosts' devices leave no gaps. kInOrder: stage by stage,
+/// whatever their width. False if some do not fit.
+enum class StagePlacing { kByStage, kByReplica, kInOrder };
+bool place_stages(StagePlan& plan, const StageCosts& costs, StagePlacing placing);
+
+}  // namespace motley::search

@@ -1,0 +1,558 @@
+#include "motley/search/stages/stage_search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+
+#include "motley/search/stages/sample_bound.h"
+#include "motley/search/stages/whole_replicas.h"
+
+namespace motley::search {
+namespace {
+
+constexpr double kGrowth = 1.3;  // of a time that is too short
+constexpr double kBoundPrecision =
+    5e-3;                          // between a time that is proved impossible and one that is not
+constexpr double kDescent = 0.02;  // of a time that is long enough
+constexpr double kOptimalGap = 1e-3;
+constexpr std::size_t kMostOffers = 64;           // shapes that are put together
+constexpr std::size_t kShorter[] = {1, 2, 4, 8};  // stages
+constexpr double kDiscount = 0.85;                // at which shapes are collected
+constexpr std::size_t kRunnerUps = 4;
+constexpr std::size_t kMostPriced = 7;  // mixes that are tuned and simulated whole
+
+/// Shapes in whole numbers.
+struct Mix {
+  std::vector<std::pair<ReplicaShape, int>> parts;
+  bool operator<(const Mix& other) const { return parts < other.parts; }
+};
+
+enum MixBy { kMixModel, kMixSimulated };
+
+/// Largest time that is proved too short, smallest that is not.
+struct Bracket {
+  double impossible = 0, possible = 0;
+  SampleAnswer answer;  // at `possible`
+};
+
+/// From where the shapes known so far are enough downwards, as long as it goes: questions that are
+/// answered yes are cheap, a no has to be proved.
+Bracket descend(SampleBound& bound, double least, std::int64_t samples) {
+  Bracket bracket{least, least, {}};
+  while (!bound.is_known_possible(bracket.possible, samples)) bracket.possible *= kGrowth;
+  double below = bracket.possible / kGrowth;
+  while (bracket.possible > below * (1 + kBoundPrecision)) {
+    const double middle = std::sqrt(bracket.possible * below);
+    (bound.is_known_possible(middle, samples) ? bracket.possible : below) = middle;
+  }
+  bracket.answer = bound.ask(bracket.possible, samples);
+  for (double step = kDescent; bracket.possible > bracket.impossible * (1 + kBoundPrecision);) {
+    const double tried =
+        std::max(bracket.possible / (1 + step), std::sqrt(bracket.impossible * bracket.possible));
+    SampleAnswer answer = bound.ask(tried, samples);
+    if (answer.is_possible) {
+      bracket.possible = tried;
+      bracket.answer = std::move(answer);
+    } else {
+      bracket.impossible = tried;
+      step = kDescent / 4;
+    }
+  }
+  return bracket;
+}
+
+/// Plans by their number of replicas. Where there are more copies of a layer than one host has
+/// devices, some lie in other hosts, and a ring over n of them sends 2 (n - 1) / n of the gradients
+/// out of each.
+struct ReplicaClass {
+  double most = 0;    // replicas
+  double rounds = 0;  // ShapeModel::exchange_rounds
+};
+
+std::vector<ReplicaClass> find_classes(const StageCosts& costs) {
+  std::map<int, int> of_host;  // devices
+  int all = 0;
+  for (const DevicePool& pool : costs.pools()) {
+    all += pool.devices;
+    for (int host = 0; host < pool.hosts(); ++host)
+      of_host[pool.first_host + host] += pool.per_host;
+  }
+  int widest = 1;
+  for (const auto& [host, devices] : of_host) widest = std::max(widest, devices);
+  std::vector<ReplicaClass> classes = {{static_cast<double>(widest), 0}};
+  for (int times = 1; widest * times < all; times *= 2) {
+    const double fewest = widest * times + 1;
+    classes.push_back({times < 4 ? 2.0 * widest * times : all, 2 * (fewest - 1) / fewest});
+    if (times == 4) break;
+  }
+  classes.back().most = all;
+  return classes;
+}
+
+class StageSearch {
+ public:
+  explicit StageSearch(const StageQuestion& question)
+      : question_(question),
+        sums_(*question.costs),
+        free_(sums_, {}, question.limits),
+        classes_(find_classes(*question.costs)),
+        ringed_(sums_, {classes_.back().rounds}, question.limits),
+        evaluator_(sums_) {}
+
+  Result<StageOutcome> run() {
+    for (const std::string& note : costs().notes()) outcome_.why.push_back(note);
+    if (!has_shape()) {
+      explain_infeasible();
+      return std::move(outcome_);
+    }
+    const double least = rate_bound(sums_, question_.global_batch) * (1 - 1e-9);
+    const Bracket start = find_bound(least);
+    MOTLEY_RETURN_IF_ERROR(add_mixes(start));
+    MOTLEY_RETURN_IF_ERROR(price_mixes());
+    finish();
+    return std::move(outcome_);
+  }
+
+ private:
+  const StageCosts& costs() const { return *question_.costs; }
+
+  bool has_shape() const {
+    const std::vector<double> ones(costs().pools().size(), 1.0);
+    for (const std::int64_t batch : costs().micro_batches())
+      if (batch <= question_.global_batch && free_.cheapest({1e15, batch, batch, ones, 0}))
+        return true;
+    return false;
+  }
+  Bracket find_bound(double least);
+  void explain_infeasible();
+  Result<void> add_mixes(const Bracket& start);
+  Result<void> add_mix(double seconds, const std::vector<double>& prices, MixBy by);
+  double estimate(const ReplicaShape& shape, std::int64_t samples) const;
+  std::int64_t expected_samples(const ReplicaShape& shape, double seconds) const;
+  Result<double> simulate_alone(const ReplicaShape& shape, std::int64_t samples);
+  std::int64_t samples_of(const Mix& mix, double seconds) const;
+  double seconds_of(const Mix& mix) const;
+  Result<double> alone(StageReplica replica) const;
+  Result<void> choose_schedule(StageReplica& replica) const;
+  Result<void> price_mixes();
+  Result<void> price_mix(Mix mix);
+  bool fits_devices(const ReplicaShape& shape) const;
+  Result<std::vector<std::int64_t>> share(const Mix& mix, const StagePlan& plan,
+                                          const std::vector<std::size_t>& first_of);
+  Result<void> move_layers(StageReplica& replica) const;
+  void finish();
+
+  const StageQuestion& question_;
+  StageSums sums_;
+  ShapeSearch free_;
+  std::vector<ReplicaClass> classes_;
+  ShapeSearch ringed_;
+  StageEvaluator evaluator_;
+  ShapeColumns columns_;
+  std::map<ReplicaShape, double> slower_;  // simulated time over the model's
+  std::vector<Mix> mixes_;
+  std::vector<PricedStagePlan> priced_;
+  StageOutcome outcome_;
+};
+
+/// The bound over all numbers of replicas; what it returns is of the largest class, whose shapes
+/// are put together.
+Bracket StageSearch::find_bound(double least) {
+  Bracket start;
+  for (std::size_t i = classes_.size(); i-- > 0;) {
+    const ShapeSearch search(sums_, {classes_[i].rounds}, question_.limits);
+    SampleBound bound(search, columns_, classes_[i].most);
+    if (i + 1 == classes_.size()) {
+      start = descend(bound, least, question_.global_batch);
+      outcome_.lower_bound = Seconds(start.impossible);
+    } else if (bound.ask(outcome_.lower_bound.value, question_.global_batch).is_possible) {
+      // Fewer replicas are quicker.
+      const double impossible = descend(bound, least, question_.global_batch).impossible;
+      outcome_.lower_bound = std::min(outcome_.lower_bound, Seconds(impossible));
+    }
+    outcome_.programs += bound.programs();
+  }
+  // Shorter pipelines are worth less by the model and more in the simulator.
+  for (std::vector<double> prices = start.answer.prices; const std::size_t stages : kShorter) {
+    ShapeLimits limits = question_.limits;
+    limits.most_stages = std::min(limits.most_stages, stages);
+    const ShapeSearch search(sums_, {classes_.back().rounds}, limits);
+    SampleBound bound(search, columns_, classes_.back().most);
+    for (std::size_t i = 0; i < prices.size(); ++i) prices[i] = kDiscount * start.answer.prices[i];
+    bound.collect(start.possible, question_.global_batch, prices);
+    outcome_.programs += bound.programs();
+  }
+  return start;
+}
+
+void StageSearch::explain_infeasible() {
+  for (std::size_t u = 0; u < costs().units().size(); ++u) {
+    const StageUnit& unit = costs().units()[u];
+    const DevicePool& pool = costs().pools()[unit.pool];
+    std::int64_t largest = 0;
+    std::size_t at = 0;
+    for (std::size_t i = 0; i < costs().layers(); ++i) {
+      const std::int64_t bytes = sums_.bytes(u, i, i + 1).total(costs().micro_batches().front(), 1);
+      if (bytes > largest) largest = bytes, at = i;
+    }
+    if (largest > pool.memory.value)
+      outcome_.why.push_back(
+          fmt::format("layer {} alone needs {:.1f} GB on {} at degree {}, which has {:.1f} GB", at,
+                      static_cast<double>(largest) * 1e-9, pool.kind, unit.degree,
+                      static_cast<double>(pool.memory.value) * 1e-9));
+  }
+  outcome_.why.push_back("no replica fits: in no cut into stages does every stage fit a device");
+}
+
+std::int64_t StageSearch::samples_of(const Mix& mix, double seconds) const {
+  std::int64_t samples = 0;
+  for (const auto& [shape, count] : mix.parts) samples += count * expected_samples(shape, seconds);
+  return samples;
+}
+
+double StageSearch::seconds_of(const Mix& mix) const {
+  double below = outcome_.lower_bound.value, above = below;
+  while (samples_of(mix, above) < question_.global_batch) {
+    below = above;
+    above *= kGrowth;
+  }
+  for (int i = 0; i < 30 && above > below * (1 + 1e-6); ++i) {
+    const double middle = (below + above) / 2;
+    (samples_of(mix, middle) < question_.global_batch ? below : above) = middle;
+  }
+  return above;
+}
+
+/// What a step of a replica takes when stages wait for each other as in 1F1B: all of them once, and
+/// the slowest of them for the other micro-batches.
+double StageSearch::estimate(const ReplicaShape& shape, std::int64_t samples) const {
+  double once = 0, slowest = 0;
+  for (std::size_t s = 0; s < shape.stages.size(); ++s) {
+    const auto& [first, end, unit] = shape.stages[s];
+    const double work = sums_.work(unit, shape.micro_batch).pass(first, end);
+    slowest = std::max(slowest, work);
+    once += work;
+    if (s + 1 < shape.stages.size())
+      once += ringed_.messages(unit, shape.stages[s + 1].unit, end, shape.micro_batch);
+  }
+  const double others = static_cast<double>(samples) / static_cast<double>(shape.micro_batch) - 1;
+  const auto& [first, end, unit] = shape.stages.front();
+  return std::max(ringed_.seconds(shape, samples),
+                  once + std::max(0.0, others) * slowest +
+                      sums_.work(unit, shape.micro_batch).update[end] +
+                      ringed_.exchange(unit, first, end));
+}
+
+/// Samples within a time, by the model and what the simulator said of the shape.
+std::int64_t StageSearch::expected_samples(const ReplicaShape& shape, double seconds) const {
+  const auto known = slower_.find(shape);
+  const double slower = known == slower_.end() ? 1 : known->second;
+  return ringed_.most_samples(shape, seconds / slower, question_.global_batch);
+}
+
+/// The best schedule's time of a replica alone, each stage in another host where there are several.
+Result<double> StageSearch::simulate_alone(const ReplicaShape& shape, std::int64_t samples) {
+  StageReplica replica{{}, shape.micro_batch, samples, StageSchedule::kH1F1B};
+  for (std::size_t s = 0; s < shape.stages.size(); ++s) {
+    const auto& [first, end, unit] = shape.stages[s];
+    const DevicePool& pool = costs().pools()[costs().units()[unit].pool];
+    replica.stages.push_back({first, end, unit, static_cast<int>(s) % pool.hosts(), 0});
+  }
+  MOTLEY_ASSIGN(double best, alone(replica));
+  replica.schedule = StageSchedule::kWide;
+  MOTLEY_ASSIGN(const double wide, alone(replica));
+  const auto& [first, end, unit] = shape.stages.front();
+  const double post =
+      sums_.work(unit, shape.micro_batch).update[end] + ringed_.exchange(unit, first, end);
+  return std::min(best, wide) + post;
+}
+
+/// Seconds of a replica alone; of many micro-batches the later ones take what some before took.
+Result<double> StageSearch::alone(StageReplica replica) const {
+  const auto stages = static_cast<std::int64_t>(replica.stages.size());
+  const std::int64_t some = 2 * stages + 4, more = 3 * stages + 8;
+  const double samples = static_cast<double>(replica.samples);
+  if (replica.samples <= (more + some) * replica.micro_batch) {
+    MOTLEY_ASSIGN(const Seconds all, evaluator_.pipeline(replica));
+    return all.value;
+  }
+  replica.samples = more * replica.micro_batch;
+  MOTLEY_ASSIGN(const Seconds longer, evaluator_.pipeline(replica));
+  replica.samples = some * replica.micro_batch;
+  MOTLEY_ASSIGN(const Seconds shorter, evaluator_.pipeline(replica));
+  const double each =
+      (longer.value - shorter.value) / static_cast<double>((more - some) * replica.micro_batch);
+  return longer.value + each * (samples - static_cast<double>(more * replica.micro_batch));
+}
+
+/// The best mix at a time, from the shapes that are worth most there.
+Result<void> StageSearch::add_mix(double seconds, const std::vector<double>& prices, MixBy by) {
+  std::vector<std::pair<double, std::size_t>> worth;
+  for (std::size_t i = 0; i < columns_.shapes().size(); ++i) {
+    const ReplicaShape& shape = columns_.shapes()[i];
+    std::int64_t does = expected_samples(shape, seconds);
+    if (does == 0) continue;
+    if (by == kMixSimulated && !slower_.contains(shape)) {
+      const double slower = estimate(shape, does) / ringed_.seconds(shape, does);
+      does = ringed_.most_samples(shape, seconds / slower, question_.global_batch);
+    }
+    double price = 1e-9;
+    const std::vector<int> devices = ringed_.devices(shape);
+    for (std::size_t p = 0; p < devices.size(); ++p) price += prices[p] * devices[p];
+    if (does > 0) worth.emplace_back(-static_cast<double>(does) / price, i);
+  }
+  std::sort(worth.begin(), worth.end());
+  if (worth.size() > kMostOffers) worth.resize(kMostOffers);
+  std::vector<ShapeOffer> offers;
+  for (const auto& [negative, i] : worth) {
+    const ReplicaShape& shape = columns_.shapes()[i];
+    if (by == kMixSimulated && !slower_.contains(shape)) {
+      const std::int64_t does = ringed_.most_samples(shape, seconds, question_.global_batch);
+      MOTLEY_ASSIGN(const double time, simulate_alone(shape, does));
+      slower_[shape] = time / ringed_.seconds(shape, does);
+    }
+    offers.push_back({expected_samples(shape, seconds), ringed_.devices(shape)});
+  }
+  std::vector<int> devices;
+  for (const DevicePool& pool : costs().pools()) devices.push_back(pool.devices);
+  const std::vector<int> counts = choose_replicas(offers, devices);
+  Mix mix;
+  for (std::size_t i = 0; i < counts.size(); ++i)
+    if (counts[i] > 0) mix.parts.emplace_back(columns_.shapes()[worth[i].second], counts[i]);
+  std::sort(mix.parts.begin(), mix.parts.end());
+  if (!mix.parts.empty() && std::find_if(mixes_.begin(), mixes_.end(), [&](const Mix& known) {
+                              return known.parts == mix.parts;
+                            }) == mixes_.end())
+    mixes_.push_back(std::move(mix));
+  return {};
+}
+
+bool StageSearch::fits_devices(const ReplicaShape& shape) const {
+  const std::vector<int> devices = free_.devices(shape);
+  for (std::size_t pool = 0; pool < devices.size(); ++pool)
+    if (devices[pool] > costs().pools()[pool].devices) return false;
+  return true;
+}
+
+Result<void> StageSearch::add_mixes(const Bracket& start) {
+  // By the model alone, then by what the simulator says of the best shapes.
+  for (const double factor : {1.0, 1.01, 1.03, 1.06}) {
+    MOTLEY_RETURN_IF_ERROR(add_mix(start.possible * factor, start.answer.prices, kMixModel));
+  }
+  for (const double factor : {1.0, 1.03, 1.06, 1.1, 1.15, 1.2, 1.3}) {
+    MOTLEY_RETURN_IF_ERROR(add_mix(start.possible * factor, start.answer.prices, kMixSimulated));
+  }
+  // One replica exchanges nothing, so it also serves where devices cannot reach each other.
+  Mix alone;
+  double best = INFINITY;
+  for (const ReplicaShape& shape : columns_.shapes()) {
+    const double seconds = free_.seconds(shape, question_.global_batch);
+    if (seconds >= best || !fits_devices(shape)) continue;
+    best = seconds;
+    alone.parts = {{shape, 1}};
+  }
+  if (!alone.parts.empty()) mixes_.push_back(std::move(alone));
+  return {};
+}
+
+/// Those first that are quickest by what the simulator says of their shapes alone.
+Result<void> StageSearch::price_mixes() {
+  std::vector<std::pair<double, Mix>> ranked;
+  for (Mix& mix : mixes_) {
+    const double seconds = seconds_of(mix);
+    for (const auto& [shape, count] : mix.parts) {
+      if (slower_.contains(shape)) continue;
+      const std::int64_t does = ringed_.most_samples(shape, seconds, question_.global_batch);
+      if (does == 0) continue;
+      MOTLEY_ASSIGN(const double time, simulate_alone(shape, does));
+      slower_[shape] = time / ringed_.seconds(shape, does);
+    }
+    ranked.emplace_back(seconds_of(mix), std::move(mix));
+  }
+  std::sort(ranked.begin(), ranked.end());
+  for (std::size_t i = 0; i < ranked.size(); ++i) {
+    if (i >= kMostPriced && !priced_.empty()) break;
+    const auto priced = price_mix(ranked[i].second);
+    if (priced) continue;
+    // A link that is not there.
+    const std::string& message = priced.error().message;
+    if (std::find(outcome_.why.begin(), outcome_.why.end(), message) == outcome_.why.end())
+      outcome_.why.push_back(message);
+  }
+  return {};
+}
+
+/// As StageEvaluator::choose_schedule, but by short runs.
+Result<void> StageSearch::choose_schedule(StageReplica& replica) const {
+  std::optional<std::pair<double, StageSchedule>> best;
+  for (const StageSchedule schedule :
+       {StageSchedule::k1F1B, StageSchedule::kH1F1B, StageSchedule::kWide, StageSchedule::kList,
+        StageSchedule::kDeepList}) {
+    replica.schedule = schedule;
+    MOTLEY_ASSIGN(const double time, alone(replica));
+    if (!best || time < best->first) best = {time, schedule};
+  }
+  replica.schedule = best->second;
+  return {};
+}
+
+/// Layers between neighbours, as long as the replica alone gets quicker by it.
+Result<void> StageSearch::move_layers(StageReplica& replica) const {
+  MOTLEY_ASSIGN(double best, alone(replica));
+  for (bool has_moved = true; has_moved;) {
+    has_moved = false;
+    for (std::size_t s = 0; s + 1 < replica.stages.size(); ++s)
+      for (const int by : {-1, 1}) {
+        StageReplica tried = replica;
+        const auto cut =
+            static_cast<std::size_t>(static_cast<std::int64_t>(tried.stages[s].end) + by);
+        tried.stages[s].end = tried.stages[s + 1].first = cut;
+        if (cut <= tried.stages[s].first || cut >= tried.stages[s + 1].end) continue;
+        ReplicaShape shape{{}, tried.micro_batch};
+        for (const PlannedStage& stage : tried.stages)
+          shape.stages.push_back({stage.first, stage.end, stage.unit});
+        if (!free_.is_valid(shape)) continue;
+        MOTLEY_ASSIGN(const double time, alone(tried));
+        if (time >= best * (1 - 1e-4)) continue;
+        best = time;
+        replica = tried;
+        has_moved = true;
+      }
+  }
+  return {};
+}
+
+/// Samples of each replica of each part, so that all end together by what the simulator says of one
+/// of them. `first_of`: a part's first replica in the plan.
+Result<std::vector<std::int64_t>> StageSearch::share(const Mix& mix, const StagePlan& plan,
+                                                     const std::vector<std::size_t>& first_of) {
+  std::vector<double> slower(mix.parts.size(), 1);  // than the model says
+  std::vector<std::int64_t> samples(mix.parts.size());
+  double seconds = seconds_of(mix);
+  for (int round = 0; round < 3; ++round) {
+    double below = outcome_.lower_bound.value / 2, above = below;
+    const auto at = [&](double time) {
+      std::int64_t sum = 0;
+      for (std::size_t i = 0; i < mix.parts.size(); ++i)
+        sum += mix.parts[i].second *
+               ringed_.most_samples(mix.parts[i].first, time / slower[i], question_.global_batch);
+      return sum;
+    };
+    while (at(above) < question_.global_batch) above *= kGrowth;
+    for (int i = 0; i < 24; ++i) {
+      const double middle = (below + above) / 2;
+      (at(middle) < question_.global_batch ? below : above) = middle;
+    }
+    seconds = above;
+    for (std::size_t i = 0; i < mix.parts.size(); ++i) {
+      const ReplicaShape& shape = mix.parts[i].first;
+      samples[i] = ringed_.most_samples(shape, seconds / slower[i], question_.global_batch);
+      if (samples[i] == 0) continue;
+      StageReplica replica = plan.replicas[first_of[i]];
+      replica.samples = samples[i];
+      MOTLEY_ASSIGN(const double time, alone(replica));
+      // Exchange and update of the first stage, as the model has them.
+      const auto& first = shape.stages.front();
+      const WorkSums& one = sums_.work(first.unit, shape.micro_batch);
+      const double post = one.update[first.end] + ringed_.exchange(first.unit, 0, first.end);
+      slower[i] = (time + post) / ringed_.seconds(shape, samples[i]);
+    }
+  }
+  return samples;
+}
+
+Result<void> StageSearch::price_mix(Mix mix) {
+  StagePlan plan;
+  std::vector<std::size_t> first_of;
+  for (const auto& [shape, count] : mix.parts) {
+    first_of.push_back(plan.replicas.size());
+    StageReplica replica;
+    replica.micro_batch = shape.micro_batch;
+    replica.samples = 1;
+    for (const ShapeStage& stage : shape.stages)
+      replica.stages.push_back({stage.first, stage.end, stage.unit});
+    plan.replicas.insert(plan.replicas.end(), static_cast<std::size_t>(count), replica);
+  }
+  if (!place_stages(plan, costs(), StagePlacing::kByStage)) return {};
+  MOTLEY_ASSIGN(std::vector<std::int64_t> samples, share(mix, plan, first_of));
+  // Better cuts and schedules for what each does now; then samples again.
+  for (std::size_t i = 0; i < mix.parts.size(); ++i) {
+    StageReplica& first = plan.replicas[first_of[i]];
+    first.samples = std::max<std::int64_t>(1, samples[i]);
+    MOTLEY_RETURN_IF_ERROR(choose_schedule(first));
+    if (!question_.limits.one_layer_stages) {
+      MOTLEY_RETURN_IF_ERROR(move_layers(first));
+    }
+    for (int r = 0; r < mix.parts[i].second; ++r) {
+      StageReplica& replica = plan.replicas[first_of[i] + static_cast<std::size_t>(r)];
+      replica.schedule = first.schedule;
+      for (std::size_t s = 0; s < first.stages.size(); ++s) {
+        replica.stages[s].first = first.stages[s].first;
+        replica.stages[s].end = first.stages[s].end;
+      }
+    }
+    for (std::size_t s = 0; s < first.stages.size(); ++s) {
+      mix.parts[i].first.stages[s].first = first.stages[s].first;
+      mix.parts[i].first.stages[s].end = first.stages[s].end;
+    }
+  }
+  MOTLEY_ASSIGN(samples, share(mix, plan, first_of));
+  std::int64_t excess = -question_.global_batch;
+  std::vector<std::pair<double, std::size_t>> heap;  // time, replica
+  for (std::size_t i = 0; i < mix.parts.size(); ++i)
+    for (int r = 0; r < mix.parts[i].second; ++r) {
+      const std::size_t index = first_of[i] + static_cast<std::size_t>(r);
+      plan.replicas[index].samples = samples[i];
+      excess += samples[i];
+      heap.emplace_back(ringed_.seconds(mix.parts[i].first, std::max<std::int64_t>(1, samples[i])),
+                        index);
+    }
+  std::sort(heap.rbegin(), heap.rend());
+  for (std::size_t k = 0; excess > 0; k = (k + 1) % heap.size()) {
+    StageReplica& replica = plan.replicas[heap[k].second];
+    const std::int64_t rest = replica.samples % replica.micro_batch;
+    const std::int64_t less =
+        std::min({excess, rest > 0 ? rest : replica.micro_batch, replica.samples});
+    replica.samples -= less;
+    excess -= less;
+  }
+  std::erase_if(plan.replicas, [](const StageReplica& replica) { return replica.samples == 0; });
+  std::optional<PricedStagePlan> best;
+  for (const StagePlacing placing : {StagePlacing::kByStage, StagePlacing::kByReplica}) {
+    if (!place_stages(plan, costs(), placing)) continue;
+    ++outcome_.simulated;
+    MOTLEY_ASSIGN(StagePrice price, evaluator_.price(plan));
+    if (price.fits && (!best || price.step < best->price.step)) best = {plan, std::move(price)};
+  }
+  if (best) priced_.push_back(std::move(*best));
+  return {};
+}
+
+void StageSearch::finish() {
+  outcome_.shapes = static_cast<std::int64_t>(columns_.shapes().size());
+  std::stable_sort(priced_.begin(), priced_.end(),
+                   [](const auto& a, const auto& b) { return a.price.step < b.price.step; });
+  if (priced_.empty()) {
+    outcome_.why.push_back("no combination of replicas could be placed in the hosts");
+    return;
+  }
+  outcome_.best = priced_.front();
+  outcome_.lower_bound = std::min(outcome_.lower_bound, outcome_.best->price.step);
+  outcome_.reason = outcome_.gap() <= kOptimalGap ? StageReason::kOptimal : StageReason::kFeasible;
+  for (std::size_t i = 1; i < priced_.size() && outcome_.runner_ups.size() < kRunnerUps; ++i)
+    outcome_.runner_ups.push_back(std::move(priced_[i]));
+}
+
+}  // namespace
+
+Result<StageOutcome> find_stage_plan(const StageQuestion& question) {
+  if (question.global_batch < 1)
+    return usage_error("search.stages", fmt::format("a batch of {} samples, wanted 1 or more",
+                                                    question.global_batch));
+  return StageSearch(question).run();
+}
+
+}  // namespace motley::search

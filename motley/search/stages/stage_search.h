@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/search/stages/shape_search.h"
+#include "motley/search/stages/stage_evaluator.h"
+#include "motley/search/stages/stage_plan.h"
+
+namespace motley::search {
+
+/// Which plan of stages takes the least time? The costs are not owned.
+struct StageQuestion {
+  const StageCosts* costs = nullptr;
+  std::int64_t global_batch = 0;
+  ShapeLimits limits;          ///< narrower spaces, to compare with
+  bool equal_samples = false;  ///< all replicas get the same number of samples, rounded up
+};
+
+enum class StageReason {
+  kOptimal,     ///< the step is within 0.1 % of the bound
+  kFeasible,    ///< nothing better was found
+  kInfeasible,  ///< no replica fits; `why` says what is missing
+};
+
+/// A plan and what it takes.
+struct PricedStagePlan {
+  StagePlan plan;
+  StagePrice price;
+};
+
+struct StageOutcome {
+  StageReason reason = StageReason::kInfeasible;
+  std::optional<PricedStagePlan> best;
+  std::vector<PricedStagePlan> runner_ups;  ///< of other shapes, best first
+  Seconds lower_bound;                      ///< of every plan of the space
+  std::int64_t programs = 0;                ///< dynamic programs over layers
+  std::int64_t shapes = 0;                  ///< different replica shapes that were found good
+  std::int64_t simulated = 0;               ///< plans timed by the simulator
+  std::vector<std::string> why;             ///< sentences for people
+  double gap() const {
+    return best && lower_bound.value > 0 ? best->price.step / lower_bound - 1 : 0;
+  }
+};
+
+/// Space: any number of replicas; each has stages of consecutive layers, each stage on one unit
+/// (StageCosts::units); a micro-batch of StageCosts::micro_batches; any number of samples, of which
+/// what is left over after full micro-batches forms a smaller one if there are two full ones;
+/// memory for 1F1B. Devices may stay idle.
+///
+/// Method: for a time T the most samples by column generation (sample_bound.h); the largest T that
+/// is proved impossible is the lower bound. The shapes found on the way are put together in whole
+/// numbers (branch and bound over devices), get samples so that all end together, places in hosts
+/// and schedules, and are timed by the simulator (StageEvaluator); layers move between neighbouring
+/// stages as long as that helps. Deterministic.
+///
+/// Usage error for a batch below 1.
+Result<StageOutcome> find_stage_plan(const StageQuestion& question);
+
+}  // namespace motley::search

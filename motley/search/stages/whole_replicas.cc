@@ -1,0 +1,128 @@
+#include "motley/search/stages/whole_replicas.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "motley/search/stages/packing_lp.h"
+
+namespace motley::search {
+namespace {
+
+constexpr std::size_t kLargestTable = 1 << 20;  // states
+constexpr std::int64_t kMostNodes = 20'000;
+
+/// Unbounded knapsack over the devices of one or two pools.
+std::vector<int> choose_by_table(const std::vector<ShapeOffer>& offers,
+                                 const std::vector<int>& devices) {
+  const auto rows = static_cast<std::size_t>(devices[0]) + 1;
+  const std::size_t columns = devices.size() < 2 ? 1 : static_cast<std::size_t>(devices[1]) + 1;
+  std::vector<std::int64_t> best(rows * columns, 0);
+  std::vector<std::int32_t> chosen(rows * columns, -1);
+  for (std::size_t o = 0; o < offers.size(); ++o) {
+    const auto a = static_cast<std::size_t>(offers[o].devices[0]);
+    const std::size_t b = devices.size() < 2 ? 0 : static_cast<std::size_t>(offers[o].devices[1]);
+    if (offers[o].samples <= 0 || a + b == 0) continue;
+    for (std::size_t row = a; row < rows; ++row)
+      for (std::size_t column = b; column < columns; ++column) {
+        const std::size_t before = (row - a) * columns + column - b, at = row * columns + column;
+        if (best[before] + offers[o].samples <= best[at]) continue;
+        best[at] = best[before] + offers[o].samples;
+        chosen[at] = static_cast<std::int32_t>(o);
+      }
+  }
+  std::vector<int> counts(offers.size());
+  for (std::size_t at = rows * columns - 1; chosen[at] >= 0;) {
+    const auto o = static_cast<std::size_t>(chosen[at]);
+    ++counts[o];
+    const std::size_t b = devices.size() < 2 ? 0 : static_cast<std::size_t>(offers[o].devices[1]);
+    at -= static_cast<std::size_t>(offers[o].devices[0]) * columns + b;
+  }
+  return counts;
+}
+
+bool uses_within(const ShapeOffer& offer, const std::vector<int>& left) {
+  for (std::size_t p = 0; p < left.size(); ++p)
+    if (offer.devices[p] > left[p]) return false;
+  return true;
+}
+
+/// Fills what is left, deepest first.
+class DepthSearch {
+ public:
+  DepthSearch(const std::vector<ShapeOffer>& offers, const std::vector<double>& prices,
+              std::vector<int> left)
+      : offers_(offers), prices_(prices), left_(std::move(left)), now_(offers.size()) {
+    for (std::size_t o = 0; o < offers.size(); ++o)
+      if (offers[o].samples > 0) order_.push_back(o);
+    std::stable_sort(order_.begin(), order_.end(),
+                     [&](std::size_t a, std::size_t b) { return worth(a) > worth(b); });
+    best_ = now_;
+  }
+  std::vector<int> run() {
+    descend(0, 0);
+    return best_;
+  }
+
+ private:
+  double worth(std::size_t o) const {
+    double price = 1e-12;
+    for (std::size_t p = 0; p < prices_.size(); ++p) price += prices_[p] * offers_[o].devices[p];
+    return static_cast<double>(offers_[o].samples) / price;
+  }
+  void descend(std::size_t from, std::int64_t samples) {
+    if (samples > most_) {
+      most_ = samples;
+      best_ = now_;
+    }
+    double possible = static_cast<double>(samples);
+    for (std::size_t p = 0; p < left_.size(); ++p) possible += prices_[p] * left_[p];
+    if (++nodes_ > kMostNodes || possible <= static_cast<double>(most_)) return;
+    for (std::size_t i = from; i < order_.size(); ++i) {
+      const ShapeOffer& offer = offers_[order_[i]];
+      if (!uses_within(offer, left_)) continue;
+      for (std::size_t p = 0; p < left_.size(); ++p) left_[p] -= offer.devices[p];
+      ++now_[order_[i]];
+      descend(i, samples + offer.samples);
+      --now_[order_[i]];
+      for (std::size_t p = 0; p < left_.size(); ++p) left_[p] += offer.devices[p];
+      if (nodes_ > kMostNodes) return;
+    }
+  }
+
+  const std::vector<ShapeOffer>& offers_;
+  const std::vector<double>& prices_;
+  std::vector<int> left_, now_, best_;
+  std::vector<std::size_t> order_;
+  std::int64_t most_ = 0, nodes_ = 0;
+};
+
+}  // namespace
+
+std::vector<int> choose_replicas(const std::vector<ShapeOffer>& offers,
+                                 const std::vector<int>& devices) {
+  std::size_t states = 1;
+  for (const int count : devices) states *= static_cast<std::size_t>(count) + 1;
+  if (devices.size() <= 2 && states <= kLargestTable) return choose_by_table(offers, devices);
+  PackingLp lp(std::vector<double>(devices.begin(), devices.end()));
+  for (const ShapeOffer& offer : offers)
+    lp.add(static_cast<double>(offer.samples),
+           std::vector<double>(offer.devices.begin(), offer.devices.end()));
+  lp.solve();
+  std::vector<int> counts, left = devices;
+  for (const double amount : lp.amounts()) {
+    // One less than fits: with what it gives back, other sums can come out even.
+    counts.push_back(std::max(0, static_cast<int>(std::floor(amount + 1e-6)) - 1));
+    for (std::size_t p = 0; p < left.size(); ++p)
+      left[p] -= counts.back() * offers[counts.size() - 1].devices[p];
+  }
+  for (std::size_t o = 0; o < offers.size(); ++o)  // rounding's excess
+    while (counts[o] > 0 && *std::min_element(left.begin(), left.end()) < 0) {
+      --counts[o];
+      for (std::size_t p = 0; p < left.size(); ++p) left[p] += offers[o].devices[p];
+    }
+  const std::vector<int> more = DepthSearch(offers, lp.prices(), left).run();
+  for (std::size_t o = 0; o < offers.size(); ++o) counts[o] += more[o];
+  return counts;
+}
+
+}  // namespace motley::search

@@ -1,0 +1,124 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "motley/search/stages/stage_costs.h"
+
+namespace motley {
+
+/// StageCosts of small tables: seconds of a sample by pool and layer, divided by the degree; one
+/// rate between hosts and one inside. A micro-batch takes `launch` seconds a layer more, forward
+/// and backward, whatever its size.
+struct TableStageCosts : search::StageCosts {
+  std::vector<search::DevicePool> device_pools;
+  std::vector<search::StageUnit> all_units;
+  std::vector<std::int64_t> batches = {1, 2, 4};
+  std::vector<std::vector<double>> forward, backward;  ///< [pool][layer], a sample
+  double launch = 0, update_seconds = 0;
+  std::vector<search::LayerBytes> layer_bytes;
+  double between = 0, inside = 0;  ///< bytes/s; 0: no link
+  std::optional<std::pair<std::size_t, std::size_t>> tied_layers;
+  std::vector<std::string> said;
+  bool blocks = false;
+
+  std::size_t layers() const override { return layer_bytes.size(); }
+  const std::vector<search::DevicePool>& pools() const override { return device_pools; }
+  const std::vector<search::StageUnit>& units() const override { return all_units; }
+  const std::vector<std::int64_t>& micro_batches() const override { return batches; }
+  bool knows(std::size_t, std::int64_t micro_batch) const override {
+    return micro_batch >= 1 && micro_batch <= batches.back();
+  }
+  std::vector<search::LayerWork> work(std::size_t unit, std::int64_t micro) const override {
+    const auto [pool, degree, recomputes] = all_units[unit];
+    std::vector<search::LayerWork> work;
+    for (std::size_t i = 0; i < layers(); ++i) {
+      const double samples = static_cast<double>(micro) / degree;
+      const double once = launch + samples * forward[pool][i];
+      work.push_back({Seconds(once),
+                      Seconds(launch + samples * backward[pool][i] + (recomputes ? once : 0)),
+                      Seconds(update_seconds)});
+    }
+    return work;
+  }
+  std::vector<search::LayerBytes> bytes(std::size_t unit) const override {
+    std::vector<search::LayerBytes> bytes = layer_bytes;
+    for (search::LayerBytes& layer : bytes) {
+      const int degree = all_units[unit].degree;
+      layer.states.value /= degree;
+      layer.gradients.value /= degree;
+      layer.kept.value /= degree;
+    }
+    return bytes;
+  }
+  Bytes held(std::size_t) const override { return Bytes(0); }
+  std::optional<search::Hop> hop(search::HopEnd, search::HopEnd, search::HopReach reach,
+                                 Bytes) const override {
+    const double rate = reach == search::HopReach::kSameHost ? inside : between;
+    if (rate <= 0) return std::nullopt;
+    return search::Hop{Seconds(0), BytesPerSecond(rate)};
+  }
+  BytesPerSecond host_rate(std::size_t) const override { return BytesPerSecond(between); }
+  std::optional<std::pair<std::size_t, std::size_t>> tied() const override { return tied_layers; }
+  bool messages_block() const override { return blocks; }
+  const std::vector<std::string>& notes() const override { return said; }
+};
+
+/// `kinds` pools of one device a host, layers of 1 s forward and 2 s backward a sample on the
+/// first, times 1, 2, 3, ... on the others; no bytes, fast links.
+inline TableStageCosts even_stage_costs(std::size_t layers, std::size_t kinds, int devices) {
+  TableStageCosts costs;
+  for (std::size_t pool = 0; pool < kinds; ++pool) {
+    const auto factor = static_cast<double>(pool + 1);
+    costs.device_pools.push_back({std::string(1, static_cast<char>('a' + pool)), "", devices, 1,
+                                  Bytes(1000), static_cast<int>(pool) * devices});
+    costs.all_units.push_back({pool, 1, false});
+    costs.forward.emplace_back(layers, factor);
+    costs.backward.emplace_back(layers, 2 * factor);
+  }
+  costs.layer_bytes.assign(layers, {Bytes(0), Bytes(0), Bytes(0), Bytes(0), Bytes(1)});
+  costs.between = costs.inside = 1e12;
+  return costs;
+}
+
+/// A random small instance: up to `most_devices` devices in up to three pools, unequal layers,
+/// memory that matters, degrees 1 and 2 where a host has two.
+inline TableStageCosts random_stage_costs(std::mt19937_64& random, std::size_t layers,
+                                          int most_devices) {
+  const auto pick = [&](int least, int most) {
+    return least + static_cast<int>(random() % static_cast<std::uint64_t>(most - least + 1));
+  };
+  TableStageCosts costs;
+  int left = most_devices, host = 0;
+  for (std::size_t pool = 0; pool < 3 && left > 0; ++pool) {
+    const int devices = pick(1, std::min(left, 3)), per_host = pick(1, 2);
+    left -= devices;
+    costs.device_pools.push_back({std::string(1, static_cast<char>('a' + pool)), "", devices,
+                                  per_host, Bytes(pick(20, 120)), host});
+    host += costs.device_pools.back().hosts();
+    costs.all_units.push_back({pool, 1, false});
+    if (per_host == 2 && devices >= 2) costs.all_units.push_back({pool, 2, false});
+    auto& forward = costs.forward.emplace_back();
+    auto& backward = costs.backward.emplace_back();
+    const double slow = pick(1, 4);
+    for (std::size_t i = 0; i < layers; ++i) {
+      forward.push_back(slow * pick(1, 4));
+      backward.push_back(slow * pick(2, 8));
+    }
+  }
+  costs.launch = 0.5 * pick(0, 2);
+  costs.update_seconds = 0.25 * pick(0, 2);
+  for (std::size_t i = 0; i < layers; ++i)
+    costs.layer_bytes.push_back({Bytes(pick(2, 12)), Bytes(pick(1, 4)), Bytes(pick(0, 4)),
+                                 Bytes(pick(0, 2)), Bytes(pick(1, 3))});
+  costs.between = pick(1, 4);
+  costs.inside = 4 * costs.between;
+  return costs;
+}
+
+}  // namespace motley

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/search/stages/stage_search.h"
+
+namespace motley::peers {
+
+/// Spaces of plans that other planners search, by their published descriptions. All are narrower
+/// than search/stages': what each restriction costs is the difference of the best plans, both
+/// priced by the same evaluator.
+enum class StageSpace {
+  /// Pipelines of one kind each; the same number of stages, degree, micro-batch and micro-batches
+  /// on
+  /// all; layers even by count.
+  kEqual,
+  /// Sailor (SOSP 2025): layers even by count for each number of stages, which all replicas share,
+  /// as
+  /// they do the micro-batch and the number of micro-batches (rounded up, so a plan may do more
+  /// than
+  /// the batch); kind and degree are free for every stage of every replica.
+  kSailor,
+};
+std::string_view space_name(StageSpace space);
+
+/// The best plan of the space that was found. 1F1B, placed stage by stage. kEqual: all of the
+/// space's plans are simulated. kSailor: for each number of stages, micro-batch and replicas
+/// whether so many fit, by column generation as in search/stages/sample_bound.h, at the best time
+/// so far; the winner is simulated. Numbers of replicas that are neither a power of two nor three
+/// times one are left out. Absent: nothing fits.
+Result<std::optional<search::PricedStagePlan>> find_restricted(
+    StageSpace space, const search::StageQuestion& question);
+
+}  // namespace motley::peers
