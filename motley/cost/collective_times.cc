@@ -67,7 +67,7 @@ Collective collective_of(std::string_view name) {
   if (op == program::kAllGather) return Collective::kAllGather;
   if (op == program::kReduceScatter) return Collective::kReduceScatter;
   if (op == program::kAllToAll) return Collective::kAllToAll;
-  return op == "motley::send" ? Collective::kSend : Collective::kAllReduce;
+  return op == program::kSend ? Collective::kSend : Collective::kAllReduce;
 }
 
 double CollectiveCurve::way(double bytes) const {
@@ -137,6 +137,11 @@ Result<CollectiveCurve> CollectiveTimes::curve(std::string_view op, const std::s
   // What was measured as native only: no method is much worse, and which one is best for uneven
   // parts is decided by what they move (the caller's bytes).
   if (!own && method != ExchangeMethod::kNative) return curve(native, route, ranks, backend);
+  // Among two an all-reduce moves as many bytes each way as a send of them does one way.
+  if (!own && op == program::kSend) {
+    auto sum = find_measured(program::kAllReduce, route, ranks, backend);
+    return sum ? sum : own;
+  }
   const bool is_half =
       op == program::kAllGather || op == program::kReduceScatter || op == program::kAllToAll;
   if (own || !is_half) return own;

@@ -39,7 +39,8 @@ struct CollectiveCurve {
 /// finds over all of these numbers; beyond is an error that names the key. One rank takes 0. An
 /// all-gather, a reduce-scatter or an all-to-all that was not measured among these ranks takes the
 /// time of an all-reduce of half the bytes: by a ring it moves (n-1)/n of its bytes, an all-reduce
-/// 2 (n-1)/n. What was measured only as native takes the same of any method.
+/// 2 (n-1)/n. A send that was not measured takes the time of an all-reduce of its bytes among the
+/// two. What was measured only as native takes the same of any method.
 class CollectiveTimes {
  public:
   static Result<CollectiveTimes> build(const ProfileStore& store);

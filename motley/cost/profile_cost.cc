@@ -334,6 +334,16 @@ bool ProfileCost::is_planned_only(const std::vector<DeviceId>& group) const {
   return std::any_of(group.begin(), group.end(), [&](DeviceId id) { return is_planned(id); });
 }
 
+/// What is sent between two of which nothing was measured goes by the links, too: their own route
+/// may be none that a group was measured over.
+bool ProfileCost::is_by_links(std::string_view op, const std::vector<DeviceId>& group) const {
+  if (group.size() < 2) return false;
+  if (is_planned_only(group)) return true;
+  return op == program::kSend &&
+         !collectives_.curve(op, route_key(cluster_, group), static_cast<int>(group.size()),
+                             backend_key(cluster_, group));
+}
+
 std::optional<LeastAllReduce> ProfileCost::least_all_reduce(
     const std::vector<DeviceId>& devices) const {
   if (!std::all_of(devices.begin(), devices.end(), [&](DeviceId id) { return is_planned(id); }))
@@ -394,7 +404,7 @@ Result<std::vector<CollectiveCurve>> ProfileCost::collective_curves(
 Result<std::vector<CollectiveCurve>> ProfileCost::collective_curves(
     std::string_view op, const std::vector<DeviceId>& ids) const {
   MOTLEY_RETURN_IF_ERROR(check_levels(op, ids));
-  if (ids.size() < 2 || !is_planned_only(ids)) {
+  if (!is_by_links(op, ids)) {
     MOTLEY_ASSIGN(auto curve,
                   collectives_.curve(op, route_key(cluster_, ids), static_cast<int>(ids.size()),
                                      backend_key(cluster_, ids)));
@@ -419,7 +429,7 @@ Result<std::vector<CollectiveCurve>> ProfileCost::collective_curves(
 Result<Seconds> ProfileCost::collective_time(std::string_view op, Bytes bytes,
                                              const std::vector<std::string>& devices) const {
   MOTLEY_ASSIGN(const std::vector<DeviceId> ids, find_group(op, devices));
-  if (ids.size() > 1 && is_planned_only(ids))
+  if (is_by_links(op, ids))
     return isolated_time(planned_transfer(op, bytes, ids), network_.capacities());
   return collectives_.at(op, route_key(cluster_, ids), static_cast<int>(ids.size()), bytes,
                          backend_key(cluster_, ids));
@@ -428,7 +438,7 @@ Result<Seconds> ProfileCost::collective_time(std::string_view op, Bytes bytes,
 Result<Transfer> ProfileCost::transfer(std::string_view op, Bytes bytes,
                                        const std::vector<std::string>& devices) const {
   MOTLEY_ASSIGN(const std::vector<DeviceId> ids, find_group(op, devices));
-  if (ids.size() > 1 && is_planned_only(ids)) return planned_transfer(op, bytes, ids);
+  if (is_by_links(op, ids)) return planned_transfer(op, bytes, ids);
   return measured_transfer(op, bytes, ids);
 }
 

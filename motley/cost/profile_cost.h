@@ -26,7 +26,8 @@ namespace motley::cost {
 /// where the cluster file says that a link is slower, and beside others it shares links. Routes
 /// without links take fixed times. A group with a planning kind, which nobody can measure,
 /// exchanges over the cluster's links by the cheapest algorithm of its backend (collectives.h), and
-/// shares them with what else is under way; with usual_transport.
+/// shares them with what else is under way; with usual_transport. So does a send between two of
+/// whose route neither a send nor an all-reduce among two was measured.
 class ProfileCost : public CostModel {
  public:
   /// What instructions take in one setting, all at full speed but a table where `is_paced`. Any
@@ -101,6 +102,7 @@ class ProfileCost : public CostModel {
   Result<void> check_levels(std::string_view op, const std::vector<DeviceId>& group) const;
   Backend backend_of(const std::vector<DeviceId>& group) const;
   bool is_planned(DeviceId device) const;
+  bool is_by_links(std::string_view op, const std::vector<DeviceId>& group) const;
   Result<Transfer> measured_transfer(std::string_view op, Bytes bytes,
                                      const std::vector<DeviceId>& group) const;
   Transfer planned_transfer(std::string_view op, Bytes bytes,

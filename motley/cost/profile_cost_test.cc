@@ -184,6 +184,26 @@ TEST(MeasuredTransfer, IsAFlowOverTheRing) {
             (std::vector<LinkUse>{{0, 1}, {3, 1}}));
 }
 
+TEST(MeasuredTransfer, ASendTakesAnAllReduceAmongTwoElseTheLinks) {
+  const auto seconds = [](const char* measured, const std::string& from) {
+    auto store = ProfileStore::open(":memory:").value();
+    for (const std::int64_t bytes : {0, 1000000})
+      EXPECT_TRUE(store.put(
+          std::vector<CollectiveEntry>{{measured, "gloo of gpus", "2.5Gbps+100us", 2, Bytes(bytes),
+                                        Seconds(0.5 + static_cast<double>(bytes) / 1e6), 0, 1}}));
+    const ProfileCost cost(lab(), {}, *CollectiveTimes::build(store));
+    const auto transfer = cost.transfer("motley::send", Bytes(1000000), {from, "b:0"});
+    EXPECT_TRUE(transfer) << transfer.error().message;
+    const double alone = isolated_time(*transfer, cost.link_capacities()).value;
+    EXPECT_NEAR(cost.collective_time("motley::send", Bytes(1000000), {from, "b:0"})->value, alone,
+                1e-9);
+    return alone;
+  };
+  EXPECT_NEAR(seconds("motley::all_reduce", "a:0"), 1.5, 1e-9);
+  // Nothing says it: 10^6 bytes at 312.5 MB/s are 3.2 ms, after the link's 100 us and Gloo's 50 us.
+  EXPECT_NEAR(seconds("motley::all_gather", "a:0"), 3.2e-3 + 150e-6, 1e-9);
+}
+
 TEST(MeasuredTransfer, IsNotSlowedByTheStatedCapacity) {
   // 10^6 bytes in 1 ms are 10^9 B/s over ports of 312.5 MB/s, which it fills.
   for (const LinkUse& use : measured_transfer("motley::all_reduce", 1e-3).phases[0].flows[0].uses)

@@ -50,6 +50,11 @@ Result<void> exchange(Communicator& communicator, const Trial& trial, at::Tensor
                       at::Tensor& part) {
   const Counts counts(static_cast<std::size_t>(trial.ranks), part.numel());
   const ExchangeCall call(trial.group, trial.method);
+  if (trial.op == program::kSend) {
+    const auto over =
+        communicator.rank() == 0 ? communicator.send(1, all) : communicator.receive(0, all);
+    return over ? Result<void>() : tl::make_unexpected(over.error());
+  }
   if (trial.op == program::kAllReduce) return communicator.all_reduce(call, all);
   if (trial.op == program::kAllGather) return communicator.all_gather(call, counts, part, all);
   if (trial.op == program::kReduceScatter)
@@ -76,11 +81,15 @@ Result<std::vector<double>> time_exchange(WorkerSession& session, const Trial& t
   return seconds;
 }
 
-/// All-reduces at many sizes, the others at few, and in other ways than natively at two.
+/// All-reduces at many sizes, the others at few, and in other ways than natively at two; between
+/// two sends.
 std::vector<Trial> trials(GroupId group, int ranks, bool has_levels) {
   std::vector<Trial> all;
   for (std::int64_t bytes = kLeastBytes; bytes <= kMostBytes; bytes *= kGrowth)
     all.push_back({program::kAllReduce, ExchangeMethod::kNative, group, ranks, bytes});
+  for (std::int64_t bytes = kLeastParts; ranks == 2 && bytes <= kLargestParts;
+       bytes *= kPartsGrowth)
+    all.push_back({program::kSend, ExchangeMethod::kNative, group, ranks, bytes});
   for (const auto op :
        {program::kAllReduce, program::kAllGather, program::kReduceScatter, program::kAllToAll})
     for (const ExchangeMethod method : program::methods_of(op)) {
@@ -96,6 +105,8 @@ std::vector<Trial> trials(GroupId group, int ranks, bool has_levels) {
 }
 
 double emulated_seconds(const EmulatedLink& link, const Trial& trial) {
+  if (trial.op == program::kSend)
+    return 1e-9 * static_cast<double>(link.exchange_ns(2, static_cast<double>(trial.bytes)));
   const auto spread = static_cast<double>(trial.bytes) * (trial.ranks - 1) / trial.ranks;
   return 1e-9 * static_cast<double>(trial.op == program::kAllReduce
                                         ? link.all_reduce_ns(trial.ranks, trial.bytes)
@@ -180,6 +191,7 @@ std::vector<program::Group> prefix_groups(int size) {
 Result<void> measure_collectives(WorkerSession& session, const Reporter& reporter) {
   session.program = {};
   session.program.groups = prefix_groups(session.size);
+  if (session.size > 1) session.measured_pairs = {{0, 1}};
   MOTLEY_RETURN_IF_ERROR(join_groups(session));
   reporter.event("ready", Json::object());
   MeasuredGroup times;

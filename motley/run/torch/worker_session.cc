@@ -166,7 +166,7 @@ std::vector<const program::DeviceProgram*> own_programs(const WorkerSession& ses
 
 /// Source and target of what this rank sends and receives.
 std::set<std::pair<int, int>> find_pairs(const WorkerSession& session) {
-  std::set<std::pair<int, int>> pairs;
+  std::set<std::pair<int, int>> pairs(session.measured_pairs.begin(), session.measured_pairs.end());
   for (const program::DeviceProgram* own : own_programs(session))
     for (const program::Strand& strand : program::find_strands(*own).all) {
       if (strand.lane != Lane::kPeer) continue;

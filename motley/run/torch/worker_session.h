@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "motley/base/result.h"
@@ -31,6 +32,8 @@ struct WorkerSession {
   /// Of whole batches and of the samples left; empty where the job does not evaluate.
   std::vector<program::Program> evaluations = {};
   int rank = 0, size = 1;
+  /// Source and target of messages beside those of the programs.
+  std::vector<std::pair<int, int>> measured_pairs = {};
   bool is_idle = false;                        ///< the job uses fewer ranks than were started
   std::unique_ptr<Rendezvous> rendezvous;      ///< null when the job has one rank
   std::unique_ptr<Communicator> communicator;  ///< null when the job has one rank

@@ -41,7 +41,7 @@ class Peers : public RendezvousTest, public ::testing::WithParamInterface<bool> 
 INSTANTIATE_TEST_SUITE_P(Host, Peers, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "SharedMemory" : "Gloo"; });
 
-double seconds_since(std::chrono::steady_clock::time_point begin) {
+double elapsed(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
@@ -124,7 +124,7 @@ TEST_P(Peers, OfAClosedRankFailAtOnceAndNameIt) {
       const std::string start = std::string("rank 0: ") + (is_send ? "send to" : "receive from") +
                                 " rank 1: 4000000 bytes failed, rank 1 has ended";
       EXPECT_TRUE(failed.error().message.starts_with(start)) << failed.error().message;
-      EXPECT_LT(seconds_since(begin), 10);
+      EXPECT_LT(elapsed(begin), 10);
     });
   }
 }
@@ -152,7 +152,7 @@ TEST_P(Peers, ClosingWakesTheOtherThreadsOfThisRank) {
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
     (*made)->close();
     for (std::thread& thread : threads) thread.join();
-    EXPECT_LT(seconds_since(begin), 10);
+    EXPECT_LT(elapsed(begin), 10);
     (void)rendezvous.set("over", "");
   });
 }
@@ -170,7 +170,7 @@ TEST_P(Peers, AnEmulatedLinkHoldsEachWay) {
     at::Tensor got = at::zeros({250'000});
     EXPECT_TRUE((*made)->receive(peer, got).has_value());
     sender.join();
-    const double spent = seconds_since(begin);
+    const double spent = elapsed(begin);
     EXPECT_GE(spent, 0.12 - 0.02);  // the barrier lets go of the ranks one after the other
     EXPECT_LT(spent, 0.2);          // not 0.24
   });

@@ -45,7 +45,7 @@ program::Program parse(const std::vector<std::string>& devices, const std::strin
   return std::move(*program);
 }
 
-std::vector<float> values(const at::Tensor& tensor) {
+std::vector<float> elements(const at::Tensor& tensor) {
   return {tensor.const_data_ptr<float>(), tensor.const_data_ptr<float>() + tensor.numel()};
 }
 
@@ -90,7 +90,7 @@ class Strands : public RendezvousTest, public ::testing::WithParamInterface<bool
 INSTANTIATE_TEST_SUITE_P(Host, Strands, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "SharedMemory" : "Gloo"; });
 
-double seconds_since(std::chrono::steady_clock::time_point begin) {
+double since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
@@ -137,7 +137,7 @@ TEST_P(Strands, APipelineGivesWhatOneDeviceWould) {
       const auto result = executor.step(step, NoSamples());
       ASSERT_TRUE(result.has_value()) << result.error().message;
       if (rank == 0) {
-        EXPECT_THAT(values(executor.persistent().at("y")), Each(3 * (x + 1) + 3 * (2 * x + 1)));
+        EXPECT_THAT(elements(executor.persistent().at("y")), Each(3 * (x + 1) + 3 * (2 * x + 1)));
       }
     }
     const trace::Trace trace = executor.timeline();
@@ -175,7 +175,7 @@ TEST_P(Strands, AndTheTransferLaneWaitForEachOther) {
         executor.persistent().at("x").fill_(1);
         const auto result = executor.step(0, NoSamples());
         ASSERT_TRUE(result.has_value()) << result.error().message;
-        EXPECT_THAT(values(executor.persistent().at("y")), ElementsAre(3, 3, 3, 3));
+        EXPECT_THAT(elements(executor.persistent().at("y")), ElementsAre(3, 3, 3, 3));
       });
 }
 
@@ -197,7 +197,7 @@ TEST_P(Strands, SlowLinksTakeWhatIsPredictedAndNoneBlocksCompute) {
     const auto begin = std::chrono::steady_clock::now();
     const auto result = executor.step(0, NoSamples());
     ASSERT_TRUE(result.has_value()) << result.error().message;
-    const double spent = seconds_since(begin);
+    const double spent = since(begin);
     const double wanted = rank == 1 ? 0.3 : 0.4;
     EXPECT_GE(spent, wanted - 0.02);
     EXPECT_LT(spent, wanted + 0.08);
@@ -222,7 +222,7 @@ TEST_P(Strands, ALostPeerEndsAllAndIsNamed) {
     }
     const auto begin = std::chrono::steady_clock::now();
     const auto result = executor.step(0, NoSamples());
-    EXPECT_LT(seconds_since(begin), 10);
+    EXPECT_LT(since(begin), 10);
     ASSERT_FALSE(result.has_value());
     EXPECT_EQ(result.error().code, "run.peer-lost");
     EXPECT_EQ(executor.step(1, NoSamples()).error().message, "an earlier step failed");
@@ -244,7 +244,7 @@ TEST_P(Strands, AMessageThatDoesNotComeIsATimeoutThatNamesThePeer) {
         if (rank == 2) return std::this_thread::sleep_for(std::chrono::seconds(3));
         const auto begin = std::chrono::steady_clock::now();
         const auto result = executor.step(0, NoSamples());
-        EXPECT_LT(seconds_since(begin), 10);
+        EXPECT_LT(since(begin), 10);
         ASSERT_FALSE(result.has_value());
         if (rank == 0) {
           EXPECT_EQ(result.error().code, "run.timeout");
@@ -270,7 +270,7 @@ TEST_P(Strands, AFaultOfComputeWakesThem) {
     if (rank == 1) return std::this_thread::sleep_for(std::chrono::seconds(1));
     const auto begin = std::chrono::steady_clock::now();
     const auto result = executor.step(0, NoSamples());
-    EXPECT_LT(seconds_since(begin), 0.9);
+    EXPECT_LT(since(begin), 0.9);
     ASSERT_FALSE(result.has_value());
     EXPECT_EQ(result.error().code, "run.operator");
     EXPECT_THAT(result.error().message, HasSubstr("d:0: ^1 aten::view: "));
@@ -284,7 +284,7 @@ TEST(StrandsAlone, WithoutPeersAReceiveGivesZeros) {
   const c10::InferenceMode no_autograd;
   (*executor)->persistent().at("y").fill_(7);
   ASSERT_TRUE((*executor)->step(0, NoSamples()).has_value());
-  EXPECT_THAT(values((*executor)->persistent().at("y")), ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(elements((*executor)->persistent().at("y")), ElementsAre(0, 0, 0, 0));
 }
 
 TEST(StrandsAlone, TheStatusNamesTheFirstThatIsUnderWay) {
