@@ -13,6 +13,7 @@
   ADD(trace)              \
   ADD(consolidate)        \
   ADD(manifest)           \
+  ADD(export_plan)        \
   ADD(demo)               \
   ADD(agent)
 

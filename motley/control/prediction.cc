@@ -55,13 +55,12 @@ Result<Predicted> predict(const Inputs& inputs, const Planned& planned, const se
   const program::Program& program = *planned.program;
   const cost::ProfileCost model = costs.model(inputs.cluster);
   MOTLEY_ASSIGN(const auto times, model.times(program));
-  std::vector<std::string> names;
-  for (const program::DeviceProgram& device : program.devices) names.push_back(device.device);
+  const std::vector<std::string> all;  // the program has them
   MOTLEY_ASSIGN(search::PricedProgram priced,
-                search::price_program(program, names, model, times, steps));
+                search::price_program(program, all, model, times, steps));
   search::PlanPrice price{std::move(priced.price), {}, {}};
-  for (std::size_t rank = 0; rank < names.size(); ++rank) price.of_rank.push_back(rank);
-  const search::GroupCost known(model, names, search::known_times(program, times));
+  for (std::size_t rank = 0; rank < program.devices.size(); ++rank) price.of_rank.push_back(rank);
+  const search::GroupCost known(model, all, search::known_times(program, times));
   MOTLEY_ASSIGN(price.step, search::expected_step(price.kinds.step, program, known, costs.jitter));
   MOTLEY_ASSIGN(Predicted predicted, say(inputs, planned.plan, costs, price));
   predicted.trace = std::move(priced.trace);

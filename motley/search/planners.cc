@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "motley/base/text.h"
+#include "motley/search/stage_planner.h"
 #include "motley/search/portfolio.h"
 #include "motley/search/split/fixed_planners.h"
 #include "motley/search/split/water_filling.h"
@@ -31,6 +32,7 @@ constexpr std::pair<std::string_view, Maker> kMakers[] = {
     {"split", make<WaterFilling>},
     {"spmd", make_sharding<SpmdMethod::kSpmd>},
     {"hap", make_sharding<SpmdMethod::kHap>},
+    {"stages", make<StagePlanner>},
     {"equal", make<EqualPlanner>},
     {"proportional", make<ProportionalPlanner>},
     {"manual", make<ManualPlanner>},

@@ -11,6 +11,7 @@
 #include "motley/base/text.h"
 #include "motley/search/split/water_filling.h"
 #include "motley/search/spmd/spmd_planner.h"
+#include "motley/search/stage_planner.h"
 
 namespace motley::search {
 
@@ -114,6 +115,7 @@ Result<void> reconsider_known(const PlannerInputs& inputs, const plan::Problem& 
 Result<PlanOutcome> Portfolio::plan(const plan::Problem& problem) const {
   MOTLEY_ASSIGN(PlanOutcome outcome, search(problem));
   MOTLEY_RETURN_IF_ERROR(consider_alone(inputs_, problem, outcome));
+  MOTLEY_RETURN_IF_ERROR(consider_stages(inputs_, problem, outcome));
   MOTLEY_RETURN_IF_ERROR(reconsider_known(inputs_, problem, outcome));
   return outcome;
 }

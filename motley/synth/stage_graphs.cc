@@ -63,14 +63,13 @@ class StageCutter {
         step_(step),
         acc_(step.accumulated.graph) {}
 
-  Result<void> run() {
+  void run() {
     lay_out();
     find_homes();
     find_needs();
     find_order();
     build_graphs();
     add_outputs();
-    return check_buffers();
   }
 
  private:
@@ -144,6 +143,26 @@ class StageCutter {
         for (std::size_t r = 0; r < first_stage_.size(); ++r) stages_of_[op].insert(home(op, r));
       for (const std::size_t stage : stages_of_[op])
         for_each_operand(op, stage, [&](ValueId value) { need(value, stage); });
+    }
+    for (const Accumulation::Term& term : step_.accumulated.terms)
+      if (model_.outputs[term.output].kind == graph::OutputKind::kUpdate) share_update(term);
+  }
+
+  /// The new value of a buffer goes to all stages of the replica that have the buffer.
+  void share_update(const Accumulation::Term& term) {
+    const ValueId source = source_of(model_.outputs[term.output].of);
+    const std::size_t producer = producers_[term.value.index()];
+    const std::size_t at = producer == kNone ? kNone : home(producer, term.replica);
+    if (at == kNone) return;
+    for (std::size_t op = 0; op < acc_.ops.size(); ++op) {
+      bool reads = false;
+      graph::for_each_value(acc_.ops[op].arguments,
+                            [&](ValueId value) { reads = reads || value == source; });
+      for (const std::size_t stage : stages_of_[op]) {
+        if (!reads || stage == at || step_.stages[stage].replica != term.replica) continue;
+        passing_[{producer, at}].insert({term.value, stage});
+        updated_.insert({term.output, stage, term.value});
+      }
     }
   }
 
@@ -363,6 +382,8 @@ class StageCutter {
                              {{sum->second}, {value}, {std::int64_t{1}}}, about,
                              model_.value(model_.outputs[term.output].value).producer);
     }
+    for (const auto& [output, stage, value] : updated_)
+      sums.try_emplace({output, stage}, here(value, stage));
     for (std::size_t o = 0; o < model_.outputs.size(); ++o) {
       const graph::Output& output = model_.outputs[o];
       if (output.kind == graph::OutputKind::kExtra) continue;
@@ -414,29 +435,6 @@ class StageCutter {
     return sources_.at(model_source);
   }
 
-  Result<void> check_buffers() {
-    for (const graph::Output& output : model_.outputs) {
-      if (output.kind != graph::OutputKind::kUpdate) continue;
-      const ValueId source = source_of(output.of);
-      std::map<std::size_t, int> readers, writers;  // by replica
-      for (const StageGraph& stage : step_.stages) {
-        if (!stage.values.contains(source)) continue;
-        ++readers[stage.replica];
-        for (const graph::Output& each : stage.graph.outputs)
-          if (each.kind == graph::OutputKind::kUpdate && each.of == stage.values.at(source))
-            ++writers[stage.replica];
-      }
-      for (const auto& [replica, count] : readers)
-        if (count > 1 || writers[replica] != 1)
-          return usage_error(
-              "synth.unsupported",
-              fmt::format("{}: buffer '{}' is updated in one region of replica {} and read in "
-                          "another; put its operators into one region",
-                          model_.name, model_.value(output.of).name, replica));
-    }
-    return {};
-  }
-
   const Graph& model_;
   const plan::Plan& plan_;
   const std::vector<std::vector<std::size_t>> regions_;
@@ -447,6 +445,8 @@ class StageCutter {
   std::vector<std::set<std::size_t>> stages_of_;   // by operator of it
   std::map<std::pair<std::size_t, std::size_t>, std::set<std::pair<ValueId, std::size_t>>>
       passing_;                                    // operator, stage -> value, reader
+  /// Output, stage, value: new values of buffers that other stages have, too.
+  std::set<std::tuple<std::size_t, std::size_t, ValueId>> updated_;
   std::vector<Instance> first_, last_, order_;
   std::vector<std::int64_t> task_of_;              // by position
   std::map<ValueId, ValueId> sources_;             // of the model -> of the accumulated graph
@@ -459,7 +459,7 @@ Result<StagedStep> cut_into_stages(const graph::Graph& graph, const plan::Plan& 
   StagedStep step;
   step.passes = find_passes(plan);
   MOTLEY_ASSIGN(step.accumulated, accumulate_replicas(graph, step.passes, plan.batch_norm_span));
-  MOTLEY_RETURN_IF_ERROR(StageCutter(graph, plan, std::move(regions), step).run());
+  StageCutter(graph, plan, std::move(regions), step).run();
   return step;
 }
 

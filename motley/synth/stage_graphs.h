@@ -52,8 +52,7 @@ struct StagedStep {
 /// A verified plan with stages (plan::has_stages). Every output of the model that is a sum becomes
 /// an output of each region that has a term of it, and a gradient of each that has the parameter.
 /// Stale errors where the regions lack an operator that is wanted or have one that the model lacks;
-/// those of accumulate_replicas; synth.unsupported where a buffer is updated in one region and read
-/// in another.
+/// those of accumulate_replicas.
 Result<StagedStep> cut_into_stages(const graph::Graph& graph, const plan::Plan& plan);
 
 }  // namespace motley::synth

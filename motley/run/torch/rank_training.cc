@@ -13,6 +13,7 @@
 #include "motley/base/json.h"
 #include "motley/base/random.h"
 #include "motley/base/text.h"
+#include "motley/graph/reach.h"
 #include "motley/program/state_names.h"
 #include "motley/run/input_specs.h"
 #include "motley/run/torch/exchange/clock.h"
@@ -70,6 +71,17 @@ std::set<std::string> constant_names(const graph::Graph& graph) {
   return names;
 }
 
+/// What some device has in a step of the graph.
+std::set<std::string> used_names(const graph::Graph& graph) {
+  const graph::Reach live = graph::find_live(graph);
+  std::set<std::string> names;
+  for (std::size_t i = 0; i < graph.ops.size(); ++i)
+    if (live.holds(i))
+      graph::for_each_value(graph.ops[i].arguments,
+                            [&](ValueId value) { names.insert(graph.value(value).name); });
+  return names;
+}
+
 std::set<std::string> buffer_names(const program::DeviceProgram& program,
                                    std::initializer_list<BufferKind> kinds) {
   std::set<std::string> names;
@@ -96,9 +108,15 @@ Result<void> check_tensors(const Checkpoint& checkpoint, const program::DevicePr
                        fmt::format("{}: its model lacks '{}'", checkpoint.path, *name));
   const std::vector<std::string> optimizer = checkpoint.optimizer.names();
   const std::set<std::string> saved(optimizer.begin(), optimizer.end());
-  if (saved == states) return {};
   const auto* missing = find_missing(states, saved);
-  const auto* extra = find_missing(saved, states);
+  // Others may have parameters that are not here, and their states.
+  const bool has_all = std::none_of(
+      program.buffers.begin(), program.buffers.end(), [](const Buffer& buffer) {
+        return buffer.part && buffer.part->before == 1 && buffer.part->after == 1 &&
+               buffer.part->begin == 0 && buffer.part->extent == buffer.elements();
+      });
+  const auto* extra = has_all ? find_missing(saved, states) : nullptr;
+  if (missing == nullptr && extra == nullptr) return {};
   return usage_error(
       "run.checkpoint-other",
       fmt::format("{}: its optimizer {} '{}': written with another optimizer; use the same "
@@ -190,6 +208,7 @@ Result<void> RankTraining::open_executor() {
   persistent_ = executor_->persistent();
   for (const Buffer& buffer : program().buffers)
     if (buffer.part) parts_[buffer.name] = *buffer.part;
+  has_parts_ = !parts_.empty();
   return {};
 }
 
@@ -249,7 +268,10 @@ Result<void> RankTraining::share_weights() {
   }
   MOTLEY_ASSIGN(const std::string text, rendezvous.get("first step", session_.patience()));
   const std::int64_t first_step = find_integer(text).value_or(0);
-  if (!parts_.empty()) {
+  MOTLEY_ASSIGN(const std::vector<std::string> keepers,
+                rendezvous.share("parts", has_parts_ ? "some" : "none", session_.patience()));
+  has_parts_ = std::count(keepers.begin(), keepers.end(), "some") > 0;
+  if (has_parts_) {
     std::string model_file;
     if (own_weights_) {
       model_file = own_weights_->model_file;
@@ -497,9 +519,14 @@ Result<WrittenFiles> RankTraining::write_files() {
   const auto save = [&](HostTensors& into, const std::string& name, const std::string& trained,
                         const std::string& parameter) {
     const auto part = parts_.find(trained);
-    if (part != parts_.end())
+    if (part != parts_.end() && part->second.is_copy) return;
+    // All of it, where others have none.
+    const bool is_whole = part != parts_.end() && part->second.before == 1 &&
+                          part->second.after == 1 && part->second.begin == 0 &&
+                          part->second.extent == persistent_.at(trained).numel();
+    if (part != parts_.end() && !is_whole)
       into.add(name, persistent_.at(trained), TensorPlace{shapes.at(parameter), part->second});
-    else if (session_.rank == 0)
+    else if (is_whole || session_.rank == 0)
       into.add(name, persistent_.at(trained));
   };
   const auto trained_name = [&](const std::string& name) {
@@ -510,13 +537,15 @@ Result<WrittenFiles> RankTraining::write_files() {
     if (persistent_.contains(trained_name(name))) save(weights, name, trained_name(name), name);
   if (session_.rank == 0) {
     const auto constants = constant_names(model_.graph);
-    for (const auto& [name, view] : model_.weights->tensors())  // no part of the program: as it was
-      if (!constants.contains(name) && !persistent_.contains(trained_name(name)))
+    const auto used = used_names(model_.graph);
+    for (const auto& [name, view] : model_.weights->tensors())  // no part of a program: as it was
+      if (!constants.contains(name) && !persistent_.contains(trained_name(name)) &&
+          !used.contains(trained_name(name)))
         weights.add(name, view);
   }
   for (const std::string& name : buffer_names(program(), {BufferKind::kState}))
     save(states, name, name, name.substr(0, name.rfind('/')));
-  const int ranks = parts_.empty() ? 1 : session_.size;
+  const int ranks = has_parts_ ? session_.size : 1;
   return own_store().write_part(next_step_,
                                 {session_.rank, ranks, weights.saved(), states.saved()});
 }
@@ -600,7 +629,7 @@ Result<void> RankTraining::keep_files(WrittenFiles& files) const {
 Result<std::string> RankTraining::finish_checkpoint() {
   MOTLEY_RETURN_IF_ERROR(checkpoints_.begin(next_step_));
   const std::string key = fmt::format("checkpoint/{}/", next_step_);
-  const bool is_shared = !parts_.empty() && session_.rendezvous != nullptr;
+  const bool is_shared = has_parts_ && session_.rendezvous != nullptr;
   if (is_shared) MOTLEY_RETURN_IF_ERROR(session_.rendezvous->set(key + "folder", "ready"));
   std::vector<Result<WrittenFiles>> parts = {write_files()};
   for (int rank = 1; is_shared && rank < session_.size; ++rank) {
@@ -636,7 +665,7 @@ Result<std::string> RankTraining::write_checkpoint() {
 Result<void> RankTraining::join_checkpoint() {
   const std::string key = fmt::format("checkpoint/{}/", next_step_);
   Rendezvous& rendezvous = *session_.rendezvous;
-  if (!parts_.empty()) {
+  if (has_parts_) {
     MOTLEY_ASSIGN(const std::string folder, rendezvous.get(key + "folder", session_.patience()));
     Result<WrittenFiles> files = runtime_error("run.peer-lost", "rank 0 could not make a folder");
     const bool is_away = is_elsewhere(session_.rank);

@@ -95,6 +95,7 @@ class RankTraining {
   std::unique_ptr<Executor> executor_;
   std::map<std::string, at::Tensor> persistent_;       // shared with the executor
   std::map<std::string, program::Part> parts_;         // of persistent tensors that are in parts
+  bool has_parts_ = false;                             // has any rank such?
   std::optional<RankWeights> own_weights_;             // in place of the model file's
   std::vector<std::unique_ptr<Executor>> evaluators_;  // by program of the session's
   std::unique_ptr<Feed> samples_, evaluated_;          // of training, of evaluations

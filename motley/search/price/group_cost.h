@@ -11,7 +11,8 @@
 namespace motley::search {
 
 /// The costs of a program in which some devices stand for others like them: its exchanges are those
-/// of the whole group. `seconds`: those of instructions that are known, by device. Model and group
+/// of the whole group. An empty group: the program has all devices, and exchanges are as it says.
+/// `seconds`: those of instructions that are known, by device. Model and group
 /// must outlive it.
 class GroupCost : public cost::CostModel {
  public:
@@ -25,19 +26,24 @@ class GroupCost : public cost::CostModel {
     return model_.compute_times(program);
   }
   Result<Seconds> collective_time(std::string_view op, Bytes bytes,
-                                  const std::vector<std::string>&) const override {
-    return model_.collective_time(op, bytes, group_);
+                                  const std::vector<std::string>& devices) const override {
+    return model_.collective_time(op, bytes, members(devices));
   }
   Result<cost::Transfer> transfer(std::string_view op, Bytes bytes,
-                                  const std::vector<std::string>&) const override {
-    return model_.transfer(op, bytes, group_);
+                                  const std::vector<std::string>& devices) const override {
+    return model_.transfer(op, bytes, members(devices));
   }
-  double interference(const std::string& device, const std::vector<std::string>&) const override {
-    return model_.interference(device, group_);
+  double interference(const std::string& device,
+                      const std::vector<std::string>& devices) const override {
+    return model_.interference(device, members(devices));
   }
   std::vector<double> link_capacities() const override { return model_.link_capacities(); }
 
  private:
+  const std::vector<std::string>& members(const std::vector<std::string>& devices) const {
+    return group_.empty() ? devices : group_;
+  }
+
   const cost::CostModel& model_;
   const std::vector<std::string>& group_;
   const KnownTimes seconds_;

@@ -233,7 +233,21 @@ StepEvaluator::Group StepEvaluator::find_group(const plan::Plan& plan) const {
   return group;
 }
 
+/// By a program of all devices, as each may do something else.
+Result<PlanPrice> StepEvaluator::price_stages(const plan::Plan& plan) const {
+  MOTLEY_ASSIGN(const program::Program program, synth::lower(*graph_, plan, *cluster_));
+  MOTLEY_ASSIGN(const auto times, model_.times(program));
+  const std::vector<std::string> all;
+  MOTLEY_ASSIGN(PricedProgram priced, price_program(program, all, model_, times));
+  PlanPrice price{std::move(priced.price), {}, {}};
+  for (std::size_t rank = 0; rank < program.devices.size(); ++rank) price.of_rank.push_back(rank);
+  const GroupCost known(model_, all, known_times(program, times));
+  MOTLEY_ASSIGN(price.step, expected_step(price.kinds.step, program, known, costs_.jitter));
+  return price;
+}
+
 Result<PlanPrice> StepEvaluator::price_whole(const plan::Plan& plan) const {
+  if (plan::has_stages(plan)) return price_stages(plan);
   const Group group = find_group(plan);
   MOTLEY_ASSIGN(auto kinds, synth::lower_kinds(*graph_, plan, *cluster_, group.classes));
   MOTLEY_ASSIGN(const auto times, model_.times(kinds.program));
@@ -246,7 +260,8 @@ Result<PlanPrice> StepEvaluator::price_whole(const plan::Plan& plan) const {
 
 Result<std::optional<PlanPrice>> StepEvaluator::price_by_line(const plan::Plan& plan) const {
   const std::int64_t times = plan.replicas.front().micro_batches;
-  if (times <= kWholeStep || !costs_.jitter.empty()) return std::nullopt;
+  if (times <= kWholeStep || !costs_.jitter.empty() || plan::has_stages(plan))
+    return std::nullopt;
   std::vector<StepPrice> shorter;
   std::optional<PlanPrice> price;
   for (const std::int64_t fewer : kLine) {
@@ -282,6 +297,10 @@ Result<plan::Price> StepEvaluator::price(const plan::Plan& plan) const {
 }
 
 Result<Seconds> StepEvaluator::step_time(const plan::Plan& plan) const {
+  if (plan::has_stages(plan)) {
+    MOTLEY_ASSIGN(const PlanPrice price, price_stages(plan));
+    return price.kinds.step;
+  }
   const Group group = find_group(plan);
   MOTLEY_ASSIGN(const auto kinds, synth::lower_kinds(*graph_, plan, *cluster_, group.classes));
   return simulate_step(kinds.program, GroupCost(model_, group.names));

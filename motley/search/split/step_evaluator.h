@@ -84,6 +84,7 @@ class StepEvaluator : public SplitEvaluator {
     std::vector<int> classes;
   };
   Group find_group(const plan::Plan& plan) const;
+  Result<PlanPrice> price_stages(const plan::Plan& plan) const;
   Result<PlanPrice> price_whole(const plan::Plan& plan) const;
   /// None: the step is short, its devices vary, or it is not on a line.
   Result<std::optional<PlanPrice>> price_by_line(const plan::Plan& plan) const;

@@ -38,8 +38,8 @@ struct PricedProgram {
   trace::Trace trace;
 };
 
-/// Simulates so many steps of a program. `group`: names of all devices that exchange; `times`: of
-/// the program, as the model says. O(instructions).
+/// Simulates so many steps of a program. `group`: names of all devices that exchange; empty: the
+/// program has all of them; `times`: of the program, as the model says. O(instructions).
 Result<PricedProgram> price_program(const program::Program& program,
                                     const std::vector<std::string>& group,
                                     const cost::ProfileCost& model,

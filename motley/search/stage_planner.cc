@@ -1,0 +1,198 @@
+#include "motley/search/stage_planner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "motley/base/text.h"
+#include "motley/search/model_stage_costs.h"
+#include "motley/search/portfolio.h"
+#include "motley/search/split/water_filling.h"
+#include "motley/search/stages/stage_search.h"
+
+namespace motley::search {
+namespace {
+
+constexpr int kRounds = 4;             // of planning again with less memory
+constexpr std::size_t kMostPriced = 4;  // plans of a round, by their programs
+
+/// Micro-batches that a stage has under way at most, in the plan's words.
+std::int64_t ahead_of(StageSchedule schedule, std::size_t stage, std::size_t stages,
+                      std::int64_t micro_batches) {
+  const auto behind = static_cast<std::int64_t>(stages - stage);
+  switch (schedule) {
+    case StageSchedule::k1F1B:
+      return 0;
+    case StageSchedule::kH1F1B:
+    case StageSchedule::kWide:
+    case StageSchedule::kList:
+      return std::min(micro_batches, 2 * behind);
+    case StageSchedule::kDeepList:
+    case StageSchedule::kGPipe:
+      return micro_batches;
+  }
+  return 0;
+}
+
+class StagePlanning {
+ public:
+  StagePlanning(const PlannerInputs& inputs, const plan::Problem& problem, ModelStageCosts& costs,
+                plan::PlanOutcome& outcome)
+      : inputs_(inputs), problem_(problem), costs_(costs), outcome_(outcome) {}
+
+  Result<void> run() {
+    for (int round = 0; round < kRounds; ++round) {
+      MOTLEY_ASSIGN(const StageOutcome found,
+                    find_stage_plan({&costs_, problem_.global_batch, {}, false}));
+      if (round == 0) note_bound(found);
+      if (!found.best) break;
+      lacking_.clear();
+      std::vector<const PricedStagePlan*> plans = {&*found.best};
+      for (const PricedStagePlan& each : found.runner_ups) plans.push_back(&each);
+      plans.resize(std::min(plans.size(), kMostPriced));
+      bool fits = false;
+      for (const PricedStagePlan* each : plans) {
+        // Layers take no longer alone than in a program that also exchanges.
+        if (outcome_.plan && each->price.step >= outcome_.predicted_step) continue;
+        MOTLEY_ASSIGN(const bool is_good, consider(*each));
+        fits = fits || is_good;
+      }
+      if (fits || lacking_.empty()) break;
+      for (const auto& [pool, part] : lacking_) costs_.take_memory(pool, part);
+    }
+    return {};
+  }
+
+ private:
+  void note_bound(const StageOutcome& found) {
+    const bool has_plan = outcome_.plan.has_value();
+    if (!has_plan && found.best) outcome_.lower_bound = found.lower_bound;
+    if (has_plan) outcome_.lower_bound = std::min(outcome_.lower_bound, found.lower_bound);
+  }
+
+  plan::Plan translate(const StagePlan& found) const {
+    plan::Plan plan = plan::blank_plan(problem_);
+    for (const StageReplica& replica : found.replicas) {
+      plan::Replica made;
+      made.samples = replica.samples;
+      made.micro_batches = static_cast<std::int64_t>(micro_batch_sizes(replica).size());
+      for (std::size_t s = 0; s < replica.stages.size(); ++s) {
+        const PlannedStage& stage = replica.stages[s];
+        plan::Region region;
+        region.devices = {
+            costs_.device(costs_.units()[stage.unit].pool, stage.host, stage.slot)};
+        region.shares = {1.0};
+        if (replica.stages.size() > 1) {
+          region.covers = covers(stage.first, stage.end);
+          region.ahead =
+              ahead_of(replica.schedule, s, replica.stages.size(), made.micro_batches);
+        }
+        made.regions.push_back(std::move(region));
+      }
+      plan.replicas.push_back(std::move(made));
+    }
+    return plan;
+  }
+
+  std::vector<plan::OpRange> covers(std::size_t first, std::size_t end) const {
+    std::vector<plan::OpRange> ranges;
+    const std::vector<std::size_t>& of = costs_.chain().of_op;
+    for (std::size_t i = 0; i < of.size(); ++i) {
+      if (of[i] < first || of[i] >= end) continue;
+      const auto op = static_cast<std::int64_t>(i);
+      if (!ranges.empty() && ranges.back().end == op)
+        ++ranges.back().end;
+      else
+        ranges.push_back({op, op + 1});
+    }
+    return ranges;
+  }
+
+  /// Prices a plan by its program; true: it fits.
+  Result<bool> consider(const PricedStagePlan& found) {
+    const plan::Plan plan = translate(found.plan);
+    const auto price = inputs_.evaluator->price(plan);
+    if (!price) {
+      if (price.error().code != "synth.accumulation") return tl::make_unexpected(price.error());
+      const std::string why = "no stages: " + price.error().message;
+      if (std::find(outcome_.why.begin(), outcome_.why.end(), why) == outcome_.why.end())
+        outcome_.why.push_back(why);
+      return false;
+    }
+    ++outcome_.considered;
+    const std::vector<plan::Member> members = plan::members(plan);
+    bool fits = true;
+    for (std::size_t rank = 0; rank < members.size(); ++rank) {
+      const auto& memory = problem_.cluster->device(members[rank].device).memory;
+      if (!memory || price->peaks[rank] <= *memory) continue;
+      fits = false;
+      const std::size_t pool = pool_of(found.plan, members[rank].device);
+      const double part = static_cast<double>(memory->value) /
+                          static_cast<double>(price->peaks[rank].value) * 0.98;
+      const auto [known, is_new] = lacking_.try_emplace(pool, part);
+      known->second = std::min(known->second, part);
+    }
+    if (!fits || (outcome_.plan && price->step >= outcome_.predicted_step)) return fits;
+    outcome_.lower_bound = std::min(outcome_.lower_bound, price->step);
+    MOTLEY_RETURN_IF_ERROR(take_better(problem_, plan, *price, describe(found), outcome_));
+    return true;
+  }
+
+  std::size_t pool_of(const StagePlan& plan, DeviceId device) const {
+    for (const StageReplica& replica : plan.replicas)
+      for (const PlannedStage& stage : replica.stages) {
+        const std::size_t pool = costs_.units()[stage.unit].pool;
+        if (costs_.device(pool, stage.host, stage.slot) == device) return pool;
+      }
+    return 0;
+  }
+
+  /// A line for each replica: "24 samples in 6 micro-batches of 4: a:0 emb to h.3 | b:0 h.4 to head".
+  std::vector<std::string> describe(const PricedStagePlan& found) const {
+    std::vector<std::string> lines;
+    const std::vector<std::string>& names = costs_.chain().names;
+    for (const StageReplica& replica : found.plan.replicas) {
+      const auto times = micro_batch_sizes(replica).size();
+      std::string line = fmt::format("{} samples in {} micro-batch{} of {}:", replica.samples, times,
+                                     times == 1 ? "" : "es", replica.micro_batch);
+      for (const PlannedStage& stage : replica.stages) {
+        const DeviceId id =
+            costs_.device(costs_.units()[stage.unit].pool, stage.host, stage.slot);
+        const std::string last =
+            stage.end - stage.first == 1 ? "" : " to " + names[stage.end - 1];
+        line += fmt::format("{} {} {}{}", &stage == &replica.stages.front() ? "" : " |",
+                            problem_.cluster->device(id).name, names[stage.first], last);
+      }
+      if (lines.size() < 8) lines.push_back(std::move(line));
+    }
+    return lines;
+  }
+
+  const PlannerInputs& inputs_;
+  const plan::Problem& problem_;
+  ModelStageCosts& costs_;
+  plan::PlanOutcome& outcome_;
+  std::map<std::size_t, double> lacking_;  // pool -> the part of its memory that a plan may use
+};
+
+}  // namespace
+
+Result<void> consider_stages(const PlannerInputs& inputs, const plan::Problem& problem,
+                             plan::PlanOutcome& outcome) {
+  if (inputs.graph == nullptr || inputs.costs == nullptr || problem.devices.size() < 2) return {};
+  const auto costs = ModelStageCosts::make(*inputs.graph, problem, *inputs.costs);
+  if (!costs) return {};
+  return StagePlanning(inputs, problem, **costs, outcome).run();
+}
+
+Result<plan::PlanOutcome> StagePlanner::plan(const plan::Problem& problem) const {
+  MOTLEY_ASSIGN(plan::PlanOutcome outcome, WaterFilling(inputs_).plan(problem));
+  outcome.planner = name();
+  MOTLEY_RETURN_IF_ERROR(consider_stages(inputs_, problem, outcome));
+  return outcome;
+}
+
+}  // namespace motley::search

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "motley/plan/planner.h"
+#include "motley/search/split/planner_inputs.h"
+
+namespace motley::search {
+
+/// Puts a plan of stages in the place of the outcome's where it takes less and fits: replicas cut
+/// into stages of consecutive layers, one device each, with micro-batches of their own
+/// (stages/stage_search.h over model_stage_costs.h). The plans that the search finds, runner-ups
+/// too, are priced by their programs; where one lacks memory, it searches again with as much less.
+/// The outcome's bound becomes one of these plans, too, by what their layers take alone. Nothing
+/// happens where there are no times of operators, or one device.
+Result<void> consider_stages(const PlannerInputs& inputs, const plan::Problem& problem,
+                             plan::PlanOutcome& outcome);
+
+/// Planner `stages`: the best of splits of the batch and of plans of stages.
+class StagePlanner : public plan::Planner {
+ public:
+  explicit StagePlanner(const PlannerInputs& inputs) : inputs_(inputs) {}
+  std::string_view name() const override { return "stages"; }
+  Result<plan::PlanOutcome> plan(const plan::Problem& problem) const override;
+
+ private:
+  PlannerInputs inputs_;
+};
+
+}  // namespace motley::search
