@@ -40,6 +40,27 @@ TEST(ChromeTrace, HasOneSliceAnIntervalInMicroseconds) {
   EXPECT_EQ(counters, 2);
 }
 
+TEST(ChromeTrace, GivesSendsThatOverlapThreadsOfTheirOwn) {
+  // 0-3, 1-2 beside it, and from 2 on, where the second one's thread is free.
+  trace::Trace trace = two_devices(trace::Source::kPredicted);
+  trace.names[1] = {"aten::mm h.0", "motley::send x"};
+  trace.intervals.push_back({1, Lane::kPeer, 0, InstructionId(1), 0, 3000000, 64});
+  trace.intervals.push_back({1, Lane::kPeer, 0, InstructionId(1), 1000000, 2000000, 64});
+  trace.intervals.push_back({1, Lane::kPeer, 0, InstructionId(1), 2000000, 4000000, 64});
+  const auto json = parse_json(print_chrome_trace(trace), "trace");
+  ASSERT_TRUE(json);
+  std::vector<int> threads;
+  std::vector<std::string> names;
+  for (const Json& event : (*json)["traceEvents"]) {
+    if (event["ph"] == "X" && event["name"] == "motley::send x")
+      threads.push_back(event["tid"].get<int>());
+    if (event["name"] == "thread_name" && event["tid"].get<int>() >= 2)
+      names.push_back(event["args"]["name"].get<std::string>());
+  }
+  EXPECT_EQ(threads, (std::vector<int>{2, 3, 3}));
+  EXPECT_EQ(names, (std::vector<std::string>{"peer", "peer 2"}));
+}
+
 TEST(Comparison, ShowsErrorsAndWhereTheTimeGoes) {
   const trace::Trace predicted = two_devices(trace::Source::kPredicted);
   const trace::Trace measured = two_devices(trace::Source::kMeasured);
