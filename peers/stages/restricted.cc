@@ -18,7 +18,7 @@ using search::StageQuestion;
 
 constexpr std::size_t kMostStages = 16;
 constexpr int kMostColumns = 60;
-constexpr double kStep = 1.01;  // by which times are tried
+constexpr double kFaster = 1.01;  // by which times are tried
 
 /// A model whose layers are stages already.
 class EvenStages : public StageCosts {
@@ -180,12 +180,12 @@ Result<std::optional<PricedStagePlan>> find_sailor(const StageQuestion& question
         for (const int replicas : {base, 3 * base / 2}) {
           if (replicas * static_cast<int>(count) > all || (base == 1 && replicas != 1)) continue;
           const std::int64_t samples = samples_each(question.global_batch, micro, replicas);
-          double seconds = best->price.step.value / kStep;
+          double seconds = best->price.step.value / kFaster;
           auto shapes = fit_replicas(search, seconds, samples, micro, replicas);
           while (!shapes.empty()) {
             MOTLEY_ASSIGN(auto priced, simulate(question, stages, shapes, samples));
             keep_better(best, std::move(priced));
-            seconds = std::min(seconds, best->price.step.value) / kStep;
+            seconds = std::min(seconds, best->price.step.value) / kFaster;
             shapes = fit_replicas(search, seconds, samples, micro, replicas);
           }
         }
