@@ -6,11 +6,11 @@
 namespace motley::search {
 namespace {
 
-constexpr double kLeap = 1.15;    // costs above so many times the samples need not be known
+constexpr double kLeap = 1.15;         // costs above so many times the samples need not be known
 constexpr int kMostGenerations = 200;  // of column generation; then what is known counts
 constexpr double kCollectLeap = 1.03;
-constexpr double kSlack = 1e-6;   // of the samples: what is this near counts as possible
-constexpr double kDear = 1e12;    // a price that nobody pays
+constexpr double kSlack = 1e-6;  // of the samples: what is this near counts as possible
+constexpr double kDear = 1e12;   // a price that nobody pays
 
 /// The least of all layers' work a sample on one device of the pool, by its best units.
 double fastest_sample(const StageSums& sums, std::size_t pool) {

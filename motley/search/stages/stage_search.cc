@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 
+#include "motley/search/stages/merged_layers.h"
 #include "motley/search/stages/sample_bound.h"
 #include "motley/search/stages/whole_replicas.h"
 
@@ -21,6 +22,9 @@ constexpr double kOptimalGap = 1e-3;
 constexpr std::size_t kMostOffers = 64;           // shapes that are put together
 constexpr std::size_t kShorter[] = {1, 2, 4, 8};  // stages
 constexpr double kDiscount = 0.85;                // at which shapes are collected
+constexpr std::size_t kLargestSpace = 1000;       // layers x units of the exact search
+constexpr std::size_t kMostGroups = 24;           // of layers, beyond
+constexpr std::size_t kMostUnits = 16;            // of replicas across pools, beyond
 constexpr std::size_t kRunnerUps = 4;
 constexpr std::size_t kMostPriced = 7;  // mixes that are tuned and simulated whole
 
@@ -569,13 +573,52 @@ void StageSearch::finish() {
     outcome_.runner_ups.push_back(std::move(priced_[i]));
 }
 
+/// Where the space is too large for exact programs: layers in groups, replicas within one pool
+/// each.
+Result<StageOutcome> find_in_narrowed(const StageQuestion& question) {
+  const StageCosts& costs = *question.costs;
+  const std::size_t groups = std::min(costs.layers(), kMostGroups);
+  const MergedLayers merged = MergedLayers::balanced(costs, groups);
+  StageQuestion narrowed = question;
+  narrowed.costs = &merged;
+  narrowed.limits.one_pool = costs.units().size() > kMostUnits;
+  MOTLEY_ASSIGN(StageOutcome outcome, StageSearch(narrowed).run());
+  outcome.why.push_back(fmt::format(
+      "{} layers on {} units are more than the exact search takes: layers were taken in {} "
+      "groups{}, "
+      "and the lower bound is of rates alone",
+      costs.layers(), costs.units().size(), groups,
+      narrowed.limits.one_pool ? ", each replica's stages on devices of one kind and place" : ""));
+  const StageSums sums(costs);
+  const StageEvaluator evaluator(sums);
+  const auto restore = [&](PricedStagePlan& priced) -> Result<void> {
+    for (StageReplica& replica : priced.plan.replicas)
+      for (PlannedStage& stage : replica.stages) {
+        stage.first = merged.cut(stage.first);
+        stage.end = merged.cut(stage.end);
+      }
+    MOTLEY_ASSIGN(priced.price, evaluator.price(priced.plan));
+    return {};
+  };
+  outcome.lower_bound = Seconds(rate_bound(sums, question.global_batch) * (1 - 1e-9));
+  if (!outcome.best) return outcome;
+  MOTLEY_RETURN_IF_ERROR(restore(*outcome.best));
+  for (PricedStagePlan& other : outcome.runner_ups) {
+    MOTLEY_RETURN_IF_ERROR(restore(other));
+  }
+  outcome.reason = outcome.gap() <= kOptimalGap ? StageReason::kOptimal : StageReason::kFeasible;
+  return outcome;
+}
+
 }  // namespace
 
 Result<StageOutcome> find_stage_plan(const StageQuestion& question) {
   if (question.global_batch < 1)
     return usage_error("search.stages", fmt::format("a batch of {} samples, wanted 1 or more",
                                                     question.global_batch));
-  return StageSearch(question).run();
+  const StageCosts& costs = *question.costs;
+  if (costs.layers() * costs.units().size() <= kLargestSpace) return StageSearch(question).run();
+  return find_in_narrowed(question);
 }
 
 }  // namespace motley::search
