@@ -138,7 +138,7 @@ class CheapestShape {
   /// Puts a stage in front of all suffixes of one stage fewer.
   void extend(std::size_t stages, const ShapeStates& after, ShapeStates& now) {
     for (std::size_t end = layers_; end > 0; --end) {
-      if ((stages == 1) != (end == layers_)) continue;
+      if ((stages == 1) != (end == layers_) || (stages > 1 && !is_alive_[end])) continue;
       for (std::size_t u = 0; u < units_.size(); ++u) {
         rest_.clear();
         if (stages == 1)
@@ -162,8 +162,11 @@ class CheapestShape {
         }
     for (auto& labels : now[0]) labels.clear();
     bool any = false;
+    is_alive_.assign(layers_ + 1, false);
     for (std::size_t first = 1; first < layers_; ++first)
       for (auto& labels : now[first]) {
+        if (labels.empty()) continue;
+        is_alive_[first] = true;
         keep_best(labels);
         for (ShapeLabel& label : labels) {
           kept_.push_back(label);
@@ -177,7 +180,13 @@ class CheapestShape {
   /// Suffixes that begin at `end`, with the messages from unit u.
   void gather(std::size_t u, std::size_t end,
               const std::vector<std::vector<ShapeLabel>>& suffixes) {
-    for (std::size_t next = 0; next < suffixes.size(); ++next) {
+    // Units are in the order of their pools.
+    std::size_t from = 0, to = suffixes.size();
+    if (limits_.one_pool) {
+      for (from = u; from > 0 && units_[from - 1].pool == units_[u].pool;) --from;
+      for (to = u + 1; to < units_.size() && units_[to].pool == units_[u].pool;) ++to;
+    }
+    for (std::size_t next = from; next < to; ++next) {
       if (suffixes[next].empty()) continue;
       if (limits_.one_pool && units_[next].pool != units_[u].pool) continue;
       const double messages =
@@ -222,7 +231,8 @@ class CheapestShape {
   std::size_t layers_;
   std::int64_t micro_batches_;
   std::vector<Unit> units_;
-  std::vector<double> least_;  // cost of layers before
+  std::vector<double> least_;   // cost of layers before
+  std::vector<bool> is_alive_;  // layers at which a suffix begins
   std::vector<ShapeLabel>&rest_, &kept_;
 };
 
