@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "motley/search/stages/merged_layers.h"
 #include "motley/search/stages/packing_lp.h"
 #include "motley/search/stages/whole_replicas.h"
 
 namespace motley::peers {
 namespace {
 
-using search::LayerBytes;
-using search::LayerWork;
+using search::MergedLayers;
 using search::PricedStagePlan;
 using search::ReplicaShape;
 using search::StageCosts;
@@ -18,66 +18,11 @@ using search::StageQuestion;
 
 constexpr std::size_t kMostStages = 16;
 constexpr int kMostColumns = 60;
-constexpr double kStep = 1.01;  // by which times are tried
-
-/// A model whose layers are stages already.
-class EvenStages : public StageCosts {
- public:
-  EvenStages(const StageCosts& base, std::size_t stages, std::int64_t micro_batch)
-      : base_(base), batches_{micro_batch} {
-    for (std::size_t s = 0; s <= stages; ++s) cuts_.push_back(s * base.layers() / stages);
-  }
-  std::size_t cut(std::size_t stage) const { return cuts_[stage]; }
-
-  std::size_t layers() const override { return cuts_.size() - 1; }
-  const std::vector<search::DevicePool>& pools() const override { return base_.pools(); }
-  const std::vector<search::StageUnit>& units() const override { return base_.units(); }
-  const std::vector<std::int64_t>& micro_batches() const override { return batches_; }
-  bool knows(std::size_t unit, std::int64_t micro) const override {
-    return base_.knows(unit, micro);
-  }
-  std::vector<LayerWork> work(std::size_t unit, std::int64_t micro) const override {
-    const std::vector<LayerWork> all = base_.work(unit, micro);
-    std::vector<LayerWork> sums(layers());
-    for (std::size_t s = 0; s < layers(); ++s)
-      for (std::size_t i = cuts_[s]; i < cuts_[s + 1]; ++i) {
-        sums[s].forward += all[i].forward;
-        sums[s].backward += all[i].backward;
-        sums[s].update += all[i].update;
-      }
-    return sums;
-  }
-  std::vector<LayerBytes> bytes(std::size_t unit) const override {
-    const std::vector<LayerBytes> all = base_.bytes(unit);
-    std::vector<LayerBytes> sums(layers());
-    for (std::size_t s = 0; s < layers(); ++s)
-      for (std::size_t i = cuts_[s]; i < cuts_[s + 1]; ++i) {
-        sums[s].states += all[i].states;
-        sums[s].gradients += all[i].gradients;
-        sums[s].kept += all[i].kept;
-        sums[s].workspace = std::max(sums[s].workspace, all[i].workspace);
-        sums[s].output = all[i].output;
-      }
-    return sums;
-  }
-  Bytes held(std::size_t unit) const override { return base_.held(unit); }
-  std::optional<search::Hop> hop(search::HopEnd from, search::HopEnd to, search::HopReach reach,
-                                 Bytes bytes) const override {
-    return base_.hop(from, to, reach, bytes);
-  }
-  BytesPerSecond host_rate(std::size_t pool) const override { return base_.host_rate(pool); }
-  std::optional<std::pair<std::size_t, std::size_t>> tied() const override { return std::nullopt; }
-  const std::vector<std::string>& notes() const override { return base_.notes(); }
-
- private:
-  const StageCosts& base_;
-  std::vector<std::int64_t> batches_;
-  std::vector<std::size_t> cuts_;
-};
+constexpr double kFaster = 1.01;  // by which times are tried
 
 /// Simulates replicas of these shapes over even stages, all with so many samples.
 Result<std::optional<PricedStagePlan>> simulate(const StageQuestion& question,
-                                                const EvenStages& stages,
+                                                const MergedLayers& stages,
                                                 const std::vector<ReplicaShape>& shapes,
                                                 std::int64_t samples) {
   search::StagePlan plan;
@@ -109,7 +54,8 @@ Result<std::optional<PricedStagePlan>> find_equal(const StageQuestion& question)
   for (const std::int64_t micro : costs.micro_batches())
     for (std::size_t count = 1; count <= std::min(kMostStages, costs.layers()); ++count)
       for (int degree = 1; degree <= 8; degree *= 2) {
-        const EvenStages stages(costs, count, micro);
+        auto stages = MergedLayers::even(costs, count);
+        stages.set_micro_batches({micro});
         std::vector<ReplicaShape> shapes;
         for (std::size_t unit = 0; unit < costs.units().size(); ++unit) {
           const search::StageUnit& of = costs.units()[unit];
@@ -126,6 +72,80 @@ Result<std::optional<PricedStagePlan>> find_equal(const StageQuestion& question)
         keep_better(best, std::move(priced));
       }
   return best;
+}
+
+/// Even pipelines of one kind of unit, and how many of them its pool holds.
+struct UniformChoice {
+  MergedLayers stages;
+  ReplicaShape shape;
+  std::size_t pool;
+  int replicas;
+};
+
+std::vector<UniformChoice> uniform_choices(const StageCosts& costs) {
+  std::vector<UniformChoice> choices;
+  for (std::size_t unit = 0; unit < costs.units().size(); ++unit) {
+    const search::StageUnit& of = costs.units()[unit];
+    for (const std::int64_t micro : costs.micro_batches())
+      for (std::size_t count = 1; count <= std::min(kMostStages, costs.layers()); ++count) {
+        const int fits = costs.pools()[of.pool].devices / (of.degree * static_cast<int>(count));
+        if (of.recomputes || fits == 0 || !costs.knows(unit, micro)) continue;
+        UniformChoice choice{MergedLayers::even(costs, count), {{}, micro}, of.pool, fits};
+        for (std::size_t s = 0; s < count; ++s)
+          choice.shape.stages.push_back({choice.stages.cut(s), choice.stages.cut(s + 1), unit});
+        choices.push_back(std::move(choice));
+      }
+  }
+  return choices;
+}
+
+Result<std::optional<PricedStagePlan>> find_uniform(const StageQuestion& question) {
+  const StageCosts& costs = *question.costs;
+  const search::StageSums sums(costs);
+  const search::ShapeSearch search(sums, {2.0});
+  std::vector<UniformChoice> choices = uniform_choices(costs);
+  std::erase_if(choices,
+                [&](const UniformChoice& choice) { return !search.is_valid(choice.shape); });
+  if (choices.empty()) return std::nullopt;
+  std::vector<std::size_t> best(costs.pools().size());
+  const auto samples_in = [&](double seconds) {
+    std::vector<std::int64_t> most(costs.pools().size(), 0);
+    for (std::size_t i = 0; i < choices.size(); ++i) {
+      const UniformChoice& choice = choices[i];
+      const std::int64_t does =
+          choice.replicas * search.most_samples(choice.shape, seconds, question.global_batch);
+      if (does <= most[choice.pool]) continue;
+      most[choice.pool] = does;
+      best[choice.pool] = i;
+    }
+    std::int64_t sum = 0;
+    for (const std::int64_t each : most) sum += each;
+    return sum;
+  };
+  double below = 1e-3, above = 1e-3;
+  while (samples_in(above) < question.global_batch) above *= 2;
+  for (int i = 0; i < 20; ++i) {
+    const double middle = (below + above) / 2;
+    (samples_in(middle) < question.global_batch ? below : above) = middle;
+  }
+  samples_in(above);
+  search::StagePlan plan;
+  std::int64_t left = question.global_batch;
+  for (const std::size_t i : best) {
+    const UniformChoice& choice = choices[i];
+    const std::int64_t does = search.most_samples(choice.shape, above, question.global_batch);
+    for (int r = 0; r < choice.replicas && left > 0 && does > 0; ++r) {
+      search::StageReplica replica{{}, choice.shape.micro_batch, std::min(left, does)};
+      for (const search::ShapeStage& stage : choice.shape.stages)
+        replica.stages.push_back({stage.first, stage.end, stage.unit});
+      left -= replica.samples;
+      plan.replicas.push_back(std::move(replica));
+    }
+  }
+  if (!place_stages(plan, costs, search::StagePlacing::kByStage)) return std::nullopt;
+  const search::StageEvaluator evaluator(sums);
+  MOTLEY_ASSIGN(search::StagePrice price, evaluator.price(plan));
+  return PricedStagePlan{std::move(plan), std::move(price)};
 }
 
 /// So many replicas of so many samples each in a time, by shapes over even stages; empty: they do
@@ -173,19 +193,20 @@ Result<std::optional<PricedStagePlan>> find_sailor(const StageQuestion& question
   for (const search::DevicePool& pool : costs.pools()) all += pool.devices;
   for (const std::int64_t micro : costs.micro_batches())
     for (std::size_t count = 1; count <= std::min(kMostStages, costs.layers()); ++count) {
-      const EvenStages stages(costs, count, micro);
+      auto stages = MergedLayers::even(costs, count);
+      stages.set_micro_batches({micro});
       const search::StageSums sums(stages);
       const search::ShapeSearch search(sums, {2.0}, {.one_layer_stages = true});
       for (int base = 1; base <= all; base *= 2)
         for (const int replicas : {base, 3 * base / 2}) {
           if (replicas * static_cast<int>(count) > all || (base == 1 && replicas != 1)) continue;
           const std::int64_t samples = samples_each(question.global_batch, micro, replicas);
-          double seconds = best->price.step.value / kStep;
+          double seconds = best->price.step.value / kFaster;
           auto shapes = fit_replicas(search, seconds, samples, micro, replicas);
           while (!shapes.empty()) {
             MOTLEY_ASSIGN(auto priced, simulate(question, stages, shapes, samples));
             keep_better(best, std::move(priced));
-            seconds = std::min(seconds, best->price.step.value) / kStep;
+            seconds = std::min(seconds, best->price.step.value) / kFaster;
             shapes = fit_replicas(search, seconds, samples, micro, replicas);
           }
         }
@@ -196,12 +217,22 @@ Result<std::optional<PricedStagePlan>> find_sailor(const StageQuestion& question
 }  // namespace
 
 std::string_view space_name(StageSpace space) {
-  return space == StageSpace::kEqual ? "equal" : "sailor";
+  return space == StageSpace::kEqual     ? "equal"
+         : space == StageSpace::kUniform ? "uniform"
+                                         : "sailor";
 }
 
 Result<std::optional<PricedStagePlan>> find_restricted(StageSpace space,
                                                        const StageQuestion& question) {
-  return space == StageSpace::kEqual ? find_equal(question) : find_sailor(question);
+  switch (space) {
+    case StageSpace::kEqual:
+      return find_equal(question);
+    case StageSpace::kUniform:
+      return find_uniform(question);
+    case StageSpace::kSailor:
+      return find_sailor(question);
+  }
+  return std::nullopt;
 }
 
 }  // namespace motley::peers

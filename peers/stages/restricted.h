@@ -16,6 +16,10 @@ enum class StageSpace {
   /// on
   /// all; layers even by count.
   kEqual,
+  /// Pools apart: on each the pipelines that do most there, all alike (stages, degree,
+  /// micro-batch),
+  /// layers even by count; samples by speed.
+  kUniform,
   /// Sailor (SOSP 2025): layers even by count for each number of stages, which all replicas share,
   /// as
   /// they do the micro-batch and the number of micro-batches (rounded up, so a plan may do more

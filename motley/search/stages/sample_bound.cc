@@ -6,10 +6,11 @@
 namespace motley::search {
 namespace {
 
-constexpr double kLeap = 1.15;    // costs above so many times the samples need not be known
-constexpr int kMostRounds = 200;  // of column generation; then what is known counts
-constexpr double kSlack = 1e-6;   // of the samples: what is this near counts as possible
-constexpr double kDear = 1e12;    // a price that nobody pays
+constexpr double kLeap = 1.15;         // costs above so many times the samples need not be known
+constexpr int kMostGenerations = 200;  // of column generation; then what is known counts
+constexpr double kCollectLeap = 1.03;
+constexpr double kSlack = 1e-6;  // of the samples: what is this near counts as possible
+constexpr double kDear = 1e12;   // a price that nobody pays
 
 /// The least of all layers' work a sample on one device of the pool, by its best units.
 double fastest_sample(const StageSums& sums, std::size_t pool) {
@@ -82,7 +83,8 @@ bool SampleBound::price_batch(double seconds, std::int64_t samples, std::int64_t
         found = true;  // also if it is known: then nothing is proved
         columns_->add(shape->shape);
       }
-      n = std::max(does, n) + 1;
+      // Nothing is proved any more: the next shape may be a little larger.
+      n = static_cast<std::int64_t>(found_leap_ * static_cast<double>(std::max(does, n))) + 1;
     }
   }
   return found;
@@ -106,8 +108,10 @@ void SampleBound::seed(double seconds, std::int64_t samples) {
 }
 
 void SampleBound::collect(double seconds, std::int64_t samples, const std::vector<double>& prices) {
+  found_leap_ = kCollectLeap;
   for (const std::int64_t micro : search_->sums().costs().micro_batches())
     price_batch(seconds, samples, micro, prices);
+  found_leap_ = kFoundLeap;
 }
 
 std::vector<double> SampleBound::limits() const {
@@ -149,7 +153,7 @@ SampleAnswer SampleBound::ask(double seconds, std::int64_t samples) {
   std::size_t known = 0;
   SampleAnswer answer;
   const auto wanted = static_cast<double>(samples);
-  for (int round = 0; round < kMostRounds; ++round) {
+  for (int round = 0; round < kMostGenerations; ++round) {
     add_known(lp, seconds, samples, column_of, known);
     const double value = lp.solve();
     answer.prices = lp.prices();

@@ -72,6 +72,8 @@ class SampleBound {
   double most_replicas_;
   std::int64_t programs_ = 0;
   std::size_t next_batch_ = 0;  // where shapes were found last
+  static constexpr double kFoundLeap = 1.1;
+  double found_leap_ = kFoundLeap;  // in samples, after a shape that is worth more than its price
 };
 
 /// Seconds that no plan of these costs beats, from rates alone: every device at its best layer by

@@ -7,6 +7,7 @@ namespace motley::search {
 namespace {
 
 constexpr double kNoLink = std::numeric_limits<double>::infinity();
+constexpr std::int64_t kMostKept = 1'000'000'000;  // micro-batches
 constexpr double kLeast = 1e-12;  // of prices and times, relative: what rounding may do
 
 /// A suffix of stages: its time by the model, the price of its devices, its first stage.
@@ -19,8 +20,7 @@ struct ShapeLabel {
 /// Keeps those of which none is better in both, by rising time and falling cost.
 void keep_best(std::vector<ShapeLabel>& labels) {
   std::sort(labels.begin(), labels.end(), [](const ShapeLabel& a, const ShapeLabel& b) {
-    return std::tie(a.time, a.cost, a.unit, a.end, a.rest) <
-           std::tie(b.time, b.cost, b.unit, b.end, b.rest);
+    return a.time < b.time || (a.time == b.time && a.cost < b.cost);
   });
   std::size_t kept = 0;
   for (const ShapeLabel& label : labels)
@@ -28,28 +28,42 @@ void keep_best(std::vector<ShapeLabel>& labels) {
   labels.resize(kept);
 }
 
+/// Suffixes by their first layer and its unit; `rest` names the label itself.
+using ShapeStates = std::vector<std::vector<std::vector<ShapeLabel>>>;
+
+}  // namespace
+
+struct ShapeSearch::Scratch {
+  ShapeStates after, now;
+  std::vector<ShapeLabel> rest, kept;
+};
+
 /// One question's dynamic program.
 class CheapestShape {
  public:
   CheapestShape(const ShapeSearch& search, const ShapeLimits& limits, const ShapeQuestion& question)
-      : search_(search),
-        sums_(search.sums()),
+      : sums_(search.sums()),
         limits_(limits),
         question_(question),
+        tables_(search.tables(question.micro_batch)),
+        scratch_(*search.scratch_),
         layers_(sums_.costs().layers()),
-        micro_batches_((question.samples + question.micro_batch - 1) / question.micro_batch) {
-    const auto& units = sums_.costs().units();
-    for (std::size_t u = 0; u < units.size(); ++u)
-      if (sums_.costs().knows(u, question.micro_batch)) add_unit(u);
+        micro_batches_((question.samples + question.micro_batch - 1) / question.micro_batch),
+        rest_(scratch_.rest),
+        kept_(scratch_.kept) {
+    kept_.clear();
+    for (std::size_t u = 0; u < tables_.work.size(); ++u)
+      if (tables_.work[u] != nullptr) add_unit(u);
     add_least_costs();
   }
 
   std::optional<PricedShape> find() {
     std::optional<ShapeLabel> best;
     const std::size_t most = std::min(layers_, limits_.most_stages);
-    States after(layers_ + 1), now(layers_ + 1);
+    ShapeStates &after = scratch_.after, &now = scratch_.now;
+    clear(after);
     for (std::size_t stages = 1; stages <= most && !units_.empty(); ++stages) {
-      for (auto& states : now) states.assign(units_.size(), {});
+      clear(now);
       extend(stages, after, now);
       if (!keep(now, best)) break;
       std::swap(after, now);
@@ -67,8 +81,13 @@ class CheapestShape {
   }
 
  private:
-  /// Suffixes by their first layer and its unit; `rest` names the label itself.
-  using States = std::vector<std::vector<std::vector<ShapeLabel>>>;
+  void clear(ShapeStates& states) const {
+    states.resize(layers_ + 1);
+    for (auto& of_layer : states) {
+      of_layer.resize(units_.size());
+      for (auto& labels : of_layer) labels.clear();
+    }
+  }
 
   struct Unit {
     std::size_t index, pool;
@@ -80,7 +99,7 @@ class CheapestShape {
   void add_unit(std::size_t u) {
     const StageUnit& unit = sums_.costs().units()[u];
     Unit added{u, unit.pool, question_.prices[unit.pool] * unit.degree, {}, nullptr};
-    added.one = &sums_.work(u, question_.micro_batch);
+    added.one = tables_.work[u];
     const std::int64_t full = question_.samples / question_.micro_batch,
                        rest = question_.samples % question_.micro_batch;
     const WorkSums* odd = rest > 0 ? &sums_.work(u, rest) : nullptr;
@@ -101,25 +120,25 @@ class CheapestShape {
     }
   }
 
+  std::size_t stretch(std::size_t first, std::size_t end) const {
+    return first * (layers_ + 1) + end;
+  }
   double post(std::size_t u, std::size_t first, std::size_t end) const {
-    const Unit& unit = units_[u];
-    return unit.one->update[end] - unit.one->update[first] +
-           search_.exchange(unit.index, first, end);
+    return tables_.post[units_[u].index][stretch(first, end)];
   }
 
   /// Can the unit compute these layers in time, and keep `stages` micro-batches of them?
   bool is_possible(std::size_t u, std::size_t first, std::size_t end, std::size_t stages) const {
     const Unit& unit = units_[u];
     if (unit.all[end] - unit.all[first] + post(u, first, end) > question_.seconds) return false;
-    const auto kept = std::min<std::int64_t>(static_cast<std::int64_t>(stages), micro_batches_);
-    return sums_.bytes(unit.index, first, end).total(question_.micro_batch, kept) <=
-           sums_.memory(unit.index).value;
+    return std::min<std::int64_t>(static_cast<std::int64_t>(stages), micro_batches_) <=
+           tables_.kept[unit.index][stretch(first, end)];
   }
 
   /// Puts a stage in front of all suffixes of one stage fewer.
-  void extend(std::size_t stages, const States& after, States& now) {
+  void extend(std::size_t stages, const ShapeStates& after, ShapeStates& now) {
     for (std::size_t end = layers_; end > 0; --end) {
-      if ((stages == 1) != (end == layers_)) continue;
+      if ((stages == 1) != (end == layers_) || (stages > 1 && !is_alive_[end])) continue;
       for (std::size_t u = 0; u < units_.size(); ++u) {
         rest_.clear();
         if (stages == 1)
@@ -133,7 +152,7 @@ class CheapestShape {
 
   /// Drops what is no use, remembers the rest and the best whole replica. False if nothing is left
   /// to extend.
-  bool keep(States& now, std::optional<ShapeLabel>& best) {
+  bool keep(ShapeStates& now, std::optional<ShapeLabel>& best) {
     for (std::size_t u = 0; u < units_.size(); ++u)
       for (const ShapeLabel& label : now[0][u])
         if (label.cost < question_.most_cost * (1 - kLeast) &&
@@ -141,10 +160,13 @@ class CheapestShape {
           best = label;
           question_.most_cost = label.cost;
         }
-    now[0].assign(units_.size(), {});
+    for (auto& labels : now[0]) labels.clear();
     bool any = false;
+    is_alive_.assign(layers_ + 1, false);
     for (std::size_t first = 1; first < layers_; ++first)
       for (auto& labels : now[first]) {
+        if (labels.empty()) continue;
+        is_alive_[first] = true;
         keep_best(labels);
         for (ShapeLabel& label : labels) {
           kept_.push_back(label);
@@ -158,11 +180,18 @@ class CheapestShape {
   /// Suffixes that begin at `end`, with the messages from unit u.
   void gather(std::size_t u, std::size_t end,
               const std::vector<std::vector<ShapeLabel>>& suffixes) {
-    for (std::size_t next = 0; next < suffixes.size(); ++next) {
+    // Units are in the order of their pools.
+    std::size_t from = 0, to = suffixes.size();
+    if (limits_.one_pool) {
+      for (from = u; from > 0 && units_[from - 1].pool == units_[u].pool;) --from;
+      for (to = u + 1; to < units_.size() && units_[to].pool == units_[u].pool;) ++to;
+    }
+    for (std::size_t next = from; next < to; ++next) {
       if (suffixes[next].empty()) continue;
       if (limits_.one_pool && units_[next].pool != units_[u].pool) continue;
       const double messages =
-          search_.messages(units_[u].index, units_[next].index, end, question_.micro_batch);
+          tables_.messages[(end * tables_.work.size() + units_[u].index) * tables_.work.size() +
+                           units_[next].index];
       for (const ShapeLabel& label : suffixes[next]) {
         if (label.time + messages > question_.seconds) break;
         rest_.push_back({label.time + messages, label.cost, 0, 0, label.rest});
@@ -171,7 +200,7 @@ class CheapestShape {
     keep_best(rest_);
   }
 
-  void prepend(std::size_t u, std::size_t end, std::size_t stages, States& now) {
+  void prepend(std::size_t u, std::size_t end, std::size_t stages, ShapeStates& now) {
     const Unit& unit = units_[u];
     const auto tied = sums_.costs().tied();
     for (std::size_t first = end; first-- > 0;) {
@@ -194,23 +223,50 @@ class CheapestShape {
     }
   }
 
-  const ShapeSearch& search_;
   const StageSums& sums_;
   const ShapeLimits& limits_;
   ShapeQuestion question_;
+  const ShapeSearch::BatchTables& tables_;
+  ShapeSearch::Scratch& scratch_;
   std::size_t layers_;
   std::int64_t micro_batches_;
   std::vector<Unit> units_;
-  std::vector<double> least_;  // cost of layers before
-  std::vector<ShapeLabel> rest_, kept_;
+  std::vector<double> least_;   // cost of layers before
+  std::vector<bool> is_alive_;  // layers at which a suffix begins
+  std::vector<ShapeLabel>&rest_, &kept_;
 };
 
-}  // namespace
-
 ShapeSearch::ShapeSearch(const StageSums& sums, const ShapeModel& model, const ShapeLimits& limits)
-    : sums_(&sums), model_(model), limits_(limits) {
+    : sums_(&sums), model_(model), limits_(limits), scratch_(std::make_shared<Scratch>()) {
   for (const StageUnit& unit : sums.costs().units())
     host_rates_.push_back(sums.costs().host_rate(unit.pool).value);
+}
+
+const ShapeSearch::BatchTables& ShapeSearch::tables(std::int64_t micro_batch) const {
+  const auto [at, is_new] = tables_.try_emplace(micro_batch);
+  BatchTables& made = at->second;
+  if (!is_new) return made;
+  const StageCosts& costs = sums_->costs();
+  const std::size_t layers = costs.layers(), units = costs.units().size();
+  made.messages.assign((layers + 1) * units * units, 0);
+  for (std::size_t u = 0; u < units; ++u) {
+    auto& post = made.post.emplace_back((layers + 1) * (layers + 1), 0.0);
+    auto& kept = made.kept.emplace_back((layers + 1) * (layers + 1), 0);
+    made.work.push_back(costs.knows(u, micro_batch) ? &sums_->work(u, micro_batch) : nullptr);
+    if (made.work.back() == nullptr) continue;
+    const std::vector<double>& update = made.work.back()->update;
+    for (std::size_t first = 0; first < layers; ++first)
+      for (std::size_t end = first + 1; end <= layers; ++end) {
+        const std::size_t at_stretch = first * (layers + 1) + end;
+        post[at_stretch] = update[end] - update[first] + exchange(u, first, end);
+        kept[at_stretch] =
+            static_cast<std::int32_t>(sums_->most_in_flight(u, first, end, micro_batch, kMostKept));
+      }
+    for (std::size_t end = 1; end < layers; ++end)
+      for (std::size_t next = 0; next < units; ++next)
+        made.messages[(end * units + u) * units + next] = messages(u, next, end, micro_batch);
+  }
+  return made;
 }
 
 std::optional<PricedShape> ShapeSearch::cheapest(const ShapeQuestion& question) const {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <tuple>
 #include <vector>
@@ -99,6 +100,16 @@ class ShapeSearch {
   double exchange(std::size_t unit, std::size_t first, std::size_t end) const;
 
  private:
+  friend class CheapestShape;
+  /// What all questions of one micro-batch look up.
+  struct BatchTables {
+    std::vector<const WorkSums*> work;            ///< by unit; null: not known
+    std::vector<std::vector<double>> post;        ///< [unit][first (layers + 1) + end]
+    std::vector<std::vector<std::int32_t>> kept;  ///< the same: most micro-batches in flight
+    std::vector<double> messages;                 ///< [end][unit][next]
+  };
+  const BatchTables& tables(std::int64_t micro_batch) const;
+
   const StageSums* sums_;
   ShapeModel model_;
   ShapeLimits limits_;
@@ -107,6 +118,9 @@ class ShapeSearch {
   std::vector<double> host_rates_;  // by unit
   /// Bytes -> [unit][next], negative where not yet asked for.
   mutable std::map<std::int64_t, std::vector<double>> hops_;
+  mutable std::map<std::int64_t, BatchTables> tables_;
+  struct Scratch;  // of one question, kept for its memory
+  std::shared_ptr<Scratch> scratch_;
 };
 
 }  // namespace motley::search

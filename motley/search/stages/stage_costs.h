@@ -73,6 +73,7 @@ class StageCosts {
   virtual ~StageCosts() = default;
   virtual std::size_t layers() const = 0;
   virtual const std::vector<DevicePool>& pools() const = 0;
+  /// In the order of their pools.
   virtual const std::vector<StageUnit>& units() const = 0;
   /// Sizes of micro-batches that are tried, ascending; not all need be known of every unit.
   virtual const std::vector<std::int64_t>& micro_batches() const = 0;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 
+#include "motley/search/stages/merged_layers.h"
 #include "motley/search/stages/sample_bound.h"
 #include "motley/search/stages/whole_replicas.h"
 
@@ -21,6 +22,9 @@ constexpr double kOptimalGap = 1e-3;
 constexpr std::size_t kMostOffers = 64;           // shapes that are put together
 constexpr std::size_t kShorter[] = {1, 2, 4, 8};  // stages
 constexpr double kDiscount = 0.85;                // at which shapes are collected
+constexpr std::size_t kLargestSpace = 1000;       // layers x units of the exact search
+constexpr std::size_t kMostGroups = 24;           // of layers, beyond
+constexpr std::size_t kMostUnits = 16;            // of replicas across pools, beyond
 constexpr std::size_t kRunnerUps = 4;
 constexpr std::size_t kMostPriced = 7;  // mixes that are tuned and simulated whole
 
@@ -139,6 +143,8 @@ class StageSearch {
   Result<void> choose_schedule(StageReplica& replica) const;
   Result<void> price_mixes();
   Result<void> price_mix(Mix mix);
+  Result<void> tune(std::pair<ReplicaShape, int>& part, StageReplica* replicas);
+  void trim(const Mix& mix, const std::vector<std::size_t>& first_of, StagePlan& plan) const;
   bool fits_devices(const ReplicaShape& shape) const;
   Result<std::vector<std::int64_t>> share(const Mix& mix, const StagePlan& plan,
                                           const std::vector<std::size_t>& first_of);
@@ -464,10 +470,11 @@ Result<std::vector<std::int64_t>> StageSearch::share(const Mix& mix, const Stage
   return samples;
 }
 
-Result<void> StageSearch::price_mix(Mix mix) {
+/// Replicas of a mix without samples; `first_of`: each part's first one.
+StagePlan plan_of(const std::vector<std::pair<ReplicaShape, int>>& parts,
+                  std::vector<std::size_t>& first_of) {
   StagePlan plan;
-  std::vector<std::size_t> first_of;
-  for (const auto& [shape, count] : mix.parts) {
+  for (const auto& [shape, count] : parts) {
     first_of.push_back(plan.replicas.size());
     StageReplica replica;
     replica.micro_batch = shape.micro_batch;
@@ -476,43 +483,46 @@ Result<void> StageSearch::price_mix(Mix mix) {
       replica.stages.push_back({stage.first, stage.end, stage.unit});
     plan.replicas.insert(plan.replicas.end(), static_cast<std::size_t>(count), replica);
   }
-  if (!place_stages(plan, costs(), StagePlacing::kByStage)) return {};
-  MOTLEY_ASSIGN(std::vector<std::int64_t> samples, share(mix, plan, first_of));
-  // Better cuts and schedules for what each does now; then samples again.
-  for (std::size_t i = 0; i < mix.parts.size(); ++i) {
-    StageReplica& first = plan.replicas[first_of[i]];
-    first.samples = std::max<std::int64_t>(1, samples[i]);
-    MOTLEY_RETURN_IF_ERROR(choose_schedule(first));
-    if (!question_.limits.one_layer_stages) {
-      MOTLEY_RETURN_IF_ERROR(move_layers(first));
-    }
-    for (int r = 0; r < mix.parts[i].second; ++r) {
-      StageReplica& replica = plan.replicas[first_of[i] + static_cast<std::size_t>(r)];
-      replica.schedule = first.schedule;
-      for (std::size_t s = 0; s < first.stages.size(); ++s) {
-        replica.stages[s].first = first.stages[s].first;
-        replica.stages[s].end = first.stages[s].end;
-      }
-    }
+  return plan;
+}
+
+/// Better cuts and orders of a part for what it does.
+Result<void> StageSearch::tune(std::pair<ReplicaShape, int>& part, StageReplica* replicas) {
+  StageReplica& first = *replicas;
+  MOTLEY_RETURN_IF_ERROR(choose_schedule(first));
+  if (!question_.limits.one_layer_stages) {
+    MOTLEY_RETURN_IF_ERROR(move_layers(first));
+  }
+  for (int r = 1; r < part.second; ++r) {
+    replicas[r].schedule = first.schedule;
     for (std::size_t s = 0; s < first.stages.size(); ++s) {
-      mix.parts[i].first.stages[s].first = first.stages[s].first;
-      mix.parts[i].first.stages[s].end = first.stages[s].end;
+      replicas[r].stages[s].first = first.stages[s].first;
+      replicas[r].stages[s].end = first.stages[s].end;
     }
   }
-  MOTLEY_ASSIGN(samples, share(mix, plan, first_of));
+  for (std::size_t s = 0; s < first.stages.size(); ++s) {
+    part.first.stages[s].first = first.stages[s].first;
+    part.first.stages[s].end = first.stages[s].end;
+  }
+  return {};
+}
+
+/// Takes samples beyond the batch from the slowest replicas, what is left over first.
+void StageSearch::trim(const Mix& mix, const std::vector<std::size_t>& first_of,
+                       StagePlan& plan) const {
   std::int64_t excess = -question_.global_batch;
-  std::vector<std::pair<double, std::size_t>> heap;  // time, replica
+  std::vector<std::pair<double, std::size_t>> slowest;
   for (std::size_t i = 0; i < mix.parts.size(); ++i)
     for (int r = 0; r < mix.parts[i].second; ++r) {
       const std::size_t index = first_of[i] + static_cast<std::size_t>(r);
-      plan.replicas[index].samples = samples[i];
-      excess += samples[i];
-      heap.emplace_back(ringed_.seconds(mix.parts[i].first, std::max<std::int64_t>(1, samples[i])),
-                        index);
+      const std::int64_t samples = plan.replicas[index].samples;
+      excess += samples;
+      slowest.emplace_back(ringed_.seconds(mix.parts[i].first, std::max<std::int64_t>(1, samples)),
+                           index);
     }
-  std::sort(heap.rbegin(), heap.rend());
-  for (std::size_t k = 0; excess > 0; k = (k + 1) % heap.size()) {
-    StageReplica& replica = plan.replicas[heap[k].second];
+  std::sort(slowest.rbegin(), slowest.rend());
+  for (std::size_t k = 0; excess > 0; k = (k + 1) % slowest.size()) {
+    StageReplica& replica = plan.replicas[slowest[k].second];
     const std::int64_t rest = replica.samples % replica.micro_batch;
     const std::int64_t less =
         std::min({excess, rest > 0 ? rest : replica.micro_batch, replica.samples});
@@ -520,6 +530,23 @@ Result<void> StageSearch::price_mix(Mix mix) {
     excess -= less;
   }
   std::erase_if(plan.replicas, [](const StageReplica& replica) { return replica.samples == 0; });
+}
+
+Result<void> StageSearch::price_mix(Mix mix) {
+  std::vector<std::size_t> first_of;
+  StagePlan plan = plan_of(mix.parts, first_of);
+  if (!place_stages(plan, costs(), StagePlacing::kByStage)) return {};
+  MOTLEY_ASSIGN(std::vector<std::int64_t> samples, share(mix, plan, first_of));
+  for (std::size_t i = 0; i < mix.parts.size(); ++i) {
+    StageReplica& first = plan.replicas[first_of[i]];
+    first.samples = std::max<std::int64_t>(1, samples[i]);
+    MOTLEY_RETURN_IF_ERROR(tune(mix.parts[i], &first));
+  }
+  MOTLEY_ASSIGN(samples, share(mix, plan, first_of));
+  for (std::size_t i = 0; i < mix.parts.size(); ++i)
+    for (int r = 0; r < mix.parts[i].second; ++r)
+      plan.replicas[first_of[i] + static_cast<std::size_t>(r)].samples = samples[i];
+  trim(mix, first_of, plan);
   std::optional<PricedStagePlan> best;
   for (const StagePlacing placing : {StagePlacing::kByStage, StagePlacing::kByReplica}) {
     if (!place_stages(plan, costs(), placing)) continue;
@@ -546,13 +573,52 @@ void StageSearch::finish() {
     outcome_.runner_ups.push_back(std::move(priced_[i]));
 }
 
+/// Where the space is too large for exact programs: layers in groups, replicas within one pool
+/// each.
+Result<StageOutcome> find_in_narrowed(const StageQuestion& question) {
+  const StageCosts& costs = *question.costs;
+  const std::size_t groups = std::min(costs.layers(), kMostGroups);
+  const MergedLayers merged = MergedLayers::balanced(costs, groups);
+  StageQuestion narrowed = question;
+  narrowed.costs = &merged;
+  narrowed.limits.one_pool = costs.units().size() > kMostUnits;
+  MOTLEY_ASSIGN(StageOutcome outcome, StageSearch(narrowed).run());
+  outcome.why.push_back(fmt::format(
+      "{} layers on {} units are more than the exact search takes: layers were taken in {} "
+      "groups{}, "
+      "and the lower bound is of rates alone",
+      costs.layers(), costs.units().size(), groups,
+      narrowed.limits.one_pool ? ", each replica's stages on devices of one kind and place" : ""));
+  const StageSums sums(costs);
+  const StageEvaluator evaluator(sums);
+  const auto restore = [&](PricedStagePlan& priced) -> Result<void> {
+    for (StageReplica& replica : priced.plan.replicas)
+      for (PlannedStage& stage : replica.stages) {
+        stage.first = merged.cut(stage.first);
+        stage.end = merged.cut(stage.end);
+      }
+    MOTLEY_ASSIGN(priced.price, evaluator.price(priced.plan));
+    return {};
+  };
+  outcome.lower_bound = Seconds(rate_bound(sums, question.global_batch) * (1 - 1e-9));
+  if (!outcome.best) return outcome;
+  MOTLEY_RETURN_IF_ERROR(restore(*outcome.best));
+  for (PricedStagePlan& other : outcome.runner_ups) {
+    MOTLEY_RETURN_IF_ERROR(restore(other));
+  }
+  outcome.reason = outcome.gap() <= kOptimalGap ? StageReason::kOptimal : StageReason::kFeasible;
+  return outcome;
+}
+
 }  // namespace
 
 Result<StageOutcome> find_stage_plan(const StageQuestion& question) {
   if (question.global_batch < 1)
     return usage_error("search.stages", fmt::format("a batch of {} samples, wanted 1 or more",
                                                     question.global_batch));
-  return StageSearch(question).run();
+  const StageCosts& costs = *question.costs;
+  if (costs.layers() * costs.units().size() <= kLargestSpace) return StageSearch(question).run();
+  return find_in_narrowed(question);
 }
 
 }  // namespace motley::search
