@@ -1,6 +1,7 @@
 // Plans of stages, replicas and micro-batches over unequal devices, beside plans of narrower spaces
 // and what other planners reported.
-// Usage: bench_stages DATA OUT.json [PART OF A NAME]; DATA holds sailor and zorse. Prints one
+// Usage: bench_stages DATA OUT.json [PART OF A NAME]; DATA holds sailor, zorse and
+// harp. Prints one
 // table; a row an instance. Planning time counts what `motley plan --planner stages` does: reading
 // files and clusters, too.
 #include <fmt/format.h>
@@ -12,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/stages_harp.h"
 #include "motley/base/csv.h"
 #include "motley/base/file.h"
 #include "motley/base/json.h"
@@ -270,6 +272,13 @@ int main_of(const std::string& data, const std::string& out, const std::string& 
       return 1;
     }
     rows.push_back(*row);
+  }
+  if (std::string("harp").find(part) != std::string::npos) {
+    const auto done = bench::run_harp(data, rows);
+    if (!done) {
+      fmt::print(stderr, "harp: {}\n", done.error().message);
+      return 1;
+    }
   }
   if (std::string("2048").find(part) != std::string::npos) {
     const auto row = run_many();
