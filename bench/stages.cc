@@ -1,6 +1,7 @@
 // Plans of stages, replicas and micro-batches over unequal devices, beside plans of narrower spaces
 // and what other planners reported.
-// Usage: bench_stages DATA OUT.json [PART OF A NAME]; DATA holds sailor and zorse. Prints one
+// Usage: bench_stages DATA OUT.json [PART OF A NAME]; DATA holds sailor, zorse and
+// harp. Prints one
 // table; a row an instance. Planning time counts what `motley plan --planner stages` does: reading
 // files and clusters, too.
 #include <fmt/format.h>
@@ -12,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/stages_harp.h"
 #include "motley/base/csv.h"
 #include "motley/base/file.h"
 #include "motley/base/json.h"
@@ -115,13 +117,11 @@ Result<Json> run_sailor(const std::string& data, const SailorCase& of) {
               {"reference_cpu_s", of.cpu_s > 0 ? Json(of.cpu_s) : Json(nullptr)}};
 }
 
-/// Zorse's published instance: the blocks of a LLaMA of 1.3 billion weights on four unlike GPUs of
-/// one host. Its layer times say nothing of activations, embedding, head and update: none are
-/// counted.
-Result<Json> run_zorse(const std::string& data) {
+/// Every block is recomputed, as Zorse's formula counts. Its layer times say nothing of
+/// activations, embedding, head and update: none are counted.
+Result<cost::LayerProfile> read_zorse(const std::string& data) {
   constexpr std::size_t kBlocks = 22;
-  constexpr std::int64_t kWeights = 51'384'320, kBatch = 128;
-  constexpr double kPublished = 7.721375;  // s, predicted by its own formula
+  constexpr std::int64_t kWeights = 51'384'320;
   MOTLEY_ASSIGN(const CsvTable table, CsvTable::read(data + "/zorse/layer_times.csv"));
   cost::LayerProfile profile{.model = "deepspeedllama_tiny"};
   for (std::size_t row = 0; row < table.rows(); ++row) {
@@ -137,6 +137,15 @@ Result<Json> run_zorse(const std::string& data) {
   }
   profile.sizes[1].assign(
       kBlocks, {kWeights, Bytes(4 * kWeights), Bytes(16 * kWeights), Bytes(0), Bytes(2'097'152)});
+  return profile;
+}
+
+/// Zorse's published instance: the blocks of a LLaMA of 1.3 billion weights on four unlike GPUs of
+/// one host.
+Result<Json> run_zorse(const std::string& data) {
+  constexpr std::int64_t kBatch = 128;
+  constexpr double kPublished = 7.721375;  // s, predicted by its own formula
+  MOTLEY_ASSIGN(const cost::LayerProfile profile, read_zorse(data));
   const double start = cpu_seconds();
   MOTLEY_ASSIGN(const auto cluster, cluster::parse_cluster(R"(schema = "motley.cluster/1"
 name = "zorse"
@@ -185,14 +194,34 @@ latency = "4us"
               {"reference_s", kPublished}};
 }
 
-/// 96 layers of an invented model on 2,048 devices of six kinds in four places: seconds from each
-/// kind's nominal rate, half of it reached, a tenth lost with every doubling of the degree.
-Result<Json> run_many() {
-  constexpr std::pair<const char*, int> kNodesOfEight[] = {{"h100-80g", 8},  {"a100-80g", 8},
-                                                           {"a100-40g", 12}, {"a10", 12},
-                                                           {"v100-16g", 12}, {"t4", 12}};
+/// In each of four places.
+constexpr std::pair<const char*, int> kNodesOfEight[] = {
+    {"h100-80g", 8}, {"a100-80g", 8}, {"a100-40g", 12}, {"a10", 12}, {"v100-16g", 12}, {"t4", 12}};
+
+/// 96 layers of an invented model: seconds from each kind's nominal rate, half of it reached, a
+/// tenth lost with every doubling of the degree.
+Result<cost::LayerProfile> invent_layers() {
   constexpr double kFlops = 6 * 50e6 * 2048;  // a layer and sample
   cost::LayerProfile profile{.model = "invented"};
+  for (const auto& [name, nodes] : kNodesOfEight) {
+    MOTLEY_ASSIGN(const auto kind, cluster::find_kind(name));
+    const double rate = kind.peak.f16->value / 2;
+    for (int degree = 1; degree <= 8; degree *= 2)
+      for (const std::int64_t micro : {1, 2, 4}) {
+        const double pass = kFlops * static_cast<double>(micro) / (rate * std::pow(degree, 0.85));
+        profile.times[name][degree][micro].assign(
+            96, {Seconds(pass / 3 + 1e-4), Seconds(pass * 2 / 3 + 1e-4), Seconds(1e-3 / degree)});
+      }
+  }
+  for (int degree = 1; degree <= 8; degree *= 2)
+    profile.sizes[degree].assign(
+        96, {50'000'000, Bytes(200'000'000 / degree), Bytes(800'000'000 / degree),
+             Bytes(280'000'000 / degree), Bytes(8'388'608)});
+  return profile;
+}
+
+/// It on 2,048 devices of six kinds.
+Result<Json> run_many() {
   std::string text = "schema = \"motley.cluster/1\"\nname = \"many\"\n", links;
   int node = 0;
   for (int zone = 0; zone < 4; ++zone) {
@@ -209,20 +238,7 @@ Result<Json> run_many() {
     links += "]\n";
   }
   text += links + "[[link]]\nall = true\nbandwidth = \"10Gbps\"\nlatency = \"2ms\"\n";
-  for (const auto& [name, nodes] : kNodesOfEight) {
-    MOTLEY_ASSIGN(const auto kind, cluster::find_kind(name));
-    const double rate = kind.peak.f16->value / 2;
-    for (int degree = 1; degree <= 8; degree *= 2)
-      for (const std::int64_t micro : {1, 2, 4}) {
-        const double pass = kFlops * static_cast<double>(micro) / (rate * std::pow(degree, 0.85));
-        profile.times[name][degree][micro].assign(
-            96, {Seconds(pass / 3 + 1e-4), Seconds(pass * 2 / 3 + 1e-4), Seconds(1e-3 / degree)});
-      }
-  }
-  for (int degree = 1; degree <= 8; degree *= 2)
-    profile.sizes[degree].assign(
-        96, {50'000'000, Bytes(200'000'000 / degree), Bytes(800'000'000 / degree),
-             Bytes(280'000'000 / degree), Bytes(8'388'608)});
+  MOTLEY_ASSIGN(const cost::LayerProfile profile, invent_layers());
   constexpr std::int64_t kBatch = 8192;
   const double start = cpu_seconds();
   MOTLEY_ASSIGN(const auto cluster, cluster::parse_cluster(text, "many"));
@@ -270,6 +286,13 @@ int main_of(const std::string& data, const std::string& out, const std::string& 
       return 1;
     }
     rows.push_back(*row);
+  }
+  if (std::string("harp").find(part) != std::string::npos) {
+    const auto done = bench::run_harp(data, rows);
+    if (!done) {
+      fmt::print(stderr, "harp: {}\n", done.error().message);
+      return 1;
+    }
   }
   if (std::string("2048").find(part) != std::string::npos) {
     const auto row = run_many();

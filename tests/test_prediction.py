@@ -206,6 +206,21 @@ def test_an_imported_profile_is_planned(motley, layers, tmp_path):
     assert outcome.json["peak_bytes"] == {"a:0": 32000 + 8000, "b:0": 32000 + 4000}
 
 
+def test_stages_are_planned_from_an_imported_profile(motley, layers, tmp_path):
+    path = tmp_path / "two.toml"
+    path.write_text(RENTED.replace("rtx4090", "a100-40g").replace('"t4"', '"v100-16g"').replace("10Gbps", "100Gbps"))
+    outcome = motley("plan", *layers, "-C", path, "--global-batch", 6, "--planner", "stages", "--json")
+    assert outcome.code == 0, outcome.stderr
+    # 4 and 2 of 6 samples take 36 ms on both; no plan of stages is quicker.
+    plan = outcome.json["plan"]
+    assert sorted(replica["samples"] for replica in plan["replicas"]) == [2, 4]
+    assert plan["step_s"] == pytest.approx(36.5e-3, rel=0.02)
+    assert 35e-3 < outcome.json["lower_bound_s"] <= plan["step_s"]
+    assert {stage["kind"] for replica in plan["replicas"] for stage in replica["stages"]} == {"a100-40g", "v100-16g"}
+    text = motley("plan", *layers, "-C", path, "--global-batch", 6, "--planner", "stages")
+    assert "2 replicas of 1 stage; 1 of 1 a100-40g, 1 of 1 v100-16g" in text.stdout
+
+
 def test_an_imported_profile_must_be_possible(motley, layers, tmp_path):
     path = tmp_path / "two.toml"
     path.write_text(RENTED.replace("rtx4090", "a100-40g"))

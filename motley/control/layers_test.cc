@@ -84,6 +84,24 @@ TEST_F(LayersTest, ManualSamplesOverrideThePlanner) {
   EXPECT_NEAR(manual.outcome.predicted_step.value, 6 * 9e-3 + 0.5e-3, 1e-9);  // exchanges nothing
 }
 
+// Nine milliseconds a sample on one and 18 on the other, or a pipeline of both: layers of 3 and 6
+// ms on the A100. Two replicas take 4 and 2 of 6 samples in 36 ms; the pipeline of the second layer
+// on the A100 and the first on the V100, 6 ms a stage and sample, (6 + 1) 6 = 42 ms.
+TEST_F(LayersTest, StagesArePlannedFromTheSameFiles) {
+  const auto answer = plan_stages(files_, cluster_, 6, clock_);
+  ASSERT_TRUE(answer) << answer.error().message;
+  ASSERT_TRUE(answer->outcome.best);
+  EXPECT_GT(answer->outcome.best->price.step.value, 36e-3);
+  EXPECT_LT(answer->outcome.best->price.step.value, 37e-3);
+  EXPECT_GT(answer->outcome.lower_bound.value, 0.97 * 36e-3);
+  EXPECT_EQ(answer->elapsed_s, 1);
+  files_.network = directory_.file("network.json");
+  files_.pairs = "pairs.json";
+  EXPECT_TRUE(write_file_atomic(files_.network, R"({"inter": {}, "intra": {}})"));
+  EXPECT_EQ(plan_stages(files_, cluster_, 6, clock_).error().message,
+            "--layer-pairs wants --layer-zone: whose fits count?");
+}
+
 TEST_F(LayersTest, SaysWhatIsMissingOfTheFiles) {
   const auto message = [&] { return read_layers(files_).error().message; };
   files_.sizes = "";

@@ -238,8 +238,17 @@ class CheapestShape {
 
 ShapeSearch::ShapeSearch(const StageSums& sums, const ShapeModel& model, const ShapeLimits& limits)
     : sums_(&sums), model_(model), limits_(limits), scratch_(std::make_shared<Scratch>()) {
-  for (const StageUnit& unit : sums.costs().units())
-    host_rates_.push_back(sums.costs().host_rate(unit.pool).value);
+  // Pools in the same hosts share what goes out of them: the fastest one's rate is taken for it.
+  const std::vector<DevicePool>& pools = sums.costs().pools();
+  for (const StageUnit& unit : sums.costs().units()) {
+    const DevicePool& own = pools[unit.pool];
+    double rate = 0;
+    for (std::size_t p = 0; p < pools.size(); ++p)
+      if (pools[p].first_host < own.first_host + own.hosts() &&
+          own.first_host < pools[p].first_host + pools[p].hosts())
+        rate = std::max(rate, sums.costs().host_rate(p).value);
+    host_rates_.push_back(rate);
+  }
 }
 
 const ShapeSearch::BatchTables& ShapeSearch::tables(std::int64_t micro_batch) const {

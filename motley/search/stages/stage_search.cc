@@ -25,8 +25,9 @@ constexpr double kDiscount = 0.85;                // at which shapes are collect
 constexpr std::size_t kLargestSpace = 1000;       // layers x units of the exact search
 constexpr std::size_t kMostGroups = 24;           // of layers, beyond
 constexpr std::size_t kMostUnits = 16;            // of replicas across pools, beyond
+constexpr double kHopeless = 1.05;                // times the best plan so far
 constexpr std::size_t kRunnerUps = 4;
-constexpr std::size_t kMostPriced = 7;  // mixes that are tuned and simulated whole
+constexpr std::size_t kMostPriced = 8;  // mixes that are tuned and simulated whole
 
 /// Shapes in whole numbers.
 struct Mix {
@@ -161,6 +162,7 @@ class StageSearch {
   std::map<ReplicaShape, double> slower_;  // simulated time over the model's
   std::vector<Mix> mixes_;
   std::vector<PricedStagePlan> priced_;
+  Seconds fastest_;  // of them
   StageOutcome outcome_;
 };
 
@@ -549,12 +551,16 @@ Result<void> StageSearch::price_mix(Mix mix) {
   trim(mix, first_of, plan);
   std::optional<PricedStagePlan> best;
   for (const StagePlacing placing : {StagePlacing::kByStage, StagePlacing::kByReplica}) {
+    // The second way has not made up for as much yet.
+    if (best && !priced_.empty() && best->price.step > kHopeless * fastest_) continue;
     if (!place_stages(plan, costs(), placing)) continue;
     ++outcome_.simulated;
     MOTLEY_ASSIGN(StagePrice price, evaluator_.price(plan));
     if (price.fits && (!best || price.step < best->price.step)) best = {plan, std::move(price)};
   }
-  if (best) priced_.push_back(std::move(*best));
+  if (!best) return {};
+  fastest_ = priced_.empty() ? best->price.step : std::min(fastest_, best->price.step);
+  priced_.push_back(std::move(*best));
   return {};
 }
 
