@@ -39,7 +39,6 @@ Result<std::unique_ptr<ModelStageCosts>> ModelStageCosts::make(const graph::Grap
   std::unique_ptr<ModelStageCosts> made(new ModelStageCosts(graph, problem, costs));
   made->chain_ = graph::find_layer_chain(graph);
   made->find_pools();
-  made->hops_ = cluster_hops(*problem.cluster, made->pools_);
   made->find_bytes();
   const std::int64_t most = std::min(problem.max_samples, problem.global_batch);
   for (std::int64_t batch = std::max<std::int64_t>(1, problem.min_samples); batch <= most; batch *= 2)
@@ -102,6 +101,46 @@ void ModelStageCosts::find_pools() {
 
 DeviceId ModelStageCosts::device(std::size_t pool, int host, int slot) const {
   return pools_.devices[pool][static_cast<std::size_t>(host * pools_.pools[pool].per_host + slot)];
+}
+
+std::optional<Hop> ModelStageCosts::hop(HopEnd from, HopEnd to, HopReach reach,
+                                        Bytes bytes) const {
+  const auto [known, is_new] = hops_.try_emplace({from.pool, to.pool, reach, bytes.value});
+  if (!is_new) return known->second;
+  std::optional<std::pair<DeviceId, DeviceId>> ends;
+  for (const DeviceId a : {pools_.devices[from.pool].front(), pools_.devices[from.pool].back()})
+    for (const DeviceId b : {pools_.devices[to.pool].back(), pools_.devices[to.pool].front()}) {
+      const bool is_same = problem_.cluster->device(a).node == problem_.cluster->device(b).node;
+      if (a != b && is_same == (reach == HopReach::kSameHost) && !ends) ends = std::pair(a, b);
+    }
+  // Two devices of one host where a pool has more than its first and last.
+  if (!ends && reach == HopReach::kSameHost)
+    for (const DeviceId a : pools_.devices[from.pool])
+      for (const DeviceId b : pools_.devices[to.pool])
+        if (!ends && a != b &&
+            problem_.cluster->device(a).node == problem_.cluster->device(b).node)
+          ends = std::pair(a, b);
+  if (!ends) return std::nullopt;
+  const std::vector<std::string> names = {problem_.cluster->device(ends->first).name,
+                                          problem_.cluster->device(ends->second).name};
+  const auto least = model_.collective_time("motley::send", Bytes(4), names);
+  const auto all = model_.collective_time("motley::send", std::max(bytes, Bytes(8)), names);
+  if (!least || !all) return std::nullopt;
+  const double moving = std::max(all->value - least->value, 1e-12);
+  known->second = Hop{*least, BytesPerSecond(static_cast<double>(std::max(bytes, Bytes(8)).value) /
+                                             moving)};
+  return known->second;
+}
+
+/// The best of what goes out to other hosts; where there are none, nothing leaves a host.
+BytesPerSecond ModelStageCosts::host_rate(std::size_t pool) const {
+  constexpr Bytes kLarge{64 << 20};
+  double best = 0;
+  for (std::size_t other = 0; other < pools_.pools.size(); ++other)
+    for (const auto& each : {hop({pool, 1}, {other, 1}, HopReach::kOtherHost, kLarge),
+                             hop({other, 1}, {pool, 1}, HopReach::kOtherHost, kLarge)})
+      if (each) best = std::max(best, each->rate.value);
+  return BytesPerSecond(best > 0 ? best : 1e15);
 }
 
 void ModelStageCosts::take_memory(std::size_t pool, double part) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -37,10 +38,9 @@ class ModelStageCosts : public StageCosts {
   std::vector<LayerWork> work(std::size_t unit, std::int64_t micro_batch) const override;
   std::vector<LayerBytes> bytes(std::size_t) const override { return bytes_; }
   Bytes held(std::size_t unit) const override { return held_[unit]; }
-  std::optional<Hop> hop(HopEnd from, HopEnd to, HopReach reach, Bytes bytes) const override {
-    return hops_->hop(from, to, reach, bytes);
-  }
-  BytesPerSecond host_rate(std::size_t pool) const override { return hops_->host_rate(pool); }
+  /// As the programs' cost model prices a send.
+  std::optional<Hop> hop(HopEnd from, HopEnd to, HopReach reach, Bytes bytes) const override;
+  BytesPerSecond host_rate(std::size_t pool) const override;
   std::optional<std::pair<std::size_t, std::size_t>> tied() const override { return tied_; }
   const std::vector<std::string>& notes() const override { return notes_; }
 
@@ -61,7 +61,6 @@ class ModelStageCosts : public StageCosts {
   cost::ProfileCost model_;
   graph::LayerChain chain_;
   ClusterPools pools_;
-  std::unique_ptr<HopCosts> hops_;
   std::vector<StageUnit> units_;
   std::vector<Bytes> held_;  // by unit
   std::vector<std::int64_t> micro_batches_;
@@ -72,6 +71,8 @@ class ModelStageCosts : public StageCosts {
   mutable std::map<std::pair<std::size_t, std::int64_t>, std::optional<std::vector<LayerWork>>>
       times_;
   mutable std::map<std::int64_t, std::optional<program::DeviceProgram>> programs_;
+  mutable std::map<std::tuple<std::size_t, std::size_t, HopReach, std::int64_t>, std::optional<Hop>>
+      hops_;
 };
 
 }  // namespace motley::search

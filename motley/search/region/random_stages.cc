@@ -1,14 +1,20 @@
 #include "motley/search/region/random_stages.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
 
 #include "motley/base/random.h"
+#include "motley/base/text.h"
 #include "motley/cluster/cluster.h"
+#include "motley/cost/device_keys.h"
+#include "motley/program/memory.h"
 #include "motley/search/region/random_sharding.h"
 #include "motley/synth/accumulation.h"
+#include "motley/synth/lower.h"
 #include "motley/synth/lower_sharded.h"
 #include "motley/synth/sharded_plan.h"
 #include "motley/synth/sharding_rules.h"
@@ -16,6 +22,7 @@
 namespace motley::search {
 namespace {
 
+constexpr int kMostDraws = 20;
 constexpr std::uint64_t kMostReplicas = 3, kMostRegions = 4, kMostPasses = 4;
 
 class StageDrawer {
@@ -184,6 +191,42 @@ class StageDrawer {
 std::vector<plan::Replica> draw_stages(const graph::Graph& graph, const StageRange& range,
                                        std::uint64_t seed) {
   return StageDrawer(graph, range, seed).run();
+}
+
+Result<std::optional<StagesChoice>> draw_fitting_stages(const plan::Problem& problem,
+                                                        const graph::Graph& graph,
+                                                        std::vector<std::string>& why) {
+  const StageRange range{problem.cluster, problem.devices, problem.global_batch,
+                         problem.min_samples, problem.batch_norm_span};
+  SplitMix64 seeds(problem.seed);
+  for (int attempt = 0; attempt < kMostDraws; ++attempt) {
+    StagesChoice choice;
+    choice.plan = plan::blank_plan(problem);
+    choice.plan.replicas = draw_stages(graph, range, seeds.next());
+    choice.plan.batch_norm = plan::BatchNormMode::kGlobal;
+    MOTLEY_ASSIGN(const program::Program program,
+                  synth::lower(graph, choice.plan, *problem.cluster));
+    const std::vector<plan::Member> members = plan::members(choice.plan);
+    why.clear();
+    std::size_t regions = 0;
+    for (const plan::Replica& replica : choice.plan.replicas) regions += replica.regions.size();
+    for (std::size_t rank = 0; rank < members.size(); ++rank) {
+      const cluster::Device& device = problem.cluster->device(members[rank].device);
+      choice.peaks.push_back(cost::with_framework(
+          device, program::find_memory_peak(program.devices[rank]).total));
+      if (device.memory && choice.peaks.back() > *device.memory)
+        why.push_back(fmt::format("{} needs {}, has {}", device.name,
+                                  format_bytes(choice.peaks.back()), format_bytes(*device.memory)));
+    }
+    if (!why.empty()) continue;
+    why = {fmt::format("drawn: {} replicas cut into {} regions on {} devices",
+                       choice.plan.replicas.size(), regions, members.size())};
+    return choice;
+  }
+  why.insert(why.begin(), fmt::format("{} ways to cut replicas into regions were drawn, none fits; "
+                                      "of the last",
+                                      kMostDraws));
+  return std::nullopt;
 }
 
 }  // namespace motley::search

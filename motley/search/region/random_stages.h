@@ -1,11 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "motley/base/result.h"
 #include "motley/graph/graph.h"
 #include "motley/plan/plan.h"
+#include "motley/plan/planner.h"
 
 namespace motley::search {
 
@@ -26,5 +29,19 @@ struct StageRange {
 /// micro-batch. Same seed, same result; everything that lowering has can come.
 std::vector<plan::Replica> draw_stages(const graph::Graph& graph, const StageRange& range,
                                        std::uint64_t seed);
+
+/// A drawn plan and the peak memory of each of its devices (plan::members), what PyTorch holds
+/// included.
+struct StagesChoice {
+  plan::Plan plan;
+  std::vector<Bytes> peaks;
+};
+
+/// Draws by the problem's seed, again, at most 20 times, what does not fit into the devices' memory.
+/// Empty: nothing fitted; `why` then has the arithmetic of the last, else what was drawn. Needs two
+/// devices.
+Result<std::optional<StagesChoice>> draw_fitting_stages(const plan::Problem& problem,
+                                                        const graph::Graph& graph,
+                                                        std::vector<std::string>& why);
 
 }  // namespace motley::search

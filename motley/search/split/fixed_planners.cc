@@ -15,6 +15,8 @@
 namespace motley::search {
 namespace {
 
+constexpr std::uint64_t kStages = 0x57a9e5;  // of a sequence of its own
+
 using plan::Problem;
 using Setting = SplitEvaluator::Setting;
 
@@ -188,7 +190,12 @@ Result<SplitChoice> ManualPlanner::choose(const Study& study) const {
 Result<SplitChoice> RandomPlanner::choose(const Study& study) const {
   const Problem& problem = study.space.problem();
   const bool can_split_operators = inputs().graph != nullptr && problem.devices.size() > 1;
-  // Another sequence than those that draw the plan itself.
+  // Other sequences than those that draw the plan itself.
+  if (can_split_operators && SplitMix64(~problem.seed ^ kStages).below(3) == 0) {
+    SplitChoice choice;
+    MOTLEY_ASSIGN(choice.stages, draw_fitting_stages(problem, *inputs().graph, choice.why));
+    return choice;
+  }
   if (can_split_operators && SplitMix64(~problem.seed).below(4) > 0) {
     SplitChoice choice;
     MOTLEY_ASSIGN(choice.region, draw_region(problem, *inputs().graph, choice.why));

@@ -69,10 +69,13 @@ SplitSearch search_within_memory(SplitSpace& space) {
   return search;
 }
 
-/// A choice of how operators are split is shown as it is: no bound holds for all of them.
-Result<void> add_region(const Study& study, const SplitChoice& choice, PlanOutcome& outcome) {
-  const plan::Region& region = choice.region->region;
-  outcome.plan = make_region_plan(study.space.problem(), region, choice.region->micro_batches);
+/// A choice of how operators are split, or replicas cut, is shown as it is: no bound holds for all
+/// of them.
+Result<void> add_drawn(const Study& study, const SplitChoice& choice, PlanOutcome& outcome) {
+  outcome.plan = choice.stages ? choice.stages->plan
+                               : make_region_plan(study.space.problem(), choice.region->region,
+                                                  choice.region->micro_batches);
+  const std::vector<Bytes>& peaks = choice.stages ? choice.stages->peaks : choice.region->peaks;
   const auto price = study.space.evaluator().price(*outcome.plan);
   if (!price && !price.error().code.starts_with("cost.")) return tl::make_unexpected(price.error());
   if (price) {
@@ -82,9 +85,12 @@ Result<void> add_region(const Study& study, const SplitChoice& choice, PlanOutco
   }
   outcome.lower_bound = Seconds(0);  // that of splits says nothing of it
   outcome.reason = Reason::kFeasible;
-  for (std::size_t i = 0; i < region.devices.size(); ++i)
-    outcome.peak.emplace_back(region.devices[i], choice.region->peaks[i]);
-  outcome.idle = plan::idle_devices(study.space.problem(), region.devices);
+  std::vector<DeviceId> used;
+  for (const plan::Member& member : plan::members(*outcome.plan)) {
+    outcome.peak.emplace_back(member.device, peaks[used.size()]);
+    used.push_back(member.device);
+  }
+  outcome.idle = plan::idle_devices(study.space.problem(), used);
   outcome.why = choice.why;
   return {};
 }
@@ -172,8 +178,8 @@ Result<PlanOutcome> SplitPlanner::plan(const Problem& problem) const {
     std::vector<std::string> faults = study.space.find_faults(*choice.split);
     if (!faults.empty()) choice = SplitChoice{.why = std::move(faults)};
   }
-  if (choice.region) {
-    MOTLEY_RETURN_IF_ERROR(add_region(study, choice, outcome));
+  if (choice.region || choice.stages) {
+    MOTLEY_RETURN_IF_ERROR(add_drawn(study, choice, outcome));
     return outcome;
   }
   if (!choice.split) {

@@ -6,6 +6,7 @@
 
 #include "motley/plan/planner.h"
 #include "motley/search/region/random_region.h"
+#include "motley/search/region/random_stages.h"
 #include "motley/search/split/planner_inputs.h"
 #include "motley/search/split/split_search.h"
 #include "motley/search/split/split_space.h"
@@ -22,6 +23,7 @@ struct PricedSplit {
 struct SplitChoice {
   std::optional<BatchSplit> split;     ///< empty: there is none, and `why` has the arithmetic
   std::optional<RegionChoice> region;  ///< instead of a split: operators split over devices
+  std::optional<StagesChoice> stages;  ///< instead of a split: replicas cut into regions
   std::optional<double> seconds;       ///< its simulated step, where already known
   std::vector<std::string> why;
   std::int64_t considered = 0;  ///< plans priced beside those of the search

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -15,6 +16,8 @@ namespace motley::search {
 namespace {
 
 constexpr double kGrowth = 1.3;  // of a time that is too short
+/// Seconds that no step takes: what takes so long cannot be done, as where a link is missing.
+constexpr double kNever = 1e15;
 constexpr double kBoundPrecision =
     5e-3;                          // between a time that is proved impossible and one that is not
 constexpr double kDescent = 0.02;  // of a time that is long enough
@@ -226,6 +229,7 @@ double StageSearch::seconds_of(const Mix& mix) const {
   while (samples_of(mix, above) < question_.global_batch) {
     below = above;
     above *= kGrowth;
+    if (!(above < kNever)) return std::numeric_limits<double>::infinity();
   }
   for (int i = 0; i < 30 && above > below * (1 + 1e-6); ++i) {
     const double middle = (below + above) / 2;
@@ -378,7 +382,8 @@ Result<void> StageSearch::price_mixes() {
       MOTLEY_ASSIGN(const double time, simulate_alone(shape, does));
       slower_[shape] = time / ringed_.seconds(shape, does);
     }
-    ranked.emplace_back(seconds_of(mix), std::move(mix));
+    const double known = seconds_of(mix);
+    if (known < kNever) ranked.emplace_back(known, std::move(mix));
   }
   std::sort(ranked.begin(), ranked.end());
   for (std::size_t i = 0; i < ranked.size(); ++i) {
