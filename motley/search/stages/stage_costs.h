@@ -66,8 +66,9 @@ struct Hop {
 /// a time. search/stages plans over this interface alone; layer_stage_costs.h implements it for a
 /// layer profile.
 ///
-/// Requirements, on which the planner's bound rests: times and bytes are >= 0 and a layer's forward
-/// plus backward is above 0; a hop between hosts is not faster than host_rate() of either end.
+/// Requirements, on which the planner's bound rests: times and bytes are >= 0, a layer's forward
+/// plus backward is above 0, no time falls as the micro-batch grows; a hop between hosts is not
+/// faster than host_rate() of either end.
 class StageCosts {
  public:
   virtual ~StageCosts() = default;

@@ -28,7 +28,7 @@ constexpr double kDiscount = 0.85;                // at which shapes are collect
 constexpr std::size_t kLargestSpace = 1000;       // layers x units of the exact search
 constexpr std::size_t kMostGroups = 24;           // of layers, beyond
 constexpr std::size_t kMostUnits = 16;            // of replicas across pools, beyond
-constexpr double kHopeless = 1.05;                // times the best plan so far
+constexpr double kTooSlow = 1.05;                 // times the best plan so far
 constexpr std::size_t kRunnerUps = 4;
 constexpr std::size_t kMostPriced = 8;  // mixes that are tuned and simulated whole
 
@@ -557,7 +557,7 @@ Result<void> StageSearch::price_mix(Mix mix) {
   std::optional<PricedStagePlan> best;
   for (const StagePlacing placing : {StagePlacing::kByStage, StagePlacing::kByReplica}) {
     // The second way has not made up for as much yet.
-    if (best && !priced_.empty() && best->price.step > kHopeless * fastest_) continue;
+    if (best && !priced_.empty() && best->price.step > kTooSlow * fastest_) continue;
     if (!place_stages(plan, costs(), placing)) continue;
     ++outcome_.simulated;
     MOTLEY_ASSIGN(StagePrice price, evaluator_.price(plan));
