@@ -1,11 +1,22 @@
 #include "motley/search/price/exchange_times.h"
 
 #include <algorithm>
+#include <array>
+#include <functional>
+#include <iterator>
 #include <limits>
 
 #include "motley/program/parts.h"
 
 namespace motley::search {
+namespace {
+
+/// Of several groups only the curves count that are least at one of these sizes: curves are lines,
+/// or two.
+constexpr double kSizes[] = {0,       1 << 10, 1 << 13, 1 << 16, 1 << 19,
+                             1 << 22, 1 << 25, 1 << 28, 1e12};
+
+}  // namespace
 
 double least_seconds(const std::vector<cost::CollectiveCurve>& curves, double bytes) {
   double least = std::numeric_limits<double>::infinity();
@@ -13,11 +24,34 @@ double least_seconds(const std::vector<cost::CollectiveCurve>& curves, double by
   return least;
 }
 
+Result<ExchangeTimes::Curves> ExchangeTimes::curves_of(std::string_view name) const {
+  if (groups_.size() == 1) return model_.collective_curves(name, groups_[0]);
+  Curves curves;
+  std::vector<std::array<double, std::size(kSizes)>> seen;
+  for (const std::vector<std::string>& group : groups_) {
+    const auto own = model_.collective_curves(name, group);
+    if (!own && curves.empty() && &group == &groups_.back())
+      return tl::make_unexpected(own.error());
+    if (!own) continue;
+    for (const cost::CollectiveCurve& curve : *own) {
+      std::array<double, std::size(kSizes)> at{};
+      for (std::size_t i = 0; i < at.size(); ++i) at[i] = curve.at(kSizes[i]).value;
+      const bool is_more = std::any_of(seen.begin(), seen.end(), [&](const auto& known) {
+        return std::equal(known.begin(), known.end(), at.begin(), std::less_equal<>());
+      });
+      if (is_more) continue;
+      seen.push_back(at);
+      curves.push_back(curve);
+    }
+  }
+  return curves;
+}
+
 Result<double> ExchangeTimes::find(std::string_view name, double bytes) {
-  if (group_.size() < 2) return 0.0;
+  const auto is_alone = [](const std::vector<std::string>& group) { return group.size() < 2; };
+  if (std::any_of(groups_.begin(), groups_.end(), is_alone)) return 0.0;
   auto known = known_.find(name);
-  if (known == known_.end())
-    known = known_.emplace(name, model_.collective_curves(name, group_)).first;
+  if (known == known_.end()) known = known_.emplace(name, curves_of(name)).first;
   if (!known->second) return tl::make_unexpected(known->second.error());
   return least_seconds(*known->second, bytes);
 }

@@ -25,13 +25,19 @@ struct QuickestExchange {
 /// Of what a group can choose from (ProfileCost::collective_curves) the least.
 double least_seconds(const std::vector<cost::CollectiveCurve>& curves, double bytes);
 
-/// Seconds of collectives among one group. A group of one takes 0, what nobody measured infinity.
-/// Remembers what the model says, so one object serves one thread.
+/// Seconds of collectives among one group, or the least among some groups. A group of one takes 0,
+/// what nobody measured infinity. Remembers what the model says, so one object serves one thread.
 class ExchangeTimes {
  public:
   /// The model must outlive it.
   ExchangeTimes(const cost::ProfileCost& model, std::vector<std::string> group)
-      : model_(model), group_(std::move(group)) {}
+      : model_(model), groups_({std::move(group)}) {}
+  static ExchangeTimes least_of(const cost::ProfileCost& model,
+                                std::vector<std::vector<std::string>> groups) {
+    ExchangeTimes times(model, std::vector<std::string>());
+    times.groups_ = std::move(groups);
+    return times;
+  }
   /// Of a collective by its name ("motley::all_gather.grouped"); an error if nobody measured it.
   Result<double> find(std::string_view name, double bytes);
   /// The same, infinity if nobody measured it.
@@ -40,8 +46,9 @@ class ExchangeTimes {
 
  private:
   const cost::ProfileCost& model_;
-  const std::vector<std::string> group_;  // names of devices
+  std::vector<std::vector<std::string>> groups_;  // names of devices
   using Curves = std::vector<cost::CollectiveCurve>;
+  Result<Curves> curves_of(std::string_view name) const;
   std::map<std::string, Result<Curves>, std::less<>> known_;
 };
 
