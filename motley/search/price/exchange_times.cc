@@ -24,14 +24,19 @@ double least_seconds(const std::vector<cost::CollectiveCurve>& curves, double by
   return least;
 }
 
-Result<ExchangeTimes::Curves> ExchangeTimes::curves_of(std::string_view name) const {
-  if (groups_.size() == 1) return model_.collective_curves(name, groups_[0]);
+bool ExchangeTimes::is_alone() const {
+  if (groups_.empty()) return group_.size() < 2;
+  return std::any_of(groups_.begin(), groups_.end(),
+                     [](const ExchangeTimes* group) { return group->is_alone(); });
+}
+
+Result<ExchangeTimes::Curves> ExchangeTimes::find_curves(std::string_view name) const {
+  if (groups_.empty()) return model_->collective_curves(name, group_);
   Curves curves;
   std::vector<std::array<double, std::size(kSizes)>> seen;
-  for (const std::vector<std::string>& group : groups_) {
-    const auto own = model_.collective_curves(name, group);
-    if (!own && curves.empty() && &group == &groups_.back())
-      return tl::make_unexpected(own.error());
+  for (ExchangeTimes* group : groups_) {
+    const Result<Curves>& own = group->curves(name);
+    if (!own && curves.empty() && group == groups_.back()) return own;
     if (!own) continue;
     for (const cost::CollectiveCurve& curve : *own) {
       std::array<double, std::size(kSizes)> at{};
@@ -47,13 +52,17 @@ Result<ExchangeTimes::Curves> ExchangeTimes::curves_of(std::string_view name) co
   return curves;
 }
 
-Result<double> ExchangeTimes::find(std::string_view name, double bytes) {
-  const auto is_alone = [](const std::vector<std::string>& group) { return group.size() < 2; };
-  if (std::any_of(groups_.begin(), groups_.end(), is_alone)) return 0.0;
+const Result<ExchangeTimes::Curves>& ExchangeTimes::curves(std::string_view name) {
   auto known = known_.find(name);
-  if (known == known_.end()) known = known_.emplace(name, curves_of(name)).first;
-  if (!known->second) return tl::make_unexpected(known->second.error());
-  return least_seconds(*known->second, bytes);
+  if (known == known_.end()) known = known_.emplace(name, find_curves(name)).first;
+  return known->second;
+}
+
+Result<double> ExchangeTimes::find(std::string_view name, double bytes) {
+  if (is_alone()) return 0.0;
+  const Result<Curves>& known = curves(name);
+  if (!known) return tl::make_unexpected(known.error());
+  return least_seconds(*known, bytes);
 }
 
 double ExchangeTimes::at(std::string_view name, double bytes) {

@@ -31,13 +31,9 @@ class ExchangeTimes {
  public:
   /// The model must outlive it.
   ExchangeTimes(const cost::ProfileCost& model, std::vector<std::string> group)
-      : model_(model), groups_({std::move(group)}) {}
-  static ExchangeTimes least_of(const cost::ProfileCost& model,
-                                std::vector<std::vector<std::string>> groups) {
-    ExchangeTimes times(model, std::vector<std::string>());
-    times.groups_ = std::move(groups);
-    return times;
-  }
+      : model_(&model), group_(std::move(group)) {}
+  /// Of groups that must outlive it; one or more.
+  explicit ExchangeTimes(std::vector<ExchangeTimes*> groups) : groups_(std::move(groups)) {}
   /// Of a collective by its name ("motley::all_gather.grouped"); an error if nobody measured it.
   Result<double> find(std::string_view name, double bytes);
   /// The same, infinity if nobody measured it.
@@ -45,10 +41,13 @@ class ExchangeTimes {
   QuickestExchange quickest(std::string_view op, const ExchangeBytes& bytes);
 
  private:
-  const cost::ProfileCost& model_;
-  std::vector<std::vector<std::string>> groups_;  // names of devices
+  const cost::ProfileCost* model_ = nullptr;
+  std::vector<std::string> group_;      // names of devices
+  std::vector<ExchangeTimes*> groups_;  // or these
   using Curves = std::vector<cost::CollectiveCurve>;
-  Result<Curves> curves_of(std::string_view name) const;
+  const Result<Curves>& curves(std::string_view name);
+  Result<Curves> find_curves(std::string_view name) const;
+  bool is_alone() const;
   std::map<std::string, Result<Curves>, std::less<>> known_;
 };
 

@@ -229,8 +229,7 @@ class Bound {
       known->prices = std::make_unique<SpmdPrices>(
           study_.prices(*known->space, devices, even, estimate_of(part.least)));
     } else {
-      known->exchanges =
-          std::make_unique<ExchangeTimes>(ExchangeTimes::least_of(study_.model(), sets_of(part)));
+      known->exchanges = std::make_unique<ExchangeTimes>(sets_of(part));
       known->prices = std::make_unique<SpmdPrices>(
           study_.prices(*known->space, *known->exchanges, devices, even, estimate_of(part.least)));
       known->prices->set_most_devices(std::accumulate(part.most.begin(), part.most.end(), 0));
@@ -239,13 +238,12 @@ class Bound {
     return *known;
   }
 
-  /// Names of the devices of each set of a part.
-  std::vector<std::vector<std::string>> sets_of(const SpacePart& part) const {
-    std::vector<std::vector<std::string>> sets;
+  /// The exchanges of each set of a part.
+  std::vector<ExchangeTimes*> sets_of(const SpacePart& part) {
+    std::vector<ExchangeTimes*> sets;
     std::vector<int> counts = part.least;
     while (true) {
-      std::vector<std::string>& names = sets.emplace_back();
-      for (const DeviceId id : first_devices(counts)) names.push_back(study_.device(id).name);
+      sets.push_back(&study_.exchanges(first_devices(counts)));
       std::size_t k = 0;
       while (k < counts.size() && counts[k] == part.most[k]) {
         counts[k] = part.least[k];

@@ -61,7 +61,9 @@ class ChoiceProblem {
   /// Forbids all other ways of an operator.
   void restrict(TableCosts& costs, OpId op,
                 const std::function<bool(const graph::Strategy&)>& is_allowed) const;
-  TableSolution solve(const TableCosts& costs) const { return elimination_->solve(costs); }
+  TableSolution solve(const TableCosts& costs) const {
+    return terms_ ? elimination_->bound(costs) : elimination_->solve(costs);
+  }
   const TableLayout& layout() const { return elimination_->layout(); }
   /// Fills in ways and kept forms.
   void apply(const std::vector<int>& choice, synth::Sharding& sharding) const;

@@ -439,8 +439,9 @@ void improve(const TableLayout& layout, const TableCosts& costs, std::vector<int
 /// Solves for some costs.
 class Solver {
  public:
-  Solver(const TableLayout& layout, const Elimination::Steps& steps, const TableCosts& costs)
-      : layout_(layout), plan_(steps) {
+  Solver(const TableLayout& layout, const Elimination::Steps& steps, const TableCosts& costs,
+         bool has_shifts)
+      : layout_(layout), plan_(steps), has_shifts_(has_shifts) {
     std::vector<int> ids;
     for (const std::vector<double>& table : costs.costs) ids.push_back(contents_.add(table));
     for (const int cost : costs.of_table)
@@ -476,7 +477,7 @@ class Solver {
       double sum = 0;
       for (const std::vector<double>& own : least) sum += own[x];
       for (std::vector<double>& own : least)
-        own[x] = std::isfinite(sum) ? sum / static_cast<double>(groups) - own[x] : 0;
+        own[x] = has_shifts_ && std::isfinite(sum) ? sum / static_cast<double>(groups) - own[x] : 0;
     }
     for (std::vector<double>& own : least) shifts_.push_back(contents_.add(std::move(own)));
     next_shift_ = 0;
@@ -551,6 +552,7 @@ class Solver {
 
   const TableLayout& layout_;
   const Elimination::Steps& plan_;
+  const bool has_shifts_;
   Contents contents_;
   std::vector<int> content_of_;                                  // by table, as far as there
   std::unordered_map<std::vector<int>, Message, HashKey> done_;  // by pattern and contents
@@ -573,7 +575,20 @@ Elimination::Elimination(TableLayout layout, std::size_t most_entries)
 Elimination::~Elimination() = default;
 
 TableSolution Elimination::solve(const TableCosts& costs) const {
-  TableSolution solution = Solver(layout_, *steps_, costs).solve();
+  TableSolution solution = solve(costs, Shifts::kOn);
+  if (solution.relaxed == 0) return solution;
+  TableSolution other = solve(costs, Shifts::kOff);
+  if (other.cost < solution.cost) std::swap(solution, other);
+  solution.lower_bound = std::max(solution.lower_bound, other.lower_bound);
+  return solution;
+}
+
+TableSolution Elimination::bound(const TableCosts& costs) const {
+  return solve(costs, Shifts::kOn);
+}
+
+TableSolution Elimination::solve(const TableCosts& costs, Shifts shifts) const {
+  TableSolution solution = Solver(layout_, *steps_, costs, shifts == Shifts::kOn).solve();
   solution.relaxed = steps_->relaxed;
   if (solution.relaxed > 0) improve(layout_, costs, solution.choice);
   solution.cost = cost_of(layout_, costs, solution.choice);
