@@ -1,11 +1,22 @@
 #include "motley/search/price/exchange_times.h"
 
 #include <algorithm>
+#include <array>
+#include <functional>
+#include <iterator>
 #include <limits>
 
 #include "motley/program/parts.h"
 
 namespace motley::search {
+namespace {
+
+/// Of several groups only the curves count that are least at one of these sizes: curves are lines,
+/// or two.
+constexpr double kSizes[] = {0,       1 << 10, 1 << 13, 1 << 16, 1 << 19,
+                             1 << 22, 1 << 25, 1 << 28, 1e12};
+
+}  // namespace
 
 double least_seconds(const std::vector<cost::CollectiveCurve>& curves, double bytes) {
   double least = std::numeric_limits<double>::infinity();
@@ -13,13 +24,45 @@ double least_seconds(const std::vector<cost::CollectiveCurve>& curves, double by
   return least;
 }
 
-Result<double> ExchangeTimes::find(std::string_view name, double bytes) {
-  if (group_.size() < 2) return 0.0;
+bool ExchangeTimes::is_alone() const {
+  if (groups_.empty()) return group_.size() < 2;
+  return std::any_of(groups_.begin(), groups_.end(),
+                     [](const ExchangeTimes* group) { return group->is_alone(); });
+}
+
+Result<ExchangeTimes::Curves> ExchangeTimes::find_curves(std::string_view name) const {
+  if (groups_.empty()) return model_->collective_curves(name, group_);
+  Curves curves;
+  std::vector<std::array<double, std::size(kSizes)>> seen;
+  for (ExchangeTimes* group : groups_) {
+    const Result<Curves>& own = group->curves(name);
+    if (!own && curves.empty() && group == groups_.back()) return own;
+    if (!own) continue;
+    for (const cost::CollectiveCurve& curve : *own) {
+      std::array<double, std::size(kSizes)> at{};
+      for (std::size_t i = 0; i < at.size(); ++i) at[i] = curve.at(kSizes[i]).value;
+      const bool is_more = std::any_of(seen.begin(), seen.end(), [&](const auto& known) {
+        return std::equal(known.begin(), known.end(), at.begin(), std::less_equal<>());
+      });
+      if (is_more) continue;
+      seen.push_back(at);
+      curves.push_back(curve);
+    }
+  }
+  return curves;
+}
+
+const Result<ExchangeTimes::Curves>& ExchangeTimes::curves(std::string_view name) {
   auto known = known_.find(name);
-  if (known == known_.end())
-    known = known_.emplace(name, model_.collective_curves(name, group_)).first;
-  if (!known->second) return tl::make_unexpected(known->second.error());
-  return least_seconds(*known->second, bytes);
+  if (known == known_.end()) known = known_.emplace(name, find_curves(name)).first;
+  return known->second;
+}
+
+Result<double> ExchangeTimes::find(std::string_view name, double bytes) {
+  if (is_alone()) return 0.0;
+  const Result<Curves>& known = curves(name);
+  if (!known) return tl::make_unexpected(known.error());
+  return least_seconds(*known, bytes);
 }
 
 double ExchangeTimes::at(std::string_view name, double bytes) {

@@ -25,13 +25,15 @@ struct QuickestExchange {
 /// Of what a group can choose from (ProfileCost::collective_curves) the least.
 double least_seconds(const std::vector<cost::CollectiveCurve>& curves, double bytes);
 
-/// Seconds of collectives among one group. A group of one takes 0, what nobody measured infinity.
-/// Remembers what the model says, so one object serves one thread.
+/// Seconds of collectives among one group, or the least among some groups. A group of one takes 0,
+/// what nobody measured infinity. Remembers what the model says, so one object serves one thread.
 class ExchangeTimes {
  public:
   /// The model must outlive it.
   ExchangeTimes(const cost::ProfileCost& model, std::vector<std::string> group)
-      : model_(model), group_(std::move(group)) {}
+      : model_(&model), group_(std::move(group)) {}
+  /// Of groups that must outlive it; one or more.
+  explicit ExchangeTimes(std::vector<ExchangeTimes*> groups) : groups_(std::move(groups)) {}
   /// Of a collective by its name ("motley::all_gather.grouped"); an error if nobody measured it.
   Result<double> find(std::string_view name, double bytes);
   /// The same, infinity if nobody measured it.
@@ -39,9 +41,13 @@ class ExchangeTimes {
   QuickestExchange quickest(std::string_view op, const ExchangeBytes& bytes);
 
  private:
-  const cost::ProfileCost& model_;
-  const std::vector<std::string> group_;  // names of devices
+  const cost::ProfileCost* model_ = nullptr;
+  std::vector<std::string> group_;      // names of devices
+  std::vector<ExchangeTimes*> groups_;  // or these
   using Curves = std::vector<cost::CollectiveCurve>;
+  const Result<Curves>& curves(std::string_view name);
+  Result<Curves> find_curves(std::string_view name) const;
+  bool is_alone() const;
   std::map<std::string, Result<Curves>, std::less<>> known_;
 };
 

@@ -1,97 +1,99 @@
 #include "motley/search/spmd/bound.h"
 
 #include <algorithm>
-#include <array>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <memory>
 #include <numeric>
-#include <tuple>
 #include <utility>
 
+#include "motley/search/spmd/best_mix.h"
 #include "motley/search/spmd/bound_terms.h"
 #include "motley/search/spmd/mean_time.h"
+#include "motley/search/spmd/ways_taken.h"
 
 namespace motley::search {
 namespace {
 
-/// Sets that are bounded with exchanges: at least, at most, and in between as many as have so many
-/// devices together; of the others the busy bound counts.
-constexpr std::size_t kLeastSets = 6, kMostSets = 40, kMostDevices = 200;
-
-constexpr double kMostCounted = 4096;   // sets of devices; with more, one bound holds for all
-constexpr int kMostCuts = 12;           // choices of weights of a set
+constexpr double kMostCounted = 4096;  // sets of devices; with more, one bound holds for all
+constexpr double kFewSets = 40;
+constexpr int kMostOfFew = 16;          // choices of ways, in all, of so few sets
+constexpr int kMostOfMany = 40;         // of more
+constexpr int kMostOfSets = 2;          // of a part that has several sets
+constexpr int kMostCuts = 10;           // choices of weights of a part of the space
 constexpr double kCloseEnough = 0.005;  // of the bound that better weights could still give
-constexpr int kGrid = 14;               // weights are multiples of 1 / kGrid
+constexpr int kHalvings = 12;           // of a range of shares
+constexpr double kStep = 0.6;  // of the way from the best weights so far to those that seem best
+constexpr double kLeastWidth = 0.05;  // of a range of shares that is cut
+constexpr double kGolden = 0.6180339887498949;
+constexpr int kSections = 6;  // of a search for the best weight of a kind
 
-/// What a choice of ways takes by each of the bounds; or weights of them, sum 1.
-using ByBound = std::array<double, kBounds>;
+using Weights = std::vector<double>;
 
-double mean(const ByBound& weights, const ByBound& of) {
-  return std::inner_product(weights.begin(), weights.end(), of.begin(), 0.0);
-}
+/// Weights of kinds and of bounds, and what ways take at them at least.
+struct Choice {
+  Weights kinds, bounds;
+  double least = 0;
+};
 
-/// Calls with all weights on the grid.
-template <typename Do>
-void for_each_weights(const Do& act) {
-  ByBound weights{};
-  const auto choose = [&](const auto& self, std::size_t b, int left) -> void {
-    if (b + 1 == kBounds) {
-      weights[b] = static_cast<double>(left) / kGrid;
-      return act(weights);
-    }
-    for (int part = 0; part <= left; ++part) {
-      weights[b] = static_cast<double>(part) / kGrid;
-      self(self, b + 1, left - part);
-    }
-  };
-  choose(choose, 0, kGrid);
-}
+/// A part of the space: of each kind of device from so many to so many, and what is known of the
+/// share of the fullest of them.
+struct SpacePart {
+  std::vector<int> least, most;
+  std::vector<ShareRange> shares;
+  double bound = 0;
+  int solved = 0;          ///< choices of ways
+  bool is_solved = false;  ///< better weights would give little
+  Choice best;             ///< that gave the bound
+};
 
-/// Weights at which the least mean over what was seen is largest, and that mean.
-std::pair<ByBound, double> best_weights(const std::vector<ByBound>& seen) {
-  std::pair<ByBound, double> best{{1}, -1};
-  for_each_weights([&](const ByBound& weights) {
-    double least = std::numeric_limits<double>::infinity();
-    for (const ByBound& each : seen) least = std::min(least, mean(weights, each));
-    if (least > best.second) best = {weights, least};
-  });
-  return best;
+bool is_set(const SpacePart& part) { return part.least == part.most; }
+
+Weights between(const Weights& from, const Weights& to, double step) {
+  Weights weights;
+  for (std::size_t i = 0; i < from.size(); ++i)
+    weights.push_back(from[i] + step * (to[i] - from[i]));
+  return weights;
 }
 
 class Bound {
  public:
-  explicit Bound(SpmdStudy& study) : study_(study), kinds_(study.kinds().all()) {}
+  Bound(SpmdStudy& study, BoundedBatches batches)
+      : study_(study), kinds_(study.kinds().all()), batches_(batches) {}
 
   double find(double known) {
     double count = 1;
-    std::vector<int> all;
     for (const DeviceKind& kind : kinds_) {
-      all.push_back(static_cast<int>(kind.devices.size()));
-      count *= all.back() + 1;
+      all_.push_back(static_cast<int>(kind.devices.size()));
+      count *= all_.back() + 1;
     }
     if (count > kMostCounted) {
-      double least = std::min(known, busy(all, false));  // of those that exchange
+      double least = std::min(known, busy(all_, false));  // of those that exchange
       for (std::size_t k = 0; k < kinds_.size(); ++k)
         least = std::min(least, whole(k, Estimate::kLeastAlone).total);
       return least;
     }
-    std::vector<std::pair<double, std::vector<int>>> sets = all_sets();
-    std::sort(sets.begin(), sets.end());
-    const std::size_t most_sets =
-        std::clamp(kMostDevices / study_.question().devices.size(), kLeastSets, kMostSets);
-    double least = known;
-    for (std::size_t s = 0; s < sets.size() && sets[s].first < least; ++s) {
-      double bound = sets[s].first;
-      if (s < most_sets && !deadline().has_passed())
-        bound = std::max(bound, with_exchanges(sets[s].second, least));
-      least = std::min(least, bound);
+    add_subsets();
+    // The least bound of all parts is the bound; so the part that has it is cut or bounded better.
+    const int most = count > kFewSets ? kMostOfMany : kMostOfFew;
+    while (!parts_.empty()) {
+      SpacePart part = pop();
+      if (part.bound >= known) break;
+      const bool must_end = solved_ >= most || deadline().has_passed();
+      if (!must_end && !part.is_solved) {
+        solve(part, known);
+        push(std::move(part));
+      } else if (must_end || !cut(part)) {
+        return part.bound;
+      }
     }
-    return least;
+    return known;
   }
 
  private:
   const Deadline& deadline() const { return study_.question().deadline; }
+  std::int64_t batch() const { return study_.space().global_batch; }
 
   /// By which a set's programs are priced: one device alone exchanges nothing.
   static Estimate estimate_of(const std::vector<int>& counts) {
@@ -104,8 +106,8 @@ class Bound {
   }
 
   /// By kind what its devices weigh together: in proportion to speed.
-  std::vector<double> weights(const std::vector<int>& counts) const {
-    std::vector<double> weights;
+  Weights weights(const std::vector<int>& counts) const {
+    Weights weights;
     double sum = 0;
     for (std::size_t k = 0; k < counts.size(); ++k)
       sum += weights.emplace_back(counts[k] / whole(k, Estimate::kLeast).total);
@@ -117,7 +119,7 @@ class Bound {
   /// Without launches it holds for every smaller set, too: devices that are not used compute
   /// nothing.
   double busy(const std::vector<int>& counts, bool has_launches = true) const {
-    const std::vector<double> weight = weights(counts);
+    const Weights weight = weights(counts);
     const Estimate estimate = estimate_of(counts);
     double sum = 0;
     for (std::size_t i = 0; i < study_.graph().ops.size(); ++i) {
@@ -132,87 +134,412 @@ class Bound {
     return sum;
   }
 
-  std::vector<std::pair<double, std::vector<int>>> all_sets() const {
-    std::vector<std::pair<double, std::vector<int>>> sets;
-    std::vector<int> counts(kinds_.size(), 0);
-    while (true) {
-      std::size_t k = 0;
-      while (k < counts.size() && counts[k] == static_cast<int>(kinds_[k].devices.size()))
-        counts[k++] = 0;
-      if (k == counts.size()) return sets;
-      ++counts[k];
-      sets.emplace_back(busy(counts), counts);
+  void add(std::vector<int> least, std::vector<int> most) {
+    SpacePart part{std::move(least), std::move(most), {}, 0, 0, false, {}};
+    part.shares.assign(kinds_.size(), {0, 1, 0, batch()});
+    part.bound = busy(part.most);
+    push(std::move(part));
+  }
+
+  /// Each choice of kinds that are used; each device alone, which has prices of its own.
+  void add_subsets() {
+    for (std::size_t used = 1; used < std::size_t{1} << kinds_.size(); ++used) {
+      std::vector<int> least(kinds_.size(), 0), most(kinds_.size(), 0);
+      for (std::size_t k = 0; k < kinds_.size(); ++k)
+        if (used >> k & 1) {
+          least[k] = 1;
+          most[k] = all_[k];
+        }
+      if ((used & (used - 1)) == 0) {
+        add(least, least);
+        for (std::size_t k = 0; k < kinds_.size(); ++k) least[k] *= 2;
+        if (std::accumulate(most.begin(), most.end(), 0) < 2) continue;
+      }
+      add(std::move(least), std::move(most));
     }
   }
 
-  const ChoiceProblem& problem_of(const SpmdSpace& space) {
-    std::unique_ptr<const ChoiceProblem>& problem = problems_[&space];
+  struct IsLater {
+    bool operator()(const SpacePart& a, const SpacePart& b) const { return a.bound > b.bound; }
+  };
+  void push(SpacePart part) {
+    parts_.push_back(std::move(part));
+    std::push_heap(parts_.begin(), parts_.end(), IsLater());
+  }
+  SpacePart pop() {
+    std::pop_heap(parts_.begin(), parts_.end(), IsLater());
+    SpacePart part = std::move(parts_.back());
+    parts_.pop_back();
+    return part;
+  }
+
+  struct Problem {
+    Problem(const graph::Graph& graph, const SpmdSpace& space, BoundTerms found)
+        : terms(std::move(found)), choices(graph, space, terms) {}
+    const BoundTerms terms;
+    const ChoiceProblem choices;
+    std::vector<synth::Sharding> seen;  ///< the best for some weights
+  };
+
+  Problem& problem_of(const SpmdSpace& space) {
+    std::unique_ptr<Problem>& problem = problems_[&space];
     if (!problem)
-      problem = std::make_unique<const ChoiceProblem>(
+      problem = std::make_unique<Problem>(
           study_.graph(), space,
           find_bound_terms(study_.graph(), space, study_.whole_step(0, Estimate::kLeast).seconds));
     return *problem;
   }
 
-  double with_exchanges(const std::vector<int>& counts, double known) {
+  /// What parts of the space with equal devices share.
+  struct Devices {
+    std::unique_ptr<ExchangeTimes> exchanges;  // of several sets
+    const SpmdSpace* space = nullptr;
+    std::unique_ptr<SpmdPrices> prices;
+    /// What a plan computes that splits all that it can in the first way, the samples first: by
+    /// operators that take equally long, how many.
+    struct Work {
+      std::vector<PartTime> times;
+      std::int64_t extent = 0;  // 0: whole
+      double count = 0;
+    };
+    std::vector<Work> works;
+    /// By operators that are alike, how many, and what each of their ways takes.
+    std::vector<std::pair<double, std::vector<Work>>> ways;
+    std::vector<WaysTaken> seen;  // what the problem's take among these devices
+  };
+
+  std::vector<DeviceId> first_devices(const std::vector<int>& counts) const {
     std::vector<DeviceId> devices;
     for (std::size_t k = 0; k < counts.size(); ++k)
       devices.insert(devices.end(), kinds_[k].devices.begin(),
                      kinds_[k].devices.begin() + counts[k]);
-    // The most ways are there at even shares: no others leave fewer devices without a part.
+    return devices;
+  }
+
+  Devices& devices_of(const SpacePart& part) {
+    std::unique_ptr<Devices>& known = devices_[{part.least, part.most}];
+    if (known) return *known;
+    known = std::make_unique<Devices>();
+    // The most ways are there at even shares among the fewest: no others leave fewer devices
+    // without a part.
+    const std::vector<DeviceId> devices = first_devices(part.least);
     const std::vector<double> even(devices.size(), 1.0);
-    const SpmdSpace& space = study_.choices(even).space;
-    const ChoiceProblem& problem = problem_of(space);
-    SpmdPrices prices = study_.prices(space, devices, even, estimate_of(counts));
-    const std::vector<double> weight = weights(counts);
-    const auto costs_of = [&](const ByBound& of) {
-      SpmdObjective objective;
-      objective.bounds.assign(of.begin(), of.end());
-      for (const DeviceClass& each : prices.classes())
-        objective.class_weights.push_back(weight[static_cast<std::size_t>(each.kind)]);
-      return problem.costs(prices, objective);
-    };
-    std::vector<TableCosts> units;
-    for (std::size_t b = 0; b < kBounds; ++b) {
-      ByBound unit{};
-      unit[b] = 1;
-      units.push_back(costs_of(unit));
+    known->space = &study_.choices(even).space;
+    if (is_set(part)) {
+      known->prices = std::make_unique<SpmdPrices>(
+          study_.prices(*known->space, devices, even, estimate_of(part.least)));
+    } else {
+      known->exchanges = std::make_unique<ExchangeTimes>(sets_of(part));
+      known->prices = std::make_unique<SpmdPrices>(
+          study_.prices(*known->space, *known->exchanges, devices, even, estimate_of(part.least)));
+      known->prices->set_most_devices(std::accumulate(part.most.begin(), part.most.end(), 0));
     }
-    // Cutting planes: the bound is concave in the weights, and every choice of ways bounds it from
-    // above by its own mean; the next weights are the best ones for the choices seen.
-    double most = 0;
-    std::vector<ByBound> seen;
-    ByBound mix = last_mix_;
-    for (int cut = 0; cut < kMostCuts; ++cut) {
-      const TableSolution solution = problem.solve(costs_of(mix));
-      if (solution.lower_bound > most) {
-        most = solution.lower_bound;
-        last_mix_ = mix;
+    find_works(*known);
+    return *known;
+  }
+
+  /// The exchanges of each set of a part.
+  std::vector<ExchangeTimes*> sets_of(const SpacePart& part) {
+    std::vector<ExchangeTimes*> sets;
+    std::vector<int> counts = part.least;
+    while (true) {
+      sets.push_back(&study_.exchanges(first_devices(counts)));
+      std::size_t k = 0;
+      while (k < counts.size() && counts[k] == part.most[k]) {
+        counts[k] = part.least[k];
+        ++k;
       }
-      if (most >= known || deadline().has_passed()) break;
-      ByBound took{};
-      for (std::size_t b = 0; b < kBounds; ++b)
-        took[b] = cost_of(problem.layout(), units[b], solution.choice);
-      // The weights would be the same again: what is left is what small tables leave open.
-      if (std::find(seen.begin(), seen.end(), took) != seen.end()) break;
-      seen.push_back(took);
-      double possible = 0;
-      std::tie(mix, possible) = best_weights(seen);
-      if (possible <= most * (1 + kCloseEnough)) break;
+      if (k == counts.size()) return sets;
+      ++counts[k];
     }
-    return most;
+  }
+
+  void find_works(Devices& devices) const {
+    const SpmdSpace& space = *devices.space;
+    std::map<int, double> counts;  // by kind of operator
+    std::map<int, std::size_t> first;
+    for (std::size_t i = 0; i < space.ways.size(); ++i) {
+      if (!space.is_needed[i]) continue;
+      ++counts[space.kind_of[i]];
+      first.try_emplace(space.kind_of[i], i);
+    }
+    for (const auto& [kind, i] : first) {
+      const graph::Strategy& way = space.ways[i][space.ways[i].size() > 1 ? 1 : 0];
+      const OpId op(static_cast<std::int64_t>(i));
+      devices.works.push_back({devices.prices->part_times(op, way),
+                               way.factor < 0 ? 0 : extent_of(space, op, way), counts[kind]});
+      auto& [count, ways] = devices.ways.emplace_back(counts[kind], std::vector<Devices::Work>());
+      for (const graph::Strategy& each : space.ways[i])
+        ways.push_back({devices.prices->part_times(op, each),
+                        each.factor < 0 ? 0 : extent_of(space, op, each), 1});
+    }
+  }
+
+  std::vector<BoundedKind> kinds_of(const Devices& devices, const SpacePart& part,
+                                    const Weights& weights) const {
+    std::vector<BoundedKind> kinds;
+    for (const DeviceClass& each : devices.prices->classes()) {
+      const auto k = static_cast<std::size_t>(each.kind);
+      kinds.push_back({part.most[k], weights[k], part.shares[k]});
+    }
+    return kinds;
+  }
+
+  Choice best_of_bounds(const Devices& devices, const SpacePart& part,
+                        const Weights& weights) const {
+    const std::vector<BoundedKind> kinds = kinds_of(devices, part, weights);
+    std::vector<std::vector<double>> rows;
+    for (const WaysTaken& taken : devices.seen) {
+      std::vector<double> row = taken.by_bound(kinds);
+      const auto is_finite = [](double each) { return std::isfinite(each); };
+      if (std::all_of(row.begin(), row.end(), is_finite)) rows.push_back(std::move(row));
+    }
+    if (rows.empty()) return {weights, last_, 0};
+    Mix mix = best_mix(rows);
+    return {weights, std::move(mix.weights), mix.least};
+  }
+
+  /// The weights that are nearly best for the ways seen: one kind against all others after the
+  /// other, and for each of these weights of kinds the best of bounds.
+  Choice best_choice(const Devices& devices, const SpacePart& part, const Weights& start) const {
+    Choice best = best_of_bounds(devices, part, start);
+    std::vector<std::size_t> used;
+    for (std::size_t k = 0; k < part.most.size(); ++k)
+      if (part.most[k] > 0) used.push_back(k);
+    if (used.size() == 1) used.clear();
+    if (used.size() == 2) used.pop_back();  // one against the other
+    for (const std::size_t k : used) {
+      const Weights from = best.kinds;
+      if (from[k] >= 1) continue;
+      const auto at = [&](double weight) {
+        Weights changed = from;
+        for (std::size_t other = 0; other < from.size(); ++other)
+          changed[other] = other == k ? weight : from[other] / (1 - from[k]) * (1 - weight);
+        return best_of_bounds(devices, part, changed);
+      };
+      double low = 0, high = 1;
+      Choice left = at(high - kGolden * (high - low)), right = at(low + kGolden * (high - low));
+      for (int section = 0; section < kSections; ++section) {
+        if (left.least < right.least) {
+          low = left.kinds[k];
+          left = std::move(right);
+          right = at(low + kGolden * (high - low));
+        } else {
+          high = right.kinds[k];
+          right = std::move(left);
+          left = at(high - kGolden * (high - low));
+        }
+      }
+      for (Choice* each : {&left, &right})
+        if (each->least > best.least) best = std::move(*each);
+    }
+    return best;
+  }
+
+  /// What the fullest device of a class computes at least that has such a share.
+  double least_work(const Devices& devices, std::size_t device_class, double share) const {
+    double sum = 0;
+    for (const auto& [count, ways] : devices.ways) {
+      double least = std::numeric_limits<double>::infinity();
+      for (const Devices::Work& way : ways) {
+        const PartTime& time = way.times[device_class];
+        const double part =
+            way.extent == 0 ? 1 : part_range({share, 1, 0, batch()}, batch(), way.extent).least;
+        least = std::min(
+            least, std::min(time.whole,
+                            std::max(time.least, time.fixed + part * (time.whole - time.fixed))));
+      }
+      sum += count * least;
+    }
+    return sum;
+  }
+
+  /// In a plan that takes less than the known one no share is so large that its device computes for
+  /// as long, and none so small that the others' shares are too large.
+  void narrow(SpacePart& part, const Devices& devices, double known) const {
+    if (batches_ == BoundedBatches::kAny || !std::isfinite(known)) return;
+    const auto all = static_cast<double>(batch());
+    const std::vector<DeviceClass>& classes = devices.prices->classes();
+    for (std::size_t c = 0; c < classes.size(); ++c) {
+      ShareRange& range = part.shares[static_cast<std::size_t>(classes[c].kind)];
+      double low = 0, high = 1;
+      if (least_work(devices, c, high) < known) continue;
+      for (int halved = 0; halved < kHalvings; ++halved) {
+        const double middle = (low + high) / 2;
+        (least_work(devices, c, middle) < known ? low : high) = middle;
+      }
+      range.most = std::min(range.most, high);
+    }
+    double sum = 0;
+    for (std::size_t k = 0; k < part.most.size(); ++k) sum += part.most[k] * part.shares[k].most;
+    for (std::size_t k = 0; k < part.most.size(); ++k) {
+      if (part.most[k] == 0) continue;
+      ShareRange& range = part.shares[k];
+      range.least = std::max(range.least, range.most - (sum - 1) / part.most[k]);
+      range.least_samples = std::max(
+          range.least_samples, static_cast<std::int64_t>(std::floor(range.least * all - 1e-9)));
+      range.most_samples = std::min(range.most_samples,
+                                    static_cast<std::int64_t>(std::ceil(range.most * all + 1e-9)));
+    }
+  }
+
+  /// One cutting plane: for given weights of kinds the bound is concave in those of bounds, and
+  /// every choice of ways bounds it from above by its own mean; the next weights are the best ones
+  /// for the choices seen, or between those and the best so far.
+  void solve(SpacePart& part, double known) {
+    Devices& devices = devices_of(part);
+    Problem& problem = problem_of(*devices.space);
+    const int states = plan::count_states(study_.question().lowering.recipe);
+    for (std::size_t i = devices.seen.size(); i < problem.seen.size(); ++i)
+      devices.seen.emplace_back(study_.graph(), *devices.space, problem.terms, *devices.prices,
+                                problem.seen[i], states);
+    Choice& best = part.best;
+    const bool is_first = best.kinds.empty();
+    if (is_first) narrow(part, devices, known);
+    if (is_first) best = {weights(part.most), last_, 0};
+    Choice next = best;
+    if (!devices.seen.empty()) {
+      next = best_choice(devices, part, best.kinds);
+      const int most = is_set(part) ? kMostCuts : kMostOfSets;
+      if (next.least <= best.least * (1 + kCloseEnough) || part.solved >= most) {
+        part.is_solved = true;
+        return;
+      }
+      if (!is_first)
+        next = {between(best.kinds, next.kinds, kStep), between(best.bounds, next.bounds, kStep),
+                0};
+    }
+    ++solved_;
+    ++part.solved;
+    SpmdObjective objective;
+    objective.bounds = next.bounds;
+    objective.states = states;
+    objective.kinds = kinds_of(devices, part, next.kinds);
+    const TableSolution solution =
+        problem.choices.solve(problem.choices.costs(*devices.prices, objective));
+    part.bound = std::max(part.bound, solution.lower_bound);
+    if (!std::isfinite(solution.lower_bound)) return;
+    if (solution.lower_bound > best.least) {
+      next.least = solution.lower_bound;
+      best = std::move(next);
+      last_ = best.bounds;
+    }
+    synth::Sharding sharding;
+    problem.choices.apply(solution.choice, sharding);
+    if (std::find(problem.seen.begin(), problem.seen.end(), sharding) == problem.seen.end())
+      problem.seen.push_back(std::move(sharding));
+    else if (part.solved > 2)
+      part.is_solved = true;  // what is left is what small tables leave open
+  }
+
+  /// Cuts a part in two; false: nothing is left to cut.
+  bool cut(const SpacePart& part) {
+    SpacePart low = part, high = part;
+    for (SpacePart* each : {&low, &high}) {
+      each->is_solved = false;
+      each->solved = 0;
+      each->best = {};
+    }
+    std::size_t widest = 0;
+    for (std::size_t k = 1; k < part.most.size(); ++k)
+      if (part.most[k] - part.least[k] > part.most[widest] - part.least[widest]) widest = k;
+    if (part.most[widest] > part.least[widest]) {
+      low.most[widest] = part.least[widest] + (part.most[widest] - part.least[widest]) / 2;
+      high.least[widest] = low.most[widest] + 1;
+      low.bound = std::max(low.bound, busy(low.most));
+    } else if (batches_ == BoundedBatches::kAny || !cut_shares(part, low, high)) {
+      return false;
+    }
+    push(std::move(low));
+    push(std::move(high));
+    return true;
+  }
+
+  /// Between the samples next to those that would be even, of the kind that has fewest; where there
+  /// is one number of samples, at the share that would be.
+  bool cut_shares(const SpacePart& part, SpacePart& low, SpacePart& high) {
+    if (std::accumulate(part.most.begin(), part.most.end(), 0) < 2) return false;
+    const Devices& devices = devices_of(part);
+    const std::vector<double> even = even_samples(devices, part);
+    const auto all = static_cast<double>(batch());
+    std::size_t best = part.most.size();
+    for (std::size_t k = 0; k < part.most.size(); ++k)
+      if (part.most[k] > 0 && part.shares[k].least_samples < part.shares[k].most_samples &&
+          (best == part.most.size() || even[k] < even[best]))
+        best = k;
+    if (best < part.most.size()) {
+      const ShareRange& range = part.shares[best];
+      ShareRange &below = low.shares[best], &above = high.shares[best];
+      below.most_samples = std::clamp(static_cast<std::int64_t>(std::floor(even[best])),
+                                      range.least_samples, range.most_samples - 1);
+      above.least_samples = below.most_samples + 1;
+      // Shares are rounded to samples that are less than one away.
+      below.most = std::min(below.most, static_cast<double>(below.most_samples + 1) / all);
+      above.least = std::max(above.least, static_cast<double>(above.least_samples - 1) / all);
+      return true;
+    }
+    double widest = kLeastWidth;
+    for (std::size_t k = 0; k < part.most.size(); ++k) {
+      const ShareRange& range = part.shares[k];
+      if (part.most[k] == 0 || range.most - range.least < widest * range.most) continue;
+      widest = (range.most - range.least) / range.most;
+      best = k;
+    }
+    if (best == part.most.size()) return false;
+    const ShareRange& range = part.shares[best];
+    const double quarter = (range.most - range.least) / 4;
+    low.shares[best].most = high.shares[best].least =
+        std::clamp(even[best] / all, range.least + quarter, range.most - quarter);
+    return true;
+  }
+
+  /// By kind the samples of a device at which all would be busy as long.
+  std::vector<double> even_samples(const Devices& devices, const SpacePart& part) const {
+    std::vector<double> fixed(kinds_.size(), 0), grows(kinds_.size(), 0);
+    for (const Devices::Work& work : devices.works)
+      for (std::size_t c = 0; c < work.times.size(); ++c) {
+        const auto k = static_cast<std::size_t>(devices.prices->classes()[c].kind);
+        const PartTime& time = work.times[c];
+        fixed[k] += work.count * (work.extent > 0 ? time.fixed : time.whole);
+        if (work.extent > 0) grows[k] += work.count * (time.whole - time.fixed);
+      }
+    const auto all = static_cast<double>(batch());
+    const auto at = [&](double seconds) {
+      std::vector<double> samples(kinds_.size(), 0);
+      for (std::size_t k = 0; k < kinds_.size(); ++k)
+        if (part.most[k] > 0 && grows[k] > 0)
+          samples[k] = std::clamp(all * (seconds - fixed[k]) / grows[k],
+                                  static_cast<double>(part.shares[k].least_samples),
+                                  static_cast<double>(part.shares[k].most_samples));
+      return samples;
+    };
+    double low = 0, high = 0;
+    for (std::size_t k = 0; k < kinds_.size(); ++k) high = std::max(high, fixed[k] + grows[k]);
+    for (int halved = 0; halved < 40; ++halved) {
+      const double middle = (low + high) / 2;
+      const std::vector<double> samples = at(middle);
+      double sum = 0;
+      for (std::size_t k = 0; k < samples.size(); ++k) sum += part.most[k] * samples[k];
+      (sum < all ? low : high) = middle;
+    }
+    return at(high);
   }
 
   SpmdStudy& study_;
   const std::vector<DeviceKind>& kinds_;
-  std::map<const SpmdSpace*, std::unique_ptr<const ChoiceProblem>> problems_;
-  ByBound last_mix_ = {0.3, 0.2, 0.1, 0.2, 0.2};  // the best of the set before, as a start
+  const BoundedBatches batches_;
+  std::vector<int> all_;
+  std::vector<SpacePart> parts_;  // a heap, the least bound first
+  std::map<const SpmdSpace*, std::unique_ptr<Problem>> problems_;
+  std::map<std::pair<std::vector<int>, std::vector<int>>, std::unique_ptr<Devices>> devices_;
+  Weights last_ = {0.3, 0.2, 0.1, 0.1, 0.1, 0.1, 0.1, 0, 0};  // the best of bounds, as a start
+  int solved_ = 0;
 };
 
 }  // namespace
 
-Seconds spmd_lower_bound(SpmdStudy& study, Seconds known) {
-  return Seconds(Bound(study).find(known.value));
+Seconds spmd_lower_bound(SpmdStudy& study, Seconds known, BoundedBatches batches) {
+  return Seconds(Bound(study, batches).find(known.value));
 }
 
 }  // namespace motley::search

@@ -5,25 +5,31 @@
 
 namespace motley::search {
 
+/// Steps in how many micro-batches a bound holds for: in any number, or in one.
+enum class BoundedBatches { kAny, kOne };
+
 /// A bound that holds for every plan of the space, for any ways, any set of devices and any shares,
-/// under the costs' operator models. For a set S of devices, with a weight w_i for each, sum 1, a
-/// step lasts at least as long as each of these sums (bound_terms.h):
+/// under the costs' operator models. A step lasts at least as long as each of some sums of compute
+/// and exchanges (bound_terms.h), in which compute is that of any device, so the mean over devices
+/// by any weights w_i, and as any mean of the sums does. The least such mean over all ways is found
+/// by elimination with relaxed sharing (choice_problem.h); a device takes for a part of an operator
+/// what mean_time.h says. Changes of form count as prices.h says (least_change).
 ///
-///   busy    sum w_i compute_i, as each device computes so long; and what forward waits for
-///           exchanges meanwhile. A device takes for a part p of an operator at least p times what
-///           it takes for the whole, and at least its launch, so a split operator adds at least
-///           what the launches weigh, and for the rest min w_i t_i; a whole one adds sum w_i t_i.
-///   path    compute that waits for each other, with the exchanges that it waits for.
-///   lane    all exchanges, which each device makes one by one.
-///   after   forward, as in busy, and the exchanges of what comes after it.
-///   before  the exchanges that the end of forward waits for, and the compute after it.
+/// Of each kind of devices the fullest stands for all: the same one has the largest part of
+/// everything that is cut, as one vector of shares is. So a plan that takes less than `known`, the
+/// time of a plan, has no share at which its device alone computes for as long; and operators that
+/// are split by samples have equal parts, which prices on them see to, as multipliers of that.
 ///
-/// What is exchanged in buckets, gradients and parameters, counts by its bytes only. Any mean of
-/// the sums is a bound too; the least mean over all choices of ways is found by elimination with
-/// relaxed sharing (choice_problem.h). The best weights are found by cutting planes. Exchanges take
-/// the least time at even shares. Over sets: the least; sets whose busy bound alone exceeds
-/// `known`, the time of a plan, need no more. Of more than 4,096 sets only the busy bound of any
-/// set, without launches, is said; after the question's deadline the busy bounds.
-Seconds spmd_lower_bound(SpmdStudy& study, Seconds known);
+/// The space is cut into parts, by how many devices of each kind are used, the samples that the
+/// fullest has, and its share; always the part whose bound is least is bounded with better weights,
+/// and cut in two when they give little more. In a part of several sets exchanges take the least of
+/// all of them, and compute is that of the largest. Weights are found by cutting planes, from what
+/// all ways that were seen take (ways_taken.h). Work is limited by the number of choices; after the
+/// question's deadline no part is bounded better. Of more than 4,096 sets only the busy bound of
+/// any set, without launches, is said.
+///
+/// In any number of micro-batches nothing is known of shares, as each micro-batch is rounded.
+Seconds spmd_lower_bound(SpmdStudy& study, Seconds known,
+                         BoundedBatches batches = BoundedBatches::kAny);
 
 }  // namespace motley::search

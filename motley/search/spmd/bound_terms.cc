@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <set>
 #include <utility>
 
 namespace motley::search {
@@ -24,6 +25,7 @@ class Terms {
     terms_.compute.assign(graph_.ops.size(), 0);
     terms_.inner.assign(graph_.ops.size(), 0);
     terms_.lanes.assign(graph_.values.size(), kLane);
+    terms_.copies.assign(graph_.values.size(), kWork);
     for (std::size_t i = 0; i < graph_.ops.size(); ++i)
       if (space_.is_needed[i]) terms_.inner[i] |= kLane;
     const int end = static_cast<int>(chain_.size()) - 1;
@@ -32,20 +34,46 @@ class Terms {
       if (graph_.op(chain_[at(k)]).direction == graph::Direction::kForward) turn = k;
     const auto all = [](std::size_t) { return true; };
     const auto waits = [&](std::size_t op) { return before_[op] != kNever; };
-    const auto is_forward = [&](std::size_t op) { return before_[op] <= turn; };
     add(kBusy, all, turn);
     add(kPath, waits, end);
-    add(kAfter, is_forward, turn);
+    add(kChain, waits, end, 1);
     for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
-      if (after_[i] < turn || !space_.is_needed[i]) continue;
-      if (!is_forward(i)) terms_.inner[i] |= kAfter;
-      for (const ValueId value : graph_.ops[i].outputs) terms_.lanes[value.index()] |= kAfter;
+      if (!space_.is_needed[i]) continue;
+      terms_.compute[i] |= kWork;
+      // No waist of forward is exchanged any more.
+      if (after_[i] < turn) continue;
+      for (const ValueId value : graph_.ops[i].outputs) terms_.copies[value.index()] |= kBusy;
     }
+    add_after(kAfter, turn);
+    add_after(kLate, find_half(turn));
+    add_after(kEnd, end);
     add_before(turn);
     return std::move(terms_);
   }
 
  private:
+  /// What a place of the chain waits for, and the exchanges of what waits for it.
+  void add_after(Bounds bound, int place) {
+    const auto is_before = [&](std::size_t op) { return before_[op] <= place; };
+    add(bound, is_before, place);
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
+      if (after_[i] < place || !space_.is_needed[i]) continue;
+      if (!is_before(i)) terms_.inner[i] |= bound;
+      for (const ValueId value : graph_.ops[i].outputs) terms_.lanes[value.index()] |= bound;
+    }
+  }
+
+  /// The place on the chain by which half of the seconds from `turn` on are over.
+  int find_half(int turn) const {
+    double left = 0;
+    for (std::size_t k = at(turn); k < chain_.size(); ++k) left += seconds_[chain_[k].index()];
+    double passed = 0;
+    int place = turn;
+    while (at(place) + 1 < chain_.size() && passed < left / 2)
+      passed += seconds_[chain_[at(++place)].index()];
+    return place;
+  }
+
   /// What the end of forward waits for, by one reader of each value.
   void add_before(int turn) {
     for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
@@ -123,9 +151,10 @@ class Terms {
   /// May the operator be at work while the k-th of the chain has its result exchanged?
   bool is_beside(std::size_t op, int k) const { return before_[op] > k && after_[op] < k; }
 
-  /// Adds the compute of some operators, and waists of the chain before the place `end`.
+  /// Adds the compute of some operators, and waists of the chain before the place `end`; of the
+  /// seconds so much may be dropped for their sake.
   template <typename Counts>
-  void add(Bounds bound, const Counts& counts, int end) {
+  void add(Bounds bound, const Counts& counts, int end, double dropped_most = kMostDropped) {
     std::vector<std::size_t> counted;
     double total = 0;
     for (std::size_t i = 0; i < graph_.ops.size(); ++i)
@@ -134,7 +163,7 @@ class Terms {
         total += seconds_[i];
       }
     std::vector<char> is_dropped(graph_.ops.size(), 0);
-    double spare = kMostDropped * total;
+    double spare = dropped_most * total;
     const auto drop_beside = [&](int k) {
       double dropped = 0;
       for (const std::size_t op : counted)
@@ -190,9 +219,30 @@ class Terms {
         readers.push_back(r);
       }
     }
+    drop_later(value, readers);
     if (readers.empty() || readers.size() > kMostReaders) return false;
     add_change(value, std::move(readers), bound);
     return true;
+  }
+
+  /// Of some readers of a value those that wait for no other of them.
+  void drop_later(ValueId value, std::vector<std::size_t>& readers) const {
+    if (readers.size() < 2) return;
+    const std::vector<Reader>& all = space_.readers[value.index()];
+    std::set<std::size_t> ops;
+    for (const std::size_t r : readers) ops.insert(all[r].op.index());
+    // What waits for one of them: up to the last, as operators stand in order.
+    std::set<std::size_t> later;
+    std::vector<char> waits(*ops.rbegin() + 1, 0);
+    for (std::size_t i = *ops.begin(); i < waits.size(); ++i) {
+      graph::for_each_value(graph_.ops[i].arguments, [&](ValueId argument) {
+        const OpId producer = graph_.value(argument).producer;
+        if (!producer.is_none() && waits[producer.index()]) waits[i] = 1;
+      });
+      if (waits[i] && ops.contains(i)) later.insert(i);
+      if (ops.contains(i)) waits[i] = 1;
+    }
+    std::erase_if(readers, [&](std::size_t r) { return later.contains(all[r].op.index()); });
   }
 
   const graph::Graph& graph_;

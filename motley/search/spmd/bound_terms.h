@@ -15,8 +15,12 @@ enum Bounds : unsigned {
   kLane = 4,     ///< all exchanges
   kAfter = 8,    ///< forward with its waists, and the exchanges of what depends on its end
   kBefore = 16,  ///< exchanges that the end of forward waits for, and compute that waits for it
+  kWork = 32,    ///< all compute, and all copies that changes of form make
+  kChain = 64,   ///< the chain alone, and all of its values as waists
+  kLate = 128,   ///< as kAfter, of half of what is left of the chain then
+  kEnd = 256,    ///< as kAfter, of the end of the chain
 };
-inline constexpr std::size_t kBounds = 5;
+inline constexpr std::size_t kBounds = 9;
 
 /// What counts in which of the bounds.
 struct BoundTerms {
@@ -31,6 +35,7 @@ struct BoundTerms {
   std::vector<unsigned> compute;  ///< by operator: its compute
   std::vector<unsigned> inner;    ///< by operator: exchanges within it
   std::vector<unsigned> lanes;    ///< by value: exchanges of its changes of form
+  std::vector<unsigned> copies;   ///< by value: copies of these
   std::vector<Change> changes;
 };
 

@@ -31,7 +31,8 @@ class BoundTermsTest : public ::testing::Test {
   }
   /// "%4 0: after before", by value and its readers.
   static std::vector<std::string> changes_of(const BoundTerms& terms) {
-    const char* const names[] = {"busy", "path", "lane", "after", "before"};
+    const char* const names[] = {"busy", "path",  "lane", "after", "before",
+                                 "work", "chain", "late", "end"};
     std::vector<std::string> texts;
     for (const BoundTerms::Change& each : terms.changes) {
       std::string& text = texts.emplace_back(fmt::format("%{}", each.value.value));
@@ -61,8 +62,12 @@ TEST_F(BoundTermsTest, FollowsTheLongestChain) {
   EXPECT_THAT(with(found.inner, kPath), ElementsAre(9));
   EXPECT_THAT(with(found.inner, kAfter), ElementsAre(0, 2, 3, 5, 6, 9, 11));
   EXPECT_THAT(with(found.inner, kBefore), ElementsAre(0, 1));
+  // Half of what is left of the chain at its turn ends with it.
   EXPECT_THAT(changes_of(found),
-              ElementsAre("%13 0: path", "%4 0: after before", "%0 0: before", "%1 0: before"));
+              ElementsAre("%13 0: path chain late end", "%5 2: chain", "%4 0: after before chain",
+                          "%0 0: before", "%1 0: before"));
+  EXPECT_THAT(with(found.compute, kChain), ElementsAre(0, 1, 9, 11));
+  EXPECT_THAT(with(found.lanes, kEnd), ElementsAre(15));
 }
 
 // What comes after the turn: results of relu and of all that waits for it.

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "motley/search/spmd/mean_time.h"
+#include "motley/synth/step/conversion.h"
 
 namespace motley::search {
 
@@ -33,6 +35,15 @@ std::size_t result_of(const graph::Graph& graph, OpId producer, ValueId value) {
   const auto& outputs = graph.op(producer).outputs;
   return static_cast<std::size_t>(std::find(outputs.begin(), outputs.end(), value) -
                                   outputs.begin());
+}
+
+/// Does lowering make both forms of the whole value, which it exchanges once? Terms are summed once
+/// for all forms.
+bool are_made_of_one(const Form& from, const Form& a, const Form& b) {
+  const auto is_over_whole = [&](const Form& to) {
+    return to == graph::kWholeForm || synth::goes_over_whole(from, to);
+  };
+  return from.kind == FormKind::kPartial || (is_over_whole(a) && is_over_whole(b));
 }
 
 /// All choices of one form of each, the last fastest.
@@ -67,16 +78,37 @@ class ChoiceProblem::Pricing {
           const SpmdObjective& objective)
       : graph_(graph), space_(space), prices_(prices), objective_(objective) {}
 
+  /// For a bound: that operators which are split by samples have the same parts.
+  void share_samples(const BoundTerms& terms) {
+    const std::size_t classes = prices_.classes().size();
+    if (classes < 2) return;
+    slopes_.assign(graph_.ops.size(), {});
+    std::map<std::pair<int, unsigned>, std::vector<double>> known;
+    std::vector<double> sum(classes, 0);
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
+      if (!space_.is_needed[i] || weight(terms.compute[i]) == 0) continue;
+      const auto [at, is_new] = known.try_emplace({space_.kind_of[i], terms.compute[i]});
+      if (is_new) at->second = sample_slopes(OpId(static_cast<std::int64_t>(i)), terms.compute[i]);
+      slopes_[i] = at->second;
+      for (std::size_t c = 0; c < slopes_[i].size(); ++c) sum[c] += slopes_[i][c];
+    }
+    const double all = std::accumulate(sum.begin(), sum.end(), 0.0);
+    for (std::vector<double>& slopes : slopes_) {
+      const double own = std::accumulate(slopes.begin(), slopes.end(), 0.0);
+      for (std::size_t c = 0; c < slopes.size(); ++c) slopes[c] = own / all * sum[c] - slopes[c];
+    }
+  }
+
   double operator_cost(OpId op, const Strategy& way, unsigned compute, unsigned inner) {
     if (is_bound())
-      return weight(compute) * mean_compute(op, way) +
+      return mean_compute(op, way, weight(compute)) +
              weight(inner) * prices_.inner_exchanges(op, way);
     return objective_.compute * slowest(prices_.compute(op, way)) +
            objective_.exchange * prices_.inner_exchanges(op, way);
   }
 
   double parameter_cost(ValueId id, const Form& form) {
-    if (is_bound()) return weight(kBusy | kBefore) * mean_update(id, form);
+    if (is_bound()) return weight(kBusy | kBefore | kWork) * mean_update(id, form);
     return objective_.compute * slowest(prices_.update(id, form, objective_.states)) +
            memory_price(id, form, 2.0 + objective_.states);
   }
@@ -89,26 +121,27 @@ class ChoiceProblem::Pricing {
     return objective_.seconds_per_byte * copies * most;
   }
 
-  double change_cost(ValueId value, const Form& from, const Form& to, bool is_gradient,
-                     unsigned lanes) {
+  bool is_bound() const { return !objective_.bounds.empty(); }
+
+  /// Of a value that is wanted by no operator, by others too, or by none but operators.
+  enum class Wanted { kByGradientsAlone, kByGradients, kByOperators };
+
+  double change_cost(ValueId value, const Form& from, const Form& to, Wanted wanted,
+                     const std::pair<unsigned, unsigned>& lanes_and_copies) {
     if (from == to) return 0;
+    if (is_bound()) return least_change(value, from, to, wanted, lanes_and_copies);
     const ConversionTime& time = prices_.conversion(value, from, to);
-    // Parameters and gradients are exchanged in buckets, which wait once for many.
-    const bool is_source = graph_.value(value).producer.is_none();
-    if (is_bound()) return weight(lanes) * (is_gradient || is_source ? time.flow : time.exchange);
-    const double weight = is_gradient ? objective_.gradient_exchange : objective_.exchange;
+    const double weight =
+        wanted == Wanted::kByOperators ? objective_.exchange : objective_.gradient_exchange;
     return objective_.compute * time.copies() + weight * time.exchange;
   }
 
   double least_change(ValueId value, const Form& from, const std::vector<Form>& wanted,
                       unsigned bounds) {
-    const bool is_source = graph_.value(value).producer.is_none();
     double least = std::numeric_limits<double>::infinity();
-    for (const Form& to : wanted) {
-      const ConversionTime& time = prices_.conversion(value, from, to);
-      least = std::min(least, is_source ? time.flow : time.exchange);
-    }
-    return weight(bounds) * least;
+    for (const Form& to : wanted)
+      least = std::min(least, least_change(value, from, to, Wanted::kByOperators, {bounds, 0}));
+    return least;
   }
 
   /// What a reader of many pays of a form that others may share (for a bound).
@@ -117,7 +150,24 @@ class ChoiceProblem::Pricing {
   }
 
  private:
-  bool is_bound() const { return !objective_.bounds.empty(); }
+  double least_change(ValueId value, const Form& from, const Form& to, Wanted wanted,
+                      const std::pair<unsigned, unsigned>& lanes_and_copies) {
+    if (from == to) return 0;
+    // Parameters and gradients are exchanged in buckets, which wait once for many.
+    const bool in_bucket =
+        wanted != Wanted::kByOperators || graph_.value(value).role == graph::ValueRole::kParameter;
+    const LeastChange& change = prices_.least_change(value, from, to, in_bucket);
+    const double exchange = weight(lanes_and_copies.first) * change.exchange;
+    // What an operator wants in the same form is exchanged by itself, and not packed.
+    const double copies = wanted == Wanted::kByGradients ? 0 : weight(lanes_and_copies.second);
+    if (copies == 0) return exchange;
+    double sum = 0;
+    for (std::size_t c = 0; c < change.whole.size(); ++c)
+      sum += objective_.kinds[c].weight * change.whole[c];
+    for (const LeastChange::Parts& parts : change.parts)
+      sum += mean(parts.times, parts.extent).split(parts.extent);
+    return exchange + copies * sum;
+  }
 
   /// Of some bounds together.
   double weight(unsigned bounds) const {
@@ -131,28 +181,74 @@ class ChoiceProblem::Pricing {
     return *std::max_element(by_class.begin(), by_class.end());
   }
 
-  /// The least mean over classes, whatever the shares.
-  double mean_compute(OpId op, const Strategy& way) {
-    const std::vector<PartTime>& times = prices_.part_times(op, way);
+  /// The mean over classes of parts of an extent.
+  MeanTime mean(const std::vector<PartTime>& times, std::int64_t extent) const {
     MeanTime mean;
     for (std::size_t c = 0; c < times.size(); ++c)
-      mean.add(prices_.classes()[c].count, objective_.class_weights[c], times[c]);
-    return way.factor < 0 ? mean.whole() : mean.split();
+      mean.add(objective_.kinds[c].count, objective_.kinds[c].weight, times[c], range(c, extent));
+    return mean;
+  }
+
+  PartRange range(std::size_t device_class, std::int64_t extent) const {
+    return part_range(objective_.kinds[device_class].share, space_.global_batch, extent);
+  }
+
+  bool splits_samples(OpId op, const Strategy& way) const {
+    return way.factor >= 0 && extent_of(space_, op, way) == space_.global_batch;
+  }
+
+  /// By class, what a part of 1 of the samples weighs.
+  std::vector<double> sample_slopes(OpId op, unsigned compute) {
+    std::vector<double> slopes;
+    for (const Strategy& way : space_.ways[op.index()]) {
+      if (!splits_samples(op, way)) continue;
+      for (std::size_t c = 0; c < objective_.kinds.size(); ++c) {
+        const PartTime& time = prices_.part_times(op, way)[c];
+        slopes.push_back(weight(compute) * objective_.kinds[c].weight * (time.whole - time.fixed));
+      }
+      break;
+    }
+    return slopes;
+  }
+
+  /// What an operator takes in a way, with the prices of its part of the samples. Where it is not
+  /// split by samples, these are paid for whatever parts there are.
+  double mean_compute(OpId op, const Strategy& way, double weight) {
+    const std::vector<PartTime>& times = prices_.part_times(op, way);
+    const std::vector<double> none;
+    const std::vector<double>& prices = slopes_.empty() ? none : slopes_[op.index()];
+    if (prices.empty() || weight == 0) {
+      const std::int64_t extent = way.factor < 0 ? 1 : extent_of(space_, op, way);
+      return weight * (way.factor < 0 ? mean(times, 1).whole() : mean(times, extent).split(extent));
+    }
+    const bool is_split = splits_samples(op, way);
+    MeanTime of_samples;
+    for (std::size_t c = 0; c < times.size(); ++c)
+      of_samples.add(objective_.kinds[c].count, is_split ? objective_.kinds[c].weight : 0,
+                     is_split ? times[c] : PartTime{}, range(c, space_.global_batch),
+                     prices[c] / weight);
+    const double samples = of_samples.split(is_split ? space_.global_batch : 0);
+    if (is_split) return weight * samples;
+    const std::int64_t extent = way.factor < 0 ? 1 : extent_of(space_, op, way);
+    return weight * (samples +
+                     (way.factor < 0 ? mean(times, 1).whole() : mean(times, extent).split(extent)));
   }
 
   double mean_update(ValueId parameter, const Form& kept) {
-    const std::vector<double> whole =
-        prices_.update(parameter, graph::kWholeForm, objective_.states);
-    MeanTime mean;
-    for (std::size_t c = 0; c < whole.size(); ++c)
-      mean.add(prices_.classes()[c].count, objective_.class_weights[c], {whole[c], 0, 0});
-    return kept.kind == FormKind::kWhole ? mean.whole() : mean.split();
+    std::vector<PartTime> times;
+    for (const double whole : prices_.update(parameter, graph::kWholeForm, objective_.states))
+      times.push_back({whole, 0, 0});
+    return kept.kind == FormKind::kWhole ? mean(times, 1).whole()
+                                         : mean(times, kept.extent).split(kept.extent);
   }
 
   const graph::Graph& graph_;
   const SpmdSpace& space_;
   SpmdPrices& prices_;
   const SpmdObjective& objective_;
+  /// For a bound, by operator and class: prices of parts of the samples, which sum to 0 over all
+  /// operators (empty: none), so that parts that are the same for all cost nothing.
+  std::vector<std::vector<double>> slopes_;
 };
 
 ChoiceProblem::ChoiceProblem(const graph::Graph& graph, const SpmdSpace& space,
@@ -306,7 +402,9 @@ void ChoiceProblem::add_changes(Changes changes) {
     tables.back().push_back(reader.variable);
   }
   Key key = value_key(changes.value);
-  if (terms_) key.push_back(static_cast<int>(terms_->lanes[changes.value.index()]));
+  if (terms_)
+    for (const auto& bounds : {terms_->lanes, terms_->copies})
+      key.push_back(static_cast<int>(bounds[changes.value.index()]));
   int costs = find_costs(
       std::move(key),
       [this, changes = std::move(changes)](Pricing& pricing, Costs& to) {
@@ -319,15 +417,24 @@ void ChoiceProblem::add_changes(Changes changes) {
 void ChoiceProblem::fill_changes(const Changes& changes, Pricing& pricing, Costs& to) const {
   const auto& [value, holder, wanting, ready, made] = changes;
   const std::vector<Reader>& readers = space_.readers[value.index()];
-  const unsigned lanes = terms_ ? terms_->lanes[value.index()] : 0;
+  const std::pair<unsigned, unsigned> counts =
+      terms_ ? std::pair(terms_->lanes[value.index()], terms_->copies[value.index()])
+             : std::pair(0u, 0u);
   const bool all_gradients = std::all_of(readers.begin(), readers.end(),
                                          [](const Reader& reader) { return reader.op.is_none(); });
+  const auto wanted_by = [&](bool is_output) {
+    return !is_output      ? Pricing::Wanted::kByOperators
+           : all_gradients ? Pricing::Wanted::kByGradientsAlone
+                           : Pricing::Wanted::kByGradients;
+  };
+  const auto change_to = [&](const Form& home, const Form& form) {
+    return pricing.change_cost(value, home, form, wanted_by(all_gradients), counts);
+  };
   for (std::size_t m = 0; m < made; ++m) {
     std::vector<double>& costs = to.emplace_back();
     for (const Form& form : holder.forms) {
       costs.push_back(0);
-      for (const Form& each : ready)
-        costs.push_back(pricing.change_cost(value, form, each, all_gradients, lanes));
+      for (const Form& each : ready) costs.push_back(change_to(form, each));
     }
   }
   std::size_t combinations = 1;  // of what is made ready
@@ -346,13 +453,21 @@ void ChoiceProblem::fill_changes(const Changes& changes, Pricing& pricing, Costs
     for (const Form& home : holder.forms)
       for (const Form& form : wanting[r].forms)
         pays.push_back(pricing.shared(
-            pricing.change_cost(value, home, form, readers[r].op.is_none(), lanes), most_sharing));
+            pricing.change_cost(value, home, form, wanted_by(readers[r].op.is_none()), counts),
+            most_sharing));
     std::vector<double>& costs = to.emplace_back();
     const std::size_t forms = wanting[r].forms.size();
     for (std::size_t h = 0; h < holder.forms.size(); ++h)
       for (std::size_t c = 0; c < combinations; ++c)
-        for (std::size_t w = 0; w < forms; ++w)
-          costs.push_back(is_ready(c, wanting[r].forms[w]) ? 0 : pays[h * forms + w]);
+        for (std::size_t w = 0; w < forms; ++w) {
+          const Form &home = holder.forms[h], &form = wanting[r].forms[w];
+          double pay = is_ready(c, form) ? 0 : pays[h * forms + w];
+          for (std::size_t each = 0; pay > 0 && pricing.is_bound() && each < ready.size(); ++each)
+            if (is_ready(c, ready[each]) && are_made_of_one(home, ready[each], form))
+              pay = std::min(pay, std::max(0.0, change_to(home, graph::kWholeForm) -
+                                                    change_to(home, ready[each])));
+          costs.push_back(pay);
+        }
   }
 }
 
@@ -425,6 +540,7 @@ ChoiceProblem::Key ChoiceProblem::value_key(ValueId value) const {
 
 TableCosts ChoiceProblem::costs(SpmdPrices& prices, const SpmdObjective& objective) const {
   Pricing pricing(graph_, space_, prices, objective);
+  if (terms_) pricing.share_samples(*terms_);
   TableCosts costs{of_table_, {}};
   costs.costs.reserve(static_cast<std::size_t>(costs_));
   for (const Fill& fill : fills_) fill(pricing, costs.costs);

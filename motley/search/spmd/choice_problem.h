@@ -8,11 +8,20 @@
 #include "motley/graph/graph.h"
 #include "motley/search/spmd/bound_terms.h"
 #include "motley/search/spmd/elimination.h"
+#include "motley/search/spmd/mean_time.h"
 #include "motley/search/spmd/prices.h"
 #include "motley/search/spmd/space.h"
 #include "motley/synth/step/sharding.h"
 
 namespace motley::search {
+
+/// A kind of devices, for a bound: how many at most, their weight together (all kinds': 1), and
+/// what is known of the fullest.
+struct BoundedKind {
+  int count = 1;
+  double weight = 0;
+  ShareRange share;
+};
 
 /// What a choice of ways costs: a sum over operators, values and parameters.
 struct SpmdObjective {
@@ -23,9 +32,9 @@ struct SpmdObjective {
   int states = 0;                ///< tensors that the optimizer keeps beside a parameter
   /// For bound.h: weights of the bounds (bound_terms.h), in the order of their bits. Nothing then
   /// counts more than it does in any plan, whatever its shares, and compute is the mean over
-  /// classes by `class_weights`. Empty: not a bound.
+  /// classes by the weights of `kinds`. Empty: not a bound.
   std::vector<double> bounds;
-  std::vector<double> class_weights;  ///< by class; sum 1
+  std::vector<BoundedKind> kinds;  ///< by class
 };
 
 /// The choice of a way for every operator and a form for every parameter, as tables over
@@ -52,7 +61,9 @@ class ChoiceProblem {
   /// Forbids all other ways of an operator.
   void restrict(TableCosts& costs, OpId op,
                 const std::function<bool(const graph::Strategy&)>& is_allowed) const;
-  TableSolution solve(const TableCosts& costs) const { return elimination_->solve(costs); }
+  TableSolution solve(const TableCosts& costs) const {
+    return terms_ ? elimination_->bound(costs) : elimination_->solve(costs);
+  }
   const TableLayout& layout() const { return elimination_->layout(); }
   /// Fills in ways and kept forms.
   void apply(const std::vector<int>& choice, synth::Sharding& sharding) const;

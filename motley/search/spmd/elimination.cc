@@ -33,6 +33,7 @@ struct Elimination::Steps {
   struct Step {
     int variable = 0;
     bool is_first = true;  // of the variable's groups
+    int groups = 1;        // of it, one after the other
     int pattern = 0;
     std::vector<int> inputs;  // tables: those of the layout, then what steps gave, by step
     std::vector<int> left;    // variables of what it gives
@@ -166,7 +167,7 @@ class Ordering {
     const auto fits = [&](const std::vector<int>& tables) {
       return entries(others(tables, v)) * domain(v) <= static_cast<double>(most_entries_);
     };
-    if (fits(live)) return add_step(v, true, std::move(live));
+    if (fits(live)) return add_step(v, {true, 1}, std::move(live));
     ++relaxed;
     std::stable_sort(live.begin(), live.end(),
                      [&](int a, int b) { return variables(a).size() > variables(b).size(); });
@@ -181,7 +182,9 @@ class Ordering {
       else
         group->push_back(t);
     }
-    for (std::size_t g = 0; g < groups.size(); ++g) add_step(v, g == 0, std::move(groups[g]));
+    const int count = static_cast<int>(groups.size());
+    for (std::size_t g = 0; g < groups.size(); ++g)
+      add_step(v, {g == 0, count}, std::move(groups[g]));
   }
 
   /// What is left of a step's tables. Those that most tables have come first, so that few tables
@@ -199,15 +202,21 @@ class Ordering {
     return left;
   }
 
-  void add_step(int v, bool is_first, std::vector<int> tables) {
+  struct Group {
+    bool is_first = true;
+    int groups = 1;
+  };
+
+  void add_step(int v, const Group& group, std::vector<int> tables) {
     std::vector<int> left = left_of(tables, v);
     add_table(left);
-    const int pattern = pattern_of(tables, v, left);
-    steps.push_back({v, is_first, pattern, std::move(tables), std::move(left)});
+    const int pattern = pattern_of(tables, v, left, group.groups > 1);
+    steps.push_back({v, group.is_first, group.groups, pattern, std::move(tables), std::move(left)});
   }
 
-  int pattern_of(const std::vector<int>& tables, int v, const std::vector<int>& left) {
-    std::vector<int> key = {domain(v), static_cast<int>(left.size())};
+  int pattern_of(const std::vector<int>& tables, int v, const std::vector<int>& left,
+                 bool has_shift) {
+    std::vector<int> key = {domain(v), static_cast<int>(left.size()), has_shift};
     for (const int u : left) key.push_back(domain(u));
     for (const int t : tables) {
       for (const int u : variables(t))
@@ -217,7 +226,12 @@ class Ordering {
     }
     const auto [known, is_new] =
         pattern_ids_.try_emplace(std::move(key), static_cast<int>(patterns.size()));
-    if (is_new) patterns.push_back(make_pattern(tables, v, left));
+    if (!is_new) return known->second;
+    patterns.push_back(make_pattern(tables, v, left));
+    if (has_shift) {  // the last input
+      patterns.back().levels[0].push_back(patterns.back().inputs.size());
+      patterns.back().inputs.push_back({std::vector<std::size_t>(left.size(), 0), 1});
+    }
     return known->second;
   }
 
@@ -425,8 +439,9 @@ void improve(const TableLayout& layout, const TableCosts& costs, std::vector<int
 /// Solves for some costs.
 class Solver {
  public:
-  Solver(const TableLayout& layout, const Elimination::Steps& steps, const TableCosts& costs)
-      : layout_(layout), plan_(steps) {
+  Solver(const TableLayout& layout, const Elimination::Steps& steps, const TableCosts& costs,
+         bool has_shifts)
+      : layout_(layout), plan_(steps), has_shifts_(has_shifts) {
     std::vector<int> ids;
     for (const std::vector<double>& table : costs.costs) ids.push_back(contents_.add(table));
     for (const int cost : costs.of_table)
@@ -434,7 +449,9 @@ class Solver {
   }
 
   TableSolution solve() {
-    for (const Step& step : plan_.steps) {
+    for (std::size_t s = 0; s < plan_.steps.size(); ++s) {
+      const Step& step = plan_.steps[s];
+      if (step.is_first && step.groups > 1) find_shifts(s);
       const Message message = minimise(step);
       content_of_.push_back(message.content);
       solution_.lower_bound += message.least;
@@ -448,10 +465,48 @@ class Solver {
     return contents_.at(content_of_[static_cast<std::size_t>(table)]);
   }
 
+  /// Groups that are minimised apart each choose a value of their variable. So that they agree,
+  /// what a value costs at least is shared out evenly among them: each group's costs are shifted by
+  /// the mean of the groups' less its own, which sums to nothing.
+  void find_shifts(std::size_t first) {
+    const auto groups = static_cast<std::size_t>(plan_.steps[first].groups);
+    std::vector<std::vector<double>> least;
+    for (std::size_t g = 0; g < groups; ++g) least.push_back(least_of(plan_.steps[first + g]));
+    shifts_.clear();
+    for (std::size_t x = 0; x < least[0].size(); ++x) {
+      double sum = 0;
+      for (const std::vector<double>& own : least) sum += own[x];
+      for (std::vector<double>& own : least)
+        own[x] = has_shifts_ && std::isfinite(sum) ? sum / static_cast<double>(groups) - own[x] : 0;
+    }
+    for (std::vector<double>& own : least) shifts_.push_back(contents_.add(std::move(own)));
+    next_shift_ = 0;
+  }
+
+  /// By value of the variable, what the tables cost at least one by one.
+  std::vector<double> least_of(const Step& step) const {
+    const Pattern& pattern = plan_.patterns[static_cast<std::size_t>(step.pattern)];
+    const auto domain = static_cast<std::size_t>(pattern.domain);
+    std::vector<double> sums(domain, 0), own(domain);
+    for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+      const std::vector<double>& costs = content(step.inputs[i]);
+      const std::size_t stride = pattern.inputs[i].own;
+      own.assign(domain, kForbidden);
+      for (std::size_t place = 0; place < costs.size();)
+        for (double& each : own)
+          for (std::size_t end = place + stride; place < end; ++place)
+            each = std::min(each, costs[place]);
+      for (std::size_t x = 0; x < domain; ++x) sums[x] += own[x];
+    }
+    return sums;
+  }
+
   Message minimise(const Step& step) {
     key_.assign({step.pattern});
     for (const int table : step.inputs)
       key_.push_back(content_of_[static_cast<std::size_t>(table)]);
+    const int shift = step.groups > 1 ? shifts_[next_shift_++] : -1;
+    if (shift >= 0) key_.push_back(shift);
     if (const auto known = done_.find(key_); known != done_.end()) {
       ++solution_.repeated;
       return known->second;
@@ -459,6 +514,7 @@ class Solver {
     ++solution_.solved;
     std::vector<const double*> tables;
     for (const int table : step.inputs) tables.push_back(content(table).data());
+    if (shift >= 0) tables.push_back(contents_.at(shift).data());
     const Pattern& pattern = plan_.patterns[static_cast<std::size_t>(step.pattern)];
     std::vector<double> least = Minimum(pattern, tables).find();
     Message message{0, *std::min_element(least.begin(), least.end())};
@@ -496,10 +552,13 @@ class Solver {
 
   const TableLayout& layout_;
   const Elimination::Steps& plan_;
+  const bool has_shifts_;
   Contents contents_;
   std::vector<int> content_of_;                                  // by table, as far as there
   std::unordered_map<std::vector<int>, Message, HashKey> done_;  // by pattern and contents
   std::vector<int> key_;
+  std::vector<int> shifts_;  // contents, by group of the variable that goes
+  std::size_t next_shift_ = 0;
   TableSolution solution_;
 };
 
@@ -516,7 +575,20 @@ Elimination::Elimination(TableLayout layout, std::size_t most_entries)
 Elimination::~Elimination() = default;
 
 TableSolution Elimination::solve(const TableCosts& costs) const {
-  TableSolution solution = Solver(layout_, *steps_, costs).solve();
+  TableSolution solution = solve(costs, Shifts::kOn);
+  if (solution.relaxed == 0) return solution;
+  TableSolution other = solve(costs, Shifts::kOff);
+  if (other.cost < solution.cost) std::swap(solution, other);
+  solution.lower_bound = std::max(solution.lower_bound, other.lower_bound);
+  return solution;
+}
+
+TableSolution Elimination::bound(const TableCosts& costs) const {
+  return solve(costs, Shifts::kOn);
+}
+
+TableSolution Elimination::solve(const TableCosts& costs, Shifts shifts) const {
+  TableSolution solution = Solver(layout_, *steps_, costs, shifts == Shifts::kOn).solve();
   solution.relaxed = steps_->relaxed;
   if (solution.relaxed > 0) improve(layout_, costs, solution.choice);
   solution.cost = cost_of(layout_, costs, solution.choice);

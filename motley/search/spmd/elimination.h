@@ -41,8 +41,10 @@ struct TableSolution {
 ///
 /// A table of more than `most_entries` is not made: the tables of its variable are split into
 /// groups that are minimised apart (mini-buckets), which bounds the cost from below; the choice is
-/// then a good one, not surely the best. Afterwards each variable in turn takes its best value for
-/// those of the others until nothing improves, where the choice was not exact.
+/// then a good one, not surely the best. What a value of the variable costs at least is shared out
+/// evenly among its groups, so that they agree better; the choice is the better one with and
+/// without that. Afterwards each variable in turn takes its best value for those of the others
+/// until nothing improves, where the choice was not exact.
 ///
 /// Example: two variables of two values, tables {0, 3} on the first and {1, 0, 0, 1} on both:
 /// choice {0, 1}, cost 0.
@@ -52,9 +54,14 @@ class Elimination {
   explicit Elimination(TableLayout layout, std::size_t most_entries = 1 << 16);
   ~Elimination();
   TableSolution solve(const TableCosts& costs) const;
+  /// The bound is what matters: where tables are split, half the work.
+  TableSolution bound(const TableCosts& costs) const;
   const TableLayout& layout() const { return layout_; }
 
  private:
+  enum class Shifts { kOn, kOff };
+  TableSolution solve(const TableCosts& costs, Shifts shifts) const;
+
   TableLayout layout_;
   std::unique_ptr<const Steps> steps_;  // in order
 };

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace motley::search {
 namespace {
 
@@ -39,6 +41,56 @@ TEST(MeanTime, ALaunchIsNoLongerThanTheWhole) {
   mean.add(1, 1, {.whole = 2, .least = 5});
   EXPECT_DOUBLE_EQ(mean.whole(), 2);
   EXPECT_DOUBLE_EQ(mean.split(), 2);
+}
+
+// The first has a half at most, at 1/2 * 4 s; the rest goes to the other, at 1/2 * 8 s.
+TEST(MeanTime, PartsStayWithinTheirRanges) {
+  MeanTime mean;
+  mean.add(1, 0.5, {.whole = 4}, {0, 0.5});
+  mean.add(1, 0.5, {.whole = 8});
+  EXPECT_DOUBLE_EQ(mean.split(), 0.5 * 0.5 * 4 + 0.5 * 0.5 * 8);
+  MeanTime too_little;
+  too_little.add(1, 0.5, {.whole = 4}, {0, 0.5});
+  too_little.add(1, 0.5, {.whole = 8}, {0, 0.25});
+  EXPECT_EQ(too_little.split(), std::numeric_limits<double>::infinity());
+}
+
+// Of 3 rows the first has just one: of the other two devices the fuller one has 1, of 8 s each.
+TEST(MeanTime, WhereOneKindIsLeftItsPartsAreWholeNumbers) {
+  MeanTime mean;
+  mean.add(1, 0.5, {.whole = 3}, {1.0 / 3, 1.0 / 3});
+  mean.add(2, 0.5, {.whole = 9});
+  EXPECT_DOUBLE_EQ(mean.split(), 0.5 * 1 + 0.5 * 3);
+  EXPECT_DOUBLE_EQ(mean.split(3), 0.5 * 1 + 0.5 * 3);
+  MeanTime four;  // of 4 rows the others share 3: the fuller has 2
+  four.add(1, 0.5, {.whole = 4}, {0.25, 0.25});
+  four.add(2, 0.5, {.whole = 8});
+  EXPECT_DOUBLE_EQ(four.split(), 0.5 * 1 + 0.5 * 3);
+  EXPECT_DOUBLE_EQ(four.split(4), 0.5 * 1 + 0.5 * 4);
+}
+
+// Prices of 1 and -1 of a part: all of it is better off on the second, though it takes longer, and
+// what saves is taken even within a launch.
+TEST(MeanTime, PricesMovePartsAbout) {
+  MeanTime mean;
+  mean.add(1, 0.5, {.whole = 4}, {}, 1);
+  mean.add(1, 0.5, {.whole = 5}, {}, -1);
+  EXPECT_DOUBLE_EQ(mean.split(), 0.5 * 5 - 1);
+  MeanTime launches;
+  launches.add(1, 0.5, {.whole = 4, .least = 2}, {}, 1);
+  launches.add(1, 0.5, {.whole = 4, .least = 2}, {}, -1);
+  // 1 + 1 for the launches; a half of the second for nothing, less its price; of the rest, at 1 on
+  // the first or at 2 - 1 on the second, either.
+  EXPECT_DOUBLE_EQ(launches.split(), 2 - 0.5 + 0.5);
+}
+
+// A share of 0.3 is 3 of 9 heads or 2 of them, and 10 of 32 samples or 9, of which 10 is known.
+TEST(MeanTime, PartsAreSharesRoundedEitherWay) {
+  const ShareRange share{0.3, 0.3, 10, 10};
+  EXPECT_DOUBLE_EQ(part_range(share, 32, 9).least, 2.0 / 9);
+  EXPECT_DOUBLE_EQ(part_range(share, 32, 9).most, 3.0 / 9);
+  EXPECT_DOUBLE_EQ(part_range(share, 32, 32).least, 10.0 / 32);
+  EXPECT_DOUBLE_EQ(part_range(share, 32, 32).most, 10.0 / 32);
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ using graph::Strategy;
 
 /// Parts of an operator at which its curve is looked at. Where it is convex the last would do.
 constexpr double kParts[] = {1.0 / 16, 1.0 / 8, 1.0 / 4, 1.0 / 2, 1023.0 / 1024};
-constexpr double kLarge = 1 << 30;  // bytes of an exchange of which the start does not matter
+constexpr int kBucketHalvings = 30;  // of the most bytes of a bucket, down to next to nothing
 
 double product(const std::vector<std::int64_t>& shape) {
   double elements = 1;
@@ -85,14 +85,6 @@ void SpmdPrices::add_exchange(std::string_view op, const ExchangeBytes& bytes,
   time.op = op;
   time.exchange += quickest.seconds;
   time.method = quickest.method;
-  if (!std::isfinite(time.exchange) || bytes.direct == 0) return;
-  // Per byte the largest exchange takes least.
-  const double times = kLarge / bytes.direct;
-  const auto large = [&](double more) {
-    return exchanges_.quickest(op, {more * times * bytes.direct, more * times * bytes.grouped})
-        .seconds;
-  };
-  time.flow += (large(2) - large(1)) / times;
 }
 
 SpmdPrices::WayKey SpmdPrices::key_of(OpId op, const Strategy& way) const {
@@ -134,14 +126,14 @@ bool SpmdPrices::is_rewritten(OpId op, const Strategy& way) const {
              graph::Split::kRewritten;
 }
 
-std::vector<double> SpmdPrices::rewritten(OpId op, const Strategy& way) {
-  std::vector<std::size_t> ranks;
-  for (const DeviceClass& each : classes_) ranks.push_back(static_cast<std::size_t>(each.rank));
+std::vector<double> SpmdPrices::rewritten(OpId op, const Strategy& way,
+                                          const std::vector<double>& shares,
+                                          const std::vector<std::size_t>& ranks) {
   const synth::LoweredOperator made =
-      synth::lower_operator(graph_, op, way, space_.global_batch, shares_, ranks);
+      synth::lower_operator(graph_, op, way, space_.global_batch, shares, ranks);
   std::vector<double> sums;
-  for (std::size_t c = 0; c < ranks.size(); ++c) {
-    const program::DeviceProgram& device = made.ranks[c];
+  for (std::size_t c = 0; c < classes_.size(); ++c) {
+    const program::DeviceProgram& device = made.ranks[ranks.size() == 1 ? 0 : c];
     const std::vector<cost::OperatorWork> works = cost::instruction_work(device, made.graph);
     double& sum = sums.emplace_back(0);
     for (std::size_t i = 0; i < works.size(); ++i)
@@ -159,7 +151,11 @@ std::vector<double> SpmdPrices::rewritten(OpId op, const Strategy& way) {
 const std::vector<double>& SpmdPrices::compute(OpId op, const Strategy& way) {
   const auto [known, is_new] = computed_.try_emplace(key_of(op, way));
   if (!is_new) return known->second;
-  if (is_rewritten(op, way)) return known->second = rewritten(op, way);
+  if (is_rewritten(op, way)) {
+    std::vector<std::size_t> ranks;
+    for (const DeviceClass& each : classes_) ranks.push_back(static_cast<std::size_t>(each.rank));
+    return known->second = rewritten(op, way, shares_, ranks);
+  }
   for (std::size_t c = 0; c < classes_.size(); ++c)
     known->second.push_back(seconds(op, c, work(op, way, [&](ValueId value, const Form& form) {
                                       return local_shape(value, form, classes_[c].rank);
@@ -167,9 +163,47 @@ const std::vector<double>& SpmdPrices::compute(OpId op, const Strategy& way) {
   return known->second;
 }
 
+template <typename Seconds>
+PartTime SpmdPrices::part_time(const Seconds& seconds, std::int64_t extent, double launch) const {
+  const double whole = seconds(1.0);
+  PartTime time{whole, whole, std::min(whole, launch)};
+  // The line through the whole that is below the curve at every part.
+  for (const double wanted : kParts) {
+    const auto all = static_cast<double>(extent);
+    const double part = extent > 0 ? std::round(wanted * all) / all : wanted;
+    if (part > 0 && part < 1)
+      time.fixed = std::min(time.fixed, (seconds(part) - part * whole) / (1 - part));
+  }
+  time.fixed = std::max(0.0, time.fixed);
+  return time;
+}
+
+/// As one of two devices runs them.
+std::vector<PartTime> SpmdPrices::rewritten_parts(OpId op, const Strategy& way) {
+  const std::int64_t extent = extent_of(space_, op, way);
+  std::map<double, std::vector<double>> at;  // by part
+  std::vector<PartTime> times;
+  for (std::size_t c = 0; c < classes_.size(); ++c)
+    times.push_back(part_time(
+        [&](double part) {
+          std::vector<double>& known = at[part];
+          if (known.empty()) known = rewritten(op, way, {part, 1 - part}, {0});
+          return known[c];
+        },
+        extent, launch(op, c)));
+  return times;
+}
+
 const std::vector<PartTime>& SpmdPrices::part_times(OpId op, const Strategy& way) {
   const auto [known, is_new] = part_times_.try_emplace(key_of(op, way));
   if (!is_new) return known->second;
+  if (is_rewritten(op, way)) {
+    compute(op, way);  // which notes what it exchanges among all
+    const double inner = inner_.at(key_of(op, way));
+    known->second = rewritten_parts(op, way);
+    inner_.at(key_of(op, way)) = inner;
+    return known->second;
+  }
   const auto scaled = [&](std::int64_t part) {
     return work(op, way, [&](ValueId value, const Form& form) {
       std::vector<std::int64_t> shape = space_.shapes[value.index()];
@@ -178,19 +212,14 @@ const std::vector<PartTime>& SpmdPrices::part_times(OpId op, const Strategy& way
     });
   };
   const cost::OperatorWork none = scaled(0), all = scaled(1);
-  for (std::size_t c = 0; c < classes_.size(); ++c) {
-    const double whole = seconds(op, c, all);
-    PartTime time{whole, whole, std::min(whole, launch(op, c))};
-    // The line through the whole that is below the curve at every part.
-    for (const double part : kParts) {
-      const double at = seconds(op, c,
-                                {none.flops + part * (all.flops - none.flops),
-                                 none.bytes + part * (all.bytes - none.bytes), all.launches});
-      time.fixed = std::min(time.fixed, (at - part * whole) / (1 - part));
-    }
-    time.fixed = std::max(0.0, time.fixed);
-    known->second.push_back(time);
-  }
+  for (std::size_t c = 0; c < classes_.size(); ++c)
+    known->second.push_back(part_time(
+        [&](double part) {
+          return seconds(op, c,
+                         {none.flops + part * (all.flops - none.flops),
+                          none.bytes + part * (all.bytes - none.bytes), all.launches});
+        },
+        0, launch(op, c)));
   return known->second;
 }
 
@@ -243,6 +272,72 @@ const ConversionTime& SpmdPrices::conversion(ValueId value, const Form& from, co
     }
   }
   return time;
+}
+
+void SpmdPrices::add_copy(const synth::LocalCopy& copied, ValueId value,
+                          LeastChange& change) const {
+  if (copied.op.empty()) return;
+  const DType dtype = graph_.value(value).dtype;
+  const double bytes =
+      copied.times * product(space_.shapes[value.index()]) * static_cast<double>(dtype_size(dtype));
+  const bool is_part = copied.of.kind == FormKind::kSharded;
+  LeastChange::Parts parts{copied.of.extent, {}};
+  for (std::size_t c = 0; c < classes_.size(); ++c) {
+    const auto at = [&](double part) { return copy(c, copied.op, dtype, part * bytes); };
+    if (is_part)
+      parts.times.push_back(part_time(at, 0, at(0)));
+    else
+      change.whole[c] += at(1);
+  }
+  if (is_part) change.parts.push_back(std::move(parts));
+}
+
+const LeastChange& SpmdPrices::least_change(ValueId value, const Form& from, const Form& to,
+                                            bool in_bucket) {
+  const ConversionKey key{space_.value_kind[value.index()], from, to};
+  const auto [known, is_new] = least_changes_.try_emplace({key, in_bucket});
+  LeastChange& change = known->second;
+  if (!is_new) return change;
+  change.whole.assign(classes_.size(), 0);
+  if (from == to) return change;
+  const std::vector<std::int64_t>& shape = space_.shapes[value.index()];
+  const DType dtype = graph_.value(value).dtype;
+  const double bytes = product(shape) * static_cast<double>(dtype_size(dtype));
+  const std::string_view shared = synth::find_exchange(from, to);
+  const bool over_whole = synth::goes_over_whole(from, to);
+  const bool is_sent = !shared.empty() || over_whole;
+  if (!in_bucket || !is_sent || shared == program::kAllToAll || bytes == 0) {
+    if (most_devices_ == 0) change.exchange = conversion(value, from, to).exchange;
+    for (const synth::Conversion& step : synth::find_conversions(shape, from, to)) {
+      if (most_devices_ > 0 && !step.exchange.empty()) {
+        const bool is_all_to_all = step.exchange == program::kAllToAll;
+        const double moved = is_all_to_all ? bytes / most_devices_ : bytes;
+        change.exchange += exchanges_.quickest(step.exchange, {moved, moved}).seconds;
+      }
+      // A sum may overwrite its terms.
+      if (step.exchange != program::kAllReduce) add_copy(step.before, value, change);
+      add_copy(step.after, value, change);
+    }
+    return change;
+  }
+  // Of all buckets that it may be in, its part of the one that takes least for a byte.
+  const double most = std::max(bytes, bucket_);
+  const auto share = [&](const auto& seconds) {
+    double least = std::numeric_limits<double>::infinity();
+    for (int halved = 0; halved <= kBucketHalvings; ++halved) {
+      const double all = std::ldexp(most, -halved);
+      least = std::min(least, seconds(all) / all);
+    }
+    return bytes * least;
+  };
+  const std::string_view op = over_whole ? program::kAllGather : shared;
+  change.exchange = share([&](double all) { return exchanges_.quickest(op, {all, all}).seconds; });
+  const bool is_gathered = op == program::kAllGather;
+  for (std::size_t c = 0; c < classes_.size(); ++c)
+    change.whole[c] =
+        is_gathered ? copy(c, "aten::cat", dtype, 2 * bytes)
+                    : share([&](double all) { return copy(c, "motley::pack", dtype, 2 * all); });
+  return change;
 }
 
 std::vector<double> SpmdPrices::update(ValueId parameter, const Form& kept, int states) {

@@ -105,15 +105,26 @@ TEST_F(SpmdPricesTest, ChangesOfFormCopyAndExchange) {
   EXPECT_EQ(found.conversion(ValueId(4), by_samples_, by_samples_).exchange, 0);
 }
 
-// What bytes take wherever an exchange begins: of a line its slope, so less than all of it.
-TEST_F(SpmdPricesTest, TheFlowIsWhatGrowsWithTheBytes) {
+// A gradient is exchanged with others, up to a bucket of them: at least its part, by bytes, of what
+// the bucket takes, or itself alone where it is larger. It is packed, reading and writing all.
+TEST_F(SpmdPricesTest, OfABucketAGradientTakesItsPart) {
   SpmdPrices found = prices({1, 1});
-  const ConversionTime& time = found.conversion(ValueId(4), kPartialForm, kWholeForm);
   ExchangeTimes& exchanges = study_->exchanges(problem_.devices);
-  const double per_byte =
-      (exchanges.at("motley::all_reduce", 4e9) - exchanges.at("motley::all_reduce", 3e9)) / 1e9;
-  EXPECT_NEAR(time.flow, per_byte * 4 * kRowsOfBatch * kWidth, 1e-4 * time.flow);
-  EXPECT_LT(time.flow, time.exchange);
+  const double all = 4.0 * kRowsOfBatch * kWidth;
+  for (const double bucket : {all / 2, 10 * all}) {
+    SpmdPrices own = prices({1, 1});
+    own.set_bucket(Bytes(static_cast<std::int64_t>(bucket)));
+    const LeastChange& change = own.least_change(ValueId(4), kPartialForm, kWholeForm, true);
+    const double most = std::max(bucket, all);
+    EXPECT_NEAR(change.exchange, exchanges.at("motley::all_reduce", most) * all / most,
+                1e-9 * change.exchange);
+    ASSERT_EQ(change.whole.size(), found.classes().size());
+    EXPECT_GT(change.whole[0], 0);
+    EXPECT_TRUE(change.parts.empty());
+  }
+  const LeastChange& alone = found.least_change(ValueId(4), kPartialForm, kWholeForm, false);
+  EXPECT_NEAR(alone.exchange, exchanges.at("motley::all_reduce", all), 1e-9 * alone.exchange);
+  EXPECT_EQ(alone.whole[0], 0);  // a sum may overwrite its terms
 }
 
 // Momentum beside a parameter: it, its gradient and a state are read, two of three written; without

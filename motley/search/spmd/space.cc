@@ -261,6 +261,11 @@ bool holds_for(const SpmdSpace& space, const std::vector<double>& shares) {
   });
 }
 
+std::int64_t extent_of(const SpmdSpace& space, OpId op, const Strategy& way) {
+  const auto factor = static_cast<std::size_t>(way.factor);
+  return space.rules[op.index()].factors[factor].size / (way.outer * way.inner);
+}
+
 SpmdSpace find_space(const graph::Graph& graph, std::int64_t global_batch,
                      const std::vector<double>& shares) {
   return SpaceBuilder(graph, global_batch, shares).build();

@@ -36,6 +36,9 @@ struct SpmdSpace {
 /// Would find_space find the same for these shares?
 bool holds_for(const SpmdSpace& space, const std::vector<double>& shares);
 
+/// How many places a way that splits a factor can cut it at, and one.
+std::int64_t extent_of(const SpmdSpace& space, OpId op, const graph::Strategy& way);
+
 /// All ways that hang together. Splits begin at the samples of the inputs and at the factors of
 /// products, attentions, convolutions and look-ups; each goes on to all operators that can follow
 /// it without an exchange, towards the results and towards the operands, until nothing is new. An

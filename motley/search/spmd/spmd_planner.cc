@@ -12,6 +12,7 @@
 #include "motley/graph/rules/without_rule.h"
 #include "motley/search/region/random_region.h"
 #include "motley/search/split/water_filling.h"
+#include "motley/search/spmd/bound.h"
 #include "motley/search/spmd/explain_sharding.h"
 #include "motley/search/spmd/hap_search.h"
 #include "motley/search/spmd/spmd_search.h"
@@ -24,6 +25,7 @@ using plan::PlanOutcome;
 using plan::Problem;
 using plan::Reason;
 
+constexpr double kNoStep = std::numeric_limits<double>::infinity();
 constexpr double kLeastGain = 0.02;  // of the step, for which more micro-batches are tried
 constexpr double kProven = 1e-3;     // within which of the bound a plan is optimal
 
@@ -91,9 +93,18 @@ struct Inquiries {
 
 /// Did some plan lack memory that takes clearly less than what fits, if anything does?
 bool may_gain(const SpmdAnswer& tried, const std::optional<SpmdPlan>& best) {
-  const double most =
-      best ? best->step.value * (1 - kLeastGain) : std::numeric_limits<double>::infinity();
+  const double most = best ? best->step.value * (1 - kLeastGain) : kNoStep;
   return tried.lacking_step.value < most;
+}
+
+/// What was said of one micro-batch need not hold for more.
+void bound_any(Inquiry& inquiry) {
+  SpmdAnswer& answer = inquiry.answer;
+  if (answer.bounded == BoundedBatches::kAny || inquiry.question.micro_batches > 1) return;
+  const double known = answer.best ? answer.best->step.value : kNoStep;
+  answer.lower_bound =
+      std::min(answer.lower_bound, spmd_lower_bound(*inquiry.study, Seconds(known)));
+  answer.bounded = BoundedBatches::kAny;
 }
 
 /// Where plans lack memory: twice as many micro-batches, which hold fewer activations at a time,
@@ -114,11 +125,13 @@ Result<void> search_on(SpmdMethod method, SpmdQuestion question, Inquiries& foun
     if (!next) return tl::make_unexpected(next.error());
     SpmdAnswer &answer = (*next)->answer, &known = found.best->answer;
     if (!answer.best && !answer.nearest) break;  // all takes longer than what is known
+    bound_any(*found.best);
     const bool is_better = shown(answer).is_better_than(shown(known));
     goes_on = may_gain(answer, is_better ? answer.best : known.best);
     answer.considered += known.considered;
     known.considered = answer.considered;
     answer.lower_bound = known.lower_bound;
+    answer.bounded = known.bounded;
     answer.was_ended = known.was_ended = answer.was_ended || known.was_ended;
     if (is_better) found.best = std::move(*next);
   }

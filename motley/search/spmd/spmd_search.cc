@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "motley/plan/shares.h"
-#include "motley/search/spmd/bound.h"
 #include "motley/search/spmd/hap_search.h"
 
 namespace motley::search {
@@ -51,7 +50,8 @@ class Search {
       keep(hap);
     }
     if (question_.micro_batches > 1) return std::move(answer_);
-    answer_.lower_bound = spmd_lower_bound(study_, Seconds(known_step()));
+    if (answer_.lacking_step.value >= known_step()) answer_.bounded = BoundedBatches::kOne;
+    answer_.lower_bound = spmd_lower_bound(study_, Seconds(known_step()), answer_.bounded);
     must_end();  // the bound may have been cut short
     return std::move(answer_);
   }

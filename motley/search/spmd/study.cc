@@ -65,9 +65,15 @@ ExchangeTimes& SpmdStudy::exchanges(const std::vector<DeviceId>& devices) {
 
 SpmdPrices SpmdStudy::prices(const SpmdSpace& space, const std::vector<DeviceId>& devices,
                              std::vector<double> shares, Estimate estimate) {
-  SpmdPrices prices(graph(), space, exchanges(devices), kinds_, devices, std::move(shares),
-                    estimate);
+  return prices(space, exchanges(devices), devices, std::move(shares), estimate);
+}
+
+SpmdPrices SpmdStudy::prices(const SpmdSpace& space, ExchangeTimes& exchanges,
+                             const std::vector<DeviceId>& devices, std::vector<double> shares,
+                             Estimate estimate) {
+  SpmdPrices prices(graph(), space, exchanges, kinds_, devices, std::move(shares), estimate);
   if (devices.size() > 1) prices.set_updates(question_->lowering.updates);
+  prices.set_bucket(question_->lowering.bucket_bytes);
   return prices;
 }
 

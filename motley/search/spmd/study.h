@@ -88,6 +88,10 @@ class SpmdStudy {
   ExchangeTimes& exchanges(const std::vector<DeviceId>& devices);
   SpmdPrices prices(const SpmdSpace& space, const std::vector<DeviceId>& devices,
                     std::vector<double> shares, Estimate estimate = Estimate::kUsual);
+  /// By other times of exchanges than those of the devices, which must outlive them.
+  SpmdPrices prices(const SpmdSpace& space, ExchangeTimes& exchanges,
+                    const std::vector<DeviceId>& devices, std::vector<double> shares,
+                    Estimate estimate);
   synth::Sharding sharding(const SpmdChoices& choices, const std::vector<int>& choice,
                            const std::vector<DeviceId>& devices, std::vector<double> shares) const;
 
