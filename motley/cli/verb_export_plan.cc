@@ -34,14 +34,16 @@ Result<int> call(const ExportFlags& flags, const Context& context) {
   if (!flags.output.empty()) MOTLEY_RETURN_IF_ERROR(write_file_atomic(flags.output, settings.text));
   std::string shown = flags.output.empty() ? settings.text : "wrote " + flags.output + "\n";
   for (const std::string& note : settings.notes) shown += "# not said: " + note + "\n";
-  context.result(shown, {{"tool", flags.tool}, {"settings", settings.text}, {"notes", settings.notes}});
+  context.result(shown,
+                 {{"tool", flags.tool}, {"settings", settings.text}, {"notes", settings.notes}});
   return kDone;
 }
 
 }  // namespace
 
 Verb export_plan_verb() {
-  return make_verb("export-plan", "a plan as settings of Megatron, torchtitan, DeepSpeed or torchrun",
+  return make_verb("export-plan",
+                   "a plan as settings of Megatron, torchtitan, DeepSpeed or torchrun",
                    export_flags, call);
 }
 

@@ -105,6 +105,11 @@ Result<PreparedEvaluation> prepare_evaluation(const Inputs& inputs, const Planne
     return usage_error("cli.no-evaluation", inputs.model_path +
                                                 ": holds no graph to evaluate by; export it again "
                                                 "with python -m motley.export");
+  if (plan::has_stages(planned.plan))
+    return usage_error("synth.unsupported",
+                       "the plan cuts replicas into stages, of which no device can evaluate alone: "
+                       "evaluate what was trained by a run of another plan, or plan with --planner "
+                       "split or spmd");
   PreparedEvaluation prepared;
   prepared.job.data = choices.data;
   prepared.job.samples = samples;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
 
 #include "motley/graph/layers.h"
 
@@ -30,69 +29,91 @@ std::vector<std::size_t> find_modules(const Graph& graph, LayerChain& chain) {
   return of;
 }
 
+/// Finds the layers of operators, one pass over the graph after the other.
+class Chaining {
+ public:
+  Chaining(const Graph& graph, const std::vector<std::size_t>& modules,
+           std::vector<std::size_t>& of)
+      : graph_(graph), modules_(modules), of_(of) {}
+
+  void run() {
+    follow_operands();
+    join_readers();
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i)
+      if (is_forward(i) && of_[i] == kNone) of_[i] = 0;
+    follow_operands();  // some of those stand further behind now
+    go_back();
+  }
+
+ private:
+  bool is_forward(std::size_t op) const { return graph_.ops[op].direction == Direction::kForward; }
+  std::size_t layer_of(ValueId value) const {
+    const OpId producer = graph_.value(value).producer;
+    return producer.is_none() ? kNone : of_[producer.index()];
+  }
+
+  /// Forward: not before what it reads.
+  void follow_operands() {
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
+      if (!is_forward(i)) continue;
+      if (of_[i] == kNone) of_[i] = modules_[i];
+      for_each_value(graph_.ops[i].arguments, [&](ValueId value) {
+        const std::size_t at = layer_of(value);
+        if (at != kNone && (of_[i] == kNone || of_[i] < at)) of_[i] = at;
+      });
+    }
+  }
+
+  /// What is of no module and reads sources alone belongs to its first reader.
+  void join_readers() {
+    for (std::size_t i = graph_.ops.size(); i-- > 0;) {
+      if (!is_forward(i) || of_[i] == kNone) continue;
+      for_each_value(graph_.ops[i].arguments, [&](ValueId value) {
+        const OpId producer = graph_.value(value).producer;
+        if (producer.is_none() || modules_[producer.index()] != kNone) return;
+        bool reads = false;
+        for_each_value(graph_.op(producer).arguments,
+                       [&](ValueId each) { reads = reads || layer_of(each) != kNone; });
+        if (!reads) of_[producer.index()] = std::min(of_[producer.index()], of_[i]);
+      });
+    }
+  }
+
+  /// Backward: not behind the gradients that it reads.
+  void go_back() {
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
+      if (is_forward(i)) continue;
+      std::size_t at = modules_[i], saved = 0;
+      for_each_value(graph_.ops[i].arguments, [&](ValueId value) {
+        const OpId producer = graph_.value(value).producer;
+        if (producer.is_none()) return;
+        const std::size_t there = of_[producer.index()];
+        if (is_forward(producer.index()))
+          saved = std::max(saved, there);
+        else
+          at = std::min(at, there);
+      });
+      of_[i] = at == kNone ? saved : at;
+    }
+  }
+
+  const Graph& graph_;
+  const std::vector<std::size_t>& modules_;
+  std::vector<std::size_t>& of_;
+};
+
 }  // namespace
 
 LayerChain find_layer_chain(const Graph& graph) {
   LayerChain chain;
   const std::vector<std::size_t> modules = find_modules(graph, chain);
-  chain.of_op.assign(graph.ops.size(), kNone);
   if (chain.names.empty()) {
     chain.names = {graph.name};
     chain.of_op.assign(graph.ops.size(), 0);
     return chain;
   }
-  std::vector<std::size_t>& of = chain.of_op;
-  const auto is_forward = [&](std::size_t op) {
-    return graph.ops[op].direction == Direction::kForward;
-  };
-  const auto layer_of = [&](ValueId value) {
-    const OpId producer = graph.value(value).producer;
-    return producer.is_none() ? kNone : of[producer.index()];
-  };
-  // Forward: not before what it reads.
-  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
-    if (!is_forward(i)) continue;
-    of[i] = modules[i];
-    for_each_value(graph.ops[i].arguments, [&](ValueId value) {
-      const std::size_t at = layer_of(value);
-      if (at != kNone && (of[i] == kNone || of[i] < at)) of[i] = at;
-    });
-  }
-  // What reads sources alone belongs to its first reader.
-  for (std::size_t i = graph.ops.size(); i-- > 0;)
-    for_each_value(graph.ops[i].arguments, [&](ValueId value) {
-      const OpId producer = graph.value(value).producer;
-      if (producer.is_none() || !is_forward(producer.index()) || !is_forward(i)) return;
-      if (modules[producer.index()] != kNone) return;
-      bool reads = false;
-      for_each_value(graph.op(producer).arguments,
-                     [&](ValueId each) { reads = reads || layer_of(each) != kNone; });
-      std::size_t& at = of[producer.index()];
-      if (!reads && of[i] != kNone) at = std::min(at, of[i]);
-    });
-  for (std::size_t i = 0; i < graph.ops.size(); ++i)
-    if (is_forward(i) && of[i] == kNone) of[i] = 0;
-  // Readers of those may stand before them now.
-  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
-    if (!is_forward(i)) continue;
-    for_each_value(graph.ops[i].arguments, [&](ValueId value) {
-      const std::size_t at = layer_of(value);
-      if (at != kNone) of[i] = std::max(of[i], at);
-    });
-  }
-  // Backward: not behind the gradients that it reads.
-  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
-    if (is_forward(i)) continue;
-    std::size_t at = modules[i] == kNone ? kNone : modules[i];
-    std::size_t saved = 0;
-    for_each_value(graph.ops[i].arguments, [&](ValueId value) {
-      const OpId producer = graph.value(value).producer;
-      if (producer.is_none()) return;
-      if (is_forward(producer.index())) saved = std::max(saved, of[producer.index()]);
-      else at = std::min(at, of[producer.index()]);
-    });
-    of[i] = at == kNone ? saved : at;
-  }
+  chain.of_op.assign(graph.ops.size(), kNone);
+  Chaining(graph, modules, chain.of_op).run();
   return chain;
 }
 

@@ -10,7 +10,8 @@ namespace {
 
 TEST(LayerChain, LayersInTheOrderOfTheForwardPass) {
   const LayerChain chain = find_layer_chain(synth::read_graph("mlp"));
-  EXPECT_THAT(chain.names, ::testing::ElementsAre("net.0", "net.1", "net.2"));
+  EXPECT_THAT(chain.names,
+              ::testing::ElementsAre("net.0", "net.1", "net.2", "net.3", "net.4", "net.5"));
 }
 
 // What makes it a chain: the forward pass reads from its own layer and those before, and gradients

@@ -266,7 +266,8 @@ class ReplicaCheck {
     if (replica.samples <= 0) {
       fault("{}: found {} samples, wanted at least 1", where, replica.samples);
     }
-    if (replica.micro_batches < 1 || replica.micro_batches > std::max<std::int64_t>(1, replica.samples)) {
+    if (replica.micro_batches < 1 ||
+        replica.micro_batches > std::max<std::int64_t>(1, replica.samples)) {
       fault("{}: {} samples cannot be done in {} micro-batches", where, replica.samples,
             replica.micro_batches);
     }

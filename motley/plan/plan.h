@@ -12,6 +12,7 @@
 #include "motley/cluster/cluster.h"
 #include "motley/graph/rules/strategy.h"
 #include "motley/plan/operator_split.h"
+#include "motley/plan/ranges.h"
 #include "motley/plan/recipe.h"
 
 namespace motley::plan {
@@ -32,12 +33,6 @@ struct ExchangeWay {
   std::int64_t largest = 1;  ///< 1: they have no parts
   ExchangeMethod method = ExchangeMethod::kNative;
   bool operator==(const ExchangeWay&) const = default;
-};
-
-/// Operators of the graph that follow each other: [first, end).
-struct OpRange {
-  std::int64_t first = 0, end = 0;
-  bool operator==(const OpRange&) const = default;
 };
 
 /// Operators of a replica on an ordered device list. One device runs all of them. Several share
@@ -106,11 +101,6 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-/// Consecutive samples of a global batch.
-struct Stretch {
-  std::int64_t first = 0, count = 0;
-  bool operator==(const Stretch&) const = default;
-};
 /// The micro-batches of a replica whose samples begin at `first`: as equal as can be, the larger
 /// ones first.
 std::vector<Stretch> find_stretches(const Replica& replica, std::int64_t first);

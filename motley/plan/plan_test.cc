@@ -294,7 +294,8 @@ TEST(PlanText, StagesRoundTrip) {
   EXPECT_EQ(*parsed, plan);
   EXPECT_TRUE(has_stages(plan));
   EXPECT_FALSE(has_stages(two_replicas(cluster)));
-  EXPECT_EQ(members(plan), (std::vector<Member>{{DeviceId(0), 31}, {DeviceId(1), 31}, {DeviceId(2), 9}}));
+  EXPECT_EQ(members(plan),
+            (std::vector<Member>{{DeviceId(0), 31}, {DeviceId(1), 31}, {DeviceId(2), 9}}));
 }
 
 // 31 in 7: four each, and three have one more.
@@ -352,12 +353,12 @@ TEST(PlanVerify, ReportsAllViolations) {
   const auto result = verify_plan(plan, "00000000000000aa", cluster);
   ASSERT_FALSE(result.has_value());
   EXPECT_EQ(result.error().kind, ErrorKind::kUsage);
-  EXPECT_EQ(
-      result.error().message,
-      "plan: replica 2: found 0 samples, wanted at least 1; replica 2: the share of its only "
-      "device must be 1; device a:0 is used by replicas 0 and 2; replica 3: the cluster has "
-      "no device number 9; replica 4: found no region, wanted at least 1; the replicas have 42 samples "
-      "together, the global batch is 40; bucket_bytes is 0, wanted at least 1");
+  EXPECT_EQ(result.error().message,
+            "plan: replica 2: found 0 samples, wanted at least 1; replica 2: the share of its only "
+            "device must be 1; device a:0 is used by replicas 0 and 2; replica 3: the cluster has "
+            "no device number 9; replica 4: found no region, wanted at least 1; the replicas have "
+            "42 samples "
+            "together, the global batch is 40; bucket_bytes is 0, wanted at least 1");
 }
 
 TEST(PlanVerify, NeedsAReplica) {

@@ -70,6 +70,12 @@ struct Baseline {
   std::string label;  ///< "32:32:32", "a:0"
 };
 
+/// A plan that came next to the answer, in words: "2 replicas of 3 and 1 stages".
+struct RunnerUp {
+  std::string label;
+  Seconds step;
+};
+
 /// The answer. `optimal` claims that no plan of those that the planner searches has a smaller
 /// predicted step: splits of the batch, with operators split or not. `lower_bound` holds for every
 /// one of them, and is never above `predicted_step` if that is known.
@@ -83,8 +89,11 @@ struct PlanOutcome {
   std::vector<std::pair<DeviceId, Bytes>> peak;  ///< of used devices
   std::vector<DeviceId> idle;
   Baseline equal_split, best_single;
-  std::int64_t considered = 0;   ///< plans priced
-  std::vector<std::string> why;  ///< sentences for people; when infeasible, the arithmetic
+  std::int64_t considered = 0;  ///< plans priced
+  /// Of a plan with stages: by replica and region what it has, "emb to h.3"; empty: not known.
+  std::vector<std::vector<std::string>> stage_names = {};
+  std::vector<RunnerUp> runner_ups = {};  ///< of other shapes, best first
+  std::vector<std::string> why;           ///< sentences for people; when infeasible, the arithmetic
 };
 
 /// The problem's plan, but for who computes what: no replicas.

@@ -20,7 +20,8 @@ tl::unexpected<Error> refuse(const std::string& what) { return usage_error("plan
 /// By stage the layers [first, end) of a replica that is a pipeline over the chain.
 using StageLayers = std::vector<std::pair<std::size_t, std::size_t>>;
 
-Result<StageLayers> find_stage_layers(const plan::Replica& replica, const graph::LayerChain& chain) {
+Result<StageLayers> find_stage_layers(const plan::Replica& replica,
+                                      const graph::LayerChain& chain) {
   const std::size_t layers = chain.names.size();
   std::vector<std::size_t> region_of(layers, replica.regions.size());
   for (std::size_t g = 0; g < replica.regions.size(); ++g) {
@@ -30,10 +31,10 @@ Result<StageLayers> find_stage_layers(const plan::Replica& replica, const graph:
       for (std::int64_t op = range.first; op < range.end; ++op) {
         std::size_t& region = region_of[chain.of_op[static_cast<std::size_t>(op)]];
         if (region != replica.regions.size() && region != g)
-          return refuse(fmt::format("layer {} is in regions {} and {}: only stages of whole layers "
-                                    "can be said elsewhere",
-                                    chain.names[chain.of_op[static_cast<std::size_t>(op)]], region,
-                                    g));
+          return refuse(
+              fmt::format("layer {} is in regions {} and {}: only stages of whole layers "
+                          "can be said elsewhere",
+                          chain.names[chain.of_op[static_cast<std::size_t>(op)]], region, g));
         region = g;
       }
   }
@@ -58,9 +59,10 @@ Result<StageLayers> find_common_stages(const plan::Plan& plan, const graph::Grap
   for (std::size_t r = 1; r < plan.replicas.size(); ++r) {
     MOTLEY_ASSIGN(const StageLayers other, find_stage_layers(plan.replicas[r], chain));
     if (other != stages)
-      return refuse(fmt::format("replica {} is cut into other stages than replica 0; this tool cuts "
-                                "all alike",
-                                r));
+      return refuse(
+          fmt::format("replica {} is cut into other stages than replica 0; this tool cuts "
+                      "all alike",
+                      r));
   }
   return stages;
 }
@@ -70,9 +72,10 @@ std::vector<std::string> batch_notes(const plan::Plan& plan) {
   for (std::size_t r = 1; r < plan.replicas.size(); ++r)
     if (plan.replicas[r].samples != plan.replicas[0].samples ||
         plan.replicas[r].micro_batches != plan.replicas[0].micro_batches) {
-      notes.push_back(fmt::format("replicas have unequal samples or micro-batches (replica {}: {} "
-                                  "in {}); that tool gives all as many",
-                                  r, plan.replicas[r].samples, plan.replicas[r].micro_batches));
+      notes.push_back(
+          fmt::format("replicas have unequal samples or micro-batches (replica {}: {} "
+                      "in {}); that tool gives all as many",
+                      r, plan.replicas[r].samples, plan.replicas[r].micro_batches));
       break;
     }
   return notes;
@@ -86,9 +89,8 @@ std::int64_t micro_batch(const plan::Plan& plan) {
 bool is_repeated(const std::string& path) {
   const std::size_t dot = path.rfind('.');
   const std::string last = dot == std::string::npos ? path : path.substr(dot + 1);
-  return !last.empty() && std::all_of(last.begin(), last.end(), [](unsigned char c) {
-    return std::isdigit(c) != 0;
-  });
+  return !last.empty() && std::all_of(last.begin(), last.end(),
+                                      [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
 Result<PlanSettings> to_megatron(const plan::Plan& plan, const graph::Graph& graph) {
@@ -97,7 +99,9 @@ Result<PlanSettings> to_megatron(const plan::Plan& plan, const graph::Graph& gra
   const auto first = std::find_if(chain.names.begin(), chain.names.end(), is_repeated);
   if (first == chain.names.end())
     return refuse("the model has no repeated layers such as h.0, h.1");
-  const auto at = [&](std::size_t l) { return chain.names.begin() + static_cast<std::ptrdiff_t>(l); };
+  const auto at = [&](std::size_t l) {
+    return chain.names.begin() + static_cast<std::ptrdiff_t>(l);
+  };
   const auto last = std::find_if(chain.names.rbegin(), chain.names.rend(), is_repeated).base();
   std::vector<std::string> words;
   bool has_embedding = false, has_loss = false;
@@ -182,7 +186,9 @@ PlanSettings to_torchrun(const plan::Plan& plan, const cluster::Cluster& cluster
 
 }  // namespace
 
-std::vector<std::string> plan_tools() { return {"megatron", "torchtitan", "deepspeed", "torchrun"}; }
+std::vector<std::string> plan_tools() {
+  return {"megatron", "torchtitan", "deepspeed", "torchrun"};
+}
 
 Result<PlanSettings> export_plan(std::string_view tool, const plan::Plan& plan,
                                  const graph::Graph& graph, const cluster::Cluster& cluster) {

@@ -28,6 +28,10 @@ std::string memory_cell(const cluster::Device& device, Bytes peak) {
 
 std::string split_label(const plan::Plan& plan) {
   std::vector<std::int64_t> samples;
+  if (plan::has_stages(plan)) {
+    for (const plan::Replica& replica : plan.replicas) samples.push_back(replica.samples);
+    return plan::samples_text(samples) + " in stages";
+  }
   for (const plan::Member& member : plan::members(plan)) samples.push_back(member.samples);
   const std::string text = plan::samples_text(samples);
   return plan::splits_operators(plan) ? "operators split " + text : text;
@@ -54,6 +58,74 @@ double mean(const std::vector<double>& values) {
 
 }  // namespace
 
+namespace {
+
+/// A line a region: which devices have which layers of which samples.
+std::string stage_table(const plan::PlanOutcome& outcome, const cluster::Cluster& cluster) {
+  struct Line {
+    std::string replica, devices, layers, samples, micro_batches, memory;
+  };
+  std::vector<Line> lines;
+  std::size_t devices_width = 7, layers_width = 6;
+  for (std::size_t r = 0; r < outcome.plan->replicas.size(); ++r) {
+    const plan::Replica& replica = outcome.plan->replicas[r];
+    const std::vector<plan::Stretch> stretches = plan::find_stretches(replica, 0);
+    for (std::size_t g = 0; g < replica.regions.size(); ++g) {
+      const plan::Region& region = replica.regions[g];
+      Line line{fmt::format("{}.{}", r, g), "", "", std::to_string(replica.samples), "", ""};
+      for (const DeviceId id : region.devices) {
+        line.devices += (line.devices.empty() ? "" : ", ") + cluster.device(id).name;
+        for (const auto& [device, bytes] : outcome.peak)
+          if (device == id && line.memory.empty())
+            line.memory = memory_cell(cluster.device(id), bytes);
+      }
+      if (r < outcome.stage_names.size() && g < outcome.stage_names[r].size()) {
+        line.layers = outcome.stage_names[r][g];
+      } else {
+        std::int64_t operators = 0;
+        for (const plan::OpRange& range : region.covers) operators += range.end - range.first;
+        line.layers = region.covers.empty() ? "all" : fmt::format("{} operators", operators);
+      }
+      line.micro_batches = stretches.front().count == stretches.back().count
+                               ? fmt::format("{} of {}", stretches.size(), stretches.front().count)
+                               : fmt::format("{} of {} and {}", stretches.size(),
+                                             stretches.front().count, stretches.back().count);
+      devices_width = std::max(devices_width, line.devices.size());
+      layers_width = std::max(layers_width, line.layers.size());
+      lines.push_back(std::move(line));
+    }
+  }
+  std::string text =
+      fmt::format("\n  {:<6} {:<{}}  {:<{}} {:>8}  {:<14} {}\n", "stage", "devices", devices_width,
+                  "layers", layers_width, "samples", "micro-batches", "peak memory");
+  constexpr std::size_t kMost = 40;
+  for (std::size_t i = 0; i < std::min(kMost, lines.size()); ++i)
+    text += fmt::format("  {:<6} {:<{}}  {:<{}} {:>8}  {:<14} {}\n", lines[i].replica,
+                        lines[i].devices, devices_width, lines[i].layers, layers_width,
+                        lines[i].samples, lines[i].micro_batches, lines[i].memory);
+  if (lines.size() > kMost) text += fmt::format("  and {} more\n", lines.size() - kMost);
+  return text;
+}
+
+}  // namespace
+
+namespace {
+
+std::string idle_line(const plan::PlanOutcome& outcome, const cluster::Cluster& cluster) {
+  if (outcome.idle.empty()) return "";
+  std::string text = "  idle:";
+  for (const DeviceId id : outcome.idle) text += " " + cluster.device(id).name;
+  return text + "\n";
+}
+
+std::string print_why(const plan::PlanOutcome& outcome) {
+  std::string text = outcome.why.empty() ? "" : "\n";
+  for (const std::string& line : outcome.why) text += "  " + line + "\n";
+  return text;
+}
+
+}  // namespace
+
 std::string print_outcome(const plan::PlanOutcome& outcome, const cluster::Cluster& cluster) {
   if (!outcome.plan) {
     std::string text = "no feasible plan\n";
@@ -64,8 +136,8 @@ std::string print_outcome(const plan::PlanOutcome& outcome, const cluster::Clust
                                  outcome.plan->global_batch, outcome.planner,
                                  plan::reason_name(outcome.reason), outcome.considered);
   const std::string chosen = split_label(*outcome.plan);
-  const std::size_t width =
-      std::max({std::size_t{18}, chosen.size(), outcome.equal_split.label.size()});
+  std::size_t width = std::max({std::size_t{18}, chosen.size(), outcome.equal_split.label.size()});
+  for (const plan::RunnerUp& each : outcome.runner_ups) width = std::max(width, each.label.size());
   const auto row = [&](const std::string& name, const std::string& samples, const std::string& step,
                        const std::string& relative, const std::string& fits) {
     text += fmt::format("  {:<22} {:<{}} {:>10} {:>9}  {}\n", name, samples, width, step, relative,
@@ -86,8 +158,14 @@ std::string print_outcome(const plan::PlanOutcome& outcome, const cluster::Clust
            outcome.best_single.fits ? "yes" : "no");
   priced("lower bound", "-", outcome.lower_bound, "-");
 
-  text += fmt::format("\n  {:<10} {:>8} {:>7}  {}\n", "device", "samples", "share", "peak memory");
+  for (const plan::RunnerUp& each : outcome.runner_ups)
+    priced("runner-up", each.label, each.step, "yes");
   std::vector<std::pair<std::string, std::string>> rows;
+  if (plan::has_stages(*outcome.plan)) {
+    text += stage_table(outcome, cluster) + idle_line(outcome, cluster);
+    return text + print_why(outcome);
+  }
+  text += fmt::format("\n  {:<10} {:>8} {:>7}  {}\n", "device", "samples", "share", "peak memory");
   for (const auto& [id, samples] : plan::members(*outcome.plan)) {
     Bytes peak;
     for (const auto& [device, bytes] : outcome.peak)
@@ -101,9 +179,7 @@ std::string print_outcome(const plan::PlanOutcome& outcome, const cluster::Clust
   for (const DeviceId id : outcome.idle)
     rows.emplace_back(cluster.device(id).name, fmt::format("{:>8} {:>7}  idle", 0, "0%"));
   text += print_rows(rows);
-  if (!outcome.why.empty()) text += "\n";
-  for (const std::string& line : outcome.why) text += "  " + line + "\n";
-  return text;
+  return text + print_why(outcome);
 }
 
 std::string print_comparison(const RunFigures& predicted, const RunFigures& measured) {

@@ -41,12 +41,13 @@ Result<std::unique_ptr<ModelStageCosts>> ModelStageCosts::make(const graph::Grap
   made->find_pools();
   made->find_bytes();
   const std::int64_t most = std::min(problem.max_samples, problem.global_batch);
-  for (std::int64_t batch = std::max<std::int64_t>(1, problem.min_samples); batch <= most; batch *= 2)
+  for (std::int64_t batch = std::max<std::int64_t>(1, problem.min_samples); batch <= most;
+       batch *= 2)
     made->micro_batches_.push_back(batch);
   bool has_times = false;
   for (std::size_t unit = 0; unit < made->units_.size(); ++unit)
-    has_times = has_times || (!made->micro_batches_.empty() &&
-                              made->knows(unit, made->micro_batches_.front()));
+    has_times = has_times ||
+                (!made->micro_batches_.empty() && made->knows(unit, made->micro_batches_.front()));
   if (!has_times) return usage_error("search.stages", "no device has times of the model's layers");
   return made;
 }
@@ -103,8 +104,7 @@ DeviceId ModelStageCosts::device(std::size_t pool, int host, int slot) const {
   return pools_.devices[pool][static_cast<std::size_t>(host * pools_.pools[pool].per_host + slot)];
 }
 
-std::optional<Hop> ModelStageCosts::hop(HopEnd from, HopEnd to, HopReach reach,
-                                        Bytes bytes) const {
+std::optional<Hop> ModelStageCosts::hop(HopEnd from, HopEnd to, HopReach reach, Bytes bytes) const {
   const auto [known, is_new] = hops_.try_emplace({from.pool, to.pool, reach, bytes.value});
   if (!is_new) return known->second;
   std::optional<std::pair<DeviceId, DeviceId>> ends;
@@ -117,8 +117,7 @@ std::optional<Hop> ModelStageCosts::hop(HopEnd from, HopEnd to, HopReach reach,
   if (!ends && reach == HopReach::kSameHost)
     for (const DeviceId a : pools_.devices[from.pool])
       for (const DeviceId b : pools_.devices[to.pool])
-        if (!ends && a != b &&
-            problem_.cluster->device(a).node == problem_.cluster->device(b).node)
+        if (!ends && a != b && problem_.cluster->device(a).node == problem_.cluster->device(b).node)
           ends = std::pair(a, b);
   if (!ends) return std::nullopt;
   const std::vector<std::string> names = {problem_.cluster->device(ends->first).name,
@@ -127,8 +126,8 @@ std::optional<Hop> ModelStageCosts::hop(HopEnd from, HopEnd to, HopReach reach,
   const auto all = model_.collective_time("motley::send", std::max(bytes, Bytes(8)), names);
   if (!least || !all) return std::nullopt;
   const double moving = std::max(all->value - least->value, 1e-12);
-  known->second = Hop{*least, BytesPerSecond(static_cast<double>(std::max(bytes, Bytes(8)).value) /
-                                             moving)};
+  known->second =
+      Hop{*least, BytesPerSecond(static_cast<double>(std::max(bytes, Bytes(8)).value) / moving)};
   return known->second;
 }
 
@@ -173,8 +172,10 @@ void ModelStageCosts::find_bytes() {
     graph::for_each_value(op.arguments, [&](ValueId value) {
       const ValueId root = roots[value.index()];
       if (graph_.value(root).role == graph::ValueRole::kParameter) holders[root].insert(layer);
-      if (is_forward) readers[root.index()].insert(layer);
-      else is_saved[root.index()] = 1;
+      if (is_forward)
+        readers[root.index()].insert(layer);
+      else
+        is_saved[root.index()] = 1;
       touched += per_sample(value);
     });
     for (const ValueId output : op.outputs) touched += per_sample(output);
@@ -227,8 +228,7 @@ std::optional<std::vector<LayerWork>> ModelStageCosts::time(std::size_t unit,
   }
   if (!made->second) return std::nullopt;
   program::DeviceProgram program = *made->second;
-  program.device =
-      problem_.cluster->device(pools_.devices[units_[unit].pool].front()).name;
+  program.device = problem_.cluster->device(pools_.devices[units_[unit].pool].front()).name;
   const auto times = model_.compute_times(program);
   if (!times) return std::nullopt;
   std::vector<LayerWork> work(chain_.names.size());
@@ -237,8 +237,10 @@ std::optional<std::vector<LayerWork>> ModelStageCosts::time(std::size_t unit,
     const OpId origin = program.instructions[i].origin;
     if (origin.is_none()) {
       const bool is_load = program.instructions[i].op == "motley::load";
-      if (is_load) work.front().forward += (*times)[i];
-      else update += (*times)[i].value;
+      if (is_load)
+        work.front().forward += (*times)[i];
+      else
+        update += (*times)[i].value;
       continue;
     }
     LayerWork& layer = work[chain_.of_op[origin.index()]];

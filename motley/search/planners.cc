@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "motley/base/text.h"
-#include "motley/search/stage_planner.h"
 #include "motley/search/portfolio.h"
 #include "motley/search/split/fixed_planners.h"
 #include "motley/search/split/water_filling.h"
 #include "motley/search/spmd/spmd_planner.h"
+#include "motley/search/stage_planner.h"
 
 namespace motley::search {
 namespace {

@@ -1,6 +1,7 @@
 #include "motley/search/stage_planner.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -16,8 +17,8 @@
 namespace motley::search {
 namespace {
 
-constexpr int kRounds = 4;             // of planning again with less memory
-constexpr std::size_t kMostPriced = 4;  // plans of a round, by their programs
+constexpr int kMemoryRounds = 4;          // of planning again with less memory
+constexpr std::size_t kMostPrograms = 4;  // plans of a round, by their programs
 
 /// Micro-batches that a stage has under way at most, in the plan's words.
 std::int64_t ahead_of(StageSchedule schedule, std::size_t stage, std::size_t stages,
@@ -44,7 +45,7 @@ class StagePlanning {
       : inputs_(inputs), problem_(problem), costs_(costs), outcome_(outcome) {}
 
   Result<void> run() {
-    for (int round = 0; round < kRounds; ++round) {
+    for (int round = 0; round < kMemoryRounds; ++round) {
       MOTLEY_ASSIGN(const StageOutcome found,
                     find_stage_plan({&costs_, problem_.global_batch, {}, false}));
       if (round == 0) note_bound(found);
@@ -52,7 +53,7 @@ class StagePlanning {
       lacking_.clear();
       std::vector<const PricedStagePlan*> plans = {&*found.best};
       for (const PricedStagePlan& each : found.runner_ups) plans.push_back(&each);
-      plans.resize(std::min(plans.size(), kMostPriced));
+      plans.resize(std::min(plans.size(), kMostPrograms));
       bool fits = false;
       for (const PricedStagePlan* each : plans) {
         // Layers take no longer alone than in a program that also exchanges.
@@ -82,13 +83,11 @@ class StagePlanning {
       for (std::size_t s = 0; s < replica.stages.size(); ++s) {
         const PlannedStage& stage = replica.stages[s];
         plan::Region region;
-        region.devices = {
-            costs_.device(costs_.units()[stage.unit].pool, stage.host, stage.slot)};
+        region.devices = {costs_.device(costs_.units()[stage.unit].pool, stage.host, stage.slot)};
         region.shares = {1.0};
         if (replica.stages.size() > 1) {
           region.covers = covers(stage.first, stage.end);
-          region.ahead =
-              ahead_of(replica.schedule, s, replica.stages.size(), made.micro_batches);
+          region.ahead = ahead_of(replica.schedule, s, replica.stages.size(), made.micro_batches);
         }
         made.regions.push_back(std::move(region));
       }
@@ -130,14 +129,23 @@ class StagePlanning {
       if (!memory || price->peaks[rank] <= *memory) continue;
       fits = false;
       const std::size_t pool = pool_of(found.plan, members[rank].device);
-      const double part = static_cast<double>(memory->value) /
-                          static_cast<double>(price->peaks[rank].value) * 0.98;
+      const double part =
+          static_cast<double>(memory->value) / static_cast<double>(price->peaks[rank].value) * 0.98;
       const auto [known, is_new] = lacking_.try_emplace(pool, part);
       known->second = std::min(known->second, part);
     }
-    if (!fits || (outcome_.plan && price->step >= outcome_.predicted_step)) return fits;
+    if (!fits) return false;
+    if (outcome_.plan && price->step >= outcome_.predicted_step) {
+      if (plan::has_stages(*outcome_.plan) && plan != *outcome_.plan)
+        outcome_.runner_ups.push_back({shape_text(plan), price->step});
+      return true;
+    }
     outcome_.lower_bound = std::min(outcome_.lower_bound, price->step);
-    MOTLEY_RETURN_IF_ERROR(take_better(problem_, plan, *price, describe(found), outcome_));
+    if (outcome_.plan && plan::has_stages(*outcome_.plan))
+      outcome_.runner_ups.insert(outcome_.runner_ups.begin(),
+                                 {shape_text(*outcome_.plan), outcome_.predicted_step});
+    MOTLEY_RETURN_IF_ERROR(take_better(problem_, plan, *price, {}, outcome_));
+    outcome_.stage_names = name_stages(found.plan);
     return true;
   }
 
@@ -150,25 +158,29 @@ class StagePlanning {
     return 0;
   }
 
-  /// A line for each replica: "24 samples in 6 micro-batches of 4: a:0 emb to h.3 | b:0 h.4 to head".
-  std::vector<std::string> describe(const PricedStagePlan& found) const {
-    std::vector<std::string> lines;
+  /// "2 replicas of 3 and 1 stages".
+  static std::string shape_text(const plan::Plan& plan) {
+    std::vector<std::size_t> depths;
+    for (const plan::Replica& replica : plan.replicas) depths.push_back(replica.regions.size());
+    std::sort(depths.rbegin(), depths.rend());
+    const std::size_t count = depths.size();
+    depths.erase(std::unique(depths.begin(), depths.end()), depths.end());
+    return fmt::format("{} replica{} of {} stage{}", count, count == 1 ? "" : "s",
+                       fmt::join(depths, " and "),
+                       depths == std::vector<std::size_t>{1} ? "" : "s");
+  }
+
+  std::vector<std::vector<std::string>> name_stages(const StagePlan& plan) const {
     const std::vector<std::string>& names = costs_.chain().names;
-    for (const StageReplica& replica : found.plan.replicas) {
-      const auto times = micro_batch_sizes(replica).size();
-      std::string line = fmt::format("{} samples in {} micro-batch{} of {}:", replica.samples, times,
-                                     times == 1 ? "" : "es", replica.micro_batch);
-      for (const PlannedStage& stage : replica.stages) {
-        const DeviceId id =
-            costs_.device(costs_.units()[stage.unit].pool, stage.host, stage.slot);
-        const std::string last =
-            stage.end - stage.first == 1 ? "" : " to " + names[stage.end - 1];
-        line += fmt::format("{} {} {}{}", &stage == &replica.stages.front() ? "" : " |",
-                            problem_.cluster->device(id).name, names[stage.first], last);
-      }
-      if (lines.size() < 8) lines.push_back(std::move(line));
+    std::vector<std::vector<std::string>> found;
+    for (const StageReplica& replica : plan.replicas) {
+      std::vector<std::string>& stages = found.emplace_back();
+      for (const PlannedStage& stage : replica.stages)
+        stages.push_back(stage.end - stage.first == 1
+                             ? names[stage.first]
+                             : names[stage.first] + " to " + names[stage.end - 1]);
     }
-    return lines;
+    return found;
   }
 
   const PlannerInputs& inputs_;

@@ -320,8 +320,8 @@ class Accumulator {
     return {};
   }
 
-  /// Gradients that are sums of gradients (of a weight that is used twice): where outputs stay terms
-  /// these are not added up. By output, what it is the sum of.
+  /// Gradients that are sums of gradients (of a weight that is used twice): where outputs stay
+  /// terms these are not added up. By output, what it is the sum of.
   void find_leaves() {
     is_adder_.assign(graph_.ops.size(), 0);
     for (const graph::Output& output : graph_.outputs) leaves_.push_back({output.value});
@@ -331,16 +331,15 @@ class Accumulator {
       graph::for_each_value(op.arguments, [&](ValueId value) { ++readers[value.index()]; });
     for (const graph::Output& output : graph_.outputs) ++readers[output.value.index()];
     for (std::size_t o = 0; o < leaves_.size(); ++o)
-      for (std::size_t l = 0; graph_.outputs[o].kind == graph::OutputKind::kGradient &&
-                              l < leaves_[o].size();)
+      for (std::size_t l = 0;
+           graph_.outputs[o].kind == graph::OutputKind::kGradient && l < leaves_[o].size();)
         if (!take_apart(o, l, readers)) ++l;
   }
 
   bool take_apart(std::size_t output, std::size_t leaf, const std::vector<int>& readers) {
     const ValueId value = leaves_[output][leaf];
     const OpId producer = graph_.value(value).producer;
-    if (producer.is_none() || readers[value.index()] != 1 ||
-        home(value) != graph::kPartialForm)
+    if (producer.is_none() || readers[value.index()] != 1 || home(value) != graph::kPartialForm)
       return false;
     const Op& op = graph_.op(producer);
     if (op.full_name() != "aten::add.Tensor" || op.arguments.size() != 3 ||
@@ -618,8 +617,10 @@ class Accumulator {
       for (std::int64_t m = 0; m < times_; ++m) {
         const ValueId worth = label_worth(mapped(target, m), op, m);
         const ValueId sum = add("aten::sum", "", {{worth}, {f32}}, DType::kF32, {}, &op, m);
-        if (is_first(m)) sums.push_back(sum);
-        else sums.back() = add_up(sums.back(), sum, op, m);
+        if (is_first(m))
+          sums.push_back(sum);
+        else
+          sums.back() = add_up(sums.back(), sum, op, m);
       }
       known->second = sum_replicas(sums, op);
       if (dtype != DType::kF32) {
@@ -644,8 +645,8 @@ class Accumulator {
     if (of_classes == nullptr) return compared("aten::ne");
     const ValueId weights = mapped(*of_classes, 0);
     const ValueId outside = compared("aten::eq");
-    const ValueId known =
-        like(labels, "aten::masked_fill", "Scalar", {{labels}, {outside}, {std::int64_t{0}}}, op, m);
+    const ValueId known = like(labels, "aten::masked_fill", "Scalar",
+                               {{labels}, {outside}, {std::int64_t{0}}}, op, m);
     const ValueId picked = add("aten::index", "Tensor", {{weights}, {SymbolicArguments{{known}}}},
                                made_.graph.value(weights).dtype, about.shape, &op, m);
     return like(picked, "aten::masked_fill", "Scalar", {{picked}, {outside}, {0.0}}, op, m);
@@ -754,8 +755,10 @@ class Accumulator {
     copies_of(value).push_back(result);
     if (!is_summed(value)) return;
     std::vector<ValueId>& sums = sums_[value.index()];
-    if (is_first(m)) sums.push_back(result);
-    else sums.back() = add_up(sums.back(), result, op, m);
+    if (is_first(m))
+      sums.push_back(result);
+    else
+      sums.back() = add_up(sums.back(), result, op, m);
   }
 
   bool is_summed(ValueId value) const {
@@ -789,7 +792,7 @@ class Accumulator {
       for (std::size_t r = 0; r < passes_.replicas.size(); ++r)
         for (const ValueId leaf : leaves_[o]) {
           const bool has_sum = is_summed(output) && is_summed(leaf);
-          ValueId value = has_sum ? sums_[leaf.index()][r]
+          ValueId value = has_sum             ? sums_[leaf.index()][r]
                           : is_summed(output) ? mapped(leaf, 0)
                                               : mapped(leaf, times_ - 1);
           if (is_loop_ && is_summed(output) && !has_sum)
@@ -824,8 +827,8 @@ class Accumulator {
   std::vector<Fate> fates_;         // by operator
   std::vector<char> is_adder_;      // by operator: adds up terms of an output that stay terms
   std::vector<std::vector<ValueId>> leaves_;  // by output: what it is the sum of
-  std::vector<char> is_prepared_;   // by operator
-  std::vector<char> is_early_sum_;  // by value
+  std::vector<char> is_prepared_;             // by operator
+  std::vector<char> is_early_sum_;            // by value
   std::map<std::tuple<ValueId, ValueId, std::int64_t, DType>, ValueId> counts_;
   std::map<ValueId, ValueId> zeros_;
   Accumulation made_;

@@ -32,7 +32,7 @@ namespace motley::synth {
 struct Accumulation {
   /// One replica's part of an output of the model.
   struct Term {
-    std::size_t output = 0;   ///< position among the model's outputs
+    std::size_t output = 0;  ///< position among the model's outputs
     std::size_t replica = 0;
     ValueId value;
   };
@@ -61,9 +61,11 @@ Passes find_passes(const plan::Plan& plan);
 /// the other has of it:
 /// - sizes are numbers; `batch` is none any more;
 /// - each replica has inputs of its own, with its samples, which are cut by slices;
-/// - what has no samples is there once, for all replicas (micro_batch -1), and what inputs add up to
+/// - what has no samples is there once, for all replicas (micro_batch -1), and what inputs add up
+/// to
 ///   is summed over the replicas by "motley::sum_replicas"([a term of each]), there once, too;
-/// - outputs stay terms: of a loss or gradient each replica has one, or several where it is itself a
+/// - outputs stay terms: of a loss or gradient each replica has one, or several where it is itself
+/// a
 ///   sum (of a weight's uses); of what has no samples, or is of the only pass, all have the same.
 Result<Accumulation> accumulate_replicas(const graph::Graph& graph, const Passes& passes,
                                          plan::BatchNormSpan batch_norm);

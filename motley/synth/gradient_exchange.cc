@@ -21,7 +21,7 @@ using Target = GradientExchange::Target;
 /// What a device has of a parameter, and how its own gradient comes to be the sum of all.
 struct Holder {
   Share share;
-  bool is_giver = true;  ///< its region's; false: another device of it gives the same
+  bool is_giver = true;             ///< its region's; false: another device of it gives the same
   std::vector<Share> further = {};  ///< of other regions of the same device
   std::int64_t begin = 0, end = 0;  ///< of the extent
   std::size_t intervals = 0;        ///< that it has
@@ -112,8 +112,7 @@ class ExchangeWriter {
         ranks.push_back(parameter.holders[h].share.rank);
       std::sort(ranks.begin(), ranks.end());
       const std::int64_t size = elements(intervals_[i]) * dtype_size(parameter.dtype);
-      const auto [found, is_new] =
-          open.try_emplace({ranks, parameter.dtype}, buckets_.size());
+      const auto [found, is_new] = open.try_emplace({ranks, parameter.dtype}, buckets_.size());
       if (is_new || bytes[found->second] + size > target_.bucket_bytes.value) {
         found->second = buckets_.size();
         buckets_.push_back({ranks, parameter.dtype, {}});
@@ -130,9 +129,9 @@ class ExchangeWriter {
     for (const Share& other : std::exchange(holder.further, {})) {
       const program::Buffer about = rank.builder().buffer(holder.share.gradient);
       const BufferId sum = rank.builder().add_temporary(about.dtype, about.shape);
-      rank.builder().compute(
-          "aten::add.Tensor",
-          {{holder.share.gradient}, {other.gradient}, {std::int64_t{1}}}, {sum}, "gradients");
+      rank.builder().compute("aten::add.Tensor",
+                             {{holder.share.gradient}, {other.gradient}, {std::int64_t{1}}}, {sum},
+                             "gradients");
       holder.share.gradient = sum;
     }
     return holder.share.gradient;
@@ -171,8 +170,8 @@ class ExchangeWriter {
     const GroupId group = bucket.ranks.size() > 1 ? target_.group(bucket.ranks) : GroupId();
     for (auto& [number, each] : packed) {
       ProgramBuilder& builder = each.first->builder();
-      const BufferId flat = builder.make("motley::pack", {{buffer_list(each.second)}}, bucket.dtype,
-                                         {size}, label);
+      const BufferId flat =
+          builder.make("motley::pack", {{buffer_list(each.second)}}, bucket.dtype, {size}, label);
       if (!group.is_none()) {
         builder.use_group(group);
         builder.all_reduce(flat, label);
@@ -198,8 +197,7 @@ class ExchangeWriter {
         Holder& holder = parameter.holders[h];
         ProgramBuilder& builder = rank_of(holder.share).builder();
         std::vector<BufferId>& here = views[holder.share.rank];
-        if (here.empty())
-          here = builder.unpack(begun_.at({b, holder.share.rank}), shapes, label);
+        if (here.empty()) here = builder.unpack(begun_.at({b, holder.share.rank}), shapes, label);
         holder.back[bucket.intervals[n]] = here[n];
         if (h == interval.holders.front()) counted_[holder.share.rank].push_back(here[n]);
         if (!is_back(holder)) continue;
@@ -212,9 +210,7 @@ class ExchangeWriter {
   }
 
   /// Are all intervals back?
-  static bool is_back(const Holder& holder) {
-    return holder.back.size() == holder.intervals;
-  }
+  static bool is_back(const Holder& holder) { return holder.back.size() == holder.intervals; }
 
   static BufferId join(const Holder& holder, const Parameter& parameter, ProgramBuilder& builder,
                        const std::string& label) {
@@ -224,9 +220,9 @@ class ExchangeWriter {
       const Slab& slab = parameter.slab;
       std::vector<BufferId> pieces;
       for (const auto& [interval, piece] : holder.back) pieces.push_back(piece);
-      joined = builder.make("aten::cat", {{buffer_list(pieces)}, {std::int64_t{1}}},
-                            parameter.dtype, {slab.before, holder.end - holder.begin, slab.after},
-                            label);
+      joined =
+          builder.make("aten::cat", {{buffer_list(pieces)}, {std::int64_t{1}}}, parameter.dtype,
+                       {slab.before, holder.end - holder.begin, slab.after}, label);
     }
     const BufferId seen = builder.add_temporary(parameter.dtype, shape, joined);
     builder.compute("aten::view", {{joined}, {integers(shape)}}, {seen}, label);
@@ -264,7 +260,9 @@ Result<void> GradientExchange::run(const Target& target) {
     }
     RankStep& first = target.rank(shares.front().stage, shares.front().member);
     const Shape shape = first.whole_shape(shares.front().parameter);
-    Parameter parameter{name, {}, {1, 1, first.whole_elements(shares.front().parameter)},
+    Parameter parameter{name,
+                        {},
+                        {1, 1, first.whole_elements(shares.front().parameter)},
                         first.builder().buffer(shares.front().gradient).dtype};
     std::optional<Form> cut;
     for (const Share& share : shares)
@@ -276,8 +274,10 @@ Result<void> GradientExchange::run(const Target& target) {
                                          name, print_form(*cut), print_form(share.form)));
         cut = share.form;
       }
-    if (cut) parameter.slab = graph::slab_of(shape, *cut);
-    else parameter.slab = {1, parameter.slab.after, 1};
+    if (cut)
+      parameter.slab = graph::slab_of(shape, *cut);
+    else
+      parameter.slab = {1, parameter.slab.after, 1};
     std::map<std::size_t, std::size_t> of_rank;
     std::set<std::size_t> givers;  // regions of which a device gives what all of them have
     for (const Share& share : shares) {

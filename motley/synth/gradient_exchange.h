@@ -16,10 +16,12 @@
 
 namespace motley::synth {
 
-/// Sums of gradients over regions that hold the same parameter, each whole or in parts, cut by their
-/// own shares. Where the parts of all holders begin and end, a parameter falls into intervals; all
-/// devices that have an interval sum it, several intervals of the same devices together
-/// (`bucket_bytes`). Of a region whose devices all have the interval one gives it, the others zeros.
+/// Sums of gradients over regions that hold the same parameter, each whole or in parts, cut by
+/// their own shares. Where the parts of all holders begin and end, a parameter falls into
+/// intervals; all devices that have an interval sum it, several intervals of the same devices
+/// together
+/// (`bucket_bytes`). Of a region whose devices all have the interval one gives it, the others
+/// zeros.
 class GradientExchange {
  public:
   /// What one device has of a gradient, as its region keeps the parameter.

@@ -95,7 +95,8 @@ void RankWriter::gather_parameters(std::int64_t position) {
     const Bucket& bucket = gathers[gathered_];
     const std::vector<BufferId> wholes =
         finish_exchange(rank_, bucket, gathering_[gathered_], gather_label(gathered_));
-    for (std::size_t i = 0; i < wholes.size(); ++i) rank_.set_whole(bucket.items[i].value, wholes[i]);
+    for (std::size_t i = 0; i < wholes.size(); ++i)
+      rank_.set_whole(bucket.items[i].value, wholes[i]);
   }
 }
 

@@ -13,8 +13,8 @@
 
 namespace motley::synth {
 
-/// Writes one rank's sharded step: sources first, then operators one after the other in the order of
-/// the schedule, with the exchanges that begin behind them; then what becomes of outputs.
+/// Writes one rank's sharded step: sources first, then operators one after the other in the order
+/// of the schedule, with the exchanges that begin behind them; then what becomes of outputs.
 class RankWriter {
  public:
   /// `rank` must outlive it.
@@ -23,7 +23,8 @@ class RankWriter {
   RankStep& rank() const { return rank_; }
   Update& update() { return update_; }
   /// Parameters, buffers, constants and the inputs and the tangent that operators use. Do parts of
-  /// the step that others have keep a parameter, too, is said before the updates of it are prepared.
+  /// the step that others have keep a parameter, too, is said before the updates of it are
+  /// prepared.
   void begin();
   /// The operator at a position of the order.
   void write(std::size_t position);
@@ -55,9 +56,9 @@ class RankWriter {
 
   RankStep& rank_;
   Update update_;
-  std::vector<BufferId> gathering_;  // flat, by bucket of parameters begun
-  std::size_t gathered_ = 0;         // how many of these are over
-  std::vector<BufferId> exchanged_;  // flat, by bucket of outputs begun
+  std::vector<BufferId> gathering_;          // flat, by bucket of parameters begun
+  std::size_t gathered_ = 0;                 // how many of these are over
+  std::vector<BufferId> exchanged_;          // flat, by bucket of outputs begun
   std::vector<BufferId> targets_, updates_;  // buffers of the model, and their new values
   BufferId loss_;
   std::map<std::int64_t, BufferId> metrics_;  // by output of the graph

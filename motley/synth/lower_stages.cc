@@ -37,10 +37,10 @@ struct LoweredStage {
   PartOfStep part;
   std::optional<ShardedStep> step;
   std::optional<Parts> parts;
-  std::deque<Place> places;         // by member
-  std::deque<RankStep> ranks;       // by member
-  std::deque<RankWriter> writers;   // by member
-  GroupId group;                    // none: of one device
+  std::deque<Place> places;        // by member
+  std::deque<RankStep> ranks;      // by member
+  std::deque<RankWriter> writers;  // by member
+  GroupId group;                   // none: of one device
 };
 
 /// A device's program so far.
@@ -48,7 +48,7 @@ struct LoweredRank {
   explicit LoweredRank(program::DeviceProgram start) : builder(std::move(start)) {}
   ProgramBuilder builder;
   std::int64_t task = -1;
-  std::vector<InstructionId> task_ends;  // last compute instruction of each task
+  std::vector<InstructionId> task_ends;                     // last compute instruction of each task
   std::deque<std::pair<std::size_t, InstructionId>> sends;  // by number of the task: not awaited
 };
 
@@ -130,8 +130,8 @@ class StageLowering {
         for (const std::size_t rank : step_.stages[s].ranks) {
           const std::string& name = step_.stages[s].graph.value(id).name;
           const auto [known, is_new] = holders.try_emplace({name, rank}, s);
-          const bool is_shared = step_.stages[s].ranks.size() > 1 ||
-                                 step_.stages[known->second].ranks.size() > 1;
+          const bool is_shared =
+              step_.stages[s].ranks.size() > 1 || step_.stages[known->second].ranks.size() > 1;
           if (!is_new && is_shared)
             return usage_error(
                 "synth.unsupported",
@@ -213,8 +213,7 @@ class StageLowering {
           stages_[next.stage].writers[member].write(next.op);
         builder.set_origins(from, stage.copies[next.op].of);
       }
-      for (; passage < step_.passages.size() &&
-             step_.passages[passage].position == next.position &&
+      for (; passage < step_.passages.size() && step_.passages[passage].position == next.position &&
              step_.passages[passage].from == next.stage;
            ++passage)
         pass_on(step_.passages[passage], forms_[passage]);
@@ -295,8 +294,8 @@ class StageLowering {
     // By reader: what it gets, in order.
     std::vector<std::vector<BufferId>> got(reader.ranks.size());
     const bool is_cut = form.kind == FormKind::kSharded;
-    const auto made = is_cut ? spans(passage.from, form)
-                             : std::vector<std::pair<std::int64_t, std::int64_t>>();
+    const auto made =
+        is_cut ? spans(passage.from, form) : std::vector<std::pair<std::int64_t, std::int64_t>>();
     const auto read = is_cut ? spans(passage.to, form) : made;
     // All makers begin what exchanges bring it into the form.
     std::vector<BufferId> there;
@@ -317,34 +316,37 @@ class StageLowering {
             piece.begin == read[piece.to].first && piece.end == read[piece.to].second;
         const Shape rows{slab.before, piece.end - piece.begin, slab.after};
         if (!is_all_of_maker)
-          sent = from.builder().make("motley::part",
-                                     {{sent},
-                                      {slab.before},
-                                      {piece.begin - made[piece.from].first},
-                                      {slab.after}},
-                                     dtype, rows, label);
+          sent = from.builder().make(
+              "motley::part",
+              {{sent}, {slab.before}, {piece.begin - made[piece.from].first}, {slab.after}}, dtype,
+              rows, label);
         shape = is_all_of_reader ? to.shape_on(piece.to, passage.read,
                                                reader.ranks.size() == 1 ? graph::kWholeForm : form)
                                  : rows;
       }
-      if (sender == receiver) {
-        got[piece.to].push_back(seen_as(to, sent, shape, label));
-        continue;
-      }
-      LoweredRank& out = ranks_[sender];
-      LoweredRank& in = ranks_[receiver];
-      out.sends.emplace_back(
-          out.task_ends.size(),
-          out.builder.send(sent, Rank(static_cast<std::int64_t>(receiver)), label));
-      const InstructionId after = in.task_ends.size() < kTasksAhead
-                                      ? InstructionId()
-                                      : in.task_ends[in.task_ends.size() - kTasksAhead];
-      got[piece.to].push_back(in.builder.receive(Rank(static_cast<std::int64_t>(sender)), dtype,
-                                                 std::move(shape), after, label));
+      got[piece.to].push_back(sender == receiver
+                                  ? seen_as(to, sent, shape, label)
+                                  : transfer(sender, receiver, sent, std::move(shape), label));
     }
     for (std::size_t to = 0; to < reader.ranks.size(); ++to)
       reads.ranks[to].set_value(
           passage.read, join(reads.ranks[to], to, passage, form, std::move(got[to]), label));
+  }
+
+  /// Sends from rank to rank: what the receiver gets.
+  BufferId transfer(std::size_t sender, std::size_t receiver, BufferId sent, Shape shape,
+                    const std::string& label) {
+    LoweredRank& out = ranks_[sender];
+    LoweredRank& in = ranks_[receiver];
+    const DType dtype = out.builder.buffer(sent).dtype;
+    out.sends.emplace_back(
+        out.task_ends.size(),
+        out.builder.send(sent, Rank(static_cast<std::int64_t>(receiver)), label));
+    const InstructionId after = in.task_ends.size() < kTasksAhead
+                                    ? InstructionId()
+                                    : in.task_ends[in.task_ends.size() - kTasksAhead];
+    return in.builder.receive(Rank(static_cast<std::int64_t>(sender)), dtype, std::move(shape),
+                              after, label);
   }
 
   static BufferId seen_as(RankStep& rank, BufferId x, const Shape& shape,
@@ -358,8 +360,7 @@ class StageLowering {
   BufferId join(RankStep& rank, std::size_t member, const Passage& passage, const Form& form,
                 std::vector<BufferId> pieces, const std::string& label) {
     const bool is_alone = step_.stages[passage.to].ranks.size() == 1;
-    const Shape shape =
-        rank.shape_on(member, passage.read, is_alone ? graph::kWholeForm : form);
+    const Shape shape = rank.shape_on(member, passage.read, is_alone ? graph::kWholeForm : form);
     ProgramBuilder& builder = rank.builder();
     const DType dtype = rank.graph().value(passage.read).dtype;
     if (pieces.empty())  // no part is here
@@ -395,8 +396,8 @@ class StageLowering {
           const graph::Output& output =
               step_.stages[s].graph.outputs[static_cast<std::size_t>(each.output)];
           if (output.kind == graph::OutputKind::kGradient)
-            exchange.add({s, member, rank, output.of, each.value,
-                          stages_[s].step->home(output.of)});
+            exchange.add(
+                {s, member, rank, output.of, each.value, stages_[s].step->home(output.of)});
           else if (output.kind == graph::OutputKind::kLoss)
             outcomes[rank].losses.push_back(writer.rank().keep_once(each.value, "loss"));
           else
@@ -405,7 +406,9 @@ class StageLowering {
       }
     MOTLEY_RETURN_IF_ERROR(exchange.run(
         {.bucket_bytes = options_.bucket_bytes,
-         .rank = [&](std::size_t s, std::size_t member) -> RankStep& { return stages_[s].ranks[member]; },
+         .rank = [&](std::size_t s, std::size_t member) -> RankStep& {
+           return stages_[s].ranks[member];
+         },
          .update = [&](std::size_t s, std::size_t member) -> Update& {
            return stages_[s].writers[member].update();
          },
@@ -427,7 +430,8 @@ class StageLowering {
     ranks_[rank].builder.all_reduce(buffer, label);
   }
 
-  /// Where the norm of all gradients counts, every device sums the squares of those that count here.
+  /// Where the norm of all gradients counts, every device sums the squares of those that count
+  /// here.
   void finish_updates(GradientExchange& exchange) {
     if (options_.recipe.needs_factor())
       for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -442,8 +446,8 @@ class StageLowering {
           const BufferId squares =
               builder.make("motley::square_sums", {{buffer_list(counted)}}, DType::kF64,
                            {static_cast<std::int64_t>(counted.size())}, label);
-          sum = builder.make("aten::sum.dim_IntList",
-                             {{squares}, {integers({0})}, {true}, none()}, DType::kF64, {1}, label);
+          sum = builder.make("aten::sum.dim_IntList", {{squares}, {integers({0})}, {true}, none()},
+                             DType::kF64, {1}, label);
         }
         all_reduce(rank, sum, label);
         squares_.push_back(sum);
@@ -481,15 +485,14 @@ class StageLowering {
       BufferId all_stop = stop, all_loss = loss;
       if (ranks_.size() > 1) {
         const bool is_one = dtype == DType::kF32;
-        const BufferId flat = builder.make(
-            "motley::pack", {{buffer_list(is_one ? std::vector<BufferId>{loss, stop}
-                                                 : std::vector<BufferId>{loss})}},
-            dtype, {is_one ? 2 : 1}, "loss");
+        const BufferId flat = builder.make("motley::pack",
+                                           {{buffer_list(is_one ? std::vector<BufferId>{loss, stop}
+                                                                : std::vector<BufferId>{loss})}},
+                                           dtype, {is_one ? 2 : 1}, "loss");
         all_reduce(rank, flat, "loss");
         if (!is_one) all_reduce(rank, stop, "stop");
-        const std::vector<BufferId> back =
-            builder.unpack(flat, is_one ? std::vector<Shape>{{}, {1}} : std::vector<Shape>{{}},
-                           "loss");
+        const std::vector<BufferId> back = builder.unpack(
+            flat, is_one ? std::vector<Shape>{{}, {1}} : std::vector<Shape>{{}}, "loss");
         all_loss = back[0];
         if (is_one) all_stop = back[1];
       }
@@ -548,8 +551,8 @@ class StageLowering {
   std::deque<LoweredRank> ranks_;
   std::vector<program::Group> groups_;
   std::map<std::vector<std::size_t>, GroupId> group_ids_;
-  std::vector<BufferId> squares_;           // by rank
-  std::map<std::size_t, BufferId> norms_;   // by rank
+  std::vector<BufferId> squares_;                                // by rank
+  std::map<std::size_t, BufferId> norms_;                        // by rank
   mutable std::set<std::pair<std::string, std::size_t>> saves_;  // buffer, rank
 };
 

@@ -13,12 +13,12 @@ namespace motley::synth {
 /// several devices, with micro-batches of their own (stage_graphs.h, docs/algorithms.md, "Stages").
 ///
 /// Each region's graph is lowered as a sharding over its devices. A value goes from the devices of
-/// the region that makes it to those of one that reads it by sends and receives, every part once: cut
-/// along a dimension as the maker has it, or as the readers are many, and put together again by the
-/// readers' own exchanges. Gradients are summed over all that hold a parameter by intervals in which
-/// the holders are the same; loss and wish to stop over all devices. Every device does what it does
-/// in one order of the whole step, so that none waits for another in a circle; a receive may begin
-/// two tasks ahead, and a send's buffer is free two tasks later.
+/// the region that makes it to those of one that reads it by sends and receives, every part once:
+/// cut along a dimension as the maker has it, or as the readers are many, and put together again by
+/// the readers' own exchanges. Gradients are summed over all that hold a parameter by intervals in
+/// which the holders are the same; loss and wish to stop over all devices. Every device does what
+/// it does in one order of the whole step, so that none waits for another in a circle; a receive
+/// may begin two tasks ahead, and a send's buffer is free two tasks later.
 ///
 /// Stale errors where regions are not of this graph; usage errors of accumulate_replicas, and
 /// (synth.unsupported) where replicas keep one parameter cut along different dimensions, or a

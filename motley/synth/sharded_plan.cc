@@ -75,8 +75,7 @@ Result<void> read_sources(const graph::Graph& graph, const plan::Region& region,
 }  // namespace
 
 Result<std::set<std::string>> read_kept_parameters(const graph::Graph& graph,
-                                                   const plan::Region& region,
-                                                   Sharding& sharding) {
+                                                   const plan::Region& region, Sharding& sharding) {
   std::map<std::string, ValueId> parameters;
   for (const ValueId id : values_with_role(graph, graph::ValueRole::kParameter))
     parameters.emplace(graph.value(id).name, id);
@@ -118,8 +117,8 @@ Result<RuledSharding> read_region(const graph::Graph& graph, const plan::Region&
                                   RuledSharding found) {
   Sharding& sharding = found.sharding;
   if (region.operators.size() != graph.ops.size())
-    return stale_plan(fmt::format("it splits {} operators, the model has {}", region.operators.size(),
-                             graph.ops.size()));
+    return stale_plan(fmt::format("it splits {} operators, the model has {}",
+                                  region.operators.size(), graph.ops.size()));
   sharding.shares = region.shares;
   sharding.exchanges = region.exchanges;
   MOTLEY_RETURN_IF_ERROR(read_sources(graph, region, sharding));

@@ -19,8 +19,8 @@ std::optional<graph::Strategy> find_strategy(const graph::ShardingRule& rule,
                                              const plan::OperatorSplit& split);
 /// Sets how parameters of the graph are kept that a region keeps in parts, by name; those that the
 /// graph lacks are left out; the names of the others. Stale error where one cannot be cut so.
-Result<std::set<std::string>> read_kept_parameters(const graph::Graph& graph, const plan::Region& region,
-                                  Sharding& sharding);
+Result<std::set<std::string>> read_kept_parameters(const graph::Graph& graph,
+                                                   const plan::Region& region, Sharding& sharding);
 tl::unexpected<Error> stale_plan(const std::string& what);
 
 /// A sharding as a plan writes it: of each operator's strategy only what its rule does not say

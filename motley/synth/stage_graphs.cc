@@ -23,9 +23,9 @@ using graph::SymbolicArgument;
 using graph::SymbolicArguments;
 using graph::Value;
 
-constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+constexpr std::size_t kNowhere = std::numeric_limits<std::size_t>::max();
 
-/// By replica and operator of the model, its region there; kNone: in no region.
+/// By replica and operator of the model, its region there; kNowhere: in no region.
 Result<std::vector<std::vector<std::size_t>>> find_regions(const Graph& graph,
                                                            const plan::Plan& plan) {
   const graph::Reach live = graph::find_live(graph);
@@ -33,7 +33,7 @@ Result<std::vector<std::vector<std::size_t>>> find_regions(const Graph& graph,
   for (std::size_t r = 0; r < plan.replicas.size(); ++r) {
     const plan::Replica& replica = plan.replicas[r];
     std::vector<std::size_t>& of = regions.emplace_back(
-        graph.ops.size(), replica.regions.front().covers.empty() ? 0 : kNone);
+        graph.ops.size(), replica.regions.front().covers.empty() ? 0 : kNowhere);
     for (std::size_t g = 0; g < replica.regions.size(); ++g)
       for (const plan::OpRange& range : replica.regions[g].covers) {
         if (range.end > static_cast<std::int64_t>(graph.ops.size()))
@@ -44,11 +44,11 @@ Result<std::vector<std::vector<std::size_t>>> find_regions(const Graph& graph,
         std::fill(of.begin() + range.first, of.begin() + range.end, g);
       }
     for (std::size_t i = 0; i < of.size(); ++i)
-      if (of[i] == kNone && live.holds(i))
-        return stale_error(
-            "plan.stale", fmt::format("plan: operator {}, {} in module '{}', is in no region of "
-                                      "replica {}; plan again",
-                                      i, graph.ops[i].full_name(), graph.ops[i].module, r));
+      if (of[i] == kNowhere && live.holds(i))
+        return stale_error("plan.stale",
+                           fmt::format("plan: operator {}, {} in module '{}', is in no region of "
+                                       "replica {}; plan again",
+                                       i, graph.ops[i].full_name(), graph.ops[i].module, r));
   }
   return regions;
 }
@@ -84,8 +84,7 @@ class StageCutter {
   void lay_out() {
     std::map<DeviceId, std::size_t> rank_of;
     const std::vector<plan::Member> members = plan::members(plan_);
-    for (std::size_t rank = 0; rank < members.size(); ++rank)
-      rank_of[members[rank].device] = rank;
+    for (std::size_t rank = 0; rank < members.size(); ++rank) rank_of[members[rank].device] = rank;
     for (std::size_t r = 0; r < plan_.replicas.size(); ++r) {
       first_stage_.push_back(step_.stages.size());
       for (const plan::Region& region : plan_.replicas[r].regions) {
@@ -104,14 +103,14 @@ class StageCutter {
     return copy.of.is_none() ? copy.beside : copy.of;
   }
 
-  /// Its stage in a replica; kNone: wherever it is wanted.
+  /// Its stage in a replica; kNowhere: wherever it is wanted.
   std::size_t home(std::size_t op, std::size_t replica) const {
     const OpId of = model_op(op);
-    return of.is_none() ? kNone : first_stage_[replica] + regions_[replica][of.index()];
+    return of.is_none() ? kNowhere : first_stage_[replica] + regions_[replica][of.index()];
   }
 
   void find_homes() {
-    producers_.assign(acc_.values.size(), kNone);
+    producers_.assign(acc_.values.size(), kNowhere);
     for (std::size_t i = 0; i < acc_.ops.size(); ++i)
       for (const ValueId output : acc_.ops[i].outputs) producers_[output.index()] = i;
   }
@@ -132,9 +131,9 @@ class StageCutter {
   void find_needs() {
     stages_of_.resize(acc_.ops.size());
     for (const Accumulation::Term& term : step_.accumulated.terms)
-      if (const std::size_t op = producers_[term.value.index()]; op != kNone) {
+      if (const std::size_t op = producers_[term.value.index()]; op != kNowhere) {
         const std::size_t at = home(op, term.replica);
-        stages_of_[op].insert(at == kNone ? first_stage_[term.replica] : at);
+        stages_of_[op].insert(at == kNowhere ? first_stage_[term.replica] : at);
       }
     for (std::size_t op = acc_.ops.size(); op-- > 0;) {
       if (stages_of_[op].empty()) continue;
@@ -152,8 +151,8 @@ class StageCutter {
   void share_update(const Accumulation::Term& term) {
     const ValueId source = source_of(model_.outputs[term.output].of);
     const std::size_t producer = producers_[term.value.index()];
-    const std::size_t at = producer == kNone ? kNone : home(producer, term.replica);
-    if (at == kNone) return;
+    const std::size_t at = producer == kNowhere ? kNowhere : home(producer, term.replica);
+    if (at == kNowhere) return;
     for (std::size_t op = 0; op < acc_.ops.size(); ++op) {
       bool reads = false;
       graph::for_each_value(acc_.ops[op].arguments,
@@ -168,9 +167,9 @@ class StageCutter {
 
   void need(ValueId value, std::size_t stage) {
     const std::size_t producer = producers_[value.index()];
-    if (producer == kNone) return;
+    if (producer == kNowhere) return;
     const std::size_t at = home(producer, step_.stages[stage].replica);
-    const std::size_t from = at == kNone ? stage : at;
+    const std::size_t from = at == kNowhere ? stage : at;
     stages_of_[producer].insert(from);
     if (from != stage) passing_[{producer, from}].insert({value, stage});
   }
@@ -210,17 +209,19 @@ class StageCutter {
           before.insert(task);
           const StageTask& about = tasks[task];
           if (static_cast<std::int64_t>(about.micro_batch) != pass) return;
-          const bool is_apart = about.region != stage ||
-                                (about.pass == StageTask::Pass::kBackward) != is_backward;
+          const bool is_apart =
+              about.region != stage || (about.pass == StageTask::Pass::kBackward) != is_backward;
           level = std::max(level, at + (is_apart ? 1 : 0));
         });
-        const auto [entry, is_new] = known.try_emplace({pass, stage, is_backward, level},
-                                                       tasks.size());
+        const auto [entry, is_new] =
+            known.try_emplace({pass, stage, is_backward, level}, tasks.size());
         const std::size_t task = entry->second;
         if (is_new) {
-          tasks.push_back({stage, static_cast<std::size_t>(pass),
+          tasks.push_back({stage,
+                           static_cast<std::size_t>(pass),
                            is_backward ? StageTask::Pass::kBackward : StageTask::Pass::kForward,
-                           0, {}});
+                           0,
+                           {}});
           members.emplace_back();
           needs.emplace_back();
         }
@@ -230,16 +231,17 @@ class StageCutter {
         tasks[task].work += work_of(op) / static_cast<double>(step_.stages[stage].ranks.size());
         placed[{op, stage}] = {task, level};
       }
-    for (std::size_t t = 0; t < tasks.size(); ++t) tasks[t].needs.assign(needs[t].begin(), needs[t].end());
+    for (std::size_t t = 0; t < tasks.size(); ++t)
+      tasks[t].needs.assign(needs[t].begin(), needs[t].end());
     number(order_tasks(tasks, task_places()), members);
   }
 
   /// Where the value comes from that a stage reads.
   Instance maker(ValueId value, std::size_t stage) const {
     const std::size_t producer = producers_[value.index()];
-    if (producer == kNone) return {kNone, stage};
+    if (producer == kNowhere) return {kNowhere, stage};
     const std::size_t at = home(producer, step_.stages[stage].replica);
-    return {producer, at == kNone ? stage : at};
+    return {producer, at == kNowhere ? stage : at};
   }
 
   /// Seconds on some device: what counts is how tasks compare.
@@ -256,8 +258,8 @@ class StageCutter {
     for (std::size_t s = 0; s < step_.stages.size(); ++s) {
       const StageGraph& stage = step_.stages[s];
       const plan::Replica& replica = plan_.replicas[stage.replica];
-      const auto behind = static_cast<std::int64_t>(replica.regions.size() -
-                                                    (s - first_stage_[stage.replica]));
+      const auto behind =
+          static_cast<std::int64_t>(replica.regions.size() - (s - first_stage_[stage.replica]));
       places.push_back({stage.ranks, stage.region->ahead > 0 ? stage.region->ahead : behind});
     }
     return places;
@@ -287,10 +289,8 @@ class StageCutter {
   void add_operator(const Instance& instance, std::int64_t position, std::int64_t task) {
     StageGraph& stage = step_.stages[instance.stage];
     Op made = acc_.ops[instance.op];
-    if (made.name == kSumReplicas)
-      made.arguments = {{own_term(instance.op, instance.stage)}};
-    for (SymbolicArgument& argument : made.arguments)
-      argument = mapped(argument, instance.stage);
+    if (made.name == kSumReplicas) made.arguments = {{own_term(instance.op, instance.stage)}};
+    for (SymbolicArgument& argument : made.arguments) argument = mapped(argument, instance.stage);
     const OpId id(static_cast<std::int64_t>(stage.graph.ops.size()));
     for (ValueId& output : made.outputs) {
       const ValueId there = output;
@@ -334,7 +334,7 @@ class StageCutter {
     StageGraph& stage = step_.stages[s];
     const auto [found, is_new] = stage.values.try_emplace(value);
     if (is_new) {
-      MOTLEY_CHECK(producers_[value.index()] == kNone);
+      MOTLEY_CHECK(producers_[value.index()] == kNowhere);
       found->second = add_value(stage, acc_.value(value));
     }
     return found->second;
@@ -372,15 +372,14 @@ class StageCutter {
     std::map<std::pair<std::size_t, std::size_t>, ValueId> sums;  // output, stage
     for (const Accumulation::Term& term : step_.accumulated.terms) {
       const std::size_t producer = producers_[term.value.index()];
-      std::size_t at = producer == kNone ? kNone : home(producer, term.replica);
-      if (at == kNone) at = first_stage_[term.replica];
+      std::size_t at = producer == kNowhere ? kNowhere : home(producer, term.replica);
+      if (at == kNowhere) at = first_stage_[term.replica];
       const ValueId value = here(term.value, at);
       const auto [sum, is_new] = sums.try_emplace({term.output, at}, value);
       if (is_new) continue;
       const Value about = step_.stages[at].graph.value(value);
-      sum->second = add_last(at, "aten::add", "Tensor",
-                             {{sum->second}, {value}, {std::int64_t{1}}}, about,
-                             model_.value(model_.outputs[term.output].value).producer);
+      sum->second = add_last(at, "aten::add", "Tensor", {{sum->second}, {value}, {std::int64_t{1}}},
+                             about, model_.value(model_.outputs[term.output].value).producer);
     }
     for (const auto& [output, stage, value] : updated_)
       sums.try_emplace({output, stage}, here(value, stage));
@@ -422,7 +421,7 @@ class StageCutter {
     if (sources_.empty()) {
       std::map<std::pair<graph::ValueRole, std::string>, ValueId> named;
       for (std::size_t v = 0; v < acc_.values.size(); ++v)
-        if (producers_[v] == kNone)
+        if (producers_[v] == kNowhere)
           named.try_emplace({acc_.values[v].role, acc_.values[v].name},
                             ValueId(static_cast<std::int64_t>(v)));
       for (std::size_t v = 0; v < model_.values.size(); ++v) {
@@ -440,16 +439,16 @@ class StageCutter {
   const std::vector<std::vector<std::size_t>> regions_;
   StagedStep& step_;
   const Graph& acc_;
-  std::vector<std::size_t> first_stage_;           // by replica
-  std::vector<std::size_t> producers_;             // by value of the accumulated graph
-  std::vector<std::set<std::size_t>> stages_of_;   // by operator of it
+  std::vector<std::size_t> first_stage_;          // by replica
+  std::vector<std::size_t> producers_;            // by value of the accumulated graph
+  std::vector<std::set<std::size_t>> stages_of_;  // by operator of it
   std::map<std::pair<std::size_t, std::size_t>, std::set<std::pair<ValueId, std::size_t>>>
-      passing_;                                    // operator, stage -> value, reader
+      passing_;  // operator, stage -> value, reader
   /// Output, stage, value: new values of buffers that other stages have, too.
   std::set<std::tuple<std::size_t, std::size_t, ValueId>> updated_;
   std::vector<Instance> first_, last_, order_;
-  std::vector<std::int64_t> task_of_;              // by position
-  std::map<ValueId, ValueId> sources_;             // of the model -> of the accumulated graph
+  std::vector<std::int64_t> task_of_;   // by position
+  std::map<ValueId, ValueId> sources_;  // of the model -> of the accumulated graph
 };
 
 }  // namespace

@@ -58,9 +58,9 @@ class ListScheduler {
 
   bool may_begin(const StageTask& task) const {
     const RegionProgress& here = progress_[task.region];
-    return has_begun(task) || (here.next->first == task.micro_batch &&
-                               here.under_way < std::max<std::int64_t>(
-                                                    regions_[task.region].ahead, 1));
+    return has_begun(task) ||
+           (here.next->first == task.micro_batch &&
+            here.under_way < std::max<std::int64_t>(regions_[task.region].ahead, 1));
   }
 
   double earliest(std::size_t t) const {

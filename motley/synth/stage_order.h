@@ -33,7 +33,8 @@ struct TaskPlace {
 /// O(tasks x tasks ready at once).
 ///
 /// Example: two regions of a device each, 1 forward and 2 backward, two micro-batches, ahead 2 and
-/// 1: F0, F1 and after F0 on the other f0; there b0 follows at 2, f1 at 4, b1 at 5; B0 at 4, B1 at 7.
+/// 1: F0, F1 and after F0 on the other f0; there b0 follows at 2, f1 at 4, b1 at 5; B0 at 4, B1
+/// at 7.
 std::vector<std::size_t> order_tasks(const std::vector<StageTask>& tasks,
                                      const std::vector<TaskPlace>& regions);
 

@@ -81,8 +81,8 @@ class StageSharder {
     for (const plan::OpRange& range : covers)
       wanted += static_cast<std::size_t>(range.end - range.first);
     if (wanted != given.size())
-      return stale_plan(fmt::format("a region splits {} operators and covers {}", given.size(),
-                                    wanted));
+      return stale_plan(
+          fmt::format("a region splits {} operators and covers {}", given.size(), wanted));
     return splits;
   }
 
@@ -111,7 +111,8 @@ class StageSharder {
       const auto way = find_strategy(rule, split);
       if (!way || !can_lower(stage.graph, id, rule, *way, made.sharding.shares))
         return stale_plan(fmt::format(
-            "operator {}, {} in module '{}', cannot be split as '{}' for {} samples; its rule is {}",
+            "operator {}, {} in module '{}', cannot be split as '{}' for {} samples; its rule is "
+            "{}",
             copy.of.value, op.full_name(), op.module, print_split(split), batch, print_rule(rule)));
       made.rules[i] = std::move(rule);
       made.sharding.ops[i] = *way;
@@ -147,8 +148,7 @@ class StageSharder {
     StageSharding& made = made_[s];
     made.sharding.sources.assign(stage.graph.values.size(), graph::kWholeForm);
     for (const auto& [value, form] : made.received) made.sharding.sources[value.index()] = form;
-    MOTLEY_ASSIGN(const auto kept,
-                  read_kept_parameters(stage.graph, *stage.region, made.sharding));
+    MOTLEY_ASSIGN(const auto kept, read_kept_parameters(stage.graph, *stage.region, made.sharding));
     (void)kept;
     Held held(stage.graph.values.size());
     held.homes = made.sharding.sources;

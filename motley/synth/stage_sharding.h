@@ -21,8 +21,8 @@ struct StageSharding {
 };
 
 /// By stage. Copies of the model's operators are split as the plan's regions say, what was added
-/// fits its operands as best (best_strategy). Stale errors where an operator cannot be split so or a
-/// parameter cannot be kept so.
+/// fits its operands as best (best_strategy). Stale errors where an operator cannot be split so or
+/// a parameter cannot be kept so.
 Result<std::vector<StageSharding>> find_stage_shardings(const graph::Graph& model,
                                                         const StagedStep& step);
 

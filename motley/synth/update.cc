@@ -208,10 +208,10 @@ void Update::write_batch(const Batch& batch, const std::string& label) {
   if (!has_direction(optimizer.kind)) {
     // Of a part of a larger step others may have the parameter, too.
     const bool is_portable =
-        rank_.step().is_portable() || (rank_.step().part != nullptr &&
-                                       rank_.step().options.updates == plan::Updates::kPortable);
-    builder.compute(is_portable ? "motley::update.portable" : "motley::update",
-                    arguments, {}, label);
+        rank_.step().is_portable() ||
+        (rank_.step().part != nullptr && rank_.step().options.updates == plan::Updates::kPortable);
+    builder.compute(is_portable ? "motley::update.portable" : "motley::update", arguments, {},
+                    label);
     return;
   }
   std::vector<BufferId> directions;

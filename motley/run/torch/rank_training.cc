@@ -110,8 +110,8 @@ Result<void> check_tensors(const Checkpoint& checkpoint, const program::DevicePr
   const std::set<std::string> saved(optimizer.begin(), optimizer.end());
   const auto* missing = find_missing(states, saved);
   // Others may have parameters that are not here, and their states.
-  const bool has_all = std::none_of(
-      program.buffers.begin(), program.buffers.end(), [](const Buffer& buffer) {
+  const bool has_all =
+      std::none_of(program.buffers.begin(), program.buffers.end(), [](const Buffer& buffer) {
         return buffer.part && buffer.part->before == 1 && buffer.part->after == 1 &&
                buffer.part->begin == 0 && buffer.part->extent == buffer.elements();
       });

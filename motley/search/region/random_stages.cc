@@ -59,7 +59,8 @@ class StageDrawer {
 
   void draw_replicas(std::size_t devices) {
     const std::int64_t least = std::max<std::int64_t>(1, range_.min_samples);
-    const auto most = static_cast<std::size_t>(std::max<std::int64_t>(1, range_.global_batch / least));
+    const auto most =
+        static_cast<std::size_t>(std::max<std::int64_t>(1, range_.global_batch / least));
     const std::size_t count = 1 + below(std::min<std::size_t>({kMostReplicas, devices, most}));
     std::int64_t left = range_.global_batch;
     for (std::size_t r = 0; r < count; ++r) {
@@ -70,7 +71,9 @@ class StageDrawer {
                                    below(static_cast<std::size_t>(left - after - least) + 1));
       const auto times = static_cast<std::size_t>(samples / least);
       replicas_.push_back(
-          {samples, {}, static_cast<std::int64_t>(1 + below(std::min<std::size_t>(kMostPasses, times)))});
+          {samples,
+           {},
+           static_cast<std::int64_t>(1 + below(std::min<std::size_t>(kMostPasses, times)))});
       left -= samples;
     }
   }
@@ -89,8 +92,7 @@ class StageDrawer {
           region.covers.push_back({op, op + 1});
       }
       if (region.covers.empty()) continue;
-      if (below(2) == 0)
-        region.ahead = static_cast<std::int64_t>(1 + below(kMostPasses));
+      if (below(2) == 0) region.ahead = static_cast<std::int64_t>(1 + below(kMostPasses));
       replica.regions.push_back(std::move(region));
     }
     for (std::size_t g = 0; g < replica.regions.size(); ++g) draw_devices(replica, g, devices);
@@ -111,15 +113,15 @@ class StageDrawer {
       }
       case 1: {  // a pipeline
         std::map<std::string, std::size_t> of_module;
-        const std::size_t forward = static_cast<std::size_t>(
-            std::count_if(graph_.ops.begin(), graph_.ops.end(), [](const graph::Op& op) {
-              return op.direction == graph::Direction::kForward;
-            }));
+        const std::size_t forward = static_cast<std::size_t>(std::count_if(
+            graph_.ops.begin(), graph_.ops.end(),
+            [](const graph::Op& op) { return op.direction == graph::Direction::kForward; }));
         std::size_t seen = 0;
         for (std::size_t i = 0; i < of.size(); ++i) {
           const graph::Op& op = graph_.ops[i];
           const bool is_forward = op.direction == graph::Direction::kForward;
-          const std::size_t stage = std::min(regions - 1, seen * regions / std::max<std::size_t>(1, forward));
+          const std::size_t stage =
+              std::min(regions - 1, seen * regions / std::max<std::size_t>(1, forward));
           if (is_forward) ++seen;
           of[i] = is_forward ? of_module.try_emplace(op.module, stage).first->second
                              : of_module.try_emplace(op.module, regions - 1).first->second;
@@ -212,8 +214,8 @@ Result<std::optional<StagesChoice>> draw_fitting_stages(const plan::Problem& pro
     for (const plan::Replica& replica : choice.plan.replicas) regions += replica.regions.size();
     for (std::size_t rank = 0; rank < members.size(); ++rank) {
       const cluster::Device& device = problem.cluster->device(members[rank].device);
-      choice.peaks.push_back(cost::with_framework(
-          device, program::find_memory_peak(program.devices[rank]).total));
+      choice.peaks.push_back(
+          cost::with_framework(device, program::find_memory_peak(program.devices[rank]).total));
       if (device.memory && choice.peaks.back() > *device.memory)
         why.push_back(fmt::format("{} needs {}, has {}", device.name,
                                   format_bytes(choice.peaks.back()), format_bytes(*device.memory)));

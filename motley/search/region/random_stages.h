@@ -24,9 +24,9 @@ struct StageRange {
 /// Draws replicas that are cut into regions: how many, their devices, samples and micro-batches;
 /// each replica's operators by stretches of the graph, by modules (a pipeline: what belongs to the
 /// backward pass goes with the forward pass of its module), or one by one; regions of one device or
-/// of several that split operators at random; how many micro-batches may be under way. Devices may be
-/// in several regions of a replica. A model that needs all samples at once stays one replica and one
-/// micro-batch. Same seed, same result; everything that lowering has can come.
+/// of several that split operators at random; how many micro-batches may be under way. Devices may
+/// be in several regions of a replica. A model that needs all samples at once stays one replica and
+/// one micro-batch. Same seed, same result; everything that lowering has can come.
 std::vector<plan::Replica> draw_stages(const graph::Graph& graph, const StageRange& range,
                                        std::uint64_t seed);
 
@@ -37,9 +37,9 @@ struct StagesChoice {
   std::vector<Bytes> peaks;
 };
 
-/// Draws by the problem's seed, again, at most 20 times, what does not fit into the devices' memory.
-/// Empty: nothing fitted; `why` then has the arithmetic of the last, else what was drawn. Needs two
-/// devices.
+/// Draws by the problem's seed, again, at most 20 times, what does not fit into the devices'
+/// memory. Empty: nothing fitted; `why` then has the arithmetic of the last, else what was drawn.
+/// Needs two devices.
 Result<std::optional<StagesChoice>> draw_fitting_stages(const plan::Problem& problem,
                                                         const graph::Graph& graph,
                                                         std::vector<std::string>& why);

@@ -20,8 +20,7 @@ TEST(DrawStages, PlansAreLoweredAndComeToTheirEnd) {
   for (const char* model : {"mlp", "gpt"}) {
     const InventedProfile invented(synth::read_graph(model), three_devices("emulated", ""), 12);
     plan::Problem problem = invented.problem();
-    const StageRange range{problem.cluster, problem.devices, 12, 1,
-                           plan::BatchNormSpan::kStep};
+    const StageRange range{problem.cluster, problem.devices, 12, 1, plan::BatchNormSpan::kStep};
     for (std::uint64_t seed = 0; seed < testing::rounds(12, 200); ++seed) {
       SCOPED_TRACE(std::string(model) + " seed " + std::to_string(seed));
       plan::Plan plan = plan::blank_plan(problem);

@@ -260,8 +260,7 @@ Result<PlanPrice> StepEvaluator::price_whole(const plan::Plan& plan) const {
 
 Result<std::optional<PlanPrice>> StepEvaluator::price_by_line(const plan::Plan& plan) const {
   const std::int64_t times = plan.replicas.front().micro_batches;
-  if (times <= kWholeStep || !costs_.jitter.empty() || plan::has_stages(plan))
-    return std::nullopt;
+  if (times <= kWholeStep || !costs_.jitter.empty() || plan::has_stages(plan)) return std::nullopt;
   std::vector<StepPrice> shorter;
   std::optional<PlanPrice> price;
   for (const std::int64_t fewer : kLine) {

@@ -9,7 +9,7 @@ namespace {
 constexpr double kLeap = 1.15;         // costs above so many times the samples need not be known
 constexpr int kMostGenerations = 200;  // of column generation; then what is known counts
 constexpr double kCollectLeap = 1.03;
-constexpr double kSlack = 1e-6;  // of the samples: what is this near counts as possible
+constexpr double kSamplesSlack = 1e-6;  // of the samples: what is this near counts as possible
 constexpr double kDear = 1e12;   // a price that nobody pays
 
 /// The least of all layers' work a sample on one device of the pool, by its best units.
@@ -157,17 +157,17 @@ SampleAnswer SampleBound::ask(double seconds, std::int64_t samples) {
     add_known(lp, seconds, samples, column_of, known);
     const double value = lp.solve();
     answer.prices = lp.prices();
-    if (value >= wanted * (1 - kSlack)) {
+    if (value >= wanted * (1 - kSamplesSlack)) {
       answer.is_possible = true;
       break;
     }
     // Prices that prove just less than what is wanted.
     std::vector<double> scaled = answer.prices;
     if (value > 0)
-      for (double& each : scaled) each *= wanted * (1 - kSlack / 2) / value;
+      for (double& each : scaled) each *= wanted * (1 - kSamplesSlack / 2) / value;
     else
       scaled.assign(pools.size() + 1, 0);
-    double spare = wanted * (1 - kSlack / 2);
+    double spare = wanted * (1 - kSamplesSlack / 2);
     for (std::size_t pool = 0; pool < limits.size(); ++pool) spare -= scaled[pool] * limits[pool];
     // A pool that nothing uses yet has a price of 0, at which all looks good: it gets what is left.
     const double part = std::max(spare, 0.0) / static_cast<double>(pools.size());

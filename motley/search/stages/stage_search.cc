@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 
 #include "motley/search/stages/merged_layers.h"
@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kGrowth = 1.3;  // of a time that is too short
 /// Seconds that no step takes: what takes so long cannot be done, as where a link is missing.
-constexpr double kNever = 1e15;
+constexpr double kTooLong = 1e15;
 constexpr double kBoundPrecision =
     5e-3;                          // between a time that is proved impossible and one that is not
 constexpr double kDescent = 0.02;  // of a time that is long enough
@@ -50,7 +50,13 @@ struct Bracket {
 /// answered yes are cheap, a no has to be proved.
 Bracket descend(SampleBound& bound, double least, std::int64_t samples) {
   Bracket bracket{least, least, {}};
-  while (!bound.is_known_possible(bracket.possible, samples)) bracket.possible *= kGrowth;
+  while (!bound.is_known_possible(bracket.possible, samples)) {
+    bracket.possible *= kGrowth;
+    if (!(bracket.possible > 0 && bracket.possible < kTooLong)) {
+      bracket.possible = kTooLong;
+      return bracket;
+    }
+  }
   double below = bracket.possible / kGrowth;
   while (bracket.possible > below * (1 + kBoundPrecision)) {
     const double middle = std::sqrt(bracket.possible * below);
@@ -118,6 +124,12 @@ class StageSearch {
     }
     const double least = rate_bound(sums_, question_.global_batch) * (1 - 1e-9);
     const Bracket start = find_bound(least);
+    if (start.possible >= kTooLong) {
+      outcome_.why.push_back(
+          "no plan of stages was found: of some layers no times are known, or "
+          "devices cannot reach each other");
+      return std::move(outcome_);
+    }
     MOTLEY_RETURN_IF_ERROR(add_mixes(start));
     MOTLEY_RETURN_IF_ERROR(price_mixes());
     finish();
@@ -229,7 +241,7 @@ double StageSearch::seconds_of(const Mix& mix) const {
   while (samples_of(mix, above) < question_.global_batch) {
     below = above;
     above *= kGrowth;
-    if (!(above < kNever)) return std::numeric_limits<double>::infinity();
+    if (!(above < kTooLong)) return std::numeric_limits<double>::infinity();
   }
   for (int i = 0; i < 30 && above > below * (1 + 1e-6); ++i) {
     const double middle = (below + above) / 2;
@@ -383,7 +395,7 @@ Result<void> StageSearch::price_mixes() {
       slower_[shape] = time / ringed_.seconds(shape, does);
     }
     const double known = seconds_of(mix);
-    if (known < kNever) ranked.emplace_back(known, std::move(mix));
+    if (known < kTooLong) ranked.emplace_back(known, std::move(mix));
   }
   std::sort(ranked.begin(), ranked.end());
   for (std::size_t i = 0; i < ranked.size(); ++i) {

@@ -183,8 +183,8 @@ void ProgramBuilder::set_part(BufferId buffer, program::Part part) {
 void ProgramBuilder::place_frees() {
   constexpr std::size_t kNever = SIZE_MAX;
   const std::size_t buffers = program_.buffers.size();
-  std::vector<std::size_t> last_use(buffers, kNever);           // compute instruction
-  std::vector<InstructionId> exchanged(buffers);                // last transfer
+  std::vector<std::size_t> last_use(buffers, kNever);  // compute instruction
+  std::vector<InstructionId> exchanged(buffers);       // last transfer
   std::vector<std::vector<InstructionId>> sends(buffers);
   std::vector<std::pair<InstructionId, std::size_t>> finished;  // transfer, compute that waited
   std::map<InstructionId, std::size_t> over;                    // send, compute that waited

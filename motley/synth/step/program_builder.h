@@ -85,10 +85,10 @@ class ProgramBuilder {
   program::DeviceProgram program_;
   GroupId group_{0};
   std::map<std::string, BufferId> persistent_;  // by name
-  std::vector<InstructionId> computed_;     // by buffer: the compute instruction that wrote it
-  std::vector<InstructionId> transferred_;  // by buffer: the transfer that summed it
-  std::vector<InstructionId> received_;     // by buffer: the receive that gave it
-  InstructionId waited_;                    // the last transfer that the compute lane waited for
+  std::vector<InstructionId> computed_;         // by buffer: the compute instruction that wrote it
+  std::vector<InstructionId> transferred_;      // by buffer: the transfer that summed it
+  std::vector<InstructionId> received_;         // by buffer: the receive that gave it
+  InstructionId waited_;  // the last transfer that the compute lane waited for
   /// By sending rank the last receive that the compute lane waited for.
   std::map<Rank, InstructionId> waited_from_;
   std::vector<InstructionId> awaited_;  // sends

@@ -93,7 +93,7 @@ RankStep::Arriving RankStep::gather(ValueId id, const Form& from, const std::str
   const BufferId flat = builder().cut(value(id), slab, {own(from.extent)}, label);
   const std::int64_t width = slab.before * slab.after;
   const BufferId all = builder().exchange(program::kAllGather, flat, {integers(parts, width)},
-                                         width * from.extent, label);
+                                          width * from.extent, label);
   return {all, slab, parts, whole_shape(id)};
 }
 
@@ -104,7 +104,7 @@ BufferId RankStep::all_reduce(ValueId id, const std::string& label) {
   }
   const BufferId copy =
       builder().make("aten::clone", {{value(id)}, keyword("memory_format", "contiguous")},
-                    graph().value(id).dtype, whole_shape(id), label);
+                     graph().value(id).dtype, whole_shape(id), label);
   builder().all_reduce(copy, label);
   return copy;
 }
@@ -115,7 +115,7 @@ RankStep::Arriving RankStep::reduce_scatter(ValueId id, const Form& to, const st
   const std::int64_t width = slab.before * slab.after;
   const BufferId flat = builder().cut(value(id), slab, parts, label);
   const BufferId part = builder().exchange(program::kReduceScatter, flat, {integers(parts, width)},
-                                          width * own(to.extent), label);
+                                           width * own(to.extent), label);
   return {part, slab, {own(to.extent)}, local_shape(id, to)};
 }
 
@@ -136,14 +136,14 @@ RankStep::Arriving RankStep::all_to_all(ValueId id, const Form& from, const Form
 BufferId RankStep::take_part(ValueId id, BufferId whole, const Form& to, const std::string& label) {
   const Slab slab = slab_of(whole_shape(id), to);
   return builder().make("motley::part", {{whole}, {slab.before}, {begin(to.extent)}, {slab.after}},
-                       builder().buffer(whole).dtype, local_shape(id, to), label);
+                        builder().buffer(whole).dtype, local_shape(id, to), label);
 }
 
 BufferId RankStep::keep_once(BufferId whole, const std::string& label) {
   if (place_.is_keeper()) return whole;
   const program::Buffer like = builder().buffer(whole);
   return builder().make("aten::zeros_like", {{whole}, none(), none(), none(), none(), none()},
-                       like.dtype, like.shape, label);
+                        like.dtype, like.shape, label);
 }
 
 BufferId RankStep::take_keepers(BufferId whole, const std::string& label) {

@@ -26,7 +26,7 @@ struct Copy {
   OpId of;  ///< of the model's graph; none: added
   std::int64_t micro_batch = 0;
   plan::Stretch stretch = {};  ///< the micro-batch's samples
-  OpId beside = {};  ///< of what was added: the model's operator for which; none: for any
+  OpId beside = {};            ///< of what was added: the model's operator for which; none: for any
   /// Where its first result there has the samples of the whole batch; whole: it has none.
   graph::Form samples = graph::kWholeForm;
   bool operator==(const Copy&) const = default;

@@ -377,8 +377,9 @@ TEST(Draw, PartsAndMicroBatchesGiveTheSameBitsAsTheWhole) {
     std::vector<at::Tensor> parts;
     for (std::int64_t m = 0; m < 2; ++m)
       for (const auto& [first, count] : {std::pair<std::int64_t, std::int64_t>{0, 3}, {3, 1}})
-        parts.push_back(draw({distribution, {3, count, 5}, dtype, {3, 5, first, 4, 4 * 5, m * 4 * 5, 8 * 5}},
-                             stream, at::kCPU));
+        parts.push_back(
+            draw({distribution, {3, count, 5}, dtype, {3, 5, first, 4, 4 * 5, m * 4 * 5, 8 * 5}},
+                 stream, at::kCPU));
     EXPECT_TRUE(at::cat(parts, 1).equal(whole)) << static_cast<int>(distribution) << " " << dtype;
   }
 }

@@ -10,7 +10,8 @@ namespace motley::run {
 /// Where the elements of a local tensor stand in the global one. The tensor is seen as [outer,
 /// part, inner], of whose middle `global` the part is [first, first + part): element (o, s, j) has
 /// place (o * global + first + s) * inner + j in the micro-batch. A micro-batch has of the whole
-/// batch's elements, seen as rows of `stride`, the `run` neighbours behind the first `skip` of each.
+/// batch's elements, seen as rows of `stride`, the `run` neighbours behind the first `skip` of
+/// each.
 struct ElementPlace {
   std::int64_t outer = 1, inner = 1;
   std::int64_t first = 0, global = 0;

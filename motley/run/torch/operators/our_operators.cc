@@ -130,9 +130,10 @@ struct PlaceArguments {
       return {};
     return usage_error(
         "run.bad-instruction",
-        fmt::format("found draw {}, outer {}, inner {}, {} behind {} of {}, wanted a draw from 0 to "
-                    "2^30, positive sizes and no more than there are",
-                    draw, place.outer, place.inner, place.run, place.skip, place.stride));
+        fmt::format(
+            "found draw {}, outer {}, inner {}, {} behind {} of {}, wanted a draw from 0 to "
+            "2^30, positive sizes and no more than there are",
+            draw, place.outer, place.inner, place.run, place.skip, place.stride));
   }
   RandomStream stream(const Frame& frame) const {
     return {.seed = frame.seed, .step = frame.step, .draw = draw};

@@ -1,4 +1,6 @@
 // Pipelines: what one device sends to another overlaps with what either computes.
+#include "motley/testing/pipeline_program.h"
+
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -6,11 +8,10 @@
 #include <cmath>
 
 #include "motley/base/random.h"
-#include "motley/cost/layers/pipeline_span.h"
 #include "motley/program/program_text.h"
 #include "motley/simulate/simulate.h"
 #include "motley/testing/label_cost.h"
-#include "motley/testing/pipeline_program.h"
+#include "peers/steps/pipeline_span.h"
 
 namespace motley::simulate {
 namespace {
@@ -83,7 +84,7 @@ TEST(Pipeline, TakesTheSpanOfItsSchedule) {
       return from + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(to - from)));
     };
     std::vector<PipelineProgram::Stage> stages;
-    std::vector<cost::MicroBatchTimes> times;
+    std::vector<peers::MicroBatchTimes> times;
     std::int64_t least = 90;
     for (std::int64_t s = draw(1, 6); s > 0; --s) {
       stages.push_back({draw(1, 90), draw(1, 90)});
@@ -98,7 +99,7 @@ TEST(Pipeline, TakesTheSpanOfItsSchedule) {
     const trace::Trace trace = run(
         PipelineProgram(stages, message, micro_batches).one_forward_one_backward(), LabelCost(0));
     const Seconds span =
-        cost::pipeline_span(times, Seconds(static_cast<double>(message) * 1e-9), micro_batches);
+        peers::pipeline_span(times, Seconds(static_cast<double>(message) * 1e-9), micro_batches);
     EXPECT_EQ(end_of(trace), std::llround(span.value * 1e9)) << "seed " << seed;
   }
 }

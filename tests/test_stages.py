@@ -1,0 +1,111 @@
+"""Replicas cut into stages, or into any regions, train as one device does: drawn plans, plans that are searched for
+models that fit no device, and what such a run leaves behind."""
+
+import json
+import sys
+
+import pytest
+from conftest import SLOW
+from parity import LIMIT, NAMES, Family, differences
+
+THREE = """
+schema = "motley.cluster/1"
+name = "small"
+[[node]]
+name = "a"
+  [[node.device]]
+  kind = "cpu"
+  speed = 0.6
+  memory = "{0}"
+[[node]]
+name = "b"
+  [[node.device]]
+  kind = "cpu"
+  speed = 0.5
+  memory = "{1}"
+[[node]]
+name = "c"
+  [[node.device]]
+  kind = "cpu"
+  speed = 0.4
+  memory = "{2}"
+"""
+
+
+def has_stages(plan):
+    return any(len(replica["regions"]) > 1 for replica in plan["replicas"])
+
+
+def drawn_stages(motley, family, cluster, count):
+    """Seeds of which the planner `random` draws stages."""
+    seeds = []
+    for seed in range(200):
+        path = family.folder / "drawn.json"
+        words = ["plan", "-m", family.path, "-C", cluster, "--global-batch", family.batch, "--planner", "random",
+                 "--seed", seed, "--profile", "model", "-o", path]  # fmt: skip
+        assert motley(*words).code == 0
+        if has_stages(json.loads(path.read_text())):
+            seeds.append(seed)
+        if len(seeds) == count:
+            return seeds
+    raise AssertionError(f"only {seeds} of 200 draws are stages")
+
+
+@pytest.fixture
+def profiled(motley, mlp, cluster):
+    assert motley("profile", "-m", mlp, "-C", cluster, "--global-batch", 60).code == 0
+
+
+@pytest.mark.parametrize("name", NAMES if SLOW else ["mlp", "gpt_tied", "lstm", "vit"])
+def test_drawn_stages_equal_one_device(motley, profiled, cluster, environment, tmp_path, name):
+    family = Family(name, tmp_path, cluster, environment)
+    for i, seed in enumerate(drawn_stages(motley, family, cluster, 6 if SLOW else 2)):
+        found = family.run("run", seed, "--planner", "random", "--resume", "never",
+                           "--transport", "gloo" if i % 2 else "auto")  # fmt: skip
+        loss, worst, where = differences(found, family.reference(seed))
+        assert loss < LIMIT and worst < LIMIT, (name, seed, loss, worst, where)
+
+
+def test_stages_go_on_under_another_plan(motley, profiled, cluster, environment, tmp_path):
+    """Adam's states are kept by the devices that have the parameters, and found by others."""
+    family = Family("gpt_tied", tmp_path, cluster, environment)
+    seed = drawn_stages(motley, family, cluster, 1)[0]
+    flags = ["--optimizer", "adamw", "--clip-norm", 0.5]
+    whole = family.run("whole", seed, "--planner", "split", *flags)
+    family.run("half", seed, "--planner", "random", *flags, steps=7)
+    rest = family.run("half", seed, "--planner", "split", *flags)
+    loss, worst, where = differences(rest, type(whole)(whole.losses[7:], whole.state))
+    assert loss < 1e-4 and worst < 1e-3, (loss, worst, where)  # Adam divides by what rounding moves
+    back = family.run("back", seed, "--planner", "split", *flags, steps=7)
+    assert len(back.losses) == 7
+    rest = family.run("back", seed, "--planner", "random", *flags)
+    loss, worst, where = differences(rest, type(whole)(whole.losses[7:], whole.state))
+    assert loss < 1e-4 and worst < 1e-3, (loss, worst, where)
+
+
+def test_a_model_that_fits_no_device_trains(motley, profiled, environment, tmp_path):
+    """With Adam's states it fits no device, in no split of the batch."""
+    cluster = tmp_path / "small.toml"
+    cluster.write_text(THREE.format("330KiB", "300KiB", "260KiB"))
+    family = Family("gpt_tied", tmp_path, cluster, environment)
+    plan = ["plan", "-m", family.path, "-C", cluster, "--global-batch", family.batch, "--profile", "model",
+            "--optimizer", "adam"]  # fmt: skip
+    assert motley(*plan, "--planner", "split").code == 3
+    path = tmp_path / "stages.json"
+    outcome = motley(*plan, "--planner", "stages", "-o", path, "--json")
+    assert outcome.code == 0, outcome.stdout + outcome.stderr
+    assert has_stages(json.loads(path.read_text()))
+    assert 0 < outcome.json["lower_bound_s"] <= outcome.json["predicted_step_s"]
+    run = tmp_path / "run"
+    words = ["run", "-m", family.path, "-C", cluster, "--plan", path, "--data", family.data, "--steps", 20, "--run-dir", run,
+             "--python", sys.executable, "--profile", "model"]  # fmt: skip
+    outcome = motley(*words, "--json")
+    assert outcome.code == 0, outcome.stdout + outcome.stderr
+    for device in outcome.json["devices"]:
+        # What is predicted holds, and is no guess.
+        assert device["peak_bytes"] <= 1.03 * device["predicted_peak_bytes"], device
+    # The plan in another tool's words.
+    titan = motley("export-plan", path, "-m", family.path, "-C", cluster, "--to", "torchtitan")
+    assert titan.code == 0 and "module_fqns_per_model_part" in titan.stdout
+    wrong = motley("export-plan", path, "-m", family.path, "-C", cluster, "--to", "megatrom")
+    assert wrong.code == 2 and "did you mean 'megatron'" in wrong.stderr
