@@ -74,12 +74,12 @@ def test_stages_go_on_under_another_plan(motley, profiled, cluster, environment,
     whole = family.run("whole", seed, "--planner", "split", *flags)
     family.run("half", seed, "--planner", "random", *flags, steps=7)
     rest = family.run("half", seed, "--planner", "split", *flags)
-    loss, worst, where = differences(rest, type(whole)(whole.losses[7:], whole.state))
+    loss, worst, where = differences(rest, whole)
     assert loss < 1e-4 and worst < 1e-3, (loss, worst, where)  # Adam divides by what rounding moves
     back = family.run("back", seed, "--planner", "split", *flags, steps=7)
     assert len(back.losses) == 7
     rest = family.run("back", seed, "--planner", "random", *flags)
-    loss, worst, where = differences(rest, type(whole)(whole.losses[7:], whole.state))
+    loss, worst, where = differences(rest, whole)
     assert loss < 1e-4 and worst < 1e-3, (loss, worst, where)
 
 

@@ -101,8 +101,9 @@ void SampleBound::seed(double seconds, std::int64_t samples) {
     if (prices[pool] <= 0) continue;
     std::vector<double> alone(pools.size() + 1, kDear);
     alone.back() = 0;
-    // Half of what it would be worth at its best.
-    alone[pool] = prices[pool] / 2;
+    // Half of what it would be worth at its best; where exchanges and updates take most of the time,
+    // such that a replica of all devices that does all is worth its price.
+    alone[pool] = std::min(prices[pool], static_cast<double>(samples) / pools[pool].devices) / 2;
     collect(seconds, samples, alone);
   }
 }

@@ -190,6 +190,7 @@ Bracket StageSearch::find_bound(double least) {
     SampleBound bound(search, columns_, classes_[i].most);
     if (i + 1 == classes_.size()) {
       start = descend(bound, least, question_.global_batch);
+      if (start.possible >= kTooLong) return start;
       outcome_.lower_bound = Seconds(start.impossible);
     } else if (bound.ask(outcome_.lower_bound.value, question_.global_batch).is_possible) {
       // Fewer replicas are quicker.
