@@ -452,14 +452,18 @@ class StageLowering {
         all_reduce(rank, sum, label);
         squares_.push_back(sum);
       }
+    std::map<std::size_t, const Update*> updates;  // by rank
     for (std::size_t s = 0; s < stages_.size(); ++s)
       for (std::size_t member = 0; member < step_.stages[s].ranks.size(); ++member) {
         RankWriter& writer = stages_[s].writers[member];
         const std::size_t rank = step_.stages[s].ranks[member];
-        if (!squares_.empty())
+        const auto [first, is_first] = updates.try_emplace(rank, &writer.update());
+        if (squares_.empty())
+          writer.update().finish();
+        else if (is_first)
           writer.update().finish(squares_[rank]);
         else
-          writer.update().finish();
+          writer.update().finish(*first->second);  // the scale changes once a step
         writer.assign_buffers();
         if (!writer.update().norm().is_none()) norms_[rank] = writer.update().norm();
       }

@@ -85,9 +85,8 @@ TEST(LowerStages, ReplicasCutDifferentlySumByTheirHolders) {
   const graph::Graph graph = read_graph("mlp");
   plan::Plan plan = blank(8);
   plan.bucket_bytes = Bytes(1 << 20);
-  plan.replicas = {
-      {5, {stage(graph, DeviceId(0), 0, 4), stage(graph, DeviceId(1), 4, 6)}, 2},
-      {3, {stage(graph, DeviceId(2), 0, 2), stage(graph, DeviceId(3), 2, 6)}, 1}};
+  plan.replicas = {{5, {stage(graph, DeviceId(0), 0, 4), stage(graph, DeviceId(1), 4, 6)}, 2},
+                   {3, {stage(graph, DeviceId(2), 0, 2), stage(graph, DeviceId(3), 2, 6)}, 1}};
   const auto program = lower(graph, plan, devices(4));
   ASSERT_TRUE(program) << program.error().message;
   std::vector<std::vector<Rank>> groups;
@@ -119,10 +118,10 @@ TEST(LowerStages, BatchNormTakesOneMicroBatch) {
   const graph::Graph graph = read_graph("cnn");
   const std::size_t layers = graph::find_layer_chain(graph).names.size();
   plan::Plan plan = blank(4);
-  plan.replicas = {{4,
-                    {stage(graph, DeviceId(0), 0, layers / 2),
-                     stage(graph, DeviceId(1), layers / 2, layers)},
-                    1}};
+  plan.replicas = {
+      {4,
+       {stage(graph, DeviceId(0), 0, layers / 2), stage(graph, DeviceId(1), layers / 2, layers)},
+       1}};
   EXPECT_TRUE(lower(graph, plan, devices(2)));
   plan.replicas[0].micro_batches = 2;
   const auto refused = lower(graph, plan, devices(2));

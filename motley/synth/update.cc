@@ -119,6 +119,12 @@ void Update::finish(BufferId squares) {
   write_waiting();
 }
 
+void Update::finish(const Update& other) {
+  factor_ = other.factor_;
+  norm_ = other.norm_;
+  write_waiting();
+}
+
 void Update::write_waiting() {
   for (const auto& [label, gradients] : waiting_) write_updates(gradients, label);
 }

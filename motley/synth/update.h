@@ -41,7 +41,8 @@ class Update {
   void finish();
   /// The same where others have gradients, too: `squares` is the sum of the squares of all.
   void finish(BufferId squares);
-  bool is_waiting() const { return !waiting_.empty(); }
+  /// The same where another update of the device has written the factor.
+  void finish(const Update& other);
   /// Norm of all gradients, f64 [1]; none: nobody asks for it. Valid after finish().
   BufferId norm() const { return norm_; }
 

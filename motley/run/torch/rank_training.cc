@@ -520,10 +520,11 @@ Result<WrittenFiles> RankTraining::write_files() {
                         const std::string& parameter) {
     const auto part = parts_.find(trained);
     if (part != parts_.end() && part->second.is_copy) return;
-    // All of it, where others have none.
-    const bool is_whole = part != parts_.end() && part->second.before == 1 &&
-                          part->second.after == 1 && part->second.begin == 0 &&
-                          part->second.extent == persistent_.at(trained).numel();
+    // A state of another shape than its parameter's, which others have none of.
+    const bool is_whole = part != parts_.end() &&
+                          part->second.extent == persistent_.at(trained).numel() &&
+                          persistent_.at(trained).sizes().vec() != shapes.at(parameter) &&
+                          part->second.before == 1 && part->second.after == 1;
     if (part != parts_.end() && !is_whole)
       into.add(name, persistent_.at(trained), TensorPlace{shapes.at(parameter), part->second});
     else if (is_whole || session_.rank == 0)

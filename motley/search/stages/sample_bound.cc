@@ -10,7 +10,7 @@ constexpr double kLeap = 1.15;         // costs above so many times the samples 
 constexpr int kMostGenerations = 200;  // of column generation; then what is known counts
 constexpr double kCollectLeap = 1.03;
 constexpr double kSamplesSlack = 1e-6;  // of the samples: what is this near counts as possible
-constexpr double kDear = 1e12;   // a price that nobody pays
+constexpr double kDear = 1e12;          // a price that nobody pays
 
 /// The least of all layers' work a sample on one device of the pool, by its best units.
 double fastest_sample(const StageSums& sums, std::size_t pool) {
@@ -101,8 +101,8 @@ void SampleBound::seed(double seconds, std::int64_t samples) {
     if (prices[pool] <= 0) continue;
     std::vector<double> alone(pools.size() + 1, kDear);
     alone.back() = 0;
-    // Half of what it would be worth at its best; where exchanges and updates take most of the time,
-    // such that a replica of all devices that does all is worth its price.
+    // Half of what it would be worth at its best; where exchanges and updates take most of the
+    // time, such that a replica of all devices that does all is worth its price.
     alone[pool] = std::min(prices[pool], static_cast<double>(samples) / pools[pool].devices) / 2;
     collect(seconds, samples, alone);
   }

@@ -1,0 +1,77 @@
+#include "motley/report/plan_export.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "motley/graph/layer_chain.h"
+#include "motley/testing/golden.h"
+
+namespace motley::report {
+namespace {
+
+/// Two devices of two hosts.
+cluster::Cluster two_hosts() {
+  cluster::Cluster cluster;
+  cluster.name = "lab";
+  for (const char* name : {"a", "b"}) {
+    cluster.nodes.push_back({name});
+    cluster::Device device;
+    device.node = NodeId(static_cast<std::int64_t>(cluster.nodes.size()) - 1);
+    device.name = std::string(name) + ":0";
+    device.kind = "cpu";
+    cluster.devices.push_back(device);
+  }
+  return cluster;
+}
+
+/// One replica in two stages: the layers before `cut`, and the others.
+plan::Plan two_stages(const graph::Graph& graph, std::size_t cut) {
+  const graph::LayerChain chain = graph::find_layer_chain(graph);
+  plan::Replica replica{12, {}, 3};
+  for (const std::int64_t device : {0, 1}) {
+    plan::Region region{{DeviceId(device)}, {1.0}};
+    for (std::size_t i = 0; i < chain.of_op.size(); ++i) {
+      if ((chain.of_op[i] < cut) != (device == 0)) continue;
+      const auto op = static_cast<std::int64_t>(i);
+      region.covers.push_back({op, op + 1});
+    }
+    replica.regions.push_back(std::move(region));
+  }
+  plan::Plan plan;
+  plan.global_batch = 12;
+  plan.replicas = {replica};
+  return plan;
+}
+
+// net.0 to net.5, three in each stage: all are repeated ones.
+TEST(ExportPlan, SaysStagesInOtherWords) {
+  const graph::Graph graph = synth::read_graph("mlp");
+  const plan::Plan plan = two_stages(graph, 4);
+  const cluster::Cluster cluster = two_hosts();
+  EXPECT_EQ(export_plan("megatron", plan, graph, cluster)->text,
+            "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout \"tttt|tt\" "
+            "--micro-batch-size 4 --global-batch-size 12\n");
+  EXPECT_THAT(export_plan("torchtitan", plan, graph, cluster)->text,
+              ::testing::HasSubstr("module_fqns_per_model_part = "
+                                   "[[\"net.0\",\"net.1\",\"net.2\",\"net.3\"],"
+                                   "[\"net.4\",\"net.5\"]]\n"));
+  EXPECT_THAT(export_plan("deepspeed", plan, graph, cluster)->text,
+              ::testing::StartsWith("a slots=1\nb slots=1\n"));
+  EXPECT_THAT(export_plan("torchrun", plan, graph, cluster)->text,
+              ::testing::HasSubstr("--nnodes 2 --node-rank 1 --nproc-per-node 1 --master-addr a"));
+}
+
+TEST(ExportPlan, RefusesWhatTheToolCannotSay) {
+  const graph::Graph graph = synth::read_graph("mlp");
+  plan::Plan plan = two_stages(graph, 4);
+  plan.replicas.push_back(two_stages(graph, 2).replicas[0]);
+  const cluster::Cluster cluster = two_hosts();
+  EXPECT_EQ(export_plan("torchtitan", plan, graph, cluster).error().message,
+            "replica 1 is cut into other stages than replica 0; this tool cuts all alike");
+  EXPECT_EQ(export_plan("megatrom", plan, graph, cluster).error().message,
+            "--to: found 'megatrom', wanted one of megatron torchtitan deepspeed torchrun, did you "
+            "mean 'megatron'?");
+}
+
+}  // namespace
+}  // namespace motley::report
