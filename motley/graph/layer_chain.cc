@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <string>
+#include <utility>
 
 #include "motley/graph/layers.h"
 
@@ -10,21 +13,37 @@ namespace {
 
 constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
 
-/// By operator the layer of its module, in the order of the forward pass; kNone: of no module.
+/// Has the path others of these below it?
+bool has_below(const std::string& path, const std::vector<Layer>& layers) {
+  return std::any_of(layers.begin(), layers.end(), [&](const Layer& other) {
+    return other.path.size() > path.size() && other.path.starts_with(path + ".");
+  });
+}
+
+/// By operator the layer of its module, in the order of the forward pass; kNone: of no module. What
+/// is beside the layers of one module (an embedding and a head around the blocks of "model") is a
+/// layer for each module.
 std::vector<std::size_t> find_modules(const Graph& graph, LayerChain& chain) {
-  std::vector<std::size_t> of(graph.ops.size(), kNone);
-  std::vector<Layer> layers = find_layers(graph);
-  const auto begin = [&](const Layer& layer) {
-    for (const OpId id : layer.ops)
-      if (graph.op(id).direction == Direction::kForward) return id.index();
-    return kNone;
-  };
-  std::stable_sort(layers.begin(), layers.end(),
-                   [&](const Layer& a, const Layer& b) { return begin(a) < begin(b); });
+  std::map<std::string, std::vector<OpId>> groups;
+  const std::vector<Layer> layers = find_layers(graph);
   for (const Layer& layer : layers) {
-    if (layer.path.empty() || begin(layer) == kNone) continue;
-    for (const OpId id : layer.ops) of[id.index()] = chain.names.size();
-    chain.names.push_back(layer.path);
+    if (layer.path.empty()) continue;
+    const bool is_apart = has_below(layer.path, layers);
+    for (const OpId id : layer.ops)
+      groups[is_apart ? graph.op(id).module : layer.path].push_back(id);
+  }
+  std::vector<std::pair<std::size_t, std::string>> order;  // first operator of the forward pass
+  for (const auto& [path, ops] : groups)
+    for (const OpId id : ops)
+      if (graph.op(id).direction == Direction::kForward) {
+        order.emplace_back(id.index(), path);
+        break;
+      }
+  std::sort(order.begin(), order.end());
+  std::vector<std::size_t> of(graph.ops.size(), kNone);
+  for (const auto& [first, path] : order) {
+    for (const OpId id : groups.at(path)) of[id.index()] = chain.names.size();
+    chain.names.push_back(path);
   }
   return of;
 }
@@ -79,11 +98,18 @@ class Chaining {
     }
   }
 
-  /// Backward: not behind the gradients that it reads.
+  /// Backward: where its module's forward pass is, and not behind the gradients that it reads.
   void go_back() {
+    std::map<std::string, std::size_t> of_module;
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i)
+      if (is_forward(i) && modules_[i] != kNone) {
+        std::size_t& last = of_module[graph_.ops[i].module];
+        last = std::max(last, of_[i]);
+      }
     for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
       if (is_forward(i)) continue;
-      std::size_t at = modules_[i], saved = 0;
+      const auto known = of_module.find(graph_.ops[i].module);
+      std::size_t at = known != of_module.end() ? known->second : modules_[i], saved = 0;
       for_each_value(graph_.ops[i].arguments, [&](ValueId value) {
         const OpId producer = graph_.value(value).producer;
         if (producer.is_none()) return;

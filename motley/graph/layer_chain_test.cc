@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "motley/graph/graph_text.h"
 #include "motley/testing/golden.h"
 
 namespace motley::graph {
@@ -37,6 +38,26 @@ TEST(LayerChain, NothingReadsAgainstTheChain) {
       });
     }
   }
+}
+
+// Embedding and head beside the blocks are layers of their own; the head's gradients come first.
+TEST(LayerChain, WhatIsBesideTheBlocksIsApart) {
+  const char* const text =
+      "motley.graph/1\nname \"g\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n"
+      "op %1: f32[batch, 4] = aten::relu(%0) fwd \"model.embed\"\n"
+      "op %2: f32[batch, 4] = aten::relu(%1) fwd \"model.layers.0\"\n"
+      "op %3: f32[batch, 4] = aten::relu(%2) fwd \"model.layers.1\"\n"
+      "op %4: f32[batch, 4] = aten::relu(%3) fwd \"model.head\"\n"
+      "op %5: f32[] = aten::sum(%4, none) fwd \"\"\n"
+      "op %6: f32[batch, 4] = aten::neg(%4) bwd \"model.head\"\n"
+      "op %7: f32[batch, 4] = aten::neg(%6) bwd \"model.layers.1\"\n"
+      "op %8: f32[batch, 4] = aten::neg(%7) bwd \"model.embed\"\noutput loss %5\n";
+  const auto graph = parse_graph(text, "g");
+  ASSERT_TRUE(graph) << graph.error().message;
+  const LayerChain chain = find_layer_chain(*graph);
+  EXPECT_THAT(chain.names, ::testing::ElementsAre("model.embed", "model.layers.0", "model.layers.1",
+                                                  "model.head"));
+  EXPECT_THAT(chain.of_op, ::testing::ElementsAre(0, 1, 2, 3, 3, 3, 2, 0));
 }
 
 }  // namespace

@@ -19,6 +19,10 @@ using plan::PlanOutcome;
 
 namespace {
 
+/// For which stages are looked at where something else fits: their search and the programs by which
+/// they are priced grow with the devices.
+constexpr std::size_t kMostDevices = 64;
+
 constexpr const char* kFoundBefore =
     "found before its parts were measured, when what follows was said of it; what was found since "
     "takes longer";
@@ -115,7 +119,13 @@ Result<void> reconsider_known(const PlannerInputs& inputs, const plan::Problem& 
 Result<PlanOutcome> Portfolio::plan(const plan::Problem& problem) const {
   MOTLEY_ASSIGN(PlanOutcome outcome, search(problem));
   MOTLEY_RETURN_IF_ERROR(consider_alone(inputs_, problem, outcome));
-  MOTLEY_RETURN_IF_ERROR(consider_stages(inputs_, problem, outcome));
+  if (!outcome.plan || problem.devices.size() <= kMostDevices)
+    MOTLEY_RETURN_IF_ERROR(consider_stages(inputs_, problem, outcome));
+  else
+    outcome.why.push_back(fmt::format(
+        "stages were not considered, as there is a plan and there are more than {} devices: "
+        "--planner stages does",
+        kMostDevices));
   MOTLEY_RETURN_IF_ERROR(reconsider_known(inputs_, problem, outcome));
   return outcome;
 }

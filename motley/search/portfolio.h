@@ -10,8 +10,8 @@ namespace motley::search {
 
 /// The planner "auto": asks the planners that search, and takes the best plan that any of them
 /// priced: the best split of the batch, or a sharding that takes less (which `spmd` compares with
-/// HAP's), or replicas cut into stages (stage_planner.h), or one of the problem's known plans. Its
-/// bound holds for all of these where they could be searched.
+/// HAP's), or replicas cut into stages (stage_planner.h; of more than 64 devices only where nothing
+/// else fits), or one of the problem's known plans. Its bound holds for all that was searched.
 class Portfolio : public plan::Planner {
  public:
   /// What the inputs point to must outlive it.

@@ -49,7 +49,11 @@ class StagePlanning {
       MOTLEY_ASSIGN(const StageOutcome found,
                     find_stage_plan({&costs_, problem_.global_batch, {}, false}));
       if (round == 0) note_bound(found);
-      if (!found.best) break;
+      if (!found.best) {
+        for (const std::string& why : found.why)
+          if (!outcome_.plan && round == 0) outcome_.why.push_back("in stages: " + why);
+        break;
+      }
       lacking_.clear();
       std::vector<const PricedStagePlan*> plans = {&*found.best};
       for (const PricedStagePlan& each : found.runner_ups) plans.push_back(&each);

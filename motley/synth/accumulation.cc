@@ -194,6 +194,7 @@ class Accumulator {
   /// buffers that the one before has updated, and what is made of these.
   void find_own() {
     is_own_.assign(graph_.values.size(), 0);
+    if (has_terms_ && !is_loop_) find_made_of_samples();
     if (!is_loop_) return;
     for (const graph::Output& output : graph_.outputs)
       if (output.kind == graph::OutputKind::kUpdate) is_own_[output.of.index()] = 1;
@@ -206,10 +207,24 @@ class Accumulator {
     }
   }
 
+  /// What has no samples in it and yet is made of such as have (a tensor of another one's dtype):
+  /// each pass makes its own, as another replica's are elsewhere.
+  void find_made_of_samples() {
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
+      const Op& op = graph_.ops[i];
+      bool is_of = false;
+      for (std::size_t o = 0; o < rules_[i].operands.size(); ++o)
+        is_of = is_of || wanted(i, o) != graph::kWholeForm || is_own(rules_[i].operands[o]);
+      for (std::size_t r = 0; is_of && r < op.outputs.size(); ++r)
+        if (home(op.outputs[r]) == graph::kWholeForm && !(is_mean_loss(op) && r == 1))
+          is_own_[op.outputs[r].index()] = 1;
+    }
+  }
+
   bool is_own(ValueId value) const { return is_own_[value.index()] != 0; }
   bool takes_own(std::size_t op) const {
-    for (std::size_t o = 0; is_loop_ && o < rules_[op].operands.size(); ++o)
-      if (is_own(rules_[op].operands[o]) || takes_sum(op, o)) return true;
+    for (std::size_t o = 0; o < rules_[op].operands.size(); ++o)
+      if (is_own(rules_[op].operands[o]) || (is_loop_ && takes_sum(op, o))) return true;
     return false;
   }
 
@@ -493,16 +508,19 @@ class Accumulator {
   ValueId taken(ValueId value, const Form& form, std::int64_t m) {
     if (is_loop_ || form == home(value)) return mapped(value, m);
     if (form == graph::kWholeForm) return sums_[value.index()].front();
-    const ValueId whole = mapped(value, 0);
+    const ValueId whole = mapped(value, m);
     if (m == 0) return whole;
+    if (is_own(value)) return zeros_like(whole, value, m);
     const auto [zeros, is_new] = zeros_.try_emplace(value);
-    if (is_new) {
-      const Value about = made_.graph.value(whole);
-      const SymbolicArgument none{NoneArgument{}};
-      zeros->second = add("aten::zeros_like", "", {{whole}, none, none, none, none, none},
-                          about.dtype, about.shape, producer_of(value));
-    }
+    if (is_new) zeros->second = zeros_like(whole, value, -1);
     return zeros->second;
+  }
+
+  ValueId zeros_like(ValueId whole, ValueId value, std::int64_t pass) {
+    const Value about = made_.graph.value(whole);
+    const SymbolicArgument none{NoneArgument{}};
+    return add("aten::zeros_like", "", {{whole}, none, none, none, none, none}, about.dtype,
+               about.shape, producer_of(value), pass);
   }
 
   /// None of a source.
@@ -763,6 +781,7 @@ class Accumulator {
 
   bool is_summed(ValueId value) const {
     if (!has_copies(value)) return false;
+    if (!is_loop_ && is_own(value)) return false;  // all of it, in each pass
     if (is_early_sum_[value.index()] != 0) return true;
     for (std::size_t o = 0; o < leaves_.size(); ++o)
       if (is_summed(graph_.outputs[o]) &&
@@ -791,9 +810,12 @@ class Accumulator {
       if (output.kind == graph::OutputKind::kExtra) continue;
       for (std::size_t r = 0; r < passes_.replicas.size(); ++r)
         for (const ValueId leaf : leaves_[o]) {
+          const auto first = static_cast<std::int64_t>(
+              std::find(passes_.replica_of.begin(), passes_.replica_of.end(), r) -
+              passes_.replica_of.begin());
           const bool has_sum = is_summed(output) && is_summed(leaf);
           ValueId value = has_sum             ? sums_[leaf.index()][r]
-                          : is_summed(output) ? mapped(leaf, 0)
+                          : is_summed(output) ? mapped(leaf, first)
                                               : mapped(leaf, times_ - 1);
           if (is_loop_ && is_summed(output) && !has_sum)
             value = scaled(value, static_cast<double>(times_), producer_of(leaf));

@@ -40,8 +40,8 @@ class MicroBatchDraws(PhiloxDraws):
         dim = self.sample_dims[self.next]
         if dim is None:
             return super().places(shape)
-        run = math.prod(shape[dim:])
-        return place_index(math.prod(shape), 1, 1, 0, 0, max(run, 1), self.number, self.times)
+        run = max(math.prod(shape[dim:]), 1)
+        return place_index(math.prod(shape), 1, 1, 0, 0, run, self.number * run, self.times * run)
 
 
 @dataclass
