@@ -1,6 +1,8 @@
 #include "motley/graph/layer_chain.h"
 
 #include <algorithm>
+#include <cctype>
+#include <cstdint>
 #include <limits>
 #include <map>
 #include <string>
@@ -20,6 +22,33 @@ bool has_below(const std::string& path, const std::vector<Layer>& layers) {
   });
 }
 
+/// Of a parameter "model.layers.3.attn.weight" the layer "model.layers.3", of "model.head.weight"
+/// "model.head".
+std::string layer_of_name(const std::string& name) {
+  std::size_t begin = 0;
+  while (begin < name.size()) {
+    const std::size_t end = std::min(name.find('.', begin), name.size());
+    const bool is_number =
+        end > begin && std::all_of(name.begin() + static_cast<std::ptrdiff_t>(begin),
+                                   name.begin() + static_cast<std::ptrdiff_t>(end),
+                                   [](unsigned char c) { return std::isdigit(c) != 0; });
+    if (is_number && end < name.size()) return name.substr(0, end);
+    begin = end + 1;
+  }
+  const std::size_t dot = name.rfind('.');
+  return dot == std::string::npos ? name : name.substr(0, dot);
+}
+
+/// Where the graph does not say an operator's module: that of the parameter that it reads, or "".
+std::string layer_by_parameter(const Graph& graph, const Op& op) {
+  std::string path;
+  for_each_value(op.arguments, [&](ValueId value) {
+    const Value& about = graph.value(value);
+    if (about.role == ValueRole::kParameter && path.empty()) path = layer_of_name(about.name);
+  });
+  return path;
+}
+
 /// By operator the layer of its module, in the order of the forward pass; kNone: of no module. What
 /// is beside the layers of one module (an embedding and a head around the blocks of "model") is a
 /// layer for each module.
@@ -27,12 +56,18 @@ std::vector<std::size_t> find_modules(const Graph& graph, LayerChain& chain) {
   std::map<std::string, std::vector<OpId>> groups;
   const std::vector<Layer> layers = find_layers(graph);
   for (const Layer& layer : layers) {
-    if (layer.path.empty()) continue;
+    if (layer.path.empty()) {
+      for (const OpId id : layer.ops)
+        if (const std::string path = layer_by_parameter(graph, graph.op(id)); !path.empty())
+          groups[path].push_back(id);
+      continue;
+    }
     const bool is_apart = has_below(layer.path, layers);
     for (const OpId id : layer.ops)
       groups[is_apart ? graph.op(id).module : layer.path].push_back(id);
   }
   std::vector<std::pair<std::size_t, std::string>> order;  // first operator of the forward pass
+  for (auto& [path, ops] : groups) std::sort(ops.begin(), ops.end());
   for (const auto& [path, ops] : groups)
     for (const OpId id : ops)
       if (graph.op(id).direction == Direction::kForward) {
@@ -83,24 +118,30 @@ class Chaining {
     }
   }
 
-  /// What is of no module and reads sources alone belongs to its first reader.
+  /// What is of no module and reads sources alone, or only such, belongs to its first reader.
   void join_readers() {
+    std::vector<char> is_free(graph_.ops.size(), 0);
+    for (std::size_t i = 0; i < is_free.size(); ++i) is_free[i] = of_[i] == kNone ? 1 : 0;
     for (std::size_t i = graph_.ops.size(); i-- > 0;) {
       if (!is_forward(i) || of_[i] == kNone) continue;
       for_each_value(graph_.ops[i].arguments, [&](ValueId value) {
         const OpId producer = graph_.value(value).producer;
-        if (producer.is_none() || modules_[producer.index()] != kNone) return;
-        bool reads = false;
-        for_each_value(graph_.op(producer).arguments,
-                       [&](ValueId each) { reads = reads || layer_of(each) != kNone; });
-        if (!reads) of_[producer.index()] = std::min(of_[producer.index()], of_[i]);
+        if (producer.is_none() || is_free[producer.index()] == 0) return;
+        of_[producer.index()] = std::min(of_[producer.index()], of_[i]);
       });
     }
   }
 
-  /// Backward: where its module's forward pass is, and not behind the gradients that it reads.
+  /// Backward: where the operator is whose gradient it is, by autograd's numbers, or else its
+  /// module's forward pass, and not behind the gradients that it reads.
   void go_back() {
     std::map<std::string, std::size_t> of_module;
+    std::map<std::int64_t, std::size_t> of_number;
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i)
+      if (is_forward(i) && graph_.ops[i].sequence) {
+        std::size_t& last = of_number[*graph_.ops[i].sequence];
+        last = std::max(last, of_[i]);
+      }
     for (std::size_t i = 0; i < graph_.ops.size(); ++i)
       if (is_forward(i) && modules_[i] != kNone) {
         std::size_t& last = of_module[graph_.ops[i].module];
@@ -110,6 +151,9 @@ class Chaining {
       if (is_forward(i)) continue;
       const auto known = of_module.find(graph_.ops[i].module);
       std::size_t at = known != of_module.end() ? known->second : modules_[i], saved = 0;
+      if (graph_.ops[i].sequence)
+        if (const auto found = of_number.find(*graph_.ops[i].sequence); found != of_number.end())
+          at = found->second;
       for_each_value(graph_.ops[i].arguments, [&](ValueId value) {
         const OpId producer = graph_.value(value).producer;
         if (producer.is_none()) return;
