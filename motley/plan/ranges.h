@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 namespace motley::plan {
 
@@ -9,6 +10,14 @@ struct OpRange {
   std::int64_t first = 0, end = 0;
   bool operator==(const OpRange&) const = default;
 };
+
+/// One operator more, behind all that the ranges have.
+inline void append(std::vector<OpRange>& ranges, std::int64_t op) {
+  if (!ranges.empty() && ranges.back().end == op)
+    ++ranges.back().end;
+  else
+    ranges.push_back({op, op + 1});
+}
 
 /// Consecutive samples of a global batch.
 struct Stretch {

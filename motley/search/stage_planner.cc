@@ -103,14 +103,8 @@ class StagePlanning {
   std::vector<plan::OpRange> covers(std::size_t first, std::size_t end) const {
     std::vector<plan::OpRange> ranges;
     const std::vector<std::size_t>& of = costs_.chain().of_op;
-    for (std::size_t i = 0; i < of.size(); ++i) {
-      if (of[i] < first || of[i] >= end) continue;
-      const auto op = static_cast<std::int64_t>(i);
-      if (!ranges.empty() && ranges.back().end == op)
-        ++ranges.back().end;
-      else
-        ranges.push_back({op, op + 1});
-    }
+    for (std::size_t i = 0; i < of.size(); ++i)
+      if (of[i] >= first && of[i] < end) plan::append(ranges, static_cast<std::int64_t>(i));
     return ranges;
   }
 

@@ -86,7 +86,7 @@ class ExchangeWriter {
   }
 
   void run() {
-    for (auto& [at, writer] : touched_) target_.update(at.first, at.second).write("update");
+    for (const auto& [stage, member] : touched_) target_.update(stage, member).write("update");
     fill_buckets();
     for (std::size_t b = 0; b < buckets_.size(); ++b) start(b);
     for (std::size_t b = 0; b < buckets_.size(); ++b) finish(b);
@@ -95,7 +95,7 @@ class ExchangeWriter {
  private:
   Update& update_of(const Share& share) { return target_.update(share.stage, share.member); }
   RankStep& rank_of(const Share& share) { return target_.rank(share.stage, share.member); }
-  void note(const Share& share) { touched_[{share.stage, share.member}] = true; }
+  void note(const Share& share) { touched_.insert({share.stage, share.member}); }
 
   std::int64_t elements(const Interval& interval) const {
     const Slab& slab = parameters_[interval.parameter].slab;
@@ -235,7 +235,7 @@ class ExchangeWriter {
   std::vector<Interval> intervals_;
   std::vector<SumBucket> buckets_;
   std::map<std::pair<std::size_t, std::size_t>, BufferId> begun_;  // bucket, rank
-  std::map<std::pair<std::size_t, std::size_t>, bool> touched_;    // stage, member
+  std::set<std::pair<std::size_t, std::size_t>> touched_;          // stage, member
 };
 
 }  // namespace

@@ -376,13 +376,8 @@ class StageLowering {
 
   // ---- outputs
 
-  /// What a rank has of the outputs.
-  struct Outcome {
-    std::vector<BufferId> losses;
-  };
-
   Result<void> write_outputs() {
-    std::vector<Outcome> outcomes(ranks_.size());
+    std::vector<std::vector<BufferId>> losses(ranks_.size());  // by rank: its terms
     GradientExchange exchange(step_, names_.size());
     for (std::size_t s = 0; s < stages_.size(); ++s)
       for (std::size_t member = 0; member < step_.stages[s].ranks.size(); ++member) {
@@ -399,7 +394,7 @@ class StageLowering {
             exchange.add(
                 {s, member, rank, output.of, each.value, stages_[s].step->home(output.of)});
           else if (output.kind == graph::OutputKind::kLoss)
-            outcomes[rank].losses.push_back(writer.rank().keep_once(each.value, "loss"));
+            losses[rank].push_back(writer.rank().keep_once(each.value, "loss"));
           else
             writer.add_output(each);
         }
@@ -414,7 +409,7 @@ class StageLowering {
          },
          .group = [&](const std::vector<std::size_t>& ranks) { return group_of(ranks); }}));
     finish_updates(exchange);
-    report(outcomes);
+    report(std::move(losses));
     return {};
   }
 
@@ -470,14 +465,14 @@ class StageLowering {
   }
 
   /// Loss and wish to stop are sums over all devices.
-  void report(std::vector<Outcome>& outcomes) {
+  void report(std::vector<std::vector<BufferId>> terms) {
     DType dtype = DType::kF32;
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
-      for (const BufferId loss : outcomes[rank].losses)
+      for (const BufferId loss : terms[rank])
         dtype = ranks_[rank].builder.buffer(loss).dtype;
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       ProgramBuilder& builder = ranks_[rank].builder;
-      std::vector<BufferId>& losses = outcomes[rank].losses;
+      std::vector<BufferId>& losses = terms[rank];
       if (losses.empty())
         losses.push_back(
             builder.make("aten::zeros", zeros_arguments({}, dtype), dtype, {}, "loss"));
@@ -530,20 +525,20 @@ class StageLowering {
     for (std::size_t s = 0; s < step_.stages.size(); ++s)
       for (const graph::Value& value : step_.stages[s].graph.values)
         if (value.producer.is_none() && !value.name.empty()) first.try_emplace(value.name, s);
-    std::set<std::pair<std::string, std::int64_t>> saved;
+    std::set<std::pair<std::string, std::int64_t>> saved;       // name, where the part begins
+    std::set<std::pair<std::string, std::size_t>> is_saved_by;  // name, rank
     for (std::size_t s = 0; s < step_.stages.size(); ++s)
       for (const std::size_t rank : step_.stages[s].ranks)
         for (program::Buffer& buffer : program.devices[rank].buffers) {
           if (!buffer.part) continue;
           const auto owner = first.find(buffer.name.substr(0, buffer.name.find('/')));
           if (owner == first.end() || owner->second != s) continue;
-          saves_.insert({buffer.name, rank});
-          if (!saved.insert({buffer.name, buffer.part->begin}).second)
-            saves_.erase({buffer.name, rank});
+          if (saved.insert({buffer.name, buffer.part->begin}).second)
+            is_saved_by.insert({buffer.name, rank});
         }
     for (std::size_t rank = 0; rank < program.devices.size(); ++rank)
       for (program::Buffer& buffer : program.devices[rank].buffers)
-        if (buffer.part) buffer.part->is_copy = !saves_.contains({buffer.name, rank});
+        if (buffer.part) buffer.part->is_copy = !is_saved_by.contains({buffer.name, rank});
   }
 
   const plan::Plan& plan_;
@@ -555,9 +550,8 @@ class StageLowering {
   std::deque<LoweredRank> ranks_;
   std::vector<program::Group> groups_;
   std::map<std::vector<std::size_t>, GroupId> group_ids_;
-  std::vector<BufferId> squares_;                                // by rank
-  std::map<std::size_t, BufferId> norms_;                        // by rank
-  mutable std::set<std::pair<std::string, std::size_t>> saves_;  // buffer, rank
+  std::vector<BufferId> squares_;          // by rank
+  std::map<std::size_t, BufferId> norms_;  // by rank
 };
 
 }  // namespace

@@ -33,14 +33,9 @@ cluster::Cluster devices(int count) {
 plan::Region stage(const graph::Graph& graph, DeviceId device, std::size_t first, std::size_t end) {
   const graph::LayerChain chain = graph::find_layer_chain(graph);
   plan::Region region{{device}, {1.0}};
-  for (std::size_t i = 0; i < chain.of_op.size(); ++i) {
-    if (chain.of_op[i] < first || chain.of_op[i] >= end) continue;
-    const auto op = static_cast<std::int64_t>(i);
-    if (!region.covers.empty() && region.covers.back().end == op)
-      ++region.covers.back().end;
-    else
-      region.covers.push_back({op, op + 1});
-  }
+  for (std::size_t i = 0; i < chain.of_op.size(); ++i)
+    if (chain.of_op[i] >= first && chain.of_op[i] < end)
+      plan::append(region.covers, static_cast<std::int64_t>(i));
   return region;
 }
 
@@ -99,8 +94,9 @@ TEST(LowerStages, ReplicasCutDifferentlySumByTheirHolders) {
   EXPECT_THAT(groups, ::testing::IsSupersetOf(
                           {ranks({0, 2}), ranks({0, 3}), ranks({1, 3}), ranks({0, 1, 2, 3})}));
   // The second replica's copies are not saved twice.
-  for (const program::Buffer& buffer : program->devices[2].buffers)
+  for (const program::Buffer& buffer : program->devices[2].buffers) {
     if (buffer.kind == program::BufferKind::kParameter) EXPECT_TRUE(buffer.part->is_copy);
+  }
 }
 
 TEST(LowerStages, RegionsMustHaveAllOperators) {

@@ -148,8 +148,7 @@ class StageSharder {
     StageSharding& made = made_[s];
     made.sharding.sources.assign(stage.graph.values.size(), graph::kWholeForm);
     for (const auto& [value, form] : made.received) made.sharding.sources[value.index()] = form;
-    MOTLEY_ASSIGN(const auto kept, read_kept_parameters(stage.graph, *stage.region, made.sharding));
-    (void)kept;
+    MOTLEY_RETURN_IF_ERROR(read_kept_parameters(stage.graph, *stage.region, made.sharding));
     Held held(stage.graph.values.size());
     held.homes = made.sharding.sources;
     for (std::size_t i = 0; i < stage.graph.ops.size(); ++i) {

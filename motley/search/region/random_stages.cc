@@ -83,14 +83,8 @@ class StageDrawer {
     const std::vector<std::size_t> of = draw_assignment(count);
     for (std::size_t g = 0; g < count; ++g) {
       plan::Region region;
-      for (std::size_t i = 0; i < of.size(); ++i) {
-        if (of[i] != g) continue;
-        const auto op = static_cast<std::int64_t>(i);
-        if (!region.covers.empty() && region.covers.back().end == op)
-          ++region.covers.back().end;
-        else
-          region.covers.push_back({op, op + 1});
-      }
+      for (std::size_t i = 0; i < of.size(); ++i)
+        if (of[i] == g) plan::append(region.covers, static_cast<std::int64_t>(i));
       if (region.covers.empty()) continue;
       if (below(2) == 0) region.ahead = static_cast<std::int64_t>(1 + below(kMostPasses));
       replica.regions.push_back(std::move(region));

@@ -4,11 +4,6 @@
 #include <cmath>
 
 namespace motley::search {
-namespace {
-
-constexpr double kNoLink = std::numeric_limits<double>::infinity();
-constexpr std::int64_t kMostKept = 1'000'000'000;  // micro-batches
-constexpr double kLeast = 1e-12;  // of prices and times, relative: what rounding may do
 
 /// A suffix of stages: its time by the model, the price of its devices, its first stage.
 struct ShapeLabel {
@@ -16,6 +11,15 @@ struct ShapeLabel {
   std::int32_t unit, end;
   std::int32_t rest;  // what follows, in CheapestShape::kept_; -1: nothing
 };
+
+/// Suffixes by their first layer and its unit; `rest` names the label itself.
+using ShapeStates = std::vector<std::vector<std::vector<ShapeLabel>>>;
+
+namespace {
+
+constexpr double kNoLink = std::numeric_limits<double>::infinity();
+constexpr std::int64_t kMostKept = 1'000'000'000;  // micro-batches
+constexpr double kLeast = 1e-12;  // of prices and times, relative: what rounding may do
 
 /// Keeps those of which none is better in both, by rising time and falling cost.
 void keep_best(std::vector<ShapeLabel>& labels) {
@@ -27,9 +31,6 @@ void keep_best(std::vector<ShapeLabel>& labels) {
     if (kept == 0 || label.cost < labels[kept - 1].cost * (1 - kLeast)) labels[kept++] = label;
   labels.resize(kept);
 }
-
-/// Suffixes by their first layer and its unit; `rest` names the label itself.
-using ShapeStates = std::vector<std::vector<std::vector<ShapeLabel>>>;
 
 }  // namespace
 

@@ -152,7 +152,9 @@ class StageSearch {
   Result<void> add_mix(double seconds, const std::vector<double>& prices, MixBy by);
   double estimate(const ReplicaShape& shape, std::int64_t samples) const;
   std::int64_t expected_samples(const ReplicaShape& shape, double seconds) const;
+  double after_passes(const ReplicaShape& shape) const;
   Result<double> simulate_alone(const ReplicaShape& shape, std::int64_t samples);
+  Result<void> learn(const ReplicaShape& shape, double seconds);
   std::int64_t samples_of(const Mix& mix, double seconds) const;
   double seconds_of(const Mix& mix) const;
   Result<double> alone(StageReplica replica) const;
@@ -264,11 +266,14 @@ double StageSearch::estimate(const ReplicaShape& shape, std::int64_t samples) co
       once += ringed_.messages(unit, shape.stages[s + 1].unit, end, shape.micro_batch);
   }
   const double others = static_cast<double>(samples) / static_cast<double>(shape.micro_batch) - 1;
-  const auto& [first, end, unit] = shape.stages.front();
   return std::max(ringed_.seconds(shape, samples),
-                  once + std::max(0.0, others) * slowest +
-                      sums_.work(unit, shape.micro_batch).update[end] +
-                      ringed_.exchange(unit, first, end));
+                  once + std::max(0.0, others) * slowest + after_passes(shape));
+}
+
+/// Exchange and update of the first stage, whose last pass ends the others.
+double StageSearch::after_passes(const ReplicaShape& shape) const {
+  const auto& [first, end, unit] = shape.stages.front();
+  return sums_.work(unit, shape.micro_batch).update[end] + ringed_.exchange(unit, first, end);
 }
 
 /// Samples within a time, by the model and what the simulator said of the shape.
@@ -289,10 +294,17 @@ Result<double> StageSearch::simulate_alone(const ReplicaShape& shape, std::int64
   MOTLEY_ASSIGN(double best, alone(replica));
   replica.schedule = StageSchedule::kWide;
   MOTLEY_ASSIGN(const double wide, alone(replica));
-  const auto& [first, end, unit] = shape.stages.front();
-  const double post =
-      sums_.work(unit, shape.micro_batch).update[end] + ringed_.exchange(unit, first, end);
-  return std::min(best, wide) + post;
+  return std::min(best, wide) + after_passes(shape);
+}
+
+/// How much slower the simulator is than the model for what the shape does in a time.
+Result<void> StageSearch::learn(const ReplicaShape& shape, double seconds) {
+  if (slower_.contains(shape)) return {};
+  const std::int64_t does = ringed_.most_samples(shape, seconds, question_.global_batch);
+  if (does == 0) return {};
+  MOTLEY_ASSIGN(const double time, simulate_alone(shape, does));
+  slower_[shape] = time / ringed_.seconds(shape, does);
+  return {};
 }
 
 /// Seconds of a replica alone; of many micro-batches the later ones take what some before took.
@@ -334,11 +346,7 @@ Result<void> StageSearch::add_mix(double seconds, const std::vector<double>& pri
   std::vector<ShapeOffer> offers;
   for (const auto& [negative, i] : worth) {
     const ReplicaShape& shape = columns_.shapes()[i];
-    if (by == kMixSimulated && !slower_.contains(shape)) {
-      const std::int64_t does = ringed_.most_samples(shape, seconds, question_.global_batch);
-      MOTLEY_ASSIGN(const double time, simulate_alone(shape, does));
-      slower_[shape] = time / ringed_.seconds(shape, does);
-    }
+    if (by == kMixSimulated) MOTLEY_RETURN_IF_ERROR(learn(shape, seconds));
     offers.push_back({expected_samples(shape, seconds), ringed_.devices(shape)});
   }
   std::vector<int> devices;
@@ -388,13 +396,7 @@ Result<void> StageSearch::price_mixes() {
   std::vector<std::pair<double, Mix>> ranked;
   for (Mix& mix : mixes_) {
     const double seconds = seconds_of(mix);
-    for (const auto& [shape, count] : mix.parts) {
-      if (slower_.contains(shape)) continue;
-      const std::int64_t does = ringed_.most_samples(shape, seconds, question_.global_batch);
-      if (does == 0) continue;
-      MOTLEY_ASSIGN(const double time, simulate_alone(shape, does));
-      slower_[shape] = time / ringed_.seconds(shape, does);
-    }
+    for (const auto& [shape, count] : mix.parts) MOTLEY_RETURN_IF_ERROR(learn(shape, seconds));
     const double known = seconds_of(mix);
     if (known < kTooLong) ranked.emplace_back(known, std::move(mix));
   }
@@ -480,11 +482,7 @@ Result<std::vector<std::int64_t>> StageSearch::share(const Mix& mix, const Stage
       StageReplica replica = plan.replicas[first_of[i]];
       replica.samples = samples[i];
       MOTLEY_ASSIGN(const double time, alone(replica));
-      // Exchange and update of the first stage, as the model has them.
-      const auto& first = shape.stages.front();
-      const WorkSums& one = sums_.work(first.unit, shape.micro_batch);
-      const double post = one.update[first.end] + ringed_.exchange(first.unit, 0, first.end);
-      slower[i] = (time + post) / ringed_.seconds(shape, samples[i]);
+      slower[i] = (time + after_passes(shape)) / ringed_.seconds(shape, samples[i]);
     }
   }
   return samples;
