@@ -31,6 +31,7 @@ Json region_to_json(const Region& region, const cluster::Cluster& cluster) {
       json["covers"].push_back(fmt::format("{}-{}", range.first, range.end - 1));
   }
   if (region.ahead != 0) json["ahead"] = region.ahead;
+  if (region.speed != 1) json["speed"] = region.speed;
   // Absent where one device does all, so that plans of before there were sharded regions stay
   // equal.
   if (region.operators.empty() && region.parameters.empty()) return json;
@@ -188,6 +189,9 @@ Result<Region> region_from_json(const Json& json, const std::string& where,
   if (object.has("ahead")) {
     MOTLEY_ASSIGN(region.ahead, object.integer("ahead"));
   }
+  if (object.has("speed")) {
+    MOTLEY_ASSIGN(region.speed, object.number("speed"));
+  }
   if (object.has("operators")) {
     MOTLEY_ASSIGN(region.operators, read_operators(object));
     MOTLEY_ASSIGN(region.parameters, read_parameters(object));
@@ -280,6 +284,8 @@ class ReplicaCheck {
       if (region.devices.size() == 1) add_one_device(place, region);
       if (region.devices.size() > 1) add_shared(place, region);
       if (region.ahead < 0) fault("{}: ahead is {}, wanted 0 or more", place, region.ahead);
+      if (!(region.speed > 0) || !std::isfinite(region.speed))
+        fault("{}: speed is {}, wanted more than 0", place, region.speed);
       std::set<DeviceId> own;
       for (const DeviceId device : region.devices) {
         if (!own.insert(device).second && is_known(device))

@@ -53,6 +53,9 @@ struct Region {
   /// last of the backward pass; 0: as many as there are regions from here on (1F1B). As many as the
   /// replica has: all forward passes come first (GPipe).
   std::int64_t ahead = 0;
+  /// How fast its devices are, each, beside those of other regions; only ratios count. By it and by
+  /// what operators have to do the order is found in which micro-batches pass; > 0.
+  double speed = 1;
   bool operator==(const Region&) const = default;
 };
 

@@ -279,6 +279,7 @@ Plan two_stages_and_one(const cluster::Cluster& cluster) {
   first.covers = {{0, 3}, {7, 9}};
   second.covers = {{3, 7}};
   second.ahead = 2;
+  second.speed = 0.25;
   plan.replicas = {{31, {first, second}, 7}, {9, {Region{{DeviceId(2)}, {1.0}}}, 2}};
   return plan;
 }
@@ -324,6 +325,8 @@ TEST(PlanVerify, RegionsOfAReplica) {
             "plan: replica 0: region 1 does not say which operators it covers");
   EXPECT_EQ(message([](std::vector<Region>& regions) { regions[1].ahead = -1; }),
             "plan: replica 0: region 1: ahead is -1, wanted 0 or more");
+  EXPECT_EQ(message([](std::vector<Region>& regions) { regions[0].speed = 0; }),
+            "plan: replica 0: region 0: speed is 0, wanted more than 0");
   EXPECT_EQ(message([](std::vector<Region>& regions) { regions[1].devices = {DeviceId(2)}; }),
             "plan: device b:0 is used by replicas 0 and 1");
   EXPECT_EQ(message([](std::vector<Region>& regions) { regions[1].devices = {DeviceId(0)}; }), "");

@@ -3,19 +3,27 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <set>
 #include <tuple>
 
 #include "motley/cluster/kinds.h"
 #include "motley/graph/reach.h"
 #include "motley/graph/work.h"
-#include "motley/program/effects.h"
+#include "motley/search/layer_holds.h"
+#include "motley/search/split/step_price.h"
+#include "motley/search/stage_ways.h"
+#include "motley/synth/lower_sharded.h"
+#include "motley/synth/sharded_plan.h"
 
 namespace motley::search {
 namespace {
 
 /// A device without a limit.
 constexpr Bytes kUnlimited{std::int64_t{1} << 50};
+/// For which units of several devices find their ways: samples each, and micro-batches of a step.
+constexpr std::int64_t kSamplesEach = 4, kPasses = 8;
 
 /// The value that owns a view's memory.
 std::vector<ValueId> find_roots(const graph::Graph& graph) {
@@ -31,25 +39,97 @@ std::vector<ValueId> find_roots(const graph::Graph& graph) {
   return roots;
 }
 
+/// By parameter the layers that read it.
+std::map<ValueId, std::set<std::size_t>> find_holders(const graph::Graph& graph,
+                                                      const graph::LayerChain& chain) {
+  const std::vector<ValueId> roots = find_roots(graph);
+  const graph::Reach live = graph::find_live(graph);
+  std::map<ValueId, std::set<std::size_t>> holders;
+  for (std::size_t i = 0; i < graph.ops.size(); ++i)
+    if (live.holds(i))
+      graph::for_each_value(graph.ops[i].arguments, [&](ValueId value) {
+        const ValueId root = roots[value.index()];
+        if (graph.value(root).role == graph::ValueRole::kParameter)
+          holders[root].insert(chain.of_op[i]);
+      });
+  return holders;
+}
+
+/// On the line from one to the other.
+std::vector<LayerWork> between(std::vector<LayerWork> less, const std::vector<LayerWork>& more,
+                               double part) {
+  for (std::size_t l = 0; l < less.size(); ++l)
+    for (auto seconds : {&LayerWork::forward, &LayerWork::backward, &LayerWork::update})
+      less[l].*seconds += part * (more[l].*seconds - less[l].*seconds);
+  return less;
+}
+
 }  // namespace
 
-Result<std::unique_ptr<ModelStageCosts>> ModelStageCosts::make(const graph::Graph& graph,
-                                                               const plan::Problem& problem,
-                                                               const Costs& costs) {
-  std::unique_ptr<ModelStageCosts> made(new ModelStageCosts(graph, problem, costs));
-  made->chain_ = graph::find_layer_chain(graph);
+Result<std::unique_ptr<ModelStageCosts>> ModelStageCosts::make(const PlannerInputs& inputs,
+                                                               const plan::Problem& problem) {
+  std::unique_ptr<ModelStageCosts> made(new ModelStageCosts(inputs, problem));
+  made->chain_ = graph::find_layer_chain(*inputs.graph);
   made->find_pools();
-  made->find_bytes();
+  made->find_tied();
+  made->find_outputs();
   const std::int64_t most = std::min(problem.max_samples, problem.global_batch);
   for (std::int64_t batch = std::max<std::int64_t>(1, problem.min_samples); batch <= most;
        batch *= 2)
     made->micro_batches_.push_back(batch);
+  MOTLEY_RETURN_IF_ERROR(made->add_units());
   bool has_times = false;
   for (std::size_t unit = 0; unit < made->units_.size(); ++unit)
     has_times = has_times ||
                 (!made->micro_batches_.empty() && made->knows(unit, made->micro_batches_.front()));
   if (!has_times) return usage_error("search.stages", "no device has times of the model's layers");
+  made->find_speeds();
   return made;
+}
+
+/// One device of each pool beside the fastest, at the largest micro-batch of which times are known,
+/// to two digits.
+void ModelStageCosts::find_speeds() {
+  std::vector<double> times(pools_.pools.size(), std::numeric_limits<double>::infinity());
+  for (std::size_t unit = 0; unit < units_.size(); ++unit) {
+    if (units_[unit].degree > 1 || !knows(unit, micro_batches_.back())) continue;
+    double& time = times[units_[unit].pool] = 0;
+    for (const LayerWork& layer : work(unit, micro_batches_.back()))
+      time += (layer.forward + layer.backward).value;
+  }
+  const double least = *std::min_element(times.begin(), times.end());
+  for (const double time : times)
+    speeds_.push_back(std::isfinite(time) ? std::max(0.01, std::round(100 * least / time) / 100)
+                                          : 1);
+}
+
+/// Of each pool one device, and as many as there are in a host by powers of two.
+Result<void> ModelStageCosts::add_units() {
+  int widest = 1;
+  for (const DevicePool& pool : pools_.pools) widest = std::max(widest, pool.per_host);
+  std::unique_ptr<StageWays> ways;
+  if (widest > 1 && problem_.batch_norm == plan::BatchNormMode::kGlobal &&
+      !micro_batches_.empty()) {
+    ways_batch_ = std::min(kSamplesEach * widest, micro_batches_.back());
+    MOTLEY_ASSIGN(ways, StageWays::make(inputs_, problem_, ways_batch_));
+  }
+  for (std::size_t pool = 0; pool < pools_.pools.size(); ++pool) {
+    const std::vector<DeviceId>& devices = pools_.devices[pool];
+    add_unit(pool, {{devices.front()}, {1.0}});
+    const int per_host = pools_.pools[pool].per_host;
+    for (int degree = 2; ways && degree <= per_host;
+         degree = degree < per_host ? std::min(2 * degree, per_host) : per_host + 1)
+      for (plan::Region& region : ways->find({devices.begin(), devices.begin() + degree}, kPasses))
+        add_unit(pool, std::move(region));
+  }
+  return {};
+}
+
+void ModelStageCosts::add_unit(std::size_t pool, plan::Region ways) {
+  units_.push_back({pool, static_cast<int>(ways.devices.size()), false});
+  held_.push_back(cost::with_framework(problem_.cluster->device(ways.devices.front()), Bytes(0)));
+  ways_.push_back(std::move(ways));
+  bytes_.push_back(find_bytes(units_.size() - 1));
 }
 
 void ModelStageCosts::find_pools() {
@@ -82,8 +162,6 @@ void ModelStageCosts::find_pools() {
         pool.memory = Bytes(std::get<1>(key));
         pools_.pools.push_back(pool);
         pools_.devices.emplace_back();
-        units_.push_back({found->second, 1, false});
-        held_.push_back(cost::with_framework(problem_.cluster->device(devices.front()), Bytes(0)));
       }
       pools_.pools[found->second].devices += static_cast<int>(devices.size());
       auto& all = pools_.devices[found->second];
@@ -100,8 +178,67 @@ void ModelStageCosts::find_pools() {
   }
 }
 
-DeviceId ModelStageCosts::device(std::size_t pool, int host, int slot) const {
-  return pools_.devices[pool][static_cast<std::size_t>(host * pools_.pools[pool].per_host + slot)];
+/// max over prices y of devices, all together worth 1, of batch * sum over layers of the least
+/// y_p t_lp: the dual of spreading layers' samples over pools, so every y bounds it. Prices rise
+/// where the cheapest spread puts more work than elsewhere.
+Seconds ModelStageCosts::least_step() const {
+  constexpr int kRounds = 300;
+  std::vector<std::vector<double>> times;  // by pool and layer: of a sample, on one device
+  for (std::size_t unit = 0; unit < units_.size(); ++unit) {
+    if (units_[unit].degree > 1) continue;
+    std::vector<double>& least =
+        times.emplace_back(layers(), std::numeric_limits<double>::infinity());
+    for (const std::int64_t batch : micro_batches_) {
+      if (!knows(unit, batch)) continue;
+      const std::vector<LayerWork> work = this->work(unit, batch);
+      for (std::size_t l = 0; l < layers(); ++l)
+        least[l] = std::min(
+            least[l], (work[l].forward + work[l].backward).value / static_cast<double>(batch));
+    }
+  }
+  std::vector<double> prices(times.size(), 1);
+  double best = 0;
+  for (int round = 1; round <= kRounds; ++round) {
+    double worth = 0, sum = 0;
+    std::vector<double> loads(times.size(), 0);  // of each device
+    for (std::size_t l = 0; l < layers(); ++l) {
+      std::size_t cheapest = 0;
+      for (std::size_t p = 1; p < times.size(); ++p)
+        if (prices[p] * times[p][l] < prices[cheapest] * times[cheapest][l]) cheapest = p;
+      sum += prices[cheapest] * times[cheapest][l];
+      loads[cheapest] += times[cheapest][l] / pools_.pools[cheapest].devices;
+    }
+    for (std::size_t p = 0; p < times.size(); ++p) worth += prices[p] * pools_.pools[p].devices;
+    best = std::max(best, static_cast<double>(problem_.global_batch) * sum / worth);
+    const double most = *std::max_element(loads.begin(), loads.end());
+    for (std::size_t p = 0; most > 0 && p < times.size(); ++p)
+      prices[p] *= std::exp(loads[p] / most / std::sqrt(round));
+  }
+  return Seconds(std::isfinite(best) ? best : 0);
+}
+
+plan::Region ModelStageCosts::region(const PlannedStage& stage) const {
+  const plan::Region& ways = ways_[stage.unit];
+  const auto& [pool, degree, recomputes] = units_[stage.unit];
+  plan::Region made;
+  made.shares = ways.shares;
+  made.speed = speeds_[pool];
+  for (int i = 0; i < degree; ++i)
+    made.devices.push_back(pools_.devices[pool][static_cast<std::size_t>(
+        stage.host * pools_.pools[pool].per_host + stage.slot + i)]);
+  std::set<std::string> names;  // of what its operators read
+  for (std::size_t i = 0; i < chain_.of_op.size(); ++i) {
+    if (chain_.of_op[i] < stage.first || chain_.of_op[i] >= stage.end) continue;
+    plan::append(made.covers, static_cast<std::int64_t>(i));
+    if (degree > 1) made.operators.push_back(ways.operators[i]);
+    graph::for_each_value(graph_.ops[i].arguments,
+                          [&](ValueId value) { names.insert(graph_.value(value).name); });
+  }
+  for (const plan::KeptParameter& kept : ways.parameters)
+    if (names.contains(kept.name)) made.parameters.push_back(kept);
+  // The only region of its replica has all.
+  if (stage.first == 0 && stage.end == layers()) made.covers.clear();
+  return made;
 }
 
 std::optional<Hop> ModelStageCosts::hop(HopEnd from, HopEnd to, HopReach reach, Bytes bytes) const {
@@ -147,68 +284,107 @@ void ModelStageCosts::take_memory(std::size_t pool, double part) {
   memory = Bytes(static_cast<std::int64_t>(static_cast<double>(memory.value) * part));
 }
 
-void ModelStageCosts::find_bytes() {
-  const std::size_t count = chain_.names.size();
-  bytes_.resize(count);
-  parameter_elements_.assign(count, 0);
+/// Parameters by the layer that holds them; those of two layers are tied.
+void ModelStageCosts::find_tied() {
+  parameter_bytes_.assign(chain_.names.size(), 0);
+  for (const auto& [parameter, layers] : find_holders(graph_, chain_)) {
+    parameter_bytes_[*layers.begin()] +=
+        static_cast<double>(graph::value_bytes(graph_.value(parameter), {}));
+    if (layers.size() > 1 && !tied_) tied_ = std::pair(*layers.begin(), *layers.rbegin());
+  }
+}
+
+/// Values that a layer's forward pass makes, or those before, and one behind it reads: a sample's.
+void ModelStageCosts::find_outputs() {
+  outputs_.assign(chain_.names.size(), Bytes(0));
   const std::vector<ValueId> roots = find_roots(graph_);
   const graph::Reach live = graph::find_live(graph_);
   const std::int64_t one = std::max<std::int64_t>(1, problem_.min_samples);
   const graph::Sizes small{{"batch", one}}, large{{"batch", 2 * one}};
-  const auto per_sample = [&](ValueId value) {
-    const graph::Value& about = graph_.value(value);
-    return (graph::value_bytes(about, large) - graph::value_bytes(about, small)) / one;
-  };
-  std::vector<std::set<std::size_t>> readers(graph_.values.size());  // layers, forward
-  std::vector<char> is_saved(graph_.values.size(), 0);
-  std::map<ValueId, std::set<std::size_t>> holders;  // of parameters
-  std::vector<std::int64_t> largest(count, 0);
-  for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
-    if (!live.holds(i)) continue;
-    const graph::Op& op = graph_.ops[i];
-    const std::size_t layer = chain_.of_op[i];
-    const bool is_forward = op.direction == graph::Direction::kForward;
-    std::int64_t touched = 0;
-    graph::for_each_value(op.arguments, [&](ValueId value) {
-      const ValueId root = roots[value.index()];
-      if (graph_.value(root).role == graph::ValueRole::kParameter) holders[root].insert(layer);
-      if (is_forward)
-        readers[root.index()].insert(layer);
-      else
-        is_saved[root.index()] = 1;
-      touched += per_sample(value);
-    });
-    for (const ValueId output : op.outputs) touched += per_sample(output);
-    if (!is_forward) largest[layer] = std::max(largest[layer], touched);
-  }
+  std::vector<std::size_t> last(graph_.values.size(), 0);  // layer that reads it
+  for (std::size_t i = 0; i < graph_.ops.size(); ++i)
+    if (live.holds(i) && graph_.ops[i].direction == graph::Direction::kForward)
+      graph::for_each_value(graph_.ops[i].arguments, [&](ValueId value) {
+        std::size_t& layer = last[roots[value.index()].index()];
+        layer = std::max(layer, chain_.of_op[i]);
+      });
   for (std::size_t v = 0; v < graph_.values.size(); ++v) {
-    const ValueId id(static_cast<std::int64_t>(v));
-    const OpId producer = graph_.values[v].producer;
-    if (roots[v] != id || producer.is_none() || !live.holds(producer.index())) continue;
-    if (graph_.op(producer).direction != graph::Direction::kForward) continue;
-    const std::size_t layer = chain_.of_op[producer.index()];
-    if (is_saved[v] != 0) bytes_[layer].kept += Bytes(per_sample(id));
-    if (readers[v].empty()) continue;
-    const std::size_t last = *readers[v].rbegin();
-    for (std::size_t l = layer; l < last; ++l) bytes_[l].output += Bytes(per_sample(id));
+    const graph::Value& value = graph_.values[v];
+    const bool is_made = roots[v].index() == v && !value.producer.is_none() &&
+                         live.holds(value.producer.index()) &&
+                         graph_.op(value.producer).direction == graph::Direction::kForward;
+    if (!is_made) continue;
+    const Bytes bytes((graph::value_bytes(value, large) - graph::value_bytes(value, small)) / one);
+    for (std::size_t l = chain_.of_op[value.producer.index()]; l < last[v]; ++l)
+      outputs_[l] += bytes;
   }
-  std::map<std::string, std::size_t> layer_of;
-  for (const auto& [parameter, layers] : holders) {
-    const graph::Value& value = graph_.value(parameter);
-    const std::int64_t bytes = graph::value_bytes(value, {});
-    const std::size_t home = *layers.begin();
-    parameter_elements_[home] += graph::value_elements(value, {});
-    bytes_[home].states += Bytes(bytes * (2 + plan::count_states(problem_.recipe)));
-    bytes_[home].gradients += Bytes(bytes);
-    if (layers.size() > 1 && !tied_) tied_ = std::pair(home, *layers.rbegin());
-  }
-  for (std::size_t l = 0; l < count; ++l) bytes_[l].workspace = Bytes(largest[l]);
 }
 
+/// By the programs of the two smallest micro-batches that are simulated, and the line through them.
+std::vector<LayerBytes> ModelStageCosts::find_bytes(std::size_t unit) const {
+  std::vector<LayerBytes> bytes(layers());
+  const auto devices = static_cast<double>(ways_[unit].devices.size());
+  for (std::size_t l = 0; l < layers(); ++l) {
+    bytes[l].gradients = Bytes(std::llround(parameter_bytes_[l] / devices));
+    bytes[l].output = outputs_[l];
+  }
+  std::vector<std::pair<double, LayerHolds>> found;  // samples
+  for (const std::int64_t batch : simulated(unit)) {
+    if (found.size() == 2) break;
+    const auto program = lower(unit, batch);
+    if (!program) continue;
+    const auto times = model_.times(named(unit, *program));
+    const std::vector<Bytes> scratch = times ? times->front().scratch : std::vector<Bytes>();
+    found.emplace_back(static_cast<double>(batch),
+                       find_layer_holds(program->devices[0],
+                                        find_layer_places(program->devices[0], graph_, chain_),
+                                        layers(), scratch));
+  }
+  if (found.empty()) return bytes;
+  const auto& [less, small] = found.front();
+  const auto& [more, large] = found.back();
+  for (std::size_t l = 0; l < layers(); ++l) {
+    const double each = less < more ? std::max(0.0, (large.kept[l] - small.kept[l]) / (more - less))
+                                    : large.kept[l] / more;
+    bytes[l].kept = Bytes(std::llround(each));
+    bytes[l].states = Bytes(std::llround(large.fixed[l] + large.kept[l] - more * each));
+    bytes[l].workspace = Bytes(std::llround(large.workspace[l] / more));
+  }
+  return bytes;
+}
+
+/// By their programs; on several devices, whose times are found for many ways, three micro-batches.
+std::vector<std::int64_t> ModelStageCosts::simulated(std::size_t unit) const {
+  const int degree = units_[unit].degree;
+  if (degree == 1) return micro_batches_;
+  std::vector<std::int64_t> batches;
+  for (const std::int64_t batch : micro_batches_)
+    if (batch >= degree && (batches.empty() || batch == micro_batches_.back() ||
+                            (batches.size() == 1 && batch >= 4 * batches.front())))
+      batches.push_back(batch);
+  return batches;
+}
+
+/// What is not simulated lies on the line between two micro-batches that are; what is less than the
+/// smallest of them takes as long as it.
 bool ModelStageCosts::knows(std::size_t unit, std::int64_t micro_batch) const {
   const auto [found, is_new] = times_.try_emplace({unit, micro_batch});
-  if (is_new) found->second = time(unit, micro_batch);
-  return found->second.has_value();
+  std::optional<std::vector<LayerWork>>& work = found->second;
+  if (!is_new) return work.has_value();
+  if (micro_batch < problem_.min_samples || micro_batch > problem_.max_samples) return false;
+  const std::vector<std::int64_t> batches = simulated(unit);
+  const auto above = std::lower_bound(batches.begin(), batches.end(), micro_batch);
+  if (above == batches.end()) return false;
+  if (*above == micro_batch) {
+    work = time(unit, micro_batch);
+  } else if (above == batches.begin()) {
+    if (knows(unit, *above)) work = this->work(unit, *above);
+  } else if (const std::int64_t less = *std::prev(above);
+             knows(unit, less) && knows(unit, *above)) {
+    work = between(this->work(unit, less), this->work(unit, *above),
+                   static_cast<double>(micro_batch - less) / static_cast<double>(*above - less));
+  }
+  return work.has_value();
 }
 
 std::vector<LayerWork> ModelStageCosts::work(std::size_t unit, std::int64_t micro_batch) const {
@@ -216,41 +392,76 @@ std::vector<LayerWork> ModelStageCosts::work(std::size_t unit, std::int64_t micr
   return times_.at({unit, micro_batch}).value();
 }
 
+Result<synth::RuledSharding> ModelStageCosts::split(const plan::Region& ways,
+                                                    std::int64_t micro_batch) const {
+  plan::Plan plan = plan::blank_plan(problem_);
+  plan.global_batch = micro_batch;
+  plan.replicas = {{micro_batch, {ways}}};
+  return synth::find_ruled_sharding(graph_, plan, *problem_.cluster);
+}
+
+/// One micro-batch on the unit; none where it cannot be split so.
+const std::optional<program::Program>& ModelStageCosts::lower(std::size_t unit,
+                                                              std::int64_t micro_batch) const {
+  const auto same = std::find_if(ways_.begin(), ways_.end(), [&](const plan::Region& other) {
+    return other.operators == ways_[unit].operators && other.parameters == ways_[unit].parameters &&
+           other.devices.size() == ways_[unit].devices.size();
+  });
+  const auto [made, is_new] =
+      programs_.try_emplace({static_cast<std::size_t>(same - ways_.begin()), micro_batch});
+  if (!is_new) return made->second;
+  const auto found = split(*same, micro_batch);
+  if (!found) return made->second;
+  const synth::LowerOptions options{problem_.recipe, problem_.batch_norm, problem_.bucket_bytes,
+                                    problem_.batch_norm_span, problem_.updates};
+  made->second = synth::lower_some_ranks(graph_, found->sharding, found->rules, {0}, options);
+  return made->second;
+}
+
+/// On the unit's first device.
+program::Program ModelStageCosts::named(std::size_t unit, program::Program program) const {
+  program.devices[0].device = problem_.cluster->device(ways_[unit].devices.front()).name;
+  return program;
+}
+
 std::optional<std::vector<LayerWork>> ModelStageCosts::time(std::size_t unit,
                                                             std::int64_t micro_batch) const {
-  if (micro_batch < problem_.min_samples || micro_batch > problem_.max_samples) return std::nullopt;
-  const auto [made, is_new] = programs_.try_emplace(micro_batch);
-  if (is_new) {
-    synth::LowerOptions options{problem_.recipe, problem_.batch_norm, problem_.bucket_bytes,
-                                problem_.batch_norm_span, problem_.updates};
-    auto lowered = synth::lower_first(graph_, {micro_batch, 1}, options);
-    if (lowered) made->second = std::move(*lowered);
-  }
-  if (!made->second) return std::nullopt;
-  program::DeviceProgram program = *made->second;
-  program.device = problem_.cluster->device(pools_.devices[units_[unit].pool].front()).name;
-  const auto times = model_.compute_times(program);
+  const std::optional<program::Program>& lowered = lower(unit, micro_batch);
+  if (!lowered) return std::nullopt;
+  const program::Program program = named(unit, *lowered);
+  std::vector<std::string> group;
+  for (const DeviceId device : ways_[unit].devices)
+    group.push_back(problem_.cluster->device(device).name);
+  const auto times = model_.times(program);
   if (!times) return std::nullopt;
-  std::vector<LayerWork> work(chain_.names.size());
-  double update = 0, elements = 0;
-  for (std::size_t i = 0; i < times->size(); ++i) {
-    const OpId origin = program.instructions[i].origin;
-    if (origin.is_none()) {
-      const bool is_load = program.instructions[i].op == "motley::load";
-      if (is_load)
-        work.front().forward += (*times)[i];
-      else
-        update += (*times)[i].value;
-      continue;
-    }
-    LayerWork& layer = work[chain_.of_op[origin.index()]];
-    (graph_.op(origin).direction == graph::Direction::kForward ? layer.forward : layer.backward) +=
-        (*times)[i];
+  const auto priced = price_program(program, group, model_, *times);
+  if (!priced) return std::nullopt;
+  return spread(program.devices[0], priced->trace);
+}
+
+/// What the compute lane does, and before it waits for, by layer; what a step has once by their
+/// parameters.
+std::vector<LayerWork> ModelStageCosts::spread(const program::DeviceProgram& program,
+                                               const trace::Trace& trace) const {
+  std::vector<LayerWork> work(layers());
+  const std::vector<LayerPlace> places = find_layer_places(program, graph_, chain_);
+  double once = 0, all = 0;
+  trace::Nanoseconds before = 0;
+  for (const trace::Interval& interval : trace.intervals) {
+    if (interval.lane != Lane::kCompute) continue;
+    const Seconds taken(static_cast<double>(interval.end - std::exchange(before, interval.end)) *
+                        1e-9);
+    const LayerPlace& place = places[interval.instruction.index()];
+    const bool is_load = program.instructions[interval.instruction.index()].op == "motley::load";
+    LayerWork& layer = work[place.layer];
+    if (place.is_once && !is_load)
+      once += taken.value;
+    else
+      (place.is_forward ? layer.forward : layer.backward) += taken;
   }
-  for (const std::int64_t each : parameter_elements_) elements += static_cast<double>(each);
-  for (std::size_t l = 0; l < work.size(); ++l) {
-    if (elements > 0)
-      work[l].update = Seconds(update * static_cast<double>(parameter_elements_[l]) / elements);
+  for (const double each : parameter_bytes_) all += each;
+  for (std::size_t l = 0; l < layers(); ++l) {
+    if (all > 0) work[l].update = Seconds(once * parameter_bytes_[l] / all);
     // The planner wants some work in every layer.
     work[l].forward = std::max(work[l].forward, Seconds(1e-9));
   }

@@ -13,22 +13,26 @@
 #include "motley/cost/profile_cost.h"
 #include "motley/graph/layer_chain.h"
 #include "motley/plan/planner.h"
-#include "motley/search/price/costs.h"
+#include "motley/program/program.h"
+#include "motley/search/split/planner_inputs.h"
 #include "motley/search/stages/layer_stage_costs.h"
 #include "motley/search/stages/stage_costs.h"
-#include "motley/synth/lower.h"
+#include "motley/search/stages/stage_plan.h"
+#include "motley/synth/sharded_plan.h"
+#include "motley/trace/trace.h"
 
 namespace motley::search {
 
 /// StageCosts of a model's own graph: layers of its chain (graph/layer_chain.h), each stage on one
-/// device. Times are the sums of what the model's instructions take alone at a micro-batch, by the
-/// same cost model that prices programs; bytes are those of the graph.
+/// device or on several that are alike, in the ways of stage_ways.h. Times are those of the model's
+/// program for one micro-batch on the unit alone, simulated: what its compute lane does and waits
+/// for, layer by layer. So are bytes (layer_holds.h).
 class ModelStageCosts : public StageCosts {
  public:
-  /// Graph, problem and costs must outlive it. Usage error where no device has times.
-  static Result<std::unique_ptr<ModelStageCosts>> make(const graph::Graph& graph,
-                                                       const plan::Problem& problem,
-                                                       const Costs& costs);
+  /// Graph (not null), costs (not null) and problem must outlive it. Usage error where no device
+  /// has times.
+  static Result<std::unique_ptr<ModelStageCosts>> make(const PlannerInputs& inputs,
+                                                       const plan::Problem& problem);
 
   std::size_t layers() const override { return chain_.names.size(); }
   const std::vector<DevicePool>& pools() const override { return pools_.pools; }
@@ -36,7 +40,7 @@ class ModelStageCosts : public StageCosts {
   const std::vector<std::int64_t>& micro_batches() const override { return micro_batches_; }
   bool knows(std::size_t unit, std::int64_t micro_batch) const override;
   std::vector<LayerWork> work(std::size_t unit, std::int64_t micro_batch) const override;
-  std::vector<LayerBytes> bytes(std::size_t) const override { return bytes_; }
+  std::vector<LayerBytes> bytes(std::size_t unit) const override { return bytes_[unit]; }
   Bytes held(std::size_t unit) const override { return held_[unit]; }
   /// As the programs' cost model prices a send.
   std::optional<Hop> hop(HopEnd from, HopEnd to, HopReach reach, Bytes bytes) const override;
@@ -45,32 +49,56 @@ class ModelStageCosts : public StageCosts {
   const std::vector<std::string>& notes() const override { return notes_; }
 
   const graph::LayerChain& chain() const { return chain_; }
-  DeviceId device(std::size_t pool, int host, int slot) const;
+  /// No plan of stages takes less, whatever its ways: the layers' work alone, spread over all
+  /// devices in any parts, at the micro-batch at which it takes least.
+  Seconds least_step() const;
+  /// The stage as a region of a plan.
+  plan::Region region(const PlannedStage& stage) const;
   /// Plans again with less memory of a pool, where what a layer holds was underestimated.
   void take_memory(std::size_t pool, double part);
 
  private:
-  ModelStageCosts(const graph::Graph& graph, const plan::Problem& problem, const Costs& costs)
-      : graph_(graph), problem_(problem), model_(costs.model(*problem.cluster)) {}
+  ModelStageCosts(const PlannerInputs& inputs, const plan::Problem& problem)
+      : inputs_(inputs),
+        graph_(*inputs.graph),
+        problem_(problem),
+        model_(inputs.costs->model(*problem.cluster)) {}
   void find_pools();
-  void find_bytes();
+  Result<void> add_units();
+  void find_speeds();
+  void add_unit(std::size_t pool, plan::Region ways);
+  void find_tied();
+  void find_outputs();
+  std::vector<std::int64_t> simulated(std::size_t unit) const;
+  std::vector<LayerBytes> find_bytes(std::size_t unit) const;
+  program::Program named(std::size_t unit, program::Program program) const;
+  Result<synth::RuledSharding> split(const plan::Region& ways, std::int64_t micro_batch) const;
+  const std::optional<program::Program>& lower(std::size_t unit, std::int64_t micro_batch) const;
   std::optional<std::vector<LayerWork>> time(std::size_t unit, std::int64_t micro_batch) const;
+  std::vector<LayerWork> spread(const program::DeviceProgram& program,
+                                const trace::Trace& trace) const;
 
+  const PlannerInputs& inputs_;
   const graph::Graph& graph_;
   const plan::Problem& problem_;
   cost::ProfileCost model_;
   graph::LayerChain chain_;
   ClusterPools pools_;
   std::vector<StageUnit> units_;
-  std::vector<Bytes> held_;  // by unit
+  std::vector<plan::Region> ways_;  // by unit
+  std::vector<Bytes> held_;         // by unit
+  std::vector<double> speeds_;      // by pool
   std::vector<std::int64_t> micro_batches_;
-  std::vector<LayerBytes> bytes_;
-  std::vector<std::int64_t> parameter_elements_;  // by layer
+  std::int64_t ways_batch_ = 1;                 // samples for which ways are found
+  std::vector<std::vector<LayerBytes>> bytes_;  // by unit
+  std::vector<double> parameter_bytes_;         // by layer
+  std::vector<Bytes> outputs_;                  // by layer: of a sample
   std::optional<std::pair<std::size_t, std::size_t>> tied_;
   std::vector<std::string> notes_;
   mutable std::map<std::pair<std::size_t, std::int64_t>, std::optional<std::vector<LayerWork>>>
       times_;
-  mutable std::map<std::int64_t, std::optional<program::DeviceProgram>> programs_;
+  /// Of the first device of the first unit that has the same ways, by it and micro-batch.
+  mutable std::map<std::pair<std::size_t, std::int64_t>, std::optional<program::Program>> programs_;
   mutable std::map<std::tuple<std::size_t, std::size_t, HopReach, std::int64_t>, std::optional<Hop>>
       hops_;
 };

@@ -15,28 +15,11 @@
 #include "motley/search/stages/stage_search.h"
 
 namespace motley::search {
+
 namespace {
 
 constexpr int kMemoryRounds = 4;          // of planning again with less memory
 constexpr std::size_t kMostPrograms = 4;  // plans of a round, by their programs
-
-/// Micro-batches that a stage has under way at most, in the plan's words.
-std::int64_t ahead_of(StageSchedule schedule, std::size_t stage, std::size_t stages,
-                      std::int64_t micro_batches) {
-  const auto behind = static_cast<std::int64_t>(stages - stage);
-  switch (schedule) {
-    case StageSchedule::k1F1B:
-      return 0;
-    case StageSchedule::kH1F1B:
-    case StageSchedule::kWide:
-    case StageSchedule::kList:
-      return std::min(micro_batches, 2 * behind);
-    case StageSchedule::kDeepList:
-    case StageSchedule::kGPipe:
-      return micro_batches;
-  }
-  return 0;
-}
 
 class StagePlanning {
  public:
@@ -48,7 +31,7 @@ class StagePlanning {
     for (int round = 0; round < kMemoryRounds; ++round) {
       MOTLEY_ASSIGN(const StageOutcome found,
                     find_stage_plan({&costs_, problem_.global_batch, {}, false}));
-      if (round == 0) note_bound(found);
+      if (round == 0) note_bound();
       if (!found.best) {
         for (const std::string& why : found.why)
           if (!outcome_.plan && round == 0) outcome_.why.push_back("in stages: " + why);
@@ -68,31 +51,29 @@ class StagePlanning {
       if (fits || lacking_.empty()) break;
       for (const auto& [pool, part] : lacking_) costs_.take_memory(pool, part);
     }
+    if (!outcome_.plan) outcome_.why.insert(outcome_.why.end(), refused_.begin(), refused_.end());
     return {};
   }
 
  private:
-  void note_bound(const StageOutcome& found) {
+  /// However it is cut and shared: an operator's work is on some devices.
+  void note_bound() {
+    const Seconds least = costs_.least_step();
     const bool has_plan = outcome_.plan.has_value();
-    if (!has_plan && found.best) outcome_.lower_bound = found.lower_bound;
-    if (has_plan) outcome_.lower_bound = std::min(outcome_.lower_bound, found.lower_bound);
+    outcome_.lower_bound = has_plan ? std::min(outcome_.lower_bound, least) : least;
   }
 
-  plan::Plan translate(const StagePlan& found) const {
+  plan::Plan translate(const PricedStagePlan& found) const {
     plan::Plan plan = plan::blank_plan(problem_);
-    for (const StageReplica& replica : found.replicas) {
+    for (std::size_t r = 0; r < found.plan.replicas.size(); ++r) {
+      const StageReplica& replica = found.plan.replicas[r];
       plan::Replica made;
       made.samples = replica.samples;
       made.micro_batches = static_cast<std::int64_t>(micro_batch_sizes(replica).size());
       for (std::size_t s = 0; s < replica.stages.size(); ++s) {
         const PlannedStage& stage = replica.stages[s];
-        plan::Region region;
-        region.devices = {costs_.device(costs_.units()[stage.unit].pool, stage.host, stage.slot)};
-        region.shares = {1.0};
-        if (replica.stages.size() > 1) {
-          region.covers = covers(stage.first, stage.end);
-          region.ahead = ahead_of(replica.schedule, s, replica.stages.size(), made.micro_batches);
-        }
+        plan::Region region = costs_.region(stage);
+        if (replica.stages.size() > 1) region.ahead = found.price.spans[r][s].in_flight;
         made.regions.push_back(std::move(region));
       }
       plan.replicas.push_back(std::move(made));
@@ -100,23 +81,16 @@ class StagePlanning {
     return plan;
   }
 
-  std::vector<plan::OpRange> covers(std::size_t first, std::size_t end) const {
-    std::vector<plan::OpRange> ranges;
-    const std::vector<std::size_t>& of = costs_.chain().of_op;
-    for (std::size_t i = 0; i < of.size(); ++i)
-      if (of[i] >= first && of[i] < end) plan::append(ranges, static_cast<std::int64_t>(i));
-    return ranges;
-  }
-
   /// Prices a plan by its program; true: it fits.
   Result<bool> consider(const PricedStagePlan& found) {
-    const plan::Plan plan = translate(found.plan);
+    const plan::Plan plan = translate(found);
     const auto price = inputs_.evaluator->price(plan);
     if (!price) {
-      if (price.error().code != "synth.accumulation") return tl::make_unexpected(price.error());
-      const std::string why = "no stages: " + price.error().message;
-      if (std::find(outcome_.why.begin(), outcome_.why.end(), why) == outcome_.why.end())
-        outcome_.why.push_back(why);
+      // Not every graph can be cut into micro-batches, nor what is split so for each number of
+      // them.
+      const std::set<std::string> codes = {"synth.accumulation", "synth.unsupported", "plan.stale"};
+      if (!codes.contains(price.error().code)) return tl::make_unexpected(price.error());
+      refused_.insert("no stages: " + price.error().message);
       return false;
     }
     ++outcome_.considered;
@@ -150,8 +124,9 @@ class StagePlanning {
   std::size_t pool_of(const StagePlan& plan, DeviceId device) const {
     for (const StageReplica& replica : plan.replicas)
       for (const PlannedStage& stage : replica.stages) {
-        const std::size_t pool = costs_.units()[stage.unit].pool;
-        if (costs_.device(pool, stage.host, stage.slot) == device) return pool;
+        const std::vector<DeviceId> devices = costs_.region(stage).devices;
+        if (std::find(devices.begin(), devices.end(), device) != devices.end())
+          return costs_.units()[stage.unit].pool;
       }
     return 0;
   }
@@ -185,6 +160,7 @@ class StagePlanning {
   const plan::Problem& problem_;
   ModelStageCosts& costs_;
   plan::PlanOutcome& outcome_;
+  std::set<std::string> refused_;          // why plans cannot be run
   std::map<std::size_t, double> lacking_;  // pool -> the part of its memory that a plan may use
 };
 
@@ -193,7 +169,7 @@ class StagePlanning {
 Result<void> consider_stages(const PlannerInputs& inputs, const plan::Problem& problem,
                              plan::PlanOutcome& outcome) {
   if (inputs.graph == nullptr || inputs.costs == nullptr || problem.devices.size() < 2) return {};
-  const auto costs = ModelStageCosts::make(*inputs.graph, problem, *inputs.costs);
+  const auto costs = ModelStageCosts::make(inputs, problem);
   if (!costs) return {};
   return StagePlanning(inputs, problem, **costs, outcome).run();
 }

@@ -19,7 +19,9 @@ using graph::OutputKind;
 using graph::ValueRole;
 using program::BufferKind;
 
-std::string gather_label(std::size_t bucket) { return fmt::format("parameters {}", bucket); }
+constexpr std::string_view kGather = "parameters ", kBucket = "bucket ";
+
+std::string gather_label(std::size_t bucket) { return fmt::format("{}{}", kGather, bucket); }
 
 /// An input, parameter, buffer or constant of the graph.
 void add_source(RankStep& rank, ValueId id) {
@@ -73,7 +75,12 @@ void add_sources(RankStep& rank) {
 
 }  // namespace
 
-std::string bucket_label(std::size_t bucket) { return fmt::format("bucket {}", bucket); }
+std::string bucket_label(std::size_t bucket) { return fmt::format("{}{}", kBucket, bucket); }
+
+bool is_of_bucket(const program::Instruction& instruction) {
+  return instruction.origin.is_none() &&
+         (instruction.label.starts_with(kGather) || instruction.label.starts_with(kBucket));
+}
 
 RankWriter::RankWriter(RankStep& rank) : rank_(rank), update_(rank) {}
 

@@ -65,6 +65,9 @@ class RankWriter {
 };
 
 std::string bucket_label(std::size_t bucket);
+/// Is a synthesised instruction of a bucket of parameters or outputs, which a step exchanges once
+/// however many micro-batches it has?
+bool is_of_bucket(const program::Instruction& instruction);
 
 /// One rank's program of a sharded step: sources, operators in the order of the schedule, exchanges
 /// as soon as what they carry is there, updates of parameters and the report. `start` is the

@@ -468,8 +468,7 @@ class StageLowering {
   void report(std::vector<std::vector<BufferId>> terms) {
     DType dtype = DType::kF32;
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
-      for (const BufferId loss : terms[rank])
-        dtype = ranks_[rank].builder.buffer(loss).dtype;
+      for (const BufferId loss : terms[rank]) dtype = ranks_[rank].builder.buffer(loss).dtype;
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       ProgramBuilder& builder = ranks_[rank].builder;
       std::vector<BufferId>& losses = terms[rank];

@@ -94,9 +94,8 @@ TEST(LowerStages, ReplicasCutDifferentlySumByTheirHolders) {
   EXPECT_THAT(groups, ::testing::IsSupersetOf(
                           {ranks({0, 2}), ranks({0, 3}), ranks({1, 3}), ranks({0, 1, 2, 3})}));
   // The second replica's copies are not saved twice.
-  for (const program::Buffer& buffer : program->devices[2].buffers) {
-    if (buffer.kind == program::BufferKind::kParameter) EXPECT_TRUE(buffer.part->is_copy);
-  }
+  for (const program::Buffer& buffer : program->devices[2].buffers)
+    EXPECT_TRUE(buffer.kind != program::BufferKind::kParameter || buffer.part->is_copy);
 }
 
 TEST(LowerStages, RegionsMustHaveAllOperators) {

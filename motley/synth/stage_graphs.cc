@@ -143,22 +143,24 @@ class StageCutter {
       for (const std::size_t stage : stages_of_[op])
         for_each_operand(op, stage, [&](ValueId value) { need(value, stage); });
     }
-    for (const Accumulation::Term& term : step_.accumulated.terms)
-      if (model_.outputs[term.output].kind == graph::OutputKind::kUpdate) share_update(term);
+    share_updates();
   }
 
   /// The new value of a buffer goes to all stages of the replica that have the buffer.
-  void share_update(const Accumulation::Term& term) {
-    const ValueId source = source_of(model_.outputs[term.output].of);
-    const std::size_t producer = producers_[term.value.index()];
-    const std::size_t at = producer == kNowhere ? kNowhere : home(producer, term.replica);
-    if (at == kNowhere) return;
-    for (std::size_t op = 0; op < acc_.ops.size(); ++op) {
-      bool reads = false;
-      graph::for_each_value(acc_.ops[op].arguments,
-                            [&](ValueId value) { reads = reads || value == source; });
-      for (const std::size_t stage : stages_of_[op]) {
-        if (!reads || stage == at || step_.stages[stage].replica != term.replica) continue;
+  void share_updates() {
+    std::vector<std::set<std::size_t>> readers(acc_.values.size());  // stages
+    for (std::size_t op = 0; op < acc_.ops.size(); ++op)
+      graph::for_each_value(acc_.ops[op].arguments, [&](ValueId value) {
+        readers[value.index()].insert(stages_of_[op].begin(), stages_of_[op].end());
+      });
+    for (const Accumulation::Term& term : step_.accumulated.terms) {
+      if (model_.outputs[term.output].kind != graph::OutputKind::kUpdate) continue;
+      const ValueId source = source_of(model_.outputs[term.output].of);
+      const std::size_t producer = producers_[term.value.index()];
+      const std::size_t at = producer == kNowhere ? kNowhere : home(producer, term.replica);
+      if (at == kNowhere) continue;
+      for (const std::size_t stage : readers[source.index()]) {
+        if (stage == at || step_.stages[stage].replica != term.replica) continue;
         passing_[{producer, at}].insert({term.value, stage});
         updated_.insert({term.output, stage, term.value});
       }
@@ -182,12 +184,55 @@ class StageCutter {
     return step_.accumulated.copies[op].micro_batch < 0 && op >= step_.accumulated.late;
   }
 
+  /// Where an operator is in its micro-batch: `level` counts how often a value came from another
+  /// region, or from the forward pass to the backward one.
+  struct Spot {
+    std::int64_t pass = 0, level = 0;
+    bool is_backward = false;
+    bool is_free = false;  // backward, of what forward passes made alone
+  };
+  using Spots = std::map<Instance, Spot>;
+
   void find_order() {
+    Spots spots = find_spots();
+    put_off(spots);
     std::map<TaskKey, std::size_t> known;
     std::vector<StageTask> tasks;
     std::vector<std::vector<Instance>> members;
     std::vector<std::set<std::size_t>> needs;
-    std::map<Instance, std::pair<std::size_t, std::int64_t>> placed;  // task, level
+    std::map<Instance, std::size_t> task_of;
+    for (const auto& [instance, spot] : spots) {
+      const auto& [op, stage] = instance;
+      const auto [entry, is_new] =
+          known.try_emplace({spot.pass, stage, spot.is_backward, spot.level}, tasks.size());
+      const std::size_t task = entry->second;
+      if (is_new) {
+        using Pass = StageTask::Pass;
+        tasks.push_back({stage,
+                         static_cast<std::size_t>(spot.pass),
+                         spot.is_backward ? Pass::kBackward : Pass::kForward,
+                         0,
+                         {}});
+        members.emplace_back();
+        needs.emplace_back();
+      }
+      for_each_operand(op, stage, [&](ValueId value) {
+        const auto made = task_of.find(maker(value, stage));
+        if (made != task_of.end() && made->second != task) needs[task].insert(made->second);
+      });
+      members[task].push_back(instance);
+      tasks[task].work += work_of(op) / (static_cast<double>(step_.stages[stage].ranks.size()) *
+                                         step_.stages[stage].region->speed);
+      task_of[instance] = task;
+    }
+    for (std::size_t t = 0; t < tasks.size(); ++t)
+      tasks[t].needs.assign(needs[t].begin(), needs[t].end());
+    number(order_tasks(tasks, task_places()), members);
+  }
+
+  /// Of all instances but those before and behind all micro-batches, which it notes.
+  Spots find_spots() {
+    Spots spots;
     for (std::size_t op = 0; op < acc_.ops.size(); ++op)
       for (const std::size_t stage : stages_of_[op]) {
         if (is_last(op)) {
@@ -198,42 +243,40 @@ class StageCutter {
           first_.push_back({op, stage});
           continue;
         }
-        const std::int64_t pass = step_.accumulated.copies[op].micro_batch;
         const bool is_backward = acc_.ops[op].direction == graph::Direction::kBackward;
-        std::int64_t level = 0;
-        std::set<std::size_t> before;
+        Spot spot{step_.accumulated.copies[op].micro_batch, 0, is_backward, is_backward};
         for_each_operand(op, stage, [&](ValueId value) {
-          const auto found = placed.find(maker(value, stage));
-          if (found == placed.end()) return;
-          const auto& [task, at] = found->second;
-          before.insert(task);
-          const StageTask& about = tasks[task];
-          if (static_cast<std::int64_t>(about.micro_batch) != pass) return;
+          const Instance from = maker(value, stage);
+          const auto found = spots.find(from);
+          if (found == spots.end() || found->second.pass != spot.pass) return;
           const bool is_apart =
-              about.region != stage || (about.pass == StageTask::Pass::kBackward) != is_backward;
-          level = std::max(level, at + (is_apart ? 1 : 0));
+              from.stage != stage || found->second.is_backward != spot.is_backward;
+          spot.level = std::max(spot.level, found->second.level + (is_apart ? 1 : 0));
+          spot.is_free = spot.is_free && (!found->second.is_backward || found->second.is_free);
         });
-        const auto [entry, is_new] =
-            known.try_emplace({pass, stage, is_backward, level}, tasks.size());
-        const std::size_t task = entry->second;
-        if (is_new) {
-          tasks.push_back({stage,
-                           static_cast<std::size_t>(pass),
-                           is_backward ? StageTask::Pass::kBackward : StageTask::Pass::kForward,
-                           0,
-                           {}});
-          members.emplace_back();
-          needs.emplace_back();
-        }
-        before.erase(task);
-        needs[task].insert(before.begin(), before.end());
-        members[task].push_back({op, stage});
-        tasks[task].work += work_of(op) / static_cast<double>(step_.stages[stage].ranks.size());
-        placed[{op, stage}] = {task, level};
+        spots[{op, stage}] = spot;
       }
-    for (std::size_t t = 0; t < tasks.size(); ++t)
-      tasks[t].needs.assign(needs[t].begin(), needs[t].end());
-    number(order_tasks(tasks, task_places()), members);
+    return spots;
+  }
+
+  /// What the backward pass makes of the forward pass alone (the slope of a square) waits for the
+  /// first that wants it: until then it would be one more tensor to keep.
+  void put_off(Spots& spots) const {
+    std::map<Instance, std::int64_t> wanted;  // least level of those that read it, in its stage
+    for (auto at = spots.rbegin(); at != spots.rend(); ++at) {
+      const auto& [op, stage] = at->first;
+      Spot& spot = at->second;
+      const auto least = wanted.find(at->first);
+      if (spot.is_free && least != wanted.end() && !passing_.contains({op, stage}))
+        spot.level = std::max(spot.level, least->second);
+      if (!spot.is_backward) continue;
+      for_each_operand(op, stage, [&](ValueId value) {
+        const Instance from = maker(value, stage);
+        if (from.stage != stage) return;
+        const auto [known, is_new] = wanted.try_emplace(from, spot.level);
+        known->second = std::min(known->second, spot.level);
+      });
+    }
   }
 
   /// Where the value comes from that a stage reads.

@@ -1,6 +1,7 @@
 #include "motley/synth/stage_order.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <tuple>
 
@@ -73,14 +74,26 @@ class ListScheduler {
     return time;
   }
 
+  /// By region when its next micro-batch can begin, if that is known and there is room for it.
+  std::vector<double> next_begins() const {
+    std::vector<double> begins(progress_.size(), std::numeric_limits<double>::infinity());
+    for (const std::size_t t : ready_)
+      if (!has_begun(tasks_[t]) && may_begin(tasks_[t]))
+        begins[tasks_[t].region] = std::min(begins[tasks_[t].region], earliest(t));
+    return begins;
+  }
+
   std::size_t choose() const {
+    const std::vector<double> begins = next_begins();
     std::size_t best = tasks_.size();
     std::tuple<double, int, std::size_t, std::size_t> least;
     for (const std::size_t t : ready_) {
       const StageTask& task = tasks_[t];
       if (!may_begin(task)) continue;
-      const std::tuple key(earliest(t), task.pass == StageTask::Pass::kBackward ? 0 : 1,
-                           task.micro_batch, t);
+      const double time = earliest(t);
+      const bool is_backward = task.pass == StageTask::Pass::kBackward;
+      if (is_backward && has_begun(task) && begins[task.region] < time + length(t)) continue;
+      const std::tuple key(time, is_backward ? 0 : 1, task.micro_batch, t);
       if (best < tasks_.size() && least <= key) continue;
       best = t;
       least = key;

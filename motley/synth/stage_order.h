@@ -27,9 +27,11 @@ struct TaskPlace {
 /// The order in which the tasks begin, such that none waits for a later one: list scheduling on a
 /// clock. The task that can begin first does; of those that can begin at once backward ones, then
 /// lower micro-batches, then lower numbers. A micro-batch begins in a region when those before it
-/// have and fewer than `ahead` are under way, which ends with the last of its tasks there. So
-/// `ahead` of S, S - 1, ... 1 in a chain of S regions is 1F1B, as many as there are micro-batches
-/// GPipe. Tasks are acyclic, and those of a micro-batch need none of a later one.
+/// have and fewer than `ahead` are under way, which ends with the last of its tasks there. A
+/// backward task lets the next micro-batch begin before it, if that can before it would be over: so
+/// the regions behind have work while messages are on their way. `ahead` of S, S - 1, ... 1 in a
+/// chain of S regions is 1F1B, as many as there are micro-batches GPipe. Tasks are acyclic, and
+/// those of a micro-batch need none of a later one.
 /// O(tasks x tasks ready at once).
 ///
 /// Example: two regions of a device each, 1 forward and 2 backward, two micro-batches, ahead 2 and

@@ -52,6 +52,17 @@ TEST(OrderTasks, AllForwardsFirst) {
   EXPECT_EQ(order_in(chain(2, 3), places, 0), " F0 F1 F2 B0 B1 B2");
 }
 
+// The last region is quick, the first one slow: the gradient of the first micro-batch is there at
+// 2.8, before the second micro-batch, which comes at 4, as the backward task would be over at 4.8.
+TEST(OrderTasks, TheNextMicroBatchBeginsBeforeABackwardTaskThatWouldOutlastItsComing) {
+  const std::vector<TaskPlace> places = {{{0}, 3}, {{1}, 2}, {{2}, 1}};
+  constexpr double kForward[] = {2, 0.5, 0.1}, kBackward[] = {1, 2, 0.2};
+  std::vector<StageTask> tasks = chain(3, 3);
+  for (StageTask& task : tasks)
+    task.work = (task.pass == Pass::kForward ? kForward : kBackward)[task.region];
+  EXPECT_EQ(order_in(tasks, places, 1), " F0 F1 B0 F2 B1 B2");
+}
+
 // One device has both ends: it does one thing at a time, in an order that never waits for itself.
 TEST(OrderTasks, RegionsOfOneDeviceTakeTurns) {
   const std::vector<TaskPlace> places = {{{0}, 3}, {{1}, 2}, {{0}, 1}};

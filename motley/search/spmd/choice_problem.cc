@@ -131,8 +131,10 @@ class ChoiceProblem::Pricing {
     if (from == to) return 0;
     if (is_bound()) return least_change(value, from, to, wanted, lanes_and_copies);
     const ConversionTime& time = prices_.conversion(value, from, to);
-    const double weight =
-        wanted == Wanted::kByOperators ? objective_.exchange : objective_.gradient_exchange;
+    const bool is_parameter = graph_.value(value).role == graph::ValueRole::kParameter;
+    const bool is_gradient = wanted != Wanted::kByOperators;
+    const double weight = (is_gradient ? objective_.gradient_exchange : objective_.exchange) *
+                          (is_gradient || is_parameter ? objective_.once : 1);
     return objective_.compute * time.copies() + weight * time.exchange;
   }
 

@@ -28,6 +28,8 @@ struct SpmdObjective {
   double compute = 1;            ///< weight of compute, where the slowest class counts
   double exchange = 1;           ///< weight of exchanges
   double gradient_exchange = 1;  ///< of those of gradients, which the rest of backward hides
+  double once = 1;               ///< of those of gradients and parameters, which a step has once
+                                 ///< however many micro-batches it has
   double seconds_per_byte = 0;   ///< price of memory on the device that holds most
   int states = 0;                ///< tensors that the optimizer keeps beside a parameter
   /// For bound.h: weights of the bounds (bound_terms.h), in the order of their bits. Nothing then

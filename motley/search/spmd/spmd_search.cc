@@ -169,7 +169,8 @@ class Search {
     // Does it fit, as far as it is worth knowing? What is hopeless counts as if it did.
     const auto consider = [&](const Opinion& opinion, int price) -> Result<bool> {
       objective.exchange = opinion.others;
-      objective.gradient_exchange = opinion.gradients / times();
+      objective.gradient_exchange = opinion.gradients;
+      objective.once = 1 / times();
       objective.seconds_per_byte = price == kFree ? 0 : kLeastPrice * std::pow(10.0, price);
       const ChoiceProblem& problem = choices.problem;
       const TableSolution solution = problem.solve(problem.costs(prices, objective));

@@ -51,6 +51,8 @@ class SampleBound {
   SampleBound(const ShapeSearch& search, ShapeColumns& columns, double most_replicas)
       : search_(&search), columns_(&columns), most_replicas_(most_replicas) {}
 
+  /// Each pool's best shapes alone, as a start: done by what follows where no shape is known.
+  void seed(double seconds, std::int64_t samples);
   SampleAnswer ask(double seconds, std::int64_t samples);
   /// The same by the shapes that are known already: false is no proof.
   bool is_known_possible(double seconds, std::int64_t samples);
@@ -65,7 +67,6 @@ class SampleBound {
   void add_known(PackingLp& lp, double seconds, std::int64_t samples,
                  std::vector<std::size_t>& column_of, std::size_t& known) const;
   std::vector<double> limits() const;
-  void seed(double seconds, std::int64_t samples);
 
   const ShapeSearch* search_;
   ShapeColumns* columns_;

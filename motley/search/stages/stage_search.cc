@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "motley/search/stages/merged_layers.h"
 #include "motley/search/stages/sample_bound.h"
@@ -25,10 +26,11 @@ constexpr double kOptimalGap = 1e-3;
 constexpr std::size_t kMostOffers = 64;           // shapes that are put together
 constexpr std::size_t kShorter[] = {1, 2, 4, 8};  // stages
 constexpr double kDiscount = 0.85;                // at which shapes are collected
-constexpr std::size_t kLargestSpace = 1000;       // layers x units of the exact search
-constexpr std::size_t kMostGroups = 24;           // of layers, beyond
-constexpr std::size_t kMostUnits = 16;            // of replicas across pools, beyond
-constexpr double kTooSlow = 1.05;                 // times the best plan so far
+constexpr double kSlowest = 1.5;  // times what is known, of one replica that is worth finding
+constexpr std::size_t kLargestSpace = 1000;  // layers x units of the exact search
+constexpr std::size_t kMostGroups = 24;      // of layers, beyond
+constexpr std::size_t kMostUnits = 16;       // of replicas across pools, beyond
+constexpr double kTooSlow = 1.05;            // times the best plan so far
 constexpr std::size_t kRunnerUps = 4;
 constexpr std::size_t kMostPriced = 8;  // mixes that are tuned and simulated whole
 
@@ -56,6 +58,8 @@ Bracket descend(SampleBound& bound, double least, std::int64_t samples) {
       bracket.possible = kTooLong;
       return bracket;
     }
+    // Shapes of more devices than there are may be all that less time knew.
+    bound.seed(bracket.possible, samples);
   }
   double below = bracket.possible / kGrowth;
   while (bracket.possible > below * (1 + kBoundPrecision)) {
@@ -149,6 +153,9 @@ class StageSearch {
   Bracket find_bound(double least);
   void explain_infeasible();
   Result<void> add_mixes(const Bracket& start);
+  std::optional<ReplicaShape> find_alone(const ShapeSearch& search, double seconds,
+                                         std::int64_t micro_batch);
+  void add_alone();
   Result<void> add_mix(double seconds, const std::vector<double>& prices, MixBy by);
   double estimate(const ReplicaShape& shape, std::int64_t samples) const;
   std::int64_t expected_samples(const ReplicaShape& shape, double seconds) const;
@@ -378,17 +385,67 @@ Result<void> StageSearch::add_mixes(const Bracket& start) {
   for (const double factor : {1.0, 1.03, 1.06, 1.1, 1.15, 1.2, 1.3}) {
     MOTLEY_RETURN_IF_ERROR(add_mix(start.possible * factor, start.answer.prices, kMixSimulated));
   }
-  // One replica exchanges nothing, so it also serves where devices cannot reach each other.
-  Mix alone;
-  double best = INFINITY;
-  for (const ReplicaShape& shape : columns_.shapes()) {
-    const double seconds = free_.seconds(shape, question_.global_batch);
-    if (seconds >= best || !fits_devices(shape)) continue;
-    best = seconds;
-    alone.parts = {{shape, 1}};
-  }
-  if (!alone.parts.empty()) mixes_.push_back(std::move(alone));
+  add_alone();
   return {};
+}
+
+/// A replica that does all samples in a time, of devices that there are: devices of which the
+/// cheapest has too many get dearer until it has not. May miss some.
+std::optional<ReplicaShape> StageSearch::find_alone(const ShapeSearch& search, double seconds,
+                                                    std::int64_t micro_batch) {
+  constexpr int kRounds = 8;
+  constexpr double kDearer = 1.5;
+  std::vector<double> prices;
+  for (const DevicePool& pool : costs().pools()) prices.push_back(1.0 / pool.devices);
+  for (int round = 0; round < kRounds; ++round) {
+    ++outcome_.programs;
+    const auto found = search.cheapest({seconds, question_.global_batch, micro_batch, prices});
+    if (!found || fits_devices(found->shape))
+      return found ? std::optional(found->shape) : std::nullopt;
+    const std::vector<int> devices = free_.devices(found->shape);
+    for (std::size_t pool = 0; pool < prices.size(); ++pool)
+      if (devices[pool] > costs().pools()[pool].devices) prices[pool] *= kDearer;
+  }
+  return std::nullopt;
+}
+
+/// One replica does all: it exchanges nothing, so it also serves where devices cannot reach each
+/// other, and fractions of replicas, by which shapes are found, do not show it. For some numbers of
+/// stages, as the model thinks too well of many, the quickest shape of devices that there are:
+/// those of least price at which as many fit, in ever less time.
+void StageSearch::add_alone() {
+  constexpr double kSteps[] = {1.2, 1.02};
+  const std::int64_t all = question_.global_batch;
+  std::set<ReplicaShape> added;
+  std::optional<ReplicaShape> best;
+  double least = INFINITY;
+  const auto offer = [&](const ReplicaShape& shape, std::size_t most) {
+    if (shape.stages.size() > most || !fits_devices(shape)) return false;
+    const double seconds = free_.seconds(shape, all);
+    if (seconds < least) {
+      least = seconds;
+      best = shape;
+    }
+    return true;
+  };
+  for (const ReplicaShape& shape : columns_.shapes()) offer(shape, costs().layers());
+  const double known = least;
+  for (const std::size_t most : kShorter) {
+    ShapeLimits limits = question_.limits;
+    limits.most_stages = std::min(limits.most_stages, most);
+    const ShapeSearch search(sums_, {}, limits);
+    best.reset();
+    least = INFINITY;
+    for (const ReplicaShape& shape : columns_.shapes()) offer(shape, most);
+    for (const std::int64_t batch : costs().micro_batches())
+      for (const double step : kSteps)
+        while (true) {
+          const double tried = std::min(least, kSlowest * known) / step;
+          const auto shape = find_alone(search, tried, batch);
+          if (!shape || !offer(*shape, most)) break;
+        }
+    if (best && added.insert(*best).second) mixes_.push_back({{{*best, 1}}});
+  }
 }
 
 /// Those first that are quickest by what the simulator says of their shapes alone.

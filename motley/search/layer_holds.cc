@@ -1,0 +1,120 @@
+#include "motley/search/layer_holds.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+
+#include "motley/program/effects.h"
+#include "motley/synth/lower_rank.h"
+
+namespace motley::search {
+
+using program::BufferKind;
+using program::Instruction;
+
+std::vector<LayerPlace> find_layer_places(const program::DeviceProgram& program,
+                                          const graph::Graph& graph,
+                                          const graph::LayerChain& chain) {
+  std::size_t last = 0;  // of the graph's
+  for (std::size_t i = 0; i < program.instructions.size(); ++i)
+    if (!program.instructions[i].origin.is_none()) last = i;
+  std::vector<LayerPlace> places;
+  LayerPlace now;
+  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+    const Instruction& instruction = program.instructions[i];
+    if (!instruction.origin.is_none()) {
+      now.layer = chain.of_op[instruction.origin.index()];
+      now.is_forward = graph.op(instruction.origin).direction == graph::Direction::kForward;
+    }
+    places.push_back(now);
+    places.back().is_once =
+        instruction.origin.is_none() && (i > last || synth::is_of_bucket(instruction));
+  }
+  return places;
+}
+
+namespace {
+
+/// A root buffer's life.
+struct Life {
+  std::size_t made = 0, last = 0;     // instructions
+  bool is_made = false;               // by one of these
+  bool is_once = false;               // a step has it once
+  std::set<std::size_t> readers;      // layers
+  std::set<std::size_t> in_backward;  // layers whose backward pass reads it
+};
+
+std::vector<Life> find_lives(const program::DeviceProgram& program,
+                             const std::vector<LayerPlace>& places) {
+  const std::vector<BufferId> roots = program::storages_of(program);
+  std::vector<Life> lives(program.buffers.size());
+  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+    const Instruction& instruction = program.instructions[i];
+    const LayerPlace& place = places[i];
+    program::for_each_buffer(instruction.arguments, [&](BufferId id) {
+      Life& life = lives[roots[id.index()].index()];
+      life.last = i;
+      life.is_once = life.is_once || (place.is_once && life.is_made);
+      if (place.is_once) return;
+      life.readers.insert(place.layer);
+      if (!place.is_forward) life.in_backward.insert(place.layer);
+    });
+    for (const BufferId id : instruction.outputs) {
+      Life& life = lives[roots[id.index()].index()];
+      if (!life.is_made) life.made = i;
+      life.is_made = true;
+      life.is_once = life.is_once || place.is_once;
+      life.last = std::max(life.last, i);
+    }
+  }
+  return lives;
+}
+
+}  // namespace
+
+LayerHolds find_layer_holds(const program::DeviceProgram& program,
+                            const std::vector<LayerPlace>& places, std::size_t layers,
+                            const std::vector<Bytes>& scratch) {
+  LayerHolds holds{std::vector<double>(layers, 0), std::vector<double>(layers, 0),
+                   std::vector<double>(layers, 0)};
+  const std::vector<Life> lives = find_lives(program, places);
+  std::map<std::string, std::size_t> layer_of;  // by name of a parameter
+  for (std::size_t b = 0; b < lives.size(); ++b)
+    if (program.buffers[b].kind == BufferKind::kParameter && !lives[b].readers.empty())
+      layer_of.emplace(program.buffers[b].name, *lives[b].readers.begin());
+  std::vector<double> comes(program.instructions.size() + 1, 0);  // of all else, less what goes
+  for (std::size_t b = 0; b < lives.size(); ++b) {
+    const program::Buffer& buffer = program.buffers[b];
+    if (!buffer.view_of.is_none()) continue;
+    const auto bytes = static_cast<double>(buffer.bytes().value);
+    const Life& life = lives[b];
+    if (buffer.kind != BufferKind::kTemporary) {
+      const auto known = layer_of.find(buffer.name.substr(0, buffer.name.find('/')));
+      if (known != layer_of.end()) holds.fixed[known->second] += bytes;
+      continue;
+    }
+    if (!life.is_made) continue;
+    const LayerPlace& place = places[life.made];
+    if (life.is_once) {
+      // A gradient, or a parameter that was gathered; what only exchanges is there for a moment.
+      if (!place.is_once || !life.readers.empty())
+        holds.fixed[place.is_once ? *life.readers.begin() : place.layer] += bytes;
+    } else if (place.is_forward && !life.in_backward.empty()) {
+      for (const std::size_t layer : life.in_backward) holds.kept[layer] += bytes;
+    } else {
+      comes[life.made] += bytes;
+      comes[life.last + 1] -= bytes;
+    }
+  }
+  double now = 0;
+  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+    now += comes[i];
+    if (places[i].is_once) continue;
+    double& most = holds.workspace[places[i].layer];
+    most = std::max(most, now + (scratch.empty() ? 0 : static_cast<double>(scratch[i].value)));
+  }
+  return holds;
+}
+
+}  // namespace motley::search

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "motley/base/units.h"
+#include "motley/graph/graph.h"
+#include "motley/graph/layer_chain.h"
+#include "motley/program/program.h"
+
+namespace motley::search {
+
+/// To which layer of a chain an instruction belongs: that of its operator or, of what was added for
+/// one, of the operator before. `is_once`: a step has it once, however many micro-batches.
+struct LayerPlace {
+  std::size_t layer = 0;
+  bool is_forward = true;
+  bool is_once = false;
+};
+/// By instruction of a program of one micro-batch.
+std::vector<LayerPlace> find_layer_places(const program::DeviceProgram& program,
+                                          const graph::Graph& graph,
+                                          const graph::LayerChain& chain);
+
+/// What each layer makes a device hold, in bytes.
+struct LayerHolds {
+  std::vector<double> fixed;  ///< parameters, their states, gradients and gathered copies
+  std::vector<double> kept;   ///< made in a forward pass and read in this layer's backward pass
+  /// Of all else, the most that there is while one of the layer's instructions runs.
+  std::vector<double> workspace;
+};
+/// `scratch`: by instruction. A value that the backward passes of two layers read counts in both:
+/// each may be on a device of its own.
+LayerHolds find_layer_holds(const program::DeviceProgram& program,
+                            const std::vector<LayerPlace>& places, std::size_t layers,
+                            const std::vector<Bytes>& scratch);
+
+}  // namespace motley::search

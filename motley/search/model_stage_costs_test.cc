@@ -1,0 +1,104 @@
+#include "motley/search/model_stage_costs.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "motley/search/stages/stage_sums.h"
+#include "motley/testing/golden.h"
+#include "motley/testing/invented_profile.h"
+
+namespace motley::search {
+namespace {
+
+/// Two hosts of four alike devices each.
+cluster::Cluster two_hosts() {
+  return *cluster::parse_cluster(
+      "schema = \"motley.cluster/1\"\nname = \"two\"\n" +
+          node_text("a", "h1", "kind = \"a100-40g\"\ncount = 4") +
+          node_text("v", "h2", "kind = \"v100-16g\"\ncount = 4") +
+          "[[link]]\nall = true\nbandwidth = \"10Gbps\"\nlatency = \"20us\"\n",
+      "two");
+}
+
+class ModelStageCostsTest : public ::testing::Test {
+ protected:
+  ModelStageCostsTest()
+      : invented_(synth::read_graph("gpt"), two_hosts(), kBatch), problem_(invented_.problem()) {
+    inputs_ = {&invented_.evaluator(), &invented_.model().graph, &invented_.costs()};
+    auto made = ModelStageCosts::make(inputs_, problem_);
+    if (made) costs_ = *std::move(made);
+  }
+
+  static constexpr std::int64_t kBatch = 16;
+  InventedProfile invented_;
+  plan::Problem problem_;
+  PlannerInputs inputs_;
+  std::unique_ptr<ModelStageCosts> costs_;
+};
+
+TEST_F(ModelStageCostsTest, UnitsAreOneTwoAndFourDevicesOfAHost) {
+  ASSERT_NE(costs_, nullptr);
+  ASSERT_EQ(costs_->pools().size(), 2u);
+  for (std::size_t pool = 0; pool < 2; ++pool)
+    for (const int degree : {1, 2, 4})
+      EXPECT_TRUE(std::any_of(costs_->units().begin(), costs_->units().end(),
+                              [&](const StageUnit& unit) {
+                                return unit.pool == pool && unit.degree == degree;
+                              }))
+          << pool << " " << degree;
+}
+
+// What all layers take and hold on a unit is what the plan's program takes and holds.
+TEST_F(ModelStageCostsTest, AllLayersAreTheWholeProgram) {
+  ASSERT_NE(costs_, nullptr);
+  const StageSums sums(*costs_);
+  const std::size_t layers = costs_->layers();
+  for (std::size_t unit = 0; unit < costs_->units().size(); ++unit) {
+    plan::Plan plan = plan::blank_plan(problem_);
+    plan.replicas = {{kBatch, {costs_->region({0, layers, unit, 0, 0})}, 1}};
+    const auto price = invented_.evaluator().price(plan);
+    ASSERT_TRUE(price) << price.error().message;
+    ASSERT_TRUE(costs_->knows(unit, kBatch));
+    const WorkSums& work = sums.work(unit, kBatch);
+    EXPECT_NEAR((work.pass(0, layers) + work.update[layers]) / price->step.value, 1, 0.02) << unit;
+    const std::int64_t held = sums.bytes(unit, 0, layers).total(kBatch, 1);
+    EXPECT_NEAR(static_cast<double>(held) / static_cast<double>(price->peaks[0].value), 1, 0.1)
+        << unit;
+  }
+}
+
+// A stage of several devices has its operators' ways, and its parameters' alone.
+TEST_F(ModelStageCostsTest, RegionsHaveWhatTheirLayersHave) {
+  ASSERT_NE(costs_, nullptr);
+  const std::size_t layers = costs_->layers(), half = layers / 2;
+  for (std::size_t unit = 0; unit < costs_->units().size(); ++unit) {
+    if (costs_->units()[unit].degree != 2) continue;
+    const plan::Region first = costs_->region({0, half, unit, 0, 0}),
+                       second = costs_->region({half, layers, unit, 0, 2});
+    EXPECT_EQ(first.operators.size() + second.operators.size(),
+              invented_.model().graph.ops.size());
+    EXPECT_NE(first.devices, second.devices);
+    plan::Plan plan = plan::blank_plan(problem_);
+    plan.replicas = {{kBatch, {first, second}, 2}};
+    EXPECT_TRUE(plan::verify_plan(plan, problem_.model_hash, *problem_.cluster));
+    const auto price = invented_.evaluator().price(plan);
+    EXPECT_TRUE(price) << price.error().message;
+  }
+}
+
+// No plan takes less: not that of all devices, each with a part of the samples.
+TEST_F(ModelStageCostsTest, LeastStepIsBelowEveryPlan) {
+  ASSERT_NE(costs_, nullptr);
+  const Seconds least = costs_->least_step();
+  EXPECT_GT(least.value, 0);
+  for (std::size_t unit = 0; unit < costs_->units().size(); ++unit) {
+    plan::Plan plan = plan::blank_plan(problem_);
+    plan.replicas = {{kBatch, {costs_->region({0, costs_->layers(), unit, 0, 0})}, 1}};
+    EXPECT_LT(least, invented_.evaluator().price(plan)->step);
+  }
+}
+
+}  // namespace
+}  // namespace motley::search

@@ -1,0 +1,70 @@
+#include "motley/search/stage_ways.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "motley/search/spmd/spmd_planner.h"
+#include "motley/synth/sample_sharding.h"
+#include "motley/synth/sharded_plan.h"
+
+namespace motley::search {
+namespace {
+
+/// What it may take to hold parameters, gradients and states in parts, in whole steps of the
+/// devices: a little, as much as computing.
+constexpr double kMemoryPrices[] = {0.1, 1};
+
+double state_bytes(const graph::Graph& graph, int states) {
+  double bytes = 0;
+  for (const ValueId id : graph::values_with_role(graph, graph::ValueRole::kParameter))
+    bytes += static_cast<double>(graph::value_bytes(graph.value(id), {})) * (2 + states);
+  return bytes;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<StageWays>> StageWays::make(const PlannerInputs& inputs,
+                                                   const plan::Problem& problem,
+                                                   std::int64_t batch) {
+  std::unique_ptr<StageWays> made(new StageWays);
+  made->question_ = spmd_question(inputs, problem);
+  made->question_.global_batch = batch;
+  MOTLEY_ASSIGN(made->study_, SpmdStudy::make(made->question_));
+  return made;
+}
+
+std::vector<plan::Region> StageWays::find(const std::vector<DeviceId>& devices,
+                                          std::int64_t micro_batches) {
+  const graph::Graph& graph = study_->graph();
+  const std::vector<double> shares(devices.size(), 1.0);
+  const SpmdChoices& choices = study_->choices(shares);
+  SpmdPrices prices = study_->prices(choices.space, devices, shares);
+  SpmdObjective objective;
+  objective.states = plan::count_states(question_.lowering.recipe);
+  objective.once = 1 / static_cast<double>(micro_batches);
+  const double step = study_->whole_step(study_->kinds().of(devices.front())).total /
+                      static_cast<double>(devices.size());
+  const double bytes = std::max(1.0, state_bytes(graph, objective.states));
+  std::vector<plan::Region> found;
+  const auto add = [&](const synth::Sharding& sharding) {
+    plan::Region region = synth::make_region(graph, sharding, *question_.cluster);
+    const bool is_split =
+        std::any_of(region.operators.begin(), region.operators.end(),
+                    [](const plan::OperatorSplit& split) { return split.factor >= 0; });
+    if (is_split && std::find(found.begin(), found.end(), region) == found.end())
+      found.push_back(std::move(region));
+  };
+  synth::Sharding sharding;
+  for (const double price : kMemoryPrices) {
+    objective.seconds_per_byte = price * step / bytes;
+    const TableSolution solution = choices.problem.solve(choices.problem.costs(prices, objective));
+    sharding = study_->sharding(choices, solution.choice, devices, shares);
+    add(sharding);
+  }
+  synth::spread_samples(graph, sharding, question_.lowering.batch_norm);
+  synth::keep_parameters_in_parts(graph, sharding);
+  add(sharding);
+  return found;
+}
+
+}  // namespace motley::search

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/plan/planner.h"
+#include "motley/search/split/planner_inputs.h"
+#include "motley/search/spmd/study.h"
+
+namespace motley::search {
+
+/// How devices that are alike share a model's operators in a stage, in even parts: chosen for the
+/// whole graph at one micro-batch as the sharding search chooses (choice_problem.h), with what a
+/// step has once, however many micro-batches, counted as such. A stage has the ways of its own
+/// operators.
+class StageWays {
+ public:
+  /// `batch`: samples of the micro-batch. What is given must outlive it. Usage errors of
+  /// SpmdStudy::make.
+  static Result<std::unique_ptr<StageWays>> make(const PlannerInputs& inputs,
+                                                 const plan::Problem& problem, std::int64_t batch);
+
+  /// Regions of the whole graph on these devices, each once: those that are best as memory costs
+  /// little and much, and the samples spread with parameters kept in parts.
+  /// `micro_batches`: about how many a step has.
+  std::vector<plan::Region> find(const std::vector<DeviceId>& devices, std::int64_t micro_batches);
+
+ private:
+  StageWays() = default;
+
+  SpmdQuestion question_;
+  std::optional<SpmdStudy> study_;  // of the question, so it does not move
+};
+
+}  // namespace motley::search
