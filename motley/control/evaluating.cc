@@ -12,6 +12,7 @@
 #include "motley/program/memory.h"
 #include "motley/synth/lower_evaluation.h"
 #include "motley/synth/sharded_plan.h"
+#include "motley/synth/stage_evaluation.h"
 
 namespace motley::control {
 namespace {
@@ -105,11 +106,6 @@ Result<PreparedEvaluation> prepare_evaluation(const Inputs& inputs, const Planne
     return usage_error("cli.no-evaluation", inputs.model_path +
                                                 ": holds no graph to evaluate by; export it again "
                                                 "with python -m motley.export");
-  if (plan::has_stages(planned.plan))
-    return usage_error("synth.unsupported",
-                       "the plan cuts replicas into stages, of which no device can evaluate alone: "
-                       "evaluate what was trained by a run of another plan, or plan with --planner "
-                       "split or spmd");
   PreparedEvaluation prepared;
   prepared.job.data = choices.data;
   prepared.job.samples = samples;
@@ -122,10 +118,16 @@ Result<PreparedEvaluation> prepare_evaluation(const Inputs& inputs, const Planne
   if (samples < least)
     return usage_error("data.empty", fmt::format("{}: found {} samples, wanted {} or more",
                                                  choices.data.path, samples, least));
-  MOTLEY_ASSIGN(const synth::Sharding sharding,
-                synth::find_sharding(inputs.graph(), planned.plan, inputs.cluster));
+  const bool has_stages = plan::has_stages(planned.plan);
+  synth::Sharding sharding;
+  if (!has_stages) {
+    MOTLEY_ASSIGN(sharding, synth::find_sharding(inputs.graph(), planned.plan, inputs.cluster));
+  }
   const auto lower = [&](std::int64_t batch) {
-    return synth::lower_evaluation({inputs.graph(), *graph}, {planned.plan, sharding}, batch);
+    const synth::TrainedAndEvaluated graphs{inputs.graph(), *graph};
+    return has_stages ? synth::lower_stage_evaluation(graphs, planned.plan, inputs.cluster,
+                                                      planned.program->groups, batch)
+                      : synth::lower_evaluation(graphs, {planned.plan, sharding}, batch);
   };
   std::int64_t batch =
       std::min(samples, planned.plan.global_batch / planned.plan.replicas[0].micro_batches);

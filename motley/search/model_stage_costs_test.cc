@@ -43,10 +43,9 @@ TEST_F(ModelStageCostsTest, UnitsAreOneTwoAndFourDevicesOfAHost) {
   ASSERT_EQ(costs_->pools().size(), 2u);
   for (std::size_t pool = 0; pool < 2; ++pool)
     for (const int degree : {1, 2, 4})
-      EXPECT_TRUE(std::any_of(costs_->units().begin(), costs_->units().end(),
-                              [&](const StageUnit& unit) {
-                                return unit.pool == pool && unit.degree == degree;
-                              }))
+      EXPECT_TRUE(std::any_of(
+          costs_->units().begin(), costs_->units().end(),
+          [&](const StageUnit& unit) { return unit.pool == pool && unit.degree == degree; }))
           << pool << " " << degree;
 }
 
@@ -77,8 +76,7 @@ TEST_F(ModelStageCostsTest, RegionsHaveWhatTheirLayersHave) {
     if (costs_->units()[unit].degree != 2) continue;
     const plan::Region first = costs_->region({0, half, unit, 0, 0}),
                        second = costs_->region({half, layers, unit, 0, 2});
-    EXPECT_EQ(first.operators.size() + second.operators.size(),
-              invented_.model().graph.ops.size());
+    EXPECT_EQ(first.operators.size() + second.operators.size(), invented_.model().graph.ops.size());
     EXPECT_NE(first.devices, second.devices);
     plan::Plan plan = plan::blank_plan(problem_);
     plan.replicas = {{kBatch, {first, second}, 2}};

@@ -43,7 +43,8 @@ RuledSharding spread_equally(const graph::Graph& graph, const EqualReplicas& rep
 Result<program::Program> lower(const graph::Graph& graph, const plan::Plan& plan,
                                const cluster::Cluster& cluster) {
   const auto lower_plan = [&]() -> Result<program::Program> {
-    if (plan::has_stages(plan)) return lower_stages(graph, plan, cluster, options_of(plan));
+    if (plan::has_stages(plan))
+      return lower_stages(graph, plan, cluster, options_of(plan), {plan::members(plan)});
     MOTLEY_ASSIGN(const RuledSharding found, find_ruled_sharding(graph, plan, cluster));
     MOTLEY_ASSIGN(program::Program made,
                   lower_found(graph, found, all_ranks(found.sharding), options_of(plan)));

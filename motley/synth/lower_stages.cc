@@ -55,13 +55,20 @@ struct LoweredRank {
 class StageLowering {
  public:
   StageLowering(const plan::Plan& plan, const cluster::Cluster& cluster,
-                const LowerOptions& options, StagedStep step)
-      : plan_(plan), options_(options), step_(std::move(step)) {
-    for (const plan::Member& member : plan::members(plan))
+                const LowerOptions& options, const StageRanks& ranks, StagedStep step)
+      : plan_(plan), options_(options), step_(std::move(step)), groups_(ranks.groups) {
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      std::vector<std::size_t> numbers;
+      for (const Rank rank : groups_[g].members) numbers.push_back(rank.index());
+      group_ids_.emplace(std::move(numbers), GroupId(static_cast<std::int64_t>(g)));
+    }
+    for (const plan::Member& member : ranks.members)
       names_.push_back(cluster.device(member.device).name);
   }
 
   Result<program::Program> run(const graph::Graph& model) {
+    for (const graph::Output& output : model.outputs)
+      if (output.kind == graph::OutputKind::kMetric) metric_names_.push_back(output.name);
     MOTLEY_RETURN_IF_ERROR(shard_stages(model));
     MOTLEY_RETURN_IF_ERROR(check_holders());
     open_ranks();
@@ -395,6 +402,8 @@ class StageLowering {
                 {s, member, rank, output.of, each.value, stages_[s].step->home(output.of)});
           else if (output.kind == graph::OutputKind::kLoss)
             losses[rank].push_back(writer.rank().keep_once(each.value, "loss"));
+          else if (output.kind == graph::OutputKind::kMetric)
+            metrics_[output.name][rank] = writer.rank().keep_once(each.value, "metric");
           else
             writer.add_output(each);
         }
@@ -409,7 +418,7 @@ class StageLowering {
          },
          .group = [&](const std::vector<std::size_t>& ranks) { return group_of(ranks); }}));
     finish_updates(exchange);
-    report(std::move(losses));
+    report(std::move(losses), share_metrics());
     return {};
   }
 
@@ -464,8 +473,36 @@ class StageLowering {
       }
   }
 
+  /// By rank the metrics, in the order of the graph: whoever has one gives it to all.
+  std::vector<std::vector<BufferId>> share_metrics() {
+    std::vector<std::vector<BufferId>> shared(ranks_.size());
+    for (const std::string& name : metric_names_) {
+      const std::map<std::size_t, BufferId>& owners = metrics_[name];
+      const auto& [owner, value] = *owners.begin();
+      const DType dtype = ranks_[owner].builder.buffer(value).dtype;
+      for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+        ProgramBuilder& builder = ranks_[rank].builder;
+        const auto own = owners.find(rank);
+        const BufferId term =
+            own != owners.end()
+                ? own->second
+                : builder.make("aten::zeros", zeros_arguments({}, dtype), dtype, {}, "metric");
+        if (ranks_.size() == 1) {
+          shared[rank].push_back(term);
+          continue;
+        }
+        const BufferId flat =
+            builder.make("motley::pack", {{buffer_list({term})}}, dtype, {1}, "metric");
+        all_reduce(rank, flat, "metric");
+        shared[rank].push_back(builder.unpack(flat, std::vector<Shape>{{}}, "metric")[0]);
+      }
+    }
+    return shared;
+  }
+
   /// Loss and wish to stop are sums over all devices.
-  void report(std::vector<std::vector<BufferId>> terms) {
+  void report(std::vector<std::vector<BufferId>> terms,
+              const std::vector<std::vector<BufferId>>& metrics) {
     DType dtype = DType::kF32;
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
       for (const BufferId loss : terms[rank]) dtype = ranks_[rank].builder.buffer(loss).dtype;
@@ -494,9 +531,10 @@ class StageLowering {
         all_loss = back[0];
         if (is_one) all_stop = back[1];
       }
-      builder.compute("motley::report",
-                      {{all_loss}, {all_stop}, buffer_or_none(norms_[rank]), {Arguments{}}}, {},
-                      "report");
+      builder.compute(
+          "motley::report",
+          {{all_loss}, {all_stop}, buffer_or_none(norms_[rank]), {buffer_list(metrics[rank])}}, {},
+          "report");
     }
   }
 
@@ -549,17 +587,19 @@ class StageLowering {
   std::deque<LoweredRank> ranks_;
   std::vector<program::Group> groups_;
   std::map<std::vector<std::size_t>, GroupId> group_ids_;
-  std::vector<BufferId> squares_;          // by rank
-  std::map<std::size_t, BufferId> norms_;  // by rank
+  std::vector<std::string> metric_names_;
+  std::map<std::string, std::map<std::size_t, BufferId>> metrics_;  // by name and rank
+  std::vector<BufferId> squares_;                                   // by rank
+  std::map<std::size_t, BufferId> norms_;                           // by rank
 };
 
 }  // namespace
 
 Result<program::Program> lower_stages(const graph::Graph& graph, const plan::Plan& plan,
-                                      const cluster::Cluster& cluster,
-                                      const LowerOptions& options) {
-  MOTLEY_ASSIGN(StagedStep step, cut_into_stages(graph, plan));
-  return StageLowering(plan, cluster, options, std::move(step)).run(graph);
+                                      const cluster::Cluster& cluster, const LowerOptions& options,
+                                      const StageRanks& ranks) {
+  MOTLEY_ASSIGN(StagedStep step, cut_into_stages(graph, plan, ranks.members));
+  return StageLowering(plan, cluster, options, ranks, std::move(step)).run(graph);
 }
 
 }  // namespace motley::synth

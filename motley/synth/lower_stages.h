@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "motley/base/result.h"
 #include "motley/cluster/cluster.h"
 #include "motley/graph/graph.h"
@@ -8,6 +10,12 @@
 #include "motley/synth/step/sharding.h"
 
 namespace motley::synth {
+
+/// Who runs a program: the plan's own devices, or more, as those of another program.
+struct StageRanks {
+  std::vector<plan::Member> members;        ///< by rank
+  std::vector<program::Group> groups = {};  ///< that keep their numbers; more may be added
+};
 
 /// Lowers a verified plan with stages (plan::has_stages): replicas cut into regions, each on one or
 /// several devices, with micro-batches of their own (stage_graphs.h, docs/algorithms.md, "Stages").
@@ -20,10 +28,14 @@ namespace motley::synth {
 /// it does in one order of the whole step, so that none waits for another in a circle; a receive
 /// may begin two tasks ahead, and a send's buffer is free two tasks later.
 ///
-/// Stale errors where regions are not of this graph; usage errors of accumulate_replicas, and
+/// Metrics are numbers that one region has whole: all devices report them.
+///
+/// `ranks`: of the program; those that the plan does not have only report. Stale
+/// errors where regions are not of this graph; usage errors of accumulate_replicas, and
 /// (synth.unsupported) where replicas keep one parameter cut along different dimensions, or a
 /// device has a parameter in two regions that several devices share. Not verified.
 Result<program::Program> lower_stages(const graph::Graph& graph, const plan::Plan& plan,
-                                      const cluster::Cluster& cluster, const LowerOptions& options);
+                                      const cluster::Cluster& cluster, const LowerOptions& options,
+                                      const StageRanks& ranks);
 
 }  // namespace motley::synth

@@ -55,10 +55,11 @@ Result<std::vector<std::vector<std::size_t>>> find_regions(const Graph& graph,
 
 class StageCutter {
  public:
-  StageCutter(const Graph& model, const plan::Plan& plan,
+  StageCutter(const Graph& model, const plan::Plan& plan, const std::vector<plan::Member>& members,
               std::vector<std::vector<std::size_t>> regions, StagedStep& step)
       : model_(model),
         plan_(plan),
+        members_(members),
         regions_(std::move(regions)),
         step_(step),
         acc_(step.accumulated.graph) {}
@@ -83,8 +84,8 @@ class StageCutter {
 
   void lay_out() {
     std::map<DeviceId, std::size_t> rank_of;
-    const std::vector<plan::Member> members = plan::members(plan_);
-    for (std::size_t rank = 0; rank < members.size(); ++rank) rank_of[members[rank].device] = rank;
+    for (std::size_t rank = 0; rank < members_.size(); ++rank)
+      rank_of[members_[rank].device] = rank;
     for (std::size_t r = 0; r < plan_.replicas.size(); ++r) {
       first_stage_.push_back(step_.stages.size());
       for (const plan::Region& region : plan_.replicas[r].regions) {
@@ -479,6 +480,7 @@ class StageCutter {
 
   const Graph& model_;
   const plan::Plan& plan_;
+  const std::vector<plan::Member>& members_;
   const std::vector<std::vector<std::size_t>> regions_;
   StagedStep& step_;
   const Graph& acc_;
@@ -496,12 +498,13 @@ class StageCutter {
 
 }  // namespace
 
-Result<StagedStep> cut_into_stages(const graph::Graph& graph, const plan::Plan& plan) {
+Result<StagedStep> cut_into_stages(const graph::Graph& graph, const plan::Plan& plan,
+                                   const std::vector<plan::Member>& members) {
   MOTLEY_ASSIGN(auto regions, find_regions(graph, plan));
   StagedStep step;
   step.passes = find_passes(plan);
   MOTLEY_ASSIGN(step.accumulated, accumulate_replicas(graph, step.passes, plan.batch_norm_span));
-  StageCutter(graph, plan, std::move(regions), step).run();
+  StageCutter(graph, plan, members, std::move(regions), step).run();
   return step;
 }
 

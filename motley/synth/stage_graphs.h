@@ -18,7 +18,7 @@ namespace motley::synth {
 struct StageGraph {
   std::size_t replica = 0;
   const plan::Region* region = nullptr;
-  std::vector<std::size_t> ranks;  ///< by member: rank in the plan (plan::members)
+  std::vector<std::size_t> ranks;  ///< by member
   graph::Graph graph;
   std::vector<Copy> copies;             ///< by operator
   std::vector<OpId> origins;            ///< by operator: in the accumulated graph; none: added
@@ -49,10 +49,12 @@ struct StagedStep {
   std::int64_t tasks = 0;          ///< how many, with the first and the last
 };
 
-/// A verified plan with stages (plan::has_stages). Every output of the model that is a sum becomes
+/// A verified plan with stages (plan::has_stages), of whose devices `members` has the ranks. Every
+/// output of the model that is a sum becomes
 /// an output of each region that has a term of it, and a gradient of each that has the parameter.
 /// Stale errors where the regions lack an operator that is wanted or have one that the model lacks;
 /// those of accumulate_replicas.
-Result<StagedStep> cut_into_stages(const graph::Graph& graph, const plan::Plan& plan);
+Result<StagedStep> cut_into_stages(const graph::Graph& graph, const plan::Plan& plan,
+                                   const std::vector<plan::Member>& members);
 
 }  // namespace motley::synth
