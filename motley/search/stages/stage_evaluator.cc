@@ -507,9 +507,7 @@ Result<Seconds> StageEvaluator::pipeline(const StageReplica& replica) const {
 Result<void> StageEvaluator::choose_schedule(StageReplica& replica) const {
   std::optional<Seconds> best;
   StageReplica chosen = replica;
-  for (const StageSchedule schedule :
-       {StageSchedule::k1F1B, StageSchedule::kH1F1B, StageSchedule::kWide, StageSchedule::kList,
-        StageSchedule::kDeepList}) {
+  for (const StageSchedule schedule : kTriedSchedules) {
     StageReplica tried = replica;
     tried.schedule = schedule;
     MOTLEY_ASSIGN(const Seconds time, pipeline(tried));

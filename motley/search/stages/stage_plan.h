@@ -28,6 +28,10 @@ enum class StageSchedule {
   kDeepList,  ///< the same with as many as memory allows
   kGPipe,     ///< all forwards, then all backwards
 };
+/// GPipe holds most and gains nothing over the others.
+inline constexpr StageSchedule kTriedSchedules[] = {StageSchedule::k1F1B, StageSchedule::kH1F1B,
+                                                    StageSchedule::kWide, StageSchedule::kList,
+                                                    StageSchedule::kDeepList};
 std::string_view schedule_name(StageSchedule schedule);
 
 /// One copy of the model. Its samples go through it in micro-batches of `micro_batch`; what is left

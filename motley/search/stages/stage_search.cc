@@ -22,11 +22,13 @@ constexpr double kTooLong = 1e15;
 constexpr double kBoundPrecision =
     5e-3;                          // between a time that is proved impossible and one that is not
 constexpr double kDescent = 0.02;  // of a time that is long enough
+constexpr double kReseed = 4;      // times the least time, from where on shapes are looked for anew
 constexpr double kOptimalGap = 1e-3;
 constexpr std::size_t kMostOffers = 64;           // shapes that are put together
 constexpr std::size_t kShorter[] = {1, 2, 4, 8};  // stages
 constexpr double kDiscount = 0.85;                // at which shapes are collected
-constexpr double kSlowest = 1.5;  // times what is known, of one replica that is worth finding
+constexpr double kSlowest = 1.5;      // times what is known, of one replica that is worth finding
+constexpr std::size_t kLeastUse = 4;  // one of how many devices it has to use
 constexpr std::size_t kLargestSpace = 1000;  // layers x units of the exact search
 constexpr std::size_t kMostGroups = 24;      // of layers, beyond
 constexpr std::size_t kMostUnits = 16;       // of replicas across pools, beyond
@@ -59,7 +61,7 @@ Bracket descend(SampleBound& bound, double least, std::int64_t samples) {
       return bracket;
     }
     // Shapes of more devices than there are may be all that less time knew.
-    bound.seed(bracket.possible, samples);
+    if (bracket.possible > kReseed * least) bound.seed(bracket.possible, samples);
   }
   double below = bracket.possible / kGrowth;
   while (bracket.possible > below * (1 + kBoundPrecision)) {
@@ -80,6 +82,23 @@ Bracket descend(SampleBound& bound, double least, std::int64_t samples) {
     }
   }
   return bracket;
+}
+
+/// The least time, from some on, in which as many samples are done, if what is done does not fall
+/// with it; infinity: none.
+template <typename Samples>
+double least_time(double from, std::int64_t wanted, const Samples& done_in) {
+  double below = from, above = from;
+  while (done_in(above) < wanted) {
+    below = above;
+    above *= kGrowth;
+    if (!(above > 0 && above < kTooLong)) return std::numeric_limits<double>::infinity();
+  }
+  for (int i = 0; i < 30 && above > below * (1 + 1e-6); ++i) {
+    const double middle = (below + above) / 2;
+    (done_in(middle) < wanted ? below : above) = middle;
+  }
+  return above;
 }
 
 /// Plans by their number of replicas. Where there are more copies of a layer than one host has
@@ -247,17 +266,8 @@ std::int64_t StageSearch::samples_of(const Mix& mix, double seconds) const {
 }
 
 double StageSearch::seconds_of(const Mix& mix) const {
-  double below = outcome_.lower_bound.value, above = below;
-  while (samples_of(mix, above) < question_.global_batch) {
-    below = above;
-    above *= kGrowth;
-    if (!(above < kTooLong)) return std::numeric_limits<double>::infinity();
-  }
-  for (int i = 0; i < 30 && above > below * (1 + 1e-6); ++i) {
-    const double middle = (below + above) / 2;
-    (samples_of(mix, middle) < question_.global_batch ? below : above) = middle;
-  }
-  return above;
+  return least_time(outcome_.lower_bound.value, question_.global_batch,
+                    [&](double seconds) { return samples_of(mix, seconds); });
 }
 
 /// What a step of a replica takes when stages wait for each other as in 1F1B: all of them once, and
@@ -430,7 +440,12 @@ void StageSearch::add_alone() {
   };
   for (const ReplicaShape& shape : columns_.shapes()) offer(shape, costs().layers());
   const double known = least;
+  std::size_t devices = 0, widest = 1;
+  for (const DevicePool& pool : costs().pools()) devices += static_cast<std::size_t>(pool.devices);
+  for (const StageUnit& unit : costs().units())
+    widest = std::max(widest, static_cast<std::size_t>(unit.degree));
   for (const std::size_t most : kShorter) {
+    if (most * widest * kLeastUse < devices) continue;
     ShapeLimits limits = question_.limits;
     limits.most_stages = std::min(limits.most_stages, most);
     const ShapeSearch search(sums_, {}, limits);
@@ -473,9 +488,7 @@ Result<void> StageSearch::price_mixes() {
 /// As StageEvaluator::choose_schedule, but by short runs.
 Result<void> StageSearch::choose_schedule(StageReplica& replica) const {
   std::optional<std::pair<double, StageSchedule>> best;
-  for (const StageSchedule schedule :
-       {StageSchedule::k1F1B, StageSchedule::kH1F1B, StageSchedule::kWide, StageSchedule::kList,
-        StageSchedule::kDeepList}) {
+  for (const StageSchedule schedule : kTriedSchedules) {
     replica.schedule = schedule;
     MOTLEY_ASSIGN(const double time, alone(replica));
     if (!best || time < best->first) best = {time, schedule};
@@ -518,7 +531,6 @@ Result<std::vector<std::int64_t>> StageSearch::share(const Mix& mix, const Stage
   std::vector<std::int64_t> samples(mix.parts.size());
   double seconds = seconds_of(mix);
   for (int round = 0; round < 3; ++round) {
-    double below = outcome_.lower_bound.value / 2, above = below;
     const auto at = [&](double time) {
       std::int64_t sum = 0;
       for (std::size_t i = 0; i < mix.parts.size(); ++i)
@@ -526,12 +538,8 @@ Result<std::vector<std::int64_t>> StageSearch::share(const Mix& mix, const Stage
                ringed_.most_samples(mix.parts[i].first, time / slower[i], question_.global_batch);
       return sum;
     };
-    while (at(above) < question_.global_batch) above *= kGrowth;
-    for (int i = 0; i < 24; ++i) {
-      const double middle = (below + above) / 2;
-      (at(middle) < question_.global_batch ? below : above) = middle;
-    }
-    seconds = above;
+    seconds = least_time(outcome_.lower_bound.value / 2, question_.global_batch, at);
+    if (!(seconds < kTooLong)) break;
     for (std::size_t i = 0; i < mix.parts.size(); ++i) {
       const ReplicaShape& shape = mix.parts[i].first;
       samples[i] = ringed_.most_samples(shape, seconds / slower[i], question_.global_batch);
