@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <utility>
@@ -20,6 +21,10 @@ namespace {
 
 constexpr int kMemoryRounds = 4;          // of planning again with less memory
 constexpr std::size_t kMostPrograms = 4;  // plans of a round, by their programs
+/// What several devices exchange in one micro-batch alone is partly hidden beside others.
+constexpr double kSlack = 1.05;
+/// By how much quicker what lacks memory has to be, for which it is planned again with less.
+constexpr double kWorthPlanningAgain = 0.02;
 
 class StagePlanning {
  public:
@@ -38,17 +43,15 @@ class StagePlanning {
         break;
       }
       lacking_.clear();
+      is_worth_more_ = false;
       std::vector<const PricedStagePlan*> plans = {&*found.best};
       for (const PricedStagePlan& each : found.runner_ups) plans.push_back(&each);
       plans.resize(std::min(plans.size(), kMostPrograms));
-      bool fits = false;
       for (const PricedStagePlan* each : plans) {
-        // Layers take no longer alone than in a program that also exchanges.
-        if (outcome_.plan && each->price.step >= outcome_.predicted_step) continue;
-        MOTLEY_ASSIGN(const bool is_good, consider(*each));
-        fits = fits || is_good;
+        if (outcome_.plan && each->price.step >= outcome_.predicted_step * kSlack) continue;
+        MOTLEY_RETURN_IF_ERROR(consider(*each));
       }
-      if (fits || lacking_.empty()) break;
+      if (lacking_.empty() || (outcome_.plan && !is_worth_more_)) break;
       for (const auto& [pool, part] : lacking_) costs_.take_memory(pool, part);
     }
     if (!outcome_.plan) outcome_.why.insert(outcome_.why.end(), refused_.begin(), refused_.end());
@@ -81,8 +84,9 @@ class StagePlanning {
     return plan;
   }
 
-  /// Prices a plan by its program; true: it fits.
-  Result<bool> consider(const PricedStagePlan& found) {
+  /// Prices a plan by its program and takes it if it fits and is the best; else notes what it
+  /// lacks.
+  Result<void> consider(const PricedStagePlan& found) {
     const plan::Plan plan = translate(found);
     const auto price = inputs_.evaluator->price(plan);
     if (!price) {
@@ -91,7 +95,7 @@ class StagePlanning {
       const std::set<std::string> codes = {"synth.accumulation", "synth.unsupported", "plan.stale"};
       if (!codes.contains(price.error().code)) return tl::make_unexpected(price.error());
       refused_.insert("no stages: " + price.error().message);
-      return false;
+      return {};
     }
     ++outcome_.considered;
     const std::vector<plan::Member> members = plan::members(plan);
@@ -106,11 +110,15 @@ class StagePlanning {
       const auto [known, is_new] = lacking_.try_emplace(pool, part);
       known->second = std::min(known->second, part);
     }
-    if (!fits) return false;
+    if (!fits) {
+      const double known = outcome_.plan ? outcome_.predicted_step.value : INFINITY;
+      is_worth_more_ = is_worth_more_ || price->step.value < known * (1 - kWorthPlanningAgain);
+      return {};
+    }
     if (outcome_.plan && price->step >= outcome_.predicted_step) {
       if (plan::has_stages(*outcome_.plan) && plan != *outcome_.plan)
         outcome_.runner_ups.push_back({shape_text(plan), price->step});
-      return true;
+      return {};
     }
     outcome_.lower_bound = std::min(outcome_.lower_bound, price->step);
     if (outcome_.plan && plan::has_stages(*outcome_.plan))
@@ -118,7 +126,7 @@ class StagePlanning {
                                  {shape_text(*outcome_.plan), outcome_.predicted_step});
     MOTLEY_RETURN_IF_ERROR(take_better(problem_, plan, *price, {}, outcome_));
     outcome_.stage_names = name_stages(found.plan);
-    return true;
+    return {};
   }
 
   std::size_t pool_of(const StagePlan& plan, DeviceId device) const {
@@ -161,6 +169,7 @@ class StagePlanning {
   ModelStageCosts& costs_;
   plan::PlanOutcome& outcome_;
   std::set<std::string> refused_;          // why plans cannot be run
+  bool is_worth_more_ = false;             // does something lack memory that is quicker?
   std::map<std::size_t, double> lacking_;  // pool -> the part of its memory that a plan may use
 };
 
