@@ -22,7 +22,7 @@ namespace {
 constexpr int kMemoryRounds = 4;          // of planning again with less memory
 constexpr std::size_t kMostPrograms = 4;  // plans of a round, by their programs
 /// What several devices exchange in one micro-batch alone is partly hidden beside others.
-constexpr double kSlack = 1.05;
+constexpr double kHiddenAtMost = 1.05;
 /// By how much quicker what lacks memory has to be, for which it is planned again with less.
 constexpr double kWorthPlanningAgain = 0.02;
 
@@ -48,7 +48,7 @@ class StagePlanning {
       for (const PricedStagePlan& each : found.runner_ups) plans.push_back(&each);
       plans.resize(std::min(plans.size(), kMostPrograms));
       for (const PricedStagePlan* each : plans) {
-        if (outcome_.plan && each->price.step >= outcome_.predicted_step * kSlack) continue;
+        if (outcome_.plan && each->price.step >= outcome_.predicted_step * kHiddenAtMost) continue;
         MOTLEY_RETURN_IF_ERROR(consider(*each));
       }
       if (lacking_.empty() || (outcome_.plan && !is_worth_more_)) break;
