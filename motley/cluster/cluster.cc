@@ -98,6 +98,13 @@ bool are_alike(const Cluster& cluster, const std::vector<DeviceId>& devices) {
   });
 }
 
+std::vector<DeviceId> all_devices(const Cluster& cluster) {
+  std::vector<DeviceId> devices;
+  for (std::size_t i = 0; i < cluster.devices.size(); ++i)
+    devices.emplace_back(static_cast<std::int64_t>(i));
+  return devices;
+}
+
 Result<DeviceId> find_device(const Cluster& cluster, std::string_view name) {
   for (std::size_t i = 0; i < cluster.devices.size(); ++i) {
     if (cluster.devices[i].name == name) return DeviceId(static_cast<std::int64_t>(i));

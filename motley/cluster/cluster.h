@@ -85,6 +85,9 @@ inline bool is_peers(std::string_view text) {
   return text == "nvlink" || text == "bus" || text == "host";
 }
 
+/// In the order of the file.
+std::vector<DeviceId> all_devices(const Cluster& cluster);
+
 /// By name ("a:0"); usage error with a suggestion.
 Result<DeviceId> find_device(const Cluster& cluster, std::string_view name);
 

@@ -8,7 +8,6 @@
 #include <set>
 #include <tuple>
 
-#include "motley/cluster/kinds.h"
 #include "motley/graph/reach.h"
 #include "motley/graph/work.h"
 #include "motley/search/layer_holds.h"
@@ -20,8 +19,6 @@
 namespace motley::search {
 namespace {
 
-/// A device without a limit.
-constexpr Bytes kUnlimited{std::int64_t{1} << 50};
 /// For which units of several devices find their ways: samples each, and micro-batches of a step.
 constexpr std::int64_t kSamplesEach = 4, kPasses = 8;
 
@@ -70,14 +67,15 @@ Result<std::unique_ptr<ModelStageCosts>> ModelStageCosts::make(const PlannerInpu
                                                                const plan::Problem& problem) {
   std::unique_ptr<ModelStageCosts> made(new ModelStageCosts(inputs, problem));
   made->chain_ = graph::find_layer_chain(*inputs.graph);
-  made->find_pools();
+  MOTLEY_ASSIGN(made->pools_,
+                search::find_pools(*problem.cluster, problem.devices, UnknownMemory::kUnlimited));
   made->find_tied();
   made->find_outputs();
   const std::int64_t most = std::min(problem.max_samples, problem.global_batch);
   for (std::int64_t batch = std::max<std::int64_t>(1, problem.min_samples); batch <= most;
        batch *= 2)
     made->micro_batches_.push_back(batch);
-  MOTLEY_RETURN_IF_ERROR(made->add_units());
+  made->add_units();
   bool has_times = false;
   for (std::size_t unit = 0; unit < made->units_.size(); ++unit)
     has_times = has_times ||
@@ -104,14 +102,15 @@ void ModelStageCosts::find_speeds() {
 }
 
 /// Of each pool one device, and as many as there are in a host by powers of two.
-Result<void> ModelStageCosts::add_units() {
+void ModelStageCosts::add_units() {
   int widest = 1;
   for (const DevicePool& pool : pools_.pools) widest = std::max(widest, pool.per_host);
   std::unique_ptr<StageWays> ways;
   if (widest > 1 && problem_.batch_norm == plan::BatchNormMode::kGlobal &&
       !micro_batches_.empty()) {
     ways_batch_ = std::min(kSamplesEach * widest, micro_batches_.back());
-    MOTLEY_ASSIGN(ways, StageWays::make(inputs_, problem_, ways_batch_));
+    // Where nobody can say how operators are split there are stages of one device.
+    if (auto found = StageWays::make(inputs_, problem_, ways_batch_)) ways = *std::move(found);
   }
   for (std::size_t pool = 0; pool < pools_.pools.size(); ++pool) {
     const std::vector<DeviceId>& devices = pools_.devices[pool];
@@ -122,7 +121,6 @@ Result<void> ModelStageCosts::add_units() {
       for (plan::Region& region : ways->find({devices.begin(), devices.begin() + degree}, kPasses))
         add_unit(pool, std::move(region));
   }
-  return {};
 }
 
 void ModelStageCosts::add_unit(std::size_t pool, plan::Region ways) {
@@ -130,52 +128,6 @@ void ModelStageCosts::add_unit(std::size_t pool, plan::Region ways) {
   held_.push_back(cost::with_framework(problem_.cluster->device(ways.devices.front()), Bytes(0)));
   ways_.push_back(std::move(ways));
   bytes_.push_back(find_bytes(units_.size() - 1));
-}
-
-void ModelStageCosts::find_pools() {
-  using Key = std::tuple<std::string, std::int64_t, double, int>;
-  // By node and what its devices are: nodes that are alike are hosts of one pool.
-  std::map<NodeId, std::map<Key, std::vector<DeviceId>>> nodes;
-  for (const DeviceId id : problem_.devices) {
-    const cluster::Device& device = problem_.cluster->device(id);
-    const std::int64_t memory = device.memory.value_or(kUnlimited).value;
-    nodes[device.node][{device.kind, memory, device.speed, device.threads}].push_back(id);
-  }
-  std::map<std::pair<std::string, Key>, std::size_t> pool_of;
-  std::map<std::string, int> next_host;
-  for (const auto& [node, kinds] : nodes) {
-    std::string signature;
-    for (const auto& [key, devices] : kinds)
-      signature += fmt::format("{} {} {} {} {};", std::get<0>(key), std::get<1>(key),
-                               std::get<2>(key), std::get<3>(key), devices.size());
-    for (std::size_t i = 0; i < problem_.cluster->links.size(); ++i) {
-      const auto& between = problem_.cluster->links[i].between;
-      if (std::find(between.begin(), between.end(), node) != between.end())
-        signature += fmt::format(" link {}", i);
-    }
-    for (const auto& [key, devices] : kinds) {
-      const auto [found, is_new] = pool_of.try_emplace({signature, key}, pools_.pools.size());
-      if (is_new) {
-        DevicePool pool;
-        pool.kind = problem_.cluster->device(devices.front()).kind;
-        pool.per_host = static_cast<int>(devices.size());
-        pool.memory = Bytes(std::get<1>(key));
-        pools_.pools.push_back(pool);
-        pools_.devices.emplace_back();
-      }
-      pools_.pools[found->second].devices += static_cast<int>(devices.size());
-      auto& all = pools_.devices[found->second];
-      all.insert(all.end(), devices.begin(), devices.end());
-    }
-  }
-  // Hosts of one signature are numbered together.
-  std::map<std::string, int> first_host;
-  int hosts = 0;
-  for (const auto& [signed_key, pool] : pool_of) {
-    const auto [first, is_new] = first_host.try_emplace(signed_key.first, hosts);
-    if (is_new) hosts += pools_.pools[pool].hosts();
-    pools_.pools[pool].first_host = first->second;
-  }
 }
 
 /// max over prices y of devices, all together worth 1, of batch * sum over layers of the least

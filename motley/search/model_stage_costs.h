@@ -63,8 +63,7 @@ class ModelStageCosts : public StageCosts {
         graph_(*inputs.graph),
         problem_(problem),
         model_(inputs.costs->model(*problem.cluster)) {}
-  void find_pools();
-  Result<void> add_units();
+  void add_units();
   void find_speeds();
   void add_unit(std::size_t pool, plan::Region ways);
   void find_tied();

@@ -79,17 +79,6 @@ Result<void> complete(const plan::Problem& problem, const graph::Graph& graph, S
 }
 
 /// "b:0 needs 3.0 GiB, has 2.0 GiB" of devices that are too small.
-std::vector<std::string> find_faults(const plan::Problem& problem, const RegionChoice& choice) {
-  std::vector<std::string> faults;
-  for (std::size_t rank = 0; rank < choice.peaks.size(); ++rank) {
-    const cluster::Device& device = problem.cluster->device(choice.region.devices[rank]);
-    if (device.memory && choice.peaks[rank] > *device.memory)
-      faults.push_back(fmt::format("{} needs {}, has {}", device.name,
-                                   format_bytes(choice.peaks[rank]), format_bytes(*device.memory)));
-  }
-  return faults;
-}
-
 std::string describe(const synth::Sharding& sharding, const plan::Region& region) {
   const auto split =
       std::count_if(region.operators.begin(), region.operators.end(),
@@ -112,6 +101,19 @@ plan::Plan make_region_plan(const plan::Problem& problem, const plan::Region& re
   return plan;
 }
 
+std::vector<std::string> find_lacking(const cluster::Cluster& cluster,
+                                      const std::vector<DeviceId>& devices,
+                                      const std::vector<Bytes>& peaks) {
+  std::vector<std::string> lacking;
+  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+    const cluster::Device& device = cluster.device(devices[rank]);
+    if (device.memory && peaks[rank] > *device.memory)
+      lacking.push_back(fmt::format("{} needs {}, has {}", device.name, format_bytes(peaks[rank]),
+                                    format_bytes(*device.memory)));
+  }
+  return lacking;
+}
+
 Result<std::optional<RegionChoice>> draw_region(const plan::Problem& problem,
                                                 const graph::Graph& graph,
                                                 std::vector<std::string>& why) {
@@ -132,7 +134,7 @@ Result<std::optional<RegionChoice>> draw_region(const plan::Problem& problem,
     choice.region = synth::make_region(graph, sharding, *problem.cluster);
     choice.micro_batches = sharding.micro_batches;
     MOTLEY_RETURN_IF_ERROR(complete(problem, graph, random, choice));
-    why = find_faults(problem, choice);
+    why = find_lacking(*problem.cluster, choice.region.devices, choice.peaks);
     if (!why.empty()) continue;
     why = {describe(sharding, choice.region)};
     return choice;

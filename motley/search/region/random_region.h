@@ -26,6 +26,11 @@ Result<std::optional<RegionChoice>> draw_region(const plan::Problem& problem,
                                                 const graph::Graph& graph,
                                                 std::vector<std::string>& why);
 
+/// "a:0 needs 17.9 GiB, has 14.8 GiB" of each of the devices that lacks memory.
+std::vector<std::string> find_lacking(const cluster::Cluster& cluster,
+                                      const std::vector<DeviceId>& devices,
+                                      const std::vector<Bytes>& peaks);
+
 /// The problem's plan of one region.
 plan::Plan make_region_plan(const plan::Problem& problem, const plan::Region& region,
                             std::int64_t micro_batches = 1);

@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "motley/base/random.h"
-#include "motley/base/text.h"
 #include "motley/cluster/cluster.h"
 #include "motley/cost/device_keys.h"
 #include "motley/program/memory.h"
+#include "motley/search/region/random_region.h"
 #include "motley/search/region/random_sharding.h"
 #include "motley/synth/accumulation.h"
 #include "motley/synth/lower.h"
@@ -202,21 +202,18 @@ Result<std::optional<StagesChoice>> draw_fitting_stages(const plan::Problem& pro
     choice.plan.batch_norm = plan::BatchNormMode::kGlobal;
     MOTLEY_ASSIGN(const program::Program program,
                   synth::lower(graph, choice.plan, *problem.cluster));
-    const std::vector<plan::Member> members = plan::members(choice.plan);
-    why.clear();
+    std::vector<DeviceId> devices;
+    for (const plan::Member& member : plan::members(choice.plan)) devices.push_back(member.device);
     std::size_t regions = 0;
     for (const plan::Replica& replica : choice.plan.replicas) regions += replica.regions.size();
-    for (std::size_t rank = 0; rank < members.size(); ++rank) {
-      const cluster::Device& device = problem.cluster->device(members[rank].device);
+    for (std::size_t rank = 0; rank < devices.size(); ++rank)
       choice.peaks.push_back(
-          cost::with_framework(device, program::find_memory_peak(program.devices[rank]).total));
-      if (device.memory && choice.peaks.back() > *device.memory)
-        why.push_back(fmt::format("{} needs {}, has {}", device.name,
-                                  format_bytes(choice.peaks.back()), format_bytes(*device.memory)));
-    }
+          cost::with_framework(problem.cluster->device(devices[rank]),
+                               program::find_memory_peak(program.devices[rank]).total));
+    why = find_lacking(*problem.cluster, devices, choice.peaks);
     if (!why.empty()) continue;
     why = {fmt::format("drawn: {} replicas cut into {} regions on {} devices",
-                       choice.plan.replicas.size(), regions, members.size())};
+                       choice.plan.replicas.size(), regions, devices.size())};
     return choice;
   }
   why.insert(why.begin(), fmt::format("{} ways to cut replicas into regions were drawn, none fits; "

@@ -147,69 +147,7 @@ class ClusterHops : public HopCosts {
   std::vector<double> inside_, host_rates_;
 };
 
-/// What makes nodes alike: kinds with their numbers and memory, and the links that name them.
-std::string node_signature(const cluster::Cluster& cluster, NodeId node) {
-  std::string text;
-  for (const cluster::Device& device : cluster.devices)
-    if (device.node == node)
-      text += fmt::format("{} {},", device.kind, device.memory ? device.memory->value : -1);
-  for (std::size_t i = 0; i < cluster.links.size(); ++i) {
-    const auto& between = cluster.links[i].between;
-    if (std::find(between.begin(), between.end(), node) != between.end())
-      text += fmt::format(" link {}", i);
-  }
-  return text;
-}
-
-Result<Bytes> memory_of(const cluster::Device& device) {
-  if (device.memory) return *device.memory;
-  const auto kind = cluster::find_kind(device.kind);
-  if (kind && kind->memory) return *kind->memory;
-  return usage_error("search.stages", fmt::format("device {} of kind {}: its memory is not known; "
-                                                  "give `memory`",
-                                                  device.name, device.kind));
-}
-
 }  // namespace
-
-Result<ClusterPools> find_pools(const cluster::Cluster& cluster) {
-  // Nodes in order of their signature's first appearance, then their devices by kind.
-  std::vector<std::string> order;
-  std::map<std::string, std::vector<NodeId>> alike;
-  for (std::size_t i = 0; i < cluster.nodes.size(); ++i) {
-    const NodeId node(static_cast<std::int64_t>(i));
-    const std::string signature = node_signature(cluster, node);
-    if (!alike.contains(signature)) order.push_back(signature);
-    alike[signature].push_back(node);
-  }
-  std::vector<std::vector<DeviceId>> of_node(cluster.nodes.size());
-  for (std::size_t i = 0; i < cluster.devices.size(); ++i)
-    of_node[cluster.devices[i].node.index()].emplace_back(static_cast<std::int64_t>(i));
-  ClusterPools found;
-  int first_host = 0;
-  for (const std::string& signature : order) {
-    const std::vector<NodeId>& nodes = alike[signature];
-    std::map<std::pair<std::string, std::int64_t>, std::size_t> pool_of;
-    for (const NodeId node : nodes)
-      for (const DeviceId id : of_node[node.index()]) {
-        const cluster::Device& device = cluster.device(id);
-        MOTLEY_ASSIGN(const Bytes memory, memory_of(device));
-        const auto [at, is_new] =
-            pool_of.emplace(std::pair(device.kind, memory.value), found.pools.size());
-        if (is_new) {
-          found.pools.push_back({device.kind, "", 0, 0, memory, first_host});
-          found.devices.emplace_back();
-        }
-        DevicePool& pool = found.pools[at->second];
-        ++pool.devices;
-        if (node == nodes.front()) ++pool.per_host;
-        found.devices[at->second].push_back(id);
-      }
-    first_host += static_cast<int>(nodes.size());
-  }
-  if (found.pools.empty()) return usage_error("search.stages", "the cluster has no devices");
-  return found;
-}
 
 std::unique_ptr<HopCosts> fitted_hops(const cost::StageNetwork& network,
                                       const std::vector<DevicePool>& pools) {

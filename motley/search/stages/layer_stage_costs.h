@@ -12,17 +12,10 @@
 #include "motley/cluster/cluster.h"
 #include "motley/cost/layers/layer_profile.h"
 #include "motley/cost/layers/stage_network.h"
+#include "motley/search/stages/cluster_pools.h"
 #include "motley/search/stages/stage_costs.h"
 
 namespace motley::search {
-
-/// A cluster's devices in pools: nodes that have the same devices and links are hosts of the same
-/// pools. `memory` of a device counts, or its kind's. A device of unknown memory is an error.
-struct ClusterPools {
-  std::vector<DevicePool> pools;
-  std::vector<std::vector<DeviceId>> devices;  ///< by pool, host after host
-};
-Result<ClusterPools> find_pools(const cluster::Cluster& cluster);
 
 /// Messages between devices of pools.
 class HopCosts {
