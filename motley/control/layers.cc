@@ -94,9 +94,7 @@ Result<LayerAnswer> plan_layers(const cost::LayerProfile& profile, const cluster
 Result<StageAnswer> plan_stages(const LayerFiles& files, const cluster::Cluster& cluster,
                                 std::int64_t global_batch, const Clock& clock) {
   MOTLEY_ASSIGN(const cost::LayerProfile profile, read_layers(files));
-  MOTLEY_ASSIGN(
-      const search::ClusterPools pools,
-      search::find_pools(cluster, cluster::all_devices(cluster), search::UnknownMemory::kRefused));
+  MOTLEY_ASSIGN(const search::ClusterPools pools, search::find_pools(cluster));
   std::shared_ptr<const search::HopCosts> hops;
   if (files.network.empty()) {
     hops = search::cluster_hops(cluster, pools);

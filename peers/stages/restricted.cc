@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <utility>
 
 #include "motley/search/stages/merged_layers.h"
 #include "motley/search/stages/packing_lp.h"
@@ -71,6 +73,108 @@ Result<std::optional<PricedStagePlan>> find_equal(const StageQuestion& question)
         MOTLEY_ASSIGN(auto priced, simulate(question, stages, shapes, samples));
         keep_better(best, std::move(priced));
       }
+  return best;
+}
+
+/// AMP's ranks: for each stage the units that compute it, a replica each; empty: devices are left.
+std::vector<std::vector<std::size_t>> units_by_stage(const StageCosts& costs, std::size_t count,
+                                                     int degree, bool is_reversed) {
+  std::vector<std::size_t> line;
+  for (std::size_t unit = 0; unit < costs.units().size(); ++unit) {
+    const search::StageUnit& of = costs.units()[unit];
+    if (of.degree != degree || of.recomputes) continue;
+    if (costs.pools()[of.pool].devices % degree != 0) return {};
+    line.insert(line.end(), static_cast<std::size_t>(costs.pools()[of.pool].devices / degree),
+                unit);
+  }
+  std::size_t devices = 0;
+  for (const search::DevicePool& pool : costs.pools())
+    devices += static_cast<std::size_t>(pool.devices);
+  if (line.size() * static_cast<std::size_t>(degree) != devices || line.size() % count != 0)
+    return {};
+  if (is_reversed) std::reverse(line.begin(), line.end());
+  std::vector<std::vector<std::size_t>> stages;
+  for (std::size_t s = 0; s < count; ++s) {
+    const auto begin = line.begin() + static_cast<std::ptrdiff_t>(s * (line.size() / count));
+    stages.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(line.size() / count));
+  }
+  return stages;
+}
+
+/// Where layers are cut so that fill and (passes - 1) of the slowest stage take least, and that
+/// time. All pairs (sum, slowest) of which none is better in both, stage by stage.
+std::pair<std::vector<std::size_t>, double> cut_layers(
+    const search::StageSums& sums, const std::vector<std::vector<std::size_t>>& stages,
+    std::int64_t micro, double passes) {
+  struct Label {
+    double sum = 0, slowest = 0;
+    std::vector<std::size_t> cuts = {};
+  };
+  const std::size_t layers = sums.costs().layers();
+  std::vector<std::vector<Label>> at(layers + 1);
+  at[0].push_back({});
+  for (const std::vector<std::size_t>& units : stages) {
+    const std::set<std::size_t> kinds(units.begin(), units.end());
+    std::vector<std::vector<Label>> next(layers + 1);
+    for (std::size_t first = 0; first < layers; ++first)
+      for (std::size_t end = first + 1; end <= layers && !at[first].empty(); ++end) {
+        double pass = 0;
+        for (const std::size_t unit : kinds)
+          pass = std::max(pass, sums.work(unit, micro).pass(first, end));
+        for (const Label& label : at[first]) {
+          Label made{label.sum + pass, std::max(label.slowest, pass), label.cuts};
+          std::vector<Label>& here = next[end];
+          const auto beats = [](const Label& a, const Label& b) {
+            return a.sum <= b.sum && a.slowest <= b.slowest;
+          };
+          if (std::any_of(here.begin(), here.end(), [&](const Label& l) { return beats(l, made); }))
+            continue;
+          std::erase_if(here, [&](const Label& l) { return beats(made, l); });
+          made.cuts.push_back(end);
+          here.push_back(std::move(made));
+        }
+      }
+    at = std::move(next);
+  }
+  std::pair<std::vector<std::size_t>, double> best{{}, INFINITY};
+  for (const Label& label : at[layers]) {
+    const double seconds = label.sum + (passes - 1) * label.slowest;
+    if (seconds < best.second) best = {label.cuts, seconds};
+  }
+  return best;
+}
+
+Result<std::optional<PricedStagePlan>> find_amp(const StageQuestion& question) {
+  const StageCosts& costs = *question.costs;
+  const search::StageSums sums(costs);
+  const search::StageEvaluator evaluator(sums);
+  std::optional<PricedStagePlan> best;
+  for (const std::int64_t micro : costs.micro_batches())
+    for (std::size_t count = 1; count <= std::min(kMostStages, costs.layers()); ++count)
+      for (int degree = 1; degree <= 8; degree *= 2)
+        for (const bool is_reversed : {false, true}) {
+          const auto stages = units_by_stage(costs, count, degree, is_reversed);
+          bool is_known = !stages.empty();
+          for (const std::vector<std::size_t>& units : stages)
+            for (const std::size_t unit : units) is_known = is_known && costs.knows(unit, micro);
+          if (!is_known) continue;
+          const std::size_t replicas = stages.front().size();
+          const std::int64_t samples =
+              samples_each(question.global_batch, micro, static_cast<int>(replicas));
+          const auto [cuts, least] =
+              cut_layers(sums, stages, micro, static_cast<double>(samples / micro));
+          if (best && least >= best->price.step.value) continue;
+          search::StagePlan plan;
+          for (std::size_t r = 0; r < replicas; ++r) {
+            search::StageReplica replica{{}, micro, samples};
+            for (std::size_t s = 0; s < count; ++s)
+              replica.stages.push_back({s == 0 ? 0 : cuts[s - 1], cuts[s], stages[s][r]});
+            plan.replicas.push_back(std::move(replica));
+          }
+          if (!place_stages(plan, costs, search::StagePlacing::kByStage)) continue;
+          MOTLEY_ASSIGN(search::StagePrice price, evaluator.price(plan));
+          if (price.fits) keep_better(best, PricedStagePlan{std::move(plan), std::move(price)});
+        }
   return best;
 }
 
@@ -219,6 +323,7 @@ Result<std::optional<PricedStagePlan>> find_sailor(const StageQuestion& question
 std::string_view space_name(StageSpace space) {
   return space == StageSpace::kEqual     ? "equal"
          : space == StageSpace::kUniform ? "uniform"
+         : space == StageSpace::kAmp     ? "amp"
                                          : "sailor";
 }
 
@@ -229,6 +334,8 @@ Result<std::optional<PricedStagePlan>> find_restricted(StageSpace space,
       return find_equal(question);
     case StageSpace::kUniform:
       return find_uniform(question);
+    case StageSpace::kAmp:
+      return find_amp(question);
     case StageSpace::kSailor:
       return find_sailor(question);
   }

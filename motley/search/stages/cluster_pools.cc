@@ -68,12 +68,15 @@ Result<ClusterPools> find_pools(const cluster::Cluster& cluster,
   int first_host = 0;
   for (const std::string& signature : order) {
     const std::vector<const SortedDevices*>& hosts = alike[signature];
-    for (const auto& [sort, first] : *hosts.front()) {
-      DevicePool pool{std::get<0>(sort), "", 0, static_cast<int>(first.size()),
-                      Bytes(std::get<1>(sort)), first_host};
+    // In the order of the file.
+    std::map<DeviceId, const Sort*> sorts;
+    for (const auto& [sort, those] : *hosts.front()) sorts.emplace(those.front(), &sort);
+    for (const auto& [first, sort] : sorts) {
+      DevicePool pool{std::get<0>(*sort), "", 0, 0, Bytes(std::get<1>(*sort)), first_host};
+      pool.per_host = static_cast<int>(hosts.front()->at(*sort).size());
       std::vector<DeviceId>& all = found.devices.emplace_back();
       for (const SortedDevices* host : hosts) {
-        const std::vector<DeviceId>& those = host->at(sort);
+        const std::vector<DeviceId>& those = host->at(*sort);
         all.insert(all.end(), those.begin(), those.end());
       }
       pool.devices = static_cast<int>(all.size());
@@ -83,6 +86,10 @@ Result<ClusterPools> find_pools(const cluster::Cluster& cluster,
   }
   if (found.pools.empty()) return usage_error("search.stages", "the cluster has no devices");
   return found;
+}
+
+Result<ClusterPools> find_pools(const cluster::Cluster& cluster) {
+  return find_pools(cluster, cluster::all_devices(cluster), UnknownMemory::kRefused);
 }
 
 }  // namespace motley::search

@@ -24,4 +24,7 @@ enum class UnknownMemory { kRefused, kUnlimited };
 Result<ClusterPools> find_pools(const cluster::Cluster& cluster,
                                 const std::vector<DeviceId>& devices, UnknownMemory unknown);
 
+/// Of all devices, whose memory has to be known.
+Result<ClusterPools> find_pools(const cluster::Cluster& cluster);
+
 }  // namespace motley::search

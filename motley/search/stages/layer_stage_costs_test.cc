@@ -162,7 +162,7 @@ latency = "10us"
 )",
                                               "c");
   ASSERT_TRUE(cluster) << cluster.error().message;
-  const auto found = find_pools(*cluster, cluster::all_devices(*cluster), UnknownMemory::kRefused);
+  const auto found = find_pools(*cluster);
   ASSERT_TRUE(found) << found.error().message;
   constexpr std::int64_t kGiB = 1 << 30;
   EXPECT_THAT(found->pools, ElementsAre(DevicePool{"l4", "", 4, 2, Bytes(24 * kGiB), 0},
