@@ -10,6 +10,7 @@
 #include <set>
 
 #include "motley/search/stages/merged_layers.h"
+#include "motley/search/stages/plan_moves.h"
 #include "motley/search/stages/sample_bound.h"
 #include "motley/search/stages/whole_replicas.h"
 
@@ -28,7 +29,12 @@ constexpr std::size_t kMostOffers = 64;           // shapes that are put togethe
 constexpr std::size_t kShorter[] = {1, 2, 4, 8};  // stages
 constexpr double kDiscount = 0.85;                // at which shapes are collected
 constexpr double kSlowest = 1.5;      // times what is known, of one replica that is worth finding
-constexpr std::size_t kLeastUse = 4;  // one of how many devices it has to use
+constexpr int kFewDevices = 8;        // of which plans are improved by single moves
+constexpr std::size_t kImproved = 8;  // plans
+constexpr std::int64_t kMovedPasses =
+    400'000;                                 // of micro-batches through stages, simulated for that
+constexpr double kSmallestGain = 1e-6;       // of the step, that is an improvement
+constexpr std::size_t kLeastUse = 4;         // one of how many devices it has to use
 constexpr std::size_t kLargestSpace = 1000;  // layers x units of the exact search
 constexpr std::size_t kMostGroups = 24;      // of layers, beyond
 constexpr std::size_t kMostUnits = 16;       // of replicas across pools, beyond
@@ -155,6 +161,7 @@ class StageSearch {
     }
     MOTLEY_RETURN_IF_ERROR(add_mixes(start));
     MOTLEY_RETURN_IF_ERROR(price_mixes());
+    improve();
     finish();
     return std::move(outcome_);
   }
@@ -193,6 +200,10 @@ class StageSearch {
   Result<std::vector<std::int64_t>> share(const Mix& mix, const StagePlan& plan,
                                           const std::vector<std::size_t>& first_of);
   Result<void> move_layers(StageReplica& replica) const;
+  bool has_few_devices() const;
+  std::int64_t passes(const StagePlan& plan) const;
+  void improve();
+  bool move(PricedStagePlan& plan, std::int64_t& left);
   void finish();
 
   const StageQuestion& question_;
@@ -643,6 +654,61 @@ Result<void> StageSearch::price_mix(Mix mix) {
   fastest_ = priced_.empty() ? best->price.step : std::min(fastest_, best->price.step);
   priced_.push_back(std::move(*best));
   return {};
+}
+
+bool StageSearch::has_few_devices() const {
+  int devices = 0;
+  for (const DevicePool& pool : costs().pools()) devices += pool.devices;
+  const ShapeLimits& limits = question_.limits;
+  return devices <= kFewDevices && !limits.one_layer_stages && !limits.one_pool &&
+         limits.most_stages >= costs().layers();
+}
+
+/// What a simulation of the plan goes through.
+std::int64_t StageSearch::passes(const StagePlan& plan) const {
+  std::int64_t sum = 0;
+  for (const StageReplica& replica : plan.replicas)
+    sum += (replica.samples / replica.micro_batch + 1) *
+           static_cast<std::int64_t>(2 * replica.stages.size());
+  return sum;
+}
+
+/// Of few devices: from the best plans by single moves, whatever the model says, as long as one is
+/// quicker by the simulator. The first that is is taken.
+void StageSearch::improve() {
+  if (!has_few_devices() || question_.equal_samples) return;
+  std::stable_sort(priced_.begin(), priced_.end(),
+                   [](const auto& a, const auto& b) { return a.price.step < b.price.step; });
+  std::int64_t left = kMovedPasses;
+  std::vector<PricedStagePlan> improved;
+  for (std::size_t i = 0; i < std::min(priced_.size(), kImproved); ++i) {
+    PricedStagePlan now = priced_[i];
+    while (left > 0 && move(now, left)) continue;
+    const auto is_same = [&](const PricedStagePlan& known) { return known.plan == now.plan; };
+    if (std::none_of(priced_.begin(), priced_.end(), is_same) &&
+        std::none_of(improved.begin(), improved.end(), is_same))
+      improved.push_back(std::move(now));
+  }
+  for (PricedStagePlan& each : improved) priced_.push_back(std::move(each));
+}
+
+/// To the first plan one move away that is quicker; false: there is none.
+bool StageSearch::move(PricedStagePlan& plan, std::int64_t& left) {
+  for (MovedPlan& moved : find_moves(plan.plan, costs())) {
+    if (left <= 0) return false;
+    if (!place_stages(moved.plan, costs(), StagePlacing::kByStage)) continue;
+    left -= (1 + static_cast<std::int64_t>(std::size(kTriedSchedules))) * passes(moved.plan);
+    bool is_known = true;
+    for (const std::size_t r : moved.changed)
+      is_known = is_known && evaluator_.choose_schedule(moved.plan.replicas[r]).has_value();
+    if (!is_known) continue;
+    ++outcome_.simulated;
+    auto price = evaluator_.price(moved.plan);
+    if (!price || !price->fits || price->step >= plan.price.step * (1 - kSmallestGain)) continue;
+    plan = {std::move(moved.plan), *std::move(price)};
+    return true;
+  }
+  return false;
 }
 
 void StageSearch::finish() {
