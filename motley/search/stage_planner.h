@@ -6,11 +6,11 @@
 namespace motley::search {
 
 /// Puts a plan of stages in the place of the outcome's where it takes less and fits: replicas cut
-/// into stages of consecutive layers, one device each, with micro-batches of their own
-/// (stages/stage_search.h over model_stage_costs.h). The plans that the search finds, runner-ups
-/// too, are priced by their programs; where one lacks memory, it searches again with as much less.
-/// The outcome's bound becomes one of these plans, too, by what their layers take alone. Nothing
-/// happens where there are no times of operators, or one device.
+/// into stages of consecutive layers, each on one device or on several alike ones of a host, with
+/// micro-batches of their own (stages/stage_search.h over model_stage_costs.h). The plans that the
+/// search finds, runner-ups too, are priced by their programs; where one lacks memory, it searches
+/// again with as much less. The outcome's bound becomes one of these plans, too, however devices
+/// share a stage. Nothing happens where there are no times of operators, or one device.
 Result<void> consider_stages(const PlannerInputs& inputs, const plan::Problem& problem,
                              plan::PlanOutcome& outcome);
 

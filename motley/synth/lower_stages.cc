@@ -478,6 +478,7 @@ class StageLowering {
     std::vector<std::vector<BufferId>> shared(ranks_.size());
     for (const std::string& name : metric_names_) {
       const std::map<std::size_t, BufferId>& owners = metrics_[name];
+      MOTLEY_CHECK(!owners.empty());
       const auto& [owner, value] = *owners.begin();
       const DType dtype = ranks_[owner].builder.buffer(value).dtype;
       for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {

@@ -99,7 +99,8 @@ class Mover {
       for (const std::size_t unit : idle_) {
         MovedPlan moved{plan_, {r, plan_.replicas.size()}};
         moved.plan.replicas[r].samples -= amount;
-        StageReplica added{{{0, costs_.layers(), unit}}, std::min(amount, from.micro_batch), amount};
+        StageReplica added{
+            {{0, costs_.layers(), unit}}, std::min(amount, from.micro_batch), amount};
         moved.plan.replicas.push_back(std::move(added));
         moves_.push_back(std::move(moved));
       }
