@@ -6,12 +6,12 @@ bench/staged_plans.py [NAME ...]     cases by name; all unless said
 
 import json
 import os
-import resource
 import subprocess
 import sys
 import time
 
 import spmd
+from plan import LLAMA, LLAMA_8B, cpu_seconds
 
 MODEL = '''
 import json
@@ -49,12 +49,7 @@ def small():
 def large():
     return make("large")
 '''
-CONFIGS = {
-    "small": {"vocab_size": 32000, "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 22,
-              "num_attention_heads": 32, "num_key_value_heads": 4, "max_position_embeddings": 2048},
-    "large": {"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
-              "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 2048},
-}  # fmt: skip
+CONFIGS = {"small": LLAMA, "large": LLAMA_8B | {"vocab_size": LLAMA["vocab_size"]}}
 CASES = {  # model, hosts of (kind, devices), link, samples a step, seconds to reach
     "llama-1.1b": ("small", (("a100-40g", 4), ("v100-16g", 4)), "25Gbps", 64, 1.0),
     "llama-8b": ("large", (("a100-80g", 8), ("h100-80g", 8)), "100Gbps", 64, 1.0),
@@ -83,12 +78,7 @@ def write_cluster(name, hosts, link, folder):
     return path
 
 
-def cpu_seconds():
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-def plan(name, planner, folder):
+def find_plan(name, planner, folder):
     model, hosts, link, samples, wanted = CASES[name]
     command = [spmd.BUILD / "motley", "plan", "-m", export(model, folder), "-C", write_cluster(name, hosts, link, folder),
                "--global-batch", str(samples), "--optimizer", "adamw", "--planner", planner, "--profiles",
@@ -108,7 +98,7 @@ def main():
     folder = spmd.BUILD / "bench" / "staged"
     folder.mkdir(parents=True, exist_ok=True)
     print(f"{'case':<14} {'planner':<8} {'step s':>7} {'bound':>7} {'gap':>6} {'wanted':>7} {'plan s':>7} {'CPU s':>7}")
-    rows = [plan(name, planner, folder) for name in sys.argv[1:] or CASES for planner in PLANNERS]
+    rows = [find_plan(name, planner, folder) for name in sys.argv[1:] or CASES for planner in PLANNERS]
     (spmd.BUILD / "bench/staged_plans.json").write_text(json.dumps({"rows": rows}, indent=2) + "\n")
 
 

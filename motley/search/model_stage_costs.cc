@@ -12,6 +12,7 @@
 #include "motley/graph/work.h"
 #include "motley/search/layer_holds.h"
 #include "motley/search/split/step_price.h"
+#include "motley/search/spmd/spmd_planner.h"
 #include "motley/search/stage_ways.h"
 #include "motley/synth/lower_sharded.h"
 #include "motley/synth/sharded_plan.h"
@@ -169,20 +170,22 @@ Seconds ModelStageCosts::least_step() const {
   return Seconds(std::isfinite(best) ? best : 0);
 }
 
+std::vector<DeviceId> ModelStageCosts::devices(const PlannedStage& stage) const {
+  const auto& [pool, degree, recomputes] = units_[stage.unit];
+  const auto first =
+      pools_.devices[pool].begin() + stage.host * pools_.pools[pool].per_host + stage.slot;
+  return {first, first + degree};
+}
+
 plan::Region ModelStageCosts::region(const PlannedStage& stage) const {
   const plan::Region& ways = ways_[stage.unit];
-  const auto& [pool, degree, recomputes] = units_[stage.unit];
-  plan::Region made;
-  made.shares = ways.shares;
-  made.speed = speeds_[pool];
-  for (int i = 0; i < degree; ++i)
-    made.devices.push_back(pools_.devices[pool][static_cast<std::size_t>(
-        stage.host * pools_.pools[pool].per_host + stage.slot + i)]);
+  plan::Region made{devices(stage), ways.shares};
+  made.speed = speeds_[units_[stage.unit].pool];
   std::set<std::string> names;  // of what its operators read
   for (std::size_t i = 0; i < chain_.of_op.size(); ++i) {
     if (chain_.of_op[i] < stage.first || chain_.of_op[i] >= stage.end) continue;
     plan::append(made.covers, static_cast<std::int64_t>(i));
-    if (degree > 1) made.operators.push_back(ways.operators[i]);
+    if (!ways.operators.empty()) made.operators.push_back(ways.operators[i]);
     graph::for_each_value(graph_.ops[i].arguments,
                           [&](ValueId value) { names.insert(graph_.value(value).name); });
   }
@@ -364,9 +367,8 @@ const std::optional<program::Program>& ModelStageCosts::lower(std::size_t unit,
   if (!is_new) return made->second;
   const auto found = split(*same, micro_batch);
   if (!found) return made->second;
-  const synth::LowerOptions options{problem_.recipe, problem_.batch_norm, problem_.bucket_bytes,
-                                    problem_.batch_norm_span, problem_.updates};
-  made->second = synth::lower_some_ranks(graph_, found->sharding, found->rules, {0}, options);
+  made->second = synth::lower_some_ranks(graph_, found->sharding, found->rules, {0},
+                                         spmd_question(inputs_, problem_).lowering);
   return made->second;
 }
 

@@ -52,6 +52,7 @@ class ModelStageCosts : public StageCosts {
   /// No plan of stages takes less, whatever its ways: the layers' work alone, spread over all
   /// devices in any parts, at the micro-batch at which it takes least.
   Seconds least_step() const;
+  std::vector<DeviceId> devices(const PlannedStage& stage) const;
   /// The stage as a region of a plan.
   plan::Region region(const PlannedStage& stage) const;
   /// Plans again with less memory of a pool, where what a layer holds was underestimated.

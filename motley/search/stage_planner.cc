@@ -132,7 +132,7 @@ class StagePlanning {
   std::size_t pool_of(const StagePlan& plan, DeviceId device) const {
     for (const StageReplica& replica : plan.replicas)
       for (const PlannedStage& stage : replica.stages) {
-        const std::vector<DeviceId> devices = costs_.region(stage).devices;
+        const std::vector<DeviceId> devices = costs_.devices(stage);
         if (std::find(devices.begin(), devices.end(), device) != devices.end())
           return costs_.units()[stage.unit].pool;
       }

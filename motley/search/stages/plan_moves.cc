@@ -42,11 +42,11 @@ class Mover {
     for (const std::size_t unit : idle_) {
       add(r, [&](StageReplica& replica) { replica.stages[s].unit = unit; });
       for (std::size_t cut = stage.first + 1; cut < stage.end; ++cut)
-        for (const std::size_t in_front : {std::size_t{0}, std::size_t{1}})
+        for (const bool is_in_front : {false, true})
           add(r, [&](StageReplica& replica) {
             PlannedStage first = stage, second = stage;
             first.end = second.first = cut;
-            (in_front == 1 ? first : second).unit = unit;
+            (is_in_front ? first : second).unit = unit;
             replica.stages[s] = first;
             replica.stages.insert(replica.stages.begin() + static_cast<std::ptrdiff_t>(s) + 1,
                                   second);
