@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "motley/search/stage_planner.h"
 #include "motley/search/stages/stage_sums.h"
 #include "motley/testing/golden.h"
 #include "motley/testing/invented_profile.h"
@@ -84,6 +85,15 @@ TEST_F(ModelStageCostsTest, RegionsHaveWhatTheirLayersHave) {
     const auto price = invented_.evaluator().price(plan);
     EXPECT_TRUE(price) << price.error().message;
   }
+}
+
+// The best split of the batch is not called the best plan of stages, too, if that is not proved.
+TEST_F(ModelStageCostsTest, OptimalIsWhatMeetsTheBound) {
+  const auto outcome = StagePlanner(inputs_).plan(problem_);
+  ASSERT_TRUE(outcome) << outcome.error().message;
+  ASSERT_TRUE(outcome->plan);
+  EXPECT_LT(outcome->lower_bound * 1.01, outcome->predicted_step);
+  EXPECT_EQ(outcome->reason, plan::Reason::kFeasible);
 }
 
 // No plan takes less: not that of all devices, each with a part of the samples.

@@ -13,6 +13,7 @@
 #include "motley/search/model_stage_costs.h"
 #include "motley/search/portfolio.h"
 #include "motley/search/split/water_filling.h"
+#include "motley/search/spmd/spmd_planner.h"
 #include "motley/search/stages/stage_search.h"
 
 namespace motley::search {
@@ -36,7 +37,7 @@ class StagePlanning {
     for (int round = 0; round < kMemoryRounds; ++round) {
       MOTLEY_ASSIGN(const StageOutcome found,
                     find_stage_plan({&costs_, problem_.global_batch, {}, false}));
-      if (round == 0) note_bound();
+      if (round == 0) MOTLEY_RETURN_IF_ERROR(note_bound());
       if (!found.best) {
         for (const std::string& why : found.why)
           if (!outcome_.plan && round == 0) outcome_.why.push_back("in stages: " + why);
@@ -60,10 +61,15 @@ class StagePlanning {
 
  private:
   /// However it is cut and shared: an operator's work is on some devices.
-  void note_bound() {
+  Result<void> note_bound() {
     const Seconds least = costs_.least_step();
-    const bool has_plan = outcome_.plan.has_value();
-    outcome_.lower_bound = has_plan ? std::min(outcome_.lower_bound, least) : least;
+    if (!outcome_.plan) {
+      outcome_.lower_bound = least;
+      return {};
+    }
+    // What was the best of splits may not be that of these plans, too.
+    const bool was_ended = outcome_.reason == plan::Reason::kLimit;
+    return set_bound(std::min(outcome_.lower_bound, least), was_ended, outcome_);
   }
 
   plan::Plan translate(const PricedStagePlan& found) const {
