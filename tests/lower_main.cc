@@ -1,16 +1,17 @@
 // Test tool: lowers a model for devices with the given shares and prints the program.
 //   lower_tool MODEL 5,3,1 [local] [BUCKET_BYTES]
-//   lower_tool MODEL 5,3,1 sharded SEED [kept] [micro=N [own]] [BUCKET_BYTES]   operators split at
+//   lower_tool MODEL 5,3,1 sharded SEED [kept] [micro=N [own]] [again=SEED] [BUCKET_BYTES]   operators split at
 //   random,
 //                                                                         by these shares
-//   lower_tool MODEL 5,3,1 spread [kept] [micro=N [own]] [BUCKET_BYTES]         samples split, as a
+//   lower_tool MODEL 5,3,1 spread [kept] [micro=N [own]] [again=SEED] [BUCKET_BYTES]   samples split, as a
 //                                                                         sharding
 //   lower_tool MODEL 5,3,1 stages=SEED [own] [BUCKET_BYTES] [plan]              replicas cut into
 //                                                                         regions at random; or
 //                                                                         their plan
 // recipe=JSON: {"optimizer": ..., "recipe": ...} as in a plan.
 // kept: each device keeps a part of every parameter. micro=N: in so many micro-batches; the shares
-// are samples of all of them. own: each has its own statistics of batch norm.
+// are samples of all of them. own: each has its own statistics of batch norm. again=SEED: half of
+// the operators of the forward pass, or with 0 all, are done again in the backward pass.
 
 #include <fmt/format.h>
 
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "motley/base/json.h"
+#include "motley/base/random.h"
 #include "motley/base/text.h"
 #include "motley/graph/model_file.h"
 #include "motley/program/program_text.h"
@@ -65,6 +67,13 @@ Result<std::string> lower_sharding(const graph::Graph& graph,
     search::draw_sharding(graph, static_cast<std::uint64_t>(seed), sharding);
   } else {
     synth::spread_samples(graph, sharding);
+  }
+  for (const std::string& argument : arguments) {
+    if (!argument.starts_with("again=")) continue;
+    SplitMix64 random(static_cast<std::uint64_t>(find_integer(argument.substr(6)).value_or(0)));
+    for (std::size_t i = 0; i < graph.ops.size(); ++i)
+      if (argument == "again=0" || random.below(2) == 0)
+        plan::append(sharding.recomputes, static_cast<std::int64_t>(i));
   }
   synth::LowerOptions options;
   MOTLEY_ASSIGN(options.recipe, find_recipe(arguments));
@@ -129,8 +138,9 @@ int main(int argc, char** argv) {
         stderr,
         "usage: lower_tool MODEL SAMPLES,SAMPLES,... [local] [BUCKET_BYTES]\n"
         "       lower_tool MODEL SHARE,SHARE,... sharded SEED [kept] [micro=N [own]] "
-        "[BUCKET_BYTES]\n"
-        "       lower_tool MODEL SHARE,SHARE,... spread [kept] [micro=N [own]] [BUCKET_BYTES]\n");
+        "[again=SEED] [BUCKET_BYTES]\n"
+        "       lower_tool MODEL SHARE,SHARE,... spread [kept] [micro=N [own]] [again=SEED] "
+        "[BUCKET_BYTES]\n");
     return 2;
   }
   const auto text = lower_model(arguments);

@@ -210,6 +210,27 @@ def test_micro_batches_with_own_statistics_equal_pytorchs_loop(case, name):
             case.check(case.run(split, "sharded", str(seed), *options, *(["kept", "512"] if seed % 2 else [])), *wanted)
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_operators_done_again_in_the_backward_pass_change_nothing(case, name):
+    """All of the forward pass, or half of it: alone, by samples, and split at random; in micro-batches."""
+    case = case(name)
+    loss, state = case.eager()
+    case.check(case.run(str(len(case.inputs[0])), "spread", "again=0"), loss, state)
+    case.check(case.run("4,2", "spread", "again=1"), loss, state)
+    case.check(case.run("3,1,2", "sharded", "1", "kept", "again=2", "512"), loss, state)
+    if not _is_together(name):
+        case.check(case.run("3,1,2", "sharded", "0", "micro=2", "again=0"), loss, state)
+    if name in NORMED:
+        case.check(case.run("3,0,3", "spread", "micro=3", "own", "again=3"), *case.accumulated(3))
+
+
+def test_what_is_done_again_is_not_kept(case):
+    """The values of an MLP's hidden layers are made twice, and the first ones freed before the loss."""
+    case = case("mlp")
+    once, twice = (case.lower("6", "spread", *again) for again in ([], ["again=0"]))
+    assert once.count("aten::relu(") < twice.count("aten::relu(") <= 2 * once.count("aten::relu(")
+
+
 def test_pytorchs_loop_is_what_accumulation_is_compared_with(case):
     """Written out: two halves, each a backward pass of half the mean of its own loss."""
     case = case("cnn")

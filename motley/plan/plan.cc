@@ -18,6 +18,13 @@ namespace {
 
 constexpr std::string_view kSchema = "motley.plan/1";
 
+Json ranges_to_json(const std::vector<OpRange>& ranges) {
+  Json json = Json::array();
+  for (const OpRange& range : ranges)
+    json.push_back(fmt::format("{}-{}", range.first, range.end - 1));
+  return json;
+}
+
 Json region_to_json(const Region& region, const cluster::Cluster& cluster) {
   Json json = Json::object();
   json["devices"] = Json::array();
@@ -25,13 +32,10 @@ Json region_to_json(const Region& region, const cluster::Cluster& cluster) {
     json["devices"].push_back(cluster.device(device).name);
   }
   json["shares"] = region.shares;
-  if (!region.covers.empty()) {
-    json["covers"] = Json::array();
-    for (const OpRange& range : region.covers)
-      json["covers"].push_back(fmt::format("{}-{}", range.first, range.end - 1));
-  }
+  if (!region.covers.empty()) json["covers"] = ranges_to_json(region.covers);
   if (region.ahead != 0) json["ahead"] = region.ahead;
   if (region.speed != 1) json["speed"] = region.speed;
+  if (!region.recomputes.empty()) json["recompute"] = ranges_to_json(region.recomputes);
   // Absent where one device does all, so that plans of before there were sharded regions stay
   // equal.
   if (region.operators.empty() && region.parameters.empty()) return json;
@@ -154,15 +158,16 @@ std::optional<OpRange> parse_range(std::string_view text) {
   return OpRange{*first, *last + 1};
 }
 
-Result<std::vector<OpRange>> read_covers(JsonObject& object) {
+/// None where the key is not there.
+Result<std::vector<OpRange>> read_ranges(JsonObject& object, const std::string& key) {
   std::vector<OpRange> ranges;
-  if (!object.has("covers")) return ranges;
-  MOTLEY_ASSIGN(const Json* list, read_list(object, "covers"));
+  if (!object.has(key)) return ranges;
+  MOTLEY_ASSIGN(const Json* list, read_list(object, key));
   for (const Json& text : *list) {
     const auto range =
         text.is_string() ? parse_range(text.get_ref<const std::string&>()) : std::nullopt;
     if (!range)
-      return bad_value(fmt::format("{}: key 'covers'", object.where()), text,
+      return bad_value(fmt::format("{}: key '{}'", object.where(), key), text,
                        "operators such as '12-40'");
     ranges.push_back(*range);
   }
@@ -185,7 +190,8 @@ Result<Region> region_from_json(const Json& json, const std::string& where,
     }
     region.shares.push_back(share.get<double>());
   }
-  MOTLEY_ASSIGN(region.covers, read_covers(object));
+  MOTLEY_ASSIGN(region.covers, read_ranges(object, "covers"));
+  MOTLEY_ASSIGN(region.recomputes, read_ranges(object, "recompute"));
   if (object.has("ahead")) {
     MOTLEY_ASSIGN(region.ahead, object.integer("ahead"));
   }
@@ -286,6 +292,7 @@ class ReplicaCheck {
       if (region.ahead < 0) fault("{}: ahead is {}, wanted 0 or more", place, region.ahead);
       if (!(region.speed > 0) || !std::isfinite(region.speed))
         fault("{}: speed is {}, wanted more than 0", place, region.speed);
+      add_recomputes(place, region);
       std::set<DeviceId> own;
       for (const DeviceId device : region.devices) {
         if (!own.insert(device).second && is_known(device))
@@ -307,16 +314,34 @@ class ReplicaCheck {
     faults.push_back(fmt::format(format, std::forward<Args>(args)...));
   }
 
+  void add_order(const std::string& where, const std::vector<OpRange>& ranges) {
+    for (std::size_t i = 1; i < ranges.size(); ++i)
+      if (ranges[i].first < ranges[i - 1].end)
+        fault("{}: operators {} are not behind those before", where, ranges[i].first);
+  }
+
+  /// What is done again is the region's own.
+  void add_recomputes(const std::string& where, const Region& region) {
+    add_order(where + ": recompute", region.recomputes);
+    for (const OpRange& range : region.recomputes) {
+      const bool is_own =
+          region.covers.empty() ||
+          std::any_of(region.covers.begin(), region.covers.end(), [&](const OpRange& own) {
+            return own.first <= range.first && range.end <= own.end;
+          });
+      if (!is_own)
+        fault("{}: operators {}-{} are to be done again and not all are covered", where,
+              range.first, range.end - 1);
+    }
+  }
+
   /// All regions say which operators they have, and none is twice.
   void add_covers(const std::string& where, const Replica& replica) {
     std::vector<OpRange> ranges;
     for (std::size_t r = 0; r < replica.regions.size(); ++r) {
       const std::vector<OpRange>& covers = replica.regions[r].covers;
       if (covers.empty()) fault("{}: region {} does not say which operators it covers", where, r);
-      for (std::size_t i = 1; i < covers.size(); ++i)
-        if (covers[i].first < covers[i - 1].end)
-          fault("{}: region {}: operators {} are not behind those before", where, r,
-                covers[i].first);
+      add_order(fmt::format("{}: region {}", where, r), covers);
       ranges.insert(ranges.end(), covers.begin(), covers.end());
     }
     std::sort(ranges.begin(), ranges.end(),
@@ -432,7 +457,8 @@ bool has_stages(const Plan& plan) {
   const std::int64_t times = plan.replicas.front().micro_batches;
   return std::any_of(plan.replicas.begin(), plan.replicas.end(), [&](const Replica& replica) {
     return replica.regions.size() > 1 || replica.micro_batches != times ||
-           replica.samples % times != 0 || (is_shared(replica) && plan.replicas.size() > 1);
+           replica.samples % times != 0 || (is_shared(replica) && plan.replicas.size() > 1) ||
+           replica.regions.front().recomputes != plan.replicas.front().regions.front().recomputes;
   });
 }
 

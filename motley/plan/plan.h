@@ -56,6 +56,10 @@ struct Region {
   /// How fast its devices are, each, beside those of other regions; only ratios count. By it and by
   /// what operators have to do the order is found in which micro-batches pass; > 0.
   double speed = 1;
+  /// Operators, ascending, of which those of the forward pass are done again in the backward pass,
+  /// when it first wants something that they make: until then their results are not kept. The
+  /// result is the same.
+  std::vector<OpRange> recomputes = {};
   bool operator==(const Region&) const = default;
 };
 
@@ -110,7 +114,7 @@ std::vector<Stretch> find_stretches(const Replica& replica, std::int64_t first);
 
 /// Is it more than samples spread over devices, or one region that all devices share: has a replica
 /// several regions, or one that several devices share beside other replicas, or micro-batches that
-/// are not as many or as large as those of all others?
+/// are not as many or as large as those of all others, or operators done again that others do once?
 bool has_stages(const Plan& plan);
 
 /// One rank of a plan.

@@ -145,7 +145,7 @@ class Accumulator {
   }
 
   /// Is there one pass, which has all of everything?
-  bool is_alone() const { return has_terms_ && times_ == 1; }
+  bool is_alone() const { return times_ == 1; }
 
   /// Are all passes those of one replica, and as large?
   bool are_alike() const {

@@ -17,6 +17,7 @@
 #include "motley/synth/lower_rank.h"
 #include "motley/synth/operators/batch_norm.h"
 #include "motley/synth/operators/rewrite.h"
+#include "motley/synth/recomputation.h"
 
 namespace motley::synth {
 namespace {
@@ -231,9 +232,13 @@ RankKinds lower_kinds(const graph::Graph& graph, const Sharding& sharding,
 Result<std::optional<Accumulation>> find_accumulation(const graph::Graph& graph,
                                                       const Sharding& sharding,
                                                       plan::BatchNormSpan batch_norm) {
-  if (sharding.micro_batches == 1) return std::optional<Accumulation>();
-  return accumulate(graph, sharding.batch * sharding.micro_batches, sharding.micro_batches,
-                    batch_norm);
+  if (sharding.micro_batches == 1 && sharding.recomputes.empty())
+    return std::optional<Accumulation>();
+  MOTLEY_ASSIGN(Accumulation made,
+                accumulate(graph, sharding.batch * sharding.micro_batches, sharding.micro_batches,
+                           sharding.micro_batches == 1 ? plan::BatchNormSpan::kStep : batch_norm));
+  const std::vector<std::size_t> only(static_cast<std::size_t>(sharding.micro_batches), 0);
+  return recompute(std::move(made), {{sharding.recomputes}, only});
 }
 
 Result<program::Program> lower_ranks(const graph::Graph& graph, const Sharding& sharding,

@@ -37,8 +37,8 @@ Result<void> check_devices(const graph::Graph& graph, std::size_t devices,
 
 /// The same for some ranks only, in this order: not a program that can be run, as its group lacks
 /// the others, but enough to price a step where the others are like one of these. `rules`: those of
-/// find_rules_of; `accumulation` of the graph, null for one micro-batch. All exchanges are native.
-/// Not verified.
+/// find_rules_of; `accumulation` as find_accumulation gives it, null for none. All exchanges are
+/// native. Not verified.
 program::Program lower_some_ranks(const graph::Graph& graph, const Sharding& sharding,
                                   const std::vector<graph::ShardingRule>& rules,
                                   const std::vector<std::size_t>& ranks,
@@ -57,7 +57,7 @@ RankKinds lower_kinds(const graph::Graph& graph, const Sharding& sharding,
                       const std::vector<int>& classes, const LowerOptions& options,
                       const Accumulation* accumulation = nullptr);
 
-/// None for one micro-batch.
+/// None for one micro-batch in which nothing is done again.
 Result<std::optional<Accumulation>> find_accumulation(const graph::Graph& graph,
                                                       const Sharding& sharding,
                                                       plan::BatchNormSpan batch_norm);

@@ -108,6 +108,7 @@ plan::Region make_region(const graph::Graph& graph, const Sharding& sharding,
     if (sharding.sources[id.index()].kind == FormKind::kSharded)
       region.parameters.push_back({graph.value(id).name, sharding.sources[id.index()]});
   region.exchanges = sharding.exchanges;
+  region.recomputes = sharding.recomputes;
   return region;
 }
 
@@ -151,6 +152,7 @@ Result<RuledSharding> find_ruled_sharding(const graph::Graph& graph, const plan:
     sharding.shares.push_back(static_cast<double>(member.samples));
   }
   const plan::Region& first = plan.replicas.front().regions.front();
+  sharding.recomputes = first.recomputes;
   if (first.devices.size() > 1) return read_region(graph, first, std::move(found));
   found.rules = spread_samples(graph, sharding, plan.batch_norm);
   return found;

@@ -134,6 +134,7 @@ Result<program::Program> lower_stage_evaluation(const TrainedAndEvaluated& graph
     region.covers.clear();
     region.operators.clear();
     region.exchanges.clear();
+    region.recomputes.clear();
     region.ahead = 0;
     for (std::size_t i = 0; i < of.size(); ++i)
       if (of[i] == r) plan::append(region.covers, static_cast<std::int64_t>(i));

@@ -12,6 +12,7 @@
 #include "motley/base/check.h"
 #include "motley/graph/reach.h"
 #include "motley/graph/work.h"
+#include "motley/synth/recomputation.h"
 #include "motley/synth/stage_order.h"
 
 namespace motley::synth {
@@ -498,12 +499,28 @@ class StageCutter {
 
 }  // namespace
 
+namespace {
+
+Recomputed find_recomputed(const plan::Plan& plan, const Passes& passes) {
+  Recomputed recomputed{{}, passes.replica_of};
+  for (const plan::Replica& replica : plan.replicas) {
+    std::vector<plan::OpRange>& ranges = recomputed.operators.emplace_back();
+    for (const plan::Region& region : replica.regions)
+      ranges.insert(ranges.end(), region.recomputes.begin(), region.recomputes.end());
+  }
+  return recomputed;
+}
+
+}  // namespace
+
 Result<StagedStep> cut_into_stages(const graph::Graph& graph, const plan::Plan& plan,
                                    const std::vector<plan::Member>& members) {
   MOTLEY_ASSIGN(auto regions, find_regions(graph, plan));
   StagedStep step;
   step.passes = find_passes(plan);
-  MOTLEY_ASSIGN(step.accumulated, accumulate_replicas(graph, step.passes, plan.batch_norm_span));
+  MOTLEY_ASSIGN(Accumulation accumulated,
+                accumulate_replicas(graph, step.passes, plan.batch_norm_span));
+  step.accumulated = recompute(std::move(accumulated), find_recomputed(plan, step.passes));
   StageCutter(graph, plan, members, std::move(regions), step).run();
   return step;
 }

@@ -87,10 +87,19 @@ class StageDrawer {
         if (of[i] == g) plan::append(region.covers, static_cast<std::int64_t>(i));
       if (region.covers.empty()) continue;
       if (below(2) == 0) region.ahead = static_cast<std::int64_t>(1 + below(kMostPasses));
+      draw_recomputes(region);
       replica.regions.push_back(std::move(region));
     }
     for (std::size_t g = 0; g < replica.regions.size(); ++g) draw_devices(replica, g, devices);
     if (replica.regions.size() == 1) replica.regions.front().covers.clear();
+  }
+
+  /// Nothing, all or about half of what the region covers.
+  void draw_recomputes(plan::Region& region) {
+    const std::size_t how = below(4);
+    for (const plan::OpRange& range : region.covers)
+      for (std::int64_t op = range.first; how < 2 && op < range.end; ++op)
+        if (how == 0 || below(2) == 0) plan::append(region.recomputes, op);
   }
 
   /// By operator its region.

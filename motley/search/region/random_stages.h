@@ -24,7 +24,8 @@ struct StageRange {
 /// Draws replicas that are cut into regions: how many, their devices, samples and micro-batches;
 /// each replica's operators by stretches of the graph, by modules (a pipeline: what belongs to the
 /// backward pass goes with the forward pass of its module), or one by one; regions of one device or
-/// of several that split operators at random; how many micro-batches may be under way. Devices may
+/// of several that split operators at random; how many micro-batches may be under
+/// way; which operators are done again. Devices may
 /// be in several regions of a replica. A model that needs all samples at once stays one replica and
 /// one micro-batch. Same seed, same result; everything that lowering has can come.
 std::vector<plan::Replica> draw_stages(const graph::Graph& graph, const StageRange& range,

@@ -29,6 +29,7 @@ struct Sharding {
   std::vector<graph::Form> sources;  ///< by value: how parameters are kept, whole or sharded;
                                      ///< inputs are cut by samples, all else is whole
   std::vector<plan::ExchangeWay> exchanges = {};  ///< those that are not native
+  std::vector<plan::OpRange> recomputes = {};  ///< done again in the backward pass (plan::Region)
   bool operator==(const Sharding&) const = default;
 };
 
