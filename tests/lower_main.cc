@@ -1,9 +1,10 @@
 // Test tool: lowers a model for devices with the given shares and prints the program.
 //   lower_tool MODEL 5,3,1 [local] [BUCKET_BYTES]
-//   lower_tool MODEL 5,3,1 sharded SEED [kept] [micro=N [own]] [again=SEED] [BUCKET_BYTES]   operators split at
-//   random,
+//   lower_tool MODEL 5,3,1 sharded SEED [kept] [micro=N [own]] [again=SEED] [BUCKET_BYTES]
+//   operators split at random,
 //                                                                         by these shares
-//   lower_tool MODEL 5,3,1 spread [kept] [micro=N [own]] [again=SEED] [BUCKET_BYTES]   samples split, as a
+//   lower_tool MODEL 5,3,1 spread [kept] [micro=N [own]] [again=SEED] [BUCKET_BYTES]   samples
+//   split, as a
 //                                                                         sharding
 //   lower_tool MODEL 5,3,1 stages=SEED [own] [BUCKET_BYTES] [plan]              replicas cut into
 //                                                                         regions at random; or
@@ -134,13 +135,12 @@ Result<std::string> lower_model(const std::vector<std::string>& arguments) {
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments.size() < 2) {
-    fmt::print(
-        stderr,
-        "usage: lower_tool MODEL SAMPLES,SAMPLES,... [local] [BUCKET_BYTES]\n"
-        "       lower_tool MODEL SHARE,SHARE,... sharded SEED [kept] [micro=N [own]] "
-        "[again=SEED] [BUCKET_BYTES]\n"
-        "       lower_tool MODEL SHARE,SHARE,... spread [kept] [micro=N [own]] [again=SEED] "
-        "[BUCKET_BYTES]\n");
+    fmt::print(stderr,
+               "usage: lower_tool MODEL SAMPLES,SAMPLES,... [local] [BUCKET_BYTES]\n"
+               "       lower_tool MODEL SHARE,SHARE,... sharded SEED [kept] [micro=N [own]] "
+               "[again=SEED] [BUCKET_BYTES]\n"
+               "       lower_tool MODEL SHARE,SHARE,... spread [kept] [micro=N [own]] [again=SEED] "
+               "[BUCKET_BYTES]\n");
     return 2;
   }
   const auto text = lower_model(arguments);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -13,6 +14,8 @@
 namespace motley::graph {
 namespace {
 
+/// At which values are compared that depend on samples, and weights.
+constexpr std::int64_t kSomeSamples = 32;
 constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
 
 /// Has the path others of these below it?
@@ -96,6 +99,7 @@ class Chaining {
     for (std::size_t i = 0; i < graph_.ops.size(); ++i)
       if (is_forward(i) && of_[i] == kNone) of_[i] = 0;
     follow_operands();  // some of those stand further behind now
+    give_less();
     go_back();
   }
 
@@ -132,6 +136,45 @@ class Chaining {
     }
   }
 
+  /// Of what is of no module, as late as its first reader is what then makes layers give each other
+  /// less: of a norm whose scale is the next layer's the product, but not the sum of squares.
+  void give_less() {
+    std::vector<std::vector<std::size_t>> readers(graph_.values.size());
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i)
+      if (is_forward(i))
+        for_each_value(graph_.ops[i].arguments,
+                       [&](ValueId value) { readers[value.index()].push_back(i); });
+    for (std::size_t i = graph_.ops.size(); i-- > 0;) {
+      if (!is_forward(i) || modules_[i] != kNone) continue;
+      std::size_t first = kNone;
+      for (const ValueId output : graph_.ops[i].outputs)
+        for (const std::size_t reader : readers[output.index()])
+          first = std::min(first, of_[reader]);
+      if (first != kNone && first > of_[i] && gain(i, first, readers) > 0) of_[i] = first;
+    }
+  }
+
+  /// Bytes from layer to layer that there are less of with the operator in a later layer.
+  double gain(std::size_t op, std::size_t layer,
+              const std::vector<std::vector<std::size_t>>& readers) const {
+    const auto bytes = [&](ValueId value) {
+      return static_cast<double>(value_bytes(graph_.value(value), {{"batch", kSomeSamples}}));
+    };
+    double gain = 0;
+    for (const ValueId output : graph_.ops[op].outputs)
+      gain += bytes(output) * static_cast<double>(layer - of_[op]);
+    std::set<ValueId> operands;
+    for_each_value(graph_.ops[op].arguments, [&](ValueId value) { operands.insert(value); });
+    for (const ValueId value : operands) {
+      if (graph_.value(value).role == ValueRole::kParameter) return 0;
+      std::size_t last = graph_.value(value).producer.is_none() ? layer : layer_of(value);
+      for (const std::size_t reader : readers[value.index()])
+        if (reader != op) last = std::max(last, of_[reader]);
+      if (last < layer) gain -= bytes(value) * static_cast<double>(layer - last);
+    }
+    return gain;
+  }
+
   /// Backward: where the operator is whose gradient it is, by autograd's numbers, or else its
   /// module's forward pass, and not behind the gradients that it reads.
   void go_back() {
@@ -151,6 +194,7 @@ class Chaining {
       if (is_forward(i)) continue;
       const auto known = of_module.find(graph_.ops[i].module);
       std::size_t at = known != of_module.end() ? known->second : modules_[i], saved = 0;
+      if (adds_gradients(i)) at = kNone;
       if (graph_.ops[i].sequence)
         if (const auto found = of_number.find(*graph_.ops[i].sequence); found != of_number.end())
           at = found->second;
@@ -165,6 +209,17 @@ class Chaining {
       });
       of_[i] = at == kNone ? saved : at;
     }
+  }
+
+  /// Gradients of one value from two readers are added up where both are: one is passed on to the
+  /// layer before, not two.
+  bool adds_gradients(std::size_t op) const {
+    bool all = graph_.ops[op].full_name() == "aten::add.Tensor";
+    for_each_value(graph_.ops[op].arguments, [&](ValueId value) {
+      const OpId producer = graph_.value(value).producer;
+      all = all && !producer.is_none() && !is_forward(producer.index());
+    });
+    return all;
   }
 
   const Graph& graph_;

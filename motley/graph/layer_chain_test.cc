@@ -60,5 +60,29 @@ TEST(LayerChain, WhatIsBesideTheBlocksIsApart) {
   EXPECT_THAT(chain.of_op, ::testing::ElementsAre(0, 1, 2, 3, 3, 3, 2, 0));
 }
 
+// Where only parameters say the layers: of a norm the product with the next layer's scale is there,
+// too, and gradients are added up where they are made, so that one tensor goes each way.
+TEST(LayerChain, LayersGiveEachOtherOneTensor) {
+  const char* const text =
+      "motley.graph/1\nname \"g\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n"
+      "param %1: f32[4] \"layers.0.scale\"\nparam %2: f32[4] \"layers.1.scale\"\n"
+      "op %3: f32[batch, 4] = aten::mul.Tensor(%0, %1) fwd \"\" seq 1\n"
+      "op %4: f32[batch, 4] = aten::pow.Tensor_Scalar(%3, 2) fwd \"\" seq 2\n"
+      "op %5: f32[batch, 1] = aten::mean.dim(%4, [-1], true, none) fwd \"\" seq 3\n"
+      "op %6: f32[batch, 4] = aten::mul.Tensor(%3, %5) fwd \"\" seq 4\n"
+      "op %7: f32[batch, 4] = aten::mul.Tensor(%6, %2) fwd \"\" seq 5\n"
+      "op %8: f32[batch, 4] = aten::add.Tensor(%7, %3, 1) fwd \"\" seq 6\n"
+      "op %9: f32[] = aten::sum(%8, none) fwd \"\" seq 7\n"
+      "op %10: f32[batch, 4] = aten::neg(%8) bwd \"\" seq 6\n"
+      "op %11: f32[batch, 4] = aten::mul.Tensor(%10, %2) bwd \"\" seq 5\n"
+      "op %12: f32[batch, 4] = aten::mul.Tensor(%11, %5) bwd \"\" seq 4\n"
+      "op %13: f32[batch, 4] = aten::add.Tensor(%10, %12, 1) bwd \"\"\n"
+      "op %14: f32[batch, 4] = aten::mul.Tensor(%13, %1) bwd \"\" seq 1\noutput loss %9\n";
+  const auto graph = parse_graph(text, "g");
+  ASSERT_TRUE(graph) << graph.error().message;
+  const LayerChain chain = find_layer_chain(*graph);
+  EXPECT_THAT(chain.of_op, ::testing::ElementsAre(0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 0));
+}
+
 }  // namespace
 }  // namespace motley::graph

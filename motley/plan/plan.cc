@@ -35,6 +35,7 @@ Json region_to_json(const Region& region, const cluster::Cluster& cluster) {
   if (!region.covers.empty()) json["covers"] = ranges_to_json(region.covers);
   if (region.ahead != 0) json["ahead"] = region.ahead;
   if (region.speed != 1) json["speed"] = region.speed;
+  if (region.lag != 0) json["lag"] = region.lag;
   if (!region.recomputes.empty()) json["recompute"] = ranges_to_json(region.recomputes);
   // Absent where one device does all, so that plans of before there were sharded regions stay
   // equal.
@@ -198,6 +199,9 @@ Result<Region> region_from_json(const Json& json, const std::string& where,
   if (object.has("speed")) {
     MOTLEY_ASSIGN(region.speed, object.number("speed"));
   }
+  if (object.has("lag")) {
+    MOTLEY_ASSIGN(region.lag, object.number("lag"));
+  }
   if (object.has("operators")) {
     MOTLEY_ASSIGN(region.operators, read_operators(object));
     MOTLEY_ASSIGN(region.parameters, read_parameters(object));
@@ -292,6 +296,8 @@ class ReplicaCheck {
       if (region.ahead < 0) fault("{}: ahead is {}, wanted 0 or more", place, region.ahead);
       if (!(region.speed > 0) || !std::isfinite(region.speed))
         fault("{}: speed is {}, wanted more than 0", place, region.speed);
+      if (!(region.lag >= 0) || !std::isfinite(region.lag))
+        fault("{}: lag is {}, wanted 0 or more", place, region.lag);
       add_recomputes(place, region);
       std::set<DeviceId> own;
       for (const DeviceId device : region.devices) {

@@ -56,6 +56,9 @@ struct Region {
   /// How fast its devices are, each, beside those of other regions; only ratios count. By it and by
   /// what operators have to do the order is found in which micro-batches pass; > 0.
   double speed = 1;
+  /// How long what it gets from other regions is on its way, beside the time that it works on a
+  /// micro-batch; for the same order; >= 0.
+  double lag = 0;
   /// Operators, ascending, of which those of the forward pass are done again in the backward pass,
   /// when it first wants something that they make: until then their results are not kept. The
   /// result is the same.

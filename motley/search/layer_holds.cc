@@ -14,8 +14,9 @@ using program::BufferKind;
 using program::Instruction;
 
 std::vector<LayerPlace> find_layer_places(const program::DeviceProgram& program,
-                                          const graph::Graph& graph,
-                                          const graph::LayerChain& chain) {
+                                          const graph::Graph& graph, const graph::LayerChain& chain,
+                                          const std::vector<char>& once,
+                                          const std::vector<char>& done_again) {
   std::size_t last = 0;  // of the graph's
   for (std::size_t i = 0; i < program.instructions.size(); ++i)
     if (!program.instructions[i].origin.is_none()) last = i;
@@ -26,10 +27,13 @@ std::vector<LayerPlace> find_layer_places(const program::DeviceProgram& program,
     if (!instruction.origin.is_none()) {
       now.layer = chain.of_op[instruction.origin.index()];
       now.is_forward = graph.op(instruction.origin).direction == graph::Direction::kForward;
+      now.is_again = done_again[instruction.origin.index()] != 0;
+      now.is_once = once[instruction.origin.index()] != 0;
     }
     places.push_back(now);
-    places.back().is_once =
-        instruction.origin.is_none() && (i > last || synth::is_of_bucket(instruction));
+    if (!instruction.origin.is_none() || (i <= last && !synth::is_of_bucket(instruction))) continue;
+    places.back().is_once = true;
+    places.back().is_again = false;
   }
   return places;
 }
@@ -39,11 +43,20 @@ namespace {
 /// A root buffer's life.
 struct Life {
   std::size_t made = 0, last = 0;     // instructions
+  std::size_t last_forward = 0;       // of those of the forward pass
   bool is_made = false;               // by one of these
   bool is_once = false;               // a step has it once
   std::set<std::size_t> readers;      // layers
   std::set<std::size_t> in_backward;  // layers whose backward pass reads it
 };
+
+/// By layer the first instruction of its backward pass.
+std::vector<std::size_t> find_turns(const std::vector<LayerPlace>& places, std::size_t layers) {
+  std::vector<std::size_t> turns(layers, places.size());
+  for (std::size_t i = places.size(); i-- > 0;)
+    if (!places[i].is_forward && !places[i].is_once) turns[places[i].layer] = i;
+  return turns;
+}
 
 std::vector<Life> find_lives(const program::DeviceProgram& program,
                              const std::vector<LayerPlace>& places) {
@@ -58,7 +71,8 @@ std::vector<Life> find_lives(const program::DeviceProgram& program,
       life.is_once = life.is_once || (place.is_once && life.is_made);
       if (place.is_once) return;
       life.readers.insert(place.layer);
-      if (!place.is_forward) life.in_backward.insert(place.layer);
+      if (place.is_forward) life.last_forward = i;
+      if (!place.is_forward || place.is_again) life.in_backward.insert(place.layer);
     });
     for (const BufferId id : instruction.outputs) {
       Life& life = lives[roots[id.index()].index()];
@@ -83,6 +97,7 @@ LayerHolds find_layer_holds(const program::DeviceProgram& program,
   for (std::size_t b = 0; b < lives.size(); ++b)
     if (program.buffers[b].kind == BufferKind::kParameter && !lives[b].readers.empty())
       layer_of.emplace(program.buffers[b].name, *lives[b].readers.begin());
+  const std::vector<std::size_t> turns = find_turns(places, layers);
   std::vector<double> comes(program.instructions.size() + 1, 0);  // of all else, less what goes
   for (std::size_t b = 0; b < lives.size(); ++b) {
     const program::Buffer& buffer = program.buffers[b];
@@ -96,15 +111,21 @@ LayerHolds find_layer_holds(const program::DeviceProgram& program,
     }
     if (!life.is_made) continue;
     const LayerPlace& place = places[life.made];
+    const auto is_there = [&](std::size_t from, std::size_t to) {
+      comes[from] += bytes;
+      comes[std::max(from, to) + 1] -= bytes;
+    };
     if (life.is_once) {
       // A gradient, or a parameter that was gathered; what only exchanges is there for a moment.
       if (!place.is_once || !life.readers.empty())
         holds.fixed[place.is_once ? *life.readers.begin() : place.layer] += bytes;
+    } else if (place.is_again && !life.in_backward.empty()) {
+      is_there(life.made, life.last_forward);
+      if (life.last > turns[place.layer]) is_there(turns[place.layer], life.last);
     } else if (place.is_forward && !life.in_backward.empty()) {
       for (const std::size_t layer : life.in_backward) holds.kept[layer] += bytes;
     } else {
-      comes[life.made] += bytes;
-      comes[life.last + 1] -= bytes;
+      is_there(life.made, life.last);
     }
   }
   double now = 0;

@@ -16,11 +16,15 @@ struct LayerPlace {
   std::size_t layer = 0;
   bool is_forward = true;
   bool is_once = false;
+  /// Of a forward pass, and done again in the layer's backward pass (recompute_choice.h).
+  bool is_again = false;
 };
-/// By instruction of a program of one micro-batch.
+/// By instruction of a program of one micro-batch in which nothing is done again. By operator:
+/// `once`, whether a step has it once, and `done_again`, whether it would be.
 std::vector<LayerPlace> find_layer_places(const program::DeviceProgram& program,
-                                          const graph::Graph& graph,
-                                          const graph::LayerChain& chain);
+                                          const graph::Graph& graph, const graph::LayerChain& chain,
+                                          const std::vector<char>& once,
+                                          const std::vector<char>& done_again);
 
 /// What each layer makes a device hold, in bytes.
 struct LayerHolds {
@@ -29,8 +33,9 @@ struct LayerHolds {
   /// Of all else, the most that there is while one of the layer's instructions runs.
   std::vector<double> workspace;
 };
-/// `scratch`: by instruction. A value that the backward passes of two layers read counts in both:
-/// each may be on a device of its own.
+/// What is made by something that is done again is not kept: it is there while its layer's backward
+/// pass runs. `scratch`: by instruction. A value that the backward passes of two layers read counts
+/// in both: each may be on a device of its own.
 LayerHolds find_layer_holds(const program::DeviceProgram& program,
                             const std::vector<LayerPlace>& places, std::size_t layers,
                             const std::vector<Bytes>& scratch);

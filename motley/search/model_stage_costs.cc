@@ -23,20 +23,6 @@ namespace {
 /// For which units of several devices find their ways: samples each, and micro-batches of a step.
 constexpr std::int64_t kSamplesEach = 4, kPasses = 8;
 
-/// The value that owns a view's memory.
-std::vector<ValueId> find_roots(const graph::Graph& graph) {
-  std::vector<ValueId> roots;
-  for (std::size_t v = 0; v < graph.values.size(); ++v) {
-    const ValueId id(static_cast<std::int64_t>(v));
-    roots.push_back(id);
-    const OpId producer = graph.values[v].producer;
-    if (producer.is_none() || !graph::is_view(graph.op(producer).name)) continue;
-    const auto* base = std::get_if<ValueId>(&graph.op(producer).arguments[0].value);
-    if (base != nullptr) roots.back() = roots[base->index()];
-  }
-  return roots;
-}
-
 /// By parameter the layers that read it.
 std::map<ValueId, std::set<std::size_t>> find_holders(const graph::Graph& graph,
                                                       const graph::LayerChain& chain) {
@@ -76,6 +62,10 @@ Result<std::unique_ptr<ModelStageCosts>> ModelStageCosts::make(const PlannerInpu
   for (std::int64_t batch = std::max<std::int64_t>(1, problem.min_samples); batch <= most;
        batch *= 2)
     made->micro_batches_.push_back(batch);
+  made->once_ = find_once(*inputs.graph, std::max<std::int64_t>(1, problem.min_samples),
+                          problem.batch_norm_span);
+  for (const Recompute how : kRecomputes)
+    made->done_again_[how] = find_done_again(*inputs.graph, made->chain_, made->once_, how);
   made->add_units();
   bool has_times = false;
   for (std::size_t unit = 0; unit < made->units_.size(); ++unit)
@@ -91,7 +81,8 @@ Result<std::unique_ptr<ModelStageCosts>> ModelStageCosts::make(const PlannerInpu
 void ModelStageCosts::find_speeds() {
   std::vector<double> times(pools_.pools.size(), std::numeric_limits<double>::infinity());
   for (std::size_t unit = 0; unit < units_.size(); ++unit) {
-    if (units_[unit].degree > 1 || !knows(unit, micro_batches_.back())) continue;
+    if (units_[unit].degree > 1 || units_[unit].recomputes || !knows(unit, micro_batches_.back()))
+      continue;
     double& time = times[units_[unit].pool] = 0;
     for (const LayerWork& layer : work(unit, micro_batches_.back()))
       time += (layer.forward + layer.backward).value;
@@ -115,20 +106,33 @@ void ModelStageCosts::add_units() {
   }
   for (std::size_t pool = 0; pool < pools_.pools.size(); ++pool) {
     const std::vector<DeviceId>& devices = pools_.devices[pool];
-    add_unit(pool, {{devices.front()}, {1.0}});
+    add_unit(pool, plan::Region{{devices.front()}, {1.0}}, Recompute::kNothing);
     const int per_host = pools_.pools[pool].per_host;
     for (int degree = 2; ways && degree <= per_host;
          degree = degree < per_host ? std::min(2 * degree, per_host) : per_host + 1)
-      for (plan::Region& region : ways->find({devices.begin(), devices.begin() + degree}, kPasses))
-        add_unit(pool, std::move(region));
+      for (const plan::Region& region :
+           ways->find({devices.begin(), devices.begin() + degree}, kPasses))
+        add_unit(pool, std::move(region), Recompute::kNothing);
   }
 }
 
-void ModelStageCosts::add_unit(std::size_t pool, plan::Region ways) {
-  units_.push_back({pool, static_cast<int>(ways.devices.size()), false});
+void ModelStageCosts::add_unit(std::size_t pool, plan::Region ways, Recompute how) {
+  units_.push_back({pool, static_cast<int>(ways.devices.size()), how != Recompute::kNothing});
   held_.push_back(cost::with_framework(problem_.cluster->device(ways.devices.front()), Bytes(0)));
   ways_.push_back(std::move(ways));
+  again_.push_back(how);
   bytes_.push_back(find_bytes(units_.size() - 1));
+}
+
+void ModelStageCosts::add_recomputing_units() {
+  const std::size_t before = units_.size();
+  for (std::size_t unit = 0; unit < before; ++unit)
+    for (const Recompute how : {Recompute::kCheap, Recompute::kAll})
+      add_unit(units_[unit].pool, ways_[unit], how);
+}
+
+const std::vector<char>& ModelStageCosts::done_again(std::size_t unit) const {
+  return done_again_.at(again_[unit]);
 }
 
 /// max over prices y of devices, all together worth 1, of batch * sum over layers of the least
@@ -138,7 +142,7 @@ Seconds ModelStageCosts::least_step() const {
   constexpr int kRounds = 300;
   std::vector<std::vector<double>> times;  // by pool and layer: of a sample, on one device
   for (std::size_t unit = 0; unit < units_.size(); ++unit) {
-    if (units_[unit].degree > 1) continue;
+    if (units_[unit].degree > 1 || units_[unit].recomputes) continue;
     std::vector<double>& least =
         times.emplace_back(layers(), std::numeric_limits<double>::infinity());
     for (const std::int64_t batch : micro_batches_) {
@@ -185,6 +189,7 @@ plan::Region ModelStageCosts::region(const PlannedStage& stage) const {
   for (std::size_t i = 0; i < chain_.of_op.size(); ++i) {
     if (chain_.of_op[i] < stage.first || chain_.of_op[i] >= stage.end) continue;
     plan::append(made.covers, static_cast<std::int64_t>(i));
+    if (done_again(stage.unit)[i] != 0) plan::append(made.recomputes, static_cast<std::int64_t>(i));
     if (!ways.operators.empty()) made.operators.push_back(ways.operators[i]);
     graph::for_each_value(graph_.ops[i].arguments,
                           [&](ValueId value) { names.insert(graph_.value(value).name); });
@@ -292,7 +297,8 @@ std::vector<LayerBytes> ModelStageCosts::find_bytes(std::size_t unit) const {
     const std::vector<Bytes> scratch = times ? times->front().scratch : std::vector<Bytes>();
     found.emplace_back(static_cast<double>(batch),
                        find_layer_holds(program->devices[0],
-                                        find_layer_places(program->devices[0], graph_, chain_),
+                                        find_layer_places(program->devices[0], graph_, chain_,
+                                                          once_, done_again(unit)),
                                         layers(), scratch));
   }
   if (found.empty()) return bytes;
@@ -390,15 +396,17 @@ std::optional<std::vector<LayerWork>> ModelStageCosts::time(std::size_t unit,
   if (!times) return std::nullopt;
   const auto priced = price_program(program, group, model_, *times);
   if (!priced) return std::nullopt;
-  return spread(program.devices[0], priced->trace);
+  return spread(program.devices[0], priced->trace, done_again(unit));
 }
 
 /// What the compute lane does, and before it waits for, by layer; what a step has once by their
 /// parameters.
 std::vector<LayerWork> ModelStageCosts::spread(const program::DeviceProgram& program,
-                                               const trace::Trace& trace) const {
+                                               const trace::Trace& trace,
+                                               const std::vector<char>& done_again) const {
   std::vector<LayerWork> work(layers());
-  const std::vector<LayerPlace> places = find_layer_places(program, graph_, chain_);
+  const std::vector<LayerPlace> places =
+      find_layer_places(program, graph_, chain_, once_, done_again);
   double once = 0, all = 0;
   trace::Nanoseconds before = 0;
   for (const trace::Interval& interval : trace.intervals) {
@@ -412,6 +420,7 @@ std::vector<LayerWork> ModelStageCosts::spread(const program::DeviceProgram& pro
       once += taken.value;
     else
       (place.is_forward ? layer.forward : layer.backward) += taken;
+    if (place.is_again) layer.backward += taken;
   }
   for (const double each : parameter_bytes_) all += each;
   for (std::size_t l = 0; l < layers(); ++l) {

@@ -14,6 +14,7 @@
 #include "motley/graph/layer_chain.h"
 #include "motley/plan/planner.h"
 #include "motley/program/program.h"
+#include "motley/search/recompute_choice.h"
 #include "motley/search/split/planner_inputs.h"
 #include "motley/search/stages/layer_stage_costs.h"
 #include "motley/search/stages/stage_costs.h"
@@ -24,7 +25,8 @@
 namespace motley::search {
 
 /// StageCosts of a model's own graph: layers of its chain (graph/layer_chain.h), each stage on one
-/// device or on several that are alike, in the ways of stage_ways.h. Times are those of the model's
+/// device or on several that are alike, in the ways of stage_ways.h, each with more or less of its
+/// forward pass done again (recompute_choice.h). Times are those of the model's
 /// program for one micro-batch on the unit alone, simulated: what its compute lane does and waits
 /// for, layer by layer. So are bytes (layer_holds.h).
 class ModelStageCosts : public StageCosts {
@@ -57,6 +59,12 @@ class ModelStageCosts : public StageCosts {
   plan::Region region(const PlannedStage& stage) const;
   /// Plans again with less memory of a pool, where what a layer holds was underestimated.
   void take_memory(std::size_t pool, double part);
+  /// From here on also stages that do more or less of their forward passes again.
+  void add_recomputing_units();
+  /// The same costs of devices that have memory without end.
+  std::vector<DevicePool> exchange_pools(std::vector<DevicePool> pools) {
+    return std::exchange(pools_.pools, std::move(pools));
+  }
 
  private:
   ModelStageCosts(const PlannerInputs& inputs, const plan::Problem& problem)
@@ -66,7 +74,7 @@ class ModelStageCosts : public StageCosts {
         model_(inputs.costs->model(*problem.cluster)) {}
   void add_units();
   void find_speeds();
-  void add_unit(std::size_t pool, plan::Region ways);
+  void add_unit(std::size_t pool, plan::Region ways, Recompute how);
   void find_tied();
   void find_outputs();
   std::vector<std::int64_t> simulated(std::size_t unit) const;
@@ -75,8 +83,9 @@ class ModelStageCosts : public StageCosts {
   Result<synth::RuledSharding> split(const plan::Region& ways, std::int64_t micro_batch) const;
   const std::optional<program::Program>& lower(std::size_t unit, std::int64_t micro_batch) const;
   std::optional<std::vector<LayerWork>> time(std::size_t unit, std::int64_t micro_batch) const;
-  std::vector<LayerWork> spread(const program::DeviceProgram& program,
-                                const trace::Trace& trace) const;
+  std::vector<LayerWork> spread(const program::DeviceProgram& program, const trace::Trace& trace,
+                                const std::vector<char>& done_again) const;
+  const std::vector<char>& done_again(std::size_t unit) const;
 
   const PlannerInputs& inputs_;
   const graph::Graph& graph_;
@@ -85,9 +94,12 @@ class ModelStageCosts : public StageCosts {
   graph::LayerChain chain_;
   ClusterPools pools_;
   std::vector<StageUnit> units_;
-  std::vector<plan::Region> ways_;  // by unit
-  std::vector<Bytes> held_;         // by unit
-  std::vector<double> speeds_;      // by pool
+  std::vector<plan::Region> ways_;                     // by unit
+  std::vector<Recompute> again_;                       // by unit
+  std::vector<char> once_;                             // by operator: a step has it once
+  std::map<Recompute, std::vector<char>> done_again_;  // by operator (find_done_again)
+  std::vector<Bytes> held_;                            // by unit
+  std::vector<double> speeds_;                         // by pool
   std::vector<std::int64_t> micro_batches_;
   std::int64_t ways_batch_ = 1;                 // samples for which ways are found
   std::vector<std::vector<LayerBytes>> bytes_;  // by unit

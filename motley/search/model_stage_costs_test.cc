@@ -62,7 +62,11 @@ TEST_F(ModelStageCostsTest, AllLayersAreTheWholeProgram) {
     ASSERT_TRUE(price) << price.error().message;
     ASSERT_TRUE(costs_->knows(unit, kBatch));
     const WorkSums& work = sums.work(unit, kBatch);
-    EXPECT_NEAR((work.pass(0, layers) + work.update[layers]) / price->step.value, 1, 0.02) << unit;
+    const double ratio = (work.pass(0, layers) + work.update[layers]) / price->step.value;
+    EXPECT_GT(ratio, 0.98) << unit;
+    // What is done again hides exchanges of gradients that it does not need.
+    const bool hides = costs_->units()[unit].recomputes && costs_->units()[unit].degree > 1;
+    EXPECT_LT(ratio, hides ? 1.1 : 1.02) << unit;
     const std::int64_t held = sums.bytes(unit, 0, layers).total(kBatch, 1);
     EXPECT_NEAR(static_cast<double>(held) / static_cast<double>(price->peaks[0].value), 1, 0.1)
         << unit;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "motley/search/split/water_filling.h"
 #include "motley/search/spmd/spmd_planner.h"
 #include "motley/search/stages/stage_search.h"
+#include "motley/search/stages/stage_sums.h"
 
 namespace motley::search {
 
@@ -24,6 +26,9 @@ constexpr int kMemoryRounds = 4;          // of planning again with less memory
 constexpr std::size_t kMostPrograms = 4;  // plans of a round, by their programs
 /// What several devices exchange in one micro-batch alone is partly hidden beside others.
 constexpr double kHiddenAtMost = 1.05;
+/// What part of the time plans would have to take without limits of memory.
+constexpr double kWorthRecomputing = 0.97;
+constexpr Bytes kEndless{std::numeric_limits<std::int64_t>::max() / 4};
 /// By how much quicker what lacks memory has to be, for which it is planned again with less.
 constexpr double kWorthPlanningAgain = 0.02;
 
@@ -34,6 +39,28 @@ class StagePlanning {
       : inputs_(inputs), problem_(problem), costs_(costs), outcome_(outcome) {}
 
   Result<void> run() {
+    MOTLEY_RETURN_IF_ERROR(plan_in_rounds());
+    MOTLEY_ASSIGN(const bool lacks, lacks_memory());
+    if (!lacks) return {};
+    costs_.add_recomputing_units();
+    return plan_in_rounds();
+  }
+
+ private:
+  /// Would plans be quicker, or be there at all, if memory had no end?
+  Result<bool> lacks_memory() {
+    std::vector<DevicePool> endless = costs_.pools();
+    for (DevicePool& pool : endless) pool.memory = kEndless;
+    const std::vector<DevicePool> pools = costs_.exchange_pools(std::move(endless));
+    const auto found = find_stage_plan({&costs_, problem_.global_batch, {}, false});
+    costs_.exchange_pools(pools);
+    MOTLEY_RETURN_IF_ERROR(found);
+    return found->best &&
+           (!outcome_.plan || found->best->price.step.value < last_ * kWorthRecomputing);
+  }
+
+  Result<void> plan_in_rounds() {
+    sums_.emplace(costs_);
     for (int round = 0; round < kMemoryRounds; ++round) {
       MOTLEY_ASSIGN(const StageOutcome found,
                     find_stage_plan({&costs_, problem_.global_batch, {}, false}));
@@ -43,6 +70,7 @@ class StagePlanning {
           if (!outcome_.plan && round == 0) outcome_.why.push_back("in stages: " + why);
         break;
       }
+      last_ = found.best->price.step.value;
       lacking_.clear();
       is_worth_more_ = false;
       std::vector<const PricedStagePlan*> plans = {&*found.best};
@@ -59,7 +87,6 @@ class StagePlanning {
     return {};
   }
 
- private:
   /// However it is cut and shared: an operator's work is on some devices.
   Result<void> note_bound() {
     const Seconds least = costs_.least_step();
@@ -82,7 +109,10 @@ class StagePlanning {
       for (std::size_t s = 0; s < replica.stages.size(); ++s) {
         const PlannedStage& stage = replica.stages[s];
         plan::Region region = costs_.region(stage);
-        if (replica.stages.size() > 1) region.ahead = found.price.spans[r][s].in_flight;
+        if (replica.stages.size() > 1) {
+          region.ahead = found.price.spans[r][s].in_flight;
+          region.lag = find_lag(replica, s);
+        }
         made.regions.push_back(std::move(region));
       }
       plan.replicas.push_back(std::move(made));
@@ -90,11 +120,50 @@ class StagePlanning {
     return plan;
   }
 
+  /// The longer of its messages from both neighbours beside its work on a micro-batch, to two
+  /// digits.
+  double find_lag(const StageReplica& replica, std::size_t s) const {
+    const PlannedStage& here = replica.stages[s];
+    const DeviceId device = costs_.devices(here).front();
+    const WorkSums& work = sums_->work(here.unit, replica.micro_batch);
+    double longest = 0;
+    for (const std::size_t other : {s - 1, s + 1}) {
+      if (other >= replica.stages.size()) continue;
+      const PlannedStage& there = replica.stages[other];
+      const bool is_same = problem_.cluster->device(device).node ==
+                           problem_.cluster->device(costs_.devices(there).front()).node;
+      const PlannedStage& earlier = other < s ? there : here;
+      const Bytes bytes(sums_->output(earlier.unit, earlier.end).value * replica.micro_batch);
+      const StageUnit &from = costs_.units()[there.unit], &to = costs_.units()[here.unit];
+      const auto hop = costs_.hop({from.pool, from.degree}, {to.pool, to.degree},
+                                  is_same ? HopReach::kSameHost : HopReach::kOtherHost, bytes);
+      if (hop)
+        longest = std::max(longest,
+                           hop->delay.value + static_cast<double>(bytes.value) / hop->rate.value);
+    }
+    return std::round(100 * longest / work.pass(here.first, here.end)) / 100;
+  }
+
   /// Prices a plan by its program and takes it if it fits and is the best; else notes what it
   /// lacks.
   Result<void> consider(const PricedStagePlan& found) {
     const plan::Plan plan = translate(found);
     const auto price = inputs_.evaluator->price(plan);
+    if (price) {
+      static int number = 0;
+      FILE* f = fopen(fmt::format("/tmp/dump{}.json", number++).c_str(), "w");
+      fmt::print(f, "{}", plan::print_plan(plan, *problem_.cluster));
+      fclose(f);
+      for (const auto& r : found.price.spans)
+        for (const auto& s : r) fmt::print(stderr, "span inflight {}\n", s.in_flight);
+      fmt::print(stderr, "plan est {:.4f} true {:.4f}:", found.price.step.value, price->step.value);
+      for (const auto& r : found.plan.replicas) {
+        fmt::print(stderr, " [{} samples mb {}", r.samples, r.micro_batch);
+        for (const auto& st : r.stages) fmt::print(stderr, " {}-{}@{}", st.first, st.end, st.unit);
+        fmt::print(stderr, "]");
+      }
+      fmt::print(stderr, "\n");
+    }
     if (!price) {
       // Not every graph can be cut into micro-batches, nor what is split so for each number of
       // them.
@@ -174,7 +243,9 @@ class StagePlanning {
   const plan::Problem& problem_;
   ModelStageCosts& costs_;
   plan::PlanOutcome& outcome_;
+  std::optional<StageSums> sums_;
   std::set<std::string> refused_;          // why plans cannot be run
+  double last_ = INFINITY;                 // step of what was found last
   bool is_worth_more_ = false;             // does something lack memory that is quicker?
   std::map<std::size_t, double> lacking_;  // pool -> the part of its memory that a plan may use
 };

@@ -229,7 +229,7 @@ class StageCutter {
     }
     for (std::size_t t = 0; t < tasks.size(); ++t)
       tasks[t].needs.assign(needs[t].begin(), needs[t].end());
-    number(order_tasks(tasks, task_places()), members);
+    number(order_tasks(tasks, task_places(tasks)), members);
   }
 
   /// Of all instances but those before and behind all micro-batches, which it notes.
@@ -298,14 +298,17 @@ class StageCutter {
            static_cast<double>(work.bytes_read.value + work.bytes_written.value) / kBytes;
   }
 
-  std::vector<TaskPlace> task_places() const {
+  std::vector<TaskPlace> task_places(const std::vector<StageTask>& tasks) const {
     std::vector<TaskPlace> places;
+    std::vector<double> work(step_.stages.size(), 0);  // of all micro-batches
+    for (const StageTask& task : tasks) work[task.region] += task.work;
     for (std::size_t s = 0; s < step_.stages.size(); ++s) {
       const StageGraph& stage = step_.stages[s];
       const plan::Replica& replica = plan_.replicas[stage.replica];
       const auto behind =
           static_cast<std::int64_t>(replica.regions.size() - (s - first_stage_[stage.replica]));
-      places.push_back({stage.ranks, stage.region->ahead > 0 ? stage.region->ahead : behind});
+      places.push_back({stage.ranks, stage.region->ahead > 0 ? stage.region->ahead : behind,
+                        stage.region->lag * work[s] / static_cast<double>(replica.micro_batches)});
     }
     return places;
   }

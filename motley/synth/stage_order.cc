@@ -67,7 +67,10 @@ class ListScheduler {
   double earliest(std::size_t t) const {
     const StageTask& task = tasks_[t];
     double time = has_begun(task) ? 0 : progress_[task.region].has_room;
-    for (const std::size_t need : task.needs) time = std::max(time, ends_[need]);
+    for (const std::size_t need : task.needs) {
+      const bool is_apart = tasks_[need].region != task.region;
+      time = std::max(time, ends_[need] + (is_apart ? regions_[task.region].lag : 0));
+    }
     for (const std::size_t device : regions_[task.region].devices)
       if (const auto free = free_.find(device); free != free_.end())
         time = std::max(time, free->second);

@@ -22,6 +22,7 @@ struct StageTask {
 struct TaskPlace {
   std::vector<std::size_t> devices;  ///< each does one task at a time
   std::int64_t ahead = 1;            ///< micro-batches that may be under way in the region
+  double lag = 0;                    ///< after tasks of other regions that a task here needs
 };
 
 /// The order in which the tasks begin, such that none waits for a later one: list scheduling on a
@@ -29,10 +30,10 @@ struct TaskPlace {
 /// lower micro-batches, then lower numbers. A micro-batch begins in a region when those before it
 /// have and fewer than `ahead` are under way, which ends with the last of its tasks there. A
 /// backward task lets the next micro-batch begin before it, if that can before it would be over: so
-/// the regions behind have work while messages are on their way. `ahead` of S, S - 1, ... 1 in a
-/// chain of S regions is 1F1B, as many as there are micro-batches GPipe. Tasks are acyclic, and
-/// those of a micro-batch need none of a later one.
-/// O(tasks x tasks ready at once).
+/// the regions behind have work while messages are on their way, which takes the `lag` of the
+/// region that gets them. `ahead` of S, S - 1, ... 1 in a chain of S regions is 1F1B, as many as
+/// there are micro-batches GPipe. Tasks are acyclic, and those of a micro-batch need none of a
+/// later one. O(tasks x tasks ready at once).
 ///
 /// Example: two regions of a device each, 1 forward and 2 backward, two micro-batches, ahead 2 and
 /// 1: F0, F1 and after F0 on the other f0; there b0 follows at 2, f1 at 4, b1 at 5; B0 at 4, B1

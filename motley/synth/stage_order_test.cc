@@ -63,6 +63,15 @@ TEST(OrderTasks, TheNextMicroBatchBeginsBeforeABackwardTaskThatWouldOutlastItsCo
   EXPECT_EQ(order_in(tasks, places, 1), " F0 F1 B0 F2 B1 B2");
 }
 
+// A gradient that is on its way for as long as a forward task lets one more of these come before
+// it.
+TEST(OrderTasks, WhatIsOnItsWayIsWaitedForWithOtherWork) {
+  const std::vector<StageTask> tasks = chain(2, 4);
+  EXPECT_EQ(order_in(tasks, {{{0}, 3}, {{1}, 1}}, 0), " F0 F1 F2 B0 F3 B1 B2 B3");
+  EXPECT_EQ(order_in(tasks, {{{0}, 4, 1}, {{1}, 1, 1}}, 0), " F0 F1 F2 F3 B0 B1 B2 B3");
+  EXPECT_EQ(order_in(tasks, {{{0}, 2, 1}, {{1}, 1, 1}}, 0), " F0 F1 B0 F2 B1 F3 B2 B3");
+}
+
 // One device has both ends: it does one thing at a time, in an order that never waits for itself.
 TEST(OrderTasks, RegionsOfOneDeviceTakeTurns) {
   const std::vector<TaskPlace> places = {{{0}, 3}, {{1}, 2}, {{0}, 1}};
