@@ -81,8 +81,7 @@ Result<std::unique_ptr<ModelStageCosts>> ModelStageCosts::make(const PlannerInpu
 void ModelStageCosts::find_speeds() {
   std::vector<double> times(pools_.pools.size(), std::numeric_limits<double>::infinity());
   for (std::size_t unit = 0; unit < units_.size(); ++unit) {
-    if (units_[unit].degree > 1 || units_[unit].recomputes || !knows(unit, micro_batches_.back()))
-      continue;
+    if (units_[unit].degree > 1 || !knows(unit, micro_batches_.back())) continue;
     double& time = times[units_[unit].pool] = 0;
     for (const LayerWork& layer : work(unit, micro_batches_.back()))
       time += (layer.forward + layer.backward).value;
@@ -106,33 +105,20 @@ void ModelStageCosts::add_units() {
   }
   for (std::size_t pool = 0; pool < pools_.pools.size(); ++pool) {
     const std::vector<DeviceId>& devices = pools_.devices[pool];
-    add_unit(pool, plan::Region{{devices.front()}, {1.0}}, Recompute::kNothing);
+    add_unit(pool, plan::Region{{devices.front()}, {1.0}});
     const int per_host = pools_.pools[pool].per_host;
     for (int degree = 2; ways && degree <= per_host;
          degree = degree < per_host ? std::min(2 * degree, per_host) : per_host + 1)
       for (const plan::Region& region :
            ways->find({devices.begin(), devices.begin() + degree}, kPasses))
-        add_unit(pool, std::move(region), Recompute::kNothing);
+        add_unit(pool, std::move(region));
   }
 }
 
-void ModelStageCosts::add_unit(std::size_t pool, plan::Region ways, Recompute how) {
-  units_.push_back({pool, static_cast<int>(ways.devices.size()), how != Recompute::kNothing});
+void ModelStageCosts::add_unit(std::size_t pool, plan::Region ways) {
+  units_.push_back({pool, static_cast<int>(ways.devices.size()), false});
   held_.push_back(cost::with_framework(problem_.cluster->device(ways.devices.front()), Bytes(0)));
   ways_.push_back(std::move(ways));
-  again_.push_back(how);
-  bytes_.push_back(find_bytes(units_.size() - 1));
-}
-
-void ModelStageCosts::add_recomputing_units() {
-  const std::size_t before = units_.size();
-  for (std::size_t unit = 0; unit < before; ++unit)
-    for (const Recompute how : {Recompute::kCheap, Recompute::kAll})
-      add_unit(units_[unit].pool, ways_[unit], how);
-}
-
-const std::vector<char>& ModelStageCosts::done_again(std::size_t unit) const {
-  return done_again_.at(again_[unit]);
 }
 
 /// max over prices y of devices, all together worth 1, of batch * sum over layers of the least
@@ -142,7 +128,7 @@ Seconds ModelStageCosts::least_step() const {
   constexpr int kRounds = 300;
   std::vector<std::vector<double>> times;  // by pool and layer: of a sample, on one device
   for (std::size_t unit = 0; unit < units_.size(); ++unit) {
-    if (units_[unit].degree > 1 || units_[unit].recomputes) continue;
+    if (units_[unit].degree > 1) continue;
     std::vector<double>& least =
         times.emplace_back(layers(), std::numeric_limits<double>::infinity());
     for (const std::int64_t batch : micro_batches_) {
@@ -181,7 +167,8 @@ std::vector<DeviceId> ModelStageCosts::devices(const PlannedStage& stage) const 
   return {first, first + degree};
 }
 
-plan::Region ModelStageCosts::region(const PlannedStage& stage) const {
+plan::Region ModelStageCosts::region(const PlannedStage& stage,
+                                     const std::vector<Recompute>& again) const {
   const plan::Region& ways = ways_[stage.unit];
   plan::Region made{devices(stage), ways.shares};
   made.speed = speeds_[units_[stage.unit].pool];
@@ -189,7 +176,8 @@ plan::Region ModelStageCosts::region(const PlannedStage& stage) const {
   for (std::size_t i = 0; i < chain_.of_op.size(); ++i) {
     if (chain_.of_op[i] < stage.first || chain_.of_op[i] >= stage.end) continue;
     plan::append(made.covers, static_cast<std::int64_t>(i));
-    if (done_again(stage.unit)[i] != 0) plan::append(made.recomputes, static_cast<std::int64_t>(i));
+    if (done_again_.at(again[chain_.of_op[i] - stage.first])[i] != 0)
+      plan::append(made.recomputes, static_cast<std::int64_t>(i));
     if (!ways.operators.empty()) made.operators.push_back(ways.operators[i]);
     graph::for_each_value(graph_.ops[i].arguments,
                           [&](ValueId value) { names.insert(graph_.value(value).name); });
@@ -281,7 +269,13 @@ void ModelStageCosts::find_outputs() {
 }
 
 /// By the programs of the two smallest micro-batches that are simulated, and the line through them.
-std::vector<LayerBytes> ModelStageCosts::find_bytes(std::size_t unit) const {
+const std::vector<LayerBytes>& ModelStageCosts::bytes_of(std::size_t unit, Recompute how) const {
+  const auto [known, is_new] = bytes_.try_emplace({unit, how});
+  if (is_new) known->second = find_bytes(unit, how);
+  return known->second;
+}
+
+std::vector<LayerBytes> ModelStageCosts::find_bytes(std::size_t unit, Recompute how) const {
   std::vector<LayerBytes> bytes(layers());
   const auto devices = static_cast<double>(ways_[unit].devices.size());
   for (std::size_t l = 0; l < layers(); ++l) {
@@ -298,7 +292,7 @@ std::vector<LayerBytes> ModelStageCosts::find_bytes(std::size_t unit) const {
     found.emplace_back(static_cast<double>(batch),
                        find_layer_holds(program->devices[0],
                                         find_layer_places(program->devices[0], graph_, chain_,
-                                                          once_, done_again(unit)),
+                                                          once_, done_again_.at(how)),
                                         layers(), scratch));
   }
   if (found.empty()) return bytes;
@@ -330,27 +324,30 @@ std::vector<std::int64_t> ModelStageCosts::simulated(std::size_t unit) const {
 /// smallest of them takes as long as it.
 bool ModelStageCosts::knows(std::size_t unit, std::int64_t micro_batch) const {
   const auto [found, is_new] = times_.try_emplace({unit, micro_batch});
-  std::optional<std::vector<LayerWork>>& work = found->second;
-  if (!is_new) return work.has_value();
+  std::optional<LayerWorks>& works = found->second;
+  if (!is_new) return works.has_value();
   if (micro_batch < problem_.min_samples || micro_batch > problem_.max_samples) return false;
   const std::vector<std::int64_t> batches = simulated(unit);
   const auto above = std::lower_bound(batches.begin(), batches.end(), micro_batch);
   if (above == batches.end()) return false;
   if (*above == micro_batch) {
-    work = time(unit, micro_batch);
+    works = time(unit, micro_batch);
   } else if (above == batches.begin()) {
-    if (knows(unit, *above)) work = this->work(unit, *above);
+    if (knows(unit, *above)) works = times_.at({unit, *above});
   } else if (const std::int64_t less = *std::prev(above);
              knows(unit, less) && knows(unit, *above)) {
-    work = between(this->work(unit, less), this->work(unit, *above),
-                   static_cast<double>(micro_batch - less) / static_cast<double>(*above - less));
+    const double part =
+        static_cast<double>(micro_batch - less) / static_cast<double>(*above - less);
+    works = times_.at({unit, less});
+    for (std::size_t how = 0; how < works->size(); ++how)
+      (*works)[how] = between((*works)[how], (*times_.at({unit, *above}))[how], part);
   }
-  return work.has_value();
+  return works.has_value();
 }
 
 std::vector<LayerWork> ModelStageCosts::work(std::size_t unit, std::int64_t micro_batch) const {
   (void)knows(unit, micro_batch);
-  return times_.at({unit, micro_batch}).value();
+  return times_.at({unit, micro_batch}).value()[static_cast<std::size_t>(takes_)];
 }
 
 Result<synth::RuledSharding> ModelStageCosts::split(const plan::Region& ways,
@@ -384,8 +381,8 @@ program::Program ModelStageCosts::named(std::size_t unit, program::Program progr
   return program;
 }
 
-std::optional<std::vector<LayerWork>> ModelStageCosts::time(std::size_t unit,
-                                                            std::int64_t micro_batch) const {
+std::optional<ModelStageCosts::LayerWorks> ModelStageCosts::time(std::size_t unit,
+                                                                 std::int64_t micro_batch) const {
   const std::optional<program::Program>& lowered = lower(unit, micro_batch);
   if (!lowered) return std::nullopt;
   const program::Program program = named(unit, *lowered);
@@ -396,17 +393,19 @@ std::optional<std::vector<LayerWork>> ModelStageCosts::time(std::size_t unit,
   if (!times) return std::nullopt;
   const auto priced = price_program(program, group, model_, *times);
   if (!priced) return std::nullopt;
-  return spread(program.devices[0], priced->trace, done_again(unit));
+  LayerWorks works;
+  for (const Recompute how : kRecomputes)
+    works[static_cast<std::size_t>(how)] = spread(program.devices[0], priced->trace, how);
+  return works;
 }
 
 /// What the compute lane does, and before it waits for, by layer; what a step has once by their
 /// parameters.
 std::vector<LayerWork> ModelStageCosts::spread(const program::DeviceProgram& program,
-                                               const trace::Trace& trace,
-                                               const std::vector<char>& done_again) const {
+                                               const trace::Trace& trace, Recompute how) const {
   std::vector<LayerWork> work(layers());
   const std::vector<LayerPlace> places =
-      find_layer_places(program, graph_, chain_, once_, done_again);
+      find_layer_places(program, graph_, chain_, once_, done_again_.at(how));
   double once = 0, all = 0;
   trace::Nanoseconds before = 0;
   for (const trace::Interval& interval : trace.intervals) {

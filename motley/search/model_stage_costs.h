@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -25,10 +26,10 @@
 namespace motley::search {
 
 /// StageCosts of a model's own graph: layers of its chain (graph/layer_chain.h), each stage on one
-/// device or on several that are alike, in the ways of stage_ways.h, each with more or less of its
-/// forward pass done again (recompute_choice.h). Times are those of the model's
+/// device or on several that are alike, in the ways of stage_ways.h. Times are those of the model's
 /// program for one micro-batch on the unit alone, simulated: what its compute lane does and waits
-/// for, layer by layer. So are bytes (layer_holds.h).
+/// for, layer by layer. So are bytes (layer_holds.h), and what both are if forward passes are done
+/// again (recompute_choice.h).
 class ModelStageCosts : public StageCosts {
  public:
   /// Graph (not null), costs (not null) and problem must outlive it. Usage error where no device
@@ -42,7 +43,7 @@ class ModelStageCosts : public StageCosts {
   const std::vector<std::int64_t>& micro_batches() const override { return micro_batches_; }
   bool knows(std::size_t unit, std::int64_t micro_batch) const override;
   std::vector<LayerWork> work(std::size_t unit, std::int64_t micro_batch) const override;
-  std::vector<LayerBytes> bytes(std::size_t unit) const override { return bytes_[unit]; }
+  std::vector<LayerBytes> bytes(std::size_t unit) const override { return bytes_of(unit, keeps_); }
   Bytes held(std::size_t unit) const override { return held_[unit]; }
   /// As the programs' cost model prices a send.
   std::optional<Hop> hop(HopEnd from, HopEnd to, HopReach reach, Bytes bytes) const override;
@@ -55,18 +56,23 @@ class ModelStageCosts : public StageCosts {
   /// devices in any parts, at the micro-batch at which it takes least.
   Seconds least_step() const;
   std::vector<DeviceId> devices(const PlannedStage& stage) const;
-  /// The stage as a region of a plan.
-  plan::Region region(const PlannedStage& stage) const;
+  /// The stage as a region of a plan; `again`: by layer of the stage, how much is done again.
+  plan::Region region(const PlannedStage& stage, const std::vector<Recompute>& again) const;
+  /// What each layer holds if so much of it is done again.
+  const std::vector<LayerBytes>& bytes_of(std::size_t unit, Recompute how) const;
   /// Plans again with less memory of a pool, where what a layer holds was underestimated.
   void take_memory(std::size_t pool, double part);
-  /// From here on also stages that do more or less of their forward passes again.
-  void add_recomputing_units();
-  /// The same costs of devices that have memory without end.
-  std::vector<DevicePool> exchange_pools(std::vector<DevicePool> pools) {
-    return std::exchange(pools_.pools, std::move(pools));
+  /// From here on layers keep what they would if so much were done again, and take the time that so
+  /// much does. (At first nothing is.)
+  void recompute(Recompute keeps, Recompute takes) {
+    keeps_ = keeps;
+    takes_ = takes;
   }
 
  private:
+  /// By Recompute.
+  using LayerWorks = std::array<std::vector<LayerWork>, kRecomputes.size()>;
+
   ModelStageCosts(const PlannerInputs& inputs, const plan::Problem& problem)
       : inputs_(inputs),
         graph_(*inputs.graph),
@@ -74,18 +80,17 @@ class ModelStageCosts : public StageCosts {
         model_(inputs.costs->model(*problem.cluster)) {}
   void add_units();
   void find_speeds();
-  void add_unit(std::size_t pool, plan::Region ways, Recompute how);
+  void add_unit(std::size_t pool, plan::Region ways);
   void find_tied();
   void find_outputs();
   std::vector<std::int64_t> simulated(std::size_t unit) const;
-  std::vector<LayerBytes> find_bytes(std::size_t unit) const;
+  std::vector<LayerBytes> find_bytes(std::size_t unit, Recompute how) const;
   program::Program named(std::size_t unit, program::Program program) const;
   Result<synth::RuledSharding> split(const plan::Region& ways, std::int64_t micro_batch) const;
   const std::optional<program::Program>& lower(std::size_t unit, std::int64_t micro_batch) const;
-  std::optional<std::vector<LayerWork>> time(std::size_t unit, std::int64_t micro_batch) const;
+  std::optional<LayerWorks> time(std::size_t unit, std::int64_t micro_batch) const;
   std::vector<LayerWork> spread(const program::DeviceProgram& program, const trace::Trace& trace,
-                                const std::vector<char>& done_again) const;
-  const std::vector<char>& done_again(std::size_t unit) const;
+                                Recompute how) const;
 
   const PlannerInputs& inputs_;
   const graph::Graph& graph_;
@@ -95,20 +100,19 @@ class ModelStageCosts : public StageCosts {
   ClusterPools pools_;
   std::vector<StageUnit> units_;
   std::vector<plan::Region> ways_;                     // by unit
-  std::vector<Recompute> again_;                       // by unit
   std::vector<char> once_;                             // by operator: a step has it once
   std::map<Recompute, std::vector<char>> done_again_;  // by operator (find_done_again)
   std::vector<Bytes> held_;                            // by unit
   std::vector<double> speeds_;                         // by pool
   std::vector<std::int64_t> micro_batches_;
-  std::int64_t ways_batch_ = 1;                 // samples for which ways are found
-  std::vector<std::vector<LayerBytes>> bytes_;  // by unit
-  std::vector<double> parameter_bytes_;         // by layer
-  std::vector<Bytes> outputs_;                  // by layer: of a sample
+  std::int64_t ways_batch_ = 1;  // samples for which ways are found
+  Recompute keeps_ = Recompute::kNothing, takes_ = Recompute::kNothing;
+  std::vector<double> parameter_bytes_;  // by layer
+  std::vector<Bytes> outputs_;           // by layer: of a sample
   std::optional<std::pair<std::size_t, std::size_t>> tied_;
   std::vector<std::string> notes_;
-  mutable std::map<std::pair<std::size_t, std::int64_t>, std::optional<std::vector<LayerWork>>>
-      times_;
+  mutable std::map<std::pair<std::size_t, Recompute>, std::vector<LayerBytes>> bytes_;
+  mutable std::map<std::pair<std::size_t, std::int64_t>, std::optional<LayerWorks>> times_;
   /// Of the first device of the first unit that has the same ways, by it and micro-batch.
   mutable std::map<std::pair<std::size_t, std::int64_t>, std::optional<program::Program>> programs_;
   mutable std::map<std::tuple<std::size_t, std::size_t, HopReach, std::int64_t>, std::optional<Hop>>

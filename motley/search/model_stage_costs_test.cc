@@ -6,6 +6,7 @@
 #include <string>
 
 #include "motley/search/stage_planner.h"
+#include "motley/search/stage_recompute.h"
 #include "motley/search/stages/stage_sums.h"
 #include "motley/testing/golden.h"
 #include "motley/testing/invented_profile.h"
@@ -50,27 +51,51 @@ TEST_F(ModelStageCostsTest, UnitsAreOneTwoAndFourDevicesOfAHost) {
           << pool << " " << degree;
 }
 
-// What all layers take and hold on a unit is what the plan's program takes and holds.
+std::vector<Recompute> nothing(std::size_t layers) {
+  return std::vector<Recompute>(layers, Recompute::kNothing);
+}
+
+// What all layers take and hold on a unit is what the plan's program takes and holds, whatever is
+// done again.
 TEST_F(ModelStageCostsTest, AllLayersAreTheWholeProgram) {
   ASSERT_NE(costs_, nullptr);
-  const StageSums sums(*costs_);
   const std::size_t layers = costs_->layers();
-  for (std::size_t unit = 0; unit < costs_->units().size(); ++unit) {
-    plan::Plan plan = plan::blank_plan(problem_);
-    plan.replicas = {{kBatch, {costs_->region({0, layers, unit, 0, 0})}, 1}};
-    const auto price = invented_.evaluator().price(plan);
-    ASSERT_TRUE(price) << price.error().message;
-    ASSERT_TRUE(costs_->knows(unit, kBatch));
-    const WorkSums& work = sums.work(unit, kBatch);
-    const double ratio = (work.pass(0, layers) + work.update[layers]) / price->step.value;
-    EXPECT_GT(ratio, 0.98) << unit;
-    // What is done again hides exchanges of gradients that it does not need.
-    const bool hides = costs_->units()[unit].recomputes && costs_->units()[unit].degree > 1;
-    EXPECT_LT(ratio, hides ? 1.1 : 1.02) << unit;
-    const std::int64_t held = sums.bytes(unit, 0, layers).total(kBatch, 1);
-    EXPECT_NEAR(static_cast<double>(held) / static_cast<double>(price->peaks[0].value), 1, 0.1)
-        << unit;
+  for (const Recompute how : kRecomputes) {
+    costs_->recompute(how, how);
+    const StageSums sums(*costs_);
+    for (std::size_t unit = 0; unit < costs_->units().size(); ++unit) {
+      plan::Plan plan = plan::blank_plan(problem_);
+      plan.replicas = {
+          {kBatch, {costs_->region({0, layers, unit, 0, 0}, std::vector(layers, how))}, 1}};
+      EXPECT_EQ(plan.replicas[0].regions[0].recomputes.empty(), how == Recompute::kNothing);
+      const auto price = invented_.evaluator().price(plan);
+      ASSERT_TRUE(price) << price.error().message;
+      ASSERT_TRUE(costs_->knows(unit, kBatch));
+      const WorkSums& work = sums.work(unit, kBatch);
+      const double ratio = (work.pass(0, layers) + work.update[layers]) / price->step.value;
+      EXPECT_GT(ratio, 0.98) << unit;
+      // What is done again hides exchanges of gradients that it does not need.
+      const bool hides = how != Recompute::kNothing && costs_->units()[unit].degree > 1;
+      EXPECT_LT(ratio, hides ? 1.1 : 1.02) << unit;
+      const std::int64_t held = sums.bytes(unit, 0, layers).total(kBatch, 1);
+      EXPECT_NEAR(static_cast<double>(held) / static_cast<double>(price->peaks[0].value), 1, 0.1)
+          << unit;
+    }
   }
+}
+
+// What is lacking is saved by as few layers as it takes, cheap operators first.
+TEST_F(ModelStageCostsTest, MemoryIsSavedLayerByLayer) {
+  ASSERT_NE(costs_, nullptr);
+  const std::size_t layers = costs_->layers();
+  const PlannedStage all{0, layers, 0, 0, 0};
+  std::vector<Recompute> again = nothing(layers);
+  ASSERT_TRUE(save_memory(*costs_, all, {kBatch, 1}, Bytes(1), again));
+  EXPECT_EQ(std::count(again.begin(), again.end(), Recompute::kCheap), 1);
+  EXPECT_EQ(std::count(again.begin(), again.end(), Recompute::kAll), 0);
+  EXPECT_FALSE(save_memory(*costs_, all, {kBatch, 1}, Bytes(std::int64_t{1} << 40), again));
+  EXPECT_GT(std::count(again.begin(), again.end(), Recompute::kAll), 1);
+  EXPECT_EQ(again.back(), Recompute::kNothing);  // its backward pass comes at once
 }
 
 // A stage of several devices has its operators' ways, and its parameters' alone.
@@ -79,8 +104,8 @@ TEST_F(ModelStageCostsTest, RegionsHaveWhatTheirLayersHave) {
   const std::size_t layers = costs_->layers(), half = layers / 2;
   for (std::size_t unit = 0; unit < costs_->units().size(); ++unit) {
     if (costs_->units()[unit].degree != 2) continue;
-    const plan::Region first = costs_->region({0, half, unit, 0, 0}),
-                       second = costs_->region({half, layers, unit, 0, 2});
+    const plan::Region first = costs_->region({0, half, unit, 0, 0}, nothing(half)),
+                       second = costs_->region({half, layers, unit, 0, 2}, nothing(layers - half));
     EXPECT_EQ(first.operators.size() + second.operators.size(), invented_.model().graph.ops.size());
     EXPECT_NE(first.devices, second.devices);
     plan::Plan plan = plan::blank_plan(problem_);
@@ -107,7 +132,10 @@ TEST_F(ModelStageCostsTest, LeastStepIsBelowEveryPlan) {
   EXPECT_GT(least.value, 0);
   for (std::size_t unit = 0; unit < costs_->units().size(); ++unit) {
     plan::Plan plan = plan::blank_plan(problem_);
-    plan.replicas = {{kBatch, {costs_->region({0, costs_->layers(), unit, 0, 0})}, 1}};
+    plan.replicas = {
+        {kBatch,
+         {costs_->region({0, costs_->layers(), unit, 0, 0}, nothing(costs_->layers()))},
+         1}};
     EXPECT_LT(least, invented_.evaluator().price(plan)->step);
   }
 }

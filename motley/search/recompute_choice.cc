@@ -30,7 +30,9 @@ bool is_cheap(const graph::Graph& graph, std::size_t op) {
 std::vector<char> find_own_values(const graph::Graph& graph, const graph::LayerChain& chain,
                                   const std::vector<ValueId>& roots) {
   std::vector<char> is_own(graph.values.size(), 1);
-  const auto layer_of = [&](ValueId root) { return chain.of_op[graph.value(root).producer.index()]; };
+  const auto layer_of = [&](ValueId root) {
+    return chain.of_op[graph.value(root).producer.index()];
+  };
   for (std::size_t i = 0; i < graph.ops.size(); ++i)
     graph::for_each_value(graph.ops[i].arguments, [&](ValueId value) {
       const ValueId root = roots[value.index()];
@@ -66,12 +68,11 @@ std::vector<char> find_done_again(const graph::Graph& graph, const graph::LayerC
   std::vector<char> may_be(graph.ops.size(), 0);
   for (std::size_t i = 0; i < graph.ops.size(); ++i) {
     const graph::Op& op = graph.ops[i];
-    may_be[i] = op.direction == graph::Direction::kForward && once[i] == 0 &&
-                chain.of_op[i] + 1 < chain.names.size() &&
-                (how == Recompute::kAll || is_cheap(graph, i)) &&
-                std::all_of(op.outputs.begin(), op.outputs.end(), [&](ValueId output) {
-                  return is_own[roots[output.index()].index()] != 0;
-                });
+    may_be[i] =
+        op.direction == graph::Direction::kForward && once[i] == 0 &&
+        chain.of_op[i] + 1 < chain.names.size() && (how == Recompute::kAll || is_cheap(graph, i)) &&
+        std::all_of(op.outputs.begin(), op.outputs.end(),
+                    [&](ValueId output) { return is_own[roots[output.index()].index()] != 0; });
   }
   // Operands of the backward pass, and of what is done again for them.
   const graph::Reach live = graph::find_live(graph);

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <set>
 #include <utility>
@@ -15,6 +14,7 @@
 #include "motley/search/portfolio.h"
 #include "motley/search/split/water_filling.h"
 #include "motley/search/spmd/spmd_planner.h"
+#include "motley/search/stage_recompute.h"
 #include "motley/search/stages/stage_search.h"
 #include "motley/search/stages/stage_sums.h"
 
@@ -26,9 +26,9 @@ constexpr int kMemoryRounds = 4;          // of planning again with less memory
 constexpr std::size_t kMostPrograms = 4;  // plans of a round, by their programs
 /// What several devices exchange in one micro-batch alone is partly hidden beside others.
 constexpr double kHiddenAtMost = 1.05;
-/// What part of the time plans would have to take without limits of memory.
-constexpr double kWorthRecomputing = 0.97;
-constexpr Bytes kEndless{std::numeric_limits<std::int64_t>::max() / 4};
+/// Of others beside the best, in its time.
+constexpr double kWorthPricing = 1.3;
+constexpr int kMostRepairs = 3;  // of what lacks memory
 /// By how much quicker what lacks memory has to be, for which it is planned again with less.
 constexpr double kWorthPlanningAgain = 0.02;
 
@@ -39,51 +39,44 @@ class StagePlanning {
       : inputs_(inputs), problem_(problem), costs_(costs), outcome_(outcome) {}
 
   Result<void> run() {
-    MOTLEY_RETURN_IF_ERROR(plan_in_rounds());
-    MOTLEY_ASSIGN(const bool lacks, lacks_memory());
-    if (!lacks) return {};
-    costs_.add_recomputing_units();
-    return plan_in_rounds();
+    MOTLEY_RETURN_IF_ERROR(plan_in_rounds(kMemoryRounds));
+    // What would fit if all forward passes were done again, and quick if none were.
+    costs_.recompute(Recompute::kAll, Recompute::kNothing);
+    MOTLEY_RETURN_IF_ERROR(plan_in_rounds(1));
+    if (!outcome_.plan) {
+      costs_.recompute(Recompute::kAll, Recompute::kAll);
+      MOTLEY_RETURN_IF_ERROR(plan_in_rounds(kMemoryRounds));
+    }
+    if (!outcome_.plan) outcome_.why.insert(outcome_.why.end(), refused_.begin(), refused_.end());
+    return {};
   }
 
  private:
-  /// Would plans be quicker, or be there at all, if memory had no end?
-  Result<bool> lacks_memory() {
-    std::vector<DevicePool> endless = costs_.pools();
-    for (DevicePool& pool : endless) pool.memory = kEndless;
-    const std::vector<DevicePool> pools = costs_.exchange_pools(std::move(endless));
-    const auto found = find_stage_plan({&costs_, problem_.global_batch, {}, false});
-    costs_.exchange_pools(pools);
-    MOTLEY_RETURN_IF_ERROR(found);
-    return found->best &&
-           (!outcome_.plan || found->best->price.step.value < last_ * kWorthRecomputing);
-  }
+  /// By replica, stage and its layers.
+  using Again = std::vector<std::vector<std::vector<Recompute>>>;
 
-  Result<void> plan_in_rounds() {
+  Result<void> plan_in_rounds(int rounds) {
     sums_.emplace(costs_);
-    for (int round = 0; round < kMemoryRounds; ++round) {
+    for (int round = 0; round < rounds; ++round) {
       MOTLEY_ASSIGN(const StageOutcome found,
                     find_stage_plan({&costs_, problem_.global_batch, {}, false}));
-      if (round == 0) MOTLEY_RETURN_IF_ERROR(note_bound());
+      if (!has_bound_) MOTLEY_RETURN_IF_ERROR(note_bound());
+      has_bound_ = true;
       if (!found.best) {
         for (const std::string& why : found.why)
-          if (!outcome_.plan && round == 0) outcome_.why.push_back("in stages: " + why);
+          if (!outcome_.plan && round == 0) refused_.insert("in stages: " + why);
         break;
       }
-      last_ = found.best->price.step.value;
       lacking_.clear();
       is_worth_more_ = false;
-      std::vector<const PricedStagePlan*> plans = {&*found.best};
-      for (const PricedStagePlan& each : found.runner_ups) plans.push_back(&each);
-      plans.resize(std::min(plans.size(), kMostPrograms));
-      for (const PricedStagePlan* each : plans) {
-        if (outcome_.plan && each->price.step >= outcome_.predicted_step * kHiddenAtMost) continue;
-        MOTLEY_RETURN_IF_ERROR(consider(*each));
-      }
+      MOTLEY_RETURN_IF_ERROR(consider(*found.best));
+      const double most = found.best->price.step.value * kWorthPricing;
+      for (std::size_t i = 0; i < std::min(found.runner_ups.size(), kMostPrograms - 1); ++i)
+        if (found.runner_ups[i].price.step.value <= most || round + 1 == rounds)
+          MOTLEY_RETURN_IF_ERROR(consider(found.runner_ups[i]));
       if (lacking_.empty() || (outcome_.plan && !is_worth_more_)) break;
       for (const auto& [pool, part] : lacking_) costs_.take_memory(pool, part);
     }
-    if (!outcome_.plan) outcome_.why.insert(outcome_.why.end(), refused_.begin(), refused_.end());
     return {};
   }
 
@@ -99,7 +92,7 @@ class StagePlanning {
     return set_bound(std::min(outcome_.lower_bound, least), was_ended, outcome_);
   }
 
-  plan::Plan translate(const PricedStagePlan& found) const {
+  plan::Plan translate(const PricedStagePlan& found, const Again& again) const {
     plan::Plan plan = plan::blank_plan(problem_);
     for (std::size_t r = 0; r < found.plan.replicas.size(); ++r) {
       const StageReplica& replica = found.plan.replicas[r];
@@ -108,7 +101,7 @@ class StagePlanning {
       made.micro_batches = static_cast<std::int64_t>(micro_batch_sizes(replica).size());
       for (std::size_t s = 0; s < replica.stages.size(); ++s) {
         const PlannedStage& stage = replica.stages[s];
-        plan::Region region = costs_.region(stage);
+        plan::Region region = costs_.region(stage, again[r][s]);
         if (replica.stages.size() > 1) {
           region.ahead = found.price.spans[r][s].in_flight;
           region.lag = find_lag(replica, s);
@@ -144,62 +137,104 @@ class StagePlanning {
     return std::round(100 * longest / work.pass(here.first, here.end)) / 100;
   }
 
-  /// Prices a plan by its program and takes it if it fits and is the best; else notes what it
-  /// lacks.
+  /// Prices a plan by its program and takes it if it is the best, with as much done again as it
+  /// needs to fit; if it does not, notes what it lacks.
   Result<void> consider(const PricedStagePlan& found) {
-    const plan::Plan plan = translate(found);
-    const auto price = inputs_.evaluator->price(plan);
-    if (price) {
-      static int number = 0;
-      FILE* f = fopen(fmt::format("/tmp/dump{}.json", number++).c_str(), "w");
-      fmt::print(f, "{}", plan::print_plan(plan, *problem_.cluster));
-      fclose(f);
-      for (const auto& r : found.price.spans)
-        for (const auto& s : r) fmt::print(stderr, "span inflight {}\n", s.in_flight);
-      fmt::print(stderr, "plan est {:.4f} true {:.4f}:", found.price.step.value, price->step.value);
-      for (const auto& r : found.plan.replicas) {
-        fmt::print(stderr, " [{} samples mb {}", r.samples, r.micro_batch);
-        for (const auto& st : r.stages) fmt::print(stderr, " {}-{}@{}", st.first, st.end, st.unit);
-        fmt::print(stderr, "]");
+    if (outcome_.plan && found.price.step >= outcome_.predicted_step * kHiddenAtMost) return {};
+    Again again;
+    for (const StageReplica& replica : found.plan.replicas) {
+      std::vector<std::vector<Recompute>>& stages = again.emplace_back();
+      for (const PlannedStage& stage : replica.stages)
+        stages.emplace_back(stage.end - stage.first, Recompute::kNothing);
+    }
+    std::map<std::size_t, double> lacking;  // pool -> the part of its memory that it may use
+    double step = 0;
+    for (int tried = 0; tried <= kMostRepairs; ++tried) {
+      const plan::Plan plan = translate(found, again);
+      const auto price = inputs_.evaluator->price(plan);
+      if (!price) {
+        // Not every graph can be cut into micro-batches, nor what is split so for each number of
+        // them.
+        const std::set<std::string> codes = {"synth.accumulation", "synth.unsupported",
+                                             "plan.stale"};
+        if (!codes.contains(price.error().code)) return tl::make_unexpected(price.error());
+        refused_.insert("no stages: " + price.error().message);
+        return {};
       }
-      fmt::print(stderr, "\n");
+      ++outcome_.considered;
+      const std::map<DeviceId, Bytes> missing = find_missing(plan, *price);
+      if (missing.empty()) return take(found, plan, *price);
+      if (tried == 0) {
+        step = price->step.value;
+        lacking = find_lacking_parts(found.plan, missing);
+      }
+      if (outcome_.plan && price->step >= outcome_.predicted_step) break;
+      if (!save(found, missing, again)) break;
     }
-    if (!price) {
-      // Not every graph can be cut into micro-batches, nor what is split so for each number of
-      // them.
-      const std::set<std::string> codes = {"synth.accumulation", "synth.unsupported", "plan.stale"};
-      if (!codes.contains(price.error().code)) return tl::make_unexpected(price.error());
-      refused_.insert("no stages: " + price.error().message);
-      return {};
-    }
-    ++outcome_.considered;
-    const std::vector<plan::Member> members = plan::members(plan);
-    bool fits = true;
-    for (std::size_t rank = 0; rank < members.size(); ++rank) {
-      const auto& memory = problem_.cluster->device(members[rank].device).memory;
-      if (!memory || price->peaks[rank] <= *memory) continue;
-      fits = false;
-      const std::size_t pool = pool_of(found.plan, members[rank].device);
-      const double part =
-          static_cast<double>(memory->value) / static_cast<double>(price->peaks[rank].value) * 0.98;
+    for (const auto& [pool, part] : lacking) {
       const auto [known, is_new] = lacking_.try_emplace(pool, part);
       known->second = std::min(known->second, part);
     }
-    if (!fits) {
-      const double known = outcome_.plan ? outcome_.predicted_step.value : INFINITY;
-      is_worth_more_ = is_worth_more_ || price->step.value < known * (1 - kWorthPlanningAgain);
-      return {};
+    const double known = outcome_.plan ? outcome_.predicted_step.value : INFINITY;
+    is_worth_more_ = is_worth_more_ || step < known * (1 - kWorthPlanningAgain);
+    return {};
+  }
+
+  /// By device that has too little memory, how much.
+  std::map<DeviceId, Bytes> find_missing(const plan::Plan& plan, const plan::Price& price) const {
+    std::map<DeviceId, Bytes> missing;
+    const std::vector<plan::Member> members = plan::members(plan);
+    for (std::size_t rank = 0; rank < members.size(); ++rank) {
+      const auto& memory = problem_.cluster->device(members[rank].device).memory;
+      if (memory && price.peaks[rank] > *memory)
+        missing[members[rank].device] = price.peaks[rank] - *memory;
     }
-    if (outcome_.plan && price->step >= outcome_.predicted_step) {
+    return missing;
+  }
+
+  std::map<std::size_t, double> find_lacking_parts(const StagePlan& plan,
+                                                   const std::map<DeviceId, Bytes>& missing) const {
+    std::map<std::size_t, double> lacking;
+    for (const auto& [device, bytes] : missing) {
+      const auto memory = static_cast<double>(problem_.cluster->device(device).memory->value);
+      const double part = memory / (memory + static_cast<double>(bytes.value)) * 0.98;
+      const auto [known, is_new] = lacking.try_emplace(pool_of(plan, device), part);
+      known->second = std::min(known->second, part);
+    }
+    return lacking;
+  }
+
+  /// Is more done again now in all stages that need it?
+  bool save(const PricedStagePlan& found, const std::map<DeviceId, Bytes>& missing,
+            Again& again) const {
+    for (std::size_t r = 0; r < found.plan.replicas.size(); ++r) {
+      const StageReplica& replica = found.plan.replicas[r];
+      for (std::size_t s = 0; s < replica.stages.size(); ++s) {
+        Bytes most(0);
+        for (const DeviceId device : costs_.devices(replica.stages[s]))
+          if (const auto lacks = missing.find(device); lacks != missing.end())
+            most = std::max(most, lacks->second);
+        const KeptSamples samples{found.price.spans[r][s].in_flight * replica.micro_batch,
+                                  replica.micro_batch};
+        if (most.value > 0 && !save_memory(costs_, replica.stages[s], samples, most, again[r][s]))
+          return false;
+      }
+    }
+    return true;
+  }
+
+  Result<void> take(const PricedStagePlan& found, const plan::Plan& plan,
+                    const plan::Price& price) {
+    if (outcome_.plan && price.step >= outcome_.predicted_step) {
       if (plan::has_stages(*outcome_.plan) && plan != *outcome_.plan)
-        outcome_.runner_ups.push_back({shape_text(plan), price->step});
+        outcome_.runner_ups.push_back({shape_text(plan), price.step});
       return {};
     }
-    outcome_.lower_bound = std::min(outcome_.lower_bound, price->step);
+    outcome_.lower_bound = std::min(outcome_.lower_bound, price.step);
     if (outcome_.plan && plan::has_stages(*outcome_.plan))
       outcome_.runner_ups.insert(outcome_.runner_ups.begin(),
                                  {shape_text(*outcome_.plan), outcome_.predicted_step});
-    MOTLEY_RETURN_IF_ERROR(take_better(problem_, plan, *price, {}, outcome_));
+    MOTLEY_RETURN_IF_ERROR(take_better(problem_, plan, price, {}, outcome_));
     outcome_.stage_names = name_stages(found.plan);
     return {};
   }
@@ -244,8 +279,8 @@ class StagePlanning {
   ModelStageCosts& costs_;
   plan::PlanOutcome& outcome_;
   std::optional<StageSums> sums_;
-  std::set<std::string> refused_;          // why plans cannot be run
-  double last_ = INFINITY;                 // step of what was found last
+  std::set<std::string> refused_;  // why plans cannot be run
+  bool has_bound_ = false;
   bool is_worth_more_ = false;             // does something lack memory that is quicker?
   std::map<std::size_t, double> lacking_;  // pool -> the part of its memory that a plan may use
 };
