@@ -37,6 +37,7 @@ Json region_to_json(const Region& region, const cluster::Cluster& cluster) {
   if (region.speed != 1) json["speed"] = region.speed;
   if (region.lag != 0) json["lag"] = region.lag;
   if (!region.recomputes.empty()) json["recompute"] = ranges_to_json(region.recomputes);
+  if (region.late_weights) json["late_weights"] = true;
   // Absent where one device does all, so that plans of before there were sharded regions stay
   // equal.
   if (region.operators.empty() && region.parameters.empty()) return json;
@@ -198,6 +199,9 @@ Result<Region> region_from_json(const Json& json, const std::string& where,
   }
   if (object.has("speed")) {
     MOTLEY_ASSIGN(region.speed, object.number("speed"));
+  }
+  if (object.has("late_weights")) {
+    MOTLEY_ASSIGN(region.late_weights, object.boolean("late_weights"));
   }
   if (object.has("lag")) {
     MOTLEY_ASSIGN(region.lag, object.number("lag"));

@@ -118,6 +118,22 @@ std::string idle_line(const plan::PlanOutcome& outcome, const cluster::Cluster& 
   return text + "\n";
 }
 
+/// What is done again, stage by stage.
+std::string again_lines(const plan::Plan& plan) {
+  std::string text;
+  for (std::size_t r = 0; r < plan.replicas.size(); ++r)
+    for (std::size_t g = 0; g < plan.replicas[r].regions.size(); ++g) {
+      std::int64_t operators = 0;
+      for (const plan::OpRange& range : plan.replicas[r].regions[g].recomputes)
+        operators += range.end - range.first;
+      if (operators > 0)
+        text += fmt::format(
+            "  {}.{}: {} operators of the forward pass are done again in the backward pass\n", r, g,
+            operators);
+    }
+  return text;
+}
+
 std::string print_why(const plan::PlanOutcome& outcome) {
   std::string text = outcome.why.empty() ? "" : "\n";
   for (const std::string& line : outcome.why) text += "  " + line + "\n";
@@ -163,7 +179,7 @@ std::string print_outcome(const plan::PlanOutcome& outcome, const cluster::Clust
   std::vector<std::pair<std::string, std::string>> rows;
   if (plan::has_stages(*outcome.plan)) {
     text += stage_table(outcome, cluster) + idle_line(outcome, cluster);
-    return text + print_why(outcome);
+    return text + again_lines(*outcome.plan) + print_why(outcome);
   }
   text += fmt::format("\n  {:<10} {:>8} {:>7}  {}\n", "device", "samples", "share", "peak memory");
   for (const auto& [id, samples] : plan::members(*outcome.plan)) {
@@ -179,7 +195,7 @@ std::string print_outcome(const plan::PlanOutcome& outcome, const cluster::Clust
   for (const DeviceId id : outcome.idle)
     rows.emplace_back(cluster.device(id).name, fmt::format("{:>8} {:>7}  idle", 0, "0%"));
   text += print_rows(rows);
-  return text + print_why(outcome);
+  return text + again_lines(*outcome.plan) + print_why(outcome);
 }
 
 std::string print_comparison(const RunFigures& predicted, const RunFigures& measured) {

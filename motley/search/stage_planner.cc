@@ -29,6 +29,8 @@ constexpr double kHiddenAtMost = 1.05;
 /// Of others beside the best, in its time.
 constexpr double kWorthPricing = 1.3;
 constexpr int kMostRepairs = 3;  // of what lacks memory
+/// Part of the step for which the busiest stage waits.
+constexpr double kWorthFilling = 0.03;
 /// By how much quicker what lacks memory has to be, for which it is planned again with less.
 constexpr double kWorthPlanningAgain = 0.02;
 
@@ -48,7 +50,7 @@ class StagePlanning {
       MOTLEY_RETURN_IF_ERROR(plan_in_rounds(kMemoryRounds));
     }
     if (!outcome_.plan) outcome_.why.insert(outcome_.why.end(), refused_.begin(), refused_.end());
-    return {};
+    return put_weights_off();
   }
 
  private:
@@ -204,6 +206,24 @@ class StagePlanning {
     return lacking;
   }
 
+  /// Where the busiest stage waits, gradients of weights may fill that.
+  Result<void> put_weights_off() {
+    if (!best_) return {};
+    double busiest = 0;
+    plan::Plan plan = *outcome_.plan;
+    for (std::size_t r = 0; r < plan.replicas.size(); ++r)
+      for (std::size_t s = 0; s < plan.replicas[r].regions.size(); ++s) {
+        plan.replicas[r].regions[s].late_weights = plan.replicas[r].regions.size() > 1;
+        busiest = std::max(busiest, best_->price.spans[r][s].compute.value);
+      }
+    if (plan == *outcome_.plan || busiest > best_->price.step.value * (1 - kWorthFilling))
+      return {};
+    const auto price = inputs_.evaluator->price(plan);
+    if (!price || price->step >= outcome_.predicted_step || !find_missing(plan, *price).empty())
+      return {};
+    return take(*best_, plan, *price);
+  }
+
   /// Is more done again now in all stages that need it?
   bool save(const PricedStagePlan& found, const std::map<DeviceId, Bytes>& missing,
             Again& again) const {
@@ -236,6 +256,7 @@ class StagePlanning {
                                  {shape_text(*outcome_.plan), outcome_.predicted_step});
     MOTLEY_RETURN_IF_ERROR(take_better(problem_, plan, price, {}, outcome_));
     outcome_.stage_names = name_stages(found.plan);
+    best_ = PricedStagePlan(found);
     return {};
   }
 
@@ -281,6 +302,7 @@ class StagePlanning {
   std::optional<StageSums> sums_;
   std::set<std::string> refused_;  // why plans cannot be run
   bool has_bound_ = false;
+  std::optional<PricedStagePlan> best_;    // whose program the outcome has; none: another plan's
   bool is_worth_more_ = false;             // does something lack memory that is quicker?
   std::map<std::size_t, double> lacking_;  // pool -> the part of its memory that a plan may use
 };
@@ -289,7 +311,9 @@ class StagePlanning {
 
 Result<void> consider_stages(const PlannerInputs& inputs, const plan::Problem& problem,
                              plan::PlanOutcome& outcome) {
-  if (inputs.graph == nullptr || inputs.costs == nullptr || problem.devices.size() < 2) return {};
+  if (inputs.graph == nullptr || inputs.costs == nullptr) return {};
+  // One device may do its forward pass again; what fits as it is needs nothing.
+  if (problem.devices.size() < 2 && outcome.plan) return {};
   const auto costs = ModelStageCosts::make(inputs, problem);
   if (!costs) return {};
   return StagePlanning(inputs, problem, **costs, outcome).run();

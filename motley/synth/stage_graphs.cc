@@ -80,8 +80,8 @@ class StageCutter {
     std::size_t op, stage;
     auto operator<=>(const Instance&) const = default;
   };
-  /// Key of a task: micro-batch, stage, backward, level.
-  using TaskKey = std::tuple<std::int64_t, std::size_t, bool, std::int64_t>;
+  /// Key of a task: micro-batch, stage, pass, level.
+  using TaskKey = std::tuple<std::int64_t, std::size_t, StageTask::Pass, std::int64_t>;
 
   void lay_out() {
     std::map<DeviceId, std::size_t> rank_of;
@@ -192,12 +192,19 @@ class StageCutter {
     std::int64_t pass = 0, level = 0;
     bool is_backward = false;
     bool is_free = false;  // backward, of what forward passes made alone
+    bool is_late = false;  // backward, and nothing that others wait for depends on it
+
+    StageTask::Pass kind() const {
+      if (!is_backward) return StageTask::Pass::kForward;
+      return is_late ? StageTask::Pass::kWeights : StageTask::Pass::kBackward;
+    }
   };
   using Spots = std::map<Instance, Spot>;
 
   void find_order() {
     Spots spots = find_spots();
     put_off(spots);
+    find_late(spots);
     std::map<TaskKey, std::size_t> known;
     std::vector<StageTask> tasks;
     std::vector<std::vector<Instance>> members;
@@ -206,15 +213,10 @@ class StageCutter {
     for (const auto& [instance, spot] : spots) {
       const auto& [op, stage] = instance;
       const auto [entry, is_new] =
-          known.try_emplace({spot.pass, stage, spot.is_backward, spot.level}, tasks.size());
+          known.try_emplace({spot.pass, stage, spot.kind(), spot.level}, tasks.size());
       const std::size_t task = entry->second;
       if (is_new) {
-        using Pass = StageTask::Pass;
-        tasks.push_back({stage,
-                         static_cast<std::size_t>(spot.pass),
-                         spot.is_backward ? Pass::kBackward : Pass::kForward,
-                         0,
-                         {}});
+        tasks.push_back({stage, static_cast<std::size_t>(spot.pass), spot.kind(), 0, {}});
         members.emplace_back();
         needs.emplace_back();
       }
@@ -280,6 +282,30 @@ class StageCutter {
       });
     }
   }
+
+  /// Gradients of weights, in regions that do them late and give others gradients, too.
+  void find_late(Spots& spots) const {
+    std::set<Instance> leads;  // backward, to what others wait for
+    std::set<std::size_t> gives;
+    for (auto at = spots.rbegin(); at != spots.rend(); ++at) {
+      const auto& [instance, spot] = *at;
+      if (!spot.is_backward || !is_late_region(instance.stage)) continue;
+      if (passing_.contains({instance.op, instance.stage})) {
+        leads.insert(instance);
+        gives.insert(instance.stage);
+      }
+      if (leads.contains(instance))
+        for_each_operand(instance.op, instance.stage, [&](ValueId value) {
+          const Instance from = maker(value, instance.stage);
+          if (from.stage == instance.stage) leads.insert(from);
+        });
+    }
+    for (auto& [instance, spot] : spots)
+      spot.is_late =
+          spot.is_backward && gives.contains(instance.stage) && !leads.contains(instance);
+  }
+
+  bool is_late_region(std::size_t stage) const { return step_.stages[stage].region->late_weights; }
 
   /// Where the value comes from that a stage reads.
   Instance maker(ValueId value, std::size_t stage) const {

@@ -53,6 +53,12 @@ class ListScheduler {
   /// Never nothing: a task begins behind those that it needs.
   double length(std::size_t task) const { return std::max(tasks_[task].work, 1e-9); }
 
+  /// Least first.
+  static int urgency(StageTask::Pass pass) {
+    if (pass == StageTask::Pass::kBackward) return 0;
+    return pass == StageTask::Pass::kForward ? 1 : 2;
+  }
+
   bool has_begun(const StageTask& task) const {
     return progress_[task.region].micro_batches.at(task.micro_batch).has_begun;
   }
@@ -96,7 +102,7 @@ class ListScheduler {
       const double time = earliest(t);
       const bool is_backward = task.pass == StageTask::Pass::kBackward;
       if (is_backward && has_begun(task) && begins[task.region] < time + length(t)) continue;
-      const std::tuple key(time, is_backward ? 0 : 1, task.micro_batch, t);
+      const std::tuple key(time, urgency(task.pass), task.micro_batch, t);
       if (best < tasks_.size() && least <= key) continue;
       best = t;
       least = key;

@@ -9,7 +9,11 @@ namespace motley::synth {
 /// What one region does of one micro-batch without waiting for others on the way: consecutive
 /// operators of the forward or of the backward pass.
 struct StageTask {
-  enum class Pass : std::uint8_t { kForward, kBackward };
+  enum class Pass : std::uint8_t {
+    kForward,
+    kBackward,
+    kWeights,  ///< of the backward pass, what no other region waits for
+  };
 
   std::size_t region = 0;
   std::size_t micro_batch = 0;
@@ -26,14 +30,14 @@ struct TaskPlace {
 };
 
 /// The order in which the tasks begin, such that none waits for a later one: list scheduling on a
-/// clock. The task that can begin first does; of those that can begin at once backward ones, then
-/// lower micro-batches, then lower numbers. A micro-batch begins in a region when those before it
-/// have and fewer than `ahead` are under way, which ends with the last of its tasks there. A
-/// backward task lets the next micro-batch begin before it, if that can before it would be over: so
-/// the regions behind have work while messages are on their way, which takes the `lag` of the
-/// region that gets them. `ahead` of S, S - 1, ... 1 in a chain of S regions is 1F1B, as many as
-/// there are micro-batches GPipe. Tasks are acyclic, and those of a micro-batch need none of a
-/// later one. O(tasks x tasks ready at once).
+/// clock. The task that can begin first does; of those that can begin at once backward ones,
+/// forward ones, those of weights, then lower micro-batches, then lower numbers. A micro-batch
+/// begins in a region when those before it have and fewer than `ahead` are under way, which ends
+/// with the last of its tasks there. A backward task lets the next micro-batch begin before it, if
+/// that can before it would be over: so the regions behind have work while messages are on their
+/// way, which takes the `lag` of the region that gets them. `ahead` of S, S - 1, ... 1 in a chain
+/// of S regions is 1F1B, as many as there are micro-batches GPipe. Tasks are acyclic, and those of
+/// a micro-batch need none of a later one. O(tasks x tasks ready at once).
 ///
 /// Example: two regions of a device each, 1 forward and 2 backward, two micro-batches, ahead 2 and
 /// 1: F0, F1 and after F0 on the other f0; there b0 follows at 2, f1 at 4, b1 at 5; B0 at 4, B1

@@ -72,6 +72,21 @@ TEST(OrderTasks, WhatIsOnItsWayIsWaitedForWithOtherWork) {
   EXPECT_EQ(order_in(tasks, {{{0}, 2, 1}, {{1}, 1, 1}}, 0), " F0 F1 B0 F2 B1 F3 B2 B3");
 }
 
+// Gradients of weights come when there is nothing else to do: here in the end.
+TEST(OrderTasks, GradientsOfWeightsFillWhatWouldBeWaiting) {
+  std::vector<StageTask> tasks = chain(2, 2);
+  for (StageTask& task : tasks)
+    if (task.region == 1 && task.pass == Pass::kBackward) task.work = 1;
+  for (const std::size_t micro_batch : {0, 1}) {
+    const std::size_t backward = 2 * (micro_batch * 2 + 1) + 1;
+    tasks.push_back({1, micro_batch, Pass::kWeights, 1, {backward}});
+  }
+  std::string text;
+  for (const std::size_t t : order_tasks(tasks, {{{0}, 2}, {{1}, 2}}))
+    if (tasks[t].region == 1) text += std::string("FBW")[static_cast<std::size_t>(tasks[t].pass)];
+  EXPECT_EQ(text, "FFBBWW");
+}
+
 // One device has both ends: it does one thing at a time, in an order that never waits for itself.
 TEST(OrderTasks, RegionsOfOneDeviceTakeTurns) {
   const std::vector<TaskPlace> places = {{{0}, 3}, {{1}, 2}, {{0}, 1}};

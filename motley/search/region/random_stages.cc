@@ -88,6 +88,7 @@ class StageDrawer {
       if (region.covers.empty()) continue;
       if (below(2) == 0) region.ahead = static_cast<std::int64_t>(1 + below(kMostPasses));
       draw_recomputes(region);
+      region.late_weights = below(2) == 0;
       replica.regions.push_back(std::move(region));
     }
     for (std::size_t g = 0; g < replica.regions.size(); ++g) draw_devices(replica, g, devices);

@@ -25,7 +25,7 @@ struct StageRange {
 /// each replica's operators by stretches of the graph, by modules (a pipeline: what belongs to the
 /// backward pass goes with the forward pass of its module), or one by one; regions of one device or
 /// of several that split operators at random; how many micro-batches may be under
-/// way; which operators are done again. Devices may
+/// way; which operators are done again; whether gradients of weights are done late. Devices may
 /// be in several regions of a replica. A model that needs all samples at once stays one replica and
 /// one micro-batch. Same seed, same result; everything that lowering has can come.
 std::vector<plan::Replica> draw_stages(const graph::Graph& graph, const StageRange& range,
