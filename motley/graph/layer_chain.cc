@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -39,14 +40,15 @@ std::string layer_of_name(const std::string& name) {
   return dot == std::string::npos ? name : name.substr(0, dot);
 }
 
-/// Where the graph does not say an operator's module: that of the parameter that it reads, or "".
+/// Where the graph says less of an operator's module than the parameter that it reads, as where
+/// modules were called under autocast: the layer of that; "" elsewhere.
 std::string layer_by_parameter(const Graph& graph, const Op& op) {
   std::string path;
   for_each_value(op.arguments, [&](ValueId value) {
     const Value& about = graph.value(value);
     if (about.role == ValueRole::kParameter && path.empty()) path = layer_of_name(about.name);
   });
-  return path;
+  return op.module.empty() || path.starts_with(op.module + ".") ? path : "";
 }
 
 /// By operator the layer of its module, in the order of the forward pass; kNone: of no module. What
@@ -56,15 +58,16 @@ std::vector<std::size_t> find_modules(const Graph& graph, LayerChain& chain) {
   std::map<std::string, std::vector<OpId>> groups;
   const std::vector<Layer> layers = find_layers(graph);
   for (const Layer& layer : layers) {
-    if (layer.path.empty()) {
-      for (const OpId id : layer.ops)
-        if (const std::string path = layer_by_parameter(graph, graph.op(id)); !path.empty())
-          groups[path].push_back(id);
-      continue;
-    }
+    std::set<std::string> vague = {""};  // modules
+    for (const OpId id : layer.ops)
+      if (const std::string path = layer_by_parameter(graph, graph.op(id)); !path.empty()) {
+        groups[path].push_back(id);
+        vague.insert(graph.op(id).module);
+      }
     const bool is_apart = has_below(layer.path, layers);
     for (const OpId id : layer.ops)
-      groups[is_apart ? graph.op(id).module : layer.path].push_back(id);
+      if (!vague.contains(graph.op(id).module))
+        groups[is_apart ? graph.op(id).module : layer.path].push_back(id);
   }
   std::vector<std::pair<std::size_t, std::string>> order;  // first operator of the forward pass
   for (auto& [path, ops] : groups) std::sort(ops.begin(), ops.end());

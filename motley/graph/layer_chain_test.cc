@@ -60,5 +60,22 @@ TEST(LayerChain, WhatIsBesideTheBlocksIsApart) {
   EXPECT_THAT(chain.of_op, ::testing::ElementsAre(0, 1, 2, 3, 3, 3, 2, 0));
 }
 
+// Where modules were called under autocast the graph knows the outermost alone; parameters' names
+// say more.
+TEST(LayerChain, ParametersSayWhatModulesDoNot) {
+  const char* const text =
+      "motley.graph/1\nname \"g\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n"
+      "param %1: f32[4] \"loss.net.h.0.w.weight\"\nparam %2: f32[4] \"loss.net.h.1.w.weight\"\n"
+      "op %3: f32[batch, 4] = aten::mul.Tensor(%0, %1) fwd \"loss\"\n"
+      "op %4: f32[batch, 4] = aten::relu(%3) fwd \"loss\"\n"
+      "op %5: f32[batch, 4] = aten::mul.Tensor(%4, %2) fwd \"loss\"\n"
+      "op %6: f32[] = aten::sum(%5, none) fwd \"loss\"\noutput loss %6\n";
+  const auto graph = parse_graph(text, "g");
+  ASSERT_TRUE(graph) << graph.error().message;
+  const LayerChain chain = find_layer_chain(*graph);
+  EXPECT_THAT(chain.names, ::testing::ElementsAre("loss.net.h.0", "loss.net.h.1"));
+  EXPECT_THAT(chain.of_op, ::testing::ElementsAre(0, 0, 1, 1));
+}
+
 }  // namespace
 }  // namespace motley::graph

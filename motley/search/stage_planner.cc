@@ -33,10 +33,9 @@ class StagePlanning {
                 plan::PlanOutcome& outcome)
       : inputs_(inputs), problem_(problem), costs_(costs), outcome_(outcome) {}
 
-  Result<void> run() {
+  Result<void> run(const StageFinder& find) {
     for (int round = 0; round < kMemoryRounds; ++round) {
-      MOTLEY_ASSIGN(const StageOutcome found,
-                    find_stage_plan({&costs_, problem_.global_batch, {}, false}));
+      MOTLEY_ASSIGN(const StageOutcome found, find({&costs_, problem_.global_batch, {}, false}));
       if (round == 0) MOTLEY_RETURN_IF_ERROR(note_bound());
       if (!found.best) {
         for (const std::string& why : found.why)
@@ -182,11 +181,11 @@ class StagePlanning {
 }  // namespace
 
 Result<void> consider_stages(const PlannerInputs& inputs, const plan::Problem& problem,
-                             plan::PlanOutcome& outcome) {
+                             plan::PlanOutcome& outcome, const StageFinder& find) {
   if (inputs.graph == nullptr || inputs.costs == nullptr || problem.devices.size() < 2) return {};
   const auto costs = ModelStageCosts::make(inputs, problem);
   if (!costs) return {};
-  return StagePlanning(inputs, problem, **costs, outcome).run();
+  return StagePlanning(inputs, problem, **costs, outcome).run(find);
 }
 
 Result<plan::PlanOutcome> StagePlanner::plan(const plan::Problem& problem) const {
