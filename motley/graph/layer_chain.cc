@@ -95,6 +95,7 @@ class Chaining {
 
   void run() {
     follow_operands();
+    join_users();
     join_readers();
     for (std::size_t i = 0; i < graph_.ops.size(); ++i)
       if (is_forward(i) && of_[i] == kNone) of_[i] = 0;
@@ -117,6 +118,34 @@ class Chaining {
       for_each_value(graph_.ops[i].arguments, [&](ValueId value) {
         const std::size_t at = layer_of(value);
         if (at != kNone && (of_[i] == kNone || of_[i] < at)) of_[i] = at;
+      });
+    }
+  }
+
+  /// What is made of parameters alone (a weight as autocast reads it) belongs to its first reader:
+  /// so of a weight of two layers each has what it makes of it, and its part of the gradient.
+  void join_users() {
+    std::vector<char> is_made(graph_.ops.size(), 0);
+    for (std::size_t i = 0; i < is_made.size(); ++i) {
+      if (!is_forward(i)) continue;
+      bool has_operand = false, is_alone = true;
+      for_each_value(graph_.ops[i].arguments, [&](ValueId value) {
+        const Value& about = graph_.value(value);
+        has_operand = true;
+        is_alone = is_alone && (about.role == ValueRole::kParameter ||
+                                (!about.producer.is_none() && is_made[about.producer.index()]));
+      });
+      is_made[i] = has_operand && is_alone ? 1 : 0;
+    }
+    std::vector<std::size_t> first(graph_.ops.size(), kNone);  // reader's layer
+    for (std::size_t i = graph_.ops.size(); i-- > 0;) {
+      if (!is_forward(i)) continue;
+      if (is_made[i] != 0 && first[i] != kNone) of_[i] = first[i];
+      if (of_[i] == kNone) continue;
+      for_each_value(graph_.ops[i].arguments, [&](ValueId value) {
+        const OpId producer = graph_.value(value).producer;
+        if (!producer.is_none())
+          first[producer.index()] = std::min(first[producer.index()], of_[i]);
       });
     }
   }

@@ -77,5 +77,27 @@ TEST(LayerChain, ParametersSayWhatModulesDoNot) {
   EXPECT_THAT(chain.of_op, ::testing::ElementsAre(0, 0, 1, 1));
 }
 
+// The embedding's weight, cast for the head: the cast is the head's, and so is the gradient that it
+// passes on.
+TEST(LayerChain, WhatALayerMakesOfATiedWeightIsItsOwn) {
+  const char* const text =
+      "motley.graph/1\nname \"g\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n"
+      "param %1: f32[4] \"net.wte.weight\"\nparam %2: f32[4] \"net.h.1.w.weight\"\n"
+      "op %3: f32[batch, 4] = aten::mul.Tensor(%0, %1) fwd \"\" seq 0\n"
+      "op %4: f32[batch, 4] = aten::mul.Tensor(%3, %2) fwd \"\" seq 1\n"
+      "op %5: bf16[4] = aten::_to_copy(%1, dtype(bf16), none, none, none, false, none) fwd \"\" "
+      "seq 2\n"
+      "op %6: f32[batch, 4] = aten::mul.Tensor(%4, %5) fwd \"\" seq 3\n"
+      "op %7: f32[] = aten::sum(%6, none) fwd \"\" seq 4\n"
+      "op %8: f32[4] = aten::_to_copy(%5, dtype(f32), none, none, none, false, none) bwd \"\" seq "
+      "2\n"
+      "output loss %7\n";
+  const auto graph = parse_graph(text, "g");
+  ASSERT_TRUE(graph) << graph.error().message;
+  const LayerChain chain = find_layer_chain(*graph);
+  EXPECT_THAT(chain.names, ::testing::ElementsAre("net.wte", "net.h.1"));
+  EXPECT_THAT(chain.of_op, ::testing::ElementsAre(0, 1, 1, 1, 1, 1));
+}
+
 }  // namespace
 }  // namespace motley::graph

@@ -78,7 +78,8 @@ std::pair<std::vector<std::size_t>, double> cut_layers(
 void try_ranks(RestrictedSearch& search, const std::vector<std::vector<std::size_t>>& stages,
                std::int64_t micro) {
   const std::vector<std::int64_t> samples = search.even_samples(stages.front().size());
-  const double passes = std::ceil(static_cast<double>(samples.front()) / static_cast<double>(micro));
+  const double passes =
+      std::ceil(static_cast<double>(samples.front()) / static_cast<double>(micro));
   const auto [cuts, least] = cut_layers(search.sums(), stages, micro, passes);
   // A pass may be of fewer samples.
   if (least * (passes - 1) / passes >= search.best_step()) return;

@@ -75,8 +75,9 @@ class HarpProgram {
       const std::size_t next = tail.stages.front().unit;
       message = shapes_.messages(unit, next, end, micro_) / 2;
       const bool is_near = sums_.costs().units()[next].pool == sums_.costs().units()[unit].pool;
-      launched = tail.launched +
-                 (is_near || message < limit / 10 ? 1 : message < limit / 2 ? 2 : 3);
+      launched = tail.launched + (is_near || message < limit / 10 ? 1
+                                  : message < limit / 2           ? 2
+                                                                  : 3);
     }
     const std::int64_t kept = std::min(launched, passes_);
     for (std::size_t begin = end; begin-- > 0;) {

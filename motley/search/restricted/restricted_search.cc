@@ -32,8 +32,8 @@ std::size_t RestrictedSearch::most_stages() const { return std::min(kDeepest, co
 std::size_t RestrictedSearch::ways(int degree) const {
   std::size_t most = 0;
   for (std::size_t pool = 0; pool < costs().pools().size(); ++pool) {
-    const auto count = std::count_if(
-        costs().units().begin(), costs().units().end(), [&](const StageUnit& unit) {
+    const auto count =
+        std::count_if(costs().units().begin(), costs().units().end(), [&](const StageUnit& unit) {
           return unit.pool == pool && unit.degree == degree && !unit.recomputes;
         });
     most = std::max(most, static_cast<std::size_t>(count));
@@ -65,10 +65,9 @@ double RestrictedSearch::best_step() const {
 
 void RestrictedSearch::offer(StagePlan plan, StagePlacing placing) {
   std::erase_if(plan.replicas, [](const StageReplica& replica) { return replica.samples == 0; });
-  const bool is_divided =
-      std::all_of(plan.replicas.begin(), plan.replicas.end(), [](const StageReplica& replica) {
-        return divides(replica.samples, replica.micro_batch);
-      });
+  const bool is_divided = std::all_of(
+      plan.replicas.begin(), plan.replicas.end(),
+      [](const StageReplica& replica) { return divides(replica.samples, replica.micro_batch); });
   if (!is_divided || plan.replicas.empty() || !place_stages(plan, costs(), placing)) return;
   ++simulated_;
   auto price = StageEvaluator(sums_).price(plan);

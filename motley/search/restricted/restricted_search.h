@@ -19,10 +19,10 @@ class RestrictedSearch {
   const StageCosts& costs() const { return *question_.costs; }
   const StageSums& sums() const { return sums_; }
   std::int64_t batch() const { return question_.global_batch; }
-  int devices() const;                ///< of all pools
-  std::vector<int> degrees() const;   ///< of units, ascending
-  std::size_t most_stages() const;    ///< of a pipeline
-  std::size_t ways(int degree) const; ///< in which devices of a pool share a stage, at most
+  int devices() const;                 ///< of all pools
+  std::vector<int> degrees() const;    ///< of units, ascending
+  std::size_t most_stages() const;     ///< of a pipeline
+  std::size_t ways(int degree) const;  ///< in which devices of a pool share a stage, at most
   /// Units that recompute count where `recomputes`, and only they.
   std::optional<std::size_t> unit(std::size_t pool, int degree, std::size_t way,
                                   bool recomputes = false) const;
