@@ -1,6 +1,6 @@
 """What `motley plan` gives on two hosts of unlike GPUs, fast inside, 10 or 25 Gbit/s between: the step of `auto`, which
 considers stages, beside the best plan without them (equal, proportional, split, hap, spmd), for ten full-size models
-(two_hosts_models.py), autocast bf16, AdamW. A case is a model, two kinds, devices a host and the link; without names a
+(two_hosts_models.py), autocast to float16, AdamW. A case is a model, two kinds, devices a host and the link; without names a
 case of each model is planned. Writes build/bench/two_hosts.json.
 
 bench/two_hosts.py [--all | --each N] [--stages] [NAME ...]

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "motley/graph/layers.h"
+#include "motley/graph/work.h"
 
 namespace motley::graph {
 namespace {
@@ -23,19 +24,21 @@ bool has_below(const std::string& path, const std::vector<Layer>& layers) {
   });
 }
 
-/// Of a parameter "model.layers.3.attn.weight" the layer "model.layers.3", of "model.head.weight"
-/// "model.head".
+/// Of a parameter "model.layers.3.attn.weight" the layer "model.layers.3", of
+/// "features.5.26.block.0.weight" "features.5.26", of "model.head.weight" "model.head".
 std::string layer_of_name(const std::string& name) {
-  std::size_t begin = 0;
+  std::size_t begin = 0, numbered = 0;  // end of the path
   while (begin < name.size()) {
     const std::size_t end = std::min(name.find('.', begin), name.size());
     const bool is_number =
         end > begin && std::all_of(name.begin() + static_cast<std::ptrdiff_t>(begin),
                                    name.begin() + static_cast<std::ptrdiff_t>(end),
                                    [](unsigned char c) { return std::isdigit(c) != 0; });
-    if (is_number && end < name.size()) return name.substr(0, end);
+    if (is_number && end < name.size()) numbered = end;
+    if (!is_number && numbered > 0) break;
     begin = end + 1;
   }
+  if (numbered > 0) return name.substr(0, numbered);
   const std::size_t dot = name.rfind('.');
   return dot == std::string::npos ? name : name.substr(0, dot);
 }
@@ -100,6 +103,7 @@ class Chaining {
     for (std::size_t i = 0; i < graph_.ops.size(); ++i)
       if (is_forward(i) && of_[i] == kNone) of_[i] = 0;
     follow_operands();  // some of those stand further behind now
+    put_off();
     go_back();
   }
 
@@ -161,6 +165,48 @@ class Chaining {
         if (producer.is_none() || is_free[producer.index()] == 0) return;
         of_[producer.index()] = std::min(of_[producer.index()], of_[i]);
       });
+    }
+  }
+
+  /// Forward operators of no module move to their first reader where less passes between layers
+  /// then: what is read there of the layer before anyway (a residual) need not come as a norm's and
+  /// three casts, too.
+  void put_off() {
+    std::vector<std::vector<std::size_t>> readers(graph_.values.size());
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i)
+      if (is_forward(i))
+        for_each_value(graph_.ops[i].arguments,
+                       [&](ValueId value) { readers[value.index()].push_back(i); });
+    const auto first_reader = [&](std::size_t op) {
+      std::size_t first = kNone;
+      for (const ValueId output : graph_.ops[op].outputs)
+        for (const std::size_t reader : readers[output.index()])
+          first = std::min(first, of_[reader]);
+      return first;
+    };
+    const auto bytes = [&](ValueId value) {
+      return value_bytes(graph_.value(value), {{"batch", 2}});
+    };
+    for (std::size_t i = graph_.ops.size(); i-- > 0;) {
+      if (!is_forward(i) || modules_[i] != kNone) continue;
+      const std::size_t to = first_reader(i);
+      if (to == kNone || to <= of_[i]) continue;
+      std::int64_t passed = 0, instead = 0;
+      for (const ValueId output : graph_.ops[i].outputs) passed += bytes(output);
+      for_each_value(graph_.ops[i].arguments, [&](ValueId value) {
+        const OpId producer = graph_.value(value).producer;
+        if (producer.is_none()) return;
+        const std::vector<std::size_t>& others = readers[value.index()];
+        const bool passes = std::any_of(others.begin(), others.end(), [&](std::size_t other) {
+          return other != i && of_[other] >= to;
+        });
+        const bool follows = modules_[producer.index()] == kNone &&
+                             std::all_of(others.begin(), others.end(), [&](std::size_t other) {
+                               return other == i || of_[other] >= to;
+                             });
+        if (!passes && !follows) instead += bytes(value);
+      });
+      if (instead < passed) of_[i] = to;
     }
   }
 

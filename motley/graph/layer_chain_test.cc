@@ -99,5 +99,35 @@ TEST(LayerChain, WhatALayerMakesOfATiedWeightIsItsOwn) {
   EXPECT_THAT(chain.of_op, ::testing::ElementsAre(0, 1, 1, 1, 1, 1));
 }
 
+// What the first layer gives is read behind by a sum; its casts for two products are made there,
+// too. A cast of what nobody else reads is made where it is half as large to send.
+TEST(LayerChain, LittlePassesBetweenLayers) {
+  const std::string cast =
+      " = aten::_to_copy(%3, dtype(bf16), none, none, none, false, none) fwd \"\"\n";
+  const std::string begin =
+      "motley.graph/1\nname \"g\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n"
+      "param %1: f32[4] \"net.0.weight\"\nparam %2: bf16[4, 4] \"net.1.weight\"\n"
+      "op %3: f32[batch, 4] = aten::mul.Tensor(%0, %1) fwd \"\"\n"
+      "op %4: bf16[batch, 4]" +
+      cast;
+  const auto sum =
+      parse_graph(begin + "op %5: bf16[batch, 4]" + cast +
+                      "op %6: bf16[batch, 4] = aten::mm(%4, %2) fwd \"\"\n"
+                      "op %7: bf16[batch, 4] = aten::mm(%5, %2) fwd \"\"\n"
+                      "op %8: bf16[batch, 4] = aten::mul.Tensor(%6, %7) fwd \"\"\n"
+                      "op %9: f32[batch, 4] = aten::add.Tensor(%3, %8, 1) fwd \"\"\n"
+                      "op %10: f32[] = aten::sum(%9, none) fwd \"\"\noutput loss %10\n",
+                  "g");
+  ASSERT_TRUE(sum) << sum.error().message;
+  EXPECT_THAT(find_layer_chain(*sum).of_op, ::testing::ElementsAre(0, 1, 1, 1, 1, 1, 1, 1));
+  const auto alone =
+      parse_graph(begin +
+                      "op %5: bf16[batch, 4] = aten::mm(%4, %2) fwd \"\"\n"
+                      "op %6: bf16[] = aten::sum(%5, none) fwd \"\"\noutput loss %6\n",
+                  "g");
+  ASSERT_TRUE(alone) << alone.error().message;
+  EXPECT_THAT(find_layer_chain(*alone).of_op, ::testing::ElementsAre(0, 0, 1, 1));
+}
+
 }  // namespace
 }  // namespace motley::graph
