@@ -81,7 +81,7 @@ test-gpu: ## what is to hold on GPUs, an item a test (docs/gpu.md); without one 
 fuzz: setup ## libFuzzer, a minute each parser
 	@tools/fuzz.sh 60
 
-BENCHES := scale choices data engine emulated parity recipes tasks plan stages staged_plans hap spmd sharded_runs graph simulator flow_network own_runs export accuracy unlike hosts
+BENCHES := scale choices data engine emulated parity recipes tasks plan stages staged_plans two_hosts hap spmd sharded_runs graph simulator flow_network own_runs export accuracy unlike hosts
 bench: $(BENCHES:%=bench-%) ## all benchmarks; make bench-NAME runs one and writes build/bench/NAME.json
 bench-%:
 	@tools/build.sh product benches
@@ -89,8 +89,8 @@ bench-%:
 	@if [ -f bench/$*.py ]; then MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) bench/$*.py; else $(BUILD)/bench_$* $(if $(filter accuracy stages,$*),$(MOTLEY_DATA)) $(if $(filter accuracy,$*),$(BUILD)/bench/own_runs.json) $(BUILD)/bench/$*.json; fi
 
 # Models of packages that only the zoo's environment has.
-bench-export bench-plan bench-staged_plans: PYTHON := $(CURDIR)/.venv-zoo/bin/python
-bench-export bench-plan bench-staged_plans: zoo
+bench-export bench-plan bench-staged_plans bench-two_hosts: PYTHON := $(CURDIR)/.venv-zoo/bin/python
+bench-export bench-plan bench-staged_plans bench-two_hosts: zoo
 .PHONY: zoo
 zoo:
 	@tools/setup.sh zoo

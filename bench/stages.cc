@@ -1,9 +1,8 @@
-// Plans of stages, replicas and micro-batches over unequal devices, beside plans of narrower spaces
-// and what other planners reported.
-// Usage: bench_stages DATA OUT.json [PART OF A NAME]; DATA holds sailor, zorse and
-// harp. Prints one
-// table; a row an instance. Planning time counts what `motley plan --planner stages` does: reading
-// files and clusters, too.
+// Plans of stages, replicas and micro-batches over unequal devices; what each restriction costs
+// that other planners have (`motley plan --planner sailor` and so on): their best plan's step over
+// the whole space's; and what these planners reported. Usage: bench_stages DATA OUT.json [PART OF A
+// NAME]; DATA holds sailor, zorse and harp. Prints one table; a row an instance. Planning time
+// counts what `motley plan --planner stages` does: reading files and clusters, too.
 #include <fmt/format.h>
 #include <time.h>
 
@@ -14,13 +13,13 @@
 #include <vector>
 
 #include "bench/stages_harp.h"
+#include "bench/stages_restricted.h"
 #include "motley/base/csv.h"
 #include "motley/base/file.h"
 #include "motley/base/json.h"
 #include "motley/cluster/kinds.h"
 #include "motley/control/layers.h"
 #include "motley/cost/layers/sailor.h"
-#include "peers/stages/restricted.h"
 
 namespace motley {
 namespace {
@@ -92,28 +91,22 @@ Result<Json> run_sailor(const std::string& data, const SailorCase& of) {
   const double seconds = cpu_seconds() - start;
   if (!answer.outcome.best) return usage_error("bench.stages", "no plan");
   const double step = answer.outcome.best->price.step.value;
-  const search::StageQuestion question{answer.costs.get(), of.batch};
-  std::vector<double> restricted;
-  for (const peers::StageSpace space :
-       {peers::StageSpace::kEqual, peers::StageSpace::kAmp, peers::StageSpace::kSailor}) {
-    MOTLEY_ASSIGN(const auto plan, peers::find_restricted(space, question));
-    restricted.push_back(plan ? plan->price.step.value : INFINITY);
-  }
-  const double best = *std::min_element(restricted.begin(), restricted.end());
-  fmt::print(
-      "{:<12} {:>4} + {:<4} {:>8.3f} {:>8.3f} {:>8.3f} {:>8.3f} {:>8.3f} {:>5.1f} % {:>8.2f} "
-      "{:>6.2f}\n",
-      of.model, of.fast, of.slow, restricted[0], restricted[1], restricted[2], step,
-      answer.outcome.lower_bound.value, 100 * answer.outcome.gap(), of.step_s, seconds);
+  const auto find = [&](search::StageSpace space) -> Result<search::StageOutcome> {
+    MOTLEY_ASSIGN(auto found, control::plan_stages(sailor_files(data, of.model), cluster, of.batch,
+                                                   CpuClock(), space));
+    return std::move(found.outcome);
+  };
+  MOTLEY_ASSIGN(const bench::Restrictions restricted, bench::find_restrictions(find));
+  fmt::print("{:<12} {:>4} + {:<4} {:>8.3f} {:>8.3f} {:>5.1f} % {:>8.2f} {:>6.2f}{}\n", of.model,
+             of.fast, of.slow, step, answer.outcome.lower_bound.value, 100 * answer.outcome.gap(),
+             of.step_s, seconds, restricted.columns(step));
   std::fflush(stdout);
   return Json{{"model", of.model},
               {"cluster", fmt::format("{} a100-40g + {} v100-16g", of.fast, of.slow)},
               {"planner", "stages"},
               {"predicted_step_s", step},
-              {"best_baseline_s", best},
-              {"equal_s", restricted[0]},
-              {"amp_space_s", std::isfinite(restricted[1]) ? Json(restricted[1]) : Json(nullptr)},
-              {"sailor_space_s", restricted[2]},
+              {"best_baseline_s", restricted.best()},
+              {"restricted_s", restricted.to_json()},
               {"lower_bound_s", answer.outcome.lower_bound.value},
               {"plan_cpu_s", seconds},
               {"reference_s", of.step_s},
@@ -177,21 +170,23 @@ latency = "4us"
   MOTLEY_ASSIGN(search::StageOutcome outcome, search::find_stage_plan(question));
   const double seconds = cpu_seconds() - start;
   if (!outcome.best) return usage_error("bench.stages", "no plan");
-  MOTLEY_ASSIGN(const auto equal, peers::find_restricted(peers::StageSpace::kEqual, question));
+  MOTLEY_ASSIGN(const bench::Restrictions restricted, bench::find_restrictions(question));
   const double step = outcome.best->price.step.value, bound = outcome.lower_bound.value;
   std::string used;
   const std::vector<int> devices = search::used_devices(outcome.best->plan, costs);
   for (std::size_t pool = 0; pool < devices.size(); ++pool)
     used += fmt::format("{}{} {}", pool == 0 ? "" : ", ", devices[pool], costs.pools()[pool].kind);
   fmt::print(
-      "LLaMA 1.3B on 2 L4, A6000, P40: {:.3f} s with {}, equal {:.3f} s, bound {:.3f} s, "
-      "published {:.3f} s, {:.2f} CPU s\n",
-      step, used, equal ? equal->price.step.value : INFINITY, bound, kPublished, seconds);
+      "LLaMA 1.3B on 2 L4, A6000, P40: {:.3f} s with {}, bound {:.3f} s, published {:.3f} s, "
+      "{:.2f} "
+      "CPU s\n  restricted, over that:{}\n",
+      step, used, bound, kPublished, seconds, restricted.columns(step));
   return Json{{"model", profile.model},
               {"cluster", "2 l4 + a6000 + p40"},
               {"planner", "stages"},
               {"predicted_step_s", step},
-              {"best_baseline_s", equal ? Json(equal->price.step.value) : Json(nullptr)},
+              {"best_baseline_s", restricted.best()},
+              {"restricted_s", restricted.to_json()},
               {"lower_bound_s", bound},
               {"plan_cpu_s", seconds},
               {"reference_s", kPublished}};
@@ -252,8 +247,9 @@ Result<Json> run_many() {
   MOTLEY_ASSIGN(const search::StageOutcome outcome, search::find_stage_plan(question));
   const double seconds = cpu_seconds() - start;
   if (!outcome.best) return usage_error("bench.stages", "no plan");
-  MOTLEY_ASSIGN(const auto uniform, peers::find_restricted(peers::StageSpace::kUniform, question));
-  const double best = uniform ? uniform->price.step.value : INFINITY;
+  MOTLEY_ASSIGN(const auto uniform,
+                search::find_restricted(search::StageSpace::kUniform, question));
+  const double best = uniform.best ? uniform.best->price.step.value : INFINITY;
   fmt::print(
       "2,048 devices of 6 kinds in 4 places, 96 layers: {:.3f} s, uniform for each kind {:.3f} s, "
       "bound of rates {:.3f} s, {:.1f} CPU s\n",
@@ -270,9 +266,9 @@ Result<Json> run_many() {
 
 int main_of(const std::string& data, const std::string& out, const std::string& part) {
   Json rows = Json::array();
-  fmt::print("{:<12} {:<11} {:>8} {:>8} {:>8} {:>8} {:>8} {:>7} {:>8} {:>6}\n", "model",
-             "A100 + V100", "equal", "amp's", "sailor's", "stages", "bound", "gap", "reported",
-             "CPU s");
+  fmt::print("{:<12} {:<11} {:>8} {:>8} {:>7} {:>8} {:>6}{}  restricted, over stages\n", "model",
+             "A100 + V100", "stages", "bound", "gap", "reported", "CPU s",
+             bench::restriction_heads());
   for (const SailorCase& of : kSailorCases) {
     const std::string name = fmt::format("{} {}+{}", of.model, of.fast, of.slow);
     if (name.find(part) == std::string::npos) continue;

@@ -8,9 +8,9 @@
 #include <cstdio>
 #include <vector>
 
+#include "bench/stages_restricted.h"
 #include "motley/base/csv.h"
 #include "motley/base/text.h"
-#include "motley/search/stages/stage_search.h"
 
 namespace motley::bench {
 namespace {
@@ -177,16 +177,18 @@ Result<void> run_harp(const std::string& data, Json& rows) {
     const double seconds = cpu_now() - start;
     if (!outcome.best) return usage_error("bench.stages", "no plan");
     const double step = outcome.best->price.step.value;
+    MOTLEY_ASSIGN(const Restrictions restricted, find_restrictions({&costs, batch}));
     fmt::print(
         "HARP {:<2} {}: its plan {:.2f} s at nominal rates, measured {:.2f} s; Motley's "
-        "{:.2f} s ({:.2f} of it), bound {:.2f} s, {:.2f} CPU s\n",
+        "{:.2f} s ({:.2f} of it), bound {:.2f} s, {:.2f} CPU s\n  restricted, over that:{}\n",
         id, table.text(row, 1), price.step.value, measured, step, step / price.step.value,
-        outcome.lower_bound.value, seconds);
+        outcome.lower_bound.value, seconds, restricted.columns(step));
     rows.push_back({{"model", table.text(row, 1) + " " + id},
                     {"cluster", "8 V100 + 2 A100 + 2 A101"},
                     {"planner", "stages"},
                     {"predicted_step_s", step},
                     {"best_baseline_s", price.step.value},
+                    {"restricted_s", restricted.to_json()},
                     {"lower_bound_s", outcome.lower_bound.value},
                     {"plan_cpu_s", seconds},
                     {"reference_s", measured}});

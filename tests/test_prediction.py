@@ -221,6 +221,26 @@ def test_stages_are_planned_from_an_imported_profile(motley, layers, tmp_path):
     assert "2 replicas of 1 stage; 1 of 1 a100-40g, 1 of 1 v100-16g" in text.stdout
 
 
+# A sample takes 3 and 6 ms in the layers on one kind, 6 and 12 on the other; the update 0.25 ms each.
+@pytest.mark.parametrize("planner, step", [
+    ("equal-stages", 54.5e-3),  # 3 samples each
+    ("uniform-stages", 36.5e-3),  # 4 and 2
+    ("amp", 42.25e-3),  # the slow kind has the first layer: 6 ms a stage, 7 times
+    ("sailor", 42.25e-3),
+    ("harp", 100.25e-3),  # the slow kind comes second, and forwards again: 16 ms, 6 times, after 4
+    ("zorse", 36.5e-3),
+])  # fmt: skip
+def test_narrower_spaces_of_stages_are_planned(motley, layers, tmp_path, planner, step):
+    path = tmp_path / "two.toml"
+    path.write_text(RENTED.replace("rtx4090", "a100-40g").replace('"t4"', '"v100-16g"').replace("10Gbps", "100Gbps"))
+    outcome = motley("plan", *layers, "-C", path, "--global-batch", 6, "--planner", planner, "--json")
+    assert outcome.code == 0, outcome.stderr
+    assert outcome.json["planner"] == planner and outcome.json["outcome"] == "feasible"
+    assert outcome.json["plan"]["step_s"] == pytest.approx(step, rel=0.02)
+    assert outcome.json["lower_bound_s"] <= outcome.json["plan"]["step_s"]
+    assert outcome.json["why"][-1].endswith(" alone; the bound holds for all plans, by rates alone")
+
+
 def test_an_imported_profile_must_be_possible(motley, layers, tmp_path):
     path = tmp_path / "two.toml"
     path.write_text(RENTED.replace("rtx4090", "a100-40g"))

@@ -104,6 +104,15 @@ def test_a_model_that_fits_no_device_trains(motley, profiled, environment, tmp_p
     for device in outcome.json["devices"]:
         # What is predicted holds, and is no guess.
         assert device["peak_bytes"] <= 1.03 * device["predicted_peak_bytes"], device
+    # What other planners' spaces hold is no quicker, whether they have a plan or not.
+    best = motley(*plan, "--planner", "auto", "--json").json["predicted_step_s"]
+    steps = {}
+    for planner in ("equal-stages", "uniform-stages", "amp", "sailor", "harp", "zorse"):
+        found = motley(*plan, "--planner", planner, "--json")
+        assert found.code in (0, 3) and found.json["planner"] == planner, found.stderr
+        if found.code == 0:
+            steps[planner] = found.json["predicted_step_s"]
+    assert steps and min(steps.values()) >= best, (best, steps)
     # The plan in another tool's words.
     other = motley("export-plan", path, "-m", family.path, "-C", cluster, "--to", "deepspeed")
     assert other.code == 0 and other.stdout.count("slots=1") == len(outcome.json["devices"])

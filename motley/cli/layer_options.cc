@@ -55,12 +55,14 @@ Result<int> plan_layers(const PlanningOptions& options, const LayerOptions& laye
     return usage_error("cli.cluster", "which devices? give -C CLUSTER.toml");
   if (options.global_batch < 1)
     return usage_error("cli.global-batch", "how many samples a step? give --global-batch N");
-  if (options.planner == "stages") {
+  const auto space = search::find_stage_space(options.planner);
+  if (options.planner == "stages" || space) {
     MOTLEY_ASSIGN(const cluster::Cluster cluster, cluster::read_cluster(options.cluster));
     MOTLEY_ASSIGN(
         const control::StageAnswer answer,
-        control::plan_stages(layers.files, cluster, options.global_batch, *context.clock));
-    const Json object = stages_to_json(answer);
+        control::plan_stages(layers.files, cluster, options.global_batch, *context.clock, space));
+    Json object = stages_to_json(answer);
+    object["planner"] = options.planner;
     context.result(print_stages(answer) + "\n" + layers_note(layers.files.model), object);
     return answer.outcome.best ? kDone : kInfeasible;
   }

@@ -25,7 +25,10 @@ std::vector<Flag> planning_flags(PlanningOptions& o) {
       {"-C,--cluster", &o.cluster, "cluster file (TOML)"},
       {"--global-batch", &o.global_batch, "samples a step, over all devices"},
       {"--planner", &o.planner,
-       "auto (the better of spmd and split), spmd, split, hap, equal, proportional or random",
+       "auto (the best of split, spmd and stages), split, spmd, stages, hap, equal, proportional "
+       "or "
+       "random; of stages as others search them: equal-stages, uniform-stages, amp, sailor, harp, "
+       "zorse",
        kShown},
       {"--batch-split", &o.batch_split, "samples of each device: 24,12,4"},
       {"--micro-batches", &o.micro_batches,

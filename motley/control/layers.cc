@@ -92,7 +92,8 @@ Result<LayerAnswer> plan_layers(const cost::LayerProfile& profile, const cluster
 }
 
 Result<StageAnswer> plan_stages(const LayerFiles& files, const cluster::Cluster& cluster,
-                                std::int64_t global_batch, const Clock& clock) {
+                                std::int64_t global_batch, const Clock& clock,
+                                std::optional<search::StageSpace> space) {
   MOTLEY_ASSIGN(const cost::LayerProfile profile, read_layers(files));
   MOTLEY_ASSIGN(const search::ClusterPools pools, search::find_pools(cluster));
   std::shared_ptr<const search::HopCosts> hops;
@@ -102,12 +103,15 @@ Result<StageAnswer> plan_stages(const LayerFiles& files, const cluster::Cluster&
     MOTLEY_ASSIGN(const cost::StageNetwork network, read_network(files));
     hops = search::fitted_hops(network, pools.pools);
   }
+  const bool may_recompute = files.may_recompute || space == search::StageSpace::kHarp;
   MOTLEY_ASSIGN(auto costs, search::LayerStageCosts::make(profile, pools.pools, std::move(hops),
-                                                          {.may_recompute = files.may_recompute}));
+                                                          {.may_recompute = may_recompute}));
   StageAnswer answer;
   answer.costs = std::make_unique<const search::LayerStageCosts>(std::move(costs));
   const Seconds start = clock.steady();
-  MOTLEY_ASSIGN(answer.outcome, search::find_stage_plan({answer.costs.get(), global_batch}));
+  const search::StageQuestion question{answer.costs.get(), global_batch};
+  MOTLEY_ASSIGN(answer.outcome, space ? search::find_restricted(*space, question)
+                                      : search::find_stage_plan(question));
   answer.elapsed_s = (clock.steady() - start).value;
   return answer;
 }

@@ -9,6 +9,7 @@
 #include "motley/control/clock.h"
 #include "motley/control/planning.h"
 #include "motley/cost/layers/layer_profile.h"
+#include "motley/search/restricted/stage_spaces.h"
 #include "motley/search/stages/layer_stage_costs.h"
 #include "motley/search/stages/stage_search.h"
 
@@ -41,14 +42,16 @@ Result<LayerAnswer> plan_layers(const cost::LayerProfile& profile, const cluster
                                 const Clock& clock);
 
 /// Stages, replicas and micro-batches over the devices of the cluster whose kinds the profile has
-/// (search/stages/stage_search.h). The costs are kept for whoever explains the plan.
+/// (search/stages/stage_search.h), or those of a restricted space; HARP's recomputes. The costs are
+/// kept for whoever explains the plan.
 struct StageAnswer {
   std::unique_ptr<const search::StageCosts> costs;
   search::StageOutcome outcome;
   double elapsed_s = 0;  ///< of the search
 };
 Result<StageAnswer> plan_stages(const LayerFiles& files, const cluster::Cluster& cluster,
-                                std::int64_t global_batch, const Clock& clock);
+                                std::int64_t global_batch, const Clock& clock,
+                                std::optional<search::StageSpace> space = {});
 
 /// Step time and memory of a pipeline plan of that tool, timed as its runtime runs it, and what was
 /// measured.

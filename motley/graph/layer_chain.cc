@@ -10,12 +10,11 @@
 #include <utility>
 
 #include "motley/graph/layers.h"
+#include "motley/graph/work.h"
 
 namespace motley::graph {
 namespace {
 
-/// At which values are compared that depend on samples, and weights.
-constexpr std::int64_t kSomeSamples = 32;
 constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
 
 /// Has the path others of these below it?
@@ -25,31 +24,34 @@ bool has_below(const std::string& path, const std::vector<Layer>& layers) {
   });
 }
 
-/// Of a parameter "model.layers.3.attn.weight" the layer "model.layers.3", of "model.head.weight"
-/// "model.head".
+/// Of a parameter "model.layers.3.attn.weight" the layer "model.layers.3", of
+/// "features.5.26.block.0.weight" "features.5.26", of "model.head.weight" "model.head".
 std::string layer_of_name(const std::string& name) {
-  std::size_t begin = 0;
+  std::size_t begin = 0, numbered = 0;  // end of the path
   while (begin < name.size()) {
     const std::size_t end = std::min(name.find('.', begin), name.size());
     const bool is_number =
         end > begin && std::all_of(name.begin() + static_cast<std::ptrdiff_t>(begin),
                                    name.begin() + static_cast<std::ptrdiff_t>(end),
                                    [](unsigned char c) { return std::isdigit(c) != 0; });
-    if (is_number && end < name.size()) return name.substr(0, end);
+    if (is_number && end < name.size()) numbered = end;
+    if (!is_number && numbered > 0) break;
     begin = end + 1;
   }
+  if (numbered > 0) return name.substr(0, numbered);
   const std::size_t dot = name.rfind('.');
   return dot == std::string::npos ? name : name.substr(0, dot);
 }
 
-/// Where the graph does not say an operator's module: that of the parameter that it reads, or "".
+/// Where the graph says less of an operator's module than the parameter that it reads, as where
+/// modules were called under autocast: the layer of that; "" elsewhere.
 std::string layer_by_parameter(const Graph& graph, const Op& op) {
   std::string path;
   for_each_value(op.arguments, [&](ValueId value) {
     const Value& about = graph.value(value);
     if (about.role == ValueRole::kParameter && path.empty()) path = layer_of_name(about.name);
   });
-  return path;
+  return op.module.empty() || path.starts_with(op.module + ".") ? path : "";
 }
 
 /// By operator the layer of its module, in the order of the forward pass; kNone: of no module. What
@@ -59,15 +61,16 @@ std::vector<std::size_t> find_modules(const Graph& graph, LayerChain& chain) {
   std::map<std::string, std::vector<OpId>> groups;
   const std::vector<Layer> layers = find_layers(graph);
   for (const Layer& layer : layers) {
-    if (layer.path.empty()) {
-      for (const OpId id : layer.ops)
-        if (const std::string path = layer_by_parameter(graph, graph.op(id)); !path.empty())
-          groups[path].push_back(id);
-      continue;
-    }
+    std::set<std::string> vague = {""};  // modules
+    for (const OpId id : layer.ops)
+      if (const std::string path = layer_by_parameter(graph, graph.op(id)); !path.empty()) {
+        groups[path].push_back(id);
+        vague.insert(graph.op(id).module);
+      }
     const bool is_apart = has_below(layer.path, layers);
     for (const OpId id : layer.ops)
-      groups[is_apart ? graph.op(id).module : layer.path].push_back(id);
+      if (!vague.contains(graph.op(id).module))
+        groups[is_apart ? graph.op(id).module : layer.path].push_back(id);
   }
   std::vector<std::pair<std::size_t, std::string>> order;  // first operator of the forward pass
   for (auto& [path, ops] : groups) std::sort(ops.begin(), ops.end());
@@ -95,11 +98,12 @@ class Chaining {
 
   void run() {
     follow_operands();
+    join_users();
     join_readers();
     for (std::size_t i = 0; i < graph_.ops.size(); ++i)
       if (is_forward(i) && of_[i] == kNone) of_[i] = 0;
     follow_operands();  // some of those stand further behind now
-    give_less();
+    put_off();
     go_back();
   }
 
@@ -122,6 +126,34 @@ class Chaining {
     }
   }
 
+  /// What is made of parameters alone (a weight as autocast reads it) belongs to its first reader:
+  /// so of a weight of two layers each has what it makes of it, and its part of the gradient.
+  void join_users() {
+    std::vector<char> is_made(graph_.ops.size(), 0);
+    for (std::size_t i = 0; i < is_made.size(); ++i) {
+      if (!is_forward(i)) continue;
+      bool has_operand = false, is_alone = true;
+      for_each_value(graph_.ops[i].arguments, [&](ValueId value) {
+        const Value& about = graph_.value(value);
+        has_operand = true;
+        is_alone = is_alone && (about.role == ValueRole::kParameter ||
+                                (!about.producer.is_none() && is_made[about.producer.index()]));
+      });
+      is_made[i] = has_operand && is_alone ? 1 : 0;
+    }
+    std::vector<std::size_t> first(graph_.ops.size(), kNone);  // reader's layer
+    for (std::size_t i = graph_.ops.size(); i-- > 0;) {
+      if (!is_forward(i)) continue;
+      if (is_made[i] != 0 && first[i] != kNone) of_[i] = first[i];
+      if (of_[i] == kNone) continue;
+      for_each_value(graph_.ops[i].arguments, [&](ValueId value) {
+        const OpId producer = graph_.value(value).producer;
+        if (!producer.is_none())
+          first[producer.index()] = std::min(first[producer.index()], of_[i]);
+      });
+    }
+  }
+
   /// What is of no module and reads sources alone, or only such, belongs to its first reader.
   void join_readers() {
     std::vector<char> is_free(graph_.ops.size(), 0);
@@ -136,43 +168,46 @@ class Chaining {
     }
   }
 
-  /// Of what is of no module, as late as its first reader is what then makes layers give each other
-  /// less: of a norm whose scale is the next layer's the product, but not the sum of squares.
-  void give_less() {
+  /// Forward operators of no module move to their first reader where less passes between layers
+  /// then: what is read there of the layer before anyway (a residual) need not come as a norm's and
+  /// three casts, too.
+  void put_off() {
     std::vector<std::vector<std::size_t>> readers(graph_.values.size());
     for (std::size_t i = 0; i < graph_.ops.size(); ++i)
       if (is_forward(i))
         for_each_value(graph_.ops[i].arguments,
                        [&](ValueId value) { readers[value.index()].push_back(i); });
-    for (std::size_t i = graph_.ops.size(); i-- > 0;) {
-      if (!is_forward(i) || modules_[i] != kNone) continue;
+    const auto first_reader = [&](std::size_t op) {
       std::size_t first = kNone;
-      for (const ValueId output : graph_.ops[i].outputs)
+      for (const ValueId output : graph_.ops[op].outputs)
         for (const std::size_t reader : readers[output.index()])
           first = std::min(first, of_[reader]);
-      if (first != kNone && first > of_[i] && gain(i, first, readers) > 0) of_[i] = first;
-    }
-  }
-
-  /// Bytes from layer to layer that there are less of with the operator in a later layer.
-  double gain(std::size_t op, std::size_t layer,
-              const std::vector<std::vector<std::size_t>>& readers) const {
-    const auto bytes = [&](ValueId value) {
-      return static_cast<double>(value_bytes(graph_.value(value), {{"batch", kSomeSamples}}));
+      return first;
     };
-    double gain = 0;
-    for (const ValueId output : graph_.ops[op].outputs)
-      gain += bytes(output) * static_cast<double>(layer - of_[op]);
-    std::set<ValueId> operands;
-    for_each_value(graph_.ops[op].arguments, [&](ValueId value) { operands.insert(value); });
-    for (const ValueId value : operands) {
-      if (graph_.value(value).role == ValueRole::kParameter) return 0;
-      std::size_t last = graph_.value(value).producer.is_none() ? layer : layer_of(value);
-      for (const std::size_t reader : readers[value.index()])
-        if (reader != op) last = std::max(last, of_[reader]);
-      if (last < layer) gain -= bytes(value) * static_cast<double>(layer - last);
+    const auto bytes = [&](ValueId value) {
+      return value_bytes(graph_.value(value), {{"batch", 2}});
+    };
+    for (std::size_t i = graph_.ops.size(); i-- > 0;) {
+      if (!is_forward(i) || modules_[i] != kNone) continue;
+      const std::size_t to = first_reader(i);
+      if (to == kNone || to <= of_[i]) continue;
+      std::int64_t passed = 0, instead = 0;
+      for (const ValueId output : graph_.ops[i].outputs) passed += bytes(output);
+      for_each_value(graph_.ops[i].arguments, [&](ValueId value) {
+        const OpId producer = graph_.value(value).producer;
+        if (producer.is_none()) return;
+        const std::vector<std::size_t>& others = readers[value.index()];
+        const bool passes = std::any_of(others.begin(), others.end(), [&](std::size_t other) {
+          return other != i && of_[other] >= to;
+        });
+        const bool follows = modules_[producer.index()] == kNone &&
+                             std::all_of(others.begin(), others.end(), [&](std::size_t other) {
+                               return other == i || of_[other] >= to;
+                             });
+        if (!passes && !follows) instead += bytes(value);
+      });
+      if (instead < passed) of_[i] = to;
     }
-    return gain;
   }
 
   /// Backward: where the operator is whose gradient it is, by autograd's numbers, or else its

@@ -60,8 +60,7 @@ TEST(LayerChain, WhatIsBesideTheBlocksIsApart) {
   EXPECT_THAT(chain.of_op, ::testing::ElementsAre(0, 1, 2, 3, 3, 3, 2, 0));
 }
 
-// Where only parameters say the layers: of a norm the product with the next layer's scale is there,
-// too, and gradients are added up where they are made, so that one tensor goes each way.
+// Where only parameters say the layers: the norm before the next layer's scale is there, too, and gradients are added up where they are made, so that one tensor goes each way.
 TEST(LayerChain, LayersGiveEachOtherOneTensor) {
   const char* const text =
       "motley.graph/1\nname \"g\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n"
@@ -81,7 +80,76 @@ TEST(LayerChain, LayersGiveEachOtherOneTensor) {
   const auto graph = parse_graph(text, "g");
   ASSERT_TRUE(graph) << graph.error().message;
   const LayerChain chain = find_layer_chain(*graph);
-  EXPECT_THAT(chain.of_op, ::testing::ElementsAre(0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 0));
+  EXPECT_THAT(chain.of_op, ::testing::ElementsAre(0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0));
+}
+
+// Where modules were called under autocast the graph knows the outermost alone; parameters' names
+// say more.
+TEST(LayerChain, ParametersSayWhatModulesDoNot) {
+  const char* const text =
+      "motley.graph/1\nname \"g\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n"
+      "param %1: f32[4] \"loss.net.h.0.w.weight\"\nparam %2: f32[4] \"loss.net.h.1.w.weight\"\n"
+      "op %3: f32[batch, 4] = aten::mul.Tensor(%0, %1) fwd \"loss\"\n"
+      "op %4: f32[batch, 4] = aten::relu(%3) fwd \"loss\"\n"
+      "op %5: f32[batch, 4] = aten::mul.Tensor(%4, %2) fwd \"loss\"\n"
+      "op %6: f32[] = aten::sum(%5, none) fwd \"loss\"\noutput loss %6\n";
+  const auto graph = parse_graph(text, "g");
+  ASSERT_TRUE(graph) << graph.error().message;
+  const LayerChain chain = find_layer_chain(*graph);
+  EXPECT_THAT(chain.names, ::testing::ElementsAre("loss.net.h.0", "loss.net.h.1"));
+  EXPECT_THAT(chain.of_op, ::testing::ElementsAre(0, 0, 1, 1));
+}
+
+// The embedding's weight, cast for the head: the cast is the head's, and so is the gradient that it
+// passes on.
+TEST(LayerChain, WhatALayerMakesOfATiedWeightIsItsOwn) {
+  const char* const text =
+      "motley.graph/1\nname \"g\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n"
+      "param %1: f32[4] \"net.wte.weight\"\nparam %2: f32[4] \"net.h.1.w.weight\"\n"
+      "op %3: f32[batch, 4] = aten::mul.Tensor(%0, %1) fwd \"\" seq 0\n"
+      "op %4: f32[batch, 4] = aten::mul.Tensor(%3, %2) fwd \"\" seq 1\n"
+      "op %5: bf16[4] = aten::_to_copy(%1, dtype(bf16), none, none, none, false, none) fwd \"\" "
+      "seq 2\n"
+      "op %6: f32[batch, 4] = aten::mul.Tensor(%4, %5) fwd \"\" seq 3\n"
+      "op %7: f32[] = aten::sum(%6, none) fwd \"\" seq 4\n"
+      "op %8: f32[4] = aten::_to_copy(%5, dtype(f32), none, none, none, false, none) bwd \"\" seq "
+      "2\n"
+      "output loss %7\n";
+  const auto graph = parse_graph(text, "g");
+  ASSERT_TRUE(graph) << graph.error().message;
+  const LayerChain chain = find_layer_chain(*graph);
+  EXPECT_THAT(chain.names, ::testing::ElementsAre("net.wte", "net.h.1"));
+  EXPECT_THAT(chain.of_op, ::testing::ElementsAre(0, 1, 1, 1, 1, 1));
+}
+
+// What the first layer gives is read behind by a sum; its casts for two products are made there,
+// too. A cast of what nobody else reads is made where it is half as large to send.
+TEST(LayerChain, LittlePassesBetweenLayers) {
+  const std::string cast =
+      " = aten::_to_copy(%3, dtype(bf16), none, none, none, false, none) fwd \"\"\n";
+  const std::string begin =
+      "motley.graph/1\nname \"g\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n"
+      "param %1: f32[4] \"net.0.weight\"\nparam %2: bf16[4, 4] \"net.1.weight\"\n"
+      "op %3: f32[batch, 4] = aten::mul.Tensor(%0, %1) fwd \"\"\n"
+      "op %4: bf16[batch, 4]" +
+      cast;
+  const auto sum =
+      parse_graph(begin + "op %5: bf16[batch, 4]" + cast +
+                      "op %6: bf16[batch, 4] = aten::mm(%4, %2) fwd \"\"\n"
+                      "op %7: bf16[batch, 4] = aten::mm(%5, %2) fwd \"\"\n"
+                      "op %8: bf16[batch, 4] = aten::mul.Tensor(%6, %7) fwd \"\"\n"
+                      "op %9: f32[batch, 4] = aten::add.Tensor(%3, %8, 1) fwd \"\"\n"
+                      "op %10: f32[] = aten::sum(%9, none) fwd \"\"\noutput loss %10\n",
+                  "g");
+  ASSERT_TRUE(sum) << sum.error().message;
+  EXPECT_THAT(find_layer_chain(*sum).of_op, ::testing::ElementsAre(0, 1, 1, 1, 1, 1, 1, 1));
+  const auto alone =
+      parse_graph(begin +
+                      "op %5: bf16[batch, 4] = aten::mm(%4, %2) fwd \"\"\n"
+                      "op %6: bf16[] = aten::sum(%5, none) fwd \"\"\noutput loss %6\n",
+                  "g");
+  ASSERT_TRUE(alone) << alone.error().message;
+  EXPECT_THAT(find_layer_chain(*alone).of_op, ::testing::ElementsAre(0, 0, 1, 1));
 }
 
 }  // namespace

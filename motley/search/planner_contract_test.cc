@@ -10,6 +10,7 @@
 #include "motley/testing/golden.h"
 #include "motley/testing/invented_profile.h"
 #include "motley/testing/rounds.h"
+#include "motley/testing/test_name.h"
 
 namespace motley::search {
 namespace {
@@ -78,7 +79,8 @@ INSTANTIATE_TEST_SUITE_P(All, Contract,
                          ::testing::Combine(::testing::ValuesIn(planner_names()),
                                             ::testing::Values("emulated", "far", "kinds")),
                          [](const auto& info) {
-                           return std::get<0>(info.param) + "_" + std::get<1>(info.param);
+                           return testing::test_name(std::get<0>(info.param)) + "_" +
+                                  std::get<1>(info.param);
                          });
 
 }  // namespace

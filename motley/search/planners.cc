@@ -6,6 +6,7 @@
 
 #include "motley/base/text.h"
 #include "motley/search/portfolio.h"
+#include "motley/search/restricted_planner.h"
 #include "motley/search/split/fixed_planners.h"
 #include "motley/search/split/water_filling.h"
 #include "motley/search/spmd/spmd_planner.h"
@@ -24,6 +25,11 @@ std::unique_ptr<plan::Planner> make_sharding(const PlannerInputs& inputs) {
   return std::make_unique<SpmdPlanner>(method, inputs);
 }
 
+template <StageSpace space>
+std::unique_ptr<plan::Planner> make_restricted(const PlannerInputs& inputs) {
+  return std::make_unique<RestrictedPlanner>(space, inputs);
+}
+
 using Maker = std::unique_ptr<plan::Planner> (*)(const PlannerInputs&);
 
 /// A new planner is a line here.
@@ -33,6 +39,12 @@ constexpr std::pair<std::string_view, Maker> kMakers[] = {
     {"spmd", make_sharding<SpmdMethod::kSpmd>},
     {"hap", make_sharding<SpmdMethod::kHap>},
     {"stages", make<StagePlanner>},
+    {"equal-stages", make_restricted<StageSpace::kEqual>},
+    {"uniform-stages", make_restricted<StageSpace::kUniform>},
+    {"amp", make_restricted<StageSpace::kAmp>},
+    {"sailor", make_restricted<StageSpace::kSailor>},
+    {"harp", make_restricted<StageSpace::kHarp>},
+    {"zorse", make_restricted<StageSpace::kZorse>},
     {"equal", make<EqualPlanner>},
     {"proportional", make<ProportionalPlanner>},
     {"manual", make<ManualPlanner>},

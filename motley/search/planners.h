@@ -19,6 +19,10 @@ namespace motley::search {
 ///   spmd          the best sharding of operators found (spmd/spmd_search.h), from its own starts
 ///                 and from the best split of the batch
 ///   hap           HAP's algorithm on the same graph, rules and costs (spmd/hap_search.h)
+///   stages        the best split of the batch or plan of stages found (stage_planner.h)
+///   equal-stages, uniform-stages, amp, sailor, harp, zorse
+///                 the best plan found of stages of a narrower space, which others search
+///                 (restricted/stage_spaces.h)
 ///   equal         the same number of samples on every allowed device
 ///   proportional  samples by the speed that each device has alone at the equal share
 ///   manual        Problem::manual

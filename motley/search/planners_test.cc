@@ -10,6 +10,7 @@
 #include "motley/base/file.h"
 #include "motley/graph/graph_text.h"
 #include "motley/testing/random_problem.h"
+#include "motley/testing/test_name.h"
 
 namespace motley::search {
 namespace {
@@ -113,16 +114,15 @@ TEST_P(PlannerContract, RefusesABatchOfNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PlannerContract, ::testing::ValuesIn(planner_names()),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& info) { return testing::test_name(info.param); });
 
 TEST(MakePlanner, SuggestsAName) {
   const auto planner = make_planner("propotional", {});
   ASSERT_FALSE(planner.has_value());
-  EXPECT_EQ(
-      planner.error().message,
-      "unknown planner 'propotional', wanted one of auto split spmd hap stages equal proportional "
-      "manual random, "
-      "did you mean 'proportional'?");
+  EXPECT_EQ(planner.error().message,
+            "unknown planner 'propotional', wanted one of auto split spmd hap stages equal-stages "
+            "uniform-stages amp sailor harp zorse equal proportional manual random, "
+            "did you mean 'proportional'?");
 }
 
 /// 1 s and 3 s a sample; the second has room for `room` samples of 1 GiB.

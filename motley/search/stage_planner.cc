@@ -37,8 +37,8 @@ constexpr double kWorthPlanningAgain = 0.02;
 class StagePlanning {
  public:
   StagePlanning(const PlannerInputs& inputs, const plan::Problem& problem, ModelStageCosts& costs,
-                plan::PlanOutcome& outcome)
-      : inputs_(inputs), problem_(problem), costs_(costs), outcome_(outcome) {}
+                const StageFinder& find, plan::PlanOutcome& outcome)
+      : inputs_(inputs), problem_(problem), costs_(costs), find_(find), outcome_(outcome) {}
 
   Result<void> run() {
     MOTLEY_RETURN_IF_ERROR(plan_in_rounds(kMemoryRounds));
@@ -61,7 +61,7 @@ class StagePlanning {
     sums_.emplace(costs_);
     for (int round = 0; round < rounds; ++round) {
       MOTLEY_ASSIGN(const StageOutcome found,
-                    find_stage_plan({&costs_, problem_.global_batch, {}, false}));
+                    find_({&costs_, problem_.global_batch, {}, false}));
       if (!has_bound_) MOTLEY_RETURN_IF_ERROR(note_bound());
       has_bound_ = true;
       if (!found.best) {
@@ -298,6 +298,7 @@ class StagePlanning {
   const PlannerInputs& inputs_;
   const plan::Problem& problem_;
   ModelStageCosts& costs_;
+  const StageFinder& find_;
   plan::PlanOutcome& outcome_;
   std::optional<StageSums> sums_;
   std::set<std::string> refused_;  // why plans cannot be run
@@ -310,13 +311,13 @@ class StagePlanning {
 }  // namespace
 
 Result<void> consider_stages(const PlannerInputs& inputs, const plan::Problem& problem,
-                             plan::PlanOutcome& outcome) {
+                             plan::PlanOutcome& outcome, const StageFinder& find) {
   if (inputs.graph == nullptr || inputs.costs == nullptr) return {};
   // One device may do its forward pass again; what fits as it is needs nothing.
   if (problem.devices.size() < 2 && outcome.plan) return {};
   const auto costs = ModelStageCosts::make(inputs, problem);
   if (!costs) return {};
-  return StagePlanning(inputs, problem, **costs, outcome).run();
+  return StagePlanning(inputs, problem, **costs, find, outcome).run();
 }
 
 Result<plan::PlanOutcome> StagePlanner::plan(const plan::Problem& problem) const {

@@ -1,18 +1,24 @@
 #pragma once
 
+#include <functional>
+
 #include "motley/plan/planner.h"
 #include "motley/search/split/planner_inputs.h"
+#include "motley/search/stages/stage_search.h"
 
 namespace motley::search {
+
+using StageFinder = std::function<Result<StageOutcome>(const StageQuestion&)>;
 
 /// Puts a plan of stages in the place of the outcome's where it takes less and fits: replicas cut
 /// into stages of consecutive layers, each on one device or on several alike ones of a host, with
 /// micro-batches of their own (stages/stage_search.h over model_stage_costs.h). The plans that the
 /// search finds, runner-ups too, are priced by their programs; where one lacks memory, it searches
 /// again with as much less. The outcome's bound becomes one of these plans, too, however devices
-/// share a stage. Nothing happens where there are no times of operators, or one device.
+/// share a stage. Nothing happens where there are no times of operators, or one device. `find` may
+/// be the search of a narrower space.
 Result<void> consider_stages(const PlannerInputs& inputs, const plan::Problem& problem,
-                             plan::PlanOutcome& outcome);
+                             plan::PlanOutcome& outcome, const StageFinder& find = find_stage_plan);
 
 /// Planner `stages`: the best of splits of the batch and of plans of stages.
 class StagePlanner : public plan::Planner {

@@ -90,7 +90,8 @@ bool SampleBound::price_batch(double seconds, std::int64_t samples, std::int64_t
   return found;
 }
 
-/// A first price for each device, by its speed, and each pool's best shapes alone.
+/// A first price for each device, by its speed, and each pool's best shapes alone; where that is
+/// not enough, of all pools together.
 void SampleBound::seed(double seconds, std::int64_t samples) {
   const StageSums& sums = search_->sums();
   const std::vector<DevicePool>& pools = sums.costs().pools();
@@ -106,6 +107,14 @@ void SampleBound::seed(double seconds, std::int64_t samples) {
     alone[pool] = std::min(prices[pool], static_cast<double>(samples) / pools[pool].devices) / 2;
     collect(seconds, samples, alone);
   }
+  if (is_seeded_) {
+    double all = 0;
+    for (const DevicePool& pool : pools) all += pool.devices;
+    std::vector<double> together(pools.size(), static_cast<double>(samples) / all / 2);
+    together.push_back(0);
+    collect(seconds, samples, together);
+  }
+  is_seeded_ = true;
 }
 
 void SampleBound::collect(double seconds, std::int64_t samples, const std::vector<double>& prices) {

@@ -72,6 +72,7 @@ class SampleBound {
   ShapeColumns* columns_;
   double most_replicas_;
   std::int64_t programs_ = 0;
+  bool is_seeded_ = false;
   std::size_t next_batch_ = 0;  // where shapes were found last
   static constexpr double kFoundLeap = 1.1;
   double found_leap_ = kFoundLeap;  // in samples, after a shape that is worth more than its price

@@ -362,7 +362,7 @@ double ShapeSearch::seconds(const ReplicaShape& shape, std::int64_t samples) con
 std::int64_t ShapeSearch::most_samples(const ReplicaShape& shape, double time,
                                        std::int64_t most) const {
   // Times do not fall with the samples.
-  std::int64_t fits = 0, above = most + 1;
+  std::int64_t fits = 0, above = std::min(most, most_held(shape)) + 1;
   while (above - fits > 1) {
     const std::int64_t middle = fits + (above - fits) / 2;
     (seconds(shape, middle) <= time ? fits : above) = middle;
@@ -370,6 +370,19 @@ std::int64_t ShapeSearch::most_samples(const ReplicaShape& shape, double time,
   // One smaller micro-batch needs two full ones around it.
   if (fits < 2 * shape.micro_batch) fits -= fits % shape.micro_batch;
   return fits;
+}
+
+/// Where memory does not hold 1F1B's micro-batches in flight there can only be fewer of them.
+std::int64_t ShapeSearch::most_held(const ReplicaShape& shape) const {
+  const BatchTables& known = tables(shape.micro_batch);
+  auto most = std::numeric_limits<std::int64_t>::max() - 1;
+  for (std::size_t s = 0; s < shape.stages.size(); ++s) {
+    const auto& [first, end, unit] = shape.stages[s];
+    const std::int64_t kept = known.kept[unit][first * (sums_->costs().layers() + 1) + end];
+    if (kept < static_cast<std::int64_t>(shape.stages.size() - s))
+      most = std::min(most, kept * shape.micro_batch);
+  }
+  return most;
 }
 
 bool ShapeSearch::is_valid(const ReplicaShape& shape) const {

@@ -82,12 +82,12 @@ class ShapeSearch {
   /// `most_cost` are dropped. O(layers units stages (layers + units) labels).
   std::optional<PricedShape> cheapest(const ShapeQuestion& question) const;
 
-  /// What so many samples take in the shape, and how many fit into a time; 0 if none.
   /// What any shape costs at least, per sample: each layer at its cheapest rate, devices in
   /// fractions, everything else for nothing. Infinite if no unit knows the micro-batch.
   double least_cost(double seconds, std::int64_t micro_batch,
                     const std::vector<double>& prices) const;
 
+  /// What so many samples take in the shape, and how many fit into a time and memory; 0 if none.
   double seconds(const ReplicaShape& shape, std::int64_t samples) const;
   std::int64_t most_samples(const ReplicaShape& shape, double seconds, std::int64_t most) const;
   /// Is every micro-batch size known and does 1F1B fit the memory?
@@ -109,6 +109,7 @@ class ShapeSearch {
     std::vector<double> messages;                 ///< [end][unit][next]
   };
   const BatchTables& tables(std::int64_t micro_batch) const;
+  std::int64_t most_held(const ReplicaShape& shape) const;
 
   const StageSums* sums_;
   ShapeModel model_;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "motley/search/stages/merged_layers.h"
@@ -182,9 +183,11 @@ class StageSearch {
   std::optional<ReplicaShape> find_alone(const ShapeSearch& search, double seconds,
                                          std::int64_t micro_batch);
   void add_alone();
+  void add_apart();
   Result<void> add_mix(double seconds, const std::vector<double>& prices, MixBy by);
   double estimate(const ReplicaShape& shape, std::int64_t samples) const;
   std::int64_t expected_samples(const ReplicaShape& shape, double seconds) const;
+  std::int64_t supposed_samples(const ReplicaShape& shape, double seconds) const;
   double after_passes(const ReplicaShape& shape) const;
   Result<double> simulate_alone(const ReplicaShape& shape, std::int64_t samples);
   Result<void> learn(const ReplicaShape& shape, double seconds);
@@ -194,6 +197,7 @@ class StageSearch {
   Result<void> choose_schedule(StageReplica& replica) const;
   Result<void> price_mixes();
   Result<void> price_mix(Mix mix);
+  void choose_micro_batches(Mix& mix) const;
   Result<void> tune(std::pair<ReplicaShape, int>& part, StageReplica* replicas);
   void trim(const Mix& mix, const std::vector<std::size_t>& first_of, StagePlan& plan) const;
   bool fits_devices(const ReplicaShape& shape) const;
@@ -311,6 +315,14 @@ std::int64_t StageSearch::expected_samples(const ReplicaShape& shape, double sec
   return ringed_.most_samples(shape, seconds / slower, question_.global_batch);
 }
 
+/// The same, of shapes that were not simulated by what stages wait for each other.
+std::int64_t StageSearch::supposed_samples(const ReplicaShape& shape, double seconds) const {
+  const std::int64_t does = expected_samples(shape, seconds);
+  if (does == 0 || slower_.contains(shape)) return does;
+  const double slower = estimate(shape, does) / ringed_.seconds(shape, does);
+  return ringed_.most_samples(shape, seconds / slower, question_.global_batch);
+}
+
 /// The best schedule's time of a replica alone, each stage in another host where there are several.
 Result<double> StageSearch::simulate_alone(const ReplicaShape& shape, std::int64_t samples) {
   StageReplica replica{{}, shape.micro_batch, samples, StageSchedule::kH1F1B};
@@ -358,12 +370,8 @@ Result<void> StageSearch::add_mix(double seconds, const std::vector<double>& pri
   std::vector<std::pair<double, std::size_t>> worth;
   for (std::size_t i = 0; i < columns_.shapes().size(); ++i) {
     const ReplicaShape& shape = columns_.shapes()[i];
-    std::int64_t does = expected_samples(shape, seconds);
-    if (does == 0) continue;
-    if (by == kMixSimulated && !slower_.contains(shape)) {
-      const double slower = estimate(shape, does) / ringed_.seconds(shape, does);
-      does = ringed_.most_samples(shape, seconds / slower, question_.global_batch);
-    }
+    const std::int64_t does =
+        by == kMixModel ? expected_samples(shape, seconds) : supposed_samples(shape, seconds);
     double price = 1e-9;
     const std::vector<int> devices = ringed_.devices(shape);
     for (std::size_t p = 0; p < devices.size(); ++p) price += prices[p] * devices[p];
@@ -407,7 +415,44 @@ Result<void> StageSearch::add_mixes(const Bracket& start) {
     MOTLEY_RETURN_IF_ERROR(add_mix(start.possible * factor, start.answer.prices, kMixSimulated));
   }
   add_alone();
+  if (has_few_devices()) add_apart();
   return {};
+}
+
+/// Pools apart: in each as many replicas as it has devices for, all of the shape that does most
+/// there. No price of devices shows that, where fractions of other shapes are worth more.
+void StageSearch::add_apart() {
+  std::map<std::size_t, std::vector<std::pair<const ReplicaShape*, int>>> choices;  // by pool
+  for (const ReplicaShape& shape : columns_.shapes()) {
+    const std::vector<int> devices = free_.devices(shape);
+    const std::size_t pool = costs().units()[shape.stages.front().unit].pool;
+    const int fits = costs().pools()[pool].devices / std::max(1, devices[pool]);
+    if (fits > 0 && devices[pool] == std::accumulate(devices.begin(), devices.end(), 0))
+      choices[pool].emplace_back(&shape, fits);
+  }
+  Mix mix;
+  const auto done_in = [&](double seconds) {
+    std::int64_t all = 0;
+    mix.parts.clear();
+    for (const auto& [pool, shapes] : choices) {
+      std::int64_t most = 0;
+      std::pair<const ReplicaShape*, int> best;
+      for (const auto& choice : shapes) {
+        const std::int64_t does = choice.second * supposed_samples(*choice.first, seconds);
+        if (does <= most) continue;
+        most = does;
+        best = choice;
+      }
+      if (most > 0) mix.parts.emplace_back(*best.first, best.second);
+      all += most;
+    }
+    return all;
+  };
+  const double seconds = least_time(outcome_.lower_bound.value, question_.global_batch, done_in);
+  if (!(seconds < kTooLong) || choices.empty()) return;
+  done_in(seconds);
+  std::sort(mix.parts.begin(), mix.parts.end());
+  mixes_.push_back(std::move(mix));
 }
 
 /// A replica that does all samples in a time, of devices that there are: devices of which the
@@ -484,9 +529,14 @@ Result<void> StageSearch::price_mixes() {
     if (known < kTooLong) ranked.emplace_back(known, std::move(mix));
   }
   std::sort(ranked.begin(), ranked.end());
+  const std::size_t most = has_few_devices() ? 2 * kMostPriced : kMostPriced;
   for (std::size_t i = 0; i < ranked.size(); ++i) {
-    if (i >= kMostPriced && !priced_.empty()) break;
-    const auto priced = price_mix(ranked[i].second);
+    if (i >= most && !priced_.empty()) break;
+    auto priced = price_mix(ranked[i].second);
+    if (Mix other = ranked[i].second; priced && has_few_devices()) {
+      choose_micro_batches(other);
+      if (other.parts != ranked[i].second.parts) priced = price_mix(std::move(other));
+    }
     if (priced) continue;
     // A link that is not there.
     const std::string& message = priced.error().message;
@@ -624,6 +674,27 @@ void StageSearch::trim(const Mix& mix, const std::vector<std::size_t>& first_of,
     excess -= less;
   }
   std::erase_if(plan.replicas, [](const StageReplica& replica) { return replica.samples == 0; });
+}
+
+/// Each part's micro-batch that is quickest for what it does: columns are of those that were worth
+/// their price, in other times.
+void StageSearch::choose_micro_batches(Mix& mix) const {
+  const double seconds = seconds_of(mix);
+  for (auto& [shape, count] : mix.parts) {
+    const std::int64_t samples = expected_samples(shape, seconds);
+    if (samples == 0) continue;
+    ReplicaShape tried = shape;
+    double least = estimate(shape, samples);
+    for (const std::int64_t batch : costs().micro_batches()) {
+      tried.micro_batch = batch;
+      const bool divides = samples % batch == 0 || samples > 2 * batch;
+      if (!divides || !free_.is_valid(tried)) continue;
+      const double time = estimate(tried, samples);
+      if (time >= least * (1 - kSmallestGain)) continue;
+      least = time;
+      shape.micro_batch = batch;
+    }
+  }
 }
 
 Result<void> StageSearch::price_mix(Mix mix) {
