@@ -67,7 +67,6 @@ std::vector<LayerWork> between(std::vector<LayerWork> less, const std::vector<La
 Result<std::unique_ptr<ModelStageCosts>> ModelStageCosts::make(const PlannerInputs& inputs,
                                                                const plan::Problem& problem) {
   std::unique_ptr<ModelStageCosts> made(new ModelStageCosts(inputs, problem));
-  made->chain_ = graph::find_layer_chain(*inputs.graph);
   MOTLEY_ASSIGN(made->pools_,
                 search::find_pools(*problem.cluster, problem.devices, UnknownMemory::kUnlimited));
   made->find_tied();
@@ -111,7 +110,7 @@ void ModelStageCosts::add_units() {
       !micro_batches_.empty()) {
     ways_batch_ = std::min(kSamplesEach * widest, micro_batches_.back());
     // Where nobody can say how operators are split there are stages of one device.
-    if (auto found = StageWays::make(inputs_, problem_, ways_batch_)) ways = *std::move(found);
+    if (auto found = StageWays::make(inputs_, problem_, ways_batch_, depths_)) ways = *std::move(found);
   }
   for (std::size_t pool = 0; pool < pools_.pools.size(); ++pool) {
     const std::vector<DeviceId>& devices = pools_.devices[pool];
@@ -181,16 +180,22 @@ plan::Region ModelStageCosts::region(const PlannedStage& stage) const {
   const plan::Region& ways = ways_[stage.unit];
   plan::Region made{devices(stage), ways.shares};
   made.speed = speeds_[units_[stage.unit].pool];
-  std::set<std::string> names;  // of what its operators read
+  std::set<ValueId> parameters;  // that its operators read
   for (std::size_t i = 0; i < chain_.of_op.size(); ++i) {
     if (chain_.of_op[i] < stage.first || chain_.of_op[i] >= stage.end) continue;
     plan::append(made.covers, static_cast<std::int64_t>(i));
-    if (!ways.operators.empty()) made.operators.push_back(ways.operators[i]);
-    graph::for_each_value(graph_.ops[i].arguments,
-                          [&](ValueId value) { names.insert(graph_.value(value).name); });
+    if (!ways.operators.empty()) made.operators.push_back(ways.operators[short_.of_op[i].index()]);
+    graph::for_each_value(graph_.ops[i].arguments, [&](ValueId value) {
+      if (graph_.value(value).role == graph::ValueRole::kParameter) parameters.insert(value);
+    });
   }
-  for (const plan::KeptParameter& kept : ways.parameters)
-    if (names.contains(kept.name)) made.parameters.push_back(kept);
+  std::map<std::string, graph::Form> kept;
+  for (const plan::KeptParameter& each : ways.parameters) kept.emplace(each.name, each.form);
+  for (const ValueId parameter : parameters) {
+    const auto known = kept.find(short_.graph.value(short_.of_value[parameter.index()]).name);
+    if (known != kept.end())
+      made.parameters.push_back({graph_.value(parameter).name, known->second});
+  }
   // The only region of its replica has all.
   if (stage.first == 0 && stage.end == layers()) made.covers.clear();
   return made;
@@ -290,20 +295,21 @@ std::vector<LayerBytes> ModelStageCosts::find_bytes(std::size_t unit) const {
     if (!program) continue;
     const auto times = model_.times(named(unit, *program));
     const std::vector<Bytes> scratch = times ? times->front().scratch : std::vector<Bytes>();
+    const std::vector<LayerPlace> places =
+        find_layer_places(program->devices[0], graph_, chain_);
     found.emplace_back(static_cast<double>(batch),
-                       find_layer_holds(program->devices[0],
-                                        find_layer_places(program->devices[0], graph_, chain_),
-                                        layers(), scratch));
+                       find_layer_holds(program->devices[0], places, layers(), scratch));
   }
   if (found.empty()) return bytes;
   const auto& [less, small] = found.front();
   const auto& [more, large] = found.back();
-  for (std::size_t l = 0; l < layers(); ++l) {
+  for (std::size_t layer = 0; layer < layers(); ++layer) {
+    const std::size_t l = short_.of_layer[layer];
     const double each = less < more ? std::max(0.0, (large.kept[l] - small.kept[l]) / (more - less))
                                     : large.kept[l] / more;
-    bytes[l].kept = Bytes(std::llround(each));
-    bytes[l].states = Bytes(std::llround(large.fixed[l] + large.kept[l] - more * each));
-    bytes[l].workspace = Bytes(std::llround(large.workspace[l] / more));
+    bytes[layer].kept = Bytes(std::llround(each));
+    bytes[layer].states = Bytes(std::llround(large.fixed[l] + large.kept[l] - more * each));
+    bytes[layer].workspace = Bytes(std::llround(large.workspace[l] / more));
   }
   return bytes;
 }
@@ -352,7 +358,7 @@ Result<synth::RuledSharding> ModelStageCosts::split(const plan::Region& ways,
   plan::Plan plan = plan::blank_plan(problem_);
   plan.global_batch = micro_batch;
   plan.replicas = {{micro_batch, {ways}}};
-  return synth::find_ruled_sharding(graph_, plan, *problem_.cluster);
+  return synth::find_ruled_sharding(short_.graph, plan, *problem_.cluster);
 }
 
 /// One micro-batch on the unit; none where it cannot be split so.
@@ -367,8 +373,9 @@ const std::optional<program::Program>& ModelStageCosts::lower(std::size_t unit,
   if (!is_new) return made->second;
   const auto found = split(*same, micro_batch);
   if (!found) return made->second;
-  made->second = synth::lower_some_ranks(graph_, found->sharding, found->rules, {0},
+  made->second = synth::lower_some_ranks(short_.graph, found->sharding, found->rules, {0},
                                          spmd_question(inputs_, problem_).lowering);
+  set_origins(short_, *made->second);
   return made->second;
 }
 
@@ -397,7 +404,7 @@ std::optional<std::vector<LayerWork>> ModelStageCosts::time(std::size_t unit,
 /// parameters.
 std::vector<LayerWork> ModelStageCosts::spread(const program::DeviceProgram& program,
                                                const trace::Trace& trace) const {
-  std::vector<LayerWork> work(layers());
+  std::vector<LayerWork> seen(layers());
   const std::vector<LayerPlace> places = find_layer_places(program, graph_, chain_);
   double once = 0, all = 0;
   trace::Nanoseconds before = 0;
@@ -407,14 +414,17 @@ std::vector<LayerWork> ModelStageCosts::spread(const program::DeviceProgram& pro
                         1e-9);
     const LayerPlace& place = places[interval.instruction.index()];
     const bool is_load = program.instructions[interval.instruction.index()].op == "motley::load";
-    LayerWork& layer = work[place.layer];
+    LayerWork& layer = seen[place.layer];
     if (place.is_once && !is_load)
       once += taken.value;
     else
       (place.is_forward ? layer.forward : layer.backward) += taken;
   }
-  for (const double each : parameter_bytes_) all += each;
+  for (std::size_t l = 0; l < layers(); ++l)
+    if (short_.of_layer[l] == l) all += parameter_bytes_[l];
+  std::vector<LayerWork> work;
   for (std::size_t l = 0; l < layers(); ++l) {
+    work.push_back(seen[short_.of_layer[l]]);
     if (all > 0) work[l].update = Seconds(once * parameter_bytes_[l] / all);
     // The planner wants some work in every layer.
     work[l].forward = std::max(work[l].forward, Seconds(1e-9));

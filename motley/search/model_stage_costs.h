@@ -15,6 +15,7 @@
 #include "motley/plan/planner.h"
 #include "motley/program/program.h"
 #include "motley/search/split/planner_inputs.h"
+#include "motley/search/spmd/depths.h"
 #include "motley/search/stages/layer_stage_costs.h"
 #include "motley/search/stages/stage_costs.h"
 #include "motley/search/stages/stage_plan.h"
@@ -26,7 +27,8 @@ namespace motley::search {
 /// StageCosts of a model's own graph: layers of its chain (graph/layer_chain.h), each stage on one
 /// device or on several that are alike, in the ways of stage_ways.h. Times are those of the model's
 /// program for one micro-batch on the unit alone, simulated: what its compute lane does and waits
-/// for, layer by layer. So are bytes (layer_holds.h).
+/// for, layer by layer. So are bytes (layer_holds.h). Of many layers that are alike a few are looked
+/// at (graph/short_graph.h).
 class ModelStageCosts : public StageCosts {
  public:
   /// Graph (not null), costs (not null) and problem must outlive it. Usage error where no device
@@ -63,7 +65,11 @@ class ModelStageCosts : public StageCosts {
       : inputs_(inputs),
         graph_(*inputs.graph),
         problem_(problem),
-        model_(inputs.costs->model(*problem.cluster)) {}
+        model_(inputs.costs->model(*problem.cluster)),
+        chain_(graph::find_layer_chain(graph_)),
+        depths_(find_depths(graph_)),
+        alone_(depths_ ? graph::ShortGraph() : graph::shorten(graph_, chain_, layers())),
+        short_(depths_ ? depths_->searched : alone_) {}
   void add_units();
   void find_speeds();
   void add_unit(std::size_t pool, plan::Region ways);
@@ -83,9 +89,12 @@ class ModelStageCosts : public StageCosts {
   const plan::Problem& problem_;
   cost::ProfileCost model_;
   graph::LayerChain chain_;
+  std::shared_ptr<const Depths> depths_;  // null: layers are few or not alike
+  graph::ShortGraph alone_;               // all of the graph, where that is looked at
+  const graph::ShortGraph& short_;        // what is looked at
   ClusterPools pools_;
   std::vector<StageUnit> units_;
-  std::vector<plan::Region> ways_;  // by unit
+  std::vector<plan::Region> ways_;  // by unit, of the short graph
   std::vector<Bytes> held_;         // by unit
   std::vector<double> speeds_;      // by pool
   std::vector<std::int64_t> micro_batches_;

@@ -43,7 +43,8 @@ class Explainer {
         choices_(study.choices(plan.sharding.shares)),
         space_(choices_.space),
         prices_(study.prices(space_, plan.devices, plan.sharding.shares)),
-        layers_(graph::find_layers(graph_)) {
+        layers_(graph::find_layers(graph_)),
+        names_(find_names(study.question())) {
     for (std::size_t l = 0; l < layers_.size(); ++l)
       for (const OpId op : layers_[l].ops) layer_of_[op] = l;
     SpmdObjective objective;
@@ -62,10 +63,10 @@ class Explainer {
       const auto same = std::find_if(groups.begin(), groups.end(),
                                      [&](const auto& group) { return group.first == text; });
       if (same != groups.end()) {
-        same->second.push_back(name_of(l));
+        same->second.insert(same->second.end(), names_[l].begin(), names_[l].end());
         continue;
       }
-      groups.push_back({std::move(text), {name_of(l)}});
+      groups.push_back({std::move(text), names_[l]});
       first_of_group_.push_back(l);
     }
     for (std::size_t g = 0; g < groups.size(); ++g) {
@@ -80,8 +81,18 @@ class Explainer {
   }
 
  private:
-  std::string name_of(std::size_t layer) const {
-    return layers_[layer].path.empty() ? "(no layer)" : layers_[layer].path;
+  /// By layer, whose place it takes.
+  std::vector<std::vector<std::string>> find_names(const SpmdQuestion& question) const {
+    std::vector<std::size_t> of_op(graph_.ops.size(), 0);
+    for (std::size_t l = 0; l < layers_.size(); ++l)
+      for (const OpId op : layers_[l].ops) of_op[op.index()] = l;
+    std::vector<std::vector<std::string>> names(layers_.size());
+    for (const graph::Layer& layer : graph::find_layers(*question.graph)) {
+      const OpId op = layer.ops.front();
+      const OpId here = question.depths ? question.depths->searched.of_op[op.index()] : op;
+      names[of_op[here.index()]].push_back(layer.path.empty() ? "(no layer)" : layer.path);
+    }
+    return names;
   }
 
   std::string parts_text(std::int64_t extent) const {
@@ -244,6 +255,7 @@ class Explainer {
   SpmdPrices prices_;
   TableCosts costs_;  // of the search
   const std::vector<graph::Layer> layers_;
+  const std::vector<std::vector<std::string>> names_;
   std::map<OpId, std::size_t> layer_of_;
   std::map<std::size_t, std::map<std::string, Exchange>> exchanges_;  // by layer, kind
   std::vector<std::size_t> first_of_group_;

@@ -141,9 +141,12 @@ Result<void> search_on(SpmdMethod method, SpmdQuestion question, Inquiries& foun
 
 /// A sharding as the problem's plan.
 plan::Plan make_plan(const Problem& problem, const Inquiry& inquiry, const SpmdPlan& found) {
-  return make_region_plan(
-      problem, synth::make_region(inquiry.study->graph(), found.sharding, *problem.cluster),
-      inquiry.question.micro_batches);
+  const SpmdQuestion& question = inquiry.question;
+  const synth::Sharding sharding =
+      question.depths ? spread_over_whole(found.sharding, question.depths->searched)
+                      : found.sharding;
+  return make_region_plan(problem, synth::make_region(*question.graph, sharding, *problem.cluster),
+                          question.micro_batches);
 }
 
 /// What was found, priced as its plan is. `may_go_on`: to more micro-batches.
@@ -190,7 +193,7 @@ Result<void> take(const Problem& problem, const Inquiries& found, PlanOutcome& o
         fmt::format("the step is {:.1f} % above the lower bound of all shardings and splits",
                     100 * (price.step.value / outcome.lower_bound.value - 1)));
   for (std::string& line :
-       graph::explain_without_rule(study.graph(), {{"batch", problem.global_batch}}))
+       graph::explain_without_rule(*inquiry.question.graph, {{"batch", problem.global_batch}}))
     outcome.why.push_back(std::move(line));
   return {};
 }
@@ -228,6 +231,7 @@ Result<SpmdOutcome> plan_sharding(SpmdMethod method, const PlannerInputs& inputs
   SpmdQuestion question = spmd_question(inputs, problem);
   question.deadline = start.deadline;
   question.micro_batches = std::max<std::int64_t>(1, start.micro_batches);
+  question.depths = find_depths(*inputs.graph);
   const PlanOutcome& split = *start.split;
   if (split.plan) question.shares.push_back(samples_of(problem, *split.plan));
   MOTLEY_ASSIGN(const Inquiries inquiries,
