@@ -23,7 +23,7 @@ namespace {
 constexpr int kMemoryRounds = 4;          // of planning again with less memory
 constexpr std::size_t kMostPrograms = 4;  // plans of a round, by their programs
 /// What several devices exchange in one micro-batch alone is partly hidden beside others.
-constexpr double kHiddenAtMost = 1.05;
+constexpr double kHiddenAtMost = 0.05;  // of the step
 /// By how much quicker what lacks memory has to be, for which it is planned again with less.
 constexpr double kWorthPlanningAgain = 0.02;
 
@@ -48,13 +48,20 @@ class StagePlanning {
       std::vector<const PricedStagePlan*> plans = {&*found.best};
       for (const PricedStagePlan& each : found.runner_ups) plans.push_back(&each);
       plans.resize(std::min(plans.size(), kMostPrograms));
-      for (const PricedStagePlan* each : plans) {
-        if (outcome_.plan && each->price.step >= outcome_.predicted_step * kHiddenAtMost) continue;
-        MOTLEY_RETURN_IF_ERROR(consider(*each));
-      }
+      // Where one lacks memory those behind it wait for what is planned with less.
+      for (const PricedStagePlan* each : plans)
+        if (lacking_.empty())
+          MOTLEY_RETURN_IF_ERROR(consider(*each));
+        else
+          waiting_.push_back(*each);
       if (lacking_.empty() || (outcome_.plan && !is_worth_more_)) break;
       for (const auto& [pool, part] : lacking_) costs_.take_memory(pool, part);
     }
+    std::stable_sort(waiting_.begin(), waiting_.end(),
+                     [](const PricedStagePlan& a, const PricedStagePlan& b) {
+                       return a.price.step < b.price.step;
+                     });
+    for (const PricedStagePlan& each : waiting_) MOTLEY_RETURN_IF_ERROR(consider(each));
     if (!outcome_.plan) outcome_.why.insert(outcome_.why.end(), refused_.begin(), refused_.end());
     return {};
   }
@@ -90,10 +97,26 @@ class StagePlanning {
     return plan;
   }
 
-  /// Prices a plan by its program and takes it if it fits and is the best; else notes what it
-  /// lacks.
+  /// Will it take longer than what is known? What several devices exchange may be hidden in part.
+  bool is_hopeless(const PricedStagePlan& found) const {
+    if (!outcome_.plan) return false;
+    double all = 0, shared = 0;  // devices
+    for (const StageReplica& replica : found.plan.replicas)
+      for (const PlannedStage& stage : replica.stages) {
+        const int degree = costs_.units()[stage.unit].degree;
+        all += degree;
+        if (degree > 1) shared += degree;
+      }
+    return found.price.step >= outcome_.predicted_step * (1 + kHiddenAtMost * shared / all);
+  }
+
+  /// Prices a plan by its program, if it is worth it and was not priced before, and takes it if it
+  /// fits and is the best; else notes what it lacks.
   Result<void> consider(const PricedStagePlan& found) {
+    if (is_hopeless(found)) return {};
     const plan::Plan plan = translate(found);
+    if (std::find(seen_.begin(), seen_.end(), plan) != seen_.end()) return {};
+    seen_.push_back(plan);
     const auto price = inputs_.evaluator->price(plan);
     if (!price) {
       // Not every graph can be cut into micro-batches, nor what is split so for each number of
@@ -174,6 +197,8 @@ class StagePlanning {
   const plan::Problem& problem_;
   ModelStageCosts& costs_;
   plan::PlanOutcome& outcome_;
+  std::vector<PricedStagePlan> waiting_;   // not yet priced by their programs
+  std::vector<plan::Plan> seen_;           // that were
   std::set<std::string> refused_;          // why plans cannot be run
   bool is_worth_more_ = false;             // does something lack memory that is quicker?
   std::map<std::size_t, double> lacking_;  // pool -> the part of its memory that a plan may use
@@ -181,12 +206,15 @@ class StagePlanning {
 
 }  // namespace
 
-Result<void> consider_stages(const PlannerInputs& inputs, const plan::Problem& problem,
-                             plan::PlanOutcome& outcome) {
-  if (inputs.graph == nullptr || inputs.costs == nullptr || problem.devices.size() < 2) return {};
+Result<std::optional<Seconds>> consider_stages(const PlannerInputs& inputs,
+                                               const plan::Problem& problem,
+                                               plan::PlanOutcome& outcome) {
+  if (inputs.graph == nullptr || inputs.costs == nullptr || problem.devices.size() < 2)
+    return std::nullopt;
   const auto costs = ModelStageCosts::make(inputs, problem);
-  if (!costs) return {};
-  return StagePlanning(inputs, problem, **costs, outcome).run();
+  if (!costs) return std::nullopt;
+  MOTLEY_RETURN_IF_ERROR(StagePlanning(inputs, problem, **costs, outcome).run());
+  return (*costs)->least_step();
 }
 
 Result<plan::PlanOutcome> StagePlanner::plan(const plan::Problem& problem) const {

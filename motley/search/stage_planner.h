@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "motley/plan/planner.h"
 #include "motley/search/split/planner_inputs.h"
 
@@ -10,8 +12,9 @@ namespace motley::search {
 /// micro-batches of their own (stages/stage_search.h over model_stage_costs.h). The plans that the
 /// search finds, runner-ups too, are priced by their programs; where one lacks memory, it searches
 /// again with as much less. The outcome's bound becomes one of these plans, too, however devices
-/// share a stage. Nothing happens where there are no times of operators, or one device.
-Result<void> consider_stages(const PlannerInputs& inputs, const plan::Problem& problem,
+/// share a stage. Returns what no plan of stages undercuts; none: nothing happened, as there are no
+/// times of operators, or one device.
+Result<std::optional<Seconds>> consider_stages(const PlannerInputs& inputs, const plan::Problem& problem,
                              plan::PlanOutcome& outcome);
 
 /// Planner `stages`: the best of splits of the batch and of plans of stages.

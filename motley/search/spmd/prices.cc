@@ -368,7 +368,10 @@ SpmdPrices::Totals SpmdPrices::total(const synth::Sharding& sharding) {
   for (const FormChange& change : find_changes(graph_, space_, sharding)) {
     const ConversionTime& time = conversion(change.value, change.from, change.to);
     const double count = space_.value_count[change.value.index()];
+    const bool is_once = change.reader.op.is_none() ||
+                         graph_.value(change.value).role == graph::ValueRole::kParameter;
     totals.exchange += count * time.exchange;
+    if (is_once) totals.once += count * time.exchange;
     for (std::size_t c = 0; c < totals.compute.size(); ++c)
       totals.compute[c] += count * (time.before[c] + time.after[c]);
   }

@@ -38,6 +38,8 @@ struct SpmdQuestion {
   std::int64_t micro_batches = 1;  ///< of a step, one after the other
   /// Of a plan that is known: what takes longer is not searched.
   Seconds known_step{std::numeric_limits<double>::infinity()};
+  /// A larger lower bound is of no use.
+  Seconds enough_bound{std::numeric_limits<double>::infinity()};
   Deadline deadline;  ///< of the search
   /// Of the graph, to search in its place: shardings are then of depths->searched, prices of all of
   /// the graph. Null: the graph itself.
