@@ -9,7 +9,6 @@
 namespace motley::graph {
 namespace {
 
-
 bool is_like(const Value& a, const Value& b) {
   return a.role == b.role && a.dtype == b.dtype && a.shape == b.shape && a.frozen == b.frozen;
 }
@@ -99,8 +98,9 @@ class Shortening {
     if (layer_of(by) + 1 != layer_of(next_by)) return false;
     // The run's first and last layers are beside others, of which only that matters.
     const std::size_t size = ops_[layer].size();
-    return ops_[layer_of(by)].size() != size || ops_[layer_of(next_by)].size() != size || (place_[by.index()] == place_[next_by.index()] &&
-                          output_of(by, value) == output_of(next_by, next));
+    return ops_[layer_of(by)].size() != size || ops_[layer_of(next_by)].size() != size ||
+           (place_[by.index()] == place_[next_by.index()] &&
+            output_of(by, value) == output_of(next_by, next));
   }
 
   std::size_t output_of(OpId op, ValueId value) const {

@@ -1,9 +1,8 @@
 #include "motley/graph/short_graph.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <fmt/format.h>
 
 #include "motley/graph/graph_text.h"
 #include "motley/testing/golden.h"
@@ -15,8 +14,7 @@ namespace {
 Graph layers_of(int layers) {
   std::string text = "motley.graph/1\nname \"g\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n";
   const int from = layers + 1;  // the first operator's value
-  for (int l = 0; l < layers; ++l)
-    text += fmt::format("param %{}: f32[4] \"h.{}.w\"\n", l + 1, l);
+  for (int l = 0; l < layers; ++l) text += fmt::format("param %{}: f32[4] \"h.{}.w\"\n", l + 1, l);
   text += fmt::format("tangent %{}: f32[]\n", from);
   int value = from + 1;
   for (int l = 0; l < layers; ++l, ++value)
@@ -34,12 +32,12 @@ Graph layers_of(int layers) {
                         gradient, l + 1, l);
     text += fmt::format("op %{}: f32[batch, 4] = aten::mul.Tensor(%{}, %{}) bwd \"h.{}\"\n",
                         value + 1, gradient, l == 0 ? 0 : from + l, l);
-    text += fmt::format("op %{}: f32[4] = aten::sum.dim_IntList(%{}, [0], false, none) bwd \"h.{}\"\n",
-                        value + 2, value + 1, l);
+    text +=
+        fmt::format("op %{}: f32[4] = aten::sum.dim_IntList(%{}, [0], false, none) bwd \"h.{}\"\n",
+                    value + 2, value + 1, l);
     outputs += fmt::format("output gradient %{} of \"h.{}.w\"\n", value + 2, l);
   }
-  const auto graph =
-      parse_graph(text + fmt::format("output loss %{}\n", loss) + outputs, "g");
+  const auto graph = parse_graph(text + fmt::format("output loss %{}\n", loss) + outputs, "g");
   EXPECT_TRUE(graph) << graph.error().message;
   return *graph;
 }

@@ -110,7 +110,8 @@ void ModelStageCosts::add_units() {
       !micro_batches_.empty()) {
     ways_batch_ = std::min(kSamplesEach * widest, micro_batches_.back());
     // Where nobody can say how operators are split there are stages of one device.
-    if (auto found = StageWays::make(inputs_, problem_, ways_batch_, depths_)) ways = *std::move(found);
+    if (auto found = StageWays::make(inputs_, problem_, ways_batch_, depths_))
+      ways = *std::move(found);
   }
   for (std::size_t pool = 0; pool < pools_.pools.size(); ++pool) {
     const std::vector<DeviceId>& devices = pools_.devices[pool];
@@ -295,8 +296,7 @@ std::vector<LayerBytes> ModelStageCosts::find_bytes(std::size_t unit) const {
     if (!program) continue;
     const auto times = model_.times(named(unit, *program));
     const std::vector<Bytes> scratch = times ? times->front().scratch : std::vector<Bytes>();
-    const std::vector<LayerPlace> places =
-        find_layer_places(program->devices[0], graph_, chain_);
+    const std::vector<LayerPlace> places = find_layer_places(program->devices[0], graph_, chain_);
     found.emplace_back(static_cast<double>(batch),
                        find_layer_holds(program->devices[0], places, layers(), scratch));
   }

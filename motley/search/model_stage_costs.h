@@ -27,8 +27,8 @@ namespace motley::search {
 /// StageCosts of a model's own graph: layers of its chain (graph/layer_chain.h), each stage on one
 /// device or on several that are alike, in the ways of stage_ways.h. Times are those of the model's
 /// program for one micro-batch on the unit alone, simulated: what its compute lane does and waits
-/// for, layer by layer. So are bytes (layer_holds.h). Of many layers that are alike a few are looked
-/// at (graph/short_graph.h).
+/// for, layer by layer. So are bytes (layer_holds.h). Of many layers that are alike a few are
+/// looked at (graph/short_graph.h).
 class ModelStageCosts : public StageCosts {
  public:
   /// Graph (not null), costs (not null) and problem must outlive it. Usage error where no device

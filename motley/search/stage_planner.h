@@ -14,8 +14,9 @@ namespace motley::search {
 /// again with as much less. The outcome's bound becomes one of these plans, too, however devices
 /// share a stage. Returns what no plan of stages undercuts; none: nothing happened, as there are no
 /// times of operators, or one device.
-Result<std::optional<Seconds>> consider_stages(const PlannerInputs& inputs, const plan::Problem& problem,
-                             plan::PlanOutcome& outcome);
+Result<std::optional<Seconds>> consider_stages(const PlannerInputs& inputs,
+                                               const plan::Problem& problem,
+                                               plan::PlanOutcome& outcome);
 
 /// Planner `stages`: the best of splits of the batch and of plans of stages.
 class StagePlanner : public plan::Planner {

@@ -25,8 +25,7 @@ double state_bytes(const graph::Graph& graph, const SpmdSpace& space, int states
 }  // namespace
 
 Result<std::unique_ptr<StageWays>> StageWays::make(const PlannerInputs& inputs,
-                                                   const plan::Problem& problem,
-                                                   std::int64_t batch,
+                                                   const plan::Problem& problem, std::int64_t batch,
                                                    std::shared_ptr<const Depths> depths) {
   std::unique_ptr<StageWays> made(new StageWays);
   made->question_ = spmd_question(inputs, problem);

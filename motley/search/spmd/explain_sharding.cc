@@ -95,6 +95,11 @@ class Explainer {
     return names;
   }
 
+  /// What stands for so many counts as them, of each layer whose place this one takes.
+  double of_each(double count, std::size_t layer) const {
+    return count / static_cast<double>(names_[layer].size());
+  }
+
   std::string parts_text(std::int64_t extent) const {
     return plan::parts_text(plan::round_shares(sharding_.shares, extent));
   }
@@ -137,7 +142,8 @@ class Explainer {
     double all = 0;
     for (const OpId op : layers_[layer].ops) {
       if (!space_.is_needed[op.index()] || graph::is_view(graph_.op(op).name)) continue;
-      const double time = prices_.compute(op, space_.ways[op.index()][0])[0];
+      const double time =
+          space_.op_count[op.index()] * prices_.compute(op, space_.ways[op.index()][0])[0];
       seconds[way_text(op.index())] += time;
       all += time;
     }
@@ -160,6 +166,7 @@ class Explainer {
     for (const ValueId id : layers_[layer].parameters) {
       const Form& form = sharding_.sources[id.index()];
       bytes[form.kind == FormKind::kSharded ? "in parts" : "whole"] +=
+          of_each(space_.value_count[id.index()], layer) *
           static_cast<double>(graph::value_bytes(graph_.value(id), {{"batch", 1}}));
     }
     std::vector<std::string> texts;
@@ -170,7 +177,7 @@ class Explainer {
 
   /// An exchange that conversions of one layer's values make.
   struct Exchange {
-    int times = 0;
+    double times = 0;
     double bytes = 0, seconds = 0;
   };
 
@@ -181,10 +188,12 @@ class Explainer {
       const OpId producer = graph_.value(change.value).producer;
       const OpId where = producer.is_none() ? change.reader.op : producer;
       if (seconds == 0 || where.is_none()) continue;
-      Exchange& exchange = exchanges_[layer_of_.at(where)][name_of(change, time)];
-      ++exchange.times;
-      exchange.bytes += prices_.bytes(change.value, graph::kWholeForm, 0);
-      exchange.seconds += seconds;
+      const std::size_t layer = layer_of_.at(where);
+      const double count = of_each(space_.value_count[change.value.index()], layer);
+      Exchange& exchange = exchanges_[layer][name_of(change, time)];
+      exchange.times += count;
+      exchange.bytes += count * prices_.bytes(change.value, graph::kWholeForm, 0);
+      exchange.seconds += count * seconds;
     }
   }
 
@@ -202,7 +211,7 @@ class Explainer {
     if (found == exchanges_.end()) return "; exchanges nothing";
     std::vector<std::string> texts;
     for (const auto& [name, exchange] : found->second)
-      texts.push_back(fmt::format("{} {} ({}, {})", exchange.times, name,
+      texts.push_back(fmt::format("{} {} ({}, {})", std::llround(exchange.times), name,
                                   format_bytes(Bytes(std::llround(exchange.bytes))),
                                   format_seconds(Seconds(exchange.seconds))));
     return "; exchanges " + join(texts, ", ");
@@ -237,13 +246,13 @@ class Explainer {
     const bool is_samples = all_ops([&](const Strategy& way) {
       return way.factor < 0 || is_by_samples(way, space_.global_batch);
     });
-    if (!is_samples) texts.push_back(difference("by samples", least_cost(&layers_[layer], true)));
-    if (!is_whole) texts.push_back(difference("whole", least_cost(&layers_[layer], false)));
+    if (!is_samples) texts.push_back(difference("by samples", layer, true));
+    if (!is_whole) texts.push_back(difference("whole", layer, false));
     return texts.empty() ? "" : "; instead " + join(texts, ", ");
   }
 
-  std::string difference(const char* how, double cost) const {
-    const double more = cost - base_;
+  std::string difference(const char* how, std::size_t layer, bool by_samples) {
+    const double more = of_each(least_cost(&layers_[layer], by_samples) - base_, layer);
     return fmt::format("{} {}{}", how, more < 0 ? "-" : "+",
                        format_seconds(Seconds(std::abs(more))));
   }

@@ -102,18 +102,17 @@ void bound_any(Inquiry& inquiry) {
   SpmdAnswer& answer = inquiry.answer;
   if (answer.bounded == BoundedBatches::kAny || inquiry.question.micro_batches > 1) return;
   const double known = answer.best ? answer.best->step.value : kNoStep;
-  answer.lower_bound =
-      std::min(answer.lower_bound, spmd_lower_bound(*inquiry.study,
-                                                 std::min(Seconds(known),
-                                                          inquiry.question.enough_bound)));
+  answer.lower_bound = std::min(
+      answer.lower_bound,
+      spmd_lower_bound(*inquiry.study, std::min(Seconds(known), inquiry.question.enough_bound)));
   answer.bounded = BoundedBatches::kAny;
 }
 
 /// Where plans lack memory: twice as many micro-batches, which hold fewer activations at a time,
 /// or the next number that divides the batch; while what lacks memory takes less than what fits.
 Result<void> search_on(SpmdMethod method, SpmdQuestion question, Inquiries& found) {
-  bool goes_on =
-      method != SpmdMethod::kHap && may_gain(found.best->answer, found.best->answer.best, question.known_step);
+  bool goes_on = method != SpmdMethod::kHap &&
+                 may_gain(found.best->answer, found.best->answer.best, question.known_step);
   while (goes_on && !question.deadline.has_passed()) {
     const std::int64_t more = next_micro_batches(question.global_batch, question.micro_batches);
     if (more == 0) break;

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <limits>
 #include <cstdint>
+#include <limits>
 #include <string_view>
 
 #include "motley/base/deadline.h"

@@ -27,8 +27,7 @@ Result<SpmdStudy> SpmdStudy::make(const SpmdQuestion& question) {
   return study;
 }
 
-Result<SpmdStudy::Programs> SpmdStudy::find_programs(
-    const graph::ShortGraph* shortened) const {
+Result<SpmdStudy::Programs> SpmdStudy::find_programs(const graph::ShortGraph* shortened) const {
   const SpmdQuestion& question = *question_;
   const graph::Graph& graph = shortened != nullptr ? shortened->graph : *question.graph;
   Programs programs{&graph, shortened, synth::find_rules(graph, question.micro_batch()), {}};

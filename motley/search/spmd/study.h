@@ -83,7 +83,7 @@ class SpmdStudy {
   struct Programs {
     const graph::Graph* graph = nullptr;
     const graph::ShortGraph* shortened = nullptr;  ///< whose graph it is; null: the question's
-    std::vector<graph::ShardingRule> rules;  ///< at a micro-batch
+    std::vector<graph::ShardingRule> rules;        ///< at a micro-batch
     /// For one micro-batch none, for up to kPricedMicroBatches that, for more the two that the line
     /// goes through.
     std::vector<synth::Accumulation> accumulations;

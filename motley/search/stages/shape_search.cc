@@ -12,8 +12,8 @@ struct ShapeLabel {
   std::int32_t rest;  // what follows, in CheapestShape::kept_; -1: nothing
 };
 
-/// Suffixes by their first layer and the first of the units alike to its unit (whole replicas by the
-/// unit itself); `rest` names the label itself.
+/// Suffixes by their first layer and the first of the units alike to its unit (whole replicas by
+/// the unit itself); `rest` names the label itself.
 using ShapeStates = std::vector<std::vector<std::vector<ShapeLabel>>>;
 
 namespace {
@@ -32,8 +32,8 @@ void add_best(std::vector<ShapeLabel>& labels, const std::vector<ShapeLabel>& ad
   while (label != labels.end() || other != added.end()) {
     const bool is_other =
         label == labels.end() ||
-        (other != added.end() && (other->time < label->time ||
-                                  (other->time == label->time && other->cost < label->cost)));
+        (other != added.end() &&
+         (other->time < label->time || (other->time == label->time && other->cost < label->cost)));
     const ShapeLabel& next = is_other ? *other++ : *label++;
     if (merged.empty() || next.cost < merged.back().cost * (1 - kLeast)) merged.push_back(next);
   }
@@ -80,7 +80,8 @@ class CheapestShape {
     if (!best_) return std::nullopt;
     PricedShape found{{{}, question_.micro_batch}, best_->cost};
     std::size_t first = 0;
-    for (const ShapeLabel* label = &*best_;; label = &kept_[static_cast<std::size_t>(label->rest)]) {
+    for (const ShapeLabel* label = &*best_;;
+         label = &kept_[static_cast<std::size_t>(label->rest)]) {
       const auto end = static_cast<std::size_t>(label->end);
       found.shape.stages.push_back(
           {first, end, units_[static_cast<std::size_t>(label->unit)].index});
@@ -242,8 +243,8 @@ class CheapestShape {
         const double cost = unit.cost + rest->cost;
         if (time > latest) break;
         if ((cost + least_[first]) * (1 + kLeast) >= question_.most_cost) continue;
-        added_.push_back({time, cost, static_cast<std::int32_t>(u), static_cast<std::int32_t>(end),
-                          rest->rest});
+        added_.push_back(
+            {time, cost, static_cast<std::int32_t>(u), static_cast<std::int32_t>(end), rest->rest});
       }
       if (first == 0)
         now[0][u].insert(now[0][u].end(), added_.begin(), added_.end());

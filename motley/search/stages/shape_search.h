@@ -75,11 +75,12 @@ class ShapeSearch {
   /// batches in flight) and take no longer than `seconds`; absent if all cost `most_cost` or more.
   /// Exact: a dynamic program from the last layer to the first. A state is the layer at which a
   /// suffix of stages begins, their number k (which is what the first of them keeps in flight) and
-  /// the first one's unit, where units that send alike are one; its labels are the pairs (time, cost) of which none is better in both,
-  /// where time is the bracket of the model over the suffix. A stage put in front makes it
-  /// max(W, w + c + time), which grows with it, so a dominated label never helps. Labels whose cost
-  /// and least cost of the layers before (each at its cheapest rate, devices in fractions) reach
-  /// `most_cost` are dropped. O(layers units stages (layers + units) labels).
+  /// the first one's unit, where units that send alike are one; its labels are the pairs (time,
+  /// cost) of which none is better in both, where time is the bracket of the model over the suffix.
+  /// A stage put in front makes it max(W, w + c + time), which grows with it, so a dominated label
+  /// never helps. Labels whose cost and least cost of the layers before (each at its cheapest rate,
+  /// devices in fractions) reach `most_cost` are dropped. O(layers units stages (layers + units)
+  /// labels).
   std::optional<PricedShape> cheapest(const ShapeQuestion& question) const;
 
   /// What so many samples take in the shape, and how many fit into a time; 0 if none.
