@@ -60,7 +60,8 @@ TEST(LayerChain, WhatIsBesideTheBlocksIsApart) {
   EXPECT_THAT(chain.of_op, ::testing::ElementsAre(0, 1, 2, 3, 3, 3, 2, 0));
 }
 
-// Where only parameters say the layers: the norm before the next layer's scale is there, too, and gradients are added up where they are made, so that one tensor goes each way.
+// Where only parameters say the layers: the norm before the next layer's scale is there, too, and
+// gradients are added up where they are made, so that one tensor goes each way.
 TEST(LayerChain, LayersGiveEachOtherOneTensor) {
   const char* const text =
       "motley.graph/1\nname \"g\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n"

@@ -60,7 +60,8 @@ struct Region {
   /// result is the same.
   std::vector<OpRange> recomputes = {};
   /// Are parts of backward passes that no other region waits for (gradients of weights) done apart,
-  /// when there is nothing else to do (zero bubble)? A micro-batch is under way until they are over.
+  /// when there is nothing else to do (zero bubble)? A micro-batch is under way until they are
+  /// over.
   bool late_weights = false;
   bool operator==(const Region&) const = default;
 };

@@ -60,8 +60,7 @@ class StagePlanning {
   Result<void> plan_in_rounds(int rounds) {
     sums_.emplace(costs_);
     for (int round = 0; round < rounds; ++round) {
-      MOTLEY_ASSIGN(const StageOutcome found,
-                    find_({&costs_, problem_.global_batch, {}, false}));
+      MOTLEY_ASSIGN(const StageOutcome found, find_({&costs_, problem_.global_batch, {}, false}));
       if (!has_bound_) MOTLEY_RETURN_IF_ERROR(note_bound());
       has_bound_ = true;
       if (!found.best) {

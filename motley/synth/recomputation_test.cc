@@ -64,8 +64,8 @@ TEST(Recompute, OfEachMicroBatch) {
   auto made = accumulate(graph, 8, 2);
   ASSERT_TRUE(made) << made.error().message;
   const Accumulation before = *made;
-  const Accumulation step = recompute(
-      *std::move(made), {{{{0, static_cast<std::int64_t>(graph.ops.size())}}}, {0, 0}});
+  const Accumulation step =
+      recompute(*std::move(made), {{{{0, static_cast<std::int64_t>(graph.ops.size())}}}, {0, 0}});
   EXPECT_GT(step.graph.ops.size(), before.graph.ops.size());
   EXPECT_EQ(step.early, before.early);
   EXPECT_EQ(step.late, step.graph.ops.size() - (before.graph.ops.size() - before.late));
