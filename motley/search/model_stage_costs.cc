@@ -53,7 +53,6 @@ std::vector<LayerWork> between(std::vector<LayerWork> less, const std::vector<La
 Result<std::unique_ptr<ModelStageCosts>> ModelStageCosts::make(const PlannerInputs& inputs,
                                                                const plan::Problem& problem) {
   std::unique_ptr<ModelStageCosts> made(new ModelStageCosts(inputs, problem));
-  made->chain_ = graph::find_layer_chain(*inputs.graph);
   MOTLEY_ASSIGN(made->pools_,
                 search::find_pools(*problem.cluster, problem.devices, UnknownMemory::kUnlimited));
   made->find_tied();
@@ -101,7 +100,8 @@ void ModelStageCosts::add_units() {
       !micro_batches_.empty()) {
     ways_batch_ = std::min(kSamplesEach * widest, micro_batches_.back());
     // Where nobody can say how operators are split there are stages of one device.
-    if (auto found = StageWays::make(inputs_, problem_, ways_batch_)) ways = *std::move(found);
+    if (auto found = StageWays::make(inputs_, problem_, ways_batch_, depths_))
+      ways = *std::move(found);
   }
   for (std::size_t pool = 0; pool < pools_.pools.size(); ++pool) {
     const std::vector<DeviceId>& devices = pools_.devices[pool];
@@ -172,18 +172,24 @@ plan::Region ModelStageCosts::region(const PlannedStage& stage,
   const plan::Region& ways = ways_[stage.unit];
   plan::Region made{devices(stage), ways.shares};
   made.speed = speeds_[units_[stage.unit].pool];
-  std::set<std::string> names;  // of what its operators read
+  std::set<ValueId> parameters;  // that its operators read
   for (std::size_t i = 0; i < chain_.of_op.size(); ++i) {
     if (chain_.of_op[i] < stage.first || chain_.of_op[i] >= stage.end) continue;
     plan::append(made.covers, static_cast<std::int64_t>(i));
     if (done_again_.at(again[chain_.of_op[i] - stage.first])[i] != 0)
       plan::append(made.recomputes, static_cast<std::int64_t>(i));
-    if (!ways.operators.empty()) made.operators.push_back(ways.operators[i]);
-    graph::for_each_value(graph_.ops[i].arguments,
-                          [&](ValueId value) { names.insert(graph_.value(value).name); });
+    if (!ways.operators.empty()) made.operators.push_back(ways.operators[short_.of_op[i].index()]);
+    graph::for_each_value(graph_.ops[i].arguments, [&](ValueId value) {
+      if (graph_.value(value).role == graph::ValueRole::kParameter) parameters.insert(value);
+    });
   }
-  for (const plan::KeptParameter& kept : ways.parameters)
-    if (names.contains(kept.name)) made.parameters.push_back(kept);
+  std::map<std::string, graph::Form> kept;
+  for (const plan::KeptParameter& each : ways.parameters) kept.emplace(each.name, each.form);
+  for (const ValueId parameter : parameters) {
+    const auto known = kept.find(short_.graph.value(short_.of_value[parameter.index()]).name);
+    if (known != kept.end())
+      made.parameters.push_back({graph_.value(parameter).name, known->second});
+  }
   // The only region of its replica has all.
   if (stage.first == 0 && stage.end == layers()) made.covers.clear();
   return made;
@@ -289,21 +295,20 @@ std::vector<LayerBytes> ModelStageCosts::find_bytes(std::size_t unit, Recompute 
     if (!program) continue;
     const auto times = model_.times(named(unit, *program));
     const std::vector<Bytes> scratch = times ? times->front().scratch : std::vector<Bytes>();
+    const std::vector<LayerPlace> places = find_layer_places(program->devices[0], graph_, chain_, once_, done_again_.at(how));
     found.emplace_back(static_cast<double>(batch),
-                       find_layer_holds(program->devices[0],
-                                        find_layer_places(program->devices[0], graph_, chain_,
-                                                          once_, done_again_.at(how)),
-                                        layers(), scratch));
+                       find_layer_holds(program->devices[0], places, layers(), scratch));
   }
   if (found.empty()) return bytes;
   const auto& [less, small] = found.front();
   const auto& [more, large] = found.back();
-  for (std::size_t l = 0; l < layers(); ++l) {
+  for (std::size_t layer = 0; layer < layers(); ++layer) {
+    const std::size_t l = short_.of_layer[layer];
     const double each = less < more ? std::max(0.0, (large.kept[l] - small.kept[l]) / (more - less))
                                     : large.kept[l] / more;
-    bytes[l].kept = Bytes(std::llround(each));
-    bytes[l].states = Bytes(std::llround(large.fixed[l] + large.kept[l] - more * each));
-    bytes[l].workspace = Bytes(std::llround(large.workspace[l] / more));
+    bytes[layer].kept = Bytes(std::llround(each));
+    bytes[layer].states = Bytes(std::llround(large.fixed[l] + large.kept[l] - more * each));
+    bytes[layer].workspace = Bytes(std::llround(large.workspace[l] / more));
   }
   return bytes;
 }
@@ -355,7 +360,7 @@ Result<synth::RuledSharding> ModelStageCosts::split(const plan::Region& ways,
   plan::Plan plan = plan::blank_plan(problem_);
   plan.global_batch = micro_batch;
   plan.replicas = {{micro_batch, {ways}}};
-  return synth::find_ruled_sharding(graph_, plan, *problem_.cluster);
+  return synth::find_ruled_sharding(short_.graph, plan, *problem_.cluster);
 }
 
 /// One micro-batch on the unit; none where it cannot be split so.
@@ -370,8 +375,9 @@ const std::optional<program::Program>& ModelStageCosts::lower(std::size_t unit,
   if (!is_new) return made->second;
   const auto found = split(*same, micro_batch);
   if (!found) return made->second;
-  made->second = synth::lower_some_ranks(graph_, found->sharding, found->rules, {0},
+  made->second = synth::lower_some_ranks(short_.graph, found->sharding, found->rules, {0},
                                          spmd_question(inputs_, problem_).lowering);
+  set_origins(short_, *made->second);
   return made->second;
 }
 
@@ -403,7 +409,7 @@ std::optional<ModelStageCosts::LayerWorks> ModelStageCosts::time(std::size_t uni
 /// parameters.
 std::vector<LayerWork> ModelStageCosts::spread(const program::DeviceProgram& program,
                                                const trace::Trace& trace, Recompute how) const {
-  std::vector<LayerWork> work(layers());
+  std::vector<LayerWork> seen(layers());
   const std::vector<LayerPlace> places =
       find_layer_places(program, graph_, chain_, once_, done_again_.at(how));
   double once = 0, all = 0;
@@ -414,15 +420,18 @@ std::vector<LayerWork> ModelStageCosts::spread(const program::DeviceProgram& pro
                         1e-9);
     const LayerPlace& place = places[interval.instruction.index()];
     const bool is_load = program.instructions[interval.instruction.index()].op == "motley::load";
-    LayerWork& layer = work[place.layer];
+    LayerWork& layer = seen[place.layer];
     if (place.is_once && !is_load)
       once += taken.value;
     else
       (place.is_forward ? layer.forward : layer.backward) += taken;
     if (place.is_again) layer.backward += taken;
   }
-  for (const double each : parameter_bytes_) all += each;
+  for (std::size_t l = 0; l < layers(); ++l)
+    if (short_.of_layer[l] == l) all += parameter_bytes_[l];
+  std::vector<LayerWork> work;
   for (std::size_t l = 0; l < layers(); ++l) {
+    work.push_back(seen[short_.of_layer[l]]);
     if (all > 0) work[l].update = Seconds(once * parameter_bytes_[l] / all);
     // The planner wants some work in every layer.
     work[l].forward = std::max(work[l].forward, Seconds(1e-9));

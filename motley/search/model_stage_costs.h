@@ -17,6 +17,7 @@
 #include "motley/program/program.h"
 #include "motley/search/recompute_choice.h"
 #include "motley/search/split/planner_inputs.h"
+#include "motley/search/spmd/depths.h"
 #include "motley/search/stages/layer_stage_costs.h"
 #include "motley/search/stages/stage_costs.h"
 #include "motley/search/stages/stage_plan.h"
@@ -29,7 +30,8 @@ namespace motley::search {
 /// device or on several that are alike, in the ways of stage_ways.h. Times are those of the model's
 /// program for one micro-batch on the unit alone, simulated: what its compute lane does and waits
 /// for, layer by layer. So are bytes (layer_holds.h), and what both are if forward passes are done
-/// again (recompute_choice.h).
+/// again (recompute_choice.h). Of many layers that are alike a few are looked at
+/// (graph/short_graph.h).
 class ModelStageCosts : public StageCosts {
  public:
   /// Graph (not null), costs (not null) and problem must outlive it. Usage error where no device
@@ -77,7 +79,11 @@ class ModelStageCosts : public StageCosts {
       : inputs_(inputs),
         graph_(*inputs.graph),
         problem_(problem),
-        model_(inputs.costs->model(*problem.cluster)) {}
+        model_(inputs.costs->model(*problem.cluster)),
+        chain_(graph::find_layer_chain(graph_)),
+        depths_(find_depths(graph_)),
+        alone_(depths_ ? graph::ShortGraph() : graph::shorten(graph_, chain_, layers())),
+        short_(depths_ ? depths_->searched : alone_) {}
   void add_units();
   void find_speeds();
   void add_unit(std::size_t pool, plan::Region ways);
@@ -97,9 +103,12 @@ class ModelStageCosts : public StageCosts {
   const plan::Problem& problem_;
   cost::ProfileCost model_;
   graph::LayerChain chain_;
+  std::shared_ptr<const Depths> depths_;  // null: layers are few or not alike
+  graph::ShortGraph alone_;               // all of the graph, where that is looked at
+  const graph::ShortGraph& short_;        // what is looked at
   ClusterPools pools_;
   std::vector<StageUnit> units_;
-  std::vector<plan::Region> ways_;                     // by unit
+  std::vector<plan::Region> ways_;                     // by unit, of the short graph
   std::vector<char> once_;                             // by operator: a step has it once
   std::map<Recompute, std::vector<char>> done_again_;  // by operator (find_done_again)
   std::vector<Bytes> held_;                            // by unit

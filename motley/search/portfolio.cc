@@ -117,39 +117,62 @@ Result<void> reconsider_known(const PlannerInputs& inputs, const plan::Problem& 
 }
 
 Result<PlanOutcome> Portfolio::plan(const plan::Problem& problem) const {
-  MOTLEY_ASSIGN(PlanOutcome outcome, search(problem));
+  const Deadline deadline = Deadline::after(problem.time_limit);
+  MOTLEY_ASSIGN(PlanOutcome outcome, WaterFilling(inputs_).plan(problem));
+  outcome.planner = name();
+  const PlanOutcome split = outcome;
+  // What stages take and are bounded by spares most of the search for shardings.
+  std::optional<Seconds> least;
+  const bool are_many = problem.devices.size() > kMostDevices;
+  if (!are_many) {
+    MOTLEY_ASSIGN(least, consider_stages(inputs_, problem, outcome));
+  }
+  if (may_shard(problem, inputs_))
+    MOTLEY_RETURN_IF_ERROR(consider_sharding(problem, {&split, deadline}, least, outcome));
   MOTLEY_RETURN_IF_ERROR(consider_alone(inputs_, problem, outcome));
-  if (!outcome.plan || problem.devices.size() <= kMostDevices)
-    MOTLEY_RETURN_IF_ERROR(consider_stages(inputs_, problem, outcome));
-  else
+  if (are_many && outcome.plan)
     outcome.why.push_back(fmt::format(
         "stages were not considered, as there is a plan and there are more than {} devices: "
         "--planner stages does",
         kMostDevices));
+  else if (are_many)
+    MOTLEY_RETURN_IF_ERROR(consider_stages(inputs_, problem, outcome));
   MOTLEY_RETURN_IF_ERROR(reconsider_known(inputs_, problem, outcome));
   return outcome;
 }
 
-Result<PlanOutcome> Portfolio::search(const plan::Problem& problem) const {
-  const Deadline deadline = Deadline::after(problem.time_limit);
-  MOTLEY_ASSIGN(PlanOutcome split, WaterFilling(inputs_).plan(problem));
-  split.planner = name();
-  if (!may_shard(problem, inputs_)) return split;
-  auto sharded = plan_sharding(SpmdMethod::kSpmd, inputs_, problem, {&split, deadline});
+Result<void> Portfolio::consider_sharding(const plan::Problem& problem, SpmdStart start,
+                                          std::optional<Seconds> least_staged,
+                                          PlanOutcome& outcome) const {
+  if (outcome.plan != start.split->plan) start.known_step = outcome.predicted_step;
+  if (least_staged) start.enough_bound = *least_staged;
+  auto sharded = plan_sharding(SpmdMethod::kSpmd, inputs_, problem, start);
   if (!sharded) {
-    split.why.push_back("no sharding of operators was considered: " + sharded.error().message);
-    return split;
+    outcome.why.push_back("no sharding of operators was considered: " + sharded.error().message);
+    return {};
   }
   PlanOutcome& other = sharded->outcome;
-  if (!split.plan) return std::move(other);
-  if (other.plan && other.predicted_step < split.predicted_step) return std::move(other);
-  if (other.plan)
-    split.why.push_back(fmt::format(
-        "the best sharding of operators found takes {}, which is no gain; none takes less than {}",
-        format_seconds(other.predicted_step), format_seconds(other.lower_bound)));
-  split.considered = other.considered;
-  MOTLEY_RETURN_IF_ERROR(set_bound(other.lower_bound, sharded->was_ended, split));
-  return split;
+  const Seconds bound = std::min(other.lower_bound, start.enough_bound);
+  other.considered += outcome.considered - start.split->considered;
+  const bool is_better =
+      other.plan && (!outcome.plan || other.predicted_step < outcome.predicted_step);
+  if (!is_better && outcome.plan) {
+    if (other.plan)
+      outcome.why.push_back(fmt::format(
+          "the best sharding of operators found takes {}, which is no gain; none takes less than "
+          "{}",
+          format_seconds(other.predicted_step), format_seconds(other.lower_bound)));
+    outcome.considered = other.considered;
+  } else {
+    if (!other.plan)  // why there are no stages, too
+      other.why.insert(other.why.end(),
+                       outcome.why.begin() + static_cast<std::ptrdiff_t>(start.split->why.size()),
+                       outcome.why.end());
+    outcome = std::move(other);
+  }
+  outcome.lower_bound = bound;
+  if (!outcome.plan) return {};
+  return set_bound(std::min(bound, outcome.predicted_step), sharded->was_ended, outcome);
 }
 
 }  // namespace motley::search

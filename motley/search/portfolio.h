@@ -1,10 +1,12 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "motley/plan/planner.h"
 #include "motley/search/split/planner_inputs.h"
+#include "motley/search/spmd/spmd_planner.h"
 
 namespace motley::search {
 
@@ -20,7 +22,9 @@ class Portfolio : public plan::Planner {
   Result<plan::PlanOutcome> plan(const plan::Problem& problem) const override;
 
  private:
-  Result<plan::PlanOutcome> search(const plan::Problem& problem) const;
+  Result<void> consider_sharding(const plan::Problem& problem, SpmdStart start,
+                                 std::optional<Seconds> least_staged,
+                                 plan::PlanOutcome& outcome) const;
   PlannerInputs inputs_;
 };
 

@@ -25,7 +25,7 @@ namespace {
 constexpr int kMemoryRounds = 4;          // of planning again with less memory
 constexpr std::size_t kMostPrograms = 4;  // plans of a round, by their programs
 /// What several devices exchange in one micro-batch alone is partly hidden beside others.
-constexpr double kHiddenAtMost = 1.05;
+constexpr double kHiddenAtMost = 0.05;  // of the step
 /// Of others beside the best, in its time.
 constexpr double kWorthPricing = 1.3;
 constexpr int kMostRepairs = 3;  // of what lacks memory
@@ -138,10 +138,23 @@ class StagePlanning {
     return std::round(100 * longest / work.pass(here.first, here.end)) / 100;
   }
 
+  /// Will it take longer than what is known? What several devices exchange may be hidden in part.
+  bool is_hopeless(const PricedStagePlan& found) const {
+    if (!outcome_.plan) return false;
+    double all = 0, shared = 0;  // devices
+    for (const StageReplica& replica : found.plan.replicas)
+      for (const PlannedStage& stage : replica.stages) {
+        const int degree = costs_.units()[stage.unit].degree;
+        all += degree;
+        if (degree > 1) shared += degree;
+      }
+    return found.price.step >= outcome_.predicted_step * (1 + kHiddenAtMost * shared / all);
+  }
+
   /// Prices a plan by its program and takes it if it is the best, with as much done again as it
   /// needs to fit; if it does not, notes what it lacks.
   Result<void> consider(const PricedStagePlan& found) {
-    if (outcome_.plan && found.price.step >= outcome_.predicted_step * kHiddenAtMost) return {};
+    if (is_hopeless(found)) return {};
     Again again;
     for (const StageReplica& replica : found.plan.replicas) {
       std::vector<std::vector<Recompute>>& stages = again.emplace_back();
@@ -152,6 +165,8 @@ class StagePlanning {
     double step = 0;
     for (int tried = 0; tried <= kMostRepairs; ++tried) {
       const plan::Plan plan = translate(found, again);
+      if (std::find(seen_.begin(), seen_.end(), plan) != seen_.end()) return {};
+      seen_.push_back(plan);
       const auto price = inputs_.evaluator->price(plan);
       if (!price) {
         // Not every graph can be cut into micro-batches, nor what is split so for each number of
@@ -300,6 +315,7 @@ class StagePlanning {
   const StageFinder& find_;
   plan::PlanOutcome& outcome_;
   std::optional<StageSums> sums_;
+  std::vector<plan::Plan> seen_;   // that were priced
   std::set<std::string> refused_;  // why plans cannot be run
   bool has_bound_ = false;
   std::optional<PricedStagePlan> best_;    // whose program the outcome has; none: another plan's
@@ -309,14 +325,17 @@ class StagePlanning {
 
 }  // namespace
 
-Result<void> consider_stages(const PlannerInputs& inputs, const plan::Problem& problem,
-                             plan::PlanOutcome& outcome, const StageFinder& find) {
-  if (inputs.graph == nullptr || inputs.costs == nullptr) return {};
+Result<std::optional<Seconds>> consider_stages(const PlannerInputs& inputs,
+                                               const plan::Problem& problem,
+                                               plan::PlanOutcome& outcome,
+                                               const StageFinder& find) {
+  if (inputs.graph == nullptr || inputs.costs == nullptr) return std::nullopt;
   // One device may do its forward pass again; what fits as it is needs nothing.
-  if (problem.devices.size() < 2 && outcome.plan) return {};
+  if (problem.devices.size() < 2 && outcome.plan) return std::nullopt;
   const auto costs = ModelStageCosts::make(inputs, problem);
-  if (!costs) return {};
-  return StagePlanning(inputs, problem, **costs, find, outcome).run();
+  if (!costs) return std::nullopt;
+  MOTLEY_RETURN_IF_ERROR(StagePlanning(inputs, problem, **costs, find, outcome).run());
+  return (*costs)->least_step();
 }
 
 Result<plan::PlanOutcome> StagePlanner::plan(const plan::Problem& problem) const {

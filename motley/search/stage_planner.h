@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "motley/plan/planner.h"
 #include "motley/search/split/planner_inputs.h"
@@ -15,10 +16,13 @@ using StageFinder = std::function<Result<StageOutcome>(const StageQuestion&)>;
 /// micro-batches of their own (stages/stage_search.h over model_stage_costs.h). The plans that the
 /// search finds, runner-ups too, are priced by their programs; where one lacks memory, it searches
 /// again with as much less. The outcome's bound becomes one of these plans, too, however devices
-/// share a stage. Nothing happens where there are no times of operators, or one device. `find` may
-/// be the search of a narrower space.
-Result<void> consider_stages(const PlannerInputs& inputs, const plan::Problem& problem,
-                             plan::PlanOutcome& outcome, const StageFinder& find = find_stage_plan);
+/// share a stage. Returns what no plan of stages undercuts; none: nothing happened, as there are no
+/// times of operators, or one device for which there is a plan. `find` may be the search of a
+/// narrower space.
+Result<std::optional<Seconds>> consider_stages(const PlannerInputs& inputs,
+                                               const plan::Problem& problem,
+                                               plan::PlanOutcome& outcome,
+                                               const StageFinder& find = find_stage_plan);
 
 /// Planner `stages`: the best of splits of the batch and of plans of stages.
 class StagePlanner : public plan::Planner {

@@ -14,21 +14,23 @@ namespace {
 /// devices: a little, as much as computing.
 constexpr double kMemoryPrices[] = {0.1, 1};
 
-double state_bytes(const graph::Graph& graph, int states) {
+double state_bytes(const graph::Graph& graph, const SpmdSpace& space, int states) {
   double bytes = 0;
   for (const ValueId id : graph::values_with_role(graph, graph::ValueRole::kParameter))
-    bytes += static_cast<double>(graph::value_bytes(graph.value(id), {})) * (2 + states);
+    bytes += space.value_count[id.index()] *
+             static_cast<double>(graph::value_bytes(graph.value(id), {})) * (2 + states);
   return bytes;
 }
 
 }  // namespace
 
 Result<std::unique_ptr<StageWays>> StageWays::make(const PlannerInputs& inputs,
-                                                   const plan::Problem& problem,
-                                                   std::int64_t batch) {
+                                                   const plan::Problem& problem, std::int64_t batch,
+                                                   std::shared_ptr<const Depths> depths) {
   std::unique_ptr<StageWays> made(new StageWays);
   made->question_ = spmd_question(inputs, problem);
   made->question_.global_batch = batch;
+  made->question_.depths = std::move(depths);
   MOTLEY_ASSIGN(made->study_, SpmdStudy::make(made->question_));
   return made;
 }
@@ -44,7 +46,7 @@ std::vector<plan::Region> StageWays::find(const std::vector<DeviceId>& devices,
   objective.once = 1 / static_cast<double>(micro_batches);
   const double step = study_->whole_step(study_->kinds().of(devices.front())).total /
                       static_cast<double>(devices.size());
-  const double bytes = std::max(1.0, state_bytes(graph, objective.states));
+  const double bytes = std::max(1.0, state_bytes(graph, choices.space, objective.states));
   std::vector<plan::Region> found;
   const auto add = [&](const synth::Sharding& sharding) {
     plan::Region region = synth::make_region(graph, sharding, *question_.cluster);

@@ -18,13 +18,14 @@ namespace motley::search {
 /// operators.
 class StageWays {
  public:
-  /// `batch`: samples of the micro-batch. What is given must outlive it. Usage errors of
-  /// SpmdStudy::make.
+  /// `batch`: samples of the micro-batch; `depths` of the graph, or null. What is given must
+  /// outlive it. Usage errors of SpmdStudy::make.
   static Result<std::unique_ptr<StageWays>> make(const PlannerInputs& inputs,
-                                                 const plan::Problem& problem, std::int64_t batch);
+                                                 const plan::Problem& problem, std::int64_t batch,
+                                                 std::shared_ptr<const Depths> depths);
 
-  /// Regions of the whole graph on these devices, each once: those that are best as memory costs
-  /// little and much, and the samples spread with parameters kept in parts.
+  /// Regions of all of the graph (of depths->searched) on these devices, each once: those that are
+  /// best as memory costs little and much, and the samples spread with parameters kept in parts.
   /// `micro_batches`: about how many a step has.
   std::vector<plan::Region> find(const std::vector<DeviceId>& devices, std::int64_t micro_batches);
 

@@ -22,10 +22,6 @@ Result<program::Program> lower_found(const graph::Graph& graph, const RuledShard
   return lower_ranks(graph, found.sharding, found.rules, ranks, options);
 }
 
-LowerOptions options_of(const plan::Plan& plan) {
-  return {plan.recipe, plan.batch_norm, plan.bucket_bytes, plan.batch_norm_span, plan.updates};
-}
-
 RuledSharding spread_equally(const graph::Graph& graph, const EqualReplicas& replicas,
                              plan::BatchNormMode batch_norm) {
   MOTLEY_CHECK(replicas.samples > 0 && replicas.ranks > 0);
@@ -39,6 +35,10 @@ RuledSharding spread_equally(const graph::Graph& graph, const EqualReplicas& rep
 }
 
 }  // namespace
+
+LowerOptions options_of(const plan::Plan& plan) {
+  return {plan.recipe, plan.batch_norm, plan.bucket_bytes, plan.batch_norm_span, plan.updates};
+}
 
 Result<program::Program> lower(const graph::Graph& graph, const plan::Plan& plan,
                                const cluster::Cluster& cluster) {

@@ -16,6 +16,7 @@
 #include "motley/search/price/expected_step.h"
 #include "motley/search/price/group_cost.h"
 #include "motley/simulate/simulate.h"
+#include "motley/synth/lower_stages.h"
 
 namespace motley::search {
 namespace {
@@ -235,7 +236,9 @@ StepEvaluator::Group StepEvaluator::find_group(const plan::Plan& plan) const {
 
 /// By a program of all devices, as each may do something else.
 Result<PlanPrice> StepEvaluator::price_stages(const plan::Plan& plan) const {
-  MOTLEY_ASSIGN(const program::Program program, synth::lower(*graph_, plan, *cluster_));
+  MOTLEY_ASSIGN(const program::Program program,
+                synth::lower_stages(*graph_, plan, *cluster_, synth::options_of(plan),
+                                    {plan::members(plan)}));
   MOTLEY_ASSIGN(const auto times, model_.times(program));
   const std::vector<std::string> all;
   MOTLEY_ASSIGN(PricedProgram priced, price_program(program, all, model_, times));

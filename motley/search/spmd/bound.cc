@@ -539,7 +539,8 @@ class Bound {
 }  // namespace
 
 Seconds spmd_lower_bound(SpmdStudy& study, Seconds known, BoundedBatches batches) {
-  return Seconds(Bound(study, batches).find(known.value));
+  const Result<SpmdStudy*> whole = study.whole();
+  return Seconds(whole ? Bound(**whole, batches).find(known.value) : 0);
 }
 
 }  // namespace motley::search

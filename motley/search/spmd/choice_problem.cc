@@ -129,13 +129,14 @@ class ChoiceProblem::Pricing {
   double change_cost(ValueId value, const Form& from, const Form& to, Wanted wanted,
                      const std::pair<unsigned, unsigned>& lanes_and_copies) {
     if (from == to) return 0;
+    const double count = space_.value_count[value.index()];
     if (is_bound()) return least_change(value, from, to, wanted, lanes_and_copies);
     const ConversionTime& time = prices_.conversion(value, from, to);
     const bool is_parameter = graph_.value(value).role == graph::ValueRole::kParameter;
     const bool is_gradient = wanted != Wanted::kByOperators;
     const double weight = (is_gradient ? objective_.gradient_exchange : objective_.exchange) *
                           (is_gradient || is_parameter ? objective_.once : 1);
-    return objective_.compute * time.copies() + weight * time.exchange;
+    return count * (objective_.compute * time.copies() + weight * time.exchange);
   }
 
   double least_change(ValueId value, const Form& from, const std::vector<Form>& wanted,
@@ -300,11 +301,13 @@ void ChoiceProblem::add_operators() {
     const int variable = of_op_[i] = add_variable(ways.size());
     ways_table_[i] = tables_.tables.size();
     const unsigned compute = terms_ ? terms_->compute[i] : 0, inner = terms_ ? terms_->inner[i] : 0;
-    Key key = {kOperator, space_.kind_of[i], static_cast<int>(compute), static_cast<int>(inner)};
+    const double count = space_.op_count[i];
+    Key key = {kOperator, space_.kind_of[i], static_cast<int>(compute), static_cast<int>(inner),
+               static_cast<int>(count)};
     const int costs =
-        find_costs(std::move(key), [&ways, id, compute, inner](Pricing& pricing, Costs& to) {
+        find_costs(std::move(key), [&ways, id, compute, inner, count](Pricing& pricing, Costs& to) {
           to.push_back(costs_of(ways, [&](const Strategy& way) {
-            return pricing.operator_cost(id, way, compute, inner);
+            return count * pricing.operator_cost(id, way, compute, inner);
           }));
         });
     add_table({variable}, costs);
@@ -317,11 +320,14 @@ void ChoiceProblem::add_parameters() {
     if (kept.empty() || graph_.values[v].role != graph::ValueRole::kParameter) continue;
     const ValueId id(static_cast<std::int64_t>(v));
     of_source_[v] = add_variable(kept.size());
+    const double count = space_.value_count[v];
     Key key = source_key(id);
-    key.push_back(kParameter);
-    add_table({of_source_[v]}, find_costs(std::move(key), [&kept, id](Pricing& pricing, Costs& to) {
-                to.push_back(costs_of(
-                    kept, [&](const Form& form) { return pricing.parameter_cost(id, form); }));
+    key.insert(key.end(), {kParameter, static_cast<int>(count)});
+    add_table({of_source_[v]},
+              find_costs(std::move(key), [&kept, id, count](Pricing& pricing, Costs& to) {
+                to.push_back(costs_of(kept, [&](const Form& form) {
+                  return count * pricing.parameter_cost(id, form);
+                }));
               }));
   }
 }
@@ -382,13 +388,15 @@ void ChoiceProblem::add_value(ValueId value) {
 
 void ChoiceProblem::add_saved(ValueId value, const Formed& holder) {
   const OpId producer = graph_.value(value).producer;
+  const double count = space_.value_count[value.index()];
   Key key = {kSaved, space_.kind_of[producer.index()],
-             static_cast<int>(result_of(graph_, producer, value))};
-  add_table({holder.variable},
-            find_costs(std::move(key), [value, forms = holder.forms](Pricing& pricing, Costs& to) {
-              to.push_back(costs_of(
-                  forms, [&](const Form& form) { return pricing.memory_price(value, form, 1); }));
-            }));
+             static_cast<int>(result_of(graph_, producer, value)), static_cast<int>(count)};
+  add_table(
+      {holder.variable},
+      find_costs(std::move(key), [value, count, forms = holder.forms](Pricing& pricing, Costs& to) {
+        to.push_back(costs_of(
+            forms, [&](const Form& form) { return pricing.memory_price(value, form, count); }));
+      }));
 }
 
 /// Tables between who makes the value and each form made ready, and between these and each reader.
@@ -517,7 +525,8 @@ ChoiceProblem::Key ChoiceProblem::source_key(ValueId source) const {
 /// Says which forms and prices a value's tables have: its own kind, who makes it, who reads it.
 ChoiceProblem::Key ChoiceProblem::value_key(ValueId value) const {
   const OpId producer = graph_.value(value).producer;
-  Key key = {kValue, space_.value_kind[value.index()]};
+  Key key = {kValue, space_.value_kind[value.index()],
+             static_cast<int>(space_.value_count[value.index()])};
   if (producer.is_none()) {
     const Key source = source_key(value);
     key.insert(key.end(), source.begin(), source.end());

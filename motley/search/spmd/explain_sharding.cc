@@ -43,7 +43,8 @@ class Explainer {
         choices_(study.choices(plan.sharding.shares)),
         space_(choices_.space),
         prices_(study.prices(space_, plan.devices, plan.sharding.shares)),
-        layers_(graph::find_layers(graph_)) {
+        layers_(graph::find_layers(graph_)),
+        names_(find_names(study.question())) {
     for (std::size_t l = 0; l < layers_.size(); ++l)
       for (const OpId op : layers_[l].ops) layer_of_[op] = l;
     SpmdObjective objective;
@@ -62,10 +63,10 @@ class Explainer {
       const auto same = std::find_if(groups.begin(), groups.end(),
                                      [&](const auto& group) { return group.first == text; });
       if (same != groups.end()) {
-        same->second.push_back(name_of(l));
+        same->second.insert(same->second.end(), names_[l].begin(), names_[l].end());
         continue;
       }
-      groups.push_back({std::move(text), {name_of(l)}});
+      groups.push_back({std::move(text), names_[l]});
       first_of_group_.push_back(l);
     }
     for (std::size_t g = 0; g < groups.size(); ++g) {
@@ -80,8 +81,23 @@ class Explainer {
   }
 
  private:
-  std::string name_of(std::size_t layer) const {
-    return layers_[layer].path.empty() ? "(no layer)" : layers_[layer].path;
+  /// By layer, whose place it takes.
+  std::vector<std::vector<std::string>> find_names(const SpmdQuestion& question) const {
+    std::vector<std::size_t> of_op(graph_.ops.size(), 0);
+    for (std::size_t l = 0; l < layers_.size(); ++l)
+      for (const OpId op : layers_[l].ops) of_op[op.index()] = l;
+    std::vector<std::vector<std::string>> names(layers_.size());
+    for (const graph::Layer& layer : graph::find_layers(*question.graph)) {
+      const OpId op = layer.ops.front();
+      const OpId here = question.depths ? question.depths->searched.of_op[op.index()] : op;
+      names[of_op[here.index()]].push_back(layer.path.empty() ? "(no layer)" : layer.path);
+    }
+    return names;
+  }
+
+  /// What stands for so many counts as them, of each layer whose place this one takes.
+  double of_each(double count, std::size_t layer) const {
+    return count / static_cast<double>(names_[layer].size());
   }
 
   std::string parts_text(std::int64_t extent) const {
@@ -126,7 +142,8 @@ class Explainer {
     double all = 0;
     for (const OpId op : layers_[layer].ops) {
       if (!space_.is_needed[op.index()] || graph::is_view(graph_.op(op).name)) continue;
-      const double time = prices_.compute(op, space_.ways[op.index()][0])[0];
+      const double time =
+          space_.op_count[op.index()] * prices_.compute(op, space_.ways[op.index()][0])[0];
       seconds[way_text(op.index())] += time;
       all += time;
     }
@@ -149,6 +166,7 @@ class Explainer {
     for (const ValueId id : layers_[layer].parameters) {
       const Form& form = sharding_.sources[id.index()];
       bytes[form.kind == FormKind::kSharded ? "in parts" : "whole"] +=
+          of_each(space_.value_count[id.index()], layer) *
           static_cast<double>(graph::value_bytes(graph_.value(id), {{"batch", 1}}));
     }
     std::vector<std::string> texts;
@@ -159,7 +177,7 @@ class Explainer {
 
   /// An exchange that conversions of one layer's values make.
   struct Exchange {
-    int times = 0;
+    double times = 0;
     double bytes = 0, seconds = 0;
   };
 
@@ -170,10 +188,12 @@ class Explainer {
       const OpId producer = graph_.value(change.value).producer;
       const OpId where = producer.is_none() ? change.reader.op : producer;
       if (seconds == 0 || where.is_none()) continue;
-      Exchange& exchange = exchanges_[layer_of_.at(where)][name_of(change, time)];
-      ++exchange.times;
-      exchange.bytes += prices_.bytes(change.value, graph::kWholeForm, 0);
-      exchange.seconds += seconds;
+      const std::size_t layer = layer_of_.at(where);
+      const double count = of_each(space_.value_count[change.value.index()], layer);
+      Exchange& exchange = exchanges_[layer][name_of(change, time)];
+      exchange.times += count;
+      exchange.bytes += count * prices_.bytes(change.value, graph::kWholeForm, 0);
+      exchange.seconds += count * seconds;
     }
   }
 
@@ -191,7 +211,7 @@ class Explainer {
     if (found == exchanges_.end()) return "; exchanges nothing";
     std::vector<std::string> texts;
     for (const auto& [name, exchange] : found->second)
-      texts.push_back(fmt::format("{} {} ({}, {})", exchange.times, name,
+      texts.push_back(fmt::format("{} {} ({}, {})", std::llround(exchange.times), name,
                                   format_bytes(Bytes(std::llround(exchange.bytes))),
                                   format_seconds(Seconds(exchange.seconds))));
     return "; exchanges " + join(texts, ", ");
@@ -226,13 +246,13 @@ class Explainer {
     const bool is_samples = all_ops([&](const Strategy& way) {
       return way.factor < 0 || is_by_samples(way, space_.global_batch);
     });
-    if (!is_samples) texts.push_back(difference("by samples", least_cost(&layers_[layer], true)));
-    if (!is_whole) texts.push_back(difference("whole", least_cost(&layers_[layer], false)));
+    if (!is_samples) texts.push_back(difference("by samples", layer, true));
+    if (!is_whole) texts.push_back(difference("whole", layer, false));
     return texts.empty() ? "" : "; instead " + join(texts, ", ");
   }
 
-  std::string difference(const char* how, double cost) const {
-    const double more = cost - base_;
+  std::string difference(const char* how, std::size_t layer, bool by_samples) {
+    const double more = of_each(least_cost(&layers_[layer], by_samples) - base_, layer);
     return fmt::format("{} {}{}", how, more < 0 ? "-" : "+",
                        format_seconds(Seconds(std::abs(more))));
   }
@@ -244,6 +264,7 @@ class Explainer {
   SpmdPrices prices_;
   TableCosts costs_;  // of the search
   const std::vector<graph::Layer> layers_;
+  const std::vector<std::vector<std::string>> names_;
   std::map<OpId, std::size_t> layer_of_;
   std::map<std::size_t, std::map<std::string, Exchange>> exchanges_;  // by layer, kind
   std::vector<std::size_t> first_of_group_;

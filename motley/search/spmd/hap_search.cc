@@ -28,7 +28,8 @@ ShareTerms terms_of(const SpmdStudy& study, SpmdPrices& even, const synth::Shard
   };
   for (const auto& [value, from, to, reader] : find_changes(study.graph(), study.space(), sharding))
     if (is_sharded(from) || is_sharded(to))
-      terms.padded += even.conversion(value, from, to).exchange;
+      terms.padded +=
+          study.space().value_count[value.index()] * even.conversion(value, from, to).exchange;
   return terms;
 }
 

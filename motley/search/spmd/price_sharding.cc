@@ -18,13 +18,17 @@ void note_lack(const SpmdStudy& study, std::size_t rank, SpmdPlan& plan) {
 }
 
 /// By the program of all its micro-batches.
-Result<SpmdPlan> price_lowered(SpmdStudy& study, const std::vector<DeviceId>& devices,
-                               synth::Sharding sharding, const synth::Accumulation* accumulation) {
+Result<SpmdPlan> price_lowered(SpmdStudy& study, const SpmdStudy::Programs& programs,
+                               const std::vector<DeviceId>& devices, synth::Sharding sharding) {
+  const synth::Accumulation* accumulation = nullptr;
+  for (const synth::Accumulation& each : programs.accumulations)
+    if (each.micro_batches == sharding.micro_batches) accumulation = &each;
   const DeviceClasses classes = study.kinds().classes(devices, sharding.shares);
   std::vector<std::size_t> ranks;  // one of each class
   for (const DeviceClass& each : classes.all) ranks.push_back(static_cast<std::size_t>(each.rank));
   program::Program program = synth::lower_some_ranks(
-      study.graph(), sharding, study.space().rules, ranks, study.question().lowering, accumulation);
+      *programs.graph, sharding, programs.rules, ranks, study.question().lowering, accumulation);
+  if (programs.shortened != nullptr) set_origins(*programs.shortened, program);
   ExchangeTimes& exchanges = study.exchanges(devices);
   sharding.exchanges = synth::choose_methods(
       program, [&](std::string_view name, double bytes) { return exchanges.at(name, bytes); });
@@ -42,10 +46,10 @@ Result<SpmdPlan> price_lowered(SpmdStudy& study, const std::vector<DeviceId>& de
   return plan;
 }
 
-/// Goes on by the line through a plan priced in one micro-batch less, or through nothing where that
-/// lacked memory already.
-void add_micro_batches(const SpmdStudy& study, std::int64_t more,
-                       const std::optional<SpmdPlan>& shorter, SpmdPlan& plan) {
+/// Goes on by the line through a plan priced in one micro-batch or layer less, or through nothing
+/// where that lacked memory already.
+void go_on(const SpmdStudy& study, std::int64_t more, const std::optional<SpmdPlan>& shorter,
+           SpmdPlan& plan) {
   const double added = static_cast<double>(more);
   const auto times = static_cast<double>(plan.sharding.micro_batches);
   plan.step += added * (shorter ? plan.step - shorter->step : plan.step * (1 / times));
@@ -56,9 +60,29 @@ void add_micro_batches(const SpmdStudy& study, std::int64_t more,
     if (shorter) plan.peaks[rank] += more * (plan.peaks[rank] - shorter->peaks[rank]);
     note_lack(study, rank, plan);
   }
-  if (!shorter) return;
-  synth::ExchangeWays& ways = plan.sharding.exchanges;
-  ways = synth::common_ways(std::move(ways), shorter->sharding.exchanges);
+}
+
+/// By programs of all its micro-batches or, of many, of fewer and the line through them.
+Result<SpmdPlan> price_all(SpmdStudy& study, const SpmdStudy::Programs& programs,
+                           const std::vector<DeviceId>& devices, synth::Sharding sharding) {
+  if (programs.accumulations.empty())
+    return price_lowered(study, programs, devices, std::move(sharding));
+  const std::int64_t times = sharding.micro_batches;
+  std::optional<SpmdPlan> shorter, plan;
+  for (const synth::Accumulation& each : programs.accumulations) {
+    shorter = std::exchange(plan, std::nullopt);
+    sharding.micro_batches = each.micro_batches;
+    MOTLEY_ASSIGN(plan, price_lowered(study, programs, devices, sharding));
+    if (!plan->fits()) break;  // nor will more of them
+  }
+  const std::int64_t more = times - sharding.micro_batches;
+  if (more > 0) {
+    go_on(study, more, shorter, *plan);
+    synth::ExchangeWays& ways = plan->sharding.exchanges;
+    if (shorter) ways = synth::common_ways(std::move(ways), shorter->sharding.exchanges);
+  }
+  plan->sharding.micro_batches = times;
+  return *std::move(plan);
 }
 
 }  // namespace
@@ -71,20 +95,15 @@ bool SpmdPlan::is_better_than(const SpmdPlan& other, double by) const {
 
 Result<SpmdPlan> price_sharding(SpmdStudy& study, const std::vector<DeviceId>& devices,
                                 synth::Sharding sharding) {
-  const std::vector<synth::Accumulation>& made = study.accumulations();
-  if (made.empty()) return price_lowered(study, devices, std::move(sharding), nullptr);
-  const std::int64_t times = sharding.micro_batches;
-  std::optional<SpmdPlan> shorter, plan;
-  for (const synth::Accumulation& each : made) {
-    shorter = std::exchange(plan, std::nullopt);
-    sharding.micro_batches = each.micro_batches;
-    MOTLEY_ASSIGN(plan, price_lowered(study, devices, sharding, &each));
-    if (!plan->fits()) break;  // nor will more of them
-  }
-  const std::int64_t more = times - sharding.micro_batches;
-  if (more > 0) add_micro_batches(study, more, shorter, *plan);
-  plan->sharding.micro_batches = times;
-  return *std::move(plan);
+  const std::vector<SpmdStudy::Programs>& programs = study.programs();
+  MOTLEY_ASSIGN(SpmdPlan plan, price_all(study, programs.back(), devices, sharding));
+  const Depths* depths = study.question().depths.get();
+  if (depths == nullptr) return plan;
+  MOTLEY_ASSIGN(const std::optional<SpmdPlan> shorter,
+                price_all(study, programs.front(), devices,
+                          restate(sharding, depths->searched, depths->shorter)));
+  go_on(study, static_cast<std::int64_t>(depths->searched.left_out), shorter, plan);
+  return plan;
 }
 
 SpmdPlan with_price(const SpmdStudy& study, SpmdPlan plan, const plan::Price& price) {

@@ -24,7 +24,8 @@ struct SpmdPlan {
 
 /// Prices a sharding by lowering and simulating it: of devices that are alike and have equal shares
 /// one stands for all. Chooses how each exchange is carried out. A step in more than
-/// kPricedMicroBatches is an estimate: two shorter ones and the line through them.
+/// kPricedMicroBatches is an estimate: two shorter ones and the line through them. So is one of a
+/// graph that is searched in fewer layers (depths.h).
 Result<SpmdPlan> price_sharding(SpmdStudy& study, const std::vector<DeviceId>& devices,
                                 synth::Sharding sharding);
 

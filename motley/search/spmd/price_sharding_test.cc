@@ -20,7 +20,7 @@ TEST_F(PriceShardingTest, ManyMicroBatchesAreOnALineThroughTwoAndThree) {
   question.micro_batches = kTimes;
   auto study = SpmdStudy::make(question);
   ASSERT_TRUE(study) << study.error().message;
-  ASSERT_EQ(study->accumulations().size(), 2u);
+  ASSERT_EQ(study->programs().back().accumulations.size(), 2u);
   const std::vector<double> shares = {3, 1};
   const SpmdChoices& choices = study->choices(shares);
   const std::vector<int> first(choices.problem.layout().domains.size(), 0);

@@ -361,14 +361,19 @@ SpmdPrices::Totals SpmdPrices::total(const synth::Sharding& sharding) {
     if (!space_.is_needed[i]) continue;
     const OpId op(static_cast<std::int64_t>(i));
     const std::vector<double>& seconds = compute(op, sharding.ops[i]);
-    for (std::size_t c = 0; c < seconds.size(); ++c) totals.compute[c] += seconds[c];
-    totals.exchange += inner_exchanges(op, sharding.ops[i]);
+    const double count = space_.op_count[i];
+    for (std::size_t c = 0; c < seconds.size(); ++c) totals.compute[c] += count * seconds[c];
+    totals.exchange += count * inner_exchanges(op, sharding.ops[i]);
   }
   for (const FormChange& change : find_changes(graph_, space_, sharding)) {
     const ConversionTime& time = conversion(change.value, change.from, change.to);
-    totals.exchange += time.exchange;
+    const double count = space_.value_count[change.value.index()];
+    const bool is_once = change.reader.op.is_none() ||
+                         graph_.value(change.value).role == graph::ValueRole::kParameter;
+    totals.exchange += count * time.exchange;
+    if (is_once) totals.once += count * time.exchange;
     for (std::size_t c = 0; c < totals.compute.size(); ++c)
-      totals.compute[c] += time.before[c] + time.after[c];
+      totals.compute[c] += count * (time.before[c] + time.after[c]);
   }
   return totals;
 }

@@ -79,6 +79,7 @@ class SpmdPrices {
   struct Totals {
     std::vector<double> compute;
     double exchange = 0;
+    double once = 0;  ///< of these, of parameters and gradients: once, however many micro-batches
   };
   Totals total(const synth::Sharding& sharding);
 

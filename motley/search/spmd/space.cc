@@ -52,6 +52,8 @@ class SpaceBuilder {
       : graph_(graph), shares_(shares) {
     space_.global_batch = global_batch;
     space_.rules = synth::find_rules(graph, global_batch);
+    space_.op_count.assign(graph.ops.size(), 1);
+    space_.value_count.assign(graph.values.size(), 1);
   }
 
   SpmdSpace build() {

@@ -29,6 +29,8 @@ struct SpmdSpace {
   /// and have the same ways.
   std::vector<int> kind_of;
   std::vector<int> value_kind;  ///< by value: equal for equal shapes and dtypes
+  /// By operator and value of a graph that stands for one of more layers: for how many of it.
+  std::vector<double> op_count, value_count;
   /// By extent that some way cuts: is there a device that gets nothing of it?
   std::map<std::int64_t, bool> has_empty;
 };

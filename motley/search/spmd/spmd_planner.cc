@@ -92,9 +92,9 @@ struct Inquiries {
 };
 
 /// Did some plan lack memory that takes clearly less than what fits, if anything does?
-bool may_gain(const SpmdAnswer& tried, const std::optional<SpmdPlan>& best) {
-  const double most = best ? best->step.value * (1 - kLeastGain) : kNoStep;
-  return tried.lacking_step.value < most;
+bool may_gain(const SpmdAnswer& tried, const std::optional<SpmdPlan>& best, Seconds known) {
+  const double step = best ? std::min(best->step, known).value : known.value;
+  return tried.lacking_step.value < step * (1 - kLeastGain);
 }
 
 /// What was said of one micro-batch need not hold for more.
@@ -102,21 +102,23 @@ void bound_any(Inquiry& inquiry) {
   SpmdAnswer& answer = inquiry.answer;
   if (answer.bounded == BoundedBatches::kAny || inquiry.question.micro_batches > 1) return;
   const double known = answer.best ? answer.best->step.value : kNoStep;
-  answer.lower_bound =
-      std::min(answer.lower_bound, spmd_lower_bound(*inquiry.study, Seconds(known)));
+  answer.lower_bound = std::min(
+      answer.lower_bound,
+      spmd_lower_bound(*inquiry.study, std::min(Seconds(known), inquiry.question.enough_bound)));
   answer.bounded = BoundedBatches::kAny;
 }
 
 /// Where plans lack memory: twice as many micro-batches, which hold fewer activations at a time,
 /// or the next number that divides the batch; while what lacks memory takes less than what fits.
 Result<void> search_on(SpmdMethod method, SpmdQuestion question, Inquiries& found) {
-  bool goes_on =
-      method != SpmdMethod::kHap && may_gain(found.best->answer, found.best->answer.best);
+  bool goes_on = method != SpmdMethod::kHap &&
+                 may_gain(found.best->answer, found.best->answer.best, question.known_step);
   while (goes_on && !question.deadline.has_passed()) {
     const std::int64_t more = next_micro_batches(question.global_batch, question.micro_batches);
     if (more == 0) break;
     question.micro_batches = more;
-    if (const auto& best = found.best->answer.best) question.known_step = best->step;
+    if (const auto& best = found.best->answer.best)
+      question.known_step = std::min(question.known_step, best->step);
     auto next = inquire(method, question);
     if (!next && next.error().code == "synth.accumulation") {
       found.refused = next.error().message;
@@ -126,8 +128,9 @@ Result<void> search_on(SpmdMethod method, SpmdQuestion question, Inquiries& foun
     SpmdAnswer &answer = (*next)->answer, &known = found.best->answer;
     if (!answer.best && !answer.nearest) break;  // all takes longer than what is known
     bound_any(*found.best);
-    const bool is_better = shown(answer).is_better_than(shown(known));
-    goes_on = may_gain(answer, is_better ? answer.best : known.best);
+    const bool is_better =
+        (!known.best && !known.nearest) || shown(answer).is_better_than(shown(known));
+    goes_on = may_gain(answer, is_better ? answer.best : known.best, question.known_step);
     answer.considered += known.considered;
     known.considered = answer.considered;
     answer.lower_bound = known.lower_bound;
@@ -141,9 +144,12 @@ Result<void> search_on(SpmdMethod method, SpmdQuestion question, Inquiries& foun
 
 /// A sharding as the problem's plan.
 plan::Plan make_plan(const Problem& problem, const Inquiry& inquiry, const SpmdPlan& found) {
-  return make_region_plan(
-      problem, synth::make_region(inquiry.study->graph(), found.sharding, *problem.cluster),
-      inquiry.question.micro_batches);
+  const SpmdQuestion& question = inquiry.question;
+  const synth::Sharding sharding =
+      question.depths ? spread_over_whole(found.sharding, question.depths->searched)
+                      : found.sharding;
+  return make_region_plan(problem, synth::make_region(*question.graph, sharding, *problem.cluster),
+                          question.micro_batches);
 }
 
 /// What was found, priced as its plan is. `may_go_on`: to more micro-batches.
@@ -190,7 +196,7 @@ Result<void> take(const Problem& problem, const Inquiries& found, PlanOutcome& o
         fmt::format("the step is {:.1f} % above the lower bound of all shardings and splits",
                     100 * (price.step.value / outcome.lower_bound.value - 1)));
   for (std::string& line :
-       graph::explain_without_rule(study.graph(), {{"batch", problem.global_batch}}))
+       graph::explain_without_rule(*inquiry.question.graph, {{"batch", problem.global_batch}}))
     outcome.why.push_back(std::move(line));
   return {};
 }
@@ -228,6 +234,9 @@ Result<SpmdOutcome> plan_sharding(SpmdMethod method, const PlannerInputs& inputs
   SpmdQuestion question = spmd_question(inputs, problem);
   question.deadline = start.deadline;
   question.micro_batches = std::max<std::int64_t>(1, start.micro_batches);
+  question.depths = find_depths(*inputs.graph);
+  question.known_step = start.known_step;
+  question.enough_bound = start.enough_bound;
   const PlanOutcome& split = *start.split;
   if (split.plan) question.shares.push_back(samples_of(problem, *split.plan));
   MOTLEY_ASSIGN(const Inquiries inquiries,
@@ -251,8 +260,9 @@ Result<SpmdOutcome> plan_sharding(SpmdMethod method, const PlannerInputs& inputs
   outcome.idle = problem.devices;
   outcome.reason = answer.was_ended ? Reason::kLimit : Reason::kInfeasible;
   if (split.plan) outcome.why.clear();
-  for (std::string& line : lack_of_memory(problem, *answer.nearest))
-    outcome.why.push_back(std::move(line));
+  if (answer.nearest)
+    for (std::string& line : lack_of_memory(problem, *answer.nearest))
+      outcome.why.push_back(std::move(line));
   if (!refused.empty()) outcome.why.push_back(refused);
   if (answer.was_ended) outcome.why.push_back(kEnded);
   return found;

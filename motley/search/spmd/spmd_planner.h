@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string_view>
 
 #include "motley/base/deadline.h"
@@ -39,6 +40,9 @@ struct SpmdStart {
   const plan::PlanOutcome* split = nullptr;  ///< the best split of the batch
   Deadline deadline;
   std::int64_t micro_batches = 0;  ///< that somebody asked for; 0: as few as are best
+  /// Of another plan: what takes longer is of no use, nor is a bound above that of other plans.
+  Seconds known_step{std::numeric_limits<double>::infinity()};
+  Seconds enough_bound{std::numeric_limits<double>::infinity()};
 };
 
 /// What it found. The outcome's baselines are those of splits; its bound holds for all shardings

@@ -51,7 +51,8 @@ class Search {
     }
     if (question_.micro_batches > 1) return std::move(answer_);
     if (answer_.lacking_step.value >= known_step()) answer_.bounded = BoundedBatches::kOne;
-    answer_.lower_bound = spmd_lower_bound(study_, Seconds(known_step()), answer_.bounded);
+    answer_.lower_bound = spmd_lower_bound(
+        study_, std::min(Seconds(known_step()), question_.enough_bound), answer_.bounded);
     must_end();  // the bound may have been cut short
     return std::move(answer_);
   }
@@ -245,11 +246,12 @@ class Search {
   /// Too slow to be worth a simulation?
   bool is_hopeless(const SpmdPrices::Totals& totals) const {
     const double compute = *std::max_element(totals.compute.begin(), totals.compute.end());
-    const double exchange = question_.micro_batches == 1 ? totals.exchange / kHopeless : 0;
-    return std::max(times() * compute, exchange) >= known_step();
+    const double exchange = times() * (totals.exchange - totals.once) + totals.once;
+    return std::max(times() * compute, exchange / kHopeless) >= known_step();
   }
 
   void keep(const SpmdPlan& plan) {
+    if (plan.fits() && plan.step >= question_.known_step) return;
     if (!plan.fits()) answer_.lacking_step = std::min(answer_.lacking_step, plan.step);
     std::optional<SpmdPlan>& best = plan.fits() ? answer_.best : answer_.nearest;
     if (!best || plan.is_better_than(*best)) best = plan;

@@ -10,13 +10,11 @@ Result<SpmdStudy> SpmdStudy::make(const SpmdQuestion& question) {
   if (question.global_batch % question.micro_batches != 0)
     return tl::make_unexpected(
         synth::accumulate(*question.graph, question.global_batch, question.micro_batches).error());
-  const std::int64_t most = std::min(question.micro_batches, kPricedMicroBatches);
-  const std::int64_t least = most < question.micro_batches ? most - 1 : most;
-  for (std::int64_t times = least; question.micro_batches > 1 && times <= most; ++times) {
-    MOTLEY_ASSIGN(synth::Accumulation made,
-                  synth::accumulate(*question.graph, question.micro_batch() * times, times,
-                                    question.lowering.batch_norm_span));
-    study.accumulations_.push_back(std::move(made));
+  std::vector<const graph::ShortGraph*> graphs = {nullptr};
+  if (question.depths) graphs = {&question.depths->shorter, &question.depths->searched};
+  for (const graph::ShortGraph* graph : graphs) {
+    MOTLEY_ASSIGN(Programs programs, study.find_programs(graph));
+    study.programs_.push_back(std::move(programs));
   }
   MOTLEY_ASSIGN(study.kinds_,
                 DeviceKinds::find(*question.cluster, *question.costs, question.devices));
@@ -29,17 +27,45 @@ Result<SpmdStudy> SpmdStudy::make(const SpmdQuestion& question) {
   return study;
 }
 
+Result<SpmdStudy::Programs> SpmdStudy::find_programs(const graph::ShortGraph* shortened) const {
+  const SpmdQuestion& question = *question_;
+  const graph::Graph& graph = shortened != nullptr ? shortened->graph : *question.graph;
+  Programs programs{&graph, shortened, synth::find_rules(graph, question.micro_batch()), {}};
+  const std::int64_t most = std::min(question.micro_batches, kPricedMicroBatches);
+  const std::int64_t least = most < question.micro_batches ? most - 1 : most;
+  for (std::int64_t times = least; question.micro_batches > 1 && times <= most; ++times) {
+    MOTLEY_ASSIGN(synth::Accumulation made,
+                  synth::accumulate(graph, question.micro_batch() * times, times,
+                                    question.lowering.batch_norm_span));
+    programs.accumulations.push_back(std::move(made));
+  }
+  return programs;
+}
+
 WholeStep SpmdStudy::find_whole_step(const DeviceKind& kind, Estimate estimate) {
   SpmdPrices prices = this->prices(space(), {kind.devices[0]}, {1.0}, estimate);
   WholeStep whole;
   for (std::size_t i = 0; i < space().ways.size(); ++i) {
     const OpId op(static_cast<std::int64_t>(i));
-    const bool is_needed = space().is_needed[i] != 0;
-    whole.seconds.push_back(is_needed ? prices.compute(op, space().ways[i][0])[0] : 0);
-    whole.launch.push_back(is_needed ? prices.launch(op, 0) : 0);
+    const double count = space().is_needed[i] != 0 ? space().op_count[i] : 0;
+    whole.seconds.push_back(count > 0 ? count * prices.compute(op, space().ways[i][0])[0] : 0);
+    whole.launch.push_back(count > 0 ? count * prices.launch(op, 0) : 0);
     whole.total += whole.seconds.back();
   }
   return whole;
+}
+
+Result<SpmdStudy*> SpmdStudy::whole() {
+  if (!question_->depths && question_->micro_batches == 1) return this;
+  if (!whole_study_) {
+    auto question = std::make_unique<SpmdQuestion>(*question_);
+    question->depths = nullptr;
+    question->micro_batches = 1;
+    MOTLEY_ASSIGN(SpmdStudy made, make(*question));
+    whole_question_ = std::move(question);
+    whole_study_ = std::make_unique<SpmdStudy>(std::move(made));
+  }
+  return whole_study_.get();
 }
 
 std::vector<double> SpmdStudy::speeds() const {
@@ -52,8 +78,12 @@ std::vector<double> SpmdStudy::speeds() const {
 const SpmdChoices& SpmdStudy::choices(const std::vector<double>& shares) {
   for (const auto& known : choices_)
     if (holds_for(known->space, shares)) return *known;
-  choices_.push_back(std::make_unique<const SpmdChoices>(
-      graph(), find_space(graph(), question_->micro_batch(), shares)));
+  SpmdSpace space = find_space(graph(), question_->micro_batch(), shares);
+  if (question_->depths) {
+    space.op_count = question_->depths->searched.op_count;
+    space.value_count = question_->depths->searched.value_count;
+  }
+  choices_.push_back(std::make_unique<const SpmdChoices>(graph(), std::move(space)));
   return *choices_.back();
 }
 

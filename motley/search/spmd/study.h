@@ -14,6 +14,7 @@
 #include "motley/search/price/costs.h"
 #include "motley/search/price/exchange_times.h"
 #include "motley/search/spmd/choice_problem.h"
+#include "motley/search/spmd/depths.h"
 #include "motley/search/spmd/device_kinds.h"
 #include "motley/search/spmd/prices.h"
 #include "motley/search/spmd/space.h"
@@ -37,7 +38,12 @@ struct SpmdQuestion {
   std::int64_t micro_batches = 1;  ///< of a step, one after the other
   /// Of a plan that is known: what takes longer is not searched.
   Seconds known_step{std::numeric_limits<double>::infinity()};
+  /// A larger lower bound is of no use.
+  Seconds enough_bound{std::numeric_limits<double>::infinity()};
   Deadline deadline;  ///< of the search
+  /// Of the graph, to search in its place: shardings are then of depths->searched, prices of all of
+  /// the graph. Null: the graph itself.
+  std::shared_ptr<const Depths> depths;
 
   std::int64_t micro_batch() const { return global_batch / micro_batches; }
 };
@@ -68,13 +74,22 @@ class SpmdStudy {
   static Result<SpmdStudy> make(const SpmdQuestion& question);
 
   const SpmdQuestion& question() const { return *question_; }
-  const graph::Graph& graph() const { return *question_->graph; }
+  /// What shardings are of.
+  const graph::Graph& graph() const { return *programs_.back().graph; }
   const cluster::Device& device(DeviceId id) const { return question_->cluster->device(id); }
   const DeviceKinds& kinds() const { return kinds_; }
   const cost::ProfileCost& model() const { return *model_; }
-  /// Of the graph, by which plans are priced: for one micro-batch none, for up to
-  /// kPricedMicroBatches that, for more the two that the line goes through.
-  const std::vector<synth::Accumulation>& accumulations() const { return accumulations_; }
+  /// A graph by whose programs plans are priced.
+  struct Programs {
+    const graph::Graph* graph = nullptr;
+    const graph::ShortGraph* shortened = nullptr;  ///< whose graph it is; null: the question's
+    std::vector<graph::ShardingRule> rules;        ///< at a micro-batch
+    /// For one micro-batch none, for up to kPricedMicroBatches that, for more the two that the line
+    /// goes through.
+    std::vector<synth::Accumulation> accumulations;
+  };
+  /// The graph that is searched last; of depths, before it the shorter one.
+  const std::vector<Programs>& programs() const { return programs_; }
   /// Of a micro-batch.
   const WholeStep& whole_step(int kind, Estimate estimate = Estimate::kUsual) const {
     return whole_.at(estimate)[static_cast<std::size_t>(kind)];
@@ -86,6 +101,8 @@ class SpmdStudy {
   /// For even shares.
   const SpmdSpace& space() const { return choices_[0]->space; }
   ExchangeTimes& exchanges(const std::vector<DeviceId>& devices);
+  /// Of all of the graph, in one micro-batch; itself if it is that.
+  Result<SpmdStudy*> whole();
   SpmdPrices prices(const SpmdSpace& space, const std::vector<DeviceId>& devices,
                     std::vector<double> shares, Estimate estimate = Estimate::kUsual);
   /// By other times of exchanges than those of the devices, which must outlive them.
@@ -96,12 +113,15 @@ class SpmdStudy {
                            const std::vector<DeviceId>& devices, std::vector<double> shares) const;
 
  private:
+  Result<Programs> find_programs(const graph::ShortGraph* shortened) const;
   WholeStep find_whole_step(const DeviceKind& kind, Estimate estimate);
   std::vector<std::string> names(const std::vector<DeviceId>& devices) const;
   explicit SpmdStudy(const SpmdQuestion& question) : question_(&question) {}
 
   const SpmdQuestion* question_;
-  std::vector<synth::Accumulation> accumulations_;
+  std::unique_ptr<const SpmdQuestion> whole_question_;
+  std::unique_ptr<SpmdStudy> whole_study_;
+  std::vector<Programs> programs_;
   DeviceKinds kinds_;
   std::unique_ptr<const cost::ProfileCost> model_;
   std::vector<std::unique_ptr<const SpmdChoices>> choices_;

@@ -44,11 +44,11 @@ TEST_F(SpmdStudyTest, AWholeStepIsTheSumOfItsOperators) {
 // Half the samples at a time; at so many of them a product takes half as long.
 TEST_F(SpmdStudyTest, StepsAreOfAMicroBatch) {
   const SpmdStudy whole = study(65536);
-  EXPECT_TRUE(whole.accumulations().empty());
+  EXPECT_TRUE(whole.programs().back().accumulations.empty());
   const double all = whole.whole_step(0).total;
   const SpmdStudy half = study(65536, 2);
-  ASSERT_EQ(half.accumulations().size(), 1u);
-  EXPECT_EQ(half.accumulations()[0].micro_batches, 2);
+  ASSERT_EQ(half.programs().back().accumulations.size(), 1u);
+  EXPECT_EQ(half.programs().back().accumulations[0].micro_batches, 2);
   EXPECT_EQ(half.space().global_batch, 32768);
   EXPECT_NEAR(half.whole_step(0).total, all / 2, 0.02 * all);
 }

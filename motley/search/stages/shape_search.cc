@@ -12,7 +12,8 @@ struct ShapeLabel {
   std::int32_t rest;  // what follows, in CheapestShape::kept_; -1: nothing
 };
 
-/// Suffixes by their first layer and its unit; `rest` names the label itself.
+/// Suffixes by their first layer and the first of the units alike to its unit (whole replicas by
+/// the unit itself); `rest` names the label itself.
 using ShapeStates = std::vector<std::vector<std::vector<ShapeLabel>>>;
 
 namespace {
@@ -21,22 +22,29 @@ constexpr double kNoLink = std::numeric_limits<double>::infinity();
 constexpr std::int64_t kMostKept = 1'000'000'000;  // micro-batches
 constexpr double kLeast = 1e-12;  // of prices and times, relative: what rounding may do
 
-/// Keeps those of which none is better in both, by rising time and falling cost.
-void keep_best(std::vector<ShapeLabel>& labels) {
-  std::sort(labels.begin(), labels.end(), [](const ShapeLabel& a, const ShapeLabel& b) {
-    return a.time < b.time || (a.time == b.time && a.cost < b.cost);
-  });
-  std::size_t kept = 0;
-  for (const ShapeLabel& label : labels)
-    if (kept == 0 || label.cost < labels[kept - 1].cost * (1 - kLeast)) labels[kept++] = label;
-  labels.resize(kept);
+/// Adds some to others, both by rising time; keeps those of which none is better in both, by rising
+/// time and falling cost. `merged` is for its memory.
+void add_best(std::vector<ShapeLabel>& labels, const std::vector<ShapeLabel>& added,
+              std::vector<ShapeLabel>& merged) {
+  merged.clear();
+  auto label = labels.begin();
+  auto other = added.begin();
+  while (label != labels.end() || other != added.end()) {
+    const bool is_other =
+        label == labels.end() ||
+        (other != added.end() &&
+         (other->time < label->time || (other->time == label->time && other->cost < label->cost)));
+    const ShapeLabel& next = is_other ? *other++ : *label++;
+    if (merged.empty() || next.cost < merged.back().cost * (1 - kLeast)) merged.push_back(next);
+  }
+  labels.swap(merged);
 }
 
 }  // namespace
 
 struct ShapeSearch::Scratch {
   ShapeStates after, now;
-  std::vector<ShapeLabel> rest, kept;
+  std::vector<ShapeLabel> rest, kept, added, merged;
 };
 
 /// One question's dynamic program.
@@ -51,28 +59,29 @@ class CheapestShape {
         layers_(sums_.costs().layers()),
         micro_batches_((question.samples + question.micro_batch - 1) / question.micro_batch),
         rest_(scratch_.rest),
-        kept_(scratch_.kept) {
+        kept_(scratch_.kept),
+        added_(scratch_.added) {
     kept_.clear();
     for (std::size_t u = 0; u < tables_.work.size(); ++u)
       if (tables_.work[u] != nullptr) add_unit(u);
-    add_least_costs();
+    add_least();
   }
 
   std::optional<PricedShape> find() {
-    std::optional<ShapeLabel> best;
     const std::size_t most = std::min(layers_, limits_.most_stages);
     ShapeStates &after = scratch_.after, &now = scratch_.now;
     clear(after);
     for (std::size_t stages = 1; stages <= most && !units_.empty(); ++stages) {
       clear(now);
       extend(stages, after, now);
-      if (!keep(now, best)) break;
+      if (!keep(now)) break;
       std::swap(after, now);
     }
-    if (!best) return std::nullopt;
-    PricedShape found{{{}, question_.micro_batch}, best->cost};
+    if (!best_) return std::nullopt;
+    PricedShape found{{{}, question_.micro_batch}, best_->cost};
     std::size_t first = 0;
-    for (const ShapeLabel* label = &*best;; label = &kept_[static_cast<std::size_t>(label->rest)]) {
+    for (const ShapeLabel* label = &*best_;;
+         label = &kept_[static_cast<std::size_t>(label->rest)]) {
       const auto end = static_cast<std::size_t>(label->end);
       found.shape.stages.push_back(
           {first, end, units_[static_cast<std::size_t>(label->unit)].index});
@@ -92,6 +101,7 @@ class CheapestShape {
 
   struct Unit {
     std::size_t index, pool;
+    std::size_t alike;  // the first of those that send and receive alike
     double cost;
     std::vector<double> all;  // seconds of all samples, prefix sums
     const WorkSums* one;      // of a full micro-batch
@@ -99,7 +109,9 @@ class CheapestShape {
 
   void add_unit(std::size_t u) {
     const StageUnit& unit = sums_.costs().units()[u];
-    Unit added{u, unit.pool, question_.prices[unit.pool] * unit.degree, {}, nullptr};
+    Unit added{u, unit.pool, units_.size(), question_.prices[unit.pool] * unit.degree, {}, nullptr};
+    for (std::size_t other = units_.size(); other-- > 0;)
+      if (units_[other].index == tables_.alike[u]) added.alike = other;
     added.one = tables_.work[u];
     const std::int64_t full = question_.samples / question_.micro_batch,
                        rest = question_.samples % question_.micro_batch;
@@ -110,14 +122,19 @@ class CheapestShape {
     units_.push_back(std::move(added));
   }
 
-  /// Every stage costs at least its devices' price times the share of the time that it computes.
-  void add_least_costs() {
+  /// Every stage costs at least its devices' price times the share of the time that it computes,
+  /// and adds what a micro-batch takes in it.
+  void add_least() {
     least_.assign(layers_ + 1, 0);
+    least_pass_.assign(layers_ + 1, 0);
     for (std::size_t i = 0; i < layers_; ++i) {
-      double least = kNoLink;
-      for (const Unit& unit : units_)
+      double least = kNoLink, pass = kNoLink;
+      for (const Unit& unit : units_) {
         least = std::min(least, unit.cost * (unit.all[i + 1] - unit.all[i]) / question_.seconds);
+        pass = std::min(pass, unit.one->pass(i, i + 1));
+      }
       least_[i + 1] = least_[i] + least;
+      least_pass_[i + 1] = least_pass_[i] + pass;
     }
   }
 
@@ -140,35 +157,34 @@ class CheapestShape {
   void extend(std::size_t stages, const ShapeStates& after, ShapeStates& now) {
     for (std::size_t end = layers_; end > 0; --end) {
       if ((stages == 1) != (end == layers_) || (stages > 1 && !is_alive_[end])) continue;
-      for (std::size_t u = 0; u < units_.size(); ++u) {
+      for (std::size_t kind = 0; kind < units_.size(); ++kind) {
+        if (units_[kind].alike != kind) continue;
         rest_.clear();
         if (stages == 1)
           rest_.push_back({0, question_.replica_price, 0, 0, -1});
         else
-          gather(u, end, after[end]);
-        if (!rest_.empty()) prepend(u, end, stages, now);
+          gather(kind, end, after[end]);
+        for (std::size_t u = kind; u < units_.size() && !rest_.empty(); ++u)
+          if (units_[u].alike == kind) prepend(u, end, stages, now);
       }
     }
   }
 
-  /// Drops what is no use, remembers the rest and the best whole replica. False if nothing is left
-  /// to extend.
-  bool keep(ShapeStates& now, std::optional<ShapeLabel>& best) {
+  /// Remembers what there is, and the best whole replica. False if nothing is left to extend.
+  bool keep(ShapeStates& now) {
     for (std::size_t u = 0; u < units_.size(); ++u)
       for (const ShapeLabel& label : now[0][u])
         if (label.cost < question_.most_cost * (1 - kLeast) &&
             label.time + post(u, 0, static_cast<std::size_t>(label.end)) <= question_.seconds) {
-          best = label;
+          best_ = label;
           question_.most_cost = label.cost;
         }
-    for (auto& labels : now[0]) labels.clear();
     bool any = false;
     is_alive_.assign(layers_ + 1, false);
     for (std::size_t first = 1; first < layers_; ++first)
       for (auto& labels : now[first]) {
         if (labels.empty()) continue;
         is_alive_[first] = true;
-        keep_best(labels);
         for (ShapeLabel& label : labels) {
           kept_.push_back(label);
           label.rest = static_cast<std::int32_t>(kept_.size() - 1);
@@ -193,12 +209,13 @@ class CheapestShape {
       const double messages =
           tables_.messages[(end * tables_.work.size() + units_[u].index) * tables_.work.size() +
                            units_[next].index];
+      added_.clear();
       for (const ShapeLabel& label : suffixes[next]) {
         if (label.time + messages > question_.seconds) break;
-        rest_.push_back({label.time + messages, label.cost, 0, 0, label.rest});
+        added_.push_back({label.time + messages, label.cost, 0, 0, label.rest});
       }
+      add_best(rest_, added_, scratch_.merged);
     }
-    keep_best(rest_);
   }
 
   void prepend(std::size_t u, std::size_t end, std::size_t stages, ShapeStates& now) {
@@ -213,14 +230,26 @@ class CheapestShape {
       }
       const double all = unit.all[end] - unit.all[first];
       const double one = unit.one->pass(first, end);
-      for (const ShapeLabel& rest : rest_) {
-        const double time = stages == 1 ? all : std::max(all, one + rest.time);
-        const double cost = unit.cost + rest.cost;
-        if (time > question_.seconds) break;
+      // Of those that are over before the last sample is through here the cheapest counts.
+      auto rest = rest_.begin();
+      if (stages > 1)
+        rest = std::partition_point(rest, rest_.end(),
+                                    [&](const ShapeLabel& each) { return one + each.time <= all; });
+      if (rest != rest_.begin()) --rest;
+      const double latest = question_.seconds - least_pass_[first] * (1 - kLeast);
+      added_.clear();
+      for (; rest != rest_.end(); ++rest) {
+        const double time = stages == 1 ? all : std::max(all, one + rest->time);
+        const double cost = unit.cost + rest->cost;
+        if (time > latest) break;
         if ((cost + least_[first]) * (1 + kLeast) >= question_.most_cost) continue;
-        now[first][u].push_back(
-            {time, cost, static_cast<std::int32_t>(u), static_cast<std::int32_t>(end), rest.rest});
+        added_.push_back(
+            {time, cost, static_cast<std::int32_t>(u), static_cast<std::int32_t>(end), rest->rest});
       }
+      if (first == 0)
+        now[0][u].insert(now[0][u].end(), added_.begin(), added_.end());
+      else if (!added_.empty())
+        add_best(now[first][unit.alike], added_, scratch_.merged);
     }
   }
 
@@ -232,9 +261,10 @@ class CheapestShape {
   std::size_t layers_;
   std::int64_t micro_batches_;
   std::vector<Unit> units_;
-  std::vector<double> least_;   // cost of layers before
-  std::vector<bool> is_alive_;  // layers at which a suffix begins
-  std::vector<ShapeLabel>&rest_, &kept_;
+  std::vector<double> least_, least_pass_;  // of layers before: cost, a micro-batch's time
+  std::vector<bool> is_alive_;              // layers at which a suffix begins
+  std::optional<ShapeLabel> best_;          // of whole replicas
+  std::vector<ShapeLabel>&rest_, &kept_, &added_;
 };
 
 ShapeSearch::ShapeSearch(const StageSums& sums, const ShapeModel& model, const ShapeLimits& limits)
@@ -276,7 +306,27 @@ const ShapeSearch::BatchTables& ShapeSearch::tables(std::int64_t micro_batch) co
       for (std::size_t next = 0; next < units; ++next)
         made.messages[(end * units + u) * units + next] = messages(u, next, end, micro_batch);
   }
+  find_alike(made);
   return made;
+}
+
+void ShapeSearch::find_alike(BatchTables& tables) const {
+  const std::vector<StageUnit>& all = sums_->costs().units();
+  const std::size_t units = all.size();
+  const auto are_alike = [&](std::size_t a, std::size_t b) {
+    if (all[a].pool != all[b].pool || tables.work[a] == nullptr) return false;
+    for (std::size_t at = 0; at < tables.messages.size(); at += units * units)
+      for (std::size_t next = 0; next < units; ++next)
+        if (tables.messages[at + a * units + next] != tables.messages[at + b * units + next] ||
+            tables.messages[at + next * units + a] != tables.messages[at + next * units + b])
+          return false;
+    return true;
+  };
+  for (std::size_t u = 0; u < units; ++u) {
+    std::size_t first = 0;
+    while (first < u && (tables.alike[first] != first || !are_alike(first, u))) ++first;
+    tables.alike.push_back(first);
+  }
 }
 
 std::optional<PricedShape> ShapeSearch::cheapest(const ShapeQuestion& question) const {

@@ -75,11 +75,12 @@ class ShapeSearch {
   /// batches in flight) and take no longer than `seconds`; absent if all cost `most_cost` or more.
   /// Exact: a dynamic program from the last layer to the first. A state is the layer at which a
   /// suffix of stages begins, their number k (which is what the first of them keeps in flight) and
-  /// the first one's unit; its labels are the pairs (time, cost) of which none is better in both,
-  /// where time is the bracket of the model over the suffix. A stage put in front makes it
-  /// max(W, w + c + time), which grows with it, so a dominated label never helps. Labels whose cost
-  /// and least cost of the layers before (each at its cheapest rate, devices in fractions) reach
-  /// `most_cost` are dropped. O(layers units stages (layers + units) labels).
+  /// the first one's unit, where units that send alike are one; its labels are the pairs (time,
+  /// cost) of which none is better in both, where time is the bracket of the model over the suffix.
+  /// A stage put in front makes it max(W, w + c + time), which grows with it, so a dominated label
+  /// never helps. Labels whose cost and least cost of the layers before (each at its cheapest rate,
+  /// devices in fractions) reach `most_cost` are dropped. O(layers units stages (layers + units)
+  /// labels).
   std::optional<PricedShape> cheapest(const ShapeQuestion& question) const;
 
   /// What any shape costs at least, per sample: each layer at its cheapest rate, devices in
@@ -107,6 +108,8 @@ class ShapeSearch {
     std::vector<std::vector<double>> post;        ///< [unit][first (layers + 1) + end]
     std::vector<std::vector<std::int32_t>> kept;  ///< the same: most micro-batches in flight
     std::vector<double> messages;                 ///< [end][unit][next]
+    /// By unit the first of those of its pool that send and receive in the same times.
+    std::vector<std::size_t> alike;
   };
   const BatchTables& tables(std::int64_t micro_batch) const;
   std::int64_t most_held(const ReplicaShape& shape) const;
@@ -115,6 +118,7 @@ class ShapeSearch {
   ShapeModel model_;
   ShapeLimits limits_;
   double find_messages(std::size_t unit, std::size_t next, Bytes bytes) const;
+  void find_alike(BatchTables& tables) const;
 
   std::vector<double> host_rates_;  // by unit
   /// Bytes -> [unit][next], negative where not yet asked for.

@@ -129,7 +129,7 @@ class StepGraph {
                             const std::vector<PassOrder>& orders);
   Result<TaskId> add_message(LaneId lane, const Seat& from, const Seat& to, Bytes bytes);
   Result<simulate::TransferId> message(const Seat& from, const Seat& to, Bytes bytes);
-  Result<double> message_time(const Seat& from, const Seat& to, Bytes bytes) const;
+  Result<double> message_time(const Seat& from, const Seat& to, Bytes bytes);
   Result<void> add_sum(const std::vector<std::pair<std::size_t, std::size_t>>& members,
                        std::size_t first, std::size_t end);
   Result<cost::Transfer> ring(const std::vector<Seat>& seats, double bytes);
@@ -153,13 +153,19 @@ class StepGraph {
   std::vector<TaskId> all_sums_;
   using MessageKey = std::tuple<int, int, std::size_t, std::size_t, int, int, std::int64_t>;
   std::map<MessageKey, simulate::TransferId> messages_;
+  std::map<MessageKey, double> message_times_;
 };
 
-Result<double> StepGraph::message_time(const Seat& from, const Seat& to, Bytes bytes) const {
+Result<double> StepGraph::message_time(const Seat& from, const Seat& to, Bytes bytes) {
+  const MessageKey key{from.host, to.host, from.pool, to.pool, from.degree, to.degree, bytes.value};
+  if (const auto known = message_times_.find(key); known != message_times_.end())
+    return known->second;
   const HopReach reach = from.host == to.host ? HopReach::kSameHost : HopReach::kOtherHost;
   const auto hop = costs().hop({from.pool, from.degree}, {to.pool, to.degree}, reach, bytes);
   if (!hop) return no_link(costs(), from.pool, to.pool);
-  return hop->delay.value + static_cast<double>(bytes.value) / hop->rate.value;
+  const double time = hop->delay.value + static_cast<double>(bytes.value) / hop->rate.value;
+  message_times_.emplace(key, time);
+  return time;
 }
 
 Result<simulate::TransferId> StepGraph::message(const Seat& from, const Seat& to, Bytes bytes) {
