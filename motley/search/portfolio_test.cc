@@ -164,9 +164,11 @@ TEST_F(SpmdPlannerTest, SaysWhichOperatorForbidsMicroBatches) {
 
 TEST_F(SpmdPlannerTest, GivesWhatItHasAtTheTimeLimit) {
   set_up(4096, "");
-  const plan::PlanOutcome best = plan("spmd");
-  problem_.time_limit = Seconds(0);
+  const std::optional<Seconds> no_limit = problem_.time_limit;
   for (const char* name : {"spmd", "auto"}) {
+    problem_.time_limit = no_limit;
+    const plan::PlanOutcome best = plan(name);
+    problem_.time_limit = Seconds(0);
     const plan::PlanOutcome outcome = plan(name);
     ASSERT_TRUE(outcome.plan) << name;
     EXPECT_EQ(outcome.reason, plan::Reason::kLimit) << name;
@@ -177,6 +179,8 @@ TEST_F(SpmdPlannerTest, GivesWhatItHasAtTheTimeLimit) {
     EXPECT_GE(outcome.predicted_step, best.predicted_step) << name;
     EXPECT_THAT(outcome.why, ::testing::Contains(::testing::HasSubstr("time limit"))) << name;
   }
+  problem_.time_limit = no_limit;
+  const plan::PlanOutcome best = plan("spmd");
   problem_.time_limit = Seconds(3600);
   const plan::PlanOutcome unhurried = plan("spmd");
   EXPECT_EQ(unhurried.plan, best.plan);
