@@ -136,7 +136,10 @@ class StepPlanner {
       const bool is_taken = std::any_of(forms.begin(), forms.end(), [&](const Form& form) {
         return form == to || (home(value) == graph::kPartialForm && form != home(value));
       });
-      if (!is_taken) needs[o] = shared_exchange(home(value), to);
+      // What another region gives is there when it comes, not from the start on as sources are.
+      const bool is_received = graph_.value(value).producer.is_none() &&
+                               graph_.value(value).role == graph::ValueRole::kActivation;
+      if (!is_taken && !is_received) needs[o] = shared_exchange(home(value), to);
       if (is_computed_by_each(value) && to == graph::kWholeForm) needs[o] = Exchange::kAllReduce;
     }
     return needs;
