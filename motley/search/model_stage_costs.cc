@@ -295,7 +295,8 @@ std::vector<LayerBytes> ModelStageCosts::find_bytes(std::size_t unit, Recompute 
     if (!program) continue;
     const auto times = model_.times(named(unit, *program));
     const std::vector<Bytes> scratch = times ? times->front().scratch : std::vector<Bytes>();
-    const std::vector<LayerPlace> places = find_layer_places(program->devices[0], graph_, chain_, once_, done_again_.at(how));
+    const std::vector<LayerPlace> places =
+        find_layer_places(program->devices[0], graph_, chain_, once_, done_again_.at(how));
     found.emplace_back(static_cast<double>(batch),
                        find_layer_holds(program->devices[0], places, layers(), scratch));
   }
