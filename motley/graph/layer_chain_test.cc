@@ -9,6 +9,12 @@
 namespace motley::graph {
 namespace {
 
+LayerChain chain_of(const std::string& text) {
+  const auto graph = parse_graph(text, "g");
+  EXPECT_TRUE(graph) << graph.error().message;
+  return graph ? find_layer_chain(*graph) : LayerChain();
+}
+
 TEST(LayerChain, LayersInTheOrderOfTheForwardPass) {
   const LayerChain chain = find_layer_chain(synth::read_graph("mlp"));
   EXPECT_THAT(chain.names,
@@ -52,9 +58,7 @@ TEST(LayerChain, WhatIsBesideTheBlocksIsApart) {
       "op %6: f32[batch, 4] = aten::neg(%4) bwd \"model.head\"\n"
       "op %7: f32[batch, 4] = aten::neg(%6) bwd \"model.layers.1\"\n"
       "op %8: f32[batch, 4] = aten::neg(%7) bwd \"model.embed\"\noutput loss %5\n";
-  const auto graph = parse_graph(text, "g");
-  ASSERT_TRUE(graph) << graph.error().message;
-  const LayerChain chain = find_layer_chain(*graph);
+  const LayerChain chain = chain_of(text);
   EXPECT_THAT(chain.names, ::testing::ElementsAre("model.embed", "model.layers.0", "model.layers.1",
                                                   "model.head"));
   EXPECT_THAT(chain.of_op, ::testing::ElementsAre(0, 1, 2, 3, 3, 3, 2, 0));
@@ -78,9 +82,7 @@ TEST(LayerChain, LayersGiveEachOtherOneTensor) {
       "op %12: f32[batch, 4] = aten::mul.Tensor(%11, %5) bwd \"\" seq 4\n"
       "op %13: f32[batch, 4] = aten::add.Tensor(%10, %12, 1) bwd \"\"\n"
       "op %14: f32[batch, 4] = aten::mul.Tensor(%13, %1) bwd \"\" seq 1\noutput loss %9\n";
-  const auto graph = parse_graph(text, "g");
-  ASSERT_TRUE(graph) << graph.error().message;
-  const LayerChain chain = find_layer_chain(*graph);
+  const LayerChain chain = chain_of(text);
   EXPECT_THAT(chain.of_op, ::testing::ElementsAre(0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0));
 }
 
@@ -94,9 +96,7 @@ TEST(LayerChain, ParametersSayWhatModulesDoNot) {
       "op %4: f32[batch, 4] = aten::relu(%3) fwd \"loss\"\n"
       "op %5: f32[batch, 4] = aten::mul.Tensor(%4, %2) fwd \"loss\"\n"
       "op %6: f32[] = aten::sum(%5, none) fwd \"loss\"\noutput loss %6\n";
-  const auto graph = parse_graph(text, "g");
-  ASSERT_TRUE(graph) << graph.error().message;
-  const LayerChain chain = find_layer_chain(*graph);
+  const LayerChain chain = chain_of(text);
   EXPECT_THAT(chain.names, ::testing::ElementsAre("loss.net.h.0", "loss.net.h.1"));
   EXPECT_THAT(chain.of_op, ::testing::ElementsAre(0, 0, 1, 1));
 }
@@ -116,9 +116,7 @@ TEST(LayerChain, WhatALayerMakesOfATiedWeightIsItsOwn) {
       "op %8: f32[4] = aten::_to_copy(%5, dtype(f32), none, none, none, false, none) bwd \"\" seq "
       "2\n"
       "output loss %7\n";
-  const auto graph = parse_graph(text, "g");
-  ASSERT_TRUE(graph) << graph.error().message;
-  const LayerChain chain = find_layer_chain(*graph);
+  const LayerChain chain = chain_of(text);
   EXPECT_THAT(chain.names, ::testing::ElementsAre("net.wte", "net.h.1"));
   EXPECT_THAT(chain.of_op, ::testing::ElementsAre(0, 1, 1, 1, 1, 1));
 }

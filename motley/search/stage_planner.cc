@@ -41,6 +41,7 @@ class StagePlanning {
       : inputs_(inputs), problem_(problem), costs_(costs), find_(find), outcome_(outcome) {}
 
   Result<void> run() {
+    MOTLEY_RETURN_IF_ERROR(note_bound());
     MOTLEY_RETURN_IF_ERROR(plan_in_rounds(kMemoryRounds));
     // What would fit if all forward passes were done again, and quick if none were.
     costs_.recompute(Recompute::kAll, Recompute::kNothing);
@@ -61,8 +62,6 @@ class StagePlanning {
     sums_.emplace(costs_);
     for (int round = 0; round < rounds; ++round) {
       MOTLEY_ASSIGN(const StageOutcome found, find_({&costs_, problem_.global_batch, {}, false}));
-      if (!has_bound_) MOTLEY_RETURN_IF_ERROR(note_bound());
-      has_bound_ = true;
       if (!found.best) {
         for (const std::string& why : found.why)
           if (!outcome_.plan && round == 0) refused_.insert("in stages: " + why);
@@ -161,7 +160,7 @@ class StagePlanning {
       for (const PlannedStage& stage : replica.stages)
         stages.emplace_back(stage.end - stage.first, Recompute::kNothing);
     }
-    std::map<std::size_t, double> lacking;  // pool -> the part of its memory that it may use
+    std::map<DeviceId, Bytes> lacking;  // with nothing done again
     double step = 0;
     for (int tried = 0; tried <= kMostRepairs; ++tried) {
       const plan::Plan plan = translate(found, again);
@@ -182,15 +181,12 @@ class StagePlanning {
       if (missing.empty()) return take(found, plan, *price);
       if (tried == 0) {
         step = price->step.value;
-        lacking = find_lacking_parts(found.plan, missing);
+        lacking = missing;
       }
       if (outcome_.plan && price->step >= outcome_.predicted_step) break;
       if (!save(found, missing, again)) break;
     }
-    for (const auto& [pool, part] : lacking) {
-      const auto [known, is_new] = lacking_.try_emplace(pool, part);
-      known->second = std::min(known->second, part);
-    }
+    note_lacking(found.plan, lacking);
     const double known = outcome_.plan ? outcome_.predicted_step.value : INFINITY;
     is_worth_more_ = is_worth_more_ || step < known * (1 - kWorthPlanningAgain);
     return {};
@@ -208,16 +204,13 @@ class StagePlanning {
     return missing;
   }
 
-  std::map<std::size_t, double> find_lacking_parts(const StagePlan& plan,
-                                                   const std::map<DeviceId, Bytes>& missing) const {
-    std::map<std::size_t, double> lacking;
+  void note_lacking(const StagePlan& plan, const std::map<DeviceId, Bytes>& missing) {
     for (const auto& [device, bytes] : missing) {
       const auto memory = static_cast<double>(problem_.cluster->device(device).memory->value);
       const double part = memory / (memory + static_cast<double>(bytes.value)) * 0.98;
-      const auto [known, is_new] = lacking.try_emplace(pool_of(plan, device), part);
+      const auto [known, is_new] = lacking_.try_emplace(pool_of(plan, device), part);
       known->second = std::min(known->second, part);
     }
-    return lacking;
   }
 
   /// Where the busiest stage waits, gradients of weights may fill that.
@@ -315,9 +308,8 @@ class StagePlanning {
   const StageFinder& find_;
   plan::PlanOutcome& outcome_;
   std::optional<StageSums> sums_;
-  std::vector<plan::Plan> seen_;   // that were priced
-  std::set<std::string> refused_;  // why plans cannot be run
-  bool has_bound_ = false;
+  std::vector<plan::Plan> seen_;           // that were priced
+  std::set<std::string> refused_;          // why plans cannot be run
   std::optional<PricedStagePlan> best_;    // whose program the outcome has; none: another plan's
   bool is_worth_more_ = false;             // does something lack memory that is quicker?
   std::map<std::size_t, double> lacking_;  // pool -> the part of its memory that a plan may use
