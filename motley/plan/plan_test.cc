@@ -280,6 +280,9 @@ Plan two_stages_and_one(const cluster::Cluster& cluster) {
   second.covers = {{3, 7}};
   second.ahead = 2;
   second.speed = 0.25;
+  second.lag = 0.5;
+  second.recomputes = {{3, 5}, {6, 7}};
+  second.late_weights = true;
   plan.replicas = {{31, {first, second}, 7}, {9, {Region{{DeviceId(2)}, {1.0}}}, 2}};
   return plan;
 }
@@ -327,6 +330,15 @@ TEST(PlanVerify, RegionsOfAReplica) {
             "plan: replica 0: region 1: ahead is -1, wanted 0 or more");
   EXPECT_EQ(message([](std::vector<Region>& regions) { regions[0].speed = 0; }),
             "plan: replica 0: region 0: speed is 0, wanted more than 0");
+  EXPECT_EQ(message([](std::vector<Region>& regions) { regions[0].lag = -1; }),
+            "plan: replica 0: region 0: lag is -1, wanted 0 or more");
+  EXPECT_EQ(
+      message([](std::vector<Region>& regions) {
+        regions[1].recomputes = {{2, 4}};
+      }),
+      "plan: replica 0: region 1: operators 2-3 are to be done again and not all are covered");
+  EXPECT_EQ(message([](std::vector<Region>& regions) { regions[1].recomputes[1].first = 4; }),
+            "plan: replica 0: region 1: recompute: operators 4 are not behind those before");
   EXPECT_EQ(message([](std::vector<Region>& regions) { regions[1].devices = {DeviceId(2)}; }),
             "plan: device b:0 is used by replicas 0 and 1");
   EXPECT_EQ(message([](std::vector<Region>& regions) { regions[1].devices = {DeviceId(0)}; }), "");

@@ -141,8 +141,20 @@ Result<RuledSharding> read_region(const graph::Graph& graph, const plan::Region&
 
 }  // namespace
 
+Result<void> check_recomputed(const graph::Graph& graph, const plan::Plan& plan) {
+  const auto operators = static_cast<std::int64_t>(graph.ops.size());
+  for (const plan::Replica& replica : plan.replicas)
+    for (const plan::Region& region : replica.regions)
+      for (const plan::OpRange& range : region.recomputes)
+        if (range.end > operators)
+          return stale_plan(fmt::format("operator {} is to be done again, the model has {}",
+                                        range.end - 1, operators));
+  return {};
+}
+
 Result<RuledSharding> find_ruled_sharding(const graph::Graph& graph, const plan::Plan& plan,
                                           const cluster::Cluster& cluster) {
+  MOTLEY_RETURN_IF_ERROR(check_recomputed(graph, plan));
   RuledSharding found;
   Sharding& sharding = found.sharding;
   sharding.micro_batches = plan.replicas.front().micro_batches;

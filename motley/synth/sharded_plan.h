@@ -23,6 +23,9 @@ Result<std::set<std::string>> read_kept_parameters(const graph::Graph& graph,
                                                    const plan::Region& region, Sharding& sharding);
 tl::unexpected<Error> stale_plan(const std::string& what);
 
+/// Stale error where a region does an operator again that the graph does not have.
+Result<void> check_recomputed(const graph::Graph& graph, const plan::Plan& plan);
+
 /// A sharding as a plan writes it: of each operator's strategy only what its rule does not say
 /// already. The sharding's devices are the cluster's, and its strategies their rules' (checked).
 plan::Region make_region(const graph::Graph& graph, const Sharding& sharding,

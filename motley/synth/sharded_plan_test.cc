@@ -143,6 +143,10 @@ TEST_F(SharedPlanTest, SaysWhatIsNotOfThisModel) {
               region.parameters = {{"v", {FormKind::kSharded, 0, 1, 6, 1}}};
             }),
             "plan: the model has no parameter 'v'; plan again");
+  EXPECT_EQ(error_of([](plan::Region& region) {
+              region.recomputes = {{1, 4}};
+            }),
+            "plan: operator 3 is to be done again, the model has 3; plan again");
   // A factor that there is not; one of 6 in fours; a product's terms of both its operands.
   for (const char* split : {"factor 3", "factor 2: 4*_*1", "terms 0 1"})
     EXPECT_EQ(

@@ -13,6 +13,7 @@
 #include "motley/graph/reach.h"
 #include "motley/graph/work.h"
 #include "motley/synth/recomputation.h"
+#include "motley/synth/sharded_plan.h"
 #include "motley/synth/stage_order.h"
 
 namespace motley::synth {
@@ -544,6 +545,7 @@ Recomputed find_recomputed(const plan::Plan& plan, const Passes& passes) {
 
 Result<StagedStep> cut_into_stages(const graph::Graph& graph, const plan::Plan& plan,
                                    const std::vector<plan::Member>& members) {
+  MOTLEY_RETURN_IF_ERROR(check_recomputed(graph, plan));
   MOTLEY_ASSIGN(auto regions, find_regions(graph, plan));
   StagedStep step;
   step.passes = find_passes(plan);
