@@ -15,8 +15,7 @@ using program::Instruction;
 
 std::vector<LayerPlace> find_layer_places(const program::DeviceProgram& program,
                                           const graph::Graph& graph, const graph::LayerChain& chain,
-                                          const std::vector<char>& once,
-                                          const std::vector<char>& done_again) {
+                                          const std::vector<char>& once) {
   std::size_t last = 0;  // of the graph's
   for (std::size_t i = 0; i < program.instructions.size(); ++i)
     if (!program.instructions[i].origin.is_none()) last = i;
@@ -25,17 +24,20 @@ std::vector<LayerPlace> find_layer_places(const program::DeviceProgram& program,
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& instruction = program.instructions[i];
     if (!instruction.origin.is_none()) {
+      now.op = instruction.origin;
       now.layer = chain.of_op[instruction.origin.index()];
       now.is_forward = graph.op(instruction.origin).direction == graph::Direction::kForward;
-      now.is_again = done_again[instruction.origin.index()] != 0;
       now.is_once = once[instruction.origin.index()] != 0;
     }
     places.push_back(now);
-    if (!instruction.origin.is_none() || (i <= last && !synth::is_of_bucket(instruction))) continue;
-    places.back().is_once = true;
-    places.back().is_again = false;
+    if (instruction.origin.is_none() && (i > last || synth::is_of_bucket(instruction)))
+      places.back().is_once = true;
   }
   return places;
+}
+
+bool is_again(const LayerPlace& place, const std::vector<char>& done_again) {
+  return !place.is_once && !place.op.is_none() && done_again[place.op.index()] != 0;
 }
 
 namespace {
@@ -59,7 +61,8 @@ std::vector<std::size_t> find_turns(const std::vector<LayerPlace>& places, std::
 }
 
 std::vector<Life> find_lives(const program::DeviceProgram& program,
-                             const std::vector<LayerPlace>& places) {
+                             const std::vector<LayerPlace>& places,
+                             const std::vector<char>& done_again) {
   const std::vector<BufferId> roots = program::storages_of(program);
   std::vector<Life> lives(program.buffers.size());
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
@@ -72,7 +75,7 @@ std::vector<Life> find_lives(const program::DeviceProgram& program,
       if (place.is_once) return;
       life.readers.insert(place.layer);
       if (place.is_forward) life.last_forward = i;
-      if (!place.is_forward || place.is_again) life.in_backward.insert(place.layer);
+      if (!place.is_forward || is_again(place, done_again)) life.in_backward.insert(place.layer);
     });
     for (const BufferId id : instruction.outputs) {
       Life& life = lives[roots[id.index()].index()];
@@ -88,11 +91,12 @@ std::vector<Life> find_lives(const program::DeviceProgram& program,
 }  // namespace
 
 LayerHolds find_layer_holds(const program::DeviceProgram& program,
-                            const std::vector<LayerPlace>& places, std::size_t layers,
+                            const std::vector<LayerPlace>& places,
+                            const std::vector<char>& done_again, std::size_t layers,
                             const std::vector<Bytes>& scratch) {
   LayerHolds holds{std::vector<double>(layers, 0), std::vector<double>(layers, 0),
                    std::vector<double>(layers, 0)};
-  const std::vector<Life> lives = find_lives(program, places);
+  const std::vector<Life> lives = find_lives(program, places, done_again);
   std::map<std::string, std::size_t> layer_of;  // by name of a parameter
   for (std::size_t b = 0; b < lives.size(); ++b)
     if (program.buffers[b].kind == BufferKind::kParameter && !lives[b].readers.empty())
@@ -119,7 +123,7 @@ LayerHolds find_layer_holds(const program::DeviceProgram& program,
       // A gradient, or a parameter that was gathered; what only exchanges is there for a moment.
       if (!place.is_once || !life.readers.empty())
         holds.fixed[place.is_once ? *life.readers.begin() : place.layer] += bytes;
-    } else if (place.is_again && !life.in_backward.empty()) {
+    } else if (is_again(place, done_again) && !life.in_backward.empty()) {
       is_there(life.made, life.last_forward);
       if (life.last > turns[place.layer]) is_there(turns[place.layer], life.last);
     } else if (place.is_forward && !life.in_backward.empty()) {

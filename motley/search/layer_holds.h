@@ -16,15 +16,15 @@ struct LayerPlace {
   std::size_t layer = 0;
   bool is_forward = true;
   bool is_once = false;
-  /// Of a forward pass, and done again in the layer's backward pass (recompute_choice.h).
-  bool is_again = false;
+  OpId op = {};  ///< the operator; none: before all of them
 };
-/// By instruction of a program of one micro-batch in which nothing is done again. By operator:
-/// `once`, whether a step has it once, and `done_again`, whether it would be.
+/// By instruction of a program of one micro-batch in which nothing is done again; `once`: by
+/// operator, whether a step has it once.
 std::vector<LayerPlace> find_layer_places(const program::DeviceProgram& program,
                                           const graph::Graph& graph, const graph::LayerChain& chain,
-                                          const std::vector<char>& once,
-                                          const std::vector<char>& done_again);
+                                          const std::vector<char>& once);
+/// Would it be done again in its layer's backward pass, with these operators (recompute_choice.h)?
+bool is_again(const LayerPlace& place, const std::vector<char>& done_again);
 
 /// What each layer makes a device hold, in bytes.
 struct LayerHolds {
@@ -37,7 +37,8 @@ struct LayerHolds {
 /// pass runs. `scratch`: by instruction. A value that the backward passes of two layers read counts
 /// in both: each may be on a device of its own.
 LayerHolds find_layer_holds(const program::DeviceProgram& program,
-                            const std::vector<LayerPlace>& places, std::size_t layers,
+                            const std::vector<LayerPlace>& places,
+                            const std::vector<char>& done_again, std::size_t layers,
                             const std::vector<Bytes>& scratch);
 
 }  // namespace motley::search

@@ -291,14 +291,15 @@ std::vector<LayerBytes> ModelStageCosts::find_bytes(std::size_t unit, Recompute 
   std::vector<std::pair<double, LayerHolds>> found;  // samples
   for (const std::int64_t batch : simulated(unit)) {
     if (found.size() == 2) break;
-    const auto program = lower(unit, batch);
+    const std::optional<program::Program>& program = lower(unit, batch);
     if (!program) continue;
     const auto times = model_.times(named(unit, *program));
     const std::vector<Bytes> scratch = times ? times->front().scratch : std::vector<Bytes>();
     const std::vector<LayerPlace> places =
-        find_layer_places(program->devices[0], graph_, chain_, once_, done_again_.at(how));
-    found.emplace_back(static_cast<double>(batch),
-                       find_layer_holds(program->devices[0], places, layers(), scratch));
+        find_layer_places(program->devices[0], graph_, chain_, once_);
+    found.emplace_back(
+        static_cast<double>(batch),
+        find_layer_holds(program->devices[0], places, done_again_.at(how), layers(), scratch));
   }
   if (found.empty()) return bytes;
   const auto& [less, small] = found.front();
@@ -400,19 +401,16 @@ std::optional<ModelStageCosts::LayerWorks> ModelStageCosts::time(std::size_t uni
   if (!times) return std::nullopt;
   const auto priced = price_program(program, group, model_, *times);
   if (!priced) return std::nullopt;
-  LayerWorks works;
-  for (const Recompute how : kRecomputes)
-    works[static_cast<std::size_t>(how)] = spread(program.devices[0], priced->trace, how);
-  return works;
+  return spread(program.devices[0], priced->trace);
 }
 
 /// What the compute lane does, and before it waits for, by layer; what a step has once by their
 /// parameters.
-std::vector<LayerWork> ModelStageCosts::spread(const program::DeviceProgram& program,
-                                               const trace::Trace& trace, Recompute how) const {
-  std::vector<LayerWork> seen(layers());
-  const std::vector<LayerPlace> places =
-      find_layer_places(program, graph_, chain_, once_, done_again_.at(how));
+ModelStageCosts::LayerWorks ModelStageCosts::spread(const program::DeviceProgram& program,
+                                                    const trace::Trace& trace) const {
+  LayerWorks seen;
+  seen.fill(std::vector<LayerWork>(layers()));
+  const std::vector<LayerPlace> places = find_layer_places(program, graph_, chain_, once_);
   double once = 0, all = 0;
   trace::Nanoseconds before = 0;
   for (const trace::Interval& interval : trace.intervals) {
@@ -421,23 +419,24 @@ std::vector<LayerWork> ModelStageCosts::spread(const program::DeviceProgram& pro
                         1e-9);
     const LayerPlace& place = places[interval.instruction.index()];
     const bool is_load = program.instructions[interval.instruction.index()].op == "motley::load";
-    LayerWork& layer = seen[place.layer];
-    if (place.is_once && !is_load)
-      once += taken.value;
-    else
-      (place.is_forward ? layer.forward : layer.backward) += taken;
-    if (place.is_again) layer.backward += taken;
+    if (place.is_once && !is_load) once += taken.value;
+    for (const Recompute how : kRecomputes) {
+      LayerWork& layer = seen[static_cast<std::size_t>(how)][place.layer];
+      if (!place.is_once || is_load) (place.is_forward ? layer.forward : layer.backward) += taken;
+      if (is_again(place, done_again_.at(how))) layer.backward += taken;
+    }
   }
   for (std::size_t l = 0; l < layers(); ++l)
     if (short_.of_layer[l] == l) all += parameter_bytes_[l];
-  std::vector<LayerWork> work;
-  for (std::size_t l = 0; l < layers(); ++l) {
-    work.push_back(seen[short_.of_layer[l]]);
-    if (all > 0) work[l].update = Seconds(once * parameter_bytes_[l] / all);
-    // The planner wants some work in every layer.
-    work[l].forward = std::max(work[l].forward, Seconds(1e-9));
-  }
-  return work;
+  LayerWorks works;
+  for (std::size_t how = 0; how < works.size(); ++how)
+    for (std::size_t l = 0; l < layers(); ++l) {
+      LayerWork& work = works[how].emplace_back(seen[how][short_.of_layer[l]]);
+      if (all > 0) work.update = Seconds(once * parameter_bytes_[l] / all);
+      // The planner wants some work in every layer.
+      work.forward = std::max(work.forward, Seconds(1e-9));
+    }
+  return works;
 }
 
 }  // namespace motley::search

@@ -95,8 +95,7 @@ class ModelStageCosts : public StageCosts {
   Result<synth::RuledSharding> split(const plan::Region& ways, std::int64_t micro_batch) const;
   const std::optional<program::Program>& lower(std::size_t unit, std::int64_t micro_batch) const;
   std::optional<LayerWorks> time(std::size_t unit, std::int64_t micro_batch) const;
-  std::vector<LayerWork> spread(const program::DeviceProgram& program, const trace::Trace& trace,
-                                Recompute how) const;
+  LayerWorks spread(const program::DeviceProgram& program, const trace::Trace& trace) const;
 
   const PlannerInputs& inputs_;
   const graph::Graph& graph_;
