@@ -118,3 +118,31 @@ def test_a_model_that_fits_no_device_trains(motley, profiled, environment, tmp_p
     assert other.code == 0 and other.stdout.count("slots=1") == len(outcome.json["devices"])
     wrong = motley("export-plan", path, "-m", family.path, "-C", cluster, "--to", "megatrom")
     assert wrong.code == 2 and "did you mean 'megatron'" in wrong.stderr
+
+
+ONE = """
+schema = "motley.cluster/1"
+name = "one"
+[[node]]
+name = "a"
+  [[node.device]]
+  kind = "cpu"
+  memory = "{0}"
+"""
+
+
+def test_what_fits_in_no_micro_batches_is_done_again(motley, profiled, environment, tmp_path):
+    """One device with less memory than one sample takes: it does some of the forward pass again, draws the same
+    numbers there, and gives PyTorch's result."""
+    cluster = tmp_path / "one.toml"
+    cluster.write_text(ONE.format("1GiB"))
+    family = Family("gpt_dropout", tmp_path, cluster, environment)
+    plan = ["plan", "-m", family.path, "-C", cluster, "--global-batch", family.batch, "--profile", "model", "--json"]
+    needed = motley(*plan, "--micro-batches", family.batch).json["peak_bytes"]["a:0"]
+    cluster.write_text(ONE.format(f"{int(0.97 * needed)}B"))
+    assert motley(*plan, "--planner", "split").code == 3
+    found = family.run("again", 5)
+    region = family.plan("again")["replicas"][0]["regions"][0]
+    assert region["devices"] == ["a:0"] and region["recompute"]
+    loss, worst, where = differences(found, family.reference(5))
+    assert loss < LIMIT and worst < LIMIT, (loss, worst, where)

@@ -322,8 +322,9 @@ Result<std::optional<Seconds>> consider_stages(const PlannerInputs& inputs,
                                                plan::PlanOutcome& outcome,
                                                const StageFinder& find) {
   if (inputs.graph == nullptr || inputs.costs == nullptr) return std::nullopt;
-  // One device may do its forward pass again; what fits as it is needs nothing.
-  if (problem.devices.size() < 2 && outcome.plan) return std::nullopt;
+  // One device may do its forward pass again; what fits in one micro-batch needs nothing.
+  if (problem.devices.size() < 2 && outcome.plan && outcome.plan->replicas[0].micro_batches == 1)
+    return std::nullopt;
   const auto costs = ModelStageCosts::make(inputs, problem);
   if (!costs) return std::nullopt;
   MOTLEY_RETURN_IF_ERROR(StagePlanning(inputs, problem, **costs, find, outcome).run());
