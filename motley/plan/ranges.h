@@ -19,6 +19,12 @@ inline void append(std::vector<OpRange>& ranges, std::int64_t op) {
     ranges.push_back({op, op + 1});
 }
 
+inline std::int64_t count_operators(const std::vector<OpRange>& ranges) {
+  std::int64_t count = 0;
+  for (const OpRange& range : ranges) count += range.end - range.first;
+  return count;
+}
+
 /// Consecutive samples of a global batch.
 struct Stretch {
   std::int64_t first = 0, count = 0;

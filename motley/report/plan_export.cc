@@ -67,7 +67,8 @@ Result<StageLayers> find_common_stages(const plan::Plan& plan, const graph::Grap
   return stages;
 }
 
-std::vector<std::string> batch_notes(const plan::Plan& plan) {
+/// What is left out.
+std::vector<std::string> find_notes(const plan::Plan& plan) {
   std::vector<std::string> notes;
   for (std::size_t r = 1; r < plan.replicas.size(); ++r)
     if (plan.replicas[r].samples != plan.replicas[0].samples ||
@@ -78,6 +79,14 @@ std::vector<std::string> batch_notes(const plan::Plan& plan) {
                       r, plan.replicas[r].samples, plan.replicas[r].micro_batches));
       break;
     }
+  for (std::size_t r = 0; r < plan.replicas.size(); ++r)
+    for (std::size_t g = 0; g < plan.replicas[r].regions.size(); ++g)
+      if (const auto operators = plan::count_operators(plan.replicas[r].regions[g].recomputes);
+          operators > 0)
+        notes.push_back(
+            fmt::format("replica {}, region {} does {} operators of the forward pass again to fit; "
+                        "ask that tool for activation checkpointing there",
+                        r, g, operators));
   return notes;
 }
 
@@ -119,7 +128,7 @@ Result<PlanSettings> to_megatron(const plan::Plan& plan, const graph::Graph& gra
       "--pipeline-model-parallel-size {} --pipeline-model-parallel-layout \"{}\" "
       "--micro-batch-size {} --global-batch-size {}\n",
       stages.size(), fmt::join(words, "|"), micro_batch(plan), plan.global_batch);
-  settings.notes = batch_notes(plan);
+  settings.notes = find_notes(plan);
   return settings;
 }
 
@@ -139,7 +148,7 @@ Result<PlanSettings> to_torchtitan(const plan::Plan& plan, const graph::Graph& g
       "module_fqns_per_model_part = {}\n",
       plan.replicas.front().samples, plan.global_batch, stages.size(), micro_batch(plan),
       parts.dump());
-  settings.notes = batch_notes(plan);
+  settings.notes = find_notes(plan);
   return settings;
 }
 
@@ -168,7 +177,7 @@ PlanSettings to_deepspeed(const plan::Plan& plan, const cluster::Cluster& cluste
       "# {{\"train_batch_size\": {}, \"train_micro_batch_size_per_gpu\": {}, "
       "\"gradient_accumulation_steps\": {}}}\n",
       plan.global_batch, micro_batch(plan), plan.replicas.front().micro_batches);
-  settings.notes = batch_notes(plan);
+  settings.notes = find_notes(plan);
   return settings;
 }
 
@@ -180,7 +189,7 @@ PlanSettings to_torchrun(const plan::Plan& plan, const cluster::Cluster& cluster
         "# on {}\ntorchrun --nnodes {} --node-rank {} --nproc-per-node {} --master-addr {} "
         "--master-port 29500 ...\n",
         hosts[i].first, hosts.size(), i, hosts[i].second, hosts[0].first);
-  settings.notes = batch_notes(plan);
+  settings.notes = find_notes(plan);
   return settings;
 }
 

@@ -61,6 +61,18 @@ TEST(ExportPlan, SaysStagesInOtherWords) {
               ::testing::HasSubstr("--nnodes 2 --node-rank 1 --nproc-per-node 1 --master-addr a"));
 }
 
+TEST(ExportPlan, NotesWhatIsDoneAgain) {
+  const graph::Graph graph = synth::read_graph("mlp");
+  plan::Plan plan = two_stages(graph, 4);
+  EXPECT_TRUE(export_plan("megatron", plan, graph, two_hosts())->notes.empty());
+  plan.replicas[0].regions[1].recomputes = {{2, 4}, {6, 7}};
+  for (const std::string& tool : plan_tools())
+    EXPECT_THAT(export_plan(tool, plan, graph, two_hosts())->notes,
+                ::testing::ElementsAre(::testing::HasSubstr(
+                    "replica 0, region 1 does 3 operators of the forward pass again")))
+        << tool;
+}
+
 TEST(ExportPlan, RefusesWhatTheToolCannotSay) {
   const graph::Graph graph = synth::read_graph("mlp");
   plan::Plan plan = two_stages(graph, 4);

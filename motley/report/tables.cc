@@ -82,9 +82,9 @@ std::string stage_table(const plan::PlanOutcome& outcome, const cluster::Cluster
       if (r < outcome.stage_names.size() && g < outcome.stage_names[r].size()) {
         line.layers = outcome.stage_names[r][g];
       } else {
-        std::int64_t operators = 0;
-        for (const plan::OpRange& range : region.covers) operators += range.end - range.first;
-        line.layers = region.covers.empty() ? "all" : fmt::format("{} operators", operators);
+        line.layers = region.covers.empty()
+                          ? "all"
+                          : fmt::format("{} operators", plan::count_operators(region.covers));
       }
       line.micro_batches = stretches.front().count == stretches.back().count
                                ? fmt::format("{} of {}", stretches.size(), stretches.front().count)
@@ -123,9 +123,7 @@ std::string again_lines(const plan::Plan& plan) {
   std::string text;
   for (std::size_t r = 0; r < plan.replicas.size(); ++r)
     for (std::size_t g = 0; g < plan.replicas[r].regions.size(); ++g) {
-      std::int64_t operators = 0;
-      for (const plan::OpRange& range : plan.replicas[r].regions[g].recomputes)
-        operators += range.end - range.first;
+      const std::int64_t operators = plan::count_operators(plan.replicas[r].regions[g].recomputes);
       if (operators > 0)
         text += fmt::format(
             "  {}.{}: {} operators of the forward pass are done again in the backward pass\n", r, g,

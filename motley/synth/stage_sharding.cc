@@ -77,9 +77,7 @@ class StageSharder {
     for (const plan::OpRange& range : covers)
       for (std::int64_t op = range.first; op < range.end && next < given.size(); ++op)
         splits[OpId(op)] = given[next++];
-    std::size_t wanted = 0;
-    for (const plan::OpRange& range : covers)
-      wanted += static_cast<std::size_t>(range.end - range.first);
+    const auto wanted = static_cast<std::size_t>(plan::count_operators(covers));
     if (wanted != given.size())
       return stale_plan(
           fmt::format("a region splits {} operators and covers {}", given.size(), wanted));
