@@ -163,7 +163,8 @@ void Update::write_factor(const std::vector<BufferId>& squares) {
                    recipe_.clip_norm ? program::Argument{*recipe_.clip_norm} : none(),
                    {scale.growth},
                    {scale.backoff},
-                   {scale.interval}},
+                   {scale.interval},
+                   {scale.initial}},
                   {factor_, norm_}, label);
 }
 

@@ -663,7 +663,8 @@ struct Scaled {
   std::vector<float> weights, scaling;
   std::optional<double> norm;
 };
-Scaled scaled_update(const std::string& most, std::vector<float> gradient, float scale) {
+Scaled scaled_update(const std::string& most, std::vector<float> gradient, float scale,
+                     std::int64_t step = 7) {
   const program::Program program = parse(R"(device "a:0" samples 3 first 0
 buffer %0: parameter f32[2] "w"
 buffer %1: constant f32[2] "g"
@@ -675,7 +676,7 @@ buffer %6: temporary f32[]
 compute ^0: %6 = motley::tangent()
 compute ^1: %3 = motley::square_sums([%1])
 compute ^2: %4, %5 = motley::gradient_factor(%2, [%3], )" +
-                                             most + R"(, 2.0, 0.5, 3) free %3
+                                             most + R"(, 2.0, 0.5, 3, 1024.0) free %3
 compute ^3: motley::update("sgd", [%0], [%1], [], [], %4, %2, none, 1.0, 0.0, [0.0, 0.0]) free %4
 compute ^4: motley::report(%6, none, %5, []) free %5 %6
 )",
@@ -687,7 +688,7 @@ compute ^4: motley::report(%6, none, %5, []) free %5 %6
   tensors.at("w").fill_(1);
   tensors.at("g").copy_(at::tensor(gradient));
   tensors.at("scaling").copy_(at::tensor({scale, 2.0f, 5.0f}));
-  const auto result = (*executor)->step(7, DatasetBatch(samples(), {}));
+  const auto result = (*executor)->step(step, DatasetBatch(samples(), {}));
   EXPECT_TRUE(result) << (result ? "" : result.error().message);
   return {values(tensors.at("w")), values(tensors.at("scaling")), result->gradient_norm};
 }
@@ -711,6 +712,10 @@ TEST(GradientFactor, AGradientThatIsNotFiniteChangesNothingButTheScale) {
   EXPECT_THAT(done.weights, ElementsAre(1, 1));
   EXPECT_THAT(done.scaling, ElementsAre(1, 0, 5));
   EXPECT_FALSE(std::isfinite(*done.norm));
+}
+
+TEST(GradientFactor, BeginsTheScaleWhereNoTangentHas) {
+  EXPECT_THAT(scaled_update("none", {3, 4}, 0, 0).scaling, ElementsAre(1024, 1, 1));
 }
 
 std::string update_fault(const std::string& instruction) {

@@ -245,11 +245,14 @@ Result<Kernel> make_gradient_factor(InstructionReader& reader, at::Device) {
   const std::optional<double> most = reader.optional_number(2);
   const double growth = reader.number(3), backoff = reader.number(4);
   const std::int64_t interval = reader.integer(5);
+  const double initial = reader.number(6);
   const int out = reader.output(0), norm_out = reader.output(1);
   MOTLEY_RETURN_IF_ERROR(reader.status());
   return [=](Frame& frame) {
     double sum = 0;
     for (const int id : squares) sum += sum_in_order(frame.values[id]);
+    // A device whose regions have no backward pass has no tangent that would have begun it.
+    if (scaling >= 0 && frame.step == 0) frame.values[scaling].zero_()[0] = initial;
     const double scale = scaling < 0 ? 1.0 : frame.values[scaling][0].item<float>();
     const double norm = std::sqrt(sum) / scale;
     double factor = 1 / scale;
