@@ -4,6 +4,7 @@
 
 #include <tuple>
 
+#include "motley/base/file.h"
 #include "motley/base/text.h"
 #include "motley/cli/teller.h"
 
@@ -31,6 +32,8 @@ std::vector<Flag> planning_flags(PlanningOptions& o) {
        "zorse",
        kShown},
       {"--batch-split", &o.batch_split, "samples of each device: 24,12,4"},
+      {"--stages", &o.stages,
+       "file (JSON) with stages to take, as `stages` of plan --json has them"},
       {"--micro-batches", &o.micro_batches,
        "of each step, whose gradients are added up (batch norm by the statistics of each); 0: as "
        "few as memory allows",
@@ -151,6 +154,14 @@ Result<control::PlanChoices> make_plan_choices(const PlanningOptions& options,
         "cli.micro-batches",
         fmt::format("--micro-batches: found {}, wanted a number from 0 on", options.micro_batches));
   choices.micro_batches = options.micro_batches;
+  if (!options.stages.empty()) {
+    if (!options.batch_split.empty() || options.micro_batches != 0 || options.planner != "auto")
+      return usage_error("cli.stages",
+                         "--stages says all of the plan; leave out --planner, --batch-split and "
+                         "--micro-batches");
+    MOTLEY_ASSIGN(const std::string text, read_file(options.stages));
+    MOTLEY_ASSIGN(choices.stages, plan::parse_given_stages(text, options.stages));
+  }
   choices.planner = options.planner;
   choices.seed = options.seed;
   if (options.time_limit) choices.time_limit = Seconds(*options.time_limit);

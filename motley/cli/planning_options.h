@@ -19,6 +19,7 @@ struct PlanningOptions {
   std::string model, cluster, profiles;
   std::string planner = "auto";
   std::string batch_split;           ///< "24,12,4"
+  std::string stages;                ///< file of given stages
   std::vector<std::string> exclude;  ///< device names
   std::int64_t global_batch = 0, micro_batches = 0;
   std::uint64_t seed = 0;

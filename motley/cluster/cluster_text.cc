@@ -276,10 +276,8 @@ class ClusterReader {
   }
 
   static std::optional<Bytes> memory_of_kind(const std::string& name) {
-    for (const PlanningKind& kind : planning_kinds()) {
-      if (kind.name == name) return kind.memory;
-    }
-    return std::nullopt;
+    const auto kind = find_kind(name);
+    return kind ? kind->memory : std::nullopt;
   }
 
   void add_device(Device device, int line) {

@@ -277,11 +277,32 @@ std::vector<std::string> known_kinds() {
   return names;
 }
 
+namespace {
+
+/// At a part of its rated clock.
+PlanningKind slowed(PlanningKind kind, double part) {
+  kind.peak.f32 = FlopsPerSecond(kind.peak.f32.value * part);
+  for (auto rate : {&PeakRates::f64, &PeakRates::tf32, &PeakRates::f16, &PeakRates::bf16,
+                    &PeakRates::f8, &PeakRates::i8})
+    if (kind.peak.*rate) kind.peak.*rate = FlopsPerSecond((kind.peak.*rate)->value * part);
+  return kind;
+}
+
+}  // namespace
+
 Result<PlanningKind> find_kind(std::string_view name) {
   std::vector<std::string> names;
+  const std::size_t at = name.find('@');
   for (const PlanningKind& kind : kKinds) {
-    if (kind.name == name) return kind;
     names.emplace_back(kind.name);
+    if (kind.name != name.substr(0, at)) continue;
+    if (at == std::string_view::npos) return kind;
+    const std::optional<double> part = find_float(name.substr(at + 1));
+    if (part && *part > 0 && *part <= 1) return slowed(kind, *part);
+    return usage_error(
+        "cluster.unknown-kind",
+        fmt::format("device kind '{}': wanted '{}@' and a part of its clock above 0, up to 1", name,
+                    kind.name));
   }
   return usage_error("cluster.unknown-kind", fmt::format("unknown device kind '{}'{}", name,
                                                          suggestion_clause(name, names)));
@@ -327,9 +348,8 @@ std::optional<FlopsPerSecond> peak_rate(const PlanningKind& kind, DType dtype) {
 
 bool is_cpu_kind(std::string_view name) {
   if (name == "cpu") return true;
-  return std::any_of(kKinds.begin(), kKinds.end(), [&](const PlanningKind& kind) {
-    return kind.name == name && kind.processor == Processor::kCpu;
-  });
+  const auto kind = find_kind(name);
+  return kind && kind->processor == Processor::kCpu;
 }
 
 }  // namespace motley::cluster

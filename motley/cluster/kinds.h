@@ -82,7 +82,9 @@ std::span<const KindSource> kind_sources();
 /// Every kind that a cluster file may name: "cpu", "cuda" and the planning kinds.
 std::vector<std::string> known_kinds();
 
-/// By name. Usage error with a suggestion: "unknown device kind 'rtx409', did you mean 'rtx4090'?".
+/// By name, or by a name and the part of its rated clock at which it is held, as by a power limit
+/// ("a100-40g@0.41"): its peaks are so much of the kind's, its memory is as fast. Usage error with
+/// a suggestion: "unknown device kind 'rtx409', did you mean 'rtx4090'?".
 Result<PlanningKind> find_kind(std::string_view name);
 
 /// The planning kind of a device by what its driver or operating system calls it:

@@ -306,6 +306,20 @@ TEST(PlanningKinds, NameTheirSources) {
 
 // --- finding ------------------------------------------------------------------------------------
 
+TEST(FindKind, KnowsDevicesHeldBelowTheirClock) {
+  const auto whole = find_kind("a100-40g"), slow = find_kind("a100-40g@0.41");
+  ASSERT_TRUE(whole && slow);
+  EXPECT_EQ(slow->peak.f16->value, whole->peak.f16->value * 0.41);
+  EXPECT_EQ(slow->peak.f32.value, whole->peak.f32.value * 0.41);
+  EXPECT_EQ(slow->memory_bandwidth, whole->memory_bandwidth);
+  EXPECT_EQ(slow->memory, whole->memory);
+  EXPECT_FALSE(is_cpu_kind("a100-40g@0.41"));
+  EXPECT_TRUE(is_cpu_kind("xeon-8168@0.5"));
+  EXPECT_EQ(find_kind("a100-40g@1.5").error().message,
+            "device kind 'a100-40g@1.5': wanted 'a100-40g@' and a part of its clock above 0, up to "
+            "1");
+}
+
 TEST(FindKind, SuggestsTheNearestName) {
   const auto found = find_kind("rtx4090");
   ASSERT_TRUE(found);

@@ -104,7 +104,8 @@ class Checker {
     };
     check_place(index, fault);
     const std::vector<std::string> kinds = known_kinds();
-    if (std::find(kinds.begin(), kinds.end(), device.kind) == kinds.end()) {
+    if (std::find(kinds.begin(), kinds.end(), device.kind) == kinds.end() &&
+        !find_kind(device.kind)) {
       fault(fmt::format("unknown kind {}{}; wanted one of {}", quote(device.kind),
                         suggestion_clause(device.kind, kinds), join(kinds, ", ")));
     }

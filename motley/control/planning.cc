@@ -11,6 +11,7 @@
 #include "motley/program/memory.h"
 #include "motley/program/program_text.h"
 #include "motley/search/accumulating.h"
+#include "motley/search/given_planner.h"
 #include "motley/search/planners.h"
 
 namespace motley::control {
@@ -31,6 +32,7 @@ plan::Problem make_problem(const Inputs& inputs, const PlanChoices& choices) {
   problem.updates = inputs.lowering.updates;
   problem.devices = inputs.devices;
   problem.manual = choices.manual;
+  problem.stages = choices.stages;
   problem.seed = choices.seed;
   return problem;
 }
@@ -39,8 +41,11 @@ plan::Problem make_problem(const Inputs& inputs, const PlanChoices& choices) {
 Result<void> search_once(const Inputs& inputs, const PlanChoices& choices, const Clock& clock,
                          Answer& answer) {
   const search::PlannerInputs known = answer.priced.evaluator->inputs();
-  MOTLEY_ASSIGN(auto planner,
-                search::make_planner(choices.manual.empty() ? choices.planner : "manual", known));
+  std::unique_ptr<plan::Planner> planner = std::make_unique<search::GivenPlanner>(known);
+  if (choices.stages.empty()) {
+    const std::string name = choices.manual.empty() ? choices.planner : "manual";
+    MOTLEY_ASSIGN(planner, search::make_planner(name, known));
+  }
   if (choices.micro_batches > 1)
     planner =
         std::make_unique<search::Accumulating>(known, std::move(planner), choices.micro_batches);

@@ -17,8 +17,9 @@ struct PlanChoices {
   PriceChoices prices;
   std::string planner = "auto";      ///< search/planners.h has the names
   std::vector<std::int64_t> manual;  ///< samples of each allowed device; not empty: that split
-  std::int64_t micro_batches = 0;    ///< that a step must have; 0: as few as memory allows
-  std::uint64_t seed = 0;            ///< of planner "random"
+  std::vector<plan::GivenReplica> stages;  ///< not empty: these
+  std::int64_t micro_batches = 0;          ///< that a step must have; 0: as few as memory allows
+  std::uint64_t seed = 0;                  ///< of planner "random"
   std::optional<Seconds> time_limit;
 };
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "motley/base/units.h"
+#include "motley/plan/given_stages.h"
 #include "motley/plan/plan.h"
 
 namespace motley::plan {
@@ -49,6 +50,7 @@ struct Problem {
   Updates updates = Updates::kNative;
   std::vector<DeviceId> devices;     ///< allowed devices, in cluster order
   std::vector<std::int64_t> manual;  ///< planner "manual": samples of devices[i]
+  std::vector<GivenReplica> stages;  ///< planner "given": the plan
   /// Plans of an earlier planning, when less was known of what they take: the planner "auto" prices
   /// them again, and gives none that is worse.
   std::vector<KnownPlan> known;

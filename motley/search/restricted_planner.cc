@@ -6,26 +6,26 @@
 #include "motley/search/stage_planner.h"
 
 namespace motley::search {
-namespace {
-
-/// The equal split's baselines and what it lacks, without its plan.
-void forget_plan(const plan::Problem& problem, plan::PlanOutcome& outcome) {
+Result<plan::PlanOutcome> find_baselines(const PlannerInputs& inputs,
+                                         const plan::Problem& problem) {
+  MOTLEY_ASSIGN(plan::PlanOutcome outcome, EqualPlanner(inputs).plan(problem));
   if (outcome.plan) outcome.why.clear();
   outcome.plan.reset();
   outcome.reason = plan::Reason::kInfeasible;
   outcome.predicted_step = outcome.rounding = outcome.lower_bound = Seconds(0);
   outcome.peak.clear();
   outcome.idle = problem.devices;
+  return outcome;
 }
 
-}  // namespace
-
 Result<plan::PlanOutcome> RestrictedPlanner::plan(const plan::Problem& problem) const {
-  MOTLEY_ASSIGN(plan::PlanOutcome outcome, EqualPlanner(inputs_).plan(problem));
-  outcome.planner = name();
-  if (inputs_.graph == nullptr || inputs_.costs == nullptr || problem.devices.size() < 2)
+  if (inputs_.graph == nullptr || inputs_.costs == nullptr || problem.devices.size() < 2) {
+    MOTLEY_ASSIGN(plan::PlanOutcome outcome, EqualPlanner(inputs_).plan(problem));
+    outcome.planner = name();
     return outcome;
-  forget_plan(problem, outcome);
+  }
+  MOTLEY_ASSIGN(plan::PlanOutcome outcome, find_baselines(inputs_, problem));
+  outcome.planner = name();
   MOTLEY_RETURN_IF_ERROR(consider_stages(
       inputs_, problem, outcome,
       [&](const StageQuestion& question) { return find_restricted(space_, question); }));

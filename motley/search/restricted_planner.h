@@ -6,6 +6,9 @@
 
 namespace motley::search {
 
+/// An outcome with the equal split's baselines, and what it lacks, without a plan.
+Result<plan::PlanOutcome> find_baselines(const PlannerInputs& inputs, const plan::Problem& problem);
+
 /// What another planner would find for a model of one's own: the best plan of a restricted space
 /// (restricted/stage_spaces.h) over its costs, priced by its program as any other. With one device,
 /// or without times of operators: the equal split, which each of the spaces then is.

@@ -155,10 +155,13 @@ class StagePlanning {
   Result<void> consider(const PricedStagePlan& found) {
     if (is_hopeless(found)) return {};
     Again again;
-    for (const StageReplica& replica : found.plan.replicas) {
+    for (std::size_t r = 0; r < found.plan.replicas.size(); ++r) {
       std::vector<std::vector<Recompute>>& stages = again.emplace_back();
-      for (const PlannedStage& stage : replica.stages)
-        stages.emplace_back(stage.end - stage.first, Recompute::kNothing);
+      for (std::size_t s = 0; s < found.plan.replicas[r].stages.size(); ++s) {
+        const PlannedStage& stage = found.plan.replicas[r].stages[s];
+        stages.emplace_back(stage.end - stage.first,
+                            is_given_again(r, s) ? Recompute::kAll : Recompute::kNothing);
+      }
     }
     std::map<DeviceId, Bytes> lacking;  // with nothing done again
     double step = 0;
@@ -190,6 +193,11 @@ class StagePlanning {
     const double known = outcome_.plan ? outcome_.predicted_step.value : INFINITY;
     is_worth_more_ = is_worth_more_ || step < known * (1 - kWorthPlanningAgain);
     return {};
+  }
+
+  /// Do stages that are given say so?
+  bool is_given_again(std::size_t replica, std::size_t stage) const {
+    return !problem_.stages.empty() && problem_.stages[replica].stages[stage].recomputes;
   }
 
   /// By device that has too little memory, how much.

@@ -31,16 +31,25 @@ using graph::Slab;
 /// How many tasks of a device ahead a receive may begin, and how many later a send is waited for.
 constexpr std::size_t kTasksAhead = 2;
 
+/// What a device gets of a value that comes from another region, in order.
+struct Received {
+  const Passage* passage = nullptr;
+  Form form;
+  std::vector<BufferId> pieces;
+  std::string label;
+};
+
 /// A region's sharding while it is lowered.
 struct LoweredStage {
   StageSharding found;
   PartOfStep part;
   std::optional<ShardedStep> step;
   std::optional<Parts> parts;
-  std::deque<Place> places;        // by member
-  std::deque<RankStep> ranks;      // by member
-  std::deque<RankWriter> writers;  // by member
-  GroupId group;                   // none: of one device
+  std::deque<Place> places;                           // by member
+  std::deque<RankStep> ranks;                         // by member
+  std::deque<RankWriter> writers;                     // by member
+  std::vector<std::map<ValueId, Received>> received;  // by member: that no operator has read yet
+  GroupId group;                                      // none: of one device
 };
 
 /// A device's program so far.
@@ -181,6 +190,7 @@ class StageLowering {
                                  stage.group.is_none() ? GroupId(0) : stage.group);
         stage.writers.emplace_back(stage.ranks.back());
         stage.writers.back().begin();
+        stage.received.emplace_back();
       }
   }
 
@@ -214,6 +224,7 @@ class StageLowering {
         enter(stage.ranks[member], stage.tasks[next.op]);
         ProgramBuilder& builder = ranks_[stage.ranks[member]].builder;
         const std::size_t from = builder.instructions();
+        join_operands(next.stage, member, next.op);
         if (stage.graph.ops[next.op].name == kSumReplicas)
           sum_replicas(next.stage, member, next.op);
         else
@@ -336,8 +347,20 @@ class StageLowering {
                                   : transfer(sender, receiver, sent, std::move(shape), label));
     }
     for (std::size_t to = 0; to < reader.ranks.size(); ++to)
-      reads.ranks[to].set_value(
-          passage.read, join(reads.ranks[to], to, passage, form, std::move(got[to]), label));
+      reads.received[to].emplace(passage.read, Received{&passage, form, std::move(got[to]), label});
+  }
+
+  /// Received pieces become values in front of their first reader: what computes waits for all that
+  /// it reads, and tasks before it need not.
+  void join_operands(std::size_t s, std::size_t member, std::size_t op) {
+    auto& received = stages_[s].received[member];
+    RankStep& rank = stages_[s].ranks[member];
+    graph::for_each_value(step_.stages[s].graph.ops[op].arguments, [&](ValueId value) {
+      const auto found = received.find(value);
+      if (found == received.end()) return;
+      const Received each = std::move(received.extract(found).mapped());
+      rank.set_value(value, join(rank, member, *each.passage, each.form, each.pieces, each.label));
+    });
   }
 
   /// Sends from rank to rank: what the receiver gets.
@@ -365,7 +388,7 @@ class StageLowering {
   }
 
   BufferId join(RankStep& rank, std::size_t member, const Passage& passage, const Form& form,
-                std::vector<BufferId> pieces, const std::string& label) {
+                const std::vector<BufferId>& pieces, const std::string& label) {
     const bool is_alone = step_.stages[passage.to].ranks.size() == 1;
     const Shape shape = rank.shape_on(member, passage.read, is_alone ? graph::kWholeForm : form);
     ProgramBuilder& builder = rank.builder();

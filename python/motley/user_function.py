@@ -5,7 +5,10 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from types import SimpleNamespace
+from unittest import mock
 
+import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -53,6 +56,12 @@ def is_model_function(value, module) -> bool:
     )
 
 
+def convertible_parameters():
+    """Lets `.half()` and `.to()` change parameters that FakeTensorMode remembers by weak references, for which PyTorch
+    would refuse to swap them: what is remembered serves conversions of real tensors alone."""
+    return mock.patch.object(torch.utils, "weakref", SimpleNamespace(getweakrefs=lambda _: []))
+
+
 def build_model(function, spec: str, graph_only: bool) -> tuple:
     """Calls the user's function, without memory for weights if only the graph is wanted.
 
@@ -60,7 +69,7 @@ def build_model(function, spec: str, graph_only: bool) -> tuple:
     """
     try:
         if graph_only:
-            with FakeTensorMode(allow_non_fake_inputs=True):
+            with FakeTensorMode(allow_non_fake_inputs=True), convertible_parameters():
                 made = function()
         else:
             made = function()

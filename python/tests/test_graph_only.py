@@ -6,6 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import torch
+from motley.user_function import build_model, load_function
+
 ROOT = Path(__file__).resolve().parents[2]
 
 # A GPT of 124 million parameters: 12 layers of width 768, 50,257 tokens, 1,024 positions.
@@ -50,3 +53,22 @@ def test_large_model_without_memory_for_its_weights(tmp_path):
     assert output.stat().st_size < 1_000_000
     peak = int(done.stderr.splitlines()[-1])
     assert peak < 1_500_000_000
+
+
+CONVERTED = """
+import torch
+from torch import nn
+
+
+def model():
+    module = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1)).half()
+    module[0].to(torch.bfloat16).to(torch.float16)
+    return module, (torch.randn(2, 4, dtype=torch.float16),)
+"""
+
+
+def test_parameters_may_be_converted(tmp_path):
+    (tmp_path / "converted.py").write_text(CONVERTED)
+    module, inputs, _ = build_model(load_function(f"{tmp_path}/converted.py:model"), "model", True)
+    assert {parameter.dtype for parameter in module.parameters()} == {torch.float16}
+    assert inputs[0].dtype == torch.float16

@@ -1,0 +1,193 @@
+#include "motley/search/given_planner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "motley/base/text.h"
+#include "motley/graph/layer_chain.h"
+#include "motley/search/restricted_planner.h"
+#include "motley/search/stage_planner.h"
+#include "motley/search/stages/cluster_pools.h"
+#include "motley/search/stages/stage_evaluator.h"
+#include "motley/search/stages/stage_sums.h"
+
+namespace motley::search {
+namespace {
+
+/// By what one of several ways to share a stage is chosen.
+enum class Wanted { kQuickest, kSmallest };
+
+class GivenStages {
+ public:
+  GivenStages(const plan::Problem& problem, const graph::Graph& graph)
+      : problem_(problem), layers_(graph::find_layer_chain(graph).names) {}
+
+  Result<StageOutcome> find(const StageQuestion& question) {
+    MOTLEY_ASSIGN(pools_,
+                  find_pools(*problem_.cluster, problem_.devices, UnknownMemory::kUnlimited));
+    StageSums sums(*question.costs);
+    const StageEvaluator evaluator(sums);
+    StageOutcome outcome;
+    std::vector<PricedStagePlan> found;
+    for (const Wanted wanted : {Wanted::kQuickest, Wanted::kSmallest}) {
+      MOTLEY_ASSIGN(StagePlan plan, translate(sums, wanted));
+      MOTLEY_RETURN_IF_ERROR(verify_stage_plan(plan, *question.costs));
+      for (StageReplica& replica : plan.replicas)
+        MOTLEY_RETURN_IF_ERROR(evaluator.choose_schedule(replica));
+      MOTLEY_ASSIGN(StagePrice price, evaluator.price(plan));
+      ++outcome.simulated;
+      if (found.empty() || found.front().plan != plan)
+        found.push_back({std::move(plan), std::move(price)});
+    }
+    outcome.reason = StageReason::kFeasible;
+    outcome.best = std::move(found.front());
+    outcome.runner_ups.assign(std::make_move_iterator(found.begin() + 1),
+                              std::make_move_iterator(found.end()));
+    return outcome;
+  }
+
+ private:
+  static Error fault(std::size_t replica, std::size_t stage, const std::string& what) {
+    return Error{ErrorKind::kUsage, "search.stages",
+                 fmt::format("given stages: replica {}, stage {}: {}", replica, stage, what)};
+  }
+
+  Result<StagePlan> translate(const StageSums& sums, Wanted wanted) const {
+    StagePlan plan;
+    for (std::size_t r = 0; r < problem_.stages.size(); ++r) {
+      const plan::GivenReplica& given = problem_.stages[r];
+      StageReplica replica;
+      replica.samples = given.samples == 0 ? problem_.global_batch : given.samples;
+      replica.micro_batch = (replica.samples + given.micro_batches - 1) / given.micro_batches;
+      std::size_t first = 0;
+      for (std::size_t s = 0; s < given.stages.size(); ++s) {
+        auto made = find_stage(given.stages[s], first, replica.micro_batch, sums, wanted);
+        if (!made) return tl::make_unexpected(fault(r, s, made.error().message));
+        first = made->end;
+        replica.stages.push_back(*made);
+      }
+      if (first != layers_.size())
+        return tl::make_unexpected(fault(
+            r, given.stages.size() - 1,
+            fmt::format("ends before layer '{}', wanted all {} layers", layers_[first],
+                        layers_.size())));
+      plan.replicas.push_back(std::move(replica));
+    }
+    std::int64_t all = 0;
+    for (const StageReplica& replica : plan.replicas) all += replica.samples;
+    if (all != problem_.global_batch)
+      return usage_error("search.stages",
+                         fmt::format("given stages: replicas have {} samples, the global batch {}",
+                                     all, problem_.global_batch));
+    return plan;
+  }
+
+  Result<PlannedStage> find_stage(const plan::GivenStage& given, std::size_t first,
+                                  std::int64_t micro_batch, const StageSums& sums,
+                                  Wanted wanted) const {
+    PlannedStage stage;
+    MOTLEY_ASSIGN(const auto range, find_layers(given));
+    if (range.first != first || range.second < first)
+      return usage_error("search.stages",
+                         fmt::format("layers '{}' to '{}', wanted some from '{}' on",
+                                     layers_[range.first], layers_[range.second], layers_[first]));
+    stage.first = first;
+    stage.end = range.second + 1;
+    MOTLEY_ASSIGN(const std::size_t pool, place(given.devices, stage));
+    const StageCosts& costs = sums.costs();
+    const auto degree = static_cast<int>(given.devices.size());
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t unit = 0; unit < costs.units().size(); ++unit) {
+      if (costs.units()[unit].pool != pool || costs.units()[unit].degree != degree ||
+          !costs.knows(unit, micro_batch))
+        continue;
+      const double takes =
+          wanted == Wanted::kQuickest
+              ? sums.work(unit, micro_batch).pass(stage.first, stage.end)
+              : static_cast<double>(sums.bytes(unit, stage.first, stage.end).total(micro_batch, 1));
+      if (takes >= least) continue;
+      least = takes;
+      stage.unit = unit;
+    }
+    if (!(least < std::numeric_limits<double>::infinity()))
+      return usage_error("search.stages",
+                         fmt::format("nobody knows how {} share micro-batches of {}",
+                                     join(given.devices, ", "), micro_batch));
+    return stage;
+  }
+
+  /// The last layer of that name where several have it.
+  Result<std::size_t> find_layer(std::string_view name) const {
+    const auto known = std::find(layers_.rbegin(), layers_.rend(), name);
+    if (known != layers_.rend())
+      return layers_.size() - 1 - static_cast<std::size_t>(known - layers_.rbegin());
+    return usage_error("search.stages", fmt::format("the model has no layer '{}'{}", name,
+                                                    suggestion_clause(name, layers_)));
+  }
+
+  Result<std::pair<std::size_t, std::size_t>> find_layers(const plan::GivenStage& given) const {
+    if (const auto* numbers = std::get_if<std::pair<std::size_t, std::size_t>>(&given.layers)) {
+      if (std::max(numbers->first, numbers->second) < layers_.size()) return *numbers;
+      return usage_error("search.stages",
+                         fmt::format("layers {} to {}, wanted numbers below {}", numbers->first,
+                                     numbers->second, layers_.size()));
+    }
+    const std::string_view text = std::get<std::string>(given.layers);
+    constexpr std::string_view kTo = " to ";
+    const std::size_t at = text.find(kTo);
+    const bool is_one = at == std::string_view::npos;
+    MOTLEY_ASSIGN(const std::size_t first, find_layer(text.substr(0, at)));
+    MOTLEY_ASSIGN(const std::size_t last,
+                  find_layer(is_one ? text : text.substr(at + kTo.size())));
+    return std::pair(first, last);
+  }
+
+  /// Sets host and slot; the pool.
+  Result<std::size_t> place(const std::vector<std::string>& names, PlannedStage& stage) const {
+    std::vector<DeviceId> devices;
+    for (const std::string& name : names) {
+      MOTLEY_ASSIGN(const DeviceId device, cluster::find_device(*problem_.cluster, name));
+      if (std::find(problem_.devices.begin(), problem_.devices.end(), device) ==
+          problem_.devices.end())
+        return usage_error("search.stages", fmt::format("device {} is left out", name));
+      devices.push_back(device);
+    }
+    for (std::size_t pool = 0; pool < pools_.pools.size(); ++pool) {
+      const std::vector<DeviceId>& all = pools_.devices[pool];
+      const auto found = std::search(all.begin(), all.end(), devices.begin(), devices.end());
+      if (found == all.end()) continue;
+      const auto at = static_cast<int>(found - all.begin());
+      const int per_host = pools_.pools[pool].per_host;
+      stage.host = at / per_host;
+      stage.slot = at % per_host;
+      if (stage.slot + static_cast<int>(devices.size()) <= per_host) return pool;
+    }
+    return usage_error("search.stages",
+                       fmt::format("devices {}: wanted alike ones of one host, in their order",
+                                   join(names, ", ")));
+  }
+
+  const plan::Problem& problem_;
+  std::vector<std::string> layers_;
+  ClusterPools pools_;
+};
+
+}  // namespace
+
+Result<plan::PlanOutcome> GivenPlanner::plan(const plan::Problem& problem) const {
+  if (inputs_.graph == nullptr || inputs_.costs == nullptr)
+    return usage_error("search.stages", "given stages: nobody has times of the model's operators");
+  MOTLEY_ASSIGN(plan::PlanOutcome outcome, find_baselines(inputs_, problem));
+  outcome.planner = name();
+  GivenStages given(problem, *inputs_.graph);
+  MOTLEY_RETURN_IF_ERROR(
+      consider_stages(inputs_, problem, outcome,
+                      [&](const StageQuestion& question) { return given.find(question); }));
+  outcome.why.push_back("stages as they were given; how devices share them and in which order "
+                        "micro-batches pass is Motley's");
+  return outcome;
+}
+
+}  // namespace motley::search
