@@ -18,8 +18,7 @@ Result<GivenStage> stage_from_json(JsonObject& object) {
     stage.layers = layers->get<std::string>();
   else if (layers->is_array() && layers->size() == 2 && is_number((*layers)[0]) &&
            is_number((*layers)[1]))
-    stage.layers =
-        std::pair((*layers)[0].get<std::size_t>(), (*layers)[1].get<std::size_t>());
+    stage.layers = std::pair((*layers)[0].get<std::size_t>(), (*layers)[1].get<std::size_t>());
   else
     return usage_error("plan.stages",
                        fmt::format("{}: layers: found {}, wanted names (\"emb to h.3\") or the "

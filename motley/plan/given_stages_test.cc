@@ -24,7 +24,8 @@ TEST(GivenStages, AreReadAsPlansSayThem) {
   const std::vector<GivenReplica> wanted = {
       {24,
        4,
-       {{{"a:0", "a:1"}, "emb to h.3"}, {{"b:0"}, std::pair<std::size_t, std::size_t>(4, 9), true}}},
+       {{{"a:0", "a:1"}, "emb to h.3"},
+        {{"b:0"}, std::pair<std::size_t, std::size_t>(4, 9), true}}},
       {8, 1, {{{"c:0"}, std::pair<std::size_t, std::size_t>(0, 9)}}}};
   EXPECT_EQ(*replicas, wanted);
 }

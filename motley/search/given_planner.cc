@@ -69,10 +69,9 @@ class GivenStages {
         replica.stages.push_back(*made);
       }
       if (first != layers_.size())
-        return tl::make_unexpected(fault(
-            r, given.stages.size() - 1,
-            fmt::format("ends before layer '{}', wanted all {} layers", layers_[first],
-                        layers_.size())));
+        return tl::make_unexpected(fault(r, given.stages.size() - 1,
+                                         fmt::format("ends before layer '{}', wanted all {} layers",
+                                                     layers_[first], layers_.size())));
       plan.replicas.push_back(std::move(replica));
     }
     std::int64_t all = 0;
@@ -139,8 +138,7 @@ class GivenStages {
     const std::size_t at = text.find(kTo);
     const bool is_one = at == std::string_view::npos;
     MOTLEY_ASSIGN(const std::size_t first, find_layer(text.substr(0, at)));
-    MOTLEY_ASSIGN(const std::size_t last,
-                  find_layer(is_one ? text : text.substr(at + kTo.size())));
+    MOTLEY_ASSIGN(const std::size_t last, find_layer(is_one ? text : text.substr(at + kTo.size())));
     return std::pair(first, last);
   }
 
@@ -185,8 +183,9 @@ Result<plan::PlanOutcome> GivenPlanner::plan(const plan::Problem& problem) const
   MOTLEY_RETURN_IF_ERROR(
       consider_stages(inputs_, problem, outcome,
                       [&](const StageQuestion& question) { return given.find(question); }));
-  outcome.why.push_back("stages as they were given; how devices share them and in which order "
-                        "micro-batches pass is Motley's");
+  outcome.why.push_back(
+      "stages as they were given; how devices share them and in which order "
+      "micro-batches pass is Motley's");
   return outcome;
 }
 

@@ -102,6 +102,7 @@ class ShapeSearch {
 
  private:
   friend class CheapestShape;
+  friend class QuickestProgram;
   /// What all questions of one micro-batch look up.
   struct BatchTables {
     std::vector<const WorkSums*> work;            ///< by unit; null: not known

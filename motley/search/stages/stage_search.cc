@@ -12,6 +12,7 @@
 
 #include "motley/search/stages/merged_layers.h"
 #include "motley/search/stages/plan_moves.h"
+#include "motley/search/stages/quickest_shape.h"
 #include "motley/search/stages/sample_bound.h"
 #include "motley/search/stages/whole_replicas.h"
 
@@ -35,6 +36,7 @@ constexpr std::size_t kImproved = 8;  // plans
 constexpr std::int64_t kMovedPasses =
     400'000;                                 // of micro-batches through stages, simulated for that
 constexpr double kSmallestGain = 1e-6;       // of the step, that is an improvement
+constexpr double kHeavyMessages = 4;         // times what they take
 constexpr std::size_t kLeastUse = 4;         // one of how many devices it has to use
 constexpr std::size_t kLargestSpace = 1000;  // layers x units of the exact search
 constexpr std::size_t kMostGroups = 24;      // of layers, beyond
@@ -183,6 +185,7 @@ class StageSearch {
   std::optional<ReplicaShape> find_alone(const ShapeSearch& search, double seconds,
                                          std::int64_t micro_batch);
   void add_alone();
+  void add_quickest(double seconds);
   void add_apart();
   Result<void> add_mix(double seconds, const std::vector<double>& prices, MixBy by);
   double estimate(const ReplicaShape& shape, std::int64_t samples) const;
@@ -475,6 +478,22 @@ std::optional<ReplicaShape> StageSearch::find_alone(const ShapeSearch& search, d
   return std::nullopt;
 }
 
+/// The same, exactly: of each number of stages and micro-batch the quickest; and that where
+/// messages weigh more than the model thinks, to which they are as nothing once the pipeline is
+/// full.
+void StageSearch::add_quickest(double seconds) {
+  const QuickestShape search(free_);
+  std::set<ReplicaShape> added;
+  for (const std::int64_t batch : costs().micro_batches()) {
+    if (batch > question_.global_batch) break;
+    ++outcome_.programs;
+    for (const double weight : {1.0, kHeavyMessages})
+      for (const auto& [stages, shape] : search.find(
+               {question_.global_batch, batch, seconds, question_.limits.most_stages, weight}))
+        if (added.insert(shape).second) mixes_.push_back({{{shape, 1}}});
+  }
+}
+
 /// One replica does all: it exchanges nothing, so it also serves where devices cannot reach each
 /// other, and fractions of replicas, by which shapes are found, do not show it. For some numbers of
 /// stages, as the model thinks too well of many, the quickest shape of devices that there are:
@@ -496,6 +515,7 @@ void StageSearch::add_alone() {
   };
   for (const ReplicaShape& shape : columns_.shapes()) offer(shape, costs().layers());
   const double known = least;
+  if (QuickestShape::can_search(costs().pools())) return add_quickest(kSlowest * known);
   std::size_t devices = 0, widest = 1;
   for (const DevicePool& pool : costs().pools()) devices += static_cast<std::size_t>(pool.devices);
   for (const StageUnit& unit : costs().units())
