@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "motley/base/check.h"
+#include "motley/graph/reach.h"
 #include "motley/plan/shares.h"
 #include "motley/program/effects.h"
 #include "motley/program/state_names.h"
@@ -72,8 +73,9 @@ class StageLowering {
     MOTLEY_RETURN_IF_ERROR(shard_stages(model));
     MOTLEY_RETURN_IF_ERROR(check_holders());
     open_ranks();
+    MOTLEY_RETURN_IF_ERROR(find_gradients());
     write_operators();
-    MOTLEY_RETURN_IF_ERROR(write_outputs());
+    write_outputs();
     return put_together();
   }
 
@@ -93,9 +95,12 @@ class StageLowering {
       if (from.found.sharding.devices.size() > 1)
         from.part.given.emplace_back(passage.made, forms_.back());
     }
+    const std::set<std::string> shared = shared_parameters();
     for (std::size_t s = 0; s < stages_.size(); ++s) {
       LoweredStage& stage = stages_[s];
       StageGraph& about = step_.stages[s];
+      for (const ValueId id : values_with_role(about.graph, graph::ValueRole::kParameter))
+        if (shared.contains(about.graph.value(id).name)) stage.part.shared.insert(id);
       for (std::size_t member = 0; member < about.ranks.size(); ++member)
         stage.found.sharding.devices[member] = names_[about.ranks[member]];
       for (const ValueId id : values_with_role(about.graph, graph::ValueRole::kInput))
@@ -108,6 +113,18 @@ class StageLowering {
       if (about.ranks.size() > 1) stage.group = group_of({about.ranks.begin(), about.ranks.end()});
     }
     return {};
+  }
+
+  /// Names of those that several regions have.
+  std::set<std::string> shared_parameters() const {
+    std::map<std::string, int> holders;
+    for (const StageGraph& stage : step_.stages)
+      for (const ValueId id : values_with_role(stage.graph, graph::ValueRole::kParameter))
+        ++holders[stage.graph.value(id).name];
+    std::set<std::string> shared;
+    for (const auto& [name, count] : holders)
+      if (count > 1) shared.insert(name);
+    return shared;
   }
 
   static std::int64_t input_number(const graph::Graph& model, const std::string& name) {
@@ -209,6 +226,7 @@ class StageLowering {
     std::sort(order.begin(), order.end());
     std::size_t passage = 0;
     for (const Next& next : order) {
+      gradients_->begin(next.position - 1);
       const StageGraph& stage = step_.stages[next.stage];
       for (std::size_t member = 0; member < stage.ranks.size(); ++member) {
         enter(stage.ranks[member], stage.tasks[next.op]);
@@ -225,6 +243,7 @@ class StageLowering {
            ++passage)
         pass_on(step_.passages[passage], forms_[passage]);
     }
+    gradients_->begin(order.empty() ? 0 : order.back().position);
     MOTLEY_CHECK(passage == step_.passages.size());
   }
 
@@ -383,43 +402,95 @@ class StageLowering {
 
   // ---- outputs
 
-  Result<void> write_outputs() {
+  /// What is exchanged of gradients, and when: before anything is written.
+  Result<void> find_gradients() {
+    gradients_.emplace(
+        step_, GradientExchange::Target{
+                   .bucket_bytes = options_.bucket_bytes,
+                   .rank = [&](std::size_t s, std::size_t member) -> RankStep& {
+                     return stages_[s].ranks[member];
+                   },
+                   .update = [&](std::size_t s, std::size_t member) -> Update& {
+                     return stages_[s].writers[member].update();
+                   },
+                   .group = [&](const std::vector<std::size_t>& ranks) { return group_of(ranks); },
+                   .gradient =
+                       [&](const GradientExchange::Share& share) {
+                         return stages_[share.stage].writers[share.member].output(share.output);
+                       },
+                   .busy_until = [&](std::size_t rank) { return busy_until(rank); }});
+    for (std::size_t s = 0; s < stages_.size(); ++s) {
+      const std::vector<graph::Output>& outputs = step_.stages[s].graph.outputs;
+      for (std::size_t member = 0; member < step_.stages[s].ranks.size(); ++member)
+        for (std::size_t o = 0; o < outputs.size(); ++o) {
+          if (outputs[o].kind != graph::OutputKind::kGradient) continue;
+          const auto output = static_cast<std::int64_t>(o);
+          gradients_->add({.stage = s,
+                           .member = member,
+                           .rank = step_.stages[s].ranks[member],
+                           .output = output,
+                           .form = stages_[s].step->home(outputs[o].of),
+                           .is_term = stages_[s].step->outputs[o] == graph::kPartialForm,
+                           .ready = ready_at(s, o),
+                           .bucket = stages_[s].step->schedule.bucket_of(output)});
+        }
+    }
+    return gradients_->arrange();
+  }
+
+  /// Behind which position a region has one of its outputs in its form. What its devices exchange
+  /// for it is waited for at the end of its passes: before, that would hold up what others wait
+  /// for.
+  std::int64_t ready_at(std::size_t s, std::size_t output) const {
+    const StageGraph& stage = step_.stages[s];
+    const ShardedStep& step = *stages_[s].step;
+    const ValueId value = stage.graph.outputs[output].value;
+    const OpId producer = stage.graph.value(value).producer;
+    const bool is_there = stage.ranks.size() == 1 ||
+                          (step.schedule.bucket_of(static_cast<std::int64_t>(output)) < 0 &&
+                           step.is_home(value, step.outputs[output]));
+    if (is_there && !producer.is_none()) return stage.positions[producer.index()];
+    return stage.positions.empty() ? 0 : stage.positions.back();
+  }
+
+  /// A region's operators that exchange something share the transfer lane with the sums of
+  /// gradients. One of these in front of them would hold up the region's passes, and whoever waits
+  /// for these, for as long as it takes between hosts; behind them it waits for none.
+  std::int64_t busy_until(std::size_t rank) const {
+    std::int64_t last = 0;
+    for (std::size_t s = 0; s < stages_.size(); ++s) {
+      const StageGraph& stage = step_.stages[s];
+      const std::int64_t op = stages_[s].step->last_exchange;
+      if (op >= 0 && std::find(stage.ranks.begin(), stage.ranks.end(), rank) != stage.ranks.end())
+        last = std::max(last, stage.positions[static_cast<std::size_t>(op)]);
+    }
+    return last;
+  }
+
+  void write_outputs() {
     std::vector<std::vector<BufferId>> losses(ranks_.size());  // by rank: its terms
-    GradientExchange exchange(step_, names_.size());
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) enter(rank, step_.tasks);
+    gradients_->finish();
     for (std::size_t s = 0; s < stages_.size(); ++s)
       for (std::size_t member = 0; member < step_.stages[s].ranks.size(); ++member) {
         const std::size_t rank = step_.stages[s].ranks[member];
         RankWriter& writer = stages_[s].writers[member];
-        enter(rank, step_.tasks);
-        std::vector<RankWriter::Given> given = writer.direct_outputs();
-        for (std::size_t b = 0; b < writer.buckets(); ++b)
-          for (const RankWriter::Given& each : writer.exchanged_outputs(b)) given.push_back(each);
-        for (const RankWriter::Given& each : given) {
-          const graph::Output& output =
-              step_.stages[s].graph.outputs[static_cast<std::size_t>(each.output)];
-          if (output.kind == graph::OutputKind::kGradient)
-            exchange.add(
-                {s, member, rank, output.of, each.value, stages_[s].step->home(output.of)});
-          else if (output.kind == graph::OutputKind::kLoss)
-            losses[rank].push_back(writer.rank().keep_once(each.value, "loss"));
-          else if (output.kind == graph::OutputKind::kMetric)
-            metrics_[output.name][rank] = writer.rank().keep_once(each.value, "metric");
+        const std::vector<graph::Output>& outputs = step_.stages[s].graph.outputs;
+        for (std::size_t o = 0; o < outputs.size(); ++o) {
+          if (outputs[o].kind == graph::OutputKind::kGradient || !graph::is_wanted(outputs[o]))
+            continue;
+          const RankWriter::Given given{static_cast<std::int64_t>(o),
+                                        writer.output(static_cast<std::int64_t>(o))};
+          if (outputs[o].kind == graph::OutputKind::kLoss)
+            losses[rank].push_back(writer.rank().keep_once(given.value, "loss"));
+          else if (outputs[o].kind == graph::OutputKind::kMetric)
+            metrics_[outputs[o].name][rank] = writer.rank().keep_once(given.value, "metric");
           else
-            writer.add_output(each);
+            writer.add_output(given);
         }
       }
-    MOTLEY_RETURN_IF_ERROR(exchange.run(
-        {.bucket_bytes = options_.bucket_bytes,
-         .rank = [&](std::size_t s, std::size_t member) -> RankStep& {
-           return stages_[s].ranks[member];
-         },
-         .update = [&](std::size_t s, std::size_t member) -> Update& {
-           return stages_[s].writers[member].update();
-         },
-         .group = [&](const std::vector<std::size_t>& ranks) { return group_of(ranks); }}));
-    finish_updates(exchange);
+    finish_updates();
     report(std::move(losses), share_metrics());
-    return {};
   }
 
   std::vector<std::size_t> all_ranks() const {
@@ -436,12 +507,12 @@ class StageLowering {
 
   /// Where the norm of all gradients counts, every device sums the squares of those that count
   /// here.
-  void finish_updates(GradientExchange& exchange) {
+  void finish_updates() {
     if (options_.recipe.needs_factor())
       for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
         ProgramBuilder& builder = ranks_[rank].builder;
         const std::string label = "gradient norm";
-        const std::vector<BufferId>& counted = exchange.counted(rank);
+        const std::vector<BufferId>& counted = gradients_->counted(rank);
         BufferId sum;
         if (counted.empty()) {
           sum = builder.make("aten::zeros", zeros_arguments({1}, DType::kF64), DType::kF64, {1},
@@ -586,6 +657,7 @@ class StageLowering {
   std::deque<LoweredStage> stages_;
   std::vector<Form> forms_;  // by passage: in which it travels
   std::deque<LoweredRank> ranks_;
+  std::optional<GradientExchange> gradients_;
   std::vector<program::Group> groups_;
   std::map<std::vector<std::size_t>, GroupId> group_ids_;
   std::vector<std::string> metric_names_;
