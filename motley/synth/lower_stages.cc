@@ -51,6 +51,9 @@ struct LoweredRank {
   std::int64_t task = -1;
   std::vector<InstructionId> task_ends;                     // last compute instruction of each task
   std::deque<std::pair<std::size_t, InstructionId>> sends;  // by number of the task: not awaited
+  std::vector<InstructionId> first_sends;  // of what comes before micro-batches, and behind it
+  std::map<std::size_t, std::int64_t> first_bytes;  // of these, by receiver: the largest
+  std::vector<InstructionId> kept_sends;            // of what updates write
 };
 
 class StageLowering {
@@ -213,6 +216,12 @@ class StageLowering {
     }
   }
 
+  static void await_first(LoweredRank& rank) {
+    rank.first_bytes.clear();
+    for (const InstructionId send : std::exchange(rank.first_sends, {}))
+      rank.builder.wait_for(send);
+  }
+
   void write_operators() {
     struct Next {
       std::int64_t position;
@@ -225,19 +234,13 @@ class StageLowering {
         order.push_back({step_.stages[s].positions[op], s, op});
     std::sort(order.begin(), order.end());
     std::size_t passage = 0;
-    for (const Next& next : order) {
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      const Next& next = order[i];
       gradients_->begin(next.position - 1);
-      const StageGraph& stage = step_.stages[next.stage];
-      for (std::size_t member = 0; member < stage.ranks.size(); ++member) {
-        enter(stage.ranks[member], stage.tasks[next.op]);
-        ProgramBuilder& builder = ranks_[stage.ranks[member]].builder;
-        const std::size_t from = builder.instructions();
-        if (stage.graph.ops[next.op].name == kSumReplicas)
-          sum_replicas(next.stage, member, next.op);
-        else
-          stages_[next.stage].writers[member].write(next.op);
-        builder.set_origins(from, stage.copies[next.op].of);
-      }
+      write_operator_of(next.stage, next.op);
+      if (i + 1 < order.size() && order[i + 1].position == next.position &&
+          order[i + 1].stage == next.stage)
+        continue;
       for (; passage < step_.passages.size() && step_.passages[passage].position == next.position &&
              step_.passages[passage].from == next.stage;
            ++passage)
@@ -245,6 +248,23 @@ class StageLowering {
     }
     gradients_->begin(order.empty() ? 0 : order.back().position);
     MOTLEY_CHECK(passage == step_.passages.size());
+  }
+
+  void write_operator_of(std::size_t s, std::size_t op) {
+    const StageGraph& stage = step_.stages[s];
+    for (std::size_t member = 0; member < stage.ranks.size(); ++member) {
+      enter(stage.ranks[member], stage.tasks[op]);
+      ProgramBuilder& builder = ranks_[stage.ranks[member]].builder;
+      // What a step passes on once may be large. Who reads it has it when gradients come back.
+      if (stage.tasks[op] > 0 && stage.graph.ops[op].direction == graph::Direction::kBackward)
+        await_first(ranks_[stage.ranks[member]]);
+      const std::size_t from = builder.instructions();
+      if (stage.graph.ops[op].name == kSumReplicas)
+        sum_replicas(s, member, op);
+      else
+        stages_[s].writers[member].write(op);
+      builder.set_origins(from, stage.copies[op].of);
+    }
   }
 
   /// Of what all replicas have a term, which each region has whole: over all its devices.
@@ -365,14 +385,35 @@ class StageLowering {
     LoweredRank& out = ranks_[sender];
     LoweredRank& in = ranks_[receiver];
     const DType dtype = out.builder.buffer(sent).dtype;
-    out.sends.emplace_back(
-        out.task_ends.size(),
-        out.builder.send(sent, Rank(static_cast<std::int64_t>(receiver)), label));
+    note_send(out, sent, receiver, label);
     const InstructionId after = in.task_ends.size() < kTasksAhead
                                     ? InstructionId()
                                     : in.task_ends[in.task_ends.size() - kTasksAhead];
     return in.builder.receive(Rank(static_cast<std::int64_t>(sender)), dtype, std::move(shape),
                               after, label);
+  }
+
+  /// Sends it; what was sent two tasks ago has arrived, or is waited for. But what a step passes on
+  /// once may take much longer, and what is small waits behind it: that is there when gradients
+  /// come back.
+  static void note_send(LoweredRank& out, BufferId sent, std::size_t receiver,
+                        const std::string& label) {
+    const InstructionId send =
+        out.builder.send(sent, Rank(static_cast<std::int64_t>(receiver)), label);
+    const program::Buffer& buffer = out.builder.buffer(sent);
+    const BufferId root = buffer.view_of.is_none() ? sent : buffer.view_of;
+    const std::int64_t bytes = buffer.elements() * dtype_size(buffer.dtype);
+    const auto first = out.first_bytes.find(receiver);
+    if (program::is_persistent(out.builder.buffer(root).kind)) {
+      out.kept_sends.push_back(send);
+    } else if (out.task == 0) {
+      out.first_sends.push_back(send);
+      out.first_bytes[receiver] = std::max(out.first_bytes[receiver], bytes);
+    } else if (first != out.first_bytes.end() && bytes < first->second) {
+      out.first_sends.push_back(send);
+    } else {
+      out.sends.emplace_back(out.task_ends.size(), send);
+    }
   }
 
   static BufferId seen_as(RankStep& rank, BufferId x, const Shape& shape,
@@ -450,7 +491,10 @@ class StageLowering {
                           (step.schedule.bucket_of(static_cast<std::int64_t>(output)) < 0 &&
                            step.is_home(value, step.outputs[output]));
     if (is_there && !producer.is_none()) return stage.positions[producer.index()];
-    return stage.positions.empty() ? 0 : stage.positions.back();
+    std::int64_t last = stage.positions.empty() ? 0 : stage.positions.back();
+    for (const Passage& passage : step_.passages)
+      if (passage.to == s && passage.read == value) last = std::max(last, passage.position);
+    return last;
   }
 
   /// A region's operators that exchange something share the transfer lane with the sums of
@@ -469,7 +513,11 @@ class StageLowering {
 
   void write_outputs() {
     std::vector<std::vector<BufferId>> losses(ranks_.size());  // by rank: its terms
-    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) enter(rank, step_.tasks);
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      enter(rank, step_.tasks);
+      await_first(ranks_[rank]);
+      for (const InstructionId send : ranks_[rank].kept_sends) ranks_[rank].builder.wait_for(send);
+    }
     gradients_->finish();
     for (std::size_t s = 0; s < stages_.size(); ++s)
       for (std::size_t member = 0; member < step_.stages[s].ranks.size(); ++member) {
