@@ -17,6 +17,7 @@
 #include "motley/search/stage_recompute.h"
 #include "motley/search/stages/stage_search.h"
 #include "motley/search/stages/stage_sums.h"
+#include "motley/search/tied_weights.h"
 
 namespace motley::search {
 
@@ -51,6 +52,7 @@ class StagePlanning {
       MOTLEY_RETURN_IF_ERROR(plan_in_rounds(kMemoryRounds));
     }
     if (!outcome_.plan) outcome_.why.insert(outcome_.why.end(), refused_.begin(), refused_.end());
+    MOTLEY_RETURN_IF_ERROR(give_tied());
     return put_weights_off();
   }
 
@@ -231,8 +233,19 @@ class StagePlanning {
         plan.replicas[r].regions[s].late_weights = plan.replicas[r].regions.size() > 1;
         busiest = std::max(busiest, best_->price.spans[r][s].compute.value);
       }
-    if (plan == *outcome_.plan || busiest > best_->price.step.value * (1 - kWorthFilling))
-      return {};
+    if (busiest > best_->price.step.value * (1 - kWorthFilling)) return {};
+    return try_instead(plan);
+  }
+
+  /// A weight of two stages may be one's.
+  Result<void> give_tied() {
+    if (!best_ || !costs_.tied()) return {};
+    return try_instead(give_tied_weights(*inputs_.graph, *outcome_.plan));
+  }
+
+  /// The same stages in another way.
+  Result<void> try_instead(const plan::Plan& plan) {
+    if (plan == *outcome_.plan) return {};
     const auto price = inputs_.evaluator->price(plan);
     if (!price || price->step >= outcome_.predicted_step || !find_missing(plan, *price).empty())
       return {};

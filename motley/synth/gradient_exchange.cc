@@ -3,66 +3,85 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "motley/synth/lower_rank.h"
 
 namespace motley::synth {
-namespace {
-
 using graph::Form;
 using graph::FormKind;
 using graph::Slab;
-using Share = GradientExchange::Share;
-using Target = GradientExchange::Target;
 
-/// What a device has of a parameter, and how its own gradient comes to be the sum of all.
-struct Holder {
-  Share share;
-  bool is_giver = true;             ///< its region's; false: another device of it gives the same
-  std::vector<Share> further = {};  ///< of other regions of the same device
-  std::int64_t begin = 0, end = 0;  ///< of the extent
-  std::size_t intervals = 0;        ///< that it has
-  std::map<std::size_t, BufferId> back = {};  ///< of these
-};
-
-/// An interval of a parameter, and who has it.
-struct Interval {
-  std::size_t parameter;
-  std::int64_t begin, end;
-  std::vector<std::size_t> holders;  ///< positions among the parameter's
-};
-
-struct Parameter {
-  std::string name;
-  std::vector<Holder> holders;
-  Slab slab;
-  DType dtype = DType::kF32;
-};
-
-/// Intervals that the same devices sum together.
-struct SumBucket {
-  std::vector<std::size_t> ranks;  ///< ascending
-  DType dtype = DType::kF32;
-  std::vector<std::size_t> intervals;
-};
-
-class ExchangeWriter {
+class GradientExchange::Writer {
  public:
-  ExchangeWriter(const Target& target, std::vector<std::vector<BufferId>>& counted)
-      : target_(target), counted_(counted) {}
+  /// What a device has of a parameter, and how its own gradient comes to be the sum of all.
+  struct Holder {
+    Share share;
+    ValueId parameter;                ///< in the stage's graph
+    bool is_giver = true;             ///< its region's; false: another device of it gives the same
+    std::vector<Share> further = {};  ///< of other regions of the same device
+    std::int64_t begin = 0, end = 0;  ///< of the extent
+    BufferId own = {};                ///< its gradient, once it is packed
+    std::size_t intervals = 0;        ///< that it has
+    std::map<std::size_t, BufferId> back = {};  ///< of these
+
+    std::int64_t ready() const {
+      std::int64_t last = share.ready;
+      for (const Share& other : further) last = std::max(last, other.ready);
+      return last;
+    }
+  };
+
+  /// An interval of a parameter, and who has it.
+  struct Interval {
+    std::size_t parameter;
+    std::int64_t begin, end;
+    std::vector<std::size_t> holders;  ///< positions among the parameter's
+  };
+
+  struct Parameter {
+    std::vector<Holder> holders;
+    Slab slab;
+    DType dtype = DType::kF32;
+  };
+
+  /// Intervals that the same devices sum together.
+  struct SumBucket {
+    std::vector<std::size_t> ranks;  ///< ascending
+    DType dtype = DType::kF32;
+    std::vector<std::size_t> intervals;
+    std::map<std::size_t, std::int64_t> packed = {};  ///< by rank: behind which position
+    std::int64_t begins = 0;                          ///< the same of the sum
+  };
+
+  /// Something that is written behind a position: a rank packs a bucket, or, after all such, its
+  /// sum begins.
+  struct Event {
+    static constexpr std::size_t kSum = SIZE_MAX;
+    std::int64_t position;
+    std::size_t bucket, rank;
+    auto operator<=>(const Event&) const = default;
+  };
+
+  Writer(const StagedStep& step, Target target) : step_(step), target_(std::move(target)) {}
 
   /// Of one region alone: no exchange.
   void keep(const std::vector<Share>& shares) {
-    std::set<std::int64_t> counted;
     for (const Share& share : shares) {
-      update_of(share).add(share.parameter, share.gradient);
       const bool is_cut = share.form.kind == FormKind::kSharded;
-      if (is_cut || counted.insert(0).second) counted_[share.rank].push_back(share.gradient);
-      note(share);
+      alone_[{share.bucket, share.stage, share.member}].push_back(share);
+      if (is_cut || share.member == shares.front().member)
+        counted_alone_.insert({share.stage, share.member, share.output});
     }
+  }
+
+  /// A device that has no part of what others exchange.
+  void keep_nothing(const Share& share) {
+    alone_[{share.bucket, share.stage, share.member}].push_back(share);
   }
 
   void add(Parameter parameter) {
@@ -85,24 +104,73 @@ class ExchangeWriter {
     parameters_.push_back(std::move(parameter));
   }
 
-  void run() {
-    for (const auto& [stage, member] : touched_) target_.update(stage, member).write("update");
+  void arrange() {
     fill_buckets();
-    for (std::size_t b = 0; b < buckets_.size(); ++b) start(b);
-    for (std::size_t b = 0; b < buckets_.size(); ++b) finish(b);
+    for (SumBucket& bucket : buckets_) find_times(bucket);
+    // In the order of their sums: so each is waited for when those before it are over.
+    std::stable_sort(buckets_.begin(), buckets_.end(),
+                     [](const SumBucket& a, const SumBucket& b) { return a.begins < b.begins; });
+    for (std::size_t b = 0; b < buckets_.size(); ++b) {
+      for (const auto& [rank, position] : buckets_[b].packed)
+        events_.push_back({position, b, rank});
+      events_.push_back({buckets_[b].begins, b, Event::kSum});
+    }
+    std::sort(events_.begin(), events_.end());
   }
 
- private:
-  Update& update_of(const Share& share) { return target_.update(share.stage, share.member); }
+  void begin(std::int64_t position) {
+    for (; next_ < events_.size() && events_[next_].position <= position; ++next_) {
+      const Event& event = events_[next_];
+      if (event.rank == Event::kSum)
+        sum(event.bucket);
+      else
+        pack(event.bucket, event.rank);
+    }
+  }
+
+  void finish() {
+    begin(std::numeric_limits<std::int64_t>::max());
+    for (const auto& [key, shares] : alone_) {
+      const auto& [bucket, stage, member] = key;
+      for (const Share& share : shares) {
+        const BufferId gradient = target_.gradient(share);
+        target_.update(stage, member).add(parameter_of(share), gradient);
+        if (counted_alone_.contains({stage, member, share.output}))
+          counted_[share.rank].push_back(gradient);
+      }
+      target_.update(stage, member).write(bucket < 0 ? "update" : bucket_label(bucket));
+    }
+    for (std::size_t b = 0; b < buckets_.size(); ++b) take_back(b);
+  }
+
+  const std::vector<BufferId>& counted(std::size_t rank) { return counted_[rank]; }
+
+  ValueId parameter_of(const Share& share) const { return output(share).of; }
+  DType dtype_of(const Share& share) const {
+    return step_.stages[share.stage].graph.value(output(share).value).dtype;
+  }
   RankStep& rank_of(const Share& share) { return target_.rank(share.stage, share.member); }
-  void note(const Share& share) { touched_.insert({share.stage, share.member}); }
+
+ private:
+  const graph::Output& output(const Share& share) const {
+    return step_.stages[share.stage].graph.outputs[static_cast<std::size_t>(share.output)];
+  }
 
   std::int64_t elements(const Interval& interval) const {
     const Slab& slab = parameters_[interval.parameter].slab;
     return slab.before * (interval.end - interval.begin) * slab.after;
   }
 
+  std::int64_t ready(const Interval& interval) const {
+    std::int64_t last = 0;
+    for (const std::size_t h : interval.holders)
+      last = std::max(last, parameters_[interval.parameter].holders[h].ready());
+    return last;
+  }
+
   void fill_buckets() {
+    std::stable_sort(intervals_.begin(), intervals_.end(),
+                     [&](const Interval& a, const Interval& b) { return ready(a) < ready(b); });
     std::map<std::pair<std::vector<std::size_t>, DType>, std::size_t> open;
     std::vector<std::int64_t> bytes;
     for (std::size_t i = 0; i < intervals_.size(); ++i) {
@@ -123,25 +191,36 @@ class ExchangeWriter {
     }
   }
 
+  void find_times(SumBucket& bucket) {
+    for (const std::size_t i : bucket.intervals)
+      for (const std::size_t h : intervals_[i].holders) {
+        const Holder& holder = parameters_[intervals_[i].parameter].holders[h];
+        std::int64_t& last = bucket.packed[holder.share.rank];
+        last = std::max(last, holder.ready());
+      }
+    for (const auto& [rank, position] : bucket.packed)
+      bucket.begins = std::max({bucket.begins, position, target_.busy_until(rank)});
+  }
+
   /// What a holder has of its own gradient: all its regions' terms together.
   BufferId own_sum(Holder& holder) {
-    RankStep& rank = rank_of(holder.share);
-    for (const Share& other : std::exchange(holder.further, {})) {
-      const program::Buffer about = rank.builder().buffer(holder.share.gradient);
-      const BufferId sum = rank.builder().add_temporary(about.dtype, about.shape);
-      rank.builder().compute("aten::add.Tensor",
-                             {{holder.share.gradient}, {other.gradient}, {std::int64_t{1}}}, {sum},
-                             "gradients");
-      holder.share.gradient = sum;
+    if (!holder.own.is_none()) return holder.own;
+    holder.own = target_.gradient(holder.share);
+    ProgramBuilder& builder = rank_of(holder.share).builder();
+    for (const Share& other : holder.further) {
+      const BufferId sum = builder.add_like(holder.own);
+      builder.compute("aten::add.Tensor",
+                      {{holder.own}, {target_.gradient(other)}, {std::int64_t{1}}}, {sum},
+                      "gradients");
+      holder.own = sum;
     }
-    return holder.share.gradient;
+    return holder.own;
   }
 
   /// Rows of an interval of what a holder has.
   BufferId piece_of(Holder& holder, const Interval& interval, const std::string& label) {
     const Slab& slab = parameters_[interval.parameter].slab;
-    RankStep& rank = rank_of(holder.share);
-    ProgramBuilder& builder = rank.builder();
+    ProgramBuilder& builder = rank_of(holder.share).builder();
     const Shape rows{slab.before, interval.end - interval.begin, slab.after};
     const DType dtype = parameters_[interval.parameter].dtype;
     if (!holder.is_giver)
@@ -153,34 +232,40 @@ class ExchangeWriter {
                         dtype, rows, label);
   }
 
-  void start(std::size_t b) {
+  void pack(std::size_t b, std::size_t rank) {
     const SumBucket& bucket = buckets_[b];
     const std::string label = bucket_label(b);
-    std::map<std::size_t, std::pair<RankStep*, std::vector<BufferId>>> packed;  // by rank
+    std::vector<BufferId> pieces;
     std::int64_t size = 0;
+    ProgramBuilder* builder = nullptr;
     for (const std::size_t i : bucket.intervals) {
       size += elements(intervals_[i]);
       for (const std::size_t h : intervals_[i].holders) {
         Holder& holder = parameters_[intervals_[i].parameter].holders[h];
-        auto& [rank, pieces] = packed[holder.share.rank];
-        rank = &rank_of(holder.share);
+        if (holder.share.rank != rank) continue;
+        builder = &rank_of(holder.share).builder();
         pieces.push_back(piece_of(holder, intervals_[i], label));
       }
     }
-    const GroupId group = bucket.ranks.size() > 1 ? target_.group(bucket.ranks) : GroupId();
-    for (auto& [number, each] : packed) {
-      ProgramBuilder& builder = each.first->builder();
-      const BufferId flat =
-          builder.make("motley::pack", {{buffer_list(each.second)}}, bucket.dtype, {size}, label);
-      if (!group.is_none()) {
-        builder.use_group(group);
-        builder.all_reduce(flat, label);
-      }
-      begun_[{b, number}] = flat;
+    begun_[{b, rank}] =
+        builder->make("motley::pack", {{buffer_list(pieces)}}, bucket.dtype, {size}, label);
+  }
+
+  void sum(std::size_t b) {
+    const SumBucket& bucket = buckets_[b];
+    if (bucket.ranks.size() < 2) return;
+    const GroupId group = target_.group(bucket.ranks);
+    const Parameter& any = parameters_[intervals_[bucket.intervals.front()].parameter];
+    for (const Holder& holder : any.holders) {
+      const auto begun = begun_.find({b, holder.share.rank});
+      if (begun == begun_.end()) continue;
+      ProgramBuilder& builder = rank_of(holder.share).builder();
+      builder.use_group(group);
+      builder.all_reduce(begun->second, bucket_label(b));
     }
   }
 
-  void finish(std::size_t b) {
+  void take_back(std::size_t b) {
     const SumBucket& bucket = buckets_[b];
     const std::string label = bucket_label(b);
     std::vector<Shape> shapes;
@@ -195,75 +280,83 @@ class ExchangeWriter {
       Parameter& parameter = parameters_[interval.parameter];
       for (const std::size_t h : interval.holders) {
         Holder& holder = parameter.holders[h];
-        ProgramBuilder& builder = rank_of(holder.share).builder();
-        std::vector<BufferId>& here = views[holder.share.rank];
-        if (here.empty()) here = builder.unpack(begun_.at({b, holder.share.rank}), shapes, label);
+        const Share& share = holder.share;
+        ProgramBuilder& builder = rank_of(share).builder();
+        std::vector<BufferId>& here = views[share.rank];
+        if (here.empty()) here = builder.unpack(begun_.at({b, share.rank}), shapes, label);
         holder.back[bucket.intervals[n]] = here[n];
-        if (h == interval.holders.front()) counted_[holder.share.rank].push_back(here[n]);
-        if (!is_back(holder)) continue;
-        update_of(holder.share)
-            .add(holder.share.parameter, join(holder, parameter, builder, label));
-        changed.insert({holder.share.stage, holder.share.member});
+        if (h == interval.holders.front()) counted_[share.rank].push_back(here[n]);
+        if (holder.back.size() < holder.intervals) continue;
+        target_.update(share.stage, share.member)
+            .add(holder.parameter, join(holder, parameter, label));
+        changed.insert({share.stage, share.member});
       }
     }
     for (const auto& [stage, member] : changed) target_.update(stage, member).write(label);
   }
 
-  /// Are all intervals back?
-  static bool is_back(const Holder& holder) { return holder.back.size() == holder.intervals; }
-
-  static BufferId join(const Holder& holder, const Parameter& parameter, ProgramBuilder& builder,
-                       const std::string& label) {
-    const Shape shape = builder.buffer(holder.share.gradient).shape;
+  BufferId join(Holder& holder, const Parameter& parameter, const std::string& label) {
+    RankStep& rank = rank_of(holder.share);
+    ProgramBuilder& builder = rank.builder();
+    const Shape shape = rank.local_shape(holder.parameter, holder.share.form);
     BufferId joined = holder.back.begin()->second;
     if (holder.back.size() > 1) {
-      const Slab& slab = parameter.slab;
+      // Buckets are filled by time: the pieces lie as the intervals do.
+      std::map<std::int64_t, BufferId> in_order;
+      for (const auto& [interval, piece] : holder.back)
+        in_order[intervals_[interval].begin] = piece;
       std::vector<BufferId> pieces;
-      for (const auto& [interval, piece] : holder.back) pieces.push_back(piece);
-      joined =
-          builder.make("aten::cat", {{buffer_list(pieces)}, {std::int64_t{1}}}, parameter.dtype,
-                       {slab.before, holder.end - holder.begin, slab.after}, label);
+      for (const auto& [begin, piece] : in_order) pieces.push_back(piece);
+      joined = builder.make(
+          "aten::cat", {{buffer_list(pieces)}, {std::int64_t{1}}}, parameter.dtype,
+          {parameter.slab.before, holder.end - holder.begin, parameter.slab.after}, label);
     }
     const BufferId seen = builder.add_temporary(parameter.dtype, shape, joined);
     builder.compute("aten::view", {{joined}, {integers(shape)}}, {seen}, label);
     return seen;
   }
 
-  const Target& target_;
-  std::vector<std::vector<BufferId>>& counted_;
+  const StagedStep& step_;
+  const Target target_;
+  /// By bucket of the region (-1: none), stage and member: what needs no exchange.
+  std::map<std::tuple<int, std::size_t, std::size_t>, std::vector<Share>> alone_;
+  std::set<std::tuple<std::size_t, std::size_t, std::int64_t>> counted_alone_;  // and output
+  std::map<std::size_t, std::vector<BufferId>> counted_;                        // by rank
   std::vector<Parameter> parameters_;
   std::vector<Interval> intervals_;
   std::vector<SumBucket> buckets_;
+  std::vector<Event> events_;  // in order
+  std::size_t next_ = 0;       // the first event that is not written
   std::map<std::pair<std::size_t, std::size_t>, BufferId> begun_;  // bucket, rank
-  std::set<std::pair<std::size_t, std::size_t>> touched_;          // stage, member
 };
 
-}  // namespace
+GradientExchange::GradientExchange(const StagedStep& step, Target target)
+    : step_(step), writer_(std::make_unique<Writer>(step, std::move(target))) {}
 
-void GradientExchange::add(Share share) {
-  const std::string& name = step_.stages[share.stage].graph.value(share.parameter).name;
+GradientExchange::~GradientExchange() = default;
+
+void GradientExchange::add(const Share& share) {
+  const graph::Graph& graph = step_.stages[share.stage].graph;
+  const std::string& name = graph.value(writer_->parameter_of(share)).name;
   std::vector<Share>& shares = shares_[name];
   if (shares.empty()) names_.push_back(name);
-  shares.push_back(std::move(share));
+  shares.push_back(share);
 }
 
-Result<void> GradientExchange::run(const Target& target) {
-  ExchangeWriter writer(target, counted_);
+Result<void> GradientExchange::arrange() {
   for (const std::string& name : names_) {
     const std::vector<Share>& shares = shares_.at(name);
     const bool is_alone = std::all_of(shares.begin(), shares.end(), [&](const Share& each) {
       return each.stage == shares.front().stage;
     });
     if (is_alone) {
-      writer.keep(shares);
+      writer_->keep(shares);
       continue;
     }
-    RankStep& first = target.rank(shares.front().stage, shares.front().member);
-    const Shape shape = first.whole_shape(shares.front().parameter);
-    Parameter parameter{name,
-                        {},
-                        {1, 1, first.whole_elements(shares.front().parameter)},
-                        first.builder().buffer(shares.front().gradient).dtype};
+    RankStep& first = writer_->rank_of(shares.front());
+    const ValueId any = writer_->parameter_of(shares.front());
+    Writer::Parameter parameter{
+        {}, {1, first.whole_elements(any), 1}, writer_->dtype_of(shares.front())};
     std::optional<Form> cut;
     for (const Share& share : shares)
       if (share.form.kind == FormKind::kSharded) {
@@ -274,10 +367,7 @@ Result<void> GradientExchange::run(const Target& target) {
                                          name, print_form(*cut), print_form(share.form)));
         cut = share.form;
       }
-    if (cut)
-      parameter.slab = graph::slab_of(shape, *cut);
-    else
-      parameter.slab = {1, parameter.slab.after, 1};
+    if (cut) parameter.slab = graph::slab_of(first.whole_shape(any), *cut);
     std::map<std::size_t, std::size_t> of_rank;
     std::set<std::size_t> givers;  // regions of which a device gives what all of them have
     for (const Share& share : shares) {
@@ -285,23 +375,29 @@ Result<void> GradientExchange::run(const Target& target) {
         parameter.holders[known->second].further.push_back(share);
         continue;
       }
-      Holder holder{share};
+      Writer::Holder holder{share, writer_->parameter_of(share)};
       const bool is_cut = share.form.kind == FormKind::kSharded;
-      holder.is_giver = is_cut || givers.insert(share.stage).second;
-      RankStep& rank = target.rank(share.stage, share.member);
+      holder.is_giver = is_cut || share.is_term || givers.insert(share.stage).second;
+      RankStep& rank = writer_->rank_of(share);
       holder.begin = is_cut ? rank.begin(cut->extent) : 0;
       holder.end = is_cut ? holder.begin + rank.own(cut->extent) : parameter.slab.extent;
-      if (holder.begin == holder.end) {  // it has no part
-        target.update(share.stage, share.member).add(share.parameter, share.gradient);
+      if (holder.begin == holder.end) {
+        writer_->keep_nothing(share);
         continue;
       }
       of_rank.emplace(share.rank, parameter.holders.size());
       parameter.holders.push_back(std::move(holder));
     }
-    writer.add(std::move(parameter));
+    writer_->add(std::move(parameter));
   }
-  writer.run();
+  writer_->arrange();
   return {};
+}
+
+void GradientExchange::begin(std::int64_t position) { writer_->begin(position); }
+void GradientExchange::finish() { writer_->finish(); }
+const std::vector<BufferId>& GradientExchange::counted(std::size_t rank) {
+  return writer_->counted(rank);
 }
 
 }  // namespace motley::synth

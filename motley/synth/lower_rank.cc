@@ -146,6 +146,18 @@ std::vector<RankWriter::Given> RankWriter::exchanged_outputs(std::size_t bucket)
   return given;
 }
 
+BufferId RankWriter::output(std::int64_t output) {
+  if (const auto known = outputs_.find(output); known != outputs_.end()) return known->second;
+  const ShardedStep& step = rank_.step();
+  if (const int bucket = step.schedule.bucket_of(output); bucket >= 0) {
+    for (const Given& given : exchanged_outputs(static_cast<std::size_t>(bucket)))
+      outputs_[given.output] = given.value;
+    return outputs_.at(output);
+  }
+  const auto o = static_cast<std::size_t>(output);
+  return outputs_[output] = rank_.in_form(step.graph.outputs[o].value, step.outputs[o]);
+}
+
 void RankWriter::add_output(const Given& given) {
   const graph::Output& output = rank_.graph().outputs[static_cast<std::size_t>(given.output)];
   if (output.kind == OutputKind::kLoss) loss_ = given.value;

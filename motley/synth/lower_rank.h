@@ -40,6 +40,8 @@ class RankWriter {
   /// next waits for it.
   std::size_t buckets() const { return exchanged_.size(); }
   std::vector<Given> exchanged_outputs(std::size_t bucket);
+  /// The same one by one, in any order: an output that is there, or on its way.
+  BufferId output(std::int64_t output);
   /// Also the wish to stop, if it is none of the graph's.
   static constexpr std::int64_t kStop = BucketItem::kStop;
 
@@ -56,10 +58,11 @@ class RankWriter {
 
   RankStep& rank_;
   Update update_;
-  std::vector<BufferId> gathering_;          // flat, by bucket of parameters begun
-  std::size_t gathered_ = 0;                 // how many of these are over
-  std::vector<BufferId> exchanged_;          // flat, by bucket of outputs begun
-  std::vector<BufferId> targets_, updates_;  // buffers of the model, and their new values
+  std::vector<BufferId> gathering_;           // flat, by bucket of parameters begun
+  std::size_t gathered_ = 0;                  // how many of these are over
+  std::vector<BufferId> exchanged_;           // flat, by bucket of outputs begun
+  std::vector<BufferId> targets_, updates_;   // buffers of the model, and their new values
+  std::map<std::int64_t, BufferId> outputs_;  // by output: that one asked for
   BufferId loss_;
   std::map<std::int64_t, BufferId> metrics_;  // by output of the graph
 };

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "motley/base/check.h"
+#include "motley/graph/reach.h"
 #include "motley/plan/shares.h"
 #include "motley/program/effects.h"
 #include "motley/program/state_names.h"
@@ -59,6 +60,9 @@ struct LoweredRank {
   std::int64_t task = -1;
   std::vector<InstructionId> task_ends;                     // last compute instruction of each task
   std::deque<std::pair<std::size_t, InstructionId>> sends;  // by number of the task: not awaited
+  std::vector<InstructionId> first_sends;  // of what comes before micro-batches, and behind it
+  std::map<std::size_t, std::int64_t> first_bytes;  // of these, by receiver: the largest
+  std::vector<InstructionId> kept_sends;            // of what updates write
 };
 
 class StageLowering {
@@ -81,8 +85,9 @@ class StageLowering {
     MOTLEY_RETURN_IF_ERROR(shard_stages(model));
     MOTLEY_RETURN_IF_ERROR(check_holders());
     open_ranks();
+    MOTLEY_RETURN_IF_ERROR(find_gradients());
     write_operators();
-    MOTLEY_RETURN_IF_ERROR(write_outputs());
+    write_outputs();
     return put_together();
   }
 
@@ -102,9 +107,12 @@ class StageLowering {
       if (from.found.sharding.devices.size() > 1)
         from.part.given.emplace_back(passage.made, forms_.back());
     }
+    const std::set<std::string> shared = shared_parameters();
     for (std::size_t s = 0; s < stages_.size(); ++s) {
       LoweredStage& stage = stages_[s];
       StageGraph& about = step_.stages[s];
+      for (const ValueId id : values_with_role(about.graph, graph::ValueRole::kParameter))
+        if (shared.contains(about.graph.value(id).name)) stage.part.shared.insert(id);
       for (std::size_t member = 0; member < about.ranks.size(); ++member)
         stage.found.sharding.devices[member] = names_[about.ranks[member]];
       for (const ValueId id : values_with_role(about.graph, graph::ValueRole::kInput))
@@ -117,6 +125,18 @@ class StageLowering {
       if (about.ranks.size() > 1) stage.group = group_of({about.ranks.begin(), about.ranks.end()});
     }
     return {};
+  }
+
+  /// Names of those that several regions have.
+  std::set<std::string> shared_parameters() const {
+    std::map<std::string, int> holders;
+    for (const StageGraph& stage : step_.stages)
+      for (const ValueId id : values_with_role(stage.graph, graph::ValueRole::kParameter))
+        ++holders[stage.graph.value(id).name];
+    std::set<std::string> shared;
+    for (const auto& [name, count] : holders)
+      if (count > 1) shared.insert(name);
+    return shared;
   }
 
   static std::int64_t input_number(const graph::Graph& model, const std::string& name) {
@@ -206,6 +226,12 @@ class StageLowering {
     }
   }
 
+  static void await_first(LoweredRank& rank) {
+    rank.first_bytes.clear();
+    for (const InstructionId send : std::exchange(rank.first_sends, {}))
+      rank.builder.wait_for(send);
+  }
+
   void write_operators() {
     struct Next {
       std::int64_t position;
@@ -218,25 +244,38 @@ class StageLowering {
         order.push_back({step_.stages[s].positions[op], s, op});
     std::sort(order.begin(), order.end());
     std::size_t passage = 0;
-    for (const Next& next : order) {
-      const StageGraph& stage = step_.stages[next.stage];
-      for (std::size_t member = 0; member < stage.ranks.size(); ++member) {
-        enter(stage.ranks[member], stage.tasks[next.op]);
-        ProgramBuilder& builder = ranks_[stage.ranks[member]].builder;
-        const std::size_t from = builder.instructions();
-        join_operands(next.stage, member, next.op);
-        if (stage.graph.ops[next.op].name == kSumReplicas)
-          sum_replicas(next.stage, member, next.op);
-        else
-          stages_[next.stage].writers[member].write(next.op);
-        builder.set_origins(from, stage.copies[next.op].of);
-      }
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      const Next& next = order[i];
+      gradients_->begin(next.position - 1);
+      write_operator_of(next.stage, next.op);
+      if (i + 1 < order.size() && order[i + 1].position == next.position &&
+          order[i + 1].stage == next.stage)
+        continue;
       for (; passage < step_.passages.size() && step_.passages[passage].position == next.position &&
              step_.passages[passage].from == next.stage;
            ++passage)
         pass_on(step_.passages[passage], forms_[passage]);
     }
+    gradients_->begin(order.empty() ? 0 : order.back().position);
     MOTLEY_CHECK(passage == step_.passages.size());
+  }
+
+  void write_operator_of(std::size_t s, std::size_t op) {
+    const StageGraph& stage = step_.stages[s];
+    for (std::size_t member = 0; member < stage.ranks.size(); ++member) {
+      enter(stage.ranks[member], stage.tasks[op]);
+      ProgramBuilder& builder = ranks_[stage.ranks[member]].builder;
+      // What a step passes on once may be large. Who reads it has it when gradients come back.
+      if (stage.tasks[op] > 0 && stage.graph.ops[op].direction == graph::Direction::kBackward)
+        await_first(ranks_[stage.ranks[member]]);
+      const std::size_t from = builder.instructions();
+      join_operands(s, member, op);
+      if (stage.graph.ops[op].name == kSumReplicas)
+        sum_replicas(s, member, op);
+      else
+        stages_[s].writers[member].write(op);
+      builder.set_origins(from, stage.copies[op].of);
+    }
   }
 
   /// Of what all replicas have a term, which each region has whole: over all its devices.
@@ -346,21 +385,29 @@ class StageLowering {
                                   ? seen_as(to, sent, shape, label)
                                   : transfer(sender, receiver, sent, std::move(shape), label));
     }
-    for (std::size_t to = 0; to < reader.ranks.size(); ++to)
+    const bool is_output =
+        std::any_of(reader.graph.outputs.begin(), reader.graph.outputs.end(),
+                    [&](const graph::Output& output) { return output.value == passage.read; });
+    for (std::size_t to = 0; to < reader.ranks.size(); ++to) {
       reads.received[to].emplace(passage.read, Received{&passage, form, std::move(got[to]), label});
+      if (is_output) join_received(passage.to, to, passage.read);
+    }
   }
 
   /// Received pieces become values in front of their first reader: what computes waits for all that
   /// it reads, and tasks before it need not.
   void join_operands(std::size_t s, std::size_t member, std::size_t op) {
+    graph::for_each_value(step_.stages[s].graph.ops[op].arguments,
+                          [&](ValueId value) { join_received(s, member, value); });
+  }
+
+  void join_received(std::size_t s, std::size_t member, ValueId value) {
     auto& received = stages_[s].received[member];
+    const auto found = received.find(value);
+    if (found == received.end()) return;
+    const Received each = std::move(received.extract(found).mapped());
     RankStep& rank = stages_[s].ranks[member];
-    graph::for_each_value(step_.stages[s].graph.ops[op].arguments, [&](ValueId value) {
-      const auto found = received.find(value);
-      if (found == received.end()) return;
-      const Received each = std::move(received.extract(found).mapped());
-      rank.set_value(value, join(rank, member, *each.passage, each.form, each.pieces, each.label));
-    });
+    rank.set_value(value, join(rank, member, *each.passage, each.form, each.pieces, each.label));
   }
 
   /// Sends from rank to rank: what the receiver gets.
@@ -369,14 +416,35 @@ class StageLowering {
     LoweredRank& out = ranks_[sender];
     LoweredRank& in = ranks_[receiver];
     const DType dtype = out.builder.buffer(sent).dtype;
-    out.sends.emplace_back(
-        out.task_ends.size(),
-        out.builder.send(sent, Rank(static_cast<std::int64_t>(receiver)), label));
+    note_send(out, sent, receiver, label);
     const InstructionId after = in.task_ends.size() < kTasksAhead
                                     ? InstructionId()
                                     : in.task_ends[in.task_ends.size() - kTasksAhead];
     return in.builder.receive(Rank(static_cast<std::int64_t>(sender)), dtype, std::move(shape),
                               after, label);
+  }
+
+  /// Sends it; what was sent two tasks ago has arrived, or is waited for. But what a step passes on
+  /// once may take much longer, and what is small waits behind it: that is there when gradients
+  /// come back.
+  static void note_send(LoweredRank& out, BufferId sent, std::size_t receiver,
+                        const std::string& label) {
+    const InstructionId send =
+        out.builder.send(sent, Rank(static_cast<std::int64_t>(receiver)), label);
+    const program::Buffer& buffer = out.builder.buffer(sent);
+    const BufferId root = buffer.view_of.is_none() ? sent : buffer.view_of;
+    const std::int64_t bytes = buffer.elements() * dtype_size(buffer.dtype);
+    const auto first = out.first_bytes.find(receiver);
+    if (program::is_persistent(out.builder.buffer(root).kind)) {
+      out.kept_sends.push_back(send);
+    } else if (out.task == 0) {
+      out.first_sends.push_back(send);
+      out.first_bytes[receiver] = std::max(out.first_bytes[receiver], bytes);
+    } else if (first != out.first_bytes.end() && bytes < first->second) {
+      out.first_sends.push_back(send);
+    } else {
+      out.sends.emplace_back(out.task_ends.size(), send);
+    }
   }
 
   static BufferId seen_as(RankStep& rank, BufferId x, const Shape& shape,
@@ -406,43 +474,102 @@ class StageLowering {
 
   // ---- outputs
 
-  Result<void> write_outputs() {
+  /// What is exchanged of gradients, and when: before anything is written.
+  Result<void> find_gradients() {
+    gradients_.emplace(
+        step_, GradientExchange::Target{
+                   .bucket_bytes = options_.bucket_bytes,
+                   .rank = [&](std::size_t s, std::size_t member) -> RankStep& {
+                     return stages_[s].ranks[member];
+                   },
+                   .update = [&](std::size_t s, std::size_t member) -> Update& {
+                     return stages_[s].writers[member].update();
+                   },
+                   .group = [&](const std::vector<std::size_t>& ranks) { return group_of(ranks); },
+                   .gradient =
+                       [&](const GradientExchange::Share& share) {
+                         return stages_[share.stage].writers[share.member].output(share.output);
+                       },
+                   .busy_until = [&](std::size_t rank) { return busy_until(rank); }});
+    for (std::size_t s = 0; s < stages_.size(); ++s) {
+      const std::vector<graph::Output>& outputs = step_.stages[s].graph.outputs;
+      for (std::size_t member = 0; member < step_.stages[s].ranks.size(); ++member)
+        for (std::size_t o = 0; o < outputs.size(); ++o) {
+          if (outputs[o].kind != graph::OutputKind::kGradient) continue;
+          const auto output = static_cast<std::int64_t>(o);
+          gradients_->add({.stage = s,
+                           .member = member,
+                           .rank = step_.stages[s].ranks[member],
+                           .output = output,
+                           .form = stages_[s].step->home(outputs[o].of),
+                           .is_term = stages_[s].step->outputs[o] == graph::kPartialForm,
+                           .ready = ready_at(s, o),
+                           .bucket = stages_[s].step->schedule.bucket_of(output)});
+        }
+    }
+    return gradients_->arrange();
+  }
+
+  /// Behind which position a region has one of its outputs in its form. What its devices exchange
+  /// for it is waited for at the end of its passes: before, that would hold up what others wait
+  /// for.
+  std::int64_t ready_at(std::size_t s, std::size_t output) const {
+    const StageGraph& stage = step_.stages[s];
+    const ShardedStep& step = *stages_[s].step;
+    const ValueId value = stage.graph.outputs[output].value;
+    const OpId producer = stage.graph.value(value).producer;
+    const bool is_there = stage.ranks.size() == 1 ||
+                          (step.schedule.bucket_of(static_cast<std::int64_t>(output)) < 0 &&
+                           step.is_home(value, step.outputs[output]));
+    if (is_there && !producer.is_none()) return stage.positions[producer.index()];
+    std::int64_t last = stage.positions.empty() ? 0 : stage.positions.back();
+    for (const Passage& passage : step_.passages)
+      if (passage.to == s && passage.read == value) last = std::max(last, passage.position);
+    return last;
+  }
+
+  /// A region's operators that exchange something share the transfer lane with the sums of
+  /// gradients. One of these in front of them would hold up the region's passes, and whoever waits
+  /// for these, for as long as it takes between hosts; behind them it waits for none.
+  std::int64_t busy_until(std::size_t rank) const {
+    std::int64_t last = 0;
+    for (std::size_t s = 0; s < stages_.size(); ++s) {
+      const StageGraph& stage = step_.stages[s];
+      const std::int64_t op = stages_[s].step->last_exchange;
+      if (op >= 0 && std::find(stage.ranks.begin(), stage.ranks.end(), rank) != stage.ranks.end())
+        last = std::max(last, stage.positions[static_cast<std::size_t>(op)]);
+    }
+    return last;
+  }
+
+  void write_outputs() {
     std::vector<std::vector<BufferId>> losses(ranks_.size());  // by rank: its terms
-    GradientExchange exchange(step_, names_.size());
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      enter(rank, step_.tasks);
+      await_first(ranks_[rank]);
+      for (const InstructionId send : ranks_[rank].kept_sends) ranks_[rank].builder.wait_for(send);
+    }
+    gradients_->finish();
     for (std::size_t s = 0; s < stages_.size(); ++s)
       for (std::size_t member = 0; member < step_.stages[s].ranks.size(); ++member) {
         const std::size_t rank = step_.stages[s].ranks[member];
         RankWriter& writer = stages_[s].writers[member];
-        enter(rank, step_.tasks);
-        std::vector<RankWriter::Given> given = writer.direct_outputs();
-        for (std::size_t b = 0; b < writer.buckets(); ++b)
-          for (const RankWriter::Given& each : writer.exchanged_outputs(b)) given.push_back(each);
-        for (const RankWriter::Given& each : given) {
-          const graph::Output& output =
-              step_.stages[s].graph.outputs[static_cast<std::size_t>(each.output)];
-          if (output.kind == graph::OutputKind::kGradient)
-            exchange.add(
-                {s, member, rank, output.of, each.value, stages_[s].step->home(output.of)});
-          else if (output.kind == graph::OutputKind::kLoss)
-            losses[rank].push_back(writer.rank().keep_once(each.value, "loss"));
-          else if (output.kind == graph::OutputKind::kMetric)
-            metrics_[output.name][rank] = writer.rank().keep_once(each.value, "metric");
+        const std::vector<graph::Output>& outputs = step_.stages[s].graph.outputs;
+        for (std::size_t o = 0; o < outputs.size(); ++o) {
+          if (outputs[o].kind == graph::OutputKind::kGradient || !graph::is_wanted(outputs[o]))
+            continue;
+          const RankWriter::Given given{static_cast<std::int64_t>(o),
+                                        writer.output(static_cast<std::int64_t>(o))};
+          if (outputs[o].kind == graph::OutputKind::kLoss)
+            losses[rank].push_back(writer.rank().keep_once(given.value, "loss"));
+          else if (outputs[o].kind == graph::OutputKind::kMetric)
+            metrics_[outputs[o].name][rank] = writer.rank().keep_once(given.value, "metric");
           else
-            writer.add_output(each);
+            writer.add_output(given);
         }
       }
-    MOTLEY_RETURN_IF_ERROR(exchange.run(
-        {.bucket_bytes = options_.bucket_bytes,
-         .rank = [&](std::size_t s, std::size_t member) -> RankStep& {
-           return stages_[s].ranks[member];
-         },
-         .update = [&](std::size_t s, std::size_t member) -> Update& {
-           return stages_[s].writers[member].update();
-         },
-         .group = [&](const std::vector<std::size_t>& ranks) { return group_of(ranks); }}));
-    finish_updates(exchange);
+    finish_updates();
     report(std::move(losses), share_metrics());
-    return {};
   }
 
   std::vector<std::size_t> all_ranks() const {
@@ -459,12 +586,12 @@ class StageLowering {
 
   /// Where the norm of all gradients counts, every device sums the squares of those that count
   /// here.
-  void finish_updates(GradientExchange& exchange) {
+  void finish_updates() {
     if (options_.recipe.needs_factor())
       for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
         ProgramBuilder& builder = ranks_[rank].builder;
         const std::string label = "gradient norm";
-        const std::vector<BufferId>& counted = exchange.counted(rank);
+        const std::vector<BufferId>& counted = gradients_->counted(rank);
         BufferId sum;
         if (counted.empty()) {
           sum = builder.make("aten::zeros", zeros_arguments({1}, DType::kF64), DType::kF64, {1},
@@ -609,6 +736,7 @@ class StageLowering {
   std::deque<LoweredStage> stages_;
   std::vector<Form> forms_;  // by passage: in which it travels
   std::deque<LoweredRank> ranks_;
+  std::optional<GradientExchange> gradients_;
   std::vector<program::Group> groups_;
   std::map<std::vector<std::size_t>, GroupId> group_ids_;
   std::vector<std::string> metric_names_;

@@ -81,6 +81,10 @@ class StageCutter {
     std::size_t op, stage;
     auto operator<=>(const Instance&) const = default;
   };
+  /// Where an operator stands in the order of the step.
+  struct Stand {
+    std::int64_t position, task;
+  };
   /// Key of a task: micro-batch, stage, pass, level.
   using TaskKey = std::tuple<std::int64_t, std::size_t, StageTask::Pass, std::int64_t>;
 
@@ -146,23 +150,27 @@ class StageCutter {
       for (const std::size_t stage : stages_of_[op])
         for_each_operand(op, stage, [&](ValueId value) { need(value, stage); });
     }
+    find_readers();
     share_updates();
+  }
+
+  void find_readers() {
+    readers_.resize(acc_.values.size());
+    for (std::size_t op = 0; op < acc_.ops.size(); ++op)
+      graph::for_each_value(acc_.ops[op].arguments, [&](ValueId value) {
+        readers_[value.index()].insert(stages_of_[op].begin(), stages_of_[op].end());
+      });
   }
 
   /// The new value of a buffer goes to all stages of the replica that have the buffer.
   void share_updates() {
-    std::vector<std::set<std::size_t>> readers(acc_.values.size());  // stages
-    for (std::size_t op = 0; op < acc_.ops.size(); ++op)
-      graph::for_each_value(acc_.ops[op].arguments, [&](ValueId value) {
-        readers[value.index()].insert(stages_of_[op].begin(), stages_of_[op].end());
-      });
     for (const Accumulation::Term& term : step_.accumulated.terms) {
       if (model_.outputs[term.output].kind != graph::OutputKind::kUpdate) continue;
       const ValueId source = source_of(model_.outputs[term.output].of);
       const std::size_t producer = producers_[term.value.index()];
       const std::size_t at = producer == kNowhere ? kNowhere : home(producer, term.replica);
       if (at == kNowhere) continue;
-      for (const std::size_t stage : readers[source.index()]) {
+      for (const std::size_t stage : readers_[source.index()]) {
         if (stage == at || step_.stages[stage].replica != term.replica) continue;
         passing_[{producer, at}].insert({term.value, stage});
         updated_.insert({term.output, stage, term.value});
@@ -357,11 +365,55 @@ class StageCutter {
   }
 
   void build_graphs() {
-    for (std::size_t position = 0; position < order_.size(); ++position)
-      add_operator(order_[position], static_cast<std::int64_t>(position), task_of_[position]);
+    for (const Accumulation::Term& term : step_.accumulated.terms) {
+      ++terms_left_[{term.output, stage_of(term)}];
+      if (producers_[term.value.index()] != kNowhere) terms_of_[term.value].push_back(term);
+    }
+    for (std::size_t position = 0; position < order_.size(); ++position) {
+      const Stand stand{static_cast<std::int64_t>(position), task_of_[position]};
+      add_operator(order_[position], stand);
+      // Before and behind all micro-batches each is a task of its own.
+      const bool is_between = stand.task > 0 && stand.task + 1 < step_.tasks;
+      if (is_between && position + 1 < order_.size() && task_of_[position + 1] == stand.task)
+        continue;
+      end_task(order_[position].stage, stand);
+    }
   }
 
-  void add_operator(const Instance& instance, std::int64_t position, std::int64_t task) {
+  /// Terms are added up, and given to others, behind what others may wait for.
+  void end_task(std::size_t stage, Stand stand) {
+    for (const Given& given : std::exchange(given_[stage], {}))
+      add_term(given.output, stage, given.value, stand);
+    for (const Accumulation::Term& term : std::exchange(made_terms_, {})) {
+      add_term(term.output, stage, here(term.value, stage), stand);
+      const std::optional<std::size_t> owner = owner_of(term);
+      if (--terms_left_.at({term.output, stage}) == 0 && owner) give_sum(term, *owner, stand);
+    }
+  }
+
+  /// A stage that has a term of a gradient and does not read the parameter has nothing to update:
+  /// the first stage of its replica that reads it gets the term. None: it is where it should be.
+  std::optional<std::size_t> owner_of(const Accumulation::Term& term) {
+    const graph::Output& output = model_.outputs[term.output];
+    if (output.kind != graph::OutputKind::kGradient) return std::nullopt;
+    const std::set<std::size_t>& readers = readers_[source_of(output.of).index()];
+    if (readers.contains(stage_of(term))) return std::nullopt;
+    const auto first = readers.lower_bound(first_stage_[term.replica]);
+    if (first == readers.end() || step_.stages[*first].replica != term.replica) return std::nullopt;
+    return *first;
+  }
+
+  void give_sum(const Accumulation::Term& term, std::size_t owner, Stand stand) {
+    const std::size_t from = stage_of(term);
+    const ValueId sum = sums_.extract({term.output, from}).mapped();
+    Value received = step_.stages[from].graph.value(sum);
+    received.producer = OpId();
+    const ValueId read = add_value(step_.stages[owner], std::move(received));
+    step_.passages.push_back({from, owner, sum, read, stand.position});
+    given_[owner].push_back({term.output, read});
+  }
+
+  void add_operator(const Instance& instance, Stand stand) {
     StageGraph& stage = step_.stages[instance.stage];
     Op made = acc_.ops[instance.op];
     if (made.name == kSumReplicas) made.arguments = {{own_term(instance.op, instance.stage)}};
@@ -376,8 +428,12 @@ class StageCutter {
     stage.graph.ops.push_back(std::move(made));
     stage.copies.push_back(step_.accumulated.copies[instance.op]);
     stage.origins.emplace_back(static_cast<std::int64_t>(instance.op));
-    stage.positions.push_back(position);
-    stage.tasks.push_back(task);
+    stage.positions.push_back(stand.position);
+    stage.tasks.push_back(stand.task);
+    for (const ValueId there : acc_.ops[instance.op].outputs)
+      if (const auto terms = terms_of_.find(there); terms != terms_of_.end())
+        for (const Accumulation::Term& term : terms->second)
+          if (stage_of(term) == instance.stage) made_terms_.push_back(term);
     const auto passing = passing_.find({instance.op, instance.stage});
     if (passing == passing_.end()) return;
     for (const auto& [value, to] : passing->second) {
@@ -386,7 +442,7 @@ class StageCutter {
       received.producer = OpId();
       const ValueId read = add_value(reader, std::move(received));
       reader.values[value] = read;
-      step_.passages.push_back({instance.stage, to, stage.values.at(value), read, position});
+      step_.passages.push_back({instance.stage, to, stage.values.at(value), read, stand.position});
     }
   }
 
@@ -415,14 +471,11 @@ class StageCutter {
     return found->second;
   }
 
-  /// An operator behind all others.
-  ValueId add_last(std::size_t s, const std::string& name, const std::string& overload,
-                   SymbolicArguments arguments, Value result, OpId beside) {
+  Stand behind_all() const { return {static_cast<std::int64_t>(order_.size()), step_.tasks - 1}; }
+
+  /// An operator behind those that the stage has so far.
+  ValueId add_to(std::size_t s, Op op, Value result, OpId beside, Stand stand) {
     StageGraph& stage = step_.stages[s];
-    Op op;
-    op.name = name;
-    op.overload = overload;
-    op.arguments = std::move(arguments);
     op.direction = graph::Direction::kBackward;
     if (!beside.is_none()) op.module = model_.op(beside).module;
     result.role = graph::ValueRole::kActivation;
@@ -437,34 +490,45 @@ class StageCutter {
     copy.beside = beside;
     stage.copies.push_back(copy);
     stage.origins.emplace_back();
-    stage.positions.push_back(static_cast<std::int64_t>(order_.size()));
-    stage.tasks.push_back(step_.tasks - 1);
+    stage.positions.push_back(stand.position);
+    stage.tasks.push_back(stand.task);
     return made;
   }
 
+  std::size_t stage_of(const Accumulation::Term& term) const {
+    const std::size_t producer = producers_[term.value.index()];
+    const std::size_t at = producer == kNowhere ? kNowhere : home(producer, term.replica);
+    return at == kNowhere ? first_stage_[term.replica] : at;
+  }
+
   /// Terms of one output in one stage become one.
+  void add_term(std::size_t output, std::size_t at, ValueId value, Stand stand) {
+    const auto [sum, is_new] = sums_.try_emplace({output, at}, value);
+    if (is_new) return;
+    Op op;
+    op.name = "aten::add";
+    op.overload = "Tensor";
+    op.arguments = {{sum->second}, {value}, {std::int64_t{1}}};
+    sum->second = add_to(at, std::move(op), step_.stages[at].graph.value(value),
+                         model_.value(model_.outputs[output].value).producer, stand);
+  }
+
   void add_outputs() {
-    std::map<std::pair<std::size_t, std::size_t>, ValueId> sums;  // output, stage
-    for (const Accumulation::Term& term : step_.accumulated.terms) {
-      const std::size_t producer = producers_[term.value.index()];
-      std::size_t at = producer == kNowhere ? kNowhere : home(producer, term.replica);
-      if (at == kNowhere) at = first_stage_[term.replica];
-      const ValueId value = here(term.value, at);
-      const auto [sum, is_new] = sums.try_emplace({term.output, at}, value);
-      if (is_new) continue;
-      const Value about = step_.stages[at].graph.value(value);
-      sum->second = add_last(at, "aten::add", "Tensor", {{sum->second}, {value}, {std::int64_t{1}}},
-                             about, model_.value(model_.outputs[term.output].value).producer);
-    }
+    for (const Accumulation::Term& term : step_.accumulated.terms)
+      if (producers_[term.value.index()] == kNowhere)
+        add_term(term.output, stage_of(term), here(term.value, stage_of(term)), behind_all());
+    for (std::size_t stage = 0; stage < step_.stages.size(); ++stage)
+      for (const Given& given : std::exchange(given_[stage], {}))
+        add_term(given.output, stage, given.value, behind_all());
     for (const auto& [output, stage, value] : updated_)
-      sums.try_emplace({output, stage}, here(value, stage));
+      sums_.try_emplace({output, stage}, here(value, stage));
     for (std::size_t o = 0; o < model_.outputs.size(); ++o) {
       const graph::Output& output = model_.outputs[o];
       if (output.kind == graph::OutputKind::kExtra) continue;
       for (std::size_t s = 0; s < step_.stages.size(); ++s) {
-        const auto sum = sums.find({o, s});
+        const auto sum = sums_.find({o, s});
         std::optional<ValueId> value;
-        if (sum != sums.end()) value = sum->second;
+        if (sum != sums_.end()) value = sum->second;
         add_output(s, output, value);
       }
     }
@@ -482,8 +546,10 @@ class StageCutter {
       if (!value && output.kind == graph::OutputKind::kUpdate) return;
       if (!value) {
         const SymbolicArgument none{NoneArgument{}};
-        value = add_last(s, "aten::zeros_like", "", {{made.of}, none, none, none, none, none},
-                         stage.graph.value(made.of), OpId());
+        Op zeros;
+        zeros.name = "aten::zeros_like";
+        zeros.arguments = {{made.of}, none, none, none, none, none};
+        value = add_to(s, std::move(zeros), stage.graph.value(made.of), OpId(), behind_all());
       }
     }
     if (!value) return;
@@ -518,10 +584,21 @@ class StageCutter {
   std::vector<std::size_t> first_stage_;          // by replica
   std::vector<std::size_t> producers_;            // by value of the accumulated graph
   std::vector<std::set<std::size_t>> stages_of_;  // by operator of it
+  std::vector<std::set<std::size_t>> readers_;    // by value of it: stages
   std::map<std::pair<std::size_t, std::size_t>, std::set<std::pair<ValueId, std::size_t>>>
       passing_;  // operator, stage -> value, reader
   /// Output, stage, value: new values of buffers that other stages have, too.
   std::set<std::tuple<std::size_t, std::size_t, ValueId>> updated_;
+  std::map<ValueId, std::vector<Accumulation::Term>> terms_of_;  // of the accumulated graph
+  std::map<std::pair<std::size_t, std::size_t>, std::size_t> terms_left_;  // output, stage
+  std::vector<Accumulation::Term> made_terms_;                             // by the current task
+  /// What other stages have given a stage, and is not added yet.
+  struct Given {
+    std::size_t output;
+    ValueId value;
+  };
+  std::map<std::size_t, std::vector<Given>> given_;              // by stage
+  std::map<std::pair<std::size_t, std::size_t>, ValueId> sums_;  // output, stage: of terms so far
   std::vector<Instance> first_, last_, order_;
   std::vector<std::int64_t> task_of_;   // by position
   std::map<ValueId, ValueId> sources_;  // of the model -> of the accumulated graph

@@ -82,8 +82,8 @@ class QuickestProgram {
   void add_unit(const StageSums& sums, std::size_t u) {
     auto kind = std::find(kinds_.begin(), kinds_.end(), tables_.alike[u]);
     if (kind == kinds_.end()) kind = kinds_.insert(kind, tables_.alike[u]);
-    TimedUnit& made = units_.emplace_back(TimedUnit{
-        u, costs_.units()[u].pool, static_cast<std::size_t>(kind - kinds_.begin()), {}});
+    TimedUnit& made = units_.emplace_back(
+        TimedUnit{u, costs_.units()[u].pool, static_cast<std::size_t>(kind - kinds_.begin()), {}});
     const WorkSums* odd = rest_ > 0 ? &sums.work(u, rest_) : nullptr;
     for (std::size_t i = 0; i <= layers_; ++i)
       made.all.push_back(static_cast<double>(full_) * tables_.work[u]->pass(0, i) +
@@ -121,7 +121,8 @@ class QuickestProgram {
     bool any = false;
     const std::size_t units = costs_.units().size();
     for (std::size_t next = 0; next < kinds_.size(); ++next) {
-      const double messages = question_.message_weight * tables_.messages[(end * units + kinds_[kind]) * units + kinds_[next]];
+      const double messages = question_.message_weight *
+                              tables_.messages[(end * units + kinds_[kind]) * units + kinds_[next]];
       const Suffix* suffix = &suffixes_[stages - 2][at(end, next, 0)];
       for (std::size_t count = 0; count < counts_; ++count) {
         const auto time = static_cast<float>(suffix[count].time + messages);
@@ -156,9 +157,9 @@ class QuickestProgram {
   /// The quickest whole replica of so many stages.
   std::optional<ReplicaShape> read(std::size_t stages) const {
     const auto whole = suffixes_.back().begin();  // those from layer 0 on come first
-    const auto best = std::min_element(
-        whole, whole + static_cast<std::ptrdiff_t>(kinds_.size() * counts_),
-        [](const Suffix& a, const Suffix& b) { return a.time < b.time; });
+    const auto best =
+        std::min_element(whole, whole + static_cast<std::ptrdiff_t>(kinds_.size() * counts_),
+                         [](const Suffix& a, const Suffix& b) { return a.time < b.time; });
     if (best->time == kNever) return std::nullopt;
     std::size_t used = static_cast<std::size_t>(best - whole) % counts_;
     ReplicaShape shape{{}, question_.micro_batch};

@@ -239,6 +239,13 @@ std::vector<Bucket> fill_buckets(const graph::Graph& graph, const std::vector<Re
   return buckets;
 }
 
+int Schedule::bucket_of(std::int64_t output) const {
+  for (std::size_t b = 0; b < buckets.size(); ++b)
+    for (const BucketItem& item : buckets[b].items)
+      if (item.output == output) return static_cast<int>(b);
+  return -1;
+}
+
 Schedule schedule_alone(const graph::Graph& graph) {
   Schedule schedule = empty_schedule(graph);
   const graph::Reach live = graph::find_live(graph);

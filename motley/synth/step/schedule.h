@@ -61,6 +61,9 @@ struct Schedule {
   std::vector<char> in_place;      ///< by value: nobody needs the partial sum any more
   std::vector<Bucket> buckets;     ///< in the order in which they become ready
   std::vector<std::int64_t> direct;  ///< outputs in no bucket, by position
+
+  /// In which bucket an output travels; -1: in none.
+  int bucket_of(std::int64_t output) const;
 };
 
 /// For a device alone: graph order, nothing summed, all outputs direct.

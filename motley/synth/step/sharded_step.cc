@@ -54,6 +54,7 @@ class StepPlanner {
                             step_.options.bucket_bytes);
     find_wanted();
     find_gathers();
+    if (step_.part != nullptr) find_last_exchange();
   }
 
  private:
@@ -81,9 +82,15 @@ class StepPlanner {
     for (std::size_t i = 0; i < graph_.ops.size(); ++i)
       step_.held.add(graph_.ops[i], step_.rules[i], sharding_.ops[i]);
     for (const graph::Output& output : graph_.outputs)
-      step_.outputs.push_back(output.kind == graph::OutputKind::kGradient
-                                  ? sharding_.sources[output.of.index()]
-                                  : graph::kWholeForm);
+      step_.outputs.push_back(output.kind != graph::OutputKind::kGradient ? graph::kWholeForm
+                              : stays_in_terms(output)                    ? graph::kPartialForm
+                                                       : sharding_.sources[output.of.index()]);
+  }
+
+  bool stays_in_terms(const graph::Output& gradient) const {
+    return step_.part != nullptr && step_.part->shared.contains(gradient.of) &&
+           sharding_.sources[gradient.of.index()] == graph::kWholeForm &&
+           home(gradient.value) == graph::kPartialForm;
   }
 
   const Form& home(ValueId value) const { return step_.home(value); }
@@ -168,6 +175,27 @@ class StepPlanner {
       const auto o = static_cast<std::size_t>(output);
       want(graph_.outputs[o].value, step_.outputs[o]);
     }
+  }
+
+  /// Also what operators exchange that are rewritten, as if all of these did.
+  void find_last_exchange() {
+    const auto changes = [&](ValueId value, const Form& form) {
+      return graph_.value(value).role == graph::ValueRole::kActivation &&
+             !step_.is_home(value, form) && home(value) != graph::kWholeForm;
+    };
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
+      const int factor = sharding_.ops[i].factor;
+      const bool is_rewritten =
+          factor >= 0 && step_.rules[i].factors[static_cast<std::size_t>(factor)].split ==
+                             graph::Split::kRewritten;
+      if (is_rewritten || std::any_of(uses_[i].begin(), uses_[i].end(),
+                                      [&](const Use& use) { return changes(use.value, use.form); }))
+        step_.last_exchange = static_cast<std::int64_t>(i);
+    }
+    for (const auto& [value, form] : step_.part->given)
+      if (changes(value, form))
+        step_.last_exchange =
+            std::max(step_.last_exchange, std::int64_t{graph_.value(value).producer.value});
   }
 
   void find_gathers() {

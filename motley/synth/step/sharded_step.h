@@ -1,5 +1,6 @@
 #pragma once
 
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -38,6 +39,9 @@ struct PartOfStep {
   std::vector<std::pair<ValueId, graph::Form>> given;
   /// Of its inputs, in order: which of all inputs each is.
   std::vector<std::int64_t> inputs;
+  /// Parameters that other parts have, too: where the gradient of a whole one is in terms, these
+  /// are summed together with those of the others.
+  std::set<ValueId> shared = {};
 };
 
 /// What lowering finds out about a sharded step before it knows a rank: the same for all.
@@ -57,6 +61,9 @@ struct ShardedStep {
   /// Parameters that are kept in parts and wanted whole, gathered together; `ready` is the position
   /// in the order of the first operator that wants one of them.
   std::vector<Bucket> gathers = {};
+  /// Of a part of a larger step: position in the order of the last operator that exchanges
+  /// something with the other devices on the way; -1: none does.
+  std::int64_t last_exchange = -1;
 
   /// Is what devices hold whole one device's number where each would compute its own
   /// (plan::Updates)?
