@@ -10,12 +10,14 @@
 
 #include "motley/graph/reach.h"
 #include "motley/graph/work.h"
+#include "motley/search/adding_up.h"
 #include "motley/search/layer_holds.h"
 #include "motley/search/split/step_price.h"
 #include "motley/search/spmd/spmd_planner.h"
 #include "motley/search/stage_ways.h"
 #include "motley/synth/lower_sharded.h"
 #include "motley/synth/sharded_plan.h"
+#include "motley/synth/stage_order.h"
 
 namespace motley::search {
 namespace {
@@ -71,24 +73,26 @@ Result<std::unique_ptr<ModelStageCosts>> ModelStageCosts::make(const PlannerInpu
     has_times = has_times ||
                 (!made->micro_batches_.empty() && made->knows(unit, made->micro_batches_.front()));
   if (!has_times) return usage_error("search.stages", "no device has times of the model's layers");
-  made->find_speeds();
   return made;
 }
 
-/// One device of each pool beside the fastest, at the largest micro-batch of which times are known,
-/// to two digits.
-void ModelStageCosts::find_speeds() {
-  std::vector<double> times(pools_.pools.size(), std::numeric_limits<double>::infinity());
-  for (std::size_t unit = 0; unit < units_.size(); ++unit) {
-    if (units_[unit].degree > 1 || !knows(unit, micro_batches_.back())) continue;
-    double& time = times[units_[unit].pool] = 0;
-    for (const LayerWork& layer : work(unit, micro_batches_.back()))
-      time += (layer.forward + layer.backward).value;
+double ModelStageCosts::speed(const PlannedStage& stage, std::int64_t micro_batch) const {
+  const auto [known, is_new] = order_seconds_.try_emplace(micro_batch);
+  if (is_new) {
+    known->second.assign(layers(), 0);
+    const graph::Reach live = graph::find_live(graph_);
+    for (std::size_t i = 0; i < graph_.ops.size(); ++i)
+      if (live.holds(i))
+        known->second[chain_.of_op[i]] += synth::order_seconds(
+            graph::op_work(graph_, OpId(static_cast<std::int64_t>(i)), {{"batch", micro_batch}}));
   }
-  const double least = *std::min_element(times.begin(), times.end());
-  for (const double time : times)
-    speeds_.push_back(std::isfinite(time) ? std::max(0.01, std::round(100 * least / time) / 100)
-                                          : 1);
+  double some = 0, here = 0;
+  const std::vector<LayerWork> work = this->work(stage.unit, micro_batch);
+  for (std::size_t l = stage.first; l < stage.end; ++l) {
+    some += known->second[l];
+    here += (work[l].forward + work[l].backward).value;
+  }
+  return some / (here * units_[stage.unit].degree);
 }
 
 /// Of each pool one device, and as many as there are in a host by powers of two.
@@ -134,9 +138,11 @@ Seconds ModelStageCosts::least_step() const {
     for (const std::int64_t batch : micro_batches_) {
       if (!knows(unit, batch)) continue;
       const std::vector<LayerWork> work = this->work(unit, batch);
+      // A step of one micro-batch adds up nothing.
+      const std::vector<Seconds>& sums = adding_up(unit);
       for (std::size_t l = 0; l < layers(); ++l)
-        least[l] = std::min(
-            least[l], (work[l].forward + work[l].backward).value / static_cast<double>(batch));
+        least[l] = std::min(least[l], (work[l].forward + work[l].backward - sums[l]).value /
+                                          static_cast<double>(batch));
     }
   }
   std::vector<double> prices(times.size(), 1);
@@ -171,7 +177,6 @@ plan::Region ModelStageCosts::region(const PlannedStage& stage,
                                      const std::vector<Recompute>& again) const {
   const plan::Region& ways = ways_[stage.unit];
   plan::Region made{devices(stage), ways.shares};
-  made.speed = speeds_[units_[stage.unit].pool];
   std::set<ValueId> parameters;  // that its operators read
   for (std::size_t i = 0; i < chain_.of_op.size(); ++i) {
     if (chain_.of_op[i] < stage.first || chain_.of_op[i] >= stage.end) continue;
@@ -401,7 +406,25 @@ std::optional<ModelStageCosts::LayerWorks> ModelStageCosts::time(std::size_t uni
   if (!times) return std::nullopt;
   const auto priced = price_program(program, group, model_, *times);
   if (!priced) return std::nullopt;
-  return spread(program.devices[0], priced->trace);
+  LayerWorks works = spread(program.devices[0], priced->trace);
+  const std::vector<Seconds>& sums = adding_up(unit);
+  for (std::vector<LayerWork>& layers : works)
+    for (std::size_t l = 0; l < layers.size(); ++l) layers[l].backward += sums[l];
+  return works;
+}
+
+/// Of the gradients of a micro-batch to those before, on the unit's first device.
+const std::vector<Seconds>& ModelStageCosts::adding_up(std::size_t unit) const {
+  const auto [known, is_new] = adding_up_.try_emplace(unit);
+  if (!is_new) return known->second;
+  const plan::Region& ways = ways_[unit];
+  known->second = find_adding_up(
+      graph_, chain_, model_,
+      {problem_.cluster->device(ways.devices.front()).name, units_[unit].degree,
+       [&](std::size_t op) {
+         return ways.operators.empty() ? nullptr : &ways.operators[short_.of_op[op].index()];
+       }});
+  return known->second;
 }
 
 /// What the compute lane does, and before it waits for, by layer; what a step has once by their

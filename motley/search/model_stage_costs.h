@@ -29,7 +29,8 @@ namespace motley::search {
 /// StageCosts of a model's own graph: layers of its chain (graph/layer_chain.h), each stage on one
 /// device or on several that are alike, in the ways of stage_ways.h. Times are those of the model's
 /// program for one micro-batch on the unit alone, simulated: what its compute lane does and waits
-/// for, layer by layer. So are bytes (layer_holds.h), and what both are if forward passes are done
+/// for, layer by layer, and what adds its gradients to those of others (adding_up.h). So are bytes
+/// (layer_holds.h), and what both are if forward passes are done
 /// again (recompute_choice.h). Of many layers that are alike a few are looked at
 /// (graph/short_graph.h).
 class ModelStageCosts : public StageCosts {
@@ -60,6 +61,12 @@ class ModelStageCosts : public StageCosts {
   std::vector<DeviceId> devices(const PlannedStage& stage) const;
   /// The stage as a region of a plan; `again`: by layer of the stage, how much is done again.
   plan::Region region(const PlannedStage& stage, const std::vector<Recompute>& again) const;
+  /// How fast the stage's devices are, by what its operators take on some device
+  /// (synth/stage_order.h) beside what they take there.
+  double speed(const PlannedStage& stage, std::int64_t micro_batch) const;
+  /// By layer: what it takes to add the gradients of a micro-batch to those before, which is in
+  /// work().
+  const std::vector<Seconds>& adding_up(std::size_t unit) const;
   /// What each layer holds if so much of it is done again.
   const std::vector<LayerBytes>& bytes_of(std::size_t unit, Recompute how) const;
   /// Plans again with less memory of a pool, where what a layer holds was underestimated.
@@ -85,7 +92,6 @@ class ModelStageCosts : public StageCosts {
         alone_(depths_ ? graph::ShortGraph() : graph::shorten(graph_, chain_, layers())),
         short_(depths_ ? depths_->searched : alone_) {}
   void add_units();
-  void find_speeds();
   void add_unit(std::size_t pool, plan::Region ways);
   void find_tied();
   void find_outputs();
@@ -111,7 +117,6 @@ class ModelStageCosts : public StageCosts {
   std::vector<char> once_;                             // by operator: a step has it once
   std::map<Recompute, std::vector<char>> done_again_;  // by operator (find_done_again)
   std::vector<Bytes> held_;                            // by unit
-  std::vector<double> speeds_;                         // by pool
   std::vector<std::int64_t> micro_batches_;
   std::int64_t ways_batch_ = 1;  // samples for which ways are found
   Recompute keeps_ = Recompute::kNothing, takes_ = Recompute::kNothing;
@@ -121,6 +126,8 @@ class ModelStageCosts : public StageCosts {
   std::vector<std::string> notes_;
   mutable std::map<std::pair<std::size_t, Recompute>, std::vector<LayerBytes>> bytes_;
   mutable std::map<std::pair<std::size_t, std::int64_t>, std::optional<LayerWorks>> times_;
+  mutable std::map<std::size_t, std::vector<Seconds>> adding_up_;      // by unit, then layer
+  mutable std::map<std::int64_t, std::vector<double>> order_seconds_;  // by micro-batch, then layer
   /// Of the first device of the first unit that has the same ways, by it and micro-batch.
   mutable std::map<std::pair<std::size_t, std::int64_t>, std::optional<program::Program>> programs_;
   mutable std::map<std::tuple<std::size_t, std::size_t, HopReach, std::int64_t>, std::optional<Hop>>

@@ -104,6 +104,7 @@ class StagePlanning {
       for (std::size_t s = 0; s < replica.stages.size(); ++s) {
         const PlannedStage& stage = replica.stages[s];
         plan::Region region = costs_.region(stage, again[r][s]);
+        region.speed = costs_.speed(stage, replica.micro_batch);
         if (replica.stages.size() > 1) {
           region.ahead = found.price.spans[r][s].in_flight;
           region.lag = find_lag(replica, s);
@@ -112,7 +113,20 @@ class StagePlanning {
       }
       plan.replicas.push_back(std::move(made));
     }
+    compare_speeds(plan);
     return plan;
+  }
+
+  /// Beside the fastest, to two digits; without stages they say nothing.
+  static void compare_speeds(plan::Plan& plan) {
+    double fastest = 0;
+    for (const plan::Replica& replica : plan.replicas)
+      for (const plan::Region& region : replica.regions) fastest = std::max(fastest, region.speed);
+    for (plan::Replica& replica : plan.replicas)
+      for (plan::Region& region : replica.regions)
+        region.speed = replica.regions.size() > 1
+                           ? std::max(0.01, std::round(100 * region.speed / fastest) / 100)
+                           : 1;
   }
 
   /// The longer of its messages from both neighbours beside its work on a micro-batch, to two

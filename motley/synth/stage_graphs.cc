@@ -324,13 +324,8 @@ class StageCutter {
     return {producer, at == kNowhere ? stage : at};
   }
 
-  /// Seconds on some device: what counts is how tasks compare.
   double work_of(std::size_t op) const {
-    constexpr double kFlops = 1e13, kBytes = 5e11;
-    const graph::Work work =
-        graph::op_work(acc_, OpId(static_cast<std::int64_t>(op)), graph::Sizes{});
-    return work.flops.value / kFlops +
-           static_cast<double>(work.bytes_read.value + work.bytes_written.value) / kBytes;
+    return order_seconds(graph::op_work(acc_, OpId(static_cast<std::int64_t>(op)), graph::Sizes{}));
   }
 
   std::vector<TaskPlace> task_places(const std::vector<StageTask>& tasks) const {

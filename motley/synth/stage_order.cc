@@ -142,6 +142,12 @@ class ListScheduler {
 
 }  // namespace
 
+double order_seconds(const graph::Work& work) {
+  constexpr double kFlops = 1e13, kBytes = 5e11;
+  return work.flops.value / kFlops +
+         static_cast<double>(work.bytes_read.value + work.bytes_written.value) / kBytes;
+}
+
 std::vector<std::size_t> order_tasks(const std::vector<StageTask>& tasks,
                                      const std::vector<TaskPlace>& regions) {
   return ListScheduler(tasks, regions).run();

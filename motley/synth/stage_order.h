@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "motley/graph/work.h"
+
 namespace motley::synth {
 
 /// What one region does of one micro-batch without waiting for others on the way: consecutive
@@ -21,6 +23,10 @@ struct StageTask {
   double work = 0;                 ///< time on the region's devices, in any unit
   std::vector<std::size_t> needs;  ///< tasks that come before
 };
+
+/// Seconds of an operator on some device, by which tasks are compared; a region's `speed` says how
+/// much faster its devices are.
+double order_seconds(const graph::Work& work);
 
 /// Who does the tasks of a region.
 struct TaskPlace {

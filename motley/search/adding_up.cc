@@ -1,0 +1,50 @@
+#include "motley/search/adding_up.h"
+
+#include <map>
+#include <utility>
+
+namespace motley::search {
+namespace {
+
+/// Adds two tensors of so many elements.
+program::Instruction make_sum(program::DeviceProgram& program, DType dtype, std::int64_t elements) {
+  const auto add_buffer = [&] {
+    program.buffers.push_back({program::BufferKind::kTemporary, dtype, {elements}});
+    return BufferId(static_cast<std::int64_t>(program.buffers.size()) - 1);
+  };
+  program::Instruction sum{Lane::kCompute, "aten::add", "Tensor"};
+  sum.arguments = {{add_buffer()}, {add_buffer()}, {std::int64_t{1}}};
+  sum.outputs = {add_buffer()};
+  return sum;
+}
+
+}  // namespace
+
+std::vector<Seconds> find_adding_up(const graph::Graph& graph, const graph::LayerChain& chain,
+                                    const cost::ProfileCost& model, const SharingDevice& device) {
+  program::DeviceProgram program{device.name, 1};
+  std::map<std::pair<DType, std::int64_t>, std::size_t> known;  // -> instruction
+  std::vector<std::pair<std::size_t, std::size_t>> sums;        // layer, instruction
+  for (const graph::Output& output : graph.outputs) {
+    if (output.kind != graph::OutputKind::kGradient) continue;
+    const graph::Value& gradient = graph.value(output.value);
+    if (gradient.producer.is_none()) continue;
+    const std::size_t op = gradient.producer.index();
+    std::int64_t elements =
+        graph::value_bytes(graph.value(output.of), {}) / dtype_size(graph.value(output.of).dtype);
+    const plan::OperatorSplit* split = device.split_of(op);
+    if (split != nullptr && split->factor >= 0)
+      elements = (elements + device.degree - 1) / device.degree;
+    const auto [at, is_new] =
+        known.try_emplace({gradient.dtype, elements}, program.instructions.size());
+    if (is_new) program.instructions.push_back(make_sum(program, gradient.dtype, elements));
+    sums.emplace_back(chain.of_op[op], at->second);
+  }
+  std::vector<Seconds> seconds(chain.names.size());
+  const auto times = model.times(program);
+  if (!times) return seconds;
+  for (const auto& [layer, instruction] : sums) seconds[layer] += times->seconds[instruction];
+  return seconds;
+}
+
+}  // namespace motley::search

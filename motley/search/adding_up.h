@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "motley/cost/profile_cost.h"
+#include "motley/graph/graph.h"
+#include "motley/graph/layer_chain.h"
+#include "motley/plan/operator_split.h"
+
+namespace motley::search {
+
+/// One of several alike devices that share a model's operators in even parts.
+struct SharingDevice {
+  std::string name;
+  std::int64_t degree = 1;
+  /// How an operator is split; null: not at all.
+  std::function<const plan::OperatorSplit*(std::size_t op)> split_of;
+};
+
+/// What it takes a device to add the gradients of a further micro-batch to those before, by layer:
+/// of each parameter all, or its part where the operator that makes the gradient is split so. 0
+/// where nobody knows.
+std::vector<Seconds> find_adding_up(const graph::Graph& graph, const graph::LayerChain& chain,
+                                    const cost::ProfileCost& model, const SharingDevice& device);
+
+}  // namespace motley::search
