@@ -151,6 +151,16 @@ def test_replicas_cut_into_regions_at_random_equal_one(case, name):
         case.check(case.run(("2,3,1", "1,1,2,2")[seed % 2], f"stages={seed}", *(["512"] if seed % 3 else [])), loss, state)
 
 
+def test_a_term_counts_on_a_device_without_a_part(case):
+    """Of a product's contraction one device has no part; of the sum to which it is added it has a term."""
+    case = case("products")
+    loss, state = case.eager()
+    text = case.lower("2,3,1", "stages=10", "512")
+    devices = text.split("\ndevice ")[1:]
+    assert all("aten::baddbmm" in device for device in devices) and ", 0]" in text
+    case.check(run_program(text, case.tensors, case.inputs), loss, state)
+
+
 # By model: what needs all samples at once.
 TOGETHER = {
     "without_rules": "operator aten::_cdist_forward in module ''",

@@ -2,11 +2,14 @@
 models that fit no device, and what such a run leaves behind."""
 
 import json
+import re
 import sys
 
 import pytest
 from conftest import SLOW
 from parity import LIMIT, NAMES, Family, differences
+
+from motley.model_file import read_model_file
 
 THREE = """
 schema = "motley.cluster/1"
@@ -118,6 +121,38 @@ def test_a_model_that_fits_no_device_trains(motley, profiled, environment, tmp_p
     assert other.code == 0 and other.stdout.count("slots=1") == len(outcome.json["devices"])
     wrong = motley("export-plan", path, "-m", family.path, "-C", cluster, "--to", "megatrom")
     assert wrong.code == 2 and "did you mean 'megatron'" in wrong.stderr
+
+
+def regions_with(plan, operator):
+    """Of each replica: which region has the operator."""
+    found = []
+    for replica in plan["replicas"]:
+        for i, region in enumerate(replica["regions"]):
+            ranges = [[int(each) for each in text.split("-")] for text in region.get("covers", [])]
+            if any(first <= operator <= last for first, last in ranges):
+                found.append(i)
+    return found
+
+
+def test_a_tied_weight_is_one_stages(motley, profiled, environment, tmp_path):
+    """The head reads a view of the embedding's weight, which it is given: it keeps no copy, and the result is
+    that of one device."""
+    cluster = tmp_path / "small.toml"
+    cluster.write_text(THREE.format("560KiB", "520KiB", "480KiB"))
+    family = Family("gpt_tied", tmp_path, cluster, environment)
+    flags = ["--optimizer", "adamw", "--eps", 1e-3, "--clip-norm", 0.5]
+    found = family.run("stages", 3, "--planner", "stages", *flags)
+    plan = family.plan("stages")
+    assert has_stages(plan)
+    operators = [line for line in read_model_file(family.path)[0].splitlines() if line.startswith("op ")]
+    parameter = re.search(r'param (%\d+): \S+ \[?.*"wte.weight"', read_model_file(family.path)[0])[1]
+    readers = [i for i, line in enumerate(operators) if f"({parameter}," in line or f"({parameter})" in line]
+    assert len(readers) > 1
+    assert len({tuple(regions_with(plan, reader)) for reader in readers}) == 1, (plan, readers)
+    cluster.write_text(THREE.format("1GiB", "1GiB", "1GiB"))
+    whole = family.run("whole", 3, "--planner", "split", *flags)
+    loss, worst, where = differences(found, whole)
+    assert loss < 1e-4 and worst < 1e-3, (loss, worst, where)  # Adam divides by what rounding moves
 
 
 ONE = """

@@ -52,7 +52,7 @@ class StagePlanning {
       MOTLEY_RETURN_IF_ERROR(plan_in_rounds(kMemoryRounds));
     }
     if (!outcome_.plan) outcome_.why.insert(outcome_.why.end(), refused_.begin(), refused_.end());
-    MOTLEY_RETURN_IF_ERROR(give_tied());
+    MOTLEY_RETURN_IF_ERROR(keep_tied());
     return put_weights_off();
   }
 
@@ -182,10 +182,12 @@ class StagePlanning {
     std::map<DeviceId, Bytes> lacking;  // with nothing done again
     double step = 0;
     for (int tried = 0; tried <= kMostRepairs; ++tried) {
-      const plan::Plan plan = translate(found, again);
+      const plan::Plan apart = translate(found, again);
+      plan::Plan plan = costs_.tied() ? give_tied_weights(*inputs_.graph, apart) : apart;
       if (std::find(seen_.begin(), seen_.end(), plan) != seen_.end()) return {};
       seen_.push_back(plan);
-      const auto price = inputs_.evaluator->price(plan);
+      auto price = inputs_.evaluator->price(plan);
+      if (!price && plan != apart) price = inputs_.evaluator->price(plan = apart);
       if (!price) {
         // Not every graph can be cut into micro-batches, nor what is split so for each number of
         // them.
@@ -197,7 +199,11 @@ class StagePlanning {
       }
       ++outcome_.considered;
       const std::map<DeviceId, Bytes> missing = find_missing(plan, *price);
-      if (missing.empty()) return take(found, plan, *price);
+      if (missing.empty()) {
+        MOTLEY_RETURN_IF_ERROR(take(found, plan, *price));
+        if (outcome_.plan == plan) apart_ = apart;
+        return {};
+      }
       if (tried == 0) {
         step = price->step.value;
         lacking = missing;
@@ -251,11 +257,9 @@ class StagePlanning {
     return try_instead(plan);
   }
 
-  /// A weight of two stages may be one's.
-  Result<void> give_tied() {
-    if (!best_ || !costs_.tied()) return {};
-    return try_instead(give_tied_weights(*inputs_.graph, *outcome_.plan));
-  }
+  /// A weight of two stages is one's so far. Where what is made of it crosses slowly both may have
+  /// it.
+  Result<void> keep_tied() { return best_ && apart_ ? try_instead(*apart_) : Result<void>(); }
 
   /// The same stages in another way.
   Result<void> try_instead(const plan::Plan& plan) {
@@ -346,6 +350,7 @@ class StagePlanning {
   std::vector<plan::Plan> seen_;           // that were priced
   std::set<std::string> refused_;          // why plans cannot be run
   std::optional<PricedStagePlan> best_;    // whose program the outcome has; none: another plan's
+  std::optional<plan::Plan> apart_;        // the same with tied weights where they are read
   bool is_worth_more_ = false;             // does something lack memory that is quicker?
   std::map<std::size_t, double> lacking_;  // pool -> the part of its memory that a plan may use
 };

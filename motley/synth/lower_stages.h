@@ -23,10 +23,11 @@ struct StageRanks {
 /// Each region's graph is lowered as a sharding over its devices. A value goes from the devices of
 /// the region that makes it to those of one that reads it by sends and receives, every part once:
 /// cut along a dimension as the maker has it, or as the readers are many, and put together again by
-/// the readers' own exchanges. Gradients are summed over all that hold a parameter by intervals in
-/// which the holders are the same; loss and wish to stop over all devices. Every device does what
-/// it does in one order of the whole step, so that none waits for another in a circle; a receive
-/// may begin two tasks ahead, and a send's buffer is free two tasks later.
+/// the readers' own exchanges. Gradients are summed over all that hold a parameter, as soon as they
+/// have them, by intervals in which the holders are the same; loss and wish to stop over all
+/// devices. Every device does what it does in one order of the whole step, so that none waits for
+/// another in a circle; a receive may begin two tasks ahead, and a send's buffer is free two tasks
+/// later, of what a step sends once when gradients come back.
 ///
 /// Metrics are numbers that one region has whole: all devices report them.
 ///

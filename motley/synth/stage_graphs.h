@@ -50,10 +50,10 @@ struct StagedStep {
 };
 
 /// A verified plan with stages (plan::has_stages), of whose devices `members` has the ranks. Every
-/// output of the model that is a sum becomes
-/// an output of each region that has a term of it, and a gradient of each that has the parameter.
-/// Stale errors where the regions lack an operator that is wanted or have one that the model lacks;
-/// those of accumulate_replicas.
+/// output of the model that is a sum becomes an output of each region that has a term of it, and a
+/// gradient of each that reads the parameter: terms of others pass to the first of the replica that
+/// does. Stale errors where the regions lack an operator that is wanted or have one that the model
+/// lacks; those of accumulate_replicas.
 Result<StagedStep> cut_into_stages(const graph::Graph& graph, const plan::Plan& plan,
                                    const std::vector<plan::Member>& members);
 

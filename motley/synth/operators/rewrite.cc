@@ -42,7 +42,10 @@ void write_operator(RankStep& rank, OpId id) {
   MOTLEY_CHECK(!is_rewritten || rewrite != nullptr);
   if (rewrite != nullptr && (is_rewritten || rewrite->when == Rewrite::When::kAlways))
     return rewrite->write(op);
-  if (op.part() == 0) return write_nothing(op);
+  // A term that is added to a product counts without a part of the product, too.
+  const bool has_term = (op.op().name == "aten::addmm" || op.op().name == "aten::baddbmm") &&
+                        op.strategy().operands.front() == graph::kPartialForm;
+  if (op.part() == 0 && !has_term) return write_nothing(op);
   write_plain(op, op.split() == graph::Split::kMean ? op.part() : 1);
 }
 
