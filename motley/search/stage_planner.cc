@@ -22,6 +22,8 @@ namespace motley::search {
 
 namespace {
 
+/// What is looked for is shapes, which their programs then price, not a bound.
+constexpr StageSearchEffort kSearchEffort{.precision = 0.03, .leap = 1.25};
 constexpr int kMemoryRounds = 4;          // of planning again with less memory
 constexpr std::size_t kMostPrograms = 4;  // plans of a round, by their programs
 /// What several devices exchange in one micro-batch alone is partly hidden beside others.
@@ -61,7 +63,8 @@ class StagePlanning {
   Result<void> plan_in_rounds(int rounds) {
     sums_.emplace(costs_);
     for (int round = 0; round < rounds; ++round) {
-      MOTLEY_ASSIGN(const StageOutcome found, find_({&costs_, problem_.global_batch, {}, false}));
+      MOTLEY_ASSIGN(const StageOutcome found,
+                    find_({&costs_, problem_.global_batch, {}, false, kSearchEffort}));
       if (!found.best) {
         for (const std::string& why : found.why)
           if (!outcome_.plan && round == 0) refused_.insert("in stages: " + why);
