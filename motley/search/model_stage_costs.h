@@ -60,6 +60,8 @@ class ModelStageCosts : public StageCosts {
   std::vector<DeviceId> devices(const PlannedStage& stage) const;
   /// The stage as a region of a plan; `again`: by layer of the stage, how much is done again.
   plan::Region region(const PlannedStage& stage, const std::vector<Recompute>& again) const;
+  /// What they take if so much is done again; the unit knows the micro-batch.
+  std::vector<LayerWork> work_of(std::size_t unit, std::int64_t micro_batch, Recompute how) const;
   /// What each layer holds if so much of it is done again.
   const std::vector<LayerBytes>& bytes_of(std::size_t unit, Recompute how) const;
   /// Plans again with less memory of a pool, where what a layer holds was underestimated.
