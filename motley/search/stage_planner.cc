@@ -22,8 +22,6 @@ namespace motley::search {
 
 namespace {
 
-/// What is looked for is shapes, which their programs then price, not a bound.
-constexpr StageSearchEffort kSearchEffort{.precision = 0.03, .leap = 1.25};
 constexpr int kMemoryRounds = 4;          // of planning again with less memory
 constexpr std::size_t kMostPrograms = 4;  // plans of a round, by their programs
 /// What several devices exchange in one micro-batch alone is partly hidden beside others.
@@ -35,7 +33,7 @@ constexpr int kMostRepairs = 3;  // of what lacks memory
 constexpr double kWorthFilling = 0.03;
 /// Of the best plan, that may be improved: with more memory used, if so much of it is left; with
 /// gradients of weights put off.
-constexpr double kWorthUsing = 1.05, kMuchLeft = 0.02, kWorthPuttingOff = 1.02;
+constexpr double kWorthUsing = 1.05, kMuchLeft = 0.01, kWorthPuttingOff = 1.02;
 constexpr std::size_t kMostPutOff = 2;
 /// By how much quicker what lacks memory has to be, for which it is planned again with less.
 constexpr double kWorthPlanningAgain = 0.02;
@@ -67,8 +65,7 @@ class StagePlanning {
   Result<void> plan_in_rounds(int rounds) {
     sums_.emplace(costs_);
     for (int round = 0; round < rounds; ++round) {
-      MOTLEY_ASSIGN(const StageOutcome found,
-                    find_({&costs_, problem_.global_batch, {}, false, kSearchEffort}));
+      MOTLEY_ASSIGN(const StageOutcome found, find_({&costs_, problem_.global_batch, {}, false}));
       if (!found.best) {
         for (const std::string& why : found.why)
           if (!outcome_.plan && round == 0) refused_.insert("in stages: " + why);

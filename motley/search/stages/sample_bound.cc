@@ -6,8 +6,9 @@
 namespace motley::search {
 namespace {
 
-constexpr double kLeap = 1.15;          // costs above so many times the samples need not be known
-constexpr int kMostGenerations = 200;   // of column generation; then what is known counts
+constexpr double kLeap = 1.15;         // costs above so many times the samples need not be known
+constexpr int kMostGenerations = 200;  // of column generation; then what is known counts
+constexpr double kCollectLeap = 1.03;
 constexpr double kSamplesSlack = 1e-6;  // of the samples: what is this near counts as possible
 constexpr double kDear = 1e12;          // a price that nobody pays
 
@@ -117,7 +118,7 @@ void SampleBound::seed(double seconds, std::int64_t samples) {
 }
 
 void SampleBound::collect(double seconds, std::int64_t samples, const std::vector<double>& prices) {
-  found_leap_ = collect_leap_;
+  found_leap_ = kCollectLeap;
   for (const std::int64_t micro : search_->sums().costs().micro_batches())
     price_batch(seconds, samples, micro, prices);
   found_leap_ = kFoundLeap;

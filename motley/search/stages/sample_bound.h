@@ -47,14 +47,9 @@ class ShapeColumns {
 /// than is asked for they are scaled up to what is asked for first, which makes these leaps long.
 class SampleBound {
  public:
-  /// `most_replicas`: of the plans asked for; `collect_leap`: from one number of samples for which
-  /// shapes are collected to the next.
-  SampleBound(const ShapeSearch& search, ShapeColumns& columns, double most_replicas,
-              double collect_leap = 1.03)
-      : search_(&search),
-        columns_(&columns),
-        most_replicas_(most_replicas),
-        collect_leap_(collect_leap) {}
+  /// `most_replicas`: of the plans asked for.
+  SampleBound(const ShapeSearch& search, ShapeColumns& columns, double most_replicas)
+      : search_(&search), columns_(&columns), most_replicas_(most_replicas) {}
 
   /// Each pool's best shapes alone, as a start: done by what follows where no shape is known.
   void seed(double seconds, std::int64_t samples);
@@ -75,7 +70,7 @@ class SampleBound {
 
   const ShapeSearch* search_;
   ShapeColumns* columns_;
-  double most_replicas_, collect_leap_;
+  double most_replicas_;
   std::int64_t programs_ = 0;
   bool is_seeded_ = false;
   std::size_t next_batch_ = 0;  // where shapes were found last

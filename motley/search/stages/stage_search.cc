@@ -21,6 +21,8 @@ namespace {
 constexpr double kGrowth = 1.3;  // of a time that is too short
 /// Seconds that no step takes: what takes so long cannot be done, as where a link is missing.
 constexpr double kTooLong = 1e15;
+constexpr double kBoundPrecision =
+    5e-3;                          // between a time that is proved impossible and one that is not
 constexpr double kDescent = 0.02;  // of a time that is long enough
 constexpr double kReseed = 4;      // times the least time, from where on shapes are looked for anew
 constexpr double kOptimalGap = 1e-3;
@@ -57,7 +59,7 @@ struct Bracket {
 
 /// From where the shapes known so far are enough downwards, as long as it goes: questions that are
 /// answered yes are cheap, a no has to be proved.
-Bracket descend(SampleBound& bound, double least, std::int64_t samples, double precision) {
+Bracket descend(SampleBound& bound, double least, std::int64_t samples) {
   Bracket bracket{least, least, {}};
   while (!bound.is_known_possible(bracket.possible, samples)) {
     bracket.possible *= kGrowth;
@@ -69,12 +71,12 @@ Bracket descend(SampleBound& bound, double least, std::int64_t samples, double p
     if (bracket.possible > kReseed * least) bound.seed(bracket.possible, samples);
   }
   double below = bracket.possible / kGrowth;
-  while (bracket.possible > below * (1 + precision)) {
+  while (bracket.possible > below * (1 + kBoundPrecision)) {
     const double middle = std::sqrt(bracket.possible * below);
     (bound.is_known_possible(middle, samples) ? bracket.possible : below) = middle;
   }
   bracket.answer = bound.ask(bracket.possible, samples);
-  for (double step = kDescent; bracket.possible > bracket.impossible * (1 + precision);) {
+  for (double step = kDescent; bracket.possible > bracket.impossible * (1 + kBoundPrecision);) {
     const double tried =
         std::max(bracket.possible / (1 + step), std::sqrt(bracket.impossible * bracket.possible));
     SampleAnswer answer = bound.ask(tried, samples);
@@ -228,15 +230,14 @@ Bracket StageSearch::find_bound(double least) {
   Bracket start;
   for (std::size_t i = classes_.size(); i-- > 0;) {
     const ShapeSearch search(sums_, {classes_[i].rounds}, question_.limits);
-    SampleBound bound(search, columns_, classes_[i].most, question_.effort.leap);
+    SampleBound bound(search, columns_, classes_[i].most);
     if (i + 1 == classes_.size()) {
-      start = descend(bound, least, question_.global_batch, question_.effort.precision);
+      start = descend(bound, least, question_.global_batch);
       if (start.possible >= kTooLong) return start;
       outcome_.lower_bound = Seconds(start.impossible);
     } else if (bound.ask(outcome_.lower_bound.value, question_.global_batch).is_possible) {
       // Fewer replicas are quicker.
-      const double impossible =
-          descend(bound, least, question_.global_batch, question_.effort.precision).impossible;
+      const double impossible = descend(bound, least, question_.global_batch).impossible;
       outcome_.lower_bound = std::min(outcome_.lower_bound, Seconds(impossible));
     }
     outcome_.programs += bound.programs();
@@ -246,7 +247,7 @@ Bracket StageSearch::find_bound(double least) {
     ShapeLimits limits = question_.limits;
     limits.most_stages = std::min(limits.most_stages, stages);
     const ShapeSearch search(sums_, {classes_.back().rounds}, limits);
-    SampleBound bound(search, columns_, classes_.back().most, question_.effort.leap);
+    SampleBound bound(search, columns_, classes_.back().most);
     for (std::size_t i = 0; i < prices.size(); ++i) prices[i] = kDiscount * start.answer.prices[i];
     bound.collect(start.possible, question_.global_batch, prices);
     outcome_.programs += bound.programs();

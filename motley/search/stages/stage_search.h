@@ -12,19 +12,12 @@
 
 namespace motley::search {
 
-/// How finely it is searched.
-struct StageSearchEffort {
-  double precision = 5e-3;  ///< between a time that is proved impossible and one that is not
-  double leap = 1.03;  ///< from one number of samples for which shapes are collected to the next
-};
-
 /// Which plan of stages takes the least time? The costs are not owned.
 struct StageQuestion {
   const StageCosts* costs = nullptr;
   std::int64_t global_batch = 0;
   ShapeLimits limits;          ///< narrower spaces, to compare with
   bool equal_samples = false;  ///< all replicas get the same number of samples, rounded up
-  StageSearchEffort effort;
 };
 
 enum class StageReason {
