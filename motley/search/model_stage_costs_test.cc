@@ -100,6 +100,25 @@ TEST_F(ModelStageCostsTest, MemoryIsSavedLayerByLayer) {
   EXPECT_EQ(again.back(), Recompute::kNothing);  // its backward pass comes at once
 }
 
+// What there is room for is not done again: all of it, or as much as fits.
+TEST_F(ModelStageCostsTest, SpareMemoryIsUsedLayerByLayer) {
+  ASSERT_NE(costs_, nullptr);
+  const std::size_t layers = costs_->layers();
+  const PlannedStage all{0, layers, 0, 0, 0};
+  const KeptSamples samples{kBatch, 1};
+  const std::vector<Recompute> everything(layers, Recompute::kAll);
+  const std::int64_t least = held_by(*costs_, all, samples, everything).value,
+                     most = held_by(*costs_, all, samples, nothing(layers)).value;
+  ASSERT_GT(most, least);
+  std::vector<Recompute> again = everything;
+  EXPECT_FALSE(use_memory(*costs_, all, samples, Bytes(-1), again));
+  EXPECT_EQ(again, everything);
+  EXPECT_TRUE(use_memory(*costs_, all, samples, Bytes((most - least) / 2), again));
+  EXPECT_LE(held_by(*costs_, all, samples, again).value, least + (most - least) / 2);
+  EXPECT_TRUE(use_memory(*costs_, all, samples, Bytes(most - least), again));
+  EXPECT_EQ(again, nothing(layers));
+}
+
 // A stage of several devices has its operators' ways, and its parameters' alone.
 TEST_F(ModelStageCostsTest, RegionsHaveWhatTheirLayersHave) {
   ASSERT_NE(costs_, nullptr);

@@ -229,6 +229,7 @@ class StageCutter {
   };
 
   void find_order() {
+    works_.assign(model_.ops.size(), {-1, 0});
     Spots spots = find_spots();
     put_off(spots);
     find_late(spots);
@@ -346,12 +347,18 @@ class StageCutter {
   }
 
   /// Seconds on some device: what counts is how tasks compare.
-  double work_of(std::size_t op) const {
+  double work_of(std::size_t op) {
     constexpr double kFlops = 1e13, kBytes = 5e11;
+    const Copy& copy = accumulated_.copies[op];
+    std::pair<std::int64_t, double> none{-1, 0},
+        &known = copy.of.is_none() ? none : works_[copy.of.index()];
+    if (known.first == copy.stretch.count) return known.second;
     const graph::Work work =
         graph::op_work(acc_, OpId(static_cast<std::int64_t>(op)), graph::Sizes{});
-    return work.flops.value / kFlops +
-           static_cast<double>(work.bytes_read.value + work.bytes_written.value) / kBytes;
+    known = {copy.stretch.count,
+             work.flops.value / kFlops +
+                 static_cast<double>(work.bytes_read.value + work.bytes_written.value) / kBytes};
+    return known.second;
   }
 
   std::vector<TaskPlace> task_places(const std::vector<StageTask>& tasks) const {
@@ -565,6 +572,8 @@ class StageCutter {
   /// stages.
   std::vector<std::pair<std::size_t, ValueId>> places_;
   std::map<std::pair<ValueId, std::size_t>, ValueId> other_places_;
+  /// By operator of the model the work of its last copy, for how many samples.
+  std::vector<std::pair<std::int64_t, double>> works_;
   std::vector<std::int64_t> task_of_;   // by position
   std::map<ValueId, ValueId> sources_;  // of the model -> of the accumulated graph
 };
