@@ -186,12 +186,15 @@ class StageLowering {
     AlikeRanks alike(names_.size());
     for (std::size_t rank = 0; rank < names_.size(); ++rank) alike.note(rank, classes[rank]);
     for (std::size_t s = 0; s < stages_.size(); ++s) {
+      const std::set<std::int64_t> extents = cut_extents(stages_[s].found.sharding);
       const std::vector<double>& shares = stages_[s].found.sharding.shares;
       for (std::size_t member = 0; member < shares.size(); ++member) {
         const std::size_t rank = step_.stages[s].ranks[member];
         const auto equal = std::find(shares.begin(), shares.end(), shares[member]);
         alike.note(rank, static_cast<std::int64_t>(s));
         alike.note(rank, equal - shares.begin());
+        for (const std::int64_t extent : extents)
+          alike.note(rank, stages_[s].parts->of(extent)[member]);
         // What counts once is its keeper's, or the first one's.
         alike.note(rank, member == stages_[s].parts->keeper() ? 1 : 0);
         alike.note(rank, member == 0 ? 1 : 0);
@@ -204,6 +207,20 @@ class StageLowering {
                    {static_cast<std::int64_t>(p), piece.end - piece.begin});
     join_holders(alike);
     return alike.find();
+  }
+
+  static std::set<std::int64_t> cut_extents(const Sharding& sharding) {
+    std::set<std::int64_t> extents;
+    const auto add = [&](const std::vector<Form>& forms) {
+      for (const Form& form : forms)
+        if (form.kind == FormKind::kSharded) extents.insert(form.extent);
+    };
+    add(sharding.sources);
+    for (const graph::Strategy& strategy : sharding.ops) {
+      add(strategy.operands);
+      add(strategy.results);
+    }
+    return extents;
   }
 
   /// Parameters of several regions: whoever has the same rows sums their gradients. What nobody has
