@@ -358,8 +358,13 @@ bool ModelStageCosts::knows(std::size_t unit, std::int64_t micro_batch) const {
 }
 
 std::vector<LayerWork> ModelStageCosts::work(std::size_t unit, std::int64_t micro_batch) const {
+  return work_of(unit, micro_batch, takes_);
+}
+
+std::vector<LayerWork> ModelStageCosts::work_of(std::size_t unit, std::int64_t micro_batch,
+                                                Recompute how) const {
   (void)knows(unit, micro_batch);
-  return times_.at({unit, micro_batch}).value()[static_cast<std::size_t>(takes_)];
+  return times_.at({unit, micro_batch}).value()[static_cast<std::size_t>(how)];
 }
 
 Result<synth::RuledSharding> ModelStageCosts::split(const plan::Region& ways,

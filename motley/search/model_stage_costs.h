@@ -67,6 +67,8 @@ class ModelStageCosts : public StageCosts {
   /// By layer: what it takes to add the gradients of a micro-batch to those before, which is in
   /// work().
   const std::vector<Seconds>& adding_up(std::size_t unit) const;
+  /// What they take if so much is done again; the unit knows the micro-batch.
+  std::vector<LayerWork> work_of(std::size_t unit, std::int64_t micro_batch, Recompute how) const;
   /// What each layer holds if so much of it is done again.
   const std::vector<LayerBytes>& bytes_of(std::size_t unit, Recompute how) const;
   /// Plans again with less memory of a pool, where what a layer holds was underestimated.

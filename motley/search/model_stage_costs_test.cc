@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <string>
 
+#include "motley/search/split/step_price.h"
 #include "motley/search/stage_planner.h"
 #include "motley/search/stage_recompute.h"
 #include "motley/search/stages/stage_sums.h"
+#include "motley/synth/lower.h"
 #include "motley/testing/golden.h"
 #include "motley/testing/invented_profile.h"
 
@@ -103,6 +105,25 @@ TEST_F(ModelStageCostsTest, MemoryIsSavedLayerByLayer) {
   EXPECT_EQ(again.back(), Recompute::kNothing);  // its backward pass comes at once
 }
 
+// What there is room for is not done again: all of it, or as much as fits.
+TEST_F(ModelStageCostsTest, SpareMemoryIsUsedLayerByLayer) {
+  ASSERT_NE(costs_, nullptr);
+  const std::size_t layers = costs_->layers();
+  const PlannedStage all{0, layers, 0, 0, 0};
+  const KeptSamples samples{kBatch, 1};
+  const std::vector<Recompute> everything(layers, Recompute::kAll);
+  const std::int64_t least = held_by(*costs_, all, samples, everything).value,
+                     most = held_by(*costs_, all, samples, nothing(layers)).value;
+  ASSERT_GT(most, least);
+  std::vector<Recompute> again = everything;
+  EXPECT_FALSE(use_memory(*costs_, all, samples, Bytes(-1), again));
+  EXPECT_EQ(again, everything);
+  EXPECT_TRUE(use_memory(*costs_, all, samples, Bytes((most - least) / 2), again));
+  EXPECT_LE(held_by(*costs_, all, samples, again).value, least + (most - least) / 2);
+  EXPECT_TRUE(use_memory(*costs_, all, samples, Bytes(most - least), again));
+  EXPECT_EQ(again, nothing(layers));
+}
+
 // A stage of several devices has its operators' ways, and its parameters' alone.
 TEST_F(ModelStageCostsTest, RegionsHaveWhatTheirLayersHave) {
   ASSERT_NE(costs_, nullptr);
@@ -119,6 +140,49 @@ TEST_F(ModelStageCostsTest, RegionsHaveWhatTheirLayersHave) {
     const auto price = invented_.evaluator().price(plan);
     EXPECT_TRUE(price) << price.error().message;
   }
+}
+
+// Devices that stand for others like them take and hold what all of them do, to the nanosecond and
+// the byte: stages of all units on each other, one and two replicas, few and many micro-batches.
+TEST_F(ModelStageCostsTest, AFewDevicesStandForAllOfAStage) {
+  ASSERT_NE(costs_, nullptr);
+  const std::size_t layers = costs_->layers(), half = layers / 2;
+  const cost::ProfileCost model = invented_.costs().model(*problem_.cluster);
+  std::size_t fewer = 0;
+  for (std::size_t a = 0; a < costs_->units().size(); ++a)
+    for (std::size_t b = 0; b < costs_->units().size(); ++b) {
+      const StageUnit &one = costs_->units()[a], &other = costs_->units()[b];
+      const bool is_same_pool = one.pool == other.pool;
+      if (one.degree == 1 || other.degree == 1 || (is_same_pool && one.degree + other.degree > 4))
+        continue;
+      const auto stage = [&](std::size_t first, std::size_t end, std::size_t unit, int slot) {
+        return costs_->region({first, end, unit, 0, slot}, nothing(end - first));
+      };
+      plan::Plan plan = plan::blank_plan(problem_);
+      plan.replicas = {{kBatch,
+                        {stage(0, half, a, 0), stage(half, layers, b, is_same_pool ? 2 : 0)},
+                        a % 2 == 0 ? 2 : 4}};
+      if (a != b && !is_same_pool && one.degree == 2 && other.degree == 2) {
+        plan.replicas[0].samples = kBatch / 2;
+        plan.replicas.push_back({kBatch / 2, {stage(0, half, a, 2), stage(half, layers, b, 2)}, 2});
+      }
+      const auto found = invented_.evaluator().price_parts(plan);
+      ASSERT_TRUE(found) << found.error().message;
+      const auto program = synth::lower(invented_.model().graph, plan, *problem_.cluster);
+      ASSERT_TRUE(program) << program.error().message;
+      const std::vector<std::string> all;
+      const auto wanted = price_program(*program, all, model, model.times(*program).value());
+      ASSERT_TRUE(wanted) << wanted.error().message;
+      EXPECT_EQ(found->step, wanted->price.step) << a << " " << b;
+      ASSERT_EQ(found->of_rank.size(), program->devices.size());
+      fewer += found->kinds.devices.size() < program->devices.size() ? 1 : 0;
+      for (std::size_t rank = 0; rank < program->devices.size(); ++rank) {
+        const DevicePrice& device = found->kinds.devices[found->of_rank[rank]];
+        EXPECT_EQ(device.memory.total, wanted->price.devices[rank].memory.total);
+        EXPECT_EQ(device.parts, wanted->price.devices[rank].parts) << a << " " << b << " " << rank;
+      }
+    }
+  EXPECT_GE(fewer, 4u);  // four beside four that hold the tied parameter alike
 }
 
 // The best split of the batch is not called the best plan of stages, too, if that is not proved.

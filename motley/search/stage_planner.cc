@@ -32,6 +32,10 @@ constexpr double kWorthPricing = 1.3;
 constexpr int kMostRepairs = 3;  // of what lacks memory
 /// Part of the step for which the busiest stage waits.
 constexpr double kWorthFilling = 0.03;
+/// Of the best plan, that may be improved: with more memory used, if so much of it is left; with
+/// gradients of weights put off.
+constexpr double kWorthUsing = 1.05, kMuchLeft = 0.01, kWorthPuttingOff = 1.02;
+constexpr std::size_t kMostPutOff = 2;
 /// By how much quicker what lacks memory has to be, for which it is planned again with less.
 constexpr double kWorthPlanningAgain = 0.02;
 
@@ -166,24 +170,112 @@ class StagePlanning {
     return found.price.step >= outcome_.predicted_step * (1 + kHiddenAtMost * shared / all);
   }
 
-  /// Prices a plan by its program and takes it if it is the best, with as much done again as it
-  /// needs to fit; if it does not, notes what it lacks.
-  Result<void> consider(const PricedStagePlan& found) {
-    if (is_hopeless(found)) return {};
-    Again again;
+  /// A stage of a plan.
+  struct StageAt {
+    const StageReplica& replica;
+    const PlannedStage& stage;
+    KeptSamples samples;
+    std::vector<Recompute>& layers;  ///< how much is done again
+  };
+  /// Calls `visit(StageAt)` for each stage until that is false. Was it never?
+  template <typename Visit>
+  bool for_each_stage(const PricedStagePlan& found, Again& again, const Visit& visit) const {
     for (std::size_t r = 0; r < found.plan.replicas.size(); ++r) {
+      const StageReplica& replica = found.plan.replicas[r];
+      for (std::size_t s = 0; s < replica.stages.size(); ++s) {
+        const KeptSamples samples{found.price.spans[r][s].in_flight * replica.micro_batch,
+                                  replica.micro_batch};
+        if (!visit(StageAt{replica, replica.stages[s], samples, again[r][s]})) return false;
+      }
+    }
+    return true;
+  }
+
+  std::optional<Bytes> memory_of(const PlannedStage& stage) const {
+    return problem_.cluster->device(costs_.devices(stage).front()).memory;
+  }
+
+  double held(const StageAt& at) const {
+    return static_cast<double>(held_by(costs_, at.stage, at.samples, at.layers).value);
+  }
+
+  /// What programs hold on devices of the stage's pool, in parts of what their layers do by
+  /// themselves.
+  double beyond(const PlannedStage& stage) const {
+    const auto known = beyond_.find(costs_.units()[stage.unit].pool);
+    return known == beyond_.end() ? 1 : known->second;
+  }
+
+  void learn_memory(const PricedStagePlan& found, const plan::Price& price, Again& again) {
+    std::size_t rank = 0;
+    for_each_stage(found, again, [&](const StageAt& at) {
+      const double part = static_cast<double>(price.peaks[rank].value) / held(at);
+      rank += costs_.devices(at.stage).size();
+      double& known = beyond_.try_emplace(costs_.units()[at.stage.unit].pool, part).first->second;
+      known = std::max(1.0, std::min(known, part));
+      return true;
+    });
+  }
+
+  /// As little is done again as what layers hold leaves room for; `lacking`: what there is too
+  /// little of if nothing is. False if nothing makes it fit.
+  bool save_by_layers(const PricedStagePlan& found, std::map<DeviceId, Bytes>& lacking,
+                      Again& again) const {
+    return for_each_stage(found, again, [&](const StageAt& at) {
+      const std::optional<Bytes> memory = memory_of(at.stage);
+      const double factor = beyond(at.stage), all = factor * held(at);
+      if (!memory || all <= static_cast<double>(memory->value)) return true;
+      const double missing = all - static_cast<double>(memory->value);
+      for (const DeviceId device : costs_.devices(at.stage))
+        lacking[device] = Bytes(std::llround(missing));
+      return save_memory(costs_, at.stage, at.samples, Bytes(std::llround(missing / factor)),
+                         at.layers);
+    });
+  }
+
+  /// No step is shorter than what one of its stages does, what it does again included.
+  bool is_hopeless(const PricedStagePlan& found, Again& again) const {
+    const double known = outcome_.plan ? outcome_.predicted_step.value : INFINITY;
+    return !for_each_stage(found, again, [&](const StageAt& at) {
+      double pass = 0;
+      for (const Recompute how : kRecomputes) {
+        const std::vector<LayerWork> work =
+            costs_.work_of(at.stage.unit, at.replica.micro_batch, how);
+        for (std::size_t l = 0; l < at.layers.size(); ++l)
+          if (at.layers[l] == how)
+            pass += (work[at.stage.first + l].forward + work[at.stage.first + l].backward).value;
+      }
+      return pass * static_cast<double>(at.replica.samples) <
+             known * (1 + kHiddenAtMost) * static_cast<double>(at.replica.micro_batch);
+    });
+  }
+
+  /// Nothing, unless stages that are given say so.
+  Again nothing_again(const StagePlan& plan) const {
+    Again again;
+    for (std::size_t r = 0; r < plan.replicas.size(); ++r) {
       std::vector<std::vector<Recompute>>& stages = again.emplace_back();
-      for (std::size_t s = 0; s < found.plan.replicas[r].stages.size(); ++s) {
-        const PlannedStage& stage = found.plan.replicas[r].stages[s];
+      for (std::size_t s = 0; s < plan.replicas[r].stages.size(); ++s) {
+        const PlannedStage& stage = plan.replicas[r].stages[s];
         stages.emplace_back(stage.end - stage.first,
                             is_given_again(r, s) ? Recompute::kAll : Recompute::kNothing);
       }
     }
+    return again;
+  }
+
+  /// Prices a plan by its program and takes it if it is the best, with as much done again as it
+  /// needs to fit; if it does not, notes what it lacks.
+  Result<void> consider(const PricedStagePlan& found) {
+    if (is_hopeless(found)) return {};
+    Again again = nothing_again(found.plan);
     std::map<DeviceId, Bytes> lacking;  // with nothing done again
-    double step = 0;
+    double step = found.price.step.value;
+    if (!save_by_layers(found, lacking, again)) return give_up(found, lacking, step);
+    if (!lacking.empty() && is_hopeless(found, again)) return give_up(found, lacking, step);
     for (int tried = 0; tried <= kMostRepairs; ++tried) {
       const plan::Plan apart = translate(found, again);
-      plan::Plan plan = costs_.tied() ? give_tied_weights(*inputs_.graph, apart) : apart;
+      plan::Plan plan = give_tied(apart);
       if (std::find(seen_.begin(), seen_.end(), plan) != seen_.end()) return {};
       seen_.push_back(plan);
       auto price = inputs_.evaluator->price(plan);
@@ -198,19 +290,25 @@ class StagePlanning {
         return {};
       }
       ++outcome_.considered;
+      learn_memory(found, *price, again);
       const std::map<DeviceId, Bytes> missing = find_missing(plan, *price);
       if (missing.empty()) {
         MOTLEY_RETURN_IF_ERROR(take(found, plan, *price));
-        if (outcome_.plan == plan) apart_ = apart;
-        return {};
+        if (outcome_.plan == plan) apart_ = {found, apart, price->step};
+        return use_what_is_left(found, *price, again);
       }
-      if (tried == 0) {
+      if (lacking.empty()) {
         step = price->step.value;
         lacking = missing;
       }
       if (outcome_.plan && price->step >= outcome_.predicted_step) break;
       if (!save(found, missing, again)) break;
     }
+    return give_up(found, lacking, step);
+  }
+
+  Result<void> give_up(const PricedStagePlan& found, const std::map<DeviceId, Bytes>& lacking,
+                       double step) {
     note_lacking(found.plan, lacking);
     const double known = outcome_.plan ? outcome_.predicted_step.value : INFINITY;
     is_worth_more_ = is_worth_more_ || step < known * (1 - kWorthPlanningAgain);
@@ -243,54 +341,95 @@ class StagePlanning {
     }
   }
 
-  /// Where the busiest stage waits, gradients of weights may fill that.
+  /// With a weight of two stages in the first of them.
+  plan::Plan give_tied(const plan::Plan& plan) const {
+    return costs_.tied() ? give_tied_weights(*inputs_.graph, plan) : plan;
+  }
+
+  /// What a plan that fits leaves of memory, if that is much, has room for what is done again.
+  Result<void> use_what_is_left(const PricedStagePlan& found, plan::Price price, Again& again) {
+    if (!problem_.stages.empty()) return {};  // they say what is done again
+    for (int tried = 0; tried < kMostRepairs; ++tried) {
+      if (price.step > outcome_.predicted_step * kWorthUsing) return {};
+      if (!use_left_memory(found, price, again)) return {};
+      const plan::Plan apart = translate(found, again), plan = give_tied(apart);
+      auto other = inputs_.evaluator->price(plan);
+      if (!other || !find_missing(plan, *other).empty()) return {};
+      ++outcome_.considered;
+      price = *std::move(other);
+      MOTLEY_RETURN_IF_ERROR(take(found, plan, price));
+      if (outcome_.plan == plan) apart_ = {found, apart, price.step};
+    }
+    return {};
+  }
+
+  bool use_left_memory(const PricedStagePlan& found, const plan::Price& price, Again& again) const {
+    std::size_t rank = 0;
+    bool is_less = false;
+    for_each_stage(found, again, [&](const StageAt& at) {
+      const std::optional<Bytes> memory = memory_of(at.stage);
+      const double left = memory ? static_cast<double>((*memory - price.peaks[rank]).value) : 0;
+      rank += costs_.devices(at.stage).size();
+      if (!memory || left < kMuchLeft * static_cast<double>(memory->value)) return true;
+      const Bytes spare(std::llround(left / beyond(at.stage)));
+      is_less = use_memory(costs_, at.stage, at.samples, spare, at.layers) || is_less;
+      return true;
+    });
+    return is_less;
+  }
+
+  /// Where the busiest stage of the best plans waits, gradients of weights may fill that.
   Result<void> put_weights_off() {
-    if (!best_) return {};
-    double busiest = 0;
-    plan::Plan plan = *outcome_.plan;
-    for (std::size_t r = 0; r < plan.replicas.size(); ++r)
-      for (std::size_t s = 0; s < plan.replicas[r].regions.size(); ++s) {
-        plan.replicas[r].regions[s].late_weights = plan.replicas[r].regions.size() > 1;
-        busiest = std::max(busiest, best_->price.spans[r][s].compute.value);
-      }
-    if (busiest > best_->price.step.value * (1 - kWorthFilling)) return {};
-    return try_instead(plan);
+    if (!is_best_) return {};
+    std::stable_sort(taken_.begin(), taken_.end(),
+                     [](const Taken& a, const Taken& b) { return a.step < b.step; });
+    const std::vector<Taken> taken = std::exchange(taken_, {});
+    for (std::size_t i = 0; i < std::min(taken.size(), kMostPutOff); ++i) {
+      const auto& [found, given, step] = taken[i];
+      if (step > taken.front().step * kWorthPuttingOff) break;
+      double busiest = 0;
+      plan::Plan plan = given;
+      for (std::size_t r = 0; r < plan.replicas.size(); ++r)
+        for (std::size_t s = 0; s < plan.replicas[r].regions.size(); ++s) {
+          plan.replicas[r].regions[s].late_weights = plan.replicas[r].regions.size() > 1;
+          busiest = std::max(busiest, found.price.spans[r][s].compute.value);
+        }
+      if (plan == given || busiest > found.price.step.value * (1 - kWorthFilling)) continue;
+      const auto price = inputs_.evaluator->price(plan);
+      if (!price || price->step >= outcome_.predicted_step || !find_missing(plan, *price).empty())
+        continue;
+      MOTLEY_RETURN_IF_ERROR(take(found, plan, *price));
+    }
+    return {};
   }
 
   /// A weight of two stages is one's so far. Where what is made of it crosses slowly both may have
   /// it.
-  Result<void> keep_tied() { return best_ && apart_ ? try_instead(*apart_) : Result<void>(); }
-
-  /// The same stages in another way.
-  Result<void> try_instead(const plan::Plan& plan) {
-    if (plan == *outcome_.plan) return {};
-    const auto price = inputs_.evaluator->price(plan);
-    if (!price || price->step >= outcome_.predicted_step || !find_missing(plan, *price).empty())
+  Result<void> keep_tied() {
+    if (!is_best_ || !apart_ || apart_->plan == *outcome_.plan) return {};
+    const auto price = inputs_.evaluator->price(apart_->plan);
+    if (!price || price->step >= outcome_.predicted_step ||
+        !find_missing(apart_->plan, *price).empty())
       return {};
-    return take(*best_, plan, *price);
+    return take(apart_->found, apart_->plan, *price);
   }
 
   /// Is more done again now in all stages that need it?
   bool save(const PricedStagePlan& found, const std::map<DeviceId, Bytes>& missing,
             Again& again) const {
-    for (std::size_t r = 0; r < found.plan.replicas.size(); ++r) {
-      const StageReplica& replica = found.plan.replicas[r];
-      for (std::size_t s = 0; s < replica.stages.size(); ++s) {
-        Bytes most(0);
-        for (const DeviceId device : costs_.devices(replica.stages[s]))
-          if (const auto lacks = missing.find(device); lacks != missing.end())
-            most = std::max(most, lacks->second);
-        const KeptSamples samples{found.price.spans[r][s].in_flight * replica.micro_batch,
-                                  replica.micro_batch};
-        if (most.value > 0 && !save_memory(costs_, replica.stages[s], samples, most, again[r][s]))
-          return false;
-      }
-    }
-    return true;
+    return for_each_stage(found, again, [&](const StageAt& at) {
+      Bytes most(0);
+      for (const DeviceId device : costs_.devices(at.stage))
+        if (const auto lacks = missing.find(device); lacks != missing.end())
+          most = std::max(most, lacks->second);
+      return most.value == 0 || save_memory(costs_, at.stage, at.samples, most, at.layers);
+    });
   }
 
+  /// A plan that fits.
   Result<void> take(const PricedStagePlan& found, const plan::Plan& plan,
                     const plan::Price& price) {
+    taken_.push_back({found, plan, price.step});
     if (outcome_.plan && price.step >= outcome_.predicted_step) {
       if (plan::has_stages(*outcome_.plan) && plan != *outcome_.plan)
         outcome_.runner_ups.push_back({shape_text(plan), price.step});
@@ -302,7 +441,7 @@ class StagePlanning {
                                  {shape_text(*outcome_.plan), outcome_.predicted_step});
     MOTLEY_RETURN_IF_ERROR(take_better(problem_, plan, price, {}, outcome_));
     outcome_.stage_names = name_stages(found.plan);
-    best_ = PricedStagePlan(found);
+    is_best_ = true;
     return {};
   }
 
@@ -347,10 +486,17 @@ class StagePlanning {
   const StageFinder& find_;
   plan::PlanOutcome& outcome_;
   std::optional<StageSums> sums_;
-  std::vector<plan::Plan> seen_;           // that were priced
-  std::set<std::string> refused_;          // why plans cannot be run
-  std::optional<PricedStagePlan> best_;    // whose program the outcome has; none: another plan's
-  std::optional<plan::Plan> apart_;        // the same with tied weights where they are read
+  std::vector<plan::Plan> seen_;   // that were priced
+  std::set<std::string> refused_;  // why plans cannot be run
+  struct Taken {
+    PricedStagePlan found;
+    plan::Plan plan;
+    Seconds step;
+  };
+  std::vector<Taken> taken_;               // that fit
+  bool is_best_ = false;                   // does the outcome have one of them?
+  std::map<std::size_t, double> beyond_;   // pool -> the least of beyond() that was seen
+  std::optional<Taken> apart_;             // the best one with tied weights where they are read
   bool is_worth_more_ = false;             // does something lack memory that is quicker?
   std::map<std::size_t, double> lacking_;  // pool -> the part of its memory that a plan may use
 };

@@ -1,6 +1,7 @@
 #include "motley/search/stage_recompute.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace motley::search {
 namespace {
@@ -19,6 +20,11 @@ std::int64_t held_bytes(const ModelStageCosts& costs, const PlannedStage& stage,
 
 }  // namespace
 
+Bytes held_by(const ModelStageCosts& costs, const PlannedStage& stage, const KeptSamples& samples,
+              const std::vector<Recompute>& again) {
+  return Bytes(costs.held(stage.unit).value + held_bytes(costs, stage, samples, again));
+}
+
 bool save_memory(const ModelStageCosts& costs, const PlannedStage& stage,
                  const KeptSamples& samples, Bytes lacking, std::vector<Recompute>& again) {
   const std::int64_t wanted = held_bytes(costs, stage, samples, again) - lacking.value;
@@ -32,6 +38,26 @@ bool save_memory(const ModelStageCosts& costs, const PlannedStage& stage,
       if (held_bytes(costs, stage, samples, again) <= wanted) return true;
     }
   return false;
+}
+
+bool use_memory(const ModelStageCosts& costs, const PlannedStage& stage, const KeptSamples& samples,
+                Bytes spare, std::vector<Recompute>& again) {
+  const std::int64_t most = held_bytes(costs, stage, samples, again) + spare.value;
+  bool is_less = false;
+  for (const Recompute how : {Recompute::kAll, Recompute::kCheap})
+    for (Recompute& layer : again) {
+      if (layer != how) continue;
+      for (const Recompute less : {Recompute::kNothing, Recompute::kCheap}) {
+        if (less >= how) continue;
+        const Recompute before = std::exchange(layer, less);
+        if (held_bytes(costs, stage, samples, again) <= most) {
+          is_less = true;
+          break;
+        }
+        layer = before;
+      }
+    }
+  return is_less;
 }
 
 }  // namespace motley::search

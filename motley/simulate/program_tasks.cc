@@ -95,11 +95,51 @@ class TransferCheck {
   const std::vector<double>& capacities_;
 };
 
+/// The first of some transfers, under way at the same time, as what all of them take of its links;
+/// none if they are not alike: in what they move, and in what each of their links has to carry.
+std::optional<cost::Transfer> add_alike(const std::vector<cost::Transfer>& transfers,
+                                        const std::vector<double>& capacities) {
+  cost::Transfer sum = transfers.front();
+  for (std::size_t p = 0; p < sum.phases.size(); ++p)
+    for (std::size_t f = 0; f < sum.phases[p].flows.size(); ++f) {
+      cost::Flow& flow = sum.phases[p].flows[f];
+      std::map<std::int32_t, double> loads;  // by link
+      std::vector<const cost::Flow*> others;
+      for (const cost::Transfer& each : transfers) {
+        if (each.phases.size() != sum.phases.size() ||
+            each.phases[p].delay != sum.phases[p].delay ||
+            each.phases[p].flows.size() != sum.phases[p].flows.size())
+          return std::nullopt;
+        others.push_back(&each.phases[p].flows[f]);
+        for (const cost::LinkUse& use : others.back()->uses) loads[use.link] += use.weight;
+      }
+      const auto place = [&](const cost::LinkUse& use) {
+        return std::pair(loads.at(use.link), capacities[static_cast<std::size_t>(use.link)]);
+      };
+      for (const cost::Flow* other : others) {
+        if (other->bytes != flow.bytes || other->most_rate != flow.most_rate ||
+            !std::equal(other->uses.begin(), other->uses.end(), flow.uses.begin(), flow.uses.end(),
+                        [&](const cost::LinkUse& a, const cost::LinkUse& b) {
+                          return a.weight == b.weight && place(a) == place(b);
+                        }))
+          return std::nullopt;
+      }
+      for (cost::LinkUse& use : flow.uses) {
+        const auto named =
+            std::count_if(others.front()->uses.begin(), others.front()->uses.end(),
+                          [&](const cost::LinkUse& each) { return each.link == use.link; });
+        use.weight = loads.at(use.link) / static_cast<double>(named);
+      }
+    }
+  return sum;
+}
+
 class Layout {
  public:
-  Layout(const Program& program, const cost::CostModel& cost)
+  Layout(const Program& program, const cost::CostModel& cost, const StandIns* stand_ins)
       : program_(program),
         cost_(cost),
+        stand_ins_(stand_ins),
         capacities_(cost.link_capacities()),
         by_group_(program.groups.size()),
         members_(program.groups.size()) {}
@@ -177,8 +217,9 @@ class Layout {
 
   /// Has a device's transfers slow its compute; by how much.
   Result<double> slow_compute(std::size_t rank) {
-    if (names_.size() < 2) return 0.0;
-    const double factor = cost_.interference(names_[rank], names_);
+    const std::vector<std::string>& all = stand_ins_ == nullptr ? names_ : stand_ins_->devices;
+    if (all.size() < 2) return 0.0;
+    const double factor = cost_.interference(names_[rank], all);
     if (!(factor >= 0 && factor <= kMostInterference))
       return runtime_error("simulate.cost",
                            fmt::format("{}: the cost model says that communication slows it by {}, "
@@ -237,6 +278,7 @@ class Layout {
     cost::Transfer transfer;
     double most_ns = 0;
     std::vector<std::int32_t> lanes;  // that it occupies, ascending
+    bool is_beside_others = false;    // that it stands for, over one of its links
   };
 
   Result<std::int32_t> find_price(std::size_t rank, const Instruction& instruction) {
@@ -253,7 +295,7 @@ class Layout {
     const auto [found, is_new] = price_of_.try_emplace(key, next);
     if (is_new) {
       Price price;
-      MOTLEY_ASSIGN(price.transfer, cost_.transfer(key.op, Bytes(key.bytes), device_names(key)));
+      MOTLEY_RETURN_IF_ERROR(find_transfer(key, price));
       MOTLEY_ASSIGN(price.most_ns, TransferCheck(capacities_).most_ns(price.transfer, key.op));
       price.lanes = lanes_of(key);
       prices_.push_back(std::move(price));
@@ -261,6 +303,43 @@ class Layout {
     const std::int32_t place = found->second;
     result_.most_ns += prices_[static_cast<std::size_t>(place)].most_ns;
     return place;
+  }
+
+  Result<void> find_transfer(const Exchange& key, Price& price) {
+    const Bytes bytes(key.bytes);
+    MOTLEY_ASSIGN(price.transfer, cost_.transfer(key.op, bytes, device_names(key)));
+    if (stand_ins_ == nullptr) return {};
+    std::vector<cost::Transfer> all{price.transfer};
+    for (const std::vector<std::string>& names : others_like(key)) {
+      MOTLEY_ASSIGN(cost::Transfer other, cost_.transfer(key.op, bytes, names));
+      all.push_back(std::move(other));
+    }
+    if (all.size() == 1) return {};
+    const auto sum = add_alike(all, capacities_);
+    if (!sum)
+      return runtime_error("simulate.unlike",
+                           fmt::format("{}: devices do not exchange as those do that stand for "
+                                       "them",
+                                       key.op));
+    price.is_beside_others = *sum != price.transfer;
+    price.transfer = *sum;
+    return {};
+  }
+
+  /// What an exchange stands for, but itself: sets of devices that do the same.
+  std::vector<std::vector<std::string>> others_like(const Exchange& key) const {
+    std::vector<Rank> ranks{key.source, key.target};
+    if (!key.group.is_none()) {
+      ranks = program_.groups[key.group.index()].members;
+      // Those that others stand for are in it, too.
+      if (stand_ins_->groups[key.group.index()].size() > ranks.size()) return {};
+    }
+    std::vector<std::vector<std::string>> sets;
+    for (std::size_t i = 1; i < stand_ins_->alike[ranks.front().index()].size(); ++i) {
+      std::vector<std::string>& names = sets.emplace_back();
+      for (const Rank rank : ranks) names.push_back(stand_ins_->alike[rank.index()].at(i));
+    }
+    return sets;
   }
 
   std::vector<std::int32_t> lanes_of(const Exchange& exchange) const {
@@ -278,6 +357,7 @@ class Layout {
     std::vector<std::optional<std::vector<std::int32_t>>> common(capacities_.size());
     for (const Price& price : prices_)
       for_each_link(price.transfer, [&](std::size_t link) {
+        if (price.is_beside_others) common[link].emplace();
         if (!common[link]) common[link] = price.lanes;
         std::vector<std::int32_t> both;
         std::set_intersection(common[link]->begin(), common[link]->end(), price.lanes.begin(),
@@ -340,6 +420,7 @@ class Layout {
   std::vector<std::string> device_names(const Exchange& exchange) {
     const auto name = [&](Rank rank) { return program_.devices[rank.index()].device; };
     if (exchange.group.is_none()) return {name(exchange.source), name(exchange.target)};
+    if (stand_ins_ != nullptr) return stand_ins_->groups[exchange.group.index()];
     std::vector<std::string>& names = members_[exchange.group.index()];
     if (names.empty())
       for (const Rank rank : program_.groups[exchange.group.index()].members)
@@ -380,6 +461,7 @@ class Layout {
 
   const Program& program_;
   const cost::CostModel& cost_;
+  const StandIns* const stand_ins_;
   std::vector<double> capacities_;
   std::vector<std::string> names_;  // of all devices, by rank
   TaskGraphBuilder builder_;
@@ -397,8 +479,9 @@ class Layout {
 
 }  // namespace
 
-Result<ProgramTasks> lay_out_program(const Program& program, const cost::CostModel& cost) {
-  return Layout(program, cost).run();
+Result<ProgramTasks> lay_out_program(const Program& program, const cost::CostModel& cost,
+                                     const StandIns* stand_ins) {
+  return Layout(program, cost, stand_ins).run();
 }
 
 Result<void> check_steps(const ProgramTasks& step, int steps, double factor) {

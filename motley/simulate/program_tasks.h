@@ -8,6 +8,7 @@
 #include "motley/cost/cost_model.h"
 #include "motley/program/program.h"
 #include "motley/simulate/find_times.h"
+#include "motley/simulate/simulate.h"
 
 namespace motley::simulate {
 
@@ -33,8 +34,11 @@ struct ProgramTasks {
 /// where some of its links is used by one that can be under way at the same time, which is one
 /// without a lane in common; else it takes as long as alone, as all do of a program with one group
 /// and no sends. `program` verifies, save that partners may be missing, which is a deadlock.
-/// Errors: of the cost model; a time, a flow or a link that is not possible (code simulate.cost).
-Result<ProgramTasks> lay_out_program(const program::Program& program, const cost::CostModel& cost);
+/// Where devices stand for others, an exchange among such takes of each link what those of all do.
+/// Errors: of the cost model; a time, a flow or a link that is not possible (code simulate.cost);
+/// devices that do not exchange as those that stand for them (simulate.unlike).
+Result<ProgramTasks> lay_out_program(const program::Program& program, const cost::CostModel& cost,
+                                     const StandIns* stand_ins = nullptr);
 
 /// Compute lane or transfer lane of a rank.
 inline LaneId lane_of(std::size_t rank, Lane lane) {

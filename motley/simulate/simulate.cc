@@ -109,7 +109,7 @@ class TraceMaker {
 
 Result<trace::Trace> simulate(const program::Program& program, const cost::CostModel& cost,
                               const SimulateOptions& options) {
-  MOTLEY_ASSIGN(ProgramTasks tasks, lay_out_program(program, cost));
+  MOTLEY_ASSIGN(ProgramTasks tasks, lay_out_program(program, cost, options.stand_ins));
   const int steps = std::max(0, options.steps);
   MOTLEY_RETURN_IF_ERROR(check_steps(tasks, steps));
   const auto times = steps == 1 ? find_times(tasks.graph) : find_times(repeat_steps(tasks, steps));

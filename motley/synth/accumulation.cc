@@ -340,7 +340,14 @@ class Accumulator {
   void find_leaves() {
     is_adder_.assign(graph_.ops.size(), 0);
     for (const graph::Output& output : graph_.outputs) leaves_.push_back({output.value});
-    if (!has_terms_) return;
+    if (has_terms_) take_sums_apart();
+    is_summed_leaf_.assign(graph_.values.size(), 0);
+    for (std::size_t o = 0; o < leaves_.size(); ++o)
+      if (is_summed(graph_.outputs[o]))
+        for (const ValueId leaf : leaves_[o]) is_summed_leaf_[leaf.index()] = 1;
+  }
+
+  void take_sums_apart() {
     std::vector<int> readers(graph_.values.size(), 0);
     for (const Op& op : graph_.ops)
       graph::for_each_value(op.arguments, [&](ValueId value) { ++readers[value.index()]; });
@@ -783,11 +790,7 @@ class Accumulator {
     if (!has_copies(value)) return false;
     if (!is_loop_ && is_own(value)) return false;  // all of it, in each pass
     if (is_early_sum_[value.index()] != 0) return true;
-    for (std::size_t o = 0; o < leaves_.size(); ++o)
-      if (is_summed(graph_.outputs[o]) &&
-          std::find(leaves_[o].begin(), leaves_[o].end(), value) != leaves_[o].end())
-        return true;
-    return false;
+    return is_summed_leaf_[value.index()] != 0;
   }
 
   static bool is_summed(const graph::Output& output) {
@@ -849,6 +852,7 @@ class Accumulator {
   std::vector<Fate> fates_;         // by operator
   std::vector<char> is_adder_;      // by operator: adds up terms of an output that stay terms
   std::vector<std::vector<ValueId>> leaves_;  // by output: what it is the sum of
+  std::vector<char> is_summed_leaf_;          // by value: of an output that is a sum
   std::vector<char> is_prepared_;             // by operator
   std::vector<char> is_early_sum_;            // by value
   std::map<std::tuple<ValueId, ValueId, std::int64_t, DType>, ValueId> counts_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <limits>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -16,7 +17,9 @@
 #include "motley/plan/shares.h"
 #include "motley/program/effects.h"
 #include "motley/program/state_names.h"
+#include "motley/synth/alike_ranks.h"
 #include "motley/synth/gradient_exchange.h"
+#include "motley/synth/lower.h"
 #include "motley/synth/lower_rank.h"
 #include "motley/synth/stage_graphs.h"
 #include "motley/synth/stage_sharding.h"
@@ -31,6 +34,8 @@ using graph::Slab;
 
 /// How many tasks of a device ahead a receive may begin, and how many later a send is waited for.
 constexpr std::size_t kTasksAhead = 2;
+/// Where a tensor ends of which a device has all.
+constexpr std::int64_t kWhole = std::numeric_limits<std::int64_t>::max();
 
 /// What a device gets of a value that comes from another region, in order.
 struct Received {
@@ -80,21 +85,48 @@ class StageLowering {
   }
 
   Result<program::Program> run(const graph::Graph& model) {
-    for (const graph::Output& output : model.outputs)
-      if (output.kind == graph::OutputKind::kMetric) metric_names_.push_back(output.name);
     MOTLEY_RETURN_IF_ERROR(shard_stages(model));
+    for (std::size_t rank = 0; rank < names_.size(); ++rank) alike_.push_back({{rank}, rank});
+    MOTLEY_RETURN_IF_ERROR(lower());
+    program::Program program = put_together();
+    mark_parts(program);
+    return program;
+  }
+
+  Result<std::optional<StageKinds>> find_kinds(const graph::Graph& model,
+                                               const std::vector<int>& classes) {
+    MOTLEY_RETURN_IF_ERROR(shard_stages(model));
+    alike_ = find_alike(classes);
+    MOTLEY_RETURN_IF_ERROR(lower());
+    if (!are_alike()) return std::nullopt;
+    StageKinds kinds;
+    for (const program::Group& group : groups_) kinds.groups.push_back(all_of_group(group));
+    kinds.program = put_together();
+    for (AlikeRanks::StandIn& each : alike_) kinds.alike.push_back(std::move(each.ranks));
+    return kinds;
+  }
+
+ private:
+  Result<void> lower() {
+    numbers_.resize(names_.size());
+    for (std::size_t i = 0; i < alike_.size(); ++i)
+      numbers_[alike_[i].ranks.front()] = Rank(static_cast<std::int64_t>(i));
     MOTLEY_RETURN_IF_ERROR(check_holders());
     open_ranks();
     MOTLEY_RETURN_IF_ERROR(find_gradients());
     write_operators();
     write_outputs();
-    return put_together();
+    return {};
   }
 
- private:
+  /// Or does another one stand for it?
+  bool is_lowered(std::size_t rank) const { return !numbers_[rank].is_none(); }
+
   // ---- how regions run
 
   Result<void> shard_stages(const graph::Graph& model) {
+    for (const graph::Output& output : model.outputs)
+      if (output.kind == graph::OutputKind::kMetric) metric_names_.push_back(output.name);
     MOTLEY_ASSIGN(std::vector<StageSharding> found, find_stage_shardings(model, step_));
     for (std::size_t s = 0; s < found.size(); ++s) {
       LoweredStage& stage = stages_.emplace_back();
@@ -178,6 +210,121 @@ class StageLowering {
     return {};
   }
 
+  // ---- ranks that stand for others
+
+  std::vector<AlikeRanks::StandIn> find_alike(const std::vector<int>& classes) {
+    AlikeRanks alike(names_.size());
+    for (std::size_t rank = 0; rank < names_.size(); ++rank) alike.note(rank, classes[rank]);
+    for (std::size_t s = 0; s < stages_.size(); ++s) {
+      const std::set<std::int64_t> extents = cut_extents(stages_[s].found.sharding);
+      const std::vector<double>& shares = stages_[s].found.sharding.shares;
+      for (std::size_t member = 0; member < shares.size(); ++member) {
+        const std::size_t rank = step_.stages[s].ranks[member];
+        const auto equal = std::find(shares.begin(), shares.end(), shares[member]);
+        alike.note(rank, static_cast<std::int64_t>(s));
+        alike.note(rank, equal - shares.begin());
+        for (const std::int64_t extent : extents)
+          alike.note(rank, stages_[s].parts->of(extent)[member]);
+        // What counts once is its keeper's, or the first one's.
+        alike.note(rank, member == stages_[s].parts->keeper() ? 1 : 0);
+        alike.note(rank, member == 0 ? 1 : 0);
+      }
+    }
+    for (std::size_t p = 0; p < step_.passages.size(); ++p)
+      for (const Piece& piece : find_pieces(step_.passages[p], forms_[p]))
+        alike.join({step_.stages[step_.passages[p].from].ranks[piece.from],
+                    step_.stages[step_.passages[p].to].ranks[piece.to]},
+                   {static_cast<std::int64_t>(p), piece.end - piece.begin});
+    join_holders(alike);
+    return alike.find();
+  }
+
+  static std::set<std::int64_t> cut_extents(const Sharding& sharding) {
+    std::set<std::int64_t> extents;
+    const auto add = [&](const std::vector<Form>& forms) {
+      for (const Form& form : forms)
+        if (form.kind == FormKind::kSharded) extents.insert(form.extent);
+    };
+    add(sharding.sources);
+    for (const graph::Strategy& strategy : sharding.ops) {
+      add(strategy.operands);
+      add(strategy.results);
+    }
+    return extents;
+  }
+
+  /// Parameters of several regions: whoever has the same rows sums their gradients. What nobody has
+  /// cut is summed by all.
+  void join_holders(AlikeRanks& alike) {
+    struct Holder {
+      std::size_t rank;
+      std::int64_t begin, end;
+    };
+    struct Held {
+      std::set<std::size_t> stages;
+      bool is_cut = false;  // by any of them
+      std::vector<Holder> holders;
+    };
+    std::map<std::string, Held> found;
+    for (std::size_t s = 0; s < stages_.size(); ++s)
+      for (const graph::Output& output : step_.stages[s].graph.outputs) {
+        if (output.kind != graph::OutputKind::kGradient) continue;
+        Held& held = found[step_.stages[s].graph.value(output.of).name];
+        held.stages.insert(s);
+        const Form& form = stages_[s].step->home(output.of);
+        const bool is_cut = form.kind == FormKind::kSharded;
+        held.is_cut = held.is_cut || is_cut;
+        for (std::size_t member = 0; member < step_.stages[s].ranks.size(); ++member) {
+          const std::int64_t begin = is_cut ? stages_[s].parts->begin(form.extent, member) : 0;
+          const std::int64_t end =
+              is_cut ? begin + stages_[s].parts->of(form.extent)[member] : kWhole;
+          held.holders.push_back({step_.stages[s].ranks[member], begin, end});
+        }
+      }
+    auto number = static_cast<std::int64_t>(step_.passages.size());
+    for (const auto& [name, held] : found) {
+      ++number;
+      if (held.stages.size() < 2 || !held.is_cut) continue;
+      for (std::size_t i = 0; i < held.holders.size(); ++i)
+        for (std::size_t other = i + 1; other < held.holders.size(); ++other) {
+          const Holder &a = held.holders[i], &b = held.holders[other];
+          const std::int64_t both = std::min(a.end, b.end) - std::max(a.begin, b.begin);
+          if (both > 0) alike.join({a.rank, b.rank}, {number, both});
+        }
+    }
+  }
+
+  /// Of what several sets have together all that they stand for take part; what one of them has
+  /// among itself, the others have among themselves.
+  std::vector<std::size_t> all_of_group(const program::Group& group) const {
+    std::set<std::size_t> meant, sets, all;
+    for (const Rank rank : group.members) {
+      all.insert(rank.index());
+      if (!is_lowered(rank.index())) continue;
+      const AlikeRanks::StandIn& alike = alike_[numbers_[rank.index()].index()];
+      sets.insert(alike.set);
+      meant.insert(alike.ranks.begin(), alike.ranks.end());
+    }
+    if (sets.size() > 1) all.insert(meant.begin(), meant.end());
+    return {all.begin(), all.end()};
+  }
+
+  /// Would those that a rank stands for have the same parts?
+  bool are_alike() const {
+    std::vector<std::size_t> first(names_.size());  // by rank, who stands for it
+    for (const AlikeRanks::StandIn& each : alike_)
+      for (const std::size_t rank : each.ranks) first[rank] = each.ranks.front();
+    for (std::size_t s = 0; s < stages_.size(); ++s) {
+      const std::vector<std::size_t>& ranks = step_.stages[s].ranks;
+      for (std::size_t member = 0; member < ranks.size(); ++member) {
+        const auto by = static_cast<std::size_t>(
+            std::find(ranks.begin(), ranks.end(), first[ranks[member]]) - ranks.begin());
+        if (!stages_[s].places[by].answers_alike(member, Place::Alike::kTimes)) return false;
+      }
+    }
+    return true;
+  }
+
   // ---- programs
 
   /// Does any region of the rank read samples?
@@ -209,8 +356,8 @@ class StageLowering {
         stage.ranks.emplace_back(*stage.step, stage.places[member], builder,
                                  stage.group.is_none() ? GroupId(0) : stage.group);
         stage.writers.emplace_back(stage.ranks.back());
-        stage.writers.back().begin();
         stage.received.emplace_back();
+        if (is_lowered(step_.stages[s].ranks[member])) stage.writers.back().begin();
       }
   }
 
@@ -263,6 +410,7 @@ class StageLowering {
   void write_operator_of(std::size_t s, std::size_t op) {
     const StageGraph& stage = step_.stages[s];
     for (std::size_t member = 0; member < stage.ranks.size(); ++member) {
+      if (!is_lowered(stage.ranks[member])) continue;
       enter(stage.ranks[member], stage.tasks[op]);
       ProgramBuilder& builder = ranks_[stage.ranks[member]].builder;
       // What a step passes on once may be large. Who reads it has it when gradients come back.
@@ -357,9 +505,12 @@ class StageLowering {
     // All makers begin what exchanges bring it into the form.
     std::vector<BufferId> there;
     for (std::size_t from = 0; from < maker.ranks.size(); ++from)
-      there.push_back(makes.ranks[from].in_form(
-          passage.made, maker.ranks.size() == 1 ? graph::kWholeForm : form));
+      there.push_back(is_lowered(maker.ranks[from])
+                          ? makes.ranks[from].in_form(
+                                passage.made, maker.ranks.size() == 1 ? graph::kWholeForm : form)
+                          : BufferId());
     for (const Piece& piece : find_pieces(passage, form)) {
+      if (!is_lowered(reader.ranks[piece.to])) continue;
       RankStep& from = makes.ranks[piece.from];
       RankStep& to = reads.ranks[piece.to];
       const std::size_t sender = maker.ranks[piece.from], receiver = reader.ranks[piece.to];
@@ -389,6 +540,7 @@ class StageLowering {
         std::any_of(reader.graph.outputs.begin(), reader.graph.outputs.end(),
                     [&](const graph::Output& output) { return output.value == passage.read; });
     for (std::size_t to = 0; to < reader.ranks.size(); ++to) {
+      if (!is_lowered(reader.ranks[to])) continue;
       reads.received[to].emplace(passage.read, Received{&passage, form, std::move(got[to]), label});
       if (is_output) join_received(passage.to, to, passage.read);
     }
@@ -420,17 +572,14 @@ class StageLowering {
     const InstructionId after = in.task_ends.size() < kTasksAhead
                                     ? InstructionId()
                                     : in.task_ends[in.task_ends.size() - kTasksAhead];
-    return in.builder.receive(Rank(static_cast<std::int64_t>(sender)), dtype, std::move(shape),
-                              after, label);
+    return in.builder.receive(numbers_[sender], dtype, std::move(shape), after, label);
   }
 
   /// Sends it; what was sent two tasks ago has arrived, or is waited for. But what a step passes on
   /// once may take much longer, and what is small waits behind it: that is there when gradients
   /// come back.
-  static void note_send(LoweredRank& out, BufferId sent, std::size_t receiver,
-                        const std::string& label) {
-    const InstructionId send =
-        out.builder.send(sent, Rank(static_cast<std::int64_t>(receiver)), label);
+  void note_send(LoweredRank& out, BufferId sent, std::size_t receiver, const std::string& label) {
+    const InstructionId send = out.builder.send(sent, numbers_[receiver], label);
     const program::Buffer& buffer = out.builder.buffer(sent);
     const BufferId root = buffer.view_of.is_none() ? sent : buffer.view_of;
     const std::int64_t bytes = buffer.elements() * dtype_size(buffer.dtype);
@@ -495,7 +644,9 @@ class StageLowering {
       const std::vector<graph::Output>& outputs = step_.stages[s].graph.outputs;
       for (std::size_t member = 0; member < step_.stages[s].ranks.size(); ++member)
         for (std::size_t o = 0; o < outputs.size(); ++o) {
-          if (outputs[o].kind != graph::OutputKind::kGradient) continue;
+          if (outputs[o].kind != graph::OutputKind::kGradient ||
+              !is_lowered(step_.stages[s].ranks[member]))
+            continue;
           const auto output = static_cast<std::int64_t>(o);
           gradients_->add({.stage = s,
                            .member = member,
@@ -545,6 +696,7 @@ class StageLowering {
   void write_outputs() {
     std::vector<std::vector<BufferId>> losses(ranks_.size());  // by rank: its terms
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      if (!is_lowered(rank)) continue;
       enter(rank, step_.tasks);
       await_first(ranks_[rank]);
       for (const InstructionId send : ranks_[rank].kept_sends) ranks_[rank].builder.wait_for(send);
@@ -553,6 +705,7 @@ class StageLowering {
     for (std::size_t s = 0; s < stages_.size(); ++s)
       for (std::size_t member = 0; member < step_.stages[s].ranks.size(); ++member) {
         const std::size_t rank = step_.stages[s].ranks[member];
+        if (!is_lowered(rank)) continue;
         RankWriter& writer = stages_[s].writers[member];
         const std::vector<graph::Output>& outputs = step_.stages[s].graph.outputs;
         for (std::size_t o = 0; o < outputs.size(); ++o) {
@@ -589,6 +742,10 @@ class StageLowering {
   void finish_updates() {
     if (options_.recipe.needs_factor())
       for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+        if (!is_lowered(rank)) {
+          squares_.emplace_back();
+          continue;
+        }
         ProgramBuilder& builder = ranks_[rank].builder;
         const std::string label = "gradient norm";
         const std::vector<BufferId>& counted = gradients_->counted(rank);
@@ -611,6 +768,7 @@ class StageLowering {
       for (std::size_t member = 0; member < step_.stages[s].ranks.size(); ++member) {
         RankWriter& writer = stages_[s].writers[member];
         const std::size_t rank = step_.stages[s].ranks[member];
+        if (!is_lowered(rank)) continue;
         const auto [first, is_first] = updates.try_emplace(rank, &writer.update());
         if (squares_.empty())
           writer.update().finish();
@@ -632,6 +790,7 @@ class StageLowering {
       const auto& [owner, value] = *owners.begin();
       const DType dtype = ranks_[owner].builder.buffer(value).dtype;
       for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+        if (!is_lowered(rank)) continue;
         ProgramBuilder& builder = ranks_[rank].builder;
         const auto own = owners.find(rank);
         const BufferId term =
@@ -658,6 +817,7 @@ class StageLowering {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
       for (const BufferId loss : terms[rank]) dtype = ranks_[rank].builder.buffer(loss).dtype;
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      if (!is_lowered(rank)) continue;
       ProgramBuilder& builder = ranks_[rank].builder;
       std::vector<BufferId>& losses = terms[rank];
       if (losses.empty())
@@ -694,9 +854,13 @@ class StageLowering {
   program::Program put_together() {
     program::Program program;
     program.global_batch = plan_.global_batch;
-    for (LoweredRank& rank : ranks_) program.devices.push_back(rank.builder.finish());
-    program.groups = std::move(groups_);
-    mark_parts(program);
+    for (const AlikeRanks::StandIn& alike : alike_)
+      program.devices.push_back(ranks_[alike.ranks.front()].builder.finish());
+    for (const program::Group& all : groups_) {
+      program::Group& group = program.groups.emplace_back();
+      for (const Rank rank : all.members)
+        if (is_lowered(rank.index())) group.members.push_back(numbers_[rank.index()]);
+    }
     return program;
   }
 
@@ -732,7 +896,9 @@ class StageLowering {
   const plan::Plan& plan_;
   const LowerOptions& options_;
   StagedStep step_;
-  std::vector<std::string> names_;  // by rank
+  std::vector<std::string> names_;          // by rank
+  std::vector<AlikeRanks::StandIn> alike_;  // by device of the program
+  std::vector<Rank> numbers_;               // by rank, its device; none: another one's
   std::deque<LoweredStage> stages_;
   std::vector<Form> forms_;  // by passage: in which it travels
   std::deque<LoweredRank> ranks_;
@@ -746,6 +912,16 @@ class StageLowering {
 };
 
 }  // namespace
+
+Result<std::optional<StageKinds>> lower_stage_kinds(const graph::Graph& graph,
+                                                    const plan::Plan& plan,
+                                                    const cluster::Cluster& cluster,
+                                                    const std::vector<int>& classes) {
+  const StageRanks ranks{plan::members(plan)};
+  const LowerOptions options = options_of(plan);
+  MOTLEY_ASSIGN(StagedStep step, cut_into_stages(graph, plan, ranks.members));
+  return StageLowering(plan, cluster, options, ranks, std::move(step)).find_kinds(graph, classes);
+}
 
 Result<program::Program> lower_stages(const graph::Graph& graph, const plan::Plan& plan,
                                       const cluster::Cluster& cluster, const LowerOptions& options,

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "motley/base/result.h"
@@ -38,5 +40,22 @@ struct StageRanks {
 Result<program::Program> lower_stages(const graph::Graph& graph, const plan::Plan& plan,
                                       const cluster::Cluster& cluster, const LowerOptions& options,
                                       const StageRanks& ranks);
+
+/// What pricing a step needs: programs of some ranks that stand for all.
+struct StageKinds {
+  program::Program program;  ///< of these alone; its groups and peers are among them
+  /// By device of the program: the ranks for which it stands, itself first. What devices exchange
+  /// among themselves, the n-th ranks for which they stand do.
+  std::vector<std::vector<std::size_t>> alike;
+  std::vector<std::vector<std::size_t>> groups;  ///< by group of the program: all of its ranks
+};
+
+/// The same as lower_stages of the ranks of a plan, a rank of each kind: alike in class (by rank:
+/// devices with the same times) and in what it does and exchanges with whom. Devices of a region
+/// that have equal parts are, mostly. None where their parts differ only by rounding. Not verified.
+Result<std::optional<StageKinds>> lower_stage_kinds(const graph::Graph& graph,
+                                                    const plan::Plan& plan,
+                                                    const cluster::Cluster& cluster,
+                                                    const std::vector<int>& classes);
 
 }  // namespace motley::synth

@@ -55,18 +55,26 @@ Result<std::vector<std::vector<std::size_t>>> find_regions(const Graph& graph,
   return regions;
 }
 
+/// Puts a stage among some, ascending.
+void insert(std::vector<std::size_t>& stages, std::size_t stage) {
+  const auto at = std::lower_bound(stages.begin(), stages.end(), stage);
+  if (at == stages.end() || *at != stage) stages.insert(at, stage);
+}
+
 class StageCutter {
  public:
+  /// Takes the operators out of what is accumulated.
   StageCutter(const Graph& model, const plan::Plan& plan, const std::vector<plan::Member>& members,
-              std::vector<std::vector<std::size_t>> regions, StagedStep& step)
+              Accumulation& accumulated, StagedStep& step)
       : model_(model),
         plan_(plan),
         members_(members),
-        regions_(std::move(regions)),
         step_(step),
-        acc_(step.accumulated.graph) {}
+        accumulated_(accumulated),
+        acc_(accumulated.graph) {}
 
-  void run() {
+  void run(std::vector<std::vector<std::size_t>> regions) {
+    regions_ = std::move(regions);
     lay_out();
     find_homes();
     find_needs();
@@ -106,7 +114,7 @@ class StageCutter {
 
   /// The model's operator that says where a copy is; none: anywhere.
   OpId model_op(std::size_t op) const {
-    const Copy& copy = step_.accumulated.copies[op];
+    const Copy& copy = accumulated_.copies[op];
     return copy.of.is_none() ? copy.beside : copy.of;
   }
 
@@ -137,16 +145,16 @@ class StageCutter {
   /// Which operators each stage runs, and which values pass between stages.
   void find_needs() {
     stages_of_.resize(acc_.ops.size());
-    for (const Accumulation::Term& term : step_.accumulated.terms)
+    for (const Accumulation::Term& term : accumulated_.terms)
       if (const std::size_t op = producers_[term.value.index()]; op != kNowhere) {
         const std::size_t at = home(op, term.replica);
-        stages_of_[op].insert(at == kNowhere ? first_stage_[term.replica] : at);
+        insert(stages_of_[op], at == kNowhere ? first_stage_[term.replica] : at);
       }
     for (std::size_t op = acc_.ops.size(); op-- > 0;) {
       if (stages_of_[op].empty()) continue;
       // All replicas take part in a sum.
       if (acc_.ops[op].name == kSumReplicas)
-        for (std::size_t r = 0; r < first_stage_.size(); ++r) stages_of_[op].insert(home(op, r));
+        for (std::size_t r = 0; r < first_stage_.size(); ++r) insert(stages_of_[op], home(op, r));
       for (const std::size_t stage : stages_of_[op])
         for_each_operand(op, stage, [&](ValueId value) { need(value, stage); });
     }
@@ -154,17 +162,22 @@ class StageCutter {
     share_updates();
   }
 
+  /// Of sources, and of all values where buffers have new ones.
   void find_readers() {
+    const bool has_updates = std::any_of(
+        model_.outputs.begin(), model_.outputs.end(),
+        [](const graph::Output& each) { return each.kind == graph::OutputKind::kUpdate; });
     readers_.resize(acc_.values.size());
     for (std::size_t op = 0; op < acc_.ops.size(); ++op)
       graph::for_each_value(acc_.ops[op].arguments, [&](ValueId value) {
-        readers_[value.index()].insert(stages_of_[op].begin(), stages_of_[op].end());
+        if (has_updates || producers_[value.index()] == kNowhere)
+          readers_[value.index()].insert(stages_of_[op].begin(), stages_of_[op].end());
       });
   }
 
   /// The new value of a buffer goes to all stages of the replica that have the buffer.
   void share_updates() {
-    for (const Accumulation::Term& term : step_.accumulated.terms) {
+    for (const Accumulation::Term& term : accumulated_.terms) {
       if (model_.outputs[term.output].kind != graph::OutputKind::kUpdate) continue;
       const ValueId source = source_of(model_.outputs[term.output].of);
       const std::size_t producer = producers_[term.value.index()];
@@ -183,16 +196,16 @@ class StageCutter {
     if (producer == kNowhere) return;
     const std::size_t at = home(producer, step_.stages[stage].replica);
     const std::size_t from = at == kNowhere ? stage : at;
-    stages_of_[producer].insert(from);
+    insert(stages_of_[producer], from);
     if (from != stage) passing_[{producer, from}].insert({value, stage});
   }
 
   /// Is it before or behind all micro-batches?
   bool is_first(std::size_t op) const {
-    return step_.accumulated.copies[op].micro_batch < 0 || op < step_.accumulated.early;
+    return accumulated_.copies[op].micro_batch < 0 || op < accumulated_.early;
   }
   bool is_last(std::size_t op) const {
-    return step_.accumulated.copies[op].micro_batch < 0 && op >= step_.accumulated.late;
+    return accumulated_.copies[op].micro_batch < 0 && op >= accumulated_.late;
   }
 
   /// Where an operator is in its micro-batch: `level` counts how often a value came from another
@@ -208,9 +221,24 @@ class StageCutter {
       return is_late ? StageTask::Pass::kWeights : StageTask::Pass::kBackward;
     }
   };
-  using Spots = std::map<Instance, Spot>;
+  /// Of instances in order.
+  struct Spots {
+    std::vector<std::pair<Instance, Spot>> entries;
+    std::vector<std::size_t> first;  ///< by operator, and behind the last: where its entries begin
+
+    /// Its entry; kNowhere: it has none (yet).
+    std::size_t find(const Instance& instance) const {
+      if (instance.op >= first.size()) return kNowhere;
+      const std::size_t end =
+          instance.op + 1 < first.size() ? first[instance.op + 1] : entries.size();
+      for (std::size_t at = first[instance.op]; at < end; ++at)
+        if (entries[at].first.stage == instance.stage) return at;
+      return kNowhere;
+    }
+  };
 
   void find_order() {
+    works_.assign(model_.ops.size(), {-1, 0});
     Spots spots = find_spots();
     put_off(spots);
     find_late(spots);
@@ -218,8 +246,8 @@ class StageCutter {
     std::vector<StageTask> tasks;
     std::vector<std::vector<Instance>> members;
     std::vector<std::set<std::size_t>> needs;
-    std::map<Instance, std::size_t> task_of;
-    for (const auto& [instance, spot] : spots) {
+    std::vector<std::size_t> task_of;  // by entry
+    for (const auto& [instance, spot] : spots.entries) {
       const auto& [op, stage] = instance;
       const auto [entry, is_new] =
           known.try_emplace({spot.pass, stage, spot.kind(), spot.level}, tasks.size());
@@ -230,13 +258,13 @@ class StageCutter {
         needs.emplace_back();
       }
       for_each_operand(op, stage, [&](ValueId value) {
-        const auto made = task_of.find(maker(value, stage));
-        if (made != task_of.end() && made->second != task) needs[task].insert(made->second);
+        const std::size_t made = spots.find(maker(value, stage));
+        if (made != kNowhere && task_of[made] != task) needs[task].insert(task_of[made]);
       });
       members[task].push_back(instance);
       tasks[task].work += work_of(op) / (static_cast<double>(step_.stages[stage].ranks.size()) *
                                          step_.stages[stage].region->speed);
-      task_of[instance] = task;
+      task_of.push_back(task);
     }
     for (std::size_t t = 0; t < tasks.size(); ++t)
       tasks[t].needs.assign(needs[t].begin(), needs[t].end());
@@ -246,7 +274,8 @@ class StageCutter {
   /// Of all instances but those before and behind all micro-batches, which it notes.
   Spots find_spots() {
     Spots spots;
-    for (std::size_t op = 0; op < acc_.ops.size(); ++op)
+    for (std::size_t op = 0; op < acc_.ops.size(); ++op) {
+      spots.first.push_back(spots.entries.size());
       for (const std::size_t stage : stages_of_[op]) {
         if (is_last(op)) {
           last_.push_back({op, stage});
@@ -257,61 +286,63 @@ class StageCutter {
           continue;
         }
         const bool is_backward = acc_.ops[op].direction == graph::Direction::kBackward;
-        Spot spot{step_.accumulated.copies[op].micro_batch, 0, is_backward, is_backward};
+        Spot spot{accumulated_.copies[op].micro_batch, 0, is_backward, is_backward};
         for_each_operand(op, stage, [&](ValueId value) {
           const Instance from = maker(value, stage);
-          const auto found = spots.find(from);
-          if (found == spots.end() || found->second.pass != spot.pass) return;
-          const bool is_apart =
-              from.stage != stage || found->second.is_backward != spot.is_backward;
-          spot.level = std::max(spot.level, found->second.level + (is_apart ? 1 : 0));
-          spot.is_free = spot.is_free && (!found->second.is_backward || found->second.is_free);
+          const std::size_t at = spots.find(from);
+          if (at == kNowhere || spots.entries[at].second.pass != spot.pass) return;
+          const Spot& found = spots.entries[at].second;
+          const bool is_apart = from.stage != stage || found.is_backward != spot.is_backward;
+          spot.level = std::max(spot.level, found.level + (is_apart ? 1 : 0));
+          spot.is_free = spot.is_free && (!found.is_backward || found.is_free);
         });
-        spots[{op, stage}] = spot;
+        spots.entries.emplace_back(Instance{op, stage}, spot);
       }
+    }
     return spots;
   }
 
   /// What the backward pass makes of the forward pass alone (the slope of a square) waits for the
   /// first that wants it: until then it would be one more tensor to keep.
   void put_off(Spots& spots) const {
-    std::map<Instance, std::int64_t> wanted;  // least level of those that read it, in its stage
-    for (auto at = spots.rbegin(); at != spots.rend(); ++at) {
-      const auto& [op, stage] = at->first;
-      Spot& spot = at->second;
-      const auto least = wanted.find(at->first);
-      if (spot.is_free && least != wanted.end() && !passing_.contains({op, stage}))
-        spot.level = std::max(spot.level, least->second);
+    constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+    // By entry: least level of those that read it, in its stage.
+    std::vector<std::int64_t> wanted(spots.entries.size(), kNever);
+    for (std::size_t at = spots.entries.size(); at-- > 0;) {
+      auto& [instance, spot] = spots.entries[at];
+      const auto& [op, stage] = instance;
+      if (spot.is_free && wanted[at] != kNever && !passing_.contains({op, stage}))
+        spot.level = std::max(spot.level, wanted[at]);
       if (!spot.is_backward) continue;
-      for_each_operand(op, stage, [&](ValueId value) {
-        const Instance from = maker(value, stage);
-        if (from.stage != stage) return;
-        const auto [known, is_new] = wanted.try_emplace(from, spot.level);
-        known->second = std::min(known->second, spot.level);
+      const std::int64_t level = spot.level;
+      for_each_operand(op, stage, [&, reader = stage](ValueId value) {
+        const Instance from = maker(value, reader);
+        const std::size_t made = from.stage == reader ? spots.find(from) : kNowhere;
+        if (made != kNowhere) wanted[made] = std::min(wanted[made], level);
       });
     }
   }
 
   /// Gradients of weights, in regions that do them late and give others gradients, too.
   void find_late(Spots& spots) const {
-    std::set<Instance> leads;  // backward, to what others wait for
-    std::set<std::size_t> gives;
-    for (auto at = spots.rbegin(); at != spots.rend(); ++at) {
-      const auto& [instance, spot] = *at;
-      if (!spot.is_backward || !is_late_region(instance.stage)) continue;
-      if (passing_.contains({instance.op, instance.stage})) {
-        leads.insert(instance);
-        gives.insert(instance.stage);
-      }
-      if (leads.contains(instance))
-        for_each_operand(instance.op, instance.stage, [&](ValueId value) {
-          const Instance from = maker(value, instance.stage);
-          if (from.stage == instance.stage) leads.insert(from);
-        });
+    std::vector<char> leads(spots.entries.size(),
+                            0);  // by entry: backward, to what others wait for
+    std::vector<char> gives(step_.stages.size(), 0);
+    for (std::size_t at = spots.entries.size(); at-- > 0;) {
+      const auto& [op, stage] = spots.entries[at].first;
+      if (!spots.entries[at].second.is_backward || !is_late_region(stage)) continue;
+      if (passing_.contains({op, stage})) leads[at] = gives[stage] = 1;
+      if (leads[at] == 0) continue;
+      for_each_operand(op, stage, [&, reader = stage](ValueId value) {
+        const Instance from = maker(value, reader);
+        const std::size_t made = from.stage == reader ? spots.find(from) : kNowhere;
+        if (made != kNowhere) leads[made] = 1;
+      });
     }
-    for (auto& [instance, spot] : spots)
-      spot.is_late =
-          spot.is_backward && gives.contains(instance.stage) && !leads.contains(instance);
+    for (std::size_t at = 0; at < spots.entries.size(); ++at) {
+      auto& [instance, spot] = spots.entries[at];
+      spot.is_late = spot.is_backward && gives[instance.stage] != 0 && leads[at] == 0;
+    }
   }
 
   bool is_late_region(std::size_t stage) const { return step_.stages[stage].region->late_weights; }
@@ -324,8 +355,14 @@ class StageCutter {
     return {producer, at == kNowhere ? stage : at};
   }
 
-  double work_of(std::size_t op) const {
-    return order_seconds(graph::op_work(acc_, OpId(static_cast<std::int64_t>(op)), graph::Sizes{}));
+  double work_of(std::size_t op) {
+    const Copy& copy = accumulated_.copies[op];
+    std::pair<std::int64_t, double> none{-1, 0},
+        &known = copy.of.is_none() ? none : works_[copy.of.index()];
+    if (known.first == copy.stretch.count) return known.second;
+    known = {copy.stretch.count, order_seconds(graph::op_work(
+                                     acc_, OpId(static_cast<std::int64_t>(op)), graph::Sizes{}))};
+    return known.second;
   }
 
   std::vector<TaskPlace> task_places(const std::vector<StageTask>& tasks) const {
@@ -360,7 +397,8 @@ class StageCutter {
   }
 
   void build_graphs() {
-    for (const Accumulation::Term& term : step_.accumulated.terms) {
+    places_.assign(acc_.values.size(), {kNowhere, ValueId()});
+    for (const Accumulation::Term& term : accumulated_.terms) {
       ++terms_left_[{term.output, stage_of(term)}];
       if (producers_[term.value.index()] != kNowhere) terms_of_[term.value].push_back(term);
     }
@@ -410,34 +448,37 @@ class StageCutter {
 
   void add_operator(const Instance& instance, Stand stand) {
     StageGraph& stage = step_.stages[instance.stage];
-    Op made = acc_.ops[instance.op];
-    if (made.name == kSumReplicas) made.arguments = {{own_term(instance.op, instance.stage)}};
-    for (SymbolicArgument& argument : made.arguments) argument = mapped(argument, instance.stage);
+    // Most are in one stage, which takes them.
+    const bool is_sum = acc_.ops[instance.op].name == kSumReplicas;
+    const bool is_only = stages_of_[instance.op].size() == 1 && !is_sum;
+    Op made = is_only ? std::move(acc_.ops[instance.op]) : acc_.ops[instance.op];
+    if (is_sum) made.arguments = {{own_term(instance.op, instance.stage)}};
+    map_arguments(made.arguments, instance.stage);
     const OpId id(static_cast<std::int64_t>(stage.graph.ops.size()));
     for (ValueId& output : made.outputs) {
       const ValueId there = output;
-      output = add_value(stage, acc_.value(there));
+      Value& value = acc_.values[there.index()];
+      output = add_value(stage, is_only ? std::move(value) : value);
       stage.graph.values[output.index()].producer = id;
-      stage.values[there] = output;
-    }
-    stage.graph.ops.push_back(std::move(made));
-    stage.copies.push_back(step_.accumulated.copies[instance.op]);
-    stage.origins.emplace_back(static_cast<std::int64_t>(instance.op));
-    stage.positions.push_back(stand.position);
-    stage.tasks.push_back(stand.task);
-    for (const ValueId there : acc_.ops[instance.op].outputs)
+      place(there, instance.stage) = output;
       if (const auto terms = terms_of_.find(there); terms != terms_of_.end())
         for (const Accumulation::Term& term : terms->second)
           if (stage_of(term) == instance.stage) made_terms_.push_back(term);
+    }
+    stage.graph.ops.push_back(std::move(made));
+    stage.copies.push_back(accumulated_.copies[instance.op]);
+    stage.origins.emplace_back(static_cast<std::int64_t>(instance.op));
+    stage.positions.push_back(stand.position);
+    stage.tasks.push_back(stand.task);
     const auto passing = passing_.find({instance.op, instance.stage});
     if (passing == passing_.end()) return;
     for (const auto& [value, to] : passing->second) {
-      StageGraph& reader = step_.stages[to];
-      Value received = acc_.value(value);
+      const ValueId given = place(value, instance.stage);
+      Value received = stage.graph.value(given);
       received.producer = OpId();
-      const ValueId read = add_value(reader, std::move(received));
-      reader.values[value] = read;
-      step_.passages.push_back({instance.stage, to, stage.values.at(value), read, stand.position});
+      const ValueId read = add_value(step_.stages[to], std::move(received));
+      place(value, to) = read;
+      step_.passages.push_back({instance.stage, to, given, read, stand.position});
     }
   }
 
@@ -446,24 +487,27 @@ class StageCutter {
     return ValueId(static_cast<std::int64_t>(stage.graph.values.size()) - 1);
   }
 
-  SymbolicArgument mapped(const SymbolicArgument& argument, std::size_t stage) {
-    if (const auto* id = std::get_if<ValueId>(&argument.value)) return {here(*id, stage)};
-    if (const auto* list = std::get_if<SymbolicArguments>(&argument.value)) {
-      SymbolicArguments made;
-      for (const SymbolicArgument& each : *list) made.push_back(mapped(each, stage));
-      return {made};
+  void map_arguments(SymbolicArguments& arguments, std::size_t stage) {
+    for (SymbolicArgument& argument : arguments) {
+      if (auto* id = std::get_if<ValueId>(&argument.value)) *id = here(*id, stage);
+      if (auto* list = std::get_if<SymbolicArguments>(&argument.value)) map_arguments(*list, stage);
     }
-    return argument;
+  }
+
+  /// A value of the accumulated graph in a stage; none: it is not there (yet).
+  ValueId& place(ValueId value, std::size_t stage) {
+    auto& [first, id] = places_[value.index()];
+    if (first == kNowhere) first = stage;
+    return first == stage ? id : other_places_[{value, stage}];
   }
 
   ValueId here(ValueId value, std::size_t s) {
-    StageGraph& stage = step_.stages[s];
-    const auto [found, is_new] = stage.values.try_emplace(value);
-    if (is_new) {
+    ValueId& there = place(value, s);
+    if (there.is_none()) {
       MOTLEY_CHECK(producers_[value.index()] == kNowhere);
-      found->second = add_value(stage, acc_.value(value));
+      there = add_value(step_.stages[s], acc_.value(value));
     }
-    return found->second;
+    return there;
   }
 
   Stand behind_all() const { return {static_cast<std::int64_t>(order_.size()), step_.tasks - 1}; }
@@ -509,7 +553,7 @@ class StageCutter {
   }
 
   void add_outputs() {
-    for (const Accumulation::Term& term : step_.accumulated.terms)
+    for (const Accumulation::Term& term : accumulated_.terms)
       if (producers_[term.value.index()] == kNowhere)
         add_term(term.output, stage_of(term), here(term.value, stage_of(term)), behind_all());
     for (std::size_t stage = 0; stage < step_.stages.size(); ++stage)
@@ -535,7 +579,7 @@ class StageCutter {
     graph::Output made = output;
     if (!output.of.is_none()) {
       const ValueId source = source_of(output.of);
-      const bool is_here = stage.values.contains(source);
+      const bool is_here = !place(source, s).is_none();
       if (!is_here && !value) return;
       made.of = here(source, s);
       if (!value && output.kind == graph::OutputKind::kUpdate) return;
@@ -573,13 +617,14 @@ class StageCutter {
   const Graph& model_;
   const plan::Plan& plan_;
   const std::vector<plan::Member>& members_;
-  const std::vector<std::vector<std::size_t>> regions_;
+  std::vector<std::vector<std::size_t>> regions_;
   StagedStep& step_;
-  const Graph& acc_;
-  std::vector<std::size_t> first_stage_;          // by replica
-  std::vector<std::size_t> producers_;            // by value of the accumulated graph
-  std::vector<std::set<std::size_t>> stages_of_;  // by operator of it
-  std::vector<std::set<std::size_t>> readers_;    // by value of it: stages
+  const Accumulation& accumulated_;
+  Graph& acc_;                                       // its graph
+  std::vector<std::size_t> first_stage_;             // by replica
+  std::vector<std::size_t> producers_;               // by value of the accumulated graph
+  std::vector<std::vector<std::size_t>> stages_of_;  // by operator of it, ascending
+  std::vector<std::set<std::size_t>> readers_;       // by value of it: stages
   std::map<std::pair<std::size_t, std::size_t>, std::set<std::pair<ValueId, std::size_t>>>
       passing_;  // operator, stage -> value, reader
   /// Output, stage, value: new values of buffers that other stages have, too.
@@ -595,6 +640,12 @@ class StageCutter {
   std::map<std::size_t, std::vector<Given>> given_;              // by stage
   std::map<std::pair<std::size_t, std::size_t>, ValueId> sums_;  // output, stage: of terms so far
   std::vector<Instance> first_, last_, order_;
+  /// By value of the accumulated graph, the first stage that has it, and what it is there; further
+  /// stages.
+  std::vector<std::pair<std::size_t, ValueId>> places_;
+  std::map<std::pair<ValueId, std::size_t>, ValueId> other_places_;
+  /// By operator of the model the work of its last copy, for how many samples.
+  std::vector<std::pair<std::int64_t, double>> works_;
   std::vector<std::int64_t> task_of_;   // by position
   std::map<ValueId, ValueId> sources_;  // of the model -> of the accumulated graph
 };
@@ -623,8 +674,8 @@ Result<StagedStep> cut_into_stages(const graph::Graph& graph, const plan::Plan& 
   step.passes = find_passes(plan);
   MOTLEY_ASSIGN(Accumulation accumulated,
                 accumulate_replicas(graph, step.passes, plan.batch_norm_span));
-  step.accumulated = recompute(std::move(accumulated), find_recomputed(plan, step.passes));
-  StageCutter(graph, plan, members, std::move(regions), step).run();
+  accumulated = recompute(std::move(accumulated), find_recomputed(plan, step.passes));
+  StageCutter(graph, plan, members, accumulated, step).run(std::move(regions));
   return step;
 }
 

@@ -20,11 +20,11 @@ struct StageGraph {
   const plan::Region* region = nullptr;
   std::vector<std::size_t> ranks;  ///< by member
   graph::Graph graph;
-  std::vector<Copy> copies;             ///< by operator
-  std::vector<OpId> origins;            ///< by operator: in the accumulated graph; none: added
+  std::vector<Copy> copies;   ///< by operator
+  std::vector<OpId> origins;  ///< by operator: in the graph of all replicas (accumulate_replicas);
+                              ///< none: added
   std::vector<std::int64_t> positions;  ///< by operator: in the order of the whole step, ascending
   std::vector<std::int64_t> tasks;      ///< by operator: which task it belongs to (StagedStep)
-  std::map<ValueId, ValueId> values;    ///< of the accumulated graph -> here
 };
 
 /// A value that one region gives another, as soon as it is there.
@@ -42,7 +42,6 @@ struct Passage {
 ///   then tasks (stage_order.h): of a micro-batch in a region the operators that come between two
 ///   values of other regions; last, sums of each region's terms.
 struct StagedStep {
-  Accumulation accumulated;
   Passes passes;
   std::vector<StageGraph> stages;  ///< replica after replica
   std::vector<Passage> passages;   ///< by position

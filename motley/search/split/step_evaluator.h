@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -51,7 +52,7 @@ class StepEvaluator : public SplitEvaluator {
   Bytes peak_bytes(DeviceId device, std::int64_t samples, Setting setting) const override;
   Result<Seconds> step_time(const plan::Plan& plan) const override;
   Result<plan::Price> price(const plan::Plan& plan) const override;
-  /// What the price is made of; the last plan's is remembered.
+  /// What the price is made of; those of the last plans are remembered.
   Result<PlanPrice> price_parts(const plan::Plan& plan) const;
   /// All that planners need, of this evaluator, which must outlive it.
   PlannerInputs inputs() const { return {this, graph_, &costs_}; }
@@ -84,6 +85,8 @@ class StepEvaluator : public SplitEvaluator {
     std::vector<int> classes;
   };
   Group find_group(const plan::Plan& plan) const;
+  /// None: devices vary, or do not exchange as others do.
+  Result<std::optional<PlanPrice>> price_stage_kinds(const plan::Plan& plan) const;
   Result<PlanPrice> price_stages(const plan::Plan& plan) const;
   Result<PlanPrice> price_whole(const plan::Plan& plan) const;
   /// None: the step is short, its devices vary, or it is not on a line.
@@ -116,7 +119,7 @@ class StepEvaluator : public SplitEvaluator {
   mutable std::map<std::vector<DeviceId>, Durations> planned_;
   mutable std::map<std::pair<std::int64_t, Setting>, Result<program::DeviceProgram>> lowered_;
   mutable std::map<std::pair<const cost::InstructionTimes*, std::int64_t>, Bytes> peaks_;
-  mutable std::optional<std::pair<plan::Plan, PlanPrice>> last_;
+  mutable std::deque<std::pair<plan::Plan, PlanPrice>> priced_;  // the last ones
 };
 
 }  // namespace motley::search

@@ -8,7 +8,6 @@
 
 #include "motley/base/check.h"
 #include "motley/search/price/group_cost.h"
-#include "motley/simulate/simulate.h"
 
 namespace motley::search {
 namespace {
@@ -67,15 +66,11 @@ bool has_same_names(const StepPrice& a, const StepPrice& b) {
                     });
 }
 
-}  // namespace
-
-Result<PricedProgram> price_program(const program::Program& program,
-                                    const std::vector<std::string>& group,
-                                    const cost::ProfileCost& model,
-                                    const std::vector<cost::ProfileCost::Times>& times, int steps) {
+Result<PricedProgram> price(const program::Program& program, const GroupCost& known,
+                            const std::vector<cost::ProfileCost::Times>& times,
+                            simulate::SimulateOptions options) {
   PricedProgram priced;
   StepPrice& price = priced.price;
-  simulate::SimulateOptions options{.steps = steps};
   for (std::size_t rank = 0; rank < program.devices.size(); ++rank) {
     const program::DeviceProgram& device = program.devices[rank];
     price.devices.push_back(price_device(device, times[rank].scratch));
@@ -83,7 +78,6 @@ Result<PricedProgram> price_program(const program::Program& program,
     price.instructions =
         std::max(price.instructions, static_cast<std::int64_t>(device.instructions.size()));
   }
-  const GroupCost known(model, group, known_times(program, times));
   MOTLEY_ASSIGN(priced.trace, simulate::simulate(program, known, options));
   price.step = trace::median_step(priced.trace);
   const std::vector<trace::Breakdown> parts = trace::break_down(priced.trace);
@@ -98,6 +92,25 @@ Result<PricedProgram> price_program(const program::Program& program,
     device.peak_at = priced.trace.names[rank][device.memory.at.index()];
   }
   return priced;
+}
+
+}  // namespace
+
+Result<PricedProgram> price_program(const program::Program& program,
+                                    const std::vector<std::string>& group,
+                                    const cost::ProfileCost& model,
+                                    const std::vector<cost::ProfileCost::Times>& times, int steps) {
+  return price(program, GroupCost(model, group, known_times(program, times)), times,
+               {.steps = steps});
+}
+
+Result<PricedProgram> price_program(const program::Program& program,
+                                    const simulate::StandIns& stand_ins,
+                                    const cost::ProfileCost& model,
+                                    const std::vector<cost::ProfileCost::Times>& times) {
+  const std::vector<std::string> as_said;
+  return price(program, GroupCost(model, as_said, known_times(program, times)), times,
+               {.stand_ins = &stand_ins});
 }
 
 std::optional<StepPrice> continue_line(const std::vector<StepPrice>& three, std::int64_t more) {

@@ -9,6 +9,7 @@
 #include "motley/cost/profile_cost.h"
 #include "motley/program/memory.h"
 #include "motley/program/program.h"
+#include "motley/simulate/simulate.h"
 #include "motley/trace/trace.h"
 
 namespace motley::search {
@@ -45,6 +46,12 @@ Result<PricedProgram> price_program(const program::Program& program,
                                     const cost::ProfileCost& model,
                                     const std::vector<cost::ProfileCost::Times>& times,
                                     int steps = 1);
+
+/// The same where devices of the program stand for others like them.
+Result<PricedProgram> price_program(const program::Program& program,
+                                    const simulate::StandIns& stand_ins,
+                                    const cost::ProfileCost& model,
+                                    const std::vector<cost::ProfileCost::Times>& times);
 
 /// The price of a step in `more` micro-batches more than the last of three, each of which has one
 /// more than the one before: a program that repeats itself takes and needs as much for each one.

@@ -26,6 +26,7 @@ RankStep::RankStep(const ShardedStep& step, Place& place, ProgramBuilder& builde
       values_(step.graph.values.size()) {}
 
 graph::Number RankStep::evaluate(const graph::SizeExpr& expr) {
+  if (expr.is_constant()) return expr.evaluate(sizes_);
   const auto [entry, is_new] = numbers_.try_emplace(expr.text());
   if (is_new) entry->second = expr.evaluate(sizes_);
   return entry->second;
