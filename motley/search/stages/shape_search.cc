@@ -68,7 +68,10 @@ class CheapestShape {
   }
 
   std::optional<PricedShape> find() {
-    const std::size_t most = std::min(layers_, limits_.most_stages);
+    // With one full micro-batch and a smaller one there can only be one stage.
+    const bool has_full_ends = question_.samples % question_.micro_batch == 0 ||
+                               question_.samples > 2 * question_.micro_batch;
+    const std::size_t most = std::min(layers_, has_full_ends ? limits_.most_stages : 1);
     ShapeStates &after = scratch_.after, &now = scratch_.now;
     clear(after);
     for (std::size_t stages = 1; stages <= most && !units_.empty(); ++stages) {
@@ -347,7 +350,6 @@ double ShapeSearch::messages(std::size_t unit, std::size_t next, std::size_t end
 double ShapeSearch::find_messages(std::size_t unit, std::size_t next, Bytes bytes) const {
   const StageCosts& costs = sums_->costs();
   const StageUnit &here = costs.units()[unit], &there = costs.units()[next];
-  const DevicePool &from = costs.pools()[here.pool], &to = costs.pools()[there.pool];
   const auto both_ways = [&](HopReach reach) {
     const auto out = costs.hop({here.pool, here.degree}, {there.pool, there.degree}, reach, bytes);
     const auto back = costs.hop({there.pool, there.degree}, {here.pool, here.degree}, reach, bytes);
@@ -355,14 +357,19 @@ double ShapeSearch::find_messages(std::size_t unit, std::size_t next, Bytes byte
     const auto size = static_cast<double>(bytes.value);
     return out->delay.value + size / out->rate.value + back->delay.value + size / back->rate.value;
   };
-  double best = kNoLink;
-  if (from.hosts() + to.hosts() > 2 || from.first_host != to.first_host)
-    best = both_ways(HopReach::kOtherHost);
+  const Meeting meeting = find_meeting(unit, next);
+  return std::min(meeting.apart ? both_ways(HopReach::kOtherHost) : kNoLink,
+                  meeting.in_one_host ? both_ways(HopReach::kSameHost) : kNoLink);
+}
+
+ShapeSearch::Meeting ShapeSearch::find_meeting(std::size_t unit, std::size_t next) const {
+  const StageCosts& costs = sums_->costs();
+  const StageUnit &here = costs.units()[unit], &there = costs.units()[next];
+  const DevicePool &from = costs.pools()[here.pool], &to = costs.pools()[there.pool];
   const bool meets = here.pool == there.pool ? here.degree + there.degree <= from.per_host
                                              : from.first_host < to.first_host + to.hosts() &&
                                                    to.first_host < from.first_host + from.hosts();
-  if (meets) best = std::min(best, both_ways(HopReach::kSameHost));
-  return best;
+  return {meets, from.hosts() + to.hosts() > 2 || from.first_host != to.first_host};
 }
 
 double ShapeSearch::exchange(std::size_t unit, std::size_t first, std::size_t end) const {
@@ -417,8 +424,9 @@ std::int64_t ShapeSearch::most_samples(const ReplicaShape& shape, double time,
     const std::int64_t middle = fits + (above - fits) / 2;
     (seconds(shape, middle) <= time ? fits : above) = middle;
   }
-  // One smaller micro-batch needs two full ones around it.
-  if (fits < 2 * shape.micro_batch) fits -= fits % shape.micro_batch;
+  // A smaller micro-batch needs two full ones around it, or one in a single stage.
+  const std::int64_t least = (shape.stages.size() > 1 ? 2 : 1) * shape.micro_batch;
+  if (fits < least) fits -= fits % shape.micro_batch;
   return fits;
 }
 

@@ -32,9 +32,9 @@ struct ReplicaShape {
 ///     T >= max over s of (sum over r < s of (w_r + c_r) + W_s) + u_0 + e_0,   T >= W_s + u_s + e_s
 ///
 /// whatever the order of passes. (First and last micro-batch are full where there are three or
-/// more, stage_plan.h; the planner forms one smaller one only then.) With equal stages and free
-/// messages this is 1F1B's (m + S - 1) w. A message takes what it does at best: inside a host, if
-/// both units fit one.
+/// more, stage_plan.h; the planner forms one smaller one only then, or in a single stage.) With
+/// equal stages and free messages this is 1F1B's (m + S - 1) w. A message takes what it does at
+/// best: inside a host, if both units fit one.
 struct ShapeModel {
   /// e_s = exchange_rounds * gradients of s / its host's rate: 2 for a ring over many hosts, 0 if
   /// nothing need leave a host.
@@ -99,6 +99,11 @@ class ShapeSearch {
   double messages(std::size_t unit, std::size_t next, std::size_t end,
                   std::int64_t micro_batch) const;
   double exchange(std::size_t unit, std::size_t first, std::size_t end) const;
+  /// Where two units may be.
+  struct Meeting {
+    bool in_one_host = false, apart = false;
+  };
+  Meeting find_meeting(std::size_t unit, std::size_t next) const;
 
  private:
   friend class CheapestShape;

@@ -27,6 +27,12 @@ struct StagePrice {
   bool fits = true;                           ///< into every pool's memory
 };
 
+/// A plan and what it takes.
+struct PricedStagePlan {
+  StagePlan plan;
+  StagePrice price;
+};
+
 /// Prices plans of stages on the simulator (simulate/task_graph.h, find_times.h); there is no other
 /// clock. A compute lane for each stage of each replica runs its passes in the order of the
 /// replica's schedule; a lane for each direction between neighbours carries messages, which overlap
@@ -47,9 +53,13 @@ class StageEvaluator {
   /// From the first forward to the last backward of a replica that is alone.
   Result<Seconds> pipeline(const StageReplica& replica) const;
 
-  /// Gives each replica the schedule that is best for it alone: list scheduling where it is quicker
-  /// than the others, so never worse than 1F1B or H-1F1B.
-  Result<void> choose_schedule(StageReplica& replica) const;
+  /// What it takes at least, by the simulated times of its replicas alone: the gradients of the
+  /// first layers are summed when all have ended, then come the updates.
+  Result<Seconds> least_step(const StagePlan& plan, const std::vector<Seconds>& alone) const;
+
+  /// Gives a replica the schedule that is best for it alone: list scheduling where it is quicker
+  /// than the others, so never worse than 1F1B or H-1F1B. Its time, as `pipeline` has it.
+  Result<Seconds> choose_schedule(StageReplica& replica) const;
 
  private:
   const StageSums* sums_;

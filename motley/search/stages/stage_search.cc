@@ -12,6 +12,7 @@
 
 #include "motley/search/stages/merged_layers.h"
 #include "motley/search/stages/plan_moves.h"
+#include "motley/search/stages/plan_proof.h"
 #include "motley/search/stages/sample_bound.h"
 #include "motley/search/stages/whole_replicas.h"
 
@@ -48,6 +49,14 @@ struct Mix {
   std::vector<std::pair<ReplicaShape, int>> parts;
   bool operator<(const Mix& other) const { return parts < other.parts; }
 };
+
+/// Places are not given.
+StageReplica replica_of(const ReplicaShape& shape, std::int64_t samples) {
+  StageReplica replica{{}, shape.micro_batch, samples};
+  for (const ShapeStage& stage : shape.stages)
+    replica.stages.push_back({stage.first, stage.end, stage.unit});
+  return replica;
+}
 
 enum MixBy { kMixModel, kMixSimulated };
 
@@ -154,16 +163,18 @@ class StageSearch {
     }
     const double least = rate_bound(sums_, question_.global_batch) * (1 - 1e-9);
     const Bracket start = find_bound(least);
-    if (start.possible >= kTooLong) {
-      outcome_.why.push_back(
-          "no plan of stages was found: of some layers no times are known, or "
-          "devices cannot reach each other");
-      return std::move(outcome_);
+    const bool is_possible = start.possible < kTooLong;
+    if (is_possible) {
+      MOTLEY_RETURN_IF_ERROR(add_mixes(start));
+      MOTLEY_RETURN_IF_ERROR(price_mixes());
+      improve();
     }
-    MOTLEY_RETURN_IF_ERROR(add_mixes(start));
-    MOTLEY_RETURN_IF_ERROR(price_mixes());
-    improve();
+    prove(least);
     finish();
+    if (!is_possible && !outcome_.best)
+      outcome_.why.back() =
+          "no plan of stages was found: of some layers no times are known, or devices cannot reach "
+          "each other";
     return std::move(outcome_);
   }
 
@@ -208,6 +219,7 @@ class StageSearch {
   std::int64_t passes(const StagePlan& plan) const;
   void improve();
   bool move(PricedStagePlan& plan, std::int64_t& left);
+  void prove(double least);
   void finish();
 
   const StageQuestion& question_;
@@ -221,6 +233,7 @@ class StageSearch {
   std::vector<Mix> mixes_;
   std::vector<PricedStagePlan> priced_;
   Seconds fastest_;  // of them
+  bool is_proved_ = false;
   StageOutcome outcome_;
 };
 
@@ -620,12 +633,8 @@ StagePlan plan_of(const std::vector<std::pair<ReplicaShape, int>>& parts,
   StagePlan plan;
   for (const auto& [shape, count] : parts) {
     first_of.push_back(plan.replicas.size());
-    StageReplica replica;
-    replica.micro_batch = shape.micro_batch;
-    replica.samples = 1;
-    for (const ShapeStage& stage : shape.stages)
-      replica.stages.push_back({stage.first, stage.end, stage.unit});
-    plan.replicas.insert(plan.replicas.end(), static_cast<std::size_t>(count), replica);
+    plan.replicas.insert(plan.replicas.end(), static_cast<std::size_t>(count),
+                         replica_of(shape, 1));
   }
   return plan;
 }
@@ -651,7 +660,8 @@ Result<void> StageSearch::tune(std::pair<ReplicaShape, int>& part, StageReplica*
   return {};
 }
 
-/// Takes samples beyond the batch from the slowest replicas, what is left over first.
+/// Takes samples beyond the batch from the slowest replicas, what is left over first. Micro-batches
+/// get smaller where first and last are full only then.
 void StageSearch::trim(const Mix& mix, const std::vector<std::size_t>& first_of,
                        StagePlan& plan) const {
   std::int64_t excess = -question_.global_batch;
@@ -674,6 +684,10 @@ void StageSearch::trim(const Mix& mix, const std::vector<std::size_t>& first_of,
     excess -= less;
   }
   std::erase_if(plan.replicas, [](const StageReplica& replica) { return replica.samples == 0; });
+  for (StageReplica& replica : plan.replicas)
+    for (auto batch = costs().micro_batches().rbegin();
+         !has_full_ends(replica) && batch != costs().micro_batches().rend(); ++batch)
+      if (*batch < replica.micro_batch) replica.micro_batch = *batch;
 }
 
 /// Each part's micro-batch that is quickest for what it does: columns are of those that were worth
@@ -687,8 +701,7 @@ void StageSearch::choose_micro_batches(Mix& mix) const {
     double least = estimate(shape, samples);
     for (const std::int64_t batch : costs().micro_batches()) {
       tried.micro_batch = batch;
-      const bool divides = samples % batch == 0 || samples > 2 * batch;
-      if (!divides || !free_.is_valid(tried)) continue;
+      if (!has_full_ends(replica_of(tried, samples)) || !free_.is_valid(tried)) continue;
       const double time = estimate(tried, samples);
       if (time >= least * (1 - kSmallestGain)) continue;
       least = time;
@@ -782,6 +795,23 @@ bool StageSearch::move(PricedStagePlan& plan, std::int64_t& left) {
   return false;
 }
 
+/// Of few devices: all that the bound leaves is tried; where no plan was found, in ever more time
+/// from twice the least that there can be.
+void StageSearch::prove(double least) {
+  if (!has_few_devices() || question_.equal_samples) return;
+  constexpr double kWider = 2;
+  Seconds known = priced_.empty() ? Seconds(kWider * least) : priced_.front().price.step;
+  for (const PricedStagePlan& each : priced_) known = std::min(known, each.price.step);
+  for (int round = 0; round < 6; ++round, known.value *= kWider) {
+    ProofOutcome proof = prove_plans(free_, evaluator_, {question_.global_batch, known});
+    outcome_.simulated += proof.simulated;
+    outcome_.lower_bound = std::max(outcome_.lower_bound, proof.lower_bound);
+    is_proved_ = proof.is_complete;
+    if (proof.best) priced_.push_back(*std::move(proof.best));
+    if (!priced_.empty() || !proof.is_complete) return;
+  }
+}
+
 void StageSearch::finish() {
   outcome_.shapes = static_cast<std::int64_t>(columns_.shapes().size());
   std::stable_sort(priced_.begin(), priced_.end(),
@@ -792,7 +822,8 @@ void StageSearch::finish() {
   }
   outcome_.best = priced_.front();
   outcome_.lower_bound = std::min(outcome_.lower_bound, outcome_.best->price.step);
-  outcome_.reason = outcome_.gap() <= kOptimalGap ? StageReason::kOptimal : StageReason::kFeasible;
+  const bool is_optimal = is_proved_ || outcome_.gap() <= kOptimalGap;
+  outcome_.reason = is_optimal ? StageReason::kOptimal : StageReason::kFeasible;
   for (std::size_t i = 1; i < priced_.size() && outcome_.runner_ups.size() < kRunnerUps; ++i)
     outcome_.runner_ups.push_back(std::move(priced_[i]));
 }

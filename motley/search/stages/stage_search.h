@@ -21,15 +21,9 @@ struct StageQuestion {
 };
 
 enum class StageReason {
-  kOptimal,     ///< the step is within 0.1 % of the bound
+  kOptimal,     ///< within 0.1 % of the bound, or all other plans were ruled out (plan_proof.h)
   kFeasible,    ///< nothing better was found
   kInfeasible,  ///< no replica fits; `why` says what is missing
-};
-
-/// A plan and what it takes.
-struct PricedStagePlan {
-  StagePlan plan;
-  StagePrice price;
 };
 
 struct StageOutcome {
