@@ -13,9 +13,9 @@
 namespace motley::search {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr double kQuicker = 1 - 1e-6;      // times what is known: worth finding
-constexpr double kRounding = 1e-8;         // s, of simulated times
+constexpr double kNoEnd = std::numeric_limits<double>::infinity();
+constexpr double kWorthFinding = 1 - 1e-6;     // times what is known: worth finding
+constexpr double kClockRounding = 1e-8;        // s, of simulated times
 constexpr std::size_t kMostEntries = 1 << 20;  // of the table
 
 /// What a simulation of the replica goes through.
@@ -30,8 +30,8 @@ using ScheduleTimes = std::array<double, std::size(kTriedSchedules)>;
 /// A replica with samples. Places are not given.
 struct Offer {
   StageReplica replica;
-  std::size_t devices = 0;  // used, as a number of the table
-  double model = 0;         // seconds
+  std::size_t devices = 0;      // used, as a number of the table
+  double model = 0;             // seconds
   std::optional<double> alone;  // simulated: least of all places
 };
 
@@ -50,7 +50,7 @@ class PlanProof {
         sums_(search.sums()),
         evaluator_(evaluator),
         question_(question),
-        known_(question.known.value * kQuicker),
+        known_(question.known.value * kWorthFinding),
         rates_(device_rates(sums_)) {
     for (const DevicePool& pool : costs().pools()) {
       radix_.push_back(states_);
@@ -78,7 +78,7 @@ class PlanProof {
 
   struct Suffix {
     StageReplica replica;  // stages from the last to the first
-    double time = 0;       // of the model: from the first micro-batch's arrival to the last one's end
+    double time = 0;  // of the model: from the first micro-batch's arrival to the last one's end
   };
 
   bool list_offers();
@@ -125,9 +125,9 @@ class PlanProof {
 
   std::vector<std::size_t> radix_;  // of a pool in the number of a set of devices
   std::size_t states_ = 1;
-  std::vector<int> left_;            // devices, while a replica is listed
-  std::vector<double> rates_;        // device_rates
-  std::vector<double> least_pass_;   // of the layers before one, at the micro-batch under way
+  std::vector<int> left_;           // devices, while a replica is listed
+  std::vector<double> rates_;       // device_rates
+  std::vector<double> least_pass_;  // of the layers before one, at the micro-batch under way
   std::vector<Offer> offers_;
   std::vector<double> least_;
   std::vector<OfferClass> classes_;
@@ -142,12 +142,12 @@ bool PlanProof::list_offers() {
     if (batch > all) break;
     least_pass_.assign(1, 0);
     for (std::size_t i = 0; i < costs().layers(); ++i) {
-      double pass_of = kNever;
+      double pass_of = kNoEnd;
       for (std::size_t u = 0; u < costs().units().size(); ++u)
         if (costs().knows(u, batch)) pass_of = std::min(pass_of, pass(u, i, i + 1, batch));
       least_pass_.push_back(least_pass_.back() + pass_of);
     }
-    if (!(least_pass_.back() < kNever)) continue;
+    if (!(least_pass_.back() < kNoEnd)) continue;
     for (std::int64_t samples = batch; samples <= all; ++samples) {
       Suffix suffix{{{}, batch, samples}, 0};
       if (!extend(suffix, costs().layers())) return false;
@@ -179,21 +179,21 @@ bool PlanProof::extend(Suffix& suffix, std::size_t end) {
   return true;
 }
 
-bool PlanProof::put_in_front(Suffix& suffix, std::size_t first, std::size_t end,
-                             std::size_t unit) {
+bool PlanProof::put_in_front(Suffix& suffix, std::size_t first, std::size_t end, std::size_t unit) {
   if (++stages_ > question_.most_stages) return false;
   const std::int64_t batch = suffix.replica.micro_batch, samples = suffix.replica.samples;
   const std::int64_t full = samples / batch, rest = samples % batch;
   if (rest > 0 && (!costs().knows(unit, rest) || (full == 1 && first > 0))) return true;
   const double one = pass(unit, first, end, batch);
-  const double all = static_cast<double>(full) * one + (rest > 0 ? pass(unit, first, end, rest) : 0);
+  const double all =
+      static_cast<double>(full) * one + (rest > 0 ? pass(unit, first, end, rest) : 0);
   const WorkSums& work = sums_.work(unit, batch);
   const double post = work.update[end] - work.update[first];
   std::vector<PlannedStage>& stages = suffix.replica.stages;
   double time = all;
   if (!stages.empty())
-    time = std::max(all, one + suffix.time +
-                             search_.messages(unit, stages.back().unit, end, batch));
+    time =
+        std::max(all, one + suffix.time + search_.messages(unit, stages.back().unit, end, batch));
   if (all + post >= known_ || time + least_pass_[first] * (1 - 1e-12) >= known_) return true;
   const std::int64_t in_flight =
       std::min(full + (rest > 0 ? 1 : 0), static_cast<std::int64_t>(stages.size()) + 1);
@@ -238,7 +238,7 @@ void PlanProof::fill_table() {
     });
     classes_.push_back(std::move(of));
   }
-  least_.assign(states_ * static_cast<std::size_t>(question_.global_batch + 1), kNever);
+  least_.assign(states_ * static_cast<std::size_t>(question_.global_batch + 1), kNoEnd);
   for (std::size_t devices = 0; devices < states_; ++devices) {
     least(devices, 0) = 0;
     for (std::int64_t samples = 1; samples <= question_.global_batch; ++samples)
@@ -272,8 +272,8 @@ bool PlanProof::combine(std::size_t devices, std::int64_t samples, std::size_t f
     if (of.samples > samples || !is_within(of.devices, devices)) continue;
     const std::size_t rest = devices - of.devices;
     const bool repeats = !chosen_.empty() && c == from;
-    const auto at = repeats ? std::find(of.offers.begin(), of.offers.end(), chosen_.back())
-                            : of.offers.begin();
+    const auto at =
+        repeats ? std::find(of.offers.begin(), of.offers.end(), chosen_.back()) : of.offers.begin();
     for (auto offer = at; offer != of.offers.end(); ++offer) {
       if (least(rest, samples - of.samples) >= known_ || offers_[*offer].model >= known_) break;
       if (simulate_alone(offers_[*offer]) >= known_) continue;
@@ -296,7 +296,7 @@ double PlanProof::simulate_alone(Offer& offer) {
     const auto [in_one_host, apart] = search_.find_meeting(stages[s].unit, stages[s + 1].unit);
     if (in_one_host) (apart ? may_meet : must_meet).push_back(s + 1);
   }
-  double best = kNever;
+  double best = kNoEnd;
   for (std::size_t mask = 0; mask < (std::size_t{1} << may_meet.size()); ++mask) {
     std::vector<bool> meets(stages.size(), false);
     for (const std::size_t s : must_meet) meets[s] = true;
@@ -313,7 +313,7 @@ double PlanProof::simulate_alone(Offer& offer) {
     best = std::min(best, *std::min_element(times.begin(), times.end()));
   }
   const WorkSums& work = sums_.work(stages.front().unit, offer.replica.micro_batch);
-  offer.alone = best + work.update[stages.front().end] - kRounding;
+  offer.alone = best + work.update[stages.front().end] - kClockRounding;
   return *offer.alone;
 }
 
@@ -333,7 +333,7 @@ const ScheduleTimes& PlanProof::time_schedules(StageReplica replica) {
   for (std::size_t i = 0; i < std::size(kTriedSchedules); ++i) {
     replica.schedule = kTriedSchedules[i];
     const auto seconds = evaluator_.pipeline(replica);
-    at->second[i] = seconds ? seconds->value : kNever;
+    at->second[i] = seconds ? seconds->value : kNoEnd;
   }
   return at->second;
 }
@@ -349,7 +349,7 @@ bool PlanProof::simulate_plan() {
       alone.emplace_back(*std::min_element(times.begin(), times.end()));
     }
     const auto least = evaluator_.least_step(placed, alone);
-    if (least && least->value - kRounding < known_) simulate_scheduled(placed, 0);
+    if (least && least->value - kClockRounding < known_) simulate_scheduled(placed, 0);
     return passes_ <= question_.most_passes;
   });
 }
@@ -369,7 +369,7 @@ void PlanProof::simulate_scheduled(StagePlan& plan, std::size_t from) {
   ++outcome_.simulated;
   auto price = evaluator_.price(plan);
   if (!price || !price->fits || price->step.value >= known_) return;
-  known_ = price->step.value * kQuicker;
+  known_ = price->step.value * kWorthFinding;
   outcome_.best = {plan, *std::move(price)};
 }
 

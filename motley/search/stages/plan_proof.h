@@ -11,8 +11,8 @@ namespace motley::search {
 /// What is known before, and where to give up.
 struct ProofQuestion {
   std::int64_t global_batch = 1;
-  Seconds known;  ///< step of a plan: only quicker ones are looked for
-  std::int64_t most_stages = 300'000;   ///< put in front of others while replicas are listed
+  Seconds known;                         ///< step of a plan: only quicker ones are looked for
+  std::int64_t most_stages = 300'000;    ///< put in front of others while replicas are listed
   std::int64_t most_passes = 8'000'000;  ///< of micro-batches through stages, simulated
 };
 
@@ -29,7 +29,8 @@ struct ProofOutcome {
 /// (ShapeSearch::seconds, nothing exchanged) does not show to be too slow are listed, less those
 /// whose other devices cannot do the other samples. A table over devices used and samples done,
 ///
-///     least(d, m) = min over replicas on e devices with n samples of max(model, least(d - e, m - n))
+///     least(d, m) = min over replicas on e devices with n samples of max(model, least(d - e, m -
+///     n))
 ///
 /// is what m samples take on d devices at least; least(all, batch) bounds every plan. Replicas are
 /// put together where the table leaves hope, the most hopeful first; each is simulated alone before

@@ -15,9 +15,9 @@
 namespace motley::search {
 namespace {
 
-/// The quickest of all plans of a batch by the simulator: every set of replicas of every shape, ways
-/// to share the samples, places in hosts and schedules. Left out is what cannot be quicker than
-/// `known`: replicas that are not by the model, or that the simulator says are not alone.
+/// The quickest of all plans of a batch by the simulator: every set of replicas of every shape,
+/// ways to share the samples, places in hosts and schedules. Left out is what cannot be quicker
+/// than `known`: replicas that are not by the model, or that the simulator says are not alone.
 class EveryPlan {
  public:
   EveryPlan(const StageCosts& costs, std::int64_t batch, double known)
@@ -94,8 +94,8 @@ class EveryPlan {
     }
     for (std::size_t i = from; i < replicas_.size(); ++i) {
       // The last one does all that is left.
-      const bool is_last = std::accumulate(left_.begin(), left_.end(), std::size_t{0}) ==
-                           replicas_[i].stages.size();
+      const bool is_last =
+          std::accumulate(left_.begin(), left_.end(), std::size_t{0}) == replicas_[i].stages.size();
       if (replicas_[i].samples > samples || (is_last && replicas_[i].samples < samples)) continue;
       if (take(replicas_[i], 1)) {
         plan_.replicas.push_back(replicas_[i]);

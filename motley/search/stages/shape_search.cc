@@ -398,32 +398,34 @@ double ShapeSearch::least_cost(double time, std::int64_t micro_batch,
   return sum / time;
 }
 
-double ShapeSearch::seconds(const ReplicaShape& shape, std::int64_t samples) const {
-  const std::int64_t full = samples / shape.micro_batch, rest = samples % shape.micro_batch;
-  double time = 0, before = 0, each = 0;
+const ShapeSearch::KnownShape& ShapeSearch::know(const ReplicaShape& shape) const {
+  if (const auto known = known_.find(shape); known != known_.end()) return known->second;
+  std::vector<ShapeTimes::Stage> stages;
+  double before = 0, late = 0;
   for (std::size_t s = 0; s < shape.stages.size(); ++s) {
     const auto& [first, end, unit] = shape.stages[s];
-    const WorkSums& one = sums_->work(unit, shape.micro_batch);
-    const double work = one.pass(first, end);
-    const double all = static_cast<double>(full) * work +
-                       (rest > 0 ? sums_->work(unit, rest).pass(first, end) : 0);
-    const double post = one.update[end] - one.update[first] + exchange(unit, first, end);
-    if (s == 0) each = post;
-    time = std::max({time, before + all + each, all + post});
+    const WorkSums& work = sums_->work(unit, shape.micro_batch);
+    const double post = work.update[end] - work.update[first] + exchange(unit, first, end);
+    if (s == 0) late = post;
+    const double pass = work.pass(first, end);
+    stages.push_back({first, end, unit, pass, std::max(before + late, post)});
     if (s + 1 < shape.stages.size())
-      before += work + messages(unit, shape.stages[s + 1].unit, end, shape.micro_batch);
+      before += pass + messages(unit, shape.stages[s + 1].unit, end, shape.micro_batch);
   }
-  return time;
+  return known_
+      .emplace(shape, KnownShape{ShapeTimes(*sums_, std::move(stages), shape.micro_batch),
+                                 find_most_held(shape)})
+      .first->second;
+}
+
+double ShapeSearch::seconds(const ReplicaShape& shape, std::int64_t samples) const {
+  return know(shape).times.seconds(samples);
 }
 
 std::int64_t ShapeSearch::most_samples(const ReplicaShape& shape, double time,
                                        std::int64_t most) const {
-  // Times do not fall with the samples.
-  std::int64_t fits = 0, above = std::min(most, most_held(shape)) + 1;
-  while (above - fits > 1) {
-    const std::int64_t middle = fits + (above - fits) / 2;
-    (seconds(shape, middle) <= time ? fits : above) = middle;
-  }
+  const KnownShape& known = know(shape);
+  std::int64_t fits = known.times.most_samples(time, std::min(most, known.most_held));
   // A smaller micro-batch needs two full ones around it, or one in a single stage.
   const std::int64_t least = (shape.stages.size() > 1 ? 2 : 1) * shape.micro_batch;
   if (fits < least) fits -= fits % shape.micro_batch;
@@ -431,7 +433,7 @@ std::int64_t ShapeSearch::most_samples(const ReplicaShape& shape, double time,
 }
 
 /// Where memory does not hold 1F1B's micro-batches in flight there can only be fewer of them.
-std::int64_t ShapeSearch::most_held(const ReplicaShape& shape) const {
+std::int64_t ShapeSearch::find_most_held(const ReplicaShape& shape) const {
   const BatchTables& known = tables(shape.micro_batch);
   auto most = std::numeric_limits<std::int64_t>::max() - 1;
   for (std::size_t s = 0; s < shape.stages.size(); ++s) {

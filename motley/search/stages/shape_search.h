@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "motley/search/stages/shape_times.h"
 #include "motley/search/stages/stage_sums.h"
 
 namespace motley::search {
@@ -117,7 +118,12 @@ class ShapeSearch {
     std::vector<std::size_t> alike;
   };
   const BatchTables& tables(std::int64_t micro_batch) const;
-  std::int64_t most_held(const ReplicaShape& shape) const;
+  struct KnownShape {
+    ShapeTimes times;
+    std::int64_t most_held;  // samples that 1F1B's memory holds
+  };
+  const KnownShape& know(const ReplicaShape& shape) const;
+  std::int64_t find_most_held(const ReplicaShape& shape) const;
 
   const StageSums* sums_;
   ShapeModel model_;
@@ -129,6 +135,7 @@ class ShapeSearch {
   /// Bytes -> [unit][next], negative where not yet asked for.
   mutable std::map<std::int64_t, std::vector<double>> hops_;
   mutable std::map<std::int64_t, BatchTables> tables_;
+  mutable std::map<ReplicaShape, KnownShape> known_;
   struct Scratch;  // of one question, kept for its memory
   std::shared_ptr<Scratch> scratch_;
 };

@@ -111,6 +111,10 @@ class StepGraph {
   Result<void> add_exchanges();
   void add_updates();
   StagePrice run();
+  /// In place of pipelines: when each stage has ended its last backward.
+  void add_ends(const std::vector<std::vector<Seconds>>& last);
+  /// Of all there is, in place of run().
+  Seconds end();
   /// Of the layers that all first stages have, when nothing else is under way.
   Result<Seconds> first_exchange();
 
@@ -227,6 +231,27 @@ Result<ReplicaCosts> StepGraph::price_replica(std::size_t r) {
     priced.work.gradient.push_back(back);
   }
   return priced;
+}
+
+void StepGraph::add_ends(const std::vector<std::vector<Seconds>>& last) {
+  for (std::size_t r = 0; r < plan_.replicas.size(); ++r) {
+    const StageReplica& replica = plan_.replicas[r];
+    begin_replica(replica.stages.size());
+    ReplicaCosts& priced = priced_.emplace_back();
+    for (std::size_t s = 0; s < replica.stages.size(); ++s) {
+      const PlannedStage& stage = replica.stages[s];
+      last_[r][s] = builder_.add(lanes_[r][s], in_nanoseconds(last[r][s].value));
+      const WorkSums& sums = sums_.work(stage.unit, replica.micro_batch);
+      priced.update.push_back(sums.update[stage.end] - sums.update[stage.first]);
+    }
+  }
+}
+
+Seconds StepGraph::end() {
+  builder_.set_links(capacities_);
+  const auto times = simulate::find_times(std::move(builder_).build());
+  MOTLEY_CHECK(times.has_value());
+  return Seconds(in_seconds(times->end));
 }
 
 void StepGraph::begin_replica(std::size_t stages) {
@@ -529,17 +554,34 @@ Result<StagePrice> StageEvaluator::price(const StagePlan& plan) const {
   return graph.run();
 }
 
-Result<Seconds> StageEvaluator::pipeline(const StageReplica& replica) const {
+Result<StagePrice> StageEvaluator::run_alone(const StageReplica& replica) const {
   const StagePlan plan{{replica}};
   StepGraph graph(*sums_, plan, LinkSharing::kAlone);
   MOTLEY_RETURN_IF_ERROR(graph.add_pipelines());
-  return graph.run().step;
+  return graph.run();
+}
+
+Result<Seconds> StageEvaluator::pipeline(const StageReplica& replica) const {
+  MOTLEY_ASSIGN(const StagePrice price, run_alone(replica));
+  return price.step;
+}
+
+Result<Seconds> StageEvaluator::end_after(const StagePlan& plan,
+                                          const std::vector<std::vector<Seconds>>& last) const {
+  StepGraph graph(*sums_, plan, LinkSharing::kShared);
+  graph.add_ends(last);
+  MOTLEY_RETURN_IF_ERROR(graph.add_exchanges());
+  graph.add_updates();
+  return graph.end();
+}
+
+Result<Seconds> StageEvaluator::first_exchange(const StagePlan& plan) const {
+  return StepGraph(*sums_, plan, LinkSharing::kAlone).first_exchange();
 }
 
 Result<Seconds> StageEvaluator::least_step(const StagePlan& plan,
                                            const std::vector<Seconds>& alone) const {
-  MOTLEY_ASSIGN(const Seconds exchange,
-                StepGraph(*sums_, plan, LinkSharing::kAlone).first_exchange());
+  MOTLEY_ASSIGN(const Seconds exchange, first_exchange(plan));
   Seconds end, step;
   for (const Seconds each : alone) end = std::max(end, each);
   for (const StageReplica& replica : plan.replicas) {

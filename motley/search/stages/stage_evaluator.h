@@ -50,8 +50,19 @@ class StageEvaluator {
   /// ("no link from v100-16g to t4"). O(passes), with a factor log(flows under way) for messages.
   Result<StagePrice> price(const StagePlan& plan) const;
 
-  /// From the first forward to the last backward of a replica that is alone.
+  /// A replica that is alone, from the first forward to the last backward.
+  Result<StagePrice> run_alone(const StageReplica& replica) const;
+  /// Its step.
   Result<Seconds> pipeline(const StageReplica& replica) const;
+
+  /// The end of the step if each stage ends its last backward when `last` [replica][stage] says:
+  /// what follows, exchanges and updates, with nothing else under way. O(stretches of layers).
+  Result<Seconds> end_after(const StagePlan& plan,
+                            const std::vector<std::vector<Seconds>>& last) const;
+
+  /// What summing the gradients of the layers that all first stages have takes when nothing else is
+  /// under way; 0 for one replica.
+  Result<Seconds> first_exchange(const StagePlan& plan) const;
 
   /// What it takes at least, by the simulated times of its replicas alone: the gradients of the
   /// first layers are summed when all have ended, then come the updates.

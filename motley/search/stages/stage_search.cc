@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -28,6 +29,7 @@ constexpr double kDescent = 0.02;  // of a time that is long enough
 constexpr double kReseed = 4;      // times the least time, from where on shapes are looked for anew
 constexpr double kOptimalGap = 1e-3;
 constexpr std::size_t kMostOffers = 64;           // shapes that are put together
+constexpr std::size_t kMostBundled = 12;          // of them, that fill hosts with first stages
 constexpr std::size_t kShorter[] = {1, 2, 4, 8};  // stages
 constexpr double kDiscount = 0.85;                // at which shapes are collected
 constexpr double kSlowest = 1.5;      // times what is known, of one replica that is worth finding
@@ -41,6 +43,11 @@ constexpr std::size_t kLargestSpace = 1000;  // layers x units of the exact sear
 constexpr std::size_t kMostGroups = 24;      // of layers, beyond
 constexpr std::size_t kMostUnits = 16;       // of replicas across pools, beyond
 constexpr double kTooSlow = 1.05;            // times the best plan so far
+constexpr std::size_t kClimbs = 6;           // mixes that are improved by other counts
+constexpr std::int64_t kMostClimbed = 400;   // tried for that
+constexpr double kSmallestClimb = 1e-3;
+constexpr std::size_t kRefined = 3;
+constexpr double kSmallestMove = 1e-4;
 constexpr std::size_t kRunnerUps = 4;
 constexpr std::size_t kMostPriced = 8;  // mixes that are tuned and simulated whole
 
@@ -58,6 +65,30 @@ StageReplica replica_of(const ReplicaShape& shape, std::int64_t samples) {
   return replica;
 }
 
+ReplicaShape shape_of(const StageReplica& replica) {
+  ReplicaShape shape{{}, replica.micro_batch};
+  for (const PlannedStage& stage : replica.stages)
+    shape.stages.push_back({stage.first, stage.end, stage.unit});
+  return shape;
+}
+
+/// Replicas of a mix without samples; `first_of`: each part's first one.
+StagePlan plan_of(const std::vector<std::pair<ReplicaShape, int>>& parts,
+                  std::vector<std::size_t>& first_of) {
+  StagePlan plan;
+  for (const auto& [shape, count] : parts) {
+    first_of.push_back(plan.replicas.size());
+    plan.replicas.insert(plan.replicas.end(), static_cast<std::size_t>(count),
+                         replica_of(shape, 1));
+  }
+  return plan;
+}
+
+bool is_one_replica(const Mix& mix) {
+  return mix.parts.size() == 1 && mix.parts.front().second == 1;
+}
+
+enum class LayerMoves { kTried, kLeft };
 enum MixBy { kMixModel, kMixSimulated };
 
 /// Largest time that is proved too short, smallest that is not.
@@ -195,23 +226,35 @@ class StageSearch {
                                          std::int64_t micro_batch);
   void add_alone();
   void add_apart();
-  Result<void> add_mix(double seconds, const std::vector<double>& prices, MixBy by);
+  Result<void> add_mix(double seconds, const std::vector<double>& prices, MixBy by,
+                       double most_after = kTooLong);
+  void add_counts(const std::vector<ReplicaShape>& shapes, const std::vector<int>& counts);
+  void add_bundled(const std::vector<ReplicaShape>& shapes, const std::vector<ShapeOffer>& offers);
   double estimate(const ReplicaShape& shape, std::int64_t samples) const;
   std::int64_t expected_samples(const ReplicaShape& shape, double seconds) const;
   std::int64_t supposed_samples(const ReplicaShape& shape, double seconds) const;
   double after_passes(const ReplicaShape& shape) const;
+  double last_after(const Mix& mix) const;
+  double expected_step(const Mix& mix) const;
   Result<double> simulate_alone(const ReplicaShape& shape, std::int64_t samples);
+  void spread(StageReplica& replica) const;
   Result<void> learn(const ReplicaShape& shape, double seconds);
+  Result<void> learn_ends(const ReplicaShape& shape);
   std::int64_t samples_of(const Mix& mix, double seconds) const;
   double seconds_of(const Mix& mix) const;
   Result<double> alone(StageReplica replica) const;
   Result<void> choose_schedule(StageReplica& replica) const;
+  std::optional<Mix> with_count(const Mix& mix, std::size_t part, int count,
+                                std::size_t other) const;
+  void climb(std::vector<std::pair<double, Mix>>& ranked) const;
+  Result<void> refine(std::pair<double, Mix>& ranked);
   Result<void> price_mixes();
   Result<void> price_mix(Mix mix);
   void choose_micro_batches(Mix& mix) const;
-  Result<void> tune(std::pair<ReplicaShape, int>& part, StageReplica* replicas);
+  Result<void> tune(std::pair<ReplicaShape, int>& part, StageReplica* replicas, LayerMoves moves);
   void trim(const Mix& mix, const std::vector<std::size_t>& first_of, StagePlan& plan) const;
   bool fits_devices(const ReplicaShape& shape) const;
+  std::vector<int> device_counts() const;
   Result<std::vector<std::int64_t>> share(const Mix& mix, const StagePlan& plan,
                                           const std::vector<std::size_t>& first_of);
   Result<void> move_layers(StageReplica& replica) const;
@@ -229,7 +272,8 @@ class StageSearch {
   ShapeSearch ringed_;
   StageEvaluator evaluator_;
   ShapeColumns columns_;
-  std::map<ReplicaShape, double> slower_;  // simulated time over the model's
+  std::map<ReplicaShape, double> slower_;                    // simulated time over the model's
+  std::map<ReplicaShape, std::vector<double>> after_stage_;  // from a stage's last backward on
   std::vector<Mix> mixes_;
   std::vector<PricedStagePlan> priced_;
   Seconds fastest_;  // of them
@@ -288,9 +332,18 @@ void StageSearch::explain_infeasible() {
 }
 
 std::int64_t StageSearch::samples_of(const Mix& mix, double seconds) const {
+  const double last = last_after(mix);
   std::int64_t samples = 0;
-  for (const auto& [shape, count] : mix.parts) samples += count * expected_samples(shape, seconds);
+  for (const auto& [shape, count] : mix.parts)
+    samples += count * expected_samples(shape, seconds - (last - after_passes(shape)));
   return samples;
+}
+
+/// What follows the passes begins when all replicas have ended them.
+double StageSearch::last_after(const Mix& mix) const {
+  double last = 0;
+  for (const auto& [shape, count] : mix.parts) last = std::max(last, after_passes(shape));
+  return last;
 }
 
 double StageSearch::seconds_of(const Mix& mix) const {
@@ -321,6 +374,26 @@ double StageSearch::after_passes(const ReplicaShape& shape) const {
   return sums_.work(unit, shape.micro_batch).update[end] + ringed_.exchange(unit, first, end);
 }
 
+/// What a mix's step takes if all replicas end their passes at once, by what the simulator says of
+/// them alone and of what follows.
+double StageSearch::expected_step(const Mix& mix) const {
+  const double passes = seconds_of(mix) - last_after(mix);
+  if (!(passes < kTooLong)) return kTooLong;
+  std::vector<std::size_t> first_of;
+  StagePlan plan = plan_of(mix.parts, first_of);
+  std::vector<std::vector<Seconds>> last;
+  for (const auto& [shape, count] : mix.parts) {
+    std::vector<Seconds> ends(shape.stages.size(), Seconds(passes));
+    if (const auto known = after_stage_.find(shape); known != after_stage_.end())
+      for (std::size_t s = 0; s < ends.size(); ++s)
+        ends[s].value = std::max(0.0, passes - known->second[s]);
+    last.insert(last.end(), static_cast<std::size_t>(count), ends);
+  }
+  if (!place_stages(plan, costs(), StagePlacing::kByStage)) return kTooLong;
+  const auto end = evaluator_.end_after(plan, last);
+  return end ? end->value : kTooLong;
+}
+
 /// Samples within a time, by the model and what the simulator said of the shape.
 std::int64_t StageSearch::expected_samples(const ReplicaShape& shape, double seconds) const {
   const auto known = slower_.find(shape);
@@ -336,15 +409,19 @@ std::int64_t StageSearch::supposed_samples(const ReplicaShape& shape, double sec
   return ringed_.most_samples(shape, seconds / slower, question_.global_batch);
 }
 
+void StageSearch::spread(StageReplica& replica) const {
+  for (std::size_t s = 0; s < replica.stages.size(); ++s) {
+    PlannedStage& stage = replica.stages[s];
+    stage.host = static_cast<int>(s) % costs().pools()[costs().units()[stage.unit].pool].hosts();
+  }
+}
+
 /// The best schedule's time of a replica alone, each stage in another host where there are several.
 Result<double> StageSearch::simulate_alone(const ReplicaShape& shape, std::int64_t samples) {
-  StageReplica replica{{}, shape.micro_batch, samples, StageSchedule::kH1F1B};
-  for (std::size_t s = 0; s < shape.stages.size(); ++s) {
-    const auto& [first, end, unit] = shape.stages[s];
-    const DevicePool& pool = costs().pools()[costs().units()[unit].pool];
-    replica.stages.push_back({first, end, unit, static_cast<int>(s) % pool.hosts(), 0});
-  }
-  MOTLEY_ASSIGN(double best, alone(replica));
+  StageReplica replica = replica_of(shape, samples);
+  replica.schedule = StageSchedule::kH1F1B;
+  spread(replica);
+  MOTLEY_ASSIGN(const double best, alone(replica));
   replica.schedule = StageSchedule::kWide;
   MOTLEY_ASSIGN(const double wide, alone(replica));
   return std::min(best, wide) + after_passes(shape);
@@ -357,6 +434,17 @@ Result<void> StageSearch::learn(const ReplicaShape& shape, double seconds) {
   if (does == 0) return {};
   MOTLEY_ASSIGN(const double time, simulate_alone(shape, does));
   slower_[shape] = time / ringed_.seconds(shape, does);
+  return learn_ends(shape);
+}
+
+Result<void> StageSearch::learn_ends(const ReplicaShape& shape) {
+  const auto micro_batches = static_cast<std::int64_t>(2 * shape.stages.size());
+  StageReplica replica = replica_of(shape, micro_batches * shape.micro_batch);
+  replica.schedule = StageSchedule::kH1F1B;
+  spread(replica);
+  MOTLEY_ASSIGN(const StagePrice price, evaluator_.run_alone(replica));
+  for (const StageSpan& span : price.spans.front())
+    after_stage_[shape].push_back((price.step - span.last).value);
   return {};
 }
 
@@ -365,26 +453,32 @@ Result<double> StageSearch::alone(StageReplica replica) const {
   const auto stages = static_cast<std::int64_t>(replica.stages.size());
   const std::int64_t some = 2 * stages + 4, more = 3 * stages + 8;
   const double samples = static_cast<double>(replica.samples);
-  if (replica.samples <= (more + some) * replica.micro_batch) {
-    MOTLEY_ASSIGN(const Seconds all, evaluator_.pipeline(replica));
-    return all.value;
-  }
-  replica.samples = more * replica.micro_batch;
+  const bool is_short = replica.samples <= (more + some) * replica.micro_batch;
+  if (!is_short) replica.samples = more * replica.micro_batch;
   MOTLEY_ASSIGN(const Seconds longer, evaluator_.pipeline(replica));
+  if (is_short) return longer.value;
   replica.samples = some * replica.micro_batch;
   MOTLEY_ASSIGN(const Seconds shorter, evaluator_.pipeline(replica));
-  const double each =
-      (longer.value - shorter.value) / static_cast<double>((more - some) * replica.micro_batch);
-  return longer.value + each * (samples - static_cast<double>(more * replica.micro_batch));
+  // While a pipeline fills it goes faster than its slowest stage.
+  double each = (longer.value - shorter.value) / static_cast<double>(more - some);
+  for (const PlannedStage& stage : replica.stages)
+    each = std::max(each, sums_.work(stage.unit, replica.micro_batch).pass(stage.first, stage.end));
+  return longer.value +
+         each * (samples / static_cast<double>(replica.micro_batch) - static_cast<double>(more));
 }
 
 /// The best mix at a time, from the shapes that are worth most there.
-Result<void> StageSearch::add_mix(double seconds, const std::vector<double>& prices, MixBy by) {
+Result<void> StageSearch::add_mix(double seconds, const std::vector<double>& prices, MixBy by,
+                                  double most_after) {
+  const auto until = [&](const ReplicaShape& shape) {
+    return most_after < kTooLong ? seconds - (most_after - after_passes(shape)) : seconds;
+  };
   std::vector<std::pair<double, std::size_t>> worth;
   for (std::size_t i = 0; i < columns_.shapes().size(); ++i) {
     const ReplicaShape& shape = columns_.shapes()[i];
-    const std::int64_t does =
-        by == kMixModel ? expected_samples(shape, seconds) : supposed_samples(shape, seconds);
+    if (after_passes(shape) > most_after) continue;
+    const std::int64_t does = by == kMixModel ? expected_samples(shape, until(shape))
+                                              : supposed_samples(shape, until(shape));
     double price = 1e-9;
     const std::vector<int> devices = ringed_.devices(shape);
     for (std::size_t p = 0; p < devices.size(); ++p) price += prices[p] * devices[p];
@@ -392,24 +486,69 @@ Result<void> StageSearch::add_mix(double seconds, const std::vector<double>& pri
   }
   std::sort(worth.begin(), worth.end());
   if (worth.size() > kMostOffers) worth.resize(kMostOffers);
+  std::vector<ReplicaShape> shapes;
   std::vector<ShapeOffer> offers;
   for (const auto& [negative, i] : worth) {
     const ReplicaShape& shape = columns_.shapes()[i];
     if (by == kMixSimulated) MOTLEY_RETURN_IF_ERROR(learn(shape, seconds));
-    offers.push_back({expected_samples(shape, seconds), ringed_.devices(shape)});
+    shapes.push_back(shape);
+    offers.push_back({expected_samples(shape, until(shape)), ringed_.devices(shape)});
   }
+  add_counts(shapes, choose_replicas(offers, device_counts()));
+  if (by == kMixSimulated && classes_.size() > 1) add_bundled(shapes, offers);
+  return {};
+}
+
+void StageSearch::add_counts(const std::vector<ReplicaShape>& shapes,
+                             const std::vector<int>& counts) {
+  std::map<ReplicaShape, int> count_of;
+  for (std::size_t i = 0; i < counts.size(); ++i)
+    if (counts[i] > 0) count_of[shapes[i]] += counts[i];
+  const Mix mix{{count_of.begin(), count_of.end()}};
+  const auto is_same = [&](const Mix& known) { return known.parts == mix.parts; };
+  if (!mix.parts.empty() && std::none_of(mixes_.begin(), mixes_.end(), is_same))
+    mixes_.push_back(mix);
+}
+
+/// The same of as many replicas at once as their first stages fill a host, two shapes at most: what
+/// is summed last then goes through hosts in which all devices take part.
+void StageSearch::add_bundled(const std::vector<ReplicaShape>& shapes,
+                              const std::vector<ShapeOffer>& offers) {
+  struct Bundle {
+    std::array<std::size_t, 2> shapes;
+    std::array<int, 2> counts;
+  };
+  std::vector<Bundle> bundles;
+  for (std::size_t a = 0; a < shapes.size(); ++a) {
+    const std::size_t unit = shapes[a].stages.front().unit;
+    const StageUnit& first = costs().units()[unit];
+    const int fill = std::max(1, costs().pools()[first.pool].per_host / first.degree);
+    bundles.push_back({{a, a}, {fill, 0}});
+    if (fill % 2 != 0) continue;
+    for (std::size_t b = a + 1; b < std::min(shapes.size(), kMostBundled); ++b)
+      if (shapes[b].stages.front().unit == unit) bundles.push_back({{a, b}, {fill / 2, fill / 2}});
+  }
+  std::vector<ShapeOffer> bundled;
+  for (const auto& [of, counts] : bundles) {
+    ShapeOffer& sum = bundled.emplace_back(ShapeOffer{0, std::vector<int>(device_counts().size())});
+    for (std::size_t half = 0; half < of.size(); ++half) {
+      sum.samples += counts[half] * offers[of[half]].samples;
+      for (std::size_t p = 0; p < sum.devices.size(); ++p)
+        sum.devices[p] += counts[half] * offers[of[half]].devices[p];
+    }
+  }
+  const std::vector<int> chosen = choose_replicas(bundled, device_counts());
+  std::vector<int> counts(shapes.size());
+  for (std::size_t i = 0; i < chosen.size(); ++i)
+    for (std::size_t half = 0; half < 2; ++half)
+      counts[bundles[i].shapes[half]] += chosen[i] * bundles[i].counts[half];
+  add_counts(shapes, counts);
+}
+
+std::vector<int> StageSearch::device_counts() const {
   std::vector<int> devices;
   for (const DevicePool& pool : costs().pools()) devices.push_back(pool.devices);
-  const std::vector<int> counts = choose_replicas(offers, devices);
-  Mix mix;
-  for (std::size_t i = 0; i < counts.size(); ++i)
-    if (counts[i] > 0) mix.parts.emplace_back(columns_.shapes()[worth[i].second], counts[i]);
-  std::sort(mix.parts.begin(), mix.parts.end());
-  if (!mix.parts.empty() && std::find_if(mixes_.begin(), mixes_.end(), [&](const Mix& known) {
-                              return known.parts == mix.parts;
-                            }) == mixes_.end())
-    mixes_.push_back(std::move(mix));
-  return {};
+  return devices;
 }
 
 bool StageSearch::fits_devices(const ReplicaShape& shape) const {
@@ -426,6 +565,15 @@ Result<void> StageSearch::add_mixes(const Bracket& start) {
   }
   for (const double factor : {1.0, 1.03, 1.06, 1.1, 1.15, 1.2, 1.3}) {
     MOTLEY_RETURN_IF_ERROR(add_mix(start.possible * factor, start.answer.prices, kMixSimulated));
+  }
+  if (classes_.size() > 1) {
+    std::set<double> afters;
+    for (const Mix& mix : mixes_)
+      for (const auto& [shape, count] : mix.parts) afters.insert(after_passes(shape));
+    for (const double after : afters)
+      for (const double factor : {1.0, 1.03, 1.06, 1.1, 1.15})
+        MOTLEY_RETURN_IF_ERROR(
+            add_mix(start.possible * factor, start.answer.prices, kMixSimulated, after));
   }
   add_alone();
   if (has_few_devices()) add_apart();
@@ -532,19 +680,125 @@ void StageSearch::add_alone() {
   }
 }
 
+/// The mix with `count` of a part and, of another part, as many fewer as that takes devices or as
+/// many more as it leaves; absent if that cannot be.
+std::optional<Mix> StageSearch::with_count(const Mix& mix, std::size_t part, int count,
+                                           std::size_t other) const {
+  Mix changed = mix;
+  changed.parts[part].second = count;
+  std::vector<int> left = device_counts();
+  for (std::size_t i = 0; i < changed.parts.size(); ++i) {
+    const std::vector<int> devices = ringed_.devices(changed.parts[i].first);
+    for (std::size_t p = 0; p < left.size(); ++p) left[p] -= changed.parts[i].second * devices[p];
+  }
+  const std::vector<int> each = ringed_.devices(changed.parts[other].first);
+  int more = changed.parts[other].second + std::accumulate(left.begin(), left.end(), 0);
+  for (std::size_t p = 0; p < left.size(); ++p)
+    if (each[p] > 0)
+      more = std::min(more, left[p] / each[p] - (left[p] % each[p] < 0 ? 1 : 0));
+    else if (left[p] < 0)
+      return std::nullopt;
+  changed.parts[other].second += more;
+  if (changed.parts[other].second < 0) return std::nullopt;
+  std::erase_if(changed.parts, [](const auto& each_part) { return each_part.second == 0; });
+  std::sort(changed.parts.begin(), changed.parts.end());
+  return changed.parts.empty() ? std::nullopt : std::optional(changed);
+}
+
+/// From the quickest mixes by other counts of their parts, as long as that is quicker: by one, by
+/// as many as fill a host with their first stages, or none.
+void StageSearch::climb(std::vector<std::pair<double, Mix>>& ranked) const {
+  std::int64_t left = kMostClimbed;
+  std::set<Mix> seen;
+  for (const auto& [seconds, mix] : ranked) seen.insert(mix);
+  std::vector<std::pair<double, Mix>> found;
+  std::set<ReplicaShape> pool;
+  for (std::size_t k = 0; k < std::min(ranked.size(), 2 * kClimbs); ++k)
+    for (const auto& [shape, count] : ranked[k].second.parts) pool.insert(shape);
+  for (std::size_t k = 0; k < std::min(ranked.size(), kClimbs); ++k) {
+    std::pair<double, Mix> now = ranked[k];
+    for (bool has_moved = true; has_moved && left > 0;) {
+      has_moved = false;
+      Mix from = now.second;
+      for (const ReplicaShape& shape : pool)
+        if (std::none_of(from.parts.begin(), from.parts.end(),
+                         [&](const auto& part) { return part.first == shape; }))
+          from.parts.emplace_back(shape, 0);
+      for (std::size_t part = 0; part < from.parts.size(); ++part) {
+        const StageUnit& unit = costs().units()[from.parts[part].first.stages.front().unit];
+        const int fill = std::max(1, costs().pools()[unit.pool].per_host / unit.degree);
+        const int count = from.parts[part].second;
+        for (const int tried : std::set<int>{0, count - fill, count - 1, count + 1, count + fill})
+          for (std::size_t other = 0; other < from.parts.size() && tried >= 0; ++other) {
+            if (other == part || left <= 0) continue;
+            auto changed = with_count(from, part, tried, other);
+            if (!changed || !seen.insert(*changed).second) continue;
+            --left;
+            const double seconds = expected_step(*changed);
+            if (seconds >= now.first * (1 - kSmallestClimb)) continue;
+            now = {seconds, *std::move(changed)};
+            has_moved = true;
+          }
+      }
+    }
+    if (now.first < ranked[k].first) found.push_back(std::move(now));
+  }
+  ranked.insert(ranked.end(), found.begin(), found.end());
+  std::sort(ranked.begin(), ranked.end());
+}
+
+/// Moves layers between neighbouring stages of each part as long as the whole step is expected to
+/// get quicker by it.
+Result<void> StageSearch::refine(std::pair<double, Mix>& ranked) {
+  auto& [best, mix] = ranked;
+  if (question_.limits.one_layer_stages) return {};
+  for (bool has_moved = true; has_moved;) {
+    has_moved = false;
+    for (std::size_t part = 0; part < mix.parts.size(); ++part)
+      for (std::size_t s = 0; s + 1 < mix.parts[part].first.stages.size(); ++s)
+        for (const int by : {-1, 1}) {
+          Mix tried = mix;
+          ReplicaShape& shape = tried.parts[part].first;
+          const std::size_t cut = shape.stages[s].end + static_cast<std::size_t>(by);
+          if (cut <= shape.stages[s].first || cut >= shape.stages[s + 1].end) continue;
+          shape.stages[s].end = shape.stages[s + 1].first = cut;
+          if (!free_.is_valid(shape)) continue;
+          MOTLEY_RETURN_IF_ERROR(learn(shape, best));
+          const double seconds = expected_step(tried);
+          if (seconds >= best * (1 - kSmallestMove)) continue;
+          best = seconds;
+          mix = std::move(tried);
+          has_moved = true;
+        }
+  }
+  return {};
+}
+
 /// Those first that are quickest by what the simulator says of their shapes alone.
 Result<void> StageSearch::price_mixes() {
   std::vector<std::pair<double, Mix>> ranked;
   for (Mix& mix : mixes_) {
     const double seconds = seconds_of(mix);
     for (const auto& [shape, count] : mix.parts) MOTLEY_RETURN_IF_ERROR(learn(shape, seconds));
-    const double known = seconds_of(mix);
+    const double known = expected_step(mix);
     if (known < kTooLong) ranked.emplace_back(known, std::move(mix));
   }
   std::sort(ranked.begin(), ranked.end());
+  if (!has_few_devices()) {
+    climb(ranked);
+    for (std::size_t i = 0; i < std::min(kRefined, ranked.size()); ++i) {
+      if (is_one_replica(ranked[i].second)) continue;
+      MOTLEY_RETURN_IF_ERROR(refine(ranked[i]));
+    }
+    std::sort(ranked.begin(), ranked.end());
+  }
   const std::size_t most = has_few_devices() ? 2 * kMostPriced : kMostPriced;
   for (std::size_t i = 0; i < ranked.size(); ++i) {
     if (i >= most && !priced_.empty()) break;
+    // What is expected of one replica does not know which of its stages share a host.
+    if (!priced_.empty() && !has_few_devices() && ranked[i].first > fastest_.value &&
+        !is_one_replica(ranked[i].second))
+      continue;
     auto priced = price_mix(ranked[i].second);
     if (Mix other = ranked[i].second; priced && has_few_devices()) {
       choose_micro_batches(other);
@@ -574,6 +828,7 @@ Result<void> StageSearch::choose_schedule(StageReplica& replica) const {
 /// Layers between neighbours, as long as the replica alone gets quicker by it.
 Result<void> StageSearch::move_layers(StageReplica& replica) const {
   MOTLEY_ASSIGN(double best, alone(replica));
+  best += after_passes(shape_of(replica));
   for (bool has_moved = true; has_moved;) {
     has_moved = false;
     for (std::size_t s = 0; s + 1 < replica.stages.size(); ++s)
@@ -583,11 +838,10 @@ Result<void> StageSearch::move_layers(StageReplica& replica) const {
             static_cast<std::size_t>(static_cast<std::int64_t>(tried.stages[s].end) + by);
         tried.stages[s].end = tried.stages[s + 1].first = cut;
         if (cut <= tried.stages[s].first || cut >= tried.stages[s + 1].end) continue;
-        ReplicaShape shape{{}, tried.micro_batch};
-        for (const PlannedStage& stage : tried.stages)
-          shape.stages.push_back({stage.first, stage.end, stage.unit});
+        const ReplicaShape shape = shape_of(tried);
         if (!free_.is_valid(shape)) continue;
-        MOTLEY_ASSIGN(const double time, alone(tried));
+        MOTLEY_ASSIGN(double time, alone(tried));
+        time += after_passes(shape);
         if (time >= best * (1 - 1e-4)) continue;
         best = time;
         replica = tried;
@@ -605,18 +859,22 @@ Result<std::vector<std::int64_t>> StageSearch::share(const Mix& mix, const Stage
   std::vector<std::int64_t> samples(mix.parts.size());
   double seconds = seconds_of(mix);
   for (int round = 0; round < 3; ++round) {
+    const double last = last_after(mix);
+    const auto does = [&](std::size_t i, double time) {
+      const ReplicaShape& shape = mix.parts[i].first;
+      const double until = time - (last - after_passes(shape));
+      return ringed_.most_samples(shape, until / slower[i], question_.global_batch);
+    };
     const auto at = [&](double time) {
       std::int64_t sum = 0;
-      for (std::size_t i = 0; i < mix.parts.size(); ++i)
-        sum += mix.parts[i].second *
-               ringed_.most_samples(mix.parts[i].first, time / slower[i], question_.global_batch);
+      for (std::size_t i = 0; i < mix.parts.size(); ++i) sum += mix.parts[i].second * does(i, time);
       return sum;
     };
     seconds = least_time(outcome_.lower_bound.value / 2, question_.global_batch, at);
     if (!(seconds < kTooLong)) break;
     for (std::size_t i = 0; i < mix.parts.size(); ++i) {
       const ReplicaShape& shape = mix.parts[i].first;
-      samples[i] = ringed_.most_samples(shape, seconds / slower[i], question_.global_batch);
+      samples[i] = does(i, seconds);
       if (samples[i] == 0) continue;
       StageReplica replica = plan.replicas[first_of[i]];
       replica.samples = samples[i];
@@ -627,25 +885,12 @@ Result<std::vector<std::int64_t>> StageSearch::share(const Mix& mix, const Stage
   return samples;
 }
 
-/// Replicas of a mix without samples; `first_of`: each part's first one.
-StagePlan plan_of(const std::vector<std::pair<ReplicaShape, int>>& parts,
-                  std::vector<std::size_t>& first_of) {
-  StagePlan plan;
-  for (const auto& [shape, count] : parts) {
-    first_of.push_back(plan.replicas.size());
-    plan.replicas.insert(plan.replicas.end(), static_cast<std::size_t>(count),
-                         replica_of(shape, 1));
-  }
-  return plan;
-}
-
 /// Better cuts and orders of a part for what it does.
-Result<void> StageSearch::tune(std::pair<ReplicaShape, int>& part, StageReplica* replicas) {
+Result<void> StageSearch::tune(std::pair<ReplicaShape, int>& part, StageReplica* replicas,
+                               LayerMoves moves) {
   StageReplica& first = *replicas;
   MOTLEY_RETURN_IF_ERROR(choose_schedule(first));
-  if (!question_.limits.one_layer_stages) {
-    MOTLEY_RETURN_IF_ERROR(move_layers(first));
-  }
+  if (moves == LayerMoves::kTried) MOTLEY_RETURN_IF_ERROR(move_layers(first));
   for (int r = 1; r < part.second; ++r) {
     replicas[r].schedule = first.schedule;
     for (std::size_t s = 0; s < first.stages.size(); ++s) {
@@ -715,10 +960,14 @@ Result<void> StageSearch::price_mix(Mix mix) {
   StagePlan plan = plan_of(mix.parts, first_of);
   if (!place_stages(plan, costs(), StagePlacing::kByStage)) return {};
   MOTLEY_ASSIGN(std::vector<std::int64_t> samples, share(mix, plan, first_of));
+  // Of many replicas it is refine() that moves layers.
+  const bool moves_here = has_few_devices() || is_one_replica(mix);
+  const LayerMoves moves =
+      moves_here && !question_.limits.one_layer_stages ? LayerMoves::kTried : LayerMoves::kLeft;
   for (std::size_t i = 0; i < mix.parts.size(); ++i) {
     StageReplica& first = plan.replicas[first_of[i]];
     first.samples = std::max<std::int64_t>(1, samples[i]);
-    MOTLEY_RETURN_IF_ERROR(tune(mix.parts[i], &first));
+    MOTLEY_RETURN_IF_ERROR(tune(mix.parts[i], &first, moves));
   }
   MOTLEY_ASSIGN(samples, share(mix, plan, first_of));
   for (std::size_t i = 0; i < mix.parts.size(); ++i)
