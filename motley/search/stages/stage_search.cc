@@ -36,13 +36,14 @@ constexpr double kSlowest = 1.5;      // times what is known, of one replica tha
 constexpr int kFewDevices = 8;        // of which plans are improved by single moves
 constexpr std::size_t kImproved = 8;  // plans
 constexpr std::int64_t kMovedPasses =
-    400'000;                                 // of micro-batches through stages, simulated for that
+    400'000;  // of micro-batches through stages, simulated for that
+constexpr std::int64_t kLeveledPasses = 200'000;
 constexpr double kSmallestGain = 1e-6;       // of the step, that is an improvement
 constexpr std::size_t kLeastUse = 4;         // one of how many devices it has to use
 constexpr std::size_t kLargestSpace = 1000;  // layers x units of the exact search
 constexpr std::size_t kMostGroups = 24;      // of layers, beyond
 constexpr std::size_t kMostUnits = 16;       // of replicas across pools, beyond
-constexpr double kTooSlow = 1.05;            // times the best plan so far
+constexpr double kTooSlow = 1.03;            // times the best plan so far
 constexpr std::size_t kClimbs = 6;           // mixes that are improved by other counts
 constexpr std::int64_t kMostClimbed = 400;   // tried for that
 constexpr double kSmallestClimb = 1e-3;
@@ -83,6 +84,9 @@ StagePlan plan_of(const std::vector<std::pair<ReplicaShape, int>>& parts,
   }
   return plan;
 }
+
+/// By rising seconds.
+using RankedMixes = std::vector<std::pair<double, Mix>>;
 
 bool is_one_replica(const Mix& mix) {
   return mix.parts.size() == 1 && mix.parts.front().second == 1;
@@ -199,6 +203,7 @@ class StageSearch {
       MOTLEY_RETURN_IF_ERROR(add_mixes(start));
       MOTLEY_RETURN_IF_ERROR(price_mixes());
       improve();
+      level();
     }
     prove(least);
     finish();
@@ -233,7 +238,8 @@ class StageSearch {
   double estimate(const ReplicaShape& shape, std::int64_t samples) const;
   std::int64_t expected_samples(const ReplicaShape& shape, double seconds) const;
   std::int64_t supposed_samples(const ReplicaShape& shape, double seconds) const;
-  double after_passes(const ReplicaShape& shape) const;
+  double after_passes(const ReplicaShape& shape, double slower = 1) const;
+  double slower_exchange(const StagePlan& plan) const;
   double last_after(const Mix& mix) const;
   double expected_step(const Mix& mix) const;
   Result<double> simulate_alone(const ReplicaShape& shape, std::int64_t samples);
@@ -246,22 +252,25 @@ class StageSearch {
   Result<void> choose_schedule(StageReplica& replica) const;
   std::optional<Mix> with_count(const Mix& mix, std::size_t part, int count,
                                 std::size_t other) const;
-  void climb(std::vector<std::pair<double, Mix>>& ranked) const;
+  void climb(RankedMixes& ranked) const;
   Result<void> refine(std::pair<double, Mix>& ranked);
   Result<void> price_mixes();
-  Result<void> price_mix(Mix mix);
+  void price_ranked(const Mix& mix);
+  Result<void> price_mix(Mix mix, LayerMoves moves);
   void choose_micro_batches(Mix& mix) const;
-  Result<void> tune(std::pair<ReplicaShape, int>& part, StageReplica* replicas, LayerMoves moves);
+  Result<void> tune(std::pair<ReplicaShape, int>& part, StageReplica* replicas,
+                    std::optional<double> slower);
   void trim(const Mix& mix, const std::vector<std::size_t>& first_of, StagePlan& plan) const;
   bool fits_devices(const ReplicaShape& shape) const;
   std::vector<int> device_counts() const;
   Result<std::vector<std::int64_t>> share(const Mix& mix, const StagePlan& plan,
                                           const std::vector<std::size_t>& first_of);
-  Result<void> move_layers(StageReplica& replica) const;
+  Result<void> move_layers(StageReplica& replica, double slower) const;
   bool has_few_devices() const;
   std::int64_t passes(const StagePlan& plan) const;
   void improve();
   bool move(PricedStagePlan& plan, std::int64_t& left);
+  void level();
   void prove(double least);
   void finish();
 
@@ -275,6 +284,7 @@ class StageSearch {
   std::map<ReplicaShape, double> slower_;                    // simulated time over the model's
   std::map<ReplicaShape, std::vector<double>> after_stage_;  // from a stage's last backward on
   std::vector<Mix> mixes_;
+  std::set<Mix> refined_;  // of them: their layers were moved
   std::vector<PricedStagePlan> priced_;
   Seconds fastest_;  // of them
   bool is_proved_ = false;
@@ -369,9 +379,21 @@ double StageSearch::estimate(const ReplicaShape& shape, std::int64_t samples) co
 }
 
 /// Exchange and update of the first stage, whose last pass ends the others.
-double StageSearch::after_passes(const ReplicaShape& shape) const {
+double StageSearch::after_passes(const ReplicaShape& shape, double slower) const {
   const auto& [first, end, unit] = shape.stages.front();
-  return sums_.work(unit, shape.micro_batch).update[end] + ringed_.exchange(unit, first, end);
+  return sums_.work(unit, shape.micro_batch).update[end] +
+         slower * ringed_.exchange(unit, first, end);
+}
+
+/// What first stages exchange in this plan over what the model thinks, as where all are in a host.
+double StageSearch::slower_exchange(const StagePlan& plan) const {
+  double model = 0;
+  for (const StageReplica& replica : plan.replicas) {
+    const PlannedStage& stage = replica.stages.front();
+    model = std::max(model, ringed_.exchange(stage.unit, stage.first, stage.end));
+  }
+  const auto takes = evaluator_.first_exchange(plan);
+  return takes && model > 0 ? takes->value / model : 1;
 }
 
 /// What a mix's step takes if all replicas end their passes at once, by what the simulator says of
@@ -419,12 +441,15 @@ void StageSearch::spread(StageReplica& replica) const {
 /// The best schedule's time of a replica alone, each stage in another host where there are several.
 Result<double> StageSearch::simulate_alone(const ReplicaShape& shape, std::int64_t samples) {
   StageReplica replica = replica_of(shape, samples);
-  replica.schedule = StageSchedule::kH1F1B;
   spread(replica);
-  MOTLEY_ASSIGN(const double best, alone(replica));
-  replica.schedule = StageSchedule::kWide;
-  MOTLEY_ASSIGN(const double wide, alone(replica));
-  return std::min(best, wide) + after_passes(shape);
+  double best = kTooLong;
+  for (const StageSchedule schedule :
+       {StageSchedule::kH1F1B, StageSchedule::kWide, StageSchedule::kDeepList}) {
+    replica.schedule = schedule;
+    MOTLEY_ASSIGN(const double time, alone(replica));
+    best = std::min(best, time);
+  }
+  return best + after_passes(shape);
 }
 
 /// How much slower the simulator is than the model for what the shape does in a time.
@@ -707,11 +732,11 @@ std::optional<Mix> StageSearch::with_count(const Mix& mix, std::size_t part, int
 
 /// From the quickest mixes by other counts of their parts, as long as that is quicker: by one, by
 /// as many as fill a host with their first stages, or none.
-void StageSearch::climb(std::vector<std::pair<double, Mix>>& ranked) const {
+void StageSearch::climb(RankedMixes& ranked) const {
   std::int64_t left = kMostClimbed;
   std::set<Mix> seen;
   for (const auto& [seconds, mix] : ranked) seen.insert(mix);
-  std::vector<std::pair<double, Mix>> found;
+  RankedMixes found;
   std::set<ReplicaShape> pool;
   for (std::size_t k = 0; k < std::min(ranked.size(), 2 * kClimbs); ++k)
     for (const auto& [shape, count] : ranked[k].second.parts) pool.insert(shape);
@@ -774,43 +799,50 @@ Result<void> StageSearch::refine(std::pair<double, Mix>& ranked) {
   return {};
 }
 
-/// Those first that are quickest by what the simulator says of their shapes alone.
+/// Those first whose whole step is expected to be the least, with other counts and cuts.
 Result<void> StageSearch::price_mixes() {
-  std::vector<std::pair<double, Mix>> ranked;
+  RankedMixes ranked;
   for (Mix& mix : mixes_) {
     const double seconds = seconds_of(mix);
     for (const auto& [shape, count] : mix.parts) MOTLEY_RETURN_IF_ERROR(learn(shape, seconds));
-    const double known = expected_step(mix);
-    if (known < kTooLong) ranked.emplace_back(known, std::move(mix));
+    const double expected = expected_step(mix);
+    if (expected < kTooLong) ranked.emplace_back(expected, std::move(mix));
   }
   std::sort(ranked.begin(), ranked.end());
-  if (!has_few_devices()) {
-    climb(ranked);
-    for (std::size_t i = 0; i < std::min(kRefined, ranked.size()); ++i) {
-      if (is_one_replica(ranked[i].second)) continue;
-      MOTLEY_RETURN_IF_ERROR(refine(ranked[i]));
-    }
-    std::sort(ranked.begin(), ranked.end());
+  if (has_few_devices()) {
+    for (std::size_t i = 0; i < std::min(ranked.size(), 2 * kMostPriced); ++i)
+      price_ranked(ranked[i].second);
+    return {};
   }
-  const std::size_t most = has_few_devices() ? 2 * kMostPriced : kMostPriced;
+  climb(ranked);
+  for (std::size_t i = 0; i < std::min(kRefined, ranked.size()); ++i) {
+    if (is_one_replica(ranked[i].second)) continue;
+    MOTLEY_RETURN_IF_ERROR(refine(ranked[i]));
+    refined_.insert(ranked[i].second);
+  }
+  std::sort(ranked.begin(), ranked.end());
   for (std::size_t i = 0; i < ranked.size(); ++i) {
-    if (i >= most && !priced_.empty()) break;
     // What is expected of one replica does not know which of its stages share a host.
-    if (!priced_.empty() && !has_few_devices() && ranked[i].first > fastest_.value &&
-        !is_one_replica(ranked[i].second))
-      continue;
-    auto priced = price_mix(ranked[i].second);
-    if (Mix other = ranked[i].second; priced && has_few_devices()) {
-      choose_micro_batches(other);
-      if (other.parts != ranked[i].second.parts) priced = price_mix(std::move(other));
-    }
-    if (priced) continue;
-    // A link that is not there.
-    const std::string& message = priced.error().message;
-    if (std::find(outcome_.why.begin(), outcome_.why.end(), message) == outcome_.why.end())
-      outcome_.why.push_back(message);
+    const bool is_worth = i < kMostPriced && (ranked[i].first <= kTooSlow * fastest_.value ||
+                                              is_one_replica(ranked[i].second));
+    if (is_worth || priced_.empty()) price_ranked(ranked[i].second);
   }
   return {};
+}
+
+/// Says what kept it from being priced.
+void StageSearch::price_ranked(const Mix& mix) {
+  auto priced = price_mix(mix, LayerMoves::kTried);
+  if (priced && refined_.contains(mix)) priced = price_mix(mix, LayerMoves::kLeft);
+  if (Mix other = mix; priced && has_few_devices()) {
+    choose_micro_batches(other);
+    if (other.parts != mix.parts) priced = price_mix(std::move(other), LayerMoves::kTried);
+  }
+  if (priced) return;
+  // A link that is not there.
+  const std::string& message = priced.error().message;
+  if (std::find(outcome_.why.begin(), outcome_.why.end(), message) == outcome_.why.end())
+    outcome_.why.push_back(message);
 }
 
 /// As StageEvaluator::choose_schedule, but by short runs.
@@ -826,9 +858,9 @@ Result<void> StageSearch::choose_schedule(StageReplica& replica) const {
 }
 
 /// Layers between neighbours, as long as the replica alone gets quicker by it.
-Result<void> StageSearch::move_layers(StageReplica& replica) const {
+Result<void> StageSearch::move_layers(StageReplica& replica, double slower) const {
   MOTLEY_ASSIGN(double best, alone(replica));
-  best += after_passes(shape_of(replica));
+  best += after_passes(shape_of(replica), slower);
   for (bool has_moved = true; has_moved;) {
     has_moved = false;
     for (std::size_t s = 0; s + 1 < replica.stages.size(); ++s)
@@ -841,7 +873,7 @@ Result<void> StageSearch::move_layers(StageReplica& replica) const {
         const ReplicaShape shape = shape_of(tried);
         if (!free_.is_valid(shape)) continue;
         MOTLEY_ASSIGN(double time, alone(tried));
-        time += after_passes(shape);
+        time += after_passes(shape, slower);
         if (time >= best * (1 - 1e-4)) continue;
         best = time;
         replica = tried;
@@ -887,10 +919,10 @@ Result<std::vector<std::int64_t>> StageSearch::share(const Mix& mix, const Stage
 
 /// Better cuts and orders of a part for what it does.
 Result<void> StageSearch::tune(std::pair<ReplicaShape, int>& part, StageReplica* replicas,
-                               LayerMoves moves) {
+                               std::optional<double> slower) {
   StageReplica& first = *replicas;
   MOTLEY_RETURN_IF_ERROR(choose_schedule(first));
-  if (moves == LayerMoves::kTried) MOTLEY_RETURN_IF_ERROR(move_layers(first));
+  if (slower) MOTLEY_RETURN_IF_ERROR(move_layers(first, *slower));
   for (int r = 1; r < part.second; ++r) {
     replicas[r].schedule = first.schedule;
     for (std::size_t s = 0; s < first.stages.size(); ++s) {
@@ -955,19 +987,18 @@ void StageSearch::choose_micro_batches(Mix& mix) const {
   }
 }
 
-Result<void> StageSearch::price_mix(Mix mix) {
+Result<void> StageSearch::price_mix(Mix mix, LayerMoves moves) {
   std::vector<std::size_t> first_of;
   StagePlan plan = plan_of(mix.parts, first_of);
   if (!place_stages(plan, costs(), StagePlacing::kByStage)) return {};
   MOTLEY_ASSIGN(std::vector<std::int64_t> samples, share(mix, plan, first_of));
-  // Of many replicas it is refine() that moves layers.
-  const bool moves_here = has_few_devices() || is_one_replica(mix);
-  const LayerMoves moves =
-      moves_here && !question_.limits.one_layer_stages ? LayerMoves::kTried : LayerMoves::kLeft;
+  std::optional<double> slower;
+  if (moves == LayerMoves::kTried && !question_.limits.one_layer_stages)
+    slower = slower_exchange(plan);
   for (std::size_t i = 0; i < mix.parts.size(); ++i) {
     StageReplica& first = plan.replicas[first_of[i]];
     first.samples = std::max<std::int64_t>(1, samples[i]);
-    MOTLEY_RETURN_IF_ERROR(tune(mix.parts[i], &first, moves));
+    MOTLEY_RETURN_IF_ERROR(tune(mix.parts[i], &first, slower));
   }
   MOTLEY_ASSIGN(samples, share(mix, plan, first_of));
   for (std::size_t i = 0; i < mix.parts.size(); ++i)
@@ -1023,6 +1054,41 @@ void StageSearch::improve() {
       improved.push_back(std::move(now));
   }
   for (PricedStagePlan& each : improved) priced_.push_back(std::move(each));
+}
+
+/// Gives samples of the replica that ends its passes last to the one that ends them first, one or a
+/// micro-batch, as long as the best plan gets quicker by it.
+void StageSearch::level() {
+  if (priced_.empty() || question_.equal_samples) return;
+  const auto best = std::min_element(priced_.begin(), priced_.end(),
+                                     [](auto& a, auto& b) { return a.price.step < b.price.step; });
+  PricedStagePlan now = *best;
+  std::int64_t left = kLeveledPasses;
+  for (bool has_moved = now.plan.replicas.size() > 1; has_moved;) {
+    has_moved = false;
+    std::size_t last = 0, first = 0;
+    for (std::size_t r = 0; r < now.plan.replicas.size(); ++r) {
+      const auto ends = [&](std::size_t of) { return now.price.spans[of].front().last; };
+      if (ends(r) > ends(last)) last = r;
+      if (ends(r) < ends(first)) first = r;
+    }
+    for (const std::int64_t amount :
+         std::set<std::int64_t>{1, now.plan.replicas[last].micro_batch}) {
+      StagePlan tried = now.plan;
+      tried.replicas[last].samples -= amount;
+      tried.replicas[first].samples += amount;
+      if (!has_full_ends(tried.replicas[last]) || !has_full_ends(tried.replicas[first])) continue;
+      left -= passes(tried);
+      if (left < 0) break;
+      ++outcome_.simulated;
+      auto price = evaluator_.price(tried);
+      if (!price || !price->fits || price->step >= now.price.step) continue;
+      now = {std::move(tried), *std::move(price)};
+      has_moved = true;
+      break;
+    }
+  }
+  if (now.price.step < best->price.step) priced_.push_back(std::move(now));
 }
 
 /// To the first plan one move away that is quicker; false: there is none.
