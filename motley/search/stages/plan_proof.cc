@@ -78,14 +78,15 @@ class PlanProof {
 
   struct Suffix {
     StageReplica replica;  // stages from the last to the first
-    double time = 0;  // of the model: from the first micro-batch's arrival to the last one's end
+    double time = 0;   // of the model: from the first micro-batch's arrival to the last one's end
+    double alone = 0;  // the same of its slowest stage, with its update
   };
 
   bool list_offers();
   bool extend(Suffix& suffix, std::size_t end);
   bool put_in_front(Suffix& suffix, std::size_t first, std::size_t end, std::size_t unit);
   bool can_rest_be_done(std::int64_t samples) const;
-  void offer(const Suffix& suffix);
+  void offer(const Suffix& suffix, double model);
   double pass(std::size_t unit, std::size_t first, std::size_t end, std::int64_t batch) const {
     return sums_.work(unit, batch).pass(first, end);
   }
@@ -200,26 +201,26 @@ bool PlanProof::put_in_front(Suffix& suffix, std::size_t first, std::size_t end,
   if (sums_.most_in_flight(unit, first, end, batch, in_flight) < in_flight) return true;
   stages.push_back({first, end, unit});
   const double before = std::exchange(suffix.time, time);
+  const double alone = std::exchange(suffix.alone, std::max(suffix.alone, all + post));
   bool is_done = true;
   if (first > 0)
     is_done = extend(suffix, first);
   else if (time + post < known_)
-    offer(suffix);
+    offer(suffix, std::max(time + post, suffix.alone));
   suffix.time = before;
+  suffix.alone = alone;
   stages.pop_back();
   return is_done;
 }
 
-void PlanProof::offer(const Suffix& suffix) {
+void PlanProof::offer(const Suffix& suffix, double model) {
   Offer made{suffix.replica};
   std::reverse(made.replica.stages.begin(), made.replica.stages.end());
-  ReplicaShape shape{{}, made.replica.micro_batch};
   for (const PlannedStage& stage : made.replica.stages) {
-    shape.stages.push_back({stage.first, stage.end, stage.unit});
     const StageUnit& unit = costs().units()[stage.unit];
     made.devices += radix_[unit.pool] * static_cast<std::size_t>(unit.degree);
   }
-  made.model = search_.seconds(shape, made.replica.samples);
+  made.model = model;
   offers_.push_back(std::move(made));
 }
 

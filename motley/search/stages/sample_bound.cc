@@ -7,7 +7,7 @@
 namespace motley::search {
 namespace {
 
-constexpr double kLeap = 1.15;         // costs above so many times the samples need not be known
+constexpr double kLeap = 1.07;         // costs above so many times the samples need not be known
 constexpr int kMostGenerations = 200;  // of column generation; then what is known counts
 constexpr double kCollectLeap = 1.03;
 constexpr double kSamplesSlack = 1e-6;  // of the samples: what is this near counts as possible
