@@ -44,8 +44,9 @@ constexpr std::size_t kLargestSpace = 1000;  // layers x units of the exact sear
 constexpr std::size_t kMostGroups = 24;      // of layers, beyond
 constexpr std::size_t kMostUnits = 16;       // of replicas across pools, beyond
 constexpr double kTooSlow = 1.03;            // times the best plan so far
-constexpr std::size_t kClimbs = 6;           // mixes that are improved by other counts
-constexpr std::int64_t kMostClimbed = 400;   // tried for that
+constexpr double kTooSlowFew = 1.25;
+constexpr std::size_t kClimbs = 6;          // mixes that are improved by other counts
+constexpr std::int64_t kMostClimbed = 400;  // tried for that
 constexpr double kSmallestClimb = 1e-3;
 constexpr std::size_t kRefined = 3;
 constexpr double kSmallestMove = 1e-4;
@@ -256,6 +257,7 @@ class StageSearch {
   Result<void> refine(std::pair<double, Mix>& ranked);
   Result<void> price_mixes();
   void price_ranked(const Mix& mix);
+  bool has_few_replicas(const Mix& mix) const;
   Result<void> price_mix(Mix mix, LayerMoves moves);
   void choose_micro_batches(Mix& mix) const;
   Result<void> tune(std::pair<ReplicaShape, int>& part, StageReplica* replicas,
@@ -821,13 +823,25 @@ Result<void> StageSearch::price_mixes() {
     refined_.insert(ranked[i].second);
   }
   std::sort(ranked.begin(), ranked.end());
+  std::size_t few = 0;
   for (std::size_t i = 0; i < ranked.size(); ++i) {
-    // What is expected of one replica does not know which of its stages share a host.
-    const bool is_worth = i < kMostPriced && (ranked[i].first <= kTooSlow * fastest_.value ||
-                                              is_one_replica(ranked[i].second));
-    if (is_worth || priced_.empty()) price_ranked(ranked[i].second);
+    const auto& [expected, mix] = ranked[i];
+    // What is expected of few replicas does not know which of their stages share a host.
+    const bool is_few = has_few_replicas(mix);
+    const bool is_worth = (i < kMostPriced && expected <= kTooSlow * fastest_.value) ||
+                          (is_few && few < kMostPriced && expected <= kTooSlowFew * fastest_.value);
+    if (!is_worth && !priced_.empty()) continue;
+    price_ranked(mix);
+    few += is_few ? 1 : 0;
   }
   return {};
+}
+
+/// Not more than the devices of a host.
+bool StageSearch::has_few_replicas(const Mix& mix) const {
+  int replicas = 0;
+  for (const auto& [shape, count] : mix.parts) replicas += count;
+  return replicas <= classes_.front().most;
 }
 
 /// Says what kept it from being priced.
