@@ -65,9 +65,7 @@ double RestrictedSearch::best_step() const {
 
 void RestrictedSearch::offer(StagePlan plan, StagePlacing placing) {
   std::erase_if(plan.replicas, [](const StageReplica& replica) { return replica.samples == 0; });
-  const bool is_divided = std::all_of(
-      plan.replicas.begin(), plan.replicas.end(),
-      [](const StageReplica& replica) { return divides(replica.samples, replica.micro_batch); });
+  const bool is_divided = std::all_of(plan.replicas.begin(), plan.replicas.end(), has_full_ends);
   if (!is_divided || plan.replicas.empty() || !place_stages(plan, costs(), placing)) return;
   ++simulated_;
   auto price = StageEvaluator(sums_).price(plan);

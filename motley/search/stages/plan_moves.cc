@@ -24,6 +24,10 @@ class Mover {
       give_samples(r);
     }
     exchange_units();
+    std::erase_if(moves_, [](const MovedPlan& moved) {
+      return std::any_of(moved.changed.begin(), moved.changed.end(),
+                         [&](std::size_t r) { return !has_full_ends(moved.plan.replicas[r]); });
+    });
     return std::move(moves_);
   }
 

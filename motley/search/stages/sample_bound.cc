@@ -2,34 +2,34 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace motley::search {
 namespace {
 
-constexpr double kLeap = 1.15;         // costs above so many times the samples need not be known
+constexpr double kLeap = 1.07;         // costs above so many times the samples need not be known
 constexpr int kMostGenerations = 200;  // of column generation; then what is known counts
 constexpr double kCollectLeap = 1.03;
 constexpr double kSamplesSlack = 1e-6;  // of the samples: what is this near counts as possible
 constexpr double kDear = 1e12;          // a price that nobody pays
 
-/// The least of all layers' work a sample on one device of the pool, by its best units.
-double fastest_sample(const StageSums& sums, std::size_t pool) {
+/// Seconds of a layer a sample on one device of a pool: [pool][layer], by its best units.
+std::vector<std::vector<double>> fastest_layers(const StageSums& sums) {
   const StageCosts& costs = sums.costs();
-  double fastest = INFINITY;
-  std::vector<double> layers(costs.layers(), INFINITY);
+  std::vector<std::vector<double>> fastest(costs.pools().size(),
+                                           std::vector<double>(costs.layers(), INFINITY));
   for (std::size_t u = 0; u < costs.units().size(); ++u) {
-    if (costs.units()[u].pool != pool) continue;
-    for (const std::int64_t batch : costs.micro_batches()) {
+    const StageUnit& unit = costs.units()[u];
+    // What is left over after full micro-batches may be of any size.
+    for (std::int64_t batch = 1; batch <= costs.micro_batches().back(); ++batch) {
       if (!costs.knows(u, batch)) continue;
       const WorkSums& work = sums.work(u, batch);
-      for (std::size_t i = 0; i < layers.size(); ++i)
-        layers[i] = std::min(
-            layers[i], work.pass(i, i + 1) * costs.units()[u].degree / static_cast<double>(batch));
+      for (std::size_t i = 0; i < costs.layers(); ++i)
+        fastest[unit.pool][i] = std::min(
+            fastest[unit.pool][i], work.pass(i, i + 1) * unit.degree / static_cast<double>(batch));
     }
   }
-  double sum = 0;
-  for (const double layer : layers) sum += layer;
-  return std::min(fastest, sum);
+  return fastest;
 }
 
 }  // namespace
@@ -40,12 +40,29 @@ bool ShapeColumns::add(const ReplicaShape& shape) {
   return true;
 }
 
-double rate_bound(const StageSums& sums, std::int64_t samples) {
-  double rate = 0;
-  for (std::size_t pool = 0; pool < sums.costs().pools().size(); ++pool) {
-    const double sample = fastest_sample(sums, pool);
-    if (std::isfinite(sample) && sample > 0) rate += sums.costs().pools()[pool].devices / sample;
+std::vector<double> device_rates(const StageSums& sums) {
+  const std::vector<std::vector<double>> fastest = fastest_layers(sums);
+  std::vector<double> rates;
+  for (const std::vector<double>& layers : fastest) {
+    const double sample = std::accumulate(layers.begin(), layers.end(), 0.0);
+    rates.push_back(std::isfinite(sample) ? 1 / sample : 0);
   }
+  double worth = 0;  // of a sample, where a device's second is worth its rate
+  for (std::size_t i = 0; i < sums.costs().layers(); ++i) {
+    double least = INFINITY;
+    for (std::size_t pool = 0; pool < rates.size(); ++pool)
+      if (rates[pool] > 0) least = std::min(least, rates[pool] * fastest[pool][i]);
+    worth += least;
+  }
+  for (double& rate : rates) rate = rate > 0 ? rate / worth : 0;
+  return rates;
+}
+
+double rate_bound(const StageSums& sums, std::int64_t samples) {
+  const std::vector<double> rates = device_rates(sums);
+  double rate = 0;
+  for (std::size_t pool = 0; pool < rates.size(); ++pool)
+    rate += sums.costs().pools()[pool].devices * rates[pool];
   return rate > 0 ? static_cast<double>(samples) / rate : 0;
 }
 
@@ -70,6 +87,7 @@ bool SampleBound::price_batch(double seconds, std::int64_t samples, std::int64_t
   std::int64_t n = std::max(micro, static_cast<std::int64_t>(std::min(cheapest, 1e15)) + 1);
   while (n <= samples) {
     ++programs_;
+    const std::int64_t before = n;
     const double most = kLeap * static_cast<double>(n) + 1;
     const auto shape = search_->cheapest({seconds, n, micro, prices, prices.back(), most});
     if (!shape) {
@@ -86,6 +104,8 @@ bool SampleBound::price_batch(double seconds, std::int64_t samples, std::int64_t
       // Nothing is proved any more: the next shape may be a little larger.
       n = static_cast<std::int64_t>(found_leap_ * static_cast<double>(std::max(does, n))) + 1;
     }
+    // Between one and two full micro-batches there is one stage only: more may do more for less.
+    if (before > micro && before < 2 * micro) n = std::min(n, 2 * micro);
   }
   return found;
 }
@@ -95,9 +115,8 @@ bool SampleBound::price_batch(double seconds, std::int64_t samples, std::int64_t
 void SampleBound::seed(double seconds, std::int64_t samples) {
   const StageSums& sums = search_->sums();
   const std::vector<DevicePool>& pools = sums.costs().pools();
-  std::vector<double> prices;
-  for (std::size_t pool = 0; pool < pools.size(); ++pool)
-    prices.push_back(seconds / fastest_sample(sums, pool));
+  std::vector<double> prices = device_rates(sums);
+  for (double& price : prices) price *= seconds;
   for (std::size_t pool = 0; pool < pools.size(); ++pool) {
     if (prices[pool] <= 0) continue;
     std::vector<double> alone(pools.size() + 1, kDear);

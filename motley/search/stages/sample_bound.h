@@ -78,8 +78,16 @@ class SampleBound {
   double found_leap_ = kFoundLeap;  // in samples, after a shape that is worth more than its price
 };
 
-/// Seconds that no plan of these costs beats, from rates alone: every device at its best layer by
-/// layer, nothing sent, nothing waited for. 0 if no unit knows any micro-batch.
+/// Samples a second of a device, by pool (0: no unit there knows any micro-batch), such that no
+/// devices do more together than the sum of theirs, whoever computes what: with t_pl the least
+/// seconds of a sample on a device of pool p in layer l, and any y_p >= 0 as what a device's second
+/// is worth, a sample needs sum over l of min over p of y_p t_pl, and a second of pool p's gives
+/// y_p. Here y_p = 1 / sum over l of t_pl, which is a device's rate where no kind is better at some
+/// layers than at others.
+std::vector<double> device_rates(const StageSums& sums);
+
+/// Seconds that no plan of these costs beats, by device_rates: nothing sent, nothing waited for. 0
+/// if no unit knows any micro-batch.
 double rate_bound(const StageSums& sums, std::int64_t samples);
 
 }  // namespace motley::search

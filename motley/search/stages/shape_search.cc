@@ -68,7 +68,10 @@ class CheapestShape {
   }
 
   std::optional<PricedShape> find() {
-    const std::size_t most = std::min(layers_, limits_.most_stages);
+    // With one full micro-batch and a smaller one there can only be one stage.
+    const bool has_full_ends = question_.samples % question_.micro_batch == 0 ||
+                               question_.samples > 2 * question_.micro_batch;
+    const std::size_t most = std::min(layers_, has_full_ends ? limits_.most_stages : 1);
     ShapeStates &after = scratch_.after, &now = scratch_.now;
     clear(after);
     for (std::size_t stages = 1; stages <= most && !units_.empty(); ++stages) {
@@ -347,7 +350,6 @@ double ShapeSearch::messages(std::size_t unit, std::size_t next, std::size_t end
 double ShapeSearch::find_messages(std::size_t unit, std::size_t next, Bytes bytes) const {
   const StageCosts& costs = sums_->costs();
   const StageUnit &here = costs.units()[unit], &there = costs.units()[next];
-  const DevicePool &from = costs.pools()[here.pool], &to = costs.pools()[there.pool];
   const auto both_ways = [&](HopReach reach) {
     const auto out = costs.hop({here.pool, here.degree}, {there.pool, there.degree}, reach, bytes);
     const auto back = costs.hop({there.pool, there.degree}, {here.pool, here.degree}, reach, bytes);
@@ -355,14 +357,19 @@ double ShapeSearch::find_messages(std::size_t unit, std::size_t next, Bytes byte
     const auto size = static_cast<double>(bytes.value);
     return out->delay.value + size / out->rate.value + back->delay.value + size / back->rate.value;
   };
-  double best = kNoLink;
-  if (from.hosts() + to.hosts() > 2 || from.first_host != to.first_host)
-    best = both_ways(HopReach::kOtherHost);
+  const Meeting meeting = find_meeting(unit, next);
+  return std::min(meeting.apart ? both_ways(HopReach::kOtherHost) : kNoLink,
+                  meeting.in_one_host ? both_ways(HopReach::kSameHost) : kNoLink);
+}
+
+ShapeSearch::Meeting ShapeSearch::find_meeting(std::size_t unit, std::size_t next) const {
+  const StageCosts& costs = sums_->costs();
+  const StageUnit &here = costs.units()[unit], &there = costs.units()[next];
+  const DevicePool &from = costs.pools()[here.pool], &to = costs.pools()[there.pool];
   const bool meets = here.pool == there.pool ? here.degree + there.degree <= from.per_host
                                              : from.first_host < to.first_host + to.hosts() &&
                                                    to.first_host < from.first_host + from.hosts();
-  if (meets) best = std::min(best, both_ways(HopReach::kSameHost));
-  return best;
+  return {meets, from.hosts() + to.hosts() > 2 || from.first_host != to.first_host};
 }
 
 double ShapeSearch::exchange(std::size_t unit, std::size_t first, std::size_t end) const {
@@ -391,39 +398,42 @@ double ShapeSearch::least_cost(double time, std::int64_t micro_batch,
   return sum / time;
 }
 
-double ShapeSearch::seconds(const ReplicaShape& shape, std::int64_t samples) const {
-  const std::int64_t full = samples / shape.micro_batch, rest = samples % shape.micro_batch;
-  double time = 0, before = 0, each = 0;
+const ShapeSearch::KnownShape& ShapeSearch::know(const ReplicaShape& shape) const {
+  if (const auto known = known_.find(shape); known != known_.end()) return known->second;
+  std::vector<ShapeTimes::Stage> stages;
+  double before = 0, late = 0;
   for (std::size_t s = 0; s < shape.stages.size(); ++s) {
     const auto& [first, end, unit] = shape.stages[s];
-    const WorkSums& one = sums_->work(unit, shape.micro_batch);
-    const double work = one.pass(first, end);
-    const double all = static_cast<double>(full) * work +
-                       (rest > 0 ? sums_->work(unit, rest).pass(first, end) : 0);
-    const double post = one.update[end] - one.update[first] + exchange(unit, first, end);
-    if (s == 0) each = post;
-    time = std::max({time, before + all + each, all + post});
+    const WorkSums& work = sums_->work(unit, shape.micro_batch);
+    const double post = work.update[end] - work.update[first] + exchange(unit, first, end);
+    if (s == 0) late = post;
+    const double pass = work.pass(first, end);
+    stages.push_back({first, end, unit, pass, std::max(before + late, post)});
     if (s + 1 < shape.stages.size())
-      before += work + messages(unit, shape.stages[s + 1].unit, end, shape.micro_batch);
+      before += pass + messages(unit, shape.stages[s + 1].unit, end, shape.micro_batch);
   }
-  return time;
+  return known_
+      .emplace(shape, KnownShape{ShapeTimes(*sums_, std::move(stages), shape.micro_batch),
+                                 find_most_held(shape)})
+      .first->second;
+}
+
+double ShapeSearch::seconds(const ReplicaShape& shape, std::int64_t samples) const {
+  return know(shape).times.seconds(samples);
 }
 
 std::int64_t ShapeSearch::most_samples(const ReplicaShape& shape, double time,
                                        std::int64_t most) const {
-  // Times do not fall with the samples.
-  std::int64_t fits = 0, above = std::min(most, most_held(shape)) + 1;
-  while (above - fits > 1) {
-    const std::int64_t middle = fits + (above - fits) / 2;
-    (seconds(shape, middle) <= time ? fits : above) = middle;
-  }
-  // One smaller micro-batch needs two full ones around it.
-  if (fits < 2 * shape.micro_batch) fits -= fits % shape.micro_batch;
+  const KnownShape& known = know(shape);
+  std::int64_t fits = known.times.most_samples(time, std::min(most, known.most_held));
+  // A smaller micro-batch needs two full ones around it, or one in a single stage.
+  const std::int64_t least = (shape.stages.size() > 1 ? 2 : 1) * shape.micro_batch;
+  if (fits < least) fits -= fits % shape.micro_batch;
   return fits;
 }
 
 /// Where memory does not hold 1F1B's micro-batches in flight there can only be fewer of them.
-std::int64_t ShapeSearch::most_held(const ReplicaShape& shape) const {
+std::int64_t ShapeSearch::find_most_held(const ReplicaShape& shape) const {
   const BatchTables& known = tables(shape.micro_batch);
   auto most = std::numeric_limits<std::int64_t>::max() - 1;
   for (std::size_t s = 0; s < shape.stages.size(); ++s) {

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "motley/search/stages/shape_times.h"
 #include "motley/search/stages/stage_sums.h"
 
 namespace motley::search {
@@ -32,9 +33,9 @@ struct ReplicaShape {
 ///     T >= max over s of (sum over r < s of (w_r + c_r) + W_s) + u_0 + e_0,   T >= W_s + u_s + e_s
 ///
 /// whatever the order of passes. (First and last micro-batch are full where there are three or
-/// more, stage_plan.h; the planner forms one smaller one only then.) With equal stages and free
-/// messages this is 1F1B's (m + S - 1) w. A message takes what it does at best: inside a host, if
-/// both units fit one.
+/// more, stage_plan.h; the planner forms one smaller one only then, or in a single stage.) With
+/// equal stages and free messages this is 1F1B's (m + S - 1) w. A message takes what it does at
+/// best: inside a host, if both units fit one.
 struct ShapeModel {
   /// e_s = exchange_rounds * gradients of s / its host's rate: 2 for a ring over many hosts, 0 if
   /// nothing need leave a host.
@@ -99,6 +100,11 @@ class ShapeSearch {
   double messages(std::size_t unit, std::size_t next, std::size_t end,
                   std::int64_t micro_batch) const;
   double exchange(std::size_t unit, std::size_t first, std::size_t end) const;
+  /// Where two units may be.
+  struct Meeting {
+    bool in_one_host = false, apart = false;
+  };
+  Meeting find_meeting(std::size_t unit, std::size_t next) const;
 
  private:
   friend class CheapestShape;
@@ -113,7 +119,12 @@ class ShapeSearch {
     std::vector<std::size_t> alike;
   };
   const BatchTables& tables(std::int64_t micro_batch) const;
-  std::int64_t most_held(const ReplicaShape& shape) const;
+  struct KnownShape {
+    ShapeTimes times;
+    std::int64_t most_held;  // samples that 1F1B's memory holds
+  };
+  const KnownShape& know(const ReplicaShape& shape) const;
+  std::int64_t find_most_held(const ReplicaShape& shape) const;
 
   const StageSums* sums_;
   ShapeModel model_;
@@ -125,6 +136,7 @@ class ShapeSearch {
   /// Bytes -> [unit][next], negative where not yet asked for.
   mutable std::map<std::int64_t, std::vector<double>> hops_;
   mutable std::map<std::int64_t, BatchTables> tables_;
+  mutable std::map<ReplicaShape, KnownShape> known_;
   struct Scratch;  // of one question, kept for its memory
   std::shared_ptr<Scratch> scratch_;
 };

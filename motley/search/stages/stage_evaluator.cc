@@ -32,6 +32,12 @@ struct Seat {
   int host;  // of the cluster
 };
 
+void sort_by_host(std::vector<Seat>& seats) {
+  std::stable_sort(seats.begin(), seats.end(), [](const Seat& a, const Seat& b) {
+    return std::pair(a.pool, a.host) < std::pair(b.pool, b.host);
+  });
+}
+
 tl::unexpected<Error> no_link(const StageCosts& costs, std::size_t from, std::size_t to) {
   return usage_error("search.stages", fmt::format("no link from {} to {}", costs.pools()[from].kind,
                                                   costs.pools()[to].kind));
@@ -105,6 +111,12 @@ class StepGraph {
   Result<void> add_exchanges();
   void add_updates();
   StagePrice run();
+  /// In place of pipelines: when each stage has ended its last backward.
+  void add_ends(const std::vector<std::vector<Seconds>>& last);
+  /// Of all there is, in place of run().
+  Seconds end();
+  /// Of the layers that all first stages have, when nothing else is under way.
+  Result<Seconds> first_exchange();
 
  private:
   using Tasks = std::vector<std::vector<TaskId>>;  // [replica][stage]
@@ -219,6 +231,27 @@ Result<ReplicaCosts> StepGraph::price_replica(std::size_t r) {
     priced.work.gradient.push_back(back);
   }
   return priced;
+}
+
+void StepGraph::add_ends(const std::vector<std::vector<Seconds>>& last) {
+  for (std::size_t r = 0; r < plan_.replicas.size(); ++r) {
+    const StageReplica& replica = plan_.replicas[r];
+    begin_replica(replica.stages.size());
+    ReplicaCosts& priced = priced_.emplace_back();
+    for (std::size_t s = 0; s < replica.stages.size(); ++s) {
+      const PlannedStage& stage = replica.stages[s];
+      last_[r][s] = builder_.add(lanes_[r][s], in_nanoseconds(last[r][s].value));
+      const WorkSums& sums = sums_.work(stage.unit, replica.micro_batch);
+      priced.update.push_back(sums.update[stage.end] - sums.update[stage.first]);
+    }
+  }
+}
+
+Seconds StepGraph::end() {
+  builder_.set_links(capacities_);
+  const auto times = simulate::find_times(std::move(builder_).build());
+  MOTLEY_CHECK(times.has_value());
+  return Seconds(in_seconds(times->end));
 }
 
 void StepGraph::begin_replica(std::size_t stages) {
@@ -378,9 +411,7 @@ Result<void> StepGraph::add_sum(const std::vector<std::pair<std::size_t, std::si
       own -= sums_.gradients(stage.unit, tied->second, tied->second + 1);
     bytes = std::max(bytes, static_cast<double>(own));
   }
-  std::stable_sort(seats.begin(), seats.end(), [](const Seat& a, const Seat& b) {
-    return std::pair(a.pool, a.host) < std::pair(b.pool, b.host);
-  });
+  sort_by_host(seats);
   if (bytes <= 0) return {};
   MOTLEY_ASSIGN(cost::Transfer transfer, ring(seats, bytes));
   const TaskId sum = builder_.add(builder_.add_lane(), builder_.add_transfer(std::move(transfer)));
@@ -451,6 +482,26 @@ void StepGraph::add_updates() {
   }
 }
 
+Result<Seconds> StepGraph::first_exchange() {
+  std::size_t end = costs().layers();
+  std::int64_t bytes = 0;
+  std::vector<Seat> seats;
+  for (const std::vector<Seat>& replica : seats_) {
+    seats.push_back(replica.front());
+    end = std::min(end, replica.front().stage->end);
+  }
+  sort_by_host(seats);
+  for (const Seat& seat : seats) bytes = std::max(bytes, sums_.gradients(seat.stage->unit, 0, end));
+  if (seats.size() < 2 || bytes == 0) return Seconds(0);
+  MOTLEY_ASSIGN(const cost::Transfer transfer, ring(seats, static_cast<double>(bytes)));
+  Seconds sum;
+  for (const cost::TransferPhase& phase : transfer.phases) {
+    sum += phase.delay;
+    for (const cost::Flow& flow : phase.flows) sum += Seconds(flow.bytes / flow.most_rate);
+  }
+  return sum;
+}
+
 StagePrice StepGraph::run() {
   builder_.set_links(capacities_);
   const auto times = simulate::find_times(std::move(builder_).build());
@@ -503,14 +554,45 @@ Result<StagePrice> StageEvaluator::price(const StagePlan& plan) const {
   return graph.run();
 }
 
-Result<Seconds> StageEvaluator::pipeline(const StageReplica& replica) const {
+Result<StagePrice> StageEvaluator::run_alone(const StageReplica& replica) const {
   const StagePlan plan{{replica}};
   StepGraph graph(*sums_, plan, LinkSharing::kAlone);
   MOTLEY_RETURN_IF_ERROR(graph.add_pipelines());
-  return graph.run().step;
+  return graph.run();
 }
 
-Result<void> StageEvaluator::choose_schedule(StageReplica& replica) const {
+Result<Seconds> StageEvaluator::pipeline(const StageReplica& replica) const {
+  MOTLEY_ASSIGN(const StagePrice price, run_alone(replica));
+  return price.step;
+}
+
+Result<Seconds> StageEvaluator::end_after(const StagePlan& plan,
+                                          const std::vector<std::vector<Seconds>>& last) const {
+  StepGraph graph(*sums_, plan, LinkSharing::kShared);
+  graph.add_ends(last);
+  MOTLEY_RETURN_IF_ERROR(graph.add_exchanges());
+  graph.add_updates();
+  return graph.end();
+}
+
+Result<Seconds> StageEvaluator::first_exchange(const StagePlan& plan) const {
+  return StepGraph(*sums_, plan, LinkSharing::kAlone).first_exchange();
+}
+
+Result<Seconds> StageEvaluator::least_step(const StagePlan& plan,
+                                           const std::vector<Seconds>& alone) const {
+  MOTLEY_ASSIGN(const Seconds exchange, first_exchange(plan));
+  Seconds end, step;
+  for (const Seconds each : alone) end = std::max(end, each);
+  for (const StageReplica& replica : plan.replicas) {
+    const PlannedStage& stage = replica.stages.front();
+    const WorkSums& work = sums_->work(stage.unit, replica.micro_batch);
+    step = std::max(step, end + exchange + Seconds(work.update[stage.end]));
+  }
+  return step;
+}
+
+Result<Seconds> StageEvaluator::choose_schedule(StageReplica& replica) const {
   std::optional<Seconds> best;
   StageReplica chosen = replica;
   for (const StageSchedule schedule : kTriedSchedules) {
@@ -522,7 +604,7 @@ Result<void> StageEvaluator::choose_schedule(StageReplica& replica) const {
     chosen = tried;
   }
   replica = chosen;
-  return {};
+  return *best;
 }
 
 }  // namespace motley::search

@@ -27,6 +27,12 @@ struct StagePrice {
   bool fits = true;                           ///< into every pool's memory
 };
 
+/// A plan and what it takes.
+struct PricedStagePlan {
+  StagePlan plan;
+  StagePrice price;
+};
+
 /// Prices plans of stages on the simulator (simulate/task_graph.h, find_times.h); there is no other
 /// clock. A compute lane for each stage of each replica runs its passes in the order of the
 /// replica's schedule; a lane for each direction between neighbours carries messages, which overlap
@@ -44,12 +50,27 @@ class StageEvaluator {
   /// ("no link from v100-16g to t4"). O(passes), with a factor log(flows under way) for messages.
   Result<StagePrice> price(const StagePlan& plan) const;
 
-  /// From the first forward to the last backward of a replica that is alone.
+  /// A replica that is alone, from the first forward to the last backward.
+  Result<StagePrice> run_alone(const StageReplica& replica) const;
+  /// Its step.
   Result<Seconds> pipeline(const StageReplica& replica) const;
 
-  /// Gives each replica the schedule that is best for it alone: list scheduling where it is quicker
-  /// than the others, so never worse than 1F1B or H-1F1B.
-  Result<void> choose_schedule(StageReplica& replica) const;
+  /// The end of the step if each stage ends its last backward when `last` [replica][stage] says:
+  /// what follows, exchanges and updates, with nothing else under way. O(stretches of layers).
+  Result<Seconds> end_after(const StagePlan& plan,
+                            const std::vector<std::vector<Seconds>>& last) const;
+
+  /// What summing the gradients of the layers that all first stages have takes when nothing else is
+  /// under way; 0 for one replica.
+  Result<Seconds> first_exchange(const StagePlan& plan) const;
+
+  /// What it takes at least, by the simulated times of its replicas alone: the gradients of the
+  /// first layers are summed when all have ended, then come the updates.
+  Result<Seconds> least_step(const StagePlan& plan, const std::vector<Seconds>& alone) const;
+
+  /// Gives a replica the schedule that is best for it alone: list scheduling where it is quicker
+  /// than the others, so never worse than 1F1B or H-1F1B. Its time, as `pipeline` has it.
+  Result<Seconds> choose_schedule(StageReplica& replica) const;
 
  private:
   const StageSums* sums_;

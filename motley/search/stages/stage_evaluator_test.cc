@@ -51,6 +51,21 @@ TEST_F(StageEvaluatorTest, MessagesBlockWhereTheRuntimeDoes) {
   EXPECT_NEAR(step({{two_stages_}}), 11, 1e-6);
 }
 
+// What follows the passes alone: 12 s of passes, 8 bytes at 2 B/s, the update of both layers; of
+// replicas that end at 12 and 13 s a second more.
+TEST_F(StageEvaluatorTest, WhatFollowsThePassesIsPricedAlone) {
+  costs_.between = 2;
+  costs_.update_seconds = 0.25;
+  for (LayerBytes& layer : costs_.layer_bytes) layer.gradients = Bytes(4);
+  const StagePlan plan{{{{{0, 2, 0, 0, 0}}, 1, 2}, {{{0, 2, 0, 1, 0}}, 1, 2}}};
+  const StageSums sums(costs_);
+  const StageEvaluator evaluator(sums);
+  EXPECT_NEAR(evaluator.first_exchange(plan)->value, 4, 1e-6);
+  EXPECT_NEAR(evaluator.end_after(plan, {{Seconds(12)}, {Seconds(12)}})->value, step(plan), 1e-6);
+  EXPECT_NEAR(evaluator.end_after(plan, {{Seconds(12)}, {Seconds(13)}})->value, 17.5, 1e-6);
+  EXPECT_NEAR(evaluator.least_step(plan, {Seconds(12), Seconds(13)})->value, 17.5, 1e-6);
+}
+
 // Two replicas of one stage on hosts of their own, 4 bytes of gradients a layer: 2 (2 - 1) / 2 * 8
 // bytes at 2 B/s, after 12 s (two samples of 6 s), then the update of both layers.
 TEST_F(StageEvaluatorTest, GradientsAreSummedThenWeightsUpdated) {

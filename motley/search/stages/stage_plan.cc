@@ -82,6 +82,12 @@ std::string_view schedule_name(StageSchedule schedule) {
   return "";
 }
 
+bool has_full_ends(const StageReplica& replica) {
+  const std::int64_t full = replica.samples / replica.micro_batch;
+  const bool divides = replica.samples % replica.micro_batch == 0;
+  return full >= 1 && (divides || full >= 2 || replica.stages.size() == 1);
+}
+
 std::vector<std::int64_t> micro_batch_sizes(const StageReplica& replica) {
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(replica.samples / replica.micro_batch),
                                   replica.micro_batch);

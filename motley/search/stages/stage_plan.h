@@ -50,6 +50,9 @@ struct StagePlan {
   bool operator==(const StagePlan&) const = default;
 };
 
+/// Are its first and last micro-batch full, or is it of one stage and has a full one? The planner's
+/// space is of such replicas, as its bound is (shape_search.h).
+bool has_full_ends(const StageReplica& replica);
 /// Samples of each micro-batch, in order.
 std::vector<std::int64_t> micro_batch_sizes(const StageReplica& replica);
 /// Devices used of each pool.

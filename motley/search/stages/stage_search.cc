@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -12,6 +13,7 @@
 
 #include "motley/search/stages/merged_layers.h"
 #include "motley/search/stages/plan_moves.h"
+#include "motley/search/stages/plan_proof.h"
 #include "motley/search/stages/quickest_shape.h"
 #include "motley/search/stages/sample_bound.h"
 #include "motley/search/stages/whole_replicas.h"
@@ -28,20 +30,28 @@ constexpr double kDescent = 0.02;  // of a time that is long enough
 constexpr double kReseed = 4;      // times the least time, from where on shapes are looked for anew
 constexpr double kOptimalGap = 1e-3;
 constexpr std::size_t kMostOffers = 64;           // shapes that are put together
+constexpr std::size_t kMostBundled = 12;          // of them, that fill hosts with first stages
 constexpr std::size_t kShorter[] = {1, 2, 4, 8};  // stages
 constexpr double kDiscount = 0.85;                // at which shapes are collected
 constexpr double kSlowest = 1.5;      // times what is known, of one replica that is worth finding
 constexpr int kFewDevices = 8;        // of which plans are improved by single moves
 constexpr std::size_t kImproved = 8;  // plans
 constexpr std::int64_t kMovedPasses =
-    400'000;                                 // of micro-batches through stages, simulated for that
+    400'000;  // of micro-batches through stages, simulated for that
+constexpr std::int64_t kLeveledPasses = 200'000;
 constexpr double kSmallestGain = 1e-6;       // of the step, that is an improvement
 constexpr double kHeavyMessages = 4;         // times what they take
 constexpr std::size_t kLeastUse = 4;         // one of how many devices it has to use
 constexpr std::size_t kLargestSpace = 1000;  // layers x units of the exact search
 constexpr std::size_t kMostGroups = 24;      // of layers, beyond
 constexpr std::size_t kMostUnits = 16;       // of replicas across pools, beyond
-constexpr double kTooSlow = 1.05;            // times the best plan so far
+constexpr double kTooSlow = 1.03;            // times the best plan so far
+constexpr double kTooSlowFew = 1.25, kTooSlowDepth = 1.3;
+constexpr std::size_t kClimbs = 6;          // mixes that are improved by other counts
+constexpr std::int64_t kMostClimbed = 400;  // tried for that
+constexpr double kSmallestClimb = 1e-3;
+constexpr std::size_t kRefined = 3;
+constexpr double kSmallestMove = 1e-4;
 constexpr std::size_t kRunnerUps = 4;
 constexpr std::size_t kMostPriced = 8;  // mixes that are tuned and simulated whole
 
@@ -50,6 +60,61 @@ struct Mix {
   std::vector<std::pair<ReplicaShape, int>> parts;
   bool operator<(const Mix& other) const { return parts < other.parts; }
 };
+
+/// Places are not given.
+StageReplica replica_of(const ReplicaShape& shape, std::int64_t samples) {
+  StageReplica replica{{}, shape.micro_batch, samples};
+  for (const ShapeStage& stage : shape.stages)
+    replica.stages.push_back({stage.first, stage.end, stage.unit});
+  return replica;
+}
+
+ReplicaShape shape_of(const StageReplica& replica) {
+  ReplicaShape shape{{}, replica.micro_batch};
+  for (const PlannedStage& stage : replica.stages)
+    shape.stages.push_back({stage.first, stage.end, stage.unit});
+  return shape;
+}
+
+/// Replicas of a mix without samples; `first_of`: each part's first one.
+StagePlan plan_of(const std::vector<std::pair<ReplicaShape, int>>& parts,
+                  std::vector<std::size_t>& first_of) {
+  StagePlan plan;
+  for (const auto& [shape, count] : parts) {
+    first_of.push_back(plan.replicas.size());
+    plan.replicas.insert(plan.replicas.end(), static_cast<std::size_t>(count),
+                         replica_of(shape, 1));
+  }
+  return plan;
+}
+
+/// By rising seconds.
+using RankedMixes = std::vector<std::pair<double, Mix>>;
+
+bool is_one_replica(const Mix& mix) {
+  return mix.parts.size() == 1 && mix.parts.front().second == 1;
+}
+
+enum class LayerMoves { kTried, kLeft };
+/// Pipelines of 1, 2, 3 or 4, 5 to 8, ... stages.
+int depth_class(std::size_t stages) {
+  int depth = 0;
+  for (std::size_t most = 1; most < stages; most *= 2) ++depth;
+  return depth;
+}
+
+int depth_class(const Mix& mix) {
+  std::size_t deepest = 0;
+  for (const auto& [shape, count] : mix.parts) deepest = std::max(deepest, shape.stages.size());
+  return depth_class(deepest);
+}
+
+int depth_class(const StagePlan& plan) {
+  std::size_t deepest = 0;
+  for (const StageReplica& replica : plan.replicas)
+    deepest = std::max(deepest, replica.stages.size());
+  return depth_class(deepest);
+}
 
 enum MixBy { kMixModel, kMixSimulated };
 
@@ -156,16 +221,19 @@ class StageSearch {
     }
     const double least = rate_bound(sums_, question_.global_batch) * (1 - 1e-9);
     const Bracket start = find_bound(least);
-    if (start.possible >= kTooLong) {
-      outcome_.why.push_back(
-          "no plan of stages was found: of some layers no times are known, or "
-          "devices cannot reach each other");
-      return std::move(outcome_);
+    const bool is_possible = start.possible < kTooLong;
+    if (is_possible) {
+      MOTLEY_RETURN_IF_ERROR(add_mixes(start));
+      MOTLEY_RETURN_IF_ERROR(price_mixes());
+      improve();
+      level();
     }
-    MOTLEY_RETURN_IF_ERROR(add_mixes(start));
-    MOTLEY_RETURN_IF_ERROR(price_mixes());
-    improve();
+    prove(least);
     finish();
+    if (!is_possible && !outcome_.best)
+      outcome_.why.back() =
+          "no plan of stages was found: of some layers no times are known, or devices cannot reach "
+          "each other";
     return std::move(outcome_);
   }
 
@@ -187,31 +255,50 @@ class StageSearch {
   void add_alone();
   void add_quickest(double seconds);
   void add_apart();
-  Result<void> add_mix(double seconds, const std::vector<double>& prices, MixBy by);
+  Result<void> add_mix(double seconds, const std::vector<double>& prices, MixBy by,
+                       double most_after = kTooLong);
+  void add_counts(const std::vector<ReplicaShape>& shapes, const std::vector<int>& counts);
+  void add_bundled(const std::vector<ReplicaShape>& shapes, const std::vector<ShapeOffer>& offers);
   double estimate(const ReplicaShape& shape, std::int64_t samples) const;
   std::int64_t expected_samples(const ReplicaShape& shape, double seconds) const;
   std::int64_t supposed_samples(const ReplicaShape& shape, double seconds) const;
-  double after_passes(const ReplicaShape& shape) const;
+  double after_passes(const ReplicaShape& shape, double slower = 1) const;
+  double slower_exchange(const StagePlan& plan) const;
+  double last_after(const Mix& mix) const;
+  double expected_step(const Mix& mix) const;
   Result<double> simulate_alone(const ReplicaShape& shape, std::int64_t samples);
+  void spread(StageReplica& replica) const;
   Result<void> learn(const ReplicaShape& shape, double seconds);
+  Result<void> learn_ends(const ReplicaShape& shape);
   std::int64_t samples_of(const Mix& mix, double seconds) const;
   double seconds_of(const Mix& mix) const;
   Result<double> alone(StageReplica replica) const;
   Result<void> choose_schedule(StageReplica& replica) const;
+  std::optional<Mix> with_count(const Mix& mix, std::size_t part, int count,
+                                std::size_t other) const;
+  void climb(RankedMixes& ranked) const;
+  Result<void> refine(std::pair<double, Mix>& ranked);
   Result<void> price_mixes();
-  Result<void> price_mix(Mix mix);
+  void price_ranked(const Mix& mix);
+  bool has_few_replicas(const Mix& mix) const;
+  Result<void> price_mix(Mix mix, LayerMoves moves);
   void choose_micro_batches(Mix& mix) const;
-  Result<void> tune(std::pair<ReplicaShape, int>& part, StageReplica* replicas);
+  Result<void> tune(std::pair<ReplicaShape, int>& part, StageReplica* replicas,
+                    std::optional<double> slower);
   void trim(const Mix& mix, const std::vector<std::size_t>& first_of, StagePlan& plan) const;
   bool fits_devices(const ReplicaShape& shape) const;
+  std::vector<int> device_counts() const;
   Result<std::vector<std::int64_t>> share(const Mix& mix, const StagePlan& plan,
                                           const std::vector<std::size_t>& first_of);
-  Result<void> move_layers(StageReplica& replica) const;
+  Result<void> move_layers(StageReplica& replica, double slower) const;
   bool has_few_devices() const;
   std::int64_t passes(const StagePlan& plan) const;
   void improve();
   bool move(PricedStagePlan& plan, std::int64_t& left);
+  void level();
+  void prove(double least);
   void finish();
+  void add_runner_ups();
 
   const StageQuestion& question_;
   StageSums sums_;
@@ -220,10 +307,13 @@ class StageSearch {
   ShapeSearch ringed_;
   StageEvaluator evaluator_;
   ShapeColumns columns_;
-  std::map<ReplicaShape, double> slower_;  // simulated time over the model's
+  std::map<ReplicaShape, double> slower_;                    // simulated time over the model's
+  std::map<ReplicaShape, std::vector<double>> after_stage_;  // from a stage's last backward on
   std::vector<Mix> mixes_;
+  std::set<Mix> refined_;  // of them: their layers were moved
   std::vector<PricedStagePlan> priced_;
   Seconds fastest_;  // of them
+  bool is_proved_ = false;
   StageOutcome outcome_;
 };
 
@@ -278,9 +368,18 @@ void StageSearch::explain_infeasible() {
 }
 
 std::int64_t StageSearch::samples_of(const Mix& mix, double seconds) const {
+  const double last = last_after(mix);
   std::int64_t samples = 0;
-  for (const auto& [shape, count] : mix.parts) samples += count * expected_samples(shape, seconds);
+  for (const auto& [shape, count] : mix.parts)
+    samples += count * expected_samples(shape, seconds - (last - after_passes(shape)));
   return samples;
+}
+
+/// What follows the passes begins when all replicas have ended them.
+double StageSearch::last_after(const Mix& mix) const {
+  double last = 0;
+  for (const auto& [shape, count] : mix.parts) last = std::max(last, after_passes(shape));
+  return last;
 }
 
 double StageSearch::seconds_of(const Mix& mix) const {
@@ -306,9 +405,41 @@ double StageSearch::estimate(const ReplicaShape& shape, std::int64_t samples) co
 }
 
 /// Exchange and update of the first stage, whose last pass ends the others.
-double StageSearch::after_passes(const ReplicaShape& shape) const {
+double StageSearch::after_passes(const ReplicaShape& shape, double slower) const {
   const auto& [first, end, unit] = shape.stages.front();
-  return sums_.work(unit, shape.micro_batch).update[end] + ringed_.exchange(unit, first, end);
+  return sums_.work(unit, shape.micro_batch).update[end] +
+         slower * ringed_.exchange(unit, first, end);
+}
+
+/// What first stages exchange in this plan over what the model thinks, as where all are in a host.
+double StageSearch::slower_exchange(const StagePlan& plan) const {
+  double model = 0;
+  for (const StageReplica& replica : plan.replicas) {
+    const PlannedStage& stage = replica.stages.front();
+    model = std::max(model, ringed_.exchange(stage.unit, stage.first, stage.end));
+  }
+  const auto takes = evaluator_.first_exchange(plan);
+  return takes && model > 0 ? takes->value / model : 1;
+}
+
+/// What a mix's step takes if all replicas end their passes at once, by what the simulator says of
+/// them alone and of what follows.
+double StageSearch::expected_step(const Mix& mix) const {
+  const double passes = seconds_of(mix) - last_after(mix);
+  if (!(passes < kTooLong)) return kTooLong;
+  std::vector<std::size_t> first_of;
+  StagePlan plan = plan_of(mix.parts, first_of);
+  std::vector<std::vector<Seconds>> last;
+  for (const auto& [shape, count] : mix.parts) {
+    std::vector<Seconds> ends(shape.stages.size(), Seconds(passes));
+    if (const auto known = after_stage_.find(shape); known != after_stage_.end())
+      for (std::size_t s = 0; s < ends.size(); ++s)
+        ends[s].value = std::max(0.0, passes - known->second[s]);
+    last.insert(last.end(), static_cast<std::size_t>(count), ends);
+  }
+  if (!place_stages(plan, costs(), StagePlacing::kByStage)) return kTooLong;
+  const auto end = evaluator_.end_after(plan, last);
+  return end ? end->value : kTooLong;
 }
 
 /// Samples within a time, by the model and what the simulator said of the shape.
@@ -326,18 +457,25 @@ std::int64_t StageSearch::supposed_samples(const ReplicaShape& shape, double sec
   return ringed_.most_samples(shape, seconds / slower, question_.global_batch);
 }
 
+void StageSearch::spread(StageReplica& replica) const {
+  for (std::size_t s = 0; s < replica.stages.size(); ++s) {
+    PlannedStage& stage = replica.stages[s];
+    stage.host = static_cast<int>(s) % costs().pools()[costs().units()[stage.unit].pool].hosts();
+  }
+}
+
 /// The best schedule's time of a replica alone, each stage in another host where there are several.
 Result<double> StageSearch::simulate_alone(const ReplicaShape& shape, std::int64_t samples) {
-  StageReplica replica{{}, shape.micro_batch, samples, StageSchedule::kH1F1B};
-  for (std::size_t s = 0; s < shape.stages.size(); ++s) {
-    const auto& [first, end, unit] = shape.stages[s];
-    const DevicePool& pool = costs().pools()[costs().units()[unit].pool];
-    replica.stages.push_back({first, end, unit, static_cast<int>(s) % pool.hosts(), 0});
+  StageReplica replica = replica_of(shape, samples);
+  spread(replica);
+  double best = kTooLong;
+  for (const StageSchedule schedule :
+       {StageSchedule::kH1F1B, StageSchedule::kWide, StageSchedule::kDeepList}) {
+    replica.schedule = schedule;
+    MOTLEY_ASSIGN(const double time, alone(replica));
+    best = std::min(best, time);
   }
-  MOTLEY_ASSIGN(double best, alone(replica));
-  replica.schedule = StageSchedule::kWide;
-  MOTLEY_ASSIGN(const double wide, alone(replica));
-  return std::min(best, wide) + after_passes(shape);
+  return best + after_passes(shape);
 }
 
 /// How much slower the simulator is than the model for what the shape does in a time.
@@ -347,6 +485,17 @@ Result<void> StageSearch::learn(const ReplicaShape& shape, double seconds) {
   if (does == 0) return {};
   MOTLEY_ASSIGN(const double time, simulate_alone(shape, does));
   slower_[shape] = time / ringed_.seconds(shape, does);
+  return learn_ends(shape);
+}
+
+Result<void> StageSearch::learn_ends(const ReplicaShape& shape) {
+  const auto micro_batches = static_cast<std::int64_t>(2 * shape.stages.size());
+  StageReplica replica = replica_of(shape, micro_batches * shape.micro_batch);
+  replica.schedule = StageSchedule::kH1F1B;
+  spread(replica);
+  MOTLEY_ASSIGN(const StagePrice price, evaluator_.run_alone(replica));
+  for (const StageSpan& span : price.spans.front())
+    after_stage_[shape].push_back((price.step - span.last).value);
   return {};
 }
 
@@ -355,26 +504,32 @@ Result<double> StageSearch::alone(StageReplica replica) const {
   const auto stages = static_cast<std::int64_t>(replica.stages.size());
   const std::int64_t some = 2 * stages + 4, more = 3 * stages + 8;
   const double samples = static_cast<double>(replica.samples);
-  if (replica.samples <= (more + some) * replica.micro_batch) {
-    MOTLEY_ASSIGN(const Seconds all, evaluator_.pipeline(replica));
-    return all.value;
-  }
-  replica.samples = more * replica.micro_batch;
+  const bool is_short = replica.samples <= (more + some) * replica.micro_batch;
+  if (!is_short) replica.samples = more * replica.micro_batch;
   MOTLEY_ASSIGN(const Seconds longer, evaluator_.pipeline(replica));
+  if (is_short) return longer.value;
   replica.samples = some * replica.micro_batch;
   MOTLEY_ASSIGN(const Seconds shorter, evaluator_.pipeline(replica));
-  const double each =
-      (longer.value - shorter.value) / static_cast<double>((more - some) * replica.micro_batch);
-  return longer.value + each * (samples - static_cast<double>(more * replica.micro_batch));
+  // While a pipeline fills it goes faster than its slowest stage.
+  double each = (longer.value - shorter.value) / static_cast<double>(more - some);
+  for (const PlannedStage& stage : replica.stages)
+    each = std::max(each, sums_.work(stage.unit, replica.micro_batch).pass(stage.first, stage.end));
+  return longer.value +
+         each * (samples / static_cast<double>(replica.micro_batch) - static_cast<double>(more));
 }
 
 /// The best mix at a time, from the shapes that are worth most there.
-Result<void> StageSearch::add_mix(double seconds, const std::vector<double>& prices, MixBy by) {
+Result<void> StageSearch::add_mix(double seconds, const std::vector<double>& prices, MixBy by,
+                                  double most_after) {
+  const auto until = [&](const ReplicaShape& shape) {
+    return most_after < kTooLong ? seconds - (most_after - after_passes(shape)) : seconds;
+  };
   std::vector<std::pair<double, std::size_t>> worth;
   for (std::size_t i = 0; i < columns_.shapes().size(); ++i) {
     const ReplicaShape& shape = columns_.shapes()[i];
-    const std::int64_t does =
-        by == kMixModel ? expected_samples(shape, seconds) : supposed_samples(shape, seconds);
+    if (after_passes(shape) > most_after) continue;
+    const std::int64_t does = by == kMixModel ? expected_samples(shape, until(shape))
+                                              : supposed_samples(shape, until(shape));
     double price = 1e-9;
     const std::vector<int> devices = ringed_.devices(shape);
     for (std::size_t p = 0; p < devices.size(); ++p) price += prices[p] * devices[p];
@@ -382,24 +537,69 @@ Result<void> StageSearch::add_mix(double seconds, const std::vector<double>& pri
   }
   std::sort(worth.begin(), worth.end());
   if (worth.size() > kMostOffers) worth.resize(kMostOffers);
+  std::vector<ReplicaShape> shapes;
   std::vector<ShapeOffer> offers;
   for (const auto& [negative, i] : worth) {
     const ReplicaShape& shape = columns_.shapes()[i];
     if (by == kMixSimulated) MOTLEY_RETURN_IF_ERROR(learn(shape, seconds));
-    offers.push_back({expected_samples(shape, seconds), ringed_.devices(shape)});
+    shapes.push_back(shape);
+    offers.push_back({expected_samples(shape, until(shape)), ringed_.devices(shape)});
   }
+  add_counts(shapes, choose_replicas(offers, device_counts()));
+  if (by == kMixSimulated && classes_.size() > 1) add_bundled(shapes, offers);
+  return {};
+}
+
+void StageSearch::add_counts(const std::vector<ReplicaShape>& shapes,
+                             const std::vector<int>& counts) {
+  std::map<ReplicaShape, int> count_of;
+  for (std::size_t i = 0; i < counts.size(); ++i)
+    if (counts[i] > 0) count_of[shapes[i]] += counts[i];
+  const Mix mix{{count_of.begin(), count_of.end()}};
+  const auto is_same = [&](const Mix& known) { return known.parts == mix.parts; };
+  if (!mix.parts.empty() && std::none_of(mixes_.begin(), mixes_.end(), is_same))
+    mixes_.push_back(mix);
+}
+
+/// The same of as many replicas at once as their first stages fill a host, two shapes at most: what
+/// is summed last then goes through hosts in which all devices take part.
+void StageSearch::add_bundled(const std::vector<ReplicaShape>& shapes,
+                              const std::vector<ShapeOffer>& offers) {
+  struct Bundle {
+    std::array<std::size_t, 2> shapes;
+    std::array<int, 2> counts;
+  };
+  std::vector<Bundle> bundles;
+  for (std::size_t a = 0; a < shapes.size(); ++a) {
+    const std::size_t unit = shapes[a].stages.front().unit;
+    const StageUnit& first = costs().units()[unit];
+    const int fill = std::max(1, costs().pools()[first.pool].per_host / first.degree);
+    bundles.push_back({{a, a}, {fill, 0}});
+    if (fill % 2 != 0) continue;
+    for (std::size_t b = a + 1; b < std::min(shapes.size(), kMostBundled); ++b)
+      if (shapes[b].stages.front().unit == unit) bundles.push_back({{a, b}, {fill / 2, fill / 2}});
+  }
+  std::vector<ShapeOffer> bundled;
+  for (const auto& [of, counts] : bundles) {
+    ShapeOffer& sum = bundled.emplace_back(ShapeOffer{0, std::vector<int>(device_counts().size())});
+    for (std::size_t half = 0; half < of.size(); ++half) {
+      sum.samples += counts[half] * offers[of[half]].samples;
+      for (std::size_t p = 0; p < sum.devices.size(); ++p)
+        sum.devices[p] += counts[half] * offers[of[half]].devices[p];
+    }
+  }
+  const std::vector<int> chosen = choose_replicas(bundled, device_counts());
+  std::vector<int> counts(shapes.size());
+  for (std::size_t i = 0; i < chosen.size(); ++i)
+    for (std::size_t half = 0; half < 2; ++half)
+      counts[bundles[i].shapes[half]] += chosen[i] * bundles[i].counts[half];
+  add_counts(shapes, counts);
+}
+
+std::vector<int> StageSearch::device_counts() const {
   std::vector<int> devices;
   for (const DevicePool& pool : costs().pools()) devices.push_back(pool.devices);
-  const std::vector<int> counts = choose_replicas(offers, devices);
-  Mix mix;
-  for (std::size_t i = 0; i < counts.size(); ++i)
-    if (counts[i] > 0) mix.parts.emplace_back(columns_.shapes()[worth[i].second], counts[i]);
-  std::sort(mix.parts.begin(), mix.parts.end());
-  if (!mix.parts.empty() && std::find_if(mixes_.begin(), mixes_.end(), [&](const Mix& known) {
-                              return known.parts == mix.parts;
-                            }) == mixes_.end())
-    mixes_.push_back(std::move(mix));
-  return {};
+  return devices;
 }
 
 bool StageSearch::fits_devices(const ReplicaShape& shape) const {
@@ -416,6 +616,15 @@ Result<void> StageSearch::add_mixes(const Bracket& start) {
   }
   for (const double factor : {1.0, 1.03, 1.06, 1.1, 1.15, 1.2, 1.3}) {
     MOTLEY_RETURN_IF_ERROR(add_mix(start.possible * factor, start.answer.prices, kMixSimulated));
+  }
+  if (classes_.size() > 1) {
+    std::set<double> afters;
+    for (const Mix& mix : mixes_)
+      for (const auto& [shape, count] : mix.parts) afters.insert(after_passes(shape));
+    for (const double after : afters)
+      for (const double factor : {1.0, 1.03, 1.06, 1.1, 1.15})
+        MOTLEY_RETURN_IF_ERROR(
+            add_mix(start.possible * factor, start.answer.prices, kMixSimulated, after));
   }
   add_alone();
   if (has_few_devices()) add_apart();
@@ -539,31 +748,161 @@ void StageSearch::add_alone() {
   }
 }
 
-/// Those first that are quickest by what the simulator says of their shapes alone.
+/// The mix with `count` of a part and, of another part, as many fewer as that takes devices or as
+/// many more as it leaves; absent if that cannot be.
+std::optional<Mix> StageSearch::with_count(const Mix& mix, std::size_t part, int count,
+                                           std::size_t other) const {
+  Mix changed = mix;
+  changed.parts[part].second = count;
+  std::vector<int> left = device_counts();
+  for (std::size_t i = 0; i < changed.parts.size(); ++i) {
+    const std::vector<int> devices = ringed_.devices(changed.parts[i].first);
+    for (std::size_t p = 0; p < left.size(); ++p) left[p] -= changed.parts[i].second * devices[p];
+  }
+  const std::vector<int> each = ringed_.devices(changed.parts[other].first);
+  int more = changed.parts[other].second + std::accumulate(left.begin(), left.end(), 0);
+  for (std::size_t p = 0; p < left.size(); ++p)
+    if (each[p] > 0)
+      more = std::min(more, left[p] / each[p] - (left[p] % each[p] < 0 ? 1 : 0));
+    else if (left[p] < 0)
+      return std::nullopt;
+  changed.parts[other].second += more;
+  if (changed.parts[other].second < 0) return std::nullopt;
+  std::erase_if(changed.parts, [](const auto& each_part) { return each_part.second == 0; });
+  std::sort(changed.parts.begin(), changed.parts.end());
+  return changed.parts.empty() ? std::nullopt : std::optional(changed);
+}
+
+/// From the quickest mixes by other counts of their parts, as long as that is quicker: by one, by
+/// as many as fill a host with their first stages, or none.
+void StageSearch::climb(RankedMixes& ranked) const {
+  std::int64_t left = kMostClimbed;
+  std::set<Mix> seen;
+  for (const auto& [seconds, mix] : ranked) seen.insert(mix);
+  RankedMixes found;
+  std::set<ReplicaShape> pool;
+  for (std::size_t k = 0; k < std::min(ranked.size(), 2 * kClimbs); ++k)
+    for (const auto& [shape, count] : ranked[k].second.parts) pool.insert(shape);
+  for (std::size_t k = 0; k < std::min(ranked.size(), kClimbs); ++k) {
+    std::pair<double, Mix> now = ranked[k];
+    for (bool has_moved = true; has_moved && left > 0;) {
+      has_moved = false;
+      Mix from = now.second;
+      for (const ReplicaShape& shape : pool)
+        if (std::none_of(from.parts.begin(), from.parts.end(),
+                         [&](const auto& part) { return part.first == shape; }))
+          from.parts.emplace_back(shape, 0);
+      for (std::size_t part = 0; part < from.parts.size(); ++part) {
+        const StageUnit& unit = costs().units()[from.parts[part].first.stages.front().unit];
+        const int fill = std::max(1, costs().pools()[unit.pool].per_host / unit.degree);
+        const int count = from.parts[part].second;
+        for (const int tried : std::set<int>{0, count - fill, count - 1, count + 1, count + fill})
+          for (std::size_t other = 0; other < from.parts.size() && tried >= 0; ++other) {
+            if (other == part || left <= 0) continue;
+            auto changed = with_count(from, part, tried, other);
+            if (!changed || !seen.insert(*changed).second) continue;
+            --left;
+            const double seconds = expected_step(*changed);
+            if (seconds >= now.first * (1 - kSmallestClimb)) continue;
+            now = {seconds, *std::move(changed)};
+            has_moved = true;
+          }
+      }
+    }
+    if (now.first < ranked[k].first) found.push_back(std::move(now));
+  }
+  ranked.insert(ranked.end(), found.begin(), found.end());
+  std::sort(ranked.begin(), ranked.end());
+}
+
+/// Moves layers between neighbouring stages of each part as long as the whole step is expected to
+/// get quicker by it.
+Result<void> StageSearch::refine(std::pair<double, Mix>& ranked) {
+  auto& [best, mix] = ranked;
+  if (question_.limits.one_layer_stages) return {};
+  for (bool has_moved = true; has_moved;) {
+    has_moved = false;
+    for (std::size_t part = 0; part < mix.parts.size(); ++part)
+      for (std::size_t s = 0; s + 1 < mix.parts[part].first.stages.size(); ++s)
+        for (const int by : {-1, 1}) {
+          Mix tried = mix;
+          ReplicaShape& shape = tried.parts[part].first;
+          const std::size_t cut = shape.stages[s].end + static_cast<std::size_t>(by);
+          if (cut <= shape.stages[s].first || cut >= shape.stages[s + 1].end) continue;
+          shape.stages[s].end = shape.stages[s + 1].first = cut;
+          if (!free_.is_valid(shape)) continue;
+          MOTLEY_RETURN_IF_ERROR(learn(shape, best));
+          const double seconds = expected_step(tried);
+          if (seconds >= best * (1 - kSmallestMove)) continue;
+          best = seconds;
+          mix = std::move(tried);
+          has_moved = true;
+        }
+  }
+  return {};
+}
+
+/// Those first whose whole step is expected to be the least, with other counts and cuts.
 Result<void> StageSearch::price_mixes() {
-  std::vector<std::pair<double, Mix>> ranked;
+  RankedMixes ranked;
   for (Mix& mix : mixes_) {
     const double seconds = seconds_of(mix);
     for (const auto& [shape, count] : mix.parts) MOTLEY_RETURN_IF_ERROR(learn(shape, seconds));
-    const double known = seconds_of(mix);
-    if (known < kTooLong) ranked.emplace_back(known, std::move(mix));
+    const double expected = expected_step(mix);
+    if (expected < kTooLong) ranked.emplace_back(expected, std::move(mix));
   }
   std::sort(ranked.begin(), ranked.end());
-  const std::size_t most = has_few_devices() ? 2 * kMostPriced : kMostPriced;
+  std::set<int> depths;  // that were priced
+  if (has_few_devices()) {
+    for (std::size_t i = 0; i < ranked.size(); ++i)
+      if (depths.insert(depth_class(ranked[i].second)).second || i < 2 * kMostPriced)
+        price_ranked(ranked[i].second);
+    return {};
+  }
+  climb(ranked);
+  for (std::size_t i = 0; i < std::min(kRefined, ranked.size()); ++i) {
+    if (is_one_replica(ranked[i].second)) continue;
+    MOTLEY_RETURN_IF_ERROR(refine(ranked[i]));
+    refined_.insert(ranked[i].second);
+  }
+  std::sort(ranked.begin(), ranked.end());
+  std::size_t few = 0;
   for (std::size_t i = 0; i < ranked.size(); ++i) {
-    if (i >= most && !priced_.empty()) break;
-    auto priced = price_mix(ranked[i].second);
-    if (Mix other = ranked[i].second; priced && has_few_devices()) {
-      choose_micro_batches(other);
-      if (other.parts != ranked[i].second.parts) priced = price_mix(std::move(other));
-    }
-    if (priced) continue;
-    // A link that is not there.
-    const std::string& message = priced.error().message;
-    if (std::find(outcome_.why.begin(), outcome_.why.end(), message) == outcome_.why.end())
-      outcome_.why.push_back(message);
+    const auto& [expected, mix] = ranked[i];
+    // What is expected of few replicas does not know which of their stages share a host.
+    const bool is_few = has_few_replicas(mix);
+    const bool is_worth =
+        (i < kMostPriced && expected <= kTooSlow * fastest_.value) ||
+        (is_few && few < kMostPriced && expected <= kTooSlowFew * fastest_.value) ||
+        (!depths.contains(depth_class(mix)) && expected <= kTooSlowDepth * fastest_.value);
+    if (!is_worth && !priced_.empty()) continue;
+    price_ranked(mix);
+    depths.insert(depth_class(mix));
+    few += is_few ? 1 : 0;
   }
   return {};
+}
+
+/// Not more than the devices of a host.
+bool StageSearch::has_few_replicas(const Mix& mix) const {
+  int replicas = 0;
+  for (const auto& [shape, count] : mix.parts) replicas += count;
+  return replicas <= classes_.front().most;
+}
+
+/// Says what kept it from being priced.
+void StageSearch::price_ranked(const Mix& mix) {
+  auto priced = price_mix(mix, LayerMoves::kTried);
+  if (priced && refined_.contains(mix)) priced = price_mix(mix, LayerMoves::kLeft);
+  if (Mix other = mix; priced && has_few_devices()) {
+    choose_micro_batches(other);
+    if (other.parts != mix.parts) priced = price_mix(std::move(other), LayerMoves::kTried);
+  }
+  if (priced) return;
+  // A link that is not there.
+  const std::string& message = priced.error().message;
+  if (std::find(outcome_.why.begin(), outcome_.why.end(), message) == outcome_.why.end())
+    outcome_.why.push_back(message);
 }
 
 /// As StageEvaluator::choose_schedule, but by short runs.
@@ -579,8 +918,9 @@ Result<void> StageSearch::choose_schedule(StageReplica& replica) const {
 }
 
 /// Layers between neighbours, as long as the replica alone gets quicker by it.
-Result<void> StageSearch::move_layers(StageReplica& replica) const {
+Result<void> StageSearch::move_layers(StageReplica& replica, double slower) const {
   MOTLEY_ASSIGN(double best, alone(replica));
+  best += after_passes(shape_of(replica), slower);
   for (bool has_moved = true; has_moved;) {
     has_moved = false;
     for (std::size_t s = 0; s + 1 < replica.stages.size(); ++s)
@@ -590,11 +930,10 @@ Result<void> StageSearch::move_layers(StageReplica& replica) const {
             static_cast<std::size_t>(static_cast<std::int64_t>(tried.stages[s].end) + by);
         tried.stages[s].end = tried.stages[s + 1].first = cut;
         if (cut <= tried.stages[s].first || cut >= tried.stages[s + 1].end) continue;
-        ReplicaShape shape{{}, tried.micro_batch};
-        for (const PlannedStage& stage : tried.stages)
-          shape.stages.push_back({stage.first, stage.end, stage.unit});
+        const ReplicaShape shape = shape_of(tried);
         if (!free_.is_valid(shape)) continue;
-        MOTLEY_ASSIGN(const double time, alone(tried));
+        MOTLEY_ASSIGN(double time, alone(tried));
+        time += after_passes(shape, slower);
         if (time >= best * (1 - 1e-4)) continue;
         best = time;
         replica = tried;
@@ -612,18 +951,22 @@ Result<std::vector<std::int64_t>> StageSearch::share(const Mix& mix, const Stage
   std::vector<std::int64_t> samples(mix.parts.size());
   double seconds = seconds_of(mix);
   for (int round = 0; round < 3; ++round) {
+    const double last = last_after(mix);
+    const auto does = [&](std::size_t i, double time) {
+      const ReplicaShape& shape = mix.parts[i].first;
+      const double until = time - (last - after_passes(shape));
+      return ringed_.most_samples(shape, until / slower[i], question_.global_batch);
+    };
     const auto at = [&](double time) {
       std::int64_t sum = 0;
-      for (std::size_t i = 0; i < mix.parts.size(); ++i)
-        sum += mix.parts[i].second *
-               ringed_.most_samples(mix.parts[i].first, time / slower[i], question_.global_batch);
+      for (std::size_t i = 0; i < mix.parts.size(); ++i) sum += mix.parts[i].second * does(i, time);
       return sum;
     };
     seconds = least_time(outcome_.lower_bound.value / 2, question_.global_batch, at);
     if (!(seconds < kTooLong)) break;
     for (std::size_t i = 0; i < mix.parts.size(); ++i) {
       const ReplicaShape& shape = mix.parts[i].first;
-      samples[i] = ringed_.most_samples(shape, seconds / slower[i], question_.global_batch);
+      samples[i] = does(i, seconds);
       if (samples[i] == 0) continue;
       StageReplica replica = plan.replicas[first_of[i]];
       replica.samples = samples[i];
@@ -634,29 +977,12 @@ Result<std::vector<std::int64_t>> StageSearch::share(const Mix& mix, const Stage
   return samples;
 }
 
-/// Replicas of a mix without samples; `first_of`: each part's first one.
-StagePlan plan_of(const std::vector<std::pair<ReplicaShape, int>>& parts,
-                  std::vector<std::size_t>& first_of) {
-  StagePlan plan;
-  for (const auto& [shape, count] : parts) {
-    first_of.push_back(plan.replicas.size());
-    StageReplica replica;
-    replica.micro_batch = shape.micro_batch;
-    replica.samples = 1;
-    for (const ShapeStage& stage : shape.stages)
-      replica.stages.push_back({stage.first, stage.end, stage.unit});
-    plan.replicas.insert(plan.replicas.end(), static_cast<std::size_t>(count), replica);
-  }
-  return plan;
-}
-
 /// Better cuts and orders of a part for what it does.
-Result<void> StageSearch::tune(std::pair<ReplicaShape, int>& part, StageReplica* replicas) {
+Result<void> StageSearch::tune(std::pair<ReplicaShape, int>& part, StageReplica* replicas,
+                               std::optional<double> slower) {
   StageReplica& first = *replicas;
   MOTLEY_RETURN_IF_ERROR(choose_schedule(first));
-  if (!question_.limits.one_layer_stages) {
-    MOTLEY_RETURN_IF_ERROR(move_layers(first));
-  }
+  if (slower) MOTLEY_RETURN_IF_ERROR(move_layers(first, *slower));
   for (int r = 1; r < part.second; ++r) {
     replicas[r].schedule = first.schedule;
     for (std::size_t s = 0; s < first.stages.size(); ++s) {
@@ -671,7 +997,8 @@ Result<void> StageSearch::tune(std::pair<ReplicaShape, int>& part, StageReplica*
   return {};
 }
 
-/// Takes samples beyond the batch from the slowest replicas, what is left over first.
+/// Takes samples beyond the batch from the slowest replicas, what is left over first. Micro-batches
+/// get smaller where first and last are full only then.
 void StageSearch::trim(const Mix& mix, const std::vector<std::size_t>& first_of,
                        StagePlan& plan) const {
   std::int64_t excess = -question_.global_batch;
@@ -694,6 +1021,10 @@ void StageSearch::trim(const Mix& mix, const std::vector<std::size_t>& first_of,
     excess -= less;
   }
   std::erase_if(plan.replicas, [](const StageReplica& replica) { return replica.samples == 0; });
+  for (StageReplica& replica : plan.replicas)
+    for (auto batch = costs().micro_batches().rbegin();
+         !has_full_ends(replica) && batch != costs().micro_batches().rend(); ++batch)
+      if (*batch < replica.micro_batch) replica.micro_batch = *batch;
 }
 
 /// Each part's micro-batch that is quickest for what it does: columns are of those that were worth
@@ -707,8 +1038,7 @@ void StageSearch::choose_micro_batches(Mix& mix) const {
     double least = estimate(shape, samples);
     for (const std::int64_t batch : costs().micro_batches()) {
       tried.micro_batch = batch;
-      const bool divides = samples % batch == 0 || samples > 2 * batch;
-      if (!divides || !free_.is_valid(tried)) continue;
+      if (!has_full_ends(replica_of(tried, samples)) || !free_.is_valid(tried)) continue;
       const double time = estimate(tried, samples);
       if (time >= least * (1 - kSmallestGain)) continue;
       least = time;
@@ -717,15 +1047,18 @@ void StageSearch::choose_micro_batches(Mix& mix) const {
   }
 }
 
-Result<void> StageSearch::price_mix(Mix mix) {
+Result<void> StageSearch::price_mix(Mix mix, LayerMoves moves) {
   std::vector<std::size_t> first_of;
   StagePlan plan = plan_of(mix.parts, first_of);
   if (!place_stages(plan, costs(), StagePlacing::kByStage)) return {};
   MOTLEY_ASSIGN(std::vector<std::int64_t> samples, share(mix, plan, first_of));
+  std::optional<double> slower;
+  if (moves == LayerMoves::kTried && !question_.limits.one_layer_stages)
+    slower = slower_exchange(plan);
   for (std::size_t i = 0; i < mix.parts.size(); ++i) {
     StageReplica& first = plan.replicas[first_of[i]];
     first.samples = std::max<std::int64_t>(1, samples[i]);
-    MOTLEY_RETURN_IF_ERROR(tune(mix.parts[i], &first));
+    MOTLEY_RETURN_IF_ERROR(tune(mix.parts[i], &first, slower));
   }
   MOTLEY_ASSIGN(samples, share(mix, plan, first_of));
   for (std::size_t i = 0; i < mix.parts.size(); ++i)
@@ -783,6 +1116,41 @@ void StageSearch::improve() {
   for (PricedStagePlan& each : improved) priced_.push_back(std::move(each));
 }
 
+/// Gives samples of the replica that ends its passes last to the one that ends them first, one or a
+/// micro-batch, as long as the best plan gets quicker by it.
+void StageSearch::level() {
+  if (priced_.empty() || question_.equal_samples) return;
+  const auto best = std::min_element(priced_.begin(), priced_.end(),
+                                     [](auto& a, auto& b) { return a.price.step < b.price.step; });
+  PricedStagePlan now = *best;
+  std::int64_t left = kLeveledPasses;
+  for (bool has_moved = now.plan.replicas.size() > 1; has_moved;) {
+    has_moved = false;
+    std::size_t last = 0, first = 0;
+    for (std::size_t r = 0; r < now.plan.replicas.size(); ++r) {
+      const auto ends = [&](std::size_t of) { return now.price.spans[of].front().last; };
+      if (ends(r) > ends(last)) last = r;
+      if (ends(r) < ends(first)) first = r;
+    }
+    for (const std::int64_t amount :
+         std::set<std::int64_t>{1, now.plan.replicas[last].micro_batch}) {
+      StagePlan tried = now.plan;
+      tried.replicas[last].samples -= amount;
+      tried.replicas[first].samples += amount;
+      if (!has_full_ends(tried.replicas[last]) || !has_full_ends(tried.replicas[first])) continue;
+      left -= passes(tried);
+      if (left < 0) break;
+      ++outcome_.simulated;
+      auto price = evaluator_.price(tried);
+      if (!price || !price->fits || price->step >= now.price.step) continue;
+      now = {std::move(tried), *std::move(price)};
+      has_moved = true;
+      break;
+    }
+  }
+  if (now.price.step < best->price.step) priced_.push_back(std::move(now));
+}
+
 /// To the first plan one move away that is quicker; false: there is none.
 bool StageSearch::move(PricedStagePlan& plan, std::int64_t& left) {
   for (MovedPlan& moved : find_moves(plan.plan, costs())) {
@@ -802,6 +1170,23 @@ bool StageSearch::move(PricedStagePlan& plan, std::int64_t& left) {
   return false;
 }
 
+/// Of few devices: all that the bound leaves is tried; where no plan was found, in ever more time
+/// from twice the least that there can be.
+void StageSearch::prove(double least) {
+  if (!has_few_devices() || question_.equal_samples) return;
+  constexpr double kWider = 2;
+  Seconds known = priced_.empty() ? Seconds(kWider * least) : priced_.front().price.step;
+  for (const PricedStagePlan& each : priced_) known = std::min(known, each.price.step);
+  for (int round = 0; round < 6; ++round, known.value *= kWider) {
+    ProofOutcome proof = prove_plans(free_, evaluator_, {question_.global_batch, known});
+    outcome_.simulated += proof.simulated;
+    outcome_.lower_bound = std::max(outcome_.lower_bound, proof.lower_bound);
+    is_proved_ = proof.is_complete;
+    if (proof.best) priced_.push_back(*std::move(proof.best));
+    if (!priced_.empty() || !proof.is_complete) return;
+  }
+}
+
 void StageSearch::finish() {
   outcome_.shapes = static_cast<std::int64_t>(columns_.shapes().size());
   std::stable_sort(priced_.begin(), priced_.end(),
@@ -812,9 +1197,22 @@ void StageSearch::finish() {
   }
   outcome_.best = priced_.front();
   outcome_.lower_bound = std::min(outcome_.lower_bound, outcome_.best->price.step);
-  outcome_.reason = outcome_.gap() <= kOptimalGap ? StageReason::kOptimal : StageReason::kFeasible;
-  for (std::size_t i = 1; i < priced_.size() && outcome_.runner_ups.size() < kRunnerUps; ++i)
-    outcome_.runner_ups.push_back(std::move(priced_[i]));
+  const bool is_optimal = is_proved_ || outcome_.gap() <= kOptimalGap;
+  outcome_.reason = is_optimal ? StageReason::kOptimal : StageReason::kFeasible;
+  add_runner_ups();
+}
+
+/// The best ones, and the best of each depth among them: what a program takes may be more than what
+/// is said here, most where pipelines are deep.
+void StageSearch::add_runner_ups() {
+  std::set<int> depths = {depth_class(priced_.front().plan)};
+  std::vector<std::size_t> chosen, others;
+  for (std::size_t i = 1; i < priced_.size(); ++i)
+    (depths.insert(depth_class(priced_[i].plan)).second ? chosen : others).push_back(i);
+  chosen.insert(chosen.end(), others.begin(), others.end());
+  if (chosen.size() > kRunnerUps) chosen.resize(kRunnerUps);
+  std::sort(chosen.begin(), chosen.end());
+  for (const std::size_t i : chosen) outcome_.runner_ups.push_back(std::move(priced_[i]));
 }
 
 /// Where the space is too large for exact programs: layers in groups, replicas within one pool

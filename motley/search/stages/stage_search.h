@@ -21,15 +21,9 @@ struct StageQuestion {
 };
 
 enum class StageReason {
-  kOptimal,     ///< the step is within 0.1 % of the bound
+  kOptimal,     ///< within 0.1 % of the bound, or all other plans were ruled out (plan_proof.h)
   kFeasible,    ///< nothing better was found
   kInfeasible,  ///< no replica fits; `why` says what is missing
-};
-
-/// A plan and what it takes.
-struct PricedStagePlan {
-  StagePlan plan;
-  StagePrice price;
 };
 
 struct StageOutcome {
@@ -48,14 +42,15 @@ struct StageOutcome {
 
 /// Space: any number of replicas; each has stages of consecutive layers, each stage on one unit
 /// (StageCosts::units); a micro-batch of StageCosts::micro_batches; any number of samples, of which
-/// what is left over after full micro-batches forms a smaller one if there are two full ones;
-/// memory for 1F1B. Devices may stay idle.
+/// what is left over after full micro-batches forms a smaller one if there are two full ones, or
+/// one stage and a full one; memory for 1F1B. Devices may stay idle.
 ///
 /// Method: for a time T the most samples by column generation (sample_bound.h); the largest T that
 /// is proved impossible is the lower bound. The shapes found on the way are put together in whole
-/// numbers (branch and bound over devices), get samples so that all end together, places in hosts
-/// and schedules, and are timed by the simulator (StageEvaluator); layers move between neighbouring
-/// stages as long as that helps. Deterministic.
+/// numbers; mixes are ranked by their expected step, tried with other counts and cuts, get samples
+/// so that all end together, places in hosts and schedules, and are timed by the simulator
+/// (StageEvaluator). Of few devices all other plans are tried or ruled out (plan_proof.h).
+/// Deterministic.
 ///
 /// Usage error for a batch below 1.
 Result<StageOutcome> find_stage_plan(const StageQuestion& question);

@@ -3,9 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <functional>
-
 #include "motley/search/stages/whole_replicas.h"
 #include "motley/testing/table_stage_costs.h"
 
@@ -14,97 +11,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-/// The best of all plans of an instance by the simulator: every set of replicas, every way to share
-/// the samples, the best schedule of each.
-double best_by_trying(const TableStageCosts& costs, std::int64_t samples) {
-  const StageSums sums(costs);
-  const ShapeSearch search(sums, {});
-  const StageEvaluator evaluator(sums);
-  double best = INFINITY;
-  StagePlan plan;
-  std::vector<int> left;
-  for (const DevicePool& pool : costs.pools()) left.push_back(pool.devices);
-  std::function<void(std::int64_t)> add_replica;
-  std::function<void(StageReplica, std::int64_t)> finish = [&](StageReplica replica,
-                                                               std::int64_t rest) {
-    ReplicaShape shape{{}, replica.micro_batch};
-    for (const PlannedStage& stage : replica.stages)
-      shape.stages.push_back({stage.first, stage.end, stage.unit});
-    if (!search.is_valid(shape)) return;
-    for (std::int64_t n = replica.micro_batch; n <= rest; ++n) {
-      if (n % replica.micro_batch != 0 && n < 2 * replica.micro_batch) continue;
-      replica.samples = n;
-      plan.replicas.push_back(replica);
-      add_replica(rest - n);
-      plan.replicas.pop_back();
-    }
-  };
-  std::function<void(StageReplica, std::int64_t)> extend = [&](StageReplica replica,
-                                                               std::int64_t rest) {
-    const std::size_t first = replica.stages.empty() ? 0 : replica.stages.back().end;
-    if (first == costs.layers()) return finish(replica, rest);
-    for (std::size_t unit = 0; unit < costs.units().size(); ++unit) {
-      int& devices = left[costs.units()[unit].pool];
-      if (devices < costs.units()[unit].degree) continue;
-      devices -= costs.units()[unit].degree;
-      for (std::size_t end = first + 1; end <= costs.layers(); ++end) {
-        StageReplica longer = replica;
-        longer.stages.push_back({first, end, unit});
-        extend(longer, rest);
-      }
-      devices += costs.units()[unit].degree;
-    }
-  };
-  add_replica = [&](std::int64_t rest) {
-    if (rest == 0) {
-      for (const StagePlacing placing : {StagePlacing::kByStage, StagePlacing::kByReplica}) {
-        StagePlan placed = plan;
-        if (!place_stages(placed, costs, placing)) continue;
-        for (StageReplica& replica : placed.replicas)
-          if (!evaluator.choose_schedule(replica)) return;
-        const auto price = evaluator.price(placed);
-        if (price && price->fits) best = std::min(best, price->step.value);
-      }
-      return;
-    }
-    for (const std::int64_t micro : costs.micro_batches())
-      if (micro <= rest) extend({{}, micro, 0}, rest);
-  };
-  add_replica(samples);
-  return best;
-}
-
-// No plan beats the bound, and what is found is a plan of the batch that is not far from the best.
-TEST(FindStagePlan, LiesBetweenTheBoundAndTheBestOfAllPlans) {
-  std::mt19937_64 random(5);
-  double excess = 0;
-  int compared = 0, equal = 0;
-  for (int i = 0; i < 60; ++i) {
-    TableStageCosts costs = random_stage_costs(random, 3, 3);
-    costs.batches = {1, 2};
-    const double best = best_by_trying(costs, 5);
-    const auto outcome = find_stage_plan({&costs, 5});
-    ASSERT_TRUE(outcome) << outcome.error().message;
-    if (!outcome->best) {
-      EXPECT_TRUE(std::isinf(best)) << i;
-      continue;
-    }
-    const double step = outcome->best->price.step.value;
-    EXPECT_LE(outcome->lower_bound.value, best * (1 + 1e-9)) << i;
-    EXPECT_LE(outcome->lower_bound.value, step) << i;
-    std::int64_t samples = 0;
-    for (const StageReplica& replica : outcome->best->plan.replicas) samples += replica.samples;
-    EXPECT_EQ(samples, 5) << i;
-    EXPECT_TRUE(verify_stage_plan(outcome->best->plan, costs));
-    ++compared;
-    excess += step / best - 1;
-    if (step <= best * (1 + 1e-6)) ++equal;
-  }
-  EXPECT_GT(compared, 40);
-  EXPECT_LT(excess / compared, 0.005);
-  EXPECT_GE(equal * 10, compared * 9);
-}
 
 // Two devices of `a` at 6 s a sample, one of `b` at 12 s: 4, 4 and 2 of 10 samples take 24 s.
 TEST(FindStagePlan, SharesSamplesBySpeed) {

@@ -11,6 +11,21 @@ namespace {
 constexpr std::size_t kLargestTable = 1 << 20;  // states
 constexpr std::int64_t kMostNodes = 20'000;
 
+/// Does another offer do as many samples on no more devices? Of equal ones the first stays.
+bool is_dominated(const std::vector<ShapeOffer>& offers, std::size_t which) {
+  const ShapeOffer& offer = offers[which];
+  for (std::size_t o = 0; o < offers.size(); ++o) {
+    const ShapeOffer& other = offers[o];
+    if (o == which || other.samples < offer.samples) continue;
+    bool uses_no_more = true;
+    for (std::size_t p = 0; p < offer.devices.size(); ++p)
+      uses_no_more = uses_no_more && other.devices[p] <= offer.devices[p];
+    if (!uses_no_more) continue;
+    if (o < which || other.samples > offer.samples || other.devices != offer.devices) return true;
+  }
+  return false;
+}
+
 /// Unbounded knapsack over the devices of one or two pools.
 std::vector<int> choose_by_table(const std::vector<ShapeOffer>& offers,
                                  const std::vector<int>& devices) {
@@ -21,7 +36,7 @@ std::vector<int> choose_by_table(const std::vector<ShapeOffer>& offers,
   for (std::size_t o = 0; o < offers.size(); ++o) {
     const auto a = static_cast<std::size_t>(offers[o].devices[0]);
     const std::size_t b = devices.size() < 2 ? 0 : static_cast<std::size_t>(offers[o].devices[1]);
-    if (offers[o].samples <= 0 || a + b == 0) continue;
+    if (offers[o].samples <= 0 || a + b == 0 || is_dominated(offers, o)) continue;
     for (std::size_t row = a; row < rows; ++row)
       for (std::size_t column = b; column < columns; ++column) {
         const std::size_t before = (row - a) * columns + column - b, at = row * columns + column;
