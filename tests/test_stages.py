@@ -99,6 +99,7 @@ def test_a_model_that_fits_no_device_trains(motley, profiled, environment, tmp_p
     assert outcome.code == 0, outcome.stdout + outcome.stderr
     assert has_stages(json.loads(path.read_text()))
     assert 0 < outcome.json["lower_bound_s"] <= outcome.json["predicted_step_s"]
+    found_stages = outcome.json["stages"]
     run = tmp_path / "run"
     words = ["run", "-m", family.path, "-C", cluster, "--plan", path, "--data", family.data, "--steps", 20, "--run-dir", run,
              "--python", sys.executable, "--profile", "model"]  # fmt: skip
@@ -116,6 +117,27 @@ def test_a_model_that_fits_no_device_trains(motley, profiled, environment, tmp_p
         if found.code == 0:
             steps[planner] = found.json["predicted_step_s"]
     assert steps and min(steps.values()) >= best, (best, steps)
+    # The same stages as somebody else's, by what the answer says of them.
+    given = tmp_path / "given.json"
+    given.write_text(json.dumps(found_stages))
+    again = motley(*plan, "--stages", given, "--json")
+    assert again.code == 0 and again.json["planner"] == "given", again.stderr
+    assert [stage["devices"] for stage in again.json["stages"]] == [stage["devices"] for stage in found_stages]
+    assert again.json["predicted_step_s"] >= (1 - 1e-9) * best
+    given.write_text(json.dumps([{**stage, "recompute": True} for stage in found_stages]))
+    dearer = motley(*plan, "--stages", given, "--json")
+    assert dearer.json["predicted_step_s"] > again.json["predicted_step_s"]
+    assert max(dearer.json["peak_bytes"].values()) <= max(again.json["peak_bytes"].values())
+    for change, message in [
+        ({"devices": ["q:7"]}, "replica 0, stage 0: "),
+        ({"layers": "nothing"}, "replica 0, stage 0: the model has no layer 'nothing'"),
+        ({"layers": [0, 99]}, "replica 0, stage 0: layers 0 to 99, wanted numbers below"),
+        ({"samples": 1}, "samples"),
+    ]:
+        given.write_text(json.dumps([{**found_stages[0], **change}, *found_stages[1:]]))
+        outcome_of = motley(*plan, "--stages", given)
+        assert outcome_of.code == 2 and message in outcome_of.stderr, (message, outcome_of.stderr)
+    assert "leave out --planner" in motley(*plan, "--stages", given, "--planner", "spmd").stderr
     # The plan in another tool's words.
     other = motley("export-plan", path, "-m", family.path, "-C", cluster, "--to", "deepspeed")
     assert other.code == 0 and other.stdout.count("slots=1") == len(outcome.json["devices"])

@@ -8,12 +8,12 @@ namespace motley::search {
 
 namespace {
 
-constexpr float kNever = std::numeric_limits<float>::infinity();
+constexpr float kTooLate = std::numeric_limits<float>::infinity();
 
 /// A suffix of stages: its first one is on `unit` and ends at `end`, where one of kind `next`
 /// begins.
 struct Suffix {
-  float time = kNever;
+  float time = kTooLate;
   std::int32_t unit = 0, end = 0, next = 0;
 };
 
@@ -113,7 +113,7 @@ class QuickestProgram {
 
   /// By count the quickest of what begins at `end`, with messages from that kind; is there any?
   bool gather(std::size_t stages, std::size_t end, std::size_t kind) {
-    behind_.assign(counts_, {kNever, -1});
+    behind_.assign(counts_, {kTooLate, -1});
     if (stages == 1) {
       behind_[0].first = 0;
       return true;
@@ -160,7 +160,7 @@ class QuickestProgram {
     const auto best =
         std::min_element(whole, whole + static_cast<std::ptrdiff_t>(kinds_.size() * counts_),
                          [](const Suffix& a, const Suffix& b) { return a.time < b.time; });
-    if (best->time == kNever) return std::nullopt;
+    if (best->time == kTooLate) return std::nullopt;
     std::size_t used = static_cast<std::size_t>(best - whole) % counts_;
     ReplicaShape shape{{}, question_.micro_batch};
     std::size_t first = 0;
