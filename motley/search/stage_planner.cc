@@ -199,20 +199,26 @@ class StagePlanning {
     return static_cast<double>(held_by(costs_, at.stage, at.samples, at.layers).value);
   }
 
-  /// What programs hold on devices of the stage's pool, in parts of what their layers do by
-  /// themselves.
-  double beyond(const PlannedStage& stage) const {
-    const auto known = beyond_.find(costs_.units()[stage.unit].pool);
-    return known == beyond_.end() ? 1 : known->second;
+  /// What programs hold on devices of the stage's pool beside what their layers do by themselves:
+  /// the least that was seen, as a part of that or as bytes more.
+  struct Beyond {
+    double part = 1, bytes = 0;
+  };
+  double beyond(const StageAt& at) const {
+    const auto known = beyond_.find(costs_.units()[at.stage.unit].pool);
+    if (known == beyond_.end()) return 1;
+    return std::min(known->second.part, 1 + known->second.bytes / held(at));
   }
 
   void learn_memory(const PricedStagePlan& found, const plan::Price& price, Again& again) {
     std::size_t rank = 0;
     for_each_stage(found, again, [&](const StageAt& at) {
-      const double part = static_cast<double>(price.peaks[rank].value) / held(at);
+      const auto peak = static_cast<double>(price.peaks[rank].value);
       rank += costs_.devices(at.stage).size();
-      double& known = beyond_.try_emplace(costs_.units()[at.stage.unit].pool, part).first->second;
-      known = std::max(1.0, std::min(known, part));
+      const Beyond seen{std::max(1.0, peak / held(at)), std::max(0.0, peak - held(at))};
+      const auto [known, is_new] = beyond_.try_emplace(costs_.units()[at.stage.unit].pool, seen);
+      known->second.part = std::min(known->second.part, seen.part);
+      known->second.bytes = std::min(known->second.bytes, seen.bytes);
       return true;
     });
   }
@@ -223,7 +229,7 @@ class StagePlanning {
                       Again& again) const {
     return for_each_stage(found, again, [&](const StageAt& at) {
       const std::optional<Bytes> memory = memory_of(at.stage);
-      const double factor = beyond(at.stage), all = factor * held(at);
+      const double factor = beyond(at), all = factor * held(at);
       if (!memory || all <= static_cast<double>(memory->value)) return true;
       const double missing = all - static_cast<double>(memory->value);
       for (const DeviceId device : costs_.devices(at.stage))
@@ -371,7 +377,7 @@ class StagePlanning {
       const double left = memory ? static_cast<double>((*memory - price.peaks[rank]).value) : 0;
       rank += costs_.devices(at.stage).size();
       if (!memory || left < kMuchLeft * static_cast<double>(memory->value)) return true;
-      const Bytes spare(std::llround(left / beyond(at.stage)));
+      const Bytes spare(std::llround(left / beyond(at)));
       is_less = use_memory(costs_, at.stage, at.samples, spare, at.layers) || is_less;
       return true;
     });
@@ -495,7 +501,7 @@ class StagePlanning {
   };
   std::vector<Taken> taken_;               // that fit
   bool is_best_ = false;                   // does the outcome have one of them?
-  std::map<std::size_t, double> beyond_;   // pool -> the least of beyond() that was seen
+  std::map<std::size_t, Beyond> beyond_;   // by pool
   std::optional<Taken> apart_;             // the best one with tied weights where they are read
   bool is_worth_more_ = false;             // does something lack memory that is quicker?
   std::map<std::size_t, double> lacking_;  // pool -> the part of its memory that a plan may use

@@ -116,6 +116,15 @@ int depth_class(const StagePlan& plan) {
   return depth_class(deepest);
 }
 
+/// Of micro-batches through stages, there and back.
+std::int64_t count_passes(const StagePlan& plan) {
+  std::int64_t sum = 0;
+  for (const StageReplica& replica : plan.replicas)
+    sum += (replica.samples / replica.micro_batch + 1) *
+           static_cast<std::int64_t>(2 * replica.stages.size());
+  return sum;
+}
+
 enum MixBy { kMixModel, kMixSimulated };
 
 /// Largest time that is proved too short, smallest that is not.
@@ -292,7 +301,6 @@ class StageSearch {
                                           const std::vector<std::size_t>& first_of);
   Result<void> move_layers(StageReplica& replica, double slower) const;
   bool has_few_devices() const;
-  std::int64_t passes(const StagePlan& plan) const;
   void improve();
   bool move(PricedStagePlan& plan, std::int64_t& left);
   void level();
@@ -1089,14 +1097,6 @@ bool StageSearch::has_few_devices() const {
 }
 
 /// What a simulation of the plan goes through.
-std::int64_t StageSearch::passes(const StagePlan& plan) const {
-  std::int64_t sum = 0;
-  for (const StageReplica& replica : plan.replicas)
-    sum += (replica.samples / replica.micro_batch + 1) *
-           static_cast<std::int64_t>(2 * replica.stages.size());
-  return sum;
-}
-
 /// Of few devices: from the best plans by single moves, whatever the model says, as long as one is
 /// quicker by the simulator. The first that is is taken.
 void StageSearch::improve() {
@@ -1138,7 +1138,7 @@ void StageSearch::level() {
       tried.replicas[last].samples -= amount;
       tried.replicas[first].samples += amount;
       if (!has_full_ends(tried.replicas[last]) || !has_full_ends(tried.replicas[first])) continue;
-      left -= passes(tried);
+      left -= count_passes(tried);
       if (left < 0) break;
       ++outcome_.simulated;
       auto price = evaluator_.price(tried);
@@ -1156,7 +1156,7 @@ bool StageSearch::move(PricedStagePlan& plan, std::int64_t& left) {
   for (MovedPlan& moved : find_moves(plan.plan, costs())) {
     if (left <= 0) return false;
     if (!place_stages(moved.plan, costs(), StagePlacing::kByStage)) continue;
-    left -= (1 + static_cast<std::int64_t>(std::size(kTriedSchedules))) * passes(moved.plan);
+    left -= (1 + static_cast<std::int64_t>(std::size(kTriedSchedules))) * count_passes(moved.plan);
     bool is_known = true;
     for (const std::size_t r : moved.changed)
       is_known = is_known && evaluator_.choose_schedule(moved.plan.replicas[r]).has_value();
@@ -1215,6 +1215,42 @@ void StageSearch::add_runner_ups() {
   for (const std::size_t i : chosen) outcome_.runner_ups.push_back(std::move(priced_[i]));
 }
 
+/// After moves the best need not be the same.
+void put_best_first(StageOutcome& outcome) {
+  std::vector<PricedStagePlan>& others = outcome.runner_ups;
+  others.insert(others.begin(), *std::move(outcome.best));
+  std::stable_sort(others.begin(), others.end(),
+                   [](const auto& a, const auto& b) { return a.price.step < b.price.step; });
+  outcome.best = std::move(others.front());
+  others.erase(others.begin());
+}
+
+/// Cuts that lay between groups of layers move by one layer each as long as that is quicker by the
+/// simulator.
+void move_cuts(const StageEvaluator& evaluator, PricedStagePlan& priced) {
+  std::int64_t left = kMovedPasses;
+  for (bool has_moved = true; has_moved;) {
+    has_moved = false;
+    for (std::size_t r = 0; r < priced.plan.replicas.size(); ++r)
+      for (std::size_t s = 1; s < priced.plan.replicas[r].stages.size(); ++s)
+        for (const bool is_later : {false, true}) {
+          StagePlan tried = priced.plan;
+          PlannedStage &before = tried.replicas[r].stages[s - 1],
+                       &behind = tried.replicas[r].stages[s];
+          behind.first += is_later ? 1 : -1;
+          before.end = behind.first;
+          left -= count_passes(tried);
+          if (before.end <= before.first || behind.first >= behind.end || left < 0) continue;
+          auto price = evaluator.price(tried);
+          if (!price || !price->fits ||
+              price->step.value >= priced.price.step.value * (1 - kSmallestMove))
+            continue;
+          priced = {std::move(tried), *std::move(price)};
+          has_moved = true;
+        }
+  }
+}
+
 /// Where the space is too large for exact programs: layers in groups, replicas within one pool
 /// each.
 Result<StageOutcome> find_in_narrowed(const StageQuestion& question) {
@@ -1240,6 +1276,7 @@ Result<StageOutcome> find_in_narrowed(const StageQuestion& question) {
         stage.end = merged.cut(stage.end);
       }
     MOTLEY_ASSIGN(priced.price, evaluator.price(priced.plan));
+    move_cuts(evaluator, priced);
     return {};
   };
   outcome.lower_bound = Seconds(rate_bound(sums, question.global_batch) * (1 - 1e-9));
@@ -1248,6 +1285,8 @@ Result<StageOutcome> find_in_narrowed(const StageQuestion& question) {
   for (PricedStagePlan& other : outcome.runner_ups) {
     MOTLEY_RETURN_IF_ERROR(restore(other));
   }
+  put_best_first(outcome);
+  outcome.lower_bound = std::min(outcome.lower_bound, outcome.best->price.step);
   outcome.reason = outcome.gap() <= kOptimalGap ? StageReason::kOptimal : StageReason::kFeasible;
   return outcome;
 }
