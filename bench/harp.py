@@ -50,6 +50,13 @@ def write_stages(row, path):
     return path
 
 
+def spare_devices(stages):
+    """Flags that leave out what the stages do not name."""
+    named = {device for stage in json.loads(stages.read_text()) for device in stage["devices"]}
+    devices = [f"{node}:{i}" for node, (_, count, _) in NODES.items() for i in range(count)]
+    return [word for device in devices if device not in named for word in ("--exclude", device)]
+
+
 def export(model, folder):
     path = folder / f"{model}.motley"
     if not path.exists():
@@ -90,7 +97,7 @@ def main():
         row = measured[name][0]
         seconds = sum(float(each["iteration_s"]) for each in measured[name]) / len(measured[name])
         own = plan(row, folder, "--stages", write_stages(row, folder / f"{name}.json"))["predicted_step_s"]
-        found = plan(row, folder, "--planner", "auto")["predicted_step_s"] if options.plans else None
+        found = plan(row, folder, *spare_devices(folder / f"{name}.json"))["predicted_step_s"] if options.plans else None
         print(f"{name:<4} {seconds:>10.2f} {own:>10.2f} {own / seconds - 1:>+7.0%} "
               + (f"{found:>8.2f} {found / own:>10.2f}" if found else ""), flush=True)  # fmt: skip
         rows.append({"row": name, "measured_s": seconds, "simulated_s": own, "motley_s": found})
