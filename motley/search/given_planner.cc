@@ -179,6 +179,7 @@ Result<plan::PlanOutcome> GivenPlanner::plan(const plan::Problem& problem) const
     return usage_error("search.stages", "given stages: nobody has times of the model's operators");
   MOTLEY_ASSIGN(plan::PlanOutcome outcome, find_baselines(inputs_, problem));
   outcome.planner = name();
+  outcome.why.clear();  // of the equal split
   GivenStages given(problem, *inputs_.graph);
   MOTLEY_RETURN_IF_ERROR(
       consider_stages(inputs_, problem, outcome,

@@ -316,6 +316,10 @@ class StagePlanning {
   Result<void> give_up(const PricedStagePlan& found, const std::map<DeviceId, Bytes>& lacking,
                        double step) {
     note_lacking(found.plan, lacking);
+    if (!problem_.stages.empty())
+      for (const auto& [device, bytes] : lacking)
+        refused_.insert(fmt::format("{} has {} too little memory for its stage",
+                                    problem_.cluster->device(device).name, format_bytes(bytes)));
     const double known = outcome_.plan ? outcome_.predicted_step.value : INFINITY;
     is_worth_more_ = is_worth_more_ || step < known * (1 - kWorthPlanningAgain);
     return {};
