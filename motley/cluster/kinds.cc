@@ -291,21 +291,23 @@ PlanningKind slowed(PlanningKind kind, double part) {
 }  // namespace
 
 Result<PlanningKind> find_kind(std::string_view name) {
-  std::vector<std::string> names;
   const std::size_t at = name.find('@');
-  for (const PlanningKind& kind : kKinds) {
-    names.emplace_back(kind.name);
-    if (kind.name != name.substr(0, at)) continue;
-    if (at == std::string_view::npos) return kind;
-    const std::optional<double> part = find_float(name.substr(at + 1));
-    if (part && *part > 0 && *part <= 1) return slowed(kind, *part);
-    return usage_error(
-        "cluster.unknown-kind",
-        fmt::format("device kind '{}': wanted '{}@' and a part of its clock above 0, up to 1", name,
-                    kind.name));
+  const auto kind =
+      std::find_if(std::begin(kKinds), std::end(kKinds),
+                   [&](const PlanningKind& known) { return known.name == name.substr(0, at); });
+  if (kind == std::end(kKinds)) {
+    std::vector<std::string> names;
+    for (const PlanningKind& known : kKinds) names.emplace_back(known.name);
+    return usage_error("cluster.unknown-kind", fmt::format("unknown device kind '{}'{}", name,
+                                                           suggestion_clause(name, names)));
   }
-  return usage_error("cluster.unknown-kind", fmt::format("unknown device kind '{}'{}", name,
-                                                         suggestion_clause(name, names)));
+  if (at == std::string_view::npos) return *kind;
+  const std::optional<double> part = find_float(name.substr(at + 1));
+  if (part && *part > 0 && *part <= 1) return slowed(*kind, *part);
+  return usage_error(
+      "cluster.unknown-kind",
+      fmt::format("device kind '{}': wanted '{}@' and a part of its clock above 0, up to 1", name,
+                  kind->name));
 }
 
 std::optional<PlanningKind> kind_of_model(std::string_view model) {

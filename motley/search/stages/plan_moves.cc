@@ -63,12 +63,9 @@ class Mover {
         replica.stages[s].end = stages[s + 1].end;
         replica.stages.erase(replica.stages.begin() + static_cast<std::ptrdiff_t>(s) + 1);
       });
-    for (const std::int64_t by : {-1, 1}) {
-      const auto cut = static_cast<std::size_t>(static_cast<std::int64_t>(stage.end) + by);
-      if (cut <= stage.first || cut >= stages[s + 1].end) continue;
-      add(r, [&](StageReplica& replica) {
-        replica.stages[s].end = replica.stages[s + 1].first = cut;
-      });
+    for (const int by : {-1, 1}) {
+      std::vector<PlannedStage> moved = stages;
+      if (move_cut(moved, s, by)) add(r, [&](StageReplica& replica) { replica.stages = moved; });
     }
   }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "motley/search/stages/all_places.h"
+#include "motley/search/stages/device_numbers.h"
 #include "motley/search/stages/sample_bound.h"
 
 namespace motley::search {
@@ -17,12 +18,6 @@ constexpr double kNoEnd = std::numeric_limits<double>::infinity();
 constexpr double kWorthFinding = 1 - 1e-6;     // times what is known: worth finding
 constexpr double kClockRounding = 1e-8;        // s, of simulated times
 constexpr std::size_t kMostEntries = 1 << 20;  // of the table
-
-/// What a simulation of the replica goes through.
-std::int64_t passes(const StageReplica& replica) {
-  return (replica.samples / replica.micro_batch + 1) *
-         static_cast<std::int64_t>(2 * replica.stages.size());
-}
 
 /// Seconds by each of kTriedSchedules.
 using ScheduleTimes = std::array<double, std::size(kTriedSchedules)>;
@@ -51,23 +46,20 @@ class PlanProof {
         evaluator_(evaluator),
         question_(question),
         known_(question.known.value * kWorthFinding),
+        numbers_(costs().pools()),
         rates_(device_rates(sums_)) {
-    for (const DevicePool& pool : costs().pools()) {
-      radix_.push_back(states_);
-      states_ *= static_cast<std::size_t>(pool.devices) + 1;
-      left_.push_back(pool.devices);
-    }
+    for (const DevicePool& pool : costs().pools()) left_.push_back(pool.devices);
   }
 
   ProofOutcome run() {
-    if (states_ * static_cast<std::size_t>(question_.global_batch + 1) > kMostEntries ||
+    if (numbers_.size() * static_cast<std::size_t>(question_.global_batch + 1) > kMostEntries ||
         !list_offers())
       return outcome_;
     fill_table();
-    const double all = least(states_ - 1, question_.global_batch);
+    const double all = least(numbers_.size() - 1, question_.global_batch);
     outcome_.lower_bound = Seconds(std::min(all, known_));
     order_offers();
-    outcome_.is_complete = combine(states_ - 1, question_.global_batch, 0);
+    outcome_.is_complete = combine(numbers_.size() - 1, question_.global_batch, 0);
     return outcome_;
   }
 
@@ -97,14 +89,6 @@ class PlanProof {
     return least_[devices * static_cast<std::size_t>(question_.global_batch + 1) +
                   static_cast<std::size_t>(samples)];
   }
-  bool is_within(std::size_t used, std::size_t devices) const {
-    for (std::size_t p = 0; p < radix_.size(); ++p)
-      if (count(used, p) > count(devices, p)) return false;
-    return true;
-  }
-  std::size_t count(std::size_t devices, std::size_t pool) const {
-    return devices / radix_[pool] % (static_cast<std::size_t>(costs().pools()[pool].devices) + 1);
-  }
   void fill_table();
   void order_offers();
 
@@ -124,8 +108,7 @@ class PlanProof {
   ProofOutcome outcome_;
   std::int64_t passes_ = 0, stages_ = 0;
 
-  std::vector<std::size_t> radix_;  // of a pool in the number of a set of devices
-  std::size_t states_ = 1;
+  DeviceNumbers numbers_;
   std::vector<int> left_;           // devices, while a replica is listed
   std::vector<double> rates_;       // device_rates
   std::vector<double> least_pass_;  // of the layers before one, at the micro-batch under way
@@ -218,7 +201,7 @@ void PlanProof::offer(const Suffix& suffix, double model) {
   std::reverse(made.replica.stages.begin(), made.replica.stages.end());
   for (const PlannedStage& stage : made.replica.stages) {
     const StageUnit& unit = costs().units()[stage.unit];
-    made.devices += radix_[unit.pool] * static_cast<std::size_t>(unit.degree);
+    made.devices += numbers_.of(unit);
   }
   made.model = model;
   offers_.push_back(std::move(made));
@@ -239,12 +222,12 @@ void PlanProof::fill_table() {
     });
     classes_.push_back(std::move(of));
   }
-  least_.assign(states_ * static_cast<std::size_t>(question_.global_batch + 1), kNoEnd);
-  for (std::size_t devices = 0; devices < states_; ++devices) {
+  least_.assign(numbers_.size() * static_cast<std::size_t>(question_.global_batch + 1), kNoEnd);
+  for (std::size_t devices = 0; devices < numbers_.size(); ++devices) {
     least(devices, 0) = 0;
     for (std::int64_t samples = 1; samples <= question_.global_batch; ++samples)
       for (const OfferClass& of : classes_) {
-        if (of.samples > samples || !is_within(of.devices, devices)) continue;
+        if (of.samples > samples || !numbers_.is_within(of.devices, devices)) continue;
         const double time = std::max(offers_[of.offers.front()].model,
                                      least(devices - of.devices, samples - of.samples));
         least(devices, samples) = std::min(least(devices, samples), time);
@@ -256,7 +239,7 @@ void PlanProof::fill_table() {
 void PlanProof::order_offers() {
   const auto with_rest = [&](const OfferClass& of) {
     return std::max(offers_[of.offers.front()].model,
-                    least(states_ - 1 - of.devices, question_.global_batch - of.samples));
+                    least(numbers_.size() - 1 - of.devices, question_.global_batch - of.samples));
   };
   std::erase_if(classes_, [&](const OfferClass& of) { return with_rest(of) >= known_; });
   std::stable_sort(classes_.begin(), classes_.end(), [&](const OfferClass& a, const OfferClass& b) {
@@ -270,7 +253,7 @@ bool PlanProof::combine(std::size_t devices, std::int64_t samples, std::size_t f
   if (samples == 0) return simulate_plan();
   for (std::size_t c = from; c < classes_.size(); ++c) {
     const OfferClass& of = classes_[c];
-    if (of.samples > samples || !is_within(of.devices, devices)) continue;
+    if (of.samples > samples || !numbers_.is_within(of.devices, devices)) continue;
     const std::size_t rest = devices - of.devices;
     const bool repeats = !chosen_.empty() && c == from;
     const auto at =
@@ -330,7 +313,7 @@ const ScheduleTimes& PlanProof::time_schedules(StageReplica replica) {
   }
   const auto [at, is_new] = times_.try_emplace(std::move(key));
   if (!is_new) return at->second;
-  passes_ += static_cast<std::int64_t>(std::size(kTriedSchedules)) * passes(replica);
+  passes_ += static_cast<std::int64_t>(std::size(kTriedSchedules)) * count_passes(replica);
   for (std::size_t i = 0; i < std::size(kTriedSchedules); ++i) {
     replica.schedule = kTriedSchedules[i];
     const auto seconds = evaluator_.pipeline(replica);
@@ -366,7 +349,7 @@ void PlanProof::simulate_scheduled(StagePlan& plan, std::size_t from) {
     }
     return;
   }
-  for (const StageReplica& replica : plan.replicas) passes_ += passes(replica);
+  for (const StageReplica& replica : plan.replicas) passes_ += count_passes(replica);
   ++outcome_.simulated;
   auto price = evaluator_.price(plan);
   if (!price || !price->fits || price->step.value >= known_) return;

@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include "motley/search/stages/device_numbers.h"
+
 namespace motley::search {
 
 namespace {
@@ -19,7 +21,6 @@ struct Suffix {
 
 struct TimedUnit {
   std::size_t index = 0;    ///< of StageCosts::units()
-  std::size_t pool = 0;     ///< of its devices
   std::size_t kind = 0;     ///< among those that send and receive alike
   std::vector<double> all;  ///< seconds of all samples, prefix sums
 };
@@ -27,12 +28,7 @@ struct TimedUnit {
 }  // namespace
 
 bool QuickestShape::can_search(const std::vector<DevicePool>& pools) {
-  std::size_t counts = 1;
-  for (const DevicePool& pool : pools) {
-    counts *= static_cast<std::size_t>(pool.devices) + 1;
-    if (counts > kMostCounts) return false;
-  }
-  return true;
+  return DeviceNumbers(pools).size() <= kMostCounts;
 }
 
 /// One question's dynamic program. A count numbers the devices used of all pools.
@@ -42,13 +38,11 @@ class QuickestProgram {
       : costs_(search.sums().costs()),
         question_(question),
         tables_(search.tables(question.micro_batch)),
+        numbers_(costs_.pools()),
+        counts_(numbers_.size()),
         layers_(costs_.layers()),
         full_(question.samples / question.micro_batch),
         rest_(question.samples % question.micro_batch) {
-    for (const DevicePool& pool : costs_.pools()) {
-      strides_.push_back(counts_);
-      counts_ *= static_cast<std::size_t>(pool.devices) + 1;
-    }
     for (std::size_t u = 0; u < costs_.units().size(); ++u)
       if (tables_.work[u] != nullptr && (rest_ == 0 || costs_.knows(u, rest_)))
         add_unit(search.sums(), u);
@@ -74,16 +68,13 @@ class QuickestProgram {
     return (layer * kinds_.size() + kind) * counts_ + count;
   }
 
-  std::size_t devices(std::size_t unit) const {
-    const StageUnit& about = costs_.units()[unit];
-    return strides_[about.pool] * static_cast<std::size_t>(about.degree);
-  }
+  std::size_t devices(std::size_t unit) const { return numbers_.of(costs_.units()[unit]); }
 
   void add_unit(const StageSums& sums, std::size_t u) {
     auto kind = std::find(kinds_.begin(), kinds_.end(), tables_.alike[u]);
     if (kind == kinds_.end()) kind = kinds_.insert(kind, tables_.alike[u]);
-    TimedUnit& made = units_.emplace_back(
-        TimedUnit{u, costs_.units()[u].pool, static_cast<std::size_t>(kind - kinds_.begin()), {}});
+    TimedUnit& made =
+        units_.emplace_back(TimedUnit{u, static_cast<std::size_t>(kind - kinds_.begin()), {}});
     const WorkSums* odd = rest_ > 0 ? &sums.work(u, rest_) : nullptr;
     for (std::size_t i = 0; i <= layers_; ++i)
       made.all.push_back(static_cast<double>(full_) * tables_.work[u]->pass(0, i) +
@@ -94,10 +85,8 @@ class QuickestProgram {
   void find_rooms() {
     for (const TimedUnit& unit : units_) {
       std::vector<std::size_t>& rooms = rooms_.emplace_back();
-      const auto all = static_cast<std::size_t>(costs_.pools()[unit.pool].devices);
-      const auto degree = static_cast<std::size_t>(costs_.units()[unit.index].degree);
       for (std::size_t count = 0; count < counts_; ++count)
-        if (count / strides_[unit.pool] % (all + 1) + degree <= all) rooms.push_back(count);
+        if (numbers_.has_room(count, costs_.units()[unit.index])) rooms.push_back(count);
     }
   }
 
@@ -178,10 +167,10 @@ class QuickestProgram {
   const StageCosts& costs_;
   const QuickestShape::Question& question_;
   const ShapeSearch::BatchTables& tables_;
+  DeviceNumbers numbers_;
+  std::size_t counts_;  // that are numbered
   std::size_t layers_;
-  std::int64_t full_, rest_;  // micro-batches; samples of a smaller one
-  std::vector<std::size_t> strides_;
-  std::size_t counts_ = 1;
+  std::int64_t full_, rest_;        // micro-batches; samples of a smaller one
   std::vector<std::size_t> kinds_;  // the first unit of each
   std::vector<TimedUnit> units_;
   std::vector<std::vector<std::size_t>> rooms_;         // by unit

@@ -88,6 +88,11 @@ bool has_full_ends(const StageReplica& replica) {
   return full >= 1 && (divides || full >= 2 || replica.stages.size() == 1);
 }
 
+std::int64_t count_passes(const StageReplica& replica) {
+  return (replica.samples / replica.micro_batch + 1) *
+         static_cast<std::int64_t>(2 * replica.stages.size());
+}
+
 std::vector<std::int64_t> micro_batch_sizes(const StageReplica& replica) {
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(replica.samples / replica.micro_batch),
                                   replica.micro_batch);

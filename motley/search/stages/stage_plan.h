@@ -53,6 +53,19 @@ struct StagePlan {
 /// Are its first and last micro-batch full, or is it of one stage and has a full one? The planner's
 /// space is of such replicas, as its bound is (shape_search.h).
 bool has_full_ends(const StageReplica& replica);
+/// Of micro-batches through stages, there and back.
+std::int64_t count_passes(const StageReplica& replica);
+
+/// Moves the cut behind stage s of PlannedStage or ShapeStage by so many layers; false, and all is
+/// as it was, where a stage would have none left.
+template <typename Stage>
+bool move_cut(std::vector<Stage>& stages, std::size_t s, int by) {
+  const auto cut = static_cast<std::size_t>(static_cast<std::int64_t>(stages[s].end) + by);
+  if (cut <= stages[s].first || cut >= stages[s + 1].end) return false;
+  stages[s].end = stages[s + 1].first = cut;
+  return true;
+}
+
 /// Samples of each micro-batch, in order.
 std::vector<std::int64_t> micro_batch_sizes(const StageReplica& replica);
 /// Devices used of each pool.

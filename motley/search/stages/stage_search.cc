@@ -116,12 +116,9 @@ int depth_class(const StagePlan& plan) {
   return depth_class(deepest);
 }
 
-/// Of micro-batches through stages, there and back.
 std::int64_t count_passes(const StagePlan& plan) {
   std::int64_t sum = 0;
-  for (const StageReplica& replica : plan.replicas)
-    sum += (replica.samples / replica.micro_batch + 1) *
-           static_cast<std::int64_t>(2 * replica.stages.size());
+  for (const StageReplica& replica : plan.replicas) sum += count_passes(replica);
   return sum;
 }
 
@@ -835,9 +832,7 @@ Result<void> StageSearch::refine(std::pair<double, Mix>& ranked) {
         for (const int by : {-1, 1}) {
           Mix tried = mix;
           ReplicaShape& shape = tried.parts[part].first;
-          const std::size_t cut = shape.stages[s].end + static_cast<std::size_t>(by);
-          if (cut <= shape.stages[s].first || cut >= shape.stages[s + 1].end) continue;
-          shape.stages[s].end = shape.stages[s + 1].first = cut;
+          if (!move_cut(shape.stages, s, by)) continue;
           if (!free_.is_valid(shape)) continue;
           MOTLEY_RETURN_IF_ERROR(learn(shape, best));
           const double seconds = expected_step(tried);
@@ -934,10 +929,7 @@ Result<void> StageSearch::move_layers(StageReplica& replica, double slower) cons
     for (std::size_t s = 0; s + 1 < replica.stages.size(); ++s)
       for (const int by : {-1, 1}) {
         StageReplica tried = replica;
-        const auto cut =
-            static_cast<std::size_t>(static_cast<std::int64_t>(tried.stages[s].end) + by);
-        tried.stages[s].end = tried.stages[s + 1].first = cut;
-        if (cut <= tried.stages[s].first || cut >= tried.stages[s + 1].end) continue;
+        if (!move_cut(tried.stages, s, by)) continue;
         const ReplicaShape shape = shape_of(tried);
         if (!free_.is_valid(shape)) continue;
         MOTLEY_ASSIGN(double time, alone(tried));
@@ -1232,15 +1224,11 @@ void move_cuts(const StageEvaluator& evaluator, PricedStagePlan& priced) {
   for (bool has_moved = true; has_moved;) {
     has_moved = false;
     for (std::size_t r = 0; r < priced.plan.replicas.size(); ++r)
-      for (std::size_t s = 1; s < priced.plan.replicas[r].stages.size(); ++s)
-        for (const bool is_later : {false, true}) {
+      for (std::size_t s = 0; s + 1 < priced.plan.replicas[r].stages.size(); ++s)
+        for (const int by : {-1, 1}) {
           StagePlan tried = priced.plan;
-          PlannedStage &before = tried.replicas[r].stages[s - 1],
-                       &behind = tried.replicas[r].stages[s];
-          behind.first += is_later ? 1 : -1;
-          before.end = behind.first;
           left -= count_passes(tried);
-          if (before.end <= before.first || behind.first >= behind.end || left < 0) continue;
+          if (left < 0 || !move_cut(tried.replicas[r].stages, s, by)) continue;
           auto price = evaluator.price(tried);
           if (!price || !price->fits ||
               price->step.value >= priced.price.step.value * (1 - kSmallestMove))

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <vector>
+
+#include "motley/search/stages/stage_costs.h"
+
+namespace motley::search {
+
+/// Numbers sets of devices by how many they have of each pool, none to all: 0 is none, size() - 1
+/// all, and disjoint sets together have the sum of their numbers.
+class DeviceNumbers {
+ public:
+  explicit DeviceNumbers(const std::vector<DevicePool>& pools) {
+    for (const DevicePool& pool : pools) {
+      strides_.push_back(size_);
+      counts_.push_back(static_cast<std::size_t>(pool.devices) + 1);
+      const bool is_too_large = size_ > std::numeric_limits<std::size_t>::max() / counts_.back();
+      size_ = is_too_large ? std::numeric_limits<std::size_t>::max() : size_ * counts_.back();
+    }
+  }
+
+  std::size_t size() const { return size_; }
+  std::size_t of(const StageUnit& unit) const {
+    return strides_[unit.pool] * static_cast<std::size_t>(unit.degree);
+  }
+  /// How many of a pool a set has.
+  std::size_t count(std::size_t set, std::size_t pool) const {
+    return set / strides_[pool] % counts_[pool];
+  }
+  /// Are the unit's devices left beside the set?
+  bool has_room(std::size_t set, const StageUnit& unit) const {
+    return count(set, unit.pool) + static_cast<std::size_t>(unit.degree) < counts_[unit.pool];
+  }
+  bool is_within(std::size_t part, std::size_t set) const {
+    for (std::size_t pool = 0; pool < strides_.size(); ++pool)
+      if (count(part, pool) > count(set, pool)) return false;
+    return true;
+  }
+
+ private:
+  std::vector<std::size_t> strides_, counts_;  // by pool
+  std::size_t size_ = 1;
+};
+
+}  // namespace motley::search
