@@ -57,7 +57,11 @@ class StagePlanning {
     }
     if (!outcome_.plan) outcome_.why.insert(outcome_.why.end(), refused_.begin(), refused_.end());
     MOTLEY_RETURN_IF_ERROR(keep_tied());
-    return put_weights_off();
+    MOTLEY_RETURN_IF_ERROR(put_weights_off());
+    std::stable_sort(
+        outcome_.runner_ups.begin(), outcome_.runner_ups.end(),
+        [](const plan::RunnerUp& a, const plan::RunnerUp& b) { return a.step < b.step; });
+    return {};
   }
 
  private:
