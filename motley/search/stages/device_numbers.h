@@ -13,17 +13,22 @@ namespace motley::search {
 class DeviceNumbers {
  public:
   explicit DeviceNumbers(const std::vector<DevicePool>& pools) {
-    for (const DevicePool& pool : pools) {
-      strides_.push_back(size_);
-      counts_.push_back(static_cast<std::size_t>(pool.devices) + 1);
-      const bool is_too_large = size_ > std::numeric_limits<std::size_t>::max() / counts_.back();
-      size_ = is_too_large ? std::numeric_limits<std::size_t>::max() : size_ * counts_.back();
-    }
+    for (const DevicePool& pool : pools) add_pool(pool.devices);
+  }
+  explicit DeviceNumbers(const std::vector<int>& devices) {
+    for (const int count : devices) add_pool(count);
   }
 
   std::size_t size() const { return size_; }
   std::size_t of(const StageUnit& unit) const {
     return strides_[unit.pool] * static_cast<std::size_t>(unit.degree);
+  }
+  /// So many of each pool.
+  std::size_t of(const std::vector<int>& devices) const {
+    std::size_t set = 0;
+    for (std::size_t pool = 0; pool < strides_.size(); ++pool)
+      set += strides_[pool] * static_cast<std::size_t>(devices[pool]);
+    return set;
   }
   /// How many of a pool a set has.
   std::size_t count(std::size_t set, std::size_t pool) const {
@@ -40,6 +45,13 @@ class DeviceNumbers {
   }
 
  private:
+  void add_pool(int devices) {
+    strides_.push_back(size_);
+    counts_.push_back(static_cast<std::size_t>(devices) + 1);
+    const bool is_too_large = size_ > std::numeric_limits<std::size_t>::max() / counts_.back();
+    size_ = is_too_large ? std::numeric_limits<std::size_t>::max() : size_ * counts_.back();
+  }
+
   std::vector<std::size_t> strides_, counts_;  // by pool
   std::size_t size_ = 1;
 };

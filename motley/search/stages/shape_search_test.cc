@@ -3,35 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 
 #include "motley/search/stages/sample_bound.h"
+#include "motley/testing/all_shapes.h"
 #include "motley/testing/table_stage_costs.h"
 
 namespace motley::search {
 namespace {
 
-/// Every shape: all cuts, all units, all micro-batches, whatever fits.
-std::vector<ReplicaShape> all_shapes(const ShapeSearch& search) {
-  const StageCosts& costs = search.sums().costs();
-  std::vector<ReplicaShape> all;
-  for (const std::int64_t micro : costs.micro_batches()) {
-    ReplicaShape shape{{}, micro};
-    const std::function<void(std::size_t)> extend = [&](std::size_t first) {
-      if (first == costs.layers()) {
-        if (search.is_valid(shape)) all.push_back(shape);
-        return;
-      }
-      for (std::size_t end = first + 1; end <= costs.layers(); ++end)
-        for (std::size_t unit = 0; unit < costs.units().size(); ++unit) {
-          shape.stages.push_back({first, end, unit});
-          extend(end);
-          shape.stages.pop_back();
-        }
-    };
-    extend(0);
-  }
-  return all;
+std::vector<ReplicaShape> valid_shapes(const ShapeSearch& search) {
+  std::vector<ReplicaShape> shapes = all_shapes(search.sums().costs());
+  std::erase_if(shapes, [&](const ReplicaShape& shape) { return !search.is_valid(shape); });
+  return shapes;
 }
 
 // Two stages of 2 layers on two devices: 6 s of work a sample and stage. 3 micro-batches of one
@@ -67,7 +50,7 @@ TEST(ShapeSearch, EqualsTryingAllShapes) {
     const TableStageCosts costs = random_stage_costs(random, 6, 5);
     const StageSums sums(costs);
     const ShapeSearch search(sums, {i % 2 == 0 ? 0.0 : 1.5});
-    const std::vector<ReplicaShape> shapes = all_shapes(search);
+    const std::vector<ReplicaShape> shapes = valid_shapes(search);
     ShapeQuestion question;
     for (std::size_t pool = 0; pool < costs.pools().size(); ++pool)
       question.prices.push_back(0.5 + static_cast<double>(random() % 8));
@@ -129,7 +112,7 @@ TEST(SampleBound, EqualsTheProgramOverAllShapes) {
     for (const DevicePool& pool : costs.pools()) limits.push_back(pool.devices);
     limits.push_back(3);
     PackingLp all(limits);
-    for (const ReplicaShape& shape : all_shapes(search)) {
+    for (const ReplicaShape& shape : valid_shapes(search)) {
       const std::int64_t does = search.most_samples(shape, seconds, samples);
       std::vector<double> entries;
       for (const int devices : search.devices(shape)) entries.push_back(devices);

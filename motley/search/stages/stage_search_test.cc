@@ -87,6 +87,9 @@ TEST(ChooseReplicas, FillsDevicesWithWholeReplicas) {
   EXPECT_THAT(choose_replicas({{10, {3}}, {7, {2}}}, {7}), ElementsAre(1, 2));
   EXPECT_THAT(choose_replicas({{10, {3, 0, 0}}, {7, {2, 0, 0}}, {5, {0, 1, 1}}}, {7, 2, 2}),
               ElementsAre(1, 2, 2));
+  // A set that is larger than its pool counts for nothing.
+  EXPECT_THAT(choose_replicas({{9, {4, 1, 0}}, {2, {1, 1, 0}}, {1, {0, 0, 1}}}, {3, 2, 2}),
+              ElementsAre(0, 2, 2));
 }
 
 }  // namespace

@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "motley/search/stages/device_numbers.h"
 #include "motley/search/stages/packing_lp.h"
 
 namespace motley::search {
 namespace {
 
-constexpr std::size_t kLargestTable = 1 << 20;  // states
+constexpr std::size_t kLargestTable = 1 << 24;  // sets of devices times offers that no other beats
 constexpr std::int64_t kMostNodes = 20'000;
 
 /// Does another offer do as many samples on no more devices? Of equal ones the first stays.
@@ -26,39 +27,49 @@ bool is_dominated(const std::vector<ShapeOffer>& offers, std::size_t which) {
   return false;
 }
 
-/// Unbounded knapsack over the devices of one or two pools.
-std::vector<int> choose_by_table(const std::vector<ShapeOffer>& offers,
-                                 const std::vector<int>& devices) {
-  const auto rows = static_cast<std::size_t>(devices[0]) + 1;
-  const std::size_t columns = devices.size() < 2 ? 1 : static_cast<std::size_t>(devices[1]) + 1;
-  std::vector<std::int64_t> best(rows * columns, 0);
-  std::vector<std::int32_t> chosen(rows * columns, -1);
-  for (std::size_t o = 0; o < offers.size(); ++o) {
-    const auto a = static_cast<std::size_t>(offers[o].devices[0]);
-    const std::size_t b = devices.size() < 2 ? 0 : static_cast<std::size_t>(offers[o].devices[1]);
-    if (offers[o].samples <= 0 || a + b == 0 || is_dominated(offers, o)) continue;
-    for (std::size_t row = a; row < rows; ++row)
-      for (std::size_t column = b; column < columns; ++column) {
-        const std::size_t before = (row - a) * columns + column - b, at = row * columns + column;
-        if (best[before] + offers[o].samples <= best[at]) continue;
-        best[at] = best[before] + offers[o].samples;
-        chosen[at] = static_cast<std::int32_t>(o);
-      }
-  }
-  std::vector<int> counts(offers.size());
-  for (std::size_t at = rows * columns - 1; chosen[at] >= 0;) {
-    const auto o = static_cast<std::size_t>(chosen[at]);
-    ++counts[o];
-    const std::size_t b = devices.size() < 2 ? 0 : static_cast<std::size_t>(offers[o].devices[1]);
-    at -= static_cast<std::size_t>(offers[o].devices[0]) * columns + b;
-  }
-  return counts;
-}
-
 bool uses_within(const ShapeOffer& offer, const std::vector<int>& left) {
   for (std::size_t p = 0; p < left.size(); ++p)
     if (offer.devices[p] > left[p]) return false;
   return true;
+}
+
+/// Those that there are devices for and no other beats.
+std::vector<std::size_t> find_useful(const std::vector<ShapeOffer>& offers,
+                                     const std::vector<int>& devices) {
+  std::vector<std::size_t> useful;
+  for (std::size_t o = 0; o < offers.size(); ++o)
+    if (offers[o].samples > 0 && uses_within(offers[o], devices) && !is_dominated(offers, o))
+      useful.push_back(o);
+  return useful;
+}
+
+/// Unbounded knapsack over sets of devices.
+std::vector<int> choose_by_table(const std::vector<ShapeOffer>& offers,
+                                 const std::vector<std::size_t>& useful,
+                                 const DeviceNumbers& numbers) {
+  const std::size_t length = numbers.count(numbers.size() - 1, 0) + 1;
+  std::vector<std::int64_t> best(numbers.size(), 0);
+  std::vector<std::int32_t> chosen(numbers.size(), -1);
+  for (const std::size_t o : useful) {
+    // Sets that differ in the first pool alone lie side by side.
+    const std::size_t uses = numbers.of(offers[o].devices);
+    const auto first = static_cast<std::size_t>(offers[o].devices[0]);
+    for (std::size_t row = 0; row < numbers.size(); row += length) {
+      if (!numbers.is_within(uses - first, row)) continue;
+      for (std::size_t set = row + first; uses > 0 && set < row + length; ++set) {
+        if (best[set - uses] + offers[o].samples <= best[set]) continue;
+        best[set] = best[set - uses] + offers[o].samples;
+        chosen[set] = static_cast<std::int32_t>(o);
+      }
+    }
+  }
+  std::vector<int> counts(offers.size());
+  for (std::size_t set = numbers.size() - 1; chosen[set] >= 0;) {
+    const auto o = static_cast<std::size_t>(chosen[set]);
+    ++counts[o];
+    set -= numbers.of(offers[o].devices);
+  }
+  return counts;
 }
 
 /// Fills what is left, deepest first.
@@ -115,9 +126,10 @@ class DepthSearch {
 
 std::vector<int> choose_replicas(const std::vector<ShapeOffer>& offers,
                                  const std::vector<int>& devices) {
-  std::size_t states = 1;
-  for (const int count : devices) states *= static_cast<std::size_t>(count) + 1;
-  if (devices.size() <= 2 && states <= kLargestTable) return choose_by_table(offers, devices);
+  const DeviceNumbers numbers(devices);
+  const std::vector<std::size_t> useful = find_useful(offers, devices);
+  if (numbers.size() <= kLargestTable / std::max<std::size_t>(useful.size(), 1))
+    return choose_by_table(offers, useful, numbers);
   PackingLp lp(std::vector<double>(devices.begin(), devices.end()));
   for (const ShapeOffer& offer : offers)
     lp.add(static_cast<double>(offer.samples),
