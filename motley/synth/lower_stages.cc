@@ -10,6 +10,7 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "motley/base/check.h"
@@ -51,6 +52,7 @@ struct LoweredStage {
   PartOfStep part;
   std::optional<ShardedStep> step;
   std::optional<Parts> parts;
+  std::vector<std::size_t> slots;                     // by operator: its place in the order
   std::deque<Place> places;                           // by member
   std::deque<RankStep> ranks;                         // by member
   std::deque<RankWriter> writers;                     // by member
@@ -149,14 +151,52 @@ class StageLowering {
         stage.found.sharding.devices[member] = names_[about.ranks[member]];
       for (const ValueId id : values_with_role(about.graph, graph::ValueRole::kInput))
         stage.part.inputs.push_back(input_number(model, about.graph.value(id).name));
+      if (about.ranks.size() > 1) stage.part.tasks = find_tasks(about);
       stage.step.emplace(plan_step(about.graph, stage.found.sharding, stage.found.rules, options_,
                                    &about.copies, &stage.part));
       stage.parts.emplace(stage.found.sharding.shares);
       for (std::size_t member = 0; member < about.ranks.size(); ++member)
         stage.places.emplace_back(*stage.parts, member);
+      stage.slots = places_in(stage.step->schedule.order, about.graph.ops.size());
       if (about.ranks.size() > 1) stage.group = group_of({about.ranks.begin(), about.ranks.end()});
     }
+    order_passages();
     return {};
+  }
+
+  /// Operators of each task between the first and the last one of the step, without sums of terms
+  /// behind it, which have its last position.
+  std::vector<OpStretch> find_tasks(const StageGraph& stage) const {
+    std::vector<OpStretch> found;
+    for (std::size_t i = 0; i < stage.tasks.size(); ++i) {
+      if (stage.tasks[i] == 0 || stage.tasks[i] + 1 == step_.tasks) continue;
+      if (i == 0 || stage.tasks[i - 1] != stage.tasks[i]) found.push_back({i, i});
+      if (i == 0 || stage.positions[i - 1] != stage.positions[i]) found.back().end = i + 1;
+    }
+    return found;
+  }
+
+  /// Where an operator of a stage stands in the step now.
+  std::int64_t position_of(std::size_t s, OpId op) const {
+    return step_.stages[s].positions[stages_[s].slots[op.index()]];
+  }
+
+  /// What operators give that changed places.
+  void order_passages() {
+    std::vector<std::pair<Passage, Form>> passages;
+    for (std::size_t p = 0; p < step_.passages.size(); ++p) {
+      Passage passage = step_.passages[p];
+      const StageGraph& from = step_.stages[passage.from];
+      const OpId producer = from.graph.value(passage.made).producer;
+      if (!producer.is_none() && passage.position == from.positions[producer.index()])
+        passage.position = position_of(passage.from, producer);
+      passages.emplace_back(passage, forms_[p]);
+    }
+    std::stable_sort(passages.begin(), passages.end(), [](const auto& a, const auto& b) {
+      return a.first.position < b.first.position;
+    });
+    for (std::size_t p = 0; p < passages.size(); ++p)
+      std::tie(step_.passages[p], forms_[p]) = std::move(passages[p]);
   }
 
   /// Names of those that several regions have.
@@ -382,19 +422,19 @@ class StageLowering {
   void write_operators() {
     struct Next {
       std::int64_t position;
-      std::size_t stage, op;
+      std::size_t stage, slot;
       auto operator<=>(const Next&) const = default;
     };
     std::vector<Next> order;
     for (std::size_t s = 0; s < step_.stages.size(); ++s)
-      for (std::size_t op = 0; op < step_.stages[s].positions.size(); ++op)
-        order.push_back({step_.stages[s].positions[op], s, op});
+      for (std::size_t slot = 0; slot < step_.stages[s].positions.size(); ++slot)
+        order.push_back({step_.stages[s].positions[slot], s, slot});
     std::sort(order.begin(), order.end());
     std::size_t passage = 0;
     for (std::size_t i = 0; i < order.size(); ++i) {
       const Next& next = order[i];
       gradients_->begin(next.position - 1);
-      write_operator_of(next.stage, next.op);
+      write_operator_of(next.stage, next.slot);
       if (i + 1 < order.size() && order[i + 1].position == next.position &&
           order[i + 1].stage == next.stage)
         continue;
@@ -407,8 +447,9 @@ class StageLowering {
     MOTLEY_CHECK(passage == step_.passages.size());
   }
 
-  void write_operator_of(std::size_t s, std::size_t op) {
+  void write_operator_of(std::size_t s, std::size_t slot) {
     const StageGraph& stage = step_.stages[s];
+    const std::size_t op = stages_[s].step->schedule.order[slot].index();
     for (std::size_t member = 0; member < stage.ranks.size(); ++member) {
       if (!is_lowered(stage.ranks[member])) continue;
       enter(stage.ranks[member], stage.tasks[op]);
@@ -421,7 +462,7 @@ class StageLowering {
       if (stage.graph.ops[op].name == kSumReplicas)
         sum_replicas(s, member, op);
       else
-        stages_[s].writers[member].write(op);
+        stages_[s].writers[member].write(slot);
       builder.set_origins(from, stage.copies[op].of);
     }
   }
@@ -672,7 +713,7 @@ class StageLowering {
     const bool is_there = stage.ranks.size() == 1 ||
                           (step.schedule.bucket_of(static_cast<std::int64_t>(output)) < 0 &&
                            step.is_home(value, step.outputs[output]));
-    if (is_there && !producer.is_none()) return stage.positions[producer.index()];
+    if (is_there && !producer.is_none()) return position_of(s, producer);
     std::int64_t last = stage.positions.empty() ? 0 : stage.positions.back();
     for (const Passage& passage : step_.passages)
       if (passage.to == s && passage.read == value) last = std::max(last, passage.position);

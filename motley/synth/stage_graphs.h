@@ -23,8 +23,10 @@ struct StageGraph {
   std::vector<Copy> copies;   ///< by operator
   std::vector<OpId> origins;  ///< by operator: in the graph of all replicas (accumulate_replicas);
                               ///< none: added
-  std::vector<std::int64_t> positions;  ///< by operator: in the order of the whole step, ascending
-  std::vector<std::int64_t> tasks;      ///< by operator: which task it belongs to (StagedStep)
+  /// By operator: in the order of the whole step, ascending. Of the operators of a task these are
+  /// places that they may exchange (ShardedStep::schedule).
+  std::vector<std::int64_t> positions;
+  std::vector<std::int64_t> tasks;  ///< by operator: which task it belongs to (StagedStep)
 };
 
 /// A value that one region gives another, as soon as it is there.

@@ -71,76 +71,87 @@ void order_operators(const graph::Graph& graph, const std::vector<OpNeeds>& ops,
 class PutOff {
  public:
   PutOff(const graph::Graph& graph, const graph::Sizes& sizes, const std::vector<OpNeeds>& ops,
-         Schedule& schedule)
-      : graph_(graph), sizes_(sizes), order_(schedule.order), early_(schedule.early) {
-    find_waits(ops);
-  }
+         std::function<double(OpId)> flops, std::vector<OpId>& order)
+      : graph_(graph),
+        sizes_(sizes),
+        ops_(ops),
+        flops_(std::move(flops)),
+        order_(order),
+        is_there_(graph.values.size(), 0),
+        leads_(graph.values.size(), 0),
+        is_here_(graph.ops.size(), 0) {}
 
-  void run(const std::vector<std::optional<Exchange>>& outputs) {
-    const double exchanged = std::accumulate(waits_.begin(), waits_.end(), 0.0);
+  /// Others wait for it.
+  void give(ValueId value) { leads_[value.index()] = 1; }
+
+  /// Of a stretch behind those before; `beside`: bytes of what else is exchanged meanwhile.
+  void run(const OpStretch& stretch, double beside) {
+    const auto& [first, end] = stretch;
+    const std::vector<double> waits = find_waits(stretch);
+    const double exchanged = std::accumulate(waits.begin(), waits.end(), 0.0);
     if (exchanged == 0) return;
-    find_asides();
-    double all = exchanged, work = 0;
-    for (std::size_t o = 0; o < outputs.size(); ++o)
-      if (outputs[o]) all += bytes(graph_.outputs[o].value);
-    std::vector<double> flops(order_.size(), 0);
-    for (std::size_t i = early_; i < order_.size(); ++i)
-      if (is_aside_[i]) work += flops[i] = graph::op_work(graph_, order_[i], sizes_).flops.value;
-    std::size_t begin = early_;
-    for (std::size_t i = early_; i < order_.size(); ++i) {
-      if (waits_[i] == 0) continue;
-      const double most = kPutOff * waits_[i] / all * work;
-      std::size_t first = i;  // from here on asides are put off
-      for (double sum = 0; first > begin && sum < most; --first) sum += flops[first - 1];
-      std::stable_partition(positions_.begin() + at(first), positions_.begin() + at(i),
-                            [&](std::size_t k) { return is_aside_[k] == 0; });
+    const std::vector<char> is_aside = find_asides(stretch, waits);
+    double work = 0;
+    std::vector<double> flops(waits.size(), 0);
+    for (std::size_t i = 0; i < flops.size(); ++i)
+      if (is_aside[i] != 0) work += flops[i] = flops_(order_[first + i]);
+    std::vector<std::size_t> positions(waits.size());
+    std::iota(positions.begin(), positions.end(), std::size_t{0});
+    std::size_t begin = 0;
+    for (std::size_t i = 0; i < waits.size(); ++i) {
+      if (waits[i] == 0) continue;
+      const double most = kPutOff * waits[i] / (exchanged + beside) * work;
+      std::size_t from = i;  // from here on asides are put off
+      for (double sum = 0; from > begin && sum < most; --from) sum += flops[from - 1];
+      std::stable_partition(positions.begin() + at(from), positions.begin() + at(i),
+                            [&](std::size_t k) { return is_aside[k] == 0; });
       begin = i + 1;
     }
-    std::vector<OpId> made;
-    for (const std::size_t position : positions_) made.push_back(order_[position]);
-    order_ = std::move(made);
+    const std::vector<OpId> before(order_.begin() + at(first), order_.begin() + at(end));
+    for (std::size_t i = 0; i < positions.size(); ++i) order_[first + i] = before[positions[i]];
   }
 
  private:
   static std::ptrdiff_t at(std::size_t i) { return static_cast<std::ptrdiff_t>(i); }
 
-  double bytes(ValueId value) const {
-    return static_cast<double>(graph::value_bytes(graph_.value(value), sizes_));
-  }
-
-  void find_waits(const std::vector<OpNeeds>& ops) {
-    std::vector<char> is_there(graph_.values.size(), 0);
-    for (std::size_t i = 0; i < order_.size(); ++i) {
-      positions_.push_back(i);
-      double sum = 0;
-      for (const ValueId value : ops[order_[i].index()].exchanged)
-        if (std::exchange(is_there[value.index()], 1) == 0 && i >= early_) sum += bytes(value);
-      waits_.push_back(sum);
+  /// Bytes of the exchanges that each operator waits for first, and that begin in the stretch.
+  std::vector<double> find_waits(const OpStretch& stretch) {
+    std::vector<double> waits;
+    for (std::size_t i = stretch.first; i < stretch.end; ++i) is_here_[order_[i].index()] = 1;
+    for (std::size_t i = stretch.first; i < stretch.end; ++i) {
+      double& sum = waits.emplace_back(0);
+      for (const ValueId value : ops_[order_[i].index()].exchanged)
+        if (std::exchange(is_there_[value.index()], 1) == 0 &&
+            is_here_[graph_.value(value).producer.index()] != 0)
+          sum += static_cast<double>(graph::value_bytes(graph_.value(value), sizes_));
     }
+    for (std::size_t i = stretch.first; i < stretch.end; ++i) is_here_[order_[i].index()] = 0;
+    return waits;
   }
 
-  void find_asides() {
-    std::vector<char> leads(graph_.values.size(), 0);
-    is_aside_.resize(order_.size());
-    for (std::size_t i = order_.size(); i-- > 0;) {
-      const graph::Op& op = graph_.op(order_[i]);
+  /// By operator of the stretch: does none that waits, or another region, depend on it?
+  std::vector<char> find_asides(const OpStretch& stretch, const std::vector<double>& waits) {
+    std::vector<char> is_aside(waits.size());
+    for (std::size_t i = waits.size(); i-- > 0;) {
+      const graph::Op& op = graph_.op(order_[stretch.first + i]);
       const bool leads_on =
-          waits_[i] > 0 || std::any_of(op.outputs.begin(), op.outputs.end(),
-                                       [&](ValueId output) { return leads[output.index()] != 0; });
-      is_aside_[i] = leads_on ? 0 : 1;
+          waits[i] > 0 || std::any_of(op.outputs.begin(), op.outputs.end(),
+                                      [&](ValueId output) { return leads_[output.index()] != 0; });
+      is_aside[i] = leads_on ? 0 : 1;
       if (leads_on)
-        graph::for_each_value(op.arguments, [&](ValueId value) { leads[value.index()] = 1; });
+        graph::for_each_value(op.arguments, [&](ValueId value) { leads_[value.index()] = 1; });
     }
+    return is_aside;
   }
 
   const graph::Graph& graph_;
   const graph::Sizes& sizes_;
+  const std::vector<OpNeeds>& ops_;
+  std::function<double(OpId)> flops_;
   std::vector<OpId>& order_;
-  const std::size_t early_;
-  // By position in the order so far:
-  std::vector<double> waits_;   // bytes of the exchanges that the operator waits for first
-  std::vector<char> is_aside_;  // does no operator that waits depend on it?
-  std::vector<std::size_t> positions_;
+  std::vector<char> is_there_;  // by value: it was exchanged before
+  std::vector<char> leads_;    // by value: an operator that waits, or another region, depends on it
+  std::vector<char> is_here_;  // by operator: in the stretch
 };
 
 /// Is the operator's result laid out without gaps, in memory of its own?
@@ -246,6 +257,12 @@ int Schedule::bucket_of(std::int64_t output) const {
   return -1;
 }
 
+std::vector<std::size_t> places_in(const std::vector<OpId>& order, std::size_t operators) {
+  std::vector<std::size_t> places(operators, 0);
+  for (std::size_t i = 0; i < order.size(); ++i) places[order[i].index()] = i;
+  return places;
+}
+
 Schedule schedule_alone(const graph::Graph& graph) {
   Schedule schedule = empty_schedule(graph);
   const graph::Reach live = graph::find_live(graph);
@@ -257,11 +274,18 @@ Schedule schedule_alone(const graph::Graph& graph) {
 }
 
 Schedule keep_order(const graph::Graph& graph, const std::vector<OpNeeds>& ops,
-                    const std::vector<std::optional<Exchange>>& outputs, Bytes bucket_bytes) {
+                    const std::vector<std::optional<Exchange>>& outputs, Bytes bucket_bytes,
+                    const TaskOrder& tasks) {
   Schedule schedule = empty_schedule(graph);
   for (std::size_t i = 0; i < graph.ops.size(); ++i) {
     schedule.order.push_back(OpId(static_cast<std::int64_t>(i)));
     for (const ValueId value : ops[i].summed) schedule.summed[value.index()] = 1;
+  }
+  if (tasks.tasks != nullptr) {
+    const graph::Sizes sizes;
+    PutOff put_off(graph, sizes, ops, tasks.flops, schedule.order);
+    for (const ValueId value : tasks.given) put_off.give(value);
+    for (const OpStretch& task : *tasks.tasks) put_off.run(task, 0);
   }
   find_in_place(graph, ops, schedule);
   std::vector<ReadyItem> items = find_items(graph, outputs, schedule);
@@ -275,7 +299,14 @@ Schedule make_schedule(const graph::Graph& graph, const graph::Sizes& sizes,
                        const std::vector<std::optional<Exchange>>& outputs, Bytes bucket_bytes) {
   Schedule schedule = empty_schedule(graph);
   order_operators(graph, ops, schedule);
-  PutOff(graph, sizes, ops, schedule).run(outputs);
+  double bucketed = 0;
+  for (std::size_t o = 0; o < outputs.size(); ++o)
+    if (outputs[o])
+      bucketed +=
+          static_cast<double>(graph::value_bytes(graph.value(graph.outputs[o].value), sizes));
+  const auto flops = [&](OpId op) { return graph::op_work(graph, op, sizes).flops.value; };
+  PutOff(graph, sizes, ops, flops, schedule.order)
+      .run({schedule.early, schedule.order.size()}, bucketed);
   find_in_place(graph, ops, schedule);
   schedule.buckets = fill_buckets(graph, find_items(graph, outputs, schedule), bucket_bytes);
   delay_stop(schedule);

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -66,12 +68,29 @@ struct Schedule {
   int bucket_of(std::int64_t output) const;
 };
 
+/// Where each operator of a graph is in an order; for those that it lacks, nothing in particular.
+std::vector<std::size_t> places_in(const std::vector<OpId>& order, std::size_t operators);
+
 /// For a device alone: graph order, nothing summed, all outputs direct.
 Schedule schedule_alone(const graph::Graph& graph);
 
-/// Graph order, of all operators; outputs as for a group. No wish to stop travels with them.
+/// Operators [first, end) of an order.
+struct OpStretch {
+  std::size_t first = 0, end = 0;
+};
+
+/// In a larger step (PartOfStep), whose operators keep their order but for those of a task.
+struct TaskOrder {
+  const std::vector<OpStretch>* tasks = nullptr;  ///< ascending
+  std::vector<ValueId> given;                     ///< to others, who wait for them
+  std::function<double(OpId)> flops;              ///< of an operator
+};
+
+/// Graph order, of all operators; but within a task gradients of parameters hide exchanges as in
+/// make_schedule. Outputs as for a group. No wish to stop travels with them.
 Schedule keep_order(const graph::Graph& graph, const std::vector<OpNeeds>& ops,
-                    const std::vector<std::optional<Exchange>>& outputs, Bytes bucket_bytes);
+                    const std::vector<std::optional<Exchange>>& outputs, Bytes bucket_bytes,
+                    const TaskOrder& tasks);
 
 /// For a group: operators that only inputs feed and whose results are summed go first, so that the
 /// exchange overlaps with the forward pass; before an operator that waits for an exchange come

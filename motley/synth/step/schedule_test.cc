@@ -70,6 +70,23 @@ TEST(Schedule, ASmallExchangePutsOffLittle) {
   EXPECT_THAT(order, ElementsAre(4, 5, 6, 7, 8, 9, 11, 12, 10, 13, 14, 15));
 }
 
+// Operators 0 to 3 are the forward pass, a task, and 4 to 11 the backward one: of this only the
+// gradient of b (9, 10) is put off, and the loss keeps its place. What others wait for does, too.
+TEST(Schedule, InALargerStepOperatorsKeepTheirTask) {
+  const graph::Graph graph = two_layers();
+  std::vector<OpNeeds> needs(graph.ops.size());
+  needs[9].exchanged = {ValueId(12)};
+  const std::vector<std::optional<Exchange>> outputs(3);
+  const std::vector<OpStretch> tasks = {{0, 4}, {4, 12}};
+  const auto flops = [](OpId) { return 1.0; };
+  const auto order = [&](std::vector<ValueId> given) {
+    return order_of(keep_order(graph, needs, outputs, Bytes(1), {&tasks, std::move(given), flops}),
+                    graph);
+  };
+  EXPECT_THAT(order({}), ElementsAre(4, 5, 6, 7, 8, 11, 12, 9, 10, 13, 14, 15));
+  EXPECT_THAT(order({ValueId(9)}), ElementsAre(4, 5, 6, 7, 8, 9, 11, 12, 10, 13, 14, 15));
+}
+
 /// Outputs as the items of buckets: "0+1@3" of two of them, the later of which is made fourth.
 std::vector<std::string> texts_of(const std::vector<Bucket>& buckets) {
   std::vector<std::string> texts;

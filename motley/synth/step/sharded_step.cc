@@ -1,10 +1,12 @@
 #include "motley/synth/step/sharded_step.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <utility>
 
+#include "motley/graph/work.h"
 #include "motley/program/parts.h"
 #include "motley/synth/step/conversion.h"
 
@@ -37,7 +39,7 @@ class StepPlanner {
     if (sharding_.devices.size() == 1 && step_.part != nullptr) {
       step_.schedule = keep_order(graph_, std::vector<OpNeeds>(graph_.ops.size()),
                                   std::vector<std::optional<Exchange>>(graph_.outputs.size()),
-                                  step_.options.bucket_bytes);
+                                  step_.options.bucket_bytes, {});
       step_.wanted.resize(graph_.values.size());
       return;
     }
@@ -47,11 +49,11 @@ class StepPlanner {
       return;
     }
     find_uses();
-    step_.schedule =
-        step_.part != nullptr
-            ? keep_order(graph_, find_needs(), find_output_needs(), step_.options.bucket_bytes)
-            : make_schedule(graph_, {{"batch", kUsualBatch}}, find_needs(), find_output_needs(),
-                            step_.options.bucket_bytes);
+    step_.schedule = step_.part != nullptr
+                         ? keep_order(graph_, find_needs(), find_output_needs(),
+                                      step_.options.bucket_bytes, find_tasks())
+                         : make_schedule(graph_, {{"batch", kUsualBatch}}, find_needs(),
+                                         find_output_needs(), step_.options.bucket_bytes);
     find_wanted();
     find_gathers();
     if (step_.part != nullptr) find_last_exchange();
@@ -125,6 +127,22 @@ class StepPlanner {
     return needs;
   }
 
+  TaskOrder find_tasks() {
+    TaskOrder order{&step_.part->tasks, {}, [this](OpId op) { return flops_of(op); }};
+    for (const auto& [value, form] : step_.part->given) order.given.push_back(value);
+    return order;
+  }
+
+  /// Of a copy: as of others of its operator with as many samples.
+  double flops_of(OpId op) {
+    const auto find = [&] { return graph::op_work(graph_, op, graph::Sizes{}).flops.value; };
+    if (step_.copies == nullptr || (*step_.copies)[op.index()].of.is_none()) return find();
+    const Copy& copy = (*step_.copies)[op.index()];
+    const auto [known, is_new] = flops_.try_emplace({copy.of, copy.stretch.count}, 0.0);
+    if (is_new) known->second = find();
+    return known->second;
+  }
+
   /// Outputs whose sum, or whose form, no operator wants share their exchanges.
   std::vector<std::optional<Exchange>> find_output_needs() const {
     std::vector<std::vector<Form>> taken(graph_.values.size());
@@ -183,6 +201,7 @@ class StepPlanner {
       return graph_.value(value).role == graph::ValueRole::kActivation &&
              !step_.is_home(value, form) && home(value) != graph::kWholeForm;
     };
+    const std::vector<std::size_t> places = places_in(step_.schedule.order, graph_.ops.size());
     for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
       const int factor = sharding_.ops[i].factor;
       const bool is_rewritten =
@@ -190,12 +209,13 @@ class StepPlanner {
                              graph::Split::kRewritten;
       if (is_rewritten || std::any_of(uses_[i].begin(), uses_[i].end(),
                                       [&](const Use& use) { return changes(use.value, use.form); }))
-        step_.last_exchange = static_cast<std::int64_t>(i);
+        step_.last_exchange = std::max(step_.last_exchange, static_cast<std::int64_t>(places[i]));
     }
     for (const auto& [value, form] : step_.part->given)
       if (changes(value, form))
         step_.last_exchange =
-            std::max(step_.last_exchange, std::int64_t{graph_.value(value).producer.value});
+            std::max(step_.last_exchange,
+                     static_cast<std::int64_t>(places[graph_.value(value).producer.index()]));
   }
 
   void find_gathers() {
@@ -223,6 +243,7 @@ class StepPlanner {
   const Sharding& sharding_;
   /// By operator: its operands, but for those of which only the dtype is read.
   std::vector<std::vector<Use>> uses_;
+  std::map<std::pair<OpId, std::int64_t>, double> flops_;  // by operator of the model and samples
 };
 
 }  // namespace

@@ -42,6 +42,9 @@ struct PartOfStep {
   /// Parameters that other parts have, too: where the gradient of a whole one is in terms, these
   /// are summed together with those of the others.
   std::set<ValueId> shared = {};
+  /// Its tasks, but for what comes before and behind all micro-batches: in each, operators may
+  /// change places.
+  std::vector<OpStretch> tasks = {};
 };
 
 /// What lowering finds out about a sharded step before it knows a rank: the same for all.
@@ -51,7 +54,7 @@ struct ShardedStep {
   const std::vector<graph::ShardingRule>& rules;  ///< by operator
   LowerOptions options;
   const std::vector<Copy>* copies = nullptr;  ///< of an accumulated graph, by operator
-  const PartOfStep* part = nullptr;           ///< of a larger step: operators keep their order
+  const PartOfStep* part = nullptr;           ///< of a larger step: its tasks keep their order
   Held held;                                  ///< by value
   std::vector<graph::Form> outputs = {};      ///< by output: the form in which it must end
   /// By value: other forms that it gets by itself, as soon as it is there. Terms that are wanted in
