@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "motley/graph/graph_text.h"
@@ -14,25 +15,26 @@ namespace {
 using ::testing::ElementsAre;
 
 /// Two layers; values are numbered as operators + 4.
-graph::Graph two_layers() {
-  auto graph = graph::parse_graph(
-      "motley.graph/1\nname \"two\"\nsize batch 1 4096\n"
-      "input %0: f32[batch, 64] \"x\"\nparam %1: f32[64, 64] \"a\"\n"
-      "param %2: f32[64, 64] \"b\"\ntangent %3: f32[]\n"
-      "op %4: f32[batch, 64] = aten::mm(%0, %1) fwd \"first\"\n"
-      "op %5: f32[batch, 64] = aten::relu(%4) fwd \"first\"\n"
-      "op %6: f32[batch, 64] = aten::mm(%5, %2) fwd \"second\"\n"
-      "op %7: f32[] = aten::sum(%6, none) fwd \"\"\n"
-      "op %8: f32[batch, 64] = aten::expand(%3, [size(batch), 64], false) bwd \"\"\n"
-      "op %9: f32[64, batch] = aten::t(%5) bwd \"second\"\n"
-      "op %10: f32[64, 64] = aten::mm(%9, %8) bwd \"second\"\n"
-      "op %11: f32[64, 64] = aten::t(%2) bwd \"second\"\n"
-      "op %12: f32[batch, 64] = aten::mm(%8, %11) bwd \"second\"\n"
-      "op %13: f32[batch, 64] = aten::threshold_backward(%12, %5, 0) bwd \"first\"\n"
-      "op %14: f32[64, batch] = aten::t(%0) bwd \"first\"\n"
-      "op %15: f32[64, 64] = aten::mm(%14, %13) bwd \"first\"\n"
-      "output loss %7\noutput gradient %15 of \"a\"\noutput gradient %10 of \"b\"\n",
-      "two");
+std::string two_layers_text() {
+  return "motley.graph/1\nname \"two\"\nsize batch 1 4096\n"
+         "input %0: f32[batch, 64] \"x\"\nparam %1: f32[64, 64] \"a\"\n"
+         "param %2: f32[64, 64] \"b\"\ntangent %3: f32[]\n"
+         "op %4: f32[batch, 64] = aten::mm(%0, %1) fwd \"first\"\n"
+         "op %5: f32[batch, 64] = aten::relu(%4) fwd \"first\"\n"
+         "op %6: f32[batch, 64] = aten::mm(%5, %2) fwd \"second\"\n"
+         "op %7: f32[] = aten::sum(%6, none) fwd \"\"\n"
+         "op %8: f32[batch, 64] = aten::expand(%3, [size(batch), 64], false) bwd \"\"\n"
+         "op %9: f32[64, batch] = aten::t(%5) bwd \"second\"\n"
+         "op %10: f32[64, 64] = aten::mm(%9, %8) bwd \"second\"\n"
+         "op %11: f32[64, 64] = aten::t(%2) bwd \"second\"\n"
+         "op %12: f32[batch, 64] = aten::mm(%8, %11) bwd \"second\"\n"
+         "op %13: f32[batch, 64] = aten::threshold_backward(%12, %5, 0) bwd \"first\"\n"
+         "op %14: f32[64, batch] = aten::t(%0) bwd \"first\"\n"
+         "op %15: f32[64, 64] = aten::mm(%14, %13) bwd \"first\"\n"
+         "output loss %7\noutput gradient %15 of \"a\"\noutput gradient %10 of \"b\"\n";
+}
+graph::Graph two_layers(const std::string& text = two_layers_text()) {
+  auto graph = graph::parse_graph(text, "two");
   EXPECT_TRUE(graph) << graph.error().message;
   return *std::move(graph);
 }
@@ -73,7 +75,13 @@ TEST(Schedule, ASmallExchangePutsOffLittle) {
 // Operators 0 to 3 are the forward pass, a task, and 4 to 11 the backward one: of this only the
 // gradient of b (9, 10) is put off, and the loss keeps its place. What others wait for does, too.
 TEST(Schedule, InALargerStepOperatorsKeepTheirTask) {
-  const graph::Graph graph = two_layers();
+  std::string text = two_layers_text();
+  // As in a step of micro-batches, whose sizes are numbers.
+  for (const auto& [of, by] : std::vector<std::pair<std::string, std::string>>{
+           {"size(batch)", "16"}, {"batch,", "16,"}, {"batch]", "16]"}, {"input", "buffer"}})
+    for (std::size_t at; (at = text.find(of)) != std::string::npos;)
+      text.replace(at, of.size(), by);
+  const graph::Graph graph = two_layers(text);
   std::vector<OpNeeds> needs(graph.ops.size());
   needs[9].exchanged = {ValueId(12)};
   const std::vector<std::optional<Exchange>> outputs(3);
