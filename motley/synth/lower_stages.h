@@ -28,8 +28,8 @@ struct StageRanks {
 /// the readers' own exchanges. Gradients are summed over all that hold a parameter, as soon as they
 /// have them, by intervals in which the holders are the same; loss and wish to stop over all
 /// devices. Every device does what it does in one order of the whole step, so that none waits for
-/// another in a circle; a receive may begin two tasks ahead, and a send's buffer is free two tasks
-/// later, of what a step sends once when gradients come back.
+/// another in a circle; a receive may begin eight tasks ahead, and a send's buffer is free eight
+/// tasks later, of what a step sends once when gradients come back.
 ///
 /// Metrics are numbers that one region has whole: all devices report them.
 ///
