@@ -170,7 +170,7 @@ class Chaining {
 
   /// Forward operators of no module move to their first reader where less passes between layers
   /// then: what is read there of the layer before anyway (a residual) need not come as a norm's and
-  /// three casts, too.
+  /// three casts, too; nor what all layers of a decoder read of an encoder as a cast for each.
   void put_off() {
     std::vector<std::vector<std::size_t>> readers(graph_.values.size());
     for (std::size_t i = 0; i < graph_.ops.size(); ++i)
@@ -187,12 +187,36 @@ class Chaining {
     const auto bytes = [&](ValueId value) {
       return value_bytes(graph_.value(value), {{"batch", 2}});
     };
+    const auto given = [&](std::size_t op) {
+      std::int64_t sum = 0;
+      for (const ValueId output : graph_.ops[op].outputs) sum += bytes(output);
+      return sum;
+    };
+    // Where an operator of no module would be first read if those in between moved, too.
+    std::vector<std::size_t> latest(of_);
+    for (std::size_t i = graph_.ops.size(); i-- > 0;) {
+      if (!is_forward(i) || modules_[i] != kNone) continue;
+      std::size_t first = kNone;
+      for (const ValueId output : graph_.ops[i].outputs)
+        for (const std::size_t reader : readers[output.index()])
+          first = std::min(first, of_[reader] > of_[i] ? of_[reader] : latest[reader]);
+      if (first != kNone) latest[i] = first;
+    }
+    // Of a value: do all that may move with it as their operand pass on more than it is?
+    std::vector<char> is_known(graph_.values.size(), 0), is_less(graph_.values.size(), 0);
+    const auto is_less_than_readers = [&](ValueId value) {
+      if (std::exchange(is_known[value.index()], 1) != 0) return is_less[value.index()] != 0;
+      std::int64_t sum = 0;
+      for (const std::size_t reader : readers[value.index()])
+        if (latest[reader] > layer_of(value)) sum += given(reader);
+      is_less[value.index()] = bytes(value) < sum ? 1 : 0;
+      return is_less[value.index()] != 0;
+    };
     for (std::size_t i = graph_.ops.size(); i-- > 0;) {
       if (!is_forward(i) || modules_[i] != kNone) continue;
       const std::size_t to = first_reader(i);
       if (to == kNone || to <= of_[i]) continue;
-      std::int64_t passed = 0, instead = 0;
-      for (const ValueId output : graph_.ops[i].outputs) passed += bytes(output);
+      std::int64_t instead = 0;
       for_each_value(graph_.ops[i].arguments, [&](ValueId value) {
         const OpId producer = graph_.value(value).producer;
         if (producer.is_none()) return;
@@ -204,9 +228,9 @@ class Chaining {
                              std::all_of(others.begin(), others.end(), [&](std::size_t other) {
                                return other == i || of_[other] >= to;
                              });
-        if (!passes && !follows) instead += bytes(value);
+        if (!passes && !follows && !is_less_than_readers(value)) instead += bytes(value);
       });
-      if (instead < passed) of_[i] = to;
+      if (instead < given(i)) of_[i] = to;
     }
   }
 

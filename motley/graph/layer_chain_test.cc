@@ -1,5 +1,6 @@
 #include "motley/graph/layer_chain.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -119,6 +120,28 @@ TEST(LayerChain, WhatALayerMakesOfATiedWeightIsItsOwn) {
   const LayerChain chain = chain_of(text);
   EXPECT_THAT(chain.names, ::testing::ElementsAre("net.wte", "net.h.1"));
   EXPECT_THAT(chain.of_op, ::testing::ElementsAre(0, 1, 1, 1, 1, 1));
+}
+
+// An encoder's result, cast for each of three layers behind it and seen as rows there: 16 bytes a
+// sample pass on once, not 24 as casts.
+TEST(LayerChain, WhatManyLayersCastPassesOnAsItIs) {
+  std::string text =
+      "motley.graph/1\nname \"g\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n"
+      "param %1: f32[4] \"net.0.weight\"\n";
+  for (const int layer : {1, 2, 3})
+    text += fmt::format("param %{0}: bf16[4] \"net.{1}.weight\"\n", layer + 1, layer);
+  text += "op %5: f32[batch, 4] = aten::mul.Tensor(%0, %1) fwd \"\"\n";
+  for (const int layer : {1, 2, 3})
+    text += fmt::format(
+        "op %{0}: bf16[batch, 4] = aten::_to_copy(%5, dtype(bf16), none, none, none, false, none) "
+        "fwd \"\"\nop %{1}: bf16[batch, 4] = aten::view(%{0}, [size(batch), 4]) fwd \"\"\n"
+        "op %{2}: bf16[batch, 4] = aten::mul.Tensor(%{1}, %{3}) fwd \"\"\n",
+        3 * layer + 3, 3 * layer + 4, 3 * layer + 5, layer + 1);
+  text +=
+      "op %15: bf16[batch, 4] = aten::add.Tensor(%8, %11, 1) fwd \"\"\n"
+      "op %16: bf16[batch, 4] = aten::add.Tensor(%15, %14, 1) fwd \"\"\n"
+      "op %17: bf16[] = aten::sum(%16, none) fwd \"\"\noutput loss %17\n";
+  EXPECT_THAT(chain_of(text).of_op, ::testing::ElementsAre(0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 2, 3, 3));
 }
 
 // What the first layer gives is read behind by a sum; its casts for two products are made there,
