@@ -168,6 +168,21 @@ class Chaining {
     }
   }
 
+  /// By operator: where one of no module would be first read if those of its layer in between
+  /// moved, too; `readers` by value.
+  std::vector<std::size_t> find_latest(const std::vector<std::vector<std::size_t>>& readers) const {
+    std::vector<std::size_t> latest(of_);
+    for (std::size_t i = graph_.ops.size(); i-- > 0;) {
+      if (!is_forward(i) || modules_[i] != kNone) continue;
+      std::size_t first = kNone;
+      for (const ValueId output : graph_.ops[i].outputs)
+        for (const std::size_t reader : readers[output.index()])
+          first = std::min(first, of_[reader] > of_[i] ? of_[reader] : latest[reader]);
+      if (first != kNone) latest[i] = first;
+    }
+    return latest;
+  }
+
   /// Forward operators of no module move to their first reader where less passes between layers
   /// then: what is read there of the layer before anyway (a residual) need not come as a norm's and
   /// three casts, too; nor what all layers of a decoder read of an encoder as a cast for each.
@@ -192,16 +207,7 @@ class Chaining {
       for (const ValueId output : graph_.ops[op].outputs) sum += bytes(output);
       return sum;
     };
-    // Where an operator of no module would be first read if those in between moved, too.
-    std::vector<std::size_t> latest(of_);
-    for (std::size_t i = graph_.ops.size(); i-- > 0;) {
-      if (!is_forward(i) || modules_[i] != kNone) continue;
-      std::size_t first = kNone;
-      for (const ValueId output : graph_.ops[i].outputs)
-        for (const std::size_t reader : readers[output.index()])
-          first = std::min(first, of_[reader] > of_[i] ? of_[reader] : latest[reader]);
-      if (first != kNone) latest[i] = first;
-    }
+    const std::vector<std::size_t> latest = find_latest(readers);
     // Of a value: do all that may move with it as their operand pass on more than it is?
     std::vector<char> is_known(graph_.values.size(), 0), is_less(graph_.values.size(), 0);
     const auto is_less_than_readers = [&](ValueId value) {
