@@ -156,6 +156,7 @@ Result<Json> run(const graph::Model& model, const Nodes& nodes, const Network& n
               {"planner", step < baselines[2].step ? "spmd" : "split"},
               {"predicted_step_s", step},
               {"best_baseline_s", best},
+              {"best_split_s", baselines[2].step},
               {"lower_bound_s", answer.lower_bound.value},
               {"plan_cpu_s", seconds},
               {"reference_s", nullptr}};

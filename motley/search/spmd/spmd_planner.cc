@@ -27,6 +27,7 @@ using plan::Reason;
 
 constexpr double kNoStep = std::numeric_limits<double>::infinity();
 constexpr double kLeastGain = 0.02;  // of the step, for which more micro-batches are tried
+constexpr double kForetold = 0.01;   // within which the program of all layers is what few said
 constexpr std::int64_t kTurns = 2;   // micro-batches under way at a time, where they take turns
 constexpr double kProven = 1e-3;     // within which of the bound a plan is optimal
 
@@ -156,8 +157,8 @@ plan::Plan make_plan(const Problem& problem, const Inquiry& inquiry, const SpmdP
 /// An inquiry's best plan with the price of its program, in place of an estimate. Searched in fewer
 /// layers (depths.h), its layers may fit each other worse than was seen, as what one gives the next
 /// changes its form: where all of them take clearly longer than was said, all are searched.
-Result<plan::Price> price_best(const PlannerInputs& inputs, const Problem& problem,
-                               std::unique_ptr<Inquiry>& inquiry) {
+Result<plan::Price> price_best(SpmdMethod method, const PlannerInputs& inputs,
+                               const Problem& problem, std::unique_ptr<Inquiry>& inquiry) {
   const auto take_price = [&](Inquiry& from) -> Result<plan::Price> {
     SpmdPlan& best = *from.answer.best;
     MOTLEY_ASSIGN(plan::Price price, inputs.evaluator->price(make_plan(problem, from, best)));
@@ -168,16 +169,22 @@ Result<plan::Price> price_best(const PlannerInputs& inputs, const Problem& probl
   MOTLEY_ASSIGN(plan::Price price, take_price(*inquiry));
   SpmdQuestion question = inquiry->question;
   if (!question.depths || question.deadline.has_passed() ||
-      price.step.value <= estimate.value * (1 + kLeastGain))
+      price.step.value <= estimate.value * (1 + kForetold))
     return price;
   question.depths = nullptr;
   question.known_step = std::min(question.known_step, price.step);
-  question.enough_bound = Seconds(0);  // it is known
-  MOTLEY_ASSIGN(auto whole, inquire(SpmdMethod::kSpmd, question));
+  // The bound is known, unless it was sharpened no more as it came up to the estimate.
+  const bool is_bounded = inquiry->answer.lower_bound.value < estimate.value * (1 - kProven);
+  if (is_bounded) question.enough_bound = Seconds(0);
+  MOTLEY_ASSIGN(auto whole, inquire(method, question));
   SpmdAnswer &answer = whole->answer, &known = inquiry->answer;
   known.considered += answer.considered;
   known.was_ended = known.was_ended || answer.was_ended;
   known.lacking_step = std::min(known.lacking_step, answer.lacking_step);
+  if (answer.lower_bound > known.lower_bound) {
+    known.lower_bound = answer.lower_bound;
+    known.bounded = answer.bounded;
+  }
   if (!answer.best) return price;
   MOTLEY_ASSIGN(plan::Price other, take_price(*whole));
   if (!answer.best->fits() || (known.best->fits() && other.step >= price.step)) return price;
@@ -213,7 +220,7 @@ Result<void> try_turns(const PlannerInputs& inputs, const Problem& problem, bool
   Seconds step = found.price.step;
   std::optional<plan::Price> price;
   if ((*next)->answer.best) {
-    MOTLEY_ASSIGN(price, price_best(inputs, problem, *next));
+    MOTLEY_ASSIGN(price, price_best(SpmdMethod::kSpmd, inputs, problem, *next));
     if (!(*next)->answer.best->fits() || price->step >= step) price.reset();
   }
   SpmdAnswer& answer = (*next)->answer;
@@ -243,7 +250,7 @@ Result<Inquiries> search(SpmdMethod method, const PlannerInputs& inputs, const P
     onwards.micro_batches = found.best->question.micro_batches;
     if (may_go_on) MOTLEY_RETURN_IF_ERROR(search_on(method, std::move(onwards), found));
     if (!found.best->answer.best) return found;
-    MOTLEY_ASSIGN(found.price, price_best(inputs, problem, found.best));
+    MOTLEY_ASSIGN(found.price, price_best(method, inputs, problem, found.best));
     SpmdAnswer& answer = found.best->answer;
     if (answer.best->fits()) {
       if (method == SpmdMethod::kSpmd)
