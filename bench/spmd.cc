@@ -119,6 +119,7 @@ Result<Json> run(const graph::Model& model, const Nodes& nodes, const Network& n
   problem.model_hash = model.hash;
   problem.global_batch = options.global_batch;
   problem.devices = options.devices;
+  problem.most_bucket_bytes = Bytes(16 << 20);  // as `motley plan` allows unless told
   MOTLEY_ASSIGN(const std::vector<Baseline> baselines, find_baselines(problem, *evaluator));
   const double start = cpu_seconds();
   MOTLEY_ASSIGN(const auto found,

@@ -120,6 +120,24 @@ TEST_F(SpmdPlannerTest, MicroBatchesTakeTurnsWhereExchangesWouldBeWaitedFor) {
   EXPECT_EQ(outcome->plan->replicas[0].turns, 2);
 }
 
+TEST_F(SpmdPlannerTest, TakesLargerBucketsWhereTheyAreQuicker) {
+  bandwidth_ = "100Gbps";
+  for (const int width : {512, 1024, 2048}) {
+    set_up(deep_text(6, width), "", 4096);
+    const plan::PlanOutcome usual = plan("spmd");
+    problem_.most_bucket_bytes = Bytes(16 << 20);
+    const plan::PlanOutcome best = plan("spmd");
+    problem_.most_bucket_bytes = Bytes(0);
+    ASSERT_TRUE(usual.plan && best.plan);
+    EXPECT_EQ(usual.plan->bucket_bytes, problem_.bucket_bytes);
+    EXPECT_LE(best.predicted_step, usual.predicted_step) << width;
+    EXPECT_LE(best.lower_bound, best.predicted_step) << width;
+    const auto price = evaluator_->price(*best.plan);
+    ASSERT_TRUE(price) << price.error().message;
+    EXPECT_EQ(price->step, best.predicted_step);
+  }
+}
+
 TEST_F(SpmdPlannerTest, TakesAsManyMicroBatchesAsSomebodyAskedFor) {
   set_up(4096, "");
   std::map<std::string, Seconds> steps;

@@ -150,8 +150,11 @@ plan::Plan make_plan(const Problem& problem, const Inquiry& inquiry, const SpmdP
   const synth::Sharding sharding =
       question.depths ? spread_over_whole(found.sharding, question.depths->searched)
                       : found.sharding;
-  return make_region_plan(problem, synth::make_region(*question.graph, sharding, *problem.cluster),
-                          question.micro_batches, question.turns);
+  plan::Plan plan =
+      make_region_plan(problem, synth::make_region(*question.graph, sharding, *problem.cluster),
+                       question.micro_batches, question.turns);
+  plan.bucket_bytes = question.lowering.bucket_bytes;
+  return plan;
 }
 
 /// An inquiry's best plan with the price of its program, in place of an estimate. Searched in fewer
@@ -195,6 +198,27 @@ Result<plan::Price> price_best(SpmdMethod method, const PlannerInputs& inputs,
   return other;
 }
 
+/// The inquiry's best plan with the largest buckets allowed, if that is quicker: fewer exchanges,
+/// each of which waits once, that begin later.
+Result<void> try_larger_buckets(const PlannerInputs& inputs, const Problem& problem,
+                                Inquiry& inquiry, plan::Price& price) {
+  Bytes& bucket = inquiry.question.lowering.bucket_bytes;
+  if (problem.most_bucket_bytes <= bucket || inquiry.question.deadline.has_passed()) return {};
+  SpmdPlan& best = *inquiry.answer.best;
+  const Bytes before = std::exchange(bucket, problem.most_bucket_bytes);
+  MOTLEY_ASSIGN(SpmdPlan larger, price_sharding(*inquiry.study, best.devices, best.sharding));
+  MOTLEY_ASSIGN(plan::Price other, inputs.evaluator->price(make_plan(problem, inquiry, larger)));
+  larger = with_price(*inquiry.study, std::move(larger), other);
+  ++inquiry.answer.considered;
+  if (larger.fits() && other.step < price.step) {
+    best = std::move(larger);
+    price = std::move(other);
+  } else {
+    bucket = before;
+  }
+  return {};
+}
+
 /// What of the step the device that computes most does not compute: what taking turns could hide.
 double exposed(const SpmdPlan& plan) {
   return plan.step.value - *std::max_element(plan.compute.begin(), plan.compute.end());
@@ -212,6 +236,7 @@ Result<void> try_turns(const PlannerInputs& inputs, const Problem& problem, bool
       question.micro_batches % kTurns != 0 || question.global_batch % question.micro_batches != 0)
     return {};
   question.turns = kTurns;
+  question.lowering.bucket_bytes = problem.bucket_bytes;
   question.known_step = std::min(question.known_step, found.price.step);
   auto next = inquire(SpmdMethod::kSpmd, question);
   if (!next && next.error().code == "synth.accumulation")
@@ -221,6 +246,7 @@ Result<void> try_turns(const PlannerInputs& inputs, const Problem& problem, bool
   std::optional<plan::Price> price;
   if ((*next)->answer.best) {
     MOTLEY_ASSIGN(price, price_best(SpmdMethod::kSpmd, inputs, problem, *next));
+    MOTLEY_RETURN_IF_ERROR(try_larger_buckets(inputs, problem, **next, *price));
     if (!(*next)->answer.best->fits() || price->step >= step) price.reset();
   }
   SpmdAnswer& answer = (*next)->answer;
@@ -253,8 +279,9 @@ Result<Inquiries> search(SpmdMethod method, const PlannerInputs& inputs, const P
     MOTLEY_ASSIGN(found.price, price_best(method, inputs, problem, found.best));
     SpmdAnswer& answer = found.best->answer;
     if (answer.best->fits()) {
-      if (method == SpmdMethod::kSpmd)
-        MOTLEY_RETURN_IF_ERROR(try_turns(inputs, problem, may_go_on, found));
+      if (method != SpmdMethod::kSpmd) return found;
+      MOTLEY_RETURN_IF_ERROR(try_larger_buckets(inputs, problem, *found.best, found.price));
+      MOTLEY_RETURN_IF_ERROR(try_turns(inputs, problem, may_go_on, found));
       return found;
     }
     answer.lacking_step = std::min(answer.lacking_step, answer.best->step);
@@ -302,14 +329,16 @@ Result<void> set_bound(Seconds bound, bool was_ended, PlanOutcome& outcome) {
 }
 
 SpmdQuestion spmd_question(const PlannerInputs& inputs, const Problem& problem) {
-  return {inputs.graph,
-          problem.cluster,
-          inputs.costs,
-          {problem.recipe, problem.batch_norm, problem.bucket_bytes, problem.batch_norm_span,
-           problem.updates},
-          problem.global_batch,
-          problem.devices,
-          {}};
+  SpmdQuestion question{inputs.graph,
+                        problem.cluster,
+                        inputs.costs,
+                        {problem.recipe, problem.batch_norm, problem.bucket_bytes,
+                         problem.batch_norm_span, problem.updates},
+                        problem.global_batch,
+                        problem.devices,
+                        {}};
+  question.most_bucket_bytes = problem.most_bucket_bytes;
+  return question;
 }
 
 bool may_shard(const Problem& problem, const PlannerInputs& inputs) {

@@ -133,7 +133,7 @@ SpmdPrices SpmdStudy::prices(const SpmdSpace& space, ExchangeTimes& exchanges,
                              Estimate estimate) {
   SpmdPrices prices(graph(), space, exchanges, kinds_, devices, std::move(shares), estimate);
   if (devices.size() > 1) prices.set_updates(question_->lowering.updates);
-  prices.set_bucket(question_->lowering.bucket_bytes);
+  prices.set_bucket(std::max(question_->lowering.bucket_bytes, question_->most_bucket_bytes));
   return prices;
 }
 

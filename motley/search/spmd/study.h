@@ -42,6 +42,8 @@ struct SpmdQuestion {
   /// A larger lower bound is of no use.
   Seconds enough_bound{std::numeric_limits<double>::infinity()};
   Deadline deadline;  ///< of the search
+  /// Plans may have larger buckets than the lowering's, up to this: the bound holds for them, too.
+  Bytes most_bucket_bytes{0};
   /// Of the graph, to search in its place: shardings are then of depths->searched, prices of all of
   /// the graph. Null: the graph itself.
   std::shared_ptr<const Depths> depths;
