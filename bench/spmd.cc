@@ -20,7 +20,7 @@
 #include "motley/search/price/costs.h"
 #include "motley/search/split/step_evaluator.h"
 #include "motley/search/spmd/hap_search.h"
-#include "motley/search/spmd/spmd_search.h"
+#include "motley/search/spmd/spmd_planner.h"
 
 namespace motley {
 namespace {
@@ -86,7 +86,7 @@ double cpu_seconds() {
 struct Baseline {
   std::string name;
   double step = INFINITY;
-  std::vector<double> shares;
+  plan::PlanOutcome outcome;
 };
 
 /// Splits of the batch: equal, proportional, the best.
@@ -96,12 +96,8 @@ Result<std::vector<Baseline>> find_baselines(const plan::Problem& problem,
   for (const char* name : {"equal", "proportional", "split"}) {
     MOTLEY_ASSIGN(const auto planner, search::make_planner(name, evaluator.inputs()));
     MOTLEY_ASSIGN(const auto outcome, planner->plan(problem));
-    Baseline& baseline = baselines.emplace_back(Baseline{name, INFINITY, {}});
-    if (!outcome.plan) continue;
-    baseline.step = outcome.predicted_step.value;
-    baseline.shares.assign(problem.devices.size(), 0.0);
-    for (const plan::Member& member : plan::members(*outcome.plan))
-      baseline.shares[member.device.index()] = static_cast<double>(member.samples);
+    baselines.push_back(
+        {name, outcome.plan ? outcome.predicted_step.value : double{INFINITY}, outcome});
   }
   return baselines;
 }
@@ -123,39 +119,45 @@ Result<Json> run(const graph::Model& model, const Nodes& nodes, const Network& n
   problem.model_hash = model.hash;
   problem.global_batch = options.global_batch;
   problem.devices = options.devices;
+  problem.most_bucket_bytes = Bytes(16 << 20);  // as `motley plan` allows unless told
   MOTLEY_ASSIGN(const std::vector<Baseline> baselines, find_baselines(problem, *evaluator));
-  search::SpmdQuestion question{&model.graph,         &cluster,        &costs, options.lowering,
-                                options.global_batch, problem.devices, {}};
-  if (!baselines[2].shares.empty()) question.shares.push_back(baselines[2].shares);
   const double start = cpu_seconds();
-  MOTLEY_ASSIGN(auto study, search::SpmdStudy::make(question));
-  MOTLEY_ASSIGN(const auto answer, search::find_spmd_plan(study));
+  MOTLEY_ASSIGN(const auto found,
+                search::plan_sharding(search::SpmdMethod::kSpmd, evaluator->inputs(), problem,
+                                      {&baselines[2].outcome, Deadline()}));
   const double seconds = cpu_seconds() - start;
+  const plan::PlanOutcome& answer = found.outcome;
   // What the planner `auto` gives: the better of the sharding and the best split of the batch.
-  const double sharded = answer.best ? answer.best->step.value : INFINITY;
+  const double sharded = answer.plan ? answer.predicted_step.value : INFINITY;
+  const search::SpmdQuestion question = search::spmd_question(evaluator->inputs(), problem);
+  MOTLEY_ASSIGN(auto study, search::SpmdStudy::make(question));
   const double step = std::min(sharded, baselines[2].step);
   MOTLEY_ASSIGN(const auto hap, search::find_hap_plan(study));
   const double hap_step = hap.fits() ? hap.step.value : INFINITY;
   const double best = std::min({baselines[0].step, baselines[1].step, hap_step});
   std::string shares;
-  if (answer.best)
-    for (const double share : answer.best->sharding.shares)
-      shares += fmt::format("{}{:.2f}", shares.empty() ? "" : ":",
-                            share / answer.best->sharding.shares[0]);
+  if (answer.plan) {
+    const plan::Replica& replica = answer.plan->replicas[0];
+    for (const double share : replica.regions[0].shares)
+      shares +=
+          fmt::format("{}{:.2f}", shares.empty() ? "" : ":", share / replica.regions[0].shares[0]);
+    if (replica.turns > 1) shares += fmt::format(", {} turns", replica.turns);
+  }
   std::string times;
   for (const double time :
        {baselines[0].step, baselines[1].step, hap_step, baselines[2].step, sharded})
     times += fmt::format(" {:>9.2f}", time * 1e3);
-  fmt::print("{:<12} {:<20} {:<9}{} {:>6.3f} {:>9.2f} {:>6.1f}% {:>7.2f}s {:>4} {} {}\n",
+  fmt::print("{:<12} {:<20} {:<9}{} {:>6.3f} {:>9.2f} {:>6.1f}% {:>7.2f}s {:>4} {}\n",
              model.graph.name, nodes.name, network.name, times, step / best,
              answer.lower_bound.value * 1e3, 100 * (step / answer.lower_bound.value - 1), seconds,
-             answer.considered, answer.is_exact ? "exact" : "relaxed", shares);
+             answer.considered, shares);
   std::fflush(stdout);
   return Json{{"model", model.graph.name},
               {"cluster", fmt::format("{}, {}", nodes.name, network.name)},
               {"planner", step < baselines[2].step ? "spmd" : "split"},
               {"predicted_step_s", step},
               {"best_baseline_s", best},
+              {"best_split_s", baselines[2].step},
               {"lower_bound_s", answer.lower_bound.value},
               {"plan_cpu_s", seconds},
               {"reference_s", nullptr}};

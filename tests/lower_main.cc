@@ -11,8 +11,9 @@
 //                                                                         their plan
 // recipe=JSON: {"optimizer": ..., "recipe": ...} as in a plan.
 // kept: each device keeps a part of every parameter. micro=N: in so many micro-batches; the shares
-// are samples of all of them. own: each has its own statistics of batch norm. again=SEED: half of
-// the operators of the forward pass, or with 0 all, are done again in the backward pass.
+// are samples of all of them. turns=N: of these, so many take turns. own: each has its own
+// statistics of batch norm. again=SEED: half of the operators of the forward pass, or with 0 all,
+// are done again in the backward pass.
 
 #include <fmt/format.h>
 
@@ -62,6 +63,8 @@ Result<std::string> lower_sharding(const graph::Graph& graph,
   for (const std::string& argument : arguments)
     if (argument.starts_with("micro="))
       sharding.micro_batches = find_integer(argument.substr(6)).value_or(1);
+    else if (argument.starts_with("turns="))
+      sharding.turns = find_integer(argument.substr(6)).value_or(1);
   sharding.batch /= sharding.micro_batches;
   if (is_random) {
     const std::int64_t seed = find_integer(arguments[3]).value_or(0);

@@ -195,6 +195,19 @@ def test_micro_batches_equal_one(case, name):
     case.check(case.run("3,0,3", "sharded", "2", "kept", "micro=3", "512"), loss, state)
 
 
+@pytest.mark.parametrize("name", [name for name in MODELS if not _is_together(name)])
+def test_micro_batches_that_take_turns_equal_one(case, name):
+    """All of them, or two of three, split by samples or at random, also done again in the backward pass."""
+    case = case(name)
+    loss, state = case.eager()
+    case.check(case.run("4,2", "spread", "micro=2", "turns=2"), loss, state)
+    for seed, shares in enumerate(("3,1,2", "5,1", "2,0,4", "1,1,1,3")):
+        kept = ["kept", "512"] if seed % 2 else []
+        case.check(case.run(shares, "sharded", str(seed), "micro=2", "turns=2", *kept), loss, state)
+    case.check(case.run("3,0,3", "sharded", "2", "kept", "micro=3", "turns=2", "512"), loss, state)
+    case.check(case.run("1,2,3", "sharded", "5", "micro=3", "turns=3", "again=1"), loss, state)
+
+
 @pytest.mark.parametrize("name", TOGETHER)
 def test_what_needs_all_samples_is_not_done_in_micro_batches(case, name):
     command = [BUILD / "lower_tool", case(name).path, "4,2", "spread", "micro=2"]
@@ -218,6 +231,7 @@ def test_micro_batches_with_own_statistics_equal_pytorchs_loop(case, name):
         case.check(case.run(shares[0], "spread", *options), *wanted)
         for seed, split in enumerate((shares[0], *shares)):
             case.check(case.run(split, "sharded", str(seed), *options, *(["kept", "512"] if seed % 2 else [])), *wanted)
+        case.check(case.run(shares[0], "sharded", "3", *options, "turns=2"), *wanted)
 
 
 @pytest.mark.parametrize("name", MODELS)

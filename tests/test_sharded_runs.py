@@ -53,6 +53,24 @@ def test_random_plans_equal_one_device(family, name):
         assert loss < LIMIT and worst < LIMIT, (name, seed, loss, worst, where)
 
 
+@pytest.mark.parametrize("name", ["gpt_dropout", "moe"])
+def test_micro_batches_that_take_turns_equal_one_device(family, motley, cluster, tmp_path, name):
+    """The first drawn plan of which some do."""
+    family, path = family(name), tmp_path / "plan.json"
+    flags = ["--profile", "model", "--planner", "random", "--lr", family.lr, "-o", path]
+    for seed in range(20):
+        outcome = motley("plan", "-m", family.path, "-C", cluster, "--global-batch", BATCH, "--seed", seed, *flags)
+        assert outcome.code == 0, outcome.stderr
+        if json.loads(path.read_text())["replicas"][0].get("turns", 1) > 1:
+            break
+    else:
+        pytest.fail("none was drawn")
+    assert "of which take turns" in outcome.stdout
+    found = family.run("turns", 3, "--plan", path)
+    loss, worst, where = differences(found, family.reference(3))
+    assert loss < LIMIT and worst < LIMIT, (name, seed, loss, worst, where)
+
+
 @pytest.fixture(scope="module")
 def drawing(workspace, cluster, environment):
     torch.manual_seed(0)

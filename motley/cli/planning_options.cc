@@ -11,6 +11,9 @@
 namespace motley::cli {
 namespace {
 
+constexpr std::string_view kAutoBucket = "auto";
+constexpr Bytes kMostBucket(16 << 20);  // of those that are tried then
+
 Result<plan::BatchNormMode> parse_batch_norm(const std::string& text) {
   if (text == "global") return plan::BatchNormMode::kGlobal;
   if (text == "local") return plan::BatchNormMode::kLocal;
@@ -43,7 +46,8 @@ std::vector<Flag> planning_flags(PlanningOptions& o) {
       {"--updates", &o.updates, "of copies on several devices: auto, native or portable", kShown},
       {"--tf32", &o.tf32,
        "GPUs may round the factors of float32 products to TF32: faster, coarser"},
-      {"--bucket", &o.bucket, "size of a gradient exchange", kShown},
+      {"--bucket", &o.bucket, "size of a gradient exchange; auto: 4 or, if quicker, 16 MiB",
+       kShown},
       {"--profiles", &o.profiles, "profile store (default: in the cache folder)"},
       {"--profile", &o.profile,
        "what is missing: auto measures it; never; model takes it from what other models took",
@@ -100,7 +104,9 @@ Result<control::Question> make_question(const PlanningOptions& options, GlobalBa
     question.updates = *updates;
   }
   question.tf32 = options.tf32;
-  MOTLEY_ASSIGN(question.lowering.bucket_bytes, parse_bytes(options.bucket));
+  if (options.bucket != kAutoBucket) {
+    MOTLEY_ASSIGN(question.lowering.bucket_bytes, parse_bytes(options.bucket));
+  }
   return question;
 }
 
@@ -162,6 +168,7 @@ Result<control::PlanChoices> make_plan_choices(const PlanningOptions& options,
     MOTLEY_ASSIGN(const std::string text, read_file(options.stages));
     MOTLEY_ASSIGN(choices.stages, plan::parse_given_stages(text, options.stages));
   }
+  if (options.bucket == kAutoBucket) choices.most_bucket_bytes = kMostBucket;
   choices.planner = options.planner;
   choices.seed = options.seed;
   if (options.time_limit) choices.time_limit = Seconds(*options.time_limit);

@@ -27,7 +27,7 @@ struct PlanningOptions {
   std::string batch_norm = "global";
   std::string updates = "auto";
   bool tf32 = false;
-  std::string bucket = "4MiB";
+  std::string bucket = "auto";
   std::string profile = "auto";  ///< what is missing: auto, never, model
   std::string profile_rounds;    ///< how often it is measured; "": as the environment says, or 3
   RecipeOptions recipe;

@@ -29,6 +29,7 @@ plan::Problem make_problem(const Inputs& inputs, const PlanChoices& choices) {
   problem.recipe = inputs.lowering.recipe;
   problem.batch_norm = inputs.lowering.batch_norm;
   problem.bucket_bytes = inputs.lowering.bucket_bytes;
+  problem.most_bucket_bytes = choices.most_bucket_bytes;
   problem.updates = inputs.lowering.updates;
   problem.devices = inputs.devices;
   problem.manual = choices.manual;

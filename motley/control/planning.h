@@ -19,7 +19,9 @@ struct PlanChoices {
   std::vector<std::int64_t> manual;  ///< samples of each allowed device; not empty: that split
   std::vector<plan::GivenReplica> stages;  ///< not empty: these
   std::int64_t micro_batches = 0;          ///< that a step must have; 0: as few as memory allows
-  std::uint64_t seed = 0;                  ///< of planner "random"
+  /// Up to which a planner may take larger buckets than the question's; 0: just these.
+  Bytes most_bucket_bytes{0};
+  std::uint64_t seed = 0;  ///< of planner "random"
   std::optional<Seconds> time_limit;
 };
 

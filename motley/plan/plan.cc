@@ -62,6 +62,7 @@ Json replica_to_json(const Replica& replica, const cluster::Cluster& cluster) {
   json["samples"] = replica.samples;
   // Absent means 1, so that plans of before keep their texts.
   if (replica.micro_batches != 1) json["micro_batches"] = replica.micro_batches;
+  if (replica.turns != 1) json["turns"] = replica.turns;
   json["regions"] = Json::array();
   for (const Region& region : replica.regions) {
     json["regions"].push_back(region_to_json(region, cluster));
@@ -223,6 +224,9 @@ Result<Replica> replica_from_json(const Json& json, const std::string& where,
   if (object.has("micro_batches")) {
     MOTLEY_ASSIGN(replica.micro_batches, object.integer("micro_batches"));
   }
+  if (object.has("turns")) {
+    MOTLEY_ASSIGN(replica.turns, object.integer("turns"));
+  }
   MOTLEY_ASSIGN(const Json* regions, read_list(object, "regions"));
   for (std::size_t i = 0; i < regions->size(); ++i) {
     MOTLEY_ASSIGN(Region region,
@@ -289,6 +293,10 @@ class ReplicaCheck {
       fault("{}: {} samples cannot be done in {} micro-batches", where, replica.samples,
             replica.micro_batches);
     }
+    if (replica.turns < 1 || replica.turns > std::max<std::int64_t>(1, replica.micro_batches))
+      fault("{}: {} of {} micro-batches cannot take turns", where, replica.turns,
+            replica.micro_batches);
+    if (replica.turns > 1) takes_turns = true;
     if (replica.regions.empty()) fault("{}: found no region, wanted at least 1", where);
     for (std::size_t r = 0; r < replica.regions.size(); ++r) {
       const Region& region = replica.regions[r];
@@ -314,7 +322,7 @@ class ReplicaCheck {
     if (replica.regions.size() > 1) add_covers(where, replica);
   }
 
-  bool has_shared_region = false;
+  bool has_shared_region = false, takes_turns = false;
 
   std::vector<std::string> faults;
 
@@ -429,6 +437,7 @@ Plan in_micro_batches(Plan plan, std::int64_t micro_batches) {
   for (Replica& replica : plan.replicas) {
     replica.samples = replica.samples / before * micro_batches;
     replica.micro_batches = micro_batches;
+    replica.turns = std::min(replica.turns, micro_batches);
   }
   return plan;
 }
@@ -571,6 +580,11 @@ Result<void> verify_plan(const Plan& plan, const std::string& model_hash,
   std::vector<std::string> faults = std::move(check.faults);
   if (check.has_shared_region && plan.batch_norm == BatchNormMode::kLocal)
     faults.push_back("batch_norm is local: where operators are split it can only be global");
+  const bool is_one_region = plan.replicas.size() == 1 && is_shared(plan.replicas[0]);
+  if (check.takes_turns && (!is_one_region || has_stages(plan)))
+    faults.push_back(
+        "micro-batches take turns: only those of one replica whose one region several devices "
+        "share do, in equal parts");
   const auto samples = static_cast<std::int64_t>(total);
   if (plan.replicas.empty()) faults.push_back("no replicas, wanted at least 1");
   if (!plan.replicas.empty() && samples != plan.global_batch) {

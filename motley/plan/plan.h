@@ -24,6 +24,9 @@ struct Replica {
   /// Of each step, one after the other; gradients are added up over them and exchanged once. Where
   /// they do not divide the samples, the first have one more (find_stretches).
   std::int64_t micro_batches = 1;
+  /// Of these, how many are under way at a time, whose operators take turns where they wait for
+  /// exchanges. More than 1: of the only replica, whose only region several devices share.
+  std::int64_t turns = 1;
   bool operator==(const Replica&) const = default;
 };
 

@@ -270,6 +270,16 @@ TEST(PlanVerify, RegionsOfSeveralDevices) {
             "plan: replica 0: 40 samples cannot be done in 41 micro-batches");
   EXPECT_EQ(message([](Plan& plan, Region&) { plan.replicas[0].micro_batches = 0; }),
             "plan: replica 0: 40 samples cannot be done in 0 micro-batches");
+  EXPECT_EQ(message([](Plan& plan, Region&) { plan.replicas[0].turns = 3; }),
+            "plan: replica 0: 3 of 2 micro-batches cannot take turns");
+  EXPECT_EQ(message([](Plan& plan, Region&) { plan.replicas[0].turns = 0; }),
+            "plan: replica 0: 0 of 2 micro-batches cannot take turns");
+  EXPECT_EQ(message([](Plan& plan, Region&) {
+              plan.replicas[0].micro_batches = 3;
+              plan.replicas[0].turns = 2;
+            }),
+            "plan: micro-batches take turns: only those of one replica whose one region several "
+            "devices share do, in equal parts");
 }
 
 /// Of 40 samples: a:0 and a:1 one after the other, in 7 micro-batches, beside b:0 in two.

@@ -47,6 +47,8 @@ struct Problem {
   BatchNormMode batch_norm = BatchNormMode::kGlobal;
   BatchNormSpan batch_norm_span = BatchNormSpan::kStep;
   Bytes bucket_bytes{4 << 20};
+  /// Planners of shardings may take larger buckets, up to this, where these are quicker.
+  Bytes most_bucket_bytes{0};
   Updates updates = Updates::kNative;
   std::vector<DeviceId> devices;     ///< allowed devices, in cluster order
   std::vector<std::int64_t> manual;  ///< planner "manual": samples of devices[i]

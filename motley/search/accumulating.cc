@@ -96,7 +96,9 @@ Result<void> Accumulating::take_repeated(const plan::Problem& problem, plan::Pla
   plan.batch_norm_span = problem.batch_norm_span;
   for (plan::Replica& replica : plan.replicas) {
     replica.samples *= times_;
-    replica.micro_batches *= times_;
+    // What took turns in one of those that were asked for are some of these.
+    replica.micro_batches = times_ * replica.micro_batches / replica.turns;
+    replica.turns = std::min(replica.turns, replica.micro_batches);
   }
   MOTLEY_RETURN_IF_ERROR(choose_exchanges(problem, plan));
   MOTLEY_ASSIGN(const plan::Price price, inputs_.evaluator->price(plan));

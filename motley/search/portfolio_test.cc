@@ -51,6 +51,93 @@ TEST_F(SpmdPlannerTest, BeatsSplitsOfTheBatchWhereWeightsAreLarge) {
   EXPECT_THAT(best.why, ::testing::Contains(::testing::HasSubstr("second: split by")));
 }
 
+/// Layers of a product and a relu, all as wide; the loss is the sum.
+std::string deep_text(int layers, int width) {
+  std::string text = "motley.graph/1\nname \"deep\"\nsize batch 1 4096\n";
+  const std::string shape = fmt::format("f32[batch, {}]", width);
+  const std::string weight = fmt::format("f32[{0}, {0}]", width);
+  text += fmt::format("input %0: {} \"x\"\n", shape);
+  for (int l = 0; l < layers; ++l) text += fmt::format("param %{}: {} \"w{}\"\n", 1 + l, weight, l);
+  int next = layers + 1;
+  text += fmt::format("tangent %{}: f32[]\n", next++);
+  const auto add = [&](const std::string& type, const std::string& what, const std::string& where) {
+    text += fmt::format("op %{}: {} = aten::{} {}\n", next, type, what, where);
+    return next++;
+  };
+  std::vector<int> inputs = {0};
+  for (int l = 0; l < layers; ++l) {
+    const std::string module = fmt::format("fwd \"l{}\"", l);
+    const int product = add(shape, fmt::format("mm(%{}, %{})", inputs.back(), 1 + l), module);
+    inputs.push_back(add(shape, fmt::format("relu(%{})", product), module));
+  }
+  const int loss = add("f32[]", fmt::format("sum(%{}, none)", inputs.back()), "fwd \"\"");
+  int gradient = add(shape, fmt::format("expand(%{}, [size(batch), {}], false)", layers + 1, width),
+                     "bwd \"\"");
+  std::string outputs = fmt::format("output loss %{}\n", loss);
+  for (int l = layers; l-- > 0;) {
+    const std::string module = fmt::format("bwd \"l{}\"", l);
+    const auto layer = static_cast<std::size_t>(l);
+    gradient = add(
+        shape, fmt::format("threshold_backward(%{}, %{}, 0)", gradient, inputs[layer + 1]), module);
+    const int turned =
+        add(fmt::format("f32[{}, batch]", width), fmt::format("t(%{})", inputs[layer]), module);
+    const int of_weight = add(weight, fmt::format("mm(%{}, %{})", turned, gradient), module);
+    outputs += fmt::format("output gradient %{} of \"w{}\"\n", of_weight, l);
+    if (l == 0) break;
+    const int back = add(weight, fmt::format("t(%{})", 1 + l), module);
+    gradient = add(shape, fmt::format("mm(%{}, %{})", gradient, back), module);
+  }
+  return text + outputs;
+}
+
+// Activations are exchanged for half as long as a layer computes: the other micro-batch's layer
+// hides that. In as many micro-batches one after the other it is waited for.
+TEST_F(SpmdPlannerTest, MicroBatchesTakeTurnsWhereExchangesWouldBeWaitedFor) {
+  bandwidth_ = "100Gbps";
+  set_up(deep_text(6, 8192), "", 4096);
+  const plan::PlanOutcome best = plan("auto");
+  ASSERT_TRUE(best.plan);
+  EXPECT_EQ(best.plan->replicas[0].micro_batches, 2);
+  EXPECT_EQ(best.plan->replicas[0].turns, 2);
+  EXPECT_TRUE(plan::verify_plan(*best.plan, model_.hash, cluster_));
+  EXPECT_LE(best.lower_bound, best.predicted_step);
+  EXPECT_THAT(best.why, ::testing::Contains(::testing::HasSubstr("2 of which take turns")));
+  const auto program = synth::lower(model_.graph, *best.plan, cluster_);
+  ASSERT_TRUE(program) << program.error().message;
+  const auto trace = simulate::simulate(*program, costs_.model(cluster_));
+  ASSERT_TRUE(trace) << trace.error().message;
+  EXPECT_EQ(trace::median_step(*trace), best.predicted_step);
+  plan::Plan one_by_one = *best.plan;
+  one_by_one.replicas[0].turns = 1;
+  const auto price = evaluator_->price(one_by_one);
+  ASSERT_TRUE(price) << price.error().message;
+  EXPECT_GT(price->step.value, 1.15 * best.predicted_step.value);
+  // Of micro-batches that somebody asked for two at a time take turns.
+  const Accumulating asked(evaluator_->inputs(), *make_planner("auto", evaluator_->inputs()), 8);
+  const auto outcome = asked.plan(problem_);
+  ASSERT_TRUE(outcome && outcome->plan);
+  EXPECT_EQ(outcome->plan->replicas[0].micro_batches, 8);
+  EXPECT_EQ(outcome->plan->replicas[0].turns, 2);
+}
+
+TEST_F(SpmdPlannerTest, TakesLargerBucketsWhereTheyAreQuicker) {
+  bandwidth_ = "100Gbps";
+  for (const int width : {512, 1024, 2048}) {
+    set_up(deep_text(6, width), "", 4096);
+    const plan::PlanOutcome usual = plan("spmd");
+    problem_.most_bucket_bytes = Bytes(16 << 20);
+    const plan::PlanOutcome best = plan("spmd");
+    problem_.most_bucket_bytes = Bytes(0);
+    ASSERT_TRUE(usual.plan && best.plan);
+    EXPECT_EQ(usual.plan->bucket_bytes, problem_.bucket_bytes);
+    EXPECT_LE(best.predicted_step, usual.predicted_step) << width;
+    EXPECT_LE(best.lower_bound, best.predicted_step) << width;
+    const auto price = evaluator_->price(*best.plan);
+    ASSERT_TRUE(price) << price.error().message;
+    EXPECT_EQ(price->step, best.predicted_step);
+  }
+}
+
 TEST_F(SpmdPlannerTest, TakesAsManyMicroBatchesAsSomebodyAskedFor) {
   set_up(4096, "");
   std::map<std::string, Seconds> steps;

@@ -920,6 +920,7 @@ AccumulatedSharding spread_accumulation(const Accumulation& accumulation, const 
   spread.sharding.devices = sharding.devices;
   spread.sharding.shares = sharding.shares;
   spread.sharding.batch = sharding.batch;
+  spread.sharding.turns = sharding.turns;
   spread.sharding.exchanges = sharding.exchanges;
   Held held(made.values.size());
   std::vector<Form>& homes = held.homes;

@@ -159,6 +159,7 @@ Result<RuledSharding> find_ruled_sharding(const graph::Graph& graph, const plan:
   Sharding& sharding = found.sharding;
   sharding.micro_batches = plan.replicas.front().micro_batches;
   sharding.batch = plan.global_batch / sharding.micro_batches;
+  sharding.turns = plan.replicas.front().turns;
   for (const plan::Member& member : plan::members(plan)) {
     sharding.devices.push_back(cluster.device(member.device).name);
     sharding.shares.push_back(static_cast<double>(member.samples));

@@ -39,7 +39,7 @@ inline std::string mlp_text(int width) {
 
 class WideMlpTest : public ::testing::Test {
  protected:
-  /// Two kinds behind a slow link, each with so much memory ("" = its own).
+  /// Two kinds behind a link (bandwidth_), each with so much memory ("" = its own).
   void set_up(int width, const std::string& memory, std::int64_t batch = 64) {
     set_up(mlp_text(width), memory, batch);
   }
@@ -55,8 +55,8 @@ class WideMlpTest : public ::testing::Test {
             "schema = \"motley.cluster/1\"\nname = \"two\"\n"
             "[[node]]\nname = \"a\"\nhost = \"h1\"\n[[node.device]]\nkind = \"rtx4090\"\n{0}"
             "[[node]]\nname = \"b\"\nhost = \"h2\"\n[[node.device]]\nkind = \"rtx3090\"\n{0}"
-            "[[link]]\nall = true\nbandwidth = \"10Gbps\"\nlatency = \"20us\"\n",
-            limit),
+            "[[link]]\nall = true\nbandwidth = \"{1}\"\nlatency = \"20us\"\n",
+            limit, bandwidth_),
         "two");
     ASSERT_TRUE(cluster) << cluster.error().message;
     cluster_ = *std::move(cluster);
@@ -77,6 +77,7 @@ class WideMlpTest : public ::testing::Test {
     problem_.devices = options.devices;
   }
 
+  std::string bandwidth_ = "10Gbps";
   graph::Model model_;
   cluster::Cluster cluster_;
   Costs costs_;

@@ -59,8 +59,9 @@ Result<void> complete(const plan::Problem& problem, const graph::Graph& graph, S
   plan::Region& region = choice.region;
   const std::vector<int> one_class(region.devices.size());  // tensors are as large on any device
   MOTLEY_ASSIGN(const synth::RankKinds kinds,
-                synth::lower_kinds(graph, make_region_plan(problem, region, choice.micro_batches),
-                                   *problem.cluster, one_class));
+                synth::lower_kinds(
+                    graph, make_region_plan(problem, region, choice.micro_batches, choice.turns),
+                    *problem.cluster, one_class));
   std::vector<Bytes> tensors;
   for (const program::DeviceProgram& device : kinds.program.devices)
     tensors.push_back(program::find_memory_peak(device).total);
@@ -86,17 +87,19 @@ std::string describe(const synth::Sharding& sharding, const plan::Region& region
   const std::string times = sharding.micro_batches == 1
                                 ? ""
                                 : fmt::format(", in {} micro-batches", sharding.micro_batches);
-  return fmt::format("drawn: {} share {} of {} operators {}, and keep parts of {} parameters{}",
+  const std::string turns =
+      sharding.turns == 1 ? "" : fmt::format(", {} of which take turns", sharding.turns);
+  return fmt::format("drawn: {} share {} of {} operators {}, and keep parts of {} parameters{}{}",
                      join(sharding.devices, ", "), split, region.operators.size(),
-                     fmt::join(sharding.shares, " : "), region.parameters.size(), times);
+                     fmt::join(sharding.shares, " : "), region.parameters.size(), times, turns);
 }
 
 }  // namespace
 
 plan::Plan make_region_plan(const plan::Problem& problem, const plan::Region& region,
-                            std::int64_t micro_batches) {
+                            std::int64_t micro_batches, std::int64_t turns) {
   plan::Plan plan = plan::blank_plan(problem);
-  plan.replicas = {{problem.global_batch, {region}, micro_batches}};
+  plan.replicas = {{problem.global_batch, {region}, micro_batches, turns}};
   plan.batch_norm = plan::BatchNormMode::kGlobal;
   return plan;
 }
@@ -128,11 +131,14 @@ Result<std::optional<RegionChoice>> draw_region(const plan::Problem& problem,
   for (int attempt = 0; attempt < kTries; ++attempt) {
     synth::Sharding sharding = draw_shares(problem, random);
     sharding.micro_batches = draw_micro_batches(problem, graph, random);
+    sharding.turns = 1 + static_cast<std::int64_t>(
+                             random.below(static_cast<std::uint64_t>(sharding.micro_batches)));
     sharding.batch = problem.global_batch / sharding.micro_batches;
     draw_sharding(graph, random.next(), sharding);
     RegionChoice choice;
     choice.region = synth::make_region(graph, sharding, *problem.cluster);
     choice.micro_batches = sharding.micro_batches;
+    choice.turns = sharding.turns;
     MOTLEY_RETURN_IF_ERROR(complete(problem, graph, random, choice));
     why = find_lacking(*problem.cluster, choice.region.devices, choice.peaks);
     if (!why.empty()) continue;

@@ -49,7 +49,8 @@ TEST(RandomRegion, DrawsWhatItSays) {
     orders.insert(region.devices);
     shares.insert(region.shares.begin(), region.shares.end());
     for (const plan::ExchangeWay& way : region.exchanges) methods.insert(way.method);
-    const plan::Plan plan = make_region_plan(toy.problem, region, (*drawn)->micro_batches);
+    const plan::Plan plan =
+        make_region_plan(toy.problem, region, (*drawn)->micro_batches, (*drawn)->turns);
     ASSERT_TRUE(plan::verify_plan(plan, toy.problem.model_hash, *toy.cluster));
     const auto program = synth::lower(graph, plan, *toy.cluster);
     ASSERT_TRUE(program) << program.error().message;

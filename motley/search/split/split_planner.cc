@@ -72,9 +72,10 @@ SplitSearch search_within_memory(SplitSpace& space) {
 /// A choice of how operators are split, or replicas cut, is shown as it is: no bound holds for all
 /// of them.
 Result<void> add_drawn(const Study& study, const SplitChoice& choice, PlanOutcome& outcome) {
-  outcome.plan = choice.stages ? choice.stages->plan
-                               : make_region_plan(study.space.problem(), choice.region->region,
-                                                  choice.region->micro_batches);
+  outcome.plan = choice.stages
+                     ? choice.stages->plan
+                     : make_region_plan(study.space.problem(), choice.region->region,
+                                        choice.region->micro_batches, choice.region->turns);
   const std::vector<Bytes>& peaks = choice.stages ? choice.stages->peaks : choice.region->peaks;
   const auto price = study.space.evaluator().price(*outcome.plan);
   if (!price && !price.error().code.starts_with("cost.")) return tl::make_unexpected(price.error());

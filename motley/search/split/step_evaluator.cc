@@ -295,14 +295,17 @@ Result<PlanPrice> StepEvaluator::price_whole(const plan::Plan& plan) const {
 
 Result<std::optional<PlanPrice>> StepEvaluator::price_by_line(const plan::Plan& plan) const {
   const std::int64_t times = plan.replicas.front().micro_batches;
-  if (times <= kWholeStep || !costs_.jitter.empty() || plan::has_stages(plan)) return std::nullopt;
+  const std::int64_t together = plan.replicas.front().turns;  // it repeats itself after these
+  if (times <= kWholeStep * together || !costs_.jitter.empty() || plan::has_stages(plan))
+    return std::nullopt;
   std::vector<StepPrice> shorter;
   std::optional<PlanPrice> price;
   for (const std::int64_t fewer : kLine) {
-    MOTLEY_ASSIGN(price, price_whole(plan::in_micro_batches(plan, fewer)));
+    MOTLEY_ASSIGN(price,
+                  price_whole(plan::in_micro_batches(plan, fewer * together + times % together)));
     shorter.push_back(price->kinds);
   }
-  auto line = continue_line(shorter, times - kLine[2]);
+  auto line = continue_line(shorter, times / together - kLine[2]);
   if (!line) return std::nullopt;
   price->step = line->step;
   price->kinds = std::move(*line);

@@ -29,6 +29,9 @@ constexpr double kLeastWidth = 0.05;  // of a range of shares that is cut
 constexpr double kGolden = 0.6180339887498949;
 constexpr int kSections = 6;  // of a search for the best weight of a kind
 
+/// Weights of bounds to begin with.
+constexpr double kFirst[kBounds] = {0.3, 0.2, 0.1, 0.1, 0.1, 0.1, 0.1, 0, 0};
+
 using Weights = std::vector<double>;
 
 /// Weights of kinds and of bounds, and what ways take at them at least.
@@ -60,7 +63,11 @@ Weights between(const Weights& from, const Weights& to, double step) {
 class Bound {
  public:
   Bound(SpmdStudy& study, BoundedBatches batches)
-      : study_(study), kinds_(study.kinds().all()), batches_(batches) {}
+      : study_(study), kinds_(study.kinds().all()), batches_(batches) {
+    double sum = 0;
+    for (std::size_t b = 0; b < kBounds; ++b) sum += last_[b] = holds(b) ? kFirst[b] : 0;
+    for (double& weight : last_) weight /= sum;
+  }
 
   double find(double known) {
     double count = 1;
@@ -132,6 +139,20 @@ class Bound {
       sum += mean.split();
     }
     return sum;
+  }
+
+  /// What a step has once counts by the micro-batch.
+  SpmdObjective objective() const {
+    SpmdObjective objective;
+    objective.states = plan::count_states(study_.question().lowering.recipe);
+    objective.once = 1 / static_cast<double>(study_.question().micro_batches);
+    return objective;
+  }
+
+  /// Of micro-batches that take turns one computes while another waits for an exchange: nothing
+  /// holds but that each lane does all that it has to do.
+  bool holds(std::size_t bound) const {
+    return study_.question().turns == 1 || ((kLane | kWork) >> bound & 1) != 0;
   }
 
   void add(std::vector<int> least, std::vector<int> most) {
@@ -260,7 +281,7 @@ class Bound {
     std::map<int, std::size_t> first;
     for (std::size_t i = 0; i < space.ways.size(); ++i) {
       if (!space.is_needed[i]) continue;
-      ++counts[space.kind_of[i]];
+      counts[space.kind_of[i]] += space.op_count[i];
       first.try_emplace(space.kind_of[i], i);
     }
     for (const auto& [kind, i] : first) {
@@ -291,11 +312,16 @@ class Bound {
     std::vector<std::vector<double>> rows;
     for (const WaysTaken& taken : devices.seen) {
       std::vector<double> row = taken.by_bound(kinds);
+      for (std::size_t b = 0; b < row.size(); ++b)
+        if (!holds(b)) row[b] = 0;
       const auto is_finite = [](double each) { return std::isfinite(each); };
       if (std::all_of(row.begin(), row.end(), is_finite)) rows.push_back(std::move(row));
     }
     if (rows.empty()) return {weights, last_, 0};
     Mix mix = best_mix(rows);
+    // What does not hold may have been given weight only where all rows are 0.
+    for (std::size_t b = 0; b < mix.weights.size(); ++b)
+      if (!holds(b)) mix.weights[b] = 0;
     return {weights, std::move(mix.weights), mix.least};
   }
 
@@ -389,10 +415,9 @@ class Bound {
   void solve(SpacePart& part, double known) {
     Devices& devices = devices_of(part);
     Problem& problem = problem_of(*devices.space);
-    const int states = plan::count_states(study_.question().lowering.recipe);
     for (std::size_t i = devices.seen.size(); i < problem.seen.size(); ++i)
       devices.seen.emplace_back(study_.graph(), *devices.space, problem.terms, *devices.prices,
-                                problem.seen[i], states);
+                                problem.seen[i], objective());
     Choice& best = part.best;
     const bool is_first = best.kinds.empty();
     if (is_first) narrow(part, devices, known);
@@ -411,9 +436,8 @@ class Bound {
     }
     ++solved_;
     ++part.solved;
-    SpmdObjective objective;
+    SpmdObjective objective = this->objective();
     objective.bounds = next.bounds;
-    objective.states = states;
     objective.kinds = kinds_of(devices, part, next.kinds);
     const TableSolution solution =
         problem.choices.solve(problem.choices.costs(*devices.prices, objective));
@@ -532,7 +556,7 @@ class Bound {
   std::vector<SpacePart> parts_;  // a heap, the least bound first
   std::map<const SpmdSpace*, std::unique_ptr<Problem>> problems_;
   std::map<std::pair<std::vector<int>, std::vector<int>>, std::unique_ptr<Devices>> devices_;
-  Weights last_ = {0.3, 0.2, 0.1, 0.1, 0.1, 0.1, 0.1, 0, 0};  // the best of bounds, as a start
+  Weights last_ = Weights(kBounds);  // the best of bounds, as a start
   int solved_ = 0;
 };
 
@@ -540,7 +564,9 @@ class Bound {
 
 Seconds spmd_lower_bound(SpmdStudy& study, Seconds known, BoundedBatches batches) {
   const Result<SpmdStudy*> whole = study.whole();
-  return Seconds(whole ? Bound(**whole, batches).find(known.value) : 0);
+  if (!whole) return Seconds(0);
+  const auto times = static_cast<double>((*whole)->question().micro_batches);
+  return Seconds(times * Bound(**whole, batches).find(known.value / times));
 }
 
 }  // namespace motley::search

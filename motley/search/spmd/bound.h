@@ -29,6 +29,10 @@ enum class BoundedBatches { kAny, kOne };
 /// any set, without launches, is said.
 ///
 /// In any number of micro-batches nothing is known of shares, as each micro-batch is rounded.
+///
+/// Where micro-batches take turns (SpmdQuestion::turns) the bound is of such plans, in as many
+/// micro-batches as the question's: of each lane's own work, and the lanes do as much for each
+/// micro-batch. What a step has once counts 1 / micro_batches there.
 Seconds spmd_lower_bound(SpmdStudy& study, Seconds known,
                          BoundedBatches batches = BoundedBatches::kAny);
 

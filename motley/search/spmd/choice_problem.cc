@@ -1,6 +1,7 @@
 #include "motley/search/spmd/choice_problem.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -61,6 +62,9 @@ void for_each_choice(const std::vector<std::vector<Form>>& choices, const Do& ac
   choose(choose);
 }
 
+/// A count, which may be a part of one: what several micro-batches have once.
+int count_key(double count) { return static_cast<int>(std::lround(count * 4096)); }
+
 /// Of each of some forms or ways.
 template <typename T, typename Cost>
 std::vector<double> costs_of(const std::vector<T>& choices, const Cost& cost) {
@@ -90,7 +94,8 @@ class ChoiceProblem::Pricing {
       const auto [at, is_new] = known.try_emplace({space_.kind_of[i], terms.compute[i]});
       if (is_new) at->second = sample_slopes(OpId(static_cast<std::int64_t>(i)), terms.compute[i]);
       slopes_[i] = at->second;
-      for (std::size_t c = 0; c < slopes_[i].size(); ++c) sum[c] += slopes_[i][c];
+      for (std::size_t c = 0; c < slopes_[i].size(); ++c)
+        sum[c] += space_.op_count[i] * slopes_[i][c];
     }
     const double all = std::accumulate(sum.begin(), sum.end(), 0.0);
     for (std::vector<double>& slopes : slopes_) {
@@ -108,7 +113,8 @@ class ChoiceProblem::Pricing {
   }
 
   double parameter_cost(ValueId id, const Form& form) {
-    if (is_bound()) return weight(kBusy | kBefore | kWork) * mean_update(id, form);
+    if (is_bound())
+      return objective_.once * weight(kBusy | kBefore | kWork) * mean_update(id, form);
     return objective_.compute * slowest(prices_.update(id, form, objective_.states)) +
            memory_price(id, form, 2.0 + objective_.states);
   }
@@ -160,7 +166,8 @@ class ChoiceProblem::Pricing {
     const bool in_bucket =
         wanted != Wanted::kByOperators || graph_.value(value).role == graph::ValueRole::kParameter;
     const LeastChange& change = prices_.least_change(value, from, to, in_bucket);
-    const double exchange = weight(lanes_and_copies.first) * change.exchange;
+    const double count = space_.value_count[value.index()] * (in_bucket ? objective_.once : 1);
+    const double exchange = count * weight(lanes_and_copies.first) * change.exchange;
     // What an operator wants in the same form is exchanged by itself, and not packed.
     const double copies = wanted == Wanted::kByGradients ? 0 : weight(lanes_and_copies.second);
     if (copies == 0) return exchange;
@@ -169,7 +176,7 @@ class ChoiceProblem::Pricing {
       sum += objective_.kinds[c].weight * change.whole[c];
     for (const LeastChange::Parts& parts : change.parts)
       sum += mean(parts.times, parts.extent).split(parts.extent);
-    return exchange + copies * sum;
+    return exchange + count * copies * sum;
   }
 
   /// Of some bounds together.
@@ -303,7 +310,7 @@ void ChoiceProblem::add_operators() {
     const unsigned compute = terms_ ? terms_->compute[i] : 0, inner = terms_ ? terms_->inner[i] : 0;
     const double count = space_.op_count[i];
     Key key = {kOperator, space_.kind_of[i], static_cast<int>(compute), static_cast<int>(inner),
-               static_cast<int>(count)};
+               count_key(count)};
     const int costs =
         find_costs(std::move(key), [&ways, id, compute, inner, count](Pricing& pricing, Costs& to) {
           to.push_back(costs_of(ways, [&](const Strategy& way) {
@@ -322,7 +329,7 @@ void ChoiceProblem::add_parameters() {
     of_source_[v] = add_variable(kept.size());
     const double count = space_.value_count[v];
     Key key = source_key(id);
-    key.insert(key.end(), {kParameter, static_cast<int>(count)});
+    key.insert(key.end(), {kParameter, count_key(count)});
     add_table({of_source_[v]},
               find_costs(std::move(key), [&kept, id, count](Pricing& pricing, Costs& to) {
                 to.push_back(costs_of(kept, [&](const Form& form) {
@@ -390,7 +397,7 @@ void ChoiceProblem::add_saved(ValueId value, const Formed& holder) {
   const OpId producer = graph_.value(value).producer;
   const double count = space_.value_count[value.index()];
   Key key = {kSaved, space_.kind_of[producer.index()],
-             static_cast<int>(result_of(graph_, producer, value)), static_cast<int>(count)};
+             static_cast<int>(result_of(graph_, producer, value)), count_key(count)};
   add_table(
       {holder.variable},
       find_costs(std::move(key), [value, count, forms = holder.forms](Pricing& pricing, Costs& to) {
@@ -526,7 +533,7 @@ ChoiceProblem::Key ChoiceProblem::source_key(ValueId source) const {
 ChoiceProblem::Key ChoiceProblem::value_key(ValueId value) const {
   const OpId producer = graph_.value(value).producer;
   Key key = {kValue, space_.value_kind[value.index()],
-             static_cast<int>(space_.value_count[value.index()])};
+             count_key(space_.value_count[value.index()])};
   if (producer.is_none()) {
     const Key source = source_key(value);
     key.insert(key.end(), source.begin(), source.end());

@@ -49,8 +49,7 @@ struct SpmdObjective {
 /// form once, that is exact but where two readers share a further form. For a bound, such readers
 /// pay 1 / floor(readers / (1 + made ready)) of it, which no sharing undercuts.
 ///
-/// What stands for several operators or values (SpmdSpace::op_count) costs as much as all of them;
-/// bounds are of whole graphs.
+/// What stands for several operators or values (SpmdSpace::op_count) costs as much as all of them.
 ///
 /// Variables, tables and the order of elimination depend on the space alone; costs are filled in
 /// for prices and an objective, once for all that is equal in them.

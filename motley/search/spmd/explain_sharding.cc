@@ -111,8 +111,11 @@ class Explainer {
     const std::string often =
         sharding_.micro_batches == 1
             ? ""
-            : fmt::format(", in each of {} micro-batches, for one of which is what follows",
-                          sharding_.micro_batches);
+            : fmt::format(", in each of {} micro-batches{}, for one of which is what follows",
+                          sharding_.micro_batches,
+                          sharding_.turns == 1
+                              ? ""
+                              : fmt::format(", {} of which take turns", sharding_.turns));
     return fmt::format("samples {} on {}{}", parts_text(space_.global_batch), who, often);
   }
 

@@ -46,17 +46,19 @@ Result<SpmdPlan> price_lowered(SpmdStudy& study, const SpmdStudy::Programs& prog
   return plan;
 }
 
-/// Goes on by the line through a plan priced in one micro-batch or layer less, or through nothing
-/// where that lacked memory already.
+/// Goes on by the line through a plan priced in one micro-batch (or as many as take turns) or layer
+/// less, or through nothing where that lacked memory already. A step lasts no less than any device
+/// computes, also where the shorter one waited for longer.
 void go_on(const SpmdStudy& study, std::int64_t more, const std::optional<SpmdPlan>& shorter,
            SpmdPlan& plan) {
   const double added = static_cast<double>(more);
-  const auto times = static_cast<double>(plan.sharding.micro_batches);
+  const auto times = static_cast<double>(plan.sharding.micro_batches / plan.sharding.turns);
   plan.step += added * (shorter ? plan.step - shorter->step : plan.step * (1 / times));
   plan.lack = Bytes(0);
   for (std::size_t rank = 0; rank < plan.devices.size(); ++rank) {
     double& compute = plan.compute[rank];
     compute += added * (shorter ? compute - shorter->compute[rank] : compute / times);
+    plan.step = std::max(plan.step, Seconds(compute));
     if (shorter) plan.peaks[rank] += more * (plan.peaks[rank] - shorter->peaks[rank]);
     note_lack(study, rank, plan);
   }
@@ -75,7 +77,7 @@ Result<SpmdPlan> price_all(SpmdStudy& study, const SpmdStudy::Programs& programs
     MOTLEY_ASSIGN(plan, price_lowered(study, programs, devices, sharding));
     if (!plan->fits()) break;  // nor will more of them
   }
-  const std::int64_t more = times - sharding.micro_batches;
+  const std::int64_t more = (times - sharding.micro_batches) / sharding.turns;
   if (more > 0) {
     go_on(study, more, shorter, *plan);
     synth::ExchangeWays& ways = plan->sharding.exchanges;

@@ -27,6 +27,8 @@ using plan::Reason;
 
 constexpr double kNoStep = std::numeric_limits<double>::infinity();
 constexpr double kLeastGain = 0.02;  // of the step, for which more micro-batches are tried
+constexpr double kForetold = 0.01;   // within which the program of all layers is what few said
+constexpr std::int64_t kTurns = 2;   // micro-batches under way at a time, where they take turns
 constexpr double kProven = 1e-3;     // within which of the bound a plan is optimal
 
 /// "a:0 needs 17.9 GiB, has 14.8 GiB" of each device that lacks memory.
@@ -148,8 +150,120 @@ plan::Plan make_plan(const Problem& problem, const Inquiry& inquiry, const SpmdP
   const synth::Sharding sharding =
       question.depths ? spread_over_whole(found.sharding, question.depths->searched)
                       : found.sharding;
-  return make_region_plan(problem, synth::make_region(*question.graph, sharding, *problem.cluster),
-                          question.micro_batches);
+  plan::Plan plan =
+      make_region_plan(problem, synth::make_region(*question.graph, sharding, *problem.cluster),
+                       question.micro_batches, question.turns);
+  plan.bucket_bytes = question.lowering.bucket_bytes;
+  return plan;
+}
+
+/// An inquiry's best plan with the price of its program, in place of an estimate. Searched in fewer
+/// layers (depths.h), its layers may fit each other worse than was seen, as what one gives the next
+/// changes its form: where all of them take clearly longer than was said, all are searched.
+Result<plan::Price> price_best(SpmdMethod method, const PlannerInputs& inputs,
+                               const Problem& problem, std::unique_ptr<Inquiry>& inquiry) {
+  const auto take_price = [&](Inquiry& from) -> Result<plan::Price> {
+    SpmdPlan& best = *from.answer.best;
+    MOTLEY_ASSIGN(plan::Price price, inputs.evaluator->price(make_plan(problem, from, best)));
+    best = with_price(*from.study, std::move(best), price);
+    return price;
+  };
+  const Seconds estimate = inquiry->answer.best->step;
+  MOTLEY_ASSIGN(plan::Price price, take_price(*inquiry));
+  SpmdQuestion question = inquiry->question;
+  if (!question.depths || question.deadline.has_passed() ||
+      price.step.value <= estimate.value * (1 + kForetold))
+    return price;
+  question.depths = nullptr;
+  question.known_step = std::min(question.known_step, price.step);
+  // The bound is known, unless it was sharpened no more as it came up to the estimate.
+  const bool is_bounded = inquiry->answer.lower_bound.value < estimate.value * (1 - kProven);
+  if (is_bounded) question.enough_bound = Seconds(0);
+  MOTLEY_ASSIGN(auto whole, inquire(method, question));
+  SpmdAnswer &answer = whole->answer, &known = inquiry->answer;
+  known.considered += answer.considered;
+  known.was_ended = known.was_ended || answer.was_ended;
+  known.lacking_step = std::min(known.lacking_step, answer.lacking_step);
+  if (answer.lower_bound > known.lower_bound) {
+    known.lower_bound = answer.lower_bound;
+    known.bounded = answer.bounded;
+  }
+  if (!answer.best) return price;
+  MOTLEY_ASSIGN(plan::Price other, take_price(*whole));
+  if (!answer.best->fits() || (known.best->fits() && other.step >= price.step)) return price;
+  known.best = std::move(answer.best);
+  answer = std::move(known);
+  whole->question.enough_bound = inquiry->question.enough_bound;
+  inquiry = std::move(whole);
+  return other;
+}
+
+/// The inquiry's best plan with the largest buckets allowed, if that is quicker: fewer exchanges,
+/// each of which waits once, that begin later.
+Result<void> try_larger_buckets(const PlannerInputs& inputs, const Problem& problem,
+                                Inquiry& inquiry, plan::Price& price) {
+  Bytes& bucket = inquiry.question.lowering.bucket_bytes;
+  if (problem.most_bucket_bytes <= bucket || inquiry.question.deadline.has_passed()) return {};
+  SpmdPlan& best = *inquiry.answer.best;
+  const Bytes before = std::exchange(bucket, problem.most_bucket_bytes);
+  MOTLEY_ASSIGN(SpmdPlan larger, price_sharding(*inquiry.study, best.devices, best.sharding));
+  MOTLEY_ASSIGN(plan::Price other, inputs.evaluator->price(make_plan(problem, inquiry, larger)));
+  larger = with_price(*inquiry.study, std::move(larger), other);
+  ++inquiry.answer.considered;
+  if (larger.fits() && other.step < price.step) {
+    best = std::move(larger);
+    price = std::move(other);
+  } else {
+    bucket = before;
+  }
+  return {};
+}
+
+/// What of the step the device that computes most does not compute: what taking turns could hide.
+double exposed(const SpmdPlan& plan) {
+  return plan.step.value - *std::max_element(plan.compute.begin(), plan.compute.end());
+}
+
+/// As many samples at a time, but in two micro-batches that take turns (of those that were asked
+/// for, two at a time): where the best plan waits for exchanges, which these then hide. What is
+/// found is taken where its program is quicker; the bound holds for such plans, too.
+Result<void> try_turns(const PlannerInputs& inputs, const Problem& problem, bool may_go_on,
+                       Inquiries& found) {
+  SpmdAnswer& known = found.best->answer;
+  SpmdQuestion question = found.best->question;
+  if (may_go_on) question.micro_batches *= kTurns;
+  if (known.was_ended || exposed(*known.best) < kLeastGain * known.best->step.value ||
+      question.micro_batches % kTurns != 0 || question.global_batch % question.micro_batches != 0)
+    return {};
+  question.turns = kTurns;
+  question.lowering.bucket_bytes = problem.bucket_bytes;
+  question.known_step = std::min(question.known_step, found.price.step);
+  auto next = inquire(SpmdMethod::kSpmd, question);
+  if (!next && next.error().code == "synth.accumulation")
+    return {};  // it needs all samples at once
+  if (!next) return tl::make_unexpected(next.error());
+  Seconds step = found.price.step;
+  std::optional<plan::Price> price;
+  if ((*next)->answer.best) {
+    MOTLEY_ASSIGN(price, price_best(SpmdMethod::kSpmd, inputs, problem, *next));
+    MOTLEY_RETURN_IF_ERROR(try_larger_buckets(inputs, problem, **next, *price));
+    if (!(*next)->answer.best->fits() || price->step >= step) price.reset();
+  }
+  SpmdAnswer& answer = (*next)->answer;
+  known.considered += answer.considered;
+  known.was_ended = answer.was_ended;
+  if (price) step = price->step;
+  if (known.lower_bound.value > 0)
+    known.lower_bound = std::min(
+        known.lower_bound,
+        spmd_lower_bound(*(*next)->study, std::min(step, known.lower_bound), BoundedBatches::kOne));
+  if (!price) return {};
+  answer.considered = known.considered;
+  answer.lower_bound = known.lower_bound;
+  answer.bounded = known.bounded;
+  found.price = *std::move(price);
+  found.best = std::move(*next);
+  return {};
 }
 
 /// What was found, priced as its plan is. `may_go_on`: to more micro-batches.
@@ -161,16 +275,17 @@ Result<Inquiries> search(SpmdMethod method, const PlannerInputs& inputs, const P
     SpmdQuestion onwards = question;
     onwards.micro_batches = found.best->question.micro_batches;
     if (may_go_on) MOTLEY_RETURN_IF_ERROR(search_on(method, std::move(onwards), found));
+    if (!found.best->answer.best) return found;
+    MOTLEY_ASSIGN(found.price, price_best(method, inputs, problem, found.best));
     SpmdAnswer& answer = found.best->answer;
-    if (!answer.best) return found;
-    MOTLEY_ASSIGN(found.price,
-                  inputs.evaluator->price(make_plan(problem, *found.best, *answer.best)));
-    SpmdPlan priced = with_price(*found.best->study, *answer.best, found.price);
-    const bool fits = priced.fits();
-    if (!fits) answer.lacking_step = std::min(answer.lacking_step, priced.step);
-    (fits ? answer.best : answer.nearest) = std::move(priced);
-    if (fits) return found;
-    answer.best.reset();
+    if (answer.best->fits()) {
+      if (method != SpmdMethod::kSpmd) return found;
+      MOTLEY_RETURN_IF_ERROR(try_larger_buckets(inputs, problem, *found.best, found.price));
+      MOTLEY_RETURN_IF_ERROR(try_turns(inputs, problem, may_go_on, found));
+      return found;
+    }
+    answer.lacking_step = std::min(answer.lacking_step, answer.best->step);
+    answer.nearest = std::exchange(answer.best, std::nullopt);
     if (!may_go_on) return found;
   }
 }
@@ -214,14 +329,16 @@ Result<void> set_bound(Seconds bound, bool was_ended, PlanOutcome& outcome) {
 }
 
 SpmdQuestion spmd_question(const PlannerInputs& inputs, const Problem& problem) {
-  return {inputs.graph,
-          problem.cluster,
-          inputs.costs,
-          {problem.recipe, problem.batch_norm, problem.bucket_bytes, problem.batch_norm_span,
-           problem.updates},
-          problem.global_batch,
-          problem.devices,
-          {}};
+  SpmdQuestion question{inputs.graph,
+                        problem.cluster,
+                        inputs.costs,
+                        {problem.recipe, problem.batch_norm, problem.bucket_bytes,
+                         problem.batch_norm_span, problem.updates},
+                        problem.global_batch,
+                        problem.devices,
+                        {}};
+  question.most_bucket_bytes = problem.most_bucket_bytes;
+  return question;
 }
 
 bool may_shard(const Problem& problem, const PlannerInputs& inputs) {

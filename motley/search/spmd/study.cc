@@ -31,9 +31,11 @@ Result<SpmdStudy::Programs> SpmdStudy::find_programs(const graph::ShortGraph* sh
   const SpmdQuestion& question = *question_;
   const graph::Graph& graph = shortened != nullptr ? shortened->graph : *question.graph;
   Programs programs{&graph, shortened, synth::find_rules(graph, question.micro_batch()), {}};
-  const std::int64_t most = std::min(question.micro_batches, kPricedMicroBatches);
-  const std::int64_t least = most < question.micro_batches ? most - 1 : most;
-  for (std::int64_t times = least; question.micro_batches > 1 && times <= most; ++times) {
+  const std::int64_t turns = question.turns;
+  const std::int64_t most =
+      std::min(question.micro_batches, turns == 1 ? kPricedMicroBatches : 2 * turns);
+  const std::int64_t least = most < question.micro_batches ? most - turns : most;
+  for (std::int64_t times = least; question.micro_batches > 1 && times <= most; times += turns) {
     MOTLEY_ASSIGN(synth::Accumulation made,
                   synth::accumulate(graph, question.micro_batch() * times, times,
                                     question.lowering.batch_norm_span));
@@ -56,11 +58,12 @@ WholeStep SpmdStudy::find_whole_step(const DeviceKind& kind, Estimate estimate) 
 }
 
 Result<SpmdStudy*> SpmdStudy::whole() {
-  if (!question_->depths && question_->micro_batches == 1) return this;
+  const bool takes_turns = question_->turns > 1;
+  if (!question_->depths && (takes_turns || question_->micro_batches == 1)) return this;
   if (!whole_study_) {
     auto question = std::make_unique<SpmdQuestion>(*question_);
     question->depths = nullptr;
-    question->micro_batches = 1;
+    if (!takes_turns) question->micro_batches = 1;
     MOTLEY_ASSIGN(SpmdStudy made, make(*question));
     whole_question_ = std::move(question);
     whole_study_ = std::make_unique<SpmdStudy>(std::move(made));
@@ -83,8 +86,35 @@ const SpmdChoices& SpmdStudy::choices(const std::vector<double>& shares) {
     space.op_count = question_->depths->searched.op_count;
     space.value_count = question_->depths->searched.value_count;
   }
+  count_once(space);
   choices_.push_back(std::make_unique<const SpmdChoices>(graph(), std::move(space)));
   return *choices_.back();
+}
+
+/// What a step of several micro-batches has once counts 1 / micro_batches of it: operators that
+/// work on no samples, what they make, and sums of inputs, which are made for all micro-batches
+/// first.
+void SpmdStudy::count_once(SpmdSpace& space) const {
+  const Programs& programs = programs_.back();
+  if (programs.accumulations.empty()) return;
+  const synth::Accumulation& made = programs.accumulations.back();
+  const double part = 1 / static_cast<double>(question_->micro_batches);
+  std::vector<int> copies(graph().ops.size(), 0);
+  std::vector<char> is_once(graph().ops.size(), 0);
+  for (std::size_t i = 0; i < made.copies.size(); ++i) {
+    const synth::Copy& copy = made.copies[i];
+    if (copy.of.is_none()) continue;
+    ++copies[copy.of.index()];
+    const bool is_early = i < made.early;
+    // The labels of all micro-batches are counted together.
+    const bool counts_labels = synth::is_nll(graph().op(copy.of));
+    if (is_early || counts_labels) is_once[copy.of.index()] = 1;
+  }
+  for (std::size_t i = 0; i < copies.size(); ++i) {
+    if (copies[i] != 1 && is_once[i] == 0) continue;
+    space.op_count[i] *= part;
+    for (const ValueId output : graph().ops[i].outputs) space.value_count[output.index()] *= part;
+  }
 }
 
 ExchangeTimes& SpmdStudy::exchanges(const std::vector<DeviceId>& devices) {
@@ -103,7 +133,7 @@ SpmdPrices SpmdStudy::prices(const SpmdSpace& space, ExchangeTimes& exchanges,
                              Estimate estimate) {
   SpmdPrices prices(graph(), space, exchanges, kinds_, devices, std::move(shares), estimate);
   if (devices.size() > 1) prices.set_updates(question_->lowering.updates);
-  prices.set_bucket(question_->lowering.bucket_bytes);
+  prices.set_bucket(std::max(question_->lowering.bucket_bytes, question_->most_bucket_bytes));
   return prices;
 }
 
@@ -120,6 +150,7 @@ synth::Sharding SpmdStudy::sharding(const SpmdChoices& choices, const std::vecto
   sharding.devices = names(devices);
   sharding.shares = std::move(shares);
   sharding.micro_batches = question_->micro_batches;
+  sharding.turns = question_->turns;
   choices.problem.apply(choice, sharding);
   return sharding;
 }

@@ -36,11 +36,14 @@ struct SpmdQuestion {
   /// Splits that are known to be good, as samples of `devices`: searched beside the others.
   std::vector<std::vector<double>> shares;
   std::int64_t micro_batches = 1;  ///< of a step, one after the other
+  std::int64_t turns = 1;          ///< of these, how many take turns; divides them
   /// Of a plan that is known: what takes longer is not searched.
   Seconds known_step{std::numeric_limits<double>::infinity()};
   /// A larger lower bound is of no use.
   Seconds enough_bound{std::numeric_limits<double>::infinity()};
   Deadline deadline;  ///< of the search
+  /// Plans may have larger buckets than the lowering's, up to this: the bound holds for them, too.
+  Bytes most_bucket_bytes{0};
   /// Of the graph, to search in its place: shardings are then of depths->searched, prices of all of
   /// the graph. Null: the graph itself.
   std::shared_ptr<const Depths> depths;
@@ -49,7 +52,8 @@ struct SpmdQuestion {
 };
 
 /// Of a step in more micro-batches than this, plans are priced by steps in so many and in one less:
-/// the program repeats itself, so time and memory go on in a line.
+/// the program repeats itself, so time and memory go on in a line. Where micro-batches take turns,
+/// by once and twice as many as do.
 inline constexpr std::int64_t kPricedMicroBatches = 3;
 
 /// The ways of a graph and the choice among them.
@@ -101,7 +105,7 @@ class SpmdStudy {
   /// For even shares.
   const SpmdSpace& space() const { return choices_[0]->space; }
   ExchangeTimes& exchanges(const std::vector<DeviceId>& devices);
-  /// Of all of the graph, in one micro-batch; itself if it is that.
+  /// Of all of the graph, in one micro-batch unless they take turns; itself if it is that.
   Result<SpmdStudy*> whole();
   SpmdPrices prices(const SpmdSpace& space, const std::vector<DeviceId>& devices,
                     std::vector<double> shares, Estimate estimate = Estimate::kUsual);
@@ -113,6 +117,7 @@ class SpmdStudy {
                            const std::vector<DeviceId>& devices, std::vector<double> shares) const;
 
  private:
+  void count_once(SpmdSpace& space) const;
   Result<Programs> find_programs(const graph::ShortGraph* shortened) const;
   WholeStep find_whole_step(const DeviceKind& kind, Estimate estimate);
   std::vector<std::string> names(const std::vector<DeviceId>& devices) const;

@@ -12,10 +12,11 @@ using graph::Form;
 using graph::FormKind;
 
 WaysTaken::WaysTaken(const graph::Graph& graph, const SpmdSpace& space, const BoundTerms& terms,
-                     SpmdPrices& prices, const synth::Sharding& sharding, int states)
-    : batch_(space.global_batch), exchange_(kBounds, 0.0) {
+                     SpmdPrices& prices, const synth::Sharding& sharding,
+                     const SpmdObjective& objective)
+    : batch_(space.global_batch), once_(objective.once), exchange_(kBounds, 0.0) {
   add_operators(graph, space, terms, prices, sharding);
-  add_updates(graph, space, prices, sharding, states);
+  add_updates(graph, space, prices, sharding, objective.states);
   add_changes(graph, space, terms, prices, sharding);
 }
 
@@ -24,13 +25,15 @@ void WaysTaken::add_exchange(unsigned bounds, double seconds) {
     if (bounds >> b & 1) exchange_[b] += seconds;
 }
 
-void WaysTaken::add_work(unsigned bounds, std::int64_t extent, const std::vector<PartTime>& times) {
+void WaysTaken::add_work(unsigned bounds, std::int64_t extent, std::vector<PartTime> times,
+                         double count) {
   if (bounds == 0) return;
+  for (PartTime& each : times) each = {count * each.whole, count * each.fixed, count * each.least};
   const auto known = std::find_if(works_.begin(), works_.end(), [&](const Work& work) {
     return work.bounds == bounds && work.extent == extent;
   });
   if (known == works_.end()) {
-    works_.push_back({times, extent, bounds});
+    works_.push_back({std::move(times), extent, bounds});
     return;
   }
   for (std::size_t c = 0; c < times.size(); ++c) {
@@ -40,10 +43,10 @@ void WaysTaken::add_work(unsigned bounds, std::int64_t extent, const std::vector
   }
 }
 
-void WaysTaken::add_whole(unsigned bounds, const std::vector<double>& seconds) {
+void WaysTaken::add_whole(unsigned bounds, const std::vector<double>& seconds, double count) {
   std::vector<PartTime> times;
   for (const double each : seconds) times.push_back({each, 0, 0});
-  add_work(bounds, 0, times);
+  add_work(bounds, 0, std::move(times), count);
 }
 
 void WaysTaken::add_operators(const graph::Graph& graph, const SpmdSpace& space,
@@ -53,9 +56,10 @@ void WaysTaken::add_operators(const graph::Graph& graph, const SpmdSpace& space,
     if (!space.is_needed[i]) continue;
     const OpId op(static_cast<std::int64_t>(i));
     const graph::Strategy& way = sharding.ops[i];
-    add_exchange(terms.inner[i], prices.inner_exchanges(op, way));
+    const double count = space.op_count[i];
+    add_exchange(terms.inner[i], count * prices.inner_exchanges(op, way));
     add_work(terms.compute[i], way.factor < 0 ? 0 : extent_of(space, op, way),
-             prices.part_times(op, way));
+             prices.part_times(op, way), count);
   }
 }
 
@@ -68,7 +72,8 @@ void WaysTaken::add_updates(const graph::Graph& graph, const SpmdSpace& space, S
     std::vector<PartTime> times;
     for (const double whole : prices.update(id, graph::kWholeForm, states))
       times.push_back({whole, 0, 0});
-    add_work(kBusy | kBefore | kWork, kept.kind == FormKind::kWhole ? 0 : kept.extent, times);
+    add_work(kBusy | kBefore | kWork, kept.kind == FormKind::kWhole ? 0 : kept.extent,
+             std::move(times), once_);
   }
 }
 
@@ -86,10 +91,13 @@ void WaysTaken::add_changes(const graph::Graph& graph, const SpmdSpace& space,
   for (const FormChange& each : find_changes(graph, space, sharding)) {
     const std::size_t v = each.value.index();
     const LeastChange& change = change_to(each.value, each.to, each.reader.op.is_none());
-    add_exchange(terms.lanes[v], change.exchange);
-    add_whole(terms.copies[v], change.whole);
+    const bool is_once =
+        each.reader.op.is_none() || graph.value(each.value).role == graph::ValueRole::kParameter;
+    const double count = space.value_count[v] * (is_once ? once_ : 1);
+    add_exchange(terms.lanes[v], count * change.exchange);
+    add_whole(terms.copies[v], change.whole, count);
     for (const LeastChange::Parts& parts : change.parts)
-      add_work(terms.copies[v], parts.extent, parts.times);
+      add_work(terms.copies[v], parts.extent, parts.times, count);
   }
   for (const BoundTerms::Change& change : terms.changes) {
     double least = std::numeric_limits<double>::infinity();
@@ -99,7 +107,7 @@ void WaysTaken::add_changes(const graph::Graph& graph, const SpmdSpace& space,
           sharding.ops[reader.op.index()].operands[static_cast<std::size_t>(reader.operand)];
       least = std::min(least, change_to(change.value, form, false).exchange);
     }
-    add_exchange(change.bounds, least);
+    add_exchange(change.bounds, space.value_count[change.value.index()] * least);
   }
 }
 

@@ -16,10 +16,9 @@ namespace motley::search {
 /// are counted as they are made.
 class WaysTaken {
  public:
-  /// Keeps nothing of what it is given. `states`: tensors that the optimizer keeps beside a
-  /// parameter.
+  /// Keeps nothing of what it is given. Of the objective: what a step has once, and the states.
   WaysTaken(const graph::Graph& graph, const SpmdSpace& space, const BoundTerms& terms,
-            SpmdPrices& prices, const synth::Sharding& sharding, int states);
+            SpmdPrices& prices, const synth::Sharding& sharding, const SpmdObjective& objective);
   /// `kinds`: by class of the prices.
   std::vector<double> by_bound(const std::vector<BoundedKind>& kinds) const;
 
@@ -30,8 +29,9 @@ class WaysTaken {
     std::int64_t extent = 0;      // that is split; 0: whole on each device
     unsigned bounds = 0;
   };
-  void add_work(unsigned bounds, std::int64_t extent, const std::vector<PartTime>& times);
-  void add_whole(unsigned bounds, const std::vector<double>& seconds);
+  /// `count`: how often, of a micro-batch.
+  void add_work(unsigned bounds, std::int64_t extent, std::vector<PartTime> times, double count);
+  void add_whole(unsigned bounds, const std::vector<double>& seconds, double count);
   void add_operators(const graph::Graph& graph, const SpmdSpace& space, const BoundTerms& terms,
                      SpmdPrices& prices, const synth::Sharding& sharding);
   void add_updates(const graph::Graph& graph, const SpmdSpace& space, SpmdPrices& prices,
@@ -41,6 +41,7 @@ class WaysTaken {
   void add_exchange(unsigned bounds, double seconds);
 
   std::int64_t batch_ = 0;
+  double once_ = 1;               // of a micro-batch
   std::vector<double> exchange_;  // by bound
   std::vector<Work> works_;
 };

@@ -33,7 +33,7 @@ TEST_F(WaysTakenTest, IsAboutWhatTheTablesSay) {
     const TableSolution solution = problem.solve(problem.costs(prices, objective));
     synth::Sharding sharding;
     problem.apply(solution.choice, sharding);
-    const WaysTaken taken(model_.graph, space, terms, prices, sharding, 0);
+    const WaysTaken taken(model_.graph, space, terms, prices, sharding, {});
     const std::vector<double> by_bound = taken.by_bound(objective.kinds);
     double mean = 0;
     for (std::size_t b = 0; b < kBounds; ++b) mean += objective.bounds[b] * by_bound[b];

@@ -7,6 +7,7 @@
 
 #include "motley/graph/reach.h"
 #include "motley/graph/work.h"
+#include "motley/synth/step/turns.h"
 
 namespace motley::synth {
 namespace {
@@ -296,9 +297,11 @@ Schedule keep_order(const graph::Graph& graph, const std::vector<OpNeeds>& ops,
 
 Schedule make_schedule(const graph::Graph& graph, const graph::Sizes& sizes,
                        const std::vector<OpNeeds>& ops,
-                       const std::vector<std::optional<Exchange>>& outputs, Bytes bucket_bytes) {
+                       const std::vector<std::optional<Exchange>>& outputs,
+                       const ScheduleOptions& options) {
   Schedule schedule = empty_schedule(graph);
   order_operators(graph, ops, schedule);
+  take_turns(graph, ops, options.turns, schedule.early, schedule.order);
   double bucketed = 0;
   for (std::size_t o = 0; o < outputs.size(); ++o)
     if (outputs[o])
@@ -308,7 +311,8 @@ Schedule make_schedule(const graph::Graph& graph, const graph::Sizes& sizes,
   PutOff(graph, sizes, ops, flops, schedule.order)
       .run({schedule.early, schedule.order.size()}, bucketed);
   find_in_place(graph, ops, schedule);
-  schedule.buckets = fill_buckets(graph, find_items(graph, outputs, schedule), bucket_bytes);
+  schedule.buckets =
+      fill_buckets(graph, find_items(graph, outputs, schedule), options.bucket_bytes);
   delay_stop(schedule);
   return schedule;
 }

@@ -52,6 +52,7 @@ struct OpNeeds {
   bool counts_labels = false;   ///< a mean loss, whose labels are counted over all devices
   /// Operands that other operators give and that must be exchanged before it reads them.
   std::vector<ValueId> exchanged;
+  std::int64_t micro_batch = 0;  ///< whose operator it is
 };
 
 /// What is emitted in which order; the same for all devices of a group.
@@ -96,11 +97,17 @@ Schedule keep_order(const graph::Graph& graph, const std::vector<OpNeeds>& ops,
 /// exchange overlaps with the forward pass; before an operator that waits for an exchange come
 /// those of the last ones that nothing but outputs depends on (gradients of parameters), so that
 /// they hide it; outputs that others wait for are put into buckets in
-/// the order in which they become ready. `ops` by operator; `outputs` by output: how it is
+/// the order in which they become ready. Micro-batches take turns first, if any do (turns.h).
+/// `ops` by operator; `outputs` by output: how it is
 /// exchanged in a bucket; empty: not at all, or by itself. `sizes` need not be known where `ops`
 /// have no operands exchanged. O(graph).
+struct ScheduleOptions {
+  Bytes bucket_bytes;
+  std::int64_t turns = 1;  ///< micro-batches under way at a time (plan::Replica)
+};
 Schedule make_schedule(const graph::Graph& graph, const graph::Sizes& sizes,
                        const std::vector<OpNeeds>& ops,
-                       const std::vector<std::optional<Exchange>>& outputs, Bytes bucket_bytes);
+                       const std::vector<std::optional<Exchange>>& outputs,
+                       const ScheduleOptions& options);
 
 }  // namespace motley::synth

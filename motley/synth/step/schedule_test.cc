@@ -50,7 +50,7 @@ Schedule schedule_of(const graph::Graph& graph, std::int64_t batch, bool is_exch
   std::vector<OpNeeds> needs(graph.ops.size());
   if (is_exchanged) needs[9].exchanged = {ValueId(12)};  // between the layers, backwards
   const std::vector<std::optional<Exchange>> outputs(3, Exchange::kAllReduce);
-  return make_schedule(graph, {{"batch", batch}}, needs, outputs, Bytes(1));
+  return make_schedule(graph, {{"batch", batch}}, needs, outputs, {Bytes(1)});
 }
 
 TEST(Schedule, GradientsOfParametersHideAnExchange) {
@@ -173,7 +173,7 @@ std::vector<OpNeeds> sums_of_inputs(const graph::Graph& graph) {
 TEST(Schedule, SumsOfInputsGoFirst) {
   const graph::Graph graph = scaled_by_sums();
   const Schedule schedule = make_schedule(graph, {{"batch", 8}}, sums_of_inputs(graph),
-                                          {Exchange::kAllReduce, std::nullopt}, Bytes(1));
+                                          {Exchange::kAllReduce, std::nullopt}, {Bytes(1)});
   EXPECT_THAT(order_of(schedule, graph), ElementsAre(3, 2, 4, 5, 6));
   EXPECT_EQ(schedule.early, 1u);
   EXPECT_TRUE(schedule.summed[3] != 0);
@@ -186,7 +186,7 @@ TEST(Schedule, SumsOfActivationsDoNotGoFirst) {
   std::vector<OpNeeds> needs(graph.ops.size());
   needs[4].summed = {ValueId(5)};
   const Schedule schedule =
-      make_schedule(graph, {{"batch", 8}}, needs, {std::nullopt, std::nullopt}, Bytes(1));
+      make_schedule(graph, {{"batch", 8}}, needs, {std::nullopt, std::nullopt}, {Bytes(1)});
   EXPECT_THAT(order_of(schedule, graph), ElementsAre(2, 3, 4, 5, 6));
   EXPECT_EQ(schedule.early, 0u);
   EXPECT_THAT(schedule.direct, ElementsAre(0));
@@ -214,7 +214,7 @@ TEST(Schedule, ASumMayOverwriteWhatNobodyElseReads) {
   needs[5].summed = {ValueId(3)};
   const auto in_place = [&] {
     const std::vector<std::optional<Exchange>> outputs(graph->outputs.size());
-    return make_schedule(*graph, {{"batch", 8}}, needs, outputs, Bytes(1)).in_place;
+    return make_schedule(*graph, {{"batch", 8}}, needs, outputs, {Bytes(1)}).in_place;
   };
   const std::vector<char> found = in_place();
   EXPECT_TRUE(found[1] == 0);
@@ -231,10 +231,10 @@ TEST(Schedule, AWishToStopThatTravelsAloneGoesLast) {
   const graph::Graph graph = scaled_by_sums();
   const std::vector<OpNeeds> needs(graph.ops.size());
   const Schedule with_loss =
-      make_schedule(graph, {{"batch", 8}}, needs, {Exchange::kAllReduce, std::nullopt}, Bytes(1));
+      make_schedule(graph, {{"batch", 8}}, needs, {Exchange::kAllReduce, std::nullopt}, {Bytes(1)});
   EXPECT_THAT(texts_of(with_loss.buckets), ElementsAre("stop+0@4"));
   const Schedule alone = make_schedule(graph, {{"batch", 8}}, needs,
-                                       {Exchange::kReduceScatter, std::nullopt}, Bytes(1));
+                                       {Exchange::kReduceScatter, std::nullopt}, {Bytes(1)});
   EXPECT_THAT(texts_of(alone.buckets), ElementsAre("stop@4", "0@4"));
 }
 
@@ -265,7 +265,7 @@ TEST(Schedule, LabelsAreCountedFirstWhereInputsSayThemAll) {
   const auto counts = [](const graph::Graph& graph) {
     std::vector<OpNeeds> needs(graph.ops.size());
     needs[1].counts_labels = true;
-    return make_schedule(graph, {{"batch", 8}}, needs, {Exchange::kAllReduce}, Bytes(1))
+    return make_schedule(graph, {{"batch", 8}}, needs, {Exchange::kAllReduce}, {Bytes(1)})
         .early_counts;
   };
   EXPECT_THAT(counts(mean_loss("constant %2: f32[4] \"c\"\n")), ElementsAre(OpId(1)));

@@ -49,11 +49,12 @@ class StepPlanner {
       return;
     }
     find_uses();
-    step_.schedule = step_.part != nullptr
-                         ? keep_order(graph_, find_needs(), find_output_needs(),
-                                      step_.options.bucket_bytes, find_tasks())
-                         : make_schedule(graph_, {{"batch", kUsualBatch}}, find_needs(),
-                                         find_output_needs(), step_.options.bucket_bytes);
+    step_.schedule =
+        step_.part != nullptr
+            ? keep_order(graph_, find_needs(), find_output_needs(), step_.options.bucket_bytes,
+                         find_tasks())
+            : make_schedule(graph_, {{"batch", kUsualBatch}}, find_needs(), find_output_needs(),
+                            {step_.options.bucket_bytes, sharding_.turns});
     find_wanted();
     find_gathers();
     if (step_.part != nullptr) find_last_exchange();
@@ -114,6 +115,7 @@ class StepPlanner {
     std::vector<OpNeeds> needs(graph_.ops.size());
     for (std::size_t i = 0; i < needs.size(); ++i) {
       needs[i].counts_labels = counts_labels(i);
+      if (step_.copies != nullptr) needs[i].micro_batch = (*step_.copies)[i].micro_batch;
       const std::vector<Use>& uses = uses_[i];
       for (const Use& use : uses) {
         const bool sums_always = std::all_of(uses.begin(), uses.end(), [&](const Use& other) {

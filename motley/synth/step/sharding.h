@@ -25,6 +25,7 @@ struct Sharding {
   std::vector<double> shares;        ///< by rank, >= 0, not all 0
   std::int64_t batch = 0;            ///< samples of a micro-batch, for which operators are split
   std::int64_t micro_batches = 1;    ///< of a step, one after the other
+  std::int64_t turns = 1;            ///< of these, how many take turns (plan::Replica)
   std::vector<graph::Strategy> ops;  ///< by operator
   std::vector<graph::Form> sources;  ///< by value: how parameters are kept, whole or sharded;
                                      ///< inputs are cut by samples, all else is whole

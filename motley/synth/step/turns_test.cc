@@ -1,0 +1,80 @@
+#include "motley/synth/step/turns.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "motley/graph/graph_text.h"
+
+namespace motley::synth {
+namespace {
+
+using ::testing::ElementsAre;
+
+/// Three layers of two micro-batches (of x and of y), one after the other; the last operators add
+/// up what both give. Values are numbered as operators + 2.
+graph::Graph two_micro_batches() {
+  std::string text =
+      "motley.graph/1\nname \"two\"\nsize batch 1 64\n"
+      "input %0: f32[batch] \"x\"\ninput %1: f32[batch] \"y\"\n";
+  for (const int first : {2, 6})
+    for (int layer = 0; layer < 4; ++layer)
+      text += fmt::format("op %{}: f32[batch] = aten::relu(%{}) fwd \"\"\n", first + layer,
+                          layer == 0 ? (first == 2 ? 0 : 1) : first + layer - 1);
+  text += "op %10: f32[batch] = aten::add.Tensor(%5, %9, 1) fwd \"\"\noutput extra %10\n";
+  auto graph = graph::parse_graph(text, "two");
+  EXPECT_TRUE(graph) << graph.error().message;
+  return *std::move(graph);
+}
+
+class TurnsTest : public ::testing::Test {
+ protected:
+  /// The values that operators make, in order; of some the reader waits for an exchange.
+  std::vector<std::int64_t> order(std::int64_t turns, const std::vector<std::int64_t>& exchanged,
+                                  std::size_t early = 0) {
+    std::vector<OpNeeds> needs(graph_.ops.size());
+    std::vector<OpId> order;
+    for (std::size_t i = 0; i < needs.size(); ++i) {
+      needs[i].micro_batch = i < 4 ? 0 : 1;
+      graph::for_each_value(graph_.ops[i].arguments, [&](ValueId value) {
+        if (std::find(exchanged.begin(), exchanged.end(), value.value) != exchanged.end())
+          needs[i].exchanged.push_back(value);
+      });
+      order.emplace_back(static_cast<std::int64_t>(i));
+    }
+    take_turns(graph_, needs, turns, early, order);
+    std::vector<std::int64_t> values;
+    for (const OpId op : order) values.push_back(graph_.op(op).outputs[0].value);
+    return values;
+  }
+
+  const graph::Graph graph_ = two_micro_batches();
+};
+
+TEST_F(TurnsTest, TheOtherOneComputesWhileOneWaits) {
+  EXPECT_THAT(order(2, {2, 4, 6, 8}), ElementsAre(2, 6, 3, 4, 7, 8, 5, 9, 10));
+}
+
+TEST_F(TurnsTest, OneByOneKeepsTheOrder) {
+  EXPECT_THAT(order(1, {2, 4, 6, 8}), ElementsAre(2, 3, 4, 5, 6, 7, 8, 9, 10));
+}
+
+TEST_F(TurnsTest, WithoutExchangesThereIsNothingToTakeTurnsFor) {
+  EXPECT_THAT(order(2, {}), ElementsAre(2, 3, 4, 5, 6, 7, 8, 9, 10));
+}
+
+// The second micro-batch never waits: it has its only turn while the first one does.
+TEST_F(TurnsTest, WhoHasEndedHasNoTurn) {
+  EXPECT_THAT(order(2, {3, 4}), ElementsAre(2, 3, 6, 7, 8, 9, 4, 5, 10));
+}
+
+TEST_F(TurnsTest, WhatPreparesStaysInFront) {
+  EXPECT_THAT(order(2, {2, 4, 6, 8}, 3), ElementsAre(2, 3, 4, 5, 6, 7, 8, 9, 10));
+}
+
+}  // namespace
+}  // namespace motley::synth
