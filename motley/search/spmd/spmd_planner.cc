@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -232,17 +233,19 @@ Result<void> try_turns(const PlannerInputs& inputs, const Problem& problem, bool
   SpmdAnswer& known = found.best->answer;
   SpmdQuestion question = found.best->question;
   if (may_go_on) question.micro_batches *= kTurns;
-  if (known.was_ended || exposed(*known.best) < kLeastGain * known.best->step.value ||
-      question.micro_batches % kTurns != 0 || question.global_batch % question.micro_batches != 0)
+  // Nothing was found that takes less than a plan that is known: what it waits for was not seen.
+  const bool may_gain = !known.best || exposed(*known.best) >= kLeastGain * known.best->step.value;
+  if (known.was_ended || !may_gain || question.micro_batches % kTurns != 0 ||
+      question.global_batch % question.micro_batches != 0)
     return {};
   question.turns = kTurns;
   question.lowering.bucket_bytes = problem.bucket_bytes;
-  question.known_step = std::min(question.known_step, found.price.step);
+  if (known.best) question.known_step = std::min(question.known_step, found.price.step);
   auto next = inquire(SpmdMethod::kSpmd, question);
   if (!next && next.error().code == "synth.accumulation")
     return {};  // it needs all samples at once
   if (!next) return tl::make_unexpected(next.error());
-  Seconds step = found.price.step;
+  Seconds step = question.known_step;
   std::optional<plan::Price> price;
   if ((*next)->answer.best) {
     MOTLEY_ASSIGN(price, price_best(SpmdMethod::kSpmd, inputs, problem, *next));
@@ -275,7 +278,12 @@ Result<Inquiries> search(SpmdMethod method, const PlannerInputs& inputs, const P
     SpmdQuestion onwards = question;
     onwards.micro_batches = found.best->question.micro_batches;
     if (may_go_on) MOTLEY_RETURN_IF_ERROR(search_on(method, std::move(onwards), found));
-    if (!found.best->answer.best) return found;
+    if (!found.best->answer.best) {
+      const bool is_known = std::isfinite(question.known_step.value);
+      if (method == SpmdMethod::kSpmd && is_known && !found.best->answer.nearest)
+        MOTLEY_RETURN_IF_ERROR(try_turns(inputs, problem, may_go_on, found));
+      return found;
+    }
     MOTLEY_ASSIGN(found.price, price_best(method, inputs, problem, found.best));
     SpmdAnswer& answer = found.best->answer;
     if (answer.best->fits()) {
