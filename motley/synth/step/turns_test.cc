@@ -25,7 +25,9 @@ graph::Graph two_micro_batches() {
     for (int layer = 0; layer < 4; ++layer)
       text += fmt::format("op %{}: f32[batch] = aten::relu(%{}) fwd \"\"\n", first + layer,
                           layer == 0 ? (first == 2 ? 0 : 1) : first + layer - 1);
-  text += "op %10: f32[batch] = aten::add.Tensor(%5, %9, 1) fwd \"\"\noutput extra %10\n";
+  text +=
+      "op %10: f32[batch] = aten::add.Tensor(%5, %9, 1) fwd \"\"\n"
+      "op %11: f32[] = aten::sum(%10, none) fwd \"\"\noutput loss %11\n";
   auto graph = graph::parse_graph(text, "two");
   EXPECT_TRUE(graph) << graph.error().message;
   return *std::move(graph);
@@ -56,24 +58,24 @@ class TurnsTest : public ::testing::Test {
 };
 
 TEST_F(TurnsTest, TheOtherOneComputesWhileOneWaits) {
-  EXPECT_THAT(order(2, {2, 4, 6, 8}), ElementsAre(2, 6, 3, 4, 7, 8, 5, 9, 10));
+  EXPECT_THAT(order(2, {2, 4, 6, 8}), ElementsAre(2, 6, 3, 4, 7, 8, 5, 9, 10, 11));
 }
 
 TEST_F(TurnsTest, OneByOneKeepsTheOrder) {
-  EXPECT_THAT(order(1, {2, 4, 6, 8}), ElementsAre(2, 3, 4, 5, 6, 7, 8, 9, 10));
+  EXPECT_THAT(order(1, {2, 4, 6, 8}), ElementsAre(2, 3, 4, 5, 6, 7, 8, 9, 10, 11));
 }
 
 TEST_F(TurnsTest, WithoutExchangesThereIsNothingToTakeTurnsFor) {
-  EXPECT_THAT(order(2, {}), ElementsAre(2, 3, 4, 5, 6, 7, 8, 9, 10));
+  EXPECT_THAT(order(2, {}), ElementsAre(2, 3, 4, 5, 6, 7, 8, 9, 10, 11));
 }
 
 // The second micro-batch never waits: it has its only turn while the first one does.
 TEST_F(TurnsTest, WhoHasEndedHasNoTurn) {
-  EXPECT_THAT(order(2, {3, 4}), ElementsAre(2, 3, 6, 7, 8, 9, 4, 5, 10));
+  EXPECT_THAT(order(2, {3, 4}), ElementsAre(2, 3, 6, 7, 8, 9, 4, 5, 10, 11));
 }
 
 TEST_F(TurnsTest, WhatPreparesStaysInFront) {
-  EXPECT_THAT(order(2, {2, 4, 6, 8}, 3), ElementsAre(2, 3, 4, 5, 6, 7, 8, 9, 10));
+  EXPECT_THAT(order(2, {2, 4, 6, 8}, 3), ElementsAre(2, 3, 4, 5, 6, 7, 8, 9, 10, 11));
 }
 
 }  // namespace
