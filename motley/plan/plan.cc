@@ -47,6 +47,8 @@ Json region_to_json(const Region& region, const cluster::Cluster& cluster) {
   json["parameters"] = Json::object();
   for (const KeptParameter& parameter : region.parameters)
     json["parameters"][parameter.name] = print_form(parameter.form);
+  for (const KeptParameter& parameter : region.parameters)
+    if (parameter.is_gathered_again) json["gather_again"].push_back(parameter.name);
   if (region.exchanges.empty()) return json;
   json["exchanges"] = Json::array();
   for (const ExchangeWay& way : region.exchanges)
@@ -125,6 +127,21 @@ Result<std::vector<KeptParameter>> read_parameters(JsonObject& object) {
     parameters.push_back({name, *form});
   }
   return parameters;
+}
+
+/// None where the key is not there.
+Result<void> read_gathered_again(JsonObject& object, std::vector<KeptParameter>& parameters) {
+  if (!object.has("gather_again")) return {};
+  MOTLEY_ASSIGN(const Json* list, read_list(object, "gather_again"));
+  for (const Json& name : *list) {
+    const auto kept = std::find_if(parameters.begin(), parameters.end(), [&](const auto& each) {
+      return name.is_string() && each.name == name.template get_ref<const std::string&>();
+    });
+    if (kept == parameters.end() || std::exchange(kept->is_gathered_again, true))
+      return bad_value(fmt::format("{}: key 'gather_again'", object.where()), name,
+                       "names of 'parameters', each once");
+  }
+  return {};
 }
 
 Result<std::vector<ExchangeWay>> read_exchanges(JsonObject& object) {
@@ -209,6 +226,7 @@ Result<Region> region_from_json(const Json& json, const std::string& where,
   if (object.has("operators")) {
     MOTLEY_ASSIGN(region.operators, read_operators(object));
     MOTLEY_ASSIGN(region.parameters, read_parameters(object));
+    MOTLEY_RETURN_IF_ERROR(read_gathered_again(object, region.parameters));
     MOTLEY_ASSIGN(region.exchanges, read_exchanges(object));
   }
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());

@@ -130,7 +130,8 @@ RC_GTEST_PROP(Plan, ParseInvertsPrint, ()) {
       }
       for (int o = *rc::gen::inRange(0, 3); o > 0; --o) region.operators.push_back(random_split());
       for (int p = *rc::gen::inRange(0, 3); p > 0 && !region.operators.empty(); --p)
-        region.parameters.push_back({fmt::format("w{}", p), random_form()});
+        region.parameters.push_back(
+            {fmt::format("w{}", p), random_form(), *rc::gen::arbitrary<bool>()});
       for (int e = *rc::gen::inRange(0, 3); e > 0 && !region.operators.empty(); --e)
         region.exchanges.push_back({fmt::format("op{}", e), Bytes(*rc::gen::inRange(0, 99)),
                                     *rc::gen::inRange(1, 99),
@@ -225,6 +226,24 @@ TEST(PlanParse, WholeMessagesOfARegion) {
             "'grouped' or 'hierarchical'");
   EXPECT_EQ(message("\"parameters\": {", "\"parameters\": 1, \"x\": {"),
             "p: replica 0: region 0: key 'parameters': wanted an object");
+  const std::string names = ", wanted names of 'parameters', each once";
+  const auto again = [&](const std::string& list) {
+    return message("\"parameters\": {", "\"gather_again\": " + list + ", \"parameters\": {");
+  };
+  EXPECT_EQ(again("1"), "p: replica 0: region 0: key 'gather_again': wanted a list");
+  EXPECT_EQ(again("[\"fc\"]"), "p: replica 0: region 0: key 'gather_again': found \"fc\"" + names);
+  EXPECT_EQ(again("[\"fc.bias\", \"fc.bias\"]"),
+            "p: replica 0: region 0: key 'gather_again': found \"fc.bias\"" + names);
+}
+
+TEST(PlanText, ParametersGatheredAgainReadBack) {
+  Plan plan = one_region(lab());
+  plan.replicas[0].regions[0].parameters[1].is_gathered_again = true;
+  const std::string text = print_plan(plan, lab());
+  EXPECT_THAT(text, ::testing::ContainsRegex("\"gather_again\": .\n *\"fc.weight\"\n"));
+  const auto parsed = parse_plan(text, "plan.json", lab());
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_EQ(*parsed, plan);
 }
 
 TEST(OperatorSplit, TextReadsBack) {

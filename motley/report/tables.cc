@@ -128,6 +128,14 @@ std::string again_lines(const plan::Plan& plan) {
         text += fmt::format(
             "  {}.{}: {} operators of the forward pass are done again in the backward pass\n", r, g,
             operators);
+      const std::vector<plan::KeptParameter>& kept = plan.replicas[r].regions[g].parameters;
+      const auto gathered = std::count_if(kept.begin(), kept.end(), [](const auto& parameter) {
+        return parameter.is_gathered_again;
+      });
+      if (gathered > 0)
+        text += fmt::format(
+            "  {}.{}: {} of {} parameters kept in parts are gathered again for each pass\n", r, g,
+            gathered, kept.size());
     }
   return text;
 }

@@ -103,7 +103,13 @@ class ModelStageCosts : public StageCosts {
   Result<synth::RuledSharding> split(const plan::Region& ways, std::int64_t micro_batch) const;
   const std::optional<program::Program>& lower(std::size_t unit, std::int64_t micro_batch) const;
   std::optional<LayerWorks> time(std::size_t unit, std::int64_t micro_batch) const;
-  LayerWorks spread(const program::DeviceProgram& program, const trace::Trace& trace) const;
+  LayerWorks spread(std::size_t unit, const program::DeviceProgram& program,
+                    const trace::Trace& trace) const;
+  bool gathers_again(std::size_t unit) const;
+  /// By operator: a step of the unit has it once.
+  const std::vector<char>& once(std::size_t unit) const {
+    return gathers_again(unit) ? once_gathering_ : once_;
+  }
 
   const PlannerInputs& inputs_;
   const graph::Graph& graph_;
@@ -117,6 +123,7 @@ class ModelStageCosts : public StageCosts {
   std::vector<StageUnit> units_;
   std::vector<plan::Region> ways_;                     // by unit, of the short graph
   std::vector<char> once_;                             // by operator: a step has it once
+  std::vector<char> once_gathering_;                   // the same where units gather again
   std::map<Recompute, std::vector<char>> done_again_;  // by operator (find_done_again)
   std::vector<Bytes> held_;                            // by unit
   std::vector<std::int64_t> micro_batches_;

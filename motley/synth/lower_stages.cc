@@ -161,13 +161,13 @@ class StageLowering {
 
   /// Names of those that several regions have.
   std::set<std::string> shared_parameters() const {
-    std::map<std::string, int> holders;
+    std::map<std::string, std::set<const StageGraph*>> holders;
     for (const StageGraph& stage : step_.stages)
       for (const ValueId id : values_with_role(stage.graph, graph::ValueRole::kParameter))
-        ++holders[stage.graph.value(id).name];
+        holders[stage.graph.value(id).name].insert(&stage);
     std::set<std::string> shared;
-    for (const auto& [name, count] : holders)
-      if (count > 1) shared.insert(name);
+    for (const auto& [name, stages] : holders)
+      if (stages.size() > 1) shared.insert(name);
     return shared;
   }
 
@@ -200,7 +200,7 @@ class StageLowering {
           const auto [known, is_new] = holders.try_emplace({name, rank}, s);
           const bool is_shared =
               step_.stages[s].ranks.size() > 1 || step_.stages[known->second].ranks.size() > 1;
-          if (!is_new && is_shared)
+          if (!is_new && known->second != s && is_shared)
             return usage_error(
                 "synth.unsupported",
                 fmt::format("{}: device {} has parameter '{}' in two regions, of which one is "
