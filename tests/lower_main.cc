@@ -124,8 +124,10 @@ Result<std::string> lower_model(const std::vector<std::string>& arguments) {
     if (arguments[i] == "own") plan.batch_norm_span = plan::BatchNormSpan::kMicroBatch;
     if (!arguments[i].starts_with("stages=")) continue;
     const search::StageRange range{&cluster, devices, plan.global_batch, 1, plan.batch_norm_span};
-    plan.replicas = search::draw_stages(
+    search::DrawnStages drawn = search::draw_stages(
         graph, range, static_cast<std::uint64_t>(find_integer(arguments[i].substr(7)).value_or(0)));
+    plan.replicas = std::move(drawn.replicas);
+    plan.state_shares = std::move(drawn.state_shares);
   }
   plan.cluster_hash = cluster::cluster_hash(cluster);
   MOTLEY_RETURN_IF_ERROR(plan::verify_plan(plan, plan.model_hash, cluster));

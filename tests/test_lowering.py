@@ -330,8 +330,8 @@ def _difference(found, wanted):
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("name", ["gpt_tied", "moe", "resnet", "vit"] if SLOW else ["gpt_tied"])
 def test_recipes_equal_pytorch(case, name, recipe):
-    """Gradients become parameters as in PyTorch's own loop: on one device, by samples, and with
-    operators split and parameters kept in parts."""
+    """Gradients become parameters as in PyTorch's own loop: on one device, by samples, with operators
+    split and parameters kept in parts, and with states shared by replicas that are cut differently."""
     case = case(name)
     optimizer, extra = RECIPES[recipe]
     plan = {"optimizer": OPTIMIZER | optimizer, "recipe": extra}
@@ -344,7 +344,11 @@ def test_recipes_equal_pytorch(case, name, recipe):
     option = "recipe=" + json.dumps(plan)
     tolerance = max(1e-5, 10 * moved)
     batch = len(case.inputs[0])
-    for split in [(str(batch),), (f"3,{batch - 4},1",), ("3,1,2", "sharded", "0", "kept", "512")]:
+    splits = [(str(batch),), (f"3,{batch - 4},1",), ("3,1,2", "sharded", "0", "kept", "512")]
+    shared = [(split, f"stages={seed}", "512") for seed in range(20) for split in ["2,3,1"]]
+    shared = [split for split in shared if '"state_shares"' in case.lower(*split, "plan")]
+    assert len(shared) > 3
+    for split in splits + shared[:4]:
         machines = case.run(*split, option)
         case.check(machines, loss, state, tolerance)
         if loop.norm is not None:

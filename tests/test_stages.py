@@ -42,15 +42,15 @@ def has_stages(plan):
     return any(len(replica["regions"]) > 1 for replica in plan["replicas"])
 
 
-def drawn_stages(motley, family, cluster, count):
-    """Seeds of which the planner `random` draws stages."""
+def drawn_stages(motley, family, cluster, count, is_wanted=has_stages):
+    """Seeds of which the planner `random` draws such stages."""
     seeds = []
     for seed in range(200):
         path = family.folder / "drawn.json"
         words = ["plan", "-m", family.path, "-C", cluster, "--global-batch", family.batch, "--planner", "random",
                  "--seed", seed, "--profile", "model", "-o", path]  # fmt: skip
         assert motley(*words).code == 0
-        if has_stages(json.loads(path.read_text())):
+        if is_wanted(json.loads(path.read_text())):
             seeds.append(seed)
         if len(seeds) == count:
             return seeds
@@ -72,10 +72,15 @@ def test_drawn_stages_equal_one_device(motley, profiled, cluster, environment, t
         assert loss < LIMIT and worst < LIMIT, (name, seed, loss, worst, where)
 
 
-def test_stages_go_on_under_another_plan(motley, profiled, cluster, environment, tmp_path):
-    """Adam's states are kept by the devices that have the parameters, and found by others."""
+def shares_states(plan):
+    return "state_shares" in plan and len(plan["replicas"]) > 1 and has_stages(plan)
+
+
+@pytest.mark.parametrize("is_wanted", [has_stages, shares_states])
+def test_stages_go_on_under_another_plan(motley, profiled, cluster, environment, tmp_path, is_wanted):
+    """Adam's states are kept by the devices that have the parameters, or shared over replicas, and found by others."""
     family = Family("gpt_tied", tmp_path, cluster, environment)
-    seed = drawn_stages(motley, family, cluster, 1)[0]
+    seed = drawn_stages(motley, family, cluster, 1, is_wanted)[0]
     flags = ["--optimizer", "adamw", "--eps", 1e-3, "--clip-norm", 0.5]
     whole = family.run("whole", seed, "--planner", "split", *flags)
     family.run("half", seed, "--planner", "random", *flags, steps=7)

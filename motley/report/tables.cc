@@ -118,6 +118,21 @@ std::string idle_line(const plan::PlanOutcome& outcome, const cluster::Cluster& 
   return text + "\n";
 }
 
+/// Who keeps states that replicas share: "a:0 25 %, b:0 75 %".
+std::string states_line(const plan::Plan& plan, const cluster::Cluster& cluster) {
+  constexpr std::size_t kMost = 8;
+  if (plan.state_shares.empty()) return "";
+  double all = 0;
+  for (const auto& [device, share] : plan.state_shares) all += share;
+  std::string text = "  states of parameters that several hold are shared:";
+  std::size_t named = 0;
+  for (const auto& [device, share] : plan.state_shares)
+    if (named++ < kMost)
+      text += fmt::format("{} {} {:.0f} %", named == 1 ? "" : ",", cluster.device(device).name,
+                          100 * share / all);
+  return text + (named > kMost ? fmt::format(" and {} more", named - kMost) : "") + "\n";
+}
+
 /// What is done again, stage by stage.
 std::string again_lines(const plan::Plan& plan) {
   std::string text;
@@ -201,7 +216,8 @@ std::string print_outcome(const plan::PlanOutcome& outcome, const cluster::Clust
   for (const DeviceId id : outcome.idle)
     rows.emplace_back(cluster.device(id).name, fmt::format("{:>8} {:>7}  idle", 0, "0%"));
   text += print_rows(rows);
-  return text + again_lines(*outcome.plan) + print_why(outcome);
+  return text + again_lines(*outcome.plan) + states_line(*outcome.plan, cluster) +
+         print_why(outcome);
 }
 
 std::string print_comparison(const RunFigures& predicted, const RunFigures& measured) {
