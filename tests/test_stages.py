@@ -246,6 +246,35 @@ def test_copies_gathered_again_take_less_memory(motley, profiled, cluster, envir
     assert peaks[1] < 0.9 * peaks[0], peaks
 
 
+class OneLayer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(200, 600)
+
+    def forward(self, x):
+        return self.fc(x).square().mean()
+
+
+def test_replicas_that_lack_memory_share_states(motley, profiled, environment, tmp_path):
+    """One layer, of which no device has room for Adam's states beside all else: replicas keep a part each."""
+    torch.manual_seed(0)
+    cluster = tmp_path / "small.toml"
+    cluster.write_text(THREE.format("2600KiB", "2600KiB", "2600KiB"))
+    one = Trained("one", (OneLayer(), (torch.randn(1200, 200),)), tmp_path, (cluster, environment))
+    one.batch = 600
+    plan = ["plan", "-m", one.path, "-C", cluster, "--global-batch", 600, "--profile", "model", "--optimizer", "adam"]
+    assert motley(*plan, "--planner", "split").code == 3
+    found = motley(*plan, "--planner", "stages")
+    assert found.code == 0 and "states of parameters that several hold are shared: a:0 " in found.stdout, found.stdout
+    flags = ["--optimizer", "adam", "--eps", 1e-3]
+    shared = one.run("shared", 3, "--planner", "stages", *flags, steps=6)
+    assert len(one.plan("shared")["state_shares"]) > 1
+    cluster.write_text(THREE.format("1GiB", "1GiB", "1GiB"))
+    whole = one.run("whole", 3, "--planner", "split", *flags, steps=6)
+    loss, worst, where = differences(shared, whole)
+    assert loss < LIMIT and worst < LIMIT, (loss, worst, where)
+
+
 ONE = """
 schema = "motley.cluster/1"
 name = "one"

@@ -200,7 +200,8 @@ std::string print_outcome(const plan::PlanOutcome& outcome, const cluster::Clust
   std::vector<std::pair<std::string, std::string>> rows;
   if (plan::has_stages(*outcome.plan)) {
     text += stage_table(outcome, cluster) + idle_line(outcome, cluster);
-    return text + again_lines(*outcome.plan) + print_why(outcome);
+    return text + again_lines(*outcome.plan) + states_line(*outcome.plan, cluster) +
+           print_why(outcome);
   }
   text += fmt::format("\n  {:<10} {:>8} {:>7}  {}\n", "device", "samples", "share", "peak memory");
   for (const auto& [id, samples] : plan::members(*outcome.plan)) {
@@ -216,8 +217,7 @@ std::string print_outcome(const plan::PlanOutcome& outcome, const cluster::Clust
   for (const DeviceId id : outcome.idle)
     rows.emplace_back(cluster.device(id).name, fmt::format("{:>8} {:>7}  idle", 0, "0%"));
   text += print_rows(rows);
-  return text + again_lines(*outcome.plan) + states_line(*outcome.plan, cluster) +
-         print_why(outcome);
+  return text + again_lines(*outcome.plan) + print_why(outcome);
 }
 
 std::string print_comparison(const RunFigures& predicted, const RunFigures& measured) {

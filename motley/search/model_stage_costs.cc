@@ -295,6 +295,23 @@ void ModelStageCosts::find_outputs() {
   }
 }
 
+std::vector<LayerBytes> ModelStageCosts::bytes(std::size_t unit) const {
+  std::vector<LayerBytes> bytes = bytes_of(unit, keeps_);
+  if (!are_states_shared_) return bytes;
+  const double parts = ways_[unit].parameters.empty() ? 1 : units_[unit].degree;
+  const double states = plan::count_states(problem_.recipe) / parts;
+  for (std::size_t l = 0; l < layers(); ++l)
+    bytes[l].states -= Bytes(std::llround(0.5 * states * parameter_bytes_[l]));
+  return bytes;
+}
+
+void ModelStageCosts::share_states() {
+  are_states_shared_ = true;
+  for (std::size_t pool = 0; pool < pools_.pools.size(); ++pool)
+    if (const auto& memory = problem_.cluster->device(pools_.devices[pool].front()).memory)
+      pools_.pools[pool].memory = *memory;
+}
+
 /// By the programs of the two smallest micro-batches that are simulated, and the line through them.
 const std::vector<LayerBytes>& ModelStageCosts::bytes_of(std::size_t unit, Recompute how) const {
   const auto [known, is_new] = bytes_.try_emplace({unit, how});

@@ -59,6 +59,7 @@ class StagePlanning {
       costs_.recompute(Recompute::kAll, Recompute::kAll);
       MOTLEY_RETURN_IF_ERROR(plan_in_rounds(kMemoryRounds));
     }
+    MOTLEY_RETURN_IF_ERROR(plan_shared_states());
     if (!outcome_.plan) outcome_.why.insert(outcome_.why.end(), refused_.begin(), refused_.end());
     MOTLEY_RETURN_IF_ERROR(keep_tied());
     MOTLEY_RETURN_IF_ERROR(put_weights_off());
@@ -92,6 +93,27 @@ class StagePlanning {
       for (const auto& [pool, part] : lacking_) costs_.take_memory(pool, part);
     }
     return {};
+  }
+
+  /// Where nothing fits, or something is done again to fit: replicas that fit if they share states.
+  Result<void> plan_shared_states() {
+    const bool saves =
+        !outcome_.plan ||
+        std::any_of(outcome_.plan->replicas.begin(), outcome_.plan->replicas.end(),
+                    [](const plan::Replica& replica) {
+                      return std::any_of(
+                          replica.regions.begin(), replica.regions.end(),
+                          [](const plan::Region& region) { return !region.recomputes.empty(); });
+                    });
+    if (!saves || plan::count_states(problem_.recipe) == 0 || problem_.devices.size() < 2 ||
+        problem_.devices.size() > kMostSharing || !problem_.stages.empty())
+      return {};
+    costs_.recompute(Recompute::kNothing, Recompute::kNothing);
+    costs_.share_states();
+    is_sharing_ = true;
+    const auto planned = plan_in_rounds(1);
+    is_sharing_ = false;
+    return planned;
   }
 
   /// However it is cut and shared: an operator's work is on some devices.
@@ -282,6 +304,7 @@ class StagePlanning {
   /// needs to fit; if it does not, notes what it lacks.
   Result<void> consider(const PricedStagePlan& found) {
     if (is_hopeless(found)) return {};
+    if (is_sharing_) return share_states(found);
     Again again = nothing_again(found.plan);
     std::map<DeviceId, Bytes> lacking;  // with nothing done again
     double step = found.price.step.value;
@@ -517,12 +540,13 @@ class StagePlanning {
   static std::string shape_text(const plan::Plan& plan) {
     std::vector<std::size_t> depths;
     for (const plan::Replica& replica : plan.replicas) depths.push_back(replica.regions.size());
+    const std::string states = plan.state_shares.empty() ? "" : ", states shared";
     std::sort(depths.rbegin(), depths.rend());
     const std::size_t count = depths.size();
     depths.erase(std::unique(depths.begin(), depths.end()), depths.end());
-    return fmt::format("{} replica{} of {} stage{}", count, count == 1 ? "" : "s",
-                       fmt::join(depths, " and "),
-                       depths == std::vector<std::size_t>{1} ? "" : "s");
+    return fmt::format("{} replica{} of {} stage{}{}", count, count == 1 ? "" : "s",
+                       fmt::join(depths, " and "), depths == std::vector<std::size_t>{1} ? "" : "s",
+                       states);
   }
 
   std::vector<std::vector<std::string>> name_stages(const StagePlan& plan) const {
@@ -552,6 +576,7 @@ class StagePlanning {
     Seconds step;
   };
   std::vector<Taken> taken_;               // that fit
+  bool is_sharing_ = false;                // are plans looked for that share states?
   bool is_best_ = false;                   // does the outcome have one of them?
   std::map<std::size_t, Beyond> beyond_;   // by pool
   std::optional<Taken> apart_;             // the best one with tied weights where they are read

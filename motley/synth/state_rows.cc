@@ -27,8 +27,7 @@ std::optional<std::vector<std::pair<std::int64_t, std::int64_t>>> share_rows(
     const double part = left > 0 ? holder.share / left : 0;
     left -= holder.share;
     const std::int64_t wanted = at + std::llround(part * static_cast<double>(extent - at));
-    const std::int64_t end =
-        std::min(holder.end, std::max({at, wanted, next}));
+    const std::int64_t end = std::min(holder.end, std::max({at, wanted, next}));
     if (holder.begin > at && end > at) return std::nullopt;
     owned[order[i]] = {at, std::max<std::int64_t>(0, end - at)};
     at = std::max(at, end);
