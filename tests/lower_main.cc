@@ -14,6 +14,7 @@
 // are samples of all of them. turns=N: of these, so many take turns. own: each has its own
 // statistics of batch norm. again=SEED: half of the operators of the forward pass, or with 0 all,
 // are done again in the backward pass.
+// regather=SEED: half of the parameters, or with 0 all, are gathered again for each pass.
 
 #include <fmt/format.h>
 
@@ -85,6 +86,10 @@ Result<std::string> lower_sharding(const graph::Graph& graph,
     if (arguments[i] == "own") options.batch_norm_span = plan::BatchNormSpan::kMicroBatch;
     if (arguments[i] == "kept") synth::keep_parameters_in_parts(graph, sharding);
     if (const auto bytes = find_integer(arguments[i])) options.bucket_bytes = Bytes(*bytes);
+    if (!arguments[i].starts_with("regather=")) continue;
+    SplitMix64 random(static_cast<std::uint64_t>(find_integer(arguments[i].substr(9)).value_or(0)));
+    for (const ValueId id : values_with_role(graph, graph::ValueRole::kParameter))
+      if (arguments[i] == "regather=0" || random.below(2) == 0) sharding.gathered_again.insert(id);
   }
   MOTLEY_ASSIGN(const program::Program program, synth::lower_sharded(graph, sharding, options));
   return program::print_program(program);
@@ -122,8 +127,10 @@ Result<std::string> lower_model(const std::vector<std::string>& arguments) {
     if (arguments[i] == "own") plan.batch_norm_span = plan::BatchNormSpan::kMicroBatch;
     if (!arguments[i].starts_with("stages=")) continue;
     const search::StageRange range{&cluster, devices, plan.global_batch, 1, plan.batch_norm_span};
-    plan.replicas = search::draw_stages(
+    search::DrawnStages drawn = search::draw_stages(
         graph, range, static_cast<std::uint64_t>(find_integer(arguments[i].substr(7)).value_or(0)));
+    plan.replicas = std::move(drawn.replicas);
+    plan.state_shares = std::move(drawn.state_shares);
   }
   plan.cluster_hash = cluster::cluster_hash(cluster);
   MOTLEY_RETURN_IF_ERROR(plan::verify_plan(plan, plan.model_hash, cluster));
@@ -141,9 +148,9 @@ int main(int argc, char** argv) {
     fmt::print(stderr,
                "usage: lower_tool MODEL SAMPLES,SAMPLES,... [local] [BUCKET_BYTES]\n"
                "       lower_tool MODEL SHARE,SHARE,... sharded SEED [kept] [micro=N [own]] "
-               "[again=SEED] [BUCKET_BYTES]\n"
+               "[again=SEED] [regather=SEED] [BUCKET_BYTES]\n"
                "       lower_tool MODEL SHARE,SHARE,... spread [kept] [micro=N [own]] [again=SEED] "
-               "[BUCKET_BYTES]\n");
+               "[regather=SEED] [BUCKET_BYTES]\n");
     return 2;
   }
   const auto text = lower_model(arguments);

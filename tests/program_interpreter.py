@@ -349,7 +349,7 @@ class Machine:
         return torch.stack([tensor.double().square().sum() for tensor in tensors])
 
     def gradient_factor(self, _, scaling, squares, most, growth, backoff, interval, initial):
-        scale = 1.0 if scaling is None else scaling[0].item()
+        scale = 1.0 if scaling is None else scaling[0].item() or initial  # in the first step
         norm = float(sum(each.sum() for each in squares)) ** 0.5 / scale
         factor = (1.0 if most is None else min(1.0, most / (norm + 1e-6))) / scale
         return [torch.tensor([each], dtype=torch.float64) for each in (factor, norm)]

@@ -298,6 +298,27 @@ def test_parameters_kept_in_parts_equal_one(case, name, shares, bucket_bytes):
         assert text.count("motley::reduce_scatter(") == 3  # one bucket, on three devices
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_parameters_gathered_again_equal_one(case, name):
+    """All parameters in parts, all or half of them gathered for each pass: by samples, split at random, with
+    operators done again, in micro-batches."""
+    case = case(name)
+    loss, state = case.eager()
+    case.check(case.run("3,1,2", "spread", "kept", "regather=0", "512"), loss, state)
+    case.check(case.run("3,0,3", "sharded", "1", "kept", "again=2", "regather=1", "512"), loss, state)
+    if not _is_together(name):
+        case.check(case.run("3,1,2", "sharded", "0", "kept", "micro=2", "again=0", "regather=0"), loss, state)
+    if name in NORMED:
+        case.check(case.run("3,0,3", "spread", "kept", "micro=3", "own", "regather=0"), *case.accumulated(3))
+
+
+def test_a_copy_gathered_again_is_gone_between_passes(case):
+    """Each layer's weight is whole in its forward pass and in its backward pass, and not between them."""
+    case = case("mlp")
+    once, twice = (case.lower("3,3", "spread", "kept", "1", *again) for again in ([], ["regather=0"]))
+    assert once.count("motley::all_gather") < twice.count("motley::all_gather") <= 2 * once.count("motley::all_gather")
+
+
 OPTIMIZER = {"kind": "sgd", "lr": 0.1, "momentum": 0.0, "nesterov": False, "weight_decay": 0.0,
              "beta1": 0.9, "beta2": 0.999, "eps": 1e-8}  # fmt: skip
 # Optimizer, recipe. In one step of Adam and its like an element whose gradient is nearly nothing
@@ -323,8 +344,8 @@ def _difference(found, wanted):
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("name", ["gpt_tied", "moe", "resnet", "vit"] if SLOW else ["gpt_tied"])
 def test_recipes_equal_pytorch(case, name, recipe):
-    """Gradients become parameters as in PyTorch's own loop: on one device, by samples, and with
-    operators split and parameters kept in parts."""
+    """Gradients become parameters as in PyTorch's own loop: on one device, by samples, with operators
+    split and parameters kept in parts, and with states shared by replicas that are cut differently."""
     case = case(name)
     optimizer, extra = RECIPES[recipe]
     plan = {"optimizer": OPTIMIZER | optimizer, "recipe": extra}
@@ -337,7 +358,11 @@ def test_recipes_equal_pytorch(case, name, recipe):
     option = "recipe=" + json.dumps(plan)
     tolerance = max(1e-5, 10 * moved)
     batch = len(case.inputs[0])
-    for split in [(str(batch),), (f"3,{batch - 4},1",), ("3,1,2", "sharded", "0", "kept", "512")]:
+    splits = [(str(batch),), (f"3,{batch - 4},1",), ("3,1,2", "sharded", "0", "kept", "512")]
+    shared = [(split, f"stages={seed}", "512") for seed in range(20) for split in ["2,3,1"]]
+    shared = [split for split in shared if '"state_shares"' in case.lower(*split, "plan")]
+    assert len(shared) > 3
+    for split in splits + shared[:4]:
         machines = case.run(*split, option)
         case.check(machines, loss, state, tolerance)
         if loop.norm is not None:

@@ -6,8 +6,11 @@ import re
 import sys
 
 import pytest
+import torch
 from conftest import SLOW
-from parity import LIMIT, NAMES, Family, differences
+from parity import LIMIT, NAMES, Family, Result, Trained, differences
+from safetensors.torch import load_file
+from torch import nn
 
 from motley.model_file import read_model_file
 
@@ -39,15 +42,15 @@ def has_stages(plan):
     return any(len(replica["regions"]) > 1 for replica in plan["replicas"])
 
 
-def drawn_stages(motley, family, cluster, count):
-    """Seeds of which the planner `random` draws stages."""
+def drawn_stages(motley, family, cluster, count, is_wanted=has_stages):
+    """Seeds of which the planner `random` draws such stages."""
     seeds = []
     for seed in range(200):
         path = family.folder / "drawn.json"
         words = ["plan", "-m", family.path, "-C", cluster, "--global-batch", family.batch, "--planner", "random",
                  "--seed", seed, "--profile", "model", "-o", path]  # fmt: skip
         assert motley(*words).code == 0
-        if has_stages(json.loads(path.read_text())):
+        if is_wanted(json.loads(path.read_text())):
             seeds.append(seed)
         if len(seeds) == count:
             return seeds
@@ -69,10 +72,15 @@ def test_drawn_stages_equal_one_device(motley, profiled, cluster, environment, t
         assert loss < LIMIT and worst < LIMIT, (name, seed, loss, worst, where)
 
 
-def test_stages_go_on_under_another_plan(motley, profiled, cluster, environment, tmp_path):
-    """Adam's states are kept by the devices that have the parameters, and found by others."""
+def shares_states(plan):
+    return "state_shares" in plan and len(plan["replicas"]) > 1 and has_stages(plan)
+
+
+@pytest.mark.parametrize("is_wanted", [has_stages, shares_states])
+def test_stages_go_on_under_another_plan(motley, profiled, cluster, environment, tmp_path, is_wanted):
+    """Adam's states are kept by the devices that have the parameters, or shared over replicas, and found by others."""
     family = Family("gpt_tied", tmp_path, cluster, environment)
-    seed = drawn_stages(motley, family, cluster, 1)[0]
+    seed = drawn_stages(motley, family, cluster, 1, is_wanted)[0]
     flags = ["--optimizer", "adamw", "--eps", 1e-3, "--clip-norm", 0.5]
     whole = family.run("whole", seed, "--planner", "split", *flags)
     family.run("half", seed, "--planner", "random", *flags, steps=7)
@@ -175,6 +183,96 @@ def test_a_tied_weight_is_one_stages(motley, profiled, environment, tmp_path):
     whole = family.run("whole", 3, "--planner", "split", *flags)
     loss, worst, where = differences(found, whole)
     assert loss < 1e-4 and worst < 1e-3, (loss, worst, where)  # Adam divides by what rounding moves
+
+
+class Deep(nn.Module):
+    """Of whose memory weights are most."""
+
+    def __init__(self, layers=12, width=160):
+        super().__init__()
+        self.layers = nn.Sequential(*[each for _ in range(layers) for each in (nn.Linear(width, width), nn.Tanh())])
+
+    def forward(self, x):
+        return self.layers(x).square().mean()
+
+
+def test_copies_gathered_again_take_less_memory(motley, profiled, cluster, environment, tmp_path):
+    """A plan that was drawn with parameters in parts, gathered once or for each pass: the second holds less, as is
+    predicted and measured, and both have one device's result."""
+    torch.manual_seed(0)
+    deep = Trained("deep", (Deep(), (torch.randn(40, 160),)), tmp_path, (cluster, environment))
+    path = deep.folder / "drawn.json"
+    words = ["-m", deep.path, "-C", cluster, "--profile", "model"]
+
+    def gather_again(plan, names):
+        region = plan["replicas"][0]["regions"][0]
+        region.pop("exchanges", None)
+        region.pop("gather_again", None)
+        path.write_text(json.dumps({**plan, "replicas": [{**plan["replicas"][0], "regions": [
+            {**region, **({"gather_again": names} if names else {})}]}]}))  # fmt: skip
+
+    def predicted():
+        lines = motley("simulate", *words, "--plan", path).stdout.splitlines()
+        return max(float(line.split()[-2]) for line in lines[:8] if line.endswith("MiB"))
+
+    for seed in range(200):
+        drawn = motley("plan", *words, "--global-batch", deep.batch, "--planner", "random", "--seed", seed,
+                       "--lr", deep.lr, "--bucket", "64KiB", "-o", path)  # fmt: skip
+        assert drawn.code == 0, drawn.stderr
+        plan = json.loads(path.read_text())
+        names = list(plan["replicas"][0]["regions"][0].get("parameters", {}))
+        if has_stages(plan) or len(plan["replicas"]) > 1 or len(names) < 10:
+            continue
+        gather_again(plan, [])
+        once = predicted()
+        gather_again(plan, names)
+        if predicted() < 0.9 * once:
+            break
+    else:
+        raise AssertionError("no drawn plan gathers much")
+    peaks = []
+    for again in ([], names):
+        gather_again(plan, again)
+        folder = deep.folder / f"run{len(again)}"
+        outcome = motley("run", *words, "--plan", path, "--data", deep.data, "--steps", deep.steps, "--run-dir", folder,
+                         "--python", sys.executable, "--json")  # fmt: skip
+        assert outcome.code == 0, outcome.stdout + outcome.stderr
+        for device in outcome.json["devices"]:
+            assert device["peak_bytes"] == pytest.approx(device["predicted_peak_bytes"], rel=0.03), device
+        peaks.append(max(device["peak_bytes"] for device in outcome.json["devices"]))
+        found = Result(outcome.json["losses"], load_file(folder / "model.safetensors"))
+        loss, worst, where = differences(found, deep.reference(0))
+        assert loss < LIMIT and worst < LIMIT, (again, loss, worst, where)
+    assert peaks[1] < 0.9 * peaks[0], peaks
+
+
+class OneLayer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(200, 600)
+
+    def forward(self, x):
+        return self.fc(x).square().mean()
+
+
+def test_replicas_that_lack_memory_share_states(motley, profiled, environment, tmp_path):
+    """One layer, of which no device has room for Adam's states beside all else: replicas keep a part each."""
+    torch.manual_seed(0)
+    cluster = tmp_path / "small.toml"
+    cluster.write_text(THREE.format("2600KiB", "2600KiB", "2600KiB"))
+    one = Trained("one", (OneLayer(), (torch.randn(1200, 200),)), tmp_path, (cluster, environment))
+    one.batch = 600
+    plan = ["plan", "-m", one.path, "-C", cluster, "--global-batch", 600, "--profile", "model", "--optimizer", "adam"]
+    assert motley(*plan, "--planner", "split").code == 3
+    found = motley(*plan, "--planner", "stages")
+    assert found.code == 0 and "states of parameters that several hold are shared: a:0 " in found.stdout, found.stdout
+    flags = ["--optimizer", "adam", "--eps", 1e-3]
+    shared = one.run("shared", 3, "--planner", "stages", *flags, steps=6)
+    assert len(one.plan("shared")["state_shares"]) > 1
+    cluster.write_text(THREE.format("1GiB", "1GiB", "1GiB"))
+    whole = one.run("whole", 3, "--planner", "split", *flags, steps=6)
+    loss, worst, where = differences(shared, whole)
+    assert loss < LIMIT and worst < LIMIT, (loss, worst, where)
 
 
 ONE = """

@@ -47,6 +47,8 @@ Json region_to_json(const Region& region, const cluster::Cluster& cluster) {
   json["parameters"] = Json::object();
   for (const KeptParameter& parameter : region.parameters)
     json["parameters"][parameter.name] = print_form(parameter.form);
+  for (const KeptParameter& parameter : region.parameters)
+    if (parameter.is_gathered_again) json["gather_again"].push_back(parameter.name);
   if (region.exchanges.empty()) return json;
   json["exchanges"] = Json::array();
   for (const ExchangeWay& way : region.exchanges)
@@ -126,6 +128,21 @@ Result<std::vector<KeptParameter>> read_parameters(JsonObject& object) {
     parameters.push_back({name, *form});
   }
   return parameters;
+}
+
+/// None where the key is not there.
+Result<void> read_gathered_again(JsonObject& object, std::vector<KeptParameter>& parameters) {
+  if (!object.has("gather_again")) return {};
+  MOTLEY_ASSIGN(const Json* list, read_list(object, "gather_again"));
+  for (const Json& name : *list) {
+    const auto kept = std::find_if(parameters.begin(), parameters.end(), [&](const auto& each) {
+      return name.is_string() && each.name == name.template get_ref<const std::string&>();
+    });
+    if (kept == parameters.end() || std::exchange(kept->is_gathered_again, true))
+      return bad_value(fmt::format("{}: key 'gather_again'", object.where()), name,
+                       "names of 'parameters', each once");
+  }
+  return {};
 }
 
 Result<std::vector<ExchangeWay>> read_exchanges(JsonObject& object) {
@@ -210,6 +227,7 @@ Result<Region> region_from_json(const Json& json, const std::string& where,
   if (object.has("operators")) {
     MOTLEY_ASSIGN(region.operators, read_operators(object));
     MOTLEY_ASSIGN(region.parameters, read_parameters(object));
+    MOTLEY_RETURN_IF_ERROR(read_gathered_again(object, region.parameters));
     MOTLEY_ASSIGN(region.exchanges, read_exchanges(object));
   }
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
@@ -267,6 +285,25 @@ Result<Updates> read_updates(JsonObject& object) {
   if (found) return found;
   return usage_error("plan.parse",
                      fmt::format("{}: key 'updates': {}", object.where(), found.error().message));
+}
+
+/// None where the key is not there.
+Result<std::map<DeviceId, double>> read_state_shares(JsonObject& object,
+                                                     const cluster::Cluster& cluster) {
+  std::map<DeviceId, double> shares;
+  if (!object.has("state_shares")) return shares;
+  MOTLEY_ASSIGN(const Json* json, object.member("state_shares"));
+  if (!json->is_object() || json->empty())
+    return bad_value(fmt::format("{}: key 'state_shares'", object.where()), *json,
+                     "devices with numbers");
+  for (const auto& [name, share] : json->items()) {
+    MOTLEY_ASSIGN(const DeviceId device, read_device(Json(name), object.where(), cluster));
+    if (!share.is_number())
+      return bad_value(fmt::format("{}: key 'state_shares': device {}", object.where(), name),
+                       share, "a number");
+    shares[device] = share.get<double>();
+  }
+  return shares;
 }
 
 Result<void> read_schema(JsonObject& object) {
@@ -473,6 +510,7 @@ std::vector<Stretch> find_stretches(const Replica& replica, std::int64_t first) 
 }
 
 bool has_stages(const Plan& plan) {
+  if (!plan.state_shares.empty()) return true;
   const std::int64_t times = plan.replicas.front().micro_batches;
   return std::any_of(plan.replicas.begin(), plan.replicas.end(), [&](const Replica& replica) {
     return replica.regions.size() > 1 || replica.micro_batches != times ||
@@ -530,6 +568,8 @@ std::string print_plan(const Plan& plan, const cluster::Cluster& cluster) {
     json["batch_norm_span"] = batch_norm_span_name(plan.batch_norm_span);
   json["bucket_bytes"] = plan.bucket_bytes.value;
   if (plan.updates != Updates::kNative) json["updates"] = updates_name(plan.updates);
+  for (const auto& [device, share] : plan.state_shares)
+    json["state_shares"][cluster.device(device).name] = share;
   if (plan.tf32) json["tf32"] = true;
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -560,6 +600,7 @@ Result<Plan> parse_plan(std::string_view text, const std::string& name,
   MOTLEY_ASSIGN(plan.batch_norm_span, read_batch_norm_span(object));
   MOTLEY_ASSIGN(plan.bucket_bytes.value, object.integer("bucket_bytes"));
   MOTLEY_ASSIGN(plan.updates, read_updates(object));
+  MOTLEY_ASSIGN(plan.state_shares, read_state_shares(object, cluster));
   if (object.has("tf32")) {
     MOTLEY_ASSIGN(plan.tf32, object.boolean("tf32"));
   }
@@ -591,6 +632,24 @@ Result<void> verify_plan(const Plan& plan, const std::string& model_hash,
     faults.push_back(fmt::format("the replicas have {} samples together, the global batch is {}",
                                  samples, plan.global_batch));
   }
+  double states = 0;
+  for (const auto& [device, share] : plan.state_shares) {
+    if (!(share >= 0) || !std::isfinite(share))
+      faults.push_back(fmt::format("state_shares: found a share of {}, wanted 0 or more", share));
+    states += share;
+    const bool is_used =
+        std::any_of(plan.replicas.begin(), plan.replicas.end(), [&, of = device](const auto& each) {
+          return std::any_of(each.regions.begin(), each.regions.end(), [&](const Region& region) {
+            return std::find(region.devices.begin(), region.devices.end(), of) !=
+                   region.devices.end();
+          });
+        });
+    if (!is_used && !device.is_none() && device.index() < cluster.devices.size())
+      faults.push_back(
+          fmt::format("state_shares: device {} is in no replica", cluster.device(device).name));
+  }
+  if (!plan.state_shares.empty() && !(states > 0))
+    faults.push_back("state_shares: none is above 0");
   if (plan.bucket_bytes.value <= 0) {
     faults.push_back(fmt::format("bucket_bytes is {}, wanted at least 1", plan.bucket_bytes.value));
   }

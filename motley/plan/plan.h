@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -59,6 +60,11 @@ struct Plan {
   /// Gradients are exchanged in buckets of about this size, in the order they become ready.
   Bytes bucket_bytes{4 << 20};
   Updates updates = Updates::kNative;
+  /// Of parameters that several regions hold, how the states (of the optimizer, masters, averages)
+  /// are shared over the devices that hold them: each keeps and updates rows in proportion. A
+  /// device that is not here has none, a parameter none of whose holders is here all states
+  /// everywhere. Empty: so have all.
+  std::map<DeviceId, double> state_shares = {};
   bool tf32 = false;  ///< GPUs may round the factors of float32 products to TF32
   bool operator==(const Plan&) const = default;
 };
@@ -69,7 +75,8 @@ std::vector<Stretch> find_stretches(const Replica& replica, std::int64_t first);
 
 /// Is it more than samples spread over devices, or one region that all devices share: has a replica
 /// several regions, or one that several devices share beside other replicas, or micro-batches that
-/// are not as many or as large as those of all others, or operators done again that others do once?
+/// are not as many or as large as those of all others, or operators done again that others do once,
+/// or are states shared over replicas?
 bool has_stages(const Plan& plan);
 
 /// One rank of a plan.

@@ -130,7 +130,8 @@ RC_GTEST_PROP(Plan, ParseInvertsPrint, ()) {
       }
       for (int o = *rc::gen::inRange(0, 3); o > 0; --o) region.operators.push_back(random_split());
       for (int p = *rc::gen::inRange(0, 3); p > 0 && !region.operators.empty(); --p)
-        region.parameters.push_back({fmt::format("w{}", p), random_form()});
+        region.parameters.push_back(
+            {fmt::format("w{}", p), random_form(), *rc::gen::arbitrary<bool>()});
       for (int e = *rc::gen::inRange(0, 3); e > 0 && !region.operators.empty(); --e)
         region.exchanges.push_back({fmt::format("op{}", e), Bytes(*rc::gen::inRange(0, 99)),
                                     *rc::gen::inRange(1, 99),
@@ -225,6 +226,51 @@ TEST(PlanParse, WholeMessagesOfARegion) {
             "'grouped' or 'hierarchical'");
   EXPECT_EQ(message("\"parameters\": {", "\"parameters\": 1, \"x\": {"),
             "p: replica 0: region 0: key 'parameters': wanted an object");
+  const std::string names = ", wanted names of 'parameters', each once";
+  const auto again = [&](const std::string& list) {
+    return message("\"parameters\": {", "\"gather_again\": " + list + ", \"parameters\": {");
+  };
+  EXPECT_EQ(again("1"), "p: replica 0: region 0: key 'gather_again': wanted a list");
+  EXPECT_EQ(again("[\"fc\"]"), "p: replica 0: region 0: key 'gather_again': found \"fc\"" + names);
+  EXPECT_EQ(again("[\"fc.bias\", \"fc.bias\"]"),
+            "p: replica 0: region 0: key 'gather_again': found \"fc.bias\"" + names);
+}
+
+TEST(PlanText, StateSharesReadBack) {
+  Plan plan = two_replicas(lab());
+  EXPECT_FALSE(has_stages(plan));
+  plan.state_shares = {{DeviceId(0), 1}, {DeviceId(2), 2.5}};
+  EXPECT_TRUE(has_stages(plan));
+  ASSERT_TRUE(verify_plan(plan, "00000000000000aa", lab()));
+  const auto parsed = parse_plan(print_plan(plan, lab()), "plan.json", lab());
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_EQ(*parsed, plan);
+  const auto said = [&](const std::string& shares) {
+    return message_for("\"batch_norm\"", "\"state_shares\": " + shares + ", \"batch_norm\"");
+  };
+  EXPECT_EQ(said("{}"), "p: key 'state_shares': found {}, wanted devices with numbers");
+  EXPECT_EQ(said("[1]"), "p: key 'state_shares': found [1], wanted devices with numbers");
+  EXPECT_EQ(said("{\"a:0\": \"1\"}"),
+            "p: key 'state_shares': device a:0: found \"1\", wanted a number");
+  const auto verified = [&](std::map<DeviceId, double> shares) {
+    plan.state_shares = std::move(shares);
+    return error_of(verify_plan(plan, "00000000000000aa", lab()));
+  };
+  EXPECT_EQ(verified({{DeviceId(0), -1}, {DeviceId(2), 2}}),
+            "plan: state_shares: found a share of -1, wanted 0 or more");
+  EXPECT_EQ(verified({{DeviceId(0), 0}}), "plan: state_shares: none is above 0");
+  EXPECT_EQ(verified({{DeviceId(0), 1}, {DeviceId(1), 1}}),
+            "plan: state_shares: device a:1 is in no replica");
+}
+
+TEST(PlanText, ParametersGatheredAgainReadBack) {
+  Plan plan = one_region(lab());
+  plan.replicas[0].regions[0].parameters[1].is_gathered_again = true;
+  const std::string text = print_plan(plan, lab());
+  EXPECT_THAT(text, ::testing::ContainsRegex("\"gather_again\": .\n *\"fc.weight\"\n"));
+  const auto parsed = parse_plan(text, "plan.json", lab());
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_EQ(*parsed, plan);
 }
 
 TEST(OperatorSplit, TextReadsBack) {

@@ -17,6 +17,10 @@ namespace motley::plan {
 struct KeptParameter {
   std::string name;
   graph::Form form;  ///< sharded
+  /// Where operators want it whole: is each gathered copy for the forward or the backward pass of
+  /// one micro-batch only, and the next pass gathers again? Else one is there from the first
+  /// operator of the step that wants it to the last.
+  bool is_gathered_again = false;
   bool operator==(const KeptParameter&) const = default;
 };
 

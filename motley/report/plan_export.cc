@@ -87,6 +87,18 @@ std::vector<std::string> find_notes(const plan::Plan& plan) {
             fmt::format("replica {}, region {} does {} operators of the forward pass again to fit; "
                         "ask that tool for activation checkpointing there",
                         r, g, operators));
+  for (std::size_t r = 0; r < plan.replicas.size(); ++r)
+    for (std::size_t g = 0; g < plan.replicas[r].regions.size(); ++g) {
+      const std::vector<plan::KeptParameter>& kept = plan.replicas[r].regions[g].parameters;
+      const auto gathered = std::count_if(kept.begin(), kept.end(), [](const auto& parameter) {
+        return parameter.is_gathered_again;
+      });
+      if (gathered > 0)
+        notes.push_back(fmt::format(
+            "replica {}, region {} gathers {} parameters again for each pass; ask that tool to "
+            "reshard after the forward pass there",
+            r, g, gathered));
+    }
   return notes;
 }
 

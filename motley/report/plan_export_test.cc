@@ -73,6 +73,15 @@ TEST(ExportPlan, NotesWhatIsDoneAgain) {
         << tool;
 }
 
+TEST(ExportPlan, NotesWhatIsGatheredAgain) {
+  const graph::Graph graph = synth::read_graph("mlp");
+  plan::Plan plan = two_stages(graph, 4);
+  plan.replicas[0].regions[0].parameters = {{"w", {}, true}, {"v", {}, false}};
+  EXPECT_THAT(export_plan("megatron", plan, graph, two_hosts())->notes,
+              ::testing::ElementsAre(::testing::HasSubstr(
+                  "replica 0, region 0 gathers 1 parameters again for each pass")));
+}
+
 TEST(ExportPlan, RefusesWhatTheToolCannotSay) {
   const graph::Graph graph = synth::read_graph("mlp");
   plan::Plan plan = two_stages(graph, 4);

@@ -118,6 +118,21 @@ std::string idle_line(const plan::PlanOutcome& outcome, const cluster::Cluster& 
   return text + "\n";
 }
 
+/// Who keeps states that replicas share: "a:0 25 %, b:0 75 %".
+std::string states_line(const plan::Plan& plan, const cluster::Cluster& cluster) {
+  constexpr std::size_t kMost = 8;
+  if (plan.state_shares.empty()) return "";
+  double all = 0;
+  for (const auto& [device, share] : plan.state_shares) all += share;
+  std::string text = "  states of parameters that several hold are shared:";
+  std::size_t named = 0;
+  for (const auto& [device, share] : plan.state_shares)
+    if (named++ < kMost)
+      text += fmt::format("{} {} {:.0f} %", named == 1 ? "" : ",", cluster.device(device).name,
+                          100 * share / all);
+  return text + (named > kMost ? fmt::format(" and {} more", named - kMost) : "") + "\n";
+}
+
 /// What is done again, stage by stage.
 std::string again_lines(const plan::Plan& plan) {
   std::string text;
@@ -128,6 +143,14 @@ std::string again_lines(const plan::Plan& plan) {
         text += fmt::format(
             "  {}.{}: {} operators of the forward pass are done again in the backward pass\n", r, g,
             operators);
+      const std::vector<plan::KeptParameter>& kept = plan.replicas[r].regions[g].parameters;
+      const auto gathered = std::count_if(kept.begin(), kept.end(), [](const auto& parameter) {
+        return parameter.is_gathered_again;
+      });
+      if (gathered > 0)
+        text += fmt::format(
+            "  {}.{}: {} of {} parameters kept in parts are gathered again for each pass\n", r, g,
+            gathered, kept.size());
     }
   return text;
 }
@@ -177,7 +200,8 @@ std::string print_outcome(const plan::PlanOutcome& outcome, const cluster::Clust
   std::vector<std::pair<std::string, std::string>> rows;
   if (plan::has_stages(*outcome.plan)) {
     text += stage_table(outcome, cluster) + idle_line(outcome, cluster);
-    return text + again_lines(*outcome.plan) + print_why(outcome);
+    return text + again_lines(*outcome.plan) + states_line(*outcome.plan, cluster) +
+           print_why(outcome);
   }
   text += fmt::format("\n  {:<10} {:>8} {:>7}  {}\n", "device", "samples", "share", "peak memory");
   for (const auto& [id, samples] : plan::members(*outcome.plan)) {

@@ -123,6 +123,21 @@ void ModelStageCosts::add_unit(std::size_t pool, plan::Region ways) {
   units_.push_back({pool, static_cast<int>(ways.devices.size()), false});
   held_.push_back(cost::with_framework(problem_.cluster->device(ways.devices.front()), Bytes(0)));
   ways_.push_back(std::move(ways));
+  if (!gathers_again(units_.size() - 1)) return;
+  // Whole copies of a layer, and of the next one on their way.
+  double most = 0;
+  for (std::size_t l = 0; l < layers(); ++l)
+    most = std::max(most, parameter_bytes_[l] + (l + 1 < layers() ? parameter_bytes_[l + 1] : 0));
+  held_.back() += Bytes(std::llround(most));
+  if (once_gathering_.empty())
+    once_gathering_ = find_once(graph_, std::max<std::int64_t>(1, problem_.min_samples),
+                                problem_.batch_norm_span, GatheredParameters::kForEachPass);
+}
+
+bool ModelStageCosts::gathers_again(std::size_t unit) const {
+  const std::vector<plan::KeptParameter>& kept = ways_[unit].parameters;
+  return std::any_of(kept.begin(), kept.end(),
+                     [](const plan::KeptParameter& each) { return each.is_gathered_again; });
 }
 
 /// max over prices y of devices, all together worth 1, of batch * sum over layers of the least
@@ -188,12 +203,13 @@ plan::Region ModelStageCosts::region(const PlannedStage& stage,
       if (graph_.value(value).role == graph::ValueRole::kParameter) parameters.insert(value);
     });
   }
-  std::map<std::string, graph::Form> kept;
-  for (const plan::KeptParameter& each : ways.parameters) kept.emplace(each.name, each.form);
+  std::map<std::string, const plan::KeptParameter*> kept;
+  for (const plan::KeptParameter& each : ways.parameters) kept.emplace(each.name, &each);
   for (const ValueId parameter : parameters) {
     const auto known = kept.find(short_.graph.value(short_.of_value[parameter.index()]).name);
     if (known != kept.end())
-      made.parameters.push_back({graph_.value(parameter).name, known->second});
+      made.parameters.push_back(
+          {graph_.value(parameter).name, known->second->form, known->second->is_gathered_again});
   }
   // The only region of its replica has all.
   if (stage.first == 0 && stage.end == layers()) made.covers.clear();
@@ -279,6 +295,23 @@ void ModelStageCosts::find_outputs() {
   }
 }
 
+std::vector<LayerBytes> ModelStageCosts::bytes(std::size_t unit) const {
+  std::vector<LayerBytes> bytes = bytes_of(unit, keeps_);
+  if (!are_states_shared_) return bytes;
+  const double parts = ways_[unit].parameters.empty() ? 1 : units_[unit].degree;
+  const double states = plan::count_states(problem_.recipe) / parts;
+  for (std::size_t l = 0; l < layers(); ++l)
+    bytes[l].states -= Bytes(std::llround(0.5 * states * parameter_bytes_[l]));
+  return bytes;
+}
+
+void ModelStageCosts::share_states() {
+  are_states_shared_ = true;
+  for (std::size_t pool = 0; pool < pools_.pools.size(); ++pool)
+    if (const auto& memory = problem_.cluster->device(pools_.devices[pool].front()).memory)
+      pools_.pools[pool].memory = *memory;
+}
+
 /// By the programs of the two smallest micro-batches that are simulated, and the line through them.
 const std::vector<LayerBytes>& ModelStageCosts::bytes_of(std::size_t unit, Recompute how) const {
   const auto [known, is_new] = bytes_.try_emplace({unit, how});
@@ -301,7 +334,7 @@ std::vector<LayerBytes> ModelStageCosts::find_bytes(std::size_t unit, Recompute 
     const auto times = model_.times(named(unit, *program));
     const std::vector<Bytes> scratch = times ? times->front().scratch : std::vector<Bytes>();
     const std::vector<LayerPlace> places =
-        find_layer_places(program->devices[0], graph_, chain_, once_);
+        find_layer_places(program->devices[0], graph_, chain_, once(unit));
     found.emplace_back(
         static_cast<double>(batch),
         find_layer_holds(program->devices[0], places, done_again_.at(how), layers(), scratch));
@@ -387,8 +420,10 @@ const std::optional<program::Program>& ModelStageCosts::lower(std::size_t unit,
   if (!is_new) return made->second;
   const auto found = split(*same, micro_batch);
   if (!found) return made->second;
-  made->second = synth::lower_some_ranks(short_.graph, found->sharding, found->rules, {0},
-                                         spmd_question(inputs_, problem_).lowering);
+  const auto program = synth::lower_ranks(short_.graph, found->sharding, found->rules, {0},
+                                          spmd_question(inputs_, problem_).lowering);
+  if (!program) return made->second;
+  made->second = *program;
   set_origins(short_, *made->second);
   return made->second;
 }
@@ -411,7 +446,7 @@ std::optional<ModelStageCosts::LayerWorks> ModelStageCosts::time(std::size_t uni
   if (!times) return std::nullopt;
   const auto priced = price_program(program, group, model_, *times);
   if (!priced) return std::nullopt;
-  LayerWorks works = spread(program.devices[0], priced->trace);
+  LayerWorks works = spread(unit, program.devices[0], priced->trace);
   const std::vector<Seconds>& sums = adding_up(unit);
   for (std::vector<LayerWork>& layers : works)
     for (std::size_t l = 0; l < layers.size(); ++l) layers[l].backward += sums[l];
@@ -434,11 +469,12 @@ const std::vector<Seconds>& ModelStageCosts::adding_up(std::size_t unit) const {
 
 /// What the compute lane does, and before it waits for, by layer; what a step has once by their
 /// parameters.
-ModelStageCosts::LayerWorks ModelStageCosts::spread(const program::DeviceProgram& program,
+ModelStageCosts::LayerWorks ModelStageCosts::spread(std::size_t unit,
+                                                    const program::DeviceProgram& program,
                                                     const trace::Trace& trace) const {
   LayerWorks seen;
   seen.fill(std::vector<LayerWork>(layers()));
-  const std::vector<LayerPlace> places = find_layer_places(program, graph_, chain_, once_);
+  const std::vector<LayerPlace> places = find_layer_places(program, graph_, chain_, once(unit));
   double once = 0, all = 0;
   trace::Nanoseconds before = 0;
   for (const trace::Interval& interval : trace.intervals) {

@@ -46,7 +46,7 @@ class ModelStageCosts : public StageCosts {
   const std::vector<std::int64_t>& micro_batches() const override { return micro_batches_; }
   bool knows(std::size_t unit, std::int64_t micro_batch) const override;
   std::vector<LayerWork> work(std::size_t unit, std::int64_t micro_batch) const override;
-  std::vector<LayerBytes> bytes(std::size_t unit) const override { return bytes_of(unit, keeps_); }
+  std::vector<LayerBytes> bytes(std::size_t unit) const override;
   Bytes held(std::size_t unit) const override { return held_[unit]; }
   /// As the programs' cost model prices a send.
   std::optional<Hop> hop(HopEnd from, HopEnd to, HopReach reach, Bytes bytes) const override;
@@ -79,6 +79,9 @@ class ModelStageCosts : public StageCosts {
     keeps_ = keeps;
     takes_ = takes;
   }
+  /// From here on layers have half of the optimizer's states, as two replicas share them, and
+  /// pools all of their memory.
+  void share_states();
 
  private:
   /// By Recompute.
@@ -103,7 +106,13 @@ class ModelStageCosts : public StageCosts {
   Result<synth::RuledSharding> split(const plan::Region& ways, std::int64_t micro_batch) const;
   const std::optional<program::Program>& lower(std::size_t unit, std::int64_t micro_batch) const;
   std::optional<LayerWorks> time(std::size_t unit, std::int64_t micro_batch) const;
-  LayerWorks spread(const program::DeviceProgram& program, const trace::Trace& trace) const;
+  LayerWorks spread(std::size_t unit, const program::DeviceProgram& program,
+                    const trace::Trace& trace) const;
+  bool gathers_again(std::size_t unit) const;
+  /// By operator: a step of the unit has it once.
+  const std::vector<char>& once(std::size_t unit) const {
+    return gathers_again(unit) ? once_gathering_ : once_;
+  }
 
   const PlannerInputs& inputs_;
   const graph::Graph& graph_;
@@ -117,11 +126,13 @@ class ModelStageCosts : public StageCosts {
   std::vector<StageUnit> units_;
   std::vector<plan::Region> ways_;                     // by unit, of the short graph
   std::vector<char> once_;                             // by operator: a step has it once
+  std::vector<char> once_gathering_;                   // the same where units gather again
   std::map<Recompute, std::vector<char>> done_again_;  // by operator (find_done_again)
   std::vector<Bytes> held_;                            // by unit
   std::vector<std::int64_t> micro_batches_;
   std::int64_t ways_batch_ = 1;  // samples for which ways are found
   Recompute keeps_ = Recompute::kNothing, takes_ = Recompute::kNothing;
+  bool are_states_shared_ = false;
   std::vector<double> parameter_bytes_;  // by layer
   std::vector<Bytes> outputs_;           // by layer: of a sample
   std::optional<std::pair<std::size_t, std::size_t>> tied_;

@@ -16,20 +16,20 @@
 namespace motley::search {
 namespace {
 
-/// Two hosts of four alike devices each.
-cluster::Cluster two_hosts() {
+/// Two hosts of four alike devices each; `more` is said of all devices.
+cluster::Cluster two_hosts(const std::string& more = "") {
   return *cluster::parse_cluster(
       "schema = \"motley.cluster/1\"\nname = \"two\"\n" +
-          node_text("a", "h1", "kind = \"a100-40g\"\ncount = 4") +
-          node_text("v", "h2", "kind = \"v100-16g\"\ncount = 4") +
+          node_text("a", "h1", "kind = \"a100-40g\"\ncount = 4" + more) +
+          node_text("v", "h2", "kind = \"v100-16g\"\ncount = 4" + more) +
           "[[link]]\nall = true\nbandwidth = \"10Gbps\"\nlatency = \"20us\"\n",
       "two");
 }
 
 class ModelStageCostsTest : public ::testing::Test {
  protected:
-  ModelStageCostsTest()
-      : invented_(synth::read_graph("gpt"), two_hosts(), kBatch), problem_(invented_.problem()) {
+  explicit ModelStageCostsTest(const cluster::Cluster& cluster = two_hosts())
+      : invented_(synth::read_graph("gpt"), cluster, kBatch), problem_(invented_.problem()) {
     inputs_ = {&invented_.evaluator(), &invented_.model().graph, &invented_.costs()};
     auto made = ModelStageCosts::make(inputs_, problem_);
     if (made) costs_ = *std::move(made);
@@ -89,6 +89,45 @@ TEST_F(ModelStageCostsTest, AllLayersAreTheWholeProgram) {
           << unit;
     }
   }
+}
+
+/// Whole copies of all parameters are more than a tenth of its memories.
+class SmallModelStageCostsTest : public ModelStageCostsTest {
+ protected:
+  SmallModelStageCostsTest() : ModelStageCostsTest(two_hosts("\nmemory = \"300KiB\"")) {}
+};
+
+// Of each way to share them by samples with parameters in parts there is one in which these are
+// gathered again: it takes no less, what it gathers is work of its layers, and it holds less.
+TEST_F(SmallModelStageCostsTest, UnitsThatGatherAgain) {
+  ASSERT_NE(costs_, nullptr);
+  const std::size_t layers = costs_->layers();
+  const StageSums sums(*costs_);
+  int found = 0;
+  for (std::size_t unit = 1; unit < costs_->units().size(); ++unit) {
+    const plan::Region region = costs_->region({0, layers, unit, 0, 0}, nothing(layers));
+    if (region.parameters.empty() || !region.parameters.front().is_gathered_again) continue;
+    ++found;
+    plan::Plan plan = plan::blank_plan(problem_);
+    plan.replicas = {{kBatch, {region}, 1}};
+    const auto again = invented_.evaluator().price(plan);
+    ASSERT_TRUE(again) << again.error().message;
+    ASSERT_TRUE(costs_->knows(unit, kBatch));
+    const WorkSums &work = sums.work(unit, kBatch), &once = sums.work(unit - 1, kBatch);
+    double adding = 0;
+    for (const Seconds layer : costs_->adding_up(unit)) adding += layer.value;
+    EXPECT_NEAR((work.pass(0, layers) - adding + work.update[layers]) / again->step.value, 1, 0.02);
+    EXPECT_GT(work.pass(0, layers), once.pass(0, layers));
+    EXPECT_LT(work.update[layers], once.update[layers]);
+    plan.replicas[0].regions[0] = costs_->region({0, layers, unit - 1, 0, 0}, nothing(layers));
+    const auto kept = invented_.evaluator().price(plan);
+    EXPECT_LT(again->peaks[0], kept->peaks[0]);
+    EXPECT_GT(again->step, kept->step);
+    EXPECT_NEAR(static_cast<double>(sums.bytes(unit, 0, layers).total(kBatch, 1)) /
+                    static_cast<double>(again->peaks[0].value),
+                1, 0.15);
+  }
+  EXPECT_EQ(found, 4);  // of two and four devices in both pools
 }
 
 // What is lacking is saved by as few layers as it takes, cheap operators first.

@@ -5,6 +5,7 @@
 #include "motley/graph/reach.h"
 #include "motley/graph/work.h"
 #include "motley/synth/accumulation.h"
+#include "motley/synth/recomputation.h"
 
 namespace motley::search {
 namespace {
@@ -88,10 +89,16 @@ std::vector<char> find_done_again(const graph::Graph& graph, const graph::LayerC
 }
 
 std::vector<char> find_once(const graph::Graph& graph, std::int64_t batch,
-                            plan::BatchNormSpan batch_norm) {
+                            plan::BatchNormSpan batch_norm, GatheredParameters gathered) {
   constexpr std::int64_t kTimes = 2;
   std::vector<int> copies(graph.ops.size(), 0);
-  const auto found = synth::accumulate(graph, kTimes * batch, kTimes, batch_norm);
+  auto found = synth::accumulate(graph, kTimes * batch, kTimes, batch_norm);
+  if (found && gathered == GatheredParameters::kForEachPass) {
+    synth::GatheredAgain all;
+    for (const ValueId id : graph::values_with_role(graph, graph::ValueRole::kParameter))
+      all.parameters.insert(graph.value(id).name);
+    found = synth::recompute(*std::move(found), {{{}}, {0, 0}, {{std::move(all)}}});
+  }
   if (found)
     for (const synth::Copy& copy : found->copies)
       if (!copy.of.is_none()) ++copies[copy.of.index()];

@@ -24,10 +24,14 @@ inline constexpr std::array kRecomputes = {Recompute::kNothing, Recompute::kChea
 std::vector<char> find_done_again(const graph::Graph& graph, const graph::LayerChain& chain,
                                   const std::vector<char>& once, Recompute how);
 
+/// Are parameters that are kept in parts gathered once a step, or again for each pass?
+enum class GatheredParameters : std::uint8_t { kOnce, kForEachPass };
+
 /// By operator: does a step of several micro-batches have it once, as it works on no samples?
 /// `batch`: samples of a micro-batch. Nothing, where the graph cannot be done in several.
 std::vector<char> find_once(const graph::Graph& graph, std::int64_t batch,
-                            plan::BatchNormSpan batch_norm);
+                            plan::BatchNormSpan batch_norm,
+                            GatheredParameters gathered = GatheredParameters::kOnce);
 
 /// The value that owns the memory of each, which may be a view, by value.
 std::vector<ValueId> find_roots(const graph::Graph& graph);

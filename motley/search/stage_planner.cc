@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -36,6 +37,9 @@ constexpr double kWorthFilling = 0.03;
 /// gradients of weights put off.
 constexpr double kWorthUsing = 1.05, kMuchLeft = 0.01, kWorthPuttingOff = 1.02;
 constexpr std::size_t kMostPutOff = 2;
+/// Plans of more devices do not share states: each of these has a program of its own then.
+constexpr std::size_t kMostSharing = 64;
+constexpr int kMostShares = 3;  // of one plan
 /// By how much quicker what lacks memory has to be, for which it is planned again with less.
 constexpr double kWorthPlanningAgain = 0.02;
 
@@ -55,6 +59,7 @@ class StagePlanning {
       costs_.recompute(Recompute::kAll, Recompute::kAll);
       MOTLEY_RETURN_IF_ERROR(plan_in_rounds(kMemoryRounds));
     }
+    MOTLEY_RETURN_IF_ERROR(plan_shared_states());
     if (!outcome_.plan) outcome_.why.insert(outcome_.why.end(), refused_.begin(), refused_.end());
     MOTLEY_RETURN_IF_ERROR(keep_tied());
     MOTLEY_RETURN_IF_ERROR(put_weights_off());
@@ -88,6 +93,27 @@ class StagePlanning {
       for (const auto& [pool, part] : lacking_) costs_.take_memory(pool, part);
     }
     return {};
+  }
+
+  /// Where nothing fits, or something is done again to fit: replicas that fit if they share states.
+  Result<void> plan_shared_states() {
+    const bool saves =
+        !outcome_.plan ||
+        std::any_of(outcome_.plan->replicas.begin(), outcome_.plan->replicas.end(),
+                    [](const plan::Replica& replica) {
+                      return std::any_of(
+                          replica.regions.begin(), replica.regions.end(),
+                          [](const plan::Region& region) { return !region.recomputes.empty(); });
+                    });
+    if (!saves || plan::count_states(problem_.recipe) == 0 || problem_.devices.size() < 2 ||
+        problem_.devices.size() > kMostSharing || !problem_.stages.empty())
+      return {};
+    costs_.recompute(Recompute::kNothing, Recompute::kNothing);
+    costs_.share_states();
+    is_sharing_ = true;
+    const auto planned = plan_in_rounds(1);
+    is_sharing_ = false;
+    return planned;
   }
 
   /// However it is cut and shared: an operator's work is on some devices.
@@ -278,10 +304,13 @@ class StagePlanning {
   /// needs to fit; if it does not, notes what it lacks.
   Result<void> consider(const PricedStagePlan& found) {
     if (is_hopeless(found)) return {};
+    if (is_sharing_) return share_states(found);
     Again again = nothing_again(found.plan);
     std::map<DeviceId, Bytes> lacking;  // with nothing done again
     double step = found.price.step.value;
-    if (!save_by_layers(found, lacking, again)) return give_up(found, lacking, step);
+    const bool may_fit = save_by_layers(found, lacking, again);
+    if (!lacking.empty()) MOTLEY_RETURN_IF_ERROR(share_states(found));
+    if (!may_fit) return give_up(found, lacking, step);
     if (!lacking.empty() && is_hopeless(found, again)) return give_up(found, lacking, step);
     for (int tried = 0; tried <= kMostRepairs; ++tried) {
       const plan::Plan apart = translate(found, again);
@@ -310,11 +339,49 @@ class StagePlanning {
       if (lacking.empty()) {
         step = price->step.value;
         lacking = missing;
+        MOTLEY_RETURN_IF_ERROR(share_states(found));
       }
       if (outcome_.plan && price->step >= outcome_.predicted_step) break;
       if (!save(found, missing, again)) break;
     }
     return give_up(found, lacking, step);
+  }
+
+  /// A plan whose replicas lack memory, with nothing done again and the states of what several of
+  /// them hold shared: at first as memories are, then as what is left of these says.
+  Result<void> share_states(const PricedStagePlan& found) {
+    plan::Plan plan = give_tied(translate(found, nothing_again(found.plan)));
+    const int states = plan::count_states(problem_.recipe);
+    std::vector<DeviceId> devices;
+    for (const plan::Member& member : plan::members(plan)) devices.push_back(member.device);
+    if (plan.replicas.size() < 2 || states == 0 || devices.size() > kMostSharing) return {};
+    double bytes = 0;  // of all states
+    for (const ValueId id : values_with_role(*inputs_.graph, graph::ValueRole::kParameter))
+      bytes += states * static_cast<double>(graph::value_bytes(inputs_.graph->value(id), {}));
+    std::vector<double> shares;
+    for (const DeviceId device : devices) {
+      const auto& memory = problem_.cluster->device(device).memory;
+      if (!memory) return {};
+      shares.push_back(static_cast<double>(memory->value));
+    }
+    for (int tried = 0; tried < kMostShares; ++tried) {
+      const double all = std::accumulate(shares.begin(), shares.end(), 0.0);
+      if (!(all > 0)) return {};
+      for (std::size_t i = 0; i < devices.size(); ++i)
+        plan.state_shares[devices[i]] = std::round(1000 * shares[i] / all) / 1000;
+      if (std::find(seen_.begin(), seen_.end(), plan) != seen_.end()) return {};
+      seen_.push_back(plan);
+      const auto price = inputs_.evaluator->price(plan);
+      if (!price) return {};  // as without, which says why
+      ++outcome_.considered;
+      if (find_missing(plan, *price).empty()) return take(found, plan, *price);
+      if (outcome_.plan && price->step >= outcome_.predicted_step) return {};
+      for (std::size_t i = 0; i < devices.size(); ++i) {
+        const Bytes left = *problem_.cluster->device(devices[i]).memory - price->peaks[i];
+        shares[i] = std::max(0.0, bytes * shares[i] / all + static_cast<double>(left.value));
+      }
+    }
+    return {};
   }
 
   Result<void> give_up(const PricedStagePlan& found, const std::map<DeviceId, Bytes>& lacking,
@@ -473,12 +540,13 @@ class StagePlanning {
   static std::string shape_text(const plan::Plan& plan) {
     std::vector<std::size_t> depths;
     for (const plan::Replica& replica : plan.replicas) depths.push_back(replica.regions.size());
+    const std::string states = plan.state_shares.empty() ? "" : ", states shared";
     std::sort(depths.rbegin(), depths.rend());
     const std::size_t count = depths.size();
     depths.erase(std::unique(depths.begin(), depths.end()), depths.end());
-    return fmt::format("{} replica{} of {} stage{}", count, count == 1 ? "" : "s",
-                       fmt::join(depths, " and "),
-                       depths == std::vector<std::size_t>{1} ? "" : "s");
+    return fmt::format("{} replica{} of {} stage{}{}", count, count == 1 ? "" : "s",
+                       fmt::join(depths, " and "), depths == std::vector<std::size_t>{1} ? "" : "s",
+                       states);
   }
 
   std::vector<std::vector<std::string>> name_stages(const StagePlan& plan) const {
@@ -508,6 +576,7 @@ class StagePlanning {
     Seconds step;
   };
   std::vector<Taken> taken_;               // that fit
+  bool is_sharing_ = false;                // are plans looked for that share states?
   bool is_best_ = false;                   // does the outcome have one of them?
   std::map<std::size_t, Beyond> beyond_;   // by pool
   std::optional<Taken> apart_;             // the best one with tied weights where they are read

@@ -14,6 +14,9 @@ namespace {
 /// devices: a little, as much as computing.
 constexpr double kMemoryPrices[] = {0.1, 1};
 
+/// Part of a device's memory above which whole copies of all parameters are not kept for certain.
+constexpr double kMuchMemory = 0.1;
+
 double state_bytes(const graph::Graph& graph, const SpmdSpace& space, int states) {
   double bytes = 0;
   for (const ValueId id : graph::values_with_role(graph, graph::ValueRole::kParameter))
@@ -66,6 +69,16 @@ std::vector<plan::Region> StageWays::find(const std::vector<DeviceId>& devices,
   synth::spread_samples(graph, sharding, question_.lowering.batch_norm);
   synth::keep_parameters_in_parts(graph, sharding);
   add(sharding);
+  // Whole copies of all are much of a memory: a stage may have no room for its own.
+  double whole = 0;
+  for (const ValueId id : graph::values_with_role(graph, graph::ValueRole::kParameter)) {
+    whole += choices.space.value_count[id.index()] *
+             static_cast<double>(graph::value_bytes(graph.value(id), {}));
+    if (sharding.sources[id.index()].kind == graph::FormKind::kSharded)
+      sharding.gathered_again.insert(id);
+  }
+  const auto& memory = question_.cluster->device(devices.front()).memory;
+  if (memory && whole > kMuchMemory * static_cast<double>(memory->value)) add(sharding);
   return found;
 }
 

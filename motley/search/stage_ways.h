@@ -25,7 +25,8 @@ class StageWays {
                                                  std::shared_ptr<const Depths> depths);
 
   /// Regions of all of the graph (of depths->searched) on these devices, each once: those that are
-  /// best as memory costs little and much, and the samples spread with parameters kept in parts.
+  /// best as memory costs little and much, and the samples spread with parameters kept in parts;
+  /// and those gathered again for each pass, where whole copies of all would be much of the memory.
   /// `micro_batches`: about how many a step has.
   std::vector<plan::Region> find(const std::vector<DeviceId>& devices, std::int64_t micro_batches);
 

@@ -932,6 +932,10 @@ AccumulatedSharding spread_accumulation(const Accumulation& accumulation, const 
       form.outer *= accumulation.micro_batches;
     homes[source++] = form;
   }
+  for (const auto& [again, parameter] : accumulation.again) {
+    homes[again.index()] = homes[parameter.index()];
+    spread.sharding.gathered_again.insert(again);
+  }
   spread.sharding.sources = homes;
   const graph::Sizes sizes{{std::string(kBatch), sharding.batch}};
   for (std::size_t i = 0; i < made.ops.size(); ++i) {

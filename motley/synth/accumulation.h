@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "motley/base/result.h"
@@ -44,6 +45,9 @@ struct Accumulation {
   graph::Graph graph;
   std::vector<Copy> copies;  ///< by operator
   std::vector<Term> terms = {};
+  /// Parameters that are gathered again (recomputation.h) as further sources: which, and of which
+  /// one.
+  std::vector<std::pair<ValueId, ValueId>> again = {};
   /// Of replicas: operators before `early` and those of all replicas come before all micro-batches,
   /// such of all replicas from `late` on behind them.
   std::size_t early = 0, late = 0;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,11 @@ namespace motley::synth {
 /// place of the step's order, where the last of them has packed: so the transfer lanes of all
 /// devices keep to one order, and what is still computed hides the sum. Updates come behind all
 /// passes of a device: before, they would only hold up what other regions wait for.
+///
+/// Where states are shared (plan::Plan::state_shares) each interval has an owner among its holders.
+/// Its bucket is reduce-scattered: every holder gets the sum of what it owns, updates that, and the
+/// new rows are gathered from the owners. What a device owns of a parameter are rows that follow
+/// each other, as its share says, of those that it has.
 class GradientExchange {
  public:
   /// What one device has of a gradient, as its region keeps the parameter.
@@ -48,6 +54,8 @@ class GradientExchange {
     std::function<BufferId(const Share& share)> gradient;
     /// Position up to which a rank's regions use its transfer lane for their operators.
     std::function<std::int64_t(std::size_t rank)> busy_until;
+    std::vector<double> state_shares = {};  ///< by rank; empty: all keep all states
+    bool updates_at_once = true;            ///< as soon as gradients are there, not when all are
   };
 
   /// `step` must outlive it.
@@ -56,13 +64,18 @@ class GradientExchange {
 
   void add(const Share& share);
   /// When all shares are known: what is exchanged together, and when. Usage error
-  /// (synth.unsupported) where a parameter is cut along different dimensions.
+  /// (synth.unsupported) where a parameter is cut along different dimensions. Says to updates which
+  /// rows are theirs, so these have not begun.
   Result<void> arrange();
   /// The operators up to this position have been written: writes what can be begun now.
   void begin(std::int64_t position);
   /// All have been: begins the rest and writes updates, first of what one region alone has, then
-  /// bucket by bucket.
+  /// bucket by bucket; of each whose rows all owners have updated these are gathered.
   void finish();
+  /// All updates are written: gathers the rest, and gives every holder its parameter.
+  void give_back();
+  /// Names of parameters whose states are shared.
+  const std::set<std::string>& shared() const { return shared_; }
   /// After `finish`: gradients, or stretches of them, that count on a rank for the norm of all.
   const std::vector<BufferId>& counted(std::size_t rank);
 
@@ -72,6 +85,7 @@ class GradientExchange {
   const StagedStep& step_;
   std::vector<std::string> names_;                    // of parameters, in the order of their first
   std::map<std::string, std::vector<Share>> shares_;  // by parameter
+  std::set<std::string> shared_;
   std::unique_ptr<Writer> writer_;
 };
 

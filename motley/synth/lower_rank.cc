@@ -19,9 +19,13 @@ using graph::OutputKind;
 using graph::ValueRole;
 using program::BufferKind;
 
-constexpr std::string_view kGather = "parameters ", kBucket = "bucket ";
+constexpr std::string_view kGather = "parameters ", kGatherAgain = "again ", kBucket = "bucket ";
 
-std::string gather_label(std::size_t bucket) { return fmt::format("{}{}", kGather, bucket); }
+std::string gather_label(const RankStep& rank, std::size_t bucket) {
+  const ValueId any = rank.step().gathers[bucket].items.front().value;
+  const bool is_again = rank.step().sharding.gathered_again.contains(any);
+  return fmt::format("{}{}", is_again ? kGatherAgain : kGather, bucket);
+}
 
 /// An input, parameter, buffer or constant of the graph.
 void add_source(RankStep& rank, ValueId id) {
@@ -97,11 +101,11 @@ void RankWriter::gather_parameters(std::int64_t position) {
   while (gathering_.size() < gathers.size() &&
          (gathering_.empty() || gathers[gathering_.size() - 1].ready <= position))
     gathering_.push_back(
-        start_exchange(rank_, gathers[gathering_.size()], gather_label(gathering_.size())));
+        start_exchange(rank_, gathers[gathering_.size()], gather_label(rank_, gathering_.size())));
   for (; gathered_ < gathers.size() && gathers[gathered_].ready <= position; ++gathered_) {
     const Bucket& bucket = gathers[gathered_];
     const std::vector<BufferId> wholes =
-        finish_exchange(rank_, bucket, gathering_[gathered_], gather_label(gathered_));
+        finish_exchange(rank_, bucket, gathering_[gathered_], gather_label(rank_, gathered_));
     for (std::size_t i = 0; i < wholes.size(); ++i)
       rank_.set_whole(bucket.items[i].value, wholes[i]);
   }

@@ -232,13 +232,16 @@ RankKinds lower_kinds(const graph::Graph& graph, const Sharding& sharding,
 Result<std::optional<Accumulation>> find_accumulation(const graph::Graph& graph,
                                                       const Sharding& sharding,
                                                       plan::BatchNormSpan batch_norm) {
-  if (sharding.micro_batches == 1 && sharding.recomputes.empty())
+  if (sharding.micro_batches == 1 && sharding.recomputes.empty() && sharding.gathered_again.empty())
     return std::optional<Accumulation>();
   MOTLEY_ASSIGN(Accumulation made,
                 accumulate(graph, sharding.batch * sharding.micro_batches, sharding.micro_batches,
                            sharding.micro_batches == 1 ? plan::BatchNormSpan::kStep : batch_norm));
   const std::vector<std::size_t> only(static_cast<std::size_t>(sharding.micro_batches), 0);
-  return recompute(std::move(made), {{sharding.recomputes}, only});
+  GatheredAgain gathered;
+  for (const ValueId parameter : sharding.gathered_again)
+    gathered.parameters.insert(graph.value(parameter).name);
+  return recompute(std::move(made), {{sharding.recomputes}, only, {{std::move(gathered)}}});
 }
 
 Result<program::Program> lower_ranks(const graph::Graph& graph, const Sharding& sharding,

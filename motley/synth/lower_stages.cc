@@ -86,8 +86,11 @@ class StageLowering {
       for (const Rank rank : groups_[g].members) numbers.push_back(rank.index());
       group_ids_.emplace(std::move(numbers), GroupId(static_cast<std::int64_t>(g)));
     }
-    for (const plan::Member& member : ranks.members)
+    for (const plan::Member& member : ranks.members) {
       names_.push_back(cluster.device(member.device).name);
+      const auto share = plan.state_shares.find(member.device);
+      state_shares_.push_back(share == plan.state_shares.end() ? 0 : share->second);
+    }
   }
 
   Result<program::Program> run(const graph::Graph& model) {
@@ -120,6 +123,7 @@ class StageLowering {
     MOTLEY_RETURN_IF_ERROR(check_holders());
     open_ranks();
     MOTLEY_RETURN_IF_ERROR(find_gradients());
+    begin_ranks();
     write_operators();
     write_outputs();
     return {};
@@ -205,13 +209,13 @@ class StageLowering {
 
   /// Names of those that several regions have.
   std::set<std::string> shared_parameters() const {
-    std::map<std::string, int> holders;
+    std::map<std::string, std::set<const StageGraph*>> holders;
     for (const StageGraph& stage : step_.stages)
       for (const ValueId id : values_with_role(stage.graph, graph::ValueRole::kParameter))
-        ++holders[stage.graph.value(id).name];
+        holders[stage.graph.value(id).name].insert(&stage);
     std::set<std::string> shared;
-    for (const auto& [name, count] : holders)
-      if (count > 1) shared.insert(name);
+    for (const auto& [name, stages] : holders)
+      if (stages.size() > 1) shared.insert(name);
     return shared;
   }
 
@@ -244,7 +248,7 @@ class StageLowering {
           const auto [known, is_new] = holders.try_emplace({name, rank}, s);
           const bool is_shared =
               step_.stages[s].ranks.size() > 1 || step_.stages[known->second].ranks.size() > 1;
-          if (!is_new && is_shared)
+          if (!is_new && known->second != s && is_shared)
             return usage_error(
                 "synth.unsupported",
                 fmt::format("{}: device {} has parameter '{}' in two regions, of which one is "
@@ -401,8 +405,13 @@ class StageLowering {
                                  stage.group.is_none() ? GroupId(0) : stage.group);
         stage.writers.emplace_back(stage.ranks.back());
         stage.received.emplace_back();
-        if (is_lowered(step_.stages[s].ranks[member])) stage.writers.back().begin();
       }
+  }
+
+  void begin_ranks() {
+    for (std::size_t s = 0; s < stages_.size(); ++s)
+      for (std::size_t member = 0; member < step_.stages[s].ranks.size(); ++member)
+        if (is_lowered(step_.stages[s].ranks[member])) stages_[s].writers[member].begin();
   }
 
   /// The rank comes to a task: sends of earlier ones are waited for, and receives may begin.
@@ -684,7 +693,9 @@ class StageLowering {
                        [&](const GradientExchange::Share& share) {
                          return stages_[share.stage].writers[share.member].output(share.output);
                        },
-                   .busy_until = [&](std::size_t rank) { return busy_until(rank); }});
+                   .busy_until = [&](std::size_t rank) { return busy_until(rank); },
+                   .state_shares = state_shares_,
+                   .updates_at_once = !options_.recipe.needs_factor()});
     for (std::size_t s = 0; s < stages_.size(); ++s) {
       const std::vector<graph::Output>& outputs = step_.stages[s].graph.outputs;
       for (std::size_t member = 0; member < step_.stages[s].ranks.size(); ++member)
@@ -767,6 +778,7 @@ class StageLowering {
         }
       }
     finish_updates();
+    gradients_->give_back();
     report(std::move(losses), share_metrics());
   }
 
@@ -928,8 +940,11 @@ class StageLowering {
       for (const std::size_t rank : step_.stages[s].ranks)
         for (program::Buffer& buffer : program.devices[rank].buffers) {
           if (!buffer.part) continue;
-          const auto owner = first.find(buffer.name.substr(0, buffer.name.find('/')));
-          if (owner == first.end() || owner->second != s) continue;
+          const std::string of = buffer.name.substr(0, buffer.name.find('/'));
+          const auto owner = first.find(of);
+          // Shared states are in all regions that have the parameter.
+          const bool is_shared = of != buffer.name && gradients_->shared().contains(of);
+          if (owner == first.end() || (owner->second != s && !is_shared)) continue;
           if (saved.insert({buffer.name, buffer.part->begin}).second)
             is_saved_by.insert({buffer.name, rank});
         }
@@ -942,6 +957,7 @@ class StageLowering {
   const LowerOptions& options_;
   StagedStep step_;
   std::vector<std::string> names_;          // by rank
+  std::vector<double> state_shares_;        // by rank
   std::vector<AlikeRanks::StandIn> alike_;  // by device of the program
   std::vector<Rank> numbers_;               // by rank, its device; none: another one's
   std::deque<LoweredStage> stages_;
@@ -962,6 +978,8 @@ Result<std::optional<StageKinds>> lower_stage_kinds(const graph::Graph& graph,
                                                     const plan::Plan& plan,
                                                     const cluster::Cluster& cluster,
                                                     const std::vector<int>& classes) {
+  // What each owns of a parameter depends on all.
+  if (!plan.state_shares.empty()) return std::nullopt;
   const StageRanks ranks{plan::members(plan)};
   const LowerOptions options = options_of(plan);
   MOTLEY_ASSIGN(StagedStep step, cut_into_stages(graph, plan, ranks.members));

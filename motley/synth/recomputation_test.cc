@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <string>
 
 #include "motley/graph/graph_text.h"
@@ -77,6 +78,52 @@ TEST(Recompute, OfEachMicroBatch) {
     };
     EXPECT_GT(more(step), more(before));
   }
+}
+
+/// y = x w' with its gradients: both passes read the transpose, the backward pass of a copy of it.
+constexpr const char* kProduct =
+    "motley.graph/1\nname \"g\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n"
+    "param %1: f32[4, 4] \"w\"\n"
+    "op %2: f32[4, 4] = aten::t(%1) fwd \"\"\n"
+    "op %3: f32[batch, 4] = aten::mm(%0, %2) fwd \"\"\n"
+    "op %4: f32[] = aten::sum(%3, none) fwd \"\"\n"
+    "op %5: f32[4, 4] = aten::t(%2) bwd \"\"\n"
+    "op %6: f32[batch, 4] = aten::mm(%3, %5) bwd \"\"\n"
+    "op %7: f32[] = aten::sum(%6, none) bwd \"\"\noutput loss %4\noutput metric %7 \"m\"\n";
+
+// Two micro-batches, each with a forward and a backward pass: w is there four times more, and what
+// is made of it stands in front of who reads it.
+TEST(Recompute, ParametersAreGatheredForEachPass) {
+  const auto graph = graph::parse_graph(kProduct, "g");
+  ASSERT_TRUE(graph) << graph.error().message;
+  const auto step_of = [&](const GatheredAgain& region) {
+    auto made = accumulate(*graph, 8, 2);
+    EXPECT_TRUE(made) << made.error().message;
+    return recompute(*std::move(made), {{{}}, {0, 0}, {{region}}});
+  };
+  const Accumulation step = step_of({{}, {"w"}});
+  ASSERT_EQ(step.again.size(), 4u);
+  std::map<ValueId, std::string> reads;  // by source: its readers, and theirs
+  std::map<ValueId, ValueId> source_of;
+  for (const auto& [again, parameter] : step.again) {
+    EXPECT_EQ(step.graph.value(parameter).name, "w");
+    EXPECT_EQ(step.graph.value(again).name, "w");
+    source_of[again] = again;
+  }
+  for (const graph::Op& op : step.graph.ops)
+    graph::for_each_value(op.arguments, [&](ValueId value) {
+      const auto known = source_of.find(value);
+      if (known == source_of.end()) return;
+      const ValueId source = known->second;
+      reads[source] += op.name.substr(6) + " ";
+      if (op.name == "aten::t") source_of[op.outputs[0]] = source;
+    });
+  for (std::size_t i = 0; i < 4; ++i)
+    EXPECT_EQ(reads[step.again[i].first], i % 2 == 0 ? "t mm " : "t t mm ") << i;
+  // A region of the forward pass alone gathers for that; one that is given the transpose nothing.
+  EXPECT_EQ(step_of({{{0, 2}}, {"w"}}).again.size(), 2u);
+  EXPECT_TRUE(step_of({{{3, 5}}, {"w"}}).again.empty());
+  EXPECT_TRUE(step_of({{}, {}}).again.empty());
 }
 
 }  // namespace

@@ -76,18 +76,19 @@ Result<void> read_sources(const graph::Graph& graph, const plan::Region& region,
 
 Result<std::set<std::string>> read_kept_parameters(const graph::Graph& graph,
                                                    const plan::Region& region, Sharding& sharding) {
-  std::map<std::string, ValueId> parameters;
-  for (const ValueId id : values_with_role(graph, graph::ValueRole::kParameter))
-    parameters.emplace(graph.value(id).name, id);
+  std::map<std::string, const plan::KeptParameter*> kept;
+  for (const plan::KeptParameter& each : region.parameters) kept.emplace(each.name, &each);
   std::set<std::string> known;
-  for (const plan::KeptParameter& kept : region.parameters) {
-    const auto found = parameters.find(kept.name);
-    if (found == parameters.end()) continue;
-    if (!is_cut_of(graph.value(found->second), kept.form))
-      return stale_plan(
-          fmt::format("parameter '{}' cannot be cut as {}", kept.name, print_form(kept.form)));
-    sharding.sources[found->second.index()] = kept.form;
-    known.insert(kept.name);
+  // One that is gathered again is there several times.
+  for (const ValueId id : values_with_role(graph, graph::ValueRole::kParameter)) {
+    const auto found = kept.find(graph.value(id).name);
+    if (found == kept.end()) continue;
+    const auto& [name, form, is_gathered_again] = *found->second;
+    if (!is_cut_of(graph.value(id), form))
+      return stale_plan(fmt::format("parameter '{}' cannot be cut as {}", name, print_form(form)));
+    sharding.sources[id.index()] = form;
+    if (is_gathered_again) sharding.gathered_again.insert(id);
+    known.insert(name);
   }
   return known;
 }
@@ -106,7 +107,8 @@ plan::Region make_region(const graph::Graph& graph, const Sharding& sharding,
   for (const Strategy& strategy : sharding.ops) region.operators.push_back(describe(strategy));
   for (const ValueId id : values_with_role(graph, graph::ValueRole::kParameter))
     if (sharding.sources[id.index()].kind == FormKind::kSharded)
-      region.parameters.push_back({graph.value(id).name, sharding.sources[id.index()]});
+      region.parameters.push_back({graph.value(id).name, sharding.sources[id.index()],
+                                   sharding.gathered_again.contains(id)});
   region.exchanges = sharding.exchanges;
   region.recomputes = sharding.recomputes;
   return region;

@@ -173,6 +173,11 @@ class StageCutter {
         if (has_updates || producers_[value.index()] == kNowhere)
           readers_[value.index()].insert(stages_of_[op].begin(), stages_of_[op].end());
       });
+    for (const auto& [again, parameter] : accumulated_.again) {
+      readers_[parameter.index()].insert(readers_[again.index()].begin(),
+                                         readers_[again.index()].end());
+      parameter_of_[again] = parameter;
+    }
   }
 
   /// The new value of a buffer goes to all stages of the replica that have the buffer.
@@ -213,7 +218,7 @@ class StageCutter {
   struct Spot {
     std::int64_t pass = 0, level = 0;
     bool is_backward = false;
-    bool is_free = false;  // backward, of what forward passes made alone
+    bool is_free = false;  // backward, of what forward passes made alone, or of parameters
     bool is_late = false;  // backward, and nothing that others wait for depends on it
 
     StageTask::Pass kind() const {
@@ -286,7 +291,8 @@ class StageCutter {
           continue;
         }
         const bool is_backward = acc_.ops[op].direction == graph::Direction::kBackward;
-        Spot spot{accumulated_.copies[op].micro_batch, 0, is_backward, is_backward};
+        const Copy& copy = accumulated_.copies[op];
+        Spot spot{copy.micro_batch, 0, is_backward, is_backward || copy.is_gathered_again};
         for_each_operand(op, stage, [&](ValueId value) {
           const Instance from = maker(value, stage);
           const std::size_t at = spots.find(from);
@@ -302,8 +308,8 @@ class StageCutter {
     return spots;
   }
 
-  /// What the backward pass makes of the forward pass alone (the slope of a square) waits for the
-  /// first that wants it: until then it would be one more tensor to keep.
+  /// What the backward pass makes of the forward pass alone (the slope of a square), and a pass of
+  /// parameters, waits for the first that wants it: until then it would be one more tensor to keep.
   void put_off(Spots& spots) const {
     constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
     // By entry: least level of those that read it, in its stage.
@@ -313,7 +319,6 @@ class StageCutter {
       const auto& [op, stage] = instance;
       if (spot.is_free && wanted[at] != kNever && !passing_.contains({op, stage}))
         spot.level = std::max(spot.level, wanted[at]);
-      if (!spot.is_backward) continue;
       const std::int64_t level = spot.level;
       for_each_operand(op, stage, [&, reader = stage](ValueId value) {
         const Instance from = maker(value, reader);
@@ -505,9 +510,12 @@ class StageCutter {
     ValueId& there = place(value, s);
     if (there.is_none()) {
       MOTLEY_CHECK(producers_[value.index()] == kNowhere);
-      there = add_value(step_.stages[s], acc_.value(value));
+      // Who gathers a parameter again has it.
+      if (const auto again = parameter_of_.find(value); again != parameter_of_.end())
+        here(again->second, s);
+      place(value, s) = add_value(step_.stages[s], acc_.value(value));
     }
-    return there;
+    return place(value, s);
   }
 
   Stand behind_all() const { return {static_cast<std::int64_t>(order_.size()), step_.tasks - 1}; }
@@ -625,6 +633,7 @@ class StageCutter {
   std::vector<std::size_t> producers_;               // by value of the accumulated graph
   std::vector<std::vector<std::size_t>> stages_of_;  // by operator of it, ascending
   std::vector<std::set<std::size_t>> readers_;       // by value of it: stages
+  std::map<ValueId, ValueId> parameter_of_;          // of those that are gathered again
   std::map<std::pair<std::size_t, std::size_t>, std::set<std::pair<ValueId, std::size_t>>>
       passing_;  // operator, stage -> value, reader
   /// Output, stage, value: new values of buffers that other stages have, too.
@@ -660,6 +669,12 @@ Recomputed find_recomputed(const plan::Plan& plan, const Passes& passes) {
     std::vector<plan::OpRange>& ranges = recomputed.operators.emplace_back();
     for (const plan::Region& region : replica.regions)
       ranges.insert(ranges.end(), region.recomputes.begin(), region.recomputes.end());
+    std::vector<GatheredAgain>& regions = recomputed.gathered.emplace_back();
+    for (const plan::Region& region : replica.regions) {
+      GatheredAgain& gathered = regions.emplace_back(GatheredAgain{region.covers, {}});
+      for (const plan::KeptParameter& kept : region.parameters)
+        if (kept.is_gathered_again) gathered.parameters.insert(kept.name);
+    }
   }
   return recomputed;
 }

@@ -42,7 +42,42 @@ bool has_direction(plan::OptimizerKind kind) {
   return plan::needs_whole(kind) || kind == plan::OptimizerKind::kLamb;
 }
 
+/// Of a state or a parameter of so many dimensions the own rows alone.
+Shape piece_shape(std::size_t dims, const Update::OwnRows& rows) {
+  Shape shape(dims, 1);
+  shape.back() = rows.elements();
+  return shape;
+}
+
 }  // namespace
+
+bool Update::may_share(ValueId parameter) const {
+  const graph::Value& value = rank_.graph().value(parameter);
+  return !has_direction(plan::optimizer_of(recipe_, value).kind) && !value.shape.empty();
+}
+
+const Update::OwnRows* Update::own_rows(ValueId parameter) const {
+  const auto own = own_.find(parameter);
+  return own == own_.end() || own->second.are_all() ? nullptr : &own->second;
+}
+
+BufferId Update::updated(ValueId parameter) const {
+  const BufferId piece = kept_[parameter.index()].piece;
+  return piece.is_none() ? rank_.value(parameter) : piece;
+}
+
+void Update::take_own_rows(ValueId parameter, const std::string& label) {
+  const OwnRows* own = own_rows(parameter);
+  if (own == nullptr) return;
+  Kept& kept = kept_[parameter.index()];
+  const BufferId whole = rank_.value(parameter);
+  const program::Buffer like = rank_.builder().buffer(whole);
+  kept.piece = rank_.builder().make(
+      "motley::part",
+      {{whole}, {own->slab.before}, {own->begin - own->here_begin}, {own->slab.after}}, like.dtype,
+      piece_shape(like.shape.size(), *own), label);
+  (kept.copy.is_none() ? kept.parameter : kept.copy) = kept.piece;
+}
 
 void Update::begin() {
   const graph::Graph& graph = rank_.graph();
@@ -61,6 +96,11 @@ BufferId Update::add_state(ValueId parameter, std::string_view suffix, DType dty
   state.kind = BufferKind::kState;
   state.dtype = dtype;
   state.name += suffix;
+  if (const OwnRows* own = own_rows(parameter)) {
+    state.shape = piece_shape(state.shape.size(), *own);
+    state.part = program::Part{own->slab.before, own->begin, own->slab.extent, own->slab.after};
+    return rank_.builder().add_buffer(std::move(state));
+  }
   if (shape != SpecShape::kParameter) {
     state.part.reset();
     state.shape = rank_.whole_shape(parameter);
@@ -77,6 +117,7 @@ Update::Kept Update::keep(ValueId parameter) {
   const DType dtype = has_master ? DType::kF32 : value.dtype;
   Kept kept;
   kept.parameter = rank_.value(parameter);
+  if (const OwnRows* own = own_rows(parameter); own != nullptr && own->count == 0) return kept;
   kept.is_part = rank_.step().home(parameter).kind == FormKind::kSharded;
   if (has_master) {
     kept.copy = kept.parameter;
@@ -191,6 +232,7 @@ std::vector<Update::Batch> Update::make_batches(const std::vector<Gradient>& gra
 }
 
 void Update::write_updates(const std::vector<Gradient>& gradients, const std::string& label) {
+  for (const Gradient& each : gradients) take_own_rows(each.parameter, label);
   for (const Batch& batch : make_batches(gradients)) write_batch(batch, label);
   write_copies(gradients, label);
 }

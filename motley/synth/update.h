@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,14 +27,31 @@ namespace motley::synth {
 /// more exchange each.
 class Update {
  public:
+  /// Rows of what is here of a parameter that other devices have, too. States are kept of them
+  /// alone, and they alone are updated here; the others come from those who update them.
+  struct OwnRows {
+    graph::Slab slab;                             ///< of the whole parameter
+    std::int64_t here_begin = 0, here_count = 0;  ///< what is here of its extent
+    std::int64_t begin = 0, count = 0;            ///< of these the own rows; maybe 0
+    bool are_all() const { return count == here_count; }
+    std::int64_t elements() const { return slab.before * count * slab.after; }
+  };
+
   /// The step must outlive it.
   explicit Update(RankStep& rank) : rank_(rank), recipe_(rank.step().options.recipe) {}
+  /// Can states of the parameter be kept of some rows alone, is it updated element by element?
+  bool may_share(ValueId parameter) const;
+  /// Says which rows are the own ones, before `begin`; else all that is here.
+  void own(ValueId parameter, const OwnRows& rows) { own_[parameter] = rows; }
   /// Adds what is kept from step to step of trained parameters; call when these have buffers.
   void begin();
 
   /// The derivative of the loss by itself: 1, or the loss's scale.
   BufferId make_tangent(DType dtype);
-  /// A gradient in the form in which its parameter is kept.
+  /// The own rows as the last update left them: of all that is here the parameter itself. Valid
+  /// when that is written.
+  BufferId updated(ValueId parameter) const;
+  /// A gradient in the form in which its parameter is kept, of own rows as they are.
   void add(ValueId parameter, BufferId gradient) { gradients_.push_back({parameter, gradient}); }
   /// Writes what can be done with the gradients that were added since the last call.
   void write(const std::string& label);
@@ -53,6 +71,7 @@ class Update {
     BufferId parameter;  ///< what is updated: the parameter or its master
     BufferId copy;       ///< of a master: the parameter
     BufferId state1, state2, average;
+    BufferId piece;  ///< own rows of the parameter while they are updated
     bool is_part = false;
   };
   struct Gradient {
@@ -67,6 +86,10 @@ class Update {
     std::vector<BufferId> parameters, gradients, state1, state2;
   };
 
+  /// Own rows that are not all that is here; null: it is all.
+  const OwnRows* own_rows(ValueId parameter) const;
+  /// The parameter's own rows, before they are updated, in the place of the parameter.
+  void take_own_rows(ValueId parameter, const std::string& label);
   Kept keep(ValueId parameter);
   /// A state that is called as the parameter with a suffix.
   BufferId add_state(ValueId parameter, std::string_view suffix, DType dtype,
@@ -93,6 +116,7 @@ class Update {
   RankStep& rank_;
   const plan::Recipe& recipe_;
   std::vector<Kept> kept_;  // by value
+  std::map<ValueId, OwnRows> own_;
   BufferId scaling_, factor_, norm_;
   std::vector<Gradient> gradients_;  // since the last write
   std::vector<std::pair<std::string, std::vector<Gradient>>> waiting_;

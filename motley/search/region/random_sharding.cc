@@ -42,6 +42,7 @@ class Lottery {
       for (std::size_t r = 0; r < chosen.results.size(); ++r)
         homes_[graph_.ops[i].outputs[r].index()] = chosen.results[r];
     }
+    draw_gathered_again();
   }
 
  private:
@@ -56,6 +57,16 @@ class Lottery {
       const Form& form = strategy.operands[o];
       if (form.kind == FormKind::kSharded && random_.below(5) > 0) keep(id, form);
     }
+  }
+
+  /// None, all or about half of what is kept in parts.
+  void draw_gathered_again() {
+    sharding_.gathered_again.clear();
+    const std::uint64_t how = random_.below(3);
+    for (const ValueId id : values_with_role(graph_, graph::ValueRole::kParameter))
+      if (homes_[id.index()].kind == FormKind::kSharded &&
+          (how == 0 || (how == 1 && random_.below(2) == 0)))
+        sharding_.gathered_again.insert(id);
   }
 
   Strategy choose(std::size_t op) {

@@ -30,7 +30,7 @@ class StageDrawer {
   StageDrawer(const graph::Graph& graph, const StageRange& range, std::uint64_t seed)
       : graph_(graph), range_(range), random_(seed) {}
 
-  std::vector<plan::Replica> run() {
+  DrawnStages run() {
     std::vector<DeviceId> devices = range_.devices;
     shuffle(devices);
     draw_replicas(devices.size());
@@ -47,7 +47,8 @@ class StageDrawer {
       draw_regions(replicas_[r], {begin, begin + static_cast<std::ptrdiff_t>(count)});
       next += count;
     }
-    return std::move(replicas_);
+    std::map<DeviceId, double> shares = draw_state_shares();
+    return {std::move(replicas_), std::move(shares)};
   }
 
  private:
@@ -93,6 +94,19 @@ class StageDrawer {
     }
     for (std::size_t g = 0; g < replica.regions.size(); ++g) draw_devices(replica, g, devices);
     if (replica.regions.size() == 1) replica.regions.front().covers.clear();
+  }
+
+  std::map<DeviceId, double> draw_state_shares() {
+    std::map<DeviceId, double> shares;
+    double all = 0;
+    const bool are_shared = below(2) == 0;
+    for (const plan::Replica& replica : replicas_)
+      for (const plan::Region& region : replica.regions)
+        for (const DeviceId device : region.devices)
+          if (are_shared && !shares.contains(device))
+            all += shares[device] = static_cast<double>(below(4));
+    if (all == 0) shares.clear();
+    return shares;
   }
 
   /// Nothing, all or about half of what the region covers.
@@ -194,8 +208,7 @@ class StageDrawer {
 
 }  // namespace
 
-std::vector<plan::Replica> draw_stages(const graph::Graph& graph, const StageRange& range,
-                                       std::uint64_t seed) {
+DrawnStages draw_stages(const graph::Graph& graph, const StageRange& range, std::uint64_t seed) {
   return StageDrawer(graph, range, seed).run();
 }
 
@@ -208,7 +221,9 @@ Result<std::optional<StagesChoice>> draw_fitting_stages(const plan::Problem& pro
   for (int attempt = 0; attempt < kMostDraws; ++attempt) {
     StagesChoice choice;
     choice.plan = plan::blank_plan(problem);
-    choice.plan.replicas = draw_stages(graph, range, seeds.next());
+    DrawnStages drawn = draw_stages(graph, range, seeds.next());
+    choice.plan.replicas = std::move(drawn.replicas);
+    choice.plan.state_shares = std::move(drawn.state_shares);
     choice.plan.batch_norm = plan::BatchNormMode::kGlobal;
     MOTLEY_ASSIGN(const program::Program program,
                   synth::lower(graph, choice.plan, *problem.cluster));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,15 +22,21 @@ struct StageRange {
   plan::BatchNormSpan batch_norm_span = plan::BatchNormSpan::kStep;
 };
 
+struct DrawnStages {
+  std::vector<plan::Replica> replicas;
+  std::map<DeviceId, double> state_shares;
+  bool operator==(const DrawnStages&) const = default;
+};
+
 /// Draws replicas that are cut into regions: how many, their devices, samples and micro-batches;
 /// each replica's operators by stretches of the graph, by modules (a pipeline: what belongs to the
 /// backward pass goes with the forward pass of its module), or one by one; regions of one device or
 /// of several that split operators at random; how many micro-batches may be under
-/// way; which operators are done again; whether gradients of weights are done late. Devices may
+/// way; which operators are done again; whether gradients of weights are done late; and half of the
+/// time shares of states, 0 to 3 of each device. Devices may
 /// be in several regions of a replica. A model that needs all samples at once stays one replica and
 /// one micro-batch. Same seed, same result; everything that lowering has can come.
-std::vector<plan::Replica> draw_stages(const graph::Graph& graph, const StageRange& range,
-                                       std::uint64_t seed);
+DrawnStages draw_stages(const graph::Graph& graph, const StageRange& range, std::uint64_t seed);
 
 /// A drawn plan and the peak memory of each of its devices (plan::members), what PyTorch holds
 /// included.

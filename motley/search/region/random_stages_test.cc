@@ -24,8 +24,10 @@ TEST(DrawStages, PlansAreLoweredAndComeToTheirEnd) {
     for (std::uint64_t seed = 0; seed < testing::rounds(12, 200); ++seed) {
       SCOPED_TRACE(std::string(model) + " seed " + std::to_string(seed));
       plan::Plan plan = plan::blank_plan(problem);
-      plan.replicas = draw_stages(invented.model().graph, range, seed);
-      EXPECT_EQ(plan.replicas, draw_stages(invented.model().graph, range, seed));
+      const DrawnStages drawn = draw_stages(invented.model().graph, range, seed);
+      EXPECT_EQ(drawn, draw_stages(invented.model().graph, range, seed));
+      plan.replicas = drawn.replicas;
+      plan.state_shares = drawn.state_shares;
       ASSERT_TRUE(plan::verify_plan(plan, problem.model_hash, *problem.cluster));
       const auto price = invented.evaluator().price(plan);
       ASSERT_TRUE(price) << price.error().message;

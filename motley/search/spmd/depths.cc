@@ -22,12 +22,16 @@ synth::Sharding restate(const synth::Sharding& sharding, const graph::ShortGraph
   synth::Sharding made = sharding;
   made.ops.assign(to.graph.ops.size(), {});
   made.sources.assign(to.graph.values.size(), graph::kWholeForm);
+  made.gathered_again.clear();
   // The first of those that one stands for says what it does.
   for (std::size_t i = to.of_op.size(); i-- > 0;)
     made.ops[to.of_op[i].index()] = sharding.ops[from.of_op[i].index()];
   for (std::size_t v = to.of_value.size(); v-- > 0;)
-    if (!to.of_value[v].is_none() && !from.of_value[v].is_none())
+    if (!to.of_value[v].is_none() && !from.of_value[v].is_none()) {
       made.sources[to.of_value[v].index()] = sharding.sources[from.of_value[v].index()];
+      if (sharding.gathered_again.contains(from.of_value[v]))
+        made.gathered_again.insert(to.of_value[v]);
+    }
   return made;
 }
 
@@ -38,6 +42,10 @@ synth::Sharding spread_over_whole(const synth::Sharding& sharding, const graph::
   made.sources.clear();
   for (const ValueId value : from.of_value)
     made.sources.push_back(value.is_none() ? graph::kWholeForm : sharding.sources[value.index()]);
+  made.gathered_again.clear();
+  for (std::size_t v = 0; v < from.of_value.size(); ++v)
+    if (!from.of_value[v].is_none() && sharding.gathered_again.contains(from.of_value[v]))
+      made.gathered_again.insert(ValueId(static_cast<std::int64_t>(v)));
   return made;
 }
 

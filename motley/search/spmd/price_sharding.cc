@@ -1,6 +1,7 @@
 #include "motley/search/spmd/price_sharding.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -23,6 +24,12 @@ Result<SpmdPlan> price_lowered(SpmdStudy& study, const SpmdStudy::Programs& prog
   const synth::Accumulation* accumulation = nullptr;
   for (const synth::Accumulation& each : programs.accumulations)
     if (each.micro_batches == sharding.micro_batches) accumulation = &each;
+  std::optional<synth::Accumulation> gathering;
+  if (!sharding.gathered_again.empty()) {
+    MOTLEY_ASSIGN(gathering, synth::find_accumulation(*programs.graph, sharding,
+                                                      study.question().lowering.batch_norm_span));
+    accumulation = &*gathering;
+  }
   const DeviceClasses classes = study.kinds().classes(devices, sharding.shares);
   std::vector<std::size_t> ranks;  // one of each class
   for (const DeviceClass& each : classes.all) ranks.push_back(static_cast<std::size_t>(each.rank));
@@ -106,6 +113,75 @@ Result<SpmdPlan> price_sharding(SpmdStudy& study, const std::vector<DeviceId>& d
                           restate(sharding, depths->searched, depths->shorter)));
   go_on(study, static_cast<std::int64_t>(depths->searched.left_out), shorter, plan);
   return plan;
+}
+
+namespace {
+
+/// Parameters that are kept in parts and, as they are or as operators turn them, wanted whole; in
+/// the order of their first use.
+std::vector<ValueId> find_gathered(const graph::Graph& graph, const synth::Sharding& sharding,
+                                   const std::vector<graph::ShardingRule>& rules) {
+  std::vector<ValueId> found;
+  std::vector<ValueId> made_of(graph.values.size());  // a parameter in parts, alone
+  std::vector<graph::Form> homes = sharding.sources;
+  homes.resize(graph.values.size());
+  for (const ValueId id : values_with_role(graph, graph::ValueRole::kParameter))
+    if (homes[id.index()].kind == graph::FormKind::kSharded) made_of[id.index()] = id;
+  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
+    const std::vector<ValueId>& operands = rules[i].operands;
+    for (std::size_t o = 0; o < operands.size(); ++o) {
+      const ValueId root = made_of[operands[o].index()];
+      if (!root.is_none() && homes[operands[o].index()].kind == graph::FormKind::kSharded &&
+          sharding.ops[i].operands[o] == graph::kWholeForm &&
+          std::find(found.begin(), found.end(), root) == found.end())
+        found.push_back(root);
+    }
+    for (std::size_t r = 0; r < graph.ops[i].outputs.size(); ++r) {
+      const std::size_t output = graph.ops[i].outputs[r].index();
+      homes[output] = sharding.ops[i].results[r];
+      if (operands.size() == 1) made_of[output] = made_of[operands[0].index()];
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+Result<SpmdPlan> gather_again(SpmdStudy& study, SpmdPlan plan) {
+  constexpr double kMore = 1.05;  // of what a line says
+  const graph::Graph& graph = study.graph();
+  const std::vector<ValueId> gathered =
+      find_gathered(graph, plan.sharding, study.programs().back().rules);
+  if (gathered.empty()) return plan;
+  const auto with = [&](std::size_t count) {
+    synth::Sharding sharding = plan.sharding;
+    sharding.exchanges.clear();
+    sharding.gathered_again = {gathered.begin(),
+                               gathered.begin() + static_cast<std::ptrdiff_t>(count)};
+    return price_sharding(study, plan.devices, std::move(sharding));
+  };
+  MOTLEY_ASSIGN(SpmdPlan all, with(gathered.size()));
+  if (!all.is_better_than(plan)) return plan;
+  if (!all.fits()) return all;
+  // What is lacking beside what all together save, of the device that lacks most of that.
+  double part = 0;
+  for (std::size_t rank = 0; rank < plan.devices.size(); ++rank) {
+    const auto& memory = study.device(plan.devices[rank]).memory;
+    if (memory && plan.peaks[rank] > *memory && plan.peaks[rank] > all.peaks[rank])
+      part = std::max(part, static_cast<double>((plan.peaks[rank] - *memory).value) /
+                                static_cast<double>((plan.peaks[rank] - all.peaks[rank]).value));
+  }
+  const std::vector<double>& counts = study.space().value_count;
+  std::vector<double> bytes;
+  for (const ValueId id : gathered)
+    bytes.push_back(counts[id.index()] *
+                    static_cast<double>(graph::value_bytes(graph.value(id), {})));
+  const double wanted = kMore * part * std::accumulate(bytes.begin(), bytes.end(), 0.0);
+  std::size_t count = 0;
+  for (double sum = 0; count < bytes.size() && sum < wanted; ++count) sum += bytes[count];
+  if (count == gathered.size()) return all;
+  MOTLEY_ASSIGN(SpmdPlan some, with(count));
+  return some.is_better_than(all) ? some : all;
 }
 
 SpmdPlan with_price(const SpmdStudy& study, SpmdPlan plan, const plan::Price& price) {

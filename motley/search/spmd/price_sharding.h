@@ -29,6 +29,11 @@ struct SpmdPlan {
 Result<SpmdPlan> price_sharding(SpmdStudy& study, const std::vector<DeviceId>& devices,
                                 synth::Sharding sharding);
 
+/// A plan that lacks memory with its parameters in parts gathered again for each pass, if it
+/// gathers any: with as many as it needs to fit, those that are used first, as they are held
+/// longest; else with all. Itself where that saves nothing.
+Result<SpmdPlan> gather_again(SpmdStudy& study, SpmdPlan plan);
+
 /// The plan with what its evaluator says, in place of an estimate.
 SpmdPlan with_price(const SpmdStudy& study, SpmdPlan plan, const plan::Price& price);
 

@@ -182,7 +182,7 @@ class Search {
       bool& fits = seen.emplace_back(sharding, true).second;
       if (is_hopeless(prices.total(sharding))) return true;
       ++answer_.considered;
-      MOTLEY_ASSIGN(SpmdPlan plan, price_sharding(study_, devices, std::move(sharding)));
+      MOTLEY_ASSIGN(SpmdPlan plan, priced(devices, std::move(sharding)));
       keep(plan);
       fits = plan.fits();
       least_lack = std::min(least_lack, lack_in_all(plan));
@@ -213,6 +213,13 @@ class Search {
       MOTLEY_RETURN_IF_ERROR(consider(opinions[i], enough));
     lacks_in_all_ = !may_fit && least_lack.value > 0 && devices.size() == question_.devices.size();
     return best;
+  }
+
+  /// With parameters gathered again for each pass, if it lacks memory else.
+  Result<SpmdPlan> priced(const std::vector<DeviceId>& devices, synth::Sharding sharding) {
+    MOTLEY_ASSIGN(SpmdPlan plan, price_sharding(study_, devices, std::move(sharding)));
+    if (!plan.fits()) return gather_again(study_, std::move(plan));
+    return plan;
   }
 
   /// By how much all devices together lack memory: where they do, neither other shares nor fewer

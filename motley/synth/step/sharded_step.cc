@@ -218,11 +218,14 @@ class StepPlanner {
         step_.last_exchange =
             std::max(step_.last_exchange,
                      static_cast<std::int64_t>(places[graph_.value(value).producer.index()]));
+    for (const Bucket& bucket : step_.gathers)
+      if (sharding_.gathered_again.contains(bucket.items.front().value))
+        step_.last_exchange = std::max(step_.last_exchange, bucket.ready);
   }
 
   void find_gathers() {
     std::vector<std::int64_t> first_use(graph_.values.size(), -1);
-    std::vector<ReadyItem> items;
+    std::vector<ReadyItem> once, again;
     for (std::size_t i = 0; i < step_.schedule.order.size(); ++i)
       for (const Use& use : uses_[step_.schedule.order[i].index()]) {
         if (graph_.value(use.value).role != graph::ValueRole::kParameter ||
@@ -230,10 +233,14 @@ class StepPlanner {
             !(use.form == graph::kWholeForm || goes_over_whole(home(use.value), use.form)))
           continue;
         first_use[use.value.index()] = static_cast<std::int64_t>(i);
-        items.push_back(
-            {static_cast<std::int64_t>(i), Exchange::kAllGather, {BucketItem::kSource, use.value}});
+        (sharding_.gathered_again.contains(use.value) ? again : once)
+            .push_back({static_cast<std::int64_t>(i),
+                        Exchange::kAllGather,
+                        {BucketItem::kSource, use.value}});
       }
-    step_.gathers = fill_buckets(graph_, items, step_.options.bucket_bytes);
+    step_.gathers = fill_buckets(graph_, once, step_.options.bucket_bytes);
+    for (Bucket& bucket : fill_buckets(graph_, again, step_.options.bucket_bytes))
+      step_.gathers.push_back(std::move(bucket));
     for (Bucket& bucket : step_.gathers)
       bucket.ready = first_use[bucket.items.front().value.index()];
     std::stable_sort(step_.gathers.begin(), step_.gathers.end(),

@@ -30,6 +30,8 @@ struct Copy {
   OpId beside = {};            ///< of what was added: the model's operator for which; none: for any
   /// Where its first result there has the samples of the whole batch; whole: it has none.
   graph::Form samples = graph::kWholeForm;
+  /// Made again for the micro-batch of a parameter that is gathered again (recomputation.h).
+  bool is_gathered_again = false;
   bool operator==(const Copy&) const = default;
 };
 
@@ -61,8 +63,9 @@ struct ShardedStep {
   /// several forms are summed once: two sums could differ in their last digit.
   std::vector<std::vector<graph::Form>> wanted = {};
   Schedule schedule = {};
-  /// Parameters that are kept in parts and wanted whole, gathered together; `ready` is the position
-  /// in the order of the first operator that wants one of them.
+  /// Parameters that are kept in parts and wanted whole, gathered together, those that are gathered
+  /// again apart; `ready` is the position in the order of the first operator that wants one of
+  /// them.
   std::vector<Bucket> gathers = {};
   /// Of a part of a larger step: position in the order of the last operator that exchanges
   /// something with the other devices on the way; -1: none does.

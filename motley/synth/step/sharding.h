@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,7 @@ struct Sharding {
                                      ///< inputs are cut by samples, all else is whole
   std::vector<plan::ExchangeWay> exchanges = {};  ///< those that are not native
   std::vector<plan::OpRange> recomputes = {};  ///< done again in the backward pass (plan::Region)
+  std::set<ValueId> gathered_again = {};       ///< parameters kept in parts (plan::KeptParameter)
   bool operator==(const Sharding&) const = default;
 };
 

@@ -343,9 +343,21 @@ void TorchExecutor::start_masters(const TensorFiles& files) {
   const c10::InferenceMode no_autograd;
   constexpr std::string_view kSuffix = program::kMasterSuffix;
   std::map<std::string, at::Tensor> tensors = persistent();
-  for (auto& [name, tensor] : tensors)
-    if (name.ends_with(kSuffix) && !files.has(name))
-      tensor.copy_(tensors.at(name.substr(0, name.size() - kSuffix.size())));
+  std::map<std::string, std::optional<program::Part>> parts;
+  for (const program::Buffer& buffer : program_.buffers)
+    if (is_persistent(buffer.kind)) parts[buffer.name] = buffer.part;
+  for (auto& [name, tensor] : tensors) {
+    if (!name.ends_with(kSuffix) || files.has(name)) continue;
+    const std::string of = name.substr(0, name.size() - kSuffix.size());
+    at::Tensor parameter = tensors.at(of);
+    if (parameter.numel() != tensor.numel()) {  // of some rows of what is here
+      const program::Part rows = parts.at(name).value();
+      const std::int64_t begin = parts.at(of) ? parts.at(of)->begin : 0;
+      parameter = parameter.view({rows.before, -1, rows.after})
+                      .narrow(1, rows.begin - begin, tensor.numel() / rows.before / rows.after);
+    }
+    tensor.copy_(parameter.reshape(tensor.sizes()));
+  }
 }
 
 Result<StepResult> TorchExecutor::step(StepPlace at, const data::Batch& batch) {
