@@ -375,6 +375,9 @@ Result<cost::Transfer> StepGraph::ring(const std::vector<Seat>& seats, double by
   const auto count = static_cast<double>(seats.size());
   const double moved = 2 * (count - 1) / count * bytes;
   cost::Flow flow{moved, {}, 0};
+  // A message goes from one to all, and back, in as many steps as doublings make them.
+  const double steps = 2 * std::ceil(std::log2(count));
+  Seconds delay;
   double slowest = INFINITY, local = INFINITY;
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     const Host &from = hosts[i], &to = hosts[(i + 1) % hosts.size()];
@@ -386,14 +389,16 @@ Result<cost::Transfer> StepGraph::ring(const std::vector<Seat>& seats, double by
         costs().hop({from.seat.pool, from.devices}, {to.seat.pool, to.devices}, reach, chunk);
     if (!hop) return no_link(costs(), from.seat.pool, to.seat.pool);
     (stays ? local : slowest) = std::min(stays ? local : slowest, hop->rate.value);
+    delay = std::max(delay, hop->delay * steps);
     if (stays) continue;
     flow.uses.push_back({link(from.seat, 0), 1.0});
     flow.uses.push_back({link(to.seat, 1), 1.0});
   }
-  if (flow.uses.empty()) return cost::Transfer{{{Seconds(moved / local), {}}}};
+  // Inside one host all members send a part in each round: the rate is that of all of them.
+  if (flow.uses.empty()) return cost::Transfer{{{delay + Seconds(count * moved / local), {}}}};
   flow.most_rate = std::min(slowest, local);
   cost::merge_uses(flow);
-  return cost::Transfer{{{Seconds(0), {flow}}}};
+  return cost::Transfer{{{delay, {flow}}}};
 }
 
 Result<void> StepGraph::add_sum(const std::vector<std::pair<std::size_t, std::size_t>>& members,
