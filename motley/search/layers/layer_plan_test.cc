@@ -42,14 +42,24 @@ cost::RateCurves constant(int devices, double bytes_per_second) {
 
 class LayerPlanTest : public ::testing::Test {
  protected:
-  /// Hosts of two A100, of two A100 and of two V100, so many bytes a second between them; fast inside.
+  /// Hosts of two A100, of two A100 and of two V100, so many bytes a second between them; fast
+  /// inside.
   void open(double between, std::size_t layers = 2, double update = 0) {
-    profile_ = some_layers(layers, update);
-    for (const char* kind : {kFast, kSlow}) {
+    for (const char* kind : {kFast, kSlow})
       for (const char* other : {kFast, kSlow})
         network_.between[{kind, other}] = constant(1, between);
-      network_.inside[kind] = constant(1, 1e15);
-    }
+    open_as_it_is(layers, update);
+  }
+  /// Between hosts as the network is.
+  void open_as_it_is(std::size_t layers, double update = 0) {
+    profile_ = some_layers(layers, update);
+    for (auto& [degree, sizes] : profile_.sizes)
+      for (cost::LayerSize& size : sizes) {
+        size.gradients = Bytes(weights_ / degree);
+        size.states = Bytes(4 * weights_ / degree);
+        size.output = Bytes(message_);
+      }
+    for (const char* kind : {kFast, kSlow}) network_.inside[kind] = constant(1, 1e15);
     cluster_ = cluster::parse_cluster(R"(schema = "motley.cluster/1"
 name = "four"
 [[node]]
@@ -101,8 +111,8 @@ memory = "1GiB"
     return std::move(*program);
   }
   LayerCost cost() const {
-    return {profile_, model_.layers.rows, pools_.pools, hops_, runtime_,
-            find_layer_seats(plan_, pools_, cluster_).value()};
+    return {profile_, model_.layers.rows, pools_.pools,
+            hops_,    runtime_,           find_layer_seats(plan_, pools_, cluster_).value()};
   }
   double simulated(const program::Program& program) const {
     const auto trace = simulate::simulate(program, cost());
@@ -111,6 +121,7 @@ memory = "1GiB"
   }
   double step(const StagePlan& plan) { return simulated(lower(priced(plan))); }
 
+  std::int64_t weights_ = 1000, message_ = kMessage;  // bytes of a layer
   StageRuntime runtime_{.copies_gradients = false};
   cost::LayerProfile profile_;
   cost::StageNetwork network_;
@@ -141,11 +152,10 @@ TEST_F(LayerPlanTest, TwoStagesTakeWhatTheirPassesSay) {
 TEST_F(LayerPlanTest, BlockingMessagesAreThoseOfTheEvaluator) {
   runtime_ = blocking_runtime();
   open(2 * kMessage, 3);
-  const StagePlan plan{{{{{0, 1, unit(kFast, 1), 0, 0},
-                          {1, 2, unit(kSlow, 1), 0, 0},
-                          {2, 3, unit(kFast, 1), 1, 0}},
-                         1,
-                         6}}};
+  const StagePlan plan{
+      {{{{0, 1, unit(kFast, 1), 0, 0}, {1, 2, unit(kSlow, 1), 0, 0}, {2, 3, unit(kFast, 1), 1, 0}},
+        1,
+        6}}};
   const PricedStagePlan found = priced(plan);
   const auto blocking = program::block_messages(lower(found));
   ASSERT_TRUE(blocking) << blocking.error().message;
@@ -156,7 +166,8 @@ TEST_F(LayerPlanTest, BlockingMessagesAreThoseOfTheEvaluator) {
 // have a quarter of a second's part each. Inside a host nothing takes time here.
 TEST_F(LayerPlanTest, DevicesThatShareLayersHaveTheirTimesAndBytes) {
   open(1e15);
-  EXPECT_NEAR(step({{{{{0, 1, unit(kFast, 2), 0, 0}, {1, 2, unit(kFast, 2), 1, 0}}, 1, 2}}}), 4.5, 1e-5);
+  EXPECT_NEAR(step({{{{{0, 1, unit(kFast, 2), 0, 0}, {1, 2, unit(kFast, 2), 1, 0}}, 1, 2}}}), 4.5,
+              1e-5);
   open(2 * kMessage);
   const program::Program program =
       lower(priced({{{{{0, 1, unit(kFast, 2), 0, 0}, {1, 2, unit(kFast, 2), 1, 0}}, 1, 2}}}));
@@ -193,11 +204,33 @@ TEST_F(LayerPlanTest, StagesMayDoForwardsAgain) {
 
 TEST_F(LayerPlanTest, PartsThatNobodyProfiledAreRefused) {
   open(1e15);
-  program::Program program =
-      lower(priced({{{{{0, 2, unit(kFast, 2), 0, 0}}, 1, 2}}}));
+  program::Program program = lower(priced({{{{{0, 2, unit(kFast, 2), 0, 0}}, 1, 2}}}));
   profile_.times[kFast].erase(2);
   EXPECT_THAT(simulate::simulate(program, cost()).error().message,
               ::testing::HasSubstr("some on a100-40g was not profiled at tp 2"));
+}
+
+// Layers 0 and 1, 2 and 3 in one replica, 0, 1 and 2, 3 in the other: in the order of the layers
+// their sums, half a minute each, would follow each other in a chain of four. Two go on at a time,
+// as each device is in two at most.
+TEST_F(LayerPlanTest, SumsOfReplicasThatAreCutDifferentlyGoOnSideBySide) {
+  weights_ = 240'000'000;
+  message_ = 800'000;
+  for (const char* kind : {kFast, kSlow})
+    for (const char* other : {kFast, kSlow})
+      network_.between[{kind, other}] = {{1, {{0, 0, 8e-3}, BytesPerSecond(1e9)}}};
+  open_as_it_is(4);
+  const StagePlan plan{
+      {{{{0, 2, unit(kSlow, 1), 0, 0}, {2, 4, unit(kSlow, 1), 0, 1}}, 1, 1},
+       {{{0, 1, unit(kFast, 1), 0, 0}, {1, 3, unit(kFast, 1), 0, 1}, {3, 4, unit(kFast, 1), 1, 0}},
+        1,
+        1}}};
+  const PricedStagePlan found = priced(plan);
+  const double step = simulated(lower(found));
+  // The slow replica's passes end at 24 s, with layer 0, of which layer 1 is there at 20 s; the
+  // evaluator begins all sums behind the last pass.
+  EXPECT_NEAR(step, 20 + 60, 0.3);
+  EXPECT_NEAR(found.price.step.value, 24 + 60, 0.3);
 }
 
 /// A plan of all devices: cut anywhere, in one or two replicas, on one or two devices a stage.
@@ -222,7 +255,8 @@ TEST_P(DrawnLayers, ProgramsTakeWhatTheEvaluatorSays) {
         for (const int slot : {0, 1}) replica.stages.push_back({0, 0, unit(kind, 1), host, slot});
     std::vector<std::size_t> cuts{0, 6};
     while (cuts.size() <= replica.stages.size())
-      if (const std::size_t cut = 1 + below(5); std::find(cuts.begin(), cuts.end(), cut) == cuts.end())
+      if (const std::size_t cut = 1 + below(5);
+          std::find(cuts.begin(), cuts.end(), cut) == cuts.end())
         cuts.insert(std::upper_bound(cuts.begin(), cuts.end(), cut), cut);
     for (std::size_t i = 0; i < replica.stages.size(); ++i) {
       replica.stages[i].first = cuts[i];
