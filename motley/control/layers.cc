@@ -213,6 +213,7 @@ Result<LayerAnswer> plan_layers(const cost::LayerProfile& profile, const cluster
   const Seconds start = clock.steady();
   MOTLEY_ASSIGN(answer.outcome, planner->plan(problem));
   answer.elapsed_s = (clock.steady() - start).value;
+  for (std::string& note : cost::say_untimed(profile)) answer.outcome.why.push_back(std::move(note));
   return answer;
 }
 
@@ -232,6 +233,7 @@ Result<StageAnswer> plan_stages(const LayerFiles& files, const cluster::Cluster&
   MOTLEY_ASSIGN(answer.outcome, space ? search::find_restricted(*space, question)
                                       : search::find_stage_plan(question));
   answer.elapsed_s = (clock.steady() - start).value;
+  for (std::string& note : cost::say_untimed(profile)) answer.outcome.why.push_back(std::move(note));
   return answer;
 }
 
