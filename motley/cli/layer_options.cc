@@ -159,8 +159,8 @@ Result<int> simulate_layers(const SimulatedPlan& asked, const LayerOptions& laye
   if (simulated.measured)
     text += fmt::format("measured {}: predicted {:+.1f} %\n", format_seconds(*simulated.measured),
                         100 * (simulated.step.value / simulated.measured->value - 1));
-  object["why"] = cost::say_untimed(simulated.model.profile);
-  for (const std::string& note : cost::say_untimed(simulated.model.profile)) text += note + "\n";
+  object["why"] = simulated.notes;
+  for (const std::string& note : simulated.notes) text += note + "\n";
   if (context.print_phase.empty() || context.json)
     context.result(text + "\n" + layers_note(simulated.model.profile.model), object);
   return kDone;

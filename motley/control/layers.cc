@@ -154,6 +154,17 @@ Result<cluster::Cluster> cluster_of(const std::vector<search::DevicePool>& pools
   return cluster::parse_cluster(text, "the pipeline's devices");
 }
 
+/// Have neighbours as many devices, so that each device of one has its counterpart in the other?
+bool has_counterparts(const cost::PipelinePlan& plan) {
+  for (std::size_t s = 0; s + 1 < plan.stages.size(); ++s)
+    for (std::size_t r = 0; r < plan.stages[s].replicas.size(); ++r)
+      if (r >= plan.stages[s + 1].replicas.size() ||
+          plan.stages[s].replicas[r].tensor_parallel !=
+              plan.stages[s + 1].replicas[r].tensor_parallel)
+        return false;
+  return true;
+}
+
 Result<SimulatedLayers> run_pipeline(cost::LayerProfile profile, const LayerFiles& files,
                                      const std::string& text, const std::string& path, int steps) {
   if (files.network.empty())
@@ -162,7 +173,9 @@ Result<SimulatedLayers> run_pipeline(cost::LayerProfile profile, const LayerFile
   MOTLEY_ASSIGN(const cost::StageNetwork network, read_network(files));
   search::ClusterPools pools{search::pools_of(pipeline.plan, files.devices_per_host)};
   std::shared_ptr<const search::HopCosts> hops = search::fitted_hops(network, pools.pools);
-  const search::StageRuntime runtime = search::blocking_runtime();
+  const bool is_even = has_counterparts(pipeline.plan);
+  const search::StageRuntime runtime =
+      is_even ? search::blocking_runtime() : search::StageRuntime{};
   MOTLEY_ASSIGN(const auto costs,
                 search::LayerStageCosts::make(profile, pools.pools, hops, runtime));
   search::PricedStagePlan priced;
@@ -170,6 +183,11 @@ Result<SimulatedLayers> run_pipeline(cost::LayerProfile profile, const LayerFile
   const search::StageSums sums(costs);
   MOTLEY_ASSIGN(priced.price, search::StageEvaluator(sums).price(priced.plan));
   SimulatedLayers made{.measured = pipeline.step};
+  made.notes = cost::say_untimed(profile);
+  if (!is_even)
+    made.notes.push_back(
+        "neighbouring stages have unlike degrees, of which no run was measured: messages are taken "
+        "to go in parts and beside the computing, not as sends that block");
   MOTLEY_ASSIGN(made.cluster, cluster_of(pools.pools));
   std::int64_t next = 0;
   for (const search::DevicePool& pool : pools.pools) {
@@ -213,7 +231,8 @@ Result<LayerAnswer> plan_layers(const cost::LayerProfile& profile, const cluster
   const Seconds start = clock.steady();
   MOTLEY_ASSIGN(answer.outcome, planner->plan(problem));
   answer.elapsed_s = (clock.steady() - start).value;
-  for (std::string& note : cost::say_untimed(profile)) answer.outcome.why.push_back(std::move(note));
+  for (std::string& note : cost::say_untimed(profile))
+    answer.outcome.why.push_back(std::move(note));
   return answer;
 }
 
@@ -233,7 +252,8 @@ Result<StageAnswer> plan_stages(const LayerFiles& files, const cluster::Cluster&
   MOTLEY_ASSIGN(answer.outcome, space ? search::find_restricted(*space, question)
                                       : search::find_stage_plan(question));
   answer.elapsed_s = (clock.steady() - start).value;
-  for (std::string& note : cost::say_untimed(profile)) answer.outcome.why.push_back(std::move(note));
+  for (std::string& note : cost::say_untimed(profile))
+    answer.outcome.why.push_back(std::move(note));
   return answer;
 }
 
@@ -247,6 +267,7 @@ Result<SimulatedLayers> simulate_layers(const LayerFiles& files, const std::stri
   if (cluster_path.empty())
     return usage_error("cli.cluster", "which devices? give -C CLUSTER.toml");
   SimulatedLayers made;
+  made.notes = cost::say_untimed(profile);
   MOTLEY_ASSIGN(made.cluster, cluster::read_cluster(cluster_path));
   MOTLEY_ASSIGN(made.plan, plan::parse_plan(text, plan_path, made.cluster));
   MOTLEY_ASSIGN(made.model, search::make_layer_model(std::move(profile)));

@@ -82,6 +82,7 @@ struct SimulatedLayers {
   Seconds exchange;  ///< from the last backward of all to the last sum of gradients
   std::optional<search::StagePrice> estimate;  ///< of a pipeline: the search's own clock
   std::optional<Seconds> measured;             ///< of a pipeline that ran
+  std::vector<std::string> notes;              ///< what the figures lack, for people
 };
 
 /// Simulates a plan: a file of schema motley.plan/1 over the cluster's devices, or a pipeline in

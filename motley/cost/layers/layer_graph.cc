@@ -199,6 +199,10 @@ class LayerGraphMaker {
       layer.kept_split = split;
       layer.kept_whole = whole;
       x_ = y;
+      if (i + 1 == layers_) continue;
+      x_ = define(
+          fmt::format("op %{}: {} = aten::view(%{}, [size(batch), {}]) fwd \"layers.{}\" seq {}\n",
+                      next_, samples(layer.output), y, layer.output, i, i));
     }
     loss_ = define(fmt::format("op %{}: f32[] = aten::sum(%{}, none) fwd \"loss\" seq {}\n", next_,
                                x_, layers_));

@@ -26,7 +26,11 @@ bool is_layer_graph(const graph::Graph& graph);
 ///   parameters   "layers.N.split" [rows, s] and "layers.N.whole" [r], all f32;
 ///   activations  kept from forward to backward, [batch, rows, s] and [batch, r];
 ///   buffers      "layers.N.rest": state beyond weights, gradients and the optimizer's moments.
-/// Of two layers that share weights the second's are in both, and the first has what it has more.
+/// What a layer gives to the next is a view, so that a layer done again reads what was kept of the
+/// one before. Operators: layer i is 2 i, its view 2 i + 1 (none of the last), loss and its
+/// gradient 2 L - 1 and 2 L, backward passes from the last layer on behind, then sums of shared
+/// gradients. Of two layers that share weights the second's are in both, and the first has what it
+/// has more.
 struct LayerGraph {
   graph::Graph graph;
   std::int64_t rows = 1;  ///< a multiple of all degrees

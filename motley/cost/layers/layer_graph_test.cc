@@ -43,16 +43,17 @@ param %3: f32[4, 1] "layers.1.split"
 param %4: f32[15] "layers.1.whole"
 tangent %5: f32[]
 op %6: f32[batch, 20], %7: f32[batch, 4, 3], %8: f32[batch, 1] = motley::layer(%0, [%1, %2], 0, 10000000000000.0) fwd "layers.0" seq 0
-op %9: f32[batch, 1], %10: f32[batch, 4, 1], %11: f32[batch, 5] = motley::layer(%6, [%3, %4], 1, 20000000000000.0) fwd "layers.1" seq 1
-op %12: f32[] = aten::sum(%9, none) fwd "loss" seq 2
-op %13: f32[batch, 1] = aten::expand(%5, [size(batch), 1], false) bwd "loss" seq 2
-op %14: f32[batch, 20], %15: f32[4, 1], %16: f32[15] = motley::layer_backward(%13, [%3, %4], %10, %11, 1, 40000000000000.0) bwd "layers.1" seq 1
-op %17: none, %18: f32[4, 50], %19: f32[25] = motley::layer_backward(%14, [%1, %2], %7, %8, 0, 20000000000000.0) bwd "layers.0" seq 0
-output loss %12
-output gradient %18 of "layers.0.split"
-output gradient %19 of "layers.0.whole"
-output gradient %15 of "layers.1.split"
-output gradient %16 of "layers.1.whole"
+op %9: f32[batch, 20] = aten::view(%6, [size(batch), 20]) fwd "layers.0" seq 0
+op %10: f32[batch, 1], %11: f32[batch, 4, 1], %12: f32[batch, 5] = motley::layer(%9, [%3, %4], 1, 20000000000000.0) fwd "layers.1" seq 1
+op %13: f32[] = aten::sum(%10, none) fwd "loss" seq 2
+op %14: f32[batch, 1] = aten::expand(%5, [size(batch), 1], false) bwd "loss" seq 2
+op %15: f32[batch, 20], %16: f32[4, 1], %17: f32[15] = motley::layer_backward(%14, [%3, %4], %11, %12, 1, 40000000000000.0) bwd "layers.1" seq 1
+op %18: none, %19: f32[4, 50], %20: f32[25] = motley::layer_backward(%15, [%1, %2], %7, %8, 0, 20000000000000.0) bwd "layers.0" seq 0
+output loss %13
+output gradient %19 of "layers.0.split"
+output gradient %20 of "layers.0.whole"
+output gradient %16 of "layers.1.split"
+output gradient %17 of "layers.1.whole"
 )");
 }
 

@@ -84,8 +84,7 @@ bool has_brief_lookup(const std::vector<LayerTime>& layers) {
   double others = 0;
   for (std::size_t i = 1; i < layers.size(); ++i) others += pass(layers[i]);
   return layers.size() > 1 && layers[0].backward.value == 0 &&
-         layers[0].forward.value <=
-             kBriefLookup * others / static_cast<double>(layers.size() - 1);
+         layers[0].forward.value <= kBriefLookup * others / static_cast<double>(layers.size() - 1);
 }
 
 Result<void> verify_times(const std::vector<LayerTime>& layers, const std::string& where) {
@@ -274,14 +273,15 @@ std::vector<std::string> say_untimed(const LayerProfile& profile) {
         lacks_updates = lacks_updates || !has_updates(layers);
       }
     if (is_brief)
-      notes.push_back(fmt::format(
-          "{} on {}: the profile has 0 s for the first layer's backward pass, which is less than it "
-          "resolves; it counts as nothing",
-          profile.model, kind));
+      notes.push_back(
+          fmt::format("{} on {}: the profile has 0 s for the first layer's backward pass, which is "
+                      "less than it "
+                      "resolves; it counts as nothing",
+                      profile.model, kind));
     if (lacks_updates)
-      notes.push_back(fmt::format(
-          "{} on {}: the profile has no update times; steps are short by the updates",
-          profile.model, kind));
+      notes.push_back(
+          fmt::format("{} on {}: the profile has no update times; steps are short by the updates",
+                      profile.model, kind));
   }
   return notes;
 }

@@ -73,8 +73,8 @@ std::vector<PeakRate> built_in_peaks();
 /// backward of a layer above the device's peak (units too small), a whole model below 1/2000 of the
 /// peak at its best (units too large), a layer's time that falls to less than a quarter or a
 /// model's to less than three quarters as the micro-batch grows (rows exchanged; small measured
-/// layers were seen to fall by half), no bytes for any degree of a kind. Work is counted from below: 6
-/// operations a weight and token for every layer but the first, which looks up.
+/// layers were seen to fall by half), no bytes for any degree of a kind. Work is counted from
+/// below: 6 operations a weight and token for every layer but the first, which looks up.
 Result<void> verify_layer_profile(const LayerProfile& profile, const std::vector<PeakRate>& peaks);
 
 /// What a verified profile has no times of, a sentence for each kind of device.

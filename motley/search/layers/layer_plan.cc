@@ -65,15 +65,14 @@ class LayerPlanWriter {
  private:
   std::int64_t layers() const { return static_cast<std::int64_t>(costs_.layers()); }
 
-  /// In the graph: forward passes, the loss, backward passes in the other order, sums of weights in
-  /// two layers.
+  /// As the graph has them (layer_graph.h).
   std::vector<plan::OpRange> find_covers(const PlannedStage& stage) const {
     const auto first = static_cast<std::int64_t>(stage.first);
     const auto end = static_cast<std::int64_t>(stage.end);
-    const std::int64_t backward = layers() + 2;
-    std::vector<plan::OpRange> covers{{first, end},
+    const std::int64_t backward = 2 * layers() + 1;
+    std::vector<plan::OpRange> covers{{2 * first, 2 * end},
                                       {backward + layers() - end, backward + layers() - first}};
-    if (end == layers()) covers = {{first, covers[1].end}};
+    if (end == layers()) covers = {{2 * first, covers[1].end}};
     const auto ops = static_cast<std::int64_t>(model_.layers.graph.ops.size());
     if (first == 0 && ops > covers.back().end) covers.back().end = ops;
     return covers;
@@ -90,8 +89,9 @@ class LayerPlanWriter {
     region.covers = find_covers(stage);
     if (unit.degree > 1) share(region);
     if (unit.recomputes)
-      region.recomputes = {
-          {static_cast<std::int64_t>(stage.first), static_cast<std::int64_t>(stage.end)}};
+      for (auto layer = static_cast<std::int64_t>(stage.first);
+           layer < static_cast<std::int64_t>(stage.end); ++layer)
+        region.recomputes.push_back({2 * layer, 2 * layer + 1});
     region.speed = find_speed(replica, stage, unit.degree, region.covers);
     return region;
   }

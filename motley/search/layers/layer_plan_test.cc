@@ -199,7 +199,7 @@ TEST_F(LayerPlanTest, StagesMayDoForwardsAgain) {
   const auto again = static_cast<std::size_t>(
       std::find(units.begin(), units.end(), StageUnit{0, 1, true}) - units.begin());
   EXPECT_NEAR(step({{{{{0, 2, again, 0, 0}}, 1, 2}}}), 16, 1e-5);
-  EXPECT_EQ(plan_.replicas[0].regions[0].recomputes, (std::vector<plan::OpRange>{{0, 2}}));
+  EXPECT_EQ(plan_.replicas[0].regions[0].recomputes, (std::vector<plan::OpRange>{{0, 1}, {2, 3}}));
 }
 
 TEST_F(LayerPlanTest, PartsThatNobodyProfiledAreRefused) {
