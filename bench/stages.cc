@@ -91,20 +91,25 @@ Result<Json> run_sailor(const std::string& data, const SailorCase& of) {
   const double seconds = cpu_seconds() - start;
   if (!answer.outcome.best) return usage_error("bench.stages", "no plan");
   const double step = answer.outcome.best->price.step.value;
+  MOTLEY_ASSIGN(const control::SimulatedLayers simulated,
+                control::simulate_stages(sailor_files(data, of.model), cluster,
+                                         *answer.outcome.best, *answer.costs));
   const auto find = [&](search::StageSpace space) -> Result<search::StageOutcome> {
     MOTLEY_ASSIGN(auto found, control::plan_stages(sailor_files(data, of.model), cluster, of.batch,
                                                    CpuClock(), space));
     return std::move(found.outcome);
   };
   MOTLEY_ASSIGN(const bench::Restrictions restricted, bench::find_restrictions(find));
-  fmt::print("{:<12} {:>4} + {:<4} {:>8.3f} {:>8.3f} {:>5.1f} % {:>8.2f} {:>6.2f}{}\n", of.model,
-             of.fast, of.slow, step, answer.outcome.lower_bound.value, 100 * answer.outcome.gap(),
-             of.step_s, seconds, restricted.columns(step));
+  fmt::print("{:<12} {:>4} + {:<4} {:>8.3f} {:>8.3f} {:>8.3f} {:>5.1f} % {:>8.2f} {:>6.2f}{}\n",
+             of.model, of.fast, of.slow, step, simulated.step.value,
+             answer.outcome.lower_bound.value, 100 * answer.outcome.gap(), of.step_s, seconds,
+             restricted.columns(step));
   std::fflush(stdout);
   return Json{{"model", of.model},
               {"cluster", fmt::format("{} a100-40g + {} v100-16g", of.fast, of.slow)},
               {"planner", "stages"},
               {"predicted_step_s", step},
+              {"program_step_s", simulated.step.value},
               {"best_baseline_s", restricted.best()},
               {"restricted_s", restricted.to_json()},
               {"lower_bound_s", answer.outcome.lower_bound.value},
@@ -266,8 +271,8 @@ Result<Json> run_many() {
 
 int main_of(const std::string& data, const std::string& out, const std::string& part) {
   Json rows = Json::array();
-  fmt::print("{:<12} {:<11} {:>8} {:>8} {:>7} {:>8} {:>6}{}  restricted, over stages\n", "model",
-             "A100 + V100", "stages", "bound", "gap", "reported", "CPU s",
+  fmt::print("{:<12} {:<11} {:>8} {:>8} {:>8} {:>7} {:>8} {:>6}{}  restricted, over stages\n",
+             "model", "A100 + V100", "stages", "program", "bound", "gap", "reported", "CPU s",
              bench::restriction_heads());
   for (const SailorCase& of : kSailorCases) {
     const std::string name = fmt::format("{} {}+{}", of.model, of.fast, of.slow);

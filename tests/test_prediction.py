@@ -3,6 +3,7 @@
 import json
 import sqlite3
 
+import numpy as np
 import pytest
 
 from conftest import DIGITS
@@ -219,6 +220,34 @@ def test_stages_are_planned_from_an_imported_profile(motley, layers, tmp_path):
     assert {stage["kind"] for replica in plan["replicas"] for stage in replica["stages"]} == {"a100-40g", "v100-16g"}
     text = motley("plan", *layers, "-C", path, "--global-batch", 6, "--planner", "stages")
     assert "2 replicas of 1 stage; 1 of 1 a100-40g, 1 of 1 v100-16g" in text.stdout
+
+
+def test_a_plan_of_layers_is_written_and_simulated(motley, layers, tmp_path):
+    cluster, plan, trace = tmp_path / "two.toml", tmp_path / "plan.json", tmp_path / "trace.json"
+    cluster.write_text(RENTED.replace("rtx4090", "a100-40g").replace('"t4"', '"v100-16g"').replace("10Gbps", "100Gbps"))
+    common = [*layers, "-C", cluster]
+    planned = motley("plan", *common, "--global-batch", 6, "--planner", "stages", "-o", plan, "--json")
+    assert planned.code == 0, planned.stderr
+    assert json.loads(plan.read_text())["schema"] == "motley.plan/1"
+    simulated = motley("simulate", *common, "--plan", plan, "--trace", trace, "--json")
+    assert simulated.code == 0, simulated.stderr
+    assert simulated.json["step_s"] == pytest.approx(planned.json["program_step_s"], rel=1e-6)
+    assert simulated.json["step_s"] == pytest.approx(planned.json["plan"]["step_s"], rel=1e-2)
+    assert simulated.json["peak_bytes"] > 8 * 4000
+    assert any("motley::layer" in event["name"] for event in json.loads(trace.read_text())["traceEvents"])
+    program = motley("simulate", *common, "--plan", plan, "--print", "synth").stdout
+    assert program.startswith("motley.program/1") and "motley::layer_backward" in program
+    # The graph is shown; nobody can run it.
+    graph = tmp_path / "layers.txt"
+    graph.write_text(motley("simulate", *common, "--plan", plan, "--print", "load").stdout)
+    np.savez(tmp_path / "x.npz", samples=np.zeros((6, 1), dtype=np.int64))
+    refused = motley("run", "-m", graph, "-C", cluster, "--plan", plan, "--data", tmp_path / "x.npz", "--steps", 1)
+    assert refused.code == 2 and "is the graph of a layer profile" in refused.stderr
+    # Another profile's plan is stale.
+    sizes = json.loads((tmp_path / "info.json").read_text())
+    sizes["toy"]["1"]["0"]["params_bytes"] = 8000
+    (tmp_path / "info.json").write_text(json.dumps(sizes))
+    assert motley("simulate", *common, "--plan", plan).code == 4
 
 
 # A sample takes 3 and 6 ms in the layers on one kind, 6 and 12 on the other; the update 0.25 ms each.

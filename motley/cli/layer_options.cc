@@ -2,10 +2,14 @@
 
 #include <fmt/format.h>
 
+#include "motley/base/file.h"
 #include "motley/base/json.h"
 #include "motley/base/text.h"
 #include "motley/cli/print_answer.h"
 #include "motley/cli/print_stages.h"
+#include "motley/cli/teller.h"
+#include "motley/graph/graph_text.h"
+#include "motley/program/program_text.h"
 #include "motley/report/report.h"
 
 namespace motley::cli {
@@ -19,13 +23,25 @@ std::string layers_note(const std::string& model) {
       model);
 }
 
-/// A stage over all replicas: of the one that ends last, and the fullest.
-search::StageSpan worst_span(const search::StagePrice& price, std::size_t stage) {
-  search::StageSpan worst = price.spans[0][stage];
-  for (const auto& replica : price.spans) {
-    const Bytes peak = std::max(worst.peak, replica[stage].peak);
-    if (replica[stage].end > worst.end) worst = replica[stage];
-    worst.peak = peak;
+void show_phases(const control::SimulatedLayers& simulated, const Context& context) {
+  Teller teller(context);
+  teller.phase(control::Phase::kLoad,
+               [&] { return graph::print_graph(simulated.model.layers.graph); });
+  teller.phase(control::Phase::kSearch,
+               [&] { return plan::print_plan(simulated.plan, simulated.cluster); });
+  teller.phase(control::Phase::kSynth, [&] { return program::print_program(simulated.program); });
+  teller.phase(control::Phase::kSimulate, [&] { return trace::print_trace(simulated.trace); });
+}
+
+/// Stages over all replicas: of the device that ends last, and the fullest.
+std::vector<control::LayerSpan> worst_spans(const control::SimulatedLayers& simulated) {
+  std::vector<control::LayerSpan> worst;
+  for (const control::LayerSpan& span : simulated.spans) {
+    if (worst.size() <= span.region) worst.resize(span.region + 1);
+    control::LayerSpan& known = worst[span.region];
+    const Bytes peak = std::max(known.memory.total, span.memory.total);
+    if (span.last > known.last) known = span;
+    known.memory.total = peak;
   }
   return worst;
 }
@@ -50,7 +66,7 @@ std::vector<Flag> layer_flags(LayerOptions& options) {
 }
 
 Result<int> plan_layers(const PlanningOptions& options, const LayerOptions& layers,
-                        const Context& context) {
+                        const std::string& output, const Context& context) {
   if (options.cluster.empty())
     return usage_error("cli.cluster", "which devices? give -C CLUSTER.toml");
   if (options.global_batch < 1)
@@ -63,7 +79,24 @@ Result<int> plan_layers(const PlanningOptions& options, const LayerOptions& laye
         control::plan_stages(layers.files, cluster, options.global_batch, *context.clock, space));
     Json object = stages_to_json(answer);
     object["planner"] = options.planner;
-    context.result(print_stages(answer) + "\n" + layers_note(layers.files.model), object);
+    std::string text = print_stages(answer);
+    if (answer.outcome.best) {
+      MOTLEY_ASSIGN(
+          const control::SimulatedLayers simulated,
+          control::simulate_stages(layers.files, cluster, *answer.outcome.best, *answer.costs));
+      show_phases(simulated, context);
+      text += fmt::format("its program takes {} (the search took it for {:+.1f} %)\n",
+                          format_seconds(simulated.step),
+                          100 * (answer.outcome.best->price.step / simulated.step - 1));
+      object["program_step_s"] = simulated.step.value;
+      if (!output.empty()) {
+        MOTLEY_RETURN_IF_ERROR(
+            write_file_atomic(output, plan::print_plan(simulated.plan, simulated.cluster)));
+        text += fmt::format("wrote {}\n", output);
+      }
+    }
+    if (context.print_phase.empty() || context.json)
+      context.result(text + "\n" + layers_note(layers.files.model), object);
     return answer.outcome.best ? kDone : kInfeasible;
   }
   MOTLEY_ASSIGN(const control::PlanChoices choices, make_plan_choices(options, context));
@@ -80,40 +113,56 @@ Result<int> plan_layers(const PlanningOptions& options, const LayerOptions& laye
   return kDone;
 }
 
-Result<int> simulate_layers(const std::string& plan_path, const LayerOptions& layers,
+Result<int> simulate_layers(const SimulatedPlan& asked, const LayerOptions& layers,
                             const Context& context) {
-  MOTLEY_ASSIGN(const cost::LayerProfile profile, control::read_layers(layers.files));
-  if (plan_path.empty() || layers.files.network.empty())
-    return usage_error("cli.layers",
-                       "simulate with layers wants --plan PIPELINE.json and --layer-network FILE");
-  MOTLEY_ASSIGN(const auto predicted, control::simulate_pipeline(profile, plan_path, layers.files));
-  const search::StagePrice& price = predicted.price;
-  const std::size_t count = price.spans[0].size();
-  std::string text = fmt::format("step {}, {} stages\n\n  {:<6} {:>10} {:>10} {:>10} {:>10}  {}\n",
-                                 format_seconds(price.step), count, "stage", "compute", "begins",
-                                 "last pass", "idle", "peak memory");
+  if (asked.plan.empty())
+    return usage_error("cli.layers", "simulate with layers wants --plan PLAN.json");
+  MOTLEY_ASSIGN(const control::SimulatedLayers simulated,
+                control::simulate_layers(layers.files, asked.plan, asked.cluster, asked.steps));
+  show_phases(simulated, context);
+  if (!asked.trace.empty())
+    MOTLEY_RETURN_IF_ERROR(
+        write_file_atomic(asked.trace, report::print_chrome_trace(simulated.trace)));
+  const std::vector<control::LayerSpan> spans = worst_spans(simulated);
+  std::string text = fmt::format("step {}, {} {}\n\n  {:<6} {:>10} {:>10} {:>10} {:>10}  {}\n",
+                                 format_seconds(simulated.step), spans.size(),
+                                 spans.size() == 1 ? "stage" : "stages", "stage", "compute",
+                                 "begins", "last pass", "idle", "peak memory");
   Json stages = Json::array();
-  for (std::size_t stage = 0; stage < count; ++stage) {
-    const search::StageSpan span = worst_span(price, stage);
-    const Seconds idle = price.step - span.compute;
+  Bytes peak;
+  for (std::size_t stage = 0; stage < spans.size(); ++stage) {
+    const control::LayerSpan& span = spans[stage];
+    const Seconds idle = simulated.step - span.compute;
+    const Bytes total = span.memory.total + span.held;
+    peak = std::max(peak, total);
     text += fmt::format("  {:<6} {:>10} {:>10} {:>10} {:>10}  {}\n", stage,
                         format_seconds(span.compute), format_seconds(span.first),
-                        format_seconds(span.last), format_seconds(idle), format_bytes(span.peak));
+                        format_seconds(span.last), format_seconds(idle), format_bytes(total));
     stages.push_back({{"compute_s", span.compute.value},
                       {"begins_s", span.first.value},
                       {"last_pass_s", span.last.value},
                       {"idle_s", idle.value},
-                      {"peak_bytes", span.peak.value}});
+                      {"peak_bytes", total.value}});
   }
   text += fmt::format("\n{} of exchanging gradients after the last pass\n",
-                      format_seconds(price.exchange));
-  if (predicted.measured)
-    text += fmt::format("measured {}: predicted {:+.1f} %\n", format_seconds(*predicted.measured),
-                        100 * (price.step.value / predicted.measured->value - 1));
-  context.result(text + "\n" + layers_note(profile.model), {{"step_s", price.step.value},
-                                                            {"exchange_s", price.exchange.value},
-                                                            {"peak_bytes", price.peak.value},
-                                                            {"stages", stages}});
+                      format_seconds(simulated.exchange));
+  Json object = {{"step_s", simulated.step.value},
+                 {"exchange_s", simulated.exchange.value},
+                 {"peak_bytes", peak.value},
+                 {"stages", stages}};
+  if (simulated.estimate) {
+    text += fmt::format("the search's estimate {} ({:+.1f} %)\n",
+                        format_seconds(simulated.estimate->step),
+                        100 * (simulated.estimate->step / simulated.step - 1));
+    object["estimate_s"] = simulated.estimate->step.value;
+  }
+  if (simulated.measured)
+    text += fmt::format("measured {}: predicted {:+.1f} %\n", format_seconds(*simulated.measured),
+                        100 * (simulated.step.value / simulated.measured->value - 1));
+  object["why"] = simulated.notes;
+  for (const std::string& note : simulated.notes) text += note + "\n";
+  if (context.print_phase.empty() || context.json)
+    context.result(text + "\n" + layers_note(simulated.model.profile.model), object);
   return kDone;
 }
 

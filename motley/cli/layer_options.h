@@ -15,12 +15,18 @@ struct LayerOptions {
 };
 std::vector<Flag> layer_flags(LayerOptions& options);
 
-/// `plan` with a layer profile in place of an exported model.
+/// `plan` with a layer profile in place of an exported model; `output`: plan file to write, or "".
 Result<int> plan_layers(const PlanningOptions& options, const LayerOptions& layers,
-                        const Context& context);
+                        const std::string& output, const Context& context);
 
-/// `simulate` with a layer profile and a pipeline plan of that tool.
-Result<int> simulate_layers(const std::string& plan_path, const LayerOptions& layers,
+/// What `simulate` is to do with a layer profile.
+struct SimulatedPlan {
+  std::string plan;     ///< file: motley.plan/1, or a pipeline of that tool
+  std::string cluster;  ///< file; of a pipeline none
+  int steps = 1;
+  std::string trace;  ///< Chrome trace to write; "": none
+};
+Result<int> simulate_layers(const SimulatedPlan& asked, const LayerOptions& layers,
                             const Context& context);
 
 }  // namespace motley::cli

@@ -37,7 +37,8 @@ void add_variation(double factor, plan::PlanOutcome& outcome) {
 }
 
 Result<int> plan_model(const PlanOptions& options, const Context& context) {
-  if (options.layers.is_given()) return plan_layers(options.planning, options.layers, context);
+  if (options.layers.is_given())
+    return plan_layers(options.planning, options.layers, options.output, context);
   if (asks_for_hap(options.planning, options.hap))
     return plan_hap(options.planning, options.hap, options.output, context);
   Teller teller(context);

@@ -107,7 +107,10 @@ Json trace_to_json(const control::Predicted& predicted) {
 }
 
 Result<int> simulate_plan(const SimulateOptions& options, const Context& context) {
-  if (options.layers.is_given()) return simulate_layers(options.plan.file, options.layers, context);
+  if (options.layers.is_given())
+    return simulate_layers(
+        {options.plan.file, options.plan.planning.cluster, options.steps, options.trace},
+        options.layers, context);
   MOTLEY_ASSIGN(const auto chosen, choose_plan(options.plan, control::Prices::kAsAsked, context));
   MOTLEY_ASSIGN(
       const control::Predicted predicted,

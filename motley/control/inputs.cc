@@ -2,6 +2,7 @@
 
 #include "motley/cluster/probe.h"
 #include "motley/cost/device_keys.h"
+#include "motley/cost/layers/layer_graph.h"
 #include "motley/graph/graph_text.h"
 #include "motley/run/hosts/here.h"
 #include "motley/search/price/costs.h"
@@ -50,6 +51,12 @@ Result<Inputs> read_inputs(const Question& question, Listener& listener) {
   Inputs inputs;
   inputs.model_path = question.model;
   MOTLEY_ASSIGN(graph::Model model, graph::read_model(question.model));
+  if (cost::is_layer_graph(model.graph))
+    return usage_error("cli.layers",
+                       question.model +
+                           ": is the graph of a layer profile, whose layers nobody can run; plan "
+                           "and simulate it with --layer-times, and to train export the model "
+                           "(python -m motley.export)");
   inputs.model = std::make_shared<const graph::Model>(std::move(model));
   MOTLEY_RETURN_IF_ERROR(follow_recipe(question.lowering.recipe, inputs));
   MOTLEY_ASSIGN(inputs.cluster, cluster::read_cluster(question.cluster));

@@ -39,6 +39,22 @@ TEST_F(InputsTest, FilesBecomeModelAndDevices) {
   EXPECT_EQ(inputs.global_batch, 14);
 }
 
+TEST_F(InputsTest, LayersOfAProfileAreNotRun) {
+  EXPECT_TRUE(write_file_atomic(question_.model, R"(motley.graph/1
+name "layers"
+size batch 1 8
+input %0: f32[batch, 1] "samples"
+param %1: f32[2, 3] "layers.0.split"
+op %2: f32[batch, 1], %3: f32[batch, 2, 1], %4: f32[batch, 1] = motley::layer(%0, [%1], 0, 1.0) fwd "layers.0" seq 0
+op %5: f32[] = aten::sum(%2, none) fwd "loss" seq 1
+output loss %5
+)"));
+  EXPECT_EQ(read_inputs(question_, listener_).error().message,
+            question_.model +
+                ": is the graph of a layer profile, whose layers nobody can run; plan and simulate "
+                "it with --layer-times, and to train export the model (python -m motley.export)");
+}
+
 TEST_F(InputsTest, WhatWasReadIsToldAsText) {
   ASSERT_TRUE(read_inputs(question_, listener_));
   ASSERT_THAT(listener_.phases, SizeIs(1));

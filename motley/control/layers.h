@@ -6,12 +6,18 @@
 #include <string>
 #include <vector>
 
+#include "motley/cluster/cluster.h"
 #include "motley/control/clock.h"
 #include "motley/control/planning.h"
 #include "motley/cost/layers/layer_profile.h"
+#include "motley/plan/plan.h"
+#include "motley/program/memory.h"
+#include "motley/program/program.h"
+#include "motley/search/layers/layer_plan.h"
 #include "motley/search/restricted/stage_spaces.h"
 #include "motley/search/stages/layer_stage_costs.h"
 #include "motley/search/stages/stage_search.h"
+#include "motley/trace/trace.h"
 
 namespace motley::control {
 
@@ -53,14 +59,41 @@ Result<StageAnswer> plan_stages(const LayerFiles& files, const cluster::Cluster&
                                 std::int64_t global_batch, const Clock& clock,
                                 std::optional<search::StageSpace> space = {});
 
-/// Step time and memory of a pipeline plan of that tool, timed as its runtime runs it, and what was
-/// measured.
-struct PipelinePrediction {
-  search::StagePlan plan;
-  search::StagePrice price;
-  std::optional<Seconds> measured;
+/// What one device of a simulated step of layers does; what is neither is waiting.
+struct LayerSpan {
+  std::size_t replica = 0, region = 0;
+  Seconds compute;  ///< passes and update
+  Seconds first;    ///< begin of its first forward
+  Seconds last;     ///< end of its last backward
+  Seconds end;      ///< of its step
+  program::MemoryPeak memory;
+  Bytes held;  ///< beside it, by the runtime
 };
-Result<PipelinePrediction> simulate_pipeline(const cost::LayerProfile& profile,
-                                             const std::string& plan_path, const LayerFiles& files);
+
+/// A plan over a layer profile, as a program and on the clock.
+struct SimulatedLayers {
+  search::LayerModel model;
+  cluster::Cluster cluster;  ///< of a pipeline that names none: hosts as it fills them
+  plan::Plan plan;
+  program::Program program;
+  trace::Trace trace;
+  std::vector<LayerSpan> spans;  ///< by rank
+  Seconds step;
+  Seconds exchange;  ///< from the last backward of all to the last sum of gradients
+  std::optional<search::StagePrice> estimate;  ///< of a pipeline: the search's own clock
+  std::optional<Seconds> measured;             ///< of a pipeline that ran
+  std::vector<std::string> notes;              ///< what the figures lack, for people
+};
+
+/// Simulates a plan: a file of schema motley.plan/1 over the cluster's devices, or a pipeline in
+/// Sailor's form, as its runtime runs it (pipeline_stages.h). Usage errors name what is wrong with
+/// which file; stale where a plan is not of this profile and cluster.
+Result<SimulatedLayers> simulate_layers(const LayerFiles& files, const std::string& plan_path,
+                                        const std::string& cluster_path, int steps);
+
+/// The same of a plan that was just found.
+Result<SimulatedLayers> simulate_stages(const LayerFiles& files, const cluster::Cluster& cluster,
+                                        const search::PricedStagePlan& found,
+                                        const search::StageCosts& costs);
 
 }  // namespace motley::control

@@ -102,6 +102,56 @@ TEST_F(LayersTest, StagesArePlannedFromTheSameFiles) {
             "--layer-pairs wants --layer-zone: whose fits count?");
 }
 
+// The plan that the search found is a program's: 36 ms, the sum of 8 kB, and half a millisecond of
+// updates; and the loss's sum, of two messages of 50 us, which the search leaves out. Written and
+// read again it takes as long.
+TEST_F(LayersTest, PlansOfStagesAreSimulatedAsPrograms) {
+  const auto answer = plan_stages(files_, cluster_, 6, clock_);
+  ASSERT_TRUE(answer) << answer.error().message;
+  const auto found = simulate_stages(files_, cluster_, *answer->outcome.best, *answer->costs);
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_NEAR(found->step.value, answer->outcome.best->price.step.value + 100e-6, 1e-6);
+  EXPECT_EQ(found->plan.replicas.size(), 2U);
+  const std::string plan = directory_.file("plan.json"), cluster = directory_.file("two.toml");
+  EXPECT_TRUE(write_file_atomic(plan, plan::print_plan(found->plan, cluster_)));
+  EXPECT_TRUE(write_file_atomic(cluster, kTwoKinds));
+  const auto again = simulate_layers(files_, plan, cluster, 1);
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(again->trace, found->trace);
+  EXPECT_EQ(again->step, found->step);
+  ASSERT_EQ(again->spans.size(), 2U);
+  EXPECT_NEAR(again->spans[0].last.value, 36e-3, 1e-9);
+  EXPECT_NEAR(again->spans[0].compute.value, 36.5e-3, 1e-9);
+  // Weights, gradients and moments of both layers, and a kilobyte a sample that each keeps.
+  EXPECT_GT(again->spans[0].memory.total, Bytes(8 * 4000));
+  EXPECT_EQ(simulate_layers(files_, plan, "", 1).error().message,
+            "which devices? give -C CLUSTER.toml");
+  const auto other = LayerFiles{.times = {files_.times[0]}, .sizes = files_.sizes, .model = "toy"};
+  EXPECT_EQ(simulate_layers(other, plan, cluster, 1).error().message,
+            "toy was not profiled on v100-16g; there is a100-40g");
+}
+
+// A pipeline of two stages of one layer each, as its runtime runs it: what the evaluator says.
+TEST_F(LayersTest, PipelinesOfOtherToolsAreSimulatedAsPrograms) {
+  const std::string plan = directory_.file("pipeline.json");
+  EXPECT_TRUE(write_file_atomic(plan, R"({"mbs": 1, "gbs": 4, "real": 0.05, "pipeline_list": [
+    {"layers_per_stage": [[0], [1]], "tmp_per_stage":
+      [[[[["A100-40", 1, "z"]], 1]], [[[["A100-40", 1, "z"]], 1]]]}]})"));
+  EXPECT_EQ(simulate_layers(files_, plan, "", 1).error().message,
+            "a pipeline wants --layer-network FILE");
+  files_.network = directory_.file("network.json");
+  files_.devices_per_host = 1;
+  EXPECT_TRUE(write_file_atomic(files_.network, R"({
+    "inter": {"A100-40": {"1": [[0, 0, 1.0], 1e9]}}, "intra": {"A100-40": {"2": [[0, 0, 1.0], 1e9]}}})"));
+  const auto simulated = simulate_layers(files_, plan, "", 1);
+  ASSERT_TRUE(simulated) << simulated.error().message;
+  ASSERT_TRUE(simulated->estimate);
+  EXPECT_NEAR(simulated->step.value, simulated->estimate->step.value, 1e-2 * 0.05);
+  EXPECT_EQ(simulated->measured, Seconds(0.05));
+  // The first layer's 3 ms, four times 6 ms and three messages at least.
+  EXPECT_GT(simulated->step.value, 27e-3);
+}
+
 TEST_F(LayersTest, SaysWhatIsMissingOfTheFiles) {
   const auto message = [&] { return read_layers(files_).error().message; };
   files_.sizes = "";

@@ -181,6 +181,12 @@ class SizedOp {
     const bool* value = std::get_if<bool>(&op_.arguments[position].value);
     return value != nullptr && *value;
   }
+  /// 0 where there is none.
+  double number(std::size_t position) const {
+    if (position >= op_.arguments.size()) return 0;
+    const double* value = std::get_if<double>(&op_.arguments[position].value);
+    return value == nullptr ? 0 : *value;
+  }
   /// Element `index` of a list of booleans; true where there is none.
   bool mask(std::size_t position, std::size_t index) const {
     if (position >= op_.arguments.size()) return true;
@@ -275,6 +281,9 @@ MaybeFlops formula(std::string_view name, const SizedOp& op) {
   // q and k (over D), and of the probabilities and v (over E).
   if (name == "motley::attention") return attention(op, 0, 1, 1);
   if (name == "motley::attention_backward") return attention(op, 1, 3, 2);
+  // Its last argument says what a sample's work is.
+  if (name == "motley::layer") return op.dimension(0, 0).value_or(0) * op.number(3);
+  if (name == "motley::layer_backward") return op.dimension(0, 0).value_or(0) * op.number(5);
   return std::nullopt;
 }
 
@@ -305,6 +314,8 @@ Work op_work(const Graph& graph, OpId id, const ShapeOf& shape_of) {
     made += sized.elements_of(value);
   }
   if (contains(kMovement, op.name)) return work;
+  // What a layer of a profile moves is in what it takes.
+  if (op.name.starts_with("motley::layer")) work = {};
   work.flops = Flops(formula(op.name, sized).value_or(std::max(touched, made)));
   return work;
 }

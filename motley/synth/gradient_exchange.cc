@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <queue>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -67,6 +68,8 @@ class GradientExchange::Writer {
     bool has_owners = false;  ///< of its intervals, which are in the order of these
     std::map<std::size_t, std::int64_t> packed = {};  ///< by rank: behind which position
     std::int64_t begins = 0;                          ///< the same of the sum
+    std::int64_t bytes = 0;
+    double rate = 0;  ///< at which its slowest holder gets bytes; 0: not known
   };
 
   /// Something that is written behind a position: a rank packs a bucket, or, after all such, its
@@ -125,9 +128,7 @@ class GradientExchange::Writer {
   void arrange() {
     fill_buckets();
     for (SumBucket& bucket : buckets_) find_times(bucket);
-    // In the order of their sums: so each is waited for when those before it are over.
-    std::stable_sort(buckets_.begin(), buckets_.end(),
-                     [](const SumBucket& a, const SumBucket& b) { return a.begins < b.begins; });
+    order_sums();
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
       for (const auto& [rank, position] : buckets_[b].packed)
         events_.push_back({position, b, rank});
@@ -257,6 +258,7 @@ class GradientExchange::Writer {
       buckets_[found->second].intervals.push_back(i);
       bytes[found->second] += size;
     }
+    for (std::size_t b = 0; b < buckets_.size(); ++b) buckets_[b].bytes = bytes[b];
     for (SumBucket& bucket : buckets_)
       if (bucket.has_owners)
         std::stable_sort(bucket.intervals.begin(), bucket.intervals.end(),
@@ -292,12 +294,56 @@ class GradientExchange::Writer {
         })];
   }
 
+  /// The order of all sums, to which each holder keeps: the one that can begin first does, when it
+  /// is there and none of its holders is in another one; of equals the one that is there first. In
+  /// the order in which they are there, replicas that are cut differently would wait for each other
+  /// in a chain: a holder of two stretches of layers does those of one behind the other's, whose
+  /// holders wait for a third. Each is then waited for when those before it are over.
+  void order_sums() {
+    std::stable_sort(buckets_.begin(), buckets_.end(),
+                     [](const SumBucket& a, const SumBucket& b) { return a.begins < b.begins; });
+    std::map<std::size_t, double> free;  // by rank: from when on
+    const auto earliest = [&](std::size_t b) {
+      const SumBucket& bucket = buckets_[b];
+      double time = step_.times.empty()
+                        ? 0
+                        : step_.times[std::min(static_cast<std::size_t>(bucket.begins),
+                                               step_.times.size() - 1)];
+      for (const std::size_t rank : bucket.ranks) time = std::max(time, free[rank]);
+      return time;
+    };
+    using Next = std::pair<double, std::size_t>;
+    std::priority_queue<Next, std::vector<Next>, std::greater<>> left;
+    for (std::size_t b = 0; b < buckets_.size(); ++b) left.emplace(earliest(b), b);
+    std::vector<SumBucket> ordered;
+    std::int64_t position = 0;
+    while (!left.empty()) {
+      const auto [noted, b] = left.top();
+      left.pop();
+      const double time = earliest(b);
+      if (time > noted) {
+        left.emplace(time, b);
+        continue;
+      }
+      SumBucket& bucket = buckets_[b];
+      // What goes out of a holder comes back.
+      const double takes =
+          bucket.rate > 0 ? 2 * static_cast<double>(bucket.bytes) / bucket.rate : 0;
+      for (const std::size_t rank : bucket.ranks) free[rank] = time + takes;
+      position = bucket.begins = std::max(position, bucket.begins);
+      ordered.push_back(std::move(bucket));
+    }
+    buckets_ = std::move(ordered);
+  }
+
   void find_times(SumBucket& bucket) {
     for (const std::size_t i : bucket.intervals)
       for (const std::size_t h : intervals_[i].holders) {
         const Holder& holder = parameters_[intervals_[i].parameter].holders[h];
         std::int64_t& last = bucket.packed[holder.share.rank];
         last = std::max(last, holder.ready());
+        const double rate = step_.stages[holder.share.stage].rate;
+        if (rate > 0) bucket.rate = bucket.rate > 0 ? std::min(bucket.rate, rate) : rate;
       }
     for (const auto& [rank, position] : bucket.packed)
       bucket.begins = std::max({bucket.begins, position, target_.busy_until(rank)});

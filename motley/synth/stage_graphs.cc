@@ -80,6 +80,7 @@ class StageCutter {
     find_needs();
     find_order();
     build_graphs();
+    find_rates();
     add_outputs();
   }
 
@@ -273,7 +274,8 @@ class StageCutter {
     }
     for (std::size_t t = 0; t < tasks.size(); ++t)
       tasks[t].needs.assign(needs[t].begin(), needs[t].end());
-    number(order_tasks(tasks, task_places(tasks)), members);
+    places_of_ = task_places(tasks);
+    number(order_tasks(tasks, places_of_), members);
   }
 
   /// Of all instances but those before and behind all micro-batches, which it notes.
@@ -385,20 +387,42 @@ class StageCutter {
     return places;
   }
 
-  void number(const std::vector<std::size_t>& order,
+  void number(const std::vector<OrderedTask>& order,
               const std::vector<std::vector<Instance>>& members) {
     std::int64_t task = 0;
-    const auto add = [&](const std::vector<Instance>& instances) {
-      for (const Instance& each : instances) {
-        order_.push_back(each);
+    const auto add = [&](const std::vector<Instance>& instances, double begin, double end) {
+      const double each = (end - begin) / static_cast<double>(instances.size());
+      for (std::size_t i = 0; i < instances.size(); ++i) {
+        order_.push_back(instances[i]);
         task_of_.push_back(task);
+        step_.times.push_back(begin + each * static_cast<double>(i + 1));
       }
       ++task;
     };
-    add(first_);
-    for (const std::size_t each : order) add(members[each]);
-    add(last_);
+    double end = 0;
+    add(first_, 0, 0);
+    for (const OrderedTask& each : order) {
+      add(members[each.task], each.begin, each.end);
+      end = std::max(end, each.end);
+    }
+    add(last_, end, end);
     step_.tasks = task;
+  }
+
+  /// The largest value that comes in a micro-batch, in the time that the region's lag says.
+  void find_rates() {
+    std::vector<double> largest(step_.stages.size(), 0);
+    for (const Passage& passage : step_.passages) {
+      const std::int64_t task = task_of_[static_cast<std::size_t>(passage.position)];
+      if (task == 0 || task + 1 == step_.tasks) continue;
+      const auto bytes = static_cast<double>(
+          graph::value_bytes(step_.stages[passage.from].graph.value(passage.made), {}));
+      largest[passage.to] = std::max(largest[passage.to], bytes);
+    }
+    for (std::size_t s = 0; s < step_.stages.size(); ++s)
+      if (places_of_[s].lag > 0)
+        step_.stages[s].rate =
+            largest[s] / places_of_[s].lag / static_cast<double>(step_.stages[s].ranks.size());
   }
 
   void build_graphs() {
@@ -649,6 +673,7 @@ class StageCutter {
   std::map<std::size_t, std::vector<Given>> given_;              // by stage
   std::map<std::pair<std::size_t, std::size_t>, ValueId> sums_;  // output, stage: of terms so far
   std::vector<Instance> first_, last_, order_;
+  std::vector<TaskPlace> places_of_;  // by stage
   /// By value of the accumulated graph, the first stage that has it, and what it is there; further
   /// stages.
   std::vector<std::pair<std::size_t, ValueId>> places_;

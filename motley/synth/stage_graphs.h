@@ -27,6 +27,9 @@ struct StageGraph {
   /// places that they may exchange (ShardedStep::schedule).
   std::vector<std::int64_t> positions;
   std::vector<std::int64_t> tasks;  ///< by operator: which task it belongs to (StagedStep)
+  /// Bytes that a device gets from another region in a unit of StagedStep::times, by the region's
+  /// `lag`; 0: it says none.
+  double rate = 0;
 };
 
 /// A value that one region gives another, as soon as it is there.
@@ -48,6 +51,8 @@ struct StagedStep {
   std::vector<StageGraph> stages;  ///< replica after replica
   std::vector<Passage> passages;   ///< by position
   std::int64_t tasks = 0;          ///< how many, with the first and the last
+  /// By position: when its operator ends on the clock by which tasks are ordered (stage_order.h).
+  std::vector<double> times;
 };
 
 /// A verified plan with stages (plan::has_stages), of whose devices `members` has the ranks. Every

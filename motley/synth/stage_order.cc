@@ -25,16 +25,16 @@ class ListScheduler {
     for (RegionProgress& region : progress_) region.next = region.micro_batches.begin();
   }
 
-  std::vector<std::size_t> run() {
-    std::vector<std::size_t> order;
+  std::vector<OrderedTask> run() {
+    std::vector<OrderedTask> order;
     while (order.size() < tasks_.size()) {
-      order.push_back(choose());
-      start(order.back());
+      const std::size_t chosen = choose();
+      start(chosen);
+      order.push_back({chosen, ends_[chosen] - length(chosen), ends_[chosen]});
     }
     // One may be chosen before another that begins earlier elsewhere.
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-      return ends_[a] - length(a) < ends_[b] - length(b);
-    });
+    std::stable_sort(order.begin(), order.end(),
+                     [](const OrderedTask& a, const OrderedTask& b) { return a.begin < b.begin; });
     return order;
   }
 
@@ -148,7 +148,7 @@ double order_seconds(const graph::Work& work) {
          static_cast<double>(work.bytes_read.value + work.bytes_written.value) / kBytes;
 }
 
-std::vector<std::size_t> order_tasks(const std::vector<StageTask>& tasks,
+std::vector<OrderedTask> order_tasks(const std::vector<StageTask>& tasks,
                                      const std::vector<TaskPlace>& regions) {
   return ListScheduler(tasks, regions).run();
 }

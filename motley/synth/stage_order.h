@@ -35,6 +35,12 @@ struct TaskPlace {
   double lag = 0;                    ///< after tasks of other regions that a task here needs
 };
 
+/// A task in its place, and on the clock, in the unit of StageTask::work.
+struct OrderedTask {
+  std::size_t task = 0;
+  double begin = 0, end = 0;
+};
+
 /// The order in which the tasks begin, such that none waits for a later one: list scheduling on a
 /// clock. The task that can begin first does; of those that can begin at once backward ones,
 /// forward ones, those of weights, then lower micro-batches, then lower numbers. A micro-batch
@@ -48,7 +54,7 @@ struct TaskPlace {
 /// Example: two regions of a device each, 1 forward and 2 backward, two micro-batches, ahead 2 and
 /// 1: F0, F1 and after F0 on the other f0; there b0 follows at 2, f1 at 4, b1 at 5; B0 at 4, B1
 /// at 7.
-std::vector<std::size_t> order_tasks(const std::vector<StageTask>& tasks,
+std::vector<OrderedTask> order_tasks(const std::vector<StageTask>& tasks,
                                      const std::vector<TaskPlace>& regions);
 
 }  // namespace motley::synth

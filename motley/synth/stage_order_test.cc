@@ -31,7 +31,7 @@ std::vector<StageTask> chain(std::size_t regions, std::size_t micro_batches) {
 std::string order_in(const std::vector<StageTask>& tasks, const std::vector<TaskPlace>& places,
                      std::size_t region) {
   std::string text;
-  for (const std::size_t t : order_tasks(tasks, places)) {
+  for (const auto& [t, begin, end] : order_tasks(tasks, places)) {
     if (tasks[t].region != region) continue;
     text += tasks[t].pass == Pass::kForward ? " F" : " B";
     text += std::to_string(tasks[t].micro_batch);
@@ -82,7 +82,7 @@ TEST(OrderTasks, GradientsOfWeightsFillWhatWouldBeWaiting) {
     tasks.push_back({1, micro_batch, Pass::kWeights, 1, {backward}});
   }
   std::string text;
-  for (const std::size_t t : order_tasks(tasks, {{{0}, 2}, {{1}, 2}}))
+  for (const auto& [t, begin, end] : order_tasks(tasks, {{{0}, 2}, {{1}, 2}}))
     if (tasks[t].region == 1) text += std::string("FBW")[static_cast<std::size_t>(tasks[t].pass)];
   EXPECT_EQ(text, "FFBBWW");
 }
@@ -92,7 +92,7 @@ TEST(OrderTasks, RegionsOfOneDeviceTakeTurns) {
   const std::vector<TaskPlace> places = {{{0}, 3}, {{1}, 2}, {{0}, 1}};
   const std::vector<StageTask> tasks = chain(3, 3);
   std::vector<bool> is_over(tasks.size(), false);
-  for (const std::size_t t : order_tasks(tasks, places)) {
+  for (const auto& [t, begin, end] : order_tasks(tasks, places)) {
     for (const std::size_t need : tasks[t].needs) EXPECT_TRUE(is_over[need]);
     is_over[t] = true;
   }

@@ -17,6 +17,7 @@ constexpr double kLeastUse = 1.0 / 2000;  // of the peak, by a whole model at it
 constexpr double kLayerFall = 0.25;       // of a layer's time as the micro-batch grows
 constexpr double kModelFall = 0.75;       // of all layers'
 constexpr double kFlopsPerWeight = 6;     // a token: 2 forward, 4 backward
+constexpr double kBriefLookup = 0.1;      // of another layer's passes, on the average
 
 tl::unexpected<Error> profile_fault(const std::string& message) {
   return usage_error("cost.profile", message);
@@ -72,14 +73,34 @@ double work(const LayerProfile& profile, int degree, std::int64_t batch, std::si
 
 double pass(const LayerTime& time) { return time.forward.value + time.backward.value; }
 
+bool has_updates(const std::vector<LayerTime>& layers) {
+  return std::any_of(layers.begin(), layers.end(),
+                     [](const LayerTime& time) { return time.update.value != 0; });
+}
+
+/// Does the first layer, which looks up and gives no gradient on, take too little backward to be
+/// seen beside the others?
+bool has_brief_lookup(const std::vector<LayerTime>& layers) {
+  double others = 0;
+  for (std::size_t i = 1; i < layers.size(); ++i) others += pass(layers[i]);
+  return layers.size() > 1 && layers[0].backward.value == 0 &&
+         layers[0].forward.value <= kBriefLookup * others / static_cast<double>(layers.size() - 1);
+}
+
 Result<void> verify_times(const std::vector<LayerTime>& layers, const std::string& where) {
+  const bool is_updated = has_updates(layers), is_brief = has_brief_lookup(layers);
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const auto& [forward, backward, update] = layers[i];
     for (const auto& [name, time] :
-         {std::pair("forward", forward), {"backward", backward}, {"update", update}})
+         {std::pair("forward", forward), {"backward", backward}, {"update", update}}) {
+      if (time.value == 0 && (name == std::string_view("update")
+                                  ? !is_updated
+                                  : name == std::string_view("backward") && i == 0 && is_brief))
+        continue;
       if (!(time.value > 0) || !std::isfinite(time.value))
         return profile_fault(fmt::format("{}, layer {}: {} takes {} s, wanted more than 0", where,
                                          i, name, time.value));
+    }
   }
   return {};
 }
@@ -148,7 +169,7 @@ Result<void> verify_table(const LayerProfile& profile, const std::string& kind, 
                                        before, 2 * before));
     MOTLEY_RETURN_IF_ERROR(verify_growth(earlier, times, where));
   }
-  if (profile.tokens > 0 && best_use < kLeastUse)
+  if (profile.tokens > 0 && profile.sizes.contains(degree) && best_use < kLeastUse)
     return profile_fault(
         fmt::format("{} on {}, tp {}: {:.2g} of the device's peak at best; are the times "
                     "in seconds?",
@@ -221,18 +242,48 @@ Result<void> verify_layer_profile(const LayerProfile& profile, const std::vector
   std::optional<std::size_t> layers;
   for (const auto& [kind, degrees] : profile.times) {
     MOTLEY_ASSIGN(const double peak, find_peak(peaks, kind));
+    bool is_any_known = false;
     for (const auto& [degree, table] : degrees) {
       if (table.empty())
         return profile_fault(fmt::format("{} on {}, tp {}: no times", profile.model, kind, degree));
       if (!layers) layers = table.begin()->second.size();
-      MOTLEY_ASSIGN(const std::vector<LayerSize> sizes, layer_sizes(profile, degree));
-      if (sizes.size() != *layers)
+      // A degree of which nobody knows the bytes is left out by whoever plans, which says so.
+      const auto sizes = profile.sizes.find(degree);
+      const bool is_known = sizes != profile.sizes.end();
+      is_any_known = is_any_known || is_known;
+      if (is_known && sizes->second.size() != *layers)
         return profile_fault(fmt::format("{}, tp {}: bytes of {} layers, wanted {}", profile.model,
-                                         degree, sizes.size(), *layers));
+                                         degree, sizes->second.size(), *layers));
       MOTLEY_RETURN_IF_ERROR(verify_table(profile, kind, degree, table, *layers, peak));
+    }
+    if (!is_any_known) {
+      MOTLEY_RETURN_IF_ERROR(layer_sizes(profile, degrees.begin()->first));
     }
   }
   return {};
+}
+
+std::vector<std::string> say_untimed(const LayerProfile& profile) {
+  std::vector<std::string> notes;
+  for (const auto& [kind, degrees] : profile.times) {
+    bool is_brief = false, lacks_updates = false;
+    for (const auto& [degree, table] : degrees)
+      for (const auto& [batch, layers] : table) {
+        is_brief = is_brief || (!layers.empty() && layers.front().backward.value == 0);
+        lacks_updates = lacks_updates || !has_updates(layers);
+      }
+    if (is_brief)
+      notes.push_back(
+          fmt::format("{} on {}: the profile has 0 s for the first layer's backward pass, which is "
+                      "less than it "
+                      "resolves; it counts as nothing",
+                      profile.model, kind));
+    if (lacks_updates)
+      notes.push_back(
+          fmt::format("{} on {}: the profile has no update times; steps are short by the updates",
+                      profile.model, kind));
+  }
+  return notes;
 }
 
 }  // namespace motley::cost

@@ -67,12 +67,17 @@ std::vector<PeakRate> built_in_peaks();
 
 /// The first thing that cannot be true, named by its key ("OPT-350 on GH-96, tp 4, micro-batch 8,
 /// layer 3"): no times, a kind that is not in `peaks`, tables with unequal numbers of layers, a
-/// missing power of two between two micro-batches, a time that is not above zero, forward and
+/// missing power of two between two micro-batches, a time that is not above zero (but no update was
+/// timed at all, and the first layer's backward pass may be too brief to be seen where its forward
+/// pass takes at most a tenth of the others' passes: say_untimed), forward and
 /// backward of a layer above the device's peak (units too small), a whole model below 1/2000 of the
 /// peak at its best (units too large), a layer's time that falls to less than a quarter or a
 /// model's to less than three quarters as the micro-batch grows (rows exchanged; small measured
-/// layers were seen to fall by half), no bytes for a profiled degree. Work is counted from below: 6
-/// operations a weight and token for every layer but the first, which looks up.
+/// layers were seen to fall by half), no bytes for any degree of a kind. Work is counted from
+/// below: 6 operations a weight and token for every layer but the first, which looks up.
 Result<void> verify_layer_profile(const LayerProfile& profile, const std::vector<PeakRate>& peaks);
+
+/// What a verified profile has no times of, a sentence for each kind of device.
+std::vector<std::string> say_untimed(const LayerProfile& profile);
 
 }  // namespace motley::cost

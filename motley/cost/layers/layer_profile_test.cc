@@ -93,6 +93,27 @@ TEST(VerifyLayerProfile, RefusesZeroAndNegativeTimes) {
             "m on g, tp 1, micro-batch 2, layer 1: forward takes -1 s, wanted more than 0");
 }
 
+// An embedding's backward pass of less than is resolved, and updates that nobody timed.
+TEST(VerifyLayerProfile, TakesWhatWasNotTimedAndSaysIt) {
+  LayerProfile profile = two_layers();
+  EXPECT_TRUE(say_untimed(profile).empty());
+  for (auto& [batch, layers] : profile.times["g"][1]) {
+    layers[0].forward = layers[1].forward * 0.1;
+    layers[0].backward = Seconds(0);
+    for (LayerTime& time : layers) time.update = Seconds(0);
+  }
+  EXPECT_EQ(message(profile), "");
+  EXPECT_EQ(say_untimed(profile),
+            (std::vector<std::string>{
+                "m on g: the profile has 0 s for the first layer's backward pass, which is less "
+                "than it resolves; it counts as nothing",
+                "m on g: the profile has no update times; steps are short by the updates"}));
+  // A forward pass that is as long as the others' has a backward pass that is seen.
+  for (auto& [batch, layers] : profile.times["g"][1]) layers[0].forward = layers[1].forward;
+  EXPECT_EQ(message(profile),
+            "m on g, tp 1, micro-batch 1, layer 0: backward takes 0 s, wanted more than 0");
+}
+
 TEST(VerifyLayerProfile, RefusesHoles) {
   LayerProfile profile = two_layers();
   profile.times["g"][1][8] = {ms(1, 1), ms(16, 32)};
@@ -104,6 +125,11 @@ TEST(VerifyLayerProfile, RefusesHoles) {
   profile = two_layers();
   profile.sizes[1].pop_back();
   EXPECT_EQ(message(profile), "m, tp 1: bytes of 1 layers, wanted 2");
+  profile = two_layers();
+  profile.times["g"][2] = profile.times["g"][1];
+  EXPECT_EQ(message(profile), "");
+  profile.times["g"].erase(1);
+  EXPECT_EQ(message(profile), "m: no bytes of layers at tp 2; there is 1");
 }
 
 TEST(VerifyLayerProfile, RefusesTimesInAnotherUnit) {

@@ -642,6 +642,62 @@ bool attention_rule(RuleBuilder& rule) {
   return true;
 }
 
+// ---- layers of an imported profile
+
+/// Factors of a layer's parameters at argument `list`: [rows, p] is cut by rows, [p] never.
+std::vector<TensorFactors> layer_parameters(RuleBuilder& rule, int list, int rows) {
+  std::vector<TensorFactors> parameters;
+  for (const int operand : rule.operands_at(list)) {
+    const Shape& shape = rule.operand_shape(operand);
+    TensorFactors factors;
+    if (shape.size() == 2) factors.push_back({rows});
+    factors.push_back({rule.add_factor(shape.back(), Split::kNever)});
+    rule.set_operand(operand, factors);
+    parameters.push_back(std::move(factors));
+  }
+  return parameters;
+}
+
+/// motley::layer(x, [parameters], layer, work) -> y, kept [b, rows, n], kept_whole [b, n], and
+/// layer_backward(grad, [parameters], kept, kept_whole, layer, work) -> of x, of each parameter.
+/// Devices that split the rows have all of x and y: what they exchange on the way is the layer's.
+template <bool Backward>
+bool layer_rule(RuleBuilder& rule) {
+  const Shape& x = rule.operand_shape(0);
+  const int kept_operand = Backward ? rule.operand(2) : -1;
+  const Shape kept = Backward ? rule.operand_shape(kept_operand) : rule.result_shape(1);
+  if (x.empty() || kept.size() != 3) return false;
+  const int b = rule.add_factor(at(x, 0));
+  const int rows = rule.add_factor(at(kept, 1));
+  const auto with_samples = [&](const Shape& shape) {
+    TensorFactors factors{{b}};
+    for (int d = 1; d < rank_of(shape); ++d)
+      factors.push_back({rule.add_factor(at(shape, d), Split::kNever)});
+    return factors;
+  };
+  const TensorFactors kept_factors{{b}, {rows}, {rule.add_factor(at(kept, 2), Split::kNever)}};
+  rule.set_operand(0, with_samples(x));
+  const std::vector<TensorFactors> parameters = layer_parameters(rule, 1, rows);
+  if (!Backward) {
+    rule.set_result(0, with_samples(rule.result_shape(0)));
+    rule.set_result(1, kept_factors);
+    rule.set_result(2, with_samples(rule.result_shape(2)));
+    rule.set_independent(0, rows);
+    rule.set_independent(2, rows);
+    return true;
+  }
+  rule.set_operand(kept_operand, kept_factors);
+  rule.set_operand(rule.operand(3), with_samples(rule.operand_shape(rule.operand(3))));
+  if (rule.has_result(0)) rule.set_result(0, with_samples(rule.result_shape(0)));
+  rule.set_independent(0, rows);
+  for (int i = 0; i < static_cast<int>(parameters.size()); ++i) {
+    const TensorFactors& factors = parameters[static_cast<std::size_t>(i)];
+    rule.set_result(i + 1, factors);
+    if (factors.size() == 1) rule.set_independent(i + 1, rows);
+  }
+  return true;
+}
+
 constexpr NamedRuleMaker kNetworkRules[] = {
     {"aten::mm", product_rule<0>},
     {"aten::bmm", product_rule<1>},
@@ -741,6 +797,8 @@ constexpr NamedRuleMaker kNetworkRules[] = {
     {"motley::ctc_loss", ctc_loss_rule},
     {"motley::attention", attention_rule<false>},
     {"motley::attention_backward", attention_rule<true>},
+    {"motley::layer", layer_rule<false>},
+    {"motley::layer_backward", layer_rule<true>},
 };
 
 }  // namespace

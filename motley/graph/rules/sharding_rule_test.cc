@@ -49,6 +49,37 @@ std::string text_of(const Graph& graph) {
 
 constexpr DType kF = DType::kF32, kI = DType::kI64;
 
+// A layer of a profile: devices that share its rows have all of what it reads and gives.
+TEST(ShardingRule, LayersOfAProfileAreSplitByRowsOrSamples) {
+  const auto graph = make_graph(
+      {{kF, {6, 5}}, {kF, {4, 7}}, {kF, {3}}},
+      make_op("motley::layer", {value(0), {SymbolicArguments{value(1), value(2)}}, {0}, {1e9}}),
+      {{kF, {6, 9}}, {kF, {6, 4, 2}}, {kF, {6, 8}}});
+  EXPECT_EQ(text_of(graph), "(a b!) (c d!) (e!) -> (a f!) (a c g!) (a h!)");
+  const auto rule = find_rule(graph, OpId(0), {});
+  ASSERT_TRUE(rule);
+  const auto by_rows = split_strategy(*rule, 2);
+  ASSERT_TRUE(by_rows);
+  EXPECT_THAT(by_rows->results,
+              ElementsAre(kWholeForm, Form{FormKind::kSharded, 1, 1, 4, 1}, kWholeForm));
+}
+
+// Gradients of what is whole come out equal on all that share the rows, and as terms of samples.
+TEST(ShardingRule, GradientsOfLayersFollowTheirParameters) {
+  const auto graph = make_graph(
+      {{kF, {6, 9}}, {kF, {4, 7}}, {kF, {3}}, {kF, {6, 4, 2}}, {kF, {6, 8}}},
+      make_op("motley::layer_backward",
+              {value(0), {SymbolicArguments{value(1), value(2)}}, value(3), value(4), {0}, {1e9}}),
+      {{kF, {6, 5}}, {kF, {4, 7}}, {kF, {3}}});
+  EXPECT_EQ(text_of(graph), "(a b!) (c d!) (e!) (a c f!) (a g!) -> (a h!) (c d!) (e!)");
+  const auto rule = find_rule(graph, OpId(0), {});
+  ASSERT_TRUE(rule);
+  EXPECT_THAT(split_strategy(*rule, 2)->results,
+              ElementsAre(kWholeForm, Form{FormKind::kSharded, 0, 1, 4, 1}, kWholeForm));
+  EXPECT_THAT(split_strategy(*rule, 0)->results,
+              ElementsAre(Form{FormKind::kSharded, 0, 1, 6, 1}, kPartialForm, kPartialForm));
+}
+
 TEST(ShardingRule, TransformsKeepTheirDimensionsWhole) {
   constexpr DType kC = DType::kC64;
   EXPECT_EQ(text_of(make_graph({{kF, {4, 8, 6, 3}}},

@@ -128,13 +128,12 @@ std::vector<LayerBytes> LayerStageCosts::bytes(std::size_t unit) const {
 
 std::optional<Hop> LayerStageCosts::hop(HopEnd from, HopEnd to, HopReach reach, Bytes bytes) const {
   std::optional<Hop> hop = hops_->hop(from, to, reach, bytes);
-  // Receivers that each got a part exchange them.
+  // Receivers that each got a part exchange them, all at once in each of n - 1 rounds.
   const int parts = std::min(from.devices, to.devices);
   if (!hop || runtime_.sends_whole || to.devices == 1 || parts == 1) return hop;
   const std::optional<Hop> inside = hops_->hop(to, to, HopReach::kSameHost, bytes);
   if (inside)
-    hop->delay +=
-        Seconds(static_cast<double>(bytes.value) * (1 - 1.0 / parts) / inside->rate.value);
+    hop->delay += Seconds(static_cast<double>(bytes.value) * (parts - 1) / inside->rate.value);
   return hop;
 }
 

@@ -68,9 +68,9 @@ TEST(LayerStageCosts, RecomputingUnitsKeepLess) {
   EXPECT_EQ(costs->bytes(1)[1].kept, Bytes(8));
 }
 
-// 4 MB in two parts at 2 GB/s together: 2 ms; the receivers then exchange the half that each lacks
-// inside their host at 4 GB/s: 0.5 ms. Whole from each member, it takes twice as long, and nothing
-// is exchanged.
+// 4 MB in two parts at 2 GB/s together: 2 ms; the receivers then exchange the halves that they lack
+// inside their host, 4 MB in all at 4 GB/s together: 1 ms. Whole from each member, it takes twice
+// as long, and nothing is exchanged.
 TEST(FittedHops, SendsEachPartOnce) {
   const std::vector<DevicePool> pools = {{"a", "", 4, 2, Bytes(1000), 0}};
   cost::StageNetwork network;
@@ -81,7 +81,7 @@ TEST(FittedHops, SendsEachPartOnce) {
   const auto hop = costs->hop({0, 2}, {0, 2}, HopReach::kOtherHost, Bytes(4'000'000));
   ASSERT_TRUE(hop);
   EXPECT_NEAR(hop->rate.value, 2e9, 1);
-  EXPECT_NEAR(hop->delay.value, 0.5e-3, 1e-9);
+  EXPECT_NEAR(hop->delay.value, 1e-3, 1e-9);
   const auto whole = LayerStageCosts::make(two_layers(), pools, fitted_hops(network, pools),
                                            {.sends_whole = true});
   EXPECT_EQ(whole->bytes(1)[0].output, Bytes(16));

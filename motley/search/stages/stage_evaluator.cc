@@ -142,8 +142,19 @@ class StepGraph {
   Result<TaskId> add_message(LaneId lane, const Seat& from, const Seat& to, Bytes bytes);
   Result<simulate::TransferId> message(const Seat& from, const Seat& to, Bytes bytes);
   Result<double> message_time(const Seat& from, const Seat& to, Bytes bytes);
-  Result<void> add_sum(const std::vector<std::pair<std::size_t, std::size_t>>& members,
-                       std::size_t first, std::size_t end);
+  /// Replica and stage.
+  using Place = std::pair<std::size_t, std::size_t>;
+  /// Gradients that are summed by all that hold them.
+  struct Sum {
+    std::vector<Place> members;
+    cost::Transfer transfer;
+    double takes = 0;  // when nothing else is under way
+  };
+  Result<std::optional<Sum>> find_sum(std::vector<Place> members, std::size_t first,
+                                      std::size_t end);
+  void order(std::vector<Sum>& sums) const;
+  void add_sum(Sum sum);
+  LaneId sum_lane(const Place& place) { return sum_lanes_[place.first][place.second]; }
   Result<cost::Transfer> ring(const std::vector<Seat>& seats, double bytes);
   Result<void> add_tied();
 
@@ -163,6 +174,7 @@ class StepGraph {
   std::vector<std::vector<std::vector<TaskId>>> tied_;  // of each stage: what precedes its sums
   std::vector<ReplicaCosts> priced_;
   std::vector<TaskId> all_sums_;
+  std::vector<std::vector<LaneId>> sum_lanes_;  // [replica][stage]
   using MessageKey = std::tuple<int, int, std::size_t, std::size_t, int, int, std::int64_t>;
   std::map<MessageKey, simulate::TransferId> messages_;
   std::map<MessageKey, double> message_times_;
@@ -357,24 +369,31 @@ Result<void> StepGraph::add_blocking(std::size_t r, const ReplicaCosts& priced,
   return {};
 }
 
-/// All-reduce of `bytes`, which each member's unit holds, along the members host by host.
+/// All-reduce of `bytes`, which each member's unit holds, along the members host by host. Devices
+/// sum what they have the same part of; one that has the parts of several others does one after the
+/// other with each. So as many exchange at once as the narrowest unit has devices.
 Result<cost::Transfer> StepGraph::ring(const std::vector<Seat>& seats, double bytes) {
   struct Host {
     Seat seat;
     int devices = 0, members = 0;
   };
   std::vector<Host> hosts;
+  int degree = seats.front().degree;
+  for (const Seat& seat : seats) degree = std::min(degree, seat.degree);
   for (const Seat& seat : seats) {
     const auto known = std::find_if(hosts.begin(), hosts.end(), [&](const Host& host) {
       return host.seat.host == seat.host && host.seat.pool == seat.pool;
     });
     Host& host = known == hosts.end() ? hosts.emplace_back(Host{seat}) : *known;
-    host.devices += seat.degree;
+    host.devices += degree;
     ++host.members;
   }
   const auto count = static_cast<double>(seats.size());
   const double moved = 2 * (count - 1) / count * bytes;
   cost::Flow flow{moved, {}, 0};
+  // A message goes from one to all, and back, in as many steps as doublings make them.
+  const double steps = 2 * std::ceil(std::log2(count));
+  Seconds delay;
   double slowest = INFINITY, local = INFINITY;
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     const Host &from = hosts[i], &to = hosts[(i + 1) % hosts.size()];
@@ -386,18 +405,20 @@ Result<cost::Transfer> StepGraph::ring(const std::vector<Seat>& seats, double by
         costs().hop({from.seat.pool, from.devices}, {to.seat.pool, to.devices}, reach, chunk);
     if (!hop) return no_link(costs(), from.seat.pool, to.seat.pool);
     (stays ? local : slowest) = std::min(stays ? local : slowest, hop->rate.value);
+    delay = std::max(delay, hop->delay * steps);
     if (stays) continue;
     flow.uses.push_back({link(from.seat, 0), 1.0});
     flow.uses.push_back({link(to.seat, 1), 1.0});
   }
-  if (flow.uses.empty()) return cost::Transfer{{{Seconds(moved / local), {}}}};
+  // Inside one host all members send a part in each round: the rate is that of all of them.
+  if (flow.uses.empty()) return cost::Transfer{{{delay + Seconds(count * moved / local), {}}}};
   flow.most_rate = std::min(slowest, local);
   cost::merge_uses(flow);
-  return cost::Transfer{{{Seconds(0), {flow}}}};
+  return cost::Transfer{{{delay, {flow}}}};
 }
 
-Result<void> StepGraph::add_sum(const std::vector<std::pair<std::size_t, std::size_t>>& members,
-                                std::size_t first, std::size_t end) {
+Result<std::optional<StepGraph::Sum>> StepGraph::find_sum(std::vector<Place> members,
+                                                          std::size_t first, std::size_t end) {
   std::vector<Seat> seats;
   double bytes = 0;
   for (const auto& [r, s] : members) {
@@ -412,16 +433,53 @@ Result<void> StepGraph::add_sum(const std::vector<std::pair<std::size_t, std::si
     bytes = std::max(bytes, static_cast<double>(own));
   }
   sort_by_host(seats);
-  if (bytes <= 0) return {};
-  MOTLEY_ASSIGN(cost::Transfer transfer, ring(seats, bytes));
-  const TaskId sum = builder_.add(builder_.add_lane(), builder_.add_transfer(std::move(transfer)));
-  all_sums_.push_back(sum);
-  for (const auto& [r, s] : members) {
-    builder_.depend(sum, last_[r][s]);
-    for (const TaskId before : tied_[r][s]) builder_.depend(sum, before);
-    sums_of_[r][s].push_back(sum);
+  if (bytes <= 0) return std::optional<Sum>();
+  Sum sum{std::move(members)};
+  MOTLEY_ASSIGN(sum.transfer, ring(seats, bytes));
+  for (const cost::TransferPhase& phase : sum.transfer.phases) {
+    sum.takes += phase.delay.value;
+    for (const cost::Flow& flow : phase.flows) sum.takes += flow.bytes / flow.most_rate;
   }
-  return {};
+  return std::optional<Sum>(std::move(sum));
+}
+
+/// A stage does one sum after the other, all members of one at once. The one that can begin first
+/// does, of equals that of the later layers, which are there first: in one order of the layers
+/// stages that are cut differently would wait for each other in a chain.
+void StepGraph::order(std::vector<Sum>& sums) const {
+  std::vector<std::vector<double>> free;
+  for (const std::vector<Seat>& replica : seats_) free.emplace_back(replica.size(), 0.0);
+  const auto earliest = [&](std::size_t number) {
+    double time = 0;
+    for (const auto& [r, s] : sums[number].members) time = std::max(time, free[r][s]);
+    return time;
+  };
+  std::set<std::pair<double, std::size_t>> left;
+  for (std::size_t i = 0; i < sums.size(); ++i) left.emplace(0.0, i);
+  std::vector<Sum> ordered;
+  while (!left.empty()) {
+    const auto [noted, number] = *left.begin();
+    left.erase(left.begin());
+    if (const double time = earliest(number); time > noted) {
+      left.emplace(time, number);
+      continue;
+    }
+    for (const auto& [r, s] : sums[number].members) free[r][s] = noted + sums[number].takes;
+    ordered.push_back(std::move(sums[number]));
+  }
+  sums = std::move(ordered);
+}
+
+void StepGraph::add_sum(Sum sum) {
+  const TaskId task =
+      builder_.add(sum_lane(sum.members.front()), builder_.add_transfer(std::move(sum.transfer)));
+  all_sums_.push_back(task);
+  for (const auto& [r, s] : sum.members) {
+    if (std::pair(r, s) != sum.members.front()) builder_.join(task, sum_lane({r, s}));
+    builder_.depend(task, last_[r][s]);
+    for (const TaskId before : tied_[r][s]) builder_.depend(task, before);
+    sums_of_[r][s].push_back(task);
+  }
 }
 
 Result<void> StepGraph::add_tied() {
@@ -459,15 +517,24 @@ Result<void> StepGraph::add_exchanges() {
   for (const StageReplica& replica : plan_.replicas)
     for (const PlannedStage& stage : replica.stages) cuts.insert(stage.first);
   cuts.insert(costs().layers());
+  for (const std::vector<Seat>& replica : seats_) {
+    std::vector<LaneId>& lanes = sum_lanes_.emplace_back();
+    for (std::size_t s = 0; s < replica.size(); ++s) lanes.push_back(builder_.add_lane());
+  }
+  std::vector<Sum> sums;
   std::vector<std::size_t> next(plan_.replicas.size());
   for (auto at = cuts.begin(); std::next(at) != cuts.end(); ++at) {
-    std::vector<std::pair<std::size_t, std::size_t>> members;
+    std::vector<Place> members;
     for (std::size_t r = 0; r < plan_.replicas.size(); ++r) {
       while (plan_.replicas[r].stages[next[r]].end <= *at) ++next[r];
       members.emplace_back(r, next[r]);
     }
-    MOTLEY_RETURN_IF_ERROR(add_sum(members, *at, *std::next(at)));
+    MOTLEY_ASSIGN(auto sum, find_sum(std::move(members), *at, *std::next(at)));
+    if (sum) sums.push_back(std::move(*sum));
   }
+  std::reverse(sums.begin(), sums.end());
+  order(sums);
+  for (Sum& sum : sums) add_sum(std::move(sum));
   return {};
 }
 

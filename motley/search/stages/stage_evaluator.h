@@ -39,8 +39,9 @@ struct PricedStagePlan {
 /// with computation; each is a flow over the sending host's way out and the receiving host's way
 /// in, or stays inside a host. When all that hold a stretch of layers have done their last
 /// backward, its gradients are summed along a ring that enters each host once: a flow of 2 (n - 1)
-/// / n bytes over all of these hosts, at no more than its slowest hop's rate. Tied weights in two
-/// stages are summed between these first. The update of a stage follows the last of its sums.
+/// / n bytes over all of these hosts, at no more than its slowest hop's rate; a stage does one such
+/// sum after the other. Tied weights in two stages are summed between these first. The update of a
+/// stage follows the last of its sums.
 class StageEvaluator {
  public:
   /// Both must outlive it.

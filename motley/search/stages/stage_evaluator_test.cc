@@ -79,6 +79,30 @@ TEST_F(StageEvaluatorTest, GradientsAreSummedThenWeightsUpdated) {
   EXPECT_NEAR(priced->step.value, 12 + 4 + 0.5, 1e-6);
 }
 
+// The same two in one host, whose devices send 2 B/s together: each round of the ring, two of them,
+// moves half of 8 bytes out of both.
+TEST_F(StageEvaluatorTest, GradientsInsideAHostShareItsRate) {
+  costs_.inside = 2;
+  for (LayerBytes& layer : costs_.layer_bytes) layer.gradients = Bytes(4);
+  costs_.device_pools[0].per_host = 2;
+  const auto priced = price({{{{{0, 2, 0, 0, 0}}, 1, 2}, {{{0, 2, 0, 0, 1}}, 1, 2}}});
+  ASSERT_TRUE(priced) << priced.error().message;
+  EXPECT_NEAR(priced->exchange.value, 8, 1e-6);
+}
+
+// A stage of layers 0 and 1 sums layer 1 with one of the others and layer 0 with the other, one
+// after the other: 4 bytes each at 2 B/s, though the second host's links are free.
+TEST_F(StageEvaluatorTest, AStageDoesOneSumAfterTheOther) {
+  costs_.between = 2;
+  costs_.device_pools[0].devices = 4;
+  for (LayerBytes& layer : costs_.layer_bytes) layer.gradients = Bytes(4), layer.output = Bytes(0);
+  const StageReplica one{{{0, 2, 0, 0, 0}}, 1, 2};
+  const StageReplica two{{{0, 1, 0, 1, 0}, {1, 2, 0, 2, 0}}, 1, 2};
+  const auto priced = price({{one, two}});
+  ASSERT_TRUE(priced) << priced.error().message;
+  EXPECT_NEAR(priced->step.value, 12 + 2 + 2, 1e-6);
+}
+
 // Replicas that differ in kind, depth, and samples: the layers of the two stages meet those of the
 // single one. 3 samples of 6 s on the pair's clock: F0 0-1 F1 1-2, ... ends at 9 for two samples;
 // the slow single one takes 12 s a sample.

@@ -1,0 +1,263 @@
+#include "motley/search/layers/layer_cost.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "motley/cost/layers/layer_graph.h"
+
+namespace motley::search {
+namespace {
+
+using program::DeviceProgram;
+using program::Instruction;
+
+/// What an instruction does of a layer.
+struct LayerPass {
+  std::size_t layer = 0;
+  bool is_backward = false;
+  std::int64_t samples = 0, rows = 0;
+  Bytes kept;
+};
+
+/// motley::layer(x, [parameters], layer, work) -> y, kept, kept_whole, and
+/// motley::layer_backward(grad, [parameters], kept, kept_whole, layer, work).
+std::optional<LayerPass> find_pass(const DeviceProgram& program, const Instruction& instruction) {
+  const bool is_backward = instruction.op == cost::kLayerBackward;
+  if (!is_backward && instruction.op != cost::kLayer) return std::nullopt;
+  const std::size_t number = is_backward ? 4 : 2;
+  const auto buffer = [&](std::size_t i) -> const program::Buffer& {
+    return program.buffer(is_backward ? std::get<BufferId>(instruction.arguments[1 + i].value)
+                                      : instruction.outputs[i]);
+  };
+  const program::Buffer& kept = buffer(1);
+  return LayerPass{
+      static_cast<std::size_t>(std::get<std::int64_t>(instruction.arguments[number].value)),
+      is_backward, kept.shape[0], kept.shape[1], kept.bytes() + buffer(2).bytes()};
+}
+
+/// Messages under this have no rate of their own (cost/layers/stage_network.h: the time of one of
+/// this size, an upper bound). A collective's parts follow each other, so they go at its rate.
+constexpr std::int64_t kLeastRated = 1'000'000;
+
+/// Rows of what a device has of a parameter; 0: it is one of those that are whole.
+std::int64_t rows_of(const program::Buffer& buffer) {
+  return buffer.shape.size() == 2 ? buffer.shape[0] : 0;
+}
+
+}  // namespace
+
+LayerCost::LayerCost(cost::LayerProfile profile, std::int64_t rows, std::vector<DevicePool> pools,
+                     std::shared_ptr<const HopCosts> hops, const StageRuntime& runtime,
+                     std::map<std::string, LayerSeat> seats)
+    : profile_(std::move(profile)),
+      rows_(rows),
+      pools_(std::move(pools)),
+      hops_(std::move(hops)),
+      runtime_(runtime),
+      seats_(std::make_move_iterator(seats.begin()), std::make_move_iterator(seats.end())) {
+  for (const auto& [name, seat] : seats_)
+    for (const int direction : {0, 1}) {
+      const auto next = static_cast<std::int32_t>(capacities_.size());
+      const auto [known, is_new] = links_.try_emplace({seat.host, direction}, next);
+      // Pools of a host share its card: the fastest one's rate is taken for it. Where nothing is
+      // known nothing is sent.
+      const double rate = std::max(1.0, hops_->host_rate(seat.pool).value);
+      if (is_new) capacities_.push_back(rate);
+      double& capacity = capacities_[static_cast<std::size_t>(known->second)];
+      capacity = std::max(capacity, rate);
+    }
+}
+
+Result<const LayerSeat*> LayerCost::seat(const std::string& device) const {
+  const auto found = seats_.find(device);
+  if (found == seats_.end())
+    return usage_error("cost.layers", fmt::format("device {} has no place in the plan", device));
+  return &found->second;
+}
+
+Result<const std::vector<cost::LayerTime>*> LayerCost::times(const std::string& device,
+                                                             std::int64_t rows,
+                                                             std::int64_t samples) const {
+  MOTLEY_ASSIGN(const LayerSeat* place, seat(device));
+  const std::string& kind = pools_[place->pool].kind;
+  if (rows < 1 || rows_ % rows != 0)
+    return usage_error("cost.layers",
+                       fmt::format("{} has {} of {} parts of its layers: a profile knows equal "
+                                   "parts on all devices that share a layer",
+                                   device, rows, rows_));
+  const auto degree = static_cast<int>(rows_ / rows);
+  std::vector<cost::LayerTime>& found = times_[{kind, degree, samples}];
+  if (found.empty()) {
+    auto times = cost::layer_times(profile_, kind, degree, samples);
+    if (!times) return tl::make_unexpected(std::move(times.error()));
+    found = std::move(*times);
+  }
+  return &found;
+}
+
+Result<std::vector<Seconds>> LayerCost::compute_times(const DeviceProgram& program) const {
+  std::vector<Seconds> seconds(program.instructions.size());
+  std::int64_t largest = 1;
+  for (std::size_t i = 0; i < seconds.size(); ++i) {
+    const auto pass = find_pass(program, program.instructions[i]);
+    if (!pass || pass->samples == 0) continue;
+    largest = std::max(largest, pass->samples);
+    MOTLEY_ASSIGN(const auto* all, times(program.device, pass->rows, pass->samples));
+    const cost::LayerTime& time = (*all)[pass->layer];
+    seconds[i] = pass->is_backward ? time.backward : time.forward;
+  }
+  // Of each layer, bytes of its parameters here, and how many rows of them.
+  std::map<std::size_t, std::pair<double, std::int64_t>> held;
+  for (const program::Buffer& buffer : program.buffers) {
+    if (buffer.kind != program::BufferKind::kParameter) continue;
+    const auto layer = cost::layer_of_parameter(buffer.name);
+    if (!layer) continue;
+    auto& [bytes, rows] = held[*layer];
+    bytes += static_cast<double>(buffer.bytes().value);
+    rows = std::max(rows, rows_of(buffer));
+  }
+  for (std::size_t i = 0; i < seconds.size(); ++i) {
+    const Instruction& instruction = program.instructions[i];
+    if (!instruction.op.starts_with("motley::update")) continue;
+    const auto* parameters = std::get_if<program::ArgumentList>(&instruction.arguments.at(1).value);
+    if (parameters == nullptr) continue;
+    for (const program::Argument& each : *parameters) {
+      const program::Buffer& buffer = program.buffer(std::get<BufferId>(each.value));
+      const auto layer = cost::layer_of_parameter(buffer.name);
+      if (!layer || held[*layer].second == 0) continue;
+      const auto& [bytes, rows] = held[*layer];
+      MOTLEY_ASSIGN(const auto* all, times(program.device, rows, largest));
+      seconds[i] += (*all)[*layer].update * (static_cast<double>(buffer.bytes().value) / bytes);
+    }
+  }
+  return seconds;
+}
+
+Result<std::vector<Bytes>> LayerCost::scratch_bytes(const DeviceProgram& program) const {
+  std::vector<Bytes> scratch(program.instructions.size());
+  for (std::size_t i = 0; i < scratch.size(); ++i)
+    if (const auto pass = find_pass(program, program.instructions[i]); pass && pass->is_backward)
+      scratch[i] = pass->kept;
+  return scratch;
+}
+
+Result<Hop> LayerCost::hop(HopEnd from, HopEnd to, HopReach reach, Bytes bytes) const {
+  const auto found = hops_->hop(from, to, reach, bytes);
+  if (!found)
+    return usage_error("search.stages", fmt::format("no link from {} to {}", pools_[from.pool].kind,
+                                                    pools_[to.pool].kind));
+  return *found;
+}
+
+/// One of as many parts as devices send, or receive, whichever are fewer, all at once.
+Result<cost::Transfer> LayerCost::send(Bytes bytes, const LayerSeat& from,
+                                       const LayerSeat& to) const {
+  const int parts = std::min(from.degree, to.degree);
+  // Members that send all of it, and not a part.
+  if (runtime_.sends_whole) bytes = bytes * parts;
+  const bool is_same = from.host == to.host;
+  MOTLEY_ASSIGN(const Hop found, hop({from.pool, from.degree}, {to.pool, to.degree},
+                                     is_same ? HopReach::kSameHost : HopReach::kOtherHost,
+                                     Bytes(std::max<std::int64_t>(1, bytes.value) * parts)));
+  const double rate = found.rate.value / parts;
+  const auto moved = static_cast<double>(bytes.value);
+  if (is_same) return cost::Transfer{{{found.delay + Seconds(moved / rate), {}}}};
+  cost::Flow flow{moved, {{link(from.host, 0), 1.0}, {link(to.host, 1), 1.0}}, rate};
+  return cost::Transfer{{{found.delay, {std::move(flow)}}}};
+}
+
+/// `rounds` times (n - 1) / n of the bytes out of each device, host by host.
+Result<cost::Transfer> LayerCost::ring(double rounds, Bytes bytes,
+                                       const std::vector<HostMembers>& hosts, int degree) const {
+  double count = 0;
+  for (const HostMembers& each : hosts) count += each.members;
+  const double moved = rounds * (count - 1) / count * static_cast<double>(bytes.value);
+  // A message goes from one to all, and back, in as many steps as doublings make them.
+  const double steps = rounds * std::ceil(std::log2(count));
+  cost::Flow flow{moved, {}, 0};
+  Seconds delay;
+  // Inside a host each device sends at its share of what all of them reach together.
+  const auto inside = [&](const HostMembers& host) {
+    return hop({host.pool, host.members * degree}, {host.pool, host.members * degree},
+               HopReach::kSameHost, Bytes(std::max(kLeastRated * host.members, bytes.value)));
+  };
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    const HostMembers &from = hosts[i], &to = hosts[(i + 1) % hosts.size()];
+    if (from.host == to.host && hosts.size() > 1) continue;
+    if (hosts.size() == 1) {
+      MOTLEY_ASSIGN(const Hop found, inside(from));
+      const double each = found.rate.value / (from.members * degree);
+      return cost::Transfer{{{found.delay * steps + Seconds(moved / each), {}}}};
+    }
+    const int parts = std::min(from.members, to.members);
+    const Bytes chunk(std::max<std::int64_t>(
+        kLeastRated * parts * degree,
+        std::llround(static_cast<double>(bytes.value) * degree / count * parts)));
+    MOTLEY_ASSIGN(const Hop found,
+                  hop({from.pool, from.members * degree}, {to.pool, to.members * degree},
+                      HopReach::kOtherHost, chunk));
+    const double rate = found.rate.value / degree;
+    flow.most_rate = flow.most_rate > 0 ? std::min(flow.most_rate, rate) : rate;
+    delay = std::max(delay, found.delay * steps);
+    flow.uses.push_back({link(from.host, 0), 1.0});
+    flow.uses.push_back({link(to.host, 1), 1.0});
+  }
+  if (flow.uses.empty()) {  // several pools of one host
+    double each = 0;
+    for (const HostMembers& host : hosts) {
+      MOTLEY_ASSIGN(const Hop found, inside(host));
+      const double rate = found.rate.value / (host.members * degree);
+      each = each > 0 ? std::min(each, rate) : rate;
+    }
+    return cost::Transfer{{{Seconds(moved / each), {}}}};
+  }
+  cost::merge_uses(flow);
+  return cost::Transfer{{{delay, {std::move(flow)}}}};
+}
+
+Result<cost::Transfer> LayerCost::transfer(std::string_view op, Bytes bytes,
+                                           const std::vector<std::string>& devices) const {
+  std::vector<const LayerSeat*> seats;
+  for (const std::string& device : devices) {
+    MOTLEY_ASSIGN(const LayerSeat* found, seat(device));
+    seats.push_back(found);
+  }
+  if (op == program::kSend) return send(bytes, *seats.at(0), *seats.at(1));
+  if (seats.size() < 2) return cost::Transfer{};
+  std::map<std::pair<int, std::size_t>, int> members;  // host, pool
+  int degree = seats.front()->degree;
+  for (const LayerSeat* each : seats) {
+    ++members[{each->host, each->pool}];
+    degree = std::min(degree, each->degree);
+  }
+  // Devices of one region exchange alone; of several regions as many groups do the same at once as
+  // each of them has devices, one after the other on those of a smaller one.
+  const bool is_one_region = std::all_of(seats.begin(), seats.end(), [&](const LayerSeat* each) {
+    return each->region == seats.front()->region;
+  });
+  if (is_one_region) degree = 1;
+  // What the readers of parts would exchange has come whole.
+  if (is_one_region && runtime_.sends_whole && op == "motley::all_gather") return cost::Transfer{};
+  std::vector<HostMembers> hosts;
+  for (const auto& [place, count] : members) hosts.push_back({place.second, place.first, count});
+  std::stable_sort(hosts.begin(), hosts.end(), [](const HostMembers& a, const HostMembers& b) {
+    return std::pair(a.pool, a.host) < std::pair(b.pool, b.host);
+  });
+  return ring(op.starts_with("motley::all_reduce") ? 2 : 1, bytes, hosts, degree);
+}
+
+Result<Seconds> LayerCost::collective_time(std::string_view op, Bytes bytes,
+                                           const std::vector<std::string>& devices) const {
+  MOTLEY_ASSIGN(const cost::Transfer found, transfer(op, bytes, devices));
+  Seconds sum;
+  for (const cost::TransferPhase& phase : found.phases) {
+    sum += phase.delay;
+    for (const cost::Flow& flow : phase.flows) sum += Seconds(flow.bytes / flow.most_rate);
+  }
+  return sum;
+}
+
+}  // namespace motley::search
