@@ -303,17 +303,20 @@ class StageCutter {
   }
 
   /// What the backward pass makes of the forward pass alone (the slope of a square) waits for the
-  /// first that wants it: until then it would be one more tensor to keep. So does what the forward
-  /// pass makes before anything has come from other regions (a mask): with it the micro-batch would
-  /// be under way.
+  /// first that wants it: until then it would be one more tensor to keep. Where devices have
+  /// several regions, so does what a forward pass makes before anything has come from others (a
+  /// mask): with it the micro-batch would be under way.
   void put_off(Spots& spots) const {
     constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
     // By entry: least level of those of its direction that read it, in its stage.
     std::vector<std::int64_t> wanted(spots.entries.size(), kNever);
+    std::vector<char> takes_turns;
+    for (const StageGraph& stage : step_.stages)
+      takes_turns.push_back(find_turn(plan_.replicas[stage.replica]) > 0 ? 1 : 0);
     for (std::size_t at = spots.entries.size(); at-- > 0;) {
       auto& [instance, spot] = spots.entries[at];
       const auto& [op, stage] = instance;
-      const bool may_wait = spot.is_free || !spot.is_backward;
+      const bool may_wait = spot.is_free || (!spot.is_backward && takes_turns[stage] != 0);
       if (may_wait && wanted[at] != kNever && !passing_.contains({op, stage}))
         spot.level = std::max(spot.level, wanted[at]);
       for_each_operand(op, stage, [&, reader = stage, now = spot](ValueId value) {

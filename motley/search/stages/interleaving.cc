@@ -7,10 +7,10 @@ namespace motley::search {
 namespace {
 
 constexpr std::size_t kMostTurns = 4;
-constexpr std::size_t kMoved = 3;         // of the quickest, whose cuts are moved
-constexpr double kSmallestGain = 1e-3;    // of the time, by which a cut is better
-constexpr double kWorthHolding = 0.01;    // by which an order is, that keeps more under way
-constexpr double kWorthMoving = 1.05;     // times the quickest
+constexpr std::size_t kMoved = 3;          // of the quickest, whose cuts are moved
+constexpr double kWorthMovingCuts = 1e-3;  // of the time, by which a cut is better
+constexpr double kWorthHolding = 0.01;     // by which an order is, that keeps more under way
+constexpr double kWorthMoving = 1.05;      // times the quickest
 
 /// 0 1 .. n-1, as often.
 std::vector<std::size_t> make_rounds(std::size_t seats, std::size_t turns) {
@@ -32,14 +32,13 @@ std::vector<std::vector<std::size_t>> make_orders(std::size_t seats, std::size_t
   std::vector<std::vector<std::size_t>> orders;
   for (std::size_t turns = 2; turns <= kMostTurns; ++turns)
     for (auto& order : {make_waves(seats, turns), make_rounds(seats, turns)})
-      if (order.size() <= layers &&
-          std::find(orders.begin(), orders.end(), order) == orders.end())
+      if (order.size() <= layers && std::find(orders.begin(), orders.end(), order) == orders.end())
         orders.push_back(order);
   return orders;
 }
 
-/// Moves the ends of stages [from, to] by a layer; false, and all is as it was, where one would have
-/// none left.
+/// Moves the ends of stages [from, to] by a layer; false, and all is as it was, where one would
+/// have none left.
 bool move_cuts(std::vector<PlannedStage>& stages, std::size_t from, std::size_t to, int by) {
   const std::vector<PlannedStage> before = stages;
   for (std::size_t i = from; i <= to; ++i) {
@@ -55,8 +54,8 @@ bool move_cuts(std::vector<PlannedStage>& stages, std::size_t from, std::size_t 
 
 }  // namespace
 
-/// Its step if it is alone: stages that share devices share their hosts' links, too. Absent: it does
-/// not fit.
+/// Its step if it is alone: stages that share devices share their hosts' links, too. Absent: it
+/// does not fit.
 std::optional<Seconds> Interleaving::simulate(const StageReplica& replica) {
   left_ -= count_passes(replica);
   if (left_ <= 0) return std::nullopt;
@@ -68,10 +67,10 @@ std::optional<Seconds> Interleaving::simulate(const StageReplica& replica) {
 Seconds Interleaving::hope(const StageReplica& replica, Seconds alone) const {
   double slowest = 0;
   for (const PlannedStage& stage : replica.stages)
-    slowest = std::max(slowest,
-                       sums_.work(stage.unit, replica.micro_batch).pass(stage.first, stage.end));
-  const double busy = slowest * static_cast<double>(replica.samples) /
-                      static_cast<double>(replica.micro_batch);
+    slowest =
+        std::max(slowest, sums_.work(stage.unit, replica.micro_batch).pass(stage.first, stage.end));
+  const double busy =
+      slowest * static_cast<double>(replica.samples) / static_cast<double>(replica.micro_batch);
   return Seconds(busy + std::max(0.0, alone.value - busy) / static_cast<double>(kMostTurns));
 }
 
@@ -146,7 +145,7 @@ bool Interleaving::move(Found& found) {
         StageReplica tried = found.replica;
         if (!move_cuts(tried.stages, from, from + width - 1, by)) continue;
         const auto seconds = simulate(tried);
-        if (!seconds || *seconds >= found.seconds * (1 - kSmallestGain)) continue;
+        if (!seconds || *seconds >= found.seconds * (1 - kWorthMovingCuts)) continue;
         found = {std::move(tried), *seconds};
         has_moved = true;
       }
@@ -175,6 +174,7 @@ StageReplica Interleaving::in_quickest_ways(StageReplica replica) const {
 }
 
 std::optional<StageReplica> Interleaving::find(const StageReplica& replica) {
+  const std::optional<Seconds> without = simulate(replica);
   std::vector<Found> all;
   for (const auto& seats : make_orders(replica.stages.size(), sums_.costs().layers()))
     for (const std::vector<double>& shares : find_shares(replica))
@@ -187,10 +187,10 @@ std::optional<StageReplica> Interleaving::find(const StageReplica& replica) {
     if (Found again = all[i]; time(again) && again.seconds < all[i].seconds)
       all[i] = std::move(again);
   }
-  const auto best = std::min_element(all.begin(), all.end(), [](const Found& a, const Found& b) {
-    return a.seconds < b.seconds;
-  });
-  return best == all.end() ? std::nullopt : std::optional(best->replica);
+  const auto best = std::min_element(
+      all.begin(), all.end(), [](const Found& a, const Found& b) { return a.seconds < b.seconds; });
+  if (best == all.end() || (without && best->seconds >= *without)) return std::nullopt;
+  return best->replica;
 }
 
 }  // namespace motley::search

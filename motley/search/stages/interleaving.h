@@ -26,7 +26,7 @@ class Interleaving {
       : evaluator_(evaluator), sums_(sums), left_(most_passes) {}
 
   /// The quickest that was found of a placed replica with several stages on devices of their own;
-  /// absent: none fits.
+  /// absent: none fits, or is quicker than it.
   std::optional<StageReplica> find(const StageReplica& replica);
 
   /// What a step of it may take in turns, at best, if it takes so long without: all of its slowest

@@ -42,8 +42,8 @@ TEST(Interleaving, FillsInAPartOfTheTime) {
         StageReplica replica = rounds(seats, turns, static_cast<std::int64_t>(times * seats));
         const auto seconds = StageEvaluator(sums).choose_schedule(replica);
         ASSERT_TRUE(seconds) << seconds.error().message;
-        EXPECT_NEAR(seconds->value,
-                    3.0 * static_cast<double>(times * seats * turns + seats - 1), 1e-6)
+        EXPECT_NEAR(seconds->value, 3.0 * static_cast<double>(times * seats * turns + seats - 1),
+                    1e-6)
             << seats << " " << turns << " " << times;
       }
 }
@@ -147,8 +147,7 @@ TEST(Interleaving, IsNeverWorse) {
     EXPECT_LE(found->lower_bound, found->best->price.step) << i;
     EXPECT_GE(*found->apart_bound, found->lower_bound) << i;
     better += found->best->price.step < apart->best->price.step ? 1 : 0;
-    EXPECT_EQ(found->best->price.step < apart->best->price.step,
-              is_interleaved(found->best->plan))
+    EXPECT_EQ(found->best->price.step < apart->best->price.step, is_interleaved(found->best->plan))
         << i;
   }
   EXPECT_GT(better, 5);
