@@ -126,7 +126,8 @@ def test_a_model_that_fits_no_device_trains(motley, profiled, environment, tmp_p
     assert again.json["predicted_step_s"] >= (1 - 1e-9) * best
     given.write_text(json.dumps([{**stage, "recompute": True} for stage in found_stages]))
     dearer = motley(*plan, "--stages", given, "--json")
-    assert dearer.json["predicted_step_s"] > again.json["predicted_step_s"]
+    # The found stages may have to do all again that there is to do.
+    assert dearer.json["predicted_step_s"] >= again.json["predicted_step_s"]
     assert max(dearer.json["peak_bytes"].values()) <= max(again.json["peak_bytes"].values())
     for change, message in [
         ({"devices": ["q:7"]}, "replica 0, stage 0: "),
