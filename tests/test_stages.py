@@ -134,7 +134,8 @@ def test_a_model_that_fits_no_device_trains(motley, profiled, environment, tmp_p
     assert again.json["predicted_step_s"] >= (1 - 1e-9) * best
     given.write_text(json.dumps([{**stage, "recompute": True} for stage in found_stages]))
     dearer = motley(*plan, "--stages", given, "--json")
-    assert dearer.json["predicted_step_s"] > again.json["predicted_step_s"]
+    # The found stages may have to do all again that there is to do.
+    assert dearer.json["predicted_step_s"] >= again.json["predicted_step_s"]
     assert max(dearer.json["peak_bytes"].values()) <= max(again.json["peak_bytes"].values())
     for change, message in [
         ({"devices": ["q:7"]}, "replica 0, stage 0: "),
@@ -301,3 +302,27 @@ def test_what_fits_in_no_micro_batches_is_done_again(motley, profiled, environme
     assert region["devices"] == ["a:0"] and region["recompute"]
     loss, worst, where = differences(found, family.reference(5))
     assert loss < LIMIT and worst < LIMIT, (loss, worst, where)
+
+
+def test_interleaved_stages_equal_one_device(motley, profiled, environment, tmp_path):
+    """Devices that have several stages in turns, as rounds and as a wave with a tied weight in both stages of one."""
+    cluster = tmp_path / "small.toml"
+    cluster.write_text(THREE.format("1GiB", "1GiB", "1GiB"))
+    family = Family("gpt_tied", tmp_path, cluster, environment)
+    reference = family.reference(0)
+    given = tmp_path / "given.json"
+    for name, stages in {
+        "rounds": [("a:0", [0, 0]), ("b:0", [1, 2]), ("a:0", [3, 3]), ("b:0", [4, 5])],
+        "wave": [("a:0", [0, 1]), ("b:0", [2, 2]), ("c:0", [3, 3]), ("b:0", [4, 4]), ("a:0", [5, 5])],
+    }.items():
+        given.write_text(json.dumps([{"devices": [device], "layers": layers, "micro_batches": 2} for device, layers in stages]))
+        found = family.run(name, 0, "--stages", given)
+        regions = family.plan(name)["replicas"][0]["regions"]
+        assert [region["devices"] for region in regions] == [[device] for device, _ in stages]
+        loss, worst, where = differences(found, reference)
+        assert loss < LIMIT and worst < LIMIT, (name, loss, worst, where)
+    table = motley("plan", "-m", family.path, "-C", cluster, "--global-batch", family.batch, "--stages", given,
+                   "--profile", "model").stdout  # fmt: skip
+    assert "with 0.0" in table and "with 0.1" in table, table
+    given.write_text(json.dumps([{"devices": ["a:0"], "layers": [0, 1]}, {"devices": ["a:0", "b:0"], "layers": [2, 5]}]))
+    assert motley("plan", "-m", family.path, "-C", cluster, "--global-batch", family.batch, "--stages", given).code == 2

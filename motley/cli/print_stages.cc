@@ -23,7 +23,7 @@ struct ReplicaGroup {
 
 bool are_alike(const StageReplica& a, const StageReplica& b) {
   if (a.micro_batch != b.micro_batch || a.samples != b.samples || a.schedule != b.schedule ||
-      a.stages.size() != b.stages.size())
+      a.stages.size() != b.stages.size() || a.seats != b.seats)
     return false;
   for (std::size_t s = 0; s < a.stages.size(); ++s)
     if (a.stages[s].first != b.stages[s].first || a.stages[s].unit != b.stages[s].unit)
@@ -64,23 +64,38 @@ std::string micro_batches_text(const StageReplica& replica) {
                      rest > 0 ? fmt::format(", 1 of {}", rest) : "");
 }
 
+/// A line a unit: which stretches of layers it has, in turns where there are several.
 std::string plan_table(const PricedStagePlan& priced, const search::StageCosts& costs) {
-  std::string text = fmt::format("  {:<9} {:<8} {:<26} {:<7} {:>10} {:>10}  {}\n", "replicas",
-                                 "samples", "micro-batches", "layers", "busy", "memory", "devices");
+  struct Line {
+    std::string count, samples, micro, layers, busy, memory, devices;
+  };
+  std::vector<Line> lines = {
+      {"replicas", "samples", "micro-batches", "layers", "busy", "memory", "devices"}};
+  std::size_t width = 7;
   for (const ReplicaGroup& group : group_replicas(priced.plan)) {
     const StageReplica& replica = priced.plan.replicas[group.first];
-    for (std::size_t s = 0; s < replica.stages.size(); ++s) {
-      const search::StageSpan& span = priced.price.spans[group.first][s];
+    for (const std::vector<std::size_t>& stages : search::stages_by_seat(replica)) {
+      const std::size_t s = stages.front();
+      Seconds busy;
+      std::string layers;
+      for (const std::size_t of : stages) {
+        busy += priced.price.spans[group.first][of].compute;
+        layers += (layers.empty() ? "" : ", ") + layers_text(replica.stages[of]);
+      }
       const std::string micro = fmt::format("{}, {}", micro_batches_text(replica),
                                             search::schedule_name(replica.schedule));
-      text += fmt::format("  {:<9} {:<8} {:<26} {:<7} {:>10} {:>10}  {}\n",
-                          s == 0 ? std::to_string(group.count) : "",
-                          s == 0 ? std::to_string(replica.samples) : "", s == 0 ? micro : "",
-                          layers_text(replica.stages[s]),
-                          fmt::format("{:.0f} %", 100 * (span.compute / priced.price.step)),
-                          format_bytes(span.peak), unit_text(costs, replica.stages[s].unit));
+      lines.push_back({s == 0 ? std::to_string(group.count) : "",
+                       s == 0 ? std::to_string(replica.samples) : "", s == 0 ? micro : "", layers,
+                       fmt::format("{:.0f} %", 100 * (busy / priced.price.step)),
+                       format_bytes(priced.price.spans[group.first][s].peak),
+                       unit_text(costs, replica.stages[s].unit)});
+      width = std::max(width, layers.size());
     }
   }
+  std::string text;
+  for (const auto& [count, samples, micro, layers, busy, memory, devices] : lines)
+    text += fmt::format("  {:<9} {:<8} {:<26} {:<{}} {:>10} {:>10}  {}\n", count, samples, micro,
+                        layers, width, busy, memory, devices);
   return text;
 }
 
@@ -96,10 +111,11 @@ std::string summary(const PricedStagePlan& priced, const search::StageCosts& cos
   for (std::size_t pool = 0; pool < used.size(); ++pool)
     devices += fmt::format("{}{} of {} {}", devices.empty() ? "" : ", ", used[pool],
                            costs.pools()[pool].devices, costs.pools()[pool].kind);
-  return fmt::format("{} {} of {} {}; {}", priced.plan.replicas.size(),
+  return fmt::format("{} {} of {} {}{}; {}", priced.plan.replicas.size(),
                      priced.plan.replicas.size() == 1 ? "replica" : "replicas",
                      least == most ? std::to_string(least) : fmt::format("{} to {}", least, most),
-                     most == 1 ? "stage" : "stages", devices);
+                     most == 1 ? "stage" : "stages",
+                     search::is_interleaved(priced.plan) ? ", interleaved" : "", devices);
 }
 
 Json plan_to_json(const PricedStagePlan& priced, const search::StageCosts& costs) {
@@ -139,10 +155,14 @@ std::string print_stages(const control::StageAnswer& answer) {
   std::string text;
   if (outcome.best) {
     text =
-        fmt::format("step {}; no plan takes less than {}: {:.1f} % at most to gain\n{}\n\n{}",
+        fmt::format("step {}; no plan takes less than {}: {:.1f} % at most to gain\n",
                     format_seconds(outcome.best->price.step), format_seconds(outcome.lower_bound),
-                    100 * (1 - outcome.lower_bound / outcome.best->price.step),
-                    summary(*outcome.best, costs), plan_table(*outcome.best, costs));
+                    100 * (1 - outcome.lower_bound / outcome.best->price.step));
+    if (outcome.apart_bound)
+      text += fmt::format("no plan whose devices have one stage each takes less than {}\n",
+                          format_seconds(*outcome.apart_bound));
+    text +=
+        fmt::format("{}\n\n{}", summary(*outcome.best, costs), plan_table(*outcome.best, costs));
     text += fmt::format("\n{} of exchanging gradients after the last pass\n",
                         format_seconds(outcome.best->price.exchange));
     for (const PricedStagePlan& other : outcome.runner_ups)
@@ -171,6 +191,8 @@ Json stages_to_json(const control::StageAnswer& answer) {
           {"outcome", reason},
           {"plan", outcome.best ? plan_to_json(*outcome.best, *answer.costs) : Json(nullptr)},
           {"lower_bound_s", outcome.best ? Json(outcome.lower_bound.value) : Json(nullptr)},
+          {"apart_bound_s",
+           outcome.best && outcome.apart_bound ? Json(outcome.apart_bound->value) : Json(nullptr)},
           {"runner_ups", runner_ups},
           {"considered", outcome.shapes},
           {"simulated", outcome.simulated},

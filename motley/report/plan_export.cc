@@ -102,6 +102,30 @@ std::vector<std::string> find_notes(const plan::Plan& plan) {
   return notes;
 }
 
+/// How many stages each rank of a pipeline has in turns, round after round over the ranks: 0 1 0 1
+/// is 2. Other orders are refused.
+Result<std::size_t> find_turns(const plan::Plan& plan) {
+  std::size_t turns = 1;
+  for (std::size_t r = 0; r < plan.replicas.size(); ++r) {
+    const std::vector<plan::Region>& regions = plan.replicas[r].regions;
+    std::size_t ranks = 1;
+    while (ranks < regions.size() && regions[ranks].devices != regions[0].devices) ++ranks;
+    bool is_even = regions.size() % ranks == 0;
+    for (std::size_t g = 0; g < regions.size(); ++g)
+      for (std::size_t other = 0; other < g; ++other) {
+        const bool is_same = regions[g].devices == regions[other].devices;
+        is_even = is_even && is_same == (g % ranks == other % ranks);
+      }
+    if (!is_even)
+      return refuse(fmt::format(
+          "replica {}: devices have several stages, not round after round; this tool has no words "
+          "for that",
+          r));
+    turns = regions.size() / ranks;
+  }
+  return turns;
+}
+
 std::int64_t micro_batch(const plan::Plan& plan) {
   return plan::find_stretches(plan.replicas.front(), 0).front().count;
 }
@@ -117,6 +141,7 @@ bool is_repeated(const std::string& path) {
 Result<PlanSettings> to_megatron(const plan::Plan& plan, const graph::Graph& graph) {
   const graph::LayerChain chain = graph::find_layer_chain(graph);
   MOTLEY_ASSIGN(const StageLayers stages, find_common_stages(plan, graph, chain));
+  MOTLEY_ASSIGN(const std::size_t turns, find_turns(plan));
   const auto first = std::find_if(chain.names.begin(), chain.names.end(), is_repeated);
   if (first == chain.names.end())
     return refuse("the model has no repeated layers such as h.0, h.1");
@@ -139,14 +164,21 @@ Result<PlanSettings> to_megatron(const plan::Plan& plan, const graph::Graph& gra
   settings.text = fmt::format(
       "--pipeline-model-parallel-size {} --pipeline-model-parallel-layout \"{}\" "
       "--micro-batch-size {} --global-batch-size {}\n",
-      stages.size(), fmt::join(words, "|"), micro_batch(plan), plan.global_batch);
+      stages.size() / turns, fmt::join(words, "|"), micro_batch(plan), plan.global_batch);
   settings.notes = find_notes(plan);
+  if (const auto ranks = static_cast<std::int64_t>(stages.size() / turns);
+      turns > 1 && plan.replicas.front().micro_batches % ranks != 0)
+    settings.notes.push_back(
+        fmt::format("{} micro-batches; with virtual stages that tool wants a multiple of the {} "
+                    "ranks of a pipeline",
+                    plan.replicas.front().micro_batches, ranks));
   return settings;
 }
 
 Result<PlanSettings> to_torchtitan(const plan::Plan& plan, const graph::Graph& graph) {
   const graph::LayerChain chain = graph::find_layer_chain(graph);
   MOTLEY_ASSIGN(const StageLayers stages, find_common_stages(plan, graph, chain));
+  MOTLEY_ASSIGN(const std::size_t turns, find_turns(plan));
   Json parts = Json::array();
   for (const auto& [begin, end] : stages) {
     Json part = Json::array();
@@ -156,9 +188,10 @@ Result<PlanSettings> to_torchtitan(const plan::Plan& plan, const graph::Graph& g
   PlanSettings settings;
   settings.text = fmt::format(
       "[training]\nlocal_batch_size = {}\nglobal_batch_size = {}\n\n[parallelism]\n"
-      "pipeline_parallel_degree = {}\npipeline_parallel_microbatch_size = {}\n"
+      "pipeline_parallel_degree = {}\n{}pipeline_parallel_microbatch_size = {}\n"
       "module_fqns_per_model_part = {}\n",
-      plan.replicas.front().samples, plan.global_batch, stages.size(), micro_batch(plan),
+      plan.replicas.front().samples, plan.global_batch, stages.size() / turns,
+      turns > 1 ? "pipeline_parallel_schedule = \"Interleaved1F1B\"\n" : "", micro_batch(plan),
       parts.dump());
   settings.notes = find_notes(plan);
   return settings;

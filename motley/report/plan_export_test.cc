@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "motley/graph/layer_chain.h"
 #include "motley/testing/golden.h"
 
@@ -59,6 +61,51 @@ TEST(ExportPlan, SaysStagesInOtherWords) {
               ::testing::StartsWith("a slots=1\nb slots=1\n"));
   EXPECT_THAT(export_plan("torchrun", plan, graph, cluster)->text,
               ::testing::HasSubstr("--nnodes 2 --node-rank 1 --nproc-per-node 1 --master-addr a"));
+}
+
+/// One replica in stages that end before the layers `cuts`, and at the last; stage s on device
+/// on[s].
+plan::Plan stages_on(const graph::Graph& graph, const std::vector<std::size_t>& cuts,
+                     const std::vector<std::int64_t>& on) {
+  const graph::LayerChain chain = graph::find_layer_chain(graph);
+  plan::Plan plan = two_stages(graph, 4);
+  plan::Replica& replica = plan.replicas[0];
+  replica.regions.clear();
+  for (std::size_t s = 0; s < on.size(); ++s) {
+    plan::Region region{{DeviceId(on[s])}, {1.0}};
+    for (std::size_t i = 0; i < chain.of_op.size(); ++i) {
+      const auto stage = static_cast<std::size_t>(
+          std::upper_bound(cuts.begin(), cuts.end(), chain.of_op[i]) - cuts.begin());
+      const auto op = static_cast<std::int64_t>(i);
+      if (stage == s) region.covers.push_back({op, op + 1});
+    }
+    replica.regions.push_back(std::move(region));
+  }
+  return plan;
+}
+
+// Two devices, round after round: virtual stages. There and back again: no words for it.
+TEST(ExportPlan, SaysInterleavedStages) {
+  const graph::Graph graph = synth::read_graph("mlp");
+  const cluster::Cluster cluster = two_hosts();
+  const plan::Plan rounds = stages_on(graph, {1, 3, 5}, {0, 1, 0, 1});
+  const auto megatron = export_plan("megatron", rounds, graph, cluster);
+  ASSERT_TRUE(megatron) << megatron.error().message;
+  EXPECT_EQ(megatron->text,
+            "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout \"t|tt|tt|t\" "
+            "--micro-batch-size 4 --global-batch-size 12\n");
+  EXPECT_THAT(megatron->notes,
+              ::testing::ElementsAre("3 micro-batches; with virtual stages that tool wants a "
+                                     "multiple of the 2 ranks of a pipeline"));
+  EXPECT_THAT(export_plan("torchtitan", rounds, graph, cluster)->text,
+              ::testing::HasSubstr("pipeline_parallel_degree = 2\n"
+                                   "pipeline_parallel_schedule = \"Interleaved1F1B\"\n"));
+  const plan::Plan wave = stages_on(graph, {1, 3}, {0, 1, 0});
+  for (const char* tool : {"megatron", "torchtitan"})
+    EXPECT_EQ(export_plan(tool, wave, graph, cluster).error().message,
+              "replica 0: devices have several stages, not round after round; this tool has no "
+              "words for that")
+        << tool;
 }
 
 TEST(ExportPlan, NotesWhatIsDoneAgain) {

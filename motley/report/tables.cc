@@ -66,6 +66,7 @@ std::string stage_table(const plan::PlanOutcome& outcome, const cluster::Cluster
     std::string replica, devices, layers, samples, micro_batches, memory;
   };
   std::vector<Line> lines;
+  std::map<std::vector<DeviceId>, std::string> first;  // stage of the same devices
   std::size_t devices_width = 7, layers_width = 6;
   for (std::size_t r = 0; r < outcome.plan->replicas.size(); ++r) {
     const plan::Replica& replica = outcome.plan->replicas[r];
@@ -79,6 +80,8 @@ std::string stage_table(const plan::PlanOutcome& outcome, const cluster::Cluster
           if (device == id && line.memory.empty())
             line.memory = memory_cell(cluster.device(id), bytes);
       }
+      const auto [same, is_new] = first.emplace(region.devices, line.replica);
+      if (!is_new) line.memory = "with " + same->second;
       if (r < outcome.stage_names.size() && g < outcome.stage_names[r].size()) {
         line.layers = outcome.stage_names[r][g];
       } else {

@@ -68,6 +68,7 @@ class GivenStages {
         first = made->end;
         replica.stages.push_back(*made);
       }
+      find_seats(given, replica);
       if (first != layers_.size())
         return tl::make_unexpected(fault(r, given.stages.size() - 1,
                                          fmt::format("ends before layer '{}', wanted all {} layers",
@@ -81,6 +82,17 @@ class GivenStages {
                          fmt::format("given stages: replicas have {} samples, the global batch {}",
                                      all, problem_.global_batch));
     return plan;
+  }
+
+  /// Stages that name the same devices are theirs in turns.
+  static void find_seats(const plan::GivenReplica& given, StageReplica& replica) {
+    std::vector<std::vector<std::string>> known;
+    for (const plan::GivenStage& stage : given.stages) {
+      const auto at = std::find(known.begin(), known.end(), stage.devices);
+      replica.seats.push_back(static_cast<std::size_t>(at - known.begin()));
+      if (at == known.end()) known.push_back(stage.devices);
+    }
+    if (known.size() == given.stages.size()) replica.seats.clear();
   }
 
   Result<PlannedStage> find_stage(const plan::GivenStage& given, std::size_t first,

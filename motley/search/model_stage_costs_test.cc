@@ -130,18 +130,22 @@ TEST_F(SmallModelStageCostsTest, UnitsThatGatherAgain) {
   EXPECT_EQ(found, 4);  // of two and four devices in both pools
 }
 
+std::ptrdiff_t count_again(const std::vector<KeptLayer>& layers, Recompute how) {
+  return std::count_if(layers.begin(), layers.end(),
+                       [&](const KeptLayer& layer) { return layer.again == how; });
+}
+
 // What is lacking is saved by as few layers as it takes, cheap operators first.
 TEST_F(ModelStageCostsTest, MemoryIsSavedLayerByLayer) {
   ASSERT_NE(costs_, nullptr);
   const std::size_t layers = costs_->layers();
-  const PlannedStage all{0, layers, 0, 0, 0};
-  std::vector<Recompute> again = nothing(layers);
-  ASSERT_TRUE(save_memory(*costs_, all, {kBatch, 1}, Bytes(1), again));
-  EXPECT_EQ(std::count(again.begin(), again.end(), Recompute::kCheap), 1);
-  EXPECT_EQ(std::count(again.begin(), again.end(), Recompute::kAll), 0);
-  EXPECT_FALSE(save_memory(*costs_, all, {kBatch, 1}, Bytes(std::int64_t{1} << 40), again));
-  EXPECT_GT(std::count(again.begin(), again.end(), Recompute::kAll), 1);
-  EXPECT_EQ(again.back(), Recompute::kNothing);  // its backward pass comes at once
+  std::vector<KeptLayer> kept = kept_layers({0, layers, 0, 0, 0}, {kBatch, 1}, nothing(layers));
+  ASSERT_TRUE(save_memory(*costs_, Bytes(1), kept));
+  EXPECT_EQ(count_again(kept, Recompute::kCheap), 1);
+  EXPECT_EQ(count_again(kept, Recompute::kAll), 0);
+  EXPECT_FALSE(save_memory(*costs_, Bytes(std::int64_t{1} << 40), kept));
+  EXPECT_GT(count_again(kept, Recompute::kAll), 1);
+  EXPECT_EQ(kept.back().again, Recompute::kNothing);  // its backward pass comes at once
 }
 
 // What there is room for is not done again: all of it, or as much as fits.
@@ -150,17 +154,35 @@ TEST_F(ModelStageCostsTest, SpareMemoryIsUsedLayerByLayer) {
   const std::size_t layers = costs_->layers();
   const PlannedStage all{0, layers, 0, 0, 0};
   const KeptSamples samples{kBatch, 1};
-  const std::vector<Recompute> everything(layers, Recompute::kAll);
-  const std::int64_t least = held_by(*costs_, all, samples, everything).value,
-                     most = held_by(*costs_, all, samples, nothing(layers)).value;
+  std::vector<KeptLayer> kept =
+      kept_layers(all, samples, std::vector<Recompute>(layers, Recompute::kAll));
+  const std::int64_t least = held_by(*costs_, kept).value,
+                     most = held_by(*costs_, kept_layers(all, samples, nothing(layers))).value;
   ASSERT_GT(most, least);
-  std::vector<Recompute> again = everything;
-  EXPECT_FALSE(use_memory(*costs_, all, samples, Bytes(-1), again));
-  EXPECT_EQ(again, everything);
-  EXPECT_TRUE(use_memory(*costs_, all, samples, Bytes((most - least) / 2), again));
-  EXPECT_LE(held_by(*costs_, all, samples, again).value, least + (most - least) / 2);
-  EXPECT_TRUE(use_memory(*costs_, all, samples, Bytes(most - least), again));
-  EXPECT_EQ(again, nothing(layers));
+  EXPECT_FALSE(use_memory(*costs_, Bytes(-1), kept));
+  EXPECT_EQ(count_again(kept, Recompute::kAll), static_cast<std::ptrdiff_t>(layers));
+  EXPECT_TRUE(use_memory(*costs_, Bytes((most - least) / 2), kept));
+  EXPECT_LE(held_by(*costs_, kept).value, least + (most - least) / 2);
+  EXPECT_TRUE(use_memory(*costs_, Bytes(most - least), kept));
+  EXPECT_EQ(count_again(kept, Recompute::kNothing), static_cast<std::ptrdiff_t>(layers));
+}
+
+// Two stages of one device hold together what one of all their layers does, and save as much.
+TEST_F(ModelStageCostsTest, StagesOfOneDeviceSaveTogether) {
+  ASSERT_NE(costs_, nullptr);
+  const std::size_t layers = costs_->layers(), half = layers / 2;
+  const auto of = [&](std::size_t first, std::size_t end) {
+    return kept_layers({first, end, 0, 0, 0}, {kBatch, 1}, nothing(end - first));
+  };
+  std::vector<KeptLayer> one = of(0, layers), two = of(0, half);
+  const std::vector<KeptLayer> rest = of(half, layers);
+  EXPECT_GT(held_by(*costs_, one), held_by(*costs_, two));
+  two.insert(two.end(), rest.begin(), rest.end());
+  EXPECT_EQ(held_by(*costs_, one), held_by(*costs_, two));
+  (void)save_memory(*costs_, Bytes(std::int64_t{1} << 40), one);
+  (void)save_memory(*costs_, Bytes(std::int64_t{1} << 40), two);
+  EXPECT_EQ(count_again(one, Recompute::kAll), count_again(two, Recompute::kAll));
+  EXPECT_GT(count_again(two, Recompute::kAll), 1);
 }
 
 // A stage of several devices has its operators' ways, and its parameters' alone.

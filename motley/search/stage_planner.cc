@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -35,7 +36,8 @@ constexpr int kMostRepairs = 3;  // of what lacks memory
 constexpr double kWorthFilling = 0.03;
 /// Of the best plan, that may be improved: with more memory used, if so much of it is left; with
 /// gradients of weights put off.
-constexpr double kWorthUsing = 1.05, kMuchLeft = 0.01, kWorthPuttingOff = 1.02;
+constexpr double kWorthUsing = 1.05, kMuchLeft = 0.01, kWorthPuttingOff = 1.02,
+                 kWorthPuttingTurnsOff = 1.1;
 constexpr std::size_t kMostPutOff = 2;
 /// Plans of more devices do not share states: each of these has a program of its own then.
 constexpr std::size_t kMostSharing = 64;
@@ -84,11 +86,18 @@ class StagePlanning {
       }
       lacking_.clear();
       is_worth_more_ = false;
-      MOTLEY_RETURN_IF_ERROR(consider(*found.best));
       const double most = found.best->price.step.value * kWorthPricing;
-      for (std::size_t i = 0; i < std::min(found.runner_ups.size(), kMostPrograms - 1); ++i)
-        if (found.runner_ups[i].price.step.value <= most || round + 1 == rounds)
-          MOTLEY_RETURN_IF_ERROR(consider(found.runner_ups[i]));
+      // Interleaved ones last, so that the others are considered as without them.
+      for (const bool interleaved : {false, true}) {
+        std::size_t tried = 0;
+        for (std::size_t i = 0; i <= found.runner_ups.size(); ++i) {
+          const PricedStagePlan& each = i == 0 ? *found.best : found.runner_ups[i - 1];
+          if (is_interleaved(each.plan) != interleaved || tried++ >= kMostPrograms) continue;
+          const bool is_first = !interleaved && tried == 1;
+          if (is_first || each.price.step.value <= most || round + 1 == rounds)
+            MOTLEY_RETURN_IF_ERROR(consider(each));
+        }
+      }
       if (lacking_.empty() || (outcome_.plan && !is_worth_more_)) break;
       for (const auto& [pool, part] : lacking_) costs_.take_memory(pool, part);
     }
@@ -173,6 +182,7 @@ class StagePlanning {
     for (const std::size_t other : {s - 1, s + 1}) {
       if (other >= replica.stages.size()) continue;
       const PlannedStage& there = replica.stages[other];
+      if (costs_.devices(there) == costs_.devices(here)) continue;
       const bool is_same = problem_.cluster->device(device).node ==
                            problem_.cluster->device(costs_.devices(there).front()).node;
       const PlannedStage& earlier = other < s ? there : here;
@@ -200,22 +210,31 @@ class StagePlanning {
     return found.price.step >= outcome_.predicted_step * (1 + kHiddenAtMost * shared / all);
   }
 
-  /// A stage of a plan.
-  struct StageAt {
+  /// All stages of some devices.
+  struct SeatAt {
     const StageReplica& replica;
-    const PlannedStage& stage;
-    KeptSamples samples;
-    std::vector<Recompute>& layers;  ///< how much is done again
+    const PlannedStage& stage;      ///< the first of them
+    std::vector<KeptLayer> layers;  ///< of all; what is done again of them may be changed
   };
-  /// Calls `visit(StageAt)` for each stage until that is false. Was it never?
+  /// Calls `visit(SeatAt&)` for the devices of each stage or stages, in the order of a plan's
+  /// ranks, until that is false. Was it never?
   template <typename Visit>
-  bool for_each_stage(const PricedStagePlan& found, Again& again, const Visit& visit) const {
+  bool for_each_seat(const PricedStagePlan& found, Again& again, const Visit& visit) const {
     for (std::size_t r = 0; r < found.plan.replicas.size(); ++r) {
       const StageReplica& replica = found.plan.replicas[r];
-      for (std::size_t s = 0; s < replica.stages.size(); ++s) {
-        const KeptSamples samples{found.price.spans[r][s].in_flight * replica.micro_batch,
-                                  replica.micro_batch};
-        if (!visit(StageAt{replica, replica.stages[s], samples, again[r][s]})) return false;
+      for (const std::vector<std::size_t>& stages : stages_by_seat(replica)) {
+        SeatAt at{replica, replica.stages[stages.front()], {}};
+        for (const std::size_t s : stages) {
+          const KeptSamples samples{found.price.spans[r][s].in_flight * replica.micro_batch,
+                                    replica.micro_batch};
+          const auto layers = kept_layers(replica.stages[s], samples, again[r][s]);
+          at.layers.insert(at.layers.end(), layers.begin(), layers.end());
+        }
+        const bool goes_on = visit(at);
+        auto layer = at.layers.begin();
+        for (const std::size_t s : stages)
+          for (Recompute& how : again[r][s]) how = (layer++)->again;
+        if (!goes_on) return false;
       }
     }
     return true;
@@ -225,8 +244,8 @@ class StagePlanning {
     return problem_.cluster->device(costs_.devices(stage).front()).memory;
   }
 
-  double held(const StageAt& at) const {
-    return static_cast<double>(held_by(costs_, at.stage, at.samples, at.layers).value);
+  double held(const SeatAt& at) const {
+    return static_cast<double>(held_by(costs_, at.layers).value);
   }
 
   /// What programs hold on devices of the stage's pool beside what their layers do by themselves:
@@ -234,7 +253,7 @@ class StagePlanning {
   struct Beyond {
     double part = 1, bytes = 0;
   };
-  double beyond(const StageAt& at) const {
+  double beyond(const SeatAt& at) const {
     const auto known = beyond_.find(costs_.units()[at.stage.unit].pool);
     if (known == beyond_.end()) return 1;
     return std::min(known->second.part, 1 + known->second.bytes / held(at));
@@ -242,7 +261,7 @@ class StagePlanning {
 
   void learn_memory(const PricedStagePlan& found, const plan::Price& price, Again& again) {
     std::size_t rank = 0;
-    for_each_stage(found, again, [&](const StageAt& at) {
+    for_each_seat(found, again, [&](const SeatAt& at) {
       const auto peak = static_cast<double>(price.peaks[rank].value);
       rank += costs_.devices(at.stage).size();
       const Beyond seen{std::max(1.0, peak / held(at)), std::max(0.0, peak - held(at))};
@@ -257,29 +276,30 @@ class StagePlanning {
   /// little of if nothing is. False if nothing makes it fit.
   bool save_by_layers(const PricedStagePlan& found, std::map<DeviceId, Bytes>& lacking,
                       Again& again) const {
-    return for_each_stage(found, again, [&](const StageAt& at) {
+    return for_each_seat(found, again, [&](SeatAt& at) {
       const std::optional<Bytes> memory = memory_of(at.stage);
       const double factor = beyond(at), all = factor * held(at);
       if (!memory || all <= static_cast<double>(memory->value)) return true;
       const double missing = all - static_cast<double>(memory->value);
       for (const DeviceId device : costs_.devices(at.stage))
         lacking[device] = Bytes(std::llround(missing));
-      return save_memory(costs_, at.stage, at.samples, Bytes(std::llround(missing / factor)),
-                         at.layers);
+      return save_memory(costs_, Bytes(std::llround(missing / factor)), at.layers);
     });
   }
 
-  /// No step is shorter than what one of its stages does, what it does again included.
+  /// No step is shorter than what some of its devices do, what they do again included.
   bool is_hopeless(const PricedStagePlan& found, Again& again) const {
     const double known = outcome_.plan ? outcome_.predicted_step.value : INFINITY;
-    return !for_each_stage(found, again, [&](const StageAt& at) {
+    return !for_each_seat(found, again, [&](const SeatAt& at) {
       double pass = 0;
       for (const Recompute how : kRecomputes) {
-        const std::vector<LayerWork> work =
-            costs_.work_of(at.stage.unit, at.replica.micro_batch, how);
-        for (std::size_t l = 0; l < at.layers.size(); ++l)
-          if (at.layers[l] == how)
-            pass += (work[at.stage.first + l].forward + work[at.stage.first + l].backward).value;
+        std::map<std::size_t, std::vector<LayerWork>> works;  // by unit
+        for (const KeptLayer& layer : at.layers) {
+          if (layer.again != how) continue;
+          std::vector<LayerWork>& work = works[layer.unit];
+          if (work.empty()) work = costs_.work_of(layer.unit, at.replica.micro_batch, how);
+          pass += (work[layer.layer].forward + work[layer.layer].backward).value;
+        }
       }
       return pass * static_cast<double>(at.replica.samples) <
              known * (1 + kHiddenAtMost) * static_cast<double>(at.replica.micro_batch);
@@ -384,8 +404,11 @@ class StagePlanning {
     return {};
   }
 
+  /// The next search may use less memory; what is interleaved does not count for that, so without
+  /// it all would be the same.
   Result<void> give_up(const PricedStagePlan& found, const std::map<DeviceId, Bytes>& lacking,
                        double step) {
+    if (is_interleaved(found.plan) && problem_.stages.empty()) return {};
     note_lacking(found.plan, lacking);
     if (!problem_.stages.empty())
       for (const auto& [device, bytes] : lacking)
@@ -447,13 +470,13 @@ class StagePlanning {
   bool use_left_memory(const PricedStagePlan& found, const plan::Price& price, Again& again) const {
     std::size_t rank = 0;
     bool is_less = false;
-    for_each_stage(found, again, [&](const StageAt& at) {
+    for_each_seat(found, again, [&](SeatAt& at) {
       const std::optional<Bytes> memory = memory_of(at.stage);
       const double left = memory ? static_cast<double>((*memory - price.peaks[rank]).value) : 0;
       rank += costs_.devices(at.stage).size();
       if (!memory || left < kMuchLeft * static_cast<double>(memory->value)) return true;
       const Bytes spare(std::llround(left / beyond(at)));
-      is_less = use_memory(costs_, at.stage, at.samples, spare, at.layers) || is_less;
+      is_less = use_memory(costs_, spare, at.layers) || is_less;
       return true;
     });
     return is_less;
@@ -465,16 +488,25 @@ class StagePlanning {
     std::stable_sort(taken_.begin(), taken_.end(),
                      [](const Taken& a, const Taken& b) { return a.step < b.step; });
     const std::vector<Taken> taken = std::exchange(taken_, {});
-    for (std::size_t i = 0; i < std::min(taken.size(), kMostPutOff); ++i) {
-      const auto& [found, given, step] = taken[i];
-      if (step > taken.front().step * kWorthPuttingOff) break;
+    // Interleaved or not: how many, and the quickest.
+    std::array<std::pair<std::size_t, Seconds>, 2> tried;
+    for (const auto& [found, given, step] : taken) {
+      const bool is_turned = is_interleaved(found.plan);
+      auto& [count, least] = tried[is_turned ? 1 : 0];
+      if (count == 0) least = is_turned ? taken.front().step : step;
+      if (step > least * (is_turned ? kWorthPuttingTurnsOff : kWorthPuttingOff)) continue;
+      if (count++ >= kMostPutOff) continue;
       double busiest = 0;
       plan::Plan plan = given;
-      for (std::size_t r = 0; r < plan.replicas.size(); ++r)
-        for (std::size_t s = 0; s < plan.replicas[r].regions.size(); ++s) {
-          plan.replicas[r].regions[s].late_weights = plan.replicas[r].regions.size() > 1;
-          busiest = std::max(busiest, found.price.spans[r][s].compute.value);
+      for (std::size_t r = 0; r < plan.replicas.size(); ++r) {
+        for (plan::Region& region : plan.replicas[r].regions)
+          region.late_weights = plan.replicas[r].regions.size() > 1;
+        for (const std::vector<std::size_t>& stages : stages_by_seat(found.plan.replicas[r])) {
+          double busy = 0;
+          for (const std::size_t s : stages) busy += found.price.spans[r][s].compute.value;
+          busiest = std::max(busiest, busy);
         }
+      }
       if (plan == given || busiest > found.price.step.value * (1 - kWorthFilling)) continue;
       const auto price = inputs_.evaluator->price(plan);
       if (!price || price->step >= outcome_.predicted_step || !find_missing(plan, *price).empty())
@@ -495,15 +527,15 @@ class StagePlanning {
     return take(apart_->found, apart_->plan, *price);
   }
 
-  /// Is more done again now in all stages that need it?
+  /// Is more done again now on all devices that need it?
   bool save(const PricedStagePlan& found, const std::map<DeviceId, Bytes>& missing,
             Again& again) const {
-    return for_each_stage(found, again, [&](const StageAt& at) {
+    return for_each_seat(found, again, [&](SeatAt& at) {
       Bytes most(0);
       for (const DeviceId device : costs_.devices(at.stage))
         if (const auto lacks = missing.find(device); lacks != missing.end())
           most = std::max(most, lacks->second);
-      return most.value == 0 || save_memory(costs_, at.stage, at.samples, most, at.layers);
+      return most.value == 0 || save_memory(costs_, most, at.layers);
     });
   }
 
@@ -536,17 +568,23 @@ class StagePlanning {
     return 0;
   }
 
-  /// "2 replicas of 3 and 1 stages".
+  /// "2 replicas of 3 and 1 stages"; "interleaved" where devices have several of them.
   static std::string shape_text(const plan::Plan& plan) {
     std::vector<std::size_t> depths;
-    for (const plan::Replica& replica : plan.replicas) depths.push_back(replica.regions.size());
+    bool is_interleaved = false;
+    for (const plan::Replica& replica : plan.replicas) {
+      depths.push_back(replica.regions.size());
+      std::set<std::vector<DeviceId>> devices;
+      for (const plan::Region& region : replica.regions)
+        is_interleaved = !devices.insert(region.devices).second || is_interleaved;
+    }
     const std::string states = plan.state_shares.empty() ? "" : ", states shared";
     std::sort(depths.rbegin(), depths.rend());
     const std::size_t count = depths.size();
     depths.erase(std::unique(depths.begin(), depths.end()), depths.end());
     return fmt::format("{} replica{} of {} stage{}{}", count, count == 1 ? "" : "s",
                        fmt::join(depths, " and "), depths == std::vector<std::size_t>{1} ? "" : "s",
-                       states);
+                       std::string(is_interleaved ? ", interleaved" : "") + states);
   }
 
   std::vector<std::vector<std::string>> name_stages(const StagePlan& plan) const {

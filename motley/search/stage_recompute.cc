@@ -6,55 +6,61 @@
 namespace motley::search {
 namespace {
 
-/// What a device of the stage holds that depends on what is done again.
-std::int64_t held_bytes(const ModelStageCosts& costs, const PlannedStage& stage,
-                        const KeptSamples& samples, const std::vector<Recompute>& again) {
+const LayerBytes& bytes_of(const ModelStageCosts& costs, const KeptLayer& layer, Recompute how) {
+  return costs.bytes_of(layer.unit, how)[layer.layer];
+}
+
+/// What their device holds that depends on what is done again.
+std::int64_t held_bytes(const ModelStageCosts& costs, const std::vector<KeptLayer>& layers) {
   std::int64_t held = 0, workspace = 0;
-  for (std::size_t l = 0; l < again.size(); ++l) {
-    const LayerBytes& layer = costs.bytes_of(stage.unit, again[l])[stage.first + l];
-    held += layer.states.value + layer.kept.value * samples.in_flight;
-    workspace = std::max(workspace, layer.workspace.value * samples.micro_batch);
+  for (const KeptLayer& layer : layers) {
+    const LayerBytes& bytes = bytes_of(costs, layer, layer.again);
+    held += bytes.states.value + bytes.kept.value * layer.samples.in_flight;
+    workspace = std::max(workspace, bytes.workspace.value * layer.samples.micro_batch);
   }
   return held + workspace;
 }
 
 }  // namespace
 
-Bytes held_by(const ModelStageCosts& costs, const PlannedStage& stage, const KeptSamples& samples,
-              const std::vector<Recompute>& again) {
-  return Bytes(costs.held(stage.unit).value + held_bytes(costs, stage, samples, again));
+std::vector<KeptLayer> kept_layers(const PlannedStage& stage, const KeptSamples& samples,
+                                   const std::vector<Recompute>& again) {
+  std::vector<KeptLayer> layers;
+  for (std::size_t l = stage.first; l < stage.end; ++l)
+    layers.push_back({stage.unit, l, samples, again[l - stage.first]});
+  return layers;
 }
 
-bool save_memory(const ModelStageCosts& costs, const PlannedStage& stage,
-                 const KeptSamples& samples, Bytes lacking, std::vector<Recompute>& again) {
-  const std::int64_t wanted = held_bytes(costs, stage, samples, again) - lacking.value;
+Bytes held_by(const ModelStageCosts& costs, const std::vector<KeptLayer>& layers) {
+  return Bytes(costs.held(layers.front().unit).value + held_bytes(costs, layers));
+}
+
+bool save_memory(const ModelStageCosts& costs, Bytes lacking, std::vector<KeptLayer>& layers) {
+  const std::int64_t wanted = held_bytes(costs, layers) - lacking.value;
   for (const Recompute how : {Recompute::kCheap, Recompute::kAll})
-    for (std::size_t l = 0; l < again.size(); ++l) {
-      const auto kept = [&](Recompute each) {
-        return costs.bytes_of(stage.unit, each)[stage.first + l].kept;
-      };
-      if (again[l] >= how || kept(how) >= kept(again[l])) continue;
-      again[l] = how;
-      if (held_bytes(costs, stage, samples, again) <= wanted) return true;
+    for (KeptLayer& layer : layers) {
+      const auto kept = [&](Recompute each) { return bytes_of(costs, layer, each).kept; };
+      if (layer.again >= how || kept(how) >= kept(layer.again)) continue;
+      layer.again = how;
+      if (held_bytes(costs, layers) <= wanted) return true;
     }
   return false;
 }
 
-bool use_memory(const ModelStageCosts& costs, const PlannedStage& stage, const KeptSamples& samples,
-                Bytes spare, std::vector<Recompute>& again) {
-  const std::int64_t most = held_bytes(costs, stage, samples, again) + spare.value;
+bool use_memory(const ModelStageCosts& costs, Bytes spare, std::vector<KeptLayer>& layers) {
+  const std::int64_t most = held_bytes(costs, layers) + spare.value;
   bool is_less = false;
   for (const Recompute how : {Recompute::kAll, Recompute::kCheap})
-    for (Recompute& layer : again) {
-      if (layer != how) continue;
+    for (KeptLayer& layer : layers) {
+      if (layer.again != how) continue;
       for (const Recompute less : {Recompute::kNothing, Recompute::kCheap}) {
         if (less >= how) continue;
-        const Recompute before = std::exchange(layer, less);
-        if (held_bytes(costs, stage, samples, again) <= most) {
+        const Recompute before = std::exchange(layer.again, less);
+        if (held_bytes(costs, layers) <= most) {
           is_less = true;
           break;
         }
-        layer = before;
+        layer.again = before;
       }
     }
   return is_less;

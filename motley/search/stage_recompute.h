@@ -12,20 +12,28 @@ struct KeptSamples {
   std::int64_t in_flight = 1, micro_batch = 1;
 };
 
-/// What each device of the stage holds, by its layers' bytes, with what PyTorch itself does.
-Bytes held_by(const ModelStageCosts& costs, const PlannedStage& stage, const KeptSamples& samples,
-              const std::vector<Recompute>& again);
+/// A layer of a stage, and how much of its forward pass is done again.
+struct KeptLayer {
+  std::size_t unit = 0, layer = 0;
+  KeptSamples samples;
+  Recompute again = Recompute::kNothing;
+};
+/// Those of a stage; `again`: by its layers.
+std::vector<KeptLayer> kept_layers(const PlannedStage& stage, const KeptSamples& samples,
+                                   const std::vector<Recompute>& again);
 
-/// Lets more of a stage be done again, by layer in `again`, until each of its devices holds
-/// `lacking` bytes less, by its layers' bytes: layer after layer what is cheap, then all. False if
-/// that is not enough; `again` then has all that saves anything.
-bool save_memory(const ModelStageCosts& costs, const PlannedStage& stage,
-                 const KeptSamples& samples, Bytes lacking, std::vector<Recompute>& again);
+/// What each device holds of these layers, by their bytes, with what PyTorch itself does. Here and
+/// below: all layers that a device has, of one stage or several.
+Bytes held_by(const ModelStageCosts& costs, const std::vector<KeptLayer>& layers);
 
-/// Lets less of it be done again, layer after layer from the first that is, all before what is
-/// cheap, as long as each of its devices holds at most `spare` bytes more by its layers' bytes. Is
-/// anything less?
-bool use_memory(const ModelStageCosts& costs, const PlannedStage& stage, const KeptSamples& samples,
-                Bytes spare, std::vector<Recompute>& again);
+/// Lets more of the layers be done again until each of their devices holds `lacking` bytes less, by
+/// its layers' bytes: layer after layer what is cheap, then all. False if that is not enough; then
+/// all is done again that saves anything.
+bool save_memory(const ModelStageCosts& costs, Bytes lacking, std::vector<KeptLayer>& layers);
+
+/// Lets less of them be done again, layer after layer from the first that is, all before what is
+/// cheap, as long as each of their devices holds at most `spare` bytes more by its layers' bytes.
+/// Is anything less?
+bool use_memory(const ModelStageCosts& costs, Bytes spare, std::vector<KeptLayer>& layers);
 
 }  // namespace motley::search

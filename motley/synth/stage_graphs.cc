@@ -312,20 +312,28 @@ class StageCutter {
 
   /// What the backward pass makes of the forward pass alone (the slope of a square), and a pass of
   /// parameters, waits for the first that wants it: until then it would be one more tensor to keep.
+  /// Where devices have several regions, so does what a forward pass makes before anything has come
+  /// from others (a mask): with it the micro-batch would be under way.
   void put_off(Spots& spots) const {
     constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
-    // By entry: least level of those that read it, in its stage.
+    // By entry: least level of those of its direction that read it, in its stage.
     std::vector<std::int64_t> wanted(spots.entries.size(), kNever);
+    std::vector<char> takes_turns;
+    for (const StageGraph& stage : step_.stages)
+      takes_turns.push_back(find_turn(plan_.replicas[stage.replica]) > 0 ? 1 : 0);
     for (std::size_t at = spots.entries.size(); at-- > 0;) {
       auto& [instance, spot] = spots.entries[at];
       const auto& [op, stage] = instance;
-      if (spot.is_free && wanted[at] != kNever && !passing_.contains({op, stage}))
+      const bool may_wait = spot.is_free || (!spot.is_backward && takes_turns[stage] != 0);
+      if (may_wait && wanted[at] != kNever && !passing_.contains({op, stage}))
         spot.level = std::max(spot.level, wanted[at]);
-      const std::int64_t level = spot.level;
-      for_each_operand(op, stage, [&, reader = stage](ValueId value) {
+      for_each_operand(op, stage, [&, reader = stage, now = spot](ValueId value) {
         const Instance from = maker(value, reader);
         const std::size_t made = from.stage == reader ? spots.find(from) : kNowhere;
-        if (made != kNowhere) wanted[made] = std::min(wanted[made], level);
+        if (made == kNowhere) return;
+        const Spot& before = spots.entries[made].second;
+        if (before.is_backward == now.is_backward && (now.is_backward || before.pass == now.pass))
+          wanted[made] = std::min(wanted[made], now.level);
       });
     }
   }
@@ -382,9 +390,23 @@ class StageCutter {
       const auto behind =
           static_cast<std::int64_t>(replica.regions.size() - (s - first_stage_[stage.replica]));
       places.push_back({stage.ranks, stage.region->ahead > 0 ? stage.region->ahead : behind,
-                        stage.region->lag * work[s] / static_cast<double>(replica.micro_batches)});
+                        stage.region->lag * work[s] / static_cast<double>(replica.micro_batches),
+                        find_turn(replica)});
     }
     return places;
+  }
+
+  /// Sets of devices, if some device has several regions; else 0.
+  static std::size_t find_turn(const plan::Replica& replica) {
+    std::set<std::vector<DeviceId>> sets;
+    std::set<DeviceId> seen;
+    bool is_repeated = false;
+    for (const plan::Region& region : replica.regions) {
+      sets.insert(region.devices);
+      for (const DeviceId device : region.devices)
+        is_repeated = !seen.insert(device).second || is_repeated;
+    }
+    return is_repeated ? sets.size() : 0;
   }
 
   void number(const std::vector<OrderedTask>& order,

@@ -54,9 +54,14 @@ class ListScheduler {
   double length(std::size_t task) const { return std::max(tasks_[task].work, 1e-9); }
 
   /// Least first.
-  static int urgency(StageTask::Pass pass) {
+  static int pass_urgency(StageTask::Pass pass) {
     if (pass == StageTask::Pass::kBackward) return 0;
     return pass == StageTask::Pass::kForward ? 1 : 2;
+  }
+  /// The same where devices have several regions in turns.
+  static int turn_urgency(StageTask::Pass pass) {
+    if (pass == StageTask::Pass::kForward) return 0;
+    return pass == StageTask::Pass::kBackward ? 1 : 2;
   }
 
   bool has_begun(const StageTask& task) const {
@@ -92,17 +97,37 @@ class ListScheduler {
     return begins;
   }
 
+  /// What begins first of tasks that can at once; the least.
+  struct Urgency {
+    std::size_t turn;
+    int pass;
+    std::size_t region, micro_batch, task;
+    auto operator<=>(const Urgency&) const = default;
+  };
+  Urgency urgency(std::size_t t) const {
+    const StageTask& task = tasks_[t];
+    const std::size_t turn = regions_[task.region].turn;
+    if (turn == 0) return {0, pass_urgency(task.pass), 0, task.micro_batch, t};
+    const std::size_t first = progress_[task.region].micro_batches.begin()->first;
+    const bool is_forward = task.pass == StageTask::Pass::kForward;
+    return {(task.micro_batch - first) / turn, 0,
+            is_forward ? task.region : regions_.size() - task.region, task.micro_batch, t};
+  }
+
   std::size_t choose() const {
     const std::vector<double> begins = next_begins();
     std::size_t best = tasks_.size();
-    std::tuple<double, int, std::size_t, std::size_t> least;
+    std::tuple<double, int, Urgency> least;
     for (const std::size_t t : ready_) {
       const StageTask& task = tasks_[t];
       if (!may_begin(task)) continue;
       const double time = earliest(t);
       const bool is_backward = task.pass == StageTask::Pass::kBackward;
-      if (is_backward && has_begun(task) && begins[task.region] < time + length(t)) continue;
-      const std::tuple key(time, urgency(task.pass), task.micro_batch, t);
+      const bool takes_turns = regions_[task.region].turn > 0;
+      if (!takes_turns && is_backward && has_begun(task) && begins[task.region] < time + length(t))
+        continue;
+      const int direction = takes_turns ? turn_urgency(task.pass) : 0;
+      const std::tuple key(time, direction, urgency(t));
       if (best < tasks_.size() && least <= key) continue;
       best = t;
       least = key;

@@ -33,6 +33,9 @@ struct TaskPlace {
   std::vector<std::size_t> devices;  ///< each does one task at a time
   std::int64_t ahead = 1;            ///< micro-batches that may be under way in the region
   double lag = 0;                    ///< after tasks of other regions that a task here needs
+  /// Where devices have several regions of a replica, in turns: how many micro-batches at once go
+  /// through them, about as many as there are sets of devices. 0: each region has its own.
+  std::size_t turn = 0;
 };
 
 /// A task in its place, and on the clock, in the unit of StageTask::work.
@@ -50,6 +53,13 @@ struct OrderedTask {
 /// way, which takes the `lag` of the region that gets them. `ahead` of S, S - 1, ... 1 in a chain
 /// of S regions is 1F1B, as many as there are micro-batches GPipe. Tasks are acyclic, and those of
 /// a micro-batch need none of a later one. O(tasks x tasks ready at once).
+///
+/// Where devices have several regions, forward tasks go first, as long as `ahead` lets them: what
+/// one region does at once another waits for. Of those of one direction the ones of the lowest
+/// `turn` micro-batches do, and of these forward the first region's, backward the last one's. So a
+/// chain of S sets of devices, V regions each, takes (m + (S - 1) / V) times a micro-batch, as
+/// Megatron-LM's interleaved schedule does (Narayanan et al., SC 2021), for `ahead` twice the
+/// number of regions from here on; with backward tasks first up to a sixth more.
 ///
 /// Example: two regions of a device each, 1 forward and 2 backward, two micro-batches, ahead 2 and
 /// 1: F0, F1 and after F0 on the other f0; there b0 follows at 2, f1 at 4, b1 at 5; B0 at 4, B1

@@ -47,6 +47,23 @@ TEST(OrderTasks, OneForwardOneBackward) {
   EXPECT_EQ(order_in(tasks, places, 2), " F0 B0 F1 B1 F2 B2 F3 B3");
 }
 
+// Two devices, each of two regions in turns: both fill in the time of one region, and the micro-
+// batch that is furthest on its way goes first (Narayanan et al., SC 2021).
+TEST(OrderTasks, DevicesOfSeveralRegionsFillInTheTimeOfOne) {
+  const std::vector<TaskPlace> places = {{{0}, 4}, {{1}, 3}, {{0}, 2}, {{1}, 1}};
+  const std::vector<StageTask> tasks = chain(4, 2);
+  const auto on_device = [&](std::size_t device) {
+    std::string text;
+    for (const std::size_t t : order_tasks(tasks, places))
+      if (tasks[t].region % 2 == device)
+        text += (tasks[t].pass == Pass::kForward ? " F" : " B") +
+                std::to_string(tasks[t].micro_batch) + "abcd"[tasks[t].region];
+    return text;
+  };
+  EXPECT_EQ(on_device(0), " F0a F1a F0c F1c B0c B1c B0a B1a");
+  EXPECT_EQ(on_device(1), " F0b F1b F0d B0d F1d B1d B0b B1b");
+}
+
 TEST(OrderTasks, AllForwardsFirst) {
   const std::vector<TaskPlace> places = {{{0}, 3}, {{1}, 3}};
   EXPECT_EQ(order_in(chain(2, 3), places, 0), " F0 F1 F2 B0 B1 B2");

@@ -182,7 +182,8 @@ TEST(PlanProof, EqualsAllPlansOfThreeLayers) {
     costs.batches = {1, 2};
     EveryPlan every(costs, 5, INFINITY);
     const double best = every.find_best();
-    const auto outcome = find_stage_plan({.costs = &costs, .global_batch = 5});
+    const auto outcome =
+        find_stage_plan({.costs = &costs, .global_batch = 5, .interleaves = false});
     ASSERT_TRUE(outcome) << outcome.error().message;
     EXPECT_EQ(outcome->best.has_value(), std::isfinite(best)) << i;
     EXPECT_LE(every.closest(), 1 + 1e-9) << i;
@@ -202,7 +203,8 @@ TEST(PlanProof, NothingIsQuickerOfSixLayers) {
     TableStageCosts costs = random_stage_costs(random, 6, 5);
     costs.batches = {1, 2};
     const auto batch = static_cast<std::int64_t>(3 + random() % 3);
-    const auto outcome = find_stage_plan({.costs = &costs, .global_batch = batch});
+    const auto outcome =
+        find_stage_plan({.costs = &costs, .global_batch = batch, .interleaves = false});
     ASSERT_TRUE(outcome) << outcome.error().message;
     double known = 1e6;
     if (outcome->best) known = verified_step(*outcome, costs, batch) * (1 - 1e-6);

@@ -130,7 +130,8 @@ class QuickestProgram {
     const std::int64_t under_way =
         std::min(static_cast<std::int64_t>(stages), full_ + (rest_ > 0 ? 1 : 0));
     if (all + post > question_.seconds || under_way > tables_.kept[unit.index][stretch]) return;
-    const auto one = static_cast<float>(tables_.work[unit.index]->pass(first, end));
+    const auto one =
+        static_cast<float>(question_.fill_weight * tables_.work[unit.index]->pass(first, end));
     const auto least = static_cast<float>(all), late = static_cast<float>(first == 0 ? post : 0);
     Suffix* now = &suffixes_.back()[at(first, unit.kind, devices(unit.index))];
     for (const std::size_t count : rooms_[u]) {

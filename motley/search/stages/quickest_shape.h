@@ -25,8 +25,10 @@ class QuickestShape {
     double seconds = 0;           ///< nothing that takes longer
     std::size_t most_stages = 1;  ///< 1 or more
     double message_weight = 1;    ///< of messages, times what they take
+    double fill_weight = 1;       ///< of a micro-batch's pass, until the next stage can begin
   };
-  /// By number of stages the shape that takes least by ShapeModel, 1F1B within memory; absent where
+  /// By number of stages the shape that takes least by ShapeModel (max(W, fill_weight w +
+  /// message_weight c + time) in front of `time`), 1F1B within memory; absent where
   /// none ends in time. Exact but for what follows a stage's passes (update, exchange): that has to
   /// end in time, and counts at the first stage. A dynamic program from the last layer to the
   /// first over (layer, stages, devices used of each pool, units that send alike): of suffixes that

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <span>
 
 #include "motley/base/check.h"
 #include "motley/simulate/find_times.h"
@@ -71,7 +72,7 @@ std::vector<StageOp> with_messages(std::size_t stage, const PassOrder& order,
       const StagePass& pass = next[passed++];
       if (pass.is_backward) ++gradients;
       all.push_back({pass, true, stage});
-      is_done = pass == wanted;
+      is_done = pass.is_backward == wanted.is_backward && pass.micro == wanted.micro;
     }
   };
   for (const StagePass& pass : order) {
@@ -122,6 +123,11 @@ class StepGraph {
   using Tasks = std::vector<std::vector<TaskId>>;  // [replica][stage]
   const StageCosts& costs() const { return sums_.costs(); }
 
+  std::size_t seat_of(std::size_t r, std::size_t s) const {
+    return is_interleaved(plan_.replicas[r]) ? plan_.replicas[r].seats[s] : s;
+  }
+  LaneId lane_of(std::size_t r, std::size_t s) const { return lanes_[r][seat_of(r, s)]; }
+
   /// Out of a host, and into it.
   std::int32_t link(const Seat& seat, int direction) {
     const auto [at, is_new] = links_.emplace(2 * seat.host + direction, capacities_.size());
@@ -134,7 +140,16 @@ class StepGraph {
 
   Result<ReplicaCosts> price_replica(std::size_t r);
   Result<void> add_replica(std::size_t r);
-  void begin_replica(std::size_t stages);
+  void begin_replica(const StageReplica& replica);
+  void set_most_in_flight(const StageReplica& replica, std::int64_t largest,
+                          PipelineWork& work) const;
+  StageBytes seat_bytes(const StageReplica& replica, const std::vector<std::size_t>& stages) const;
+  /// Bytes of a sample under way in the stage.
+  std::int64_t kept(const PlannedStage& stage) const {
+    return sums_.bytes(stage.unit, stage.first, stage.end).per_sample;
+  }
+  Bytes peak(const StageReplica& replica, std::int64_t largest,
+             const std::vector<std::size_t>& stages, const PassOrder& order) const;
   Result<void> add_overlapping(std::size_t r, const ReplicaCosts& priced,
                                const std::vector<PassOrder>& orders);
   Result<void> add_blocking(std::size_t r, const ReplicaCosts& priced,
@@ -165,12 +180,13 @@ class StepGraph {
   simulate::TaskGraphBuilder builder_;
   std::map<int, std::size_t> links_;  // 2 * host + direction -> link
   std::vector<double> capacities_;
-  std::vector<std::vector<LaneId>> lanes_;
-  Tasks first_, last_;  // forward, backward
+  std::vector<std::vector<LaneId>> lanes_;  // [replica][seat]
+  Tasks first_, last_;                      // forward, backward
   std::vector<std::vector<TaskId>> update_;
   std::vector<std::vector<std::vector<TaskId>>> sums_of_;  // what each stage's update waits for
   std::vector<std::vector<double>> compute_;
   std::vector<std::vector<std::int64_t>> in_flight_;
+  std::vector<std::vector<Bytes>> peaks_;               // [replica][seat]
   std::vector<std::vector<std::vector<TaskId>>> tied_;  // of each stage: what precedes its sums
   std::vector<ReplicaCosts> priced_;
   std::vector<TaskId> all_sums_;
@@ -235,24 +251,93 @@ Result<ReplicaCosts> StepGraph::price_replica(std::size_t r) {
     priced.work.most_in_flight.push_back(
         std::max(sums_.most_in_flight(stage.unit, stage.first, stage.end, largest, count),
                  static_cast<std::int64_t>(replica.stages.size() - s)));
+    priced.work.seats.push_back(seat_of(r, s));
     if (s + 1 == replica.stages.size()) continue;
+    if (seat_of(r, s) == seat_of(r, s + 1)) {
+      priced.work.activation.push_back(0);
+      priced.work.gradient.push_back(0);
+      continue;
+    }
     const Bytes bytes = sums_.output(stage.unit, stage.end) * largest;
     MOTLEY_ASSIGN(const double out, message_time(seats_[r][s], seats_[r][s + 1], bytes));
     MOTLEY_ASSIGN(const double back, message_time(seats_[r][s + 1], seats_[r][s], bytes));
     priced.work.activation.push_back(out);
     priced.work.gradient.push_back(back);
   }
+  if (is_interleaved(replica)) set_most_in_flight(replica, largest, priced.work);
   return priced;
+}
+
+/// What devices hold of all their stages, but for samples under way: weights that two of them share
+/// once.
+StageBytes StepGraph::seat_bytes(const StageReplica& replica,
+                                 const std::vector<std::size_t>& stages) const {
+  StageBytes sum;
+  std::size_t holders = 0;
+  for (const std::size_t s : stages) {
+    const PlannedStage& stage = replica.stages[s];
+    const StageBytes bytes = sums_.bytes(stage.unit, stage.first, stage.end);
+    sum.fixed += bytes.fixed - costs().held(stage.unit).value;
+    sum.workspace = std::max(sum.workspace, bytes.workspace);
+    if (const auto tied = costs().tied())
+      holders += (stage.first <= tied->first && tied->first < stage.end) ||
+                 (stage.first <= tied->second && tied->second < stage.end);
+  }
+  const std::size_t unit = replica.stages[stages.front()].unit;
+  sum.fixed += costs().held(unit).value;
+  if (holders == 2) sum.fixed -= costs().bytes(unit)[costs().tied()->second].states.value;
+  return sum;
+}
+
+/// Of stages that share devices: all micro-batches, and as many fewer as memory says, first of
+/// those that have most beside what 1F1B has of them.
+void StepGraph::set_most_in_flight(const StageReplica& replica, std::int64_t largest,
+                                   PipelineWork& work) const {
+  for (const std::vector<std::size_t>& stages : stages_by_seat(replica)) {
+    const StageBytes held = seat_bytes(replica, stages);
+    std::int64_t left =
+        sums_.memory(replica.stages[stages.front()].unit).value - held.total(largest, 0);
+    for (const std::size_t s : stages) {
+      work.most_in_flight[s] = work.micro_batches();
+      left -= largest * kept(replica.stages[s]) * work.micro_batches();
+    }
+    while (left < 0) {
+      std::size_t most = stages.front();
+      const auto part = [&](std::size_t s) {
+        return static_cast<double>(work.most_in_flight[s] - 1) /
+               static_cast<double>(replica.stages.size() - s);
+      };
+      for (const std::size_t s : stages)
+        if (part(s) > part(most)) most = s;
+      if (work.most_in_flight[most] == 1) break;
+      --work.most_in_flight[most];
+      left += largest * kept(replica.stages[most]);
+    }
+  }
+}
+
+/// What the devices of some stages hold at once, as they do their passes in an order.
+Bytes StepGraph::peak(const StageReplica& replica, std::int64_t largest,
+                      const std::vector<std::size_t>& stages, const PassOrder& order) const {
+  std::vector<std::int64_t> each(replica.stages.size(), 0);
+  for (const std::size_t s : stages) each[s] = kept(replica.stages[s]);
+  std::int64_t now = 0, most = 0;
+  for (const StagePass& pass : order) {
+    const std::int64_t bytes = each[static_cast<std::size_t>(pass.stage)];
+    now += pass.is_backward ? -bytes : bytes;
+    most = std::max(most, now);
+  }
+  return Bytes(seat_bytes(replica, stages).total(largest, 0) + largest * most);
 }
 
 void StepGraph::add_ends(const std::vector<std::vector<Seconds>>& last) {
   for (std::size_t r = 0; r < plan_.replicas.size(); ++r) {
     const StageReplica& replica = plan_.replicas[r];
-    begin_replica(replica.stages.size());
+    begin_replica(replica);
     ReplicaCosts& priced = priced_.emplace_back();
     for (std::size_t s = 0; s < replica.stages.size(); ++s) {
       const PlannedStage& stage = replica.stages[s];
-      last_[r][s] = builder_.add(lanes_[r][s], in_nanoseconds(last[r][s].value));
+      last_[r][s] = builder_.add(lane_of(r, s), in_nanoseconds(last[r][s].value));
       const WorkSums& sums = sums_.work(stage.unit, replica.micro_batch);
       priced.update.push_back(sums.update[stage.end] - sums.update[stage.first]);
     }
@@ -266,9 +351,11 @@ Seconds StepGraph::end() {
   return Seconds(in_seconds(times->end));
 }
 
-void StepGraph::begin_replica(std::size_t stages) {
+void StepGraph::begin_replica(const StageReplica& replica) {
+  const std::size_t stages = replica.stages.size();
   lanes_.emplace_back();
-  for (std::size_t s = 0; s < stages; ++s) lanes_.back().push_back(builder_.add_lane());
+  for (const std::size_t seat : find_seats(replica))
+    if (seat == lanes_.back().size()) lanes_.back().push_back(builder_.add_lane());
   first_.emplace_back(stages);
   last_.emplace_back(stages);
   compute_.emplace_back();
@@ -284,15 +371,25 @@ Result<void> StepGraph::add_replica(std::size_t r) {
   // What is ready depends on who stands still: no order is listed then.
   const bool is_listed =
       replica.schedule == StageSchedule::kList || replica.schedule == StageSchedule::kDeepList;
+  if (blocks && is_interleaved(replica))
+    return usage_error("search.stages",
+                       fmt::format("replica {}: stages that share devices, where messages stop "
+                                   "both stages until they have passed",
+                                   r));
   const std::vector<PassOrder> orders =
       order_passes(priced.work, blocks && is_listed ? StageSchedule::k1F1B : replica.schedule);
-  begin_replica(replica.stages.size());
+  begin_replica(replica);
+  const std::int64_t largest = *std::max_element(priced.sizes.begin(), priced.sizes.end());
+  const std::vector<std::vector<std::size_t>> by_seat = stages_by_seat(replica);
+  peaks_.emplace_back();
+  for (std::size_t seat = 0; seat < by_seat.size(); ++seat)
+    peaks_.back().push_back(peak(replica, largest, by_seat[seat], orders[seat]));
   for (std::size_t s = 0; s < replica.stages.size(); ++s) {
     double sum = priced.update[s];
     for (const double time : priced.work.forward[s]) sum += time;
     for (const double time : priced.work.backward[s]) sum += time;
     compute_.back().push_back(sum);
-    in_flight_.back().push_back(in_flight(orders[s]));
+    in_flight_.back().push_back(in_flight(orders[seat_of(r, s)], s));
   }
   priced_.push_back(priced);
   return blocks ? add_blocking(r, priced, orders) : add_overlapping(r, priced, orders);
@@ -306,16 +403,27 @@ Result<void> StepGraph::add_overlapping(std::size_t r, const ReplicaCosts& price
   for (std::size_t s = 0; s < stages; ++s) {
     forward[s].resize(count);
     backward[s].resize(count);
-    for (const StagePass& pass : orders[s]) {
+  }
+  for (std::size_t seat = 0; seat < orders.size(); ++seat)
+    for (const StagePass& pass : orders[seat]) {
+      const auto s = static_cast<std::size_t>(pass.stage);
       const auto micro = static_cast<std::size_t>(pass.micro);
       const double time = (pass.is_backward ? priced.work.backward : priced.work.forward)[s][micro];
       (pass.is_backward ? backward : forward)[s][micro] =
-          builder_.add(lanes_[r][s], in_nanoseconds(time));
+          builder_.add(lanes_[r][seat], in_nanoseconds(time));
     }
+  for (std::size_t s = 0; s < stages; ++s) {
     first_[r][s] = forward[s].front();
     last_[r][s] = backward[s].back();
   }
   for (std::size_t s = 0; s + 1 < stages; ++s) {
+    if (seat_of(r, s) == seat_of(r, s + 1)) {
+      for (std::size_t micro = 0; micro < count; ++micro) {
+        builder_.depend(forward[s + 1][micro], forward[s][micro]);
+        builder_.depend(backward[s][micro], backward[s + 1][micro]);
+      }
+      continue;
+    }
     const LaneId out = builder_.add_lane(), back = builder_.add_lane();
     for (std::size_t micro = 0; micro < count; ++micro) {
       const Bytes bytes =
@@ -492,7 +600,7 @@ Result<void> StepGraph::add_tied() {
       for (const std::size_t layer : {tied->first, tied->second})
         if (stage.first <= layer && layer < stage.end) holders.push_back(s);
     }
-    if (holders.size() < 2 || holders[0] == holders[1]) continue;
+    if (holders.size() < 2 || seat_of(r, holders[0]) == seat_of(r, holders[1])) continue;
     const std::size_t layer = tied->second;
     const double bytes =
         static_cast<double>(sums_.gradients(seats_[r][holders[1]].stage->unit, layer, layer + 1));
@@ -542,7 +650,7 @@ void StepGraph::add_updates() {
   for (std::size_t r = 0; r < seats_.size(); ++r) {
     update_.emplace_back();
     for (std::size_t s = 0; s < seats_[r].size(); ++s) {
-      const TaskId update = builder_.add(lanes_[r][s], in_nanoseconds(priced_[r].update[s]));
+      const TaskId update = builder_.add(lane_of(r, s), in_nanoseconds(priced_[r].update[s]));
       for (const TaskId sum : sums_of_[r][s]) builder_.depend(update, sum);
       update_.back().push_back(update);
     }
@@ -580,8 +688,6 @@ StagePrice StepGraph::run() {
     summed = std::max(summed, in_seconds(times->ends[sum.index()]));
   for (std::size_t r = 0; r < seats_.size(); ++r) {
     price.spans.emplace_back();
-    const std::int64_t largest =
-        *std::max_element(priced_[r].sizes.begin(), priced_[r].sizes.end());
     for (std::size_t s = 0; s < seats_[r].size(); ++s) {
       const PlannedStage& stage = *seats_[r][s].stage;
       StageSpan span;
@@ -590,8 +696,7 @@ StagePrice StepGraph::run() {
       span.last = Seconds(in_seconds(times->ends[last_[r][s].index()]));
       if (!update_.empty()) span.end = Seconds(in_seconds(times->ends[update_[r][s].index()]));
       span.in_flight = in_flight_[r][s];
-      span.peak =
-          Bytes(sums_.bytes(stage.unit, stage.first, stage.end).total(largest, span.in_flight));
+      span.peak = peaks_[r][seat_of(r, s)];
       price.peak = std::max(price.peak, span.peak);
       price.fits = price.fits && span.peak <= sums_.memory(stage.unit);
       computed = std::max(computed, span.last.value);
@@ -607,9 +712,7 @@ StagePrice StepGraph::run() {
 Result<StagePrice> StageEvaluator::price(const StagePlan& plan) const {
   MOTLEY_RETURN_IF_ERROR(verify_stage_plan(plan, sums_->costs()));
   std::int64_t passes = 0;
-  for (const StageReplica& replica : plan.replicas)
-    passes += (replica.samples / replica.micro_batch + 1) *
-              static_cast<std::int64_t>(2 * replica.stages.size());
+  for (const StageReplica& replica : plan.replicas) passes += count_passes(replica);
   if (passes > kMostPasses)
     return usage_error("search.stages", fmt::format("{} passes of micro-batches in a step, at most "
                                                     "{} are simulated",
@@ -662,7 +765,10 @@ Result<Seconds> StageEvaluator::least_step(const StagePlan& plan,
 Result<Seconds> StageEvaluator::choose_schedule(StageReplica& replica) const {
   std::optional<Seconds> best;
   StageReplica chosen = replica;
-  for (const StageSchedule schedule : kTriedSchedules) {
+  const auto tried_schedules = is_interleaved(replica)
+                                   ? std::span<const StageSchedule>(kInterleavedSchedules)
+                                   : std::span<const StageSchedule>(kTriedSchedules);
+  for (const StageSchedule schedule : tried_schedules) {
     StageReplica tried = replica;
     tried.schedule = schedule;
     MOTLEY_ASSIGN(const Seconds time, pipeline(tried));

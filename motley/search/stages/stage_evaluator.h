@@ -15,7 +15,7 @@ struct StageSpan {
   Seconds first;               ///< begin of its first forward
   Seconds last;                ///< end of its last backward
   Seconds end;                 ///< of its update
-  Bytes peak;                  ///< of each member
+  Bytes peak;                  ///< of each member, with all its stages
   std::int64_t in_flight = 0;  ///< micro-batches at most
 };
 
@@ -34,14 +34,14 @@ struct PricedStagePlan {
 };
 
 /// Prices plans of stages on the simulator (simulate/task_graph.h, find_times.h); there is no other
-/// clock. A compute lane for each stage of each replica runs its passes in the order of the
-/// replica's schedule; a lane for each direction between neighbours carries messages, which overlap
-/// with computation; each is a flow over the sending host's way out and the receiving host's way
-/// in, or stays inside a host. When all that hold a stretch of layers have done their last
-/// backward, its gradients are summed along a ring that enters each host once: a flow of 2 (n - 1)
-/// / n bytes over all of these hosts, at no more than its slowest hop's rate; a stage does one such
-/// sum after the other. Tied weights in two stages are summed between these first. The update of a
-/// stage follows the last of its sums.
+/// clock. A compute lane for each stage of each replica, or for all stages that share devices, runs
+/// their passes in the order of the replica's schedule; a lane for each direction between
+/// neighbours carries messages, which overlap with computation; each is a flow over the sending
+/// host's way out and the receiving host's way in, or stays inside a host. When all that hold a
+/// stretch of layers have done their last backward, its gradients are summed along a ring that
+/// enters each host once: a flow of 2 (n - 1) / n bytes over all of these hosts, at no more than
+/// its slowest hop's rate; a stage does one such sum after the other. Tied weights in two stages
+/// are summed between these first. The update of a stage follows the last of its sums.
 class StageEvaluator {
  public:
   /// Both must outlive it.
@@ -57,7 +57,8 @@ class StageEvaluator {
   Result<Seconds> pipeline(const StageReplica& replica) const;
 
   /// The end of the step if each stage ends its last backward when `last` [replica][stage] says:
-  /// what follows, exchanges and updates, with nothing else under way. O(stretches of layers).
+  /// what follows, exchanges and updates, with nothing else under way. Of a plan that is not
+  /// interleaved. O(stretches of layers).
   Result<Seconds> end_after(const StagePlan& plan,
                             const std::vector<std::vector<Seconds>>& last) const;
 
@@ -70,7 +71,8 @@ class StageEvaluator {
   Result<Seconds> least_step(const StagePlan& plan, const std::vector<Seconds>& alone) const;
 
   /// Gives a replica the schedule that is best for it alone: list scheduling where it is quicker
-  /// than the others, so never worse than 1F1B or H-1F1B. Its time, as `pipeline` has it.
+  /// than the others, so never worse than 1F1B or H-1F1B; of stages that share devices the best of
+  /// kInterleavedSchedules. Its time, as `pipeline` has it.
   Result<Seconds> choose_schedule(StageReplica& replica) const;
 
  private:

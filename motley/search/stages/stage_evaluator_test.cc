@@ -140,7 +140,9 @@ TEST_F(StageEvaluatorTest, SaysWhatIsMissing) {
   plan.replicas[0].stages[1] = plan.replicas[0].stages[0];
   plan.replicas[0].stages[1].first = 1;
   plan.replicas[0].stages[1].end = 2;
-  EXPECT_EQ(price(plan).error().message, "replica 0, stage 1: device 0 of a has a stage already");
+  EXPECT_EQ(price(plan).error().message,
+            "replica 0, stage 1: device 0 of a is in another stage with other devices: stages of a "
+            "replica share all or none");
   plan.replicas[0] = two_stages_;
   plan.replicas[0].micro_batch = 8;
   plan.replicas[0].samples = 8;

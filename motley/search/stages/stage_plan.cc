@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
+#include <optional>
 #include <tuple>
+#include <utility>
 
 namespace motley::search {
 namespace {
@@ -12,9 +15,13 @@ tl::unexpected<Error> stage_fault(const std::string& message) {
   return usage_error("search.stages", message);
 }
 
-Result<void> verify_place(const PlannedStage& stage, const StageCosts& costs,
-                          std::vector<std::vector<bool>>& taken, const std::string& where) {
-  if (stage.unit >= costs.units().size()) return stage_fault(where + ": no such unit");
+/// By pool and device who has it: a replica and its seat (find_seats).
+using Takers = std::vector<std::vector<std::optional<std::pair<std::size_t, std::size_t>>>>;
+
+/// `taker`: of the stage.
+Result<void> verify_place(const PlannedStage& stage, const StageCosts& costs, Takers& taken,
+                          const std::pair<std::size_t, std::size_t>& taker,
+                          const std::string& where) {
   const auto [pool_index, degree, recomputes] = costs.units()[stage.unit];
   const DevicePool& pool = costs.pools()[pool_index];
   const int first = stage.host * pool.per_host + stage.slot;
@@ -24,10 +31,44 @@ Result<void> verify_place(const PlannedStage& stage, const StageCosts& costs,
                                    where, stage.host, stage.slot, stage.slot + degree - 1,
                                    pool.kind, pool.devices, pool.per_host));
   for (int i = first; i < first + degree; ++i) {
-    if (taken[pool_index][static_cast<std::size_t>(i)])
+    auto& device = taken[pool_index][static_cast<std::size_t>(i)];
+    if (device && *device != taker)
+      return stage_fault(fmt::format(
+          "{}: device {} of {} is in {}", where, i, pool.kind,
+          device->first == taker.first
+              ? std::string(
+                    "another stage with other devices: stages of a replica share all or none")
+              : fmt::format("replica {}, too", device->first)));
+    device = taker;
+  }
+  return {};
+}
+
+/// Units exist; stages of one seat name the same devices.
+Result<void> verify_seats(const StageReplica& replica, const StageCosts& costs,
+                          const std::string& where) {
+  for (std::size_t s = 0; s < replica.stages.size(); ++s)
+    if (replica.stages[s].unit >= costs.units().size())
+      return stage_fault(fmt::format("{}, stage {}: no such unit", where, s));
+  if (!is_interleaved(replica)) return {};
+  if (replica.seats.size() != replica.stages.size())
+    return stage_fault(fmt::format("{}: seats of {} stages, wanted {}", where, replica.seats.size(),
+                                   replica.stages.size()));
+  const auto devices = [&](std::size_t s) {
+    const PlannedStage& stage = replica.stages[s];
+    const StageUnit& unit = costs.units()[stage.unit];
+    return std::tuple(unit.pool, unit.degree, stage.host, stage.slot);
+  };
+  std::vector<std::size_t> first;  // stage of each seat
+  for (std::size_t s = 0; s < replica.seats.size(); ++s) {
+    const std::size_t seat = replica.seats[s];
+    if (seat > first.size())
       return stage_fault(
-          fmt::format("{}: device {} of {} has a stage already", where, i, pool.kind));
-    taken[pool_index][static_cast<std::size_t>(i)] = true;
+          fmt::format("{}, stage {}: seat {}, wanted at most {}", where, s, seat, first.size()));
+    if (seat == first.size()) first.push_back(s);
+    if (devices(first[seat]) != devices(s))
+      return stage_fault(fmt::format("{}, stage {}: other devices than stage {}, whose seat it has",
+                                     where, s, first[seat]));
   }
   return {};
 }
@@ -78,6 +119,8 @@ std::string_view schedule_name(StageSchedule schedule) {
       return "deep list";
     case StageSchedule::kGPipe:
       return "gpipe";
+    case StageSchedule::kInterleaved:
+      return "interleaved";
   }
   return "";
 }
@@ -93,6 +136,28 @@ std::int64_t count_passes(const StageReplica& replica) {
          static_cast<std::int64_t>(2 * replica.stages.size());
 }
 
+std::vector<std::size_t> find_seats(const StageReplica& replica) {
+  if (is_interleaved(replica)) return replica.seats;
+  std::vector<std::size_t> own(replica.stages.size());
+  std::iota(own.begin(), own.end(), std::size_t{0});
+  return own;
+}
+
+bool is_interleaved(const StagePlan& plan) {
+  return std::any_of(plan.replicas.begin(), plan.replicas.end(),
+                     [](const StageReplica& replica) { return is_interleaved(replica); });
+}
+
+std::vector<std::vector<std::size_t>> stages_by_seat(const StageReplica& replica) {
+  std::vector<std::vector<std::size_t>> stages;
+  const std::vector<std::size_t> seats = find_seats(replica);
+  for (std::size_t s = 0; s < seats.size(); ++s) {
+    if (seats[s] >= stages.size()) stages.resize(seats[s] + 1);
+    stages[seats[s]].push_back(s);
+  }
+  return stages;
+}
+
 std::vector<std::int64_t> micro_batch_sizes(const StageReplica& replica) {
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(replica.samples / replica.micro_batch),
                                   replica.micro_batch);
@@ -103,15 +168,18 @@ std::vector<std::int64_t> micro_batch_sizes(const StageReplica& replica) {
 
 std::vector<int> used_devices(const StagePlan& plan, const StageCosts& costs) {
   std::vector<int> used(costs.pools().size());
-  for (const StageReplica& replica : plan.replicas)
-    for (const PlannedStage& stage : replica.stages)
-      used[costs.units()[stage.unit].pool] += costs.units()[stage.unit].degree;
+  for (const StageReplica& replica : plan.replicas) {
+    for (const std::vector<std::size_t>& stages : stages_by_seat(replica)) {
+      const StageUnit& unit = costs.units()[replica.stages[stages.front()].unit];
+      used[unit.pool] += unit.degree;
+    }
+  }
   return used;
 }
 
 Result<void> verify_stage_plan(const StagePlan& plan, const StageCosts& costs) {
   if (plan.replicas.empty()) return stage_fault("no replica");
-  std::vector<std::vector<bool>> taken;
+  Takers taken;
   for (const DevicePool& pool : costs.pools())
     taken.emplace_back(static_cast<std::size_t>(pool.devices));
   for (std::size_t r = 0; r < plan.replicas.size(); ++r) {
@@ -120,13 +188,15 @@ Result<void> verify_stage_plan(const StagePlan& plan, const StageCosts& costs) {
       return stage_fault(fmt::format("replica {}: {} samples in micro-batches of {}", r,
                                      replica.samples, replica.micro_batch));
     std::size_t next = 0;
+    MOTLEY_RETURN_IF_ERROR(verify_seats(replica, costs, fmt::format("replica {}", r)));
+    const std::vector<std::size_t> seats = find_seats(replica);
     for (std::size_t s = 0; s < replica.stages.size(); ++s) {
       const PlannedStage& stage = replica.stages[s];
       const std::string where = fmt::format("replica {}, stage {}", r, s);
       if (stage.first != next || stage.end <= stage.first)
         return stage_fault(fmt::format("{}: layers {} to {}, wanted a start at {}", where,
                                        stage.first, stage.end, next));
-      MOTLEY_RETURN_IF_ERROR(verify_place(stage, costs, taken, where));
+      MOTLEY_RETURN_IF_ERROR(verify_place(stage, costs, taken, {r, seats[s]}, where));
       for (const std::int64_t size : {replica.micro_batch, replica.samples % replica.micro_batch})
         if (size > 0 && size <= replica.samples && !costs.knows(stage.unit, size))
           return stage_fault(fmt::format("{}: nobody knows what {} samples take on {} at degree {}",

@@ -11,6 +11,7 @@
 namespace motley::search {
 
 /// Layers [first, end) on devices `slot` to `slot + degree - 1` of a host of the unit's pool.
+/// Stages of one replica may be on the same devices (StageReplica::seats), all of them or none.
 struct PlannedStage {
   std::size_t first = 0, end = 0;
   std::size_t unit = 0;  ///< of StageCosts::units()
@@ -25,13 +26,17 @@ enum class StageSchedule {
   kH1F1B,  ///< more of them in front of slow messages
   kWide,   ///< twice as many as 1F1B, if memory allows: unequal stages need not wait for each other
   kList,   ///< whatever is ready, backward first, with as many in flight as kWide
-  kDeepList,  ///< the same with as many as memory allows
-  kGPipe,     ///< all forwards, then all backwards
+  kDeepList,     ///< the same with as many as memory allows
+  kGPipe,        ///< all forwards, then all backwards
+  kInterleaved,  ///< as kList, with as many in flight as 1F1B: of stages that share devices
 };
 /// GPipe holds most and gains nothing over the others.
 inline constexpr StageSchedule kTriedSchedules[] = {StageSchedule::k1F1B, StageSchedule::kH1F1B,
                                                     StageSchedule::kWide, StageSchedule::kList,
                                                     StageSchedule::kDeepList};
+/// Of stages that share devices.
+inline constexpr StageSchedule kInterleavedSchedules[] = {
+    StageSchedule::kInterleaved, StageSchedule::kList, StageSchedule::kDeepList};
 std::string_view schedule_name(StageSchedule schedule);
 
 /// One copy of the model. Its samples go through it in micro-batches of `micro_batch`; what is left
@@ -41,6 +46,9 @@ struct StageReplica {
   std::int64_t micro_batch = 1;
   std::int64_t samples = 0;
   StageSchedule schedule = StageSchedule::k1F1B;
+  /// By stage the number of its devices, from 0 in the order of first use: 0, 1, 0, 1 where two
+  /// units have two stages each (interleaved). Empty: each stage has devices of its own.
+  std::vector<std::size_t> seats = {};
   bool operator==(const StageReplica&) const = default;
 };
 
@@ -66,18 +74,25 @@ bool move_cut(std::vector<Stage>& stages, std::size_t s, int by) {
   return true;
 }
 
+/// StageReplica::seats, where they are not said, too.
+std::vector<std::size_t> find_seats(const StageReplica& replica);
+inline bool is_interleaved(const StageReplica& replica) { return !replica.seats.empty(); }
+bool is_interleaved(const StagePlan& plan);
+/// The stages of each seat, in order.
+std::vector<std::vector<std::size_t>> stages_by_seat(const StageReplica& replica);
+
 /// Samples of each micro-batch, in order.
 std::vector<std::int64_t> micro_batch_sizes(const StageReplica& replica);
-/// Devices used of each pool.
+/// Devices used of each pool, each once.
 std::vector<int> used_devices(const StagePlan& plan, const StageCosts& costs);
 /// The first thing that is wrong: "replica 1, stage 0: layers 3 to 2, wanted a start at 0". A
-/// device is named once, hosts and slots exist, each replica has samples.
+/// device is in one replica, hosts and slots exist, each replica has samples.
 Result<void> verify_stage_plan(const StagePlan& plan, const StageCosts& costs);
 
 /// Gives places to stages: in each pool stage by stage of replicas that are alike, so that hosts
 /// hold copies of the same layers (kByStage), or replica by replica (kByReplica). Wider units come
 /// first, so degrees that divide the hosts' devices leave no gaps. kInOrder: stage by stage,
-/// whatever their width. False if some do not fit.
+/// whatever their width. Of plans that are not interleaved. False if some do not fit.
 enum class StagePlacing { kByStage, kByReplica, kInOrder };
 bool place_stages(StagePlan& plan, const StageCosts& costs, StagePlacing placing);
 

@@ -11,6 +11,7 @@
 #include <numeric>
 #include <set>
 
+#include "motley/search/stages/interleaving.h"
 #include "motley/search/stages/merged_layers.h"
 #include "motley/search/stages/plan_moves.h"
 #include "motley/search/stages/plan_proof.h"
@@ -52,7 +53,10 @@ constexpr std::int64_t kMostClimbed = 400;  // tried for that
 constexpr double kSmallestClimb = 1e-3;
 constexpr std::size_t kRefined = 3;
 constexpr double kSmallestMove = 1e-4;
-constexpr std::size_t kRunnerUps = 4;
+constexpr std::size_t kRunnerUps = 4, kTurnedUps = 3;
+constexpr std::size_t kTurned = 6;  // plans whose devices are given stages in turns
+constexpr std::int64_t kTurnedPasses = 300'000;
+constexpr double kTurnedFill = 0.3;     // of a pass that fills a pipeline, in turns
 constexpr std::size_t kMostPriced = 8;  // mixes that are tuned and simulated whole
 
 /// Shapes in whole numbers.
@@ -235,7 +239,8 @@ class StageSearch {
       level();
     }
     prove(least);
-    finish();
+    interleave();
+    finish(least);
     if (!is_possible && !outcome_.best)
       outcome_.why.back() =
           "no plan of stages was found: of some layers no times are known, or devices cannot reach "
@@ -302,7 +307,10 @@ class StageSearch {
   bool move(PricedStagePlan& plan, std::int64_t& left);
   void level();
   void prove(double least);
-  void finish();
+  bool can_interleave() const;
+  void interleave();
+  void interleave_plan(const StagePlan& plan, Interleaving& interleaving);
+  void finish(double least);
   void add_runner_ups();
 
   const StageQuestion& question_;
@@ -315,7 +323,8 @@ class StageSearch {
   std::map<ReplicaShape, double> slower_;                    // simulated time over the model's
   std::map<ReplicaShape, std::vector<double>> after_stage_;  // from a stage's last backward on
   std::vector<Mix> mixes_;
-  std::set<Mix> refined_;  // of them: their layers were moved
+  std::set<Mix> refined_;             // of them: their layers were moved
+  std::vector<ReplicaShape> turned_;  // of one replica, that may be good in turns
   std::vector<PricedStagePlan> priced_;
   Seconds fastest_;  // of them
   bool is_proved_ = false;
@@ -705,6 +714,12 @@ void StageSearch::add_quickest(double seconds) {
       for (const auto& [stages, shape] : search.find(
                {question_.global_batch, batch, seconds, question_.limits.most_stages, weight}))
         if (added.insert(shape).second) mixes_.push_back({{{shape, 1}}});
+    if (!can_interleave()) continue;
+    ++outcome_.programs;
+    for (const auto& [stages, shape] :
+         search.find({question_.global_batch, batch, seconds, question_.limits.most_stages, 1.0,
+                      kTurnedFill}))
+      if (stages > 1 && added.insert(shape).second) turned_.push_back(shape);
   }
 }
 
@@ -1179,7 +1194,96 @@ void StageSearch::prove(double least) {
   }
 }
 
-void StageSearch::finish() {
+/// Replicas by units, micro-batch and samples.
+std::vector<std::vector<std::int64_t>> key_of(const StagePlan& plan) {
+  std::vector<std::vector<std::int64_t>> key;
+  for (const StageReplica& replica : plan.replicas) {
+    std::vector<std::int64_t>& of = key.emplace_back();
+    for (const PlannedStage& stage : replica.stages)
+      of.push_back(static_cast<std::int64_t>(stage.unit));
+    of.push_back(replica.micro_batch);
+    of.push_back(replica.samples);
+  }
+  return key;
+}
+
+/// Two units in turns have three stages at least.
+bool StageSearch::can_interleave() const {
+  const std::vector<int> devices = device_counts();
+  return question_.interleaves && !costs().messages_block() && costs().layers() > 2 &&
+         std::accumulate(devices.begin(), devices.end(), 0) > 1;
+}
+
+/// Of the plans that hope most for it, the devices' layers in turns.
+void StageSearch::interleave() {
+  if (!can_interleave()) return;
+  Interleaving interleaving(evaluator_, sums_, kTurnedPasses);
+  std::vector<std::pair<Seconds, StagePlan>> hopes;
+  const auto offer = [&](Seconds hope, const StagePlan& plan) {
+    StagePlan quickest = plan;
+    for (StageReplica& replica : quickest.replicas)
+      replica = interleaving.in_quickest_ways(std::move(replica));
+    hopes.emplace_back(hope, plan);
+    if (quickest != plan) hopes.emplace_back(hope, std::move(quickest));
+  };
+  for (const PricedStagePlan& each : priced_) {
+    Seconds passes, hope;
+    bool has_stages = false;
+    for (std::size_t r = 0; r < each.plan.replicas.size(); ++r) {
+      const StageReplica& replica = each.plan.replicas[r];
+      const Seconds last = each.price.spans[r].front().last;
+      passes = std::max(passes, last);
+      hope = std::max(hope, interleaving.hope(replica, last));
+      has_stages = has_stages || replica.stages.size() > 1;
+    }
+    if (has_stages) offer(each.price.step - passes + hope, each.plan);
+  }
+  for (const Mix& mix : mixes_)
+    if (is_one_replica(mix) && mix.parts.front().first.stages.size() > 1)
+      turned_.push_back(mix.parts.front().first);
+  for (const ReplicaShape& shape : turned_) {
+    StagePlan plan{{replica_of(shape, question_.global_batch)}};
+    if (!has_full_ends(plan.replicas.front()) ||
+        !place_stages(plan, costs(), StagePlacing::kByStage))
+      continue;
+    const Seconds alone(estimate(shape, question_.global_batch));
+    offer(interleaving.hope(plan.replicas.front(), alone), plan);
+  }
+  std::stable_sort(hopes.begin(), hopes.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::set<std::vector<std::vector<std::int64_t>>> seen;
+  for (const auto& [hope, plan] : hopes)
+    if (seen.size() < kTurned && seen.insert(key_of(plan)).second)
+      interleave_plan(plan, interleaving);
+  outcome_.simulated += interleaving.simulated();
+}
+
+/// Replicas that are alike get the same turns.
+void StageSearch::interleave_plan(const StagePlan& plan, Interleaving& interleaving) {
+  StagePlan turned = plan;
+  std::map<std::pair<ReplicaShape, std::int64_t>, std::optional<StageReplica>> known;
+  bool has_turned = false;
+  for (StageReplica& replica : turned.replicas) {
+    if (replica.stages.size() < 2) continue;
+    const auto [at, is_new] = known.try_emplace({shape_of(replica), replica.samples});
+    if (is_new) at->second = interleaving.find(replica);
+    if (!at->second) continue;
+    StageReplica made = *at->second;
+    for (std::size_t s = 0; s < made.stages.size(); ++s) {
+      made.stages[s].host = replica.stages[made.seats[s]].host;
+      made.stages[s].slot = replica.stages[made.seats[s]].slot;
+    }
+    replica = std::move(made);
+    has_turned = true;
+  }
+  if (!has_turned) return;
+  ++outcome_.simulated;
+  auto price = evaluator_.price(turned);
+  if (!price || !price->fits) return;
+  priced_.push_back({std::move(turned), *std::move(price)});
+}
+
+void StageSearch::finish(double least) {
   outcome_.shapes = static_cast<std::int64_t>(columns_.shapes().size());
   std::stable_sort(priced_.begin(), priced_.end(),
                    [](const auto& a, const auto& b) { return a.price.step < b.price.step; });
@@ -1188,6 +1292,15 @@ void StageSearch::finish() {
     return;
   }
   outcome_.best = priced_.front();
+  if (can_interleave()) {
+    outcome_.apart_bound = outcome_.lower_bound;
+    outcome_.lower_bound = Seconds(least);
+    if (is_proved_)
+      outcome_.why.push_back(
+          "all other plans whose devices have one stage each were ruled out, of interleaved ones "
+          "some were tried");
+    is_proved_ = false;
+  }
   outcome_.lower_bound = std::min(outcome_.lower_bound, outcome_.best->price.step);
   const bool is_optimal = is_proved_ || outcome_.gap() <= kOptimalGap;
   outcome_.reason = is_optimal ? StageReason::kOptimal : StageReason::kFeasible;
@@ -1195,16 +1308,23 @@ void StageSearch::finish() {
 }
 
 /// The best ones, and the best of each depth among them: what a program takes may be more than what
-/// is said here, most where pipelines are deep.
+/// is said here, most where pipelines are deep. Interleaved ones beside the others.
 void StageSearch::add_runner_ups() {
-  std::set<int> depths = {depth_class(priced_.front().plan)};
-  std::vector<std::size_t> chosen, others;
-  for (std::size_t i = 1; i < priced_.size(); ++i)
-    (depths.insert(depth_class(priced_[i].plan)).second ? chosen : others).push_back(i);
-  chosen.insert(chosen.end(), others.begin(), others.end());
-  if (chosen.size() > kRunnerUps) chosen.resize(kRunnerUps);
-  std::sort(chosen.begin(), chosen.end());
-  for (const std::size_t i : chosen) outcome_.runner_ups.push_back(std::move(priced_[i]));
+  std::vector<std::size_t> all;
+  for (const bool interleaved : {false, true}) {
+    std::set<int> depths;
+    std::vector<std::size_t> chosen, others;
+    for (std::size_t i = 0; i < priced_.size(); ++i)
+      if (is_interleaved(priced_[i].plan) == interleaved)
+        (depths.insert(depth_class(priced_[i].plan)).second ? chosen : others).push_back(i);
+    chosen.insert(chosen.end(), others.begin(), others.end());
+    const std::size_t most = interleaved ? kTurnedUps : kRunnerUps + 1;
+    if (chosen.size() > most) chosen.resize(most);
+    all.insert(all.end(), chosen.begin(), chosen.end());
+  }
+  std::sort(all.begin(), all.end());
+  for (const std::size_t i : all)
+    if (i > 0) outcome_.runner_ups.push_back(std::move(priced_[i]));
 }
 
 /// After moves the best need not be the same.
@@ -1268,6 +1388,7 @@ Result<StageOutcome> find_in_narrowed(const StageQuestion& question) {
     return {};
   };
   outcome.lower_bound = Seconds(rate_bound(sums, question.global_batch) * (1 - 1e-9));
+  outcome.apart_bound.reset();
   if (!outcome.best) return outcome;
   MOTLEY_RETURN_IF_ERROR(restore(*outcome.best));
   for (PricedStagePlan& other : outcome.runner_ups) {

@@ -35,7 +35,7 @@ TEST(FindStagePlan, LeavesOutWhatCannotBeReached) {
   EXPECT_NEAR(outcome->best->price.step.value, 42, 1e-3);
 }
 
-// One giant layer: it sets the pace, the others share a device.
+// One giant layer: it sets the pace, the others share a device, before and behind it.
 TEST(FindStagePlan, AGiantLayerHasADeviceOfItsOwn) {
   TableStageCosts costs = even_stage_costs(4, 1, 2);
   costs.forward[0] = {1, 10, 1, 1};
@@ -44,7 +44,9 @@ TEST(FindStagePlan, AGiantLayerHasADeviceOfItsOwn) {
   const auto outcome = find_stage_plan({&costs, 8});
   ASSERT_TRUE(outcome && outcome->best);
   ASSERT_EQ(outcome->best->plan.replicas.size(), 1u);
-  EXPECT_EQ(outcome->best->plan.replicas[0].stages.size(), 2u);
+  ASSERT_EQ(outcome->best->plan.replicas[0].stages.size(), 3u);
+  EXPECT_EQ(outcome->best->plan.replicas[0].stages[1].end, 2u);
+  EXPECT_THAT(outcome->best->plan.replicas[0].seats, ElementsAre(0, 1, 0));
   EXPECT_GE(outcome->best->price.step.value, 8 * 30);
 }
 
