@@ -183,6 +183,15 @@ class Chaining {
     return latest;
   }
 
+  /// Does it read one value that others made, and nothing else of them?
+  bool reads_one(std::size_t op) const {
+    std::set<ValueId> made;
+    for_each_value(graph_.ops[op].arguments, [&](ValueId value) {
+      if (!graph_.value(value).producer.is_none()) made.insert(value);
+    });
+    return made.size() == 1;
+  }
+
   /// Forward operators of no module move to their first reader where less passes between layers
   /// then: what is read there of the layer before anyway (a residual) need not come as a norm's and
   /// three casts, too; nor what all layers of a decoder read of an encoder as a cast for each.
@@ -208,13 +217,13 @@ class Chaining {
       return sum;
     };
     const std::vector<std::size_t> latest = find_latest(readers);
-    // Of a value: do all that may move with it as their operand pass on more than it is?
+    // Of a value: do all that may move and read nothing else pass on more than it is?
     std::vector<char> is_known(graph_.values.size(), 0), is_less(graph_.values.size(), 0);
     const auto is_less_than_readers = [&](ValueId value) {
       if (std::exchange(is_known[value.index()], 1) != 0) return is_less[value.index()] != 0;
       std::int64_t sum = 0;
       for (const std::size_t reader : readers[value.index()])
-        if (latest[reader] > layer_of(value)) sum += given(reader);
+        if (latest[reader] > layer_of(value) && reads_one(reader)) sum += given(reader);
       is_less[value.index()] = bytes(value) < sum ? 1 : 0;
       return is_less[value.index()] != 0;
     };
@@ -234,7 +243,8 @@ class Chaining {
                              std::all_of(others.begin(), others.end(), [&](std::size_t other) {
                                return other == i || of_[other] >= to;
                              });
-        if (!passes && !follows && !is_less_than_readers(value)) instead += bytes(value);
+        if (!passes && !follows && !(reads_one(i) && is_less_than_readers(value)))
+          instead += bytes(value);
       });
       if (instead < given(i)) of_[i] = to;
     }

@@ -54,7 +54,7 @@ TEST(OrderTasks, DevicesOfSeveralRegionsFillInTheTimeOfOne) {
   const std::vector<StageTask> tasks = chain(4, 2);
   const auto on_device = [&](std::size_t device) {
     std::string text;
-    for (const std::size_t t : order_tasks(tasks, places))
+    for (const auto& [t, begin, end] : order_tasks(tasks, places))
       if (tasks[t].region % 2 == device)
         text += (tasks[t].pass == Pass::kForward ? " F" : " B") +
                 std::to_string(tasks[t].micro_batch) + "abcd"[tasks[t].region];
