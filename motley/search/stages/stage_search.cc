@@ -267,7 +267,8 @@ class StageSearch {
   void add_quickest(double seconds);
   void add_apart();
   Result<void> add_mix(double seconds, const std::vector<double>& prices, MixBy by,
-                       double most_after = kTooLong);
+                       double most_after = kTooLong, int degree = 0);
+  bool has_degree(const ReplicaShape& shape, int degree) const;
   void add_counts(const std::vector<ReplicaShape>& shapes, const std::vector<int>& counts);
   void add_bundled(const std::vector<ReplicaShape>& shapes, const std::vector<ShapeOffer>& offers);
   double estimate(const ReplicaShape& shape, std::int64_t samples) const;
@@ -532,16 +533,24 @@ Result<double> StageSearch::alone(StageReplica replica) const {
          each * (samples / static_cast<double>(replica.micro_batch) - static_cast<double>(more));
 }
 
-/// The best mix at a time, from the shapes that are worth most there.
+/// Are all its stages on units of so many devices? 0: of any.
+bool StageSearch::has_degree(const ReplicaShape& shape, int degree) const {
+  return degree == 0 ||
+         std::all_of(shape.stages.begin(), shape.stages.end(), [&](const ShapeStage& stage) {
+           return costs().units()[stage.unit].degree == degree;
+         });
+}
+
+/// The best mix at a time, from the shapes that are worth most there; `degree`: of such alone.
 Result<void> StageSearch::add_mix(double seconds, const std::vector<double>& prices, MixBy by,
-                                  double most_after) {
+                                  double most_after, int degree) {
   const auto until = [&](const ReplicaShape& shape) {
     return most_after < kTooLong ? seconds - (most_after - after_passes(shape)) : seconds;
   };
   std::vector<std::pair<double, std::size_t>> worth;
   for (std::size_t i = 0; i < columns_.shapes().size(); ++i) {
     const ReplicaShape& shape = columns_.shapes()[i];
-    if (after_passes(shape) > most_after) continue;
+    if (after_passes(shape) > most_after || !has_degree(shape, degree)) continue;
     const std::int64_t does = by == kMixModel ? expected_samples(shape, until(shape))
                                               : supposed_samples(shape, until(shape));
     double price = 1e-9;
@@ -640,6 +649,14 @@ Result<void> StageSearch::add_mixes(const Bracket& start) {
         MOTLEY_RETURN_IF_ERROR(
             add_mix(start.possible * factor, start.answer.prices, kMixSimulated, after));
   }
+  // Sums go at the rate of the narrowest unit that holds a layer.
+  std::set<int> degrees;
+  for (const StageUnit& unit : costs().units()) degrees.insert(unit.degree);
+  if (degrees.size() > 1)
+    for (const int degree : degrees)
+      for (const double factor : {1.0, 1.06, 1.15, 1.3})
+        MOTLEY_RETURN_IF_ERROR(
+            add_mix(start.possible * factor, start.answer.prices, kMixSimulated, kTooLong, degree));
   add_alone();
   if (has_few_devices()) add_apart();
   return {};
