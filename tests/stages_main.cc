@@ -7,7 +7,7 @@
 // space has (has_full_ends); "asked" [{"seconds", "possible", "worth"}]: are so many samples
 // possible in the time, replicas in fractions, and what the devices are worth at the prices of the
 // proof; "chosen" {"seconds", "samples"}: what whole replicas do in that time; "bound_s", "step_s"
-// (null: nothing fits).
+// (null: nothing fits), "is_interleaved": the plan, which the offers are not.
 
 #include <fmt/format.h>
 
@@ -117,6 +117,7 @@ Result<Json> draw_question(std::mt19937_64& random) {
   json["chosen"] = {{"seconds", seconds}, {"samples", chosen}};
   json["bound_s"] = outcome.lower_bound.value;
   json["step_s"] = outcome.best ? Json(outcome.best->price.step.value) : Json(nullptr);
+  json["is_interleaved"] = outcome.best && search::is_interleaved(outcome.best->plan);
   return json;
 }
 
