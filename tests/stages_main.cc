@@ -7,7 +7,8 @@
 // space has (has_full_ends); "asked" [{"seconds", "possible", "worth"}]: are so many samples
 // possible in the time, replicas in fractions, and what the devices are worth at the prices of the
 // proof; "chosen" {"seconds", "samples"}: what whole replicas do in that time; "bound_s", "step_s"
-// (null: nothing fits), "is_interleaved": the plan, which the offers are not.
+// (null: nothing fits), "apart_step_s" of the best plan found whose devices have a stage each, as
+// the offers are (null: none is known).
 
 #include <fmt/format.h>
 
@@ -88,6 +89,15 @@ Json answer(const search::ShapeSearch& shapes, double seconds, std::int64_t samp
   return {{"seconds", seconds}, {"possible", found.is_possible}, {"worth", worth}};
 }
 
+Json find_apart(const search::StageOutcome& outcome) {
+  std::vector<search::PricedStagePlan> plans = outcome.runner_ups;
+  if (outcome.best) plans.push_back(*outcome.best);
+  double least = INFINITY;
+  for (const search::PricedStagePlan& each : plans)
+    if (!search::is_interleaved(each.plan)) least = std::min(least, each.price.step.value);
+  return std::isfinite(least) ? Json(least) : Json(nullptr);
+}
+
 Result<Json> draw_question(std::mt19937_64& random) {
   TableStageCosts costs = random_stage_costs(random, kLayers, kMostDevices);
   const auto samples = static_cast<std::int64_t>(8 + random() % 24);
@@ -117,7 +127,7 @@ Result<Json> draw_question(std::mt19937_64& random) {
   json["chosen"] = {{"seconds", seconds}, {"samples", chosen}};
   json["bound_s"] = outcome.lower_bound.value;
   json["step_s"] = outcome.best ? Json(outcome.best->price.step.value) : Json(nullptr);
-  json["is_interleaved"] = outcome.best && search::is_interleaved(outcome.best->plan);
+  json["apart_step_s"] = find_apart(outcome);
   return json;
 }
 

@@ -96,7 +96,7 @@ def test_whole_replicas_are_those_of_the_integer_program(questions):
 
 
 def test_steps_lie_between_the_integer_program_and_its_relaxation(questions):
-    """bound <= what is found, and the best whole plan of the model too, unless devices have several stages: it waits and exchanges."""
+    """bound <= what is found; the best whole plan of the model <= what is found of one stage a device, which also waits and exchanges."""
     ratios = []
     for question in questions:
         least = least_whole_step(question)
@@ -104,9 +104,7 @@ def test_steps_lie_between_the_integer_program_and_its_relaxation(questions):
         if least is None:
             continue
         assert question["bound_s"] <= question["step_s"] * (1 + SLACK)
-        if question["is_interleaved"]:
-            continue
-        assert question["step_s"] >= least * (1 - SLACK), question
-        ratios.append(question["step_s"] / least)
-    assert len(ratios) > 0.3 * COUNT
+        assert question["apart_step_s"] >= least * (1 - SLACK), question
+        ratios.append(question["apart_step_s"] / least)
+    assert len(ratios) > 0.8 * COUNT
     assert statistics.median(ratios) < 1.15, statistics.quantiles(ratios)

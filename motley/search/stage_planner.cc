@@ -17,6 +17,7 @@
 #include "motley/search/split/water_filling.h"
 #include "motley/search/spmd/spmd_planner.h"
 #include "motley/search/stage_recompute.h"
+#include "motley/search/stages/stage_lag.h"
 #include "motley/search/stages/stage_search.h"
 #include "motley/search/stages/stage_sums.h"
 #include "motley/search/tied_weights.h"
@@ -150,7 +151,7 @@ class StagePlanning {
         region.speed = costs_.speed(stage, replica.micro_batch);
         if (replica.stages.size() > 1) {
           region.ahead = found.price.spans[r][s].in_flight;
-          region.lag = find_lag(replica, s);
+          region.lag = find_lag(*sums_, replica, s);
         }
         made.regions.push_back(std::move(region));
       }
@@ -170,31 +171,6 @@ class StagePlanning {
         region.speed = replica.regions.size() > 1
                            ? std::max(0.01, std::round(100 * region.speed / fastest) / 100)
                            : 1;
-  }
-
-  /// The longer of its messages from both neighbours beside its work on a micro-batch, to two
-  /// digits.
-  double find_lag(const StageReplica& replica, std::size_t s) const {
-    const PlannedStage& here = replica.stages[s];
-    const DeviceId device = costs_.devices(here).front();
-    const WorkSums& work = sums_->work(here.unit, replica.micro_batch);
-    double longest = 0;
-    for (const std::size_t other : {s - 1, s + 1}) {
-      if (other >= replica.stages.size()) continue;
-      const PlannedStage& there = replica.stages[other];
-      if (costs_.devices(there) == costs_.devices(here)) continue;
-      const bool is_same = problem_.cluster->device(device).node ==
-                           problem_.cluster->device(costs_.devices(there).front()).node;
-      const PlannedStage& earlier = other < s ? there : here;
-      const Bytes bytes(sums_->output(earlier.unit, earlier.end).value * replica.micro_batch);
-      const StageUnit &from = costs_.units()[there.unit], &to = costs_.units()[here.unit];
-      const auto hop = costs_.hop({from.pool, from.degree}, {to.pool, to.degree},
-                                  is_same ? HopReach::kSameHost : HopReach::kOtherHost, bytes);
-      if (hop)
-        longest = std::max(longest,
-                           hop->delay.value + static_cast<double>(bytes.value) / hop->rate.value);
-    }
-    return std::round(100 * longest / work.pass(here.first, here.end)) / 100;
   }
 
   /// Will it take longer than what is known? What several devices exchange may be hidden in part.

@@ -9,6 +9,7 @@
 #include "motley/base/random.h"
 #include "motley/graph/graph_text.h"
 #include "motley/graph/work.h"
+#include "motley/search/stages/stage_lag.h"
 #include "motley/synth/stage_order.h"
 
 namespace motley::search {
@@ -51,7 +52,7 @@ class LayerPlanWriter {
         made.regions.push_back(write_region(replica, s));
         if (replica.stages.size() > 1) {
           made.regions.back().ahead = priced_.price.spans[r][s].in_flight;
-          made.regions.back().lag = find_lag(replica, s);
+          made.regions.back().lag = find_lag(sums_, replica, s);
         }
       }
       if (replica.stages.size() == 1) made.regions.front().covers.clear();
@@ -141,34 +142,9 @@ class LayerPlanWriter {
                            : 1;
   }
 
-  /// The longer of its messages from both neighbours beside its work on a micro-batch, to two
-  /// digits.
-  double find_lag(const StageReplica& replica, std::size_t s) const {
-    const PlannedStage& here = replica.stages[s];
-    const StageUnit& to = costs_.units()[here.unit];
-    const std::vector<LayerWork> times = costs_.work(here.unit, replica.micro_batch);
-    double takes = 0, longest = 0;
-    for (std::size_t layer = here.first; layer < here.end; ++layer)
-      takes += times[layer].forward.value + times[layer].backward.value;
-    for (const std::size_t other : {s - 1, s + 1}) {
-      if (other >= replica.stages.size()) continue;
-      const PlannedStage& there = replica.stages[other];
-      const StageUnit& from = costs_.units()[there.unit];
-      const PlannedStage& earlier = other < s ? there : here;
-      const Bytes bytes = costs_.bytes(earlier.unit)[earlier.end - 1].output * replica.micro_batch;
-      const bool is_same = costs_.pools()[from.pool].first_host + there.host ==
-                           costs_.pools()[to.pool].first_host + here.host;
-      const auto hop = costs_.hop({from.pool, from.degree}, {to.pool, to.degree},
-                                  is_same ? HopReach::kSameHost : HopReach::kOtherHost, bytes);
-      if (hop)
-        longest = std::max(longest,
-                           hop->delay.value + static_cast<double>(bytes.value) / hop->rate.value);
-    }
-    return std::round(100 * longest / takes) / 100;
-  }
-
   const PricedStagePlan& priced_;
   const StageCosts& costs_;
+  const StageSums sums_{costs_};
   const ClusterPools& pools_;
   const cluster::Cluster& cluster_;
   const LayerModel& model_;

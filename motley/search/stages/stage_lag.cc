@@ -1,0 +1,33 @@
+#include "motley/search/stages/stage_lag.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace motley::search {
+
+double find_lag(const StageSums& sums, const StageReplica& replica, std::size_t stage) {
+  const StageCosts& costs = sums.costs();
+  const PlannedStage& here = replica.stages[stage];
+  const StageUnit& to = costs.units()[here.unit];
+  double longest = 0;
+  for (const std::size_t other : {stage - 1, stage + 1}) {
+    if (other >= replica.stages.size()) continue;
+    const PlannedStage& there = replica.stages[other];
+    const StageUnit& from = costs.units()[there.unit];
+    const bool is_same_host = costs.pools()[from.pool].first_host + there.host ==
+                              costs.pools()[to.pool].first_host + here.host;
+    if (from.pool == to.pool && from.degree == to.degree && is_same_host && there.slot == here.slot)
+      continue;
+    const PlannedStage& earlier = other < stage ? there : here;
+    const Bytes bytes = sums.output(earlier.unit, earlier.end) * replica.micro_batch;
+    const auto hop = costs.hop({from.pool, from.degree}, {to.pool, to.degree},
+                               is_same_host ? HopReach::kSameHost : HopReach::kOtherHost, bytes);
+    if (hop)
+      longest =
+          std::max(longest, hop->delay.value + static_cast<double>(bytes.value) / hop->rate.value);
+  }
+  const double work = sums.work(here.unit, replica.micro_batch).pass(here.first, here.end);
+  return std::round(100 * longest / work) / 100;
+}
+
+}  // namespace motley::search
