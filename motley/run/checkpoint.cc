@@ -242,6 +242,16 @@ Result<HeldFiles> held_files(const std::string& folder) {
   return file.files.held;
 }
 
+Result<bool> has_averages(const std::string& folder) {
+  MOTLEY_ASSIGN(const StateFile file, read_state(folder));
+  for (const auto& [name, hash] : file.files.optimizer) {
+    MOTLEY_ASSIGN(const Safetensors states, Safetensors::open(folder + "/" + name));
+    for (const auto& [state, tensor] : states.tensors())
+      if (state.ends_with(program::kAverageSuffix)) return true;
+  }
+  return false;
+}
+
 Result<void> settle_held(const std::string& folder) {
   MOTLEY_ASSIGN(StateFile file, read_state(folder));
   file.files.held.clear();

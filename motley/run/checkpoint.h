@@ -125,6 +125,9 @@ Result<Safetensors> open_checked(const std::string& path, const std::string& wan
 
 /// Files of the checkpoint in a folder that hosts keep and that are not here. Cheap.
 Result<HeldFiles> held_files(const std::string& folder);
+/// Are there averages of parameters among the states of the checkpoint in a folder, whose files are
+/// all here? Cheap: nothing is checked.
+Result<bool> has_averages(const std::string& folder);
 /// Says in the folder's state that all its files are here, when they were brought and their hashes
 /// are right.
 Result<void> settle_held(const std::string& folder);

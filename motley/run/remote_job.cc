@@ -11,7 +11,6 @@
 #include <set>
 
 #include "motley/graph/model_file.h"
-#include "motley/program/state_names.h"
 #include "motley/run/checkpoint.h"
 #include "motley/run/data_placement.h"
 #include "motley/run/data_reads.h"
@@ -328,10 +327,7 @@ Result<void> publish_models(const Job& job) {
                 store.open_latest(TensorFiles::Extent::kSome));
   if (!latest || !latest->written.held.empty()) return {};
   EndModels models{latest->path, latest->state.best.has_value(), std::nullopt};
-  const std::vector<std::string> states = latest->optimizer.names();
-  const bool has_average = std::any_of(states.begin(), states.end(), [](const std::string& name) {
-    return name.ends_with(program::kAverageSuffix);
-  });
+  MOTLEY_ASSIGN(const bool has_average, has_averages(latest->path));
   if (has_average) {
     MOTLEY_ASSIGN(const graph::Model model, graph::read_model(job.model_path));
     models.averages = canonical_names(model.graph);

@@ -750,12 +750,8 @@ Result<void> RankTraining::finish() {
   MOTLEY_ASSIGN(const HeldFiles held, held_files(saved_path_));
   if (!held.empty()) return {};  // `consolidate --hosts` puts it together
   EndModels models{saved_path_, best_.has_value(), std::nullopt};
-  // By the checkpoint: of states that ranks share this one need not have any.
-  MOTLEY_ASSIGN(const Checkpoint all, open_checkpoint(saved_path_, TensorFiles::Extent::kSome));
-  const std::vector<std::string> states = all.optimizer.names();
-  const bool has_average = std::any_of(states.begin(), states.end(), [](const std::string& name) {
-    return name.ends_with(program::kAverageSuffix);
-  });
+  // Of states that ranks share this one need not have any.
+  MOTLEY_ASSIGN(const bool has_average, has_averages(saved_path_));
   if (has_average) models.averages = canonical_names(model_.graph);
   return checkpoints_.publish_all(models);
 }
