@@ -239,7 +239,10 @@ def test_copies_gathered_again_take_less_memory(motley, profiled, cluster, envir
                          "--python", sys.executable, "--json")  # fmt: skip
         assert outcome.code == 0, outcome.stdout + outcome.stderr
         for device in outcome.json["devices"]:
-            assert device["peak_bytes"] == pytest.approx(device["predicted_peak_bytes"], rel=0.03), device
+            # A copy that is gathered one reader ahead may come before or after the fullest moment.
+            one_copy = 4 * 160 * 160 if again else 0
+            assert device["peak_bytes"] == pytest.approx(
+                device["predicted_peak_bytes"], abs=0.01 * device["predicted_peak_bytes"] + one_copy), device  # fmt: skip
         peaks.append(max(device["peak_bytes"] for device in outcome.json["devices"]))
         found = Result(outcome.json["losses"], load_file(folder / "model.safetensors"))
         loss, worst, where = differences(found, deep.reference(0))
@@ -260,7 +263,7 @@ def test_replicas_that_lack_memory_share_states(motley, profiled, environment, t
     """One layer, of which no device has room for Adam's states beside all else: replicas keep a part each."""
     torch.manual_seed(0)
     cluster = tmp_path / "small.toml"
-    cluster.write_text(THREE.format("2600KiB", "2600KiB", "2600KiB"))
+    cluster.write_text(THREE.format("2800KiB", "2800KiB", "2800KiB"))
     one = Trained("one", (OneLayer(), (torch.randn(1200, 200),)), tmp_path, (cluster, environment))
     one.batch = 600
     plan = ["plan", "-m", one.path, "-C", cluster, "--global-batch", 600, "--profile", "model", "--optimizer", "adam"]

@@ -19,6 +19,7 @@ struct TableStageCosts : search::StageCosts {
   std::vector<search::DevicePool> device_pools;
   std::vector<search::StageUnit> all_units;
   std::vector<std::int64_t> batches = {1, 2, 4};
+  std::int64_t least_of_wide = 1;                      ///< known of units of several devices
   std::vector<std::vector<double>> forward, backward;  ///< [pool][layer], a sample
   double launch = 0, update_seconds = 0;
   std::vector<search::LayerBytes> layer_bytes;
@@ -31,8 +32,9 @@ struct TableStageCosts : search::StageCosts {
   const std::vector<search::DevicePool>& pools() const override { return device_pools; }
   const std::vector<search::StageUnit>& units() const override { return all_units; }
   const std::vector<std::int64_t>& micro_batches() const override { return batches; }
-  bool knows(std::size_t, std::int64_t micro_batch) const override {
-    return micro_batch >= 1 && micro_batch <= batches.back();
+  bool knows(std::size_t unit, std::int64_t micro_batch) const override {
+    const std::int64_t least = all_units[unit].degree > 1 ? least_of_wide : 1;
+    return micro_batch >= least && micro_batch <= batches.back();
   }
   std::vector<search::LayerWork> work(std::size_t unit, std::int64_t micro) const override {
     const auto [pool, degree, recomputes] = all_units[unit];

@@ -13,11 +13,8 @@ namespace motley::cost {
 namespace {
 
 constexpr std::size_t kLeastEntries = 10;
-constexpr double kBandwidth = 0.3466;  // ln 2 / 2
-constexpr double kPrior = 0.25;        // weight of the line against neighbours
+constexpr double kPrior = 0.25;  // weight of the line against neighbours
 constexpr double kRidge = 1e-4;
-
-double ln(double value) { return std::log(std::max(value, 1.0)); }
 
 /// "aten::add.Tensor" of the key "aten::add.Tensor(f32[2], f32[2])".
 std::string_view operator_of(std::string_view key) { return key.substr(0, key.find('(')); }
@@ -25,11 +22,6 @@ std::string_view operator_of(std::string_view key) { return key.substr(0, key.fi
 bool does_work(const OpEntry& entry) { return entry.work.launches > 0 && entry.median.value > 0; }
 
 }  // namespace
-
-double OperatorModel::Sample::nearness(const OperatorWork& work) const {
-  const double flops = ln(work.flops) - ln_flops, bytes = ln(work.bytes) - ln_bytes;
-  return std::exp(-(flops * flops + bytes * bytes) / (2 * kBandwidth * kBandwidth));
-}
 
 Result<OperatorModel::Line> OperatorModel::fit_line(const std::vector<const OpEntry*>& entries) {
   std::vector<std::vector<double>> rows;
@@ -41,19 +33,15 @@ Result<OperatorModel::Line> OperatorModel::fit_line(const std::vector<const OpEn
   }
   MOTLEY_ASSIGN(const std::vector<double> fitted,
                 fit_relative(rows, seconds, {.is_nonnegative = true, .ridge = kRidge}));
-  return with_samples({fitted[0], fitted[1], fitted[2], 0, {}, 0}, entries);
+  return with_samples({fitted[0], fitted[1], fitted[2], {}, 0}, entries);
 }
 
 OperatorModel::Line OperatorModel::with_samples(Line line,
                                                 const std::vector<const OpEntry*>& entries) {
   line.samples.clear();
-  line.least = line.scratch_per_byte = 0;
+  line.least = 0;
   for (const OpEntry* entry : entries) {
-    const double scratch =
-        entry->work.bytes > 0 ? static_cast<double>(entry->scratch.value) / entry->work.bytes : 0.0;
-    line.samples.push_back({ln(entry->work.flops), ln(entry->work.bytes),
-                            std::log(entry->median.value / line.at(entry->work)), scratch});
-    line.scratch_per_byte = std::max(line.scratch_per_byte, scratch);
+    line.samples.push_back({entry->work, std::log(entry->median.value / line.at(entry->work))});
     line.least = std::min(line.least, line.samples.back().residual);
   }
   return line;
@@ -77,6 +65,7 @@ Result<OperatorModel> OperatorModel::fit(const std::vector<OpEntry>& entries) {
                                    "take; run `motley profile` with some model first",
                                    all.size(), kLeastEntries));
   OperatorModel model;
+  model.scratch_ = ScratchModel(entries);
   MOTLEY_ASSIGN(model.all_, fit_line(all));
   for (const auto& [name, measured] : by_operator) {
     if (model.tells_rates(measured)) {
@@ -110,7 +99,7 @@ Seconds OperatorModel::seconds(std::string_view name, const OperatorWork& work) 
   double sum = 0, weight = kPrior;
   if (&line != &all_) {
     for (const Sample& sample : line.samples) {
-      const double near = sample.nearness(work);
+      const double near = nearness(work, sample.work);
       sum += near * sample.residual;
       weight += near;
     }
@@ -124,22 +113,14 @@ Seconds OperatorModel::least_seconds(std::string_view name, const OperatorWork& 
   return Seconds(line.at(work) * (&line == &all_ ? 1.0 : std::exp(line.least)));
 }
 
-Bytes OperatorModel::scratch(std::string_view name, const OperatorWork& work) const {
-  const auto found = lines_.find(name);
-  if (found == lines_.end()) return Bytes(0);
-  double sum = kPrior * found->second.scratch_per_byte, weight = kPrior;
-  for (const Sample& sample : found->second.samples) {
-    const double near = sample.nearness(work);
-    sum += near * sample.scratch_per_byte;
-    weight += near;
-  }
-  return Bytes(static_cast<std::int64_t>(sum / weight * work.bytes));
-}
-
 TimeSource::Answer ModelledTimes::answer(std::string_view name, DType /*dtype*/,
                                          const OperatorWork& work) const {
   if (estimate_ == Estimate::kLeast) return {model_.least_seconds(name, work), Bytes(0)};
-  return {model_.seconds(name, work), model_.scratch(name, work)};
+  return {model_.seconds(name, work), Bytes(0)};
+}
+
+Bytes ModelledTimes::scratch(std::string_view name, DTypes reads, const OperatorWork& work) const {
+  return estimate_ == Estimate::kLeast ? Bytes(0) : model_.scratch().scratch(name, reads, work);
 }
 
 }  // namespace motley::cost

@@ -9,6 +9,7 @@
 
 #include "motley/cost/measured/operator_work.h"
 #include "motley/cost/measured/profile_store.h"
+#include "motley/cost/operators/scratch_model.h"
 #include "motley/cost/operators/time_source.h"
 #include "motley/graph/graph.h"
 
@@ -21,12 +22,12 @@ namespace motley::cost {
 /// is fitted to its measurements by relative least squares, with a small ridge that keeps flops
 /// and bytes apart where they grow together. What the line leaves over is kept: r_i = ln(measured /
 /// line). A new shape gets the line times exp(r), r a mean of the r_i weighted by nearness,
-///   w_i = exp(-d_i^2 / 2 h^2), r = sum w_i r_i / (sum w_i + 1/4),
-/// d_i the distance in (ln flops, ln bytes) and h = ln 2 / 2: a measured neighbour within a factor
-/// of 1.4 decides, beyond a factor of 3 only the line does. So caches and vector widths, which bend
-/// the line, are followed where something was measured, and it goes back to the line elsewhere: the
-/// prediction cannot run away. An operator of which nothing was measured gets the line of all, and
-/// so does one of which all that was measured is a launch: it tells no rate.
+///   r = sum w_i r_i / (sum w_i + 1/4),
+/// w_i the nearness (scratch_model.h): a measured neighbour within a factor of 1.4 decides, beyond
+/// a factor of 3 only the line does. So caches and vector widths, which bend the line, are followed
+/// where something was measured, and it goes back to the line elsewhere: the prediction cannot run
+/// away. An operator of which nothing was measured gets the line of all, and so does one of which
+/// all that was measured is a launch: it tells no rate.
 ///
 /// Views cost what views were measured to cost. Known error: docs/models.md, "Operators not
 /// measured".
@@ -39,18 +40,16 @@ class OperatorModel {
   /// No more than `seconds`, than what was measured of the operator, and than what lies on a line
   /// between two measurements: its line times the least ratio measured, if below 1.
   Seconds least_seconds(std::string_view name, const OperatorWork& work) const;
-  /// Scratch memory in proportion to the bytes: the ratios measured of this operator weighted by
-  /// nearness, with the largest at weight 1/4.
-  Bytes scratch(std::string_view name, const OperatorWork& work) const;
+  /// Of the operators that it was fitted to.
+  const ScratchModel& scratch() const { return scratch_; }
 
  private:
   struct Sample {
-    double ln_flops, ln_bytes, residual, scratch_per_byte;
-    double nearness(const OperatorWork& work) const;
+    OperatorWork work;
+    double residual;
   };
   struct Line {
     double launch = 0, per_flop = 0, per_byte = 0;
-    double scratch_per_byte = 0;
     std::vector<Sample> samples;
     double least = 0;  // residual, or 0 if all are above
     double at(const OperatorWork& work) const {
@@ -66,6 +65,7 @@ class OperatorModel {
 
   std::map<std::string, Line, std::less<>> lines_;  // by operator
   Line all_;
+  ScratchModel scratch_;
   double view_ = 0, least_view_ = 0;  // seconds of what does no work
 };
 
@@ -77,6 +77,9 @@ class ModelledTimes : public WorkTimes {
                 Estimate estimate = Estimate::kUsual)
       : WorkTimes(std::move(graph)), model_(std::move(model)), estimate_(estimate) {}
   Answer answer(std::string_view name, DType dtype, const OperatorWork& work) const override;
+
+ protected:
+  Bytes scratch(std::string_view name, DTypes reads, const OperatorWork& work) const override;
 
  private:
   OperatorModel model_;

@@ -7,11 +7,9 @@
 namespace motley::cost {
 namespace {
 
-OpEntry entry(const std::string& name, OperatorWork work, double seconds,
-              std::int64_t scratch = 0) {
+OpEntry entry(const std::string& name, OperatorWork work, double seconds) {
   OpEntry made{{"cpu", 1, "2.15"}, name + "(f32[1])", Seconds(seconds), 0.05, 9};
   made.work = work;
-  made.scratch = Bytes(scratch);
   return made;
 }
 
@@ -20,7 +18,7 @@ std::vector<OpEntry> copies(int count) {
   std::vector<OpEntry> entries;
   for (int i = 0; i < count; ++i) {
     const double bytes = 1000 * std::pow(10, i);
-    entries.push_back(entry("aten::clone", {0, bytes, 1}, 2e-6 + 1e-9 * bytes, 10));
+    entries.push_back(entry("aten::clone", {0, bytes, 1}, 2e-6 + 1e-9 * bytes));
   }
   return entries;
 }
@@ -31,10 +29,6 @@ TEST(OperatorModel, FollowsTheLine) {
   // The ridge moves the line by less than a percent.
   EXPECT_NEAR(model->seconds("aten::clone", {0, 3000, 1}).value, 5e-6, 0.05e-6);
   EXPECT_NEAR(model->seconds("aten::clone", {0, 3e6, 1}).value, 3.002e-3, 0.03e-3);
-  // Ratios of scratch to bytes: the largest, 10 / 1000, with weight 1/4; that at 10,000 bytes, 10 /
-  // 10,000, a factor of 2 or two deviations away, with e^-2 = 0.135; the others with less than
-  // 3e-5: (0.0025 + 0.000135) / 0.385 = 0.00684, times 5000.
-  EXPECT_EQ(model->scratch("aten::clone", {0, 5000, 1}), Bytes(34));
 }
 
 TEST(OperatorModel, ANearMeasurementBendsTheLine) {
@@ -57,7 +51,6 @@ TEST(OperatorModel, AnUnknownOperatorGetsTheLineOfAll) {
   const auto model = OperatorModel::fit(entries);
   ASSERT_TRUE(model);
   EXPECT_NEAR(model->seconds("aten::cosh", {0, 3e6, 1}).value, 3.002e-3, 0.03e-3);
-  EXPECT_EQ(model->scratch("aten::cosh", {0, 3e6, 1}), Bytes(0));
 }
 
 // By the line of all 1,000,000 bytes take 1.002 ms. A division of 4 bytes that took 6 us says

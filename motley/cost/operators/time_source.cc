@@ -1,10 +1,22 @@
 #include "motley/cost/operators/time_source.h"
 
 #include <algorithm>
+#include <string>
 
 #include "motley/program/program_text.h"
 
 namespace motley::cost {
+namespace {
+
+DTypes read_dtypes(const program::DeviceProgram& program, const program::Instruction& instruction) {
+  DTypes reads = 0;
+  program::for_each_buffer(instruction.arguments, [&](BufferId id) {
+    reads = dtypes_with(reads, program.buffer(id).dtype);
+  });
+  return reads != 0 ? reads : dtypes_with(0, instruction_dtype(program, instruction));
+}
+
+}  // namespace
 
 DType instruction_dtype(const program::DeviceProgram& program,
                         const program::Instruction& instruction) {
@@ -56,10 +68,12 @@ std::vector<std::optional<TimeSource::Answer>> WorkTimes::times(
   answers.reserve(works.size());
   for (std::size_t i = 0; i < works.size(); ++i) {
     const program::Instruction& instruction = program.instructions[i];
-    answers.push_back(
-        instruction.lane != Lane::kCompute
-            ? Answer{}
-            : answer(instruction.full_name(), instruction_dtype(program, instruction), works[i]));
+    std::optional<Answer>& made = answers.emplace_back(Answer{});
+    if (instruction.lane != Lane::kCompute) continue;
+    const std::string name = instruction.full_name();
+    made = answer(name, instruction_dtype(program, instruction), works[i]);
+    made->scratch =
+        std::max(made->scratch, scratch(name, read_dtypes(program, instruction), works[i]));
   }
   return answers;
 }

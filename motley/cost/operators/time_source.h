@@ -11,6 +11,7 @@
 #include "motley/base/units.h"
 #include "motley/cost/measured/operator_work.h"
 #include "motley/cost/measured/profile_store.h"
+#include "motley/cost/operators/scratch_model.h"
 #include "motley/graph/graph.h"
 #include "motley/program/program.h"
 
@@ -58,6 +59,13 @@ class WorkTimes : public TimeSource {
   /// The same where the work of its instructions (instruction_work) is known.
   std::vector<std::optional<Answer>> times(const program::DeviceProgram& program,
                                            const std::vector<OperatorWork>& works) const;
+
+ protected:
+  /// What it needs beside its results, where that is known apart from `answer`.
+  virtual Bytes scratch(std::string_view /*name*/, DTypes /*reads*/,
+                        const OperatorWork& /*work*/) const {
+    return Bytes(0);
+  }
 
  private:
   std::shared_ptr<const graph::Graph> graph_;

@@ -24,14 +24,21 @@ class Mover {
       give_samples(r);
     }
     exchange_units();
-    std::erase_if(moves_, [](const MovedPlan& moved) {
+    std::erase_if(moves_, [&](const MovedPlan& moved) {
       return std::any_of(moved.changed.begin(), moved.changed.end(),
-                         [&](std::size_t r) { return !has_full_ends(moved.plan.replicas[r]); });
+                         [&](std::size_t r) { return !is_of_space(moved.plan.replicas[r]); });
     });
     return std::move(moves_);
   }
 
  private:
+  bool is_of_space(const StageReplica& replica) const {
+    return has_full_ends(replica) &&
+           std::none_of(replica.stages.begin(), replica.stages.end(), [&](const auto& stage) {
+             return find_unknown_size(replica, stage.unit, costs_).has_value();
+           });
+  }
+
   /// Adds the plan that `change` makes of replica r.
   template <typename Change>
   void add(std::size_t r, const Change& change) {

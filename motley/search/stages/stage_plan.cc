@@ -166,6 +166,13 @@ std::vector<std::int64_t> micro_batch_sizes(const StageReplica& replica) {
   return sizes;
 }
 
+std::optional<std::int64_t> find_unknown_size(const StageReplica& replica, std::size_t unit,
+                                              const StageCosts& costs) {
+  for (const std::int64_t size : {replica.micro_batch, replica.samples % replica.micro_batch})
+    if (size > 0 && size <= replica.samples && !costs.knows(unit, size)) return size;
+  return std::nullopt;
+}
+
 std::vector<int> used_devices(const StagePlan& plan, const StageCosts& costs) {
   std::vector<int> used(costs.pools().size());
   for (const StageReplica& replica : plan.replicas) {
@@ -197,12 +204,10 @@ Result<void> verify_stage_plan(const StagePlan& plan, const StageCosts& costs) {
         return stage_fault(fmt::format("{}: layers {} to {}, wanted a start at {}", where,
                                        stage.first, stage.end, next));
       MOTLEY_RETURN_IF_ERROR(verify_place(stage, costs, taken, {r, seats[s]}, where));
-      for (const std::int64_t size : {replica.micro_batch, replica.samples % replica.micro_batch})
-        if (size > 0 && size <= replica.samples && !costs.knows(stage.unit, size))
-          return stage_fault(fmt::format("{}: nobody knows what {} samples take on {} at degree {}",
-                                         where, size,
-                                         costs.pools()[costs.units()[stage.unit].pool].kind,
-                                         costs.units()[stage.unit].degree));
+      if (const auto size = find_unknown_size(replica, stage.unit, costs))
+        return stage_fault(fmt::format(
+            "{}: nobody knows what {} samples take on {} at degree {}", where, *size,
+            costs.pools()[costs.units()[stage.unit].pool].kind, costs.units()[stage.unit].degree));
       next = stage.end;
     }
     if (next != costs.layers())

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -83,6 +84,9 @@ std::vector<std::vector<std::size_t>> stages_by_seat(const StageReplica& replica
 
 /// Samples of each micro-batch, in order.
 std::vector<std::int64_t> micro_batch_sizes(const StageReplica& replica);
+/// The size of a micro-batch of the replica of which nobody knows what it takes on a unit, if any.
+std::optional<std::int64_t> find_unknown_size(const StageReplica& replica, std::size_t unit,
+                                              const StageCosts& costs);
 /// Devices used of each pool, each once.
 std::vector<int> used_devices(const StagePlan& plan, const StageCosts& costs);
 /// The first thing that is wrong: "replica 1, stage 0: layers 3 to 2, wanted a start at 0". A

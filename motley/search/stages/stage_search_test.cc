@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "motley/search/stages/plan_moves.h"
 #include "motley/search/stages/whole_replicas.h"
 #include "motley/testing/table_stage_costs.h"
 
@@ -81,6 +84,25 @@ TEST(FindStagePlan, SaysWhyNothingFits) {
               ElementsAre("what was left out", HasSubstr("layer 1 alone needs"),
                           "no replica fits: in no cut into stages does every stage fit a device"));
   EXPECT_EQ(find_stage_plan({&costs, 0}).error().message, "a batch of 0 samples, wanted 1 or more");
+}
+
+// Of one sample nobody knows what it takes on two devices together: no move puts a stage there.
+TEST(FindMoves, LeavesOutUnitsThatDoNotKnowTheMicroBatch) {
+  TableStageCosts costs = even_stage_costs(2, 1, 3);
+  costs.device_pools[0].per_host = 3;
+  costs.all_units.push_back({0, 2, false});
+  costs.least_of_wide = 2;
+  const auto is_wide = [](const MovedPlan& moved) {
+    const std::vector<PlannedStage>& stages = moved.plan.replicas[0].stages;
+    return std::any_of(stages.begin(), stages.end(), [](auto& stage) { return stage.unit == 1; });
+  };
+  const auto count = [&](std::int64_t samples) {
+    const StagePlan plan{{{{{0, 2, 0}}, samples, samples}}};
+    const std::vector<MovedPlan> moves = find_moves(plan, costs);
+    return std::count_if(moves.begin(), moves.end(), is_wide);
+  };
+  EXPECT_EQ(count(1), 0);
+  EXPECT_EQ(count(2), 3);  // all layers there, or those in front of or behind a cut
 }
 
 // 7 devices: two replicas of 3 do 10 each; one of 2 does 7; 3 + 3 leaves one idle, 3 + 2 + 2
