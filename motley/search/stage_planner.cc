@@ -79,7 +79,9 @@ class StagePlanning {
   Result<void> plan_in_rounds(int rounds) {
     sums_.emplace(costs_);
     for (int round = 0; round < rounds; ++round) {
-      MOTLEY_ASSIGN(const StageOutcome found, find_({&costs_, problem_.global_batch, {}, false}));
+      MOTLEY_ASSIGN(
+          const StageOutcome found,
+          find_({.costs = &costs_, .global_batch = problem_.global_batch, .is_bounded = false}));
       if (!found.best) {
         for (const std::string& why : found.why)
           if (!outcome_.plan && round == 0) refused_.insert("in stages: " + why);
