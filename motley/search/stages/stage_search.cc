@@ -134,9 +134,11 @@ struct Bracket {
   SampleAnswer answer;  // at `possible`
 };
 
+enum class Proofs { kToPrecision, kFirstOnly };
+
 /// From where the shapes known so far are enough downwards, as long as it goes: questions that are
-/// answered yes are cheap, a no has to be proved.
-Bracket descend(SampleBound& bound, double least, std::int64_t samples) {
+/// answered yes are cheap, a no has to be proved. With the first no it may end.
+Bracket descend(SampleBound& bound, double least, std::int64_t samples, Proofs proofs) {
   Bracket bracket{least, least, {}};
   while (!bound.is_known_possible(bracket.possible, samples)) {
     bracket.possible *= kGrowth;
@@ -163,6 +165,7 @@ Bracket descend(SampleBound& bound, double least, std::int64_t samples) {
     } else {
       bracket.impossible = tried;
       step = kDescent / 4;
+      if (proofs == Proofs::kFirstOnly) break;
     }
   }
   return bracket;
@@ -336,16 +339,18 @@ class StageSearch {
 /// are put together.
 Bracket StageSearch::find_bound(double least) {
   Bracket start;
+  const Proofs proofs = question_.is_bounded ? Proofs::kToPrecision : Proofs::kFirstOnly;
   for (std::size_t i = classes_.size(); i-- > 0;) {
+    if (!question_.is_bounded && i + 1 < classes_.size()) break;
     const ShapeSearch search(sums_, {classes_[i].rounds}, question_.limits);
     SampleBound bound(search, columns_, classes_[i].most);
     if (i + 1 == classes_.size()) {
-      start = descend(bound, least, question_.global_batch);
+      start = descend(bound, least, question_.global_batch, proofs);
       if (start.possible >= kTooLong) return start;
       outcome_.lower_bound = Seconds(start.impossible);
     } else if (bound.ask(outcome_.lower_bound.value, question_.global_batch).is_possible) {
       // Fewer replicas are quicker.
-      const double impossible = descend(bound, least, question_.global_batch).impossible;
+      const double impossible = descend(bound, least, question_.global_batch, proofs).impossible;
       outcome_.lower_bound = std::min(outcome_.lower_bound, Seconds(impossible));
     }
     outcome_.programs += bound.programs();
@@ -1319,6 +1324,7 @@ void StageSearch::finish(double least) {
     is_proved_ = false;
   }
   outcome_.lower_bound = std::min(outcome_.lower_bound, outcome_.best->price.step);
+  if (!question_.is_bounded) outcome_.lower_bound = std::min(outcome_.lower_bound, Seconds(least));
   const bool is_optimal = is_proved_ || outcome_.gap() <= kOptimalGap;
   outcome_.reason = is_optimal ? StageReason::kOptimal : StageReason::kFeasible;
   add_runner_ups();

@@ -19,6 +19,8 @@ struct StageQuestion {
   ShapeLimits limits;          ///< narrower spaces, to compare with
   bool equal_samples = false;  ///< all replicas get the same number of samples, rounded up
   bool interleaves = true;     ///< devices may have several stages of a replica
+  /// Is a lower bound wanted? Without it nothing is proved for its sake, and it is that of rates.
+  bool is_bounded = true;
 };
 
 enum class StageReason {

@@ -25,6 +25,18 @@ TEST(FindStagePlan, SharesSamplesBySpeed) {
   EXPECT_GT(outcome->lower_bound.value, 23.8);
 }
 
+// Without a bound the plan is as good, and what is said of others is no more than rates tell.
+TEST(FindStagePlan, ABoundNeedNotBeProved) {
+  TableStageCosts costs = even_stage_costs(6, 2, 5);
+  costs.forward[0] = {3, 2, 1, 3, 2, 1};
+  const auto bounded = find_stage_plan({.costs = &costs, .global_batch = 12});
+  const auto found = find_stage_plan({.costs = &costs, .global_batch = 12, .is_bounded = false});
+  ASSERT_TRUE(bounded && found && bounded->best && found->best);
+  EXPECT_EQ(found->best->price.step, bounded->best->price.step);
+  EXPECT_LE(found->lower_bound, bounded->lower_bound);
+  EXPECT_LE(found->programs, bounded->programs);
+}
+
 // A device that cannot be reached stays idle, and a batch that nothing divides is done whole.
 TEST(FindStagePlan, LeavesOutWhatCannotBeReached) {
   TableStageCosts costs = even_stage_costs(2, 2, 1);
