@@ -139,7 +139,8 @@ std::ptrdiff_t count_again(const std::vector<KeptLayer>& layers, Recompute how) 
 TEST_F(ModelStageCostsTest, MemoryIsSavedLayerByLayer) {
   ASSERT_NE(costs_, nullptr);
   const std::size_t layers = costs_->layers();
-  std::vector<KeptLayer> kept = kept_layers({0, layers, 0, 0, 0}, {kBatch, 1}, nothing(layers));
+  std::vector<KeptLayer> kept =
+      kept_layers(*costs_, {0, layers, 0, 0, 0}, {kBatch, 1}, nothing(layers));
   ASSERT_TRUE(save_memory(*costs_, Bytes(1), kept));
   EXPECT_EQ(count_again(kept, Recompute::kCheap), 1);
   EXPECT_EQ(count_again(kept, Recompute::kAll), 0);
@@ -155,16 +156,17 @@ TEST_F(ModelStageCostsTest, SpareMemoryIsUsedLayerByLayer) {
   const PlannedStage all{0, layers, 0, 0, 0};
   const KeptSamples samples{kBatch, 1};
   std::vector<KeptLayer> kept =
-      kept_layers(all, samples, std::vector<Recompute>(layers, Recompute::kAll));
+      kept_layers(*costs_, all, samples, std::vector<Recompute>(layers, Recompute::kAll));
   const std::int64_t least = held_by(*costs_, kept).value,
-                     most = held_by(*costs_, kept_layers(all, samples, nothing(layers))).value;
+                     most = held_by(*costs_, kept_layers(*costs_, all, samples, nothing(layers)))
+                                .value;
   ASSERT_GT(most, least);
   EXPECT_FALSE(use_memory(*costs_, Bytes(-1), kept));
-  EXPECT_EQ(count_again(kept, Recompute::kAll), static_cast<std::ptrdiff_t>(layers));
+  EXPECT_EQ(count_again(kept, Recompute::kAll), static_cast<std::ptrdiff_t>(kept.size()));
   EXPECT_TRUE(use_memory(*costs_, Bytes((most - least) / 2), kept));
   EXPECT_LE(held_by(*costs_, kept).value, least + (most - least) / 2);
   EXPECT_TRUE(use_memory(*costs_, Bytes(most - least), kept));
-  EXPECT_EQ(count_again(kept, Recompute::kNothing), static_cast<std::ptrdiff_t>(layers));
+  EXPECT_EQ(count_again(kept, Recompute::kNothing), static_cast<std::ptrdiff_t>(kept.size()));
 }
 
 // Two stages of one device hold together what one of all their layers does, and save as much.
@@ -172,7 +174,7 @@ TEST_F(ModelStageCostsTest, StagesOfOneDeviceSaveTogether) {
   ASSERT_NE(costs_, nullptr);
   const std::size_t layers = costs_->layers(), half = layers / 2;
   const auto of = [&](std::size_t first, std::size_t end) {
-    return kept_layers({first, end, 0, 0, 0}, {kBatch, 1}, nothing(end - first));
+    return kept_layers(*costs_, {first, end, 0, 0, 0}, {kBatch, 1}, nothing(end - first));
   };
   std::vector<KeptLayer> one = of(0, layers), two = of(0, half);
   const std::vector<KeptLayer> rest = of(half, layers);
