@@ -257,6 +257,39 @@ TEST_F(ModelStageCostsTest, OptimalIsWhatMeetsTheBound) {
   EXPECT_EQ(outcome->reason, plan::Reason::kFeasible);
 }
 
+// Of two stages cut between any two pieces: none undercuts the bound, each is what its program is,
+// and none of them is much quicker than the plan that is found, which has them in its space.
+TEST_F(ModelStageCostsTest, StagesAreCutInLayers) {
+  ASSERT_NE(costs_, nullptr);
+  const FinerLayers& pieces = costs_->pieces();
+  const std::size_t layers = costs_->layers();
+  ASSERT_GT(layers, pieces.first.size() - 1);
+  const auto unit = [&](std::size_t pool) {
+    std::size_t found = 0;
+    while (costs_->units()[found].pool != pool) ++found;
+    return found;
+  };
+  const auto outcome = StagePlanner(inputs_).plan(problem_);
+  ASSERT_TRUE(outcome && outcome->plan);
+  EXPECT_LE(outcome->lower_bound, outcome->predicted_step);
+  double best = outcome->predicted_step.value;
+  std::size_t inside = 0;
+  for (std::size_t cut = 1; cut < layers; ++cut) {
+    inside += std::binary_search(pieces.first.begin(), pieces.first.end(), cut) ? 0 : 1;
+    plan::Plan plan = plan::blank_plan(problem_);
+    plan.replicas = {{kBatch,
+                      {costs_->region({0, cut, unit(0), 0, 0}, nothing(cut)),
+                       costs_->region({cut, layers, unit(1), 0, 0}, nothing(layers - cut))},
+                      4}};
+    const auto price = invented_.evaluator().price(plan);
+    ASSERT_TRUE(price) << price.error().message;
+    EXPECT_GT(price->step, costs_->least_step());
+    best = std::min(best, price->step.value);
+  }
+  EXPECT_GT(inside, 10u);
+  EXPECT_DOUBLE_EQ(best, outcome->predicted_step.value);
+}
+
 // No plan takes less: not that of all devices, each with a part of the samples.
 TEST_F(ModelStageCostsTest, LeastStepIsBelowEveryPlan) {
   ASSERT_NE(costs_, nullptr);
