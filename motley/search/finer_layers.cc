@@ -15,7 +15,7 @@
 namespace motley::search {
 namespace {
 
-constexpr double kForbidden = std::numeric_limits<double>::infinity();
+constexpr double kNeverCut = std::numeric_limits<double>::infinity();
 
 /// First the finest chain: *atoms*, each of one operator of the forward pass that works on samples.
 class Refining {
@@ -131,7 +131,7 @@ class Refining {
     }
     for (std::size_t a = 1; a < widths_.size(); ++a) widths_[a] += widths_[a - 1];
     for (const auto& [source, range] : sources)
-      for (std::size_t a = range.first + 1; a <= range.second; ++a) widths_[a] = kForbidden;
+      for (std::size_t a = range.first + 1; a <= range.second; ++a) widths_[a] = kNeverCut;
   }
 
   /// The atoms at which pieces of a layer begin, but for the first one.
@@ -145,7 +145,7 @@ class Refining {
     for (double place = each; place < before.back() - each / 2; place += each) {
       std::size_t best = end;
       for (; a < end && before[a - begin] < place + each / 2; ++a) {
-        if (before[a - begin] < place - each / 2 || widths_[a] == kForbidden) continue;
+        if (before[a - begin] < place - each / 2 || widths_[a] == kNeverCut) continue;
         const auto off = [&](std::size_t at) { return std::abs(before[at - begin] - place); };
         if (best == end || std::pair(widths_[a], off(a)) < std::pair(widths_[best], off(best)))
           best = a;

@@ -52,7 +52,7 @@ constexpr std::size_t kMostShared = 16, kMostFiner = 40, kFinerSpace = 1000;
 /// Plans whose cuts are moved into layers, their time beside the best's, and by how much that has
 /// to be quicker for a program.
 constexpr std::size_t kMostRefined = 3;
-constexpr double kWorthMovingCuts = 1.1, kWorthRepricing = 2e-3;
+constexpr double kWorthRefiningCuts = 1.1, kWorthRepricing = 2e-3;
 const CutMoves kPieceMoves{{8, 4, 2, 1}, 3, 1e-4, 200'000};
 /// By how much quicker what lacks memory has to be, for which it is planned again with less.
 constexpr double kWorthPlanningAgain = 0.02;
@@ -207,8 +207,8 @@ class StagePlanning {
         }
         cuts.push_back(end);
       }
-      if (static_cast<double>(cuts.size()) <= most + 1) return cuts;
       if (cuts.size() == pieces.first.size()) return {};
+      if (static_cast<double>(cuts.size()) <= most + 1) return cuts;
     }
   }
 
@@ -235,7 +235,7 @@ class StagePlanning {
     const StageEvaluator evaluator(*sums_);
     std::vector<StagePlan> seen;
     for (const Taken& taken : best) {
-      if (seen.size() >= kMostRefined || taken.step > known * kWorthMovingCuts) break;
+      if (seen.size() >= kMostRefined || taken.step > known * kWorthRefiningCuts) break;
       const StagePlan& plan = taken.found.plan;
       if (std::find(seen.begin(), seen.end(), plan) != seen.end()) continue;
       seen.push_back(plan);
