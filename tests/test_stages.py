@@ -250,6 +250,70 @@ def test_copies_gathered_again_take_less_memory(motley, profiled, cluster, envir
     assert peaks[1] < 0.9 * peaks[0], peaks
 
 
+class Trunk(nn.Module):
+    """Two branches side by side, none of whose modules has a number: one layer."""
+
+    def __init__(self, width):
+        super().__init__()
+        for side in ("left", "right"):
+            for place in ("first", "second", "third", "fourth"):
+                self.add_module(f"{side}_{place}", nn.Linear(width, width))
+        self.drop = nn.Dropout(0.1)
+
+    def forward(self, x):
+        left = self.left_fourth(self.drop(self.left_third(self.left_second(self.left_first(x).tanh()).tanh()).tanh()))
+        return left * self.right_fourth(self.right_third(self.right_second(self.right_first(x).tanh()).tanh()).tanh())
+
+
+class Nested(nn.Module):
+    def __init__(self, width=160):
+        super().__init__()
+        self.into, self.trunk, self.out = nn.Linear(width, width), Trunk(width), nn.Linear(width, 8)
+
+    def forward(self, x):
+        return self.out(self.trunk(self.into(x))).square().mean()
+
+
+def test_a_layer_that_fits_no_device_is_cut(motley, profiled, environment, tmp_path):
+    """Most of the model is one layer, with Adam's states too large for each device: stages are cut in it, as the plan
+    says, which can be said again; the result is that of one device."""
+    torch.manual_seed(0)
+    cluster = tmp_path / "small.toml"
+    cluster.write_text(THREE.format("2200KiB", "2100KiB", "2000KiB"))
+    nested = Trained("nested", (Nested(), (torch.randn(40, 160),)), tmp_path, (cluster, environment))
+    plan = ["plan", "-m", nested.path, "-C", cluster, "--global-batch", nested.batch, "--profile", "model",
+            "--optimizer", "adamw"]  # fmt: skip
+    assert motley(*plan, "--planner", "split").code == 3
+    # Spaces of whole layers have none.
+    assert motley(*plan, "--planner", "harp").code == 3
+    outcome = motley(*plan, "--planner", "stages", "--json")
+    assert outcome.code == 0, outcome.stdout + outcome.stderr
+    assert 0 < outcome.json["lower_bound_s"] <= outcome.json["predicted_step_s"]
+    stages = outcome.json["stages"]
+    ends = [stage["layers"] for stage in stages]
+    cut = re.search(r"trunk \(through (aten::.+)\)$", ends[0])
+    assert cut and ends[1].startswith(f"trunk (after {cut[1]})"), ends
+    table = motley(*plan, "--planner", "stages").stdout
+    assert ends[0] in table, table
+    given = tmp_path / "given.json"
+    given.write_text(json.dumps(stages))
+    again = motley(*plan, "--stages", given, "--json")
+    assert again.code == 0, again.stderr
+    assert [stage["layers"] for stage in again.json["stages"]] == ends
+    wrong = [{**stages[0], "layers": ends[0].replace("through", "up to")}, *stages[1:]]
+    given.write_text(json.dumps(wrong))
+    assert "replica 0, stage 0: the model has no layer 'trunk (up" in motley(*plan, "--stages", given).stderr
+    flags = ["--optimizer", "adamw", "--eps", 1e-3]
+    found = nested.run("stages", 3, "--planner", "stages", *flags)
+    assert has_stages(nested.plan("stages"))
+    other = motley("export-plan", nested.folder / "stages/plan.json", "-m", nested.path, "-C", cluster, "--to", "torchtitan")
+    assert other.code == 2 and "layer" in other.stderr, other.stderr
+    cluster.write_text(THREE.format("1GiB", "1GiB", "1GiB"))
+    whole = nested.run("whole", 3, "--planner", "split", *flags)
+    loss, worst, where = differences(found, whole)
+    assert loss < 1e-4 and worst < 1e-3, (loss, worst, where)  # Adam divides by what rounding moves
+
+
 class OneLayer(nn.Module):
     def __init__(self):
         super().__init__()

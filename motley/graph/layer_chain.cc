@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -15,7 +14,7 @@
 namespace motley::graph {
 namespace {
 
-constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+constexpr std::size_t kNone = kNoLayer;
 
 /// Has the path others of these below it?
 bool has_below(const std::string& path, const std::vector<Layer>& layers) {
@@ -104,7 +103,7 @@ class Chaining {
       if (is_forward(i) && of_[i] == kNone) of_[i] = 0;
     follow_operands();  // some of those stand further behind now
     put_off();
-    go_back();
+    place_backward(graph_, modules_, of_);
   }
 
  private:
@@ -250,59 +249,61 @@ class Chaining {
     }
   }
 
-  /// Backward: where the operator is whose gradient it is, by autograd's numbers, or else its
-  /// module's forward pass, and not behind the gradients that it reads.
-  void go_back() {
-    std::map<std::string, std::size_t> of_module;
-    std::map<std::int64_t, std::size_t> of_number;
-    for (std::size_t i = 0; i < graph_.ops.size(); ++i)
-      if (is_forward(i) && graph_.ops[i].sequence) {
-        std::size_t& last = of_number[*graph_.ops[i].sequence];
-        last = std::max(last, of_[i]);
-      }
-    for (std::size_t i = 0; i < graph_.ops.size(); ++i)
-      if (is_forward(i) && modules_[i] != kNone) {
-        std::size_t& last = of_module[graph_.ops[i].module];
-        last = std::max(last, of_[i]);
-      }
-    for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
-      if (is_forward(i)) continue;
-      const auto known = of_module.find(graph_.ops[i].module);
-      std::size_t at = known != of_module.end() ? known->second : modules_[i], saved = 0;
-      if (adds_gradients(i)) at = kNone;
-      if (graph_.ops[i].sequence)
-        if (const auto found = of_number.find(*graph_.ops[i].sequence); found != of_number.end())
-          at = found->second;
-      for_each_value(graph_.ops[i].arguments, [&](ValueId value) {
-        const OpId producer = graph_.value(value).producer;
-        if (producer.is_none()) return;
-        const std::size_t there = of_[producer.index()];
-        if (is_forward(producer.index()))
-          saved = std::max(saved, there);
-        else
-          at = std::min(at, there);
-      });
-      of_[i] = at == kNone ? saved : at;
-    }
-  }
-
-  /// Gradients of one value from two readers are added up where both are: one is passed on to the
-  /// layer before, not two.
-  bool adds_gradients(std::size_t op) const {
-    bool all = graph_.ops[op].full_name() == "aten::add.Tensor";
-    for_each_value(graph_.ops[op].arguments, [&](ValueId value) {
-      const OpId producer = graph_.value(value).producer;
-      all = all && !producer.is_none() && !is_forward(producer.index());
-    });
-    return all;
-  }
-
   const Graph& graph_;
   const std::vector<std::size_t>& modules_;
   std::vector<std::size_t>& of_;
 };
 
+/// Gradients of one value from two readers are added up where both are: one is passed on to the
+/// layer before, not two.
+bool adds_gradients(const Graph& graph, const Op& op) {
+  bool all = op.full_name() == "aten::add.Tensor";
+  for_each_value(op.arguments, [&](ValueId value) {
+    const OpId producer = graph.value(value).producer;
+    all = all && !producer.is_none() && graph.op(producer).direction != Direction::kForward;
+  });
+  return all;
+}
+
 }  // namespace
+
+void place_backward(const Graph& graph, const std::vector<std::size_t>& modules,
+                    std::vector<std::size_t>& of_op) {
+  const auto is_forward = [&](std::size_t op) {
+    return graph.ops[op].direction == Direction::kForward;
+  };
+  std::map<std::string, std::size_t> of_module;
+  std::map<std::int64_t, std::size_t> of_number;
+  for (std::size_t i = 0; i < graph.ops.size(); ++i)
+    if (is_forward(i) && graph.ops[i].sequence) {
+      std::size_t& last = of_number[*graph.ops[i].sequence];
+      last = std::max(last, of_op[i]);
+    }
+  for (std::size_t i = 0; i < graph.ops.size(); ++i)
+    if (is_forward(i) && modules[i] != kNone) {
+      std::size_t& last = of_module[graph.ops[i].module];
+      last = std::max(last, of_op[i]);
+    }
+  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
+    if (is_forward(i)) continue;
+    const auto known = of_module.find(graph.ops[i].module);
+    std::size_t at = known != of_module.end() ? known->second : modules[i], saved = 0;
+    if (adds_gradients(graph, graph.ops[i])) at = kNone;
+    if (graph.ops[i].sequence)
+      if (const auto found = of_number.find(*graph.ops[i].sequence); found != of_number.end())
+        at = found->second;
+    for_each_value(graph.ops[i].arguments, [&](ValueId value) {
+      const OpId producer = graph.value(value).producer;
+      if (producer.is_none()) return;
+      const std::size_t there = of_op[producer.index()];
+      if (is_forward(producer.index()))
+        saved = std::max(saved, there);
+      else
+        at = std::min(at, there);
+    });
+    of_op[i] = at == kNone ? saved : at;
+  }
+}
 
 LayerChain find_layer_chain(const Graph& graph) {
   LayerChain chain;

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "motley/base/text.h"
-#include "motley/graph/layer_chain.h"
+#include "motley/search/finer_layers.h"
 #include "motley/search/restricted_planner.h"
 #include "motley/search/stage_planner.h"
 #include "motley/search/stages/cluster_pools.h"
@@ -21,10 +21,14 @@ enum class Wanted { kQuickest, kSmallest };
 
 class GivenStages {
  public:
-  GivenStages(const plan::Problem& problem, const graph::Graph& graph)
-      : problem_(problem), layers_(graph::find_layer_chain(graph).names) {}
+  explicit GivenStages(const plan::Problem& problem) : problem_(problem) {}
 
-  Result<StageOutcome> find(const StageQuestion& question) {
+  /// Of costs of pieces.
+  Result<StageOutcome> find(const StageQuestion& question, const FinerLayers& pieces) {
+    pieces_ = &pieces;
+    layers_.clear();
+    for (std::size_t l = 0; l + 1 < pieces.first.size(); ++l)
+      layers_.push_back(pieces.pieces.names[pieces.first[l]]);
     MOTLEY_ASSIGN(pools_,
                   find_pools(*problem_.cluster, problem_.devices, UnknownMemory::kUnlimited));
     StageSums sums(*question.costs);
@@ -69,10 +73,10 @@ class GivenStages {
         replica.stages.push_back(*made);
       }
       find_seats(given, replica);
-      if (first != layers_.size())
+      if (first != pieces_->stand.size())
         return tl::make_unexpected(fault(r, given.stages.size() - 1,
                                          fmt::format("ends before layer '{}', wanted all {} layers",
-                                                     layers_[first], layers_.size())));
+                                                     pieces_->name_first(first), layers_.size())));
       plan.replicas.push_back(std::move(replica));
     }
     std::int64_t all = 0;
@@ -101,9 +105,11 @@ class GivenStages {
     PlannedStage stage;
     MOTLEY_ASSIGN(const auto range, find_layers(given));
     if (range.first != first || range.second < first)
-      return usage_error("search.stages",
-                         fmt::format("layers '{}' to '{}', wanted some from '{}' on",
-                                     layers_[range.first], layers_[range.second], layers_[first]));
+      return usage_error(
+          "search.stages",
+          fmt::format("layers '{}' to '{}', wanted some from '{}' on",
+                      pieces_->name_first(range.first), pieces_->name_last(range.second),
+                      first < pieces_->stand.size() ? pieces_->name_first(first) : "the end"));
     stage.first = first;
     stage.end = range.second + 1;
     MOTLEY_ASSIGN(const std::size_t pool, place(given.devices, stage));
@@ -129,28 +135,33 @@ class GivenStages {
     return stage;
   }
 
-  /// The last layer of that name where several have it.
-  Result<std::size_t> find_layer(std::string_view name) const {
-    const auto known = std::find(layers_.rbegin(), layers_.rend(), name);
-    if (known != layers_.rend())
-      return layers_.size() - 1 - static_cast<std::size_t>(known - layers_.rbegin());
+  /// The first or last piece of that name, of the last layer of that name where several have it.
+  Result<std::size_t> find_piece(std::string_view name,
+                                 std::string (FinerLayers::*name_of)(std::size_t) const) const {
+    for (std::size_t piece = pieces_->stand.size(); piece-- > 0;)
+      if ((pieces_->*name_of)(piece) == name) return piece;
     return usage_error("search.stages", fmt::format("the model has no layer '{}'{}", name,
                                                     suggestion_clause(name, layers_)));
   }
 
+  /// The first piece and the last.
   Result<std::pair<std::size_t, std::size_t>> find_layers(const plan::GivenStage& given) const {
+    const std::vector<std::size_t>& first_piece = pieces_->first;
     if (const auto* numbers = std::get_if<std::pair<std::size_t, std::size_t>>(&given.layers)) {
-      if (std::max(numbers->first, numbers->second) < layers_.size()) return *numbers;
-      return usage_error("search.stages",
-                         fmt::format("layers {} to {}, wanted numbers below {}", numbers->first,
-                                     numbers->second, layers_.size()));
+      const auto [first, last] = *numbers;
+      if (std::max(first, last) < layers_.size())
+        return std::pair(first_piece[first], first_piece[last + 1] - 1);
+      return usage_error("search.stages", fmt::format("layers {} to {}, wanted numbers below {}",
+                                                      first, last, layers_.size()));
     }
     const std::string_view text = std::get<std::string>(given.layers);
     constexpr std::string_view kTo = " to ";
     const std::size_t at = text.find(kTo);
     const bool is_one = at == std::string_view::npos;
-    MOTLEY_ASSIGN(const std::size_t first, find_layer(text.substr(0, at)));
-    MOTLEY_ASSIGN(const std::size_t last, find_layer(is_one ? text : text.substr(at + kTo.size())));
+    MOTLEY_ASSIGN(const std::size_t first,
+                  find_piece(text.substr(0, at), &FinerLayers::name_first));
+    MOTLEY_ASSIGN(const std::size_t last, find_piece(is_one ? text : text.substr(at + kTo.size()),
+                                                     &FinerLayers::name_last));
     return std::pair(first, last);
   }
 
@@ -180,6 +191,7 @@ class GivenStages {
   }
 
   const plan::Problem& problem_;
+  const FinerLayers* pieces_ = nullptr;
   std::vector<std::string> layers_;
   ClusterPools pools_;
 };
@@ -192,10 +204,12 @@ Result<plan::PlanOutcome> GivenPlanner::plan(const plan::Problem& problem) const
   MOTLEY_ASSIGN(plan::PlanOutcome outcome, find_baselines(inputs_, problem));
   outcome.planner = name();
   outcome.why.clear();  // of the equal split
-  GivenStages given(problem, *inputs_.graph);
-  MOTLEY_RETURN_IF_ERROR(
-      consider_stages(inputs_, problem, outcome,
-                      [&](const StageQuestion& question) { return given.find(question); }));
+  GivenStages given(problem);
+  MOTLEY_RETURN_IF_ERROR(consider_stages(
+      inputs_, problem, outcome,
+      {StageCuts::kAtPieces, [&](const StageQuestion& question, const FinerLayers& pieces) {
+         return given.find(question, pieces);
+       }}));
   outcome.why.push_back(
       "stages as they were given; how devices share them and in which order "
       "micro-batches pass is Motley's");

@@ -1,6 +1,7 @@
 #include "motley/search/layer_holds.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -52,11 +53,12 @@ struct Life {
   std::set<std::size_t> in_backward;  // layers whose backward pass reads it
 };
 
-/// By layer the first instruction of its backward pass.
-std::vector<std::size_t> find_turns(const std::vector<LayerPlace>& places, std::size_t layers) {
-  std::vector<std::size_t> turns(layers, places.size());
+/// By group the first instruction of its backward pass.
+std::vector<std::size_t> find_turns(const std::vector<LayerPlace>& places,
+                                    const std::vector<std::size_t>& groups) {
+  std::vector<std::size_t> turns(groups.back() + 1, places.size());
   for (std::size_t i = places.size(); i-- > 0;)
-    if (!places[i].is_forward && !places[i].is_once) turns[places[i].layer] = i;
+    if (!places[i].is_forward && !places[i].is_once) turns[groups[places[i].layer]] = i;
   return turns;
 }
 
@@ -92,8 +94,10 @@ std::vector<Life> find_lives(const program::DeviceProgram& program,
 
 LayerHolds find_layer_holds(const program::DeviceProgram& program,
                             const std::vector<LayerPlace>& places,
-                            const std::vector<char>& done_again, std::size_t layers,
+                            const std::vector<char>& done_again,
+                            const std::vector<std::size_t>& groups,
                             const std::vector<Bytes>& scratch) {
+  const std::size_t layers = groups.size();
   LayerHolds holds{std::vector<double>(layers, 0), std::vector<double>(layers, 0),
                    std::vector<double>(layers, 0)};
   const std::vector<Life> lives = find_lives(program, places, done_again);
@@ -101,7 +105,7 @@ LayerHolds find_layer_holds(const program::DeviceProgram& program,
   for (std::size_t b = 0; b < lives.size(); ++b)
     if (program.buffers[b].kind == BufferKind::kParameter && !lives[b].readers.empty())
       layer_of.emplace(program.buffers[b].name, *lives[b].readers.begin());
-  const std::vector<std::size_t> turns = find_turns(places, layers);
+  const std::vector<std::size_t> turns = find_turns(places, groups);
   std::vector<double> comes(program.instructions.size() + 1, 0);  // of all else, less what goes
   for (std::size_t b = 0; b < lives.size(); ++b) {
     const program::Buffer& buffer = program.buffers[b];
@@ -125,9 +129,13 @@ LayerHolds find_layer_holds(const program::DeviceProgram& program,
         holds.fixed[place.is_once ? *life.readers.begin() : place.layer] += bytes;
     } else if (is_again(place, done_again) && !life.in_backward.empty()) {
       is_there(life.made, life.last_forward);
-      if (life.last > turns[place.layer]) is_there(turns[place.layer], life.last);
+      if (const std::size_t turn = turns[groups[place.layer]]; life.last > turn)
+        is_there(turn, life.last);
     } else if (place.is_forward && !life.in_backward.empty()) {
-      for (const std::size_t layer : life.in_backward) holds.kept[layer] += bytes;
+      for (auto at = life.in_backward.begin(); at != life.in_backward.end(); ++at)
+        if (const auto next = std::next(at);
+            next == life.in_backward.end() || groups[*next] != groups[*at])
+          holds.kept[*at] += bytes;
     } else {
       is_there(life.made, life.last);
     }

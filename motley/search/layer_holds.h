@@ -34,11 +34,14 @@ struct LayerHolds {
   std::vector<double> workspace;
 };
 /// What is made by something that is done again is not kept: it is there while its layer's backward
-/// pass runs. `scratch`: by instruction. A value that the backward passes of two layers read counts
-/// in both: each may be on a device of its own.
+/// pass runs. `scratch`: by instruction. `groups`: by layer, rising: layers of one group are pieces
+/// of one layer. A value that the backward passes of two groups read counts in both, in the last of
+/// each that reads it: each may be on a device of its own, pieces of one group are seldom. What is
+/// done again is done again for all of a group.
 LayerHolds find_layer_holds(const program::DeviceProgram& program,
                             const std::vector<LayerPlace>& places,
-                            const std::vector<char>& done_again, std::size_t layers,
+                            const std::vector<char>& done_again,
+                            const std::vector<std::size_t>& groups,
                             const std::vector<Bytes>& scratch);
 
 }  // namespace motley::search

@@ -24,6 +24,9 @@ namespace {
 
 /// For which units of several devices find their ways: samples each, and micro-batches of a step.
 constexpr std::int64_t kSamplesEach = 4, kPasses = 8;
+/// Of a pass through all layers, about how many have the same time; at which micro-batch.
+constexpr double kPieces = 128;
+constexpr std::size_t kPiecesBatch = 3;
 
 /// By parameter the layers that read it.
 std::map<ValueId, std::set<std::size_t>> find_holders(const graph::Graph& graph,
@@ -39,6 +42,34 @@ std::map<ValueId, std::set<std::size_t>> find_holders(const graph::Graph& graph,
           holders[root].insert(chain.of_op[i]);
       });
   return holders;
+}
+
+/// Values that a layer's forward pass makes, or those before, and one behind it reads: a sample's.
+/// `samples`: a micro-batch.
+std::vector<Bytes> find_outputs(const graph::Graph& graph, const graph::LayerChain& chain,
+                                std::int64_t samples) {
+  std::vector<Bytes> outputs(chain.names.size(), Bytes(0));
+  const std::vector<ValueId> roots = find_roots(graph);
+  const graph::Reach live = graph::find_live(graph);
+  const graph::Sizes small{{"batch", samples}}, large{{"batch", 2 * samples}};
+  std::vector<std::size_t> last(graph.values.size(), 0);  // layer that reads it
+  for (std::size_t i = 0; i < graph.ops.size(); ++i)
+    if (live.holds(i) && graph.ops[i].direction == graph::Direction::kForward)
+      graph::for_each_value(graph.ops[i].arguments, [&](ValueId value) {
+        std::size_t& layer = last[roots[value.index()].index()];
+        layer = std::max(layer, chain.of_op[i]);
+      });
+  for (std::size_t v = 0; v < graph.values.size(); ++v) {
+    const graph::Value& value = graph.values[v];
+    const bool is_made = roots[v].index() == v && !value.producer.is_none() &&
+                         live.holds(value.producer.index()) &&
+                         graph.op(value.producer).direction == graph::Direction::kForward;
+    if (!is_made) continue;
+    const Bytes bytes((graph::value_bytes(value, large) - graph::value_bytes(value, small)) /
+                      samples);
+    for (std::size_t l = chain.of_op[value.producer.index()]; l < last[v]; ++l) outputs[l] += bytes;
+  }
+  return outputs;
 }
 
 /// On the line from one to the other.
@@ -57,8 +88,6 @@ Result<std::unique_ptr<ModelStageCosts>> ModelStageCosts::make(const PlannerInpu
   std::unique_ptr<ModelStageCosts> made(new ModelStageCosts(inputs, problem));
   MOTLEY_ASSIGN(made->pools_,
                 search::find_pools(*problem.cluster, problem.devices, UnknownMemory::kUnlimited));
-  made->find_tied();
-  made->find_outputs();
   const std::int64_t most = std::min(problem.max_samples, problem.global_batch);
   for (std::int64_t batch = std::max<std::int64_t>(1, problem.min_samples); batch <= most;
        batch *= 2)
@@ -68,6 +97,7 @@ Result<std::unique_ptr<ModelStageCosts>> ModelStageCosts::make(const PlannerInpu
   for (const Recompute how : kRecomputes)
     made->done_again_[how] = find_done_again(*inputs.graph, made->chain_, made->once_, how);
   made->add_units();
+  made->find_pieces();
   bool has_times = false;
   for (std::size_t unit = 0; unit < made->units_.size(); ++unit)
     has_times = has_times ||
@@ -83,7 +113,7 @@ double ModelStageCosts::speed(const PlannedStage& stage, std::int64_t micro_batc
     const graph::Reach live = graph::find_live(graph_);
     for (std::size_t i = 0; i < graph_.ops.size(); ++i)
       if (live.holds(i))
-        known->second[chain_.of_op[i]] += synth::order_seconds(
+        known->second[pieces_.pieces.of_op[i]] += synth::order_seconds(
             graph::op_work(graph_, OpId(static_cast<std::int64_t>(i)), {{"batch", micro_batch}}));
   }
   double some = 0, here = 0;
@@ -125,13 +155,43 @@ void ModelStageCosts::add_unit(std::size_t pool, plan::Region ways) {
   ways_.push_back(std::move(ways));
   if (!gathers_again(units_.size() - 1)) return;
   // Whole copies of a layer, and of the next one on their way.
+  std::vector<double> copies(chain_.names.size() + 1, 0);
+  for (const auto& [parameter, readers] : find_holders(graph_, chain_))
+    copies[*readers.begin()] +=
+        static_cast<double>(graph::value_bytes(graph_.value(parameter), {}));
   double most = 0;
-  for (std::size_t l = 0; l < layers(); ++l)
-    most = std::max(most, parameter_bytes_[l] + (l + 1 < layers() ? parameter_bytes_[l + 1] : 0));
+  for (std::size_t l = 0; l < chain_.names.size(); ++l)
+    most = std::max(most, copies[l] + copies[l + 1]);
   held_.back() += Bytes(std::llround(most));
   if (once_gathering_.empty())
     once_gathering_ = find_once(graph_, std::max<std::int64_t>(1, problem_.min_samples),
                                 problem_.batch_norm_span, GatheredParameters::kForEachPass);
+}
+
+/// By what operators take one after the other on the first device that has times.
+void ModelStageCosts::find_pieces() {
+  std::vector<double> seconds(graph_.ops.size(), 0);
+  for (std::size_t unit = 0; unit < units_.size() && !micro_batches_.empty(); ++unit) {
+    if (units_[unit].degree > 1) continue;
+    const auto& lowered =
+        lower(unit, micro_batches_[std::min(kPiecesBatch, micro_batches_.size() - 1)]);
+    if (!lowered) continue;
+    const program::Program program = named(unit, *lowered);
+    const auto times = model_.times(program);
+    if (!times) continue;
+    const program::DeviceProgram& device = program.devices[0];
+    for (std::size_t i = 0; i < device.instructions.size(); ++i)
+      if (const OpId op = device.instructions[i].origin; !op.is_none())
+        seconds[op.index()] += times->front().seconds[i].value;
+    break;
+  }
+  double all = 0;
+  for (const OpId op : short_.of_op) all += seconds[short_.whole_op[op.index()].index()];
+  const std::int64_t least = std::max<std::int64_t>(1, problem_.min_samples);
+  pieces_ = find_finer_layers(
+      {graph_, chain_, short_, std::move(seconds), std::max(all, 1e-9) / kPieces, least});
+  find_tied();
+  outputs_ = find_outputs(graph_, pieces_.pieces, least);
 }
 
 bool ModelStageCosts::gathers_again(std::size_t unit) const {
@@ -193,10 +253,15 @@ plan::Region ModelStageCosts::region(const PlannedStage& stage,
   const plan::Region& ways = ways_[stage.unit];
   plan::Region made{devices(stage), ways.shares};
   std::set<ValueId> parameters;  // that its operators read
-  for (std::size_t i = 0; i < chain_.of_op.size(); ++i) {
-    if (chain_.of_op[i] < stage.first || chain_.of_op[i] >= stage.end) continue;
+  const std::vector<std::size_t>& of_op = pieces_.pieces.of_op;
+  std::vector<Recompute> how;  // by piece of the stage
+  const auto own = pieces_.parts(stage.first, stage.end);
+  for (std::size_t l = 0; l < own.size(); ++l)
+    how.insert(how.end(), own[l].second - own[l].first, again[l]);
+  for (std::size_t i = 0; i < of_op.size(); ++i) {
+    if (of_op[i] < stage.first || of_op[i] >= stage.end) continue;
     plan::append(made.covers, static_cast<std::int64_t>(i));
-    if (done_again_.at(again[chain_.of_op[i] - stage.first])[i] != 0)
+    if (done_again_.at(how[of_op[i] - stage.first])[i] != 0)
       plan::append(made.recomputes, static_cast<std::int64_t>(i));
     if (!ways.operators.empty()) made.operators.push_back(ways.operators[short_.of_op[i].index()]);
     graph::for_each_value(graph_.ops[i].arguments, [&](ValueId value) {
@@ -261,37 +326,11 @@ void ModelStageCosts::take_memory(std::size_t pool, double part) {
 
 /// Parameters by the layer that holds them; those of two layers are tied.
 void ModelStageCosts::find_tied() {
-  parameter_bytes_.assign(chain_.names.size(), 0);
-  for (const auto& [parameter, layers] : find_holders(graph_, chain_)) {
+  parameter_bytes_.assign(layers(), 0);
+  for (const auto& [parameter, layers] : find_holders(graph_, pieces_.pieces)) {
     parameter_bytes_[*layers.begin()] +=
         static_cast<double>(graph::value_bytes(graph_.value(parameter), {}));
     if (layers.size() > 1 && !tied_) tied_ = std::pair(*layers.begin(), *layers.rbegin());
-  }
-}
-
-/// Values that a layer's forward pass makes, or those before, and one behind it reads: a sample's.
-void ModelStageCosts::find_outputs() {
-  outputs_.assign(chain_.names.size(), Bytes(0));
-  const std::vector<ValueId> roots = find_roots(graph_);
-  const graph::Reach live = graph::find_live(graph_);
-  const std::int64_t one = std::max<std::int64_t>(1, problem_.min_samples);
-  const graph::Sizes small{{"batch", one}}, large{{"batch", 2 * one}};
-  std::vector<std::size_t> last(graph_.values.size(), 0);  // layer that reads it
-  for (std::size_t i = 0; i < graph_.ops.size(); ++i)
-    if (live.holds(i) && graph_.ops[i].direction == graph::Direction::kForward)
-      graph::for_each_value(graph_.ops[i].arguments, [&](ValueId value) {
-        std::size_t& layer = last[roots[value.index()].index()];
-        layer = std::max(layer, chain_.of_op[i]);
-      });
-  for (std::size_t v = 0; v < graph_.values.size(); ++v) {
-    const graph::Value& value = graph_.values[v];
-    const bool is_made = roots[v].index() == v && !value.producer.is_none() &&
-                         live.holds(value.producer.index()) &&
-                         graph_.op(value.producer).direction == graph::Direction::kForward;
-    if (!is_made) continue;
-    const Bytes bytes((graph::value_bytes(value, large) - graph::value_bytes(value, small)) / one);
-    for (std::size_t l = chain_.of_op[value.producer.index()]; l < last[v]; ++l)
-      outputs_[l] += bytes;
   }
 }
 
@@ -326,6 +365,8 @@ std::vector<LayerBytes> ModelStageCosts::find_bytes(std::size_t unit, Recompute 
     bytes[l].gradients = Bytes(std::llround(parameter_bytes_[l] / devices));
     bytes[l].output = outputs_[l];
   }
+  std::vector<std::size_t> groups;  // by piece: its layer
+  for (std::size_t l = 0; l < chain_.names.size(); ++l) groups.resize(pieces_.first[l + 1], l);
   std::vector<std::pair<double, LayerHolds>> found;  // samples
   for (const std::int64_t batch : simulated(unit)) {
     if (found.size() == 2) break;
@@ -334,16 +375,16 @@ std::vector<LayerBytes> ModelStageCosts::find_bytes(std::size_t unit, Recompute 
     const auto times = model_.times(named(unit, *program));
     const std::vector<Bytes> scratch = times ? times->front().scratch : std::vector<Bytes>();
     const std::vector<LayerPlace> places =
-        find_layer_places(program->devices[0], graph_, chain_, once(unit));
+        find_layer_places(program->devices[0], graph_, pieces_.pieces, once(unit));
     found.emplace_back(
         static_cast<double>(batch),
-        find_layer_holds(program->devices[0], places, done_again_.at(how), layers(), scratch));
+        find_layer_holds(program->devices[0], places, done_again_.at(how), groups, scratch));
   }
   if (found.empty()) return bytes;
   const auto& [less, small] = found.front();
   const auto& [more, large] = found.back();
   for (std::size_t layer = 0; layer < layers(); ++layer) {
-    const std::size_t l = short_.of_layer[layer];
+    const std::size_t l = pieces_.stand[layer];
     const double each = less < more ? std::max(0.0, (large.kept[l] - small.kept[l]) / (more - less))
                                     : large.kept[l] / more;
     bytes[layer].kept = Bytes(std::llround(each));
@@ -459,7 +500,7 @@ const std::vector<Seconds>& ModelStageCosts::adding_up(std::size_t unit) const {
   if (!is_new) return known->second;
   const plan::Region& ways = ways_[unit];
   known->second = find_adding_up(
-      graph_, chain_, model_,
+      graph_, pieces_.pieces, model_,
       {problem_.cluster->device(ways.devices.front()).name, units_[unit].degree,
        [&](std::size_t op) {
          return ways.operators.empty() ? nullptr : &ways.operators[short_.of_op[op].index()];
@@ -474,7 +515,8 @@ ModelStageCosts::LayerWorks ModelStageCosts::spread(std::size_t unit,
                                                     const trace::Trace& trace) const {
   LayerWorks seen;
   seen.fill(std::vector<LayerWork>(layers()));
-  const std::vector<LayerPlace> places = find_layer_places(program, graph_, chain_, once(unit));
+  const std::vector<LayerPlace> places =
+      find_layer_places(program, graph_, pieces_.pieces, once(unit));
   double once = 0, all = 0;
   trace::Nanoseconds before = 0;
   for (const trace::Interval& interval : trace.intervals) {
@@ -491,11 +533,11 @@ ModelStageCosts::LayerWorks ModelStageCosts::spread(std::size_t unit,
     }
   }
   for (std::size_t l = 0; l < layers(); ++l)
-    if (short_.of_layer[l] == l) all += parameter_bytes_[l];
+    if (pieces_.stand[l] == l) all += parameter_bytes_[l];
   LayerWorks works;
   for (std::size_t how = 0; how < works.size(); ++how)
     for (std::size_t l = 0; l < layers(); ++l) {
-      LayerWork& work = works[how].emplace_back(seen[how][short_.of_layer[l]]);
+      LayerWork& work = works[how].emplace_back(seen[how][pieces_.stand[l]]);
       if (all > 0) work.update = Seconds(once * parameter_bytes_[l] / all);
       // The planner wants some work in every layer.
       work.forward = std::max(work.forward, Seconds(1e-9));

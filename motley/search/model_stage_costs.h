@@ -15,6 +15,7 @@
 #include "motley/graph/layer_chain.h"
 #include "motley/plan/planner.h"
 #include "motley/program/program.h"
+#include "motley/search/finer_layers.h"
 #include "motley/search/recompute_choice.h"
 #include "motley/search/split/planner_inputs.h"
 #include "motley/search/spmd/depths.h"
@@ -26,13 +27,12 @@
 
 namespace motley::search {
 
-/// StageCosts of a model's own graph: layers of its chain (graph/layer_chain.h), each stage on one
+/// StageCosts of a model's own graph, in pieces of its layers (finer_layers.h), each stage on one
 /// device or on several that are alike, in the ways of stage_ways.h. Times are those of the model's
 /// program for one micro-batch on the unit alone, simulated: what its compute lane does and waits
-/// for, layer by layer, and what adds its gradients to those of others (adding_up.h). So are bytes
-/// (layer_holds.h), and what both are if forward passes are done
-/// again (recompute_choice.h). Of many layers that are alike a few are looked at
-/// (graph/short_graph.h).
+/// for, piece by piece, and what adds its gradients to those of others (adding_up.h). So are bytes
+/// (layer_holds.h), and what both are if forward passes are done again (recompute_choice.h). Of
+/// many layers that are alike a few are looked at (graph/short_graph.h).
 class ModelStageCosts : public StageCosts {
  public:
   /// Graph (not null), costs (not null) and problem must outlive it. Usage error where no device
@@ -40,7 +40,7 @@ class ModelStageCosts : public StageCosts {
   static Result<std::unique_ptr<ModelStageCosts>> make(const PlannerInputs& inputs,
                                                        const plan::Problem& problem);
 
-  std::size_t layers() const override { return chain_.names.size(); }
+  std::size_t layers() const override { return pieces_.pieces.names.size(); }
   const std::vector<DevicePool>& pools() const override { return pools_.pools; }
   const std::vector<StageUnit>& units() const override { return units_; }
   const std::vector<std::int64_t>& micro_batches() const override { return micro_batches_; }
@@ -54,12 +54,12 @@ class ModelStageCosts : public StageCosts {
   std::optional<std::pair<std::size_t, std::size_t>> tied() const override { return tied_; }
   const std::vector<std::string>& notes() const override { return notes_; }
 
-  const graph::LayerChain& chain() const { return chain_; }
-  /// No plan of stages takes less, whatever its ways: the layers' work alone, spread over all
+  const FinerLayers& pieces() const { return pieces_; }  ///< the layers here
+  /// No plan of stages takes less, wherever it is cut: the pieces' work alone, spread over all
   /// devices in any parts, at the micro-batch at which it takes least.
   Seconds least_step() const;
   std::vector<DeviceId> devices(const PlannedStage& stage) const;
-  /// The stage as a region of a plan; `again`: by layer of the stage, how much is done again.
+  /// The stage as a region of a plan; `again`: how much is, by its layers (FinerLayers::parts).
   plan::Region region(const PlannedStage& stage, const std::vector<Recompute>& again) const;
   /// How fast the stage's devices are, by what its operators take on some device
   /// (synth/stage_order.h) beside what they take there.
@@ -84,8 +84,7 @@ class ModelStageCosts : public StageCosts {
   void share_states();
 
  private:
-  /// By Recompute.
-  using LayerWorks = std::array<std::vector<LayerWork>, kRecomputes.size()>;
+  using LayerWorks = std::array<std::vector<LayerWork>, kRecomputes.size()>;  // by Recompute
 
   ModelStageCosts(const PlannerInputs& inputs, const plan::Problem& problem)
       : inputs_(inputs),
@@ -94,12 +93,12 @@ class ModelStageCosts : public StageCosts {
         model_(inputs.costs->model(*problem.cluster)),
         chain_(graph::find_layer_chain(graph_)),
         depths_(find_depths(graph_)),
-        alone_(depths_ ? graph::ShortGraph() : graph::shorten(graph_, chain_, layers())),
+        alone_(depths_ ? graph::ShortGraph() : graph::shorten(graph_, chain_, chain_.names.size())),
         short_(depths_ ? depths_->searched : alone_) {}
   void add_units();
+  void find_pieces();
   void add_unit(std::size_t pool, plan::Region ways);
   void find_tied();
-  void find_outputs();
   std::vector<std::int64_t> simulated(std::size_t unit) const;
   std::vector<LayerBytes> find_bytes(std::size_t unit, Recompute how) const;
   program::Program named(std::size_t unit, program::Program program) const;
@@ -118,10 +117,11 @@ class ModelStageCosts : public StageCosts {
   const graph::Graph& graph_;
   const plan::Problem& problem_;
   cost::ProfileCost model_;
-  graph::LayerChain chain_;
+  graph::LayerChain chain_;               // of whole layers
   std::shared_ptr<const Depths> depths_;  // null: layers are few or not alike
   graph::ShortGraph alone_;               // all of the graph, where that is looked at
   const graph::ShortGraph& short_;        // what is looked at
+  FinerLayers pieces_;
   ClusterPools pools_;
   std::vector<StageUnit> units_;
   std::vector<plan::Region> ways_;                     // by unit, of the short graph

@@ -139,7 +139,8 @@ std::ptrdiff_t count_again(const std::vector<KeptLayer>& layers, Recompute how) 
 TEST_F(ModelStageCostsTest, MemoryIsSavedLayerByLayer) {
   ASSERT_NE(costs_, nullptr);
   const std::size_t layers = costs_->layers();
-  std::vector<KeptLayer> kept = kept_layers({0, layers, 0, 0, 0}, {kBatch, 1}, nothing(layers));
+  std::vector<KeptLayer> kept =
+      kept_layers(*costs_, {0, layers, 0, 0, 0}, {kBatch, 1}, nothing(layers));
   ASSERT_TRUE(save_memory(*costs_, Bytes(1), kept));
   EXPECT_EQ(count_again(kept, Recompute::kCheap), 1);
   EXPECT_EQ(count_again(kept, Recompute::kAll), 0);
@@ -155,16 +156,17 @@ TEST_F(ModelStageCostsTest, SpareMemoryIsUsedLayerByLayer) {
   const PlannedStage all{0, layers, 0, 0, 0};
   const KeptSamples samples{kBatch, 1};
   std::vector<KeptLayer> kept =
-      kept_layers(all, samples, std::vector<Recompute>(layers, Recompute::kAll));
+      kept_layers(*costs_, all, samples, std::vector<Recompute>(layers, Recompute::kAll));
   const std::int64_t least = held_by(*costs_, kept).value,
-                     most = held_by(*costs_, kept_layers(all, samples, nothing(layers))).value;
+                     most = held_by(*costs_, kept_layers(*costs_, all, samples, nothing(layers)))
+                                .value;
   ASSERT_GT(most, least);
   EXPECT_FALSE(use_memory(*costs_, Bytes(-1), kept));
-  EXPECT_EQ(count_again(kept, Recompute::kAll), static_cast<std::ptrdiff_t>(layers));
+  EXPECT_EQ(count_again(kept, Recompute::kAll), static_cast<std::ptrdiff_t>(kept.size()));
   EXPECT_TRUE(use_memory(*costs_, Bytes((most - least) / 2), kept));
   EXPECT_LE(held_by(*costs_, kept).value, least + (most - least) / 2);
   EXPECT_TRUE(use_memory(*costs_, Bytes(most - least), kept));
-  EXPECT_EQ(count_again(kept, Recompute::kNothing), static_cast<std::ptrdiff_t>(layers));
+  EXPECT_EQ(count_again(kept, Recompute::kNothing), static_cast<std::ptrdiff_t>(kept.size()));
 }
 
 // Two stages of one device hold together what one of all their layers does, and save as much.
@@ -172,7 +174,7 @@ TEST_F(ModelStageCostsTest, StagesOfOneDeviceSaveTogether) {
   ASSERT_NE(costs_, nullptr);
   const std::size_t layers = costs_->layers(), half = layers / 2;
   const auto of = [&](std::size_t first, std::size_t end) {
-    return kept_layers({first, end, 0, 0, 0}, {kBatch, 1}, nothing(end - first));
+    return kept_layers(*costs_, {first, end, 0, 0, 0}, {kBatch, 1}, nothing(end - first));
   };
   std::vector<KeptLayer> one = of(0, layers), two = of(0, half);
   const std::vector<KeptLayer> rest = of(half, layers);
@@ -253,6 +255,39 @@ TEST_F(ModelStageCostsTest, OptimalIsWhatMeetsTheBound) {
   ASSERT_TRUE(outcome->plan);
   EXPECT_LT(outcome->lower_bound * 1.01, outcome->predicted_step);
   EXPECT_EQ(outcome->reason, plan::Reason::kFeasible);
+}
+
+// Of two stages cut between any two pieces: none undercuts the bound, each is what its program is,
+// and none of them is much quicker than the plan that is found, which has them in its space.
+TEST_F(ModelStageCostsTest, StagesAreCutInLayers) {
+  ASSERT_NE(costs_, nullptr);
+  const FinerLayers& pieces = costs_->pieces();
+  const std::size_t layers = costs_->layers();
+  ASSERT_GT(layers, pieces.first.size() - 1);
+  const auto unit = [&](std::size_t pool) {
+    std::size_t found = 0;
+    while (costs_->units()[found].pool != pool) ++found;
+    return found;
+  };
+  const auto outcome = StagePlanner(inputs_).plan(problem_);
+  ASSERT_TRUE(outcome && outcome->plan);
+  EXPECT_LE(outcome->lower_bound, outcome->predicted_step);
+  double best = outcome->predicted_step.value;
+  std::size_t inside = 0;
+  for (std::size_t cut = 1; cut < layers; ++cut) {
+    inside += std::binary_search(pieces.first.begin(), pieces.first.end(), cut) ? 0 : 1;
+    plan::Plan plan = plan::blank_plan(problem_);
+    plan.replicas = {{kBatch,
+                      {costs_->region({0, cut, unit(0), 0, 0}, nothing(cut)),
+                       costs_->region({cut, layers, unit(1), 0, 0}, nothing(layers - cut))},
+                      4}};
+    const auto price = invented_.evaluator().price(plan);
+    ASSERT_TRUE(price) << price.error().message;
+    EXPECT_GT(price->step, costs_->least_step());
+    best = std::min(best, price->step.value);
+  }
+  EXPECT_GT(inside, 10u);
+  EXPECT_DOUBLE_EQ(best, outcome->predicted_step.value);
 }
 
 // No plan takes less: not that of all devices, each with a part of the samples.

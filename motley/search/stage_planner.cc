@@ -17,6 +17,8 @@
 #include "motley/search/split/water_filling.h"
 #include "motley/search/spmd/spmd_planner.h"
 #include "motley/search/stage_recompute.h"
+#include "motley/search/stages/merged_layers.h"
+#include "motley/search/stages/moved_cuts.h"
 #include "motley/search/stages/stage_lag.h"
 #include "motley/search/stages/stage_search.h"
 #include "motley/search/stages/stage_sums.h"
@@ -43,6 +45,15 @@ constexpr std::size_t kMostPutOff = 2;
 /// Plans of more devices do not share states: each of these has a program of its own then.
 constexpr std::size_t kMostSharing = 64;
 constexpr int kMostShares = 3;  // of one plan
+/// Layers are cut for the search where one takes so much of a device's share of a pass and the best
+/// plan is so far from the bound: in all into so many, if the search's space is not larger then.
+constexpr double kLargeLayer = 0.5, kWorthRefining = 1.05;
+constexpr std::size_t kMostShared = 16, kMostFiner = 40, kFinerSpace = 1000;
+/// Plans whose cuts are moved into layers, their time beside the best's, and by how much that has
+/// to be quicker for a program.
+constexpr std::size_t kMostRefined = 3;
+constexpr double kWorthRefiningCuts = 1.1, kWorthRepricing = 2e-3;
+const CutMoves kPieceMoves{{8, 4, 2, 1}, 3, 1e-4, 200'000};
 /// By how much quicker what lacks memory has to be, for which it is planned again with less.
 constexpr double kWorthPlanningAgain = 0.02;
 
@@ -62,6 +73,10 @@ class StagePlanning {
       costs_.recompute(Recompute::kAll, Recompute::kAll);
       MOTLEY_RETURN_IF_ERROR(plan_in_rounds(kMemoryRounds));
     }
+    if (find_.cuts == StageCuts::kRefined) {
+      MOTLEY_RETURN_IF_ERROR(plan_pieces());
+      MOTLEY_RETURN_IF_ERROR(refine_cuts());
+    }
     MOTLEY_RETURN_IF_ERROR(plan_shared_states());
     if (!outcome_.plan) outcome_.why.insert(outcome_.why.end(), refused_.begin(), refused_.end());
     MOTLEY_RETURN_IF_ERROR(keep_tied());
@@ -77,11 +92,17 @@ class StagePlanning {
   using Again = std::vector<std::vector<std::vector<Recompute>>>;
 
   Result<void> plan_in_rounds(int rounds) {
+    if (find_.cuts != StageCuts::kAtPieces) return plan_in_rounds(rounds, costs_.pieces().first);
+    std::vector<std::size_t> all(costs_.layers() + 1);
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    return plan_in_rounds(rounds, all);
+  }
+
+  /// `cuts`: of pieces, between which stages are.
+  Result<void> plan_in_rounds(int rounds, const std::vector<std::size_t>& cuts) {
     sums_.emplace(costs_);
     for (int round = 0; round < rounds; ++round) {
-      MOTLEY_ASSIGN(
-          const StageOutcome found,
-          find_({.costs = &costs_, .global_batch = problem_.global_batch, .is_bounded = false}));
+      MOTLEY_ASSIGN(const StageOutcome found, find_between(cuts));
       if (!found.best) {
         for (const std::string& why : found.why)
           if (!outcome_.plan && round == 0) refused_.insert("in stages: " + why);
@@ -107,18 +128,29 @@ class StagePlanning {
     return {};
   }
 
+  /// Plans whose cuts are some of these, which are of pieces.
+  Result<StageOutcome> find_between(const std::vector<std::size_t>& cuts) const {
+    const MergedLayers layers(costs_, cuts, MergedLayers::Tied::kOnce);
+    MOTLEY_ASSIGN(StageOutcome found,
+                  find_.find({.costs = &layers, .global_batch = problem_.global_batch, .is_bounded = false},
+                             costs_.pieces()));
+    const auto restore = [&](PricedStagePlan& priced) {
+      for (StageReplica& replica : priced.plan.replicas)
+        for (PlannedStage& stage : replica.stages) {
+          stage.first = cuts[stage.first];
+          stage.end = cuts[stage.end];
+        }
+    };
+    if (found.best) restore(*found.best);
+    for (PricedStagePlan& other : found.runner_ups) restore(other);
+    return found;
+  }
+
   /// Where nothing fits, or something is done again to fit: replicas that fit if they share states.
   Result<void> plan_shared_states() {
-    const bool saves =
-        !outcome_.plan ||
-        std::any_of(outcome_.plan->replicas.begin(), outcome_.plan->replicas.end(),
-                    [](const plan::Replica& replica) {
-                      return std::any_of(
-                          replica.regions.begin(), replica.regions.end(),
-                          [](const plan::Region& region) { return !region.recomputes.empty(); });
-                    });
-    if (!saves || plan::count_states(problem_.recipe) == 0 || problem_.devices.size() < 2 ||
-        problem_.devices.size() > kMostSharing || !problem_.stages.empty())
+    if (!lacks_memory() || plan::count_states(problem_.recipe) == 0 ||
+        problem_.devices.size() < 2 || problem_.devices.size() > kMostSharing ||
+        !problem_.stages.empty())
       return {};
     costs_.recompute(Recompute::kNothing, Recompute::kNothing);
     costs_.share_states();
@@ -126,6 +158,100 @@ class StagePlanning {
     const auto planned = plan_in_rounds(1);
     is_sharing_ = false;
     return planned;
+  }
+
+  /// Does the best plan do something again, or is there none?
+  bool lacks_memory() const {
+    return !outcome_.plan ||
+           std::any_of(outcome_.plan->replicas.begin(), outcome_.plan->replicas.end(),
+                       [](const plan::Replica& replica) {
+                         return std::any_of(
+                             replica.regions.begin(), replica.regions.end(),
+                             [](const plan::Region& region) { return !region.recomputes.empty(); });
+                       });
+  }
+
+  /// Cuts between layers and in layers that are large beside what a device's share is: each piece
+  /// ends where little passes. None: layers are small.
+  std::vector<std::size_t> find_finer_cuts() const {
+    const FinerLayers& pieces = costs_.pieces();
+    std::size_t unit = 0;
+    const std::int64_t batch = costs_.micro_batches().front();
+    while (unit < costs_.units().size() && !costs_.knows(unit, batch)) ++unit;
+    if (unit == costs_.units().size()) return {};
+    const WorkSums& work = sums_->work(unit, batch);
+    const double all = work.pass(0, costs_.layers());
+    const auto devices = static_cast<double>(std::min(problem_.devices.size(), kMostShared));
+    const auto most =
+        static_cast<double>(std::min(kMostFiner, kFinerSpace / costs_.units().size()));
+    double largest = 0;  // layer, less what cannot be cut
+    for (std::size_t l = 0; l + 1 < pieces.first.size(); ++l) {
+      double piece = 0;
+      for (std::size_t p = pieces.first[l]; p < pieces.first[l + 1]; ++p)
+        piece = std::max(piece, work.pass(p, p + 1));
+      largest = std::max(largest, work.pass(pieces.first[l], pieces.first[l + 1]) - piece);
+    }
+    if (largest < kLargeLayer * all / devices) return {};
+    for (double each = all / most;; each *= 1.5) {
+      std::vector<std::size_t> cuts = {0};
+      for (std::size_t l = 0; l + 1 < pieces.first.size(); ++l) {
+        const std::size_t end = pieces.first[l + 1];
+        while (work.pass(cuts.back(), end) > 1.5 * each) {
+          std::size_t best = end;
+          for (std::size_t p = cuts.back() + 1; p < end; ++p) {
+            const double time = work.pass(cuts.back(), p);
+            if (time < each / 2 || (time > 1.5 * each && best < end)) continue;
+            if (best == end || sums_->output(unit, p) < sums_->output(unit, best)) best = p;
+          }
+          if (best == end) break;
+          cuts.push_back(best);
+        }
+        cuts.push_back(end);
+      }
+      if (cuts.size() == pieces.first.size()) return {};
+      if (static_cast<double>(cuts.size()) <= most + 1) return cuts;
+    }
+  }
+
+  /// Where layers are few or large: plans whose cuts lie in them, too.
+  Result<void> plan_pieces() {
+    if (problem_.devices.size() < 2 ||
+        (outcome_.plan && outcome_.predicted_step <= costs_.least_step() * kWorthRefining))
+      return {};
+    const std::vector<std::size_t> cuts = find_finer_cuts();
+    if (cuts.empty()) return {};
+    costs_.recompute(lacks_memory() ? Recompute::kAll : Recompute::kNothing, Recompute::kNothing);
+    return plan_in_rounds(outcome_.plan ? 1 : kMemoryRounds, cuts);
+  }
+
+  /// Cuts of the best plans move to pieces of the layers beside them where that is quicker.
+  Result<void> refine_cuts() {
+    if (!outcome_.plan || costs_.layers() + 1 == costs_.pieces().first.size()) return {};
+    std::vector<Taken> best = taken_;
+    std::stable_sort(best.begin(), best.end(),
+                     [](const Taken& a, const Taken& b) { return a.step < b.step; });
+    const Seconds known = outcome_.predicted_step;
+    costs_.recompute(lacks_memory() ? Recompute::kAll : Recompute::kNothing, Recompute::kNothing);
+    sums_.emplace(costs_);
+    const StageEvaluator evaluator(*sums_);
+    std::vector<StagePlan> seen;
+    for (const Taken& taken : best) {
+      if (seen.size() >= kMostRefined || taken.step > known * kWorthRefiningCuts) break;
+      const StagePlan& plan = taken.found.plan;
+      if (std::find(seen.begin(), seen.end(), plan) != seen.end()) continue;
+      seen.push_back(plan);
+      auto price = evaluator.price(plan);
+      if (!price) continue;
+      PricedStagePlan moved{plan, *std::move(price)};
+      const Seconds before = moved.price.step;
+      move_cuts(evaluator, kPieceMoves, moved);
+      // As much less as the simulator says, of what the program takes.
+      if (moved.price.step.value * taken.step.value >=
+          before.value * outcome_.predicted_step.value * (1 - kWorthRepricing))
+        continue;
+      MOTLEY_RETURN_IF_ERROR(price_program(moved));
+    }
+    return {};
   }
 
   /// However it is cut and shared: an operator's work is on some devices.
@@ -205,7 +331,7 @@ class StagePlanning {
         for (const std::size_t s : stages) {
           const KeptSamples samples{found.price.spans[r][s].in_flight * replica.micro_batch,
                                     replica.micro_batch};
-          const auto layers = kept_layers(replica.stages[s], samples, again[r][s]);
+          const auto layers = kept_layers(costs_, replica.stages[s], samples, again[r][s]);
           at.layers.insert(at.layers.end(), layers.begin(), layers.end());
         }
         const bool goes_on = visit(at);
@@ -276,7 +402,8 @@ class StagePlanning {
           if (layer.again != how) continue;
           std::vector<LayerWork>& work = works[layer.unit];
           if (work.empty()) work = costs_.work_of(layer.unit, at.replica.micro_batch, how);
-          pass += (work[layer.layer].forward + work[layer.layer].backward).value;
+          for (std::size_t p = layer.first; p < layer.end; ++p)
+            pass += (work[p].forward + work[p].backward).value;
         }
       }
       busy.push_back(pass * static_cast<double>(at.replica.samples) /
@@ -301,17 +428,20 @@ class StagePlanning {
       std::vector<std::vector<Recompute>>& stages = again.emplace_back();
       for (std::size_t s = 0; s < plan.replicas[r].stages.size(); ++s) {
         const PlannedStage& stage = plan.replicas[r].stages[s];
-        stages.emplace_back(stage.end - stage.first,
+        stages.emplace_back(costs_.pieces().parts(stage.first, stage.end).size(),
                             is_given_again(r, s) ? Recompute::kAll : Recompute::kNothing);
       }
     }
     return again;
   }
 
-  /// Prices a plan by its program and takes it if it is the best, with as much done again as it
-  /// needs to fit; if it does not, notes what it lacks.
+  /// Prices a plan by its program, if there is hope, and takes it if it is the best, with as much
+  /// done again as it needs to fit; if it does not, notes what it lacks.
   Result<void> consider(const PricedStagePlan& found) {
-    if (is_hopeless(found)) return {};
+    return is_hopeless(found) ? Result<void>() : price_program(found);
+  }
+
+  Result<void> price_program(const PricedStagePlan& found) {
     if (is_sharing_) return share_states(found);
     Again again = nothing_again(found.plan);
     std::map<DeviceId, Bytes> lacking;  // with nothing done again
@@ -584,14 +714,15 @@ class StagePlanning {
   }
 
   std::vector<std::vector<std::string>> name_stages(const StagePlan& plan) const {
-    const std::vector<std::string>& names = costs_.chain().names;
+    const FinerLayers& pieces = costs_.pieces();
     std::vector<std::vector<std::string>> found;
     for (const StageReplica& replica : plan.replicas) {
       std::vector<std::string>& stages = found.emplace_back();
-      for (const PlannedStage& stage : replica.stages)
-        stages.push_back(stage.end - stage.first == 1
-                             ? names[stage.first]
-                             : names[stage.first] + " to " + names[stage.end - 1]);
+      for (const PlannedStage& stage : replica.stages) {
+        const std::string first = pieces.name_first(stage.first),
+                          last = pieces.name_last(stage.end - 1);
+        stages.push_back(first == last ? first : first + " to " + last);
+      }
     }
     return found;
   }

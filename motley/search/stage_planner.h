@@ -4,12 +4,20 @@
 #include <optional>
 
 #include "motley/plan/planner.h"
+#include "motley/search/finer_layers.h"
 #include "motley/search/split/planner_inputs.h"
 #include "motley/search/stages/stage_search.h"
 
 namespace motley::search {
 
-using StageFinder = std::function<Result<StageOutcome>(const StageQuestion&)>;
+/// Between what a search cuts: layers, pieces of them, or layers first and pieces where that pays.
+enum class StageCuts { kAtLayers, kAtPieces, kRefined };
+struct StageFinder {
+  StageCuts cuts = StageCuts::kRefined;
+  /// The question's costs are of layers or of pieces, as it says.
+  std::function<Result<StageOutcome>(const StageQuestion&, const FinerLayers&)> find =
+      [](const StageQuestion& question, const FinerLayers&) { return find_stage_plan(question); };
+};
 
 /// Puts a plan of stages in the place of the outcome's where it takes less and fits: replicas cut
 /// into stages of consecutive layers, each on one device or on several alike ones of a host, with
@@ -22,7 +30,7 @@ using StageFinder = std::function<Result<StageOutcome>(const StageQuestion&)>;
 Result<std::optional<Seconds>> consider_stages(const PlannerInputs& inputs,
                                                const plan::Problem& problem,
                                                plan::PlanOutcome& outcome,
-                                               const StageFinder& find = find_stage_plan);
+                                               const StageFinder& find = {});
 
 /// Planner `stages`: the best of splits of the batch and of plans of stages.
 class StagePlanner : public plan::Planner {

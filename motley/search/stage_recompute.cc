@@ -6,28 +6,34 @@
 namespace motley::search {
 namespace {
 
-const LayerBytes& bytes_of(const ModelStageCosts& costs, const KeptLayer& layer, Recompute how) {
-  return costs.bytes_of(layer.unit, how)[layer.layer];
+std::int64_t kept_bytes(const ModelStageCosts& costs, const KeptLayer& layer, Recompute how) {
+  const std::vector<LayerBytes>& bytes = costs.bytes_of(layer.unit, how);
+  std::int64_t kept = 0;
+  for (std::size_t p = layer.first; p < layer.end; ++p) kept += bytes[p].kept.value;
+  return kept;
 }
 
 /// What their device holds that depends on what is done again.
 std::int64_t held_bytes(const ModelStageCosts& costs, const std::vector<KeptLayer>& layers) {
   std::int64_t held = 0, workspace = 0;
   for (const KeptLayer& layer : layers) {
-    const LayerBytes& bytes = bytes_of(costs, layer, layer.again);
-    held += bytes.states.value + bytes.kept.value * layer.samples.in_flight;
-    workspace = std::max(workspace, bytes.workspace.value * layer.samples.micro_batch);
+    const std::vector<LayerBytes>& bytes = costs.bytes_of(layer.unit, layer.again);
+    for (std::size_t p = layer.first; p < layer.end; ++p) {
+      held += bytes[p].states.value + bytes[p].kept.value * layer.samples.in_flight;
+      workspace = std::max(workspace, bytes[p].workspace.value * layer.samples.micro_batch);
+    }
   }
   return held + workspace;
 }
 
 }  // namespace
 
-std::vector<KeptLayer> kept_layers(const PlannedStage& stage, const KeptSamples& samples,
+std::vector<KeptLayer> kept_layers(const ModelStageCosts& costs, const PlannedStage& stage,
+                                   const KeptSamples& samples,
                                    const std::vector<Recompute>& again) {
   std::vector<KeptLayer> layers;
-  for (std::size_t l = stage.first; l < stage.end; ++l)
-    layers.push_back({stage.unit, l, samples, again[l - stage.first]});
+  for (const auto& [first, end] : costs.pieces().parts(stage.first, stage.end))
+    layers.push_back({stage.unit, first, end, samples, again[layers.size()]});
   return layers;
 }
 
@@ -39,7 +45,7 @@ bool save_memory(const ModelStageCosts& costs, Bytes lacking, std::vector<KeptLa
   const std::int64_t wanted = held_bytes(costs, layers) - lacking.value;
   for (const Recompute how : {Recompute::kCheap, Recompute::kAll})
     for (KeptLayer& layer : layers) {
-      const auto kept = [&](Recompute each) { return bytes_of(costs, layer, each).kept; };
+      const auto kept = [&](Recompute each) { return kept_bytes(costs, layer, each); };
       if (layer.again >= how || kept(how) >= kept(layer.again)) continue;
       layer.again = how;
       if (held_bytes(costs, layers) <= wanted) return true;

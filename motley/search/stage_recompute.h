@@ -12,15 +12,16 @@ struct KeptSamples {
   std::int64_t in_flight = 1, micro_batch = 1;
 };
 
-/// A layer of a stage, and how much of its forward pass is done again.
+/// A layer of a stage, or the pieces [first, end) of one that the stage has, and how much of its
+/// forward pass is done again.
 struct KeptLayer {
-  std::size_t unit = 0, layer = 0;
+  std::size_t unit = 0, first = 0, end = 0;
   KeptSamples samples;
   Recompute again = Recompute::kNothing;
 };
-/// Those of a stage; `again`: by its layers.
-std::vector<KeptLayer> kept_layers(const PlannedStage& stage, const KeptSamples& samples,
-                                   const std::vector<Recompute>& again);
+/// Those of a stage; `again`: by them (FinerLayers::parts).
+std::vector<KeptLayer> kept_layers(const ModelStageCosts& costs, const PlannedStage& stage,
+                                   const KeptSamples& samples, const std::vector<Recompute>& again);
 
 /// What each device holds of these layers, by their bytes, with what PyTorch itself does. Here and
 /// below: all layers that a device has, of one stage or several.

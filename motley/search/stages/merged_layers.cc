@@ -4,8 +4,8 @@
 
 namespace motley::search {
 
-MergedLayers::MergedLayers(const StageCosts& base, std::vector<std::size_t> cuts)
-    : base_(&base), cuts_(std::move(cuts)), batches_(base.micro_batches()) {}
+MergedLayers::MergedLayers(const StageCosts& base, std::vector<std::size_t> cuts, Tied tied)
+    : base_(&base), cuts_(std::move(cuts)), tied_(tied), batches_(base.micro_batches()) {}
 
 MergedLayers MergedLayers::even(const StageCosts& base, std::size_t count) {
   std::vector<std::size_t> cuts;
@@ -59,8 +59,15 @@ std::vector<LayerBytes> MergedLayers::bytes(std::size_t unit) const {
 }
 
 std::optional<std::pair<std::size_t, std::size_t>> MergedLayers::tied() const {
-  // Merged with others, a layer's weights are not its own any more.
-  return std::nullopt;
+  const auto pair = base_->tied();
+  if (!pair || tied_ == Tied::kTwice) return std::nullopt;
+  const auto merged = [&](std::size_t layer) {
+    return static_cast<std::size_t>(std::upper_bound(cuts_.begin(), cuts_.end(), layer) -
+                                    cuts_.begin()) -
+           1;
+  };
+  const std::pair both(merged(pair->first), merged(pair->second));
+  return both.first < both.second ? std::optional(both) : std::nullopt;
 }
 
 }  // namespace motley::search

@@ -12,8 +12,11 @@ namespace motley::search {
 /// underneath, which must outlive it. Every plan over it is a plan over those.
 class MergedLayers : public StageCosts {
  public:
+  /// Of weights that two layers share: are they held twice, as others of the merged layers are not
+  /// shared, or are merged layers that have little else said to share all of theirs?
+  enum class Tied { kTwice, kOnce };
   /// Cuts rise from 0 to base.layers().
-  MergedLayers(const StageCosts& base, std::vector<std::size_t> cuts);
+  MergedLayers(const StageCosts& base, std::vector<std::size_t> cuts, Tied tied = Tied::kTwice);
   /// `count` layers (at most base.layers()) of as equal times as consecutive layers allow, on the
   /// first unit that knows the smallest micro-batch.
   static MergedLayers balanced(const StageCosts& base, std::size_t count);
@@ -38,7 +41,6 @@ class MergedLayers : public StageCosts {
     return base_->hop(from, to, reach, bytes);
   }
   BytesPerSecond host_rate(std::size_t pool) const override { return base_->host_rate(pool); }
-  /// None: merged with others, a layer has no weights of its own. So tied weights are held twice.
   std::optional<std::pair<std::size_t, std::size_t>> tied() const override;
   bool messages_block() const override { return base_->messages_block(); }
   const std::vector<std::string>& notes() const override { return base_->notes(); }
@@ -46,6 +48,7 @@ class MergedLayers : public StageCosts {
  private:
   const StageCosts* base_;
   std::vector<std::size_t> cuts_;
+  Tied tied_;
   std::vector<std::int64_t> batches_;
 };
 

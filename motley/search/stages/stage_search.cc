@@ -13,6 +13,7 @@
 
 #include "motley/search/stages/interleaving.h"
 #include "motley/search/stages/merged_layers.h"
+#include "motley/search/stages/moved_cuts.h"
 #include "motley/search/stages/plan_moves.h"
 #include "motley/search/stages/plan_proof.h"
 #include "motley/search/stages/quickest_shape.h"
@@ -1360,28 +1361,6 @@ void put_best_first(StageOutcome& outcome) {
   others.erase(others.begin());
 }
 
-/// Cuts that lay between groups of layers move by one layer each as long as that is quicker by the
-/// simulator.
-void move_cuts(const StageEvaluator& evaluator, PricedStagePlan& priced) {
-  std::int64_t left = kMovedPasses;
-  for (bool has_moved = true; has_moved;) {
-    has_moved = false;
-    for (std::size_t r = 0; r < priced.plan.replicas.size(); ++r)
-      for (std::size_t s = 0; s + 1 < priced.plan.replicas[r].stages.size(); ++s)
-        for (const int by : {-1, 1}) {
-          StagePlan tried = priced.plan;
-          left -= count_passes(tried);
-          if (left < 0 || !move_cut(tried.replicas[r].stages, s, by)) continue;
-          auto price = evaluator.price(tried);
-          if (!price || !price->fits ||
-              price->step.value >= priced.price.step.value * (1 - kSmallestMove))
-            continue;
-          priced = {std::move(tried), *std::move(price)};
-          has_moved = true;
-        }
-  }
-}
-
 /// Where the space is too large for exact programs: layers in groups, replicas within one pool
 /// each.
 Result<StageOutcome> find_in_narrowed(const StageQuestion& question) {
@@ -1407,7 +1386,8 @@ Result<StageOutcome> find_in_narrowed(const StageQuestion& question) {
         stage.end = merged.cut(stage.end);
       }
     MOTLEY_ASSIGN(priced.price, evaluator.price(priced.plan));
-    move_cuts(evaluator, priced);
+    // They lay between groups of layers.
+    outcome.simulated += move_cuts(evaluator, {}, priced);
     return {};
   };
   outcome.lower_bound = Seconds(rate_bound(sums, question.global_batch) * (1 - 1e-9));
