@@ -30,9 +30,8 @@ namespace motley::search {
 /// device or on several that are alike, in the ways of stage_ways.h. Times are those of the model's
 /// program for one micro-batch on the unit alone, simulated: what its compute lane does and waits
 /// for, layer by layer, and what adds its gradients to those of others (adding_up.h). So are bytes
-/// (layer_holds.h), and what both are if forward passes are done
-/// again (recompute_choice.h). Of many layers that are alike a few are looked at
-/// (graph/short_graph.h).
+/// (layer_holds.h), and what both are if forward passes are done again (recompute_choice.h). Of
+/// many layers that are alike a few are looked at (graph/short_graph.h).
 class ModelStageCosts : public StageCosts {
  public:
   /// Graph (not null), costs (not null) and problem must outlive it. Usage error where no device
@@ -64,8 +63,9 @@ class ModelStageCosts : public StageCosts {
   /// How fast the stage's devices are, by what its operators take on some device
   /// (synth/stage_order.h) beside what they take there.
   double speed(const PlannedStage& stage, std::int64_t micro_batch) const;
-  /// By layer: what it takes to add the gradients of a micro-batch to those before, which is in
-  /// work().
+  /// The part of its layers' time for which the unit waits for exchanges, at most, if known.
+  double waiting(std::size_t unit) const { return waiting_.at(unit); }
+  /// By layer: what it takes to add a micro-batch's gradients to those before; it is in work().
   const std::vector<Seconds>& adding_up(std::size_t unit) const;
   /// What they take if so much is done again; the unit knows the micro-batch.
   std::vector<LayerWork> work_of(std::size_t unit, std::int64_t micro_batch, Recompute how) const;
@@ -73,8 +73,7 @@ class ModelStageCosts : public StageCosts {
   const std::vector<LayerBytes>& bytes_of(std::size_t unit, Recompute how) const;
   /// Plans again with less memory of a pool, where what a layer holds was underestimated.
   void take_memory(std::size_t pool, double part);
-  /// From here on layers keep what they would if so much were done again, and take the time that so
-  /// much does. (At first nothing is.)
+  /// From here on so much is done again as to what layers keep, and to their time; at first none.
   void recompute(Recompute keeps, Recompute takes) {
     keeps_ = keeps;
     takes_ = takes;
@@ -139,6 +138,7 @@ class ModelStageCosts : public StageCosts {
   std::vector<std::string> notes_;
   mutable std::map<std::pair<std::size_t, Recompute>, std::vector<LayerBytes>> bytes_;
   mutable std::map<std::pair<std::size_t, std::int64_t>, std::optional<LayerWorks>> times_;
+  mutable std::map<std::size_t, double> waiting_;                      // by unit
   mutable std::map<std::size_t, std::vector<Seconds>> adding_up_;      // by unit, then layer
   mutable std::map<std::int64_t, std::vector<double>> order_seconds_;  // by micro-batch, then layer
   /// Of the first device of the first unit that has the same ways, by it and micro-batch.
