@@ -72,6 +72,23 @@ def test_drawn_stages_equal_one_device(motley, profiled, cluster, environment, t
         assert loss < LIMIT and worst < LIMIT, (name, seed, loss, worst, where)
 
 
+def takes_turns(plan):
+    """Several devices share a region, in which two micro-batches take turns."""
+    return any(region.get("turns", 1) > 1 and replica.get("micro_batches", 1) > 1
+               for replica in plan["replicas"] for region in replica["regions"])  # fmt: skip
+
+
+def test_stages_of_which_two_micro_batches_take_turns_equal_one_device(motley, profiled, cluster, environment, tmp_path):
+    family = Family("gpt_tied", tmp_path, cluster, environment)
+    seed = drawn_stages(motley, family, cluster, 1, takes_turns)[0]
+    table = motley("plan", "-m", family.path, "-C", cluster, "--global-batch", family.batch, "--planner", "random",
+                   "--seed", seed, "--profile", "model").stdout  # fmt: skip
+    assert ", turns" in table, table
+    found = family.run("run", seed, "--planner", "random", "--resume", "never", "--transport", "gloo")
+    loss, worst, where = differences(found, family.reference(seed))
+    assert loss < LIMIT and worst < LIMIT, (seed, loss, worst, where)
+
+
 def shares_states(plan):
     return "state_shares" in plan and len(plan["replicas"]) > 1 and has_stages(plan)
 

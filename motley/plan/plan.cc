@@ -38,6 +38,7 @@ Json region_to_json(const Region& region, const cluster::Cluster& cluster) {
   if (region.lag != 0) json["lag"] = region.lag;
   if (!region.recomputes.empty()) json["recompute"] = ranges_to_json(region.recomputes);
   if (region.late_weights) json["late_weights"] = true;
+  if (region.turns != 1) json["turns"] = region.turns;
   // Absent where one device does all, so that plans of before there were sharded regions stay
   // equal.
   if (region.operators.empty() && region.parameters.empty()) return json;
@@ -221,6 +222,9 @@ Result<Region> region_from_json(const Json& json, const std::string& where,
   if (object.has("late_weights")) {
     MOTLEY_ASSIGN(region.late_weights, object.boolean("late_weights"));
   }
+  if (object.has("turns")) {
+    MOTLEY_ASSIGN(region.turns, object.integer("turns"));
+  }
   if (object.has("lag")) {
     MOTLEY_ASSIGN(region.lag, object.number("lag"));
   }
@@ -347,6 +351,7 @@ class ReplicaCheck {
         fault("{}: speed is {}, wanted more than 0", place, region.speed);
       if (!(region.lag >= 0) || !std::isfinite(region.lag))
         fault("{}: lag is {}, wanted 0 or more", place, region.lag);
+      add_turns(place, region);
       add_recomputes(place, region);
       std::set<DeviceId> own;
       for (const DeviceId device : region.devices) {
@@ -360,6 +365,7 @@ class ReplicaCheck {
   }
 
   bool has_shared_region = false, takes_turns = false;
+  std::string turning;  ///< the first region whose tasks take turns
 
   std::vector<std::string> faults;
 
@@ -388,6 +394,14 @@ class ReplicaCheck {
         fault("{}: operators {}-{} are to be done again and not all are covered", where,
               range.first, range.end - 1);
     }
+  }
+
+  /// Tasks are done in pairs at most, by devices that exchange something.
+  void add_turns(const std::string& where, const Region& region) {
+    if (region.turns == 1) return;
+    if (region.turns != 2) fault("{}: turns is {}, wanted 1 or 2", where, region.turns);
+    if (region.devices.size() == 1) fault("{}: one device takes no turns", where);
+    if (turning.empty()) turning = where;
   }
 
   /// All regions say which operators they have, and none is twice.
@@ -608,6 +622,22 @@ Result<Plan> parse_plan(std::string_view text, const std::string& name,
   return plan;
 }
 
+namespace {
+
+/// Of one region shared by all the replica takes turns, of stages their regions do.
+void add_turns(const Plan& plan, const ReplicaCheck& check, std::vector<std::string>& faults) {
+  const bool is_one_region = plan.replicas.size() == 1 && is_shared(plan.replicas[0]);
+  if (check.takes_turns && (!is_one_region || has_stages(plan)))
+    faults.push_back(
+        "micro-batches take turns: only those of one replica whose one region several devices "
+        "share do, in equal parts");
+  if (!check.turning.empty() && !has_stages(plan))
+    faults.push_back(fmt::format(
+        "{}: regions take turns in plans of stages; in this one the replica does", check.turning));
+}
+
+}  // namespace
+
 Result<void> verify_plan(const Plan& plan, const std::string& model_hash,
                          const cluster::Cluster& cluster) {
   ReplicaCheck check(cluster);
@@ -621,11 +651,7 @@ Result<void> verify_plan(const Plan& plan, const std::string& model_hash,
   std::vector<std::string> faults = std::move(check.faults);
   if (check.has_shared_region && plan.batch_norm == BatchNormMode::kLocal)
     faults.push_back("batch_norm is local: where operators are split it can only be global");
-  const bool is_one_region = plan.replicas.size() == 1 && is_shared(plan.replicas[0]);
-  if (check.takes_turns && (!is_one_region || has_stages(plan)))
-    faults.push_back(
-        "micro-batches take turns: only those of one replica whose one region several devices "
-        "share do, in equal parts");
+  add_turns(plan, check, faults);
   const auto samples = static_cast<std::int64_t>(total);
   if (plan.replicas.empty()) faults.push_back("no replicas, wanted at least 1");
   if (!plan.replicas.empty() && samples != plan.global_batch) {

@@ -326,6 +326,31 @@ TEST(PlanVerify, RegionsOfSeveralDevices) {
             }),
             "plan: micro-batches take turns: only those of one replica whose one region several "
             "devices share do, in equal parts");
+  EXPECT_EQ(message([](Plan&, Region& region) { region.turns = 2; }),
+            "plan: replica 0: regions take turns in plans of stages; in this one the replica does");
+  EXPECT_EQ(message([](Plan& plan, Region& region) {
+              plan.replicas[0].micro_batches = 3;
+              region.turns = 3;
+            }),
+            "plan: replica 0: turns is 3, wanted 1 or 2");
+  EXPECT_EQ(message([](Plan& plan, Region& region) {
+              plan.replicas[0].micro_batches = 3;
+              region.turns = 2;
+            }),
+            "");
+}
+
+// Three micro-batches of 40 samples are not equal: such a plan has stages.
+TEST(PlanText, TurnsOfARegionRoundTrip) {
+  const cluster::Cluster cluster = lab();
+  Plan plan = one_region(cluster);
+  plan.replicas[0].micro_batches = 3;
+  plan.replicas[0].regions[0].turns = 2;
+  const std::string text = print_plan(plan, cluster);
+  EXPECT_THAT(text, ::testing::HasSubstr("\"turns\": 2"));
+  const auto parsed = parse_plan(text, "plan.json", cluster);
+  ASSERT_TRUE(parsed.has_value());
+  EXPECT_EQ(*parsed, plan);
 }
 
 /// Of 40 samples: a:0 and a:1 one after the other, in 7 micro-batches, beside b:0 in two.
@@ -384,6 +409,11 @@ TEST(PlanVerify, RegionsOfAReplica) {
             "plan: replica 0: region 1 does not say which operators it covers");
   EXPECT_EQ(message([](std::vector<Region>& regions) { regions[1].ahead = -1; }),
             "plan: replica 0: region 1: ahead is -1, wanted 0 or more");
+  EXPECT_EQ(message([](std::vector<Region>& regions) { regions[1].turns = 2; }),
+            "plan: replica 0: region 1: one device takes no turns");
+  EXPECT_EQ(message([](std::vector<Region>& regions) { regions[1].turns = 0; }),
+            "plan: replica 0: region 1: turns is 0, wanted 1 or 2; replica 0: region 1: one device "
+            "takes no turns");
   EXPECT_EQ(message([](std::vector<Region>& regions) { regions[0].speed = 0; }),
             "plan: replica 0: region 0: speed is 0, wanted more than 0");
   EXPECT_EQ(message([](std::vector<Region>& regions) { regions[0].lag = -1; }),

@@ -67,6 +67,11 @@ struct Region {
   /// when there is nothing else to do (zero bubble)? A micro-batch is under way until they are
   /// over.
   bool late_weights = false;
+  /// 2: are forward and backward tasks of two micro-batches done together where both can begin,
+  /// their operators taking turns where they wait for exchanges? Then `ahead` may be under way
+  /// before the first backward task, and one more begins only beside a backward task. Of
+  /// several devices, in a plan of stages.
+  std::int64_t turns = 1;
   bool operator==(const Region&) const = default;
 };
 

@@ -93,6 +93,7 @@ std::string stage_table(const plan::PlanOutcome& outcome, const cluster::Cluster
                                ? fmt::format("{} of {}", stretches.size(), stretches.front().count)
                                : fmt::format("{} of {} and {}", stretches.size(),
                                              stretches.front().count, stretches.back().count);
+      if (region.turns > 1) line.micro_batches += ", turns";
       devices_width = std::max(devices_width, line.devices.size());
       layers_width = std::max(layers_width, line.layers.size());
       lines.push_back(std::move(line));

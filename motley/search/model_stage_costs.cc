@@ -517,21 +517,27 @@ ModelStageCosts::LayerWorks ModelStageCosts::spread(std::size_t unit,
   seen.fill(std::vector<LayerWork>(layers()));
   const std::vector<LayerPlace> places =
       find_layer_places(program, graph_, pieces_.pieces, once(unit));
-  double once = 0, all = 0;
+  double once = 0, all = 0, waited = 0, in_layers = 0;
   trace::Nanoseconds before = 0;
   for (const trace::Interval& interval : trace.intervals) {
     if (interval.lane != Lane::kCompute) continue;
+    const Seconds waits(static_cast<double>(interval.begin - before) * 1e-9);
     const Seconds taken(static_cast<double>(interval.end - std::exchange(before, interval.end)) *
                         1e-9);
     const LayerPlace& place = places[interval.instruction.index()];
     const bool is_load = program.instructions[interval.instruction.index()].op == "motley::load";
     if (place.is_once && !is_load) once += taken.value;
+    if (!place.is_once) {
+      waited += waits.value;
+      in_layers += taken.value;
+    }
     for (const Recompute how : kRecomputes) {
       LayerWork& layer = seen[static_cast<std::size_t>(how)][place.layer];
       if (!place.is_once || is_load) (place.is_forward ? layer.forward : layer.backward) += taken;
       if (is_again(place, done_again_.at(how))) layer.backward += taken;
     }
   }
+  if (in_layers > 0) waiting_[unit] = std::max(waiting_[unit], waited / in_layers);
   for (std::size_t l = 0; l < layers(); ++l)
     if (pieces_.stand[l] == l) all += parameter_bytes_[l];
   LayerWorks works;

@@ -64,8 +64,9 @@ class ModelStageCosts : public StageCosts {
   /// How fast the stage's devices are, by what its operators take on some device
   /// (synth/stage_order.h) beside what they take there.
   double speed(const PlannedStage& stage, std::int64_t micro_batch) const;
-  /// By layer: what it takes to add the gradients of a micro-batch to those before, which is in
-  /// work().
+  /// The part of its layers' time for which the unit waits for exchanges, at most, if known.
+  double waiting(std::size_t unit) const { return waiting_.at(unit); }
+  /// By layer: what it takes to add a micro-batch's gradients to those before; it is in work().
   const std::vector<Seconds>& adding_up(std::size_t unit) const;
   /// What they take if so much is done again; the unit knows the micro-batch.
   std::vector<LayerWork> work_of(std::size_t unit, std::int64_t micro_batch, Recompute how) const;
@@ -73,8 +74,7 @@ class ModelStageCosts : public StageCosts {
   const std::vector<LayerBytes>& bytes_of(std::size_t unit, Recompute how) const;
   /// Plans again with less memory of a pool, where what a layer holds was underestimated.
   void take_memory(std::size_t pool, double part);
-  /// From here on layers keep what they would if so much were done again, and take the time that so
-  /// much does. (At first nothing is.)
+  /// From here on so much is done again as to what layers keep, and to their time; at first none.
   void recompute(Recompute keeps, Recompute takes) {
     keeps_ = keeps;
     takes_ = takes;
@@ -139,6 +139,7 @@ class ModelStageCosts : public StageCosts {
   std::vector<std::string> notes_;
   mutable std::map<std::pair<std::size_t, Recompute>, std::vector<LayerBytes>> bytes_;
   mutable std::map<std::pair<std::size_t, std::int64_t>, std::optional<LayerWorks>> times_;
+  mutable std::map<std::size_t, double> waiting_;                      // by unit
   mutable std::map<std::size_t, std::vector<Seconds>> adding_up_;      // by unit, then layer
   mutable std::map<std::int64_t, std::vector<double>> order_seconds_;  // by micro-batch, then layer
   /// Of the first device of the first unit that has the same ways, by it and micro-batch.

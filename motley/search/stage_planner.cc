@@ -42,6 +42,10 @@ constexpr double kWorthFilling = 0.03;
 constexpr double kWorthUsing = 1.05, kMuchLeft = 0.01, kWorthPuttingOff = 1.02,
                  kWorthPuttingTurnsOff = 1.1;
 constexpr std::size_t kMostPutOff = 2;
+/// Part of a step for which stages of several devices wait for what these exchange in passes, from
+/// which on tasks of two micro-batches are done together; and of which plans, beside the best one.
+constexpr double kWorthPairing = 0.01, kWorthPairingBeside = 1.1;
+constexpr std::size_t kMostPaired = 2;
 /// Plans of more devices do not share states: each of these has a program of its own then.
 constexpr std::size_t kMostSharing = 64;
 constexpr int kMostShares = 3;  // of one plan
@@ -81,6 +85,7 @@ class StagePlanning {
     if (!outcome_.plan) outcome_.why.insert(outcome_.why.end(), refused_.begin(), refused_.end());
     MOTLEY_RETURN_IF_ERROR(keep_tied());
     MOTLEY_RETURN_IF_ERROR(put_weights_off());
+    MOTLEY_RETURN_IF_ERROR(pair_tasks());
     std::stable_sort(
         outcome_.runner_ups.begin(), outcome_.runner_ups.end(),
         [](const plan::RunnerUp& a, const plan::RunnerUp& b) { return a.step < b.step; });
@@ -613,7 +618,7 @@ class StagePlanning {
     if (!is_best_) return {};
     std::stable_sort(taken_.begin(), taken_.end(),
                      [](const Taken& a, const Taken& b) { return a.step < b.step; });
-    const std::vector<Taken> taken = std::exchange(taken_, {});
+    const std::vector<Taken> taken = taken_;
     // Interleaved or not: how many, and the quickest.
     std::array<std::pair<std::size_t, Seconds>, 2> tried;
     for (const auto& [found, given, step] : taken) {
@@ -640,6 +645,68 @@ class StagePlanning {
       MOTLEY_RETURN_IF_ERROR(take(found, plan, *price));
     }
     return {};
+  }
+
+  /// Where stages of several devices wait for what these exchange, a forward and a backward pass
+  /// together may hide it. What a pair gives is there at its end, so more has to be under way
+  /// before: in each stage one more for each behind it, if memory holds them.
+  Result<void> pair_tasks() {
+    if (!is_best_ || !problem_.stages.empty()) return {};
+    std::stable_sort(taken_.begin(), taken_.end(),
+                     [](const Taken& a, const Taken& b) { return a.step < b.step; });
+    const std::vector<Taken> taken = taken_;
+    std::size_t tried = 0;
+    for (const auto& [found, given, step] : taken) {
+      const std::vector<std::pair<std::size_t, std::size_t>> waiting = find_waiting(found);
+      if (step > taken.front().step * kWorthPairingBeside || waiting.empty()) continue;
+      if (tried++ >= kMostPaired) break;
+      for (const bool has_more : {true, false})
+        for (const bool is_late : {true, false}) {
+          plan::Plan plan = given;
+          for (const auto& [r, s] : waiting) pair_tasks_of(plan.replicas[r], s, has_more);
+          for (plan::Replica& replica : plan.replicas)
+            for (plan::Region& region : replica.regions)
+              region.late_weights = region.late_weights && is_late;
+          MOTLEY_RETURN_IF_ERROR(consider_paired(found, plan));
+        }
+    }
+    return {};
+  }
+
+  static void pair_tasks_of(plan::Replica& replica, std::size_t stage, bool has_more) {
+    plan::Region& region = replica.regions[stage];
+    region.turns = 2;
+    const auto stages = static_cast<std::int64_t>(replica.regions.size());
+    const std::int64_t behind = stages - 1 - static_cast<std::int64_t>(stage);
+    const std::int64_t ahead = region.ahead > 0 ? region.ahead : behind + 1;
+    if (has_more) region.ahead = std::min(replica.micro_batches, ahead + behind);
+  }
+
+  Result<void> consider_paired(const PricedStagePlan& found, const plan::Plan& plan) {
+    if (std::find(seen_.begin(), seen_.end(), plan) != seen_.end()) return {};
+    seen_.push_back(plan);
+    const auto price = inputs_.evaluator->price(plan);
+    if (!price || price->step >= outcome_.predicted_step || !find_missing(plan, *price).empty())
+      return {};
+    ++outcome_.considered;
+    return take(found, plan, *price);
+  }
+
+  /// Replicas and stages of several devices that wait for exchanges for much of the step.
+  std::vector<std::pair<std::size_t, std::size_t>> find_waiting(
+      const PricedStagePlan& found) const {
+    std::vector<std::pair<std::size_t, std::size_t>> waiting;
+    for (std::size_t r = 0; r < found.plan.replicas.size(); ++r) {
+      const StageReplica& replica = found.plan.replicas[r];
+      for (std::size_t s = 0; s < replica.stages.size(); ++s) {
+        const double part = costs_.waiting(replica.stages[s].unit);
+        const Seconds waits = found.price.spans[r][s].compute * part;
+        if (costs_.units()[replica.stages[s].unit].degree > 1 &&
+            micro_batch_sizes(replica).size() > 1 && waits > found.price.step * kWorthPairing)
+          waiting.emplace_back(r, s);
+      }
+    }
+    return waiting;
   }
 
   /// A weight of two stages is one's so far. Where what is made of it crosses slowly both may have
@@ -697,12 +764,14 @@ class StagePlanning {
   /// "2 replicas of 3 and 1 stages"; "interleaved" where devices have several of them.
   static std::string shape_text(const plan::Plan& plan) {
     std::vector<std::size_t> depths;
-    bool is_interleaved = false;
+    bool is_interleaved = false, is_paired = false;
     for (const plan::Replica& replica : plan.replicas) {
       depths.push_back(replica.regions.size());
       std::set<std::vector<DeviceId>> devices;
-      for (const plan::Region& region : replica.regions)
+      for (const plan::Region& region : replica.regions) {
         is_interleaved = !devices.insert(region.devices).second || is_interleaved;
+        is_paired = is_paired || region.turns > 1;
+      }
     }
     const std::string states = plan.state_shares.empty() ? "" : ", states shared";
     std::sort(depths.rbegin(), depths.rend());
@@ -710,7 +779,8 @@ class StagePlanning {
     depths.erase(std::unique(depths.begin(), depths.end()), depths.end());
     return fmt::format("{} replica{} of {} stage{}{}", count, count == 1 ? "" : "s",
                        fmt::join(depths, " and "), depths == std::vector<std::size_t>{1} ? "" : "s",
-                       std::string(is_interleaved ? ", interleaved" : "") + states);
+                       std::string(is_interleaved ? ", interleaved" : "") +
+                           (is_paired ? ", micro-batches taking turns" : "") + states);
   }
 
   std::vector<std::vector<std::string>> name_stages(const StagePlan& plan) const {

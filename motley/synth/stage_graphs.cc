@@ -391,7 +391,7 @@ class StageCutter {
           static_cast<std::int64_t>(replica.regions.size() - (s - first_stage_[stage.replica]));
       places.push_back({stage.ranks, stage.region->ahead > 0 ? stage.region->ahead : behind,
                         stage.region->lag * work[s] / static_cast<double>(replica.micro_batches),
-                        find_turn(replica)});
+                        find_turn(replica), stage.region->turns > 1});
     }
     return places;
   }
@@ -424,7 +424,12 @@ class StageCutter {
     double end = 0;
     add(first_, 0, 0);
     for (const OrderedTask& each : order) {
-      add(members[each.task], each.begin, each.end);
+      std::vector<Instance> together = members[each.tasks.front()];
+      if (each.tasks.size() > 1) {
+        const std::vector<Instance>& other = members[each.tasks.back()];
+        together.insert(together.end(), other.begin(), other.end());
+      }
+      add(together, each.begin, each.end);
       end = std::max(end, each.end);
     }
     add(last_, end, end);

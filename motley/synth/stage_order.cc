@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <optional>
 #include <tuple>
 
 #include "motley/base/check.h"
@@ -32,10 +33,9 @@ class ListScheduler {
 
   std::vector<OrderedTask> run() {
     std::vector<OrderedTask> order;
-    while (order.size() < tasks_.size()) {
-      const std::size_t chosen = choose();
-      start(chosen);
-      order.push_back({chosen, ends_[chosen] - length(chosen), ends_[chosen]});
+    for (std::size_t done = 0; done < tasks_.size();) {
+      order.push_back(begin(choose()));
+      done += order.back().tasks.size();
     }
     // One may be chosen before another that begins earlier elsewhere.
     std::stable_sort(order.begin(), order.end(),
@@ -79,9 +79,24 @@ class ListScheduler {
             here.under_way < std::max<std::int64_t>(regions_[task.region].ahead, 1));
   }
 
+  /// Beside a backward task one more may be under way.
+  bool may_begin_beside(std::size_t t) const {
+    const StageTask& task = tasks_[t];
+    const RegionProgress& here = progress_[task.region];
+    return has_begun(t) ||
+           (here.next->first == task.micro_batch &&
+            here.under_way <= std::max<std::int64_t>(regions_[task.region].ahead, 1));
+  }
+
   double earliest(std::size_t t) const {
     const StageTask& task = tasks_[t];
-    double time = has_begun(t) ? 0 : progress_[task.region].has_room;
+    return std::max(has_begun(t) ? 0 : progress_[task.region].has_room, is_there(t));
+  }
+
+  /// When what it needs is there, and its devices.
+  double is_there(std::size_t t) const {
+    const StageTask& task = tasks_[t];
+    double time = 0;
     for (const std::size_t need : task.needs) {
       const bool is_apart = tasks_[need].region != task.region;
       time = std::max(time, ends_[need] + (is_apart ? regions_[task.region].lag : 0));
@@ -128,7 +143,8 @@ class ListScheduler {
       if (best < tasks_.size() && time > std::get<double>(least)) continue;
       const bool is_backward = task.pass == StageTask::Pass::kBackward;
       const bool takes_turns = regions_[task.region].turn > 0;
-      if (!takes_turns && is_backward && has_begun(t) && begins[task.region] < time + length(t))
+      if (!takes_turns && !regions_[task.region].pairs && is_backward && has_begun(t) &&
+          begins[task.region] < time + length(t))
         continue;
       const int direction = takes_turns ? turn_urgency(task.pass) : 0;
       const std::tuple key(time, direction, urgency(t));
@@ -141,10 +157,47 @@ class ListScheduler {
     return best;
   }
 
-  void start(std::size_t chosen) {
+  /// The chosen task, and one that is done together with it, if its region does so.
+  OrderedTask begin(std::size_t chosen) {
+    OrderedTask made{{chosen}, earliest(chosen), 0};
+    if (const std::optional<std::size_t> other = find_other(chosen, made.begin)) {
+      made.begin = std::max(made.begin, is_there(*other));
+      const bool is_forward = tasks_[*other].pass == StageTask::Pass::kForward;
+      made.tasks.insert(is_forward ? made.tasks.begin() : made.tasks.end(), *other);
+    }
+    made.end = made.begin;
+    for (const std::size_t task : made.tasks) made.end += length(task);
+    for (const std::size_t task : made.tasks) start(task, made.end);
+    return made;
+  }
+
+  /// Of the other direction, of another micro-batch, the first that can begin before the chosen
+  /// one would be over.
+  std::optional<std::size_t> find_other(std::size_t chosen, double time) const {
     const StageTask& task = tasks_[chosen];
-    ends_[chosen] = earliest(chosen) + length(chosen);
-    for (const std::size_t device : regions_[task.region].devices) free_[device] = ends_[chosen];
+    const auto wanted = task.pass == StageTask::Pass::kForward    ? StageTask::Pass::kBackward
+                        : task.pass == StageTask::Pass::kBackward ? StageTask::Pass::kForward
+                                                                  : StageTask::Pass::kWeights;
+    if (!regions_[task.region].pairs || wanted == StageTask::Pass::kWeights) return std::nullopt;
+    std::optional<std::size_t> best;
+    std::tuple<double, std::size_t, std::size_t> least;
+    for (const std::size_t t : ready_) {
+      const StageTask& other = tasks_[t];
+      if (other.region != task.region || other.pass != wanted ||
+          other.micro_batch == task.micro_batch || !may_begin_beside(t))
+        continue;
+      const std::tuple key(is_there(t), other.micro_batch, t);
+      if (std::get<double>(key) >= time + length(chosen) || (best && least <= key)) continue;
+      best = t;
+      least = key;
+    }
+    return best;
+  }
+
+  void start(std::size_t chosen, double end) {
+    const StageTask& task = tasks_[chosen];
+    ends_[chosen] = end;
+    for (const std::size_t device : regions_[task.region].devices) free_[device] = end;
     RegionProgress& here = progress_[task.region];
     MicroBatch& micro_batch = *micro_batches_[chosen];
     if (!micro_batch.has_begun) {

@@ -36,11 +36,14 @@ struct TaskPlace {
   /// Where devices have several regions of a replica, in turns: how many micro-batches at once go
   /// through them, about as many as there are sets of devices. 0: each region has its own.
   std::size_t turn = 0;
+  /// Are a forward and a backward task of two micro-batches done together where both can begin?
+  bool pairs = false;
 };
 
-/// A task in its place, and on the clock, in the unit of StageTask::work.
+/// A task in its place, or two that are done together, the forward one first; and on the clock, in
+/// the unit of StageTask::work.
 struct OrderedTask {
-  std::size_t task = 0;
+  std::vector<std::size_t> tasks;
   double begin = 0, end = 0;
 };
 
@@ -60,6 +63,11 @@ struct OrderedTask {
 /// chain of S sets of devices, V regions each, takes (m + (S - 1) / V) times a micro-batch, as
 /// Megatron-LM's interleaved schedule does (Narayanan et al., SC 2021), for `ahead` twice the
 /// number of regions from here on; with backward tasks first up to a sixth more.
+///
+/// Where a region pairs, a forward or backward task is done together with the first of the other
+/// direction and another micro-batch that can begin before it would be over. Beside a backward task
+/// one micro-batch more than `ahead` may begin. What a pair gives is there at its end, so a chain
+/// of S regions that all pair needs `ahead` of 2 S - 1, 2 S - 3, ... 1 to be busy in between.
 ///
 /// Example: two regions of a device each, 1 forward and 2 backward, two micro-batches, ahead 2 and
 /// 1: F0, F1 and after F0 on the other f0; there b0 follows at 2, f1 at 4, b1 at 5; B0 at 4, B1

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 namespace motley::synth {
@@ -31,10 +32,13 @@ std::vector<StageTask> chain(std::size_t regions, std::size_t micro_batches) {
 std::string order_in(const std::vector<StageTask>& tasks, const std::vector<TaskPlace>& places,
                      std::size_t region) {
   std::string text;
-  for (const auto& [t, begin, end] : order_tasks(tasks, places)) {
-    if (tasks[t].region != region) continue;
-    text += tasks[t].pass == Pass::kForward ? " F" : " B";
-    text += std::to_string(tasks[t].micro_batch);
+  for (const OrderedTask& each : order_tasks(tasks, places)) {
+    if (tasks[each.tasks.front()].region != region) continue;
+    text += " ";
+    for (const std::size_t t : each.tasks) {
+      text += tasks[t].pass == Pass::kForward ? "F" : "B";
+      text += std::to_string(tasks[t].micro_batch);
+    }
   }
   return text;
 }
@@ -54,8 +58,8 @@ TEST(OrderTasks, DevicesOfSeveralRegionsFillInTheTimeOfOne) {
   const std::vector<StageTask> tasks = chain(4, 2);
   const auto on_device = [&](std::size_t device) {
     std::string text;
-    for (const auto& [t, begin, end] : order_tasks(tasks, places))
-      if (tasks[t].region % 2 == device)
+    for (const OrderedTask& each : order_tasks(tasks, places))
+      if (const std::size_t t = each.tasks.front(); tasks[t].region % 2 == device)
         text += (tasks[t].pass == Pass::kForward ? " F" : " B") +
                 std::to_string(tasks[t].micro_batch) + "abcd"[tasks[t].region];
     return text;
@@ -89,6 +93,25 @@ TEST(OrderTasks, WhatIsOnItsWayIsWaitedForWithOtherWork) {
   EXPECT_EQ(order_in(tasks, {{{0}, 2, 1}, {{1}, 1, 1}}, 0), " F0 F1 B0 F2 B1 F3 B2 B3");
 }
 
+// Where tasks are done in pairs the order is known before anything is merged: each message is there
+// when a pair begins. Stage s of S has 2 (S - s) - 1 micro-batches under way before its first
+// backward task, as what a pair gives is there at its end; so each is busy in between.
+TEST(OrderTasks, PairsOfTwoMicroBatches) {
+  const auto with_pairs = [](std::size_t device, std::int64_t ahead) {
+    TaskPlace place{{device}, ahead};
+    place.pairs = true;
+    return place;
+  };
+  const std::vector<StageTask> tasks = chain(2, 5);
+  const std::vector<TaskPlace> places = {with_pairs(0, 3), with_pairs(1, 1)};
+  EXPECT_EQ(order_in(tasks, places, 0), " F0 F1 F2 F3B0 F4B1 B2 B3 B4");
+  EXPECT_EQ(order_in(tasks, places, 1), " F0 F1B0 F2B1 F3B2 F4B3 B4");
+  // Forward 1, backward 2: five micro-batches, the first one's forward, the last one's backward.
+  double end = 0;
+  for (const OrderedTask& each : order_tasks(tasks, places)) end = std::max(end, each.end);
+  EXPECT_EQ(end, 1 + 5 * 3 + 2);
+}
+
 // Gradients of weights come when there is nothing else to do: here in the end.
 TEST(OrderTasks, GradientsOfWeightsFillWhatWouldBeWaiting) {
   std::vector<StageTask> tasks = chain(2, 2);
@@ -99,8 +122,9 @@ TEST(OrderTasks, GradientsOfWeightsFillWhatWouldBeWaiting) {
     tasks.push_back({1, micro_batch, Pass::kWeights, 1, {backward}});
   }
   std::string text;
-  for (const auto& [t, begin, end] : order_tasks(tasks, {{{0}, 2}, {{1}, 2}}))
-    if (tasks[t].region == 1) text += std::string("FBW")[static_cast<std::size_t>(tasks[t].pass)];
+  for (const OrderedTask& each : order_tasks(tasks, {{{0}, 2}, {{1}, 2}}))
+    if (const std::size_t t = each.tasks.front(); tasks[t].region == 1)
+      text += std::string("FBW")[static_cast<std::size_t>(tasks[t].pass)];
   EXPECT_EQ(text, "FFBBWW");
 }
 
@@ -109,7 +133,8 @@ TEST(OrderTasks, RegionsOfOneDeviceTakeTurns) {
   const std::vector<TaskPlace> places = {{{0}, 3}, {{1}, 2}, {{0}, 1}};
   const std::vector<StageTask> tasks = chain(3, 3);
   std::vector<bool> is_over(tasks.size(), false);
-  for (const auto& [t, begin, end] : order_tasks(tasks, places)) {
+  for (const OrderedTask& each : order_tasks(tasks, places)) {
+    const std::size_t t = each.tasks.front();
     for (const std::size_t need : tasks[t].needs) EXPECT_TRUE(is_over[need]);
     is_over[t] = true;
   }

@@ -47,8 +47,10 @@ class StageDrawer {
       draw_regions(replicas_[r], {begin, begin + static_cast<std::ptrdiff_t>(count)});
       next += count;
     }
-    std::map<DeviceId, double> shares = draw_state_shares();
-    return {std::move(replicas_), std::move(shares)};
+    plan.state_shares = draw_state_shares();
+    plan.replicas = std::move(replicas_);
+    if (!plan::has_stages(plan)) plan.replicas.front().regions.front().turns = 1;
+    return {std::move(plan.replicas), std::move(plan.state_shares)};
   }
 
  private:
@@ -198,6 +200,7 @@ class StageDrawer {
     for (const plan::OpRange& range : region.covers)
       for (std::int64_t op = range.first; op < range.end; ++op)
         region.operators.push_back(whole.operators[static_cast<std::size_t>(op)]);
+    region.turns = static_cast<std::int64_t>(1 + below(2));
   }
 
   const graph::Graph& graph_;

@@ -32,7 +32,8 @@ struct DrawnStages {
 /// each replica's operators by stretches of the graph, by modules (a pipeline: what belongs to the
 /// backward pass goes with the forward pass of its module), or one by one; regions of one device or
 /// of several that split operators at random; how many micro-batches may be under
-/// way; which operators are done again; whether gradients of weights are done late; and half of the
+/// way; which operators are done again; whether gradients of weights are done late, and tasks of
+/// two micro-batches together; and half of the
 /// time shares of states, 0 to 3 of each device. Devices may
 /// be in several regions of a replica. A model that needs all samples at once stays one replica and
 /// one micro-batch. Same seed, same result; everything that lowering has can come.

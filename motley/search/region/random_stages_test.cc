@@ -13,10 +13,21 @@
 namespace motley::search {
 namespace {
 
+/// Is the program another one for tasks that are done in pairs?
+bool change_program(const graph::Graph& graph, const plan::Plan& plan,
+                    const plan::Problem& problem) {
+  plan::Plan without = plan;
+  for (plan::Replica& replica : without.replicas)
+    for (plan::Region& region : replica.regions) region.turns = 1;
+  const auto program = synth::lower(graph, plan, *problem.cluster);
+  const auto other = synth::lower(graph, without, *problem.cluster);
+  return program && other && *program != *other;
+}
+
 /// Every drawn plan verifies, becomes a program that verifies, and that program comes to its end on
 /// the simulator's clock: no devices wait for each other.
 TEST(DrawStages, PlansAreLoweredAndComeToTheirEnd) {
-  bool has_uneven = false, has_shared = false, has_overlap = false;
+  bool has_uneven = false, has_shared = false, has_overlap = false, has_pairs = false;
   for (const char* model : {"mlp", "gpt"}) {
     const InventedProfile invented(synth::read_graph(model), three_devices("emulated", ""), 12);
     plan::Problem problem = invented.problem();
@@ -38,6 +49,8 @@ TEST(DrawStages, PlansAreLoweredAndComeToTheirEnd) {
         std::size_t devices = 0;
         for (const plan::Region& region : replica.regions) {
           has_shared = has_shared || region.devices.size() > 1;
+          if (region.turns > 1)
+            has_pairs = has_pairs || change_program(invented.model().graph, plan, problem);
           devices += region.devices.size();
         }
         has_overlap = has_overlap || devices > plan::members(plan).size();
@@ -47,6 +60,7 @@ TEST(DrawStages, PlansAreLoweredAndComeToTheirEnd) {
   EXPECT_TRUE(has_uneven);
   EXPECT_TRUE(has_shared);
   EXPECT_TRUE(has_overlap);
+  EXPECT_TRUE(has_pairs);
 }
 
 }  // namespace

@@ -284,6 +284,7 @@ Schedule keep_order(const graph::Graph& graph, const std::vector<OpNeeds>& ops,
   }
   if (tasks.tasks != nullptr) {
     const graph::Sizes sizes;
+    take_turns(graph, ops, *tasks.tasks, schedule.order);
     PutOff put_off(graph, sizes, ops, tasks.flops, schedule.order);
     for (const ValueId value : tasks.given) put_off.give(value);
     for (const OpStretch& task : *tasks.tasks) put_off.run(task, 0);

@@ -1,6 +1,7 @@
 #include "motley/synth/step/turns.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -9,22 +10,22 @@ namespace {
 
 class Turns {
  public:
-  Turns(const graph::Graph& graph, const std::vector<OpNeeds>& ops, std::size_t early,
-        std::vector<OpId>& order)
+  Turns(const graph::Graph& graph, const std::vector<OpNeeds>& ops, std::vector<OpId>& order)
       : graph_(graph),
         ops_(ops),
         order_(order),
         is_left_(graph.ops.size(), 0),
         made_in_(graph.values.size(), kBefore),
-        is_there_(graph.values.size(), 0) {
-    left_.assign(order.begin() + static_cast<std::ptrdiff_t>(early), order.end());
-    order.resize(early);
-    for (const OpId op : left_) is_left_[op.index()] = 1;
-  }
+        is_there_(graph.values.size(), 0) {}
 
-  void run(std::int64_t turns) {
+  /// Of a stretch of the order, so many micro-batches at a time.
+  void run(const OpStretch& stretch, std::int64_t turns) {
     std::map<std::int64_t, std::vector<OpId>> micro_batches;
-    for (const OpId op : left_) micro_batches[ops_[op.index()].micro_batch].push_back(op);
+    for (std::size_t i = stretch.first; i < stretch.end; ++i)
+      micro_batches[ops_[order_[i].index()].micro_batch].push_back(order_[i]);
+    if (micro_batches.size() < 2) return;
+    next_ = stretch.first;
+    for (std::size_t i = stretch.first; i < stretch.end; ++i) is_left_[order_[i].index()] = 1;
     std::map<std::int64_t, std::vector<Queue>> together;
     for (auto& [micro_batch, ops] : micro_batches)
       together[micro_batch / turns].push_back({std::move(ops), 0});
@@ -69,13 +70,13 @@ class Turns {
     });
     for (const ValueId value : ops_[op.index()].exchanged) is_there_[value.index()] = 1;
     for (const ValueId output : about.outputs) made_in_[output.index()] = turn_;
-    order_.push_back(op);
+    order_[next_++] = op;
   }
 
   const graph::Graph& graph_;
   const std::vector<OpNeeds>& ops_;
   std::vector<OpId>& order_;
-  std::vector<OpId> left_;
+  std::size_t next_ = 0;               // place in the order
   std::vector<char> is_left_;          // by operator
   std::vector<std::int64_t> made_in_;  // by value: the turn
   std::vector<char> is_there_;         // by value: it was waited for
@@ -86,7 +87,14 @@ class Turns {
 
 void take_turns(const graph::Graph& graph, const std::vector<OpNeeds>& ops, std::int64_t turns,
                 std::size_t early, std::vector<OpId>& order) {
-  if (turns > 1) Turns(graph, ops, early, order).run(turns);
+  if (turns > 1) Turns(graph, ops, order).run({early, order.size()}, turns);
+}
+
+void take_turns(const graph::Graph& graph, const std::vector<OpNeeds>& ops,
+                const std::vector<OpStretch>& tasks, std::vector<OpId>& order) {
+  constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
+  Turns turns(graph, ops, order);
+  for (const OpStretch& task : tasks) turns.run(task, kAll);
 }
 
 }  // namespace motley::synth

@@ -38,8 +38,24 @@ class TurnsTest : public ::testing::Test {
   /// The values that operators make, in order; of some the reader waits for an exchange.
   std::vector<std::int64_t> order(std::int64_t turns, const std::vector<std::int64_t>& exchanged,
                                   std::size_t early = 0) {
-    std::vector<OpNeeds> needs(graph_.ops.size());
     std::vector<OpId> order;
+    const std::vector<OpNeeds> needs = find_needs(exchanged, order);
+    take_turns(graph_, needs, turns, early, order);
+    return values(order);
+  }
+
+  std::vector<std::int64_t> in_tasks(const std::vector<OpStretch>& tasks,
+                                     const std::vector<std::int64_t>& exchanged) {
+    std::vector<OpId> order;
+    const std::vector<OpNeeds> needs = find_needs(exchanged, order);
+    take_turns(graph_, needs, tasks, order);
+    return values(order);
+  }
+
+ private:
+  std::vector<OpNeeds> find_needs(const std::vector<std::int64_t>& exchanged,
+                                  std::vector<OpId>& order) {
+    std::vector<OpNeeds> needs(graph_.ops.size());
     for (std::size_t i = 0; i < needs.size(); ++i) {
       needs[i].micro_batch = i < 4 ? 0 : 1;
       graph::for_each_value(graph_.ops[i].arguments, [&](ValueId value) {
@@ -48,7 +64,10 @@ class TurnsTest : public ::testing::Test {
       });
       order.emplace_back(static_cast<std::int64_t>(i));
     }
-    take_turns(graph_, needs, turns, early, order);
+    return needs;
+  }
+
+  std::vector<std::int64_t> values(const std::vector<OpId>& order) {
     std::vector<std::int64_t> values;
     for (const OpId op : order) values.push_back(graph_.op(op).outputs[0].value);
     return values;
@@ -59,6 +78,17 @@ class TurnsTest : public ::testing::Test {
 
 TEST_F(TurnsTest, TheOtherOneComputesWhileOneWaits) {
   EXPECT_THAT(order(2, {2, 4, 6, 8}), ElementsAre(2, 6, 3, 4, 7, 8, 5, 9, 10, 11));
+}
+
+// The first two micro-batches' operators in a task of their own, and the last two operators.
+TEST_F(TurnsTest, WithinATaskAllTakeTurns) {
+  EXPECT_THAT(in_tasks({{0, 8}, {8, 10}}, {2, 4, 6, 8}),
+              ElementsAre(2, 6, 3, 4, 7, 8, 5, 9, 10, 11));
+  EXPECT_THAT(in_tasks({{0, 4}, {4, 10}}, {2, 4, 6, 8}),
+              ElementsAre(2, 3, 4, 5, 6, 7, 8, 9, 10, 11));
+  // What the first operators give was there before: 3 waits for nothing that began here.
+  EXPECT_THAT(in_tasks({{1, 6}, {6, 10}}, {2, 4, 6, 8}),
+              ElementsAre(2, 3, 4, 6, 5, 7, 8, 9, 10, 11));
 }
 
 TEST_F(TurnsTest, OneByOneKeepsTheOrder) {
