@@ -28,7 +28,8 @@ Result<plan::PlanOutcome> RestrictedPlanner::plan(const plan::Problem& problem) 
   outcome.planner = name();
   MOTLEY_RETURN_IF_ERROR(consider_stages(
       inputs_, problem, outcome,
-      [&](const StageQuestion& question) { return find_restricted(space_, question); }));
+      [&](const StageQuestion& question) { return find_restricted(space_, question); },
+      UnitKinds::kAlike));
   outcome.why.push_back(fmt::format("{} of {} {}", outcome.plan ? "the best found" : "no plan",
                                     stage_space_name(space_).title,
                                     outcome.plan ? "alone" : "fits"));

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "motley/plan/planner.h"
+#include "motley/search/model_stage_costs.h"
 #include "motley/search/split/planner_inputs.h"
 #include "motley/search/stages/stage_search.h"
 
@@ -12,17 +13,18 @@ namespace motley::search {
 using StageFinder = std::function<Result<StageOutcome>(const StageQuestion&)>;
 
 /// Puts a plan of stages in the place of the outcome's where it takes less and fits: replicas cut
-/// into stages of consecutive layers, each on one device or on several alike ones of a host, with
+/// into stages of consecutive layers, each on one device or on several of a host, with
 /// micro-batches of their own (stages/stage_search.h over model_stage_costs.h). The plans that the
 /// search finds, runner-ups too, are priced by their programs; where one lacks memory, it searches
 /// again with as much less. The outcome's bound becomes one of these plans, too, however devices
 /// share a stage. Returns what no plan of stages undercuts; none: nothing happened, as there are no
 /// times of operators, or one device for which there is a plan. `find` may be the search of a
-/// narrower space.
+/// narrower space; `kinds`: what the devices of a stage may be.
 Result<std::optional<Seconds>> consider_stages(const PlannerInputs& inputs,
                                                const plan::Problem& problem,
                                                plan::PlanOutcome& outcome,
-                                               const StageFinder& find = find_stage_plan);
+                                               const StageFinder& find = find_stage_plan,
+                                               UnitKinds kinds = UnitKinds::kSeveral);
 
 /// Planner `stages`: the best of splits of the batch and of plans of stages.
 class StagePlanner : public plan::Planner {
