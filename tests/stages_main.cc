@@ -1,6 +1,7 @@
 // Test tool: small drawn questions of the search for plans of stages and what it answers, as JSON,
 // for an oracle of integer programs (tests/test_stage_oracle.py).
-//   stages_tool COUNT SEED
+//   stages_tool COUNT SEED [mixed]
+// mixed: of hosts with several kinds of devices, which may share a stage.
 // Each: "devices" by pool, "samples" wanted, "most_replicas"; "offers" [{"devices", "seconds",
 // "full_seconds"}]: of all shapes that need these devices the least time, by the model of a
 // replica, for 1, 2, ... samples (null: memory holds no more), and the same of replicas that the
@@ -17,6 +18,7 @@
 #include <cstdint>
 #include <map>
 #include <random>
+#include <string_view>
 #include <vector>
 
 #include "motley/base/json.h"
@@ -98,8 +100,12 @@ Json find_apart(const search::StageOutcome& outcome) {
   return std::isfinite(least) ? Json(least) : Json(nullptr);
 }
 
-Result<Json> draw_question(std::mt19937_64& random) {
-  TableStageCosts costs = random_stage_costs(random, kLayers, kMostDevices);
+enum class Hosts { kAlike, kMixed };
+
+Result<Json> draw_question(std::mt19937_64& random, Hosts hosts) {
+  const TableStageCosts costs = hosts == Hosts::kMixed
+                                    ? random_mixed_costs(random, kLayers, kMostDevices)
+                                    : random_stage_costs(random, kLayers, kMostDevices);
   const auto samples = static_cast<std::int64_t>(8 + random() % 24);
   MOTLEY_ASSIGN(const search::StageOutcome outcome,
                 search::find_stage_plan({.costs = &costs, .global_batch = samples}));
@@ -134,14 +140,15 @@ Result<Json> draw_question(std::mt19937_64& random) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    fmt::print(stderr, "usage: stages_tool COUNT SEED\n");
+  const bool is_mixed = argc == 4 && std::string_view(argv[3]) == "mixed";
+  if (argc != 3 && !is_mixed) {
+    fmt::print(stderr, "usage: stages_tool COUNT SEED [mixed]\n");
     return 2;
   }
   std::mt19937_64 random(static_cast<std::uint64_t>(std::atoll(argv[2])));
   Json questions = Json::array();
   for (int i = 0; i < std::atoi(argv[1]); ++i) {
-    auto question = draw_question(random);
+    auto question = draw_question(random, is_mixed ? Hosts::kMixed : Hosts::kAlike);
     if (!question) {
       fmt::print(stderr, "{}\n", question.error().message);
       return 1;

@@ -1,5 +1,6 @@
 """What the search for plans of stages proves and chooses, against HiGHS: linear and integer programs over all shapes of
-drawn small instances (stages_main.cc prints them). Up to nine devices of three kinds, which is more than plan_proof.h tries out."""
+drawn small instances (stages_main.cc prints them). Up to nine devices of three kinds, in hosts of
+their own or in the same ones, where unlike ones may share a stage, which is more than plan_proof.h tries out."""
 
 import json
 import statistics
@@ -14,8 +15,8 @@ COUNT = 300 if SLOW else 40
 SLACK = 1e-6  # of a simplex, and of times
 
 
-def draw(seed):
-    out = subprocess.run([BUILD / "stages_tool", str(COUNT), str(seed)], capture_output=True, text=True, check=True)
+def draw(*words):
+    out = subprocess.run([BUILD / "stages_tool", str(COUNT), *words], capture_output=True, text=True, check=True)
     return json.loads(out.stdout)
 
 
@@ -68,9 +69,9 @@ def least_whole_step(question):
     return times[low] if low < len(times) else None
 
 
-@pytest.fixture(scope="module", params=[1, 2])
+@pytest.fixture(scope="module", params=["1", "2", "3 mixed"])
 def questions(request):
-    return draw(request.param)
+    return draw(*request.param.split())
 
 
 def test_samples_in_a_time_are_those_of_the_linear_program(questions):

@@ -360,6 +360,47 @@ def test_replicas_that_lack_memory_share_states(motley, profiled, environment, t
     assert loss < LIMIT and worst < LIMIT, (loss, worst, where)
 
 
+MIXED = """
+schema = "motley.cluster/1"
+name = "mixed"
+[[node]]
+name = "a"
+  [[node.device]]
+  kind = "cpu"
+  speed = 0.6
+  memory = "{0}"
+  [[node.device]]
+  kind = "cpu"
+  speed = 0.3
+  memory = "{0}"
+[[node]]
+name = "b"
+  [[node.device]]
+  kind = "cpu"
+  speed = 0.5
+  memory = "{0}"
+"""
+
+
+def test_unlike_devices_of_a_host_share_a_stage(motley, profiled, environment, tmp_path):
+    """In parts by their speeds; the model trains as on one device, in the stages that somebody gives and in those found."""
+    cluster = tmp_path / "mixed.toml"
+    cluster.write_text(MIXED.format("1GiB"))
+    family = Family("gpt_tied", tmp_path, cluster, environment)
+    reference = family.reference(0)
+    given = tmp_path / "given.json"
+    stages = [("a:0 a:1", [0, 2]), ("b:0", [3, 5])]
+    given.write_text(json.dumps([{"devices": names.split(), "layers": layers, "micro_batches": 2} for names, layers in stages]))
+    found = family.run("given", 0, "--stages", given)
+    region = family.plan("given")["replicas"][0]["regions"][0]
+    assert region["devices"] == ["a:0", "a:1"] and region["shares"][0] > 1.2 * region["shares"][1], region
+    loss, worst, where = differences(found, reference)
+    assert loss < LIMIT and worst < LIMIT, (loss, worst, where)
+    given.write_text(json.dumps([{"devices": ["a:0", "b:0"], "layers": [0, 2]}, {"devices": ["a:1"], "layers": [3, 5]}]))
+    refused = motley("plan", "-m", family.path, "-C", cluster, "--global-batch", family.batch, "--stages", given)
+    assert refused.code == 2 and "devices a:0, b:0: wanted ones of one host" in refused.stderr, refused.stderr
+
+
 ONE = """
 schema = "motley.cluster/1"
 name = "one"

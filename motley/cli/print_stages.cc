@@ -47,7 +47,7 @@ std::vector<ReplicaGroup> group_replicas(const search::StagePlan& plan) {
 
 std::string unit_text(const search::StageCosts& costs, std::size_t index) {
   const search::StageUnit& unit = costs.units()[index];
-  return fmt::format("{} {}{}", unit.degree, costs.pools()[unit.pool].kind,
+  return fmt::format("{} {}{}", unit.degree(), search::kinds_text(unit, costs),
                      unit.recomputes ? ", recomputes" : "");
 }
 
@@ -128,10 +128,10 @@ Json plan_to_json(const PricedStagePlan& priced, const search::StageCosts& costs
       const search::StageUnit& unit = costs.units()[stage.unit];
       const search::StageSpan& span = priced.price.spans[r][s];
       stages.push_back({{"layers", {stage.first, stage.end - 1}},
-                        {"kind", costs.pools()[unit.pool].kind},
-                        {"degree", unit.degree},
+                        {"kind", search::kinds_text(unit, costs)},
+                        {"degree", unit.degree()},
                         {"recomputes", unit.recomputes},
-                        {"host", costs.pools()[unit.pool].first_host + stage.host},
+                        {"host", costs.pools()[unit.pool()].first_host + stage.host},
                         {"first_device", stage.slot},
                         {"in_flight", span.in_flight},
                         {"compute_s", span.compute.value},

@@ -1,5 +1,6 @@
 #include "motley/search/adding_up.h"
 
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -34,7 +35,7 @@ std::vector<Seconds> find_adding_up(const graph::Graph& graph, const graph::Laye
         graph::value_bytes(graph.value(output.of), {}) / dtype_size(graph.value(output.of).dtype);
     const plan::OperatorSplit* split = device.split_of(op);
     if (split != nullptr && split->factor >= 0)
-      elements = (elements + device.degree - 1) / device.degree;
+      elements = std::llround(std::ceil(device.share * static_cast<double>(elements) - 1e-6));
     const auto [at, is_new] =
         known.try_emplace({gradient.dtype, elements}, program.instructions.size());
     if (is_new) program.instructions.push_back(make_sum(program, gradient.dtype, elements));

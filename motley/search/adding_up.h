@@ -12,10 +12,10 @@
 
 namespace motley::search {
 
-/// One of several alike devices that share a model's operators in even parts.
+/// One of several devices that share a model's operators.
 struct SharingDevice {
   std::string name;
-  std::int64_t degree = 1;
+  double share = 1;  ///< of all
   /// How an operator is split; null: not at all.
   std::function<const plan::OperatorSplit*(std::size_t op)> split_of;
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "motley/base/text.h"
 #include "motley/search/finer_layers.h"
@@ -112,14 +113,11 @@ class GivenStages {
                       first < pieces_->stand.size() ? pieces_->name_first(first) : "the end"));
     stage.first = first;
     stage.end = range.second + 1;
-    MOTLEY_ASSIGN(const std::size_t pool, place(given.devices, stage));
+    MOTLEY_ASSIGN(const std::vector<UnitPart> parts, place(given.devices, stage));
     const StageCosts& costs = sums.costs();
-    const auto degree = static_cast<int>(given.devices.size());
     double least = std::numeric_limits<double>::infinity();
     for (std::size_t unit = 0; unit < costs.units().size(); ++unit) {
-      if (costs.units()[unit].pool != pool || costs.units()[unit].degree != degree ||
-          !costs.knows(unit, micro_batch))
-        continue;
+      if (costs.units()[unit].parts != parts || !costs.knows(unit, micro_batch)) continue;
       const double takes =
           wanted == Wanted::kQuickest
               ? sums.work(unit, micro_batch).pass(stage.first, stage.end)
@@ -165,8 +163,9 @@ class GivenStages {
     return std::pair(first, last);
   }
 
-  /// Sets host and slot; the pool.
-  Result<std::size_t> place(const std::vector<std::string>& names, PlannedStage& stage) const {
+  /// Sets host and slots; how many there are of which pools.
+  Result<std::vector<UnitPart>> place(const std::vector<std::string>& names,
+                                      PlannedStage& stage) const {
     std::vector<DeviceId> devices;
     for (const std::string& name : names) {
       MOTLEY_ASSIGN(const DeviceId device, cluster::find_device(*problem_.cluster, name));
@@ -175,18 +174,31 @@ class GivenStages {
         return usage_error("search.stages", fmt::format("device {} is left out", name));
       devices.push_back(device);
     }
+    std::vector<UnitPart> parts;
+    std::set<int> hosts;  // of the cluster
+    std::size_t placed = 0;
     for (std::size_t pool = 0; pool < pools_.pools.size(); ++pool) {
       const std::vector<DeviceId>& all = pools_.devices[pool];
-      const auto found = std::search(all.begin(), all.end(), devices.begin(), devices.end());
-      if (found == all.end()) continue;
+      std::vector<DeviceId> own;
+      for (const DeviceId device : devices)
+        if (std::find(all.begin(), all.end(), device) != all.end()) own.push_back(device);
+      const auto found = std::search(all.begin(), all.end(), own.begin(), own.end());
+      if (own.empty() || found == all.end()) continue;
       const auto at = static_cast<int>(found - all.begin());
-      const int per_host = pools_.pools[pool].per_host;
+      const int per_host = pools_.pools[pool].per_host, slot = at % per_host;
+      if (slot + static_cast<int>(own.size()) > per_host) continue;
       stage.host = at / per_host;
-      stage.slot = at % per_host;
-      if (stage.slot + static_cast<int>(devices.size()) <= per_host) return pool;
+      hosts.insert(pools_.pools[pool].first_host + stage.host);
+      if (parts.empty())
+        stage.slot = slot;
+      else
+        stage.more_slots.push_back(slot);
+      parts.push_back({pool, static_cast<int>(own.size())});
+      placed += own.size();
     }
+    if (placed == devices.size() && hosts.size() == 1) return parts;
     return usage_error("search.stages",
-                       fmt::format("devices {}: wanted alike ones of one host, in their order",
+                       fmt::format("devices {}: wanted ones of one host, alike ones in their order",
                                    join(names, ", ")));
   }
 
@@ -205,11 +217,12 @@ Result<plan::PlanOutcome> GivenPlanner::plan(const plan::Problem& problem) const
   outcome.planner = name();
   outcome.why.clear();  // of the equal split
   GivenStages given(problem);
-  MOTLEY_RETURN_IF_ERROR(consider_stages(
-      inputs_, problem, outcome,
-      {StageCuts::kAtPieces, [&](const StageQuestion& question, const FinerLayers& pieces) {
-         return given.find(question, pieces);
-       }}));
+  MOTLEY_RETURN_IF_ERROR(
+      consider_stages(inputs_, problem, outcome,
+                      {StageCuts::kAtPieces, UnitKinds::kSeveral,
+                       [&](const StageQuestion& question, const FinerLayers& pieces) {
+                         return given.find(question, pieces);
+                       }}));
   outcome.why.push_back(
       "stages as they were given; how devices share them and in which order "
       "micro-batches pass is Motley's");

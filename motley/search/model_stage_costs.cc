@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -81,13 +82,42 @@ std::vector<LayerWork> between(std::vector<LayerWork> less, const std::vector<La
   return less;
 }
 
+/// The most of what several devices hold, each times its scale.
+void take_most(const LayerHolds& holds, double scale, LayerHolds& most) {
+  for (auto bytes : {&LayerHolds::fixed, &LayerHolds::kept, &LayerHolds::workspace}) {
+    (most.*bytes).resize((holds.*bytes).size(), 0);
+    for (std::size_t l = 0; l < (holds.*bytes).size(); ++l)
+      (most.*bytes)[l] = std::max((most.*bytes)[l], scale * (holds.*bytes)[l]);
+  }
+}
+
+/// Of all layers, with nothing done again.
+double pass(const std::array<std::vector<LayerWork>, kRecomputes.size()>& works) {
+  double sum = 0;
+  for (const LayerWork& layer : works[static_cast<std::size_t>(Recompute::kNothing)])
+    sum += (layer.forward + layer.backward).value;
+  return sum;
+}
+
 }  // namespace
 
+ModelStageCosts::ModelStageCosts(const PlannerInputs& inputs, const plan::Problem& problem)
+    : inputs_(inputs),
+      graph_(*inputs.graph),
+      problem_(problem),
+      model_(inputs.costs->model(*problem.cluster)),
+      chain_(graph::find_layer_chain(graph_)),
+      depths_(find_depths(graph_)),
+      alone_(depths_ ? graph::ShortGraph() : graph::shorten(graph_, chain_, chain_.names.size())),
+      short_(depths_ ? depths_->searched : alone_) {}
+
 Result<std::unique_ptr<ModelStageCosts>> ModelStageCosts::make(const PlannerInputs& inputs,
-                                                               const plan::Problem& problem) {
+                                                               const plan::Problem& problem,
+                                                               UnitKinds kinds) {
   std::unique_ptr<ModelStageCosts> made(new ModelStageCosts(inputs, problem));
   MOTLEY_ASSIGN(made->pools_,
                 search::find_pools(*problem.cluster, problem.devices, UnknownMemory::kUnlimited));
+  for (const DevicePool& pool : made->pools_.pools) made->memories_.push_back(pool.memory);
   const std::int64_t most = std::min(problem.max_samples, problem.global_batch);
   for (std::int64_t batch = std::max<std::int64_t>(1, problem.min_samples); batch <= most;
        batch *= 2)
@@ -96,7 +126,7 @@ Result<std::unique_ptr<ModelStageCosts>> ModelStageCosts::make(const PlannerInpu
                           problem.batch_norm_span);
   for (const Recompute how : kRecomputes)
     made->done_again_[how] = find_done_again(*inputs.graph, made->chain_, made->once_, how);
-  made->add_units();
+  made->add_units(kinds);
   made->find_pieces();
   bool has_times = false;
   for (std::size_t unit = 0; unit < made->units_.size(); ++unit)
@@ -122,13 +152,19 @@ double ModelStageCosts::speed(const PlannedStage& stage, std::int64_t micro_batc
     some += known->second[l];
     here += (work[l].forward + work[l].backward).value;
   }
-  return some / (here * units_[stage.unit].degree);
+  return some / (here * units_[stage.unit].degree());
 }
 
-/// Of each pool one device, and as many as there are in a host by powers of two.
-void ModelStageCosts::add_units() {
+/// Of each pool one device, and as many as there are in a host by powers of two; then those of
+/// several pools.
+void ModelStageCosts::add_units(UnitKinds kinds) {
   int widest = 1;
-  for (const DevicePool& pool : pools_.pools) widest = std::max(widest, pool.per_host);
+  std::map<int, int> of_host;
+  for (const DevicePool& pool : pools_.pools) {
+    int& devices = kinds == UnitKinds::kSeveral ? of_host[pool.first_host] : of_host[-1];
+    devices = kinds == UnitKinds::kSeveral ? devices + pool.per_host : pool.per_host;
+    widest = std::max(widest, devices);
+  }
   std::unique_ptr<StageWays> ways;
   if (widest > 1 && problem_.batch_norm == plan::BatchNormMode::kGlobal &&
       !micro_batches_.empty()) {
@@ -139,20 +175,39 @@ void ModelStageCosts::add_units() {
   }
   for (std::size_t pool = 0; pool < pools_.pools.size(); ++pool) {
     const std::vector<DeviceId>& devices = pools_.devices[pool];
-    add_unit(pool, plan::Region{{devices.front()}, {1.0}});
+    add_unit({pool, 1}, plan::Region{{devices.front()}, {1.0}});
     const int per_host = pools_.pools[pool].per_host;
     for (int degree = 2; ways && degree <= per_host;
          degree = degree < per_host ? std::min(2 * degree, per_host) : per_host + 1)
       for (const plan::Region& region :
-           ways->find({devices.begin(), devices.begin() + degree}, kPasses))
-        add_unit(pool, std::move(region));
+           ways->find({devices.begin(), devices.begin() + degree},
+                      std::vector<double>(static_cast<std::size_t>(degree), 1.0), kPasses))
+        add_unit({pool, degree}, region);
+  }
+  if (!ways || kinds == UnitKinds::kAlike) return;
+  std::vector<double> speeds;
+  for (const std::vector<DeviceId>& devices : pools_.devices)
+    speeds.push_back(1 / ways->whole_step(devices.front()));
+  for (const StageUnit& unit : find_mixed_units(pools_.pools, speeds)) {
+    std::vector<DeviceId> devices;
+    for (const UnitPart& part : unit.parts)
+      devices.insert(devices.end(), pools_.devices[part.pool].begin(),
+                     pools_.devices[part.pool].begin() + part.devices);
+    for (const plan::Region& region : ways->find(devices, ways->find_shares(devices), kPasses))
+      add_unit(unit, region);
   }
 }
 
-void ModelStageCosts::add_unit(std::size_t pool, plan::Region ways) {
-  units_.push_back({pool, static_cast<int>(ways.devices.size()), false});
-  held_.push_back(cost::with_framework(problem_.cluster->device(ways.devices.front()), Bytes(0)));
+void ModelStageCosts::add_unit(StageUnit unit, plan::Region ways) {
+  units_.push_back(std::move(unit));
   ways_.push_back(std::move(ways));
+  double held = 0;
+  for (const UnitPart& part : units_.back().parts) {
+    const cluster::Device& device = problem_.cluster->device(pools_.devices[part.pool].front());
+    held = std::max(held, scale(units_.size() - 1, part.pool) *
+                              static_cast<double>(cost::with_framework(device, Bytes(0)).value));
+  }
+  held_.emplace_back(std::llround(held));
   if (!gathers_again(units_.size() - 1)) return;
   // Whole copies of a layer, and of the next one on their way.
   std::vector<double> copies(chain_.names.size() + 1, 0);
@@ -172,7 +227,7 @@ void ModelStageCosts::add_unit(std::size_t pool, plan::Region ways) {
 void ModelStageCosts::find_pieces() {
   std::vector<double> seconds(graph_.ops.size(), 0);
   for (std::size_t unit = 0; unit < units_.size() && !micro_batches_.empty(); ++unit) {
-    if (units_[unit].degree > 1) continue;
+    if (units_[unit].degree() > 1) continue;
     const auto& lowered =
         lower(unit, micro_batches_[std::min(kPiecesBatch, micro_batches_.size() - 1)]);
     if (!lowered) continue;
@@ -207,7 +262,7 @@ Seconds ModelStageCosts::least_step() const {
   constexpr int kRounds = 300;
   std::vector<std::vector<double>> times;  // by pool and layer: of a sample, on one device
   for (std::size_t unit = 0; unit < units_.size(); ++unit) {
-    if (units_[unit].degree > 1) continue;
+    if (units_[unit].degree() > 1) continue;
     std::vector<double>& least =
         times.emplace_back(layers(), std::numeric_limits<double>::infinity());
     for (const std::int64_t batch : micro_batches_) {
@@ -242,10 +297,39 @@ Seconds ModelStageCosts::least_step() const {
 }
 
 std::vector<DeviceId> ModelStageCosts::devices(const PlannedStage& stage) const {
-  const auto& [pool, degree, recomputes] = units_[stage.unit];
-  const auto first =
-      pools_.devices[pool].begin() + stage.host * pools_.pools[pool].per_host + stage.slot;
-  return {first, first + degree};
+  std::vector<DeviceId> devices;
+  const std::vector<UnitPart>& parts = units_[stage.unit].parts;
+  for (std::size_t part = 0; part < parts.size(); ++part) {
+    const std::size_t pool = parts[part].pool;
+    const auto first = pools_.devices[pool].begin() + stage.host * pools_.pools[pool].per_host +
+                       stage.slot_of(part);
+    devices.insert(devices.end(), first, first + parts[part].devices);
+  }
+  return devices;
+}
+
+/// Memory of the unit's device that has least, beside that of one of a pool.
+double ModelStageCosts::scale(std::size_t unit, std::size_t pool) const {
+  Bytes least = memories_[pool];
+  for (const UnitPart& part : units_[unit].parts) least = std::min(least, memories_[part.pool]);
+  return static_cast<double>(least.value) / static_cast<double>(memories_[pool].value);
+}
+
+std::vector<double> ModelStageCosts::scales(std::size_t unit) const {
+  std::vector<double> scales;
+  for (const UnitPart& part : units_[unit].parts)
+    scales.insert(scales.end(), static_cast<std::size_t>(part.devices), scale(unit, part.pool));
+  return scales;
+}
+
+/// Of unlike devices the one of whose memory the least part may be used counts.
+Bytes ModelStageCosts::memory(std::size_t unit) const {
+  if (!units_[unit].is_mixed()) return StageCosts::memory(unit);
+  double least = std::numeric_limits<double>::infinity();
+  for (const UnitPart& part : units_[unit].parts)
+    least = std::min(
+        least, scale(unit, part.pool) * static_cast<double>(pools_.pools[part.pool].memory.value));
+  return Bytes(std::llround(least));
 }
 
 plan::Region ModelStageCosts::region(const PlannedStage& stage,
@@ -319,6 +403,11 @@ BytesPerSecond ModelStageCosts::host_rate(std::size_t pool) const {
   return BytesPerSecond(best > 0 ? best : 1e15);
 }
 
+void ModelStageCosts::recompute(Recompute keeps, Recompute takes) {
+  keeps_ = keeps;
+  takes_ = takes;
+}
+
 void ModelStageCosts::take_memory(std::size_t pool, double part) {
   Bytes& memory = pools_.pools[pool].memory;
   memory = Bytes(static_cast<std::int64_t>(static_cast<double>(memory.value) * part));
@@ -337,10 +426,14 @@ void ModelStageCosts::find_tied() {
 std::vector<LayerBytes> ModelStageCosts::bytes(std::size_t unit) const {
   std::vector<LayerBytes> bytes = bytes_of(unit, keeps_);
   if (!are_states_shared_) return bytes;
-  const double parts = ways_[unit].parameters.empty() ? 1 : units_[unit].degree;
-  const double states = plan::count_states(problem_.recipe) / parts;
+  const double states = plan::count_states(problem_.recipe);
+  const double parts = ways_[unit].parameters.empty() ? 1 : units_[unit].degree();
   for (std::size_t l = 0; l < layers(); ++l)
-    bytes[l].states -= Bytes(std::llround(0.5 * states * parameter_bytes_[l]));
+    if (units_[unit].is_mixed())  // whatever their parts are: beside parameters and gradients
+      bytes[l].states -= Bytes(
+          std::llround(0.5 * states / (states + 2) * static_cast<double>(bytes[l].states.value)));
+    else
+      bytes[l].states -= Bytes(std::llround(0.5 * states / parts * parameter_bytes_[l]));
   return bytes;
 }
 
@@ -373,12 +466,16 @@ std::vector<LayerBytes> ModelStageCosts::find_bytes(std::size_t unit, Recompute 
     const std::optional<program::Program>& program = lower(unit, batch);
     if (!program) continue;
     const auto times = model_.times(named(unit, *program));
-    const std::vector<Bytes> scratch = times ? times->front().scratch : std::vector<Bytes>();
-    const std::vector<LayerPlace> places =
-        find_layer_places(program->devices[0], graph_, pieces_.pieces, once(unit));
-    found.emplace_back(
-        static_cast<double>(batch),
-        find_layer_holds(program->devices[0], places, done_again_.at(how), groups, scratch));
+    LayerHolds most;
+    for (std::size_t part = 0; part < program->devices.size(); ++part) {
+      const program::DeviceProgram& device = program->devices[part];
+      const std::vector<LayerPlace> places =
+          find_layer_places(device, graph_, pieces_.pieces, once(unit));
+      const std::vector<Bytes> scratch = times ? (*times)[part].scratch : std::vector<Bytes>();
+      take_most(find_layer_holds(device, places, done_again_.at(how), groups, scratch),
+                scale(unit, units_[unit].parts[part].pool), most);
+    }
+    found.emplace_back(static_cast<double>(batch), std::move(most));
   }
   if (found.empty()) return bytes;
   const auto& [less, small] = found.front();
@@ -396,7 +493,7 @@ std::vector<LayerBytes> ModelStageCosts::find_bytes(std::size_t unit, Recompute 
 
 /// By their programs; on several devices, whose times are found for many ways, three micro-batches.
 std::vector<std::int64_t> ModelStageCosts::simulated(std::size_t unit) const {
-  const int degree = units_[unit].degree;
+  const int degree = units_[unit].degree();
   if (degree == 1) return micro_batches_;
   std::vector<std::int64_t> batches;
   for (const std::int64_t batch : micro_batches_)
@@ -454,24 +551,36 @@ const std::optional<program::Program>& ModelStageCosts::lower(std::size_t unit,
                                                               std::int64_t micro_batch) const {
   const auto same = std::find_if(ways_.begin(), ways_.end(), [&](const plan::Region& other) {
     return other.operators == ways_[unit].operators && other.parameters == ways_[unit].parameters &&
-           other.devices.size() == ways_[unit].devices.size();
+           other.shares == ways_[unit].shares &&
+           first_ranks(static_cast<std::size_t>(&other - ways_.data())) == first_ranks(unit);
   });
   const auto [made, is_new] =
       programs_.try_emplace({static_cast<std::size_t>(same - ways_.begin()), micro_batch});
   if (!is_new) return made->second;
   const auto found = split(*same, micro_batch);
   if (!found) return made->second;
-  const auto program = synth::lower_ranks(short_.graph, found->sharding, found->rules, {0},
-                                          spmd_question(inputs_, problem_).lowering);
+  const auto program =
+      synth::lower_ranks(short_.graph, found->sharding, found->rules, first_ranks(unit),
+                         spmd_question(inputs_, problem_).lowering);
   if (!program) return made->second;
   made->second = *program;
   set_origins(short_, *made->second);
   return made->second;
 }
 
-/// On the unit's first device.
+std::vector<std::size_t> ModelStageCosts::first_ranks(std::size_t unit) const {
+  std::vector<std::size_t> ranks;
+  std::size_t next = 0;
+  for (const UnitPart& part : units_[unit].parts)
+    ranks.push_back(std::exchange(next, next + static_cast<std::size_t>(part.devices)));
+  return ranks;
+}
+
+/// On the unit's first devices.
 program::Program ModelStageCosts::named(std::size_t unit, program::Program program) const {
-  program.devices[0].device = problem_.cluster->device(ways_[unit].devices.front()).name;
+  const std::vector<std::size_t> ranks = first_ranks(unit);
+  for (std::size_t part = 0; part < ranks.size(); ++part)
+    program.devices[part].device = problem_.cluster->device(ways_[unit].devices[ranks[part]]).name;
   return program;
 }
 
@@ -487,32 +596,44 @@ std::optional<ModelStageCosts::LayerWorks> ModelStageCosts::time(std::size_t uni
   if (!times) return std::nullopt;
   const auto priced = price_program(program, group, model_, *times);
   if (!priced) return std::nullopt;
-  LayerWorks works = spread(unit, program.devices[0], priced->trace);
+  // They wait for each other, so the one that is at it longest says what it takes.
+  LayerWorks works = spread(unit, program, 0, priced->trace);
+  for (std::size_t device = 1; device < program.devices.size(); ++device)
+    if (LayerWorks other = spread(unit, program, device, priced->trace); pass(other) > pass(works))
+      works = std::move(other);
   const std::vector<Seconds>& sums = adding_up(unit);
   for (std::vector<LayerWork>& layers : works)
     for (std::size_t l = 0; l < layers.size(); ++l) layers[l].backward += sums[l];
   return works;
 }
 
-/// Of the gradients of a micro-batch to those before, on the unit's first device.
+/// Of the gradients of a micro-batch to those before, on the unit's first device, or the one that
+/// takes longest.
 const std::vector<Seconds>& ModelStageCosts::adding_up(std::size_t unit) const {
   const auto [known, is_new] = adding_up_.try_emplace(unit);
   if (!is_new) return known->second;
   const plan::Region& ways = ways_[unit];
-  known->second = find_adding_up(
-      graph_, pieces_.pieces, model_,
-      {problem_.cluster->device(ways.devices.front()).name, units_[unit].degree,
-       [&](std::size_t op) {
-         return ways.operators.empty() ? nullptr : &ways.operators[short_.of_op[op].index()];
-       }});
+  known->second.assign(layers(), Seconds(0));
+  const double all = std::accumulate(ways.shares.begin(), ways.shares.end(), 0.0);
+  for (const std::size_t rank : first_ranks(unit)) {
+    const std::vector<Seconds> seconds = find_adding_up(
+        graph_, pieces_.pieces, model_,
+        {problem_.cluster->device(ways.devices[rank]).name, ways.shares[rank] / all,
+         [&](std::size_t op) {
+           return ways.operators.empty() ? nullptr : &ways.operators[short_.of_op[op].index()];
+         }});
+    for (std::size_t l = 0; l < layers(); ++l)
+      known->second[l] = std::max(known->second[l], seconds[l]);
+  }
   return known->second;
 }
 
 /// What the compute lane does, and before it waits for, by layer; what a step has once by their
 /// parameters.
-ModelStageCosts::LayerWorks ModelStageCosts::spread(std::size_t unit,
-                                                    const program::DeviceProgram& program,
+ModelStageCosts::LayerWorks ModelStageCosts::spread(std::size_t unit, const program::Program& whole,
+                                                    std::size_t device,
                                                     const trace::Trace& trace) const {
+  const program::DeviceProgram& program = whole.devices[device];
   LayerWorks seen;
   seen.fill(std::vector<LayerWork>(layers()));
   const std::vector<LayerPlace> places =
@@ -520,7 +641,7 @@ ModelStageCosts::LayerWorks ModelStageCosts::spread(std::size_t unit,
   double once = 0, all = 0, waited = 0, in_layers = 0;
   trace::Nanoseconds before = 0;
   for (const trace::Interval& interval : trace.intervals) {
-    if (interval.lane != Lane::kCompute) continue;
+    if (interval.lane != Lane::kCompute || interval.device != static_cast<int>(device)) continue;
     const Seconds waits(static_cast<double>(interval.begin - before) * 1e-9);
     const Seconds taken(static_cast<double>(interval.end - std::exchange(before, interval.end)) *
                         1e-9);

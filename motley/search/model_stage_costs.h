@@ -20,6 +20,7 @@
 #include "motley/search/split/planner_inputs.h"
 #include "motley/search/spmd/depths.h"
 #include "motley/search/stages/layer_stage_costs.h"
+#include "motley/search/stages/mixed_units.h"
 #include "motley/search/stages/stage_costs.h"
 #include "motley/search/stages/stage_plan.h"
 #include "motley/synth/sharded_plan.h"
@@ -28,17 +29,20 @@
 namespace motley::search {
 
 /// StageCosts of a model's own graph, in pieces of its layers (finer_layers.h), each stage on one
-/// device or on several that are alike, in the ways of stage_ways.h. Times are those of the model's
-/// program for one micro-batch on the unit alone, simulated: what its compute lane does and waits
-/// for, piece by piece, and what adds its gradients to those of others (adding_up.h). So are bytes
-/// (layer_holds.h), and what both are if forward passes are done again (recompute_choice.h). Of
-/// many layers that are alike a few are looked at (graph/short_graph.h).
+/// device or on several of a host (mixed_units.h: of several kinds), in the ways of stage_ways.h.
+/// Times are those of the model's program for one micro-batch on the unit alone, simulated: what
+/// its compute lane does and waits for (of the device that is longest at it), piece by piece, and
+/// what adds its gradients to those of others (adding_up.h). So are bytes (layer_holds.h; of
+/// unlike devices the largest parts of their memories, times the smallest memory), and what both
+/// are if forward passes are done again (recompute_choice.h). Of many layers that are alike a few
+/// are looked at (graph/short_graph.h).
 class ModelStageCosts : public StageCosts {
  public:
   /// Graph (not null), costs (not null) and problem must outlive it. Usage error where no device
   /// has times.
   static Result<std::unique_ptr<ModelStageCosts>> make(const PlannerInputs& inputs,
-                                                       const plan::Problem& problem);
+                                                       const plan::Problem& problem,
+                                                       UnitKinds kinds = UnitKinds::kSeveral);
 
   std::size_t layers() const override { return pieces_.pieces.names.size(); }
   const std::vector<DevicePool>& pools() const override { return pools_.pools; }
@@ -48,6 +52,7 @@ class ModelStageCosts : public StageCosts {
   std::vector<LayerWork> work(std::size_t unit, std::int64_t micro_batch) const override;
   std::vector<LayerBytes> bytes(std::size_t unit) const override;
   Bytes held(std::size_t unit) const override { return held_[unit]; }
+  Bytes memory(std::size_t unit) const override;
   /// As the programs' cost model prices a send.
   std::optional<Hop> hop(HopEnd from, HopEnd to, HopReach reach, Bytes bytes) const override;
   BytesPerSecond host_rate(std::size_t pool) const override;
@@ -59,6 +64,8 @@ class ModelStageCosts : public StageCosts {
   /// devices in any parts, at the micro-batch at which it takes least.
   Seconds least_step() const;
   std::vector<DeviceId> devices(const PlannedStage& stage) const;
+  /// By device of the unit: its bytes are so many of those that bytes() and held() speak of.
+  std::vector<double> scales(std::size_t unit) const;
   /// The stage as a region of a plan; `again`: how much is, by its layers (FinerLayers::parts).
   plan::Region region(const PlannedStage& stage, const std::vector<Recompute>& again) const;
   /// How fast the stage's devices are, by what its operators take on some device
@@ -74,11 +81,9 @@ class ModelStageCosts : public StageCosts {
   const std::vector<LayerBytes>& bytes_of(std::size_t unit, Recompute how) const;
   /// Plans again with less memory of a pool, where what a layer holds was underestimated.
   void take_memory(std::size_t pool, double part);
-  /// From here on so much is done again as to what layers keep, and to their time; at first none.
-  void recompute(Recompute keeps, Recompute takes) {
-    keeps_ = keeps;
-    takes_ = takes;
-  }
+  /// From here on layers keep what they would if so much were done again, and take the time that so
+  /// much does. (At first nothing is.)
+  void recompute(Recompute keeps, Recompute takes);
   /// From here on layers have half of the optimizer's states, as two replicas share them, and
   /// pools all of their memory.
   void share_states();
@@ -86,26 +91,21 @@ class ModelStageCosts : public StageCosts {
  private:
   using LayerWorks = std::array<std::vector<LayerWork>, kRecomputes.size()>;  // by Recompute
 
-  ModelStageCosts(const PlannerInputs& inputs, const plan::Problem& problem)
-      : inputs_(inputs),
-        graph_(*inputs.graph),
-        problem_(problem),
-        model_(inputs.costs->model(*problem.cluster)),
-        chain_(graph::find_layer_chain(graph_)),
-        depths_(find_depths(graph_)),
-        alone_(depths_ ? graph::ShortGraph() : graph::shorten(graph_, chain_, chain_.names.size())),
-        short_(depths_ ? depths_->searched : alone_) {}
-  void add_units();
+  ModelStageCosts(const PlannerInputs& inputs, const plan::Problem& problem);
+  void add_units(UnitKinds kinds);
   void find_pieces();
-  void add_unit(std::size_t pool, plan::Region ways);
+  void add_unit(StageUnit unit, plan::Region ways);
+  double scale(std::size_t unit, std::size_t pool) const;
   void find_tied();
   std::vector<std::int64_t> simulated(std::size_t unit) const;
   std::vector<LayerBytes> find_bytes(std::size_t unit, Recompute how) const;
+  /// The first device of each part of the unit, as ranks of its devices.
+  std::vector<std::size_t> first_ranks(std::size_t unit) const;
   program::Program named(std::size_t unit, program::Program program) const;
   Result<synth::RuledSharding> split(const plan::Region& ways, std::int64_t micro_batch) const;
   const std::optional<program::Program>& lower(std::size_t unit, std::int64_t micro_batch) const;
   std::optional<LayerWorks> time(std::size_t unit, std::int64_t micro_batch) const;
-  LayerWorks spread(std::size_t unit, const program::DeviceProgram& program,
+  LayerWorks spread(std::size_t unit, const program::Program& program, std::size_t device,
                     const trace::Trace& trace) const;
   bool gathers_again(std::size_t unit) const;
   /// By operator: a step of the unit has it once.
@@ -123,6 +123,7 @@ class ModelStageCosts : public StageCosts {
   const graph::ShortGraph& short_;        // what is looked at
   FinerLayers pieces_;
   ClusterPools pools_;
+  std::vector<Bytes> memories_;  // by pool: of a device, whatever a plan may use of it
   std::vector<StageUnit> units_;
   std::vector<plan::Region> ways_;                     // by unit, of the short graph
   std::vector<char> once_;                             // by operator: a step has it once
@@ -142,7 +143,8 @@ class ModelStageCosts : public StageCosts {
   mutable std::map<std::size_t, double> waiting_;                      // by unit
   mutable std::map<std::size_t, std::vector<Seconds>> adding_up_;      // by unit, then layer
   mutable std::map<std::int64_t, std::vector<double>> order_seconds_;  // by micro-batch, then layer
-  /// Of the first device of the first unit that has the same ways, by it and micro-batch.
+  /// Of the first devices of the parts of the first unit that has the same ways, by it and
+  /// micro-batch.
   mutable std::map<std::pair<std::size_t, std::int64_t>, std::optional<program::Program>> programs_;
   mutable std::map<std::tuple<std::size_t, std::size_t, HopReach, std::int64_t>, std::optional<Hop>>
       hops_;

@@ -1,5 +1,6 @@
 #include "motley/search/model_stage_costs.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,7 +50,7 @@ TEST_F(ModelStageCostsTest, UnitsAreOneTwoAndFourDevicesOfAHost) {
     for (const int degree : {1, 2, 4})
       EXPECT_TRUE(std::any_of(
           costs_->units().begin(), costs_->units().end(),
-          [&](const StageUnit& unit) { return unit.pool == pool && unit.degree == degree; }))
+          [&](const StageUnit& unit) { return unit.pool() == pool && unit.degree() == degree; }))
           << pool << " " << degree;
 }
 
@@ -82,13 +83,75 @@ TEST_F(ModelStageCostsTest, AllLayersAreTheWholeProgram) {
           (work.pass(0, layers) - adding + work.update[layers]) / price->step.value;
       EXPECT_GT(ratio, 0.98) << unit;
       // What is done again hides exchanges of gradients that it does not need.
-      const bool hides = how != Recompute::kNothing && costs_->units()[unit].degree > 1;
+      const bool hides = how != Recompute::kNothing && costs_->units()[unit].degree() > 1;
       EXPECT_LT(ratio, hides ? 1.1 : 1.02) << unit;
       const std::int64_t held = sums.bytes(unit, 0, layers).total(kBatch, 1);
       EXPECT_NEAR(static_cast<double>(held) / static_cast<double>(price->peaks[0].value), 1, 0.1)
           << unit;
     }
   }
+}
+
+/// Two hosts, each of one device of one kind and two of another.
+cluster::Cluster two_mixed_hosts() {
+  std::string text = "schema = \"motley.cluster/1\"\nname = \"two\"\n";
+  for (const std::string name : {"h1", "h2"})
+    text += node_text(name, name,
+                      "kind = \"a100-40g\"\n  [[node.device]]\nkind = \"v100-16g\"\ncount = 2");
+  return *cluster::parse_cluster(
+      text + "[[link]]\nall = true\nbandwidth = \"10Gbps\"\nlatency = \"20us\"\n", "two");
+}
+
+class MixedModelStageCostsTest : public ModelStageCostsTest {
+ protected:
+  MixedModelStageCostsTest() : ModelStageCostsTest(two_mixed_hosts()) {}
+};
+
+// Devices of both kinds share a stage in parts by their speeds; what all layers take and hold there
+// is what the plan's program does: it takes the time of the one that is longest at it, and holds
+// the most of a memory, said of the smallest memory.
+TEST_F(MixedModelStageCostsTest, UnlikeDevicesShareAStage) {
+  ASSERT_NE(costs_, nullptr);
+  const std::size_t layers = costs_->layers();
+  const StageSums sums(*costs_);
+  int mixed = 0;
+  for (std::size_t unit = 0; unit < costs_->units().size(); ++unit) {
+    if (!costs_->units()[unit].is_mixed()) continue;
+    ++mixed;
+    EXPECT_EQ(costs_->units()[unit].degree(), 3);
+    const plan::Region region = costs_->region({0, layers, unit, 1, 0, {0}}, nothing(layers));
+    std::vector<std::string> names;
+    for (const DeviceId device : region.devices)
+      names.push_back(problem_.cluster->device(device).name);
+    EXPECT_THAT(names, testing::ElementsAre("h2:0", "h2:1", "h2:2"));
+    EXPECT_GT(region.shares[0], 0.8 * region.shares[1]);  // so small that launches are most
+    EXPECT_EQ(region.shares[1], region.shares[2]);
+    plan::Plan plan = plan::blank_plan(problem_);
+    plan.replicas = {{kBatch, {region}, 1}};
+    ASSERT_TRUE(plan::verify_plan(plan, problem_.model_hash, *problem_.cluster));
+    const auto price = invented_.evaluator().price(plan);
+    ASSERT_TRUE(price) << price.error().message;
+    ASSERT_TRUE(costs_->knows(unit, kBatch));
+    const WorkSums& work = sums.work(unit, kBatch);
+    double adding = 0;
+    for (const Seconds layer : costs_->adding_up(unit)) adding += layer.value;
+    EXPECT_NEAR((work.pass(0, layers) - adding + work.update[layers]) / price->step.value, 1, 0.02);
+    double most = 0;
+    const std::vector<double> scales = costs_->scales(unit);
+    ASSERT_EQ(scales.size(), 3u);
+    EXPECT_DOUBLE_EQ(scales[0], 0.4);  // of 40 GB beside 16
+    for (std::size_t rank = 0; rank < 3; ++rank)
+      most = std::max(most, scales[rank] * static_cast<double>(price->peaks[rank].value));
+    const std::int64_t held = sums.bytes(unit, 0, layers).total(kBatch, 1);
+    EXPECT_NEAR(static_cast<double>(held) / most, 1, 0.1) << unit;
+    EXPECT_EQ(costs_->memory(unit), Bytes(std::int64_t{16} << 30));
+  }
+  EXPECT_GE(mixed, 2);
+  costs_->take_memory(0, 0.5);
+  EXPECT_EQ(costs_->memory(costs_->units().size() - 1), Bytes(std::int64_t{8} << 30));
+  const auto alike = ModelStageCosts::make(inputs_, problem_, UnitKinds::kAlike);
+  ASSERT_TRUE(alike);
+  for (const StageUnit& unit : (*alike)->units()) EXPECT_FALSE(unit.is_mixed());
 }
 
 /// Whole copies of all parameters are more than a tenth of its memories.
@@ -192,7 +255,7 @@ TEST_F(ModelStageCostsTest, RegionsHaveWhatTheirLayersHave) {
   ASSERT_NE(costs_, nullptr);
   const std::size_t layers = costs_->layers(), half = layers / 2;
   for (std::size_t unit = 0; unit < costs_->units().size(); ++unit) {
-    if (costs_->units()[unit].degree != 2) continue;
+    if (costs_->units()[unit].degree() != 2) continue;
     const plan::Region first = costs_->region({0, half, unit, 0, 0}, nothing(half)),
                        second = costs_->region({half, layers, unit, 0, 2}, nothing(layers - half));
     EXPECT_EQ(first.operators.size() + second.operators.size(), invented_.model().graph.ops.size());
@@ -215,8 +278,9 @@ TEST_F(ModelStageCostsTest, AFewDevicesStandForAllOfAStage) {
   for (std::size_t a = 0; a < costs_->units().size(); ++a)
     for (std::size_t b = 0; b < costs_->units().size(); ++b) {
       const StageUnit &one = costs_->units()[a], &other = costs_->units()[b];
-      const bool is_same_pool = one.pool == other.pool;
-      if (one.degree == 1 || other.degree == 1 || (is_same_pool && one.degree + other.degree > 4))
+      const bool is_same_pool = one.pool() == other.pool();
+      if (one.degree() == 1 || other.degree() == 1 ||
+          (is_same_pool && one.degree() + other.degree() > 4))
         continue;
       const auto stage = [&](std::size_t first, std::size_t end, std::size_t unit, int slot) {
         return costs_->region({first, end, unit, 0, slot}, nothing(end - first));
@@ -225,7 +289,7 @@ TEST_F(ModelStageCostsTest, AFewDevicesStandForAllOfAStage) {
       plan.replicas = {{kBatch,
                         {stage(0, half, a, 0), stage(half, layers, b, is_same_pool ? 2 : 0)},
                         a % 2 == 0 ? 2 : 4}};
-      if (a != b && !is_same_pool && one.degree == 2 && other.degree == 2) {
+      if (a != b && !is_same_pool && one.degree() == 2 && other.degree() == 2) {
         plan.replicas[0].samples = kBatch / 2;
         plan.replicas.push_back({kBatch / 2, {stage(0, half, a, 2), stage(half, layers, b, 2)}, 2});
       }

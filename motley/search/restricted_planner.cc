@@ -26,11 +26,11 @@ Result<plan::PlanOutcome> RestrictedPlanner::plan(const plan::Problem& problem) 
   }
   MOTLEY_ASSIGN(plan::PlanOutcome outcome, find_baselines(inputs_, problem));
   outcome.planner = name();
-  MOTLEY_RETURN_IF_ERROR(consider_stages(
-      inputs_, problem, outcome,
-      {StageCuts::kAtLayers, [&](const StageQuestion& question, const FinerLayers&) {
-         return find_restricted(space_, question);
-       }}));
+  MOTLEY_RETURN_IF_ERROR(consider_stages(inputs_, problem, outcome,
+                                         {StageCuts::kAtLayers, UnitKinds::kAlike,
+                                          [&](const StageQuestion& question, const FinerLayers&) {
+                                            return find_restricted(space_, question);
+                                          }}));
   outcome.why.push_back(fmt::format("{} of {} {}", outcome.plan ? "the best found" : "no plan",
                                     stage_space_name(space_).title,
                                     outcome.plan ? "alone" : "fits"));

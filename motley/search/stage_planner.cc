@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "motley/base/text.h"
-#include "motley/search/model_stage_costs.h"
 #include "motley/search/portfolio.h"
 #include "motley/search/split/water_filling.h"
 #include "motley/search/spmd/spmd_planner.h"
@@ -136,9 +135,10 @@ class StagePlanning {
   /// Plans whose cuts are some of these, which are of pieces.
   Result<StageOutcome> find_between(const std::vector<std::size_t>& cuts) const {
     const MergedLayers layers(costs_, cuts, MergedLayers::Tied::kOnce);
-    MOTLEY_ASSIGN(StageOutcome found,
-                  find_.find({.costs = &layers, .global_batch = problem_.global_batch, .is_bounded = false},
-                             costs_.pieces()));
+    MOTLEY_ASSIGN(
+        StageOutcome found,
+        find_.find({.costs = &layers, .global_batch = problem_.global_batch, .is_bounded = false},
+                   costs_.pieces()));
     const auto restore = [&](PricedStagePlan& priced) {
       for (StageReplica& replica : priced.plan.replicas)
         for (PlannedStage& stage : replica.stages) {
@@ -312,7 +312,7 @@ class StagePlanning {
     double all = 0, shared = 0;  // devices
     for (const StageReplica& replica : found.plan.replicas)
       for (const PlannedStage& stage : replica.stages) {
-        const int degree = costs_.units()[stage.unit].degree;
+        const int degree = costs_.units()[stage.unit].degree();
         all += degree;
         if (degree > 1) shared += degree;
       }
@@ -349,8 +349,22 @@ class StagePlanning {
     return true;
   }
 
+  /// Of the one of a stage's devices that has least, which is what bytes of unlike ones are beside.
   std::optional<Bytes> memory_of(const PlannedStage& stage) const {
-    return problem_.cluster->device(costs_.devices(stage).front()).memory;
+    std::optional<Bytes> least;
+    for (const DeviceId device : costs_.devices(stage))
+      if (const auto& memory = problem_.cluster->device(device).memory)
+        least = std::min(least.value_or(*memory), *memory);
+    return least;
+  }
+
+  /// What its fullest device holds, beside the same.
+  double peak(const PlannedStage& stage, const plan::Price& price, std::size_t first_rank) const {
+    double most = 0;
+    const std::vector<double> scales = costs_.scales(stage.unit);
+    for (std::size_t i = 0; i < scales.size(); ++i)
+      most = std::max(most, scales[i] * static_cast<double>(price.peaks[first_rank + i].value));
+    return most;
   }
 
   double held(const SeatAt& at) const {
@@ -363,7 +377,7 @@ class StagePlanning {
     double part = 1, bytes = 0;
   };
   double beyond(const SeatAt& at) const {
-    const auto known = beyond_.find(costs_.units()[at.stage.unit].pool);
+    const auto known = beyond_.find(pools_of(at.stage));
     if (known == beyond_.end()) return 1;
     return std::min(known->second.part, 1 + known->second.bytes / held(at));
   }
@@ -371,10 +385,10 @@ class StagePlanning {
   void learn_memory(const PricedStagePlan& found, const plan::Price& price, Again& again) {
     std::size_t rank = 0;
     for_each_seat(found, again, [&](const SeatAt& at) {
-      const auto peak = static_cast<double>(price.peaks[rank].value);
+      const double most = peak(at.stage, price, rank);
       rank += costs_.devices(at.stage).size();
-      const Beyond seen{std::max(1.0, peak / held(at)), std::max(0.0, peak - held(at))};
-      const auto [known, is_new] = beyond_.try_emplace(costs_.units()[at.stage.unit].pool, seen);
+      const Beyond seen{std::max(1.0, most / held(at)), std::max(0.0, most - held(at))};
+      const auto [known, is_new] = beyond_.try_emplace(pools_of(at.stage), seen);
       known->second.part = std::min(known->second.part, seen.part);
       known->second.bytes = std::min(known->second.bytes, seen.bytes);
       return true;
@@ -390,8 +404,10 @@ class StagePlanning {
       const double factor = beyond(at), all = factor * held(at);
       if (!memory || all <= static_cast<double>(memory->value)) return true;
       const double missing = all - static_cast<double>(memory->value);
-      for (const DeviceId device : costs_.devices(at.stage))
-        lacking[device] = Bytes(std::llround(missing));
+      const std::vector<DeviceId> devices = costs_.devices(at.stage);
+      const std::vector<double> scales = costs_.scales(at.stage.unit);
+      for (std::size_t i = 0; i < devices.size(); ++i)
+        lacking[devices[i]] = Bytes(std::llround(missing / scales[i]));
       return save_memory(costs_, Bytes(std::llround(missing / factor)), at.layers);
     });
   }
@@ -568,6 +584,12 @@ class StagePlanning {
     }
   }
 
+  std::vector<std::size_t> pools_of(const PlannedStage& stage) const {
+    std::vector<std::size_t> pools;
+    for (const UnitPart& part : costs_.units()[stage.unit].parts) pools.push_back(part.pool);
+    return pools;
+  }
+
   /// With a weight of two stages in the first of them.
   plan::Plan give_tied(const plan::Plan& plan) const {
     return costs_.tied() ? give_tied_weights(*inputs_.graph, plan) : plan;
@@ -603,7 +625,8 @@ class StagePlanning {
     bool is_less = false;
     for_each_seat(found, again, [&](SeatAt& at) {
       const std::optional<Bytes> memory = memory_of(at.stage);
-      const double left = memory ? static_cast<double>((*memory - price.peaks[rank]).value) : 0;
+      const double left =
+          memory ? static_cast<double>(memory->value) - peak(at.stage, price, rank) : 0;
       rank += costs_.devices(at.stage).size();
       if (!memory || left < kMuchLeft * static_cast<double>(memory->value)) return true;
       const Bytes spare(std::llround(left / beyond(at)));
@@ -701,7 +724,7 @@ class StagePlanning {
       for (std::size_t s = 0; s < replica.stages.size(); ++s) {
         const double part = costs_.waiting(replica.stages[s].unit);
         const Seconds waits = found.price.spans[r][s].compute * part;
-        if (costs_.units()[replica.stages[s].unit].degree > 1 &&
+        if (costs_.units()[replica.stages[s].unit].degree() > 1 &&
             micro_batch_sizes(replica).size() > 1 && waits > found.price.step * kWorthPairing)
           waiting.emplace_back(r, s);
       }
@@ -724,11 +747,13 @@ class StagePlanning {
   bool save(const PricedStagePlan& found, const std::map<DeviceId, Bytes>& missing,
             Again& again) const {
     return for_each_seat(found, again, [&](SeatAt& at) {
-      Bytes most(0);
-      for (const DeviceId device : costs_.devices(at.stage))
-        if (const auto lacks = missing.find(device); lacks != missing.end())
-          most = std::max(most, lacks->second);
-      return most.value == 0 || save_memory(costs_, most, at.layers);
+      double most = 0;
+      const std::vector<DeviceId> devices = costs_.devices(at.stage);
+      const std::vector<double> scales = costs_.scales(at.stage.unit);
+      for (std::size_t i = 0; i < devices.size(); ++i)
+        if (const auto lacks = missing.find(devices[i]); lacks != missing.end())
+          most = std::max(most, scales[i] * static_cast<double>(lacks->second.value));
+      return most == 0 || save_memory(costs_, Bytes(std::llround(most)), at.layers);
     });
   }
 
@@ -755,8 +780,11 @@ class StagePlanning {
     for (const StageReplica& replica : plan.replicas)
       for (const PlannedStage& stage : replica.stages) {
         const std::vector<DeviceId> devices = costs_.devices(stage);
-        if (std::find(devices.begin(), devices.end(), device) != devices.end())
-          return costs_.units()[stage.unit].pool;
+        auto at = std::find(devices.begin(), devices.end(), device) - devices.begin();
+        for (const UnitPart& part : costs_.units()[stage.unit].parts) {
+          if (at < part.devices) return part.pool;
+          at -= part.devices;
+        }
       }
     return 0;
   }
@@ -810,10 +838,10 @@ class StagePlanning {
     plan::Plan plan;
     Seconds step;
   };
-  std::vector<Taken> taken_;               // that fit
-  bool is_sharing_ = false;                // are plans looked for that share states?
-  bool is_best_ = false;                   // does the outcome have one of them?
-  std::map<std::size_t, Beyond> beyond_;   // by pool
+  std::vector<Taken> taken_;                           // that fit
+  bool is_sharing_ = false;                            // are plans looked for that share states?
+  bool is_best_ = false;                               // does the outcome have one of them?
+  std::map<std::vector<std::size_t>, Beyond> beyond_;  // by pools of a stage
   std::optional<Taken> apart_;             // the best one with tied weights where they are read
   bool is_worth_more_ = false;             // does something lack memory that is quicker?
   std::map<std::size_t, double> lacking_;  // pool -> the part of its memory that a plan may use
@@ -829,7 +857,7 @@ Result<std::optional<Seconds>> consider_stages(const PlannerInputs& inputs,
   // One device may do its forward pass again; what fits in one micro-batch needs nothing.
   if (problem.devices.size() < 2 && outcome.plan && outcome.plan->replicas[0].micro_batches == 1)
     return std::nullopt;
-  const auto costs = ModelStageCosts::make(inputs, problem);
+  const auto costs = ModelStageCosts::make(inputs, problem, find.kinds);
   if (!costs) return std::nullopt;
   MOTLEY_RETURN_IF_ERROR(StagePlanning(inputs, problem, **costs, find, outcome).run());
   return (*costs)->least_step();

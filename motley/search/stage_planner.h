@@ -5,6 +5,7 @@
 
 #include "motley/plan/planner.h"
 #include "motley/search/finer_layers.h"
+#include "motley/search/model_stage_costs.h"
 #include "motley/search/split/planner_inputs.h"
 #include "motley/search/stages/stage_search.h"
 
@@ -14,19 +15,20 @@ namespace motley::search {
 enum class StageCuts { kAtLayers, kAtPieces, kRefined };
 struct StageFinder {
   StageCuts cuts = StageCuts::kRefined;
+  UnitKinds kinds = UnitKinds::kSeveral;  ///< what the devices of a stage may be
   /// The question's costs are of layers or of pieces, as it says.
   std::function<Result<StageOutcome>(const StageQuestion&, const FinerLayers&)> find =
       [](const StageQuestion& question, const FinerLayers&) { return find_stage_plan(question); };
 };
 
 /// Puts a plan of stages in the place of the outcome's where it takes less and fits: replicas cut
-/// into stages of consecutive layers, each on one device or on several alike ones of a host, with
+/// into stages of consecutive layers, each on one device or on several of a host, with
 /// micro-batches of their own (stages/stage_search.h over model_stage_costs.h). The plans that the
 /// search finds, runner-ups too, are priced by their programs; where one lacks memory, it searches
 /// again with as much less. The outcome's bound becomes one of these plans, too, however devices
 /// share a stage. Returns what no plan of stages undercuts; none: nothing happened, as there are no
 /// times of operators, or one device for which there is a plan. `find` may be the search of a
-/// narrower space.
+/// narrower space, of stages of devices of one kind each, too.
 Result<std::optional<Seconds>> consider_stages(const PlannerInputs& inputs,
                                                const plan::Problem& problem,
                                                plan::PlanOutcome& outcome,

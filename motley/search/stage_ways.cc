@@ -1,6 +1,7 @@
 #include "motley/search/stage_ways.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "motley/search/spmd/spmd_planner.h"
@@ -38,17 +39,29 @@ Result<std::unique_ptr<StageWays>> StageWays::make(const PlannerInputs& inputs,
   return made;
 }
 
+std::vector<double> StageWays::find_shares(const std::vector<DeviceId>& devices) const {
+  std::vector<double> shares;
+  double all = 0;
+  for (const DeviceId device : devices) {
+    shares.push_back(1 / whole_step(device));
+    all += shares.back();
+  }
+  for (double& share : shares) share = std::max(1.0, std::round(1000 * share / all)) / 1000;
+  return shares;
+}
+
 std::vector<plan::Region> StageWays::find(const std::vector<DeviceId>& devices,
+                                          const std::vector<double>& shares,
                                           std::int64_t micro_batches) {
   const graph::Graph& graph = study_->graph();
-  const std::vector<double> shares(devices.size(), 1.0);
   const SpmdChoices& choices = study_->choices(shares);
   SpmdPrices prices = study_->prices(choices.space, devices, shares);
   SpmdObjective objective;
   objective.states = plan::count_states(question_.lowering.recipe);
   objective.once = 1 / static_cast<double>(micro_batches);
-  const double step = study_->whole_step(study_->kinds().of(devices.front())).total /
-                      static_cast<double>(devices.size());
+  double speed = 0;
+  for (const DeviceId device : devices) speed += 1 / whole_step(device);
+  const double step = 1 / speed;
   const double bytes = std::max(1.0, state_bytes(graph, choices.space, objective.states));
   std::vector<plan::Region> found;
   const auto add = [&](const synth::Sharding& sharding) {
@@ -77,8 +90,11 @@ std::vector<plan::Region> StageWays::find(const std::vector<DeviceId>& devices,
     if (sharding.sources[id.index()].kind == graph::FormKind::kSharded)
       sharding.gathered_again.insert(id);
   }
-  const auto& memory = question_.cluster->device(devices.front()).memory;
-  if (memory && whole > kMuchMemory * static_cast<double>(memory->value)) add(sharding);
+  const bool is_much = std::any_of(devices.begin(), devices.end(), [&](DeviceId device) {
+    const auto& memory = question_.cluster->device(device).memory;
+    return memory && whole > kMuchMemory * static_cast<double>(memory->value);
+  });
+  if (is_much) add(sharding);
   return found;
 }
 

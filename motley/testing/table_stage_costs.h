@@ -8,13 +8,14 @@
 #include <utility>
 #include <vector>
 
+#include "motley/search/stages/mixed_units.h"
 #include "motley/search/stages/stage_costs.h"
 
 namespace motley {
 
-/// StageCosts of small tables: seconds of a sample by pool and layer, divided by the degree; one
-/// rate between hosts and one inside. A micro-batch takes `launch` seconds a layer more, forward
-/// and backward, whatever its size.
+/// StageCosts of small tables: seconds of a sample by pool and layer, divided by the degree (of
+/// several pools: as fast as all of their devices together); one rate between hosts and one inside.
+/// A micro-batch takes `launch` seconds a layer more, forward and backward, whatever its size.
 struct TableStageCosts : search::StageCosts {
   std::vector<search::DevicePool> device_pools;
   std::vector<search::StageUnit> all_units;
@@ -33,17 +34,20 @@ struct TableStageCosts : search::StageCosts {
   const std::vector<search::StageUnit>& units() const override { return all_units; }
   const std::vector<std::int64_t>& micro_batches() const override { return batches; }
   bool knows(std::size_t unit, std::int64_t micro_batch) const override {
-    const std::int64_t least = all_units[unit].degree > 1 ? least_of_wide : 1;
+    const std::int64_t least = all_units[unit].degree() > 1 ? least_of_wide : 1;
     return micro_batch >= least && micro_batch <= batches.back();
   }
   std::vector<search::LayerWork> work(std::size_t unit, std::int64_t micro) const override {
-    const auto [pool, degree, recomputes] = all_units[unit];
     std::vector<search::LayerWork> work;
     for (std::size_t i = 0; i < layers(); ++i) {
-      const double samples = static_cast<double>(micro) / degree;
-      const double once = launch + samples * forward[pool][i];
-      work.push_back({Seconds(once),
-                      Seconds(launch + samples * backward[pool][i] + (recomputes ? once : 0)),
+      double ahead = 0, back = 0;  // samples a second
+      for (const auto& [pool, devices] : all_units[unit].parts) {
+        ahead += devices / forward[pool][i];
+        back += devices / backward[pool][i];
+      }
+      const double once = launch + static_cast<double>(micro) / ahead;
+      const double again = all_units[unit].recomputes ? once : 0;
+      work.push_back({Seconds(once), Seconds(launch + static_cast<double>(micro) / back + again),
                       Seconds(update_seconds)});
     }
     return work;
@@ -51,7 +55,7 @@ struct TableStageCosts : search::StageCosts {
   std::vector<search::LayerBytes> bytes(std::size_t unit) const override {
     std::vector<search::LayerBytes> bytes = layer_bytes;
     for (search::LayerBytes& layer : bytes) {
-      const int degree = all_units[unit].degree;
+      const int degree = all_units[unit].degree();
       layer.states.value /= degree;
       layer.gradients.value /= degree;
       layer.kept.value /= degree;
@@ -88,13 +92,39 @@ inline TableStageCosts even_stage_costs(std::size_t layers, std::size_t kinds, i
   return costs;
 }
 
+/// Whole numbers from `least` to `most`.
+inline int pick_number(std::mt19937_64& random, int least, int most) {
+  return least + static_cast<int>(random() % static_cast<std::uint64_t>(most - least + 1));
+}
+
+/// Unequal layers for the last pool.
+inline void add_random_layers(std::mt19937_64& random, std::size_t layers, TableStageCosts& costs) {
+  auto& forward = costs.forward.emplace_back();
+  auto& backward = costs.backward.emplace_back();
+  const double slow = pick_number(random, 1, 4);
+  for (std::size_t i = 0; i < layers; ++i) {
+    forward.push_back(slow * pick_number(random, 1, 4));
+    backward.push_back(slow * pick_number(random, 2, 8));
+  }
+}
+
+/// What else there is, once all pools are there.
+inline void add_random_rest(std::mt19937_64& random, std::size_t layers, TableStageCosts& costs) {
+  const auto pick = [&](int least, int most) { return pick_number(random, least, most); };
+  costs.launch = 0.5 * pick(0, 2);
+  costs.update_seconds = 0.25 * pick(0, 2);
+  for (std::size_t i = 0; i < layers; ++i)
+    costs.layer_bytes.push_back({Bytes(pick(2, 12)), Bytes(pick(1, 4)), Bytes(pick(0, 4)),
+                                 Bytes(pick(0, 2)), Bytes(pick(1, 3))});
+  costs.between = pick(1, 4);
+  costs.inside = 4 * costs.between;
+}
+
 /// A random small instance: up to `most_devices` devices in up to three pools, unequal layers,
 /// memory that matters, degrees 1 and 2 where a host has two.
 inline TableStageCosts random_stage_costs(std::mt19937_64& random, std::size_t layers,
                                           int most_devices) {
-  const auto pick = [&](int least, int most) {
-    return least + static_cast<int>(random() % static_cast<std::uint64_t>(most - least + 1));
-  };
+  const auto pick = [&](int least, int most) { return pick_number(random, least, most); };
   TableStageCosts costs;
   int left = most_devices, host = 0;
   for (std::size_t pool = 0; pool < 3 && left > 0; ++pool) {
@@ -105,21 +135,32 @@ inline TableStageCosts random_stage_costs(std::mt19937_64& random, std::size_t l
     host += costs.device_pools.back().hosts();
     costs.all_units.push_back({pool, 1, false});
     if (per_host == 2 && devices >= 2) costs.all_units.push_back({pool, 2, false});
-    auto& forward = costs.forward.emplace_back();
-    auto& backward = costs.backward.emplace_back();
-    const double slow = pick(1, 4);
-    for (std::size_t i = 0; i < layers; ++i) {
-      forward.push_back(slow * pick(1, 4));
-      backward.push_back(slow * pick(2, 8));
-    }
+    add_random_layers(random, layers, costs);
   }
-  costs.launch = 0.5 * pick(0, 2);
-  costs.update_seconds = 0.25 * pick(0, 2);
-  for (std::size_t i = 0; i < layers; ++i)
-    costs.layer_bytes.push_back({Bytes(pick(2, 12)), Bytes(pick(1, 4)), Bytes(pick(0, 4)),
-                                 Bytes(pick(0, 2)), Bytes(pick(1, 3))});
-  costs.between = pick(1, 4);
-  costs.inside = 4 * costs.between;
+  add_random_rest(random, layers, costs);
+  return costs;
+}
+
+/// The same of one or two hosts with one device of each of two or three pools, or of two if there
+/// may be so many, and units of several of these.
+inline TableStageCosts random_mixed_costs(std::mt19937_64& random, std::size_t layers,
+                                          int most_devices) {
+  TableStageCosts costs;
+  const int kinds = pick_number(random, 2, std::min(3, most_devices));
+  const int hosts = pick_number(random, 1, std::min(2, most_devices / kinds));
+  const int per_host = pick_number(random, 1, std::min(2, most_devices / (kinds * hosts)));
+  std::vector<double> speeds;
+  for (int pool = 0; pool < kinds; ++pool) {
+    costs.device_pools.push_back({std::string(1, static_cast<char>('a' + pool)), "",
+                                  hosts * per_host, per_host, Bytes(pick_number(random, 20, 120)),
+                                  0});
+    costs.all_units.push_back({static_cast<std::size_t>(pool), 1, false});
+    add_random_layers(random, layers, costs);
+    speeds.push_back(1 / costs.forward.back().front());
+  }
+  for (search::StageUnit& unit : search::find_mixed_units(costs.device_pools, speeds))
+    costs.all_units.push_back(std::move(unit));
+  add_random_rest(random, layers, costs);
   return costs;
 }
 

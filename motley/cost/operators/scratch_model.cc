@@ -10,7 +10,7 @@ namespace motley::cost {
 namespace {
 
 constexpr double kBandwidth = 0.3466;  // ln 2 / 2
-constexpr double kLineWeight = 0.25;        // weight of the line against neighbours
+constexpr double kLineWeight = 0.25;   // weight of the line against neighbours
 
 double ln(double value) { return std::log(std::max(value, 1.0)); }
 

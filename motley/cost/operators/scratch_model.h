@@ -2,8 +2,8 @@
 
 #include <cstdint>
 #include <map>
-#include <string_view>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 

@@ -42,13 +42,15 @@ TEST(ScratchModel, TheLineLiesOverAll) {
 }
 
 TEST(ScratchModel, TruthValuesSayNothingOfFloats) {
-  const std::vector<OpEntry> entries = {needing("aten::sum([bool[100]], dtype(f32), none)", 100, 400),
-                                        needing("aten::sum(f32[8])", 40, 0)};
+  const std::vector<OpEntry> entries = {
+      needing("aten::sum([bool[100]], dtype(f32), none)", 100, 400),
+      needing("aten::sum(f32[8])", 40, 0)};
   EXPECT_EQ(says(entries, DType::kF32, 1e6), Bytes(0));
   EXPECT_EQ(says(entries, DType::kBool, 1e6), Bytes(4000000));
   // Nothing that reads numbers of 16 bits was measured: what any dtype needed.
   EXPECT_EQ(says(entries, DType::kBF16, 1e6), Bytes(4000000));
-  EXPECT_EQ(ScratchModel(entries).scratch("aten::cosh", dtypes_with(0, DType::kF32), {0, 1e6, 1}), Bytes(0));
+  EXPECT_EQ(ScratchModel(entries).scratch("aten::cosh", dtypes_with(0, DType::kF32), {0, 1e6, 1}),
+            Bytes(0));
 }
 
 TEST(ScratchModel, WhatIsCountedHasItsDtypeToo) {

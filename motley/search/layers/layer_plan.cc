@@ -82,18 +82,18 @@ class LayerPlanWriter {
   plan::Region write_region(const StageReplica& replica, std::size_t s) const {
     const PlannedStage& stage = replica.stages[s];
     const StageUnit& unit = costs_.units()[stage.unit];
-    const std::vector<DeviceId>& devices = pools_.devices[unit.pool];
-    const int first = stage.host * pools_.pools[unit.pool].per_host + stage.slot;
+    const std::vector<DeviceId>& devices = pools_.devices[unit.pool()];
+    const int first = stage.host * pools_.pools[unit.pool()].per_host + stage.slot;
     plan::Region region;
-    region.devices.assign(devices.begin() + first, devices.begin() + first + unit.degree);
+    region.devices.assign(devices.begin() + first, devices.begin() + first + unit.degree());
     region.shares.assign(region.devices.size(), 1.0);
     region.covers = find_covers(stage);
-    if (unit.degree > 1) share(region);
+    if (unit.degree() > 1) share(region);
     if (unit.recomputes)
       for (auto layer = static_cast<std::int64_t>(stage.first);
            layer < static_cast<std::int64_t>(stage.end); ++layer)
         region.recomputes.push_back({2 * layer, 2 * layer + 1});
-    region.speed = find_speed(replica, stage, unit.degree, region.covers);
+    region.speed = find_speed(replica, stage, unit.degree(), region.covers);
     return region;
   }
 

@@ -25,7 +25,7 @@ ReplicaShape even_shape(const StageCosts& costs, std::size_t count, std::size_t 
 
 int fitting_replicas(const StageCosts& costs, std::size_t count, std::size_t unit) {
   const StageUnit& of = costs.units()[unit];
-  return costs.pools()[of.pool].devices / (of.degree * static_cast<int>(count));
+  return costs.pools()[of.pool()].devices / (of.degree() * static_cast<int>(count));
 }
 
 StageReplica to_replica(const ReplicaShape& shape, std::int64_t samples) {
@@ -66,7 +66,8 @@ std::vector<UniformChoice> uniform_choices(const RestrictedSearch& search,
       for (std::size_t count = 1; count <= search.most_stages(); ++count) {
         const int fits = fitting_replicas(costs, count, unit);
         if (costs.units()[unit].recomputes || fits == 0 || !costs.knows(unit, micro)) continue;
-        UniformChoice choice{even_shape(costs, count, unit, micro), costs.units()[unit].pool, fits};
+        UniformChoice choice{even_shape(costs, count, unit, micro), costs.units()[unit].pool(),
+                             fits};
         if (shapes.is_valid(choice.shape)) choices.push_back(std::move(choice));
       }
   return choices;

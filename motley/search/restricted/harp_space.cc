@@ -51,7 +51,7 @@ class HarpProgram {
       used[0] = std::move(behind);
       for (std::size_t n = 0; n < devices; ++n)
         for (const std::size_t unit : units_[pool]) {
-          const std::size_t after = n + static_cast<std::size_t>(costs.units()[unit].degree);
+          const std::size_t after = n + static_cast<std::size_t>(costs.units()[unit].degree());
           for (std::size_t end = 1; after <= devices && end <= costs.layers(); ++end)
             if (used[n][end]) extend(*used[n][end], unit, end, limit, used[after]);
         }
@@ -74,7 +74,7 @@ class HarpProgram {
     if (!tail.stages.empty()) {
       const std::size_t next = tail.stages.front().unit;
       message = shapes_.messages(unit, next, end, micro_) / 2;
-      const bool is_near = sums_.costs().units()[next].pool == sums_.costs().units()[unit].pool;
+      const bool is_near = sums_.costs().units()[next].pool() == sums_.costs().units()[unit].pool();
       launched = tail.launched + (is_near || message < limit / 10 ? 1
                                   : message < limit / 2           ? 2
                                                                   : 3);

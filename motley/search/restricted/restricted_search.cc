@@ -23,7 +23,7 @@ int RestrictedSearch::devices() const {
 
 std::vector<int> RestrictedSearch::degrees() const {
   std::set<int> degrees;
-  for (const StageUnit& unit : costs().units()) degrees.insert(unit.degree);
+  for (const StageUnit& unit : costs().units()) degrees.insert(unit.degree());
   return {degrees.begin(), degrees.end()};
 }
 
@@ -34,7 +34,7 @@ std::size_t RestrictedSearch::ways(int degree) const {
   for (std::size_t pool = 0; pool < costs().pools().size(); ++pool) {
     const auto count =
         std::count_if(costs().units().begin(), costs().units().end(), [&](const StageUnit& unit) {
-          return unit.pool == pool && unit.degree == degree && !unit.recomputes;
+          return unit.pool() == pool && unit.degree() == degree && !unit.recomputes;
         });
     most = std::max(most, static_cast<std::size_t>(count));
   }

@@ -26,21 +26,30 @@ class Placer {
   bool place(std::size_t at) {
     if (at == stages_.size()) return visit_(plan_);
     PlannedStage& stage = *stages_[at];
-    const auto [pool, degree, recomputes] = costs_.units()[stage.unit];
-    for (std::size_t host = 0; host < used_[pool].size(); ++host) {
-      int& used = used_[pool][host];
-      if (used + degree > size_[pool][host] || is_repeated(pool, host)) continue;
+    const StageUnit& unit = costs_.units()[stage.unit];
+    for (std::size_t host = 0; host < used_[unit.pool()].size(); ++host) {
+      if (!has_room(unit, host) || is_repeated(unit.pool(), host)) continue;
       stage.host = static_cast<int>(host);
-      stage.slot = used;
-      used += degree;
+      stage.slot = used_[unit.pool()][host];
+      stage.more_slots.clear();
+      for (const UnitPart& part : unit.parts) {
+        int& used = used_[part.pool][host];
+        if (part.pool != unit.pool()) stage.more_slots.push_back(used);
+        used += part.devices;
+      }
       const bool goes_on = place(at + 1);
-      used -= degree;
+      for (const UnitPart& part : unit.parts) used_[part.pool][host] -= part.devices;
       if (!goes_on) return false;
     }
     return true;
   }
 
  private:
+  bool has_room(const StageUnit& unit, std::size_t host) const {
+    return std::all_of(unit.parts.begin(), unit.parts.end(), [&](const UnitPart& part) {
+      return used_[part.pool][host] + part.devices <= size_[part.pool][host];
+    });
+  }
   /// Is there one before it that is as empty and has as many devices of each pool?
   bool is_repeated(std::size_t pool, std::size_t host) const {
     const std::size_t first = static_cast<std::size_t>(costs_.pools()[pool].first_host);

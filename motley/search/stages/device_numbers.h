@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <vector>
@@ -21,7 +22,10 @@ class DeviceNumbers {
 
   std::size_t size() const { return size_; }
   std::size_t of(const StageUnit& unit) const {
-    return strides_[unit.pool] * static_cast<std::size_t>(unit.degree);
+    std::size_t set = 0;
+    for (const UnitPart& part : unit.parts)
+      set += strides_[part.pool] * static_cast<std::size_t>(part.devices);
+    return set;
   }
   /// So many of each pool.
   std::size_t of(const std::vector<int>& devices) const {
@@ -36,7 +40,9 @@ class DeviceNumbers {
   }
   /// Are the unit's devices left beside the set?
   bool has_room(std::size_t set, const StageUnit& unit) const {
-    return count(set, unit.pool) + static_cast<std::size_t>(unit.degree) < counts_[unit.pool];
+    return std::all_of(unit.parts.begin(), unit.parts.end(), [&](const UnitPart& part) {
+      return count(set, part.pool) + static_cast<std::size_t>(part.devices) < counts_[part.pool];
+    });
   }
   bool is_within(std::size_t part, std::size_t set) const {
     for (std::size_t pool = 0; pool < strides_.size(); ++pool)

@@ -43,17 +43,18 @@ Result<LayerStageCosts> LayerStageCosts::make(const cost::LayerProfile& profile,
   std::set<std::int64_t> batches;
   for (const StageUnit& unit : made.units_)
     for (const auto& [batch, layers] :
-         profile.times.at(made.pools_[unit.pool].kind).at(unit.degree)) {
+         profile.times.at(made.pools_[unit.pool()].kind).at(unit.degree())) {
       batches.insert(batch);
       if (layers.size() != made.layers_)
         return costs_fault(fmt::format("{} on {}, tp {}: times of {} layers, bytes of {}",
-                                       profile.model, made.pools_[unit.pool].kind, unit.degree,
+                                       profile.model, made.pools_[unit.pool()].kind, unit.degree(),
                                        layers.size(), made.layers_));
     }
   made.micro_batches_.assign(batches.begin(), batches.end());
   for (const StageUnit& unit : made.units_) {
     if (unit.recomputes) continue;
-    const cost::LayerTable& table = profile.times.at(made.pools_[unit.pool].kind).at(unit.degree);
+    const cost::LayerTable& table =
+        profile.times.at(made.pools_[unit.pool()].kind).at(unit.degree());
     std::vector<std::int64_t> missing;
     for (const std::int64_t batch : batches)
       if (!table.contains(batch)) missing.push_back(batch);
@@ -61,7 +62,7 @@ Result<LayerStageCosts> LayerStageCosts::make(const cost::LayerProfile& profile,
       made.notes_.push_back(fmt::format(
           "{} at degree {} was not profiled with micro-batches of {}: those up to {} are "
           "interpolated or extrapolated, larger ones left out",
-          made.pools_[unit.pool].kind, unit.degree, fmt::join(missing, ", "),
+          made.pools_[unit.pool()].kind, unit.degree(), fmt::join(missing, ", "),
           2 * table.rbegin()->first));
   }
   return made;
@@ -98,18 +99,18 @@ bool LayerStageCosts::knows(std::size_t unit, std::int64_t micro_batch) const {
 }
 
 std::vector<LayerWork> LayerStageCosts::work(std::size_t unit, std::int64_t micro_batch) const {
-  const auto [pool, degree, recomputes] = units_[unit];
-  const auto times = cost::layer_times(profile_, pools_[pool].kind, degree, micro_batch);
+  const StageUnit& of = units_[unit];
+  const auto times = cost::layer_times(profile_, pools_[of.pool()].kind, of.degree(), micro_batch);
   MOTLEY_CHECK(times.has_value());
   std::vector<LayerWork> work;
   for (const cost::LayerTime& time : *times)
     work.push_back(
-        {time.forward, recomputes ? time.backward + time.forward : time.backward, time.update});
+        {time.forward, of.recomputes ? time.backward + time.forward : time.backward, time.update});
   return work;
 }
 
 std::vector<LayerBytes> LayerStageCosts::bytes(std::size_t unit) const {
-  const auto [pool, degree, recomputes] = units_[unit];
+  const int degree = units_[unit].degree();
   const std::vector<cost::LayerSize>& sizes = profile_.sizes.at(degree);
   std::vector<LayerBytes> bytes;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -117,7 +118,7 @@ std::vector<LayerBytes> LayerStageCosts::bytes(std::size_t unit) const {
     LayerBytes layer{size.states, size.gradients, size.kept, size.kept, size.output};
     if (runtime_.sends_whole) layer.output = size.output * degree;
     if (runtime_.copies_gradients) layer.states += size.gradients;
-    if (recomputes) {
+    if (units_[unit].recomputes) {
       layer.workspace = size.kept * 2;  // what was kept, and its gradients
       layer.kept = i == 0 ? Bytes(0) : std::min(size.kept, sizes[i - 1].output);
     }
@@ -139,7 +140,7 @@ std::optional<Hop> LayerStageCosts::hop(HopEnd from, HopEnd to, HopReach reach, 
 
 std::optional<std::size_t> LayerStageCosts::find_unit(const std::string& kind, int degree) const {
   for (std::size_t unit = 0; unit < units_.size(); ++unit)
-    if (pools_[units_[unit].pool].kind == kind && units_[unit].degree == degree &&
+    if (pools_[units_[unit].pool()].kind == kind && units_[unit].degree() == degree &&
         !units_[unit].recomputes)
       return unit;
   return std::nullopt;

@@ -37,6 +37,7 @@ class MergedLayers : public StageCosts {
   std::vector<LayerWork> work(std::size_t unit, std::int64_t micro) const override;
   std::vector<LayerBytes> bytes(std::size_t unit) const override;
   Bytes held(std::size_t unit) const override { return base_->held(unit); }
+  Bytes memory(std::size_t unit) const override { return base_->memory(unit); }
   std::optional<Hop> hop(HopEnd from, HopEnd to, HopReach reach, Bytes bytes) const override {
     return base_->hop(from, to, reach, bytes);
   }

@@ -12,8 +12,11 @@ class Mover {
   Mover(const StagePlan& plan, const StageCosts& costs) : plan_(plan), costs_(costs) {
     const std::vector<int> used = used_devices(plan, costs);
     for (std::size_t unit = 0; unit < costs.units().size(); ++unit) {
-      const StageUnit& of = costs.units()[unit];
-      if (of.degree <= costs.pools()[of.pool].devices - used[of.pool]) idle_.push_back(unit);
+      const std::vector<UnitPart>& parts = costs.units()[unit].parts;
+      if (std::all_of(parts.begin(), parts.end(), [&](const UnitPart& part) {
+            return part.devices <= costs.pools()[part.pool].devices - used[part.pool];
+          }))
+        idle_.push_back(unit);
     }
   }
 

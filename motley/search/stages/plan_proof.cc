@@ -150,14 +150,17 @@ bool PlanProof::can_rest_be_done(std::int64_t samples) const {
 /// Puts every stage that ends at layer `end` in front. False: too many.
 bool PlanProof::extend(Suffix& suffix, std::size_t end) {
   for (std::size_t unit = 0; unit < costs().units().size(); ++unit) {
-    const auto [pool, degree, recomputes] = costs().units()[unit];
-    if (degree > left_[pool] || !costs().knows(unit, suffix.replica.micro_batch)) continue;
-    left_[pool] -= degree;
+    const std::vector<UnitPart>& parts = costs().units()[unit].parts;
+    const auto is_left = [&](const UnitPart& part) { return part.devices <= left_[part.pool]; };
+    if (!std::all_of(parts.begin(), parts.end(), is_left) ||
+        !costs().knows(unit, suffix.replica.micro_batch))
+      continue;
+    for (const UnitPart& part : parts) left_[part.pool] -= part.devices;
     bool is_done = true;
     if (can_rest_be_done(suffix.replica.samples))
       for (std::size_t first = end; is_done && first-- > 0;)
         is_done = put_in_front(suffix, first, end, unit);
-    left_[pool] += degree;
+    for (const UnitPart& part : parts) left_[part.pool] += part.devices;
     if (!is_done) return false;
   }
   return true;
@@ -291,7 +294,7 @@ double PlanProof::simulate_alone(Offer& offer) {
       if (!meets[s]) ++host;
       // Hosts of the cluster: pools may share them.
       placed.stages[s].host =
-          host - costs().pools()[costs().units()[stages[s].unit].pool].first_host;
+          host - costs().pools()[costs().units()[stages[s].unit].pool()].first_host;
     }
     const ScheduleTimes& times = time_schedules(std::move(placed));
     best = std::min(best, *std::min_element(times.begin(), times.end()));
@@ -306,7 +309,7 @@ const ScheduleTimes& PlanProof::time_schedules(StageReplica replica) {
   std::vector<std::int64_t> key = {replica.micro_batch, replica.samples};
   std::optional<int> before;
   for (const PlannedStage& stage : replica.stages) {
-    const int host = stage.host + costs().pools()[costs().units()[stage.unit].pool].first_host;
+    const int host = stage.host + costs().pools()[costs().units()[stage.unit].pool()].first_host;
     for (const std::size_t number : {stage.end, stage.unit, std::size_t(before == host)})
       key.push_back(static_cast<std::int64_t>(number));
     before = host;

@@ -37,8 +37,8 @@ class EveryPlan {
  private:
   bool take(const StageReplica& replica, int sign) {
     for (const PlannedStage& stage : replica.stages) {
-      const StageUnit& unit = costs_.units()[stage.unit];
-      left_[unit.pool] -= sign * unit.degree;
+      for (const UnitPart& part : costs_.units()[stage.unit].parts)
+        left_[part.pool] -= sign * part.devices;
     }
     return std::all_of(left_.begin(), left_.end(), [](int count) { return count >= 0; });
   }
@@ -75,7 +75,7 @@ class EveryPlan {
   bool fits(const StageReplica& replica) const {
     const auto count = static_cast<std::int64_t>(micro_batch_sizes(replica).size());
     for (std::size_t s = 0; s < replica.stages.size(); ++s) {
-      const auto& [first, end, unit, host, slot] = replica.stages[s];
+      const auto& [first, end, unit, host, slot, more_slots] = replica.stages[s];
       const auto flying = std::min(count, static_cast<std::int64_t>(replica.stages.size() - s));
       if (sums_.bytes(unit, first, end).total(replica.micro_batch, flying) >
           sums_.memory(unit).value)
@@ -128,7 +128,7 @@ class EveryPlan {
                                      static_cast<std::int64_t>(replica.schedule)};
     std::int64_t before = -1;
     for (const PlannedStage& stage : replica.stages) {
-      const int first_host = costs_.pools()[costs_.units()[stage.unit].pool].first_host;
+      const int first_host = costs_.pools()[costs_.units()[stage.unit].pool()].first_host;
       const std::int64_t host = first_host + stage.host;
       for (const std::size_t number : {stage.end, stage.unit, std::size_t{host == before}})
         key.push_back(static_cast<std::int64_t>(number));
@@ -193,6 +193,33 @@ TEST(PlanProof, EqualsAllPlansOfThreeLayers) {
     EXPECT_LE(outcome->lower_bound.value, best * (1 + 1e-9)) << i;
   }
   EXPECT_GT(priced, 10'000);
+}
+
+// The same where devices of a host are of two or three kinds and may share a stage.
+TEST(PlanProof, EqualsAllPlansOfMixedHosts) {
+  std::mt19937_64 random(7);
+  std::int64_t priced = 0;
+  int mixed = 0;
+  for (int i = 0; i < 60; ++i) {
+    TableStageCosts costs = random_mixed_costs(random, 3, 4);
+    costs.batches = {1, 2};
+    EveryPlan every(costs, 4, INFINITY);
+    const double best = every.find_best();
+    const auto outcome =
+        find_stage_plan({.costs = &costs, .global_batch = 4, .interleaves = false});
+    ASSERT_TRUE(outcome) << outcome.error().message;
+    EXPECT_EQ(outcome->best.has_value(), std::isfinite(best)) << i;
+    EXPECT_LE(every.closest(), 1 + 1e-9) << i;
+    priced += every.priced();
+    if (!outcome->best) continue;
+    EXPECT_NEAR(verified_step(*outcome, costs, 4), best, 1e-6 * best) << i;
+    EXPECT_LE(outcome->lower_bound.value, best * (1 + 1e-9)) << i;
+    for (const StageReplica& replica : outcome->best->plan.replicas)
+      for (const PlannedStage& stage : replica.stages)
+        mixed += costs.units()[stage.unit].is_mixed() ? 1 : 0;
+  }
+  EXPECT_GT(priced, 10'000);
+  EXPECT_GT(mixed, 10);
 }
 
 // Up to five devices of three kinds: no plan is quicker than what is found.

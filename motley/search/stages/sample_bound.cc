@@ -13,20 +13,32 @@ constexpr double kCollectLeap = 1.03;
 constexpr double kSamplesSlack = 1e-6;  // of the samples: what is this near counts as possible
 constexpr double kDear = 1e12;          // a price that nobody pays
 
-/// Seconds of a layer a sample on one device of a pool: [pool][layer], by its best units.
-std::vector<std::vector<double>> fastest_layers(const StageSums& sums) {
+/// Seconds of a layer a sample on a unit of some pools, by the best of them: [layer].
+struct FastestLayers {
+  StageUnit unit;
+  std::vector<double> seconds;
+};
+
+/// Of units of equal devices the best.
+std::vector<FastestLayers> fastest_layers(const StageSums& sums) {
   const StageCosts& costs = sums.costs();
-  std::vector<std::vector<double>> fastest(costs.pools().size(),
-                                           std::vector<double>(costs.layers(), INFINITY));
+  std::vector<FastestLayers> fastest;
   for (std::size_t u = 0; u < costs.units().size(); ++u) {
     const StageUnit& unit = costs.units()[u];
+    const auto known = std::find_if(fastest.begin(), fastest.end(), [&](const FastestLayers& each) {
+      return each.unit.parts == unit.parts;
+    });
+    FastestLayers& best = known != fastest.end()
+                              ? *known
+                              : fastest.emplace_back(FastestLayers{
+                                    unit, std::vector<double>(costs.layers(), INFINITY)});
     // What is left over after full micro-batches may be of any size.
     for (std::int64_t batch = 1; batch <= costs.micro_batches().back(); ++batch) {
       if (!costs.knows(u, batch)) continue;
       const WorkSums& work = sums.work(u, batch);
       for (std::size_t i = 0; i < costs.layers(); ++i)
-        fastest[unit.pool][i] = std::min(
-            fastest[unit.pool][i], work.pass(i, i + 1) * unit.degree / static_cast<double>(batch));
+        best.seconds[i] =
+            std::min(best.seconds[i], work.pass(i, i + 1) / static_cast<double>(batch));
     }
   }
   return fastest;
@@ -41,17 +53,31 @@ bool ShapeColumns::add(const ReplicaShape& shape) {
 }
 
 std::vector<double> device_rates(const StageSums& sums) {
-  const std::vector<std::vector<double>> fastest = fastest_layers(sums);
+  const std::size_t layers = sums.costs().layers();
+  const std::vector<FastestLayers> fastest = fastest_layers(sums);
   std::vector<double> rates;
-  for (const std::vector<double>& layers : fastest) {
-    const double sample = std::accumulate(layers.begin(), layers.end(), 0.0);
-    rates.push_back(std::isfinite(sample) ? 1 / sample : 0);
+  const auto rate_of = [&](std::size_t pool, bool is_mixed) {
+    double sample = 0;  // of its best units
+    for (std::size_t i = 0; i < layers; ++i) {
+      double least = INFINITY;
+      for (const FastestLayers& each : fastest)
+        if (each.unit.is_mixed() == is_mixed && each.unit.has(pool))
+          least = std::min(least, each.seconds[i] * each.unit.degree());
+      sample += least;
+    }
+    return std::isfinite(sample) ? 1 / sample : 0;
+  };
+  for (std::size_t pool = 0; pool < sums.costs().pools().size(); ++pool) {
+    const double alone = rate_of(pool, false);
+    rates.push_back(alone > 0 ? alone : rate_of(pool, true));
   }
   double worth = 0;  // of a sample, where a device's second is worth its rate
-  for (std::size_t i = 0; i < sums.costs().layers(); ++i) {
+  for (std::size_t i = 0; i < layers; ++i) {
     double least = INFINITY;
-    for (std::size_t pool = 0; pool < rates.size(); ++pool)
-      if (rates[pool] > 0) least = std::min(least, rates[pool] * fastest[pool][i]);
+    for (const FastestLayers& each : fastest) {
+      const double cost = each.unit.cost(rates);
+      if (cost > 0) least = std::min(least, cost * each.seconds[i]);
+    }
     worth += least;
   }
   for (double& rate : rates) rate = rate > 0 ? rate / worth : 0;
@@ -82,7 +108,7 @@ bool SampleBound::price_batch(double seconds, std::int64_t samples, std::int64_t
   if (search_->least_cost(seconds, micro, prices) > 1 + 1e-9) return false;
   double cheapest = INFINITY;  // replica of all
   for (const StageUnit& unit : costs.units())
-    cheapest = std::min(cheapest, prices[unit.pool] * unit.degree + prices.back());
+    cheapest = std::min(cheapest, unit.cost(prices) + prices.back());
   bool found = false;
   std::int64_t n = std::max(micro, static_cast<std::int64_t>(std::min(cheapest, 1e15)) + 1);
   while (n <= samples) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "motley/search/stages/unit_hops.h"
+
 namespace motley::search {
 
 /// A suffix of stages: its time by the model, the price of its devices, its first stage.
@@ -103,7 +105,8 @@ class CheapestShape {
   }
 
   struct Unit {
-    std::size_t index, pool;
+    std::size_t index;
+    const StageUnit* unit;
     std::size_t alike;  // the first of those that send and receive alike
     double cost;
     std::vector<double> all;  // seconds of all samples, prefix sums
@@ -112,7 +115,7 @@ class CheapestShape {
 
   void add_unit(std::size_t u) {
     const StageUnit& unit = sums_.costs().units()[u];
-    Unit added{u, unit.pool, units_.size(), question_.prices[unit.pool] * unit.degree, {}, nullptr};
+    Unit added{u, &unit, units_.size(), unit.cost(question_.prices), {}, nullptr};
     for (std::size_t other = units_.size(); other-- > 0;)
       if (units_[other].index == tables_.alike[u]) added.alike = other;
     added.one = tables_.work[u];
@@ -200,15 +203,17 @@ class CheapestShape {
   /// Suffixes that begin at `end`, with the messages from unit u.
   void gather(std::size_t u, std::size_t end,
               const std::vector<std::vector<ShapeLabel>>& suffixes) {
-    // Units are in the order of their pools.
+    const auto is_like = [&](std::size_t other) {
+      return units_[other].unit->is_like(*units_[u].unit);
+    };
+    // Units of the same pools are side by side.
     std::size_t from = 0, to = suffixes.size();
     if (limits_.one_pool) {
-      for (from = u; from > 0 && units_[from - 1].pool == units_[u].pool;) --from;
-      for (to = u + 1; to < units_.size() && units_[to].pool == units_[u].pool;) ++to;
+      for (from = u; from > 0 && is_like(from - 1);) --from;
+      for (to = u + 1; to < units_.size() && is_like(to);) ++to;
     }
     for (std::size_t next = from; next < to; ++next) {
       if (suffixes[next].empty()) continue;
-      if (limits_.one_pool && units_[next].pool != units_[u].pool) continue;
       const double messages =
           tables_.messages[(end * tables_.work.size() + units_[u].index) * tables_.work.size() +
                            units_[next].index];
@@ -275,7 +280,7 @@ ShapeSearch::ShapeSearch(const StageSums& sums, const ShapeModel& model, const S
   // Pools in the same hosts share what goes out of them: the fastest one's rate is taken for it.
   const std::vector<DevicePool>& pools = sums.costs().pools();
   for (const StageUnit& unit : sums.costs().units()) {
-    const DevicePool& own = pools[unit.pool];
+    const DevicePool& own = pools[unit.pool()];
     double rate = 0;
     for (std::size_t p = 0; p < pools.size(); ++p)
       if (pools[p].first_host < own.first_host + own.hosts() &&
@@ -317,7 +322,7 @@ void ShapeSearch::find_alike(BatchTables& tables) const {
   const std::vector<StageUnit>& all = sums_->costs().units();
   const std::size_t units = all.size();
   const auto are_alike = [&](std::size_t a, std::size_t b) {
-    if (all[a].pool != all[b].pool || tables.work[a] == nullptr) return false;
+    if (!all[a].is_like(all[b]) || tables.work[a] == nullptr) return false;
     for (std::size_t at = 0; at < tables.messages.size(); at += units * units)
       for (std::size_t next = 0; next < units; ++next)
         if (tables.messages[at + a * units + next] != tables.messages[at + b * units + next] ||
@@ -351,8 +356,8 @@ double ShapeSearch::find_messages(std::size_t unit, std::size_t next, Bytes byte
   const StageCosts& costs = sums_->costs();
   const StageUnit &here = costs.units()[unit], &there = costs.units()[next];
   const auto both_ways = [&](HopReach reach) {
-    const auto out = costs.hop({here.pool, here.degree}, {there.pool, there.degree}, reach, bytes);
-    const auto back = costs.hop({there.pool, there.degree}, {here.pool, here.degree}, reach, bytes);
+    const auto out = find_hop(costs, here, there, reach, bytes);
+    const auto back = find_hop(costs, there, here, reach, bytes);
     if (!out || !back) return kNoLink;
     const auto size = static_cast<double>(bytes.value);
     return out->delay.value + size / out->rate.value + back->delay.value + size / back->rate.value;
@@ -365,10 +370,13 @@ double ShapeSearch::find_messages(std::size_t unit, std::size_t next, Bytes byte
 ShapeSearch::Meeting ShapeSearch::find_meeting(std::size_t unit, std::size_t next) const {
   const StageCosts& costs = sums_->costs();
   const StageUnit &here = costs.units()[unit], &there = costs.units()[next];
-  const DevicePool &from = costs.pools()[here.pool], &to = costs.pools()[there.pool];
-  const bool meets = here.pool == there.pool ? here.degree + there.degree <= from.per_host
-                                             : from.first_host < to.first_host + to.hosts() &&
-                                                   to.first_host < from.first_host + from.hosts();
+  const DevicePool &from = costs.pools()[here.pool()], &to = costs.pools()[there.pool()];
+  bool meets = from.first_host < to.first_host + to.hosts() &&
+               to.first_host < from.first_host + from.hosts();
+  for (const UnitPart& a : here.parts)
+    for (const UnitPart& b : there.parts)
+      meets =
+          meets && (a.pool != b.pool || a.devices + b.devices <= costs.pools()[a.pool].per_host);
   return {meets, from.hosts() + to.hosts() > 2 || from.first_host != to.first_host};
 }
 
@@ -383,14 +391,13 @@ double ShapeSearch::least_cost(double time, std::int64_t micro_batch,
   const StageCosts& costs = sums_->costs();
   std::vector<double> least(costs.layers(), std::numeric_limits<double>::infinity());
   for (std::size_t u = 0; u < costs.units().size(); ++u) {
-    const StageUnit& unit = costs.units()[u];
+    const double cost = costs.units()[u].cost(prices);
     // The smaller micro-batch that may be left over can be quicker a sample.
     for (std::int64_t batch = 1; batch <= micro_batch; ++batch) {
       if (!costs.knows(u, micro_batch) || !costs.knows(u, batch)) continue;
       const WorkSums& work = sums_->work(u, batch);
       for (std::size_t i = 0; i < least.size(); ++i)
-        least[i] = std::min(least[i], prices[unit.pool] * unit.degree * work.pass(i, i + 1) /
-                                          static_cast<double>(batch));
+        least[i] = std::min(least[i], cost * work.pass(i, i + 1) / static_cast<double>(batch));
     }
   }
   double sum = 0;
@@ -461,8 +468,8 @@ bool ShapeSearch::is_valid(const ReplicaShape& shape) const {
 std::vector<int> ShapeSearch::devices(const ReplicaShape& shape) const {
   std::vector<int> devices(sums_->costs().pools().size());
   for (const ShapeStage& stage : shape.stages) {
-    const StageUnit& unit = sums_->costs().units()[stage.unit];
-    devices[unit.pool] += unit.degree;
+    for (const UnitPart& part : sums_->costs().units()[stage.unit].parts)
+      devices[part.pool] += part.devices;
   }
   return devices;
 }

@@ -46,7 +46,7 @@ struct ShapeModel {
 /// What stages may be; defaults allow everything.
 struct ShapeLimits {
   bool one_layer_stages = false;  ///< each layer is a stage
-  bool one_pool = false;          ///< a replica's stages are on one pool
+  bool one_pool = false;          ///< a replica's stages are on units of the same pools
   std::size_t most_stages = 1'000'000;
 };
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -24,13 +25,47 @@ struct DevicePool {
   bool operator==(const DevicePool&) const = default;
 };
 
-/// Who can compute a stage together: `degree` devices of one host of a pool, each a part of every
-/// operator.
-struct StageUnit {
+/// So many devices of a host of one pool.
+struct UnitPart {
   std::size_t pool = 0;
-  int degree = 1;
+  int devices = 1;
+  bool operator==(const UnitPart&) const = default;
+};
+
+/// Who can compute a stage together: devices of one host, each a part of every operator. Mostly
+/// they are of one pool; of several, all these pools lie in the same hosts, each of which has all
+/// of its devices.
+struct StageUnit {
+  StageUnit(std::size_t of_pool, int devices, bool does_again = false)
+      : parts{{of_pool, devices}}, recomputes(does_again) {}
+  explicit StageUnit(std::vector<UnitPart> of_pools) : parts(std::move(of_pools)) {}
+
+  std::vector<UnitPart> parts;  ///< one or more, by rising pool, each of another
   /// Keeps the inputs of its layers only and runs each forward once more before its backward.
   bool recomputes = false;
+
+  std::size_t pool() const { return parts.front().pool; }  ///< of its first devices
+  int degree() const {                                     ///< devices
+    int sum = 0;
+    for (const UnitPart& part : parts) sum += part.devices;
+    return sum;
+  }
+  bool is_mixed() const { return parts.size() > 1; }
+  bool has(std::size_t pool) const {
+    return std::any_of(parts.begin(), parts.end(),
+                       [pool](const UnitPart& part) { return part.pool == pool; });
+  }
+  /// Are its devices of the same pools?
+  bool is_like(const StageUnit& other) const {
+    return std::equal(parts.begin(), parts.end(), other.parts.begin(), other.parts.end(),
+                      [](const UnitPart& a, const UnitPart& b) { return a.pool == b.pool; });
+  }
+  /// What they cost together, at prices of a device by pool.
+  double cost(const std::vector<double>& prices) const {
+    double sum = 0;
+    for (const UnitPart& part : parts) sum += prices[part.pool] * part.devices;
+    return sum;
+  }
   bool operator==(const StageUnit&) const = default;
 };
 
@@ -39,7 +74,8 @@ struct LayerWork {
   Seconds forward, backward, update;
 };
 
-/// What one layer holds on each member of a unit, and what it gives to the next.
+/// What one layer holds on each member of a unit (of unlike ones: beside StageCosts::memory), and
+/// what it gives to the next.
 struct LayerBytes {
   Bytes states;     ///< weights, gradients, optimizer state, buffers as large as these
   Bytes gradients;  ///< what replicas exchange
@@ -74,7 +110,8 @@ class StageCosts {
   virtual ~StageCosts() = default;
   virtual std::size_t layers() const = 0;
   virtual const std::vector<DevicePool>& pools() const = 0;
-  /// In the order of their pools.
+  /// In the order of their pools, then those of several pools, which lie in the same hosts; of
+  /// equal pools one after the other.
   virtual const std::vector<StageUnit>& units() const = 0;
   /// Sizes of micro-batches that are tried, ascending; not all need be known of every unit.
   virtual const std::vector<std::int64_t>& micro_batches() const = 0;
@@ -85,6 +122,14 @@ class StageCosts {
   virtual std::vector<LayerBytes> bytes(std::size_t unit) const = 0;
   /// What each member holds whatever it computes.
   virtual Bytes held(std::size_t unit) const = 0;
+  /// Of each member of a unit; where they are unlike of the one that has least, beside which what
+  /// they hold is said.
+  virtual Bytes memory(std::size_t unit) const {
+    Bytes least = pools()[units()[unit].pool()].memory;
+    for (const UnitPart& part : units()[unit].parts)
+      least = std::min(least, pools()[part.pool].memory);
+    return least;
+  }
   /// Absent: no link, or nobody knows its rate.
   virtual std::optional<Hop> hop(HopEnd from, HopEnd to, HopReach reach, Bytes bytes) const = 0;
   /// All that a host of the pool sends to other hosts, and that it receives from them, at most.

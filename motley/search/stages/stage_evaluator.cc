@@ -9,6 +9,7 @@
 #include <span>
 
 #include "motley/base/check.h"
+#include "motley/search/stages/unit_hops.h"
 #include "motley/simulate/find_times.h"
 
 namespace motley::search {
@@ -28,20 +29,20 @@ double in_seconds(simulate::Nanoseconds time) { return static_cast<double>(time)
 /// A stage with its place in the cluster.
 struct Seat {
   const PlannedStage* stage;
-  std::size_t pool;
-  int degree;
+  const StageUnit* unit;
   int host;  // of the cluster
 };
 
 void sort_by_host(std::vector<Seat>& seats) {
   std::stable_sort(seats.begin(), seats.end(), [](const Seat& a, const Seat& b) {
-    return std::pair(a.pool, a.host) < std::pair(b.pool, b.host);
+    return std::pair(a.unit->pool(), a.host) < std::pair(b.unit->pool(), b.host);
   });
 }
 
-tl::unexpected<Error> no_link(const StageCosts& costs, std::size_t from, std::size_t to) {
-  return usage_error("search.stages", fmt::format("no link from {} to {}", costs.pools()[from].kind,
-                                                  costs.pools()[to].kind));
+tl::unexpected<Error> no_link(const StageCosts& costs, const Seat& from, const Seat& to) {
+  return usage_error("search.stages",
+                     fmt::format("no link from {} to {}", kinds_text(*from.unit, costs),
+                                 kinds_text(*to.unit, costs)));
 }
 
 /// A replica's costs: what its passes and messages take.
@@ -97,8 +98,8 @@ class StepGraph {
       seats_.emplace_back();
       for (const PlannedStage& stage : replica.stages) {
         const StageUnit& unit = costs().units()[stage.unit];
-        const DevicePool& pool = costs().pools()[unit.pool];
-        seats_.back().push_back({&stage, unit.pool, unit.degree, pool.first_host + stage.host});
+        const DevicePool& pool = costs().pools()[unit.pool()];
+        seats_.back().push_back({&stage, &unit, pool.first_host + stage.host});
       }
     }
   }
@@ -132,9 +133,10 @@ class StepGraph {
   std::int32_t link(const Seat& seat, int direction) {
     const auto [at, is_new] = links_.emplace(2 * seat.host + direction, capacities_.size());
     // Host pools share a card: the fastest one's rate is taken for it.
-    if (is_new) capacities_.push_back(costs().host_rate(seat.pool).value);
+    const double rate = host_rate(costs(), *seat.unit).value;
+    if (is_new) capacities_.push_back(rate);
     double& capacity = capacities_[static_cast<std::size_t>(at->second)];
-    capacity = std::max(capacity, costs().host_rate(seat.pool).value);
+    capacity = std::max(capacity, rate);
     return static_cast<std::int32_t>(at->second);
   }
 
@@ -191,29 +193,32 @@ class StepGraph {
   std::vector<ReplicaCosts> priced_;
   std::vector<TaskId> all_sums_;
   std::vector<std::vector<LaneId>> sum_lanes_;  // [replica][stage]
-  using MessageKey = std::tuple<int, int, std::size_t, std::size_t, int, int, std::int64_t>;
+  /// Hosts, units, bytes.
+  using MessageKey = std::tuple<int, int, std::size_t, std::size_t, std::int64_t>;
+  static MessageKey key_of(const Seat& from, const Seat& to, Bytes bytes) {
+    return {from.host, to.host, from.stage->unit, to.stage->unit, bytes.value};
+  }
   std::map<MessageKey, simulate::TransferId> messages_;
   std::map<MessageKey, double> message_times_;
 };
 
 Result<double> StepGraph::message_time(const Seat& from, const Seat& to, Bytes bytes) {
-  const MessageKey key{from.host, to.host, from.pool, to.pool, from.degree, to.degree, bytes.value};
+  const MessageKey key = key_of(from, to, bytes);
   if (const auto known = message_times_.find(key); known != message_times_.end())
     return known->second;
   const HopReach reach = from.host == to.host ? HopReach::kSameHost : HopReach::kOtherHost;
-  const auto hop = costs().hop({from.pool, from.degree}, {to.pool, to.degree}, reach, bytes);
-  if (!hop) return no_link(costs(), from.pool, to.pool);
+  const auto hop = find_hop(costs(), *from.unit, *to.unit, reach, bytes);
+  if (!hop) return no_link(costs(), from, to);
   const double time = hop->delay.value + static_cast<double>(bytes.value) / hop->rate.value;
   message_times_.emplace(key, time);
   return time;
 }
 
 Result<simulate::TransferId> StepGraph::message(const Seat& from, const Seat& to, Bytes bytes) {
-  const MessageKey key{from.host, to.host, from.pool, to.pool, from.degree, to.degree, bytes.value};
+  const MessageKey key = key_of(from, to, bytes);
   if (const auto known = messages_.find(key); known != messages_.end()) return known->second;
-  const auto hop =
-      costs().hop({from.pool, from.degree}, {to.pool, to.degree}, HopReach::kOtherHost, bytes);
-  if (!hop) return no_link(costs(), from.pool, to.pool);
+  const auto hop = find_hop(costs(), *from.unit, *to.unit, HopReach::kOtherHost, bytes);
+  if (!hop) return no_link(costs(), from, to);
   const cost::Flow flow{static_cast<double>(bytes.value),
                         {{link(from, 0), 1.0}, {link(to, 1), 1.0}},
                         hop->rate.value};
@@ -486,11 +491,11 @@ Result<cost::Transfer> StepGraph::ring(const std::vector<Seat>& seats, double by
     int devices = 0, members = 0;
   };
   std::vector<Host> hosts;
-  int degree = seats.front().degree;
-  for (const Seat& seat : seats) degree = std::min(degree, seat.degree);
+  int degree = seats.front().unit->degree();
+  for (const Seat& seat : seats) degree = std::min(degree, seat.unit->degree());
   for (const Seat& seat : seats) {
     const auto known = std::find_if(hosts.begin(), hosts.end(), [&](const Host& host) {
-      return host.seat.host == seat.host && host.seat.pool == seat.pool;
+      return host.seat.host == seat.host && host.seat.unit->is_like(*seat.unit);
     });
     Host& host = known == hosts.end() ? hosts.emplace_back(Host{seat}) : *known;
     host.devices += degree;
@@ -509,9 +514,9 @@ Result<cost::Transfer> StepGraph::ring(const std::vector<Seat>& seats, double by
     const HopReach reach = stays ? HopReach::kSameHost : HopReach::kOtherHost;
     const int parts = std::min(from.members, to.members);
     const Bytes chunk(std::max<std::int64_t>(1, std::llround(bytes / count * parts)));
-    const auto hop =
-        costs().hop({from.seat.pool, from.devices}, {to.seat.pool, to.devices}, reach, chunk);
-    if (!hop) return no_link(costs(), from.seat.pool, to.seat.pool);
+    const auto hop = find_hop(costs(), {*from.seat.unit, from.devices}, {*to.seat.unit, to.devices},
+                              reach, chunk);
+    if (!hop) return no_link(costs(), from.seat, to.seat);
     (stays ? local : slowest) = std::min(stays ? local : slowest, hop->rate.value);
     delay = std::max(delay, hop->delay * steps);
     if (stays) continue;

@@ -18,19 +18,19 @@ tl::unexpected<Error> stage_fault(const std::string& message) {
 /// By pool and device who has it: a replica and its seat (find_seats).
 using Takers = std::vector<std::vector<std::optional<std::pair<std::size_t, std::size_t>>>>;
 
-/// `taker`: of the stage.
-Result<void> verify_place(const PlannedStage& stage, const StageCosts& costs, Takers& taken,
-                          const std::pair<std::size_t, std::size_t>& taker,
-                          const std::string& where) {
-  const auto [pool_index, degree, recomputes] = costs.units()[stage.unit];
+/// `taker`: of the stage; `number`: of the part of its unit.
+Result<void> verify_part(const PlannedStage& stage, std::size_t number, const StageCosts& costs,
+                         Takers& taken, const std::pair<std::size_t, std::size_t>& taker,
+                         const std::string& where) {
+  const auto& [pool_index, devices] = costs.units()[stage.unit].parts[number];
   const DevicePool& pool = costs.pools()[pool_index];
-  const int first = stage.host * pool.per_host + stage.slot;
-  if (stage.host < 0 || stage.slot < 0 || stage.slot + degree > pool.per_host ||
-      first + degree > pool.devices)
+  const int slot = stage.slot_of(number), first = stage.host * pool.per_host + slot;
+  if (stage.host < 0 || slot < 0 || slot + devices > pool.per_host ||
+      first + devices > pool.devices)
     return stage_fault(fmt::format("{}: host {}, devices {} to {} of {}: there are {} of {} a host",
-                                   where, stage.host, stage.slot, stage.slot + degree - 1,
-                                   pool.kind, pool.devices, pool.per_host));
-  for (int i = first; i < first + degree; ++i) {
+                                   where, stage.host, slot, slot + devices - 1, pool.kind,
+                                   pool.devices, pool.per_host));
+  for (int i = first; i < first + devices; ++i) {
     auto& device = taken[pool_index][static_cast<std::size_t>(i)];
     if (device && *device != taker)
       return stage_fault(fmt::format(
@@ -57,7 +57,7 @@ Result<void> verify_seats(const StageReplica& replica, const StageCosts& costs,
   const auto devices = [&](std::size_t s) {
     const PlannedStage& stage = replica.stages[s];
     const StageUnit& unit = costs.units()[stage.unit];
-    return std::tuple(unit.pool, unit.degree, stage.host, stage.slot);
+    return std::tuple(unit.parts, stage.host, stage.slot, stage.more_slots);
   };
   std::vector<std::size_t> first;  // stage of each seat
   for (std::size_t s = 0; s < replica.seats.size(); ++s) {
@@ -73,35 +73,58 @@ Result<void> verify_seats(const StageReplica& replica, const StageCosts& costs,
   return {};
 }
 
-/// Devices of a pool's hosts that are free; a unit goes where it fits most tightly, the first of
-/// equals.
+/// Devices of a pool's hosts that are free; units go into the first host that has room.
 class FreeDevices {
  public:
   explicit FreeDevices(const DevicePool& pool) : pool_(&pool) {
     for (int left = pool.devices; left > 0; left -= pool.per_host)
       used_.push_back(std::max(0, pool.per_host - left));
   }
-  bool place(PlannedStage& stage, int degree) {
-    // Wider units come first, so hosts fill in order but for what does not fit any more.
-    for (std::size_t host = from_; host < used_.size(); ++host) {
-      if (host == from_ && used_[host] == pool_->per_host) ++from_;
-      if (used_[host] + degree > pool_->per_host) continue;
-      stage.host = static_cast<int>(host);
-      // A last host with fewer devices has its first ones.
-      const int missing =
-          host + 1 == used_.size() ? pool_->hosts() * pool_->per_host - pool_->devices : 0;
-      stage.slot = used_[host] - missing;
-      used_[host] += degree;
-      return true;
-    }
-    return false;
+  std::size_t hosts() const { return used_.size(); }
+  /// The first that is not full.
+  std::size_t first() {
+    while (first_ < used_.size() && used_[first_] == pool_->per_host) ++first_;
+    return first_;
+  }
+  bool has_room(std::size_t host, int devices) const {
+    return used_[host] + devices <= pool_->per_host;
+  }
+  /// The first of them.
+  int take(std::size_t host, int devices) {
+    // A last host with fewer devices has its first ones.
+    const int missing =
+        host + 1 == used_.size() ? pool_->hosts() * pool_->per_host - pool_->devices : 0;
+    return std::exchange(used_[host], used_[host] + devices) - missing;
   }
 
  private:
   const DevicePool* pool_;
   std::vector<int> used_;
-  std::size_t from_ = 0;
+  std::size_t first_ = 0;
 };
+
+/// Wider units come first, so hosts fill in order but for what does not fit any more. `free`: by
+/// pool.
+bool place_stage(PlannedStage& stage, const StageUnit& unit, std::vector<FreeDevices>& free) {
+  const std::size_t hosts = free[unit.pool()].hosts();
+  for (std::size_t host = free[unit.pool()].first(); host < hosts; ++host) {
+    if (!std::all_of(unit.parts.begin(), unit.parts.end(), [&](const UnitPart& part) {
+          return free[part.pool].has_room(host, part.devices);
+        }))
+      continue;
+    stage.host = static_cast<int>(host);
+    stage.more_slots.clear();
+    for (const UnitPart& part : unit.parts) {
+      const int slot = free[part.pool].take(host, part.devices);
+      if (part.pool == unit.pool())
+        stage.slot = slot;
+      else
+        stage.more_slots.push_back(slot);
+    }
+    return true;
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -173,12 +196,19 @@ std::optional<std::int64_t> find_unknown_size(const StageReplica& replica, std::
   return std::nullopt;
 }
 
+std::string kinds_text(const StageUnit& unit, const StageCosts& costs) {
+  std::string text;
+  for (const UnitPart& part : unit.parts)
+    text += (text.empty() ? "" : " + ") + costs.pools()[part.pool].kind;
+  return text;
+}
+
 std::vector<int> used_devices(const StagePlan& plan, const StageCosts& costs) {
   std::vector<int> used(costs.pools().size());
   for (const StageReplica& replica : plan.replicas) {
     for (const std::vector<std::size_t>& stages : stages_by_seat(replica)) {
-      const StageUnit& unit = costs.units()[replica.stages[stages.front()].unit];
-      used[unit.pool] += unit.degree;
+      for (const UnitPart& part : costs.units()[replica.stages[stages.front()].unit].parts)
+        used[part.pool] += part.devices;
     }
   }
   return used;
@@ -203,11 +233,13 @@ Result<void> verify_stage_plan(const StagePlan& plan, const StageCosts& costs) {
       if (stage.first != next || stage.end <= stage.first)
         return stage_fault(fmt::format("{}: layers {} to {}, wanted a start at {}", where,
                                        stage.first, stage.end, next));
-      MOTLEY_RETURN_IF_ERROR(verify_place(stage, costs, taken, {r, seats[s]}, where));
+      const StageUnit& unit = costs.units()[stage.unit];
+      for (std::size_t part = 0; part < unit.parts.size(); ++part) {
+        MOTLEY_RETURN_IF_ERROR(verify_part(stage, part, costs, taken, {r, seats[s]}, where));
+      }
       if (const auto size = find_unknown_size(replica, stage.unit, costs))
-        return stage_fault(fmt::format(
-            "{}: nobody knows what {} samples take on {} at degree {}", where, *size,
-            costs.pools()[costs.units()[stage.unit].pool].kind, costs.units()[stage.unit].degree));
+        return stage_fault(fmt::format("{}: nobody knows what {} samples take on {} at degree {}",
+                                       where, *size, kinds_text(unit, costs), unit.degree()));
       next = stage.end;
     }
     if (next != costs.layers())
@@ -220,21 +252,20 @@ Result<void> verify_stage_plan(const StagePlan& plan, const StageCosts& costs) {
 bool place_stages(StagePlan& plan, const StageCosts& costs, StagePlacing placing) {
   std::vector<FreeDevices> free;
   for (const DevicePool& pool : costs.pools()) free.emplace_back(pool);
-  // Wide units, then (by stage) equal stretches of layers together.
+  // Wide units, which may need whole hosts, then (by stage) equal stretches of layers together.
   std::vector<std::tuple<int, std::size_t, std::size_t, std::size_t, std::size_t>> order;
   for (std::size_t r = 0; r < plan.replicas.size(); ++r)
     for (std::size_t s = 0; s < plan.replicas[r].stages.size(); ++s) {
       const PlannedStage& stage = plan.replicas[r].stages[s];
       const bool by_stage = placing != StagePlacing::kByReplica;
-      const int degree = costs.units()[stage.unit].degree;
+      const int degree = costs.units()[stage.unit].degree();
       order.emplace_back(placing == StagePlacing::kInOrder ? 0 : -degree,
                          by_stage ? stage.first : 0, by_stage ? stage.end : 0, r, s);
     }
   std::sort(order.begin(), order.end());
   for (const auto& [width, first, end, r, s] : order) {
     PlannedStage& stage = plan.replicas[r].stages[s];
-    const StageUnit& unit = costs.units()[stage.unit];
-    if (!free[unit.pool].place(stage, unit.degree)) return false;
+    if (!place_stage(stage, costs.units()[stage.unit], free)) return false;
   }
   return true;
 }

@@ -11,13 +11,19 @@
 
 namespace motley::search {
 
-/// Layers [first, end) on devices `slot` to `slot + degree - 1` of a host of the unit's pool.
-/// Stages of one replica may be on the same devices (StageReplica::seats), all of them or none.
+/// Layers [first, end) on a unit's devices: those of its pool in a host from `slot` on. Stages of
+/// one replica may be on the same devices (StageReplica::seats), all of them or none.
 struct PlannedStage {
   std::size_t first = 0, end = 0;
   std::size_t unit = 0;  ///< of StageCosts::units()
-  int host = 0;          ///< among the pool's
+  int host = 0;          ///< among those of the unit's pools
   int slot = 0;          ///< the unit's first device in the host
+  /// The same of its further pools; fewer than there are: 0.
+  std::vector<int> more_slots = {};
+  int slot_of(std::size_t part) const {
+    if (part == 0) return slot;
+    return part <= more_slots.size() ? more_slots[part - 1] : 0;
+  }
   bool operator==(const PlannedStage&) const = default;
 };
 
@@ -87,6 +93,8 @@ std::vector<std::int64_t> micro_batch_sizes(const StageReplica& replica);
 /// The size of a micro-batch of the replica of which nobody knows what it takes on a unit, if any.
 std::optional<std::int64_t> find_unknown_size(const StageReplica& replica, std::size_t unit,
                                               const StageCosts& costs);
+/// Kinds of a unit's devices: "a100-40g", "a100-40g + v100-16g".
+std::string kinds_text(const StageUnit& unit, const StageCosts& costs);
 /// Devices used of each pool, each once.
 std::vector<int> used_devices(const StagePlan& plan, const StageCosts& costs);
 /// The first thing that is wrong: "replica 1, stage 0: layers 3 to 2, wanted a start at 0". A

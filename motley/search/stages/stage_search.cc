@@ -303,6 +303,7 @@ class StageSearch {
                     std::optional<double> slower);
   void trim(const Mix& mix, const std::vector<std::size_t>& first_of, StagePlan& plan) const;
   bool fits_devices(const ReplicaShape& shape) const;
+  int fills_host(const StageUnit& unit) const;
   std::vector<int> device_counts() const;
   Result<std::vector<std::int64_t>> share(const Mix& mix, const StagePlan& plan,
                                           const std::vector<std::size_t>& first_of);
@@ -372,18 +373,18 @@ Bracket StageSearch::find_bound(double least) {
 void StageSearch::explain_infeasible() {
   for (std::size_t u = 0; u < costs().units().size(); ++u) {
     const StageUnit& unit = costs().units()[u];
-    const DevicePool& pool = costs().pools()[unit.pool];
+    const double memory = static_cast<double>(sums_.memory(u).value);
     std::int64_t largest = 0;
     std::size_t at = 0;
     for (std::size_t i = 0; i < costs().layers(); ++i) {
       const std::int64_t bytes = sums_.bytes(u, i, i + 1).total(costs().micro_batches().front(), 1);
       if (bytes > largest) largest = bytes, at = i;
     }
-    if (largest > pool.memory.value)
+    if (static_cast<double>(largest) > memory)
       outcome_.why.push_back(
           fmt::format("layer {} alone needs {:.1f} GB on {} at degree {}, which has {:.1f} GB", at,
-                      static_cast<double>(largest) * 1e-9, pool.kind, unit.degree,
-                      static_cast<double>(pool.memory.value) * 1e-9));
+                      static_cast<double>(largest) * 1e-9, kinds_text(unit, costs()), unit.degree(),
+                      memory * 1e-9));
   }
   outcome_.why.push_back("no replica fits: in no cut into stages does every stage fit a device");
 }
@@ -481,7 +482,7 @@ std::int64_t StageSearch::supposed_samples(const ReplicaShape& shape, double sec
 void StageSearch::spread(StageReplica& replica) const {
   for (std::size_t s = 0; s < replica.stages.size(); ++s) {
     PlannedStage& stage = replica.stages[s];
-    stage.host = static_cast<int>(s) % costs().pools()[costs().units()[stage.unit].pool].hosts();
+    stage.host = static_cast<int>(s) % costs().pools()[costs().units()[stage.unit].pool()].hosts();
   }
 }
 
@@ -543,7 +544,7 @@ Result<double> StageSearch::alone(StageReplica replica) const {
 bool StageSearch::has_degree(const ReplicaShape& shape, int degree) const {
   return degree == 0 ||
          std::all_of(shape.stages.begin(), shape.stages.end(), [&](const ShapeStage& stage) {
-           return costs().units()[stage.unit].degree == degree;
+           return costs().units()[stage.unit].degree() == degree;
          });
 }
 
@@ -601,8 +602,7 @@ void StageSearch::add_bundled(const std::vector<ReplicaShape>& shapes,
   std::vector<Bundle> bundles;
   for (std::size_t a = 0; a < shapes.size(); ++a) {
     const std::size_t unit = shapes[a].stages.front().unit;
-    const StageUnit& first = costs().units()[unit];
-    const int fill = std::max(1, costs().pools()[first.pool].per_host / first.degree);
+    const int fill = fills_host(costs().units()[unit]);
     bundles.push_back({{a, a}, {fill, 0}});
     if (fill % 2 != 0) continue;
     for (std::size_t b = a + 1; b < std::min(shapes.size(), kMostBundled); ++b)
@@ -631,6 +631,14 @@ std::vector<int> StageSearch::device_counts() const {
   return devices;
 }
 
+/// As many of the unit as a host has devices for.
+int StageSearch::fills_host(const StageUnit& unit) const {
+  int fill = costs().pools()[unit.pool()].per_host;
+  for (const UnitPart& part : unit.parts)
+    fill = std::min(fill, costs().pools()[part.pool].per_host / part.devices);
+  return std::max(1, fill);
+}
+
 bool StageSearch::fits_devices(const ReplicaShape& shape) const {
   const std::vector<int> devices = free_.devices(shape);
   for (std::size_t pool = 0; pool < devices.size(); ++pool)
@@ -657,7 +665,7 @@ Result<void> StageSearch::add_mixes(const Bracket& start) {
   }
   // Sums go at the rate of the narrowest unit that holds a layer.
   std::set<int> degrees;
-  for (const StageUnit& unit : costs().units()) degrees.insert(unit.degree);
+  for (const StageUnit& unit : costs().units()) degrees.insert(unit.degree());
   if (degrees.size() > 1)
     for (const int degree : degrees)
       for (const double factor : {1.0, 1.06, 1.15, 1.3})
@@ -674,7 +682,7 @@ void StageSearch::add_apart() {
   std::map<std::size_t, std::vector<std::pair<const ReplicaShape*, int>>> choices;  // by pool
   for (const ReplicaShape& shape : columns_.shapes()) {
     const std::vector<int> devices = free_.devices(shape);
-    const std::size_t pool = costs().units()[shape.stages.front().unit].pool;
+    const std::size_t pool = costs().units()[shape.stages.front().unit].pool();
     const int fits = costs().pools()[pool].devices / std::max(1, devices[pool]);
     if (fits > 0 && devices[pool] == std::accumulate(devices.begin(), devices.end(), 0))
       choices[pool].emplace_back(&shape, fits);
@@ -771,7 +779,7 @@ void StageSearch::add_alone() {
   std::size_t devices = 0, widest = 1;
   for (const DevicePool& pool : costs().pools()) devices += static_cast<std::size_t>(pool.devices);
   for (const StageUnit& unit : costs().units())
-    widest = std::max(widest, static_cast<std::size_t>(unit.degree));
+    widest = std::max(widest, static_cast<std::size_t>(unit.degree()));
   for (const std::size_t most : kShorter) {
     if (most * widest * kLeastUse < devices) continue;
     ShapeLimits limits = question_.limits;
@@ -836,8 +844,7 @@ void StageSearch::climb(RankedMixes& ranked) const {
                          [&](const auto& part) { return part.first == shape; }))
           from.parts.emplace_back(shape, 0);
       for (std::size_t part = 0; part < from.parts.size(); ++part) {
-        const StageUnit& unit = costs().units()[from.parts[part].first.stages.front().unit];
-        const int fill = std::max(1, costs().pools()[unit.pool].per_host / unit.degree);
+        const int fill = fills_host(costs().units()[from.parts[part].first.stages.front().unit]);
         const int count = from.parts[part].second;
         for (const int tried : std::set<int>{0, count - fill, count - 1, count + 1, count + fill})
           for (std::size_t other = 0; other < from.parts.size() && tried >= 0; ++other) {
@@ -1295,6 +1302,7 @@ void StageSearch::interleave_plan(const StagePlan& plan, Interleaving& interleav
     for (std::size_t s = 0; s < made.stages.size(); ++s) {
       made.stages[s].host = replica.stages[made.seats[s]].host;
       made.stages[s].slot = replica.stages[made.seats[s]].slot;
+      made.stages[s].more_slots = replica.stages[made.seats[s]].more_slots;
     }
     replica = std::move(made);
     has_turned = true;

@@ -102,7 +102,7 @@ TEST(FindStagePlan, SaysWhyNothingFits) {
 TEST(FindMoves, LeavesOutUnitsThatDoNotKnowTheMicroBatch) {
   TableStageCosts costs = even_stage_costs(2, 1, 3);
   costs.device_pools[0].per_host = 3;
-  costs.all_units.push_back({0, 2, false});
+  costs.all_units.emplace_back(0, 2);
   costs.least_of_wide = 2;
   const auto is_wide = [](const MovedPlan& moved) {
     const std::vector<PlannedStage>& stages = moved.plan.replicas[0].stages;

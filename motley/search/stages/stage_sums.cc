@@ -63,7 +63,7 @@ std::int64_t StageSums::gradients(std::size_t unit, std::size_t first, std::size
   const ByteSums& sums = bytes_[unit];
   std::int64_t bytes = sums.gradients[end] - sums.gradients[first];
   if (has_copy(first, end)) bytes -= sums.layers[costs_->tied()->second].gradients.value;
-  return bytes * costs_->units()[unit].degree;
+  return bytes * costs_->units()[unit].degree();
 }
 
 std::int64_t StageSums::most_in_flight(std::size_t unit, std::size_t first, std::size_t end,

@@ -46,9 +46,7 @@ class StageSums {
                               std::int64_t micro_batch, std::int64_t most) const;
   /// Bytes a sample that layer `end - 1` gives to the next stage.
   Bytes output(std::size_t unit, std::size_t end) const;
-  Bytes memory(std::size_t unit) const {
-    return costs_->pools()[costs_->units()[unit].pool].memory;
-  }
+  Bytes memory(std::size_t unit) const { return costs_->memory(unit); }
 
  private:
   struct ByteSums {
