@@ -541,6 +541,11 @@ class Accumulator {
     made_.micro_batches = times_;
     made_.graph.name = graph_.name;
     made_.graph.sizes = graph_.sizes;
+    // Sums of gradients come on top.
+    const auto times = static_cast<std::size_t>(times_);
+    made_.graph.ops.reserve(times * graph_.ops.size() * 5 / 4);
+    made_.graph.values.reserve(times * graph_.values.size() * 5 / 4);
+    made_.copies.reserve(times * graph_.ops.size() * 5 / 4);
     values_.resize(graph_.values.size());
     sums_.resize(graph_.values.size());
     for (std::size_t v = 0; v < graph_.values.size(); ++v) {

@@ -397,6 +397,7 @@ class StageLowering {
       }
       ranks_.emplace_back(std::move(start));
     }
+    reserve_programs();
     for (std::size_t s = 0; s < stages_.size(); ++s)
       for (std::size_t member = 0; member < step_.stages[s].ranks.size(); ++member) {
         LoweredStage& stage = stages_[s];
@@ -406,6 +407,15 @@ class StageLowering {
         stage.writers.emplace_back(stage.ranks.back());
         stage.received.emplace_back();
       }
+  }
+
+  /// For operators and some exchanges.
+  void reserve_programs() {
+    std::vector<std::size_t> operators(ranks_.size(), 0);
+    for (const StageGraph& stage : step_.stages)
+      for (const std::size_t rank : stage.ranks) operators[rank] += stage.graph.ops.size();
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
+      if (is_lowered(rank)) ranks_[rank].builder.reserve(operators[rank] * 9 / 8);
   }
 
   void begin_ranks() {

@@ -273,9 +273,21 @@ class Recomputation {
   std::map<std::pair<Pass, const GatheredAgain*>, std::size_t> last_wanted_;
 };
 
+bool is_nothing(const Recomputed& recomputed) {
+  return std::all_of(recomputed.operators.begin(), recomputed.operators.end(),
+                     [](const std::vector<plan::OpRange>& ranges) { return ranges.empty(); }) &&
+         std::all_of(recomputed.gathered.begin(), recomputed.gathered.end(),
+                     [](const std::vector<GatheredAgain>& regions) {
+                       return std::all_of(
+                           regions.begin(), regions.end(),
+                           [](const GatheredAgain& region) { return region.parameters.empty(); });
+                     });
+}
+
 }  // namespace
 
 Accumulation recompute(Accumulation accumulation, const Recomputed& recomputed) {
+  if (is_nothing(recomputed)) return accumulation;
   Recomputation(accumulation, recomputed).run();
   return accumulation;
 }

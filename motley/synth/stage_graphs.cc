@@ -453,6 +453,7 @@ class StageCutter {
       ++terms_left_[{term.output, stage_of(term)}];
       if (producers_[term.value.index()] != kNowhere) terms_of_[term.value].push_back(term);
     }
+    reserve_graphs();
     for (std::size_t position = 0; position < order_.size(); ++position) {
       const Stand stand{static_cast<std::int64_t>(position), task_of_[position]};
       add_operator(order_[position], stand);
@@ -461,6 +462,24 @@ class StageCutter {
       if (is_between && position + 1 < order_.size() && task_of_[position + 1] == stand.task)
         continue;
       end_task(order_[position].stage, stand);
+    }
+  }
+
+  /// For what their operators are and make; little comes on top.
+  void reserve_graphs() {
+    std::vector<std::size_t> ops(step_.stages.size(), 0), values(step_.stages.size(), 0);
+    for (const Instance& instance : order_) {
+      ++ops[instance.stage];
+      values[instance.stage] += acc_.ops[instance.op].outputs.size();
+    }
+    for (std::size_t s = 0; s < step_.stages.size(); ++s) {
+      StageGraph& stage = step_.stages[s];
+      stage.graph.ops.reserve(ops[s] * 9 / 8);
+      stage.graph.values.reserve(values[s] * 9 / 8);
+      stage.copies.reserve(ops[s] * 9 / 8);
+      stage.origins.reserve(ops[s] * 9 / 8);
+      stage.positions.reserve(ops[s] * 9 / 8);
+      stage.tasks.reserve(ops[s] * 9 / 8);
     }
   }
 

@@ -1,7 +1,6 @@
 #include "motley/cost/measured/operator_work.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <utility>
 #include <vector>
@@ -49,29 +48,61 @@ OperatorWork added_work(const program::DeviceProgram& program,
   return {flops, read + (instruction.outputs.empty() ? read : written), 1};
 }
 
-/// Work of an operator of the graph as the instruction runs it: its tensors have the shapes of the
-/// instruction's buffers.
-OperatorWork origin_work(const program::DeviceProgram& program,
-                         const program::Instruction& instruction, const graph::Graph& graph) {
-  const graph::Op& op = graph.op(instruction.origin);
-  std::vector<BufferId> buffers;
-  std::vector<ValueId> values;
-  program::for_each_buffer(instruction.arguments, [&](BufferId id) { buffers.push_back(id); });
-  graph::for_each_value(op.arguments, [&](ValueId id) { values.push_back(id); });
-  if (buffers.size() != values.size()) return added_work(program, instruction);
-  buffers.insert(buffers.end(), instruction.outputs.begin(), instruction.outputs.end());
-  values.insert(values.end(), op.outputs.begin(), op.outputs.end());
-  std::map<ValueId, BufferId> buffer_of;
-  for (std::size_t i = 0; i < std::min(values.size(), buffers.size()); ++i)
-    buffer_of.emplace(values[i], buffers[i]);
-  const graph::Work work = graph::op_work(graph, instruction.origin, [&](ValueId value) {
-    const auto found = buffer_of.find(value);
-    return found == buffer_of.end() ? std::vector<std::int64_t>{0}
-                                    : program.buffer(found->second).shape;
-  });
-  return {work.flops.value, static_cast<double>(work.bytes_read.value + work.bytes_written.value),
-          1};
-}
+/// Work of operators of the graph as instructions run them: their tensors have the shapes of the
+/// instructions' buffers. A step has the same operator for each micro-batch, mostly in the same
+/// shapes.
+class OriginWorks {
+ public:
+  OriginWorks(const program::DeviceProgram& program, const graph::Graph& graph)
+      : program_(program), graph_(graph), last_(graph.ops.size()) {}
+
+  OperatorWork of(const program::Instruction& instruction) {
+    const graph::Op& op = graph_.op(instruction.origin);
+    buffers_.clear();
+    values_.clear();
+    program::for_each_buffer(instruction.arguments, [&](BufferId id) { buffers_.push_back(id); });
+    graph::for_each_value(op.arguments, [&](ValueId id) { values_.push_back(id); });
+    if (buffers_.size() != values_.size()) return added_work(program_, instruction);
+    buffers_.insert(buffers_.end(), instruction.outputs.begin(), instruction.outputs.end());
+    values_.insert(values_.end(), op.outputs.begin(), op.outputs.end());
+    Known& known = last_[instruction.origin.index()];
+    if (!is_like(known.buffers)) known = {buffers_, find(instruction.origin)};
+    return known.work;
+  }
+
+ private:
+  struct Known {
+    std::vector<BufferId> buffers;
+    OperatorWork work;
+  };
+
+  bool is_like(const std::vector<BufferId>& known) const {
+    if (known.size() != buffers_.size() || known.empty()) return false;
+    for (std::size_t i = 0; i < known.size(); ++i)
+      if (program_.buffer(known[i]).shape != program_.buffer(buffers_[i]).shape) return false;
+    return true;
+  }
+
+  OperatorWork find(OpId op) const {
+    const std::size_t count = std::min(values_.size(), buffers_.size());
+    const graph::Work work = graph::op_work(graph_, op, [&](ValueId value) {
+      const auto end = values_.begin() + static_cast<std::ptrdiff_t>(count);
+      const auto found = std::find(values_.begin(), end, value);
+      return found == end
+                 ? std::vector<std::int64_t>{0}
+                 : program_.buffer(buffers_[static_cast<std::size_t>(found - values_.begin())])
+                       .shape;
+    });
+    return {work.flops.value, static_cast<double>(work.bytes_read.value + work.bytes_written.value),
+            1};
+  }
+
+  const program::DeviceProgram& program_;
+  const graph::Graph& graph_;
+  std::vector<Known> last_;        // by operator
+  std::vector<BufferId> buffers_;  // of the instruction that is looked at
+  std::vector<ValueId> values_;    // for these
+};
 
 }  // namespace
 
@@ -79,16 +110,17 @@ std::vector<OperatorWork> instruction_work(const program::DeviceProgram& program
                                            const graph::Graph& graph) {
   std::vector<OperatorWork> result;
   result.reserve(program.instructions.size());
+  OriginWorks works(program, graph);
   for (const program::Instruction& instruction : program.instructions) {
     if (instruction.lane != Lane::kCompute) {
       result.emplace_back();
-    } else if (graph::is_view(instruction.full_name())) {
+    } else if (graph::is_view(instruction.op)) {
       result.emplace_back();
     } else if (instruction.origin.is_none() ||
                graph.op(instruction.origin).name != instruction.op) {
       result.push_back(added_work(program, instruction));
     } else {
-      result.push_back(origin_work(program, instruction, graph));
+      result.push_back(works.of(instruction));
     }
   }
   return result;

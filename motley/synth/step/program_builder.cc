@@ -10,6 +10,13 @@ namespace motley::synth {
 
 using program::Instruction;
 
+void ProgramBuilder::reserve(std::size_t instructions) {
+  program_.instructions.reserve(instructions);
+  program_.buffers.reserve(instructions);
+  for (std::vector<InstructionId>* each : {&computed_, &transferred_, &received_})
+    each->reserve(instructions);
+}
+
 BufferId ProgramBuilder::add_buffer(program::Buffer buffer) {
   const bool lives_on = buffer.kind != program::BufferKind::kTemporary &&
                         buffer.kind != program::BufferKind::kInput && !buffer.name.empty();
@@ -59,10 +66,9 @@ void ProgramBuilder::compute(Instruction instruction) {
   });
   for (const InstructionId send : std::exchange(awaited_, {})) instruction.waits.push_back(send);
   instruction.lane = Lane::kCompute;
-  const std::vector<BufferId> outputs = instruction.outputs;
   const InstructionId id = append(std::move(instruction));
   last_computed_ = id;
-  for (const BufferId output : outputs) computed_[output.index()] = id;
+  for (const BufferId output : program_.instructions.back().outputs) computed_[output.index()] = id;
 }
 
 void ProgramBuilder::compute(std::string_view name, Arguments arguments,

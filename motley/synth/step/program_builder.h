@@ -19,6 +19,8 @@ class ProgramBuilder {
  public:
   explicit ProgramBuilder(program::DeviceProgram start) : program_(std::move(start)) {}
 
+  /// Makes room for so many instructions, and about as many buffers.
+  void reserve(std::size_t instructions);
   /// One that lives from step to step is there once by its name: then it is that one.
   BufferId add_buffer(program::Buffer buffer);
   /// A temporary; `base` is what it is a view of (its root is looked up), or none.
