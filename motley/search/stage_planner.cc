@@ -29,7 +29,7 @@ namespace {
 constexpr int kMemoryRounds = 4;          // of planning again with less memory
 constexpr std::size_t kMostPrograms = 4;  // plans of a round, by their programs
 /// What several devices exchange in one micro-batch alone is partly hidden beside others.
-constexpr double kHiddenAtMost = 0.05;  // of the step
+constexpr double kHiddenAtMost = 0.03;  // of the step
 /// Of others beside the best, in its time.
 constexpr double kWorthPricing = 1.3;
 constexpr int kMostRepairs = 3;  // of what lacks memory
@@ -265,10 +265,10 @@ class StagePlanning {
     });
   }
 
-  /// No step is shorter than what some of its devices do, what they do again included.
-  bool is_hopeless(const PricedStagePlan& found, Again& again) const {
-    const double known = outcome_.plan ? outcome_.predicted_step.value : INFINITY;
-    return !for_each_seat(found, again, [&](const SeatAt& at) {
+  /// By seat, what its devices do in a step, what they do again included.
+  std::vector<double> find_busy(const PricedStagePlan& found, Again& again) const {
+    std::vector<double> busy;
+    for_each_seat(found, again, [&](const SeatAt& at) {
       double pass = 0;
       for (const Recompute how : kRecomputes) {
         std::map<std::size_t, std::vector<LayerWork>> works;  // by unit
@@ -279,9 +279,19 @@ class StagePlanning {
           pass += (work[layer.layer].forward + work[layer.layer].backward).value;
         }
       }
-      return pass * static_cast<double>(at.replica.samples) <
-             known * (1 + kHiddenAtMost) * static_cast<double>(at.replica.micro_batch);
+      busy.push_back(pass * static_cast<double>(at.replica.samples) /
+                     static_cast<double>(at.replica.micro_batch));
+      return true;
     });
+    return busy;
+  }
+
+  /// No step is shorter than what some of its devices do.
+  bool is_hopeless(const PricedStagePlan& found, Again& again) const {
+    if (!outcome_.plan) return false;
+    const std::vector<double> busy = find_busy(found, again);
+    return *std::max_element(busy.begin(), busy.end()) >=
+           outcome_.predicted_step.value * (1 + kHiddenAtMost);
   }
 
   /// Nothing, unless stages that are given say so.
@@ -433,7 +443,15 @@ class StagePlanning {
     if (!problem_.stages.empty()) return {};  // they say what is done again
     for (int tried = 0; tried < kMostRepairs; ++tried) {
       if (price.step > outcome_.predicted_step * kWorthUsing) return {};
+      const std::vector<double> before = find_busy(found, again);
       if (!use_left_memory(found, price, again)) return {};
+      // What waits for the busiest of those that do less now gains what it does, if not more of
+      // them in turns.
+      const std::vector<double> after = find_busy(found, again);
+      double gain = 0;
+      for (std::size_t seat = 0; seat < after.size(); ++seat)
+        gain = std::max(gain, before[seat] - after[seat]);
+      if (price.step.value - gain >= outcome_.predicted_step.value) return {};
       const plan::Plan apart = translate(found, again), plan = give_tied(apart);
       auto other = inputs_.evaluator->price(plan);
       if (!other || !find_missing(plan, *other).empty()) return {};
