@@ -91,9 +91,10 @@ Result<Json> run_sailor(const std::string& data, const SailorCase& of) {
   const double seconds = cpu_seconds() - start;
   if (!answer.outcome.best) return usage_error("bench.stages", "no plan");
   const double step = answer.outcome.best->price.step.value;
-  MOTLEY_ASSIGN(const control::SimulatedLayers simulated,
-                control::simulate_stages(sailor_files(data, of.model), cluster,
-                                         *answer.outcome.best, *answer.costs));
+  MOTLEY_ASSIGN(
+      const control::SimulatedLayers simulated,
+      control::simulate_stages(sailor_files(data, of.model), cluster, *answer.outcome.best,
+                               *answer.costs, control::Simulated::kStep));
   const auto find = [&](search::StageSpace space) -> Result<search::StageOutcome> {
     MOTLEY_ASSIGN(auto found, control::plan_stages(sailor_files(data, of.model), cluster, of.batch,
                                                    CpuClock(), space));

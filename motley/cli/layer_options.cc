@@ -81,10 +81,13 @@ Result<int> plan_layers(const PlanningOptions& options, const LayerOptions& laye
     object["planner"] = options.planner;
     std::string text = print_stages(answer);
     if (answer.outcome.best) {
-      MOTLEY_ASSIGN(
-          const control::SimulatedLayers simulated,
-          control::simulate_stages(layers.files, cluster, *answer.outcome.best, *answer.costs));
-      show_phases(simulated, context);
+      // Programs of all devices only to show them.
+      const bool is_shown = !context.print_phase.empty() || !context.dump_dir.empty();
+      const auto wanted = is_shown ? control::Simulated::kAll : control::Simulated::kStep;
+      MOTLEY_ASSIGN(const control::SimulatedLayers simulated,
+                    control::simulate_stages(layers.files, cluster, *answer.outcome.best,
+                                             *answer.costs, wanted));
+      if (is_shown) show_phases(simulated, context);
       text += fmt::format("its program takes {} (the search took it for {:+.1f} %)\n",
                           format_seconds(simulated.step),
                           100 * (answer.outcome.best->price.step / simulated.step - 1));

@@ -15,6 +15,7 @@
 #include "motley/search/stages/stage_evaluator.h"
 #include "motley/simulate/simulate.h"
 #include "motley/synth/lower.h"
+#include "motley/synth/lower_stages.h"
 
 namespace motley::control {
 namespace {
@@ -141,6 +142,40 @@ Result<void> run(const search::ClusterPools& pools, std::shared_ptr<const search
   made.step = trace::median_step(made.trace);
   read_spans(made.trace, made);
   return {};
+}
+
+/// The step of the plan of `made`, by programs of one device of each kind; none: no devices are
+/// alike enough.
+Result<std::optional<Seconds>> find_step(const search::ClusterPools& pools,
+                                         std::shared_ptr<const search::HopCosts> hops,
+                                         const SimulatedLayers& made) {
+  if (!plan::has_stages(made.plan)) return std::nullopt;
+  MOTLEY_ASSIGN(const auto seats, search::find_layer_seats(made.plan, pools, made.cluster));
+  simulate::StandIns stand_ins;
+  std::vector<int> classes;
+  for (const plan::Member& member : plan::members(made.plan)) {
+    stand_ins.devices.push_back(made.cluster.device(member.device).name);
+    classes.push_back(static_cast<int>(seats.at(stand_ins.devices.back()).pool));
+  }
+  MOTLEY_ASSIGN(const auto kinds, synth::lower_stage_kinds(made.model.layers.graph, made.plan,
+                                                           made.cluster, classes));
+  if (!kinds) return std::nullopt;
+  const auto name = [&](const std::vector<std::vector<std::size_t>>& lists) {
+    std::vector<std::vector<std::string>> names;
+    for (const std::vector<std::size_t>& ranks : lists) {
+      names.emplace_back();
+      for (const std::size_t rank : ranks) names.back().push_back(stand_ins.devices[rank]);
+    }
+    return names;
+  };
+  stand_ins.alike = name(kinds->alike);
+  stand_ins.groups = name(kinds->groups);
+  const search::LayerCost cost(made.model.profile, made.model.layers.rows, pools.pools,
+                               std::move(hops), kOwnRuntime, seats);
+  const auto trace = simulate::simulate(kinds->program, cost, {.stand_ins = &stand_ins});
+  if (!trace && trace.error().code == "simulate.unlike") return std::nullopt;
+  if (!trace) return tl::make_unexpected(trace.error());
+  return trace::median_step(*trace);
 }
 
 /// Hosts as pools say, each a node.
@@ -281,7 +316,7 @@ Result<SimulatedLayers> simulate_layers(const LayerFiles& files, const std::stri
 
 Result<SimulatedLayers> simulate_stages(const LayerFiles& files, const cluster::Cluster& cluster,
                                         const search::PricedStagePlan& found,
-                                        const search::StageCosts& costs) {
+                                        const search::StageCosts& costs, Simulated what) {
   SimulatedLayers made;
   made.cluster = cluster;
   MOTLEY_ASSIGN(cost::LayerProfile profile, read_layers(files));
@@ -289,6 +324,11 @@ Result<SimulatedLayers> simulate_stages(const LayerFiles& files, const cluster::
   MOTLEY_ASSIGN(const search::ClusterPools pools, search::find_pools(made.cluster));
   MOTLEY_ASSIGN(made.plan, search::write_layer_plan(found, costs, pools, made.cluster, made.model));
   MOTLEY_ASSIGN(auto hops, find_hops(files, made.cluster, pools));
+  if (what == Simulated::kStep) {
+    MOTLEY_ASSIGN(const std::optional<Seconds> step, find_step(pools, hops, made));
+    made.step = step.value_or(Seconds());
+    if (step) return made;
+  }
   MOTLEY_RETURN_IF_ERROR(run(pools, std::move(hops), kOwnRuntime, 1, made));
   return made;
 }

@@ -91,9 +91,17 @@ struct SimulatedLayers {
 Result<SimulatedLayers> simulate_layers(const LayerFiles& files, const std::string& plan_path,
                                         const std::string& cluster_path, int steps);
 
+/// What is wanted of it.
+enum class Simulated {
+  kAll,
+  kStep,  ///< beside the plan the step alone: no program, trace and spans, where alike devices can
+          ///< stand for each other
+};
+
 /// The same of a plan that was just found.
 Result<SimulatedLayers> simulate_stages(const LayerFiles& files, const cluster::Cluster& cluster,
                                         const search::PricedStagePlan& found,
-                                        const search::StageCosts& costs);
+                                        const search::StageCosts& costs,
+                                        Simulated what = Simulated::kAll);
 
 }  // namespace motley::control

@@ -131,6 +131,23 @@ TEST_F(LayersTest, PlansOfStagesAreSimulatedAsPrograms) {
             "toy was not profiled on v100-16g; there is a100-40g");
 }
 
+// Of several devices of a kind one stands for the others where the step alone is wanted.
+TEST_F(LayersTest, TheStepOfAPlanNeedsNoProgramsOfAllDevices) {
+  std::string text = kTwoKinds;
+  for (const std::string kind : {"\"a100-40g\"", "\"v100-16g\""})
+    text.insert(text.find(kind) + kind.size(), "\n  count = 4");
+  const auto cluster = cluster::parse_cluster(text, "test").value();
+  const auto answer = plan_stages(files_, cluster, 24, clock_);
+  ASSERT_TRUE(answer) << answer.error().message;
+  const search::PricedStagePlan& best = *answer->outcome.best;
+  const auto all = simulate_stages(files_, cluster, best, *answer->costs);
+  const auto step = simulate_stages(files_, cluster, best, *answer->costs, Simulated::kStep);
+  ASSERT_TRUE(all && step);
+  EXPECT_EQ(step->step, all->step);
+  EXPECT_EQ(step->plan, all->plan);
+  EXPECT_TRUE(step->program.devices.empty());
+}
+
 // A pipeline of two stages of one layer each, as its runtime runs it: what the evaluator says.
 TEST_F(LayersTest, PipelinesOfOtherToolsAreSimulatedAsPrograms) {
   const std::string plan = directory_.file("pipeline.json");

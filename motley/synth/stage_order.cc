@@ -15,9 +15,14 @@ class ListScheduler {
   ListScheduler(const std::vector<StageTask>& tasks, const std::vector<TaskPlace>& regions)
       : tasks_(tasks), regions_(regions), ends_(tasks.size(), 0), absent_(tasks.size(), 0) {
     followers_.resize(tasks.size());
+    for (const TaskPlace& region : regions)
+      for (const std::size_t device : region.devices)
+        free_.resize(std::max(free_.size(), device + 1), 0);
     progress_.resize(regions.size());
     for (std::size_t t = 0; t < tasks.size(); ++t) {
-      ++progress_[tasks[t].region].micro_batches[tasks[t].micro_batch].left;
+      MicroBatch& micro_batch = progress_[tasks[t].region].micro_batches[tasks[t].micro_batch];
+      ++micro_batch.left;
+      micro_batches_.push_back(&micro_batch);
       absent_[t] = tasks[t].needs.size();
       for (const std::size_t need : tasks[t].needs) followers_[need].push_back(t);
       if (absent_[t] == 0) ready_.push_back(t);
@@ -64,27 +69,25 @@ class ListScheduler {
     return pass == StageTask::Pass::kBackward ? 1 : 2;
   }
 
-  bool has_begun(const StageTask& task) const {
-    return progress_[task.region].micro_batches.at(task.micro_batch).has_begun;
-  }
+  bool has_begun(std::size_t t) const { return micro_batches_[t]->has_begun; }
 
-  bool may_begin(const StageTask& task) const {
+  bool may_begin(std::size_t t) const {
+    const StageTask& task = tasks_[t];
     const RegionProgress& here = progress_[task.region];
-    return has_begun(task) ||
+    return has_begun(t) ||
            (here.next->first == task.micro_batch &&
             here.under_way < std::max<std::int64_t>(regions_[task.region].ahead, 1));
   }
 
   double earliest(std::size_t t) const {
     const StageTask& task = tasks_[t];
-    double time = has_begun(task) ? 0 : progress_[task.region].has_room;
+    double time = has_begun(t) ? 0 : progress_[task.region].has_room;
     for (const std::size_t need : task.needs) {
       const bool is_apart = tasks_[need].region != task.region;
       time = std::max(time, ends_[need] + (is_apart ? regions_[task.region].lag : 0));
     }
     for (const std::size_t device : regions_[task.region].devices)
-      if (const auto free = free_.find(device); free != free_.end())
-        time = std::max(time, free->second);
+      time = std::max(time, free_[device]);
     return time;
   }
 
@@ -92,7 +95,7 @@ class ListScheduler {
   std::vector<double> next_begins() const {
     std::vector<double> begins(progress_.size(), std::numeric_limits<double>::infinity());
     for (const std::size_t t : ready_)
-      if (!has_begun(tasks_[t]) && may_begin(tasks_[t]))
+      if (!has_begun(t) && may_begin(t))
         begins[tasks_[t].region] = std::min(begins[tasks_[t].region], earliest(t));
     return begins;
   }
@@ -120,11 +123,12 @@ class ListScheduler {
     std::tuple<double, int, Urgency> least;
     for (const std::size_t t : ready_) {
       const StageTask& task = tasks_[t];
-      if (!may_begin(task)) continue;
+      if (!may_begin(t)) continue;
       const double time = earliest(t);
+      if (best < tasks_.size() && time > std::get<double>(least)) continue;
       const bool is_backward = task.pass == StageTask::Pass::kBackward;
       const bool takes_turns = regions_[task.region].turn > 0;
-      if (!takes_turns && is_backward && has_begun(task) && begins[task.region] < time + length(t))
+      if (!takes_turns && is_backward && has_begun(t) && begins[task.region] < time + length(t))
         continue;
       const int direction = takes_turns ? turn_urgency(task.pass) : 0;
       const std::tuple key(time, direction, urgency(t));
@@ -142,7 +146,7 @@ class ListScheduler {
     ends_[chosen] = earliest(chosen) + length(chosen);
     for (const std::size_t device : regions_[task.region].devices) free_[device] = ends_[chosen];
     RegionProgress& here = progress_[task.region];
-    MicroBatch& micro_batch = here.micro_batches.at(task.micro_batch);
+    MicroBatch& micro_batch = *micro_batches_[chosen];
     if (!micro_batch.has_begun) {
       micro_batch.has_begun = true;
       ++here.next;
@@ -161,8 +165,9 @@ class ListScheduler {
   std::vector<std::size_t> absent_;                  // by task: needs that have not begun
   std::vector<std::vector<std::size_t>> followers_;  // by task
   std::vector<RegionProgress> progress_;             // by region
+  std::vector<MicroBatch*> micro_batches_;           // by task, in its region
   std::vector<std::size_t> ready_;
-  std::map<std::size_t, double> free_;  // by device: from when on
+  std::vector<double> free_;  // by device: from when on
 };
 
 }  // namespace
