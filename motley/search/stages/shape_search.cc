@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "motley/search/stages/unit_hops.h"
 
@@ -24,10 +25,21 @@ constexpr double kNoLink = std::numeric_limits<double>::infinity();
 constexpr std::int64_t kMostKept = 1'000'000'000;  // micro-batches
 constexpr double kLeast = 1e-12;  // of prices and times, relative: what rounding may do
 
-/// Adds some to others, both by rising time; keeps those of which none is better in both, by rising
-/// time and falling cost. `merged` is for its memory.
-void add_best(std::vector<ShapeLabel>& labels, const std::vector<ShapeLabel>& added,
+/// Leaves out of some what others, both by rising time, are no worse than. Most often that is all.
+void drop_worse(std::vector<ShapeLabel>& added, const std::vector<ShapeLabel>& labels) {
+  auto label = labels.begin();
+  std::erase_if(added, [&](const ShapeLabel& each) {
+    while (label != labels.end() && label->time <= each.time) ++label;
+    return label != labels.begin() && each.cost >= std::prev(label)->cost * (1 - kLeast);
+  });
+}
+
+/// Adds some to others, both by rising time, those to costs that fall; keeps those of which none is
+/// better in both, by rising time and falling cost. `merged` is for its memory.
+void add_best(std::vector<ShapeLabel>& labels, std::vector<ShapeLabel>& added,
               std::vector<ShapeLabel>& merged) {
+  drop_worse(added, labels);
+  if (added.empty()) return;
   merged.clear();
   auto label = labels.begin();
   auto other = added.begin();
@@ -245,12 +257,15 @@ class CheapestShape {
                                     [&](const ShapeLabel& each) { return one + each.time <= all; });
       if (rest != rest_.begin()) --rest;
       const double latest = question_.seconds - least_pass_[first] * (1 - kLeast);
+      // Later ones cost less.
+      const double dear = question_.most_cost / (1 + kLeast) - least_[first] - unit.cost;
+      rest = std::partition_point(rest, rest_.end(),
+                                  [&](const ShapeLabel& each) { return each.cost >= dear; });
       added_.clear();
       for (; rest != rest_.end(); ++rest) {
         const double time = stages == 1 ? all : std::max(all, one + rest->time);
         const double cost = unit.cost + rest->cost;
         if (time > latest) break;
-        if ((cost + least_[first]) * (1 + kLeast) >= question_.most_cost) continue;
         added_.push_back(
             {time, cost, static_cast<std::int32_t>(u), static_cast<std::int32_t>(end), rest->rest});
       }
