@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <map>
 #include <numeric>
 #include <set>
@@ -84,6 +85,7 @@ class StagePlanning {
     if (!outcome_.plan) outcome_.why.insert(outcome_.why.end(), refused_.begin(), refused_.end());
     MOTLEY_RETURN_IF_ERROR(keep_tied());
     MOTLEY_RETURN_IF_ERROR(put_weights_off());
+    MOTLEY_RETURN_IF_ERROR(begin_one_more());
     MOTLEY_RETURN_IF_ERROR(pair_tasks());
     std::stable_sort(
         outcome_.runner_ups.begin(), outcome_.runner_ups.end(),
@@ -670,9 +672,24 @@ class StagePlanning {
     return {};
   }
 
+  /// What messages make a stage wait for may be hidden by one more micro-batch under way than the
+  /// search's estimate of the order of passes has, if memory holds it.
+  Result<void> begin_one_more() {
+    if (!is_best_ || !problem_.stages.empty()) return {};
+    const auto best =
+        std::min_element(taken_.begin(), taken_.end(),
+                         [](const Taken& a, const Taken& b) { return a.step < b.step; });
+    const PricedStagePlan found = best->found;
+    plan::Plan plan = best->plan;
+    for (plan::Replica& replica : plan.replicas)
+      for (plan::Region& region : replica.regions)
+        if (region.ahead > 0) region.ahead = std::min(replica.micro_batches, region.ahead + 1);
+    return consider_unless_seen(found, plan);
+  }
+
   /// Where stages of several devices wait for what these exchange, a forward and a backward pass
   /// together may hide it. What a pair gives is there at its end, so more has to be under way
-  /// before: in each stage one more for each behind it, if memory holds them.
+  /// before: in each stage one more for each behind it, and one beyond, if memory holds them.
   Result<void> pair_tasks() {
     if (!is_best_ || !problem_.stages.empty()) return {};
     std::stable_sort(taken_.begin(), taken_.end(),
@@ -683,29 +700,30 @@ class StagePlanning {
       const std::vector<std::pair<std::size_t, std::size_t>> waiting = find_waiting(found);
       if (step > taken.front().step * kWorthPairingBeside || waiting.empty()) continue;
       if (tried++ >= kMostPaired) break;
-      for (const bool has_more : {true, false})
-        for (const bool is_late : {true, false}) {
-          plan::Plan plan = given;
-          for (const auto& [r, s] : waiting) pair_tasks_of(plan.replicas[r], s, has_more);
-          for (plan::Replica& replica : plan.replicas)
-            for (plan::Region& region : replica.regions)
-              region.late_weights = region.late_weights && is_late;
-          MOTLEY_RETURN_IF_ERROR(consider_paired(found, plan));
-        }
+      for (const More more : {More::kBehindAndOne, More::kBehind, More::kNothing}) {
+        plan::Plan plan = given;
+        for (const auto& [r, s] : waiting) pair_tasks_of(plan.replicas[r], s, more);
+        MOTLEY_RETURN_IF_ERROR(consider_unless_seen(found, plan));
+      }
     }
     return {};
   }
 
-  static void pair_tasks_of(plan::Replica& replica, std::size_t stage, bool has_more) {
+  /// Micro-batches under way beside those that are without pairs.
+  enum class More : std::uint8_t { kNothing, kBehind, kBehindAndOne };
+
+  static void pair_tasks_of(plan::Replica& replica, std::size_t stage, More more) {
     plan::Region& region = replica.regions[stage];
     region.turns = 2;
     const auto stages = static_cast<std::int64_t>(replica.regions.size());
     const std::int64_t behind = stages - 1 - static_cast<std::int64_t>(stage);
-    const std::int64_t ahead = region.ahead > 0 ? region.ahead : behind + 1;
-    if (has_more) region.ahead = std::min(replica.micro_batches, ahead + behind);
+    std::int64_t ahead = region.ahead > 0 ? region.ahead : behind + 1;
+    if (more != More::kNothing) ahead += behind;
+    if (more == More::kBehindAndOne) ++ahead;
+    region.ahead = std::min(replica.micro_batches, ahead);
   }
 
-  Result<void> consider_paired(const PricedStagePlan& found, const plan::Plan& plan) {
+  Result<void> consider_unless_seen(const PricedStagePlan& found, const plan::Plan& plan) {
     if (std::find(seen_.begin(), seen_.end(), plan) != seen_.end()) return {};
     seen_.push_back(plan);
     const auto price = inputs_.evaluator->price(plan);
