@@ -205,9 +205,9 @@ Result<plan::PlanOutcome> GivenPlanner::plan(const plan::Problem& problem) const
   outcome.planner = name();
   outcome.why.clear();  // of the equal split
   GivenStages given(problem, *inputs_.graph);
-  MOTLEY_RETURN_IF_ERROR(
-      consider_stages(inputs_, problem, outcome,
-                      [&](const StageQuestion& question) { return given.find(question); }));
+  MOTLEY_RETURN_IF_ERROR(consider_stages(
+      inputs_, problem, outcome,
+      [&](const StageQuestion& question) { return given.find(question); }, UnitKinds::kSeveral));
   outcome.why.push_back(
       "stages as they were given; how devices share them and in which order "
       "micro-batches pass is Motley's");

@@ -53,6 +53,21 @@ class StagePlanning {
 
   Result<void> run() {
     MOTLEY_RETURN_IF_ERROR(note_bound());
+    MOTLEY_RETURN_IF_ERROR(search());
+    if (costs_.offer_mixed()) {
+      apart_.reset();
+      MOTLEY_RETURN_IF_ERROR(search());
+    }
+    if (!outcome_.plan) outcome_.why.insert(outcome_.why.end(), refused_.begin(), refused_.end());
+    std::stable_sort(
+        outcome_.runner_ups.begin(), outcome_.runner_ups.end(),
+        [](const plan::RunnerUp& a, const plan::RunnerUp& b) { return a.step < b.step; });
+    return {};
+  }
+
+ private:
+  /// Among the units that are offered.
+  Result<void> search() {
     MOTLEY_RETURN_IF_ERROR(plan_in_rounds(kMemoryRounds));
     // What would fit if all forward passes were done again, and quick if none were.
     costs_.recompute(Recompute::kAll, Recompute::kNothing);
@@ -62,16 +77,10 @@ class StagePlanning {
       MOTLEY_RETURN_IF_ERROR(plan_in_rounds(kMemoryRounds));
     }
     MOTLEY_RETURN_IF_ERROR(plan_shared_states());
-    if (!outcome_.plan) outcome_.why.insert(outcome_.why.end(), refused_.begin(), refused_.end());
     MOTLEY_RETURN_IF_ERROR(keep_tied());
-    MOTLEY_RETURN_IF_ERROR(put_weights_off());
-    std::stable_sort(
-        outcome_.runner_ups.begin(), outcome_.runner_ups.end(),
-        [](const plan::RunnerUp& a, const plan::RunnerUp& b) { return a.step < b.step; });
-    return {};
+    return put_weights_off();
   }
 
- private:
   /// By replica, stage and its layers.
   using Again = std::vector<std::vector<std::vector<Recompute>>>;
 

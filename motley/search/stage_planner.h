@@ -24,7 +24,7 @@ Result<std::optional<Seconds>> consider_stages(const PlannerInputs& inputs,
                                                const plan::Problem& problem,
                                                plan::PlanOutcome& outcome,
                                                const StageFinder& find = find_stage_plan,
-                                               UnitKinds kinds = UnitKinds::kSeveral);
+                                               UnitKinds kinds = UnitKinds::kAlikeFirst);
 
 /// Planner `stages`: the best of splits of the batch and of plans of stages.
 class StagePlanner : public plan::Planner {

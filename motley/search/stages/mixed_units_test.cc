@@ -30,17 +30,17 @@ TEST(MixedUnits, AreOfPoolsThatShareTheirHosts) {
   EXPECT_THAT(find_mixed_units({pool(4, 4, 0), pool(8, 8, 0)}, {1, 2}),
               ElementsAre(StageUnit(Parts{{0, 4}, {1, 8}}), StageUnit(Parts{{0, 2}, {1, 4}}),
                           StageUnit(Parts{{0, 1}, {1, 2}})));
-  EXPECT_THAT(find_mixed_units({pool(1, 1, 0), pool(1, 1, 0), pool(1, 1, 0)}, {1, 2, 3}),
-              ElementsAre(StageUnit(Parts{{0, 1}, {1, 1}}),
-                          StageUnit(Parts{{0, 1}, {1, 1}, {2, 1}}),
-                          StageUnit(Parts{{0, 1}, {2, 1}}), StageUnit(Parts{{1, 1}, {2, 1}})));
+  EXPECT_THAT(
+      find_mixed_units({pool(1, 1, 0), pool(1, 1, 0), pool(1, 1, 0)}, {1, 2, 3}),
+      ElementsAre(StageUnit(Parts{{0, 1}, {1, 1}}), StageUnit(Parts{{0, 1}, {1, 1}, {2, 1}}),
+                  StageUnit(Parts{{0, 1}, {2, 1}}), StageUnit(Parts{{1, 1}, {2, 1}})));
   // Of five the fastest two, three and four, and all.
   const std::vector<DevicePool> five(5, pool(1, 1, 0));
-  EXPECT_THAT(find_mixed_units(five, {1, 5, 2, 4, 3}),
-              ElementsAre(StageUnit(Parts{{0, 1}, {1, 1}, {2, 1}, {3, 1}, {4, 1}}),
-                          StageUnit(Parts{{1, 1}, {2, 1}, {3, 1}, {4, 1}}),
-                          StageUnit(Parts{{1, 1}, {3, 1}}),
-                          StageUnit(Parts{{1, 1}, {3, 1}, {4, 1}})));
+  EXPECT_THAT(
+      find_mixed_units(five, {1, 5, 2, 4, 3}),
+      ElementsAre(StageUnit(Parts{{0, 1}, {1, 1}, {2, 1}, {3, 1}, {4, 1}}),
+                  StageUnit(Parts{{1, 1}, {2, 1}, {3, 1}, {4, 1}}),
+                  StageUnit(Parts{{1, 1}, {3, 1}}), StageUnit(Parts{{1, 1}, {3, 1}, {4, 1}})));
 }
 
 /// Two hosts, each with two of a and two of b; units a, b, a + b and 2 a + 2 b.

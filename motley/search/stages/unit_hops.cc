@@ -22,8 +22,7 @@ std::optional<Hop> find_hop(const StageCosts& costs, const UnitEnd& from, const 
 
 BytesPerSecond host_rate(const StageCosts& costs, const StageUnit& unit) {
   double best = 0;
-  for (const UnitPart& part : unit.parts)
-    best = std::max(best, costs.host_rate(part.pool).value);
+  for (const UnitPart& part : unit.parts) best = std::max(best, costs.host_rate(part.pool).value);
   return BytesPerSecond(best);
 }
 

@@ -20,7 +20,8 @@ struct UnitEnd {
 std::optional<Hop> find_hop(const StageCosts& costs, const UnitEnd& from, const UnitEnd& to,
                             HopReach reach, Bytes bytes);
 
-/// All that a unit's devices send to other hosts at most: of pools in one host, that of the fastest.
+/// All that a unit's devices send to other hosts at most: of pools in one host, that of the
+/// fastest.
 BytesPerSecond host_rate(const StageCosts& costs, const StageUnit& unit);
 
 }  // namespace motley::search
