@@ -383,7 +383,7 @@ name = "b"
 
 
 def test_unlike_devices_of_a_host_share_a_stage(motley, profiled, environment, tmp_path):
-    """In parts by their speeds; the model trains as on one device, in the stages that somebody gives and in those found."""
+    """In parts by their speeds; the model trains as on one device, in stages that somebody gives."""
     cluster = tmp_path / "mixed.toml"
     cluster.write_text(MIXED.format("1GiB"))
     family = Family("gpt_tied", tmp_path, cluster, environment)

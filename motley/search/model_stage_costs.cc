@@ -126,7 +126,10 @@ Result<std::unique_ptr<ModelStageCosts>> ModelStageCosts::make(const PlannerInpu
                           problem.batch_norm_span);
   for (const Recompute how : kRecomputes)
     made->done_again_[how] = find_done_again(*inputs.graph, made->chain_, made->once_, how);
-  made->add_units(kinds);
+  made->add_alike_units();
+  made->offered_ = made->units_;
+  if (kinds != UnitKinds::kAlike) made->add_mixed_units();
+  if (kinds == UnitKinds::kSeveral) made->offered_ = made->units_;
   made->find_pieces();
   bool has_times = false;
   for (std::size_t unit = 0; unit < made->units_.size(); ++unit)
@@ -155,24 +158,21 @@ double ModelStageCosts::speed(const PlannedStage& stage, std::int64_t micro_batc
   return some / (here * units_[stage.unit].degree());
 }
 
-/// Of each pool one device, and as many as there are in a host by powers of two; then those of
-/// several pools.
-void ModelStageCosts::add_units(UnitKinds kinds) {
+/// For units of up to so many devices. None where nobody can say how operators are split: then
+/// there are stages of one device.
+std::unique_ptr<StageWays> ModelStageCosts::find_ways(int widest) const {
+  if (widest < 2 || problem_.batch_norm != plan::BatchNormMode::kGlobal || micro_batches_.empty())
+    return nullptr;
+  auto found = StageWays::make(inputs_, problem_,
+                               std::min(kSamplesEach * widest, micro_batches_.back()), depths_);
+  return found ? *std::move(found) : nullptr;
+}
+
+/// Of each pool one device, and as many as there are in a host by powers of two.
+void ModelStageCosts::add_alike_units() {
   int widest = 1;
-  std::map<int, int> of_host;
-  for (const DevicePool& pool : pools_.pools) {
-    int& devices = kinds == UnitKinds::kSeveral ? of_host[pool.first_host] : of_host[-1];
-    devices = kinds == UnitKinds::kSeveral ? devices + pool.per_host : pool.per_host;
-    widest = std::max(widest, devices);
-  }
-  std::unique_ptr<StageWays> ways;
-  if (widest > 1 && problem_.batch_norm == plan::BatchNormMode::kGlobal &&
-      !micro_batches_.empty()) {
-    ways_batch_ = std::min(kSamplesEach * widest, micro_batches_.back());
-    // Where nobody can say how operators are split there are stages of one device.
-    if (auto found = StageWays::make(inputs_, problem_, ways_batch_, depths_))
-      ways = *std::move(found);
-  }
+  for (const DevicePool& pool : pools_.pools) widest = std::max(widest, pool.per_host);
+  const std::unique_ptr<StageWays> ways = find_ways(widest);
   for (std::size_t pool = 0; pool < pools_.pools.size(); ++pool) {
     const std::vector<DeviceId>& devices = pools_.devices[pool];
     add_unit({pool, 1}, plan::Region{{devices.front()}, {1.0}});
@@ -184,7 +184,17 @@ void ModelStageCosts::add_units(UnitKinds kinds) {
                       std::vector<double>(static_cast<std::size_t>(degree), 1.0), kPasses))
         add_unit({pool, degree}, region);
   }
-  if (!ways || kinds == UnitKinds::kAlike) return;
+}
+
+void ModelStageCosts::add_mixed_units() {
+  std::map<int, int> of_host;  // devices, where there are several pools
+  for (const DevicePool& pool : pools_.pools) of_host[pool.first_host] += pool.per_host;
+  int widest = 1;
+  for (const DevicePool& pool : pools_.pools)
+    if (of_host[pool.first_host] > pool.per_host)
+      widest = std::max(widest, of_host[pool.first_host]);
+  const std::unique_ptr<StageWays> ways = find_ways(widest);
+  if (!ways) return;
   std::vector<double> speeds;
   for (const std::vector<DeviceId>& devices : pools_.devices)
     speeds.push_back(1 / ways->whole_step(devices.front()));
@@ -401,6 +411,16 @@ BytesPerSecond ModelStageCosts::host_rate(std::size_t pool) const {
                              hop({other, 1}, {pool, 1}, HopReach::kOtherHost, kLarge)})
       if (each) best = std::max(best, each->rate.value);
   return BytesPerSecond(best > 0 ? best : 1e15);
+}
+
+bool ModelStageCosts::offer_mixed() {
+  if (offered_.size() == units_.size()) return false;
+  offered_ = units_;
+  are_states_shared_ = false;
+  recompute(Recompute::kNothing, Recompute::kNothing);
+  for (std::size_t pool = 0; pool < pools_.pools.size(); ++pool)
+    pools_.pools[pool].memory = memories_[pool];
+  return true;
 }
 
 void ModelStageCosts::recompute(Recompute keeps, Recompute takes) {

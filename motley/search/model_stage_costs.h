@@ -28,6 +28,8 @@
 
 namespace motley::search {
 
+class StageWays;
+
 /// StageCosts of a model's own graph, in pieces of its layers (finer_layers.h), each stage on one
 /// device or on several of a host (mixed_units.h: of several kinds), in the ways of stage_ways.h.
 /// Times are those of the model's program for one micro-batch on the unit alone, simulated: what
@@ -38,15 +40,16 @@ namespace motley::search {
 /// are looked at (graph/short_graph.h).
 class ModelStageCosts : public StageCosts {
  public:
-  /// Graph (not null), costs (not null) and problem must outlive it. Usage error where no device
-  /// has times.
+  /// Graph, costs (not null) and problem must outlive it. Usage error if no device has times.
   static Result<std::unique_ptr<ModelStageCosts>> make(const PlannerInputs& inputs,
                                                        const plan::Problem& problem,
                                                        UnitKinds kinds = UnitKinds::kSeveral);
+  /// Offers units of several kinds; all else is as at first. False if there are none but offered.
+  bool offer_mixed();
 
   std::size_t layers() const override { return pieces_.pieces.names.size(); }
   const std::vector<DevicePool>& pools() const override { return pools_.pools; }
-  const std::vector<StageUnit>& units() const override { return units_; }
+  const std::vector<StageUnit>& units() const override { return offered_; }
   const std::vector<std::int64_t>& micro_batches() const override { return micro_batches_; }
   bool knows(std::size_t unit, std::int64_t micro_batch) const override;
   std::vector<LayerWork> work(std::size_t unit, std::int64_t micro_batch) const override;
@@ -73,7 +76,7 @@ class ModelStageCosts : public StageCosts {
   double speed(const PlannedStage& stage, std::int64_t micro_batch) const;
   /// The part of its layers' time for which the unit waits for exchanges, at most, if known.
   double waiting(std::size_t unit) const { return waiting_.at(unit); }
-  /// By layer: what it takes to add a micro-batch's gradients to those before; it is in work().
+  /// By layer: adding the gradients of a micro-batch to those before, which is in work().
   const std::vector<Seconds>& adding_up(std::size_t unit) const;
   /// What they take if so much is done again; the unit knows the micro-batch.
   std::vector<LayerWork> work_of(std::size_t unit, std::int64_t micro_batch, Recompute how) const;
@@ -81,18 +84,18 @@ class ModelStageCosts : public StageCosts {
   const std::vector<LayerBytes>& bytes_of(std::size_t unit, Recompute how) const;
   /// Plans again with less memory of a pool, where what a layer holds was underestimated.
   void take_memory(std::size_t pool, double part);
-  /// From here on layers keep what they would if so much were done again, and take the time that so
-  /// much does. (At first nothing is.)
+  /// From here on layers keep what they would, and take the time, if so much is done again.
   void recompute(Recompute keeps, Recompute takes);
-  /// From here on layers have half of the optimizer's states, as two replicas share them, and
-  /// pools all of their memory.
+  /// From here on layers have half of the states, as of two replicas, and pools all their memory.
   void share_states();
 
  private:
   using LayerWorks = std::array<std::vector<LayerWork>, kRecomputes.size()>;  // by Recompute
 
   ModelStageCosts(const PlannerInputs& inputs, const plan::Problem& problem);
-  void add_units(UnitKinds kinds);
+  std::unique_ptr<StageWays> find_ways(int widest) const;
+  void add_alike_units();
+  void add_mixed_units();
   void find_pieces();
   void add_unit(StageUnit unit, plan::Region ways);
   double scale(std::size_t unit, std::size_t pool) const;
@@ -123,15 +126,14 @@ class ModelStageCosts : public StageCosts {
   const graph::ShortGraph& short_;        // what is looked at
   FinerLayers pieces_;
   ClusterPools pools_;
-  std::vector<Bytes> memories_;  // by pool: of a device, whatever a plan may use of it
-  std::vector<StageUnit> units_;
-  std::vector<plan::Region> ways_;                     // by unit, of the short graph
-  std::vector<char> once_;                             // by operator: a step has it once
-  std::vector<char> once_gathering_;                   // the same where units gather again
+  std::vector<Bytes> memories_;             // by pool: of a device, whatever a plan may use of it
+  std::vector<StageUnit> units_, offered_;  // all, and the first of them
+  std::vector<plan::Region> ways_;          // by unit, of the short graph
+  std::vector<char> once_;                  // by operator: a step has it once
+  std::vector<char> once_gathering_;        // the same where units gather again
   std::map<Recompute, std::vector<char>> done_again_;  // by operator (find_done_again)
   std::vector<Bytes> held_;                            // by unit
   std::vector<std::int64_t> micro_batches_;
-  std::int64_t ways_batch_ = 1;  // samples for which ways are found
   Recompute keeps_ = Recompute::kNothing, takes_ = Recompute::kNothing;
   bool are_states_shared_ = false;
   std::vector<double> parameter_bytes_;  // by layer
@@ -143,8 +145,7 @@ class ModelStageCosts : public StageCosts {
   mutable std::map<std::size_t, double> waiting_;                      // by unit
   mutable std::map<std::size_t, std::vector<Seconds>> adding_up_;      // by unit, then layer
   mutable std::map<std::int64_t, std::vector<double>> order_seconds_;  // by micro-batch, then layer
-  /// Of the first devices of the parts of the first unit that has the same ways, by it and
-  /// micro-batch.
+  /// Of the first devices of each kind of the first unit of the same ways, by it and micro-batch.
   mutable std::map<std::pair<std::size_t, std::int64_t>, std::optional<program::Program>> programs_;
   mutable std::map<std::tuple<std::size_t, std::size_t, HopReach, std::int64_t>, std::optional<Hop>>
       hops_;

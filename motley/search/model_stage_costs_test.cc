@@ -7,6 +7,7 @@
 #include <string>
 
 #include "motley/search/split/step_price.h"
+#include "motley/search/split/water_filling.h"
 #include "motley/search/stage_planner.h"
 #include "motley/search/stage_recompute.h"
 #include "motley/search/stages/stage_sums.h"
@@ -152,6 +153,26 @@ TEST_F(MixedModelStageCostsTest, UnlikeDevicesShareAStage) {
   const auto alike = ModelStageCosts::make(inputs_, problem_, UnitKinds::kAlike);
   ASSERT_TRUE(alike);
   for (const StageUnit& unit : (*alike)->units()) EXPECT_FALSE(unit.is_mixed());
+}
+
+// What is found among units of one kind is found first, so further ones never make it worse.
+TEST_F(MixedModelStageCostsTest, MoreUnitsAreNeverSlower) {
+  auto alike = WaterFilling(inputs_).plan(problem_);
+  ASSERT_TRUE(alike);
+  ASSERT_TRUE(consider_stages(inputs_, problem_, *alike, find_stage_plan, UnitKinds::kAlike));
+  const auto all = StagePlanner(inputs_).plan(problem_);
+  ASSERT_TRUE(all) << all.error().message;
+  EXPECT_LE(all->predicted_step, alike->predicted_step);
+  EXPECT_GE(all->considered, alike->considered);
+  const auto first = ModelStageCosts::make(inputs_, problem_, UnitKinds::kAlikeFirst);
+  ASSERT_TRUE(first);
+  const std::size_t before = (*first)->units().size();
+  (*first)->take_memory(0, 0.5);
+  EXPECT_TRUE((*first)->offer_mixed());
+  EXPECT_EQ((*first)->units(), costs_->units());
+  EXPECT_LT(before, costs_->units().size());
+  EXPECT_EQ((*first)->memory(0), costs_->memory(0));
+  EXPECT_FALSE((*first)->offer_mixed());
 }
 
 /// Whole copies of all parameters are more than a tenth of its memories.

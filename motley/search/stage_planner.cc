@@ -69,6 +69,21 @@ class StagePlanning {
 
   Result<void> run() {
     MOTLEY_RETURN_IF_ERROR(note_bound());
+    MOTLEY_RETURN_IF_ERROR(search());
+    if (costs_.offer_mixed()) {
+      apart_.reset();
+      MOTLEY_RETURN_IF_ERROR(search());
+    }
+    if (!outcome_.plan) outcome_.why.insert(outcome_.why.end(), refused_.begin(), refused_.end());
+    std::stable_sort(
+        outcome_.runner_ups.begin(), outcome_.runner_ups.end(),
+        [](const plan::RunnerUp& a, const plan::RunnerUp& b) { return a.step < b.step; });
+    return {};
+  }
+
+ private:
+  /// Among the units that are offered.
+  Result<void> search() {
     MOTLEY_RETURN_IF_ERROR(plan_in_rounds(kMemoryRounds));
     // What would fit if all forward passes were done again, and quick if none were.
     costs_.recompute(Recompute::kAll, Recompute::kNothing);
@@ -82,18 +97,12 @@ class StagePlanning {
       MOTLEY_RETURN_IF_ERROR(refine_cuts());
     }
     MOTLEY_RETURN_IF_ERROR(plan_shared_states());
-    if (!outcome_.plan) outcome_.why.insert(outcome_.why.end(), refused_.begin(), refused_.end());
     MOTLEY_RETURN_IF_ERROR(keep_tied());
     MOTLEY_RETURN_IF_ERROR(put_weights_off());
     MOTLEY_RETURN_IF_ERROR(begin_one_more());
-    MOTLEY_RETURN_IF_ERROR(pair_tasks());
-    std::stable_sort(
-        outcome_.runner_ups.begin(), outcome_.runner_ups.end(),
-        [](const plan::RunnerUp& a, const plan::RunnerUp& b) { return a.step < b.step; });
-    return {};
+    return pair_tasks();
   }
 
- private:
   /// By replica, stage and its layers.
   using Again = std::vector<std::vector<std::vector<Recompute>>>;
 
