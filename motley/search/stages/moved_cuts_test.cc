@@ -48,7 +48,7 @@ TEST(MovedCuts, NoSingleMoveIsLeft) {
     const StageEvaluator evaluator(sums);
     StagePlan plan{{{{{0, 5, 0, 0, 0}, {5, 10, costs.all_units.size() - 1, 0, 0}}, 1, 5}}};
     if (plan.replicas[0].stages[1].unit == 0) continue;
-    if (costs.all_units[0].pool == costs.all_units.back().pool) continue;
+    if (costs.all_units[0].pool() == costs.all_units.back().pool()) continue;
     const auto price = evaluator.price(plan);
     if (!price || !price->fits) continue;
     PricedStagePlan moved{plan, *price};
@@ -60,7 +60,9 @@ TEST(MovedCuts, NoSingleMoveIsLeft) {
       StagePlan other = moved.plan;
       if (!move_cut(other.replicas[0].stages, 0, by)) continue;
       const auto next = evaluator.price(other);
-      if (next && next->fits) EXPECT_GE(next->step.value, moved.price.step.value * (1 - 1e-4)) << i;
+      if (next && next->fits) {
+        EXPECT_GE(next->step.value, moved.price.step.value * (1 - 1e-4)) << i;
+      }
     }
   }
   EXPECT_GT(moved_some, 5);
