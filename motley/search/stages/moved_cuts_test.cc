@@ -60,8 +60,7 @@ TEST(MovedCuts, NoSingleMoveIsLeft) {
       StagePlan other = moved.plan;
       if (!move_cut(other.replicas[0].stages, 0, by)) continue;
       const auto next = evaluator.price(other);
-      if (next && next->fits)
-        EXPECT_GE(next->step.value, moved.price.step.value * (1 - 1e-4)) << i;
+      if (next && next->fits) EXPECT_GE(next->step.value, moved.price.step.value * (1 - 1e-4)) << i;
     }
   }
   EXPECT_GT(moved_some, 5);
