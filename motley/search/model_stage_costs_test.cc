@@ -159,7 +159,7 @@ TEST_F(MixedModelStageCostsTest, UnlikeDevicesShareAStage) {
 TEST_F(MixedModelStageCostsTest, MoreUnitsAreNeverSlower) {
   auto alike = WaterFilling(inputs_).plan(problem_);
   ASSERT_TRUE(alike);
-  ASSERT_TRUE(consider_stages(inputs_, problem_, *alike, find_stage_plan, UnitKinds::kAlike));
+  ASSERT_TRUE(consider_stages(inputs_, problem_, *alike, {.kinds = UnitKinds::kAlike}));
   const auto all = StagePlanner(inputs_).plan(problem_);
   ASSERT_TRUE(all) << all.error().message;
   EXPECT_LE(all->predicted_step, alike->predicted_step);
@@ -351,7 +351,7 @@ TEST_F(ModelStageCostsTest, StagesAreCutInLayers) {
   ASSERT_GT(layers, pieces.first.size() - 1);
   const auto unit = [&](std::size_t pool) {
     std::size_t found = 0;
-    while (costs_->units()[found].pool != pool) ++found;
+    while (costs_->units()[found].pool() != pool) ++found;
     return found;
   };
   const auto outcome = StagePlanner(inputs_).plan(problem_);

@@ -52,7 +52,7 @@ constexpr int kMostShares = 3;  // of one plan
 /// Layers are cut for the search where one takes so much of a device's share of a pass and the best
 /// plan is so far from the bound: in all into so many, if the search's space is not larger then.
 constexpr double kLargeLayer = 0.5, kWorthRefining = 1.05;
-constexpr std::size_t kMostShared = 16, kMostFiner = 40, kFinerSpace = 1000;
+constexpr std::size_t kMostShared = 8, kMostFiner = 40, kFinerSpace = 1000;
 /// Plans whose cuts are moved into layers, their time beside the best's, and by how much that has
 /// to be quicker for a program.
 constexpr std::size_t kMostRefined = 3;
@@ -93,8 +93,14 @@ class StagePlanning {
       MOTLEY_RETURN_IF_ERROR(plan_in_rounds(kMemoryRounds));
     }
     if (find_.cuts == StageCuts::kRefined) {
+      // Plans of whole layers come first, as if there were no others: so none is worse for these.
+      MOTLEY_RETURN_IF_ERROR(keep_tied());
+      std::vector<Taken> whole = taken_;
+      MOTLEY_RETURN_IF_ERROR(put_weights_off());
+      whole.insert(whole.end(), taken_.begin(), taken_.end());
+      taken_.clear();
       MOTLEY_RETURN_IF_ERROR(plan_pieces());
-      MOTLEY_RETURN_IF_ERROR(refine_cuts());
+      MOTLEY_RETURN_IF_ERROR(refine_cuts(std::move(whole)));
     }
     MOTLEY_RETURN_IF_ERROR(plan_shared_states());
     MOTLEY_RETURN_IF_ERROR(keep_tied());
@@ -103,6 +109,12 @@ class StagePlanning {
     return pair_tasks();
   }
 
+  /// A plan that fits.
+  struct Taken {
+    PricedStagePlan found;
+    plan::Plan plan;
+    Seconds step;
+  };
   /// By replica, stage and its layers.
   using Again = std::vector<std::vector<std::vector<Recompute>>>;
 
@@ -241,9 +253,9 @@ class StagePlanning {
   }
 
   /// Cuts of the best plans move to pieces of the layers beside them where that is quicker.
-  Result<void> refine_cuts() {
+  Result<void> refine_cuts(std::vector<Taken> best) {
     if (!outcome_.plan || costs_.layers() + 1 == costs_.pieces().first.size()) return {};
-    std::vector<Taken> best = taken_;
+    best.insert(best.end(), taken_.begin(), taken_.end());
     std::stable_sort(best.begin(), best.end(),
                      [](const Taken& a, const Taken& b) { return a.step < b.step; });
     const Seconds known = outcome_.predicted_step;
@@ -858,13 +870,8 @@ class StagePlanning {
   const StageFinder& find_;
   plan::PlanOutcome& outcome_;
   std::optional<StageSums> sums_;
-  std::vector<plan::Plan> seen_;   // that were priced
-  std::set<std::string> refused_;  // why plans cannot be run
-  struct Taken {
-    PricedStagePlan found;
-    plan::Plan plan;
-    Seconds step;
-  };
+  std::vector<plan::Plan> seen_;                       // that were priced
+  std::set<std::string> refused_;                      // why plans cannot be run
   std::vector<Taken> taken_;                           // that fit
   bool is_sharing_ = false;                            // are plans looked for that share states?
   bool is_best_ = false;                               // does the outcome have one of them?
