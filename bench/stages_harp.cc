@@ -32,7 +32,7 @@ class HarpCosts : public search::StageCosts {
               {"A101", "", 2, 2, Bytes(kAll), 2}};
     for (std::size_t pool = 0; pool < pools_.size(); ++pool)
       for (int degree = 1; degree <= pools_[pool].per_host; degree *= 2)
-        for (const bool recomputes : {false, true}) units_.push_back({pool, degree, recomputes});
+        for (const bool recomputes : {false, true}) units_.emplace_back(pool, degree, recomputes);
   }
 
   std::size_t layers() const override { return static_cast<std::size_t>(2 * gpt_.blocks) + 2; }
@@ -40,24 +40,24 @@ class HarpCosts : public search::StageCosts {
   const std::vector<search::StageUnit>& units() const override { return units_; }
   const std::vector<std::int64_t>& micro_batches() const override { return batches_; }
   bool knows(std::size_t unit, std::int64_t micro) const override {
-    return micro >= units_[unit].degree && micro <= batches_.back();
+    return micro >= units_[unit].degree() && micro <= batches_.back();
   }
   std::vector<search::LayerWork> work(std::size_t unit, std::int64_t micro) const override {
-    const auto [pool, degree, recomputes] = units_[unit];
-    const double rate = pool == 0 ? 127e12 : 312e12;
+    const int degree = units_[unit].degree();
+    const double rate = units_[unit].pool() == 0 ? 127e12 : 312e12;
     // Samples do not divide evenly: the fullest device sets the pace.
     const double samples = std::ceil(static_cast<double>(micro) / degree);
     std::vector<search::LayerWork> all;
     for (std::size_t i = 0; i < layers(); ++i) {
       const double forward = flops(i) * samples / rate;
       const double sums = 2.0 * (degree - 1) / degree * 2 * weights(i) / (25 * kGiB);
-      const double backward = (recomputes ? 3 : 2) * forward;
+      const double backward = (units_[unit].recomputes ? 3 : 2) * forward;
       all.push_back({Seconds(forward + 1e-9), Seconds(backward + 1e-9), Seconds(sums)});
     }
     return all;
   }
   std::vector<search::LayerBytes> bytes(std::size_t unit) const override {
-    const auto [pool, degree, recomputes] = units_[unit];
+    const int degree = units_[unit].degree();
     const double given = 2 * gpt_.sequence * gpt_.hidden;
     std::vector<search::LayerBytes> all;
     for (std::size_t i = 0; i < layers(); ++i) {
@@ -70,7 +70,8 @@ class HarpCosts : public search::StageCosts {
                                     : 6 * gpt_.sequence * gpt_.vocabulary;
       const auto part = [&](double bytes) { return Bytes(std::llround(bytes / degree)); };
       all.push_back({Bytes(std::llround(16 * weights(i))), part(2 * weights(i)),
-                     part(recomputes ? given : inner), part(inner), Bytes(std::llround(given))});
+                     part(units_[unit].recomputes ? given : inner), part(inner),
+                     Bytes(std::llround(given))});
     }
     return all;
   }
@@ -90,7 +91,8 @@ class HarpCosts : public search::StageCosts {
 
   std::size_t unit_of(std::size_t pool, int degree) const {
     std::size_t unit = 0;
-    while (units_[unit].pool != pool || units_[unit].degree != degree || !units_[unit].recomputes)
+    while (units_[unit].pool() != pool || units_[unit].degree() != degree ||
+           !units_[unit].recomputes)
       ++unit;
     return unit;
   }

@@ -265,6 +265,10 @@ bool ModelStageCosts::gathers_again(std::size_t unit) const {
                      [](const plan::KeptParameter& each) { return each.is_gathered_again; });
 }
 
+const std::vector<char>& ModelStageCosts::once(std::size_t unit) const {
+  return gathers_again(unit) ? once_gathering_ : once_;
+}
+
 /// max over prices y of devices, all together worth 1, of batch * sum over layers of the least
 /// y_p t_lp: the dual of spreading layers' samples over pools, so every y bounds it. Prices rise
 /// where the cheapest spread puts more work than elsewhere.

@@ -102,8 +102,7 @@ class ModelStageCosts : public StageCosts {
   void find_tied();
   std::vector<std::int64_t> simulated(std::size_t unit) const;
   std::vector<LayerBytes> find_bytes(std::size_t unit, Recompute how) const;
-  /// The first device of each part of the unit, as ranks of its devices.
-  std::vector<std::size_t> first_ranks(std::size_t unit) const;
+  std::vector<std::size_t> first_ranks(std::size_t unit) const;  // of its devices, by part
   program::Program named(std::size_t unit, program::Program program) const;
   Result<synth::RuledSharding> split(const plan::Region& ways, std::int64_t micro_batch) const;
   const std::optional<program::Program>& lower(std::size_t unit, std::int64_t micro_batch) const;
@@ -111,10 +110,7 @@ class ModelStageCosts : public StageCosts {
   LayerWorks spread(std::size_t unit, const program::Program& program, std::size_t device,
                     const trace::Trace& trace) const;
   bool gathers_again(std::size_t unit) const;
-  /// By operator: a step of the unit has it once.
-  const std::vector<char>& once(std::size_t unit) const {
-    return gathers_again(unit) ? once_gathering_ : once_;
-  }
+  const std::vector<char>& once(std::size_t unit) const;  // by operator: a step has it once
 
   const PlannerInputs& inputs_;
   const graph::Graph& graph_;
