@@ -83,9 +83,11 @@ TEST(FinerLayers, PiecesOfModelsAreChains) {
         if (about.role == graph::ValueRole::kParameter) readers[{value, layer}].insert(piece);
         if (about.producer.is_none()) return;
         const std::size_t by = made.pieces.of_op[about.producer.index()];
-        if (is_forward) EXPECT_LE(by, piece) << name << " " << i;
-        if (!is_forward && graph.op(about.producer).direction == graph::Direction::kBackward)
+        if (is_forward) {
+          EXPECT_LE(by, piece) << name << " " << i;
+        } else if (graph.op(about.producer).direction == graph::Direction::kBackward) {
           EXPECT_GE(by, piece) << name << " " << i;
+        }
       });
     }
     for (const auto& [parameter, pieces] : readers) EXPECT_EQ(pieces.size(), 1u) << name;

@@ -72,6 +72,7 @@ class StagePlanning {
     MOTLEY_RETURN_IF_ERROR(search());
     if (costs_.offer_mixed()) {
       apart_.reset();
+      taken_.clear();
       MOTLEY_RETURN_IF_ERROR(search());
     }
     if (!outcome_.plan) outcome_.why.insert(outcome_.why.end(), refused_.begin(), refused_.end());
@@ -92,19 +93,19 @@ class StagePlanning {
       costs_.recompute(Recompute::kAll, Recompute::kAll);
       MOTLEY_RETURN_IF_ERROR(plan_in_rounds(kMemoryRounds));
     }
+    std::vector<Taken> whole;
     if (find_.cuts == StageCuts::kRefined) {
       // Plans of whole layers come first, as if there were no others: so none is worse for these.
       MOTLEY_RETURN_IF_ERROR(keep_tied());
-      std::vector<Taken> whole = taken_;
       MOTLEY_RETURN_IF_ERROR(put_weights_off());
-      whole.insert(whole.end(), taken_.begin(), taken_.end());
-      taken_.clear();
+      whole = std::exchange(taken_, {});
       MOTLEY_RETURN_IF_ERROR(plan_pieces());
-      MOTLEY_RETURN_IF_ERROR(refine_cuts(std::move(whole)));
+      MOTLEY_RETURN_IF_ERROR(refine_cuts(whole));
     }
     MOTLEY_RETURN_IF_ERROR(plan_shared_states());
     MOTLEY_RETURN_IF_ERROR(keep_tied());
     MOTLEY_RETURN_IF_ERROR(put_weights_off());
+    taken_.insert(taken_.begin(), whole.begin(), whole.end());
     MOTLEY_RETURN_IF_ERROR(begin_one_more());
     return pair_tasks();
   }
@@ -696,7 +697,7 @@ class StagePlanning {
   /// What messages make a stage wait for may be hidden by one more micro-batch under way than the
   /// search's estimate of the order of passes has, if memory holds it.
   Result<void> begin_one_more() {
-    if (!is_best_ || !problem_.stages.empty()) return {};
+    if (!is_best_ || taken_.empty() || !problem_.stages.empty()) return {};
     const auto best =
         std::min_element(taken_.begin(), taken_.end(),
                          [](const Taken& a, const Taken& b) { return a.step < b.step; });
