@@ -265,6 +265,11 @@ bool ModelStageCosts::gathers_again(std::size_t unit) const {
                      [](const plan::KeptParameter& each) { return each.is_gathered_again; });
 }
 
+double ModelStageCosts::waiting(std::size_t unit) const {
+  const auto known = waiting_.find(unit);
+  return known == waiting_.end() ? 0 : known->second;
+}
+
 const std::vector<char>& ModelStageCosts::once(std::size_t unit) const {
   return gathers_again(unit) ? once_gathering_ : once_;
 }

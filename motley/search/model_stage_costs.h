@@ -74,8 +74,8 @@ class ModelStageCosts : public StageCosts {
   /// How fast the stage's devices are, by what its operators take on some device
   /// (synth/stage_order.h) beside what they take there.
   double speed(const PlannedStage& stage, std::int64_t micro_batch) const;
-  /// The part of its layers' time for which the unit waits for exchanges, at most, if known.
-  double waiting(std::size_t unit) const { return waiting_.at(unit); }
+  /// The part of its layers' time for which the unit waits for exchanges, at most; 0: not known.
+  double waiting(std::size_t unit) const;
   /// By layer: adding the gradients of a micro-batch to those before, which is in work().
   const std::vector<Seconds>& adding_up(std::size_t unit) const;
   /// What they take if so much is done again; the unit knows the micro-batch.

@@ -13,6 +13,8 @@
 #include <utility>
 
 #include "motley/base/text.h"
+#include "motley/search/finer_cuts.h"
+#include "motley/search/paired_stages.h"
 #include "motley/search/portfolio.h"
 #include "motley/search/split/water_filling.h"
 #include "motley/search/spmd/spmd_planner.h"
@@ -42,17 +44,14 @@ constexpr double kWorthFilling = 0.03;
 constexpr double kWorthUsing = 1.05, kMuchLeft = 0.01, kWorthPuttingOff = 1.02,
                  kWorthPuttingTurnsOff = 1.1;
 constexpr std::size_t kMostPutOff = 2;
-/// Part of a step for which stages of several devices wait for what these exchange in passes, from
-/// which on tasks of two micro-batches are done together; and of which plans, beside the best one.
-constexpr double kWorthPairing = 0.01, kWorthPairingBeside = 1.1;
+/// Plans whose passes are paired, by their time beside the best one's, and how many.
+constexpr double kWorthPairingBeside = 1.1;
 constexpr std::size_t kMostPaired = 2;
 /// Plans of more devices do not share states: each of these has a program of its own then.
 constexpr std::size_t kMostSharing = 64;
 constexpr int kMostShares = 3;  // of one plan
-/// Layers are cut for the search where one takes so much of a device's share of a pass and the best
-/// plan is so far from the bound: in all into so many, if the search's space is not larger then.
-constexpr double kLargeLayer = 0.5, kWorthRefining = 1.05;
-constexpr std::size_t kMostShared = 8, kMostFiner = 40, kFinerSpace = 1000;
+/// Layers are cut for the search where the best plan is so far from the bound.
+constexpr double kWorthRefining = 1.05;
 /// Plans whose cuts are moved into layers, their time beside the best's, and by how much that has
 /// to be quicker for a program.
 constexpr std::size_t kMostRefined = 3;
@@ -200,54 +199,13 @@ class StagePlanning {
                        });
   }
 
-  /// Cuts between layers and in layers that are large beside what a device's share is: each piece
-  /// ends where little passes. None: layers are small.
-  std::vector<std::size_t> find_finer_cuts() const {
-    const FinerLayers& pieces = costs_.pieces();
-    std::size_t unit = 0;
-    const std::int64_t batch = costs_.micro_batches().front();
-    while (unit < costs_.units().size() && !costs_.knows(unit, batch)) ++unit;
-    if (unit == costs_.units().size()) return {};
-    const WorkSums& work = sums_->work(unit, batch);
-    const double all = work.pass(0, costs_.layers());
-    const auto devices = static_cast<double>(std::min(problem_.devices.size(), kMostShared));
-    const auto most =
-        static_cast<double>(std::min(kMostFiner, kFinerSpace / costs_.units().size()));
-    double largest = 0;  // layer, less what cannot be cut
-    for (std::size_t l = 0; l + 1 < pieces.first.size(); ++l) {
-      double piece = 0;
-      for (std::size_t p = pieces.first[l]; p < pieces.first[l + 1]; ++p)
-        piece = std::max(piece, work.pass(p, p + 1));
-      largest = std::max(largest, work.pass(pieces.first[l], pieces.first[l + 1]) - piece);
-    }
-    if (largest < kLargeLayer * all / devices) return {};
-    for (double each = all / most;; each *= 1.5) {
-      std::vector<std::size_t> cuts = {0};
-      for (std::size_t l = 0; l + 1 < pieces.first.size(); ++l) {
-        const std::size_t end = pieces.first[l + 1];
-        while (work.pass(cuts.back(), end) > 1.5 * each) {
-          std::size_t best = end;
-          for (std::size_t p = cuts.back() + 1; p < end; ++p) {
-            const double time = work.pass(cuts.back(), p);
-            if (time < each / 2 || (time > 1.5 * each && best < end)) continue;
-            if (best == end || sums_->output(unit, p) < sums_->output(unit, best)) best = p;
-          }
-          if (best == end) break;
-          cuts.push_back(best);
-        }
-        cuts.push_back(end);
-      }
-      if (cuts.size() == pieces.first.size()) return {};
-      if (static_cast<double>(cuts.size()) <= most + 1) return cuts;
-    }
-  }
-
   /// Where layers are few or large: plans whose cuts lie in them, too.
   Result<void> plan_pieces() {
     if (problem_.devices.size() < 2 ||
         (outcome_.plan && outcome_.predicted_step <= costs_.least_step() * kWorthRefining))
       return {};
-    const std::vector<std::size_t> cuts = find_finer_cuts();
+    const std::vector<std::size_t> cuts =
+        find_finer_cuts(costs_, costs_.pieces(), problem_.devices.size());
     if (cuts.empty()) return {};
     costs_.recompute(lacks_memory() ? Recompute::kAll : Recompute::kNothing, Recompute::kNothing);
     return plan_in_rounds(outcome_.plan ? 1 : kMemoryRounds, cuts);
@@ -709,9 +667,7 @@ class StagePlanning {
     return consider_unless_seen(found, plan);
   }
 
-  /// Where stages of several devices wait for what these exchange, a forward and a backward pass
-  /// together may hide it. What a pair gives is there at its end, so more has to be under way
-  /// before: in each stage one more for each behind it, and one beyond, if memory holds them.
+  /// Where stages of several devices wait for what these exchange.
   Result<void> pair_tasks() {
     if (!is_best_ || !problem_.stages.empty()) return {};
     std::stable_sort(taken_.begin(), taken_.end(),
@@ -719,30 +675,13 @@ class StagePlanning {
     const std::vector<Taken> taken = taken_;
     std::size_t tried = 0;
     for (const auto& [found, given, step] : taken) {
-      const std::vector<std::pair<std::size_t, std::size_t>> waiting = find_waiting(found);
+      const std::vector<WaitingStage> waiting = find_waiting(costs_, found);
       if (step > taken.front().step * kWorthPairingBeside || waiting.empty()) continue;
       if (tried++ >= kMostPaired) break;
-      for (const More more : {More::kBehindAndOne, More::kBehind, More::kNothing}) {
-        plan::Plan plan = given;
-        for (const auto& [r, s] : waiting) pair_tasks_of(plan.replicas[r], s, more);
-        MOTLEY_RETURN_IF_ERROR(consider_unless_seen(found, plan));
-      }
+      for (const MoreAhead more : kTriedAhead)
+        MOTLEY_RETURN_IF_ERROR(consider_unless_seen(found, pair_stages(given, waiting, more)));
     }
     return {};
-  }
-
-  /// Micro-batches under way beside those that are without pairs.
-  enum class More : std::uint8_t { kNothing, kBehind, kBehindAndOne };
-
-  static void pair_tasks_of(plan::Replica& replica, std::size_t stage, More more) {
-    plan::Region& region = replica.regions[stage];
-    region.turns = 2;
-    const auto stages = static_cast<std::int64_t>(replica.regions.size());
-    const std::int64_t behind = stages - 1 - static_cast<std::int64_t>(stage);
-    std::int64_t ahead = region.ahead > 0 ? region.ahead : behind + 1;
-    if (more != More::kNothing) ahead += behind;
-    if (more == More::kBehindAndOne) ++ahead;
-    region.ahead = std::min(replica.micro_batches, ahead);
   }
 
   Result<void> consider_unless_seen(const PricedStagePlan& found, const plan::Plan& plan) {
@@ -753,23 +692,6 @@ class StagePlanning {
       return {};
     ++outcome_.considered;
     return take(found, plan, *price);
-  }
-
-  /// Replicas and stages of several devices that wait for exchanges for much of the step.
-  std::vector<std::pair<std::size_t, std::size_t>> find_waiting(
-      const PricedStagePlan& found) const {
-    std::vector<std::pair<std::size_t, std::size_t>> waiting;
-    for (std::size_t r = 0; r < found.plan.replicas.size(); ++r) {
-      const StageReplica& replica = found.plan.replicas[r];
-      for (std::size_t s = 0; s < replica.stages.size(); ++s) {
-        const double part = costs_.waiting(replica.stages[s].unit);
-        const Seconds waits = found.price.spans[r][s].compute * part;
-        if (costs_.units()[replica.stages[s].unit].degree() > 1 &&
-            micro_batch_sizes(replica).size() > 1 && waits > found.price.step * kWorthPairing)
-          waiting.emplace_back(r, s);
-      }
-    }
-    return waiting;
   }
 
   /// A weight of two stages is one's so far. Where what is made of it crosses slowly both may have

@@ -1,0 +1,42 @@
+#include "motley/search/paired_stages.h"
+
+#include <gtest/gtest.h>
+
+namespace motley::search {
+namespace {
+
+/// Three stages of which the first has 3 under way, in 6 micro-batches.
+plan::Plan three_stages() {
+  plan::Plan plan;
+  plan::Replica& replica = plan.replicas.emplace_back();
+  replica.micro_batches = 6;
+  replica.regions.resize(3);
+  replica.regions[0].ahead = 3;
+  return plan;
+}
+
+std::vector<std::int64_t> ahead(const plan::Plan& plan) {
+  std::vector<std::int64_t> found;
+  for (const plan::Region& region : plan.replicas[0].regions) found.push_back(region.ahead);
+  return found;
+}
+
+// Behind the first are two, behind the last none; 1F1B has 1 there. No more than there are.
+TEST(PairedStages, HaveMoreUnderWay) {
+  const std::vector<WaitingStage> both = {{0, 0}, {0, 2}};
+  const auto made = [&](MoreAhead more) { return pair_stages(three_stages(), both, more); };
+  EXPECT_EQ(ahead(made(MoreAhead::kNothing)), (std::vector<std::int64_t>{3, 0, 1}));
+  EXPECT_EQ(ahead(made(MoreAhead::kBehind)), (std::vector<std::int64_t>{5, 0, 1}));
+  EXPECT_EQ(ahead(made(MoreAhead::kBehindAndOne)), (std::vector<std::int64_t>{6, 0, 2}));
+  plan::Plan full = three_stages();
+  full.replicas[0].micro_batches = 4;
+  EXPECT_EQ(ahead(pair_stages(full, both, MoreAhead::kBehind)),
+            (std::vector<std::int64_t>{4, 0, 1}));
+  const plan::Plan paired = made(MoreAhead::kNothing);
+  EXPECT_EQ(paired.replicas[0].regions[0].turns, 2);
+  EXPECT_LT(paired.replicas[0].regions[1].turns, 2);
+  EXPECT_EQ(paired.replicas[0].regions[2].turns, 2);
+}
+
+}  // namespace
+}  // namespace motley::search
