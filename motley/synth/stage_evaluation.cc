@@ -136,6 +136,7 @@ Result<program::Program> lower_stage_evaluation(const TrainedAndEvaluated& graph
     region.exchanges.clear();
     region.recomputes.clear();
     region.ahead = 0;
+    region.turns = 1;
     for (std::size_t i = 0; i < of.size(); ++i)
       if (of[i] == r) plan::append(region.covers, static_cast<std::int64_t>(i));
     if (region.covers.empty()) continue;
