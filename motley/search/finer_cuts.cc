@@ -8,10 +8,10 @@
 namespace motley::search {
 namespace {
 
-constexpr double kLargeLayer = 0.5;      // of a device's share, from which on a layer is cut
-constexpr std::size_t kMostShared = 8;   // devices by which the share is measured
-constexpr std::size_t kMostCuts = 40;    // stretches that are searched
-constexpr std::size_t kMostSpace = 1000; // stretches times units
+constexpr double kLargeLayer = 0.5;         // of a device's share, from which on a layer is cut
+constexpr std::size_t kMostShared = 8;      // devices by which the share is measured
+constexpr std::size_t kMostStretches = 40;  // stretches that are searched
+constexpr std::size_t kMostSpace = 1000;    // stretches times units
 
 class FinerCuts {
  public:
@@ -81,7 +81,7 @@ std::vector<std::size_t> find_finer_cuts(const StageCosts& costs, const FinerLay
   if (finer.largest() * static_cast<double>(std::min(devices, kMostShared)) <
       kLargeLayer * finer.all())
     return {};
-  const std::size_t most = std::min(kMostCuts, kMostSpace / costs.units().size());
+  const std::size_t most = std::min(kMostStretches, kMostSpace / costs.units().size());
   for (double each = finer.all() / static_cast<double>(most);; each *= 1.5) {
     std::vector<std::size_t> cuts = finer.cut(each);
     if (cuts.size() == pieces.first.size()) return {};
