@@ -14,28 +14,18 @@ from torch import nn
 
 from motley.model_file import read_model_file
 
-THREE = """
-schema = "motley.cluster/1"
-name = "small"
-[[node]]
-name = "a"
-  [[node.device]]
-  kind = "cpu"
-  speed = 0.6
-  memory = "{0}"
-[[node]]
-name = "b"
-  [[node.device]]
-  kind = "cpu"
-  speed = 0.5
-  memory = "{1}"
-[[node]]
-name = "c"
-  [[node.device]]
-  kind = "cpu"
-  speed = 0.4
-  memory = "{2}"
-"""
+def emulated(*nodes):
+    """A cluster's text: nodes a, b, ... of CPUs, each (speed, memory)."""
+    lines = ['schema = "motley.cluster/1"', 'name = "small"']
+    for name, devices in zip("abc", nodes, strict=False):
+        lines += ["[[node]]", f'name = "{name}"']
+        for speed, memory in devices:
+            lines += ["  [[node.device]]", '  kind = "cpu"', f"  speed = {speed}", f'  memory = "{memory}"']
+    return "\n".join(lines) + "\n"
+
+
+def three(*memories):
+    return emulated(*[[each] for each in zip((0.6, 0.5, 0.4), memories, strict=True)])
 
 
 def has_stages(plan):
@@ -114,7 +104,7 @@ def test_stages_go_on_under_another_plan(motley, profiled, cluster, environment,
 def test_a_model_that_fits_no_device_trains(motley, profiled, environment, tmp_path):
     """With Adam's states it fits no device, in no split of the batch."""
     cluster = tmp_path / "small.toml"
-    cluster.write_text(THREE.format("560KiB", "520KiB", "480KiB"))
+    cluster.write_text(three("560KiB", "520KiB", "480KiB"))
     family = Family("gpt_tied", tmp_path, cluster, environment)
     plan = ["plan", "-m", family.path, "-C", cluster, "--global-batch", family.batch, "--profile", "model",
             "--optimizer", "adam"]  # fmt: skip
@@ -186,7 +176,7 @@ def test_a_tied_weight_is_one_stages(motley, profiled, environment, tmp_path):
     """The head reads a view of the embedding's weight, which it is given: it keeps no copy, and the result is
     that of one device."""
     cluster = tmp_path / "small.toml"
-    cluster.write_text(THREE.format("560KiB", "520KiB", "480KiB"))
+    cluster.write_text(three("560KiB", "520KiB", "480KiB"))
     family = Family("gpt_tied", tmp_path, cluster, environment)
     flags = ["--optimizer", "adamw", "--eps", 1e-3, "--clip-norm", 0.5]
     found = family.run("stages", 3, "--planner", "stages", *flags)
@@ -197,7 +187,7 @@ def test_a_tied_weight_is_one_stages(motley, profiled, environment, tmp_path):
     readers = [i for i, line in enumerate(operators) if f"({parameter}," in line or f"({parameter})" in line]
     assert len(readers) > 1
     assert len({tuple(regions_with(plan, reader)) for reader in readers}) == 1, (plan, readers)
-    cluster.write_text(THREE.format("1GiB", "1GiB", "1GiB"))
+    cluster.write_text(three("1GiB", "1GiB", "1GiB"))
     whole = family.run("whole", 3, "--planner", "split", *flags)
     loss, worst, where = differences(found, whole)
     assert loss < 1e-4 and worst < 1e-3, (loss, worst, where)  # Adam divides by what rounding moves
@@ -296,7 +286,7 @@ def test_a_layer_that_fits_no_device_is_cut(motley, profiled, environment, tmp_p
     says, which can be said again; the result is that of one device."""
     torch.manual_seed(0)
     cluster = tmp_path / "small.toml"
-    cluster.write_text(THREE.format("2200KiB", "2100KiB", "2000KiB"))
+    cluster.write_text(three("2200KiB", "2100KiB", "2000KiB"))
     nested = Trained("nested", (Nested(), (torch.randn(40, 160),)), tmp_path, (cluster, environment))
     plan = ["plan", "-m", nested.path, "-C", cluster, "--global-batch", nested.batch, "--profile", "model",
             "--optimizer", "adamw"]  # fmt: skip
@@ -327,7 +317,7 @@ def test_a_layer_that_fits_no_device_is_cut(motley, profiled, environment, tmp_p
     assert has_stages(nested.plan("stages"))
     other = motley("export-plan", nested.folder / "stages/plan.json", "-m", nested.path, "-C", cluster, "--to", "torchtitan")
     assert other.code == 2 and "layer" in other.stderr, other.stderr
-    cluster.write_text(THREE.format("1GiB", "1GiB", "1GiB"))
+    cluster.write_text(three("1GiB", "1GiB", "1GiB"))
     whole = nested.run("whole", 3, "--planner", "split", *flags)
     loss, worst, where = differences(found, whole)
     assert loss < 1e-4 and worst < 1e-3, (loss, worst, where)  # Adam divides by what rounding moves
@@ -346,7 +336,7 @@ def test_replicas_that_lack_memory_share_states(motley, profiled, environment, t
     """One layer, of which no device has room for Adam's states beside all else: replicas keep a part each."""
     torch.manual_seed(0)
     cluster = tmp_path / "small.toml"
-    cluster.write_text(THREE.format("2800KiB", "2800KiB", "2800KiB"))
+    cluster.write_text(three("2800KiB", "2800KiB", "2800KiB"))
     one = Trained("one", (OneLayer(), (torch.randn(1200, 200),)), tmp_path, (cluster, environment))
     one.batch = 600
     plan = ["plan", "-m", one.path, "-C", cluster, "--global-batch", 600, "--profile", "model", "--optimizer", "adam"]
@@ -356,38 +346,16 @@ def test_replicas_that_lack_memory_share_states(motley, profiled, environment, t
     flags = ["--optimizer", "adam", "--eps", 1e-3]
     shared = one.run("shared", 3, "--planner", "stages", *flags, steps=6)
     assert len(one.plan("shared")["state_shares"]) > 1
-    cluster.write_text(THREE.format("1GiB", "1GiB", "1GiB"))
+    cluster.write_text(three("1GiB", "1GiB", "1GiB"))
     whole = one.run("whole", 3, "--planner", "split", *flags, steps=6)
     loss, worst, where = differences(shared, whole)
     assert loss < LIMIT and worst < LIMIT, (loss, worst, where)
 
 
-MIXED = """
-schema = "motley.cluster/1"
-name = "mixed"
-[[node]]
-name = "a"
-  [[node.device]]
-  kind = "cpu"
-  speed = 0.6
-  memory = "{0}"
-  [[node.device]]
-  kind = "cpu"
-  speed = 0.3
-  memory = "{0}"
-[[node]]
-name = "b"
-  [[node.device]]
-  kind = "cpu"
-  speed = 0.5
-  memory = "{0}"
-"""
-
-
 def test_unlike_devices_of_a_host_share_a_stage(motley, profiled, environment, tmp_path):
     """In parts by their speeds; the model trains as on one device, in stages that somebody gives."""
     cluster = tmp_path / "mixed.toml"
-    cluster.write_text(MIXED.format("1GiB"))
+    cluster.write_text(emulated([(0.6, "1GiB"), (0.3, "1GiB")], [(0.5, "1GiB")]))
     family = Family("gpt_tied", tmp_path, cluster, environment)
     reference = family.reference(0)
     given = tmp_path / "given.json"
@@ -403,26 +371,15 @@ def test_unlike_devices_of_a_host_share_a_stage(motley, profiled, environment, t
     assert refused.code == 2 and "devices a:0, b:0: wanted ones of one host" in refused.stderr, refused.stderr
 
 
-ONE = """
-schema = "motley.cluster/1"
-name = "one"
-[[node]]
-name = "a"
-  [[node.device]]
-  kind = "cpu"
-  memory = "{0}"
-"""
-
-
 def test_what_fits_in_no_micro_batches_is_done_again(motley, profiled, environment, tmp_path):
     """One device with less memory than one sample takes: it does some of the forward pass again, draws the same
     numbers there, and gives PyTorch's result."""
     cluster = tmp_path / "one.toml"
-    cluster.write_text(ONE.format("1GiB"))
+    cluster.write_text(emulated([(1, "1GiB")]))
     family = Family("gpt_dropout", tmp_path, cluster, environment)
     plan = ["plan", "-m", family.path, "-C", cluster, "--global-batch", family.batch, "--profile", "model", "--json"]
     needed = motley(*plan, "--micro-batches", family.batch).json["peak_bytes"]["a:0"]
-    cluster.write_text(ONE.format(f"{int(0.97 * needed)}B"))
+    cluster.write_text(emulated([(1, f"{int(0.97 * needed)}B")]))
     assert motley(*plan, "--planner", "split").code == 3
     found = family.run("again", 5)
     region = family.plan("again")["replicas"][0]["regions"][0]
@@ -434,7 +391,7 @@ def test_what_fits_in_no_micro_batches_is_done_again(motley, profiled, environme
 def test_interleaved_stages_equal_one_device(motley, profiled, environment, tmp_path):
     """Devices that have several stages in turns, as rounds and as a wave with a tied weight in both stages of one."""
     cluster = tmp_path / "small.toml"
-    cluster.write_text(THREE.format("1GiB", "1GiB", "1GiB"))
+    cluster.write_text(three("1GiB", "1GiB", "1GiB"))
     family = Family("gpt_tied", tmp_path, cluster, environment)
     reference = family.reference(0)
     given = tmp_path / "given.json"

@@ -644,10 +644,7 @@ class StagePlanning {
         }
       }
       if (plan == given || busiest > found.price.step.value * (1 - kWorthFilling)) continue;
-      const auto price = inputs_.evaluator->price(plan);
-      if (!price || price->step >= outcome_.predicted_step || !find_missing(plan, *price).empty())
-        continue;
-      MOTLEY_RETURN_IF_ERROR(take(found, plan, *price));
+      MOTLEY_RETURN_IF_ERROR(take_if_quicker(found, plan));
     }
     return {};
   }
@@ -687,22 +684,17 @@ class StagePlanning {
   Result<void> consider_unless_seen(const PricedStagePlan& found, const plan::Plan& plan) {
     if (std::find(seen_.begin(), seen_.end(), plan) != seen_.end()) return {};
     seen_.push_back(plan);
-    const auto price = inputs_.evaluator->price(plan);
-    if (!price || price->step >= outcome_.predicted_step || !find_missing(plan, *price).empty())
-      return {};
-    ++outcome_.considered;
-    return take(found, plan, *price);
+    MOTLEY_ASSIGN(const bool is_taken, take_if_quicker(found, plan));
+    outcome_.considered += is_taken ? 1 : 0;
+    return {};
   }
 
   /// A weight of two stages is one's so far. Where what is made of it crosses slowly both may have
   /// it.
   Result<void> keep_tied() {
     if (!is_best_ || !apart_ || apart_->plan == *outcome_.plan) return {};
-    const auto price = inputs_.evaluator->price(apart_->plan);
-    if (!price || price->step >= outcome_.predicted_step ||
-        !find_missing(apart_->plan, *price).empty())
-      return {};
-    return take(apart_->found, apart_->plan, *price);
+    MOTLEY_RETURN_IF_ERROR(take_if_quicker(apart_->found, apart_->plan));
+    return {};
   }
 
   /// Is more done again now on all devices that need it?
@@ -717,6 +709,15 @@ class StagePlanning {
           most = std::max(most, scales[i] * static_cast<double>(lacks->second.value));
       return most == 0 || save_memory(costs_, Bytes(std::llround(most)), at.layers);
     });
+  }
+
+  /// Prices it as it is. Was it taken?
+  Result<bool> take_if_quicker(const PricedStagePlan& found, const plan::Plan& plan) {
+    const auto price = inputs_.evaluator->price(plan);
+    if (!price || price->step >= outcome_.predicted_step || !find_missing(plan, *price).empty())
+      return false;
+    MOTLEY_RETURN_IF_ERROR(take(found, plan, *price));
+    return true;
   }
 
   /// A plan that fits.

@@ -71,21 +71,13 @@ class ListScheduler {
 
   bool has_begun(std::size_t t) const { return micro_batches_[t]->has_begun; }
 
-  bool may_begin(std::size_t t) const {
+  /// `more` than `ahead` may be under way.
+  bool may_begin(std::size_t t, std::int64_t more = 0) const {
     const StageTask& task = tasks_[t];
     const RegionProgress& here = progress_[task.region];
     return has_begun(t) ||
            (here.next->first == task.micro_batch &&
-            here.under_way < std::max<std::int64_t>(regions_[task.region].ahead, 1));
-  }
-
-  /// Beside a backward task one more may be under way.
-  bool may_begin_beside(std::size_t t) const {
-    const StageTask& task = tasks_[t];
-    const RegionProgress& here = progress_[task.region];
-    return has_begun(t) ||
-           (here.next->first == task.micro_batch &&
-            here.under_way <= std::max<std::int64_t>(regions_[task.region].ahead, 1));
+            here.under_way < std::max<std::int64_t>(regions_[task.region].ahead, 1) + more);
   }
 
   double earliest(std::size_t t) const {
@@ -172,7 +164,7 @@ class ListScheduler {
   }
 
   /// Of the other direction, of another micro-batch, the first that can begin before the chosen
-  /// one would be over.
+  /// one would be over. Beside a backward task one more may be under way.
   std::optional<std::size_t> find_other(std::size_t chosen, double time) const {
     const StageTask& task = tasks_[chosen];
     const auto wanted = task.pass == StageTask::Pass::kForward    ? StageTask::Pass::kBackward
@@ -184,7 +176,7 @@ class ListScheduler {
     for (const std::size_t t : ready_) {
       const StageTask& other = tasks_[t];
       if (other.region != task.region || other.pass != wanted ||
-          other.micro_batch == task.micro_batch || !may_begin_beside(t))
+          other.micro_batch == task.micro_batch || !may_begin(t, 1))
         continue;
       const std::tuple key(is_there(t), other.micro_batch, t);
       if (std::get<double>(key) >= time + length(chosen) || (best && least <= key)) continue;

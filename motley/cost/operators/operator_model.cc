@@ -13,7 +13,6 @@ namespace motley::cost {
 namespace {
 
 constexpr std::size_t kLeastEntries = 10;
-constexpr double kPrior = 0.25;  // weight of the line against neighbours
 constexpr double kRidge = 1e-4;
 
 /// "aten::add.Tensor" of the key "aten::add.Tensor(f32[2], f32[2])".
@@ -96,7 +95,7 @@ const OperatorModel::Line& OperatorModel::line_of(std::string_view name) const {
 Seconds OperatorModel::seconds(std::string_view name, const OperatorWork& work) const {
   if (work.launches == 0) return Seconds(view_);
   const Line& line = line_of(name);
-  double sum = 0, weight = kPrior;
+  double sum = 0, weight = kLineWeight;
   if (&line != &all_) {
     for (const Sample& sample : line.samples) {
       const double near = nearness(work, sample.work);

@@ -10,7 +10,6 @@ namespace motley::cost {
 namespace {
 
 constexpr double kBandwidth = 0.3466;  // ln 2 / 2
-constexpr double kLineWeight = 0.25;   // weight of the line against neighbours
 
 double ln(double value) { return std::log(std::max(value, 1.0)); }
 
@@ -96,7 +95,7 @@ Bytes ScratchModel::scratch(std::string_view name, DTypes reads, const OperatorW
   if (known == operators_.end() || !(work.bytes > 0)) return Bytes(0);
   const auto alike = known->second.by_dtypes.find(reads);
   const Line& line = alike == known->second.by_dtypes.end() ? known->second.all : alike->second;
-  double sum = kLineWeight * (line.fixed / work.bytes + line.per_byte), weight = kPrior;
+  double sum = kLineWeight * (line.fixed / work.bytes + line.per_byte), weight = kLineWeight;
   for (const Sample& sample : line.samples) {
     const double near = nearness(work, sample.work);
     sum += near * sample.scratch / sample.work.bytes;

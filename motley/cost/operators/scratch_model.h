@@ -17,6 +17,8 @@ namespace motley::cost {
 /// How alike two pieces of work are: exp(-d^2 / 2 h^2), d their distance in (ln flops, ln bytes),
 /// h = ln 2 / 2. 1 for the same, 0.14 for twice the bytes, below 1e-4 for a factor of 4.5.
 double nearness(const OperatorWork& work, const OperatorWork& other);
+/// Of a line fitted to all, beside the nearness of each that was measured.
+inline constexpr double kLineWeight = 0.25;
 
 /// Dtypes of the tensors that an operator reads, or of its result if it reads none: bit i for the
 /// i-th of DType.
@@ -33,7 +35,8 @@ inline DTypes dtypes_with(DTypes some, DType dtype) {
 /// Over their bytes b_i lies the line s = fixed + per_byte b, both >= 0, that is nowhere below what
 /// was measured and, of these, adds least to it in sum of (line - s_i) / b_i: a buffer of fixed
 /// size and a copy of what is read are both on one. What was measured near draws it to itself:
-///   s = b (w_0 line / b + sum w_i s_i / b_i) / (w_0 + sum w_i),  w_0 = 1/4, w_i the nearness.
+///   s = b (w_0 line / b + sum w_i s_i / b_i) / (w_0 + sum w_i),  w_0 = kLineWeight, w_i the
+///   nearness.
 class ScratchModel {
  public:
   ScratchModel() = default;

@@ -173,24 +173,31 @@ double verified_step(const StageOutcome& outcome, const StageCosts& costs, std::
   return step;
 }
 
-// Nothing is left out here: the model is a bound of every plan.
+/// The plan found is the best of all, in what `every` was asked for nothing is left out, and the
+/// model is a bound of every plan. Adds how many were priced.
+StageOutcome expect_best_of_all(TableStageCosts& costs, std::int64_t batch, int instance,
+                                std::int64_t& priced) {
+  costs.batches = {1, 2};
+  EveryPlan every(costs, batch, INFINITY);
+  const double best = every.find_best();
+  auto outcome = find_stage_plan({.costs = &costs, .global_batch = batch, .interleaves = false});
+  EXPECT_TRUE(outcome) << outcome.error().message;
+  if (!outcome) return {};
+  EXPECT_EQ(outcome->best.has_value(), std::isfinite(best)) << instance;
+  EXPECT_LE(every.closest(), 1 + 1e-9) << instance;
+  priced += every.priced();
+  if (!outcome->best) return *outcome;
+  EXPECT_NEAR(verified_step(*outcome, costs, batch), best, 1e-6 * best) << instance;
+  EXPECT_LE(outcome->lower_bound.value, best * (1 + 1e-9)) << instance;
+  return *std::move(outcome);
+}
+
 TEST(PlanProof, EqualsAllPlansOfThreeLayers) {
   std::mt19937_64 random(5);
   std::int64_t priced = 0;
   for (int i = 0; i < 60; ++i) {
     TableStageCosts costs = random_stage_costs(random, 3, 3);
-    costs.batches = {1, 2};
-    EveryPlan every(costs, 5, INFINITY);
-    const double best = every.find_best();
-    const auto outcome =
-        find_stage_plan({.costs = &costs, .global_batch = 5, .interleaves = false});
-    ASSERT_TRUE(outcome) << outcome.error().message;
-    EXPECT_EQ(outcome->best.has_value(), std::isfinite(best)) << i;
-    EXPECT_LE(every.closest(), 1 + 1e-9) << i;
-    priced += every.priced();
-    if (!outcome->best) continue;
-    EXPECT_NEAR(verified_step(*outcome, costs, 5), best, 1e-6 * best) << i;
-    EXPECT_LE(outcome->lower_bound.value, best * (1 + 1e-9)) << i;
+    expect_best_of_all(costs, 5, i, priced);
   }
   EXPECT_GT(priced, 10'000);
 }
@@ -202,19 +209,9 @@ TEST(PlanProof, EqualsAllPlansOfMixedHosts) {
   int mixed = 0;
   for (int i = 0; i < 60; ++i) {
     TableStageCosts costs = random_mixed_costs(random, 3, 4);
-    costs.batches = {1, 2};
-    EveryPlan every(costs, 4, INFINITY);
-    const double best = every.find_best();
-    const auto outcome =
-        find_stage_plan({.costs = &costs, .global_batch = 4, .interleaves = false});
-    ASSERT_TRUE(outcome) << outcome.error().message;
-    EXPECT_EQ(outcome->best.has_value(), std::isfinite(best)) << i;
-    EXPECT_LE(every.closest(), 1 + 1e-9) << i;
-    priced += every.priced();
-    if (!outcome->best) continue;
-    EXPECT_NEAR(verified_step(*outcome, costs, 4), best, 1e-6 * best) << i;
-    EXPECT_LE(outcome->lower_bound.value, best * (1 + 1e-9)) << i;
-    for (const StageReplica& replica : outcome->best->plan.replicas)
+    const StageOutcome outcome = expect_best_of_all(costs, 4, i, priced);
+    if (!outcome.best) continue;
+    for (const StageReplica& replica : outcome.best->plan.replicas)
       for (const PlannedStage& stage : replica.stages)
         mixed += costs.units()[stage.unit].is_mixed() ? 1 : 0;
   }
