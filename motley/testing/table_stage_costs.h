@@ -24,7 +24,8 @@ struct TableStageCosts : search::StageCosts {
   std::vector<std::vector<double>> forward, backward;  ///< [pool][layer], a sample
   double launch = 0, update_seconds = 0;
   std::vector<search::LayerBytes> layer_bytes;
-  double between = 0, inside = 0;  ///< bytes/s; 0: no link
+  double between = 0, inside = 0;        ///< bytes/s; 0: no link
+  std::optional<double> between_zones = {};  ///< in place of `between`
   std::optional<std::pair<std::size_t, std::size_t>> tied_layers;
   std::vector<std::string> said;
   bool blocks = false;
@@ -63,9 +64,11 @@ struct TableStageCosts : search::StageCosts {
     return bytes;
   }
   Bytes held(std::size_t) const override { return Bytes(0); }
-  std::optional<search::Hop> hop(search::HopEnd, search::HopEnd, search::HopReach reach,
+  std::optional<search::Hop> hop(search::HopEnd from, search::HopEnd to, search::HopReach reach,
                                  Bytes) const override {
-    const double rate = reach == search::HopReach::kSameHost ? inside : between;
+    const bool leaves = device_pools[from.pool].zone != device_pools[to.pool].zone;
+    const double apart = leaves ? between_zones.value_or(between) : between;
+    const double rate = reach == search::HopReach::kSameHost ? inside : apart;
     if (rate <= 0) return std::nullopt;
     return search::Hop{Seconds(0), BytesPerSecond(rate)};
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
+#include <string>
 
 namespace motley::search {
 namespace {
@@ -143,13 +145,19 @@ void SampleBound::seed(double seconds, std::int64_t samples) {
   const std::vector<DevicePool>& pools = sums.costs().pools();
   std::vector<double> prices = device_rates(sums);
   for (double& price : prices) price *= seconds;
-  for (std::size_t pool = 0; pool < pools.size(); ++pool) {
-    if (prices[pool] <= 0) continue;
+  // Where each pool has a stretch of the layers, those of a kind together.
+  const bool is_apart = search_->limits().stretches.empty();
+  std::set<std::string> kinds;
+  for (std::size_t first = 0; first < pools.size(); ++first) {
+    if (prices[first] <= 0 || (!is_apart && !kinds.insert(pools[first].kind).second)) continue;
     std::vector<double> alone(pools.size() + 1, kDear);
     alone.back() = 0;
     // Half of what it would be worth at its best; where exchanges and updates take most of the
     // time, such that a replica of all devices that does all is worth its price.
-    alone[pool] = std::min(prices[pool], static_cast<double>(samples) / pools[pool].devices) / 2;
+    for (std::size_t pool = first; pool < pools.size(); ++pool)
+      if (pool == first || (!is_apart && pools[pool].kind == pools[first].kind))
+        alone[pool] =
+            std::min(prices[pool], static_cast<double>(samples) / pools[pool].devices) / 2;
     collect(seconds, samples, alone);
   }
   if (is_seeded_) {

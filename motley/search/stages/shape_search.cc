@@ -65,7 +65,8 @@ struct ShapeSearch::Scratch {
 class CheapestShape {
  public:
   CheapestShape(const ShapeSearch& search, const ShapeLimits& limits, const ShapeQuestion& question)
-      : sums_(search.sums()),
+      : search_(search),
+        sums_(search.sums()),
         limits_(limits),
         question_(question),
         tables_(search.tables(question.micro_batch)),
@@ -123,11 +124,22 @@ class CheapestShape {
     double cost;
     std::vector<double> all;  // seconds of all samples, prefix sums
     const WorkSums* one;      // of a full micro-batch
+    std::size_t group;        // of units that one replica may have (ShapeLimits::mix)
   };
+
+  /// The group of the units that may be with this one.
+  std::size_t find_group(const StageUnit& unit) const {
+    for (const Unit& other : units_)
+      if (search_.are_together(*other.unit, unit)) return other.group;
+    return together_.size();
+  }
 
   void add_unit(std::size_t u) {
     const StageUnit& unit = sums_.costs().units()[u];
-    Unit added{u, &unit, units_.size(), unit.cost(question_.prices), {}, nullptr};
+    Unit added{u,  &unit,   units_.size(), unit.cost(question_.prices),
+               {}, nullptr, find_group(unit)};
+    together_.resize(std::max(together_.size(), added.group + 1));
+    together_[added.group].push_back(units_.size());
     for (std::size_t other = units_.size(); other-- > 0;)
       if (units_[other].index == tables_.alike[u]) added.alike = other;
     added.one = tables_.work[u];
@@ -176,7 +188,8 @@ class CheapestShape {
     for (std::size_t end = layers_; end > 0; --end) {
       if ((stages == 1) != (end == layers_) || (stages > 1 && !is_alive_[end])) continue;
       for (std::size_t kind = 0; kind < units_.size(); ++kind) {
-        if (units_[kind].alike != kind) continue;
+        if (units_[kind].alike != kind || !limits_.allows(*units_[kind].unit, end - 1, end))
+          continue;
         rest_.clear();
         if (stages == 1)
           rest_.push_back({0, question_.replica_price, 0, 0, -1});
@@ -215,16 +228,7 @@ class CheapestShape {
   /// Suffixes that begin at `end`, with the messages from unit u.
   void gather(std::size_t u, std::size_t end,
               const std::vector<std::vector<ShapeLabel>>& suffixes) {
-    const auto is_like = [&](std::size_t other) {
-      return units_[other].unit->is_like(*units_[u].unit);
-    };
-    // Units of the same pools are side by side.
-    std::size_t from = 0, to = suffixes.size();
-    if (limits_.one_pool) {
-      for (from = u; from > 0 && is_like(from - 1);) --from;
-      for (to = u + 1; to < units_.size() && is_like(to);) ++to;
-    }
-    for (std::size_t next = from; next < to; ++next) {
+    for (const std::size_t next : together_[units_[u].group]) {
       if (suffixes[next].empty()) continue;
       const double messages =
           tables_.messages[(end * tables_.work.size() + units_[u].index) * tables_.work.size() +
@@ -242,6 +246,7 @@ class CheapestShape {
     const Unit& unit = units_[u];
     const auto tied = sums_.costs().tied();
     for (std::size_t first = end; first-- > 0;) {
+      if (!limits_.allows(*unit.unit, first, end)) break;
       if (limits_.one_layer_stages && end - first > 1) break;
       if (!is_possible(u, first, end, stages)) {
         // A longer one needs more, unless it holds weights once that shorter ones hold apart.
@@ -276,6 +281,7 @@ class CheapestShape {
     }
   }
 
+  const ShapeSearch& search_;
   const StageSums& sums_;
   const ShapeLimits& limits_;
   ShapeQuestion question_;
@@ -284,6 +290,7 @@ class CheapestShape {
   std::size_t layers_;
   std::int64_t micro_batches_;
   std::vector<Unit> units_;
+  std::vector<std::vector<std::size_t>> together_;  // numbers of units, by group
   std::vector<double> least_, least_pass_;  // of layers before: cost, a micro-batch's time
   std::vector<bool> is_alive_;              // layers at which a suffix begins
   std::optional<ShapeLabel> best_;          // of whole replicas
@@ -467,11 +474,21 @@ std::int64_t ShapeSearch::find_most_held(const ReplicaShape& shape) const {
   return most;
 }
 
+bool ShapeSearch::are_together(const StageUnit& unit, const StageUnit& other) const {
+  const std::vector<DevicePool>& pools = sums_->costs().pools();
+  return limits_.mix == UnitMix::kAll || unit.is_like(other) ||
+         (limits_.mix == UnitMix::kOneKind && pools[unit.pool()].kind == pools[other.pool()].kind);
+}
+
 bool ShapeSearch::is_valid(const ReplicaShape& shape) const {
   const std::size_t stages = shape.stages.size();
   for (std::size_t s = 0; s < stages; ++s) {
     const auto& [first, end, unit] = shape.stages[s];
-    if (!sums_->costs().knows(unit, shape.micro_batch)) return false;
+    const std::vector<StageUnit>& units = sums_->costs().units();
+    if (!sums_->costs().knows(unit, shape.micro_batch) ||
+        !limits_.allows(units[unit], first, end) ||
+        !are_together(units[unit], units[shape.stages.front().unit]))
+      return false;
     if (sums_->bytes(unit, first, end)
             .total(shape.micro_batch, static_cast<std::int64_t>(stages - s)) >
         sums_->memory(unit).value)

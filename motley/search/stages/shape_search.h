@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "motley/search/stages/shape_times.h"
@@ -43,11 +44,20 @@ struct ShapeModel {
   bool operator==(const ShapeModel&) const = default;
 };
 
+/// Which units a replica's stages may be on together.
+enum class UnitMix { kAll, kOneKind, kOnePool };
+
 /// What stages may be; defaults allow everything.
 struct ShapeLimits {
   bool one_layer_stages = false;  ///< each layer is a stage
-  bool one_pool = false;          ///< a replica's stages are on units of the same pools
+  UnitMix mix = UnitMix::kAll;
   std::size_t most_stages = 1'000'000;
+  /// By pool the layers [first, second) that its stages may have (zones.h); empty: all.
+  std::vector<std::pair<std::size_t, std::size_t>> stretches;
+  bool allows(const StageUnit& unit, std::size_t first, std::size_t end) const {
+    return stretches.empty() ||
+           (stretches[unit.pool()].first <= first && end <= stretches[unit.pool()].second);
+  }
 };
 
 struct ShapeQuestion {
@@ -71,6 +81,7 @@ class ShapeSearch {
 
   const StageSums& sums() const { return *sums_; }
   const ShapeModel& model() const { return model_; }
+  const ShapeLimits& limits() const { return limits_; }
 
   /// The shape of the least sum of its devices' prices among all that fit memory (1F1B's micro-
   /// batches in flight) and take no longer than `seconds`; absent if all cost `most_cost` or more.
@@ -92,7 +103,9 @@ class ShapeSearch {
   /// What so many samples take in the shape, and how many fit into a time and memory; 0 if none.
   double seconds(const ReplicaShape& shape, std::int64_t samples) const;
   std::int64_t most_samples(const ReplicaShape& shape, double seconds, std::int64_t most) const;
-  /// Is every micro-batch size known and does 1F1B fit the memory?
+  /// Do the limits let stages of a replica be on units of this and that one's pools?
+  bool are_together(const StageUnit& unit, const StageUnit& other) const;
+  /// Is it within the limits, every micro-batch size known, and does 1F1B fit the memory?
   bool is_valid(const ReplicaShape& shape) const;
   std::vector<int> devices(const ReplicaShape& shape) const;  ///< by pool
 

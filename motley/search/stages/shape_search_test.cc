@@ -47,9 +47,20 @@ TEST(ShapeSearch, EqualsTryingAllShapes) {
   std::mt19937_64 random(7);
   int found = 0;
   for (int i = 0; i < 500; ++i) {
-    const TableStageCosts costs = random_stage_costs(random, 6, 5);
+    TableStageCosts costs = random_stage_costs(random, 6, 5);
+    ShapeLimits limits;
+    if (i % 5 > 2 && costs.device_pools.size() > 1) {
+      // Two pools of a kind, and stretches that lie apart or overlap.
+      costs.device_pools[1].kind = costs.device_pools[0].kind;
+      limits.mix = i % 5 == 3 ? UnitMix::kOneKind : UnitMix::kOnePool;
+      if (limits.mix == UnitMix::kOneKind) {
+        const std::size_t cut = 1 + random() % 5;
+        limits.stretches.assign(costs.device_pools.size(), {cut - 1, 6});
+        limits.stretches[0] = {0, cut};
+      }
+    }
     const StageSums sums(costs);
-    const ShapeSearch search(sums, {i % 2 == 0 ? 0.0 : 1.5});
+    const ShapeSearch search(sums, {i % 2 == 0 ? 0.0 : 1.5}, limits);
     const std::vector<ReplicaShape> shapes = valid_shapes(search);
     ShapeQuestion question;
     for (std::size_t pool = 0; pool < costs.pools().size(); ++pool)

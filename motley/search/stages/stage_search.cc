@@ -19,6 +19,7 @@
 #include "motley/search/stages/quickest_shape.h"
 #include "motley/search/stages/sample_bound.h"
 #include "motley/search/stages/whole_replicas.h"
+#include "motley/search/stages/zones.h"
 
 namespace motley::search {
 namespace {
@@ -48,6 +49,8 @@ constexpr std::size_t kLargestSpace = 1000;  // layers x units of the exact sear
 constexpr std::size_t kMostGroups = 24;      // of layers, beyond
 constexpr std::size_t kMostUnits = 16;       // of replicas across pools, beyond
 constexpr double kTooSlow = 1.03;            // times the best plan so far
+constexpr double kTooSlowCuts = 1.15;        // of which cuts are moved
+constexpr double kWellKnown = 1.25;          // times a step beyond which others are not looked for
 constexpr double kTooSlowFew = 1.25, kTooSlowDepth = 1.3;
 constexpr std::size_t kClimbs = 6;          // mixes that are improved by other counts
 constexpr std::int64_t kMostClimbed = 400;  // tried for that
@@ -225,7 +228,8 @@ class StageSearch {
         free_(sums_, {}, question.limits),
         classes_(find_classes(*question.costs)),
         ringed_(sums_, {classes_.back().rounds}, question.limits),
-        evaluator_(sums_) {}
+        evaluator_(sums_),
+        fastest_(question.known.value_or(Seconds(INFINITY))) {}
 
   Result<StageOutcome> run() {
     for (const std::string& note : costs().notes()) outcome_.why.push_back(note);
@@ -332,7 +336,7 @@ class StageSearch {
   std::set<Mix> refined_;             // of them: their layers were moved
   std::vector<ReplicaShape> turned_;  // of one replica, that may be good in turns
   std::vector<PricedStagePlan> priced_;
-  Seconds fastest_;  // of them
+  Seconds fastest_;  // of them, and of what is known
   bool is_proved_ = false;
   StageOutcome outcome_;
 };
@@ -923,7 +927,7 @@ Result<void> StageSearch::price_mixes() {
         (i < kMostPriced && expected <= kTooSlow * fastest_.value) ||
         (is_few && few < kMostPriced && expected <= kTooSlowFew * fastest_.value) ||
         (!depths.contains(depth_class(mix)) && expected <= kTooSlowDepth * fastest_.value);
-    if (!is_worth && !priced_.empty()) continue;
+    if (!is_worth && std::isfinite(fastest_.value)) continue;
     price_ranked(mix);
     depths.insert(depth_class(mix));
     few += is_few ? 1 : 0;
@@ -1113,14 +1117,14 @@ Result<void> StageSearch::price_mix(Mix mix, LayerMoves moves) {
   std::optional<PricedStagePlan> best;
   for (const StagePlacing placing : {StagePlacing::kByStage, StagePlacing::kByReplica}) {
     // The second way has not made up for as much yet.
-    if (best && !priced_.empty() && best->price.step > kTooSlow * fastest_) continue;
+    if (best && best->price.step > kTooSlow * fastest_) continue;
     if (!place_stages(plan, costs(), placing)) continue;
     ++outcome_.simulated;
     MOTLEY_ASSIGN(StagePrice price, evaluator_.price(plan));
     if (price.fits && (!best || price.step < best->price.step)) best = {plan, std::move(price)};
   }
   if (!best) return {};
-  fastest_ = priced_.empty() ? best->price.step : std::min(fastest_, best->price.step);
+  fastest_ = std::min(fastest_, best->price.step);
   priced_.push_back(std::move(*best));
   return {};
 }
@@ -1129,7 +1133,7 @@ bool StageSearch::has_few_devices() const {
   int devices = 0;
   for (const DevicePool& pool : costs().pools()) devices += pool.devices;
   const ShapeLimits& limits = question_.limits;
-  return devices <= kFewDevices && !limits.one_layer_stages && !limits.one_pool &&
+  return devices <= kFewDevices && !limits.one_layer_stages && limits.mix == UnitMix::kAll &&
          limits.most_stages >= costs().layers();
 }
 
@@ -1369,6 +1373,35 @@ void put_best_first(StageOutcome& outcome) {
   others.erase(others.begin());
 }
 
+/// Plans of which each zone has a stretch of the layers; absent: there is one zone, or none fits.
+Result<std::optional<StageOutcome>> find_by_zones(const StageQuestion& question) {
+  StageQuestion zoned = question;
+  const auto stretches = find_zone_stretches(StageSums(*question.costs));
+  if (!stretches) return std::nullopt;
+  zoned.limits.stretches = *stretches;
+  // A replica of one kind goes through all zones.
+  if (zoned.limits.mix == UnitMix::kOnePool) zoned.limits.mix = UnitMix::kOneKind;
+  zoned.is_bounded = false;
+  MOTLEY_ASSIGN(StageOutcome outcome, StageSearch(zoned).run());
+  if (!outcome.best) return std::nullopt;
+  return outcome;
+}
+
+/// Plans of another search of the same costs; the bound stays.
+void add_plans(StageOutcome from, StageOutcome& to) {
+  from.runner_ups.push_back(*std::move(from.best));
+  for (PricedStagePlan& each : from.runner_ups) to.runner_ups.push_back(std::move(each));
+  if (!to.best) {
+    to.best = std::move(to.runner_ups.back());
+    to.runner_ups.pop_back();
+    to.why.pop_back();  // that there is none
+  }
+  to.programs += from.programs;
+  to.shapes += from.shapes;
+  to.simulated += from.simulated;
+  put_best_first(to);
+}
+
 /// Where the space is too large for exact programs: layers in groups, replicas within one pool
 /// each.
 Result<StageOutcome> find_in_narrowed(const StageQuestion& question) {
@@ -1377,14 +1410,17 @@ Result<StageOutcome> find_in_narrowed(const StageQuestion& question) {
   const MergedLayers merged = MergedLayers::balanced(costs, groups);
   StageQuestion narrowed = question;
   narrowed.costs = &merged;
-  narrowed.limits.one_pool = costs.units().size() > kMostUnits;
+  if (costs.units().size() > kMostUnits) narrowed.limits.mix = UnitMix::kOnePool;
+  MOTLEY_ASSIGN(std::optional<StageOutcome> zoned, find_by_zones(narrowed));
+  if (zoned) narrowed.known = kWellKnown * zoned->best->price.step;
   MOTLEY_ASSIGN(StageOutcome outcome, StageSearch(narrowed).run());
+  if (zoned) add_plans(*std::move(zoned), outcome);
   outcome.why.push_back(fmt::format(
       "{} layers on {} units are more than the exact search takes: layers were taken in {} "
       "groups{}, "
       "and the lower bound is of rates alone",
       costs.layers(), costs.units().size(), groups,
-      narrowed.limits.one_pool ? ", each replica's stages on devices of one kind and place" : ""));
+      narrowed.limits.mix == UnitMix::kOnePool ? ", each replica's stages on devices of one kind and place" : ""));
   const StageSums sums(costs);
   const StageEvaluator evaluator(sums);
   const auto restore = [&](PricedStagePlan& priced) -> Result<void> {
@@ -1394,8 +1430,6 @@ Result<StageOutcome> find_in_narrowed(const StageQuestion& question) {
         stage.end = merged.cut(stage.end);
       }
     MOTLEY_ASSIGN(priced.price, evaluator.price(priced.plan));
-    // They lay between groups of layers.
-    outcome.simulated += move_cuts(evaluator, {}, priced);
     return {};
   };
   outcome.lower_bound = Seconds(rate_bound(sums, question.global_batch) * (1 - 1e-9));
@@ -1405,6 +1439,12 @@ Result<StageOutcome> find_in_narrowed(const StageQuestion& question) {
   for (PricedStagePlan& other : outcome.runner_ups) {
     MOTLEY_RETURN_IF_ERROR(restore(other));
   }
+  put_best_first(outcome);
+  // Cuts lay between groups of layers.
+  const Seconds most = kTooSlowCuts * outcome.best->price.step;
+  outcome.simulated += move_cuts(evaluator, {}, *outcome.best);
+  for (PricedStagePlan& other : outcome.runner_ups)
+    if (other.price.step <= most) outcome.simulated += move_cuts(evaluator, {}, other);
   put_best_first(outcome);
   outcome.lower_bound = std::min(outcome.lower_bound, outcome.best->price.step);
   outcome.reason = outcome.gap() <= kOptimalGap ? StageReason::kOptimal : StageReason::kFeasible;
@@ -1418,8 +1458,15 @@ Result<StageOutcome> find_stage_plan(const StageQuestion& question) {
     return usage_error("search.stages", fmt::format("a batch of {} samples, wanted 1 or more",
                                                     question.global_batch));
   const StageCosts& costs = *question.costs;
-  if (costs.layers() * costs.units().size() <= kLargestSpace) return StageSearch(question).run();
-  return find_in_narrowed(question);
+  if (costs.layers() * costs.units().size() > kLargestSpace) return find_in_narrowed(question);
+  MOTLEY_ASSIGN(StageOutcome outcome, StageSearch(question).run());
+  if (outcome.reason == StageReason::kOptimal) return outcome;
+  MOTLEY_ASSIGN(std::optional<StageOutcome> zoned, find_by_zones(question));
+  if (!zoned) return outcome;
+  add_plans(*std::move(zoned), outcome);
+  outcome.lower_bound = std::min(outcome.lower_bound, outcome.best->price.step);
+  outcome.reason = outcome.gap() <= kOptimalGap ? StageReason::kOptimal : StageReason::kFeasible;
+  return outcome;
 }
 
 }  // namespace motley::search

@@ -21,6 +21,9 @@ struct StageQuestion {
   bool interleaves = true;     ///< devices may have several stages of a replica
   /// Is a lower bound wanted? Without it nothing is proved for its sake, and it is that of rates.
   bool is_bounded = true;
+  /// A step that is reached otherwise: mixes that are expected to take longer are not timed, and no
+  /// plan may be found.
+  std::optional<Seconds> known = {};
 };
 
 enum class StageReason {
@@ -51,6 +54,10 @@ struct StageOutcome {
 /// StageCosts::micro_batches; any number of samples, of which what is left over after full
 /// micro-batches forms a smaller one if there are two full ones, or one stage and a full one;
 /// memory for 1F1B. Devices may stay idle.
+///
+/// Where hosts reach each other faster in zones than between these (zones.h), plans of which each
+/// zone has a stretch of the layers are searched for themselves, too: shapes are priced by devices
+/// alone, and what a sum over all zones takes no price of a device says.
 ///
 /// Method: for a time T the most samples by column generation (sample_bound.h); the largest T that
 /// is proved impossible is the lower bound. The shapes found on the way are put together in whole
