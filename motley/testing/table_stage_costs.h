@@ -24,7 +24,7 @@ struct TableStageCosts : search::StageCosts {
   std::vector<std::vector<double>> forward, backward;  ///< [pool][layer], a sample
   double launch = 0, update_seconds = 0;
   std::vector<search::LayerBytes> layer_bytes;
-  double between = 0, inside = 0;        ///< bytes/s; 0: no link
+  double between = 0, inside = 0;            ///< bytes/s; 0: no link
   std::optional<double> between_zones = {};  ///< in place of `between`
   std::optional<std::pair<std::size_t, std::size_t>> tied_layers;
   std::vector<std::string> said;

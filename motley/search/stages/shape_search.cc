@@ -136,8 +136,7 @@ class CheapestShape {
 
   void add_unit(std::size_t u) {
     const StageUnit& unit = sums_.costs().units()[u];
-    Unit added{u,  &unit,   units_.size(), unit.cost(question_.prices),
-               {}, nullptr, find_group(unit)};
+    Unit added{u, &unit, units_.size(), unit.cost(question_.prices), {}, nullptr, find_group(unit)};
     together_.resize(std::max(together_.size(), added.group + 1));
     together_[added.group].push_back(units_.size());
     for (std::size_t other = units_.size(); other-- > 0;)
@@ -291,9 +290,9 @@ class CheapestShape {
   std::int64_t micro_batches_;
   std::vector<Unit> units_;
   std::vector<std::vector<std::size_t>> together_;  // numbers of units, by group
-  std::vector<double> least_, least_pass_;  // of layers before: cost, a micro-batch's time
-  std::vector<bool> is_alive_;              // layers at which a suffix begins
-  std::optional<ShapeLabel> best_;          // of whole replicas
+  std::vector<double> least_, least_pass_;          // of layers before: cost, a micro-batch's time
+  std::vector<bool> is_alive_;                      // layers at which a suffix begins
+  std::optional<ShapeLabel> best_;                  // of whole replicas
   std::vector<ShapeLabel>&rest_, &kept_, &added_;
 };
 

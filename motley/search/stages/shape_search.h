@@ -6,9 +6,9 @@
 #include <memory>
 #include <optional>
 #include <tuple>
-#include <utility>
 #include <vector>
 
+#include "motley/search/stages/shape_limits.h"
 #include "motley/search/stages/shape_times.h"
 #include "motley/search/stages/stage_sums.h"
 
@@ -42,22 +42,6 @@ struct ShapeModel {
   /// nothing need leave a host.
   double exchange_rounds = 0;
   bool operator==(const ShapeModel&) const = default;
-};
-
-/// Which units a replica's stages may be on together.
-enum class UnitMix { kAll, kOneKind, kOnePool };
-
-/// What stages may be; defaults allow everything.
-struct ShapeLimits {
-  bool one_layer_stages = false;  ///< each layer is a stage
-  UnitMix mix = UnitMix::kAll;
-  std::size_t most_stages = 1'000'000;
-  /// By pool the layers [first, second) that its stages may have (zones.h); empty: all.
-  std::vector<std::pair<std::size_t, std::size_t>> stretches;
-  bool allows(const StageUnit& unit, std::size_t first, std::size_t end) const {
-    return stretches.empty() ||
-           (stretches[unit.pool()].first <= first && end <= stretches[unit.pool()].second);
-  }
 };
 
 struct ShapeQuestion {

@@ -32,8 +32,10 @@ constexpr double kBoundPrecision =
 constexpr double kDescent = 0.02;  // of a time that is long enough
 constexpr double kReseed = 4;      // times the least time, from where on shapes are looked for anew
 constexpr double kOptimalGap = 1e-3;
-constexpr std::size_t kMostOffers = 64;           // shapes that are put together
-constexpr std::size_t kMostBundled = 12;          // of them, that fill hosts with first stages
+constexpr std::size_t kMostOffers = 64;   // shapes that are put together
+constexpr std::size_t kMostBundled = 12;  // of them, that fill hosts with first stages
+constexpr double kAlignedTimes[] = {1.0, 1.15};
+constexpr std::size_t kMostEven = 16, kMostAligned = 12, kMostAlignedOffers = 16;
 constexpr std::size_t kShorter[] = {1, 2, 4, 8};  // stages
 constexpr double kDiscount = 0.85;                // at which shapes are collected
 constexpr double kSlowest = 1.5;      // times what is known, of one replica that is worth finding
@@ -105,6 +107,13 @@ bool is_one_replica(const Mix& mix) {
 
 enum class LayerMoves { kTried, kLeft };
 /// Pipelines of 1, 2, 3 or 4, 5 to 8, ... stages.
+/// Where its stages end.
+std::vector<std::size_t> ends_of(const ReplicaShape& shape) {
+  std::vector<std::size_t> ends;
+  for (const ShapeStage& stage : shape.stages) ends.push_back(stage.end);
+  return ends;
+}
+
 int depth_class(std::size_t stages) {
   int depth = 0;
   for (std::size_t most = 1; most < stages; most *= 2) ++depth;
@@ -247,7 +256,15 @@ class StageSearch {
       level();
     }
     prove(least);
-    interleave();
+    interleave(0);
+    if (is_possible && classes_.size() > 1 && !has_few_devices() && !question_.known &&
+        question_.limits.stretches.empty()) {
+      const std::size_t known = priced_.size();
+      MOTLEY_RETURN_IF_ERROR(add_aligned(start));
+      MOTLEY_RETURN_IF_ERROR(price_mixes());
+      level();
+      interleave(known);
+    }
     finish(least);
     if (!is_possible && !outcome_.best)
       outcome_.why.back() =
@@ -276,6 +293,10 @@ class StageSearch {
   void add_apart();
   Result<void> add_mix(double seconds, const std::vector<double>& prices, MixBy by,
                        double most_after = kTooLong, int degree = 0);
+  Result<void> add_mix_of(const std::vector<ReplicaShape>& from, double seconds,
+                          const std::vector<double>& prices, MixBy by, std::size_t most_offers,
+                          double most_after = kTooLong);
+  Result<void> add_aligned(const Bracket& start);
   bool has_degree(const ReplicaShape& shape, int degree) const;
   void add_counts(const std::vector<ReplicaShape>& shapes, const std::vector<int>& counts);
   void add_bundled(const std::vector<ReplicaShape>& shapes, const std::vector<ShapeOffer>& offers);
@@ -318,7 +339,7 @@ class StageSearch {
   void level();
   void prove(double least);
   bool can_interleave() const;
-  void interleave();
+  void interleave(std::size_t first);
   void interleave_plan(const StagePlan& plan, Interleaving& interleaving);
   void finish(double least);
   void add_runner_ups();
@@ -333,7 +354,8 @@ class StageSearch {
   std::map<ReplicaShape, double> slower_;                    // simulated time over the model's
   std::map<ReplicaShape, std::vector<double>> after_stage_;  // from a stage's last backward on
   std::vector<Mix> mixes_;
-  std::set<Mix> refined_;             // of them: their layers were moved
+  RankedMixes ranked_;                // by what their step is expected to take
+  std::set<Mix> refined_, timed_;     // of them: their layers were moved; they were simulated
   std::vector<ReplicaShape> turned_;  // of one replica, that may be good in turns
   std::vector<PricedStagePlan> priced_;
   Seconds fastest_;  // of them, and of what is known
@@ -555,13 +577,25 @@ bool StageSearch::has_degree(const ReplicaShape& shape, int degree) const {
 /// The best mix at a time, from the shapes that are worth most there; `degree`: of such alone.
 Result<void> StageSearch::add_mix(double seconds, const std::vector<double>& prices, MixBy by,
                                   double most_after, int degree) {
+  if (degree == 0)
+    return add_mix_of(columns_.shapes(), seconds, prices, by, kMostOffers, most_after);
+  std::vector<ReplicaShape> shapes;
+  for (const ReplicaShape& shape : columns_.shapes())
+    if (has_degree(shape, degree)) shapes.push_back(shape);
+  return add_mix_of(shapes, seconds, prices, by, kMostOffers, most_after);
+}
+
+/// The same of these shapes, of which the best `most_offers` are put together.
+Result<void> StageSearch::add_mix_of(const std::vector<ReplicaShape>& from, double seconds,
+                                     const std::vector<double>& prices, MixBy by,
+                                     std::size_t most_offers, double most_after) {
   const auto until = [&](const ReplicaShape& shape) {
     return most_after < kTooLong ? seconds - (most_after - after_passes(shape)) : seconds;
   };
   std::vector<std::pair<double, std::size_t>> worth;
-  for (std::size_t i = 0; i < columns_.shapes().size(); ++i) {
-    const ReplicaShape& shape = columns_.shapes()[i];
-    if (after_passes(shape) > most_after || !has_degree(shape, degree)) continue;
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    const ReplicaShape& shape = from[i];
+    if (after_passes(shape) > most_after) continue;
     const std::int64_t does = by == kMixModel ? expected_samples(shape, until(shape))
                                               : supposed_samples(shape, until(shape));
     double price = 1e-9;
@@ -570,17 +604,55 @@ Result<void> StageSearch::add_mix(double seconds, const std::vector<double>& pri
     if (does > 0) worth.emplace_back(-static_cast<double>(does) / price, i);
   }
   std::sort(worth.begin(), worth.end());
-  if (worth.size() > kMostOffers) worth.resize(kMostOffers);
+  if (worth.size() > most_offers) worth.resize(most_offers);
   std::vector<ReplicaShape> shapes;
   std::vector<ShapeOffer> offers;
   for (const auto& [negative, i] : worth) {
-    const ReplicaShape& shape = columns_.shapes()[i];
+    const ReplicaShape& shape = from[i];
     if (by == kMixSimulated) MOTLEY_RETURN_IF_ERROR(learn(shape, seconds));
     shapes.push_back(shape);
     offers.push_back({expected_samples(shape, until(shape)), ringed_.devices(shape)});
   }
   add_counts(shapes, choose_replicas(offers, device_counts()));
   if (by == kMixSimulated && classes_.size() > 1) add_bundled(shapes, offers);
+  return {};
+}
+
+/// Mixes of replicas that are all cut at the same layers, as the shapes that are worth most are, or
+/// evenly: what each has of a layer is summed in one go, where replicas that are cut differently
+/// have many sums, one after the other.
+Result<void> StageSearch::add_aligned(const Bracket& start) {
+  std::set<std::vector<std::size_t>> cuts;
+  std::vector<std::vector<ReplicaShape>> aligned;
+  const auto add = [&](std::vector<std::size_t> ends) {
+    if (!cuts.insert(ends).second) return;
+    std::vector<ReplicaShape>& shapes = aligned.emplace_back();
+    for (const ReplicaShape& shape : columns_.shapes())
+      if (ends_of(shape) == ends) shapes.push_back(shape);
+    for (const std::int64_t micro : costs().micro_batches())
+      for (std::size_t unit = 0; unit < costs().units().size(); ++unit) {
+        ReplicaShape shape{{}, micro};
+        std::size_t first = 0;
+        for (const std::size_t end : ends) {
+          shape.stages.push_back({first, end, unit});
+          first = end;
+        }
+        if (ringed_.is_valid(shape) && fits_devices(shape)) shapes.push_back(std::move(shape));
+      }
+  };
+  for (std::size_t stages = 1; stages <= std::min(costs().layers(), kMostEven); ++stages) {
+    const MergedLayers even = MergedLayers::balanced(costs(), stages);
+    std::vector<std::size_t> ends;
+    for (std::size_t s = 1; s <= stages; ++s) ends.push_back(even.cut(s));
+    add(std::move(ends));
+  }
+  for (const auto& [seconds, mix] : ranked_)
+    for (const auto& [shape, count] : mix.parts)
+      if (cuts.size() < kMostEven + kMostAligned) add(ends_of(shape));
+  for (const std::vector<ReplicaShape>& shapes : aligned)
+    for (const double factor : kAlignedTimes)
+      MOTLEY_RETURN_IF_ERROR(add_mix_of(shapes, start.possible * factor, start.answer.prices,
+                                        kMixSimulated, kMostAlignedOffers));
   return {};
 }
 
@@ -896,8 +968,9 @@ Result<void> StageSearch::refine(std::pair<double, Mix>& ranked) {
 
 /// Those first whose whole step is expected to be the least, with other counts and cuts.
 Result<void> StageSearch::price_mixes() {
-  RankedMixes ranked;
+  RankedMixes& ranked = ranked_;
   for (Mix& mix : mixes_) {
+    if (mix.parts.empty()) continue;  // it is ranked
     const double seconds = seconds_of(mix);
     for (const auto& [shape, count] : mix.parts) MOTLEY_RETURN_IF_ERROR(learn(shape, seconds));
     const double expected = expected_step(mix);
@@ -913,7 +986,7 @@ Result<void> StageSearch::price_mixes() {
   }
   climb(ranked);
   for (std::size_t i = 0; i < std::min(kRefined, ranked.size()); ++i) {
-    if (is_one_replica(ranked[i].second)) continue;
+    if (is_one_replica(ranked[i].second) || refined_.contains(ranked[i].second)) continue;
     MOTLEY_RETURN_IF_ERROR(refine(ranked[i]));
     refined_.insert(ranked[i].second);
   }
@@ -928,7 +1001,7 @@ Result<void> StageSearch::price_mixes() {
         (is_few && few < kMostPriced && expected <= kTooSlowFew * fastest_.value) ||
         (!depths.contains(depth_class(mix)) && expected <= kTooSlowDepth * fastest_.value);
     if (!is_worth && std::isfinite(fastest_.value)) continue;
-    price_ranked(mix);
+    if (timed_.insert(mix).second) price_ranked(mix);
     depths.insert(depth_class(mix));
     few += is_few ? 1 : 0;
   }
@@ -1249,8 +1322,8 @@ bool StageSearch::can_interleave() const {
 }
 
 /// Of the plans that hope most for it, the devices' layers in turns.
-void StageSearch::interleave() {
-  if (!can_interleave()) return;
+void StageSearch::interleave(std::size_t first) {
+  if (!can_interleave() || first == priced_.size()) return;
   Interleaving interleaving(evaluator_, sums_, kTurnedPasses);
   std::vector<std::pair<Seconds, StagePlan>> hopes;
   const auto offer = [&](Seconds hope, const StagePlan& plan) {
@@ -1260,7 +1333,8 @@ void StageSearch::interleave() {
     hopes.emplace_back(hope, plan);
     if (quickest != plan) hopes.emplace_back(hope, std::move(quickest));
   };
-  for (const PricedStagePlan& each : priced_) {
+  for (std::size_t i = first; i < priced_.size(); ++i) {
+    const PricedStagePlan& each = priced_[i];
     Seconds passes, hope;
     bool has_stages = false;
     for (std::size_t r = 0; r < each.plan.replicas.size(); ++r) {
@@ -1420,7 +1494,9 @@ Result<StageOutcome> find_in_narrowed(const StageQuestion& question) {
       "groups{}, "
       "and the lower bound is of rates alone",
       costs.layers(), costs.units().size(), groups,
-      narrowed.limits.mix == UnitMix::kOnePool ? ", each replica's stages on devices of one kind and place" : ""));
+      narrowed.limits.mix == UnitMix::kOnePool
+          ? ", each replica's stages on devices of one kind and place"
+          : ""));
   const StageSums sums(costs);
   const StageEvaluator evaluator(sums);
   const auto restore = [&](PricedStagePlan& priced) -> Result<void> {

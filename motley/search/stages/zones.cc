@@ -11,7 +11,7 @@
 namespace motley::search {
 namespace {
 
-constexpr double kFaster = 2;           // inside a zone than between zones
+constexpr double kFaster = 2;            // inside a zone than between zones
 constexpr std::size_t kMostOrdered = 7;  // zones whose orders are all tried
 
 bool share_hosts(const DevicePool& a, const DevicePool& b) {
@@ -71,8 +71,7 @@ std::vector<std::vector<double>> join_rates(const std::vector<std::vector<double
 }
 
 /// Of all orders that whose slowest way between neighbours is fastest; absent if there is none.
-std::optional<std::vector<std::size_t>> order_zones(
-    const std::vector<std::vector<double>>& rates) {
+std::optional<std::vector<std::size_t>> order_zones(const std::vector<std::vector<double>>& rates) {
   std::vector<std::size_t> order(rates.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   const auto slowest = [&] {
