@@ -31,6 +31,9 @@ struct StagePrice {
 struct PricedStagePlan {
   StagePlan plan;
   StagePrice price;
+  /// Of a search beside the first one: who judges plans by other means looks at the first ones as
+  /// if there were no others.
+  bool is_further = false;
 };
 
 /// Prices plans of stages on the simulator (simulate/task_graph.h, find_times.h); there is no other

@@ -264,6 +264,7 @@ class StageSearch {
       MOTLEY_RETURN_IF_ERROR(price_mixes());
       level();
       interleave(known);
+      for (std::size_t i = known; i < priced_.size(); ++i) priced_[i].is_further = true;
     }
     finish(least);
     if (!is_possible && !outcome_.best)
@@ -1421,11 +1422,12 @@ void StageSearch::finish(double least) {
 /// is said here, most where pipelines are deep. Interleaved ones beside the others.
 void StageSearch::add_runner_ups() {
   std::vector<std::size_t> all;
-  for (const bool interleaved : {false, true}) {
+  for (const auto& [further, interleaved] :
+       {std::pair(false, false), {false, true}, {true, false}, {true, true}}) {
     std::set<int> depths;
     std::vector<std::size_t> chosen, others;
     for (std::size_t i = 0; i < priced_.size(); ++i)
-      if (is_interleaved(priced_[i].plan) == interleaved)
+      if (priced_[i].is_further == further && is_interleaved(priced_[i].plan) == interleaved)
         (depths.insert(depth_class(priced_[i].plan)).second ? chosen : others).push_back(i);
     chosen.insert(chosen.end(), others.begin(), others.end());
     const std::size_t most = interleaved ? kTurnedUps : kRunnerUps + 1;
@@ -1461,10 +1463,13 @@ Result<std::optional<StageOutcome>> find_by_zones(const StageQuestion& question)
   return outcome;
 }
 
-/// Plans of another search of the same costs; the bound stays.
+/// Plans of a further search of the same costs; the bound stays.
 void add_plans(StageOutcome from, StageOutcome& to) {
   from.runner_ups.push_back(*std::move(from.best));
-  for (PricedStagePlan& each : from.runner_ups) to.runner_ups.push_back(std::move(each));
+  for (PricedStagePlan& each : from.runner_ups) {
+    each.is_further = true;
+    to.runner_ups.push_back(std::move(each));
+  }
   if (!to.best) {
     to.best = std::move(to.runner_ups.back());
     to.runner_ups.pop_back();
