@@ -4,7 +4,6 @@
 // NAME]; DATA holds sailor, zorse and harp. Prints one table; a row an instance. Planning time
 // counts what `motley plan --planner stages` does: reading files and clusters, too.
 #include <fmt/format.h>
-#include <time.h>
 
 #include <cmath>
 #include <cstdio>
@@ -12,8 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "bench/stages_case.h"
 #include "bench/stages_harp.h"
 #include "bench/stages_restricted.h"
+#include "bench/stages_zones.h"
 #include "motley/base/csv.h"
 #include "motley/base/file.h"
 #include "motley/base/json.h"
@@ -24,16 +25,7 @@
 namespace motley {
 namespace {
 
-double cpu_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-struct CpuClock : control::Clock {
-  Seconds steady() const override { return Seconds(cpu_seconds()); }
-  Seconds calendar() const override { return Seconds(0); }
-};
+using bench::cpu_seconds;
 
 /// Nodes of four devices each.
 struct Nodes {
@@ -84,37 +76,25 @@ control::LayerFiles sailor_files(const std::string& data, const std::string& mod
 Result<Json> run_sailor(const std::string& data, const SailorCase& of) {
   const std::string text =
       cluster_text({{"a100-40g", "40376MiB", of.fast}, {"v100-16g", "16384MiB", of.slow}});
-  const double start = cpu_seconds();
-  MOTLEY_ASSIGN(const auto cluster, cluster::parse_cluster(text, "bench"));
-  MOTLEY_ASSIGN(const control::StageAnswer answer,
-                control::plan_stages(sailor_files(data, of.model), cluster, of.batch, CpuClock()));
-  const double seconds = cpu_seconds() - start;
-  if (!answer.outcome.best) return usage_error("bench.stages", "no plan");
-  const double step = answer.outcome.best->price.step.value;
-  MOTLEY_ASSIGN(
-      const control::SimulatedLayers simulated,
-      control::simulate_stages(sailor_files(data, of.model), cluster, *answer.outcome.best,
-                               *answer.costs, control::Simulated::kStep));
-  const auto find = [&](search::StageSpace space) -> Result<search::StageOutcome> {
-    MOTLEY_ASSIGN(auto found, control::plan_stages(sailor_files(data, of.model), cluster, of.batch,
-                                                   CpuClock(), space));
-    return std::move(found.outcome);
-  };
-  MOTLEY_ASSIGN(const bench::Restrictions restricted, bench::find_restrictions(find));
-  const double apart = answer.outcome.apart_bound.value_or(answer.outcome.lower_bound).value;
+  MOTLEY_ASSIGN(const bench::PlannedCase planned,
+                bench::plan_case(sailor_files(data, of.model), text, of.batch));
+  const search::StageOutcome& outcome = planned.outcome;
+  const double step = outcome.best->price.step.value, seconds = planned.cpu_seconds;
+  const bench::Restrictions& restricted = planned.restricted;
+  const double apart = outcome.apart_bound.value_or(outcome.lower_bound).value;
   fmt::print(
       "{:<12} {:>4} + {:<4} {:>8.3f} {:>8.3f} {:>8.3f} {:>5.1f} % {:>8.3f} {:>8.2f} {:>6.2f}{}\n",
-      of.model, of.fast, of.slow, step, simulated.step.value, answer.outcome.lower_bound.value,
-      100 * answer.outcome.gap(), apart, of.step_s, seconds, restricted.columns(step));
+      of.model, of.fast, of.slow, step, planned.program.value, outcome.lower_bound.value,
+      100 * outcome.gap(), apart, of.step_s, seconds, restricted.columns(step));
   std::fflush(stdout);
   return Json{{"model", of.model},
               {"cluster", fmt::format("{} a100-40g + {} v100-16g", of.fast, of.slow)},
               {"planner", "stages"},
               {"predicted_step_s", step},
-              {"program_step_s", simulated.step.value},
+              {"program_step_s", planned.program.value},
               {"best_baseline_s", restricted.best()},
               {"restricted_s", restricted.to_json()},
-              {"lower_bound_s", answer.outcome.lower_bound.value},
+              {"lower_bound_s", outcome.lower_bound.value},
               {"apart_bound_s", apart},
               {"plan_cpu_s", seconds},
               {"reference_s", of.step_s},
@@ -299,6 +279,13 @@ int main_of(const std::string& data, const std::string& out, const std::string& 
     const auto done = bench::run_harp(data, rows);
     if (!done) {
       fmt::print(stderr, "harp: {}\n", done.error().message);
+      return 1;
+    }
+  }
+  if (std::string("zones").find(part) != std::string::npos) {
+    const auto done = bench::run_zones(data, rows);
+    if (!done) {
+      fmt::print(stderr, "zones: {}\n", done.error().message);
       return 1;
     }
   }

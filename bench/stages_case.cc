@@ -1,0 +1,43 @@
+#include "bench/stages_case.h"
+
+#include <time.h>
+
+namespace motley::bench {
+namespace {
+
+struct CpuClock : control::Clock {
+  Seconds steady() const override { return Seconds(bench::cpu_seconds()); }
+  Seconds calendar() const override { return Seconds(0); }
+};
+
+}  // namespace
+
+double cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+Result<PlannedCase> plan_case(const control::LayerFiles& files, const std::string& text,
+                              std::int64_t batch) {
+  PlannedCase planned;
+  const double start = cpu_seconds();
+  MOTLEY_ASSIGN(const auto cluster, cluster::parse_cluster(text, "bench"));
+  MOTLEY_ASSIGN(control::StageAnswer answer,
+                control::plan_stages(files, cluster, batch, CpuClock()));
+  planned.cpu_seconds = cpu_seconds() - start;
+  if (!answer.outcome.best) return usage_error("bench.stages", "no plan");
+  MOTLEY_ASSIGN(const control::SimulatedLayers simulated,
+                control::simulate_stages(files, cluster, *answer.outcome.best, *answer.costs,
+                                         control::Simulated::kStep));
+  planned.program = simulated.step;
+  planned.outcome = std::move(answer.outcome);
+  const auto find = [&](search::StageSpace space) -> Result<search::StageOutcome> {
+    MOTLEY_ASSIGN(auto found, control::plan_stages(files, cluster, batch, CpuClock(), space));
+    return std::move(found.outcome);
+  };
+  MOTLEY_ASSIGN(planned.restricted, find_restrictions(find));
+  return planned;
+}
+
+}  // namespace motley::bench

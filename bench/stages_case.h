@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "bench/stages_restricted.h"
+#include "motley/base/result.h"
+#include "motley/control/layers.h"
+
+namespace motley::bench {
+
+double cpu_seconds();  ///< of this process
+
+/// What `motley plan --layer-times` says of a cluster: the plan, its program, and what narrower
+/// spaces have.
+struct PlannedCase {
+  search::StageOutcome outcome;  ///< with a best plan
+  Seconds program;
+  double cpu_seconds = 0;  ///< of planning, reading files and clusters included
+  Restrictions restricted;
+};
+
+/// Usage error where there is no plan.
+Result<PlannedCase> plan_case(const control::LayerFiles& files, const std::string& cluster,
+                              std::int64_t batch);
+
+}  // namespace motley::bench
