@@ -28,10 +28,12 @@ ZonedCluster draw_cluster(std::mt19937_64& random) {
   for (int zone = 0; zone < zones; ++zone) {
     const int fast = pick(1, most), slow = pick(1, most);
     made.name += fmt::format("{}{}+{}", zone == 0 ? "" : " | ", 4 * fast, 4 * slow);
-    links += fmt::format("[[link]]\nbandwidth = \"{}Gbps\"\nlatency = \"20us\"\nbetween = [", inside);
+    links +=
+        fmt::format("[[link]]\nbandwidth = \"{}Gbps\"\nlatency = \"20us\"\nbetween = [", inside);
     for (int i = 0; i < fast + slow; ++i, ++node) {
       made.text += fmt::format(
-          "[[node]]\nname = \"n{}\"\nhost = \"10.0.{}.{}\"\n[[node.device]]\nkind = \"{}\"\ncount = "
+          "[[node]]\nname = \"n{}\"\nhost = \"10.0.{}.{}\"\n[[node.device]]\nkind = \"{}\"\ncount "
+          "= "
           "4\nmemory = \"{}\"\n",
           node, zone, i + 1, i < fast ? "a100-40g" : "v100-16g",
           i < fast ? "40376MiB" : "16384MiB");
@@ -39,9 +41,10 @@ ZonedCluster draw_cluster(std::mt19937_64& random) {
     }
     links += "]\n";
   }
-  made.text += links + fmt::format("[[link]]\nall = true\nbandwidth = \"{}Gbps\"\nlatency = "
-                                   "\"1ms\"\n",
-                                   between);
+  made.text += links + fmt::format(
+                           "[[link]]\nall = true\nbandwidth = \"{}Gbps\"\nlatency = "
+                           "\"1ms\"\n",
+                           between);
   made.name += fmt::format(", {} and {} Gbit/s", inside, between);
   return made;
 }
