@@ -26,9 +26,11 @@ struct StageQuestion {
   std::optional<Seconds> known = {};
 };
 
+inline constexpr double kOptimalGap = 1e-3;  ///< to the bound
+
 enum class StageReason {
-  kOptimal,     ///< within 0.1 % of the bound, or all other plans were ruled out (plan_proof.h),
-                ///< which is said of plans without interleaving only
+  kOptimal,  ///< within kOptimalGap of the bound, or all other plans were ruled out (plan_proof.h),
+             ///< which is said of plans without interleaving only
   kFeasible,    ///< nothing better was found
   kInfeasible,  ///< no replica fits; `why` says what is missing
 };

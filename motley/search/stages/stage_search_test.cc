@@ -37,6 +37,23 @@ TEST(FindStagePlan, ABoundNeedNotBeProved) {
   EXPECT_LE(found->programs, bounded->programs);
 }
 
+// Beside a step that nothing here reaches no plan is timed.
+TEST(FindStagePlan, WhatIsKnownToBeSlowerIsNotTimed) {
+  const TableStageCosts costs = even_stage_costs(6, 2, 12);
+  const StageQuestion free{.costs = &costs, .global_batch = 48};
+  const auto found = find_stage_plan(free);
+  ASSERT_TRUE(found && found->best);
+  StageQuestion question = free;
+  question.known = 0.5 * found->best->price.step;
+  const auto none = find_stage_plan(question);
+  ASSERT_TRUE(none);
+  EXPECT_FALSE(none->best);
+  question.known = 2 * found->best->price.step;
+  const auto same = find_stage_plan(question);
+  ASSERT_TRUE(same && same->best);
+  EXPECT_LE(same->simulated, found->simulated);
+}
+
 // A device that cannot be reached stays idle, and a batch that nothing divides is done whole.
 TEST(FindStagePlan, LeavesOutWhatCannotBeReached) {
   TableStageCosts costs = even_stage_costs(2, 2, 1);
