@@ -45,10 +45,15 @@ std::vector<ReplicaGroup> group_replicas(const search::StagePlan& plan) {
   return groups;
 }
 
+/// " of n0 to n11" where other hosts have devices of the kind, too.
+std::string zone_text(const search::DevicePool& pool) {
+  return pool.zone.empty() ? "" : " of " + pool.zone;
+}
+
 std::string unit_text(const search::StageCosts& costs, std::size_t index) {
   const search::StageUnit& unit = costs.units()[index];
-  return fmt::format("{} {}{}", unit.degree(), search::kinds_text(unit, costs),
-                     unit.recomputes ? ", recomputes" : "");
+  return fmt::format("{} {}{}{}", unit.degree(), search::kinds_text(unit, costs),
+                     zone_text(costs.pools()[unit.pool()]), unit.recomputes ? ", recomputes" : "");
 }
 
 std::string layers_text(const PlannedStage& stage) {
@@ -109,8 +114,9 @@ std::string summary(const PricedStagePlan& priced, const search::StageCosts& cos
   std::string devices;
   const std::vector<int> used = search::used_devices(priced.plan, costs);
   for (std::size_t pool = 0; pool < used.size(); ++pool)
-    devices += fmt::format("{}{} of {} {}", devices.empty() ? "" : ", ", used[pool],
-                           costs.pools()[pool].devices, costs.pools()[pool].kind);
+    devices += fmt::format("{}{} of {} {}{}", devices.empty() ? "" : ", ", used[pool],
+                           costs.pools()[pool].devices, costs.pools()[pool].kind,
+                           zone_text(costs.pools()[pool]));
   return fmt::format("{} {} of {} {}{}; {}", priced.plan.replicas.size(),
                      priced.plan.replicas.size() == 1 ? "replica" : "replicas",
                      least == most ? std::to_string(least) : fmt::format("{} to {}", least, most),

@@ -30,6 +30,19 @@ Result<Bytes> memory_of(const cluster::Device& device, UnknownMemory unknown) {
                                                   device.name, device.kind));
 }
 
+/// Pools of one kind are told apart by their hosts: "n0 to n11".
+void name_zones(const cluster::Cluster& cluster, ClusterPools& found) {
+  const auto host = [&](DeviceId id) { return cluster.node(cluster.device(id).node).name; };
+  for (std::size_t p = 0; p < found.pools.size(); ++p) {
+    const auto is_alike = [&](const DevicePool& other) {
+      return other.kind == found.pools[p].kind && other.first_host != found.pools[p].first_host;
+    };
+    if (std::none_of(found.pools.begin(), found.pools.end(), is_alike)) continue;
+    const std::string first = host(found.devices[p].front()), last = host(found.devices[p].back());
+    found.pools[p].zone = first == last ? first : fmt::format("{} to {}", first, last);
+  }
+}
+
 /// What makes nodes alike: how many devices of each sort they have, and the links that name them.
 std::string signature_of(const cluster::Cluster& cluster, NodeId node,
                          const SortedDevices& devices) {
@@ -85,6 +98,7 @@ Result<ClusterPools> find_pools(const cluster::Cluster& cluster,
     first_host += static_cast<int>(hosts.size());
   }
   if (found.pools.empty()) return usage_error("search.stages", "the cluster has no devices");
+  name_zones(cluster, found);
   return found;
 }
 

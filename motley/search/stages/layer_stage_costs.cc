@@ -59,7 +59,7 @@ Result<LayerStageCosts> LayerStageCosts::make(const cost::LayerProfile& profile,
     for (const std::int64_t batch : batches)
       if (!table.contains(batch)) missing.push_back(batch);
     if (!missing.empty())
-      made.notes_.push_back(fmt::format(
+      made.note(fmt::format(
           "{} at degree {} was not profiled with micro-batches of {}: those up to {} are "
           "interpolated or extrapolated, larger ones left out",
           made.pools_[unit.pool()].kind, unit.degree(), fmt::join(missing, ", "),
@@ -68,22 +68,27 @@ Result<LayerStageCosts> LayerStageCosts::make(const cost::LayerProfile& profile,
   return made;
 }
 
+/// Pools of one kind have the same to say.
+void LayerStageCosts::note(std::string sentence) {
+  if (std::find(notes_.begin(), notes_.end(), sentence) == notes_.end())
+    notes_.push_back(std::move(sentence));
+}
+
 void LayerStageCosts::add_units(std::size_t pool_index) {
   const DevicePool& pool = pools_[pool_index];
   const auto degrees = profile_.times.find(pool.kind);
   if (degrees == profile_.times.end()) {
-    notes_.push_back(fmt::format("{} devices of {} stay idle: {} was not profiled on them",
-                                 pool.devices, pool.kind, profile_.model));
+    note(fmt::format("{} devices of {} stay idle: {} was not profiled on them", pool.devices,
+                     pool.kind, profile_.model));
     return;
   }
   for (const auto& [degree, table] : degrees->second) {
     if (table.empty()) continue;
     if (degree > pool.per_host || degree > pool.devices) {
-      notes_.push_back(fmt::format("{} at degree {} is left out: a host has {}", pool.kind, degree,
-                                   std::min(pool.per_host, pool.devices)));
+      note(fmt::format("{} at degree {} is left out: a host has {}", pool.kind, degree,
+                       std::min(pool.per_host, pool.devices)));
     } else if (!profile_.sizes.contains(degree)) {
-      notes_.push_back(
-          fmt::format("{} at degree {} is left out: its bytes are not known", pool.kind, degree));
+      note(fmt::format("{} at degree {} is left out: its bytes are not known", pool.kind, degree));
     } else {
       units_.push_back({pool_index, degree, false});
       largest_.push_back(2 * table.rbegin()->first);

@@ -76,6 +76,7 @@ class LayerStageCosts : public StageCosts {
 
  private:
   void add_units(std::size_t pool);
+  void note(std::string sentence);
 
   cost::LayerProfile profile_;
   std::vector<DevicePool> pools_;

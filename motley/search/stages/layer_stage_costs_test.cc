@@ -165,9 +165,9 @@ latency = "10us"
   const auto found = find_pools(*cluster);
   ASSERT_TRUE(found) << found.error().message;
   constexpr std::int64_t kGiB = 1 << 30;
-  EXPECT_THAT(found->pools, ElementsAre(DevicePool{"l4", "", 4, 2, Bytes(24 * kGiB), 0},
+  EXPECT_THAT(found->pools, ElementsAre(DevicePool{"l4", "x to y", 4, 2, Bytes(24 * kGiB), 0},
                                         DevicePool{"p40", "", 2, 1, Bytes(23 * kGiB), 0},
-                                        DevicePool{"l4", "", 2, 2, Bytes(24 * kGiB), 2}));
+                                        DevicePool{"l4", "z", 2, 2, Bytes(24 * kGiB), 2}));
   const auto hops = cluster_hops(*cluster, *found);
   EXPECT_EQ(hops->hop({0, 1}, {2, 1}, HopReach::kOtherHost, Bytes(1))->rate.value, 1e9);
   EXPECT_EQ(hops->host_rate(0).value, 1e9);

@@ -14,7 +14,7 @@ namespace motley::search {
 /// Devices of one kind in one place, in hosts that are alike; the last host may have fewer.
 struct DevicePool {
   std::string kind;
-  std::string zone;  ///< "" where there is one
+  std::string zone;  ///< its hosts; "" where no others have devices of the kind
   int devices = 0;
   int per_host = 1;
   Bytes memory;  ///< of each device
