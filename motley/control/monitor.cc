@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "motley/base/json.h"
 #include "motley/base/statistics.h"
@@ -36,6 +37,11 @@ Wish Monitor::on_event(const run::WorkerEvent& event) {
   return wish_;
 }
 
+void Monitor::end() {
+  for (auto& [step, pending] : std::exchange(pending_, {}))
+    if (step < saved_steps_ && pending.has_loss) complete(step, pending.logged);
+}
+
 Measured Monitor::result() const {
   Measured result;
   result.first_step = first_step_;
@@ -66,6 +72,7 @@ Measured Monitor::result() const {
 
 void Monitor::on_checkpoint(const Json& fields) {
   checkpoint_ = fields.value("path", "");
+  saved_steps_ = fields.value("step", saved_steps_);
   if (const std::string note = fields.value("note", ""); !note.empty()) listener_.note(note);
 }
 
@@ -97,6 +104,7 @@ void Monitor::on_step(int rank, const Json& fields) {
     pending.logged.loaders = fields.value("loaders", 0);
   }
   if (rank == 0) {
+    pending.has_loss = true;
     pending.logged.loss = fields.value("loss", std::nan(""));
     pending.logged.lr = watched_.lr * fields.value("lr_factor", 1.0);
     if (const auto norm = fields.find("gradient_norm"); norm != fields.end())

@@ -68,6 +68,9 @@ class Monitor {
   Result<void> open(const RunDirectory& directory, Log earlier);
   /// Takes an event of any rank. kStop: the listener asked for it, now or before.
   Wish on_event(const run::WorkerEvent& event);
+  /// No more events come. Steps that a checkpoint has and that a rank which is gone never reported
+  /// are done all the same; what it would have said of itself is 0.
+  void end();
   /// Of all events until now.
   Measured result() const;
 
@@ -75,6 +78,7 @@ class Monitor {
   struct Pending {
     LoggedStep logged;
     std::size_t reports = 0;
+    bool has_loss = false;  ///< rank 0 reported it
   };
 
   void on_checkpoint(const Json& fields);
@@ -98,6 +102,7 @@ class Monitor {
   std::map<std::int64_t, Pending> pending_;
   std::vector<double> step_seconds_;  // of this call, without the first
   std::string checkpoint_;
+  std::int64_t saved_steps_ = 0;  // of the last checkpoint
   std::int64_t first_step_ = 0, lost_steps_ = 0;
   bool has_noted_waiting_ = false;
   Wish wish_ = Wish::kGoOn;

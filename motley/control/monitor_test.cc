@@ -52,6 +52,20 @@ TEST_F(MonitorTest, AStepIsDoneWhenEveryRankHasReportedIt) {
   EXPECT_THAT(logged.peak_bytes, ElementsAre(1000, 2000));
 }
 
+// Rank 1 dies before it reports step 1, which the checkpoint of two steps has; step 2 none has.
+TEST_F(MonitorTest, AStepThatACheckpointHasIsLoggedWithoutTheRankThatIsGone) {
+  Monitor monitor = open();
+  monitor.on_event(ready(0));
+  for (const int rank : {0, 1}) monitor.on_event(step_event(rank, 0, 0.4, 0.1, 2.5));
+  monitor.on_event(step_event(0, 1, 0.4, 0.1, 2.25));
+  monitor.on_event({"checkpoint", 0, {{"step", 2}, {"path", "p"}}});
+  monitor.on_event(step_event(0, 2, 0.4, 0.1, 2.0));
+  monitor.end();
+  EXPECT_THAT(monitor.result().losses, ElementsAre(2.5, 2.25));
+  ASSERT_THAT(listener_.steps, SizeIs(2));
+  EXPECT_THAT(listener_.steps[1].logged.compute_s, ElementsAre(0.1, 0.0));
+}
+
 TEST_F(MonitorTest, TheMedianLeavesOutTheFirstStep) {
   Monitor monitor = open();
   monitor.on_event(ready(0));

@@ -224,6 +224,7 @@ Result<Measured> train(const PreparedRun& prepared, const Outside& outside) {
   MOTLEY_RETURN_IF_ERROR(monitor.open(prepared.directory, std::move(earlier)));
   const run::JobOutcome outcome = outside.workers.train(
       prepared.job, [&](const run::WorkerEvent& event) { return monitor.on_event(event); });
+  monitor.end();
   if (outcome.end == run::JobEnd::kFailed) return tl::make_unexpected(outcome.error);
   Measured measured = monitor.result();
   measured.stopped = outcome.end == run::JobEnd::kStopped;
