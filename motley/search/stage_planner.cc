@@ -36,8 +36,7 @@ constexpr std::size_t kMostPrograms = 4;  // plans of a round, by their programs
 constexpr double kHiddenAtMost = 0.03;  // of the step
 /// Of others beside the best, in its time.
 constexpr double kWorthPricing = 1.3;
-constexpr double kWorthFurther = 0.97;  // plans of further searches, beside the first one's
-constexpr int kMostRepairs = 3;         // of what lacks memory
+constexpr int kMostRepairs = 3;  // of what lacks memory
 /// Part of the step for which the busiest stage waits.
 constexpr double kWorthFilling = 0.03;
 /// Of the best plan, that may be improved: with more memory used, if so much of it is left; with
@@ -140,17 +139,12 @@ class StagePlanning {
       is_worth_more_ = false;
       // Those of further searches and interleaved ones last, so that the others are considered as
       // without them.
-      Seconds first(INFINITY);  // by the search's clock, before those of further searches
       for (const bool further : {false, true}) {
         std::vector<const PricedStagePlan*> plans;  // the best first
         for (std::size_t i = 0; i <= found.runner_ups.size(); ++i)
           if (const auto& each = i == 0 ? *found.best : found.runner_ups[i - 1];
               each.is_further == further)
             plans.push_back(&each);
-        if (further && outcome_.plan && !plans.empty() &&
-            plans.front()->price.step >= first * kWorthFurther)
-          continue;
-        if (!further && !plans.empty()) first = plans.front()->price.step;
         for (const bool interleaved : {false, true}) {
           std::size_t tried = 0;
           for (const PricedStagePlan* each : plans) {

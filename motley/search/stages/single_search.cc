@@ -1393,6 +1393,10 @@ void StageSearch::finish(double least) {
     outcome_.why.push_back("no combination of replicas could be placed in the hosts");
     return;
   }
+  const auto first = std::find_if(priced_.begin(), priced_.end(),
+                                  [](const auto& each) { return !each.is_further; });
+  if (first != priced_.end() && priced_.front().price.step >= kWorthFurther * first->price.step)
+    std::erase_if(priced_, [](const auto& each) { return each.is_further; });
   outcome_.best = priced_.front();
   if (can_interleave()) {
     outcome_.apart_bound = outcome_.lower_bound;

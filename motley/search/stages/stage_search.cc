@@ -43,8 +43,9 @@ Result<std::optional<StageOutcome>> find_by_zones(const StageQuestion& question)
   return outcome;
 }
 
-/// Plans of a further search of the same costs; the bound stays.
+/// Plans of a further search of the same costs, where they are worth it; the bound stays.
 void add_plans(StageOutcome from, StageOutcome& to) {
+  if (to.best && from.best->price.step >= kWorthFurther * to.best->price.step) return;
   from.runner_ups.push_back(*std::move(from.best));
   for (PricedStagePlan& each : from.runner_ups) {
     each.is_further = true;
