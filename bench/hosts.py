@@ -55,14 +55,9 @@ def call(host, command):
     return json.loads(done.stdout)
 
 
-def home_of(host):
-    """A host's home, as this machine sees it."""
-    return pathlib.Path(f"/proc/{host.pid}/root{namespaces.INSIDE}/home")
-
-
 def place(host, folder, name, case):
-    shutil.copy(folder / f"{name}.motley", home_of(host))
-    shutil.copy(ROOT / "examples/data" / case["data"], home_of(host))
+    shutil.copy(folder / f"{name}.motley", host.home())
+    shutil.copy(ROOT / "examples/data" / case["data"], host.home())
 
 
 def train(host, name, case, planner="auto", flags="", run_dir="run", steps=None):
@@ -114,7 +109,7 @@ def exact_row(hosts, name, case):
     flags = "--lr 0.05"
     three = train(lead, name, case, planner="split", flags=flags, run_dir="exact-three", steps=20)
     one = train(lead, name, case, flags=flags + " " + OTHERS["a"], run_dir="exact-one", steps=20)
-    weights = [load_file(home_of(lead) / f"exact-{which}/model.safetensors") for which in ("three", "one")]
+    weights = [load_file(lead.home() / f"exact-{which}/model.safetensors") for which in ("three", "one")]
     return {"what": "exact", "case": name, "split": ":".join(str(d["samples"]) for d in three["devices"]),
             "max_loss_diff": max(abs(x / y - 1) for x, y in zip(three["losses"], one["losses"])),
             "max_param_diff": max(float(abs(weights[0][key].astype(float) - weights[1][key]).max()) for key in weights[0])}
@@ -122,7 +117,7 @@ def exact_row(hosts, name, case):
 
 def first_step_s(host, command, log):
     """From the command to the first line of its log."""
-    path = home_of(host) / log / "log.jsonl"
+    path = host.home() / log / "log.jsonl"
     begin = time.monotonic()
     process = subprocess.Popen(host.command(f"exec {MOTLEY} {command} --json -q"), stdout=subprocess.DEVNULL)
     while not path.exists() or not path.stat().st_size:
@@ -200,7 +195,7 @@ def main():
                 if "start" in what:
                     case = next(iter(cases))
                     place(hosts["m"], folder, case, cases[case])
-                    (home_of(hosts["m"]) / "cluster.toml").write_text(
+                    (hosts["m"].home() / "cluster.toml").write_text(
                         'schema = "motley.cluster/1"\nname = "one"\n' + "".join(
                             f'[[node]]\nname = "{node}"\n  [[node.device]]\n  kind = "cpu"\n  speed = {cores}\n' for node, cores in CORES.items()))
                     add(start_rows(hosts, hosts["m"], case, cases[case], 2 * options.rounds + 1))

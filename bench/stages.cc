@@ -8,7 +8,9 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/stages_case.h"
@@ -38,11 +40,7 @@ std::string cluster_text(const std::vector<Nodes>& all) {
   int node = 0;
   for (const Nodes& nodes : all)
     for (int i = 0; i < nodes.devices; i += 4, ++node)
-      text += fmt::format(
-          "[[node]]\nname = \"n{}\"\nhost = \"10.0.{}.{}\"\n[[node.device]]\nkind = \"{}\"\ncount "
-          "= "
-          "4\nmemory = \"{}\"\n",
-          node, node / 250, node % 250 + 1, nodes.kind, nodes.memory);
+      text += bench::node_text(node, nodes.kind, 4, nodes.memory);
   return text + "[[link]]\nall = true\nbandwidth = \"50Gbps\"\nlatency = \"20us\"\n";
 }
 
@@ -214,11 +212,7 @@ Result<Json> run_many() {
     links += "[[link]]\nbandwidth = \"100Gbps\"\nlatency = \"20us\"\nbetween = [";
     for (const auto& [kind, nodes] : kNodesOfEight)
       for (int i = 0; i < nodes; ++i, ++node) {
-        text += fmt::format(
-            "[[node]]\nname = \"n{}\"\nhost = \"10.0.{}.{}\"\n[[node.device]]\nkind = "
-            "\"{}\"\ncount "
-            "= 8\n",
-            node, node / 250, node % 250 + 1, kind);
+        text += bench::node_text(node, kind, 8, "");
         links += fmt::format("\"n{}\", ", node);
       }
     links += "]\n";
@@ -267,35 +261,25 @@ int main_of(const std::string& data, const std::string& out, const std::string& 
     }
     rows.push_back(*row);
   }
-  if (std::string("zorse").find(part) != std::string::npos) {
-    const auto row = run_zorse(data);
-    if (!row) {
-      fmt::print(stderr, "zorse: {}\n", row.error().message);
+  using Adder = std::function<Result<void>()>;
+  const auto add_row = [&](const std::function<Result<Json>()>& run) -> Adder {
+    return [&rows, run]() -> Result<void> {
+      MOTLEY_ASSIGN(Json row, run());
+      rows.push_back(std::move(row));
+      return {};
+    };
+  };
+  const std::pair<std::string, Adder> others[] = {
+      {"zorse", add_row([&] { return run_zorse(data); })},
+      {"harp", [&] { return bench::run_harp(data, rows); }},
+      {"zones", [&] { return bench::run_zones(data, rows); }},
+      {"2048", add_row(run_many)}};
+  for (const auto& [name, add] : others) {
+    if (name.find(part) == std::string::npos) continue;
+    if (const auto done = add(); !done) {
+      fmt::print(stderr, "{}: {}\n", name, done.error().message);
       return 1;
     }
-    rows.push_back(*row);
-  }
-  if (std::string("harp").find(part) != std::string::npos) {
-    const auto done = bench::run_harp(data, rows);
-    if (!done) {
-      fmt::print(stderr, "harp: {}\n", done.error().message);
-      return 1;
-    }
-  }
-  if (std::string("zones").find(part) != std::string::npos) {
-    const auto done = bench::run_zones(data, rows);
-    if (!done) {
-      fmt::print(stderr, "zones: {}\n", done.error().message);
-      return 1;
-    }
-  }
-  if (std::string("2048").find(part) != std::string::npos) {
-    const auto row = run_many();
-    if (!row) {
-      fmt::print(stderr, "2048: {}\n", row.error().message);
-      return 1;
-    }
-    rows.push_back(*row);
   }
   const auto written = write_file_atomic(out, Json{{"rows", rows}}.dump(1));
   return written ? 0 : 1;

@@ -1,5 +1,6 @@
 #include "bench/stages_case.h"
 
+#include <fmt/format.h>
 #include <time.h>
 
 namespace motley::bench {
@@ -16,6 +17,14 @@ double cpu_seconds() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+std::string node_text(int number, const std::string& kind, int devices, const std::string& memory) {
+  return fmt::format(
+      "[[node]]\nname = \"n{0}\"\nhost = \"10.0.{1}.{2}\"\n[[node.device]]\nkind = \"{3}\"\n"
+      "count = {4}\n{5}",
+      number, number / 250, number % 250 + 1, kind, devices,
+      memory.empty() ? "" : fmt::format("memory = \"{}\"\n", memory));
 }
 
 Result<PlannedCase> plan_case(const control::LayerFiles& files, const std::string& text,

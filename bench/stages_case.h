@@ -11,6 +11,9 @@ namespace motley::bench {
 
 double cpu_seconds();  ///< of this process
 
+/// Of a cluster file: node "n7" of so many devices. memory: "": as the kind's.
+std::string node_text(int number, const std::string& kind, int devices, const std::string& memory);
+
 /// What `motley plan --layer-times` says of a cluster: the plan, its program, and what narrower
 /// spaces have.
 struct PlannedCase {

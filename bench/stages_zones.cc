@@ -31,12 +31,9 @@ ZonedCluster draw_cluster(std::mt19937_64& random) {
     links +=
         fmt::format("[[link]]\nbandwidth = \"{}Gbps\"\nlatency = \"20us\"\nbetween = [", inside);
     for (int i = 0; i < fast + slow; ++i, ++node) {
-      made.text += fmt::format(
-          "[[node]]\nname = \"n{}\"\nhost = \"10.0.{}.{}\"\n[[node.device]]\nkind = \"{}\"\ncount "
-          "= "
-          "4\nmemory = \"{}\"\n",
-          node, zone, i + 1, i < fast ? "a100-40g" : "v100-16g",
-          i < fast ? "40376MiB" : "16384MiB");
+      const bool is_fast = i < fast;
+      made.text +=
+          node_text(node, is_fast ? "a100-40g" : "v100-16g", 4, is_fast ? "40376MiB" : "16384MiB");
       links += fmt::format("\"n{}\", ", node);
     }
     links += "]\n";

@@ -137,27 +137,31 @@ class StagePlanning {
       }
       lacking_.clear();
       is_worth_more_ = false;
-      // Those of further searches and interleaved ones last, so that the others are considered as
-      // without them.
-      for (const bool further : {false, true}) {
-        std::vector<const PricedStagePlan*> plans;  // the best first
-        for (std::size_t i = 0; i <= found.runner_ups.size(); ++i)
-          if (const auto& each = i == 0 ? *found.best : found.runner_ups[i - 1];
-              each.is_further == further)
-            plans.push_back(&each);
-        for (const bool interleaved : {false, true}) {
-          std::size_t tried = 0;
-          for (const PricedStagePlan* each : plans) {
-            if (is_interleaved(each->plan) != interleaved || tried++ >= kMostPrograms) continue;
-            const bool is_first = !interleaved && tried == 1;
-            if (is_first || each->price.step <= plans.front()->price.step * kWorthPricing ||
-                round + 1 == rounds)
-              MOTLEY_RETURN_IF_ERROR(consider(*each));
-          }
-        }
-      }
+      // Those of further searches last, so that the others are considered as without them.
+      for (const bool further : {false, true})
+        MOTLEY_RETURN_IF_ERROR(consider_best(found, further, round + 1 == rounds));
       if (lacking_.empty() || (outcome_.plan && !is_worth_more_)) break;
       for (const auto& [pool, part] : lacking_) costs_.take_memory(pool, part);
+    }
+    return {};
+  }
+
+  /// Of the plans that a further search found, or the first one: the best, and those near to it, or
+  /// all. Interleaved ones come last, so that the others are considered as without them.
+  Result<void> consider_best(const StageOutcome& found, bool further, bool all) {
+    std::vector<const PricedStagePlan*> plans;  // the best first
+    for (std::size_t i = 0; i <= found.runner_ups.size(); ++i)
+      if (const auto& each = i == 0 ? *found.best : found.runner_ups[i - 1];
+          each.is_further == further)
+        plans.push_back(&each);
+    for (const bool interleaved : {false, true}) {
+      std::size_t tried = 0;
+      for (const PricedStagePlan* each : plans) {
+        if (is_interleaved(each->plan) != interleaved || tried++ >= kMostPrograms) continue;
+        const bool is_first = !interleaved && tried == 1;
+        if (is_first || all || each->price.step <= plans.front()->price.step * kWorthPricing)
+          MOTLEY_RETURN_IF_ERROR(consider(*each));
+      }
     }
     return {};
   }

@@ -135,6 +135,10 @@ class Host:
                  f"env HOME={INSIDE}/home TMPDIR={INSIDE}/tmp sh -c \"cd; $0\"")
         return ["sh", "-c", enter, script]
 
+    def home(self):
+        """Its home, as this machine sees it."""
+        return pathlib.Path(f"/proc/{self.pid}/root{INSIDE}/home")
+
     def run(self, script, check=True, timeout=600, env=None):
         return subprocess.run(self.command(script), check=check, capture_output=True, text=True, timeout=timeout,
                               env=env)

@@ -13,13 +13,18 @@ MergedLayers MergedLayers::even(const StageCosts& base, std::size_t count) {
   return {base, std::move(cuts)};
 }
 
-MergedLayers MergedLayers::balanced(const StageCosts& base, std::size_t count) {
+std::vector<double> sum_layers(const StageCosts& costs) {
   std::size_t unit = 0;
-  const std::int64_t smallest = base.micro_batches().front();
-  while (unit + 1 < base.units().size() && !base.knows(unit, smallest)) ++unit;
+  const std::int64_t smallest = costs.micro_batches().front();
+  while (unit + 1 < costs.units().size() && !costs.knows(unit, smallest)) ++unit;
   std::vector<double> sums = {0};
-  for (const LayerWork& layer : base.work(unit, smallest))
+  for (const LayerWork& layer : costs.work(unit, smallest))
     sums.push_back(sums.back() + layer.forward.value + layer.backward.value);
+  return sums;
+}
+
+MergedLayers MergedLayers::balanced(const StageCosts& base, std::size_t count) {
+  const std::vector<double> sums = sum_layers(base);
   std::vector<std::size_t> cuts = {0};
   for (std::size_t i = 1; i < count; ++i) {
     // The next cut at or after its share of the time, with a layer left for each that follows.

@@ -8,6 +8,10 @@
 
 namespace motley::search {
 
+/// Seconds of a pass through the layers before each, and through all, of the smallest micro-batch
+/// on the first unit that knows it: what cuts of even work go by.
+std::vector<double> sum_layers(const StageCosts& costs);
+
 /// A chain of fewer, larger layers: layer i stands for layers [cuts[i], cuts[i + 1]) of the costs
 /// underneath, which must outlive it. Every plan over it is a plan over those.
 class MergedLayers : public StageCosts {
@@ -17,8 +21,7 @@ class MergedLayers : public StageCosts {
   enum class Tied { kTwice, kOnce };
   /// Cuts rise from 0 to base.layers().
   MergedLayers(const StageCosts& base, std::vector<std::size_t> cuts, Tied tied = Tied::kTwice);
-  /// `count` layers (at most base.layers()) of as equal times as consecutive layers allow, on the
-  /// first unit that knows the smallest micro-batch.
+  /// `count` layers (at most base.layers()) of as equal times as consecutive layers allow.
   static MergedLayers balanced(const StageCosts& base, std::size_t count);
   /// As equal in number as they can be.
   static MergedLayers even(const StageCosts& base, std::size_t count);

@@ -64,10 +64,10 @@ struct ShapeSearch::Scratch {
 /// One question's dynamic program.
 class CheapestShape {
  public:
-  CheapestShape(const ShapeSearch& search, const ShapeLimits& limits, const ShapeQuestion& question)
+  CheapestShape(const ShapeSearch& search, const ShapeQuestion& question)
       : search_(search),
         sums_(search.sums()),
-        limits_(limits),
+        limits_(search.limits()),
         question_(question),
         tables_(search.tables(question.micro_batch)),
         scratch_(*search.scratch_),
@@ -304,9 +304,7 @@ ShapeSearch::ShapeSearch(const StageSums& sums, const ShapeModel& model, const S
     const DevicePool& own = pools[unit.pool()];
     double rate = 0;
     for (std::size_t p = 0; p < pools.size(); ++p)
-      if (pools[p].first_host < own.first_host + own.hosts() &&
-          own.first_host < pools[p].first_host + pools[p].hosts())
-        rate = std::max(rate, sums.costs().host_rate(p).value);
+      if (own.shares_hosts(pools[p])) rate = std::max(rate, sums.costs().host_rate(p).value);
     host_rates_.push_back(rate);
   }
 }
@@ -359,7 +357,7 @@ void ShapeSearch::find_alike(BatchTables& tables) const {
 }
 
 std::optional<PricedShape> ShapeSearch::cheapest(const ShapeQuestion& question) const {
-  return CheapestShape(*this, limits_, question).find();
+  return CheapestShape(*this, question).find();
 }
 
 double ShapeSearch::messages(std::size_t unit, std::size_t next, std::size_t end,
@@ -392,8 +390,7 @@ ShapeSearch::Meeting ShapeSearch::find_meeting(std::size_t unit, std::size_t nex
   const StageCosts& costs = sums_->costs();
   const StageUnit &here = costs.units()[unit], &there = costs.units()[next];
   const DevicePool &from = costs.pools()[here.pool()], &to = costs.pools()[there.pool()];
-  bool meets = from.first_host < to.first_host + to.hosts() &&
-               to.first_host < from.first_host + from.hosts();
+  bool meets = from.shares_hosts(to);
   for (const UnitPart& a : here.parts)
     for (const UnitPart& b : there.parts)
       meets =

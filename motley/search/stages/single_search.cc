@@ -285,7 +285,7 @@ class StageSearch {
   void add_quickest(double seconds);
   void add_apart();
   Result<void> add_mix(double seconds, const std::vector<double>& prices, MixBy by,
-                       double most_after = kTooLong, int degree = 0);
+                       double most_after = kTooLong);
   Result<void> add_mix_of(const std::vector<ReplicaShape>& from, double seconds,
                           const std::vector<double>& prices, MixBy by, std::size_t most_offers,
                           double most_after = kTooLong);
@@ -559,23 +559,17 @@ Result<double> StageSearch::alone(StageReplica replica) const {
          each * (samples / static_cast<double>(replica.micro_batch) - static_cast<double>(more));
 }
 
-/// Are all its stages on units of so many devices? 0: of any.
+/// Are all its stages on units of so many devices?
 bool StageSearch::has_degree(const ReplicaShape& shape, int degree) const {
-  return degree == 0 ||
-         std::all_of(shape.stages.begin(), shape.stages.end(), [&](const ShapeStage& stage) {
-           return costs().units()[stage.unit].degree() == degree;
-         });
+  return std::all_of(shape.stages.begin(), shape.stages.end(), [&](const ShapeStage& stage) {
+    return costs().units()[stage.unit].degree() == degree;
+  });
 }
 
-/// The best mix at a time, from the shapes that are worth most there; `degree`: of such alone.
+/// The best mix at a time, from the shapes that are worth most there.
 Result<void> StageSearch::add_mix(double seconds, const std::vector<double>& prices, MixBy by,
-                                  double most_after, int degree) {
-  if (degree == 0)
-    return add_mix_of(columns_.shapes(), seconds, prices, by, kMostOffers, most_after);
-  std::vector<ReplicaShape> shapes;
-  for (const ReplicaShape& shape : columns_.shapes())
-    if (has_degree(shape, degree)) shapes.push_back(shape);
-  return add_mix_of(shapes, seconds, prices, by, kMostOffers, most_after);
+                                  double most_after) {
+  return add_mix_of(columns_.shapes(), seconds, prices, by, kMostOffers, most_after);
 }
 
 /// The same of these shapes, of which the best `most_offers` are put together.
@@ -735,11 +729,15 @@ Result<void> StageSearch::add_mixes(const Bracket& start) {
   // Sums go at the rate of the narrowest unit that holds a layer.
   std::set<int> degrees;
   for (const StageUnit& unit : costs().units()) degrees.insert(unit.degree());
-  if (degrees.size() > 1)
-    for (const int degree : degrees)
-      for (const double factor : {1.0, 1.06, 1.15, 1.3})
-        MOTLEY_RETURN_IF_ERROR(
-            add_mix(start.possible * factor, start.answer.prices, kMixSimulated, kTooLong, degree));
+  if (degrees.size() == 1) degrees.clear();  // they are above
+  for (const int degree : degrees) {
+    std::vector<ReplicaShape> shapes;
+    for (const ReplicaShape& shape : columns_.shapes())
+      if (has_degree(shape, degree)) shapes.push_back(shape);
+    for (const double factor : {1.0, 1.06, 1.15, 1.3})
+      MOTLEY_RETURN_IF_ERROR(add_mix_of(shapes, start.possible * factor, start.answer.prices,
+                                        kMixSimulated, kMostOffers));
+  }
   add_alone();
   if (has_few_devices()) add_apart();
   return {};
@@ -961,32 +959,31 @@ Result<void> StageSearch::refine(std::pair<double, Mix>& ranked) {
 
 /// Those first whose whole step is expected to be the least, with other counts and cuts.
 Result<void> StageSearch::price_mixes() {
-  RankedMixes& ranked = ranked_;
   for (Mix& mix : mixes_) {
     if (mix.parts.empty()) continue;  // it is ranked
     const double seconds = seconds_of(mix);
     for (const auto& [shape, count] : mix.parts) MOTLEY_RETURN_IF_ERROR(learn(shape, seconds));
     const double expected = expected_step(mix);
-    if (expected < kTooLong) ranked.emplace_back(expected, std::move(mix));
+    if (expected < kTooLong) ranked_.emplace_back(expected, std::move(mix));
   }
-  std::sort(ranked.begin(), ranked.end());
+  std::sort(ranked_.begin(), ranked_.end());
   std::set<int> depths;  // that were priced
   if (has_few_devices()) {
-    for (std::size_t i = 0; i < ranked.size(); ++i)
-      if (depths.insert(depth_class(ranked[i].second)).second || i < 2 * kMostPriced)
-        price_ranked(ranked[i].second);
+    for (std::size_t i = 0; i < ranked_.size(); ++i)
+      if (depths.insert(depth_class(ranked_[i].second)).second || i < 2 * kMostPriced)
+        price_ranked(ranked_[i].second);
     return {};
   }
-  climb(ranked);
-  for (std::size_t i = 0; i < std::min(kRefined, ranked.size()); ++i) {
-    if (is_one_replica(ranked[i].second) || refined_.contains(ranked[i].second)) continue;
-    MOTLEY_RETURN_IF_ERROR(refine(ranked[i]));
-    refined_.insert(ranked[i].second);
+  climb(ranked_);
+  for (std::size_t i = 0; i < std::min(kRefined, ranked_.size()); ++i) {
+    if (is_one_replica(ranked_[i].second) || refined_.contains(ranked_[i].second)) continue;
+    MOTLEY_RETURN_IF_ERROR(refine(ranked_[i]));
+    refined_.insert(ranked_[i].second);
   }
-  std::sort(ranked.begin(), ranked.end());
+  std::sort(ranked_.begin(), ranked_.end());
   std::size_t few = 0;
-  for (std::size_t i = 0; i < ranked.size(); ++i) {
-    const auto& [expected, mix] = ranked[i];
+  for (std::size_t i = 0; i < ranked_.size(); ++i) {
+    const auto& [expected, mix] = ranked_[i];
     // What is expected of few replicas does not know which of their stages share a host.
     const bool is_few = has_few_replicas(mix);
     const bool is_worth =

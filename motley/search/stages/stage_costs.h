@@ -22,6 +22,9 @@ struct DevicePool {
   /// may be in the same ones.
   int first_host = 0;
   int hosts() const { return (devices + per_host - 1) / per_host; }
+  bool shares_hosts(const DevicePool& other) const {
+    return first_host < other.first_host + other.hosts() && other.first_host < first_host + hosts();
+  }
   bool operator==(const DevicePool&) const = default;
 };
 

@@ -29,10 +29,16 @@ void put_best_first(StageOutcome& outcome) {
   others.erase(others.begin());
 }
 
+/// Of the best plan.
+void judge(StageOutcome& outcome) {
+  outcome.lower_bound = std::min(outcome.lower_bound, outcome.best->price.step);
+  outcome.reason = outcome.gap() <= kOptimalGap ? StageReason::kOptimal : StageReason::kFeasible;
+}
+
 /// Plans of which each zone has a stretch of the layers; absent: there is one zone, or none fits.
 Result<std::optional<StageOutcome>> find_by_zones(const StageQuestion& question) {
   StageQuestion zoned = question;
-  const auto stretches = find_zone_stretches(StageSums(*question.costs));
+  const auto stretches = find_zone_stretches(*question.costs);
   if (!stretches) return std::nullopt;
   zoned.limits.stretches = *stretches;
   // A replica of one kind goes through all zones.
@@ -108,8 +114,7 @@ Result<StageOutcome> find_in_narrowed(const StageQuestion& question) {
   for (PricedStagePlan& other : outcome.runner_ups)
     if (other.price.step <= most) outcome.simulated += move_cuts(evaluator, {}, other);
   put_best_first(outcome);
-  outcome.lower_bound = std::min(outcome.lower_bound, outcome.best->price.step);
-  outcome.reason = outcome.gap() <= kOptimalGap ? StageReason::kOptimal : StageReason::kFeasible;
+  judge(outcome);
   return outcome;
 }
 
@@ -126,8 +131,7 @@ Result<StageOutcome> find_stage_plan(const StageQuestion& question) {
   MOTLEY_ASSIGN(std::optional<StageOutcome> zoned, find_by_zones(question));
   if (!zoned) return outcome;
   add_plans(*std::move(zoned), outcome);
-  outcome.lower_bound = std::min(outcome.lower_bound, outcome.best->price.step);
-  outcome.reason = outcome.gap() <= kOptimalGap ? StageReason::kOptimal : StageReason::kFeasible;
+  judge(outcome);
   return outcome;
 }
 

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <set>
 
+#include "motley/search/stages/merged_layers.h"
 #include "motley/search/stages/sample_bound.h"
 
 namespace motley::search {
@@ -13,10 +14,6 @@ namespace {
 
 constexpr double kFaster = 2;            // inside a zone than between zones
 constexpr std::size_t kMostOrdered = 7;  // zones whose orders are all tried
-
-bool share_hosts(const DevicePool& a, const DevicePool& b) {
-  return a.first_host < b.first_host + b.hosts() && b.first_host < a.first_host + a.hosts();
-}
 
 /// Bytes a second from hosts of a pool to others of it or of another, and back, of whole hosts;
 /// infinite where there is but one or they are the same hosts, 0 where there is no way.
@@ -31,7 +28,7 @@ std::vector<std::vector<double>> find_rates(const StageCosts& costs, Bytes messa
       pools.size(), std::vector<double>(pools.size(), std::numeric_limits<double>::infinity()));
   for (std::size_t a = 0; a < pools.size(); ++a)
     for (std::size_t b = 0; b <= a; ++b)
-      if (a == b ? pools[a].hosts() > 1 : !share_hosts(pools[a], pools[b]))
+      if (a == b ? pools[a].hosts() > 1 : !pools[a].shares_hosts(pools[b]))
         rates[a][b] = rates[b][a] = std::min(rate(a, b), rate(b, a));
   return rates;
 }
@@ -90,23 +87,17 @@ std::optional<std::vector<std::size_t>> order_zones(const std::vector<std::vecto
   return fastest > 0 ? std::optional(best) : std::nullopt;
 }
 
-/// Cuts layers in proportion to `weights`, by what they take on the first unit that knows the
-/// smallest micro-batch; one layer each at least.
-std::vector<std::size_t> cut_layers(const StageSums& sums, const std::vector<double>& weights) {
-  const StageCosts& costs = sums.costs();
-  const std::int64_t smallest = costs.micro_batches().front();
-  std::size_t unit = 0;
-  while (unit + 1 < costs.units().size() && !costs.knows(unit, smallest)) ++unit;
-  const WorkSums& work = sums.work(unit, smallest);
+/// Cuts layers in proportion to `weights`; one layer each at least.
+std::vector<std::size_t> cut_layers(const StageCosts& costs, const std::vector<double>& weights) {
+  const std::vector<double> sums = sum_layers(costs);
   const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
   double share = 0;
   std::vector<std::size_t> cuts = {0};
   for (std::size_t i = 0; i + 1 < weights.size(); ++i) {
     share += weights[i] / all;
-    const double wanted = share * work.pass(0, costs.layers());
+    const double wanted = share * sums.back();
     std::size_t cut = cuts.back() + 1;
-    while (cut < costs.layers() &&
-           std::abs(work.pass(0, cut + 1) - wanted) < std::abs(work.pass(0, cut) - wanted))
+    while (cut < costs.layers() && std::abs(sums[cut + 1] - wanted) < std::abs(sums[cut] - wanted))
       ++cut;
     cuts.push_back(std::min(cut, costs.layers() - (weights.size() - 1 - i)));
   }
@@ -116,15 +107,15 @@ std::vector<std::size_t> cut_layers(const StageSums& sums, const std::vector<dou
 
 }  // namespace
 
-std::optional<std::vector<LayerStretch>> find_zone_stretches(const StageSums& sums) {
-  const StageCosts& costs = sums.costs();
+std::optional<std::vector<LayerStretch>> find_zone_stretches(const StageCosts& costs) {
+  if (costs.units().empty()) return std::nullopt;
   const std::vector<DevicePool>& pools = costs.pools();
-  const auto rates = find_rates(costs, sums.output(0, (costs.layers() + 1) / 2));
+  const auto rates = find_rates(costs, costs.bytes(0)[(costs.layers() - 1) / 2].output);
   const std::vector<std::size_t> zone_of = number_zones(rates);
   if (zone_of.empty()) return std::nullopt;
   const std::size_t zones = *std::max_element(zone_of.begin(), zone_of.end()) + 1;
   if (zones < 2 || zones > costs.layers()) return std::nullopt;
-  const std::vector<double> device_speeds = device_rates(sums);
+  const std::vector<double> device_speeds = device_rates(StageSums(costs));
   std::vector<double> speeds(zones);
   std::vector<std::set<int>> hosts(zones);
   for (std::size_t pool = 0; pool < pools.size(); ++pool) {
@@ -138,7 +129,7 @@ std::optional<std::vector<LayerStretch>> find_zone_stretches(const StageSums& su
   if (!order) return std::nullopt;
   std::vector<double> weights;
   for (const std::size_t zone : *order) weights.push_back(speeds[zone]);
-  const std::vector<std::size_t> cuts = cut_layers(sums, weights);
+  const std::vector<std::size_t> cuts = cut_layers(costs, weights);
   std::vector<LayerStretch> of_zone(zones);
   for (std::size_t i = 0; i < zones; ++i) of_zone[(*order)[i]] = {cuts[i], cuts[i + 1]};
   std::vector<LayerStretch> stretches;

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "motley/search/stages/stage_sums.h"
+#include "motley/search/stages/stage_costs.h"
 
 namespace motley::search {
 
@@ -17,8 +17,8 @@ using LayerStretch = std::pair<std::size_t, std::size_t>;
 ///
 /// By pool the stretch of its zone: zones in the order in which the slowest way between neighbours
 /// is fastest (of as many as can be tried, else as they come), stretches by what their devices
-/// compute. Absent: there is one zone, one of a single host, one without a way to the next, or more
-/// zones than layers.
-std::optional<std::vector<LayerStretch>> find_zone_stretches(const StageSums& sums);
+/// compute. Absent: no device knows a layer, there is one zone, one of a single host, one without a
+/// way to the next, or more zones than layers.
+std::optional<std::vector<LayerStretch>> find_zone_stretches(const StageCosts& costs);
 
 }  // namespace motley::search

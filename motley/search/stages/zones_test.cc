@@ -31,30 +31,37 @@ TableStageCosts zoned_costs(std::size_t zones, int hosts, std::size_t layers) {
 
 TEST(FindZoneStretches, AreByWhatDevicesCompute) {
   TableStageCosts costs = zoned_costs(2, 2, 12);
-  EXPECT_THAT(find_zone_stretches(StageSums(costs)),
+  EXPECT_THAT(find_zone_stretches(costs),
               Optional(ElementsAre(Pair(0, 6), Pair(0, 6), Pair(6, 12), Pair(6, 12))));
   // 8 + 1 against 2 + 1.
   costs.forward[0].assign(12, 0.25);
   costs.backward[0].assign(12, 0.5);
-  EXPECT_THAT(find_zone_stretches(StageSums(costs)),
+  EXPECT_THAT(find_zone_stretches(costs),
               Optional(ElementsAre(Pair(0, 9), Pair(0, 9), Pair(9, 12), Pair(9, 12))));
 }
 
 TEST(FindZoneStretches, NeedLinksThatDiffer) {
   TableStageCosts costs = zoned_costs(2, 2, 12);
   costs.between_zones = costs.between / 1.5;
-  EXPECT_FALSE(find_zone_stretches(StageSums(costs)));
+  EXPECT_FALSE(find_zone_stretches(costs));
   costs.between_zones = 0;  // no way from one to the other
-  EXPECT_FALSE(find_zone_stretches(StageSums(costs)));
+  EXPECT_FALSE(find_zone_stretches(costs));
 }
 
 TEST(FindZoneStretches, NeedTwoHostsEachAndAsManyLayers) {
   TableStageCosts costs = zoned_costs(2, 1, 12);
-  EXPECT_TRUE(find_zone_stretches(StageSums(costs)));
+  EXPECT_TRUE(find_zone_stretches(costs));
   // All devices of a zone in one host.
   costs.device_pools[1].first_host = costs.device_pools[0].first_host;
-  EXPECT_FALSE(find_zone_stretches(StageSums(costs)));
-  EXPECT_FALSE(find_zone_stretches(StageSums(zoned_costs(3, 2, 2))));
+  EXPECT_FALSE(find_zone_stretches(costs));
+  EXPECT_FALSE(find_zone_stretches(zoned_costs(3, 2, 2)));
+}
+
+// As where a profile has none of the cluster's kinds.
+TEST(FindZoneStretches, NeedUnits) {
+  TableStageCosts costs = zoned_costs(2, 2, 12);
+  costs.all_units.clear();
+  EXPECT_FALSE(find_zone_stretches(costs));
 }
 
 /// Gradients that take long between zones and not within: no replica's layers are summed with those
