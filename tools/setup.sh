@@ -32,19 +32,22 @@ install_packages() {
     > "$scratch/log" 2>&1 || { tail -20 "$scratch/log" >&2; exit 1; }
 }
 
-# PyTorch's wheels for CUDA bring the toolkit's headers but for the folder crt/, which
-# libmotley_cuda.so is compiled with too. Without them that library is left out, so that a machine
-# whose index lacks the package still builds the rest.
+# PyTorch's wheels for CUDA bring the toolkit's headers but for the folder crt/ and, before 2.12, nv/,
+# which libmotley_cuda.so is compiled with too. Without them that library is left out, so that a
+# machine whose index lacks the packages still builds the rest.
 install_cuda_headers() {
-  local minor
-  minor=$("$VENV/bin/python" -c 'import importlib.util as u, pathlib, re
+  local wanted
+  mapfile -t wanted < <("$VENV/bin/python" -c 'import importlib.util as u, pathlib, re
 folder = pathlib.Path(u.find_spec("torch").origin).parent
 found = re.search(r"^cuda\b.*= .([0-9]+[.][0-9]+)", (folder / "version.py").read_text(), re.M)
-here = found and (folder.parent / "nvidia/cu13/include/cuda_runtime_api.h").exists()
-print(found[1] if here else "")')
-  [ -n "$minor" ] || return 0
-  "$VENV/bin/pip" install -q --disable-pip-version-check --no-deps "nvidia-cuda-crt==$minor.*" 2> "$scratch/log" ||
-    echo "setup: no nvidia-cuda-crt $minor ($(tail -1 "$scratch/log")): Motley is built without CUDA devices" >&2
+include = folder.parent / "nvidia/cu13/include"
+if found and (include / "cuda_runtime_api.h").exists():
+    for name, headers in (("crt", "crt"), ("cccl", "nv")):
+        if not (include / headers).exists():
+            print(f"nvidia-cuda-{name}=={found[1]}.*")')
+  ((${#wanted[@]} > 0)) || return 0
+  "$VENV/bin/pip" install -q --disable-pip-version-check --no-deps "${wanted[@]}" 2> "$scratch/log" ||
+    echo "setup: no ${wanted[*]} ($(tail -1 "$scratch/log")): Motley is built without CUDA devices" >&2
 }
 
 python_stamp() { echo "$VENV/.motley-$TORCH_VERSION-$(cat requirements.txt | sha256sum | cut -c1-12)"; }

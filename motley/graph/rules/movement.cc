@@ -337,23 +337,33 @@ bool split_rule(RuleBuilder& rule) {
   return true;
 }
 
-/// cat(tensors, dim = 0)
+/// cat(tensors, dim = 0). A tensor [0] adds nothing, whatever the rank of the others: what a cache
+/// of keys holds before the first token.
 bool cat_rule(RuleBuilder& rule) {
   const Shape& to = rule.result_shape(0);
   const int dim = rule.dim(1, rank_of(to)).value_or(0);
+  std::vector<int> joined;
   std::vector<std::int64_t> sizes;
   for (int i = 0; i < rule.operand_count(); ++i) {
-    if (rule.operand_shape(i).size() != to.size()) return false;  // an old kind of empty tensor
-    sizes.push_back(at(rule.operand_shape(i), dim));
+    const Shape& from = rule.operand_shape(i);
+    if (from.size() == to.size()) {
+      joined.push_back(i);
+      sizes.push_back(at(from, dim));
+    } else if (from == Shape{0}) {
+      rule.set_operand(i, {{rule.add_factor(0, Split::kNever)}});
+      rule.ignore(i);
+    } else {
+      return false;
+    }
   }
   TensorFactors factors = rule.add_factors(to);
   const Pieces pieces = cut_pieces(rule, at(to, dim), sizes);
   at(factors, dim) = pieces.whole;
   rule.set_result(0, factors);
-  for (int i = 0; i < rule.operand_count(); ++i) {
-    at(factors, dim) = pieces.parts[static_cast<std::size_t>(i)];
-    rule.set_operand(i, factors);
-    rule.add_term({i});
+  for (std::size_t piece = 0; piece < joined.size(); ++piece) {
+    at(factors, dim) = pieces.parts[piece];
+    rule.set_operand(joined[piece], factors);
+    rule.add_term({joined[piece]});
   }
   return true;
 }

@@ -228,6 +228,16 @@ TEST(ShardingRule, UnknownOperatorsHaveNone) {
       "(a) -> (a)");
 }
 
+// What a cache of keys holds before the first token.
+TEST(ShardingRule, AnEmptyTensorAddsNothingToWhatIsJoined) {
+  const auto graph =
+      make_graph({{kF, {0}}, {kF, {2, 3, 4}}},
+                 make_op("aten::cat", {{SymbolicArguments{value(0), value(1)}}, {-2}}),
+                 {{kF, {2, 3, 4}}});
+  EXPECT_EQ(text_of(graph), "(a!) (b c d) -> (b c d)");
+  EXPECT_THAT(find_rule(graph, OpId(0), {})->ignored, ElementsAre(0));
+}
+
 /// x [6, 4] indexed by [0, 1, ...] and y [6]: the row numbers come from `from`.
 Graph indexed_rows(const Op& from, std::int64_t count) {
   Graph graph;
