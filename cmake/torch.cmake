@@ -125,9 +125,11 @@ else()
   target_include_directories(motley_cuda PRIVATE ${PROJECT_SOURCE_DIR})
   target_include_directories(motley_cuda SYSTEM PRIVATE ${nvidia_includes})
   target_compile_definitions(motley_cuda PRIVATE USE_C10D_NCCL)
+  # PyTorch's own library loads NVRTC with itself in some releases, when it wants it in others.
+  file(GLOB nvidia_libraries ${site_packages}/nvidia/cu13/lib/libnvrtc.so.[0-9]* ${site_packages}/nvidia/cu13/lib/libcudart.so.[0-9]*)
   target_link_libraries(motley_cuda PRIVATE torch_cpu fmt::fmt tl::expected
-    ${TORCH_ROOT}/lib/libtorch_cuda.so ${TORCH_ROOT}/lib/libc10_cuda.so)
+    ${TORCH_ROOT}/lib/libtorch_cuda.so ${TORCH_ROOT}/lib/libc10_cuda.so ${nvidia_libraries})
   target_link_options(motley_cuda PRIVATE -Wl,--allow-shlib-undefined)
-  set_target_properties(motley_cuda PROPERTIES BUILD_RPATH "${TORCH_ROOT}/lib" LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+  set_target_properties(motley_cuda PROPERTIES BUILD_RPATH "${TORCH_ROOT}/lib;${site_packages}/nvidia/cu13/lib" LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
   add_dependencies(product motley_cuda)
 endif()

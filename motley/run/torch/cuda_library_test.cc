@@ -44,11 +44,16 @@ TEST(CudaLibrary, FindsAGpuByItsUuidWhateverItsOrdinal) {
 }
 
 /// libmotley_cuda.so with what it needs, as load_cuda loads it, but for the driver: the compiler of
-/// kernels needs none. Null where PyTorch has no CUDA half.
+/// kernels needs none. Null where it was left out of the build.
 const CudaLibrary* load_without_driver() {
-  if (::dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) == nullptr) return nullptr;
-  void* library = ::dlopen(MOTLEY_BUILD_DIR "/libmotley_cuda.so", RTLD_NOW);
-  if (library == nullptr) return nullptr;
+  constexpr const char* kPath = MOTLEY_BUILD_DIR "/libmotley_cuda.so";
+  if (!std::filesystem::exists(kPath)) return nullptr;
+  ::dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL);
+  void* library = ::dlopen(kPath, RTLD_NOW);
+  if (library == nullptr) {
+    ADD_FAILURE() << ::dlerror();
+    return nullptr;
+  }
   using Make = const CudaLibrary* (*)();
   return reinterpret_cast<Make>(::dlsym(library, "motley_cuda_library"))();
 }

@@ -101,9 +101,10 @@ at::Tensor batch_norm_backward_sums(const at::Tensor& grad, const at::Tensor& x,
                                     const at::Tensor& mean, const at::Tensor& rstd) {
   if (x.numel() == 0) return no_sums(x);
   if (!x.is_cpu()) {
+    // The first two results are sum(grad) and sum(grad * (x - mean)); the gradients of weight and
+    // bias, which it makes in the weight's type, are left out.
     const auto sums = at::batch_norm_backward_reduce(grad.contiguous(), x.contiguous(), mean, rstd,
-                                                     std::nullopt, true, true, true);
-    // Results: sum(grad), sum(grad * (x - mean)), and their forms scaled to weight and bias.
+                                                     std::nullopt, true, false, false);
     return at::stack({std::get<0>(sums), std::get<1>(sums).mul(rstd)}).to(at::kDouble);
   }
   const auto sums = at::native_batch_norm_backward(at_least_float(grad), at_least_float(x),
