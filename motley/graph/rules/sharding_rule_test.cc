@@ -230,10 +230,9 @@ TEST(ShardingRule, UnknownOperatorsHaveNone) {
 
 // What a cache of keys holds before the first token.
 TEST(ShardingRule, AnEmptyTensorAddsNothingToWhatIsJoined) {
-  const auto graph =
-      make_graph({{kF, {0}}, {kF, {2, 3, 4}}},
-                 make_op("aten::cat", {{SymbolicArguments{value(0), value(1)}}, {-2}}),
-                 {{kF, {2, 3, 4}}});
+  const auto graph = make_graph(
+      {{kF, {0}}, {kF, {2, 3, 4}}},
+      make_op("aten::cat", {{SymbolicArguments{value(0), value(1)}}, {-2}}), {{kF, {2, 3, 4}}});
   EXPECT_EQ(text_of(graph), "(a!) (b c d) -> (b c d)");
   EXPECT_THAT(find_rule(graph, OpId(0), {})->ignored, ElementsAre(0));
 }

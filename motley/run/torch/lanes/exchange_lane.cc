@@ -9,16 +9,11 @@
 
 #include "motley/program/parts.h"
 #include "motley/program/strands.h"
+#include "motley/run/processors.h"
 #include "motley/run/torch/exchange/clock.h"
 #include "motley/run/torch/operators/tensors.h"
 
 namespace motley::run {
-
-namespace {
-
-constexpr int kEnd = -1;
-
-}  // namespace
 
 ExchangeLane::ExchangeLane(std::size_t strand, std::vector<PreparedExchange> exchanges,
                            const ExchangeContext& context)
@@ -28,15 +23,13 @@ ExchangeLane::ExchangeLane(std::size_t strand, std::vector<PreparedExchange> exc
 
 ExchangeLane::~ExchangeLane() {
   if (!thread_.joinable()) return;
-  started_.store(kEnd);
-  started_.notify_all();
+  started_.fail();
   thread_.join();
 }
 
 void ExchangeLane::start_step() {
   if (exchanges_.empty()) return;
-  started_.fetch_add(1);
-  started_.notify_all();
+  started_.advance(steps_++);
 }
 
 bool ExchangeLane::finish_step() const {
@@ -44,13 +37,10 @@ bool ExchangeLane::finish_step() const {
 }
 
 void ExchangeLane::serve() {
+  use_all_processors();
   const c10::InferenceMode no_autograd;
   if (context_.streams != nullptr) context_.streams->use_own_stream();
-  for (int seen = 0;;) {
-    started_.wait(seen);
-    // Not seen + 1: the end may have come instead of a step.
-    seen = started_.load();
-    if (seen == kEnd) return;
+  for (int step = 0; started_.wait_for(step); ++step) {
     if (auto result = run_step(); !result) {
       context_.progress->fail(strand_, std::move(result).error());
       // After the fault is known, so that what others then meet does not hide it.
@@ -64,6 +54,9 @@ Result<void> ExchangeLane::run_step() {
   for (const PreparedExchange& exchange : exchanges_) {
     if (!context_.progress->wait_for_all(exchange.waits))
       return tl::make_unexpected(StepProgress::stopped());
+    // Others see a result when the emulated device has it, not when the real one does.
+    if (const std::int64_t ready = context_.progress->ready_ns(exchange.waits); ready != 0)
+      sleep_until_ns(ready);
     MOTLEY_RETURN_IF_ERROR(run(exchange));
     // Before it is done for others, so that the compute lane's peak is what the program says.
     for (const int id : exchange.frees) context_.frame->values[id].reset();

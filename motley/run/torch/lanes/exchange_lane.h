@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <string>
 #include <thread>
@@ -9,6 +8,7 @@
 #include "motley/base/result.h"
 #include "motley/run/hosts/status.h"
 #include "motley/run/torch/exchange/communicator.h"
+#include "motley/run/torch/lanes/lane_progress.h"
 #include "motley/run/torch/lanes/step_progress.h"
 #include "motley/run/torch/lanes/streams.h"
 #include "motley/run/torch/lanes/timeline.h"
@@ -72,8 +72,9 @@ class ExchangeLane {
   const std::size_t strand_;
   std::vector<PreparedExchange> exchanges_;
   ExchangeContext context_;
-  std::int64_t arrived_ns_ = 0;   // of the exchange that was carried out last; 0: not known
-  std::atomic<int> started_ = 0;  // steps; kEnd: leave
+  std::int64_t arrived_ns_ = 0;  // of the exchange that was carried out last; 0: not known
+  LaneProgress started_;         // steps
+  int steps_ = 0;                // that start_step began
   std::thread thread_;
 };
 

@@ -17,10 +17,10 @@
 #include "motley/program/state_names.h"
 #include "motley/program/strands.h"
 #include "motley/run/torch/exchange/clock.h"
+#include "motley/run/torch/lanes/device_clock.h"
 #include "motley/run/torch/lanes/exchange_lane.h"
 #include "motley/run/torch/lanes/step_progress.h"
 #include "motley/run/torch/lanes/streams.h"
-#include "motley/run/torch/lanes/throttle.h"
 #include "motley/run/torch/lanes/timeline.h"
 #include "motley/run/torch/memory/allocator.h"
 #include "motley/run/torch/operators/frame.h"
@@ -182,10 +182,10 @@ class TorchExecutor final : public Executor {
         allocator_(CountingAllocator::install()),
         frame_(options.kind == "cuda" ? at::Device(at::kCUDA, options.local_index)
                                       : at::Device(at::kCPU)),
-        throttle_(frame_.device.is_cpu() ? options.speed : 1.0),
+        clock_(frame_.device.is_cpu() ? options.speed : 1.0),
         timeline_(program, options.timeline_steps),
         strands_(program::find_strands(program)),
-        progress_(strands_.all.size(), status),
+        progress_(strands_.all.size(), program.instructions.size(), status),
         devices_(options.devices),
         scratch_(program.instructions.size()),
         measures_scratch_(options.measures_scratch),
@@ -210,7 +210,7 @@ class TorchExecutor final : public Executor {
   Result<void> prepare_instructions();
   Result<void> allocate_persistent();
   void start_masters(const TensorFiles& files) override;
-  Result<void> run_compute(StepResult& result);
+  Result<void> run_compute(StepResult& result, std::int64_t begin);
   void run_one(const Compute& compute, std::int64_t& now);
   void run_measured(const Compute& compute);
   Result<void> wait_for_others(const Compute& compute, StepResult& result, std::int64_t& now);
@@ -229,7 +229,7 @@ class TorchExecutor final : public Executor {
   StatusRecord* status_;
   CountingAllocator& allocator_;
   Frame frame_;
-  Throttle throttle_;
+  DeviceClock clock_;
   Timeline timeline_;
   const program::Strands strands_;
   StepProgress progress_;
@@ -373,9 +373,9 @@ Result<StepResult> TorchExecutor::step(StepPlace at, const data::Batch& batch) {
   reset_peak();
   highest_ = 0;
   if (streams_) streams_->begin_step(at.step);
-  throttle_.resume(begin);
+  clock_.start(begin);
   for (const auto& lane : exchanges_) lane->start_step();
-  auto outcome = run_compute(result);
+  auto outcome = run_compute(result, begin);
   if (!outcome) {
     // Order matters: the other lanes may wait for us or for a peer, and both waits must end before
     // they can be waited for.
@@ -389,8 +389,8 @@ Result<StepResult> TorchExecutor::step(StepPlace at, const data::Batch& batch) {
   return result;
 }
 
-Result<void> TorchExecutor::run_compute(StepResult& result) {
-  std::int64_t now = monotonic_ns();
+Result<void> TorchExecutor::run_compute(StepResult& result, std::int64_t begin) {
+  std::int64_t now = std::max(begin, clock_.now_ns());
   try {
     for (const Compute& compute : compute_) {
       running_ = &compute;
@@ -398,9 +398,7 @@ Result<void> TorchExecutor::run_compute(StepResult& result) {
       if (!compute.waits.empty()) MOTLEY_RETURN_IF_ERROR(wait_for_others(compute, result, now));
       run_one(compute, now);
     }
-    // The debt of processor time is paid before the step counts as done, else an emulated device
-    // would be faster in short steps.
-    throttle_.catch_up();
+    clock_.catch_up();
     for (const auto& lane : exchanges_)
       if (!lane->finish_step()) return tl::make_unexpected(StepProgress::stopped());
     // Faults of kernels that run asynchronously show here at the latest, as this step's.
@@ -453,35 +451,33 @@ void TorchExecutor::run_one(const Compute& compute, std::int64_t& now) {
     compute.kernel(frame_);
   }
   for (const int id : compute.frees) frame_.values[static_cast<std::size_t>(id)].reset();
-  throttle_.charge();
+  clock_.charge();
   if (compute.signals) {
-    // Others see the result when the emulated device would have had it, not when the real one has.
-    throttle_.catch_up();
     if (streams_) streams_->mark(compute.id);
-    progress_.advance(Strands::kCompute, compute.id);
+    progress_.advance(Strands::kCompute, compute.id, clock_.is_emulated() ? clock_.now_ns() : 0);
   } else if (streams_ && timeline_.is_on()) {
     streams_->mark(compute.id);
   }
   if (!timeline_.is_on()) return;
-  const std::int64_t end = monotonic_ns();
+  const std::int64_t end = std::max(now, clock_.about_now_ns());
   timeline_.record(static_cast<std::size_t>(compute.id), now, end);
   now = end;
 }
 
 Result<void> TorchExecutor::wait_for_others(const Compute& compute, StepResult& result,
                                             std::int64_t& now) {
-  throttle_.catch_up();
-  const std::int64_t begin = monotonic_ns();
+  const std::int64_t begin = clock_.now_ns();
   if (streams_) streams_->mark_halt(compute.id);  // before this thread blocks, and the stream ends
   if (!progress_.wait_for_all(compute.waits)) return tl::make_unexpected(StepProgress::stopped());
   if (streams_) {
     for (const StrandWait& wait : compute.waits) streams_->wait_for(wait.id);
     streams_->mark_resumption(compute.id);
   }
-  now = monotonic_ns();
-  if (!streams_) result.wait_s += static_cast<double>(now - begin) * 1e-9;
-  const std::int64_t ready = progress_.ready_ns(compute.waits);
-  throttle_.resume(ready == 0 ? now : std::clamp(ready, begin, now));
+  const std::int64_t ready = progress_.ready_ns(compute.waits), woken = monotonic_ns();
+  clock_.resume(ready == 0 ? woken : std::min(ready, woken));
+  const std::int64_t end = clock_.now_ns();
+  if (!streams_) result.wait_s += static_cast<double>(end - begin) * 1e-9;
+  now = std::max(now, end);
   return {};
 }
 

@@ -24,7 +24,7 @@ namespace motley::run {
 struct ExecutorOptions {
   std::string kind = "cpu";  ///< "cpu" or "cuda"
   int local_index = 0;
-  double speed = 1.0;               ///< emulated share of one core (throttle.h)
+  double speed = 1.0;               ///< emulated share of one core (device_clock.h)
   std::optional<Bytes> memory;      ///< CPU tensors beyond this are refused (allocator.h)
   std::uint64_t seed = 0;           ///< of dropout and other random numbers
   std::int64_t timeline_steps = 0;  ///< how many of the last steps keep their intervals

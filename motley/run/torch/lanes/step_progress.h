@@ -28,17 +28,20 @@ struct StrandWait {
 class StepProgress {
  public:
   /// `status` may be null.
-  StepProgress(std::size_t strands, StatusRecord* status)
-      : count_(strands), strands_(std::make_unique<Strand[]>(strands)), status_(status) {}
+  StepProgress(std::size_t strands, std::size_t instructions, StatusRecord* status)
+      : count_(strands),
+        strands_(std::make_unique<Strand[]>(strands)),
+        ready_ns_(instructions),
+        status_(status) {}
 
   /// Before a step, while no strand runs.
   void reset() {
     for (std::size_t strand = 0; strand < count_; ++strand) strands_[strand].done.reset();
   }
-  /// Instruction `id` of a strand is done; had nobody been woken late, it would have been at
-  /// `ready_ns` (monotonic clock; 0: not known).
+  /// Instruction `id` of a strand is done; its device has it at `ready_ns` (monotonic clock; 0: not
+  /// known): earlier, had nobody been woken late, or later, where its clock is ahead.
   void advance(std::size_t strand, int id, std::int64_t ready_ns = 0) {
-    strands_[strand].ready_ns.store(ready_ns, std::memory_order_release);
+    ready_ns_[static_cast<std::size_t>(id)] = ready_ns;  // who waits sees it with what is done
     strands_[strand].done.advance(id);
   }
   /// The strand will do no more.
@@ -57,11 +60,11 @@ class StepProgress {
     return std::all_of(waits.begin(), waits.end(),
                        [&](const StrandWait& wait) { return wait_for(wait); });
   }
-  /// When what they wait for was there, had nobody been woken late; 0: not known.
+  /// When what they wait for, which is done, is there; 0: not known.
   std::int64_t ready_ns(const std::vector<StrandWait>& waits) const {
     std::int64_t last = 0;
     for (const StrandWait& wait : waits) {
-      const std::int64_t ready = strands_[wait.strand].ready_ns.load(std::memory_order_acquire);
+      const std::int64_t ready = ready_ns_[static_cast<std::size_t>(wait.id)];
       if (ready == 0) return 0;
       last = std::max(last, ready);
     }
@@ -96,11 +99,11 @@ class StepProgress {
   }
   struct Strand {
     LaneProgress done;
-    std::atomic<std::int64_t> ready_ns = 0;
     std::atomic<int> under_way = -1;
   };
   const std::size_t count_;
   const std::unique_ptr<Strand[]> strands_;
+  std::vector<std::int64_t> ready_ns_;  // by instruction
   StatusRecord* status_;
   mutable std::mutex mutex_;
   std::optional<Error> fault_;

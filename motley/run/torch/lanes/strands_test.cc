@@ -289,7 +289,7 @@ TEST(StrandsAlone, WithoutPeersAReceiveGivesZeros) {
 
 TEST(StrandsAlone, TheStatusNamesTheFirstThatIsUnderWay) {
   StatusRecord status{};
-  StepProgress progress(5, &status);
+  StepProgress progress(5, 100, &status);
   const auto shown = [&] { return status.peer_instruction.load(); };
   progress.set_under_way(3, 7);
   EXPECT_EQ(shown(), 7);
@@ -304,7 +304,7 @@ TEST(StrandsAlone, TheStatusNamesTheFirstThatIsUnderWay) {
 }
 
 TEST(StrandsAlone, TheFaultIsTheOneThatNoOtherCaused) {
-  StepProgress progress(4, nullptr);
+  StepProgress progress(4, 100, nullptr);
   progress.fail(2, StepProgress::stopped());
   progress.fail(3, {ErrorKind::kRuntime, "run.timeout", "rank 1 has not come"});
   progress.fail(1, {ErrorKind::kRuntime, "run.peer-lost", "rank 2 has ended"});

@@ -1,0 +1,75 @@
+#include "motley/run/torch/lanes/device_clock.h"
+
+#include <sys/prctl.h>
+
+#include <algorithm>
+
+#include "motley/run/torch/exchange/clock.h"
+
+namespace motley::run {
+
+namespace {
+
+// Reading the thread's clock is a system call of about 0.2 us: not after each small operator.
+constexpr std::int64_t kGlance = 100'000;  // ns between looks at the clocks
+constexpr double kAhead = 50e6;            // no further: what a burst makes is held until it is due
+// A thread that was not run for seconds must not be fast for seconds.
+constexpr double kBehind = 20e6;
+
+}  // namespace
+
+DeviceClock::DeviceClock(double speed) : is_emulated_(speed < 1.0), speed_(speed) {
+  // By default the kernel may wake us 50 us late, to join wake-ups.
+  if (is_emulated_) prctl(PR_SET_TIMERSLACK, 1000UL, 0, 0, 0);
+}
+
+void DeviceClock::start(std::int64_t real_ns) {
+  if (!is_emulated_) return;
+  now_ns_ = std::max(now_ns_ + static_cast<double>(real_ns - real_ns_),
+                     static_cast<double>(real_ns) - kBehind);
+  real_ns_ = real_ns;
+  cpu_ns_ = thread_cpu_ns();
+}
+
+void DeviceClock::resume(std::int64_t since_ns) {
+  if (!is_emulated_) return;
+  now_ns_ = std::max(now_ns_, static_cast<double>(since_ns));
+  cpu_ns_ = thread_cpu_ns();  // waiting is no work
+  settle();
+}
+
+void DeviceClock::charge_emulated() {
+  if (monotonic_ns() - real_ns_ < kGlance) return;
+  settle();
+  if (now_ns_ - static_cast<double>(real_ns_) > kAhead) catch_up();
+}
+
+std::int64_t DeviceClock::now_ns() {
+  if (!is_emulated_) return monotonic_ns();
+  settle();
+  return static_cast<std::int64_t>(now_ns_);
+}
+
+std::int64_t DeviceClock::about_now_ns() const {
+  const std::int64_t real = monotonic_ns();
+  if (!is_emulated_) return real;
+  return static_cast<std::int64_t>(now_ns_ + static_cast<double>(real - real_ns_) / speed_);
+}
+
+void DeviceClock::catch_up() {
+  if (!is_emulated_) return;
+  settle();
+  // Until a time, not for a time: being interrupted or woken late does not add up.
+  sleep_until_ns(static_cast<std::int64_t>(now_ns_));
+  settle();
+}
+
+void DeviceClock::settle() {
+  real_ns_ = monotonic_ns();
+  const std::int64_t cpu = thread_cpu_ns();
+  now_ns_ = std::max(now_ns_ + static_cast<double>(cpu - cpu_ns_) / speed_,
+                     static_cast<double>(real_ns_) - kBehind);
+  cpu_ns_ = cpu;
+}
+
+}  // namespace motley::run
