@@ -124,7 +124,7 @@ class Comparing {
     MOTLEY_ASSIGN(const auto times, time_paces(inputs_, wave, outside_.workers));
     for (std::size_t i = 0; i < wave.size(); ++i)
       for (std::size_t k = 0; k < wave[i].devices.size(); ++k)
-        seconds_[wave[i].devices[k]]["step"].push_back(times[i][k].median.value);
+        seconds_[wave[i].devices[k]]["step"].push_back(times[i][k].step.median.value);
     return {};
   }
 

@@ -105,15 +105,20 @@ std::set<std::vector<std::int64_t>> paced_samples(const Inputs& inputs,
 }
 
 std::vector<cost::OpEntry> pace_entries(const Inputs& inputs, const PaceWork& work,
-                                        const std::vector<run::OpTime>& times,
+                                        const std::vector<PaceTimes>& times,
                                         const std::string& torch) {
   std::vector<cost::OpEntry> entries;
+  const auto add = [&](cost::OpEntry entry, const run::OpTime& time) {
+    entry.median = time.median;
+    entry.spread = time.spread;
+    entry.samples = time.samples;
+    entries.push_back(std::move(entry));
+  };
+  const std::string subject = profile_subject(inputs);
   for (std::size_t i = 0; i < work.devices.size(); ++i) {
-    entries.push_back(cost::step_entry(cost::emulated_key(inputs.cluster, work.devices[i], torch),
-                                       profile_subject(inputs), work.samples[i]));
-    entries[i].median = times[i].median;
-    entries[i].spread = times[i].spread;
-    entries[i].samples = times[i].samples;
+    const auto key = cost::emulated_key(inputs.cluster, work.devices[i], torch);
+    add(cost::step_entry(key, subject, work.samples[i]), times[i].step);
+    add(cost::pause_entry(key, subject, work.samples[i]), times[i].pause);
   }
   return entries;
 }

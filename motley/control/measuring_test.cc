@@ -116,6 +116,8 @@ TEST_F(MeasuringTest, WholeStepsAreTimedAtTheDevicesSpeeds) {
     const auto pace = cost::usual_pace(store_, key);
     ASSERT_TRUE(pace && *pace);
     EXPECT_NEAR(**pace, inputs.cluster.device(id).speed, 1e-9);
+    EXPECT_EQ(cost::find_pause(store_, key, profile_subject(inputs))->value,
+              60e-6 / inputs.cluster.device(id).speed);
   }
 }
 

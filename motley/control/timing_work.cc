@@ -87,23 +87,23 @@ std::vector<TimingTask> operator_work(const Inputs& inputs, const TaskPrograms& 
   return tasks;
 }
 
-Result<std::vector<std::vector<run::OpTime>>> time_paces(const Inputs& inputs,
-                                                         const std::vector<PaceWork>& wave,
-                                                         Workers& workers) {
+Result<std::vector<std::vector<PaceTimes>>> time_paces(const Inputs& inputs,
+                                                       const std::vector<PaceWork>& wave,
+                                                       Workers& workers) {
   std::vector<TimingTask> all;
   for (const PaceWork& each : wave) {
     MOTLEY_ASSIGN(const auto work, pace_work(inputs, each));
     all.insert(all.end(), work.begin(), work.end());
   }
   MOTLEY_ASSIGN(const auto times, workers.time_programs(all));
-  std::vector<std::vector<run::OpTime>> by_item;
+  std::vector<std::vector<PaceTimes>> by_item;
   std::size_t next = 0;
   for (const PaceWork& each : wave) {
     by_item.emplace_back();
     for (std::size_t i = 0; i < each.devices.size(); ++i, ++next) {
-      if (times[next].size() != 1)
-        return runtime_error("profile.pace", "motley-worker profile: wanted the time of one step");
-      by_item.back().push_back(times[next][0]);
+      if (times[next].size() != 2)
+        return runtime_error("profile.pace", "motley-worker profile: wanted a step and a pause");
+      by_item.back().push_back({times[next][0], times[next][1]});
     }
   }
   return by_item;

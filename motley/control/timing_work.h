@@ -43,10 +43,15 @@ struct PaceWork {
   std::vector<std::int64_t> samples;
 };
 
+/// A whole step, and what each pause in one adds beside itself.
+struct PaceTimes {
+  run::OpTime step, pause;
+};
+
 /// Times of whole steps on different machines, all at the same time: by item, then by device.
-Result<std::vector<std::vector<run::OpTime>>> time_paces(const Inputs& inputs,
-                                                         const std::vector<PaceWork>& wave,
-                                                         Workers& workers);
+Result<std::vector<std::vector<PaceTimes>>> time_paces(const Inputs& inputs,
+                                                       const std::vector<PaceWork>& wave,
+                                                       Workers& workers);
 
 /// Where a device's worker runs; "": here.
 std::string machine_of(const Inputs& inputs, DeviceId id);

@@ -196,6 +196,18 @@ const InstructionTimes* find_table(const ProfileCost::DeviceTimes& times,
   return table != nullptr && table->fits(program) ? table : nullptr;
 }
 
+/// To the instructions that wait for a message.
+void add_pauses(const program::DeviceProgram& program, Seconds pause,
+                std::vector<Seconds>& seconds) {
+  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
+    const program::Instruction& instruction = program.instructions[i];
+    const bool waits = std::any_of(
+        instruction.waits.begin(), instruction.waits.end(),
+        [&](InstructionId id) { return program.instructions[id.index()].op == program::kReceive; });
+    if (instruction.lane == Lane::kCompute && waits) seconds[i] += pause;
+  }
+}
+
 std::vector<Seconds> table_seconds(const InstructionTimes& table, std::int64_t samples,
                                    double speed) {
   std::vector<Seconds> seconds;
@@ -240,6 +252,7 @@ Result<ProfileCost::Times> ProfileCost::other_times(const DeviceTimes& times,
   }
   const double speed = times.pace.at(total);
   for (Seconds& seconds : found.seconds) seconds = seconds / speed;
+  if (times.pause > Seconds(0)) add_pauses(program, times.pause, found.seconds);
   return found;
 }
 

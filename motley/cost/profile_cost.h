@@ -46,6 +46,7 @@ class ProfileCost : public CostModel {
     Pace pace;                                    ///< by the compute of a whole program
     bool is_paced = false;                        ///< the tables have the pace in them already
     std::vector<InterferenceEntry> interference;  ///< of the device; none: it has none
+    Seconds pause;  ///< more for an instruction that waits for what another device sends
     /// The one setting by which all instructions of a program are priced.
     const SettingTimes& of(const program::DeviceProgram& program) const {
       return program::is_in_group(program) ? shared : alone;
@@ -55,7 +56,7 @@ class ProfileCost : public CostModel {
     /// Does a program take the same on both?
     bool is_same(const DeviceTimes& other) const {
       return alone == other.alone && shared == other.shared && pace == other.pace &&
-             is_paced == other.is_paced;
+             pause == other.pause && is_paced == other.is_paced;
     }
   };
   /// `devices`: by name.

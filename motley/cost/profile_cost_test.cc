@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "motley/cost/measured/whole_step.h"
+#include "motley/testing/pipeline_program.h"
 #include "motley/testing/product_programs.h"
 
 namespace motley::cost {
@@ -308,6 +309,57 @@ TEST(UsualPace, IsTheMedianOverModels) {
   alone.median = Seconds(1);
   ASSERT_TRUE(store.put({alone}));
   EXPECT_DOUBLE_EQ(**usual_pace(store, key), 0.45);
+}
+
+TEST(Pause, IsThatOfTheModelElseOfAll) {
+  ProfileStore store = memory_store();
+  const DeviceKey key{"cpu at 0.5 beside 0.2", 1, "2.15"};
+  EXPECT_EQ(*find_pause(store, key, "a"), Seconds(0));
+  for (const auto& [subject, samples, pause] : {std::tuple{"a", 4, 1e-4},
+                                                {"a", 8, 2e-4},
+                                                {"a", 16, 4e-4},
+                                                {"b", 4, 9e-4},
+                                                {"b", 8, 8e-4}}) {
+    OpEntry entry = pause_entry(key, subject, samples);
+    EXPECT_TRUE(is_whole_step(entry));
+    entry.median = Seconds(pause);
+    ASSERT_TRUE(store.put({entry}));
+  }
+  EXPECT_EQ(*find_pause(store, key, "a"), Seconds(2e-4));
+  EXPECT_EQ(*find_pause(store, key, "c"), Seconds(4e-4));
+}
+
+/// A second an instruction.
+class Uniform : public TimeSource {
+ public:
+  std::vector<std::optional<Answer>> times(const program::DeviceProgram& program) const override {
+    return std::vector<std::optional<Answer>>(program.instructions.size(), Answer{Seconds(1), {}});
+  }
+};
+
+// Of a device that is emulated: at half speed, and a tenth of a second a pause.
+TEST(Pause, IsInWhatComesAfterAMessage) {
+  const auto program = testing::PipelineProgram({{1, 1}, {1, 1}}, 4, 3).one_forward_one_backward();
+  std::map<std::string, ProfileCost::DeviceTimes> devices;
+  for (const program::DeviceProgram& each : program.devices) {
+    ProfileCost::DeviceTimes times;
+    times.alone.source = times.shared.source = std::make_shared<Uniform>();
+    times.pace = Pace(0.5);
+    times.pause = Seconds(0.1);
+    devices[each.device] = times;
+  }
+  const ProfileCost cost(lab(), devices, *CollectiveTimes::build(memory_store()));
+  for (const program::DeviceProgram& each : program.devices) {
+    const auto times = cost.compute_times(each);
+    ASSERT_TRUE(times) << times.error().message;
+    int pauses = 0;
+    for (std::size_t i = 0; i < each.instructions.size(); ++i) {
+      if (each.instructions[i].lane != Lane::kCompute) continue;
+      pauses += (*times)[i] == Seconds(2.1) ? 1 : 0;
+      EXPECT_TRUE((*times)[i] == Seconds(2) || (*times)[i] == Seconds(2.1));
+    }
+    EXPECT_EQ(pauses, 3) << "a message for each micro-batch, each way";
+  }
 }
 
 }  // namespace

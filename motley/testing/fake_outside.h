@@ -44,9 +44,9 @@ class RecordingListener : public Listener {
 };
 
 /// Workers without processes. Every instruction of the compute lane takes `per_instruction`
-/// seconds, a whole step as much as its instructions over the device's speed; a sum among n devices
-/// takes 100 us (n - 1) and 1 ns a byte. A training plays `events`, as far as it is let, and ends
-/// as `outcome` says.
+/// seconds, a whole step as much as its instructions over the device's speed, a pause 60 us more
+/// so; a sum among n devices takes 100 us (n - 1) and 1 ns a byte. A training plays `events`, as
+/// far as it is let, and ends as `outcome` says.
 class FakeWorkers : public Workers {
  public:
   Result<std::string> torch_version() const override { return torch; }
@@ -120,9 +120,12 @@ class FakeWorkers : public Workers {
                            .median = Seconds(each_takes),
                            .samples = 3});
       }
-      if (task.what == TimingTask::What::kWholeSteps)
+      if (task.what == TimingTask::What::kWholeSteps) {
         times.push_back(
             {.key = "step", .median = Seconds(total / task.device.speed), .samples = 3});
+        times.push_back(
+            {.key = "pause", .median = Seconds(60e-6 / task.device.speed), .samples = 3});
+      }
     }
     return times;
   }

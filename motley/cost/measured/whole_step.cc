@@ -13,7 +13,8 @@
 namespace motley::cost {
 namespace {
 
-constexpr std::string_view kStep = "step ", kCompute = "compute ";  // begin the keys
+constexpr std::string_view kStep = "step ", kCompute = "compute ",
+                           kPause = "pause ";  // begin the keys
 
 }  // namespace
 
@@ -22,6 +23,27 @@ OpEntry step_entry(const DeviceKey& key, const std::string& subject, std::int64_
   entry.device = key;
   entry.key = fmt::format("{}{} {}", kStep, subject, samples);
   return entry;
+}
+
+OpEntry pause_entry(const DeviceKey& key, const std::string& subject, std::int64_t samples) {
+  OpEntry entry;
+  entry.device = key;
+  entry.key = fmt::format("{}{} {}", kPause, subject, samples);
+  return entry;
+}
+
+Result<Seconds> find_pause(const ProfileStore& store, const DeviceKey& key,
+                           const std::string& subject) {
+  MOTLEY_ASSIGN(const std::vector<OpEntry> entries, store.ops(key));
+  std::vector<double> own, all;
+  for (const OpEntry& entry : entries) {
+    if (!entry.key.starts_with(kPause)) continue;
+    all.push_back(entry.median.value);
+    if (entry.key.starts_with(fmt::format("{}{} ", kPause, subject)))
+      own.push_back(entry.median.value);
+  }
+  if (all.empty()) return Seconds(0);
+  return Seconds(median(own.empty() ? std::move(all) : std::move(own)));
 }
 
 OpEntry compute_entry(const DeviceKey& key, const std::string& subject, std::int64_t samples) {
@@ -62,7 +84,8 @@ Result<std::vector<StepTime>> find_steps(const ProfileStore& store, const Device
 }
 
 bool is_whole_step(const OpEntry& entry) {
-  return entry.key.starts_with(kStep) || entry.key.starts_with(kCompute);
+  return entry.key.starts_with(kStep) || entry.key.starts_with(kCompute) ||
+         entry.key.starts_with(kPause);
 }
 
 }  // namespace motley::cost

@@ -26,6 +26,12 @@ OpEntry compute_entry(const DeviceKey& key, const std::string& subject, std::int
 /// (step by its instructions) / (whole step), the speed that emulation really gives, over all
 /// subjects of an emulated key: the median; empty if none was measured.
 Result<std::optional<double>> usual_pace(const ProfileStore& store, const DeviceKey& key);
+/// What each pause in a step adds to it beside itself: of what was cached others leave little.
+OpEntry pause_entry(const DeviceKey& key, const std::string& subject, std::int64_t samples);
+/// The median over the subject's, else over all subjects of an emulated key; 0 if none was
+/// measured.
+Result<Seconds> find_pause(const ProfileStore& store, const DeviceKey& key,
+                           const std::string& subject);
 /// True for the entries above, false for an operator's.
 bool is_whole_step(const OpEntry& entry);
 

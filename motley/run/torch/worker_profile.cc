@@ -32,8 +32,8 @@ Result<std::vector<OpTime>> profile_file(std::size_t index, const ProfileJob& jo
   options.budget = Seconds(job.seconds_per_program);
   if (!job.whole_steps) return profile_program(device, options);
   options.max_steps = kManySteps;
-  MOTLEY_ASSIGN(const OpTime step, time_whole_steps(device, job.device.speed, options));
-  return std::vector<OpTime>{step};
+  MOTLEY_ASSIGN(const WholeStepTimes times, time_whole_steps(device, job.device.speed, options));
+  return std::vector<OpTime>{times.step, times.pause};
 }
 
 /// A program's times; of a GPU also what it holds beside tensors.

@@ -235,6 +235,7 @@ Result<Table> kind_table(Loading& loading, const cluster::PlanningKind& kind, co
 /// their own measure, a few percent), and how much its steps vary.
 struct Tempo {
   cost::Pace pace;
+  Seconds pause;
   simulate::Jitter jitter;
 };
 
@@ -256,13 +257,14 @@ Result<Tempo> find_tempo(const graph::Model& model, const cluster::Cluster& clus
                          const cost::ProfileStore& store, const CostOptions& options, DeviceId id,
                          const InstructionTimes& times) {
   const double speed = cluster.device(id).speed;
-  if (!cost::has_pace(cluster, id)) return Tempo{cost::Pace(speed), {}};
+  if (!cost::has_pace(cluster, id)) return Tempo{cost::Pace(speed), {}, {}};
   const DeviceKey key = cost::emulated_key(cluster, id, options.torch);
-  MOTLEY_ASSIGN(const auto steps,
-                cost::find_steps(store, key, profile_subject(model.hash, options.lowering)));
+  const std::string subject = profile_subject(model.hash, options.lowering);
+  MOTLEY_ASSIGN(const auto steps, cost::find_steps(store, key, subject));
+  MOTLEY_ASSIGN(const Seconds pause, cost::find_pause(store, key, subject));
   if (steps.empty() && options.may_model) {
     MOTLEY_ASSIGN(const auto usual, cost::usual_pace(store, key));
-    return Tempo{cost::Pace(usual.value_or(speed)), {}};
+    return Tempo{cost::Pace(usual.value_or(speed)), pause, {}};
   }
   if (steps.empty())
     return not_profiled(model, key, "no profile",
@@ -274,7 +276,7 @@ Result<Tempo> find_tempo(const graph::Model& model, const cluster::Cluster& clus
     samples.push_back({compute, compute / step.seconds});
     spread += step.spread / static_cast<double>(steps.size());
   }
-  return Tempo{cost::Pace(std::move(samples)), find_jitter(times, spread)};
+  return Tempo{cost::Pace(std::move(samples)), pause, find_jitter(times, spread)};
 }
 
 /// A device's times, with its pace in them; devices of one pace for all share their tables.
@@ -345,6 +347,7 @@ Result<Costs> load_costs(const graph::Model& model, const cluster::Cluster& clus
                   find_tempo(model, cluster, store, options, id, *shared->times));
     if (tempo.jitter != simulate::Jitter{}) costs.jitter[device.name] = tempo.jitter;
     auto times = paced(*alone, *shared, tempo.pace);
+    times.pause = tempo.pause;
     if (!cost::has_pace(cluster, id))  // a pace is of whole steps among busy neighbours
       times.interference = entries_of(interference, cost::device_key(device, options.torch));
     if (alone->by_work && shared->by_work)

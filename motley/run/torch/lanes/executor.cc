@@ -189,6 +189,7 @@ class TorchExecutor final : public Executor {
         devices_(options.devices),
         scratch_(program.instructions.size()),
         measures_scratch_(options.measures_scratch),
+        pauses_every_(options.pauses_every),
         shared_(options.shared) {
     frame_.seed = options.seed;
     if (options.memory && frame_.device.is_cpu()) allocator_.set_limit(options.memory);
@@ -214,6 +215,7 @@ class TorchExecutor final : public Executor {
   void run_one(const Compute& compute, std::int64_t& now);
   void run_measured(const Compute& compute);
   Result<void> wait_for_others(const Compute& compute, StepResult& result, std::int64_t& now);
+  void pause(StepResult& result, std::int64_t& now);
   void finish(StepResult& result, std::int64_t begin);
   void reset_peak();
   std::int64_t peak() const;
@@ -236,6 +238,7 @@ class TorchExecutor final : public Executor {
   const std::vector<std::string> devices_;  // names by rank, as far as known
   std::vector<Bytes> scratch_;              // by instruction
   bool measures_scratch_;
+  const std::size_t pauses_every_;
   const std::map<std::string, at::Tensor> shared_;
   std::int64_t highest_ = 0;  // of this step, where every instruction begins a new mark
   std::unique_ptr<Streams> streams_;
@@ -392,9 +395,12 @@ Result<StepResult> TorchExecutor::step(StepPlace at, const data::Batch& batch) {
 Result<void> TorchExecutor::run_compute(StepResult& result, std::int64_t begin) {
   std::int64_t now = std::max(begin, clock_.now_ns());
   try {
-    for (const Compute& compute : compute_) {
+    const bool pauses = pauses_every_ > 0 && frame_.step % 2 == 1;
+    for (std::size_t i = 0; i < compute_.size(); ++i) {
+      const Compute& compute = compute_[i];
       running_ = &compute;
       set_status(compute.id);
+      if (pauses && i % pauses_every_ == 0) pause(result, now);
       if (!compute.waits.empty()) MOTLEY_RETURN_IF_ERROR(wait_for_others(compute, result, now));
       run_one(compute, now);
     }
@@ -479,6 +485,17 @@ Result<void> TorchExecutor::wait_for_others(const Compute& compute, StepResult& 
   if (!streams_) result.wait_s += static_cast<double>(end - begin) * 1e-9;
   now = std::max(now, end);
   return {};
+}
+
+/// A wait for what comes a millisecond later.
+void TorchExecutor::pause(StepResult& result, std::int64_t& now) {
+  constexpr std::int64_t kPause = 1'000'000;
+  const std::int64_t begin = clock_.now_ns();
+  const std::int64_t there = std::max(begin, monotonic_ns()) + kPause;
+  sleep_until_ns(there);
+  clock_.resume(there);
+  result.wait_s += static_cast<double>(there - begin) * 1e-9;
+  now = there;
 }
 
 void TorchExecutor::finish(StepResult& result, std::int64_t begin) {

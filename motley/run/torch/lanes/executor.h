@@ -31,6 +31,9 @@ struct ExecutorOptions {
   /// Keep what operators need beside their results; of a GPU in the first step, whose times are
   /// off.
   bool measures_scratch = false;
+  /// In steps of odd number the compute lane waits as for a message before every so-many-th
+  /// instruction of it, to see what a pause costs; 0: never.
+  std::size_t pauses_every = 0;
   /// Tensors that another executor has, by name (persistent()): this one shares them instead of
   /// having its own.
   std::map<std::string, at::Tensor> shared = {};

@@ -797,6 +797,20 @@ TEST(Profile, MeasuresEveryKey) {
   EXPECT_GT(total, 0.0);
 }
 
+// A pause itself is a wait; what it adds beside is not negative, and less than itself here.
+TEST(Profile, MeasuresWholeStepsAndPauses) {
+  const auto program = parse(device_text(0, 3, 0), "0");
+  const auto times =
+      time_whole_steps(program.devices[0], 0.5, {.max_steps = 40, .budget = Seconds(5)});
+  ASSERT_TRUE(times.has_value()) << times.error().message;
+  EXPECT_EQ(times->step.key, fmt::format("step {}", program.devices[0].samples));
+  EXPECT_EQ(times->pause.key, fmt::format("pause {}", program.devices[0].samples));
+  EXPECT_GT(times->step.median, Seconds(0));
+  EXPECT_EQ(times->step.samples, 15);
+  EXPECT_EQ(times->pause.samples, 15);
+  EXPECT_LT(times->pause.median, Seconds(1e-3));
+}
+
 // ---- memory of random numbers
 
 /// Bytes at the peak of what `make` makes, beside what was there.

@@ -90,6 +90,13 @@ std::map<std::string, Bytes> scratch_by_key(const program::DeviceProgram& progra
   return most;
 }
 
+constexpr std::size_t kPauses = 16;  // of a step that has some
+
+/// At first the others are still starting.
+void leave_out_first(std::vector<double>& seconds) {
+  seconds.erase(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 4));
+}
+
 /// Runs steps of the program on made-up samples; `each` is called with what every step after the
 /// warm-up gave. Returns the executor, which holds their timeline.
 template <typename Each>
@@ -114,25 +121,36 @@ Result<std::unique_ptr<Executor>> run_steps(const program::DeviceProgram& progra
 
 }  // namespace
 
-Result<OpTime> time_whole_steps(const program::DeviceProgram& program, double speed,
-                                const ProfileRunOptions& options) {
+Result<WholeStepTimes> time_whole_steps(const program::DeviceProgram& program, double speed,
+                                        const ProfileRunOptions& options) {
   ExecutorOptions executor_options;
   executor_options.kind = options.kind;
   executor_options.local_index = options.local_index;
   executor_options.speed = speed;
-  std::vector<double> seconds;
+  const auto instructions = static_cast<std::size_t>(
+      std::count_if(program.instructions.begin(), program.instructions.end(),
+                    [](const program::Instruction& each) { return each.lane == Lane::kCompute; }));
+  executor_options.pauses_every = std::max<std::size_t>(1, instructions / kPauses);
+  std::vector<double> plain, paused;
+  std::int64_t step = options.warm_up;
   MOTLEY_RETURN_IF_ERROR(
-      run_steps(program, executor_options, options,
-                [&](const StepResult& result) { seconds.push_back(result.compute_s); }));
-  // At first the others are still starting.
-  seconds.erase(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 4));
-  const auto count = static_cast<std::int64_t>(seconds.size());
-  const Scatter scatter = find_scatter(std::move(seconds));
-  return OpTime{"step " + std::to_string(program.samples),
-                Seconds(scatter.middle),
-                scatter.spread(),
-                count,
-                {}};
+      run_steps(program, executor_options, options, [&](const StepResult& result) {
+        (step++ % 2 == 0 ? plain : paused).push_back(result.compute_s);
+      }));
+  for (std::vector<double>* times : {&plain, &paused}) leave_out_first(*times);
+  const std::string samples = std::to_string(program.samples);
+  const auto count = static_cast<std::int64_t>(plain.size());
+  const Scatter scatter = find_scatter(std::move(plain));
+  WholeStepTimes times;
+  times.step = {"step " + samples, Seconds(scatter.middle), scatter.spread(), count, {}};
+  times.pause = {"pause " + samples, Seconds(0), 0, static_cast<std::int64_t>(paused.size()), {}};
+  const auto pauses =
+      (instructions + executor_options.pauses_every - 1) / executor_options.pauses_every;
+  if (!paused.empty() && pauses > 0) {
+    const double more = median(std::move(paused)) - scatter.middle;
+    times.pause.median = Seconds(std::max(0.0, more / static_cast<double>(pauses)));
+  }
+  return times;
 }
 
 Result<std::vector<OpTime>> profile_program(const program::DeviceProgram& program,

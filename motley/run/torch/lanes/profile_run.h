@@ -18,11 +18,16 @@ struct ProfileRunOptions {
   Seconds budget{2.0};  ///< of measuring, after the warm-up
 };
 
-/// Seconds of whole steps under emulation of `speed`, collectives left out: one entry "step N" for
-/// N samples, of all but the first quarter of them, when neighbours may still be starting. Says
-/// what neighbours and pauses between the bursts of work cost a device.
-Result<OpTime> time_whole_steps(const program::DeviceProgram& program, double speed,
-                                const ProfileRunOptions& options);
+/// What neighbours and pauses cost a device under emulation of `speed`.
+struct WholeStepTimes {
+  OpTime step;  ///< "step N" of N samples, collectives left out
+  OpTime
+      pause;  ///< "pause N": how much longer a step takes for each pause, beside the pause itself
+};
+/// Of all but the first quarter of the steps, when neighbours may still be starting. Every other
+/// step pauses now and then.
+Result<WholeStepTimes> time_whole_steps(const program::DeviceProgram& program, double speed,
+                                        const ProfileRunOptions& options);
 
 /// Measures a device's compute instructions where they stand: whole steps are run, collectives left
 /// out, on made-up samples (floats small, integers 0 or 1), and the step is cut into contiguous
