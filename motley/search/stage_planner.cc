@@ -74,7 +74,7 @@ class StagePlanning {
       taken_.clear();
       MOTLEY_RETURN_IF_ERROR(search());
     }
-    if (!outcome_.plan) outcome_.why.insert(outcome_.why.end(), refused_.begin(), refused_.end());
+    if (!is_best_) outcome_.why.insert(outcome_.why.end(), refused_.begin(), refused_.end());
     std::stable_sort(
         outcome_.runner_ups.begin(), outcome_.runner_ups.end(),
         [](const plan::RunnerUp& a, const plan::RunnerUp& b) { return a.step < b.step; });
