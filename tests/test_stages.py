@@ -3,6 +3,7 @@ models that fit no device, and what such a run leaves behind."""
 
 import json
 import re
+import subprocess
 import sys
 
 import pytest
@@ -410,3 +411,44 @@ def test_interleaved_stages_equal_one_device(motley, profiled, environment, tmp_
     assert "with 0.0" in table and "with 0.1" in table, table
     given.write_text(json.dumps([{"devices": ["a:0"], "layers": [0, 1]}, {"devices": ["a:0", "b:0"], "layers": [2, 5]}]))
     assert motley("plan", "-m", family.path, "-C", cluster, "--global-batch", family.batch, "--stages", given).code == 2
+
+
+WHOLE_BATCH = """import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c, self.d = (nn.Linear(2048, 2048) for _ in range(4))
+
+    def forward(self, x, y):
+        h = self.b(self.a(x).relu())
+        h = self.c(h - h.amax(0)).relu()
+        return nn.functional.mse_loss(self.d(h), y)
+
+def model():
+    return Net(), (torch.randn(6, 2048), torch.randn(6, 2048))
+"""
+K80S = """schema = "motley.cluster/1"
+name = "k80"
+node = [{ name = "a", host = "a", device = [{ kind = "k80" }] }, { name = "b", host = "b", device = [{ kind = "k80" }] }]
+[[link]]
+all = true
+bandwidth = "25Gbps"
+latency = "10us"
+"""
+
+
+@pytest.mark.parametrize("planner", ["stages", "auto"])
+def test_why_there_are_no_stages_is_told_once(motley, environment, tmp_path, planner):
+    """Of a model that needs all samples at once, though stages of micro-batches would be quicker than what is chosen."""
+    (tmp_path / "whole.py").write_text(WHOLE_BATCH)
+    (tmp_path / "k80.toml").write_text(K80S)
+    model = tmp_path / "whole.motley"
+    subprocess.run([sys.executable, "-m", "motley.export", "--graph-only", f"{tmp_path}/whole.py:model", "-o", model],
+                   check=True, capture_output=True, env=environment)  # fmt: skip
+    found = motley("plan", "-m", model, "-C", tmp_path / "k80.toml", "--global-batch", 1024, "--planner", planner, "-o",
+                   tmp_path / "plan.json", "--json")  # fmt: skip
+    assert found.code == 0, found.stderr
+    told = [why for why in found.json["why"] if why.startswith("no stages: ")]
+    assert len(told) == 1 and "operator aten::amax in module '' needs all samples at once" in told[0], found.json["why"]

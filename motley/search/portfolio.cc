@@ -164,7 +164,8 @@ Result<void> Portfolio::consider_sharding(const plan::Problem& problem, SpmdStar
           format_seconds(other.predicted_step), format_seconds(other.lower_bound)));
     outcome.considered = other.considered;
   } else {
-    if (!other.plan)  // why there are no stages, too
+    // Why there are no stages, too.
+    if (!other.plan || outcome.plan == start.split->plan)
       other.why.insert(other.why.end(),
                        outcome.why.begin() + static_cast<std::ptrdiff_t>(start.split->why.size()),
                        outcome.why.end());

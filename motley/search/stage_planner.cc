@@ -477,7 +477,9 @@ class StagePlanning {
         const std::set<std::string> codes = {"synth.accumulation", "synth.unsupported",
                                              "plan.stale"};
         if (!codes.contains(price.error().code)) return tl::make_unexpected(price.error());
-        refused_.insert("no stages: " + price.error().message);
+        // In so many micro-batches or so many others: once is enough.
+        if (refused_codes_.insert(price.error().code).second)
+          refused_.insert("no stages: " + price.error().message);
         return {};
       }
       ++outcome_.considered;
@@ -807,6 +809,7 @@ class StagePlanning {
   std::optional<StageSums> sums_;
   std::vector<plan::Plan> seen_;                       // that were priced
   std::set<std::string> refused_;                      // why plans cannot be run
+  std::set<std::string> refused_codes_;                // of errors that are told
   std::vector<Taken> taken_;                           // that fit
   bool is_sharing_ = false;                            // are plans looked for that share states?
   bool is_best_ = false;                               // does the outcome have one of them?
