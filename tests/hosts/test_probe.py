@@ -109,6 +109,13 @@ int clock_gettime(clockid_t id, struct timespec* time) {
   time->tv_sec += id == CLOCK_REALTIME ? 90 : id == CLOCK_MONOTONIC ? 1000000 : 0;
   return done;
 }
+int clock_nanosleep(clockid_t id, int flags, const struct timespec* until, struct timespec* left) {
+  static int (*real)(clockid_t, int, const struct timespec*, struct timespec*);
+  if (!real) real = dlsym(RTLD_NEXT, "clock_nanosleep");
+  struct timespec time = *until;
+  if (flags == TIMER_ABSTIME) time.tv_sec -= id == CLOCK_REALTIME ? 90 : id == CLOCK_MONOTONIC ? 1000000 : 0;
+  return real(id, flags, &time, left);
+}
 """
 
 
