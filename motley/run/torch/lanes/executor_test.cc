@@ -472,6 +472,20 @@ TEST(Executor, TimelineCoversTheStep) {
   EXPECT_EQ(trace.intervals.back().bytes, 16);
 }
 
+// Its clock is looked at now and then only, and what it says between may be too much.
+TEST(Executor, TimelineOfAnEmulatedDeviceIsInOrder) {
+  const program::Program program = parse(device_text(0, 3, 0), "0");
+  ExecutorOptions options;
+  options.speed = 0.05;
+  options.timeline_steps = 200;
+  auto executor = Executor::create(program.devices[0], options, nullptr, nullptr);
+  ASSERT_TRUE(executor);
+  for (int step = 0; step < 200; ++step)
+    ASSERT_TRUE((*executor)->step(step, DatasetBatch(samples(), {0, 1, 2})));
+  const auto valid = trace::verify_trace((*executor)->timeline(), "timeline");
+  EXPECT_TRUE(valid) << valid.error().message;
+}
+
 TEST(Executor, NamesAllMissingOperators) {
   const program::Program program = parse(R"(device "a:0" samples 3 first 0
 buffer %0: parameter f32[2] "w"

@@ -27,6 +27,11 @@ void Timeline::begin_step(std::int64_t step, std::int64_t now) {
 
 void Timeline::end_step(std::int64_t now, std::int64_t peak_bytes) {
   if (!is_on()) return;
+  // Ends by the clock of an emulated device are guesses between two looks at it.
+  for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
+    slot_[i].begin = std::min(slot_[i].begin, now);
+    slot_[i].end = std::min(slot_[i].end, now);
+  }
   steps_[current_].end = now;
   steps_[current_].peak_bytes = peak_bytes;
   current_ = (current_ + 1) % steps_.size();
