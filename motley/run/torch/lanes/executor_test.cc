@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <condition_variable>
 #include <cstring>
@@ -480,8 +481,24 @@ TEST(Executor, TimelineOfAnEmulatedDeviceIsInOrder) {
   options.timeline_steps = 200;
   auto executor = Executor::create(program.devices[0], options, nullptr, nullptr);
   ASSERT_TRUE(executor);
+  // Comes late, without work, and soon enough for no look at the clock.
+  class LateRows final : public data::Dataset {
+   public:
+    std::int64_t samples() const override { return rows_.samples(); }
+    std::int64_t sample_bytes(std::size_t input) const override {
+      return rows_.sample_bytes(input);
+    }
+    void read(std::size_t input, std::int64_t sample, std::byte* out) const override {
+      if (input == 1 && sample == 0) std::this_thread::sleep_for(std::chrono::microseconds(40));
+      rows_.read(input, sample, out);
+    }
+
+   private:
+    Rows rows_ = motley::run::samples();
+  };
+  const LateRows rows;
   for (int step = 0; step < 200; ++step)
-    ASSERT_TRUE((*executor)->step(step, DatasetBatch(samples(), {0, 1, 2})));
+    ASSERT_TRUE((*executor)->step(step, DatasetBatch(rows, {0, 1, 2})));
   const auto valid = trace::verify_trace((*executor)->timeline(), "timeline");
   EXPECT_TRUE(valid) << valid.error().message;
 }
