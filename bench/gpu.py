@@ -9,13 +9,12 @@ Without a CUDA device it says so and ends.
 import argparse
 import json
 import pathlib
-import sys
 import tempfile
 
 import numpy
 import torch
 from emulated import BUILD, ROOT, motley
-from engine import Eager, in_turns
+from engine import Eager, in_turns, need_gpu
 from own_runs import export
 
 CASES = {"resnet50": 32, "vit": 32, "bert": 32, "gpt": 16, "vgg19": 32, "mlp": 64}
@@ -44,9 +43,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--case", action="append", choices=sorted(CASES), help="only these")
     options = parser.parse_args()
-    if not torch.cuda.is_available():
-        sys.exit(print("gpu: skipped, no CUDA device here"))
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False  # as the engine
+    need_gpu(parser)
     rows, target = [], BUILD / "bench/gpu.json"
     target.parent.mkdir(parents=True, exist_ok=True)
     print(f"{'case':10} {'batch':>6} {'step':>10} {'predicted':>10} {'error':>7} {'eager':>10} {'ratio':>6} {'peak MiB':>9} {'predicted':>9}", flush=True)

@@ -16,41 +16,40 @@ namespace {
 constexpr std::string_view kStep = "step ", kCompute = "compute ",
                            kPause = "pause ";  // begin the keys
 
-}  // namespace
-
-OpEntry step_entry(const DeviceKey& key, const std::string& subject, std::int64_t samples) {
+OpEntry entry_of(std::string_view what, const DeviceKey& key, const std::string& subject,
+                 std::int64_t samples) {
   OpEntry entry;
   entry.device = key;
-  entry.key = fmt::format("{}{} {}", kStep, subject, samples);
+  entry.key = fmt::format("{}{} {}", what, subject, samples);
   return entry;
 }
 
+}  // namespace
+
+OpEntry step_entry(const DeviceKey& key, const std::string& subject, std::int64_t samples) {
+  return entry_of(kStep, key, subject, samples);
+}
+
+OpEntry compute_entry(const DeviceKey& key, const std::string& subject, std::int64_t samples) {
+  return entry_of(kCompute, key, subject, samples);
+}
+
 OpEntry pause_entry(const DeviceKey& key, const std::string& subject, std::int64_t samples) {
-  OpEntry entry;
-  entry.device = key;
-  entry.key = fmt::format("{}{} {}", kPause, subject, samples);
-  return entry;
+  return entry_of(kPause, key, subject, samples);
 }
 
 Result<Seconds> find_pause(const ProfileStore& store, const DeviceKey& key,
                            const std::string& subject) {
   MOTLEY_ASSIGN(const std::vector<OpEntry> entries, store.ops(key));
+  const std::string prefix = fmt::format("{}{} ", kPause, subject);
   std::vector<double> own, all;
   for (const OpEntry& entry : entries) {
     if (!entry.key.starts_with(kPause)) continue;
     all.push_back(entry.median.value);
-    if (entry.key.starts_with(fmt::format("{}{} ", kPause, subject)))
-      own.push_back(entry.median.value);
+    if (entry.key.starts_with(prefix)) own.push_back(entry.median.value);
   }
   if (all.empty()) return Seconds(0);
   return Seconds(median(own.empty() ? std::move(all) : std::move(own)));
-}
-
-OpEntry compute_entry(const DeviceKey& key, const std::string& subject, std::int64_t samples) {
-  OpEntry entry;
-  entry.device = key;
-  entry.key = fmt::format("{}{} {}", kCompute, subject, samples);
-  return entry;
 }
 
 Result<std::optional<double>> usual_pace(const ProfileStore& store, const DeviceKey& key) {

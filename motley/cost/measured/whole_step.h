@@ -23,13 +23,13 @@ Result<std::vector<StepTime>> find_steps(const ProfileStore& store, const Device
 /// What the same step takes by the times of its instructions, at full speed: kept beside it, so
 /// that other models know what being emulated among these neighbours costs.
 OpEntry compute_entry(const DeviceKey& key, const std::string& subject, std::int64_t samples);
+/// What each pause in a step adds to it beside itself: of what was cached others leave little.
+OpEntry pause_entry(const DeviceKey& key, const std::string& subject, std::int64_t samples);
 /// (step by its instructions) / (whole step), the speed that emulation really gives, over all
 /// subjects of an emulated key: the median; empty if none was measured.
 Result<std::optional<double>> usual_pace(const ProfileStore& store, const DeviceKey& key);
-/// What each pause in a step adds to it beside itself: of what was cached others leave little.
-OpEntry pause_entry(const DeviceKey& key, const std::string& subject, std::int64_t samples);
-/// The median over the subject's, else over all subjects of an emulated key; 0 if none was
-/// measured.
+/// The pause: the median over the subject's, else over all subjects of an emulated key; 0 if none
+/// was measured.
 Result<Seconds> find_pause(const ProfileStore& store, const DeviceKey& key,
                            const std::string& subject);
 /// True for the entries above, false for an operator's.

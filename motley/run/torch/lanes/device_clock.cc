@@ -25,17 +25,17 @@ DeviceClock::DeviceClock(double speed) : is_emulated_(speed < 1.0), speed_(speed
 
 void DeviceClock::start(std::int64_t real_ns) {
   if (!is_emulated_) return;
-  now_ns_ = std::max(now_ns_ + static_cast<double>(real_ns - real_ns_),
-                     static_cast<double>(real_ns) - kBehind);
+  now_ns_ += static_cast<double>(real_ns - real_ns_);
   real_ns_ = real_ns;
   cpu_ns_ = thread_cpu_ns();
 }
 
-void DeviceClock::resume(std::int64_t since_ns) {
-  if (!is_emulated_) return;
-  now_ns_ = std::max(now_ns_, static_cast<double>(since_ns));
+std::int64_t DeviceClock::resume(std::int64_t since_ns) {
+  if (!is_emulated_) return monotonic_ns();
   cpu_ns_ = thread_cpu_ns();  // waiting is no work
   settle();
+  now_ns_ = std::max(now_ns_, static_cast<double>(since_ns == 0 ? real_ns_ : since_ns));
+  return static_cast<std::int64_t>(now_ns_);
 }
 
 void DeviceClock::charge_emulated() {

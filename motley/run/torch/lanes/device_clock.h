@@ -26,9 +26,9 @@ class DeviceClock {
   bool is_emulated() const { return is_emulated_; }
   /// Between steps nothing is charged: at `real_ns` it is as far ahead, or behind, as it was.
   void start(std::int64_t real_ns);
-  /// What was waited for was there at `since_ns`: no earlier does the device go on, and it does
-  /// then though its thread was woken later.
-  void resume(std::int64_t since_ns);
+  /// What was waited for was there at `since_ns` (0: just now): no earlier does the device go on,
+  /// and it does then though its thread was woken later. The time at which it does.
+  std::int64_t resume(std::int64_t since_ns);
   /// Call often while working; looks at the clocks at most every 0.1 ms. Sleeps when far ahead.
   void charge() {
     if (is_emulated_) charge_emulated();

@@ -479,9 +479,7 @@ Result<void> TorchExecutor::wait_for_others(const Compute& compute, StepResult& 
     for (const StrandWait& wait : compute.waits) streams_->wait_for(wait.id);
     streams_->mark_resumption(compute.id);
   }
-  const std::int64_t ready = progress_.ready_ns(compute.waits), woken = monotonic_ns();
-  clock_.resume(ready == 0 ? woken : std::min(ready, woken));
-  const std::int64_t end = clock_.now_ns();
+  const std::int64_t end = clock_.resume(progress_.ready_ns(compute.waits));
   if (!streams_) result.wait_s += static_cast<double>(end - begin) * 1e-9;
   now = std::max(now, end);
   return {};

@@ -20,9 +20,10 @@ struct ProfileRunOptions {
 
 /// What neighbours and pauses cost a device under emulation of `speed`.
 struct WholeStepTimes {
-  OpTime step;  ///< "step N" of N samples, collectives left out
-  OpTime
-      pause;  ///< "pause N": how much longer a step takes for each pause, beside the pause itself
+  /// "step N" of N samples, collectives left out.
+  OpTime step;
+  /// "pause N": how much longer such a step takes for each pause in it, beside the pause itself.
+  OpTime pause;
 };
 /// Of all but the first quarter of the steps, when neighbours may still be starting. Every other
 /// step pauses now and then.
