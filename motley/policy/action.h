@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "motley/base/json_forward.h"
+#include "motley/base/result.h"
+
+namespace motley::policy {
+
+/// Samples of one device in a step.
+struct Share {
+  std::string device;
+  std::int64_t samples = 0;
+  bool operator==(const Share&) const = default;
+};
+
+/// Go on by one of the plans that the policy was given. The batch stays.
+struct UsePlan {
+  int plan = 0;
+  bool operator==(const UsePlan&) const = default;
+};
+
+/// Split the batch so; devices that are not named are idle. Their sum is the global batch.
+struct UseSplit {
+  std::vector<Share> shares;
+  bool operator==(const UseSplit&) const = default;
+};
+
+/// Another global batch, with its split and the factor of all learning rates that belongs to it.
+struct UseBatch {
+  std::vector<Share> shares;
+  double lr_factor = 1;
+  bool operator==(const UseBatch&) const = default;
+};
+
+/// Save now.
+struct Save {
+  bool operator==(const Save&) const = default;
+};
+
+/// Rent so many machines more (fewer where negative) of a kind in a zone.
+struct Rent {
+  std::string kind, zone;
+  bool spot = false;
+  int count = 0;
+  bool operator==(const Rent&) const = default;
+};
+
+/// Say something of a device to people: nothing is done.
+struct Tell {
+  std::string device, text;
+  bool operator==(const Tell&) const = default;
+};
+
+using Action = std::variant<UsePlan, UseSplit, UseBatch, Save, Rent, Tell>;
+
+/// An object whose key "do" names the kind: "plan", "split", "batch", "save", "rent", "tell".
+Json action_to_json(const Action& action);
+Result<Action> action_from_json(const Json& json, const std::string& where);
+
+}  // namespace motley::policy

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "motley/base/result.h"
+#include "motley/base/units.h"
+#include "motley/policy/policy.h"
+
+namespace motley::policy {
+
+/// What a policy decided, as a run keeps it: a line of `decisions.jsonl`
+/// (docs/formats/decisions.md).
+struct Decision {
+  std::string policy;
+  std::int64_t seen_step = 0;  ///< steps done when it was decided
+  Seconds at;                  ///< since the run began
+  Choice choice;
+  std::int64_t begins = 0;  ///< first step that is done so; that of what only is told: seen_step
+  /// Median of the steps done so, where any were; and of those before.
+  std::optional<Seconds> came, before;
+  /// The plan that an action led to, in its text form; "": as before.
+  std::string plan;
+  bool operator==(const Decision&) const = default;
+};
+
+std::string print_decision(const Decision& decision);
+Result<Decision> parse_decision(std::string_view line, const std::string& where);
+
+}  // namespace motley::policy
