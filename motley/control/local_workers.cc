@@ -182,7 +182,8 @@ Result<run::MeasuredGroup> LocalWorkers::time_exchanges(const run::Job& job) {
   return times;
 }
 
-run::JobOutcome LocalWorkers::train(const run::Job& job, const OnEvent& on_event) {
+run::JobOutcome LocalWorkers::train(const run::Job& job, const OnEvent& on_event,
+                                    const Orders& orders) {
   std::atomic<bool> stop = false;
   run::Job placed = job;
   const std::string path = RunDirectory{job.run_dir}.job();
@@ -196,13 +197,24 @@ run::JobOutcome LocalWorkers::train(const run::Job& job, const OnEvent& on_event
   std::optional<run::CheckpointCarrier> carrier;
   const std::string& first = placed.devices[0].host;
   if (!first.empty()) carrier.emplace(hosts_.on(first), placed.run_dir);
+  std::function<std::optional<std::vector<std::string>>()> lines;
+  if (placed.changes)
+    lines = [&]() -> std::optional<std::vector<std::string>> {
+      const std::optional<run::Change> change = orders ? orders() : std::nullopt;
+      if (!change) return std::nullopt;
+      std::vector<std::string> texts;
+      for (const run::WorkerDevice& device : placed.devices)
+        texts.push_back(run::print_order(*change, device.name));
+      return texts;
+    };
   run::JobOutcome outcome = run::launch(placed,
                                         {.worker = worker_,
                                          .job_path = path,
                                          .hosts = &hosts_,
                                          .seats = std::move(*seats),
                                          .carrier = carrier ? &*carrier : nullptr,
-                                         .stop = &stop},
+                                         .stop = &stop,
+                                         .orders = lines},
                                         [&](const run::WorkerEvent& event) {
                                           if (on_event(event) == Wish::kStop) stop = true;
                                           if (event.event == "checkpoint" && !placed.kept.empty())

@@ -14,6 +14,9 @@ namespace {
 
 constexpr std::size_t kRecentSteps = 20;  // that say how long a step takes now
 
+/// Is it of the first rank of the program, who speaks for all?
+bool leads(const run::WorkerEvent& event) { return event.fields.value("leads", event.rank == 0); }
+
 double share(double part, double whole) { return part / std::max(1e-12, whole); }
 
 }  // namespace
@@ -29,8 +32,8 @@ Result<void> Monitor::open(const RunDirectory& directory, Log earlier) {
 }
 
 Wish Monitor::on_event(const run::WorkerEvent& event) {
-  if (event.event == "ready" && event.rank == 0) on_ready(event.fields);
-  if (event.event == "step") on_step(event.rank, event.fields);
+  if (event.event == "ready" && leads(event)) on_ready(event.fields);
+  if (event.event == "step") on_step(event);
   if (event.event == "evaluation") on_evaluation(event.fields);
   if (event.event == "copies") listener_.note(event.fields.value("note", ""));
   if (event.event == "checkpoint") on_checkpoint(event.fields);
@@ -58,7 +61,7 @@ Measured Monitor::result() const {
   double total = 0;
   for (const auto& [step, logged] : known_.steps) {
     // An earlier call may have had other ranks.
-    if (step < first_step_ || logged.compute_s.size() != ranks()) continue;
+    if (step < std::max(first_step_, stint_begin_) || logged.compute_s.size() != ranks()) continue;
     total += logged.step_s;
     for (std::size_t r = 0; r < ranks(); ++r) {
       result.busy[r] += logged.compute_s[r];
@@ -88,12 +91,13 @@ void Monitor::on_ready(const Json& fields) {
   if (const std::string note = fields.value("note", ""); !note.empty()) listener_.note(note);
 }
 
-void Monitor::on_step(int rank, const Json& fields) {
+void Monitor::on_step(const run::WorkerEvent& event) {
+  const Json& fields = event.fields;
   const std::int64_t step = fields.value("step", std::int64_t{0});
   Pending& pending = pending_[step];
   pending.logged.compute_s.resize(ranks());
   pending.logged.peak_bytes.resize(ranks());
-  const auto r = static_cast<std::size_t>(rank);
+  const auto r = static_cast<std::size_t>(event.rank);
   if (r >= ranks()) return;
   pending.logged.compute_s[r] = fields.value("compute_s", 0.0);
   pending.logged.peak_bytes[r] = fields.value("peak_bytes", std::int64_t{0});
@@ -103,14 +107,15 @@ void Monitor::on_step(int rank, const Json& fields) {
     pending.logged.loading_s = loading;
     pending.logged.loaders = fields.value("loaders", 0);
   }
-  if (rank == 0) {
+  pending.logged.stint = fields.value("stint", 0);
+  if (leads(event)) {
     pending.has_loss = true;
     pending.logged.loss = fields.value("loss", std::nan(""));
     pending.logged.lr = watched_.lr * fields.value("lr_factor", 1.0);
     if (const auto norm = fields.find("gradient_norm"); norm != fields.end())
       pending.logged.gradient_norm = norm->is_number() ? norm->get<double>() : std::nan("");
   }
-  if (++pending.reports < ranks()) return;
+  if (++pending.reports < fields.value("ranks", ranks())) return;
   const LoggedStep logged = std::move(pending.logged);
   pending_.erase(step);
   complete(step, logged);
@@ -119,7 +124,13 @@ void Monitor::on_step(int rank, const Json& fields) {
 void Monitor::complete(std::int64_t step, const LoggedStep& logged) {
   known_.steps[step] = logged;
   log_ << print_logged_step(step, logged) << '\n' << std::flush;
-  if (step > first_step_) step_seconds_.push_back(logged.step_s);
+  if (logged.stint != std::exchange(stint_, logged.stint)) {
+    // What is said of steps is of the plan that they go on by.
+    step_seconds_.clear();
+    stint_begin_ = step;
+  } else if (step > first_step_) {
+    step_seconds_.push_back(logged.step_s);
+  }
   write_scalars(step, logged);
   note_waiting(step);
   const Seconds usual = step_seconds_.empty() ? Seconds(logged.step_s) : usual_step();

@@ -78,12 +78,12 @@ class Monitor {
   struct Pending {
     LoggedStep logged;
     std::size_t reports = 0;
-    bool has_loss = false;  ///< rank 0 reported it
+    bool has_loss = false;  ///< the first rank reported it
   };
 
   void on_checkpoint(const Json& fields);
   void on_ready(const Json& fields);
-  void on_step(int rank, const Json& fields);
+  void on_step(const run::WorkerEvent& event);
   void on_evaluation(const Json& fields);
   void complete(std::int64_t step, const LoggedStep& logged);
   void write_scalars(std::int64_t step, const LoggedStep& logged);
@@ -104,6 +104,8 @@ class Monitor {
   std::string checkpoint_;
   std::int64_t saved_steps_ = 0;  // of the last checkpoint
   std::int64_t first_step_ = 0, lost_steps_ = 0;
+  int stint_ = 0;                 // by which the last step was done
+  std::int64_t stint_begin_ = 0;  // its first step
   bool has_noted_waiting_ = false;
   Wish wish_ = Wish::kGoOn;
 };

@@ -25,6 +25,9 @@ Result<void> read_step(JsonObject& object, Log& log) {
     logged.gradient_norm = norm->is_number() ? norm->get<double>() : std::nan("");
   }
   MOTLEY_ASSIGN(logged.step_s, object.number("step_s"));
+  if (object.has("stint")) {
+    MOTLEY_ASSIGN(logged.stint, object.integer("stint"));
+  }
   if (object.has("data_s")) {
     MOTLEY_ASSIGN(logged.data_s, object.number("data_s"));
     MOTLEY_ASSIGN(logged.loading_s, object.number("loading_s"));
@@ -75,6 +78,7 @@ std::string print_logged_step(std::int64_t step, const LoggedStep& logged) {
     json["loading_s"] = logged.loading_s;
     json["loaders"] = logged.loaders;
   }
+  if (logged.stint > 0) json["stint"] = logged.stint;
   json["compute_s"] = logged.compute_s;
   json["peak_bytes"] = logged.peak_bytes;
   return json.dump();

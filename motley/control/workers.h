@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "motley/control/wires.h"
 #include "motley/control/wish.h"
 #include "motley/program/program.h"
+#include "motley/run/change.h"
 #include "motley/run/environment.h"
 #include "motley/run/job.h"
 #include "motley/run/launcher.h"
@@ -74,7 +76,11 @@ class Workers {
   /// Runs a job whose files are in its run directory, and passes what workers report in the order
   /// of arrival. When `on_event` has asked to stop, workers write a checkpoint and end: kStopped.
   using OnEvent = std::function<Wish(const run::WorkerEvent&)>;
-  virtual run::JobOutcome train(const run::Job& job, const OnEvent& on_event) = 0;
+  /// `orders`: changes of the job's plan, asked for until there are no more, at the beginning and
+  /// whenever something was heard.
+  using Orders = std::function<std::optional<run::Change>()>;
+  virtual run::JobOutcome train(const run::Job& job, const OnEvent& on_event,
+                                const Orders& orders) = 0;
   /// Asks machines what they are and measures what joins them (link_survey.h). `tell`: how far it
   /// is. Usage error `host.twice`: two names of one machine.
   using Tell = std::function<void(const std::string& line)>;

@@ -40,6 +40,10 @@ Json write(const NoiseSeen& seen) {
           {"pieces", std::move(pieces)}};
 }
 
+Json write(const RefusalSeen& seen) {
+  return {{"seen", "refusal"}, {"plan", seen.plan}, {"runs", seen.runs}, {"why", seen.why}};
+}
+
 Json write(const NoticeSeen& seen) {
   return {{"seen", "notice"},
           {"device", seen.device},
@@ -102,6 +106,16 @@ Result<Observation> read_noise(JsonObject& object) {
   return seen;
 }
 
+Result<Observation> read_refusal(JsonObject& object) {
+  RefusalSeen seen;
+  MOTLEY_ASSIGN(const std::int64_t plan, object.integer("plan"));
+  MOTLEY_ASSIGN(const std::int64_t runs, object.integer("runs"));
+  seen.plan = static_cast<int>(plan);
+  seen.runs = static_cast<int>(runs);
+  MOTLEY_ASSIGN(seen.why, object.string("why"));
+  return seen;
+}
+
 Result<Observation> read_notice(JsonObject& object) {
   NoticeSeen seen;
   MOTLEY_ASSIGN(seen.device, object.string("device"));
@@ -130,6 +144,7 @@ Result<Observation> read_price(JsonObject& object) {
 constexpr Kind<Observation> kObservationKinds[] = {
     {"step", read_step},
     {"noise", read_noise},
+    {"refusal", read_refusal},
     {"notice", read_notice},
     {"loss", read_device_event<LossSeen>},
     {"arrival", read_device_event<ArrivalSeen>},

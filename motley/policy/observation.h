@@ -50,6 +50,14 @@ struct NoiseSeen {
   bool operator==(const NoiseSeen&) const = default;
 };
 
+/// A plan, or a split (plan: -1), that was asked for could not be begun.
+struct RefusalSeen {
+  int plan = 0;
+  int runs = 0;     ///< the plan that goes on
+  std::string why;  ///< of which rank, with arithmetic where memory lacks
+  bool operator==(const RefusalSeen&) const = default;
+};
+
 /// A device will be gone.
 struct NoticeSeen {
   std::string device;
@@ -79,10 +87,11 @@ struct PriceSeen {
   bool operator==(const PriceSeen&) const = default;
 };
 
-using Observation = std::variant<StepSeen, NoiseSeen, NoticeSeen, LossSeen, ArrivalSeen, PriceSeen>;
+using Observation =
+    std::variant<StepSeen, NoiseSeen, RefusalSeen, NoticeSeen, LossSeen, ArrivalSeen, PriceSeen>;
 
-/// An object whose key "seen" names the kind: "step", "noise", "notice", "loss", "arrival",
-/// "price".
+/// An object whose key "seen" names the kind: "step", "noise", "refusal", "notice", "loss",
+/// "arrival", "price".
 Json observation_to_json(const Observation& observation);
 Result<Observation> observation_from_json(const Json& json, const std::string& where);
 

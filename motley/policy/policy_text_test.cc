@@ -18,6 +18,7 @@ const std::vector<Observation> kSeen = {
              .exchange = {0.03, 0.04},
              .blocking = 0.001},
     NoiseSeen{.step = 7, .squared_norm = 2.5, .pieces = {{24, 3.5}, {16, 4.25}}},
+    RefusalSeen{2, 0, "rank 1: out of memory"},
     NoticeSeen{"b:0", Seconds(2), Seconds(120)},
     LossSeen{"b:0", Seconds(3)},
     ArrivalSeen{"c:0", Seconds(4)},

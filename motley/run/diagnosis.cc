@@ -54,20 +54,32 @@ std::string Diagnosis::instruction(int rank, InstructionId id) {
       if (program) program_ = std::move(*program);
     }
   }
-  const auto index = static_cast<std::size_t>(rank);
-  if (index >= program_.devices.size()) return fmt::format("^{}", id.value);
-  const auto& instructions = program_.devices[index].instructions;
+  const program::DeviceProgram* own = own_program(rank);
+  if (own == nullptr) return fmt::format("^{}", id.value);
+  const auto& instructions = own->instructions;
   if (id.index() >= instructions.size()) return fmt::format("^{}", id.value);
   const program::Instruction& found = instructions[id.index()];
   return fmt::format("^{} {}{}", id.value, found.full_name(),
                      found.label.empty() ? "" : " " + quote(found.label));
 }
 
+/// A job whose plan changes has more ranks than its program, in an order of their own.
+const program::DeviceProgram* Diagnosis::own_program(int rank) const {
+  const std::string& name = job_.devices[static_cast<std::size_t>(rank)].name;
+  for (const program::DeviceProgram& device : program_.devices)
+    if (device.device == name) return &device;
+  return nullptr;
+}
+
 int Diagnosis::find_peer(int rank, InstructionId id) const {
-  const auto index = static_cast<std::size_t>(rank);
-  if (index >= program_.devices.size()) return -1;
-  const auto& instructions = program_.devices[index].instructions;
-  return id.index() < instructions.size() ? program::peer_of(instructions[id.index()]).value : -1;
+  const program::DeviceProgram* own = own_program(rank);
+  if (own == nullptr || id.index() >= own->instructions.size()) return -1;
+  const Rank peer = program::peer_of(own->instructions[id.index()]);
+  if (peer.is_none() || peer.index() >= program_.devices.size()) return -1;
+  const std::string& name = program_.devices[peer.index()].device;
+  for (std::size_t i = 0; i < job_.devices.size(); ++i)
+    if (job_.devices[i].name == name) return static_cast<int>(i);
+  return -1;
 }
 
 std::string Diagnosis::where(int rank) {

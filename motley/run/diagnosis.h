@@ -32,6 +32,7 @@ class Diagnosis {
  private:
   const StatusFile* status(int rank);
   std::string instruction(int rank, InstructionId id);
+  const program::DeviceProgram* own_program(int rank) const;
   int find_peer(int rank, InstructionId id) const;  // of a send or receive; -1: not known
 
   const Job& job_;

@@ -135,6 +135,7 @@ Json job_to_json(const Job& job) {
       {"rank_files", job.rank_files},
       {"kept", job.kept},
       {"store", store_to_json(job.store)},
+      {"changes", job.changes ? Json{{"at", job.changes->at}} : Json(nullptr)},
   };
 }
 
@@ -148,6 +149,18 @@ Result<StoreAddress> store_from_json(const Json& json, const std::string& where)
   MOTLEY_ASSIGN(store.secret, object.string("secret"));
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
   return store;
+}
+
+Result<Changes> changes_from_json(const Json& json, const std::string& where) {
+  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
+  MOTLEY_ASSIGN(const Json* list, object.member("at"));
+  Changes changes;
+  for (const Json& each : *list) {
+    if (!each.is_number_integer()) return usage_error("run.job", where + ": at: wanted steps");
+    changes.at.push_back(each.get<std::int64_t>());
+  }
+  MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
+  return changes;
 }
 
 }  // namespace
@@ -190,6 +203,10 @@ Result<Job> job_from_json(const Json& json, const std::string& where) {
   }
   if (is_present(object, "store")) {
     MOTLEY_ASSIGN(job.store, store_from_json(**object.member("store"), where + ": store"));
+  }
+  if (is_present(object, "changes")) {
+    MOTLEY_ASSIGN(job.changes,
+                  changes_from_json(**object.member("changes"), where + ": changes"));
   }
   (void)object.has("shuffle");
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());

@@ -44,6 +44,14 @@ struct StoreAddress {
   bool operator==(const StoreAddress&) const = default;
 };
 
+/// That a job's plan may change while it runs (change.h).
+struct Changes {
+  /// Steps before which the first changes begin, as it was decided in another run. Those after them
+  /// begin as soon as all are ready.
+  std::vector<std::int64_t> at;
+  bool operator==(const Changes&) const = default;
+};
+
 /// Everything a worker needs to train. Written by `motley run` as JSON (docs/formats/job.md) next
 /// to the program; under a launcher rank 0 hands both to the others through the store.
 struct Job {
@@ -68,6 +76,8 @@ struct Job {
   /// name below what each host keeps; "": none does.
   std::string kept;
   std::optional<StoreAddress> store;  ///< none: all ranks share the run directory
+  /// Then `devices` are those of all plans, of which the program may use some. None: it stays.
+  std::optional<Changes> changes = {};
   bool operator==(const Job&) const = default;
 };
 /// The machines of its devices other than the lead's.

@@ -82,6 +82,7 @@ class Launch {
   void take_line(int rank, const std::string& line);
   void take_exit(int rank, int status);
   void carry();
+  void give_orders();
   bool all_ended() const;
   bool goes_on() const;
   void check_signals();
@@ -149,7 +150,8 @@ Result<void> Launch::start_all() {
     MOTLEY_RETURN_IF_ERROR(
         crew_of(rank).start({static_cast<int>(rank),
                              {options_.verb, seat_of(rank).job, "--rank", std::to_string(rank)},
-                             log_path(static_cast<int>(rank))}));
+                             log_path(static_cast<int>(rank)),
+                             job_.changes.has_value()}));
   }
   return {};
 }
@@ -189,6 +191,17 @@ void Launch::carry() {
     return signal_all(SIGTERM);
   }
   for (const WorkerEvent& event : *safe) on_event_(event);
+}
+
+void Launch::give_orders() {
+  if (!options_.orders) return;
+  while (const auto lines = options_.orders()) {
+    for (std::size_t rank = 0; rank < lines->size(); ++rank) {
+      if ((*lines)[rank].empty()) continue;
+      const auto told = crew_of(rank).tell(static_cast<int>(rank), (*lines)[rank]);
+      if (!told) blame(Blame::kError, told.error());
+    }
+  }
 }
 
 void Launch::listen() {
@@ -288,6 +301,7 @@ JobOutcome Launch::run() {
   if (started) started = start_all();
   if (!started) blame(Blame::kDeath, started.error());
   while (started && goes_on()) {
+    give_orders();
     listen();
     carry();
     check_signals();

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,9 @@ struct LaunchOptions {
   double kill_after_s = 15;              ///< after a failure, survivors get this long, then SIGKILL
   /// Once true, workers are told to stop as by SIGTERM. Null: only signals tell them.
   const std::atomic<bool>* stop = nullptr;
+  /// Of a job whose plan may change: lines for its workers, asked for until there are no more,
+  /// whenever something was heard of them. By rank; empty: nothing for that one.
+  std::function<std::optional<std::vector<std::string>>()> orders = nullptr;
 };
 
 /// Starts one worker per device of the job, here (posix_spawn; each dies with its parent) or by the

@@ -73,12 +73,20 @@ class FakeWorkers : public Workers {
     return times;
   }
 
-  run::JobOutcome train(const run::Job& job, const OnEvent& on_event) override {
+  run::JobOutcome train(const run::Job& job, const OnEvent& on_event,
+                        const Orders& orders) override {
     jobs.push_back(job);
-    for (const run::WorkerEvent& event : events)
+    for (const run::WorkerEvent& event : events) {
+      while (orders) {
+        std::optional<run::Change> change = orders();
+        if (!change) break;
+        changes.push_back(std::move(*change));
+      }
       if (on_event(event) == Wish::kStop) return {.end = run::JobEnd::kStopped};
+    }
     return outcome;
   }
+  std::vector<run::Change> changes;  ///< that were asked for
 
   Result<void> reach_by(const std::string&) override { return {}; }
   Result<void> gather(const run::RankPlace&) override { return {}; }

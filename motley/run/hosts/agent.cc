@@ -167,7 +167,8 @@ class Agent {
         {"signal", &Agent::signal}, {"fetch", &Agent::fetch},   {"port", &Agent::port},
         {"probe", &Agent::probe},   {"exists", &Agent::exists}, {"link", &Agent::link},
         {"listen", &Agent::listen}, {"wire", &Agent::wire},     {"names", &Agent::names},
-        {"end", &Agent::end},       {"clock", &Agent::clock},   {"retain", &Agent::retain}};
+        {"end", &Agent::end},       {"clock", &Agent::clock},   {"retain", &Agent::retain},
+        {"tell", &Agent::tell}};
     const auto deed = kDeeds.find(frame.head.value("do", ""));
     if (deed == kDeeds.end())
       return usage_error("agent.request", "not known: " + frame.head.dump());
@@ -279,8 +280,13 @@ class Agent {
     hand.id = frame.head.at("id");
     for (const Json& each : frame.head.at("arguments")) hand.arguments.push_back(each);
     hand.log = log_path(hand.id);
+    hand.takes_lines = frame.head.value("takes_lines", false);
     members_[hand.id].rank = frame.head.at("rank");
     return crew_.start(hand);
+  }
+
+  Result<void> tell(const Frame& frame) {
+    return crew_.tell(frame.head.at("id").get<int>(), frame.bytes);
   }
 
   Result<void> signal(const Frame& frame) {

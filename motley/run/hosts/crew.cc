@@ -1,9 +1,11 @@
 #include "motley/run/hosts/crew.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <utility>
 
 namespace motley::run {
@@ -30,9 +32,36 @@ Result<void> LocalCrew::start(const Hand& hand) {
   options.arguments.insert(options.arguments.end(), {"--parent", std::to_string(::getpid())});
   options.error_path = hand.log;
   options.mask = mask_;
+  options.takes_input = hand.takes_lines;
   MOTLEY_ASSIGN(Child child, spawn(options));
+  if (child.input.is_open()) ::fcntl(child.input.number(), F_SETFL, O_NONBLOCK);
   members_.push_back({hand.id, std::move(child)});
   return {};
+}
+
+Result<void> LocalCrew::tell(int id, const std::string& line) {
+  for (Member& member : members_) {
+    if (member.id != id || !member.child.input.is_open()) continue;
+    member.unsaid += line + "\n";
+    write_some(member);
+  }
+  return {};
+}
+
+/// What fits into the pipe; the rest when there is room again, at the next look.
+void LocalCrew::write_some(Member& member) {
+  while (!member.unsaid.empty()) {
+    const ssize_t written =
+        ::write(member.child.input.number(), member.unsaid.data(), member.unsaid.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EAGAIN) return;
+    if (written < 0) {  // it has ended, or does not read: its exit will be heard
+      member.child.input.reset();
+      member.unsaid.clear();
+      return;
+    }
+    member.unsaid.erase(0, static_cast<std::size_t>(written));
+  }
 }
 
 void LocalCrew::add_waits(std::vector<pollfd>& waits) const {
@@ -42,6 +71,7 @@ void LocalCrew::add_waits(std::vector<pollfd>& waits) const {
 
 void LocalCrew::listen(std::vector<Heard>& heard) {
   for (Member& member : members_) {
+    if (!member.unsaid.empty()) write_some(member);
     Child& child = member.child;
     while (child.output.is_open() && has_something(child.output.number()))
       read_lines(child, [&](const std::string& line) {

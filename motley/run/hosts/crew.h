@@ -29,6 +29,7 @@ struct Hand {
   int id = 0;  ///< its rank, where it is one
   std::vector<std::string> arguments;
   std::string log;  ///< where stderr goes, on this machine; "" = where ours goes
+  bool takes_lines = false;  ///< reads its standard input (Crew::tell)
 };
 
 /// Processes of a job on one machine. None outlives the object.
@@ -40,6 +41,9 @@ class Crew {
   virtual void add_waits(std::vector<pollfd>& waits) const = 0;
   /// All that has come since. Does not wait.
   virtual void listen(std::vector<Heard>& heard) = 0;
+  /// Gives a process a line on its standard input, which it reads when it can. Of one that has
+  /// ended nothing happens. Of hands that take lines.
+  virtual Result<void> tell(int id, const std::string& line) = 0;
   /// To each that still runs.
   virtual void signal(int signal) = 0;
 };
@@ -55,13 +59,16 @@ class LocalCrew : public Crew {
   Result<void> start(const Hand& hand) override;
   void add_waits(std::vector<pollfd>& waits) const override;
   void listen(std::vector<Heard>& heard) override;
+  Result<void> tell(int id, const std::string& line) override;
   void signal(int signal) override;
 
  private:
   struct Member {
     int id = 0;
     Child child;
+    std::string unsaid = "";  ///< of what it is told, not read yet
   };
+  static void write_some(Member& member);
   std::string worker_;
   sigset_t mask_;
   std::vector<Member> members_;

@@ -12,7 +12,11 @@ RemoteCrew::~RemoteCrew() { signal(SIGKILL); }
 Result<void> RemoteCrew::start(const Hand& hand) {
   const int number = link_.next_process();
   MOTLEY_RETURN_IF_ERROR(link_.send(
-      {{"do", "start"}, {"id", number}, {"rank", hand.id}, {"arguments", hand.arguments}}));
+      {{"do", "start"},
+       {"id", number},
+       {"rank", hand.id},
+       {"arguments", hand.arguments},
+       {"takes_lines", hand.takes_lines}}));
   hands_[number] = hand;
   return {};
 }
@@ -58,6 +62,12 @@ void RemoteCrew::listen(std::vector<Heard>& heard) {
   const auto frames = link_.take();
   if (!frames) return lose_all(frames.error().message, heard);
   for (const Frame& frame : *frames) take(frame, heard);
+}
+
+Result<void> RemoteCrew::tell(int id, const std::string& line) {
+  for (const auto& [number, hand] : hands_)
+    if (hand.id == id) return link_.send({{"do", "tell"}, {"id", number}}, line);
+  return {};
 }
 
 void RemoteCrew::signal(int signal) {

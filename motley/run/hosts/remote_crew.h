@@ -23,6 +23,7 @@ class RemoteCrew : public Crew {
   Result<void> start(const Hand& hand) override;
   void add_waits(std::vector<pollfd>& waits) const override;
   void listen(std::vector<Heard>& heard) override;
+  Result<void> tell(int id, const std::string& line) override;
   void signal(int signal) override;
 
  private:

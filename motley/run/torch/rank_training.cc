@@ -145,8 +145,8 @@ Result<std::unique_ptr<RankTraining>> RankTraining::open(WorkerSession& session,
   if (session.program.devices.empty())
     return usage_error("run.job", "the job has no program, nothing to train");
   std::unique_ptr<RankTraining> training(new RankTraining(session, reporter));
-  MOTLEY_ASSIGN(StatusFile status, StatusFile::create(session.job.run_dir, session.rank));
-  training->status_ = std::make_unique<StatusFile>(std::move(status));
+  MOTLEY_ASSIGN(StatusFile status, StatusFile::create(session.job.run_dir, session.process));
+  training->status_ = std::make_shared<StatusFile>(std::move(status));
   MOTLEY_RETURN_IF_ERROR(training->open_model());
   MOTLEY_RETURN_IF_ERROR(join_groups(session));
   MOTLEY_RETURN_IF_ERROR(training->open_executor());
@@ -157,13 +157,14 @@ Result<std::unique_ptr<RankTraining>> RankTraining::open(WorkerSession& session,
 }
 
 Result<void> RankTraining::open_model() {
-  MOTLEY_ASSIGN(model_, graph::read_model(session_.job.model_path));
-  if (model_.hash != session_.program.model_hash)
+  MOTLEY_ASSIGN(graph::Model model, graph::read_model(session_.job.model_path));
+  model_ = std::make_shared<const graph::Model>(std::move(model));
+  if (model_->hash != session_.program.model_hash)
     return stale_error(
         "run.stale-program",
         fmt::format("{}: found model {}, the program was made for {}; plan again",
-                    session_.job.model_path, model_.hash, session_.program.model_hash));
-  if (model_.weights) return {};
+                    session_.job.model_path, model_->hash, session_.program.model_hash));
+  if (model_->weights) return {};
   if (session_.job.rank_files.empty())
     return usage_error("run.graph-only",
                        session_.job.model_path + ": holds no weights (exported with --graph-only)");
@@ -172,16 +173,24 @@ Result<void> RankTraining::open_model() {
   return {};
 }
 
-ExecutorOptions RankTraining::executor_options() const {
-  const WorkerDevice& device = session_.device();
+ExecutorOptions executor_options(const WorkerSession& session) {
+  const WorkerDevice& device = session.device();
   ExecutorOptions options;
   options.kind = device.kind;
   options.local_index = device.local_index;
   options.speed = device.speed;
   if (device.kind == "cpu") options.memory = device.memory;
-  options.seed = session_.job.seed;
-  for (const WorkerDevice& each : session_.job.devices) options.devices.push_back(each.name);
+  options.seed = session.job.seed;
+  for (const WorkerDevice& each : session.job.devices) options.devices.push_back(each.name);
   return options;
+}
+
+Result<void> load_model(const Job& job, const graph::Model& model, Executor& executor) {
+  const TensorFile file{job.model_path, &*model.weights};
+  MOTLEY_ASSIGN(const TensorFiles weights, TensorFiles::make({&file, 1}));
+  MOTLEY_RETURN_IF_ERROR(executor.load(weights, true));
+  executor.start_masters(weights);
+  return {};
 }
 
 /// Sets what a program keeps from the model file, or what it has in parts from the rank's own: rank
@@ -192,25 +201,45 @@ Result<void> RankTraining::load_weights(Executor& executor) const {
     executor.start_masters(own_weights_->tensors);
     return {};
   }
-  const TensorFile file{session_.job.model_path, &*model_.weights};
-  MOTLEY_ASSIGN(const TensorFiles weights, TensorFiles::make({&file, 1}));
-  MOTLEY_RETURN_IF_ERROR(executor.load(weights, true));
-  executor.start_masters(weights);
-  return {};
+  return load_model(session_.job, *model_, executor);
 }
 
 Result<void> RankTraining::open_executor() {
-  ExecutorOptions options = executor_options();
+  ExecutorOptions options = executor_options(session_);
   options.timeline_steps = session_.job.trace_steps;
   MOTLEY_ASSIGN(executor_, Executor::create(program(), options, session_.communicator.get(),
                                             &status_->record()));
   MOTLEY_RETURN_IF_ERROR(load_weights(*executor_));
+  note_tensors();
+  return {};
+}
+
+void RankTraining::note_tensors() {
   persistent_ = executor_->persistent();
   for (const Buffer& buffer : program().buffers)
     if (buffer.part) parts_[buffer.name] = *buffer.part;
   has_parts_ = !parts_.empty();
-  return {};
 }
+
+Result<std::unique_ptr<RankTraining>> RankTraining::go_on(WorkerSession& session,
+                                                          const Reporter& reporter,
+                                                          Handover handover) {
+  std::unique_ptr<RankTraining> training(new RankTraining(session, reporter));
+  training->model_ = std::move(handover.model);
+  training->status_ = std::move(handover.status);
+  training->executor_ = std::move(handover.executor);
+  training->evaluators_ = std::move(handover.evaluators);
+  training->note_tensors();
+  training->has_parts_ = handover.some_have_parts;
+  training->next_step_ = handover.point.step;
+  training->saved_step_ = handover.point.saved_step;
+  training->saved_path_ = handover.point.saved_path;
+  training->best_ = handover.point.best;
+  training->has_begun_ = true;
+  return training;
+}
+
+TrainingPoint RankTraining::point() const { return {next_step_, saved_step_, saved_path_, best_}; }
 
 CheckpointState RankTraining::state() const {
   return {.step = next_step_,
@@ -314,6 +343,7 @@ Json RankTraining::ready_fields() const {
   const auto& memory = session_.device().memory;
   Json fields{{"first_step", next_step_},
               {"device", session_.device().name},
+              {"leads", session_.rank == 0},
               {"memory_limit", memory ? Json(memory->value) : Json(nullptr)}};
   if (!resumed_from_.empty()) {
     fields["resumed_from"] = resumed_from_;
@@ -322,11 +352,12 @@ Json RankTraining::ready_fields() const {
   return fields;
 }
 
-Result<RankTraining::End> RankTraining::run() {
+Result<RankTraining::End> RankTraining::run(std::optional<std::int64_t> change_at) {
   MOTLEY_RETURN_IF_ERROR(open_feeds());
-  reporter_.event("ready", ready_fields());
+  if (!std::exchange(has_begun_, true)) reporter_.event("ready", ready_fields());
   End end = End::kFinished;
   while (next_step_ < session_.job.steps && end == End::kFinished && !is_over()) {
+    if (next_step_ == change_at) return End::kChanged;
     MOTLEY_ASSIGN(const StepResult result, step_on_data());
     const std::int64_t every = session_.job.checkpoint_every;
     bool last = next_step_ >= session_.job.steps;
@@ -335,6 +366,7 @@ Result<RankTraining::End> RankTraining::run() {
     if (result.stop_requested && !last) end = End::kStopped;
     const bool due = every > 0 && next_step_ % every == 0;
     if (due || last || end == End::kStopped) MOTLEY_RETURN_IF_ERROR(checkpoint());
+    if (result.change_requested && !last && end == End::kFinished) return End::kChanged;
   }
   MOTLEY_RETURN_IF_ERROR(leave(end));
   return end;
@@ -359,7 +391,7 @@ Result<void> RankTraining::end() { return leave(End::kFinished); }
 /// Executors of the programs that evaluate, over the tensors of the one that trains.
 Result<void> RankTraining::open_evaluation() {
   if (!session_.job.evaluation) return {};
-  ExecutorOptions options = executor_options();
+  ExecutorOptions options = executor_options(session_);
   options.shared = persistent_;
   for (const program::Program& evaluation : session_.evaluations) {
     const auto& own = evaluation.devices[static_cast<std::size_t>(session_.rank)];
@@ -393,7 +425,7 @@ Result<void> RankTraining::open_feeds() {
   const auto open = [&](const std::string& name, const data::DataSource& source, BatchOrder order,
                         std::optional<std::uint64_t> shuffle) {
     FeedOptions options{.source = source,
-                        .inputs = input_specs(model_.graph),
+                        .inputs = input_specs(model_->graph),
                         .order = std::move(order),
                         .shuffle = shuffle,
                         .rank = session_.rank,
@@ -495,6 +527,9 @@ Result<StepResult> RankTraining::step(const data::Batch& batch, double lr_factor
   fields["compute_s"] = result.compute_s;
   fields["wait_s"] = result.wait_s;
   fields["peak_bytes"] = result.peak_bytes;
+  fields["ranks"] = session_.size;
+  fields["leads"] = session_.rank == 0;
+  if (session_.stint > 0) fields["stint"] = session_.stint;
   reporter_.event("step", std::move(fields));
   ++next_step_;
   return result;
@@ -514,8 +549,8 @@ Result<void> RankTraining::check_finite(const std::string& what, double value) c
 /// all that is whole.
 Result<WrittenFiles> RankTraining::write_files() {
   HostTensors weights, states;
-  const auto canonical = canonical_names(model_.graph);
-  const auto shapes = parameter_shapes(model_.graph);
+  const auto canonical = canonical_names(model_->graph);
+  const auto shapes = parameter_shapes(model_->graph);
   const auto save = [&](HostTensors& into, const std::string& name, const std::string& trained,
                         const std::string& parameter) {
     const auto part = parts_.find(trained);
@@ -537,9 +572,9 @@ Result<WrittenFiles> RankTraining::write_files() {
   for (const auto& [name, shape] : shapes)
     if (persistent_.contains(trained_name(name))) save(weights, name, trained_name(name), name);
   if (session_.rank == 0) {
-    const auto constants = constant_names(model_.graph);
-    const auto used = used_names(model_.graph);
-    for (const auto& [name, view] : model_.weights->tensors())  // no part of a program: as it was
+    const auto constants = constant_names(model_->graph);
+    const auto used = used_names(model_->graph);
+    for (const auto& [name, view] : model_->weights->tensors())  // no part of a program: as it was
       if (!constants.contains(name) && !persistent_.contains(trained_name(name)) &&
           !used.contains(trained_name(name)))
         weights.add(name, view);
@@ -752,7 +787,7 @@ Result<void> RankTraining::finish() {
   EndModels models{saved_path_, best_.has_value(), std::nullopt};
   // Of states that ranks share this one need not have any.
   MOTLEY_ASSIGN(const bool has_average, has_averages(saved_path_));
-  if (has_average) models.averages = canonical_names(model_.graph);
+  if (has_average) models.averages = canonical_names(model_->graph);
   return checkpoints_.publish_all(models);
 }
 
@@ -762,7 +797,7 @@ Result<void> RankTraining::write_trace() const {
   std::error_code fault;
   std::filesystem::create_directories(folder, fault);
   if (fault) return runtime_error("run.trace", folder + ": " + fault.message());
-  return write_file_atomic(fmt::format("{}/rank-{}.txt", folder, session_.rank),
+  return write_file_atomic(fmt::format("{}/rank-{}.txt", folder, session_.process),
                            trace::print_trace(executor_->timeline()));
 }
 

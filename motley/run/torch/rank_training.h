@@ -11,6 +11,7 @@
 
 #include "motley/base/result.h"
 #include "motley/graph/model_file.h"
+#include "motley/run/change.h"
 #include "motley/run/checkpoint.h"
 #include "motley/run/feed/feed.h"
 #include "motley/run/hosts/status.h"
@@ -19,6 +20,21 @@
 #include "motley/run/torch/worker_session.h"
 
 namespace motley::run {
+
+/// What a rank goes on with by another program.
+struct Handover {
+  std::shared_ptr<const graph::Model> model;
+  std::shared_ptr<StatusFile> status;
+  std::unique_ptr<Executor> executor;  ///< of the session's program, with the tensors as they are
+  std::vector<std::unique_ptr<Executor>> evaluators;  ///< by program of the session's
+  bool some_have_parts = false;                       ///< has any rank parts of tensors?
+  TrainingPoint point;
+};
+
+/// How a session's device runs programs.
+ExecutorOptions executor_options(const WorkerSession& session);
+/// Sets what a program keeps as the job's model file has it, but for what is shared.
+Result<void> load_model(const Job& job, const graph::Model& model, Executor& executor);
 
 /// One rank's training from the first (or the checkpoint's) step to the last. All ranks go through
 /// the same stages. Rank 0 reads and writes checkpoints, and sends what it read to the others; but
@@ -29,13 +45,22 @@ class RankTraining {
   static Result<std::unique_ptr<RankTraining>> open(WorkerSession& session,
                                                     const Reporter& reporter);
 
-  enum class End { kFinished, kStopped };
-  /// Trains. Every event of docs/formats/job.md but `error` is reported here.
-  Result<End> run();
+  /// Goes on where another program left off. All ranks of the session.
+  static Result<std::unique_ptr<RankTraining>> go_on(WorkerSession& session,
+                                                     const Reporter& reporter, Handover handover);
+
+  enum class End { kFinished, kStopped, kChanged };
+  /// Trains, until step `change_at` or what request_change asked for (kChanged), or to the end.
+  /// Every event of docs/formats/job.md but `error` and `change` is reported here.
+  Result<End> run(std::optional<std::int64_t> change_at = {});
+  TrainingPoint point() const;
+  const std::map<std::string, at::Tensor>& persistent() const { return persistent_; }
+  std::shared_ptr<const graph::Model> model() const { return model_; }
+  std::shared_ptr<StatusFile> status() const { return status_; }
 
   // What a loop of somebody else's is made of (scripted_training.h). All ranks call the same.
 
-  const graph::Graph& graph() const { return model_.graph; }
+  const graph::Graph& graph() const { return model_->graph; }
   std::int64_t steps_done() const { return next_step_; }
   /// What `ready` says of how the training goes on.
   Json ready_fields() const;
@@ -50,13 +75,15 @@ class RankTraining {
 
   /// Async-signal-safe: all ranks stop after the step in which they agree.
   void request_stop() { executor_->request_stop(); }
+  /// All ranks go on by another program after the step in which they learn of it. Any thread.
+  void request_change() { executor_->request_change(); }
 
  private:
   RankTraining(WorkerSession& session, const Reporter& reporter);
   Result<void> open_model();
-  ExecutorOptions executor_options() const;
   Result<void> load_weights(Executor& executor) const;
   Result<void> open_executor();
+  void note_tensors();
   Result<void> open_evaluation();
   Result<void> open_feeds();
   Result<Evaluation> run_evaluation();
@@ -90,8 +117,8 @@ class RankTraining {
   WorkerSession& session_;
   const Reporter& reporter_;
   CheckpointStore checkpoints_;
-  std::unique_ptr<StatusFile> status_;
-  graph::Model model_;
+  std::shared_ptr<StatusFile> status_;
+  std::shared_ptr<const graph::Model> model_;
   std::unique_ptr<Executor> executor_;
   std::map<std::string, at::Tensor> persistent_;       // shared with the executor
   std::map<std::string, program::Part> parts_;         // of persistent tensors that are in parts
@@ -103,6 +130,7 @@ class RankTraining {
   std::optional<Best> best_;
   std::int64_t next_step_ = 0;    // steps done so far
   std::int64_t saved_step_ = -1;  // of the latest checkpoint of this job
+  bool has_begun_ = false;        // said `ready`
   std::string resumed_from_, saved_path_;
 };
 

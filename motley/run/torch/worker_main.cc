@@ -18,6 +18,7 @@
 #include "motley/run/torch/cuda_library.h"
 #include "motley/run/torch/rank_training.h"
 #include "motley/run/torch/relay.h"
+#include "motley/run/torch/stints.h"
 #include "motley/run/torch/scripted_training.h"
 #include "motley/run/torch/torch_version.h"
 #include "motley/run/torch/worker_collectives.h"
@@ -166,11 +167,28 @@ int fail(const Reporter& reporter, const Error& error, const std::string& instru
   std::_Exit(fail(reporter, explain(error, session, arguments), instruction));
 }
 
+/// A signal that came while nothing trained is passed on to what trains now.
+void stop_by_signal(RankTraining* training) {
+  training_to_stop = training;
+  if (stop_requested && training != nullptr) training->request_stop();
+}
+
+int train_in_stints(WorkerSession& session, const WorkerArguments& arguments,
+                    const Reporter& reporter) {
+  const auto stints = Stints::open(session, reporter, stop_by_signal);
+  if (!stints) leave(reporter, session, arguments, stints.error());
+  const auto end = (*stints)->run();
+  training_to_stop = nullptr;
+  if (!end) leave(reporter, session, arguments, end.error());
+  // At once: the thread that reads orders waits for more.
+  std::_Exit(*end == RankTraining::End::kStopped ? kStopped : 0);
+}
+
 int train(WorkerSession& session, const WorkerArguments& arguments, const Reporter& reporter) {
+  if (session.job.changes) return train_in_stints(session, arguments, reporter);
   const auto training = RankTraining::open(session, reporter);
   if (!training) leave(reporter, session, arguments, training.error());
-  training_to_stop = training->get();
-  if (stop_requested) (*training)->request_stop();
+  stop_by_signal(training->get());
   const auto end = (*training)->run();
   training_to_stop = nullptr;
   if (!end) leave(reporter, session, arguments, end.error());

@@ -89,6 +89,7 @@ Result<void> parse_texts(const JobTexts& texts, const std::string& where, Worker
   const std::string& path = session.job.program_path;
   MOTLEY_ASSIGN(session.program, program::parse_program(texts.program, path));
   const auto& devices = session.program.devices;
+  if (session.job.changes) return {};  // which of the job's devices they are is found by name
   const bool same = std::equal(
       devices.begin(), devices.end(), session.job.devices.begin(), session.job.devices.end(),
       [](const program::DeviceProgram& program, const WorkerDevice& device) {
@@ -342,6 +343,7 @@ Result<std::unique_ptr<WorkerSession>> open_session(const WorkerArguments& argum
   auto session = std::make_unique<WorkerSession>();
   MOTLEY_RETURN_IF_ERROR(arguments.place ? open_launched(arguments, *session)
                                          : open_local(arguments, *session));
+  session->process = session->rank;
   reporter.set_rank(session->rank);
   if (session->is_idle) return session;
   MOTLEY_RETURN_IF_ERROR(

@@ -125,6 +125,21 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::open(const RendezvousOptions& op
   return std::unique_ptr<Rendezvous>(new Rendezvous(options, std::move(state)));
 }
 
+Result<std::unique_ptr<Rendezvous>> Rendezvous::branch(const std::string& name, int rank,
+                                                       int size) const {
+  RendezvousOptions options = options_;
+  options.rank = rank;
+  options.size = size;
+  auto state = std::make_unique<State>();
+  try {
+    state->store = c10::make_intrusive<c10d::PrefixStore>(name, state_->store->clone());
+    state->store->setTimeout(milliseconds(options.timeout));
+  } catch (const std::exception& fault) {
+    return runtime_error("run.rendezvous", fmt::format("{}: {}", name, failure_text(fault)));
+  }
+  return std::unique_ptr<Rendezvous>(new Rendezvous(std::move(options), std::move(state)));
+}
+
 Result<void> Rendezvous::set(const std::string& key, const std::string& value) {
   try {
     state_->store->set(key, value);

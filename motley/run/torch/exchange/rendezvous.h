@@ -48,6 +48,10 @@ class Rendezvous {
   /// Waits until all ranks have come. Collective; each key once.
   Result<void> barrier(const std::string& key, Seconds timeout);
 
+  /// Another connection to the same store, for another thread, whose keys meet no others: those of
+  /// `size` ranks that call this one `rank`.
+  Result<std::unique_ptr<Rendezvous>> branch(const std::string& name, int rank, int size) const;
+
   /// The first `size` ranks go on; the others have left.
   void set_size(int size) { options_.size = size; }
   int rank() const { return options_.rank; }

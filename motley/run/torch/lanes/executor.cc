@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <exception>
 #include <set>
@@ -203,7 +204,8 @@ class TorchExecutor final : public Executor {
   std::map<std::string, at::Tensor> persistent() override;
   Result<void> load(const TensorFiles& files, bool required) override;
   Result<StepResult> step(StepPlace place, const data::Batch& batch) override;
-  void request_stop() override { frame_.stop_requested.store(true, std::memory_order_relaxed); }
+  void request_stop() override { frame_.wish.fetch_or(kStopWish, std::memory_order_relaxed); }
+  void request_change() override { frame_.wish.fetch_or(kChangeWish, std::memory_order_relaxed); }
   trace::Trace timeline() const override;
   std::vector<Bytes> scratch() const override { return scratch_; }
 
@@ -412,7 +414,11 @@ Result<void> TorchExecutor::run_compute(StepResult& result, std::int64_t begin) 
     if (frame_.loss.defined()) result.loss = read_number(frame_.loss);
     for (const at::Tensor& metric : frame_.metrics) result.metrics.push_back(read_number(metric));
     if (frame_.gradient_norm.defined()) result.gradient_norm = read_number(frame_.gradient_norm);
-    if (frame_.stop.defined()) result.stop_requested = read_number(frame_.stop) > 0;
+    if (frame_.stop.defined()) {
+      const double wishes = read_number(frame_.stop);
+      result.change_requested = wishes >= kChangeWish;
+      result.stop_requested = std::fmod(wishes, kChangeWish) > 0;
+    }
     return {};
   } catch (const c10::OutOfMemoryError& error) {
     return fault("run.out-of-memory", error.what_without_backtrace());

@@ -53,6 +53,7 @@ struct StepResult {
   std::optional<double> gradient_norm;  ///< of all gradients, where the recipe asks for it
   std::vector<double> metrics;          ///< of a program that evaluates, in the order of its graph
   bool stop_requested = false;          ///< by any rank
+  bool change_requested = false;        ///< by one
   double step_s = 0;                    ///< wall time
   double compute_s = 0;                 ///< compute lane busy, emulation's waiting included
   double wait_s = 0;                    ///< compute lane (a GPU: its stream) waiting for exchanges
@@ -90,6 +91,8 @@ class Executor {
 
   /// Asks all ranks to stop after the step in which they agree. Async-signal-safe.
   virtual void request_stop() = 0;
+  /// The same of going on by another program: all know of it after the same step. Of one rank.
+  virtual void request_change() = 0;
 
   /// By instruction, the most that one step saw it hold beside what lives after it; zeros unless
   /// the options ask for it. Transfers have none.

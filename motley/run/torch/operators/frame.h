@@ -12,6 +12,10 @@
 
 namespace motley::run {
 
+/// Wishes are summed over the ranks, by a bucket of any float type: so many ranks may wish to stop
+/// while one wishes to change. Both are exact in 16 bits.
+inline constexpr int kStopWish = 1, kChangeWish = 32768;
+
 /// What the instructions of a running step share. The compute lane uses all of it; the transfer
 /// lane only the values that its instructions name.
 struct Frame {
@@ -24,7 +28,8 @@ struct Frame {
   std::int64_t step = 0;
   double lr_factor = 1;  ///< of every learning rate, in this step
   const data::Batch* batch = nullptr;
-  std::atomic<bool> stop_requested = false;  ///< of this rank
+  /// What this rank wants of all after the step: sum of kStop and kChange.
+  std::atomic<int> wish = 0;
   at::Tensor loss, stop, gradient_norm;      ///< what motley::report saw
   std::vector<at::Tensor> metrics;           ///< the same
 };

@@ -105,9 +105,9 @@ Result<Kernel> make_stop_request(InstructionReader& reader, at::Device device) {
   return [out, options = at::TensorOptions(device).dtype(at::kFloat)](Frame& frame) {
     // A number that is summed with a bucket: so all ranks learn of a request in the same step,
     // without an exchange of its own (docs/decisions/0002).
-    const bool stop = frame.stop_requested.load(std::memory_order_relaxed);
+    const int wish = frame.wish.load(std::memory_order_relaxed);
     // Made anew each step, as the sum is written into it.
-    frame.values[out] = at::full({1}, stop ? 1.0 : 0.0, options);
+    frame.values[out] = at::full({1}, static_cast<double>(wish), options);
   };
 }
 

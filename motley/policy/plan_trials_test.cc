@@ -1,0 +1,135 @@
+#include "motley/policy/plan_trials.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "motley/base/json.h"
+
+namespace motley::policy {
+namespace {
+
+/// A run in which plan i takes seconds[i], with jitter, and a change begins `lag` steps after it was
+/// asked for.
+struct Course {
+  std::vector<double> seconds;
+  double jitter = 0;
+  int lag = 3;
+  std::map<int, double> later = {};  ///< seconds of plans from step 200 on
+
+  int plan = 0, steps = 0;
+  double spent = 0;
+  std::vector<int> begun = {};
+
+  void run(Policy& policy, int until) {
+    std::mt19937 random(7);
+    std::normal_distribution<double> normal;
+    int asked = -1, begins = 0;
+    for (; steps < until; ++steps) {
+      if (asked >= 0 && steps >= begins) {
+        plan = asked;
+        begun.push_back(plan);
+        asked = -1;
+      }
+      double took = seconds[static_cast<std::size_t>(plan)];
+      if (steps >= 200 && later.contains(plan)) took = later[plan];
+      took *= std::exp(jitter * normal(random));
+      spent += took;
+      const auto choices = policy.observe(StepSeen{.step = steps, .took = Seconds(took), .plan = plan});
+      for (const Choice& choice : choices) {
+        const int wanted = std::get<UsePlan>(choice.action).plan;
+        if (wanted == plan) continue;
+        asked = wanted;
+        begins = steps + lag;
+      }
+    }
+  }
+};
+
+std::vector<TriedPlan> plans(std::size_t count) {
+  std::vector<TriedPlan> made;
+  for (std::size_t i = 0; i < count; ++i)
+    made.push_back({"plan " + std::to_string(i), Seconds(0.04 + 0.001 * static_cast<double>(i))});
+  return made;
+}
+
+// The sharding that was predicted to take 40 ms takes 76, the split beside it 49.
+TEST(PlanTrials, TakesTheQuickestMeasured) {
+  PlanTrials policy(plans(3));
+  Course course{.seconds = {0.076, 0.049, 0.060}, .jitter = 0.02};
+  course.run(policy, 100);
+  EXPECT_TRUE(policy.is_decided());
+  EXPECT_EQ(course.plan, 1);
+  EXPECT_EQ(course.begun, (std::vector<int>{1, 2, 1}));
+  // Two trials of (1 + 3) steps and 3 of lag: beyond 100 steps of the best, less than 20 of these.
+  EXPECT_LT(course.spent, 120 * 0.049);
+}
+
+TEST(PlanTrials, LeavesAHopelessPlanAfterOneStep) {
+  PlanTrials policy(plans(2));
+  Course course{.seconds = {0.05, 0.5}, .lag = 0};
+  course.run(policy, 30);
+  EXPECT_EQ(course.plan, 0);
+  EXPECT_EQ(policy.measured(1)->value, 0.5);
+  // 28 steps of 0.05, one that settles and one that counts of 0.5.
+  EXPECT_NEAR(course.spent, 28 * 0.05 + 2 * 0.5, 1e-9);
+}
+
+TEST(PlanTrials, LooksCloserAtPlansThatTakeAboutAsLong) {
+  int right = 0;
+  PlanTrials policy(plans(2));
+  Course course{.seconds = {0.051, 0.049}, .jitter = 0.02};
+  course.run(policy, 60);
+  right += course.plan == 1;
+  EXPECT_EQ(right, 1);
+  EXPECT_GE(course.begun.size(), 1u);
+}
+
+TEST(PlanTrials, TriesAgainWhatWasQuickerThanStepsAreNow) {
+  PlanTrials policy(plans(2));
+  Course course{.seconds = {0.05, 0.06}, .jitter = 0.01, .later = {{0, 0.09}}};
+  course.run(policy, 200);
+  EXPECT_EQ(course.plan, 0);
+  course.run(policy, 320);
+  EXPECT_EQ(course.plan, 1);
+}
+
+TEST(PlanTrials, DoesWithoutAPlanThatIsRefused) {
+  PlanTrials policy(plans(2));
+  for (int step = 0; step < 4; ++step)
+    (void)policy.observe(StepSeen{.step = step, .took = Seconds(0.05)});
+  const auto choices = policy.observe(RefusalSeen{1, 0, "rank 1: out of memory"});
+  ASSERT_EQ(choices.size(), 1u);
+  EXPECT_EQ(std::get<UsePlan>(choices[0].action).plan, 0);
+  EXPECT_EQ(choices[0].why, "no other can be had");
+}
+
+// Restored after any number of steps it chooses as the one that goes on.
+TEST(PlanTrials, ItsStateIsAllThatItsChoicesDependOn) {
+  for (int cut = 0; cut < 40; cut += 3) {
+    PlanTrials first(plans(3));
+    Course course{.seconds = {0.06, 0.05, 0.055}, .jitter = 0.05};
+    course.run(first, cut);
+    PlanTrials second(plans(3));
+    ASSERT_TRUE(second.restore(parse_json(first.state().dump(), "s").value(), "s"));
+    for (int step = cut; step < cut + 40; ++step) {
+      const StepSeen seen{.step = step, .took = Seconds(0.05 + 0.001 * (step % 5)), .plan = step % 3};
+      EXPECT_EQ(first.observe(seen), second.observe(seen));
+    }
+    EXPECT_EQ(first.state(), second.state());
+  }
+}
+
+TEST(PlanTrials, RefusesAStateOfOtherPlans) {
+  PlanTrials two(plans(2)), three(plans(3));
+  EXPECT_EQ(three.restore(two.state(), "policy.json").error().message,
+            "policy.json: is no state of these plans: it has 2 plans, wanted 3; run with --resume "
+            "never, or with the plans it was of");
+  EXPECT_EQ(three.restore(Json{{"schema", "x"}}, "policy.json").error().message,
+            "policy.json: is no state of these plans: found schema 'x', wanted "
+            "'motley.plan-trials/1'; run with --resume never, or with the plans it was of");
+}
+
+}  // namespace
+}  // namespace motley::policy

@@ -1,0 +1,235 @@
+#include "motley/run/torch/order_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iostream>
+#include <utility>
+
+#include "motley/base/json.h"
+#include "motley/run/change.h"
+
+namespace motley::run {
+namespace {
+
+/// Of the persistent tensors that a device has already, those that another program has as they are.
+std::map<std::string, at::Tensor> find_kept(const program::DeviceProgram& program,
+                                            const OrderReader::Present& present) {
+  std::map<std::string, at::Tensor> kept;
+  for (const program::Buffer& buffer : program.buffers) {
+    const auto tensor = present.tensors.find(buffer.name);
+    if (buffer.name.empty() || !program::is_persistent(buffer.kind) ||
+        tensor == present.tensors.end())
+      continue;
+    const auto part = present.parts.find(buffer.name);
+    const bool is_same = part != present.parts.end() && part->second == buffer.part &&
+                         tensor->second.sizes().vec() == buffer.shape;
+    if (is_same) kept.insert(*tensor);
+  }
+  return kept;
+}
+
+int rank_in(const std::vector<WorkerDevice>& devices, const std::string& name) {
+  const auto found = std::find_if(devices.begin(), devices.end(),
+                                  [&](const WorkerDevice& each) { return each.name == name; });
+  return found == devices.end() ? -1 : static_cast<int>(found - devices.begin());
+}
+
+}  // namespace
+
+Result<std::unique_ptr<WorkerSession>> open_part(const WorkerSession& process,
+                                                 const std::string& name,
+                                                 std::vector<WorkerDevice> devices,
+                                                 program::Program program,
+                                                 std::vector<program::Program> evaluations) {
+  auto part = std::make_unique<WorkerSession>();
+  part->process = process.process;
+  part->job = process.job;
+  part->job.devices = std::move(devices);
+  part->program = std::move(program);
+  part->evaluations = std::move(evaluations);
+  part->size = static_cast<int>(part->job.devices.size());
+  const WorkerDevice& own = process.device();
+  const int rank = rank_in(part->job.devices, own.name);
+  part->is_idle = rank < 0;
+  if (part->is_idle) return part;
+  part->rank = rank;
+  WorkerDevice& here = part->job.devices[static_cast<std::size_t>(rank)];
+  here.local_index = own.local_index;  // as it was found here
+  if (part->size == 1) return part;
+  MOTLEY_ASSIGN(part->rendezvous, process.rendezvous->branch(name, rank, part->size));
+  return part;
+}
+
+Result<std::unique_ptr<OrderReader>> OrderReader::start(const WorkerSession& process,
+                                                        const Reporter& reporter) {
+  std::unique_ptr<OrderReader> reader(new OrderReader(process, reporter));
+  if (process.rendezvous) {
+    MOTLEY_ASSIGN(reader->store_,
+                  process.rendezvous->branch("orders", process.process, process.size));
+  }
+  reader->thread_ = std::thread([raw = reader.get()] { raw->read(); });
+  return reader;
+}
+
+/// The thread may wait for ever, for orders: the process ends with it.
+OrderReader::~OrderReader() { thread_.detach(); }
+
+void OrderReader::set_present(Present present) {
+  const std::lock_guard lock(mutex_);
+  present_ = std::move(present);
+  changed_.notify_all();
+}
+
+Result<Next> OrderReader::take(Seconds patience) {
+  std::unique_lock lock(mutex_);
+  const auto limit = std::chrono::duration<double>(patience.value);
+  if (!changed_.wait_for(lock, limit, [&] { return next_.has_value(); }))
+    return runtime_error("run.timeout",
+                         fmt::format("rank {}: the next program was not ready within {:g} s",
+                                     process_.process, patience.value));
+  Result<Next> next = std::move(*next_);
+  next_.reset();
+  // What it will find belongs to the program before until training says otherwise.
+  present_ = Present{};
+  changed_.notify_all();
+  return next;
+}
+
+void OrderReader::read() {
+  std::string line;
+  while (std::getline(std::cin, line)) {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return !next_ && present_.status != nullptr; });
+    }
+    Result<Next> next = prepare(line);
+    const std::size_t given = process_.job.changes->at.size();
+    const bool is_given = next && static_cast<std::size_t>(next->number) <= given;
+    const std::lock_guard lock(mutex_);
+    if (!next && given == 0) continue;  // it was said, and training goes on as it is
+    const auto ask = present_.leads && !is_given ? present_.request_change : nullptr;
+    next_ = std::move(next);
+    changed_.notify_all();
+    if (ask) ask();
+  }
+}
+
+Result<Next> OrderReader::prepare(const std::string& line) {
+  Present present;
+  {
+    const std::lock_guard lock(mutex_);
+    present = present_;
+  }
+  Next next;
+  const auto make = [&]() -> Result<void> {
+    MOTLEY_ASSIGN(ChangeOrder order, parse_order(line));
+    next.number = order.number;
+    next.handover.status = present.status;
+    next.handover.model = present.model;
+    if (!next.handover.model) {
+      MOTLEY_ASSIGN(graph::Model model, graph::read_model(process_.job.model_path));
+      next.handover.model = std::make_shared<const graph::Model>(std::move(model));
+    }
+    MOTLEY_ASSIGN(next.session,
+                  open_part(process_, fmt::format("stint/{}", order.number), order.devices,
+                            std::move(order.program), std::move(order.evaluations)));
+    next.session->stint = order.number;
+    if (!next.session->is_idle) {
+      WorkerSession& session = *next.session;
+      MOTLEY_RETURN_IF_ERROR(join_groups(session));
+      const auto rank = static_cast<std::size_t>(session.rank);
+      ExecutorOptions options = executor_options(session);
+      options.timeline_steps = session.job.trace_steps;
+      options.shared = find_kept(session.program.devices[rank], present);
+      MOTLEY_ASSIGN(next.handover.executor,
+                    Executor::create(session.program.devices[rank], options,
+                                     session.communicator.get(), &present.status->record()));
+      MOTLEY_RETURN_IF_ERROR(
+          load_model(session.job, *next.handover.model, *next.handover.executor));
+      options.timeline_steps = 0;
+      options.shared = next.handover.executor->persistent();
+      for (const program::Program& evaluation : session.evaluations) {
+        MOTLEY_ASSIGN(next.handover.evaluators.emplace_back(),
+                      Executor::create(evaluation.devices[rank], options,
+                                       session.communicator.get(), nullptr));
+        MOTLEY_RETURN_IF_ERROR(
+            load_model(session.job, *next.handover.model, *next.handover.evaluators.back()));
+      }
+      const auto& buffers = session.program.devices[rank].buffers;
+      const bool has_parts = std::any_of(buffers.begin(), buffers.end(),
+                                         [](const auto& buffer) { return buffer.part.has_value(); });
+      std::vector<std::string> keepers = {has_parts ? "some" : "none"};
+      if (session.rendezvous) {
+        MOTLEY_ASSIGN(keepers,
+                      session.rendezvous->share("parts", keepers[0], session.patience()));
+      }
+      next.handover.some_have_parts = std::count(keepers.begin(), keepers.end(), "some") > 0;
+    }
+    return prepare_move(order, present, next);
+  };
+  const auto made = make();
+  MOTLEY_RETURN_IF_ERROR(agree(next.number, made));
+  return next;
+}
+
+/// The program that brings tensors into their new forms runs over both sets of them.
+Result<void> OrderReader::prepare_move(const ChangeOrder& order, const Present& present,
+                                       Next& next) const {
+  if (!order.move) return {};
+  std::vector<WorkerDevice> movers;
+  for (const program::DeviceProgram& device : order.move->devices) {
+    for (const auto* known : {&order.devices, &process_.job.devices}) {
+      const int at = rank_in(*known, device.device);
+      if (at < 0) continue;
+      movers.push_back((*known)[static_cast<std::size_t>(at)]);
+      break;
+    }
+  }
+  MOTLEY_ASSIGN(next.moving, open_part(process_, fmt::format("move/{}", order.number),
+                                       std::move(movers), *order.move, {}));
+  WorkerSession& session = *next.moving;
+  if (session.is_idle) {
+    next.moving.reset();
+    return {};
+  }
+  MOTLEY_RETURN_IF_ERROR(join_groups(session));
+  ExecutorOptions options = executor_options(session);
+  options.speed = 1;
+  if (next.handover.executor) options.shared = next.handover.executor->persistent();
+  for (const auto& [name, tensor] : present.tensors) options.shared["old/" + name] = tensor;
+  const auto rank = static_cast<std::size_t>(session.rank);
+  MOTLEY_ASSIGN(next.mover, Executor::create(session.program.devices[rank], options,
+                                             session.communicator.get(), nullptr));
+  return {};
+}
+
+/// All are ready, or none goes on: the first rank of the program that runs hears all and says so.
+Result<void> OrderReader::agree(int number, const Result<void>& own) {
+  if (!store_) return own;
+  const std::string key = fmt::format("{}/", number);
+  const Seconds patience = process_.patience();
+  MOTLEY_RETURN_IF_ERROR(store_->set(fmt::format("{}ready/{}", key, process_.process),
+                                     own ? std::string() : own.error().message));
+  bool leads = false;
+  {
+    const std::lock_guard lock(mutex_);
+    leads = present_.leads;
+  }
+  if (!leads) {
+    MOTLEY_ASSIGN(const std::string verdict, store_->get(key + "verdict", 2 * patience));
+    if (verdict.empty()) return {};
+    return runtime_error("run.change", verdict);
+  }
+  std::string verdict;
+  for (int process = 0; process < process_.size && verdict.empty(); ++process) {
+    MOTLEY_ASSIGN(verdict, store_->get(fmt::format("{}ready/{}", key, process), patience));
+  }
+  MOTLEY_RETURN_IF_ERROR(store_->set(key + "verdict", verdict));
+  if (verdict.empty()) return {};
+  reporter_.event("refused", Json{{"change", number}, {"why", verdict}});
+  return runtime_error("run.change", verdict);
+}
+
+}  // namespace motley::run

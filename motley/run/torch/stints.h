@@ -1,0 +1,48 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "motley/run/torch/order_reader.h"
+#include "motley/run/torch/rank_training.h"
+
+namespace motley::run {
+
+/// A training whose plan may change: a stint by one program after another, as orders say
+/// (order_reader.h). In each this process is a rank of the program, or idle until the next. Between
+/// two stints tensors that are whole stay where they are, and a program of its own moves the rest;
+/// order of samples, random numbers and schedule go on as if nothing had been.
+class Stints {
+ public:
+  /// `process`: with the job's first program. `on_training`: told which training runs now; null
+  /// while none does.
+  using OnTraining = std::function<void(RankTraining*)>;
+  static Result<std::unique_ptr<Stints>> open(WorkerSession& process, const Reporter& reporter,
+                                              OnTraining on_training);
+  /// Events: those of RankTraining; `change` of the first rank of a new program; `refused`.
+  Result<RankTraining::End> run();
+
+ private:
+  Stints(WorkerSession& process, const Reporter& reporter, OnTraining on_training)
+      : process_(process), reporter_(reporter), on_training_(std::move(on_training)) {}
+  void show_present();
+  std::optional<std::int64_t> given_step() const;
+  Result<Json> wait_idle();
+  Result<void> change(const Json& word);
+  Result<RankTraining::End> end(RankTraining::End end);
+  bool is_lead() const { return session_ && !session_->is_idle && session_->rank == 0; }
+  Result<void> tell(const Json& word);
+
+  WorkerSession& process_;
+  const Reporter& reporter_;
+  OnTraining on_training_;
+  std::unique_ptr<OrderReader> orders_;
+  std::shared_ptr<StatusFile> status_;
+  std::shared_ptr<const graph::Model> model_;
+  int number_ = 0;                          // of the stint
+  std::unique_ptr<WorkerSession> session_;  // of its program
+  std::unique_ptr<RankTraining> training_;  // null: idle
+};
+
+}  // namespace motley::run
