@@ -32,6 +32,8 @@ struct RunOptions {
   double timeout = 30;
   std::string transport = "auto";
   std::int64_t trace_steps = 5;
+  std::string adapt = "auto";      ///< auto, none or plan
+  std::string decisions;           ///< file of another run's, to be repeated
   bool prepare = false;            ///< write the run directory, start nothing
   std::int64_t eval_samples = 0;   ///< of a script that evaluates by itself
   std::string enforce = "worker";  ///< what the workers hold devices to: worker, speeds, outside

@@ -5,6 +5,7 @@
 #include "motley/cli/run_options.h"
 #include "motley/cli/teller.h"
 #include "motley/control/correcting.h"
+#include "motley/control/trials.h"
 #include "motley/report/report.h"
 #include "motley/run/checkpoint.h"
 
@@ -18,6 +19,13 @@ std::vector<Flag> run_flags(RunOptions& options) {
   flags.insert(
       flags.end(),
       {{"--plan", &options.plan.file, "plan file; without it, model and cluster are planned first"},
+       {"--adapt", &options.adapt,
+        "plan: the best plans are tried in turn, all by training steps, and the quickest measured "
+        "one goes on; none: as planned; auto: plan where the planner is auto and there are steps "
+        "enough",
+        kShown},
+       {"--decisions", &options.decisions,
+        "decisions.jsonl of another run: change plans at the same steps as it did"},
        {"--resume", &options.resume, "auto or never", kShown},
        {"--prepare", &options.prepare,
         "write the run directory and start nothing; without --data and --steps for a script that "
@@ -61,15 +69,15 @@ std::string summary_text(const control::Measured& measured, const control::Prepa
       "{} steps, loss {:.5f} -> {:.5f}, {} a step", measured.losses.size(),
       measured.losses.empty() ? 0.0 : measured.losses.front(),
       measured.losses.empty() ? 0.0 : measured.losses.back(), format_seconds(measured.step));
-  if (prepared.predicted && measured.step.value > 0)
-    text += fmt::format(" (plan {}, {:+.1f}%)", format_seconds(*prepared.predicted),
-                        100 * (measured.step / *prepared.predicted - 1));
+  const control::LastPlan last = control::last_plan(prepared, measured);
+  if (last.predicted && measured.step.value > 0)
+    text += fmt::format(" (plan {}, {:+.1f}%)", format_seconds(*last.predicted),
+                        100 * (measured.step / *last.predicted - 1));
   text += "\n";
-  const std::vector<plan::Member> members = plan::members(prepared.planned->plan);
-  for (std::size_t r = 0; r < measured.busy.size(); ++r)
-    text += fmt::format("  {:<10} {:>5} samples  busy {:>3.0f}%  peak {}\n",
-                        prepared.inputs->cluster.device(members[r].device).name, members[r].samples,
-                        100 * measured.busy[r], format_bytes(Bytes(measured.peak_bytes[r])));
+  for (const control::RankSummary& rank : control::rank_summaries(prepared, measured))
+    text += fmt::format("  {:<10} {:>5} samples  busy {:>3.0f}%  peak {}\n", rank.device,
+                        rank.samples, 100 * rank.busy.value_or(0),
+                        format_bytes(Bytes(rank.peak_bytes.value_or(0))));
   if (measured.waiting.is_noticed()) text += control::print_waiting(measured.waiting) + "\n";
   text += fmt::format("checkpoint {}\n", measured.checkpoint);
   if (!measured.stopped) text += model_text(measured, prepared.choices.run_dir);
@@ -82,6 +90,33 @@ Result<void> keep_error(const control::Inputs& inputs, const control::Predicted&
   return control::remember(inputs, predicted, measured, store);
 }
 
+/// What the run may become while it runs; null: it stays as it was planned.
+Result<std::shared_ptr<control::Adaptation>> find_adaptation(
+    const RunOptions& options, const control::TrainChoices& choices,
+    const control::ChosenPlan& chosen, const std::optional<control::Predicted>& predicted,
+    control::Listener& listener) {
+  const std::shared_ptr<control::Adaptation> none;
+  if (!options.decisions.empty())
+    return control::repeat_decisions(options.decisions, chosen.inputs);
+  const bool is_asked = options.adapt == "plan";
+  if (options.adapt != "auto" && options.adapt != "none" && !is_asked)
+    return usage_error("cli.adapt",
+                       "--adapt: found '" + options.adapt + "', wanted auto, none or plan");
+  if (options.adapt == "none" || options.prepare) return none;
+  // Where the plan is somebody's own, or trying takes longer than it gains.
+  if (!is_asked && (data::is_loaded(choices.data) || !chosen.outcome)) return none;
+  MOTLEY_ASSIGN(std::shared_ptr<control::Adaptation> trials,
+                control::find_trials(chosen, predicted));
+  if (!trials) {
+    if (is_asked) listener.note("no other plan is worth a trial");
+    return none;
+  }
+  if (choices.resume == control::TrainChoices::Resume::kAuto)
+    MOTLEY_RETURN_IF_ERROR(
+        control::resume_trials({choices.run_dir}, chosen, listener, *trials));
+  return trials;
+}
+
 Result<int> run_plan(const RunOptions& options, const Context& context) {
   MOTLEY_ASSIGN(control::TrainChoices choices,
                 make_train_choices(options, find_python(options.python, context)));
@@ -91,10 +126,19 @@ Result<int> run_plan(const RunOptions& options, const Context& context) {
   Teller teller(context);
   if (chosen->outcome) teller.note(report::print_outcome(*chosen->outcome, chosen->inputs.cluster));
   if (choices.run_dir.empty()) choices.run_dir = default_run_dir(chosen->inputs.model_path);
-  MOTLEY_ASSIGN(const auto predicted, control::find_prediction(*chosen, 3, teller));
+  MOTLEY_ASSIGN(auto predicted, control::find_prediction(*chosen, 3, teller));
+  MOTLEY_ASSIGN(const auto adaptation,
+                find_adaptation(options, choices, *chosen, predicted, teller));
+  // What was decided before, and is gone on with or repeated, may begin by another plan.
+  const control::Planned* planned = &chosen->planned;
+  if (adaptation) {
+    const auto first = static_cast<std::size_t>(adaptation->first);
+    planned = &adaptation->candidates[first].planned;
+    predicted = adaptation->candidates[first].predicted;
+  }
   MOTLEY_ASSIGN(const control::PreparedRun prepared,
-                control::prepare_run(chosen->inputs, chosen->planned,
-                                     predicted ? &*predicted : nullptr, choices));
+                control::prepare_run(chosen->inputs, *planned, predicted ? &*predicted : nullptr,
+                                     choices, adaptation));
   if (options.prepare) {
     context.result("prepared   " + prepared.directory.path + "\n",
                    Json{{"run_dir", prepared.directory.path}, {"job", prepared.directory.job()}});

@@ -25,6 +25,7 @@ struct RunDirectory {
   std::string job() const { return path + "/job.json"; }
   std::string summary() const { return path + "/summary.json"; }
   std::string log() const { return path + "/log.jsonl"; }
+  std::string decisions() const { return path + "/decisions.jsonl"; }
   std::string events() const { return path + "/tb"; }
   std::string predicted() const { return path + "/predicted.txt"; }
   std::string measured(std::size_t rank) const {

@@ -14,6 +14,7 @@
 #include "motley/base/random.h"
 #include "motley/control/found_cluster.h"
 #include "motley/control/placing.h"
+#include "motley/control/trials.h"
 #include "motley/program/program_text.h"
 #include "motley/run/feed/batch_order.h"
 #include "motley/run/feed/loader.h"
@@ -23,6 +24,13 @@
 
 namespace motley::control {
 namespace {
+
+std::vector<Bytes> peaks_of(const Predicted& predicted) {
+  std::vector<Bytes> peaks;
+  for (const DevicePrediction& device : predicted.devices)
+    peaks.push_back(Bytes(static_cast<std::int64_t>(device.peak.value)));
+  return peaks;
+}
 
 /// A dataset may list many files before it is open.
 constexpr Seconds kOpening{600};
@@ -67,9 +75,7 @@ void place_emulated(std::vector<run::WorkerDevice>& devices) {
 }
 
 std::vector<run::WorkerDevice> worker_devices(const cluster::Cluster& cluster,
-                                              const plan::Plan& plan, Enforce enforce) {
-  std::vector<DeviceId> ids;
-  for (const plan::Member& member : plan::members(plan)) ids.push_back(member.device);
+                                              const std::vector<DeviceId>& ids, Enforce enforce) {
   const auto route =
       enforce == Enforce::kSpeedsAndLinks ? emulated_route(cluster, ids) : std::nullopt;
   std::vector<run::WorkerDevice> devices;
@@ -102,7 +108,16 @@ run::Job make_job(const PreparedRun& prepared) {
   const cluster::Cluster& cluster = prepared.inputs->cluster;
   job.transport = choices.transport == "auto" ? cluster.transport : choices.transport;
   job.trace_steps = choices.trace_steps;
-  job.devices = worker_devices(cluster, prepared.planned->plan, choices.enforce);
+  std::vector<DeviceId> ids;
+  for (const plan::Member& member : plan::members(prepared.planned->plan))
+    ids.push_back(member.device);
+  if (prepared.adaptation) {
+    ids = prepared.adaptation->devices();
+    job.changes.emplace();
+    for (const policy::Decision& given : prepared.adaptation->given)
+      job.changes->at.push_back(given.begins);
+  }
+  job.devices = worker_devices(cluster, ids, choices.enforce);
   for (run::WorkerDevice& device : job.devices)
     device.tf32 = prepared.planned->plan.tf32 && device.kind == "cuda";
   return job;
@@ -146,7 +161,7 @@ Result<void> count_steps(std::int64_t samples, std::int64_t global_batch, TrainC
 /// Gives the job its evaluation, whose programs will be in the run directory.
 Result<std::vector<program::Program>> add_evaluation(PreparedRun& prepared) {
   EvaluationChoices& choices = *prepared.choices.evaluation;
-  std::int64_t samples = choices.samples;
+  std::int64_t& samples = choices.samples;
   if (!choices.data.path.empty()) {
     MOTLEY_ASSIGN(samples, check_trainable(*prepared.inputs, std::nullopt, choices.data));
   }
@@ -159,6 +174,12 @@ Result<std::vector<program::Program>> add_evaluation(PreparedRun& prepared) {
   for (std::size_t i = 0; i < made.programs.size(); ++i)
     made.job.programs.push_back(prepared.directory.evaluation(i));
   prepared.job.evaluation = std::move(made.job);
+  if (prepared.adaptation)
+    for (Candidate& candidate : prepared.adaptation->candidates) {
+      MOTLEY_ASSIGN(PreparedEvaluation own, prepare_evaluation(*prepared.inputs, candidate.planned,
+                                                               choices, samples));
+      candidate.evaluations = std::move(own.programs);
+    }
   return std::move(made.programs);
 }
 
@@ -184,7 +205,8 @@ Result<Log> earlier_log(const PreparedRun& prepared) {
 }  // namespace
 
 Result<PreparedRun> prepare_run(const Inputs& inputs, const Planned& planned,
-                                const Predicted* predicted, const TrainChoices& choices) {
+                                const Predicted* predicted, const TrainChoices& choices,
+                                std::shared_ptr<Adaptation> adaptation) {
   PreparedRun prepared{.inputs = &inputs, .planned = &planned, .choices = choices};
   MOTLEY_ASSIGN(const std::int64_t samples,
                 check_trainable(inputs, choices.shuffle, prepared.choices.data));
@@ -192,9 +214,11 @@ Result<PreparedRun> prepare_run(const Inputs& inputs, const Planned& planned,
   prepared.directory.path = std::filesystem::absolute(choices.run_dir).string();
   if (predicted != nullptr) {
     prepared.predicted = predicted->seconds();
-    for (const DevicePrediction& device : predicted->devices)
-      prepared.predicted_peaks.push_back(Bytes(static_cast<std::int64_t>(device.peak.value)));
+    prepared.predicted_peaks = peaks_of(*predicted);
   }
+  prepared.adaptation = std::move(adaptation);
+  if (prepared.adaptation && !limit_trials(prepared.choices.steps, *prepared.adaptation))
+    prepared.adaptation.reset();
   prepared.job = make_job(prepared);
   if (choices.evaluation) {
     MOTLEY_ASSIGN(prepared.evaluations, add_evaluation(prepared));
@@ -220,13 +244,35 @@ Result<void> note_clocks(const run::Job& job, const Outside& outside) {
 Result<Measured> train(const PreparedRun& prepared, const Outside& outside) {
   MOTLEY_ASSIGN(Log earlier, earlier_log(prepared));
   MOTLEY_RETURN_IF_ERROR(note_clocks(prepared.job, outside));
-  Monitor monitor(watched_run(prepared), outside.clock, outside.listener);
+  std::optional<Adapting> adapting;
+  if (prepared.adaptation) {
+    adapting.emplace(*prepared.adaptation, *prepared.inputs, prepared.directory,
+                     prepared.job.devices, outside.listener);
+    MOTLEY_RETURN_IF_ERROR(adapting->open());
+  }
+  Listener& listener = adapting ? *adapting : outside.listener;
+  Monitor monitor(watched_run(prepared), outside.clock, listener);
   MOTLEY_RETURN_IF_ERROR(monitor.open(prepared.directory, std::move(earlier)));
   const run::JobOutcome outcome = outside.workers.train(
-      prepared.job, [&](const run::WorkerEvent& event) { return monitor.on_event(event); });
+      prepared.job,
+      [&](const run::WorkerEvent& event) {
+        if (adapting) adapting->on_event(event);
+        return monitor.on_event(event);
+      },
+      [&] { return adapting ? adapting->next_change() : std::nullopt; });
   monitor.end();
-  if (outcome.end == run::JobEnd::kFailed) return tl::make_unexpected(outcome.error);
+  const bool has_ended = outcome.end != run::JobEnd::kFailed;
+  if (adapting) MOTLEY_RETURN_IF_ERROR(adapting->end(has_ended && prepared.job.trace_steps > 0));
+  if (!has_ended) return tl::make_unexpected(outcome.error);
   Measured measured = monitor.result();
+  if (adapting) {
+    measured.candidate = adapting->current_index();
+    run::Job job = prepared.job;  // for who reads the directory: that of the last plan
+    job.devices = adapting->current_devices();
+    job.changes.reset();
+    MOTLEY_RETURN_IF_ERROR(
+        write_file_atomic(prepared.directory.job(), run::job_to_json(job).dump(2)));
+  }
   measured.stopped = outcome.end == run::JobEnd::kStopped;
   std::error_code code;
   const auto target = std::filesystem::read_symlink(prepared.directory.latest_checkpoint(), code);
@@ -254,23 +300,51 @@ Json best_to_json(const Measured& measured) {
 
 }  // namespace
 
+LastPlan last_plan(const PreparedRun& prepared, const Measured& measured) {
+  if (measured.candidate < 0)
+    return {prepared.planned, prepared.predicted, prepared.predicted_peaks};
+  const Candidate& last =
+      prepared.adaptation->candidates[static_cast<std::size_t>(measured.candidate)];
+  LastPlan plan{.planned = &last.planned};
+  if (!last.predicted) return plan;
+  plan.predicted = last.predicted->seconds();
+  plan.predicted_peaks = peaks_of(*last.predicted);
+  return plan;
+}
+
+std::vector<RankSummary> rank_summaries(const PreparedRun& prepared, const Measured& measured) {
+  std::vector<RankSummary> ranks;
+  const std::vector<run::WorkerDevice>& devices = prepared.job.devices;
+  for (const plan::Member& member :
+       plan::members(last_plan(prepared, measured).planned->plan)) {
+    RankSummary& rank = ranks.emplace_back();
+    rank.device = prepared.inputs->cluster.device(member.device).name;
+    rank.samples = member.samples;
+    for (std::size_t r = 0; r < devices.size(); ++r) {
+      if (devices[r].name != rank.device) continue;
+      if (r < measured.busy.size()) rank.busy = measured.busy[r];
+      if (r < measured.peak_bytes.size()) rank.peak_bytes = measured.peak_bytes[r];
+    }
+  }
+  return ranks;
+}
+
 Json summary_to_json(const Measured& measured, const PreparedRun& prepared) {
   Json devices = Json::array();
-  const std::vector<plan::Member> members = plan::members(prepared.planned->plan);
-  for (std::size_t r = 0; r < members.size(); ++r) {
-    Json device = {{"name", prepared.inputs->cluster.device(members[r].device).name},
-                   {"samples", members[r].samples}};
-    if (r < measured.busy.size()) device["busy_share"] = measured.busy[r];
-    if (r < measured.peak_bytes.size()) device["peak_bytes"] = measured.peak_bytes[r];
-    if (r < prepared.predicted_peaks.size())
-      device["predicted_peak_bytes"] = prepared.predicted_peaks[r].value;
+  const LastPlan last = last_plan(prepared, measured);
+  for (const RankSummary& rank : rank_summaries(prepared, measured)) {
+    Json device = {{"name", rank.device}, {"samples", rank.samples}};
+    if (rank.busy) device["busy_share"] = *rank.busy;
+    if (rank.peak_bytes) device["peak_bytes"] = *rank.peak_bytes;
+    if (devices.size() < last.predicted_peaks.size())
+      device["predicted_peak_bytes"] = last.predicted_peaks[devices.size()].value;
     devices.push_back(std::move(device));
   }
   return {
       {"steps", measured.losses.size()},
       {"losses", measured.losses},
       {"step_s_median", measured.step.value},
-      {"predicted_step_s", prepared.predicted ? Json(prepared.predicted->value) : Json(nullptr)},
+      {"predicted_step_s", last.predicted ? Json(last.predicted->value) : Json(nullptr)},
       {"checkpoint", measured.checkpoint},
       {"devices", std::move(devices)},
       {"lost_steps", measured.lost_steps},

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "motley/base/json_forward.h"
+#include "motley/control/adapting.h"
 #include "motley/control/evaluating.h"
 #include "motley/control/monitor.h"
 #include "motley/control/outside.h"
@@ -55,12 +57,31 @@ struct PreparedRun {
   std::optional<Seconds> predicted;                ///< of a step
   std::vector<Bytes> predicted_peaks = {};         ///< by rank; empty: there is no prediction
   std::vector<program::Program> evaluations = {};  ///< as the job has them
+  std::shared_ptr<Adaptation> adaptation = nullptr;  ///< null: it stays as it is
 };
+
+/// The plan that a run has ended by, and what was said of it.
+struct LastPlan {
+  const Planned* planned = nullptr;
+  std::optional<Seconds> predicted;
+  std::vector<Bytes> predicted_peaks = {};
+};
+LastPlan last_plan(const PreparedRun& prepared, const Measured& measured);
+/// What a rank of that plan did, in its order.
+struct RankSummary {
+  std::string device;
+  std::int64_t samples = 0;
+  std::optional<double> busy;
+  std::optional<std::int64_t> peak_bytes;
+};
+std::vector<RankSummary> rank_summaries(const PreparedRun& prepared, const Measured& measured);
 
 /// Checks the data against the model and writes the run directory, with the prediction if there is
 /// one (null: none). Usage errors: a model without weights; data that does not fit, by name.
+/// `adaptation`: none, or what the run may become; the plan is the candidate that runs first.
 Result<PreparedRun> prepare_run(const Inputs& inputs, const Planned& planned,
-                                const Predicted* predicted, const TrainChoices& choices);
+                                const Predicted* predicted, const TrainChoices& choices,
+                                std::shared_ptr<Adaptation> adaptation = nullptr);
 
 /// Starts the workers, follows what they report (monitor.h) until all have ended, and writes
 /// summary.json. Told to stop, by a signal or the listener, is no error: Measured says so. Errors

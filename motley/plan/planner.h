@@ -80,6 +80,12 @@ struct RunnerUp {
   Seconds step;
 };
 
+/// A plan beside the answer that fits, whole: what is tried where steps are measured.
+struct Alternative {
+  Plan plan;
+  Seconds step;  ///< priced as the answer is
+};
+
 /// The answer. `optimal` claims that no plan of those that the planner searches has a smaller
 /// predicted step: splits of the batch, with operators split or not. `lower_bound` holds for every
 /// one of them, and is never above `predicted_step` if that is known.
@@ -97,6 +103,7 @@ struct PlanOutcome {
   /// Of a plan with stages: by replica and region what it has, "emb to h.3"; empty: not known.
   std::vector<std::vector<std::string>> stage_names = {};
   std::vector<RunnerUp> runner_ups = {};  ///< of other shapes, best first
+  std::vector<Alternative> alternatives = {};  ///< best first; of planner "auto"
   std::vector<std::string> why;           ///< sentences for people; when infeasible, the arithmetic
 };
 

@@ -30,7 +30,7 @@ std::string print_order(const Change& change, const std::string& device) {
                   {"devices", std::move(devices)},
                   {"program", own_text(change.program, device)},
                   {"evaluations", std::move(evaluations)},
-                  {"move", change.move ? Json(own_text(*change.move, device)) : Json(nullptr)}};
+                  {"move", own_text(change.move, device)}};
   return json.dump();
 }
 
@@ -52,11 +52,8 @@ Result<ChangeOrder> parse_order(const std::string& line) {
     MOTLEY_ASSIGN(order.evaluations.emplace_back(),
                   program::parse_program(text, where + ": evaluation"));
   }
-  MOTLEY_ASSIGN(const Json* move, object.member("move"));
-  if (!move->is_null()) {
-    MOTLEY_ASSIGN(const std::string text, object.string("move"));
-    MOTLEY_ASSIGN(order.move, program::parse_program(text, where + ": move"));
-  }
+  MOTLEY_ASSIGN(const std::string move, object.string("move"));
+  MOTLEY_ASSIGN(order.move, program::parse_program(move, where + ": move"));
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
   return order;
 }

@@ -22,8 +22,7 @@ struct Change {
   program::Program program;
   std::vector<WorkerDevice> devices;  ///< of the program, by its ranks; some of the job's
   std::vector<program::Program> evaluations;
-  /// Of the devices of both programs; none: nothing has to be moved.
-  std::optional<program::Program> move;
+  program::Program move;  ///< of the devices of both programs
 };
 
 /// What one worker is told of a change: a line of JSON on its standard input.
@@ -32,7 +31,7 @@ struct ChangeOrder {
   std::vector<WorkerDevice> devices;
   program::Program program;  ///< with the instructions of the worker's own device
   std::vector<program::Program> evaluations;
-  std::optional<program::Program> move;  ///< the same
+  program::Program move;  ///< the same
 };
 /// For the device of that name, which the program need not use.
 std::string print_order(const Change& change, const std::string& device);

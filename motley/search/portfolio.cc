@@ -78,6 +78,39 @@ Result<void> consider_alone(const PlannerInputs& inputs, const plan::Problem& pr
   return {};
 }
 
+/// How plans differ most: prices of one family are wrong in the same way.
+enum class Family { kSplit, kAlone, kSharding, kStages };
+Family family_of(const plan::Plan& plan) {
+  if (plan::has_stages(plan)) return Family::kStages;
+  if (plan::splits_operators(plan)) return Family::kSharding;
+  return plan::members(plan).size() == 1 ? Family::kAlone : Family::kSplit;
+}
+
+/// The best single device, which is a baseline of every answer.
+void add_single(const plan::Problem& problem, PlanOutcome& outcome) {
+  if (!outcome.best_single.fits) return;
+  for (const DeviceId device : problem.devices)
+    if (problem.cluster->device(device).name == outcome.best_single.label)
+      outcome.alternatives.push_back(
+          {make_split_plan(problem, {{device}, {problem.global_batch}}), outcome.best_single.step});
+}
+
+/// The best of each family other than the answer, and no more than are worth a trial.
+void keep_best(PlanOutcome& outcome) {
+  constexpr double kWorthwhile = 2;  // no price is off by more
+  std::vector<plan::Alternative> all = std::exchange(outcome.alternatives, {});
+  if (!outcome.plan) return;
+  std::stable_sort(all.begin(), all.end(),
+                   [](const auto& a, const auto& b) { return a.step < b.step; });
+  std::set<Family> seen;
+  for (plan::Alternative& each : all) {
+    const bool is_worthwhile = each.step.value <= kWorthwhile * outcome.predicted_step.value;
+    if (!is_worthwhile || each.plan == *outcome.plan || !seen.insert(family_of(each.plan)).second)
+      continue;
+    outcome.alternatives.push_back(std::move(each));
+  }
+}
+
 }  // namespace
 
 Result<bool> take_better(const plan::Problem& problem, const plan::Plan& plan,
@@ -89,7 +122,9 @@ Result<bool> take_better(const plan::Problem& problem, const plan::Plan& plan,
     peaks.emplace_back(member.device, price.peaks[used.size()]);
     used.push_back(member.device);
   }
-  if ((outcome.plan && price.step >= outcome.predicted_step) || !fits(problem, peaks)) return false;
+  if (!fits(problem, peaks)) return false;
+  outcome.alternatives.push_back({plan, price.step});
+  if (outcome.plan && price.step >= outcome.predicted_step) return false;
   outcome.plan = plan;
   outcome.predicted_step = price.step;
   outcome.rounding = price.rounding;
@@ -120,6 +155,8 @@ Result<PlanOutcome> Portfolio::plan(const plan::Problem& problem) const {
   const Deadline deadline = Deadline::after(problem.time_limit);
   MOTLEY_ASSIGN(PlanOutcome outcome, WaterFilling(inputs_).plan(problem));
   outcome.planner = name();
+  if (outcome.plan) outcome.alternatives.push_back({*outcome.plan, outcome.predicted_step});
+  add_single(problem, outcome);
   const PlanOutcome split = outcome;
   // What stages take and are bounded by spares most of the search for shardings.
   std::optional<Seconds> least;
@@ -138,6 +175,7 @@ Result<PlanOutcome> Portfolio::plan(const plan::Problem& problem) const {
   else if (are_many)
     MOTLEY_RETURN_IF_ERROR(consider_stages(inputs_, problem, outcome));
   MOTLEY_RETURN_IF_ERROR(reconsider_known(inputs_, problem, outcome));
+  keep_best(outcome);
   return outcome;
 }
 
@@ -152,6 +190,7 @@ Result<void> Portfolio::consider_sharding(const plan::Problem& problem, SpmdStar
     return {};
   }
   PlanOutcome& other = sharded->outcome;
+  if (other.plan) outcome.alternatives.push_back({*other.plan, other.predicted_step});
   const Seconds bound = std::min(other.lower_bound, start.enough_bound);
   other.considered += outcome.considered - start.split->considered;
   const bool is_better =
@@ -169,6 +208,7 @@ Result<void> Portfolio::consider_sharding(const plan::Problem& problem, SpmdStar
       other.why.insert(other.why.end(),
                        outcome.why.begin() + static_cast<std::ptrdiff_t>(start.split->why.size()),
                        outcome.why.end());
+    other.alternatives = std::move(outcome.alternatives);
     outcome = std::move(other);
   }
   outcome.lower_bound = bound;

@@ -737,6 +737,7 @@ class StagePlanning {
   Result<void> take(const PricedStagePlan& found, const plan::Plan& plan,
                     const plan::Price& price) {
     taken_.push_back({found, plan, price.step});
+    outcome_.alternatives.push_back({plan, price.step});
     if (outcome_.plan && price.step >= outcome_.predicted_step) {
       if (plan::has_stages(*outcome_.plan) && plan != *outcome_.plan)
         outcome_.runner_ups.push_back({shape_text(plan), price.step});

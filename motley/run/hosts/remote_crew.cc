@@ -47,7 +47,8 @@ void RemoteCrew::take(const Frame& frame, std::vector<Heard>& heard) {
     lose_all("host " + link_.host() + ": " + frame.head.value("message", ""), heard);
   const auto hand = hands_.find(frame.head.value("id", -1));
   if (hand == hands_.end()) return;  // of an earlier crew
-  const auto& [id, arguments, log] = hand->second;
+  const int id = hand->second.id;
+  const std::string& log = hand->second.log;
   if (is == "line") heard.push_back({id, Heard::What::kLine, frame.head.value("text", ""), 0});
   if (is == "log" && !log.empty())
     std::ofstream(log, std::ios::binary | std::ios::app) << frame.bytes;

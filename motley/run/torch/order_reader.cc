@@ -9,26 +9,10 @@
 
 #include "motley/base/json.h"
 #include "motley/run/change.h"
+#include "motley/run/torch/lanes/moved_tensors.h"
 
 namespace motley::run {
 namespace {
-
-/// Of the persistent tensors that a device has already, those that another program has as they are.
-std::map<std::string, at::Tensor> find_kept(const program::DeviceProgram& program,
-                                            const OrderReader::Present& present) {
-  std::map<std::string, at::Tensor> kept;
-  for (const program::Buffer& buffer : program.buffers) {
-    const auto tensor = present.tensors.find(buffer.name);
-    if (buffer.name.empty() || !program::is_persistent(buffer.kind) ||
-        tensor == present.tensors.end())
-      continue;
-    const auto part = present.parts.find(buffer.name);
-    const bool is_same = part != present.parts.end() && part->second == buffer.part &&
-                         tensor->second.sizes().vec() == buffer.shape;
-    if (is_same) kept.insert(*tensor);
-  }
-  return kept;
-}
 
 int rank_in(const std::vector<WorkerDevice>& devices, const std::string& name) {
   const auto found = std::find_if(devices.begin(), devices.end(),
@@ -123,72 +107,41 @@ Result<Next> OrderReader::prepare(const std::string& line) {
     present = present_;
   }
   Next next;
-  const auto make = [&]() -> Result<void> {
-    MOTLEY_ASSIGN(ChangeOrder order, parse_order(line));
-    next.number = order.number;
-    next.handover.status = present.status;
-    next.handover.model = present.model;
-    if (!next.handover.model) {
-      MOTLEY_ASSIGN(graph::Model model, graph::read_model(process_.job.model_path));
-      next.handover.model = std::make_shared<const graph::Model>(std::move(model));
-    }
-    MOTLEY_ASSIGN(next.session,
-                  open_part(process_, fmt::format("stint/{}", order.number), order.devices,
-                            std::move(order.program), std::move(order.evaluations)));
-    next.session->stint = order.number;
-    if (!next.session->is_idle) {
-      WorkerSession& session = *next.session;
-      MOTLEY_RETURN_IF_ERROR(join_groups(session));
-      const auto rank = static_cast<std::size_t>(session.rank);
-      ExecutorOptions options = executor_options(session);
-      options.timeline_steps = session.job.trace_steps;
-      options.shared = find_kept(session.program.devices[rank], present);
-      MOTLEY_ASSIGN(next.handover.executor,
-                    Executor::create(session.program.devices[rank], options,
-                                     session.communicator.get(), &present.status->record()));
-      MOTLEY_RETURN_IF_ERROR(
-          load_model(session.job, *next.handover.model, *next.handover.executor));
-      options.timeline_steps = 0;
-      options.shared = next.handover.executor->persistent();
-      for (const program::Program& evaluation : session.evaluations) {
-        MOTLEY_ASSIGN(next.handover.evaluators.emplace_back(),
-                      Executor::create(evaluation.devices[rank], options,
-                                       session.communicator.get(), nullptr));
-        MOTLEY_RETURN_IF_ERROR(
-            load_model(session.job, *next.handover.model, *next.handover.evaluators.back()));
-      }
-      const auto& buffers = session.program.devices[rank].buffers;
-      const bool has_parts = std::any_of(buffers.begin(), buffers.end(),
-                                         [](const auto& buffer) { return buffer.part.has_value(); });
-      std::vector<std::string> keepers = {has_parts ? "some" : "none"};
-      if (session.rendezvous) {
-        MOTLEY_ASSIGN(keepers,
-                      session.rendezvous->share("parts", keepers[0], session.patience()));
-      }
-      next.handover.some_have_parts = std::count(keepers.begin(), keepers.end(), "some") > 0;
-    }
-    return prepare_move(order, present, next);
-  };
-  const auto made = make();
-  MOTLEY_RETURN_IF_ERROR(agree(next.number, made));
+  const auto prepared = prepare_parts(line, present, next);
+  MOTLEY_RETURN_IF_ERROR(agree(next.number, prepared));
   return next;
 }
 
-/// The program that brings tensors into their new forms runs over both sets of them.
+Result<void> OrderReader::prepare_parts(const std::string& line, const Present& present,
+                                        Next& next) const {
+  MOTLEY_ASSIGN(ChangeOrder order, parse_order(line));
+  next.number = order.number;
+  next.handover.status = present.status;
+  next.handover.model = present.model;
+  if (!next.handover.model) {
+    MOTLEY_ASSIGN(graph::Model model, graph::read_model(process_.job.model_path));
+    next.handover.model = std::make_shared<const graph::Model>(std::move(model));
+  }
+  MOTLEY_RETURN_IF_ERROR(prepare_move(order, present, next));
+  MOTLEY_ASSIGN(next.session,
+                open_part(process_, fmt::format("stint/{}", order.number), order.devices,
+                          std::move(order.program), std::move(order.evaluations)));
+  next.session->stint = order.number;
+  return next.session->is_idle ? Result<void>() : prepare_program(present, next);
+}
+
+/// The program that brings tensors into their new forms, over both sets of them.
 Result<void> OrderReader::prepare_move(const ChangeOrder& order, const Present& present,
                                        Next& next) const {
-  if (!order.move) return {};
   std::vector<WorkerDevice> movers;
-  for (const program::DeviceProgram& device : order.move->devices) {
-    for (const auto* known : {&order.devices, &process_.job.devices}) {
-      const int at = rank_in(*known, device.device);
-      if (at < 0) continue;
-      movers.push_back((*known)[static_cast<std::size_t>(at)]);
-      break;
-    }
+  for (const program::DeviceProgram& device : order.move.devices) {
+    const bool stays = rank_in(order.devices, device.device) >= 0;
+    const std::vector<WorkerDevice>& known = stays ? order.devices : process_.job.devices;
+    if (const int at = rank_in(known, device.device); at >= 0)
+      movers.push_back(known[static_cast<std::size_t>(at)]);
   }
   MOTLEY_ASSIGN(next.moving, open_part(process_, fmt::format("move/{}", order.number),
-                                       std::move(movers), *order.move, {}));
+                                       std::move(movers), order.move, {}));
   WorkerSession& session = *next.moving;
   if (session.is_idle) {
     next.moving.reset();
@@ -196,12 +149,44 @@ Result<void> OrderReader::prepare_move(const ChangeOrder& order, const Present& 
   }
   MOTLEY_RETURN_IF_ERROR(join_groups(session));
   ExecutorOptions options = executor_options(session);
-  options.speed = 1;
-  if (next.handover.executor) options.shared = next.handover.executor->persistent();
-  for (const auto& [name, tensor] : present.tensors) options.shared["old/" + name] = tensor;
+  options.shared = old_tensors(present.tensors);
   const auto rank = static_cast<std::size_t>(session.rank);
   MOTLEY_ASSIGN(next.mover, Executor::create(session.program.devices[rank], options,
                                              session.communicator.get(), nullptr));
+  return {};
+}
+
+/// Its tensors are those that the move leaves as they are, and those that it will fill.
+Result<void> OrderReader::prepare_program(const Present& present, Next& next) const {
+  WorkerSession& session = *next.session;
+  Handover& handover = next.handover;
+  MOTLEY_RETURN_IF_ERROR(join_groups(session));
+  const auto rank = static_cast<std::size_t>(session.rank);
+  const program::DeviceProgram& program = session.program.devices[rank];
+  ExecutorOptions options = executor_options(session);
+  options.timeline_steps = session.job.trace_steps;
+  options.shared = new_tensors(
+      program, next.moving->program.devices[static_cast<std::size_t>(next.moving->rank)],
+      next.mover->persistent());
+  MOTLEY_ASSIGN(handover.executor, Executor::create(program, options, session.communicator.get(),
+                                                    &present.status->record()));
+  MOTLEY_RETURN_IF_ERROR(load_model(session.job, *handover.model, *handover.executor));
+  options.timeline_steps = 0;
+  options.shared = handover.executor->persistent();
+  for (const program::Program& evaluation : session.evaluations) {
+    MOTLEY_ASSIGN(handover.evaluators.emplace_back(),
+                  Executor::create(evaluation.devices[rank], options, session.communicator.get(),
+                                   nullptr));
+    MOTLEY_RETURN_IF_ERROR(load_model(session.job, *handover.model, *handover.evaluators.back()));
+  }
+  const bool has_parts =
+      std::any_of(program.buffers.begin(), program.buffers.end(),
+                  [](const program::Buffer& buffer) { return buffer.part.has_value(); });
+  std::vector<std::string> keepers = {has_parts ? "some" : "none"};
+  if (session.rendezvous) {
+    MOTLEY_ASSIGN(keepers, session.rendezvous->share("parts", keepers[0], session.patience()));
+  }
+  handover.some_have_parts = std::count(keepers.begin(), keepers.end(), "some") > 0;
   return {};
 }
 

@@ -20,7 +20,7 @@ struct Next {
   int number = 0;
   // Programs outlive the executors.
   std::unique_ptr<WorkerSession> session;  ///< null: the program does not use this device
-  std::unique_ptr<WorkerSession> moving;   ///< null: nothing is moved here
+  std::unique_ptr<WorkerSession> moving;   ///< null: this device has no part in the move
   std::unique_ptr<Executor> mover;
   Handover handover;  ///< without its point
 };
@@ -42,7 +42,6 @@ class OrderReader {
     std::shared_ptr<const graph::Model> model;  ///< null: not read yet
     std::shared_ptr<StatusFile> status;
     std::map<std::string, at::Tensor> tensors;
-    std::map<std::string, std::optional<program::Part>> parts;
     bool leads = false;  ///< is this process the first of the program that runs?
     std::function<void()> request_change;
   };
@@ -60,7 +59,9 @@ class OrderReader {
       : process_(process), reporter_(reporter) {}
   void read();
   Result<Next> prepare(const std::string& line);
+  Result<void> prepare_parts(const std::string& line, const Present& present, Next& next) const;
   Result<void> prepare_move(const ChangeOrder& order, const Present& present, Next& next) const;
+  Result<void> prepare_program(const Present& present, Next& next) const;
   Result<void> agree(int number, const Result<void>& own);
 
   const WorkerSession& process_;

@@ -60,9 +60,6 @@ void Stints::show_present() {
   present.leads = is_lead();
   if (training_) {
     present.tensors = training_->persistent();
-    const auto rank = static_cast<std::size_t>(session_->rank);
-    for (const program::Buffer& buffer : session_->program.devices[rank].buffers)
-      if (present.tensors.contains(buffer.name)) present.parts[buffer.name] = buffer.part;
     present.request_change = [training = training_.get()] { training->request_change(); };
   }
   orders_->set_present(std::move(present));

@@ -1,0 +1,292 @@
+#include "motley/control/adapting.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "motley/base/file.h"
+#include "motley/base/json.h"
+#include "motley/base/statistics.h"
+#include "motley/base/text.h"
+#include "motley/program/program_text.h"
+#include "motley/synth/move.h"
+
+namespace motley::control {
+namespace {
+
+constexpr const char* kStart = "start";  // names the first line of a call, which no policy decided
+
+std::string name_of(const cluster::Cluster& cluster, DeviceId device) {
+  return cluster.device(device).name;
+}
+
+}  // namespace
+
+std::string describe_plan(const plan::Plan& plan, const cluster::Cluster& cluster) {
+  const std::vector<plan::Member> members = plan::members(plan);
+  if (members.size() == 1) return name_of(cluster, members[0].device) + " alone";
+  if (plan::has_stages(plan)) {
+    std::size_t stages = 0;
+    for (const plan::Replica& replica : plan.replicas)
+      stages = std::max(stages, replica.regions.size());
+    return fmt::format("{} replica{} of up to {} stage{}", plan.replicas.size(),
+                       plan.replicas.size() == 1 ? "" : "s", stages, stages == 1 ? "" : "s");
+  }
+  if (plan::splits_operators(plan))
+    return fmt::format("operators split over {} devices", members.size());
+  std::vector<std::string> shares;
+  for (const plan::Member& member : members) shares.push_back(std::to_string(member.samples));
+  return "the batch split " + join(shares, ":");
+}
+
+std::vector<DeviceId> Adaptation::devices() const {
+  std::vector<DeviceId> devices;
+  const auto add = [&](const Candidate& candidate) {
+    for (const plan::Member& member : plan::members(candidate.planned.plan))
+      if (std::find(devices.begin(), devices.end(), member.device) == devices.end())
+        devices.push_back(member.device);
+  };
+  add(candidates[static_cast<std::size_t>(first)]);
+  for (const Candidate& candidate : candidates) add(candidate);
+  return devices;
+}
+
+Adapting::Adapting(Adaptation& adaptation, const Inputs& inputs, const RunDirectory& directory,
+                   const std::vector<run::WorkerDevice>& devices, Listener& listener)
+    : choices_(adaptation),
+      candidates_(adaptation.candidates),
+      inputs_(inputs),
+      directory_(directory),
+      devices_(devices),
+      listener_(listener),
+      current_(adaptation.first),
+      begun_({{0, adaptation.first}}) {}
+
+Result<void> Adapting::open() {
+  if (std::filesystem::exists(directory_.decisions())) {
+    MOTLEY_ASSIGN(earlier_, read_decisions(directory_.decisions()));
+  }
+  for (std::size_t i = 0; i < choices_.given.size(); ++i)
+    ask(choices_.given_candidates[i], choices_.given[i]);
+  return {};
+}
+
+void Adapting::keep(policy::Decision decision) {
+  decision.plan = plan::print_plan(current().planned.plan, inputs_.cluster);
+  kept_.push_back(std::move(decision));
+  if (const auto written = write_decisions(); !written)
+    listener_.note("warning: " + written.error().message);
+}
+
+Result<void> Adapting::write_decisions() const {
+  std::string text;
+  for (const auto* decisions : {&earlier_, &kept_})
+    for (const policy::Decision& decision : *decisions)
+      text += policy::print_decision(decision) + "\n";
+  return write_file_atomic(directory_.decisions(), text);
+}
+
+Wish Adapting::step(const StepReport& report) {
+  const Wish wish = listener_.step(report);
+  const auto begun = begun_.find(report.logged.stint);
+  if (begun == begun_.end()) return wish;
+  spent_ += report.logged.step_s;
+  steps_.push_back(report.logged.step_s);
+  if (choices_.policy == nullptr) return wish;
+  const policy::StepSeen seen{.step = report.step,
+                              .at = Seconds(spent_),
+                              .took = Seconds(report.logged.step_s),
+                              .plan = begun->second,
+                              .global_batch = inputs_.global_batch};
+  take(choices_.policy->observe(seen), report.step + 1);
+  return wish;
+}
+
+void Adapting::take(std::vector<policy::Choice> choices, std::int64_t steps_done) {
+  for (policy::Choice& choice : choices) {
+    const auto* use = std::get_if<policy::UsePlan>(&choice.action);
+    if (use == nullptr) continue;  // no policy that is driven here asks for it
+    const int plan = use->plan;
+    policy::Decision decision{.policy = std::string(choices_.policy->name()),
+                              .seen_step = steps_done,
+                              .at = Seconds(spent_),
+                              .choice = std::move(choice),
+                              .begins = steps_done};
+    if (plan == current_ && asked_.empty()) {
+      listener_.note(fmt::format("step {}: goes on by {}: {}", steps_done, current().label,
+                                 decision.choice.why));
+      decision.came = decision.before = Seconds(median(steps_));
+      keep(std::move(decision));
+      continue;
+    }
+    ask(plan, std::move(decision));
+  }
+}
+
+void Adapting::ask(int candidate, policy::Decision decision) {
+  auto change = make_change(candidate);
+  if (!change) {
+    listener_.note("warning: " + change.error().message);
+    if (choices_.policy)
+      take(choices_.policy->observe(
+               policy::RefusalSeen{candidate, current_, change.error().message}),
+           decision.seen_step);
+    return;
+  }
+  change->number = ++number_;
+  asked_[number_] = {candidate, std::move(decision)};
+  ready_.push_back(std::move(*change));
+}
+
+/// From what runs when it begins: the one before it that was asked for, or else the current one.
+Result<run::Change> Adapting::make_change(int candidate) const {
+  const int before = asked_.empty() ? current_ : asked_.rbegin()->second.candidate;
+  const Candidate& from = candidates_[static_cast<std::size_t>(before)];
+  const Candidate& to = candidates_[static_cast<std::size_t>(candidate)];
+  run::Change change;
+  change.program = *to.planned.program;
+  change.evaluations = to.evaluations;
+  synth::MoveOptions options;
+  std::map<std::string, std::string> hosts;
+  for (const run::WorkerDevice& device : devices_) hosts[device.name] = device.host;
+  options.host_of = [&](const std::string& name) { return hosts[name]; };
+  for (const Candidate* each : {&to, &from})
+    for (const program::DeviceProgram& device : each->planned.program->devices)
+      if (std::find(options.devices.begin(), options.devices.end(), device.device) ==
+          options.devices.end())
+        options.devices.push_back(device.device);
+  for (const program::DeviceProgram& device : change.program.devices)
+    for (const run::WorkerDevice& known : devices_)
+      if (known.name == device.device) change.devices.push_back(known);
+  MOTLEY_ASSIGN(synth::Move move,
+                synth::lower_move(*from.planned.program, *to.planned.program, options));
+  change.move = std::move(move.program);
+  return change;
+}
+
+std::optional<run::Change> Adapting::next_change() {
+  if (ready_.empty()) return std::nullopt;
+  run::Change change = std::move(ready_.front());
+  ready_.pop_front();
+  return change;
+}
+
+void Adapting::on_event(const run::WorkerEvent& event) {
+  const Json& fields = event.fields;
+  if (event.event == "ready" && fields.value("leads", event.rank == 0)) {
+    const std::int64_t first = fields.value("first_step", std::int64_t{0});
+    keep({.policy = kStart,
+          .seen_step = first,
+          .choice = {policy::UsePlan{current_}, std::nullopt, current().label},
+          .begins = first});
+  }
+  if (event.event == "checkpoint" && choices_.policy != nullptr) {
+    const std::string path = fields.value("path", "") + "/policy.json";
+    if (const auto written = write_file_atomic(path, policy_text()); !written)
+      listener_.note("warning: " + written.error().message);
+  }
+  if (event.event != "change" && event.event != "refused") return;
+  const auto asked = asked_.find(fields.value("change", 0));
+  if (asked == asked_.end()) return;
+  Asked what = std::move(asked->second);
+  asked_.erase(asked);
+  if (event.event == "refused") {
+    const std::string why = fields.value("why", "");
+    listener_.note(fmt::format("{} cannot be had: {}",
+                               candidates_[static_cast<std::size_t>(what.candidate)].label, why));
+    if (choices_.policy)
+      take(choices_.policy->observe(policy::RefusalSeen{what.candidate, current_, why}),
+           what.decision.seen_step);
+    return;
+  }
+  if (!kept_.empty() && steps_.size() > 1)
+    kept_.back().came = Seconds(median({steps_.begin() + 1, steps_.end()}));
+  what.decision.before = kept_.empty() ? std::nullopt : kept_.back().came;
+  what.decision.came.reset();
+  what.decision.begins = fields.value("step", std::int64_t{0});
+  current_ = what.candidate;
+  begun_[fields.value("change", 0)] = current_;
+  steps_.clear();
+  listener_.note(fmt::format("step {}: by {}: {}", what.decision.begins, current().label,
+                             what.decision.choice.why));
+  keep(std::move(what.decision));
+  if (const auto written = write_plan(); !written)
+    listener_.note("warning: " + written.error().message);
+}
+
+/// The state of the policy, and of which plans it speaks.
+std::string Adapting::policy_text() const {
+  Json plans = Json::array();
+  for (const Candidate& candidate : candidates_)
+    plans.push_back(plan::print_plan(candidate.planned.plan, inputs_.cluster));
+  return Json{{"schema", kPolicySchema},
+              {"policy", choices_.policy->name()},
+              {"current", current_},
+              {"plans", std::move(plans)},
+              {"state", choices_.policy->state()}}
+      .dump();
+}
+
+/// The run directory's plan is the one that runs.
+Result<void> Adapting::write_plan() const {
+  const Candidate& now = current();
+  MOTLEY_RETURN_IF_ERROR(
+      write_file_atomic(directory_.plan(), plan::print_plan(now.planned.plan, inputs_.cluster)));
+  MOTLEY_RETURN_IF_ERROR(
+      write_file_atomic(directory_.program(), program::print_program(*now.planned.program)));
+  std::error_code code;
+  if (now.predicted)
+    return write_file_atomic(directory_.predicted(), trace::print_trace(now.predicted->trace));
+  std::filesystem::remove(directory_.predicted(), code);
+  return {};
+}
+
+/// Traces lie where the job's processes wrote them; those who read them go by the plan's ranks.
+Result<void> Adapting::settle_traces() const {
+  std::vector<std::string> texts;
+  for (const program::DeviceProgram& device : current().planned.program->devices) {
+    for (std::size_t process = 0; process < devices_.size(); ++process) {
+      if (devices_[process].name != device.device) continue;
+      MOTLEY_ASSIGN(texts.emplace_back(), read_file(directory_.measured(process)));
+    }
+  }
+  std::error_code code;
+  for (std::size_t process = 0; process < devices_.size(); ++process)
+    std::filesystem::remove(directory_.measured(process), code);
+  for (std::size_t rank = 0; rank < texts.size(); ++rank)
+    MOTLEY_RETURN_IF_ERROR(write_file_atomic(directory_.measured(rank), texts[rank]));
+  return {};
+}
+
+std::vector<run::WorkerDevice> Adapting::current_devices() const {
+  std::vector<run::WorkerDevice> devices;
+  for (const program::DeviceProgram& own : current().planned.program->devices)
+    for (const run::WorkerDevice& known : devices_)
+      if (known.name == own.device) devices.push_back(known);
+  return devices;
+}
+
+Result<void> Adapting::end(bool has_traces) {
+  if (!kept_.empty() && steps_.size() > 1 && !kept_.back().came)
+    kept_.back().came = Seconds(median({steps_.begin() + 1, steps_.end()}));
+  MOTLEY_RETURN_IF_ERROR(write_decisions());
+  return has_traces ? settle_traces() : Result<void>();
+}
+
+Result<std::vector<policy::Decision>> read_decisions(const std::string& path) {
+  MOTLEY_ASSIGN(const std::string text, read_file(path));
+  std::vector<policy::Decision> decisions;
+  std::size_t number = 0;
+  for (const std::string_view line : split(text, '\n')) {
+    ++number;
+    if (trim(line).empty()) continue;
+    MOTLEY_ASSIGN(decisions.emplace_back(),
+                  policy::parse_decision(line, fmt::format("{}:{}", path, number)));
+  }
+  return decisions;
+}
+
+}  // namespace motley::control

@@ -1,0 +1,115 @@
+#pragma once
+
+#include <deque>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "motley/control/listener.h"
+#include "motley/control/planning.h"
+#include "motley/control/prediction.h"
+#include "motley/control/run_directory.h"
+#include "motley/policy/decision.h"
+#include "motley/policy/policy.h"
+#include "motley/run/change.h"
+#include "motley/run/job.h"
+
+namespace motley::control {
+
+/// A plan that a training may go on by, with the same batch and result as the others.
+struct Candidate {
+  std::string label;  ///< "the batch split 24:12:4"
+  Planned planned;
+  std::vector<program::Program> evaluations = {};
+  std::optional<Predicted> predicted = {};
+};
+
+/// "the batch split 20:14:6", "operators split over 3 devices", "2 stages", "a:0 alone".
+std::string describe_plan(const plan::Plan& plan, const cluster::Cluster& cluster);
+
+/// How a training may change while it runs.
+struct Adaptation {
+  std::deque<Candidate> candidates;
+  int first = 0;  ///< the candidate that runs first
+  /// Decides; null: what is given is done, and nothing else.
+  std::unique_ptr<policy::Policy> policy = nullptr;
+  /// What another run decided, to be done again at the same steps, and the candidate of each.
+  std::vector<policy::Decision> given = {};
+  std::vector<int> given_candidates = {};
+
+  /// Of the candidates, those of the one that runs first before others.
+  std::vector<DeviceId> devices() const;
+};
+
+/// Lines of decisions.jsonl (docs/formats/decisions.md).
+Result<std::vector<policy::Decision>> read_decisions(const std::string& path);
+
+/// Of what a checkpoint has of the policy that decided until then.
+inline constexpr const char* kPolicySchema = "motley.policy/1";
+
+/// Decides while a training runs, by a policy: sees its steps, has what the policy asks for prepared,
+/// and keeps what was decided and what came of it in decisions.jsonl. Says to its own listener what
+/// it does, and passes on all that it hears.
+class Adapting : public Listener {
+ public:
+  /// All outlive it; `devices`: of the job.
+  Adapting(Adaptation& adaptation, const Inputs& inputs, const RunDirectory& directory,
+           const std::vector<run::WorkerDevice>& devices, Listener& listener);
+
+  /// Reads earlier decisions of the directory, behind which those of this call come, and has given
+  /// changes prepared.
+  Result<void> open();
+
+  void note(const std::string& line) override { listener_.note(line); }
+  void phase(Phase phase, const std::function<std::string()>& text) override {
+    listener_.phase(phase, text);
+  }
+  Wish step(const StepReport& report) override;
+  /// `change`, `refused` and `checkpoint` of workers.
+  void on_event(const run::WorkerEvent& event);
+  /// What is to be changed next.
+  std::optional<run::Change> next_change();
+  /// No more events come: writes what came of the last decision, and puts the traces that ranks
+  /// left, if they did, in the order of the plan that ran last.
+  Result<void> end(bool has_traces);
+  /// Of the job's devices those of the plan that runs, by rank.
+  std::vector<run::WorkerDevice> current_devices() const;
+
+  /// By which the training goes on.
+  const Candidate& current() const { return candidates_[static_cast<std::size_t>(current_)]; }
+  int current_index() const { return current_; }
+
+ private:
+  struct Asked {
+    int candidate = 0;
+    policy::Decision decision;
+  };
+  void take(std::vector<policy::Choice> choices, std::int64_t steps_done);
+  void ask(int candidate, policy::Decision decision);
+  Result<run::Change> make_change(int candidate) const;
+  Result<void> write_plan() const;
+  Result<void> settle_traces() const;
+  std::string policy_text() const;
+  void keep(policy::Decision decision);
+  Result<void> write_decisions() const;
+
+  Adaptation& choices_;
+  std::deque<Candidate>& candidates_;
+  const Inputs& inputs_;
+  const RunDirectory& directory_;
+  const std::vector<run::WorkerDevice>& devices_;
+  Listener& listener_;
+  int current_ = 0;                // that runs
+  int number_ = 0;                 // of the last change that was asked for
+  std::map<int, Asked> asked_;     // by number of the change; that has not begun
+  std::map<int, int> begun_;       // by number: the candidate
+  std::deque<run::Change> ready_;  // to be given to workers
+  std::vector<policy::Decision> earlier_, kept_;  // of earlier calls, and of this one
+  std::vector<double> steps_;                     // of the plan that runs
+  double spent_ = 0;                              // seconds of steps
+};
+
+}  // namespace motley::control

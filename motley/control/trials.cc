@@ -1,0 +1,143 @@
+#include "motley/control/trials.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "motley/base/file.h"
+#include "motley/base/json.h"
+#include "motley/policy/plan_trials.h"
+
+namespace motley::control {
+namespace {
+
+/// Steps for which a plan that is tried must be made up: more than trying it takes.
+constexpr std::int64_t kStepsPerTrial = 20;
+
+Result<Candidate> open_candidate(const std::string& text, const std::string& where,
+                                 const Inputs& inputs) {
+  MOTLEY_ASSIGN(plan::Plan plan, plan::parse_plan(text, where, inputs.cluster));
+  MOTLEY_RETURN_IF_ERROR(plan::verify_plan(plan, inputs.model->hash, inputs.cluster));
+  Candidate candidate;
+  candidate.label = describe_plan(plan, inputs.cluster);
+  MOTLEY_ASSIGN(candidate.planned, lower_plan(inputs, std::move(plan)));
+  return candidate;
+}
+
+std::unique_ptr<policy::Policy> make_trials(const Adaptation& adaptation) {
+  std::vector<policy::TriedPlan> plans;
+  for (const Candidate& candidate : adaptation.candidates)
+    plans.push_back({candidate.label, candidate.predicted
+                                          ? std::optional(candidate.predicted->seconds())
+                                          : std::nullopt});
+  return std::make_unique<policy::PlanTrials>(std::move(plans));
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Adaptation>> find_trials(const ChosenPlan& chosen,
+                                                const std::optional<Predicted>& predicted) {
+  if (!chosen.outcome || chosen.outcome->alternatives.empty())
+    return std::shared_ptr<Adaptation>();
+  auto adaptation = std::make_shared<Adaptation>();
+  const Inputs& inputs = chosen.inputs;
+  adaptation->candidates.push_back({describe_plan(chosen.planned.plan, inputs.cluster),
+                                    chosen.planned,
+                                    {},
+                                    predicted});
+  for (const plan::Alternative& other : chosen.outcome->alternatives) {
+    auto planned = lower_plan(inputs, other.plan);
+    if (!planned) continue;  // it was priced by other programs; without it there is one fewer
+    Candidate candidate{describe_plan(other.plan, inputs.cluster), std::move(*planned)};
+    if (chosen.priced.costs) {
+      auto foretold = predict(inputs, candidate.planned, *chosen.priced.costs, 3);
+      if (foretold) candidate.predicted = std::move(*foretold);
+    }
+    adaptation->candidates.push_back(std::move(candidate));
+  }
+  return adaptation;
+}
+
+bool limit_trials(std::int64_t steps, Adaptation& adaptation) {
+  if (!adaptation.given_candidates.empty() || adaptation.policy) return true;
+  const auto most = static_cast<std::size_t>(std::max<std::int64_t>(0, steps / kStepsPerTrial));
+  while (adaptation.candidates.size() > std::max<std::size_t>(1, most))
+    adaptation.candidates.pop_back();
+  if (adaptation.candidates.size() < 2) return false;
+  adaptation.policy = make_trials(adaptation);
+  return true;
+}
+
+Result<void> resume_trials(const RunDirectory& directory, const ChosenPlan& chosen,
+                           Listener& listener, Adaptation& adaptation) {
+  const std::string path = directory.latest_checkpoint() + "/policy.json";
+  if (!std::filesystem::exists(path)) return {};
+  MOTLEY_ASSIGN(const std::string text, read_file(path));
+  MOTLEY_ASSIGN(const Json json, parse_json(text, path));
+  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, path));
+  MOTLEY_ASSIGN(const std::string schema, object.string("schema"));
+  if (schema != kPolicySchema)
+    return usage_error("policy.schema", path + ": found schema '" + schema + "', wanted '" +
+                                            kPolicySchema +
+                                            "'; run with --resume never, or with the motley that "
+                                            "wrote it");
+  MOTLEY_ASSIGN(const std::vector<std::string> plans, object.strings("plans"));
+  MOTLEY_ASSIGN(const std::int64_t current, object.integer("current"));
+  MOTLEY_ASSIGN(const Json* state, object.member("state"));
+  Adaptation resumed;
+  for (const std::string& plan : plans) {
+    auto candidate = open_candidate(plan, path, chosen.inputs);
+    if (!candidate || candidate->planned.plan.recipe != chosen.planned.plan.recipe ||
+        candidate->planned.plan.global_batch != chosen.planned.plan.global_batch) {
+      listener.note("the plans that were tried before are not of this question: tried anew");
+      return {};
+    }
+    if (chosen.priced.costs) {
+      auto foretold = predict(chosen.inputs, candidate->planned, *chosen.priced.costs, 3);
+      if (foretold) candidate->predicted = std::move(*foretold);
+    }
+    resumed.candidates.push_back(std::move(*candidate));
+  }
+  if (current < 0 || current >= static_cast<std::int64_t>(resumed.candidates.size()))
+    return usage_error("policy.state", path + ": key 'current': no such plan");
+  resumed.first = static_cast<int>(current);
+  resumed.policy = make_trials(resumed);
+  MOTLEY_RETURN_IF_ERROR(resumed.policy->restore(*state, path));
+  adaptation = std::move(resumed);
+  return {};
+}
+
+Result<std::shared_ptr<Adaptation>> repeat_decisions(const std::string& path,
+                                                     const Inputs& inputs) {
+  MOTLEY_ASSIGN(const std::vector<policy::Decision> decisions, read_decisions(path));
+  auto adaptation = std::make_shared<Adaptation>();
+  std::vector<std::string> known;
+  int runs = -1;
+  for (const policy::Decision& decision : decisions) {
+    if (decision.plan.empty()) continue;
+    auto found = std::find(known.begin(), known.end(), decision.plan);
+    const auto index = static_cast<int>(found - known.begin());
+    if (found == known.end()) {
+      MOTLEY_ASSIGN(Candidate candidate, open_candidate(decision.plan, path, inputs));
+      adaptation->candidates.push_back(std::move(candidate));
+      known.push_back(decision.plan);
+    }
+    // Steps that were lost and done again were done by the plan of the second time.
+    while (!adaptation->given.empty() && adaptation->given.back().begins >= decision.begins) {
+      adaptation->given.pop_back();
+      adaptation->given_candidates.pop_back();
+      runs = adaptation->given.empty() ? adaptation->first : adaptation->given_candidates.back();
+    }
+    if (runs < 0) adaptation->first = index;
+    if (runs >= 0 && index != runs) {
+      adaptation->given.push_back(decision);
+      adaptation->given_candidates.push_back(index);
+    }
+    runs = index;
+  }
+  if (known.empty()) return usage_error("decisions.none", path + ": has no decision");
+  return adaptation;
+}
+
+}  // namespace motley::control
