@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "motley/base/file.h"
 #include "motley/base/text.h"
 #include "motley/cli/run_options.h"
@@ -117,7 +119,25 @@ Result<std::shared_ptr<control::Adaptation>> find_adaptation(
   return trials;
 }
 
-Result<int> run_plan(const RunOptions& options, const Context& context) {
+/// Decisions begin with a plan of their own: nothing is searched.
+Result<void> take_first_plan(RunOptions& options) {
+  if (options.decisions.empty()) return {};
+  if (!options.plan.file.empty())
+    return usage_error("cli.decisions",
+                       "--decisions has plans of its own, --plan is another: give one of the two");
+  MOTLEY_ASSIGN(const auto decisions, control::read_decisions(options.decisions));
+  if (decisions.empty())
+    return usage_error("decisions.none", options.decisions + ": has no decision");
+  if (options.run_dir.empty()) options.run_dir = default_run_dir(options.plan.planning.model);
+  std::error_code code;
+  std::filesystem::create_directories(options.run_dir, code);
+  options.plan.file = options.run_dir + "/first_plan.json";
+  return write_file_atomic(options.plan.file, decisions[0].plan);
+}
+
+Result<int> run_plan(const RunOptions& given, const Context& context) {
+  RunOptions options = given;
+  MOTLEY_RETURN_IF_ERROR(take_first_plan(options));
   MOTLEY_ASSIGN(control::TrainChoices choices,
                 make_train_choices(options, find_python(options.python, context)));
   if (!choices.data.path.empty())
@@ -146,6 +166,8 @@ Result<int> run_plan(const RunOptions& options, const Context& context) {
   }
   if (context.stop_after == control::phase_name(control::Phase::kSynth)) return kDone;
   MOTLEY_ASSIGN(const control::Measured measured, train(prepared, context));
+  if (measured.candidate >= 0)
+    predicted = adaptation->candidates[static_cast<std::size_t>(measured.candidate)].predicted;
   if (predicted && choices.enforce == control::Enforce::kSpeedsAndLinks && !measured.stopped &&
       !measured.waiting.is_noticed()) {
     MOTLEY_ASSIGN(const auto prices, make_price_choices(options.plan.planning, context));

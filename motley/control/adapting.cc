@@ -35,11 +35,10 @@ std::string describe_plan(const plan::Plan& plan, const cluster::Cluster& cluste
     return fmt::format("{} replica{} of up to {} stage{}", plan.replicas.size(),
                        plan.replicas.size() == 1 ? "" : "s", stages, stages == 1 ? "" : "s");
   }
-  if (plan::splits_operators(plan))
-    return fmt::format("operators split over {} devices", members.size());
   std::vector<std::string> shares;
   for (const plan::Member& member : members) shares.push_back(std::to_string(member.samples));
-  return "the batch split " + join(shares, ":");
+  return (plan::splits_operators(plan) ? "operators split over samples " : "the batch split ") +
+         join(shares, ":");
 }
 
 std::vector<DeviceId> Adaptation::devices() const {
@@ -89,6 +88,12 @@ Result<void> Adapting::write_decisions() const {
   return write_file_atomic(directory_.decisions(), text);
 }
 
+/// What came of the last decision: of the steps done so, the first of which is like no other.
+void Adapting::note_outcome() {
+  if (!kept_.empty() && steps_.size() > 1)
+    kept_.back().came = Seconds(median({steps_.begin() + 1, steps_.end()}));
+}
+
 Wish Adapting::step(const StepReport& report) {
   const Wish wish = listener_.step(report);
   const auto begun = begun_.find(report.logged.stint);
@@ -118,7 +123,8 @@ void Adapting::take(std::vector<policy::Choice> choices, std::int64_t steps_done
     if (plan == current_ && asked_.empty()) {
       listener_.note(fmt::format("step {}: goes on by {}: {}", steps_done, current().label,
                                  decision.choice.why));
-      decision.came = decision.before = Seconds(median(steps_));
+      note_outcome();
+      decision.before = kept_.empty() ? std::nullopt : kept_.back().came;
       keep(std::move(decision));
       continue;
     }
@@ -202,8 +208,7 @@ void Adapting::on_event(const run::WorkerEvent& event) {
            what.decision.seen_step);
     return;
   }
-  if (!kept_.empty() && steps_.size() > 1)
-    kept_.back().came = Seconds(median({steps_.begin() + 1, steps_.end()}));
+  note_outcome();
   what.decision.before = kept_.empty() ? std::nullopt : kept_.back().came;
   what.decision.came.reset();
   what.decision.begins = fields.value("step", std::int64_t{0});
@@ -270,8 +275,7 @@ std::vector<run::WorkerDevice> Adapting::current_devices() const {
 }
 
 Result<void> Adapting::end(bool has_traces) {
-  if (!kept_.empty() && steps_.size() > 1 && !kept_.back().came)
-    kept_.back().came = Seconds(median({steps_.begin() + 1, steps_.end()}));
+  note_outcome();
   MOTLEY_RETURN_IF_ERROR(write_decisions());
   return has_traces ? settle_traces() : Result<void>();
 }

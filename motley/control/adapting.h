@@ -94,6 +94,7 @@ class Adapting : public Listener {
   Result<void> settle_traces() const;
   std::string policy_text() const;
   void keep(policy::Decision decision);
+  void note_outcome();
   Result<void> write_decisions() const;
 
   Adaptation& choices_;
