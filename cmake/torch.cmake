@@ -20,7 +20,7 @@ target_compile_definitions(torch_cpu INTERFACE USE_DISTRIBUTED USE_C10D_GLOO USE
 target_link_libraries(torch_cpu INTERFACE torch_c10)
 target_compile_definitions(torch_cpu INTERFACE FMT_HEADER_ONLY=1)  # its headers include a newer fmt of their own
 
-motley_folder(run_torch PATH motley/run/torch LESS cuda OWN_HEADERS USES base graph cluster program trace data run LIBRARIES torch_cpu ${CMAKE_DL_LIBS})
+motley_folder(run_torch PATH motley/run/torch LESS cuda OWN_HEADERS USES base graph cluster program trace data run LIBRARIES torch_cpu ${CMAKE_DL_LIBS} TEST_USES synth)
 set(torch_include ${TORCH_ROOT}/include)
 set(torch_headers <ATen/core/Tensor.h> <ATen/core/dispatch/Dispatcher.h>)
 target_precompile_headers(motley_run_torch PRIVATE ${MOTLEY_HEADERS} ${torch_headers})

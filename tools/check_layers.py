@@ -29,7 +29,7 @@ LIBRARIES = {
     "gloo/": "motley/run/torch",
 }
 TESTING = {"testing", "peers/testing"}
-TEST_USES = {"simulate": {"synth", "graph", "plan"}, "peers": {"program", "simulate", "trace"}}
+TEST_USES = {"run": {"synth"}, "simulate": {"synth", "graph", "plan"}, "peers": {"program", "simulate", "trace"}}
 
 
 def read_layers():

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "motley/base/text.h"
+#include "motley/program/boxes.h"
 #include "motley/program/parts.h"
 #include "motley/program/program_text.h"
 
@@ -98,6 +99,15 @@ std::string parts_key(const DeviceProgram& program, const Instruction& instructi
                      dtype_name(result.dtype), result.elements(), count, parts.before, parts.after);
 }
 
+/// "motley::put(f32, 2048 elements, 3 boxes)": what is copied, however large the tensors are.
+std::string boxes_key(const DeviceProgram& program, const Instruction& instruction,
+                      const BoxCopies& copies) {
+  const DType dtype =
+      copies.from.empty() ? DType::kNone : program.buffer(copies.from[0].first).dtype;
+  return fmt::format("{}({}, {} elements, {} boxes)", instruction.op, dtype_name(dtype),
+                     copies.elements, copies.from.size());
+}
+
 /// Which draw it is, and where in all, changes numbers only. What is made out of nothing is known
 /// by its result.
 std::string drawn_key(const DeviceProgram& program, const Instruction& instruction) {
@@ -127,6 +137,8 @@ std::string cost_key(const DeviceProgram& program, const Instruction& instructio
     return fmt::format("motley::pack({})", sum_up(program, instruction, 0, 1));
   if (const auto parts = find_tensor_parts(instruction))
     return parts_key(program, instruction, *parts);
+  if (const auto copies = find_box_copies(instruction))
+    return boxes_key(program, instruction, *copies);
   std::string key = instruction.full_name();
   key += '(';
   if (instruction.op == "motley::load" || instruction.op == "motley::receive") {

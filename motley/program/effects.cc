@@ -21,7 +21,7 @@ Access access_of(const Instruction& instruction, std::size_t position) {
                                                                         : Access::kRead;
   };
   if (op == "motley::assign" || op == "motley::average" || op == "motley::gradient_factor" ||
-      op == "motley::tangent")
+      op == "motley::tangent" || op == "motley::put")
     return writes({0});
   if (op == "motley::update") return writes({1, 3, 4});
   if (op == "motley::direction") return writes({3, 4});

@@ -13,8 +13,8 @@ bool is_persistent(BufferKind kind);
 enum class Access { kRead, kWrite };
 
 /// Calls `visit(BufferId, Access)` for every buffer among the arguments, in order. By operator:
-/// motley::all_reduce, motley::update, motley::assign and ATen operators whose name ends in
-/// `_` write in place; all others read only.
+/// motley::all_reduce, motley::update, motley::assign, motley::put and ATen operators whose name
+/// ends in `_` write in place; all others read only.
 template <typename Visit>
 void for_each_access(const Instruction& instruction, const Visit& visit);
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "motley/base/text.h"
+#include "motley/program/boxes.h"
 #include "motley/program/effects.h"
 #include "motley/program/parts.h"
 #include "motley/program/program_text.h"
@@ -283,9 +284,11 @@ class DeviceVerifier {
     }
     const std::size_t before = violations_.size();
     check_group(i);
-    if (violations_.size() == before && has_sound_buffers(instruction))
-      if (const std::string fault = find_parts_fault(program_, rank_, instruction); !fault.empty())
-        report(i, "{}", fault);
+    if (violations_.size() == before && has_sound_buffers(instruction)) {
+      std::string fault = find_parts_fault(program_, rank_, instruction);
+      if (fault.empty()) fault = find_box_fault(device_, instruction);
+      if (!fault.empty()) report(i, "{}", fault);
+    }
     if (instruction.op == kSend || instruction.op == kReceive) {
       check_peer(i);
     } else if (instruction.lane == Lane::kPeer) {

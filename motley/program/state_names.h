@@ -11,4 +11,7 @@ inline constexpr std::string_view kLossScaleState = "motley/loss_scale";
 inline constexpr std::string_view kAverageSuffix = "/average";
 inline constexpr std::string_view kMasterSuffix = "/master";
 
+/// In a move (synth/move.h) in front of the name of what a device had before it: "old/fc.weight".
+inline constexpr std::string_view kOldPrefix = "old/";
+
 }  // namespace motley::program

@@ -7,6 +7,7 @@
 
 #include "motley/base/check.h"
 #include "motley/graph/work.h"
+#include "motley/program/boxes.h"
 
 namespace motley::cost {
 namespace {
@@ -37,6 +38,10 @@ double orthogonalize_flops(const program::Buffer& matrix) {
 
 OperatorWork added_work(const program::DeviceProgram& program,
                         const program::Instruction& instruction) {
+  if (const auto copies = program::find_box_copies(instruction); copies && !copies->from.empty()) {
+    const DType dtype = program.buffer(copies->from[0].first).dtype;
+    return {0, 2 * static_cast<double>(copies->elements * dtype_size(dtype)), 1};
+  }
   const double read = distinct_bytes(program, instruction.arguments);
   double written = 0;
   for (const BufferId id : instruction.outputs)

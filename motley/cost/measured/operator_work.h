@@ -18,8 +18,8 @@ struct OperatorWork {
 /// Work of every instruction of a program that was lowered from `graph`, in order. Instructions
 /// that come from an operator of the graph have that operator's work on tensors of the program's
 /// shapes (graph/work.h); those that lowering adds (pack, update, ...) read their arguments and
-/// write their results, or their arguments where they have none. An update does about an operation
-/// for every byte it reads.
+/// write their results, or their arguments where they have none; copies of boxes read and write
+/// these alone. An update does about an operation for every byte it reads.
 std::vector<OperatorWork> instruction_work(const program::DeviceProgram& program,
                                            const graph::Graph& graph);
 

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "motley/base/check.h"
+#include "motley/program/boxes.h"
 #include "motley/program/parts.h"
 #include "motley/run/torch/operators/attention.h"
 #include "motley/run/torch/operators/batch_norm.h"
@@ -395,6 +396,50 @@ Result<Kernel> make_part(InstructionReader& reader, at::Device) {
   };
 }
 
+at::Tensor seen_as(const program::Box& box, const at::Tensor& tensor) {
+  std::vector<std::int64_t> extents, strides;
+  for (const program::Box::Side& side : box.sides) {
+    extents.push_back(side.extent);
+    strides.push_back(side.stride);
+  }
+  return tensor.as_strided(extents, strides, tensor.storage_offset() + box.begin);
+}
+
+/// Arguments of take and put, which are verified with the program.
+Result<program::BoxCopies> read_copies(const program::Instruction& instruction) {
+  auto copies = program::find_box_copies(instruction);
+  if (copies) return std::move(*copies);
+  return usage_error("run.bad-instruction",
+                     fmt::format("the arguments are not those of {}", instruction.op));
+}
+
+Result<Kernel> make_take(InstructionReader& reader, at::Device) {
+  MOTLEY_ASSIGN(const program::BoxCopies copies, read_copies(reader.instruction()));
+  const program::Buffer flat = reader.about(copies.result.value);
+  return [copies, flat](Frame& frame) {
+    at::Tensor taken = allocate(flat, frame.device);
+    std::int64_t offset = 0;
+    for (const auto& [id, box] : copies.from) {
+      const at::Tensor from = seen_as(box, frame.values[id.index()].contiguous());
+      taken.narrow(0, offset, from.numel()).view(from.sizes()).copy_(from);
+      offset += from.numel();
+    }
+    frame.values[copies.result.index()] = std::move(taken);
+  };
+}
+
+Result<Kernel> make_put(InstructionReader& reader, at::Device) {
+  MOTLEY_ASSIGN(const program::BoxCopies copies, read_copies(reader.instruction()));
+  return [copies](Frame& frame) {
+    for (std::size_t i = 0; i < copies.into.size(); ++i) {
+      const auto& [target, into] = copies.into[i];
+      const auto& [value, from] = copies.from[i];
+      seen_as(into, frame.values[target.index()])
+          .copy_(seen_as(from, frame.values[value.index()].contiguous()));
+    }
+  };
+}
+
 Result<Kernel> make_assign(InstructionReader& reader, at::Device) {
   const std::vector<int> targets = reader.buffers(0), values = reader.buffers(1);
   MOTLEY_RETURN_IF_ERROR(reader.status());
@@ -450,7 +495,7 @@ Result<Kernel> make_ctc_loss(InstructionReader& reader, at::Device) {
 }
 
 using Factory = Result<Kernel> (*)(InstructionReader&, at::Device);
-constexpr std::array<std::pair<std::string_view, Factory>, 27> kOperators = {{
+constexpr std::array<std::pair<std::string_view, Factory>, 29> kOperators = {{
     {"motley::load", make_load},
     {"motley::tangent", make_tangent},
     {"motley::stop_request", make_stop_request},
@@ -469,6 +514,8 @@ constexpr std::array<std::pair<std::string_view, Factory>, 27> kOperators = {{
     {"motley::cut", make_cut},
     {"motley::join", make_join},
     {"motley::part", make_part},
+    {"motley::take", make_take},
+    {"motley::put", make_put},
     {"motley::update", make_update},
     {"motley::direction", make_direction},
     {"motley::orthogonalize", make_orthogonalize},

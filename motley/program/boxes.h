@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "motley/program/program.h"
+
+namespace motley::program {
+
+inline constexpr std::string_view kTake = "motley::take";
+inline constexpr std::string_view kPut = "motley::put";
+
+/// Elements of a contiguous tensor seen flat: from `begin` on, so many, so far from each other, the
+/// outermost first. In an argument list [begin, extent, stride, extent, stride, ...].
+///
+///   columns 2 and 3 of f32[4, 6]: [2, 4, 6, 2, 1]
+struct Box {
+  struct Side {
+    std::int64_t extent = 1, stride = 1;
+    bool operator==(const Side&) const = default;
+  };
+  std::int64_t begin = 0;
+  std::vector<Side> sides;  ///< none: one element
+  bool operator==(const Box&) const = default;
+
+  std::int64_t elements() const;
+};
+
+Argument box_argument(const Box& box);
+
+/// Copies between boxes, by their arguments:
+///   motley::take([values], [boxes]) -> result            one after the other into a flat tensor
+///   motley::put([targets], [boxes], [values], [boxes])   in place; boxes of the same extents
+struct BoxCopies {
+  std::vector<std::pair<BufferId, Box>> from;
+  std::vector<std::pair<BufferId, Box>> into;  ///< of a put
+  BufferId result;                             ///< of a take
+  std::int64_t elements = 0;                   ///< copied in all
+};
+/// None for other operators and for arguments of another form.
+std::optional<BoxCopies> find_box_copies(const Instruction& instruction);
+
+/// What is wrong with the boxes, dtypes and sizes of a take or a put: "found a box of elements up
+/// to 24 of %1, which has 24". Empty: nothing, or another operator. Its ids are sound.
+std::string find_box_fault(const DeviceProgram& device, const Instruction& instruction);
+
+}  // namespace motley::program

@@ -1,0 +1,292 @@
+#include "motley/synth/move_pieces.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "motley/program/effects.h"
+
+namespace motley::synth {
+namespace {
+
+using program::Buffer;
+using program::BufferKind;
+using program::DeviceProgram;
+
+/// A piece before it is known who gives it.
+struct OpenPiece {
+  std::size_t tensor = 0, target = 0;
+  PartGrid::Cell cell;
+  std::vector<std::size_t> holders;
+};
+
+/// Cuts a cell into some of so many elements at most, > 0: the digits from `digit` on.
+void cut_cell(const PartGrid::Cell& cell, std::int64_t most, std::vector<PartGrid::Cell>& cut,
+              std::size_t digit = 0) {
+  const std::int64_t all = PartGrid::elements(cell);
+  if (all <= most) return cut.push_back(cell);
+  PartGrid::Cell row = cell;
+  for (std::size_t above = 0; above <= digit; ++above) row[above] = {0, 1};
+  const std::int64_t step = std::max<std::int64_t>(1, most / PartGrid::elements(row));
+  for (std::int64_t at = cell[digit].first; at < cell[digit].second; at += step) {
+    PartGrid::Cell next = cell;
+    next[digit] = {at, std::min(at + step, cell[digit].second)};
+    cut_cell(next, most, cut, digit + 1);
+  }
+}
+
+std::vector<TensorRows> cuts_of(const MovedTensor& tensor) {
+  std::vector<TensorRows> cuts;
+  for (const auto* side : {&tensor.held, &tensor.wanted})
+    for (const auto& rows : *side)
+      if (rows) cuts.push_back(*rows);
+  return cuts;
+}
+
+/// Of one tensor who could give what to whom.
+class TensorMove {
+ public:
+  explicit TensorMove(const MovedTensor& tensor)
+      : tensor_(tensor),
+        grid_(tensor.elements, cuts_of(tensor)),
+        cells_(find_held_cells(grid_, tensor.held)) {}
+
+  const PartGrid& grid() const { return grid_; }
+
+  /// Has the rank what it wants, and nothing else?
+  bool is_kept(std::size_t rank) const {
+    const auto& held = tensor_.held[rank];
+    return held && held->elements() == tensor_.wanted[rank]->elements() && missing(rank).empty();
+  }
+
+  /// What the rank wants of what is held here and elsewhere: cells and their holders, itself alone
+  /// where it is one; nobody where they are lost.
+  std::vector<HeldCell> find(std::size_t rank) const {
+    std::vector<HeldCell> found;
+    if (tensor_.held[rank])
+      for (const PartGrid::Cell& wanted : grid_.cells_of(*tensor_.wanted[rank]))
+        for (const PartGrid::Cell& held : grid_.cells_of(*tensor_.held[rank]))
+          if (auto both = PartGrid::intersect(wanted, held))
+            found.push_back({std::move(*both), {rank}});
+    for (const PartGrid::Cell& lack : missing(rank))
+      for (const auto& [cell, holders] : cells_)
+        if (auto both = PartGrid::intersect(lack, cell))
+          found.push_back({std::move(*both), holders});
+    return found;
+  }
+
+ private:
+  std::vector<PartGrid::Cell> missing(std::size_t rank) const {
+    std::vector<PartGrid::Cell> left = grid_.cells_of(*tensor_.wanted[rank]);
+    if (!tensor_.held[rank]) return left;
+    for (const PartGrid::Cell& own : grid_.cells_of(*tensor_.held[rank])) {
+      std::vector<PartGrid::Cell> next;
+      for (const PartGrid::Cell& each : left)
+        for (PartGrid::Cell& rest : PartGrid::subtract(each, own)) next.push_back(std::move(rest));
+      left = std::move(next);
+    }
+    return left;
+  }
+
+  const MovedTensor& tensor_;
+  const PartGrid grid_;
+  const std::vector<HeldCell> cells_;
+};
+
+/// The tensors of both programs.
+class TensorTable {
+ public:
+  explicit TensorTable(std::size_t ranks) : ranks_(ranks) {}
+
+  /// What the new program's device wants; `rank` of it.
+  Result<void> want(const Buffer& buffer, std::size_t rank) {
+    const auto [at, is_new] = places_.emplace(buffer.name, tensors.size());
+    if (is_new) {
+      MovedTensor& made = tensors.emplace_back();
+      made.name = buffer.name;
+      made.dtype = buffer.dtype;
+      made.kind = buffer.kind;
+      made.elements = whole_elements(rows_of(buffer));
+      made.held.resize(ranks_);
+      made.wanted.resize(ranks_);
+    }
+    MovedTensor& tensor = tensors[at->second];
+    tensor.wanted[rank] = rows_of(buffer);
+    return check(tensor, buffer);
+  }
+
+  /// What a device of the old program has; without a rank it has it no more.
+  Result<void> hold(const Buffer& buffer, std::optional<std::size_t> rank) {
+    const auto at = places_.find(buffer.name);
+    if (at == places_.end()) return {};
+    MovedTensor& tensor = tensors[at->second];
+    tensor.is_known = true;
+    if (rank) tensor.held[*rank] = rows_of(buffer);
+    return check(tensor, buffer);
+  }
+
+  std::vector<MovedTensor> tensors;
+
+ private:
+  static Result<void> check(const MovedTensor& tensor, const Buffer& buffer) {
+    const std::int64_t elements = whole_elements(rows_of(buffer));
+    if (buffer.dtype == tensor.dtype && elements == tensor.elements) return {};
+    return usage_error(
+        "synth.move-form",
+        fmt::format("{}: found {} elements of {}, and {} of {}", tensor.name, tensor.elements,
+                    dtype_name(tensor.dtype), elements, dtype_name(buffer.dtype)));
+  }
+
+  const std::size_t ranks_;
+  std::map<std::string, std::size_t> places_;
+};
+
+Result<std::vector<MovedTensor>> find_tensors(const program::Program& from,
+                                              const MovedDevices& devices) {
+  TensorTable table(devices.to.size());
+  for (std::size_t rank = 0; rank < devices.to.size(); ++rank)
+    if (devices.to[rank] != nullptr)
+      for (const Buffer& buffer : devices.to[rank]->buffers)
+        if (program::is_persistent(buffer.kind)) MOTLEY_RETURN_IF_ERROR(table.want(buffer, rank));
+  for (const DeviceProgram& device : from.devices) {
+    const auto at = std::find(devices.from.begin(), devices.from.end(), &device);
+    const auto rank = at == devices.from.end()
+                          ? std::nullopt
+                          : std::optional(static_cast<std::size_t>(at - devices.from.begin()));
+    for (const Buffer& buffer : device.buffers)
+      if (program::is_persistent(buffer.kind)) MOTLEY_RETURN_IF_ERROR(table.hold(buffer, rank));
+  }
+  return std::move(table.tensors);
+}
+
+/// Says who gives what: those with few holders first, then large ones.
+std::vector<std::size_t> choose_sources(const std::vector<OpenPiece>& pieces,
+                                        const std::vector<MovedTensor>& tensors,
+                                        const MoveOptions& options) {
+  const auto bytes = [&](const OpenPiece& piece) {
+    return PartGrid::elements(piece.cell) * dtype_size(tensors[piece.tensor].dtype);
+  };
+  std::vector<std::string> hosts(options.devices.size());
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank)
+    if (options.host_of) hosts[rank] = options.host_of(options.devices[rank]);
+  std::vector<std::vector<std::size_t>> candidates;
+  std::vector<std::tuple<std::size_t, std::int64_t, std::size_t>> order;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const OpenPiece& piece = pieces[i];
+    std::vector<std::size_t>& near = candidates.emplace_back();
+    for (const std::size_t holder : piece.holders)
+      if (hosts[holder] == hosts[piece.target]) near.push_back(holder);
+    if (near.empty()) near = piece.holders;
+    order.emplace_back(near.size(), -bytes(piece), i);
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<std::int64_t> sent(options.devices.size());
+  std::vector<std::size_t> sources(pieces.size());
+  for (const auto& [count, size, i] : order) {
+    const std::vector<std::size_t>& near = candidates[i];
+    sources[i] = *std::min_element(near.begin(), near.end(),
+                                   [&](std::size_t a, std::size_t b) { return sent[a] < sent[b]; });
+    if (sources[i] != pieces[i].target) sent[sources[i]] -= size;
+  }
+  return sources;
+}
+
+tl::unexpected<Error> lost_range(const MovedTensor& tensor, const std::string& device,
+                                 std::pair<std::int64_t, std::int64_t> bounds) {
+  return usage_error(
+      "synth.move-lost",
+      fmt::format("nobody has elements {} to {} of {} ({} in all), which {} needs; go on from a "
+                  "checkpoint",
+                  bounds.first, bounds.second, tensor.name, tensor.elements, device));
+}
+
+}  // namespace
+
+std::int64_t most_elements(const MoveOptions& options, DType dtype) {
+  return std::max<std::int64_t>(
+      1, options.message.value / std::max<std::int64_t>(1, dtype_size(dtype)));
+}
+
+Result<MovedDevices> find_moved_devices(const program::Program& from, const program::Program& to,
+                                        const MoveOptions& options) {
+  if (from.model_hash != to.model_hash)
+    return stale_error("synth.move-model",
+                       fmt::format("the old program is of model {}, the new one of {}",
+                                   from.model_hash, to.model_hash));
+  std::map<std::string, std::size_t> ranks;
+  for (const std::string& device : options.devices)
+    if (!ranks.emplace(device, ranks.size()).second)
+      return usage_error("synth.move-devices", fmt::format("the move has device {} twice", device));
+  MovedDevices found;
+  found.from.resize(ranks.size());
+  found.to.resize(ranks.size());
+  for (const auto& [program, places] : {std::pair(&from, &found.from), std::pair(&to, &found.to)})
+    for (const DeviceProgram& device : program->devices) {
+      const auto rank = ranks.find(device.device);
+      if (device.is_elsewhere)
+        return usage_error("synth.move-devices",
+                           fmt::format("what {} does is in another file", device.device));
+      if (rank == ranks.end() && program == &to)
+        return usage_error("synth.move-devices",
+                           fmt::format("the move has no device {}", device.device));
+      if (rank == ranks.end() || (program == &from && options.lost.contains(device.device)))
+        continue;
+      (*places)[rank->second] = &device;
+    }
+  return found;
+}
+
+Result<MovePieces> find_move_pieces(const program::Program& from, const program::Program& to,
+                                    const MoveOptions& options) {
+  MOTLEY_ASSIGN(const MovedDevices devices, find_moved_devices(from, to, options));
+  MovePieces found;
+  const std::size_t ranks = options.devices.size();
+  found.kept.resize(ranks);
+  found.fresh.resize(ranks);
+  MOTLEY_ASSIGN(found.tensors, find_tensors(from, devices));
+  std::vector<OpenPiece> open;
+  std::map<std::size_t, PartGrid> grids;  // by tensor
+  for (std::size_t t = 0; t < found.tensors.size(); ++t) {
+    const MovedTensor& tensor = found.tensors[t];
+    if (tensor.elements == 0) continue;
+    const std::int64_t most = most_elements(options, tensor.dtype);
+    const bool is_fresh = !tensor.is_known && tensor.kind == BufferKind::kState;
+    const TensorMove move(tensor);
+    grids.emplace(t, move.grid());
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      if (!tensor.wanted[rank]) continue;
+      const bool is_kept = move.is_kept(rank);
+      if (is_kept) found.kept[rank].push_back(t);
+      if (is_fresh) found.fresh[rank].push_back(t);
+      if (is_kept || is_fresh || tensor.kind == BufferKind::kConstant) continue;
+      for (const auto& [cell, holders] : move.find(rank)) {
+        if (holders.empty())
+          return lost_range(tensor, options.devices[rank], move.grid().bounds(cell));
+        std::vector<PartGrid::Cell> cut;
+        cut_cell(cell, most, cut);
+        for (PartGrid::Cell& piece : cut) open.push_back({t, rank, std::move(piece), holders});
+      }
+    }
+  }
+  const std::vector<std::size_t> sources = choose_sources(open, found.tensors, options);
+  for (std::size_t i = 0; i < open.size(); ++i) {
+    const auto& [t, target, cell, holders] = open[i];
+    const PartGrid& grid = grids.at(t);
+    MovePiece& piece = found.pieces.emplace_back();
+    piece.tensor = t;
+    piece.source = Rank(static_cast<std::int64_t>(sources[i]));
+    piece.target = Rank(static_cast<std::int64_t>(target));
+    piece.from = grid.box_in(*found.tensors[t].held[sources[i]], cell);
+    piece.into = grid.box_in(*found.tensors[t].wanted[target], cell);
+    piece.elements = PartGrid::elements(cell);
+    merge_sides(piece.from, piece.into);
+  }
+  return found;
+}
+
+}  // namespace motley::synth
