@@ -34,6 +34,7 @@ struct RunOptions {
   std::int64_t trace_steps = 5;
   std::string adapt = "auto";      ///< auto, none or plan
   std::string decisions;           ///< file of another run's, to be repeated
+  std::string conditions;          ///< file of what happens to devices
   bool prepare = false;            ///< write the run directory, start nothing
   std::int64_t eval_samples = 0;   ///< of a script that evaluates by itself
   std::string enforce = "worker";  ///< what the workers hold devices to: worker, speeds, outside

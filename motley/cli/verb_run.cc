@@ -10,6 +10,7 @@
 #include "motley/control/trials.h"
 #include "motley/report/report.h"
 #include "motley/run/checkpoint.h"
+#include "motley/simulate/conditions_file.h"
 
 namespace motley::cli {
 namespace {
@@ -28,6 +29,8 @@ std::vector<Flag> run_flags(RunOptions& options) {
         kShown},
        {"--decisions", &options.decisions,
         "decisions.jsonl of another run: change plans at the same steps as it did"},
+       {"--conditions", &options.conditions,
+        "file (docs/formats/conditions.md): emulated devices that become slow for a while"},
        {"--resume", &options.resume, "auto or never", kShown},
        {"--prepare", &options.prepare,
         "write the run directory and start nothing; without --data and --steps for a script that "
@@ -142,6 +145,10 @@ Result<int> run_plan(const RunOptions& given, const Context& context) {
                 make_train_choices(options, find_python(options.python, context)));
   if (!choices.data.path.empty())
     MOTLEY_RETURN_IF_ERROR(data::check_readable(choices.data));  // before anything is measured
+  if (!options.conditions.empty()) {
+    MOTLEY_ASSIGN(const std::string text, read_file(options.conditions));
+    MOTLEY_ASSIGN(choices.conditions, simulate::parse_conditions(text, options.conditions));
+  }
   MOTLEY_ASSIGN(const auto chosen, choose_plan(options.plan, control::Prices::kIfThere, context));
   Teller teller(context);
   if (chosen->outcome) teller.note(report::print_outcome(*chosen->outcome, chosen->inputs.cluster));

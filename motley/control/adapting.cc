@@ -100,12 +100,20 @@ Wish Adapting::step(const StepReport& report) {
   if (begun == begun_.end()) return wish;
   spent_ += report.logged.step_s;
   steps_.push_back(report.logged.step_s);
+  const auto parts = seen_.extract(report.step);
+  seen_.erase(seen_.begin(), seen_.lower_bound(report.step));
   if (choices_.policy == nullptr) return wish;
-  const policy::StepSeen seen{.step = report.step,
-                              .at = Seconds(spent_),
-                              .took = Seconds(report.logged.step_s),
-                              .plan = begun->second,
-                              .global_batch = inputs_.global_batch};
+  policy::StepSeen seen = parts ? std::move(parts.mapped()) : policy::StepSeen();
+  seen.step = report.step;
+  seen.at = Seconds(spent_);
+  seen.took = Seconds(report.logged.step_s);
+  seen.plan = begun->second;
+  seen.global_batch = inputs_.global_batch;
+  const Candidate& plan = candidates_[static_cast<std::size_t>(begun->second)];
+  const auto& ranks = plan.planned.program->devices;
+  for (policy::DeviceStep& device : seen.devices)
+    for (const program::DeviceProgram& rank : ranks)
+      if (rank.device == device.device) device.samples = rank.samples;
   take(choices_.policy->observe(seen), report.step + 1);
   return wish;
 }
@@ -180,8 +188,29 @@ std::optional<run::Change> Adapting::next_change() {
   return change;
 }
 
+/// What the ranks of a step's plan saw of it: of exchanges the least counts.
+void Adapting::take_parts(const run::WorkerEvent& event) {
+  const auto parts = event.fields.find("parts");
+  const auto process = static_cast<std::size_t>(event.rank);
+  if (parts == event.fields.end() || process >= devices_.size()) return;
+  policy::StepSeen& seen = seen_[event.fields.value("step", std::int64_t{0})];
+  policy::DeviceStep& device = seen.devices.emplace_back();
+  device.device = devices_[process].name;
+  device.ready = parts->value("ready", std::vector<double>());
+  device.end = parts->value("end", 0.0);
+  device.update = parts->value("update", std::vector<double>());
+  const auto exchange = parts->value("exchange", std::vector<double>());
+  const double blocking = parts->value("blocking", 0.0);
+  const bool is_first = seen.devices.size() == 1;
+  seen.exchange.resize(exchange.size());
+  for (std::size_t k = 0; k < exchange.size(); ++k)
+    seen.exchange[k] = is_first ? exchange[k] : std::min(seen.exchange[k], exchange[k]);
+  seen.blocking = is_first ? blocking : std::min(seen.blocking, blocking);
+}
+
 void Adapting::on_event(const run::WorkerEvent& event) {
   const Json& fields = event.fields;
+  if (event.event == "step") take_parts(event);
   if (event.event == "ready" && fields.value("leads", event.rank == 0)) {
     const std::int64_t first = fields.value("first_step", std::int64_t{0});
     keep({.policy = kStart,

@@ -93,6 +93,7 @@ class Adapting : public Listener {
   Result<void> write_plan() const;
   Result<void> settle_traces() const;
   std::string policy_text() const;
+  void take_parts(const run::WorkerEvent& event);
   void keep(policy::Decision decision);
   void note_outcome();
   Result<void> write_decisions() const;
@@ -109,7 +110,8 @@ class Adapting : public Listener {
   std::map<int, int> begun_;       // by number: the candidate
   std::deque<run::Change> ready_;  // to be given to workers
   std::vector<policy::Decision> earlier_, kept_;  // of earlier calls, and of this one
-  std::vector<double> steps_;                     // of the plan that runs
+  std::map<std::int64_t, policy::StepSeen> seen_;  // what ranks said of steps that are not done
+  std::vector<double> steps_;                      // of the plan that runs
   double spent_ = 0;                              // seconds of steps
 };
 

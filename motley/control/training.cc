@@ -32,6 +32,36 @@ std::vector<Bytes> peaks_of(const Predicted& predicted) {
   return peaks;
 }
 
+/// A device that stays slow; a text form knows no infinity.
+constexpr double kLatestSlowness = 1e9;
+
+/// What a run can do of conditions: emulated devices of this machine may be slow for a while.
+Result<void> check_conditions(const Inputs& inputs, const simulate::Conditions& conditions) {
+  if (!conditions.absences.empty())
+    return usage_error("run.conditions",
+                       "conditions: device '" + conditions.absences[0].device +
+                           "' goes away: a run ends when a device does; leave absences out, or "
+                           "simulate with them");
+  if (!conditions.jitter.empty())
+    return usage_error("run.conditions",
+                       "conditions: jitter of '" + conditions.jitter.begin()->first +
+                           "': a machine has its own; leave it out, or simulate with it");
+  for (const simulate::SlowDown& slow : conditions.slow_downs) {
+    MOTLEY_ASSIGN(const DeviceId id, cluster::find_device(inputs.cluster, slow.device));
+    const bool is_here =
+        inputs.cluster.device(id).kind == "cpu" && are_all_here(inputs.cluster, {id});
+    if (!is_here)
+      return usage_error("run.conditions",
+                         "conditions: '" + slow.device +
+                             "' is no CPU device of this machine: others cannot be made slow");
+    if (!(slow.factor >= 1))
+      return usage_error("run.conditions",
+                         fmt::format("conditions: '{}': a factor of {:g}: a run can only be slowed",
+                                     slow.device, slow.factor));
+  }
+  return {};
+}
+
 /// A dataset may list many files before it is open.
 constexpr Seconds kOpening{600};
 
@@ -118,6 +148,11 @@ run::Job make_job(const PreparedRun& prepared) {
       job.changes->at.push_back(given.begins);
   }
   job.devices = worker_devices(cluster, ids, choices.enforce);
+  for (const simulate::SlowDown& slow : choices.conditions.slow_downs)
+    for (run::WorkerDevice& device : job.devices)
+      if (device.name == slow.device)
+        device.slow.push_back(
+            {slow.from.value, std::min(slow.until.value, kLatestSlowness), slow.factor});
   for (run::WorkerDevice& device : job.devices)
     device.tf32 = prepared.planned->plan.tf32 && device.kind == "cuda";
   return job;
@@ -216,6 +251,7 @@ Result<PreparedRun> prepare_run(const Inputs& inputs, const Planned& planned,
     prepared.predicted = predicted->seconds();
     prepared.predicted_peaks = peaks_of(*predicted);
   }
+  MOTLEY_RETURN_IF_ERROR(check_conditions(inputs, choices.conditions));
   prepared.adaptation = std::move(adaptation);
   if (prepared.adaptation && !limit_trials(prepared.choices.steps, *prepared.adaptation))
     prepared.adaptation.reset();

@@ -13,6 +13,7 @@
 #include "motley/control/planning.h"
 #include "motley/control/prediction.h"
 #include "motley/data/dataset.h"
+#include "motley/simulate/conditions.h"
 
 namespace motley::control {
 
@@ -44,6 +45,8 @@ struct TrainChoices {
   std::string transport = "auto";
   std::int64_t trace_steps = 5;  ///< the last so many are kept as a trace
   Enforce enforce = Enforce::kSpeedsAndLinks;
+  /// Of emulated devices on this machine: those that become slow for a while. Nothing else of it.
+  simulate::Conditions conditions;
 };
 
 /// A run whose directory has plan, program and job: all that workers need. Refers to what it was

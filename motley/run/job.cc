@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "motley/base/json.h"
 #include "motley/cluster/cluster.h"
 
@@ -42,8 +44,15 @@ Result<std::vector<WorkerDevice>> devices_from_json(const Json& json, const std:
 
 }  // namespace
 
+double WorkerDevice::speed_at(double seconds) const {
+  double factor = 1;
+  for (const Slowness& each : slow)
+    if (seconds >= each.from && seconds < each.until) factor *= each.factor;
+  return std::clamp(speed / factor, 1e-6, 1.0);
+}
+
 Json worker_device_to_json(const WorkerDevice& device) {
-  return Json{
+  Json json{
       {"name", device.name},
       {"kind", device.kind},
       {"host", device.host},
@@ -57,6 +66,9 @@ Json worker_device_to_json(const WorkerDevice& device) {
       {"latency", optional_to_json(device.latency)},
       {"tf32", device.tf32},
   };
+  for (const Slowness& each : device.slow)
+    json["slow"].push_back({{"from", each.from}, {"until", each.until}, {"factor", each.factor}});
+  return json;
 }
 
 Result<WorkerDevice> worker_device_from_json(const Json& json, const std::string& where) {
@@ -81,6 +93,16 @@ Result<WorkerDevice> worker_device_from_json(const Json& json, const std::string
     MOTLEY_ASSIGN(device.latency, object.number("latency"));
   }
   MOTLEY_ASSIGN(device.tf32, object.boolean("tf32"));
+  if (object.has("slow")) {
+    MOTLEY_ASSIGN(const Json* list, object.member("slow"));
+    for (const Json& each : *list) {
+      MOTLEY_ASSIGN(JsonObject slow, JsonObject::make(each, where + ": slow"));
+      Slowness& read = device.slow.emplace_back();
+      MOTLEY_ASSIGN(read.from, slow.number("from"));
+      MOTLEY_ASSIGN(read.until, slow.number("until"));
+      MOTLEY_ASSIGN(read.factor, slow.number("factor"));
+    }
+  }
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
   const bool sound = (device.kind == "cpu" || device.kind == "cuda") && device.threads >= 1 &&
                      device.local_index >= 0 && device.speed > 0 && device.speed <= 1 &&

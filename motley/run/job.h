@@ -16,6 +16,13 @@
 
 namespace motley::run {
 
+/// From `from` to `until`, seconds since the job's first step, an emulated device computes `factor`
+/// times as slowly.
+struct Slowness {
+  double from = 0, until = 0, factor = 1;
+  bool operator==(const Slowness&) const = default;
+};
+
 /// How one rank's device behaves.
 struct WorkerDevice {
   std::string name;       ///< "a:0"
@@ -30,7 +37,11 @@ struct WorkerDevice {
   std::optional<double> rate;     ///< emulated link, bytes per second
   std::optional<double> latency;  ///< emulated link, seconds
   bool tf32 = false;  ///< of a GPU: float32 products may be rounded to TF32's 10 bits of mantissa
+  std::vector<Slowness> slow = {};  ///< those that overlap multiply
   bool operator==(const WorkerDevice&) const = default;
+
+  /// Share of a core's time at that time.
+  double speed_at(double seconds) const;
 };
 
 Json worker_device_to_json(const WorkerDevice& device);

@@ -165,6 +165,7 @@ Result<void> OrderReader::prepare_program(const Present& present, Next& next) co
   const program::DeviceProgram& program = session.program.devices[rank];
   ExecutorOptions options = executor_options(session);
   options.timeline_steps = session.job.trace_steps;
+  options.measures_parts = true;
   options.shared = new_tensors(
       program, next.moving->program.devices[static_cast<std::size_t>(next.moving->rank)],
       next.mover->persistent());
@@ -172,6 +173,7 @@ Result<void> OrderReader::prepare_program(const Present& present, Next& next) co
                                                     &present.status->record()));
   MOTLEY_RETURN_IF_ERROR(load_model(session.job, *handover.model, *handover.executor));
   options.timeline_steps = 0;
+  options.measures_parts = false;
   options.shared = handover.executor->persistent();
   for (const program::Program& evaluation : session.evaluations) {
     MOTLEY_ASSIGN(handover.evaluators.emplace_back(),

@@ -207,6 +207,7 @@ Result<void> RankTraining::load_weights(Executor& executor) const {
 Result<void> RankTraining::open_executor() {
   ExecutorOptions options = executor_options(session_);
   options.timeline_steps = session_.job.trace_steps;
+  options.measures_parts = session_.job.changes.has_value();
   MOTLEY_ASSIGN(executor_, Executor::create(program(), options, session_.communicator.get(),
                                             &status_->record()));
   MOTLEY_RETURN_IF_ERROR(load_weights(*executor_));
@@ -235,11 +236,20 @@ Result<std::unique_ptr<RankTraining>> RankTraining::go_on(WorkerSession& session
   training->saved_step_ = handover.point.saved_step;
   training->saved_path_ = handover.point.saved_path;
   training->best_ = handover.point.best;
+  training->begun_ns_ =
+      monotonic_ns() - static_cast<std::int64_t>(handover.point.elapsed_s * 1e9);
   training->has_begun_ = true;
   return training;
 }
 
-TrainingPoint RankTraining::point() const { return {next_step_, saved_step_, saved_path_, best_}; }
+TrainingPoint RankTraining::point() const {
+  return {next_step_, elapsed_s(), saved_step_, saved_path_, best_};
+}
+
+double RankTraining::elapsed_s() const {
+  return begun_ns_ == 0 ? 0 : static_cast<double>(monotonic_ns() - begun_ns_) * 1e-9;
+}
+
 
 CheckpointState RankTraining::state() const {
   return {.step = next_step_,
@@ -510,6 +520,9 @@ Result<StepResult> RankTraining::step_on_data() {
 Result<StepResult> RankTraining::step(const data::Batch& batch, double lr_factor) {
   status_->record().step.store(next_step_, std::memory_order_relaxed);
   status_->record().updated_ns.store(monotonic_ns(), std::memory_order_relaxed);
+  if (begun_ns_ == 0) begun_ns_ = monotonic_ns();
+  if (const WorkerDevice& device = session_.device(); !device.slow.empty())
+    executor_->set_speed(device.speed_at(elapsed_s()));
   MOTLEY_ASSIGN(const StepResult result, executor_->step({next_step_, lr_factor}, batch));
   MOTLEY_RETURN_IF_ERROR(check_finite("loss", result.loss));
   const bool may_overflow = persistent_.contains(std::string(program::kLossScaleState));
@@ -530,6 +543,12 @@ Result<StepResult> RankTraining::step(const data::Batch& batch, double lr_factor
   fields["ranks"] = session_.size;
   fields["leads"] = session_.rank == 0;
   if (session_.stint > 0) fields["stint"] = session_.stint;
+  if (result.parts)
+    fields["parts"] = Json{{"ready", result.parts->ready},
+                           {"end", result.parts->end},
+                           {"update", result.parts->update},
+                           {"exchange", result.parts->exchange},
+                           {"blocking", result.parts->blocking}};
   reporter_.event("step", std::move(fields));
   ++next_step_;
   return result;

@@ -84,6 +84,7 @@ class RankTraining {
   Result<void> load_weights(Executor& executor) const;
   Result<void> open_executor();
   void note_tensors();
+  double elapsed_s() const;
   Result<void> open_evaluation();
   Result<void> open_feeds();
   Result<Evaluation> run_evaluation();
@@ -131,6 +132,7 @@ class RankTraining {
   std::int64_t next_step_ = 0;    // steps done so far
   std::int64_t saved_step_ = -1;  // of the latest checkpoint of this job
   bool has_begun_ = false;        // said `ready`
+  std::int64_t begun_ns_ = 0;     // when this job's first step began
   std::string resumed_from_, saved_path_;
 };
 

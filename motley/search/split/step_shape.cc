@@ -1,39 +1,11 @@
 #include "motley/search/split/step_shape.h"
 
 #include <algorithm>
-#include <array>
-#include <map>
-#include <string_view>
 
 #include "motley/base/check.h"
-#include "motley/program/parts.h"
 
 namespace motley::search {
 namespace {
-
-using program::DeviceProgram;
-using program::Instruction;
-
-/// What may stand behind forward and backward.
-bool is_tail_op(std::string_view op) {
-  static constexpr std::array<std::string_view, 10> kOps = {
-      "motley::unpack",          "motley::update",    "motley::square_sums",
-      "motley::gradient_factor", "motley::direction", "motley::orthogonalize",
-      "motley::apply",           "motley::average",   "motley::assign",
-      "motley::report"};
-  return std::find(kOps.begin(), kOps.end(), op) != kOps.end();
-}
-
-std::size_t find_tail(const DeviceProgram& program) {
-  std::size_t tail = program.instructions.size();
-  for (std::size_t i = tail; i-- > 0;) {
-    const Instruction& instruction = program.instructions[i];
-    if (instruction.lane != Lane::kCompute) continue;
-    if (!is_tail_op(instruction.op)) break;
-    tail = i;
-  }
-  return tail;
-}
 
 /// Seconds of all compute instructions before each position, at one batch.
 std::vector<double> sum_before(const StepShape& shape, const cost::InstructionTimes& times,
@@ -46,46 +18,6 @@ std::vector<double> sum_before(const StepShape& shape, const cost::InstructionTi
 }
 
 }  // namespace
-
-StepShape find_step_shape(const DeviceProgram& program) {
-  StepShape shape;
-  shape.tail = find_tail(program);
-  std::map<InstructionId, std::size_t> exchange_at;
-  for (std::size_t i = 0; i < program.instructions.size(); ++i) {
-    const Instruction& instruction = program.instructions[i];
-    shape.computes.push_back(instruction.lane == Lane::kCompute);
-    if (instruction.lane == Lane::kCompute) continue;
-    StepShape::Exchange exchange{.position = i, .op = instruction.full_name()};
-    exchange.bytes = program::priced_bytes(program, instruction);
-    for (const InstructionId wait : instruction.waits) {
-      exchange.after = std::max(exchange.after, wait.index() + 1);
-    }
-    exchange_at[InstructionId(static_cast<std::int64_t>(i))] = shape.exchanges.size();
-    shape.exchanges.push_back(std::move(exchange));
-  }
-  for (std::size_t i = 0; i < shape.tail; ++i) {
-    if (!shape.computes[i]) continue;
-    for (const InstructionId wait : program.instructions[i].waits) {
-      StepShape::Exchange& exchange = shape.exchanges[exchange_at.at(wait)];
-      if (!exchange.blocking) exchange.waiter = i;
-      exchange.blocking = true;
-    }
-  }
-  std::vector<int> number(shape.exchanges.size(), -1);  // among the non-blocking ones
-  int count = 0;
-  for (std::size_t e = 0; e < number.size(); ++e) {
-    if (!shape.exchanges[e].blocking) number[e] = count++;
-  }
-  int last = -1;
-  for (std::size_t i = shape.tail; i < program.instructions.size(); ++i) {
-    if (!shape.computes[i]) continue;
-    for (const InstructionId wait : program.instructions[i].waits) {
-      last = std::max(last, number[exchange_at.at(wait)]);
-    }
-    shape.updates.emplace_back(i, last);
-  }
-  return shape;
-}
 
 StepCurves build_curves(const StepShape& shape, const cost::InstructionTimes& times, double speed) {
   MOTLEY_CHECK(shape.computes.size() == times.size());

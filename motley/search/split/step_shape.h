@@ -6,36 +6,13 @@
 
 #include "motley/base/units.h"
 #include "motley/cost/profile_cost.h"
-#include "motley/program/program.h"
+#include "motley/program/step_shape.h"
 #include "motley/search/split/split_evaluator.h"
 
 namespace motley::search {
 
-/// Where a device program exchanges with others, and who waits. Positions are instruction indices.
-///
-/// The program's tail is what comes after forward, backward and packing: the last run of compute
-/// instructions that only unpack, update, assign and report. An exchange for which an earlier
-/// compute instruction waits is *blocking* (batch norm statistics, label counts); it delays
-/// everybody by what it takes less its slack, the compute time between what it waits for and who
-/// waits for it. The others are waited for in the tail.
-struct StepShape {
-  struct Exchange {
-    std::size_t position = 0;
-    std::string op;
-    Bytes bytes;
-    std::size_t after = 0;  ///< compute instructions before this position make it ready
-    bool blocking = false;
-    std::size_t waiter = 0;  ///< the first compute instruction that waits for a blocking one
-  };
-  std::vector<Exchange> exchanges;  ///< in lane order
-  std::size_t tail = 0;             ///< position where the tail begins
-  /// For each compute instruction of the tail: its position, and the last non-blocking exchange
-  /// (counted among these) that it or one before it waits for; -1 if none.
-  std::vector<std::pair<std::size_t, int>> updates;
-  std::vector<bool> computes;  ///< by position: on the compute lane?
-};
-
-StepShape find_step_shape(const program::DeviceProgram& program);
+using program::find_step_shape;
+using program::StepShape;
 
 /// Curves of a device of that speed: points at the batches of `times` and one beyond, which fixes
 /// the slope behind the last. O(exchanges * batches + instructions * batches).

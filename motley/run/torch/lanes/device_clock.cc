@@ -18,7 +18,13 @@ constexpr double kBehind = 20e6;
 
 }  // namespace
 
-DeviceClock::DeviceClock(double speed) : is_emulated_(speed < 1.0), speed_(speed) {
+DeviceClock::DeviceClock(double speed) { set_speed(speed); }
+
+void DeviceClock::set_speed(double speed) {
+  speed_ = speed;
+  if (speed < 1.0 == is_emulated_) return;
+  is_emulated_ = speed < 1.0;
+  now_ns_ = static_cast<double>(real_ns_);  // neither ahead nor behind
   // By default the kernel may wake us 50 us late, to join wake-ups.
   if (is_emulated_) prctl(PR_SET_TIMERSLACK, 1000UL, 0, 0, 0);
 }

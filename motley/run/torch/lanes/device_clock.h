@@ -24,6 +24,8 @@ class DeviceClock {
  public:
   explicit DeviceClock(double speed);
   bool is_emulated() const { return is_emulated_; }
+  /// From the next step on.
+  void set_speed(double speed);
   /// Between steps nothing is charged: at `real_ns` it is as far ahead, or behind, as it was.
   void start(std::int64_t real_ns);
   /// What was waited for was there at `since_ns` (0: just now): no earlier does the device go on,
@@ -44,8 +46,8 @@ class DeviceClock {
   void charge_emulated();
   void settle();
 
-  bool is_emulated_;
-  double speed_;
+  bool is_emulated_ = false;
+  double speed_ = 1;
   double now_ns_ = 0;
   std::int64_t real_ns_ = 0, cpu_ns_ = 0;  // when last settled
 };

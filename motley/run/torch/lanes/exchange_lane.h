@@ -41,6 +41,7 @@ struct ExchangeContext {
   Timeline* timeline;
   Streams* streams;  ///< null on devices that work synchronously
   StepProgress* progress;
+  std::vector<double>* took_s = nullptr;  ///< by instruction of the transfer lane; null: not asked
 };
 
 /// The thread that runs the transfers of a device, or the sends and receives of one of its strands

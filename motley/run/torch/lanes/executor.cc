@@ -20,6 +20,7 @@
 #include "motley/run/torch/exchange/clock.h"
 #include "motley/run/torch/lanes/device_clock.h"
 #include "motley/run/torch/lanes/exchange_lane.h"
+#include "motley/run/torch/lanes/parts_clock.h"
 #include "motley/run/torch/lanes/step_progress.h"
 #include "motley/run/torch/lanes/streams.h"
 #include "motley/run/torch/lanes/timeline.h"
@@ -192,6 +193,7 @@ class TorchExecutor final : public Executor {
         measures_scratch_(options.measures_scratch),
         pauses_every_(options.pauses_every),
         shared_(options.shared) {
+    if (options.measures_parts && frame_.device.is_cpu()) parts_.emplace(program);
     frame_.seed = options.seed;
     if (options.memory && frame_.device.is_cpu()) allocator_.set_limit(options.memory);
     if (!frame_.device.is_cpu())
@@ -206,6 +208,9 @@ class TorchExecutor final : public Executor {
   Result<StepResult> step(StepPlace place, const data::Batch& batch) override;
   void request_stop() override { frame_.wish.fetch_or(kStopWish, std::memory_order_relaxed); }
   void request_change() override { frame_.wish.fetch_or(kChangeWish, std::memory_order_relaxed); }
+  void set_speed(double speed) override {
+    if (frame_.device.is_cpu()) clock_.set_speed(speed);
+  }
   trace::Trace timeline() const override;
   std::vector<Bytes> scratch() const override { return scratch_; }
 
@@ -242,6 +247,7 @@ class TorchExecutor final : public Executor {
   bool measures_scratch_;
   const std::size_t pauses_every_;
   const std::map<std::string, at::Tensor> shared_;
+  std::optional<PartsClock> parts_;
   std::int64_t highest_ = 0;  // of this step, where every instruction begins a new mark
   std::unique_ptr<Streams> streams_;
   std::vector<Compute> compute_;
@@ -298,7 +304,8 @@ Result<void> TorchExecutor::prepare_instructions() {
   for (std::size_t strand = Strands::kTransfer; strand < exchanges.size(); ++strand)
     exchanges_.push_back(std::make_unique<ExchangeLane>(
         strand, std::move(exchanges[strand]),
-        ExchangeContext{&frame_, communicator_, status_, &timeline_, streams_.get(), &progress_}));
+        ExchangeContext{&frame_, communicator_, status_, &timeline_, streams_.get(), &progress_,
+                        parts_ ? parts_->exchanges() : nullptr}));
   return {};
 }
 
@@ -405,6 +412,9 @@ Result<void> TorchExecutor::run_compute(StepResult& result, std::int64_t begin) 
       if (pauses && i % pauses_every_ == 0) pause(result, now);
       if (!compute.waits.empty()) MOTLEY_RETURN_IF_ERROR(wait_for_others(compute, result, now));
       run_one(compute, now);
+      if (parts_ && parts_->is_marked(compute.id))
+        parts_->mark(compute.id,
+                     static_cast<double>(clock_.now_ns() - begin) * 1e-9 - result.wait_s);
     }
     clock_.catch_up();
     for (const auto& lane : exchanges_)
@@ -518,6 +528,7 @@ void TorchExecutor::finish(StepResult& result, std::int64_t begin) {
   const std::int64_t end = monotonic_ns();
   result.step_s = static_cast<double>(end - begin) * 1e-9;
   result.compute_s = result.step_s - result.wait_s;
+  if (parts_) result.parts = parts_->parts();
   result.peak_bytes = std::max(highest_, peak());
   timeline_.end_step(end, result.peak_bytes);
 }

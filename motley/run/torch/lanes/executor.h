@@ -34,6 +34,7 @@ struct ExecutorOptions {
   /// In steps of odd number the compute lane waits as for a message before every so-many-th
   /// instruction of it, to see what a pause costs; 0: never.
   std::size_t pauses_every = 0;
+  bool measures_parts = false;  ///< StepResult::parts
   /// Tensors that another executor has, by name (persistent()): this one shares them instead of
   /// having its own.
   std::map<std::string, at::Tensor> shared = {};
@@ -47,6 +48,16 @@ struct StepPlace {
   double lr_factor;   ///< of every learning rate (schedule.h)
 };
 
+/// What a device's part of a step consists of, in seconds of its own work since it began: what
+/// curves of a step hold (cost/step) at one number of samples. Waiting for others is in none.
+struct StepParts {
+  std::vector<double> ready;     ///< exchange k of those that are waited for at the end could start
+  double end = 0;                ///< forward, backward and packing were done
+  std::vector<double> update;    ///< seconds of what follows exchange k
+  std::vector<double> exchange;  ///< of exchange k, as this device saw it
+  double blocking = 0;           ///< of exchanges in the middle
+};
+
 /// What one step gave.
 struct StepResult {
   double loss = 0;                      ///< of the global batch
@@ -58,6 +69,7 @@ struct StepResult {
   double compute_s = 0;                 ///< compute lane busy, emulation's waiting included
   double wait_s = 0;                    ///< compute lane (a GPU: its stream) waiting for exchanges
   std::int64_t peak_bytes = 0;          ///< allocator's high-water mark of this step
+  std::optional<StepParts> parts = {};  ///< where the options ask for them, on CPUs
 };
 
 /// Runs one device's program through ATen: compute lane on the calling thread, transfer lane and
@@ -88,6 +100,9 @@ class Executor {
   /// ...", code run.out-of-memory, run.operator, or the communicator's) the communicator is closed
   /// and the executor cannot be used again.
   virtual Result<StepResult> step(StepPlace place, const data::Batch& batch) = 0;
+
+  /// Of an emulated device, from the next step on. Others have a speed of 1.
+  virtual void set_speed(double speed) = 0;
 
   /// Asks all ranks to stop after the step in which they agree. Async-signal-safe.
   virtual void request_stop() = 0;
