@@ -85,7 +85,8 @@ TEST(Boxes, FitWhatTheyAreCopiedTo) {
             "motley::take: wanted buffers, a box of each and a result");
 }
 
-// What the other lane sends may not change before it is sent.
+// What the other lane sends may not change before it is sent. Line 11 is the third instruction,
+// behind 3 lines of names and 5 buffers.
 TEST(Boxes, AreWrittenInPlace) {
   const auto program = parse_copies(
       "compute ^0: %3 = motley::take([%1], [[0, 8, 1]])\n"
@@ -96,7 +97,7 @@ TEST(Boxes, AreWrittenInPlace) {
       "peer ^0: %0 = motley::receive(0)\n");
   ASSERT_FALSE(program);
   EXPECT_EQ(program.error().message,
-            "p:12: a:0 ^2 motley::put: writes %1 without waiting for ^1, which uses its memory in "
+            "p:11: a:0 ^2 motley::put: writes %1 without waiting for ^1, which uses its memory in "
             "the peer lane");
 }
 

@@ -13,8 +13,8 @@ namespace motley::simulate {
 namespace {
 
 program::Program parse_forms(const std::string& devices) {
-  auto program =
-      program::parse_program("motley.program/1\nmodel \"m\" plan \"p\" global_batch 0\n" + devices, "p");
+  auto program = program::parse_program(
+      "motley.program/1\nmodel \"m\" plan \"p\" global_batch 0\n" + devices, "p");
   EXPECT_TRUE(program) << program.error().message;
   return std::move(*program);
 }
@@ -40,8 +40,7 @@ RC_GTEST_PROP(MoveSimulation, ComesToItsEnd, ()) {
   testing::DrawnForms drawn(*rc::gen::arbitrary<std::uint64_t>());
   const program::Program from = drawn.draw(), to = drawn.draw();
   const auto move = synth::lower_move(
-      from, to,
-      {.devices = {"d3", "d0", "d1", "d2", "d4"}, .message = Bytes(drawn.number(1, 40))});
+      from, to, {.devices = {"d3", "d0", "d1", "d2", "d4"}, .message = Bytes(drawn.number(1, 40))});
   RC_PRE(move.has_value());
   std::int64_t bytes = 0, longest = 0;
   for (const synth::RankMove& rank : move->ranks) {
@@ -50,7 +49,8 @@ RC_GTEST_PROP(MoveSimulation, ComesToItsEnd, ()) {
   }
   const auto trace = simulate(move->program, testing::LabelCost(0));
   if (!trace) RC_FAIL(trace.error().message);
-  // Not longer than one byte after the other; and at least those of one pair are so.
+  // Not longer than one byte after the other; a device has four others at most, so that a quarter
+  // of what it gives or gets goes one after the other.
   const double seconds = trace::median_step(*trace).value;
   RC_ASSERT(seconds <= static_cast<double>(bytes) * 1e-9 * 1.000001);
   RC_ASSERT(seconds >= static_cast<double>(longest) * 1e-9 / 4 * 0.999999);

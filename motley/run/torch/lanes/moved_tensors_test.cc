@@ -1,8 +1,8 @@
 // Moves that are run: ranks are threads here, with the communicator of a run.
 #include "motley/run/torch/lanes/moved_tensors.h"
 
-#include <ATen/ops/arange.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -123,7 +123,7 @@ class RunMove : public RendezvousTest, public ::testing::WithParamInterface<bool
 INSTANTIATE_TEST_SUITE_P(Host, RunMove, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "SharedMemory" : "Gloo"; });
 
-// On one device all is copied or stays. Rows 1 to 3 become 2 to 4 where there are rows 0 to 4.
+// On one device all is copied or stays: columns 1 and 2 of three, and the last three rows of five.
 TEST_P(RunMove, OneDeviceCopiesWithinItself) {
   run(parse_forms({"buffer %0: parameter bf16[5, 3] \"w\"\n"
                    "buffer %1: state f32[5, 3] \"w/master\"\n"
