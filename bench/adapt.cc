@@ -2,6 +2,7 @@
 // bench_adapt DATA OUT.json [KIND...]; all kinds unless some are named. A row an instance.
 //   split   steps to within 2 % of the best split for good, from nothing
 //   change  the same after one device slows to half
+//   jabas   JABAS's released profile: the learned split's step over the best free one
 // "made-split" and "made-change" are the same over the clusters that the policy was made on, and
 // only run by name.
 #include <fmt/format.h>
@@ -14,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/adapt_jabas.h"
 #include "bench/adapt_split.h"
 #include "motley/base/file.h"
 #include "motley/base/json.h"
@@ -23,7 +25,8 @@ namespace {
 
 using Runner = std::function<Result<void>(const std::string& data, bool is_full, Json& rows)>;
 
-int main_of(const std::string& data, const std::string& out, const std::vector<std::string>& kinds) {
+int main_of(const std::string& data, const std::string& out,
+            const std::vector<std::string>& kinds) {
   const auto split = [](const char* kind) -> Runner {
     return [kind](const std::string& from, bool is_full, Json& rows) {
       return bench::run_split(from, kind, is_full, rows);
@@ -34,10 +37,13 @@ int main_of(const std::string& data, const std::string& out, const std::vector<s
       return bench::run_split_made(from, kind, is_full, rows);
     };
   };
-  const std::pair<std::string, Runner> runners[] = {{"split", split("split")},
-                                                    {"change", split("change")},
-                                                    {"made-split", made("split")},
-                                                    {"made-change", made("change")}};
+  const std::pair<std::string, Runner> runners[] = {
+      {"split", split("split")},
+      {"change", split("change")},
+      {"jabas",
+       [](const std::string& from, bool, Json& rows) { return bench::run_jabas(from, rows); }},
+      {"made-split", made("split")},
+      {"made-change", made("change")}};
   const char* full = std::getenv("MOTLEY_FULL");
   Json rows = Json::array();
   for (const auto& [kind, run] : runners) {

@@ -27,8 +27,7 @@ std::vector<SimulatedCluster> draw_clusters(const std::vector<MeasuredShape>& sh
                                             bool is_full) {
   std::vector<SimulatedCluster> clusters;
   for (std::uint64_t seed = 1; seed <= (is_full ? 200U : 20U); ++seed) {
-    const MeasuredShape* shape =
-        seed % 2 == 0 ? &shapes[seed / 2 % shapes.size()] : nullptr;
+    const MeasuredShape* shape = seed % 2 == 0 ? &shapes[seed / 2 % shapes.size()] : nullptr;
     clusters.push_back(draw_cluster(seed, half, shape));
   }
   return clusters;
@@ -62,14 +61,17 @@ Result<void> run_policies(const std::vector<SimulatedCluster>& clusters, const s
                       {"mean_excess", excess.back()}});
     }
     const auto within = [&](double most) {
-      return 100.0 * static_cast<double>(std::count_if(steps.begin(), steps.end(),
-                                                       [&](double x) { return x <= most; })) /
+      return 100.0 *
+             static_cast<double>(
+                 std::count_if(steps.begin(), steps.end(), [&](double x) { return x <= most; })) /
              static_cast<double>(steps.size());
     };
-    fmt::print("{:<7} {:<9} {:>4.0f} % {:>6.0f} {:>6.0f} {:>6.0f} {:>5.0f} % {:>5.0f} % {:>8.1f} % {:>7.0f} {:>5.1f}\n", kind, name,
-               100 * jitter, quantile(steps, 0.5), quantile(steps, 0.9), quantile(steps, 1),
-               within(10), within(15), 100 * quantile(excess, 0.5), quantile(changes, 0.5),
-               std::accumulate(told.begin(), told.end(), 0.0) / static_cast<double>(told.size()));
+    fmt::print(
+        "{:<7} {:<9} {:>4.0f} % {:>6.0f} {:>6.0f} {:>6.0f} {:>5.0f} % {:>5.0f} % {:>8.1f} % "
+        "{:>7.0f} {:>5.1f}\n",
+        kind, name, 100 * jitter, quantile(steps, 0.5), quantile(steps, 0.9), quantile(steps, 1),
+        within(10), within(15), 100 * quantile(excess, 0.5), quantile(changes, 0.5),
+        std::accumulate(told.begin(), told.end(), 0.0) / static_cast<double>(told.size()));
     std::fflush(stdout);
   }
   return {};
@@ -83,8 +85,8 @@ Result<void> run_half(const std::string& data, const std::string& kind, bool is_
   const std::vector<MeasuredShape> own =
       half == Half::kMade ? std::vector(shapes.begin(), middle) : std::vector(middle, shapes.end());
   const std::vector<SimulatedCluster> clusters = draw_clusters(own, half, is_full);
-  fmt::print("{:<7} {:<9} jitter median   90 %  worst   <=10    <=15  over best  changes  told\n", "kind",
-             "policy");
+  fmt::print("{:<7} {:<9} jitter median   90 %  worst   <=10    <=15  over best  changes  told\n",
+             "kind", "policy");
   for (const double jitter : {0.02, 0.1})
     MOTLEY_RETURN_IF_ERROR(run_policies(clusters, kind, jitter, rows));
   return {};
@@ -92,8 +94,7 @@ Result<void> run_half(const std::string& data, const std::string& kind, bool is_
 
 }  // namespace
 
-Result<void> run_split(const std::string& data, const std::string& kind, bool is_full,
-                       Json& rows) {
+Result<void> run_split(const std::string& data, const std::string& kind, bool is_full, Json& rows) {
   return run_half(data, kind, is_full, Half::kJudged, rows);
 }
 

@@ -161,8 +161,7 @@ SimulatedCluster draw_cluster(std::uint64_t seed, Half half, const MeasuredShape
     total += curves.end.at(samples);
     cluster.curves.push_back(std::move(curves));
     adapt::DeviceLimits limits{.device = "d" + std::to_string(i)};
-    if (has_limits)
-      limits.most = std::llround(samples * between(random, 1.2, 2.5)) + 1;
+    if (has_limits) limits.most = std::llround(samples * between(random, 1.2, 2.5)) + 1;
     cluster.limits.push_back(std::move(limits));
   }
   const double exchange = total / static_cast<double>(devices) *
@@ -226,7 +225,8 @@ std::vector<std::int64_t> samples_of(const std::vector<policy::Share>& shares,
 Course run_policy(policy::Policy& policy, SimulatedCluster cluster, const Conditions& conditions) {
   SplitMix64 random(conditions.seed);
   std::vector<std::int64_t> samples = adapt::even_samples(cluster.limits, cluster.batch);
-  double best = cost::find_group_split(cluster.members(), cluster.exchanges, cluster.batch)->seconds;
+  double best =
+      cost::find_group_split(cluster.members(), cluster.exchanges, cluster.batch)->seconds;
   std::deque<std::pair<std::int64_t, std::vector<std::int64_t>>> asked;  // step from which it is
   Course course;
   for (std::int64_t step = 1; step <= conditions.steps; ++step) {

@@ -41,8 +41,8 @@ SimulatedCluster draw_cluster(std::uint64_t seed, Half half, const MeasuredShape
 /// How steps go.
 struct Conditions {
   std::int64_t steps = 200;
-  double jitter = 0.02;  ///< of each device's times in a step, lognormal
-  std::int64_t lag = 2;  ///< steps that still go as before behind the one that a split came of
+  double jitter = 0.02;       ///< of each device's times in a step, lognormal
+  std::int64_t lag = 2;       ///< steps that still go as before behind the one that a split came of
   std::int64_t slow_at = -1;  ///< step from which a device takes twice as long; -1: none
   std::uint64_t seed = 1;
 };
@@ -52,7 +52,7 @@ struct Course {
   std::vector<double> excess;  ///< of each step as it is on average over the best one, less 1
   std::int64_t changes = 0;    ///< of the split
   std::int64_t told = 0;
-  double step = 0, best = 0;   ///< seconds, of the last step
+  double step = 0, best = 0;  ///< seconds, of the last step
 };
 /// From the even split.
 Course run_policy(policy::Policy& policy, SimulatedCluster cluster, const Conditions& conditions);

@@ -40,8 +40,7 @@ Result<void> Baseline::restore(const Json& state, const std::string& where) {
   MOTLEY_ASSIGN(const std::string schema, object.string("schema"));
   const std::string wanted = "motley." + std::string(name_) + "/1";
   if (schema != wanted)
-    return usage_error("policy.state",
-                       where + ": found '" + schema + "', wanted '" + wanted + "'");
+    return usage_error("policy.state", where + ": found '" + schema + "', wanted '" + wanted + "'");
   MOTLEY_ASSIGN(const Json* asked, object.member("asked"));
   MOTLEY_RETURN_IF_ERROR(asked_.restore(*asked, where + ": asked"));
   MOTLEY_ASSIGN(const Json* learned, object.member("learned"));

@@ -99,14 +99,16 @@ Json Cannikin::learned() const {
       rows.push_back({samples, sum.steps, sum.end, sum.first});
     devices.push_back({{"sums", std::move(rows)}});
   }
-  return {{"devices", std::move(devices)}, {"steps", steps_}, {"epoch", planned_epoch_},
-          {"early", early_},               {"last", last_}};
+  return {{"devices", std::move(devices)},
+          {"steps", steps_},
+          {"epoch", planned_epoch_},
+          {"early", early_},
+          {"last", last_}};
 }
 
 Result<void> Cannikin::restore_learned(const Json& json, const std::string& where) {
   MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
-  const auto read_sums =
-      [](JsonObject& each) -> Result<std::map<std::int64_t, Sums>> {
+  const auto read_sums = [](JsonObject& each) -> Result<std::map<std::int64_t, Sums>> {
     std::map<std::int64_t, Sums> sums;
     MOTLEY_ASSIGN(const auto rows, policy::read_rows(each, "sums"));
     for (const std::vector<double>& row : rows) {
@@ -116,8 +118,8 @@ Result<void> Cannikin::restore_learned(const Json& json, const std::string& wher
     }
     return sums;
   };
-  MOTLEY_ASSIGN(sums_, (policy::read_list<std::map<std::int64_t, Sums>>(object, "devices",
-                                                                        read_sums)));
+  MOTLEY_ASSIGN(sums_,
+                (policy::read_list<std::map<std::int64_t, Sums>>(object, "devices", read_sums)));
   if (sums_.size() != devices().size())
     return usage_error("policy.state", where + ": it is of another number of devices");
   MOTLEY_ASSIGN(steps_, object.integer("steps"));

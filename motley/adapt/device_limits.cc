@@ -27,8 +27,7 @@ std::vector<std::int64_t> even_samples(const std::vector<DeviceLimits>& devices,
 }
 
 std::vector<std::int64_t> weighted_samples(const std::vector<DeviceLimits>& devices,
-                                           const std::vector<double>& weights,
-                                           std::int64_t batch) {
+                                           const std::vector<double>& weights, std::int64_t batch) {
   std::int64_t least = 0, most = 0;
   for (const DeviceLimits& limits : devices) {
     if (limits.most < limits.least) return {};
@@ -41,7 +40,8 @@ std::vector<std::int64_t> weighted_samples(const std::vector<DeviceLimits>& devi
     return std::clamp(level * weights[i], static_cast<double>(devices[i].least),
                       static_cast<double>(std::min(devices[i].most, batch)));
   };
-  double low = 0, high = static_cast<double>(batch) / *std::min_element(weights.begin(), weights.end());
+  double low = 0,
+         high = static_cast<double>(batch) / *std::min_element(weights.begin(), weights.end());
   for (int round = 0; round < 200; ++round) {
     const double middle = (low + high) / 2;
     double sum = 0;

@@ -10,8 +10,7 @@ constexpr std::int64_t kMoved = 5;
 
 }  // namespace
 
-Baseline::Wish StepMover::wish(const policy::StepSeen& seen,
-                               const std::vector<std::int64_t>& now) {
+Baseline::Wish StepMover::wish(const policy::StepSeen& seen, const std::vector<std::int64_t>& now) {
   std::size_t slow = now.size(), fast = now.size();
   std::vector<double> seconds(now.size(), 0.0);
   for (std::size_t i = 0; i < now.size(); ++i) {
@@ -22,8 +21,8 @@ Baseline::Wish StepMover::wish(const policy::StepSeen& seen,
     if (now[i] < devices()[i].most && (fast == now.size() || seconds[i] < seconds[fast])) fast = i;
   }
   if (slow == now.size() || fast == now.size() || slow == fast) return {};
-  const std::int64_t moved = std::min({kMoved, now[slow] - devices()[slow].least,
-                                       devices()[fast].most - now[fast]});
+  const std::int64_t moved =
+      std::min({kMoved, now[slow] - devices()[slow].least, devices()[fast].most - now[fast]});
   const auto count = static_cast<double>(moved);
   const double of_slow = seconds[slow] / static_cast<double>(now[slow]),
                of_fast = seconds[fast] / static_cast<double>(now[fast]);

@@ -15,6 +15,7 @@ namespace {
 
 /// Steps that a point is a mean of at most, and points that are kept.
 constexpr std::size_t kWindow = 32, kPoints = 10, kUpdates = 9;
+constexpr double kMostWeight = 400;
 /// Readings that an assumed spread counts as, and those after which a measured one is forgotten.
 constexpr double kAssumedReadings = 6, kMostReadings = 200;
 /// Residuals beyond so many spreads count as so many, and are left out of means.
@@ -23,8 +24,8 @@ constexpr double kClip = 4, kTrim = 2.5;
 // What is expected of a device of which nothing is believed, relative to its time at the last
 // samples: how much of it grows with the samples, and the deviations of line, of smooth bends from
 // it and of single numbers of samples.
-constexpr double kGrowing = 0.8, kGrowingDeviation = 0.25, kLevelDeviation = 0.5;
-constexpr double kBend = 0.08, kSingle = 0.005;
+constexpr double kGrowing = 0.8, kGrowingDeviation = 0.3, kLevelDeviation = 0.5;
+constexpr double kBend = 0.05, kSingle = 0.005;
 /// What is left open of the level of points from before a change, and of each of them by itself.
 constexpr double kOldLevel = 0.3, kOldPoint = 0.02;
 /// A point's own drift in a hundred steps, and at most.
@@ -196,7 +197,7 @@ void LearnedCurves::close_window() {
     if (same->age == 0) {
       const double both = point.weight + same->weight;
       point.log_end = (point.log_end * point.weight + same->log_end * same->weight) / both;
-      point.weight = std::min(both, static_cast<double>(kWindow));
+      point.weight = std::min(both, kMostWeight);
     }
     points_.erase(same);
   }

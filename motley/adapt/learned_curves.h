@@ -35,7 +35,7 @@ class LearnedCurves {
 
   /// A change that an observation revealed.
   struct Change {
-    double factor = 1;           ///< of all times, from before to now
+    double factor = 1;            ///< of all times, from before to now
     std::int64_t since_step = 0;  ///< the first step that shows it
   };
   /// The device's part of a step, in which it had samples. Times that are not positive and finite

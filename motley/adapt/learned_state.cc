@@ -23,12 +23,11 @@ Json LearnedCurves::state() const {
                       {"step", point.step}});
   for (const Reading& reading : window_)
     window.push_back({{"log_end", reading.log_end}, {"ready", reading.ready}});
-  return {{"points", std::move(points)},  {"window", std::move(window)},
-          {"samples", window_samples_},   {"step", last_step_},
-          {"largest", largest_seen_},     {"updates", updates_},
-          {"watch", watch_.state()},      {"log_level", log_level_},
-          {"squares", squares_},          {"degrees", degrees_},
-          {"assumed", assumed_spread_}};
+  return {
+      {"points", std::move(points)}, {"window", std::move(window)}, {"samples", window_samples_},
+      {"step", last_step_},          {"largest", largest_seen_},    {"updates", updates_},
+      {"watch", watch_.state()},     {"log_level", log_level_},     {"squares", squares_},
+      {"degrees", degrees_},         {"assumed", assumed_spread_}};
 }
 
 Result<void> LearnedCurves::restore(const Json& json, const std::string& where) {
@@ -66,11 +65,12 @@ Result<void> LearnedCurves::restore(const Json& json, const std::string& where) 
   MOTLEY_ASSIGN(degrees_, object.number("degrees"));
   MOTLEY_ASSIGN(assumed_spread_, object.number("assumed"));
   const auto fits = [](double log_seconds) { return std::abs(log_seconds) < 100; };
-  const bool is_sound =
-      fits(log_level_) && squares_ >= 0 && squares_ < 1e6 && degrees_ >= 0 && degrees_ < 1e6 &&
-      assumed_spread_ > 0 && assumed_spread_ < 100 &&
-      std::all_of(points_.begin(), points_.end(), [&](const Point& x) { return fits(x.log_end); }) &&
-      std::all_of(window_.begin(), window_.end(), [&](const Reading& x) { return fits(x.log_end); });
+  const bool is_sound = fits(log_level_) && squares_ >= 0 && squares_ < 1e6 && degrees_ >= 0 &&
+                        degrees_ < 1e6 && assumed_spread_ > 0 && assumed_spread_ < 100 &&
+                        std::all_of(points_.begin(), points_.end(),
+                                    [&](const Point& x) { return fits(x.log_end); }) &&
+                        std::all_of(window_.begin(), window_.end(),
+                                    [&](const Reading& x) { return fits(x.log_end); });
   if (!is_sound || (!window_.empty() && window_samples_ <= 0))
     return usage_error("policy.state", where + ": wanted times that a device can take");
   return object.refuse_unknown();

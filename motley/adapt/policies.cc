@@ -51,9 +51,8 @@ Result<std::unique_ptr<policy::Policy>> make_split_policy(std::string_view name,
   for (const auto& [known, maker] : kSplitMakers)
     if (known == name) return maker(known, setting);
   const std::vector<std::string> names = split_policy_names();
-  return usage_error("adapt.policy",
-                     fmt::format("unknown policy '{}', wanted one of {}{}", name, join(names, " "),
-                                 suggestion_clause(name, names)));
+  return usage_error("adapt.policy", fmt::format("unknown policy '{}', wanted one of {}{}", name,
+                                                 join(names, " "), suggestion_clause(name, names)));
 }
 
 }  // namespace motley::adapt

@@ -160,7 +160,8 @@ SplitPolicy::Group SplitPolicy::find_group(const policy::StepSeen& seen) const {
   std::sort(known.begin(), known.end());
   for (std::size_t i = 0; i < group.places.size(); ++i) {
     LearnedCurves::Estimated& estimated = group.estimated[i];
-    if (estimated.curves.end.points.empty()) estimated = group.estimated[known[known.size() / 2].second];
+    if (estimated.curves.end.points.empty())
+      estimated = group.estimated[known[known.size() / 2].second];
     estimated.curves = with_exchanges(std::move(estimated.curves), seen.exchange.size());
     group.members[i].curves = &estimated.curves;
   }

@@ -22,8 +22,11 @@ Json SplitPolicy::state() const {
                        {"learned", curves_[i].state()},
                        {"told", is_told_[i] != 0},
                        {"gone", is_gone_[i] != 0}});
-  return {{"schema", kVersion},      {"devices", std::move(devices)}, {"exchanges", exchanges_},
-          {"members", members_},     {"asked", asked_.state()}};
+  return {{"schema", kVersion},
+          {"devices", std::move(devices)},
+          {"exchanges", exchanges_},
+          {"members", members_},
+          {"asked", asked_.state()}};
 }
 
 Result<void> SplitPolicy::restore(const Json& state, const std::string& where) {
@@ -48,6 +51,9 @@ Result<void> SplitPolicy::restore(const Json& state, const std::string& where) {
     MOTLEY_RETURN_IF_ERROR(each.refuse_unknown());
   }
   MOTLEY_ASSIGN(exchanges_, policy::read_rows(object, "exchanges"));
+  for (const std::vector<double>& row : exchanges_)
+    if (row.empty() || row.size() != exchanges_.front().size())
+      return usage_error("policy.state", where + ": wanted as many exchanges in each step");
   MOTLEY_ASSIGN(members_, object.integer("members"));
   MOTLEY_ASSIGN(const Json* asked, object.member("asked"));
   MOTLEY_RETURN_IF_ERROR(asked_.restore(*asked, where + ": asked"));
