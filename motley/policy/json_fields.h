@@ -28,6 +28,20 @@ inline Result<std::vector<double>> read_numbers(JsonObject& object, const std::s
   return list->get<std::vector<double>>();
 }
 
+/// A list of lists of numbers.
+inline Result<std::vector<std::vector<double>>> read_rows(JsonObject& object,
+                                                          const std::string& key) {
+  MOTLEY_ASSIGN(const Json* list, object.member(key));
+  std::vector<std::vector<double>> rows;
+  for (const Json& row : *list) {
+    const Json wrapped = {{key, row}};
+    MOTLEY_ASSIGN(JsonObject each, JsonObject::make(wrapped, object.where()));
+    MOTLEY_ASSIGN(std::vector<double> numbers, read_numbers(each, key));
+    rows.push_back(std::move(numbers));
+  }
+  return rows;
+}
+
 /// A list of objects, each of which `read` reads to its last key.
 template <typename T>
 Result<std::vector<T>> read_list(JsonObject& object, const std::string& key,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "motley/base/random.h"
+#include "motley/testing/random_curves.h"
 #include "motley/testing/toy_problem.h"
 
 namespace motley::search {
@@ -18,41 +19,16 @@ struct RandomShape {
   bool one_link = true;         ///< all pairs joined alike
 };
 
-/// Random nondecreasing curve with plateaus and steep parts, convex or not.
-inline Curve random_curve(SplitMix64& random, std::int64_t batch, double scale) {
-  Curve curve;
-  double seconds = scale * random.uniform();
-  for (std::int64_t x = 1; x <= batch + 1; x += 1 + static_cast<std::int64_t>(random.below(3))) {
-    curve.points.emplace_back(static_cast<double>(x), seconds);
-    if (random.below(4) != 0) seconds += scale * random.uniform();
-  }
-  return curve;
-}
-
-/// Sum of two curves given at the whole batches.
-inline Curve add_curves(const Curve& a, const Curve& b, std::int64_t batch) {
-  Curve sum;
-  for (std::int64_t x = 1; x <= batch + 1; ++x) {
-    const auto at = static_cast<double>(x);
-    sum.points.emplace_back(at, a.at(at) + b.at(at));
-  }
-  return sum;
-}
+using cost::add_curves;
+using cost::random_curve;
 
 inline TableEvaluator::Device random_device(SplitMix64& random, std::int64_t batch,
                                             std::size_t exchanges, bool ordered_updates) {
   TableEvaluator::Device device;
   const double slowness = 0.2 + 2 * random.uniform();
-  Curve before = random_curve(random, batch, slowness);
-  for (std::size_t k = 0; k < exchanges; ++k) {
-    device.shared.ready.push_back(before);
-    before = add_curves(before, random_curve(random, batch, slowness / 2), batch);
-    device.shared.update.push_back((ordered_updates ? slowness : 3 * random.uniform()) *
-                                   static_cast<double>(k + 1));
-  }
-  device.shared.end = before;
+  device.shared = cost::random_step_curves(random, {batch, exchanges, slowness, ordered_updates});
   device.alone.end =
-      add_curves(before, Curve{{{1, slowness * static_cast<double>(exchanges)}}}, batch);
+      add_curves(device.shared.end, Curve{{{1, slowness * static_cast<double>(exchanges)}}}, batch);
   device.base = Bytes(static_cast<std::int64_t>(random.below(20)));
   device.per_sample = Bytes(1 + static_cast<std::int64_t>(random.below(5)));
   return device;

@@ -1,42 +1,16 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 #include <vector>
 
+#include "motley/cost/step/step_curves.h"
 #include "motley/plan/planner.h"
 
 namespace motley::search {
 
-/// A nondecreasing piecewise-linear function of the local batch: points (samples, seconds) with
-/// samples strictly increasing. Below the first point it is constant; beyond the last it goes on
-/// with the last segment's slope.
-struct Curve {
-  std::vector<std::pair<double, double>> points;
-  bool operator==(const Curve&) const = default;
-  double at(double samples) const;
-};
-
-/// Time of one step on one device as a function of its samples, computing undisturbed at its own
-/// speed, from the start of the step:
-///   ready[k]   exchange k (in order of exchange) may start
-///   end        forward, backward and packing are done
-///   update[k]  seconds of the optimizer update that follows exchange k (does not depend on
-///              samples)
-/// Seconds of exchanges in the middle of forward and backward that hold up everybody are not part
-/// of these; see GroupExchanges.
-struct StepCurves {
-  std::vector<Curve> ready;
-  Curve end;
-  std::vector<double> update;
-  bool operator==(const StepCurves&) const = default;
-};
-
-/// What a group of devices spends on communication in a step.
-struct GroupExchanges {
-  std::vector<double> exchange;  ///< seconds of exchange k
-  double blocking = 0.0;  ///< seconds of exchanges that all devices wait for (batch norm, ...)
-};
+using cost::Curve;
+using cost::GroupExchanges;
+using cost::StepCurves;
 
 /// What planners that split the batch ask beside the price of a plan: a step as a function of the
 /// samples. Implemented over cost tables and the simulator; tests use small tables. All times in

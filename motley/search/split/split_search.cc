@@ -1,27 +1,25 @@
 #include "motley/search/split/split_search.h"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <limits>
 #include <map>
-#include <queue>
 #include <set>
 #include <string_view>
 #include <tuple>
 #include <utility>
 
 #include "motley/base/check.h"
-#include "motley/search/split/step_ramp.h"
+#include "motley/cost/step/filling.h"
 
 namespace motley::search {
 namespace {
 
+using cost::Filling;
+using cost::StepRamp;
 using Setting = SplitEvaluator::Setting;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-/// Slack that covers the rounding of an inverse; far below a nanosecond of a step.
-constexpr double kRounding = 1e-12;
 
 /// Devices of one type that may take part.
 struct Crew {
@@ -31,12 +29,6 @@ struct Crew {
   std::size_t number = 0;         // in the team of all
 };
 using Team = std::vector<Crew>;
-
-/// What each device of a crew can do within some time.
-struct Load {
-  std::size_t crew = 0;
-  std::int64_t samples = 0;
-};
 
 std::int64_t size_of(const Crew& crew) { return static_cast<std::int64_t>(crew.members.size()); }
 
@@ -57,199 +49,14 @@ std::vector<StepRamp> make_ramps(const Team& team, const std::vector<double>& ta
   return ramps;
 }
 
-/// Minimises the largest f_i over at most k devices of a team, for one W.
-class Filling {
- public:
-  struct Goal {
-    std::int64_t batch = 0, least = 1;
-    std::int64_t devices = 0;  ///< at most
-  };
-  struct Solution {
-    double seconds = 0;        ///< largest f of the loads
-    std::vector<Load> loads;   ///< of at most `devices` devices, batch or more together
-    std::int64_t surplus = 0;  ///< of their samples over the batch; below 0: they are too few
-  };
-
-  Filling(const Team& team, const std::vector<StepRamp>& ramps, Goal goal)
-      : team_(team), ramps_(ramps), goal_(goal) {}
-
-  /// Least number of devices that can do the batch within `seconds`; more than there are when none
-  /// can. Never too many; rounding may make it too few.
-  std::int64_t devices_needed(double seconds) const {
-    std::vector<Load> loads;
-    for (std::size_t i = 0; i < team_.size(); ++i) {
-      loads.push_back({i, clip(inverse(i, seconds + kRounding * std::abs(seconds)) + 1e-9, i)});
-    }
-    sort(loads);
-    std::int64_t left = goal_.batch, devices = 0;
-    for (const Load& load : loads) {
-      if (load.samples == 0) break;
-      const std::int64_t needed = (left + load.samples - 1) / load.samples;
-      if (needed <= size_of(team_[load.crew])) return devices + needed;
-      left -= load.samples * size_of(team_[load.crew]);
-      devices += size_of(team_[load.crew]);
-    }
-    return std::numeric_limits<std::int64_t>::max();
-  }
-
-  /// The best loads if their largest f is below `limit`; f below `floor` counts as `floor`.
-  std::optional<Solution> solve(double limit, double floor) const {
-    Solution best = fill(std::nextafter(limit, 0.0));
-    if (best.surplus < 0) return std::nullopt;
-    double low = std::max(floor, least_value());
-    std::int64_t lack = 0;  // of what is done just below `low`; 0: not known
-    for (bool is_line = true; low < best.seconds;) {
-      const double width = best.seconds - low;
-      double middle = low + width * next_share(is_line ? lack : 0, best.surplus);
-      if (middle >= best.seconds) middle = low;
-      Solution found = fill(middle);
-      if (found.surplus >= 0) {
-        best = std::move(found);
-      } else {
-        lack = -found.surplus;
-        low = next_value(middle);
-      }
-      is_line = best.seconds - low <= width / 2;
-    }
-    return best;
-  }
-
-  double value(std::size_t crew, std::int64_t samples) const {
-    return ramps_[crew].at(static_cast<double>(samples));
-  }
-
-  /// Least f that all have who take part.
-  double least_of_all() const {
-    double least = 0.0;
-    for (std::size_t i = 0; i < team_.size(); ++i) least = std::max(least, value(i, goal_.least));
-    return least;
-  }
-
- private:
-  /// Of what is left, how far on to look: where a line through what lacks and what is over crosses
-  /// the batch, or at the middle.
-  static double next_share(std::int64_t lack, std::int64_t surplus) {
-    if (lack == 0) return 0.5;
-    return std::clamp(static_cast<double>(lack) / static_cast<double>(lack + surplus), 0.02, 0.98);
-  }
-
-  double inverse(std::size_t crew, double seconds) const {
-    return ramps_[crew].largest_samples(seconds);
-  }
-
-  /// Whole samples that the crew's devices may have; 0 if fewer than the least.
-  std::int64_t clip(double samples, std::size_t crew) const {
-    const std::int64_t cap = team_[crew].type->shared_cap;
-    if (!(samples >= static_cast<double>(goal_.least)) || cap < goal_.least) return 0;
-    return samples >= static_cast<double>(cap) ? cap : static_cast<std::int64_t>(samples);
-  }
-
-  /// Largest whole b with f(b) <= seconds in the arithmetic of f itself.
-  std::int64_t samples_within(std::size_t crew, double seconds) const {
-    const std::int64_t cap = team_[crew].type->shared_cap;
-    std::int64_t samples = std::max(clip(inverse(crew, seconds), crew), goal_.least - 1);
-    while (samples < cap && value(crew, samples + 1) <= seconds) ++samples;
-    while (samples >= goal_.least && value(crew, samples) > seconds) --samples;
-    return samples < goal_.least ? 0 : samples;
-  }
-
-  double least_value() const {
-    double least = kInfinity;
-    for (std::size_t i = 0; i < team_.size(); ++i) {
-      if (team_[i].type->shared_cap >= goal_.least) least = std::min(least, value(i, goal_.least));
-    }
-    return least;
-  }
-
-  /// Least f above `seconds` at which some device could take more.
-  double next_value(double seconds) const {
-    double next = kInfinity;
-    for (std::size_t i = 0; i < team_.size(); ++i) {
-      const std::int64_t samples = std::max(samples_within(i, seconds), goal_.least - 1);
-      if (samples < team_[i].type->shared_cap) next = std::min(next, value(i, samples + 1));
-    }
-    return next;
-  }
-
-  static void sort(std::vector<Load>& loads) {
-    std::sort(loads.begin(), loads.end(), [](const Load& a, const Load& b) {
-      return a.samples != b.samples ? a.samples > b.samples : a.crew < b.crew;
-    });
-  }
-
-  /// The largest loads within `seconds`.
-  Solution fill(double seconds) const {
-    Solution solution;
-    solution.surplus = -goal_.batch;
-    solution.loads.reserve(team_.size());
-    for (std::size_t i = 0; i < team_.size(); ++i) {
-      solution.loads.push_back({i, samples_within(i, seconds)});
-    }
-    sort(solution.loads);
-    std::int64_t devices = goal_.devices;
-    std::size_t used = 0;
-    while (used < solution.loads.size() && devices > 0 && solution.loads[used].samples > 0) {
-      const Load& load = solution.loads[used++];
-      const std::int64_t taken = std::min(devices, size_of(team_[load.crew]));
-      solution.surplus += load.samples * taken;
-      devices -= taken;
-      solution.seconds = std::max(solution.seconds, value(load.crew, load.samples));
-    }
-    solution.loads.resize(used);
-    return solution;
-  }
-
-  const Team& team_;
-  const std::vector<StepRamp>& ramps_;
-  Goal goal_;
-};
-
-/// A device with its samples while surplus ones are taken back.
-struct Hand {
-  double seconds = 0;
-  DeviceId device;
-  std::size_t crew = 0;
-  std::int64_t samples = 0;
-  bool operator<(const Hand& other) const {  // the latest first, of equals the highest id
-    return seconds != other.seconds ? seconds < other.seconds : device < other.device;
-  }
-};
-
-/// Names the devices and takes back what exceeds the batch, always from the latest device.
-BatchSplit make_split(const Team& team, const Filling& filling, const Filling::Goal& goal,
-                      const Filling::Solution& solution) {
-  std::vector<Hand> all, done;
-  std::int64_t devices = goal.devices;
-  for (const Load& load : solution.loads) {
-    const double seconds = filling.value(load.crew, load.samples);
-    for (const DeviceId device : team[load.crew].members) {
-      if (devices-- <= 0) break;
-      all.push_back({seconds, device, load.crew, load.samples});
-    }
-  }
-  std::priority_queue<Hand> hands(std::less<Hand>(), std::move(all));
-  for (std::int64_t surplus = solution.surplus; surplus > 0;) {
-    MOTLEY_CHECK(!hands.empty());
-    Hand hand = hands.top();
-    hands.pop();
-    if (hand.samples == goal.least) {
-      done.push_back(hand);
-      continue;
-    }
-    --surplus;
-    --hand.samples;
-    hand.seconds = filling.value(hand.crew, hand.samples);
-    hands.push(hand);
-  }
-  for (; !hands.empty(); hands.pop()) done.push_back(hands.top());
-  std::sort(done.begin(), done.end(),
-            [](const Hand& a, const Hand& b) { return a.device < b.device; });
-  BatchSplit split;
-  for (const Hand& hand : done) {
-    split.devices.push_back(hand.device);
-    split.samples.push_back(hand.samples);
-  }
-  return split;
+/// Crews as the water is filled in. What it refers to must outlive it.
+std::vector<Filling::Crew> make_crews(const SplitSpace& space, const Team& team,
+                                      const std::vector<StepRamp>& ramps) {
+  std::vector<Filling::Crew> crews;
+  crews.reserve(team.size());
+  for (std::size_t i = 0; i < team.size(); ++i)
+    crews.push_back({&ramps[i], space.least(), team[i].type->shared_cap, team[i].members});
+  return crews;
 }
 
 std::vector<DeviceId> spread_over_nodes(const SplitSpace& space,
@@ -276,8 +83,8 @@ Team make_team(const SplitSpace& space, std::vector<DeviceId> devices) {
 
 /// The best split of a group, all of it, if it takes less than `limit`.
 std::optional<BatchSplit> split_group(const SplitSpace& space, const Team& team, double limit) {
-  const Filling::Goal goal{space.batch(), space.least(), size_of(team)};
-  if (goal.devices * goal.least > goal.batch) return std::nullopt;
+  const Filling::Goal goal{space.batch(), size_of(team)};
+  if (goal.devices * space.least() > goal.batch) return std::nullopt;
   std::vector<DeviceId> devices;
   for (const Crew& crew : team)
     devices.insert(devices.end(), crew.members.begin(), crew.members.end());
@@ -285,17 +92,22 @@ std::optional<BatchSplit> split_group(const SplitSpace& space, const Team& team,
   const GroupExchanges times = space.evaluator().group_times(devices);
   std::vector<double> slowest(times.exchange.size(), 0.0);
   for (const Crew& crew : team) {
-    if (crew.type->shared_cap < goal.least) return std::nullopt;
+    if (crew.type->shared_cap < space.least()) return std::nullopt;
     for (std::size_t k = 0; k < slowest.size(); ++k) {
       slowest[k] = std::max(slowest[k], crew.type->update_tails[k]);
     }
   }
   const std::vector<double> tails = exchange_tails(times.exchange, slowest);
   const std::vector<StepRamp> ramps = make_ramps(team, tails);
-  const Filling filling(team, ramps, goal);
+  const Filling filling(make_crews(space, team, ramps), goal);
   const auto solution = filling.solve(limit - times.blocking, filling.least_of_all());
   if (!solution) return std::nullopt;
-  return make_split(team, filling, goal, *solution);
+  BatchSplit split;
+  for (const auto& [device, samples] : filling.hand_out(*solution)) {
+    split.devices.push_back(device);
+    split.samples.push_back(samples);
+  }
+  return split;
 }
 
 void take_minimum(std::vector<double>& least, const std::vector<double>& other) {
@@ -357,7 +169,8 @@ class PoolSearch {
     descend(team, most, ramps);
     std::int64_t k = 2;
     while (k <= most) {
-      const Filling filling(team, least_ramps.of(team, least_tails_[index(k)]), goal(k));
+      const Filling filling(make_crews(space_, team, least_ramps.of(team, least_tails_[index(k)])),
+                            goal(k));
       const double within = result_.model_seconds - least_blocking_[index(k)];
       const std::int64_t needed = filling.devices_needed(within);
       if (needed > most) return;
@@ -401,7 +214,7 @@ class PoolSearch {
 
   /// Does some split over at most k devices of the team beat the best so far?
   bool solve(const Team& team, std::int64_t k, LastRamps& ramps) {
-    const Filling filling(team, ramps.of(team, tails_[index(k)]), goal(k));
+    const Filling filling(make_crews(space_, team, ramps.of(team, tails_[index(k)])), goal(k));
     const double blocking = times_[index(k)].blocking;
     const auto solution = filling.solve(result_.model_seconds - blocking, 0.0);
     if (!solution) return false;
@@ -414,11 +227,11 @@ class PoolSearch {
 
   /// Is the best split of the first of these devices, k in all, the best so far? Each group is
   /// priced once.
-  bool take(const Team& team, const std::vector<Load>& loads, std::int64_t k,
+  bool take(const Team& team, const std::vector<Filling::Load>& loads, std::int64_t k,
             std::vector<DeviceId> Crew::*order) {
     std::vector<std::int32_t> counts(team_.size() + 1, 0);
     Team group;
-    for (const Load& load : loads) {
+    for (const Filling::Load& load : loads) {
       const Crew& crew = team[load.crew];
       const std::int64_t taken = std::min(k, size_of(crew));
       k -= taken;
@@ -437,7 +250,7 @@ class PoolSearch {
     return true;
   }
 
-  Filling::Goal goal(std::int64_t k) const { return {space_.batch(), space_.least(), k}; }
+  Filling::Goal goal(std::int64_t k) const { return {space_.batch(), k}; }
   static std::size_t index(std::int64_t k) { return static_cast<std::size_t>(k - 2); }
 
   const SplitSpace& space_;
@@ -482,7 +295,7 @@ double bound_without_exchange(const SplitSpace& space, const SplitSearch& result
   const Team team = make_team(space, space.problem().devices);
   const std::vector<double> tails(space.types()[0].update_tails.size(), 0.0);
   const std::vector<StepRamp> ramps = make_ramps(team, tails);
-  const Filling filling(team, ramps, {space.batch(), space.least(), size_of(team)});
+  const Filling filling(make_crews(space, team, ramps), {space.batch(), size_of(team)});
   const auto solution = filling.solve(result.lower_bound, 0.0);
   return solution ? solution->seconds : result.lower_bound;
 }

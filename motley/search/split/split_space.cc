@@ -8,7 +8,6 @@
 
 #include "motley/base/check.h"
 #include "motley/base/text.h"
-#include "motley/search/split/step_ramp.h"
 
 namespace motley::search {
 namespace {
@@ -85,7 +84,7 @@ void SplitSpace::add_device(DeviceId device) {
   });
   if (found == types_.end()) {
     type.update_tails = update_tails(*type.shared);
-    type.shares_points = share_points(*type.shared);
+    type.shares_points = cost::share_points(*type.shared);
     type.shared_cap = find_cap(device, Setting::kShared);
     const bool holds_all =
         batch() <= problem_->max_samples && batch() >= least() &&

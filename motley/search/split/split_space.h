@@ -20,7 +20,7 @@ struct DeviceType {
   const StepCurves* alone = nullptr;
   const StepCurves* shared = nullptr;
   std::vector<double> update_tails;  ///< of the shared curves
-  bool shares_points = false;        ///< the same (step_ramp.h)
+  bool shares_points = false;        ///< the same (cost/step/step_ramp.h)
   std::optional<Bytes> memory;       ///< limit of each
   std::int64_t shared_cap = 0;       ///< most samples that fit in a group; 0 = none
   std::int64_t alone_cap = 0;        ///< the same alone; kNotAll: less than the batch

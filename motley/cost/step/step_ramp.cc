@@ -1,12 +1,12 @@
-#include "motley/search/split/step_ramp.h"
+#include "motley/cost/step/step_ramp.h"
 
 #include <algorithm>
 #include <limits>
 
 #include "motley/base/check.h"
-#include "motley/search/split/step_model.h"
+#include "motley/cost/step/closed_form.h"
 
-namespace motley::search {
+namespace motley::cost {
 namespace {
 
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
@@ -92,7 +92,7 @@ double StepRamp::at(double samples) const {
 }
 
 double StepRamp::largest_samples(double seconds) const {
-  if (pieces_.empty()) return search::largest_samples(curves_, tails_, seconds);
+  if (pieces_.empty()) return cost::largest_samples(curves_, tails_, seconds);
   if (begin_of(0) > seconds) return -kUnbounded;
   std::size_t i = 0, beyond = pieces_.size();  // the last piece that begins in time
   while (i + 1 < beyond) {
@@ -109,4 +109,4 @@ double StepRamp::largest_samples(double seconds) const {
   return samples_of(i - 1) + (samples_of(i) - samples_of(i - 1)) * share;
 }
 
-}  // namespace motley::search
+}  // namespace motley::cost

@@ -1,10 +1,10 @@
-#include "motley/search/split/split_evaluator.h"
+#include "motley/cost/step/step_curves.h"
 
 #include <algorithm>
 
 #include "motley/base/check.h"
 
-namespace motley::search {
+namespace motley::cost {
 
 double Curve::at(double samples) const {
   MOTLEY_CHECK(!points.empty());
@@ -16,4 +16,4 @@ double Curve::at(double samples) const {
   return y0 + (y1 - y0) * ((samples - x0) / (x1 - x0));
 }
 
-}  // namespace motley::search
+}  // namespace motley::cost

@@ -1,8 +1,8 @@
-#include "motley/search/split/split_evaluator.h"
+#include "motley/cost/step/step_curves.h"
 
 #include <gtest/gtest.h>
 
-namespace motley::search {
+namespace motley::cost {
 namespace {
 
 // Constant before the first point, linear between points, last slope (1 per sample) behind.
@@ -23,4 +23,4 @@ TEST(Curve, OnePointIsConstant) {
 }
 
 }  // namespace
-}  // namespace motley::search
+}  // namespace motley::cost

@@ -3,9 +3,9 @@
 #include <cstddef>
 #include <vector>
 
-#include "motley/search/split/split_evaluator.h"
+#include "motley/cost/step/step_curves.h"
 
-namespace motley::search {
+namespace motley::cost {
 
 /// Do all curves have their points at the same samples?
 bool share_points(const StepCurves& curves);
@@ -51,4 +51,4 @@ class StepRamp {
   mutable std::vector<Line> lines_;
 };
 
-}  // namespace motley::search
+}  // namespace motley::cost

@@ -1,4 +1,4 @@
-#include "motley/search/split/step_ramp.h"
+#include "motley/cost/step/step_ramp.h"
 
 #include <gtest/gtest.h>
 
@@ -6,17 +6,18 @@
 #include <cmath>
 #include <limits>
 
-#include "motley/search/split/step_model.h"
-#include "motley/testing/random_problem.h"
+#include "motley/cost/step/closed_form.h"
+#include "motley/testing/random_curves.h"
 
-namespace motley::search {
+namespace motley::cost {
 namespace {
 
 constexpr std::int64_t kCurveEnd = 12;
 
 /// Curves of points that all share, or that do not.
 StepCurves drawn_curves(SplitMix64& random, std::size_t exchanges, bool are_shared) {
-  StepCurves curves = random_device(random, kCurveEnd, exchanges, false).shared;
+  StepCurves curves =
+      random_step_curves(random, {kCurveEnd, exchanges, 0.2 + 2 * random.uniform(), false});
   if (!are_shared) return curves;
   for (Curve& ready : curves.ready) {
     Curve shared;
@@ -58,4 +59,4 @@ TEST(StepRamp, OnePointGoesOnForEver) {
 }
 
 }  // namespace
-}  // namespace motley::search
+}  // namespace motley::cost

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "motley/adapt/device_limits.h"
+#include "motley/policy/policy.h"
+
+namespace motley::adapt {
+
+/// What policies of others have in common: they want a split after a step, and ask for it unless it
+/// is there or one that they asked for is still to begin.
+class Baseline : public policy::Policy {
+ public:
+  Baseline(std::string_view name, std::vector<DeviceLimits> devices);
+
+  std::string_view name() const override { return name_; }
+  std::vector<policy::Choice> observe(const policy::Observation& observation) override;
+  Json state() const override;
+  Result<void> restore(const Json& state, const std::string& where) override;
+
+ protected:
+  const std::vector<DeviceLimits>& devices() const { return devices_; }
+  /// What is learned from a step.
+  virtual void learn(const policy::StepSeen&) {}
+  /// Samples of each device in the steps to come, and why; empty: as they are.
+  struct Wish {
+    std::vector<std::int64_t> samples;
+    std::string why;
+  };
+  virtual Wish wish(const policy::StepSeen& seen, const std::vector<std::int64_t>& now) = 0;
+  virtual Json learned() const;
+  virtual Result<void> restore_learned(const Json& json, const std::string& where);
+
+ private:
+  std::string_view name_;
+  std::vector<DeviceLimits> devices_;
+  AskedSplit asked_;
+};
+
+}  // namespace motley::adapt

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "motley/base/json_forward.h"
+#include "motley/base/result.h"
+
+namespace motley::adapt {
+
+/// Tells a change from noise: the cumulative sum test to both sides (Page, Biometrika 41, 1954)
+/// over residuals in standard deviations, of which 1 is taken off each and 5 count at most. A
+/// change is seen where a sum passes 7: after two residuals of 5 or more, five of 2.5, one never.
+/// Noise alone passes it once in millions of steps.
+class ChangeWatch {
+ public:
+  /// How many of the last residuals show a change, this one included; 0: none is seen. After a
+  /// change it begins anew.
+  std::size_t observe(double residual);
+
+  Json state() const;
+  Result<void> restore(const Json& json, const std::string& where);
+
+ private:
+  struct Side {
+    double sum = 0;
+    std::size_t count = 0;  // of residuals since it was 0
+    bool passes(double residual);
+  };
+  Side above_, below_;
+};
+
+}  // namespace motley::adapt

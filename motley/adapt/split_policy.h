@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "motley/adapt/device_limits.h"
+#include "motley/adapt/learned_curves.h"
+#include "motley/cost/step/group_split.h"
+#include "motley/policy/policy.h"
+
+namespace motley::adapt {
+
+/// Learns the best split of the batch while training goes on (docs/algorithms.md, "Curves learned
+/// online"): curves of each device and the times of exchanges are learned from every step, the
+/// split that is best by them (cost/step/group_split.h) is asked for where it gains more than what
+/// is not known of the present step. No device is given more than three times what it ever had, so
+/// that no curve is trusted far from where it was measured.
+/// Whoever joins without a curve is taken to be as the middle one of the others. One split is asked
+/// for at a time. Tells of devices that became slower or quicker, and of those that fall short of
+/// their prior.
+class SplitPolicy : public policy::Policy {
+ public:
+  explicit SplitPolicy(std::vector<DeviceLimits> devices);
+
+  std::string_view name() const override { return "motley"; }
+  std::vector<policy::Choice> observe(const policy::Observation& observation) override;
+  Json state() const override;
+  Result<void> restore(const Json& state, const std::string& where) override;
+
+ private:
+  struct Group;
+
+  void add(DeviceLimits limits);
+  void learn(const policy::StepSeen& seen, std::vector<policy::Choice>& choices);
+  void learn_exchanges(const policy::StepSeen& seen);
+  void share_spread();
+  Group find_group(const policy::StepSeen& seen) const;
+  void choose(const policy::StepSeen& seen, std::vector<policy::Choice>& choices);
+  cost::GroupExchanges exchanges() const;
+
+  std::vector<DeviceLimits> devices_;
+  std::vector<LearnedCurves> curves_;  // of each device
+  std::vector<char> is_told_;          // that it falls short of its prior
+  std::vector<char> is_gone_;
+  std::vector<std::vector<double>> exchanges_;  // and blocking, of the last steps
+  std::int64_t members_ = 0;                    // of these steps
+  AskedSplit asked_;
+};
+
+}  // namespace motley::adapt
