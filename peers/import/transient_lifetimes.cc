@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cctype>
 #include <chrono>
+#include <filesystem>
 #include <utility>
 
 #include "motley/base/csv.h"
@@ -83,8 +84,10 @@ Result<std::vector<DatedLife>> read_transient_lifetimes(const std::string& folde
 
 Result<std::vector<Progress>> read_progress(const std::string& folder, const std::string& cluster,
                                             const TransientRun& run) {
+  const std::string path = folder + "/training/k80_spot/" + cluster + "/";
+  const std::string own = path + cluster + "-train_data.csv";  // as some folders call it
   MOTLEY_ASSIGN(const CsvTable table,
-                CsvTable::read(folder + "/training/k80_spot/" + cluster + "/train_data.csv"));
+                CsvTable::read(std::filesystem::exists(own) ? own : path + "train_data.csv"));
   MOTLEY_ASSIGN(const std::size_t time, table.column("Wall Time"));
   MOTLEY_ASSIGN(const std::size_t step, table.column("Step"));
   MOTLEY_ASSIGN(const std::size_t zone, table.column("Zone"));
