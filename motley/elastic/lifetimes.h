@@ -50,7 +50,8 @@ class LifetimeForecast;
 /// Kalbfleisch and Prentice, The Statistical Analysis of Failure Time Data, chapters 2 and 10.
 class Lifetimes {
  public:
-  explicit Lifetimes(LifetimeOptions options = {}) : options_(options) {}
+  Lifetimes() = default;
+  explicit Lifetimes(LifetimeOptions options) : options_(options) {}
 
   /// Machines are told by names that are not used again.
   void begin(const std::string& name, const std::string& kind, const std::string& zone,
