@@ -59,8 +59,8 @@ Json to_json(const elastic::Market& market, const control::MarketAnswer& answer)
   Json list = Json::array();
   for (const PricedMix& mix : answer.pareto) list.push_back(mix_to_json(market, mix));
   return {{"market", std::move(list)},
-          {"chosen", answer.chosen ? mix_to_json(market, answer.pareto[*answer.chosen])
-                                   : Json(nullptr)},
+          {"chosen",
+           answer.chosen ? mix_to_json(market, answer.pareto[*answer.chosen]) : Json(nullptr)},
           {"mixes", answer.mixes},
           {"clusters", answer.clusters},
           {"why", answer.why}};
@@ -72,12 +72,12 @@ std::string print_market_answer(const elastic::Market& market, const elastic::Wa
                                  "9 of 10", "late", "save every", "machines");
   for (std::size_t i = 0; i < answer.pareto.size(); ++i) {
     const PricedMix& mix = answer.pareto[i];
-    text += fmt::format(
-        "{} {:>9.2f} {:>9} {:>9} {:>6} {:>10}  {}\n", answer.chosen == i ? "*" : " ", mix.cost,
-        print_duration(mix.time), print_duration(mix.slow),
-        wanted.deadline ? fmt::format("{:.0f} %", 100 * mix.late) : "-",
-        std::isfinite(mix.save_every.value) ? print_duration(mix.save_every) : "never",
-        print_machines(market, mix.mix));
+    text +=
+        fmt::format("{} {:>9.2f} {:>9} {:>9} {:>6} {:>10}  {}\n", answer.chosen == i ? "*" : " ",
+                    mix.cost, print_duration(mix.time), print_duration(mix.slow),
+                    wanted.deadline ? fmt::format("{:.0f} %", 100 * mix.late) : "-",
+                    std::isfinite(mix.save_every.value) ? print_duration(mix.save_every) : "never",
+                    print_machines(market, mix.mix));
   }
   text += answer.chosen ? fmt::format("\nrent {}\n",
                                       print_machines(market, answer.pareto[*answer.chosen].mix))
@@ -130,13 +130,12 @@ Result<int> plan_to_rent(const MarketOptions& options, const PlanningOptions& pl
     if (layers.is_given()) {
       if (planning.global_batch < 1)
         return usage_error("cli.global-batch", "how many samples a step? give --global-batch N");
-      MOTLEY_ASSIGN(job, control::layer_job(layers.files, planning.global_batch, choices,
-                                            *context.clock));
+      MOTLEY_ASSIGN(
+          job, control::layer_job(layers.files, planning.global_batch, choices, *context.clock));
     } else {
       PlanningOptions on_any = planning;
       on_any.cluster = options.market;  // each mix is a cluster of its own
-      MOTLEY_ASSIGN(const control::Question question,
-                    make_question(on_any, GlobalBatch::kGiven));
+      MOTLEY_ASSIGN(const control::Question question, make_question(on_any, GlobalBatch::kGiven));
       MOTLEY_ASSIGN(job, control::model_job(question, choices, outside));
     }
   }

@@ -91,42 +91,40 @@ std::string_view toml_type(const toml::node& node) {
 }
 
 Result<void> TableReader::refuse_unknown(std::span<const std::string> known) const {
-    const toml::key* first = nullptr;
-    for (const auto& [key, node] : *table_) {
-      if (std::find(known.begin(), known.end(), key.str()) != known.end()) continue;
-      if (first == nullptr || key.source().begin < first->source().begin) first = &key;
-    }
-    if (first == nullptr) return {};
-    return fault(static_cast<int>(first->source().begin.line), "unknown-key",
-                 fmt::format("unknown key '{}' in {}{}; known keys: {}", first->str(), what_,
-                             suggestion_clause(first->str(), known), join(known, ", ")));
+  const toml::key* first = nullptr;
+  for (const auto& [key, node] : *table_) {
+    if (std::find(known.begin(), known.end(), key.str()) != known.end()) continue;
+    if (first == nullptr || key.source().begin < first->source().begin) first = &key;
   }
-
+  if (first == nullptr) return {};
+  return fault(static_cast<int>(first->source().begin.line), "unknown-key",
+               fmt::format("unknown key '{}' in {}{}; known keys: {}", first->str(), what_,
+                           suggestion_clause(first->str(), known), join(known, ", ")));
+}
 
 Result<int> TableReader::small(std::string_view key, int fallback) const {
-    MOTLEY_ASSIGN(const auto value, integer(key));
-    if (!value) return fallback;
-    if (*value < std::numeric_limits<int>::min() || *value > std::numeric_limits<int>::max()) {
-      return fault_at(key, fmt::format("{} is too large", *value));
-    }
-    return static_cast<int>(*value);
+  MOTLEY_ASSIGN(const auto value, integer(key));
+  if (!value) return fallback;
+  if (*value < std::numeric_limits<int>::min() || *value > std::numeric_limits<int>::max()) {
+    return fault_at(key, fmt::format("{} is too large", *value));
   }
-
+  return static_cast<int>(*value);
+}
 
 Result<std::vector<TableReader>> TableReader::tables(std::string_view key,
- const std::string& what) const {
-    std::vector<TableReader> result;
-    const toml::node* node = find(key);
-    if (node == nullptr) return result;
-    const toml::array* array = node->as_array();
-    if (array == nullptr) return wrong_type(key, fmt::format("tables, each headed {}", what));
-    for (const toml::node& element : *array) {
-      const toml::table* table = element.as_table();
-      if (table == nullptr) return wrong_type(key, fmt::format("tables, each headed {}", what));
-      result.emplace_back(*table, source_, what);
-    }
-    return result;
+                                                     const std::string& what) const {
+  std::vector<TableReader> result;
+  const toml::node* node = find(key);
+  if (node == nullptr) return result;
+  const toml::array* array = node->as_array();
+  if (array == nullptr) return wrong_type(key, fmt::format("tables, each headed {}", what));
+  for (const toml::node& element : *array) {
+    const toml::table* table = element.as_table();
+    if (table == nullptr) return wrong_type(key, fmt::format("tables, each headed {}", what));
+    result.emplace_back(*table, source_, what);
   }
+  return result;
+}
 
 Result<toml::table> parse_toml(std::string_view text, const TableReader::Source& source) {
   MOTLEY_ASSIGN(const std::string ascii, ascii_text(text, source));

@@ -39,7 +39,8 @@ class TableReader {
   int line() const { return static_cast<int>(table_->source().begin.line); }
 
   tl::unexpected<Error> fault(int line, const std::string& code, const std::string& message) const {
-    return usage_error(source_.code + "." + code, fmt::format("{}:{}: {}", source_.file, line, message));
+    return usage_error(source_.code + "." + code,
+                       fmt::format("{}:{}: {}", source_.file, line, message));
   }
 
   /// Refuses the first key of the file that is not among `known`.

@@ -95,13 +95,13 @@ void explain_servers(const MarketQuestion& question, const Mix& chosen, MarketAn
   for (std::size_t o = 0; o < chosen.machines.size(); ++o)
     sum += chosen.machines[o] / market.offers[o].step->value;
   if (!now) return;
-  answer.why.push_back(fmt::format(
-      "workers do {:.3g} steps/s, {:.0f} % of the sum of each alone with one server", *now,
-      100 * *now / sum));
+  answer.why.push_back(
+      fmt::format("workers do {:.3g} steps/s, {:.0f} % of the sum of each alone with one server",
+                  *now, 100 * *now / sum));
   const auto say = [&](const Mix& more, const std::string& what) {
     if (const auto then = served_speed(market, more))
-      answer.why.push_back(fmt::format("one more {} would bring {:+.1f} %", what,
-                                       100 * (*then / *now - 1)));
+      answer.why.push_back(
+          fmt::format("one more {} would bring {:+.1f} %", what, 100 * (*then / *now - 1)));
   };
   for (std::size_t o = 0; o < chosen.machines.size(); ++o) {
     if (chosen.machines[o] == 0) continue;
@@ -121,9 +121,8 @@ void explain_none(const elastic::Wanted& wanted, MarketAnswer& answer) {
     return;
   }
   const auto& mixes = answer.pareto;
-  const auto fastest = std::min_element(mixes.begin(), mixes.end(), [](const auto& a, const auto& b) {
-    return a.time < b.time;
-  });
+  const auto fastest = std::min_element(
+      mixes.begin(), mixes.end(), [](const auto& a, const auto& b) { return a.time < b.time; });
   answer.why.push_back(fmt::format("the quickest mix takes {}, the cheapest costs {:.2f}",
                                    format_seconds(fastest->time), mixes.front().cost));
   if (wanted.deadline && wanted.budget)
@@ -161,16 +160,15 @@ Result<MarketJob> model_job(const Question& question, const PlanChoices& choices
   const auto silent = std::make_shared<SilentListener>();
   MOTLEY_ASSIGN(const graph::Model model, graph::read_model(question.model));
   MarketJob job;
-  for (const ValueId id :
-       graph::values_with_role(model.graph, graph::ValueRole::kParameter)) {
+  for (const ValueId id : graph::values_with_role(model.graph, graph::ValueRole::kParameter)) {
     const graph::Value& value = model.graph.value(id);
     const std::int64_t bytes = graph::value_bytes(value, {});
-    const auto states = plan::find_states(
-        plan::optimizer_of(question.lowering.recipe, value), value.shape.size());
+    const auto states =
+        plan::find_states(plan::optimizer_of(question.lowering.recipe, value), value.shape.size());
     job.state += Bytes(bytes * static_cast<std::int64_t>(1 + states.size()));
   }
-  job.step = [question, choices, &outside, silent](
-                 const cluster::Cluster& machines) -> Result<std::optional<Seconds>> {
+  job.step = [question, choices, &outside,
+              silent](const cluster::Cluster& machines) -> Result<std::optional<Seconds>> {
     Question on_these = question;
     on_these.made = machines;
     const Outside quiet{outside.workers, outside.clock, *silent};
@@ -223,8 +221,7 @@ Result<MarketAnswer> plan_market(const MarketQuestion& question, const MarketJob
     last = std::max(last, machine.end.value_or(machine.start));
   const elastic::LifetimeForecast forecast = question.lifetimes.forecast(last);
   elastic::MixJob priced{.steps = question.steps, .deadline = question.wanted.deadline};
-  priced.save = elastic::estimate_checkpoint(market.checkpoint,
-                                             {job == nullptr ? Bytes(0) : job->state, Bytes(0)});
+  priced.save = elastic::checkpoint_time(market, job == nullptr ? Bytes(0) : job->state);
   priced.seed = question.seed;
   std::vector<elastic::PricedMix> all;
   for (const Mix& mix : mixes)

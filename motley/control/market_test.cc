@@ -52,8 +52,7 @@ TEST(PlanMarket, PlansOnceForMachinesThatAreTheSame) {
 }
 
 TEST(PlanMarket, SaysWhatOneMoreBringsWhereAServerBinds) {
-  MarketQuestion question{
-      .market = elastic::parse_market(R"(schema = "motley.market/1"
+  MarketQuestion question{.market = elastic::parse_market(R"(schema = "motley.market/1"
 name = "servers"
 [server]
 service = "1s"
@@ -66,8 +65,8 @@ price_per_hour = 1
 step = "3s"
 most = 2
 )",
-                                      "m")
-                    .value()};
+                                                          "m")
+                                        .value()};
   question.steps = 3600;
   question.wanted.deadline = Seconds(8000);
   const auto answer = plan_market(question, nullptr);
@@ -87,10 +86,9 @@ TEST(PlanMarket, SaysWhatComesNextWhereNothingFits) {
   MarketQuestion question{.market = two_zones()};
   question.steps = 3600;
   question.wanted = {.deadline = Seconds(60), .budget = 100};
-  const MarketJob job{[](const cluster::Cluster&) -> Result<std::optional<Seconds>> {
-                        return Seconds(1);
-                      },
-                      Bytes(0)};
+  const MarketJob job{
+      [](const cluster::Cluster&) -> Result<std::optional<Seconds>> { return Seconds(1); },
+      Bytes(0)};
   const auto answer = plan_market(question, &job);
   ASSERT_TRUE(answer.has_value());
   EXPECT_EQ(answer->chosen, std::nullopt);

@@ -22,8 +22,8 @@ struct Offer {
   double price_per_hour = 0;
   int most = 4;  ///< that one job may rent
   StartTimes start;
-  Seconds notice{0};               ///< before a spot machine is taken back
-  std::optional<Seconds> limit;    ///< age at which it is taken back in any case
+  Seconds notice{0};                      ///< before a spot machine is taken back
+  std::optional<Seconds> limit;           ///< age at which it is taken back in any case
   std::optional<double> losses_per_hour;  ///< whatever its age; none: by age, as lifetimes say
   std::optional<Seconds> step;  ///< of one such machine alone with the servers: [server] only
   std::optional<Bytes> memory;  ///< of a device; none: the kind's
@@ -46,7 +46,8 @@ struct Market {
   std::string lifetimes;  ///< file of motley.lifetimes/1, beside this one; "": the usual ones
   BytesPerSecond bandwidth{1.25e9};  ///< between machines of a region
   Seconds latency{100e-6};
-  CheckpointTime checkpoint{Seconds(4), Seconds(20e-9), Seconds(0)};
+  Seconds checkpoint_fixed{4};  ///< of one, beside what its bytes take
+  BytesPerSecond checkpoint_rate{50e6};
   std::vector<Offer> offers;
   std::optional<ServerOffer> server;
   bool operator==(const Market&) const = default;
@@ -58,6 +59,13 @@ Result<Market> parse_market(std::string_view text, const std::string& name);
 Result<Market> read_market(const std::string& path);
 /// Canonical TOML; parse_market(print_market(m)) == m.
 std::string print_market(const Market& market);
+
+/// Of parameters and optimizer states so large.
+inline Seconds checkpoint_time(const Market& market, Bytes state) {
+  return estimate_checkpoint(
+      {market.checkpoint_fixed, Seconds(1 / market.checkpoint_rate.value), Seconds(0)},
+      {state, Bytes(0)});
+}
 
 /// "v100-16g spot us-west1-b".
 std::string name_of(const Offer& offer);

@@ -30,7 +30,8 @@ limit = "24h"
   ASSERT_TRUE(market.has_value()) << market.error().message;
   EXPECT_EQ(market->lifetimes, "seen.json");
   EXPECT_EQ(market->bandwidth.value, 1.25e9);
-  EXPECT_DOUBLE_EQ(market->checkpoint.per_weight_byte.value, 20e-9);
+  // 3.5 s and 100 MB at 50 MB/s.
+  EXPECT_DOUBLE_EQ(checkpoint_time(*market, Bytes(100'000'000)).value, 5.5);
   const Offer& spot = market->offers[0];
   EXPECT_EQ(name_of(spot), "2xv100-16g spot us-west1-b");
   EXPECT_EQ(spot.region, "us-west1");
@@ -42,10 +43,10 @@ limit = "24h"
 }
 
 TEST(Market, ReadsServers) {
-  const auto market = parse_market(std::string(kHead) +
-                                       "[server]\nservice = \"21ms\"\nprice_per_hour = 0.14\n" +
-                                       kOffer + "step = \"220ms\"\n",
-                                   "m.toml");
+  const auto market =
+      parse_market(std::string(kHead) + "[server]\nservice = \"21ms\"\nprice_per_hour = 0.14\n" +
+                       kOffer + "step = \"220ms\"\n",
+                   "m.toml");
   ASSERT_TRUE(market.has_value()) << market.error().message;
   EXPECT_DOUBLE_EQ(market->server->service.value, 0.021);
   EXPECT_EQ(parse_market(print_market(*market), "p").value(), *market);
@@ -67,21 +68,27 @@ TEST(Market, SaysWhatIsWrong) {
             "m.toml:7: unknown key 'price' in [[offer]]; known keys: kind, devices, zone, region, "
             "spot, price_per_hour, most, start_cold, start_warm, notice, limit, step, memory, "
             "losses_per_hour, threads, speed");
-  EXPECT_EQ(market_fault(head + "ofer = 1\n" + offer),
-            "m.toml:3: unknown key 'ofer' in the market file, did you mean 'offer'?; known keys: "
-            "schema, name, lifetimes, bandwidth, latency, checkpoint_fixed, checkpoint_rate, offer, "
-            "server");
+  EXPECT_EQ(
+      market_fault(head + "ofer = 1\n" + offer),
+      "m.toml:3: unknown key 'ofer' in the market file, did you mean 'offer'?; known keys: "
+      "schema, name, lifetimes, bandwidth, latency, checkpoint_fixed, checkpoint_rate, offer, "
+      "server");
   EXPECT_EQ(market_fault(head + offer + offer),
             "m.toml:7: 'v100-16g on demand us-west1-b' is offered twice");
   EXPECT_EQ(market_fault(head + offer + "notice = \"30s\"\n"),
             "m.toml:7: key 'notice': is of spot machines alone; say spot = true");
   EXPECT_EQ(market_fault(head + offer + "step = \"1s\"\n"),
             "m.toml:7: key 'step': is of workers that share servers; say [server], too");
-  EXPECT_EQ(market_fault(head + offer + "most = 0\n"), "m.toml:7: key 'most': found 0, wanted 1 to 64");
+  EXPECT_EQ(market_fault(head + offer + "most = 0\n"),
+            "m.toml:7: key 'most': found 0, wanted 1 to 64");
   EXPECT_EQ(market_fault(head + offer + "start_cold = \"soon\"\n"),
             "m.toml:7: key 'start_cold': found 'soon', wanted a time such as 120s, 3ms, 100us");
   EXPECT_EQ(market_fault(head + "[[offer]]\nkind = \"v\"\nzone = \"w\"\nprice_per_hour = -1\n"),
             "m.toml:6: key 'price_per_hour': found -1, wanted a number from 0 on");
+  EXPECT_EQ(market_fault(head + "bandwidth = inf\n" + offer),
+            "m.toml:3: key 'bandwidth': found inf, wanted more than 0");
+  EXPECT_EQ(market_fault(head + "lifetimes = \"\"\n" + offer),
+            "m.toml:3: key 'lifetimes': wanted printable ASCII characters");
   const std::string server = "[server]\nservice = \"1s\"\nprice_per_hour = 1\n";
   EXPECT_EQ(market_fault(head + server + offer),
             "m.toml:6: [[offer]] has no key 'step', as workers of [server] need");

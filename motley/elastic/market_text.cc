@@ -1,8 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
-#include <set>
-#include <span>
 #include <utility>
 
 #include "motley/base/file.h"
@@ -22,8 +21,8 @@ constexpr std::int64_t kMostMachines = 64;
 Result<void> check_schema(const TableReader& top) {
   MOTLEY_ASSIGN(const auto schema, top.text("schema"));
   if (!schema)
-    return top.fault(1, "schema", fmt::format("no key 'schema', wanted schema = \"{}\"",
-                                              kMarketSchema));
+    return top.fault(1, "schema",
+                     fmt::format("no key 'schema', wanted schema = \"{}\"", kMarketSchema));
   if (*schema == kMarketSchema) return {};
   return top.fault(static_cast<int>(top.find("schema")->source().begin.line), "schema",
                    fmt::format("schema {}, wanted \"{}\"", quote(*schema), kMarketSchema));
@@ -42,11 +41,32 @@ Result<double> wanted_amount(const TableReader& table, std::string_view key) {
   return *value;
 }
 
-Result<std::optional<Seconds>> duration(const TableReader& table, std::string_view key) {
-  MOTLEY_ASSIGN(const auto value, table.quantity<Seconds>(key, parse_seconds));
-  if (value && !(value->value > 0))
-    return table.fault_at(key, fmt::format("found {} s, wanted more than 0", value->value));
+/// A quantity above 0, and finite.
+template <typename Quantity>
+Result<std::optional<Quantity>> positive(const TableReader& table, std::string_view key,
+                                         Result<Quantity> (*parse)(std::string_view)) {
+  MOTLEY_ASSIGN(const auto value, table.quantity<Quantity>(key, parse));
+  if (value && !(value->value > 0 && std::isfinite(static_cast<double>(value->value))))
+    return table.fault_at(key, fmt::format("found {}, wanted more than 0", value->value));
   return value;
+}
+Result<std::optional<Seconds>> duration(const TableReader& table, std::string_view key) {
+  return positive<Seconds>(table, key, parse_seconds);
+}
+
+/// Printable ASCII, as names of files and people's words are.
+Result<std::optional<std::string>> plain_text(const TableReader& table, std::string_view key) {
+  MOTLEY_ASSIGN(const auto text, table.text(key));
+  if (!text) return text;
+  const bool is_plain = !text->empty() && std::all_of(text->begin(), text->end(),
+                                                      [](char c) { return c >= ' ' && c <= '~'; });
+  if (!is_plain) return table.fault_at(key, "wanted printable ASCII characters");
+  return text;
+}
+Result<std::string> wanted_text(const TableReader& table, std::string_view key) {
+  MOTLEY_ASSIGN(const auto text, plain_text(table, key));
+  if (!text) return table.missing(key);
+  return *text;
 }
 
 Result<int> count(const TableReader& table, std::string_view key, int fallback) {
@@ -63,9 +83,9 @@ std::string region_of(const std::string& zone) {
 }
 
 Result<void> read_machine(const TableReader& table, Offer& offer) {
-  MOTLEY_ASSIGN(offer.kind, table.required_text("kind"));
+  MOTLEY_ASSIGN(offer.kind, wanted_text(table, "kind"));
   MOTLEY_ASSIGN(offer.devices, count(table, "devices", 1));
-  MOTLEY_ASSIGN(offer.memory, table.quantity<Bytes>("memory", parse_bytes));
+  MOTLEY_ASSIGN(offer.memory, positive<Bytes>(table, "memory", parse_bytes));
   MOTLEY_ASSIGN(offer.threads, count(table, "threads", 1));
   MOTLEY_ASSIGN(const auto speed, table.number("speed"));
   offer.speed = speed.value_or(1);
@@ -76,14 +96,15 @@ Result<void> read_machine(const TableReader& table, Offer& offer) {
 }
 
 Result<Offer> read_offer(const TableReader& table) {
-  const std::vector<std::string> known = {
-      "kind",  "devices", "zone",  "region", "spot",   "price_per_hour", "most", "start_cold",
-      "start_warm", "notice",  "limit", "step",   "memory", "losses_per_hour", "threads", "speed"};
+  const std::vector<std::string> known = {"kind",       "devices",         "zone",    "region",
+                                          "spot",       "price_per_hour",  "most",    "start_cold",
+                                          "start_warm", "notice",          "limit",   "step",
+                                          "memory",     "losses_per_hour", "threads", "speed"};
   MOTLEY_RETURN_IF_ERROR(table.refuse_unknown(known));
   Offer offer;
   MOTLEY_RETURN_IF_ERROR(read_machine(table, offer));
-  MOTLEY_ASSIGN(offer.zone, table.required_text("zone"));
-  MOTLEY_ASSIGN(const auto region, table.text("region"));
+  MOTLEY_ASSIGN(offer.zone, wanted_text(table, "zone"));
+  MOTLEY_ASSIGN(const auto region, plain_text(table, "region"));
   offer.region = region.value_or(region_of(offer.zone));
   MOTLEY_ASSIGN(const auto spot, table.flag("spot"));
   offer.is_spot = spot.value_or(false);
@@ -115,20 +136,17 @@ Result<ServerOffer> read_server(const TableReader& table) {
 }
 
 Result<void> read_rest(const TableReader& top, Market& market) {
-  MOTLEY_ASSIGN(market.name, top.required_text("name"));
-  MOTLEY_ASSIGN(const auto lifetimes, top.text("lifetimes"));
+  MOTLEY_ASSIGN(market.name, wanted_text(top, "name"));
+  MOTLEY_ASSIGN(const auto lifetimes, plain_text(top, "lifetimes"));
   market.lifetimes = lifetimes.value_or("");
-  MOTLEY_ASSIGN(const auto bandwidth, top.quantity<BytesPerSecond>("bandwidth", parse_rate));
+  MOTLEY_ASSIGN(const auto bandwidth, positive<BytesPerSecond>(top, "bandwidth", parse_rate));
   market.bandwidth = bandwidth.value_or(market.bandwidth);
-  if (!(market.bandwidth.value > 0)) return top.fault_at("bandwidth", "wanted more than 0");
-  MOTLEY_ASSIGN(const auto latency, top.quantity<Seconds>("latency", parse_seconds));
+  MOTLEY_ASSIGN(const auto latency, duration(top, "latency"));
   market.latency = latency.value_or(market.latency);
   MOTLEY_ASSIGN(const auto fixed, duration(top, "checkpoint_fixed"));
-  market.checkpoint.fixed = fixed.value_or(market.checkpoint.fixed);
-  MOTLEY_ASSIGN(const auto rate, top.quantity<BytesPerSecond>("checkpoint_rate", parse_rate));
-  if (!rate) return {};
-  if (!(rate->value > 0)) return top.fault_at("checkpoint_rate", "wanted more than 0");
-  market.checkpoint.per_weight_byte = Seconds(1 / rate->value);
+  market.checkpoint_fixed = fixed.value_or(market.checkpoint_fixed);
+  MOTLEY_ASSIGN(const auto rate, positive<BytesPerSecond>(top, "checkpoint_rate", parse_rate));
+  market.checkpoint_rate = rate.value_or(market.checkpoint_rate);
   return {};
 }
 
@@ -179,9 +197,9 @@ Result<Market> parse_market(std::string_view text, const std::string& name) {
   MOTLEY_ASSIGN(const auto document, cluster::parse_toml(text, source));
   const TableReader top(document, source, "the market file");
   MOTLEY_RETURN_IF_ERROR(check_schema(top));
-  const std::vector<std::string> known = {"schema",           "name",            "lifetimes",
-                                          "bandwidth",        "latency",         "checkpoint_fixed",
-                                          "checkpoint_rate",  "offer",           "server"};
+  const std::vector<std::string> known = {"schema",          "name",    "lifetimes",
+                                          "bandwidth",       "latency", "checkpoint_fixed",
+                                          "checkpoint_rate", "offer",   "server"};
   MOTLEY_RETURN_IF_ERROR(top.refuse_unknown(known));
   Market market;
   MOTLEY_RETURN_IF_ERROR(read_rest(top, market));
@@ -195,8 +213,8 @@ Result<Market> parse_market(std::string_view text, const std::string& name) {
     MOTLEY_ASSIGN(Offer offer, read_offer(table));
     for (const Offer& other : market.offers)
       if (name_of(other) == name_of(offer))
-        return table.fault(table.line(), "value", fmt::format("'{}' is offered twice",
-                                                              name_of(offer)));
+        return table.fault(table.line(), "value",
+                           fmt::format("'{}' is offered twice", name_of(offer)));
     market.offers.push_back(std::move(offer));
   }
   MOTLEY_RETURN_IF_ERROR(check_steps(top, tables, market));
@@ -209,16 +227,13 @@ Result<Market> read_market(const std::string& path) {
 }
 
 std::string print_market(const Market& market) {
-  std::string out =
-      fmt::format("schema = \"{}\"\nname = {}\n", kMarketSchema, quote(market.name));
+  std::string out = fmt::format("schema = \"{}\"\nname = {}\n", kMarketSchema, quote(market.name));
   if (!market.lifetimes.empty()) out += fmt::format("lifetimes = {}\n", quote(market.lifetimes));
-  out += fmt::format(
-      "bandwidth = {}\nlatency = {}\ncheckpoint_fixed = {}\ncheckpoint_rate = {}\n",
-      quantity(cluster::print_rate(market.bandwidth)),
-      quantity(cluster::print_seconds(market.latency)),
-      quantity(cluster::print_seconds(market.checkpoint.fixed)),
-      quantity(
-          cluster::print_rate(BytesPerSecond(1 / market.checkpoint.per_weight_byte.value))));
+  out += fmt::format("bandwidth = {}\nlatency = {}\ncheckpoint_fixed = {}\ncheckpoint_rate = {}\n",
+                     quantity(cluster::print_rate(market.bandwidth)),
+                     quantity(cluster::print_seconds(market.latency)),
+                     quantity(cluster::print_seconds(market.checkpoint_fixed)),
+                     quantity(cluster::print_rate(market.checkpoint_rate)));
   if (market.server)
     out += fmt::format("\n[server]\nservice = {}\nprice_per_hour = {}\nmost = {}\n",
                        quantity(cluster::print_seconds(market.server->service)),

@@ -50,8 +50,7 @@ struct OfferRisk {
 OfferRisk risk_of(const Offer& offer, const LifetimeForecast& forecast) {
   if (!offer.is_spot) return {{{Seconds(0)}, {0}}, {1}, kNeverSeconds};
   const Seconds limit = offer.limit.value_or(kNeverSeconds);
-  if (offer.losses_per_hour)
-    return {{{Seconds(0)}, {*offer.losses_per_hour / 3600}}, {1}, limit};
+  if (offer.losses_per_hour) return {{{Seconds(0)}, {*offer.losses_per_hour / 3600}}, {1}, limit};
   return {forecast.common(offer.kind), forecast.factors(offer.kind, offer.zone, kFactors), limit};
 }
 
@@ -65,9 +64,9 @@ double mean(const std::vector<double>& values) {
 Seconds age_of(const AgeHazard& hazard, double wanted) {
   for (std::size_t i = 0; i < hazard.ages.size(); ++i) {
     const bool is_last = i + 1 == hazard.ages.size();
-    const double piece =
-        is_last ? std::numeric_limits<double>::infinity()
-                : hazard.per_second[i] * (hazard.ages[i + 1] - hazard.ages[i]).value;
+    const double piece = is_last
+                             ? std::numeric_limits<double>::infinity()
+                             : hazard.per_second[i] * (hazard.ages[i + 1] - hazard.ages[i]).value;
     if (wanted <= piece)
       return hazard.per_second[i] > 0 ? hazard.ages[i] + Seconds(wanted / hazard.per_second[i])
                                       : kNeverSeconds;
@@ -89,9 +88,8 @@ Seconds save_interval(const Market& market, const Mix& mix, const std::vector<Of
       if (market.offers[o].is_spot) notice = std::min(notice, market.offers[o].notice);
       recovery = std::max(recovery, market.offers[o].start.cold);
     }
-  const AgeHazard ahead = hazards.size() == 1
-                              ? hazards[0]
-                              : mirrored(hazards[0], hazards[1], recovery);
+  const AgeHazard ahead =
+      hazards.size() == 1 ? hazards[0] : mirrored(hazards[0], hazards[1], recovery);
   const SavingCosts costs{.save = save, .notice = hazards.size() == 1 ? notice : Seconds(0)};
   return checkpoint_interval(ahead, kNeverSeconds, costs);
 }
@@ -113,8 +111,8 @@ class Replay {
       const auto key = std::pair(market.offers[o].kind, market.offers[o].zone);
       const double place = shared.try_emplace(key, random.uniform()).first->second;
       const auto& factors = risks[o].factors;
-      factors_.push_back(factors[static_cast<std::size_t>(
-          place * static_cast<double>(factors.size()))]);
+      factors_.push_back(
+          factors[static_cast<std::size_t>(place * static_cast<double>(factors.size()))]);
     }
   }
 
@@ -223,10 +221,10 @@ std::optional<PricedMix> price_mix(const Market& market, const Mix& mix,
   priced.slow = Seconds(times[static_cast<std::size_t>(0.9 * (job.draws - 1) + 0.5)]);
   priced.cost = priced.time.value / 3600 * price_per_hour(market, mix);
   if (job.deadline)
-    priced.late = static_cast<double>(std::count_if(
-                      times.begin(), times.end(),
-                      [&](double time) { return time > job.deadline->value; })) /
-                  job.draws;
+    priced.late =
+        static_cast<double>(std::count_if(
+            times.begin(), times.end(), [&](double time) { return time > job.deadline->value; })) /
+        job.draws;
   if (!std::isfinite(priced.cost)) return std::nullopt;
   return priced;
 }
@@ -252,8 +250,8 @@ std::optional<std::size_t> choose_mix(const std::vector<PricedMix>& pareto, cons
   std::optional<std::size_t> chosen;
   for (std::size_t i = 0; i < pareto.size(); ++i) {
     if (!fits(pareto[i])) continue;
-    if (!chosen || (by_time ? pareto[i].time < pareto[*chosen].time
-                            : pareto[i].cost < pareto[*chosen].cost))
+    if (!chosen ||
+        (by_time ? pareto[i].time < pareto[*chosen].time : pareto[i].cost < pareto[*chosen].cost))
       chosen = i;
   }
   return chosen;

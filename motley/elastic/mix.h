@@ -33,19 +33,19 @@ using MixSpeed = std::function<double(const Mix&)>;
 struct MixJob {
   double steps = 0;
   std::optional<Seconds> deadline;
-  Seconds save;        ///< of one checkpoint
-  int draws = 200;     ///< of lifetimes
+  Seconds save;     ///< of one checkpoint
+  int draws = 200;  ///< of lifetimes
   std::uint64_t seed = 0;
 };
 
 /// What a mix comes to, over draws of lifetimes.
 struct PricedMix {
   Mix mix;
-  Seconds step;         ///< with all machines
-  Seconds time, slow;   ///< until all is done: mean, and what nine of ten keep within
-  double cost = 0;      ///< mean
-  double late = 0;      ///< share of the draws behind the deadline; 0 without one
-  Seconds save_every;   ///< infinity: never needed
+  Seconds step;        ///< with all machines
+  Seconds time, slow;  ///< until all is done: mean, and what nine of ten keep within
+  double cost = 0;     ///< mean
+  double late = 0;     ///< share of the draws behind the deadline; 0 without one
+  Seconds save_every;  ///< infinity: never needed
   bool operator==(const PricedMix&) const = default;
 };
 

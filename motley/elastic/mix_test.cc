@@ -8,8 +8,12 @@ namespace motley::elastic {
 namespace {
 
 Offer offer(const std::string& zone, bool is_spot, double price, int most) {
-  Offer made{.kind = "v100", .zone = zone, .region = zone, .is_spot = is_spot,
-             .price_per_hour = price, .most = most};
+  Offer made{.kind = "v100",
+             .zone = zone,
+             .region = zone,
+             .is_spot = is_spot,
+             .price_per_hour = price,
+             .most = most};
   made.start = {Seconds(100), Seconds(10)};
   return made;
 }
