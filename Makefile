@@ -81,12 +81,12 @@ test-gpu: ## what is to hold on GPUs, an item a test (docs/gpu.md); without one 
 fuzz: setup ## libFuzzer, a minute each parser
 	@tools/fuzz.sh 60
 
-BENCHES := scale choices data engine gpu emulated parity recipes tasks plan stages staged_plans staged_runs two_hosts harp hap spmd sharded_runs graph simulator flow_network own_runs export accuracy unlike hosts
+BENCHES := scale choices data engine gpu emulated parity recipes tasks plan stages staged_plans staged_runs two_hosts harp hap spmd sharded_runs graph simulator flow_network own_runs export accuracy market unlike hosts
 bench: $(BENCHES:%=bench-%) ## all benchmarks; make bench-NAME runs one and writes build/bench/NAME.json
 bench-%:
 	@tools/build.sh product benches
 	@mkdir -p $(BUILD)/bench
-	@if [ -f bench/$*.py ]; then MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) bench/$*.py; else $(BUILD)/bench_$* $(if $(filter accuracy stages,$*),$(MOTLEY_DATA)) $(if $(filter accuracy,$*),$(BUILD)/bench/own_runs.json) $(BUILD)/bench/$*.json; fi
+	@if [ -f bench/$*.py ]; then MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) bench/$*.py; else $(BUILD)/bench_$* $(if $(filter accuracy market stages,$*),$(MOTLEY_DATA)) $(if $(filter accuracy,$*),$(BUILD)/bench/own_runs.json) $(BUILD)/bench/$*.json; fi
 
 # Models of packages that only the zoo's environment has.
 bench-export bench-plan bench-staged_plans bench-two_hosts: PYTHON := $(CURDIR)/.venv-zoo/bin/python

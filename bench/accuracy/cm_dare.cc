@@ -8,7 +8,7 @@
 #include <set>
 
 #include "bench/accuracy/row.h"
-#include "peers/steps/checkpoint_time.h"
+#include "peers/steps/checkpoint_fit.h"
 #include "peers/steps/roofline.h"
 
 namespace motley::bench {
@@ -171,21 +171,21 @@ Result<std::vector<Row>> v100_rows(const std::string& folder,
 }
 
 FitWithout checkpoint_fit(const std::vector<CmDareCheckpoint>& checkpoints, Host host) {
-  return
-      [&checkpoints, host](const std::set<std::string>& left_out) -> Result<std::vector<double>> {
-        std::vector<peers::CheckpointSample> samples;
-        for (const CmDareCheckpoint& checkpoint : checkpoints)
-          if (!left_out.contains(checkpoint.model))
-            samples.push_back(
-                {checkpoint.size, Seconds(mean(checkpoint.seconds)), checkpoint.campaign});
-        MOTLEY_ASSIGN(const peers::CheckpointFit fit, peers::fit_checkpoint(samples));
-        std::vector<double> predicted;
-        for (const CmDareCheckpoint& checkpoint : checkpoints) {
-          const double drag = host == Host::kShared ? fit.drag(checkpoint.campaign) : 1.0;
-          predicted.push_back(drag * peers::estimate_checkpoint(fit.model, checkpoint.size).value);
-        }
-        return predicted;
-      };
+  return [&checkpoints,
+          host](const std::set<std::string>& left_out) -> Result<std::vector<double>> {
+    std::vector<peers::CheckpointSample> samples;
+    for (const CmDareCheckpoint& checkpoint : checkpoints)
+      if (!left_out.contains(checkpoint.model))
+        samples.push_back(
+            {checkpoint.size, Seconds(mean(checkpoint.seconds)), checkpoint.campaign});
+    MOTLEY_ASSIGN(const peers::CheckpointFit fit, peers::fit_checkpoint(samples));
+    std::vector<double> predicted;
+    for (const CmDareCheckpoint& checkpoint : checkpoints) {
+      const double drag = host == Host::kShared ? fit.drag(checkpoint.campaign) : 1.0;
+      predicted.push_back(drag * elastic::estimate_checkpoint(fit.model, checkpoint.size).value);
+    }
+    return predicted;
+  };
 }
 
 Result<Row> checkpoint_row(const std::vector<CmDareCheckpoint>& checkpoints, Host host) {

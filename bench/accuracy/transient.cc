@@ -9,9 +9,9 @@
 
 #include "bench/accuracy/row.h"
 #include "motley/base/statistics.h"
+#include "motley/elastic/server_queue.h"
 #include "peers/import/cm_dare.h"
 #include "peers/steps/drag.h"
-#include "peers/steps/server_queue.h"
 
 namespace motley::bench {
 namespace {
@@ -29,7 +29,7 @@ struct Cluster {
 
 /// What all rows of cluster speed start from: single workers, one curve of a cluster.
 struct Fitted {
-  peers::ServerFit server;
+  elastic::ServerFit server;
   std::vector<double> residuals;        ///< of the points of the curve, each left out of the fit
   std::map<std::string, Seconds> step;  ///< of one worker of a kind
 };
@@ -42,15 +42,15 @@ Result<double> mean_speed(const std::string& folder, const std::string& cluster)
 
 Result<Fitted> fit(const std::string& data) {
   Fitted fitted;
-  MOTLEY_ASSIGN(const std::vector<peers::SpeedPoint> curve,
+  MOTLEY_ASSIGN(const std::vector<elastic::SpeedPoint> curve,
                 peers::read_cm_dare_curve(data + "/cm-dare", "p100", "res32"));
-  MOTLEY_ASSIGN(fitted.server, peers::fit_server(curve));
+  MOTLEY_ASSIGN(fitted.server, elastic::fit_server(curve));
   for (std::size_t i = 0; i < curve.size(); ++i) {
-    std::vector<peers::SpeedPoint> others = curve;
+    std::vector<elastic::SpeedPoint> others = curve;
     others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
-    MOTLEY_ASSIGN(const peers::ServerFit inner, peers::fit_server(others));
-    MOTLEY_ASSIGN(const peers::ClusterSpeed speed,
-                  peers::estimate_cluster_speed({{curve[i].workers, inner.step}}, inner.service));
+    MOTLEY_ASSIGN(const elastic::ServerFit inner, elastic::fit_server(others));
+    MOTLEY_ASSIGN(const elastic::ClusterSpeed speed,
+                  elastic::estimate_cluster_speed({{curve[i].workers, inner.step}}, inner.service));
     fitted.residuals.push_back(curve[i].steps_per_second / speed.steps_per_second - 1);
   }
   for (const auto& [gpu, cluster] : {std::pair{"K80", "k80_on_demand/k80-demand"},
@@ -67,9 +67,9 @@ Result<std::vector<Case>> speed_cases(const std::string& folder, const Fitted& f
   std::vector<Case> cases;
   for (const Cluster& cluster : clusters) {
     MOTLEY_ASSIGN(const double measured, mean_speed(folder, cluster.path));
-    MOTLEY_ASSIGN(const peers::ClusterSpeed speed,
-                  peers::estimate_cluster_speed({{cluster.workers, fitted.step.at(cluster.gpu)}},
-                                                fitted.server.service, servers));
+    MOTLEY_ASSIGN(const elastic::ClusterSpeed speed,
+                  elastic::estimate_cluster_speed({{cluster.workers, fitted.step.at(cluster.gpu)}},
+                                                  fitted.server.service, servers));
     cases.push_back({cost::conformal_interval(speed.steps_per_second, fitted.residuals), measured});
   }
   return cases;
@@ -99,9 +99,9 @@ std::vector<Cluster> two_server_clusters() {
 Result<double> split_speed(const Fitted& fitted, const std::string& gpu, std::int64_t remote,
                            Seconds delay) {
   const Seconds step = fitted.step.at(gpu);
-  MOTLEY_ASSIGN(const peers::ClusterSpeed speed,
-                peers::estimate_cluster_speed({{4 - remote, step}, {remote, step + delay}},
-                                              fitted.server.service));
+  MOTLEY_ASSIGN(const elastic::ClusterSpeed speed,
+                elastic::estimate_cluster_speed({{4 - remote, step}, {remote, step + delay}},
+                                                fitted.server.service));
   return speed.steps_per_second;
 }
 
@@ -165,8 +165,8 @@ Result<double> predict(const peers::TransientRun& run, const Calibration& calibr
     return peers::kTransientSteps / duration * static_cast<double>(present.size()) /
            static_cast<double>(run.uptime_s.size());
   };
-  MOTLEY_ASSIGN(const Seconds time, peers::replay(peers::presences_of(run, calibration.delay_s),
-                                                  peers::kTransientSteps, speed));
+  MOTLEY_ASSIGN(const Seconds time, elastic::replay(peers::presences_of(run, calibration.delay_s),
+                                                    peers::kTransientSteps, speed));
   return time.value;
 }
 

@@ -4,6 +4,7 @@
 #include "motley/base/json.h"
 #include "motley/cli/hap_models.h"
 #include "motley/cli/layer_options.h"
+#include "motley/cli/market_options.h"
 #include "motley/cli/planning_options.h"
 #include "motley/cli/print_answer.h"
 #include "motley/cli/print_prediction.h"
@@ -17,6 +18,7 @@ struct PlanOptions {
   PlanningOptions planning;
   LayerOptions layers;
   HapFlags hap;
+  MarketOptions market;
   std::string output;  ///< plan.json
 };
 
@@ -24,6 +26,7 @@ std::vector<Flag> plan_flags(PlanOptions& options) {
   std::vector<Flag> flags = planning_flags(options.planning);
   for (Flag& flag : layer_flags(options.layers)) flags.push_back(std::move(flag));
   for (Flag& flag : hap_flags(options.hap)) flags.push_back(std::move(flag));
+  for (Flag& flag : market_flags(options.market)) flags.push_back(std::move(flag));
   flags.push_back({"-o,--output", &options.output, "plan file to write"});
   return flags;
 }
@@ -37,6 +40,8 @@ void add_variation(double factor, plan::PlanOutcome& outcome) {
 }
 
 Result<int> plan_model(const PlanOptions& options, const Context& context) {
+  if (options.market.is_given())
+    return plan_to_rent(options.market, options.planning, options.layers, context);
   if (options.layers.is_given())
     return plan_layers(options.planning, options.layers, options.output, context);
   if (asks_for_hap(options.planning, options.hap))

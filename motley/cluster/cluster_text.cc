@@ -1,11 +1,4 @@
-// The parser asserts that a key starts well, though input decides that ("[.") and it reports it
-// itself; with NDEBUG the assertion would become an assumption of the optimizer. We want neither.
-#undef NDEBUG
-#define TOML_ASSERT(expression) static_assert(true)
-#define TOML_EXCEPTIONS 0
-#define TOML_HEADER_ONLY 1
 #include <fmt/format.h>
-#include <toml++/toml.h>
 
 #include <algorithm>
 #include <limits>
@@ -17,6 +10,7 @@
 #include "motley/cluster/cluster.h"
 #include "motley/cluster/kinds.h"
 #include "motley/cluster/quantity_text.h"
+#include "motley/cluster/toml_table.h"
 #include "motley/cluster/violations.h"
 
 namespace motley::cluster {
@@ -25,157 +19,6 @@ namespace {
 constexpr std::string_view kSchema = "motley.cluster/1";
 constexpr std::size_t kMaxCount = 1024;
 constexpr std::size_t kMaxDevices = 65536;
-// Dotted keys nest a table for each dot; a bound on lines bounds the depth.
-constexpr std::size_t kMaxLine = 4096;
-constexpr std::size_t kMaxFile = std::size_t{4} << 20;
-
-std::string_view type_name(const toml::node& node) {
-  switch (node.type()) {
-    case toml::node_type::table:
-      return "a table";
-    case toml::node_type::array:
-      return "an array";
-    case toml::node_type::string:
-      return "a string";
-    case toml::node_type::integer:
-      return "an integer";
-    case toml::node_type::floating_point:
-      return "a number";
-    case toml::node_type::boolean:
-      return "a boolean";
-    default:
-      return "a date or time";
-  }
-}
-
-/// Reads the members of one TOML table. Every error names file and line.
-class TableReader {
- public:
-  /// `what` names the table for people: "[[node]]".
-  TableReader(const toml::table& table, std::string file, std::string what)
-      : table_(&table), file_(std::move(file)), what_(std::move(what)) {}
-
-  int line() const { return static_cast<int>(table_->source().begin.line); }
-
-  tl::unexpected<Error> fault(int line, std::string code, const std::string& message) const {
-    return usage_error(std::move(code), fmt::format("{}:{}: {}", file_, line, message));
-  }
-
-  /// Refuses the first key of the file that is not among `known`.
-  Result<void> refuse_unknown(std::span<const std::string> known) const {
-    const toml::key* first = nullptr;
-    for (const auto& [key, node] : *table_) {
-      if (std::find(known.begin(), known.end(), key.str()) != known.end()) continue;
-      if (first == nullptr || key.source().begin < first->source().begin) first = &key;
-    }
-    if (first == nullptr) return {};
-    return fault(static_cast<int>(first->source().begin.line), "cluster.unknown-key",
-                 fmt::format("unknown key '{}' in {}{}; known keys: {}", first->str(), what_,
-                             suggestion_clause(first->str(), known), join(known, ", ")));
-  }
-
-  const toml::node* find(std::string_view key) const { return table_->get(key); }
-
-  Result<std::optional<std::string>> text(std::string_view key) const {
-    return scalar<std::string>(key, "a string");
-  }
-  Result<std::optional<bool>> flag(std::string_view key) const {
-    return scalar<bool>(key, "true or false");
-  }
-  Result<std::optional<std::int64_t>> integer(std::string_view key) const {
-    return scalar<std::int64_t>(key, "an integer");
-  }
-
-  /// An integer of a range that fits `int`.
-  Result<int> small(std::string_view key, int fallback) const {
-    MOTLEY_ASSIGN(const auto value, integer(key));
-    if (!value) return fallback;
-    if (*value < std::numeric_limits<int>::min() || *value > std::numeric_limits<int>::max()) {
-      return fault_at(key, fmt::format("{} is too large", *value));
-    }
-    return static_cast<int>(*value);
-  }
-
-  Result<std::optional<double>> number(std::string_view key) const {
-    const toml::node* node = find(key);
-    if (node == nullptr) return std::nullopt;
-    const std::optional<double> value = plain_number(*node);
-    if (!value) return wrong_type(key, "a number");
-    return value;
-  }
-
-  /// A text with a unit, or a plain number in the base unit.
-  template <typename Quantity>
-  Result<std::optional<Quantity>> quantity(std::string_view key,
-                                           Result<Quantity> (*parse)(std::string_view)) const {
-    using Rep = decltype(Quantity::value);
-    const toml::node* node = find(key);
-    if (node == nullptr) return std::nullopt;
-    if (const auto* text = node->as_string()) {
-      Result<Quantity> value = parse(text->get());
-      if (!value) return fault_at(key, value.error().message);
-      return *value;
-    }
-    if constexpr (std::is_same_v<Rep, std::int64_t>) {
-      if (const auto* value = node->as_integer()) return Quantity(value->get());
-      return wrong_type(key, "a text with a unit or an integer");
-    } else {
-      if (const auto value = plain_number(*node)) return Quantity(*value);
-      return wrong_type(key, "a text with a unit or a number");
-    }
-  }
-
-  /// The tables of `[[key]]`; none when the key is absent.
-  Result<std::vector<TableReader>> tables(std::string_view key, const std::string& what) const {
-    std::vector<TableReader> result;
-    const toml::node* node = find(key);
-    if (node == nullptr) return result;
-    const toml::array* array = node->as_array();
-    if (array == nullptr) return wrong_type(key, fmt::format("tables, each headed {}", what));
-    for (const toml::node& element : *array) {
-      const toml::table* table = element.as_table();
-      if (table == nullptr) return wrong_type(key, fmt::format("tables, each headed {}", what));
-      result.emplace_back(*table, file_, what);
-    }
-    return result;
-  }
-
-  Result<std::string> required_text(std::string_view key) const {
-    MOTLEY_ASSIGN(auto value, text(key));
-    if (!value) return missing(key);
-    return std::move(*value);
-  }
-
-  tl::unexpected<Error> missing(std::string_view key) const {
-    return fault(line(), "cluster.missing-key", fmt::format("{} has no key '{}'", what_, key));
-  }
-  tl::unexpected<Error> fault_at(std::string_view key, const std::string& message) const {
-    return fault(static_cast<int>(find(key)->source().begin.line), "cluster.value",
-                 fmt::format("key '{}': {}", key, message));
-  }
-  tl::unexpected<Error> wrong_type(std::string_view key, std::string_view wanted) const {
-    return fault_at(key, fmt::format("found {}, wanted {}", type_name(*find(key)), wanted));
-  }
-
- private:
-  template <typename T>
-  Result<std::optional<T>> scalar(std::string_view key, std::string_view wanted) const {
-    const toml::node* node = find(key);
-    if (node == nullptr) return std::nullopt;
-    const auto* value = node->as<T>();
-    if (value == nullptr) return wrong_type(key, wanted);
-    return value->get();
-  }
-
-  static std::optional<double> plain_number(const toml::node& node) {
-    if (const auto* value = node.as_floating_point()) return value->get();
-    if (const auto* value = node.as_integer()) return static_cast<double>(value->get());
-    return std::nullopt;
-  }
-
-  const toml::table* table_;
-  std::string file_, what_;
-};
 
 /// Builds the cluster and remembers the line of each part.
 class ClusterReader {
@@ -183,7 +26,7 @@ class ClusterReader {
   explicit ClusterReader(std::string file) : file_(std::move(file)) {}
 
   Result<Cluster> read(const toml::table& document) {
-    const TableReader top(document, file_, "the cluster file");
+    const TableReader top(document, {file_, "cluster"}, "the cluster file");
     MOTLEY_RETURN_IF_ERROR(check_schema(top));
     const std::vector<std::string> known = {"schema", "name", "transport", "node", "link"};
     MOTLEY_RETURN_IF_ERROR(top.refuse_unknown(known));
@@ -203,8 +46,7 @@ class ClusterReader {
     MOTLEY_ASSIGN(const auto transport, top.text("transport"));
     if (!transport) return {};
     if (!is_transport(*transport))
-      return top.fault(static_cast<int>(top.find("transport")->source().begin.line),
-                       "cluster.transport",
+      return top.fault(static_cast<int>(top.find("transport")->source().begin.line), "transport",
                        fmt::format("key 'transport': found {}, wanted auto or gloo", *transport));
     cluster_.transport = *transport;
     return {};
@@ -213,11 +55,11 @@ class ClusterReader {
   Result<void> check_schema(const TableReader& top) const {
     MOTLEY_ASSIGN(const auto schema, top.text("schema"));
     if (!schema) {
-      return top.fault(1, "cluster.schema",
+      return top.fault(1, "schema",
                        fmt::format("no key 'schema', wanted schema = \"{}\"", kSchema));
     }
     if (*schema == kSchema) return {};
-    return top.fault(static_cast<int>(top.find("schema")->source().begin.line), "cluster.schema",
+    return top.fault(static_cast<int>(top.find("schema")->source().begin.line), "schema",
                      fmt::format("schema {}, wanted \"{}\"", quote(*schema), kSchema));
   }
 
@@ -268,8 +110,7 @@ class ClusterReader {
     MOTLEY_ASSIGN(const auto uuid, table.text("uuid"));
     device.uuid = uuid.value_or("");
     if (cluster_.devices.size() + count.value_or(1) > kMaxDevices) {
-      return table.fault(table.line(), "cluster.value",
-                         fmt::format("more than {} devices", kMaxDevices));
+      return table.fault(table.line(), "value", fmt::format("more than {} devices", kMaxDevices));
     }
     for (std::int64_t i = 0; i < count.value_or(1); ++i) add_device(device, table.line());
     return {};
@@ -296,7 +137,7 @@ class ClusterReader {
     MOTLEY_ASSIGN(const auto all, table.flag("all"));
     const bool has_between = table.find("between") != nullptr;
     if (all.value_or(false) == has_between) {
-      return table.fault(table.line(), "cluster.value",
+      return table.fault(table.line(), "value",
                          "[[link]] wants either between = [\"a\", \"b\"] or all = true");
     }
     if (has_between) {
@@ -322,7 +163,7 @@ class ClusterReader {
       const auto* name = element.as_string();
       if (name == nullptr) {
         return table.fault_at("between",
-                              fmt::format("found {}, wanted node names", type_name(element)));
+                              fmt::format("found {}, wanted node names", toml_type(element)));
       }
       MOTLEY_ASSIGN(const NodeId node, find_node(table, name->get()));
       between.push_back(node);
@@ -371,62 +212,6 @@ class ClusterReader {
   int device_count_ = 0;                   // of the node being read
   std::map<std::string, int> kind_count_;  // of the node being read
 };
-
-// Where the line's comment starts, or its end. Strings over several lines are not followed: no key
-// takes one.
-std::size_t find_comment(std::string_view line) {
-  char mark = '\0';  // of the string we are in
-  for (std::size_t i = 0; i < line.size(); ++i) {
-    const char c = line[i];
-    if (mark == '\0' && c == '#') return i;
-    if (mark == '\0' && (c == '"' || c == '\'')) {
-      mark = c;
-    } else if (mark == '"' && c == '\\') {
-      ++i;
-    } else if (c == mark) {
-      mark = '\0';
-    }
-  }
-  return line.size();
-}
-
-bool is_beyond_ascii(char c) { return static_cast<unsigned char>(c) >= 0x80; }
-
-// The text in ASCII, for the parser's classification of other characters is undefined for most of
-// them. Comments may hold any character, here replaced; elsewhere no key takes one. A byte order
-// mark is left out.
-Result<std::string> ascii_text(std::string_view text, const std::string& name) {
-  if (text.size() > kMaxFile) {
-    return usage_error("cluster.parse",
-                       fmt::format("{}: {} bytes, wanted at most {}", name, text.size(), kMaxFile));
-  }
-  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
-  std::string result(text);
-  std::size_t start = 0;
-  int number = 0;
-  for (const std::string_view line : split(text, '\n')) {
-    ++number;
-    if (line.size() > kMaxLine) {
-      return usage_error(
-          "cluster.parse",
-          fmt::format("{}:{}: a line of {} bytes, wanted at most {}; break the array "
-                      "into lines",
-                      name, number, line.size(), kMaxLine));
-    }
-    const std::size_t comment = find_comment(line);
-    if (std::any_of(line.begin(), line.begin() + static_cast<std::ptrdiff_t>(comment),
-                    is_beyond_ascii)) {
-      return usage_error("cluster.parse",
-                         fmt::format("{}:{}: a character that is not ASCII, wanted ASCII outside "
-                                     "comments",
-                                     name, number));
-    }
-    const auto from = result.begin() + static_cast<std::ptrdiff_t>(start);
-    std::replace_if(from, from + static_cast<std::ptrdiff_t>(line.size()), is_beyond_ascii, '?');
-    start += line.size() + 1;
-  }
-  return result;
-}
 
 // Texts with a unit are quoted, plain numbers are not.
 std::string print_quantity(const std::string& text) {
@@ -481,15 +266,9 @@ void print_link(const Cluster& cluster, const Link& link, std::string& out) {
 }  // namespace
 
 Result<Cluster> parse_cluster(std::string_view text, const std::string& name) {
-  MOTLEY_ASSIGN(const std::string ascii, ascii_text(text, name));
-  const toml::parse_result document = toml::parse(std::string_view(ascii), std::string_view(name));
-  if (!document) {
-    const toml::parse_error& error = document.error();
-    return usage_error("cluster.parse",
-                       fmt::format("{}:{}: not valid TOML: {}", name, error.source().begin.line,
-                                   error.description()));
-  }
-  return ClusterReader(name).read(document.table());
+  const TableReader::Source source{name, "cluster"};
+  MOTLEY_ASSIGN(const toml::table document, parse_toml(text, source));
+  return ClusterReader(name).read(document);
 }
 
 std::string print_cluster(const Cluster& cluster) {

@@ -59,7 +59,11 @@ Result<Inputs> read_inputs(const Question& question, Listener& listener) {
                            "(python -m motley.export)");
   inputs.model = std::make_shared<const graph::Model>(std::move(model));
   MOTLEY_RETURN_IF_ERROR(follow_recipe(question.lowering.recipe, inputs));
-  MOTLEY_ASSIGN(inputs.cluster, cluster::read_cluster(question.cluster));
+  if (question.made) {
+    inputs.cluster = *question.made;
+  } else {
+    MOTLEY_ASSIGN(inputs.cluster, cluster::read_cluster(question.cluster));
+  }
   tell_processors_apart(inputs.cluster);
   MOTLEY_ASSIGN(inputs.devices, allowed_devices(inputs.cluster, question.exclude));
   cluster::part_shared_memory(inputs.cluster, inputs.devices);

@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "motley/base/result.h"
-#include "peers/steps/availability.h"
+#include "motley/elastic/availability.h"
+#include "motley/elastic/lifetimes.h"
 
 namespace motley::peers {
 
@@ -41,6 +42,23 @@ double start_delay_s(const std::vector<TransientRun>& runs);
 
 /// When the machines of a run are there, counted from the first evaluation. A revoked one leaves at
 /// its uptime less `delay_s`, or at once.
-std::vector<Presence> presences_of(const TransientRun& run, double delay_s);
+std::vector<elastic::Presence> presences_of(const TransientRun& run, double delay_s);
+
+/// Share of 64,000 steps that a run of training/k80_spot/CLUSTER had done at its evaluations:
+/// seconds since the first one, and steps (train_data.csv).
+struct Progress {
+  double at_s = 0, steps = 0;
+};
+Result<std::vector<Progress>> read_progress(const std::string& folder, const std::string& cluster,
+                                            const TransientRun& run);
+
+/// The 152 dated lives of lifetime/lifetime.csv: kind ("k80"), zone ("us-west1-b"), start and end
+/// in seconds since the first start; lives that came near the 24 h limit are not lost. A name is
+/// "a-[KIND-]ZONE-NUMBER[less]" below a line with the kind. Rows without dates are skipped.
+struct DatedLife {
+  std::string name;
+  elastic::RentedMachine machine;
+};
+Result<std::vector<DatedLife>> read_transient_lifetimes(const std::string& folder);
 
 }  // namespace motley::peers

@@ -29,6 +29,9 @@
 #define LLVMFuzzerTestOneInput fuzz_layer_profile
 #include "tests/fuzz/fuzz_layer_profile.cc"
 #undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_market
+#include "tests/fuzz/fuzz_market.cc"
+#undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_npz
 #include "tests/fuzz/fuzz_npz.cc"
 #undef LLVMFuzzerTestOneInput
@@ -65,6 +68,7 @@ const std::map<std::string, Target> kTargets = {{"cluster", fuzz_cluster},
                                                 {"job", fuzz_job},
                                                 {"json", fuzz_json},
                                                 {"layer_profile", fuzz_layer_profile},
+                                                {"market", fuzz_market},
                                                 {"npz", fuzz_npz},
                                                 {"plan", fuzz_plan},
                                                 {"program", fuzz_program},

@@ -1,4 +1,4 @@
-#include "peers/steps/checkpoint_time.h"
+#include "peers/steps/checkpoint_fit.h"
 
 #include <gmock/gmock.h>
 
@@ -7,12 +7,7 @@ namespace {
 
 constexpr CheckpointTime kModel{Seconds(3), Seconds(20e-9), Seconds(200e-9)};
 
-TEST(CheckpointTime, AddsItsParts) {
-  // 3 + 50e6 * 20e-9 + 4e6 * 200e-9 = 3 + 1 + 0.8.
-  EXPECT_NEAR(estimate_checkpoint(kModel, {Bytes(50'000'000), Bytes(4'000'000)}).value, 4.8, 1e-12);
-}
-
-TEST(CheckpointTime, FitFindsWhatMadeTheSamples) {
+TEST(CheckpointFit, FitFindsWhatMadeTheSamples) {
   std::vector<CheckpointSample> samples;
   for (const auto& [weights, graph] : {std::pair{5, 1}, {200, 4}, {50, 5}, {20, 2}}) {
     const CheckpointSize size{Bytes(weights * 1'000'000), Bytes(graph * 1'000'000)};
@@ -26,7 +21,7 @@ TEST(CheckpointTime, FitFindsWhatMadeTheSamples) {
   EXPECT_DOUBLE_EQ(fit->drag(-1), 1.0);
 }
 
-TEST(CheckpointTime, FitRefusesATimeOfZero) {
+TEST(CheckpointFit, FitRefusesATimeOfZero) {
   const auto fit = fit_checkpoint({{{Bytes(1), Bytes(1)}, Seconds(0)}});
   ASSERT_FALSE(fit.has_value());
   EXPECT_EQ(fit.error().message, "row 0: 3 terms, wanted 3; target 0, wanted more than 0");

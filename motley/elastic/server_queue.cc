@@ -1,11 +1,11 @@
-#include "peers/steps/server_queue.h"
+#include "motley/elastic/server_queue.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-namespace motley::peers {
+namespace motley::elastic {
 namespace {
 
 constexpr std::int64_t kMostMixtures = 1'000'000;
@@ -23,20 +23,21 @@ std::vector<std::int64_t> strides_of(const std::vector<AsyncWorkers>& workers) {
 Result<void> verify(const std::vector<AsyncWorkers>& workers, Seconds service,
                     std::int64_t servers) {
   if (!(service.value > 0) || servers < 1)
-    return usage_error("cost.server",
+    return usage_error("elastic.server",
                        fmt::format("{} servers with {} s a step, wanted at least one "
                                    "and more than 0 s",
                                    servers, service.value));
   for (const AsyncWorkers& kind : workers)
     if (kind.count < 0 || !(kind.step >= service))
-      return usage_error("cost.server",
+      return usage_error("elastic.server",
                          fmt::format("{} workers with a step of {} s, wanted none or more and at "
                                      "least the server's {} s",
                                      kind.count, kind.step.value, service.value));
   if (const auto mixtures = strides_of(workers).back(); mixtures > kMostMixtures)
-    return usage_error("cost.server", fmt::format("more than {} mixtures of {} kinds of workers; "
-                                                  "join kinds that are alike",
-                                                  kMostMixtures, workers.size()));
+    return usage_error("elastic.server",
+                       fmt::format("more than {} mixtures of {} kinds of workers; "
+                                   "join kinds that are alike",
+                                   kMostMixtures, workers.size()));
   return {};
 }
 
@@ -126,4 +127,4 @@ Result<ServerFit> fit_server(const std::vector<SpeedPoint>& curve) {
   return ServerFit{Seconds(ratio * step), Seconds(step)};
 }
 
-}  // namespace motley::peers
+}  // namespace motley::elastic

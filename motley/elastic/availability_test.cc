@@ -1,8 +1,8 @@
-#include "peers/steps/availability.h"
+#include "motley/elastic/availability.h"
 
 #include <gmock/gmock.h>
 
-namespace motley::peers {
+namespace motley::elastic {
 namespace {
 
 using ::testing::ElementsAre;
@@ -56,4 +56,4 @@ TEST(Availability, RefusesWhoLeavesBeforeComing) {
 }
 
 }  // namespace
-}  // namespace motley::peers
+}  // namespace motley::elastic

@@ -1,10 +1,10 @@
-#include "peers/steps/availability.h"
+#include "motley/elastic/availability.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-namespace motley::peers {
+namespace motley::elastic {
 namespace {
 
 constexpr Seconds kForever{std::numeric_limits<double>::infinity()};
@@ -27,7 +27,7 @@ Result<std::vector<AvailabilitySpan>> spans_of(const std::vector<Presence>& pres
   for (std::size_t i = 0; i < presences.size(); ++i)
     if (const auto& [from, until] = presences[i];
         !(from.value >= 0 && from < kForever && until >= from))
-      return usage_error("cost.availability",
+      return usage_error("elastic.availability",
                          fmt::format("worker {}: there from {} s to {} s, wanted 0 <= from <= to",
                                      i, from.value, until.value));
   const std::vector<Seconds> changes = changes_of(presences);
@@ -57,4 +57,4 @@ Result<Seconds> replay(const std::vector<Presence>& presences, double steps,
   return kForever;
 }
 
-}  // namespace motley::peers
+}  // namespace motley::elastic

@@ -1,11 +1,8 @@
 #pragma once
 
-#include <vector>
-
-#include "motley/base/result.h"
 #include "motley/base/units.h"
 
-namespace motley::peers {
+namespace motley::elastic {
 
 /// What a checkpoint writes.
 struct CheckpointSize {
@@ -29,21 +26,4 @@ struct CheckpointTime {
 /// s.
 Seconds estimate_checkpoint(const CheckpointTime& model, const CheckpointSize& size);
 
-struct CheckpointSample {
-  CheckpointSize size;
-  Seconds measured;   ///< > 0
-  int campaign = -1;  ///< group of measurements with one drag (peers/steps/drag.h); -1: none
-};
-
-struct CheckpointFit {
-  CheckpointTime model;
-  std::vector<double> drags;  ///< of the campaigns: times are drag * estimate_checkpoint
-
-  double drag(int campaign) const;
-};
-
-/// The three constants, all >= 0, by relative least squares with a drag for each campaign.
-/// Errors: cost.fit, as `fit_with_drags`.
-Result<CheckpointFit> fit_checkpoint(const std::vector<CheckpointSample>& samples);
-
-}  // namespace motley::peers
+}  // namespace motley::elastic

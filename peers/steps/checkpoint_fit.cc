@@ -1,13 +1,8 @@
-#include "peers/steps/checkpoint_time.h"
+#include "peers/steps/checkpoint_fit.h"
 
 #include "peers/steps/drag.h"
 
 namespace motley::peers {
-
-Seconds estimate_checkpoint(const CheckpointTime& model, const CheckpointSize& size) {
-  return model.fixed + model.per_weight_byte * static_cast<double>(size.weights.value) +
-         model.per_graph_byte * static_cast<double>(size.graph.value);
-}
 
 double CheckpointFit::drag(int campaign) const { return GroupedFit{{}, drags}.drag(campaign); }
 

@@ -1,9 +1,9 @@
-#include "peers/steps/server_queue.h"
+#include "motley/elastic/server_queue.h"
 
 #include <gmock/gmock.h>
 #include <rapidcheck/gtest.h>
 
-namespace motley::peers {
+namespace motley::elastic {
 namespace {
 
 double speed(const std::vector<AsyncWorkers>& workers, double service, std::int64_t servers = 1) {
@@ -81,4 +81,4 @@ TEST(ServerQueue, RefusesWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace motley::peers
+}  // namespace motley::elastic

@@ -7,7 +7,7 @@
 #include "motley/base/result.h"
 #include "motley/base/units.h"
 
-namespace motley::peers {
+namespace motley::elastic {
 
 /// When a worker is there.
 struct Presence {
@@ -26,7 +26,7 @@ struct AvailabilitySpan {
 };
 
 /// The spans from time 0 on, without gaps and without empty ones.
-/// Usage error (cost.availability) for a presence that starts before 0 or ends before it starts.
+/// Usage error (elastic.availability) for a presence that starts before 0 or ends before it starts.
 /// O(n^2) for n presences.
 Result<std::vector<AvailabilitySpan>> spans_of(const std::vector<Presence>& presences);
 
@@ -40,4 +40,4 @@ Result<std::vector<AvailabilitySpan>> spans_of(const std::vector<Presence>& pres
 Result<Seconds> replay(const std::vector<Presence>& presences, double steps,
                        const std::function<double(const std::vector<std::size_t>&)>& speed);
 
-}  // namespace motley::peers
+}  // namespace motley::elastic

@@ -6,7 +6,7 @@
 #include "motley/base/result.h"
 #include "motley/base/units.h"
 
-namespace motley::peers {
+namespace motley::elastic {
 
 /// Workers of one kind that train asynchronously against the same parameter servers: each computes
 /// gradients, hands them in, takes the new parameters and starts again, waiting for nobody.
@@ -42,7 +42,7 @@ struct ClusterSpeed {
 /// Example: step 3 s, service 1 s. One worker: 1/3. Two: visit 1 + 1/3, 2 / (2 + 4/3) = 0.6. Three:
 /// found 0.8, visit 1.8, 3 / 3.8 = 0.789.
 ///
-/// Errors (cost.server): service not > 0 or above a step, a negative count, too many mixtures.
+/// Errors (elastic.server): service not > 0 or above a step, a negative count, too many mixtures.
 Result<ClusterSpeed> estimate_cluster_speed(const std::vector<AsyncWorkers>& workers,
                                             Seconds service, std::int64_t servers = 1);
 
@@ -63,4 +63,4 @@ struct ServerFit {
 /// cost.fit.
 Result<ServerFit> fit_server(const std::vector<SpeedPoint>& curve);
 
-}  // namespace motley::peers
+}  // namespace motley::elastic

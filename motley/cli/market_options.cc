@@ -1,0 +1,149 @@
+#include "motley/cli/market_options.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+#include "motley/base/json.h"
+#include "motley/base/text.h"
+#include "motley/cli/teller.h"
+#include "motley/control/market.h"
+
+namespace motley::cli {
+namespace {
+
+using elastic::PricedMix;
+
+/// "4 v100-16g spot us-west1-b + 1 v100-16g on demand us-west1-b".
+std::string print_machines(const elastic::Market& market, const elastic::Mix& mix) {
+  std::vector<std::string> parts;
+  for (std::size_t o = 0; o < mix.machines.size(); ++o)
+    if (mix.machines[o] > 0)
+      parts.push_back(fmt::format("{} {}", mix.machines[o], elastic::name_of(market.offers[o])));
+  if (mix.servers > 0)
+    parts.push_back(fmt::format("{} server{}", mix.servers, mix.servers == 1 ? "" : "s"));
+  return join(parts, " + ");
+}
+
+/// "35 min", "5.2 h".
+std::string print_duration(Seconds time) {
+  if (time.value < 120) return format_seconds(time);
+  return time.value < 7200 ? fmt::format("{:.0f} min", time.value / 60)
+                           : fmt::format("{:.1f} h", time.value / 3600);
+}
+
+Json mix_to_json(const elastic::Market& market, const PricedMix& mix) {
+  Json machines = Json::array();
+  for (std::size_t o = 0; o < mix.mix.machines.size(); ++o) {
+    if (mix.mix.machines[o] == 0) continue;
+    const elastic::Offer& offer = market.offers[o];
+    machines.push_back({{"kind", offer.kind},
+                        {"zone", offer.zone},
+                        {"spot", offer.is_spot},
+                        {"count", mix.mix.machines[o]}});
+  }
+  Json json{{"machines", std::move(machines)}};
+  if (market.server) json["servers"] = mix.mix.servers;
+  json["step_s"] = mix.step.value;
+  json["time_s"] = mix.time.value;
+  json["time_p90_s"] = mix.slow.value;
+  json["cost"] = mix.cost;
+  json["late"] = mix.late;
+  json["save_every_s"] =
+      std::isfinite(mix.save_every.value) ? Json(mix.save_every.value) : Json(nullptr);
+  return json;
+}
+
+Json to_json(const elastic::Market& market, const control::MarketAnswer& answer) {
+  Json list = Json::array();
+  for (const PricedMix& mix : answer.pareto) list.push_back(mix_to_json(market, mix));
+  return {{"market", std::move(list)},
+          {"chosen",
+           answer.chosen ? mix_to_json(market, answer.pareto[*answer.chosen]) : Json(nullptr)},
+          {"mixes", answer.mixes},
+          {"clusters", answer.clusters},
+          {"why", answer.why}};
+}
+
+std::string print_market_answer(const elastic::Market& market, const elastic::Wanted& wanted,
+                                const control::MarketAnswer& answer) {
+  std::string text = fmt::format("  {:>9} {:>9} {:>9} {:>6} {:>10}  {}\n", "cost", "time",
+                                 "9 of 10", "late", "save every", "machines");
+  for (std::size_t i = 0; i < answer.pareto.size(); ++i) {
+    const PricedMix& mix = answer.pareto[i];
+    text +=
+        fmt::format("{} {:>9.2f} {:>9} {:>9} {:>6} {:>10}  {}\n", answer.chosen == i ? "*" : " ",
+                    mix.cost, print_duration(mix.time), print_duration(mix.slow),
+                    wanted.deadline ? fmt::format("{:.0f} %", 100 * mix.late) : "-",
+                    std::isfinite(mix.save_every.value) ? print_duration(mix.save_every) : "never",
+                    print_machines(market, mix.mix));
+  }
+  text += answer.chosen ? fmt::format("\nrent {}\n",
+                                      print_machines(market, answer.pareto[*answer.chosen].mix))
+                        : "\nno mix of machines fits\n";
+  for (const std::string& line : answer.why) text += line + "\n";
+  return text + fmt::format("of {} mixes those that no other beats in cost, time and lateness\n",
+                            answer.mixes);
+}
+
+Result<control::MarketQuestion> make_market_question(const MarketOptions& options,
+                                                     const PlanningOptions& planning) {
+  if (!planning.cluster.empty())
+    return usage_error("cli.market", "--market says which devices there are; leave -C out");
+  if (options.steps < 1)
+    return usage_error("cli.steps", "--market: how long is the training? give --steps N");
+  if (options.budget && !(*options.budget > 0))
+    return usage_error("cli.budget",
+                       fmt::format("--budget: found {}, wanted more than 0", *options.budget));
+  MOTLEY_ASSIGN(control::MarketQuestion question, control::read_market_question(options.market));
+  question.steps = static_cast<double>(options.steps);
+  question.wanted.budget = options.budget;
+  question.seed = planning.seed;
+  if (options.deadline.empty()) return question;
+  const auto deadline = parse_seconds(options.deadline);
+  if (!deadline) return with_context("--deadline", deadline.error());
+  question.wanted.deadline = *deadline;
+  return question;
+}
+
+}  // namespace
+
+std::vector<Flag> market_flags(MarketOptions& options) {
+  std::vector<Flag> flags = {
+      {"--market", &options.market, "machines for rent (TOML): which, for --steps?"},
+      {"--deadline", &options.deadline, "time from now until it must be done: 8h, 90min"},
+      {"--budget", &options.budget, "what it may cost, in the market's money"},
+      {"--steps", &options.steps, "of the training"}};
+  for (Flag& flag : flags) flag.group = "Rented machines, in place of -C";
+  return flags;
+}
+
+Result<int> plan_to_rent(const MarketOptions& options, const PlanningOptions& planning,
+                         const LayerOptions& layers, const Context& context) {
+  Teller teller(context);
+  MOTLEY_ASSIGN(const control::MarketQuestion asked, make_market_question(options, planning));
+  const control::Outside outside = teller.outside();
+  std::optional<control::MarketJob> job;
+  if (!asked.market.server) {
+    MOTLEY_ASSIGN(const control::PlanChoices choices, make_plan_choices(planning, context));
+    if (layers.is_given()) {
+      if (planning.global_batch < 1)
+        return usage_error("cli.global-batch", "how many samples a step? give --global-batch N");
+      MOTLEY_ASSIGN(
+          job, control::layer_job(layers.files, planning.global_batch, choices, *context.clock));
+    } else {
+      PlanningOptions on_any = planning;
+      on_any.cluster = options.market;  // each mix is a cluster of its own
+      MOTLEY_ASSIGN(const control::Question question, make_question(on_any, GlobalBatch::kGiven));
+      MOTLEY_ASSIGN(job, control::model_job(question, choices, outside));
+    }
+  }
+  MOTLEY_ASSIGN(const control::MarketAnswer answer,
+                control::plan_market(asked, job ? &*job : nullptr));
+  context.result(print_market_answer(asked.market, asked.wanted, answer),
+                 to_json(asked.market, answer));
+  return answer.chosen ? kDone : kInfeasible;
+}
+
+}  // namespace motley::cli

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "motley/cli/layer_options.h"
+#include "motley/cli/planning_options.h"
+
+namespace motley::cli {
+
+/// Machines for rent, in place of a cluster.
+struct MarketOptions {
+  std::string market;    ///< file (TOML)
+  std::string deadline;  ///< "8h"; "": none
+  std::optional<double> budget;
+  std::int64_t steps = 0;
+  bool is_given() const { return !market.empty(); }
+};
+std::vector<Flag> market_flags(MarketOptions& options);
+
+/// `plan --market`: which machines to rent. Exit code 3 where no mix fits.
+Result<int> plan_to_rent(const MarketOptions& options, const PlanningOptions& planning,
+                         const LayerOptions& layers, const Context& context);
+
+}  // namespace motley::cli

@@ -1,0 +1,157 @@
+// Policies that rent for a job with a deadline.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "motley/base/json.h"
+#include "motley/base/text.h"
+#include "motley/elastic/deadline_policy.h"
+
+namespace motley::elastic {
+namespace {
+
+class OnDemand : public DeadlinePolicy {
+ public:
+  explicit OnDemand(const DeadlineJob& job) : DeadlinePolicy("on-demand", job) {}
+
+ protected:
+  Holding wanted(const Standing&) override { return Holding::kOnDemand; }
+};
+
+class Greedy : public DeadlinePolicy {
+ public:
+  explicit Greedy(const DeadlineJob& job) : DeadlinePolicy("greedy", job) {}
+
+ protected:
+  Holding wanted(const Standing& standing) override {
+    return standing.is_there ? Holding::kSpot : Holding::kNothing;
+  }
+};
+
+/// Keeps to the line from nothing at the start to everything at the deadline (Wu et al., NSDI
+/// 2024): spot machines wherever there are any, on demand where progress is behind the line and
+/// until two change-overs are made up.
+class UniformProgress : public DeadlinePolicy {
+ public:
+  explicit UniformProgress(const DeadlineJob& job) : DeadlinePolicy("uniform", job) {}
+
+ protected:
+  Holding wanted(const Standing& standing) override {
+    const Seconds whole = job().step * static_cast<double>(job().steps);
+    const Seconds progress = whole - standing.work;
+    const Seconds ahead = progress - whole * (standing.now / job().deadline);
+    if (standing.holding == Holding::kOnDemand && ahead < job().terms.change_over * 2)
+      return Holding::kOnDemand;
+    if (standing.is_there) return Holding::kSpot;
+    return ahead.value < 0 ? Holding::kOnDemand : Holding::kNothing;
+  }
+};
+
+/// The renting plan at what lifetimes and gaps say, made anew when they have taught something and
+/// every hour.
+class Renting : public DeadlinePolicy {
+ public:
+  Renting(const DeadlineJob& job, Lifetimes lifetimes)
+      : DeadlinePolicy("motley", job), lifetimes_(std::move(lifetimes)) {}
+
+ protected:
+  void learn(const Standing& standing) override {
+    plan_.reset();
+    if (standing.is_there) {
+      // The first time nobody knows since when they are there: as if they had just begun.
+      if (gap_since_) gaps_.push_back((standing.now - *gap_since_).value);
+      gap_since_.reset();
+      lifetimes_.begin(name_of_spell(), job().kind, job().zone, standing.now);
+      return;
+    }
+    gap_since_ = standing.now;
+    if (spells_ > 0 || lifetimes_.machines().contains(name_of_spell())) {
+      lifetimes_.end_lost(name_of_spell(), standing.now);
+      ++spells_;
+    }
+  }
+
+  Holding wanted(const Standing& standing) override {
+    if (!plan_ || standing.now - planned_at_ >= kEvery) plan(standing);
+    return plan_->best({standing.work, standing.slack, standing.holding, standing.is_there,
+                        standing.now - standing.since});
+  }
+
+  Json learned() const override {
+    return {{"lifetimes", lifetimes_.to_json()},
+            {"gaps", gaps_},
+            {"gap_since", gap_since_ ? Json(gap_since_->value) : Json(nullptr)},
+            {"spells", spells_}};
+  }
+
+  Result<void> restore_learned(const Json& learned, const std::string& where) override {
+    MOTLEY_ASSIGN(JsonObject object, JsonObject::make(learned, where));
+    MOTLEY_ASSIGN(const Json* lifetimes, object.member("lifetimes"));
+    MOTLEY_ASSIGN(const Json* gaps, object.member("gaps"));
+    MOTLEY_ASSIGN(const Json* since, object.member("gap_since"));
+    MOTLEY_ASSIGN(const std::int64_t spells, object.integer("spells"));
+    MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
+    const bool fits =
+        gaps->is_array() && (since->is_null() || since->is_number()) &&
+        std::all_of(gaps->begin(), gaps->end(), [](const Json& gap) { return gap.is_number(); });
+    if (!fits) return usage_error("policy.state", where + ": gaps are no numbers");
+    MOTLEY_ASSIGN(lifetimes_, Lifetimes::from_json(*lifetimes, where, lifetimes_.options()));
+    gaps_ = gaps->get<std::vector<double>>();
+    gap_since_.reset();
+    if (since->is_number()) gap_since_ = Seconds(since->get<double>());
+    spells_ = static_cast<int>(spells);
+    plan_.reset();
+    return {};
+  }
+
+ private:
+  static constexpr Seconds kEvery{3600};
+  // Before any gap is seen, one of an hour is believed in, and as little as one can.
+  static constexpr double kUsualGaps = 1, kUsualGap = 3600;
+
+  std::string name_of_spell() const { return fmt::format("spell {}", spells_); }
+
+  void plan(const Standing& standing) {
+    double seen = kUsualGaps, seconds = kUsualGaps * kUsualGap;
+    for (const double gap : gaps_) {
+      seen += 1;
+      seconds += gap;
+    }
+    if (gap_since_) seconds += (standing.now - *gap_since_).value;
+    const LifetimeForecast forecast = lifetimes_.forecast(standing.now);
+    const SpotBelief belief{forecast.hazard_of(job().kind, job().zone), seen / seconds};
+    plan_.emplace(job().terms, belief, standing.work,
+                  std::max(standing.slack, job().terms.change_over));
+    planned_at_ = standing.now;
+  }
+
+  Lifetimes lifetimes_;
+  std::vector<double> gaps_;
+  std::optional<Seconds> gap_since_;
+  int spells_ = 0;  // that have ended
+  std::optional<RentingPlan> plan_;
+  Seconds planned_at_;
+};
+
+}  // namespace
+
+std::vector<std::string> deadline_policies() {
+  return {"on-demand", "greedy", "uniform", "motley"};
+}
+
+Result<std::unique_ptr<policy::Policy>> make_deadline_policy(const std::string& name,
+                                                             const DeadlineJob& job,
+                                                             const Lifetimes& lifetimes) {
+  if (name == "on-demand") return std::make_unique<OnDemand>(job);
+  if (name == "greedy") return std::make_unique<Greedy>(job);
+  if (name == "uniform") return std::make_unique<UniformProgress>(job);
+  if (name == "motley") return std::make_unique<Renting>(job, lifetimes);
+  const std::vector<std::string> known = deadline_policies();
+  return usage_error("elastic.policy",
+                     fmt::format("unknown policy '{}'{}; policies: {}", name,
+                                 suggestion_clause(name, known), join(known, ", ")));
+}
+
+}  // namespace motley::elastic
