@@ -11,8 +11,20 @@
 namespace motley::adapt {
 namespace {
 
-constexpr std::size_t kRemembered = 9;  // steps
-constexpr double kTakenUp = 0.01;
+constexpr std::size_t kRemembered = 31;  // steps
+constexpr double kLeast = 0.005;         // of a step or of a device's work
+
+/// The median of the last values where it is told from what is used: by three standard errors, of
+/// which few values say little. `least`: differences below it do not matter.
+double take_up(const std::vector<double>& last, double used, double least) {
+  const Scatter scatter = find_scatter(last);
+  const double n = static_cast<double>(last.size());
+  constexpr double kMedianError = 1.2533;  // of a median, over a mean's (normal distribution)
+  const double error = kMadToDeviation * scatter.deviation * kMedianError / std::sqrt(n);
+  const double few = last.size() < 5 ? 10 * least : 0;
+  return std::abs(scatter.middle - used) > std::max({least, 3 * error, few}) ? scatter.middle
+                                                                             : used;
+}
 
 void remember(std::vector<double>& last, double value) {
   if (!std::isfinite(value)) return;
@@ -92,13 +104,10 @@ void ScaledOptions::observe(const policy::StepSeen& step) {
     if (given <= 0) continue;
     Correction& ratio = found->second;
     remember(ratio.last, device.end / given);
-    const double middle = median(ratio.last);
-    if (std::abs(middle / ratio.used - 1) > kTakenUp) {
-      ratio.used = middle;
-      changed = true;
-    }
+    const double used = take_up(ratio.last, ratio.used, kLeast * ratio.used);
+    changed = changed || used != ratio.used;
+    ratio.used = used;
   }
-  if (changed) apply();
   if (const int index = find_option(options_, shares); index >= 0) {
     // Beyond what the devices' own seconds of this step explain.
     const BatchOption& option = given_[static_cast<std::size_t>(index)];
@@ -107,14 +116,13 @@ void ScaledOptions::observe(const policy::StepSeen& step) {
       if (device.samples > 0) ready = std::max(ready, ready_seconds(option.exchange, device.end));
     Correction& delay = delays_[static_cast<std::size_t>(index)];
     remember(delay.last, step.took.value - ready - option.exchange.tail.value);
-    const double middle = median(delay.last);
-    if (std::abs(middle - delay.used) > kTakenUp * step.took.value) {
-      delay.used = middle;
-      changed = true;
-      apply();
-    }
+    const double used = take_up(delay.last, delay.used, kLeast * step.took.value);
+    changed = changed || used != delay.used;
+    delay.used = used;
   }
-  if (changed) ++version_;
+  if (!changed) return;
+  apply();
+  ++version_;
 }
 
 void ScaledOptions::apply() {
