@@ -31,28 +31,27 @@ std::vector<policy::Choice> AdaptDlPolicy::end_pass() {
   const std::optional<double> scale = noise().plain_ratio();
   if (!scale) return {};
   constexpr double kThreshold = 1.05;
-  const auto n = static_cast<std::int64_t>(option().devices.size());
-  double best =
-      kThreshold * goodput(option(), split_evenly(option().devices.size(), batch()), *scale);
+  const auto n = static_cast<std::int64_t>(all().devices.size());
+  double best = kThreshold * goodput(all(), split_evenly(all().devices.size(), batch()), *scale);
   std::vector<std::int64_t> taken;
   for (const std::int64_t candidate : candidates()) {
-    const std::vector<std::int64_t> even(option().devices.size(),
+    const std::vector<std::int64_t> even(all().devices.size(),
                                          std::max<std::int64_t>(1, candidate / n));
-    if (!fits(option(), even)) continue;
-    const double each = goodput(option(), even, *scale);
+    if (!fits(all(), even)) continue;
+    const double each = goodput(all(), even, *scale);
     if (each <= best) continue;
     best = each;
     taken = even;
   }
-  return use_batch(option(), taken, fmt::format("noise scale {:.4g}", *scale));
+  return use_batch(all(), taken, fmt::format("noise scale {:.4g}", *scale));
 }
 
 void CannikinPolicy::see_step(const policy::StepSeen& step) {
-  lines_.resize(option().devices.size());
-  const std::vector<std::int64_t> samples = samples_of(option(), shares_of(step));
+  lines_.resize(all().devices.size());
+  const std::vector<std::int64_t> samples = samples_of(all(), shares_of(step));
   for (std::size_t i = 0; i < lines_.size(); ++i) {
     const auto of_device = [&](const policy::DeviceStep& each) {
-      return each.device == option().devices[i].device;
+      return each.device == all().devices[i].device;
     };
     const auto seen = std::find_if(step.devices.begin(), step.devices.end(), of_device);
     if (samples[i] == 0 || seen == step.devices.end()) continue;
@@ -67,9 +66,10 @@ void CannikinPolicy::see_step(const policy::StepSeen& step) {
 }
 
 BatchOption CannikinPolicy::learned() const {
-  BatchOption of = option();
+  BatchOption of = all();
   for (std::size_t i = 0; i < of.devices.size(); ++i) {
     const Measured &one = lines_[i].before, &two = lines_[i].last;
+    if (two.steps == 0) continue;  // not seen yet: as given
     double slope = two.seconds / two.samples, fixed = 0;
     if (one.steps > 0 && one.samples != two.samples) {
       slope = std::max(1e-9, (two.seconds - one.seconds) / (two.samples - one.samples));
@@ -91,14 +91,14 @@ std::vector<policy::Choice> CannikinPolicy::end_pass() {
     // In proportion to samples a second; what rounding left over goes to the fastest.
     std::vector<std::int64_t> samples;
     for (std::size_t i = 0; i < speeds.size(); ++i) {
-      const double most = option().devices[i].points.back().samples;
+      const double most = all().devices[i].points.back().samples;
       const double part = static_cast<double>(batch()) * speeds[i] / sum;
       samples.push_back(static_cast<std::int64_t>(std::floor(std::min(part + 1e-9, most))));
     }
     const auto fastest =
         static_cast<std::size_t>(std::max_element(speeds.begin(), speeds.end()) - speeds.begin());
     samples[fastest] += batch() - static_cast<std::int64_t>(sum_of(samples));
-    return use_batch(option(), samples, "in proportion to speed");
+    return use_batch(all(), samples, "in proportion to speed");
   }
   const std::optional<double> scale = noise().plain_ratio();
   if (!scale) return {};
@@ -113,7 +113,7 @@ std::vector<policy::Choice> CannikinPolicy::end_pass() {
     best = each;
     taken = samples;
   }
-  return use_batch(option(), taken, fmt::format("noise scale {:.4g}", *scale));
+  return use_batch(all(), taken, fmt::format("noise scale {:.4g}", *scale));
 }
 
 std::vector<double> CannikinPolicy::own_numbers() const {

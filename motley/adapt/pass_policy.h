@@ -44,7 +44,8 @@ class PassPolicy : public policy::Policy {
   virtual bool take_numbers(const std::vector<double>& numbers) { return numbers.empty(); }
 
   const PassSettings& settings() const { return settings_; }
-  const BatchOption& option() const;  ///< that of the last step, else the largest
+  const BatchOption& all() const { return options()[largest_]; }
+  const BatchOption& option() const;  ///< that of the last step, else `all`
   const std::vector<BatchOption>& options() const { return source_->options(); }
   const NoiseScale& noise() const { return noise_; }
   std::int64_t passes() const { return passes_; }  ///< that are over
