@@ -108,7 +108,9 @@ class ReplayedTraining {
     for (const policy::Choice& choice : choices) {
       const auto* batch = std::get_if<policy::UseBatch>(&choice.action);
       if (batch == nullptr || batch->shares.empty()) continue;
-      const BatchOption* option = find(batch->shares);
+      const int index = adapt::find_option(task_.options, batch->shares);
+      MOTLEY_CHECK(index >= 0);
+      const BatchOption* option = &task_.options[static_cast<std::size_t>(index)];
       const std::vector<std::int64_t> samples = adapt::samples_of(*option, batch->shares);
       if (option == option_ && samples == samples_) continue;
       ++done_.changes;
@@ -137,20 +139,6 @@ class ReplayedTraining {
     done_.seconds += seconds;
     done_.cost += seconds / 3600 * option_->per_hour;
   }
-  /// The smallest group that holds these devices.
-  const BatchOption* find(const std::vector<policy::Share>& shares) const {
-    for (const BatchOption& option : task_.options) {
-      const auto holds = [&](const policy::Share& share) {
-        return std::any_of(
-            option.devices.begin(), option.devices.end(),
-            [&](const adapt::DeviceCurve& curve) { return curve.device == share.device; });
-      };
-      if (std::all_of(shares.begin(), shares.end(), holds)) return &option;
-    }
-    MOTLEY_CHECK(false);
-    return nullptr;
-  }
-
   const ReplayedTask& task_;
   adapt::DrawnNoise drawn_;
   const BatchOption* option_;

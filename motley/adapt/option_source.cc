@@ -42,15 +42,18 @@ const policy::Share* find_share(const std::vector<policy::Share>& shares,
 }  // namespace
 
 int find_option(const std::vector<BatchOption>& options, const std::vector<policy::Share>& shares) {
+  int smallest = -1;
+  std::size_t least = 0;
   for (std::size_t i = 0; i < options.size(); ++i) {
-    const auto has_share = [&](const DeviceCurve& curve) {
-      return find_share(shares, curve.device) != nullptr;
-    };
     const auto& devices = options[i].devices;
-    if (devices.size() == shares.size() && std::all_of(devices.begin(), devices.end(), has_share))
-      return static_cast<int>(i);
+    if (devices.size() < shares.size() || (smallest >= 0 && devices.size() >= least)) continue;
+    std::size_t found = 0;
+    for (const DeviceCurve& curve : devices) found += find_share(shares, curve.device) != nullptr;
+    if (found != shares.size()) continue;
+    smallest = static_cast<int>(i);
+    least = devices.size();
   }
-  return -1;
+  return smallest;
 }
 
 std::vector<policy::Share> shares_of(const policy::StepSeen& step) {

@@ -28,7 +28,8 @@ class OptionSource {
   virtual Result<void> restore(const Json& state, const std::string& where) = 0;
 };
 
-/// The option whose devices are those with samples in these shares; -1: none.
+/// The smallest option that holds all devices of these shares, the first of equals; -1: none. A
+/// split may leave devices of its group without samples.
 int find_option(const std::vector<BatchOption>& options, const std::vector<policy::Share>& shares);
 
 /// Devices with samples in a step.
