@@ -186,7 +186,15 @@ Replayed find_clairvoyant(const ReplayedTask& task, std::uint64_t seed) {
         option = i;
         batch = std::llround(choice->batch);
       }
-      training.use(task.options[option], adapt::split_batch(task.options[option], batch));
+      // In the end with the group that its devices are in.
+      for (std::size_t i = 0; i < least.size(); ++i) {
+        const BatchOption& of = task.options[option];
+        const auto samples = adapt::split_batch(of, batch);
+        training.use(of, samples);
+        const int group = adapt::find_option(task.options, adapt::shares_of(of, samples));
+        if (group == static_cast<int>(option)) break;
+        option = static_cast<std::size_t>(group);
+      }
     }
     training.step();
   }

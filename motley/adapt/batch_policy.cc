@@ -196,12 +196,18 @@ double BatchPolicy::saved(const Target& from, const Target& to, double noise) co
 }
 
 BatchPolicy::Target BatchPolicy::make_target(std::size_t option, std::int64_t batch) {
-  const auto [place, is_new] = steps_.insert({{static_cast<int>(option), batch}, Seconds(0)});
-  if (is_new) {
-    const BatchOption& of = source_->options()[option];
-    place->second = step_seconds(of, split_batch(of, batch));
+  const auto [place, is_new] = targets_.insert({{option, batch}, Target{}});
+  if (!is_new) return place->second;
+  const std::vector<BatchOption>& options = source_->options();
+  for (;;) {
+    const BatchOption& of = options[option];
+    const std::vector<std::int64_t> samples = split_batch(of, batch);
+    // Where the split leaves devices without samples, a smaller group may be all that it needs.
+    const auto group = static_cast<std::size_t>(find_option(options, shares_of(of, samples)));
+    if (options[group].devices.size() == of.devices.size() || !is_usable(options[group]))
+      return place->second = {static_cast<int>(option), batch, step_seconds(of, samples)};
+    option = group;
   }
-  return {static_cast<int>(option), batch, place->second};
 }
 
 std::optional<BatchPolicy::Target> BatchPolicy::find_best(double noise, const BatchBounds& bounds) {
@@ -260,7 +266,7 @@ bool BatchPolicy::is_usable(const BatchOption& option) const {
 void BatchPolicy::refresh() {
   if (least_version_ == source_->version()) return;
   least_.clear();
-  steps_.clear();
+  targets_.clear();
   for (const BatchOption& option : source_->options()) least_.push_back(least_step(option));
   least_version_ = source_->version();
 }

@@ -98,8 +98,8 @@ class BatchPolicy : public policy::Policy {
   BatchSettings settings_;
   std::unique_ptr<OptionSource> source_;
   NoiseScale noise_;
-  std::vector<std::vector<CurvePoint>> least_;             // of each option, at `least_version_`
-  std::map<std::pair<int, std::int64_t>, Seconds> steps_;  // of targets, at the same
+  std::vector<std::vector<CurvePoint>> least_;  // of each option, at `least_version_`
+  std::map<std::pair<std::size_t, std::int64_t>, Target> targets_;  // made, at the same
   std::optional<std::int64_t> least_version_;
 
   // The state, beside that of the source and of the noise.
