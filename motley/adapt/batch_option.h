@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/base/units.h"
+
+namespace motley::adapt {
+
+/// Seconds of a device's own work at a number of samples.
+struct CurvePoint {
+  double samples = 0;
+  double seconds = 0;
+  bool operator==(const CurvePoint&) const = default;
+};
+
+/// Work against samples: straight between points, in both neither falls from point to point. Two
+/// points at the same samples are a jump (one more micro-batch begins). Fewer samples than the
+/// first point's take as long as it; the last point's samples are the most that the device takes
+/// (its memory, or as far as the curve is trusted). A device without samples takes no part.
+struct DeviceCurve {
+  std::string device;
+  std::vector<CurvePoint> points;
+};
+
+/// What a group of devices exchanges in a step. A device that worked t seconds is ready at
+/// t + max(0, hidden - share t): the exchanges that may overlap take `hidden`, and begin when
+/// `share` of its work is still ahead. The step ends `tail` after the last device is ready.
+struct ExchangeTimes {
+  Seconds hidden, tail;
+  double share = 0;  ///< 0 to 1
+};
+
+/// Devices that may train together, with their curves, and what an hour of all of them costs.
+struct BatchOption {
+  std::string name;
+  std::vector<DeviceCurve> devices;
+  ExchangeTimes exchange;
+  double per_hour = 0;
+};
+
+/// Usage error `adapt.curve`, which names option and device: no points, values that are negative,
+/// not finite or fall, a last point without samples, an exchange that is negative.
+Result<void> verify_option(const BatchOption& option);
+
+/// When the device is ready, and its work alone. Requires 0 <= samples; beyond the last point the
+/// last segment goes on.
+double work_seconds(const DeviceCurve& curve, double samples);
+double ready_seconds(const ExchangeTimes& exchange, double work);
+
+/// A step with these samples a device.
+Seconds step_seconds(const BatchOption& option, const std::vector<std::int64_t>& samples);
+
+/// The least seconds of a step against its samples, over all splits: all devices with samples that
+/// are not at their caps are ready at the same moment tau, so the samples are the sum of the
+/// curves' inverses at tau (water-filling). Exact, straight between points, same rules as above;
+/// first point at 0 samples. O(m log m) for m points of all curves. Requires a verified option.
+std::vector<CurvePoint> least_step(const BatchOption& option);
+
+/// The split of so many samples, in whole numbers, with the least step: from the parts below the
+/// straight optimum, the rest one by one to whoever is ready first with one more (optimal for a
+/// largest of increasing functions). Empty: more than all devices take. O(n log m + n log n).
+std::vector<std::int64_t> split_batch(const BatchOption& option, std::int64_t batch);
+
+/// Most whole samples that a step of so long takes.
+std::int64_t samples_within(const BatchOption& option, Seconds step);
+
+/// The same for everyone, the first ones a sample more; no caps.
+std::vector<std::int64_t> split_evenly(std::size_t devices, std::int64_t batch);
+
+}  // namespace motley::adapt

@@ -1,0 +1,326 @@
+#include "motley/adapt/batch_policy.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <utility>
+
+#include "motley/base/check.h"
+#include "motley/base/json.h"
+
+namespace motley::adapt {
+namespace {
+
+using policy::Choice;
+
+/// After so many steps without it, what was asked for will not come.
+constexpr std::int64_t kPatience = 200;
+
+std::int64_t batch_of(const std::vector<policy::Share>& shares) {
+  std::int64_t batch = 0;
+  for (const policy::Share& share : shares) batch += share.samples;
+  return batch;
+}
+
+bool is_before(const policy::Share& a, const policy::Share& b) { return a.device < b.device; }
+
+Json write_shares(const std::vector<policy::Share>& shares) {
+  Json list = Json::array();
+  for (const policy::Share& share : shares) list.push_back({share.device, share.samples});
+  return list;
+}
+
+Result<std::vector<policy::Share>> read_shares(JsonObject& object, const std::string& key) {
+  MOTLEY_ASSIGN(const Json* list, object.member(key));
+  std::vector<policy::Share> shares;
+  const auto fault = [&] {
+    return usage_error("adapt.state",
+                       object.where() + ": key '" + key + "': wanted pairs of device and samples");
+  };
+  if (!list->is_array()) return fault();
+  for (const Json& pair : *list) {
+    if (!pair.is_array() || pair.size() != 2 || !pair[0].is_string() ||
+        !pair[1].is_number_integer())
+      return fault();
+    shares.push_back({pair[0].get<std::string>(), pair[1].get<std::int64_t>()});
+  }
+  return shares;
+}
+
+}  // namespace
+
+BatchPolicy::BatchPolicy(BatchSettings settings, std::unique_ptr<OptionSource> source)
+    : settings_(std::move(settings)),
+      source_(std::move(source)),
+      noise_({.initial_batch = settings_.initial_batch, .memories = settings_.memories}) {
+  MOTLEY_CHECK(settings_.most_lr_change > 1);
+  MOTLEY_CHECK(settings_.objective.kind != ObjectiveKind::kDeadline || settings_.iterations > 0);
+}
+
+std::vector<Choice> BatchPolicy::observe(const policy::Observation& observation) {
+  if (const auto* step = std::get_if<policy::StepSeen>(&observation)) return see_step(*step);
+  if (const auto* noise = std::get_if<policy::NoiseSeen>(&observation)) return see_noise(*noise);
+  if (const auto* notice = std::get_if<policy::NoticeSeen>(&observation))
+    return leave(notice->device);
+  if (const auto* loss = std::get_if<policy::LossSeen>(&observation)) return leave(loss->device);
+  if (const auto* arrival = std::get_if<policy::ArrivalSeen>(&observation))
+    gone_.erase(arrival->device);
+  return {};
+}
+
+std::vector<Choice> BatchPolicy::see_step(const policy::StepSeen& step) {
+  source_->observe(step);
+  at_ = step.at;
+  took_ = step.took;
+  shares_ = shares_of(step);
+  std::sort(shares_.begin(), shares_.end(), is_before);
+  if (const std::optional<NoiseInterval> noise = noise_.interval(); noise && !shares_.empty())
+    progress_ += batch_gain(static_cast<double>(batch_of(shares_)), settings_.initial_batch,
+                            noise->estimate);
+  if (!pending_.empty() && (shares_ == pending_ || ++waited_ > kPatience)) pending_.clear();
+  return {};
+}
+
+std::vector<Choice> BatchPolicy::see_noise(const policy::NoiseSeen& seen) {
+  noise_.add(seen);
+  const std::optional<NoiseInterval> noise = noise_.interval();
+  if (!noise || !pending_.empty() || shares_.empty()) return {};
+  refresh();
+  const std::optional<Target> current = now();
+  if (!current) return {};
+  std::optional<Target> target;
+  double sure = 0;
+  for (const double scale : {noise->estimate, noise->low, noise->high}) {
+    const std::optional<Target> each = find_best(scale, settings_.bounds);
+    if (!each) continue;
+    const double saving =
+        std::min(saved(*current, *each, noise->low), saved(*current, *each, noise->high));
+    if (saving <= sure) continue;
+    sure = saving;
+    target = each;
+  }
+  if (!target) return follow_rate(*noise);
+  regret_ += took_.value * sure;
+  if (regret_ < settings_.change.value) return follow_rate(*noise);
+  if (settings_.iterations > 0) {
+    const double rate =
+        batch_gain(static_cast<double>(current->batch), settings_.initial_batch, noise->estimate) /
+        current->step.value;
+    const double left = std::max(0.0, settings_.iterations - progress_) / rate;
+    if (left * saved(*current, *target, noise->estimate) < settings_.change.value) return {};
+  }
+  return change_to(*target, *noise,
+                   fmt::format("noise scale {:.4g} ({:.4g} to {:.4g}): saves at least {:.1f} %",
+                               noise->estimate, noise->low, noise->high, 100 * sure));
+}
+
+std::vector<Choice> BatchPolicy::leave(const std::string& device) {
+  gone_.insert(device);
+  const auto is_it = [&](const policy::Share& share) { return share.device == device; };
+  const bool takes_part = std::any_of(shares_.begin(), shares_.end(), is_it) ||
+                          std::any_of(pending_.begin(), pending_.end(), is_it);
+  if (!takes_part) return {};
+  refresh();
+  const std::optional<NoiseInterval> noise = noise_.interval();
+  std::optional<Target> target;
+  if (noise) target = find_best(noise->estimate, settings_.bounds);
+  if (!target) {
+    // Nothing known of the noise, or too little memory left: as near to the batch as there is room.
+    constexpr double kEndless = std::numeric_limits<double>::infinity();
+    target = find_best(kEndless, {1, static_cast<double>(batch_of(shares_))});
+  }
+  if (!target) return {};
+  return change_to(*target, noise.value_or(NoiseInterval{}), "device '" + device + "' leaves");
+}
+
+std::vector<Choice> BatchPolicy::change_to(const Target& target, const NoiseInterval& noise,
+                                           std::string why) {
+  const BatchOption& option = source_->options()[static_cast<std::size_t>(target.option)];
+  const std::vector<std::int64_t> samples = split_batch(option, target.batch);
+  if (samples.empty()) return {};
+  lr_factor_ = bounded_factor(lr_factor_,
+                              lr_factor(settings_.rule, static_cast<double>(target.batch),
+                                        settings_.initial_batch, noise.estimate),
+                              settings_.most_lr_change);
+  pending_ = shares_of(option, samples);
+  policy::UseBatch action{pending_, lr_factor_};
+  std::sort(pending_.begin(), pending_.end(), is_before);
+  waited_ = 0;
+  regret_ = 0;
+  if (pending_ == shares_) pending_.clear();
+  return {{std::move(action), step_seconds(option, samples), option.name + ": " + std::move(why)}};
+}
+
+std::vector<Choice> BatchPolicy::follow_rate(const NoiseInterval& noise) {
+  const auto batch = static_cast<double>(batch_of(shares_));
+  const auto wanted = [&](double scale) {
+    return lr_factor(settings_.rule, batch, settings_.initial_batch, scale);
+  };
+  constexpr double kEqual = 1e-9;
+  if (lr_factor_ >= wanted(noise.low) * (1 - kEqual) &&
+      lr_factor_ <= wanted(noise.high) * (1 + kEqual))
+    return {};
+  lr_factor_ = bounded_factor(lr_factor_, wanted(noise.estimate), settings_.most_lr_change);
+  return {{policy::UseBatch{shares_, lr_factor_}, std::nullopt,
+           fmt::format("learning rate by {} at noise scale {:.4g}", rule_name(settings_.rule),
+                       noise.estimate)}};
+}
+
+BatchPolicy::Worth BatchPolicy::judge(int option, double batch, Seconds step, double noise) const {
+  const double rate = batch_gain(batch, settings_.initial_batch, noise) / step.value;
+  if (settings_.objective.kind == ObjectiveKind::kTime || option < 0) return {true, rate};
+  const double price = source_->options()[static_cast<std::size_t>(option)].per_hour;
+  const double cheap = price > 0 ? rate / price : rate;
+  if (settings_.objective.kind == ObjectiveKind::kCost) return {true, cheap};
+  const double left = (settings_.objective.deadline - at_).value;
+  const bool is_in_time = rate * left >= settings_.iterations - progress_;
+  return {is_in_time, is_in_time ? cheap : rate};
+}
+
+BatchPolicy::Worth BatchPolicy::judge(const Target& target, double noise) const {
+  return judge(target.option, static_cast<double>(target.batch), target.step, noise);
+}
+
+bool BatchPolicy::is_better(const Worth& one, const Worth& other) {
+  return one.is_in_time != other.is_in_time ? one.is_in_time : one.rate > other.rate;
+}
+
+double BatchPolicy::saved(const Target& from, const Target& to, double noise) const {
+  const Worth before = judge(from, noise), after = judge(to, noise);
+  if (before.is_in_time != after.is_in_time) return after.is_in_time ? 1 : -1;
+  return 1 - before.rate / after.rate;
+}
+
+BatchPolicy::Target BatchPolicy::make_target(std::size_t option, std::int64_t batch) {
+  const auto [place, is_new] = targets_.insert({{option, batch}, Target{}});
+  if (!is_new) return place->second;
+  const std::vector<BatchOption>& options = source_->options();
+  for (;;) {
+    const BatchOption& of = options[option];
+    const std::vector<std::int64_t> samples = split_batch(of, batch);
+    // Where the split leaves devices without samples, a smaller group may be all that it needs.
+    const auto group = static_cast<std::size_t>(find_option(options, shares_of(of, samples)));
+    if (options[group].devices.size() == of.devices.size() || !is_usable(options[group]))
+      return place->second = {static_cast<int>(option), batch, step_seconds(of, samples)};
+    option = group;
+  }
+}
+
+std::optional<BatchPolicy::Target> BatchPolicy::find_best(double noise, const BatchBounds& bounds) {
+  // In fractions of samples first, which no whole numbers beat; then those that may win, the best
+  // first, in whole numbers: what fits into the same step, and what the next longer one holds.
+  const std::vector<BatchOption>& options = source_->options();
+  std::vector<std::pair<Target, double>> candidates;
+  for (std::size_t i = 0; i < options.size(); ++i) {
+    if (!is_usable(options[i])) continue;
+    if (const std::optional<BatchChoice> choice = choose_batch(least_[i], bounds, noise))
+      candidates.push_back({{static_cast<int>(i), 0, choice->step}, choice->batch});
+  }
+  const auto worth = [&](const std::pair<Target, double>& of) {
+    return judge(of.first.option, of.second, of.first.step, noise);
+  };
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [&](const auto& a, const auto& b) { return is_better(worth(a), worth(b)); });
+  std::optional<Target> best;
+  for (const auto& [bound, batch] : candidates) {
+    if (best && !is_better(worth({bound, batch}), judge(*best, noise))) break;
+    const auto index = static_cast<std::size_t>(bound.option);
+    const BatchOption& option = options[index];
+    const auto most = static_cast<std::int64_t>(
+        std::floor(std::min({bounds.most, least_[index].back().samples + 1e-9, 1e15})));
+    const auto least = static_cast<std::int64_t>(std::ceil(std::max(1.0, bounds.least)));
+    const std::int64_t within = std::min(most, samples_within(option, bound.step));
+    const std::int64_t above = std::min(most, static_cast<std::int64_t>(std::ceil(batch)));
+    for (const std::int64_t from : {within, above}) {
+      if (from < least || split_batch(option, from).empty()) continue;
+      const std::int64_t filled =
+          std::min(most, samples_within(option, make_target(index, from).step));
+      const Target each = make_target(index, std::max(from, filled));
+      if (!best || is_better(judge(each, noise), judge(*best, noise))) best = each;
+    }
+  }
+  return best;
+}
+
+std::optional<BatchPolicy::Target> BatchPolicy::now() const {
+  const int index = find_option(source_->options(), shares_);
+  if (index < 0) {
+    // A group that is none of the options: as the step went.
+    return took_.value > 0 && settings_.objective.kind == ObjectiveKind::kTime
+               ? std::optional(Target{-1, batch_of(shares_), took_})
+               : std::nullopt;
+  }
+  const BatchOption& option = source_->options()[static_cast<std::size_t>(index)];
+  return Target{index, batch_of(shares_), step_seconds(option, samples_of(option, shares_))};
+}
+
+bool BatchPolicy::is_usable(const BatchOption& option) const {
+  return std::none_of(option.devices.begin(), option.devices.end(),
+                      [&](const DeviceCurve& curve) { return gone_.contains(curve.device); });
+}
+
+void BatchPolicy::refresh() {
+  if (least_version_ == source_->version()) return;
+  least_.clear();
+  targets_.clear();
+  for (const BatchOption& option : source_->options()) least_.push_back(least_step(option));
+  least_version_ = source_->version();
+}
+
+Json BatchPolicy::state() const {
+  return {{"policy", name()},
+          {"version", 1},
+          {"source", source_->state()},
+          {"noise", noise_.state()},
+          {"shares", write_shares(shares_)},
+          {"pending", write_shares(pending_)},
+          {"waited", waited_},
+          {"at", at_.value},
+          {"took", took_.value},
+          {"regret", regret_},
+          {"lr_factor", lr_factor_},
+          {"progress", progress_},
+          {"gone", std::vector<std::string>(gone_.begin(), gone_.end())}};
+}
+
+Result<void> BatchPolicy::restore(const Json& state, const std::string& where) {
+  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(state, where));
+  MOTLEY_ASSIGN(const std::string policy, object.string("policy"));
+  MOTLEY_ASSIGN(const std::int64_t version, object.integer("version"));
+  if (policy != name() || version != 1)
+    return usage_error(
+        "policy.state",
+        fmt::format("{}: found the state of '{}', version {}, wanted '{}', version 1", where,
+                    policy, version, name()));
+  MOTLEY_ASSIGN(const Json* source, object.member("source"));
+  MOTLEY_ASSIGN(const Json* noise, object.member("noise"));
+  MOTLEY_ASSIGN(auto shares, read_shares(object, "shares"));
+  MOTLEY_ASSIGN(auto pending, read_shares(object, "pending"));
+  MOTLEY_ASSIGN(const std::int64_t waited, object.integer("waited"));
+  MOTLEY_ASSIGN(const double at, object.number("at"));
+  MOTLEY_ASSIGN(const double took, object.number("took"));
+  MOTLEY_ASSIGN(const double regret, object.number("regret"));
+  MOTLEY_ASSIGN(const double lr_factor, object.number("lr_factor"));
+  MOTLEY_ASSIGN(const double progress, object.number("progress"));
+  MOTLEY_ASSIGN(const std::vector<std::string> gone, object.strings("gone"));
+  MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
+  MOTLEY_RETURN_IF_ERROR(source_->restore(*source, where + ": source"));
+  MOTLEY_RETURN_IF_ERROR(noise_.restore(*noise, where + ": noise"));
+  shares_ = std::move(shares);
+  pending_ = std::move(pending);
+  waited_ = waited;
+  at_ = Seconds(at);
+  took_ = Seconds(took);
+  regret_ = regret;
+  lr_factor_ = lr_factor;
+  progress_ = progress;
+  gone_ = {gone.begin(), gone.end()};
+  least_version_.reset();
+  return {};
+}
+
+}  // namespace motley::adapt

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "motley/adapt/batch_option.h"
+#include "motley/base/json_forward.h"
+#include "motley/base/result.h"
+#include "motley/policy/action.h"
+#include "motley/policy/observation.h"
+
+namespace motley::adapt {
+
+/// Groups of devices to train on, with what their steps take as far as is known. Policies of the
+/// batch ask for nothing else about time. Deterministic, as policy::Policy.
+class OptionSource {
+ public:
+  virtual ~OptionSource() = default;
+  virtual void observe(const policy::StepSeen& step) = 0;
+  /// The same groups in the same order always. Verified.
+  virtual const std::vector<BatchOption>& options() const = 0;
+  /// Another number where `options` gives other times.
+  virtual std::int64_t version() const = 0;
+  virtual Json state() const = 0;
+  virtual Result<void> restore(const Json& state, const std::string& where) = 0;
+};
+
+/// The smallest option that holds all devices of these shares, the first of equals; -1: none. A
+/// split may leave devices of its group without samples.
+int find_option(const std::vector<BatchOption>& options, const std::vector<policy::Share>& shares);
+
+/// Devices with samples in a step.
+std::vector<policy::Share> shares_of(const policy::StepSeen& step);
+/// The same of a split over an option's devices.
+std::vector<policy::Share> shares_of(const BatchOption& option,
+                                     const std::vector<std::int64_t>& samples);
+/// Samples a device of the option.
+std::vector<std::int64_t> samples_of(const BatchOption& option,
+                                     const std::vector<policy::Share>& shares);
+
+/// Curves that are given (of a profile or data sheet), corrected by what was seen: each device's by
+/// the median ratio of its last steps' ends to its curve, a group's tail by the median of what its
+/// last steps took beyond it. A correction is taken up where it differs by more than one percent,
+/// so jitter changes nothing.
+class ScaledOptions : public OptionSource {
+ public:
+  /// Usage error of verify_option.
+  static Result<ScaledOptions> make(std::vector<BatchOption> options);
+
+  void observe(const policy::StepSeen& step) override;
+  const std::vector<BatchOption>& options() const override { return options_; }
+  std::int64_t version() const override { return version_; }
+  Json state() const override;
+  Result<void> restore(const Json& state, const std::string& where) override;
+
+ private:
+  explicit ScaledOptions(std::vector<BatchOption> options);
+  void apply();
+
+  /// The last values, oldest first, and what is used.
+  struct Correction {
+    std::vector<double> last;
+    double used;
+    bool operator==(const Correction&) const = default;
+  };
+  std::vector<BatchOption> given_, options_;
+  std::map<std::string, Correction> ratios_;  // by device
+  std::vector<Correction> delays_;            // by option, seconds
+  std::int64_t version_ = 0;
+};
+
+}  // namespace motley::adapt
