@@ -18,7 +18,7 @@ namespace {
 using policy::Choice;
 
 /// After so many steps without it, what was asked for will not come.
-constexpr std::int64_t kPatience = 200;
+constexpr std::int64_t kBatchPatience = 200;
 
 std::int64_t batch_of(const std::vector<policy::Share>& shares) {
   std::int64_t batch = 0;
@@ -81,7 +81,7 @@ std::vector<Choice> BatchPolicy::see_step(const policy::StepSeen& step) {
   if (const std::optional<NoiseInterval> noise = noise_.interval(); noise && !shares_.empty())
     progress_ += batch_gain(static_cast<double>(batch_of(shares_)), settings_.initial_batch,
                             noise->estimate);
-  if (!pending_.empty() && (shares_ == pending_ || ++waited_ > kPatience)) pending_.clear();
+  if (!pending_.empty() && (shares_ == pending_ || ++waited_ > kBatchPatience)) pending_.clear();
   return {};
 }
 

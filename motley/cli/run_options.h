@@ -32,7 +32,8 @@ struct RunOptions {
   double timeout = 30;
   std::string transport = "auto";
   std::int64_t trace_steps = 5;
-  std::string adapt = "auto";      ///< auto, none or plan
+  std::string adapt = "auto";      ///< auto, none, plan or split
+  std::string policy = "motley";   ///< of split
   std::string decisions;           ///< file of another run's, to be repeated
   std::string conditions;          ///< file of what happens to devices
   bool prepare = false;            ///< write the run directory, start nothing

@@ -7,6 +7,7 @@
 #include "motley/cli/run_options.h"
 #include "motley/cli/teller.h"
 #include "motley/control/correcting.h"
+#include "motley/control/splits.h"
 #include "motley/control/trials.h"
 #include "motley/report/report.h"
 #include "motley/run/checkpoint.h"
@@ -24,9 +25,11 @@ std::vector<Flag> run_flags(RunOptions& options) {
       {{"--plan", &options.plan.file, "plan file; without it, model and cluster are planned first"},
        {"--adapt", &options.adapt,
         "plan: the best plans are tried in turn, all by training steps, and the quickest measured "
-        "one goes on; none: as planned; auto: plan where the planner is auto and there are steps "
-        "enough",
+        "one goes on; split: the split of the batch is learned while training; none: as planned; "
+        "auto: plan where the planner is auto and there are steps enough",
         kShown},
+       {"--policy", &options.policy,
+        "with --adapt split: motley, even, hetseq, adaptdl, lb-bsp or cannikin", kShown},
        {"--decisions", &options.decisions,
         "decisions.jsonl of another run: change plans at the same steps as it did"},
        {"--conditions", &options.conditions,
@@ -104,9 +107,13 @@ Result<std::shared_ptr<control::Adaptation>> find_adaptation(
   if (!options.decisions.empty())
     return control::repeat_decisions(options.decisions, chosen.inputs);
   const bool is_asked = options.adapt == "plan";
+  if (options.adapt == "split")
+    return control::adapt_split(chosen, predicted, options.policy);
   if (options.adapt != "auto" && options.adapt != "none" && !is_asked)
     return usage_error("cli.adapt",
-                       "--adapt: found '" + options.adapt + "', wanted auto, none or plan");
+                       "--adapt: found '" + options.adapt + "', wanted auto, none, plan or split");
+  if (options.policy != "motley")
+    return usage_error("cli.policy", "--policy goes with --adapt split");
   if (options.adapt == "none" || options.prepare) return none;
   // Where the plan is somebody's own, or trying takes longer than it gains.
   if (!is_asked && (data::is_loaded(choices.data) || !chosen.outcome)) return none;

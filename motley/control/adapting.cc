@@ -43,13 +43,16 @@ std::string describe_plan(const plan::Plan& plan, const cluster::Cluster& cluste
 
 std::vector<DeviceId> Adaptation::devices() const {
   std::vector<DeviceId> devices;
-  const auto add = [&](const Candidate& candidate) {
-    for (const plan::Member& member : plan::members(candidate.planned.plan))
-      if (std::find(devices.begin(), devices.end(), member.device) == devices.end())
-        devices.push_back(member.device);
+  const auto add = [&](DeviceId device) {
+    if (std::find(devices.begin(), devices.end(), device) == devices.end())
+      devices.push_back(device);
   };
-  add(candidates[static_cast<std::size_t>(first)]);
-  for (const Candidate& candidate : candidates) add(candidate);
+  const auto add_all = [&](const Candidate& candidate) {
+    for (const plan::Member& member : plan::members(candidate.planned.plan)) add(member.device);
+  };
+  add_all(candidates[static_cast<std::size_t>(first)]);
+  for (const Candidate& candidate : candidates) add_all(candidate);
+  for (const DeviceId device : spare) add(device);
   return devices;
 }
 
@@ -90,8 +93,16 @@ Result<void> Adapting::write_decisions() const {
 
 /// What came of the last decision: of the steps done so, the first of which is like no other.
 void Adapting::note_outcome() {
-  if (!kept_.empty() && steps_.size() > 1)
-    kept_.back().came = Seconds(median({steps_.begin() + 1, steps_.end()}));
+  if (steps_.size() < 2) return;
+  const auto last = std::find_if(kept_.rbegin(), kept_.rend(),
+                                 [](const auto& decision) { return !decision.plan.empty(); });
+  if (last != kept_.rend()) last->came = Seconds(median({steps_.begin() + 1, steps_.end()}));
+}
+
+std::optional<Seconds> Adapting::last_outcome() const {
+  const auto last = std::find_if(kept_.rbegin(), kept_.rend(),
+                                 [](const auto& decision) { return !decision.plan.empty(); });
+  return last == kept_.rend() ? std::nullopt : last->came;
 }
 
 Wish Adapting::step(const StepReport& report) {
@@ -120,9 +131,23 @@ Wish Adapting::step(const StepReport& report) {
 
 void Adapting::take(std::vector<policy::Choice> choices, std::int64_t steps_done) {
   for (policy::Choice& choice : choices) {
-    const auto* use = std::get_if<policy::UsePlan>(&choice.action);
-    if (use == nullptr) continue;  // no policy that is driven here asks for it
-    const int plan = use->plan;
+    if (const auto* tell = std::get_if<policy::Tell>(&choice.action)) {
+      listener_.note(fmt::format("step {}: {}: {}", steps_done, tell->device, tell->text));
+      kept_.push_back({.policy = std::string(choices_.policy->name()),
+                       .seen_step = steps_done,
+                       .at = Seconds(spent_),
+                       .choice = std::move(choice),
+                       .begins = steps_done});
+      continue;
+    }
+    const auto found = find_candidate(choice.action);
+    if (!found) {
+      listener_.note("not possible: " + found.error().message);
+      take(choices_.policy->observe(policy::RefusalSeen{-1, current_, found.error().message}),
+           steps_done);
+      continue;
+    }
+    const int plan = *found;
     policy::Decision decision{.policy = std::string(choices_.policy->name()),
                               .seen_step = steps_done,
                               .at = Seconds(spent_),
@@ -132,12 +157,27 @@ void Adapting::take(std::vector<policy::Choice> choices, std::int64_t steps_done
       listener_.note(fmt::format("step {}: goes on by {}: {}", steps_done, current().label,
                                  decision.choice.why));
       note_outcome();
-      decision.before = kept_.empty() ? std::nullopt : kept_.back().came;
+      decision.before = last_outcome();
       keep(std::move(decision));
       continue;
     }
     ask(plan, std::move(decision));
   }
+}
+
+/// That of an action, made where there is none yet.
+Result<int> Adapting::find_candidate(const policy::Action& action) {
+  if (const auto* use = std::get_if<policy::UsePlan>(&action)) return use->plan;
+  const auto* split = std::get_if<policy::UseSplit>(&action);
+  if (split == nullptr || choices_.split == nullptr)
+    return runtime_error("policy.action", "this training cannot do what the policy asks for: " +
+                                              policy::action_to_json(action).dump());
+  MOTLEY_ASSIGN(Candidate made, choices_.split(split->shares));
+  for (std::size_t i = 0; i < candidates_.size(); ++i)
+    if (candidates_[i].planned.plan == made.planned.plan) return static_cast<int>(i);
+  if (choices_.complete) MOTLEY_RETURN_IF_ERROR(choices_.complete(made));
+  candidates_.push_back(std::move(made));
+  return static_cast<int>(candidates_.size()) - 1;
 }
 
 void Adapting::ask(int candidate, policy::Decision decision) {
@@ -238,7 +278,7 @@ void Adapting::on_event(const run::WorkerEvent& event) {
     return;
   }
   note_outcome();
-  what.decision.before = kept_.empty() ? std::nullopt : kept_.back().came;
+  what.decision.before = last_outcome();
   what.decision.came.reset();
   what.decision.begins = fields.value("step", std::int64_t{0});
   current_ = what.candidate;

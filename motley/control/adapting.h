@@ -1,7 +1,7 @@
 #pragma once
 
 #include <deque>
-#include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -40,7 +40,13 @@ struct Adaptation {
   std::vector<policy::Decision> given = {};
   std::vector<int> given_candidates = {};
 
-  /// Of the candidates, those of the one that runs first before others.
+  /// Makes one of a split that a policy asks for; null: none does.
+  std::function<Result<Candidate>(const std::vector<policy::Share>&)> split = nullptr;
+  std::vector<DeviceId> spare = {};  ///< that a split may take, beside those of candidates
+  /// Gives one that is made later the programs by which it evaluates; null: it does not.
+  std::function<Result<void>(Candidate&)> complete = nullptr;
+
+  /// Of the candidates, those of the one that runs first before others, and the spare ones.
   std::vector<DeviceId> devices() const;
 };
 
@@ -88,6 +94,7 @@ class Adapting : public Listener {
     policy::Decision decision;
   };
   void take(std::vector<policy::Choice> choices, std::int64_t steps_done);
+  Result<int> find_candidate(const policy::Action& action);
   void ask(int candidate, policy::Decision decision);
   Result<run::Change> make_change(int candidate) const;
   Result<void> write_plan() const;
@@ -96,6 +103,7 @@ class Adapting : public Listener {
   void take_parts(const run::WorkerEvent& event);
   void keep(policy::Decision decision);
   void note_outcome();
+  std::optional<Seconds> last_outcome() const;
   Result<void> write_decisions() const;
 
   Adaptation& choices_;

@@ -60,23 +60,6 @@ Result<void> search_once(const Inputs& inputs, const PlanChoices& choices, const
   return {};
 }
 
-/// Every device holds its program within its memory; else infeasible, with arithmetic.
-Result<void> check_memory(const Inputs& inputs, const Planned& planned) {
-  const std::vector<plan::Member> members = plan::members(planned.plan);
-  for (std::size_t rank = 0; rank < members.size(); ++rank) {
-    const program::DeviceProgram& program = planned.program->devices[rank];
-    const cluster::Device& device = inputs.cluster.device(members[rank].device);
-    const Bytes tensors = program::find_memory_peak(program).total;
-    const Bytes peak = cost::with_framework(device, tensors);
-    if (device.memory && peak > *device.memory)
-      return tl::make_unexpected(
-          Error{ErrorKind::kInfeasible, "plan.memory",
-                fmt::format("{} needs {} for {} samples, has {}; plan again", device.name,
-                            format_bytes(peak), program.samples, format_bytes(*device.memory))});
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<Answer> find_plan(Inputs& inputs, const PlanChoices& choices, const Outside& outside) {
@@ -124,6 +107,22 @@ Result<Planned> read_plan(const std::string& path, Inputs& inputs) {
   MOTLEY_ASSIGN(Planned planned, lower_plan(inputs, std::move(plan)));
   MOTLEY_RETURN_IF_ERROR(check_memory(inputs, planned));
   return planned;
+}
+
+Result<void> check_memory(const Inputs& inputs, const Planned& planned) {
+  const std::vector<plan::Member> members = plan::members(planned.plan);
+  for (std::size_t rank = 0; rank < members.size(); ++rank) {
+    const program::DeviceProgram& program = planned.program->devices[rank];
+    const cluster::Device& device = inputs.cluster.device(members[rank].device);
+    const Bytes tensors = program::find_memory_peak(program).total;
+    const Bytes peak = cost::with_framework(device, tensors);
+    if (device.memory && peak > *device.memory)
+      return tl::make_unexpected(
+          Error{ErrorKind::kInfeasible, "plan.memory",
+                fmt::format("{} needs {} for {} samples, has {}; plan again", device.name,
+                            format_bytes(peak), program.samples, format_bytes(*device.memory))});
+  }
+  return {};
 }
 
 void show_plan(const Inputs& inputs, const plan::Plan& plan, Listener& listener) {

@@ -56,6 +56,9 @@ Result<Planned> lower_plan(const Inputs& inputs, plan::Plan plan);
 /// arithmetic; a usage error where the inputs have a recipe of their own that is not the plan's.
 Result<Planned> read_plan(const std::string& path, Inputs& inputs);
 
+/// Every device holds its program within its memory; else infeasible, with arithmetic.
+Result<void> check_memory(const Inputs& inputs, const Planned& planned);
+
 /// Tells the listener the phases `search` and `synth`; the plan is lowered if it asks for its
 /// program.
 void show_plan(const Inputs& inputs, const plan::Plan& plan, Listener& listener);

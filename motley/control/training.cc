@@ -196,7 +196,7 @@ Result<void> count_steps(std::int64_t samples, std::int64_t global_batch, TrainC
 /// Gives the job its evaluation, whose programs will be in the run directory.
 Result<std::vector<program::Program>> add_evaluation(PreparedRun& prepared) {
   EvaluationChoices& choices = *prepared.choices.evaluation;
-  std::int64_t& samples = choices.samples;
+  std::int64_t samples = choices.samples;
   if (!choices.data.path.empty()) {
     MOTLEY_ASSIGN(samples, check_trainable(*prepared.inputs, std::nullopt, choices.data));
   }
@@ -209,12 +209,16 @@ Result<std::vector<program::Program>> add_evaluation(PreparedRun& prepared) {
   for (std::size_t i = 0; i < made.programs.size(); ++i)
     made.job.programs.push_back(prepared.directory.evaluation(i));
   prepared.job.evaluation = std::move(made.job);
-  if (prepared.adaptation)
-    for (Candidate& candidate : prepared.adaptation->candidates) {
-      MOTLEY_ASSIGN(PreparedEvaluation own, prepare_evaluation(*prepared.inputs, candidate.planned,
-                                                               choices, samples));
-      candidate.evaluations = std::move(own.programs);
-    }
+  if (!prepared.adaptation) return std::move(made.programs);
+  prepared.adaptation->complete = [inputs = prepared.inputs, choices,
+                                   samples](Candidate& candidate) -> Result<void> {
+    MOTLEY_ASSIGN(PreparedEvaluation own,
+                  prepare_evaluation(*inputs, candidate.planned, choices, samples));
+    candidate.evaluations = std::move(own.programs);
+    return {};
+  };
+  for (Candidate& candidate : prepared.adaptation->candidates)
+    MOTLEY_RETURN_IF_ERROR(prepared.adaptation->complete(candidate));
   return std::move(made.programs);
 }
 
