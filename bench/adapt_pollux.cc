@@ -202,15 +202,16 @@ Result<ReplayedTask> make_task(const std::string& data, const PolluxTask& of) {
 }  // namespace
 
 Result<void> add_replay_rows(const std::string& data, int seeds, Json& rows) {
-  fmt::print("\n{:<10}{:<10}{:>5}{:>12}{:>10}{:>10}{:>9}{:>8}{:>9}\n", "task", "policy", "seed",
+  fmt::print("\n{:<10}{:<14}{:>5}{:>12}{:>10}{:>10}{:>9}{:>8}{:>9}\n", "task", "policy", "seed",
              "time s", "over best", "steps", "changes", "devices", "last B");
   for (const PolluxTask& of : kPolluxTasks) {
     MOTLEY_ASSIGN(const ReplayedTask task, make_task(data, of));
-    for (const char* policy : {"even", "adaptdl", "cannikin", "simigrad", "jabas", "motley"})
+    for (const char* policy :
+         {"even", "adaptdl", "cannikin", "simigrad", "jabas", "motley on all", "motley"})
       for (int seed = 0; seed < seeds; ++seed) {
         const double best = find_clairvoyant(task, static_cast<std::uint64_t>(seed)).seconds;
         const Replayed done = replay(task, policy, static_cast<std::uint64_t>(seed));
-        fmt::print("{:<10}{:<10}{:>5}{:>12.1f}{:>10.3f}{:>10}{:>9}{:>8}{:>9.0f}\n", of.name, policy,
+        fmt::print("{:<10}{:<14}{:>5}{:>12.1f}{:>10.3f}{:>10}{:>9}{:>8}{:>9.0f}\n", of.name, policy,
                    seed, done.seconds, done.seconds / best, done.steps, done.changes,
                    done.device_changes, done.last_batch);
         std::fflush(stdout);

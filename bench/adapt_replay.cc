@@ -30,7 +30,7 @@ std::unique_ptr<adapt::OptionSource> make_source(const ReplayedTask& task, std::
 std::unique_ptr<policy::Policy> make_policy(const ReplayedTask& task, const std::string& name,
                                             std::uint64_t seed) {
   auto source = make_source(task, seed);
-  if (name == "motley")
+  if (name.starts_with("motley"))
     return std::make_unique<adapt::BatchPolicy>(
         adapt::BatchSettings{.initial_batch = task.initial_batch,
                              .bounds = {task.initial_batch, task.most_batch},
@@ -115,7 +115,7 @@ class ReplayedTraining {
       if (option == option_ && samples == samples_) continue;
       ++done_.changes;
       done_.device_changes += option != option_;
-      if (policy == "motley") pass(task_.change);
+      if (policy.starts_with("motley")) pass(task_.change);
       if (policy == "jabas" && option != option_) pass(task_.restart);
       option_ = option;
       samples_ = samples;
@@ -150,6 +150,11 @@ class ReplayedTraining {
 }  // namespace
 
 Replayed replay(const ReplayedTask& task, const std::string& name, std::uint64_t seed) {
+  if (name == "motley on all" && task.options.size() > 1) {
+    ReplayedTask on_all = task;
+    on_all.options = {task.options.back()};
+    return replay(on_all, name, seed);
+  }
   const std::unique_ptr<policy::Policy> policy = make_policy(task, name, seed);
   ReplayedTraining training(task, seed);
   while (!training.is_over()) {

@@ -29,7 +29,8 @@ struct ReplayedTask {
   double restart = 30;                      ///< seconds a change of jabas's devices stands still
 };
 
-/// "even" (never changes), "adaptdl", "cannikin", "simigrad", "jabas", "motley".
+/// What a policy came to. Policies: "even" (never changes), "adaptdl", "cannikin", "simigrad",
+/// "jabas", "motley", and "motley on all": ours without a choice of devices.
 struct Replayed {
   double seconds = 0, cost = 0;
   std::int64_t steps = 0, changes = 0, device_changes = 0;
