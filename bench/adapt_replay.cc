@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <ctime>
+#include <initializer_list>
 #include <utility>
 
 #include "motley/adapt/batch_baselines.h"
@@ -13,6 +15,12 @@ namespace motley::bench {
 namespace {
 
 using adapt::BatchOption;
+
+double cpu_now() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
 
 std::unique_ptr<adapt::OptionSource> make_source(const ReplayedTask& task, std::uint64_t seed) {
   std::vector<BatchOption> options = task.options;
@@ -157,14 +165,22 @@ Replayed replay(const ReplayedTask& task, const std::string& name, std::uint64_t
   }
   const std::unique_ptr<policy::Policy> policy = make_policy(task, name, seed);
   ReplayedTraining training(task, seed);
+  double thought = 0;
   while (!training.is_over()) {
     const policy::StepSeen step = training.step();
     if (!policy) continue;
     const policy::NoiseSeen noise = training.see_noise();
-    training.apply(policy->observe(step), name);
-    training.apply(policy->observe(noise), name);
+    for (const policy::Observation& seen :
+         std::initializer_list<policy::Observation>{step, noise}) {
+      const double start = cpu_now();
+      const std::vector<policy::Choice> choices = policy->observe(seen);
+      thought += cpu_now() - start;
+      training.apply(choices, name);
+    }
   }
-  return training.done();
+  Replayed done = training.done();
+  done.thought = thought / static_cast<double>(done.steps);
+  return done;
 }
 
 Replayed find_clairvoyant(const ReplayedTask& task, std::uint64_t seed) {
