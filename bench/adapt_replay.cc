@@ -16,6 +16,21 @@ namespace {
 
 using adapt::BatchOption;
 
+constexpr double kJitter = 0.02;
+
+/// Mean of the largest of so many standard normal numbers.
+double largest_of(std::size_t count) {
+  adapt::DrawnNoise drawn({1}, 0);
+  constexpr int kDraws = 2000;
+  double sum = 0;
+  for (int i = 0; i < kDraws; ++i) {
+    double largest = drawn.draw_normal();
+    for (std::size_t k = 1; k < count; ++k) largest = std::max(largest, drawn.draw_normal());
+    sum += largest / kDraws;
+  }
+  return sum;
+}
+
 double cpu_now() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
@@ -82,7 +97,7 @@ class ReplayedTraining {
       if (samples_[i] == 0) continue;
       const double work =
           adapt::work_seconds(option_->devices[i], static_cast<double>(samples_[i])) *
-          std::max(0.5, 1 + 0.02 * drawn_.draw_normal());
+          std::max(0.5, 1 + kJitter * drawn_.draw_normal());
       ready = std::max(ready, adapt::ready_seconds(option_->exchange, work));
       seen.global_batch += samples_[i];
       seen.devices.push_back({option_->devices[i].device, samples_[i], {}, work, {}});
@@ -185,7 +200,12 @@ Replayed replay(const ReplayedTask& task, const std::string& name, std::uint64_t
 
 Replayed find_clairvoyant(const ReplayedTask& task, std::uint64_t seed) {
   std::vector<std::vector<adapt::CurvePoint>> least;
-  for (const BatchOption& option : task.options) least.push_back(adapt::least_step(option));
+  for (BatchOption option : task.options) {
+    const double slower = 1 + kJitter * largest_of(option.devices.size());
+    for (adapt::DeviceCurve& curve : option.devices)
+      for (adapt::CurvePoint& point : curve.points) point.seconds *= slower;
+    least.push_back(adapt::least_step(option));
+  }
   ReplayedTraining training(task, seed);
   double chosen_at = -1;
   while (!training.is_over()) {
