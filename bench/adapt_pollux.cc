@@ -202,17 +202,18 @@ Result<ReplayedTask> make_task(const std::string& data, const PolluxTask& of) {
 }  // namespace
 
 Result<void> add_replay_rows(const std::string& data, int seeds, Json& rows) {
-  fmt::print("\n{:<10}{:<10}{:>5}{:>12}{:>10}{:>10}{:>9}{:>8}{:>9}\n", "task", "policy", "seed",
-             "time s", "over best", "steps", "changes", "devices", "last B");
+  fmt::print("\n{:<10}{:<14}{:>5}{:>12}{:>10}{:>10}{:>9}{:>8}{:>9}{:>7}\n", "task", "policy",
+             "seed", "time s", "over best", "steps", "changes", "devices", "last B", "us");
   for (const PolluxTask& of : kPolluxTasks) {
     MOTLEY_ASSIGN(const ReplayedTask task, make_task(data, of));
-    for (const char* policy : {"even", "adaptdl", "cannikin", "simigrad", "jabas", "motley"})
+    for (const char* policy :
+         {"even", "adaptdl", "cannikin", "simigrad", "jabas", "motley on all", "motley"})
       for (int seed = 0; seed < seeds; ++seed) {
         const double best = find_clairvoyant(task, static_cast<std::uint64_t>(seed)).seconds;
         const Replayed done = replay(task, policy, static_cast<std::uint64_t>(seed));
-        fmt::print("{:<10}{:<10}{:>5}{:>12.1f}{:>10.3f}{:>10}{:>9}{:>8}{:>9.0f}\n", of.name, policy,
-                   seed, done.seconds, done.seconds / best, done.steps, done.changes,
-                   done.device_changes, done.last_batch);
+        fmt::print("{:<10}{:<14}{:>5}{:>12.1f}{:>10.3f}{:>10}{:>9}{:>8}{:>9.0f}{:>7.1f}\n", of.name,
+                   policy, seed, done.seconds, done.seconds / best, done.steps, done.changes,
+                   done.device_changes, done.last_batch, 1e6 * done.thought);
         std::fflush(stdout);
         rows.push_back({{"kind", "replay"},
                         {"case", of.name},
@@ -223,7 +224,8 @@ Result<void> add_replay_rows(const std::string& data, int seeds, Json& rows) {
                         {"steps", done.steps},
                         {"changes", done.changes},
                         {"device_changes", done.device_changes},
-                        {"last_batch", done.last_batch}});
+                        {"last_batch", done.last_batch},
+                        {"thought_s", done.thought}});
       }
   }
   return {};

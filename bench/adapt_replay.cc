@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <ctime>
+#include <initializer_list>
 #include <utility>
 
 #include "motley/adapt/batch_baselines.h"
@@ -13,6 +15,27 @@ namespace motley::bench {
 namespace {
 
 using adapt::BatchOption;
+
+constexpr double kJitter = 0.02;
+
+/// Mean of the largest of so many standard normal numbers.
+double largest_of(std::size_t count) {
+  adapt::DrawnNoise drawn({1}, 0);
+  constexpr int kDraws = 2000;
+  double sum = 0;
+  for (int i = 0; i < kDraws; ++i) {
+    double largest = drawn.draw_normal();
+    for (std::size_t k = 1; k < count; ++k) largest = std::max(largest, drawn.draw_normal());
+    sum += largest / kDraws;
+  }
+  return sum;
+}
+
+double cpu_now() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
 
 std::unique_ptr<adapt::OptionSource> make_source(const ReplayedTask& task, std::uint64_t seed) {
   std::vector<BatchOption> options = task.options;
@@ -30,7 +53,7 @@ std::unique_ptr<adapt::OptionSource> make_source(const ReplayedTask& task, std::
 std::unique_ptr<policy::Policy> make_policy(const ReplayedTask& task, const std::string& name,
                                             std::uint64_t seed) {
   auto source = make_source(task, seed);
-  if (name == "motley")
+  if (name.starts_with("motley"))
     return std::make_unique<adapt::BatchPolicy>(
         adapt::BatchSettings{.initial_batch = task.initial_batch,
                              .bounds = {task.initial_batch, task.most_batch},
@@ -74,7 +97,7 @@ class ReplayedTraining {
       if (samples_[i] == 0) continue;
       const double work =
           adapt::work_seconds(option_->devices[i], static_cast<double>(samples_[i])) *
-          std::max(0.5, 1 + 0.02 * drawn_.draw_normal());
+          std::max(0.5, 1 + kJitter * drawn_.draw_normal());
       ready = std::max(ready, adapt::ready_seconds(option_->exchange, work));
       seen.global_batch += samples_[i];
       seen.devices.push_back({option_->devices[i].device, samples_[i], {}, work, {}});
@@ -115,7 +138,7 @@ class ReplayedTraining {
       if (option == option_ && samples == samples_) continue;
       ++done_.changes;
       done_.device_changes += option != option_;
-      if (policy == "motley") pass(task_.change);
+      if (policy.starts_with("motley")) pass(task_.change);
       if (policy == "jabas" && option != option_) pass(task_.restart);
       option_ = option;
       samples_ = samples;
@@ -150,21 +173,39 @@ class ReplayedTraining {
 }  // namespace
 
 Replayed replay(const ReplayedTask& task, const std::string& name, std::uint64_t seed) {
+  if (name == "motley on all" && task.options.size() > 1) {
+    ReplayedTask on_all = task;
+    on_all.options = {task.options.back()};
+    return replay(on_all, name, seed);
+  }
   const std::unique_ptr<policy::Policy> policy = make_policy(task, name, seed);
   ReplayedTraining training(task, seed);
+  double thought = 0;
   while (!training.is_over()) {
     const policy::StepSeen step = training.step();
     if (!policy) continue;
     const policy::NoiseSeen noise = training.see_noise();
-    training.apply(policy->observe(step), name);
-    training.apply(policy->observe(noise), name);
+    for (const policy::Observation& seen :
+         std::initializer_list<policy::Observation>{step, noise}) {
+      const double start = cpu_now();
+      const std::vector<policy::Choice> choices = policy->observe(seen);
+      thought += cpu_now() - start;
+      training.apply(choices, name);
+    }
   }
-  return training.done();
+  Replayed done = training.done();
+  done.thought = thought / static_cast<double>(done.steps);
+  return done;
 }
 
 Replayed find_clairvoyant(const ReplayedTask& task, std::uint64_t seed) {
   std::vector<std::vector<adapt::CurvePoint>> least;
-  for (const BatchOption& option : task.options) least.push_back(adapt::least_step(option));
+  for (BatchOption option : task.options) {
+    const double slower = 1 + kJitter * largest_of(option.devices.size());
+    for (adapt::DeviceCurve& curve : option.devices)
+      for (adapt::CurvePoint& point : curve.points) point.seconds *= slower;
+    least.push_back(adapt::least_step(option));
+  }
   ReplayedTraining training(task, seed);
   double chosen_at = -1;
   while (!training.is_over()) {

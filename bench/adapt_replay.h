@@ -29,11 +29,13 @@ struct ReplayedTask {
   double restart = 30;                      ///< seconds a change of jabas's devices stands still
 };
 
-/// "even" (never changes), "adaptdl", "cannikin", "simigrad", "jabas", "motley".
+/// What a policy came to. Policies: "even" (never changes), "adaptdl", "cannikin", "simigrad",
+/// "jabas", "motley", and "motley on all": ours without a choice of devices.
 struct Replayed {
   double seconds = 0, cost = 0;
   std::int64_t steps = 0, changes = 0, device_changes = 0;
   double last_batch = 0;
+  double thought = 0;  ///< seconds of the policy's own, a step
 };
 
 /// Replays until the target. Steps jitter by 2 %, gradients have 64 dimensions, and policies are

@@ -164,7 +164,7 @@ std::vector<std::int64_t> SimiGradPolicy::split(const BatchOption& option,
 }
 
 std::vector<std::int64_t> JabasPolicy::split(const BatchOption& option, std::int64_t batch) const {
-  return split_alike(option, batch, settings().local_batches);
+  return split_alike(option, batch, settings().local_batches, settings().bounds.most);
 }
 
 std::vector<policy::Choice> JabasPolicy::end_pass() {
@@ -187,10 +187,10 @@ std::vector<policy::Choice> JabasPolicy::end_pass() {
 }
 
 std::vector<std::int64_t> split_alike(const BatchOption& option, std::int64_t batch,
-                                      const std::vector<std::int64_t>& local_batches) {
+                                      const std::vector<std::int64_t>& local_batches, double most) {
   const std::size_t n = option.devices.size();
   std::vector<std::int64_t> best;
-  double most = 0;
+  double fastest = 0;
   for (const std::int64_t local : local_batches) {
     std::vector<std::int64_t> samples(n, 0);
     bool has_room = true;
@@ -217,10 +217,10 @@ std::vector<std::int64_t> split_alike(const BatchOption& option, std::int64_t ba
         given += local;
       }
     }
-    if (!has_room) continue;
+    if (!has_room || sum_of(samples) > most) continue;
     const double rate = sum_of(samples) / step_seconds(option, samples).value;
-    if (rate <= most) continue;
-    most = rate;
+    if (rate <= fastest) continue;
+    fastest = rate;
     best = samples;
   }
   return best;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -86,8 +87,10 @@ class JabasPolicy : public SimiGradPolicy {
 
 /// IIDP's split: the same local batch for all workers, more workers on a faster device, pairs of
 /// neighbouring devices alike, so the samples taken are the next multiple of two local batches. Of
-/// the local batches that with the most samples a second. Empty: none fits.
+/// the local batches that take no more than `most` that with the most samples a second. Empty:
+/// none.
 std::vector<std::int64_t> split_alike(const BatchOption& option, std::int64_t batch,
-                                      const std::vector<std::int64_t>& local_batches);
+                                      const std::vector<std::int64_t>& local_batches,
+                                      double most = std::numeric_limits<double>::infinity());
 
 }  // namespace motley::adapt

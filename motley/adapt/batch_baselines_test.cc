@@ -128,6 +128,7 @@ TEST(Jabas, SplitsByMultiplesOfOneLocalBatch) {
   EXPECT_EQ(split_alike(both, 90, {20}), (std::vector<std::int64_t>{60, 60}));
   // Most samples a second: the largest, of the fixed parts.
   EXPECT_EQ(split_alike(both, 90, {10, 20, 40}), (std::vector<std::int64_t>{80, 80}));
+  EXPECT_EQ(split_alike(both, 90, {10, 20, 40}, 110), (std::vector<std::int64_t>{50, 50}));
   EXPECT_TRUE(split_alike(both, 2500, {10}).empty());
 }
 

@@ -231,12 +231,12 @@ std::optional<BatchPolicy::Target> BatchPolicy::find_best(double noise, const Ba
     const auto index = static_cast<std::size_t>(bound.option);
     const BatchOption& option = options[index];
     const auto most = static_cast<std::int64_t>(
-        std::floor(std::min({bounds.most, least_[index].back().samples + 1e-9, 1e15})));
+        std::floor(std::min(bounds.most, static_cast<double>(rooms_[index]))));
     const auto least = static_cast<std::int64_t>(std::ceil(std::max(1.0, bounds.least)));
     const std::int64_t within = std::min(most, samples_within(option, bound.step));
     const std::int64_t above = std::min(most, static_cast<std::int64_t>(std::ceil(batch)));
     for (const std::int64_t from : {within, above}) {
-      if (from < least || split_batch(option, from).empty()) continue;
+      if (from < least) continue;
       const std::int64_t filled =
           std::min(most, samples_within(option, make_target(index, from).step));
       const Target each = make_target(index, std::max(from, filled));
@@ -267,7 +267,11 @@ void BatchPolicy::refresh() {
   if (least_version_ == source_->version()) return;
   least_.clear();
   targets_.clear();
-  for (const BatchOption& option : source_->options()) least_.push_back(least_step(option));
+  rooms_.clear();
+  for (const BatchOption& option : source_->options()) {
+    least_.push_back(least_step(option));
+    rooms_.push_back(samples_within(option, Seconds(std::numeric_limits<double>::infinity())));
+  }
   least_version_ = source_->version();
 }
 

@@ -99,6 +99,7 @@ class BatchPolicy : public policy::Policy {
   std::unique_ptr<OptionSource> source_;
   NoiseScale noise_;
   std::vector<std::vector<CurvePoint>> least_;  // of each option, at `least_version_`
+  std::vector<std::int64_t> rooms_;             // samples that it takes, at the same
   std::map<std::pair<std::size_t, std::int64_t>, Target> targets_;  // made, at the same
   std::optional<std::int64_t> least_version_;
 

@@ -121,15 +121,35 @@ TEST(BatchPolicy, FollowsTheLearningRateInBoundedChanges) {
 
 TEST(BatchPolicy, KeepsStillWhereTheIntervalAllowsBoth) {
   // One piece's optimum at noise 250: sqrt(0.01 * 250 / 0.001) = 50, and that is the batch. The
-  // noise scale of a step varies by a third; the policy does not.
+  // ratio of two single moments varies by more than itself, changes cost next to nothing, and still
+  // the policy waits until it knows: were the estimate alone to decide, it would change five times.
   BatchSettings settings = settings_of(16);
   settings.initial_batch = 50;
   settings.bounds.most = 60;
+  settings.change = Seconds(0.001);
   BatchPolicy policy = make_policy(settings);
   Training training(policy, 250, {{"a", 50}});
   training.go(1000);
-  EXPECT_LE(training.changes(), 2);
+  EXPECT_EQ(training.changes(), 0);
   EXPECT_NEAR(training.batch(), 50, 8);
+}
+
+TEST(BatchPolicy, JudgesASplitAsTheGroupItNeeds) {
+  // b is never ready before 5 s, so a does all alone, and that is group "one" with its exchange of
+  // 0.04 s, whatever "two" promises. sqrt(0.05 * 5 / 0.001) = 16: nothing is to be done.
+  const DeviceCurve a{"a", {{0, 0.01}, {1000, 1.01}}}, b{"b", {{0, 5}, {1000, 6}}};
+  std::vector<BatchOption> options = {{"one", {a}, {.tail = Seconds(0.04)}, 1},
+                                      {"two", {a, b}, {}, 2}};
+  BatchPolicy policy(settings_of(16), std::make_unique<ScaledOptions>(
+                                          ScaledOptions::make(std::move(options)).value()));
+  DrawnNoise drawn(std::vector<double>(100, 1.0), 4);
+  for (int i = 0; i < 300; ++i) {
+    policy.observe(policy::StepSeen{.step = i,
+                                    .took = Seconds(0.066),
+                                    .global_batch = 16,
+                                    .devices = {{"a", 16, {}, 0.026, {}}}});
+    EXPECT_TRUE(policy.observe(drawn.draw({1, 5}, {8, 8})).empty());
+  }
 }
 
 TEST(BatchPolicy, ChangesNothingThatDoesNotPayUntilTheEnd) {
