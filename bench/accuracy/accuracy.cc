@@ -23,8 +23,7 @@ const std::vector<Set> kSets = {
     {"device kinds", kind_rows},      {"carried profiles", carried_rows},
     {"collectives", collective_rows}, {"Sailor", sailor_rows},
     {"vTrain", vtrain_rows},          {"HeteroG", heterog_rows},
-    {"CM-DARE", cm_dare_rows},        {"transient", transient_rows},
-    {"Pollux", pollux_rows}};
+    {"CM-DARE", cm_dare_rows},        {"transient", transient_rows}};
 
 /// Absolute relative errors of a row's cases, and the share of measurements inside the intervals.
 struct Summary {

@@ -32,7 +32,6 @@ Rows sailor_rows(const std::string& data);
 Rows cm_dare_rows(const std::string& data);
 Rows transient_rows(const std::string& data);
 Rows heterog_rows(const std::string& data);
-Rows pollux_rows(const std::string& data);
 Rows kind_rows(const std::string& data);
 Rows carried_rows(const std::string& data);
 Rows collective_rows(const std::string& data);
