@@ -30,6 +30,8 @@ constexpr double kBend = 0.05, kSingle = 0.005;
 constexpr double kOldLevel = 0.3, kOldPoint = 0.02;
 /// What a time at samples that were never measured may be off by beside that.
 constexpr double kJump = 0.1;
+/// Keeps points that are alike apart.
+constexpr double kRounding = 1e-4;
 /// A point's own drift in a hundred steps, and at most.
 constexpr double kDrift = 0.01, kMostDrift = 0.05;
 
@@ -280,7 +282,8 @@ LearnedCurves::Estimated LearnedCurves::estimate(std::int64_t most) const {
       if (points[i].age == points[j].age && points[i].age > 0)
         covariances[i * n + j] += square(kOldLevel) * fit.mean(at[i]) * fit.mean(at[j]);
       if (i != j) continue;
-      const double steps = static_cast<double>(last_step_ - points[i].step) / 100;
+      covariances[i * n + j] += square(kRounding * fit.mean(at[i]));
+      const double steps = std::max(0.0, static_cast<double>(last_step_ - points[i].step)) / 100;
       covariances[i * n + j] +=
           std::exp(2 * points[i].log_end) *
           (square(spread()) / points[i].weight + square(kOldPoint * points[i].age) +

@@ -58,8 +58,7 @@ TEST(LearnedCurves, NeverFall) {
   for (int i = 0; i < 9; ++i) learned.observe(step_of(30, 0.1), ++step);
   for (int i = 0; i < 9; ++i) learned.observe(step_of(40, 0.097), ++step);
   const auto points = learned.estimate(100).curves.end.points;
-  for (std::size_t i = 1; i < points.size(); ++i)
-    EXPECT_GE(points[i].second, points[i - 1].second);
+  for (std::size_t i = 1; i < points.size(); ++i) EXPECT_GE(points[i].second, points[i - 1].second);
   // What lies beyond, where nothing was measured, does not drag the measured ones down.
   EXPECT_NEAR(learned.estimate(100).curves.end.at(35), 0.0985, 0.001);
 }
@@ -145,6 +144,21 @@ TEST(LearnedCurves, GoOnFromTheirState) {
     EXPECT_EQ(other.observe(seen, i).has_value(), learned.observe(seen, i).has_value());
     EXPECT_EQ(other.estimate(40).curves, learned.estimate(40).curves);
   }
+}
+
+// A file may say what no run would: it is refused, or something comes of it, but nothing fails.
+TEST(LearnedCurves, AnyStateGivesCurves) {
+  LearnedCurves learned;
+  for (const std::int64_t samples : {10, 20, 30}) learned.observe(step_of(samples, 0.1), samples);
+  Json state = learned.state();
+  state["points"][0] = state["points"][1];
+  state["points"][1]["weight"] = 1e300;
+  state["points"][0]["log_end"] = -99;
+  state["assumed"] = 1e-300;
+  LearnedCurves other;
+  ASSERT_TRUE(other.restore(state, "x"));
+  const auto points = other.estimate(100).curves.end.points;
+  for (const auto& [samples, seconds] : points) EXPECT_GT(seconds, 0) << samples;
 }
 
 TEST(LearnedCurves, RefuseWhatIsNoState) {

@@ -79,8 +79,8 @@ struct Drive {
 };
 
 Toy three_devices(double noise) {
-  return {.fixed = {0.01, 0.02, 0.01}, .seconds = {0.001, 0.002, 0.004}, .batch = 120,
-          .noise = noise};
+  return {
+      .fixed = {0.01, 0.02, 0.01}, .seconds = {0.001, 0.002, 0.004}, .batch = 120, .noise = noise};
 }
 
 class EachPolicy : public ::testing::TestWithParam<std::string> {};
@@ -206,7 +206,8 @@ TEST(SplitPolicy, FindsItAgainAfterADeviceSlowsAndSaysSo) {
   EXPECT_NEAR(static_cast<double>(drive.samples[0]), 47, 1.5);
   EXPECT_NEAR(static_cast<double>(drive.samples[2]), 26, 1.5);
   ASSERT_EQ(told.size(), 1U);
-  EXPECT_THAT(told[0], ::testing::MatchesRegex("d0 takes (1.9|2.0). times as long as before, since step 41"));
+  EXPECT_THAT(told[0], ::testing::MatchesRegex(
+                           "d0 takes (1.9|2.0). times as long as before, since step 41"));
 }
 
 // With d1's prior at a third of what it takes, trusted to 10 %.
@@ -227,8 +228,8 @@ TEST(SplitPolicy, NamesWhoFallsShortOfItsPrior) {
 
 // Nobody is given more than three times what it had, nor more than its memory holds.
 TEST(SplitPolicy, ReachesNoFurtherThanThreeTimesAndTheLimits) {
-  Toy toy{.fixed = {0, 0, 0, 0, 0, 0}, .seconds = {0.0001, 0.01, 0.01, 0.01, 0.01, 0.01},
-          .batch = 60};
+  Toy toy{
+      .fixed = {0, 0, 0, 0, 0, 0}, .seconds = {0.0001, 0.01, 0.01, 0.01, 0.01, 0.01}, .batch = 60};
   SplitPolicy free(toy.limits());
   const auto far = free.observe(toy.see(1, {10, 10, 10, 10, 10, 10}));
   ASSERT_EQ(far.size(), 1U);
