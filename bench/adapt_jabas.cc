@@ -77,8 +77,8 @@ cost::StepCurves curves_of(const PassTimes& pass, std::int64_t batch) {
       const auto samples = static_cast<double>(before + more);
       const double each = samples / passes;
       const double end = passes * pass.whole.at(each);
-      curves.ready[0].points.emplace_back(
-          samples, end - pass.whole.at(each) + pass.forward.at(each));
+      curves.ready[0].points.emplace_back(samples,
+                                          end - pass.whole.at(each) + pass.forward.at(each));
       curves.ready[1].points.emplace_back(samples, end);
       curves.end.points.emplace_back(samples, end);
     }
@@ -114,12 +114,13 @@ Result<void> run_jabas(const std::string& data, Json& rows) {
     cluster.limits.clear();
     for (int device = 0; device < 8; ++device) {
       cluster.curves.push_back(curves_of(device < 4 ? v100 : p100, cluster.batch));
-      cluster.limits.push_back({.device = fmt::format("{}:{}", device < 4 ? "v100" : "p100", device)});
+      cluster.limits.push_back(
+          {.device = fmt::format("{}:{}", device < 4 ? "v100" : "p100", device)});
     }
     for (const std::string& name : adapt::split_policy_names()) {
       MOTLEY_ASSIGN(auto policy, adapt::make_split_policy(name, {cluster.limits, 50}));
-      const Course course = run_policy(
-          *policy, cluster, {.steps = 100, .seed = static_cast<std::uint64_t>(i) + 1});
+      const Course course =
+          run_policy(*policy, cluster, {.steps = 100, .seed = static_cast<std::uint64_t>(i) + 1});
       double mean = 0;
       for (std::size_t step = 50; step < 100; ++step) mean += course.excess[step] / 50;
       over[name].push_back(1 + mean);

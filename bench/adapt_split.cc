@@ -26,7 +26,8 @@ double quantile(std::vector<double> values, double share) {
 std::vector<SimulatedCluster> draw_clusters(const std::vector<MeasuredShape>& shapes, Half half,
                                             bool is_full) {
   std::vector<SimulatedCluster> clusters;
-  for (std::uint64_t seed = 1; seed <= (is_full ? 200U : 20U); ++seed) {
+  const std::uint64_t first = half == Half::kMade ? 1 : 1001;
+  for (std::uint64_t seed = first; seed < first + (is_full ? 200 : 20); ++seed) {
     const MeasuredShape* shape = seed % 2 == 0 ? &shapes[seed / 2 % shapes.size()] : nullptr;
     clusters.push_back(draw_cluster(seed, half, shape));
   }

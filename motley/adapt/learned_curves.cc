@@ -28,6 +28,10 @@ constexpr double kGrowing = 0.8, kGrowingDeviation = 0.3, kLevelDeviation = 0.5;
 constexpr double kBend = 0.05, kSingle = 0.005;
 /// What is left open of the level of points from before a change, and of each of them by itself.
 constexpr double kOldLevel = 0.3, kOldPoint = 0.02;
+/// What a time at samples that were never measured may be off by beside that.
+constexpr double kJump = 0.1;
+/// Keeps points that are alike apart.
+constexpr double kRounding = 1e-4;
 /// A point's own drift in a hundred steps, and at most.
 constexpr double kDrift = 0.01, kMostDrift = 0.05;
 
@@ -111,6 +115,12 @@ std::optional<LearnedCurves::Change> LearnedCurves::observe(const policy::Device
     const double expected = before.curves.end.at(samples);
     residual = reading.log_end - std::log(expected);
     deviation = before.deviation.at(samples) / expected;
+    // Where it was never measured a curve may jump: that is no change of speed.
+    const bool is_new = seen.samples != window_samples_ &&
+                        std::none_of(points_.begin(), points_.end(), [&](const Point& point) {
+                          return point.samples == seen.samples;
+                        });
+    if (is_new) deviation = std::hypot(deviation, kJump);
   }
   const bool was_seen = is_seen();
   if (seen.samples != window_samples_) close_window();
@@ -252,6 +262,10 @@ LearnedCurves::Estimated LearnedCurves::estimate(std::int64_t most) const {
   Fit fit{prior_, log_level_, 1, static_cast<double>(std::max<std::int64_t>(most, 1))};
   std::vector<std::int64_t> seen;
   for (const Point& point : points) seen.push_back(point.samples);
+  if (prior_)
+    for (const auto& [samples, seconds] : prior_->curves.end.points)
+      if (samples >= 1 && samples <= static_cast<double>(most))
+        seen.push_back(static_cast<std::int64_t>(samples));
   if (!points.empty()) {
     fit.origin = static_cast<double>(points.back().samples);
     fit.scale = std::exp(points.back().log_end);
@@ -268,7 +282,8 @@ LearnedCurves::Estimated LearnedCurves::estimate(std::int64_t most) const {
       if (points[i].age == points[j].age && points[i].age > 0)
         covariances[i * n + j] += square(kOldLevel) * fit.mean(at[i]) * fit.mean(at[j]);
       if (i != j) continue;
-      const double steps = static_cast<double>(last_step_ - points[i].step) / 100;
+      covariances[i * n + j] += square(kRounding * fit.mean(at[i]));
+      const double steps = std::max(0.0, static_cast<double>(last_step_ - points[i].step)) / 100;
       covariances[i * n + j] +=
           std::exp(2 * points[i].log_end) *
           (square(spread()) / points[i].weight + square(kOldPoint * points[i].age) +
@@ -277,15 +292,16 @@ LearnedCurves::Estimated LearnedCurves::estimate(std::int64_t most) const {
   const cost::GaussianFit measured(covariances, off);
   Estimated estimated;
   const std::vector<double> grid = sample_grid(std::max<std::int64_t>(most, 1), seen);
-  std::vector<double> ends;
+  std::vector<double> ends, weights;
   for (const double samples : grid) {
     std::vector<double> with(n);
     for (std::size_t i = 0; i < n; ++i) with[i] = fit.covariance(samples, at[i]);
     const cost::Estimate found = measured.at(with, fit.covariance(samples, samples));
     ends.push_back(std::max(fit.mean(samples) + found.value, 0.02 * fit.mean(fit.origin)));
     estimated.deviation.points.emplace_back(samples, found.deviation);
+    weights.push_back(1 / (square(found.deviation) + 1e-12 * square(fit.mean(samples))));
   }
-  make_nondecreasing(ends);
+  make_nondecreasing(ends, weights);
   estimated.curves.ready.resize(exchanges());
   for (std::size_t i = 0; i < grid.size(); ++i) {
     estimated.curves.end.points.emplace_back(grid[i], ends[i]);

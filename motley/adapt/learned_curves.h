@@ -15,8 +15,8 @@ namespace motley::adapt {
 
 /// What is believed of a device before it is seen.
 struct CurvePrior {
-  cost::StepCurves curves;
-  double trust = 0.3;  ///< standard deviation of measured over believed times
+  cost::StepCurves curves;  ///< `end` above 0
+  double trust = 0.3;       ///< standard deviation of measured over believed times
 };
 
 /// The curves of one device, learned from the steps that it takes (docs/algorithms.md, "Curves

@@ -30,20 +30,25 @@ Scatter find_scatter(std::vector<double> values) {
 }
 
 void make_nondecreasing(std::vector<double>& values) {
+  make_nondecreasing(values, std::vector<double>(values.size(), 1.0));
+}
+
+void make_nondecreasing(std::vector<double>& values, const std::vector<double>& weights) {
   struct Block {
-    double sum;
+    double sum, weight;
     std::size_t count;
-    double mean() const { return sum / static_cast<double>(count); }
+    double mean() const { return sum / weight; }
   };
   // Pooling adjacent violators: a block that lies below the one before it is merged with it, which
   // may make that one lie too low in turn. Each value is merged once: linear.
   std::vector<Block> blocks;
-  for (const double value : values) {
-    blocks.push_back({value, 1});
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    blocks.push_back({values[i] * weights[i], weights[i], 1});
     while (blocks.size() > 1 && blocks[blocks.size() - 2].mean() > blocks.back().mean()) {
       const Block last = blocks.back();
       blocks.pop_back();
       blocks.back().sum += last.sum;
+      blocks.back().weight += last.weight;
       blocks.back().count += last.count;
     }
   }

@@ -26,5 +26,8 @@ inline constexpr double kMadToDeviation = 1.4826;
 /// is below the mean of those before it, they become one block with their common mean (pool
 /// adjacent violators). Linear. Example: 3, 1, 2.5 become 2, 2, 2.5.
 void make_nondecreasing(std::vector<double>& values);
+/// The same where squares count by weights, one a value, above 0. Example: 3 of weight 2 and 0 of
+/// weight 1 become 2, 2.
+void make_nondecreasing(std::vector<double>& values, const std::vector<double>& weights);
 
 }  // namespace motley

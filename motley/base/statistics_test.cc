@@ -33,6 +33,10 @@ TEST(Statistics, PoolsAdjacentViolators) {
   values = {5, 4, 0, 3};
   make_nondecreasing(values);
   EXPECT_THAT(values, ElementsAre(3, 3, 3, 3));
+  // Weights 2 and 1 of 3 and 0: (2 * 3 + 0) / 3.
+  values = {3, 0, 4};
+  make_nondecreasing(values, {2, 1, 5});
+  EXPECT_THAT(values, ElementsAre(2, 2, 4));
   values = {};
   make_nondecreasing(values);
   EXPECT_TRUE(values.empty());

@@ -188,9 +188,7 @@ ExecutorOptions executor_options(const WorkerSession& session) {
 Result<void> load_model(const Job& job, const graph::Model& model, Executor& executor) {
   const TensorFile file{job.model_path, &*model.weights};
   MOTLEY_ASSIGN(const TensorFiles weights, TensorFiles::make({&file, 1}));
-  MOTLEY_RETURN_IF_ERROR(executor.load(weights, true));
-  executor.start_masters(weights);
-  return {};
+  return executor.load(weights, true);
 }
 
 /// Sets what a program keeps from the model file, or what it has in parts from the rank's own: rank
@@ -201,7 +199,11 @@ Result<void> RankTraining::load_weights(Executor& executor) const {
     executor.start_masters(own_weights_->tensors);
     return {};
   }
-  return load_model(session_.job, *model_, executor);
+  MOTLEY_RETURN_IF_ERROR(load_model(session_.job, *model_, executor));
+  const TensorFile file{session_.job.model_path, &*model_->weights};
+  MOTLEY_ASSIGN(const TensorFiles weights, TensorFiles::make({&file, 1}));
+  executor.start_masters(weights);
+  return {};
 }
 
 Result<void> RankTraining::open_executor() {

@@ -33,7 +33,8 @@ struct Handover {
 
 /// How a session's device runs programs.
 ExecutorOptions executor_options(const WorkerSession& session);
-/// Sets what a program keeps as the job's model file has it, but for what is shared.
+/// Sets what a program keeps as the job's model file has it, but for what is shared and master
+/// copies, which are moved.
 Result<void> load_model(const Job& job, const graph::Model& model, Executor& executor);
 
 /// One rank's training from the first (or the checkpoint's) step to the last. All ranks go through

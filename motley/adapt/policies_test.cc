@@ -1,0 +1,301 @@
+#include "motley/adapt/policies.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <deque>
+#include <functional>
+#include <numbers>
+
+#include "motley/adapt/split_policy.h"
+#include "motley/base/json.h"
+#include "motley/base/random.h"
+
+namespace motley::adapt {
+namespace {
+
+using ::testing::ElementsAre;
+
+/// Devices that take fixed[i] + seconds[i] * samples, and one exchange behind half of it.
+struct Toy {
+  std::vector<double> fixed, seconds;
+  std::int64_t batch = 0;
+  double noise = 0;
+  SplitMix64 random{1};
+
+  std::vector<DeviceLimits> limits() const {
+    std::vector<DeviceLimits> limits;
+    for (std::size_t i = 0; i < fixed.size(); ++i)
+      limits.push_back({.device = "d" + std::to_string(i)});
+    return limits;
+  }
+  double time(std::size_t i, std::int64_t samples) const {
+    return fixed[i] + seconds[i] * static_cast<double>(samples);
+  }
+  policy::StepSeen see(std::int64_t step, const std::vector<std::int64_t>& samples) {
+    policy::StepSeen seen{.step = step, .global_batch = batch, .exchange = {0.001}};
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      if (samples[i] == 0) continue;
+      const double radius = std::sqrt(-2 * std::log(1 - random.uniform()));
+      const double normal = radius * std::cos(2 * std::numbers::pi * random.uniform());
+      const double end = time(i, samples[i]) * std::exp(noise * normal);
+      seen.devices.push_back({"d" + std::to_string(i), samples[i], {end / 2}, end, {0}});
+    }
+    return seen;
+  }
+};
+
+/// Drives a policy with what its splits lead to, three steps later; samples of each step.
+struct Drive {
+  Toy toy;
+  std::vector<std::int64_t> samples;
+  std::deque<std::pair<std::int64_t, std::vector<std::int64_t>>> asked;
+  std::int64_t step = 0;
+  std::vector<policy::Choice> last;
+
+  explicit Drive(Toy of) : toy(std::move(of)), samples(even_samples(toy.limits(), toy.batch)) {}
+  policy::StepSeen next() {
+    ++step;
+    while (!asked.empty() && asked.front().first <= step) {
+      samples = asked.front().second;
+      asked.pop_front();
+    }
+    return toy.see(step, samples);
+  }
+  void take(const std::vector<policy::Choice>& choices) {
+    last = choices;
+    for (const policy::Choice& choice : choices) {
+      const auto* split = std::get_if<policy::UseSplit>(&choice.action);
+      if (split == nullptr) continue;
+      std::vector<std::int64_t> wanted(samples.size(), 0);
+      for (const policy::Share& share : split->shares)
+        wanted[std::stoul(share.device.substr(1))] = share.samples;
+      asked.emplace_back(step + 3, wanted);
+    }
+  }
+  void run(policy::Policy& policy, int steps) {
+    for (int i = 0; i < steps; ++i) take(policy.observe(next()));
+  }
+};
+
+Toy three_devices(double noise) {
+  return {
+      .fixed = {0.01, 0.02, 0.01}, .seconds = {0.001, 0.002, 0.004}, .batch = 120, .noise = noise};
+}
+
+class EachPolicy : public ::testing::TestWithParam<std::string> {};
+
+// Every split asked for has the batch's samples; a policy made anew from the state at any step, in
+// its text form, chooses as the one that went on.
+TEST_P(EachPolicy, RestoredChoosesAsTheOriginal) {
+  const Toy toy = three_devices(0.05);
+  const SplitSetting setting{toy.limits(), 12};
+  const auto policy = make_split_policy(GetParam(), setting).value();
+  EXPECT_EQ(policy->name(), GetParam());
+  Drive drive(toy);
+  drive.samples = {60, 30, 30};
+  int splits = 0;
+  for (int i = 0; i < 60; ++i) {
+    const auto other = make_split_policy(GetParam(), setting).value();
+    ASSERT_TRUE(other->restore(parse_json(policy->state().dump(), "x").value(), "x"));
+    if (i == 30) drive.toy.seconds[0] *= 2;
+    const policy::StepSeen seen = drive.next();
+    const auto choices = policy->observe(seen);
+    ASSERT_EQ(other->observe(seen), choices) << "step " << i;
+    ASSERT_EQ(other->state(), policy->state()) << "step " << i;
+    for (const policy::Choice& choice : choices) {
+      const auto* split = std::get_if<policy::UseSplit>(&choice.action);
+      if (split == nullptr) continue;
+      ++splits;
+      std::int64_t sum = 0;
+      for (const policy::Share& share : split->shares) sum += share.samples;
+      EXPECT_EQ(sum, toy.batch);
+    }
+    drive.take(choices);
+  }
+  EXPECT_GT(splits, 0);
+}
+
+TEST_P(EachPolicy, RefusesAnothersState) {
+  const SplitSetting setting{three_devices(0).limits()};
+  const auto policy = make_split_policy(GetParam(), setting).value();
+  for (const std::string& name : split_policy_names()) {
+    const auto restored = policy->restore(make_split_policy(name, setting).value()->state(), "x");
+    EXPECT_EQ(restored.has_value(), name == GetParam());
+    if (!restored) {
+      EXPECT_EQ(restored.error().code, "policy.state");
+    }
+  }
+  EXPECT_FALSE(policy->restore(parse_json("[]", "x").value(), "x"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Adapt, EachPolicy, ::testing::ValuesIn(split_policy_names()),
+                         [](const auto& each) {
+                           std::string name = each.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+TEST(SplitPolicies, SuggestForAnUnknownName) {
+  EXPECT_EQ(make_split_policy("canikin", {}).error().message,
+            "unknown policy 'canikin', wanted one of motley even hetseq adaptdl lb-bsp cannikin, "
+            "did you mean 'cannikin'?");
+}
+
+// 0.01 + b / 1000, 0.02 + b / 500 and 0.01 + b / 250 are all t where b is 1000 t - 10, 500 t - 10
+// and 250 t - 2.5: 1750 t = 142.5, t = 0.0814: 71.4, 30.7, 17.9. In whole samples 71, 31 and 18
+// take 0.081, 0.082, 0.082; any other split takes longer.
+TEST(SplitPolicy, FindsTheBestSplitInTenSteps) {
+  Drive drive(three_devices(0));
+  SplitPolicy policy(drive.toy.limits());
+  drive.run(policy, 10);
+  for (int i = 0; i < 50; ++i) {
+    drive.run(policy, 1);
+    double step = 0;
+    for (std::size_t d = 0; d < 3; ++d) step = std::max(step, drive.toy.time(d, drive.samples[d]));
+    EXPECT_LE(step, 0.082 * 1.02);
+  }
+}
+
+TEST(SplitPolicy, AsksForOneSplitAtATime) {
+  Drive drive(three_devices(0.02));
+  SplitPolicy policy(drive.toy.limits());
+  int waiting = 0;
+  for (int i = 0; i < 60; ++i) {
+    const bool waits = !drive.asked.empty();
+    drive.run(policy, 1);
+    // What was asked for before this step and was not in it: nothing more is asked for.
+    if (waits && !drive.asked.empty() && drive.asked.front().first > drive.step) {
+      EXPECT_LE(drive.asked.size(), 1U);
+      ++waiting;
+    }
+  }
+  EXPECT_GT(waiting, 3);
+}
+
+// As good as it gets and without noise: no step makes it change its mind.
+TEST(SplitPolicy, StaysWhereItIsGood) {
+  Toy toy{.fixed = {0.01, 0.01}, .seconds = {0.001, 0.001}, .batch = 64, .noise = 0.02};
+  Drive drive(toy);
+  SplitPolicy policy(drive.toy.limits());
+  drive.run(policy, 20);
+  int changes = 0;
+  for (int i = 0; i < 200; ++i) {
+    drive.run(policy, 1);
+    changes += !drive.last.empty();
+    EXPECT_LE(std::abs(drive.samples[0] - 32), 1);  // a sample is 1.4 % of the step
+  }
+  EXPECT_LE(changes, 4);
+}
+
+TEST(SplitPolicy, FindsItAgainAfterADeviceSlowsAndSaysSo) {
+  Drive drive(three_devices(0.01));
+  SplitPolicy policy(drive.toy.limits());
+  drive.run(policy, 40);
+  drive.toy.fixed[0] *= 2;
+  drive.toy.seconds[0] *= 2;
+  std::vector<std::string> told;
+  for (int i = 0; i < 15; ++i) {
+    drive.run(policy, 1);
+    for (const policy::Choice& choice : drive.last)
+      if (const auto* tell = std::get_if<policy::Tell>(&choice.action))
+        told.push_back(tell->device + " " + tell->text);
+  }
+  // 0.02 + b / 500, 0.02 + b / 500, 0.01 + b / 250: 500 t - 10 twice and 250 t - 2.5, so
+  // 1250 t = 142.5, t = 0.114: 47, 47 and 26.
+  EXPECT_NEAR(static_cast<double>(drive.samples[0]), 47, 1.5);
+  EXPECT_NEAR(static_cast<double>(drive.samples[2]), 26, 1.5);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_THAT(told[0], ::testing::MatchesRegex(
+                           "d0 takes (1.9|2.0). times as long as before, since step 41"));
+}
+
+// With d1's prior at a third of what it takes, trusted to 10 %.
+TEST(SplitPolicy, NamesWhoFallsShortOfItsPrior) {
+  Toy toy{.fixed = {0, 0}, .seconds = {0.001, 0.003}, .batch = 64};
+  std::vector<DeviceLimits> limits = toy.limits();
+  const cost::Curve line{{{0, 0}, {64, 0.064}}};
+  for (DeviceLimits& each : limits) each.prior = CurvePrior{{{line}, line, {0}}, 0.1};
+  SplitPolicy policy(limits);
+  const auto choices = policy.observe(toy.see(1, {32, 32}));
+  ASSERT_GE(choices.size(), 1U);
+  EXPECT_EQ(choices[0].action,
+            policy::Action(policy::Tell{
+                "d1", "takes 3.00 times as long as predicted, which allowed for 13.0 %"}));
+  for (const policy::Choice& choice : policy.observe(toy.see(2, {32, 32})))
+    EXPECT_FALSE(std::holds_alternative<policy::Tell>(choice.action));
+}
+
+// Nobody is given more than three times what it had, nor more than its memory holds.
+TEST(SplitPolicy, ReachesNoFurtherThanThreeTimesAndTheLimits) {
+  Toy toy{
+      .fixed = {0, 0, 0, 0, 0, 0}, .seconds = {0.0001, 0.01, 0.01, 0.01, 0.01, 0.01}, .batch = 60};
+  SplitPolicy free(toy.limits());
+  const auto far = free.observe(toy.see(1, {10, 10, 10, 10, 10, 10}));
+  ASSERT_EQ(far.size(), 1U);
+  EXPECT_EQ(std::get<policy::UseSplit>(far[0].action).shares[0], (policy::Share{"d0", 30}));
+  std::vector<DeviceLimits> limits = toy.limits();
+  limits[0].most = 15;
+  SplitPolicy held(limits);
+  const auto near = held.observe(toy.see(1, {10, 10, 10, 10, 10, 10}));
+  ASSERT_EQ(near.size(), 1U);
+  EXPECT_EQ(std::get<policy::UseSplit>(near[0].action).shares[0], (policy::Share{"d0", 15}));
+}
+
+// d1 takes 1 s whatever it has, d0 a hundredth of a second a sample.
+TEST(SplitPolicy, IdlesWhoMayAndHoldsUp) {
+  Toy toy{.fixed = {0, 1}, .seconds = {0.01, 0.0001}, .batch = 40};
+  std::vector<DeviceLimits> limits = toy.limits();
+  limits[1].least = 0;
+  Drive drive(toy);
+  SplitPolicy policy(limits);
+  drive.run(policy, 12);
+  EXPECT_THAT(drive.samples, ElementsAre(40, 0));
+}
+
+TEST(SplitPolicy, LeavesOutWhoIsLostAndTakesInWhoIsNew) {
+  Toy toy{.fixed = {0, 0, 0}, .seconds = {0.001, 0.001, 0.001}, .batch = 90};
+  std::vector<DeviceLimits> limits = toy.limits();
+  limits.pop_back();
+  SplitPolicy policy(limits);
+  EXPECT_TRUE(policy.observe(toy.see(1, {45, 45, 0})).empty());
+  EXPECT_TRUE(policy.observe(policy::LossSeen{"d1", Seconds(1)}).empty());
+  // d1 did step 2 and is gone for good behind it; d2 came.
+  const auto choices = policy.observe(toy.see(2, {45, 0, 45}));
+  EXPECT_TRUE(choices.empty());  // even already
+  const auto uneven = policy.observe(toy.see(3, {60, 0, 30}));
+  ASSERT_EQ(uneven.size(), 1U);
+  EXPECT_THAT(std::get<policy::UseSplit>(uneven[0].action).shares,
+              ElementsAre(policy::Share{"d0", 45}, policy::Share{"d2", 45}));
+}
+
+// From 32, 32 in fives to where five more would turn them round: 0.001 b against 0.003 b meet at
+// 48, 16; from 47, 17 five more are 0.052 against 0.036.
+TEST(StepMover, MovesFiveAtATime) {
+  Toy toy{.fixed = {0, 0}, .seconds = {0.001, 0.003}, .batch = 64};
+  Drive drive(toy);
+  const auto policy = make_split_policy("lb-bsp", {toy.limits()}).value();
+  drive.run(*policy, 1);
+  ASSERT_EQ(drive.asked.size(), 1U);
+  EXPECT_THAT(drive.asked[0].second, ElementsAre(37, 27));
+  drive.run(*policy, 40);
+  EXPECT_THAT(drive.samples, ElementsAre(47, 17));
+}
+
+// Epochs of 10 steps: even; then in inverse ratio to 0.012 and 0.032 s a sample (of 0.02 fixed and
+// 0.01 and 0.03 a sample at 10 each): 20 * 32/44 = 14.5; then the best by the lines: with 0.05 of
+// exchange behind everything, 0.02 + 0.01 b = 0.02 + 0.03 (20 - b), b = 15.
+TEST(Cannikin, IsEvenThenInverseThenOnLines) {
+  Toy toy{.fixed = {0.02, 0.02}, .seconds = {0.01, 0.03}, .batch = 20};
+  Drive drive(toy);
+  const auto policy = make_split_policy("cannikin", {toy.limits(), 10}).value();
+  drive.run(*policy, 12);
+  EXPECT_THAT(drive.samples, ElementsAre(10, 10));
+  drive.run(*policy, 8);
+  EXPECT_THAT(drive.samples, ElementsAre(15, 5));
+  drive.run(*policy, 10);
+  EXPECT_THAT(drive.samples, ElementsAre(15, 5));
+}
+
+}  // namespace
+}  // namespace motley::adapt
