@@ -105,6 +105,10 @@ class RankMoveWriter {
   }
 
  private:
+  struct BoxCopy {
+    BufferId target, value;
+    program::Box into, from;
+  };
   struct Peer {
     Rank rank;
     const MoveMessages* messages = nullptr;
@@ -140,8 +144,10 @@ class RankMoveWriter {
     const MoveMessage& message = (*peer.messages)[n];
     ArgumentList values, boxes;
     for (const MovePiece* piece : message.pieces) {
+      program::Box from = piece->from, flat = flat_box(*piece, 0);
+      merge_sides(from, flat);
       values.push_back({olds_.at(name_of(piece))});
-      boxes.push_back(program::box_argument(piece->from));
+      boxes.push_back(program::box_argument(from));
     }
     Instruction take{Lane::kCompute, std::string(program::kTake)};
     take.arguments = {{std::move(values)}, {std::move(boxes)}};
@@ -163,33 +169,34 @@ class RankMoveWriter {
     receive.outputs = {add_flat(message)};
     receive.waits = room_for(peer, n);
     const BufferId flat = receive.outputs[0];
-    ArgumentList values, boxes;
+    std::vector<BoxCopy> copies;
     std::int64_t begin = 0;
     for (const MovePiece* piece : message.pieces) {
-      values.push_back({flat});
-      boxes.push_back(program::box_argument(flat_box(*piece, begin)));
+      copies.push_back({news_.at(name_of(piece)), flat, piece->into, flat_box(*piece, begin)});
       begin += piece->elements;
     }
-    Instruction put = put_of(message, std::move(values), std::move(boxes));
+    Instruction put = put_of(std::move(copies));
     put.waits = {append(std::move(receive), message)};
     put.frees = {flat};
     peer.done.push_back(append(std::move(put), message));
   }
 
   void copy(const MoveMessage& message) {
-    ArgumentList values, boxes;
-    for (const MovePiece* piece : message.pieces) {
-      values.push_back({olds_.at(name_of(piece))});
-      boxes.push_back(program::box_argument(piece->from));
-    }
-    append(put_of(message, std::move(values), std::move(boxes)), message);
+    std::vector<BoxCopy> copies;
+    for (const MovePiece* piece : message.pieces)
+      copies.push_back(
+          {news_.at(name_of(piece)), olds_.at(name_of(piece)), piece->into, piece->from});
+    append(put_of(std::move(copies)), message);
   }
 
-  Instruction put_of(const MoveMessage& message, ArgumentList values, ArgumentList boxes) const {
-    ArgumentList targets, places;
-    for (const MovePiece* piece : message.pieces) {
-      targets.push_back({news_.at(name_of(piece))});
-      places.push_back(program::box_argument(piece->into));
+  static Instruction put_of(std::vector<BoxCopy> copies) {
+    ArgumentList targets, places, values, boxes;
+    for (BoxCopy& copy : copies) {
+      merge_sides(copy.into, copy.from);
+      targets.push_back({copy.target});
+      places.push_back(program::box_argument(copy.into));
+      values.push_back({copy.value});
+      boxes.push_back(program::box_argument(copy.from));
     }
     Instruction put{Lane::kCompute, std::string(program::kPut)};
     put.arguments = {

@@ -15,6 +15,7 @@
 #include "motley/program/program_text.h"
 #include "motley/program/state_names.h"
 #include "motley/testing/drawn_forms.h"
+#include "motley/testing/golden.h"
 
 namespace motley::synth {
 namespace {
@@ -171,13 +172,34 @@ TEST(Move, RowsBecomeColumns) {
             "peer ^1: motley::send(%2, 1) wait ^0 \"w\" free %2\n"
             "compute ^2: motley::put([%1], [[0, 2, 3, 3, 1]], [%0], [[0, 2, 6, 3, 1]]) \"w\"\n"
             "peer ^3: %3 = motley::receive(1) \"w\"\n"
-            "compute ^4: motley::put([%1], [[6, 2, 3, 3, 1]], [%3], [[0, 2, 3, 3, 1]]) wait ^3 "
-            "\"w\" free %3\n");
+            "compute ^4: motley::put([%1], [[6, 6, 1]], [%3], [[0, 6, 1]]) wait ^3 \"w\" free "
+            "%3\n");
   for (const RankMove& rank : move.ranks) {
     EXPECT_EQ(rank.sent, Bytes(24));
     EXPECT_EQ(rank.received, Bytes(24));
     EXPECT_EQ(rank.copied, Bytes(24));
   }
+}
+
+// Rows on two devices, with a mean in other rows and a bias whole on both, become columns on three;
+// messages have 10 numbers at most.
+TEST(Move, IsWrittenAsItWas) {
+  const auto before = [](int rank) {
+    return std::vector<std::string>{
+        fmt::format("parameter f32[2, 6] \"w\" part 1 {} 4 6", 2 * rank),
+        fmt::format("state f32[1, 12] \"w/momentum\" part 1 {} 24 1", 12 * rank),
+        "parameter bf16[6] \"b\"", "constant f32[2] \"c\""};
+  };
+  const auto after = [](int rank) {
+    return std::vector<std::string>{
+        fmt::format("parameter f32[4, 2] \"w\" part 4 {} 6 1", 2 * rank),
+        fmt::format("state f32[4, 2] \"w/momentum\" part 4 {} 6 1", 2 * rank),
+        "parameter bf16[6] \"b\"", "constant f32[2] \"c\""};
+  };
+  const Move move = lower_well(forms({{"a:0", before(0)}, {"a:1", before(1)}}),
+                               forms({{"a:0", after(0)}, {"a:1", after(1)}, {"b:0", after(2)}}),
+                               {.devices = {"a:0", "a:1", "b:0"}, .message = Bytes(40)});
+  expect_golden("move", program::print_program(move.program));
 }
 
 TEST(Move, WhatStaysIsNeitherCopiedNorThere) {
