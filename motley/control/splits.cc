@@ -12,7 +12,7 @@
 namespace motley::control {
 namespace {
 
-using Setting = search::SplitEvaluator::Setting;
+constexpr auto kInAGroup = search::SplitEvaluator::Setting::kShared;
 
 /// Of a profile that was made on these devices or others of their kind: by how much a step of a
 /// device is off before it is seen.
@@ -25,7 +25,7 @@ std::int64_t find_most(const search::StepEvaluator& evaluator, const cluster::De
   std::int64_t fits = 0, lacks = batch + 1;
   while (lacks - fits > 1) {
     const std::int64_t middle = (fits + lacks) / 2;
-    (evaluator.peak_bytes(id, middle, Setting::kShared) <= *device.memory ? fits : lacks) = middle;
+    (evaluator.peak_bytes(id, middle, kInAGroup) <= *device.memory ? fits : lacks) = middle;
   }
   return fits;
 }
@@ -46,7 +46,7 @@ std::vector<adapt::DeviceLimits> find_limits(const ChosenPlan& chosen) {
     own.device = device.name;
     own.least = 0;
     own.most = find_most(*evaluator, device, id, inputs.global_batch);
-    own.prior = adapt::CurvePrior{evaluator->curves(id, Setting::kShared), kTrust};
+    own.prior = adapt::CurvePrior{evaluator->curves(id, kInAGroup), kTrust};
   }
   return limits;
 }
