@@ -41,7 +41,7 @@ Score score(const std::vector<peers::DatedLife>& lives, Seconds horizon,
       const elastic::RentedMachine& machine = life.machine;
       const Seconds age = now - machine.start;
       const bool is_asked =
-          age.value >= 0 && *machine.end > now && (age + horizon).value <= kAskedUntil;
+          age.value >= 0 && *machine.end >= now && (age + horizon).value <= kAskedUntil;
       if (!is_asked) continue;
       const bool is_gone = machine.was_lost && *machine.end - now <= horizon;
       const double p = std::clamp(forecast(machine, now, horizon), 1e-6, 1 - 1e-6);
@@ -58,7 +58,7 @@ elastic::Lifetimes known_at(const std::vector<peers::DatedLife>& lives, Seconds 
   for (const auto& life : lives) {
     if (life.machine.start > now) continue;
     elastic::RentedMachine seen = life.machine;
-    if (*seen.end > now) {
+    if (*seen.end >= now) {
       seen.end.reset();
       seen.was_lost = false;
     }

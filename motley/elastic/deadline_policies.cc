@@ -108,8 +108,9 @@ class Renting : public DeadlinePolicy {
 
  private:
   static constexpr Seconds kEvery{3600};
-  // Before any gap is seen, one of an hour is believed in, and as little as one can.
-  static constexpr double kUsualGaps = 1, kUsualGap = 3600;
+  // Before any gap is seen, one of four hours is believed in. That is long on purpose: the mean
+  // rate of few gaps understates how long the next one may take.
+  static constexpr double kUsualGaps = 1, kUsualGap = 14400;
 
   std::string name_of_spell() const { return fmt::format("spell {}", spells_); }
 
