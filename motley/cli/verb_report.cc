@@ -1,10 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "motley/base/json.h"
 #include "motley/base/text.h"
 #include "motley/cli/verb.h"
+#include "motley/control/adapting.h"
 #include "motley/control/run_directory.h"
 #include "motley/report/report.h"
 
@@ -40,6 +42,36 @@ report::RunFigures figures_of(const Json& summary, const trace::Trace& trace,
   return figures;
 }
 
+/// A decision without the whole of its plan.
+Json decision_to_json(const policy::Decision& decision) {
+  const auto seconds = [](const std::optional<Seconds>& time) {
+    return time ? Json(time->value) : Json(nullptr);
+  };
+  return {{"policy", decision.policy},
+          {"seen_step", decision.seen_step},
+          {"begins", decision.begins},
+          {"action", policy::action_to_json(decision.choice.action)},
+          {"why", decision.choice.why},
+          {"before_s", seconds(decision.before)},
+          {"expected_s", seconds(decision.choice.expected)},
+          {"came_s", seconds(decision.came)}};
+}
+
+/// What was seen, expected and came of each; nothing of a run that stayed as it began.
+std::string decision_lines(const std::vector<policy::Decision>& decisions) {
+  if (decisions.size() < 2) return "";
+  const auto text_of = [](const std::optional<Seconds>& time) {
+    return time ? format_seconds(*time) : std::string("-");
+  };
+  std::string text = fmt::format("\n  decisions\n  {:>8} {:>10} {:>10} {:>10}   why\n", "step",
+                                 "before", "expected", "came");
+  for (const policy::Decision& decision : decisions)
+    text += fmt::format("  {:>8} {:>10} {:>10} {:>10}   {}\n", decision.begins,
+                        text_of(decision.before), text_of(decision.choice.expected),
+                        text_of(decision.came), decision.choice.why);
+  return text;
+}
+
 Result<int> report_run(const ReportOptions& options, const Context& context) {
   MOTLEY_ASSIGN(const control::FinishedRun run, control::read_run(options.run_dir));
   std::string text = fmt::format("{}: {} steps on {} devices, {} a step\n\n", options.run_dir,
@@ -54,6 +86,13 @@ Result<int> report_run(const ReportOptions& options, const Context& context) {
   }
   object["exposed_comm_s"] = trace::exposed_communication(run.measured).value;
   text += "\n  loss\n" + loss_lines(run.summary["losses"]);
+  if (std::filesystem::exists(run.directory.decisions())) {
+    MOTLEY_ASSIGN(const auto decisions, control::read_decisions(run.directory.decisions()));
+    text += decision_lines(decisions);
+    object["decisions"] = Json::array();
+    for (const policy::Decision& decision : decisions)
+      object["decisions"].push_back(decision_to_json(decision));
+  }
   context.result(text, object);
   return kDone;
 }

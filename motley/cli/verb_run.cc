@@ -83,9 +83,9 @@ std::string summary_text(const control::Measured& measured, const control::Prepa
                         100 * (measured.step / *last.predicted - 1));
   text += "\n";
   for (const control::RankSummary& rank : control::rank_summaries(prepared, measured))
-    text += fmt::format("  {:<10} {:>5} samples  busy {:>3.0f}%  peak {}\n", rank.device,
-                        rank.samples, 100 * rank.busy.value_or(0),
-                        format_bytes(Bytes(rank.peak_bytes.value_or(0))));
+    text +=
+        fmt::format("  {:<10} {:>5} samples  busy {:>3.0f}%  peak {}\n", rank.device, rank.samples,
+                    100 * rank.busy.value_or(0), format_bytes(Bytes(rank.peak_bytes.value_or(0))));
   if (measured.waiting.is_noticed()) text += control::print_waiting(measured.waiting) + "\n";
   text += fmt::format("checkpoint {}\n", measured.checkpoint);
   if (!measured.stopped) text += model_text(measured, prepared.choices.run_dir);
@@ -107,8 +107,7 @@ Result<std::shared_ptr<control::Adaptation>> find_adaptation(
   if (!options.decisions.empty())
     return control::repeat_decisions(options.decisions, chosen.inputs);
   const bool is_asked = options.adapt == "plan";
-  if (options.adapt == "split")
-    return control::adapt_split(chosen, predicted, options.policy);
+  if (options.adapt == "split") return control::adapt_split(chosen, predicted, options.policy);
   if (options.adapt != "auto" && options.adapt != "none" && !is_asked)
     return usage_error("cli.adapt",
                        "--adapt: found '" + options.adapt + "', wanted auto, none, plan or split");
@@ -124,8 +123,7 @@ Result<std::shared_ptr<control::Adaptation>> find_adaptation(
     return none;
   }
   if (choices.resume == control::TrainChoices::Resume::kAuto)
-    MOTLEY_RETURN_IF_ERROR(
-        control::resume_trials({choices.run_dir}, chosen, listener, *trials));
+    MOTLEY_RETURN_IF_ERROR(control::resume_trials({choices.run_dir}, chosen, listener, *trials));
   return trials;
 }
 

@@ -111,10 +111,11 @@ Wish Adapting::step(const StepReport& report) {
   if (begun == begun_.end()) return wish;
   spent_ += report.logged.step_s;
   steps_.push_back(report.logged.step_s);
+  const bool is_first = steps_.size() == 1;  // of its program: memory is touched, caches are cold
   const auto parts = seen_.extract(report.step);
   seen_.erase(seen_.begin(), seen_.lower_bound(report.step));
   if (choices_.policy == nullptr) return wish;
-  policy::StepSeen seen = parts ? std::move(parts.mapped()) : policy::StepSeen();
+  policy::StepSeen seen = parts && !is_first ? std::move(parts.mapped()) : policy::StepSeen();
   seen.step = report.step;
   seen.at = Seconds(spent_);
   seen.took = Seconds(report.logged.step_s);
@@ -132,7 +133,8 @@ Wish Adapting::step(const StepReport& report) {
 void Adapting::take(std::vector<policy::Choice> choices, std::int64_t steps_done) {
   for (policy::Choice& choice : choices) {
     if (const auto* tell = std::get_if<policy::Tell>(&choice.action)) {
-      listener_.note(fmt::format("step {}: {}: {}", steps_done, tell->device, tell->text));
+      choice.why = tell->device + ": " + tell->text;
+      listener_.note(fmt::format("step {}: {}", steps_done, choice.why));
       kept_.push_back({.policy = std::string(choices_.policy->name()),
                        .seen_step = steps_done,
                        .at = Seconds(spent_),
@@ -154,8 +156,8 @@ void Adapting::take(std::vector<policy::Choice> choices, std::int64_t steps_done
                               .choice = std::move(choice),
                               .begins = steps_done};
     if (plan == current_ && asked_.empty()) {
-      listener_.note(fmt::format("step {}: goes on by {}: {}", steps_done, current().label,
-                                 decision.choice.why));
+      decision.choice.why = current().label + ": " + decision.choice.why;
+      listener_.note(fmt::format("step {}: goes on, {}", steps_done, decision.choice.why));
       note_outcome();
       decision.before = last_outcome();
       keep(std::move(decision));
@@ -284,8 +286,8 @@ void Adapting::on_event(const run::WorkerEvent& event) {
   current_ = what.candidate;
   begun_[fields.value("change", 0)] = current_;
   steps_.clear();
-  listener_.note(fmt::format("step {}: by {}: {}", what.decision.begins, current().label,
-                             what.decision.choice.why));
+  what.decision.choice.why = current().label + ": " + what.decision.choice.why;
+  listener_.note(fmt::format("step {}: {}", what.decision.begins, what.decision.choice.why));
   keep(std::move(what.decision));
   if (const auto written = write_plan(); !written)
     listener_.note("warning: " + written.error().message);

@@ -56,9 +56,9 @@ Result<std::vector<policy::Decision>> read_decisions(const std::string& path);
 /// Of what a checkpoint has of the policy that decided until then.
 inline constexpr const char* kPolicySchema = "motley.policy/1";
 
-/// Decides while a training runs, by a policy: sees its steps, has what the policy asks for prepared,
-/// and keeps what was decided and what came of it in decisions.jsonl. Says to its own listener what
-/// it does, and passes on all that it hears.
+/// Decides while a training runs, by a policy: sees its steps, has what the policy asks for
+/// prepared, and keeps what was decided and what came of it in decisions.jsonl. Says to its own
+/// listener what it does, and passes on all that it hears.
 class Adapting : public Listener {
  public:
   /// All outlive it; `devices`: of the job.
@@ -112,15 +112,15 @@ class Adapting : public Listener {
   const RunDirectory& directory_;
   const std::vector<run::WorkerDevice>& devices_;
   Listener& listener_;
-  int current_ = 0;                // that runs
-  int number_ = 0;                 // of the last change that was asked for
-  std::map<int, Asked> asked_;     // by number of the change; that has not begun
-  std::map<int, int> begun_;       // by number: the candidate
-  std::deque<run::Change> ready_;  // to be given to workers
-  std::vector<policy::Decision> earlier_, kept_;  // of earlier calls, and of this one
+  int current_ = 0;                                // that runs
+  int number_ = 0;                                 // of the last change that was asked for
+  std::map<int, Asked> asked_;                     // by number of the change; that has not begun
+  std::map<int, int> begun_;                       // by number: the candidate
+  std::deque<run::Change> ready_;                  // to be given to workers
+  std::vector<policy::Decision> earlier_, kept_;   // of earlier calls, and of this one
   std::map<std::int64_t, policy::StepSeen> seen_;  // what ranks said of steps that are not done
   std::vector<double> steps_;                      // of the plan that runs
-  double spent_ = 0;                              // seconds of steps
+  double spent_ = 0;                               // seconds of steps
 };
 
 }  // namespace motley::control

@@ -128,11 +128,14 @@ TEST_F(LocalWorkersTest, AWishToStopReachesTheWorkersAsSigterm) {
 echo "{\"event\":\"step\",\"rank\":$4,\"step\":0}"
 for i in $(seq 500); do sleep 0.02; done)");
   int events = 0, steps = 0;
-  const run::JobOutcome outcome = workers_.train(job(), [&](const run::WorkerEvent& event) {
-    ++events;
-    if (event.event == "step") ++steps;
-    return steps == 2 ? Wish::kStop : Wish::kGoOn;  // both have said what SIGTERM does
-  }, {});
+  const run::JobOutcome outcome = workers_.train(
+      job(),
+      [&](const run::WorkerEvent& event) {
+        ++events;
+        if (event.event == "step") ++steps;
+        return steps == 2 ? Wish::kStop : Wish::kGoOn;  // both have said what SIGTERM does
+      },
+      {});
   EXPECT_EQ(outcome.end, run::JobEnd::kStopped) << outcome.error.message;
   EXPECT_THAT(outcome.exit_codes, ElementsAre(75, 75));
   EXPECT_EQ(events, 4);  // two steps and two ends

@@ -44,7 +44,7 @@ struct LoggedStep {
   double data_s = 0;     ///< of it, waiting for samples that Python loads: who waited longest
   double loading_s = 0;  ///< work of loading them, of one process: the busiest machine's
   int loaders = 0;       ///< processes that share this work there
-  int stint = 0;                  ///< which plan it was done by: the change that brought it
+  int stint = 0;         ///< which plan it was done by: the change that brought it
   std::vector<double> compute_s;  ///< by rank
   std::vector<std::int64_t> peak_bytes;
 };

@@ -36,8 +36,8 @@ std::vector<adapt::DeviceLimits> find_limits(const ChosenPlan& chosen) {
   const search::StepEvaluator* evaluator = chosen.priced.evaluator.get();
   if (evaluator == nullptr) {
     for (const plan::Member& member : plan::members(chosen.planned.plan))
-      limits.push_back({.device = inputs.cluster.device(member.device).name,
-                        .most = inputs.global_batch});
+      limits.push_back(
+          {.device = inputs.cluster.device(member.device).name, .most = inputs.global_batch});
     return limits;
   }
   for (const DeviceId id : inputs.devices) {
@@ -70,8 +70,8 @@ Result<std::shared_ptr<Adaptation>> adapt_split(const ChosenPlan& chosen,
   adapt::SplitSetting setting{.devices = find_limits(chosen)};
   MOTLEY_ASSIGN(adaptation->policy, adapt::make_split_policy(policy, setting));
   if (chosen.priced.evaluator) adaptation->spare = inputs.devices;
-  adaptation->split = [&inputs, plan](const std::vector<policy::Share>& shares)
-      -> Result<Candidate> {
+  adaptation->split = [&inputs,
+                       plan](const std::vector<policy::Share>& shares) -> Result<Candidate> {
     std::vector<DeviceId> devices;
     std::vector<std::int64_t> samples;
     for (const policy::Share& share : shares) {

@@ -355,8 +355,7 @@ LastPlan last_plan(const PreparedRun& prepared, const Measured& measured) {
 std::vector<RankSummary> rank_summaries(const PreparedRun& prepared, const Measured& measured) {
   std::vector<RankSummary> ranks;
   const std::vector<run::WorkerDevice>& devices = prepared.job.devices;
-  for (const plan::Member& member :
-       plan::members(last_plan(prepared, measured).planned->plan)) {
+  for (const plan::Member& member : plan::members(last_plan(prepared, measured).planned->plan)) {
     RankSummary& rank = ranks.emplace_back();
     rank.device = prepared.inputs->cluster.device(member.device).name;
     rank.samples = member.samples;
@@ -380,21 +379,20 @@ Json summary_to_json(const Measured& measured, const PreparedRun& prepared) {
       device["predicted_peak_bytes"] = last.predicted_peaks[devices.size()].value;
     devices.push_back(std::move(device));
   }
-  return {
-      {"steps", measured.losses.size()},
-      {"losses", measured.losses},
-      {"step_s_median", measured.step.value},
-      {"predicted_step_s", last.predicted ? Json(last.predicted->value) : Json(nullptr)},
-      {"checkpoint", measured.checkpoint},
-      {"devices", std::move(devices)},
-      {"lost_steps", measured.lost_steps},
-      {"first_step", measured.first_step},
-      {"stopped", measured.stopped},
-      {"evaluations", evaluations_to_json(measured)},
-      {"best", best_to_json(measured)},
-      {"data_wait_share", measured.waiting.share},
-      {"loaders_wanted", measured.waiting.wanted},
-      {"run_dir", prepared.choices.run_dir}};
+  return {{"steps", measured.losses.size()},
+          {"losses", measured.losses},
+          {"step_s_median", measured.step.value},
+          {"predicted_step_s", last.predicted ? Json(last.predicted->value) : Json(nullptr)},
+          {"checkpoint", measured.checkpoint},
+          {"devices", std::move(devices)},
+          {"lost_steps", measured.lost_steps},
+          {"first_step", measured.first_step},
+          {"stopped", measured.stopped},
+          {"evaluations", evaluations_to_json(measured)},
+          {"best", best_to_json(measured)},
+          {"data_wait_share", measured.waiting.share},
+          {"loaders_wanted", measured.waiting.wanted},
+          {"run_dir", prepared.choices.run_dir}};
 }
 
 }  // namespace motley::control

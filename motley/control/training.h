@@ -57,9 +57,9 @@ struct PreparedRun {
   TrainChoices choices;
   RunDirectory directory;
   run::Job job;
-  std::optional<Seconds> predicted;                ///< of a step
-  std::vector<Bytes> predicted_peaks = {};         ///< by rank; empty: there is no prediction
-  std::vector<program::Program> evaluations = {};  ///< as the job has them
+  std::optional<Seconds> predicted;                  ///< of a step
+  std::vector<Bytes> predicted_peaks = {};           ///< by rank; empty: there is no prediction
+  std::vector<program::Program> evaluations = {};    ///< as the job has them
   std::shared_ptr<Adaptation> adaptation = nullptr;  ///< null: it stays as it is
 };
 

@@ -38,14 +38,11 @@ std::unique_ptr<policy::Policy> make_trials(const Adaptation& adaptation) {
 
 Result<std::shared_ptr<Adaptation>> find_trials(const ChosenPlan& chosen,
                                                 const std::optional<Predicted>& predicted) {
-  if (!chosen.outcome || chosen.outcome->alternatives.empty())
-    return std::shared_ptr<Adaptation>();
+  if (!chosen.outcome || chosen.outcome->alternatives.empty()) return std::shared_ptr<Adaptation>();
   auto adaptation = std::make_shared<Adaptation>();
   const Inputs& inputs = chosen.inputs;
-  adaptation->candidates.push_back({describe_plan(chosen.planned.plan, inputs.cluster),
-                                    chosen.planned,
-                                    {},
-                                    predicted});
+  adaptation->candidates.push_back(
+      {describe_plan(chosen.planned.plan, inputs.cluster), chosen.planned, {}, predicted});
   for (const plan::Alternative& other : chosen.outcome->alternatives) {
     auto planned = lower_plan(inputs, other.plan);
     if (!planned) continue;  // it was priced by other programs; without it there is one fewer

@@ -14,8 +14,8 @@ namespace motley::control {
 Result<std::shared_ptr<Adaptation>> find_trials(const ChosenPlan& chosen,
                                                 const std::optional<Predicted>& predicted);
 
-/// Leaves as many candidates as so many steps are worth, and gives those that are left their policy.
-/// False: only one is left, and nothing is given.
+/// Leaves as many candidates as so many steps are worth, and gives those that are left their
+/// policy. False: only one is left, and nothing is given.
 bool limit_trials(std::int64_t steps, Adaptation& adaptation);
 
 /// Goes on as the run directory's latest checkpoint says, where a policy has decided in it: its
@@ -25,7 +25,6 @@ Result<void> resume_trials(const RunDirectory& directory, const ChosenPlan& chos
 
 /// The plans and changes of another run's decisions; the first of its plans runs first.
 /// Usage error `decisions.none`: the file has none.
-Result<std::shared_ptr<Adaptation>> repeat_decisions(const std::string& path,
-                                                     const Inputs& inputs);
+Result<std::shared_ptr<Adaptation>> repeat_decisions(const std::string& path, const Inputs& inputs);
 
 }  // namespace motley::control

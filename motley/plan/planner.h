@@ -102,9 +102,9 @@ struct PlanOutcome {
   std::int64_t considered = 0;  ///< plans priced
   /// Of a plan with stages: by replica and region what it has, "emb to h.3"; empty: not known.
   std::vector<std::vector<std::string>> stage_names = {};
-  std::vector<RunnerUp> runner_ups = {};  ///< of other shapes, best first
+  std::vector<RunnerUp> runner_ups = {};       ///< of other shapes, best first
   std::vector<Alternative> alternatives = {};  ///< best first; of planner "auto"
-  std::vector<std::string> why;           ///< sentences for people; when infeasible, the arithmetic
+  std::vector<std::string> why;  ///< sentences for people; when infeasible, the arithmetic
 };
 
 /// The problem's plan, but for who computes what: no replicas.

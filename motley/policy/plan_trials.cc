@@ -81,10 +81,10 @@ std::vector<Choice> PlanTrials::look_further() {
   std::vector<std::string> others;
   for (std::size_t i = 0; i < plans_.size(); ++i)
     if (static_cast<int>(i) != *quickest && !steps_[i].empty())
-      others.push_back(fmt::format("{} {}", plans_[i].label, format_seconds(*measured(static_cast<int>(i)))));
-  return use(*quickest, others.empty()
-                            ? "no other can be had"
-                            : "the quickest of those tried: " + join(others, ", "));
+      others.push_back(
+          fmt::format("{} {}", plans_[i].label, format_seconds(*measured(static_cast<int>(i)))));
+  return use(*quickest, others.empty() ? "no other can be had"
+                                       : "the quickest of those tried: " + join(others, ", "));
 }
 
 std::vector<Choice> PlanTrials::use(int plan, std::string why) {
@@ -158,10 +158,10 @@ std::vector<Choice> PlanTrials::watch(const StepSeen& seen) {
 
 Json PlanTrials::state() const {
   std::vector<bool> refused = is_refused_;
-  return {{"schema", kTrialsSchema},   {"wanted", wanted_},
-          {"settled", settled_},       {"is_decided", is_decided_},
-          {"steps", steps_},           {"refused", std::vector<int>(refused.begin(), refused.end())},
-          {"recent", recent_},         {"patience", patience_}};
+  return {{"schema", kTrialsSchema}, {"wanted", wanted_},
+          {"settled", settled_},     {"is_decided", is_decided_},
+          {"steps", steps_},         {"refused", std::vector<int>(refused.begin(), refused.end())},
+          {"recent", recent_},       {"patience", patience_}};
 }
 
 Result<void> PlanTrials::restore(const Json& state, const std::string& where) {

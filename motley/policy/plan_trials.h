@@ -60,8 +60,8 @@ class PlanTrials : public Policy {
 
   std::vector<TriedPlan> plans_;
   TrialOptions options_;
-  int wanted_ = 0;    // plan that was asked for, or runs
-  int settled_ = 0;   // steps of it that were let by
+  int wanted_ = 0;   // plan that was asked for, or runs
+  int settled_ = 0;  // steps of it that were let by
   bool is_decided_ = false;
   std::vector<std::vector<double>> steps_;  // by plan, of those that counted
   std::vector<bool> is_refused_;            // by plan

@@ -10,8 +10,8 @@
 namespace motley::policy {
 namespace {
 
-/// A run in which plan i takes seconds[i], with jitter, and a change begins `lag` steps after it was
-/// asked for.
+/// A run in which plan i takes seconds[i], with jitter, and a change begins `lag` steps after it
+/// was asked for.
 struct Course {
   std::vector<double> seconds;
   double jitter = 0;
@@ -36,7 +36,8 @@ struct Course {
       if (steps >= 200 && later.contains(plan)) took = later[plan];
       took *= std::exp(jitter * normal(random));
       spent += took;
-      const auto choices = policy.observe(StepSeen{.step = steps, .took = Seconds(took), .plan = plan});
+      const auto choices =
+          policy.observe(StepSeen{.step = steps, .took = Seconds(took), .plan = plan});
       for (const Choice& choice : choices) {
         const int wanted = std::get<UsePlan>(choice.action).plan;
         if (wanted == plan) continue;
@@ -114,7 +115,8 @@ TEST(PlanTrials, ItsStateIsAllThatItsChoicesDependOn) {
     PlanTrials second(plans(3));
     ASSERT_TRUE(second.restore(parse_json(first.state().dump(), "s").value(), "s"));
     for (int step = cut; step < cut + 40; ++step) {
-      const StepSeen seen{.step = step, .took = Seconds(0.05 + 0.001 * (step % 5)), .plan = step % 3};
+      const StepSeen seen{
+          .step = step, .took = Seconds(0.05 + 0.001 * (step % 5)), .plan = step % 3};
       EXPECT_EQ(first.observe(seen), second.observe(seen));
     }
     EXPECT_EQ(first.state(), second.state());

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "motley/base/json.h"
-#include "motley/program/program_text.h"
 #include "motley/program/parts.h"
+#include "motley/program/program_text.h"
 
 namespace motley::run {
 namespace {
@@ -15,7 +15,8 @@ std::string own_text(const program::Program& program, const std::string& device)
   const auto own = std::find_if(program.devices.begin(), program.devices.end(),
                                 [&](const auto& each) { return each.device == device; });
   // Who is none of its devices has nothing to do; their names and kinds are all that is read.
-  const Rank rank(own == program.devices.end() ? -1 : static_cast<int>(own - program.devices.begin()));
+  const Rank rank(own == program.devices.end() ? -1
+                                               : static_cast<int>(own - program.devices.begin()));
   return program::print_program(program::own_program(program, rank));
 }
 

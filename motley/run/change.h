@@ -39,10 +39,10 @@ Result<ChangeOrder> parse_order(const std::string& line);
 
 /// Where a training stands, for ranks that go on by another program.
 struct TrainingPoint {
-  std::int64_t step = 0;                        ///< steps done
-  double elapsed_s = 0;                         ///< since the first of them of this job began
-  std::int64_t saved_step = -1;                 ///< of the latest checkpoint of this job
-  std::string saved_path;                       ///< "": there is none
+  std::int64_t step = 0;         ///< steps done
+  double elapsed_s = 0;          ///< since the first of them of this job began
+  std::int64_t saved_step = -1;  ///< of the latest checkpoint of this job
+  std::string saved_path;        ///< "": there is none
   std::optional<Best> best;
   bool operator==(const TrainingPoint&) const = default;
 };

@@ -227,8 +227,7 @@ Result<Job> job_from_json(const Json& json, const std::string& where) {
     MOTLEY_ASSIGN(job.store, store_from_json(**object.member("store"), where + ": store"));
   }
   if (is_present(object, "changes")) {
-    MOTLEY_ASSIGN(job.changes,
-                  changes_from_json(**object.member("changes"), where + ": changes"));
+    MOTLEY_ASSIGN(job.changes, changes_from_json(**object.member("changes"), where + ": changes"));
   }
   (void)object.has("shuffle");
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());

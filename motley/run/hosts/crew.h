@@ -28,7 +28,7 @@ struct Heard {
 struct Hand {
   int id = 0;  ///< its rank, where it is one
   std::vector<std::string> arguments;
-  std::string log;  ///< where stderr goes, on this machine; "" = where ours goes
+  std::string log;           ///< where stderr goes, on this machine; "" = where ours goes
   bool takes_lines = false;  ///< reads its standard input (Crew::tell)
 };
 

@@ -11,12 +11,11 @@ RemoteCrew::~RemoteCrew() { signal(SIGKILL); }
 
 Result<void> RemoteCrew::start(const Hand& hand) {
   const int number = link_.next_process();
-  MOTLEY_RETURN_IF_ERROR(link_.send(
-      {{"do", "start"},
-       {"id", number},
-       {"rank", hand.id},
-       {"arguments", hand.arguments},
-       {"takes_lines", hand.takes_lines}}));
+  MOTLEY_RETURN_IF_ERROR(link_.send({{"do", "start"},
+                                     {"id", number},
+                                     {"rank", hand.id},
+                                     {"arguments", hand.arguments},
+                                     {"takes_lines", hand.takes_lines}}));
   hands_[number] = hand;
   return {};
 }

@@ -176,9 +176,9 @@ Result<void> OrderReader::prepare_program(const Present& present, Next& next) co
   options.measures_parts = false;
   options.shared = handover.executor->persistent();
   for (const program::Program& evaluation : session.evaluations) {
-    MOTLEY_ASSIGN(handover.evaluators.emplace_back(),
-                  Executor::create(evaluation.devices[rank], options, session.communicator.get(),
-                                   nullptr));
+    MOTLEY_ASSIGN(
+        handover.evaluators.emplace_back(),
+        Executor::create(evaluation.devices[rank], options, session.communicator.get(), nullptr));
     MOTLEY_RETURN_IF_ERROR(load_model(session.job, *handover.model, *handover.evaluators.back()));
   }
   const bool has_parts =

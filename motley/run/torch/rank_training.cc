@@ -238,8 +238,7 @@ Result<std::unique_ptr<RankTraining>> RankTraining::go_on(WorkerSession& session
   training->saved_step_ = handover.point.saved_step;
   training->saved_path_ = handover.point.saved_path;
   training->best_ = handover.point.best;
-  training->begun_ns_ =
-      monotonic_ns() - static_cast<std::int64_t>(handover.point.elapsed_s * 1e9);
+  training->begun_ns_ = monotonic_ns() - static_cast<std::int64_t>(handover.point.elapsed_s * 1e9);
   training->has_begun_ = true;
   return training;
 }
@@ -251,7 +250,6 @@ TrainingPoint RankTraining::point() const {
 double RankTraining::elapsed_s() const {
   return begun_ns_ == 0 ? 0 : static_cast<double>(monotonic_ns() - begun_ns_) * 1e-9;
 }
-
 
 CheckpointState RankTraining::state() const {
   return {.step = next_step_,

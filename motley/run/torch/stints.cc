@@ -128,7 +128,8 @@ Result<void> Stints::change(const Json& word) {
   model_ = next.handover.model;
   std::unique_ptr<RankTraining> training;
   if (!next.session->is_idle) {
-    MOTLEY_ASSIGN(training, RankTraining::go_on(*next.session, reporter_, std::move(next.handover)));
+    MOTLEY_ASSIGN(training,
+                  RankTraining::go_on(*next.session, reporter_, std::move(next.handover)));
     if (next.session->rendezvous)
       MOTLEY_RETURN_IF_ERROR(next.session->rendezvous->barrier("begun", process_.patience()));
   }
@@ -138,17 +139,19 @@ Result<void> Stints::change(const Json& word) {
   session_ = std::move(next.session);
   show_present();
   if (is_lead())
-    reporter_.event("change", Json{{"change", number_},
-                                   {"step", point.step},
-                                   {"pause_s", static_cast<double>(monotonic_ns() - begin) * 1e-9}});
+    reporter_.event("change",
+                    Json{{"change", number_},
+                         {"step", point.step},
+                         {"pause_s", static_cast<double>(monotonic_ns() - begin) * 1e-9}});
   return {};
 }
 
 /// All processes leave together: one of them serves the store.
 Result<RankTraining::End> Stints::end(RankTraining::End end) {
   if (!training_)
-    reporter_.event("done", Json{{"steps", 0},
-                                 {"reason", end == RankTraining::End::kStopped ? "stopped" : "idle"}});
+    reporter_.event(
+        "done",
+        Json{{"steps", 0}, {"reason", end == RankTraining::End::kStopped ? "stopped" : "idle"}});
   if (process_.rendezvous)
     MOTLEY_RETURN_IF_ERROR(process_.rendezvous->barrier("over", process_.patience()));
   return end;

@@ -35,8 +35,8 @@ struct WorkerSession {
   int process = 0;  ///< number of this process in the job, of whose programs it may be another rank
   /// Source and target of messages beside those of the programs.
   std::vector<std::pair<int, int>> measured_pairs = {};
-  int stint = 0;  ///< number of the change that brought this program; 0: it is the job's own
-  bool is_idle = false;                        ///< the job uses fewer ranks than were started
+  int stint = 0;         ///< number of the change that brought this program; 0: it is the job's own
+  bool is_idle = false;  ///< the job uses fewer ranks than were started
   std::unique_ptr<Rendezvous> rendezvous;      ///< null when the job has one rank
   std::unique_ptr<Communicator> communicator;  ///< null when the job has one rank
 

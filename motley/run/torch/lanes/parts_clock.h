@@ -13,7 +13,9 @@ namespace motley::run {
 class PartsClock {
  public:
   explicit PartsClock(const program::DeviceProgram& program);
-  bool is_marked(int instruction) const { return is_marked_[static_cast<std::size_t>(instruction)]; }
+  bool is_marked(int instruction) const {
+    return is_marked_[static_cast<std::size_t>(instruction)];
+  }
   /// The device had worked for so long when the instruction was done.
   void mark(int instruction, double worked_s) {
     worked_[static_cast<std::size_t>(instruction)] = worked_s;
@@ -25,8 +27,8 @@ class PartsClock {
  private:
   double worked_before(std::size_t position) const;
   program::StepShape shape_;
-  std::vector<bool> is_marked_;   // by instruction
-  std::vector<double> worked_;    // by instruction; of those that are marked
+  std::vector<bool> is_marked_;  // by instruction
+  std::vector<double> worked_;   // by instruction; of those that are marked
   std::vector<double> exchanges_;
 };
 

@@ -30,8 +30,8 @@ struct Frame {
   const data::Batch* batch = nullptr;
   /// What this rank wants of all after the step: sum of kStop and kChange.
   std::atomic<int> wish = 0;
-  at::Tensor loss, stop, gradient_norm;      ///< what motley::report saw
-  std::vector<at::Tensor> metrics;           ///< the same
+  at::Tensor loss, stop, gradient_norm;  ///< what motley::report saw
+  std::vector<at::Tensor> metrics;       ///< the same
 };
 
 /// Runs one instruction. Throws c10::Error or std::exception; the executor catches.

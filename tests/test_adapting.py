@@ -1,0 +1,131 @@
+"""Runs that decide while they train: by policies, under conditions, and what is left of it."""
+
+import json
+
+import numpy as np
+import pytest
+from conftest import DIGITS
+
+LINKS = """
+[[link]]
+all = true
+bandwidth = "{bandwidth}"
+latency = "100us"
+"""
+FAST = """schema = "motley.cluster/1"
+name = "three"
+[[node]]
+name = "a"
+  [[node.device]]
+  kind = "cpu"
+  speed = 0.6
+[[node]]
+name = "b"
+  [[node.device]]
+  kind = "cpu"
+  speed = 0.4
+[[node]]
+name = "c"
+  [[node.device]]
+  kind = "cpu"
+  speed = 0.2
+"""
+
+
+@pytest.fixture
+def three(tmp_path):
+    path = tmp_path / "three.toml"
+    path.write_text(FAST + LINKS.format(bandwidth="20Gbps"))
+    return path
+
+
+@pytest.fixture
+def equal(motley, cnn, three, tmp_path):
+    path = tmp_path / "equal.json"
+    done = motley("plan", "-m", cnn, "-C", three, "--global-batch", 120, "--lr", 0.02, "--planner", "equal", "-o", path)
+    assert done.code == 0, done.stderr
+    return path
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def run(motley, cnn, three, folder, *flags):
+    return motley("run", "-m", cnn, "-C", three, "--data", DIGITS, "--run-dir", folder, "--json", *flags)
+
+
+def test_split_is_learned_from_nothing(motley, cnn, three, equal, tmp_path):
+    """Speeds 0.6 : 0.4 : 0.2 from 40:40:40; a, which is slowed, is given less; the losses stay those of one device."""
+    slow = tmp_path / "slow.json"
+    slow.write_text(json.dumps({"schema": "motley.conditions/1",
+                                "slow_downs": [{"device": "a:0", "from_s": 4, "factor": 3}]}))  # fmt: skip
+    folder = tmp_path / "run"
+    done = run(motley, cnn, three, folder, "--plan", equal, "--steps", 160, "--adapt", "split",
+               "--profiles", tmp_path / "none.db", "--conditions", slow)  # fmt: skip
+    assert done.code == 0, done.stderr
+    shares = [each for each in lines(folder / "decisions.jsonl") if each["action"]["do"] == "split"]
+    samples = [{share["device"]: share["samples"] for share in each["action"]["shares"]} for each in shares]
+    assert all(sum(each.values()) == 120 for each in samples)
+    assert max(each["a:0"] for each in samples) > 1.5 * samples[-1]["a:0"]
+    assert any(each["action"]["do"] == "tell" and "a:0" == each["action"]["device"]
+               for each in lines(folder / "decisions.jsonl"))  # fmt: skip
+    alone = run(motley, cnn, three, tmp_path / "alone", "--plan", equal, "--steps", 160, "--adapt", "none",
+                "--profiles", tmp_path / "none.db")  # fmt: skip
+    np.testing.assert_allclose(done.json["losses"], alone.json["losses"], rtol=2e-3)
+    report = motley("report", folder)
+    assert "decisions" in report.stdout and "a:0" in report.stdout, report.stdout
+    found = motley("report", folder, "--json").json["decisions"]
+    assert [each["begins"] for each in found] == [each["begins"] for each in lines(folder / "decisions.jsonl")]
+    again = run(motley, cnn, three, tmp_path / "again", "--decisions", folder / "decisions.jsonl", "--steps", 160)
+    assert again.code == 0, again.stderr
+    assert again.json["losses"] == done.json["losses"]
+
+
+def test_a_stopped_run_goes_on_by_the_plan_it_had(motley, cnn, three, equal, tmp_path):
+    folder = tmp_path / "run"
+    flags = ["--plan", equal, "--adapt", "split", "--profiles", tmp_path / "none.db"]
+    assert run(motley, cnn, three, folder, *flags, "--steps", 40).code == 0
+    state = json.loads((folder / "checkpoint/latest/policy.json").read_text())
+    assert state["schema"] == "motley.policy/1"
+    done = run(motley, cnn, three, folder, *flags, "--steps", 60)
+    assert done.code == 0, done.stderr
+    kept = lines(folder / "decisions.jsonl")
+    start = [each for each in kept if each["policy"] == "start"]
+    assert [each["begins"] for each in start] == [0, 40]
+
+
+@pytest.mark.parametrize(
+    "flags, conditions, message",
+    [
+        (["--adapt", "dance"], None, "--adapt: found 'dance', wanted auto, none, plan or split [cli.adapt]"),
+        (["--adapt", "split", "--policy", "canikin"], None, "'canikin'"),
+        (["--policy", "even"], None, "--policy goes with --adapt split [cli.policy]"),
+        ([], {"absences": [{"device": "a:0", "from_s": 1}]},
+         "conditions: device 'a:0' goes away: a run ends when a device does; leave absences out, or simulate with them"),
+        ([], {"slow_downs": [{"device": "z:0", "from_s": 1, "factor": 2}]}, "z:0"),
+        ([], {"slow_downs": [{"device": "a:0", "from_s": 1, "factor": 0.5}]},
+         "conditions: 'a:0': a factor of 0.5: a run can only be slowed"),
+    ],
+)  # fmt: skip
+def test_says_what_is_wrong(motley, cnn, three, equal, tmp_path, flags, conditions, message):
+    words = ["run", "-m", cnn, "-C", three, "--data", DIGITS, "--run-dir", tmp_path / "r", "--plan", equal, "--steps", 4]
+    if conditions is not None:
+        path = tmp_path / "conditions.json"
+        path.write_text(json.dumps({"schema": "motley.conditions/1"} | conditions))
+        words += ["--conditions", path]
+    done = motley(*words, *flags)
+    assert done.code != 0 and message in done.stderr, done.stderr
+
+
+def test_decisions_that_are_none(motley, cnn, three, equal, tmp_path):
+    path = tmp_path / "decisions.jsonl"
+    path.write_text("")
+    words = ["run", "-m", cnn, "-C", three, "--data", DIGITS, "--run-dir", tmp_path / "r", "--steps", 4, "--decisions", path]
+    done = motley(*words)
+    assert done.code == 2 and f"{path}: has no decision [decisions.none]" in done.stderr
+    done = motley(*words, "--plan", equal)
+    assert done.code == 2 and "--decisions has plans of its own, --plan is another" in done.stderr
+    path.write_text('{"policy": 1}\n')
+    done = motley(*words)
+    assert done.code == 2 and f"{path}:1: key 'policy'" in done.stderr, done.stderr
