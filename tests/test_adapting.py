@@ -91,8 +91,12 @@ def test_a_stopped_run_goes_on_by_the_plan_it_had(motley, cnn, three, equal, tmp
     done = run(motley, cnn, three, folder, *flags, "--steps", 60)
     assert done.code == 0, done.stderr
     kept = lines(folder / "decisions.jsonl")
-    start = [each for each in kept if each["policy"] == "start"]
-    assert [each["begins"] for each in start] == [0, 40]
+    start = [at for at, each in enumerate(kept) if each["policy"] == "start"]
+    assert [kept[at]["begins"] for at in start] == [0, 40]
+    before = [each["plan"] for each in kept[: start[1]] if each["plan"]]
+    assert kept[start[1]]["plan"] == before[-1] == state["plans"][state["current"]]
+    later = [each for each in kept[start[1] :] if each["action"]["do"] == "split"]
+    assert len(later) <= 2, later  # it has learned the devices already
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "motley/base/file.h"
@@ -7,6 +8,7 @@
 #include "motley/cli/run_options.h"
 #include "motley/cli/teller.h"
 #include "motley/control/correcting.h"
+#include "motley/control/placing.h"
 #include "motley/control/splits.h"
 #include "motley/control/trials.h"
 #include "motley/report/report.h"
@@ -98,6 +100,11 @@ Result<void> keep_error(const control::Inputs& inputs, const control::Predicted&
   return control::remember(inputs, predicted, measured, store);
 }
 
+bool are_processors(const control::Inputs& inputs) {
+  return std::all_of(inputs.devices.begin(), inputs.devices.end(),
+                     [&](DeviceId device) { return inputs.cluster.device(device).kind == "cpu"; });
+}
+
 /// What the run may become while it runs; null: it stays as it was planned.
 Result<std::shared_ptr<control::Adaptation>> find_adaptation(
     const RunOptions& options, const control::TrainChoices& choices,
@@ -106,25 +113,35 @@ Result<std::shared_ptr<control::Adaptation>> find_adaptation(
   const std::shared_ptr<control::Adaptation> none;
   if (!options.decisions.empty())
     return control::repeat_decisions(options.decisions, chosen.inputs);
-  const bool is_asked = options.adapt == "plan";
-  if (options.adapt == "split") return control::adapt_split(chosen, predicted, options.policy);
+  const bool is_split = options.adapt == "split", is_asked = is_split || options.adapt == "plan";
   if (options.adapt != "auto" && options.adapt != "none" && !is_asked)
     return usage_error("cli.adapt",
                        "--adapt: found '" + options.adapt + "', wanted auto, none, plan or split");
-  if (options.policy != "motley")
+  if (options.policy != "motley" && !is_split)
     return usage_error("cli.policy", "--policy goes with --adapt split");
   if (options.adapt == "none" || options.prepare) return none;
-  // Where the plan is somebody's own, or trying takes longer than it gains.
-  if (!is_asked && (data::is_loaded(choices.data) || !chosen.outcome)) return none;
-  MOTLEY_ASSIGN(std::shared_ptr<control::Adaptation> trials,
-                control::find_trials(chosen, predicted));
-  if (!trials) {
+  const bool is_here = control::are_all_here(chosen.inputs.cluster, chosen.inputs.devices);
+  if (is_asked && !is_here)
+    return usage_error("cli.adapt",
+                       "--adapt " + options.adapt +
+                           ": devices are on other hosts, where a running plan cannot be changed "
+                           "yet; leave it out");
+  // Where the plan is somebody's own, trying takes longer than it gains, or nobody has seen it.
+  if (!is_asked && (!is_here || data::is_loaded(choices.data) || !chosen.outcome ||
+                    !are_processors(chosen.inputs)))
+    return none;
+  Result<std::shared_ptr<control::Adaptation>> found =
+      is_split ? control::adapt_split(chosen, predicted, options.policy)
+               : control::find_trials(chosen, predicted);
+  MOTLEY_RETURN_IF_ERROR(found);
+  if (*found == nullptr) {
     if (is_asked) listener.note("no other plan is worth a trial");
     return none;
   }
   if (choices.resume == control::TrainChoices::Resume::kAuto)
-    MOTLEY_RETURN_IF_ERROR(control::resume_trials({choices.run_dir}, chosen, listener, *trials));
-  return trials;
+    MOTLEY_RETURN_IF_ERROR(
+        control::resume_adaptation({choices.run_dir}, chosen, listener, **found));
+  return found;
 }
 
 /// Decisions begin with a plan of their own: nothing is searched.

@@ -36,6 +36,8 @@ struct Adaptation {
   int first = 0;  ///< the candidate that runs first
   /// Decides; null: what is given is done, and nothing else.
   std::unique_ptr<policy::Policy> policy = nullptr;
+  /// A new one for its candidates; null: it needs none.
+  std::function<Result<std::unique_ptr<policy::Policy>>(const Adaptation&)> make_policy = nullptr;
   /// What another run decided, to be done again at the same steps, and the candidate of each.
   std::vector<policy::Decision> given = {};
   std::vector<int> given_candidates = {};

@@ -68,7 +68,10 @@ Result<std::shared_ptr<Adaptation>> adapt_split(const ChosenPlan& chosen,
   adaptation->candidates.push_back(
       {describe_plan(plan, inputs.cluster), chosen.planned, {}, predicted});
   adapt::SplitSetting setting{.devices = find_limits(chosen)};
-  MOTLEY_ASSIGN(adaptation->policy, adapt::make_split_policy(policy, setting));
+  adaptation->make_policy = [policy, setting](const Adaptation&) {
+    return adapt::make_split_policy(policy, setting);
+  };
+  MOTLEY_ASSIGN(adaptation->policy, adaptation->make_policy(*adaptation));
   if (chosen.priced.evaluator) adaptation->spare = inputs.devices;
   adaptation->split = [&inputs,
                        plan](const std::vector<policy::Share>& shares) -> Result<Candidate> {

@@ -257,8 +257,10 @@ Result<PreparedRun> prepare_run(const Inputs& inputs, const Planned& planned,
   }
   MOTLEY_RETURN_IF_ERROR(check_conditions(inputs, choices.conditions));
   prepared.adaptation = std::move(adaptation);
-  if (prepared.adaptation && !limit_trials(prepared.choices.steps, *prepared.adaptation))
-    prepared.adaptation.reset();
+  if (prepared.adaptation) {
+    MOTLEY_ASSIGN(const bool decides, limit_trials(prepared.choices.steps, *prepared.adaptation));
+    if (!decides) prepared.adaptation.reset();
+  }
   prepared.job = make_job(prepared);
   if (choices.evaluation) {
     MOTLEY_ASSIGN(prepared.evaluations, add_evaluation(prepared));

@@ -1,6 +1,7 @@
 #include "motley/control/trials.h"
 
 #include <algorithm>
+#include <deque>
 #include <filesystem>
 #include <utility>
 #include <vector>
@@ -25,7 +26,7 @@ Result<Candidate> open_candidate(const std::string& text, const std::string& whe
   return candidate;
 }
 
-std::unique_ptr<policy::Policy> make_trials(const Adaptation& adaptation) {
+Result<std::unique_ptr<policy::Policy>> make_trials(const Adaptation& adaptation) {
   std::vector<policy::TriedPlan> plans;
   for (const Candidate& candidate : adaptation.candidates)
     plans.push_back({candidate.label, candidate.predicted
@@ -40,6 +41,7 @@ Result<std::shared_ptr<Adaptation>> find_trials(const ChosenPlan& chosen,
                                                 const std::optional<Predicted>& predicted) {
   if (!chosen.outcome || chosen.outcome->alternatives.empty()) return std::shared_ptr<Adaptation>();
   auto adaptation = std::make_shared<Adaptation>();
+  adaptation->make_policy = make_trials;
   const Inputs& inputs = chosen.inputs;
   adaptation->candidates.push_back(
       {describe_plan(chosen.planned.plan, inputs.cluster), chosen.planned, {}, predicted});
@@ -56,52 +58,79 @@ Result<std::shared_ptr<Adaptation>> find_trials(const ChosenPlan& chosen,
   return adaptation;
 }
 
-bool limit_trials(std::int64_t steps, Adaptation& adaptation) {
-  if (!adaptation.given_candidates.empty() || adaptation.policy) return true;
+Result<bool> limit_trials(std::int64_t steps, Adaptation& adaptation) {
+  if (adaptation.policy || !adaptation.make_policy) return true;
   const auto most = static_cast<std::size_t>(std::max<std::int64_t>(0, steps / kStepsPerTrial));
   while (adaptation.candidates.size() > std::max<std::size_t>(1, most))
     adaptation.candidates.pop_back();
   if (adaptation.candidates.size() < 2) return false;
-  adaptation.policy = make_trials(adaptation);
+  MOTLEY_ASSIGN(adaptation.policy, adaptation.make_policy(adaptation));
   return true;
 }
 
-Result<void> resume_trials(const RunDirectory& directory, const ChosenPlan& chosen,
-                           Listener& listener, Adaptation& adaptation) {
-  const std::string path = directory.latest_checkpoint() + "/policy.json";
-  if (!std::filesystem::exists(path)) return {};
+namespace {
+
+/// What a checkpoint has of the policy that decided until then.
+struct Kept {
+  std::vector<std::string> plans;
+  std::int64_t current = 0;
+  Json state;
+};
+
+Result<Kept> read_kept(const std::string& path) {
   MOTLEY_ASSIGN(const std::string text, read_file(path));
   MOTLEY_ASSIGN(const Json json, parse_json(text, path));
   MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, path));
   MOTLEY_ASSIGN(const std::string schema, object.string("schema"));
   if (schema != kPolicySchema)
-    return usage_error("policy.schema", path + ": found schema '" + schema + "', wanted '" +
-                                            kPolicySchema +
-                                            "'; run with --resume never, or with the motley that "
-                                            "wrote it");
-  MOTLEY_ASSIGN(const std::vector<std::string> plans, object.strings("plans"));
-  MOTLEY_ASSIGN(const std::int64_t current, object.integer("current"));
+    return usage_error("policy.schema",
+                       path + ": found schema '" + schema + "', wanted '" + kPolicySchema + "'");
+  Kept kept;
+  MOTLEY_ASSIGN(kept.plans, object.strings("plans"));
+  MOTLEY_ASSIGN(kept.current, object.integer("current"));
   MOTLEY_ASSIGN(const Json* state, object.member("state"));
-  Adaptation resumed;
-  for (const std::string& plan : plans) {
-    auto candidate = open_candidate(plan, path, chosen.inputs);
-    if (!candidate || candidate->planned.plan.recipe != chosen.planned.plan.recipe ||
-        candidate->planned.plan.global_batch != chosen.planned.plan.global_batch) {
-      listener.note("the plans that were tried before are not of this question: tried anew");
-      return {};
-    }
+  kept.state = *state;
+  if (kept.current < 0 || kept.current >= static_cast<std::int64_t>(kept.plans.size()))
+    return usage_error("policy.state", path + ": key 'current': there is no such plan");
+  return kept;
+}
+
+Result<void> take_kept(const std::string& path, const ChosenPlan& chosen, Adaptation& adaptation) {
+  MOTLEY_ASSIGN(const Kept kept, read_kept(path));
+  std::deque<Candidate> candidates;
+  for (const std::string& text : kept.plans) {
+    MOTLEY_ASSIGN(Candidate candidate, open_candidate(text, path, chosen.inputs));
+    const plan::Plan& plan = candidate.planned.plan;
+    if (plan.recipe != chosen.planned.plan.recipe ||
+        plan.global_batch != chosen.planned.plan.global_batch)
+      return usage_error("policy.state", path + ": its plans are of another batch or recipe");
     if (chosen.priced.costs) {
-      auto foretold = predict(chosen.inputs, candidate->planned, *chosen.priced.costs, 3);
-      if (foretold) candidate->predicted = std::move(*foretold);
+      auto foretold = predict(chosen.inputs, candidate.planned, *chosen.priced.costs, 3);
+      if (foretold) candidate.predicted = std::move(*foretold);
     }
-    resumed.candidates.push_back(std::move(*candidate));
+    candidates.push_back(std::move(candidate));
   }
-  if (current < 0 || current >= static_cast<std::int64_t>(resumed.candidates.size()))
-    return usage_error("policy.state", path + ": key 'current': no such plan");
-  resumed.first = static_cast<int>(current);
-  resumed.policy = make_trials(resumed);
-  MOTLEY_RETURN_IF_ERROR(resumed.policy->restore(*state, path));
-  adaptation = std::move(resumed);
+  std::swap(adaptation.candidates, candidates);
+  auto policy = adaptation.make_policy(adaptation);
+  Result<void> restored =
+      policy ? (*policy)->restore(kept.state, path) : tl::make_unexpected(policy.error());
+  if (!restored) {
+    std::swap(adaptation.candidates, candidates);
+    return restored;
+  }
+  adaptation.policy = std::move(*policy);
+  adaptation.first = static_cast<int>(kept.current);
+  return {};
+}
+
+}  // namespace
+
+Result<void> resume_adaptation(const RunDirectory& directory, const ChosenPlan& chosen,
+                               Listener& listener, Adaptation& adaptation) {
+  const std::string path = directory.latest_checkpoint() + "/policy.json";
+  if (!std::filesystem::exists(path)) return {};
+  if (const auto taken = take_kept(path, chosen, adaptation); !taken)
+    listener.note("what was decided before is not gone on with: " + taken.error().message);
   return {};
 }
 

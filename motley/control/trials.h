@@ -14,14 +14,15 @@ namespace motley::control {
 Result<std::shared_ptr<Adaptation>> find_trials(const ChosenPlan& chosen,
                                                 const std::optional<Predicted>& predicted);
 
-/// Leaves as many candidates as so many steps are worth, and gives those that are left their
-/// policy. False: only one is left, and nothing is given.
-bool limit_trials(std::int64_t steps, Adaptation& adaptation);
+/// Leaves as many candidates to be tried as so many steps are worth. False: only one is left, and
+/// there is nothing to decide.
+Result<bool> limit_trials(std::int64_t steps, Adaptation& adaptation);
 
 /// Goes on as the run directory's latest checkpoint says, where a policy has decided in it: its
-/// candidates and state take the place of these. Stale where its plans are of another model.
-Result<void> resume_trials(const RunDirectory& directory, const ChosenPlan& chosen,
-                           Listener& listener, Adaptation& adaptation);
+/// candidates and its state take the place of these. Where they are not of this question, or of
+/// another policy, it is begun anew, with a note.
+Result<void> resume_adaptation(const RunDirectory& directory, const ChosenPlan& chosen,
+                               Listener& listener, Adaptation& adaptation);
 
 /// The plans and changes of another run's decisions; the first of its plans runs first.
 /// Usage error `decisions.none`: the file has none.

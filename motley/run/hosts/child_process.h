@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -61,8 +62,9 @@ void read_lines(Child& child, const OnLine& on_line) {
   const bool ended = read_some(child);
   // A pipe gives what is there, not lines: the rest waits for its end.
   std::size_t begin = 0;
-  for (std::size_t end; (end = child.line.find('\n', begin)) != std::string::npos; begin = end + 1)
-    on_line(child.line.substr(begin, end - begin));
+  const std::string_view text = child.line;
+  for (std::size_t end; (end = text.find('\n', begin)) != std::string_view::npos; begin = end + 1)
+    on_line(std::string(text.substr(begin, end - begin)));
   child.line.erase(0, begin);
   if (ended && !child.line.empty()) on_line(std::exchange(child.line, {}));
 }

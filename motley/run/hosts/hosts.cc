@@ -226,7 +226,8 @@ Result<std::set<int>> Hosts::accept(int listener, int ranks, double patience) {
     Descriptor socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
     if (!socket.is_open()) continue;
     MOTLEY_ASSIGN(const std::string word, read_one_line(socket.number(), kWord));
-    const auto rank = find_integer(std::string_view(word).substr(word.find(' ') + 1));
+    const auto blank = std::find(word.begin(), word.end(), ' ');
+    const auto rank = find_integer(blank == word.end() ? word : std::string(blank + 1, word.end()));
     if (!rank) return runtime_error("run.relay", "found '" + word + "', wanted a rank");
     there.insert(static_cast<int>(*rank));
     const std::string agent = rank_agent(static_cast<int>(*rank));

@@ -1,0 +1,180 @@
+"""What is decided while a training runs. A row an instance; kinds may be named, all unless some are.
+
+  plan     models on emulated clusters: `motley run` by planner auto, whose plans are tried in turn, beside the same run
+           by each plan that was tried, to the end, in turns: step of the one that goes on over the best; steps' worth
+           that trying cost
+  run      the split learned from nothing in a real run, beside the run by a profile's best split
+  split, change, jabas        simulated clusters (adapt.cc)
+  noise, batch, replay, set   noise scale and batches (adapt_batch_main.cc), beside AdaptDL's module
+
+Prints a table a kind and writes build/bench/adapt.json. MOTLEY_FULL=1: all models and clusters.
+"""
+
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BUILD = pathlib.Path(os.environ.get("MOTLEY_BUILD", ROOT / "build"))
+DATA = ROOT / os.environ.get("MOTLEY_DATA", "../shared/data")
+FULL = os.environ.get("MOTLEY_FULL") == "1"
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "examples"), str(ROOT / "python")]
+
+# Functions of examples/families.py (or a file's), and the global batch.
+MODELS = [("families.py:vgg", 24), ("families.py:gpt_tied", 24), ("sharded.py:vgg", 48), ("families.py:mlp", 96),
+          ("digits_cnn.py:model", 120), ("families.py:bert", 24), ("families.py:lstm", 48), ("sharded.py:mixture", 16),
+          ("families.py:vit", 24), ("families.py:resnet", 24)]  # fmt: skip
+CLUSTERS = {
+    "slow links": ((0.6, 0.5, 0.3), "1Gbps"),
+    "quick links": ((0.6, 0.4, 0.2), "20Gbps"),
+    "two": ((0.8, 0.3), "4Gbps"),
+}
+STEPS, LAST = 120, 40  # of a run; of them, those that say what the plan takes
+ENVIRONMENT = dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=str(ROOT / "python"))
+
+
+def motley(*words):
+    done = subprocess.run([str(BUILD / "motley"), *map(str, words)], capture_output=True, text=True, env=ENVIRONMENT)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr.strip().splitlines()[-1])
+    return done.stdout
+
+
+def cluster_text(speeds, bandwidth):
+    lines = ['schema = "motley.cluster/1"', 'name = "bench"']
+    for name, speed in zip("abcd", speeds, strict=False):
+        lines += ["[[node]]", f'name = "{name}"', "  [[node.device]]", '  kind = "cpu"', f"  speed = {speed}"]
+    return "\n".join([*lines, "[[link]]", "all = true", f'bandwidth = "{bandwidth}"', 'latency = "100us"']) + "\n"
+
+
+def samples_of(model, path, folder):
+    """Data of the model's own example inputs, over and over."""
+    import importlib
+
+    import numpy as np
+
+    file, function = model.split(":")
+    _, inputs = getattr(importlib.import_module(file.removesuffix(".py")), function)()
+    data = folder / "data.npz"
+    np.savez(data, **{f"x{i}": value.numpy() for i, value in enumerate(inputs)})
+    words = [sys.executable, "-m", "motley.export", ROOT / "examples" / model, "-o", path]
+    subprocess.run(words, check=True, capture_output=True, env=ENVIRONMENT)
+    return data
+
+
+def steps_of(run_dir):
+    return [json.loads(line)["step_s"] for line in (run_dir / "log.jsonl").read_text().splitlines()]
+
+
+def plan_rows(folder):
+    models = MODELS if FULL else MODELS[:4]
+    rows = []
+    for i, (model, batch) in enumerate(models):
+        own = folder / str(i)
+        own.mkdir()
+        data = samples_of(model, own / "m.motley", own)
+        for name, (speeds, bandwidth) in list(CLUSTERS.items())[: None if FULL else 1]:
+            cluster = own / "cluster.toml"
+            cluster.write_text(cluster_text(speeds, bandwidth))
+            words = ["run", "-m", own / "m.motley", "-C", cluster, "--data", data, "--steps", STEPS, "--lr", 0.001,
+                     "--profiles", own / "p.db", "--resume", "never", "-q"]  # fmt: skip
+            chosen = own / "chosen"
+            motley(*words, "--global-batch", batch, "--adapt", "plan", "--run-dir", chosen)
+            path = chosen / "decisions.jsonl"
+            decisions = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+            plans = list(dict.fromkeys(each["plan"] for each in decisions if each["plan"]))
+            if len(plans) < 2:
+                print(f"  {model} on {name}: no other plan is worth a trial")
+                continue
+            ends = [[] for _ in plans]
+            for turn in range(3 if FULL else 2):
+                for number, plan in enumerate(plans):
+                    (own / "plan.json").write_text(plan)
+                    alone = own / f"alone{number}-{turn}"
+                    motley(*words, "--plan", own / "plan.json", "--adapt", "none", "--run-dir", alone)
+                    ends[number].append(statistics.median(steps_of(alone)[-LAST:]))
+            whole = [min(each) for each in ends]
+            last = plans.index([each["plan"] for each in decisions if each["plan"]][-1])
+            tried = steps_of(chosen)
+            decided = decisions[-1]["begins"]
+            cost = sum(tried[:decided]) / min(whole) - decided
+            first = whole[0]
+            rows.append({"kind": "plan", "case": f"{model} on {name}", "policy": "motley", "plans": len(plans),
+                         "step_s": whole[last], "best_step_s": min(whole), "planned_step_s": first,
+                         "trial_steps": cost, "decided_at": decided})  # fmt: skip
+            print(f"  {rows[-1]['case']:<42} {len(plans)} plans  chosen {1e3 * whole[last]:6.1f} ms, best "
+                  f"{1e3 * min(whole):6.1f}, planned {1e3 * first:6.1f}; decided at {decided}, cost {cost:.1f} steps")  # fmt: skip
+    return rows
+
+
+def run_rows(folder):
+    """From nothing and an equal split, beside the split that a profile gives."""
+    rows = []
+    model, batch = "digits_cnn.py:model", 240
+    own = folder / "run"
+    own.mkdir()
+    samples_of(model, own / "m.motley", own)
+    data = ROOT / "examples/data/digits.npz"
+    for name, (speeds, bandwidth) in CLUSTERS.items():
+        cluster = own / "cluster.toml"
+        cluster.write_text(cluster_text(speeds, "20Gbps" if name == "slow links" else bandwidth))
+        common = ["-m", own / "m.motley", "-C", cluster, "--profiles", own / "p.db"]
+        motley("plan", *common, "--global-batch", batch, "--planner", "equal", "-o", own / "equal.json")
+        motley("plan", *common, "--global-batch", batch, "--planner", "split", "-o", own / "split.json")
+        found = {}
+        for turn in range(2):
+            for way, plan, flags in (("motley", "equal", ["--adapt", "split", "--profiles", own / "none.db"]),
+                                     ("profile", "split", ["--adapt", "none"]), ("even", "equal", ["--adapt", "none"])):  # fmt: skip
+                run_dir = own / f"{way}{turn}"
+                motley("run", "-m", own / "m.motley", "-C", cluster, "--data", data, "--steps", STEPS, "--plan",
+                       own / f"{plan}.json", "--run-dir", run_dir, "--resume", "never", "-q", *flags)  # fmt: skip
+                found.setdefault(way, []).append(statistics.median(steps_of(run_dir)[-LAST:]))
+        for way, steps in found.items():
+            rows.append({"kind": "run", "case": f"{model} on {name}", "policy": way, "step_s": min(steps),
+                         "reference_step_s": min(found["profile"])})  # fmt: skip
+            print(f"  {rows[-1]['case']:<42} {way:<8} {1e3 * min(steps):6.1f} ms")
+    return rows
+
+
+def driven(driver, kinds):
+    """Rows of a C++ driver, which prints its own tables."""
+    output = BUILD / f"bench/{driver}.json"
+    subprocess.run([BUILD / f"bench_{driver}", DATA, output, *kinds], check=True)
+    return json.loads(output.read_text())["rows"]
+
+
+def batch_rows(kinds):
+    import adaptdl_peer
+
+    rows = driven("adapt_batch", kinds)
+    adaptdl_peer.add_peer(rows)
+    return rows
+
+
+def main():
+    (BUILD / "bench").mkdir(exist_ok=True)
+    kinds = sys.argv[1:] or ["plan", "run", "split", "change", "jabas", "noise", "batch", "replay", "set"]
+    rows = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for kind, make in (("plan", plan_rows), ("run", run_rows)):
+            if kind in kinds:
+                print(kind)
+                rows += make(folder)
+    if not DATA.exists():
+        print(f"{DATA} is not there: kinds that replay others' measurements are left out")
+    else:
+        if simulated := [kind for kind in kinds if kind in ("split", "change", "jabas")]:
+            rows += driven("adapt", simulated)
+        for kind in kinds:
+            if kind in ("noise", "batch", "replay", "set"):
+                rows += batch_rows([kind])
+    (BUILD / "bench/adapt.json").write_text(json.dumps({"rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
