@@ -1,6 +1,7 @@
 """Runs that decide while they train: by policies, under conditions, and what is left of it."""
 
 import json
+import sqlite3
 
 import numpy as np
 import pytest
@@ -80,6 +81,41 @@ def test_split_is_learned_from_nothing(motley, cnn, three, equal, tmp_path):
     again = run(motley, cnn, three, tmp_path / "again", "--decisions", folder / "decisions.jsonl", "--steps", 160)
     assert again.code == 0, again.stderr
     assert again.json["losses"] == done.json["losses"]
+
+
+def test_plans_are_tried_in_turn_and_remembered(motley, cnn, three, tmp_path):
+    """The batch split and one device alone are trained by; what they took counts when a plan is made again."""
+    folder, store = tmp_path / "run", tmp_path / "p.db"
+    common = ["-m", cnn, "-C", three, "--profiles", store, "--global-batch", 120, "--lr", 0.02]
+    done = motley("run", *common, "--data", DIGITS, "--run-dir", folder, "--steps", 60, "--adapt", "plan", "--json")
+    assert done.code == 0, done.stderr
+    kept = lines(folder / "decisions.jsonl")
+    plans = list(dict.fromkeys(each["plan"] for each in kept))
+    assert len(plans) == 2, kept
+    assert "the quickest of those tried" in kept[-1]["why"], kept[-1]["why"]
+    assert kept[-1]["begins"] <= 40 and len(done.json["losses"]) == 60
+    fixed = motley("run", *common, "--data", DIGITS, "--run-dir", tmp_path / "fixed", "--steps", 60, "--adapt", "none",
+                   "--json")  # fmt: skip
+    np.testing.assert_allclose(done.json["losses"], fixed.json["losses"], rtol=1e-3)
+    first = motley("plan", *common, "--profile", "never", "--json")
+    assert first.code == 0, first.stderr
+    # Had the chosen plan been slow, the other one would be chosen now.
+    with sqlite3.connect(store) as database:
+        table, rows = next(
+            (name, database.execute(f"select rowid, * from {name} where quantity like 'step of plan %'").fetchall())
+            for (name,) in database.execute("select name from sqlite_master where type = 'table'").fetchall()
+            if "quantity" in [each[1] for each in database.execute(f"pragma table_info({name})")]
+        )
+        assert len(rows) == 2, rows
+        slowest = max(rows, key=lambda row: row[-1])
+        others = [row for row in rows if row is not slowest]
+        swapped = {slowest[0]: others[0][-1], others[0][0]: 10 * slowest[-1]}
+        for rowid, measured in swapped.items():
+            database.execute(f"update {table} set measured = ? where rowid = ?", (measured, rowid))
+    second = motley("plan", *common, "--profile", "never", "--json")
+    assert not any("in an earlier run" in why for why in first.json["why"])
+    assert "in an earlier run" in second.json["why"][0], second.json["why"]
+    assert second.json["predicted_step_s"] != first.json["predicted_step_s"]
 
 
 def test_a_stopped_run_goes_on_by_the_plan_it_had(motley, cnn, three, equal, tmp_path):

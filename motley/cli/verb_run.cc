@@ -11,6 +11,7 @@
 #include "motley/control/placing.h"
 #include "motley/control/splits.h"
 #include "motley/control/trials.h"
+#include "motley/control/tried_plans.h"
 #include "motley/report/report.h"
 #include "motley/run/checkpoint.h"
 #include "motley/simulate/conditions_file.h"
@@ -94,10 +95,18 @@ std::string summary_text(const control::Measured& measured, const control::Prepa
   return text + evaluation_text(measured, prepared);
 }
 
-Result<void> keep_error(const control::Inputs& inputs, const control::Predicted& predicted,
-                        const control::Measured& measured, const std::string& profiles) {
+/// What was predicted of the plan that the run ended by, and of those that it tried.
+Result<void> keep_error(const control::PreparedRun& prepared, const control::Predicted& predicted,
+                        control::Measured measured, const std::string& profiles) {
   MOTLEY_ASSIGN(cost::ProfileStore store, control::open_store(profiles));
-  return control::remember(inputs, predicted, measured, store);
+  std::vector<std::int64_t> peaks;  // by the plan's ranks
+  for (const control::RankSummary& rank : control::rank_summaries(prepared, measured))
+    if (rank.peak_bytes) peaks.push_back(*rank.peak_bytes);
+  measured.peak_bytes = std::move(peaks);
+  MOTLEY_RETURN_IF_ERROR(control::remember(*prepared.inputs, predicted, measured, store));
+  return prepared.adaptation
+             ? control::remember_tried(*prepared.inputs, *prepared.adaptation, store)
+             : Result<void>();
 }
 
 bool are_processors(const control::Inputs& inputs) {
@@ -198,9 +207,9 @@ Result<int> run_plan(const RunOptions& given, const Context& context) {
   if (measured.candidate >= 0)
     predicted = adaptation->candidates[static_cast<std::size_t>(measured.candidate)].predicted;
   if (predicted && choices.enforce == control::Enforce::kSpeedsAndLinks && !measured.stopped &&
-      !measured.waiting.is_noticed()) {
+      !measured.waiting.is_noticed() && choices.conditions.slow_downs.empty()) {
     MOTLEY_ASSIGN(const auto prices, make_price_choices(options.plan.planning, context));
-    if (const auto kept = keep_error(chosen->inputs, *predicted, measured, prices.profiles); !kept)
+    if (const auto kept = keep_error(prepared, *predicted, measured, prices.profiles); !kept)
       context.note("warning: the prediction's error is not kept: " + kept.error().message);
   }
   context.result(summary_text(measured, prepared), control::summary_to_json(measured, prepared));

@@ -94,6 +94,8 @@ Result<void> Adapting::write_decisions() const {
 /// What came of the last decision: of the steps done so, the first of which is like no other.
 void Adapting::note_outcome() {
   if (steps_.size() < 2) return;
+  candidates_[static_cast<std::size_t>(current_)].measured =
+      Seconds(median({steps_.begin() + 1, steps_.end()}));
   const auto last = std::find_if(kept_.rbegin(), kept_.rend(),
                                  [](const auto& decision) { return !decision.plan.empty(); });
   if (last != kept_.rend()) last->came = Seconds(median({steps_.begin() + 1, steps_.end()}));

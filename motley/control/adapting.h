@@ -25,6 +25,7 @@ struct Candidate {
   Planned planned;
   std::vector<program::Program> evaluations = {};
   std::optional<Predicted> predicted = {};
+  std::optional<Seconds> measured = {};  ///< median of its last steps in this run
 };
 
 /// "the batch split 20:14:6", "operators split over 3 devices", "2 stages", "a:0 alone".

@@ -7,6 +7,7 @@
 #include "motley/base/file.h"
 #include "motley/base/text.h"
 #include "motley/control/measuring.h"
+#include "motley/control/tried_plans.h"
 #include "motley/cost/profile_cost.h"
 #include "motley/program/memory.h"
 #include "motley/program/program_text.h"
@@ -80,6 +81,9 @@ Result<Answer> find_plan(Inputs& inputs, const PlanChoices& choices, const Outsi
                                choices.prices.rounds, store, outside));
     if (learned == Learned::kNothing) break;
   }
+  const plan::Plan searched = *answer.outcome.plan;
+  MOTLEY_RETURN_IF_ERROR(prefer_measured(inputs, choices.prices, answer));
+  if (*answer.outcome.plan != searched) answer.planned.reset();
   show_plan(inputs, *answer.outcome.plan, outside.listener);
   return answer;
 }

@@ -16,6 +16,9 @@ namespace {
 /// Steps for which a plan that is tried must be made up: more than trying it takes.
 constexpr std::int64_t kStepsPerTrial = 20;
 
+/// So many times as long as the chosen plan in an earlier run: it is not tried again.
+constexpr double kKnownSlower = 1.05;
+
 Result<Candidate> open_candidate(const std::string& text, const std::string& where,
                                  const Inputs& inputs) {
   MOTLEY_ASSIGN(plan::Plan plan, plan::parse_plan(text, where, inputs.cluster));
@@ -45,10 +48,14 @@ Result<std::shared_ptr<Adaptation>> find_trials(const ChosenPlan& chosen,
   const Inputs& inputs = chosen.inputs;
   adaptation->candidates.push_back(
       {describe_plan(chosen.planned.plan, inputs.cluster), chosen.planned, {}, predicted});
+  const std::optional<Seconds>& known = chosen.outcome->measured_step;
   for (const plan::Alternative& other : chosen.outcome->alternatives) {
+    // An earlier run has tried both.
+    if (known && other.measured && other.measured->value > kKnownSlower * known->value) continue;
     auto planned = lower_plan(inputs, other.plan);
     if (!planned) continue;  // it was priced by other programs; without it there is one fewer
     Candidate candidate{describe_plan(other.plan, inputs.cluster), std::move(*planned)};
+    if (candidate.label == adaptation->candidates.front().label) candidate.label += ", otherwise";
     if (chosen.priced.costs) {
       auto foretold = predict(inputs, candidate.planned, *chosen.priced.costs, 3);
       if (foretold) candidate.predicted = std::move(*foretold);

@@ -83,7 +83,8 @@ struct RunnerUp {
 /// A plan beside the answer that fits, whole: what is tried where steps are measured.
 struct Alternative {
   Plan plan;
-  Seconds step;  ///< priced as the answer is
+  Seconds step;                          ///< priced as the answer is
+  std::optional<Seconds> measured = {};  ///< in an earlier run
 };
 
 /// The answer. `optimal` claims that no plan of those that the planner searches has a smaller
@@ -95,6 +96,7 @@ struct PlanOutcome {
   std::string planner;
   Seconds predicted_step;  ///< 0: the times of the plan's instructions are not known
   Seconds rounding;        ///< of predicted_step
+  std::optional<Seconds> measured_step = {};  ///< in an earlier run
   Seconds lower_bound;
   std::vector<std::pair<DeviceId, Bytes>> peak;  ///< of used devices
   std::vector<DeviceId> idle;
