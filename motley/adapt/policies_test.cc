@@ -297,5 +297,20 @@ TEST(Cannikin, IsEvenThenInverseThenOnLines) {
   EXPECT_THAT(drive.samples, ElementsAre(15, 5));
 }
 
+// What says nothing of use, such as times that are not positive, is no reason to choose anything.
+TEST(SplitPolicies, StepsOfNoUseAreLetBy) {
+  for (const std::string& name : split_policy_names()) {
+    const auto policy =
+        make_split_policy(name, {.devices = {{.device = "a:0"}, {.device = "b:0"}}});
+    ASSERT_TRUE(policy) << name;
+    policy::StepSeen seen{.took = Seconds(0.1), .global_batch = 8};
+    seen.devices = {{"a:0", 4, {}, -0.01, {}}, {"b:0", 4, {}, 0, {}}};
+    for (seen.step = 0; seen.step < 3; ++seen.step)
+      for (const policy::Choice& choice : (*policy)->observe(seen))
+        EXPECT_FALSE(std::holds_alternative<policy::UseSplit>(choice.action) &&
+                     std::get<policy::UseSplit>(choice.action).shares.empty());
+  }
+}
+
 }  // namespace
 }  // namespace motley::adapt

@@ -157,6 +157,7 @@ SplitPolicy::Group SplitPolicy::find_group(const policy::StepSeen& seen) const {
     known.emplace_back(group.estimated.back().curves.end.at(static_cast<double>(even)),
                        group.estimated.size() - 1);
   }
+  if (known.empty()) return {};  // no device has said anything of use yet
   std::sort(known.begin(), known.end());
   for (std::size_t i = 0; i < group.places.size(); ++i) {
     LearnedCurves::Estimated& estimated = group.estimated[i];
@@ -170,6 +171,7 @@ SplitPolicy::Group SplitPolicy::find_group(const policy::StepSeen& seen) const {
 
 void SplitPolicy::choose(const policy::StepSeen& seen, std::vector<Choice>& choices) {
   const Group group = find_group(seen);
+  if (group.members.empty()) return;
   const cost::GroupExchanges times = exchanges();
   const auto best = cost::find_group_split(group.members, times, seen.global_batch);
   if (!best) return;

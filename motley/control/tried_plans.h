@@ -10,8 +10,8 @@ namespace motley::control {
 Result<void> remember_tried(const Inputs& inputs, const Adaptation& adaptation,
                             cost::ProfileStore& store);
 
-/// Puts what earlier runs measured beside the answer's plan and its alternatives; where one of these
-/// took less than the answer, it takes its place. Nothing happens where there is no store.
+/// Puts what earlier runs measured beside the answer's plan and its alternatives; where one of
+/// these took less than the answer, it takes its place. Nothing happens where there is no store.
 Result<void> prefer_measured(const Inputs& inputs, const PriceChoices& prices, Answer& answer);
 
 }  // namespace motley::control

@@ -134,6 +134,7 @@ Result<void> Stints::change(const Json& word) {
       MOTLEY_RETURN_IF_ERROR(next.session->rendezvous->barrier("begun", process_.patience()));
   }
   next.mover.reset();
+  on_training_(nullptr);  // a signal that comes now is kept for the next one
   number_ = next.number;
   training_ = std::move(training);
   session_ = std::move(next.session);

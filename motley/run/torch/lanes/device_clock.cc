@@ -22,7 +22,7 @@ DeviceClock::DeviceClock(double speed) { set_speed(speed); }
 
 void DeviceClock::set_speed(double speed) {
   speed_ = speed;
-  if (speed < 1.0 == is_emulated_) return;
+  if ((speed < 1.0) == is_emulated_) return;
   is_emulated_ = speed < 1.0;
   now_ns_ = static_cast<double>(real_ns_);  // neither ahead nor behind
   // By default the kernel may wake us 50 us late, to join wake-ups.

@@ -402,7 +402,9 @@ Result<StepResult> TorchExecutor::step(StepPlace at, const data::Batch& batch) {
 }
 
 Result<void> TorchExecutor::run_compute(StepResult& result, std::int64_t begin) {
-  std::int64_t now = std::max(begin, clock_.now_ns());
+  // An emulated device's clock may be behind or ahead of the real one when a step begins.
+  const std::int64_t own_begin = clock_.now_ns();
+  std::int64_t now = std::max(begin, own_begin);
   try {
     const bool pauses = pauses_every_ > 0 && frame_.step % 2 == 1;
     for (std::size_t i = 0; i < compute_.size(); ++i) {
@@ -414,7 +416,7 @@ Result<void> TorchExecutor::run_compute(StepResult& result, std::int64_t begin) 
       run_one(compute, now);
       if (parts_ && parts_->is_marked(compute.id))
         parts_->mark(compute.id,
-                     static_cast<double>(clock_.now_ns() - begin) * 1e-9 - result.wait_s);
+                     static_cast<double>(clock_.now_ns() - own_begin) * 1e-9 - result.wait_s);
     }
     clock_.catch_up();
     for (const auto& lane : exchanges_)

@@ -262,9 +262,40 @@ TEST(Executor, TwoRanksOfUnequalSharesEqualOne) {
       result = (*executor)->step(1, DatasetBatch(samples(), shares[at]));
       ASSERT_TRUE(result) << result.error().message;
       EXPECT_TRUE(result->stop_requested);
+      EXPECT_FALSE(result->change_requested);
+      // Rank 0 wants another program, rank 1 still to stop: both learn of both.
+      if (rank == 0) (*executor)->request_change();
+      result = (*executor)->step(2, DatasetBatch(samples(), shares[at]));
+      ASSERT_TRUE(result) << result.error().message;
+      EXPECT_TRUE(result->stop_requested);
+      EXPECT_TRUE(result->change_requested);
     });
   }
   for (std::thread& rank : ranks) rank.join();
+}
+
+// One exchange, which the pack makes ready and the tail's unpack waits for: nothing computes
+// between ^12, behind which it may start, and the tail, so that both are reached at the same time.
+// The tail's three instructions belong to it.
+TEST(Executor, SaysWhatAStepConsistsOf) {
+  const program::Program program = parse(device_text(0, 3, 0), "0");
+  ExecutorOptions options;
+  options.measures_parts = true;
+  auto executor = Executor::create(program.devices[0], options, nullptr, nullptr);
+  ASSERT_TRUE(executor) << executor.error().message;
+  set_weights(**executor);
+  const auto result = (*executor)->step(0, DatasetBatch(samples(), {0, 1, 2}));
+  ASSERT_TRUE(result && result->parts);
+  const StepParts& parts = *result->parts;
+  ASSERT_EQ(parts.ready.size(), 1u);
+  EXPECT_GT(parts.ready[0], 0);
+  EXPECT_EQ(parts.ready[0], parts.end);
+  ASSERT_EQ(parts.update.size(), 1u);
+  EXPECT_GT(parts.update[0], 0);
+  EXPECT_LE(parts.end + parts.update[0] + result->wait_s, result->step_s * 1.0001);
+  ASSERT_EQ(parts.exchange.size(), 1u);
+  EXPECT_GT(parts.exchange[0], 0);
+  EXPECT_EQ(parts.blocking, 0);
 }
 
 /// x as rows of a data set; w where the program has it.

@@ -1,0 +1,81 @@
+#include "motley/run/change.h"
+
+#include <gtest/gtest.h>
+
+#include "motley/base/json.h"
+#include "motley/program/program_text.h"
+
+namespace motley::run {
+namespace {
+
+program::Program two_devices() {
+  return program::parse_program(R"(motley.program/1
+model "m" plan "p" global_batch 3
+group 0: 0 1
+device "a:0" samples 2 first 0
+buffer %0: parameter f32[2] "w"
+transfer ^0: motley::all_reduce(%0) group 0
+device "b:0" samples 1 first 2
+buffer %0: parameter f32[2] "w"
+transfer ^0: motley::all_reduce(%0) group 0
+)",
+                                "test")
+      .value();
+}
+
+Change change() {
+  Change made;
+  made.number = 3;
+  made.program = made.move = two_devices();
+  made.evaluations = {two_devices()};
+  made.devices = {{.name = "a:0", .kind = "cpu", .slow = {{2, 5, 1.5}}},
+                  {.name = "b:0", .kind = "cpu", .speed = 0.5}};
+  return made;
+}
+
+TEST(Change, AWorkerIsToldItsOwnInstructions) {
+  const ChangeOrder order = parse_order(print_order(change(), "b:0")).value();
+  EXPECT_EQ(order.number, 3);
+  EXPECT_EQ(order.devices, change().devices);
+  const program::Program own = program::own_program(two_devices(), Rank(1));
+  EXPECT_EQ(order.program, own);
+  EXPECT_EQ(order.move, own);
+  ASSERT_EQ(order.evaluations.size(), 1u);
+  EXPECT_EQ(order.evaluations[0], own);
+  EXPECT_TRUE(order.program.devices[0].instructions.empty());
+  EXPECT_FALSE(order.program.devices[1].instructions.empty());
+}
+
+TEST(Change, AWorkerThatTheProgramDoesNotUseLearnsWhoIsInIt) {
+  const ChangeOrder order = parse_order(print_order(change(), "c:0")).value();
+  ASSERT_EQ(order.program.devices.size(), 2u);
+  for (const program::DeviceProgram& device : order.program.devices) {
+    EXPECT_TRUE(device.instructions.empty());
+    EXPECT_TRUE(device.is_elsewhere);
+  }
+}
+
+TEST(Change, APointSurvivesItsText) {
+  const TrainingPoint points[] = {{},
+                                  {.step = 7,
+                                   .elapsed_s = 1.5,
+                                   .saved_step = 5,
+                                   .saved_path = "run/checkpoint/step-00000005",
+                                   .best = Best{.value = 0.5, .step = 4, .worse_since = 1}}};
+  for (const TrainingPoint& point : points)
+    EXPECT_EQ(point_from_json(point_to_json(point), "point").value(), point);
+}
+
+// Half the speed from second 2 to 5, a third of that from 4 on: 0.8, 0.4, 0.4 / 3, 0.8 / 3.
+TEST(Change, SlownessesThatOverlapMultiply) {
+  const WorkerDevice device{.name = "a:0", .kind = "cpu", .speed = 0.8, .slow = {{2, 5, 2}, {4, 9, 3}}};
+  EXPECT_DOUBLE_EQ(device.speed_at(1.9), 0.8);
+  EXPECT_DOUBLE_EQ(device.speed_at(2), 0.4);
+  EXPECT_DOUBLE_EQ(device.speed_at(4), 0.4 / 3);
+  EXPECT_DOUBLE_EQ(device.speed_at(5), 0.8 / 3);
+  EXPECT_DOUBLE_EQ(device.speed_at(9), 0.8);
+  EXPECT_EQ(worker_device_from_json(worker_device_to_json(device), "d").value(), device);
+}
+
+}  // namespace
+}  // namespace motley::run
