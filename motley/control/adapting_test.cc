@@ -70,16 +70,19 @@ class AdaptingTest : public ::testing::Test {
       event.fields["ranks"] = ranks;
       event.fields["leads"] = rank == 0;
       if (stint > 0) event.fields["stint"] = stint;
-      event.fields["parts"] = {{"ready", {0.1}}, {"end", 0.2 + rank}, {"update", {0.01}},
-                               {"exchange", {0.3 - 0.1 * rank}}, {"blocking", 0.0}};
+      event.fields["parts"] = {{"ready", {0.1}},
+                               {"end", 0.2 + rank},
+                               {"update", {0.01}},
+                               {"exchange", {0.3 - 0.1 * rank}},
+                               {"blocking", 0.0}};
       workers_.events.push_back(event);
     }
   }
 
   Result<Measured> run() {
-    MOTLEY_ASSIGN(const PreparedRun prepared,
-                  prepare_run(inputs_, adaptation_->candidates[0].planned, nullptr, choices_,
-                              adaptation_));
+    MOTLEY_ASSIGN(
+        const PreparedRun prepared,
+        prepare_run(inputs_, adaptation_->candidates[0].planned, nullptr, choices_, adaptation_));
     job_ = prepared.job;
     MOTLEY_ASSIGN(const Measured measured, train(prepared, outside_));
     summary_ = summary_to_json(measured, prepared);
@@ -172,8 +175,8 @@ TEST_F(AdaptingTest, WhatCannotBeDoneIsRefused) {
 
 TEST_F(AdaptingTest, DecisionsAreRepeatedAtTheirSteps) {
   const auto text = [&](int candidate) {
-    return plan::print_plan(adaptation_->candidates[static_cast<std::size_t>(candidate)].planned.plan,
-                            inputs_.cluster);
+    return plan::print_plan(
+        adaptation_->candidates[static_cast<std::size_t>(candidate)].planned.plan, inputs_.cluster);
   };
   const auto line = [&](std::int64_t begins, int candidate) {
     policy::Decision decision{.policy = "x", .begins = begins};
@@ -182,7 +185,8 @@ TEST_F(AdaptingTest, DecisionsAreRepeatedAtTheirSteps) {
   };
   // Steps 4 to 6 were lost with plan 0 running from 4 on, and done again by plan 1 from 3 on.
   const std::string path = temporary_.file("decisions.jsonl");
-  ASSERT_TRUE(write_file_atomic(path, line(0, 0) + line(2, 1) + line(4, 0) + line(3, 1) + line(5, 0)));
+  ASSERT_TRUE(
+      write_file_atomic(path, line(0, 0) + line(2, 1) + line(4, 0) + line(3, 1) + line(5, 0)));
   const auto repeated = repeat_decisions(path, inputs_);
   ASSERT_TRUE(repeated) << repeated.error().message;
   std::vector<std::int64_t> begins;

@@ -68,7 +68,8 @@ TEST(Change, APointSurvivesItsText) {
 
 // Half the speed from second 2 to 5, a third of that from 4 on: 0.8, 0.4, 0.4 / 3, 0.8 / 3.
 TEST(Change, SlownessesThatOverlapMultiply) {
-  const WorkerDevice device{.name = "a:0", .kind = "cpu", .speed = 0.8, .slow = {{2, 5, 2}, {4, 9, 3}}};
+  const WorkerDevice device{
+      .name = "a:0", .kind = "cpu", .speed = 0.8, .slow = {{2, 5, 2}, {4, 9, 3}}};
   EXPECT_DOUBLE_EQ(device.speed_at(1.9), 0.8);
   EXPECT_DOUBLE_EQ(device.speed_at(2), 0.4);
   EXPECT_DOUBLE_EQ(device.speed_at(4), 0.4 / 3);
