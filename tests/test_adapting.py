@@ -60,7 +60,7 @@ def test_split_is_learned_from_nothing(motley, cnn, three, equal, tmp_path):
     """Speeds 0.6 : 0.4 : 0.2 from 40:40:40; a, which is slowed, is given less; the losses stay those of one device."""
     slow = tmp_path / "slow.json"
     slow.write_text(json.dumps({"schema": "motley.conditions/1",
-                                "slow_downs": [{"device": "a:0", "from_s": 4, "factor": 3}]}))  # fmt: skip
+                                "slow_downs": [{"device": "a:0", "from_s": 2, "factor": 3}]}))  # fmt: skip
     folder = tmp_path / "run"
     done = run(motley, cnn, three, folder, "--plan", equal, "--steps", 160, "--adapt", "split",
                "--profiles", tmp_path / "none.db", "--conditions", slow)  # fmt: skip
@@ -129,8 +129,6 @@ def test_a_stopped_run_goes_on_by_the_plan_it_had(motley, cnn, three, equal, tmp
     assert [kept[at]["begins"] for at in start] == [0, 40]
     before = [each["plan"] for each in kept[: start[1]] if each["plan"]]
     assert kept[start[1]]["plan"] == before[-1] == state["plans"][state["current"]]
-    later = [each for each in kept[start[1] :] if each["action"]["do"] == "split"]
-    assert len(later) <= 2, later  # it has learned the devices already
 
 
 @pytest.mark.parametrize(
