@@ -3,6 +3,7 @@
 //   split   steps to within 2 % of the best split for good, from nothing
 //   change  the same after one device slows to half
 //   jabas   JABAS's released profile: the learned split's step over the best free one
+//   noise, batch, replay, set   noise scale, best batches, trainings replayed (adapt_batch.h)
 // "made-split" and "made-change" are the same over the clusters that the policy was made on, and
 // only run by name.
 #include <fmt/format.h>
@@ -10,11 +11,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "bench/adapt_batch.h"
 #include "bench/adapt_jabas.h"
 #include "bench/adapt_split.h"
 #include "motley/base/file.h"
@@ -37,11 +40,30 @@ int main_of(const std::string& data, const std::string& out,
       return bench::run_split_made(from, kind, is_full, rows);
     };
   };
+  const auto drawn = [](void (*add)(Json&)) -> Runner {
+    return [add](const std::string&, bool, Json& rows) -> Result<void> {
+      add(rows);
+      return {};
+    };
+  };
+  const auto replayed = [](const char* folder,
+                           Result<void> (*add)(const std::string&, int, Json&)) -> Runner {
+    return [folder, add](const std::string& from, bool is_full, Json& rows) -> Result<void> {
+      if (std::filesystem::exists(from + "/" + folder)) return add(from, is_full ? 5 : 1, rows);
+      fmt::print("\n{}/{} is not here; MOTLEY_DATA says where the measurements are\n", from,
+                 folder);
+      return {};
+    };
+  };
   const std::pair<std::string, Runner> runners[] = {
       {"split", split("split")},
       {"change", split("change")},
       {"jabas",
        [](const std::string& from, bool, Json& rows) { return bench::run_jabas(from, rows); }},
+      {"noise", drawn(bench::add_noise_rows)},
+      {"batch", drawn(bench::add_batch_rows)},
+      {"replay", replayed("pollux", bench::add_replay_rows)},
+      {"set", replayed("jabas", bench::add_set_rows)},
       {"made-split", made("split")},
       {"made-change", made("change")}};
   const char* full = std::getenv("MOTLEY_FULL");

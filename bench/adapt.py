@@ -5,7 +5,7 @@
            that trying cost
   run      the split learned from nothing in a real run, beside the run by a profile's best split
   split, change, jabas        simulated clusters (adapt.cc)
-  noise, batch, replay, set   noise scale and batches (adapt_batch_main.cc), beside AdaptDL's module
+  noise, batch, replay, set   noise scale and batches (adapt.cc), beside AdaptDL's module
 
 Prints a table a kind and writes build/bench/adapt.json. MOTLEY_FULL=1: all models and clusters.
 """
@@ -23,6 +23,9 @@ BUILD = pathlib.Path(os.environ.get("MOTLEY_BUILD", ROOT / "build"))
 DATA = ROOT / os.environ.get("MOTLEY_DATA", "../shared/data")
 FULL = os.environ.get("MOTLEY_FULL") == "1"
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "examples"), str(ROOT / "python")]
+
+import adaptdl_peer  # noqa: E402
+import emulated  # noqa: E402
 
 # Functions of examples/families.py (or a file's), and the global batch.
 MODELS = [("families.py:vgg", 24), ("families.py:gpt_tied", 24), ("sharded.py:vgg", 48), ("families.py:mlp", 96),
@@ -45,10 +48,7 @@ def motley(*words):
 
 
 def cluster_text(speeds, bandwidth):
-    lines = ['schema = "motley.cluster/1"', 'name = "bench"']
-    for name, speed in zip("abcd", speeds, strict=False):
-        lines += ["[[node]]", f'name = "{name}"', "  [[node.device]]", '  kind = "cpu"', f"  speed = {speed}"]
-    return "\n".join([*lines, "[[link]]", "all = true", f'bandwidth = "{bandwidth}"', 'latency = "100us"']) + "\n"
+    return emulated.cluster_text(speeds) + f'[[link]]\nall = true\nbandwidth = "{bandwidth}"\nlatency = "100us"\n'
 
 
 def samples_of(model, path, folder):
@@ -140,17 +140,11 @@ def run_rows(folder):
     return rows
 
 
-def driven(driver, kinds):
-    """Rows of a C++ driver, which prints its own tables."""
-    output = BUILD / f"bench/{driver}.json"
-    subprocess.run([BUILD / f"bench_{driver}", DATA, output, *kinds], check=True)
-    return json.loads(output.read_text())["rows"]
-
-
-def batch_rows(kinds):
-    import adaptdl_peer
-
-    rows = driven("adapt_batch", kinds)
+def replayed_rows(kinds):
+    """Those of the C++ driver, which prints its own tables, with AdaptDL's module beside them."""
+    output = BUILD / "bench/adapt_replayed.json"
+    subprocess.run([BUILD / "bench_adapt", DATA, output, *kinds], check=True)
+    rows = json.loads(output.read_text())["rows"]
     adaptdl_peer.add_peer(rows)
     return rows
 
@@ -165,14 +159,8 @@ def main():
             if kind in kinds:
                 print(kind)
                 rows += make(folder)
-    if not DATA.exists():
-        print(f"{DATA} is not there: kinds that replay others' measurements are left out")
-    else:
-        if simulated := [kind for kind in kinds if kind in ("split", "change", "jabas")]:
-            rows += driven("adapt", simulated)
-        for kind in kinds:
-            if kind in ("noise", "batch", "replay", "set"):
-                rows += batch_rows([kind])
+    if rest := [kind for kind in kinds if kind not in ("plan", "run")]:
+        rows += replayed_rows(rest)
     (BUILD / "bench/adapt.json").write_text(json.dumps({"rows": rows}, indent=1) + "\n")
 
 

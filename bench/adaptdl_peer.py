@@ -1,6 +1,6 @@
 """AdaptDL's own goodput module beside our choice of the batch, on equal inputs.
 
-Takes the rows of bench_adapt_batch that carry AdaptDL's parameters and adds what its `optimize` chooses and how
+Takes the rows of bench_adapt that carry AdaptDL's parameters and adds what its `optimize` chooses and how
 long a call takes: peer_seconds, peer_goodput, peer_regret (its goodput over ours - 1; not above 0 where ours is the
 optimum). The packages of adaptdl_requirements.txt are installed into build/adaptdl; without a network the rows
 stay as they are, and that is said. Usage: adaptdl_peer.py ROWS.json

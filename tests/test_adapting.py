@@ -5,7 +5,7 @@ import sqlite3
 
 import numpy as np
 import pytest
-from conftest import DIGITS
+from conftest import CLUSTER, DIGITS
 
 LINKS = """
 [[link]]
@@ -13,24 +13,7 @@ all = true
 bandwidth = "{bandwidth}"
 latency = "100us"
 """
-FAST = """schema = "motley.cluster/1"
-name = "three"
-[[node]]
-name = "a"
-  [[node.device]]
-  kind = "cpu"
-  speed = 0.6
-[[node]]
-name = "b"
-  [[node.device]]
-  kind = "cpu"
-  speed = 0.4
-[[node]]
-name = "c"
-  [[node.device]]
-  kind = "cpu"
-  speed = 0.2
-"""
+FAST = CLUSTER.replace("0.8", "0.6")
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "motley/base/json.h"
+#include "motley/policy/json_fields.h"
 
 namespace motley::adapt {
 
@@ -36,11 +37,8 @@ Json Baseline::state() const {
 }
 
 Result<void> Baseline::restore(const Json& state, const std::string& where) {
-  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(state, where));
-  MOTLEY_ASSIGN(const std::string schema, object.string("schema"));
-  const std::string wanted = "motley." + std::string(name_) + "/1";
-  if (schema != wanted)
-    return usage_error("policy.state", where + ": found '" + schema + "', wanted '" + wanted + "'");
+  const std::string schema = "motley." + std::string(name_) + "/1";
+  MOTLEY_ASSIGN(JsonObject object, policy::open_state(state, schema, where));
   MOTLEY_ASSIGN(const Json* asked, object.member("asked"));
   MOTLEY_RETURN_IF_ERROR(asked_.restore(*asked, where + ": asked"));
   MOTLEY_ASSIGN(const Json* learned, object.member("learned"));

@@ -11,6 +11,7 @@
 
 #include "motley/base/check.h"
 #include "motley/base/json.h"
+#include "motley/policy/json_fields.h"
 
 namespace motley::adapt {
 namespace {
@@ -292,14 +293,7 @@ Json BatchPolicy::state() const {
 }
 
 Result<void> BatchPolicy::restore(const Json& state, const std::string& where) {
-  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(state, where));
-  MOTLEY_ASSIGN(const std::string policy, object.string("policy"));
-  MOTLEY_ASSIGN(const std::int64_t version, object.integer("version"));
-  if (policy != name() || version != 1)
-    return usage_error(
-        "policy.state",
-        fmt::format("{}: found the state of '{}', version {}, wanted '{}', version 1", where,
-                    policy, version, name()));
+  MOTLEY_ASSIGN(JsonObject object, policy::open_state_of(state, name(), 1, where));
   MOTLEY_ASSIGN(const Json* source, object.member("source"));
   MOTLEY_ASSIGN(const Json* noise, object.member("noise"));
   MOTLEY_ASSIGN(auto shares, read_shares(object, "shares"));

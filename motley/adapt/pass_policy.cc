@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "motley/base/check.h"
+#include "motley/policy/json_fields.h"
 
 namespace motley::adapt {
 
@@ -78,14 +79,7 @@ Json PassPolicy::state() const {
 }
 
 Result<void> PassPolicy::restore(const Json& state, const std::string& where) {
-  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(state, where));
-  MOTLEY_ASSIGN(const std::string policy, object.string("policy"));
-  MOTLEY_ASSIGN(const std::int64_t version, object.integer("version"));
-  if (policy != name() || version != 1)
-    return usage_error(
-        "policy.state",
-        fmt::format("{}: found the state of '{}', version {}, wanted '{}', version 1", where,
-                    policy, version, name()));
+  MOTLEY_ASSIGN(JsonObject object, policy::open_state_of(state, name(), 1, where));
   MOTLEY_ASSIGN(const Json* source, object.member("source"));
   MOTLEY_ASSIGN(const Json* noise, object.member("noise"));
   MOTLEY_ASSIGN(const std::int64_t current, object.integer("current"));

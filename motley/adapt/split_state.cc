@@ -30,11 +30,7 @@ Json SplitPolicy::state() const {
 }
 
 Result<void> SplitPolicy::restore(const Json& state, const std::string& where) {
-  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(state, where));
-  MOTLEY_ASSIGN(const std::string schema, object.string("schema"));
-  if (schema != kVersion)
-    return usage_error("policy.state",
-                       where + ": found '" + schema + "', wanted '" + kVersion + "'");
+  MOTLEY_ASSIGN(JsonObject object, policy::open_state(state, kVersion, where));
   MOTLEY_ASSIGN(const Json* devices, object.member("devices"));
   for (const Json& json : *devices) {
     MOTLEY_ASSIGN(JsonObject each, JsonObject::make(json, where + ": devices"));

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <set>
+#include <fstream>
 #include <utility>
 
 #include "motley/base/file.h"
@@ -17,6 +17,7 @@
 namespace motley::control {
 namespace {
 
+constexpr int kPredictedSteps = 3;
 constexpr const char* kStart = "start";  // names the first line of a call, which no policy decided
 
 std::string name_of(const cluster::Cluster& cluster, DeviceId device) {
@@ -57,54 +58,61 @@ std::vector<DeviceId> Adaptation::devices() const {
 }
 
 Adapting::Adapting(Adaptation& adaptation, const Inputs& inputs, const RunDirectory& directory,
-                   const std::vector<run::WorkerDevice>& devices, Listener& listener)
+                   const run::Job& job, Listener& listener)
     : choices_(adaptation),
       candidates_(adaptation.candidates),
       inputs_(inputs),
       directory_(directory),
-      devices_(devices),
+      job_(job),
       listener_(listener),
       current_(adaptation.first),
-      begun_({{0, adaptation.first}}) {}
+      begun_({{0, adaptation.first}}),
+      found_(adaptation.candidates.size()) {}
 
 Result<void> Adapting::open() {
+  std::error_code code;
+  if (!job_.resume) std::filesystem::remove(directory_.decisions(), code);
   if (std::filesystem::exists(directory_.decisions())) {
-    MOTLEY_ASSIGN(earlier_, read_decisions(directory_.decisions()));
+    MOTLEY_ASSIGN(const std::string text, read_file(directory_.decisions()));
+    settled_ = text.rfind('\n') + 1;  // a line that a killed process left is cut off
   }
   for (std::size_t i = 0; i < choices_.given.size(); ++i)
     ask(choices_.given_candidates[i], choices_.given[i]);
   return {};
 }
 
+/// A decision on the plan: no more comes of the one before it.
 void Adapting::keep(policy::Decision decision) {
+  write_decisions();
+  std::error_code code;
+  if (!kept_.empty()) settled_ = std::filesystem::file_size(directory_.decisions(), code);
+  kept_.clear();
   decision.plan = plan::print_plan(current().planned.plan, inputs_.cluster);
   kept_.push_back(std::move(decision));
-  if (const auto written = write_decisions(); !written)
-    listener_.note("warning: " + written.error().message);
+  write_decisions();
 }
 
-Result<void> Adapting::write_decisions() const {
-  std::string text;
-  for (const auto* decisions : {&earlier_, &kept_})
-    for (const policy::Decision& decision : *decisions)
-      text += policy::print_decision(decision) + "\n";
-  return write_file_atomic(directory_.decisions(), text);
+void Adapting::write_decisions() {
+  if (kept_.empty()) return;
+  const std::string path = directory_.decisions();
+  std::error_code code;
+  if (std::filesystem::exists(path, code)) std::filesystem::resize_file(path, settled_, code);
+  std::ofstream file(path, std::ios::app | std::ios::binary);
+  for (const policy::Decision& decision : kept_) file << policy::print_decision(decision) << '\n';
+  file.close();
+  if (code || file.fail()) listener_.note("warning: " + path + ": decisions cannot be written");
 }
 
 /// What came of the last decision: of the steps done so, the first of which is like no other.
 void Adapting::note_outcome() {
   if (steps_.size() < 2) return;
-  candidates_[static_cast<std::size_t>(current_)].measured =
-      Seconds(median({steps_.begin() + 1, steps_.end()}));
-  const auto last = std::find_if(kept_.rbegin(), kept_.rend(),
-                                 [](const auto& decision) { return !decision.plan.empty(); });
-  if (last != kept_.rend()) last->came = Seconds(median({steps_.begin() + 1, steps_.end()}));
+  const Seconds usual(median({steps_.begin() + 1, steps_.end()}));
+  candidates_[static_cast<std::size_t>(current_)].measured = usual;
+  if (!kept_.empty()) kept_.front().came = usual;
 }
 
 std::optional<Seconds> Adapting::last_outcome() const {
-  const auto last = std::find_if(kept_.rbegin(), kept_.rend(),
-                                 [](const auto& decision) { return !decision.plan.empty(); });
-  return last == kept_.rend() ? std::nullopt : last->came;
+  return kept_.empty() ? std::nullopt : kept_.front().came;
 }
 
 Wish Adapting::step(const StepReport& report) {
@@ -123,11 +131,11 @@ Wish Adapting::step(const StepReport& report) {
   seen.took = Seconds(report.logged.step_s);
   seen.plan = begun->second;
   seen.global_batch = inputs_.global_batch;
-  const Candidate& plan = candidates_[static_cast<std::size_t>(begun->second)];
-  const auto& ranks = plan.planned.program->devices;
+  const plan::Plan& plan = candidates_[static_cast<std::size_t>(begun->second)].planned.plan;
+  const std::vector<plan::Member> members = plan::members(plan);
   for (policy::DeviceStep& device : seen.devices)
-    for (const program::DeviceProgram& rank : ranks)
-      if (rank.device == device.device) device.samples = rank.samples;
+    for (const plan::Member& member : members)
+      if (name_of(inputs_.cluster, member.device) == device.device) device.samples = member.samples;
   take(choices_.policy->observe(seen), report.step + 1);
   return wish;
 }
@@ -142,6 +150,7 @@ void Adapting::take(std::vector<policy::Choice> choices, std::int64_t steps_done
                        .at = Seconds(spent_),
                        .choice = std::move(choice),
                        .begins = steps_done});
+      write_decisions();
       continue;
     }
     const auto found = find_candidate(choice.action);
@@ -179,7 +188,6 @@ Result<int> Adapting::find_candidate(const policy::Action& action) {
   MOTLEY_ASSIGN(Candidate made, choices_.split(split->shares));
   for (std::size_t i = 0; i < candidates_.size(); ++i)
     if (candidates_[i].planned.plan == made.planned.plan) return static_cast<int>(i);
-  if (choices_.complete) MOTLEY_RETURN_IF_ERROR(choices_.complete(made));
   candidates_.push_back(std::move(made));
   return static_cast<int>(candidates_.size()) - 1;
 }
@@ -199,26 +207,37 @@ void Adapting::ask(int candidate, policy::Decision decision) {
   ready_.push_back(std::move(*change));
 }
 
+Result<void> Adapting::make_programs(Candidate& candidate) const {
+  if (candidate.planned.program) return {};
+  MOTLEY_ASSIGN(candidate.planned, lower_plan(inputs_, candidate.planned.plan));
+  MOTLEY_RETURN_IF_ERROR(check_memory(inputs_, candidate.planned));
+  if (choices_.complete) MOTLEY_RETURN_IF_ERROR(choices_.complete(candidate));
+  if (!choices_.costs || candidate.predicted) return {};
+  // Without it there is nothing to compare its steps with.
+  if (auto predicted = predict(inputs_, candidate.planned, *choices_.costs, kPredictedSteps))
+    candidate.predicted = std::move(*predicted);
+  return {};
+}
+
 /// From what runs when it begins: the one before it that was asked for, or else the current one.
-Result<run::Change> Adapting::make_change(int candidate) const {
+Result<run::Change> Adapting::make_change(int candidate) {
   const int before = asked_.empty() ? current_ : asked_.rbegin()->second.candidate;
   const Candidate& from = candidates_[static_cast<std::size_t>(before)];
-  const Candidate& to = candidates_[static_cast<std::size_t>(candidate)];
+  Candidate& to = candidates_[static_cast<std::size_t>(candidate)];
+  MOTLEY_RETURN_IF_ERROR(make_programs(to));
   run::Change change;
   change.program = *to.planned.program;
   change.evaluations = to.evaluations;
+  change.devices = run::devices_of(change.program, job_.devices);
   synth::MoveOptions options;
   std::map<std::string, std::string> hosts;
-  for (const run::WorkerDevice& device : devices_) hosts[device.name] = device.host;
+  for (const run::WorkerDevice& device : job_.devices) hosts[device.name] = device.host;
   options.host_of = [&](const std::string& name) { return hosts[name]; };
-  for (const Candidate* each : {&to, &from})
-    for (const program::DeviceProgram& device : each->planned.program->devices)
+  for (const program::Program* each : {to.planned.program.get(), from.planned.program.get()})
+    for (const program::DeviceProgram& device : each->devices)
       if (std::find(options.devices.begin(), options.devices.end(), device.device) ==
           options.devices.end())
         options.devices.push_back(device.device);
-  for (const program::DeviceProgram& device : change.program.devices)
-    for (const run::WorkerDevice& known : devices_)
-      if (known.name == device.device) change.devices.push_back(known);
   MOTLEY_ASSIGN(synth::Move move,
                 synth::lower_move(*from.planned.program, *to.planned.program, options));
   change.move = std::move(move.program);
@@ -236,10 +255,10 @@ std::optional<run::Change> Adapting::next_change() {
 void Adapting::take_parts(const run::WorkerEvent& event) {
   const auto parts = event.fields.find("parts");
   const auto process = static_cast<std::size_t>(event.rank);
-  if (parts == event.fields.end() || process >= devices_.size()) return;
+  if (parts == event.fields.end() || process >= job_.devices.size()) return;
   policy::StepSeen& seen = seen_[event.fields.value("step", std::int64_t{0})];
   policy::DeviceStep& device = seen.devices.emplace_back();
-  device.device = devices_[process].name;
+  device.device = job_.devices[process].name;
   device.ready = parts->value("ready", std::vector<double>());
   device.end = parts->value("end", 0.0);
   device.update = parts->value("update", std::vector<double>());
@@ -285,24 +304,35 @@ void Adapting::on_event(const run::WorkerEvent& event) {
   what.decision.before = last_outcome();
   what.decision.came.reset();
   what.decision.begins = fields.value("step", std::int64_t{0});
-  current_ = what.candidate;
+  what.decision.choice.why =
+      candidates_[static_cast<std::size_t>(what.candidate)].label + ": " + what.decision.choice.why;
+  listener_.note(fmt::format("step {}: {}", what.decision.begins, what.decision.choice.why));
+  const int before = std::exchange(current_, what.candidate);
   begun_[fields.value("change", 0)] = current_;
   steps_.clear();
-  what.decision.choice.why = current().label + ": " + what.decision.choice.why;
-  listener_.note(fmt::format("step {}: {}", what.decision.begins, what.decision.choice.why));
+  if (asked_.empty() && before != current_) {
+    Candidate& over = candidates_[static_cast<std::size_t>(before)];
+    over.planned.program.reset();
+    over.evaluations.clear();
+  }
   keep(std::move(what.decision));
   if (const auto written = write_plan(); !written)
     listener_.note("warning: " + written.error().message);
 }
 
-/// The state of the policy, and of which plans it speaks.
+/// The state of the policy, and of which plans it speaks: those that were there when it began, and
+/// the one that runs.
 std::string Adapting::policy_text() const {
   Json plans = Json::array();
-  for (const Candidate& candidate : candidates_)
+  const auto add = [&](const Candidate& candidate) {
     plans.push_back(plan::print_plan(candidate.planned.plan, inputs_.cluster));
+  };
+  for (std::size_t i = 0; i < found_; ++i) add(candidates_[i]);
+  const bool is_found = static_cast<std::size_t>(current_) < found_;
+  if (!is_found) add(current());
   return Json{{"schema", kPolicySchema},
               {"policy", choices_.policy->name()},
-              {"current", current_},
+              {"current", is_found ? current_ : static_cast<int>(found_)},
               {"plans", std::move(plans)},
               {"state", choices_.policy->state()}}
       .dump();
@@ -326,13 +356,13 @@ Result<void> Adapting::write_plan() const {
 Result<void> Adapting::settle_traces() const {
   std::vector<std::string> texts;
   for (const program::DeviceProgram& device : current().planned.program->devices) {
-    for (std::size_t process = 0; process < devices_.size(); ++process) {
-      if (devices_[process].name != device.device) continue;
+    for (std::size_t process = 0; process < job_.devices.size(); ++process) {
+      if (job_.devices[process].name != device.device) continue;
       MOTLEY_ASSIGN(texts.emplace_back(), read_file(directory_.measured(process)));
     }
   }
   std::error_code code;
-  for (std::size_t process = 0; process < devices_.size(); ++process)
+  for (std::size_t process = 0; process < job_.devices.size(); ++process)
     std::filesystem::remove(directory_.measured(process), code);
   for (std::size_t rank = 0; rank < texts.size(); ++rank)
     MOTLEY_RETURN_IF_ERROR(write_file_atomic(directory_.measured(rank), texts[rank]));
@@ -340,16 +370,12 @@ Result<void> Adapting::settle_traces() const {
 }
 
 std::vector<run::WorkerDevice> Adapting::current_devices() const {
-  std::vector<run::WorkerDevice> devices;
-  for (const program::DeviceProgram& own : current().planned.program->devices)
-    for (const run::WorkerDevice& known : devices_)
-      if (known.name == own.device) devices.push_back(known);
-  return devices;
+  return run::devices_of(*current().planned.program, job_.devices);
 }
 
 Result<void> Adapting::end(bool has_traces) {
   note_outcome();
-  MOTLEY_RETURN_IF_ERROR(write_decisions());
+  write_decisions();
   return has_traces ? settle_traces() : Result<void>();
 }
 

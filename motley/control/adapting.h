@@ -19,10 +19,12 @@
 
 namespace motley::control {
 
-/// A plan that a training may go on by, with the same batch and result as the others.
+/// A plan that a training may go on by, with the same batch and result as the others. Its programs
+/// are made when it is asked for, and let go when another one runs.
 struct Candidate {
-  std::string label;  ///< "the batch split 24:12:4"
-  Planned planned;
+  std::string label;                   ///< "the batch split 24:12:4"
+  Planned planned;                     ///< without a program: not made yet
+  std::optional<Seconds> priced = {};  ///< a step, where the plan was found
   std::vector<program::Program> evaluations = {};
   std::optional<Predicted> predicted = {};
   std::optional<Seconds> measured = {};  ///< median of its last steps in this run
@@ -46,6 +48,8 @@ struct Adaptation {
   /// Makes one of a split that a policy asks for; null: none does.
   std::function<Result<Candidate>(const std::vector<policy::Share>&)> split = nullptr;
   std::vector<DeviceId> spare = {};  ///< that a split may take, beside those of candidates
+  /// By which a candidate is predicted once it has a program; null: none is.
+  std::shared_ptr<const search::Costs> costs = nullptr;
   /// Gives one that is made later the programs by which it evaluates; null: it does not.
   std::function<Result<void>(Candidate&)> complete = nullptr;
 
@@ -64,12 +68,12 @@ inline constexpr const char* kPolicySchema = "motley.policy/1";
 /// listener what it does, and passes on all that it hears.
 class Adapting : public Listener {
  public:
-  /// All outlive it; `devices`: of the job.
+  /// All outlive it; the job's devices are those of the adaptation.
   Adapting(Adaptation& adaptation, const Inputs& inputs, const RunDirectory& directory,
-           const std::vector<run::WorkerDevice>& devices, Listener& listener);
+           const run::Job& job, Listener& listener);
 
-  /// Reads earlier decisions of the directory, behind which those of this call come, and has given
-  /// changes prepared.
+  /// Has given changes prepared. Decisions come behind those of the run that is continued; one that
+  /// begins anew has none.
   Result<void> open();
 
   void note(const std::string& line) override { listener_.note(line); }
@@ -99,7 +103,8 @@ class Adapting : public Listener {
   void take(std::vector<policy::Choice> choices, std::int64_t steps_done);
   Result<int> find_candidate(const policy::Action& action);
   void ask(int candidate, policy::Decision decision);
-  Result<run::Change> make_change(int candidate) const;
+  Result<void> make_programs(Candidate& candidate) const;
+  Result<run::Change> make_change(int candidate);
   Result<void> write_plan() const;
   Result<void> settle_traces() const;
   std::string policy_text() const;
@@ -107,20 +112,24 @@ class Adapting : public Listener {
   void keep(policy::Decision decision);
   void note_outcome();
   std::optional<Seconds> last_outcome() const;
-  Result<void> write_decisions() const;
+  void write_decisions();
 
   Adaptation& choices_;
   std::deque<Candidate>& candidates_;
   const Inputs& inputs_;
   const RunDirectory& directory_;
-  const std::vector<run::WorkerDevice>& devices_;
+  const run::Job& job_;
   Listener& listener_;
-  int current_ = 0;                                // that runs
-  int number_ = 0;                                 // of the last change that was asked for
-  std::map<int, Asked> asked_;                     // by number of the change; that has not begun
-  std::map<int, int> begun_;                       // by number: the candidate
-  std::deque<run::Change> ready_;                  // to be given to workers
-  std::vector<policy::Decision> earlier_, kept_;   // of earlier calls, and of this one
+  int current_ = 0;                // that runs
+  int number_ = 0;                 // of the last change that was asked for
+  std::map<int, Asked> asked_;     // by number of the change; that has not begun
+  std::map<int, int> begun_;       // by number: the candidate
+  std::deque<run::Change> ready_;  // to be given to workers
+  const std::size_t found_;        // candidates that were there when it began
+  // The last decision on a plan, of which is yet to be seen what comes, and words since; and how
+  // much of the file is there before them.
+  std::vector<policy::Decision> kept_;
+  std::uintmax_t settled_ = 0;
   std::map<std::int64_t, policy::StepSeen> seen_;  // what ranks said of steps that are not done
   std::vector<double> steps_;                      // of the plan that runs
   double spent_ = 0;                               // seconds of steps

@@ -82,7 +82,7 @@ Result<Answer> find_plan(Inputs& inputs, const PlanChoices& choices, const Outsi
     if (learned == Learned::kNothing) break;
   }
   const plan::Plan searched = *answer.outcome.plan;
-  MOTLEY_RETURN_IF_ERROR(prefer_measured(inputs, choices.prices, answer));
+  MOTLEY_RETURN_IF_ERROR(prefer_measured(inputs, answer));
   if (*answer.outcome.plan != searched) answer.planned.reset();
   show_plan(inputs, *answer.outcome.plan, outside.listener);
   return answer;

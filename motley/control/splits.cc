@@ -65,8 +65,9 @@ Result<std::shared_ptr<Adaptation>> adapt_split(const ChosenPlan& chosen,
                        "--adapt split goes with plans that split the batch alone, this one is: " +
                            describe_plan(plan, inputs.cluster) + "; add --planner split");
   auto adaptation = std::make_shared<Adaptation>();
-  adaptation->candidates.push_back(
-      {describe_plan(plan, inputs.cluster), chosen.planned, {}, predicted});
+  Candidate first{describe_plan(plan, inputs.cluster), chosen.planned};
+  first.predicted = predicted;
+  adaptation->candidates.push_back(std::move(first));
   adapt::SplitSetting setting{.devices = find_limits(chosen)};
   adaptation->make_policy = [policy, setting](const Adaptation&) {
     return adapt::make_split_policy(policy, setting);
@@ -84,10 +85,7 @@ Result<std::shared_ptr<Adaptation>> adapt_split(const ChosenPlan& chosen,
     plan::Plan split = plan;
     split.replicas = plan::make_replicas(devices, samples);
     MOTLEY_RETURN_IF_ERROR(plan::verify_plan(split, inputs.model->hash, inputs.cluster));
-    Candidate candidate{describe_plan(split, inputs.cluster)};
-    MOTLEY_ASSIGN(candidate.planned, lower_plan(inputs, std::move(split)));
-    MOTLEY_RETURN_IF_ERROR(check_memory(inputs, candidate.planned));
-    return candidate;
+    return Candidate{describe_plan(split, inputs.cluster), {std::move(split), nullptr}};
   };
   return adaptation;
 }

@@ -217,8 +217,8 @@ Result<std::vector<program::Program>> add_evaluation(PreparedRun& prepared) {
     candidate.evaluations = std::move(own.programs);
     return {};
   };
-  for (Candidate& candidate : prepared.adaptation->candidates)
-    MOTLEY_RETURN_IF_ERROR(prepared.adaptation->complete(candidate));
+  Adaptation& adaptation = *prepared.adaptation;
+  adaptation.candidates[static_cast<std::size_t>(adaptation.first)].evaluations = made.programs;
   return std::move(made.programs);
 }
 
@@ -288,8 +288,8 @@ Result<Measured> train(const PreparedRun& prepared, const Outside& outside) {
   MOTLEY_RETURN_IF_ERROR(note_clocks(prepared.job, outside));
   std::optional<Adapting> adapting;
   if (prepared.adaptation) {
-    adapting.emplace(*prepared.adaptation, *prepared.inputs, prepared.directory,
-                     prepared.job.devices, outside.listener);
+    adapting.emplace(*prepared.adaptation, *prepared.inputs, prepared.directory, prepared.job,
+                     outside.listener);
     MOTLEY_RETURN_IF_ERROR(adapting->open());
   }
   Listener& listener = adapting ? *adapting : outside.listener;

@@ -23,18 +23,24 @@ Result<Candidate> open_candidate(const std::string& text, const std::string& whe
                                  const Inputs& inputs) {
   MOTLEY_ASSIGN(plan::Plan plan, plan::parse_plan(text, where, inputs.cluster));
   MOTLEY_RETURN_IF_ERROR(plan::verify_plan(plan, inputs.model->hash, inputs.cluster));
-  Candidate candidate;
-  candidate.label = describe_plan(plan, inputs.cluster);
-  MOTLEY_ASSIGN(candidate.planned, lower_plan(inputs, std::move(plan)));
-  return candidate;
+  return Candidate{describe_plan(plan, inputs.cluster), {std::move(plan), nullptr}};
+}
+
+/// The one that runs first has its program.
+Result<void> lower_first(const Inputs& inputs, Adaptation& adaptation) {
+  Candidate& first = adaptation.candidates[static_cast<std::size_t>(adaptation.first)];
+  if (first.planned.program) return {};
+  MOTLEY_ASSIGN(first.planned, lower_plan(inputs, first.planned.plan));
+  if (!adaptation.costs) return {};
+  if (auto predicted = predict(inputs, first.planned, *adaptation.costs, 3))
+    first.predicted = std::move(*predicted);
+  return {};
 }
 
 Result<std::unique_ptr<policy::Policy>> make_trials(const Adaptation& adaptation) {
   std::vector<policy::TriedPlan> plans;
   for (const Candidate& candidate : adaptation.candidates)
-    plans.push_back({candidate.label, candidate.predicted
-                                          ? std::optional(candidate.predicted->seconds())
-                                          : std::nullopt});
+    plans.push_back({candidate.label, candidate.priced});
   return std::make_unique<policy::PlanTrials>(std::move(plans));
 }
 
@@ -46,20 +52,18 @@ Result<std::shared_ptr<Adaptation>> find_trials(const ChosenPlan& chosen,
   auto adaptation = std::make_shared<Adaptation>();
   adaptation->make_policy = make_trials;
   const Inputs& inputs = chosen.inputs;
-  adaptation->candidates.push_back(
-      {describe_plan(chosen.planned.plan, inputs.cluster), chosen.planned, {}, predicted});
+  adaptation->costs = chosen.priced.costs;
+  Candidate first{describe_plan(chosen.planned.plan, inputs.cluster), chosen.planned};
+  first.priced = chosen.outcome->predicted_step;
+  first.predicted = predicted;
+  adaptation->candidates.push_back(std::move(first));
   const std::optional<Seconds>& known = chosen.outcome->measured_step;
   for (const plan::Alternative& other : chosen.outcome->alternatives) {
     // An earlier run has tried both.
     if (known && other.measured && other.measured->value > kKnownSlower * known->value) continue;
-    auto planned = lower_plan(inputs, other.plan);
-    if (!planned) continue;  // it was priced by other programs; without it there is one fewer
-    Candidate candidate{describe_plan(other.plan, inputs.cluster), std::move(*planned)};
+    Candidate candidate{describe_plan(other.plan, inputs.cluster), {other.plan, nullptr}};
+    candidate.priced = other.step;
     if (candidate.label == adaptation->candidates.front().label) candidate.label += ", otherwise";
-    if (chosen.priced.costs) {
-      auto foretold = predict(inputs, candidate.planned, *chosen.priced.costs, 3);
-      if (foretold) candidate.predicted = std::move(*foretold);
-    }
     adaptation->candidates.push_back(std::move(candidate));
   }
   return adaptation;
@@ -111,10 +115,6 @@ Result<void> take_kept(const std::string& path, const ChosenPlan& chosen, Adapta
     if (plan.recipe != chosen.planned.plan.recipe ||
         plan.global_batch != chosen.planned.plan.global_batch)
       return usage_error("policy.state", path + ": its plans are of another batch or recipe");
-    if (chosen.priced.costs) {
-      auto foretold = predict(chosen.inputs, candidate.planned, *chosen.priced.costs, 3);
-      if (foretold) candidate.predicted = std::move(*foretold);
-    }
     candidates.push_back(std::move(candidate));
   }
   std::swap(adaptation.candidates, candidates);
@@ -127,7 +127,7 @@ Result<void> take_kept(const std::string& path, const ChosenPlan& chosen, Adapta
   }
   adaptation.policy = std::move(*policy);
   adaptation.first = static_cast<int>(kept.current);
-  return {};
+  return lower_first(chosen.inputs, adaptation);
 }
 
 }  // namespace
@@ -146,7 +146,8 @@ Result<std::shared_ptr<Adaptation>> repeat_decisions(const std::string& path,
   MOTLEY_ASSIGN(const std::vector<policy::Decision> decisions, read_decisions(path));
   auto adaptation = std::make_shared<Adaptation>();
   std::vector<std::string> known;
-  int runs = -1;
+  int runs = -1;            // the candidate that runs; -1: none yet
+  std::int64_t begins = 0;  // the first one
   for (const policy::Decision& decision : decisions) {
     if (decision.plan.empty()) continue;
     auto found = std::find(known.begin(), known.end(), decision.plan);
@@ -162,7 +163,12 @@ Result<std::shared_ptr<Adaptation>> repeat_decisions(const std::string& path,
       adaptation->given_candidates.pop_back();
       runs = adaptation->given.empty() ? adaptation->first : adaptation->given_candidates.back();
     }
-    if (runs < 0) adaptation->first = index;
+    // So was the beginning, where it was lost.
+    if (adaptation->given.empty() && runs >= 0 && decision.begins <= begins) runs = -1;
+    if (runs < 0) {
+      adaptation->first = index;
+      begins = decision.begins;
+    }
     if (runs >= 0 && index != runs) {
       adaptation->given.push_back(decision);
       adaptation->given_candidates.push_back(index);
@@ -170,6 +176,7 @@ Result<std::shared_ptr<Adaptation>> repeat_decisions(const std::string& path,
     runs = index;
   }
   if (known.empty()) return usage_error("decisions.none", path + ": has no decision");
+  MOTLEY_RETURN_IF_ERROR(lower_first(inputs, *adaptation));
   return adaptation;
 }
 

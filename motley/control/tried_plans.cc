@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <utility>
 
@@ -36,17 +35,12 @@ Result<void> remember_tried(const Inputs& inputs, const Adaptation& adaptation,
   return {};
 }
 
-Result<void> prefer_measured(const Inputs& inputs, const PriceChoices& prices, Answer& answer) {
+Result<void> prefer_measured(const Inputs& inputs, Answer& answer) {
   plan::PlanOutcome& outcome = answer.outcome;
-  std::error_code code;
-  if (!outcome.plan || outcome.alternatives.empty() || !answer.priced.evaluator ||
-      !std::filesystem::exists(prices.profiles, code))
-    return {};
-  MOTLEY_ASSIGN(const cost::ProfileStore store, open_store(prices.profiles));
-  MOTLEY_ASSIGN(const std::vector<cost::PredictionEntry> entries, store.predictions());
+  if (!outcome.plan || outcome.alternatives.empty() || !answer.priced.costs) return {};
   const cost::PredictionEntry own = prediction_entry(inputs, "");
   std::map<std::string, Seconds> measured;  // of each the newest
-  for (const cost::PredictionEntry& entry : entries)
+  for (const cost::PredictionEntry& entry : answer.priced.costs->earlier)
     if (entry.subject == own.subject && entry.cluster == own.cluster)
       measured[entry.quantity] = Seconds(entry.measured);
   const auto find = [&](const plan::Plan& plan) -> std::optional<Seconds> {

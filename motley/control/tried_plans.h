@@ -11,7 +11,7 @@ Result<void> remember_tried(const Inputs& inputs, const Adaptation& adaptation,
                             cost::ProfileStore& store);
 
 /// Puts what earlier runs measured beside the answer's plan and its alternatives; where one of
-/// these took less than the answer, it takes its place. Nothing happens where there is no store.
-Result<void> prefer_measured(const Inputs& inputs, const PriceChoices& prices, Answer& answer);
+/// these took less than the answer, it takes its place.
+Result<void> prefer_measured(const Inputs& inputs, Answer& answer);
 
 }  // namespace motley::control

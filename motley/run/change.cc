@@ -22,6 +22,15 @@ std::string own_text(const program::Program& program, const std::string& device)
 
 }  // namespace
 
+std::vector<WorkerDevice> devices_of(const program::Program& program,
+                                     const std::vector<WorkerDevice>& known) {
+  std::vector<WorkerDevice> devices;
+  for (const program::DeviceProgram& own : program.devices)
+    for (const WorkerDevice& device : known)
+      if (device.name == own.device) devices.push_back(device);
+  return devices;
+}
+
 std::string print_order(const Change& change, const std::string& device) {
   Json devices = Json::array(), evaluations = Json::array();
   for (const WorkerDevice& each : change.devices) devices.push_back(worker_device_to_json(each));

@@ -25,6 +25,10 @@ struct Change {
   program::Program move;  ///< of the devices of both programs
 };
 
+/// Those of a program, by its ranks, of a job's; a device that the job has not is left out.
+std::vector<WorkerDevice> devices_of(const program::Program& program,
+                                     const std::vector<WorkerDevice>& known);
+
 /// What one worker is told of a change: a line of JSON on its standard input.
 struct ChangeOrder {
   int number = 0;

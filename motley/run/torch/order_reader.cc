@@ -133,15 +133,9 @@ Result<void> OrderReader::prepare_parts(const std::string& line, const Present& 
 /// The program that brings tensors into their new forms, over both sets of them.
 Result<void> OrderReader::prepare_move(const ChangeOrder& order, const Present& present,
                                        Next& next) const {
-  std::vector<WorkerDevice> movers;
-  for (const program::DeviceProgram& device : order.move.devices) {
-    const bool stays = rank_in(order.devices, device.device) >= 0;
-    const std::vector<WorkerDevice>& known = stays ? order.devices : process_.job.devices;
-    if (const int at = rank_in(known, device.device); at >= 0)
-      movers.push_back(known[static_cast<std::size_t>(at)]);
-  }
-  MOTLEY_ASSIGN(next.moving, open_part(process_, fmt::format("move/{}", order.number),
-                                       std::move(movers), order.move, {}));
+  MOTLEY_ASSIGN(next.moving,
+                open_part(process_, fmt::format("move/{}", order.number),
+                          devices_of(order.move, process_.job.devices), order.move, {}));
   WorkerSession& session = *next.moving;
   if (session.is_idle) {
     next.moving.reset();
@@ -171,7 +165,8 @@ Result<void> OrderReader::prepare_program(const Present& present, Next& next) co
       next.mover->persistent());
   MOTLEY_ASSIGN(handover.executor, Executor::create(program, options, session.communicator.get(),
                                                     &present.status->record()));
-  MOTLEY_RETURN_IF_ERROR(load_model(session.job, *handover.model, *handover.executor));
+  MOTLEY_RETURN_IF_ERROR(
+      load_model(session.job, *handover.model, Masters::kMoved, *handover.executor));
   options.timeline_steps = 0;
   options.measures_parts = false;
   options.shared = handover.executor->persistent();
@@ -179,7 +174,8 @@ Result<void> OrderReader::prepare_program(const Present& present, Next& next) co
     MOTLEY_ASSIGN(
         handover.evaluators.emplace_back(),
         Executor::create(evaluation.devices[rank], options, session.communicator.get(), nullptr));
-    MOTLEY_RETURN_IF_ERROR(load_model(session.job, *handover.model, *handover.evaluators.back()));
+    MOTLEY_RETURN_IF_ERROR(
+        load_model(session.job, *handover.model, Masters::kMoved, *handover.evaluators.back()));
   }
   const bool has_parts =
       std::any_of(program.buffers.begin(), program.buffers.end(),

@@ -185,10 +185,13 @@ ExecutorOptions executor_options(const WorkerSession& session) {
   return options;
 }
 
-Result<void> load_model(const Job& job, const graph::Model& model, Executor& executor) {
+Result<void> load_model(const Job& job, const graph::Model& model, Masters masters,
+                        Executor& executor) {
   const TensorFile file{job.model_path, &*model.weights};
   MOTLEY_ASSIGN(const TensorFiles weights, TensorFiles::make({&file, 1}));
-  return executor.load(weights, true);
+  MOTLEY_RETURN_IF_ERROR(executor.load(weights, true));
+  if (masters == Masters::kBegin) executor.start_masters(weights);
+  return {};
 }
 
 /// Sets what a program keeps from the model file, or what it has in parts from the rank's own: rank
@@ -199,11 +202,7 @@ Result<void> RankTraining::load_weights(Executor& executor) const {
     executor.start_masters(own_weights_->tensors);
     return {};
   }
-  MOTLEY_RETURN_IF_ERROR(load_model(session_.job, *model_, executor));
-  const TensorFile file{session_.job.model_path, &*model_->weights};
-  MOTLEY_ASSIGN(const TensorFiles weights, TensorFiles::make({&file, 1}));
-  executor.start_masters(weights);
-  return {};
+  return load_model(session_.job, *model_, Masters::kBegin, executor);
 }
 
 Result<void> RankTraining::open_executor() {

@@ -33,9 +33,11 @@ struct Handover {
 
 /// How a session's device runs programs.
 ExecutorOptions executor_options(const WorkerSession& session);
-/// Sets what a program keeps as the job's model file has it, but for what is shared and master
-/// copies, which are moved.
-Result<void> load_model(const Job& job, const graph::Model& model, Executor& executor);
+/// Master copies of parameters: they begin as these, or are moved.
+enum class Masters { kBegin, kMoved };
+/// Sets what a program keeps as the job's model file has it, but for what is shared.
+Result<void> load_model(const Job& job, const graph::Model& model, Masters masters,
+                        Executor& executor);
 
 /// One rank's training from the first (or the checkpoint's) step to the last. All ranks go through
 /// the same stages. Rank 0 reads and writes checkpoints, and sends what it read to the others; but

@@ -20,16 +20,6 @@ class NoSamples final : public data::Batch {
   void read(std::size_t, std::int64_t, std::byte*) const override {}
 };
 
-/// Those of a program, by name, of a job's.
-std::vector<WorkerDevice> devices_of(const program::Program& program,
-                                     const std::vector<WorkerDevice>& known) {
-  std::vector<WorkerDevice> devices;
-  for (const program::DeviceProgram& own : program.devices)
-    for (const WorkerDevice& device : known)
-      if (device.name == own.device) devices.push_back(device);
-  return devices;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Stints>> Stints::open(WorkerSession& process, const Reporter& reporter,
