@@ -121,7 +121,7 @@ Result<std::shared_ptr<control::Adaptation>> find_adaptation(
     control::Listener& listener) {
   const std::shared_ptr<control::Adaptation> none;
   if (!options.decisions.empty())
-    return control::repeat_decisions(options.decisions, chosen.inputs);
+    return control::repeat_decisions(options.decisions, chosen.inputs, chosen.planned);
   const bool is_split = options.adapt == "split", is_asked = is_split || options.adapt == "plan";
   if (options.adapt != "auto" && options.adapt != "none" && !is_asked)
     return usage_error("cli.adapt",

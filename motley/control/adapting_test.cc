@@ -187,7 +187,7 @@ TEST_F(AdaptingTest, DecisionsAreRepeatedAtTheirSteps) {
   const std::string path = temporary_.file("decisions.jsonl");
   ASSERT_TRUE(
       write_file_atomic(path, line(0, 0) + line(2, 1) + line(4, 0) + line(3, 1) + line(5, 0)));
-  const auto repeated = repeat_decisions(path, inputs_);
+  const auto repeated = repeat_decisions(path, inputs_, adaptation_->candidates[0].planned);
   ASSERT_TRUE(repeated) << repeated.error().message;
   std::vector<std::int64_t> begins;
   for (const policy::Decision& given : (*repeated)->given) begins.push_back(given.begins);

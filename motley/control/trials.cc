@@ -141,8 +141,8 @@ Result<void> resume_adaptation(const RunDirectory& directory, const ChosenPlan& 
   return {};
 }
 
-Result<std::shared_ptr<Adaptation>> repeat_decisions(const std::string& path,
-                                                     const Inputs& inputs) {
+Result<std::shared_ptr<Adaptation>> repeat_decisions(const std::string& path, const Inputs& inputs,
+                                                     const Planned& first) {
   MOTLEY_ASSIGN(const std::vector<policy::Decision> decisions, read_decisions(path));
   auto adaptation = std::make_shared<Adaptation>();
   std::vector<std::string> known;
@@ -154,6 +154,7 @@ Result<std::shared_ptr<Adaptation>> repeat_decisions(const std::string& path,
     const auto index = static_cast<int>(found - known.begin());
     if (found == known.end()) {
       MOTLEY_ASSIGN(Candidate candidate, open_candidate(decision.plan, path, inputs));
+      if (candidate.planned.plan == first.plan) candidate.planned = first;  // it has its program
       adaptation->candidates.push_back(std::move(candidate));
       known.push_back(decision.plan);
     }

@@ -24,8 +24,9 @@ Result<bool> limit_trials(std::int64_t steps, Adaptation& adaptation);
 Result<void> resume_adaptation(const RunDirectory& directory, const ChosenPlan& chosen,
                                Listener& listener, Adaptation& adaptation);
 
-/// The plans and changes of another run's decisions; the first of its plans runs first.
-/// Usage error `decisions.none`: the file has none.
-Result<std::shared_ptr<Adaptation>> repeat_decisions(const std::string& path, const Inputs& inputs);
+/// The plans and changes of another run's decisions. `first`, the plan that they begin by, runs
+/// first. Usage error `decisions.none`: the file has none.
+Result<std::shared_ptr<Adaptation>> repeat_decisions(const std::string& path, const Inputs& inputs,
+                                                     const Planned& first);
 
 }  // namespace motley::control
