@@ -48,6 +48,11 @@ struct Answer {
 Result<Answer> find_plan(Inputs& inputs, const PlanChoices& choices, const Outside& outside);
 inline constexpr int kPlanningRounds = 4;
 
+/// A plan for the inputs, whose devices are some of those that the prices are for. Nothing is
+/// measured.
+Result<plan::PlanOutcome> plan_again(const Inputs& inputs, const PlanChoices& choices,
+                                     const Priced& priced);
+
 /// Lowers a verified plan of the inputs.
 Result<Planned> lower_plan(const Inputs& inputs, plan::Plan plan);
 

@@ -133,6 +133,14 @@ std::set<std::string> remote_hosts(const Job& job) {
   return hosts;
 }
 
+namespace {
+
+Json changes_to_json(const Changes& changes) {
+  return {{"at", changes.at}, {"elastic", changes.is_elastic}, {"absent", changes.absent}};
+}
+
+}  // namespace
+
 Json job_to_json(const Job& job) {
   Json devices = Json::array();
   for (const WorkerDevice& device : job.devices) devices.push_back(worker_device_to_json(device));
@@ -157,7 +165,7 @@ Json job_to_json(const Job& job) {
       {"rank_files", job.rank_files},
       {"kept", job.kept},
       {"store", store_to_json(job.store)},
-      {"changes", job.changes ? Json{{"at", job.changes->at}} : Json(nullptr)},
+      {"changes", job.changes ? changes_to_json(*job.changes) : Json(nullptr)},
   };
 }
 
@@ -181,6 +189,8 @@ Result<Changes> changes_from_json(const Json& json, const std::string& where) {
     if (!each.is_number_integer()) return usage_error("run.job", where + ": at: wanted steps");
     changes.at.push_back(each.get<std::int64_t>());
   }
+  MOTLEY_ASSIGN(changes.is_elastic, object.boolean("elastic"));
+  MOTLEY_ASSIGN(changes.absent, object.strings("absent"));
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
   return changes;
 }
